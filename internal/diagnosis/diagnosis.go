@@ -1,0 +1,141 @@
+// Package diagnosis is the one catalogue of what can be wrong with a cluster's files, its nodes and its bring-up:
+// every finding, check and diagnosis a person can see has an entry with a stable id, a cause and a remedy.
+package diagnosis
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ID names a kind of trouble for good: "TM012". Ids are never reused.
+type ID string
+
+// Severity says what a finding means for going on.
+type Severity int
+
+// Severities, in rising order.
+const (
+	OK Severity = iota
+	Warning
+	Failure
+)
+
+func (s Severity) String() string {
+	switch s {
+	case OK:
+		return "ok"
+	case Warning:
+		return "warning"
+	case Failure:
+		return "failure"
+	default:
+		return fmt.Sprintf("severity %d", int(s))
+	}
+}
+
+// Entry describes one kind of trouble: the part of a finding that is the same wherever it is met.
+type Entry struct {
+	ID ID
+	// Title is one line without a full stop.
+	Title string
+	// Severity is what the finding usually is.
+	Severity Severity
+	// Exit is the code a run ends with when this is a failure.
+	Exit ExitCode
+	// Cause explains in plain words how it comes about.
+	Cause string
+	// Remedy says what to do.
+	Remedy string
+	// Source is the upstream file, documentation page or issue that the facts come from.
+	Source string
+	// Unskippable findings ignore SKIP_CHECKS: identity and certificate authority.
+	Unskippable bool
+}
+
+// Finding is one observation about one node, or about the cluster as a whole.
+type Finding struct {
+	ID       ID
+	Severity Severity
+	// Node is the inventory's name of the node; empty for the cluster.
+	Node string
+	// Address is where the node was asked; empty for the cluster or when no node was asked.
+	Address string
+	// Cause says what was seen, with this case's own values.
+	Cause string
+	// Next is the command to type, or the change to make.
+	Next string
+	// Exit overrides the entry's exit code when not zero.
+	Exit ExitCode
+	// Skipped is set when SKIP_CHECKS turned a failure into this warning.
+	Skipped bool
+}
+
+// ExitCode is what a failing finding ends the run with.
+func (f Finding) ExitCode() ExitCode {
+	if f.Exit != ExitOK {
+		return f.Exit
+	}
+
+	if entry, ok := Lookup(f.ID); ok && entry.Exit != ExitOK {
+		return entry.Exit
+	}
+
+	return ExitUnexpected
+}
+
+// Subject names the node with its address, or the cluster.
+func (f Finding) Subject() string {
+	switch {
+	case f.Node == "":
+		return "cluster"
+	case f.Address == "" || strings.Contains(f.Node, f.Address):
+		return f.Node
+	default:
+		return fmt.Sprintf("%s (%s)", f.Node, f.Address)
+	}
+}
+
+// Problem is a finding that ended a step for a node: the error form that people read.
+type Problem struct {
+	Finding
+	// Step is the step's name.
+	Step string
+	// Err is the underlying error, for errors.Is and the logs; it may be nil. Its text is never shown raw.
+	Err error
+}
+
+// Error names the node, the step, the cause and the next command, on one line.
+func (p *Problem) Error() string {
+	var text strings.Builder
+
+	text.WriteString(p.Subject())
+
+	if p.Step != "" {
+		text.WriteString(": " + p.Step)
+	}
+
+	text.WriteString(": " + p.Cause)
+
+	if p.ID != "" {
+		fmt.Fprintf(&text, " [%s]", p.ID)
+	}
+
+	if p.Next != "" {
+		text.WriteString(". Next: " + p.Next)
+	}
+
+	return text.String()
+}
+
+// Unwrap gives the underlying error.
+func (p *Problem) Unwrap() error { return p.Err }
+
+// AsProblem finds the first Problem in an error's chain.
+func AsProblem(err error) (*Problem, bool) {
+	var problem *Problem
+
+	ok := errors.As(err, &problem)
+
+	return problem, ok
+}

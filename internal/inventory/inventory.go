@@ -1,0 +1,113 @@
+// Package inventory says which machines a cluster consists of, as its files declare them.
+package inventory
+
+import (
+	"net/netip"
+	"net/url"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+)
+
+// Cluster is what the files say about a cluster. It is read once and not changed afterwards.
+type Cluster struct {
+	Name string
+	// Endpoint is the Kubernetes API's URL.
+	Endpoint          *url.URL
+	TalosVersion      string // "v1.13.9"; empty when not declared
+	KubernetesVersion string // "v1.36.3"; empty when not declared
+	// CNI is the declared CNI's name: "flannel" (Talos' default when nothing is declared), "none" or "custom".
+	CNI            string
+	PodSubnets     []netip.Prefix // the declared ones, or Talos' defaults
+	ServiceSubnets []netip.Prefix
+	// Nodes are in the order of the file; machines that share an entry follow one another.
+	Nodes []*Node
+	// Source is the file that the inventory was read from.
+	Source string
+	// ConfigDir holds the generated machine configs (talhelper's clusterconfig/).
+	ConfigDir string
+}
+
+// Node is one machine.
+type Node struct {
+	// Name is unique in the cluster: the hostname, or "cp[192.0.2.11]" for the machines of one ignoreHostname entry.
+	Name     string
+	Hostname string
+	// IgnoreHostname is set when the machine gets its hostname elsewhere (DHCP).
+	IgnoreHostname bool
+	Role           Role
+	// Address is the declared address: an IP or a DNS name, never with a port.
+	Address string
+	// ConfigFile is the path of the machine config that this node gets.
+	ConfigFile string
+	// InstallDisk is the declared device path; DiskSelector the declared selector, as text for people.
+	InstallDisk  string
+	DiskSelector string
+	// MACs are hardware addresses (lower case, colons) that the files name for this machine's physical links.
+	// Empty means that identity can't be checked by MAC.
+	MACs []string
+	// UUID is the declared SMBIOS UUID, lower case; empty when not declared.
+	UUID string
+	// VIPs are the virtual addresses this node takes part in.
+	VIPs []netip.Addr
+	// ImageURL is the declared installer image without its tag; empty when not declared.
+	ImageURL   string
+	SecureBoot bool
+	// Position of the node's entry in Source.
+	Line, Column int
+}
+
+// Role is the machine type as the inventory declares it.
+type Role = machine.Type
+
+// Roles a node can have here.
+const (
+	ControlPlane = machine.TypeControlPlane
+	Worker       = machine.TypeWorker
+)
+
+// ControlPlanes are the control plane nodes, in inventory order.
+func (c *Cluster) ControlPlanes() []*Node { return c.withRole(ControlPlane) }
+
+// Workers are the worker nodes, in inventory order.
+func (c *Cluster) Workers() []*Node { return c.withRole(Worker) }
+
+func (c *Cluster) withRole(role Role) []*Node {
+	var nodes []*Node
+
+	for _, node := range c.Nodes {
+		if node.Role == role {
+			nodes = append(nodes, node)
+		}
+	}
+
+	return nodes
+}
+
+// Node finds a node by name or declared address; nil if there is none.
+func (c *Cluster) Node(name string) *Node {
+	for _, node := range c.Nodes {
+		if node.Name == name || node.Address == name {
+			return node
+		}
+	}
+
+	return nil
+}
+
+// HasVIP tells whether the cluster's endpoint is a virtual address of its control planes.
+func (c *Cluster) HasVIP() bool {
+	endpoint, err := netip.ParseAddr(c.Endpoint.Hostname())
+	if err != nil {
+		return false
+	}
+
+	for _, node := range c.Nodes {
+		for _, vip := range node.VIPs {
+			if vip == endpoint {
+				return true
+			}
+		}
+	}
+
+	return false
+}

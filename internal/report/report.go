@@ -1,0 +1,74 @@
+// Package report is what happened: events of a run, the sinks that show or store them, and the final table.
+package report
+
+import (
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// Status is how a step ended for a node.
+type Status string
+
+// Statuses.
+const (
+	OK      Status = "ok"
+	Applied Status = "applied"
+	Skipped Status = "skipped"
+	Drifted Status = "drifted"
+	Joining Status = "joining"
+	Warned  Status = "warning"
+	Failed  Status = "failed"
+	Planned Status = "would change" // dry run
+)
+
+// Result is how one step ended for one node.
+type Result struct {
+	// Node is the inventory's name; empty for a step that concerns the cluster as a whole.
+	Node     string        `json:"node,omitempty"`
+	Address  string        `json:"address,omitempty"`
+	Step     string        `json:"step"`
+	Status   Status        `json:"status"`
+	Attempts int           `json:"attempts,omitempty"`
+	Duration time.Duration `json:"duration"`
+	// Detail is a short remark: "installed", "4 nodes", "etcd member 8e9e05c52164694d".
+	Detail string `json:"detail,omitempty"`
+	Err    error  `json:"-"`
+}
+
+// Event is one thing that happened; exactly one of the pointers is set.
+type Event struct {
+	Time     time.Time
+	Step     string
+	Started  *Started           // a step begins
+	Progress *Progress          // a node's state within the step
+	Finding  *diagnosis.Finding // preflight and other findings
+	Result   *Result            // a node is done with the step
+	Finished *Finished          // a step ends
+}
+
+// Started opens a step for the given nodes (none: the cluster as a whole).
+type Started struct{ Nodes []string }
+
+// Progress is a sign of life: what a node does now, since when, and how long it may still take.
+type Progress struct {
+	Node string
+	// Text is a few words: "installing", "no answer", "waiting for trustd".
+	Text string
+	// Since is when this began; Left how long it may still last (0: no limit known).
+	Since time.Time
+	Left  time.Duration
+}
+
+// Finished closes a step.
+type Finished struct {
+	Duration time.Duration
+	Err      error
+}
+
+// Sink receives the events of a run, in order, one at a time.
+type Sink interface {
+	Handle(Event)
+	// Close flushes what is pending; nothing is handled afterwards.
+	Close() error
+}
