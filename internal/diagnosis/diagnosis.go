@@ -109,13 +109,16 @@ type Problem struct {
 func (p *Problem) Error() string {
 	var text strings.Builder
 
-	text.WriteString(p.Subject())
-
-	if p.Step != "" {
-		text.WriteString(": " + p.Step)
+	// "cluster: bootstrap: ..." would say no more than "bootstrap: ...".
+	if p.Node != "" || p.Step == "" {
+		text.WriteString(p.Subject() + ": ")
 	}
 
-	text.WriteString(": " + p.Cause)
+	if p.Step != "" {
+		text.WriteString(p.Step + ": ")
+	}
+
+	text.WriteString(p.Cause)
 
 	if p.ID != "" {
 		fmt.Fprintf(&text, " [%s]", p.ID)

@@ -1,0 +1,72 @@
+// Package settings holds every knob of a run: its name, type, default and meaning stand once, in the Settings struct.
+// Environment variables set them, and the flags of a Mage target go over the environment.
+package settings
+
+import "time"
+
+// Settings are the knobs of one run, with defaults filled in and paths made absolute.
+//
+// The tags of a field are the whole truth about it: env (the variable's name, also that of the override), flag (the Mage flag, if a
+// target takes one), envDefault or path (the default; a path may build on settings above it), oneof (the words it takes), min (its
+// smallest value), group and doc (the documentation's table).
+type Settings struct {
+	RootDir          string `env:"ROOT_DIR" path:"" default:"the git top level of the working directory, else the working directory" group:"Files" doc:"The repository that the cluster's files lie in."`
+	TalosDir         string `env:"TALOS_DIR" path:"$ROOT_DIR/talos" group:"Files" doc:"Folder with talconfig.yaml, talenv.yaml and the encrypted secrets."`
+	ClusterConfigDir string `env:"CLUSTERCONFIG_DIR" path:"$TALOS_DIR/clusterconfig" group:"Files" doc:"Folder with the generated machine configs."`
+	Talosconfig      string `env:"TALOSCONFIG" path:"$CLUSTERCONFIG_DIR/talosconfig" group:"Files" doc:"Client configuration of the Talos API."`
+	Kubeconfig       string `env:"KUBECONFIG" path:"$ROOT_DIR/kubeconfig" pathlist:"first" group:"Files" doc:"Where the kubeconfig is written; of a list of paths the first."`
+	SopsAgeKeyFile   string `env:"SOPS_AGE_KEY_FILE" path:"$ROOT_DIR/age.key" group:"Files" doc:"Age key that sops decrypts the cluster's secrets with."`
+
+	LogLevel  string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug,info,warn,error" group:"Logs" doc:"Least level of the log lines on stderr."`
+	LogFormat string `env:"LOG_FORMAT" envDefault:"text" oneof:"text,json" group:"Logs" doc:"Form of the log lines on stderr: for people, or one JSON object a line."`
+	NoColor   bool   `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
+
+	Node               []string  `env:"NODE" flag:"node" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
+	NodeAddresses      Addresses `env:"NODE_ADDRESSES" group:"Nodes" doc:"Where nodes answer now if it isn't their declared address (DHCP in maintenance mode): name=host or name=host:port, comma separated, IPv6 with a port in brackets."`
+	CertFingerprints   []string  `env:"CERT_FINGERPRINTS" flag:"certFingerprints" group:"Nodes" doc:"Certificates that nodes in maintenance mode may show: base64 of the SHA-256 of the public key, comma separated, as the node's screen prints them. Any when empty."`
+	SkipChecks         []string  `env:"SKIP_CHECKS" flag:"skipChecks" group:"Nodes" doc:"Ids of checks whose failures become warnings, comma separated. Identity and certificate authority can't be skipped."`
+	AssumeEmpty        []string  `env:"ASSUME_EMPTY" flag:"assumeEmpty" group:"Nodes" doc:"Control planes that do not answer and are known to hold no etcd data, comma separated; bootstrap then goes on without them."`
+	BootstrapNode      string    `env:"BOOTSTRAP_NODE" flag:"bootstrapNode" group:"Nodes" doc:"Control plane that etcd is bootstrapped on; the first of the inventory when empty."`
+	AllowAmbiguousDisk bool      `env:"ALLOW_AMBIGUOUS_DISK" flag:"allowAmbiguousDisk" envDefault:"false" group:"Nodes" doc:"Go on when an install disk selector matches several disks of a node: Talos wipes the first of them."`
+
+	DryRun     bool   `env:"DRY_RUN" flag:"dryRun" envDefault:"false" group:"What is allowed" doc:"Show what would be done: no node is changed and no file written. Ends with exit code 8 if anything would change."`
+	Update     bool   `env:"UPDATE" flag:"update" envDefault:"false" group:"What is allowed" doc:"Apply changed configs to nodes of a cluster that has an etcd already, one node at a time."`
+	Reboot     bool   `env:"REBOOT" flag:"reboot" envDefault:"false" group:"What is allowed" doc:"With UPDATE, apply changes that reboot a node too."`
+	Mode       string `env:"MODE" flag:"mode" envDefault:"auto" oneof:"auto,no-reboot,reboot,staged,try" group:"What is allowed" doc:"How a changed config is applied to a configured node."`
+	NoWait     bool   `env:"NO_WAIT" flag:"noWait" envDefault:"false" group:"What is allowed" doc:"Do not wait for nodes that are silent."`
+	NewSecrets bool   `env:"NEW_SECRETS" flag:"newSecrets" envDefault:"false" group:"What is allowed" doc:"Make new cluster secrets although silent nodes may belong to a cluster already."`
+	Force      bool   `env:"FORCE" flag:"force" envDefault:"false" group:"What is allowed" doc:"Replace a kubeconfig context of the same name that belongs to another cluster."`
+
+	ApplyMode   string   `env:"APPLY_MODE" flag:"applyMode" envDefault:"sequential" oneof:"sequential,parallel" group:"Concurrency" doc:"How the recipe applies configs: node after node, or several at once."`
+	MaxParallel Parallel `env:"MAX_PARALLEL" flag:"parallel" envDefault:"2" group:"Concurrency" doc:"Nodes that get their config at once in parallel mode: a number, or a share of the nodes such as 50%."`
+
+	ReachabilityRetries int           `env:"NODE_REACHABILITY_RETRIES" envDefault:"3" min:"1" group:"Retries" doc:"Times a node is tried before it counts as unreachable."`
+	ReachabilityDelay   time.Duration `env:"NODE_REACHABILITY_DELAY" envDefault:"2s" group:"Retries" doc:"Pause between these tries."`
+	MaxRetries          int           `env:"MAX_RETRIES" envDefault:"5" min:"0" group:"Retries" doc:"Retries after a first attempt that failed for a passing reason."`
+	InitialDelay        time.Duration `env:"INITIAL_DELAY" envDefault:"3s" group:"Retries" doc:"Pause before the first retry."`
+	BackoffMultiplier   float64       `env:"BACKOFF_MULTIPLIER" envDefault:"2" min:"1" group:"Retries" doc:"Each further pause is so many times as long."`
+	MaxDelay            time.Duration `env:"MAX_DELAY" envDefault:"60s" group:"Retries" doc:"Longest pause between two attempts."`
+	AttemptTimeout      time.Duration `env:"APPLY_TIMEOUT" envDefault:"60s" min:"1ms" group:"Retries" doc:"Longest time of one attempt of a call that changes a node."`
+	DialTimeout         time.Duration `env:"DIAL_TIMEOUT" envDefault:"5s" min:"1ms" group:"Retries" doc:"Longest time to connect to a node, and of one read from it."`
+
+	VerificationTimeout time.Duration `env:"VERIFICATION_TIMEOUT" envDefault:"300s" group:"Waits" doc:"How long a node may still be in maintenance mode after its config was applied."`
+	CheckInterval       time.Duration `env:"CHECK_INTERVAL" envDefault:"5s" min:"1ms" group:"Waits" doc:"Longest gap between two looks at a node that can be neither watched nor redialled."`
+	InstallTimeout      time.Duration `env:"INSTALL_TIMEOUT" envDefault:"30m" group:"Waits" doc:"How long a node may refuse connections or be installing."`
+	NodeWait            time.Duration `env:"NODE_WAIT" envDefault:"15m" group:"Waits" doc:"How long a node may give no answer at all."`
+	StageTimeout        time.Duration `env:"STAGE_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long a node that answers may stay in one stage."`
+	EtcdTimeout         time.Duration `env:"ETCD_TIMEOUT" envDefault:"10m" group:"Waits" doc:"How long an etcd that has data or is being bootstrapped may take to become healthy."`
+	EtcdJoinTimeout     time.Duration `env:"ETCD_JOIN_TIMEOUT" envDefault:"30m" group:"Waits" doc:"How long the other control planes may take to join etcd as voters."`
+	TimeSyncTimeout     time.Duration `env:"TIME_SYNC_TIMEOUT" envDefault:"2m" group:"Waits" doc:"How long bootstrap waits for a node whose clock is not in sync."`
+	APITimeout          time.Duration `env:"API_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long the Kubernetes API may take to become ready, and then the nodes to register."`
+
+	ClockScale float64 `env:"CLOCK_SCALE" envDefault:"1" min:"1" group:"Rehearsals" doc:"Waits and budgets are divided by this, for runs against the emulator, whose nodes are as many times faster."`
+}
+
+// Environ is the environment that the programs a run starts (talhelper, sops, kubectl, helmfile) expect, as "NAME=value".
+func (s *Settings) Environ() []string {
+	return []string{
+		"KUBECONFIG=" + s.Kubeconfig,
+		"SOPS_AGE_KEY_FILE=" + s.SopsAgeKeyFile,
+		"TALOSCONFIG=" + s.Talosconfig,
+	}
+}
