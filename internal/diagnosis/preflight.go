@@ -1,3 +1,383 @@
 package diagnosis
 
-var preflightEntries []Entry
+// What preflight finds. The same id stands for a passed check (severity OK) and for the trouble that it looks for.
+const (
+	ConfigInvalid             ID = "TM040"
+	ConfigRefusedHere         ID = "TM041"
+	ConfigPlaceholder         ID = "TM042"
+	ConfigShared              ID = "TM043"
+	TalosVersionMismatch      ID = "TM044"
+	KubernetesUnsupported     ID = "TM045"
+	InstallDiskNoMatch        ID = "TM046"
+	InstallDiskAmbiguous      ID = "TM047"
+	InstallDiskAbsent         ID = "TM048"
+	InstallDiskHoldsData      ID = "TM049"
+	AlreadyInstalled          ID = "TM050"
+	InstallerReference        ID = "TM051"
+	InstallerVersion          ID = "TM052"
+	InstallerSecureBoot       ID = "TM053"
+	LinkAbsent                ID = "TM054"
+	LinkDeclaredTwice         ID = "TM055"
+	TPMUnsealed               ID = "TM056"
+	KernelArgsIgnored         ID = "TM057"
+	WrongMachine              ID = "TM058"
+	FactUnread                ID = "TM059"
+	AddressInClusterSubnet    ID = "TM060"
+	NodeIPExcluded            ID = "TM061"
+	VIPOutsideSubnet          ID = "TM062"
+	VIPTaken                  ID = "TM063"
+	VIPForeign                ID = "TM064"
+	EndpointUnusable          ID = "TM065"
+	EndpointElsewhere         ID = "TM066"
+	HostnameInvalid           ID = "TM067"
+	HostnameNotUnique         ID = "TM068"
+	TalosconfigEndpoint       ID = "TM069"
+	MixedCertificateAuthority ID = "TM070"
+	MixedSecrets              ID = "TM071"
+	ClientCertificate         ID = "TM072"
+	EvenControlPlanes         ID = "TM073"
+	NameUnresolved            ID = "TM074"
+	NameAmbiguous             ID = "TM075"
+	NameNotCertified          ID = "TM076"
+)
+
+var preflightEntries = []Entry{
+	{
+		ID:       ConfigInvalid,
+		Title:    "The machine config is not valid",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause:    "Talos' own validation refuses the file whatever machine it is for: a node would refuse it the same way.",
+		Remedy:   "Correct the inventory or its patches, generate the configs again and rerun preflight.",
+		Source:   "machinery config/types/v1alpha1/v1alpha1_validation.go; siderolabs/talos#8134",
+	},
+	{
+		ID:       ConfigRefusedHere,
+		Title:    "The node would refuse this machine config",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause: "Some rules depend on the machine: a bare machine without Talos on a disk needs an install section, and there " +
+			"install.extraKernelArgs and install.grubUseUKICmdline exclude each other.",
+		Remedy: "Correct the inventory or its patches, generate the configs again and rerun preflight.",
+		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go, RuntimeValidate; siderolabs/talos#10315",
+	},
+	{
+		ID:       ConfigPlaceholder,
+		Title:    "The machine config still holds a placeholder instead of a secret",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause: "The file was written before a secret store's references were filled in, or it is still encrypted. A node would take " +
+			"the placeholder for the secret itself.",
+		Remedy: "Generate the configs through the program that fills in the secrets.",
+		Source: "budimanjojo/talhelper#865, siderolabs/talos#12171",
+	},
+	{
+		ID:       ConfigShared,
+		Title:    "Several machines would get the same hostname or address",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause: "One entry lists several machines, which share one machine config, and that file has a static hostname or a static " +
+			"address. Commas in ipAddress mean several machines, not several addresses of one.",
+		Remedy: "Give each machine an entry of its own, or set ignoreHostname: true and let DHCP give hostnames and addresses.",
+		Source: "budimanjojo/talhelper#344, #407",
+	},
+	{
+		ID:       TalosVersionMismatch,
+		Title:    "The machine config is made for another Talos version than the node runs",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause: "A machine config made for a newer minor version has keys and documents that the running Talos does not know, so it " +
+			"refuses the whole file. One made for an older minor version is accepted, but new defaults are missing: a warning. Patch levels don't matter.",
+		Remedy: "Boot the node from an image of the version that the config is made for, or lower talosVersion and generate the configs again.",
+		Source: "cozystack/talm#132, siderolabs/terraform-provider-talos#304",
+	},
+	{
+		ID:       KubernetesUnsupported,
+		Title:    "This Kubernetes version does not go with this Talos version",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause:    "Each Talos minor version runs a range of Kubernetes versions and refuses configs outside of it.",
+		Remedy:   "Set a kubernetesVersion from the range, or boot and install a newer Talos.",
+		Source:   "machinery compatibility/kubernetes_version.go; siderolabs/talos#11198",
+	},
+	{
+		ID:       InstallDiskNoMatch,
+		Title:    "The install disk selector matches no disk",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause: "The selector's clauses rule out every disk of the node. Talos adds three of its own: the disk needs a transport, is not " +
+			"read-only and not a CD-ROM.",
+		Remedy: "Correct the selector with the values of the table, and generate the configs again.",
+		Source: "siderolabs/talos#10315, #6175",
+	},
+	{
+		ID:       InstallDiskAmbiguous,
+		Title:    "The install disk selector matches several disks",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause:    "Talos takes the first match without asking, and wipes it.",
+		Remedy:   "Make the selector match one disk (a serial number does), or accept the marked disk with ALLOW_AMBIGUOUS_DISK=true.",
+		Source:   "siderolabs/talos#12370, #11255",
+	},
+	{
+		ID:       InstallDiskAbsent,
+		Title:    "The install disk does not exist on the node",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause:    "The node accepts a config that names a missing disk, fails to install, and comes back in maintenance mode without a trace.",
+		Remedy:   "Name a disk of the table, and generate the configs again.",
+		Source:   "siderolabs/talos#9647, cozystack/talm#34",
+	},
+	{
+		ID:       InstallDiskHoldsData,
+		Title:    "The install disk holds data",
+		Severity: Warning,
+		Cause:    "Talos repartitions the install disk without asking: what is on it is lost.",
+		Remedy:   "Make sure that it is the right disk.",
+		Source:   "siderolabs/talos#12370",
+	},
+	{
+		ID:       AlreadyInstalled,
+		Title:    "Talos is already on a disk of the node",
+		Severity: Warning,
+		Cause:    "A node in maintenance mode that has Talos on a disk takes a config without installing again: its install section is ignored.",
+		Remedy:   "Nothing, if that disk is the right one. Else wipe it before the node gets its config.",
+		Source:   "siderolabs/talos#13814, #14228, siderolabs/sbc-raspberrypi#35",
+	},
+	{
+		ID:       InstallerReference,
+		Title:    "The installer image's reference is broken",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause: "An image factory reference needs a schematic id of 64 hexadecimal digits and a tag like v1.13.9. The apply would " +
+			"succeed, and the node would fail much later, while pulling.",
+		Remedy: "Correct talosImageURL, or the schematic that it comes from, and generate the configs again.",
+		Source: "onedr0p/cluster-template#1398, siderolabs/talos#7170",
+	},
+	{
+		ID:       InstallerVersion,
+		Title:    "The installer image's version is not the declared Talos version",
+		Severity: Warning,
+		Cause:    "The node will run the version of the installer image's tag, whatever talosVersion says.",
+		Remedy:   "Generate the configs again after talosVersion or the image was changed.",
+		Source:   "siderolabs/talos Upgrading Talos Linux, documentation",
+	},
+	{
+		ID:       InstallerSecureBoot,
+		Title:    "The installer image and the node's SecureBoot state don't go together",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause: "A SecureBoot machine does not boot what an ordinary installer writes, and the installer for SecureBoot fails, or writes a " +
+			"disk that is never unlocked, on a machine without it.",
+		Remedy: "Take the installer image with -secureboot in its name exactly for SecureBoot machines.",
+		Source: "siderolabs/talos#12152, #9482, budimanjojo/talhelper#304",
+	},
+	{
+		ID:       LinkAbsent,
+		Title:    "The machine config names a link that the node does not have",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause: "Talos can't validate link names: the apply succeeds and the node never answers at its address again. Names depend on the " +
+			"kernel argument net.ifnames, so a node that booted with other arguments than its image will have shows other names: then it is a warning.",
+		Remedy: "Use a name of the node's list or, better, select the link by its MAC address.",
+		Source: "siderolabs/terraform-provider-talos#267, siderolabs/talos#8640, #10585",
+	},
+	{
+		ID:       LinkDeclaredTwice,
+		Title:    "A link is configured both in machine.network.interfaces and in a document of its own",
+		Severity: Warning,
+		Cause:    "Talos accepts both and merges them in a way that is easy to get wrong.",
+		Remedy:   "Keep one of the two.",
+		Source:   "cozystack/talm#232",
+	},
+	{
+		ID:       TPMUnsealed,
+		Title:    "Disk encryption with a TPM key on a machine without SecureBoot",
+		Severity: Warning,
+		Cause: "TPM keys are sealed against what a SecureBoot image with a UKI measures. Without them the node may install and then never " +
+			"come back, because its disk stays locked.",
+		Remedy: "Enable SecureBoot and boot a -secureboot image, or use another kind of key.",
+		Source: "siderolabs/talos#9415, #8995, #10205",
+	},
+	{
+		ID:       KernelArgsIgnored,
+		Title:    "install.extraKernelArgs will be ignored",
+		Severity: Warning,
+		Cause:    "A machine that boots a unified kernel image takes the kernel arguments from the image, not from the machine config.",
+		Remedy:   "Put the arguments into the image's schematic.",
+		Source:   "siderolabs/talos#10519, #10339, budimanjojo/talhelper#1000",
+	},
+	{
+		ID:          WrongMachine,
+		Title:       "Another machine answers at the node's address",
+		Severity:    Failure,
+		Exit:        ExitPreflight,
+		Cause:       "The MAC addresses or the UUID that the files declare for the node are not those of the machine that answers: often DHCP gave the address away.",
+		Remedy:      "Find out where the node answers and pass NODE_ADDRESSES, or correct the declared MAC addresses.",
+		Source:      "siderolabs/talos#7872, #8714",
+		Unskippable: true,
+	},
+	{
+		ID:       FactUnread,
+		Title:    "Something could not be read from the node, so its check was left out",
+		Severity: Warning,
+		Cause:    "The node refused a read or did not answer in time.",
+		Remedy:   "Run preflight again; if it stays, look at the node's console.",
+		Source:   "siderolabs/talos internal/app/resources/access.go",
+	},
+	{
+		ID:       AddressInClusterSubnet,
+		Title:    "An address of a machine lies in the pod or service subnets",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause: "Talos leaves out node addresses that lie in the pod or service subnets: etcd then waits for its address for ever. The " +
+			"default service subnet 10.96.0.0/12 reaches up to 10.111.255.255.",
+		Remedy: "Choose other clusterPodNets or clusterSvcNets before the cluster exists; they can't be changed later.",
+		Source: "siderolabs/talos#8882, #6205, siderolabs/sidero#1033",
+	},
+	{
+		ID:       NodeIPExcluded,
+		Title:    "kubelet.nodeIP.validSubnets leaves out every address of the node",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause:    "The kubelet finds no suitable address and does not start.",
+		Remedy:   "Put the node's own subnet into machine.kubelet.nodeIP.validSubnets.",
+		Source:   "siderolabs/talos#8882, #7947",
+	},
+	{
+		ID:       VIPOutsideSubnet,
+		Title:    "The VIP lies outside a control plane's subnet",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause:    "The VIP is announced on the local network: a control plane in another subnet can't take it over.",
+		Remedy:   "Choose a free address of the subnet that all control planes share.",
+		Source:   "Talos documentation, Virtual (shared) IP",
+	},
+	{
+		ID:       VIPTaken,
+		Title:    "The VIP is an address that something else has",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause:    "The VIP is the address of a node or of a gateway: two machines would claim it.",
+		Remedy:   "Choose a free address of the control planes' subnet.",
+		Source:   "Talos documentation, Virtual (shared) IP",
+	},
+	{
+		ID:       VIPForeign,
+		Title:    "Something that is not this cluster answers on the VIP",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause:    "Before the cluster exists nothing should answer on its VIP, and afterwards only its own Kubernetes API.",
+		Remedy:   "Free the address, or choose another VIP.",
+		Source:   "Talos documentation, Virtual (shared) IP",
+	},
+	{
+		ID:       EndpointUnusable,
+		Title:    "The cluster's endpoint can't work",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause: "Every node reaches the Kubernetes API through the endpoint. It is an https URL whose host is the VIP, a control plane, " +
+			"a balancer in front of them, or a name of one of these.",
+		Remedy: "Correct endpoint in the inventory and generate the configs again.",
+		Source: "Talos documentation, Production Notes, Kubernetes endpoint",
+	},
+	{
+		ID:       EndpointElsewhere,
+		Title:    "The cluster's endpoint is neither the VIP nor a control plane",
+		Severity: Warning,
+		Cause:    "It is taken for a balancer, which has to forward to port 6443 of the control planes, and to port 50001 for workers to join.",
+		Remedy:   "Nothing, if there is such a balancer.",
+		Source:   "Talos documentation, Production Notes, Kubernetes endpoint",
+	},
+	{
+		ID:       HostnameInvalid,
+		Title:    "The hostname can't be a Kubernetes node name",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause:    "Node names are RFC 1123 names: lower-case letters, digits and hyphens, at most 63 characters.",
+		Remedy:   "Use the suggested name.",
+		Source:   "siderolabs/talos#7928, #4484, #7615",
+	},
+	{
+		ID:       HostnameNotUnique,
+		Title:    "Two nodes would get the same Kubernetes node name",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause:    "Node names are compared in lower case, and without the domain.",
+		Remedy:   "Give each node a hostname of its own.",
+		Source:   "siderolabs/talos#7928",
+	},
+	{
+		ID:       TalosconfigEndpoint,
+		Title:    "The talosconfig has an endpoint that is no control plane",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause: "Only a control plane passes Talos API calls on to other nodes. The VIP answers only once etcd runs, so that nothing works " +
+			"through it when it is needed most.",
+		Remedy: "List the control planes' own addresses as endpoints.",
+		Source: "Talos documentation, talosctl; cozystack/talos-bootstrap#30",
+	},
+	{
+		ID:          MixedCertificateAuthority,
+		Title:       "The files come from different secrets",
+		Severity:    Failure,
+		Exit:        ExitBadInput,
+		Cause:       "The certificate authorities in the machine configs and the talosconfig differ: a secrets file was missing, misspelt or replaced between two runs of the generator.",
+		Remedy:      "Generate all files again from the one secrets file that the cluster was made with.",
+		Source:      "siderolabs/talos#12575, #5711, budimanjojo/talhelper#926, #436",
+		Unskippable: true,
+	},
+	{
+		ID:       MixedSecrets,
+		Title:    "A machine config belongs to another cluster",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause:    "The cluster id or the join token differs between machine configs, so that this node could not join the others.",
+		Remedy:   "Generate all files again from the one secrets file that the cluster was made with.",
+		Source:   "siderolabs/talos#12575",
+	},
+	{
+		ID:       ClientCertificate,
+		Title:    "The talosconfig's client certificate is not in date",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause:    "Client certificates last a year by default. With one that is out of date, no configured node answers.",
+		Remedy:   "Generate a new talosconfig from the secrets file, or with `talosctl config new` while the old one works.",
+		Source:   "Talos documentation, How to manage PKI and certificate lifetimes",
+	},
+	{
+		ID:       EvenControlPlanes,
+		Title:    "An even number of control planes",
+		Severity: Warning,
+		Cause:    "etcd needs more than half of its members: with two, the loss of either stops the cluster; four bear no more losses than three.",
+		Remedy:   "Use 1, 3 or 5 control planes.",
+		Source:   "siderolabs/talos#9276",
+	},
+	{
+		ID:       NameUnresolved,
+		Title:    "A node's name does not resolve",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause:    "The node is declared by a DNS name that this machine can't resolve.",
+		Remedy:   "Add the record, or declare the node by its IP address.",
+		Source:   "budimanjojo/talhelper#1088",
+	},
+	{
+		ID:       NameAmbiguous,
+		Title:    "A node's name leads to more than this node",
+		Severity: Warning,
+		Exit:     ExitPreflight,
+		Cause:    "The node is declared by a DNS name with several addresses, or with the address of the cluster's endpoint.",
+		Remedy:   "Use a name that has the node's own address only.",
+		Source:   "budimanjojo/talhelper#1088",
+	},
+	{
+		ID:       NameNotCertified,
+		Title:    "The node's certificate will not cover its name",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause:    "Once configured, the node's certificate is for its addresses, its hostname and machine.certSANs. The name that it is declared by is none of these.",
+		Remedy:   "Add the name to certSANs and generate the configs again.",
+		Source:   "budimanjojo/talhelper#1088; siderolabs/talos internal/app/machined/pkg/controllers/secrets/api_cert_sans.go",
+	},
+}
