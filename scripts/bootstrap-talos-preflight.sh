@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+#
+# Checks every node before anything is sent to it. Takes no arguments; TALOSCONFIG, ROOT_DIR and LOG_LEVEL
+# mean what they always did. Exits 0, or with one of the codes in docs/exit-codes.md.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+for program in "${TALOS_MAGE:-talos-mage}" "$here/lib/talos-mage.sh"; do
+  if command -v "$program" >/dev/null; then exec "$program" preflight "$@"; fi
+done
+echo "talos-mage was not found: put it on the PATH, or set TALOS_MAGE to where it is (https://github.com/talos-mage/talos-mage)" >&2
+exit 2
