@@ -111,7 +111,7 @@ func typeName(of reflect.Type, isPath bool, words []string) string {
 	case of.Kind() == reflect.Float64:
 		return "number"
 	default:
-		return "text"
+		return "name"
 	}
 }
 
@@ -214,8 +214,11 @@ func Markdown() string {
 			page.WriteString("\n## " + group + "\n\n| variable | flag | takes | default | meaning |\n|---|---|---|---|---|\n")
 		}
 
+		// The forms of a duration stand above the tables.
+		takes, _, _ := strings.Cut(knob.takes(), ": seconds")
+
 		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n",
-			knob.Name, code("-", knob.Flag), cell(knob.takes()), code("", knob.Default), cell(knob.Doc))
+			knob.Name, code("-", knob.Flag), cell(takes), code("", knob.Default), cell(knob.Doc))
 	}
 
 	return page.String()
