@@ -1,0 +1,235 @@
+package talosapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+)
+
+// Event is one entry of a node's event log, which is kept in memory and lost at a reboot.
+type Event struct {
+	ID string
+	// Kind is the event's type without its package: "SequenceEvent", "MachineStatusEvent", also one unknown here.
+	Kind string
+	// Sequence, Phase, Task or Service names what the event is about.
+	Sequence, Phase, Task, Service string
+	// Action is "start", "stop" or "noop".
+	Action string
+	// Stage is the machine's stage, in a MachineStatusEvent.
+	Stage string
+	// Failure is the error of a sequence that failed for good, or of a config that couldn't be loaded; scrubbed.
+	Failure string
+}
+
+// EventUpdate is one event, or the error that ended the stream.
+type EventUpdate struct {
+	Event Event
+	Err   error
+}
+
+// Events follows the node's events: those of the log that are not older than since (all, when zero) and then the new ones.
+// The node's own clock decides what is older. The channel is closed after the update that carries the error, io.EOF when
+// the node closed its log; it must be read until then, or the context cancelled. An open stream delays the node's reboot.
+func (c *Conn) Events(ctx context.Context, since time.Duration) <-chan EventUpdate {
+	updates := make(chan EventUpdate)
+
+	go func() {
+		defer close(updates)
+
+		if err := c.follow(ctx, since, updates); err != nil && ctx.Err() == nil {
+			send(ctx, updates, EventUpdate{Err: c.failure(OpWatch, nil, err)})
+		}
+	}()
+
+	return updates
+}
+
+func (c *Conn) follow(ctx context.Context, since time.Duration, updates chan<- EventUpdate) error {
+	which := client.WithTailEvents(-1)
+	if since > 0 {
+		which = client.WithTailDuration(time.Duration(math.Ceil(since.Seconds())) * time.Second)
+	}
+
+	stream, err := c.api.Events(ctx, which)
+	if err != nil {
+		return fmt.Errorf("open events: %w", err)
+	}
+
+	for {
+		received, err := stream.Recv()
+		if err != nil {
+			return fmt.Errorf("read events: %w", err)
+		}
+
+		// The first message is an empty greeting.
+		if received.GetData().GetTypeUrl() == "" {
+			continue
+		}
+
+		if !send(ctx, updates, EventUpdate{Event: readEvent(received)}) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// readEvent keeps events of an unknown type, with nothing but their id and kind.
+func readEvent(received *machine.Event) Event {
+	event := Event{ID: received.GetId()}
+
+	_, event.Kind, _ = strings.Cut(received.GetData().GetTypeUrl(), "machine.")
+
+	known, err := client.UnmarshalEvent(received)
+	if err != nil {
+		return event
+	}
+
+	switch payload := known.Payload.(type) {
+	case *machine.SequenceEvent:
+		event.Sequence, event.Action = payload.GetSequence(), strings.ToLower(payload.GetAction().String())
+
+		if failure := payload.GetError(); failure != nil && failure.GetCode() == common.Code_FATAL {
+			event.Failure = reason(failure.GetMessage())
+		}
+	case *machine.PhaseEvent:
+		event.Phase, event.Action = payload.GetPhase(), strings.ToLower(payload.GetAction().String())
+	case *machine.TaskEvent:
+		event.Task, event.Action = payload.GetTask(), strings.ToLower(payload.GetAction().String())
+	case *machine.ServiceStateEvent:
+		event.Service, event.Action = payload.GetService(), strings.ToLower(payload.GetAction().String())
+	case *machine.MachineStatusEvent:
+		event.Stage = strings.ToLower(strings.ReplaceAll(payload.GetStage().String(), "_", " "))
+	case *machine.ConfigLoadErrorEvent:
+		event.Failure = oneLine(scrub(payload.GetError()))
+	case *machine.ConfigValidationErrorEvent:
+		event.Failure = oneLine(scrub(payload.GetError()))
+	}
+
+	return event
+}
+
+// taskFailure is the part of a sequence's error that says where it failed; what follows says why.
+var taskFailure = regexp.MustCompile(`task \d+/\d+: failed, `)
+
+// reason is the cause in the error of a failed sequence:
+// "sequence failed: error running phase 2 in install sequence: task 1/1: failed, <cause>".
+func reason(text string) string {
+	if places := taskFailure.FindAllStringIndex(text, -1); len(places) > 0 {
+		text = text[places[len(places)-1][1]:]
+	}
+
+	return oneLine(scrub(strings.TrimPrefix(text, "sequence failed: ")))
+}
+
+// quiet is how long a node's log may say nothing before its past counts as read.
+const quiet = 500 * time.Millisecond
+
+// LastFailure is the reason of the last sequence that failed on the node within the time since (its whole memory, when zero):
+// from its events, or else from its kernel log. Empty if it remembers none: a reboot wipes both.
+func (c *Conn) LastFailure(ctx context.Context, since time.Duration) (string, error) {
+	last, err := c.lastFailedEvent(ctx, since)
+	if last != "" {
+		return last, nil
+	}
+
+	if err != nil && !errors.Is(err, ErrNotAllowed) {
+		return "", err
+	}
+
+	lines, err := c.Dmesg(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	for _, line := range lines {
+		if found := kernelFailure(line); found != "" {
+			last = found
+		}
+	}
+
+	return last, nil
+}
+
+func (c *Conn) lastFailedEvent(ctx context.Context, since time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+
+	var last string
+
+	updates := c.Events(ctx, since)
+
+	for {
+		select {
+		case update, open := <-updates:
+			if !open || errors.Is(update.Err, io.EOF) {
+				return last, nil
+			}
+
+			if update.Err != nil {
+				return last, update.Err
+			}
+
+			if update.Event.Failure != "" {
+				last = update.Event.Failure
+			}
+		case <-time.After(quiet):
+			return last, nil
+		}
+	}
+}
+
+var failedTask = regexp.MustCompile(`\[talos\].* task \S+ \(\d+/\d+\): failed: (.*)`)
+
+// kernelFailure is the reason in a line of the kernel log that tells of a failed task, else empty.
+func kernelFailure(line string) string {
+	if found := failedTask.FindStringSubmatch(line); found != nil {
+		return reason(found[1])
+	}
+
+	return ""
+}
+
+// maxDmesg bounds what is read of a kernel log; the kernel keeps less.
+const maxDmesg = 8 << 20
+
+// Dmesg reads the node's kernel log, to which Talos writes too. The lines are raw: scrub before showing.
+func (c *Conn) Dmesg(ctx context.Context) ([]string, error) {
+	var log strings.Builder
+
+	err := c.read(ctx, OpRead, func(ctx context.Context) error {
+		stream, err := c.api.Dmesg(ctx, false, false)
+		if err != nil {
+			return err
+		}
+
+		for log.Len() < maxDmesg {
+			data, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+
+			if err != nil {
+				return err
+			}
+
+			// One message is one line, with or without its end.
+			log.Write(data.GetBytes())
+			log.WriteByte('\n')
+		}
+
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return strings.FieldsFunc(log.String(), func(r rune) bool { return r == '\n' }), nil
+}
