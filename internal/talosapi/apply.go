@@ -16,38 +16,35 @@ import (
 // changeTimeout bounds a call that changes a node when its context has no earlier deadline.
 const changeTimeout = time.Minute
 
-// ApplyMode says how a machine config takes effect.
-type ApplyMode string
-
-// Apply modes, under the names of talosctl. In maintenance every one but staged means: take it now.
+// Modes in which a machine config takes effect, under talosctl's names. In maintenance every one but staged means: take it now.
 const (
-	ApplyAuto     ApplyMode = "auto"
-	ApplyNoReboot ApplyMode = "no-reboot"
-	ApplyReboot   ApplyMode = "reboot"
-	ApplyStaged   ApplyMode = "staged"
-	ApplyTry      ApplyMode = "try"
+	ModeAuto     = "auto"
+	ModeNoReboot = "no-reboot"
+	ModeReboot   = "reboot"
+	ModeStaged   = "staged"
+	ModeTry      = "try"
 )
 
-var applyModes = map[ApplyMode]machine.ApplyConfigurationRequest_Mode{
-	ApplyAuto:     machine.ApplyConfigurationRequest_AUTO,
-	ApplyNoReboot: machine.ApplyConfigurationRequest_NO_REBOOT,
-	ApplyReboot:   machine.ApplyConfigurationRequest_REBOOT,
-	ApplyStaged:   machine.ApplyConfigurationRequest_STAGED,
-	ApplyTry:      machine.ApplyConfigurationRequest_TRY,
+var applyModes = map[string]machine.ApplyConfigurationRequest_Mode{
+	ModeAuto:     machine.ApplyConfigurationRequest_AUTO,
+	ModeNoReboot: machine.ApplyConfigurationRequest_NO_REBOOT,
+	ModeReboot:   machine.ApplyConfigurationRequest_REBOOT,
+	ModeStaged:   machine.ApplyConfigurationRequest_STAGED,
+	ModeTry:      machine.ApplyConfigurationRequest_TRY,
 }
 
 // ApplyOptions are the choices of Apply.
 type ApplyOptions struct {
-	// Mode is always sent, ApplyAuto when empty: the protocol's own default would reboot a configured node.
-	Mode ApplyMode
+	// Mode is always sent, ModeAuto when empty: the protocol's own default would reboot a configured node.
+	Mode string
 	// DryRun only checks the config and tells the effective mode.
 	DryRun bool
 }
 
 // Applied is what a node answers to Apply. Its free text is left out, because it may carry both configs in the clear.
 type Applied struct {
-	// Mode is the effective mode: ApplyReboot or ApplyNoReboot for auto. Talos 1.12 in maintenance always says ApplyReboot.
-	Mode ApplyMode
+	// Mode is the effective mode: ModeReboot or ModeNoReboot for auto. Talos 1.12 in maintenance always says ModeReboot.
+	Mode string
 	// Warnings of the config's validation. Talos 1.13 gives none in a dry run.
 	Warnings []string
 }
@@ -65,17 +62,22 @@ func (e *RejectedError) Error() string {
 func (c *Conn) Apply(ctx context.Context, data []byte, options ApplyOptions) (Applied, error) {
 	name := options.Mode
 	if name == "" {
-		name = ApplyAuto
+		name = ModeAuto
 	}
 
 	mode, ok := applyModes[name]
 	if !ok {
-		return Applied{}, c.failure(OpApply, nil, fmt.Errorf("unknown mode %q", name))
+		return Applied{}, c.failure(OpApply, nil, fmt.Errorf("unknown apply mode %q", name))
+	}
+
+	op := OpApply
+	if options.DryRun {
+		op = OpDryRun
 	}
 
 	var applied Applied
 
-	err := c.call(ctx, OpApply, changeTimeout, func(ctx context.Context) error {
+	err := c.call(ctx, op, changeTimeout, func(ctx context.Context) error {
 		reply, err := c.api.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{
 			Data:           data,
 			Mode:           mode,

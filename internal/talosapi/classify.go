@@ -26,6 +26,8 @@ const (
 	OpWatch
 	// OpApply sends a machine config.
 	OpApply
+	// OpDryRun has a machine config checked without sending it for good.
+	OpDryRun
 	// OpBootstrap starts a new etcd cluster on the node.
 	OpBootstrap
 	// OpEtcd asks the node's etcd.
@@ -51,6 +53,8 @@ func (o Operation) verb() string {
 		return "watch"
 	case OpApply:
 		return "apply the machine config to"
+	case OpDryRun:
+		return "check the machine config on"
 	case OpBootstrap:
 		return "bootstrap etcd on"
 	case OpEtcd:
@@ -75,9 +79,9 @@ const (
 	Retry
 	// Done: there was no error, or what was asked for has happened before.
 	Done
-	// Unknown: the node may or may not have done it. It is no failure, and must not be sent again blindly:
+	// UnknownOutcome: the node may or may not have done it. It is no failure, and must not be sent again blindly:
 	// probe the node, then decide.
-	Unknown
+	UnknownOutcome
 )
 
 func (c Class) String() string {
@@ -88,21 +92,24 @@ func (c Class) String() string {
 		return "retry"
 	case Done:
 		return "done"
-	case Unknown:
+	case UnknownOutcome:
 		return "unknown outcome"
 	default:
 		return fmt.Sprintf("class %d", int(c))
 	}
 }
 
-// Classify says what to do about an error of an operation. Errors of this package carry more than their text and are
-// classified best; any other error of a gRPC call works too.
+// Classify says what to do about an error of an operation. Errors of this package carry more than their text, their own
+// operation among it, and are classified best; any other error of a gRPC call works too.
 func Classify(op Operation, err error) Class {
 	if err == nil {
 		return Done
 	}
 
 	failure := asError(op, err)
+	if failure.Op != OpDial {
+		op = failure.Op
+	}
 
 	for _, known := range connectionClasses {
 		if errors.Is(err, known.err) {
@@ -153,7 +160,7 @@ var connectionClasses = []struct {
 // unlessSent is the class of a broken connection: of a call that changes the node and may have reached it, the outcome is unknown.
 func (e *Error) unlessSent(op Operation, class Class) Class {
 	if op.changes() && e.Sent {
-		return Unknown
+		return UnknownOutcome
 	}
 
 	return class
@@ -179,7 +186,7 @@ func (r rule) matches(op Operation, code codes.Code, text string, insecure bool)
 }
 
 var (
-	apply     = []Operation{OpApply}
+	apply     = []Operation{OpApply, OpDryRun}
 	bootstrap = []Operation{OpBootstrap}
 	etcd      = []Operation{OpEtcd}
 )
@@ -192,9 +199,9 @@ var rules = []rule{
 	// An apply with mode REBOOT was accepted before; after the reboot the node's config can be compared.
 	{ops: apply, code: codes.FailedPrecondition, text: "configuration was already applied and node is rebooting", class: Retry},
 	// A node that just took a complete config from somebody who may have been us: it is leaving maintenance.
-	{ops: apply, code: codes.PermissionDenied, text: "not authorized", insecure: true, class: Unknown},
+	{ops: []Operation{OpApply}, code: codes.PermissionDenied, text: "not authorized", insecure: true, class: UnknownOutcome},
 	// A handler that panicked, or a stream that broke, may have got as far as storing the config.
-	{ops: []Operation{OpApply, OpBootstrap, OpReboot}, code: codes.Internal, class: Unknown},
+	{ops: []Operation{OpApply, OpBootstrap, OpReboot}, code: codes.Internal, class: UnknownOutcome},
 
 	{ops: bootstrap, code: codes.AlreadyExists, class: Done},
 	// 1.12 answers a worker like this; every other FailedPrecondition passes with time.
@@ -202,7 +209,7 @@ var rules = []rule{
 	{ops: bootstrap, code: codes.FailedPrecondition, class: Retry},
 	{ops: bootstrap, code: codes.Unimplemented, text: "machine type is not set", class: Retry},
 	// A second Bootstrap found data that a first one had just made, and may have stopped that etcd.
-	{ops: bootstrap, code: codes.Unknown, text: "etcd data directory is not empty", class: Unknown},
+	{ops: bootstrap, code: codes.Unknown, text: "etcd data directory is not empty", class: UnknownOutcome},
 
 	// etcd's certificates are written only after the time is in sync; its peers are found later still.
 	{ops: etcd, code: codes.Unknown, text: "error building etcd client TLS config", class: Retry},
@@ -216,6 +223,11 @@ var rules = []rule{
 
 	// The node's resources started afresh: list again, watch again.
 	{ops: []Operation{OpWatch}, code: codes.FailedPrecondition, class: Retry},
+}
+
+// IsTimeNotSynced tells whether a Bootstrap was refused because the node's clock is not synchronised yet.
+func IsTimeNotSynced(err error) bool {
+	return client.StatusCode(err) == codes.FailedPrecondition && strings.Contains(client.Status(err).Message(), "time is not in sync yet")
 }
 
 // isTransport tells whether an error is the connection's, not the node's answer.

@@ -130,12 +130,12 @@ func reason(text string) string {
 }
 
 // quiet is how long a node's log may say nothing before its past counts as read.
-const quiet = 500 * time.Millisecond
+const quiet = 250 * time.Millisecond
 
-// LastFailure is the reason of the last sequence that failed on the node within the time since (its whole memory, when zero):
-// from its events, or else from its kernel log. Empty if it remembers none: a reboot wipes both.
-func (c *Conn) LastFailure(ctx context.Context, since time.Duration) (string, error) {
-	last, err := c.lastFailedEvent(ctx, since)
+// LastFailure is the reason of the last sequence that failed on the node since it booted: from its events, or else from its
+// kernel log. Empty if there is none; a reboot wipes both.
+func (c *Conn) LastFailure(ctx context.Context) (string, error) {
+	last, err := c.lastFailedEvent(ctx)
 	if last != "" {
 		return last, nil
 	}
@@ -158,13 +158,13 @@ func (c *Conn) LastFailure(ctx context.Context, since time.Duration) (string, er
 	return last, nil
 }
 
-func (c *Conn) lastFailedEvent(ctx context.Context, since time.Duration) (string, error) {
+func (c *Conn) lastFailedEvent(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 
 	var last string
 
-	updates := c.Events(ctx, since)
+	updates := c.Events(ctx, 0)
 
 	for {
 		select {
