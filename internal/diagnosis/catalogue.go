@@ -1,11 +1,17 @@
 package diagnosis
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// Catalogue lists every entry, in the order of the ids. Each area keeps its entries in a file of its own:
-// TM001 to TM039 files, TM040 to TM079 preflight, TM080 to TM119 apply, verify and bootstrap, TM120 to TM139 Kubernetes.
+// Catalogue lists every entry, in the order of the ids. Each area keeps its entries in a file of its own: TM001 to TM039 files and settings,
+// TM040 to TM079 preflight, TM080 to TM119 nodes and the bring-up, TM120 to TM139 Kubernetes.
 func Catalogue() []Entry {
-	return slices.Concat(fileEntries, preflightEntries, nodeEntries, kubernetesEntries)
+	entries := slices.Concat(fileEntries, makingEntries, preflightEntries, nodeEntries, bringUpEntries, kubernetesEntries, apiEntries)
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
+
+	return entries
 }
 
 // Lookup finds an entry by its id.
