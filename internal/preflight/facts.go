@@ -1,0 +1,179 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	"github.com/sourcegraph/conc"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// Facts are what one node told about itself. A field that could not be read has its zero value, and its name in Unread.
+type Facts struct {
+	// Address is where the node was asked.
+	Address string
+	// State is what the probe found; ReadFacts does not know it.
+	State talosapi.State
+	// Version is the running Talos version, as in "v1.13.9".
+	Version string
+	// Disks are in the order in which Talos looks at them.
+	Disks []*block.Disk
+	// Installed is set when Talos is on a disk; SystemDisk is its device path.
+	Installed  bool
+	SystemDisk string
+	// Volumes are what was found on the disks.
+	Volumes []talosapi.Volume
+	Links   []talosapi.Link
+	System  talosapi.SystemInfo
+	// Security is nil when unread.
+	Security *talosapi.Security
+	// Cmdline holds the kernel arguments that the node booted with.
+	Cmdline string
+	// Schematic is the image factory schematic that the node booted from; empty when it did not come from an image factory.
+	Schematic string
+	Hostname  string
+	Addresses []netip.Prefix
+	// Unread are the reads that failed.
+	Unread []Unread
+}
+
+// Unread is one read that a node refused or did not answer.
+type Unread struct {
+	// What was to be read, in plain words.
+	What string
+	Err  error
+}
+
+// The names of the reads that other checks ask about.
+const (
+	readDisks  = "disks"
+	readLinks  = "links"
+	readSystem = "system information"
+)
+
+func (f Facts) unread(what string) bool {
+	for _, unread := range f.Unread {
+		if unread.What == what {
+			return true
+		}
+	}
+
+	return false
+}
+
+// ReadFacts reads all that the checks need from a node, in maintenance or configured. The reads run at once, each with the connection's
+// own deadline, so that a node that stops answering costs one of them; a read that fails is recorded, and fatal only to its check.
+func ReadFacts(ctx context.Context, conn *talosapi.Conn) Facts {
+	var (
+		facts  = Facts{Address: conn.Address()}
+		unread = make([]Unread, len(factReads))
+		group  conc.WaitGroup
+		mu     sync.Mutex
+	)
+
+	for i, read := range factReads {
+		group.Go(func() {
+			store, err := read.from(ctx, conn)
+			if err != nil {
+				unread[i] = Unread{What: read.what, Err: fmt.Errorf("read %s: %w", read.what, err)}
+
+				return
+			}
+
+			mu.Lock()
+			defer mu.Unlock()
+
+			store(&facts)
+		})
+	}
+
+	group.Wait()
+
+	for _, missed := range unread {
+		if missed.Err != nil {
+			facts.Unread = append(facts.Unread, missed)
+		}
+	}
+
+	return facts
+}
+
+// factRead fetches one thing and returns how to store it.
+type factRead struct {
+	what string
+	from func(context.Context, *talosapi.Conn) (store func(*Facts), err error)
+}
+
+var factReads = []factRead{
+	{"Talos version", func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		version, err := conn.Version(ctx)
+
+		return func(f *Facts) { f.Version = version }, err
+	}},
+	{readDisks, func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		disks, err := conn.Disks(ctx)
+
+		return func(f *Facts) { f.Disks = disks }, err
+	}},
+	{"system disk", func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		path, installed, err := conn.SystemDisk(ctx)
+
+		return func(f *Facts) { f.SystemDisk, f.Installed = path, installed }, err
+	}},
+	{"volumes", func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		volumes, err := conn.DiscoveredVolumes(ctx)
+
+		return func(f *Facts) { f.Volumes = volumes }, err
+	}},
+	{readLinks, func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		links, err := conn.Links(ctx)
+
+		return func(f *Facts) { f.Links = links }, err
+	}},
+	{readSystem, func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		system, err := conn.SystemInformation(ctx)
+
+		return func(f *Facts) { f.System = system }, err
+	}},
+	{"security state", func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		security, err := conn.SecurityState(ctx)
+
+		return func(f *Facts) { f.Security = &security }, err
+	}},
+	{"kernel arguments", func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		cmdline, err := conn.KernelCmdline(ctx)
+
+		return func(f *Facts) { f.Cmdline = cmdline }, err
+	}},
+	{"hostname", func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		hostname, err := conn.Hostname(ctx)
+		if errors.Is(err, talosapi.ErrNotFound) {
+			err = nil // in maintenance a node has none unless DHCP gave it one
+		}
+
+		return func(f *Facts) { f.Hostname = hostname }, err
+	}},
+	{"addresses", func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		addresses, err := conn.Addresses(ctx)
+
+		return func(f *Facts) { f.Addresses = addresses }, err
+	}},
+}
+
+// checkUnread tells which checks were left out for want of an answer. Identity is the exception: it fails by itself.
+func checkUnread(_ context.Context, s subject) []diagnosis.Finding {
+	var findings []diagnosis.Finding
+
+	for _, unread := range s.facts.Unread {
+		findings = append(findings, s.warn(diagnosis.FactUnread, s.rerun(),
+			"the node's %s could not be read (%s), so what depends on it was not checked", unread.What, talosapi.Explain(unread.Err))...)
+	}
+
+	return findings
+}

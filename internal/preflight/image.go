@@ -1,0 +1,140 @@
+package preflight
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// image is an installer image's reference, taken apart.
+type image struct {
+	Registry string // "factory.talos.dev"
+	// Repository is the path without registry and schematic: "metal-installer-secureboot".
+	Repository string
+	// Schematic is the id between repository and tag; empty when the reference has no such part, or an empty one.
+	Schematic string
+	// HasSchematic is set when the reference has the shape of an image factory's: <installer>/<schematic>.
+	HasSchematic bool
+	Tag          string
+	Digest       string
+}
+
+var (
+	schematicID = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	releaseTag  = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+	// installerName is how image factories call their installers: installer, metal-installer, metal-installer-secureboot, …
+	installerName = regexp.MustCompile(`^([a-z0-9]+-)?installer(-secureboot)?$`)
+)
+
+// factoryRegistry is the public image factory, whose references always have a schematic.
+const factoryRegistry = "factory.talos.dev"
+
+// parseImage takes a reference apart without judging it; parts that are missing are empty.
+func parseImage(reference string) image {
+	var parsed image
+
+	rest, digest, _ := strings.Cut(reference, "@")
+	parsed.Digest = digest
+
+	if colon := strings.LastIndex(rest, ":"); colon > strings.LastIndex(rest, "/") {
+		rest, parsed.Tag = rest[:colon], rest[colon+1:]
+	}
+
+	parts := strings.Split(rest, "/")
+
+	if len(parts) > 1 && strings.ContainsAny(parts[0], ".:") {
+		parsed.Registry, parts = parts[0], parts[1:]
+	}
+
+	if n := len(parts); n > 1 && installerName.MatchString(parts[n-2]) {
+		parsed.HasSchematic, parsed.Schematic, parts = true, parts[n-1], parts[:n-1]
+	}
+
+	parsed.Repository = strings.Join(parts, "/")
+
+	return parsed
+}
+
+// secureBoot tells whether the image is made for SecureBoot machines, by the name that image factories give it.
+func (i image) secureBoot() bool { return strings.HasSuffix(i.Repository, "-secureboot") }
+
+// released is set for registries of the Talos project, whose tags are versions and nothing else.
+func (i image) released() bool {
+	return i.HasSchematic || i.Registry == factoryRegistry || strings.HasPrefix(i.Repository, "siderolabs/")
+}
+
+// fault says in plain words what is wrong with the reference; empty when nothing is.
+func (i image) fault() string {
+	switch {
+	case i.Registry == factoryRegistry && !i.HasSchematic, i.HasSchematic && i.Schematic == "":
+		return "the schematic id is missing"
+	case i.HasSchematic && !schematicID.MatchString(i.Schematic):
+		return "the schematic id " + i.Schematic + " is not 64 hexadecimal digits"
+	case i.Tag == "" && i.Digest == "":
+		return "the tag is missing"
+	case i.Tag != "" && i.released() && !releaseTag.MatchString(i.Tag):
+		return "the tag " + i.Tag + " is not a version like v1.13.9"
+	default:
+		return ""
+	}
+}
+
+// checkImages looks at each installer image's reference: Talos itself would only find out while pulling.
+func checkImages(_ context.Context, w whole) []diagnosis.Finding {
+	var findings []diagnosis.Finding
+
+	for node, config := range w.each() {
+		reference := config.InstallImage()
+		if reference == "" {
+			continue // Talos installs its own version's image
+		}
+
+		image := parseImage(reference)
+
+		if fault := image.fault(); fault != "" {
+			findings = append(findings, w.about(node, diagnosis.InstallerReference, diagnosis.Failure,
+				w.regenerate("correct the image of "+node.Name), "installer image %s: %s", reference, fault)...)
+
+			continue
+		}
+
+		if declared := w.cluster.TalosVersion; declared != "" && releaseTag.MatchString(image.Tag) && image.Tag != declared {
+			findings = append(findings, w.about(node, diagnosis.InstallerVersion, diagnosis.Warning,
+				w.regenerate("bring talosVersion and the image of "+node.Name+" together"),
+				"the installer image is %s, talosVersion is %s: the node will run %s", image.Tag, declared, image.Tag)...)
+		}
+	}
+
+	return w.okUnless(findings, diagnosis.InstallerReference, "the installer images' references are sound")
+}
+
+// checkSecureBoot compares the installer image with the way the node booted. A node that has Talos on a disk does not install, so there
+// it is a warning about the next upgrade.
+func checkSecureBoot(_ context.Context, s subject) []diagnosis.Finding {
+	if s.config == nil || s.facts.Security == nil || s.config.InstallImage() == "" {
+		return nil
+	}
+
+	machine, installer := s.facts.Security.SecureBoot, parseImage(s.config.InstallImage()).secureBoot()
+
+	severity := diagnosis.Failure
+	if s.installed() {
+		severity = diagnosis.Warning
+	}
+
+	switch {
+	case machine && !installer:
+		return s.finding(diagnosis.InstallerSecureBoot, severity, s.regenerate("use the -secureboot installer image for "+s.node.Name),
+			"the node booted with SecureBoot, and %s is not for SecureBoot: it would not boot again", s.config.InstallImage())
+	case !machine && installer:
+		return s.finding(diagnosis.InstallerSecureBoot, severity,
+			"enable SecureBoot in the machine's firmware and boot the -secureboot image, or "+s.regenerate("use the ordinary installer image for "+s.node.Name),
+			"the node booted without SecureBoot, and %s is for SecureBoot only", s.config.InstallImage())
+	case machine:
+		return s.ok(diagnosis.InstallerSecureBoot, "SecureBoot, and so is the installer image")
+	default:
+		return s.ok(diagnosis.InstallerSecureBoot, "no SecureBoot, and none in the installer image")
+	}
+}

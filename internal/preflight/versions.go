@@ -1,0 +1,128 @@
+package preflight
+
+import (
+	"context"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// checkTalosVersion compares what the node runs with what its machine config is made for. Only the minor version counts.
+func checkTalosVersion(_ context.Context, s subject) []diagnosis.Finding {
+	running, err := talosconfig.ParseContractFromVersion(s.facts.Version)
+	if err != nil {
+		return nil // unread, or a development build without a version
+	}
+
+	madeFor, why := s.contract()
+
+	if s.config != nil {
+		if needed := s.config.TalosContract(); needed.Greater(running) && (madeFor == nil || needed.Greater(madeFor)) {
+			madeFor, why = needed, "by its fields"
+		}
+	}
+
+	switch {
+	case madeFor == nil:
+		return s.ok(diagnosis.TalosVersionMismatch, "runs Talos %s", s.facts.Version)
+	case madeFor.Greater(running):
+		return s.fail(diagnosis.TalosVersionMismatch,
+			"boot the node from a "+madeFor.String()+" image, or "+s.regenerate("set talosVersion to "+running.String()),
+			"the node runs Talos %s, its machine config is made for %s (%s): it would refuse what it does not know", s.facts.Version, madeFor, why)
+	case running.Greater(madeFor):
+		return s.warn(diagnosis.TalosVersionMismatch, s.regenerate("set talosVersion to "+running.String()),
+			"the node runs Talos %s, its machine config is made for the older %s (%s)", s.facts.Version, madeFor, why)
+	default:
+		return s.ok(diagnosis.TalosVersionMismatch, "runs Talos %s, machine config for %s", s.facts.Version, madeFor)
+	}
+}
+
+// contract is the Talos minor version that the node's machine config is made for, and where that is said; nil when nothing says it.
+func (s subject) contract() (contract *talosconfig.VersionContract, why string) {
+	if declared, err := talosconfig.ParseContractFromVersion(s.cluster.TalosVersion); err == nil {
+		return declared, "talosVersion " + s.cluster.TalosVersion
+	}
+
+	if s.config == nil {
+		return nil, ""
+	}
+
+	if tagged, err := talosconfig.ParseContractFromVersion(s.config.InstallerVersion()); err == nil {
+		return tagged, "installer image " + s.config.InstallerVersion()
+	}
+
+	return nil, ""
+}
+
+// checkKubernetesVersion asks machinery whether the node's Talos version runs the Kubernetes version of its machine config.
+func checkKubernetesVersion(_ context.Context, s subject) []diagnosis.Finding {
+	if s.config == nil || s.facts.Version == "" {
+		return nil
+	}
+
+	image := kubernetesImage(s.config)
+
+	kubernetes, err := v1alpha1.KubernetesVersionFromImageRef(image)
+	if err != nil {
+		return nil // validation refuses such an image reference
+	}
+
+	switch err := supported(kubernetes, s.facts.Version); {
+	case err == nil:
+		return s.ok(diagnosis.KubernetesUnsupported, "Kubernetes v%s goes with Talos %s", kubernetes, s.facts.Version)
+	case unknownTalos(err):
+		return s.warn(diagnosis.KubernetesUnsupported, "compare with the support matrix of Talos "+s.facts.Version,
+			"Talos %s is newer than this program knows, so it can't tell whether Kubernetes v%s goes with it", s.facts.Version, kubernetes)
+	default:
+		return s.fail(diagnosis.KubernetesUnsupported, s.regenerate("change kubernetesVersion"), "%s, which the node runs", err)
+	}
+}
+
+// kubernetesImage is the image that carries the Kubernetes version of a machine config.
+func kubernetesImage(config *machineconfig.Config) string {
+	return config.Provider.Machine().Kubelet().Image()
+}
+
+// checkDeclaredKubernetes finds a pair of declared versions that no machine could run.
+func checkDeclaredKubernetes(_ context.Context, w whole) []diagnosis.Finding {
+	if w.cluster.TalosVersion == "" || w.cluster.KubernetesVersion == "" {
+		return nil
+	}
+
+	kubernetes, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(w.cluster.KubernetesVersion, "v"))
+	if err != nil {
+		return nil // the inventory refuses what is no version
+	}
+
+	err = supported(kubernetes, w.cluster.TalosVersion)
+	if err == nil || unknownTalos(err) {
+		return nil
+	}
+
+	findings := w.about(nil, diagnosis.KubernetesUnsupported, diagnosis.Failure, w.regenerate("change kubernetesVersion or talosVersion"),
+		"talosVersion %s and kubernetesVersion %s don't go together: %s", w.cluster.TalosVersion, w.cluster.KubernetesVersion, err)
+	findings[0].Exit = diagnosis.ExitBadInput
+
+	return findings
+}
+
+// supported asks machinery's table of the Kubernetes versions that a Talos version runs.
+func supported(kubernetes *compatibility.KubernetesVersion, talos string) error {
+	version, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: talos})
+	if err != nil {
+		return err
+	}
+
+	return kubernetes.SupportedWith(version)
+}
+
+// unknownTalos tells a Talos version without a row in machinery's table from a pair that does not fit.
+func unknownTalos(err error) bool {
+	return strings.HasPrefix(err.Error(), "compatibility with version")
+}
