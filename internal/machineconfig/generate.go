@@ -31,7 +31,7 @@ const (
 	// DefaultInstallDisk is the first virtio disk.
 	DefaultInstallDisk = "/dev/vda"
 	// DefaultImage is the image factory's installer for the schematic without any customization.
-	DefaultImage = "factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d32b4ba"
+	DefaultImage = "factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 	// defaultLink is configured when a node spec names neither a link nor a MAC.
 	defaultLink = "eth0"
 	// aliasLink is the alias of the link that a node spec selects by its MAC.
