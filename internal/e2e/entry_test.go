@@ -1,0 +1,357 @@
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// echo stands for talos-mage: it tells how it was called, on stdout, and exits with $CODE.
+const echo = `
+echo "$(basename -- "$0")" "$@"
+for name in ROOT_DIR TALOS_DIR CLUSTERCONFIG_DIR TALOSCONFIG; do
+  if [[ -n ${!name:-} ]]; then echo "$name=${!name}"; fi
+done
+exit "${CODE:-0}"
+`
+
+// onlyBash is a PATH with Bash, Task's and the scripts' few basic programs, and nothing else.
+func onlyBash(t *testing.T) string {
+	t.Helper()
+
+	dir := t.TempDir()
+
+	for _, name := range []string{"bash", "env", "basename", "dirname", "grep"} {
+		path, err := exec.LookPath(name)
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(path, filepath.Join(dir, name)))
+	}
+
+	return dir
+}
+
+func TestTasksHandOverToTheirTargets(t *testing.T) {
+	t.Parallel()
+
+	task, root := taskProgram(t), userRepository(t)
+	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+
+	for call, want := range map[string]string{
+		"bootstrap:talos":                          "talos",
+		"bootstrap:preflight":                      "preflight",
+		"bootstrap:apply-sequential":               "applySequential",
+		"bootstrap:apply-parallel":                 "applyParallel",
+		"bootstrap:verify":                         "verify",
+		"bootstrap:preflight -- -node=cp1 -dryRun": "preflight -node=cp1 -dryRun",
+		"talos:generate-config":                    "generateConfig",
+		"talos:apply-node IP=192.0.2.11":           "applyNode -ip=192.0.2.11 -mode=auto",
+		"talos:apply-node IP=2001:db8::1 MODE=try": "applyNode -ip=2001:db8::1 -mode=try",
+		"infra:verify-nodes":                       "verifyNodes",
+	} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+
+			got := run(t, command{
+				dir:  root,
+				env:  []string{"TALOS_MAGE=" + fake, "PATH=" + onlyBash(t)},
+				args: append([]string{task, "-x"}, strings.Fields(call)...),
+			})
+
+			require.Equal(t, outcome{0, "talos-mage " + want + "\n" +
+				"ROOT_DIR=" + root + "\n" +
+				"TALOS_DIR=" + root + "/talos\n" +
+				"TALOSCONFIG=" + root + "/talos/clusterconfig/talosconfig\n", ""}, got)
+		})
+	}
+}
+
+func TestATaskKeepsTheExitCode(t *testing.T) {
+	t.Parallel()
+
+	task, root := taskProgram(t), userRepository(t)
+	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+
+	got := run(t, command{dir: root, env: []string{"TALOS_MAGE=" + fake, "CODE=5"}, args: []string{task, "-x", "bootstrap:verify"}})
+	require.Equal(t, 5, got.code)
+}
+
+func TestTheCallersTalosDirReachesTheProgram(t *testing.T) {
+	t.Parallel()
+
+	task, elsewhere := taskProgram(t), t.TempDir()
+	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+
+	for name, root := range map[string]string{"from this repository": repository(t), "from another one": userRepository(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			got := run(t, command{
+				dir:  root,
+				env:  []string{"TALOS_MAGE=" + fake, "TALOS_DIR=" + elsewhere},
+				args: []string{task, "bootstrap:preflight"},
+			})
+			require.Contains(t, got.stdout, "\nTALOS_DIR="+elsewhere+"\n")
+		})
+	}
+}
+
+func TestApplyNodeAsksForAnAddress(t *testing.T) {
+	t.Parallel()
+
+	task, root := taskProgram(t), userRepository(t)
+	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+
+	for name, tt := range map[string]struct {
+		args    []string
+		message string
+	}{
+		"none":      {nil, "missing required variables: IP"},
+		"empty one": {[]string{"IP="}, "IP is empty: task talos:apply-node IP=192.0.2.11"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			got := run(t, command{
+				dir:  root,
+				env:  []string{"TALOS_MAGE=" + fake},
+				args: append([]string{task, "talos:apply-node"}, tt.args...),
+			})
+			require.NotZero(t, got.code)
+			require.Empty(t, got.stdout)
+			require.Contains(t, got.stderr, tt.message)
+		})
+	}
+}
+
+func TestScriptsHandOverWithTheirOldArguments(t *testing.T) {
+	t.Parallel()
+
+	root := userRepository(t)
+	configs := filepath.Join(root, "talos", "clusterconfig")
+	require.NoError(t, os.MkdirAll(configs, 0o700))
+
+	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+
+	for call, want := range map[string]string{
+		"bootstrap-talos-preflight.sh":                              "preflight\n",
+		"bootstrap-talos-preflight.sh -node=cp1":                    "preflight -node=cp1\n",
+		"bootstrap-talos-verify.sh":                                 "verify\n",
+		"bootstrap-talos-apply.sh":                                  "applySequential\nCLUSTERCONFIG_DIR=" + root + "\n",
+		"bootstrap-talos-apply.sh talos/clusterconfig":              "applySequential\nCLUSTERCONFIG_DIR=" + configs + "\n",
+		"bootstrap-talos-apply.sh talos/clusterconfig sequential":   "applySequential\nCLUSTERCONFIG_DIR=" + configs + "\n",
+		"bootstrap-talos-apply.sh talos/clusterconfig parallel":     "applyParallel\nCLUSTERCONFIG_DIR=" + configs + "\n",
+		"bootstrap-talos-apply.sh " + configs + " parallel -node=a": "applyParallel -node=a\nCLUSTERCONFIG_DIR=" + configs + "\n",
+	} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+
+			args := strings.Fields(call)
+			args[0] = filepath.Join("scripts", args[0])
+
+			got := run(t, command{
+				dir:  root,
+				env:  []string{"TALOS_MAGE=" + fake, "PATH=" + onlyBash(t), "CODE=4"},
+				args: append([]string{"bash"}, args...),
+			})
+			require.Equal(t, outcome{4, "talos-mage " + want, ""}, got)
+		})
+	}
+}
+
+func TestTheApplyScriptRefusesWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+
+	root := userRepository(t)
+	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+
+	for name, tt := range map[string]struct {
+		args    []string
+		message string
+	}{
+		"a mode that is none": {[]string{".", "both"}, `the mode is sequential or parallel, not "both"`},
+		"a missing directory": {[]string{"nowhere"}, "nowhere is not a directory: task talos:generate-config makes it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			got := run(t, command{
+				dir:  root,
+				env:  []string{"TALOS_MAGE=" + fake},
+				args: append([]string{"bash", "scripts/bootstrap-talos-apply.sh"}, tt.args...),
+			})
+			require.Equal(t, outcome{2, "", "bootstrap-talos-apply.sh: " + tt.message + "\n"}, got)
+		})
+	}
+}
+
+// entries are the ways in: a task and a script, which find the program alike.
+func entries(t *testing.T) map[string][]string {
+	t.Helper()
+
+	return map[string][]string{
+		"task":   {taskProgram(t), "-x", "bootstrap:preflight"},
+		"script": {"bash", "scripts/bootstrap-talos-preflight.sh"},
+	}
+}
+
+func TestTheProgramIsFoundInOrder(t *testing.T) {
+	t.Parallel()
+
+	root, home := userRepository(t), t.TempDir()
+	named := program(t, filepath.Join(home, "named", "mine"), echo)
+	onPath := filepath.Dir(program(t, filepath.Join(home, "path", "talos-mage"), echo)) + ":" + onlyBash(t)
+
+	for entry, args := range entries(t) {
+		for name, tt := range map[string]struct {
+			env        []string
+			code       int
+			out, error string
+		}{
+			"TALOS_MAGE first":      {[]string{"TALOS_MAGE=" + named, "PATH=" + onPath}, 0, "mine preflight", ""},
+			"then the PATH":         {[]string{"PATH=" + onPath}, 0, "talos-mage preflight", ""},
+			"none":                  {[]string{"PATH=" + onlyBash(t)}, 2, "", "not found: git clone https://"},
+			"TALOS_MAGE is no such": {[]string{"TALOS_MAGE=/nowhere", "PATH=" + onPath}, 2, "", "TALOS_MAGE=/nowhere is not a program"},
+		} {
+			t.Run(entry+": "+name, func(t *testing.T) {
+				t.Parallel()
+
+				got := run(t, command{dir: root, env: tt.env, args: args})
+				require.Equal(t, tt.code, got.code)
+				require.Contains(t, got.stdout, tt.out)
+				require.Contains(t, got.stderr, tt.error)
+			})
+		}
+	}
+}
+
+func TestAFileCopiedAloneSaysHowToGetTheProgram(t *testing.T) {
+	t.Parallel()
+
+	for entry, args := range entries(t) {
+		t.Run(entry, func(t *testing.T) {
+			t.Parallel()
+
+			root := userRepository(t)
+			require.NoError(t, os.RemoveAll(filepath.Join(root, "scripts", "lib")))
+
+			got := run(t, command{dir: root, env: []string{"PATH=" + onlyBash(t)}, args: args})
+			require.Equal(t, 2, got.code)
+			require.Contains(t, got.stderr, "talos-mage was not found: put it on the PATH, or set TALOS_MAGE to where it is")
+		})
+	}
+}
+
+// smallModule is a module that passes for ours, with one target, so that compiling it takes a second.
+func smallModule(t *testing.T) string {
+	t.Helper()
+
+	root := userRepository(t)
+	ours := repository(t)
+
+	sum, err := os.ReadFile(filepath.Join(ours, "go.sum"))
+	require.NoError(t, err)
+
+	mod, err := os.ReadFile(filepath.Join(ours, "go.mod"))
+	require.NoError(t, err)
+
+	var mage, language string
+
+	for line := range strings.Lines(string(mod)) {
+		if strings.HasPrefix(line, "\tgithub.com/magefile/mage ") {
+			mage = strings.TrimSpace(line)
+		}
+
+		if strings.HasPrefix(line, "go ") {
+			language = strings.TrimSpace(line)
+		}
+	}
+
+	write(t, filepath.Join(root, "go.mod"), "module github.com/talos-mage/talos-mage\n\n"+language+"\n\nrequire "+mage+
+		"\n\ntool github.com/magefile/mage\n")
+	write(t, filepath.Join(root, "go.sum"), string(sum))
+	write(t, filepath.Join(root, "magefiles", "magefile.go"),
+		"// Package main.\npackage main\n\nimport (\n\t//mage:import\n\t_ \"github.com/talos-mage/talos-mage/targets\"\n)\n")
+	write(t, filepath.Join(root, "internal", "answer", "answer.go"), "package answer\n\nconst Text = \"first\"\n")
+	write(t, filepath.Join(root, "targets", "targets.go"), `package targets
+
+import (
+	"fmt"
+
+	"github.com/talos-mage/talos-mage/internal/answer"
+)
+
+// Preflight answers.
+func Preflight() { fmt.Println(answer.Text) }
+`)
+
+	return root
+}
+
+func TestInItsOwnModuleTheProgramIsCompiledWhenItsSourcesChange(t *testing.T) {
+	t.Parallel()
+
+	root := smallModule(t)
+	answer := filepath.Join(root, "internal", "answer", "answer.go")
+	entry := command{dir: root, args: []string{"bash", "scripts/bootstrap-talos-preflight.sh"}}
+
+	got := run(t, entry)
+	require.Equal(t, "first\n", got.stdout)
+	require.Contains(t, got.stderr, "compiling it from "+root)
+
+	require.Equal(t, outcome{0, "first\n", ""}, run(t, entry), "nothing changed, so nothing is compiled")
+
+	write(t, answer, "package answer\n\nconst Text = \"second\"\n")
+
+	got = run(t, entry)
+	require.Equal(t, "second\n", got.stdout)
+	require.Contains(t, got.stderr, "compiling it from "+root)
+
+	write(t, answer, "package answer\n\nconst Text =\n")
+
+	got = run(t, entry)
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr, "compiling it failed: see above")
+
+	left, err := filepath.Glob(filepath.Join(root, "bin", "_compile*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestInItsOwnModuleTheProgramCompilesInSeveralRunsAtOnce(t *testing.T) {
+	t.Parallel()
+
+	root := smallModule(t)
+
+	outcomes := make([]outcome, 3)
+
+	var group sync.WaitGroup
+
+	for i := range outcomes {
+		group.Go(func() {
+			outcomes[i] = run(t, command{dir: root, args: []string{"bash", "scripts/bootstrap-talos-preflight.sh"}})
+		})
+	}
+
+	group.Wait()
+
+	for _, got := range outcomes {
+		require.Equal(t, 0, got.code, got.stderr)
+		require.Equal(t, "first\n", got.stdout)
+	}
+}
+
+func TestAnIncludedTaskfileCompilesTheModuleItLiesIn(t *testing.T) {
+	t.Parallel()
+
+	task, module, user := taskProgram(t), smallModule(t), t.TempDir()
+	write(t, filepath.Join(user, "Taskfile.yaml"), "version: \"3\"\nincludes:\n  bootstrap: "+module+"/.taskfiles/bootstrap\n")
+
+	got := run(t, command{dir: user, args: []string{task, "bootstrap:preflight"}})
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Equal(t, "first\n", got.stdout)
+}
