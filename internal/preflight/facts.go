@@ -151,6 +151,11 @@ var factReads = []factRead{
 
 		return func(f *Facts) { f.Cmdline = cmdline }, err
 	}},
+	{"schematic", func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+		schematic, err := conn.Schematic(ctx)
+
+		return func(f *Facts) { f.Schematic = schematic }, err
+	}},
 	{"hostname", func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
 		hostname, err := conn.Hostname(ctx)
 		if errors.Is(err, talosapi.ErrNotFound) {
@@ -176,4 +181,15 @@ func checkUnread(_ context.Context, s subject) []diagnosis.Finding {
 	}
 
 	return findings
+}
+
+// IdentityUnread is why the machine's identity could not be read; nil when it was.
+func (f Facts) IdentityUnread() error {
+	for _, unread := range f.Unread {
+		if unread.What == readLinks || unread.What == readSystem {
+			return unread.Err
+		}
+	}
+
+	return nil
 }
