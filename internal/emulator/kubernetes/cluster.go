@@ -1,0 +1,225 @@
+// Package kubernetes is the emulated lab's Kubernetes: the state of one cluster, and API servers that show it over real TLS.
+//
+// It knows what a bring-up looks at: versions, health checks, nodes with their conditions, the control plane's pods, the
+// endpoints of the API itself. Everything is read-only and comes from what the emulated nodes report; there is no scheduler.
+package kubernetes
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+)
+
+// Options describe a cluster.
+type Options struct {
+	// Version is the Kubernetes version of the API servers and kubelets, "v1.36.3"; by default the one that machinery generates configs for.
+	Version string
+	// CNI is the machine configs' cluster.network.cni.name. With "none" nodes stay NotReady until InstallCNI.
+	CNI string
+	// Now is the control planes' clock; nil for the real one.
+	Now func() time.Time
+}
+
+// Cluster is what etcd holds: one for each etcd cluster, shown by the API servers of all its control planes.
+// Safe for concurrent use.
+type Cluster struct {
+	version string
+	cni     string
+	now     func() time.Time
+	created time.Time
+
+	mu           sync.Mutex
+	revision     uint64
+	changed      chan struct{} // closed and replaced at each revision
+	quorum       bool
+	networkReady bool
+	nodes        map[string]nodeState
+	endpoints    map[*Server]netip.AddrPort
+	endpointsRev uint64
+}
+
+// Node is a kubelet as it registers itself.
+type Node struct {
+	// Name is the node's host name.
+	Name string
+	// Address is its InternalIP.
+	Address netip.Addr
+	// ControlPlane nodes are labelled and tainted so, and run the control plane's static pods.
+	ControlPlane bool
+	// TalosVersion is shown as the operating system: "v1.13.9".
+	TalosVersion string
+}
+
+// nodeState is what the cluster keeps of a registered node.
+type nodeState struct {
+	Node
+
+	uid      types.UID
+	index    int // in order of registration; makes the pod network
+	created  time.Time
+	alive    bool
+	since    time.Time // of the last change of the Ready condition
+	revision uint64
+}
+
+// NewCluster makes an empty cluster that has quorum: nothing is registered and no API server runs.
+func NewCluster(options Options) *Cluster {
+	if options.Version == "" {
+		options.Version = "v" + constants.DefaultKubernetesVersion
+	}
+
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+
+	return &Cluster{
+		version:      options.Version,
+		cni:          options.CNI,
+		now:          options.Now,
+		created:      options.Now(),
+		revision:     1,
+		changed:      make(chan struct{}),
+		quorum:       true,
+		networkReady: options.CNI != constants.NoneCNI,
+		nodes:        map[string]nodeState{},
+		endpoints:    map[*Server]netip.AddrPort{},
+		endpointsRev: 1,
+	}
+}
+
+// Register makes the node appear, or brings it up to date after a reboot: its kubelet runs and posts status.
+func (c *Cluster) Register(node Node) {
+	c.change(func(revision uint64) {
+		state, known := c.nodes[node.Name]
+		if !known {
+			state.uid = uuid.NewUUID()
+			state.index = len(c.nodes)
+			state.created = c.now()
+		}
+
+		if !known || !state.alive {
+			state.since = c.now()
+		}
+
+		state.Node, state.alive, state.revision = node, true, revision
+		c.nodes[node.Name] = state
+	})
+}
+
+// Silence is a kubelet that stopped posting status: its node becomes NotReady with status Unknown until it registers again.
+func (c *Cluster) Silence(name string) {
+	c.change(func(revision uint64) {
+		if state, ok := c.nodes[name]; ok && state.alive {
+			state.alive, state.since, state.revision = false, c.now(), revision
+			c.nodes[name] = state
+		}
+	})
+}
+
+// Remove deletes the node, as an administrator does after a reset.
+func (c *Cluster) Remove(name string) {
+	c.change(func(uint64) { delete(c.nodes, name) })
+}
+
+// InstallCNI gives the nodes their network: what the user does after a bring-up with CNI "none".
+func (c *Cluster) InstallCNI() {
+	c.change(func(revision uint64) {
+		if c.networkReady {
+			return
+		}
+
+		c.networkReady = true
+
+		for name, state := range c.nodes {
+			state.since, state.revision = c.now(), revision
+			c.nodes[name] = state
+		}
+	})
+}
+
+// Available says whether etcd has quorum. Without it the API servers answer that they are not ready, and give no objects.
+func (c *Cluster) Available(quorum bool) {
+	c.change(func(uint64) { c.quorum = quorum })
+}
+
+// Nodes are the names of the registered nodes, sorted.
+func (c *Cluster) Nodes() []string {
+	return names(c.snapshot().nodes)
+}
+
+// change applies one update as one revision and wakes the watches.
+func (c *Cluster) change(update func(revision uint64)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.revision++
+	update(c.revision)
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// advertise adds an API server's address to the endpoints of the service "kubernetes"; the zero address takes it out.
+func (c *Cluster) advertise(server *Server, address netip.AddrPort) {
+	c.change(func(revision uint64) {
+		if address.IsValid() {
+			c.endpoints[server] = address
+		} else {
+			delete(c.endpoints, server)
+		}
+
+		c.endpointsRev = revision
+	})
+}
+
+// snapshot is the cluster's state at one revision.
+type snapshot struct {
+	version, cni string
+	now, created time.Time
+	revision     uint64
+	quorum       bool
+	networkReady bool
+	nodes        []nodeState
+	endpoints    []netip.AddrPort
+	endpointsRev uint64
+	// changed is closed when the snapshot is out of date.
+	changed <-chan struct{}
+}
+
+func (c *Cluster) snapshot() snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	state := snapshot{
+		version: c.version, cni: c.cni, now: c.now(), created: c.created,
+		revision: c.revision, quorum: c.quorum, networkReady: c.networkReady, endpointsRev: c.endpointsRev, changed: c.changed,
+	}
+
+	for _, node := range c.nodes {
+		state.nodes = append(state.nodes, node)
+	}
+
+	slices.SortFunc(state.nodes, func(a, b nodeState) int { return strings.Compare(a.Name, b.Name) })
+
+	for _, endpoint := range c.endpoints {
+		state.endpoints = append(state.endpoints, endpoint)
+	}
+
+	slices.SortFunc(state.endpoints, netip.AddrPort.Compare)
+
+	return state
+}
+
+func names(nodes []nodeState) []string {
+	list := make([]string, 0, len(nodes))
+	for _, node := range nodes {
+		list = append(list, node.Name)
+	}
+
+	return list
+}

@@ -1,0 +1,352 @@
+package kubernetes
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// Reasons and messages of a node's Ready condition, as the kubelet and the node controller write them.
+// Source: kubernetes pkg/kubelet/nodestatus/setters.go, pkg/controller/nodelifecycle.
+const (
+	reasonReady       = "KubeletReady"
+	messageReady      = "kubelet is posting ready status"
+	reasonNotReady    = "KubeletNotReady"
+	messageNoNetwork  = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+	reasonUnknown     = "NodeStatusUnknown"
+	messageUnknown    = "Kubelet stopped posting node status."
+	labelControlPlane = "node-role.kubernetes.io/control-plane"
+	taintNotReady     = "node.kubernetes.io/not-ready"
+	kubeSystem        = "kube-system"
+	none              = "<none>"
+)
+
+// object is what every Kubernetes object can do.
+type object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// item is an object with what the API server knows of it beside its JSON: its row in a table, and the fields to select it by.
+type item struct {
+	object
+
+	cells  []any
+	fields fields.Set
+}
+
+func meta(name, namespace string, created time.Time, revision uint64, uid types.UID) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:              name,
+		Namespace:         namespace,
+		UID:               uid,
+		ResourceVersion:   strconv.FormatUint(revision, 10),
+		CreationTimestamp: metav1.NewTime(created.UTC().Truncate(time.Second)),
+	}
+}
+
+func (s snapshot) age(created time.Time) string { return duration.HumanDuration(s.now.Sub(created)) }
+
+// ready is the node's Ready condition.
+func (s snapshot) ready(node nodeState) (status corev1.ConditionStatus, reason, message string) {
+	switch {
+	case !node.alive:
+		return corev1.ConditionUnknown, reasonUnknown, messageUnknown
+	case !s.networkReady:
+		return corev1.ConditionFalse, reasonNotReady, messageNoNetwork
+	default:
+		return corev1.ConditionTrue, reasonReady, messageReady
+	}
+}
+
+func (s snapshot) listNodes() []item {
+	items := make([]item, 0, len(s.nodes))
+	for _, node := range s.nodes {
+		items = append(items, s.node(node))
+	}
+
+	return items
+}
+
+func (s snapshot) node(state nodeState) item {
+	status, reason, message := s.ready(state)
+
+	node := &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: meta(state.Name, "", state.created, state.revision, state.uid),
+		Spec:       corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.244.%d.0/24", state.index)},
+		Status: corev1.NodeStatus{
+			Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")},
+			Conditions: []corev1.NodeCondition{
+				s.condition(state, corev1.NodeMemoryPressure, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+				s.condition(state, corev1.NodeDiskPressure, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+				s.condition(state, corev1.NodePIDPressure, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+				{
+					Type: corev1.NodeReady, Status: status, Reason: reason, Message: message,
+					LastHeartbeatTime: metav1.NewTime(state.since), LastTransitionTime: metav1.NewTime(state.since),
+				},
+			},
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: state.Address.String()},
+				{Type: corev1.NodeHostName, Address: state.Name},
+			},
+			NodeInfo: corev1.NodeSystemInfo{
+				KubeletVersion: s.version, OperatingSystem: "linux", Architecture: "amd64",
+				OSImage: fmt.Sprintf("Talos (%s)", state.TalosVersion), KernelVersion: "6.18.0-talos", ContainerRuntimeVersion: "containerd://2.2.0",
+			},
+		},
+	}
+
+	node.Status.Allocatable = node.Status.Capacity
+	node.Labels = map[string]string{"kubernetes.io/hostname": state.Name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+
+	role := none
+
+	if state.ControlPlane {
+		role = "control-plane"
+		node.Labels[labelControlPlane] = ""
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule})
+	}
+
+	shown := "Ready"
+
+	if status != corev1.ConditionTrue {
+		shown = "NotReady"
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: taintNotReady, Effect: corev1.TaintEffectNoSchedule})
+	}
+
+	info := node.Status.NodeInfo
+
+	return item{
+		object: node,
+		cells: []any{
+			state.Name, shown, role, s.age(state.created), s.version,
+			state.Address.String(), none, info.OSImage, info.KernelVersion, info.ContainerRuntimeVersion,
+		},
+		fields: fields.Set{"spec.unschedulable": "false"},
+	}
+}
+
+// condition is one of a node's pressures: absent, or unknown once the kubelet is silent.
+func (s snapshot) condition(state nodeState, kind corev1.NodeConditionType, reason, message string) corev1.NodeCondition {
+	status := corev1.ConditionFalse
+	if !state.alive {
+		status, reason, message = corev1.ConditionUnknown, reasonUnknown, messageUnknown
+	}
+
+	return corev1.NodeCondition{
+		Type: kind, Status: status, Reason: reason, Message: message,
+		LastHeartbeatTime: metav1.NewTime(state.since), LastTransitionTime: metav1.NewTime(state.created),
+	}
+}
+
+func (s snapshot) listNamespaces() []item {
+	var items []item
+
+	for _, name := range []string{"default", "kube-node-lease", "kube-public", kubeSystem} {
+		namespace := &corev1.Namespace{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: meta(name, "", s.created, 1, stableUID("namespace", name)),
+			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+		}
+
+		namespace.Labels = map[string]string{corev1.LabelMetadataName: name}
+		items = append(items, item{
+			object: namespace,
+			cells:  []any{name, string(corev1.NamespaceActive), s.age(s.created)},
+			fields: fields.Set{"status.phase": string(corev1.NamespaceActive)},
+		})
+	}
+
+	return items
+}
+
+// listPods are the pods of a fresh cluster: the control plane's static ones, kube-proxy, CoreDNS and, if it is Talos' own, the CNI.
+func (s snapshot) listPods() []item {
+	var items []item
+
+	// CoreDNS needs a node that is ready, and its pods are placed by the scheduler: one after the other here.
+	for n := range 2 {
+		items = append(items, s.coreDNS(n))
+	}
+
+	for _, node := range s.nodes {
+		if s.cni == "flannel" {
+			items = append(items, s.hostPod("kube-flannel-"+suffix(node.Name), "flannel", node))
+		}
+
+		if node.ControlPlane {
+			for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+				items = append(items, s.hostPod(component+"-"+node.Name, component, node))
+			}
+		}
+
+		items = append(items, s.hostPod("kube-proxy-"+suffix(node.Name), "kube-proxy", node))
+	}
+
+	return items
+}
+
+// hostPod is a pod on its node's own network: it runs without a CNI.
+func (s snapshot) hostPod(name, app string, node nodeState) item {
+	pod := s.pod(name, app, node.created, node.revision)
+	pod.Spec.NodeName = node.Name
+	pod.Spec.HostNetwork = true
+	pod.Status.PodIP = node.Address.String()
+	pod.Status.HostIP = node.Address.String()
+
+	return s.podItem(pod, true)
+}
+
+func (s snapshot) coreDNS(n int) item {
+	revision := s.endpointsRev
+
+	for _, node := range s.nodes {
+		revision = max(revision, node.revision)
+	}
+
+	pod := s.pod("coredns-"+suffix(strconv.Itoa(n)), "kube-dns", s.created, revision)
+
+	var ready []nodeState
+
+	for _, node := range s.nodes {
+		if status, _, _ := s.ready(node); status == corev1.ConditionTrue {
+			ready = append(ready, node)
+		}
+	}
+
+	if len(ready) == 0 {
+		return s.podItem(pod, false)
+	}
+
+	node := ready[n%len(ready)]
+	pod.Spec.NodeName = node.Name
+	pod.Status.HostIP = node.Address.String()
+	pod.Status.PodIP = fmt.Sprintf("10.244.%d.%d", node.index, n+2)
+
+	return s.podItem(pod, true)
+}
+
+func (s snapshot) pod(name, app string, created time.Time, revision uint64) *corev1.Pod {
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: meta(name, kubeSystem, created, revision, stableUID("pod", name)),
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: app, Image: "registry.example/" + app + ":" + s.version}}},
+	}
+
+	pod.Labels = map[string]string{"k8s-app": app}
+
+	return pod
+}
+
+func (s snapshot) podItem(pod *corev1.Pod, running bool) item {
+	ready := "0/1"
+	pod.Status.Phase = corev1.PodPending
+	condition := corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node is ready", LastTransitionTime: pod.CreationTimestamp,
+	}
+
+	if running {
+		ready = "1/1"
+		pod.Status.Phase = corev1.PodRunning
+		condition = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp}
+		started := true
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Ready: true, Started: &started,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: pod.CreationTimestamp}},
+		}}
+	}
+
+	pod.Status.Conditions = []corev1.PodCondition{condition}
+
+	return item{
+		object: pod,
+		cells: []any{
+			pod.Name, ready, string(pod.Status.Phase), 0, s.age(pod.CreationTimestamp.Time),
+			orNone(pod.Status.PodIP), orNone(pod.Spec.NodeName), none, none,
+		},
+		fields: fields.Set{"spec.nodeName": pod.Spec.NodeName, "status.phase": string(pod.Status.Phase), "status.podIP": pod.Status.PodIP},
+	}
+}
+
+// listEndpointSlices holds the one slice that API servers maintain themselves: where they are reached.
+func (s snapshot) listEndpointSlices() []item {
+	slice := &discoveryv1.EndpointSlice{
+		TypeMeta:    metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"},
+		ObjectMeta:  meta("kubernetes", metav1.NamespaceDefault, s.created, s.endpointsRev, stableUID("endpointslice", "kubernetes")),
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+
+	slice.Labels = map[string]string{discoveryv1.LabelServiceName: "kubernetes"}
+
+	name, protocol, isReady := "https", corev1.ProtocolTCP, true
+	ports := []string{}
+	addresses := []string{}
+
+	for _, endpoint := range s.endpoints {
+		if endpoint.Addr().Is6() {
+			slice.AddressType = discoveryv1.AddressTypeIPv6
+		}
+
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{endpoint.Addr().String()}, Conditions: discoveryv1.EndpointConditions{Ready: &isReady},
+		})
+
+		addresses = append(addresses, endpoint.Addr().String())
+
+		// All API servers of a cluster listen on one port.
+		if len(slice.Ports) == 0 {
+			port := int32(endpoint.Port())
+			slice.Ports = []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}}
+			ports = append(ports, strconv.Itoa(int(port)))
+		}
+	}
+
+	return []item{{
+		object: slice,
+		cells:  []any{"kubernetes", string(slice.AddressType), joinOrUnset(ports), joinOrUnset(addresses), s.age(s.created)},
+	}}
+}
+
+// suffix imitates the random end of a generated pod name, the same each time.
+func suffix(of string) string {
+	const alphabet, length = "bcdfghjklmnpqrstvwxz2456789", 5
+
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(of)) // never fails
+
+	sum, text := hash.Sum64(), make([]byte, length)
+	for i := range text {
+		text[i] = alphabet[sum%uint64(len(alphabet))]
+		sum /= uint64(len(alphabet))
+	}
+
+	return string(text)
+}
+
+// stableUID is an object's uid that stays the same between two lists.
+func stableUID(kind, name string) types.UID {
+	hash := fnv.New128a()
+	_, _ = hash.Write([]byte(kind + "/" + name)) // never fails
+	sum := hash.Sum(nil)
+
+	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return none
+	}
+
+	return text
+}
