@@ -1,0 +1,150 @@
+package machineconfig
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/hashicorp/go-multierror"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/config/validation"
+)
+
+// HowToGenerate is the command that makes the machine configs.
+const HowToGenerate = "task talos:generate-config"
+
+// Config is one loaded machine config.
+type Config struct {
+	// Path is the file it came from, for messages.
+	Path string
+	// Bytes are the file's content, exactly as it is sent to a node.
+	Bytes []byte
+	// Provider is machinery's view of all its documents. It is not to be changed.
+	Provider talosconfig.Provider
+
+	raw *v1alpha1.Config
+}
+
+// Load reads and parses the machine config at path. Errors are *LoadError.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &LoadError{Path: path, Message: "the machine config does not exist", Next: HowToGenerate, Err: fs.ErrNotExist}
+	case err != nil:
+		return nil, &LoadError{Path: path, Message: "can't be read: " + plainFileError(err), Err: err}
+	default:
+		return FromBytes(path, data)
+	}
+}
+
+// plainFileError is the reason alone: the path is in the message already.
+func plainFileError(err error) string {
+	var pathError *fs.PathError
+
+	if errors.As(err, &pathError) {
+		return pathError.Err.Error()
+	}
+
+	return err.Error()
+}
+
+// FromBytes parses a machine config; path is only for messages. Errors are *LoadError.
+func FromBytes(path string, data []byte) (*Config, error) {
+	provider, err := parse(data)
+	if err != nil {
+		return nil, explainLoadError(path, data, err)
+	}
+
+	raw := provider.RawV1Alpha1()
+	if raw == nil || raw.MachineConfig == nil || raw.ClusterConfig == nil {
+		return nil, &LoadError{
+			Path:    path,
+			Message: "is not a complete machine config: it needs a document with `version: v1alpha1`, `machine:` and `cluster:`",
+			Next:    HowToGenerate,
+		}
+	}
+
+	return &Config{Path: path, Bytes: data, Provider: provider, raw: raw}, nil
+}
+
+// parse turns a panic of the decoder, which hostile input can cause, into an error.
+func parse(data []byte) (provider talosconfig.Provider, err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			err = errors.New("the YAML can't be decoded")
+		}
+	}()
+
+	return configloader.NewFromBytes(data)
+}
+
+// ValidationError lists what a config is refused for, one plain line each.
+type ValidationError struct {
+	Path     string
+	Problems []string
+}
+
+// Error joins the problems with semicolons.
+func (e *ValidationError) Error() string {
+	return e.Path + ": " + strings.Join(e.Problems, "; ")
+}
+
+// Validate checks the config without a node. Errors are *ValidationError.
+func (c *Config) Validate(mode Mode) (warnings []string, err error) {
+	warnings, err = c.Provider.Validate(mode, validation.WithLocal())
+
+	return newScrubber(c.Bytes).scrubAll(warnings), c.validationError(err)
+}
+
+// RuntimeValidate checks what depends on a node's hardware: the install disk selector against the node's disks, which is
+// a COSI state that holds block.Disk resources. Errors are *ValidationError.
+func (c *Config) RuntimeValidate(ctx context.Context, disks state.State, mode Mode) error {
+	// The warnings are left out: machinery takes them from the boot variables of the machine that this program runs on.
+	_, err := c.Provider.RuntimeValidate(ctx, disks, mode)
+
+	return c.validationError(err)
+}
+
+func (c *Config) validationError(err error) error {
+	if err == nil {
+		return nil
+	}
+
+	return &ValidationError{Path: c.Path, Problems: newScrubber(c.Bytes).scrubAll(flatten("", err))}
+}
+
+// flatten lists the leaves of nested multierrors with the names of the documents that they are about.
+func flatten(prefix string, err error) []string {
+	var many *multierror.Error
+
+	if errors.As(err, &many) {
+		// What a layer adds in front of its multierror is the name of a document.
+		if before, _, found := strings.Cut(err.Error(), many.Error()); found && !strings.HasPrefix(before, "v1alpha1.Config") {
+			prefix += before
+		}
+
+		var lines []string
+		for _, inner := range many.Errors {
+			lines = append(lines, flatten(prefix, inner)...)
+		}
+
+		return lines
+	}
+
+	var lines []string
+
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, prefix+strings.TrimPrefix(line, "* "))
+		}
+	}
+
+	return lines
+}
