@@ -49,8 +49,8 @@ func TestTasksHandOverToTheirTargets(t *testing.T) {
 		"bootstrap:verify":                         "verify",
 		"bootstrap:preflight -- -node=cp1 -dryRun": "preflight -node=cp1 -dryRun",
 		"talos:generate-config":                    "generateConfig",
-		"talos:apply-node IP=192.0.2.11":           "applyNode -ip=192.0.2.11 -mode=auto",
-		"talos:apply-node IP=2001:db8::1 MODE=try": "applyNode -ip=2001:db8::1 -mode=try",
+		"talos:apply-node IP=192.0.2.11":           "applyNode 192.0.2.11 -mode=auto",
+		"talos:apply-node IP=2001:db8::1 MODE=try": "applyNode 2001:db8::1 -mode=try",
 		"infra:verify-nodes":                       "verifyNodes",
 	} {
 		t.Run(call, func(t *testing.T) {
