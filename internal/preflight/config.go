@@ -138,7 +138,7 @@ func checkSharedConfigs(_ context.Context, w whole) []diagnosis.Finding {
 			continue
 		}
 
-		next := w.regenerate("give each machine an entry of its own, or set ignoreHostname: true and use DHCP,")
+		next := w.regenerate("give each machine an entry of its own, or set ignoreHostname: true and use DHCP")
 
 		if hostname := config.Hostname(); hostname != "" {
 			findings = append(findings, w.about(node, diagnosis.ConfigShared, diagnosis.Failure, next,

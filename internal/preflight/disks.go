@@ -102,7 +102,7 @@ func (s subject) namedDisk(named string) []diagnosis.Finding {
 	}
 
 	if strings.HasPrefix(named, "/dev/disk/") && !slices.ContainsFunc(s.facts.Disks, knowsSymlinks) {
-		return s.warn(diagnosis.InstallDiskAbsent, s.regenerate("use a disk selector for "+s.node.Name+" instead"),
+		return s.warn(diagnosis.InstallDiskAbsent, s.regenerate("give "+s.node.Name+" a disk selector instead"),
 			"install disk %s is a link, and this node does not tell where such links lead\n%s", named, s.diskTable(usability(s.facts.Disks)))
 	}
 

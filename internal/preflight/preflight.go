@@ -159,7 +159,7 @@ func (s subject) rerun() string { return "mage preflight -node=" + s.node.Name }
 
 // regenerate is what to do about a machine config: it is never edited by hand, as the next generation would undo that.
 func (s subject) regenerate(change string) string {
-	return fmt.Sprintf("%s in %s, then `%s` and `%s`", change, source(s.cluster), generateCommand, s.rerun())
+	return inInventory(s.cluster, change, s.rerun())
 }
 
 // whole is the cluster with its files.
@@ -197,7 +197,11 @@ func (w whole) okUnless(found []diagnosis.Finding, id diagnosis.ID, cause string
 }
 
 func (w whole) regenerate(change string) string {
-	return fmt.Sprintf("%s in %s, then `%s` and `mage preflight`", change, source(w.cluster), generateCommand)
+	return inInventory(w.cluster, change, "mage preflight")
+}
+
+func inInventory(cluster *inventory.Cluster, change, rerun string) string {
+	return fmt.Sprintf("in %s, %s; then `%s` and `%s`", source(cluster), change, generateCommand, rerun)
 }
 
 // generateCommand renders the machine configs again from the inventory.

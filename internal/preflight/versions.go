@@ -10,6 +10,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
@@ -66,27 +67,43 @@ func checkKubernetesVersion(_ context.Context, s subject) []diagnosis.Finding {
 		return nil
 	}
 
-	image := kubernetesImage(s.config)
+	var kubelet *compatibility.KubernetesVersion
 
-	kubernetes, err := v1alpha1.KubernetesVersionFromImageRef(image)
-	if err != nil {
-		return nil // validation refuses such an image reference
+	for _, image := range kubernetesImages(s.config) {
+		kubernetes, err := v1alpha1.KubernetesVersionFromImageRef(image)
+		if err != nil {
+			continue // validation refuses such an image reference
+		}
+
+		switch err := supported(kubernetes, s.facts.Version); {
+		case err == nil && kubelet == nil:
+			kubelet = kubernetes
+		case err == nil:
+		case unknownTalos(err):
+			return s.warn(diagnosis.KubernetesUnsupported, "compare with the support matrix of Talos "+s.facts.Version,
+				"Talos %s is newer than this program knows, so it can't tell whether Kubernetes v%s goes with it", s.facts.Version, kubernetes)
+		default:
+			return s.fail(diagnosis.KubernetesUnsupported, s.regenerate("change kubernetesVersion"), "%s: %s, which the node runs", image, err)
+		}
 	}
 
-	switch err := supported(kubernetes, s.facts.Version); {
-	case err == nil:
-		return s.ok(diagnosis.KubernetesUnsupported, "Kubernetes v%s goes with Talos %s", kubernetes, s.facts.Version)
-	case unknownTalos(err):
-		return s.warn(diagnosis.KubernetesUnsupported, "compare with the support matrix of Talos "+s.facts.Version,
-			"Talos %s is newer than this program knows, so it can't tell whether Kubernetes v%s goes with it", s.facts.Version, kubernetes)
-	default:
-		return s.fail(diagnosis.KubernetesUnsupported, s.regenerate("change kubernetesVersion"), "%s, which the node runs", err)
+	if kubelet == nil {
+		return nil
 	}
+
+	return s.ok(diagnosis.KubernetesUnsupported, "Kubernetes v%s goes with Talos %s", kubelet, s.facts.Version)
 }
 
-// kubernetesImage is the image that carries the Kubernetes version of a machine config.
-func kubernetesImage(config *machineconfig.Config) string {
-	return config.Provider.Machine().Kubelet().Image()
+// kubernetesImages are the images whose tags are Kubernetes versions, the kubelet's first: those that Talos itself judges.
+func kubernetesImages(config *machineconfig.Config) []string {
+	images := []string{config.Provider.Machine().Kubelet().Image()}
+
+	if config.Role() == inventory.ControlPlane {
+		cluster := config.Provider.Cluster()
+		images = append(images, cluster.APIServer().Image(), cluster.ControllerManager().Image(), cluster.Scheduler().Image())
+	}
+
+	return images
 }
 
 // checkDeclaredKubernetes finds a pair of declared versions that no machine could run.
