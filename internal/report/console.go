@@ -1,0 +1,408 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/term"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// ConsoleOptions say where the console writes and how.
+type ConsoleOptions struct {
+	// Out gets the results and nothing else: findings, how each step ended for each node, counts, the final table.
+	Out io.Writer
+	// Err gets the log lines and signs of life.
+	Err io.Writer
+	// Color colours what goes to Out, ErrColor what goes to Err.
+	Color, ErrColor bool
+	// Terminal shows live lines on Err, one a node; otherwise a log line says every ten seconds what a node that waits is still doing.
+	// It takes effect only if Err is an *os.File that is a terminal.
+	Terminal bool
+	// LogFormat and LogLevel are those of NewLogger. JSON lines are for programs, so there are no live lines between them.
+	LogFormat, LogLevel string
+	// Now is the source of time for durations that are still running: the run's clock; default time.Now.
+	Now func() time.Time
+}
+
+// Terminals completes options for two files, usually os.Stdout and os.Stderr: colours and live lines where the file is a terminal.
+// Without colours if noColor is set.
+func Terminals(out, err *os.File, noColor bool) ConsoleOptions {
+	capable := func(file *os.File) bool { return term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" } //nolint:gosec // a descriptor fits
+
+	return ConsoleOptions{
+		Out: out, Err: err,
+		Color:    capable(out) && !noColor,
+		ErrColor: capable(err) && !noColor,
+		Terminal: capable(err),
+	}
+}
+
+// Console is the sink for people. Results of a step are written when the step ends, in the order of the nodes it started with, so that
+// what comes out doesn't depend on which node was faster; Close writes the final table if more than one step had results.
+type Console struct {
+	options ConsoleOptions
+	log     zerolog.Logger
+
+	// mu guards Err and what is shown there: log lines come from any goroutine.
+	mu    sync.Mutex
+	live  *liveLines
+	still *stillLines
+	stop  chan struct{}
+	idle  sync.WaitGroup
+
+	// The rest is only used by Handle and Close, which come one at a time.
+	nodes    []string // of the step, in order
+	order    []string // of all steps, in order
+	findings []diagnosis.Finding
+	results  []Result
+	all      []Result
+	err      error
+}
+
+// NewConsole opens a console. It must be closed, or a terminal may be left with live lines.
+func NewConsole(options ConsoleOptions) *Console {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+
+	c := &Console{options: options, stop: make(chan struct{})}
+	c.log = NewLogger(c.LogWriter(), options.LogFormat, options.LogLevel, options.ErrColor)
+	c.still = newStillLines(options.Now)
+
+	if !c.showsLive() {
+		c.idle.Go(c.saySigns)
+	}
+
+	return c
+}
+
+// Logger writes log lines to Err, above the live lines if there are any.
+func (c *Console) Logger() zerolog.Logger { return c.log }
+
+// LogWriter is Err for whole lines of other loggers: it keeps them above the live lines. Safe for concurrent use.
+func (c *Console) LogWriter() io.Writer { return consoleLines{c} }
+
+// consoleLines writes lines to the console's Err.
+type consoleLines struct{ console *Console }
+
+// Write takes whole lines.
+func (w consoleLines) Write(lines []byte) (int, error) {
+	c := w.console
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.live != nil {
+		return c.live.Write(lines)
+	}
+
+	return c.options.Err.Write(lines)
+}
+
+func (c *Console) showsLive() bool {
+	file, isFile := c.options.Err.(*os.File)
+
+	return c.options.Terminal && c.options.LogFormat != "json" && isFile && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor fits
+}
+
+// saySigns looks at what waits once a second until the console closes.
+func (c *Console) saySigns() {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+
+	for {
+		select {
+		case <-c.stop:
+			return
+		case now := <-ticker.C:
+			c.saySigned(now)
+		}
+	}
+}
+
+// saySigned logs the nodes of which nothing was said for long.
+func (c *Console) saySigned(now time.Time) {
+	c.mu.Lock()
+	signs := c.still.due(now)
+	c.mu.Unlock()
+
+	for _, sign := range signs {
+		event := c.log.Info().Str("step", sign.step)
+
+		if sign.node != "" {
+			event.Str("node", sign.node)
+		}
+
+		if sign.lasts > 0 {
+			event.Str("for", short(sign.lasts))
+		}
+
+		if sign.left > 0 {
+			event.Str("left", short(sign.left))
+		}
+
+		event.Msg("still " + sign.text)
+	}
+}
+
+// Handle shows the event.
+func (c *Console) Handle(event Event) {
+	switch {
+	case event.Started != nil:
+		c.start(event.Step, event.Started.Nodes)
+	case event.Progress != nil:
+		c.progress(event.Step, *event.Progress)
+	case event.Finding != nil:
+		c.findings = append(c.findings, *event.Finding)
+	case event.Result != nil:
+		c.result(*event.Result)
+	case event.Finished != nil:
+		c.finish(event.Step, *event.Finished)
+	}
+}
+
+func (c *Console) start(step string, nodes []string) {
+	c.settle()
+	c.nodes = nodes
+
+	for _, node := range nodes {
+		if !slices.Contains(c.order, node) {
+			c.order = append(c.order, node)
+		}
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.still.clear()
+
+	if c.showsLive() {
+		c.live = newLiveLines(c.options.Err, step, nodes, c.options.Now)
+	}
+}
+
+func (c *Console) progress(step string, progress Progress) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	progress.Text = Scrub(progress.Text)
+	c.still.update(step, progress, time.Now())
+
+	if c.live != nil {
+		c.live.update(progress)
+	}
+}
+
+func (c *Console) result(result Result) {
+	c.results = append(c.results, result)
+	c.all = append(c.all, result)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.still.done(result.Node)
+
+	if c.live != nil {
+		c.live.done(result.Node)
+	}
+}
+
+// settle takes the live lines off the terminal.
+func (c *Console) settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.still.clear()
+
+	if c.live != nil {
+		c.live.close()
+		c.live = nil
+	}
+}
+
+func (c *Console) finish(step string, finished Finished) {
+	c.settle()
+	c.flush()
+
+	line := step + ": " + c.counts(finished)
+	c.findings, c.results = nil, nil
+
+	if failure(finished.Err) {
+		line = paint(c.options.Color, red, line)
+	}
+
+	c.print(line)
+}
+
+// flush writes the step's findings and results: those of the nodes in order, then those of the cluster.
+func (c *Console) flush() {
+	slices.SortStableFunc(c.findings, func(a, b diagnosis.Finding) int { return place(a.Node, c.nodes) - place(b.Node, c.nodes) })
+
+	for _, finding := range c.findings {
+		c.print(c.findingLine(finding))
+		c.printNext(finding.Next)
+	}
+
+	for _, result := range inOrder(c.results, c.nodes) {
+		line, next := c.resultLine(result)
+		c.print(line)
+		c.printNext(next)
+	}
+}
+
+func (c *Console) findingLine(finding diagnosis.Finding) string {
+	severity := paint(c.options.Color, severityColor(finding.Severity), fmt.Sprintf("%-7s", finding.Severity))
+	cause := finding.Cause
+
+	if finding.Skipped {
+		cause += " (a failure, were it not in SKIP_CHECKS)"
+	}
+
+	return fmt.Sprintf("%s  %s  %s  %s", severity, finding.ID, finding.Subject(), indented(cause))
+}
+
+func (c *Console) resultLine(result Result) (line, next string) {
+	status := paint(c.options.Color, statusColor(result.Status), fmt.Sprintf("%-7s", result.Status))
+	text := result.Detail
+
+	if result.Err != nil {
+		text, next = explain(result.Err)
+	}
+
+	if text != "" {
+		text = "  " + indented(text)
+	}
+
+	took := short(result.Duration)
+	if result.Attempts > 1 {
+		took = fmt.Sprintf("%d attempts, %s", result.Attempts, took)
+	}
+
+	return fmt.Sprintf("%s  %s  %s%s  (%s)", status, result.Step, result.Subject(), text, took), next
+}
+
+// counts sums a step up: "5 of 6 nodes applied, 1 failed (12s)".
+func (c *Console) counts(finished Finished) string {
+	var parts []string
+
+	if text := countResults(c.results); text != "" {
+		parts = append(parts, text)
+	}
+
+	if text := countFindings(c.findings); text != "" {
+		parts = append(parts, text)
+	}
+
+	if len(parts) == 0 {
+		switch cause, _ := explainAny(finished.Err); {
+		case cause == "":
+			parts = []string{"done"}
+		case failure(finished.Err):
+			parts = []string{"failed: " + cause}
+		default:
+			parts = []string{cause}
+		}
+	}
+
+	return strings.Join(parts, "; ") + " (" + short(finished.Duration) + ")"
+}
+
+// explainAny is explain for an error that may be nil.
+func explainAny(err error) (cause, next string) {
+	if err == nil {
+		return "", ""
+	}
+
+	return explain(err)
+}
+
+// countResults is "5 of 6 nodes applied, 1 failed"; the cluster's own results don't count.
+func countResults(results []Result) string {
+	counts := map[Status]int{}
+	total := 0
+
+	for _, result := range results {
+		if result.Node != "" {
+			counts[result.Status]++
+			total++
+		}
+	}
+
+	var parts []string
+
+	for _, status := range []Status{Applied, OK, Planned, Skipped, Warned, Drifted, Joining, Failed} {
+		switch count := counts[status]; {
+		case count == 0:
+		case len(parts) == 0:
+			parts = append(parts, fmt.Sprintf("%d of %s %s", count, plural(total, "node"), status))
+		default:
+			parts = append(parts, fmt.Sprintf("%d %s", count, status))
+		}
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+// countFindings is "24 checks ok, 2 warnings, 1 failure".
+func countFindings(findings []diagnosis.Finding) string {
+	counts := map[diagnosis.Severity]int{}
+
+	for _, finding := range findings {
+		counts[finding.Severity]++
+	}
+
+	var parts []string
+
+	if count := counts[diagnosis.OK]; count > 0 {
+		parts = append(parts, plural(count, "check")+" ok")
+	}
+
+	for _, severity := range []diagnosis.Severity{diagnosis.Warning, diagnosis.Failure} {
+		if count := counts[severity]; count > 0 {
+			parts = append(parts, plural(count, severity.String()))
+		}
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+// print writes a result with secrets masked.
+func (c *Console) print(line string) {
+	if _, err := io.WriteString(c.options.Out, Scrub(line)+"\n"); err != nil && c.err == nil {
+		c.err = fmt.Errorf("write results: %w", err)
+	}
+}
+
+func (c *Console) printNext(next string) {
+	if next != "" {
+		c.print("    next: " + indented(next))
+	}
+}
+
+// Close takes the live lines away and writes what is pending: results of a step that didn't end, and the final table.
+func (c *Console) Close() error {
+	c.settle()
+	close(c.stop)
+	c.idle.Wait()
+	c.flush()
+
+	_, steps := axes(c.all)
+	if len(steps) > 1 {
+		c.print("")
+
+		if err := writeTable(c.options.Out, c.all, c.order, c.options.Color); err != nil {
+			return errors.Join(c.err, err)
+		}
+	}
+
+	return c.err
+}

@@ -1,0 +1,259 @@
+package report_test
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/clock"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/golden"
+	"github.com/talos-mage/talos-mage/internal/report"
+)
+
+var start = time.Date(2026, 1, 4, 17, 40, 35, 0, time.UTC)
+
+// play sends the events of a small bring-up, in which cp2 is slow and worker1 fails, to a recorder.
+func play(clk *clock.Fake, recorder *report.Recorder) {
+	nodes := []string{"cp1", "cp2", "worker1"}
+
+	recorder.Start("preflight", nodes...)
+	recorder.Finding("preflight", diagnosis.Finding{ID: "TM071", Cause: "all files are of one cluster"})
+	recorder.Finding("preflight", diagnosis.Finding{
+		ID: "TM047", Severity: diagnosis.Failure, Node: "worker1", Address: "192.0.2.21",
+		Cause: "two disks match the selector:\nvda  10 GB  would be wiped\nvdb  20 GB  holds an ext4 filesystem",
+		Next:  "mage preflight -node=worker1 -allowAmbiguousDisk",
+	})
+	recorder.Finding("preflight", diagnosis.Finding{ID: "TM044", Node: "cp1", Address: "192.0.2.11", Cause: "runs Talos v1.13.9"})
+	recorder.Finding("preflight", diagnosis.Finding{
+		ID: "TM054", Severity: diagnosis.Warning, Node: "cp2", Address: "192.0.2.12", Cause: "has no link ens19", Skipped: true,
+	})
+	clk.Advance(400 * time.Millisecond)
+	recorder.Finish("preflight", 400*time.Millisecond, errors.New("1 failure"))
+
+	recorder.Start("apply", nodes...)
+	recorder.Progress("apply", report.Progress{Node: "cp1", Text: "applying", Since: clk.Now()})
+	recorder.Progress("apply", report.Progress{Node: "cp1", Text: "applying", Since: clk.Now()})
+	clk.Advance(12 * time.Second)
+	recorder.Result(report.Result{
+		Node: "worker1", Address: "192.0.2.21", Step: "apply", Status: report.Failed, Attempts: 6, Duration: 93 * time.Second,
+		Err: &diagnosis.Problem{Step: "apply", Finding: diagnosis.Finding{
+			ID: "TM080", Severity: diagnosis.Failure, Node: "worker1", Address: "192.0.2.21",
+			Cause: "the connection is refused", Next: "mage applySequential -node=worker1", Exit: diagnosis.ExitApply,
+		}},
+	})
+	recorder.Result(report.Result{
+		Node: "cp2", Address: "192.0.2.12", Step: "apply", Status: report.Applied, Attempts: 2, Duration: 12 * time.Second, Detail: "config sent",
+	})
+	recorder.Result(report.Result{
+		Node: "cp1", Address: "192.0.2.11", Step: "apply", Status: report.Applied, Attempts: 1, Duration: 2 * time.Second, Detail: "config sent",
+	})
+	recorder.Finish("apply", 95*time.Second, errors.New("worker1 failed"))
+
+	recorder.Start("kubeconfig")
+	recorder.Result(report.Result{Step: "kubeconfig", Status: report.OK, Duration: 250 * time.Millisecond, Detail: "context admin@lab"})
+	recorder.Finish("kubeconfig", 250*time.Millisecond, nil)
+
+	recorder.Start("secrets")
+	recorder.Finish("secrets", time.Second, errors.New("sops is not on the PATH"))
+
+	recorder.Start("verify", nodes...)
+	recorder.Result(report.Result{Node: "cp1", Address: "192.0.2.11", Step: "verify", Status: report.Drifted, Duration: 3700 * time.Second})
+}
+
+// safeBuffer is a buffer for several goroutines.
+type safeBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.Buffer.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.Buffer.String()
+}
+
+func TestConsoleWritesResultsInTheOrderOfTheNodes(t *testing.T) {
+	t.Parallel()
+
+	for name, color := range map[string]bool{"plain": false, "color": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var out, errs safeBuffer
+
+			clk := clock.NewFake(start)
+			console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs, Color: color, Now: clk.Now})
+			recorder := report.NewRecorder(clk.Now, console)
+
+			play(clk, recorder)
+			require.NoError(t, recorder.Close())
+
+			golden.Assert(t, filepath.Join("testdata", "console-"+name+".golden"), out.String())
+			require.Empty(t, errs.String(), "results are on Out alone")
+			require.Equal(t, color, strings.Contains(out.String(), "\x1b"))
+		})
+	}
+}
+
+func TestConsoleWithOneStepHasNoTable(t *testing.T) {
+	t.Parallel()
+
+	var out safeBuffer
+
+	clk := clock.NewFake(start)
+	recorder := report.NewRecorder(clk.Now, report.NewConsole(report.ConsoleOptions{Out: &out, Err: &out, Now: clk.Now}))
+
+	recorder.Start("apply", "cp1")
+	recorder.Result(report.Result{Node: "cp1", Address: "192.0.2.11", Step: "apply", Status: report.Skipped, Detail: "has its config"})
+	recorder.Finish("apply", time.Second, nil)
+	require.NoError(t, recorder.Close())
+
+	require.Equal(t, "skipped  apply  cp1 (192.0.2.11)  has its config  (0.0s)\napply: 1 of 1 node skipped (1.0s)\n", out.String())
+}
+
+func TestADryRunThatWouldChangeNodesIsNoFailure(t *testing.T) {
+	t.Parallel()
+
+	var out safeBuffer
+
+	clk := clock.NewFake(start)
+	console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &out, Now: clk.Now, Color: true})
+	recorder := report.NewRecorder(clk.Now, console, report.NewLogSink(console.Logger()))
+
+	recorder.Start("configs")
+	recorder.Finish("configs", time.Second, &diagnosis.Problem{Finding: diagnosis.Finding{
+		Severity: diagnosis.Warning, Cause: "dry run: two files would change", Exit: diagnosis.ExitDryRun,
+	}})
+	require.NoError(t, recorder.Close())
+
+	require.Contains(t, out.String(), "configs: dry run: two files would change (1.0s)\n")
+	require.NotContains(t, out.String(), "failed")
+	require.NotContains(t, out.String(), "ERROR")
+}
+
+func TestConsoleMasksSecrets(t *testing.T) {
+	t.Parallel()
+
+	var out, errs, lines safeBuffer
+
+	clk := clock.NewFake(start)
+	console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs, Now: clk.Now, LogLevel: "debug"})
+	recorder := report.NewRecorder(clk.Now, console, report.NewLogSink(console.Logger()), report.NewJSONLines(&lines))
+
+	const secret = "abcdef.0123456789abcdef"
+
+	recorder.Start("apply", "cp1")
+	recorder.Progress("apply", report.Progress{Node: "cp1", Text: "token " + secret})
+	recorder.Finding("apply", diagnosis.Finding{ID: "TM001", Node: "cp1", Cause: "token " + secret, Next: "use " + secret})
+	recorder.Result(report.Result{Node: "cp1", Step: "apply", Detail: "token " + secret, Err: errors.New("token " + secret)})
+	recorder.Finish("apply", time.Second, errors.New("token "+secret))
+	require.NoError(t, recorder.Close())
+
+	for _, text := range []string{out.String(), errs.String(), lines.String()} {
+		require.NotContains(t, text, secret)
+		require.Contains(t, text, "token (masked)")
+	}
+}
+
+// brokenWriter is a reader that went away.
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestCloseTellsThatResultsCouldNotBeWritten(t *testing.T) {
+	t.Parallel()
+
+	clk := clock.NewFake(start)
+
+	for name, sink := range map[string]report.Sink{
+		"console":    report.NewConsole(report.ConsoleOptions{Out: brokenWriter{}, Err: &safeBuffer{}, Now: clk.Now}),
+		"JSON lines": report.NewJSONLines(brokenWriter{}),
+	} {
+		recorder := report.NewRecorder(clk.Now, sink)
+		recorder.Start("apply")
+		recorder.Finish("apply", time.Second, nil)
+		require.ErrorContains(t, recorder.Close(), "broken pipe", name)
+	}
+}
+
+func TestTheRecorderKeepsResultsAndFindings(t *testing.T) {
+	t.Parallel()
+
+	clk := clock.NewFake(start)
+	recorder := report.NewRecorder(clk.Now)
+	play(clk, recorder)
+
+	require.Len(t, recorder.Findings(), 4)
+	require.Len(t, recorder.Results(), 5)
+	require.Equal(t, "worker1", recorder.Results()[0].Node)
+}
+
+func TestErrorsNameTheirNodesInTheInventorysOrder(t *testing.T) {
+	t.Parallel()
+
+	refused := errors.New("connection refused")
+	results := []report.Result{
+		{Step: "bootstrap", Err: errors.New("no quorum")},
+		{Node: "worker1", Address: "192.0.2.21", Step: "apply", Err: refused},
+		{Node: "cp2", Step: "apply"},
+		{Node: "cp1", Step: "apply", Err: &diagnosis.Problem{
+			Step: "apply", Finding: diagnosis.Finding{ID: "TM080", Node: "cp1", Address: "192.0.2.11", Cause: "silent", Next: "mage verify"},
+		}},
+	}
+
+	err := report.Errors(results, []string{"cp1", "cp2", "worker1"})
+
+	var many *multierror.Error
+
+	require.ErrorAs(t, err, &many)
+	require.ErrorIs(t, err, refused)
+	require.EqualError(t, err, "cp1 (192.0.2.11): apply: silent [TM080]. Next: mage verify\n"+
+		"worker1 (192.0.2.21): apply: connection refused\n"+
+		"cluster: bootstrap: no quorum")
+
+	require.EqualError(t, report.Errors(results[1:2], nil), "worker1 (192.0.2.21): apply: connection refused")
+	require.NoError(t, report.Errors(results[2:3], nil))
+	require.NoError(t, report.Errors(nil, nil))
+}
+
+func TestTableOfNothingIsEmpty(t *testing.T) {
+	t.Parallel()
+
+	var out bytes.Buffer
+
+	require.NoError(t, report.Table(&out, nil, false))
+	require.Empty(t, out.String())
+}
+
+func TestTableShowsTheLastResultOfANode(t *testing.T) {
+	t.Parallel()
+
+	var out bytes.Buffer
+
+	require.NoError(t, report.Table(&out, []report.Result{
+		{Node: "cp1", Step: "verify", Status: report.Joining, Duration: time.Minute},
+		{Node: "cp1", Step: "verify", Status: report.OK, Attempts: 3, Duration: 2 * time.Minute},
+		{Node: "a-much-longer-name", Step: "verify", Status: report.Planned},
+	}, false))
+
+	require.Equal(t, ""+
+		"node                verify\n"+
+		"cp1                 ok ×3 2m00s\n"+
+		"a-much-longer-name  would change 0.0s\n", out.String())
+}

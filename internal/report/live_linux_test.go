@@ -1,0 +1,182 @@
+package report_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/talos-mage/talos-mage/internal/clock"
+	"github.com/talos-mage/talos-mage/internal/report"
+)
+
+// screen is a terminal of 80 columns: what was written to it, and what stands on it now.
+type screen struct {
+	mu    sync.Mutex
+	lines []string
+	row   int
+	past  strings.Builder
+}
+
+// openTerminal opens a pseudo terminal and gives the program's end of it and the screen at the other end.
+func openTerminal(t *testing.T) (*os.File, *screen) {
+	t.Helper()
+
+	controller, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("this machine has no pseudo terminals: %v", err)
+	}
+
+	fd := int(controller.Fd())
+	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	require.NoError(t, err)
+
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}))
+
+	shown := &screen{lines: []string{""}}
+	done := make(chan struct{})
+
+	go func() {
+		defer close(done)
+
+		buffer := make([]byte, 4096)
+
+		for {
+			n, err := controller.Read(buffer)
+			shown.write(string(buffer[:n]))
+
+			if err != nil {
+				return
+			}
+		}
+	}()
+
+	t.Cleanup(func() {
+		_ = terminal.Close()
+		<-done
+		_ = controller.Close()
+	})
+
+	return terminal, shown
+}
+
+// write does what a terminal does with the few codes that live lines need.
+func (s *screen) write(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.past.WriteString(text)
+
+	for text != "" {
+		var up int
+
+		switch {
+		case strings.HasPrefix(text, "\r\n"):
+			text = text[2:]
+			s.row++
+
+			if s.row == len(s.lines) {
+				s.lines = append(s.lines, "")
+			}
+		case strings.HasPrefix(text, "\x1b[J"):
+			text = text[3:]
+			s.lines = append(s.lines[:s.row], "")
+		case strings.HasPrefix(text, "\x1b["):
+			if _, err := fmt.Sscanf(text, "\x1b[%dA", &up); err == nil {
+				s.row -= up
+			}
+
+			text = text[strings.IndexAny(text, "Am")+1:]
+		default:
+			s.lines[s.row] += text[:1]
+			text = text[1:]
+		}
+	}
+}
+
+// now is what stands on the screen.
+func (s *screen) now() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return strings.Join(s.lines, "\n")
+}
+
+func TestLiveLinesOnATerminal(t *testing.T) {
+	t.Parallel()
+
+	terminal, shown := openTerminal(t)
+	clk := clock.NewFake(start)
+	options := report.Terminals(terminal, terminal, true)
+	options.Now, options.Out = clk.Now, io.Discard
+	require.True(t, options.Terminal)
+	require.False(t, options.Color, "no colours were asked for")
+
+	console := report.NewConsole(options)
+	recorder := report.NewRecorder(clk.Now, console)
+	log := console.Logger()
+	shows := func(text string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(shown.now(), text) }, 10*time.Second, 5*time.Millisecond, "%s\n%s", text, shown.now())
+	}
+
+	recorder.Start("verify", "cp1", "worker1")
+	recorder.Progress("verify", report.Progress{Node: "worker1", Text: "no answer", Since: clk.Now(), Left: 15 * time.Minute})
+	recorder.Progress("verify", report.Progress{Node: "cp1", Text: "installing\nabcdef.0123456789abcdef", Since: clk.Now()})
+	shows("verify  0 of 2 nodes done  0.0s")
+	shows("cp1      installing (masked)  0.0s\n") // the longest name sets the column
+	shows("worker1  no answer  0.0s, up to 15m00s more\n")
+	require.Less(t, strings.Index(shown.now(), "cp1 "), strings.Index(shown.now(), "worker1 "), "the nodes stand in their order")
+
+	clk.Advance(90 * time.Second)
+	shows("worker1  no answer  1m30s, up to 13m30s more\n")
+
+	log.Info().Msg("a line above the live ones")
+	shows("INFO a line above the live ones\n")
+
+	recorder.Progress("verify", report.Progress{Node: "cp1", Text: strings.Repeat("very ", 30) + "long"})
+	shows("very…\n") // cut to the terminal's width
+
+	recorder.Result(report.Result{Node: "cp1", Step: "verify", Status: report.OK})
+	shows("verify  1 of 2 nodes done  1m30s")
+	log.Info().Msg("the last line")
+	recorder.Finish("verify", time.Minute, nil)
+	require.NoError(t, recorder.Close())
+
+	// The terminal is clean: only the log lines are left, and none is lost.
+	shows("INFO the last line\n")
+	require.NotContains(t, shown.now(), "worker1")
+	require.NotContains(t, shown.now(), "nodes done")
+	require.Contains(t, shown.now(), "INFO a line above the live ones")
+}
+
+func TestNoLiveLinesBetweenJSONLines(t *testing.T) {
+	t.Parallel()
+
+	terminal, shown := openTerminal(t)
+	clk := clock.NewFake(start)
+	options := report.Terminals(terminal, terminal, false)
+	options.Now, options.Out, options.LogFormat = clk.Now, io.Discard, "json"
+
+	console := report.NewConsole(options)
+	recorder := report.NewRecorder(clk.Now, console, report.NewLogSink(console.Logger()))
+
+	recorder.Start("verify", "cp1")
+	recorder.Progress("verify", report.Progress{Node: "cp1", Text: "installing"})
+	recorder.Finish("verify", time.Second, nil)
+	require.NoError(t, recorder.Close())
+
+	require.Eventually(t, func() bool { return strings.Contains(shown.now(), `"message":"verify finished"`) }, 10*time.Second, 5*time.Millisecond)
+	require.NotContains(t, shown.now(), "installing")
+	require.NotContains(t, shown.now(), "\x1b")
+}

@@ -1,0 +1,50 @@
+package report
+
+import (
+	"encoding/base64"
+	"regexp"
+	"strings"
+)
+
+// masked stands where a secret was.
+const masked = "(masked)"
+
+var (
+	// A key that was cut off is masked up to the next quote, as is one whose line breaks are escaped.
+	privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[^-"\\]|\\[nrt]|-[^-])*(?:-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
+
+	// Talos' and Kubernetes' bootstrap tokens: six characters, a dot, sixteen characters, standing alone.
+	bearerToken = regexp.MustCompile(`(^|[^\w.-])[a-z0-9]{6}\.[a-z0-9]{16}(\.?(?:[^\w.-]|$))`)
+
+	// A value that a machine config's field names a secret, whatever it looks like, as long as it is no word of a sentence.
+	namedSecret = regexp.MustCompile(`(?i)\b(\w*(?:secret|token|passphrase|password|key)["']?\s*[:=]\s*["']?)[A-Za-z0-9+/_.-]{24,}={0,2}`)
+
+	base64Run = regexp.MustCompile(`[A-Za-z0-9+/]{48,}={0,2}`)
+)
+
+// Scrub masks secrets in text that people or files get: private keys (PEM, also in base64), bootstrap tokens, and values of fields named
+// after a secret. It is the last line of defence: whoever writes a text is to leave secrets out of it in the first place.
+func Scrub(text string) string {
+	text = privateKey.ReplaceAllString(text, masked)
+	text = base64Run.ReplaceAllStringFunc(text, maskEncodedKey)
+	text = namedSecret.ReplaceAllString(text, "${1}"+masked)
+
+	// Twice, since two tokens may share the one separator between them.
+	for range 2 {
+		text = bearerToken.ReplaceAllString(text, "${1}"+masked+"${2}")
+	}
+
+	return text
+}
+
+// maskEncodedKey masks base64 of a PEM private key, also one that was cut off.
+func maskEncodedKey(run string) string {
+	whole := strings.TrimRight(run, "=")
+
+	decoded, err := base64.StdEncoding.DecodeString(whole[:len(whole)-len(whole)%4])
+	if err != nil || !strings.Contains(string(decoded), "PRIVATE KEY-----") {
+		return run
+	}
+
+	return masked
+}

@@ -1,0 +1,100 @@
+package report
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pemKey makes a private key, as the ones in machine configs are.
+func pemKey(t *testing.T) string {
+	t.Helper()
+
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+
+	return string(pem.EncodeToMemory(&pem.Block{Type: "ED25519 PRIVATE KEY", Bytes: der}))
+}
+
+func TestScrubMasksSecrets(t *testing.T) {
+	t.Parallel()
+
+	key := pemKey(t)
+	body := strings.Split(key, "\n")[1]
+	encoded := base64.StdEncoding.EncodeToString([]byte(key))
+	inJSON, err := json.Marshal(key)
+	require.NoError(t, err)
+
+	const token = "abcdef.0123456789abcdef"
+
+	for name, tt := range map[string]struct{ text, secret, want string }{
+		"a private key":                  {"before\n" + key + "after", body, "before\n(masked)\nafter"},
+		"a private key in JSON":          {`{"key":` + string(inJSON) + `,"b":1}`, body, `{"key":"(masked)\n","b":1}`},
+		"a private key that was cut off": {`{"key":"` + strings.ReplaceAll(key[:80], "\n", `\n`) + `","b":1}`, body[:20], `{"key":"(masked)","b":1}`},
+		"two private keys":               {key + key, body, "(masked)\n(masked)\n"},
+		"a key in base64":                {"key: " + encoded + "\n", encoded[50:60], "key: (masked)\n"},
+		"a key in base64, cut off":       {"crt and " + encoded[:101] + " …", encoded[50:60], "crt and (masked) …"},
+		"a bootstrap token":              {"token: " + token, token, "token: (masked)"},
+		"a token in quotes":              {`token="` + token + `"`, token, `token="(masked)"`},
+		"a token at the end":             {"wrong token " + token + ".", token, "wrong token (masked)."},
+		"tokens one after the other":     {token + " " + token + " " + token, token, "(masked) (masked) (masked)"},
+		"a token alone":                  {token, token, "(masked)"},
+		"a named secret": {
+			"secretboxEncryptionSecret: MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=", "MTIz", "secretboxEncryptionSecret: (masked)",
+		},
+		"a named secret in JSON": {`{"clusterSecret":"MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0="}`, "MTIz", `{"clusterSecret":"(masked)"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			got := Scrub(tt.text)
+			require.NotContains(t, got, tt.secret)
+			require.Equal(t, tt.want, got)
+			require.Equal(t, got, Scrub(got), "masking again changes nothing")
+		})
+	}
+}
+
+func TestScrubLeavesOtherTextAlone(t *testing.T) {
+	t.Parallel()
+
+	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: make([]byte, 300)}))
+
+	for _, text := range []string{
+		"cp1 (192.0.2.11): apply: connection refused [TM080]. Next: mage applySequential -node=cp1",
+		"worker.example-domain-xyz.example.com",
+		"abcdef.0123456789abcdef.example.com is a host name",
+		"the token is wrong: the node was not let in",
+		"secret: not found in the file",
+		"/srv/lab/talos/clusterconfig/lab-control-plane-1.yaml",
+		"ghcr.io/siderolabs/installer:v1.13.9@sha256:" + strings.Repeat("ab", 32),
+		"fingerprint " + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+		base64.StdEncoding.EncodeToString([]byte(certificate)),
+		certificate,
+		"",
+	} {
+		require.Equal(t, text, Scrub(text))
+	}
+}
+
+func FuzzScrubLeavesNoPrivateKey(f *testing.F) {
+	f.Add("before ", " after")
+	f.Add("-----BEGIN PRIVATE KEY-----", "-----END")
+	f.Add("abcdef.", "\"")
+
+	f.Fuzz(func(t *testing.T, before, after string) {
+		const key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY/PuoAoGCCqGSM49\n-----END EC PRIVATE KEY-----\n"
+
+		require.NotContains(t, Scrub(before+"\n"+key+after), "MHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY")
+	})
+}
