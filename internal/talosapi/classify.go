@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/client"
@@ -176,13 +177,7 @@ type rule struct {
 }
 
 func (r rule) matches(op Operation, code codes.Code, text string, insecure bool) bool {
-	for _, candidate := range r.ops {
-		if candidate == op && code == r.code && strings.Contains(text, r.text) && (insecure || !r.insecure) {
-			return true
-		}
-	}
-
-	return false
+	return (len(r.ops) == 0 || slices.Contains(r.ops, op)) && code == r.code && strings.Contains(text, r.text) && (insecure || !r.insecure)
 }
 
 var (
@@ -194,6 +189,11 @@ var (
 // rules are the answers of nodes, 1.12 and 1.13, that need more than the default; the first match counts.
 // docs/node-behaviour.md has them with their sources.
 var rules = []rule{
+	// Refusals of a client's own making, when the connection isn't a Conn: these texts are no race.
+	{code: codes.Unavailable, text: "while trying to verify candidate authority certificate", class: Final}, // another cluster
+	{code: codes.Unavailable, text: "x509: certificate is valid for", class: Final},
+	{code: codes.Unavailable, text: "doesn't match the provided fingerprints", class: Final},
+
 	// Another client's apply, or an earlier one of ours that the node still works on.
 	{ops: apply, code: codes.FailedPrecondition, text: "another apply configuration is already in progress", class: Retry},
 	// An apply with mode REBOOT was accepted before; after the reboot the node's config can be compared.

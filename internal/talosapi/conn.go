@@ -51,6 +51,7 @@ func (d *Dialer) connect(ctx context.Context, address string, insecure bool) (*C
 		client.WithEndpoints(net.JoinHostPort(strings.ReplaceAll(host, "%", "%25"), port)),
 		client.WithGRPCDialOptions(
 			grpc.WithContextDialer(conn.dialOnce(d)),
+			grpc.WithResolvers(plainResolver{}),
 			grpc.WithStatsHandler(sentRecorder{}),
 			grpc.WithDisableServiceConfig(),
 			grpc.WithConnectParams(grpc.ConnectParams{

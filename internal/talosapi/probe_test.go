@@ -1,0 +1,378 @@
+package talosapi_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	cryptox509 "github.com/siderolabs/crypto/x509"
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+func TestProbeTellsStatesByTheHandshake(t *testing.T) {
+	t.Parallel()
+
+	ours, theirs, boot := newAuthority(t), newAuthority(t), newAuthority(t)
+	credentials := ours.credentials(t)
+
+	tls12 := func(config *tls.Config) *tls.Config {
+		config.MaxVersion = tls.VersionTLS12
+
+		return config
+	}
+
+	noH2 := h2(boot.certificate(t, maintenance), tls.NoClientCert, nil)
+	noH2.NextProtos = nil
+
+	otherProtocol := h2(boot.certificate(t), tls.NoClientCert, nil)
+	otherProtocol.NextProtos = []string{"http/1.1"}
+
+	for _, test := range []struct {
+		name        string
+		serve       func(net.Conn)
+		credentials *talosapi.Credentials
+		state       talosapi.State
+		err         error
+		says        string
+	}{
+		{
+			name: "maintenance", credentials: credentials, state: talosapi.Maintenance,
+			serve: shakeHands(h2(boot.certificate(t, maintenance), tls.NoClientCert, nil)),
+		},
+		{
+			name: "maintenance over TLS 1.2", credentials: credentials, state: talosapi.Maintenance,
+			serve: shakeHands(tls12(h2(boot.certificate(t, maintenance), tls.NoClientCert, nil))),
+		},
+		{
+			name: "maintenance without a talosconfig", state: talosapi.Maintenance,
+			serve: shakeHands(h2(boot.certificate(t, maintenance), tls.NoClientCert, nil)),
+		},
+		{
+			name: "ours", credentials: credentials, state: talosapi.Ours,
+			serve: shakeHands(h2(ours.certificate(t), tls.RequireAndVerifyClientCert, ours)),
+		},
+		{
+			name: "ours over TLS 1.2, which refuses us during the handshake", credentials: credentials, state: talosapi.Ours,
+			serve: shakeHands(tls12(h2(ours.certificate(t), tls.RequireAndVerifyClientCert, ours))),
+		},
+		{
+			name: "another cluster's, of the same CA name", credentials: credentials, state: talosapi.Foreign, err: talosapi.ErrForeignCA,
+			serve: shakeHands(h2(theirs.certificate(t), tls.RequireAndVerifyClientCert, theirs)), says: "another cluster's CA",
+		},
+		{
+			name: "configured, without a talosconfig", state: talosapi.UnknownCA,
+			serve: shakeHands(h2(ours.certificate(t), tls.RequireAndVerifyClientCert, ours)),
+		},
+		{
+			name: "maintenance's name on a node that asks for a certificate", credentials: credentials, state: talosapi.Foreign, err: talosapi.ErrForeignCA,
+			serve: shakeHands(h2(boot.certificate(t, maintenance), tls.RequireAndVerifyClientCert, boot)),
+		},
+		{
+			name: "plain HTTP", credentials: credentials, state: talosapi.NotTalos, err: talosapi.ErrNotTalos,
+			serve: write("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), says: "a plain HTTP server",
+		},
+		{
+			name: "HTTPS", credentials: credentials, state: talosapi.NotTalos, err: talosapi.ErrNotTalos,
+			serve: shakeHands(h2(boot.certificate(t), tls.NoClientCert, nil)), says: "HTTPS",
+		},
+		{
+			name: "TLS without HTTP/2", credentials: credentials, state: talosapi.NotTalos, err: talosapi.ErrNotTalos,
+			serve: shakeHands(noH2), says: "HTTP/2",
+		},
+		{
+			name: "TLS for another protocol only", credentials: credentials, state: talosapi.NotTalos, err: talosapi.ErrNotTalos,
+			serve: shakeHands(otherProtocol), says: "broke off the handshake",
+		},
+		{
+			name: "SSH", credentials: credentials, state: talosapi.NotTalos, err: talosapi.ErrNotTalos,
+			serve: write("SSH-2.0-OpenSSH_9.9\r\n"), says: "an SSH server",
+		},
+		{
+			name: "garbage", credentials: credentials, state: talosapi.NotTalos, err: talosapi.ErrNotTalos,
+			serve: write("\x00\x01\x02\x03\x04\x05\x06"), says: "doesn't speak TLS",
+		},
+		{
+			name: "a listener that hangs up at once", credentials: credentials, state: talosapi.Unreachable,
+			serve: func(net.Conn) {}, says: "closed without an answer",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+
+			dialer := &talosapi.Dialer{Credentials: test.credentials, Timeout: timeout}
+
+			probed := dialer.Probe(t.Context(), listen(t, test.serve))
+
+			require.Equal(t, test.state, probed.State, "%v", probed.Err)
+			require.Contains(t, talosapi.Explain(probed.Err), test.says)
+
+			if test.err != nil {
+				require.ErrorIs(t, probed.Err, test.err)
+
+				_, known := talosapi.Diagnose(probed.Err)
+				require.True(t, known)
+			}
+
+			require.Equal(t, test.state == talosapi.Unreachable, probed.Silence != talosapi.Answered)
+			require.Equal(t, probed.Configured(), test.state == talosapi.Ours || test.state == talosapi.Foreign || test.state == talosapi.UnknownCA)
+		})
+	}
+}
+
+func TestProbeReportsTheFingerprintThatTheConsoleShows(t *testing.T) {
+	t.Parallel()
+
+	certificate := newAuthority(t).certificate(t, maintenance)
+	want, err := cryptox509.SPKIFingerprintFromDER(certificate.Certificate[0])
+	require.NoError(t, err)
+
+	dialer := &talosapi.Dialer{Timeout: timeout}
+	address := listen(t, shakeHands(h2(certificate, tls.NoClientCert, nil)))
+	probed := dialer.Probe(t.Context(), address)
+
+	require.Equal(t, want.String(), probed.Fingerprint)
+	require.Equal(t, certificate.Certificate[0], probed.Leaf.Raw)
+	require.Equal(t, address, probed.Address)
+	require.Positive(t, probed.Took)
+}
+
+func TestProbeTakesAWrongClockForNoForeignCluster(t *testing.T) {
+	t.Parallel()
+
+	ours := newAuthority(t)
+	dialer := &talosapi.Dialer{Credentials: ours.credentials(t), Timeout: timeout}
+
+	for _, test := range []struct {
+		name string
+		cert tls.Certificate
+		skew time.Duration
+	}{
+		{"valid", ours.certificate(t), 0},
+		{"expired two hours ago", ours.certificate(t, expired), -2 * time.Hour},
+		{"valid in two hours", ours.certificate(t, notYetValid), 2 * time.Hour},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+
+			probed := dialer.Probe(t.Context(), listen(t, shakeHands(h2(test.cert, tls.RequireAnyClientCert, nil))))
+
+			require.Equal(t, talosapi.Ours, probed.State)
+			require.InDelta(t, test.skew.Hours(), probed.ClockSkew.Hours(), 0.1)
+		})
+	}
+}
+
+func TestProbeNotesACertificateForOtherAddresses(t *testing.T) {
+	t.Parallel()
+
+	ours := newAuthority(t)
+	dialer := &talosapi.Dialer{Credentials: ours.credentials(t), Timeout: timeout}
+
+	probed := dialer.Probe(t.Context(), listen(t, shakeHands(h2(ours.certificate(t, elsewhere), tls.RequireAnyClientCert, nil))))
+
+	require.Equal(t, talosapi.Ours, probed.State)
+	require.True(t, probed.NameMismatch)
+}
+
+func TestProbeTellsHowANodeIsSilent(t *testing.T) {
+	t.Parallel()
+
+	fail := func(err error) func(context.Context, string) (net.Conn, error) {
+		return func(context.Context, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", err)}
+		}
+	}
+
+	for _, test := range []struct {
+		name    string
+		address string
+		dial    func(context.Context, string) (net.Conn, error)
+		timeout time.Duration
+		silence talosapi.Silence
+		says    string
+	}{
+		{name: "closed port", address: closedPort(t), silence: talosapi.Refused, says: "connection refused"},
+		{name: "mute", address: listen(t, write("")), timeout: 50 * time.Millisecond, silence: talosapi.NoAnswer, says: "no answer in time"},
+		{name: "no SYN is answered", address: "192.0.2.1", timeout: 50 * time.Millisecond, silence: talosapi.NoAnswer, says: "no answer in time",
+			dial: func(ctx context.Context, _ string) (net.Conn, error) {
+				<-ctx.Done()
+
+				return nil, ctx.Err()
+			}},
+		{name: "a dialer that ignores its context", address: "192.0.2.1", timeout: 50 * time.Millisecond, silence: talosapi.NoAnswer, says: "no answer in time",
+			dial: func(context.Context, string) (net.Conn, error) { select {} }},
+		{name: "no route to host", address: "192.0.2.1", dial: fail(syscall.EHOSTUNREACH), silence: talosapi.NoAnswer, says: "no route to host"},
+		{name: "network unreachable", address: "192.0.2.1", dial: fail(syscall.ENETUNREACH), silence: talosapi.Broken, says: "network unreachable"},
+		{name: "reset", address: "192.0.2.1", dial: fail(syscall.ECONNRESET), silence: talosapi.NoAnswer, says: "reset"},
+		{name: "unknown name", address: "cp1.example", silence: talosapi.Broken, says: "the name cp1.example does not resolve",
+			dial: func(context.Context, string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "cp1.example", IsNotFound: true}}
+			}},
+		{name: "empty address", silence: talosapi.Broken, says: "empty"},
+		{name: "impossible port", address: "192.0.2.1:99999", silence: talosapi.Broken, says: "port from 1 to 65535"},
+		{name: "not an address", address: "192.0.2.1:50000:1", silence: talosapi.Broken, says: "192.0.2.1:50000:1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+
+			if test.timeout == 0 {
+				test.timeout = timeout
+			}
+
+			dialer := &talosapi.Dialer{Timeout: test.timeout, Dial: test.dial}
+			probed := dialer.Probe(t.Context(), test.address)
+
+			require.Equal(t, talosapi.Unreachable, probed.State)
+			require.Equal(t, test.silence, probed.Silence, "%v", probed.Err)
+			require.Contains(t, talosapi.Explain(probed.Err), test.says)
+			require.Nil(t, probed.Leaf)
+		})
+	}
+}
+
+func TestProbeDialsThePortOfTheAddressOrTheDefault(t *testing.T) {
+	t.Parallel()
+
+	for address, want := range map[string]string{
+		"192.0.2.1":           "192.0.2.1:50000",
+		"192.0.2.1:50007":     "192.0.2.1:50007",
+		"cp1":                 "cp1:50000",
+		"cp1:50007":           "cp1:50007",
+		"2001:db8::1":         "[2001:db8::1]:50000",
+		"[2001:db8::1]":       "[2001:db8::1]:50000",
+		"[2001:db8::1]:50007": "[2001:db8::1]:50007",
+		"fe80::1%eth0":        "[fe80::1%eth0]:50000",
+	} {
+		t.Run(address, func(t *testing.T) {
+			t.Parallel()
+
+			var dialled string
+
+			dialer := &talosapi.Dialer{Timeout: timeout, Dial: func(_ context.Context, to string) (net.Conn, error) {
+				dialled = to
+
+				return nil, errors.New("not now")
+			}}
+
+			dialer.Probe(t.Context(), address)
+			require.Equal(t, want, dialled)
+
+			_, err := dialer.Maintenance(t.Context(), address)
+			require.ErrorContains(t, err, "not now")
+			require.Equal(t, want, dialled)
+		})
+	}
+}
+
+func TestProbeStopsWithItsContext(t *testing.T) {
+	t.Parallel()
+
+	ctx, stop := context.WithCancel(t.Context())
+
+	dialer := &talosapi.Dialer{Timeout: time.Hour}
+	address := listen(t, func(conn net.Conn) {
+		stop()
+		io.Copy(io.Discard, conn) //nolint:errcheck // until the client hangs up
+	})
+
+	require.Equal(t, talosapi.Unreachable, dialer.Probe(ctx, address).State)
+}
+
+// A probe reads whatever a socket sends, without panic, hang or unbounded memory.
+func FuzzProbe(f *testing.F) {
+	for _, seed := range []string{
+		"", "SSH-2.0-OpenSSH_9.9\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01\x00\x02\x02\x28", "\x16\x03\x03\x00\x00",
+		"\x16\x03\x03\x40\x00\x02\xff\xff\xff", "\x17\x03\x03\xff\xff",
+	} {
+		f.Add([]byte(seed))
+	}
+
+	f.Add(recordedHandshake(f))
+
+	ours := newAuthority(f)
+	credentials := ours.credentials(f)
+
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		near, far := net.Pipe()
+
+		go func() {
+			defer far.Close() //nolint:errcheck // nothing to lose
+
+			go io.Copy(io.Discard, far) //nolint:errcheck // ends with the pipe
+
+			far.Write(answer) //nolint:errcheck // the probe may have had enough
+		}()
+
+		dialer := &talosapi.Dialer{
+			Credentials: credentials, Timeout: timeout,
+			Dial: func(context.Context, string) (net.Conn, error) { return near, nil },
+		}
+
+		probed := dialer.Probe(t.Context(), "192.0.2.1")
+
+		require.Contains(t, []talosapi.State{talosapi.Unreachable, talosapi.NotTalos}, probed.State)
+		require.Error(t, probed.Err)
+		require.NotEmpty(t, talosapi.Explain(probed.Err))
+	})
+}
+
+// recordedHandshake is what a node in maintenance answers to another client's greeting.
+func recordedHandshake(f *testing.F) []byte {
+	f.Helper()
+
+	config := h2(newAuthority(f).certificate(f, maintenance), tls.NoClientCert, nil)
+	config.MaxVersion = tls.VersionTLS12
+
+	address := listen(f, shakeHands(config))
+
+	raw, err := (&net.Dialer{}).DialContext(f.Context(), "tcp", address)
+	require.NoError(f, err)
+
+	recorder := &recordingConn{Conn: raw}
+
+	conn := tls.Client(recorder, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // a recording
+	require.NoError(f, conn.HandshakeContext(f.Context()))
+	require.NoError(f, conn.Close())
+
+	return recorder.read
+}
+
+type recordingConn struct {
+	net.Conn
+
+	read []byte
+}
+
+func (c *recordingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read = append(c.read, p[:n]...)
+
+	return n, err
+}
+
+func TestEveryDiagnosisIsInTheCatalogue(t *testing.T) {
+	t.Parallel()
+
+	for _, err := range []error{
+		talosapi.ErrNotTalos, talosapi.ErrForeignCA, talosapi.ErrNoCredentials, talosapi.ErrCredentialsExpired, talosapi.ErrFingerprint,
+		talosapi.ErrCertificateName, talosapi.ErrProxy, talosapi.ErrNotAllowed, &talosapi.ClockError{Skew: time.Hour},
+	} {
+		id, known := talosapi.Diagnose(err)
+		require.True(t, known, "%v", err)
+
+		_, found := diagnosis.Lookup(id)
+		require.True(t, found, "%v", id)
+	}
+
+	_, known := talosapi.Diagnose(errors.New("something else"))
+	require.False(t, known)
+}
