@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
@@ -310,4 +311,8 @@ func TestSkippedChecksAreShownAsWarnings(t *testing.T) {
 		failure(diagnosis.MixedCertificateAuthority),
 		{ID: diagnosis.InstallDiskAbsent, Severity: diagnosis.OK},
 	}, skipped)
+}
+
+func pemCertificate(data []byte) *x509.PEMEncodedCertificate {
+	return &x509.PEMEncodedCertificate{Crt: data}
 }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -27,6 +29,16 @@ var (
 	// installerName is how image factories call their installers: installer, metal-installer, metal-installer-secureboot, …
 	installerName = regexp.MustCompile(`^([a-z0-9]+-)?installer(-secureboot)?$`)
 )
+
+// lastOnGHCR is the last Talos minor version whose installer was published outside of the image factory, by the release notes of 1.14.
+var lastOnGHCR = talosconfig.TalosVersion1_13
+
+// newerThan tells whether the tag is a version newer than a minor version.
+func (i image) newerThan(contract *talosconfig.VersionContract) bool {
+	tagged, err := talosconfig.ParseContractFromVersion(i.Tag)
+
+	return err == nil && tagged.Greater(contract)
+}
 
 // factoryRegistry is the public image factory, whose references always have a schematic.
 const factoryRegistry = "factory.talos.dev"
@@ -76,6 +88,8 @@ func (i image) fault() string {
 		return "the tag is missing"
 	case i.Tag != "" && i.released() && !releaseTag.MatchString(i.Tag):
 		return "the tag " + i.Tag + " is not a version like v1.13.9"
+	case i.Registry == "ghcr.io" && i.Repository == "siderolabs/installer" && i.newerThan(lastOnGHCR):
+		return "this image is not published since " + lastOnGHCR.String() + ": use the image factory's"
 	default:
 		return ""
 	}

@@ -18,7 +18,7 @@ func checkLinks(_ context.Context, s subject) []diagnosis.Finding {
 		return nil
 	}
 
-	next := s.regenerate("name a link that "+s.node.Name+" has, or select it by its MAC")
+	next := s.regenerate("name a link that " + s.node.Name + " has, or select it by its MAC")
 
 	var findings []diagnosis.Finding
 
