@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ID names a kind of trouble for good: "TM012". Ids are never reused.
+// ID names a kind of trouble for good: "TM036". Ids are never reused.
 type ID string
 
 // Severity says what a finding means for going on.
