@@ -1,2 +1,2 @@
-// Package layout holds one test: imports between this repository's packages go one way.
+// Package layout holds tests about the repository itself: imports between its packages go one way, and it speaks of nothing outside of it.
 package layout
