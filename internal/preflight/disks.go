@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -39,8 +40,15 @@ func (s subject) installedAlready() []diagnosis.Finding {
 		return s.ok(diagnosis.AlreadyInstalled, "Talos runs from %s", disk)
 	}
 
-	return s.warn(diagnosis.AlreadyInstalled, "nothing, if that is the right disk; else wipe it before the node gets its config",
-		"Talos is already on %s: install section ignored, no reinstall", disk)
+	ignored := ""
+
+	if s.config != nil && s.config.InstallDisk() != "" && s.config.InstallDisk() != s.facts.SystemDisk {
+		ignored = " (its disk is " + s.config.InstallDisk() + ")"
+	}
+
+	return s.warn(diagnosis.AlreadyInstalled,
+		"nothing, if that is the right disk; else boot the machine once with the kernel argument "+constants.KernelParamWipe+"=system",
+		"Talos is already on %s: install section ignored%s, no reinstall", disk, ignored)
 }
 
 // selectedDisk judges a disk selector by the disks that it matches.

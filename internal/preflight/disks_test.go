@@ -173,6 +173,11 @@ func TestTalosOnADiskIsNoReinstall(t *testing.T) {
 
 			require.Equal(t, test.severity, finding.Severity)
 			require.Contains(t, finding.Cause, "/dev/vda")
+
+			if test.severity == diagnosis.Warning {
+				require.Equal(t, "Talos is already on /dev/vda: install section ignored (its disk is /dev/nvme0n1), no reinstall", finding.Cause)
+			}
+
 			require.Empty(t, failures(findings), "%+v", findings)
 		})
 	}

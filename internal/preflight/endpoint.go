@@ -15,7 +15,7 @@ import (
 const defaultAPIServerPort = 6443
 
 // checkEndpoint judges the URL through which every node will reach the Kubernetes API.
-func checkEndpoint(ctx context.Context, w whole) []diagnosis.Finding {
+func checkEndpoint(_ context.Context, w whole) []diagnosis.Finding {
 	endpoint := w.cluster.Endpoint
 	next := w.regenerate("correct endpoint")
 
@@ -28,7 +28,7 @@ func checkEndpoint(ctx context.Context, w whole) []diagnosis.Finding {
 
 	host := endpoint.Hostname()
 
-	addresses, err := w.lookup(ctx, host)
+	addresses, err := w.names.lookup(host)
 	if err != nil {
 		return w.unresolved(endpoint, host)
 	}
@@ -90,26 +90,4 @@ func (w whole) ownerOf(hosts []string) *inventory.Node {
 	}
 
 	return nil
-}
-
-// lookup gives the addresses of a host: itself when it is one, none when names are not to be resolved.
-func (w whole) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	if address, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{address.Unmap()}, nil
-	}
-
-	if w.options.LookupHost == nil {
-		return nil, nil
-	}
-
-	addresses, err := w.options.LookupHost(ctx, host)
-	if err == nil && len(addresses) == 0 {
-		err = errNoAddress
-	}
-
-	for i := range addresses {
-		addresses[i] = addresses[i].Unmap()
-	}
-
-	return addresses, err
 }

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
-	"github.com/sourcegraph/conc"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
@@ -70,38 +69,32 @@ func (f Facts) unread(what string) bool {
 // ReadFacts reads all that the checks need from a node, in maintenance or configured. The reads run at once, each with the connection's
 // own deadline, so that a node that stops answering costs one of them; a read that fails is recorded, and fatal only to its check.
 func ReadFacts(ctx context.Context, conn *talosapi.Conn) Facts {
-	var (
-		facts  = Facts{Address: conn.Address()}
-		unread = make([]Unread, len(factReads))
-		group  conc.WaitGroup
-		mu     sync.Mutex
-	)
+	facts := Facts{Address: conn.Address()}
 
-	for i, read := range factReads {
-		group.Go(func() {
-			store, err := read.from(ctx, conn)
-			if err != nil {
-				unread[i] = Unread{What: read.what, Err: fmt.Errorf("read %s: %w", read.what, err)}
+	read := func(ctx context.Context, read factRead) readFact {
+		store, err := read.from(ctx, conn)
 
-				return
-			}
-
-			mu.Lock()
-			defer mu.Unlock()
-
-			store(&facts)
-		})
+		return readFact{store: store, err: err}
 	}
+	broken := func(_ factRead, err error) readFact { return readFact{err: err} }
 
-	group.Wait()
+	for i, fact := range fanout.Collect(ctx, len(factReads), factReads, read, broken) {
+		if fact.err != nil {
+			facts.Unread = append(facts.Unread, Unread{What: factReads[i].what, Err: fmt.Errorf("read %s: %w", factReads[i].what, fact.err)})
 
-	for _, missed := range unread {
-		if missed.Err != nil {
-			facts.Unread = append(facts.Unread, missed)
+			continue
 		}
+
+		fact.store(&facts)
 	}
 
 	return facts
+}
+
+// readFact is what came of one read.
+type readFact struct {
+	store func(*Facts)
+	err   error
 }
 
 // factRead fetches one thing and returns how to store it.

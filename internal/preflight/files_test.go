@@ -641,6 +641,21 @@ func TestNodesDeclaredByName(t *testing.T) {
 	})
 }
 
+func TestNameThatAWildcardCoversIsCertified(t *testing.T) {
+	t.Parallel()
+
+	f := newFixture(t)
+	f.cluster.Node("w1").Address = "w1.tail.example.net"
+	f.patch(t, "w1", func(config *v1alpha1.Config) {
+		config.MachineConfig.MachineCertSANs = []string{"*.tail.example.net"}
+	})
+
+	require.Empty(t, failures(f.checkCluster(t)))
+
+	f.cluster.Node("w1").Address = "w1.rack.tail.example.net"
+	require.Equal(t, []diagnosis.ID{diagnosis.NameNotCertified}, failures(f.checkCluster(t)), "it stands for one label")
+}
+
 func TestNameThatIsTheHostnameIsCertified(t *testing.T) {
 	t.Parallel()
 

@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -20,7 +19,6 @@ const maxHostname = 63
 var (
 	validHostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	notInHostname = regexp.MustCompile(`[^a-z0-9.-]+`)
-	errNoAddress  = errors.New("the name has no address")
 )
 
 // hostnameFault says what keeps a hostname from being a Kubernetes node name; empty when nothing does.
@@ -128,7 +126,7 @@ func checkLiveHostname(_ context.Context, s subject) []diagnosis.Finding {
 }
 
 // checkNames judges the nodes that are declared by DNS name: the name has to lead to the node alone, and its certificate has to cover it.
-func checkNames(ctx context.Context, w whole) []diagnosis.Finding {
+func checkNames(_ context.Context, w whole) []diagnosis.Finding {
 	var findings []diagnosis.Finding
 
 	for _, node := range w.cluster.Nodes {
@@ -136,7 +134,7 @@ func checkNames(ctx context.Context, w whole) []diagnosis.Finding {
 			continue
 		}
 
-		findings = append(findings, w.resolves(ctx, node)...)
+		findings = append(findings, w.resolves(node)...)
 
 		config := w.configs[node.Name]
 		if config == nil || covers(config, node) {
@@ -158,21 +156,32 @@ func covers(config *machineconfig.Config, node *inventory.Node) bool {
 	short, _, _ := strings.Cut(hostname, ".")
 	names := append([]string{hostname, short}, config.CertSANs()...)
 
-	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, node.Address) })
+	return slices.ContainsFunc(names, func(name string) bool { return coversName(name, node.Address) })
 }
 
-func (w whole) resolves(ctx context.Context, node *inventory.Node) []diagnosis.Finding {
-	if w.options.LookupHost == nil {
+// coversName compares a name of a certificate with a host's; a leading * stands for one label.
+func coversName(certified, host string) bool {
+	if parent, wildcard := strings.CutPrefix(certified, "*."); wildcard {
+		_, rest, _ := strings.Cut(host, ".")
+
+		return strings.EqualFold(parent, rest)
+	}
+
+	return strings.EqualFold(certified, host)
+}
+
+func (w whole) resolves(node *inventory.Node) []diagnosis.Finding {
+	if w.names == nil {
 		return nil
 	}
 
-	addresses, err := w.lookup(ctx, node.Address)
+	addresses, err := w.names.lookup(node.Address)
 
 	switch {
 	case err != nil:
 		return w.about(node, diagnosis.NameUnresolved, diagnosis.Failure, "add a DNS record for "+node.Address+", or declare the node by its IP address",
 			"%s does not resolve", node.Address)
-	case w.isEndpoint(ctx, node, addresses):
+	case w.isEndpoint(node, addresses):
 		return w.about(node, diagnosis.NameAmbiguous, diagnosis.Failure, w.regenerate("declare "+node.Name+" by an address of its own"),
 			"%s is %s, the cluster's endpoint", node.Address, join(addresses))
 	case len(addresses) > 1:
@@ -184,7 +193,7 @@ func (w whole) resolves(ctx context.Context, node *inventory.Node) []diagnosis.F
 }
 
 // isEndpoint tells whether a node's name leads to the cluster's endpoint instead. Where a control plane itself is the endpoint, it may.
-func (w whole) isEndpoint(ctx context.Context, node *inventory.Node, addresses []netip.Addr) bool {
+func (w whole) isEndpoint(node *inventory.Node, addresses []netip.Addr) bool {
 	if w.cluster.Endpoint == nil {
 		return false
 	}
@@ -193,7 +202,7 @@ func (w whole) isEndpoint(ctx context.Context, node *inventory.Node, addresses [
 		return true
 	}
 
-	endpoints, err := w.lookup(ctx, w.cluster.Endpoint.Hostname())
+	endpoints, err := w.names.lookup(w.cluster.Endpoint.Hostname())
 	if err != nil {
 		return false
 	}

@@ -91,7 +91,10 @@ var clusterChecks = []func(context.Context, whole) []diagnosis.Finding{
 func Cluster(
 	ctx context.Context, cluster *inventory.Cluster, configs map[string]*machineconfig.Config, credentials *talosapi.Credentials, options Options,
 ) []diagnosis.Finding {
-	w := whole{cluster: cluster, configs: configs, credentials: credentials, options: options}
+	w := whole{
+		cluster: cluster, configs: configs, credentials: credentials, options: options,
+		names: resolveNames(ctx, cluster, options),
+	}
 
 	var findings []diagnosis.Finding
 
@@ -168,6 +171,8 @@ type whole struct {
 	configs     map[string]*machineconfig.Config
 	credentials *talosapi.Credentials
 	options     Options
+	// names is nil when DNS is not to be asked.
+	names names
 }
 
 // about makes a finding about a node's files, or about the cluster when node is nil.
