@@ -1,0 +1,249 @@
+package emulator
+
+import (
+	"context"
+	"strings"
+
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/cosi-project/runtime/pkg/resource/meta"
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// errNotAuthorized is the one answer to a caller without the role that a method needs.
+var errNotAuthorized = status.Error(codes.PermissionDenied, "not authorized")
+
+// Who may call a method; those that no list holds are for administrators.
+var (
+	readers   = role.MakeSet(role.Admin, role.Operator, role.Reader)
+	operators = role.MakeSet(role.Admin, role.Operator)
+	admins    = role.MakeSet(role.Admin)
+)
+
+// rules are the roles that may call each method.
+var rules = map[string]role.Set{}
+
+func init() { //nolint:gochecknoinits // a table that is easier to read as lists
+	allow := func(roles role.Set, service string, methods ...string) {
+		for _, method := range methods {
+			rules["/"+service+"/"+method] = roles
+		}
+	}
+
+	allow(readers, "machine.MachineService",
+		// In maintenance mode everybody is a reader; the handler demands an administrator once the node is configured.
+		"ApplyConfiguration",
+		"CPUFreqStats", "CPUInfo", "Containers", "DiskStats", "DiskUsage", "Dmesg", "Events", "Hostname", "ImageList", "List", "LoadAvg", "Logs",
+		"LogsContainers", "Memory", "Mounts", "Netstat", "NetworkDeviceStats", "Processes", "ServiceList", "Stats", "SystemStat", "Version")
+	allow(operators, "machine.MachineService",
+		"EtcdAlarmDisarm", "EtcdDefragment", "ImagePull", "PacketCapture", "Reboot", "Restart", "ServiceRestart", "ServiceStart", "ServiceStop", "Shutdown")
+	allow(role.MakeSet(role.Admin, role.Operator, role.Reader, role.EtcdBackup), "machine.MachineService",
+		"EtcdAlarmList", "EtcdMemberList", "EtcdStatus")
+	allow(role.MakeSet(role.Admin, role.Operator, role.EtcdBackup), "machine.MachineService", "EtcdSnapshot")
+	allow(role.MakeSet(role.Admin, role.MetaWriter), "machine.MachineService", "MetaDelete", "MetaWrite")
+
+	allow(readers, "cluster.ClusterService", "HealthCheck")
+	allow(readers, "inspect.InspectService", "ControllerRuntimeDependencies")
+	allow(readers, "machine.ImageService", "List")
+	allow(operators, "machine.ImageService", "Pull")
+	allow(role.MakeSet(role.Admin, role.Operator, role.Reader, role.ImageVerifier), "machine.ImageService", "Verify")
+	allow(readers, "storage.StorageService", "BlockDeviceWipe", "Disks")
+	allow(readers, "time.TimeService", "Time", "TimeCheck")
+	allow(readers, "cosi.resource.State", "Get", "List", "Watch")
+}
+
+type rolesKey struct{}
+
+// rolesOf are the caller's roles.
+func rolesOf(ctx context.Context) role.Set {
+	roles, ok := ctx.Value(rolesKey{}).(role.Set)
+	if !ok {
+		return role.Zero
+	}
+
+	return roles
+}
+
+// gatekeeper stands before every call: it finds the caller's roles, records the call, lets faults act on it and checks the rules.
+type gatekeeper struct {
+	boot *boot
+	api  *apiServer
+}
+
+// identify finds the caller's roles: everyone reads in maintenance mode; otherwise they are in the client certificate.
+func (g *gatekeeper) identify(ctx context.Context) context.Context {
+	return context.WithValue(ctx, rolesKey{}, g.roles(ctx))
+}
+
+func (g *gatekeeper) roles(ctx context.Context) role.Set {
+	if g.api.wish.kind == apiMaintenance {
+		return role.MakeSet(role.Reader)
+	}
+
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return role.Zero
+	}
+
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.PeerCertificates) == 0 {
+		return role.Zero
+	}
+
+	roles, _ := role.Parse(info.State.PeerCertificates[0].Subject.Organization)
+
+	// Another node that forwards a call says whose it is.
+	if roles.Includes(role.Impersonator) {
+		md, _ := metadata.FromIncomingContext(ctx)
+		roles, _ = role.Parse(md.Get(constants.APIAuthzRoleMetadataKey))
+	}
+
+	return roles
+}
+
+func (g *gatekeeper) identifyUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	return handler(g.identify(ctx), request)
+}
+
+func (g *gatekeeper) identifyStream(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return handler(service, &contextStream{ServerStream: stream, ctx: g.identify(stream.Context())})
+}
+
+// admitUnary records the call and lets it through if the caller may make it.
+func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+	call := g.boot.node.record(ctx, info.FullMethod, request)
+	defer func() { g.boot.node.recordEnd(call, err) }()
+
+	if err = g.mishap(ctx, call, BeforeEffect); err != nil {
+		return nil, err
+	}
+
+	if err = authorize(ctx, info.FullMethod); err != nil {
+		return nil, err
+	}
+
+	reply, err = handler(ctx, request)
+
+	if fault := g.mishap(ctx, call, AfterEffect); fault != nil {
+		// The call's own result stays in the record: it took effect.
+		return nil, g.lose(call, err, fault)
+	}
+
+	return reply, err
+}
+
+// lose notes what really became of a call whose reply is lost.
+func (g *gatekeeper) lose(call *Call, result, fault error) error {
+	g.boot.node.recordEnd(call, result)
+	g.boot.node.keepResult(call)
+
+	return fault
+}
+
+func (g *gatekeeper) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	ctx := stream.Context()
+
+	call := g.boot.node.record(ctx, info.FullMethod, nil)
+	defer func() { g.boot.node.recordEnd(call, err) }()
+
+	if err = g.mishap(ctx, call, BeforeEffect); err != nil {
+		return err
+	}
+
+	if err = authorize(ctx, info.FullMethod); err != nil {
+		return err
+	}
+
+	if err = handler(service, stream); err != nil {
+		return err
+	}
+
+	return g.mishap(ctx, call, AfterEffect)
+}
+
+func authorize(ctx context.Context, method string) error {
+	allowed, known := rules[method]
+	if !known {
+		allowed = admins
+	}
+
+	if !rolesOf(ctx).IncludesAny(allowed) {
+		return errNotAuthorized
+	}
+
+	return nil
+}
+
+// mishap lets a fault act on a call.
+func (g *gatekeeper) mishap(ctx context.Context, call *Call, when When) error {
+	fault, found := g.boot.node.takeCallFault(call.Name(), when)
+	if !found {
+		return nil
+	}
+
+	line := g.api.port.find(call.Peer)
+
+	switch fault.Do {
+	case Hang:
+		return g.boot.hang(ctx)
+	case Fail:
+		return status.Error(fault.Code, fault.Text)
+	case Freeze:
+		if line != nil {
+			line.freeze()
+		}
+
+		return g.boot.hang(ctx)
+	default:
+		if line != nil {
+			line.cut()
+		}
+
+		return errGone
+	}
+}
+
+// accessPolicy decides who reads which resource, in four steps.
+func (b *boot) accessPolicy(ctx context.Context, access state.Access) error {
+	if !access.Verb.Readonly() {
+		return status.Error(codes.PermissionDenied, "write access is not allowed")
+	}
+
+	definition, err := safe.StateGet[*meta.ResourceDefinition](ctx, b.resources,
+		resource.NewMetadata(meta.NamespaceName, meta.ResourceDefinitionType, strings.ToLower(access.ResourceType), resource.VersionUndefined))
+	if state.IsNotFoundError(err) {
+		return status.Errorf(codes.PermissionDenied, "resource type %q is not supported", access.ResourceType)
+	} else if err != nil {
+		return err
+	}
+
+	if definition.TypedSpec().Sensitivity == meta.Sensitive && !rolesOf(ctx).Includes(role.Admin) {
+		return errNotAuthorized
+	}
+
+	_, err = safe.StateGet[*meta.Namespace](ctx, b.resources,
+		resource.NewMetadata(meta.NamespaceName, meta.NamespaceType, access.ResourceNamespace, resource.VersionUndefined))
+	if state.IsNotFoundError(err) {
+		return status.Errorf(codes.PermissionDenied, "namespace %q is not supported", access.ResourceNamespace)
+	}
+
+	return err
+}
+
+// contextStream is a stream with another context.
+type contextStream struct {
+	grpc.ServerStream
+
+	ctx context.Context //nolint:containedctx // that is what it is for
+}
+
+// Context implements grpc.ServerStream.
+func (s *contextStream) Context() context.Context { return s.ctx }

@@ -1,0 +1,241 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/cosi-project/runtime/api/v1alpha1"
+	"github.com/cosi-project/runtime/pkg/state"
+	cosiserver "github.com/cosi-project/runtime/pkg/state/protobuf/server"
+	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
+	inspectapi "github.com/siderolabs/talos/pkg/machinery/api/inspect"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	storageapi "github.com/siderolabs/talos/pkg/machinery/api/storage"
+	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+)
+
+// apiKind is how the API port is served.
+type apiKind int
+
+const (
+	apiClosed apiKind = iota
+	apiMaintenance
+	apiSecure
+	apiImpostor
+)
+
+// apiWish is what the API port should be; the server follows it.
+type apiWish struct {
+	kind        apiKind
+	certificate *apiCertificate
+	impostor    Impostor
+}
+
+// apiServer is one listener on the API port, from open to drained.
+type apiServer struct {
+	boot *boot
+	wish apiWish
+	port *port
+	grpc *grpc.Server
+	gone chan struct{} // closed when every call has ended
+}
+
+// serveAPI keeps the API port the way the boot wants it. Between two ways the port is closed, for as long as open calls take to end.
+func (b *boot) serveAPI() {
+	b.renewMaintenanceCertificate()
+
+	b.tasks.Go(b.certificates)
+
+	for {
+		changed, nodeChanged := b.changed.wait(), b.node.changed.wait()
+
+		b.mu.Lock()
+		current := b.api
+		b.mu.Unlock()
+
+		want := b.apiWish()
+
+		if current != nil && current.wish != want {
+			b.mu.Lock()
+			b.api = nil
+			b.mu.Unlock()
+
+			current.drain()
+			b.refresh()
+
+			continue
+		}
+
+		if current == nil && want.kind != apiClosed && b.ctx.Err() == nil {
+			b.openAPI(want)
+
+			continue
+		}
+
+		select {
+		case <-b.ctx.Done():
+			if current != nil {
+				current.abort()
+			}
+
+			return
+		case <-changed:
+		case <-nodeChanged:
+		}
+	}
+}
+
+// apiWish is what the API port should be now.
+func (b *boot) apiWish() apiWish {
+	faults := b.node.Faults()
+	config := b.activeConfig()
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	switch {
+	case b.stopping || !b.addressed:
+		return apiWish{}
+	case faults.Impostor != NoImpostor:
+		return apiWish{kind: apiImpostor, impostor: faults.Impostor}
+	case config == nil:
+		return apiWish{kind: apiMaintenance}
+	case b.certificate != nil:
+		return apiWish{kind: apiSecure, certificate: b.certificate}
+	default:
+		return apiWish{}
+	}
+}
+
+// openAPI listens.
+func (b *boot) openAPI(wish apiWish) {
+	listener, err := b.node.nic.listen(APIPort)
+	if err != nil {
+		b.print("failed to listen: %s", err)
+
+		if b.sleep(b.ctx, time.Second) == nil {
+			b.notify()
+		}
+
+		return
+	}
+
+	server := &apiServer{boot: b, wish: wish, gone: make(chan struct{})}
+	server.port, _ = listener.(*port)
+
+	if wish.kind == apiImpostor {
+		b.tasks.Go(func() { serveImpostor(listener, wish.impostor) })
+	} else {
+		server.grpc = b.newGRPCServer(server)
+		b.tasks.Go(func() { server.grpc.Serve(listener) }) //nolint:errcheck // ends when the listener closes
+	}
+
+	b.mu.Lock()
+	b.api = server
+	b.mu.Unlock()
+
+	b.refresh()
+}
+
+// drain closes the port at once, waits for open calls as long as a node does, and cuts the rest.
+func (s *apiServer) drain() {
+	defer close(s.gone)
+
+	s.port.Close() //nolint:errcheck // never fails
+
+	if s.grpc == nil {
+		s.port.reset()
+
+		return
+	}
+
+	drained := make(chan struct{})
+
+	go func() {
+		defer close(drained)
+
+		s.grpc.GracefulStop()
+	}()
+
+	limit, cancel := s.boot.node.lab.clock.WithTimeout(s.boot.ctx, drainLimit)
+	defer cancel()
+
+	select {
+	case <-drained:
+	case <-limit.Done():
+		s.grpc.Stop()
+		<-drained
+	}
+}
+
+// abort ends everything without a farewell.
+func (s *apiServer) abort() {
+	defer close(s.gone)
+
+	s.port.Close() //nolint:errcheck // never fails
+
+	if s.grpc != nil {
+		s.grpc.Stop()
+	}
+
+	s.port.reset()
+}
+
+// newGRPCServer registers all services of a node. Maintenance mode has them all too: the caller's roles are the only guard.
+func (b *boot) newGRPCServer(api *apiServer) *grpc.Server {
+	config := b.trust.tlsConfig()
+	if api.wish.kind == apiSecure {
+		config = api.wish.certificate.tlsConfig(b.wallNow)
+	}
+
+	guard := &gatekeeper{boot: b, api: api}
+
+	server := grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(config)),
+		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize),
+		grpc.ChainUnaryInterceptor(guard.identifyUnary, guard.forwardUnary, guard.admitUnary),
+		grpc.ChainStreamInterceptor(guard.identifyStream, guard.forwardStream, guard.admitStream),
+	)
+
+	machineapi.RegisterMachineServiceServer(server, &machineService{boot: b})
+	machineapi.RegisterImageServiceServer(server, &imageService{boot: b})
+	machineapi.RegisterLifecycleServiceServer(server, &lifecycleService{boot: b})
+	machineapi.RegisterDebugServiceServer(server, &machineapi.UnimplementedDebugServiceServer{})
+	clusterapi.RegisterClusterServiceServer(server, &clusterService{boot: b})
+	inspectapi.RegisterInspectServiceServer(server, &inspectService{})
+	storageapi.RegisterStorageServiceServer(server, &storageService{boot: b})
+	timeapi.RegisterTimeServiceServer(server, &timeService{boot: b})
+	v1alpha1.RegisterStateServer(server, cosiserver.NewState(state.WrapCore(state.Filter(b.state, b.accessPolicy))))
+
+	return server
+}
+
+// serveImpostor plays something that is not Talos, until its listener closes.
+func serveImpostor(listener net.Listener, kind Impostor) {
+	switch kind {
+	case HTTPSImpostor:
+		serveHTTPS(listener)
+	case PlainHTTPImpostor:
+		serveHTTP(listener)
+	default:
+		serveText(listener, kind)
+	}
+}
+
+// errGone is returned to a call whose connection was cut under it.
+var errGone = errors.New("connection cut")
+
+// hang waits until the caller gives up or the boot ends.
+func (b *boot) hang(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-b.ctx.Done():
+		return errGone
+	}
+}

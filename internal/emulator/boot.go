@@ -1,0 +1,370 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/google/uuid"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+)
+
+// drainLimit is how long a node waits for its open calls when it closes a listener.
+const drainLimit = 10 * time.Second
+
+// Why a boot, or a sequence of it, ended.
+var (
+	errPowerCut  = errors.New("power cut")
+	errTakenOver = errors.New("sequence taken over")
+)
+
+// end is how a boot ends.
+type end int
+
+const (
+	endReboot end = iota
+	endPowerOff
+	endPowerCut
+)
+
+// boot is one life of a machine, from power-on to reboot: its resources, services, events and API.
+type boot struct {
+	node *Node
+	id   string // /proc/sys/kernel/random/boot_id
+
+	ctx    context.Context //nolint:containedctx // the boot's life, which no single call has
+	cancel context.CancelCauseFunc
+	// stopped is done when the services of the boot begin to stop.
+	stopped context.Context //nolint:containedctx // as above
+	stop    context.CancelFunc
+	ended   chan end
+	tasks   sync.WaitGroup
+
+	state     state.CoreState // resources as they are
+	resources state.State     // the same, for the node's own use
+	events    *eventRing
+	kernelLog *logBuffer
+
+	// changed is raised at every change of what follows.
+	changed signal
+	apply   sync.Mutex // held by the running ApplyConfiguration
+	// bootstrapping is held while etcd is replaced.
+	bootstrapping sync.Mutex
+	pids          atomic.Int64
+	trust         maintenanceTrust
+
+	mu          sync.Mutex
+	stage       runtimeres.MachineStage
+	published   statusText // the status that was last shown
+	config      talosconfig.Provider
+	persistent  talosconfig.Provider
+	rollback    context.CancelFunc // of a running try
+	rebooting   bool               // a reboot-mode apply was accepted
+	services    map[string]*service
+	serviceLogs map[string]*logBuffer
+	certificate *apiCertificate // nil until the secure API has one
+	timeSynced  bool
+	timeEpoch   int
+	addressed   bool // the network is up
+	stopping    bool
+	api         *apiServer // the one that listens
+	sequence    *sequence  // the one that runs
+	etcd        etcdRun
+	kubernetes  *etcdCluster // whose API the node serves
+	registered  *etcdCluster // where the node is registered
+	wiped       bool         // the STATE partition went away under the running boot
+}
+
+func newBoot(node *Node) *boot {
+	b := &boot{
+		node:        node,
+		id:          uuid.NewString(),
+		ended:       make(chan end, 1),
+		events:      &eventRing{},
+		kernelLog:   &logBuffer{},
+		services:    map[string]*service{},
+		serviceLogs: map[string]*logBuffer{},
+	}
+
+	b.ctx, b.cancel = context.WithCancelCause(node.ctx)
+	b.stopped, b.stop = context.WithCancel(b.ctx)
+	b.pids.Store(1000)
+
+	return b
+}
+
+// run lives the boot's life.
+func (b *boot) run() end {
+	var how end
+
+	if err := b.prepare(); err != nil {
+		b.print("failed to start: %s", err)
+
+		return endPowerOff
+	}
+
+	b.tasks.Go(b.serveAPI)
+	b.tasks.Go(b.syncTime)
+	b.tasks.Go(b.main)
+
+	select {
+	case how = <-b.ended:
+	case <-b.ctx.Done():
+		how = endPowerCut
+	}
+
+	b.stop()
+	b.cancel(errPowerCut)
+	b.leaveCluster()
+	b.tasks.Wait()
+
+	return how
+}
+
+// cut ends the boot without any of its farewells.
+func (b *boot) cut(cause error) { b.cancel(cause) }
+
+// finish ends the boot; the first call counts.
+func (b *boot) finish(how end) {
+	select {
+	case b.ended <- how:
+	default:
+	}
+}
+
+// main goes through the sequences of a normal start.
+func (b *boot) main() {
+	if err := b.runSequence(b.ctx, seqInitialize, "", false, b.initialize); err != nil {
+		b.fail(seqInitialize, err)
+
+		return
+	}
+
+	if !b.node.Installed() {
+		if err := b.runSequence(b.ctx, seqInstall, "", false, b.install); err != nil {
+			b.fail(seqInstall, err)
+		}
+
+		return
+	}
+
+	if err := b.runSequence(b.ctx, seqBoot, "", false, b.bootUp); err != nil {
+		b.fail(seqBoot, err)
+	}
+}
+
+// initialize brings the early services up and waits for a machine config: from the disk, or in maintenance mode.
+func (b *boot) initialize(ctx context.Context) error {
+	b.print("task startMachined: starting Talos %s", b.node.options.TalosVersion)
+
+	if err := b.sleep(ctx, b.node.options.Timing.Boot); err != nil {
+		return err
+	}
+
+	for _, id := range []string{serviceMachined, serviceSyslogd, serviceContainerd, serviceUdevd, serviceAuditd, serviceDashboard, serviceAPId} {
+		if err := b.runService(ctx, id, 0); err != nil {
+			return err
+		}
+	}
+
+	b.networkUp()
+
+	if data := b.node.readDrive().config; len(data) > 0 {
+		if err := b.loadConfig(data); err != nil {
+			return fmt.Errorf("load the machine config on disk: %w", err)
+		}
+
+		return nil
+	}
+
+	return b.maintenance(ctx)
+}
+
+// maintenance waits until somebody applies a machine config.
+func (b *boot) maintenance(ctx context.Context) error {
+	b.taskEvent("runningMaintenance", taskStart)
+	b.setStage(runtimeres.MachineStageMaintenance)
+	b.print("entering maintenance service")
+	b.print("this machine is reachable at: %s", b.node.Address())
+	b.print("upload configuration using talosctl: talosctl apply-config --insecure --nodes %s --file <config.yaml>", b.node.Address())
+
+	err := b.changed.until(ctx, func() bool { return b.activeConfig() != nil })
+
+	b.taskEvent("runningMaintenance", taskStop)
+
+	if err == nil && b.node.Installed() {
+		b.setStage(runtimeres.MachineStageBooting)
+	}
+
+	return err
+}
+
+// bootUp starts Kubernetes' services and waits until every service is up.
+func (b *boot) bootUp(ctx context.Context) error {
+	timing := b.node.options.Timing
+	role := b.role()
+
+	if b.node.Faults().BootLoop {
+		if err := b.sleep(ctx, timing.Containers); err != nil {
+			return err
+		}
+
+		return errors.New("error running phase 12 in boot sequence: task 1/1: failed, failed to mount EPHEMERAL: structure needs cleaning")
+	}
+
+	b.phaseEvent("startEverything", phaseStart)
+	b.setService(serviceKubelet, stateStarting, "Starting service")
+	b.setService(serviceKubelet, stateWaiting, `Waiting for service "cri" to be "up", time sync, network`)
+
+	if role.IsControlPlane() {
+		b.tasks.Go(func() { b.runTrustd(b.stopped) })
+		b.startEtcd(false)
+	}
+
+	if err := b.runService(ctx, serviceCRI, timing.Containers); err != nil {
+		return err
+	}
+
+	b.tasks.Go(func() { b.runKubelet(b.stopped) })
+
+	required := []string{serviceKubelet}
+	if role.IsControlPlane() {
+		required = append(required, serviceEtcd, serviceTrustd)
+	}
+
+	err := b.changed.until(ctx, func() bool {
+		for _, id := range required {
+			if !b.serviceUp(id) {
+				return false
+			}
+		}
+
+		return true
+	})
+	if err != nil {
+		return err
+	}
+
+	b.phaseEvent("startEverything", phaseStop)
+
+	return nil
+}
+
+// runKubelet starts kubelet once what it waits for is there, and registers the node.
+func (b *boot) runKubelet(ctx context.Context) {
+	if b.changed.until(ctx, func() bool { return b.synced() && b.hostname() != "" }) != nil {
+		return
+	}
+
+	b.setService(serviceKubelet, statePreparing, "Running pre state")
+	b.setService(serviceKubelet, statePreparing, "Creating service runner")
+
+	if b.sleep(ctx, b.node.options.Timing.Kubelet) != nil {
+		return
+	}
+
+	b.setService(serviceKubelet, stateRunning, b.startedMessage(serviceKubelet))
+
+	if b.node.changed.until(ctx, func() bool { return !b.node.Faults().KubeletDown }) != nil {
+		return
+	}
+
+	b.setHealth(serviceKubelet, true, "")
+	b.joinKubernetes(ctx)
+}
+
+// syncTime is the node's time client.
+func (b *boot) syncTime() {
+	if b.sleep(b.ctx, b.node.options.Timing.TimeSync) != nil {
+		return
+	}
+
+	synced := false
+
+	for {
+		changed := b.node.changed.wait()
+
+		if now := !b.node.Faults().TimeUnsynced; now != synced {
+			synced = now
+
+			b.mu.Lock()
+			b.timeSynced = now
+			b.mu.Unlock()
+
+			b.renewMaintenanceCertificate()
+			b.showTime()
+			b.refresh()
+		}
+
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+func (b *boot) synced() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.timeSynced
+}
+
+// sleep waits in node time.
+func (b *boot) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
+	}
+
+	return b.node.lab.clock.Sleep(ctx, d)
+}
+
+// now is the time by the machine's clock.
+func (b *boot) now() time.Time { return b.node.lab.clock.Now().Add(b.node.Faults().ClockOffset) }
+
+// wallNow dates certificates: a scaled clock would run ahead of the clients that check them.
+func (b *boot) wallNow() time.Time { return time.Now().Add(b.node.Faults().ClockOffset) }
+
+func (b *boot) nextPID() string { return strconv.FormatInt(b.pids.Add(7), 10) }
+
+// activeConfig is the complete machine config that the node runs with; nil in maintenance mode.
+func (b *boot) activeConfig() talosconfig.Provider {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.config == nil || !b.config.CompleteForBoot() {
+		return nil
+	}
+
+	return b.config
+}
+
+// role is the machine type; unknown in maintenance mode.
+func (b *boot) role() machine.Type {
+	if config := b.activeConfig(); config != nil {
+		return config.Machine().Type()
+	}
+
+	return machine.TypeUnknown
+}
+
+func (b *boot) networkUp() {
+	b.mu.Lock()
+	b.addressed = true
+	b.mu.Unlock()
+
+	b.showNetwork()
+	b.refresh()
+}
+
+// addresses are the node's own, virtual ones aside.
+func (b *boot) addresses() []netip.Addr { return []netip.Addr{b.node.Address()} }

@@ -1,0 +1,86 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// How long a Bootstrap waits for what it needs, in node time.
+const (
+	bootstrapCRIWait  = time.Second
+	bootstrapTimeWait = 5 * time.Second
+)
+
+// errEtcdData is what a node says about an etcd directory with data in it.
+const errEtcdData = "etcd data directory is not empty"
+
+// Bootstrap makes this node's etcd the first of a new cluster. It looks at this node alone: nothing stops a second control plane from making
+// a second cluster.
+func (s *machineService) Bootstrap(ctx context.Context, request *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
+	b := s.boot
+
+	b.print("bootstrap request received")
+
+	if !b.within(ctx, bootstrapCRIWait, func() bool { return b.serviceUp(serviceCRI) }) {
+		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
+	}
+
+	if err := b.onlyOnControlPlane("bootstrap"); err != nil {
+		return nil, err
+	}
+
+	if !b.within(ctx, bootstrapTimeWait, b.synced) {
+		return nil, status.Error(codes.FailedPrecondition, "time is not in sync yet")
+	}
+
+	if b.node.readDrive().etcd != nil {
+		return nil, status.Error(codes.AlreadyExists, errEtcdData)
+	}
+
+	if err := b.bootstrapEtcd(); err != nil {
+		return nil, err
+	}
+
+	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
+}
+
+// within waits a while, in node time, for a condition of the boot.
+func (b *boot) within(ctx context.Context, limit time.Duration, condition func() bool) bool {
+	ctx, cancel := b.node.lab.clock.WithTimeout(ctx, limit)
+	defer cancel()
+
+	return b.changed.until(ctx, condition) == nil
+}
+
+// bootstrapEtcd replaces the waiting etcd service by one that makes a cluster. An etcd of an earlier Bootstrap is stopped first; if that one
+// already ran, it leaves data behind and nothing starts again until the node reboots.
+func (b *boot) bootstrapEtcd() error {
+	b.bootstrapping.Lock()
+	defer b.bootstrapping.Unlock()
+
+	b.mu.Lock()
+	ran := b.etcd.bootstrap && b.etcd.started
+	b.mu.Unlock()
+
+	b.stopEtcd(errBootstrapRequested)
+
+	b.setService(serviceEtcd, stateFinished, "Service finished successfully")
+	b.setService(serviceEtcd, stateFinished, "Bootstrap requested")
+
+	if ran && b.node.readDrive().etcd == nil {
+		b.makeEtcdCluster()
+	}
+
+	if b.node.readDrive().etcd != nil {
+		return errors.New(errEtcdData)
+	}
+
+	b.startEtcd(true)
+
+	return nil
+}

@@ -1,0 +1,125 @@
+package emulator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// Call is one RPC that a machine received, whatever became of it.
+type Call struct {
+	// Time is the wall clock's.
+	Time time.Time
+	// Method is the full name, as in "/machine.MachineService/Bootstrap".
+	Method string
+	// Mutating calls change the machine when they succeed; a dry run does not.
+	Mutating bool
+	Peer     string
+	// Done is set when the call has ended, with Code.
+	Done bool
+	Code codes.Code
+	// Roles are those of the caller.
+	Roles string
+	// ConfigSHA256 is the hex digest of the machine config that an ApplyConfiguration carried.
+	ConfigSHA256 string
+
+	kept bool // the result is recorded already, the reply was lost
+}
+
+// Succeeded tells whether the call ended without an error.
+func (c Call) Succeeded() bool { return c.Done && c.Code == codes.OK }
+
+// Name is the method without its service.
+func (c Call) Name() string { return methodName(c.Method) }
+
+func methodName(full string) string { return full[strings.LastIndexByte(full, '/')+1:] }
+
+// mutatingMethods change a machine. ApplyConfiguration is looked at more closely, since a dry run changes nothing.
+var mutatingMethods = map[string]bool{
+	"ApplyConfiguration": true, "Bootstrap": true, "EtcdAlarmDisarm": true, "EtcdDefragment": true, "EtcdDowngradeCancel": true,
+	"EtcdDowngradeEnable": true, "EtcdForfeitLeadership": true, "EtcdLeaveCluster": true, "EtcdRecover": true, "EtcdRemoveMemberByID": true,
+	"MetaDelete": true, "MetaWrite": true, "Reboot": true, "Reset": true, "Restart": true, "Rollback": true, "ServiceRestart": true,
+	"ServiceStart": true, "ServiceStop": true, "Shutdown": true, "Upgrade": true, "ImagePull": true, "BlockDeviceWipe": true,
+	"/machine.LifecycleService/Install": true, "/machine.ImageService/Pull": true, "/machine.ImageService/Import": true, "/machine.ImageService/Remove": true,
+	"/cosi.resource.State/Create": true, "/cosi.resource.State/Update": true, "/cosi.resource.State/Destroy": true,
+}
+
+// record notes a call that has just arrived.
+func (n *Node) record(ctx context.Context, method string, request any) *Call {
+	call := &Call{
+		Time:     time.Now(),
+		Method:   method,
+		Mutating: mutatingMethods[methodName(method)] || mutatingMethods[method],
+		Roles:    strings.Join(rolesOf(ctx).Strings(), ","),
+	}
+
+	if p, ok := peer.FromContext(ctx); ok {
+		call.Peer = p.Addr.String()
+	}
+
+	if apply, ok := request.(*machineapi.ApplyConfigurationRequest); ok {
+		digest := sha256.Sum256(apply.GetData())
+		call.ConfigSHA256 = hex.EncodeToString(digest[:])
+		call.Mutating = !apply.GetDryRun()
+	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.calls = append(n.calls, call)
+
+	return call
+}
+
+func (n *Node) recordEnd(call *Call, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if call.kept {
+		return
+	}
+
+	call.Done = true
+	call.Code = status.Code(err)
+}
+
+// keepResult makes the recorded result of a call final.
+func (n *Node) keepResult(call *Call) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	call.kept = true
+}
+
+// Calls are all calls that the machine received since it was started, over all its boots, in order of arrival.
+func (n *Node) Calls() []Call {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	calls := make([]Call, 0, len(n.calls))
+	for _, call := range n.calls {
+		calls = append(calls, *call)
+	}
+
+	return calls
+}
+
+// MutatingCalls are those calls that change the machine when they succeed.
+func (n *Node) MutatingCalls() []Call {
+	var calls []Call
+
+	for _, call := range n.Calls() {
+		if call.Mutating {
+			calls = append(calls, call)
+		}
+	}
+
+	return calls
+}

@@ -1,0 +1,211 @@
+package emulator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	blockhelpers "github.com/siderolabs/talos/pkg/machinery/config/types/block/blockhelpers"
+	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	"github.com/siderolabs/talos/pkg/machinery/resources/config"
+)
+
+// loadConfig activates the machine config of the disk.
+func (b *boot) loadConfig(data []byte) error {
+	provider, err := configloader.NewFromBytes(data)
+	if err != nil {
+		return err
+	}
+
+	b.persist(provider)
+	b.activate(provider)
+
+	return nil
+}
+
+// persist makes a config the one that the machine will boot with. Without a STATE partition it lives only as long as the boot.
+func (b *boot) persist(provider talosconfig.Provider) {
+	b.mu.Lock()
+	b.persistent = provider
+	b.mu.Unlock()
+
+	b.showConfig(config.PersistentID, provider)
+
+	data, err := provider.Bytes()
+	if err != nil {
+		return // configs that were loaded encode
+	}
+
+	b.node.editDrive(func(d *drive) {
+		if d.installed {
+			d.config = data
+		}
+	})
+}
+
+// activate makes a config the one that the machine runs with.
+func (b *boot) activate(provider talosconfig.Provider) {
+	b.mu.Lock()
+	b.config = provider
+	b.mu.Unlock()
+
+	b.node.editDrive(func(d *drive) {
+		if d.installed && d.identity == "" {
+			d.identity = identityOf(b.node.options.UUID + b.id)
+		}
+	})
+
+	if provider.CompleteForBoot() {
+		b.moveAddress(provider)
+	}
+
+	b.showConfig(config.ActiveID, provider)
+	b.showMachineType()
+	b.showNetwork()
+
+	if provider.CompleteForBoot() && b.hostname() != "" {
+		b.showNodename()
+		b.showIdentity()
+	}
+
+	b.refresh()
+}
+
+// moveAddress gives the machine the static address of its config, if the lab has it.
+func (b *boot) moveAddress(provider talosconfig.Provider) {
+	target := b.node.Faults().AddressAfter
+
+	if !target.IsValid() {
+		for _, prefix := range staticAddresses(provider) {
+			if b.node.lab.has(prefix.Addr()) {
+				target = prefix.Addr()
+
+				break
+			}
+		}
+	}
+
+	if !target.IsValid() || target == b.node.Address() {
+		return
+	}
+
+	if err := b.node.nic.setAddresses(target); err != nil {
+		b.print("failed to assign address %s: %s", target, err)
+	}
+}
+
+// has tells whether a machine of the lab can have the address.
+func (l *Lab) has(address netip.Addr) bool {
+	if l.prefix.Contains(address) {
+		return true
+	}
+
+	l.network.mu.Lock()
+	defer l.network.mu.Unlock()
+
+	_, mapped := l.network.routes[address]
+
+	return mapped || l.network.single.IsValid()
+}
+
+// staticAddresses are the addresses that a machine config gives, in both styles of network settings.
+func staticAddresses(provider talosconfig.Provider) []netip.Prefix {
+	var prefixes []netip.Prefix
+
+	for _, link := range provider.NetworkCommonLinkConfigs() {
+		for _, address := range link.Addresses() {
+			prefixes = append(prefixes, address.Address())
+		}
+	}
+
+	for _, device := range provider.Machine().Network().Devices() {
+		for _, text := range device.Addresses() {
+			if prefix, err := netip.ParsePrefix(text); err == nil {
+				prefixes = append(prefixes, prefix)
+			} else if address, err := netip.ParseAddr(text); err == nil {
+				prefixes = append(prefixes, netip.PrefixFrom(address, address.BitLen()))
+			}
+		}
+	}
+
+	return prefixes
+}
+
+// hostname is the machine's name: static, or made from the node id, which only an installed machine has. Empty while it has none.
+func (b *boot) hostname() string {
+	b.mu.Lock()
+	provider := b.config
+	b.mu.Unlock()
+
+	if provider == nil {
+		return ""
+	}
+
+	settings := provider.NetworkHostnameConfig()
+	if settings == nil {
+		return ""
+	}
+
+	if name := settings.Hostname(); name != "" {
+		return name
+	}
+
+	identity := b.node.readDrive().identity
+
+	if settings.AutoHostname() != nethelpers.AutoHostnameKindStable || identity == "" {
+		return ""
+	}
+
+	digest := sha256.Sum256([]byte(identity))
+	hexed := hex.EncodeToString(digest[:])
+
+	return "talos-" + hexed[:3] + "-" + hexed[3:6]
+}
+
+// installDisk finds the disk that the machine config names or selects; the first match counts.
+func (b *boot) installDisk(ctx context.Context) (string, error) {
+	install := b.activeConfig().Machine().Install()
+
+	expression, err := install.DiskMatchExpression()
+	if err != nil {
+		return "", fmt.Errorf("install disk selector is invalid: %w", err)
+	}
+
+	if expression == nil {
+		return b.diskByPath(ctx, install.Disk())
+	}
+
+	matched, err := blockhelpers.MatchDisks(ctx, b.resources, expression)
+	if err != nil {
+		return "", fmt.Errorf("match disks: %w", err)
+	}
+
+	if len(matched) == 0 {
+		return "", errors.New("no disk found matching provided parameters")
+	}
+
+	return matched[0].Metadata().ID(), nil
+}
+
+func (b *boot) diskByPath(ctx context.Context, path string) (string, error) {
+	disks, err := safe.StateListAll[*block.Disk](ctx, b.resources)
+	if err != nil {
+		return "", fmt.Errorf("list disks: %w", err)
+	}
+
+	for disk := range disks.All() {
+		if disk.TypedSpec().DevPath == path || slices.Contains(disk.TypedSpec().Symlinks, path) {
+			return disk.Metadata().ID(), nil
+		}
+	}
+
+	return "", fmt.Errorf("lstat %s: no such file or directory", path)
+}

@@ -1,0 +1,337 @@
+package emulator
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// etcdDirectory is where a control plane keeps etcd's data.
+const etcdDirectory = "/var/lib/etcd"
+
+// EtcdMemberList asks the local etcd, or the control planes that the node knows of. Without an etcd that answers it blocks until the caller's
+// deadline, as etcd's client does.
+func (s *machineService) EtcdMemberList(ctx context.Context, request *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
+	b := s.boot
+
+	if err := b.onlyOnControlPlane("member list"); err != nil {
+		return nil, err
+	}
+
+	if err := b.etcdClientReady(); err != nil {
+		return nil, err
+	}
+
+	var members []*machineapi.EtcdMember
+
+	err := b.awaitEtcd(ctx, func(endpoints []netip.Addr) bool {
+		cluster := b.localEtcd()
+		if cluster == nil && !request.GetQueryLocal() {
+			cluster = b.reachableEtcd(endpoints)
+		}
+
+		if cluster == nil || !cluster.quorum() {
+			return false
+		}
+
+		members = cluster.list()
+
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	names := make([]string, 0, len(members))
+	for _, member := range members {
+		names = append(names, member.GetHostname())
+	}
+
+	return &machineapi.EtcdMemberListResponse{Messages: []*machineapi.EtcdMembers{{LegacyMembers: names, Members: members}}}, nil
+}
+
+// EtcdStatus asks the local etcd.
+func (s *machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
+	b := s.boot
+
+	if err := b.onlyOnControlPlane("etcd status"); err != nil {
+		return nil, err
+	}
+
+	if err := b.etcdClientReady(); err != nil {
+		return nil, fmt.Errorf("failed to create etcd client: %w", err)
+	}
+
+	var reply *machineapi.EtcdMemberStatus
+
+	err := b.awaitEtcd(ctx, func([]netip.Addr) bool {
+		member := b.localMember()
+		if member == nil {
+			return false
+		}
+
+		reply = &machineapi.EtcdMemberStatus{
+			StorageVersion:   "3.6.0",
+			MemberId:         member.id,
+			ProtocolVersion:  "3.6.12",
+			DbSize:           20480,
+			DbSizeInUse:      16384,
+			Leader:           member.cluster.leader,
+			RaftIndex:        42,
+			RaftTerm:         2,
+			RaftAppliedIndex: 42,
+			IsLearner:        member.learner,
+		}
+
+		if member.cluster.leader == 0 {
+			reply.Errors = []string{"etcdserver: no leader"}
+		}
+
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: reply}}}, nil
+}
+
+// EtcdAlarmList asks the local etcd.
+func (s *machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
+	b := s.boot
+
+	if err := b.onlyOnControlPlane("etcd alarm list"); err != nil {
+		return nil, err
+	}
+
+	if err := b.etcdClientReady(); err != nil {
+		return nil, fmt.Errorf("failed to create etcd client: %w", err)
+	}
+
+	err := b.awaitEtcd(ctx, func([]netip.Addr) bool {
+		cluster := b.localEtcd()
+
+		return cluster != nil && cluster.quorum()
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{}}}, nil
+}
+
+// EtcdSnapshot streams a snapshot of the local etcd.
+func (s *machineService) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, stream machineapi.MachineService_EtcdSnapshotServer) error {
+	b := s.boot
+
+	if err := b.onlyOnControlPlane("etcd snapshot"); err != nil {
+		return err
+	}
+
+	if err := b.etcdClientReady(); err != nil {
+		return fmt.Errorf("failed to create etcd client: %w", err)
+	}
+
+	var snapshot []byte
+
+	err := b.awaitEtcd(stream.Context(), func([]netip.Addr) bool {
+		cluster := b.localEtcd()
+		if cluster == nil || !cluster.quorum() {
+			return false
+		}
+
+		snapshot = cluster.snapshot()
+
+		return true
+	})
+	if err != nil {
+		return err
+	}
+
+	return stream.Send(&common.Data{Bytes: snapshot})
+}
+
+// EtcdRecover takes a snapshot for a later Bootstrap.
+func (s *machineService) EtcdRecover(stream machineapi.MachineService_EtcdRecoverServer) error {
+	if err := s.boot.onlyOnControlPlane("etcd recover"); err != nil {
+		return err
+	}
+
+	if !s.boot.serviceUp(serviceCRI) {
+		return status.Error(codes.FailedPrecondition, "etcd service is not ready for recovery yet")
+	}
+
+	for {
+		_, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return stream.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// etcdClientReady fails before the node has the certificate that its own etcd client needs: that takes a synced clock.
+func (b *boot) etcdClientReady() error {
+	if b.synced() {
+		return nil
+	}
+
+	return errors.New("error building etcd client TLS config: open /system/secrets/etcd/admin.crt: no such file or directory")
+}
+
+// awaitEtcd waits until the question can be answered. It is asked with the lab locked, and given the control planes that the node knows of.
+func (b *boot) awaitEtcd(ctx context.Context, answered func(endpoints []netip.Addr) bool) error {
+	lab := b.node.lab
+
+	return lab.changed.until(ctx, func() bool {
+		endpoints := b.controlPlaneEndpoints()
+
+		lab.mu.Lock()
+		defer lab.mu.Unlock()
+
+		return answered(endpoints)
+	})
+}
+
+// reachableEtcd is the cluster that one of the endpoints leads to. Needs Lab.mu.
+func (b *boot) reachableEtcd(endpoints []netip.Addr) *etcdCluster {
+	for _, cluster := range b.node.lab.clusters {
+		if cluster.ca == b.etcdCA() && cluster.reachable(b.node.lab, endpoints) {
+			return cluster
+		}
+	}
+
+	return nil
+}
+
+// localMember is the running member on this node. Needs Lab.mu.
+func (b *boot) localMember() *etcdMember {
+	for _, cluster := range b.node.lab.clusters {
+		for _, member := range cluster.members {
+			if member.boot == b {
+				return member
+			}
+		}
+	}
+
+	return nil
+}
+
+// localEtcd is the cluster of the running member on this node. Needs Lab.mu.
+func (b *boot) localEtcd() *etcdCluster {
+	if member := b.localMember(); member != nil {
+		return member.cluster
+	}
+
+	return nil
+}
+
+// list is the members as the API shows them. Needs Lab.mu.
+func (c *etcdCluster) list() []*machineapi.EtcdMember {
+	members := make([]*machineapi.EtcdMember, 0, len(c.members))
+
+	for _, member := range c.members {
+		shown := &machineapi.EtcdMember{
+			Id:        member.id,
+			PeerUrls:  []string{"https://" + netip.AddrPortFrom(member.address, 2380).String()},
+			IsLearner: member.learner,
+		}
+
+		// A member that never started has no name and no client URL yet.
+		if member.startedOnce {
+			shown.Hostname = member.name
+			shown.ClientUrls = []string{"https://" + netip.AddrPortFrom(member.address, 2379).String()}
+		}
+
+		members = append(members, shown)
+	}
+
+	return members
+}
+
+// snapshot is a stand-in for the database: bytes with the hash at their end that a client checks. Needs Lab.mu.
+func (c *etcdCluster) snapshot() []byte {
+	var database bytes.Buffer
+
+	fmt.Fprintf(&database, "etcd cluster %x\n", c.id)
+
+	for _, member := range c.members {
+		fmt.Fprintf(&database, "member %x %s\n", member.id, member.name)
+	}
+
+	const page = 512
+
+	database.Write(make([]byte, page-database.Len()%page))
+	digest := sha256.Sum256(database.Bytes())
+
+	return append(database.Bytes(), digest[:]...)
+}
+
+// List lists a directory: only /var/lib/etcd has anything in it that clients ask for.
+func (s *machineService) List(request *machineapi.ListRequest, stream machineapi.MachineService_ListServer) error {
+	root := path.Clean("/" + request.GetRoot())
+
+	entries, known := s.boot.directory(root)
+	if !known {
+		return fmt.Errorf("lstat %s: no such file or directory", root)
+	}
+
+	now := s.boot.now().Unix()
+
+	if err := stream.Send(&machineapi.FileInfo{Name: root, RelativeName: ".", Mode: uint32(os.ModeDir | 0o700), IsDir: true, Modified: now}); err != nil {
+		return err
+	}
+
+	for _, entry := range entries {
+		full := path.Join(root, entry)
+
+		if err := stream.Send(&machineapi.FileInfo{Name: full, RelativeName: entry, Mode: uint32(os.ModeDir | 0o700), IsDir: true, Modified: now}); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// directory is what a directory holds; the second result is false when there is none.
+func (b *boot) directory(root string) ([]string, bool) {
+	drive := b.node.readDrive()
+	mounted := b.serviceUp(serviceCRI)
+
+	switch {
+	case root == "/":
+		return []string{"etc", "proc", "system", "var"}, true
+	case root == "/var/lib":
+		if mounted && b.role().IsControlPlane() {
+			return []string{"containerd", "etcd", "kubelet"}, true
+		}
+
+		return nil, true
+	case root == etcdDirectory && mounted && b.role().IsControlPlane():
+		if drive.etcd == nil {
+			return nil, true
+		}
+
+		return []string{"member"}, true
+	case strings.HasPrefix(root, etcdDirectory+"/member") && mounted && drive.etcd != nil:
+		return []string{"snap", "wal"}, true
+	default:
+		return nil, false
+	}
+}

@@ -1,0 +1,150 @@
+package emulator
+
+import (
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Faults are what can be wrong with a machine. All of them can be changed while it runs, with Node.Set; the zero value is a sound machine.
+type Faults struct {
+	// Refuse closes the API port: connections are refused, live ones reset.
+	Refuse bool
+	// Silence takes the machine off the network: no SYN is answered, live connections hang.
+	Silence bool
+	// Impostor puts something else on the API port.
+	Impostor Impostor
+	// AddressAfter is where the machine answers once it has a machine config, as after another DHCP lease. The zero value changes nothing.
+	AddressAfter netip.Addr
+
+	// Install makes installs fail.
+	Install InstallFault
+	// InstallTimes is how many installs fail; 0 means all of them.
+	InstallTimes int
+	// InstallStall makes the installer wait for so long in addition, without a sign of life.
+	InstallStall time.Duration
+	// BootLoop makes every boot from disk end in another reboot.
+	BootLoop bool
+
+	// TimeUnsynced keeps the machine's time from being synced.
+	TimeUnsynced bool
+	// ClockOffset is how far the machine's clock is off; certificates that it makes and checks go by it.
+	ClockOffset time.Duration
+
+	// TrustdDown keeps trustd closed on a control plane.
+	TrustdDown bool
+	// EtcdNever keeps etcd from joining a cluster.
+	EtcdNever bool
+	// EtcdJoin is how much longer etcd takes to join.
+	EtcdJoin time.Duration
+	// EtcdUnhealthy lets etcd run without ever passing a health check.
+	EtcdUnhealthy bool
+	// KubernetesDown keeps the control plane's kube-apiserver from starting.
+	KubernetesDown bool
+	// KubeletDown keeps kubelet from getting healthy.
+	KubeletDown bool
+
+	// Calls go wrong one by one; the first that fits a call acts on it.
+	Calls []CallFault
+}
+
+// Impostor is what answers on the API port in the place of Talos.
+type Impostor int
+
+// Impostors.
+const (
+	// NoImpostor is Talos itself.
+	NoImpostor Impostor = iota
+	// HTTPSImpostor is an HTTPS server with a certificate of its own.
+	HTTPSImpostor
+	// SSHImpostor greets with an SSH banner.
+	SSHImpostor
+	// PlainHTTPImpostor speaks HTTP without TLS.
+	PlainHTTPImpostor
+	// MuteImpostor accepts connections and never says anything.
+	MuteImpostor
+)
+
+// InstallFault is why an install fails.
+type InstallFault int
+
+// Reasons for a failing install.
+const (
+	// InstallWorks is no fault.
+	InstallWorks InstallFault = iota
+	// InstallDiskMissing is an install disk that does not exist.
+	InstallDiskMissing
+	// InstallImagePull is an installer image that can't be pulled.
+	InstallImagePull
+	// InstallDiskWrite is a disk that fails while it is written.
+	InstallDiskWrite
+)
+
+// CallFault makes a call go wrong.
+type CallFault struct {
+	// Method is the RPC's name without its service, as in "ApplyConfiguration"; "*" is every call.
+	Method string
+	// When tells whether the call takes effect first.
+	When When
+	// What happens to it.
+	Do Mishap
+	// Code and Text are the status of a Fail.
+	Code codes.Code
+	Text string
+	// Times is how many calls go wrong; 0 means all of them.
+	Times int
+}
+
+// When is the moment of a call at which it goes wrong.
+type When int
+
+// Moments of a call.
+const (
+	// BeforeEffect is after the request arrived, before it did anything.
+	BeforeEffect When = iota
+	// AfterEffect is after it did everything, before the reply.
+	AfterEffect
+)
+
+// Mishap is what happens to a call.
+type Mishap int
+
+// Mishaps.
+const (
+	// Cut resets the connection.
+	Cut Mishap = iota
+	// Hang never answers; the connection stays open.
+	Hang
+	// Fail answers with Code and Text.
+	Fail
+	// Freeze makes the whole connection half open: nothing that is sent on it arrives any more.
+	Freeze
+)
+
+// takeCallFault finds the fault for a call and counts it down.
+func (n *Node) takeCallFault(method string, when When) (CallFault, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	for i := range n.faults.Calls {
+		fault := &n.faults.Calls[i]
+		if fault.When != when || (fault.Method != method && fault.Method != "*") || fault.Times < 0 {
+			continue
+		}
+
+		taken := *fault
+
+		switch fault.Times {
+		case 0:
+		case 1:
+			fault.Times = -1 // used up
+		default:
+			fault.Times--
+		}
+
+		return taken, true
+	}
+
+	return CallFault{}, false
+}

@@ -1,0 +1,211 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+)
+
+// clusterCheck is one of the checks that a control plane runs for a client.
+type clusterCheck struct {
+	name string
+	// problem says what is wrong among the cluster's nodes; nil when nothing is.
+	problem func(nodes []*boot) error
+}
+
+// checkCluster runs Talos' checks in order, each until it passes or the caller gives up.
+func (b *boot) checkCluster(stream grpc.ServerStreamingServer[clusterapi.HealthCheckProgress]) error {
+	say := func(text string) error { return stream.Send(&clusterapi.HealthCheckProgress{Message: text}) }
+
+	nodes := b.clusterNodes()
+	names := make([]string, 0, len(nodes))
+
+	for _, node := range nodes {
+		names = append(names, node.node.Address().String())
+	}
+
+	slices.Sort(names)
+
+	if err := say("discovered nodes: " + strings.Join(names, ", ")); err != nil {
+		return err
+	}
+
+	for _, check := range b.clusterChecks() {
+		if err := say("waiting for " + check.name + ": ..."); err != nil {
+			return err
+		}
+
+		if err := b.pass(stream.Context(), check, say); err != nil {
+			return err
+		}
+
+		if err := say("waiting for " + check.name + ": OK"); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// pass waits until a check passes, telling each new problem.
+func (b *boot) pass(ctx context.Context, check clusterCheck, say func(string) error) error {
+	var told string
+
+	for {
+		changed := b.node.lab.changed.wait()
+
+		problem := check.problem(b.clusterNodes())
+		if problem == nil {
+			return nil
+		}
+
+		if text := problem.Error(); text != told {
+			told = text
+
+			if err := say("waiting for " + check.name + ": " + text); err != nil {
+				return err
+			}
+		}
+
+		poll, cancel := b.node.lab.clock.WithTimeout(ctx, kubeletRetry)
+		err := wait(ctx, poll, changed)
+
+		cancel()
+
+		if err != nil {
+			return status.FromContextError(err).Err()
+		}
+	}
+}
+
+// clusterNodes are the running machines of the node's cluster.
+func (b *boot) clusterNodes() []*boot {
+	var nodes []*boot
+
+	for _, other := range b.node.lab.running() {
+		if other == b || (other.clusterID() != "" && other.clusterID() == b.clusterID()) {
+			nodes = append(nodes, other)
+		}
+	}
+
+	return nodes
+}
+
+func (b *boot) clusterChecks() []clusterCheck {
+	checks := []clusterCheck{
+		{"etcd to be healthy", onControlPlanes(func(node *boot) error { return node.serviceProblem(serviceEtcd) })},
+		{"etcd members to be consistent across nodes", onControlPlanes(sameEtcd(b))},
+		{"etcd members to be control plane nodes", onControlPlanes(sameEtcd(b))},
+		{"apid to be ready", onAll(func(node *boot) error { return node.apiProblem() })},
+		{"all nodes memory sizes", onAll(func(node *boot) error { return node.apiProblem() })},
+		{"all nodes disk sizes", onAll(func(node *boot) error { return node.apiProblem() })},
+		{"no diagnostics", onAll(func(node *boot) error { return node.apiProblem() })},
+		{"kubelet to be healthy", onControlPlanes(func(node *boot) error { return node.serviceProblem(serviceKubelet) })},
+		{"all nodes to finish boot sequence", onAll(func(node *boot) error {
+			if stage := node.stageName(); stage != runtimeres.MachineStageRunning.String() {
+				return fmt.Errorf("%s: machine is in stage %s", node.node.Address(), stage)
+			}
+
+			return nil
+		})},
+		{"all k8s nodes to report", onAll(func(node *boot) error {
+			if known, _ := node.nodeReady(); !known {
+				return fmt.Errorf("can't find expected node with IPs [%q]", node.node.Address())
+			}
+
+			return nil
+		})},
+		{"all control plane static pods to be running", onControlPlanes((*boot).staticPodsError)},
+		{"all control plane components to be ready", onControlPlanes((*boot).staticPodsError)},
+	}
+
+	if b.activeConfig().Cluster().Network().CNI().Name() == constants.NoneCNI {
+		return checks
+	}
+
+	return append(checks, clusterCheck{"all k8s nodes to report ready", onAll(func(node *boot) error {
+		if _, ready := node.nodeReady(); !ready {
+			return fmt.Errorf("some nodes are not ready: [%s]", node.hostname())
+		}
+
+		return nil
+	})})
+}
+
+// onAll is a check that every node must pass; onControlPlanes one for control planes.
+func onAll(problem func(*boot) error) func([]*boot) error {
+	return func(nodes []*boot) error {
+		for _, node := range nodes {
+			if err := problem(node); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	}
+}
+
+func onControlPlanes(problem func(*boot) error) func([]*boot) error {
+	return onAll(func(node *boot) error {
+		if !node.role().IsControlPlane() {
+			return nil
+		}
+
+		return problem(node)
+	})
+}
+
+func sameEtcd(b *boot) func(*boot) error {
+	return func(other *boot) error {
+		if b.node.EtcdClusterID() == 0 || other.node.EtcdClusterID() != b.node.EtcdClusterID() {
+			return fmt.Errorf("etcd member lists differ: %s", other.node.Address())
+		}
+
+		return nil
+	}
+}
+
+func (b *boot) serviceProblem(id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	svc := b.services[id]
+
+	switch {
+	case svc == nil:
+		return fmt.Errorf("%s: service %q is not registered", b.node.Address(), id)
+	case svc.state != stateRunning:
+		return fmt.Errorf("%s: service %q not in expected state %q: current state [%s] %s", b.node.Address(), id, stateRunning, svc.state, svc.message)
+	case !svc.up():
+		return fmt.Errorf("%s: service is not healthy: %s", b.node.Address(), id)
+	default:
+		return nil
+	}
+}
+
+func (b *boot) apiProblem() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.api == nil || b.api.wish.kind != apiSecure {
+		return fmt.Errorf("%s: rpc error: code = Unavailable desc = connection error", b.node.Address())
+	}
+
+	return nil
+}
+
+func (b *boot) staticPodsError() error {
+	if text := b.staticPodProblems(); text != "" {
+		return errors.New(text)
+	}
+
+	return nil
+}

@@ -1,0 +1,254 @@
+package emulator
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/talos-mage/talos-mage/internal/emulator/kubernetes"
+)
+
+// machineService is the machine API of one boot.
+type machineService struct {
+	machineapi.UnimplementedMachineServiceServer
+
+	boot *boot
+}
+
+// onlyOnControlPlane is the answer to a call that other nodes do not serve.
+func (b *boot) onlyOnControlPlane(what string) error {
+	switch {
+	case b.role() == machine.TypeUnknown && what == "bootstrap":
+		return status.Errorf(codes.Unimplemented, "machine type is not set, cannot use %s API", what)
+	case !b.role().IsControlPlane():
+		return status.Errorf(codes.Unimplemented, "%s is only available on control plane nodes", what)
+	default:
+		return nil
+	}
+}
+
+// Version tells the Talos version, and RBAC once a complete machine config is active.
+func (s *machineService) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
+	version := &machineapi.Version{
+		Version: &machineapi.VersionInfo{
+			Tag: s.boot.node.options.TalosVersion, Sha: "emulated", Built: "", GoVersion: runtime.Version(), Os: "linux", Arch: runtime.GOARCH,
+		},
+		Platform: &machineapi.PlatformInfo{Name: "metal", Mode: "metal"},
+	}
+
+	if s.boot.activeConfig() != nil {
+		version.Features = &machineapi.FeaturesInfo{Rbac: true}
+	}
+
+	return &machineapi.VersionResponse{Messages: []*machineapi.Version{version}}, nil
+}
+
+// Hostname tells the machine's name.
+func (s *machineService) Hostname(context.Context, *emptypb.Empty) (*machineapi.HostnameResponse, error) {
+	name := s.boot.hostname()
+	setDefault(&name, "localhost")
+
+	return &machineapi.HostnameResponse{Messages: []*machineapi.Hostname{{Hostname: name}}}, nil
+}
+
+// ServiceList tells all services with their history.
+func (s *machineService) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
+	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{{Services: s.boot.serviceList()}}}, nil
+}
+
+// ServiceStart refuses: the services that a node has can't be started by hand.
+func (s *machineService) ServiceStart(_ context.Context, request *machineapi.ServiceStartRequest) (*machineapi.ServiceStartResponse, error) {
+	return nil, s.boot.serviceRefusal(request.GetId(), "start")
+}
+
+// ServiceStop refuses, as ServiceStart does.
+func (s *machineService) ServiceStop(_ context.Context, request *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse, error) {
+	return nil, s.boot.serviceRefusal(request.GetId(), "stop")
+}
+
+// ServiceRestart restarts kubelet and trustd, and refuses the others.
+func (s *machineService) ServiceRestart(_ context.Context, request *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
+	id := request.GetId()
+
+	if id != serviceKubelet && id != serviceTrustd {
+		return nil, s.boot.serviceRefusal(id, "restart")
+	}
+
+	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{{Resp: "Service \"" + id + "\" restarted"}}}, nil
+}
+
+func (b *boot) serviceRefusal(id, operation string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.services[id] == nil {
+		return fmt.Errorf("service %q not defined", id)
+	}
+
+	return fmt.Errorf("service %q doesn't support %s operation via API", id, operation)
+}
+
+// Reboot answers, then reboots.
+func (s *machineService) Reboot(context.Context, *machineapi.RebootRequest) (*machineapi.RebootResponse, error) {
+	actor := s.boot.act("reboot", seqReboot, false, s.boot.reboot)
+
+	return &machineapi.RebootResponse{Messages: []*machineapi.Reboot{{ActorId: actor}}}, nil
+}
+
+// Shutdown answers, then ends whatever runs and switches the machine off.
+func (s *machineService) Shutdown(context.Context, *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse, error) {
+	actor := s.boot.act("shutdown", seqShutdown, true, s.boot.shutdown)
+
+	return &machineapi.ShutdownResponse{Messages: []*machineapi.Shutdown{{ActorId: actor}}}, nil
+}
+
+// act runs a sequence after the answer to the call that asked for it; only an event tells if it could not start.
+func (b *boot) act(what, sequence string, force bool, body func(context.Context) error) string {
+	actor := uuid.NewString()
+
+	b.print("%s via API received. actor id: %s", what, actor)
+	b.tasks.Go(func() {
+		if err := b.runSequence(b.ctx, sequence, actor, force, body); err != nil {
+			b.print("%s failed: %s", what, err)
+		}
+	})
+
+	return actor
+}
+
+// Kubeconfig signs a kubeconfig from the machine config; it tells nothing about the cluster. The archive has no end, as on a node.
+func (s *machineService) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineService_KubeconfigServer) error {
+	if err := s.boot.onlyOnControlPlane("kubeconfig"); err != nil {
+		return err
+	}
+
+	cluster := s.boot.activeConfig().Cluster()
+
+	pems := [][]byte{cluster.IssuingCA().Crt}
+	for _, ca := range cluster.AcceptedCAs() {
+		pems = append(pems, ca.Crt)
+	}
+
+	file, err := kubernetes.AdminKubeconfig(kubernetes.AdminOptions{
+		ClusterName:  cluster.Name(),
+		Endpoint:     cluster.Endpoint().String(),
+		IssuingCA:    cluster.IssuingCA(),
+		AcceptedCAs:  bytes.Join(pems, nil),
+		CommonName:   cluster.AdminKubeconfig().CommonName(),
+		Organization: cluster.AdminKubeconfig().CertOrganization(),
+		Lifetime:     cluster.AdminKubeconfig().CertLifetime(),
+		Now:          s.boot.wallNow,
+	})
+	if err != nil {
+		return err
+	}
+
+	archive, err := unfinishedArchive("kubeconfig", file, s.boot.wallNow())
+	if err != nil {
+		return err
+	}
+
+	return stream.Send(&common.Data{Bytes: archive})
+}
+
+// unfinishedArchive is a tar.gz whose tar never got its trailer.
+func unfinishedArchive(name string, file []byte, modified time.Time) ([]byte, error) {
+	var buffer bytes.Buffer
+
+	zipper := gzip.NewWriter(&buffer)
+	archive := tar.NewWriter(zipper)
+
+	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(file)), ModTime: modified, Mode: 0o600}); err != nil {
+		return nil, err
+	}
+
+	if _, err := io.Copy(archive, bytes.NewReader(file)); err != nil {
+		return nil, err
+	}
+
+	if err := zipper.Close(); err != nil {
+		return nil, err
+	}
+
+	return buffer.Bytes(), nil
+}
+
+// bootIDPath is the one file that clients read to tell boots apart.
+const bootIDPath = "/proc/sys/kernel/random/boot_id"
+
+// Read gives a file's content.
+func (s *machineService) Read(request *machineapi.ReadRequest, stream machineapi.MachineService_ReadServer) error {
+	switch request.GetPath() {
+	case bootIDPath:
+		return stream.Send(&common.Data{Bytes: []byte(s.boot.id + "\n")})
+	case "/proc/cmdline":
+		return stream.Send(&common.Data{Bytes: []byte(s.boot.node.options.Cmdline + "\n")})
+	case etcdDirectory, "/", "/var", "/var/lib":
+		return status.Error(codes.InvalidArgument, "path must be a regular file")
+	default:
+		return status.Errorf(codes.NotFound, "stat %s: no such file or directory", request.GetPath())
+	}
+}
+
+// MetaWrite writes a key of the META partition.
+func (s *machineService) MetaWrite(_ context.Context, request *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
+	key, err := metaKey(request.GetKey())
+	if err != nil {
+		return nil, err
+	}
+
+	s.boot.node.editDrive(func(d *drive) { d.meta[key] = string(request.GetValue()) })
+	s.boot.showMeta(key, string(request.GetValue()))
+
+	return &machineapi.MetaWriteResponse{Messages: []*machineapi.MetaWrite{{}}}, nil
+}
+
+// MetaDelete removes a key of the META partition.
+func (s *machineService) MetaDelete(_ context.Context, request *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
+	key, err := metaKey(request.GetKey())
+	if err != nil {
+		return nil, err
+	}
+
+	if _, ok := s.boot.node.readDrive().meta[key]; !ok {
+		return nil, status.Error(codes.NotFound, "meta key not found")
+	}
+
+	s.boot.node.editDrive(func(d *drive) { delete(d.meta, key) })
+	s.boot.removeMeta(key)
+
+	return &machineapi.MetaDeleteResponse{Messages: []*machineapi.MetaDelete{{}}}, nil
+}
+
+func metaKey(key uint32) (uint8, error) {
+	const largest = 255
+
+	if key > largest {
+		return 0, status.Error(codes.InvalidArgument, "key must be a uint8")
+	}
+
+	return uint8(key), nil
+}
+
+// Rollback needs a system to roll back to.
+func (s *machineService) Rollback(context.Context, *machineapi.RollbackRequest) (*machineapi.RollbackResponse, error) {
+	if !s.boot.node.Installed() {
+		return nil, status.Error(codes.FailedPrecondition, "system disk not found")
+	}
+
+	return nil, errors.New("no next boot entry to revert to")
+}

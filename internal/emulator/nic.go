@@ -1,0 +1,560 @@
+package emulator
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Ports that a Talos node listens on.
+const (
+	APIPort        = 50000 // the Talos API
+	TrustdPort     = 50001 // trustd, on control planes
+	KubernetesPort = 6443  // kube-apiserver, on control planes
+)
+
+// nic is a node's network card. Every port of the node is opened through it, so that the network faults act on all of them:
+// a refused port answers RST, a silent machine answers nothing at all.
+type nic struct {
+	network *wiring
+
+	mu        sync.Mutex
+	addresses []netip.Addr
+	ports     map[uint16]*port
+	refused   map[uint16]bool
+	silent    bool
+	holes     map[netip.AddrPort]*blackHole
+	err       error // why an address could not be bound, if so
+}
+
+func newNIC(network *wiring) *nic {
+	return &nic{
+		network: network,
+		ports:   map[uint16]*port{},
+		refused: map[uint16]bool{},
+		holes:   map[netip.AddrPort]*blackHole{},
+	}
+}
+
+// setAddresses makes the card answer on exactly these addresses. Connections to an address that went away are cut.
+func (n *nic) setAddresses(addresses ...netip.Addr) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.addresses = slices.Clone(addresses)
+	n.reconcile()
+
+	return n.err
+}
+
+// addAddress and removeAddress move a virtual address.
+func (n *nic) addAddress(address netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if !slices.Contains(n.addresses, address) {
+		n.addresses = append(n.addresses, address)
+	}
+
+	n.reconcile()
+}
+
+func (n *nic) removeAddress(address netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.addresses = slices.DeleteFunc(n.addresses, func(a netip.Addr) bool { return a == address })
+	n.reconcile()
+}
+
+// listen opens a port on all of the card's addresses, present and future.
+func (n *nic) listen(number uint16) (net.Listener, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.ports[number] != nil {
+		return nil, fmt.Errorf("listen on port %d: the node already does", number)
+	}
+
+	p := &port{
+		nic:       n,
+		number:    number,
+		accepted:  make(chan net.Conn),
+		done:      make(chan struct{}),
+		listeners: map[netip.Addr]net.Listener{},
+		conns:     map[*wire]struct{}{},
+	}
+	n.ports[number] = p
+	n.reconcile()
+
+	return p, nil
+}
+
+// refuse closes or opens a port against the node's will; live connections are reset.
+func (n *nic) refuse(number uint16, refused bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.refused[number] == refused {
+		return
+	}
+
+	n.refused[number] = refused
+	if p := n.ports[number]; refused && p != nil {
+		p.cutAll()
+	}
+
+	n.reconcile()
+}
+
+// setSilent makes the machine vanish from the network, or come back. Live connections hang while it is gone and are reset on return.
+func (n *nic) setSilent(silent bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.silent == silent {
+		return
+	}
+
+	n.silent = silent
+
+	for _, p := range n.ports {
+		if silent {
+			p.freezeAll()
+		} else {
+			p.cutAll()
+		}
+	}
+
+	n.reconcile()
+}
+
+// reconcile opens and closes sockets until they are what the card's settings ask for. Needs n.mu.
+func (n *nic) reconcile() {
+	n.err = nil
+
+	for hole, closer := range n.holes {
+		if !n.silent || !slices.Contains(n.addresses, hole.Addr()) {
+			closer.Close()
+			delete(n.holes, hole)
+		}
+	}
+
+	for _, p := range n.ports {
+		for address, listener := range p.listeners {
+			if n.silent || n.refused[p.number] || p.closed || !slices.Contains(n.addresses, address) {
+				listener.Close() //nolint:errcheck // it is going away
+				delete(p.listeners, address)
+			}
+		}
+	}
+
+	for _, address := range n.addresses {
+		if n.silent {
+			n.darken(address)
+
+			continue
+		}
+
+		for _, p := range n.ports {
+			if !n.refused[p.number] && !p.closed && p.listeners[address] == nil {
+				p.open(address)
+			}
+		}
+	}
+}
+
+func (n *nic) darken(address netip.Addr) {
+	for _, number := range []uint16{APIPort, TrustdPort, KubernetesPort} {
+		at := netip.AddrPortFrom(address, number)
+		if n.holes[at] != nil {
+			continue
+		}
+
+		hole, err := n.network.blackHole(at)
+		if err != nil {
+			n.err = err
+
+			continue
+		}
+
+		n.holes[at] = hole
+	}
+}
+
+// close ends every port and connection.
+func (n *nic) close() {
+	n.mu.Lock()
+	ports := make([]*port, 0, len(n.ports))
+
+	for _, p := range n.ports {
+		ports = append(ports, p)
+	}
+
+	n.addresses = nil
+	n.silent = false
+	n.reconcile()
+	n.mu.Unlock()
+
+	for _, p := range ports {
+		p.Close() //nolint:errcheck // never fails
+		p.reset()
+	}
+}
+
+// dial connects from this node to a declared address, as far as both machines are on the network.
+func (n *nic) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	n.mu.Lock()
+	silent := n.silent
+	n.mu.Unlock()
+
+	if silent {
+		<-ctx.Done()
+
+		return nil, fmt.Errorf("dial tcp %s: %w", to, context.Cause(ctx))
+	}
+
+	return n.network.dial(ctx, to)
+}
+
+// port is one open port of a node, on all of its addresses. It is a net.Listener that outlives its sockets.
+type port struct {
+	nic      *nic
+	number   uint16
+	accepted chan net.Conn
+	done     chan struct{}
+
+	// guarded by nic.mu
+	closed    bool
+	listeners map[netip.Addr]net.Listener
+
+	mu    sync.Mutex
+	conns map[*wire]struct{}
+}
+
+// open listens on one address. Needs nic.mu.
+func (p *port) open(address netip.Addr) {
+	listener, err := p.nic.network.listen(netip.AddrPortFrom(address, p.number))
+	if err != nil {
+		p.nic.err = err
+
+		return
+	}
+
+	p.listeners[address] = listener
+
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+
+			w := p.wrap(conn)
+
+			select {
+			case p.accepted <- w:
+			case <-p.done:
+				w.Close() //nolint:errcheck // nobody will read it
+			}
+		}
+	}()
+}
+
+// Accept implements net.Listener.
+func (p *port) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.accepted:
+		return conn, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener: new connections are refused, live ones stay.
+func (p *port) Close() error {
+	p.nic.mu.Lock()
+	defer p.nic.mu.Unlock()
+
+	if p.closed {
+		return nil
+	}
+
+	p.closed = true
+	close(p.done)
+	p.nic.reconcile()
+
+	if p.nic.ports[p.number] == p {
+		delete(p.nic.ports, p.number)
+	}
+
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p *port) Addr() net.Addr {
+	p.nic.mu.Lock()
+	defer p.nic.mu.Unlock()
+
+	if len(p.nic.addresses) == 0 {
+		return &net.TCPAddr{Port: int(p.number)}
+	}
+
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(p.nic.addresses[0], p.number))
+}
+
+func (p *port) wrap(conn net.Conn) *wire {
+	w := &wire{Conn: conn, port: p, thawed: make(chan struct{})}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.conns[w] = struct{}{}
+
+	return w
+}
+
+func (p *port) live() []*wire {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	live := make([]*wire, 0, len(p.conns))
+	for w := range p.conns {
+		live = append(live, w)
+	}
+
+	return live
+}
+
+func (p *port) cutAll() {
+	for _, w := range p.live() {
+		w.cut()
+	}
+}
+
+func (p *port) freezeAll() {
+	for _, w := range p.live() {
+		w.freeze()
+	}
+}
+
+// reset closes what is left after the listener closed.
+func (p *port) reset() { p.cutAll() }
+
+// find is the live connection from a peer, nil if it is gone.
+func (p *port) find(peer string) *wire {
+	for _, w := range p.live() {
+		if w.RemoteAddr().String() == peer {
+			return w
+		}
+	}
+
+	return nil
+}
+
+// wire is one accepted connection, which faults can freeze or cut.
+type wire struct {
+	net.Conn
+
+	port *port
+
+	mu      sync.Mutex
+	frozen  bool
+	closed  bool
+	stalled int64 // bytes still let in before the line goes dead; 0 means no limit
+	thawed  chan struct{}
+}
+
+// Read implements net.Conn; on a frozen wire it hangs until the wire is cut.
+func (w *wire) Read(buf []byte) (int, error) {
+	n, err := w.Conn.Read(buf)
+
+	w.mu.Lock()
+	frozen := w.frozen
+
+	if w.stalled > 0 {
+		w.stalled -= int64(n)
+		if w.stalled <= 0 {
+			w.frozen, frozen = true, true
+		}
+	}
+	w.mu.Unlock()
+
+	if frozen {
+		<-w.thawed
+
+		return 0, net.ErrClosed
+	}
+
+	return n, err
+}
+
+// Write implements net.Conn; what is written to a frozen wire is lost.
+func (w *wire) Write(buf []byte) (int, error) {
+	w.mu.Lock()
+	frozen := w.frozen
+	w.mu.Unlock()
+
+	if frozen {
+		return len(buf), nil
+	}
+
+	return w.Conn.Write(buf)
+}
+
+// Close implements net.Conn. A frozen wire keeps its socket, since a machine that vanished sends no FIN.
+func (w *wire) Close() error {
+	w.mu.Lock()
+	frozen, closed := w.frozen, w.closed
+	w.closed = true
+	w.mu.Unlock()
+
+	if closed {
+		return nil
+	}
+
+	w.unblock()
+
+	if frozen {
+		return nil
+	}
+
+	w.forget()
+
+	return w.Conn.Close()
+}
+
+func (w *wire) freeze() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.frozen = true
+}
+
+// cut resets the connection, frozen or not.
+func (w *wire) cut() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+
+	if tcp, ok := w.Conn.(*net.TCPConn); ok {
+		tcp.SetLinger(0) //nolint:errcheck // then it ends with FIN instead of RST
+	}
+
+	w.Conn.Close() //nolint:errcheck // it is gone either way
+	w.unblock()
+	w.forget()
+}
+
+// stallAfter lets so many more bytes in, then goes dead.
+func (w *wire) stallAfter(bytes int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.stalled = bytes
+}
+
+func (w *wire) unblock() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	select {
+	case <-w.thawed:
+	default:
+		close(w.thawed)
+	}
+}
+
+func (w *wire) forget() {
+	w.port.mu.Lock()
+	defer w.port.mu.Unlock()
+
+	delete(w.port.conns, w)
+}
+
+// wiring maps the addresses that nodes believe they have to sockets on this machine.
+type wiring struct {
+	mu     sync.Mutex
+	routes map[netip.Addr]netip.Addr
+	// single is set when all nodes share one address and differ by port only.
+	single netip.Addr
+	ports  map[netip.AddrPort]uint16
+}
+
+func newWiring() *wiring {
+	return &wiring{routes: map[netip.Addr]netip.Addr{}, ports: map[netip.AddrPort]uint16{}}
+}
+
+// socket is where a declared address is found here. The second result is false while nothing ever listened there (single address only).
+func (n *wiring) socket(declared netip.AddrPort) (netip.AddrPort, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.single.IsValid() {
+		number, ok := n.ports[declared]
+
+		return netip.AddrPortFrom(n.single, number), ok
+	}
+
+	if to, ok := n.routes[declared.Addr()]; ok {
+		return netip.AddrPortFrom(to, declared.Port()), true
+	}
+
+	return declared, true
+}
+
+func (n *wiring) route(declared, actual netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.routes[declared] = actual
+}
+
+func (n *wiring) listen(declared netip.AddrPort) (net.Listener, error) {
+	at, _ := n.socket(declared)
+
+	listener, err := net.Listen("tcp", at.String())
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", at, err)
+	}
+
+	n.remember(declared, listener.Addr())
+
+	return listener, nil
+}
+
+// remember keeps the port that a single-address node was given, so that it finds the same one after a reboot.
+func (n *wiring) remember(declared netip.AddrPort, actual net.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if tcp, ok := actual.(*net.TCPAddr); ok && n.single.IsValid() {
+		n.ports[declared] = uint16(tcp.Port) //nolint:gosec // a port fits
+	}
+}
+
+func (n *wiring) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	at, known := n.socket(to)
+	if !known {
+		return nil, fmt.Errorf("dial tcp %s: connect: connection refused", to)
+	}
+
+	dialer := net.Dialer{Timeout: 10 * time.Second}
+
+	return dialer.DialContext(ctx, "tcp", at.String())
+}
+
+func (n *wiring) blackHole(declared netip.AddrPort) (*blackHole, error) {
+	at, _ := n.socket(declared)
+
+	hole, err := newBlackHole(at)
+	if err != nil {
+		return nil, fmt.Errorf("silence %s: %w", at, err)
+	}
+
+	return hole, nil
+}

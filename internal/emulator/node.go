@@ -1,0 +1,409 @@
+package emulator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+)
+
+// Node is one emulated machine. Its methods are safe for concurrent use.
+type Node struct {
+	lab     *Lab
+	options NodeOptions
+	nic     *nic
+
+	ctx    context.Context //nolint:containedctx // the machine's life in the lab, which no single call has
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	// changed is raised when the faults or the power change, and at every change that the running boot makes.
+	changed signal
+
+	mu     sync.Mutex
+	faults Faults
+	on     bool
+	boot   *boot // the running boot; nil while the machine is off or between two boots
+	boots  int
+	drive  drive
+	calls  []*Call
+}
+
+// drive is what outlives a boot.
+type drive struct {
+	installed bool
+	// systemDisk is the name of the disk that Talos is on.
+	systemDisk string
+	// config is the machine config in the STATE partition; empty if there is none.
+	config []byte
+	// etcd is the member whose data /var/lib/etcd holds; nil when the directory is empty.
+	etcd *etcdMember
+	// identity is the node id in the STATE partition.
+	identity string
+	meta     map[uint8]string
+}
+
+func newNode(lab *Lab, options NodeOptions) (*Node, error) {
+	options = options.withDefaults()
+
+	node := &Node{
+		lab:     lab,
+		options: options,
+		nic:     newNIC(lab.network),
+		done:    make(chan struct{}),
+		faults:  options.Faults,
+		on:      true,
+		drive:   drive{meta: map[uint8]string{}},
+	}
+
+	node.ctx, node.cancel = context.WithCancel(lab.ctx)
+
+	if options.Config != nil {
+		if _, err := configloader.NewFromBytes(options.Config); err != nil {
+			return nil, fmt.Errorf("load its machine config: %w", err)
+		}
+	}
+
+	if options.Installed || options.Config != nil || options.EtcdData != NoEtcdData {
+		if len(options.Disks) == 0 {
+			return nil, errors.New("an installed machine needs a disk")
+		}
+
+		node.drive.installed = true
+		node.drive.systemDisk = options.Disks[0].Name
+		node.drive.config = options.Config
+		node.drive.identity = identityOf(options.UUID)
+	}
+
+	if options.EtcdData != NoEtcdData {
+		node.drive.etcd = lab.formerEtcd(node, options.EtcdData)
+	}
+
+	return node, nil
+}
+
+func (o NodeOptions) withDefaults() NodeOptions {
+	digest := sha256.Sum256([]byte(o.Name + o.Address.String()))
+	hexed := hex.EncodeToString(digest[:])
+
+	setDefault(&o.TalosVersion, DefaultTalosVersion)
+	setDefault(&o.UUID, fmt.Sprintf("%s-%s-4%s-8%s-%s", hexed[:8], hexed[8:12], hexed[13:16], hexed[17:20], hexed[20:32]))
+	setDefault(&o.SerialNumber, "SN-"+hexed[32:40])
+	setDefault(&o.Manufacturer, "Example Machines")
+	setDefault(&o.ProductName, "Loopback 1")
+	setDefault(&o.Cmdline, "talos.platform=metal console=tty0 init_on_alloc=1 slab_nomerge pti=on consoleblank=0 nvme_core.io_timeout=4294967295 printk.devkmsg=on selinux=1 module.sig_enforce=1")
+
+	if o.Links == nil {
+		o.Links = []Link{{Name: "eth0", MAC: net.HardwareAddr(append([]byte{0x52, 0x54, 0x00}, digest[29:]...)).String()}}
+	}
+
+	if o.Disks == nil {
+		o.Disks = []Disk{{Name: "vda", Size: 50_000_000_000, Transport: "virtio"}}
+	}
+
+	o.Timing = o.Timing.withDefaults()
+
+	return o
+}
+
+func setDefault(value *string, fallback string) {
+	if *value == "" {
+		*value = fallback
+	}
+}
+
+// identityOf makes the node id that the STATE partition keeps.
+func identityOf(seed string) string {
+	digest := sha256.Sum256([]byte("identity of " + seed))
+
+	return hex.EncodeToString(digest[:])[:43]
+}
+
+// start brings the machine's address up and switches it on.
+func (n *Node) start() error {
+	if err := n.nic.setAddresses(n.options.Address); err != nil {
+		close(n.done)
+		n.nic.close()
+
+		return err
+	}
+
+	n.applyNetworkFaults()
+
+	go n.run()
+
+	return nil
+}
+
+// run boots the machine again and again until the lab closes.
+func (n *Node) run() {
+	defer close(n.done)
+
+	for n.ctx.Err() == nil {
+		if err := n.changed.until(n.ctx, n.poweredOn); err != nil {
+			return
+		}
+
+		b := newBoot(n)
+
+		n.mu.Lock()
+		n.boot = b
+		n.boots++
+		n.mu.Unlock()
+
+		end := b.run()
+
+		n.mu.Lock()
+		n.boot = nil
+
+		if end == endPowerOff {
+			n.on = false
+		}
+		n.mu.Unlock()
+
+		n.applyNetworkFaults()
+		n.changed.raise()
+		n.lab.changed.raise()
+
+		if end == endReboot {
+			n.restart()
+		}
+	}
+}
+
+// restart is the time between two boots: first the ports are refused, then, during the firmware's self-test, nothing answers.
+func (n *Node) restart() {
+	ctx, cancel := n.whilePowered()
+	defer cancel()
+
+	if n.lab.clock.Sleep(ctx, n.options.Timing.Reboot) != nil || n.options.Timing.SelfTest == 0 {
+		return
+	}
+
+	n.nic.setSilent(true)
+	n.lab.clock.Sleep(ctx, n.options.Timing.SelfTest) //nolint:errcheck // cut short by a power cut
+	n.applyNetworkFaults()
+}
+
+// whilePowered is done when the machine loses its power or its lab.
+func (n *Node) whilePowered() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(n.ctx)
+
+	go func() {
+		defer cancel()
+
+		n.changed.until(ctx, func() bool { return !n.poweredOn() }) //nolint:errcheck // either way it is over
+	}()
+
+	return ctx, cancel
+}
+
+func (n *Node) stop() {
+	n.cancel()
+	<-n.done
+	n.nic.close()
+}
+
+func (n *Node) poweredOn() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.on
+}
+
+// applyNetworkFaults makes the network card what power and faults ask for.
+func (n *Node) applyNetworkFaults() {
+	n.mu.Lock()
+	faults, on := n.faults, n.on
+	n.mu.Unlock()
+
+	n.nic.refuse(APIPort, faults.Refuse)
+	n.nic.setSilent(faults.Silence || !on)
+}
+
+// Name is the name that the machine was started with.
+func (n *Node) Name() string { return n.options.Name }
+
+// Options are the machine's options with all defaults filled in.
+func (n *Node) Options() NodeOptions { return n.options }
+
+// Address is the address that the machine has now.
+func (n *Node) Address() netip.Addr {
+	n.nic.mu.Lock()
+	defer n.nic.mu.Unlock()
+
+	if len(n.nic.addresses) == 0 {
+		return n.options.Address
+	}
+
+	return n.nic.addresses[0]
+}
+
+// Endpoint is where a client on this system reaches the machine's API, as host:port.
+func (n *Node) Endpoint() string {
+	at, _ := n.lab.network.socket(netip.AddrPortFrom(n.Address(), APIPort))
+
+	return at.String()
+}
+
+// PowerOff cuts the power: connections hang, no SYN is answered.
+func (n *Node) PowerOff() { n.power(false) }
+
+// PowerOn switches the machine on.
+func (n *Node) PowerOn() { n.power(true) }
+
+func (n *Node) power(on bool) {
+	n.mu.Lock()
+	n.on = on
+	b := n.boot
+	n.mu.Unlock()
+
+	n.applyNetworkFaults()
+
+	if !on && b != nil {
+		b.cut(errPowerCut)
+	}
+
+	n.changed.raise()
+}
+
+// Set changes the machine's faults.
+func (n *Node) Set(change func(*Faults)) {
+	n.mu.Lock()
+	change(&n.faults)
+	n.mu.Unlock()
+
+	n.applyNetworkFaults()
+	n.changed.raise()
+	n.lab.changed.raise()
+}
+
+// Refuse opens or closes the API port.
+func (n *Node) Refuse(refuse bool) { n.Set(func(f *Faults) { f.Refuse = refuse }) }
+
+// Silence takes the machine off the network or brings it back.
+func (n *Node) Silence(silent bool) { n.Set(func(f *Faults) { f.Silence = silent }) }
+
+// Faults are the faults the machine has now.
+func (n *Node) Faults() Faults {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	faults := n.faults
+	faults.Calls = slices.Clone(faults.Calls)
+
+	return faults
+}
+
+// Stage is the stage of the machine's status: "maintenance", "running" and so on; "off" without power, "rebooting" between two boots.
+func (n *Node) Stage() string {
+	n.mu.Lock()
+	b, on := n.boot, n.on
+	n.mu.Unlock()
+
+	switch {
+	case !on:
+		return "off"
+	case b == nil:
+		return "rebooting"
+	default:
+		return b.stageName()
+	}
+}
+
+// Ready tells whether the machine is running and all conditions for being ready are met.
+func (n *Node) Ready() bool {
+	n.mu.Lock()
+	b := n.boot
+	n.mu.Unlock()
+
+	return b != nil && b.isReady()
+}
+
+// Config is the machine config the machine runs with, or has on its disk while it is down; nil if there is none.
+func (n *Node) Config() []byte {
+	n.mu.Lock()
+	b, config := n.boot, n.drive.config
+	n.mu.Unlock()
+
+	if b != nil {
+		if active := b.activeConfig(); active != nil {
+			if data, err := active.Bytes(); err == nil {
+				return data
+			}
+		}
+	}
+
+	return slices.Clone(config)
+}
+
+// Installed tells whether Talos is on a disk of the machine.
+func (n *Node) Installed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.drive.installed
+}
+
+// Boots counts the boots so far.
+func (n *Node) Boots() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.boots
+}
+
+// Console is what the machine printed in its running boot, one line an entry; nil while it is off.
+func (n *Node) Console() []string {
+	n.mu.Lock()
+	b := n.boot
+	n.mu.Unlock()
+
+	if b == nil {
+		return nil
+	}
+
+	return b.kernelLog.lines()
+}
+
+// Meta are the values of the META partition by key.
+func (n *Node) Meta() map[uint8]string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return maps.Clone(n.drive.meta)
+}
+
+// WaitFor waits until the condition holds; it looks again at every change of the machine.
+func (n *Node) WaitFor(ctx context.Context, condition func(*Node) bool) error {
+	if err := n.changed.until(ctx, func() bool { return condition(n) }); err != nil {
+		return fmt.Errorf("wait for node %s in stage %s: %w", n.options.Name, n.Stage(), err)
+	}
+
+	return nil
+}
+
+// editDrive changes what is on the machine's disks.
+func (n *Node) editDrive(edit func(*drive)) {
+	n.mu.Lock()
+	edit(&n.drive)
+	n.mu.Unlock()
+}
+
+func (n *Node) readDrive() drive {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	d := n.drive
+	d.meta = maps.Clone(d.meta)
+
+	return d
+}

@@ -1,0 +1,171 @@
+package emulator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
+	inspectapi "github.com/siderolabs/talos/pkg/machinery/api/inspect"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	storageapi "github.com/siderolabs/talos/pkg/machinery/api/storage"
+	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// timeServer is where nodes say that their time comes from.
+const timeServer = "time.example"
+
+type timeService struct {
+	timeapi.UnimplementedTimeServiceServer
+
+	boot *boot
+}
+
+// Time tells the machine's clock and that of its time server.
+func (s *timeService) Time(ctx context.Context, _ *emptypb.Empty) (*timeapi.TimeResponse, error) {
+	return s.TimeCheck(ctx, &timeapi.TimeRequest{Server: timeServer})
+}
+
+// TimeCheck compares the machine's clock with a time server.
+func (s *timeService) TimeCheck(_ context.Context, request *timeapi.TimeRequest) (*timeapi.TimeResponse, error) {
+	if s.boot.node.Faults().TimeUnsynced {
+		return nil, fmt.Errorf("error querying NTP server %q: read udp: i/o timeout", request.GetServer())
+	}
+
+	now := s.boot.now()
+
+	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{
+		Server: request.GetServer(), Localtime: timestamppb.New(now), Remotetime: timestamppb.New(now.Add(-s.boot.node.Faults().ClockOffset)),
+	}}}, nil
+}
+
+type storageService struct {
+	storageapi.UnimplementedStorageServiceServer
+
+	boot *boot
+}
+
+// Disks lists the disks in the old way.
+func (s *storageService) Disks(context.Context, *emptypb.Empty) (*storageapi.DisksResponse, error) {
+	system := s.boot.node.readDrive().systemDisk
+
+	var disks []*storageapi.Disk
+
+	for _, disk := range s.boot.node.options.Disks {
+		kind := storageapi.Disk_SSD
+
+		switch {
+		case disk.CDROM:
+			kind = storageapi.Disk_CD
+		case disk.Rotational:
+			kind = storageapi.Disk_HDD
+		case disk.Transport == "nvme":
+			kind = storageapi.Disk_NVME
+		}
+
+		disks = append(disks, &storageapi.Disk{
+			DeviceName: "/dev/" + disk.Name, Size: disk.Size, Model: disk.Model, Serial: disk.Serial, Wwid: disk.WWID, Type: kind,
+			SystemDisk: disk.Name == system, Readonly: disk.Readonly,
+		})
+	}
+
+	return &storageapi.DisksResponse{Messages: []*storageapi.Disks{{Disks: disks}}}, nil
+}
+
+// BlockDeviceWipe wipes disks; in maintenance mode for everybody.
+func (s *storageService) BlockDeviceWipe(ctx context.Context, request *storageapi.BlockDeviceWipeRequest) (*storageapi.BlockDeviceWipeResponse, error) {
+	if s.boot.activeConfig() != nil && !rolesOf(ctx).Includes(role.Admin) {
+		return nil, errNotAuthorized
+	}
+
+	for _, device := range request.GetDevices() {
+		name := device.GetDevice()
+
+		if !slices.ContainsFunc(s.boot.node.options.Disks, func(d Disk) bool { return d.Name == name }) {
+			return nil, status.Errorf(codes.NotFound, "blockdevice %q not found", name)
+		}
+
+		if name == s.boot.node.readDrive().systemDisk {
+			return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is in use by the system", name)
+		}
+	}
+
+	return &storageapi.BlockDeviceWipeResponse{Messages: []*storageapi.BlockDeviceWipe{{}}}, nil
+}
+
+type inspectService struct {
+	inspectapi.UnimplementedInspectServiceServer
+}
+
+// ControllerRuntimeDependencies has no controllers to tell of.
+func (*inspectService) ControllerRuntimeDependencies(context.Context, *emptypb.Empty) (*inspectapi.ControllerRuntimeDependenciesResponse, error) {
+	return &inspectapi.ControllerRuntimeDependenciesResponse{Messages: []*inspectapi.ControllerRuntimeDependency{{}}}, nil
+}
+
+type imageService struct {
+	machineapi.UnimplementedImageServiceServer
+
+	boot *boot
+}
+
+// List tells the images that the node runs.
+func (s *imageService) List(_ *machineapi.ImageServiceListRequest, stream machineapi.ImageService_ListServer) error {
+	config := s.boot.activeConfig()
+	if config == nil {
+		return nil
+	}
+
+	return stream.Send(&machineapi.ImageServiceListResponse{Name: config.Machine().Kubelet().Image()})
+}
+
+type lifecycleService struct {
+	machineapi.UnimplementedLifecycleServiceServer
+
+	boot *boot
+}
+
+// Install refuses on an installed machine and demands a source and a disk.
+func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRequest, _ machineapi.LifecycleService_InstallServer) error {
+	switch {
+	case s.boot.node.Installed():
+		return status.Error(codes.AlreadyExists, "machine is already installed")
+	case request.GetSource().GetImageName() == "":
+		return status.Error(codes.InvalidArgument, "installer image name is required")
+	case request.GetDestination().GetDisk() == "":
+		return status.Error(codes.InvalidArgument, "destination disk is required")
+	default:
+		return status.Errorf(codes.Internal, "failed to get installer image: installer image %q not found in containerd store", request.GetSource().GetImageName())
+	}
+}
+
+// Upgrade refuses on a machine that is not installed and demands a source.
+func (s *lifecycleService) Upgrade(request *machineapi.LifecycleServiceUpgradeRequest, _ machineapi.LifecycleService_UpgradeServer) error {
+	switch {
+	case !s.boot.node.Installed():
+		return status.Error(codes.FailedPrecondition, "machine is not installed")
+	case request.GetSource().GetImageName() == "":
+		return status.Error(codes.InvalidArgument, "installer image name is required")
+	default:
+		return status.Errorf(codes.Internal, "failed to get installer image: installer image %q not found in containerd store", request.GetSource().GetImageName())
+	}
+}
+
+type clusterService struct {
+	clusterapi.UnimplementedClusterServiceServer
+
+	boot *boot
+}
+
+// HealthCheck runs the checks of a cluster on a control plane.
+func (s *clusterService) HealthCheck(_ *clusterapi.HealthCheckRequest, stream clusterapi.ClusterService_HealthCheckServer) error {
+	if err := s.boot.onlyOnControlPlane("cluster health check"); err != nil {
+		return err
+	}
+
+	return s.boot.checkCluster(stream)
+}

@@ -1,0 +1,306 @@
+package emulator
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	stdx509 "crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+
+	"github.com/talos-mage/talos-mage/internal/emulator/trustd"
+)
+
+// trustdRetry is how long a worker waits between two requests for its certificate, in node time.
+const (
+	trustdRetry   = time.Second
+	trustdTimeout = 5 * time.Second // of the wall clock: a handshake takes what it takes
+)
+
+// maintenanceTrust holds the CA of the maintenance API, made anew at each boot, and the certificate that it signed last.
+type maintenanceTrust struct {
+	mu   sync.Mutex
+	ca   *x509.CertificateAuthority
+	leaf *tls.Certificate
+}
+
+// apiCertificate is what the secure API serves and dials with.
+type apiCertificate struct {
+	server tls.Certificate
+	// client is for forwarding calls to other nodes; only control planes have one.
+	client *tls.Certificate
+	// roots are the CAs whose client certificates are accepted.
+	roots *stdx509.CertPool
+}
+
+// renewMaintenanceCertificate makes a new leaf, as a node does at boot, after a time sync and when its addresses change.
+func (b *boot) renewMaintenanceCertificate() {
+	if err := b.trust.renew(b.addresses(), b.hostname(), b.wallNow()); err != nil {
+		b.print("failed to make the maintenance certificate: %s", err)
+	}
+}
+
+func (t *maintenanceTrust) renew(addresses []netip.Addr, hostname string, now time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if t.ca == nil {
+		ca, err := x509.NewSelfSignedCertificateAuthority(x509.NotBefore(now), x509.NotAfter(now.Add(24*time.Hour)))
+		if err != nil {
+			return fmt.Errorf("make maintenance CA: %w", err)
+		}
+
+		t.ca = ca
+	}
+
+	pair, err := x509.NewKeyPair(t.ca, serverCertificate(constants.MaintenanceServiceCommonName, addresses, hostname, nil, now)...)
+	if err != nil {
+		return fmt.Errorf("sign maintenance certificate: %w", err)
+	}
+
+	t.leaf = leafOnly(pair)
+
+	return nil
+}
+
+// tlsConfig is that of the maintenance API: no client certificate is even asked for.
+func (t *maintenanceTrust) tlsConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		NextProtos:             []string{"h2"},
+		SessionTicketsDisabled: true,
+		ClientAuth:             tls.NoClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+
+			return t.leaf, nil
+		},
+	}
+}
+
+// tlsConfig is that of the secure API.
+func (c *apiCertificate) tlsConfig(now func() time.Time) *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		NextProtos:             []string{"h2"},
+		SessionTicketsDisabled: true,
+		ClientAuth:             tls.RequireAndVerifyClientCert,
+		ClientCAs:              c.roots,
+		Certificates:           []tls.Certificate{c.server},
+		Time:                   now,
+		VerifyPeerCertificate:  verifyKeyUsage,
+	}
+}
+
+// verifyKeyUsage lets in only client certificates that are for client authentication and nothing else.
+func verifyKeyUsage(_ [][]byte, chains [][]*stdx509.Certificate) error {
+	for _, chain := range chains {
+		for _, certificate := range chain {
+			if certificate.IsCA {
+				continue
+			}
+
+			if !slices.Equal(certificate.ExtKeyUsage, []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}) {
+				return fmt.Errorf("certificate %q must have client authentication as its only extended key usage", certificate.Subject)
+			}
+		}
+	}
+
+	return nil
+}
+
+func serverCertificate(commonName string, addresses []netip.Addr, hostname string, names []string, now time.Time) []x509.Option {
+	ips := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+
+	for _, address := range addresses {
+		ips = append(ips, address.AsSlice())
+	}
+
+	dns := slices.Clone(names)
+	if hostname != "" {
+		dns = append([]string{hostname}, dns...)
+	}
+
+	return []x509.Option{
+		x509.CommonName(commonName),
+		x509.IPAddresses(ips),
+		x509.DNSNames(dns),
+		x509.NotBefore(now),
+		x509.NotAfter(now.Add(x509.DefaultCertificateValidityDuration)),
+		x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}),
+	}
+}
+
+// leafOnly drops the CA from the chain, which nodes do not send.
+func leafOnly(pair *x509.KeyPair) *tls.Certificate {
+	certificate := *pair.Certificate
+	certificate.Certificate = certificate.Certificate[:1]
+
+	return &certificate
+}
+
+// certificates gets the secure API its certificate once the machine config and the hostname are known: a control plane signs its own,
+// a worker asks trustd until it gets one.
+func (b *boot) certificates() {
+	var config = b.activeConfig()
+
+	if b.changed.until(b.ctx, func() bool {
+		config = b.activeConfig()
+
+		return config != nil && b.hostname() != ""
+	}) != nil {
+		return
+	}
+
+	make := b.signOwn
+	if !config.Machine().Type().IsControlPlane() {
+		make = b.askTrustd
+	}
+
+	for b.ctx.Err() == nil {
+		certificate, err := make()
+		if err == nil {
+			b.mu.Lock()
+			b.certificate = certificate
+			b.mu.Unlock()
+			b.notify()
+
+			return
+		}
+
+		b.printLine("user: warning", `[talos] controller failed {"component": "controller-runtime", "controller": "secrets.APIController", "error": "`+err.Error()+`"}`)
+
+		if b.sleep(b.ctx, trustdRetry) != nil {
+			return
+		}
+	}
+}
+
+// signOwn makes the certificates of a control plane from the machine CA in its config.
+func (b *boot) signOwn() (*apiCertificate, error) {
+	security := b.activeConfig().Machine().Security()
+
+	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(security.IssuingCA())
+	if err != nil {
+		return nil, fmt.Errorf("failed to parse CA certificate: %w", err)
+	}
+
+	now := b.wallNow()
+
+	server, err := x509.NewKeyPair(ca, serverCertificate(b.hostname(), b.certificateAddresses(), b.hostname(), security.CertSANs(), now)...)
+	if err != nil {
+		return nil, fmt.Errorf("failed to generate API server cert: %w", err)
+	}
+
+	client, err := x509.NewKeyPair(ca,
+		x509.CommonName(b.hostname()),
+		x509.Organization(string(role.Impersonator)),
+		x509.NotBefore(now),
+		x509.NotAfter(now.Add(x509.DefaultCertificateValidityDuration)),
+		x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("failed to generate API client cert: %w", err)
+	}
+
+	roots, err := b.acceptedCAs()
+	if err != nil {
+		return nil, err
+	}
+
+	return &apiCertificate{server: *leafOnly(server), client: leafOnly(client), roots: roots}, nil
+}
+
+// askTrustd asks the control planes that this worker knows of to sign its certificate.
+func (b *boot) askTrustd() (*apiCertificate, error) {
+	config := b.activeConfig()
+	security := config.Machine().Security()
+
+	var endpoints []string
+
+	for _, endpoint := range b.controlPlaneEndpoints() {
+		if at, known := b.node.lab.network.socket(netip.AddrPortFrom(endpoint, TrustdPort)); known {
+			endpoints = append(endpoints, at.String())
+		}
+	}
+
+	if len(endpoints) == 0 {
+		return nil, errors.New("failed to sign API server CSR: no control plane endpoint is reachable")
+	}
+
+	roots, err := b.acceptedCAs()
+	if err != nil {
+		return nil, err
+	}
+
+	ctx, cancel := context.WithTimeout(b.ctx, trustdTimeout)
+	defer cancel()
+
+	request := trustd.Request{
+		Endpoints:   endpoints,
+		Token:       security.Token(),
+		AcceptedCAs: b.acceptedPEM(),
+		Addresses:   b.certificateAddresses(),
+		Names:       append([]string{b.hostname()}, security.CertSANs()...),
+		Now:         b.wallNow,
+	}
+
+	certificate, err := request.Send(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("failed to sign API server CSR: %w", err)
+	}
+
+	return &apiCertificate{server: certificate, roots: roots}, nil
+}
+
+// certificateAddresses are what the API's certificate is valid for: the node's addresses, by their declared and their real names.
+func (b *boot) certificateAddresses() []netip.Addr {
+	addresses := append([]netip.Addr{netip.IPv6Loopback(), netip.AddrFrom4([4]byte{127, 0, 0, 1})}, b.addresses()...)
+
+	for _, address := range b.addresses() {
+		if at, known := b.node.lab.network.socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
+			addresses = append(addresses, at.Addr())
+		}
+	}
+
+	return addresses
+}
+
+// acceptedPEM are the machine CAs of the config, issuing and accepted, in PEM form.
+func (b *boot) acceptedPEM() []byte {
+	security := b.activeConfig().Machine().Security()
+
+	var pems [][]byte
+
+	if ca := security.IssuingCA(); ca != nil {
+		pems = append(pems, ca.Crt)
+	}
+
+	for _, ca := range security.AcceptedCAs() {
+		pems = append(pems, ca.Crt)
+	}
+
+	return bytes.Join(pems, []byte("\n"))
+}
+
+func (b *boot) acceptedCAs() (*stdx509.CertPool, error) {
+	pool := stdx509.NewCertPool()
+
+	if !pool.AppendCertsFromPEM(b.acceptedPEM()) {
+		return nil, errors.New("no accepted CAs")
+	}
+
+	return pool, nil
+}
