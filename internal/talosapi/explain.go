@@ -121,16 +121,11 @@ func inForce(address string, err error) string {
 		return ""
 	}
 
-	proxy, proxyErr := ProxyFor(address)
-
-	switch {
-	case proxyErr != nil:
-		return "; " + proxyErr.Error()
-	case proxy != nil:
+	if proxy := ProxyFor(address); proxy != nil {
 		return fmt.Sprintf(" (%s is in force; NO_PROXY takes addresses and CIDRs that need none)", proxy)
-	default:
-		return ""
 	}
+
+	return ""
 }
 
 // localNetworkHint tells of the macOS permission without which a program's connections to the local network fail like this.

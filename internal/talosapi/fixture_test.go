@@ -213,3 +213,7 @@ func closedPort(t testing.TB) string {
 
 	return listener.Addr().String()
 }
+
+func named(address string) func(*x509.Certificate) {
+	return func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.ParseIP(address)} }
+}

@@ -213,11 +213,8 @@ func (d *Dialer) judge(host string, s seen) Probed {
 
 // silence tells from a failed connect how the node is silent.
 func (d *Dialer) silence(address string, err error) (Silence, error) {
-	// Through a proxy the errors are the proxy's: they say nothing about the node, but for what a SOCKS proxy reports back.
-	if proxy, proxyErr := ProxyFor(address); proxyErr != nil {
-		return Broken, proxyErr
-	} else if proxy != nil && !strings.Contains(err.Error(), "socks connect") {
-		return Broken, fmt.Errorf("%w %s: %w", ErrProxy, proxy, err)
+	if proxy := ProxyFor(address); proxy != nil {
+		return proxy.silence(err), fmt.Errorf("%w %s: %w", ErrProxy, proxy, err)
 	}
 
 	var (
@@ -228,7 +225,7 @@ func (d *Dialer) silence(address string, err error) (Silence, error) {
 	switch {
 	case errors.As(err, &lookup):
 		return Broken, err
-	case errors.Is(err, syscall.ECONNREFUSED), strings.HasSuffix(err.Error(), "connection refused"):
+	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused, err
 	case errors.Is(err, errNoAnswer), errors.As(err, &timeout) && timeout.Timeout(),
 		// The neighbour didn't answer our own address resolution: on the local network a machine that is off.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strings"
 
 	"golang.org/x/net/http/httpproxy"
 )
@@ -20,11 +21,17 @@ type Proxy struct {
 func (p *Proxy) String() string { return fmt.Sprintf("%s=%s", p.Variable, p.Host) }
 
 // ProxyFor tells which proxy connections to a node's address go through, nil for none. Go's rules apply: HTTPS_PROXY,
-// NO_PROXY with names, addresses and CIDRs; loopback addresses never use one.
-func ProxyFor(address string) (*Proxy, error) {
+// NO_PROXY with names, addresses and CIDRs; loopback addresses never use one; a value that is no URL is ignored.
+func ProxyFor(address string) *Proxy {
 	host, port, err := splitAddress(address)
 	if err != nil {
-		return nil, err
+		return nil
+	}
+
+	// The error concerns plain HTTP only.
+	proxy, err := httpproxy.FromEnvironment().ProxyFunc()(&url.URL{Scheme: "https", Host: net.JoinHostPort(host, port)})
+	if err != nil || proxy == nil {
+		return nil
 	}
 
 	variable := "HTTPS_PROXY"
@@ -32,15 +39,20 @@ func ProxyFor(address string) (*Proxy, error) {
 		variable = "https_proxy"
 	}
 
-	proxy, err := httpproxy.FromEnvironment().ProxyFunc()(&url.URL{Scheme: "https", Host: net.JoinHostPort(host, port)})
-	if err != nil {
-		// The error would quote the value, which may hold a password.
-		return nil, fmt.Errorf("%w: %s is not a proxy URL", ErrProxy, variable)
-	}
+	return &Proxy{Variable: variable, Host: proxy.Host}
+}
 
-	if proxy == nil {
-		return nil, nil //nolint:nilnil // no proxy is no error
-	}
+// silence tells from a failed connection through the proxy how the node is silent. Errors of an HTTP proxy say nothing about
+// the node; a SOCKS proxy reports what happened there.
+func (p *Proxy) silence(err error) Silence {
+	reply, fromSocks := strings.CutPrefix(err.Error(), "socks connect ")
 
-	return &Proxy{Variable: variable, Host: proxy.Host}, nil
+	switch {
+	case fromSocks && strings.HasSuffix(reply, "connection refused"):
+		return Refused
+	case fromSocks && (strings.HasSuffix(reply, "host unreachable") || strings.HasSuffix(reply, "TTL expired")):
+		return NoAnswer
+	default:
+		return Broken
+	}
 }
