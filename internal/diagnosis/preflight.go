@@ -2,43 +2,39 @@ package diagnosis
 
 // What preflight finds. The same id stands for a passed check (severity OK) and for the trouble that it looks for.
 const (
-	ConfigInvalid             ID = "TM040"
-	ConfigRefusedHere         ID = "TM041"
-	ConfigPlaceholder         ID = "TM042"
-	ConfigShared              ID = "TM043"
-	TalosVersionMismatch      ID = "TM044"
-	KubernetesUnsupported     ID = "TM045"
-	InstallDiskNoMatch        ID = "TM046"
-	InstallDiskAmbiguous      ID = "TM047"
-	InstallDiskAbsent         ID = "TM048"
-	InstallDiskHoldsData      ID = "TM049"
-	AlreadyInstalled          ID = "TM050"
-	InstallerReference        ID = "TM051"
-	InstallerVersion          ID = "TM052"
-	InstallerSecureBoot       ID = "TM053"
-	LinkAbsent                ID = "TM054"
-	LinkDeclaredTwice         ID = "TM055"
-	TPMUnsealed               ID = "TM056"
-	KernelArgsIgnored         ID = "TM057"
-	WrongMachine              ID = "TM058"
-	FactUnread                ID = "TM059"
-	AddressInClusterSubnet    ID = "TM060"
-	NodeIPExcluded            ID = "TM061"
-	VIPOutsideSubnet          ID = "TM062"
-	VIPTaken                  ID = "TM063"
-	VIPForeign                ID = "TM064"
-	EndpointUnusable          ID = "TM065"
-	EndpointElsewhere         ID = "TM066"
-	HostnameInvalid           ID = "TM067"
-	HostnameNotUnique         ID = "TM068"
-	TalosconfigEndpoint       ID = "TM069"
-	MixedCertificateAuthority ID = "TM070"
-	MixedSecrets              ID = "TM071"
-	ClientCertificate         ID = "TM072"
-	EvenControlPlanes         ID = "TM073"
-	NameUnresolved            ID = "TM074"
-	NameAmbiguous             ID = "TM075"
-	NameNotCertified          ID = "TM076"
+	ConfigInvalid          ID = "TM040"
+	ConfigRefusedHere      ID = "TM041"
+	TalosVersionMismatch   ID = "TM044"
+	KubernetesUnsupported  ID = "TM045"
+	InstallDiskNoMatch     ID = "TM046"
+	InstallDiskAmbiguous   ID = "TM047"
+	InstallDiskAbsent      ID = "TM048"
+	InstallDiskHoldsData   ID = "TM049"
+	AlreadyInstalled       ID = "TM050"
+	InstallerReference     ID = "TM051"
+	InstallerVersion       ID = "TM052"
+	InstallerSecureBoot    ID = "TM053"
+	LinkAbsent             ID = "TM054"
+	LinkDeclaredTwice      ID = "TM055"
+	TPMUnsealed            ID = "TM056"
+	KernelArgsIgnored      ID = "TM057"
+	WrongMachine           ID = "TM058"
+	FactUnread             ID = "TM059"
+	AddressInClusterSubnet ID = "TM060"
+	NodeIPExcluded         ID = "TM061"
+	VIPOutsideSubnet       ID = "TM062"
+	VIPTaken               ID = "TM063"
+	VIPForeign             ID = "TM064"
+	EndpointUnusable       ID = "TM065"
+	EndpointElsewhere      ID = "TM066"
+	HostnameInvalid        ID = "TM067"
+	HostnameNotUnique      ID = "TM068"
+	TalosconfigEndpoint    ID = "TM069"
+	ClientCertificate      ID = "TM072"
+	EvenControlPlanes      ID = "TM073"
+	NameUnresolved         ID = "TM074"
+	NameAmbiguous          ID = "TM075"
+	NameNotCertified       ID = "TM076"
 )
 
 var preflightEntries = []Entry{
@@ -60,26 +56,6 @@ var preflightEntries = []Entry{
 			"install.extraKernelArgs and install.grubUseUKICmdline exclude each other.",
 		Remedy: "Correct the inventory or its patches, generate the configs again and rerun preflight.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go, RuntimeValidate; siderolabs/talos#10315",
-	},
-	{
-		ID:       ConfigPlaceholder,
-		Title:    "The machine config still holds a placeholder instead of a secret",
-		Severity: Failure,
-		Exit:     ExitBadInput,
-		Cause: "The file was written before a secret store's references were filled in, or it is still encrypted. A node would take " +
-			"the placeholder for the secret itself.",
-		Remedy: "Generate the configs through the program that fills in the secrets.",
-		Source: "budimanjojo/talhelper#865, siderolabs/talos#12171",
-	},
-	{
-		ID:       ConfigShared,
-		Title:    "Several machines would get the same hostname or address",
-		Severity: Failure,
-		Exit:     ExitBadInput,
-		Cause: "One entry lists several machines, which share one machine config, and that file has a static hostname or a static " +
-			"address. Commas in ipAddress mean several machines, not several addresses of one.",
-		Remedy: "Give each machine an entry of its own, or set ignoreHostname: true and let DHCP give hostnames and addresses.",
-		Source: "budimanjojo/talhelper#344, #407",
 	},
 	{
 		ID:       TalosVersionMismatch,
@@ -316,25 +292,6 @@ var preflightEntries = []Entry{
 			"through it when it is needed most.",
 		Remedy: "List the control planes' own addresses as endpoints.",
 		Source: "Talos documentation, talosctl; cozystack/talos-bootstrap#30",
-	},
-	{
-		ID:          MixedCertificateAuthority,
-		Title:       "The files come from different secrets",
-		Severity:    Failure,
-		Exit:        ExitBadInput,
-		Cause:       "The certificate authorities in the machine configs and the talosconfig differ: a secrets file was missing, misspelt or replaced between two runs of the generator.",
-		Remedy:      "Generate all files again from the one secrets file that the cluster was made with.",
-		Source:      "siderolabs/talos#12575, #5711, budimanjojo/talhelper#926, #436",
-		Unskippable: true,
-	},
-	{
-		ID:       MixedSecrets,
-		Title:    "A machine config belongs to another cluster",
-		Severity: Failure,
-		Exit:     ExitBadInput,
-		Cause:    "The cluster id or the join token differs between machine configs, so that this node could not join the others.",
-		Remedy:   "Generate all files again from the one secrets file that the cluster was made with.",
-		Source:   "siderolabs/talos#12575",
 	},
 	{
 		ID:       ClientCertificate,

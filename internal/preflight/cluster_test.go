@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
@@ -23,11 +22,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
-// Making secrets takes most of a second, so a test process has one bundle of ours and one foreign.
-var (
-	ourSecrets     = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
-	foreignSecrets = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
-)
+// ourSecrets is one bundle for the whole test process: making one takes most of a second.
+var ourSecrets = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
 
 // fixture is a cluster whose files and machines fit each other, to be spoiled in one way by each test.
 type fixture struct {
@@ -298,21 +294,15 @@ func TestSkippedChecksAreShownAsWarnings(t *testing.T) {
 			failure(diagnosis.InstallDiskAbsent),
 			failure(diagnosis.InstallDiskNoMatch),
 			failure(diagnosis.WrongMachine),
-			failure(diagnosis.MixedCertificateAuthority),
 			{ID: diagnosis.InstallDiskAbsent, Severity: diagnosis.OK},
 		},
-		[]diagnosis.ID{diagnosis.InstallDiskAbsent, diagnosis.WrongMachine, diagnosis.MixedCertificateAuthority},
+		[]diagnosis.ID{diagnosis.InstallDiskAbsent, diagnosis.WrongMachine},
 	)
 
 	require.Equal(t, []diagnosis.Finding{
 		{ID: diagnosis.InstallDiskAbsent, Severity: diagnosis.Warning, Skipped: true},
 		failure(diagnosis.InstallDiskNoMatch),
 		failure(diagnosis.WrongMachine),
-		failure(diagnosis.MixedCertificateAuthority),
 		{ID: diagnosis.InstallDiskAbsent, Severity: diagnosis.OK},
 	}, skipped)
-}
-
-func pemCertificate(data []byte) *x509.PEMEncodedCertificate {
-	return &x509.PEMEncodedCertificate{Crt: data}
 }

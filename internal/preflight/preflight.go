@@ -67,10 +67,6 @@ func Node(
 // clusterChecks look at the files, and at what DNS and the VIP say.
 var clusterChecks = []func(context.Context, whole) []diagnosis.Finding{
 	checkConfigs,
-	checkPlaceholders,
-	checkSharedConfigs,
-	checkCertificateAuthority,
-	checkClusterSecrets,
 	checkClientCertificate,
 	checkTalosconfigEndpoints,
 	checkControlPlaneCount,
@@ -86,7 +82,8 @@ var clusterChecks = []func(context.Context, whole) []diagnosis.Finding{
 	checkLinkDeclarations,
 }
 
-// Cluster runs the checks that need no node. Configs are by node name; a node without one is left out of what needs it.
+// Cluster runs the checks that need no node. Whether the files belong together (roles, hostnames, secrets, certificate authority) is
+// inventory's CrossCheck to say. Configs are by node name; a node without one is left out of what needs it.
 // Nil credentials mean that there is no talosconfig, which is a finding of the node probe. SkipChecks are applied.
 func Cluster(
 	ctx context.Context, cluster *inventory.Cluster, configs map[string]*machineconfig.Config, credentials *talosapi.Credentials, options Options,
