@@ -8,7 +8,7 @@ import (
 // Catalogue lists every entry, in the order of the ids. Each area keeps its entries in a file of its own: TM001 to TM039 files and settings,
 // TM040 to TM079 preflight, TM080 to TM119 nodes and the bring-up, TM120 to TM139 Kubernetes.
 func Catalogue() []Entry {
-	entries := slices.Concat(fileEntries, makingEntries, preflightEntries, nodeEntries, bringUpEntries, kubernetesEntries, apiEntries)
+	entries := slices.Concat(fileEntries, makingEntries, settingEntries, preflightEntries, nodeEntries, bringUpEntries, kubernetesEntries, apiEntries)
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
 
 	return entries

@@ -99,6 +99,7 @@ func TestIDsAreInTheRangeOfTheirAreaAndAscend(t *testing.T) {
 	}{
 		"files":      {1, 39, fileEntries},
 		"making":     {1, 39, makingEntries},
+		"settings":   {1, 39, settingEntries},
 		"preflight":  {40, 79, preflightEntries},
 		"nodes":      {80, 119, nodeEntries},
 		"bring-up":   {80, 119, bringUpEntries},

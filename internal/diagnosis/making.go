@@ -2,12 +2,12 @@ package diagnosis
 
 // What the making of secrets and machine configs finds, and what a run refuses before it starts.
 const (
-	SecretsMissing  ID = "TM030"
-	ProgramMissing  ID = "TM031"
-	ProgramFailed   ID = "TM032"
-	RenderedDiffers ID = "TM033"
-	BadInput        ID = "TM034"
-	UnknownNode     ID = "TM035"
+	SecretsMissing  ID = "TM012"
+	ProgramMissing  ID = "TM013"
+	ProgramFailed   ID = "TM014"
+	RenderedDiffers ID = "TM015"
+	BadInput        ID = "TM016"
+	UnknownNode     ID = "TM017"
 )
 
 var makingEntries = []Entry{

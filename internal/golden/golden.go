@@ -5,8 +5,10 @@ package golden
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,5 +31,29 @@ func Assert(t testing.TB, path, got string) {
 
 	want, err := os.ReadFile(path)
 	require.NoError(t, err, "no golden file yet: run the test with -update and review what it writes")
-	require.Equal(t, string(want), got, "%s differs: if the new text is right, run the test with -update", path)
+
+	if string(want) != got {
+		require.Fail(t, path+" differs: if the new text is right, run the test with -update", firstDifference(string(want), got))
+	}
+}
+
+// firstDifference shows the first line that differs, with its number: whole pages side by side would hide it.
+func firstDifference(want, got string) string {
+	wanted, gotten := strings.SplitAfter(want, "\n"), strings.SplitAfter(got, "\n")
+
+	for i := 0; ; i++ {
+		var wantedLine, gottenLine string
+
+		if i < len(wanted) {
+			wantedLine = wanted[i]
+		}
+
+		if i < len(gotten) {
+			gottenLine = gotten[i]
+		}
+
+		if wantedLine != gottenLine || i >= len(wanted) {
+			return fmt.Sprintf("line %d of the file: %q\nthe test got:      %q", i+1, wantedLine, gottenLine)
+		}
+	}
 }

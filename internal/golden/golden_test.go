@@ -25,7 +25,10 @@ func TestAssertRefusesAnotherTextAndAMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "text.golden")
 	require.NoError(t, os.WriteFile(path, []byte("one\n"), 0o600))
 
-	require.True(t, failed(t, func(tb testing.TB) { golden.Assert(tb, path, "two\n") }))
+	for _, other := range []string{"two\n", "one", "one\ntwo\n", ""} {
+		require.True(t, failed(t, func(tb testing.TB) { golden.Assert(tb, path, other) }), "%q", other)
+	}
+
 	require.True(t, failed(t, func(tb testing.TB) { golden.Assert(tb, path+".missing", "one\n") }))
 }
 
