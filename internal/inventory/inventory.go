@@ -25,6 +25,9 @@ type Cluster struct {
 	Source string
 	// ConfigDir holds the generated machine configs (talhelper's clusterconfig/).
 	ConfigDir string
+
+	// root shortens the paths in findings.
+	root string
 }
 
 // Node is one machine.

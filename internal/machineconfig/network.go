@@ -64,6 +64,20 @@ func (c *Config) Addresses() []netip.Prefix {
 
 // VIPs are the virtual addresses that this node shares.
 func (c *Config) VIPs() []netip.Addr {
+	vips := DeviceVIPs(c.devices())
+
+	for _, vip := range c.Provider.NetworkVirtualIPConfigs() {
+		// VIP parses the document's name and panics on anything but an address, which Validate refuses.
+		if addr, err := netip.ParseAddr(vip.Name()); err == nil {
+			vips = append(vips, addr)
+		}
+	}
+
+	return vips
+}
+
+// DeviceVIPs are the virtual addresses of interfaces and their VLANs, as they stand in machine.network and talconfig.yaml.
+func DeviceVIPs(devices []*v1alpha1.Device) []netip.Addr {
 	var vips []netip.Addr
 
 	add := func(vip *v1alpha1.DeviceVIPConfig) {
@@ -76,18 +90,15 @@ func (c *Config) VIPs() []netip.Addr {
 		}
 	}
 
-	for _, device := range c.devices() {
+	for _, device := range devices {
+		if device == nil {
+			continue
+		}
+
 		add(device.DeviceVIPConfig)
 
 		for _, vlan := range vlans(device) {
 			add(vlan.VlanVIP)
-		}
-	}
-
-	for _, vip := range c.Provider.NetworkVirtualIPConfigs() {
-		// VIP parses the document's name and panics on anything but an address, which Validate refuses.
-		if addr, err := netip.ParseAddr(vip.Name()); err == nil {
-			vips = append(vips, addr)
 		}
 	}
 
@@ -180,10 +191,8 @@ func (c *Config) Links() []string {
 		named = append(named, ethernet.Name())
 	}
 
-	slices.Sort(named)
-
-	return slices.DeleteFunc(slices.Compact(named), func(name string) bool {
-		return name == "" || slices.Contains(made, name) || c.isAlias(name)
+	return slices.DeleteFunc(distinct(named), func(name string) bool {
+		return slices.Contains(made, name) || c.isAlias(name)
 	})
 }
 
@@ -216,17 +225,7 @@ func (c *Config) LinkSelectors() bool {
 // MACs are the complete hardware addresses by which the config selects links of this machine, in lower case with colons; globs
 // are left out. Each is listed once.
 func (c *Config) MACs() []string {
-	var macs []string
-
-	for _, device := range c.devices() {
-		macs = append(macs, selectorMACs(device.DeviceSelector)...)
-
-		if device.DeviceBond != nil {
-			for _, selector := range device.DeviceBond.BondDeviceSelectors {
-				macs = append(macs, selectorMACs(&selector)...)
-			}
-		}
-	}
+	macs := DeviceMACs(c.devices())
 
 	for _, alias := range c.Provider.NetworkLinkAliasConfigs() {
 		selector := alias.LinkSelector()
@@ -245,9 +244,35 @@ func (c *Config) MACs() []string {
 		}
 	}
 
-	slices.Sort(macs)
+	return distinct(macs)
+}
 
-	return slices.DeleteFunc(slices.Compact(macs), func(mac string) bool { return mac == "" })
+// DeviceMACs are the complete hardware addresses that select links, of interfaces as they stand in machine.network and talconfig.yaml.
+func DeviceMACs(devices []*v1alpha1.Device) []string {
+	var macs []string
+
+	for _, device := range devices {
+		if device == nil {
+			continue
+		}
+
+		macs = append(macs, selectorMACs(device.DeviceSelector)...)
+
+		if device.DeviceBond != nil {
+			for _, selector := range device.DeviceBond.BondDeviceSelectors {
+				macs = append(macs, selectorMACs(&selector)...)
+			}
+		}
+	}
+
+	return distinct(macs)
+}
+
+// distinct sorts texts and keeps each that is not empty once.
+func distinct(texts []string) []string {
+	slices.Sort(texts)
+
+	return slices.DeleteFunc(slices.Compact(texts), func(text string) bool { return text == "" })
 }
 
 // selectorMAC finds an address compared with a link's: mac(link.permanent_addr) == "…" or glob("…", mac(link.hardware_addr)).
@@ -284,4 +309,16 @@ func hasTPMKey(volume encryptedVolume) bool {
 	return encryption != nil && slices.ContainsFunc(encryption.Keys(), func(key config.EncryptionKey) bool {
 		return key.TPM() != nil
 	})
+}
+
+// UsesDHCP tells whether a link may get an address by DHCP: one asks for it, or none is configured by a document, so that Talos
+// runs DHCP on the links that nothing configures.
+func (c *Config) UsesDHCP() bool {
+	for _, device := range c.devices() {
+		if device.DeviceDHCP != nil && *device.DeviceDHCP {
+			return true
+		}
+	}
+
+	return len(c.Provider.NetworkDHCPConfigs()) > 0 || c.Provider.RunDefaultDHCPOperators()
 }

@@ -1,0 +1,152 @@
+package inventory
+
+import (
+	"encoding"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/nearest"
+)
+
+// check compares a tree with the Go type that it is to be decoded into: unknown keys and values of the wrong type are mistakes,
+// each at its place. Types that decode themselves take any scalar.
+func (s source) check(name string, node *yaml.Node, in reflect.Type) {
+	for in.Kind() == reflect.Pointer {
+		in = in.Elem()
+	}
+
+	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" || in.Kind() == reflect.Interface {
+		return
+	}
+
+	if decodesItself(in) {
+		// Such a type may take a scalar or a list; its own error, if any, comes with decoding.
+		return
+	}
+
+	switch in.Kind() {
+	case reflect.Struct:
+		if s.requireKind(name, node, yaml.MappingNode) {
+			s.checkFields(node, in)
+		}
+	case reflect.Map:
+		if s.requireKind(name, node, yaml.MappingNode) {
+			for i := 0; i+1 < len(node.Content); i += 2 {
+				s.check(node.Content[i].Value, node.Content[i+1], in.Elem())
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		if s.requireKind(name, node, yaml.SequenceNode) {
+			for _, item := range node.Content {
+				s.check(name, item, in.Elem())
+			}
+		}
+	default:
+		if s.requireKind(name, node, yaml.ScalarNode) {
+			s.checkScalar(name, node, in.Kind())
+		}
+	}
+}
+
+func decodesItself(in reflect.Type) bool {
+	for _, unmarshaler := range []reflect.Type{
+		reflect.TypeFor[yaml.Unmarshaler](),
+		reflect.TypeFor[interface{ UnmarshalYAML(func(any) error) error }](),
+		reflect.TypeFor[encoding.TextUnmarshaler](),
+	} {
+		if reflect.PointerTo(in).Implements(unmarshaler) {
+			return true
+		}
+	}
+
+	return false
+}
+
+func (s source) requireKind(name string, node *yaml.Node, kind yaml.Kind) bool {
+	if node.Kind == kind {
+		return true
+	}
+
+	s.at(node, diagnosis.FileType, "%q must be a %s, not a %s", name, kindName(&yaml.Node{Kind: kind}), kindName(node))
+
+	return false
+}
+
+func kindName(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "mapping"
+	case yaml.SequenceNode:
+		return "list"
+	default:
+		return "single value"
+	}
+}
+
+func (s source) checkFields(node *yaml.Node, in reflect.Type) {
+	fields := yamlFields(in)
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+
+		if key.Kind != yaml.ScalarNode {
+			s.at(key, diagnosis.FileType, "a key must be a word")
+
+			continue
+		}
+
+		if field, known := fields[key.Value]; known {
+			s.check(key.Value, value, field)
+
+			continue
+		}
+
+		// Anchors are commonly kept under such keys, which nothing reads.
+		if in == reflect.TypeFor[talconfig]() && (strings.HasPrefix(key.Value, "x-") || strings.HasPrefix(key.Value, ".")) {
+			continue
+		}
+
+		names := slices.Sorted(maps.Keys(fields))
+
+		s.at(key, diagnosis.FileKey, "unknown key %q", key.Value).Suggestion = nearest.Word(key.Value, names)
+	}
+}
+
+// yamlFields are the YAML keys of a struct, those of inlined structs included.
+func yamlFields(in reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
+
+	for field := range in.Fields() {
+		name, options, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+
+		switch {
+		case slices.Contains(strings.Split(options, ","), "inline"):
+			maps.Copy(fields, yamlFields(field.Type))
+		case name != "" && name != "-":
+			fields[name] = field.Type
+		}
+	}
+
+	return fields
+}
+
+func (s source) checkScalar(name string, node *yaml.Node, kind reflect.Kind) {
+	switch kind {
+	case reflect.Bool:
+		// The last three are what YAML 1.1 took for true and false, and its decoder still does.
+		if node.ShortTag() != "!!bool" && !slices.Contains([]string{"y", "yes", "on", "n", "no", "off"}, strings.ToLower(node.Value)) {
+			s.at(node, diagnosis.FileType, "%q must be true or false", name)
+		}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		if _, err := strconv.ParseInt(strings.ReplaceAll(node.Value, "_", ""), 0, 64); err != nil {
+			s.at(node, diagnosis.FileType, "%q must be a number", name)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package inventory
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// FileError is one mistake in one of the user's files.
+type FileError struct {
+	// ID is the catalogue's entry.
+	ID diagnosis.ID
+	// Path is as it is shown; see Options.Root.
+	Path string
+	// Line and Column count from 1; 0 when the mistake has no place, as with a missing file.
+	Line, Column int
+	Message      string
+	// Suggestion is what was probably meant; it may be empty.
+	Suggestion string
+	// Next is what to do; it may be empty.
+	Next string
+	// Err is the file system's error, for errors.Is; it may be nil.
+	Err error
+}
+
+// Error is path:line:column: message, did you mean "suggestion"?
+func (e *FileError) Error() string {
+	text := e.Path
+
+	if e.Line > 0 {
+		text = fmt.Sprintf("%s:%d", text, e.Line)
+
+		if e.Column > 0 {
+			text = fmt.Sprintf("%s:%d", text, e.Column)
+		}
+	}
+
+	text += ": " + e.Message
+
+	if e.Suggestion != "" {
+		text += fmt.Sprintf(", did you mean %q?", e.Suggestion)
+	}
+
+	return text
+}
+
+// Unwrap gives the file system's error, if it was one.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// ExitCode is 2: files alone decide it.
+func (e *FileError) ExitCode() diagnosis.ExitCode { return diagnosis.ExitBadInput }
+
+// Finding is the error as a finding about the whole cluster.
+func (e *FileError) Finding() diagnosis.Finding {
+	return diagnosis.Finding{ID: e.ID, Severity: diagnosis.Failure, Cause: e.Error(), Next: e.Next, Exit: diagnosis.ExitBadInput}
+}
+
+// FileErrors lists the FileErrors in an error that this package returned, in the order of files and lines.
+func FileErrors(err error) []*FileError {
+	var (
+		many *multierror.Error
+		one  *FileError
+	)
+
+	switch {
+	case errors.As(err, &many):
+		var list []*FileError
+		for _, inner := range many.Errors {
+			list = append(list, FileErrors(inner)...)
+		}
+
+		return list
+	case errors.As(err, &one):
+		return []*FileError{one}
+	default:
+		return nil
+	}
+}
+
+// mistakes collects the mistakes of one run over the files.
+type mistakes struct {
+	list []*FileError
+}
+
+func (m *mistakes) add(mistake *FileError) { m.list = append(m.list, mistake) }
+
+// err is a multierror of all mistakes, sorted by place; nil if there are none. Two findings about one place are kept once.
+func (m *mistakes) err() error {
+	slices.SortStableFunc(m.list, func(a, b *FileError) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+
+	list := slices.CompactFunc(m.list, func(a, b *FileError) bool { return a.Error() == b.Error() })
+
+	if len(list) == 0 {
+		return nil
+	}
+
+	all := &multierror.Error{ErrorFormat: listErrors}
+	for _, mistake := range list {
+		all.Errors = append(all.Errors, mistake)
+	}
+
+	return all
+}
+
+// listErrors is one line an error, without a header.
+func listErrors(list []error) string {
+	lines := make([]string, 0, len(list))
+	for _, err := range list {
+		lines = append(lines, err.Error())
+	}
+
+	return strings.Join(lines, "\n")
+}
+
+// shownPath is a path as people want to read it: relative to root when it lies below.
+func shownPath(root, path string) string {
+	if root == "" {
+		return path
+	}
+
+	relative, err := filepath.Rel(root, path)
+	if err != nil || relative == ".." || strings.HasPrefix(relative, ".."+string(filepath.Separator)) {
+		return path
+	}
+
+	return relative
+}

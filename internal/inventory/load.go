@@ -1,0 +1,478 @@
+package inventory
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// TalconfigName is the inventory's file in TALOS_DIR.
+const TalconfigName = "talconfig.yaml"
+
+// Options say where a cluster's files are.
+type Options struct {
+	// TalosDir holds talconfig.yaml and talenv.yaml.
+	TalosDir string
+	// ConfigDir holds the machine configs and the talosconfig. Default: TalosDir/clusterconfig.
+	ConfigDir string
+	// Environ are NAME=value pairs for variables, as os.Environ gives them.
+	Environ []string
+	// Root shortens the paths in messages: they are shown relative to it.
+	Root string
+}
+
+// Load reads talconfig.yaml with the variables of talenv.yaml and the environment. An error lists every mistake in the files: it
+// is a multierror of *FileError, see FileErrors. Facts that patches can change, as the CNI, come from the machine configs where
+// they exist; whether those fit is CrossCheck's to say.
+func Load(options Options) (*Cluster, error) {
+	if options.ConfigDir == "" {
+		options.ConfigDir = filepath.Join(options.TalosDir, "clusterconfig")
+	}
+
+	mistakes := &mistakes{}
+	path := filepath.Join(options.TalosDir, TalconfigName)
+	reader := &reader{
+		source:  source{shown: shownPath(options.Root, path), mistakes: mistakes},
+		options: options,
+		cluster: &Cluster{Source: path, ConfigDir: options.ConfigDir, root: options.Root},
+	}
+
+	reader.read(path)
+
+	if err := mistakes.err(); err != nil {
+		return nil, err
+	}
+
+	reader.cluster.learnFromConfigs()
+
+	return reader.cluster, nil
+}
+
+// reader turns one talconfig.yaml into a cluster.
+type reader struct {
+	source
+
+	options Options
+	cluster *Cluster
+	// addresses, names and files find what is used twice; the values are where it was used first.
+	addresses, names, files map[string]*yaml.Node
+}
+
+func (r *reader) read(path string) {
+	data, err := r.source.read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		mistake := r.whole(diagnosis.FileMissing, "the inventory does not exist")
+		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+", or write one", fs.ErrNotExist
+	}
+
+	if err != nil {
+		return
+	}
+
+	root := r.parse(data)
+	variables := loadVariables(r.options, r.mistakes)
+
+	if root == nil || root.Tag == "!!null" {
+		if len(r.list) == 0 {
+			r.whole(diagnosis.FileMissing, "the inventory is empty").Next = "declare clusterName, endpoint and nodes in it"
+		}
+
+		return
+	}
+
+	variables.substitute(r.source, root)
+
+	before := len(r.list)
+	r.check(TalconfigName, root, reflect.TypeFor[talconfig]())
+
+	config, ok := r.decode(root)
+	if !ok {
+		// Without a wrong type there is a value that Talos' own types refuse.
+		if len(r.list) == before {
+			r.at(root, diagnosis.FileType, "can't be decoded")
+		}
+
+		return
+	}
+
+	r.readCluster(root, config)
+	r.readNodes(root, config)
+}
+
+// decode fills the schema's types. Values that could not be decoded are mistakes.
+func (r *reader) decode(root *yaml.Node) (config *talconfig, ok bool) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			config, ok = nil, false
+		}
+	}()
+
+	config = &talconfig{}
+
+	if root.Kind != yaml.MappingNode {
+		return nil, false
+	}
+
+	if err := root.Decode(config); err != nil {
+		if len(r.list) == 0 {
+			r.decodeError(err)
+		}
+
+		// What could be decoded is worth checking: it finds more mistakes in one go.
+		return config, true
+	}
+
+	return config, true
+}
+
+// backquoted is how the decoder shows a value.
+var backquoted = regexp.MustCompile("!!\\w+ `[^`]*`")
+
+func (r *reader) decodeError(err error) {
+	for line := range strings.Lines(err.Error()) {
+		place := errorLine.FindStringSubmatch(line)
+		text := strings.TrimSpace(backquoted.ReplaceAllString(errorLine.ReplaceAllString(line, ""), "the value"))
+
+		if place == nil || text == "" {
+			continue
+		}
+
+		mistake := r.whole(diagnosis.FileType, "%s", text)
+		mistake.Line, _ = strconv.Atoi(place[1]) //nolint:errcheck // the pattern matched digits
+	}
+
+	if len(r.list) == 0 {
+		r.whole(diagnosis.FileType, "can't be decoded")
+	}
+}
+
+func (r *reader) readCluster(root *yaml.Node, config *talconfig) {
+	cluster := r.cluster
+	cluster.Name = config.ClusterName
+	cluster.TalosVersion = withV(config.TalosVersion)
+	cluster.KubernetesVersion = withV(config.KubernetesVersion)
+	cluster.CNI = constants.FlannelCNI
+
+	if cluster.Name == "" {
+		r.missing(root, "clusterName", "it is the first part of the machine configs' names")
+	}
+
+	if config.CNI != nil && config.CNI.CNIName != "" {
+		cluster.CNI = config.CNI.CNIName
+	}
+
+	cluster.PodSubnets = r.subnets(root, "clusterPodNets", config.PodNets, constants.DefaultIPv4PodNet)
+	cluster.ServiceSubnets = r.subnets(root, "clusterSvcNets", config.ServiceNets, constants.DefaultIPv4ServiceNet)
+
+	r.readEndpoint(root, config.Endpoint)
+}
+
+func (r *reader) missing(mapping *yaml.Node, key, why string) {
+	if value := field(mapping, key); value != nil && strings.Contains(value.Value, "$") {
+		return // a variable without a value, which was said already
+	}
+
+	r.at(placeOf(mapping, key), diagnosis.FileValue, "%q is needed: %s", key, why)
+}
+
+func (r *reader) readEndpoint(root *yaml.Node, text string) {
+	if text == "" {
+		r.missing(root, "endpoint", "the URL of the Kubernetes API, as https://192.0.2.10:6443")
+
+		return
+	}
+
+	endpoint, err := url.Parse(text)
+	if err != nil || endpoint.Scheme == "" || endpoint.Hostname() == "" {
+		r.at(placeOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" must be a URL with a host, as https://192.0.2.10:6443")
+
+		return
+	}
+
+	r.cluster.Endpoint = endpoint
+}
+
+func (r *reader) subnets(root *yaml.Node, key string, declared []string, fallback string) []netip.Prefix {
+	if len(declared) == 0 {
+		declared = []string{fallback}
+	}
+
+	var subnets []netip.Prefix
+
+	for i, text := range declared {
+		subnet, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			r.at(item(placeOf(root, key), i), diagnosis.FileValue, "%q: %q is not a subnet, as 10.244.0.0/16", key, text)
+
+			continue
+		}
+
+		subnets = append(subnets, subnet)
+	}
+
+	return subnets
+}
+
+// item is the i-th item of a list, or the node itself.
+func item(node *yaml.Node, i int) *yaml.Node {
+	if node.Kind == yaml.SequenceNode && i < len(node.Content) {
+		return node.Content[i]
+	}
+
+	return node
+}
+
+func withV(version string) string {
+	if version == "" || strings.HasPrefix(version, "v") {
+		return version
+	}
+
+	return "v" + version
+}
+
+func (r *reader) readNodes(root *yaml.Node, config *talconfig) {
+	list := field(root, "nodes")
+
+	if list == nil || list.Kind == yaml.ScalarNode || len(list.Content) == 0 {
+		r.at(placeOf(root, "nodes"), diagnosis.FileNoNodes, "no nodes are declared").Next = "list the machines under `nodes:`"
+
+		return
+	}
+
+	r.addresses, r.names, r.files = map[string]*yaml.Node{}, map[string]*yaml.Node{}, map[string]*yaml.Node{}
+
+	for i, place := range list.Content {
+		if i < len(config.Nodes) && place.Kind == yaml.MappingNode {
+			r.readNode(place, config, config.Nodes[i])
+		}
+	}
+}
+
+// readNode adds the machines of one entry: one, or several that share a machine config.
+func (r *reader) readNode(place *yaml.Node, config *talconfig, declared talnode) {
+	role, group := Worker, config.Worker
+	if declared.ControlPlane {
+		role, group = ControlPlane, config.ControlPlane
+	}
+
+	if declared.Hostname == "" {
+		r.missing(place, "hostname", "it names the node and its machine config")
+	}
+
+	addresses := r.readAddresses(place, declared)
+	settings := declared.nodeSettings
+
+	shared := Node{
+		Hostname:       declared.Hostname,
+		IgnoreHostname: declared.IgnoreHostname,
+		Role:           role,
+		InstallDisk:    declared.InstallDisk,
+		DiskSelector:   selectorText(declared.InstallDiskSelector),
+		ImageURL:       firstSet(settings.TalosImageURL, group.TalosImageURL),
+		SecureBoot:     firstSet(settings.MachineSpec, group.MachineSpec).SecureBoot,
+		Line:           place.Line,
+		Column:         place.Column,
+	}
+
+	interfaces := settings.NetworkInterfaces
+	if len(interfaces) == 0 {
+		interfaces = group.NetworkInterfaces
+	}
+
+	shared.MACs, shared.VIPs = machineconfig.DeviceMACs(interfaces), machineconfig.DeviceVIPs(interfaces)
+	shared.ConfigFile = r.configFile(place, config, declared, firstSet(settings.FilenameTmpl, group.FilenameTmpl))
+
+	r.checkHostname(place, declared, len(addresses) > 1)
+
+	for _, address := range addresses {
+		node := shared
+		node.Address = address
+		node.Name = declared.Hostname
+
+		if len(addresses) > 1 {
+			node.Name += "[" + address + "]"
+		}
+
+		r.cluster.Nodes = append(r.cluster.Nodes, &node)
+	}
+}
+
+// readAddresses splits ipAddress: a comma separates machines that share the entry, not addresses of one machine.
+func (r *reader) readAddresses(place *yaml.Node, declared talnode) []string {
+	value := placeOf(place, "ipAddress")
+
+	if strings.TrimSpace(declared.IPAddress) == "" {
+		r.missing(place, "ipAddress", "it is where the machine answers")
+
+		return nil
+	}
+
+	if strings.Contains(declared.IPAddress, "$") {
+		return nil // a variable without a value, which was said already
+	}
+
+	var addresses []string
+
+	for text := range strings.SplitSeq(declared.IPAddress, ",") {
+		address := strings.TrimSpace(text)
+
+		if problem := badAddress(address); problem != "" {
+			r.at(value, diagnosis.FileAddress, "address %q of %s %s", address, nodeLabel(declared), problem)
+
+			continue
+		}
+
+		key := addressKey(address)
+
+		if first := r.addresses[key]; first != nil {
+			r.at(value, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", address, first.Line)
+
+			continue
+		}
+
+		r.addresses[key] = value
+		addresses = append(addresses, address)
+	}
+
+	return addresses
+}
+
+func nodeLabel(declared talnode) string {
+	if declared.Hostname == "" {
+		return "the node"
+	}
+
+	return declared.Hostname
+}
+
+// checkHostname refuses names that two machines would share.
+func (r *reader) checkHostname(place *yaml.Node, declared talnode, shared bool) {
+	if declared.Hostname == "" {
+		return
+	}
+
+	value := placeOf(place, "hostname")
+	folded := strings.ToLower(declared.Hostname)
+
+	if first := r.names[folded]; first != nil {
+		r.at(value, diagnosis.FileDuplicate, "hostname %q is another node's already, in line %d", declared.Hostname, first.Line)
+	} else {
+		r.names[folded] = value
+	}
+
+	if shared && !declared.IgnoreHostname {
+		mistake := r.at(placeOf(place, "ipAddress"), diagnosis.SharedConfig,
+			"each address of %s is a machine of its own, and all of them would get the hostname %q", declared.Hostname, declared.Hostname)
+		mistake.Next = "give each machine an entry of its own, or set `ignoreHostname: true` and let DHCP name them"
+	}
+}
+
+// filenameData is what talhelper's filenameTmpl can use.
+type filenameData struct{ ClusterName, Hostname, IPAddress, Role string }
+
+// configFile is the path of the machine config that talhelper makes for an entry.
+func (r *reader) configFile(place *yaml.Node, config *talconfig, declared talnode, pattern string) string {
+	data := filenameData{ClusterName: config.ClusterName, Hostname: declared.Hostname, IPAddress: declared.IPAddress, Role: "worker"}
+	if declared.ControlPlane {
+		data.Role = "controlplane"
+	}
+
+	name := data.ClusterName + "-" + data.Hostname + ".yaml"
+
+	if pattern != "" {
+		var out bytes.Buffer
+
+		parsed, err := template.New("filenameTmpl").Parse(pattern)
+		if err == nil {
+			err = parsed.Execute(&out, data)
+		}
+
+		if err != nil {
+			r.at(placeOf(place, "filenameTmpl"), diagnosis.FileValue,
+				"\"filenameTmpl\" is no template that knows only .ClusterName, .Hostname, .IPAddress and .Role")
+
+			return ""
+		}
+
+		name = out.String()
+	}
+
+	path := filepath.Join(r.options.ConfigDir, name)
+
+	if first := r.files[path]; first != nil && r.names[strings.ToLower(declared.Hostname)] == nil {
+		r.at(place, diagnosis.FileDuplicate, "the machine config %s is another node's already, in line %d", name, first.Line)
+	}
+
+	r.files[path] = place
+
+	return path
+}
+
+// firstSet is the first value that is not zero.
+func firstSet[T comparable](values ...T) T {
+	var zero T
+
+	for _, value := range values {
+		if value != zero {
+			return value
+		}
+	}
+
+	return zero
+}
+
+// selectorText shows a disk selector on one line.
+func selectorText(selector *v1alpha1.InstallDiskSelector) string {
+	if selector == nil {
+		return ""
+	}
+
+	var text bytes.Buffer
+
+	encoder := yaml.NewEncoder(&text)
+	if err := errors.Join(encoder.Encode(selector), encoder.Close()); err != nil {
+		return ""
+	}
+
+	return strings.Join(strings.FieldsFunc(text.String(), func(r rune) bool { return r == '\n' }), ", ")
+}
+
+// learnFromConfigs takes facts that patches can change from the machine configs, where they exist and can be read.
+func (c *Cluster) learnFromConfigs() {
+	learned := false
+
+	for _, node := range c.Nodes {
+		config, err := machineconfig.Load(node.ConfigFile)
+		if err != nil {
+			continue
+		}
+
+		if len(node.MACs) == 0 {
+			node.MACs = config.MACs()
+		}
+
+		if len(node.VIPs) == 0 {
+			node.VIPs = config.VIPs()
+		}
+
+		if !learned && (node.Role == ControlPlane || node == c.Nodes[len(c.Nodes)-1]) {
+			c.CNI, c.PodSubnets, c.ServiceSubnets = config.CNI(), config.PodSubnets(), config.ServiceSubnets()
+			learned = true
+		}
+	}
+}

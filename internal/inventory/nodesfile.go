@@ -1,0 +1,81 @@
+package inventory
+
+import (
+	"errors"
+	"io/fs"
+	"strconv"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// Machine is one line of a nodes.yaml: a machine that may not be in a cluster yet.
+type Machine struct {
+	Name string
+	// Address is an IP address or a DNS name, without a port.
+	Address string
+}
+
+// ReadNodesFile reads the machines of a nodes.yaml, `.nodes[].name` and `.nodes[].address`, in the file's order. Other keys are
+// passed over: the file belongs to whatever made the machines. Errors are those of Load.
+func ReadNodesFile(path string) ([]Machine, error) {
+	source := source{shown: path, mistakes: &mistakes{}}
+
+	data, err := source.read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		source.whole(diagnosis.FileMissing, "the file does not exist").Err = fs.ErrNotExist
+	}
+
+	if err != nil {
+		return nil, source.err()
+	}
+
+	machines := source.machines(source.parse(data))
+
+	return machines, source.err()
+}
+
+func (s source) machines(root *yaml.Node) []Machine {
+	list := field(root, "nodes")
+
+	if list == nil || list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
+		if len(s.list) == 0 {
+			s.whole(diagnosis.FileNoNodes, "no nodes are declared").Next = "list them under `nodes:`, each with `name` and `address`"
+		}
+
+		return nil
+	}
+
+	var machines []Machine
+
+	used := map[string]*yaml.Node{}
+
+	for i, entry := range list.Content {
+		name, address := field(entry, "name"), field(entry, "address")
+		machine := Machine{Name: "node " + strconv.Itoa(i+1)}
+
+		if name != nil && name.Value != "" {
+			machine.Name = name.Value
+		}
+
+		if address == nil || address.Kind != yaml.ScalarNode || address.Value == "" {
+			s.at(placeOf(entry, "address"), diagnosis.FileValue, "\"address\" of %s is needed", machine.Name)
+
+			continue
+		}
+
+		machine.Address = address.Value
+
+		if problem := badAddress(machine.Address); problem != "" {
+			s.at(address, diagnosis.FileAddress, "address %q of %s %s", machine.Address, machine.Name, problem)
+		} else if first := used[addressKey(machine.Address)]; first != nil {
+			s.at(address, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", machine.Address, first.Line)
+		}
+
+		used[addressKey(machine.Address)] = address
+		machines = append(machines, machine)
+	}
+
+	return machines
+}
