@@ -17,7 +17,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -181,7 +180,8 @@ func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 
-	return c.clients.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+	// client-go would repeat a request for ten seconds after a broken connection: the caller knows better when to ask again.
+	return c.clients.CoreV1().RESTClient().Get().AbsPath(path).MaxRetries(0).DoRaw(ctx)
 }
 
 // Node is a node as Kubernetes sees it.
@@ -201,8 +201,8 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 
-	list, err := c.clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
+	var list corev1.NodeList
+	if err := c.clients.CoreV1().RESTClient().Get().Resource("nodes").MaxRetries(0).Do(ctx).Into(&list); err != nil {
 		return nil, fmt.Errorf("list Kubernetes nodes: %w", err)
 	}
 
