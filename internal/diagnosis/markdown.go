@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -42,7 +43,7 @@ func (e Entry) exitText() string {
 		return ""
 	}
 
-	return fmt.Sprint(int(e.Exit))
+	return strconv.Itoa(int(e.Exit))
 }
 
 // ExitCodesMarkdown is the documentation page of the exit codes.

@@ -36,7 +36,7 @@ type ConsoleOptions struct {
 // Terminals completes options for two files, usually os.Stdout and os.Stderr: colours and live lines where the file is a terminal.
 // Without colours if noColor is set.
 func Terminals(out, err *os.File, noColor bool) ConsoleOptions {
-	capable := func(file *os.File) bool { return term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" } //nolint:gosec // a descriptor fits
+	capable := func(file *os.File) bool { return term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" }
 
 	return ConsoleOptions{
 		Out: out, Err: err,
@@ -66,6 +66,7 @@ type Console struct {
 	results  []Result
 	all      []Result
 	err      error
+	closed   bool
 }
 
 // NewConsole opens a console. It must be closed, or a terminal may be left with live lines.
@@ -111,7 +112,7 @@ func (w consoleLines) Write(lines []byte) (int, error) {
 func (c *Console) showsLive() bool {
 	file, isFile := c.options.Err.(*os.File)
 
-	return c.options.Terminal && c.options.LogFormat != "json" && isFile && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor fits
+	return c.options.Terminal && c.options.LogFormat != "json" && isFile && term.IsTerminal(int(file.Fd()))
 }
 
 // saySigns looks at what waits once a second until the console closes.
@@ -390,6 +391,12 @@ func (c *Console) printNext(next string) {
 
 // Close takes the live lines away and writes what is pending: results of a step that didn't end, and the final table.
 func (c *Console) Close() error {
+	if c.closed {
+		return c.err
+	}
+
+	c.closed = true
+
 	c.settle()
 	close(c.stop)
 	c.idle.Wait()
@@ -400,7 +407,7 @@ func (c *Console) Close() error {
 		c.print("")
 
 		if err := writeTable(c.options.Out, c.all, c.order, c.options.Color); err != nil {
-			return errors.Join(c.err, err)
+			c.err = errors.Join(c.err, err)
 		}
 	}
 

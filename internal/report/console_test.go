@@ -3,6 +3,7 @@ package report_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -256,4 +257,47 @@ func TestTableShowsTheLastResultOfANode(t *testing.T) {
 		"node                verify\n"+
 		"cp1                 ok ×3 2m00s\n"+
 		"a-much-longer-name  would change 0.0s\n", out.String())
+}
+
+// Nodes report from many goroutines while others log.
+func TestManyNodesReportAtOnce(t *testing.T) {
+	t.Parallel()
+
+	var out, errs safeBuffer
+
+	console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs})
+	recorder := report.NewRecorder(time.Now, console, report.NewLogSink(console.Logger()))
+	log := console.Logger()
+
+	var nodes []string
+	for i := range 50 {
+		nodes = append(nodes, fmt.Sprintf("node%02d", i))
+	}
+
+	recorder.Start("apply", nodes...)
+
+	var all sync.WaitGroup
+
+	for _, node := range nodes {
+		all.Go(func() {
+			recorder.Progress("apply", report.Progress{Node: node, Text: "applying"})
+			log.Info().Str("node", node).Msg("sending")
+			recorder.Result(report.Result{Node: node, Step: "apply", Status: report.Applied})
+		})
+	}
+
+	all.Wait()
+	recorder.Finish("apply", time.Second, nil)
+	require.NoError(t, recorder.Close())
+	require.NoError(t, console.Close(), "closing again does nothing")
+
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, 51)
+
+	for i, node := range nodes {
+		require.Contains(t, lines[i], "apply  "+node)
+		require.Contains(t, errs.String(), `INFO sending node="`+node+`"`)
+	}
+
+	require.Equal(t, "apply: 50 of 50 nodes applied (1.0s)", lines[50])
 }

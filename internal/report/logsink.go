@@ -87,6 +87,7 @@ func (s *LogSink) result(result Result) {
 		level = zerolog.ErrorLevel
 	case Warned, Drifted:
 		level = zerolog.WarnLevel
+	case OK, Applied, Skipped, Joining, Planned:
 	}
 
 	event := s.line(level, result.Step, result.Node, result.Address)
@@ -127,7 +128,7 @@ func (s *LogSink) finished(step string, finished Finished) {
 func failure(err error) bool {
 	problem, ok := diagnosis.AsProblem(err)
 
-	return err != nil && !(ok && problem.ExitCode() == diagnosis.ExitDryRun)
+	return err != nil && (!ok || problem.ExitCode() != diagnosis.ExitDryRun)
 }
 
 // explain is an error as people get it: of a problem the cause with its id, and the next command.

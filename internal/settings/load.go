@@ -127,9 +127,9 @@ func checkValues(s *Settings, values map[string]string, overrides Overrides) []e
 	for field, value := range reflect.ValueOf(s).Elem().Fields() {
 		knob := knobOf(field)
 
-		switch reason, guess := knob.refuse(value); {
-		case reason != nil:
-			problems = append(problems, badValue(knob, values[knob.Name], overrides, reason, guess))
+		switch guess, err := knob.refuse(value); {
+		case err != nil:
+			problems = append(problems, badValue(knob, values[knob.Name], overrides, err, guess))
 		case len(knob.words) > 0:
 			value.SetString(strings.ToLower(value.String()))
 		}

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -152,48 +153,63 @@ func (k Knob) takes() string {
 }
 
 // refuse gives the reason why a parsed value isn't one that the setting takes, and for a word the one that was probably meant.
-func (k Knob) refuse(value reflect.Value) (reason error, guess string) {
+func (k Knob) refuse(value reflect.Value) (guess string, err error) {
 	if len(k.words) > 0 {
-		for _, word := range k.words {
-			if strings.EqualFold(word, value.String()) {
-				return nil, ""
-			}
-		}
-
-		return errShape, nearest.Word(value.String(), k.words)
+		return k.refuseWord(value.String())
 	}
 
 	if k.Name == "CERT_FINGERPRINTS" {
-		for i := range value.Len() {
-			if sum, err := base64.StdEncoding.DecodeString(value.Index(i).String()); err != nil || len(sum) != 32 {
-				return fmt.Errorf("%q is no fingerprint", value.Index(i).String()), ""
-			}
+		return "", refuseFingerprints(value)
+	}
+
+	if k.minimum != "" && k.tooSmall(value) {
+		return "", errors.New("too small")
+	}
+
+	return "", nil
+}
+
+func (k Knob) refuseWord(word string) (guess string, err error) {
+	for _, taken := range k.words {
+		if strings.EqualFold(taken, word) {
+			return "", nil
 		}
 	}
 
-	if k.minimum == "" {
-		return nil, ""
+	return nearest.Word(word, k.words), errShape
+}
+
+// refuseFingerprints takes the form that Talos prints on a machine's console.
+func refuseFingerprints(list reflect.Value) error {
+	for i := range list.Len() {
+		fingerprint := list.Index(i).String()
+
+		if sum, err := base64.StdEncoding.DecodeString(fingerprint); err != nil || len(sum) != sha256.Size {
+			return fmt.Errorf("%q is no fingerprint", fingerprint)
+		}
 	}
 
-	small := false
+	return nil
+}
 
+// tooSmall compares a value with the minimum of its tag; a minimum that can't be read lets nothing pass, so that a test sees it.
+func (k Knob) tooSmall(value reflect.Value) bool {
 	switch of := value.Interface().(type) {
 	case time.Duration:
 		least, err := time.ParseDuration(k.minimum)
-		small = err != nil || of < least
+
+		return err != nil || of < least
 	case int:
 		least, err := strconv.Atoi(k.minimum)
-		small = err != nil || of < least
+
+		return err != nil || of < least
 	case float64:
 		least, err := strconv.ParseFloat(k.minimum, 64)
-		small = err != nil || of < least
-	}
 
-	if small {
-		return errors.New("too small"), ""
+		return err != nil || of < least
+	default:
+		return true
 	}
-
-	return nil, ""
 }
 
 // Markdown is the documentation page of all settings.
