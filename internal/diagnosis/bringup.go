@@ -31,6 +31,7 @@ const (
 	LockTaken           ID = "TM116"
 	WouldChange         ID = "TM117"
 	Interrupted         ID = "TM118"
+	Unexpected          ID = "TM119"
 )
 
 // Sources that several entries share.
@@ -216,6 +217,12 @@ var bringUpEntries = []Entry{
 		ID: Interrupted, Title: "The run was stopped", Severity: Failure, Exit: ExitInterrupt,
 		Cause:  "Ctrl-C or a signal ended it. Nothing is half-written; the nodes go on with what they were sent.",
 		Remedy: "Run the same command again: it looks at each node first and does only what is missing.",
+		Source: sourceOurs,
+	},
+	{
+		ID: Unexpected, Title: "An error that should not happen", Severity: Failure, Exit: ExitUnexpected,
+		Cause:  "A fault of talos-mage itself.",
+		Remedy: "Run the same command again; report what it printed.",
 		Source: sourceOurs,
 	},
 }

@@ -35,6 +35,7 @@ const (
 	NameUnresolved         ID = "TM074"
 	NameAmbiguous          ID = "TM075"
 	NameNotCertified       ID = "TM076"
+	ThroughProxy           ID = "TM077"
 )
 
 var preflightEntries = []Entry{
@@ -336,5 +337,13 @@ var preflightEntries = []Entry{
 		Cause:    "Once configured, the node's certificate is for its addresses, its hostname and machine.certSANs. The name that it is declared by is none of these.",
 		Remedy:   "Add the name to certSANs and generate the configs again.",
 		Source:   "budimanjojo/talhelper#1088; siderolabs/talos internal/app/machined/pkg/controllers/secrets/api_cert_sans.go",
+	},
+	{
+		ID:       ThroughProxy,
+		Title:    "Nodes are reached through a proxy",
+		Severity: OK,
+		Cause:    "HTTPS_PROXY is set, and NO_PROXY leaves the node's address out. Many proxies don't pass connections to port 50000.",
+		Remedy:   "If nodes don't answer, add their subnet to NO_PROXY: NO_PROXY=192.0.2.0/24.",
+		Source:   "siderolabs/talos#12684, #11665, #10990",
 	},
 }

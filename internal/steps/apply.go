@@ -1,0 +1,426 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/fanout"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/preflight"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/retry"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// retryJitter keeps nodes from retrying in step.
+const retryJitter = 0.1
+
+const (
+	applySequentialName = "applySequential"
+	applyParallelName   = "applyParallel"
+)
+
+// Apply sends each node its machine config, one node at a time or several at once. All nodes are tried and all results reported.
+type Apply struct {
+	Parallel bool
+}
+
+// Name tells the two modes apart, as people type them.
+func (s Apply) Name() string {
+	if s.Parallel {
+		return applyParallelName
+	}
+
+	return applySequentialName
+}
+
+// Mutates marks the step as one that needs the cluster's lock.
+func (Apply) Mutates() {}
+
+// Run serves every node that answers, control planes first, and after that waits for the silent ones together.
+func (s Apply) Run(ctx context.Context, run *Run) error {
+	nodes := run.present(run.Nodes())
+	ordered := append(ofRole(nodes, inventory.ControlPlane), ofRole(nodes, inventory.Worker)...)
+	limit := 1
+
+	if s.Parallel {
+		limit = run.Settings.MaxParallel.Of(len(nodes))
+	}
+
+	if run.Settings.Update {
+		// A running cluster changes one node at a time, and control planes last, so that a bad config meets a worker first.
+		ordered = append(ofRole(nodes, inventory.Worker), ofRole(nodes, inventory.ControlPlane)...)
+		limit = 1
+	}
+
+	applier := &applier{Run: run, step: s.Name(), turn: make(chan struct{}, limit)}
+
+	outcomes := fanout.Collect(ctx, limit, ordered, applier.serve, applier.broken)
+
+	var silent []*inventory.Node
+
+	served := outcomes[:0]
+
+	for _, outcome := range outcomes {
+		if outcome.status == "" {
+			silent = append(silent, outcome.node)
+		} else {
+			served = append(served, outcome)
+		}
+	}
+
+	served = append(served, fanout.Collect(ctx, probeLimit, silent, applier.waitAndServe, applier.broken)...)
+
+	return errors.Join(run.conclude(served), dryRunOutcome(run, s.Name(), served))
+}
+
+// dryRunOutcome turns "would change" into the exit code that says so.
+func dryRunOutcome(run *Run, step string, outcomes []outcome) error {
+	var changing []string
+
+	for _, outcome := range outcomes {
+		if outcome.status == report.Planned {
+			changing = append(changing, outcome.node.Name)
+		}
+	}
+
+	if len(changing) == 0 {
+		return nil
+	}
+
+	return &diagnosis.Problem{Step: step, Finding: diagnosis.Finding{
+		ID:       diagnosis.WouldChange,
+		Severity: diagnosis.Warning,
+		Cause:    fmt.Sprintf("dry run: %s would change", list(changing)),
+		Next:     command(step, nil),
+		Exit:     diagnosis.ExitDryRun,
+	}}
+}
+
+// applier is one run of the apply step.
+type applier struct {
+	*Run
+	step string
+	// turn bounds how many nodes are changed at once, also among those that were waited for.
+	turn chan struct{}
+}
+
+// serve applies to a node that answers; the outcome of a silent one is left open.
+func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
+	started := a.Clock.Now()
+
+	seen := a.look(ctx, node)
+	if seen.silent() && !a.Settings.DryRun {
+		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "silent: served at the end", Since: seen.at})
+
+		return outcome{node: node}
+	}
+
+	return a.finish(a.applyTo(ctx, seen), started)
+}
+
+// waitAndServe waits for a silent node within its clock, and then applies.
+func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcome {
+	started := a.Clock.Now()
+
+	seen, problem := a.await(ctx, node, a.step, func(_ context.Context, seen sight) judgement {
+		return judgement{done: !seen.silent()}
+	})
+	if problem != nil {
+		return a.finish(outcome{node: node, status: report.Failed, address: seen.Address, problem: problem}, started)
+	}
+
+	return a.finish(a.applyTo(ctx, seen), started)
+}
+
+// broken is the outcome for a node whose handling broke off for a reason that lies in this program.
+func (a *applier) broken(node *inventory.Node, err error) outcome {
+	return a.finish(outcome{node: node, status: report.Failed, problem: a.unexpected(a.step, node, err)}, a.Clock.Now())
+}
+
+func (a *applier) finish(result outcome, started time.Time) outcome {
+	a.Report.Result(report.Result{
+		Node:     result.node.Name,
+		Address:  result.address,
+		Step:     a.step,
+		Status:   result.status,
+		Attempts: result.tries,
+		Duration: a.Clock.Now().Sub(started),
+		Detail:   result.detail,
+		Err:      asError(result.problem),
+	})
+
+	return result
+}
+
+// applyTo does what the node's state asks for, with retries; every attempt starts with a fresh look.
+func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
+	a.turn <- struct{}{}
+	defer func() { <-a.turn }()
+
+	node := seen.node
+	result := outcome{node: node, address: seen.Address}
+
+	policy := retry.Policy{
+		Retries:        a.Settings.MaxRetries,
+		Initial:        a.Settings.InitialDelay,
+		Max:            a.Settings.MaxDelay,
+		Multiplier:     a.Settings.BackoffMultiplier,
+		Jitter:         retryJitter,
+	}
+
+	tries, err := retry.Do(ctx, a.Clock, policy, func(ctx context.Context, attempt int) error {
+		if attempt > 1 {
+			seen = a.look(ctx, node)
+		}
+
+		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "applying", Since: a.Clock.Now()})
+
+		return a.attempt(ctx, seen, &result)
+	}, func(err error) bool {
+		var again *againError
+
+		return errors.As(err, &again)
+	})
+
+	result.tries = tries
+	result.address = seen.Address
+
+	if err == nil {
+		return result
+	}
+
+	result.status = report.Failed
+	result.problem = a.applyProblem(ctx, seen, tries, err)
+
+	return result
+}
+
+// againError marks a cause that may pass: the attempt is worth repeating.
+type againError struct{ error }
+
+func (e *againError) Unwrap() error { return e.error }
+
+func (a *applier) applyProblem(ctx context.Context, seen sight, tries int, err error) *diagnosis.Problem {
+	if ctx.Err() != nil {
+		return a.interrupted(ctx, seen.node, a.step)
+	}
+
+	if problem, ok := diagnosis.AsProblem(err); ok {
+		return problem
+	}
+
+	var again *againError
+	if errors.As(err, &again) {
+		problem := a.problem(a.step, seen, diagnosis.ApplyGaveUp,
+			fmt.Sprintf("gave up after %d attempts: %s", tries, talosapi.Explain(again.error)), command(a.step, seen.node))
+		problem.Err = err
+
+		return problem
+	}
+
+	problem := a.problem(a.step, seen, diagnosis.ApplyRejected, "the node refused the config: "+talosapi.Explain(err),
+		"correct the config (task talos:generate-config), then "+command(a.step, seen.node))
+	problem.Err = err
+
+	return problem
+}
+
+// attempt does one thing for the node, according to what was seen.
+func (a *applier) attempt(ctx context.Context, seen sight, result *outcome) error {
+	switch seen.State {
+	case talosapi.Maintenance:
+		return a.send(ctx, seen, result)
+	case talosapi.Ours:
+		return a.reconcile(ctx, seen, result)
+	case talosapi.Unreachable:
+		if a.memory.of(seen.node).recall().sent != nil {
+			// The reply was lost and the node is gone from maintenance: it is installing or booting with what was sent. Verify looks at that.
+			result.status, result.detail = report.Applied, "reply lost, node left maintenance"
+
+			return nil
+		}
+
+		if a.Settings.DryRun {
+			result.status, result.detail = report.Planned, "silent: would be waited for"
+
+			return nil
+		}
+
+		return &againError{fmt.Errorf("reach node: %w", seen.Err)}
+	default:
+		return a.strangerProblem(a.step, seen)
+	}
+}
+
+// send gives a node in maintenance its config. Checks and identity are read on the very connection that sends it.
+func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
+	config, err := a.config(seen)
+	if err != nil {
+		return err
+	}
+
+	conn, err := a.dialer().Maintenance(ctx, seen.Address)
+	if err != nil {
+		return a.classified(talosapi.OpRead, err)
+	}
+	defer conn.Close()
+
+	if err := a.admit(ctx, conn, seen, config); err != nil {
+		return err
+	}
+
+	if a.Settings.DryRun {
+		result.status, result.detail = report.Planned, "in maintenance: would get its config"
+
+		return nil
+	}
+
+	applied, err := a.apply(ctx, conn, seen, config, "auto")
+
+	switch {
+	case err == nil:
+		a.warn(seen.node, applied.Warnings)
+		result.status, result.detail = report.Applied, "config sent"
+
+		return nil
+	case talosapi.Classify(talosapi.OpApply, err) == talosapi.UnknownOutcome:
+		return a.settle(ctx, seen, err, result)
+	default:
+		return a.classified(talosapi.OpApply, err)
+	}
+}
+
+// admit lets a config out only to the declared machine, whose disks, links and version were checked.
+func (a *applier) admit(ctx context.Context, conn *talosapi.Conn, seen sight, config *machineconfig.Config) error {
+	facts := preflight.ReadFacts(ctx, conn)
+	facts.State = seen.State
+
+	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.node) {
+		return &againError{fmt.Errorf("read the machine's identity: %w", unread)}
+	}
+
+	if finding := preflight.Identity(a.Cluster, seen.node, facts.Links, facts.System); finding != nil {
+		return a.findingProblem(seen, *finding)
+	}
+
+	if a.memory.of(seen.node).recall().checkedFingerprint == conn.Fingerprint() {
+		return nil
+	}
+
+	// Another certificate than the one that preflight saw, or no preflight: the checks are made here.
+	for _, finding := range preflight.Node(ctx, a.Cluster, seen.node, config, facts, a.preflightOptions()) {
+		if finding.Severity == diagnosis.Failure {
+			return a.findingProblem(seen, finding)
+		}
+	}
+
+	return nil
+}
+
+func declaresMachine(node *inventory.Node) bool { return len(node.MACs) > 0 || node.UUID != "" }
+
+func (a *applier) findingProblem(seen sight, finding diagnosis.Finding) *diagnosis.Problem {
+	if finding.ExitCode() != diagnosis.ExitBadInput {
+		finding.Exit = exitOf(a.step)
+	}
+
+	finding.Node, finding.Address = seen.node.Name, seen.Address
+
+	return &diagnosis.Problem{Finding: finding, Step: a.step}
+}
+
+// apply makes the call and remembers that it was made: from here on the node's clocks count from now.
+func (a *applier) apply(ctx context.Context, conn *talosapi.Conn, seen sight, config *machineconfig.Config, mode string) (talosapi.Applied, error) {
+	calling, stop := context.WithTimeout(ctx, a.Settings.AttemptTimeout)
+	defer stop()
+
+	a.memory.of(seen.node).remember(func(facts *nodeFacts) {
+		facts.sent, facts.sentAt, facts.sentFingerprint = config, a.Clock.Now(), conn.Fingerprint()
+		facts.leftMaintenance = false
+	})
+
+	applied, err := conn.Apply(calling, config.Bytes, talosapi.ApplyOptions{Mode: mode})
+	if err != nil && talosapi.Classify(talosapi.OpApply, err) != talosapi.UnknownOutcome {
+		a.memory.of(seen.node).remember(func(facts *nodeFacts) { facts.sent = nil })
+	}
+
+	return applied, err
+}
+
+// settle finds out whether a call whose reply was lost took effect. Nothing is sent again before the node was seen.
+func (a *applier) settle(ctx context.Context, seen sight, lost error, result *outcome) error {
+	node := seen.node
+	since := a.Clock.Now()
+
+	for {
+		if err := a.Clock.Sleep(ctx, redialLast); err != nil {
+			return err
+		}
+
+		now := a.look(ctx, node)
+
+		switch {
+		case now.State == talosapi.Ours && now.config == configSame:
+			result.status, result.detail = report.Applied, "reply lost, config is there"
+
+			return nil
+		case now.silent() && now.Silence == talosapi.Refused:
+			result.status, result.detail = report.Applied, "reply lost, node left maintenance"
+
+			return nil
+		case now.State == talosapi.Maintenance && a.Clock.Now().Sub(since) > a.Settings.ReachabilityDelay:
+			// Still in maintenance: it was not taken in.
+			a.memory.of(node).remember(func(facts *nodeFacts) { facts.sent = nil })
+
+			return &againError{fmt.Errorf("apply config: reply lost, node still in maintenance: %w", lost)}
+		case !now.silent() && now.State != talosapi.Maintenance && now.State != talosapi.Ours:
+			return a.strangerProblem(a.step, now)
+		case a.Clock.Now().Sub(since) > a.Settings.NodeWait || a.Settings.NoWait:
+			return a.problem(a.step, now, diagnosis.ApplyOutcomeUnknown,
+				"the reply to the config was lost and the node has not answered since: it may or may not have it", command("verify", node))
+		}
+
+		a.Report.Progress(a.step, report.Progress{
+			Node: node.Name, Text: "reply lost: looking whether the config arrived", Since: since,
+			Left: a.Settings.NodeWait - a.Clock.Now().Sub(since),
+		})
+	}
+}
+
+// classified wraps an error as one to repeat or one that is final.
+func (a *applier) classified(op talosapi.Operation, err error) error {
+	if talosapi.Classify(op, err) == talosapi.Retry {
+		return &againError{err}
+	}
+
+	return err
+}
+
+func (a *applier) config(seen sight) (*machineconfig.Config, error) {
+	if config := a.Configs[seen.node.Name]; config != nil {
+		return config, nil
+	}
+
+	_, err := machineconfig.Load(seen.node.ConfigFile)
+	cause := "its machine config can't be read"
+
+	if err != nil {
+		cause = err.Error()
+	}
+
+	problem := a.problem(a.step, seen, diagnosis.ConfigUnusable, cause, "task talos:generate-config")
+	problem.Exit = diagnosis.ExitBadInput
+
+	return nil, problem
+}
+
+func (a *applier) warn(node *inventory.Node, warnings []string) {
+	for _, warning := range warnings {
+		a.Log.Warn().Str("node", node.Name).Msg("the node warns: " + warning)
+	}
+}

@@ -1,0 +1,310 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+const (
+	// redialFirst and redialLast bound the wait between two dials of a closed port.
+	redialFirst = 250 * time.Millisecond
+	redialLast  = time.Second
+)
+
+// judgement is what a step makes of one look at a node.
+type judgement struct {
+	// done ends the wait well; problem ends it badly; neither goes on.
+	done    bool
+	problem *diagnosis.Problem
+	// doing is what the node does meanwhile, in a few words.
+	doing string
+}
+
+// await looks at a node until the judge is satisfied or one of the three clocks has run out: still in maintenance, silent, or answering
+// with an unchanged stage.
+func (r *Run) await(ctx context.Context, node *inventory.Node, step string, judge func(context.Context, sight) judgement) (sight, *diagnosis.Problem) {
+	var clocks clocks
+
+	for redial := redialFirst; ; {
+		seen := r.look(ctx, node)
+		verdict := judge(ctx, seen)
+
+		if ctx.Err() != nil {
+			return seen, r.interrupted(ctx, node, step)
+		}
+
+		switch {
+		case verdict.problem != nil:
+			return seen, verdict.problem
+		case verdict.done:
+			return seen, nil
+		}
+
+		clock := clocks.tick(r, seen)
+		if verdict.doing != "" {
+			clock.what = verdict.doing
+		}
+
+		left := clock.limit - r.Clock.Now().Sub(clock.since)
+		if left <= 0 || r.Settings.NoWait {
+			return seen, r.stuck(step, seen, clock)
+		}
+
+		r.Report.Progress(step, report.Progress{Node: node.Name, Text: clock.what, Since: clock.since, Left: left})
+
+		pause := min(redial, left)
+
+		if seen.silent() {
+			redial = min(2*redial, redialLast)
+		} else {
+			redial = redialFirst
+			pause = min(r.Settings.CheckInterval, redialLast, left)
+		}
+
+		if r.rest(ctx, seen, pause) != nil {
+			return seen, r.interrupted(ctx, node, step)
+		}
+	}
+}
+
+// rest waits until the next look: an answering node is watched, so that a change of its status ends the wait at once.
+func (r *Run) rest(ctx context.Context, seen sight, pause time.Duration) error {
+	// A watch on a node that is about to reboot would hold up its shutdown, so only a booting node is watched.
+	if seen.State != talosapi.Ours || seen.stage() != "booting" {
+		return r.Clock.Sleep(ctx, pause)
+	}
+
+	watching, stop := r.Clock.WithTimeout(ctx, pause)
+	defer stop()
+
+	conn, err := r.dialer().Secure(watching, seen.Address)
+	if err != nil {
+		return r.Clock.Sleep(ctx, pause)
+	}
+	defer conn.Close()
+
+	first := true
+
+	for update := range conn.WatchStatus(watching) {
+		if update.Err != nil {
+			break
+		}
+
+		if !first {
+			return nil
+		}
+
+		first = false
+	}
+
+	<-watching.Done()
+
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+
+	return nil
+}
+
+// clocks are the three limits of a wait for one node; each starts anew when what it measures ends.
+type clocks struct {
+	maintenanceSince time.Time
+	stage            string
+	stageSince       time.Time
+}
+
+// runningClock is the one that counts at the moment.
+type runningClock struct {
+	kind  clockKind
+	what  string
+	since time.Time
+	limit time.Duration
+}
+
+type clockKind int
+
+const (
+	maintenanceClock clockKind = iota
+	refusedClock
+	noAnswerClock
+	stageClock
+)
+
+func (c *clocks) tick(r *Run, seen sight) runningClock {
+	now := seen.at
+
+	if seen.State != talosapi.Maintenance {
+		c.maintenanceSince = time.Time{}
+	}
+
+	facts := r.memory.of(seen.node).recall()
+
+	switch {
+	case seen.silent():
+		c.stage = ""
+
+		since := facts.silentSince
+		if facts.sentAt.After(since) {
+			since = facts.sentAt
+		}
+
+		if seen.Silence == talosapi.Refused {
+			return runningClock{refusedClock, "port refused: installing or booting", since, r.Settings.InstallTimeout}
+		}
+
+		return runningClock{noAnswerClock, "no answer: self-test, reboot or off", since, r.Settings.NodeWait}
+	case seen.State == talosapi.Maintenance:
+		if c.maintenanceSince.IsZero() {
+			c.maintenanceSince = now
+		}
+
+		return runningClock{maintenanceClock, "in maintenance", c.maintenanceSince, r.Settings.VerificationTimeout}
+	default:
+		stage := seen.stage()
+		if stage != c.stage || c.stageSince.IsZero() {
+			c.stage, c.stageSince = stage, now
+		}
+
+		limit := r.Settings.StageTimeout
+		if stage == "installing" {
+			limit = r.Settings.InstallTimeout
+		}
+
+		return runningClock{stageClock, stageText(seen), c.stageSince, limit}
+	}
+}
+
+func stageText(seen sight) string {
+	text := seen.stage()
+	if text == "" {
+		text = "answers, status not readable yet"
+	}
+
+	if seen.status != nil && len(seen.status.Unmet) > 0 {
+		text += ", waiting for " + seen.status.Unmet[0].Reason
+	}
+
+	return text
+}
+
+// stuck is the diagnosis for a clock that ran out: what was last seen, and what to do.
+func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Problem {
+	waited := r.Clock.Now().Sub(clock.since).Round(time.Second)
+	problem := r.problem(step, seen, diagnosis.StageStuck, "", "")
+
+	switch clock.kind {
+	case maintenanceClock:
+		problem.ID = diagnosis.StillMaintenance
+		problem.Cause = fmt.Sprintf("still in maintenance after %s: the config was not sent, or not accepted", waited)
+		problem.Next = command("applySequential", seen.node)
+	case refusedClock:
+		problem.ID = diagnosis.NodeRefused
+		problem.Cause = fmt.Sprintf("port 50000 refused for %s: the install or the boot does not end", waited)
+		problem.Next = "look at the machine's console; then " + command("status", nil)
+	case noAnswerClock:
+		problem.ID = diagnosis.NodeSilent
+		problem.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another address", list(r.addresses(seen.node)), waited)
+		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.node.Name, command(step, seen.node))
+	case stageClock:
+		problem.Cause = fmt.Sprintf("%s unchanged for %s", stageText(seen), waited)
+		problem.Next = fmt.Sprintf("talosctl -n %s -e %s dmesg", seen.node.Address, seen.node.Address)
+	}
+
+	if r.Settings.NoWait {
+		problem.Cause = stillness(seen, clock)
+	}
+
+	return problem
+}
+
+// stillness is what is said without waiting (-noWait).
+func stillness(seen sight, clock runningClock) string {
+	if seen.silent() && seen.Err != nil {
+		return clock.what + " (" + talosapi.Explain(seen.Err) + ")"
+	}
+
+	return clock.what
+}
+
+// problem starts a problem about a node in a step; the step's exit code is the problem's unless the catalogue says otherwise.
+func (r *Run) problem(step string, seen sight, id diagnosis.ID, cause, next string) *diagnosis.Problem {
+	return &diagnosis.Problem{
+		Step: step,
+		Err:  firstError(seen.Err, seen.readErr),
+		Finding: diagnosis.Finding{
+			ID:       id,
+			Severity: diagnosis.Failure,
+			Node:     seen.node.Name,
+			Address:  seen.Address,
+			Cause:    cause,
+			Next:     next,
+			Exit:     exitOf(step),
+		},
+	}
+}
+
+// unexpected is the problem for what is a fault of this program.
+func (r *Run) unexpected(step string, node *inventory.Node, err error) *diagnosis.Problem {
+	problem := r.problem(step, unseen(node, err), diagnosis.Unexpected, "unexpected error: "+err.Error(), "run the same command again with LOG_LEVEL=debug, and report it")
+	problem.Exit = diagnosis.ExitUnexpected
+
+	return problem
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// exitOf is the code a step fails with.
+func exitOf(step string) diagnosis.ExitCode {
+	switch step {
+	case preflightName:
+		return diagnosis.ExitPreflight
+	case applySequentialName, applyParallelName:
+		return diagnosis.ExitApply
+	case verifyName, verifyWorkersName:
+		return diagnosis.ExitVerify
+	case bootstrapName:
+		return diagnosis.ExitBootstrap
+	case kubeconfigName:
+		return diagnosis.ExitKubernetes
+	default:
+		return diagnosis.ExitUnexpected
+	}
+}
+
+func (r *Run) interrupted(ctx context.Context, node *inventory.Node, step string) *diagnosis.Problem {
+	return &diagnosis.Problem{
+		Step: step,
+		Err:  context.Cause(ctx),
+		Finding: diagnosis.Finding{
+			ID:       diagnosis.Interrupted,
+			Severity: diagnosis.Failure,
+			Node:     node.Name,
+			Cause:    "stopped before it was done",
+			Next:     "run the same command again: it goes on where it stopped",
+			Exit:     diagnosis.ExitInterrupt,
+		},
+	}
+}
+
+// command is what to type for a target, for one node or for all.
+func command(target string, node *inventory.Node) string {
+	if node == nil {
+		return "mage " + target
+	}
+
+	return fmt.Sprintf("mage %s -node=%s", target, node.Name)
+}

@@ -1,0 +1,190 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// reconcile decides about a node that is configured by us already.
+func (a *applier) reconcile(ctx context.Context, seen sight, result *outcome) error {
+	switch seen.config {
+	case configSame:
+		result.status, result.detail = report.Skipped, "has its config"
+
+		if sent := a.memory.of(seen.node).recall().sent; sent != nil {
+			result.status, result.detail = report.Applied, "config is there"
+		}
+
+		return nil
+	case configSwapped:
+		return a.swappedProblem(a.step, seen)
+	case configUnsent:
+		return a.unsentProblem(a.step, seen)
+	case configDrifted:
+		return a.reconcileDrift(ctx, seen, result)
+	default:
+		if _, err := a.config(seen); err != nil {
+			return err
+		}
+
+		return &againError{fmt.Errorf("read the node's config: %w", seen.readErr)}
+	}
+}
+
+func (a *applier) reconcileDrift(ctx context.Context, seen sight, result *outcome) error {
+	etcd := a.surveyEtcd(ctx)
+
+	if !etcd.absent() && !a.Settings.Update {
+		return a.leaveDrifted(seen, result)
+	}
+
+	if !a.Settings.DryRun {
+		settled, problem := a.await(ctx, seen.node, a.step, func(_ context.Context, now sight) judgement {
+			// A change that reboots takes over a running installer, so the install must be over.
+			return judgement{done: now.up() || now.State != talosapi.Ours && !now.silent(), doing: "waiting for the install to end: " + stageText(now)}
+		})
+		if problem != nil {
+			return problem
+		}
+
+		if settled.State != talosapi.Ours {
+			return &againError{fmt.Errorf("apply config: the node changed its state meanwhile")}
+		}
+
+		seen = settled
+	}
+
+	return a.change(ctx, seen, etcd, result)
+}
+
+// leaveDrifted shows the difference and changes nothing: a running cluster is never reconfigured unasked.
+func (a *applier) leaveDrifted(seen sight, result *outcome) error {
+	result.status = report.Drifted
+	result.detail = "differs from " + seen.node.ConfigFile
+
+	if a.Settings.DryRun {
+		result.status = report.Planned
+	}
+
+	a.showDiff(seen)
+
+	return nil
+}
+
+func (a *applier) showDiff(seen sight) {
+	a.Report.Finding(a.step, diagnosis.Finding{
+		ID:       diagnosis.ConfigDrifted,
+		Severity: diagnosis.Warning,
+		Node:     seen.node.Name,
+		Address:  seen.Address,
+		Cause:    "its config differs from " + seen.node.ConfigFile + ":\n" + machineconfig.Diff(seen.running, a.Configs[seen.node.Name]),
+		Next:     command("applySequential", seen.node) + " -update",
+	})
+}
+
+// change sends a configured node its new config over the secure API.
+func (a *applier) change(ctx context.Context, seen sight, etcd etcdSurvey, result *outcome) error {
+	config, err := a.config(seen)
+	if err != nil {
+		return err
+	}
+
+	conn, err := a.dialer().Secure(ctx, seen.Address)
+	if err != nil {
+		return a.classified(talosapi.OpRead, err)
+	}
+	defer conn.Close()
+
+	mode := a.Settings.Mode
+
+	planned, err := conn.Apply(ctx, config.Bytes, talosapi.ApplyOptions{Mode: mode, DryRun: true})
+	if err != nil {
+		return a.classified(talosapi.OpApply, err)
+	}
+
+	if a.Settings.DryRun {
+		a.showDiff(seen)
+
+		result.status, result.detail = report.Planned, "would be applied with mode "+planned.Mode
+
+		return nil
+	}
+
+	if !etcd.absent() {
+		if err := a.mayChange(ctx, seen, etcd, planned.Mode); err != nil {
+			return err
+		}
+	}
+
+	a.Log.Info().Str("node", seen.node.Name).Str("mode", planned.Mode).Msg("applying the changed config")
+
+	applied, err := a.apply(ctx, conn, seen, config, mode)
+
+	switch {
+	case err == nil:
+		a.warn(seen.node, applied.Warnings)
+
+		result.status, result.detail = report.Applied, "changed, mode "+applied.Mode
+	case talosapi.Classify(talosapi.OpApply, err) == talosapi.UnknownOutcome:
+		if err := a.settle(ctx, seen, err, result); err != nil {
+			return err
+		}
+	default:
+		return a.classified(talosapi.OpApply, err)
+	}
+
+	if etcd.absent() {
+		return nil
+	}
+
+	return a.healthyAgain(ctx, seen)
+}
+
+// mayChange guards a running cluster: etcd healthy, a reboot asked for, and quorum kept.
+func (a *applier) mayChange(ctx context.Context, seen sight, etcd etcdSurvey, mode string) error {
+	if unhealthy := etcd.unhealthy(); len(unhealthy) > 0 {
+		return a.problem(a.step, seen, diagnosis.EtcdNotHealthy,
+			"etcd is not healthy, so nothing is changed: "+list(unhealthy), command("status", nil))
+	}
+
+	if mode != "reboot" {
+		return nil
+	}
+
+	if !a.Settings.Reboot {
+		return a.problem(a.step, seen, diagnosis.UpdateNeedsReboot,
+			"this change reboots the node", command(a.step, seen.node)+" -update -reboot")
+	}
+
+	if etcd.losesQuorumWithout(seen.node) {
+		return a.problem(a.step, seen, diagnosis.QuorumWouldBeLost,
+			"rebooting it would cost etcd its quorum", "bring the other control planes up first: mage status")
+	}
+
+	a.Log.Warn().Str("node", seen.node.Name).Msg("this change reboots the node")
+
+	return nil
+}
+
+// healthyAgain waits until the changed node and etcd are well, before the next node is touched.
+func (a *applier) healthyAgain(ctx context.Context, changed sight) error {
+	_, problem := a.await(ctx, changed.node, a.step, func(ctx context.Context, now sight) judgement {
+		if !now.up() || now.config != configSame {
+			return judgement{doing: "waiting for the changed node: " + stageText(now)}
+		}
+
+		unhealthy := a.surveyEtcd(ctx).unhealthy()
+
+		return judgement{done: len(unhealthy) == 0, doing: "waiting for etcd: " + list(unhealthy)}
+	})
+	if problem != nil {
+		return problem
+	}
+
+	return nil
+}

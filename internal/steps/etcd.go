@@ -1,0 +1,352 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/fanout"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// etcdDirectory is where Talos keeps etcd's data (machinery's constants.EtcdDataPath).
+const etcdDirectory = "/var/lib/etcd"
+
+// etcdSight is what one control plane says about its own etcd.
+type etcdSight struct {
+	sight
+	etcd talosapi.Service
+	// asked is set when the node could say whether it holds data: its etcd service is past waiting for its volumes, and the directory was listed.
+	asked bool
+	data  bool
+	// Of a running etcd: its own member id and its own list of members.
+	member  uint64
+	members []talosapi.EtcdMember
+	err     error
+}
+
+// running tells whether the etcd process runs, healthy or not.
+func (e etcdSight) running() bool { return e.etcd.State == "Running" }
+
+func (e etcdSight) healthy() bool {
+	return e.running() && !e.etcd.HealthUnknown && e.etcd.Healthy && e.member != 0 && e.isVoter()
+}
+
+// isVoter tells whether its own list holds it as a full member.
+func (e etcdSight) isVoter() bool {
+	for _, member := range e.members {
+		if member.ID == e.member {
+			return !member.Learner
+		}
+	}
+
+	return false
+}
+
+// empty tells for sure that this control plane holds no etcd.
+func (e etcdSight) empty() bool { return e.asked && !e.data && !e.running() }
+
+// stopped recognises what a second Bootstrap can do to a starting etcd: it is stopped for good until the node reboots.
+func (e etcdSight) stopped() bool {
+	return e.data && e.etcd.State == "Finished" && strings.Contains(e.lastEvent(), "Bootstrap requested")
+}
+
+func (e etcdSight) lastEvent() string {
+	if len(e.etcd.Events) == 0 {
+		return ""
+	}
+
+	return e.etcd.Events[len(e.etcd.Events)-1].Message
+}
+
+// describe says in a few words how etcd is on this node.
+func (e etcdSight) describe() string {
+	name := e.node.Name
+
+	switch {
+	case e.silent():
+		return name + ": no answer"
+	case e.State == talosapi.Maintenance:
+		return name + ": in maintenance"
+	case e.State != talosapi.Ours:
+		return name + ": not of this cluster"
+	case e.stopped():
+		return name + ": etcd was stopped by a second Bootstrap and stays so until the node reboots"
+	case e.healthy():
+		return fmt.Sprintf("%s: etcd runs and is healthy, %d members", name, len(e.members))
+	case e.running() && e.member != 0 && !e.isVoter():
+		return name + ": etcd runs, is a learner or not in its own list yet"
+	case e.running():
+		return name + ": etcd runs, not healthy" + because(e.etcd.LastMessage)
+	case e.empty():
+		return name + ": no etcd data"
+	case e.data:
+		return fmt.Sprintf("%s: etcd data on disk, service %s%s", name, orUnknown(e.etcd.State), because(e.lastEvent()))
+	default:
+		return fmt.Sprintf("%s: etcd service %s%s", name, orUnknown(e.etcd.State), because(e.lastEvent()))
+	}
+}
+
+func because(message string) string {
+	if message == "" {
+		return ""
+	}
+
+	return " (" + message + ")"
+}
+
+func orUnknown(state string) string {
+	if state == "" {
+		return "not loaded yet"
+	}
+
+	return state
+}
+
+// etcdSurvey is what all control planes of the cluster say, also those that this run leaves out: a second etcd must never start.
+type etcdSurvey []etcdSight
+
+// surveyEtcd asks all control planes at once.
+func (r *Run) surveyEtcd(ctx context.Context) etcdSurvey {
+	return fanout.Collect(ctx, probeLimit, r.Cluster.ControlPlanes(), r.askEtcd, func(node *inventory.Node, err error) etcdSight {
+		return etcdSight{sight: unseen(node, err)}
+	})
+}
+
+func (r *Run) askEtcd(ctx context.Context, node *inventory.Node) etcdSight {
+	asked := etcdSight{sight: r.look(ctx, node)}
+	if asked.State != talosapi.Ours {
+		return asked
+	}
+
+	asked.etcd, _ = asked.service("etcd")
+
+	conn, err := r.dialer().Secure(ctx, asked.Address)
+	if err != nil {
+		asked.err = err
+
+		return asked
+	}
+	defer conn.Close()
+
+	names, err := conn.ListDir(ctx, etcdDirectory)
+	if err == nil {
+		asked.data = len(names) > 0
+		asked.asked = asked.data || pastWaiting(asked.etcd.State)
+	}
+
+	if !asked.running() {
+		return asked
+	}
+
+	status, err := conn.EtcdStatus(ctx)
+	if err != nil {
+		asked.err = err
+
+		return asked
+	}
+
+	asked.member = status.MemberID
+	asked.members, asked.err = conn.EtcdMembers(ctx, true)
+
+	return asked
+}
+
+// pastWaiting tells that the service's volumes are mounted, so that an empty directory means no data.
+func pastWaiting(state string) bool {
+	return !slices.Contains([]string{"", "Initialized", "Starting", "Waiting"}, state)
+}
+
+// absent tells for sure that the cluster has no etcd: every control plane is in maintenance or was asked and is empty.
+// One that did not answer counts as having etcd.
+func (s etcdSurvey) absent() bool {
+	for _, node := range s {
+		if node.State != talosapi.Maintenance && !node.empty() {
+			return false
+		}
+	}
+
+	return true
+}
+
+// present tells that some control plane has data or a running etcd.
+func (s etcdSurvey) present() bool {
+	return slices.ContainsFunc(s, func(node etcdSight) bool { return node.data || node.running() })
+}
+
+// running tells that etcd runs on some control plane.
+func (s etcdSurvey) running() bool { return slices.ContainsFunc(s, etcdSight.running) }
+
+// healthyCount is how many members are healthy voters.
+func (s etcdSurvey) healthyCount() int {
+	count := 0
+
+	for _, node := range s {
+		if node.healthy() {
+			count++
+		}
+	}
+
+	return count
+}
+
+// unhealthy describes the control planes whose etcd is not a healthy voter.
+func (s etcdSurvey) unhealthy() []string {
+	var unhealthy []string
+
+	for _, node := range s {
+		if !node.healthy() {
+			unhealthy = append(unhealthy, node.describe())
+		}
+	}
+
+	return unhealthy
+}
+
+func (s etcdSurvey) describe() string {
+	words := make([]string, 0, len(s))
+	for _, node := range s {
+		words = append(words, node.describe())
+	}
+
+	return strings.Join(words, "; ")
+}
+
+// memberCount is the largest list that a member gives.
+func (s etcdSurvey) memberCount() int {
+	count := 0
+	for _, node := range s {
+		count = max(count, len(node.members))
+	}
+
+	return count
+}
+
+// losesQuorumWithout tells whether etcd would stop working while the given control plane is away.
+func (s etcdSurvey) losesQuorumWithout(away *inventory.Node) bool {
+	left, member := s.healthyCount(), false
+
+	for _, node := range s {
+		if node.node == away {
+			member = node.running()
+
+			if node.healthy() {
+				left--
+			}
+		}
+	}
+
+	return member && s.memberCount() > 1 && left < s.memberCount()/2+1
+}
+
+// agree tells whether all given control planes are healthy voters whose own lists hold the same members. No Talos call carries a cluster id,
+// so that is the proof that they are one etcd.
+func (s etcdSurvey) agree(expected []*inventory.Node) bool {
+	var ids []uint64
+
+	for _, node := range s {
+		if !slices.Contains(expected, node.node) {
+			continue
+		}
+
+		if !node.healthy() {
+			return false
+		}
+
+		own := memberIDs(node.members)
+		if ids != nil && !slices.Equal(ids, own) {
+			return false
+		}
+
+		ids = own
+	}
+
+	return len(ids) > 0
+}
+
+func memberIDs(members []talosapi.EtcdMember) []uint64 {
+	ids := make([]uint64, 0, len(members))
+	for _, member := range members {
+		ids = append(ids, member.ID)
+	}
+
+	slices.Sort(ids)
+
+	return ids
+}
+
+// split recognises two clusters that do not know each other.
+func (s etcdSurvey) split() bool {
+	var first []uint64
+
+	for _, node := range s {
+		if !node.healthy() {
+			continue
+		}
+
+		own := memberIDs(node.members)
+		if first != nil && !slices.ContainsFunc(own, func(id uint64) bool { return slices.Contains(first, id) }) {
+			return true
+		}
+
+		if first == nil {
+			first = own
+		}
+	}
+
+	return false
+}
+
+// strangers are members that the inventory does not name.
+func (s etcdSurvey) strangers(cluster *inventory.Cluster) []string {
+	var strangers []string
+
+	for _, node := range s {
+		for _, member := range node.members {
+			if member.Hostname != "" && !knownMember(cluster, s, member) {
+				strangers = appendNew(strangers, member.Hostname)
+			}
+		}
+	}
+
+	return strangers
+}
+
+func knownMember(cluster *inventory.Cluster, survey etcdSurvey, member talosapi.EtcdMember) bool {
+	for _, node := range survey {
+		if node.member == member.ID {
+			return true
+		}
+	}
+
+	for _, node := range cluster.ControlPlanes() {
+		if node.Hostname == member.Hostname || node.IgnoreHostname {
+			return true
+		}
+	}
+
+	return false
+}
+
+// stale are listed members whose node is in maintenance: they hold nothing any more.
+func (s etcdSurvey) stale() []string {
+	var stale []string
+
+	for _, lost := range s {
+		if lost.State != talosapi.Maintenance {
+			continue
+		}
+
+		for _, node := range s {
+			for _, member := range node.members {
+				if member.Hostname == lost.node.Hostname && member.Hostname != "" {
+					stale = appendNew(stale, lost.node.Name)
+				}
+			}
+		}
+	}
+
+	return stale
+}

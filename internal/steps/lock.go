@@ -1,0 +1,96 @@
+package steps
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// lockPatience is how long a run waits for another one on this machine to end.
+const lockPatience = 10 * time.Second
+
+// clusterLock keeps two runs on one machine from changing the same cluster at the same time. It dies with the process.
+type clusterLock struct {
+	key  string
+	file *flock.Flock
+}
+
+// lockKey identifies the cluster by its CA; before there is one, by where its files will be.
+func (r *Run) lockKey() string {
+	if r.Credentials != nil {
+		return r.Credentials.ClusterHash()
+	}
+
+	sum := sha256.Sum256([]byte(r.Settings.Talosconfig))
+
+	return hex.EncodeToString(sum[:])
+}
+
+func (r *Run) acquireLock(ctx context.Context) error {
+	key := r.lockKey()
+	if r.lock != nil && r.lock.key == key {
+		return nil
+	}
+
+	path := filepath.Join(os.TempDir(), "talos-mage-"+key[:16]+".lock")
+	file := flock.New(path, flock.SetPermissions(0o600))
+
+	waiting, stop := context.WithTimeout(ctx, lockPatience)
+	defer stop()
+
+	taken, err := file.TryLockContext(waiting, 100*time.Millisecond)
+
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !taken && waiting.Err() != nil:
+		return lockTaken(path)
+	case err != nil:
+		return fmt.Errorf("lock %s: %w", path, err)
+	}
+
+	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		_ = file.Unlock()
+
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+
+	r.unlock()
+	r.lock = &clusterLock{key: key, file: file}
+
+	return nil
+}
+
+func (r *Run) unlock() {
+	if r.lock == nil {
+		return
+	}
+
+	_ = r.lock.file.Unlock()
+	r.lock = nil
+}
+
+func lockTaken(path string) error {
+	holder := "another run"
+
+	if pid, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(pid)) != "" {
+		holder = "process " + strings.TrimSpace(string(pid))
+	}
+
+	return &diagnosis.Problem{Finding: diagnosis.Finding{
+		ID:       diagnosis.LockTaken,
+		Severity: diagnosis.Failure,
+		Cause:    fmt.Sprintf("%s is changing this cluster from this machine (%s)", holder, path),
+		Next:     "wait for it to end, or stop it with Ctrl-C in its terminal; then run the same command again",
+	}}
+}

@@ -1,0 +1,310 @@
+package steps
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/fanout"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// otherAddressGrace is how long a look waits for a node's other address after one has answered.
+const otherAddressGrace = 300 * time.Millisecond
+
+// configIs says how the config that a configured node runs relates to the inventory.
+type configIs int
+
+const (
+	configUnread  configIs = iota // not configured, or not readable with these credentials
+	configSame                    // what the inventory declares for this node
+	configDrifted                 // this node's, with differences
+	configSwapped                 // another node's of this inventory
+	configUnsent                  // not what this run sent
+)
+
+// sight is what one look at a node saw.
+type sight struct {
+	talosapi.Probed
+	node *inventory.Node
+	at   time.Time
+
+	// Of a node in maintenance or configured by us:
+	status *talosapi.Status
+	// Of a node configured by us:
+	running  *machineconfig.Config
+	config   configIs
+	owner    string // whose config it is, when swapped
+	services []talosapi.Service
+	// readErr is the first read that did not work.
+	readErr error
+}
+
+func (s sight) stage() string {
+	if s.status == nil {
+		return ""
+	}
+
+	return s.status.Stage
+}
+
+// installed tells whether Talos has loaded the services of its boot sequence: before that, a stage `booting` is the way into the installer.
+func (s sight) installed() bool {
+	return s.hasService("kubelet") && (s.node.Role != inventory.ControlPlane || s.hasService("etcd"))
+}
+
+func (s sight) hasService(id string) bool {
+	_, ok := s.service(id)
+
+	return ok
+}
+
+func (s sight) service(id string) (talosapi.Service, bool) {
+	for _, service := range s.services {
+		if service.ID == id {
+			return service, true
+		}
+	}
+
+	return talosapi.Service{}, false
+}
+
+// silent tells that nothing answered at any of the node's addresses.
+func (s sight) silent() bool { return s.State == talosapi.Unreachable }
+
+// up tells that the install is over and the node boots or runs with its config.
+func (s sight) up() bool {
+	return s.State == talosapi.Ours && (s.stage() == "booting" || s.stage() == "running") && s.installed()
+}
+
+// addresses are where a node may answer: where it is said to answer now, and where its machine config puts it.
+// An address with a port is a way in of its own (a forwarded port), so nothing else is tried.
+func (r *Run) addresses(node *inventory.Node) []string {
+	now, given := r.Settings.NodeAddresses[node.Name]
+	if !given {
+		now = node.Address
+	} else if _, _, err := net.SplitHostPort(now); err == nil {
+		return []string{now}
+	}
+
+	addresses := []string{now}
+
+	if config := r.Configs[node.Name]; config != nil {
+		for _, prefix := range config.Addresses() {
+			addresses = appendNew(addresses, prefix.Addr().String())
+		}
+	}
+
+	if given && node.Address != "" {
+		addresses = appendNew(addresses, node.Address)
+	}
+
+	return addresses
+}
+
+func appendNew(words []string, word string) []string {
+	for _, have := range words {
+		if have == word {
+			return words
+		}
+	}
+
+	return append(words, word)
+}
+
+// look asks a node what state it is in, at all its addresses at once, and reads what that state allows.
+func (r *Run) look(ctx context.Context, node *inventory.Node) sight {
+	seen := sight{node: node, Probed: r.probe(ctx, node), at: r.Clock.Now()}
+
+	memory := r.memory.of(node)
+	memory.remember(func(facts *nodeFacts) {
+		switch {
+		case !seen.silent():
+			facts.silentSince = time.Time{}
+		case facts.silentSince.IsZero():
+			facts.silentSince = seen.at
+		}
+
+		if facts.sent != nil && seen.State != talosapi.Maintenance {
+			facts.leftMaintenance = true
+		}
+	})
+
+	switch seen.State {
+	case talosapi.Maintenance:
+		r.readMaintenance(ctx, &seen)
+	case talosapi.Ours:
+		r.readConfigured(ctx, &seen)
+	}
+
+	return seen
+}
+
+// lookAll looks at many nodes at once, in order.
+func (r *Run) lookAll(ctx context.Context, nodes []*inventory.Node) []sight {
+	return fanout.Collect(ctx, probeLimit, nodes, r.look, unseen)
+}
+
+// unseen is the sight of a node that could not be looked at at all.
+func unseen(node *inventory.Node, err error) sight {
+	return sight{node: node, Probed: talosapi.Probed{State: talosapi.Unreachable, Silence: talosapi.NoAnswer, Err: err}}
+}
+
+// probe asks all the node's addresses and prefers the most telling answer: ours, then maintenance, then anything that answers.
+func (r *Run) probe(ctx context.Context, node *inventory.Node) talosapi.Probed {
+	addresses := r.addresses(node)
+	dialer := r.dialer()
+
+	if len(addresses) == 1 {
+		return dialer.Probe(ctx, addresses[0])
+	}
+
+	probing, stop := context.WithCancel(ctx)
+	defer stop()
+
+	type numbered struct {
+		index int
+		talosapi.Probed
+	}
+
+	answers := make(chan numbered, len(addresses))
+
+	for index, address := range addresses {
+		go func() { answers <- numbered{index, dialer.Probe(probing, address)} }()
+	}
+
+	var (
+		best  *numbered
+		grace <-chan time.Time
+	)
+
+	for range addresses {
+		select {
+		case answer := <-answers:
+			if best == nil || rank(answer.State) > rank(best.State) || rank(answer.State) == rank(best.State) && answer.index < best.index {
+				best = &answer
+			}
+
+			if answer.State == talosapi.Ours {
+				return answer.Probed
+			}
+
+			if answer.State != talosapi.Unreachable && grace == nil {
+				timer := time.NewTimer(otherAddressGrace)
+				defer timer.Stop()
+
+				grace = timer.C
+			}
+		case <-grace:
+			return best.Probed
+		}
+	}
+
+	return best.Probed
+}
+
+func rank(state talosapi.State) int {
+	switch state {
+	case talosapi.Ours:
+		return 3
+	case talosapi.Maintenance:
+		return 2
+	case talosapi.Unreachable:
+		return 0
+	default:
+		return 1
+	}
+}
+
+func (r *Run) readMaintenance(ctx context.Context, seen *sight) {
+	conn, err := r.dialer().Maintenance(ctx, seen.Address)
+	if err != nil {
+		seen.readErr = err
+
+		return
+	}
+	defer conn.Close()
+
+	seen.readStatus(ctx, conn)
+}
+
+func (r *Run) readConfigured(ctx context.Context, seen *sight) {
+	conn, err := r.dialer().Secure(ctx, seen.Address)
+	if err != nil {
+		seen.readErr = err
+
+		return
+	}
+	defer conn.Close()
+
+	seen.readStatus(ctx, conn)
+
+	if seen.services, err = conn.Services(ctx); err != nil && seen.readErr == nil {
+		seen.readErr = err
+	}
+
+	data, err := conn.MachineConfig(ctx)
+	if err != nil {
+		if seen.readErr == nil {
+			seen.readErr = err
+		}
+	} else if seen.running, err = machineconfig.FromBytes("the config on "+seen.node.Name, data); err == nil {
+		seen.config, seen.owner = r.compare(seen.node, seen.running)
+	}
+
+	if seen.stage() == "installing" || seen.stage() == "rebooting" {
+		r.rememberLastWords(ctx, seen.node, conn)
+	}
+}
+
+func (s *sight) readStatus(ctx context.Context, conn *talosapi.Conn) {
+	status, err := conn.MachineStatus(ctx)
+	if err != nil {
+		s.readErr = err
+
+		return
+	}
+
+	s.status = &status
+}
+
+// rememberLastWords keeps the reason of a failing sequence: after the reboot that follows, nothing on the node tells it any more.
+func (r *Run) rememberLastWords(ctx context.Context, node *inventory.Node, conn *talosapi.Conn) {
+	words, err := conn.LastFailure(ctx)
+	if err != nil || words == "" {
+		return
+	}
+
+	r.memory.of(node).remember(func(facts *nodeFacts) { facts.lastWords = words })
+}
+
+// compare relates the config that a node runs to the inventory's.
+func (r *Run) compare(node *inventory.Node, running *machineconfig.Config) (configIs, string) {
+	declared := r.Configs[node.Name]
+	if declared != nil && machineconfig.Same(running, declared) {
+		return configSame, ""
+	}
+
+	for _, other := range r.Cluster.Nodes {
+		if other == node || r.Configs[other.Name] == nil {
+			continue
+		}
+
+		theirs := r.Configs[other.Name]
+		if machineconfig.Same(running, theirs) || running.Hostname() != "" && running.Hostname() == theirs.Hostname() {
+			return configSwapped, other.Name
+		}
+	}
+
+	if sent := r.memory.of(node).recall().sent; sent != nil && !machineconfig.Same(running, sent) {
+		return configUnsent, ""
+	}
+
+	if declared == nil {
+		return configUnread, ""
+	}
+
+	return configDrifted, ""
+}

@@ -1,0 +1,288 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/fanout"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/kubeapi"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/preflight"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/retry"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+const preflightName = "preflight"
+
+// Preflight finds, before anything is sent, what would make the bring-up fail: in the files, and on each node.
+type Preflight struct {
+	// InRecipe is set when other steps follow: there silence is never a failure, since apply waits for silent nodes.
+	InRecipe bool
+}
+
+// Name is the step's name.
+func (Preflight) Name() string { return preflightName }
+
+// EndsRecipe stops a recipe: without this step the ones that follow make no sense.
+func (Preflight) EndsRecipe(error) bool { return true }
+
+// Run checks the cluster's files, and all nodes at once.
+func (s Preflight) Run(ctx context.Context, run *Run) error {
+	checker := &checker{Run: run, inRecipe: s.InRecipe}
+
+	findings := preflight.Skip(run.Cluster.CrossCheck(run.Settings.Talosconfig), run.skipChecks())
+	findings = append(findings, preflight.Cluster(ctx, run.Cluster, run.Configs, run.Credentials, run.preflightOptions())...)
+	problems := checker.judge(findings)
+
+	nodes := run.Nodes()
+	checked := fanout.Collect(ctx, probeLimit, nodes, checker.check, func(node *inventory.Node, err error) checkedNode {
+		return checkedNode{node: node, seen: unseen(node, err), findings: []diagnosis.Finding{run.unexpected(preflightName, node, err).Finding}}
+	})
+
+	if ctx.Err() != nil {
+		return run.interrupted(ctx, nodes[0], s.Name())
+	}
+
+	answered := false
+
+	for _, node := range checked {
+		answered = answered || !node.seen.silent()
+		problems = append(problems, checker.judge(node.findings)...)
+		checker.result(node)
+	}
+
+	if len(problems) == 0 && !answered && !s.InRecipe {
+		problems = append(problems, &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
+			ID:       diagnosis.NobodyAnswers,
+			Severity: diagnosis.Failure,
+			Cause:    fmt.Sprintf("none of %d nodes answers", len(nodes)),
+			Next:     "boot the machines, or say where they answer: NODE_ADDRESSES=" + nodes[0].Name + "=<address>; then mage preflight",
+			Exit:     diagnosis.ExitPreflight,
+		}})
+	}
+
+	return joined(problems)
+}
+
+// preflightOptions are the settings that the checks take.
+func (r *Run) preflightOptions() preflight.Options {
+	return preflight.Options{
+		AllowAmbiguousDisk: r.Settings.AllowAmbiguousDisk,
+		SkipChecks:         r.skipChecks(),
+		Now:                time.Now(), // certificates live in the world's time, not in the run's
+		LookupHost: func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		},
+		VIPAnswers: func(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
+			asking, stop := context.WithTimeout(ctx, r.Settings.DialTimeout)
+			defer stop()
+
+			return kubeapi.ServesCA(asking, net.JoinHostPort(address.String(), kubernetesPort), r.kubernetesCA())
+		},
+	}
+}
+
+func (r *Run) skipChecks() []diagnosis.ID {
+	ids := make([]diagnosis.ID, 0, len(r.Settings.SkipChecks))
+	for _, id := range r.Settings.SkipChecks {
+		ids = append(ids, diagnosis.ID(id))
+	}
+
+	return ids
+}
+
+// kubernetesCA is the CA that the machine configs declare for the Kubernetes API.
+func (r *Run) kubernetesCA() []byte {
+	for _, node := range r.Cluster.ControlPlanes() {
+		if config := r.Configs[node.Name]; config != nil {
+			return config.KubernetesCA()
+		}
+	}
+
+	return nil
+}
+
+// checker is one run of the preflight step.
+type checker struct {
+	*Run
+	inRecipe bool
+}
+
+// checkedNode is a node with everything that was found about it.
+type checkedNode struct {
+	node     *inventory.Node
+	seen     sight
+	findings []diagnosis.Finding
+	tries    int
+	took     time.Duration
+}
+
+// judge shows findings, with those that SKIP_CHECKS names as warnings, and gives the failures as problems.
+func (c *checker) judge(findings []diagnosis.Finding) []*diagnosis.Problem {
+	var problems []*diagnosis.Problem
+
+	for _, finding := range findings {
+		c.Report.Finding(preflightName, finding)
+
+		if finding.Severity == diagnosis.Failure {
+			problems = append(problems, &diagnosis.Problem{Finding: finding, Step: preflightName})
+		}
+	}
+
+	return problems
+}
+
+func (c *checker) result(checked checkedNode) {
+	result := report.Result{
+		Node: checked.node.Name, Address: checked.seen.Address, Step: preflightName, Status: report.OK,
+		Attempts: checked.tries, Duration: checked.took, Detail: stateText(checked.seen),
+	}
+
+	for _, finding := range checked.findings {
+		switch {
+		case finding.Severity == diagnosis.Failure && result.Err == nil:
+			result.Status, result.Err = report.Failed, &diagnosis.Problem{Finding: finding, Step: preflightName}
+		case finding.Severity == diagnosis.Warning && result.Status == report.OK:
+			result.Status = report.Warned
+		}
+	}
+
+	c.Report.Result(result)
+}
+
+// stateText is a node's state in a few words.
+func stateText(seen sight) string {
+	switch seen.State {
+	case talosapi.Unreachable:
+		return seen.Silence.String()
+	case talosapi.Ours:
+		return seen.stage()
+	default:
+		return seen.State.String()
+	}
+}
+
+// check looks at one node, again if it does not answer, and runs the checks that its state allows.
+func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
+	started := c.Clock.Now()
+
+	c.Report.Progress(preflightName, report.Progress{Node: node.Name, Text: "checking", Since: started})
+
+	checked := checkedNode{node: node}
+	tries := c.Settings.ReachabilityRetries
+
+	if c.Settings.DryRun || c.Settings.NoWait {
+		tries = 1
+	}
+
+	policy := retry.Policy{
+		Retries:    tries - 1,
+		Initial:    c.Settings.ReachabilityDelay,
+		Max:        c.Settings.ReachabilityDelay,
+		Multiplier: 1,
+	}
+
+	checked.tries, _ = retry.Do(ctx, c.Clock, policy, func(ctx context.Context, _ int) error {
+		checked.seen = c.look(ctx, node)
+
+		if checked.seen.silent() {
+			return fmt.Errorf("reach node: %w", checked.seen.Err)
+		}
+
+		return nil
+	}, func(error) bool { return true })
+
+	checked.findings = c.stateFindings(ctx, checked.seen, c.Configs[node.Name])
+	checked.took = c.Clock.Now().Sub(started)
+
+	return checked
+}
+
+func (c *checker) stateFindings(ctx context.Context, seen sight, config *machineconfig.Config) []diagnosis.Finding {
+	finding := diagnosis.Finding{Node: seen.node.Name, Address: seen.Address, Severity: diagnosis.OK}
+
+	switch seen.State {
+	case talosapi.Maintenance:
+		finding.ID, finding.Cause = diagnosis.NodeState, "in maintenance, ready for its config"
+
+		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config)...)
+	case talosapi.Ours:
+		return []diagnosis.Finding{c.configuredFinding(seen, finding)}
+	case talosapi.Unreachable:
+		return []diagnosis.Finding{c.silentFinding(seen, finding)}
+	default:
+		return []diagnosis.Finding{c.strangerProblem(preflightName, seen).Finding}
+	}
+}
+
+func (c *checker) configuredFinding(seen sight, finding diagnosis.Finding) diagnosis.Finding {
+	finding.ID, finding.Cause = diagnosis.NodeState, "has its config already, stage "+seen.stage()
+
+	switch seen.config {
+	case configSwapped:
+		return c.swappedProblem(preflightName, seen).Finding
+	case configDrifted:
+		finding.ID, finding.Severity = diagnosis.ConfigDrifted, diagnosis.Warning
+		finding.Cause = "its config differs from " + seen.node.ConfigFile + ":\n" + machineconfig.Diff(seen.running, c.Configs[seen.node.Name])
+		finding.Next = command("applySequential", seen.node) + " (-update once the cluster has an etcd)"
+	case configUnread:
+		finding.Severity, finding.Cause = diagnosis.Warning, "configured by this cluster, but its config could not be compared"
+		if seen.readErr != nil {
+			finding.Cause += ": " + talosapi.Explain(seen.readErr)
+		}
+	}
+
+	return finding
+}
+
+func (c *checker) silentFinding(seen sight, finding diagnosis.Finding) diagnosis.Finding {
+	finding.Severity = diagnosis.Warning
+	finding.ID, finding.Cause = diagnosis.NodeSilent, "no answer: in its self-test, rebooting, off, or at another address"
+	finding.Next = fmt.Sprintf("nothing, if it is booting: apply waits for it; else NODE_ADDRESSES=%s=<address>", seen.node.Name)
+
+	if seen.Silence == talosapi.Refused {
+		finding.ID, finding.Cause = diagnosis.NodeRefused, "port 50000 refused: installing or booting"
+	}
+
+	if seen.Err != nil {
+		finding.Cause += " (" + talosapi.Explain(seen.Err) + ")"
+	}
+
+	return finding
+}
+
+// nodeChecks read the machine's facts and evaluate everything that needs them.
+func (c *checker) nodeChecks(ctx context.Context, seen sight, config *machineconfig.Config) []diagnosis.Finding {
+	conn, err := c.dialer().Maintenance(ctx, seen.Address)
+	if err != nil {
+		return []diagnosis.Finding{c.silentFinding(seen, diagnosis.Finding{Node: seen.node.Name, Address: seen.Address})}
+	}
+	defer conn.Close()
+
+	facts := preflight.ReadFacts(ctx, conn)
+	facts.State = seen.State
+
+	findings := preflight.Node(ctx, c.Cluster, seen.node, config, facts, c.preflightOptions())
+
+	if config != nil && !hasFailure(findings) {
+		c.memory.of(seen.node).remember(func(known *nodeFacts) { known.checkedFingerprint = conn.Fingerprint() })
+	}
+
+	return findings
+}
+
+func hasFailure(findings []diagnosis.Finding) bool {
+	for _, finding := range findings {
+		if finding.Severity == diagnosis.Failure {
+			return true
+		}
+	}
+
+	return false
+}

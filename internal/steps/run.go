@@ -1,0 +1,275 @@
+package steps
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/talos-mage/talos-mage/internal/clock"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/settings"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// probeLimit bounds how many nodes are looked at or waited for at once; it is about sockets, not about load on the nodes.
+const probeLimit = 32
+
+// Run is what a step is given: the cluster, the settings, a way to the nodes, a clock and a recorder. Nothing is global.
+type Run struct {
+	Settings *settings.Settings
+	Cluster  *inventory.Cluster
+	// Configs are the loaded machine configs by node name; a node whose file is missing or broken has none.
+	Configs map[string]*machineconfig.Config
+	// Credentials come from the talosconfig; nil without one.
+	Credentials *talosapi.Credentials
+	Clock       clock.Clock
+	Report      *report.Recorder
+	Log         zerolog.Logger
+
+	memory *memory
+	lock   *clusterLock
+}
+
+// New starts a run: it reads the inventory, the machine configs and the talosconfig.
+// Bad input is an error with exit code 2; a file that a later step may still make is not.
+func New(settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger, clk clock.Clock) (*Run, error) {
+	cluster, err := inventory.Load(inventory.Options{
+		TalosDir:  settings.TalosDir,
+		ConfigDir: settings.ClusterConfigDir,
+		Root:      settings.RootDir,
+		Environ:   environ,
+	})
+	if err != nil {
+		return nil, badInput(err)
+	}
+
+	run := &Run{
+		Settings: settings,
+		Cluster:  cluster,
+		Clock:    clk,
+		Report:   recorder,
+		Log:      log,
+		memory:   newMemory(),
+	}
+
+	if err := run.checkNames(); err != nil {
+		return nil, err
+	}
+
+	return run, run.loadFiles()
+}
+
+// loadFiles (re)reads what the configs step may have made.
+func (r *Run) loadFiles() error {
+	r.Configs = make(map[string]*machineconfig.Config)
+
+	for _, node := range r.Cluster.Nodes {
+		config, err := machineconfig.Load(node.ConfigFile)
+		if err == nil {
+			r.Configs[node.Name] = config
+		}
+	}
+
+	credentials, err := talosapi.LoadCredentials(r.Settings.Talosconfig)
+
+	switch {
+	case isNotExist(err):
+		r.Credentials = nil
+	case err != nil:
+		return badInput(fmt.Errorf("read talosconfig: %w", err))
+	default:
+		r.Credentials = credentials
+	}
+
+	return nil
+}
+
+// checkNames refuses settings that name nodes which the inventory does not have.
+func (r *Run) checkNames() error {
+	named := map[string][]string{
+		"NODE":         r.Settings.Node,
+		"ASSUME_EMPTY": r.Settings.AssumeEmpty,
+	}
+
+	if r.Settings.BootstrapNode != "" {
+		named["BOOTSTRAP_NODE"] = []string{r.Settings.BootstrapNode}
+	}
+
+	for name := range r.Settings.NodeAddresses {
+		named["NODE_ADDRESSES"] = append(named["NODE_ADDRESSES"], name)
+	}
+
+	for _, variable := range []string{"NODE", "ASSUME_EMPTY", "BOOTSTRAP_NODE", "NODE_ADDRESSES"} {
+		for _, name := range named[variable] {
+			if err := r.checkName(variable, name); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+func (r *Run) checkName(variable, name string) error {
+	node := r.Cluster.Node(name)
+	if node == nil {
+		names := make([]string, 0, len(r.Cluster.Nodes))
+		for _, node := range r.Cluster.Nodes {
+			names = append(names, node.Name)
+		}
+
+		return &diagnosis.Problem{Finding: diagnosis.Finding{
+			ID:       diagnosis.UnknownNode,
+			Severity: diagnosis.Failure,
+			Cause:    fmt.Sprintf("%s names %q, which is not a node of %s; it takes %s", variable, name, r.Cluster.Source, list(names)),
+			Next:     "correct " + variable,
+		}}
+	}
+
+	if variable == "BOOTSTRAP_NODE" && node.Role != inventory.ControlPlane {
+		return &diagnosis.Problem{Finding: diagnosis.Finding{
+			ID:       diagnosis.UnknownNode,
+			Severity: diagnosis.Failure,
+			Node:     node.Name,
+			Cause:    "BOOTSTRAP_NODE names a worker: etcd runs on control planes only",
+			Next:     "name a control plane",
+		}}
+	}
+
+	return nil
+}
+
+// Nodes are the nodes that this run works on: all, or those that -node= names.
+func (r *Run) Nodes() []*inventory.Node {
+	if len(r.Settings.Node) == 0 {
+		return r.Cluster.Nodes
+	}
+
+	var nodes []*inventory.Node
+
+	for _, node := range r.Cluster.Nodes {
+		if r.selected(node) {
+			nodes = append(nodes, node)
+		}
+	}
+
+	return nodes
+}
+
+func (r *Run) selected(node *inventory.Node) bool {
+	return len(r.Settings.Node) == 0 || namesNode(r.Settings.Node, node)
+}
+
+func namesNode(names []string, node *inventory.Node) bool {
+	for _, name := range names {
+		if name == node.Name || name == node.Address {
+			return true
+		}
+	}
+
+	return false
+}
+
+// present are the nodes of the run that no earlier step had to leave out.
+func (r *Run) present(nodes []*inventory.Node) []*inventory.Node {
+	var present []*inventory.Node
+
+	for _, node := range nodes {
+		if r.memory.of(node).recall().failed == nil {
+			present = append(present, node)
+		}
+	}
+
+	return present
+}
+
+func ofRole(nodes []*inventory.Node, role inventory.Role) []*inventory.Node {
+	var matching []*inventory.Node
+
+	for _, node := range nodes {
+		if node.Role == role {
+			matching = append(matching, node)
+		}
+	}
+
+	return matching
+}
+
+func names(nodes []*inventory.Node) []string {
+	names := make([]string, 0, len(nodes))
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+
+	return names
+}
+
+// dialer reaches nodes with this run's credentials. Made fresh, so that nothing outlives a step.
+func (r *Run) dialer() *talosapi.Dialer {
+	return &talosapi.Dialer{
+		Credentials:  r.Credentials,
+		Timeout:      r.Settings.DialTimeout,
+		Fingerprints: r.Settings.CertFingerprints,
+	}
+}
+
+// memory is what this run itself saw and did, node by node. It is never written down: the nodes are the source of truth.
+type memory struct {
+	mu    sync.Mutex
+	nodes map[string]*nodeMemory
+}
+
+// nodeMemory guards the facts of one node.
+type nodeMemory struct {
+	mu    sync.Mutex
+	facts nodeFacts
+}
+
+type nodeFacts struct {
+	// silentSince is when this run first found the node not answering, or when a config was sent; zero while it answers.
+	silentSince time.Time
+	// sent is the config that this run sent; sentAt and sentFingerprint say when, and to which certificate.
+	sent            *machineconfig.Config
+	sentAt          time.Time
+	sentFingerprint string
+	// leftMaintenance is set once the node was seen to be gone from maintenance after the config was sent.
+	leftMaintenance bool
+	// checkedFingerprint is the certificate of the node whose checks passed.
+	checkedFingerprint string
+	// lastWords is the reason of a failed sequence, as the node's events told it.
+	lastWords string
+	// failed is why later steps leave the node out.
+	failed error
+}
+
+func newMemory() *memory { return &memory{nodes: make(map[string]*nodeMemory)} }
+
+func (m *memory) of(node *inventory.Node) *nodeMemory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if m.nodes[node.Name] == nil {
+		m.nodes[node.Name] = &nodeMemory{}
+	}
+
+	return m.nodes[node.Name]
+}
+
+func (m *nodeMemory) remember(change func(*nodeFacts)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	change(&m.facts)
+}
+
+func (m *nodeMemory) recall() nodeFacts {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return m.facts
+}

@@ -1,0 +1,230 @@
+// Package steps holds what a bring-up consists of: one file a step, and the recipes that list them in order.
+// A step first asks each node what state it is in and then does only what is missing, so every step can be run again.
+package steps
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/report"
+)
+
+// Step is one thing to do for a cluster.
+type Step interface {
+	// Name is how people call the step; results and errors carry it.
+	Name() string
+	// Run does it. Errors of several nodes come as one *multierror.Error in the inventory's order.
+	Run(ctx context.Context, run *Run) error
+}
+
+// mutating steps change a node or a file and so need the cluster's lock.
+type mutating interface{ Mutates() }
+
+// essential steps say which of their failures end a recipe; after any other it goes on with the nodes that are left.
+type essential interface{ EndsRecipe(err error) bool }
+
+// Execute runs steps in order and gives the outcome of the earliest that failed. Recording, timing and locking wrap every step here, once.
+func Execute(ctx context.Context, run *Run, steps ...Step) error {
+	var outcome *Failure
+
+	for _, step := range steps {
+		err := execute(ctx, run, step)
+		if err == nil {
+			continue
+		}
+
+		if outcome == nil || outcome.Code == diagnosis.ExitDryRun {
+			outcome = newFailure(step.Name(), err)
+		}
+
+		if ctx.Err() != nil {
+			break
+		}
+
+		if step, ok := step.(essential); ok && CodeOf(err) != diagnosis.ExitDryRun && step.EndsRecipe(err) {
+			break
+		}
+	}
+
+	run.unlock()
+
+	if outcome == nil {
+		return nil
+	}
+
+	return outcome
+}
+
+func execute(ctx context.Context, run *Run, step Step) error {
+	if _, changes := step.(mutating); changes && !run.Settings.DryRun {
+		if err := run.acquireLock(ctx); err != nil {
+			return err
+		}
+	}
+
+	started := run.Clock.Now()
+	run.Report.Start(step.Name(), names(run.Nodes())...)
+
+	err := step.Run(ctx, run)
+
+	run.Report.Finish(step.Name(), run.Clock.Now().Sub(started), err)
+
+	return err
+}
+
+// Failure is a step that failed, with the exit code that follows from it.
+type Failure struct {
+	Step string
+	Code diagnosis.ExitCode
+	Err  error
+}
+
+func (f *Failure) Error() string { return f.Err.Error() }
+
+// Unwrap gives the step's error.
+func (f *Failure) Unwrap() error { return f.Err }
+
+func newFailure(step string, err error) *Failure {
+	return &Failure{Step: step, Code: CodeOf(err), Err: err}
+}
+
+// CodeOf is the exit code for an error: bad input before anything else, then the code of the first problem.
+func CodeOf(err error) diagnosis.ExitCode {
+	if err == nil {
+		return diagnosis.ExitOK
+	}
+
+	var failure *Failure
+	if errors.As(err, &failure) {
+		return failure.Code
+	}
+
+	first := diagnosis.ExitOK
+
+	for _, problem := range problemsIn(err) {
+		code := problem.ExitCode()
+		if code == diagnosis.ExitBadInput {
+			return code
+		}
+
+		if first == diagnosis.ExitOK {
+			first = code
+		}
+	}
+
+	if first == diagnosis.ExitOK {
+		return diagnosis.ExitUnexpected
+	}
+
+	return first
+}
+
+func problemsIn(err error) []*diagnosis.Problem {
+	var many *multierror.Error
+	if errors.As(err, &many) {
+		var problems []*diagnosis.Problem
+
+		for _, one := range many.Errors {
+			problems = append(problems, problemsIn(one)...)
+		}
+
+		return problems
+	}
+
+	if problem, ok := diagnosis.AsProblem(err); ok {
+		return []*diagnosis.Problem{problem}
+	}
+
+	return nil
+}
+
+// outcome is how a step went for one node: what is reported and, when it failed, why.
+type outcome struct {
+	node    *inventory.Node
+	status  report.Status
+	detail  string
+	address string
+	tries   int
+	problem *diagnosis.Problem
+}
+
+func (o outcome) failed() bool { return o.problem != nil }
+
+// conclude reports the outcomes of a step and joins the errors, in the inventory's order. Nodes that failed are left out of later steps.
+func (r *Run) conclude(outcomes []outcome) error {
+	var problems []*diagnosis.Problem
+
+	for _, node := range r.Cluster.Nodes {
+		for _, result := range outcomes {
+			if result.node == node && result.failed() {
+				problems = append(problems, result.problem)
+				r.memory.of(node).remember(func(facts *nodeFacts) { facts.failed = result.problem })
+			}
+		}
+	}
+
+	return joined(problems)
+}
+
+func joined(problems []*diagnosis.Problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+
+	if len(problems) == 1 {
+		return problems[0]
+	}
+
+	many := &multierror.Error{ErrorFormat: onePerLine}
+	for _, problem := range problems {
+		many = multierror.Append(many, problem)
+	}
+
+	return many
+}
+
+func onePerLine(errs []error) string {
+	lines := make([]string, 0, len(errs))
+	for _, err := range errs {
+		lines = append(lines, err.Error())
+	}
+
+	return strings.Join(lines, "\n")
+}
+
+// badInput is an error that settings and files alone decide.
+func badInput(err error) error {
+	if _, ok := diagnosis.AsProblem(err); ok {
+		return err
+	}
+
+	return &diagnosis.Problem{
+		Finding: diagnosis.Finding{
+			ID:       diagnosis.BadInput,
+			Severity: diagnosis.Failure,
+			Cause:    err.Error(),
+			Exit:     diagnosis.ExitBadInput,
+		},
+		Err: err,
+	}
+}
+
+func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// list is "a, b and c".
+func list(words []string) string {
+	switch len(words) {
+	case 0:
+		return "none"
+	case 1:
+		return words[0]
+	default:
+		return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+	}
+}

@@ -1,0 +1,295 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/fanout"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+const (
+	verifyName        = "verify"
+	verifyWorkersName = "verifyWorkers"
+)
+
+// Verify waits until the control planes have left maintenance with their own config and their install is over. Of a worker it asks only that it is on
+// its way: its API opens when trustd can be reached at the endpoint, which through a VIP is after bootstrap. On a cluster that has etcd, workers must be up.
+type Verify struct{}
+
+// Name is the step's name.
+func (Verify) Name() string { return verifyName }
+
+// Run verifies the control planes, and the workers as far as they can be by now.
+func (s Verify) Run(ctx context.Context, run *Run) error {
+	nodes := run.present(run.Nodes())
+
+	// A cluster that is up already is verified whole.
+	if run.surveyEtcd(ctx).running() {
+		return verifyNodes(ctx, run, s.Name(), nodes, true)
+	}
+
+	return verifyNodes(ctx, run, s.Name(), nodes, false)
+}
+
+// VerifyWorkers waits, after bootstrap, until every worker answers with its own config and runs.
+type VerifyWorkers struct{}
+
+// Name is the step's name.
+func (VerifyWorkers) Name() string { return verifyWorkersName }
+
+// Run verifies the workers, and that all nodes are registered in Kubernetes.
+func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
+	workers := ofRole(run.present(run.Nodes()), inventory.Worker)
+	verified := verifyNodes(ctx, run, s.Name(), workers, true)
+
+	if ctx.Err() != nil || run.Settings.DryRun {
+		return verified
+	}
+
+	return errors.Join(verified, run.awaitRegistered(ctx, s.Name()))
+}
+
+func verifyNodes(ctx context.Context, run *Run, step string, nodes []*inventory.Node, workersUp bool) error {
+	if run.Settings.DryRun {
+		return run.done(step, report.Skipped, "dry run: nothing to wait for", nil)
+	}
+
+	outcomes := fanout.Collect(ctx, probeLimit, nodes, func(ctx context.Context, node *inventory.Node) outcome {
+		started := run.Clock.Now()
+		verifier := &verifier{Run: run, step: step, workersUp: workersUp}
+
+		result := verifier.verify(ctx, node)
+		run.Report.Result(report.Result{
+			Node:     node.Name,
+			Address:  result.address,
+			Step:     step,
+			Status:   result.status,
+			Duration: run.Clock.Now().Sub(started),
+			Detail:   result.detail,
+			Err:      asError(result.problem),
+		})
+
+		return result
+	}, func(node *inventory.Node, err error) outcome {
+		problem := run.unexpected(step, node, err)
+		run.Report.Result(report.Result{Node: node.Name, Step: step, Status: report.Failed, Err: problem})
+
+		return outcome{node: node, status: report.Failed, problem: problem}
+	})
+
+	return run.conclude(outcomes)
+}
+
+type verifier struct {
+	*Run
+	step      string
+	workersUp bool
+	// joining is set when the node ended as a worker whose API is not open yet.
+	joining bool
+}
+
+func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
+	seen, problem := v.await(ctx, node, v.step, v.judge)
+	result := outcome{node: node, address: seen.Address, status: report.OK, detail: seen.stage()}
+
+	switch {
+	case problem != nil:
+		result.status, result.problem = report.Failed, v.withCause(ctx, node, problem)
+		result.detail = ""
+	case v.joining:
+		result.status, result.detail = report.Joining, "its API opens once the endpoint answers for it"
+	case seen.config == configDrifted:
+		result.status, result.detail = report.Drifted, seen.stage()+", differs from "+node.ConfigFile
+	case seen.config == configUnread:
+		result.status, result.detail = report.Warned, seen.stage()+", its config could not be compared"
+	}
+
+	if problem == nil && seen.Address != "" && seen.Address != v.addresses(node)[0] {
+		result.detail += ", at " + seen.Address
+	}
+
+	return result
+}
+
+func (v *verifier) judge(_ context.Context, seen sight) judgement {
+	switch seen.State {
+	case talosapi.Unreachable:
+		v.joining = seen.node.Role == inventory.Worker && !v.workersUp
+
+		return judgement{done: v.joining}
+	case talosapi.Maintenance:
+		return v.judgeMaintenance(seen)
+	case talosapi.Ours:
+		v.joining = false
+
+		return v.judgeConfigured(seen)
+	default:
+		return judgement{problem: v.strangerProblem(v.step, seen)}
+	}
+}
+
+// judgeMaintenance tells a node that has yet to leave maintenance from one that came back to it: a failed install leaves no other trace.
+func (v *verifier) judgeMaintenance(seen sight) judgement {
+	facts := v.memory.of(seen.node).recall()
+	if facts.sent == nil {
+		return judgement{}
+	}
+
+	if !facts.leftMaintenance && seen.Fingerprint == facts.sentFingerprint {
+		return judgement{doing: "accepted its config, still in maintenance"}
+	}
+
+	cause := "it accepted its config and came back to maintenance: the install failed"
+	if facts.lastWords != "" {
+		cause += ": " + facts.lastWords
+	} else {
+		cause += "; the node keeps no trace of why: the usual causes are an install disk that does not exist, or an installer image that can't be pulled"
+	}
+
+	return judgement{problem: v.problem(v.step, seen, diagnosis.InstallFailed, cause,
+		"correct the install disk or image (task talos:generate-config), then "+command("applySequential", seen.node))}
+}
+
+func (v *verifier) judgeConfigured(seen sight) judgement {
+	switch seen.config {
+	case configSwapped:
+		return judgement{problem: v.swappedProblem(v.step, seen)}
+	case configUnsent:
+		return judgement{problem: v.unsentProblem(v.step, seen)}
+	}
+
+	if seen.node.Role == inventory.Worker && v.workersUp {
+		return judgement{done: seen.stage() == "running"}
+	}
+
+	return judgement{done: seen.up()}
+}
+
+// withCause adds to a worker that is still joining why that may be, and for a node that went silent after its config was applied where else it may be.
+func (v *verifier) withCause(ctx context.Context, node *inventory.Node, problem *diagnosis.Problem) *diagnosis.Problem {
+	if problem.ID != diagnosis.NodeRefused && problem.ID != diagnosis.NodeSilent {
+		return problem
+	}
+
+	if elsewhere := v.discoveredAddresses(ctx, node); len(elsewhere) > 0 {
+		problem.Cause += "; other nodes see it at " + list(elsewhere)
+		problem.Next = fmt.Sprintf("NODE_ADDRESSES=%s=%s %s", node.Name, elsewhere[0], command(v.step, node))
+
+		return problem
+	}
+
+	if node.Role == inventory.Worker && v.workersUp && problem.ID == diagnosis.NodeRefused {
+		problem.ID = diagnosis.WorkerJoining
+		problem.Cause += fmt.Sprintf("; a worker opens its API when a control plane signs its certificate: can it reach %s and the control planes' port 50001, and is its clock right?",
+			v.Cluster.Endpoint.Host)
+	}
+
+	return problem
+}
+
+// discoveredAddresses asks the control planes where discovery has seen the node.
+func (v *verifier) discoveredAddresses(ctx context.Context, lost *inventory.Node) []string {
+	if ctx.Err() != nil {
+		return nil
+	}
+
+	asking, stop := context.WithTimeout(ctx, 4*v.Settings.DialTimeout)
+	defer stop()
+
+	for _, node := range v.Cluster.ControlPlanes() {
+		if node == lost {
+			continue
+		}
+
+		probed := v.probe(asking, node)
+		if probed.State != talosapi.Ours {
+			continue
+		}
+
+		conn, err := v.dialer().Secure(asking, probed.Address)
+		if err != nil {
+			continue
+		}
+
+		members, err := conn.Members(asking)
+		conn.Close()
+
+		if err != nil {
+			continue
+		}
+
+		for _, member := range members {
+			if member.Hostname == lost.Hostname && lost.Hostname != "" {
+				var elsewhere []string
+
+				for _, address := range member.Addresses {
+					if address.String() != lost.Address {
+						elsewhere = append(elsewhere, address.String())
+					}
+				}
+
+				return elsewhere
+			}
+		}
+
+		return nil
+	}
+
+	return nil
+}
+
+// strangerProblem is for a node that is not ours to change: another cluster's, not Talos, or one that can't be told without a talosconfig.
+func (r *Run) strangerProblem(step string, seen sight) *diagnosis.Problem {
+	switch seen.State {
+	case talosapi.Foreign:
+		return r.problem(step, seen, diagnosis.ForeignNode,
+			"it is configured already, with another cluster's certificate authority",
+			"check the address, and that talosconfig belongs to this cluster; to take the machine over, reset it with its own cluster's talosconfig")
+	case talosapi.UnknownCA:
+		problem := r.problem(step, seen, diagnosis.UnknownNodeCA,
+			fmt.Sprintf("it is configured already, and without a talosconfig (%s) nobody can tell for which cluster", r.Settings.Talosconfig),
+			"task talos:generate-config, or set TALOSCONFIG")
+		problem.Exit = diagnosis.ExitBadInput
+
+		return problem
+	default:
+		return r.problem(step, seen, diagnosis.NotTalos,
+			"something else than Talos answers there: "+talosapi.Explain(seen.Err), "check the address: mage status")
+	}
+}
+
+func (r *Run) swappedProblem(step string, seen sight) *diagnosis.Problem {
+	problem := r.problem(step, seen, diagnosis.NodesSwapped,
+		fmt.Sprintf("the machine at %s's address runs the config of %s", seen.node.Name, seen.owner),
+		fmt.Sprintf("compare the addresses and MACs of %s and %s in the talconfig; then reset the machine and apply again", seen.node.Name, seen.owner))
+	problem.Exit = diagnosis.ExitVerify
+
+	return problem
+}
+
+func (r *Run) unsentProblem(step string, seen sight) *diagnosis.Problem {
+	problem := r.problem(step, seen, diagnosis.ConfigUnsent,
+		"it runs a config that this run did not send: somebody else configures the same machine", command("status", nil))
+	problem.Exit = diagnosis.ExitVerify
+
+	return problem
+}
+
+func asError(problem *diagnosis.Problem) error {
+	if problem == nil {
+		return nil
+	}
+
+	return problem
+}
+
+// since is how long ago something began, for people.
+func (r *Run) since(start time.Time) time.Duration {
+	return r.Clock.Now().Sub(start).Round(time.Second)
+}

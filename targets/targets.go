@@ -1,0 +1,102 @@
+// Package targets holds the Mage targets that take machines in Talos maintenance mode to a healthy Kubernetes cluster.
+//
+// Import it in a magefile:
+//
+//	//mage:import
+//	_ "github.com/talos-mage/talos-mage/targets"
+//
+// Every target reads its settings from the environment (docs/settings.md), its flags go over them, and every target can be run again:
+// it looks at the nodes first and does only what is missing.
+package targets
+
+import (
+	"context"
+
+	"github.com/talos-mage/talos-mage/internal/invocation"
+	"github.com/talos-mage/talos-mage/internal/settings"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// Talos brings the whole cluster up: secrets, configs, preflight, apply, verify, bootstrap, kubeconfig, workers.
+//
+// Run again, it does what is missing, and nothing if the cluster is up. -node leaves the other nodes out.
+func Talos(ctx context.Context, node, parallel, applyMode, bootstrapNode, assumeEmpty, skipChecks *string, allowAmbiguousDisk, newSecrets, noWait, dryRun, force *bool) error {
+	return execute(ctx, "talos", overrides{
+		"NODE": node, "MAX_PARALLEL": parallel, "APPLY_MODE": applyMode, "BOOTSTRAP_NODE": bootstrapNode, "ASSUME_EMPTY": assumeEmpty, "SKIP_CHECKS": skipChecks,
+		"ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk, "NEW_SECRETS": newSecrets, "NO_WAIT": noWait, "DRY_RUN": dryRun, "FORCE": force,
+	}, steps.Talos)
+}
+
+// Preflight finds what would make the bring-up fail, in the files and on each node, before anything is sent.
+func Preflight(ctx context.Context, node, skipChecks *string, allowAmbiguousDisk *bool) error {
+	return execute(ctx, "preflight", overrides{
+		"NODE": node, "SKIP_CHECKS": skipChecks, "ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk,
+	}, only(steps.Preflight{}))
+}
+
+// ApplySequential sends each node its machine config, one node after the other, control planes first.
+//
+// Nodes that have their config are skipped. On a cluster that is up nothing changes without -update, and nothing reboots without -reboot.
+func ApplySequential(ctx context.Context, node, mode, skipChecks *string, update, reboot, allowAmbiguousDisk, noWait, dryRun *bool) error {
+	return execute(ctx, "applySequential", overrides{
+		"NODE": node, "MODE": mode, "SKIP_CHECKS": skipChecks, "UPDATE": update, "REBOOT": reboot,
+		"ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk, "NO_WAIT": noWait, "DRY_RUN": dryRun,
+	}, only(steps.Apply{}))
+}
+
+// ApplyParallel sends the machine configs to several nodes at once (-parallel=N or N%, 2 by default).
+func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks *string, update, reboot, allowAmbiguousDisk, noWait, dryRun *bool) error {
+	return execute(ctx, "applyParallel", overrides{
+		"NODE": node, "MAX_PARALLEL": parallel, "MODE": mode, "SKIP_CHECKS": skipChecks, "UPDATE": update, "REBOOT": reboot,
+		"ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk, "NO_WAIT": noWait, "DRY_RUN": dryRun,
+	}, only(steps.Apply{Parallel: true}))
+}
+
+// ApplyNode sends one node its machine config, by address or name, also on a cluster that is up: naming a node is asking.
+//
+// -mode is auto (the default; it may reboot, and says so first), no-reboot, reboot, staged or try.
+func ApplyNode(ctx context.Context, ip string, mode *string, dryRun *bool) error {
+	yes := true
+
+	return execute(ctx, "applyNode", overrides{
+		"NODE": &ip, "MODE": mode, "DRY_RUN": dryRun, "UPDATE": &yes, "REBOOT": &yes,
+	}, only(steps.Apply{}))
+}
+
+// Verify waits until the nodes have left maintenance with their own config; once etcd runs, the workers must be up too.
+func Verify(ctx context.Context, node *string, noWait *bool) error {
+	return execute(ctx, "verify", overrides{"NODE": node, "NO_WAIT": noWait}, only(steps.Verify{}))
+}
+
+// Bootstrap starts etcd on one control plane, exactly once, and waits until it is whole and the Kubernetes API answers.
+func Bootstrap(ctx context.Context, bootstrapNode, assumeEmpty *string, noWait, dryRun *bool) error {
+	return execute(ctx, "bootstrap", overrides{
+		"BOOTSTRAP_NODE": bootstrapNode, "ASSUME_EMPTY": assumeEmpty, "NO_WAIT": noWait, "DRY_RUN": dryRun,
+	}, only(steps.Bootstrap{}))
+}
+
+// Kubeconfig merges the cluster's admin kubeconfig into the user's file; the file is kept if it is good.
+func Kubeconfig(ctx context.Context, force, dryRun *bool) error {
+	return execute(ctx, "kubeconfig", overrides{"FORCE": force, "DRY_RUN": dryRun}, only(steps.Kubeconfig{}))
+}
+
+// GenerateConfig renders the machine configs from the talconfig, and replaces those that changed.
+func GenerateConfig(ctx context.Context, newSecrets, dryRun *bool) error {
+	return execute(ctx, "generateConfig", overrides{
+		"NEW_SECRETS": newSecrets, "DRY_RUN": dryRun,
+	}, only(steps.Secrets{}, steps.Configs{Replace: true}))
+}
+
+// Status shows every node's state, stage, version, config and etcd at once, and the next command. It works at every stage.
+func Status(ctx context.Context, node *string) error {
+	return exit(invocation.FromProcess().Status(ctx, overrides{"NODE": node}.set()))
+}
+
+// VerifyNodes shows whether the machines of nodes.yaml, or of the inventory where there is none, answer as Talos nodes.
+func VerifyNodes(ctx context.Context) error {
+	return exit(invocation.FromProcess().VerifyNodes(ctx, overrides{}.set()))
+}
+
+func only(list ...steps.Step) func(*settings.Settings) []steps.Step {
+	return func(*settings.Settings) []steps.Step { return list }
+}
