@@ -1,0 +1,9 @@
+// The targets of this repository: those that importers get, and those for developing talos-mage itself.
+package main
+
+import (
+	//mage:import
+	_ "github.com/talos-mage/talos-mage/internal/devtargets"
+	//mage:import
+	_ "github.com/talos-mage/talos-mage/targets"
+)
