@@ -15,8 +15,11 @@ import (
 func checkControlPlaneCount(_ context.Context, w whole) []diagnosis.Finding {
 	count := len(w.cluster.ControlPlanes())
 
-	if count == 0 || count%2 == 1 {
+	switch {
+	case count == 0:
 		return nil
+	case count%2 == 1:
+		return w.ok(diagnosis.EvenControlPlanes, "%d control planes bear the loss of %d", count, (count-1)/2)
 	}
 
 	return w.about(nil, diagnosis.EvenControlPlanes, diagnosis.Warning, "use "+strconv.Itoa(count-1)+" or "+strconv.Itoa(count+1)+" control planes",

@@ -17,6 +17,8 @@ import (
 type Facts struct {
 	// Address is where the node was asked.
 	Address string
+	// Proxy is what the connection went through; nil for none.
+	Proxy *talosapi.Proxy
 	// State is what the probe found; ReadFacts does not know it.
 	State talosapi.State
 	// Version is the running Talos version, as in "v1.13.9".
@@ -69,7 +71,7 @@ func (f Facts) unread(what string) bool {
 // ReadFacts reads all that the checks need from a node, in maintenance or configured. The reads run at once, each with the connection's
 // own deadline, so that a node that stops answering costs one of them; a read that fails is recorded, and fatal only to its check.
 func ReadFacts(ctx context.Context, conn *talosapi.Conn) Facts {
-	facts := Facts{Address: conn.Address()}
+	facts := Facts{Address: conn.Address(), Proxy: talosapi.ProxyFor(conn.Address())}
 
 	read := func(ctx context.Context, read factRead) readFact {
 		store, err := read.from(ctx, conn)
@@ -162,6 +164,15 @@ var factReads = []factRead{
 
 		return func(f *Facts) { f.Addresses = addresses }, err
 	}},
+}
+
+// checkProxy shows that a proxy stands between this computer and the node: the first suspect when something else goes wrong.
+func checkProxy(_ context.Context, s subject) []diagnosis.Finding {
+	if s.facts.Proxy == nil {
+		return nil
+	}
+
+	return s.ok(diagnosis.ThroughProxy, "reached through the proxy of %s", s.facts.Proxy)
 }
 
 // checkUnread tells which checks were left out for want of an answer. Identity is the exception: it fails by itself.

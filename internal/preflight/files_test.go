@@ -231,6 +231,25 @@ func TestVIPIsJudgedByLiveAddressesWithDHCP(t *testing.T) {
 	require.Equal(t, diagnosis.ExitPreflight, finding.ExitCode())
 }
 
+func TestVIPOfAnotherFamilyThanTheStaticAddresses(t *testing.T) {
+	t.Parallel()
+
+	f := newFixture(t)
+
+	for _, node := range f.cluster.ControlPlanes() {
+		node.VIPs = []netip.Addr{netip.MustParseAddr("2001:db8::10")}
+		f.replace(t, node.Name, "name: 192.0.2.10", "name: 2001:db8::10")
+	}
+
+	require.Empty(t, failures(f.checkCluster(t)), "the nodes may get IPv6 addresses from the network")
+
+	facts := goodFacts()
+	require.Equal(t, []diagnosis.ID{diagnosis.VIPOutsideSubnet}, failures(f.checkNode(t, "cp1", facts)), "this one did not")
+
+	facts.Addresses = append(facts.Addresses, netip.MustParsePrefix("2001:db8::11/64"))
+	require.Empty(t, failures(f.checkNode(t, "cp1", facts)))
+}
+
 func TestEndpoint(t *testing.T) {
 	t.Parallel()
 

@@ -377,6 +377,19 @@ func TestLinks(t *testing.T) {
 	})
 }
 
+func TestProxyIsShown(t *testing.T) {
+	t.Parallel()
+
+	runNodeTests(t, map[string]nodeTest{
+		"HTTPS_PROXY": {
+			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+				facts.Proxy = &talosapi.Proxy{Variable: "HTTPS_PROXY", Host: "203.0.113.9:3128"}
+			},
+			id: diagnosis.ThroughProxy, severity: diagnosis.OK, cause: "HTTPS_PROXY=203.0.113.9:3128",
+		},
+	})
+}
+
 func TestHostnameFromElsewhere(t *testing.T) {
 	t.Parallel()
 

@@ -34,6 +34,7 @@ type Options struct {
 
 // nodeChecks run for each node that answered, in the order in which people read their findings.
 var nodeChecks = []func(context.Context, subject) []diagnosis.Finding{
+	checkProxy,
 	checkUnread,
 	checkIdentity,          // the right machine?
 	checkConfigHere,        // would it take the config?

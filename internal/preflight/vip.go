@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
@@ -26,8 +27,8 @@ func (w whole) vips() []netip.Addr {
 	return slices.Compact(vips)
 }
 
-// checkVIP judges where each VIP lies: within the static subnets of every control plane, and on nobody's address. Control planes with DHCP are
-// judged once they answered.
+// checkVIP judges where each VIP lies: within the static subnets of every control plane, and on nobody's address. Control planes that get
+// addresses from the network are judged once they answered.
 func checkVIP(_ context.Context, w whole) []diagnosis.Finding {
 	vips := w.vips()
 	if len(vips) == 0 {
@@ -41,7 +42,7 @@ func checkVIP(_ context.Context, w whole) []diagnosis.Finding {
 
 		for _, node := range w.cluster.ControlPlanes() {
 			config := w.configs[node.Name]
-			if config == nil || len(config.Addresses()) == 0 || anyContains(config.Addresses(), vip) {
+			if config == nil || anyContains(config.Addresses(), vip) || mayGetSubnet(config, vip) {
 				continue
 			}
 
@@ -74,21 +75,30 @@ func (w whole) vipTaken(vip netip.Addr) []diagnosis.Finding {
 	return findings
 }
 
-// checkLiveSubnet judges the VIPs of a control plane with DHCP by the addresses that it has now.
+// mayGetSubnet tells whether a node may still get an address of a VIP's family from the network: by DHCP, or where none is static.
+func mayGetSubnet(config *machineconfig.Config, vip netip.Addr) bool {
+	static := slices.ContainsFunc(config.Addresses(), func(address netip.Prefix) bool { return address.Addr().Is4() == vip.Is4() })
+
+	return !static || config.UsesDHCP()
+}
+
+// checkLiveSubnet judges the VIPs of a control plane that gets addresses from the network by those that it has now.
 func checkLiveSubnet(_ context.Context, s subject) []diagnosis.Finding {
-	if s.config == nil || len(s.facts.Addresses) == 0 || len(s.config.Addresses()) > 0 {
+	if s.config == nil || len(s.facts.Addresses) == 0 {
 		return nil
 	}
 
 	var findings []diagnosis.Finding
 
+	addresses := slices.Concat(s.config.Addresses(), s.facts.Addresses)
+
 	for _, vip := range s.config.VIPs() {
-		if anyContains(s.facts.Addresses, vip) {
+		if anyContains(addresses, vip) || !mayGetSubnet(s.config, vip) {
 			continue
 		}
 
 		finding := s.fail(diagnosis.VIPOutsideSubnet, s.regenerate("choose a VIP within the control planes' subnet"),
-			"the VIP %s is outside the node's subnets (%s): it could never take it over", vip, join(subnetsOf(s.facts.Addresses)))
+			"the VIP %s is outside the node's subnets (%s): it could never take it over", vip, join(subnetsOf(addresses)))
 		finding[0].Exit = diagnosis.ExitPreflight
 		findings = append(findings, finding...)
 	}
