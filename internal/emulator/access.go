@@ -3,6 +3,7 @@ package emulator
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/resource/meta"
@@ -130,7 +131,7 @@ func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.Una
 		return nil, err
 	}
 
-	reply, err = handler(ctx, request)
+	reply, err = g.answer(ctx, request, handler)
 
 	if fault := g.mishap(ctx, call, AfterEffect); fault != nil {
 		// The call's own result stays in the record: it took effect.
@@ -138,6 +139,18 @@ func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.Una
 	}
 
 	return reply, err
+}
+
+// answer runs a call's handler, counted so that a listener that closes lets the answer out.
+func (g *gatekeeper) answer(ctx context.Context, request any, handler grpc.UnaryHandler) (any, error) {
+	g.api.replies.Add(1)
+
+	defer func() {
+		g.api.lastReply.Store(time.Now().UnixNano())
+		g.api.replies.Add(-1)
+	}()
+
+	return handler(ctx, request)
 }
 
 // lose notes what really became of a call whose reply is lost.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/cosi-project/runtime/api/v1alpha1"
@@ -43,6 +44,11 @@ type apiServer struct {
 	port *port
 	grpc *grpc.Server
 	gone chan struct{} // closed when every call has ended
+
+	// replies counts the unary calls that are being answered right now.
+	replies atomic.Int64
+	// lastReply is when the last of them was made, in nanoseconds since 1970.
+	lastReply atomic.Int64
 }
 
 // serveAPI keeps the API port the way the boot wants it. Between two ways the port is closed, for as long as open calls take to end.
@@ -167,10 +173,36 @@ func (s *apiServer) drain() {
 
 	select {
 	case <-drained:
+		return
 	case <-limit.Done():
-		s.grpc.Stop()
-		<-drained
 	}
+
+	// In scaled time the limit can be shorter than an answer takes on its way to the client, which on a node it never is.
+	patience := time.Now().Add(replyPatience)
+
+	for s.answering() && time.Now().Before(patience) {
+		select {
+		case <-drained:
+			return
+		case <-time.After(replyPoll):
+		}
+	}
+
+	s.grpc.Stop()
+	<-drained
+}
+
+// Of the wall clock: how long a drain at its limit still waits for answers that are being made, how long an answer may take to be written
+// out, and how often both are looked at.
+const (
+	replyPatience = 2 * time.Second
+	replyFlush    = 300 * time.Millisecond
+	replyPoll     = 5 * time.Millisecond
+)
+
+// answering tells whether a call is being answered, or may still be on its way to the client.
+func (s *apiServer) answering() bool {
+	return s.replies.Load() > 0 || time.Since(time.Unix(0, s.lastReply.Load())) < replyFlush
 }
 
 // abort ends everything without a farewell.

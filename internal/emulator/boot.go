@@ -190,6 +190,10 @@ func (b *boot) initialize(ctx context.Context) error {
 
 // maintenance waits until somebody applies a machine config.
 func (b *boot) maintenance(ctx context.Context) error {
+	if err := b.changed.until(ctx, b.apiOpen); err != nil {
+		return err
+	}
+
 	b.taskEvent("runningMaintenance", taskStart)
 	b.setStage(runtimeres.MachineStageMaintenance)
 	b.print("entering maintenance service")
@@ -346,6 +350,13 @@ func (b *boot) activeConfig() talosconfig.Provider {
 	}
 
 	return b.config
+}
+
+func (b *boot) apiOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.api != nil
 }
 
 // role is the machine type; unknown in maintenance mode.
