@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	cryptox509 "github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
@@ -216,4 +217,20 @@ func closedPort(t testing.TB) string {
 
 func named(address string) func(*x509.Certificate) {
 	return func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.ParseIP(address)} }
+}
+
+// authorityOf is the machine CA of a generated cluster.
+func authorityOf(t testing.TB, pair *cryptox509.PEMEncodedCertificateAndKey) *authority {
+	t.Helper()
+
+	cert, err := pair.GetCert()
+	require.NoError(t, err)
+
+	key, err := pair.GetKey()
+	require.NoError(t, err)
+
+	private, ok := key.(ed25519.PrivateKey)
+	require.True(t, ok)
+
+	return &authority{cert: cert, key: private}
 }

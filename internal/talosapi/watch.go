@@ -13,12 +13,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
 
-// watchLimit is how long a watch lasts at most, and watchCheck how often a quiet one checks that the node still answers.
-// gRPC's keepalive can't do that: a Talos node closes connections that ping more often than every five minutes.
-const (
-	watchLimit = time.Minute
-	watchCheck = 5 * time.Second
-)
+// watchLimit is how long a watch lasts at most.
+const watchLimit = time.Minute
 
 // ErrWatchOver ends a watch that lasted as long as watches may: probe the node and watch again.
 var ErrWatchOver = errors.New("the watch is over")
@@ -74,7 +70,8 @@ func (c *Conn) watchStatus(ctx context.Context, updates chan<- StatusUpdate) err
 		return fmt.Errorf("watch machine status: %w", err)
 	}
 
-	check := time.NewTicker(watchCheck)
+	// gRPC's keepalive can't notice a dead node: Talos closes connections that ping more often than every five minutes.
+	check := time.NewTicker(c.timeout)
 	defer check.Stop()
 
 	for {

@@ -1,0 +1,438 @@
+package talosapi_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// lab is a cluster's files and credentials, with machines started one by one as a test needs them.
+type lab struct {
+	*labcluster.Cluster
+
+	dialer *talosapi.Dialer
+}
+
+// newLab makes a cluster of one control plane (cp1) and one worker (worker1) that trusts the control plane's own address.
+// Time passes for the machines as the scale says, or quickly when it is 0.
+func newLab(t *testing.T, scale float64) *lab {
+	t.Helper()
+
+	cluster, err := labcluster.New(t.TempDir(), labcluster.Options{
+		ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane, Off: true, LabOptions: emulator.LabOptions{TimeScale: scale},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+
+	credentials, err := talosapi.LoadCredentials(cluster.Talosconfig())
+	require.NoError(t, err)
+
+	return &lab{Cluster: cluster, dialer: &talosapi.Dialer{Credentials: credentials, Timeout: timeout}}
+}
+
+func (l *lab) config(t *testing.T, name string) []byte {
+	t.Helper()
+
+	data, err := l.Config(name)
+	require.NoError(t, err)
+
+	return data
+}
+
+// start switches a machine on at the address that the inventory declares.
+func (l *lab) start(t *testing.T, name string, options emulator.NodeOptions) *emulator.Node {
+	t.Helper()
+
+	for _, generated := range l.Generated.Configs {
+		if generated.Node.Name == name {
+			options.Name, options.Address = name, generated.Node.Address.Addr()
+			options.Links = []emulator.Link{{Name: "eth0", MAC: generated.Node.MAC}}
+		}
+	}
+
+	node, err := l.Lab.Start(options)
+	require.NoError(t, err)
+
+	return node
+}
+
+// inMaintenance is a machine that waits for its config.
+func (l *lab) inMaintenance(t *testing.T, name string, options emulator.NodeOptions) *emulator.Node {
+	t.Helper()
+
+	node := l.start(t, name, options)
+	l.await(t, node, "maintenance")
+
+	return node
+}
+
+// configured is a machine that runs with its config and has no etcd yet; change adapts the config's text.
+func (l *lab) configured(t *testing.T, name string, options emulator.NodeOptions, change ...func(string) string) *emulator.Node {
+	t.Helper()
+
+	config := string(l.config(t, name))
+	for _, apply := range change {
+		config = apply(config)
+	}
+
+	options.Config = []byte(config)
+	node := l.start(t, name, options)
+
+	require.Eventually(t, func() bool { return l.dialer.Probe(t.Context(), node.Endpoint()).State == talosapi.Ours }, labcluster.Deadline, 5*time.Millisecond)
+
+	return node
+}
+
+func (l *lab) await(t *testing.T, node *emulator.Node, stage string) {
+	t.Helper()
+
+	ctx, cancel := context.WithTimeout(t.Context(), labcluster.Deadline)
+	defer cancel()
+
+	require.NoError(t, node.WaitFor(ctx, func(n *emulator.Node) bool { return n.Stage() == stage }))
+}
+
+func (l *lab) maintenance(t *testing.T, node *emulator.Node) *talosapi.Conn {
+	t.Helper()
+
+	conn, err := l.dialer.Maintenance(t.Context(), node.Endpoint())
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+
+	return conn
+}
+
+func (l *lab) secure(t *testing.T, node *emulator.Node) *talosapi.Conn {
+	t.Helper()
+
+	conn, err := l.dialer.Secure(t.Context(), node.Endpoint())
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+
+	return conn
+}
+
+// withRole calls the lab's nodes with a client certificate of another role.
+func (l *lab) withRole(t *testing.T, roles ...string) *talosapi.Dialer {
+	t.Helper()
+
+	ca := authorityOf(t, l.Generated.Options.Secrets.Certs.OS)
+
+	return &talosapi.Dialer{Credentials: ca.credentials(t, client(roles...)), Timeout: timeout}
+}
+
+// mutating are the calls that would change the machine, as "ApplyConfiguration OK".
+func mutating(node *emulator.Node) []string {
+	var calls []string
+	for _, call := range node.MutatingCalls() {
+		calls = append(calls, call.Name()+" "+call.Code.String())
+	}
+
+	return calls
+}
+
+func TestProbeFollowsANodeThroughItsLife(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{})
+	address := node.Endpoint()
+
+	first := l.dialer.Probe(t.Context(), address)
+	require.Equal(t, talosapi.Maintenance, first.State)
+	require.Equal(t, first.Fingerprint, l.maintenance(t, node).Fingerprint())
+
+	node.Refuse(true)
+	require.Equal(t, talosapi.Refused, l.dialer.Probe(t.Context(), address).Silence)
+	node.Refuse(false)
+
+	_, err := l.maintenance(t, node).Apply(t.Context(), l.config(t, "cp1"), talosapi.ApplyOptions{})
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool {
+		probed := l.dialer.Probe(t.Context(), address)
+		require.Contains(t, []talosapi.State{talosapi.Ours, talosapi.Unreachable, talosapi.Maintenance}, probed.State, "%v", probed.Err)
+
+		return probed.State == talosapi.Ours && node.Stage() == "booting" && node.Boots() == 2
+	}, labcluster.Deadline, 2*time.Millisecond)
+
+	require.Equal(t, talosapi.UnknownCA, (&talosapi.Dialer{Timeout: timeout}).Probe(t.Context(), address).State)
+
+	foreign, err := labcluster.ForeignSecrets()
+	require.NoError(t, err)
+
+	other := &talosapi.Dialer{Credentials: authorityOf(t, foreign.Certs.OS).credentials(t), Timeout: timeout}
+	require.Equal(t, talosapi.Foreign, other.Probe(t.Context(), address).State)
+
+	_, err = other.Secure(t.Context(), address)
+	require.ErrorIs(t, err, talosapi.ErrForeignCA)
+
+	node.PowerOff()
+
+	patient := *l.dialer
+	patient.Timeout = 200 * time.Millisecond
+	require.Equal(t, talosapi.NoAnswer, patient.Probe(t.Context(), address).Silence)
+
+	require.Equal(t, []string{"ApplyConfiguration OK"}, mutating(node))
+}
+
+func TestProbeIsNotFooledByWhatElseAnswers(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{})
+
+	for _, impostor := range []emulator.Impostor{emulator.HTTPSImpostor, emulator.SSHImpostor, emulator.PlainHTTPImpostor} {
+		node.Set(func(f *emulator.Faults) { f.Impostor = impostor })
+
+		require.Eventually(t, func() bool {
+			return l.dialer.Probe(t.Context(), node.Endpoint()).State == talosapi.NotTalos
+		}, labcluster.Deadline, 5*time.Millisecond, "impostor %d", impostor)
+
+		_, err := l.dialer.Maintenance(t.Context(), node.Endpoint())
+		require.Error(t, err, "impostor %d", impostor)
+	}
+
+	node.Set(func(f *emulator.Faults) { f.Impostor = emulator.MuteImpostor })
+
+	impatient := *l.dialer
+	impatient.Timeout = 100 * time.Millisecond
+	require.Equal(t, talosapi.NoAnswer, impatient.Probe(t.Context(), node.Endpoint()).Silence)
+	require.Empty(t, node.Calls())
+}
+
+func TestAWrongClockOnTheNodeIsNamed(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+
+	for name, offset := range map[string]time.Duration{"cp1": 100 * time.Hour, "worker1": -100 * time.Hour} {
+		node := l.inMaintenance(t, name, emulator.NodeOptions{Faults: emulator.Faults{TimeUnsynced: true, ClockOffset: offset}})
+
+		probed := l.dialer.Probe(t.Context(), node.Endpoint())
+		require.Equal(t, talosapi.Maintenance, probed.State)
+		require.Equal(t, offset > 0, probed.ClockSkew > 0)
+		require.NotZero(t, probed.ClockSkew)
+	}
+}
+
+func TestReadsInMaintenance(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{
+		UUID: "4C4C4544-0042-3510-8052-B4C04F4E4D32", Manufacturer: "Example", ProductName: "Box", SerialNumber: "S1", SecureBoot: true, UKI: true,
+		Cmdline: "talos.platform=metal console=tty0",
+		Disks: []emulator.Disk{
+			{Name: "sda", Size: 10 << 30, Model: "SMALL", Volumes: []emulator.Volume{{Name: "sda1", Filesystem: "xfs", Partition: "DATA", Size: 1 << 30}}},
+			{Name: "nvme0n1", Size: 500 << 30, Transport: "nvme", Model: "FAST"},
+		},
+	})
+	conn := l.maintenance(t, node)
+	ctx := t.Context()
+
+	status, err := conn.MachineStatus(ctx)
+	require.NoError(t, err)
+	require.Equal(t, talosapi.StageMaintenance, status.Stage)
+	require.True(t, status.Ready)
+	require.Empty(t, status.Unmet)
+
+	disks, err := conn.Disks(ctx)
+	require.NoError(t, err)
+	require.Len(t, disks, 2)
+
+	held, err := conn.DisksState(ctx)
+	require.NoError(t, err)
+
+	items, err := held.List(ctx, disks[0].Metadata())
+	require.NoError(t, err)
+	require.Len(t, items.Items, 2)
+
+	_, installed, err := conn.SystemDisk(ctx)
+	require.NoError(t, err)
+	require.False(t, installed)
+
+	volumes, err := conn.DiscoveredVolumes(ctx)
+	require.NoError(t, err)
+
+	var partition talosapi.Volume
+
+	for _, volume := range volumes {
+		if volume.ID == "sda1" {
+			partition = volume
+		}
+	}
+
+	require.Equal(t, talosapi.Volume{ID: "sda1", Disk: "/dev/sda", Name: "xfs", Label: "DATA", Size: 1 << 30}, partition)
+
+	links, err := conn.Links(ctx)
+	require.NoError(t, err)
+
+	var physical []talosapi.Link
+
+	for _, link := range links {
+		if link.Physical {
+			physical = append(physical, link)
+		}
+	}
+
+	require.Len(t, physical, 1)
+	require.Equal(t, "eth0", physical[0].Name)
+	require.Equal(t, strings.ToLower(l.Generated.Configs[0].Node.MAC), physical[0].MAC)
+	require.True(t, physical[0].Up)
+
+	info, err := conn.SystemInformation(ctx)
+	require.NoError(t, err)
+	require.Equal(t, talosapi.SystemInfo{UUID: "4c4c4544-0042-3510-8052-b4c04f4e4d32", Serial: "S1", Manufacturer: "Example", Product: "Box"}, info)
+
+	security, err := conn.SecurityState(ctx)
+	require.NoError(t, err)
+	require.Equal(t, talosapi.Security{SecureBoot: true, UKI: true}, security)
+
+	cmdline, err := conn.KernelCmdline(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "talos.platform=metal console=tty0", cmdline)
+
+	version, err := conn.Version(ctx)
+	require.NoError(t, err)
+	require.Equal(t, emulator.DefaultTalosVersion, version)
+
+	addresses, err := conn.Addresses(ctx)
+	require.NoError(t, err)
+	require.Contains(t, addresses[0].Addr().String(), node.Address().String())
+
+	_, err = conn.Hostname(ctx)
+	require.ErrorIs(t, err, talosapi.ErrNotFound)
+
+	members, err := conn.Members(ctx)
+	require.NoError(t, err)
+	require.Empty(t, members)
+
+	services, err := conn.Services(ctx)
+	require.NoError(t, err)
+	require.NotEmpty(t, services)
+
+	_, err = conn.Dmesg(ctx)
+	require.NoError(t, err)
+
+	require.Empty(t, mutating(node))
+}
+
+func TestWhatMaintenanceDoesNotAllow(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{})
+	conn := l.maintenance(t, node)
+	ctx := t.Context()
+
+	for name, call := range map[string]func() error{
+		"MachineConfig": func() error { _, err := conn.MachineConfig(ctx); return err },
+		"Bootstrap":     func() error { return conn.Bootstrap(ctx) },
+		"Reboot":        func() error { return conn.Reboot(ctx) },
+		"Kubeconfig":    func() error { _, err := conn.Kubeconfig(ctx); return err },
+		"EtcdMembers":   func() error { _, err := conn.EtcdMembers(ctx, true); return err },
+		"EtcdStatus":    func() error { _, err := conn.EtcdStatus(ctx); return err },
+		"EtcdAlarms":    func() error { _, err := conn.EtcdAlarms(ctx); return err },
+	} {
+		err := call()
+		require.ErrorIs(t, err, talosapi.ErrNotAllowed, name)
+		require.Equal(t, talosapi.Final, talosapi.Classify(talosapi.OpRead, err), name)
+		require.Contains(t, talosapi.Explain(err), "doesn't allow this here", name)
+	}
+
+	for _, call := range node.MutatingCalls() {
+		require.Equal(t, codes.PermissionDenied, call.Code, call.Name())
+	}
+}
+
+func TestReadsOfAConfiguredNode(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.configured(t, "cp1", emulator.NodeOptions{})
+	l.await(t, node, "booting")
+
+	conn := l.secure(t, node)
+	ctx := t.Context()
+
+	require.False(t, conn.Insecure())
+	require.Equal(t, node.Endpoint(), conn.Address())
+	require.Equal(t, conn.Leaf().Subject.CommonName, l.dialer.Probe(ctx, node.Endpoint()).Leaf.Subject.CommonName)
+
+	data, err := conn.MachineConfig(ctx)
+	require.NoError(t, err)
+	require.YAMLEq(t, firstDocument(l.config(t, "cp1")), firstDocument(data))
+
+	disk, installed, err := conn.SystemDisk(ctx)
+	require.NoError(t, err)
+	require.True(t, installed)
+	require.Equal(t, "/dev/vda", disk)
+
+	require.Eventually(t, func() bool {
+		hostname, err := conn.Hostname(ctx)
+
+		return err == nil && hostname == "cp1"
+	}, labcluster.Deadline, 5*time.Millisecond)
+
+	require.Eventually(t, func() bool {
+		synced, err := conn.TimeSynced(ctx)
+		require.NoError(t, err)
+
+		return synced
+	}, labcluster.Deadline, 5*time.Millisecond)
+
+	require.Eventually(t, func() bool {
+		status, err := conn.MachineStatus(ctx)
+		require.NoError(t, err)
+
+		return len(status.Unmet) > 0 && status.Unmet[0] == talosapi.Condition{Name: "services", Reason: "etcd not running"}
+	}, labcluster.Deadline, 5*time.Millisecond)
+
+	services, err := conn.Services(ctx)
+	require.NoError(t, err)
+
+	found := map[string]talosapi.Service{}
+	for _, service := range services {
+		found[service.ID] = service
+	}
+
+	require.Equal(t, "Preparing", found["etcd"].State)
+	require.True(t, found["etcd"].HealthUnknown)
+	require.False(t, found["etcd"].Running())
+	require.Equal(t, "Running pre state", found["etcd"].Events[len(found["etcd"].Events)-1].Message)
+	require.True(t, found["kubelet"].Running())
+
+	names, err := conn.ListDir(ctx, talosapi.EtcdDataDir)
+	require.NoError(t, err)
+	require.Empty(t, names)
+
+	_, err = conn.ListDir(ctx, "/nowhere")
+	require.ErrorIs(t, err, talosapi.ErrNotFound)
+	require.Equal(t, talosapi.Final, talosapi.Classify(talosapi.OpList, err))
+
+	members, err := conn.Members(ctx)
+	require.NoError(t, err)
+
+	for _, member := range members {
+		require.Equal(t, machine.TypeControlPlane, member.Role)
+	}
+
+	require.Empty(t, mutating(node))
+}
+
+// firstDocument is the v1alpha1 document of a multi-document config.
+func firstDocument(config []byte) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(string(config), "---\n"), "\n---\n")
+
+	return first
+}
