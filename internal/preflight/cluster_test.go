@@ -69,7 +69,7 @@ func newFixture(t *testing.T, change ...func(*machineconfig.GenerateOptions)) *f
 		change(&options)
 	}
 
-	generated, err := machineconfig.GenerateCluster(options)
+	generated, err := generate(options, len(change) == 0)
 	require.NoError(t, err)
 
 	credentials, err := talosapi.ParseCredentials(generated.Talosconfig)
@@ -105,6 +105,23 @@ func newFixture(t *testing.T, change ...func(*machineconfig.GenerateOptions)) *f
 	}
 
 	return f
+}
+
+// generate makes the files, those of the unchanged fixture only once.
+func generate(options machineconfig.GenerateOptions, unchanged bool) (*machineconfig.Generated, error) {
+	if !unchanged {
+		return machineconfig.GenerateCluster(options)
+	}
+
+	usual.once.Do(func() { usual.generated, usual.err = machineconfig.GenerateCluster(options) })
+
+	return usual.generated, usual.err
+}
+
+var usual struct {
+	once      sync.Once
+	generated *machineconfig.Generated
+	err       error
 }
 
 func (f *fixture) setConfig(t *testing.T, name string, data []byte) {

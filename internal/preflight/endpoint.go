@@ -23,7 +23,7 @@ func checkEndpoint(_ context.Context, w whole) []diagnosis.Finding {
 	case endpoint == nil || endpoint.Hostname() == "":
 		return w.about(nil, diagnosis.EndpointUnusable, diagnosis.Failure, next, "the endpoint has no host")
 	case endpoint.Scheme != "https":
-		return w.about(nil, diagnosis.EndpointUnusable, diagnosis.Failure, next, "the endpoint %s is not https", endpoint)
+		return w.about(nil, diagnosis.EndpointUnusable, diagnosis.Failure, next, "the endpoint %s is not https", endpoint.Redacted())
 	}
 
 	host := endpoint.Hostname()
@@ -38,7 +38,7 @@ func checkEndpoint(_ context.Context, w whole) []diagnosis.Finding {
 	switch {
 	case owner != nil && owner.Role != inventory.ControlPlane:
 		return w.about(owner, diagnosis.EndpointUnusable, diagnosis.Failure, next,
-			"the endpoint %s leads to a worker: it has no Kubernetes API", endpoint)
+			"the endpoint %s leads to a worker: it has no Kubernetes API", endpoint.Redacted())
 	case owner != nil:
 		return w.portOf(endpoint, "the control plane "+owner.Name)
 	case slices.ContainsFunc(addresses, func(address netip.Addr) bool { return slices.Contains(w.vips(), address) }):
@@ -46,14 +46,14 @@ func checkEndpoint(_ context.Context, w whole) []diagnosis.Finding {
 	default:
 		return w.about(nil, diagnosis.EndpointElsewhere, diagnosis.OK, "",
 			"the endpoint %s is neither the VIP nor a control plane: it is taken for a balancer, which has to forward to port %d of the control planes",
-			endpoint, defaultAPIServerPort)
+			endpoint.Redacted(), defaultAPIServerPort)
 	}
 }
 
 // unresolved is a name that leads nowhere. It is not in the files, so a later run may find it.
 func (w whole) unresolved(endpoint *url.URL, host string) []diagnosis.Finding {
 	finding := w.about(nil, diagnosis.EndpointUnusable, diagnosis.Failure, "add a DNS record for "+host+", or "+w.regenerate("correct endpoint"),
-		"the endpoint %s: %s does not resolve", endpoint, host)
+		"the endpoint %s: %s does not resolve", endpoint.Redacted(), host)
 	finding[0].Exit = diagnosis.ExitPreflight
 
 	return finding
@@ -73,10 +73,10 @@ func (w whole) portOf(endpoint *url.URL, what string) []diagnosis.Finding {
 
 	if port := orElse(endpoint.Port(), "443"); port != strconv.Itoa(serves) {
 		return w.about(nil, diagnosis.EndpointUnusable, diagnosis.Failure, w.regenerate("correct the endpoint's port"),
-			"the endpoint %s is %s, where the Kubernetes API has port %d, not %s", endpoint, what, serves, port)
+			"the endpoint %s is %s, where the Kubernetes API has port %d, not %s", endpoint.Redacted(), what, serves, port)
 	}
 
-	return w.ok(diagnosis.EndpointUnusable, "the endpoint %s is %s", endpoint, what)
+	return w.ok(diagnosis.EndpointUnusable, "the endpoint %s is %s", endpoint.Redacted(), what)
 }
 
 // ownerOf finds the node that one of these names or addresses belongs to.

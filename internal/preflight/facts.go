@@ -53,9 +53,10 @@ type Unread struct {
 
 // The names of the reads that other checks ask about.
 const (
-	readDisks  = "disks"
-	readLinks  = "links"
-	readSystem = "system information"
+	readDisks   = "disks"
+	readLinks   = "links"
+	readSystem  = "system information"
+	readCmdline = "kernel arguments"
 )
 
 func (f Facts) unread(what string) bool {
@@ -141,7 +142,7 @@ var factReads = []factRead{
 
 		return func(f *Facts) { f.Security = &security }, err
 	}},
-	{"kernel arguments", func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
+	{readCmdline, func(ctx context.Context, conn *talosapi.Conn) (func(*Facts), error) {
 		cmdline, err := conn.KernelCmdline(ctx)
 
 		return func(f *Facts) { f.Cmdline = cmdline }, err

@@ -520,7 +520,7 @@ func TestInstallerImages(t *testing.T) {
 		"factory.talos.dev/installer/" + schematic:                                    "the tag is missing",
 		"registry.example.net:5000/own/talos":                                         "the tag is missing",
 		"ghcr.io/siderolabs/installer:latest":                                         "the tag latest is not a version",
-		"ghcr.io/siderolabs/installer:v1.14.0":                                        "not published",
+		"ghcr.io/siderolabs/installer:v1.14.0":                                        "published up to v1.13 only",
 	} {
 		t.Run(reference, func(t *testing.T) {
 			t.Parallel()

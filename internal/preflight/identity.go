@@ -41,7 +41,7 @@ func Identity(
 	case uuidDiffers:
 		finding.Cause = fmt.Sprintf("the machine's UUID is %s, declared is %s", orNone(system.UUID), node.UUID)
 	default:
-		finding.Cause = "the files declare another node's machine here"
+		finding.Cause = "its MAC address or UUID is declared there"
 	}
 
 	if owner != nil {

@@ -40,6 +40,9 @@ func (i image) newerThan(contract *talosconfig.VersionContract) bool {
 	return err == nil && tagged.Greater(contract)
 }
 
+// defaultSchematic is the image factory's schematic without any customization.
+const defaultSchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+
 // factoryRegistry is the public image factory, whose references always have a schematic.
 const factoryRegistry = "factory.talos.dev"
 
@@ -69,8 +72,10 @@ func parseImage(reference string) image {
 	return parsed
 }
 
-// secureBoot tells whether the image is made for SecureBoot machines, by the name that image factories give it.
-func (i image) secureBoot() bool { return strings.HasSuffix(i.Repository, "-secureboot") }
+// plain tells whether the image is known to have no kernel arguments beyond Talos' own. A schematic's id does not tell what it holds.
+func (i image) plain() bool {
+	return i.Schematic == defaultSchematic || i.Repository == "siderolabs/installer"
+}
 
 // released is set for registries of the Talos project, whose tags are versions and nothing else.
 func (i image) released() bool {
@@ -89,7 +94,7 @@ func (i image) fault() string {
 	case i.Tag != "" && i.released() && !releaseTag.MatchString(i.Tag):
 		return "the tag " + i.Tag + " is not a version like v1.13.9"
 	case i.Registry == "ghcr.io" && i.Repository == "siderolabs/installer" && i.newerThan(lastOnGHCR):
-		return "this image is not published since " + lastOnGHCR.String() + ": use the image factory's"
+		return "it is published up to " + lastOnGHCR.String() + " only: newer ones come from the image factory"
 	default:
 		return ""
 	}
@@ -131,7 +136,7 @@ func checkSecureBoot(_ context.Context, s subject) []diagnosis.Finding {
 		return nil
 	}
 
-	machine, installer := s.facts.Security.SecureBoot, parseImage(s.config.InstallImage()).secureBoot()
+	machine, installer := s.facts.Security.SecureBoot, s.config.SecureBootImage()
 
 	severity := diagnosis.Failure
 	if s.installed() {

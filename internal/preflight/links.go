@@ -79,14 +79,14 @@ func linkList(links []talosapi.Link) string {
 // namingArgs are the kernel arguments that decide how links are called.
 var namingArgs = []string{"net.ifnames", "biosdevname"}
 
-// defaultSchematic is the image factory's schematic without any customization: no kernel arguments beyond Talos' own.
-const defaultSchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
-
 // namingDifference says why the installed system may name its links otherwise than the running one does; empty when it will not.
-// An installed node keeps its names: it runs what it will run. A customized schematic can hold any argument, and its id does not tell.
+// An installed node keeps its names: it runs what it will run.
 func (s subject) namingDifference() string {
-	if s.installed() {
+	switch {
+	case s.installed():
 		return ""
+	case s.facts.unread(readCmdline):
+		return "the arguments that it booted with are not known"
 	}
 
 	booted, declared := namingOf(strings.Fields(s.facts.Cmdline)), s.declaredNaming()
@@ -98,17 +98,15 @@ func (s subject) namingDifference() string {
 	}
 
 	image := parseImage(s.config.InstallImage())
-	customized := image.Schematic != "" && image.Schematic != defaultSchematic
 
-	if customized && len(declared) == 0 && s.facts.Schematic != image.Schematic {
-		return "the installer image has a schematic of its own, and the node did not boot from it"
-	}
-
-	if !customized && !maps.Equal(booted, declared) {
+	switch plain := s.config.InstallImage() == "" || image.plain(); {
+	case plain && !maps.Equal(booted, declared):
 		return "it booted with " + namingText(booted) + ", which its installer image does not have"
+	case plain, len(declared) > 0, image.Schematic != "" && image.Schematic == s.facts.Schematic:
+		return ""
+	default:
+		return "the installer image may have arguments of its own, and the node did not boot from it"
 	}
-
-	return ""
 }
 
 // declaredNaming are the naming arguments that the machine config adds; none where it lets the image decide.
@@ -122,7 +120,7 @@ func (s subject) declaredNaming() map[string]string {
 	return namingOf(install.ExtraKernelArgs())
 }
 
-// namingOf picks the naming arguments; the last of several wins, as it does in the kernel.
+// namingOf picks the naming arguments; the last of several wins, as it does in the kernel. net.ifnames=1 is Talos' default, so it says nothing.
 func namingOf(args []string) map[string]string {
 	named := make(map[string]string)
 
@@ -130,6 +128,10 @@ func namingOf(args []string) map[string]string {
 		if name, value, _ := strings.Cut(arg, "="); slices.Contains(namingArgs, name) {
 			named[name] = value
 		}
+	}
+
+	if named["net.ifnames"] == "1" {
+		delete(named, "net.ifnames")
 	}
 
 	return named

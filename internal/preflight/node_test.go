@@ -20,7 +20,6 @@ type nodeTest struct {
 	severity diagnosis.Severity
 	// cause is part of the finding's cause, next of what to do.
 	cause, next string
-	exit        diagnosis.ExitCode
 }
 
 func runNodeTests(t *testing.T, tests map[string]nodeTest) {
@@ -335,7 +334,7 @@ func TestLinks(t *testing.T) {
 				renamed(facts)
 				image(t, f, customized+":v1.13.9")
 			},
-			id: diagnosis.LinkAbsent, severity: diagnosis.Warning, cause: "schematic of its own",
+			id: diagnosis.LinkAbsent, severity: diagnosis.Warning, cause: "may have arguments of its own",
 		},
 		"absent, and the node booted from the image's schematic": {
 			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
@@ -343,6 +342,21 @@ func TestLinks(t *testing.T) {
 				image(t, f, customized+":v1.13.9")
 
 				facts.Schematic = strings.Repeat("ab", 32)
+			},
+			id: diagnosis.LinkAbsent, severity: diagnosis.Failure,
+		},
+		"absent, and the image is somebody's own": {
+			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
+				renamed(facts)
+				image(t, f, "registry.example.net/own/talos:stable")
+			},
+			id: diagnosis.LinkAbsent, severity: diagnosis.Warning, cause: "may have arguments of its own",
+		},
+		"absent, and the node booted with what is the default": {
+			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+				renamed(facts)
+
+				facts.Cmdline += " net.ifnames=1"
 			},
 			id: diagnosis.LinkAbsent, severity: diagnosis.Failure,
 		},
@@ -360,6 +374,15 @@ func TestLinks(t *testing.T) {
 				facts.Links = []talosapi.Link{{Name: "ens18", Physical: true, Aliases: []string{"eth0"}}}
 			},
 			id: diagnosis.LinkAbsent, severity: diagnosis.OK,
+		},
+		"absent, and the kernel arguments are not known": {
+			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+				renamed(facts)
+
+				facts.Cmdline = ""
+				facts.Unread = []preflight.Unread{{What: "kernel arguments", Err: talosapi.ErrNotAllowed}}
+			},
+			id: diagnosis.LinkAbsent, severity: diagnosis.Warning, cause: "not known",
 		},
 		"one of the declared MACs absent": {
 			spoil: func(_ *testing.T, f *fixture, _ *preflight.Facts) {

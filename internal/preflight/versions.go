@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -79,9 +80,9 @@ func checkKubernetesVersion(_ context.Context, s subject) []diagnosis.Finding {
 		case err == nil && kubelet == nil:
 			kubelet = kubernetes
 		case err == nil:
-		case unknownTalos(err):
+		case errors.Is(err, errUnknownTalos):
 			return s.warn(diagnosis.KubernetesUnsupported, "compare with the support matrix of Talos "+s.facts.Version,
-				"Talos %s is newer than this program knows, so it can't tell whether Kubernetes v%s goes with it", s.facts.Version, kubernetes)
+				"Talos %s is newer than this program knows, or a development build: it can't tell whether Kubernetes v%s goes with it", s.facts.Version, kubernetes)
 		default:
 			return s.fail(diagnosis.KubernetesUnsupported, s.regenerate("change kubernetesVersion"), "%s: %s, which the node runs", image, err)
 		}
@@ -118,7 +119,7 @@ func checkDeclaredKubernetes(_ context.Context, w whole) []diagnosis.Finding {
 	}
 
 	err = supported(kubernetes, w.cluster.TalosVersion)
-	if err == nil || unknownTalos(err) {
+	if err == nil || errors.Is(err, errUnknownTalos) {
 		return nil
 	}
 
@@ -129,17 +130,20 @@ func checkDeclaredKubernetes(_ context.Context, w whole) []diagnosis.Finding {
 	return findings
 }
 
+// errUnknownTalos is for Talos versions that machinery's table has no row for.
+var errUnknownTalos = errors.New("this Talos version is not known")
+
 // supported asks machinery's table of the Kubernetes versions that a Talos version runs.
 func supported(kubernetes *compatibility.KubernetesVersion, talos string) error {
 	version, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: talos})
 	if err != nil {
-		return err
+		return errUnknownTalos
 	}
 
-	return kubernetes.SupportedWith(version)
-}
+	err = kubernetes.SupportedWith(version)
+	if err != nil && strings.HasPrefix(err.Error(), "compatibility with version") {
+		return errUnknownTalos
+	}
 
-// unknownTalos tells a Talos version without a row in machinery's table from a pair that does not fit.
-func unknownTalos(err error) bool {
-	return strings.HasPrefix(err.Error(), "compatibility with version")
+	return err
 }
