@@ -39,6 +39,8 @@ const (
 type boot struct {
 	node *Node
 	id   string // /proc/sys/kernel/random/boot_id
+	// started is when the boot began, in node time.
+	started time.Time
 
 	ctx    context.Context //nolint:containedctx // the boot's life, which no single call has
 	cancel context.CancelCauseFunc
@@ -96,6 +98,7 @@ func newBoot(node *Node) *boot {
 
 	b.ctx, b.cancel = context.WithCancelCause(node.ctx)
 	b.stopped, b.stop = context.WithCancel(b.ctx)
+	b.started = b.now()
 	b.pids.Store(1000)
 
 	return b
