@@ -211,7 +211,7 @@ func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []step
 		fmt.Fprintf(i.Out, "\n%d nodes differ from %s\n", drifted, run.Settings.ClusterConfigDir)
 	}
 
-	if err == nil && ctx.Err() == nil && nothingDone(results) {
+	if err == nil && ctx.Err() == nil && steps.Mutates(planned) && nothingDone(results) {
 		fmt.Fprintln(i.Out, "\nnothing to do")
 	}
 }

@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/inventory"
@@ -101,7 +102,7 @@ func (s statusSight) line() NodeStatus {
 	}
 
 	if s.status != nil && s.State == talosapi.Ours && !s.status.Ready && len(s.status.Unmet) > 0 {
-		line.Stage += ", " + s.status.Unmet[0].Reason
+		line.Stage += ", " + shortened(s.status.Unmet[0].Reason)
 	}
 
 	switch s.config {
@@ -120,6 +121,17 @@ func (s statusSight) line() NodeStatus {
 	}
 
 	return line
+}
+
+// reasonWidth keeps the table narrow: a reason can list all static pods of a node.
+const reasonWidth = 40
+
+func shortened(reason string) string {
+	if runes := []rune(reason); len(runes) > reasonWidth {
+		return string(runes[:reasonWidth-1]) + "…"
+	}
+
+	return reason
 }
 
 // summary is the etcd column.
@@ -164,7 +176,9 @@ func (r *Run) nextCommand(ctx context.Context, nodes []statusSight) string {
 		return "boot the machines, or say where they answer with NODE_ADDRESSES; then mage status"
 	case len(maintenance) > 0:
 		return "mage talos"
-	case len(survey) > 0 && survey.absent():
+	case len(survey) > 0 && !survey.present() && !allUp(survey):
+		return "mage verify"
+	case len(survey) > 0 && !survey.present():
 		return "mage bootstrap"
 	case len(survey.unhealthy()) > 0:
 		return "mage bootstrap (it waits for etcd and says what is missing)"
@@ -179,6 +193,11 @@ func (r *Run) nextCommand(ctx context.Context, nodes []statusSight) string {
 	default:
 		return "nothing: all nodes are up with their configs"
 	}
+}
+
+// allUp tells that every control plane boots or runs with its install finished.
+func allUp(survey etcdSurvey) bool {
+	return !slices.ContainsFunc(survey, func(node etcdSight) bool { return !node.up() })
 }
 
 func filter(nodes []statusSight, matches func(statusSight) bool) []statusSight {

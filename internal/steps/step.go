@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
@@ -25,6 +26,15 @@ type Step interface {
 
 // mutating steps change a node or a file and so need the cluster's lock.
 type mutating interface{ Mutates() }
+
+// Mutates tells whether any of the steps may change a node or a file.
+func Mutates(steps []Step) bool {
+	return slices.ContainsFunc(steps, func(step Step) bool {
+		_, changes := step.(mutating)
+
+		return changes
+	})
+}
 
 // essential steps say which of their failures end a recipe; after any other it goes on with the nodes that are left.
 type essential interface{ EndsRecipe(err error) bool }
@@ -202,6 +212,15 @@ func onePerLine(errs []error) string {
 func badInput(err error) error {
 	if _, ok := diagnosis.AsProblem(err); ok {
 		return err
+	}
+
+	if mistakes := inventory.FileErrors(err); len(mistakes) > 0 {
+		problems := make([]*diagnosis.Problem, 0, len(mistakes))
+		for _, mistake := range mistakes {
+			problems = append(problems, &diagnosis.Problem{Finding: mistake.Finding(), Err: mistake})
+		}
+
+		return joined(problems)
 	}
 
 	return &diagnosis.Problem{
