@@ -24,7 +24,7 @@ func badAddress(text string) string {
 
 	switch {
 	case text == "":
-		return "an address is empty"
+		return "is empty: there is a comma too many"
 	case strings.Contains(text, "://"):
 		return "has a scheme: give the address alone"
 	case strings.Contains(text, "/"):

@@ -25,6 +25,19 @@ func (s source) check(name string, node *yaml.Node, in reflect.Type) {
 		return
 	}
 
+	if in == reflect.TypeFor[metaList]() {
+		items := []*yaml.Node{node}
+		if node.Kind == yaml.SequenceNode {
+			items = node.Content
+		}
+
+		for _, item := range items {
+			s.check("an item of "+name, item, reflect.TypeFor[metaValue]())
+		}
+
+		return
+	}
+
 	if decodesItself(in) {
 		// Such a type may take a scalar or a list; its own error, if any, comes with decoding.
 		return
@@ -38,13 +51,13 @@ func (s source) check(name string, node *yaml.Node, in reflect.Type) {
 	case reflect.Map:
 		if s.requireKind(name, node, yaml.MappingNode) {
 			for i := 0; i+1 < len(node.Content); i += 2 {
-				s.check(node.Content[i].Value, node.Content[i+1], in.Elem())
+				s.check(strconv.Quote(node.Content[i].Value), node.Content[i+1], in.Elem())
 			}
 		}
 	case reflect.Slice, reflect.Array:
 		if s.requireKind(name, node, yaml.SequenceNode) {
 			for _, item := range node.Content {
-				s.check(name, item, in.Elem())
+				s.check("an item of "+name, item, in.Elem())
 			}
 		}
 	default:
@@ -73,7 +86,7 @@ func (s source) requireKind(name string, node *yaml.Node, kind yaml.Kind) bool {
 		return true
 	}
 
-	s.at(node, diagnosis.FileType, "%q must be a %s, not a %s", name, kindName(&yaml.Node{Kind: kind}), kindName(node))
+	s.at(node, diagnosis.FileType, "%s must be a %s, not a %s", name, kindName(&yaml.Node{Kind: kind}), kindName(node))
 
 	return false
 }
@@ -102,7 +115,7 @@ func (s source) checkFields(node *yaml.Node, in reflect.Type) {
 		}
 
 		if field, known := fields[key.Value]; known {
-			s.check(key.Value, value, field)
+			s.check(strconv.Quote(key.Value), value, field)
 
 			continue
 		}
@@ -141,12 +154,12 @@ func (s source) checkScalar(name string, node *yaml.Node, kind reflect.Kind) {
 	case reflect.Bool:
 		// The last three are what YAML 1.1 took for true and false, and its decoder still does.
 		if node.ShortTag() != "!!bool" && !slices.Contains([]string{"y", "yes", "on", "n", "no", "off"}, strings.ToLower(node.Value)) {
-			s.at(node, diagnosis.FileType, "%q must be true or false", name)
+			s.at(node, diagnosis.FileType, "%s must be true or false", name)
 		}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		if _, err := strconv.ParseInt(strings.ReplaceAll(node.Value, "_", ""), 0, 64); err != nil {
-			s.at(node, diagnosis.FileType, "%q must be a number", name)
+			s.at(node, diagnosis.FileType, "%s must be a number", name)
 		}
 	}
 }

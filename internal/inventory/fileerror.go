@@ -91,24 +91,30 @@ type mistakes struct {
 
 func (m *mistakes) add(mistake *FileError) { m.list = append(m.list, mistake) }
 
-// err is a multierror of all mistakes, sorted by place; nil if there are none. Two findings about one place are kept once.
+// err is a multierror of all mistakes, sorted by place; nil if there are none. What follows from an earlier mistake about the same
+// value is left out, as that a variable without a value is no address.
 func (m *mistakes) err() error {
 	slices.SortStableFunc(m.list, func(a, b *FileError) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 
-	list := slices.CompactFunc(m.list, func(a, b *FileError) bool { return a.Error() == b.Error() })
-
-	if len(list) == 0 {
-		return nil
-	}
-
 	all := &multierror.Error{ErrorFormat: listErrors}
-	for _, mistake := range list {
-		all.Errors = append(all.Errors, mistake)
+
+	for i, mistake := range m.list {
+		if i == 0 || !mistake.follows(m.list[i-1]) {
+			all.Errors = append(all.Errors, mistake)
+		}
 	}
 
-	return all
+	return all.ErrorOrNil()
+}
+
+// follows tells whether a mistake says no more than the one before it: the same, or what comes of a value that has no meaning.
+func (e *FileError) follows(before *FileError) bool {
+	samePlace := e.Path == before.Path && e.Line == before.Line && e.Column == before.Column && e.Column > 0
+	meaningless := before.ID == diagnosis.FileVariable || before.ID == diagnosis.FileType
+
+	return e.Error() == before.Error() || samePlace && meaningless && e.ID != diagnosis.FileVariable
 }
 
 // listErrors is one line an error, without a header.

@@ -8,8 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"reflect"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -98,7 +97,7 @@ func (r *reader) read(path string) {
 	variables.substitute(r.source, root)
 
 	before := len(r.list)
-	r.check(TalconfigName, root, reflect.TypeFor[talconfig]())
+	r.check("the file", root, reflect.TypeFor[talconfig]())
 
 	config, ok := r.decode(root)
 	if !ok {
@@ -114,7 +113,8 @@ func (r *reader) read(path string) {
 	r.readNodes(root, config)
 }
 
-// decode fills the schema's types. Values that could not be decoded are mistakes.
+// decode fills the schema's types; false if that is impossible. Types were checked before, and a value that Talos' own types refuse
+// is left out here: the machine config will say so, if it is needed there.
 func (r *reader) decode(root *yaml.Node) (config *talconfig, ok bool) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
@@ -122,43 +122,14 @@ func (r *reader) decode(root *yaml.Node) (config *talconfig, ok bool) {
 		}
 	}()
 
-	config = &talconfig{}
-
 	if root.Kind != yaml.MappingNode {
 		return nil, false
 	}
 
-	if err := root.Decode(config); err != nil {
-		if len(r.list) == 0 {
-			r.decodeError(err)
-		}
-
-		// What could be decoded is worth checking: it finds more mistakes in one go.
-		return config, true
-	}
+	config = &talconfig{}
+	_ = root.Decode(config) //nolint:errcheck // see above: what could be decoded is there
 
 	return config, true
-}
-
-// backquoted is how the decoder shows a value.
-var backquoted = regexp.MustCompile("!!\\w+ `[^`]*`")
-
-func (r *reader) decodeError(err error) {
-	for line := range strings.Lines(err.Error()) {
-		place := errorLine.FindStringSubmatch(line)
-		text := strings.TrimSpace(backquoted.ReplaceAllString(errorLine.ReplaceAllString(line, ""), "the value"))
-
-		if place == nil || text == "" {
-			continue
-		}
-
-		mistake := r.whole(diagnosis.FileType, "%s", text)
-		mistake.Line, _ = strconv.Atoi(place[1]) //nolint:errcheck // the pattern matched digits
-	}
-
-	if len(r.list) == 0 {
-		r.whole(diagnosis.FileType, "can't be decoded")
-	}
 }
 
 func (r *reader) readCluster(root *yaml.Node, config *talconfig) {
@@ -183,8 +154,10 @@ func (r *reader) readCluster(root *yaml.Node, config *talconfig) {
 }
 
 func (r *reader) missing(mapping *yaml.Node, key, why string) {
-	if value := field(mapping, key); value != nil && strings.Contains(value.Value, "$") {
-		return // a variable without a value, which was said already
+	misspelt := func(mistake *FileError) bool { return mistake.Suggestion == key }
+
+	if slices.ContainsFunc(r.list, misspelt) {
+		return // it is there under another name, which was said already
 	}
 
 	r.at(placeOf(mapping, key), diagnosis.FileValue, "%q is needed: %s", key, why)
@@ -322,10 +295,6 @@ func (r *reader) readAddresses(place *yaml.Node, declared talnode) []string {
 		return nil
 	}
 
-	if strings.Contains(declared.IPAddress, "$") {
-		return nil // a variable without a value, which was said already
-	}
-
 	var addresses []string
 
 	for text := range strings.SplitSeq(declared.IPAddress, ",") {
@@ -414,7 +383,7 @@ func (r *reader) configFile(place *yaml.Node, config *talconfig, declared talnod
 
 	path := filepath.Join(r.options.ConfigDir, name)
 
-	if first := r.files[path]; first != nil && r.names[strings.ToLower(declared.Hostname)] == nil {
+	if first := r.files[path]; first != nil && declared.Hostname != "" && r.names[strings.ToLower(declared.Hostname)] == nil {
 		r.at(place, diagnosis.FileDuplicate, "the machine config %s is another node's already, in line %d", name, first.Line)
 	}
 

@@ -4,6 +4,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/runtime/extensions"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"go.yaml.in/yaml/v4"
 )
 
 // The keys of talconfig.yaml, as the JSON schema of talhelper v3.1.16 lists them. What is not read here is known, so that a
@@ -110,7 +111,7 @@ type schematic struct {
 	} `yaml:"overlay"`
 	Customization struct {
 		ExtraKernelArgs  []string `yaml:"extraKernelArgs"`
-		Meta             any      `yaml:"meta"`
+		Meta             metaList `yaml:"meta"`
 		SystemExtensions struct {
 			OfficialExtensions []string `yaml:"officialExtensions"`
 		} `yaml:"systemExtensions"`
@@ -120,6 +121,17 @@ type schematic struct {
 		} `yaml:"secureboot"`
 	} `yaml:"customization"`
 }
+
+// metaList also takes a single item.
+type metaList []metaValue
+
+type metaValue struct {
+	Key   int    `yaml:"key"`
+	Value string `yaml:"value"`
+}
+
+// UnmarshalYAML decodes nothing: check has looked at the keys, and the values are not needed here.
+func (*metaList) UnmarshalYAML(*yaml.Node) error { return nil }
 
 type ingressFirewall struct {
 	DefaultAction string `yaml:"defaultAction"`

@@ -196,6 +196,17 @@ func (v variables) substituteScalar(source source, node *yaml.Node) {
 
 	// Unquoted text means what it looks like after the replacement: ${COUNT} can be a number.
 	if node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
-		node.Tag = ""
+		node.Tag = plainTag(value)
 	}
+}
+
+// plainTag is the type that unquoted text has by its looks.
+func plainTag(text string) string {
+	var document yaml.Node
+
+	if err := decode([]byte(text), &document); err == nil && len(document.Content) == 1 && document.Content[0].Kind == yaml.ScalarNode {
+		return document.Content[0].Tag
+	}
+
+	return "!!str"
 }

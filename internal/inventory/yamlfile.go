@@ -7,13 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
 // source is one YAML file that is being read.
@@ -57,9 +55,6 @@ func (s source) read(path string) ([]byte, error) {
 	return data, err
 }
 
-// errorLine finds the place in the decoder's messages.
-var errorLine = regexp.MustCompile(`(?: at)? ?line (\d+)(?:, column (\d+))?:? ?`)
-
 // parse reads the first document of a YAML text into a tree without comments, aliases and merge keys; the places of the nodes are
 // those in the file. Nil if there is no document, or it is broken, which is added to the mistakes.
 func (s source) parse(data []byte) *yaml.Node {
@@ -98,21 +93,11 @@ func decode(data []byte, into *yaml.Node) (err error) {
 }
 
 func (s source) syntaxError(err error) {
-	text := err.Error()
-	mistake := &FileError{ID: diagnosis.FileSyntax, Path: s.shown}
+	mistake := s.whole(diagnosis.FileSyntax, "is not valid YAML: ")
 
-	// The last place that is named is where the parser stopped.
-	if places := errorLine.FindAllStringSubmatch(text, -1); len(places) > 0 {
-		last := places[len(places)-1]
-		mistake.Line, _ = strconv.Atoi(last[1]) //nolint:errcheck // the pattern matched digits
-		mistake.Column, _ = strconv.Atoi(last[2])
-	}
-
-	text = errorLine.ReplaceAllString(text, "")
-	text = strings.NewReplacer("yaml: ", "", " at <unknown position>:", ":").Replace(text)
-	mistake.Message = "is not valid YAML: " + strings.Join(strings.Fields(text), " ")
-
-	s.add(mistake)
+	line, column, message := machineconfig.YAMLError(err)
+	mistake.Line, mistake.Column = line, column
+	mistake.Message += message
 }
 
 // Limits of a file after its aliases were resolved: more is an attack, not an inventory.

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
@@ -57,7 +56,7 @@ var (
 	documentLine  = regexp.MustCompile(`\(line (\d+)\)`)
 	innerLine     = regexp.MustCompile(`(?: at)? line (\d+)(?:, column (\d+))?: `)
 	loaderPrefix  = regexp.MustCompile(`^error decoding document \S* ?\(line \d+\): `)
-	decoderPrefix = regexp.MustCompile(`error decoding +to \*[\w.]+: |(?:decode error: )?yaml: |construct errors:+ | at <unknown position>:`)
+	decoderPrefix = regexp.MustCompile(`error decoding +(?:\w+ )?to \*[\w.]+: |yaml: |construct errors:+ `)
 	// decodedValue is how the decoder shows the value that it could not use.
 	decodedValue = regexp.MustCompile("`[^`]*`")
 )
@@ -75,7 +74,7 @@ func explainLoadError(path string, data []byte, err error) *LoadError {
 	text := err.Error()
 
 	if match := documentLine.FindStringSubmatch(text); match != nil {
-		explained.Line = atoi(match[1])
+		explained.Line = number(match[1])
 	}
 
 	if _, keys, found := strings.Cut(text, unknownKeysText); found {
@@ -94,10 +93,18 @@ func explainLoadError(path string, data []byte, err error) *LoadError {
 		return explained
 	}
 
+	if strings.HasPrefix(text, "decode error: ") {
+		line, column, message := YAMLError(err)
+		explained.Line, explained.Column = line, column
+		explained.Message = "is not valid YAML: " + newScrubber(data).scrub(message)
+
+		return explained
+	}
+
 	text = " " + strings.Join(strings.Fields(loaderPrefix.ReplaceAllString(text, "")), " ")
 
 	if match := innerLine.FindStringSubmatch(text); match != nil {
-		explained.Line, explained.Column = atoi(match[1]), atoi(match[2])
+		explained.Line, explained.Column = number(match[1]), number(match[2])
 		text = innerLine.ReplaceAllString(text, ": ")
 	}
 
@@ -105,15 +112,6 @@ func explainLoadError(path string, data []byte, err error) *LoadError {
 	explained.Message = "can't be decoded: " + newScrubber(data).scrub(text)
 
 	return explained
-}
-
-func atoi(digits string) int {
-	number, err := strconv.Atoi(digits)
-	if err != nil {
-		return 0
-	}
-
-	return number
 }
 
 // explainUnknownKeys names the keys that machinery printed as unknown. It prints each with the keys above it, which it knows, and
