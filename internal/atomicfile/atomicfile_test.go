@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/atomicfile/baddisk"
 )
 
 var noon = time.Date(2026, 1, 4, 12, 0, 0, 0, time.UTC)
@@ -96,22 +98,34 @@ func TestWriteFileRefusesWhatIsNoFile(t *testing.T) {
 	require.ErrorIs(t, atomicfile.WriteFile(filepath.Join(dir, "missing", "config"), nil, 0o600), fs.ErrNotExist)
 }
 
-func TestWriteFileInReadOnlyFolderKeepsOldFile(t *testing.T) {
+func TestWriteFileOnAFullDiskKeepsTheOldFile(t *testing.T) {
 	t.Parallel()
 
-	if runtime.GOOS == "windows" || os.Geteuid() == 0 {
-		t.Skip("SKIP: a folder's mode does not hold this user back")
-	}
+	requireOldFileKept(t, baddisk.Full, syscall.ENOSPC, "config", "filler")
+}
 
-	dir := t.TempDir()
-	path := filepath.Join(dir, "config")
+func TestWriteFileOnAReadOnlyDiskKeepsTheOldFile(t *testing.T) {
+	t.Parallel()
 
-	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
-	require.NoError(t, os.Chmod(dir, 0o500))
-	t.Cleanup(func() { require.NoError(t, os.Chmod(dir, 0o700)) })
+	requireOldFileKept(t, baddisk.ReadOnly, syscall.EROFS, "config")
+}
 
-	require.ErrorIs(t, atomicfile.WriteFile(path, []byte("new"), 0o600), fs.ErrPermission)
-	requireContent(t, path, "old")
+func requireOldFileKept(t *testing.T, state baddisk.State, want error, files ...string) {
+	t.Helper()
+
+	baddisk.Run(t, state, func(folder string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "config"), []byte("old"), 0o600))
+	}, func(folder string) {
+		path := filepath.Join(folder, "config")
+
+		require.ErrorIs(t, atomicfile.WriteFile(path, make([]byte, 4096), 0o600), want)
+
+		_, err := atomicfile.Backup(path, noon)
+		require.ErrorIs(t, err, want)
+
+		requireContent(t, path, "old")
+		requireOnly(t, folder, files...)
+	})
 }
 
 func TestReadersNeverSeePartOfAFile(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/talos-mage/talos-mage/internal/atomicfile/baddisk"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/kubeapi"
@@ -484,6 +485,49 @@ func TestMergeWritesThroughASymlink(t *testing.T) {
 	require.NotZero(t, info.Mode()&fs.ModeSymlink)
 	requireWorks(t, load(t, target), contextName, endpoint)
 	requirePrivate(t, target)
+}
+
+func TestMergeOnAFullDiskKeepsTheOldFile(t *testing.T) {
+	t.Parallel()
+
+	fetched := home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint})
+
+	baddisk.Run(t, baddisk.Full, func(folder string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "kubeconfig"), []byte(elsewhere), 0o600))
+	}, func(folder string) {
+		path := filepath.Join(folder, "kubeconfig")
+
+		_, err := kubeapi.Merge(path, fetched, kubeapi.MergeOptions{})
+		requireProblem(t, err, diagnosis.KubeconfigUnwritable, diagnosis.ExitUnexpected, "no space left on device")
+		require.Equal(t, elsewhere, read(t, path))
+		requireNoLeftovers(t, path, filepath.Join(folder, "filler"))
+	})
+}
+
+func TestMergeInAReadOnlyFolder(t *testing.T) {
+	t.Parallel()
+
+	cluster := home(t)
+	fetched := cluster.kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint})
+
+	baddisk.Run(t, baddisk.ReadOnly, func(folder string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "kubeconfig"), []byte(elsewhere), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "good"), fetched, 0o600))
+	}, func(folder string) {
+		path := filepath.Join(folder, "kubeconfig")
+
+		_, err := kubeapi.Merge(path, fetched, kubeapi.MergeOptions{})
+		requireProblem(t, err, diagnosis.KubeconfigUnwritable, diagnosis.ExitBadInput, "read-only file system")
+		require.Equal(t, elsewhere, read(t, path))
+
+		_, err = kubeapi.Merge(filepath.Join(folder, "new", "kubeconfig"), fetched, kubeapi.MergeOptions{})
+		requireProblem(t, err, diagnosis.KubeconfigUnwritable, diagnosis.ExitBadInput, "read-only file system")
+
+		// A file that needs nothing needs no permission either.
+		result, err := kubeapi.Merge(filepath.Join(folder, "good"), cluster.kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}), kubeapi.MergeOptions{})
+		require.NoError(t, err)
+		require.False(t, result.Changed)
+	})
 }
 
 func TestMergeWaitsForTheLockAndGivesUp(t *testing.T) {
