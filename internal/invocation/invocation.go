@@ -56,12 +56,11 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	run, failure := i.start(flags)
+	run, planned, failure := i.start(flags, list)
 	if failure != nil {
 		return failure
 	}
 
-	planned := list(run.Settings)
 	err := steps.Execute(ctx, run, planned...)
 
 	if closeErr := run.Report.Close(); closeErr != nil {
@@ -78,7 +77,7 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	run, failure := i.start(flags)
+	run, _, failure := i.start(flags, func(*settings.Settings) []steps.Step { return nil })
 	if failure != nil {
 		return failure
 	}
@@ -148,14 +147,19 @@ func (i Invocation) machines(loaded *settings.Settings) ([]inventory.Machine, er
 	return machines, nil
 }
 
-func (i Invocation) start(flags settings.Overrides) (*steps.Run, *Failure) {
+// start reads the settings and the cluster's files, and opens the report.
+func (i Invocation) start(flags settings.Overrides, list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
 	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
 	if err != nil {
-		return nil, badInput(err)
+		return nil, nil, badInput(err)
 	}
 
 	timepiece := clock.Scaled(loaded.ClockScale)
-	console := report.NewConsole(i.consoleOptions(loaded, timepiece))
+	planned := list(loaded)
+
+	options := i.consoleOptions(loaded, timepiece)
+	options.Brief = len(planned) > 1
+	console := report.NewConsole(options)
 
 	sinks := []report.Sink{console}
 
@@ -167,10 +171,10 @@ func (i Invocation) start(flags settings.Overrides) (*steps.Run, *Failure) {
 	if err != nil {
 		_ = console.Close()
 
-		return nil, badInput(err)
+		return nil, nil, badInput(err)
 	}
 
-	return run, nil
+	return run, planned, nil
 }
 
 // watched tells that a person sees results and live lines on one terminal; log lines of the same events would say everything twice.

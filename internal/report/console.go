@@ -29,6 +29,8 @@ type ConsoleOptions struct {
 	Terminal bool
 	// LogFormat and LogLevel are those of NewLogger. JSON lines are for programs, so there are no live lines between them.
 	LogFormat, LogLevel string
+	// Brief leaves out findings that are ok, for runs of many steps; they are still counted.
+	Brief bool
 	// Now is the source of time for durations that are still running: the run's clock; default time.Now.
 	Now func() time.Time
 }
@@ -249,6 +251,11 @@ func (c *Console) flush() {
 	slices.SortStableFunc(c.findings, func(a, b diagnosis.Finding) int { return place(a.Node, c.nodes) - place(b.Node, c.nodes) })
 
 	for _, finding := range c.findings {
+		// An ok finding with advice is there to be read.
+		if c.options.Brief && finding.Severity == diagnosis.OK && finding.Next == "" {
+			continue
+		}
+
 		c.print(c.findingLine(finding))
 		c.printNext(finding.Next)
 	}
