@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/inventory"
@@ -56,13 +57,13 @@ func checkTalosconfigEndpoints(_ context.Context, w whole) []diagnosis.Finding {
 
 // setEndpoints is the command that makes the control planes the talosconfig's endpoints.
 func (w whole) setEndpoints() string {
-	command := "`talosctl config endpoint"
+	var addresses []string
 
 	for _, node := range w.cluster.ControlPlanes() {
-		command += " " + node.Address
+		addresses = append(addresses, node.Address)
 	}
 
-	return command + "`"
+	return "`talosctl config endpoint " + strings.Join(addresses, " ") + "`"
 }
 
 // hostOf takes the port off an endpoint, if it has one.

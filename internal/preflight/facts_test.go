@@ -84,7 +84,7 @@ func TestLiveMachinesAreJudged(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		machine  emulator.NodeOptions
-		spoil    func(*fixture, *testing.T)
+		spoil    func(*testing.T, *fixture)
 		failures []diagnosis.ID
 		warnings []diagnosis.ID
 	}{
@@ -93,17 +93,17 @@ func TestLiveMachinesAreJudged(t *testing.T) {
 		},
 		"another machine": {
 			machine:  emulator.NodeOptions{Links: links},
-			spoil:    func(f *fixture, _ *testing.T) { f.cluster.Node("cp1").MACs = []string{"02:00:00:00:00:99"} },
+			spoil:    func(_ *testing.T, f *fixture) { f.cluster.Node("cp1").MACs = []string{"02:00:00:00:00:99"} },
 			failures: []diagnosis.ID{diagnosis.WrongMachine},
 		},
 		"older Talos": {
 			machine:  emulator.NodeOptions{Links: links, TalosVersion: "v1.12.1"},
-			spoil:    func(f *fixture, _ *testing.T) { f.cluster.KubernetesVersion = "v1.35.0" },
+			spoil:    func(_ *testing.T, f *fixture) { f.cluster.KubernetesVersion = "v1.35.0" },
 			failures: []diagnosis.ID{diagnosis.TalosVersionMismatch, diagnosis.KubernetesUnsupported},
 		},
 		"several disks match": {
 			machine:  emulator.NodeOptions{Links: links, Disks: twoDisks},
-			spoil:    func(f *fixture, t *testing.T) { f.patch(t, "cp1", selector(v1alpha1.InstallDiskSelector{Type: "ssd"})) },
+			spoil:    func(t *testing.T, f *fixture) { f.patch(t, "cp1", selector(v1alpha1.InstallDiskSelector{Type: "ssd"})) },
 			failures: []diagnosis.ID{diagnosis.InstallDiskAmbiguous},
 		},
 		"install disk absent, link absent": {
@@ -124,7 +124,7 @@ func TestLiveMachinesAreJudged(t *testing.T) {
 
 			f := newFixture(t)
 			if test.spoil != nil {
-				test.spoil(f, t)
+				test.spoil(t, f)
 			}
 
 			test.machine.Name = "cp1"

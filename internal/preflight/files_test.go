@@ -88,10 +88,8 @@ func TestAddressesInTheClustersOwnSubnets(t *testing.T) {
 
 	runFilesTests(t, map[string]filesTest{
 		"declared address in the default service subnet": {
-			spoil: func(t *testing.T, f *fixture) {
-				f.cluster.Node("w1").Address = "10.100.0.21"
-			},
-			id: diagnosis.AddressInClusterSubnet, severity: diagnosis.Failure, node: "w1", cause: "10.100.0.21 lies in the service subnet 10.96.0.0/12",
+			spoil: func(_ *testing.T, f *fixture) { f.cluster.Node("w1").Address = "10.100.0.21" },
+			id:    diagnosis.AddressInClusterSubnet, severity: diagnosis.Failure, node: "w1", cause: "10.100.0.21 lies in the service subnet 10.96.0.0/12",
 		},
 		"static address in the pod subnet": {
 			spoil: func(t *testing.T, f *fixture) { f.replace(t, "w1", "192.0.2.14/24", "10.244.3.1/24") },
