@@ -107,7 +107,7 @@ func TestCrossCheck(t *testing.T) {
 			},
 			[]diagnosis.ID{diagnosis.ConfigAddress},
 		},
-		"another subnet, perhaps by DHCP": {
+		"another subnet and DHCP": {
 			func(t *testing.T, dir string) {
 				edit(t, dir, "talconfig.yaml", `ipAddress: "192.0.2.11"`, `ipAddress: "198.51.100.11"`)
 				appendTo(t, dir, "clusterconfig/demo-cp1.yaml", "---\napiVersion: v1alpha1\nkind: DHCPv4Config\nname: eth1\n")
@@ -130,7 +130,7 @@ func TestCrossCheck(t *testing.T) {
 			},
 			[]diagnosis.ID{diagnosis.ConfigCA, diagnosis.TalosconfigForeign},
 		},
-		"another cluster's talosconfig": {
+		"talosconfig of another cluster": {
 			func(t *testing.T, dir string) { foreign(t, dir, "clusterconfig/talosconfig") },
 			[]diagnosis.ID{diagnosis.TalosconfigForeign},
 		},
@@ -162,7 +162,7 @@ func TestCrossCheck(t *testing.T) {
 			},
 			[]diagnosis.ID{diagnosis.ConfigPlaceholder, diagnosis.ConfigPlaceholder, diagnosis.ConfigPlaceholder},
 		},
-		"another cluster's name and endpoint": {
+		"name and endpoint of another cluster": {
 			func(t *testing.T, dir string) {
 				edit(t, dir, "clusterconfig/demo-cp1.yaml", "clusterName: demo", "clusterName: prod")
 				edit(t, dir, "clusterconfig/demo-cp2.yaml", "https://192.0.2.10:6443", "https://192.0.2.9:6443")
@@ -188,10 +188,10 @@ func TestCrossCheck(t *testing.T) {
 				overwrite(t, dir, "talsecret.sops.yaml", "certs: {os: {crt: \"ENC[AES256_GCM,data:x]\"}}\nsops: {}\n")
 			}, nil,
 		},
-		"this cluster's secrets in plain text": {
+		"secrets of this cluster in plain text": {
 			func(t *testing.T, dir string) { writeSecrets(t, dir, sharedSecrets) }, nil,
 		},
-		"another cluster's secrets in plain text": {
+		"secrets of another cluster in plain text": {
 			func(t *testing.T, dir string) { writeSecrets(t, dir, foreignSecrets) },
 			[]diagnosis.ID{diagnosis.ConfigCA},
 		},
