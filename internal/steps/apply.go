@@ -166,11 +166,11 @@ func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 	result := outcome{node: node, address: seen.Address}
 
 	policy := retry.Policy{
-		Retries:        a.Settings.MaxRetries,
-		Initial:        a.Settings.InitialDelay,
-		Max:            a.Settings.MaxDelay,
-		Multiplier:     a.Settings.BackoffMultiplier,
-		Jitter:         retryJitter,
+		Retries:    a.Settings.MaxRetries,
+		Initial:    a.Settings.InitialDelay,
+		Max:        a.Settings.MaxDelay,
+		Multiplier: a.Settings.BackoffMultiplier,
+		Jitter:     retryJitter,
 	}
 
 	tries, err := retry.Do(ctx, a.Clock, policy, func(ctx context.Context, attempt int) error {

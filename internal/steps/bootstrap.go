@@ -66,6 +66,8 @@ func collected(problem *diagnosis.Problem) []*diagnosis.Problem {
 type bootstrapper struct {
 	*Run
 	started time.Time
+	// absent are the control planes that have no part in this run: they are reported, and not waited for.
+	absent []*inventory.Node
 	// called is when Bootstrap was sent, to whom; planned what a dry run would have done.
 	called   time.Time
 	calledTo *inventory.Node
@@ -99,6 +101,7 @@ func (b *bootstrapper) decide(ctx context.Context) (etcdSurvey, *diagnosis.Probl
 		}
 
 		if survey.present() {
+			b.noteAbsent(survey)
 			b.Log.Info().Str("etcd", survey.describe()).Msg("etcd exists: bootstrap is not called")
 
 			return survey, nil
@@ -111,6 +114,8 @@ func (b *bootstrapper) decide(ctx context.Context) (etcdSurvey, *diagnosis.Probl
 
 		if unsure == nil {
 			// Everybody was asked right now and is empty.
+			b.noteAbsent(survey)
+
 			again, problem := b.call(ctx, survey, waits)
 			if problem != nil {
 				return survey, problem
@@ -357,10 +362,10 @@ func (b *bootstrapper) awaitWhole(ctx context.Context) (etcdSurvey, *diagnosis.P
 			}
 		}
 
-		expected, missing := b.expected(survey)
+		expected := b.expected(survey)
 
 		if survey.agree(expected) {
-			return survey, b.incomplete(survey, missing)
+			return survey, b.incomplete(survey)
 		}
 
 		limit, since := b.Settings.EtcdTimeout, began
@@ -400,23 +405,35 @@ func (e etcdSight) waitingText() string {
 	return "etcd: " + orUnknown(e.etcd.State) + because(e.etcd.LastMessage)
 }
 
-// expected are the control planes whose etcd is waited for; missing are those that were silent in this run or were left out, and are only reported.
-func (b *bootstrapper) expected(survey etcdSurvey) (expected, missing []*inventory.Node) {
+// noteAbsent decides which control planes are not waited for: those that are silent or in maintenance without this run having sent them a
+// config, and those that an earlier step left out. One that goes away later is waited for.
+func (b *bootstrapper) noteAbsent(survey etcdSurvey) {
+	b.absent = nil
+
 	for _, node := range survey {
 		facts := b.memory.of(node.node).recall()
 
-		if facts.failed != nil && node.State != talosapi.Ours || node.State != talosapi.Ours && facts.sent == nil || b.assumedEmpty(node.node) && node.silent() {
-			missing = append(missing, node.node)
-		} else {
+		if node.State != talosapi.Ours && (facts.sent == nil || facts.failed != nil) {
+			b.absent = append(b.absent, node.node)
+		}
+	}
+}
+
+// expected are the control planes whose etcd is waited for.
+func (b *bootstrapper) expected(survey etcdSurvey) []*inventory.Node {
+	var expected []*inventory.Node
+
+	for _, node := range survey {
+		if !slices.Contains(b.absent, node.node) {
 			expected = append(expected, node.node)
 		}
 	}
 
-	return expected, missing
+	return expected
 }
 
 // incomplete warns of members that should not be there and fails for control planes that have no part in etcd.
-func (b *bootstrapper) incomplete(survey etcdSurvey, missing []*inventory.Node) *diagnosis.Problem {
+func (b *bootstrapper) incomplete(survey etcdSurvey) *diagnosis.Problem {
 	if strangers := survey.strangers(b.Cluster); len(strangers) > 0 {
 		b.Report.Finding(bootstrapName, diagnosis.Finding{
 			ID:       diagnosis.UnknownMembers,
@@ -426,11 +443,11 @@ func (b *bootstrapper) incomplete(survey etcdSurvey, missing []*inventory.Node) 
 		})
 	}
 
-	if len(missing) == 0 {
+	if len(b.absent) == 0 {
 		return nil
 	}
 
-	cause := fmt.Sprintf("etcd works with %d of %d: %s missing", survey.healthyCount(), len(survey), list(names(missing)))
+	cause := fmt.Sprintf("etcd works with %d of %d: %s missing", survey.healthyCount(), len(survey), list(names(b.absent)))
 	if stale := survey.stale(); len(stale) > 0 {
 		cause += "; stale members, whose nodes are in maintenance: " + list(stale)
 	}
