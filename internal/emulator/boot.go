@@ -178,13 +178,17 @@ func (b *boot) initialize(ctx context.Context) error {
 		}
 	}
 
-	b.networkUp()
-
-	if data := b.node.readDrive().config; len(data) > 0 {
+	// The config on disk comes before the network: a machine that has one never shows the maintenance API, not even for a moment.
+	data := b.node.readDrive().config
+	if len(data) > 0 {
 		if err := b.loadConfig(data); err != nil {
 			return fmt.Errorf("load the machine config on disk: %w", err)
 		}
+	}
 
+	b.networkUp()
+
+	if len(data) > 0 {
 		return nil
 	}
 
