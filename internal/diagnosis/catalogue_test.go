@@ -273,3 +273,11 @@ func TestSeverityAsText(t *testing.T) {
 	require.Equal(t, []string{"ok", "warning", "failure", "severity 7"},
 		[]string{OK.String(), Warning.String(), Failure.String(), Severity(7).String()})
 }
+
+func TestProblemShowsTheFirstLineOfItsCause(t *testing.T) {
+	t.Parallel()
+
+	problem := &Problem{Step: "preflight", Finding: Finding{ID: AlreadyInstalled, Node: "cp1", Cause: "two disks match\n  DISK  SIZE\n  sda   40 GB", Next: "mage preflight"}}
+
+	require.Equal(t, "cp1: preflight: two disks match [TM050]. Next: mage preflight", problem.Error())
+}

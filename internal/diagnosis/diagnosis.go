@@ -61,7 +61,7 @@ type Finding struct {
 	Node string
 	// Address is where the node was asked; empty for the cluster or when no node was asked.
 	Address string
-	// Cause says what was seen, with this case's own values.
+	// Cause says what was seen, with this case's own values. Lines after the first are a table or a diff.
 	Cause string
 	// Next is the command to type, or the change to make.
 	Next string
@@ -96,6 +96,13 @@ func (f Finding) Subject() string {
 	}
 }
 
+// Headline is the first line of the cause, for where there is room for one line.
+func (f Finding) Headline() string {
+	headline, _, _ := strings.Cut(f.Cause, "\n")
+
+	return headline
+}
+
 // Problem is a finding that ended a step for a node: the error form that people read.
 type Problem struct {
 	Finding
@@ -118,7 +125,7 @@ func (p *Problem) Error() string {
 		text.WriteString(p.Step + ": ")
 	}
 
-	text.WriteString(p.Cause)
+	text.WriteString(p.Headline())
 
 	if p.ID != "" {
 		fmt.Fprintf(&text, " [%s]", p.ID)

@@ -76,7 +76,7 @@ func (s *LogSink) finding(step string, finding diagnosis.Finding) {
 		event.Str("next", finding.Next)
 	}
 
-	event.Msg(finding.Cause)
+	event.Msg(finding.Headline())
 }
 
 func (s *LogSink) result(result Result) {
@@ -131,10 +131,10 @@ func failure(err error) bool {
 	return err != nil && (!ok || problem.ExitCode() != diagnosis.ExitDryRun)
 }
 
-// explain is an error as people get it: of a problem the cause with its id, and the next command.
+// explain is an error as people get it: of a problem the first line of its cause with its id, and the next command.
 func explain(err error) (cause, next string) {
 	if problem, ok := diagnosis.AsProblem(err); ok {
-		cause = problem.Cause
+		cause = problem.Headline()
 
 		if problem.ID != "" {
 			cause += " [" + string(problem.ID) + "]"
