@@ -138,5 +138,5 @@ func shownPath(root, path string) string {
 		return path
 	}
 
-	return relative
+	return filepath.ToSlash(relative)
 }

@@ -329,7 +329,7 @@ func TestPlaceholdersAreNamedNotShown(t *testing.T) {
 		require.Equal(t, []machineconfig.Placeholder{{Field: "machine.token", Line: 4, Column: 10, Kind: kind}}, found, value)
 	}
 
-	require.Empty(t, machineconfig.Placeholders(base("  token: abcdef.0123456789abcdef\n  nodeLabels: {a: op://x}\n", "", "")))
+	require.Empty(t, machineconfig.Placeholders(base("  token: abcdef.0123456789abcdef\n  nodeLabels: {a: op://x}\n  registries: {config: {r: {auth: {password: $ecret-word, auth: x$Y}}}}\n", "", "")))
 	require.Empty(t, machineconfig.Placeholders([]byte("[")))
 	require.Len(t, machineconfig.Placeholders(base("  nodeLabels: {a: 'ENC[AES256_GCM,data:x]'}\n", "", "")), 1, "SOPS encrypts everything")
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// FuzzMachineConfig holds for any text: nothing panics, a marked secret is never shown, what is shown can be masked again without
-// change, and a config is the same as itself.
+// FuzzMachineConfig holds for any text: nothing panics, a marked secret is never shown, and a config is the same as itself.
 func FuzzMachineConfig(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte("machine:\n  token: s3cr3t0001\n"))
@@ -21,9 +20,6 @@ func FuzzMachineConfig(f *testing.F) {
 	f.Add([]byte("machine:\n  env: {\"s3cr3t0001\": x}\n# s3cr3t0001\n"))
 
 	f.Fuzz(func(t *testing.T, data []byte) {
-		masked := machineconfig.Mask(data)
-		require.Equal(t, string(masked), string(machineconfig.Mask(masked)), "masking twice is masking once")
-
 		// A secret in a secret's place, whatever else is in the text.
 		marked := append([]byte("---\nmachine: {token: s3cr3t-of-a-test, files: [{content: s3cr3t-of-a-test}]}\n---\n"), data...)
 		if !strings.Contains(string(data), "s3cr3t") {

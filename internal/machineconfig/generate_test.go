@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -86,6 +87,10 @@ func TestGeneratedTalosconfigNamesEndpointsAndNodes(t *testing.T) {
 
 func TestWriteLayoutKeepsSecretsPrivate(t *testing.T) {
 	t.Parallel()
+
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such modes")
+	}
 
 	generated, err := machineconfig.GenerateCluster(demoOptions(t))
 	require.NoError(t, err)

@@ -25,7 +25,8 @@ var placeholderKinds = []struct {
 	{regexp.MustCompile(`^op://`), "a 1Password reference (op://)"},
 	{regexp.MustCompile(`^ref\+[a-z0-9]+://`), "a vals reference (ref+…://)"},
 	{regexp.MustCompile(`^(vault|awssm|gcpsm|doppler|bws|akeyless|infisical):`), "a reference to a secret store"},
-	{regexp.MustCompile(`^\$\{?[A-Za-z_]`), "an unresolved variable"},
+	// The whole value, since a password may begin with a dollar sign.
+	{regexp.MustCompile(`^\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Z_][A-Z0-9_]*)$`), "an unresolved variable"},
 	{regexp.MustCompile(`^\{\{.*\}\}$`), "an unrendered template"},
 	{regexp.MustCompile(`^<[^>]*>$`), "a placeholder in angle brackets"},
 }
