@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -70,6 +71,22 @@ func TestClientAsksAnotherAddressInTheServersName(t *testing.T) {
 	client, err := kubeapi.Open(kubeconfig, kubeapi.Options{Address: own})
 	require.NoError(t, err)
 	require.NoError(t, client.Ready(t.Context()))
+}
+
+// Not parallel: it counts the goroutines of the whole process.
+func TestClientLeavesNoGoroutine(t *testing.T) {
+	api := newAPI(t, kubernetes.Options{})
+
+	client, err := kubeapi.Open(api.kubeconfig(t, kubernetes.AdminOptions{}), kubeapi.Options{})
+	require.NoError(t, err)
+
+	before := runtime.NumGoroutine()
+
+	for range 5 {
+		require.NoError(t, client.Ready(t.Context()))
+	}
+
+	requireGoroutines(t, before)
 }
 
 func TestFailuresAreExplained(t *testing.T) {
@@ -400,4 +417,16 @@ func hangsUp(t *testing.T) string {
 	}()
 
 	return listener.Addr().String()
+}
+
+// requireGoroutines waits until no more goroutines than these are left: what is closed may take a moment to end.
+func requireGoroutines(t *testing.T, most int) {
+	t.Helper()
+
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > most; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			require.Fail(t, "goroutines are left", "%s", stacks[:runtime.Stack(stacks, true)])
+		}
+	}
 }

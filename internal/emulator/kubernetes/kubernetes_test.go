@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -251,8 +252,9 @@ func TestWatchTellsEveryChange(t *testing.T) {
 	require.Equal(t, watch.Bookmark, (<-all.ResultChan()).Type)
 }
 
-func TestWatchEndsWithTheServer(t *testing.T) {
-	t.Parallel()
+// Not parallel: it counts the goroutines of the whole process.
+func TestCloseLeavesNoGoroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
 
 	lab := newLab(t, emulated.Options{})
 
@@ -264,6 +266,8 @@ func TestWatchEndsWithTheServer(t *testing.T) {
 	for event := range events.ResultChan() {
 		require.Equal(t, watch.Error, event.Type, "nothing else happened")
 	}
+
+	requireGoroutines(t, before)
 }
 
 func TestEndpointsAreTheServedControlPlanes(t *testing.T) {
@@ -520,5 +524,17 @@ func requireEvent(t *testing.T, events watch.Interface, kind watch.EventType, na
 		require.Equal(t, name, object.GetName())
 	case <-ctx.Done():
 		require.Fail(t, "no event", "%s %s", kind, name)
+	}
+}
+
+// requireGoroutines waits until no more goroutines than these are left: what is closed may take a moment to end.
+func requireGoroutines(t *testing.T, most int) {
+	t.Helper()
+
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > most; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			require.Fail(t, "goroutines are left", "%s", stacks[:runtime.Stack(stacks, true)])
+		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log" //nolint:depguard // the only logger that http.Server takes; it is told to be quiet
 	"net"
 	"net/http"
 	"net/netip"

@@ -6,6 +6,7 @@ import (
 	stdx509 "crypto/x509"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -187,10 +188,10 @@ func TestServerChecksRequests(t *testing.T) {
 	}
 }
 
-func TestCloseEndsServing(t *testing.T) {
-	t.Parallel()
-
+// Not parallel: it counts the goroutines of the whole process.
+func TestCloseEndsServingAndLeavesNoGoroutine(t *testing.T) {
 	ca := newCA(t)
+	before := runtime.NumGoroutine()
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -198,10 +199,14 @@ func TestCloseEndsServing(t *testing.T) {
 	server, err := trustd.Serve(listener, trustd.ServerOptions{IssuingCA: ca, Token: machineToken, Addresses: []netip.Addr{loopback}})
 	require.NoError(t, err)
 
+	_, err = worker(ca, listener.Addr().String()).Send(t.Context())
+	require.NoError(t, err)
+
 	server.Close()
 
 	_, err = worker(ca, listener.Addr().String()).Send(t.Context())
 	require.ErrorContains(t, err, "connection refused")
+	requireGoroutines(t, before)
 }
 
 func TestServeNeedsTheIssuingCA(t *testing.T) {
@@ -274,4 +279,16 @@ func closedPort(t *testing.T) string {
 	require.NoError(t, listener.Close())
 
 	return listener.Addr().String()
+}
+
+// requireGoroutines waits until no more goroutines than these are left: what is closed may take a moment to end.
+func requireGoroutines(t *testing.T, most int) {
+	t.Helper()
+
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > most; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			require.Fail(t, "goroutines are left", "%s", stacks[:runtime.Stack(stacks, true)])
+		}
+	}
 }
