@@ -233,11 +233,11 @@ func (i Invocation) overview(ctx context.Context, run *steps.Run, planned []step
 	}
 }
 
-// nothingDone tells that no step changed anything.
+// nothingDone tells that no step changed anything or would have to.
 func nothingDone(results []report.Result) bool {
 	for _, result := range results {
 		switch result.Status {
-		case report.OK, report.Skipped:
+		case report.OK, report.Skipped, report.Warned:
 		default:
 			return false
 		}

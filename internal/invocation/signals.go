@@ -42,6 +42,9 @@ func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 			case <-ctx.Done():
 				return
 			case received := <-signals:
+				// A second signal ends the process at once.
+				signal.Stop(signals)
+
 				if received == os.Interrupt {
 					cancel(errInterrupted)
 				} else {

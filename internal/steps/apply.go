@@ -75,7 +75,7 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 
 	served = append(served, fanout.Collect(ctx, probeLimit, silent, applier.waitAndServe, applier.broken)...)
 
-	return errors.Join(run.conclude(served), dryRunOutcome(run, s.Name(), served))
+	return diagnosis.Join(run.conclude(served), dryRunOutcome(run, s.Name(), served))
 }
 
 // dryRunOutcome turns "would change" into the exit code that says so.

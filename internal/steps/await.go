@@ -285,16 +285,24 @@ func exitOf(step string) diagnosis.ExitCode {
 	}
 }
 
+// interrupted is the problem of a node whose step a signal ended.
 func (r *Run) interrupted(ctx context.Context, node *inventory.Node, step string) *diagnosis.Problem {
+	problem := r.interruptedStep(ctx, step)
+	problem.Node = node.Name
+
+	return problem
+}
+
+// interruptedStep is the problem of a step that a signal ended.
+func (r *Run) interruptedStep(ctx context.Context, step string) *diagnosis.Problem {
 	return &diagnosis.Problem{
 		Step: step,
 		Err:  context.Cause(ctx),
 		Finding: diagnosis.Finding{
 			ID:       diagnosis.Interrupted,
 			Severity: diagnosis.Failure,
-			Node:     node.Name,
 			Cause:    "stopped before it was done",
-			Next:     "run the same command again: it goes on where it stopped",
+			Next:     "run the same command again: it looks at the nodes first and goes on where it stopped",
 			Exit:     diagnosis.ExitInterrupt,
 		},
 	}

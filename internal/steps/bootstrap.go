@@ -2,7 +2,6 @@ package steps
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -35,7 +34,9 @@ func (Bootstrap) Mutates() {}
 
 // EndsRecipe lets a recipe go on with an etcd that works, though not with all its members.
 func (Bootstrap) EndsRecipe(err error) bool {
-	return slices.ContainsFunc(problemsIn(err), func(problem *diagnosis.Problem) bool { return problem.ID != diagnosis.EtcdIncomplete })
+	return slices.ContainsFunc(problemsIn(err), func(problem *diagnosis.Problem) bool {
+		return problem.ID != diagnosis.EtcdIncomplete && problem.ID != diagnosis.WouldChange
+	})
 }
 
 // Run looks at every control plane's etcd before, and after, anything is started.
@@ -52,7 +53,7 @@ func (s Bootstrap) Run(ctx context.Context, run *Run) error {
 
 	bootstrapper.reportMembers(survey)
 
-	return errors.Join(joined(problems), dryRunOutcome(run, s.Name(), bootstrapper.planned))
+	return diagnosis.Join(joined(problems), dryRunOutcome(run, s.Name(), bootstrapper.planned))
 }
 
 func collected(problem *diagnosis.Problem) []*diagnosis.Problem {
@@ -91,7 +92,7 @@ func (b *bootstrapper) decide(ctx context.Context) (etcdSurvey, *diagnosis.Probl
 	for {
 		survey := b.surveyEtcd(ctx)
 		if ctx.Err() != nil {
-			return survey, b.stopped(ctx)
+			return survey, b.interruptedStep(ctx, bootstrapName)
 		}
 
 		if b.Settings.DryRun {
@@ -231,7 +232,7 @@ func (b *bootstrapper) keepWaiting(ctx context.Context, node etcdSight, waits wa
 	b.Report.Progress(bootstrapName, report.Progress{Node: node.node.Name, Text: what, Since: since, Left: left})
 
 	if b.Clock.Sleep(ctx, etcdPause) != nil {
-		return b.stopped(ctx)
+		return b.interruptedStep(ctx, bootstrapName)
 	}
 
 	return nil
@@ -259,7 +260,7 @@ func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey, waits waits)
 		b.Report.Progress(bootstrapName, report.Progress{Node: target.Name, Text: "looking whether the first Bootstrap took effect", Since: b.called, Left: resendAfter - since})
 
 		if b.Clock.Sleep(ctx, etcdPause) != nil {
-			return false, b.stopped(ctx)
+			return false, b.interruptedStep(ctx, bootstrapName)
 		}
 
 		return true, nil
@@ -330,7 +331,7 @@ func (b *bootstrapper) retryLater(ctx context.Context, seen etcdSight, cause err
 	b.Report.Progress(bootstrapName, report.Progress{Node: seen.node.Name, Text: text, Since: since, Left: left})
 
 	if b.Clock.Sleep(ctx, timeSyncPause) != nil {
-		return false, b.stopped(ctx)
+		return false, b.interruptedStep(ctx, bootstrapName)
 	}
 
 	return true, nil
@@ -345,7 +346,7 @@ func (b *bootstrapper) awaitWhole(ctx context.Context) (etcdSurvey, *diagnosis.P
 	for {
 		survey := b.surveyEtcd(ctx)
 		if ctx.Err() != nil {
-			return survey, b.stopped(ctx)
+			return survey, b.interruptedStep(ctx, bootstrapName)
 		}
 
 		if survey.split() {
@@ -392,7 +393,7 @@ func (b *bootstrapper) awaitWhole(ctx context.Context) (etcdSurvey, *diagnosis.P
 		}
 
 		if b.Clock.Sleep(ctx, etcdPause) != nil {
-			return survey, b.stopped(ctx)
+			return survey, b.interruptedStep(ctx, bootstrapName)
 		}
 	}
 }
@@ -494,14 +495,6 @@ func (b *bootstrapper) loneData(survey etcdSurvey) *inventory.Node {
 func (b *bootstrapper) clusterProblem(id diagnosis.ID, cause, next string) *diagnosis.Problem {
 	return &diagnosis.Problem{Step: bootstrapName, Finding: diagnosis.Finding{
 		ID: id, Severity: diagnosis.Failure, Cause: cause, Next: next, Exit: diagnosis.ExitBootstrap,
-	}}
-}
-
-func (b *bootstrapper) stopped(ctx context.Context) *diagnosis.Problem {
-	next := "mage bootstrap: it looks at etcd first and never starts a second one"
-
-	return &diagnosis.Problem{Step: bootstrapName, Err: context.Cause(ctx), Finding: diagnosis.Finding{
-		ID: diagnosis.Interrupted, Severity: diagnosis.Failure, Cause: "stopped before it was done", Next: next, Exit: diagnosis.ExitInterrupt,
 	}}
 }
 

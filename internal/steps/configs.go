@@ -3,14 +3,11 @@ package steps
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/talos-mage/talos-mage/internal/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -38,7 +35,7 @@ func (Secrets) Name() string { return secretsName }
 // Mutates marks the step as one that needs the cluster's lock.
 func (Secrets) Mutates() {}
 
-// EndsRecipe stops a recipe: without this step the ones that follow make no sense.
+// EndsRecipe stops a recipe, also a dry run that would make secrets: without them the steps that follow make no sense.
 func (Secrets) EndsRecipe(error) bool { return true }
 
 // Run asks the nodes before it makes anything.
@@ -57,7 +54,9 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 	}
 
 	if run.Settings.DryRun {
-		return errors.Join(run.done(s.Name(), report.Planned, "would be made", nil), wouldMake(s.Name(), secretsFile))
+		run.plan(s.Name(), "would be made")
+
+		return wouldMake(s.Name(), secretsFile)
 	}
 
 	return run.done(s.Name(), report.Applied, secretsFile, s.make(ctx, run))
@@ -91,14 +90,14 @@ func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 
 // make pipes talhelper's secrets through sops, so that plaintext never touches the disk.
 func (Secrets) make(ctx context.Context, run *Run) error {
-	plain, err := run.program(ctx, nil, "talhelper", "gensecret")
+	plain, err := run.program(ctx, secretsName, nil, "talhelper", "gensecret")
 	if err != nil {
 		return err
 	}
 
 	path := filepath.Join(run.Settings.TalosDir, secretsFile)
 
-	encrypted, err := run.program(ctx, plain, "sops", "--encrypt", "--filename-override", path, "--input-type", "yaml", "--output-type", "yaml", "/dev/stdin")
+	encrypted, err := run.program(ctx, secretsName, plain, "sops", "--encrypt", "--filename-override", path, "--input-type", "yaml", "--output-type", "yaml", "/dev/stdin")
 	if err != nil {
 		return err
 	}
@@ -122,20 +121,16 @@ func (Configs) Name() string { return configsName }
 // Mutates marks the step as one that needs the cluster's lock.
 func (Configs) Mutates() {}
 
-// EndsRecipe stops a recipe: without this step the ones that follow make no sense.
+// EndsRecipe stops a recipe, also a dry run that would write configs: without them the steps that follow make no sense.
 func (Configs) EndsRecipe(error) bool { return true }
 
 // Run renders into a temporary folder and compares.
 func (s Configs) Run(ctx context.Context, run *Run) error {
-	if run.secretsPath() == "" && !run.Settings.DryRun {
+	if run.secretsPath() == "" {
 		return s.withoutSecrets(run)
 	}
 
-	if run.Settings.DryRun && run.secretsPath() == "" {
-		return nil
-	}
-
-	if _, err := exec.LookPath("talhelper"); err != nil && !s.Replace && run.complete() {
+	if _, found := run.findProgram("talhelper"); !found && !s.Replace && run.complete() {
 		return run.done(s.Name(), report.Skipped, "talhelper is not installed: the files in "+run.Settings.ClusterConfigDir+" are used as they are", nil)
 	}
 
@@ -163,14 +158,14 @@ func (s Configs) withoutSecrets(run *Run) error {
 	}})
 }
 
-// render runs talhelper into a temporary folder beside the real one. The caller removes it.
+// render runs talhelper into a temporary folder, which only this user can read. The caller removes it.
 func (s Configs) render(ctx context.Context, run *Run) (string, error) {
 	folder, err := os.MkdirTemp("", "talos-mage-configs-")
 	if err != nil {
 		return "", fmt.Errorf("make folder for rendered configs: %w", err)
 	}
 
-	_, err = run.program(ctx, nil, "talhelper", "genconfig", "--no-gitignore", "--config-file", run.Cluster.Source, "--secret-file", run.secretsPath(), "--out-dir", folder)
+	_, err = run.program(ctx, s.Name(), nil, "talhelper", "genconfig", "--no-gitignore", "--config-file", run.Cluster.Source, "--secret-file", run.secretsPath(), "--out-dir", folder)
 	if err != nil {
 		os.RemoveAll(folder)
 
@@ -207,7 +202,9 @@ func (s Configs) install(ctx context.Context, run *Run, rendered string) error {
 	}
 
 	if run.Settings.DryRun {
-		return errors.Join(run.done(s.Name(), report.Planned, "would write "+list(writing), nil), wouldMake(s.Name(), list(writing)))
+		run.plan(s.Name(), "would write "+list(writing))
+
+		return wouldMake(s.Name(), list(writing))
 	}
 
 	for _, name := range writing {
@@ -216,11 +213,8 @@ func (s Configs) install(ctx context.Context, run *Run, rendered string) error {
 		}
 	}
 
-	ignored := filepath.Join(run.Settings.ClusterConfigDir, ".gitignore")
-	if !fileExists(ignored) {
-		if err := atomicfile.WriteFile(ignored, []byte(strings.Join(writing, "\n")+"\n"), 0o644); err != nil {
-			return run.done(s.Name(), report.Failed, "", fmt.Errorf("write %s: %w", ignored, err))
-		}
+	if err := ignoreInGit(run.Settings.ClusterConfigDir, writing); err != nil {
+		return run.done(s.Name(), report.Failed, "", err)
 	}
 
 	if err := run.loadFiles(); err != nil {
@@ -297,6 +291,41 @@ func installFile(from, to string) error {
 	return nil
 }
 
+// ignoreInGit keeps files with secrets out of commits, and what else the .gitignore says in it.
+func ignoreInGit(folder string, names []string) error {
+	path := filepath.Join(folder, ".gitignore")
+
+	present, err := os.ReadFile(path)
+	if err != nil && !isNotExist(err) {
+		return fmt.Errorf("read list of ignored files: %w", err)
+	}
+
+	text := string(present)
+	ignored := strings.Fields(text)
+
+	for _, name := range names {
+		if slices.Contains(ignored, name) || slices.Contains(ignored, "*") {
+			continue
+		}
+
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+
+		text += name + "\n"
+	}
+
+	if text == string(present) {
+		return nil
+	}
+
+	if err := atomicfile.WriteFile(path, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("write list of ignored files: %w", err)
+	}
+
+	return nil
+}
+
 func wouldMake(step, what string) error {
 	return &diagnosis.Problem{Step: step, Finding: diagnosis.Finding{
 		ID: diagnosis.WouldChange, Severity: diagnosis.Warning, Cause: "dry run: " + what + " would be written", Next: "the same command without -dryRun", Exit: diagnosis.ExitDryRun,
@@ -342,43 +371,6 @@ func (r *Run) allInMaintenance(ctx context.Context) bool {
 	return !slices.ContainsFunc(r.lookAll(ctx, r.Cluster.Nodes), func(seen sight) bool { return seen.State != talosapi.Maintenance })
 }
 
-// program runs one of the user's programs in the talos folder. What it printed on its error stream becomes part of the error, scrubbed.
-func (r *Run) program(ctx context.Context, input []byte, name string, arguments ...string) ([]byte, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return nil, &diagnosis.Problem{Step: configsName, Err: err, Finding: diagnosis.Finding{
-			ID: diagnosis.ProgramMissing, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
-			Cause: name + " is not on the PATH: it makes the cluster's secrets and machine configs",
-			Next:  "install " + name + ", or put the machine configs into " + r.Settings.ClusterConfigDir,
-		}}
-	}
-
-	command := exec.CommandContext(ctx, path, arguments...)
-	command.Dir = r.Settings.TalosDir
-	command.Env = append(os.Environ(), r.Settings.Environ()...)
-	command.Stdin = bytes.NewReader(input)
-	command.WaitDelay = time.Second
-
-	var complaint bytes.Buffer
-
-	command.Stderr = &complaint
-
-	output, err := command.Output()
-	if err == nil {
-		return output, nil
-	}
-
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-
-	return nil, &diagnosis.Problem{Step: configsName, Err: err, Finding: diagnosis.Finding{
-		ID: diagnosis.ProgramFailed, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
-		Cause: fmt.Sprintf("%s %s failed: %s", name, arguments[0], report.Scrub(strings.TrimSpace(complaint.String()))),
-		Next:  "correct what it complains about, then run the same command again",
-	}}
-}
-
 // done records the result of a step that concerns the cluster as a whole.
 func (r *Run) done(step string, status report.Status, detail string, err error) error {
 	if err != nil {
@@ -388,6 +380,11 @@ func (r *Run) done(step string, status report.Status, detail string, err error) 
 	r.Report.Result(report.Result{Step: step, Status: status, Detail: detail, Err: err})
 
 	return err
+}
+
+// plan records what a step would do if this were no dry run.
+func (r *Run) plan(step, detail string) {
+	r.Report.Result(report.Result{Step: step, Status: report.Planned, Detail: detail})
 }
 
 func fileExists(path string) bool {

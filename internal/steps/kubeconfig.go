@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/kubeapi"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
@@ -35,7 +37,7 @@ func (s Kubeconfig) Run(ctx context.Context, run *Run) error {
 	started := run.Clock.Now()
 	problem := s.merge(ctx, run, started)
 
-	return errors.Join(problem, s.completeTalosconfig(run))
+	return diagnosis.Join(problem, s.completeTalosconfig(run))
 }
 
 func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) error {
@@ -48,11 +50,15 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 	}
 
 	data, _, err := run.fetchKubeconfig(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return finish(run.kubernetesInterrupted(ctx, s.Name()))
-		}
 
+	switch {
+	case ctx.Err() != nil:
+		return finish(run.interruptedStep(ctx, s.Name()))
+	case err != nil && run.Settings.DryRun:
+		run.plan(s.Name(), "would be fetched once a control plane is up")
+
+		return wouldMake(s.Name(), run.Settings.Kubeconfig)
+	case err != nil:
 		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, talosapi.Explain(err), command("status", nil), err))
 	}
 
@@ -84,7 +90,7 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 		result.Status = report.Planned
 		finish(nil) //nolint:errcheck // gives back what it got
 
-		return dryRunOutcome(run, s.Name(), []outcome{{node: run.Cluster.ControlPlanes()[0], status: report.Planned}})
+		return wouldMake(s.Name(), run.Settings.Kubeconfig)
 	}
 
 	if merged.Backup != "" {
@@ -94,52 +100,73 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 	return finish(nil)
 }
 
-// completeTalosconfig gives the cluster's talosconfig the control planes as endpoints and all nodes as nodes, if it has none.
+// completeTalosconfig gives the cluster's context of the talosconfig the control planes as endpoints and all nodes as nodes, if it lacks them.
+// Everything else in the file stays.
 func (s Kubeconfig) completeTalosconfig(run *Run) error {
-	talosconfig, err := config.Open(run.Settings.Talosconfig)
-	if err != nil {
+	path := run.Settings.Talosconfig
+
+	// Not config.Open: it would make an empty file where there is none.
+	data, err := os.ReadFile(path)
+
+	switch {
+	case isNotExist(err):
+		return nil
+	case err != nil:
 		return badInput(fmt.Errorf("read talosconfig: %w", err))
 	}
 
-	current := talosconfig.Contexts[talosconfig.Context]
-	if current == nil {
-		return nil
-	}
-
-	endpoints := make([]string, 0, len(run.Cluster.Nodes))
-	for _, node := range run.Cluster.ControlPlanes() {
-		endpoints = append(endpoints, node.Address)
-	}
-
-	nodes := slices.Clone(endpoints)
-	for _, node := range run.Cluster.Workers() {
-		nodes = append(nodes, node.Address)
-	}
-
-	changed := false
-
-	if len(current.Endpoints) == 0 {
-		current.Endpoints, changed = endpoints, true
-	}
-
-	if len(current.Nodes) == 0 {
-		current.Nodes, changed = nodes, true
-	}
-
-	if !changed || run.Settings.DryRun {
-		return nil
-	}
-
-	data, err := talosconfig.Bytes()
+	talosconfig, err := config.FromBytes(data)
 	if err != nil {
+		return badInput(fmt.Errorf("read talosconfig %s: %w", path, err))
+	}
+
+	if !fillContext(talosconfig.Contexts[talosconfig.Context], run.Cluster) {
+		return nil
+	}
+
+	if run.Settings.DryRun {
+		run.plan(s.Name(), path+" would get its endpoints and nodes")
+
+		return wouldMake(s.Name(), path)
+	}
+
+	if data, err = talosconfig.Bytes(); err != nil {
 		return fmt.Errorf("encode talosconfig: %w", err)
 	}
 
-	if err := atomicfile.WriteFile(run.Settings.Talosconfig, data, 0o600); err != nil {
+	if err := atomicfile.WriteFile(path, data, 0o600); err != nil {
 		return fmt.Errorf("write talosconfig: %w", err)
 	}
 
-	run.Log.Info().Str("file", run.Settings.Talosconfig).Msg("talosconfig got its endpoints and nodes")
+	run.Log.Info().Str("file", path).Msg("talosconfig got its endpoints and nodes")
 
 	return nil
+}
+
+// fillContext tells whether the context lacked anything.
+func fillContext(current *config.Context, cluster *inventory.Cluster) bool {
+	if current == nil || len(current.Endpoints) > 0 && len(current.Nodes) > 0 {
+		return false
+	}
+
+	endpoints := addressesOf(cluster.ControlPlanes())
+
+	if len(current.Endpoints) == 0 {
+		current.Endpoints = endpoints
+	}
+
+	if len(current.Nodes) == 0 {
+		current.Nodes = slices.Concat(endpoints, addressesOf(cluster.Workers()))
+	}
+
+	return true
+}
+
+func addressesOf(nodes []*inventory.Node) []string {
+	addresses := make([]string, 0, len(nodes))
+	for _, node := range nodes {
+		addresses = append(addresses, node.Address)
+	}
+
+	return addresses
 }

@@ -85,7 +85,7 @@ func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 		}
 
 		if ctx.Err() != nil {
-			return b.stopped(ctx)
+			return b.interruptedStep(ctx, bootstrapName)
 		}
 
 		left := b.Settings.APITimeout - b.Clock.Now().Sub(since)
@@ -96,7 +96,7 @@ func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 		b.Report.Progress(bootstrapName, report.Progress{Text: "waiting for the Kubernetes API: " + kubeapi.Explain(err), Since: since, Left: left})
 
 		if b.Clock.Sleep(ctx, apiPause) != nil {
-			return b.stopped(ctx)
+			return b.interruptedStep(ctx, bootstrapName)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (r *Run) awaitRegistered(ctx context.Context, step string) error {
 	for {
 		nodes, err := client.Nodes(ctx)
 		if ctx.Err() != nil {
-			return r.kubernetesInterrupted(ctx, step)
+			return r.interruptedStep(ctx, step)
 		}
 
 		var (
@@ -171,7 +171,7 @@ func (r *Run) awaitRegistered(ctx context.Context, step string) error {
 		r.Report.Progress(step, report.Progress{Text: registrationText(missing, notReady, err), Since: since, Left: left})
 
 		if r.Clock.Sleep(ctx, apiPause) != nil {
-			return r.kubernetesInterrupted(ctx, step)
+			return r.interruptedStep(ctx, step)
 		}
 	}
 }
@@ -266,11 +266,5 @@ func (r *Run) registrationProblem(step string, missing []string, notReady []kube
 func (r *Run) kubernetesProblem(step string, id diagnosis.ID, cause, next string, err error) error {
 	return &diagnosis.Problem{Step: step, Err: err, Finding: diagnosis.Finding{
 		ID: id, Severity: diagnosis.Failure, Cause: cause, Next: next, Exit: diagnosis.ExitKubernetes,
-	}}
-}
-
-func (r *Run) kubernetesInterrupted(ctx context.Context, step string) error {
-	return &diagnosis.Problem{Step: step, Err: context.Cause(ctx), Finding: diagnosis.Finding{
-		ID: diagnosis.Interrupted, Severity: diagnosis.Failure, Cause: "stopped before it was done", Next: "run the same command again", Exit: diagnosis.ExitInterrupt,
 	}}
 }

@@ -42,17 +42,17 @@ func (r *Run) acquireLock(ctx context.Context) error {
 		return nil
 	}
 
-	path := filepath.Join(os.TempDir(), "talos-mage-"+key[:16]+".lock")
+	path := filepath.Join(r.temporaryFolder(), "talos-mage-"+key[:16]+".lock")
 	file := flock.New(path, flock.SetPermissions(0o600))
 
-	waiting, stop := context.WithTimeout(ctx, lockPatience)
+	waiting, stop := r.Clock.WithTimeout(ctx, lockPatience)
 	defer stop()
 
 	taken, err := file.TryLockContext(waiting, 100*time.Millisecond)
 
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return r.interruptedStep(ctx, "lock")
 	case !taken && waiting.Err() != nil:
 		return lockTaken(path)
 	case err != nil:
@@ -69,6 +69,14 @@ func (r *Run) acquireLock(ctx context.Context) error {
 	r.lock = &clusterLock{key: key, file: file}
 
 	return nil
+}
+
+func (r *Run) temporaryFolder() string {
+	if folder := r.variable("TMPDIR"); folder != "" {
+		return folder
+	}
+
+	return os.TempDir()
 }
 
 func (r *Run) unlock() {

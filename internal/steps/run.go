@@ -22,7 +22,9 @@ const probeLimit = 32
 // Run is what a step is given: the cluster, the settings, a way to the nodes, a clock and a recorder. Nothing is global.
 type Run struct {
 	Settings *settings.Settings
-	Cluster  *inventory.Cluster
+	// Environ is the environment, as "NAME=value", in which the user's programs are found and run.
+	Environ []string
+	Cluster *inventory.Cluster
 	// Configs are the loaded machine configs by node name; a node whose file is missing or broken has none.
 	Configs map[string]*machineconfig.Config
 	// Credentials come from the talosconfig; nil without one.
@@ -50,6 +52,7 @@ func New(settings *settings.Settings, environ []string, recorder *report.Recorde
 
 	run := &Run{
 		Settings: settings,
+		Environ:  environ,
 		Cluster:  cluster,
 		Clock:    clk,
 		Report:   recorder,

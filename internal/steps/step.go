@@ -39,9 +39,12 @@ func Mutates(steps []Step) bool {
 // essential steps say which of their failures end a recipe; after any other it goes on with the nodes that are left.
 type essential interface{ EndsRecipe(err error) bool }
 
-// Execute runs steps in order and gives the outcome of the earliest that failed. Recording, timing and locking wrap every step here, once.
+// Execute runs steps in order. The error is a *Failure: everything that failed, with the exit code of the earliest failure.
+// Recording, timing and locking wrap every step here, once.
 func Execute(ctx context.Context, run *Run, steps ...Step) error {
-	var outcome *Failure
+	defer run.unlock()
+
+	var failures []*Failure
 
 	for _, step := range steps {
 		err := execute(ctx, run, step)
@@ -49,26 +52,34 @@ func Execute(ctx context.Context, run *Run, steps ...Step) error {
 			continue
 		}
 
-		if outcome == nil || outcome.Code == diagnosis.ExitDryRun {
-			outcome = newFailure(step.Name(), err)
-		}
+		failures = append(failures, &Failure{Step: step.Name(), Code: CodeOf(err), Err: err})
 
-		if ctx.Err() != nil {
-			break
-		}
-
-		if step, ok := step.(essential); ok && CodeOf(err) != diagnosis.ExitDryRun && step.EndsRecipe(err) {
+		if step, ok := step.(essential); ctx.Err() != nil || ok && step.EndsRecipe(err) {
 			break
 		}
 	}
 
-	run.unlock()
+	return earliest(failures)
+}
 
-	if outcome == nil {
+// earliest is the first failure, with the errors of those that followed it. What a dry run would change is only the outcome if nothing failed.
+func earliest(failures []*Failure) error {
+	if len(failures) == 0 {
 		return nil
 	}
 
-	return outcome
+	first := failures[0]
+	errs := make([]error, 0, len(failures))
+
+	for _, failure := range failures {
+		if first.Code == diagnosis.ExitDryRun {
+			first = failure
+		}
+
+		errs = append(errs, failure.Err)
+	}
+
+	return &Failure{Step: first.Step, Code: first.Code, Err: diagnosis.Join(errs...)}
 }
 
 func execute(ctx context.Context, run *Run, step Step) error {
@@ -99,10 +110,6 @@ func (f *Failure) Error() string { return f.Err.Error() }
 
 // Unwrap gives the step's error.
 func (f *Failure) Unwrap() error { return f.Err }
-
-func newFailure(step string, err error) *Failure {
-	return &Failure{Step: step, Code: CodeOf(err), Err: err}
-}
 
 // CodeOf is the exit code for an error: bad input before anything else, then the code of the first problem.
 func CodeOf(err error) diagnosis.ExitCode {
@@ -135,23 +142,30 @@ func CodeOf(err error) diagnosis.ExitCode {
 	return first
 }
 
+// problemsIn finds all problems in an error, in order.
 func problemsIn(err error) []*diagnosis.Problem {
-	var many *multierror.Error
-	if errors.As(err, &many) {
-		var problems []*diagnosis.Problem
+	switch err := err.(type) { //nolint:errorlint // each layer of the chain is looked at in turn
+	case nil:
+		return nil
+	case *diagnosis.Problem:
+		return []*diagnosis.Problem{err}
+	case *multierror.Error:
+		return problemsInAll(err.Errors)
+	case interface{ Unwrap() []error }:
+		return problemsInAll(err.Unwrap())
+	default:
+		return problemsIn(errors.Unwrap(err))
+	}
+}
 
-		for _, one := range many.Errors {
-			problems = append(problems, problemsIn(one)...)
-		}
+func problemsInAll(errs []error) []*diagnosis.Problem {
+	var problems []*diagnosis.Problem
 
-		return problems
+	for _, err := range errs {
+		problems = append(problems, problemsIn(err)...)
 	}
 
-	if problem, ok := diagnosis.AsProblem(err); ok {
-		return []*diagnosis.Problem{problem}
-	}
-
-	return nil
+	return problems
 }
 
 // outcome is how a step went for one node: what is reported and, when it failed, why.
@@ -183,29 +197,12 @@ func (r *Run) conclude(outcomes []outcome) error {
 }
 
 func joined(problems []*diagnosis.Problem) error {
-	if len(problems) == 0 {
-		return nil
-	}
-
-	if len(problems) == 1 {
-		return problems[0]
-	}
-
-	many := &multierror.Error{ErrorFormat: onePerLine}
+	errs := make([]error, 0, len(problems))
 	for _, problem := range problems {
-		many = multierror.Append(many, problem)
+		errs = append(errs, problem)
 	}
 
-	return many
-}
-
-func onePerLine(errs []error) string {
-	lines := make([]string, 0, len(errs))
-	for _, err := range errs {
-		lines = append(lines, err.Error())
-	}
-
-	return strings.Join(lines, "\n")
+	return diagnosis.Join(errs...)
 }
 
 // badInput is an error that settings and files alone decide.

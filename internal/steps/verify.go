@@ -2,7 +2,6 @@ package steps
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -52,7 +51,7 @@ func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
 		return verified
 	}
 
-	return errors.Join(verified, run.awaitRegistered(ctx, s.Name()))
+	return diagnosis.Join(verified, run.awaitRegistered(ctx, s.Name()))
 }
 
 func verifyNodes(ctx context.Context, run *Run, step string, nodes []*inventory.Node, workersUp bool) error {
