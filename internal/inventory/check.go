@@ -127,7 +127,9 @@ func (s source) checkFields(node *yaml.Node, in reflect.Type) {
 
 		names := slices.Sorted(maps.Keys(fields))
 
-		s.at(key, diagnosis.FileKey, "unknown key %q", key.Value).Suggestion = nearest.Word(key.Value, names)
+		mistake := s.mistake(key, diagnosis.FileKey, "unknown key %q", key.Value)
+		mistake.Suggestion = nearest.Word(key.Value, names)
+		s.add(mistake)
 	}
 }
 
@@ -161,5 +163,7 @@ func (s source) checkScalar(name string, node *yaml.Node, kind reflect.Kind) {
 		if _, err := strconv.ParseInt(strings.ReplaceAll(node.Value, "_", ""), 0, 64); err != nil {
 			s.at(node, diagnosis.FileType, "%s must be a number", name)
 		}
+	default:
+		// Any scalar can be read as text.
 	}
 }

@@ -75,8 +75,9 @@ type reader struct {
 func (r *reader) read(path string) {
 	data, err := r.source.read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		mistake := r.whole(diagnosis.FileMissing, "the inventory does not exist")
+		mistake := r.mistake(nil, diagnosis.FileMissing, "the inventory does not exist")
 		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+", or write one", fs.ErrNotExist
+		r.add(mistake)
 	}
 
 	if err != nil {
@@ -88,7 +89,9 @@ func (r *reader) read(path string) {
 
 	if root == nil || root.Tag == "!!null" {
 		if len(r.list) == 0 {
-			r.whole(diagnosis.FileMissing, "the inventory is empty").Next = "declare clusterName, endpoint and nodes in it"
+			mistake := r.mistake(nil, diagnosis.FileMissing, "the inventory is empty")
+			mistake.Next = "declare clusterName, endpoint and nodes in it"
+			r.add(mistake)
 		}
 
 		return
@@ -127,7 +130,7 @@ func (r *reader) decode(root *yaml.Node) (config *talconfig, ok bool) {
 	}
 
 	config = &talconfig{}
-	_ = root.Decode(config) //nolint:errcheck // see above: what could be decoded is there
+	_ = root.Decode(config)
 
 	return config, true
 }
@@ -222,7 +225,9 @@ func (r *reader) readNodes(root *yaml.Node, config *talconfig) {
 	list := field(root, "nodes")
 
 	if list == nil || list.Kind == yaml.ScalarNode || len(list.Content) == 0 {
-		r.at(placeOf(root, "nodes"), diagnosis.FileNoNodes, "no nodes are declared").Next = "list the machines under `nodes:`"
+		mistake := r.mistake(placeOf(root, "nodes"), diagnosis.FileNoNodes, "no nodes are declared")
+		mistake.Next = "list the machines under `nodes:`"
+		r.add(mistake)
 
 		return
 	}
@@ -345,9 +350,10 @@ func (r *reader) checkHostname(place *yaml.Node, declared talnode, shared bool) 
 	}
 
 	if shared && !declared.IgnoreHostname {
-		mistake := r.at(placeOf(place, "ipAddress"), diagnosis.SharedConfig,
+		mistake := r.mistake(placeOf(place, "ipAddress"), diagnosis.SharedConfig,
 			"each address of %s is a machine of its own, and all of them would get the hostname %q", declared.Hostname, declared.Hostname)
 		mistake.Next = "give each machine an entry of its own, or set `ignoreHostname: true` and let DHCP name them"
+		r.add(mistake)
 	}
 }
 

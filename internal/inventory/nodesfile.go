@@ -24,7 +24,9 @@ func ReadNodesFile(path string) ([]Machine, error) {
 
 	data, err := source.read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		source.whole(diagnosis.FileMissing, "the file does not exist").Err = fs.ErrNotExist
+		mistake := source.mistake(nil, diagnosis.FileMissing, "the file does not exist")
+		mistake.Err = fs.ErrNotExist
+		source.add(mistake)
 	}
 
 	if err != nil {
@@ -41,7 +43,9 @@ func (s source) machines(root *yaml.Node) []Machine {
 
 	if list == nil || list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
 		if len(s.list) == 0 {
-			s.whole(diagnosis.FileNoNodes, "no nodes are declared").Next = "list them under `nodes:`, each with `name` and `address`"
+			mistake := s.mistake(nil, diagnosis.FileNoNodes, "no nodes are declared")
+			mistake.Next = "list them under `nodes:`, each with `name` and `address`"
+			s.add(mistake)
 		}
 
 		return nil

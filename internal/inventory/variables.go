@@ -183,13 +183,15 @@ func (v variables) substituteScalar(source source, node *yaml.Node) {
 	value, failures := v.expand(node.Value)
 
 	for _, failure := range failures {
-		mistake := source.at(node, diagnosis.FileVariable, "variable %s %s", failure.name, failure.reason)
+		mistake := source.mistake(node, diagnosis.FileVariable, "variable %s %s", failure.name, failure.reason)
 		mistake.Next = "set it in talenv.yaml or in the environment"
 
 		if len(v.unread) > 0 {
 			mistake.Message += " (" + strings.Join(v.unread, ", ") + " is encrypted and was not read)"
 			mistake.Next = "set it in the environment, or in a talenv.yaml that is not encrypted"
 		}
+
+		source.add(mistake)
 	}
 
 	node.Value = value

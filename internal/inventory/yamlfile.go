@@ -22,17 +22,17 @@ type source struct {
 }
 
 // at adds a mistake at a node's place.
-func (s source) at(node *yaml.Node, id diagnosis.ID, format string, args ...any) *FileError {
-	mistake := &FileError{ID: id, Path: s.shown, Line: node.Line, Column: node.Column, Message: fmt.Sprintf(format, args...)}
-	s.add(mistake)
-
-	return mistake
+func (s source) at(node *yaml.Node, id diagnosis.ID, format string, args ...any) {
+	s.add(s.mistake(node, id, format, args...))
 }
 
-// whole adds a mistake of the file as a whole.
-func (s source) whole(id diagnosis.ID, format string, args ...any) *FileError {
+// mistake describes one at a node's place, or of the file as a whole if node is nil.
+func (s source) mistake(node *yaml.Node, id diagnosis.ID, format string, args ...any) *FileError {
 	mistake := &FileError{ID: id, Path: s.shown, Message: fmt.Sprintf(format, args...)}
-	s.add(mistake)
+
+	if node != nil {
+		mistake.Line, mistake.Column = node.Line, node.Column
+	}
 
 	return mistake
 }
@@ -49,7 +49,9 @@ func (s source) read(path string) ([]byte, error) {
 			cause = pathError.Err
 		}
 
-		s.whole(diagnosis.FileUnreadable, "can't be read: %s", cause).Err = err
+		mistake := s.mistake(nil, diagnosis.FileUnreadable, "can't be read: %s", cause)
+		mistake.Err = err
+		s.add(mistake)
 	}
 
 	return data, err
@@ -93,11 +95,9 @@ func decode(data []byte, into *yaml.Node) (err error) {
 }
 
 func (s source) syntaxError(err error) {
-	mistake := s.whole(diagnosis.FileSyntax, "is not valid YAML: ")
-
 	line, column, message := machineconfig.YAMLError(err)
-	mistake.Line, mistake.Column = line, column
-	mistake.Message += message
+
+	s.at(&yaml.Node{Line: line, Column: column}, diagnosis.FileSyntax, "is not valid YAML: %s", message)
 }
 
 // Limits of a file after its aliases were resolved: more is an attack, not an inventory.

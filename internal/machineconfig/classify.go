@@ -61,7 +61,7 @@ func visitMapping(prefix string, mapping *yaml.Node, visit visitor) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		path := strings.TrimPrefix(prefix+"."+key.Value, ".")
-		name := normalize(key.Value)
+		name := plainWord(key.Value)
 
 		switch {
 		case key.Kind != yaml.ScalarNode:
@@ -107,7 +107,7 @@ func visitHidden(path string, node *yaml.Node, shown []string, visit visitor) {
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key, value := node.Content[i], node.Content[i+1]
 			path := strings.TrimPrefix(path+"."+key.Value, ".")
-			name := normalize(key.Value)
+			name := plainWord(key.Value)
 
 			switch {
 			case key.Kind != yaml.ScalarNode:
@@ -156,13 +156,13 @@ func isScalarOrList(node *yaml.Node) bool {
 	}
 }
 
-func normalize(key string) string {
+func plainWord(key string) string {
 	return strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(key))
 }
 
-func isSecretName(normalized string) bool {
-	return !slices.Contains(publicNames, normalized) &&
-		slices.ContainsFunc(secretNames, func(word string) bool { return strings.HasSuffix(normalized, word) })
+func isSecretName(word string) bool {
+	return !slices.Contains(publicNames, word) &&
+		slices.ContainsFunc(secretNames, func(secret string) bool { return strings.HasSuffix(word, secret) })
 }
 
 // isKnownKind tells whether machinery can decode the document's kind; the document without a kind is the v1alpha1 config.

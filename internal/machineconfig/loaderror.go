@@ -194,7 +194,8 @@ func unknownKeys(node *yaml.Node, in reflect.Type, path []string) [][]string {
 
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key := node.Content[i].Value
-			inner := in
+
+			var inner reflect.Type
 
 			if in.Kind() == reflect.Map {
 				inner = in.Elem()

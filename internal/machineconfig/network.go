@@ -20,6 +20,7 @@ func (c *Config) devices() []*v1alpha1.Device {
 		return nil
 	}
 
+	//nolint:staticcheck // old files have them
 	return slices.DeleteFunc(slices.Clone(network.NetworkInterfaces), func(device *v1alpha1.Device) bool { return device == nil })
 }
 
