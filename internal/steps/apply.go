@@ -313,10 +313,20 @@ func (a *applier) admit(ctx context.Context, conn *talosapi.Conn, seen sight, co
 	}
 
 	// Another certificate than the one that preflight saw, or no preflight: the checks are made here.
+	var refusal *diagnosis.Problem
+
 	for _, finding := range preflight.Node(ctx, a.Cluster, seen.node, config, facts, a.preflightOptions()) {
-		if finding.Severity == diagnosis.Failure {
-			return a.findingProblem(seen, finding)
+		if finding.Severity != diagnosis.OK {
+			a.Report.Finding(a.step, finding)
 		}
+
+		if finding.Severity == diagnosis.Failure && refusal == nil {
+			refusal = a.findingProblem(seen, finding)
+		}
+	}
+
+	if refusal != nil {
+		return refusal
 	}
 
 	return nil
