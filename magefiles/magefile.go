@@ -1,3 +1,5 @@
+//go:build mage
+
 // The targets of this repository: those that importers get, and those for developing talos-mage itself.
 package main
 
