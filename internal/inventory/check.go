@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -34,6 +35,12 @@ func (s source) check(name string, node *yaml.Node, in reflect.Type) {
 		for _, item := range items {
 			s.check("an item of "+name, item, reflect.TypeFor[metaValue]())
 		}
+
+		return
+	}
+
+	if in == reflect.TypeFor[time.Duration]() {
+		s.requireKind(name, node, yaml.ScalarNode) // "25s", and a number of nanoseconds
 
 		return
 	}

@@ -193,6 +193,8 @@ nodes:
     installDisk: /dev/sda
     talosImageURL: ghcr.io/siderolabs/installer
     networkInterfaces:
+      - interface: wg0
+        wireguard: {listenPort: 51820, peers: [{publicKey: x, persistentKeepaliveInterval: 25s}]}
       - interface: bond0
         bond: {deviceSelectors: [{permanentAddr: "02:00:00:00:00:0b"}, {hardwareAddr: "02:00:*"}]}
         vlans: [{vlanId: 5, vip: {ip: 192.0.2.10}}]
