@@ -389,6 +389,7 @@ func (r *reader) configFile(place *yaml.Node, config *talconfig, declared talnod
 
 	path := filepath.Join(r.options.ConfigDir, name)
 
+	// Two entries with one hostname have one file too, and are told of the hostname.
 	if first := r.files[path]; first != nil && declared.Hostname != "" && r.names[strings.ToLower(declared.Hostname)] == nil {
 		r.at(place, diagnosis.FileDuplicate, "the machine config %s is another node's already, in line %d", name, first.Line)
 	}
