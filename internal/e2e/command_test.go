@@ -113,6 +113,18 @@ func repository(t *testing.T) string {
 func taskProgram(t *testing.T) string {
 	t.Helper()
 
+	task := lookForTask(t)
+	if task == "" {
+		t.Skip("there is no task on the PATH and none in bin/: `.ci/run tools` builds it")
+	}
+
+	return task
+}
+
+// lookForTask is the path of Task, or nothing.
+func lookForTask(t *testing.T) string {
+	t.Helper()
+
 	if path, err := exec.LookPath("task"); err == nil {
 		return path
 	}
@@ -121,8 +133,6 @@ func taskProgram(t *testing.T) string {
 	if _, err := os.Stat(built); err == nil {
 		return built
 	}
-
-	t.Skip("there is no task on the PATH and none in bin/: `.ci/run tools` builds it")
 
 	return ""
 }
