@@ -213,7 +213,7 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.node.Name, command(step, seen.node))
 	case stageClock:
 		problem.Cause = fmt.Sprintf("%s unchanged for %s", stageText(seen), waited)
-		problem.Next = fmt.Sprintf("talosctl -n %s -e %s dmesg", seen.node.Address, seen.node.Address)
+		problem.Next = talosctl(seen.node, "dmesg")
 	}
 
 	if r.Settings.NoWait {
@@ -315,4 +315,14 @@ func command(target string, node *inventory.Node) string {
 	}
 
 	return fmt.Sprintf("mage %s -node=%s", target, node.Name)
+}
+
+// talosctl is a talosctl command for one node, asked directly.
+func talosctl(node *inventory.Node, command string) string {
+	return fmt.Sprintf("talosctl -n %s -e %s %s", node.Address, node.Address, command)
+}
+
+// ago is how long ago something began, for people.
+func (r *Run) ago(start time.Time) time.Duration {
+	return r.Clock.Now().Sub(start).Round(time.Second)
 }

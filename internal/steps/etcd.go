@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/inventory"
@@ -21,10 +22,10 @@ type etcdSight struct {
 	// asked is set when the node could say whether it holds data: its etcd service is past waiting for its volumes, and the directory was listed.
 	asked bool
 	data  bool
-	// Of a running etcd: its own member id and its own list of members.
-	member  uint64
-	members []talosapi.EtcdMember
-	err     error
+	// Of a running etcd: its own member id, the leader's (0 without one), what it complains about, and its own list of members.
+	member, leader uint64
+	complaints     []string
+	members        []talosapi.EtcdMember
 }
 
 // running tells whether the etcd process runs, healthy or not.
@@ -53,6 +54,15 @@ func (e etcdSight) stopped() bool {
 	return e.data && e.etcd.State == "Finished" && strings.Contains(e.lastEvent(), "Bootstrap requested")
 }
 
+// began is when the service was last created, by the node's clock; zero if there is none.
+func (e etcdSight) began() time.Time {
+	if len(e.etcd.Events) == 0 {
+		return time.Time{}
+	}
+
+	return e.etcd.Events[0].Time
+}
+
 func (e etcdSight) lastEvent() string {
 	if len(e.etcd.Events) == 0 {
 		return ""
@@ -79,7 +89,7 @@ func (e etcdSight) describe() string {
 	case e.running() && e.member != 0 && !e.isVoter():
 		return name + ": etcd runs, is a learner or not in its own list yet"
 	case e.running():
-		return name + ": etcd runs, not healthy" + because(e.etcd.LastMessage)
+		return name + ": etcd runs, not healthy" + because(strings.Join(e.troubles(), ", "))
 	case e.empty():
 		return name + ": no etcd data"
 	case e.data:
@@ -87,6 +97,16 @@ func (e etcdSight) describe() string {
 	default:
 		return fmt.Sprintf("%s: etcd service %s%s", name, orUnknown(e.etcd.State), because(e.lastEvent()))
 	}
+}
+
+// troubles are what etcd and its health check complain about.
+func (e etcdSight) troubles() []string {
+	troubles := slices.Clone(e.complaints)
+	if e.etcd.LastMessage != "" {
+		troubles = appendNew(troubles, e.etcd.LastMessage)
+	}
+
+	return troubles
 }
 
 func because(message string) string {
@@ -125,33 +145,34 @@ func (r *Run) askEtcd(ctx context.Context, node *inventory.Node) etcdSight {
 
 	conn, err := r.dialer().Secure(ctx, asked.Address)
 	if err != nil {
-		asked.err = err
-
 		return asked
 	}
 	defer conn.Close()
 
-	names, err := conn.ListDir(ctx, etcdDirectory)
-	if err == nil {
+	if names, err := conn.ListDir(ctx, etcdDirectory); err == nil {
 		asked.data = len(names) > 0
 		asked.asked = asked.data || pastWaiting(asked.etcd.State)
 	}
 
-	if !asked.running() {
-		return asked
+	if asked.running() {
+		asked.readMembership(ctx, conn)
 	}
-
-	status, err := conn.EtcdStatus(ctx)
-	if err != nil {
-		asked.err = err
-
-		return asked
-	}
-
-	asked.member = status.MemberID
-	asked.members, asked.err = conn.EtcdMembers(ctx, true)
 
 	return asked
+}
+
+// readMembership asks a running etcd about itself. Without a leader it would not give its members, but keep the call waiting.
+func (e *etcdSight) readMembership(ctx context.Context, conn *talosapi.Conn) {
+	status, err := conn.EtcdStatus(ctx)
+	if err != nil {
+		return
+	}
+
+	e.member, e.leader, e.complaints = status.MemberID, status.Leader, status.Errors
+
+	if status.Leader != 0 {
+		e.members, _ = conn.EtcdMembers(ctx, true) //nolint:errcheck // no list is no proof of anything, which is what an empty one says
+	}
 }
 
 // pastWaiting tells that the service's volumes are mounted, so that an empty directory means no data.
@@ -277,6 +298,15 @@ func memberIDs(members []talosapi.EtcdMember) []uint64 {
 	return ids
 }
 
+// lists tells whether a member list names a control plane.
+func (s etcdSurvey) lists(node *inventory.Node) bool {
+	return slices.ContainsFunc(s, func(other etcdSight) bool {
+		return slices.ContainsFunc(other.members, func(member talosapi.EtcdMember) bool {
+			return member.Hostname != "" && member.Hostname == node.Hostname
+		})
+	})
+}
+
 // split recognises two clusters that do not know each other.
 func (s etcdSurvey) split() bool {
 	var first []uint64
@@ -334,17 +364,9 @@ func knownMember(cluster *inventory.Cluster, survey etcdSurvey, member talosapi.
 func (s etcdSurvey) stale() []string {
 	var stale []string
 
-	for _, lost := range s {
-		if lost.State != talosapi.Maintenance {
-			continue
-		}
-
-		for _, node := range s {
-			for _, member := range node.members {
-				if member.Hostname == lost.node.Hostname && member.Hostname != "" {
-					stale = appendNew(stale, lost.node.Name)
-				}
-			}
+	for _, node := range s {
+		if node.State == talosapi.Maintenance && s.lists(node.node) {
+			stale = append(stale, node.node.Name)
 		}
 	}
 

@@ -49,7 +49,7 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 		return err
 	}
 
-	data, _, err := run.fetchKubeconfig(ctx)
+	data, err := run.fetchKubeconfig(ctx)
 
 	switch {
 	case ctx.Err() != nil:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,10 +22,12 @@ const (
 	// apiRequestTimeout bounds one request.
 	apiRequestTimeout = 5 * time.Second
 	kubernetesPort    = "6443"
+	// flannel is Talos' own CNI.
+	flannel = "flannel"
 )
 
 // fetchKubeconfig asks the control planes in turn. Talos makes the file from its machine config, so it says nothing about the cluster's health.
-func (r *Run) fetchKubeconfig(ctx context.Context) ([]byte, *inventory.Node, error) {
+func (r *Run) fetchKubeconfig(ctx context.Context) ([]byte, error) {
 	err := errors.New("no control plane answers with this cluster's certificate authority")
 
 	for _, node := range r.Cluster.ControlPlanes() {
@@ -44,13 +47,52 @@ func (r *Run) fetchKubeconfig(ctx context.Context) ([]byte, *inventory.Node, err
 		conn.Close()
 
 		if fetchErr == nil {
-			return data, node, nil
+			return data, nil
 		}
 
 		err = fmt.Errorf("fetch kubeconfig from %s: %w", node.Name, fetchErr)
 	}
 
-	return nil, nil, err
+	return nil, err
+}
+
+// adminAccess is the cluster's admin kubeconfig, fetched once: each time a control plane makes a new client certificate.
+type adminAccess struct {
+	*Run
+	kubeconfig []byte
+}
+
+func (a *adminAccess) get(ctx context.Context) ([]byte, error) {
+	if a.kubeconfig == nil {
+		kubeconfig, err := a.fetchKubeconfig(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		a.kubeconfig = kubeconfig
+	}
+
+	return a.kubeconfig, nil
+}
+
+// open is a client for the Kubernetes API at an address, or at the endpoint.
+func (a *adminAccess) open(ctx context.Context, address string) (*kubeapi.Client, error) {
+	kubeconfig, err := a.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return kubeapi.Open(kubeconfig, kubeapi.Options{Address: address, Timeout: apiRequestTimeout})
+}
+
+// ready asks the Kubernetes API at an address, or at the endpoint, whether it is ready.
+func (a *adminAccess) ready(ctx context.Context, address string) error {
+	client, err := a.open(ctx, address)
+	if err != nil {
+		return err
+	}
+
+	return client.Ready(ctx)
 }
 
 // apiAnswers tells whether a Kubernetes API is there at the endpoint, ready or not.
@@ -71,15 +113,10 @@ func (r *Run) apiAnswers(ctx context.Context) bool {
 
 // awaitAPI waits until the endpoint's Kubernetes API is ready.
 func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
-	kubeconfig, node, err := b.fetchKubeconfig(ctx)
-	if err != nil {
-		return b.clusterProblem(diagnosis.EtcdNotHealthy, "the kubeconfig can't be fetched: "+talosapi.Explain(err), command("status", nil))
-	}
+	access := &adminAccess{Run: b.Run}
 
-	since := b.Clock.Now()
-
-	for {
-		err := b.ready(ctx, kubeconfig, "")
+	for since := b.Clock.Now(); ; {
+		err := access.ready(ctx, "")
 		if err == nil {
 			return nil
 		}
@@ -90,36 +127,27 @@ func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 
 		left := b.Settings.APITimeout - b.Clock.Now().Sub(since)
 		if left <= 0 || b.Settings.NoWait {
-			return b.apiProblem(ctx, kubeconfig, node, err, since)
+			return b.apiProblem(ctx, access, err, since)
 		}
 
 		b.Report.Progress(bootstrapName, report.Progress{Text: "waiting for the Kubernetes API: " + kubeapi.Explain(err), Since: since, Left: left})
 
-		if b.Clock.Sleep(ctx, apiPause) != nil {
-			return b.interruptedStep(ctx, bootstrapName)
+		if problem := b.pause(ctx, apiPause); problem != nil {
+			return problem
 		}
 	}
 }
 
-func (r *Run) ready(ctx context.Context, kubeconfig []byte, address string) error {
-	client, err := kubeapi.Open(kubeconfig, kubeapi.Options{Address: address, Timeout: apiRequestTimeout})
-	if err != nil {
-		return err
-	}
-
-	return client.Ready(ctx)
-}
-
 // apiProblem tells an API that is down from an endpoint that does not lead to it.
-func (b *bootstrapper) apiProblem(ctx context.Context, kubeconfig []byte, node *inventory.Node, cause error, since time.Time) *diagnosis.Problem {
+func (b *bootstrapper) apiProblem(ctx context.Context, access *adminAccess, cause error, since time.Time) *diagnosis.Problem {
+	first := b.Cluster.ControlPlanes()[0]
 	problem := b.clusterProblem(diagnosis.APINotReady,
-		fmt.Sprintf("the Kubernetes API at %s is not ready after %s: %s", b.Cluster.Endpoint.Host, b.since(since), kubeapi.Explain(cause)),
-		fmt.Sprintf("talosctl -n %s -e %s logs kubelet; then mage bootstrap", node.Address, node.Address))
+		fmt.Sprintf("the Kubernetes API at %s is not ready after %s: %s", b.Cluster.Endpoint.Host, b.ago(since), kubeapi.Explain(cause)),
+		talosctl(first, "logs kubelet")+"; then mage bootstrap")
 	problem.Exit = diagnosis.ExitKubernetes
 	problem.Err = cause
 
-	own := net.JoinHostPort(node.Address, kubernetesPort)
-	if b.ready(ctx, kubeconfig, own) == nil {
+	if own := access.readyControlPlane(ctx); own != "" {
 		problem.ID = diagnosis.EndpointSilent
 		problem.Cause = fmt.Sprintf("the Kubernetes API is ready at %s, but the endpoint %s does not lead to it: %s", own, b.Cluster.Endpoint.Host, kubeapi.Explain(cause))
 		problem.Next = "check the VIP's interface, the balancer's backends or the DNS record; then mage bootstrap"
@@ -128,47 +156,53 @@ func (b *bootstrapper) apiProblem(ctx context.Context, kubeconfig []byte, node *
 	return problem
 }
 
-// awaitRegistered waits until every node is known to Kubernetes. NotReady fails only with Talos' own CNI: without one it is expected.
+// readyControlPlane is where a control plane's own Kubernetes API is ready; empty if none is.
+func (a *adminAccess) readyControlPlane(ctx context.Context) string {
+	for _, node := range a.Cluster.ControlPlanes() {
+		own := net.JoinHostPort(node.Address, kubernetesPort)
+		if own != a.Cluster.Endpoint.Host && a.ready(ctx, own) == nil {
+			return own
+		}
+	}
+
+	return ""
+}
+
+// registration is what Kubernetes says about the nodes of this run.
+type registration struct {
+	missing  []string
+	notReady []kubeapi.Node
+	err      error
+}
+
+// complete tells that all are known to Kubernetes. NotReady counts only with Talos' own CNI: without one it is expected.
+func (g registration) complete(cni string) bool {
+	return g.err == nil && len(g.missing) == 0 && (len(g.notReady) == 0 || cni != flannel)
+}
+
+// awaitRegistered waits until every node is known to Kubernetes.
 func (r *Run) awaitRegistered(ctx context.Context, step string) error {
-	kubeconfig, _, err := r.fetchKubeconfig(ctx)
-	if err != nil {
-		return r.kubernetesProblem(step, diagnosis.APINotReady, "the kubeconfig can't be fetched: "+talosapi.Explain(err), command("status", nil), err)
-	}
-
-	client, err := kubeapi.Open(kubeconfig, kubeapi.Options{Timeout: apiRequestTimeout})
-	if err != nil {
-		return r.kubernetesProblem(step, diagnosis.APINotReady, kubeapi.Explain(err), command("kubeconfig", nil), err)
-	}
-
+	access := &adminAccess{Run: r}
 	wanted := r.present(r.Nodes())
-	since := r.Clock.Now()
 
-	for {
-		nodes, err := client.Nodes(ctx)
+	for since := r.Clock.Now(); ; {
+		seen := access.registered(ctx, wanted)
 		if ctx.Err() != nil {
 			return r.interruptedStep(ctx, step)
 		}
 
-		var (
-			missing  []string
-			notReady []kubeapi.Node
-		)
+		if seen.complete(r.Cluster.CNI) {
+			r.noteNotReady(step, seen.notReady)
 
-		if err == nil {
-			missing, notReady = r.registered(ctx, wanted, nodes)
-			if len(missing) == 0 && (len(notReady) == 0 || r.Cluster.CNI != "flannel") {
-				r.noteNotReady(step, notReady)
-
-				return nil
-			}
+			return nil
 		}
 
 		left := r.Settings.APITimeout - r.Clock.Now().Sub(since)
 		if left <= 0 || r.Settings.NoWait {
-			return r.registrationProblem(step, missing, notReady, err, since)
+			return r.registrationProblem(step, seen, since)
 		}
 
-		r.Report.Progress(step, report.Progress{Text: registrationText(missing, notReady, err), Since: since, Left: left})
+		r.Report.Progress(step, report.Progress{Text: registrationText(seen), Since: since, Left: left})
 
 		if r.Clock.Sleep(ctx, apiPause) != nil {
 			return r.interruptedStep(ctx, step)
@@ -177,28 +211,35 @@ func (r *Run) awaitRegistered(ctx context.Context, step string) error {
 }
 
 // registered compares the inventory's nodes with Kubernetes', by hostname or address.
-func (r *Run) registered(ctx context.Context, wanted []*inventory.Node, nodes []kubeapi.Node) (missing []string, notReady []kubeapi.Node) {
+func (a *adminAccess) registered(ctx context.Context, wanted []*inventory.Node) registration {
+	nodes, err := a.nodes(ctx)
+	if err != nil {
+		return registration{err: err}
+	}
+
+	var seen registration
+
 	for _, node := range wanted {
-		found := false
+		index := slices.IndexFunc(nodes, func(registered kubeapi.Node) bool { return a.isNode(node, registered) })
 
-		for _, registered := range nodes {
-			if r.isNode(node, registered) {
-				found = true
-
-				if !registered.Ready {
-					notReady = append(notReady, registered)
-				}
-
-				break
-			}
-		}
-
-		if !found {
-			missing = append(missing, node.Name)
+		switch {
+		case index < 0:
+			seen.missing = append(seen.missing, node.Name)
+		case !nodes[index].Ready:
+			seen.notReady = append(seen.notReady, nodes[index])
 		}
 	}
 
-	return missing, notReady
+	return seen
+}
+
+func (a *adminAccess) nodes(ctx context.Context) ([]kubeapi.Node, error) {
+	client, err := a.open(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+
+	return client.Nodes(ctx)
 }
 
 func (r *Run) isNode(node *inventory.Node, registered kubeapi.Node) bool {
@@ -217,14 +258,14 @@ func (r *Run) isNode(node *inventory.Node, registered kubeapi.Node) bool {
 	return false
 }
 
-func registrationText(missing []string, notReady []kubeapi.Node, err error) string {
+func registrationText(seen registration) string {
 	switch {
-	case err != nil:
-		return "asking Kubernetes for its nodes: " + kubeapi.Explain(err)
-	case len(missing) > 0:
-		return "waiting for nodes to register: " + list(missing)
+	case seen.err != nil:
+		return "asking Kubernetes for its nodes: " + kubeapi.Explain(seen.err)
+	case len(seen.missing) > 0:
+		return "waiting for nodes to register: " + list(seen.missing)
 	default:
-		return "waiting for nodes to become Ready: " + list(kubeNames(notReady))
+		return "waiting for nodes to become Ready: " + list(kubeNames(seen.notReady))
 	}
 }
 
@@ -250,16 +291,20 @@ func (r *Run) noteNotReady(step string, notReady []kubeapi.Node) {
 	})
 }
 
-func (r *Run) registrationProblem(step string, missing []string, notReady []kubeapi.Node, err error, since time.Time) error {
+func (r *Run) registrationProblem(step string, seen registration, since time.Time) error {
 	switch {
-	case err != nil:
-		return r.kubernetesProblem(step, diagnosis.APINotReady, fmt.Sprintf("Kubernetes did not list its nodes for %s: %s", r.since(since), kubeapi.Explain(err)), command("status", nil), err)
-	case len(missing) > 0:
-		return r.kubernetesProblem(step, diagnosis.NotRegistered, fmt.Sprintf("not registered in Kubernetes after %s: %s", r.since(since), list(missing)),
+	case seen.err != nil:
+		return r.kubernetesProblem(step, diagnosis.APINotReady,
+			fmt.Sprintf("Kubernetes did not list its nodes for %s: %s", r.ago(since), kubeapi.Explain(seen.err)), command("status", nil), seen.err)
+	case len(seen.missing) > 0:
+		return r.kubernetesProblem(step, diagnosis.NotRegistered,
+			fmt.Sprintf("not registered in Kubernetes after %s: %s", r.ago(since), list(seen.missing)),
 			"talosctl -n <node> -e <control plane> logs kubelet; then mage verify", nil)
 	default:
+		first := seen.notReady[0]
+
 		return r.kubernetesProblem(step, diagnosis.NodesNotReady,
-			fmt.Sprintf("not Ready after %s: %s (%s)", r.since(since), list(kubeNames(notReady)), notReady[0].Reason), "kubectl describe node "+notReady[0].Name, nil)
+			fmt.Sprintf("not Ready after %s: %s (%s)", r.ago(since), list(kubeNames(seen.notReady)), first.Reason), "kubectl describe node "+first.Name, nil)
 	}
 }
 

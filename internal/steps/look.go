@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -69,6 +70,16 @@ func (s sight) service(id string) (talosapi.Service, bool) {
 	}
 
 	return talosapi.Service{}, false
+}
+
+// unsynced tells that the node says itself that its clock is not synced.
+func (s sight) unsynced() bool {
+	return s.status != nil && slices.ContainsFunc(s.status.Unmet, func(condition talosapi.Condition) bool { return condition.Name == "time" })
+}
+
+// stranger tells that what answers is not ours to change: another cluster's node, no Talos, or a node that can't be told without a talosconfig.
+func (s sight) stranger() bool {
+	return s.State != talosapi.Unreachable && s.State != talosapi.Maintenance && s.State != talosapi.Ours
 }
 
 // silent tells that nothing answered at any of the node's addresses.

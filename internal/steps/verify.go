@@ -3,7 +3,6 @@ package steps
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -286,9 +285,4 @@ func asError(problem *diagnosis.Problem) error {
 	}
 
 	return problem
-}
-
-// since is how long ago something began, for people.
-func (r *Run) since(start time.Time) time.Duration {
-	return r.Clock.Now().Sub(start).Round(time.Second)
 }

@@ -1,0 +1,140 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+const (
+	// resendAfter is the least time between two Bootstrap calls: a second one can stop a starting etcd for good.
+	resendAfter = 30 * time.Second
+	// refusalPause is the wait after a refusal that may pass.
+	refusalPause = 2 * time.Second
+)
+
+// sentBootstrap is a Bootstrap whose effect has to be looked for: it was accepted, or its reply was lost.
+type sentBootstrap struct {
+	at time.Time
+	to *inventory.Node
+	// history is when the node's etcd service had begun before the call: an effective Bootstrap replaces the service.
+	history time.Time
+}
+
+// target is the control plane that gets the call: the one asked for, else the first of the inventory that answers and is empty.
+func (b *bootstrapper) target(survey etcdSurvey) (etcdSight, bool) {
+	for _, node := range survey {
+		if node.empty() && (b.Settings.BootstrapNode == "" || namesNode([]string{b.Settings.BootstrapNode}, node.node)) {
+			return node, true
+		}
+	}
+
+	return etcdSight{}, false
+}
+
+// call sends Bootstrap to the target, directly. Not done means that everybody has to be asked again.
+func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey) (done bool, problem *diagnosis.Problem) {
+	target, found := b.target(survey)
+	if !found {
+		return false, b.clusterProblem(diagnosis.BootstrapBlocked, "no control plane can be bootstrapped: "+survey.describe(), command("status", nil))
+	}
+
+	if b.sent != nil {
+		if b.tookEffect(survey) {
+			return true, nil
+		}
+
+		if left := resendAfter - b.Clock.Now().Sub(b.sent.at); left > 0 {
+			b.Report.Progress(bootstrapName, report.Progress{
+				Node: b.sent.to.Name, Text: "looking whether the first Bootstrap took effect", Since: b.sent.at, Left: left,
+			})
+
+			return false, b.pause(ctx, etcdPause)
+		}
+	}
+
+	b.Report.Progress(bootstrapName, report.Progress{Node: target.node.Name, Text: "bootstrapping etcd", Since: b.Clock.Now()})
+
+	return b.judgeReply(ctx, target, b.send(ctx, target))
+}
+
+// tookEffect tells of a Bootstrap whose reply was lost that the node has begun a new etcd service, though without data so far: its image may
+// take minutes to be pulled.
+func (b *bootstrapper) tookEffect(survey etcdSurvey) bool {
+	return slices.ContainsFunc(survey, func(node etcdSight) bool {
+		return node.node == b.sent.to && node.State == talosapi.Ours && node.began().After(b.sent.history)
+	})
+}
+
+func (b *bootstrapper) send(ctx context.Context, target etcdSight) error {
+	conn, err := b.dialer().Secure(ctx, target.Address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+
+	calling, stop := context.WithTimeout(ctx, b.Settings.AttemptTimeout)
+	defer stop()
+
+	return conn.Bootstrap(calling)
+}
+
+func (b *bootstrapper) judgeReply(ctx context.Context, target etcdSight, err error) (done bool, problem *diagnosis.Problem) {
+	sent := &sentBootstrap{at: b.Clock.Now(), to: target.node, history: target.began()}
+
+	if ctx.Err() != nil {
+		return false, b.interruptedStep(ctx, bootstrapName)
+	}
+
+	switch class := talosapi.Classify(talosapi.OpBootstrap, err); {
+	case err == nil:
+		b.Log.Info().Str("node", target.node.Name).Msg("etcd bootstrapped")
+		b.sent = sent
+
+		return true, nil
+	case class == talosapi.Done, class == talosapi.UnknownOutcome:
+		// Done means that data appeared meanwhile. Either way: look at etcd before anything else.
+		b.Log.Warn().Str("node", target.node.Name).Msg("looking at etcd: " + talosapi.Explain(err))
+		b.sent = sent
+
+		return false, nil
+	case class == talosapi.Retry:
+		return false, b.retryLater(ctx, target, err)
+	default:
+		problem := b.problem(bootstrapName, target.sight, diagnosis.BootstrapFailed,
+			"the node refused to bootstrap: "+talosapi.Explain(err), command("status", nil))
+		problem.Err = err
+
+		return false, problem
+	}
+}
+
+// retryLater waits out a refusal that may pass, such as a clock that is not synced yet.
+func (b *bootstrapper) retryLater(ctx context.Context, target etcdSight, cause error) *diagnosis.Problem {
+	id, limit, next := diagnosis.BootstrapFailed, b.Settings.StageTimeout, command("bootstrap", nil)
+
+	if talosapi.IsTimeNotSynced(cause) {
+		id, limit, next = diagnosis.TimeNotSynced, b.Settings.TimeSyncTimeout, timeCommand(target.node)
+	}
+
+	text := talosapi.Explain(cause)
+	since := b.since.of("bootstrap: "+string(id), b.Clock.Now())
+
+	left := limit - b.Clock.Now().Sub(since)
+	if left <= 0 {
+		problem := b.problem(bootstrapName, target.sight, id, fmt.Sprintf("%s, for %s", text, b.ago(since)), next)
+		problem.Err = cause
+
+		return problem
+	}
+
+	b.Report.Progress(bootstrapName, report.Progress{Node: target.node.Name, Text: text, Since: since, Left: left})
+
+	return b.pause(ctx, refusalPause)
+}

@@ -1,0 +1,257 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// etcdClock measures the two waits for etcd: until some member is healthy, and from the first time on until all have joined.
+type etcdClock struct {
+	healthy bool
+	changed time.Time
+	joining time.Time
+}
+
+// tick gives the wait that counts now, since when and how long.
+func (c *etcdClock) tick(r *Run, healthy bool) (since time.Time, limit time.Duration) {
+	now := r.Clock.Now()
+
+	if c.changed.IsZero() || healthy != c.healthy {
+		c.healthy, c.changed = healthy, now
+	}
+
+	if !healthy {
+		return c.changed, r.Settings.EtcdTimeout
+	}
+
+	if c.joining.IsZero() {
+		c.joining = now
+	}
+
+	return c.joining, r.Settings.EtcdJoinTimeout
+}
+
+// awaitWhole waits until etcd is healthy, and then until the other control planes have joined.
+func (b *bootstrapper) awaitWhole(ctx context.Context) (etcdSurvey, *diagnosis.Problem) {
+	var clock etcdClock
+
+	for began := b.Clock.Now(); ; {
+		survey := b.surveyEtcd(ctx)
+		if ctx.Err() != nil {
+			return survey, b.interruptedStep(ctx, bootstrapName)
+		}
+
+		if problem := b.beyondWaiting(survey, began); problem != nil {
+			return survey, problem
+		}
+
+		expected := b.expected(survey)
+		if survey.agree(expected) {
+			return survey, b.incomplete(survey)
+		}
+
+		healthy := survey.healthyCount() > 0
+		since, limit := clock.tick(b.Run, healthy)
+		left := limit - b.Clock.Now().Sub(since)
+
+		if left <= 0 || b.Settings.NoWait && healthy {
+			return survey, b.notWhole(ctx, survey, since)
+		}
+
+		for _, node := range survey {
+			if !node.healthy() && slices.Contains(expected, node.node) {
+				b.Report.Progress(bootstrapName, report.Progress{Node: node.node.Name, Text: node.waitingText(), Since: since, Left: left})
+			}
+		}
+
+		if problem := b.pause(ctx, etcdPause); problem != nil {
+			return survey, problem
+		}
+	}
+}
+
+// beyondWaiting is what no waiting can heal: two clusters, or an etcd that is stopped for good.
+func (b *bootstrapper) beyondWaiting(survey etcdSurvey, began time.Time) *diagnosis.Problem {
+	if survey.split() {
+		return b.clusterProblem(diagnosis.EtcdSplit,
+			"two etcd clusters exist that do not know each other: "+survey.describe(),
+			"keep the one with your data; reset the other's nodes: docs/recovery.md")
+	}
+
+	// A Bootstrap that works goes through the same state for a moment.
+	if b.Clock.Now().Sub(began) < resendAfter {
+		return nil
+	}
+
+	for _, node := range survey {
+		if node.stopped() {
+			return b.problem(bootstrapName, node.sight, diagnosis.EtcdStopped,
+				"its etcd was stopped by a second Bootstrap right after the first, and stays stopped until the node reboots",
+				talosctl(node.node, "reboot")+", then mage bootstrap")
+		}
+	}
+
+	return nil
+}
+
+func (e etcdSight) waitingText() string {
+	if e.etcd.State == "Preparing" {
+		return "etcd waits to join"
+	}
+
+	return "etcd: " + orUnknown(e.etcd.State) + because(e.etcd.LastMessage)
+}
+
+// noteAbsent decides which control planes are not waited for: those that are silent or in maintenance without this run having sent them a
+// config, and those that an earlier step left out and that have no part in etcd. One that goes away later is waited for.
+func (b *bootstrapper) noteAbsent(survey etcdSurvey) {
+	b.absent = nil
+
+	for _, node := range survey {
+		facts := b.memory.of(node.node).recall()
+
+		if facts.failed != nil && !node.healthy() || facts.sent == nil && node.State != talosapi.Ours {
+			b.absent = append(b.absent, node.node)
+		}
+	}
+}
+
+// expected are the control planes whose etcd is waited for.
+func (b *bootstrapper) expected(survey etcdSurvey) []*inventory.Node {
+	var expected []*inventory.Node
+
+	for _, node := range survey {
+		if !slices.Contains(b.absent, node.node) {
+			expected = append(expected, node.node)
+		}
+	}
+
+	return expected
+}
+
+// incomplete warns of members that should not be there and fails for control planes that have no part in etcd.
+func (b *bootstrapper) incomplete(survey etcdSurvey) *diagnosis.Problem {
+	b.warnOfStrangers(survey)
+
+	if len(b.absent) == 0 {
+		return nil
+	}
+
+	cause := fmt.Sprintf("etcd works with %d of %d: %s missing", survey.healthyCount(), len(survey), list(names(b.absent)))
+	if stale := survey.stale(); len(stale) > 0 {
+		cause += "; stale members, whose nodes are in maintenance: " + list(stale)
+	}
+
+	return b.clusterProblem(diagnosis.EtcdIncomplete, cause, "bring them up, then mage talos")
+}
+
+func (b *bootstrapper) warnOfStrangers(survey etcdSurvey) {
+	strangers := survey.strangers(b.Cluster)
+	if len(strangers) == 0 {
+		return
+	}
+
+	b.Report.Finding(bootstrapName, diagnosis.Finding{
+		ID:       diagnosis.UnknownMembers,
+		Severity: diagnosis.Warning,
+		Cause:    fmt.Sprintf("etcd has members that %s does not name: %s", b.Cluster.Source, list(strangers)),
+		Next:     "talosctl etcd members; remove the ones that are gone with talosctl etcd remove-member",
+	})
+}
+
+// notWhole explains an etcd that did not become healthy, or that control planes did not join, in time.
+func (b *bootstrapper) notWhole(ctx context.Context, survey etcdSurvey, since time.Time) *diagnosis.Problem {
+	b.warnOfStrangers(survey)
+
+	if count := survey.healthyCount(); count > 0 {
+		return b.clusterProblem(diagnosis.EtcdIncomplete,
+			fmt.Sprintf("etcd works with %d of %d after %s: %s; members: %s", count, len(survey), b.ago(since), survey.describe(), survey.memberText()),
+			"look at the etcd service of those that are missing (talosctl service etcd), then mage bootstrap")
+	}
+
+	problem := b.clusterProblem(diagnosis.EtcdNotHealthy,
+		fmt.Sprintf("etcd is not healthy after %s: %s; members: %s%s", b.ago(since), survey.describe(), survey.memberText(), survey.causeText()),
+		"bring all control planes up; look at talosctl service etcd and talosctl dmesg on each; then mage bootstrap")
+
+	if lone := survey.loneData(); lone != nil && !b.apiAnswers(ctx) {
+		problem.Cause += fmt.Sprintf("; only %s holds data, left from an earlier install or a broken bootstrap", lone.Name)
+		problem.Next = fmt.Sprintf("this may be the only copy of a cluster: snapshot or copy %s first; then %s, and mage bootstrap",
+			etcdDirectory, talosctl(lone, "reset --system-labels-to-wipe EPHEMERAL --reboot --graceful=false"))
+	}
+
+	return problem
+}
+
+// causeText says why etcd is not healthy, as far as its members tell.
+func (s etcdSurvey) causeText() string {
+	var causes []string
+
+	for _, node := range s {
+		switch {
+		case node.State == talosapi.Ours && node.unsynced():
+			causes = append(causes, node.node.Name+"'s clock is not synced")
+		case node.running() && node.member != 0 && node.leader == 0:
+			causes = appendNew(causes, "quorum is lost: a member runs and sees no leader")
+		case node.data && !node.running():
+			causes = append(causes, node.node.Name+" has data and its etcd does not run")
+		}
+	}
+
+	if len(causes) == 0 {
+		return ""
+	}
+
+	return "; cause: " + strings.Join(causes, ", ")
+}
+
+// memberText lists the members that the control planes know of.
+func (s etcdSurvey) memberText() string {
+	var members []string
+
+	for _, node := range s {
+		for _, member := range node.members {
+			members = appendNew(members, memberName(member))
+		}
+	}
+
+	if len(members) == 0 {
+		return "not readable, etcd does not answer without quorum"
+	}
+
+	return list(members)
+}
+
+func memberName(member talosapi.EtcdMember) string {
+	switch {
+	case member.Hostname == "":
+		return fmt.Sprintf("%016x (never started)", member.ID)
+	case member.Learner:
+		return member.Hostname + " (learner)"
+	default:
+		return member.Hostname
+	}
+}
+
+// loneData is the only control plane that holds data, when all others were asked and are empty.
+func (s etcdSurvey) loneData() *inventory.Node {
+	var lone *inventory.Node
+
+	for _, node := range s {
+		switch {
+		case node.data && lone == nil:
+			lone = node.node
+		case !node.empty():
+			return nil
+		}
+	}
+
+	return lone
+}

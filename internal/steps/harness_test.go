@@ -1,0 +1,315 @@
+package steps_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/clock"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/settings"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// scale is how many times faster than the wall clock the machines live and the steps wait.
+const scale = 60
+
+// lab is a cluster of emulated machines, and the files that an operator has for it.
+type lab struct {
+	*labcluster.Cluster
+	folder string
+}
+
+// newLab switches machines on; no workers means none.
+func newLab(t *testing.T, controlPlanes, workers int, change ...func(*labcluster.Options)) *lab {
+	t.Helper()
+
+	if workers == 0 {
+		workers = -1
+	}
+
+	folder := t.TempDir()
+	options := labcluster.Options{ControlPlanes: controlPlanes, Workers: workers, LabOptions: emulator.LabOptions{TimeScale: scale}}
+
+	for _, change := range change {
+		change(&options)
+	}
+
+	cluster, err := labcluster.New(filepath.Join(folder, "talos"), options)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, node := range cluster.Nodes {
+				t.Logf("%s, %s, calls %v", node.Name(), node.Stage(), changesOf(node))
+			}
+		}
+
+		require.NoError(t, cluster.Close())
+	})
+
+	return &lab{cluster, folder}
+}
+
+// edit changes one machine before it is switched on.
+func edit(name string, change func(*emulator.NodeOptions)) func(*labcluster.Options) {
+	return func(options *labcluster.Options) {
+		before := options.Edit
+		options.Edit = func(node *emulator.NodeOptions) {
+			if before != nil {
+				before(node)
+			}
+
+			if node.Name == name {
+				change(node)
+			}
+		}
+	}
+}
+
+// session is one run of some steps, with everything a person would see of it.
+type session struct {
+	*steps.Run
+	*report.Recorder
+	out *lockedBuffer
+	err error
+}
+
+// session reads the files as the program does, with these settings over the ones that suit a test.
+func (l *lab) session(t *testing.T, environ ...string) *session {
+	t.Helper()
+
+	environ = append([]string{
+		"PATH=" + filepath.Join(l.folder, "bin"),
+		"TMPDIR=" + l.folder,
+		"ROOT_DIR=" + l.folder,
+		"TALOS_DIR=" + l.Dir,
+		"KUBECONFIG=" + filepath.Join(l.folder, "kubeconfig"),
+		"LOG_LEVEL=debug",
+		"DIAL_TIMEOUT=1s",
+		"NODE_REACHABILITY_RETRIES=1",
+	}, environ...)
+
+	loaded, err := settings.Load(environ, nil, l.folder)
+	require.NoError(t, err)
+
+	s := &session{out: &lockedBuffer{}}
+	timepiece := clock.Scaled(l.Scale)
+	console := report.NewConsole(report.ConsoleOptions{Out: s.out, Err: s.out, LogFormat: loaded.LogFormat, LogLevel: loaded.LogLevel, Now: timepiece.Now})
+	s.Recorder = report.NewRecorder(timepiece.Now, console, report.NewLogSink(console.Logger()))
+
+	s.Run, err = steps.New(loaded, environ, s.Recorder, console.Logger(), timepiece)
+	require.NoError(t, err)
+
+	return s
+}
+
+// do executes steps and keeps their error.
+func (s *session) do(t *testing.T, list ...steps.Step) *session {
+	t.Helper()
+
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+
+	s.err = steps.Execute(ctx, s.Run, list...)
+	require.NoError(t, ctx.Err(), "it went on for a minute of the wall clock\n%s", s.out)
+	require.NoError(t, s.Recorder.Close())
+
+	return s
+}
+
+// succeeds executes steps that have to end well.
+func (s *session) succeeds(t *testing.T, list ...steps.Step) *session {
+	t.Helper()
+
+	s.do(t, list...)
+	require.NoError(t, s.err, s.out)
+
+	return s
+}
+
+// fails executes steps that have to end with a code, and with a problem of this kind, which it gives.
+func (s *session) fails(t *testing.T, code diagnosis.ExitCode, id diagnosis.ID, list ...steps.Step) *diagnosis.Problem {
+	t.Helper()
+
+	s.do(t, list...)
+	require.Error(t, s.err, s.out)
+	require.Equal(t, code, steps.CodeOf(s.err), "%v\n%s", s.err, s.out)
+
+	problem, ok := diagnosis.AsProblem(s.err)
+	require.True(t, ok, s.err)
+	require.Equal(t, id, problem.ID, "%v\n%s", s.err, s.out)
+
+	return problem
+}
+
+// recipe is the whole bring-up.
+func (s *session) recipe() []steps.Step { return steps.Talos(s.Settings) }
+
+// status is how a step ended for a node; the last result counts.
+func (s *session) status(step, node string) report.Status {
+	var status report.Status
+
+	for _, result := range s.Results() {
+		if result.Step == step && result.Node == node {
+			status = result.Status
+		}
+	}
+
+	return status
+}
+
+// detail is what a step remarked about a node.
+func (s *session) detail(step, node string) string {
+	detail := ""
+
+	for _, result := range s.Results() {
+		if result.Step == step && result.Node == node {
+			detail = result.Detail
+		}
+	}
+
+	return detail
+}
+
+func changesOf(node *emulator.Node) []string {
+	var names []string
+	for _, call := range node.MutatingCalls() {
+		names = append(names, call.Name())
+	}
+
+	return names
+}
+
+// calls counts the calls of a method that a machine received.
+func calls(node *emulator.Node, method string) int {
+	count := 0
+
+	for _, call := range node.Calls() {
+		if call.Name() == method {
+			count++
+		}
+	}
+
+	return count
+}
+
+// applied counts the configs that were sent to a machine, dry runs aside.
+func applied(node *emulator.Node) int {
+	return strings.Count(strings.Join(changesOf(node), " "), "ApplyConfiguration")
+}
+
+// bootstraps counts the Bootstrap calls that the lab's machines received, and those that took effect.
+func (l *lab) bootstraps() (sent, effective int) {
+	for _, node := range l.Nodes {
+		for _, call := range node.Calls() {
+			if call.Name() == "Bootstrap" {
+				sent++
+
+				if call.Succeeded() {
+					effective++
+				}
+			}
+		}
+	}
+
+	return sent, effective
+}
+
+// wait waits until a machine is in some condition.
+func wait(t *testing.T, node *emulator.Node, condition func(*emulator.Node) bool) {
+	t.Helper()
+
+	ctx, stop := context.WithTimeout(t.Context(), labcluster.Deadline)
+	defer stop()
+
+	require.NoError(t, node.WaitFor(ctx, condition))
+}
+
+// inStage tells whether a machine is in a stage.
+func inStage(stage string) func(*emulator.Node) bool {
+	return func(node *emulator.Node) bool { return node.Stage() == stage }
+}
+
+// untilMaintenance waits for all machines that are on.
+func (l *lab) untilMaintenance(t *testing.T, except ...string) {
+	t.Helper()
+
+	for _, node := range l.Nodes {
+		if !strings.Contains(strings.Join(except, " "), node.Name()) {
+			wait(t, node, inStage("maintenance"))
+		}
+	}
+}
+
+// installed gives the machines their configs and waits until the control planes are installed and wait for a bootstrap.
+func (l *lab) installed(t *testing.T) {
+	t.Helper()
+
+	l.untilMaintenance(t)
+	l.session(t, "MAX_PARALLEL=100%").succeeds(t, steps.Apply{Parallel: true}, steps.Verify{})
+}
+
+// up brings the cluster up.
+func (l *lab) up(t *testing.T) {
+	t.Helper()
+
+	l.untilMaintenance(t)
+	s := l.session(t, "APPLY_MODE=parallel", "MAX_PARALLEL=100%")
+	s.succeeds(t, s.recipe()...)
+}
+
+// changeFile replaces text in a machine's config file.
+func (l *lab) changeFile(t *testing.T, name, before, after string) {
+	t.Helper()
+
+	data, err := l.Config(name)
+	require.NoError(t, err)
+	require.Contains(t, string(data), before)
+	require.NoError(t, os.WriteFile(l.ConfigFile(name), []byte(strings.Replace(string(data), before, after, 1)), 0o600))
+}
+
+// labelled adds a node label to a machine's config file: a change that needs no reboot.
+func (l *lab) labelled(t *testing.T, name string) {
+	t.Helper()
+
+	l.changeFile(t, name, "machine:\n", "machine:\n    nodeLabels:\n        example.com/changed: \"yes\"\n")
+}
+
+// fault makes calls of a machine go wrong.
+func fault(node *emulator.Node, faults ...emulator.CallFault) {
+	node.Set(func(f *emulator.Faults) { f.Calls = append(f.Calls, faults...) })
+}
+
+// lockedBuffer takes what goroutines write at the same time.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.buffer.Write(data)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.buffer.String()
+}
+
+// seconds is a setting of so many seconds.
+func seconds(name string, number int) string { return fmt.Sprintf("%s=%d", name, number) }

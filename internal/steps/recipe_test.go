@@ -1,0 +1,70 @@
+package steps_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+func TestTheRecipeBringsAClusterUpOnceAndThenDoesNothing(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 2)
+
+	first := l.session(t)
+	first.succeeds(t, first.recipe()...)
+
+	sent, effective := l.bootstraps()
+	require.Equal(t, []int{1, 1}, []int{sent, effective})
+	require.Equal(t, 1, l.Lab.EtcdClusters())
+
+	second := l.session(t)
+	second.succeeds(t, second.recipe()...)
+
+	for _, node := range l.Nodes {
+		require.Equal(t, 1, applied(node), node.Name())
+		require.Equal(t, report.Skipped, second.status("applySequential", node.Name()))
+	}
+
+	sent, _ = l.bootstraps()
+	require.Equal(t, 1, sent)
+}
+
+func TestADryRunOfTheRecipeChangesNothingAndEndsWithCode8(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 1)
+	l.untilMaintenance(t)
+
+	s := l.session(t, "DRY_RUN=true")
+	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, s.recipe()...)
+
+	for _, node := range l.Nodes {
+		require.Empty(t, node.MutatingCalls(), node.Name())
+		require.Equal(t, report.Planned, s.status("applySequential", node.Name()))
+	}
+
+	require.Contains(t, s.detail("bootstrap", "cp1"), "would be bootstrapped")
+	require.NoFileExists(t, s.Settings.Kubeconfig)
+}
+
+func TestEveryFailureOfARecipeIsToldAndTheEarliestDecidesTheCode(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 2)
+	l.untilMaintenance(t)
+	l.Node("worker1").PowerOff()
+
+	s := l.session(t, seconds("NODE_WAIT", 10))
+	go func() { wait(t, l.Node("worker2"), inStage("installing")); l.Node("worker2").PowerOff() }()
+	s.do(t, s.recipe()...)
+
+	require.Equal(t, diagnosis.ExitApply, steps.CodeOf(s.err), s.err)
+	require.ErrorContains(t, s.err, "worker1")
+	require.ErrorContains(t, s.err, "worker2")
+	require.FileExists(t, s.Settings.Kubeconfig)
+}
