@@ -67,6 +67,13 @@ func (d *Dialer) connect(ctx context.Context, address string, insecure bool) (*C
 	if err := conn.await(ctx); err != nil {
 		conn.Close()
 
+		// gRPC doesn't tell what broke a handshake before the certificate came; the probe does.
+		if errors.Is(err, errRejected) && conn.Leaf() == nil {
+			if probed := d.Probe(ctx, address); probed.Err != nil {
+				return nil, probed.Err
+			}
+		}
+
 		return nil, conn.failure(OpDial, nil, err)
 	}
 

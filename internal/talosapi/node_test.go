@@ -181,6 +181,7 @@ func TestProbeFollowsANodeThroughItsLife(t *testing.T) {
 	patient := *l.dialer
 	patient.Timeout = 200 * time.Millisecond
 	require.Equal(t, talosapi.NoAnswer, patient.Probe(t.Context(), address).Silence)
+	node.PowerOn()
 
 	require.Equal(t, []string{"ApplyConfiguration OK"}, mutating(node))
 }
@@ -200,6 +201,10 @@ func TestProbeIsNotFooledByWhatElseAnswers(t *testing.T) {
 
 		_, err := l.dialer.Maintenance(t.Context(), node.Endpoint())
 		require.Error(t, err, "impostor %d", impostor)
+
+		if impostor != emulator.HTTPSImpostor { // its certificate is refused for its name
+			require.ErrorIs(t, err, talosapi.ErrNotTalos, "impostor %d", impostor)
+		}
 	}
 
 	node.Set(func(f *emulator.Faults) { f.Impostor = emulator.MuteImpostor })

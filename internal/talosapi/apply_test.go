@@ -1,0 +1,301 @@
+package talosapi_test
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+func replace(old, fresh string) func(string) string {
+	return func(config string) string { return strings.Replace(config, old, fresh, 1) }
+}
+
+// appendDocument adds a document to a config.
+func appendDocument(text string) func(string) string {
+	return func(config string) string { return strings.TrimRight(config, "\n") + "\n---\n" + text }
+}
+
+func text(replacement string) func(string) string { return func(string) string { return replacement } }
+
+// underMachine puts a line into the machine section.
+func underMachine(line string) func(string) string {
+	return replace("machine:\n", "machine:\n    "+line+"\n")
+}
+
+var installDisk = regexp.MustCompile(`(?m)^( +)disk: /dev/vda.*$`)
+
+func installWith(line string) func(string) string {
+	return func(config string) string { return installDisk.ReplaceAllString(config, "${1}"+line) }
+}
+
+// What a node in maintenance refuses is final, told line by line, and changes nothing.
+func TestAnInvalidConfigIsFinal(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{})
+	conn := l.maintenance(t, node)
+	valid := string(l.config(t, "cp1"))
+
+	for i, test := range []struct {
+		name   string
+		change func(string) string
+		says   string
+	}{
+		{"empty", text(""), "config not found"},
+		{"scalar", text("hello"), "expected a YAML document at line 1"},
+		{"broken flow sequence", text("machine: [a\nb: c"), "decode error: yaml: while parsing a flow sequence"},
+		{"tab indent", text("machine:\n\ttype: worker"), "decode error: yaml"},
+		{"unknown key", underMachine("foo: bar"), "unknown keys: .machine.foo"},
+		{"wrong type", replace("machine:\n", "debug: []\nmachine:\n"), "line"},
+		{"unknown kind", appendDocument("apiVersion: v1alpha1\nkind: FooConfig\n"), `"FooConfig" "v1alpha1": not registered`},
+		{"second document without kind", appendDocument("machine: {}\n"), "duplicate document /v1alpha1/ is not allowed"},
+		{"endpoint without scheme", func(c string) string {
+			return regexp.MustCompile(`endpoint: https://\S+`).ReplaceAllString(c, "endpoint: 192.0.2.10:6443")
+		}, "first path segment in URL cannot contain colon"},
+		{"unknown machine type", replace("type: controlplane", "type: master"), `unknown machine type "master"`},
+		{"control plane's secrets on a worker", replace("type: controlplane", "type: worker"), "etcd config is only allowed on control plane machines"},
+		{"selector without a match", installWith("diskSelector: {model: 'NOPE*'}"), "no disks matched the expression"},
+		{"selector of an unknown type", installWith("diskSelector: {type: floppy}"), `unsupported disk type "floppy"`},
+		{"selector on name", installWith("diskSelector: {name: sda}"), "selector on name is not supported"},
+		{"two hostnames", underMachine("network: {hostname: cp1}"), "hostname"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			changed := test.change(valid)
+			require.NotEqual(t, valid, changed)
+
+			_, err := conn.Apply(t.Context(), []byte(changed), talosapi.ApplyOptions{})
+
+			var rejected *talosapi.RejectedError
+
+			require.ErrorAs(t, err, &rejected)
+			require.Equal(t, talosapi.Final, talosapi.Classify(talosapi.OpApply, err))
+			require.Contains(t, strings.Join(rejected.Problems, "\n"), test.says)
+			require.NotContains(t, talosapi.Explain(err), "error occurred")
+			require.NotContains(t, err.Error(), "\n")
+
+			calls := node.MutatingCalls()
+			require.Len(t, calls, i+1, "sent exactly once")
+			require.Equal(t, codes.InvalidArgument, calls[i].Code)
+			require.Equal(t, "maintenance", node.Stage())
+			require.Nil(t, node.Config())
+		})
+	}
+}
+
+func TestApplyInMaintenance(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{})
+	config := l.config(t, "cp1")
+	conn := l.maintenance(t, node)
+
+	planned, err := conn.Apply(t.Context(), config, talosapi.ApplyOptions{Mode: talosapi.ModeReboot, DryRun: true})
+	require.NoError(t, err)
+	require.Equal(t, talosapi.ModeNoReboot, planned.Mode)
+	require.Empty(t, mutating(node), "a dry run")
+
+	_, err = conn.Apply(t.Context(), config, talosapi.ApplyOptions{Mode: "later"})
+	require.ErrorContains(t, err, "later")
+	require.Empty(t, mutating(node), "an unknown mode is never sent")
+
+	applied, err := conn.Apply(t.Context(), config, talosapi.ApplyOptions{})
+	require.NoError(t, err)
+	require.Equal(t, talosapi.ModeNoReboot, applied.Mode)
+
+	// The connection outlives the change for a moment, and then is of no use any more.
+	for {
+		_, err = conn.Apply(t.Context(), config, talosapi.ApplyOptions{})
+		require.Error(t, err, "a second apply is never accepted")
+
+		class := talosapi.Classify(talosapi.OpApply, err)
+		require.Contains(t, []talosapi.Class{talosapi.UnknownOutcome, talosapi.Retry}, class, "%v", err)
+
+		if class == talosapi.Retry {
+			break
+		}
+	}
+
+	succeeded := 0
+
+	for _, call := range node.MutatingCalls() {
+		if call.Succeeded() {
+			succeeded++
+		}
+	}
+
+	require.Equal(t, 1, succeeded)
+}
+
+// Talos 1.13 answers a late insecure apply like this while it leaves maintenance: the config came from somebody, perhaps from us.
+func TestALateApplyIsAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{Calls: []emulator.CallFault{
+		{Method: "ApplyConfiguration", Do: emulator.Fail, Code: codes.PermissionDenied, Text: "not authorized"},
+	}}})
+
+	_, err := l.maintenance(t, node).Apply(t.Context(), l.config(t, "cp1"), talosapi.ApplyOptions{})
+	require.Equal(t, talosapi.UnknownOutcome, talosapi.Classify(talosapi.OpApply, err))
+
+	_, err = l.maintenance(t, node).Apply(t.Context(), l.config(t, "cp1"), talosapi.ApplyOptions{DryRun: true})
+	require.Equal(t, talosapi.Final, talosapi.Classify(talosapi.OpDryRun, err))
+	require.Len(t, node.MutatingCalls(), 1)
+}
+
+func TestApplyOnAConfiguredNode(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.configured(t, "cp1", emulator.NodeOptions{})
+	conn := l.secure(t, node)
+	config := string(l.config(t, "cp1"))
+
+	live := underMachine("sysctls: {net.core.somaxconn: '65535'}")(config)
+	needsReboot := underMachine("udev: {rules: ['SUBSYSTEM==\"drm\"']}")(config)
+
+	for _, test := range []struct{ name, config, mode, effective string }{
+		{"auto takes it live", live, talosapi.ModeAuto, talosapi.ModeNoReboot},
+		{"auto has to reboot", needsReboot, talosapi.ModeAuto, talosapi.ModeReboot},
+		{"reboot", live, talosapi.ModeReboot, talosapi.ModeReboot},
+		{"staged", needsReboot, talosapi.ModeStaged, talosapi.ModeStaged},
+		{"try", live, talosapi.ModeTry, talosapi.ModeTry},
+	} {
+		planned, err := conn.Apply(t.Context(), []byte(test.config), talosapi.ApplyOptions{Mode: test.mode, DryRun: true})
+		require.NoError(t, err, test.name)
+		require.Equal(t, test.effective, planned.Mode, test.name)
+	}
+
+	require.Empty(t, mutating(node))
+
+	_, err := conn.Apply(t.Context(), []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: cp9\n"), talosapi.ApplyOptions{})
+	require.Equal(t, talosapi.Final, talosapi.Classify(talosapi.OpApply, err))
+	require.Contains(t, talosapi.Explain(err), "doesn't contain v1alpha1 config")
+
+	_, err = conn.Apply(t.Context(), []byte(needsReboot), talosapi.ApplyOptions{Mode: talosapi.ModeNoReboot})
+	require.Equal(t, talosapi.Final, talosapi.Classify(talosapi.OpApply, err))
+	require.Equal(t, "the node refuses the machine config: this config change can't be applied in immediate mode", talosapi.Explain(err))
+	require.NotContains(t, err.Error(), "diff", "the node's diff carries secrets")
+
+	reader, err := l.withRole(t, string(role.Reader)).Secure(t.Context(), node.Endpoint())
+	require.NoError(t, err)
+
+	defer reader.Close()
+
+	_, err = reader.Apply(t.Context(), []byte(live), talosapi.ApplyOptions{})
+	require.ErrorIs(t, err, talosapi.ErrNotAllowed)
+	require.Equal(t, talosapi.Final, talosapi.Classify(talosapi.OpApply, err), "our role, not a race")
+
+	applied, err := conn.Apply(t.Context(), []byte(live), talosapi.ApplyOptions{})
+	require.NoError(t, err)
+	require.Equal(t, talosapi.ModeNoReboot, applied.Mode)
+	require.Contains(t, string(node.Config()), "somaxconn")
+
+	require.Equal(t, []string{
+		"ApplyConfiguration InvalidArgument", "ApplyConfiguration InvalidArgument", "ApplyConfiguration PermissionDenied", "ApplyConfiguration OK",
+	}, mutating(node))
+}
+
+// What a node answers for a while, and then no more.
+func TestAnApplyThatCameAtABadTimeIsRetried(t *testing.T) {
+	t.Parallel()
+
+	for name, fault := range map[string]emulator.CallFault{
+		"locked": {
+			Do: emulator.Fail, Code: codes.FailedPrecondition, Text: "another apply configuration is already in progress",
+		},
+		"rebooting": {
+			Do: emulator.Fail, Code: codes.FailedPrecondition,
+			Text: "configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			fault.Method, fault.Times = "ApplyConfiguration", 1
+
+			l := newLab(t, 0)
+			node := l.configured(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{Calls: []emulator.CallFault{fault}}})
+			conn := l.secure(t, node)
+
+			_, err := conn.Apply(t.Context(), l.config(t, "cp1"), talosapi.ApplyOptions{})
+			require.Equal(t, talosapi.Retry, talosapi.Classify(talosapi.OpApply, err), "%v", err)
+			require.Contains(t, talosapi.Explain(err), fault.Text)
+
+			_, err = conn.Apply(t.Context(), l.config(t, "cp1"), talosapi.ApplyOptions{})
+			require.NoError(t, err)
+		})
+	}
+}
+
+// A call that may have changed the node is never counted as failed and never sent twice, whatever became of its reply.
+func TestALostReplyOfANodeLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+
+	for _, test := range []struct {
+		name  string
+		when  emulator.When
+		do    emulator.Mishap
+		taken bool
+	}{
+		{"cut before it took effect", emulator.BeforeEffect, emulator.Cut, false},
+		{"cut after it took effect", emulator.AfterEffect, emulator.Cut, true},
+		{"no reply, without effect", emulator.BeforeEffect, emulator.Hang, false},
+		{"half-open connection", emulator.AfterEffect, emulator.Freeze, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 0)
+			node := l.inMaintenance(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{Calls: []emulator.CallFault{
+				{Method: "ApplyConfiguration", When: test.when, Do: test.do},
+			}}})
+
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+
+			_, err := l.maintenance(t, node).Apply(ctx, l.config(t, "cp1"), talosapi.ApplyOptions{})
+			require.Error(t, err)
+			require.Equal(t, talosapi.UnknownOutcome, talosapi.Classify(talosapi.OpApply, err), "%v", err)
+			require.Len(t, node.MutatingCalls(), 1, "sent exactly once")
+
+			if test.taken {
+				require.Eventually(t, func() bool { return node.Config() != nil }, labcluster.Deadline, time.Millisecond)
+			} else {
+				require.Nil(t, node.Config())
+			}
+		})
+	}
+}
+
+func TestAnApplyThatNeverLeftIsRetried(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{})
+	conn := l.maintenance(t, node)
+
+	node.Refuse(true)
+
+	require.Eventually(t, func() bool {
+		_, err := conn.Version(t.Context())
+
+		return err != nil
+	}, labcluster.Deadline, time.Millisecond)
+
+	_, err := conn.Apply(t.Context(), l.config(t, "cp1"), talosapi.ApplyOptions{})
+	require.Equal(t, talosapi.Retry, talosapi.Classify(talosapi.OpApply, err), "%v", err)
+	require.Empty(t, node.MutatingCalls())
+}

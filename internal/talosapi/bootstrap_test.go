@@ -1,0 +1,331 @@
+package talosapi_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// Each answer that a node gives to Bootstrap, in the order of its checks, with what it recorded.
+func TestBootstrapOutcomes(t *testing.T) {
+	t.Parallel()
+
+	answer := func(code codes.Code, text string) emulator.Faults {
+		return emulator.Faults{Calls: []emulator.CallFault{{Method: "Bootstrap", Do: emulator.Fail, Code: code, Text: text}}}
+	}
+
+	for _, test := range []struct {
+		name    string
+		node    string
+		roles   []string
+		options emulator.NodeOptions
+		booting bool // wait for kubelet first
+		class   talosapi.Class
+		code    codes.Code
+		says    string
+	}{
+		{name: "a role that doesn't allow it", roles: []string{string(role.Operator)}, class: talosapi.Final, code: codes.PermissionDenied, says: "not authorized"},
+		{name: "no role at all", roles: []string{}, class: talosapi.Final, code: codes.PermissionDenied, says: "not authorized"},
+		{
+			name: "containers are not up yet", options: emulator.NodeOptions{Timing: emulator.Timing{Containers: time.Hour}},
+			class: talosapi.Retry, code: codes.FailedPrecondition, says: "bootstrap is not available yet",
+		},
+		{
+			name: "the machine type is not known yet", options: emulator.NodeOptions{Faults: answer(codes.Unimplemented, "machine type is not set, cannot use bootstrap API")},
+			class: talosapi.Retry, code: codes.Unimplemented, says: "machine type is not set",
+		},
+		{
+			name: "a worker", node: "worker1", class: talosapi.Final, code: codes.Unimplemented, booting: true,
+			says: "bootstrap is only available on control plane nodes",
+		},
+		{
+			name: "time is not synced", options: emulator.NodeOptions{Faults: emulator.Faults{TimeUnsynced: true}}, booting: true,
+			class: talosapi.Retry, code: codes.FailedPrecondition, says: "time is not in sync yet",
+		},
+		{
+			name: "etcd data of an earlier life", options: emulator.NodeOptions{EtcdData: emulator.WholeEtcdData}, booting: true,
+			class: talosapi.Done, code: codes.AlreadyExists, says: "etcd data directory is not empty",
+		},
+		{
+			name: "etcd can't be stopped", options: emulator.NodeOptions{Faults: answer(codes.Unknown, "failed to stop etcd: context deadline exceeded")},
+			class: talosapi.Final, code: codes.Unknown, says: "failed to stop etcd",
+		},
+		{
+			name: "data appeared meanwhile", options: emulator.NodeOptions{Faults: answer(codes.Unknown, "etcd data directory is not empty")},
+			class: talosapi.UnknownOutcome, code: codes.Unknown, says: "etcd data directory is not empty",
+		},
+		{
+			name: "etcd can't be started", options: emulator.NodeOptions{Faults: answer(codes.Unknown, "error starting etcd in bootstrap mode: no such service")},
+			class: talosapi.Final, code: codes.Unknown, says: "error starting etcd",
+		},
+		{
+			name: "a worker with Talos 1.12", node: "worker1", class: talosapi.Final, code: codes.FailedPrecondition,
+			options: emulator.NodeOptions{Faults: answer(codes.FailedPrecondition, "bootstrap can only be performed on a control plane node")},
+			says:    "control plane node",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 0)
+			name := "cp1"
+
+			if test.node != "" {
+				name = test.node
+
+				l.configured(t, "cp1", emulator.NodeOptions{}) // a worker's certificate comes from there
+			}
+
+			node := l.configured(t, name, test.options)
+
+			if test.booting {
+				containersUp(t, l, node)
+			}
+
+			dialer := l.dialer
+			if test.roles != nil {
+				dialer = l.withRole(t, test.roles...)
+			}
+
+			conn, err := dialer.Secure(t.Context(), node.Endpoint())
+			require.NoError(t, err)
+
+			defer conn.Close()
+
+			err = conn.Bootstrap(t.Context())
+			require.Error(t, err)
+			require.Equal(t, test.class, talosapi.Classify(talosapi.OpBootstrap, err), "%v", err)
+			require.Contains(t, talosapi.Explain(err), test.says)
+			require.Equal(t, test.name == "time is not synced", talosapi.IsTimeNotSynced(err))
+			require.Equal(t, []string{"Bootstrap " + test.code.String()}, mutating(node))
+		})
+	}
+}
+
+// containersUp waits until a node's cri service runs.
+func containersUp(t *testing.T, l *lab, node *emulator.Node) {
+	t.Helper()
+
+	require.Eventually(t, func() bool {
+		conn, err := l.dialer.Secure(t.Context(), node.Endpoint())
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+
+		services, err := conn.Services(t.Context())
+		if err != nil {
+			return false
+		}
+
+		for _, service := range services {
+			if service.ID == "cri" && service.Running() {
+				return true
+			}
+		}
+
+		return false
+	}, labcluster.Deadline, 5*time.Millisecond)
+}
+
+func TestEtcdComesUpAfterBootstrap(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.configured(t, "cp1", emulator.NodeOptions{})
+	containersUp(t, l, node)
+
+	impatient := *l.dialer
+	impatient.Timeout = 300 * time.Millisecond
+
+	conn, err := impatient.Secure(t.Context(), node.Endpoint())
+	require.NoError(t, err)
+
+	defer conn.Close()
+
+	// Before Bootstrap etcd's calls block: only their own deadline ends them.
+	for name, call := range etcdCalls(t.Context(), conn) {
+		err := call()
+		require.ErrorIs(t, err, context.DeadlineExceeded, name)
+		require.Equal(t, talosapi.Retry, talosapi.Classify(talosapi.OpEtcd, err), name)
+		require.Equal(t, "etcd did not answer in time: it is not up yet", talosapi.Explain(err), name)
+	}
+
+	require.NoError(t, l.secure(t, node).Bootstrap(t.Context()))
+
+	var status talosapi.EtcdStatus
+
+	require.Eventually(t, func() bool {
+		status, err = conn.EtcdStatus(t.Context())
+
+		return err == nil && status.Leader != 0
+	}, labcluster.Deadline, 5*time.Millisecond)
+
+	members, err := conn.EtcdMembers(t.Context(), true)
+	require.NoError(t, err)
+	require.Len(t, members, 1)
+	require.Equal(t, status.MemberID, members[0].ID)
+	require.Equal(t, "cp1", members[0].Hostname)
+	require.False(t, members[0].Learner)
+	require.NotEmpty(t, members[0].PeerURLs)
+
+	alarms, err := conn.EtcdAlarms(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, alarms)
+
+	names, err := conn.ListDir(t.Context(), talosapi.EtcdDataDir)
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+
+	err = conn.Bootstrap(t.Context())
+	require.Equal(t, talosapi.Done, talosapi.Classify(talosapi.OpBootstrap, err), "%v", err)
+	require.Equal(t, []string{"Bootstrap OK", "Bootstrap AlreadyExists"}, mutating(node))
+}
+
+func etcdCalls(ctx context.Context, conn *talosapi.Conn) map[string]func() error {
+	return map[string]func() error{
+		"EtcdMembers": func() error { _, err := conn.EtcdMembers(ctx, true); return err },
+		"EtcdStatus":  func() error { _, err := conn.EtcdStatus(ctx); return err },
+		"EtcdAlarms":  func() error { _, err := conn.EtcdAlarms(ctx); return err },
+	}
+}
+
+func TestEtcdCallsThatFailFast(t *testing.T) {
+	t.Parallel()
+
+	late := newLab(t, 0)
+	unsynced := late.configured(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{TimeUnsynced: true}})
+
+	l := newLab(t, 0)
+	l.configured(t, "cp1", emulator.NodeOptions{}) // a worker's certificate comes from there
+	worker := l.configured(t, "worker1", emulator.NodeOptions{})
+
+	for name, call := range etcdCalls(t.Context(), late.secure(t, unsynced)) {
+		err := call()
+		require.Equal(t, talosapi.Retry, talosapi.Classify(talosapi.OpEtcd, err), "%s: %v", name, err)
+		require.Contains(t, talosapi.Explain(err), "admin.crt", name)
+	}
+
+	for name, call := range etcdCalls(t.Context(), l.secure(t, worker)) {
+		err := call()
+		require.ErrorIs(t, err, talosapi.ErrNotAllowed, name)
+		require.Equal(t, talosapi.Final, talosapi.Classify(talosapi.OpEtcd, err), name)
+		require.Contains(t, talosapi.Explain(err), "only available on control plane nodes", name)
+	}
+}
+
+func TestALostReplyToBootstrapLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+
+	for _, test := range []struct {
+		name string
+		when emulator.When
+		do   emulator.Mishap
+	}{
+		{"cut before it took effect", emulator.BeforeEffect, emulator.Cut},
+		{"cut after it took effect", emulator.AfterEffect, emulator.Cut},
+		{"no reply", emulator.AfterEffect, emulator.Hang},
+		{"half-open connection", emulator.BeforeEffect, emulator.Freeze},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 0)
+			node := l.configured(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{Calls: []emulator.CallFault{
+				{Method: "Bootstrap", When: test.when, Do: test.do},
+			}}})
+			containersUp(t, l, node)
+
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+
+			err := l.secure(t, node).Bootstrap(ctx)
+			require.Error(t, err)
+			require.Equal(t, talosapi.UnknownOutcome, talosapi.Classify(talosapi.OpBootstrap, err), "%v", err)
+			require.Len(t, node.MutatingCalls(), 1, "sent exactly once")
+		})
+	}
+}
+
+func TestKubeconfigOutcomes(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.configured(t, "cp1", emulator.NodeOptions{})
+	worker := l.configured(t, "worker1", emulator.NodeOptions{})
+
+	kubeconfig, err := l.secure(t, node).Kubeconfig(t.Context())
+	require.NoError(t, err, "a control plane makes one before Bootstrap")
+	require.Contains(t, string(kubeconfig), "admin@lab")
+	require.YAMLEq(t, string(kubeconfig), string(kubeconfig))
+
+	_, err = l.secure(t, worker).Kubeconfig(t.Context())
+	require.ErrorIs(t, err, talosapi.ErrNotAllowed)
+	require.Equal(t, talosapi.Final, talosapi.Classify(talosapi.OpKubeconfig, err))
+	require.Contains(t, talosapi.Explain(err), "kubeconfig is only available on control plane nodes")
+
+	reader, err := l.withRole(t, string(role.Reader)).Secure(t.Context(), node.Endpoint())
+	require.NoError(t, err)
+
+	defer reader.Close()
+
+	_, err = reader.Kubeconfig(t.Context())
+	require.Equal(t, talosapi.Final, talosapi.Classify(talosapi.OpKubeconfig, err))
+
+	node.Set(func(f *emulator.Faults) {
+		f.Calls = []emulator.CallFault{{Method: "Kubeconfig", Do: emulator.Hang}}
+	})
+
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+
+	_, err = l.secure(t, node).Kubeconfig(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "not the end of the file")
+	require.Equal(t, talosapi.Retry, talosapi.Classify(talosapi.OpKubeconfig, err))
+}
+
+func TestCtrlCIsNotTheNodesFault(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.configured(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{Calls: []emulator.CallFault{
+		{Method: "ServiceList", Do: emulator.Hang}, {Method: "ApplyConfiguration", Do: emulator.Hang},
+	}}})
+	conn := l.secure(t, node)
+
+	for op, call := range map[talosapi.Operation]func(context.Context) error{
+		talosapi.OpRead: func(ctx context.Context) error { _, err := conn.Services(ctx); return err },
+		talosapi.OpApply: func(ctx context.Context) error {
+			_, err := conn.Apply(ctx, l.config(t, "cp1"), talosapi.ApplyOptions{})
+			return err
+		},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		before := len(node.Calls())
+
+		go func() { done <- call(ctx) }()
+
+		require.Eventually(t, func() bool { return len(node.Calls()) > before }, labcluster.Deadline, time.Millisecond)
+		stop()
+
+		err := <-done
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, "stopped before the node answered", talosapi.Explain(err))
+
+		want := talosapi.Final
+		if op == talosapi.OpApply {
+			want = talosapi.UnknownOutcome
+		}
+
+		require.Equal(t, want, talosapi.Classify(op, err))
+	}
+}
