@@ -212,12 +212,20 @@ func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []step
 	}
 
 	if drifted := steps.Drifted(results); drifted > 0 {
-		fmt.Fprintf(i.Out, "\n%d nodes differ from %s\n", drifted, run.Settings.ClusterConfigDir)
+		fmt.Fprintf(i.Out, "\n%s from %s\n", differ(drifted), run.Settings.ClusterConfigDir)
 	}
 
 	if err == nil && ctx.Err() == nil && steps.Mutates(planned) && nothingDone(results) {
 		fmt.Fprintln(i.Out, "\nnothing to do")
 	}
+}
+
+func differ(nodes int) string {
+	if nodes == 1 {
+		return "1 node differs"
+	}
+
+	return fmt.Sprintf("%d nodes differ", nodes)
 }
 
 // overview shows what a bring-up ends with: the etcd members and where the kubeconfig is.

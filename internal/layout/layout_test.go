@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"internal/emulator":      {"internal/machineconfig"},
 
 	// Of tests alone.
-	"internal/e2e":    {},
+	"internal/e2e":    {"internal/settings"},
 	"internal/golden": {},
 	"internal/layout": {},
 }
