@@ -3,9 +3,12 @@ package steps_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +24,20 @@ import (
 	"github.com/talos-mage/talos-mage/internal/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
+
+// atOnce is how many tests run at the same time: they wait most of the time, so more of them than there are processors.
+const atOnce = 8
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+
+	if err := flag.Set("test.parallel", strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0)))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+
+	os.Exit(m.Run())
+}
 
 // scale is how many times faster than the wall clock the machines live and the steps wait.
 const scale = 60
