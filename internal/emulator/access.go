@@ -212,6 +212,7 @@ func (g *gatekeeper) mishap(ctx context.Context, call *Call, when When) error {
 	case Freeze:
 		if line != nil {
 			line.freeze()
+			g.boot.node.nic.hold(line)
 		}
 
 		return g.boot.hang(ctx)

@@ -188,6 +188,7 @@ func (s *apiServer) drain() {
 		}
 	}
 
+	s.port.release()
 	s.grpc.Stop()
 	<-drained
 }
@@ -210,6 +211,7 @@ func (s *apiServer) abort() {
 	defer close(s.gone)
 
 	s.port.Close() //nolint:errcheck // never fails
+	s.port.release()
 
 	if s.grpc != nil {
 		s.grpc.Stop()

@@ -286,15 +286,7 @@ func (b *boot) setKubernetes(cluster *etcdCluster) {
 
 // kubernetesAt is the cluster whose API answers at an address; nil if none does.
 func (l *Lab) kubernetesAt(address netip.Addr) *etcdCluster {
-	l.mu.Lock()
-	holder := l.holders[address]
-	l.mu.Unlock()
-
-	for _, b := range l.running() {
-		if b != holder && b.node.Address() != address {
-			continue
-		}
-
+	for _, b := range l.behind(address, KubernetesPort) {
 		b.mu.Lock()
 		cluster := b.kubernetes
 		b.mu.Unlock()

@@ -2,6 +2,8 @@ package emulator
 
 import (
 	"crypto/tls"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"time"
@@ -33,6 +35,7 @@ func serveHTTPS(listener net.Listener) {
 func serveHTTP(listener net.Listener) {
 	server := &http.Server{
 		ReadHeaderTimeout: time.Minute,
+		ErrorLog:          log.New(io.Discard, "", 0), // probes hang up in the middle
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			w.WriteHeader(http.StatusNotFound)

@@ -36,15 +36,17 @@ type Lab struct {
 	nodes    []*Node
 	clusters []*etcdCluster
 	holders  map[netip.Addr]*boot // who has a virtual address
+	balanced map[netip.Addr]balanced
 }
 
 // NewLab takes a free block of loopback addresses. Close gives it back.
 func NewLab(options LabOptions) (*Lab, error) {
 	lab := &Lab{
-		options: options,
-		clock:   clock.Scaled(options.TimeScale),
-		network: newWiring(),
-		holders: map[netip.Addr]*boot{},
+		options:  options,
+		clock:    clock.Scaled(options.TimeScale),
+		network:  newWiring(),
+		holders:  map[netip.Addr]*boot{},
+		balanced: map[netip.Addr]balanced{},
 	}
 
 	lab.ctx, lab.cancel = context.WithCancel(context.Background())
@@ -106,6 +108,14 @@ func (l *Lab) Clock() clock.Clock { return l.clock }
 
 // Map makes connections and listeners of a declared address use an address of the lab, for clusters that were declared elsewhere.
 func (l *Lab) Map(declared, actual netip.Addr) { l.network.route(declared, actual) }
+
+// Endpoint is where a client on this system finds a port of a declared address, as host:port. With a single address it is known once a machine
+// has listened there.
+func (l *Lab) Endpoint(declared netip.AddrPort) string {
+	at, _ := l.network.socket(declared)
+
+	return at.String()
+}
 
 // Dial connects to a declared address the way the lab's machines do.
 func (l *Lab) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {

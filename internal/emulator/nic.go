@@ -28,7 +28,8 @@ type nic struct {
 	refused   map[uint16]bool
 	silent    bool
 	holes     map[netip.AddrPort]*blackHole
-	err       error // why an address could not be bound, if so
+	frozen    []*wire // connections that hang until the machine is heard of again
+	err       error   // why an address could not be bound, if so
 }
 
 func newNIC(network *wiring) *nic {
@@ -122,15 +123,32 @@ func (n *nic) setSilent(silent bool) {
 
 	n.silent = silent
 
-	for _, p := range n.ports {
-		if silent {
-			p.freezeAll()
-		} else {
-			p.cutAll()
+	if silent {
+		for _, p := range n.ports {
+			n.frozen = append(n.frozen, p.freezeAll()...)
 		}
+	} else {
+		n.thaw()
 	}
 
 	n.reconcile()
+}
+
+// thaw resets the connections that hung. Needs n.mu.
+func (n *nic) thaw() {
+	for _, w := range n.frozen {
+		w.cut()
+	}
+
+	n.frozen = nil
+}
+
+// hold keeps a frozen connection until the machine is heard of again.
+func (n *nic) hold(w *wire) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.frozen = append(n.frozen, w)
 }
 
 // reconcile opens and closes sockets until they are what the card's settings ask for. Needs n.mu.
@@ -182,7 +200,9 @@ func (n *nic) darken(address netip.Addr) {
 			continue
 		}
 
-		n.holes[at] = hole
+		if hole != nil {
+			n.holes[at] = hole
+		}
 	}
 }
 
@@ -197,6 +217,7 @@ func (n *nic) close() {
 
 	n.addresses = nil
 	n.silent = false
+	n.thaw()
 	n.reconcile()
 	n.mu.Unlock()
 
@@ -336,14 +357,32 @@ func (p *port) cutAll() {
 	}
 }
 
-func (p *port) freezeAll() {
-	for _, w := range p.live() {
+func (p *port) freezeAll() []*wire {
+	live := p.live()
+	for _, w := range live {
 		w.freeze()
+	}
+
+	return live
+}
+
+// release lets go of those who wait for frozen connections, which stay as they are for the other side.
+func (p *port) release() {
+	for _, w := range p.live() {
+		if w.isFrozen() {
+			w.unblock()
+		}
 	}
 }
 
-// reset closes what is left after the listener closed.
-func (p *port) reset() { p.cutAll() }
+// reset cuts what is left after the listener closed; a frozen connection sends nothing, not even its end.
+func (p *port) reset() {
+	for _, w := range p.live() {
+		if !w.isFrozen() {
+			w.cut()
+		}
+	}
+}
 
 // find is the live connection from a peer, nil if it is gone.
 func (p *port) find(peer string) *wire {
@@ -426,6 +465,13 @@ func (w *wire) Close() error {
 	w.forget()
 
 	return w.Conn.Close()
+}
+
+func (w *wire) isFrozen() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.frozen
 }
 
 func (w *wire) freeze() {
@@ -549,7 +595,10 @@ func (n *wiring) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) 
 }
 
 func (n *wiring) blackHole(declared netip.AddrPort) (*blackHole, error) {
-	at, _ := n.socket(declared)
+	at, known := n.socket(declared)
+	if !known {
+		return nil, nil //nolint:nilnil // where nothing ever listened nothing needs to fall silent
+	}
 
 	hole, err := newBlackHole(at)
 	if err != nil {

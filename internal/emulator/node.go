@@ -136,11 +136,28 @@ func (n *Node) start() error {
 		return err
 	}
 
+	if err := n.reservePort(); err != nil {
+		close(n.done)
+		n.nic.close()
+
+		return err
+	}
+
 	n.applyNetworkFaults()
 
 	go n.run()
 
 	return nil
+}
+
+// reservePort settles the API's port before the machine answers, so that Endpoint can tell it; elsewhere it proves that the port is free.
+func (n *Node) reservePort() error {
+	listener, err := n.lab.network.listen(netip.AddrPortFrom(n.options.Address, APIPort))
+	if err != nil {
+		return err
+	}
+
+	return listener.Close()
 }
 
 // run boots the machine again and again until the lab closes.

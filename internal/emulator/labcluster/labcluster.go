@@ -2,6 +2,7 @@
 package labcluster
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"net/netip"
@@ -82,14 +83,17 @@ type Cluster struct {
 	Generated *machineconfig.Generated
 	// VIP is the cluster's virtual address; invalid without one.
 	VIP netip.Addr
+	// Scale is how many times faster than the wall clock time passes for the machines.
+	Scale float64
 
-	ownsLab bool
+	ownsLab  bool
+	declared map[string]string // what the inventory calls a machine's address, by name
 }
 
 // New makes the files of a cluster in dir and starts its machines in maintenance mode.
 func New(dir string, options Options) (*Cluster, error) {
 	options = options.withDefaults()
-	cluster := &Cluster{Dir: dir, Lab: options.Lab}
+	cluster := &Cluster{Dir: dir, Lab: options.Lab, Scale: options.LabOptions.TimeScale}
 
 	if cluster.Lab == nil {
 		lab, err := emulator.NewLab(options.LabOptions)
@@ -166,6 +170,12 @@ func (c *Cluster) make(options Options) error {
 
 	c.Generated = generated
 
+	if options.AutoHostnames {
+		if err := forgetHostnames(generated); err != nil {
+			return err
+		}
+	}
+
 	if err := generated.WriteLayout(c.Dir); err != nil {
 		return fmt.Errorf("write cluster files: %w", err)
 	}
@@ -192,6 +202,22 @@ func (c *Cluster) make(options Options) error {
 		}
 
 		c.Nodes = append(c.Nodes, started)
+	}
+
+	return nil
+}
+
+// forgetHostnames makes the machine configs leave the names to the machines.
+func forgetHostnames(generated *machineconfig.Generated) error {
+	for i := range generated.Configs {
+		config := &generated.Configs[i]
+		static := fmt.Sprintf("auto: \"off\"\nhostname: %s\n", config.Node.Name)
+
+		if !bytes.Contains(config.Bytes, []byte(static)) {
+			return fmt.Errorf("leave the hostname of %s to the machine: its config has no static one", config.Node.Name)
+		}
+
+		config.Bytes = bytes.Replace(config.Bytes, []byte(static), []byte("auto: stable\n"), 1)
 	}
 
 	return nil

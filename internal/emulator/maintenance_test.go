@@ -1,0 +1,334 @@
+package emulator_test
+
+import (
+	"context"
+	"crypto/tls"
+	"testing"
+
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/siderolabs/crypto/x509"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	"github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+)
+
+// alone is a cluster of one control plane, in maintenance mode.
+func alone(t *testing.T, options labcluster.Options) (*labcluster.Cluster, *emulator.Node) {
+	t.Helper()
+
+	options.ControlPlanes, options.Workers = 1, -1
+	cluster := newCluster(t, options)
+	waitStage(t, cluster.Nodes[0], "maintenance")
+
+	return cluster, cluster.Nodes[0]
+}
+
+// handshake connects with TLS and tells whether the node asked for a client certificate.
+func handshake(t *testing.T, node *emulator.Node, version uint16) (tls.ConnectionState, bool, error) {
+	t.Helper()
+
+	asked := false
+
+	conn, err := tls.Dial("tcp", node.Endpoint(), &tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // the test looks at the certificate itself
+		NextProtos:         []string{"h2"},
+		MaxVersion:         version,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			asked = true
+
+			return &tls.Certificate{}, nil
+		},
+	})
+	if err != nil {
+		return tls.ConnectionState{}, asked, err
+	}
+	defer conn.Close() //nolint:errcheck // the handshake is over
+
+	return conn.ConnectionState(), asked, nil
+}
+
+func TestClaim_1_01_MaintenanceAsksForNoClientCertificate(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+
+	state, asked, err := handshake(t, node, tls.VersionTLS13)
+	require.NoError(t, err)
+	require.False(t, asked)
+	require.Equal(t, "h2", state.NegotiatedProtocol)
+	require.Len(t, state.PeerCertificates, 1, "the leaf alone is sent")
+	require.Equal(t, "maintenance-service.talos.dev", state.PeerCertificates[0].Subject.CommonName)
+	require.NoError(t, state.PeerCertificates[0].VerifyHostname(node.Address().String()))
+
+	_, _, err = handshake(t, node, tls.VersionTLS12)
+	require.ErrorContains(t, err, "protocol version")
+}
+
+func TestClaim_1_02_FingerprintChangesAtTimeSyncAndAtBoot(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+	seen := map[string]bool{}
+
+	look := func() {
+		state, _, err := handshake(t, node, tls.VersionTLS13)
+		require.NoError(t, err)
+
+		seen[x509.SPKIFingerprint(state.PeerCertificates[0]).String()] = true
+	}
+
+	eventually(t, func() error { return timeSynced(t, node) })
+	look()
+
+	node.PowerOff()
+	node.PowerOn()
+	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+	eventually(t, func() error { return timeSynced(t, node) })
+	look()
+	require.Len(t, seen, 2)
+
+	node.Set(func(f *emulator.Faults) { f.TimeUnsynced = true })
+	eventually(t, func() error { look(); return until(len(seen) >= 3) })
+}
+
+func TestClaim_1_03_EverybodyReadsInMaintenance(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+	c := insecure(t, node)
+	ctx := deadline(t)
+
+	open := map[string]func() error{
+		"Version":     func() error { _, err := c.Version(ctx); return err },
+		"Hostname":    func() error { _, err := c.MachineClient.Hostname(ctx, &emptypb.Empty{}); return err },
+		"ServiceList": func() error { _, err := c.ServiceList(ctx); return err },
+		"Memory":      func() error { _, err := c.Memory(ctx); return err },
+		"Disks":       func() error { _, err := c.Disks(ctx); return err },
+		"Dmesg":       func() error { return firstFrame(c.Dmesg(ctx, false, false)) },
+		"List":        func() error { return firstFrame(c.LS(ctx, &machineapi.ListRequest{Root: "/"})) },
+	}
+
+	for name, call := range open {
+		require.NoError(t, call(), name)
+	}
+
+	closed := map[string]func() error{
+		"Bootstrap":  func() error { return c.Bootstrap(ctx, &machineapi.BootstrapRequest{}) },
+		"Kubeconfig": func() error { _, err := c.Kubeconfig(ctx); return err },
+		"Reboot":     func() error { return c.Reboot(ctx) },
+		"Shutdown":   func() error { return c.Shutdown(ctx) },
+		"Reset":      func() error { return c.Reset(ctx, true, true) },
+		"MetaWrite":  func() error { return c.MetaWrite(ctx, 0x0a, []byte("x")) },
+		"MetaDelete": func() error { return c.MetaDelete(ctx, 0x0a) },
+		"Read": func() error {
+			return firstFrame(c.MachineClient.Read(ctx, &machineapi.ReadRequest{Path: "/proc/cmdline"}))
+		},
+		"EtcdSnapshot": func() error { return firstFrame(c.MachineClient.EtcdSnapshot(ctx, &machineapi.EtcdSnapshotRequest{})) },
+		"GenerateClientConfiguration": func() error {
+			_, err := c.GenerateClientConfiguration(ctx, &machineapi.GenerateClientConfigurationRequest{})
+			return err
+		},
+		"LifecycleService/Upgrade": func() error {
+			return firstFrame(c.LifecycleClient.Upgrade(ctx, &machineapi.LifecycleServiceUpgradeRequest{}))
+		},
+	}
+
+	for name, call := range closed {
+		err := call()
+		require.Equal(t, codes.PermissionDenied, client.StatusCode(err), name)
+		require.ErrorContains(t, err, "not authorized", name)
+	}
+
+	require.Empty(t, node.Meta())
+}
+
+func TestClaim_1_04_EtcdCallsAreUnimplementedInMaintenance(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+	c := insecure(t, node)
+
+	_, err := c.EtcdMemberList(deadline(t), &machineapi.EtcdMemberListRequest{})
+	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
+	require.ErrorContains(t, err, "member list is only available on control plane nodes")
+
+	_, err = c.EtcdStatus(deadline(t))
+	require.ErrorContains(t, err, "etcd status is only available on control plane nodes")
+}
+
+func TestClaim_1_05_UnknownMethodsAreUnimplemented(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+
+	err := insecure(t, node).Conn().Invoke(deadline(t), "/machine.MachineService/GenerateConfiguration", &emptypb.Empty{}, &emptypb.Empty{})
+	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
+	require.ErrorContains(t, err, "unknown method GenerateConfiguration for service machine.MachineService")
+}
+
+func TestClaim_1_06_ForwardingIsIgnoredInMaintenance(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+
+	for _, key := range []string{"node", "nodes"} {
+		ctx := metadata.AppendToOutgoingContext(deadline(t), key, "no such machine")
+		_, err := insecure(t, node).MachineClient.Version(ctx, &emptypb.Empty{})
+		require.NoError(t, err)
+	}
+}
+
+func TestClaim_1_07_VersionTellsNoFeaturesInMaintenance(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+
+	reply, err := insecure(t, node).Version(deadline(t))
+	require.NoError(t, err)
+	require.Equal(t, emulator.DefaultTalosVersion, reply.GetMessages()[0].GetVersion().GetTag())
+	require.Equal(t, "metal", reply.GetMessages()[0].GetPlatform().GetMode())
+	require.Nil(t, reply.GetMessages()[0].GetFeatures())
+	require.Nil(t, reply.GetMessages()[0].GetMetadata())
+}
+
+func TestClaim_1_08_ResourcesAreGuardedInFourSteps(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+	c := insecure(t, node)
+
+	for name, test := range map[string]struct {
+		namespace, kind, want string
+		write                 bool
+	}{
+		"writes need an administrator": {"runtime", "MachineStatuses.runtime.talos.dev", "not authorized", true},
+		"unknown types":                {"runtime", "Nonsense.talos.dev", `resource type "Nonsense.talos.dev" is not supported`, false},
+		"sensitive types":              {"config", "MachineConfigs.config.talos.dev", "not authorized", false},
+		"unknown namespaces":           {"nowhere", "Disks.block.talos.dev", `namespace "nowhere" is not supported`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			if test.write {
+				err := c.COSI.Create(deadline(t), runtimeres.NewMachineStatus())
+				require.ErrorContains(t, err, test.want)
+
+				return
+			}
+
+			_, err := c.COSI.List(deadline(t), resource.NewMetadata(test.namespace, test.kind, "", resource.VersionUndefined))
+			require.Equal(t, codes.PermissionDenied, client.StatusCode(err))
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func TestClaim_1_09_MissingResourcesAreNotFound(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+	c := insecure(t, node)
+
+	_, err := safe.StateGetByID[*block.SystemDisk](deadline(t), c.COSI, block.SystemDiskID)
+	require.True(t, state.IsNotFoundError(err))
+	require.Equal(t, codes.Unknown, client.StatusCode(err))
+
+	_, err = safe.StateGetByID[*network.HostnameStatus](deadline(t), c.COSI, network.HostnameID)
+	require.True(t, state.IsNotFoundError(err), "no host name before there is a config")
+}
+
+func TestClaim_1_10_HardwareIsReadableInMaintenance(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) {
+		o.UUID = "00000000-1111-4222-8333-444444444444"
+		o.SecureBoot = true
+		o.Disks = []emulator.Disk{{Name: "nvme0n1", Size: 1 << 40, Model: "Example 970", Transport: "nvme", Volumes: []emulator.Volume{{Filesystem: "ntfs", Label: "Data"}}}}
+	}})
+	c := insecure(t, node)
+	ctx := deadline(t)
+
+	system, err := safe.StateGetByID[*hardware.SystemInformation](ctx, c.COSI, hardware.SystemInformationID)
+	require.NoError(t, err)
+	require.Equal(t, "00000000-1111-4222-8333-444444444444", system.TypedSpec().UUID)
+
+	disk, err := safe.StateGetByID[*block.Disk](ctx, c.COSI, "nvme0n1")
+	require.NoError(t, err)
+	require.Equal(t, "Example 970", disk.TypedSpec().Model)
+
+	volume, err := safe.StateGetByID[*block.DiscoveredVolume](ctx, c.COSI, "nvme0n1p1")
+	require.NoError(t, err)
+	require.Equal(t, "ntfs", volume.TypedSpec().Name)
+
+	link, err := safe.StateGetByID[*network.LinkStatus](ctx, c.COSI, "eth0")
+	require.NoError(t, err)
+	require.True(t, link.TypedSpec().Physical())
+	require.NotEmpty(t, link.TypedSpec().PermanentAddr)
+
+	security, err := safe.StateGetByID[*runtimeres.SecurityState](ctx, c.COSI, runtimeres.SecurityStateID)
+	require.NoError(t, err)
+	require.True(t, security.TypedSpec().SecureBoot)
+
+	version, err := safe.StateGetByID[*runtimeres.Version](ctx, c.COSI, "version")
+	require.NoError(t, err)
+	require.Equal(t, emulator.DefaultTalosVersion, version.TypedSpec().Version)
+
+	kind, err := safe.StateGetByID[*config.MachineType](ctx, c.COSI, config.MachineTypeID)
+	require.NoError(t, err)
+	require.Equal(t, "unknown", kind.MachineType().String())
+}
+
+func TestClaim_1_11_MaintenanceIsReadyAndHasTheEarlyServices(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+	c := insecure(t, node)
+
+	status, err := safe.StateGetByID[*runtimeres.MachineStatus](deadline(t), c.COSI, runtimeres.MachineStatusID)
+	require.NoError(t, err)
+	require.Equal(t, runtimeres.MachineStageMaintenance, status.TypedSpec().Stage)
+	require.True(t, status.TypedSpec().Status.Ready)
+
+	list, err := c.ServiceList(deadline(t))
+	require.NoError(t, err)
+
+	var ids []string
+	for _, service := range list.GetMessages()[0].GetServices() {
+		ids = append(ids, service.GetId())
+	}
+
+	require.Equal(t, []string{"apid", "auditd", "containerd", "dashboard", "machined", "syslogd", "udevd"}, ids)
+}
+
+func TestClaim_1_12_AnybodyMayWipeDisksInMaintenance(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+	err := insecure(t, node).BlockDeviceWipe(deadline(t), wipe("vda"))
+	require.NoError(t, err)
+
+	err = insecure(t, node).BlockDeviceWipe(deadline(t), wipe("nope"))
+	require.Equal(t, codes.NotFound, client.StatusCode(err))
+}
+
+func timeSynced(t *testing.T, node *emulator.Node) error {
+	t.Helper()
+
+	ctx, cancel := context.WithTimeout(t.Context(), labcluster.Deadline)
+	defer cancel()
+
+	return synced(ctx, insecure(t, node))
+}
