@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/settings"
+	"github.com/talos-mage/talos-mage/internal/e2e/program"
 )
 
 // outcome is what a command left behind for whoever called it.
@@ -36,7 +36,7 @@ func run(t *testing.T, c command) outcome {
 	var stdout, stderr bytes.Buffer
 
 	process := exec.CommandContext(t.Context(), c.args[0], c.args[1:]...)
-	process.Dir, process.Env = c.dir, append(cleanEnvironment(), c.env...)
+	process.Dir, process.Env = c.dir, program.Environment(c.env...)
 	process.Stdout, process.Stderr = &stdout, &stderr
 
 	// The PATH of the command finds its program, as it does in a shell.
@@ -54,25 +54,6 @@ func run(t *testing.T, c command) outcome {
 	require.NotErrorIs(t, t.Context().Err(), context.DeadlineExceeded)
 
 	return outcome{process.ProcessState.ExitCode(), stdout.String(), stderr.String()}
-}
-
-// cleanEnvironment is the test process's environment without the variables that talos-mage, its Taskfiles and Mage read.
-func cleanEnvironment() []string {
-	ours := map[string]bool{"TALOS_MAGE": true, "NODES_FILE": true}
-	for _, knob := range settings.Table() {
-		ours[knob.Name] = true
-	}
-
-	clean := []string{"NO_COLOR=1"}
-
-	for _, entry := range os.Environ() {
-		name, _, _ := strings.Cut(entry, "=")
-		if !ours[name] && !strings.HasPrefix(name, "MAGEFILE_") && !strings.HasPrefix(name, "TASK_") {
-			clean = append(clean, entry)
-		}
-	}
-
-	return clean
 }
 
 // lookUp finds a bare program name on the last PATH of the environment.
@@ -153,12 +134,12 @@ func userRepository(t *testing.T) string {
 	return root
 }
 
-// program writes a shell script that can be run, and returns its path.
-func program(t *testing.T, path, script string) string {
+// script writes a shell script that can be run, and returns its path.
+func script(t *testing.T, path, text string) string {
 	t.Helper()
 
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte("#!/usr/bin/env bash\n"+script), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte("#!/usr/bin/env bash\n"+text), 0o755))
 
 	return path
 }

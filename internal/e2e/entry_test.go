@@ -39,7 +39,7 @@ func TestTasksHandOverToTheirTargets(t *testing.T) {
 	t.Parallel()
 
 	task, root := taskProgram(t), userRepository(t)
-	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	for call, want := range map[string]string{
 		"bootstrap:talos":                          "talos",
@@ -74,7 +74,7 @@ func TestATaskKeepsTheExitCode(t *testing.T) {
 	t.Parallel()
 
 	task, root := taskProgram(t), userRepository(t)
-	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	got := run(t, command{dir: root, env: []string{"TALOS_MAGE=" + fake, "CODE=5"}, args: []string{task, "-x", "bootstrap:verify"}})
 	require.Equal(t, 5, got.code)
@@ -84,7 +84,7 @@ func TestTheCallersTalosDirReachesTheProgram(t *testing.T) {
 	t.Parallel()
 
 	task, elsewhere := taskProgram(t), t.TempDir()
-	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	for name, root := range map[string]string{"from this repository": repository(t), "from another one": userRepository(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestApplyNodeAsksForAnAddress(t *testing.T) {
 	t.Parallel()
 
 	task, root := taskProgram(t), userRepository(t)
-	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	for name, tt := range map[string]struct {
 		args    []string
@@ -135,7 +135,7 @@ func TestScriptsHandOverWithTheirOldArguments(t *testing.T) {
 	configs := filepath.Join(root, "talos", "clusterconfig")
 	require.NoError(t, os.MkdirAll(configs, 0o700))
 
-	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	for call, want := range map[string]string{
 		"bootstrap-talos-preflight.sh":                              "preflight\n",
@@ -167,7 +167,7 @@ func TestTheApplyScriptRefusesWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 
 	root := userRepository(t)
-	fake := program(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	for name, tt := range map[string]struct {
 		args    []string
@@ -203,8 +203,8 @@ func TestTheProgramIsFoundInOrder(t *testing.T) {
 	t.Parallel()
 
 	root, home := userRepository(t), t.TempDir()
-	named := program(t, filepath.Join(home, "named", "mine"), echo)
-	onPath := filepath.Dir(program(t, filepath.Join(home, "path", "talos-mage"), echo)) + ":" + onlyBash(t)
+	named := script(t, filepath.Join(home, "named", "mine"), echo)
+	onPath := filepath.Dir(script(t, filepath.Join(home, "path", "talos-mage"), echo)) + ":" + onlyBash(t)
 
 	for entry, args := range entries(t) {
 		for name, tt := range map[string]struct {

@@ -30,8 +30,8 @@ func TestTasksThatAreNotOursYetRunTheOriginalCommands(t *testing.T) {
 	task := taskProgram(t)
 
 	bin := t.TempDir()
-	for name, script := range recorders {
-		program(t, filepath.Join(bin, name), `echo "`+name+` $*" >>"$RECORD"`+"\n"+script+"\n")
+	for name, text := range recorders {
+		script(t, filepath.Join(bin, name), `echo "`+name+` $*" >>"$RECORD"`+"\n"+text+"\n")
 	}
 
 	for call, want := range map[string][]string{
@@ -139,8 +139,8 @@ func TestWhatDestroysAsksFirst(t *testing.T) {
 	task := taskProgram(t)
 
 	bin := t.TempDir()
-	for name, script := range recorders {
-		program(t, filepath.Join(bin, name), `echo "`+name+` $*" >>"$RECORD"`+"\n"+script+"\n")
+	for name, text := range recorders {
+		script(t, filepath.Join(bin, name), `echo "`+name+` $*" >>"$RECORD"`+"\n"+text+"\n")
 	}
 
 	for _, call := range []string{"talos:reset", "infra:destroy", "infra:apply-auto", "infra:force-unlock LOCK_ID=abc"} {

@@ -314,7 +314,13 @@ func (w *world) normal(text string) string {
 // tells compares what a command told with the golden file of the test's name.
 func (w *world) tells(t *testing.T, got program.Outcome) {
 	t.Helper()
+	w.tellsAs(t, "", got)
+}
 
-	name := strings.NewReplacer(" ", "-", ",", "").Replace(t.Name())
+// tellsAs does so for a test of several commands.
+func (w *world) tellsAs(t *testing.T, command string, got program.Outcome) {
+	t.Helper()
+
+	name := strings.NewReplacer(" ", "-", ",", "").Replace(filepath.Join(t.Name(), command))
 	golden.Assert(t, filepath.Join("testdata", filepath.FromSlash(name)+".txt"), w.told(got))
 }

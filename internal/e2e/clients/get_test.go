@@ -1,0 +1,187 @@
+package clients_test
+
+import (
+	"crypto/tls"
+	"strings"
+	"testing"
+
+	"github.com/cosi-project/runtime/pkg/resource/meta"
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/sourcegraph/conc/pool"
+	"github.com/stretchr/testify/require"
+)
+
+func TestGetInMaintenanceMode(t *testing.T) {
+	t.Parallel()
+
+	c := newCluster(t, 1, 0, nil)
+
+	withEach(t, func(t *testing.T, ctl talosctl) {
+		for resource, facts := range map[string][]string{
+			"machinestatus":              {"MachineStatus", "machine", "maintenance"},
+			"MachineStatuses":            {"MachineStatus", "maintenance"},
+			"disks":                      {"vda"},
+			"links":                      {"eth0"},
+			"systeminformation":          {"systeminformation"},
+			"machinetype":                {"unknown"},
+			"discoveredvolumes":          {},
+			"members":                    {},
+			"hostnamestatus":             {},
+			"rd":                         {"machinestatuses.runtime.talos.dev", "machineconfigs.config.talos.dev"},
+			"securitystate":              {"securitystate"},
+			"versions.runtime.talos.dev": {"v1.13.9"},
+		} {
+			r := works(t, ctl, c.insecurely("cp1", "get", resource))
+			for _, fact := range facts {
+				require.Contains(t, r.stdout, fact, resource)
+			}
+		}
+
+		yaml := c.insecurely("cp1", "get", "machinestatus", "machine")
+		yaml.output = "yaml"
+		require.Regexp(t, `(?s)type: MachineStatuses.runtime.talos.dev\n.*id: machine\n.*stage: maintenance\n.*ready: true`, works(t, ctl, yaml).stdout)
+
+		require.NotContains(t, works(t, ctl, c.insecurely("cp1", "get", "members")).stdout, "cp1")
+		require.NotContains(t, works(t, ctl, c.insecurely("cp1", "get", "systemdisk")).stdout, "vda")
+
+		fails(t, ctl, c.insecurely("cp1", "get", "machineconfig"), "not authorized")
+		fails(t, ctl, c.insecurely("cp1", "get", "gadgets"), `resource "gadgets" is not registered`)
+		fails(t, ctl, c.insecurely("cp1", "get", "disks", "sdz"), "doesn't exist")
+	})
+}
+
+func TestGetOfARunningCluster(t *testing.T) {
+	t.Parallel()
+
+	withEach(t, func(t *testing.T, ctl talosctl) {
+		c := sharedCluster(t)
+
+		stages := works(t, ctl, c.at([]string{"cp1", "worker2"}, "get", "machinestatus")).stdout
+		for _, name := range []string{"cp1", "worker2"} {
+			require.Regexp(t, address(c.Node(name))+` +runtime +MachineStatus +machine +\d+ +running +true`, stages)
+		}
+
+		members := works(t, ctl, c.on("cp2", "get", "members")).stdout
+		for _, node := range c.Nodes {
+			require.Contains(t, members, node.Name())
+			require.Contains(t, members, address(node))
+		}
+
+		yaml := c.on("worker1", "get", "links", "eth0")
+		yaml.output = "yaml"
+		require.Regexp(t, `(?s)node: `+address(c.Node("worker1"))+`\n.*type: LinkStatuses.net.talos.dev\n.*permanentAddr: [0-9a-f:]+\n`, works(t, ctl, yaml).stdout)
+
+		for resource, fact := range map[string]string{
+			"systemdisk": "vda", "machinetype": "controlplane", "hostname": "cp1", "etcdmembers": "local", "services": "etcd", "staticpodstatus": "kube-apiserver",
+			"nodename": "cp1", "timestatus": "true", "addresses": address(c.Node("cp1")), "mc": "v1alpha1",
+		} {
+			require.Contains(t, works(t, ctl, c.on("cp1", "get", resource)).stdout, fact, resource)
+		}
+
+		config := c.on("worker1", "get", "machineconfig", "v1alpha1")
+		config.output = "yaml"
+		require.Contains(t, works(t, ctl, config).stdout, "type: worker")
+
+		fails(t, ctl, c.on("cp1", "get", "disks", "sdz"), "doesn't exist")
+		require.Contains(t, fails(t, ctl, c.at([]string{"cp1", "cp2"}, "get", "links", "eth7"), "doesn't exist").stdout, "NODE")
+
+		// The nodes and endpoints of the talosconfig do as well.
+		require.Contains(t, works(t, ctl, command{
+			words: []string{"get", "hostname"}, talosconfig: c.ownTalosconfig(t, "cp3", "worker2"),
+		}).stdout, "worker2")
+
+		// A worker answers for itself and no one else.
+		own := command{words: []string{"get", "hostname"}, talosconfig: c.ownTalosconfig(t, "worker1", "worker1")}
+		require.Contains(t, works(t, ctl, own).stdout, "worker1")
+
+		others := command{words: []string{"get", "hostname"}, talosconfig: c.ownTalosconfig(t, "worker1", "cp1")}
+		fails(t, ctl, others, "no request forwarding")
+	})
+}
+
+func TestGetWatchTellsChanges(t *testing.T) {
+	t.Parallel()
+
+	withEach(t, func(t *testing.T, ctl talosctl) {
+		c := newCluster(t, 1, 0, nil)
+
+		applied := make(chan error, 1)
+		started := false
+
+		watch := c.insecurely("cp1", "get", "machinestatus")
+		watch.watch = true
+		watch.enough = func(stdout string) bool {
+			if !started && strings.Contains(stdout, "maintenance") {
+				started = true
+
+				go func() { applied <- c.apply(t.Context(), "cp1") }()
+			}
+
+			return strings.Contains(stdout, "installing") || strings.Contains(stdout, "booting")
+		}
+
+		works(t, ctl, watch)
+		require.NoError(t, <-applied)
+	})
+}
+
+// definitions are the resource types that a node knows.
+func definitions(t *testing.T, c *cluster, name string) []*meta.ResourceDefinition {
+	t.Helper()
+
+	api, err := client.New(t.Context(), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), //nolint:gosec // maintenance mode has no CA to check
+		client.WithEndpoints(address(c.Node(name))))
+	require.NoError(t, err)
+
+	defer api.Close() //nolint:errcheck // the question was answered
+
+	found, err := safe.StateListAll[*meta.ResourceDefinition](t.Context(), api.COSI)
+	require.NoError(t, err)
+
+	var all []*meta.ResourceDefinition
+	for definition := range found.All() {
+		all = append(all, definition)
+	}
+
+	return all
+}
+
+func TestGetEveryResourceType(t *testing.T) {
+	t.Parallel()
+
+	maintenance := newCluster(t, 1, 0, nil)
+	types := definitions(t, maintenance, "cp1")
+
+	require.Greater(t, len(types), 160)
+
+	withEach(t, func(t *testing.T, ctl talosctl) {
+		c := sharedCluster(t)
+
+		workers := pool.New().WithMaxGoroutines(4)
+		defer workers.Wait()
+
+		for _, definition := range types {
+			workers.Go(func() {
+				name := definition.Metadata().ID()
+
+				yaml := c.on("cp1", "get", name)
+				yaml.output = "yaml"
+
+				if r := ctl.run(t, yaml); r.code != 0 {
+					t.Errorf("%s:\n%s", yaml, r.text())
+				}
+
+				table := maintenance.insecurely("cp1", "get", strings.ToUpper(name))
+				r := ctl.run(t, table)
+
+				switch sensitive := definition.TypedSpec().Sensitivity == meta.Sensitive; {
+				case sensitive && (r.code != 1 || !strings.Contains(r.stderr, "not authorized")):
+					t.Errorf("%s reveals a sensitive resource:\n%s", table, r.text())
+				case !sensitive && r.code != 0:
+					t.Errorf("%s:\n%s", table, r.text())
+				}
+			})
+		}
+	})
+}
