@@ -82,8 +82,8 @@ var bringUpEntries = []Entry{
 		Source: sourceSequencer,
 	},
 	{
-		ID: StageStuck, Title: "A node stays in one stage", Severity: Failure, Exit: ExitVerify,
-		Cause:  "The node answers, and nothing changes: a service does not become healthy, time or network is missing.",
+		ID: StageStuck, Title: "A node does not get any further", Severity: Failure, Exit: ExitVerify,
+		Cause:  "The node answers, and nothing changes: a service does not become healthy, time or network is missing. Or it reboots again and again.",
 		Remedy: "Read its log: talosctl -n <node> -e <node> dmesg.",
 		Source: sourceStages,
 	},

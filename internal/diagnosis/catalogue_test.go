@@ -105,6 +105,7 @@ func TestIDsAreInTheRangeOfTheirAreaAndAscend(t *testing.T) {
 		"bring-up":   {80, 119, bringUpEntries},
 		"kubernetes": {120, 139, kubernetesEntries},
 		"API":        {120, 139, apiEntries},
+		"updating":   {140, 159, updatingEntries},
 	} {
 		require.NotEmpty(t, area.entries, name)
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -107,6 +108,8 @@ type applier struct {
 	step string
 	// turn bounds how many nodes are changed at once, also among those that were waited for.
 	turn chan struct{}
+	// brokenBy is a node of a running cluster that did not come back well from its change: the others are left alone then.
+	brokenBy atomic.Pointer[inventory.Node]
 }
 
 // serve applies to a node that answers; the outcome of a silent one is left open.
@@ -171,6 +174,10 @@ func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 		Max:        a.Settings.MaxDelay,
 		Multiplier: a.Settings.BackoffMultiplier,
 		Jitter:     retryJitter,
+		Waiting: func(attempt int, pause time.Duration, cause error) {
+			a.Log.Warn().Str("node", node.Name).Str("again in", pause.Round(time.Second).String()).
+				Msg(fmt.Sprintf("attempt %d failed: %s", attempt, talosapi.Explain(cause)))
+		},
 	}
 
 	tries, err := retry.Do(ctx, a.Clock, policy, func(ctx context.Context, attempt int) error {
@@ -232,30 +239,30 @@ func (a *applier) applyProblem(ctx context.Context, seen sight, tries int, err e
 
 // attempt does one thing for the node, according to what was seen.
 func (a *applier) attempt(ctx context.Context, seen sight, result *outcome) error {
-	switch seen.State {
-	case talosapi.Maintenance:
-		return a.send(ctx, seen, result)
-	case talosapi.Ours:
-		return a.reconcile(ctx, seen, result)
-	case talosapi.Unreachable:
-		if a.memory.of(seen.node).recall().sent != nil {
-			// The reply was lost and the node is gone from maintenance: it is installing or booting with what was sent. Verify looks at that.
-			result.status, result.detail = report.Applied, "reply lost, node left maintenance"
-
-			return nil
-		}
-
-		if a.Settings.DryRun {
-			result.status, result.detail = report.Planned, "silent: would be waited for"
-
-			return nil
-		}
-
-		return &againError{fmt.Errorf("reach node: %w", seen.Err)}
-	default:
+	switch {
+	case seen.stranger():
 		return a.strangerProblem(a.step, seen)
+	case seen.hopeless():
+		return a.hopelessProblem(a.step, seen)
+	case seen.State == talosapi.Maintenance:
+		return a.send(ctx, seen, result)
+	case seen.State == talosapi.Ours:
+		return a.reconcile(ctx, seen, result)
+	case a.memory.of(seen.node).recall().sent != nil:
+		// The reply was lost and the node is gone from maintenance: it is installing or booting with what was sent. Verify looks at that.
+		result.status, result.detail = report.Applied, replyLostAndGone
+
+		return nil
+	case a.Settings.DryRun:
+		result.status, result.detail = report.Planned, "silent: would be waited for"
+
+		return nil
+	default:
+		return &againError{fmt.Errorf("reach node: %w", seen.Err)}
 	}
 }
+
+const replyLostAndGone = "reply lost, the node went on to install or boot"
 
 // send gives a node in maintenance its config. Checks and identity are read on the very connection that sends it.
 func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
@@ -266,7 +273,7 @@ func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
 
 	conn, err := a.dialer().Maintenance(ctx, seen.Address)
 	if err != nil {
-		return a.classified(talosapi.OpRead, err)
+		return a.classified(talosapi.OpDial, err)
 	}
 	defer conn.Close()
 
@@ -295,17 +302,10 @@ func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
 	}
 }
 
-// admit lets a config out only to the declared machine, whose disks, links and version were checked.
+// admit lets a config out only to the declared machine, whose disks, links and version were checked. It reads on the very connection that sends.
 func (a *applier) admit(ctx context.Context, conn *talosapi.Conn, seen sight, config *machineconfig.Config) error {
-	facts := preflight.ReadFacts(ctx, conn)
-	facts.State = seen.State
-
-	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.node) {
-		return &againError{fmt.Errorf("read the machine's identity: %w", unread)}
-	}
-
-	if finding := preflight.Identity(a.Cluster, seen.node, facts.Links, facts.System); finding != nil {
-		return a.findingProblem(seen, *finding)
+	if err := a.admitMachine(ctx, conn, seen); err != nil {
+		return err
 	}
 
 	if a.memory.of(seen.node).recall().checkedFingerprint == conn.Fingerprint() {
@@ -313,23 +313,40 @@ func (a *applier) admit(ctx context.Context, conn *talosapi.Conn, seen sight, co
 	}
 
 	// Another certificate than the one that preflight saw, or no preflight: the checks are made here.
-	var refusal *diagnosis.Problem
+	facts := preflight.ReadFacts(ctx, conn)
+	facts.State = seen.State
+
+	var refusals []*diagnosis.Problem
 
 	for _, finding := range preflight.Node(ctx, a.Cluster, seen.node, config, facts, a.preflightOptions()) {
 		if finding.Severity != diagnosis.OK {
 			a.Report.Finding(a.step, finding)
 		}
 
-		if finding.Severity == diagnosis.Failure && refusal == nil {
-			refusal = a.findingProblem(seen, finding)
+		if finding.Severity == diagnosis.Failure {
+			refusals = append(refusals, a.findingProblem(seen, finding))
 		}
 	}
 
-	if refusal != nil {
-		return refusal
+	if len(refusals) > 0 {
+		return refusals[0]
 	}
 
 	return nil
+}
+
+// admitMachine refuses a machine that is not the declared one.
+func (a *applier) admitMachine(ctx context.Context, conn *talosapi.Conn, seen sight) error {
+	finding, err := a.wrongMachine(ctx, seen.node, conn)
+
+	switch {
+	case err != nil && declaresMachine(seen.node):
+		return &againError{err}
+	case finding != nil:
+		return a.findingProblem(seen, *finding)
+	default:
+		return nil
+	}
 }
 
 func declaresMachine(node *inventory.Node) bool { return len(node.MACs) > 0 || node.UUID != "" }
@@ -360,46 +377,6 @@ func (a *applier) apply(ctx context.Context, conn *talosapi.Conn, seen sight, co
 	}
 
 	return applied, err
-}
-
-// settle finds out whether a call whose reply was lost took effect. Nothing is sent again before the node was seen.
-func (a *applier) settle(ctx context.Context, seen sight, lost error, result *outcome) error {
-	node := seen.node
-	since := a.Clock.Now()
-
-	for {
-		if err := a.Clock.Sleep(ctx, redialLast); err != nil {
-			return err
-		}
-
-		now := a.look(ctx, node)
-
-		switch {
-		case now.State == talosapi.Ours && now.config == configSame:
-			result.status, result.detail = report.Applied, "reply lost, config is there"
-
-			return nil
-		case now.silent() && now.Silence == talosapi.Refused:
-			result.status, result.detail = report.Applied, "reply lost, node left maintenance"
-
-			return nil
-		case now.State == talosapi.Maintenance && a.Clock.Now().Sub(since) > a.Settings.ReachabilityDelay:
-			// Still in maintenance: it was not taken in.
-			a.memory.of(node).remember(func(facts *nodeFacts) { facts.sent = nil })
-
-			return &againError{fmt.Errorf("apply config: reply lost, node still in maintenance: %w", lost)}
-		case !now.silent() && now.State != talosapi.Maintenance && now.State != talosapi.Ours:
-			return a.strangerProblem(a.step, now)
-		case a.Clock.Now().Sub(since) > a.Settings.NodeWait || a.Settings.NoWait:
-			return a.problem(a.step, now, diagnosis.ApplyOutcomeUnknown,
-				"the reply to the config was lost and the node has not answered since: it may or may not have it", command("verify", node))
-		}
-
-		a.Report.Progress(a.step, report.Progress{
-			Node: node.Name, Text: "reply lost: looking whether the config arrived", Since: since,
-			Left: a.Settings.NodeWait - a.Clock.Now().Sub(since),
-		})
-	}
 }
 
 // classified wraps an error as one to repeat or one that is final.

@@ -2,19 +2,23 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/settings"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
 const (
 	// redialFirst and redialLast bound the wait between two dials of a closed port.
 	redialFirst = 250 * time.Millisecond
-	redialLast  = time.Second
+	redialLast  = 800 * time.Millisecond // with the look itself, less than a second after the port opened
+	// maxReboots is how often a node may go away and come back in one wait before that counts as rebooting for ever.
+	maxReboots = 3
 )
 
 // judgement is what a step makes of one look at a node.
@@ -44,6 +48,8 @@ func (r *Run) await(ctx context.Context, node *inventory.Node, step string, judg
 			return seen, verdict.problem
 		case verdict.done:
 			return seen, nil
+		case seen.hopeless():
+			return seen, r.hopelessProblem(step, seen)
 		}
 
 		clock := clocks.tick(r, seen)
@@ -117,6 +123,9 @@ type clocks struct {
 	maintenanceSince time.Time
 	stage            string
 	stageSince       time.Time
+	// reboots counts how often the node went away after it had answered with its config; answered is whether it did at the last look.
+	reboots  int
+	answered bool
 }
 
 // runningClock is the one that counts at the moment.
@@ -134,45 +143,41 @@ const (
 	refusedClock
 	noAnswerClock
 	stageClock
+	rebootClock
 )
 
+// tick takes in a look and gives the clock that counts now.
 func (c *clocks) tick(r *Run, seen sight) runningClock {
-	now := seen.at
+	if c.answered && seen.silent() {
+		c.reboots++
+	}
+
+	c.answered = seen.State == talosapi.Ours
 
 	if seen.State != talosapi.Maintenance {
 		c.maintenanceSince = time.Time{}
 	}
 
-	facts := r.memory.of(seen.node).recall()
-
 	switch {
+	case c.reboots >= maxReboots:
+		return runningClock{kind: rebootClock, what: "reboots again and again", since: seen.at}
 	case seen.silent():
 		c.stage = ""
 
-		since := facts.silentSince
-		if facts.sentAt.After(since) {
-			since = facts.sentAt
-		}
-
-		if seen.Silence == talosapi.Refused {
-			return runningClock{refusedClock, "port refused: installing or booting", since, r.Settings.InstallTimeout}
-		}
-
-		return runningClock{noAnswerClock, "no answer: self-test, reboot or off", since, r.Settings.NodeWait}
+		return silenceClock(r.memory.of(seen.node).recall(), seen.Silence, r.Settings)
 	case seen.State == talosapi.Maintenance:
 		if c.maintenanceSince.IsZero() {
-			c.maintenanceSince = now
+			c.maintenanceSince = seen.at
 		}
 
 		return runningClock{maintenanceClock, "in maintenance", c.maintenanceSince, r.Settings.VerificationTimeout}
 	default:
-		stage := seen.stage()
-		if stage != c.stage || c.stageSince.IsZero() {
-			c.stage, c.stageSince = stage, now
+		if stage := seen.stage(); stage != c.stage || c.stageSince.IsZero() {
+			c.stage, c.stageSince = stage, seen.at
 		}
 
 		limit := r.Settings.StageTimeout
-		if stage == "installing" {
+		if c.stage == "installing" {
 			limit = r.Settings.InstallTimeout
 		}
 
@@ -180,17 +185,53 @@ func (c *clocks) tick(r *Run, seen sight) runningClock {
 	}
 }
 
-func stageText(seen sight) string {
-	text := seen.stage()
-	if text == "" {
-		text = "answers, status not readable yet"
+// silenceClock counts from this run's first look at a silent node, or from its apply. A node that refused in the meantime has a limit for no answer
+// from then on (it installed, and reboots now), but no more time in all than one that refuses.
+func silenceClock(facts nodeFacts, silence talosapi.Silence, settings *settings.Settings) runningClock {
+	since := later(facts.silentSince, facts.sentAt)
+
+	if silence == talosapi.Refused {
+		return runningClock{refusedClock, "port refused: installing or booting", since, settings.InstallTimeout}
 	}
+
+	limit, end := settings.NodeWait, since.Add(settings.InstallTimeout)
+
+	if facts.refusedAt.After(since) {
+		since = facts.refusedAt
+		limit = min(limit, end.Sub(since))
+	}
+
+	return runningClock{noAnswerClock, "no answer: self-test, reboot or off", since, limit}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+
+	return a
+}
+
+func stageText(seen sight) string {
+	text := orUnread(seen.stage())
 
 	if seen.status != nil && len(seen.status.Unmet) > 0 {
 		text += ", waiting for " + seen.status.Unmet[0].Reason
 	}
 
+	if seen.status == nil && seen.readErr != nil {
+		text += ": " + talosapi.Explain(seen.readErr)
+	}
+
 	return text
+}
+
+func orUnread(stage string) string {
+	if stage == "" {
+		return "answers, status not readable yet"
+	}
+
+	return stage
 }
 
 // stuck is the diagnosis for a clock that ran out: what was last seen, and what to do.
@@ -209,14 +250,18 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 		problem.Next = "look at the machine's console; then " + command("status", nil)
 	case noAnswerClock:
 		problem.ID = diagnosis.NodeSilent
-		problem.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another address", list(r.addresses(seen.node)), waited)
+		problem.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another address (%s)",
+			list(r.addresses(seen.node)), waited, talosapi.Explain(seen.Err))
 		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.node.Name, command(step, seen.node))
+	case rebootClock:
+		problem.Cause = fmt.Sprintf("it rebooted %d times without getting any further", maxReboots) + because(r.memory.of(seen.node).recall().lastWords)
+		problem.Next = "look at the machine's console; then " + command("status", nil)
 	case stageClock:
 		problem.Cause = fmt.Sprintf("%s unchanged for %s", stageText(seen), waited)
 		problem.Next = talosctl(seen.node, "dmesg")
 	}
 
-	if r.Settings.NoWait {
+	if r.Settings.NoWait && clock.kind != rebootClock {
 		problem.Cause = stillness(seen, clock)
 	}
 
@@ -230,6 +275,18 @@ func stillness(seen sight, clock runningClock) string {
 	}
 
 	return clock.what
+}
+
+// hopeless tells of an error that no waiting heals.
+func (s sight) hopeless() bool {
+	return errors.Is(s.readErr, talosapi.ErrCertificateName) || errors.Is(s.readErr, talosapi.ErrCredentialsExpired) || errors.Is(s.readErr, talosapi.ErrFingerprint)
+}
+
+func (r *Run) hopelessProblem(step string, seen sight) *diagnosis.Problem {
+	id, _ := talosapi.Diagnose(seen.readErr)
+	entry, _ := diagnosis.Lookup(id)
+
+	return r.problem(step, seen, id, talosapi.Explain(seen.readErr), entry.Remedy)
 }
 
 // problem starts a problem about a node in a step; the step's exit code is the problem's unless the catalogue says otherwise.

@@ -36,30 +36,35 @@ func (a *applier) reconcile(ctx context.Context, seen sight, result *outcome) er
 	}
 }
 
+// reconcileDrift gives a node its new config, unless the cluster has an etcd and nobody asked for it.
 func (a *applier) reconcileDrift(ctx context.Context, seen sight, result *outcome) error {
-	etcd := a.surveyEtcd(ctx)
-
-	if !etcd.absent() && !a.Settings.Update {
+	if a.surveyEtcd(ctx).mayExist() && !a.Settings.Update {
 		return a.leaveDrifted(seen, result)
 	}
 
-	if !a.Settings.DryRun {
-		settled, problem := a.await(ctx, seen.node, a.step, func(_ context.Context, now sight) judgement {
-			// A change that reboots takes over a running installer, so the install must be over.
-			return judgement{done: now.up() || now.State != talosapi.Ours && !now.silent(), doing: "waiting for the install to end: " + stageText(now)}
-		})
-		if problem != nil {
-			return problem
-		}
-
-		if settled.State != talosapi.Ours {
-			return &againError{fmt.Errorf("apply config: the node changed its state meanwhile")}
-		}
-
-		seen = settled
+	if a.Settings.DryRun {
+		return a.planChange(ctx, seen, result)
 	}
 
-	return a.change(ctx, seen, etcd, result)
+	settled, problem := a.await(ctx, seen.node, a.step, func(_ context.Context, now sight) judgement {
+		// A change that reboots takes over a running installer, so the install must be over.
+		return judgement{done: now.up() || now.stranger() || now.State == talosapi.Maintenance, doing: "waiting for the install to end: " + stageText(now)}
+	})
+
+	switch {
+	case problem != nil:
+		return problem
+	case settled.stranger() || settled.config != configDrifted:
+		return &againError{fmt.Errorf("apply config: the node changed its state meanwhile")}
+	}
+
+	// The wait may have been long, and an etcd may have come up in it.
+	etcd := a.surveyEtcd(ctx)
+	if etcd.mayExist() && !a.Settings.Update {
+		return a.leaveDrifted(settled, result)
+	}
+
+	return a.change(ctx, settled, etcd, result)
 }
 
 // leaveDrifted shows the difference and changes nothing: a running cluster is never reconfigured unasked.
@@ -87,43 +92,66 @@ func (a *applier) showDiff(seen sight) {
 	})
 }
 
-// change sends a configured node its new config over the secure API.
-func (a *applier) change(ctx context.Context, seen sight, etcd etcdSurvey, result *outcome) error {
-	config, err := a.config(seen)
+// planChange shows what a dry run would change.
+func (a *applier) planChange(ctx context.Context, seen sight, result *outcome) error {
+	conn, mode, err := a.rehearse(ctx, seen)
 	if err != nil {
 		return err
 	}
+	defer conn.Close()
 
-	conn, err := a.dialer().Secure(ctx, seen.Address)
+	a.showDiff(seen)
+
+	result.status, result.detail = report.Planned, "would be applied with mode "+mode
+
+	return nil
+}
+
+// rehearse has the node check its new config and tell the mode in which it would take it. The connection stays open for the real call.
+func (a *applier) rehearse(ctx context.Context, seen sight) (conn *talosapi.Conn, mode string, err error) {
+	config, err := a.config(seen)
 	if err != nil {
-		return a.classified(talosapi.OpRead, err)
+		return nil, "", err
+	}
+
+	conn, err = a.dialer().Secure(ctx, seen.Address)
+	if err != nil {
+		return nil, "", a.classified(talosapi.OpDial, err)
+	}
+
+	if err = a.admitMachine(ctx, conn, seen); err == nil {
+		var planned talosapi.Applied
+
+		planned, err = conn.Apply(ctx, config.Bytes, talosapi.ApplyOptions{Mode: a.Settings.Mode, DryRun: true})
+		if err == nil {
+			return conn, planned.Mode, nil
+		}
+
+		err = a.classified(talosapi.OpDryRun, err)
+	}
+
+	conn.Close()
+
+	return nil, "", err
+}
+
+// change sends a configured node its new config over the secure API. With an etcd, it must be healthy before and after.
+func (a *applier) change(ctx context.Context, seen sight, etcd etcdSurvey, result *outcome) error {
+	conn, mode, err := a.rehearse(ctx, seen)
+	if err != nil {
+		return err
 	}
 	defer conn.Close()
 
-	mode := a.Settings.Mode
-
-	planned, err := conn.Apply(ctx, config.Bytes, talosapi.ApplyOptions{Mode: mode, DryRun: true})
-	if err != nil {
-		return a.classified(talosapi.OpApply, err)
-	}
-
-	if a.Settings.DryRun {
-		a.showDiff(seen)
-
-		result.status, result.detail = report.Planned, "would be applied with mode "+planned.Mode
-
-		return nil
-	}
-
-	if !etcd.absent() {
-		if err := a.mayChange(ctx, seen, etcd, planned.Mode); err != nil {
+	if etcd.mayExist() {
+		if err := a.mayChange(seen, etcd, mode); err != nil {
 			return err
 		}
 	}
 
-	a.Log.Info().Str("node", seen.node.Name).Str("mode", planned.Mode).Msg("applying the changed config")
+	a.Log.Info().Str("node", seen.node.Name).Str("mode", mode).Msg("applying the changed config")
 
-	applied, err := a.apply(ctx, conn, seen, config, mode)
+	applied, err := a.apply(ctx, conn, seen, a.Configs[seen.node.Name], a.Settings.Mode)
 
 	switch {
 	case err == nil:
@@ -138,21 +166,27 @@ func (a *applier) change(ctx context.Context, seen sight, etcd etcdSurvey, resul
 		return a.classified(talosapi.OpApply, err)
 	}
 
-	if etcd.absent() {
+	if !etcd.mayExist() {
 		return nil
 	}
 
 	return a.healthyAgain(ctx, seen)
 }
 
-// mayChange guards a running cluster: etcd healthy, a reboot asked for, and quorum kept.
-func (a *applier) mayChange(ctx context.Context, seen sight, etcd etcdSurvey, mode string) error {
-	if unhealthy := etcd.unhealthy(); len(unhealthy) > 0 {
+// mayChange guards a running cluster: etcd healthy, a reboot asked for, quorum kept, and the change before this one gone well.
+func (a *applier) mayChange(seen sight, etcd etcdSurvey, mode string) error {
+	if broken := a.brokenBy.Load(); broken != nil {
+		return a.problem(a.step, seen, diagnosis.ChangeHeldBack,
+			fmt.Sprintf("it is left as it is, since %s did not come back well from its change", broken.Name), "mend "+broken.Name+" first: mage status")
+	}
+
+	// A control plane whose own etcd is ill may be changed: that may be its cure.
+	if unhealthy := etcd.without(seen.node).unhealthy(); len(unhealthy) > 0 {
 		return a.problem(a.step, seen, diagnosis.EtcdNotHealthy,
 			"etcd is not healthy, so nothing is changed: "+list(unhealthy), command("status", nil))
 	}
 
-	if mode != "reboot" {
+	if mode != talosapi.ModeReboot {
 		return nil
 	}
 
@@ -174,7 +208,8 @@ func (a *applier) mayChange(ctx context.Context, seen sight, etcd etcdSurvey, mo
 // healthyAgain waits until the changed node and etcd are well, before the next node is touched.
 func (a *applier) healthyAgain(ctx context.Context, changed sight) error {
 	_, problem := a.await(ctx, changed.node, a.step, func(ctx context.Context, now sight) judgement {
-		if !now.up() || now.config != configSame {
+		// A staged config takes effect at the next reboot only.
+		if !now.up() || now.config != configSame && a.Settings.Mode != talosapi.ModeStaged {
 			return judgement{doing: "waiting for the changed node: " + stageText(now)}
 		}
 
@@ -183,6 +218,8 @@ func (a *applier) healthyAgain(ctx context.Context, changed sight) error {
 		return judgement{done: len(unhealthy) == 0, doing: "waiting for etcd: " + list(unhealthy)}
 	})
 	if problem != nil {
+		a.brokenBy.Store(changed.node)
+
 		return problem
 	}
 

@@ -180,16 +180,15 @@ func pastWaiting(state string) bool {
 	return !slices.Contains([]string{"", "Initialized", "Starting", "Waiting"}, state)
 }
 
-// absent tells for sure that the cluster has no etcd: every control plane is in maintenance or was asked and is empty.
+// mayExist is false only if the cluster has no etcd for sure: every control plane is in maintenance or was asked and is empty.
 // One that did not answer counts as having etcd.
-func (s etcdSurvey) absent() bool {
-	for _, node := range s {
-		if node.State != talosapi.Maintenance && !node.empty() {
-			return false
-		}
-	}
+func (s etcdSurvey) mayExist() bool {
+	return slices.ContainsFunc(s, func(node etcdSight) bool { return node.State != talosapi.Maintenance && !node.empty() })
+}
 
-	return true
+// without is the survey of the other control planes.
+func (s etcdSurvey) without(node *inventory.Node) etcdSurvey {
+	return slices.DeleteFunc(slices.Clone(s), func(sight etcdSight) bool { return sight.node == node })
 }
 
 // present tells that some control plane has data or a running etcd.

@@ -6,14 +6,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
-// otherAddressGrace is how long a look waits for a node's other address after one has answered.
-const otherAddressGrace = 300 * time.Millisecond
+// How long a look waits for a node's other addresses after one has answered, or has refused: a closed port may be another machine's.
+const (
+	answeredGrace = 300 * time.Millisecond
+	refusedGrace  = time.Second
+)
 
 // configIs says how the config that a configured node runs relates to the inventory.
 type configIs int
@@ -39,6 +43,8 @@ type sight struct {
 	config   configIs
 	owner    string // whose config it is, when swapped
 	services []talosapi.Service
+	// wrong is set when it is not the declared machine.
+	wrong *diagnosis.Finding
 	// readErr is the first read that did not work.
 	readErr error
 }
@@ -77,9 +83,9 @@ func (s sight) unsynced() bool {
 	return s.status != nil && slices.ContainsFunc(s.status.Unmet, func(condition talosapi.Condition) bool { return condition.Name == "time" })
 }
 
-// stranger tells that what answers is not ours to change: another cluster's node, no Talos, or a node that can't be told without a talosconfig.
+// stranger tells that what answers is not ours to change: another machine, another cluster's node, no Talos, or a node that can't be told without a talosconfig.
 func (s sight) stranger() bool {
-	return s.State != talosapi.Unreachable && s.State != talosapi.Maintenance && s.State != talosapi.Ours
+	return s.wrong != nil || s.State != talosapi.Unreachable && s.State != talosapi.Maintenance && s.State != talosapi.Ours
 }
 
 // silent tells that nothing answered at any of the node's addresses.
@@ -93,7 +99,7 @@ func (s sight) up() bool {
 // addresses are where a node may answer: where it is said to answer now, and where its machine config puts it.
 // An address with a port is a way in of its own (a forwarded port), so nothing else is tried.
 func (r *Run) addresses(node *inventory.Node) []string {
-	now, given := r.Settings.NodeAddresses[node.Name]
+	now, given := r.addressNow(node)
 	if !given {
 		now = node.Address
 	} else if _, _, err := net.SplitHostPort(now); err == nil {
@@ -113,6 +119,17 @@ func (r *Run) addresses(node *inventory.Node) []string {
 	}
 
 	return addresses
+}
+
+// addressNow is where the settings say that a node answers now; they may call it by its name or by its declared address.
+func (r *Run) addressNow(node *inventory.Node) (string, bool) {
+	if now, given := r.Settings.NodeAddresses[node.Name]; given {
+		return now, true
+	}
+
+	now, given := r.Settings.NodeAddresses[node.Address]
+
+	return now, given
 }
 
 func appendNew(words []string, word string) []string {
@@ -136,6 +153,10 @@ func (r *Run) look(ctx context.Context, node *inventory.Node) sight {
 			facts.silentSince = time.Time{}
 		case facts.silentSince.IsZero():
 			facts.silentSince = seen.at
+		}
+
+		if seen.Silence == talosapi.Refused {
+			facts.refusedAt = seen.at
 		}
 
 		if facts.sent != nil && seen.State != talosapi.Maintenance {
@@ -163,69 +184,71 @@ func unseen(node *inventory.Node, err error) sight {
 	return sight{node: node, Probed: talosapi.Probed{State: talosapi.Unreachable, Silence: talosapi.NoAnswer, Err: err}}
 }
 
-// probe asks all the node's addresses and prefers the most telling answer: ours, then maintenance, then anything that answers.
+// probe asks all the node's addresses at once and prefers the most telling answer.
 func (r *Run) probe(ctx context.Context, node *inventory.Node) talosapi.Probed {
 	addresses := r.addresses(node)
 	dialer := r.dialer()
 
-	if len(addresses) == 1 {
-		return dialer.Probe(ctx, addresses[0])
-	}
-
 	probing, stop := context.WithCancel(ctx)
 	defer stop()
 
-	type numbered struct {
-		index int
-		talosapi.Probed
+	answers := make(chan talosapi.Probed, len(addresses))
+
+	for _, address := range addresses {
+		go func() { answers <- dialer.Probe(probing, address) }()
 	}
 
-	answers := make(chan numbered, len(addresses))
+	best := <-answers
 
-	for index, address := range addresses {
-		go func() { answers <- numbered{index, dialer.Probe(probing, address)} }()
-	}
+	for range len(addresses) - 1 {
+		grace := graceAfter(best)
 
-	var (
-		best  *numbered
-		grace <-chan time.Time
-	)
-
-	for range addresses {
 		select {
 		case answer := <-answers:
-			if best == nil || rank(answer.State) > rank(best.State) || rank(answer.State) == rank(best.State) && answer.index < best.index {
-				best = &answer
-			}
-
-			if answer.State == talosapi.Ours {
-				return answer.Probed
-			}
-
-			if answer.State != talosapi.Unreachable && grace == nil {
-				timer := time.NewTimer(otherAddressGrace)
-				defer timer.Stop()
-
-				grace = timer.C
-			}
+			best = moreTelling(best, answer, addresses)
 		case <-grace:
-			return best.Probed
+			return best
 		}
 	}
 
-	return best.Probed
+	return best
 }
 
-func rank(state talosapi.State) int {
-	switch state {
-	case talosapi.Ours:
-		return 3
-	case talosapi.Maintenance:
-		return 2
-	case talosapi.Unreachable:
-		return 0
+// graceAfter is when it is time to be content with an answer; never (nil) without one.
+func graceAfter(best talosapi.Probed) <-chan time.Time {
+	switch {
+	case best.State == talosapi.Ours:
+		return time.After(0)
+	case best.State != talosapi.Unreachable:
+		return time.After(answeredGrace)
+	case best.Silence == talosapi.Refused:
+		return time.After(refusedGrace)
 	default:
+		return nil
+	}
+}
+
+// moreTelling is the answer that says more about the node; of equal ones that of the address that comes first.
+func moreTelling(a, b talosapi.Probed, addresses []string) talosapi.Probed {
+	if rank(a) > rank(b) || rank(a) == rank(b) && slices.Index(addresses, a.Address) < slices.Index(addresses, b.Address) {
+		return a
+	}
+
+	return b
+}
+
+func rank(answer talosapi.Probed) int {
+	switch {
+	case answer.State == talosapi.Ours:
+		return 4
+	case answer.State == talosapi.Maintenance:
+		return 3
+	case answer.State != talosapi.Unreachable:
+		return 2
+	case answer.Silence == talosapi.Refused:
 		return 1
+	default:
+		return 0
 	}
 }
 
@@ -238,6 +261,7 @@ func (r *Run) readMaintenance(ctx context.Context, seen *sight) {
 	}
 	defer conn.Close()
 
+	seen.identify(ctx, r, conn)
 	seen.readStatus(ctx, conn)
 }
 
@@ -250,18 +274,16 @@ func (r *Run) readConfigured(ctx context.Context, seen *sight) {
 	}
 	defer conn.Close()
 
+	seen.identify(ctx, r, conn)
 	seen.readStatus(ctx, conn)
 
-	if seen.services, err = conn.Services(ctx); err != nil && seen.readErr == nil {
-		seen.readErr = err
-	}
+	seen.services, err = conn.Services(ctx)
+	seen.readErr = firstError(seen.readErr, err)
 
-	data, err := conn.MachineConfig(ctx)
-	if err != nil {
-		if seen.readErr == nil {
-			seen.readErr = err
-		}
-	} else if seen.running, err = machineconfig.FromBytes("the config on "+seen.node.Name, data); err == nil {
+	seen.running, err = readConfig(ctx, conn, seen.node)
+	seen.readErr = firstError(seen.readErr, err)
+
+	if err == nil {
 		seen.config, seen.owner = r.compare(seen.node, seen.running)
 	}
 
@@ -270,10 +292,19 @@ func (r *Run) readConfigured(ctx context.Context, seen *sight) {
 	}
 }
 
+func readConfig(ctx context.Context, conn *talosapi.Conn, node *inventory.Node) (*machineconfig.Config, error) {
+	data, err := conn.MachineConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return machineconfig.FromBytes("the config on "+node.Name, data)
+}
+
 func (s *sight) readStatus(ctx context.Context, conn *talosapi.Conn) {
 	status, err := conn.MachineStatus(ctx)
 	if err != nil {
-		s.readErr = err
+		s.readErr = firstError(s.readErr, err)
 
 		return
 	}

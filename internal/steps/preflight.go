@@ -207,17 +207,17 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 func (c *checker) stateFindings(ctx context.Context, seen sight, config *machineconfig.Config) []diagnosis.Finding {
 	finding := diagnosis.Finding{Node: seen.node.Name, Address: seen.Address, Severity: diagnosis.OK}
 
-	switch seen.State {
-	case talosapi.Maintenance:
+	switch {
+	case seen.State == talosapi.Maintenance:
 		finding.ID, finding.Cause = diagnosis.NodeState, "in maintenance, ready for its config"
 
 		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config)...)
-	case talosapi.Ours:
-		return []diagnosis.Finding{c.configuredFinding(seen, finding)}
-	case talosapi.Unreachable:
+	case seen.stranger():
+		return []diagnosis.Finding{c.strangerProblem(preflightName, seen).Finding}
+	case seen.silent():
 		return []diagnosis.Finding{c.silentFinding(seen, finding)}
 	default:
-		return []diagnosis.Finding{c.strangerProblem(preflightName, seen).Finding}
+		return []diagnosis.Finding{c.configuredFinding(seen, finding)}
 	}
 }
 

@@ -236,6 +236,10 @@ type nodeMemory struct {
 type nodeFacts struct {
 	// silentSince is when this run first found the node not answering, or when a config was sent; zero while it answers.
 	silentSince time.Time
+	// refusedAt is when the node's port was last found closed.
+	refusedAt time.Time
+	// identified is the certificate of the machine that was found to be the declared one.
+	identified string
 	// sent is the config that this run sent; sentAt and sentFingerprint say when, and to which certificate.
 	sent            *machineconfig.Config
 	sentAt          time.Time

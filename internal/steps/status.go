@@ -97,8 +97,11 @@ func (s statusSight) line() NodeStatus {
 		Version: s.version,
 	}
 
-	if s.silent() {
+	switch {
+	case s.silent():
 		line.State = s.Silence.String()
+	case s.wrong != nil:
+		line.State += " (another machine)"
 	}
 
 	if s.status != nil && s.State == talosapi.Ours && !s.status.Ready && len(s.status.Unmet) > 0 {
@@ -165,7 +168,7 @@ func (r *Run) nextCommand(ctx context.Context, nodes []statusSight) string {
 	silent := filter(nodes, func(node statusSight) bool { return node.silent() })
 	maintenance := filter(nodes, func(node statusSight) bool { return node.State == talosapi.Maintenance })
 	strangers := filter(nodes, func(node statusSight) bool {
-		return !node.silent() && node.State != talosapi.Maintenance && node.State != talosapi.Ours || node.config == configSwapped
+		return node.stranger() || node.config == configSwapped
 	})
 	drifted := filter(nodes, func(node statusSight) bool { return node.config == configDrifted })
 

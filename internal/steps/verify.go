@@ -25,14 +25,10 @@ func (Verify) Name() string { return verifyName }
 
 // Run verifies the control planes, and the workers as far as they can be by now.
 func (s Verify) Run(ctx context.Context, run *Run) error {
-	nodes := run.present(run.Nodes())
-
 	// A cluster that is up already is verified whole.
-	if run.surveyEtcd(ctx).running() {
-		return verifyNodes(ctx, run, s.Name(), nodes, true)
-	}
+	whole := !run.Settings.DryRun && run.surveyEtcd(ctx).running()
 
-	return verifyNodes(ctx, run, s.Name(), nodes, false)
+	return verifyNodes(ctx, run, s.Name(), run.present(run.Nodes()), whole)
 }
 
 // VerifyWorkers waits, after bootstrap, until every worker answers with its own config and runs.
@@ -44,6 +40,8 @@ func (VerifyWorkers) Name() string { return verifyWorkersName }
 // Run verifies the workers, and that all nodes are registered in Kubernetes.
 func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
 	workers := ofRole(run.present(run.Nodes()), inventory.Worker)
+	run.forgiveRefusals(workers)
+
 	verified := verifyNodes(ctx, run, s.Name(), workers, true)
 
 	if ctx.Err() != nil || run.Settings.DryRun {
@@ -51,6 +49,17 @@ func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
 	}
 
 	return diagnosis.Join(verified, run.awaitRegistered(ctx, s.Name()))
+}
+
+// forgiveRefusals starts the clock of workers anew that only refused connections so far: before bootstrap nobody could sign their certificate.
+func (r *Run) forgiveRefusals(workers []*inventory.Node) {
+	for _, node := range workers {
+		r.memory.of(node).remember(func(facts *nodeFacts) {
+			if !facts.silentSince.IsZero() && !facts.refusedAt.Before(facts.silentSince) {
+				facts.silentSince = r.Clock.Now()
+			}
+		})
+	}
 }
 
 func verifyNodes(ctx context.Context, run *Run, step string, nodes []*inventory.Node, workersUp bool) error {
@@ -101,7 +110,7 @@ func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 		result.status, result.problem = report.Failed, v.withCause(ctx, node, problem)
 		result.detail = ""
 	case v.joining:
-		result.status, result.detail = report.Joining, "its API opens once the endpoint answers for it"
+		result.status, result.detail = report.Joining, joiningText(seen)
 	case seen.config == configDrifted:
 		result.status, result.detail = report.Drifted, seen.stage()+", differs from "+node.ConfigFile
 	case seen.config == configUnread:
@@ -116,20 +125,33 @@ func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 }
 
 func (v *verifier) judge(_ context.Context, seen sight) judgement {
-	switch seen.State {
-	case talosapi.Unreachable:
-		v.joining = seen.node.Role == inventory.Worker && !v.workersUp
+	v.joining = false
+
+	switch {
+	case seen.stranger():
+		return judgement{problem: v.strangerProblem(v.step, seen)}
+	case seen.silent():
+		v.joining = v.onItsWay(seen)
 
 		return judgement{done: v.joining}
-	case talosapi.Maintenance:
+	case seen.State == talosapi.Maintenance:
 		return v.judgeMaintenance(seen)
-	case talosapi.Ours:
-		v.joining = false
-
-		return v.judgeConfigured(seen)
 	default:
-		return judgement{problem: v.strangerProblem(v.step, seen)}
+		return v.judgeConfigured(seen)
 	}
+}
+
+func joiningText(seen sight) string {
+	if seen.silent() {
+		return "its API opens once the endpoint answers for it"
+	}
+
+	return orUnread(seen.stage())
+}
+
+// onItsWay tells of a worker that it need not be waited for yet: nothing before bootstrap depends on it.
+func (v *verifier) onItsWay(seen sight) bool {
+	return seen.node.Role == inventory.Worker && !v.workersUp
 }
 
 // judgeMaintenance tells a node that has yet to leave maintenance from one that came back to it: a failed install leaves no other trace.
@@ -162,11 +184,16 @@ func (v *verifier) judgeConfigured(seen sight) judgement {
 		return judgement{problem: v.unsentProblem(v.step, seen)}
 	}
 
-	if seen.node.Role == inventory.Worker && v.workersUp {
+	switch {
+	case seen.node.Role == inventory.Worker && v.workersUp:
 		return judgement{done: seen.stage() == "running"}
-	}
+	case v.onItsWay(seen):
+		v.joining = !seen.up()
 
-	return judgement{done: seen.up()}
+		return judgement{done: true}
+	default:
+		return judgement{done: seen.up()}
+	}
 }
 
 // withCause adds to a worker that is still joining why that may be, and for a node that went silent after its config was applied where else it may be.
@@ -240,26 +267,6 @@ func (v *verifier) discoveredAddresses(ctx context.Context, lost *inventory.Node
 	}
 
 	return nil
-}
-
-// strangerProblem is for a node that is not ours to change: another cluster's, not Talos, or one that can't be told without a talosconfig.
-func (r *Run) strangerProblem(step string, seen sight) *diagnosis.Problem {
-	switch seen.State {
-	case talosapi.Foreign:
-		return r.problem(step, seen, diagnosis.ForeignNode,
-			"it is configured already, with another cluster's certificate authority",
-			"check the address, and that talosconfig belongs to this cluster; to take the machine over, reset it with its own cluster's talosconfig")
-	case talosapi.UnknownCA:
-		problem := r.problem(step, seen, diagnosis.UnknownNodeCA,
-			fmt.Sprintf("it is configured already, and without a talosconfig (%s) nobody can tell for which cluster", r.Settings.Talosconfig),
-			"task talos:generate-config, or set TALOSCONFIG")
-		problem.Exit = diagnosis.ExitBadInput
-
-		return problem
-	default:
-		return r.problem(step, seen, diagnosis.NotTalos,
-			"something else than Talos answers there: "+talosapi.Explain(seen.Err), "check the address: mage status")
-	}
 }
 
 func (r *Run) swappedProblem(step string, seen sight) *diagnosis.Problem {

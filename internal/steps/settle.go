@@ -1,0 +1,78 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// settle finds out whether a call whose reply was lost took effect. Nothing is sent again before the node was seen.
+func (a *applier) settle(ctx context.Context, before sight, lost error, result *outcome) error {
+	for since := a.Clock.Now(); ; {
+		if a.Clock.Sleep(ctx, redialLast) != nil {
+			return a.interrupted(ctx, before.node, a.step)
+		}
+
+		now := a.look(ctx, before.node)
+		waited := a.Clock.Now().Sub(since)
+
+		if arrived := arrival(before, now); arrived != "" {
+			result.status, result.detail = report.Applied, arrived
+
+			return nil
+		}
+
+		if err := a.notArrived(before, now, waited, lost); err != nil {
+			return err
+		}
+
+		a.Report.Progress(a.step, report.Progress{
+			Node: before.node.Name, Text: "reply lost: looking whether the config arrived", Since: since, Left: a.Settings.NodeWait - waited,
+		})
+	}
+}
+
+// arrival says how a look shows that the node took the config in; empty if it does not show that.
+func arrival(before, now sight) string {
+	switch {
+	case now.State == talosapi.Ours && now.config == configSame:
+		return "reply lost, the config is there"
+	case now.Silence == talosapi.Refused && before.State == talosapi.Maintenance:
+		return replyLostAndGone
+	default:
+		return ""
+	}
+}
+
+// notArrived tells that the config has to be sent again (*againError), that something is wrong, or nil: that it is too early to say.
+func (a *applier) notArrived(before, now sight, waited time.Duration, lost error) error {
+	settled := waited > a.Settings.ReachabilityDelay
+
+	switch {
+	case now.stranger():
+		return a.strangerProblem(a.step, now)
+	case now.config == configSwapped:
+		return a.swappedProblem(a.step, now)
+	case now.State == talosapi.Maintenance && settled, now.State == talosapi.Ours && unchanged(before, now) && settled:
+		a.memory.of(now.node).remember(func(facts *nodeFacts) { facts.sent = nil })
+
+		return &againError{fmt.Errorf("apply config: the reply was lost and the node is as before: %w", lost)}
+	case now.State == talosapi.Ours && now.running != nil && !unchanged(before, now):
+		return a.unsentProblem(a.step, now)
+	case waited > a.Settings.NodeWait || a.Settings.NoWait:
+		return a.problem(a.step, now, diagnosis.ApplyOutcomeUnknown,
+			"the reply to the config was lost and the node has not answered since: it may or may not have it", command("verify", now.node))
+	default:
+		return nil
+	}
+}
+
+// unchanged tells that a configured node runs the config that it ran before.
+func unchanged(before, now sight) bool {
+	return before.running != nil && now.running != nil && machineconfig.Same(before.running, now.running)
+}
