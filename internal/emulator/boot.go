@@ -74,7 +74,6 @@ type boot struct {
 	serviceLogs map[string]*logBuffer
 	certificate *apiCertificate // nil until the secure API has one
 	timeSynced  bool
-	timeEpoch   int
 	addressed   bool // the network is up
 	stopping    bool
 	api         *apiServer // the one that listens
@@ -245,6 +244,7 @@ func (b *boot) bootUp(ctx context.Context) error {
 	}
 
 	b.tasks.Go(func() { b.runKubelet(b.stopped) })
+	b.tasks.Go(func() { b.followMembers(b.stopped) })
 
 	required := []string{serviceKubelet}
 	if role.IsControlPlane() {

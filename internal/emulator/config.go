@@ -77,6 +77,7 @@ func (b *boot) activate(provider talosconfig.Provider) {
 	}
 
 	b.refresh()
+	b.node.lab.changed.raise()
 }
 
 // moveAddress gives the machine the static address of its config, if the lab has it.

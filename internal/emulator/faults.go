@@ -13,6 +13,8 @@ type Faults struct {
 	Refuse bool
 	// Silence takes the machine off the network: no SYN is answered, live connections hang.
 	Silence bool
+	// StallAfter makes new connections go dead after so many bytes from the client; 0 means never.
+	StallAfter int64
 	// Impostor puts something else on the API port.
 	Impostor Impostor
 	// AddressAfter is where the machine answers once it has a machine config, as after another DHCP lease. The zero value changes nothing.

@@ -28,6 +28,7 @@ type nic struct {
 	refused   map[uint16]bool
 	silent    bool
 	holes     map[netip.AddrPort]*blackHole
+	stall     int64   // how many bytes a new connection lets in before it goes dead; 0 means all
 	frozen    []*wire // connections that hang until the machine is heard of again
 	err       error   // why an address could not be bound, if so
 }
@@ -132,6 +133,14 @@ func (n *nic) setSilent(silent bool) {
 	}
 
 	n.reconcile()
+}
+
+// setStall makes new connections go dead after so many bytes.
+func (n *nic) setStall(bytes int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.stall = bytes
 }
 
 // thaw resets the connections that hung. Needs n.mu.
@@ -329,7 +338,11 @@ func (p *port) Addr() net.Addr {
 }
 
 func (p *port) wrap(conn net.Conn) *wire {
-	w := &wire{Conn: conn, port: p, thawed: make(chan struct{})}
+	p.nic.mu.Lock()
+	stall := p.nic.stall
+	p.nic.mu.Unlock()
+
+	w := &wire{Conn: conn, port: p, stalled: stall, thawed: make(chan struct{})}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -419,6 +432,8 @@ func (w *wire) Read(buf []byte) (int, error) {
 		w.stalled -= int64(n)
 		if w.stalled <= 0 {
 			w.frozen, frozen = true, true
+
+			go w.port.nic.hold(w)
 		}
 	}
 	w.mu.Unlock()
@@ -494,14 +509,6 @@ func (w *wire) cut() {
 	w.Conn.Close() //nolint:errcheck // it is gone either way
 	w.unblock()
 	w.forget()
-}
-
-// stallAfter lets so many more bytes in, then goes dead.
-func (w *wire) stallAfter(bytes int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	w.stalled = bytes
 }
 
 func (w *wire) unblock() {

@@ -242,6 +242,7 @@ func (n *Node) applyNetworkFaults() {
 	faults, on := n.faults, n.on
 	n.mu.Unlock()
 
+	n.nic.setStall(faults.StallAfter)
 	n.nic.refuse(APIPort, faults.Refuse)
 	n.nic.setSilent(faults.Silence || !on)
 }

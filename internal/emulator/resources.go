@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -119,11 +120,11 @@ func (b *boot) showMachineType() {
 
 func (b *boot) showTime() {
 	b.mu.Lock()
-	synced, epoch := b.timeSynced, b.timeEpoch
+	synced := b.timeSynced
 	b.mu.Unlock()
 
 	status := timeres.NewStatus()
-	status.TypedSpec().Synced, status.TypedSpec().Epoch = synced, epoch
+	status.TypedSpec().Synced = synced
 	b.put(status)
 }
 
@@ -356,7 +357,26 @@ func (b *boot) showIdentity() {
 	b.put(identity)
 }
 
-// showMembers shows the cluster's members that discovery, or Kubernetes, tells of.
+// followMembers keeps the members up to date; without discovery a node knows of itself alone.
+func (b *boot) followMembers(ctx context.Context) {
+	for {
+		changed := b.node.lab.changed.wait()
+
+		b.showMembers()
+
+		if !b.node.lab.options.Discovery {
+			return
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// showMembers shows the cluster's members.
 func (b *boot) showMembers() {
 	for _, other := range b.node.lab.running() {
 		if other.clusterID() != b.clusterID() || other.hostname() == "" || (other != b && !b.node.lab.options.Discovery) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
@@ -92,7 +93,7 @@ func (b *boot) acquire(ctx context.Context, mine *sequence, force bool) error {
 		}
 		b.mu.Unlock()
 
-		if !force && !contains(takeovers[running.name], mine.name) {
+		if !force && !slices.Contains(takeovers[running.name], mine.name) {
 			return errors.New("locked")
 		}
 
@@ -113,16 +114,6 @@ func (b *boot) release(mine *sequence) {
 	if b.sequence == mine {
 		b.sequence = nil
 	}
-}
-
-func contains(list []string, want string) bool {
-	for _, item := range list {
-		if item == want {
-			return true
-		}
-	}
-
-	return false
 }
 
 // stageFor is the stage that the start of a sequence means.
