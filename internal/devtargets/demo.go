@@ -52,14 +52,9 @@ func Demo(ctx context.Context) error {
 	return nil
 }
 
-// environment leads the program to a cluster of emulated nodes.
+// environment leads the program to a cluster of emulated nodes, with root as the repository that it lies in.
 func environment(cluster *labcluster.Cluster, root string) []string {
-	return []string{
-		"ROOT_DIR=" + root,
-		"TALOS_DIR=" + cluster.Dir,
-		"KUBECONFIG=" + filepath.Join(root, "kubeconfig"),
-		fmt.Sprintf("CLOCK_SCALE=%d", labcluster.DemoScale),
-	}
+	return append(cluster.Environ(), "ROOT_DIR="+root, "KUBECONFIG="+filepath.Join(root, "kubeconfig"))
 }
 
 // withoutSettings keeps a user's own settings away from the demo: it must not touch their kubeconfig.
