@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"internal/report":        {},
 	"internal/retry":         {},
 	"internal/settings":      {},
-	"internal/emulator":      {"internal/machineconfig"},
+	"internal/emulator":      {"internal/machineconfig", "internal/inventory"},
 
 	// Of tests alone.
 	"internal/e2e":    {"internal/settings"},

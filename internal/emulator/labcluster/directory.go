@@ -222,7 +222,7 @@ func fittingSize(operator string, size uint64) uint64 {
 }
 
 // Environ is what a client needs in its environment to talk to the machines: where the files are, how fast time passes, and, for machines that do
-// not answer at their declared addresses, where they answer.
+// not answer at their declared addresses, where they answer: with the port, so that nothing is ever sent to the declared ones.
 func (c *Cluster) Environ() []string {
 	environ := []string{
 		"TALOS_DIR=" + c.Dir,
@@ -238,7 +238,7 @@ func (c *Cluster) Environ() []string {
 		}
 
 		if at := node.Endpoint(); at != net.JoinHostPort(declared, strconv.Itoa(emulator.APIPort)) {
-			elsewhere = append(elsewhere, node.Name()+"="+strings.TrimSuffix(at, ":"+strconv.Itoa(emulator.APIPort)))
+			elsewhere = append(elsewhere, node.Name()+"="+at)
 		}
 	}
 
