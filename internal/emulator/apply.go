@@ -84,6 +84,12 @@ func (s *machineService) ApplyConfiguration(ctx context.Context, request *machin
 
 	b.print("apply config request: mode %s", mode)
 
+	if delay := b.node.options.Timing.Apply; delay > 0 {
+		if err := b.sleep(ctx, delay); err != nil {
+			return nil, err
+		}
+	}
+
 	details, err = b.takeEffect(provider, active, mode, details, request.GetTryModeTimeout().AsDuration())
 	if err != nil {
 		return nil, err

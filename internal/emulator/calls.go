@@ -15,8 +15,8 @@ import (
 
 // Call is one RPC that a machine received, whatever became of it.
 type Call struct {
-	// Time is the wall clock's.
-	Time time.Time
+	// Time and Ended are the wall clock's; Ended is zero until the call has ended.
+	Time, Ended time.Time
 	// Method is the full name, as in "/machine.MachineService/Bootstrap".
 	Method string
 	// Mutating calls change the machine when they succeed; a dry run does not.
@@ -86,7 +86,7 @@ func (n *Node) recordEnd(call *Call, err error) {
 		return
 	}
 
-	call.Done = true
+	call.Done, call.Ended = true, time.Now()
 	call.Code = status.Code(err)
 }
 

@@ -109,6 +109,8 @@ const (
 type Timing struct {
 	// Boot is from power-on to the first answer. Default 5 s.
 	Boot time.Duration
+	// Apply is how long the machine takes over a machine config that it is sent, before it answers. Default 0.
+	Apply time.Duration
 	// Install is the installer's run. Default 30 s.
 	Install time.Duration
 	// Stop is from the decision to reboot to the kernel's end. Default 2 s.
