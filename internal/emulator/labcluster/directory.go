@@ -221,11 +221,13 @@ func fittingSize(operator string, size uint64) uint64 {
 	}
 }
 
-// Environ is what a client needs in its environment to talk to the machines: where the files are, how fast time passes, and, for machines that do
-// not answer at their declared addresses, where they answer: with the port, so that nothing is ever sent to the declared ones.
+// Environ is what a client needs in its environment to talk to the machines: where the files are (the talosconfig too, since a repository's
+// Taskfile names its own), how fast time passes, and, for machines that do not answer at their declared addresses, where they answer: with the
+// port, so that nothing is ever sent to the declared ones.
 func (c *Cluster) Environ() []string {
 	environ := []string{
 		"TALOS_DIR=" + c.Dir,
+		"TALOSCONFIG=" + c.Talosconfig(),
 		"CLOCK_SCALE=" + strconv.FormatFloat(c.Scale, 'f', -1, 64),
 	}
 
