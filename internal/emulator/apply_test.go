@@ -363,3 +363,37 @@ func TestClaim_2_12_AnInstalledNodeLeavesMaintenanceWithoutAnInstall(t *testing.
 	eventually(t, func() error { _, err := secure(t, cluster.Talosconfig(), node).Version(deadline(t)); return err })
 	require.Equal(t, 1, node.Boots())
 }
+
+func TestClaim_2_14_AnApplyThatIsWaitingIsAlone(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, labcluster.Options{})
+	data, err := cluster.Config("cp1")
+	require.NoError(t, err)
+
+	const callers = 8
+
+	results := make(chan error, callers)
+	for range callers {
+		go func() {
+			_, err := insecure(t, node).ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto, DryRun: true})
+			results <- err
+		}()
+	}
+
+	worked := 0
+
+	for range callers {
+		err := <-results
+		if err == nil {
+			worked++
+
+			continue
+		}
+
+		require.Equal(t, codes.FailedPrecondition, client.StatusCode(err))
+		require.ErrorContains(t, err, "another apply configuration is already in progress")
+	}
+
+	require.Positive(t, worked)
+}

@@ -94,6 +94,8 @@ type CallFault struct {
 	// Code and Text are the status of a Fail.
 	Code codes.Code
 	Text string
+	// After is how many calls go well before that.
+	After int
 	// Times is how many calls go wrong; 0 means all of them.
 	Times int
 }
@@ -132,6 +134,12 @@ func (n *Node) takeCallFault(method string, when When) (CallFault, bool) {
 	for i := range n.faults.Calls {
 		fault := &n.faults.Calls[i]
 		if fault.When != when || (fault.Method != method && fault.Method != "*") || fault.Times < 0 {
+			continue
+		}
+
+		if fault.After > 0 {
+			fault.After--
+
 			continue
 		}
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"time"
 
 	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -21,8 +21,14 @@ type clusterCheck struct {
 	problem func(nodes []*boot) error
 }
 
-// checkCluster runs Talos' checks in order, each until it passes or the caller gives up.
-func (b *boot) checkCluster(stream grpc.ServerStreamingServer[clusterapi.HealthCheckProgress]) error {
+// errSkipped is the outcome of a check that the cluster's config leaves nothing to check for.
+var errSkipped = errors.New("SKIP")
+
+// checkCluster runs Talos' checks in order, each until it passes. It fails when the time that the caller gives it is over.
+func (b *boot) checkCluster(limit time.Duration, stream grpc.ServerStreamingServer[clusterapi.HealthCheckProgress]) error {
+	ctx, cancel := b.node.lab.clock.WithTimeout(stream.Context(), limit)
+	defer cancel()
+
 	say := func(text string) error { return stream.Send(&clusterapi.HealthCheckProgress{Message: text}) }
 
 	nodes := b.clusterNodes()
@@ -34,7 +40,7 @@ func (b *boot) checkCluster(stream grpc.ServerStreamingServer[clusterapi.HealthC
 
 	slices.Sort(names)
 
-	if err := say("discovered nodes: " + strings.Join(names, ", ")); err != nil {
+	if err := say(fmt.Sprintf("discovered nodes: %q", names)); err != nil {
 		return err
 	}
 
@@ -43,11 +49,7 @@ func (b *boot) checkCluster(stream grpc.ServerStreamingServer[clusterapi.HealthC
 			return err
 		}
 
-		if err := b.pass(stream.Context(), check, say); err != nil {
-			return err
-		}
-
-		if err := say("waiting for " + check.name + ": OK"); err != nil {
+		if err := b.pass(ctx, check, say); err != nil {
 			return err
 		}
 	}
@@ -55,7 +57,7 @@ func (b *boot) checkCluster(stream grpc.ServerStreamingServer[clusterapi.HealthC
 	return nil
 }
 
-// pass waits until a check passes, telling each new problem.
+// pass waits until a check passes, telling each new problem, and how it ended.
 func (b *boot) pass(ctx context.Context, check clusterCheck, say func(string) error) error {
 	var told string
 
@@ -64,7 +66,7 @@ func (b *boot) pass(ctx context.Context, check clusterCheck, say func(string) er
 
 		problem := check.problem(b.clusterNodes())
 		if problem == nil {
-			return nil
+			return say("waiting for " + check.name + ": OK")
 		}
 
 		if text := problem.Error(); text != told {
@@ -73,6 +75,10 @@ func (b *boot) pass(ctx context.Context, check clusterCheck, say func(string) er
 			if err := say("waiting for " + check.name + ": " + text); err != nil {
 				return err
 			}
+		}
+
+		if errors.Is(problem, errSkipped) {
+			return nil
 		}
 
 		poll, cancel := b.node.lab.clock.WithTimeout(ctx, kubeletRetry)
@@ -100,7 +106,10 @@ func (b *boot) clusterNodes() []*boot {
 }
 
 func (b *boot) clusterChecks() []clusterCheck {
-	checks := []clusterCheck{
+	network, config := b.activeConfig().Cluster().Network(), b.activeConfig().Cluster()
+	withoutCNI := network.CNI().Name() == constants.NoneCNI
+
+	return []clusterCheck{
 		{"etcd to be healthy", onControlPlanes(func(node *boot) error { return node.serviceProblem(serviceEtcd) })},
 		{"etcd members to be consistent across nodes", onControlPlanes(sameEtcd(b))},
 		{"etcd members to be control plane nodes", onControlPlanes(sameEtcd(b))},
@@ -125,19 +134,20 @@ func (b *boot) clusterChecks() []clusterCheck {
 		})},
 		{"all control plane static pods to be running", onControlPlanes((*boot).staticPodsError)},
 		{"all control plane components to be ready", onControlPlanes((*boot).staticPodsError)},
+		{"all k8s nodes to report ready", unless(withoutCNI, onAll((*boot).readyProblem))},
+		{"kube-proxy to report ready", unless(!config.Proxy().Enabled(), onAll((*boot).apiProblem))},
+		{"coredns to report ready", unless(withoutCNI || !config.CoreDNS().Enabled(), onAll((*boot).readyProblem))},
+		{"all k8s nodes to report schedulable", onAll((*boot).apiProblem)},
+	}
+}
+
+// unless is a check that is skipped on a condition.
+func unless(skip bool, problem func([]*boot) error) func([]*boot) error {
+	if skip {
+		return func([]*boot) error { return errSkipped }
 	}
 
-	if b.activeConfig().Cluster().Network().CNI().Name() == constants.NoneCNI {
-		return checks
-	}
-
-	return append(checks, clusterCheck{"all k8s nodes to report ready", onAll(func(node *boot) error {
-		if _, ready := node.nodeReady(); !ready {
-			return fmt.Errorf("some nodes are not ready: [%s]", node.hostname())
-		}
-
-		return nil
-	})})
+	return problem
 }
 
 // onAll is a check that every node must pass; onControlPlanes one for control planes.
@@ -189,6 +199,14 @@ func (b *boot) serviceProblem(id string) error {
 	default:
 		return nil
 	}
+}
+
+func (b *boot) readyProblem() error {
+	if _, ready := b.nodeReady(); !ready {
+		return fmt.Errorf("some nodes are not ready: [%s]", b.hostname())
+	}
+
+	return nil
 }
 
 func (b *boot) apiProblem() error {

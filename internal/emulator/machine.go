@@ -70,33 +70,52 @@ func (s *machineService) ServiceList(context.Context, *emptypb.Empty) (*machinea
 	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{{Services: s.boot.serviceList()}}}, nil
 }
 
-// ServiceStart refuses: the services that a node has can't be started by hand.
+// ServiceStart starts kubelet, and refuses the others. What runs already is left alone.
 func (s *machineService) ServiceStart(_ context.Context, request *machineapi.ServiceStartRequest) (*machineapi.ServiceStartResponse, error) {
-	return nil, s.boot.serviceRefusal(request.GetId(), "start")
-}
-
-// ServiceStop refuses, as ServiceStart does.
-func (s *machineService) ServiceStop(_ context.Context, request *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse, error) {
-	return nil, s.boot.serviceRefusal(request.GetId(), "stop")
-}
-
-// ServiceRestart restarts kubelet and trustd, and refuses the others.
-func (s *machineService) ServiceRestart(_ context.Context, request *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
-	id := request.GetId()
-
-	if id != serviceKubelet && id != serviceTrustd {
-		return nil, s.boot.serviceRefusal(id, "restart")
+	if err := s.boot.serviceRefusal(request.GetId(), "start"); err != nil {
+		return nil, err
 	}
 
-	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{{Resp: "Service \"" + id + "\" restarted"}}}, nil
+	return &machineapi.ServiceStartResponse{Messages: []*machineapi.ServiceStart{{Resp: fmt.Sprintf("Service %q started", request.GetId())}}}, nil
 }
 
+// ServiceStop refuses: the services that a node has can't be stopped by hand.
+func (s *machineService) ServiceStop(_ context.Context, request *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse, error) {
+	if err := s.boot.serviceRefusal(request.GetId(), "stop"); err != nil {
+		return nil, err
+	}
+
+	return &machineapi.ServiceStopResponse{Messages: []*machineapi.ServiceStop{{Resp: fmt.Sprintf("Service %q stopped", request.GetId())}}}, nil
+}
+
+// ServiceRestart restarts kubelet, and refuses the others.
+func (s *machineService) ServiceRestart(_ context.Context, request *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
+	if err := s.boot.serviceRefusal(request.GetId(), "restart"); err != nil {
+		return nil, err
+	}
+
+	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{{Resp: fmt.Sprintf("Service %q restarted", request.GetId())}}}, nil
+}
+
+// serviceRefusal is why a service can't be started, stopped or restarted by hand; nil if it can, or if that would change nothing.
 func (b *boot) serviceRefusal(id, operation string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	if b.services[id] == nil {
+	svc := b.services[id]
+	if svc == nil {
 		return fmt.Errorf("service %q not defined", id)
+	}
+
+	ended := svc.state == stateFinished || svc.state == stateFailed
+
+	switch {
+	case operation == "start" && !ended, operation == "stop" && ended:
+		return nil
+	case operation != "stop" && id == serviceKubelet:
+		return nil
+	case operation == "restart" && ended: // what does not run is to be started
+		operation = "start"
 	}
 
 	return fmt.Errorf("service %q doesn't support %s operation via API", id, operation)

@@ -162,10 +162,10 @@ type clusterService struct {
 }
 
 // HealthCheck runs the checks of a cluster on a control plane.
-func (s *clusterService) HealthCheck(_ *clusterapi.HealthCheckRequest, stream clusterapi.ClusterService_HealthCheckServer) error {
+func (s *clusterService) HealthCheck(request *clusterapi.HealthCheckRequest, stream clusterapi.ClusterService_HealthCheckServer) error {
 	if err := s.boot.onlyOnControlPlane("cluster health check"); err != nil {
 		return err
 	}
 
-	return s.boot.checkCluster(stream)
+	return s.boot.checkCluster(request.GetWaitTimeout().AsDuration(), stream)
 }

@@ -153,7 +153,7 @@ func leafOnly(pair *x509.KeyPair) *tls.Certificate {
 // certificates gets the secure API its certificate once the machine config and the hostname are known: a control plane signs its own,
 // a worker asks trustd until it gets one.
 func (b *boot) certificates() {
-	var config = b.activeConfig()
+	config := b.activeConfig()
 
 	if b.changed.until(b.ctx, func() bool {
 		config = b.activeConfig()
@@ -163,13 +163,13 @@ func (b *boot) certificates() {
 		return
 	}
 
-	make := b.signOwn
+	obtain := b.signOwn
 	if !config.Machine().Type().IsControlPlane() {
-		make = b.askTrustd
+		obtain = b.askTrustd
 	}
 
 	for b.ctx.Err() == nil {
-		certificate, err := make()
+		certificate, err := obtain()
 		if err == nil {
 			b.mu.Lock()
 			b.certificate = certificate

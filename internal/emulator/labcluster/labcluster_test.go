@@ -103,7 +103,7 @@ func TestMachinesOfADirectoryAnswerInTheLab(t *testing.T) {
 	node := cluster.Node("cp1")
 	require.Equal(t, "nvme0n1", node.Options().Disks[0].Name)
 	require.Equal(t, "02:00:00:00:00:01", node.Options().Links[0].MAC)
-	require.Contains(t, cluster.Environ(), "NODE_ADDRESSES=cp1="+cluster.Lab.Address(11).String())
+	require.Contains(t, cluster.Environ(), "NODE_ADDRESSES=cp1="+cluster.Lab.Address(11).String()+":50000")
 
 	apply(t, cluster, node, generated.Configs[0].Bytes)
 	wait(t, node, func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "booting" })
