@@ -3,6 +3,7 @@ package steps_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/clock"
@@ -296,11 +299,14 @@ func (l *lab) changeFile(t *testing.T, name, before, after string) {
 	require.NoError(t, os.WriteFile(l.ConfigFile(name), []byte(strings.Replace(string(data), before, after, 1)), 0o600))
 }
 
-// labelled adds a node label to a machine's config file: a change that needs no reboot.
-func (l *lab) labelled(t *testing.T, name string) {
+// tuned is a setting that tuned adds.
+const tunedSetting = "net.core.somaxconn"
+
+// tuned adds a kernel setting to a machine's config file: a change that needs no reboot.
+func (l *lab) tuned(t *testing.T, name string) {
 	t.Helper()
 
-	l.changeFile(t, name, "machine:\n", "machine:\n    nodeLabels:\n        example.com/changed: \"yes\"\n")
+	l.changeFile(t, name, "machine:\n", "machine:\n    sysctls:\n        "+tunedSetting+": \"65535\"\n")
 }
 
 // fault makes calls of a machine go wrong.
@@ -330,3 +336,17 @@ func (b *lockedBuffer) String() string {
 
 // seconds is a setting of so many seconds.
 func seconds(name string, number int) string { return fmt.Sprintf("%s=%d", name, number) }
+
+// applyInsecurely sends a config to a machine in maintenance, as another tool would.
+func (l *lab) applyInsecurely(t *testing.T, name string, data []byte) {
+	t.Helper()
+
+	made, err := client.New(t.Context(),
+		client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), //nolint:gosec // a node in maintenance has a certificate of its own
+		client.WithEndpoints(l.Node(name).Endpoint()))
+	require.NoError(t, err)
+
+	_, err = made.ApplyConfiguration(t.Context(), &machine.ApplyConfigurationRequest{Data: data, Mode: machine.ApplyConfigurationRequest_AUTO})
+	require.NoError(t, err)
+	require.NoError(t, made.Close())
+}

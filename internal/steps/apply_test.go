@@ -1,0 +1,465 @@
+package steps_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+const applyMethod = "ApplyConfiguration"
+
+func TestApplyRepeatsWhatMayPassAndNothingElse(t *testing.T) {
+	t.Parallel()
+
+	refusal := func(code codes.Code, text string, times int) emulator.CallFault {
+		return emulator.CallFault{Method: applyMethod, Do: emulator.Fail, Code: code, Text: text, Times: times}
+	}
+
+	for name, tt := range map[string]struct {
+		fault  emulator.CallFault
+		sent   int
+		failed diagnosis.ID
+	}{
+		"reply lost after it took effect": {emulator.CallFault{Method: applyMethod, When: emulator.AfterEffect, Do: emulator.Cut, Times: 1}, 1, ""},
+		"reply lost before it did":        {emulator.CallFault{Method: applyMethod, When: emulator.BeforeEffect, Do: emulator.Cut, Times: 1}, 2, ""},
+		"another apply in progress":       {refusal(codes.FailedPrecondition, "another apply configuration is already in progress", 2), 3, ""},
+		"refused while the API switches":  {refusal(codes.PermissionDenied, "not authorized", 1), 2, ""},
+		"invalid for good":                {refusal(codes.InvalidArgument, "1 error occurred:\n\t* install disk is a toaster\n\n", 0), 1, diagnosis.ApplyRejected},
+		"in progress for ever":            {refusal(codes.FailedPrecondition, "another apply configuration is already in progress", 0), 3, diagnosis.ApplyGaveUp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 1)
+			l.untilMaintenance(t)
+			fault(l.Node("cp1"), tt.fault)
+
+			s := l.session(t, "MAX_RETRIES=2")
+			if tt.failed == "" {
+				s.succeeds(t, steps.Apply{})
+				require.Equal(t, report.Applied, s.status("applySequential", "cp1"))
+			} else {
+				problem := s.fails(t, diagnosis.ExitApply, tt.failed, steps.Apply{})
+				require.Equal(t, "cp1", problem.Node)
+			}
+
+			require.Equal(t, tt.sent, applied(l.Node("cp1")))
+			require.Equal(t, report.Applied, s.status("applySequential", "worker1"), "the others are served all the same")
+		})
+	}
+}
+
+func TestRetriesOfApplyKeepTheirDistance(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.untilMaintenance(t)
+	fault(l.Node("cp1"), emulator.CallFault{
+		Method: applyMethod, Do: emulator.Fail, Code: codes.FailedPrecondition, Text: "another apply configuration is already in progress",
+	})
+
+	l.session(t).fails(t, diagnosis.ExitApply, diagnosis.ApplyGaveUp, steps.Apply{})
+
+	times := l.times("cp1", applyMethod)
+	require.Len(t, times, 6)
+
+	for i, least := range []time.Duration{3, 6, 12, 24, 48} {
+		apart := time.Duration(float64(times[i+1].Sub(times[i])) * l.Scale)
+		require.GreaterOrEqual(t, apart, least*time.Second)
+	}
+}
+
+// times are when calls of a method arrived at a machine.
+func (l *lab) times(name, method string) []time.Time {
+	var times []time.Time
+
+	for _, call := range l.Node(name).Calls() {
+		if call.Name() == method {
+			times = append(times, call.Time)
+		}
+	}
+
+	return times
+}
+
+func TestApplyServesControlPlanesFirstAndSilentNodesLast(t *testing.T) {
+	t.Parallel()
+
+	for name, step := range map[string]steps.Apply{"sequential": {}, "parallel": {Parallel: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 2, 2)
+			l.untilMaintenance(t)
+			l.Node("cp1").PowerOff()
+
+			// The machine comes back once the last of the others has its config.
+			back := make(chan struct{})
+
+			go func() {
+				defer close(back)
+
+				wait(t, l.Node("worker2"), func(node *emulator.Node) bool { return applied(node) > 0 })
+				l.Node("cp1").PowerOn()
+			}()
+
+			l.session(t, "MAX_PARALLEL=1").succeeds(t, step)
+			<-back
+
+			var order []string
+
+			for _, node := range l.Nodes {
+				require.Equal(t, 1, applied(node), node.Name())
+
+				order = append(order, node.Name())
+			}
+
+			slices.SortFunc(order, func(a, b string) int { return l.times(a, applyMethod)[0].Compare(l.times(b, applyMethod)[0]) })
+			require.Equal(t, []string{"cp2", "worker1", "worker2", "cp1"}, order)
+		})
+	}
+}
+
+func TestMaxParallelBoundsHowManyNodesAreChangedAtOnce(t *testing.T) {
+	t.Parallel()
+
+	for setting, most := range map[string]int{"3": 3, "50%": 5, "1": 1} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 3, 6, func(options *labcluster.Options) { options.Timing.Apply = 40 * time.Second })
+			l.untilMaintenance(t)
+
+			// Silent machines that come back together are no exception.
+			l.Node("worker5").PowerOff()
+			l.Node("worker6").PowerOff()
+
+			go func() {
+				wait(t, l.Node("cp1"), inStage("installing"))
+				l.Node("worker5").PowerOn()
+				l.Node("worker6").PowerOn()
+			}()
+
+			l.session(t, "MAX_PARALLEL="+setting).succeeds(t, steps.Apply{Parallel: true})
+			require.Equal(t, most, l.mostAtOnce(applyMethod))
+		})
+	}
+}
+
+// mostAtOnce is how many calls of a method were under way at the same time, on all machines together.
+func (l *lab) mostAtOnce(method string) int {
+	type change struct {
+		at   time.Time
+		more int
+	}
+
+	var changes []change
+
+	for _, node := range l.Nodes {
+		for _, call := range node.Calls() {
+			if call.Name() == method {
+				changes = append(changes, change{call.Time, 1}, change{call.Ended, -1})
+			}
+		}
+	}
+
+	slices.SortFunc(changes, func(a, b change) int { return a.at.Compare(b.at) })
+
+	now, most := 0, 0
+	for _, change := range changes {
+		now += change.more
+		most = max(most, now)
+	}
+
+	return most
+}
+
+func TestAConfigGoesToTheDeclaredMachineAlone(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1, edit("worker1", func(node *emulator.NodeOptions) { node.Links[0].MAC = "52:54:00:aa:bb:cc" }))
+	l.untilMaintenance(t)
+
+	s := l.session(t)
+	problem := s.fails(t, diagnosis.ExitApply, diagnosis.WrongMachine, steps.Apply{})
+	require.Equal(t, "worker1", problem.Node)
+	require.Contains(t, problem.Cause, "52:54:00:aa:bb:cc")
+	require.Zero(t, applied(l.Node("worker1")))
+	require.Equal(t, 1, applied(l.Node("cp1")))
+}
+
+func TestACertificateOtherThanPreflightSawMeansCheckingAgain(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.untilMaintenance(t)
+
+	s := l.session(t).succeeds(t, steps.Preflight{})
+	reads := calls(l.Node("cp1"), "List")
+
+	// The same certificate: only the machine's identity is read again.
+	s.DryRun(t)
+	require.Less(t, calls(l.Node("cp1"), "List")-reads, reads)
+
+	l.Node("cp1").PowerOff()
+	l.Node("cp1").PowerOn()
+	wait(t, l.Node("cp1"), inStage("maintenance"))
+
+	reads = calls(l.Node("cp1"), "List")
+	s.succeeds(t, steps.Apply{})
+	require.GreaterOrEqual(t, calls(l.Node("cp1"), "List")-reads, 3, "its disks, volumes and links")
+	require.Equal(t, 1, applied(l.Node("cp1")))
+}
+
+// DryRun executes apply without changing anything.
+func (s *session) DryRun(t *testing.T) {
+	t.Helper()
+
+	s.Settings.DryRun = true
+	s.do(t, steps.Apply{})
+	s.Settings.DryRun = false
+}
+
+func TestGivenFingerprintsRefuseEveryOtherCertificate(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.untilMaintenance(t)
+
+	l.session(t, "CERT_FINGERPRINTS=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").
+		fails(t, diagnosis.ExitApply, diagnosis.FingerprintMismatch, steps.Apply{})
+	require.Zero(t, applied(l.Node("cp1")))
+}
+
+func TestApplyAloneRefusesAnAmbiguousDisk(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, edit("cp1", func(node *emulator.NodeOptions) {
+		node.Disks = []emulator.Disk{
+			{Name: "vda", Size: 50_000_000_000, Transport: "virtio"},
+			{Name: "vdb", Size: 900_000_000_000, Transport: "virtio"},
+		}
+	}))
+	l.changeFile(t, "cp1", "disk: /dev/vda", "diskSelector:\n            size: '>= 10GB'")
+	l.untilMaintenance(t)
+
+	l.session(t).fails(t, diagnosis.ExitApply, diagnosis.InstallDiskAmbiguous, steps.Apply{})
+	require.Zero(t, applied(l.Node("cp1")))
+
+	l.session(t, "ALLOW_AMBIGUOUS_DISK=true").succeeds(t, steps.Apply{})
+	require.Equal(t, 1, applied(l.Node("cp1")))
+}
+
+func TestADriftedNode(t *testing.T) {
+	t.Parallel()
+
+	t.Run("gets its new config while there is no etcd", func(t *testing.T) {
+		t.Parallel()
+
+		l := newLab(t, 2, 0)
+		l.installed(t)
+		l.tuned(t, "cp2")
+
+		s := l.session(t, "DRY_RUN=true")
+		s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Apply{})
+		require.Equal(t, 1, applied(l.Node("cp2")))
+
+		s = l.session(t).succeeds(t, steps.Apply{})
+		require.Equal(t, report.Applied, s.status("applySequential", "cp2"))
+		require.Equal(t, report.Skipped, s.status("applySequential", "cp1"))
+		require.Equal(t, 2, applied(l.Node("cp2")))
+		require.Contains(t, string(l.Node("cp2").Config()), tunedSetting)
+	})
+
+	t.Run("counts as one of a cluster with etcd while a control plane is silent", func(t *testing.T) {
+		t.Parallel()
+
+		l := newLab(t, 2, 0)
+		l.installed(t)
+		l.tuned(t, "cp2")
+		l.Node("cp1").PowerOff()
+
+		s := l.session(t, "NODE=cp2").succeeds(t, steps.Apply{})
+		require.Equal(t, report.Drifted, s.status("applySequential", "cp2"))
+		require.Equal(t, 1, applied(l.Node("cp2")))
+	})
+
+	t.Run("of a cluster with etcd is changed only when that is asked for", func(t *testing.T) {
+		t.Parallel()
+
+		l := newLab(t, 3, 1)
+		l.up(t)
+		l.tuned(t, "cp2")
+		l.tuned(t, "worker1")
+
+		s := l.session(t).succeeds(t, steps.Apply{})
+		require.Equal(t, report.Drifted, s.status("applySequential", "cp2"))
+		require.Equal(t, 1, applied(l.Node("cp2")))
+
+		s = l.session(t, "UPDATE=true").succeeds(t, steps.Apply{})
+		require.Equal(t, report.Applied, s.status("applySequential", "cp2"))
+		require.True(t, l.times("worker1", applyMethod)[1].Before(l.times("cp2", applyMethod)[1]), "workers meet a bad config first")
+		require.Equal(t, 1, l.Node("cp2").Boots()-1, "the install's reboot is the only one")
+	})
+
+	t.Run("reboots only when that is asked for too, and never at the cost of quorum", func(t *testing.T) {
+		t.Parallel()
+
+		l := newLab(t, 3, 0)
+		l.up(t)
+		l.needsReboot(t, "cp2")
+
+		problem := l.session(t, "UPDATE=true").fails(t, diagnosis.ExitApply, diagnosis.UpdateNeedsReboot, steps.Apply{})
+		require.Contains(t, problem.Next, "-update -reboot")
+
+		l.session(t, "UPDATE=true", "REBOOT=true").succeeds(t, steps.Apply{})
+		require.Equal(t, 3, l.Node("cp2").Boots())
+		l.requireOneEtcd(t)
+
+		two := newLab(t, 2, 0)
+		two.up(t)
+		two.needsReboot(t, "cp2")
+		two.session(t, "UPDATE=true", "REBOOT=true").fails(t, diagnosis.ExitApply, diagnosis.QuorumWouldBeLost, steps.Apply{})
+		require.Equal(t, 2, two.Node("cp2").Boots())
+	})
+
+	t.Run("is left alone while etcd is not healthy", func(t *testing.T) {
+		t.Parallel()
+
+		l := newLab(t, 3, 0)
+		l.up(t)
+		l.tuned(t, "cp2")
+		l.Node("cp3").PowerOff()
+
+		l.session(t, "UPDATE=true", "NODE=cp2").fails(t, diagnosis.ExitApply, diagnosis.EtcdNotHealthy, steps.Apply{})
+		require.Equal(t, 1, applied(l.Node("cp2")))
+	})
+
+	t.Run("that does not come back well holds the others back", func(t *testing.T) {
+		t.Parallel()
+
+		l := newLab(t, 1, 2)
+		l.up(t)
+		l.needsReboot(t, "worker1")
+		l.tuned(t, "worker2")
+		l.Node("worker1").Set(func(f *emulator.Faults) { f.BootLoop = true })
+
+		s := l.session(t, "UPDATE=true", "REBOOT=true")
+		problem := s.fails(t, diagnosis.ExitApply, diagnosis.StageStuck, steps.Apply{})
+		require.Equal(t, "worker1", problem.Node)
+		require.ErrorContains(t, s.err, string(diagnosis.ChangeHeldBack))
+		require.Equal(t, 1, applied(l.Node("worker2")))
+	})
+
+	t.Run("whose reply is lost", func(t *testing.T) {
+		t.Parallel()
+
+		for name, when := range map[string]emulator.When{"before the effect": emulator.BeforeEffect, "after it": emulator.AfterEffect} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+
+				l := newLab(t, 1, 0)
+				l.up(t)
+				l.tuned(t, "cp1")
+
+				// The dry run that comes first goes well.
+				fault(l.Node("cp1"), emulator.CallFault{Method: applyMethod, When: when, Do: emulator.Cut, After: 1, Times: 1})
+				l.session(t, "UPDATE=true").succeeds(t, steps.Apply{})
+				require.Contains(t, string(l.Node("cp1").Config()), tunedSetting)
+			})
+		}
+	})
+}
+
+// needsReboot changes a machine's config file in a way that no running system takes over.
+func (l *lab) needsReboot(t *testing.T, name string) {
+	t.Helper()
+
+	l.changeFile(t, name, "machine:\n", "machine:\n    udev:\n        rules:\n            - SUBSYSTEM==\"example\", MODE=\"0660\"\n")
+}
+
+func TestAMachineThatRunsAnothersConfigIsNamedWithBoth(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 2, func(options *labcluster.Options) { options.DHCP = true })
+	l.untilMaintenance(t)
+	l.sendInsecurely(t, "worker1", "worker2")
+
+	for _, step := range []steps.Step{steps.Preflight{}, steps.Apply{}, steps.Verify{}} {
+		l.session(t).do(t, steps.Apply{})
+
+		problem := l.session(t, "NODE=worker1").swapped(t, step)
+		require.Contains(t, problem.Cause, "worker1")
+		require.Contains(t, problem.Cause, "worker2")
+	}
+}
+
+func (s *session) swapped(t *testing.T, step steps.Step) *diagnosis.Problem {
+	t.Helper()
+
+	return s.fails(t, diagnosis.ExitVerify, diagnosis.NodesSwapped, step)
+}
+
+// sendInsecurely sends a machine the config of another, as somebody might by hand, and waits until it serves its secure API.
+func (l *lab) sendInsecurely(t *testing.T, name, config string) {
+	t.Helper()
+
+	// The control plane has to be up for a worker to open its API.
+	l.session(t, "NODE=cp1").succeeds(t, steps.Apply{}, steps.Verify{})
+	l.session(t).do(t, steps.Bootstrap{})
+
+	data, err := l.Config(config)
+	require.NoError(t, err)
+	l.applyInsecurely(t, name, data)
+	wait(t, l.Node(name), inStage("running"))
+}
+
+func TestAConfigThatThisRunDidNotSendIsNotTakenForItsOwn(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.untilMaintenance(t)
+
+	s := l.session(t).succeeds(t, steps.Apply{}, steps.Verify{})
+
+	// Somebody else changes the node meanwhile.
+	l.tuned(t, "cp1")
+
+	data, err := l.Config("cp1")
+	require.NoError(t, err)
+
+	_, err = l.client(t, "cp1").ApplyConfiguration(t.Context(), &machine.ApplyConfigurationRequest{Data: data, Mode: machine.ApplyConfigurationRequest_AUTO})
+	require.NoError(t, err)
+
+	s.fails(t, diagnosis.ExitVerify, diagnosis.ConfigUnsent, steps.Verify{})
+}
+
+func TestTwoRunsOnOneMachineTakeTurns(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, func(options *labcluster.Options) { options.Timing.Apply = 30 * time.Second })
+	l.untilMaintenance(t)
+
+	first, second := l.session(t), l.session(t)
+
+	var both sync.WaitGroup
+
+	both.Go(func() { first.succeeds(t, steps.Apply{}) })
+	require.Eventually(t, func() bool { return applied(l.Node("cp1")) > 0 }, labcluster.Deadline, time.Millisecond)
+
+	problem := second.fails(t, diagnosis.ExitPreflight, diagnosis.LockTaken, steps.Apply{})
+	require.Contains(t, problem.Cause, "process ")
+	both.Wait()
+	require.Equal(t, 1, applied(l.Node("cp1")))
+}
