@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,8 +22,10 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	etcdres "github.com/siderolabs/talos/pkg/machinery/resources/etcd"
+	"github.com/sourcegraph/conc/pool"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -33,19 +36,19 @@ type calls struct {
 	fansOut bool
 }
 
-func (c calls) run(t *testing.T, line command) result {
+func (c calls) run(t *testing.T, asked command) result {
 	t.Helper()
 
-	return c.do(t.Context(), line)
+	return c.do(t.Context(), asked)
 }
 
 // do is run for where there is no test.
-func (c calls) do(ctx context.Context, line command) result {
+func (c calls) do(ctx context.Context, asked command) result {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
-	stdout := &screen{enough: line.enough, interrupt: cancel}
-	s := &session{calls: c, command: line, stdout: stdout}
+	stdout := &screen{enough: asked.enough, interrupt: cancel}
+	s := &session{calls: c, command: asked, stdout: stdout}
 
 	err := s.run(ctx)
 
@@ -97,19 +100,19 @@ func (s *session) run(ctx context.Context) error {
 	return command(ctx)
 }
 
-// peer is a connection, and the nodes that calls on it are for.
-type peer struct {
+// line is a connection, and the nodes that calls on it are for.
+type line struct {
 	*client.Client
 
 	nodes []string
 }
 
 // connect opens the connections of a command: with --insecure straight to the nodes, else to the endpoints.
-func (s *session) connect(ctx context.Context, options ...grpc.DialOption) ([]peer, func(), error) {
-	var peers []peer
+func (s *session) connect(ctx context.Context, options ...grpc.DialOption) ([]line, func(), error) {
+	var lines []line
 
 	hangUp := func() {
-		for _, p := range peers {
+		for _, p := range lines {
 			p.Close() //nolint:errcheck // the command is over
 		}
 	}
@@ -124,13 +127,13 @@ func (s *session) connect(ctx context.Context, options ...grpc.DialOption) ([]pe
 			nodes = c.GetConfigContext().Nodes
 		}
 
-		peers = append(peers, peer{c, nodes})
+		lines = append(lines, line{c, nodes})
 
 		return nil
 	}
 
 	err := s.open(add)
-	if err == nil && !s.insecure && len(peers[0].nodes) == 0 {
+	if err == nil && !s.insecure && len(lines[0].nodes) == 0 {
 		err = errors.New("nodes are not set for the command: please use `--nodes` flag or configuration file")
 	}
 
@@ -140,7 +143,7 @@ func (s *session) connect(ctx context.Context, options ...grpc.DialOption) ([]pe
 		return nil, nil, err
 	}
 
-	return peers, hangUp, nil
+	return lines, hangUp, nil
 }
 
 func (s *session) open(add func(nodes []string, with ...client.OptionFunc) error) error {
@@ -201,14 +204,14 @@ func (s *session) maintenanceTLS() (*tls.Config, error) {
 
 // ask makes a call for all nodes: one that is fanned out, or one for each. node is who answers where the answer itself does not say.
 func (s *session) ask(ctx context.Context, call func(ctx context.Context, api *client.Client, node string) error) error {
-	peers, hangUp, err := s.connect(ctx)
+	lines, hangUp, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer hangUp()
 
 	if s.fansOut {
-		p := peers[0]
+		p := lines[0]
 		if !s.insecure {
 			ctx = client.WithNodes(ctx, p.nodes...)
 		}
@@ -216,22 +219,26 @@ func (s *session) ask(ctx context.Context, call func(ctx context.Context, api *c
 		return call(ctx, p.Client, "")
 	}
 
-	var all error
+	all := pool.New().WithErrors()
 
-	for _, p := range peers {
+	for _, p := range lines {
 		for _, node := range p.nodes {
-			ctx := ctx
-			if !s.insecure {
-				ctx = client.WithNode(ctx, node)
-			}
+			all.Go(func() error {
+				ctx := ctx
+				if !s.insecure {
+					ctx = client.WithNode(ctx, node)
+				}
 
-			if err := call(ctx, p.Client, node); err != nil {
-				all = errors.Join(all, fmt.Errorf("error from node %s: %w", node, err))
-			}
+				if err := call(ctx, p.Client, node); err != nil {
+					return fmt.Errorf("error from node %s: %w", node, err)
+				}
+
+				return nil
+			})
 		}
 	}
 
-	return all
+	return all.Wait()
 }
 
 // askOne is ask for commands that refuse several nodes.
@@ -267,12 +274,18 @@ func (s *session) version(ctx context.Context) error {
 	s.print("Client:\nServer:\n")
 
 	return s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
-		reply, err := api.Version(ctx)
+		var from peer.Peer
+
+		reply, err := api.Version(ctx, grpc.Peer(&from))
 		if err := s.partly(reply != nil, err); err != nil {
 			return err
 		}
 
 		for _, message := range reply.GetMessages() {
+			if node == "" {
+				node = client.AddrFromPeer(&from)
+			}
+
 			s.print("\tNODE: %s\n\tTag: %s\n", who(message.GetMetadata(), node), message.GetVersion().GetTag())
 
 			if message.GetFeatures().GetRbac() {
@@ -403,7 +416,7 @@ func (s *session) services(ctx context.Context) error {
 }
 
 func (s *session) serviceInfo(ctx context.Context, id string) error {
-	found := false
+	var found atomic.Bool
 
 	err := s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
 		services, err := api.ServiceInfo(ctx, id)
@@ -412,7 +425,7 @@ func (s *session) serviceInfo(ctx context.Context, id string) error {
 		}
 
 		for _, answer := range services {
-			found = true
+			found.Store(true)
 
 			s.print("NODE %s\nID %s\nSTATE %s\nHEALTH %s\n", who(answer.Metadata, node), id, answer.Service.GetState(), health(answer.Service))
 
@@ -424,7 +437,7 @@ func (s *session) serviceInfo(ctx context.Context, id string) error {
 		return nil
 	})
 
-	if err == nil && !found {
+	if err == nil && !found.Load() {
 		return fmt.Errorf("service %q is not registered on any nodes", id)
 	}
 

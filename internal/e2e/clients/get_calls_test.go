@@ -18,20 +18,20 @@ import (
 // get asks for the version, finds the resource type among those that the first node knows, and then asks each node for the resources.
 // Resources can't be fanned out, so all releases do that alike.
 func (s *session) get(ctx context.Context) error {
-	peers, hangUp, err := s.connect(ctx)
+	lines, hangUp, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer hangUp()
 
 	// Releases that fan out take a node that does not answer for one that is up to date.
-	if err := s.checkVersion(ctx, peers); err != nil && !s.fansOut {
+	if err := s.checkVersion(ctx, lines); err != nil && !s.fansOut {
 		return err
 	}
 
 	var namespace resource.Namespace
 
-	definition, err := peers[0].ResolveResourceKind(s.toNode(ctx, peers[0].nodes[0]), &namespace, s.words[1])
+	definition, err := lines[0].ResolveResourceKind(s.toNode(ctx, lines[0].nodes[0]), &namespace, s.words[1])
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *session) get(ctx context.Context) error {
 
 	var all error
 
-	for _, p := range peers {
+	for _, p := range lines {
 		for _, node := range p.nodes {
 			fetch := s.list
 			if s.watch {
@@ -73,8 +73,8 @@ func (s *session) toNode(ctx context.Context, node string) context.Context {
 	return client.WithNode(ctx, node)
 }
 
-func (s *session) checkVersion(ctx context.Context, peers []peer) error {
-	for _, p := range peers {
+func (s *session) checkVersion(ctx context.Context, lines []line) error {
+	for _, p := range lines {
 		if s.fansOut {
 			if _, err := p.Version(client.WithNodes(ctx, p.nodes...)); err != nil {
 				return err

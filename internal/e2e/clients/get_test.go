@@ -73,7 +73,7 @@ func TestGetOfARunningCluster(t *testing.T) {
 		require.Regexp(t, `(?s)node: `+address(c.Node("worker1"))+`\n.*type: LinkStatuses.net.talos.dev\n.*permanentAddr: [0-9a-f:]+\n`, works(t, ctl, yaml).stdout)
 
 		for resource, fact := range map[string]string{
-			"systemdisk": "vda", "machinetype": "controlplane", "hostname": "cp1", "etcdmembers": "local", "services": "etcd", "staticpodstatus": "kube-apiserver",
+			"systemdisk": "vda", "machinetype": "controlplane", "hostname": "cp1", "etcdmembers": "local", "services": "etcd",
 			"nodename": "cp1", "timestatus": "true", "addresses": address(c.Node("cp1")), "mc": "v1alpha1",
 		} {
 			require.Contains(t, works(t, ctl, c.on("cp1", "get", resource)).stdout, fact, resource)
@@ -103,7 +103,7 @@ func TestGetOfARunningCluster(t *testing.T) {
 func TestGetWatchTellsChanges(t *testing.T) {
 	t.Parallel()
 
-	withEach(t, func(t *testing.T, ctl talosctl) {
+	withAny(t, func(t *testing.T, ctl talosctl) {
 		c := newCluster(t, 1, 0, nil)
 
 		applied := make(chan error, 1)
@@ -155,7 +155,7 @@ func TestGetEveryResourceType(t *testing.T) {
 
 	require.Greater(t, len(types), 160)
 
-	withEach(t, func(t *testing.T, ctl talosctl) {
+	withAny(t, func(t *testing.T, ctl talosctl) {
 		c := sharedCluster(t)
 
 		workers := pool.New().WithMaxGoroutines(4)

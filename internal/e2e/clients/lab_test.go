@@ -130,6 +130,7 @@ func newConfigured(t *testing.T, controlPlanes, workers int) *cluster {
 
 	for _, node := range c.Nodes {
 		c.await(t, node.Name(), configured)
+		require.Eventually(t, func() bool { return oneByOne.run(t, c.on(node.Name(), "version")).code == 0 }, limit, 10*time.Millisecond)
 	}
 
 	return c
@@ -153,14 +154,14 @@ func newRunning(t *testing.T, controlPlanes, workers int) *cluster {
 // Nodes that are not installed are spared: they reboot once before they matter.
 func slowReboot(node *emulator.NodeOptions) {
 	node.Installed = true
-	node.Timing.Reboot = 3 * time.Second * labcluster.TestScale
+	node.Timing.Reboot = 2500 * time.Millisecond * labcluster.TestScale
 }
 
 // apply sends a machine its config.
 func (c *cluster) apply(ctx context.Context, name string) error {
 	node := c.Node(name)
 
-	r := calls{release: "v1.14"}.do(ctx, command{
+	r := oneByOne.do(ctx, command{
 		words: []string{"apply-config"}, insecure: true, nodes: []string{address(node)}, file: c.ConfigFile(name), mode: "auto",
 	})
 	if r.code != 0 {
@@ -194,7 +195,7 @@ func (c *cluster) bootstrap(ctx context.Context) error {
 	first := c.Node("cp1")
 
 	for {
-		r := calls{release: "v1.14"}.do(ctx, command{
+		r := oneByOne.do(ctx, command{
 			words: []string{"bootstrap"}, talosconfig: c.Talosconfig(), endpoints: []string{address(first)}, nodes: []string{address(first)},
 		})
 		if r.code == 0 {
@@ -253,7 +254,7 @@ func (c *cluster) insecurely(name string, words ...string) command {
 	return command{words: words, insecure: true, nodes: []string{address(c.Node(name))}, talosconfig: c.Talosconfig()}
 }
 
-// ownTalosconfig is a copy of the cluster's talosconfig with endpoints and nodes in it.
+// ownTalosconfig is a copy of the cluster's talosconfig with other endpoints and nodes in it.
 func (c *cluster) ownTalosconfig(t *testing.T, endpoint string, nodes ...string) string {
 	t.Helper()
 
@@ -261,6 +262,7 @@ func (c *cluster) ownTalosconfig(t *testing.T, endpoint string, nodes ...string)
 	require.NoError(t, err)
 
 	config.Contexts[config.Context].Endpoints = []string{address(c.Node(endpoint))}
+	config.Contexts[config.Context].Nodes = nil
 
 	for _, name := range nodes {
 		config.Contexts[config.Context].Nodes = append(config.Contexts[config.Context].Nodes, address(c.Node(name)))

@@ -32,7 +32,7 @@ func (s *session) reboot(ctx context.Context) error {
 	}
 
 	// Keepalive more often than a node allows: it cuts such connections, and talosctl goes on.
-	peers, hangUp, err := s.connect(ctx,
+	lines, hangUp, err := s.connect(ctx,
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{}, MinConnectTimeout: 20 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
 	if err != nil {
@@ -43,15 +43,15 @@ func (s *session) reboot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 
-	api := peers[0].Client
+	api := lines[0].Client
 
-	if _, err := api.Version(client.WithNodes(ctx, peers[0].nodes...)); err != nil {
+	if _, err := api.Version(client.WithNodes(ctx, lines[0].nodes...)); err != nil {
 		return err
 	}
 
 	nodes := pool.New().WithErrors()
 
-	for _, node := range peers[0].nodes {
+	for _, node := range lines[0].nodes {
 		nodes.Go(func() error { return s.rebootAndWatch(client.WithNode(ctx, node), api) })
 	}
 

@@ -63,8 +63,25 @@ type talosctl interface {
 	run(t *testing.T, c command) result
 }
 
-// withEach runs a test with the real talosctl, where there is one, and with the calls that releases of it make.
+// Releases of talosctl whose calls are made here.
+var (
+	fanningOut = calls{release: "v1.13", fansOut: true}
+	oneByOne   = calls{release: "v1.14"}
+)
+
+// withEach runs a test with the real talosctl, where there is one, and with the calls that its releases make.
 func withEach(t *testing.T, test func(t *testing.T, ctl talosctl)) {
+	t.Helper()
+	with(t, test, fanningOut, oneByOne)
+}
+
+// withAny is withEach for commands for which all releases make the same calls.
+func withAny(t *testing.T, test func(t *testing.T, ctl talosctl)) {
+	t.Helper()
+	with(t, test, oneByOne)
+}
+
+func with(t *testing.T, test func(t *testing.T, ctl talosctl), releases ...calls) {
 	t.Helper()
 
 	t.Run("talosctl", func(t *testing.T) {
@@ -72,7 +89,7 @@ func withEach(t *testing.T, test func(t *testing.T, ctl talosctl)) {
 		test(t, realTalosctl(t))
 	})
 
-	for _, release := range []calls{{release: "v1.13", fansOut: true}, {release: "v1.14"}} {
+	for _, release := range releases {
 		t.Run("calls of "+release.release, func(t *testing.T) {
 			t.Parallel()
 			test(t, release)
