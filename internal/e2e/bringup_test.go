@@ -15,60 +15,49 @@ type place struct {
 	talosDir string
 }
 
-// places are this repository, with the cluster's files elsewhere, and one of the users', with its own.
+// places are this repository, with the cluster's files elsewhere, and one of the users', with its own files and with others.
 func places(t *testing.T) map[string]place {
 	t.Helper()
 
 	user := userRepository(t)
 
 	return map[string]place{
-		"from this repository": {repository(t), filepath.Join(t.TempDir(), "talos")},
-		"from a user's":        {user, filepath.Join(user, "talos")},
+		"from this repository":                    {repository(t), filepath.Join(t.TempDir(), "talos")},
+		"from a user's":                           {user, filepath.Join(user, "talos")},
+		"from a user's, with the files elsewhere": {userRepository(t), filepath.Join(t.TempDir(), "talos")},
 	}
 }
 
 func TestTheRecipeBringsAClusterUpAndThenHasNothingToDo(t *testing.T) {
 	t.Parallel()
 
-	ways := map[string][]string{
-		"program": {launcher(t), "talos"},
-	}
-	if task := lookForTask(t); task != "" {
-		ways["task"] = []string{task, "-x", "bootstrap:talos"}
-	}
-
 	for from, at := range places(t) {
-		for way, args := range ways {
-			t.Run(way+" "+from, func(t *testing.T) {
-				t.Parallel()
+		t.Run(from, func(t *testing.T) {
+			t.Parallel()
 
-				talosDir := at.talosDir
-				if way == "program" {
-					talosDir = filepath.Join(t.TempDir(), "talos")
-				}
+			c := newCluster(t, at.talosDir, 3, 1)
+			typed := command{
+				dir: at.root, env: c.environment("TALOS_MAGE=" + launcher(t)), args: []string{taskProgram(t), "-x", "bootstrap:talos"},
+			}
 
-				c := newCluster(t, talosDir, 3, 3)
-				typed := command{dir: at.root, env: c.environment("TALOS_MAGE=" + launcher(t)), args: args}
+			got := run(t, typed)
+			require.Equal(t, 0, got.code, got.stdout+got.stderr)
+			require.Equal(t, c.eachOnce(), c.changes())
+			require.Contains(t, got.stdout, "cp1")
+			requireLogLines(t, got.stderr)
 
-				got := run(t, typed)
-				require.Equal(t, 0, got.code, got.stdout+got.stderr)
-				require.Equal(t, c.eachOnce(), c.changes())
-				require.Contains(t, got.stdout, "cp1")
-				requireLogLines(t, got.stderr)
+			info, err := os.Stat(c.kubeconfig)
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
-				info, err := os.Stat(c.kubeconfig)
-				require.NoError(t, err)
-				require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+			before := c.fingerprints(t)
 
-				before := c.fingerprints(t)
-
-				got = run(t, typed)
-				require.Equal(t, 0, got.code, got.stdout+got.stderr)
-				require.Contains(t, got.stdout, "nothing to do")
-				require.Equal(t, c.eachOnce(), c.changes())
-				require.Equal(t, before, c.fingerprints(t))
-			})
-		}
+			got = run(t, typed)
+			require.Equal(t, 0, got.code, got.stdout+got.stderr)
+			require.Contains(t, got.stdout, "nothing to do")
+			require.Equal(t, c.eachOnce(), c.changes())
+			require.Equal(t, before, c.fingerprints(t))
+		})
 	}
 }
 
@@ -82,33 +71,35 @@ type step struct {
 func TestTheStepsByHand(t *testing.T) {
 	t.Parallel()
 
-	for from, at := range places(t) {
+	at := places(t)
+
+	for _, from := range []string{"from this repository", "from a user's"} {
 		t.Run(from, func(t *testing.T) {
 			t.Parallel()
 
-			task := taskProgram(t)
-			c := newCluster(t, at.talosDir, 3, 2)
+			at, task := at[from], taskProgram(t)
+			c := newCluster(t, at.talosDir, 3, 1)
 			program := launcher(t)
 
 			for _, do := range []step{
-				{[]string{task, "-x", "infra:verify-nodes"}, 0, "worker2"},
+				{[]string{task, "-x", "infra:verify-nodes"}, 0, "worker1"},
 				{[]string{program, "status"}, 0, "next: mage talos"},
 				{[]string{task, "-x", "bootstrap:preflight"}, 0, "cp1"},
 				{[]string{"bash", "scripts/bootstrap-talos-preflight.sh"}, 0, "cp1"},
 				{[]string{task, "-x", "talos:apply-node", "IP=" + c.Node("cp1").Address().String()}, 0, "cp1"},
-				{[]string{"bash", "scripts/bootstrap-talos-apply.sh", c.ConfigDir(), "parallel"}, 0, "worker2"},
+				{[]string{"bash", "scripts/bootstrap-talos-apply.sh", c.ConfigDir(), "parallel"}, 0, "worker1"},
 				{[]string{task, "-x", "bootstrap:verify"}, 0, "cp1"},
 				{[]string{"bash", "scripts/bootstrap-talos-verify.sh"}, 0, "cp1"},
 				{[]string{program, "bootstrap"}, 0, "cp1"},
 				{[]string{program, "bootstrap"}, 0, "cp1"},
 				{[]string{program, "kubeconfig"}, 0, ""},
-				{[]string{program, "verify"}, 0, "worker2"},
+				{[]string{program, "verify"}, 0, "worker1"},
 				{[]string{task, "-x", "bootstrap:apply-sequential"}, 0, "nothing to do"},
 				{[]string{task, "-x", "bootstrap:apply-parallel"}, 0, "nothing to do"},
 				{[]string{"bash", "scripts/bootstrap-talos-apply.sh", c.ConfigDir()}, 0, "nothing to do"},
 				{[]string{task, "-x", "talos:apply-node", "IP=" + c.Node("worker1").Address().String()}, 0, "nothing to do"},
 				{[]string{task, "-x", "bootstrap:talos"}, 0, "nothing to do"},
-				{[]string{task, "-x", "infra:verify-nodes"}, 0, "worker2"},
+				{[]string{task, "-x", "infra:verify-nodes"}, 0, "worker1"},
 				{[]string{program, "status"}, 0, "next: nothing"},
 			} {
 				got := run(t, command{dir: at.root, env: c.environment("TALOS_MAGE=" + program), args: do.args})

@@ -55,12 +55,7 @@ func newCluster(t *testing.T, talosDir string, controlPlanes, workers int) *clus
 
 // environment is what an operator of the cluster sets.
 func (c *cluster) environment(more ...string) []string {
-	return append([]string{
-		"TALOS_DIR=" + c.Dir,
-		"KUBECONFIG=" + c.kubeconfig,
-		"TMPDIR=" + c.temporary,
-		fmt.Sprintf("CLOCK_SCALE=%d", timeScale),
-	}, more...)
+	return append(append(c.Environ(), "KUBECONFIG="+c.kubeconfig, "TMPDIR="+c.temporary), more...)
 }
 
 // changes are the calls that changed a machine, as "cp1 ApplyConfiguration", machine by machine and in the order they came.

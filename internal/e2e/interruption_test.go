@@ -46,7 +46,7 @@ func TestAStoppedBringUpGoesOn(t *testing.T) {
 			t.Parallel()
 
 			root := userRepository(t)
-			c := newCluster(t, filepath.Join(root, "talos"), 3, 2)
+			c := newCluster(t, filepath.Join(root, "talos"), 3, 1)
 			typed := command{dir: root, env: c.environment("TALOS_MAGE=" + launcher(t)), args: tt.args}
 
 			// The first control plane has its config: the middle of apply.

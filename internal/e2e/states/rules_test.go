@@ -187,13 +187,7 @@ func TestDriftOfAClusterThatIsUp(t *testing.T) {
 	t.Run("ends with -update, one node at a time and control planes last", func(t *testing.T) {
 		w.tells(t, w.ends(t, 0, nil, "applyParallel", "-update", "-parallel=4"))
 
-		var order []string
-
-		for _, call := range w.inOrder()[len(start):] {
-			order = append(order, call)
-		}
-
-		require.Equal(t, []string{"worker1 ApplyConfiguration", "cp1 ApplyConfiguration", "cp3 ApplyConfiguration"}, order)
+		require.Equal(t, []string{"worker1 ApplyConfiguration", "cp1 ApplyConfiguration", "cp3 ApplyConfiguration"}, w.inOrder()[len(start):])
 
 		got := w.ends(t, 0, nil, "applySequential")
 		require.Contains(t, got.Stdout, "nothing to do")
@@ -289,10 +283,7 @@ func TestDryRunsChangeNothing(t *testing.T) {
 		t.Parallel()
 
 		w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
-		for _, node := range w.Lab.Nodes() {
-			settled(t, node)
-		}
-
+		w.settle(t)
 		dry(t, w, 8, "talos", "applySequential", "applyParallel", "bootstrap")
 	})
 
@@ -343,6 +334,7 @@ func TestAssumeEmptyBootstrapsWithoutASilentControlPlane(t *testing.T) {
 	w := newWorld(t, labcluster.Options{ControlPlanes: 3, Endpoint: labcluster.FirstControlPlane}, func(w *world, machine *emulator.NodeOptions) {
 		configured(t, w, machine)
 	})
+	w.settle(t)
 	w.Node("cp3").PowerOff()
 
 	w.tells(t, w.ends(t, 6, hurried, "bootstrap", "-assumeEmpty=cp3"))
@@ -359,6 +351,7 @@ func TestAssumeEmptyIsRefusedWhileAKubernetesAPIAnswers(t *testing.T) {
 		machine.Faults.EtcdNever = machine.Name != "cp1"
 	})
 
+	w.settle(t)
 	w.ends(t, 6, []string{"ETCD_JOIN_TIMEOUT=20s"}, "bootstrap")
 	require.Equal(t, []string{"cp1 Bootstrap"}, w.changes())
 

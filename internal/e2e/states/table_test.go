@@ -232,9 +232,7 @@ func (s state) world(t *testing.T, role string) *world {
 		}
 	})
 
-	for _, node := range w.Lab.Nodes() {
-		settled(t, node)
-	}
+	w.settle(t)
 
 	if s.spoil != nil {
 		s.spoil(t, w, w.Node(subjectOf[role]))

@@ -248,6 +248,14 @@ func settled(t *testing.T, node *emulator.Node) {
 	})
 }
 
+func (w *world) settle(t *testing.T) {
+	t.Helper()
+
+	for _, node := range w.Lab.Nodes() {
+		settled(t, node)
+	}
+}
+
 func inStage(stages ...string) func(*emulator.Node) bool {
 	return func(node *emulator.Node) bool {
 		for _, stage := range stages {
