@@ -365,8 +365,15 @@ func (r *Run) interruptedStep(ctx context.Context, step string) *diagnosis.Probl
 	}
 }
 
-// command is what to type for a target, for one node or for all.
-func command(target string, node *inventory.Node) string {
+// command is what to type for a step, for one node or for all.
+func command(step string, node *inventory.Node) string {
+	target := step
+
+	// To people the second half of verify is verify too.
+	if step == verifyWorkersName {
+		target = verifyName
+	}
+
 	if node == nil {
 		return "mage " + target
 	}

@@ -217,7 +217,7 @@ func (s Configs) install(ctx context.Context, run *Run, rendered string) error {
 		return run.done(s.Name(), report.Failed, "", err)
 	}
 
-	if err := run.loadFiles(); err != nil {
+	if err := run.load(); err != nil {
 		return err
 	}
 

@@ -40,35 +40,41 @@ type Run struct {
 // New starts a run: it reads the inventory, the machine configs and the talosconfig.
 // Bad input is an error with exit code 2; a file that a later step may still make is not.
 func New(settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger, clk clock.Clock) (*Run, error) {
-	cluster, err := inventory.Load(inventory.Options{
-		TalosDir:  settings.TalosDir,
-		ConfigDir: settings.ClusterConfigDir,
-		Root:      settings.RootDir,
-		Environ:   environ,
-	})
-	if err != nil {
-		return nil, badInput(err)
-	}
-
 	run := &Run{
 		Settings: settings,
 		Environ:  environ,
-		Cluster:  cluster,
 		Clock:    clk,
 		Report:   recorder,
 		Log:      log,
 		memory:   newMemory(),
 	}
 
-	if err := run.checkNames(); err != nil {
+	if err := run.load(); err != nil {
 		return nil, err
 	}
 
-	return run, run.loadFiles()
+	return run, run.checkNames()
 }
 
-// loadFiles (re)reads what the configs step may have made.
-func (r *Run) loadFiles() error {
+// load reads the cluster's files; again once the configs step has made some, since machine configs say more about a cluster than its talconfig.
+func (r *Run) load() error {
+	cluster, err := inventory.Load(inventory.Options{
+		TalosDir:  r.Settings.TalosDir,
+		ConfigDir: r.Settings.ClusterConfigDir,
+		Root:      r.Settings.RootDir,
+		Environ:   r.Environ,
+	})
+	if err != nil {
+		return badInput(err)
+	}
+
+	r.Cluster = cluster
+	r.loadConfigs()
+
+	return r.loadCredentials()
+}
+
+func (r *Run) loadConfigs() {
 	r.Configs = make(map[string]*machineconfig.Config)
 
 	for _, node := range r.Cluster.Nodes {
@@ -77,7 +83,9 @@ func (r *Run) loadFiles() error {
 			r.Configs[node.Name] = config
 		}
 	}
+}
 
+func (r *Run) loadCredentials() error {
 	credentials, err := talosapi.LoadCredentials(r.Settings.Talosconfig)
 
 	switch {

@@ -1,0 +1,264 @@
+package steps_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/clock"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// throughFirst makes the first control plane the endpoint, so that workers reach trustd without an etcd.
+func throughFirst(options *labcluster.Options) { options.Endpoint = labcluster.FirstControlPlane }
+
+func TestEachOfTheThreeClocksEndsTheWait(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		spoil   func(*testing.T, *lab)
+		setting string
+		want    diagnosis.ID
+	}{
+		"in maintenance": {func(*testing.T, *lab) {}, "VERIFICATION_TIMEOUT=20", diagnosis.StillMaintenance},
+		"port refused":   {func(_ *testing.T, l *lab) { l.Node("cp1").Refuse(true) }, "INSTALL_TIMEOUT=20", diagnosis.NodeRefused},
+		"no answer":      {func(_ *testing.T, l *lab) { l.Node("cp1").PowerOff() }, "NODE_WAIT=20", diagnosis.NodeSilent},
+		"stage unchanged": {func(t *testing.T, l *lab) {
+			l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = time.Hour })
+			l.session(t).succeeds(t, steps.Apply{})
+		}, "INSTALL_TIMEOUT=20", diagnosis.StageStuck},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 0)
+			l.untilMaintenance(t)
+			tt.spoil(t, l)
+
+			problem := l.session(t, tt.setting).fails(t, diagnosis.ExitVerify, tt.want, steps.Verify{})
+			require.Equal(t, "cp1", problem.Node)
+			require.NotEmpty(t, problem.Cause)
+			require.NotEmpty(t, problem.Next)
+
+			began := time.Now()
+			l.session(t, "NO_WAIT=true").fails(t, diagnosis.ExitVerify, tt.want, steps.Verify{})
+			require.Less(t, time.Since(began), labcluster.Deadline)
+		})
+	}
+}
+
+func TestAnInstallThatFailsIsToldWithItsReasonIfTheNodeGaveOne(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		auto   bool
+		reason string
+	}{
+		"static hostname: the API is up during the install": {false, "failed to pull image"},
+		"hostname found out later: the port is closed":      {true, "keeps no trace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 0, func(options *labcluster.Options) {
+				options.AutoHostnames = tt.auto
+				options.LabOptions.TimeScale = 20
+			})
+			l.untilMaintenance(t)
+			l.Node("cp1").Set(func(f *emulator.Faults) { f.Install, f.InstallTimes = emulator.InstallImagePull, 1 })
+
+			s := l.session(t)
+			problem := s.fails(t, diagnosis.ExitVerify, diagnosis.InstallFailed, steps.Apply{}, steps.Verify{})
+			require.Contains(t, problem.Cause, tt.reason)
+
+			// Healed, the same command ends well.
+			l.untilMaintenance(t)
+			l.session(t).succeeds(t, steps.Apply{}, steps.Verify{})
+		})
+	}
+}
+
+func TestANodeThatRebootsForEverEndsTheWait(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, func(options *labcluster.Options) { options.LabOptions.TimeScale = 20 })
+	l.untilMaintenance(t)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.BootLoop = true })
+
+	problem := l.session(t).fails(t, diagnosis.ExitVerify, diagnosis.StageStuck, steps.Apply{}, steps.Verify{})
+	require.Contains(t, problem.Cause, "rebooted 3 times")
+	require.Contains(t, problem.Cause, "structure needs cleaning", "the node's own words")
+}
+
+func TestANodeIsFoundWhereItsConfigPutsIt(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, edit("cp1", func(node *emulator.NodeOptions) {
+		// In maintenance it has another address than afterwards.
+		node.Address = node.Address.Next().Next()
+	}))
+	l.untilMaintenance(t)
+
+	now := l.Node("cp1").Address().String()
+	s := l.session(t, "NODE_ADDRESSES=cp1="+now)
+	s.succeeds(t, s.recipe()...)
+
+	require.NotEqual(t, now, l.Node("cp1").Address().String())
+	require.Contains(t, s.detail("verify", "cp1"), "at "+l.Node("cp1").Address().String())
+}
+
+func TestANodeThatGotAnotherLeaseIsLookedForWhereDiscoverySawIt(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1, throughFirst, func(options *labcluster.Options) { options.DHCP, options.LabOptions.Discovery = true, true })
+	l.untilMaintenance(t)
+
+	elsewhere := l.Lab.Address(77)
+	l.Node("worker1").Set(func(f *emulator.Faults) { f.AddressAfter = elsewhere })
+
+	// On loopback an address that nobody has refuses.
+	s := l.session(t, seconds("INSTALL_TIMEOUT", 120))
+	problem := s.fails(t, diagnosis.ExitVerify, diagnosis.NodeRefused, s.recipe()...)
+	require.Equal(t, "worker1", problem.Node)
+	require.Contains(t, problem.Cause, elsewhere.String())
+	require.Contains(t, problem.Next, "NODE_ADDRESSES=worker1="+elsewhere.String())
+
+	healed := l.session(t, "NODE_ADDRESSES=worker1="+elsewhere.String())
+	healed.succeeds(t, healed.recipe()...)
+}
+
+func TestBeforeBootstrapWorkersAreOnlyOnTheirWay(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 3, throughFirst)
+	l.untilMaintenance(t, "worker3")
+	l.Node("worker1").Set(func(f *emulator.Faults) { f.InstallStall = time.Hour }) // answers, and installs for ever
+	l.session(t, "NODE=cp1,worker1,worker2").succeeds(t, steps.Apply{})
+	l.Node("worker2").PowerOff()
+
+	s := l.session(t, "NODE=cp1,worker1,worker2").succeeds(t, steps.Verify{})
+	require.Equal(t, report.OK, s.status("verify", "cp1"))
+	require.Equal(t, report.Joining, s.status("verify", "worker1"))
+	require.Equal(t, report.Joining, s.status("verify", "worker2"))
+
+	// One that has no config is not on its way.
+	problem := l.session(t, "NODE=worker3", seconds("VERIFICATION_TIMEOUT", 10)).fails(t, diagnosis.ExitVerify, diagnosis.StillMaintenance, steps.Verify{})
+	require.Equal(t, "worker3", problem.Node)
+}
+
+func TestAfterBootstrapAWorkerThatIsNotUpIsAFailureWithItsCause(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		spoil func(*lab)
+		want  diagnosis.ID
+	}{
+		"powered off after it got its config": {func(l *lab) { l.Node("worker1").PowerOff() }, diagnosis.NodeSilent},
+		"trustd does not sign": {func(l *lab) {
+			l.Node("cp1").Set(func(f *emulator.Faults) { f.TrustdDown = true })
+		}, diagnosis.WorkerJoining},
+		"kubelet never healthy": {func(l *lab) {
+			l.Node("worker1").Set(func(f *emulator.Faults) { f.KubeletDown = true })
+		}, diagnosis.StageStuck},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 1)
+			l.untilMaintenance(t)
+
+			first := l.session(t, seconds("NODE_WAIT", 90), seconds("INSTALL_TIMEOUT", 90), seconds("STAGE_TIMEOUT", 90))
+			list := slices.Insert(first.recipe(), 4, steps.Step(meanwhile{func() { tt.spoil(l) }}))
+			require.IsType(t, steps.Apply{}, list[3])
+
+			problem := first.fails(t, diagnosis.ExitVerify, tt.want, list...)
+			require.Equal(t, "worker1", problem.Node)
+			require.FileExists(t, first.Settings.Kubeconfig, "a failed worker never holds up the cluster")
+
+			for _, node := range l.Nodes {
+				node.Set(func(f *emulator.Faults) { *f = emulator.Faults{} })
+				node.PowerOn()
+			}
+
+			healed := l.session(t)
+			healed.succeeds(t, healed.recipe()...)
+		})
+	}
+}
+
+// meanwhile is something that happens between two steps.
+type meanwhile struct{ do func() }
+
+func (meanwhile) Name() string { return "meanwhile" }
+
+func (m meanwhile) Run(context.Context, *steps.Run) error {
+	m.do()
+
+	return nil
+}
+
+func TestAWorkerWhoseTrustdIsLateIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1)
+	l.untilMaintenance(t)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.TrustdDown = true })
+
+	s := l.session(t)
+	list := s.recipe()
+	open := meanwhile{func() {
+		time.AfterFunc(500*time.Millisecond, func() { l.Node("cp1").Set(func(f *emulator.Faults) { f.TrustdDown = false }) })
+	}}
+
+	s.succeeds(t, slices.Insert(list, len(list)-1, steps.Step(open))...)
+}
+
+func TestNotReadyIsAFailureOnlyWithTalosOwnCNI(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1)
+	l.up(t)
+
+	s := l.session(t).succeeds(t, steps.VerifyWorkers{})
+	require.Contains(t, s.out.String(), string(diagnosis.NotReadyExpected))
+
+	// The files say that Talos brings its own, and the nodes stay NotReady.
+	l.changeFile(t, "cp1", "name: none", "name: flannel")
+
+	problem := l.session(t, seconds("API_TIMEOUT", 10)).fails(t, diagnosis.ExitKubernetes, diagnosis.NodesNotReady, steps.VerifyWorkers{})
+	require.Contains(t, problem.Cause, "worker1")
+
+	l.Lab.InstallCNI()
+	s = l.session(t).succeeds(t, steps.VerifyWorkers{})
+	require.NotContains(t, s.out.String(), string(diagnosis.NotReadyExpected))
+}
+
+func TestAfterANodeAnswersTheWaitEndsWithinASecond(t *testing.T) {
+	l := newLab(t, 1, 0)
+	l.installed(t)
+	l.Node("cp1").Refuse(true)
+
+	// From here on in real time, and with nothing else running: a second has to be one.
+	l.Scale = 1
+	s := l.session(t)
+
+	var opened time.Time
+
+	const closed = 1900 * time.Millisecond
+
+	timer := time.AfterFunc(closed, func() {
+		opened = clock.Real().Now()
+		l.Node("cp1").Refuse(false)
+	})
+	defer timer.Stop()
+
+	s.succeeds(t, steps.Verify{})
+	require.Less(t, time.Since(opened), time.Second)
+}
