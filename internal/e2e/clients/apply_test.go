@@ -19,12 +19,12 @@ import (
 func fingerprint(t *testing.T, node *emulator.Node) string {
 	t.Helper()
 
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}} //nolint:gosec // only looked at
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}
 
 	conn, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(address(node), "50000"))
 	require.NoError(t, err)
 
-	defer conn.Close() //nolint:errcheck // it was looked at
+	defer conn.Close()
 
 	sum := sha256.Sum256(conn.(*tls.Conn).ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo) //nolint:forcetypeassert // a TLS dialer's
 

@@ -113,7 +113,7 @@ func (s *session) connect(ctx context.Context, options ...grpc.DialOption) ([]li
 
 	hangUp := func() {
 		for _, p := range lines {
-			p.Close() //nolint:errcheck // the command is over
+			p.Close()
 		}
 	}
 
@@ -180,7 +180,7 @@ func (s *session) open(add func(nodes []string, with ...client.OptionFunc) error
 }
 
 func (s *session) maintenanceTLS() (*tls.Config, error) {
-	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // maintenance mode has no CA to check
+	config := &tls.Config{InsecureSkipVerify: true}
 
 	if len(s.fingerprints) == 0 {
 		return config, nil
@@ -345,7 +345,7 @@ func (s *session) kubeconfig(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer stream.Close() //nolint:errcheck // it was read
+		defer stream.Close()
 
 		unzipped, err := gzip.NewReader(stream)
 		if err != nil {
@@ -571,7 +571,7 @@ func (s *session) dmesg(ctx context.Context) error {
 
 func (s *session) events(ctx context.Context) error {
 	return s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
-		stream, err := api.Events(ctx, client.WithTailEvents(int32(s.tail))) //nolint:gosec // small
+		stream, err := api.Events(ctx, client.WithTailEvents(int32(s.tail)))
 		if err != nil {
 			return err
 		}

@@ -130,11 +130,11 @@ func TestGetWatchTellsChanges(t *testing.T) {
 func definitions(t *testing.T, c *cluster, name string) []*meta.ResourceDefinition {
 	t.Helper()
 
-	api, err := client.New(t.Context(), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), //nolint:gosec // maintenance mode has no CA to check
+	api, err := client.New(t.Context(), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}),
 		client.WithEndpoints(address(c.Node(name))))
 	require.NoError(t, err)
 
-	defer api.Close() //nolint:errcheck // the question was answered
+	defer api.Close()
 
 	found, err := safe.StateListAll[*meta.ResourceDefinition](t.Context(), api.COSI)
 	require.NoError(t, err)

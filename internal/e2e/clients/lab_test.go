@@ -53,13 +53,13 @@ func runTests(m *testing.M) (code int, err error) {
 	if sharedDir, err = os.MkdirTemp("", "clients"); err != nil {
 		return 1, fmt.Errorf("make folder: %w", err)
 	}
-	defer os.RemoveAll(sharedDir) //nolint:errcheck // a folder of the system's temporary ones
+	defer os.RemoveAll(sharedDir)
 
 	code = m.Run()
 
 	if _, statErr := os.Stat(filepath.Join(sharedDir, "clusterconfig")); statErr == nil {
 		if c, err := shared(); err == nil {
-			c.Close() //nolint:errcheck // the tests are over
+			c.Close()
 		}
 	}
 

@@ -100,7 +100,7 @@ func bootID(ctx context.Context, api *client.Client) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer file.Close() //nolint:errcheck // it was read
+	defer file.Close()
 
 	text, err := io.ReadAll(file)
 
