@@ -28,6 +28,8 @@ const (
 // Apply sends each node its machine config, one node at a time or several at once. All nodes are tried and all results reported.
 type Apply struct {
 	Parallel bool
+	// Late is set after bootstrap: only the workers are served that an earlier Apply of the run left joining.
+	Late bool
 }
 
 // Name tells the two modes apart, as people type them.
@@ -42,9 +44,20 @@ func (s Apply) Name() string {
 // Mutates marks the step as one that needs the cluster's lock.
 func (Apply) Mutates() {}
 
+// Needed tells whether there is anybody to serve.
+func (s Apply) Needed(run *Run) bool { return !s.Late || len(run.joining()) > 0 }
+
 // Run serves every node that answers, control planes first, and after that waits for the silent ones together.
 func (s Apply) Run(ctx context.Context, run *Run) error {
+	if err := run.checkFiles(ctx, s.Name()); err != nil {
+		return err
+	}
+
 	nodes := run.present(run.Nodes())
+	if s.Late {
+		nodes = run.joining()
+	}
+
 	ordered := append(ofRole(nodes, inventory.ControlPlane), ofRole(nodes, inventory.Worker)...)
 	limit := 1
 
@@ -58,7 +71,7 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 		limit = 1
 	}
 
-	applier := &applier{Run: run, step: s.Name(), turn: make(chan struct{}, limit)}
+	applier := &applier{Run: run, step: s.Name(), late: s.Late, turn: make(chan struct{}, limit)}
 
 	outcomes := fanout.Collect(ctx, limit, ordered, applier.serve, applier.broken)
 
@@ -106,6 +119,7 @@ func dryRunOutcome(run *Run, step string, outcomes []outcome) error {
 type applier struct {
 	*Run
 	step string
+	late bool
 	// turn bounds how many nodes are changed at once, also among those that were waited for.
 	turn chan struct{}
 	// brokenBy is a node of a running cluster that did not come back well from its change: the others are left alone then.
@@ -130,14 +144,33 @@ func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcome {
 	started := a.Clock.Now()
 
-	seen, problem := a.await(ctx, node, a.step, func(_ context.Context, seen sight) judgement {
-		return judgement{done: !seen.silent()}
+	seen, problem := a.await(ctx, node, a.step, func(ctx context.Context, seen sight) judgement {
+		return judgement{done: !seen.silent() || a.joins(ctx, seen)}
 	})
-	if problem != nil {
+
+	switch {
+	case problem != nil:
 		return a.finish(outcome{node: node, status: report.Failed, address: seen.Address, problem: problem}, started)
+	case seen.silent():
+		a.memory.of(node).remember(func(facts *nodeFacts) { facts.joining = true })
+
+		return a.finish(outcome{node: node, status: report.Joining, address: seen.Address, detail: "port refused: " + joiningText(seen)}, started)
+	default:
+		return a.finish(a.applyTo(ctx, seen), started)
+	}
+}
+
+// joins tells of a worker with a closed port that no waiting opens it yet: its certificate is signed at the endpoint, by trustd, and behind a VIP
+// trustd answers after bootstrap only. A machine that is just booting has its port open within the time in which a node counts as unreachable.
+func (a *applier) joins(ctx context.Context, seen sight) bool {
+	if a.late || seen.node.Role != inventory.Worker || seen.Silence != talosapi.Refused {
+		return false
 	}
 
-	return a.finish(a.applyTo(ctx, seen), started)
+	patience := time.Duration(a.Settings.ReachabilityRetries) * a.Settings.ReachabilityDelay
+	silent := a.Clock.Now().Sub(a.memory.of(seen.node).recall().silentSince)
+
+	return silent >= patience && !a.trustdAnswers(ctx)
 }
 
 // broken is the outcome for a node whose handling broke off for a reason that lies in this program.

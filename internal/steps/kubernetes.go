@@ -95,6 +95,23 @@ func (a *adminAccess) ready(ctx context.Context, address string) error {
 	return client.Ready(ctx)
 }
 
+// trustdPort is where control planes sign the certificates of workers (machinery's constants.TrustdPort).
+const trustdPort = "50001"
+
+// trustdAnswers tells whether a worker can have its certificate signed at the endpoint.
+func (r *Run) trustdAnswers(ctx context.Context) bool {
+	dialer := net.Dialer{Timeout: r.Settings.DialTimeout}
+
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(r.Cluster.Endpoint.Hostname(), trustdPort))
+	if err != nil {
+		return false
+	}
+
+	_ = conn.Close()
+
+	return true
+}
+
 // apiAnswers tells whether a Kubernetes API is there at the endpoint, ready or not.
 func (r *Run) apiAnswers(ctx context.Context) bool {
 	host := r.Cluster.Endpoint.Host

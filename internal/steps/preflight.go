@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -36,9 +37,8 @@ func (Preflight) EndsRecipe(error) bool { return true }
 func (s Preflight) Run(ctx context.Context, run *Run) error {
 	checker := &checker{Run: run, inRecipe: s.InRecipe}
 
-	findings := preflight.Skip(run.Cluster.CrossCheck(run.Settings.Talosconfig), run.skipChecks())
-	findings = append(findings, preflight.Cluster(ctx, run.Cluster, run.Configs, run.Credentials, run.preflightOptions())...)
-	problems := checker.judge(findings)
+	problems := checker.judge(run.fileFindings(ctx, run.preflightOptions()))
+	run.filesChecked = true
 
 	nodes := run.Nodes()
 	checked := fanout.Collect(ctx, probeLimit, nodes, checker.check, func(node *inventory.Node, err error) checkedNode {
@@ -65,6 +65,40 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 			Next:     "boot the machines, or say where they answer: NODE_ADDRESSES=" + nodes[0].Name + "=<address>; then mage preflight",
 			Exit:     diagnosis.ExitPreflight,
 		}})
+	}
+
+	return joined(problems)
+}
+
+// fileFindings are what the files tell, also about each other; of nodes that -node= leaves out nothing is told.
+func (r *Run) fileFindings(ctx context.Context, options preflight.Options) []diagnosis.Finding {
+	findings := preflight.Skip(r.Cluster.CrossCheck(r.Settings.Talosconfig), options.SkipChecks)
+	findings = append(findings, preflight.Cluster(ctx, r.Cluster, r.Configs, r.Credentials, options)...)
+
+	return slices.DeleteFunc(findings, func(finding diagnosis.Finding) bool {
+		node := r.Cluster.Node(finding.Node)
+
+		return node != nil && !r.selected(node)
+	})
+}
+
+// checkFiles finds what settings and files alone decide, for a step that preflight did not go before: with bad input nothing is sent to anybody.
+func (r *Run) checkFiles(ctx context.Context, step string) error {
+	if r.filesChecked {
+		return nil
+	}
+
+	r.filesChecked = true
+	options := r.preflightOptions()
+	options.LookupHost, options.VIPAnswers = nil, nil
+
+	var problems []*diagnosis.Problem
+
+	for _, finding := range r.fileFindings(ctx, options) {
+		if finding.Severity == diagnosis.Failure && finding.ExitCode() == diagnosis.ExitBadInput {
+			r.Report.Finding(step, finding)
+			problems = append(problems, &diagnosis.Problem{Finding: finding, Step: step})
+		}
 	}
 
 	return joined(problems)

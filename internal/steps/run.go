@@ -35,6 +35,8 @@ type Run struct {
 
 	memory *memory
 	lock   *clusterLock
+	// filesChecked is set once the files were judged, which no step of a run does again.
+	filesChecked bool
 }
 
 // New starts a run: it reads the inventory, the machine configs and the talosconfig.
@@ -199,6 +201,19 @@ func (r *Run) present(nodes []*inventory.Node) []*inventory.Node {
 	return present
 }
 
+// joining are the workers that apply left for later, and no step has had to leave out.
+func (r *Run) joining() []*inventory.Node {
+	var joining []*inventory.Node
+
+	for _, node := range r.present(r.Nodes()) {
+		if r.memory.of(node).recall().joining {
+			joining = append(joining, node)
+		}
+	}
+
+	return joining
+}
+
 func ofRole(nodes []*inventory.Node, role inventory.Role) []*inventory.Node {
 	var matching []*inventory.Node
 
@@ -258,6 +273,8 @@ type nodeFacts struct {
 	checkedFingerprint string
 	// lastWords is the reason of a failed sequence, as the node's events told it.
 	lastWords string
+	// joining is set for a worker that apply could not ask, since its API opens after bootstrap only.
+	joining bool
 	// failed is why later steps leave the node out.
 	failed error
 }

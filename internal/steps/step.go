@@ -39,6 +39,9 @@ func Mutates(steps []Step) bool {
 // essential steps say which of their failures end a recipe; after any other it goes on with the nodes that are left.
 type essential interface{ EndsRecipe(err error) bool }
 
+// conditional steps say whether there is anything for them to do; if not, they leave no trace.
+type conditional interface{ Needed(run *Run) bool }
+
 // Execute runs steps in order. The error is a *Failure: everything that failed, with the exit code of the earliest failure.
 // Recording, timing and locking wrap every step here, once.
 func Execute(ctx context.Context, run *Run, steps ...Step) error {
@@ -47,6 +50,10 @@ func Execute(ctx context.Context, run *Run, steps ...Step) error {
 	var failures []*Failure
 
 	for _, step := range steps {
+		if step, ok := step.(conditional); ok && !step.Needed(run) {
+			continue
+		}
+
 		err := execute(ctx, run, step)
 		if err == nil {
 			continue
