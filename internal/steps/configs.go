@@ -70,6 +70,8 @@ func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 		switch {
 		case seen.State == talosapi.Maintenance, seen.State == talosapi.NotTalos:
 			continue
+		case seen.Silence == talosapi.Refused:
+			cause = "its port is closed: it is on, and may be installing or booting with a cluster's config"
 		case seen.silent() && run.Settings.NewSecrets:
 			continue
 		case seen.silent():
@@ -160,7 +162,7 @@ func (s Configs) withoutSecrets(run *Run) error {
 
 // render runs talhelper into a temporary folder, which only this user can read. The caller removes it.
 func (s Configs) render(ctx context.Context, run *Run) (string, error) {
-	folder, err := os.MkdirTemp("", "talos-mage-configs-")
+	folder, err := os.MkdirTemp(run.temporaryFolder(), "talos-mage-configs-")
 	if err != nil {
 		return "", fmt.Errorf("make folder for rendered configs: %w", err)
 	}

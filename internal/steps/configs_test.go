@@ -1,0 +1,339 @@
+package steps_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// plainSecret is what the stand-in for talhelper makes; the one for sops turns it into sealedSecret.
+const (
+	plainSecret  = "plain-cluster-secret"
+	sealedSecret = "sealed-cluster-secret"
+)
+
+// workshop is a lab whose configs are still to be rendered, by stand-ins for the user's programs.
+type workshop struct {
+	*lab
+	rendered string // what talhelper renders
+	log      string // how the programs were called
+}
+
+func newWorkshop(t *testing.T, controlPlanes, workers int) *workshop {
+	t.Helper()
+
+	l := newLab(t, controlPlanes, workers)
+	w := &workshop{lab: l, rendered: filepath.Join(l.folder, "rendered"), log: filepath.Join(l.folder, "calls.log")}
+
+	require.NoError(t, os.Rename(l.ConfigDir(), w.rendered))
+	require.NoError(t, os.Mkdir(filepath.Join(l.folder, "bin"), 0o755))
+	w.program(t, "talhelper", `
+case $1 in
+gensecret) echo "secret: `+plainSecret+`" ;;
+genconfig)
+  while [ "$1" != --out-dir ]; do shift; done
+  cp `+w.rendered+`/* "$2" ;;
+esac`)
+	w.program(t, "sops", "sed s/"+plainSecret+"/"+sealedSecret+"/")
+
+	return w
+}
+
+// program puts a shell script on the run's PATH.
+func (w *workshop) program(t *testing.T, name, script string) {
+	t.Helper()
+
+	text := fmt.Sprintf("#!/bin/sh\nPATH=/usr/bin:/bin\necho %s \"$*\" >> %s\n%s\n", name, w.log, script)
+	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "bin", name), []byte(text), 0o755)) //nolint:gosec // a program
+}
+
+// called tells how the programs were called so far.
+func (w *workshop) called(t *testing.T) string {
+	t.Helper()
+
+	data, err := os.ReadFile(w.log)
+	if os.IsNotExist(err) {
+		return ""
+	}
+
+	require.NoError(t, err)
+
+	return string(data)
+}
+
+func (w *workshop) secrets() string { return filepath.Join(w.Dir, "talsecret.sops.yaml") }
+
+// seal makes the secrets file, so that only configs are left to be made.
+func (w *workshop) seal(t *testing.T) {
+	t.Helper()
+
+	require.NoError(t, os.WriteFile(w.secrets(), []byte("secret: "+sealedSecret+"\n"), 0o600))
+}
+
+func TestARecipeMakesSecretsAndConfigsFromNothing(t *testing.T) {
+	t.Parallel()
+
+	w := newWorkshop(t, 1, 1)
+	w.untilMaintenance(t)
+
+	s := w.session(t)
+	s.succeeds(t, s.recipe()...)
+
+	data, err := os.ReadFile(w.secrets())
+	require.NoError(t, err)
+	require.Equal(t, "secret: "+sealedSecret+"\n", string(data))
+
+	require.NoError(t, filepath.WalkDir(w.folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || strings.HasPrefix(path, filepath.Join(w.folder, "bin")) {
+			return err
+		}
+
+		data, err := os.ReadFile(path)
+		require.NotContains(t, string(data), plainSecret, "%s holds the secrets in the clear", path)
+		require.NotContains(t, path, "talos-mage-configs-", "rendered configs are left behind")
+
+		return err
+	}))
+
+	for _, path := range []string{w.secrets(), w.ConfigFile("cp1"), w.ConfigFile("worker1"), w.Talosconfig()} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), path)
+	}
+
+	ignored, err := os.ReadFile(filepath.Join(w.ConfigDir(), ".gitignore"))
+	require.NoError(t, err)
+	require.Equal(t, "lab-cp1.yaml\nlab-worker1.yaml\ntalosconfig\n", string(ignored))
+
+	again := w.session(t)
+	again.succeeds(t, again.recipe()...)
+	require.Equal(t, 1, strings.Count(w.called(t), "gensecret"))
+}
+
+func TestADryRunMakesNeitherSecretsNorConfigs(t *testing.T) {
+	t.Parallel()
+
+	for name, sealed := range map[string]bool{"without secrets": false, "with secrets": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorkshop(t, 1, 0)
+			w.untilMaintenance(t)
+
+			if sealed {
+				w.seal(t)
+			}
+
+			s := w.session(t, "DRY_RUN=true")
+			s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, s.recipe()...)
+			require.NoDirExists(t, w.ConfigDir())
+			require.NotContains(t, w.called(t), "gensecret")
+		})
+	}
+}
+
+func TestSecretsAreMadeOnlyForAClusterThatCanNotExistYet(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		prepare  func(*workshop, *testing.T)
+		settings []string
+		made     bool
+		code     diagnosis.ExitCode
+	}{
+		"all in maintenance":          {func(*workshop, *testing.T) {}, nil, true, 0},
+		"one is silent":               {func(w *workshop, _ *testing.T) { w.Node("worker1").PowerOff() }, nil, false, diagnosis.ExitPreflight},
+		"one is silent, but new":      {func(w *workshop, _ *testing.T) { w.Node("worker1").PowerOff() }, []string{"NEW_SECRETS=true"}, true, 0},
+		"one is configured":           {(*workshop).configure, nil, false, diagnosis.ExitPreflight},
+		"one is configured, but new":  {(*workshop).configure, []string{"NEW_SECRETS=true"}, false, diagnosis.ExitPreflight},
+		"a machine config is there":   {(*workshop).keepConfig, nil, false, 0},
+		"there are some under a name": {(*workshop).keepOtherSecrets, nil, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorkshop(t, 1, 1)
+			w.untilMaintenance(t)
+			tt.prepare(w, t)
+
+			s := w.session(t, tt.settings...)
+			if tt.code == 0 {
+				s.succeeds(t, steps.Secrets{})
+			} else {
+				problem := s.fails(t, tt.code, diagnosis.SecretsMissing, steps.Secrets{})
+				require.NotEmpty(t, problem.Node)
+			}
+
+			require.Equal(t, tt.made, strings.Contains(w.called(t), "gensecret"))
+
+			if tt.made {
+				require.FileExists(t, w.secrets())
+			} else {
+				require.NoFileExists(t, w.secrets())
+			}
+		})
+	}
+}
+
+// configure gives a machine its config by other means.
+func (w *workshop) configure(t *testing.T) {
+	t.Helper()
+
+	data, err := os.ReadFile(filepath.Join(w.rendered, "lab-cp1.yaml"))
+	require.NoError(t, err)
+	w.applyInsecurely(t, "cp1", data)
+	wait(t, w.Node("cp1"), func(node *emulator.Node) bool { return node.Boots() > 1 && node.Stage() == "booting" })
+}
+
+func (w *workshop) keepConfig(t *testing.T) {
+	t.Helper()
+
+	w.copyRendered(t, "lab-cp1.yaml")
+}
+
+func (w *workshop) keepOtherSecrets(t *testing.T) {
+	t.Helper()
+
+	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "talsecret.yaml"), []byte("secret: x\n"), 0o600))
+}
+
+func (w *workshop) copyRendered(t *testing.T, names ...string) {
+	t.Helper()
+
+	require.NoError(t, os.MkdirAll(w.ConfigDir(), 0o700))
+
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(w.rendered, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(w.ConfigDir(), name), data, 0o600))
+	}
+}
+
+func TestRenderedConfigsReplaceExistingOnesOnlyWhenThatIsSafeOrAskedFor(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		silent   bool
+		step     steps.Configs
+		replaced bool
+	}{
+		"all in maintenance":        {false, steps.Configs{}, true},
+		"one silent":                {true, steps.Configs{}, false},
+		"one silent, but asked for": {true, steps.Configs{Replace: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorkshop(t, 1, 1)
+			w.untilMaintenance(t)
+			w.seal(t)
+			w.copyRendered(t, "lab-cp1.yaml", "talosconfig")
+			w.tuned(t, "cp1")
+
+			before, err := os.ReadFile(w.Talosconfig())
+			require.NoError(t, err)
+
+			if tt.silent {
+				w.Node("worker1").PowerOff()
+			}
+
+			s := w.session(t).succeeds(t, tt.step)
+
+			data, err := w.Config("cp1")
+			require.NoError(t, err)
+			require.Equal(t, tt.replaced, !strings.Contains(string(data), tunedSetting))
+			require.FileExists(t, w.ConfigFile("worker1"), "a file of a node that has none is always added")
+
+			if !tt.replaced {
+				require.Contains(t, s.out.String(), string(diagnosis.RenderedDiffers))
+				require.Contains(t, s.out.String(), "lab-cp1.yaml")
+			}
+
+			after, err := os.ReadFile(w.Talosconfig())
+			require.NoError(t, err)
+			require.Equal(t, before, after, "a talosconfig of the same CA stays")
+		})
+	}
+}
+
+func TestConfigsThatMeanTheSameAreLeftAlone(t *testing.T) {
+	t.Parallel()
+
+	w := newWorkshop(t, 1, 0)
+	w.untilMaintenance(t)
+	w.seal(t)
+	w.copyRendered(t, "lab-cp1.yaml", "talosconfig")
+	w.changeFile(t, "cp1", "version: v1alpha1\n", "# a comment\nversion: v1alpha1\n")
+
+	s := w.session(t).succeeds(t, steps.Configs{})
+	require.Equal(t, report.Skipped, s.status("configs", ""))
+
+	data, err := w.Config("cp1")
+	require.NoError(t, err)
+	require.Contains(t, string(data), "# a comment")
+}
+
+func TestAMissingProgramIsNamed(t *testing.T) {
+	t.Parallel()
+
+	for _, program := range []string{"talhelper", "sops"} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorkshop(t, 1, 0)
+			w.untilMaintenance(t)
+			require.NoError(t, os.Remove(filepath.Join(w.folder, "bin", program)))
+
+			s := w.session(t)
+			problem := s.fails(t, diagnosis.ExitBadInput, diagnosis.ProgramMissing, s.recipe()...)
+			require.Contains(t, problem.Cause, program)
+			require.NoFileExists(t, w.secrets())
+		})
+	}
+
+	t.Run("and not missed when all files are there", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWorkshop(t, 1, 0)
+		w.untilMaintenance(t)
+		w.seal(t)
+		w.copyRendered(t, "lab-cp1.yaml", "talosconfig")
+		require.NoError(t, os.Remove(filepath.Join(w.folder, "bin", "talhelper")))
+
+		s := w.session(t)
+		s.succeeds(t, s.recipe()...)
+	})
+}
+
+func TestAFailingProgramIsQuotedWithoutSecrets(t *testing.T) {
+	t.Parallel()
+
+	const token = "abc123.0123456789abcdef" // of the form of a bootstrap token
+
+	for _, program := range []string{"talhelper", "sops"} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorkshop(t, 1, 0)
+			w.untilMaintenance(t)
+			w.program(t, program, "echo 'no way with token: "+token+"' >&2; exit 3")
+
+			s := w.session(t)
+			problem := s.fails(t, diagnosis.ExitBadInput, diagnosis.ProgramFailed, s.recipe()...)
+			require.Contains(t, problem.Cause, "no way with token")
+			require.NotContains(t, s.err.Error()+s.out.String(), token)
+			require.NoFileExists(t, w.secrets())
+			require.Zero(t, applied(w.Node("cp1")))
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package steps_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+func TestTheTalosconfigIsCompletedAndKeepsWhatElseIsInIt(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 2, 1)
+	l.installed(t)
+
+	talosconfig, err := config.Open(l.Talosconfig())
+	require.NoError(t, err)
+
+	ours := talosconfig.Context
+	talosconfig.Contexts[ours].Endpoints, talosconfig.Contexts[ours].Nodes = nil, nil
+	talosconfig.Contexts["other"] = &config.Context{Endpoints: []string{"192.0.2.99"}, CA: talosconfig.Contexts[ours].CA}
+	require.NoError(t, talosconfig.Save(l.Talosconfig()))
+
+	l.session(t, "DRY_RUN=true").fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Kubeconfig{})
+	unchanged, err := config.Open(l.Talosconfig())
+	require.NoError(t, err)
+	require.Empty(t, unchanged.Contexts[ours].Endpoints)
+
+	l.session(t).succeeds(t, steps.Kubeconfig{})
+
+	completed, err := config.Open(l.Talosconfig())
+	require.NoError(t, err)
+
+	address := func(name string) string { return l.Node(name).Options().Address.String() }
+	require.Equal(t, []string{address("cp1"), address("cp2")}, completed.Contexts[ours].Endpoints)
+	require.Equal(t, []string{address("cp1"), address("cp2"), address("worker1")}, completed.Contexts[ours].Nodes)
+	require.Equal(t, []string{"192.0.2.99"}, completed.Contexts["other"].Endpoints)
+	require.Equal(t, ours, completed.Context)
+
+	info, err := os.Stat(l.Talosconfig())
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestAKubeconfigThatIsGoodIsNotTouched(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.installed(t)
+
+	s := l.session(t).succeeds(t, steps.Kubeconfig{})
+	require.Equal(t, report.Applied, s.status("kubeconfig", ""))
+
+	before, err := os.ReadFile(s.Settings.Kubeconfig)
+	require.NoError(t, err)
+
+	s = l.session(t).succeeds(t, steps.Kubeconfig{})
+	require.Equal(t, report.Skipped, s.status("kubeconfig", ""))
+
+	after, err := os.ReadFile(s.Settings.Kubeconfig)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}
+
+func TestNoControlPlaneMeansNoKubeconfigAndNoFiles(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.untilMaintenance(t)
+	require.NoError(t, os.Remove(l.Talosconfig()))
+
+	s := l.session(t)
+	s.fails(t, diagnosis.ExitKubernetes, diagnosis.KubeconfigUnavailable, steps.Kubeconfig{})
+	require.NoFileExists(t, s.Settings.Kubeconfig)
+	require.NoFileExists(t, l.Talosconfig())
+}
