@@ -17,33 +17,31 @@ import (
 	"github.com/talos-mage/talos-mage/internal/emulator"
 )
 
-// A run that is stopped says how to go on, and the same command then does the rest.
-func TestAStoppedBringUpGoesOn(t *testing.T) {
+// A signal reaches the program through Task and the scripts; it says how to go on, and the same command then does the rest.
+func TestWhatIsStoppedGoesOn(t *testing.T) {
 	t.Parallel()
 
-	tests := map[string]struct {
+	for name, tt := range map[string]struct {
 		args   []string
 		signal syscall.Signal
 		// group is set for a signal that a terminal sends: everything that runs in it gets it.
 		group bool
 		code  int
+		next  string
 	}{
-		"SIGTERM to the program": {[]string{launcher(t), "talos"}, syscall.SIGTERM, false, 143},
-		"SIGINT to the program":  {[]string{launcher(t), "talos"}, syscall.SIGINT, false, 130},
-	}
-
-	if task := lookForTask(t); task != "" {
-		tests["Ctrl-C in Task's terminal"] = struct {
-			args   []string
-			signal syscall.Signal
-			group  bool
-			code   int
-		}{[]string{task, "-x", "bootstrap:talos"}, syscall.SIGINT, true, 130}
-	}
-
-	for name, tt := range tests {
+		"Ctrl-C in Task's terminal": {
+			[]string{lookForTask(t), "-x", "bootstrap:talos"}, syscall.SIGINT, true, 130, "mage talos goes on from here",
+		},
+		"SIGTERM to a script": {
+			[]string{"bash", "scripts/bootstrap-talos-apply.sh", "talos/clusterconfig"}, syscall.SIGTERM, false, 143, "mage applySequential goes on from here",
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
+			if tt.args[0] == "" {
+				taskProgram(t)
+			}
 
 			root := userRepository(t)
 			c := newCluster(t, filepath.Join(root, "talos"), 3, 1)
@@ -54,12 +52,14 @@ func TestAStoppedBringUpGoesOn(t *testing.T) {
 				return c.Nodes[0].WaitFor(ctx, func(node *emulator.Node) bool { return len(node.Config()) > 0 })
 			})
 			require.Equal(t, tt.code, got.code, got.stderr)
-			require.Contains(t, got.stderr, "mage talos goes on from here")
-			require.NotContains(t, strings.Join(c.changes(), "\n"), "Bootstrap")
+			require.Contains(t, got.stderr, tt.next)
 
 			got = run(t, typed)
 			require.Equal(t, 0, got.code, got.stdout+got.stderr)
-			require.Equal(t, c.eachOnce(), c.changes())
+
+			for _, node := range c.Nodes {
+				require.Equal(t, 1, strings.Count(strings.Join(c.changes(), "\n"), node.Name()+" ApplyConfiguration"), node.Name())
+			}
 		})
 	}
 }
