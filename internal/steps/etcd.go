@@ -85,7 +85,7 @@ func (e etcdSight) describe() string {
 	case e.stopped():
 		return name + ": etcd was stopped by a second Bootstrap and stays so until the node reboots"
 	case e.healthy():
-		return fmt.Sprintf("%s: etcd runs and is healthy, %d members", name, len(e.members))
+		return name + ": etcd runs and is healthy, " + counted(len(e.members), "member")
 	case e.running() && e.member != 0 && !e.isVoter():
 		return name + ": etcd runs, is a learner or not in its own list yet"
 	case e.running():

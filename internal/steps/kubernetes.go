@@ -303,7 +303,7 @@ func (r *Run) noteNotReady(step string, notReady []kubeapi.Node) {
 	r.Report.Finding(step, diagnosis.Finding{
 		ID:       diagnosis.NotReadyExpected,
 		Severity: diagnosis.OK,
-		Cause:    fmt.Sprintf("%d nodes are NotReady: expected until a CNI is installed (CNI %s)", len(notReady), r.Cluster.CNI),
+		Cause:    fmt.Sprintf("%s NotReady: expected until a CNI is installed (CNI %s)", counted(len(notReady), "node"), r.Cluster.CNI),
 		Next:     "install your CNI, for example: task bootstrap:apps",
 	})
 }

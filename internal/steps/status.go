@@ -141,7 +141,7 @@ func shortened(reason string) string {
 func (e etcdSight) summary() string {
 	switch {
 	case e.healthy():
-		return fmt.Sprintf("healthy, %d members", len(e.members))
+		return "healthy, " + counted(len(e.members), "member")
 	case e.running():
 		return "running, not healthy"
 	case e.stopped():

@@ -5,6 +5,7 @@ package steps
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -250,4 +251,13 @@ func list(words []string) string {
 	default:
 		return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 	}
+}
+
+// counted is "1 member", "3 members".
+func counted(count int, what string) string {
+	if count == 1 {
+		return "1 " + what
+	}
+
+	return fmt.Sprintf("%d %ss", count, what)
 }

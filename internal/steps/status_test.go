@@ -1,0 +1,124 @@
+package steps_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/golden"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// status is the page that `mage status` shows, with the lab's addresses as documentation addresses.
+func (l *lab) status(t *testing.T, environ ...string) string {
+	t.Helper()
+
+	status := steps.ReadStatus(t.Context(), l.session(t, environ...).Run)
+
+	var page strings.Builder
+
+	table := tabwriter.NewWriter(&page, 0, 0, 2, ' ', 0)
+
+	for _, row := range status.Rows() {
+		_, err := table.Write([]byte(strings.Join(row, "\t") + "\n"))
+		require.NoError(t, err)
+	}
+
+	require.NoError(t, table.Flush())
+	page.WriteString("\nnext: " + status.Next + "\n")
+
+	block := strings.TrimSuffix(l.Lab.Prefix().Addr().String(), "0")
+	text := strings.ReplaceAll(page.String(), l.folder, "/home/op/lab")
+
+	// Columns are as wide as the addresses, so they are narrowed to one space.
+	return spaces(strings.ReplaceAll(text, block, "192.0.2."))
+}
+
+func spaces(text string) string {
+	var lines []string
+
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func TestStatusShowsEveryStageAndTheNextCommand(t *testing.T) {
+	t.Parallel()
+
+	shows := func(t *testing.T, l *lab, name string, environ ...string) {
+		t.Helper()
+
+		golden.Assert(t, filepath.Join("testdata", "status", name+".txt"), l.status(t, environ...))
+	}
+
+	t.Run("on the way up", func(t *testing.T) {
+		t.Parallel()
+
+		l := newLab(t, 1, 1)
+
+		for _, node := range l.Nodes {
+			node.PowerOff()
+		}
+
+		shows(t, l, "off")
+
+		for _, node := range l.Nodes {
+			node.PowerOn()
+		}
+
+		l.untilMaintenance(t)
+		shows(t, l, "maintenance")
+
+		l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = 2 * time.Minute })
+		l.session(t).succeeds(t, steps.Apply{})
+		wait(t, l.Node("worker1"), inStage("running"))
+		shows(t, l, "installing")
+
+		eventuallyAnswers(t, l, "cp1")
+		wait(t, l.Node("cp1"), inStage("booting"))
+		l.waitForEtcdToAsk(t)
+		shows(t, l, "before-bootstrap")
+
+		l.session(t).succeeds(t, steps.Bootstrap{}, steps.VerifyWorkers{})
+		shows(t, l, "no-kubeconfig")
+
+		l.session(t).succeeds(t, steps.Kubeconfig{})
+		shows(t, l, "up")
+
+		l.tuned(t, "worker1")
+		shows(t, l, "drifted")
+
+		l.Node("worker1").PowerOff()
+		shows(t, l, "worker-off")
+
+		l.Node("cp1").Set(func(f *emulator.Faults) { f.Impostor = emulator.SSHImpostor })
+		shows(t, l, "not-talos")
+	})
+
+	t.Run("of somebody else's machines", func(t *testing.T) {
+		t.Parallel()
+
+		l := newLab(t, 1, 0)
+		l.installed(t)
+		shows(t, l, "no-talosconfig", "TALOSCONFIG="+filepath.Join(l.folder, "missing"))
+	})
+}
+
+// waitForEtcdToAsk waits until the first control plane lacks nothing but a Bootstrap.
+func (l *lab) waitForEtcdToAsk(t *testing.T) {
+	t.Helper()
+
+	require.Eventually(t, func() bool {
+		page := l.status(t)
+
+		return strings.Contains(page, "booting, etcd not running") && strings.Contains(page, "no data")
+	}, labcluster.Deadline, 10*time.Millisecond)
+}
