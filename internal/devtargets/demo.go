@@ -62,6 +62,8 @@ func withoutSettings(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
 
-		return slices.ContainsFunc(settings.Table(), func(knob settings.Knob) bool { return knob.Name == name && name != "NO_COLOR" && !strings.HasPrefix(name, "LOG_") })
+		return slices.ContainsFunc(settings.Table(), func(knob settings.Knob) bool {
+			return knob.Name == name && name != "NO_COLOR" && !strings.HasPrefix(name, "LOG_")
+		})
 	})
 }

@@ -1,6 +1,6 @@
 package diagnosis
 
-// What changing the nodes of a running cluster finds.
+// ChangeHeldBack is what changing the nodes of a running cluster finds.
 const ChangeHeldBack ID = "TM140"
 
 var updatingEntries = []Entry{

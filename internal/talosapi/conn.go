@@ -185,7 +185,7 @@ func (c *Conn) lastCause() error {
 // Close ends the connection.
 func (c *Conn) Close() {
 	// Closing a gRPC connection only fails when it was closed before.
-	_ = c.api.Close() //nolint:errcheck
+	_ = c.api.Close()
 }
 
 // Address is the address that was dialled.
