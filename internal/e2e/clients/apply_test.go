@@ -96,11 +96,10 @@ func TestApplyConfigInMaintenanceMode(t *testing.T) {
 func TestApplyConfigThatChangesNothing(t *testing.T) {
 	t.Parallel()
 
-	c := newCluster(t, 1, 1, nil)
-	node := c.Node("cp1")
-
 	withEach(t, func(t *testing.T, ctl talosctl) {
-		own := c.ConfigFile("cp1")
+		// A node takes one apply at a time, so that clients can't share it.
+		c := newCluster(t, 1, 1, nil)
+		node, own := c.Node("cp1"), c.ConfigFile("cp1")
 
 		dryRun := c.applyInsecurely("cp1", own, "auto")
 		dryRun.dryRun = true

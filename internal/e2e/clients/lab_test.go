@@ -20,12 +20,16 @@ import (
 // limit is how long one command may take before its test fails.
 const limit = labcluster.Deadline
 
+// timeScale is how many times faster than the wall clock time passes for the nodes: slow enough that no etcd gives up joining, after half an
+// hour, while a busy machine gets to the bootstrap.
+const timeScale = 100
+
 // The cluster that all tests share which change nothing on it.
 var (
 	sharedDir string
 	shared    = sync.OnceValues(func() (*cluster, error) {
 		made, err := labcluster.New(sharedDir, labcluster.Options{
-			ControlPlanes: 3, Workers: 2, CNI: "flannel", LabOptions: emulator.LabOptions{Discovery: true, TimeScale: labcluster.TestScale},
+			ControlPlanes: 3, Workers: 2, CNI: "flannel", LabOptions: emulator.LabOptions{Discovery: true, TimeScale: timeScale},
 		})
 		if err != nil {
 			return nil, err
@@ -87,7 +91,7 @@ func newCluster(t *testing.T, controlPlanes, workers int, edit func(*labcluster.
 
 	options := labcluster.Options{
 		ControlPlanes: controlPlanes, Workers: workers, Endpoint: labcluster.FirstControlPlane, CNI: "flannel",
-		LabOptions: emulator.LabOptions{TimeScale: labcluster.TestScale},
+		LabOptions: emulator.LabOptions{TimeScale: timeScale},
 	}
 
 	if workers == 0 {
@@ -154,7 +158,7 @@ func newRunning(t *testing.T, controlPlanes, workers int) *cluster {
 // Nodes that are not installed are spared: they reboot once before they matter.
 func slowReboot(node *emulator.NodeOptions) {
 	node.Installed = true
-	node.Timing.Reboot = 2500 * time.Millisecond * labcluster.TestScale
+	node.Timing.Reboot = 2500 * time.Millisecond * timeScale
 }
 
 // apply sends a machine its config.
