@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -190,6 +192,7 @@ func TestExplainIsForPeople(t *testing.T) {
 		{"nothing", nil, ""},
 		{"not allowed", status.Error(codes.PermissionDenied, "not authorized"), "the node doesn't allow this here (not authorized)"},
 		{"deadline", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), "no answer in time"},
+		{"timeout", &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}, "no answer in time"},
 		{
 			"etcd's deadline", &talosapi.Error{Op: talosapi.OpEtcd, Err: status.Error(codes.DeadlineExceeded, "context deadline exceeded")},
 			"etcd did not answer in time: it is not up yet",

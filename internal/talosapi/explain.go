@@ -59,6 +59,7 @@ func explainConnection(failure *Error, err error) string {
 	var (
 		clock  *ClockError
 		lookup *net.DNSError
+		dial   *net.OpError
 	)
 
 	switch {
@@ -76,6 +77,8 @@ func explainConnection(failure *Error, err error) string {
 		return "no route to host: nothing answers at this address on the local network"
 	case errors.Is(err, syscall.ENETUNREACH):
 		return "network unreachable: this computer has no route to that network"
+	case errors.As(err, &dial) && dial.Timeout():
+		return errNoAnswer.Error()
 	case errors.Is(err, errHungUp), errors.Is(err, errNoAnswer):
 		return oneLine(scrub(cause.Error()))
 	case errors.Is(err, errRejected):

@@ -34,9 +34,18 @@ func (w *world) apply(t *testing.T, env []string, mode string) program.Outcome {
 	return w.script(t, env, "bootstrap-talos-apply.sh", "talos/clusterconfig", mode)
 }
 
-// impostor puts a web server in a machine's place.
-func impostor(w *world, name string) {
-	w.Node(name).Set(func(f *emulator.Faults) { f.Impostor = emulator.HTTPSImpostor })
+// withImpostor is a cluster with something else in the place of one machine.
+func withImpostor(t *testing.T, controlPlanes, workers int, name string) *world {
+	t.Helper()
+
+	w := newWorld(t, labcluster.Options{ControlPlanes: controlPlanes, Workers: workers}, func(w *world, machine *emulator.NodeOptions) {
+		if machine.Name == name {
+			impostor(t, w, machine)
+		}
+	})
+	w.settle(t)
+
+	return w
 }
 
 // sentTo are the changes when these machines, and no others, got their config.
@@ -53,9 +62,7 @@ func sentTo(machines ...string) []string {
 func TestDefect01AnErrorDoesNotEndASequentialRun(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, labcluster.Options{ControlPlanes: 2, Workers: 2}, nil)
-	w.settle(t)
-	impostor(w, "cp1")
+	w := withImpostor(t, 2, 2, "cp1")
 
 	got := w.apply(t, nil, "sequential")
 	require.Equal(t, 4, got.Code, got.Stderr)
@@ -68,9 +75,7 @@ func TestDefect01AnErrorDoesNotEndASequentialRun(t *testing.T) {
 func TestDefect02AParallelRunCountsAndFails(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, labcluster.Options{ControlPlanes: 2, Workers: 2}, nil)
-	w.settle(t)
-	impostor(w, "worker1")
+	w := withImpostor(t, 2, 2, "worker1")
 
 	got := w.apply(t, nil, "parallel")
 	require.Equal(t, 4, got.Code, got.Stderr)
@@ -317,9 +322,7 @@ func TestDefect12TheCommandsThatAreAdvisedWork(t *testing.T) {
 func TestDefect13AFailedNodeIsNamedAndNotWaitedForEver(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, labcluster.Options{ControlPlanes: 3, Workers: 1}, nil)
-	w.settle(t)
-	impostor(w, "cp1")
+	w := withImpostor(t, 3, 1, "cp1")
 
 	// The whole run stops before anything is sent.
 	got := w.ends(t, 3, nil, "talos")

@@ -36,20 +36,20 @@ func asked(node *emulator.Node, method string) bool {
 }
 
 func stops() map[string]stop {
-	refuse := func(refuse bool) func(*world) { return func(w *world) { w.Node("worker1").Refuse(refuse) } }
+	refuse := func(refuse bool) func(*world) { return func(w *world) { w.Node("cp2").Refuse(refuse) } }
 
 	return map[string]stop{
 		"applySequential": {
 			spoil:  refuse(true),
 			heal:   refuse(false),
 			inside: func(w *world) bool { return len(w.changes()) == 1 },
-			whole:  []string{"cp1 ApplyConfiguration", "worker1 ApplyConfiguration"},
+			whole:  []string{"cp1 ApplyConfiguration", "cp2 ApplyConfiguration"},
 		},
 		"applyParallel": {
 			spoil:  refuse(true),
 			heal:   refuse(false),
 			inside: func(w *world) bool { return len(w.changes()) == 1 },
-			whole:  []string{"cp1 ApplyConfiguration", "worker1 ApplyConfiguration"},
+			whole:  []string{"cp1 ApplyConfiguration", "cp2 ApplyConfiguration"},
 		},
 		"verify": {
 			edit: func(t *testing.T, w *world, machine *emulator.NodeOptions) {
@@ -58,7 +58,7 @@ func stops() map[string]stop {
 				}
 			},
 			heal:   func(w *world) {},
-			inside: func(w *world) bool { return asked(w.Node("worker1"), "Get") },
+			inside: func(w *world) bool { return asked(w.Node("cp2"), "Get") },
 			whole:  []string{},
 		},
 		"bootstrap": {
@@ -68,7 +68,9 @@ func stops() map[string]stop {
 				machine.Faults.EtcdUnhealthy = true
 			},
 			heal: func(w *world) {
-				w.Node("cp1").Set(func(f *emulator.Faults) { f.EtcdUnhealthy = false })
+				for _, node := range w.Lab.Nodes() {
+					node.Set(func(f *emulator.Faults) { f.EtcdUnhealthy = false })
+				}
 			},
 			inside: func(w *world) bool { return len(w.changes()) == 1 },
 			whole:  []string{"cp1 Bootstrap"},
@@ -86,7 +88,7 @@ func TestAStoppedCommandTellsHowToGoOnAndTheNextRunDoes(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %s", command, signal), func(t *testing.T) {
 				t.Parallel()
 
-				w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane},
+				w := newWorld(t, labcluster.Options{ControlPlanes: 2, Endpoint: labcluster.FirstControlPlane},
 					func(w *world, machine *emulator.NodeOptions) {
 						if stop.edit != nil {
 							stop.edit(t, w, machine)
@@ -113,7 +115,7 @@ func TestAStoppedCommandTellsHowToGoOnAndTheNextRunDoes(t *testing.T) {
 
 				if command == "verify" {
 					w.ends(t, 0, nil, "applySequential")
-					stop.whole = []string{"worker1 ApplyConfiguration"}
+					stop.whole = []string{"cp2 ApplyConfiguration"}
 				}
 
 				w.ends(t, 0, nil, command)
@@ -158,9 +160,9 @@ func TestAStoppedBringUpGoesOn(t *testing.T) {
 func TestTheLockKeepsASecondCommandAway(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
+	w := newWorld(t, labcluster.Options{ControlPlanes: 2}, nil)
 	w.settle(t)
-	w.Node("worker1").Refuse(true)
+	w.Node("cp2").Refuse(true)
 
 	first := w.start(t, nil, "applySequential")
 
@@ -168,19 +170,19 @@ func TestTheLockKeepsASecondCommandAway(t *testing.T) {
 
 	changes := w.changes()
 
-	for _, command := range []string{"applySequential", "bootstrap", "talos"} {
-		got := w.ends(t, 3, []string{"NODE_REACHABILITY_RETRIES=1"}, command)
+	for _, command := range []string{"applySequential", "bootstrap", "kubeconfig", "talos"} {
+		got := w.ends(t, 3, nil, command)
 		require.Contains(t, got.Stderr, fmt.Sprintf("process %d is changing this cluster", first.PID()))
 	}
 
 	require.Empty(t, w.since(changes))
 
 	// What only looks is let in.
-	w.ends(t, 0, []string{"NODE_REACHABILITY_RETRIES=1"}, "status")
+	w.ends(t, 0, nil, "status")
 
 	// The lock dies with its process, however that dies.
 	require.NoError(t, first.Signal(syscall.SIGKILL))
 	ended(t, first)
-	w.Node("worker1").Refuse(false)
+	w.Node("cp2").Refuse(false)
 	w.ends(t, 0, nil, "applySequential")
 }

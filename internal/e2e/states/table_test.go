@@ -136,9 +136,7 @@ func rows(role string) map[string]state {
 			healed: afterwards,
 		},
 		"not Talos": {
-			spoil: func(_ *testing.T, _ *world, subject *emulator.Node) {
-				subject.Set(func(f *emulator.Faults) { f.Impostor = emulator.HTTPSImpostor })
-			},
+			edit: impostor,
 			heal: func(_ *testing.T, _ *world, subject *emulator.Node) {
 				subject.Set(func(f *emulator.Faults) { f.Impostor = emulator.NoImpostor })
 			},
@@ -295,6 +293,11 @@ func reset(t *testing.T, w *world, subject *emulator.Node) {
 
 	require.NoError(t, talosctl.Reset(t.Context(), false, true))
 	until(t, subject, inStage("maintenance"))
+}
+
+// impostor puts a web server in a machine's place.
+func impostor(_ *testing.T, _ *world, machine *emulator.NodeOptions) {
+	machine.Faults.Impostor = emulator.HTTPSImpostor
 }
 
 // withAnotherCard machines have another network card than the files declare.

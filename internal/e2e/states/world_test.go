@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -239,11 +240,21 @@ func until(t *testing.T, node *emulator.Node, condition func(*emulator.Node) boo
 	require.NoError(t, node.WaitFor(waiting, condition))
 }
 
-// settled waits until a machine has come as far as it can without its cluster: in maintenance, running, or with an etcd that waits for others.
+// settled waits until a machine has come as far as it can without its cluster: in maintenance, running, with an etcd that waits for others, or
+// with something else in its place.
 func settled(t *testing.T, node *emulator.Node) {
 	t.Helper()
 
 	eventually(t, func() bool {
+		if node.Faults().Impostor != emulator.NoImpostor {
+			conn, err := net.Dial("tcp", node.Endpoint())
+			if err == nil {
+				conn.Close()
+			}
+
+			return err == nil
+		}
+
 		return inStage("maintenance", "running")(node) || strings.Contains(strings.Join(node.Console(), "\n"), "etcd is waiting to join the cluster")
 	})
 }
