@@ -206,7 +206,7 @@ func (g *gatekeeper) mishap(ctx context.Context, call *Call, when When) error {
 
 	switch fault.Do {
 	case Hang:
-		return g.boot.hang(ctx)
+		return hang(ctx)
 	case Fail:
 		return status.Error(fault.Code, fault.Text)
 	case Freeze:
@@ -215,7 +215,7 @@ func (g *gatekeeper) mishap(ctx context.Context, call *Call, when When) error {
 			g.boot.node.nic.hold(line)
 		}
 
-		return g.boot.hang(ctx)
+		return hang(ctx)
 	default:
 		if line != nil {
 			line.cut()

@@ -2,7 +2,6 @@ package emulator
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync/atomic"
 	"time"
@@ -17,7 +16,9 @@ import (
 	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 )
 
 // apiKind is how the API port is served.
@@ -105,7 +106,7 @@ func (b *boot) apiWish() apiWish {
 	defer b.mu.Unlock()
 
 	switch {
-	case b.stopping || !b.addressed:
+	case b.stopping || !b.addressed || b.withdrawn != nil:
 		return apiWish{}
 	case faults.Impostor != NoImpostor:
 		return apiWish{kind: apiImpostor, impostor: faults.Impostor}
@@ -180,6 +181,8 @@ func (s *apiServer) drain() {
 	// In scaled time the limit can be shorter than an answer takes on its way to the client, which on a node it never is.
 	patience := time.Now().Add(replyPatience)
 
+	s.port.dropHandshakes()
+
 	for s.answering() && time.Now().Before(patience) {
 		select {
 		case <-drained:
@@ -189,6 +192,7 @@ func (s *apiServer) drain() {
 	}
 
 	s.port.release()
+	s.port.dropHandshakes()
 	s.grpc.Stop()
 	<-drained
 }
@@ -210,14 +214,11 @@ func (s *apiServer) answering() bool {
 func (s *apiServer) abort() {
 	defer close(s.gone)
 
-	s.port.Close() //nolint:errcheck // never fails
-	s.port.release()
+	s.port.abandon()
 
 	if s.grpc != nil {
 		s.grpc.Stop()
 	}
-
-	s.port.reset()
 }
 
 // newGRPCServer registers all services of a node. Maintenance mode has them all too: the caller's roles are the only guard.
@@ -230,7 +231,7 @@ func (b *boot) newGRPCServer(api *apiServer) *grpc.Server {
 	guard := &gatekeeper{boot: b, api: api}
 
 	server := grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(config)),
+		grpc.Creds(&doorman{TransportCredentials: credentials.NewTLS(config), node: b.node}),
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize),
 		grpc.ChainUnaryInterceptor(guard.identifyUnary, guard.forwardUnary, guard.admitUnary),
 		grpc.ChainStreamInterceptor(guard.identifyStream, guard.forwardStream, guard.admitStream),
@@ -262,14 +263,37 @@ func serveImpostor(listener net.Listener, kind Impostor) {
 }
 
 // errGone is returned to a call whose connection was cut under it.
-var errGone = errors.New("connection cut")
+var errGone = status.Error(codes.Unavailable, "connection cut")
 
-// hang waits until the caller gives up or the boot ends.
-func (b *boot) hang(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-b.ctx.Done():
-		return errGone
+// hang waits until the caller gives up, or the connection ends: at the latest with the boot, whose API closes then.
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+
+	return status.FromContextError(ctx.Err()).Err()
+}
+
+// doorman notes which connections are in their TLS handshake, and how the node treats those that it refuses.
+type doorman struct {
+	credentials.TransportCredentials
+
+	node *Node
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if line, ok := raw.(*wire); ok {
+		line.shake(d.node.Faults().ResetRefused)
+
+		conn, info, err := d.TransportCredentials.ServerHandshake(raw)
+		line.shaken(err)
+
+		return conn, info, err
 	}
+
+	return d.TransportCredentials.ServerHandshake(raw)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (d *doorman) Clone() credentials.TransportCredentials {
+	return &doorman{TransportCredentials: d.TransportCredentials.Clone(), node: d.node}
 }

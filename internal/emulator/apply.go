@@ -68,7 +68,7 @@ func (s *machineService) ApplyConfiguration(ctx context.Context, request *machin
 		b.cancelRollback()
 	}
 
-	provider, warnings, err := b.checkConfig(ctx, request.GetData(), active)
+	provider, warnings, err := b.checkConfig(request.GetData(), active)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,9 @@ func (s *machineService) ApplyConfiguration(ctx context.Context, request *machin
 
 	b.print("apply config request: mode %s", mode)
 
+	// From here on the caller's patience does not matter: what it gave up on happens all the same.
 	if delay := b.node.options.Timing.Apply; delay > 0 {
-		if err := b.sleep(ctx, delay); err != nil {
+		if err := b.sleep(b.ctx, delay); err != nil {
 			return nil, err
 		}
 	}
@@ -100,8 +101,11 @@ func (s *machineService) ApplyConfiguration(ctx context.Context, request *machin
 	}, nil
 }
 
-// checkConfig loads and validates.
-func (b *boot) checkConfig(ctx context.Context, data []byte, active talosconfig.Provider) (talosconfig.Provider, []string, error) {
+// metaWait is how long an ApplyConfiguration waits for the META volume, in node time.
+const metaWait = 15 * time.Minute
+
+// checkConfig loads and validates. Whether the machine is installed is known once its META volume is; no caller's deadline cuts that wait short.
+func (b *boot) checkConfig(data []byte, active talosconfig.Provider) (talosconfig.Provider, []string, error) {
 	provider, err := configloader.NewFromBytes(data)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
@@ -112,6 +116,8 @@ func (b *boot) checkConfig(ctx context.Context, data []byte, active talosconfig.
 			"the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config instead?")
 	}
 
+	b.awaitMeta()
+
 	mode := validationMode{installed: b.node.Installed()}
 
 	warnings, err := provider.Validate(mode)
@@ -119,12 +125,20 @@ func (b *boot) checkConfig(ctx context.Context, data []byte, active talosconfig.
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	more, err := provider.RuntimeValidate(ctx, b.resources, mode)
+	more, err := provider.RuntimeValidate(b.ctx, b.resources, mode)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
 	return provider, append(warnings, more...), nil
+}
+
+// awaitMeta waits until the state of the META volume is known, or for long enough.
+func (b *boot) awaitMeta() {
+	ctx, cancel := b.node.lab.clock.WithTimeout(b.ctx, metaWait)
+	defer cancel()
+
+	b.node.changed.until(ctx, func() bool { return !b.node.Faults().MetaNotReady }) //nolint:errcheck // then it goes on without
 }
 
 // effectiveMode is what an apply in a mode does to this node, with the text that tells so, and with the text of what makes a reboot necessary.
@@ -278,14 +292,10 @@ func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi
 	return details, nil
 }
 
-// rollbackAfter puts the former config back when the time of a try is over. Without a former config nothing can be put back in this boot;
-// the machine forgets the tried one at the next.
+// rollbackAfter puts the former config back when the time of a try is over. Where there was none the machine then has none: its port closes
+// until the next boot, and an install that runs goes on.
 func (b *boot) rollbackAfter(former talosconfig.Provider, after time.Duration) {
 	b.cancelRollback()
-
-	if former == nil {
-		return
-	}
 
 	ctx, cancel := context.WithCancel(b.ctx)
 
@@ -297,8 +307,13 @@ func (b *boot) rollbackAfter(former talosconfig.Provider, after time.Duration) {
 		defer cancel()
 
 		if b.sleep(ctx, after) == nil {
-			b.print("config rollback: the try is over")
-			b.activate(former)
+			b.print("rolling back the configuration")
+
+			if former == nil {
+				b.withdraw()
+			} else {
+				b.activate(former)
+			}
 		}
 	})
 }

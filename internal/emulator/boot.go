@@ -63,25 +63,26 @@ type boot struct {
 	pids          atomic.Int64
 	trust         maintenanceTrust
 
-	mu          sync.Mutex
-	stage       runtimeres.MachineStage
-	published   statusText // the status that was last shown
-	config      talosconfig.Provider
-	persistent  talosconfig.Provider
-	rollback    context.CancelFunc // of a running try
-	rebooting   bool               // a reboot-mode apply was accepted
-	services    map[string]*service
-	serviceLogs map[string]*logBuffer
-	certificate *apiCertificate // nil until the secure API has one
-	timeSynced  bool
-	addressed   bool // the network is up
-	stopping    bool
-	api         *apiServer // the one that listens
-	sequence    *sequence  // the one that runs
-	etcd        etcdRun
-	kubernetes  *etcdCluster // whose API the node serves
-	registered  *etcdCluster // where the node is registered
-	wiped       bool         // the STATE partition went away under the running boot
+	mu             sync.Mutex
+	stage          runtimeres.MachineStage
+	published      statusText // the status that was last shown
+	config         talosconfig.Provider
+	persistent     talosconfig.Provider
+	rollback       context.CancelFunc // of a running try
+	rebooting      bool               // a reboot-mode apply was accepted
+	services       map[string]*service
+	serviceLogs    map[string]*logBuffer
+	certificate    *apiCertificate // nil until the secure API has one
+	timeSynced     bool
+	addressed      bool // the network is up
+	stopping       bool
+	api            *apiServer         // the one that listens
+	sequence       *sequence          // the one that runs
+	restartKubelet context.CancelFunc // nil before kubelet is started
+	etcd           etcdRun
+	kubernetes     *etcdCluster         // whose API the node serves
+	registered     *etcdCluster         // where the node is registered
+	withdrawn      talosconfig.Provider // a tried config that was taken back, when there was none before it
 }
 
 func newBoot(node *Node) *boot {
@@ -269,8 +270,31 @@ func (b *boot) bootUp(ctx context.Context) error {
 	return nil
 }
 
-// runKubelet starts kubelet once what it waits for is there, and registers the node.
+// runKubelet keeps kubelet running; a restart ends one run and begins the next.
 func (b *boot) runKubelet(ctx context.Context) {
+	for {
+		run, restart := context.WithCancel(ctx)
+
+		b.mu.Lock()
+		b.restartKubelet = restart
+		b.mu.Unlock()
+
+		b.kubelet(run)
+		<-run.Done()
+		restart()
+
+		if ctx.Err() != nil {
+			return
+		}
+
+		b.setService(serviceKubelet, stateStopping, "Sending SIGTERM to "+serviceKubelet)
+		b.setService(serviceKubelet, stateFinished, "Service finished successfully")
+		b.setService(serviceKubelet, stateStarting, "Starting service")
+	}
+}
+
+// kubelet starts kubelet once what it waits for is there, and registers the node.
+func (b *boot) kubelet(ctx context.Context) {
 	if b.changed.until(ctx, func() bool { return b.synced() && b.hostname() != "" }) != nil {
 		return
 	}
@@ -357,6 +381,18 @@ func (b *boot) activeConfig() talosconfig.Provider {
 	}
 
 	return b.config
+}
+
+// settings are the machine config that the services of the boot were started with: the active one, or one that was withdrawn under them.
+func (b *boot) settings() talosconfig.Provider {
+	if active := b.activeConfig(); active != nil {
+		return active
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.withdrawn
 }
 
 func (b *boot) apiOpen() bool {

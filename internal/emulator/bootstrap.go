@@ -3,6 +3,7 @@ package emulator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -28,6 +29,10 @@ func (s *machineService) Bootstrap(ctx context.Context, request *machineapi.Boot
 
 	if !b.within(ctx, bootstrapCRIWait, func() bool { return b.serviceUp(serviceCRI) }) {
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
+	}
+
+	if b.node.Faults().Bootstrap == BootstrapTypeUnset {
+		return nil, status.Error(codes.Unimplemented, "machine type is not set, cannot use bootstrap API")
 	}
 
 	if err := b.onlyOnControlPlane("bootstrap"); err != nil {
@@ -63,6 +68,12 @@ func (b *boot) bootstrapEtcd() error {
 	b.bootstrapping.Lock()
 	defer b.bootstrapping.Unlock()
 
+	fault := b.node.Faults().Bootstrap
+
+	if fault == BootstrapEtcdStuck {
+		return errors.New("failed to stop etcd: its task is still running")
+	}
+
 	b.mu.Lock()
 	ran := b.etcd.bootstrap && b.etcd.started
 	b.mu.Unlock()
@@ -78,6 +89,10 @@ func (b *boot) bootstrapEtcd() error {
 
 	if b.node.readDrive().etcd != nil {
 		return errors.New(errEtcdData)
+	}
+
+	if fault == BootstrapEtcdStartFails {
+		return fmt.Errorf("error starting etcd in bootstrap mode: service %q not defined", serviceEtcd)
 	}
 
 	b.startEtcd(true)

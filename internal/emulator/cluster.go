@@ -172,6 +172,7 @@ func (b *boot) runTrustd(ctx context.Context) {
 		b.setHealth(serviceTrustd, true, "")
 
 		b.node.changed.until(ctx, down) //nolint:errcheck // either way it closes now
+		b.node.nic.abandon(TrustdPort)
 		server.Close()
 
 		if ctx.Err() == nil {
@@ -181,7 +182,7 @@ func (b *boot) runTrustd(ctx context.Context) {
 }
 
 func (b *boot) openTrustd() (*trustd.Server, error) {
-	security := b.activeConfig().Machine().Security()
+	security := b.settings().Machine().Security()
 
 	listener, err := b.node.nic.listen(TrustdPort)
 	if err != nil {
@@ -201,7 +202,7 @@ func (b *boot) openTrustd() (*trustd.Server, error) {
 func (b *boot) endpointAddresses() []netip.Addr {
 	addresses := b.vips()
 
-	if address, err := netip.ParseAddr(b.activeConfig().Cluster().Endpoint().Hostname()); err == nil {
+	if address, err := netip.ParseAddr(b.settings().Cluster().Endpoint().Hostname()); err == nil {
 		addresses = append(addresses, address)
 	}
 
@@ -215,7 +216,7 @@ func (b *boot) endpointAddresses() []netip.Addr {
 }
 
 func (b *boot) kubernetesOptions() kubernetes.Options {
-	config := b.activeConfig()
+	config := b.settings()
 	version := ""
 
 	if image := config.Machine().Kubelet().Image(); strings.Contains(image, ":") {
@@ -248,12 +249,13 @@ func (b *boot) runControlPlane(ctx context.Context, cluster *etcdCluster) {
 		b.setKubernetes(cluster)
 		b.node.changed.until(ctx, down) //nolint:errcheck // either way it closes now
 		b.setKubernetes(nil)
+		b.node.nic.abandon(KubernetesPort)
 		server.Close()
 	}
 }
 
 func (b *boot) openKubernetes(cluster *etcdCluster) (*kubernetes.Server, error) {
-	config := b.activeConfig().Cluster()
+	config := b.settings().Cluster()
 
 	listener, err := b.node.nic.listen(KubernetesPort)
 	if err != nil {
@@ -350,7 +352,7 @@ func (b *boot) kubernetesEndpoints() []netip.Addr {
 		endpoints = append(endpoints, b.node.Address())
 	}
 
-	if address, err := netip.ParseAddr(b.activeConfig().Cluster().Endpoint().Hostname()); err == nil {
+	if address, err := netip.ParseAddr(b.settings().Cluster().Endpoint().Hostname()); err == nil {
 		endpoints = append(endpoints, address)
 	}
 

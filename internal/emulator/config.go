@@ -11,6 +11,7 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	configtypes "github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	blockhelpers "github.com/siderolabs/talos/pkg/machinery/config/types/block/blockhelpers"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
@@ -76,6 +77,18 @@ func (b *boot) activate(provider talosconfig.Provider) {
 		b.showIdentity()
 	}
 
+	b.refresh()
+	b.node.lab.changed.raise()
+}
+
+// withdraw leaves the machine without a config in the middle of a boot that has left maintenance mode.
+func (b *boot) withdraw() {
+	b.mu.Lock()
+	b.config, b.withdrawn, b.certificate = nil, b.config, nil
+	b.mu.Unlock()
+
+	b.remove(config.NewMachineConfigWithID(nil, config.ActiveID))
+	b.showMachineType()
 	b.refresh()
 	b.node.lab.changed.raise()
 }
@@ -172,9 +185,7 @@ func (b *boot) hostname() string {
 }
 
 // installDisk finds the disk that the machine config names or selects; the first match counts.
-func (b *boot) installDisk(ctx context.Context) (string, error) {
-	install := b.activeConfig().Machine().Install()
-
+func (b *boot) installDisk(ctx context.Context, install configtypes.Install) (string, error) {
 	expression, err := install.DiskMatchExpression()
 	if err != nil {
 		return "", fmt.Errorf("install disk selector is invalid: %w", err)

@@ -18,8 +18,6 @@ import (
 const (
 	etcdJoinInterval = 3 * time.Second  // between two attempts to join
 	etcdNagInterval  = 30 * time.Second // between two lines that ask for a bootstrap
-	// etcdDataDelay is between an etcd that runs and a data directory that is not empty.
-	etcdDataDelay = 1 * time.Second
 )
 
 // etcdCluster is one etcd cluster that exists or once existed. All of it is guarded by Lab.mu.
@@ -216,7 +214,7 @@ func (b *boot) runEtcd(ctx context.Context, bootstrap bool) error {
 	b.setService(serviceEtcd, stateRunning, b.startedMessage(serviceEtcd))
 
 	if member == nil {
-		if err := b.sleep(ctx, etcdDataDelay); err != nil {
+		if err := b.sleep(ctx, b.node.options.Timing.EtcdData); err != nil {
 			return err
 		}
 

@@ -111,26 +111,46 @@ func (s *machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*mac
 
 // EtcdAlarmList asks the local etcd.
 func (s *machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
-	b := s.boot
-
-	if err := b.onlyOnControlPlane("etcd alarm list"); err != nil {
-		return nil, err
-	}
-
-	if err := b.etcdClientReady(); err != nil {
-		return nil, fmt.Errorf("failed to create etcd client: %w", err)
-	}
-
-	err := b.awaitEtcd(ctx, func([]netip.Addr) bool {
-		cluster := b.localEtcd()
-
-		return cluster != nil && cluster.quorum()
-	})
-	if err != nil {
+	if err := s.boot.maintainEtcd(ctx, "etcd alarm list"); err != nil {
 		return nil, err
 	}
 
 	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{}}}, nil
+}
+
+// EtcdAlarmDisarm asks the local etcd; there are never any alarms.
+func (s *machineService) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse, error) {
+	if err := s.boot.maintainEtcd(ctx, "etcd alarm disarm"); err != nil {
+		return nil, err
+	}
+
+	return &machineapi.EtcdAlarmDisarmResponse{Messages: []*machineapi.EtcdAlarmDisarm{{}}}, nil
+}
+
+// EtcdDefragment asks the local etcd, which has nothing to tidy up.
+func (s *machineService) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
+	if err := s.boot.maintainEtcd(ctx, "etcd defragment"); err != nil {
+		return nil, err
+	}
+
+	return &machineapi.EtcdDefragmentResponse{Messages: []*machineapi.EtcdDefragment{{}}}, nil
+}
+
+// maintainEtcd waits for the local etcd to answer what only control planes answer.
+func (b *boot) maintainEtcd(ctx context.Context, what string) error {
+	if err := b.onlyOnControlPlane(what); err != nil {
+		return err
+	}
+
+	if err := b.etcdClientReady(); err != nil {
+		return fmt.Errorf("failed to create etcd client: %w", err)
+	}
+
+	return b.awaitEtcd(ctx, func([]netip.Addr) bool {
+		cluster := b.localEtcd()
+
+		return cluster != nil && cluster.quorum()
+	})
 }
 
 // EtcdSnapshot streams a snapshot of the local etcd.

@@ -17,6 +17,8 @@ type Faults struct {
 	StallAfter int64
 	// Impostor puts something else on the API port.
 	Impostor Impostor
+	// ResetRefused makes the machine reset the connection of a client that it refuses before the client can read why.
+	ResetRefused bool
 	// AddressAfter is where the machine answers once it has a machine config, as after another DHCP lease. The zero value changes nothing.
 	AddressAfter netip.Addr
 
@@ -28,6 +30,9 @@ type Faults struct {
 	InstallStall time.Duration
 	// BootLoop makes every boot from disk end in another reboot.
 	BootLoop bool
+	// MetaNotReady keeps the META volume from getting ready: an ApplyConfiguration waits for it, even when its caller has given up, and
+	// keeps others out.
+	MetaNotReady bool
 
 	// TimeUnsynced keeps the machine's time from being synced.
 	TimeUnsynced bool
@@ -36,6 +41,8 @@ type Faults struct {
 
 	// TrustdDown keeps trustd closed on a control plane.
 	TrustdDown bool
+	// Bootstrap makes Bootstrap fail for another reason than the state of the machine.
+	Bootstrap BootstrapFault
 	// EtcdNever keeps etcd from joining a cluster.
 	EtcdNever bool
 	// EtcdJoin is how much longer etcd takes to join.
@@ -81,6 +88,21 @@ const (
 	InstallImagePull
 	// InstallDiskWrite is a disk that fails while it is written.
 	InstallDiskWrite
+)
+
+// BootstrapFault is why a Bootstrap fails.
+type BootstrapFault int
+
+// Reasons for a failing Bootstrap.
+const (
+	// BootstrapWorks is no fault.
+	BootstrapWorks BootstrapFault = iota
+	// BootstrapTypeUnset is a machine that does not know yet what it is.
+	BootstrapTypeUnset
+	// BootstrapEtcdStuck is an etcd that does not stop. It stays as it is.
+	BootstrapEtcdStuck
+	// BootstrapEtcdStartFails is an etcd that stops and does not start again. Another Bootstrap works once the fault is gone.
+	BootstrapEtcdStartFails
 )
 
 // CallFault makes a call go wrong.

@@ -106,7 +106,7 @@ func (b *boot) clusterNodes() []*boot {
 }
 
 func (b *boot) clusterChecks() []clusterCheck {
-	network, config := b.activeConfig().Cluster().Network(), b.activeConfig().Cluster()
+	network, config := b.settings().Cluster().Network(), b.settings().Cluster()
 	withoutCNI := network.CNI().Name() == constants.NoneCNI
 
 	return []clusterCheck{

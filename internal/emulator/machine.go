@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -31,14 +34,11 @@ type machineService struct {
 
 // onlyOnControlPlane is the answer to a call that other nodes do not serve.
 func (b *boot) onlyOnControlPlane(what string) error {
-	switch {
-	case b.role() == machine.TypeUnknown && what == "bootstrap":
-		return status.Errorf(codes.Unimplemented, "machine type is not set, cannot use %s API", what)
-	case !b.role().IsControlPlane():
+	if !b.role().IsControlPlane() {
 		return status.Errorf(codes.Unimplemented, "%s is only available on control plane nodes", what)
-	default:
-		return nil
 	}
+
+	return nil
 }
 
 // Version tells the Talos version, and RBAC once a complete machine config is active.
@@ -92,6 +92,14 @@ func (s *machineService) ServiceStop(_ context.Context, request *machineapi.Serv
 func (s *machineService) ServiceRestart(_ context.Context, request *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
 	if err := s.boot.serviceRefusal(request.GetId(), "restart"); err != nil {
 		return nil, err
+	}
+
+	s.boot.mu.Lock()
+	restart := s.boot.restartKubelet
+	s.boot.mu.Unlock()
+
+	if restart != nil {
+		restart()
 	}
 
 	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{{Resp: fmt.Sprintf("Service %q restarted", request.GetId())}}}, nil
@@ -155,7 +163,7 @@ func (s *machineService) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineS
 		return err
 	}
 
-	cluster := s.boot.activeConfig().Cluster()
+	cluster := s.boot.settings().Cluster()
 
 	pems := [][]byte{cluster.IssuingCA().Crt}
 	for _, ca := range cluster.AcceptedCAs() {
@@ -182,6 +190,44 @@ func (s *machineService) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineS
 	}
 
 	return stream.Send(&common.Data{Bytes: archive})
+}
+
+// GenerateClientConfiguration signs a client certificate from the machine config, and makes a talosconfig of it, without endpoints.
+func (s *machineService) GenerateClientConfiguration(_ context.Context, request *machineapi.GenerateClientConfigurationRequest) (
+	*machineapi.GenerateClientConfigurationResponse, error,
+) {
+	if err := s.boot.onlyOnControlPlane("generate client configuration"); err != nil {
+		return nil, err
+	}
+
+	lifetime := request.GetCrtTtl().AsDuration()
+	if lifetime <= 0 {
+		return nil, status.Error(codes.InvalidArgument, "crt_ttl should be positive")
+	}
+
+	roles, _ := role.Parse(request.GetRoles())
+	config := s.boot.settings()
+
+	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(s.boot.wallNow()), config)
+
+	certificate, err := bundle.GenerateTalosAPIClientCertificateWithTTL(roles, lifetime)
+	if err != nil {
+		return nil, err
+	}
+
+	name := config.Cluster().Name()
+	if names := roles.Strings(); len(names) == 1 {
+		name = strings.TrimPrefix(names[0], role.Prefix) + "@" + name
+	}
+
+	talosconfig, err := clientconfig.NewConfig(name, nil, bundle.Certs.OS.Crt, certificate).Bytes()
+	if err != nil {
+		return nil, err
+	}
+
+	return &machineapi.GenerateClientConfigurationResponse{Messages: []*machineapi.GenerateClientConfiguration{{
+		Ca: bundle.Certs.OS.Crt, Crt: certificate.Crt, Key: certificate.Key, Talosconfig: talosconfig,
+	}}}, nil
 }
 
 // unfinishedArchive is a tar.gz whose tar never got its trailer.
@@ -211,16 +257,15 @@ const bootIDPath = "/proc/sys/kernel/random/boot_id"
 
 // Read gives a file's content.
 func (s *machineService) Read(request *machineapi.ReadRequest, stream machineapi.MachineService_ReadServer) error {
-	switch request.GetPath() {
-	case bootIDPath:
-		return stream.Send(&common.Data{Bytes: []byte(s.boot.id + "\n")})
-	case "/proc/cmdline":
-		return stream.Send(&common.Data{Bytes: []byte(s.boot.node.options.Cmdline + "\n")})
-	case etcdDirectory, "/", "/var", "/var/lib":
-		return status.Error(codes.InvalidArgument, "path must be a regular file")
-	default:
-		return status.Errorf(codes.NotFound, "stat %s: no such file or directory", request.GetPath())
+	if content, ok := s.boot.file(request.GetPath()); ok {
+		return stream.Send(&common.Data{Bytes: []byte(content)})
 	}
+
+	if _, ok := s.boot.directory(request.GetPath()); ok {
+		return status.Error(codes.InvalidArgument, "path must be a regular file")
+	}
+
+	return status.Errorf(codes.NotFound, "stat %s: no such file or directory", request.GetPath())
 }
 
 // MetaWrite writes a key of the META partition.

@@ -96,6 +96,17 @@ func (n *nic) listen(number uint16) (net.Listener, error) {
 	return p, nil
 }
 
+// abandon closes a port, if it is open, and lets go of its connections.
+func (n *nic) abandon(number uint16) {
+	n.mu.Lock()
+	p := n.ports[number]
+	n.mu.Unlock()
+
+	if p != nil {
+		p.abandon()
+	}
+}
+
 // refuse closes or opens a port against the node's will; live connections are reset.
 func (n *nic) refuse(number uint16, refused bool) {
 	n.mu.Lock()
@@ -388,6 +399,22 @@ func (p *port) release() {
 	}
 }
 
+// dropHandshakes cuts the connections whose TLS handshake is not over: gRPC's server would wait for them when it is stopped.
+func (p *port) dropHandshakes() {
+	for _, w := range p.live() {
+		if w.isShaking() && !w.isFrozen() {
+			w.cut()
+		}
+	}
+}
+
+// abandon closes the port and lets go of every connection at once.
+func (p *port) abandon() {
+	p.Close() //nolint:errcheck // never fails
+	p.release()
+	p.reset()
+}
+
 // reset cuts what is left after the listener closed; a frozen connection sends nothing, not even its end.
 func (p *port) reset() {
 	for _, w := range p.live() {
@@ -417,6 +444,9 @@ type wire struct {
 	mu      sync.Mutex
 	frozen  bool
 	closed  bool
+	shaking bool  // the TLS handshake is under way
+	rude    bool  // a client that is refused gets a reset instead of an alert
+	greeted bool  // the node has sent its part of the handshake
 	stalled int64 // bytes still let in before the line goes dead; 0 means no limit
 	thawed  chan struct{}
 }
@@ -447,17 +477,53 @@ func (w *wire) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn; what is written to a frozen wire is lost.
+// Write implements net.Conn; what is written to a frozen wire is lost, and so is the alert of a rude one.
 func (w *wire) Write(buf []byte) (int, error) {
 	w.mu.Lock()
-	frozen := w.frozen
+	lost := w.frozen || (w.shaking && w.rude && w.greeted)
+	w.greeted = true
 	w.mu.Unlock()
 
-	if frozen {
+	if lost {
 		return len(buf), nil
 	}
 
 	return w.Conn.Write(buf)
+}
+
+// SetDeadline implements net.Conn. A wire that was let go keeps the deadline that ended its reads.
+func (w *wire) SetDeadline(at time.Time) error {
+	if w.isReleased() {
+		return nil
+	}
+
+	return w.Conn.SetDeadline(at)
+}
+
+// shake notes the begin of a TLS handshake, shaken its end. A rude wire resets the connection of a client that is refused.
+func (w *wire) shake(rude bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.shaking, w.rude = true, rude
+}
+
+func (w *wire) shaken(err error) {
+	w.mu.Lock()
+	reset := w.rude && err != nil && !w.frozen
+	w.shaking = false
+	w.mu.Unlock()
+
+	if reset {
+		w.cut()
+	}
+}
+
+func (w *wire) isShaking() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.shaking
 }
 
 // Close implements net.Conn. A frozen wire keeps its socket, since a machine that vanished sends no FIN.
@@ -511,14 +577,25 @@ func (w *wire) cut() {
 	w.forget()
 }
 
+// unblock ends the reads on a wire, those of a frozen one too, without a word to the other side.
 func (w *wire) unblock() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	select {
 	case <-w.thawed:
 	default:
 		close(w.thawed)
+	}
+	w.mu.Unlock()
+
+	w.Conn.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // fails on a closed connection, which reads nothing anyway
+}
+
+func (w *wire) isReleased() bool {
+	select {
+	case <-w.thawed:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -48,7 +48,9 @@ type drive struct {
 	etcd *etcdMember
 	// identity is the node id in the STATE partition.
 	identity string
-	meta     map[uint8]string
+	// schematic is the image factory's id of the installed image.
+	schematic string
+	meta      map[uint8]string
 }
 
 func newNode(lab *Lab, options NodeOptions) (*Node, error) {
@@ -81,6 +83,7 @@ func newNode(lab *Lab, options NodeOptions) (*Node, error) {
 		node.drive.systemDisk = options.Disks[0].Name
 		node.drive.config = options.Config
 		node.drive.identity = identityOf(options.UUID)
+		node.drive.schematic = options.Schematic
 	}
 
 	if options.EtcdData != NoEtcdData {

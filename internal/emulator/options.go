@@ -46,6 +46,10 @@ type NodeOptions struct {
 	UKI bool
 	// Cmdline is the kernel command line. Default: that of the metal image.
 	Cmdline string
+	// Extensions are the system extensions of the image that the machine booted from.
+	Extensions []Extension
+	// Schematic is the image factory's id of that image; empty for an image from elsewhere. An install from a factory's installer changes it.
+	Schematic string
 	// Installed machines have Talos on their first disk, and need no install.
 	Installed bool
 	// Config is a machine config that the machine already runs with. It implies Installed.
@@ -65,6 +69,12 @@ type Link struct {
 	Virtual bool
 	// Down links have no carrier.
 	Down bool
+}
+
+// Extension is a system extension of an image.
+type Extension struct {
+	Name    string // "iscsi-tools"
+	Version string // "v0.2.0"
 }
 
 // Disk is a disk of a machine.
@@ -109,11 +119,14 @@ const (
 type Timing struct {
 	// Boot is from power-on to the first answer. Default 5 s.
 	Boot time.Duration
-	// Apply is how long the machine takes over a machine config that it is sent, before it answers. Default 0.
+	// Apply is how long the machine takes over a machine config that it is sent, before it answers. The caller's deadline does not
+	// shorten it. Default 0.
 	Apply time.Duration
 	// Install is the installer's run. Default 30 s.
 	Install time.Duration
-	// Stop is from the decision to reboot to the kernel's end. Default 2 s.
+	// Pods is how long a machine that runs pods waits for their end before it reboots; its API is there meanwhile. Default 0.
+	Pods time.Duration
+	// Stop is from then to the kernel's end. Default 2 s.
 	Stop time.Duration
 	// Reboot is how long the machine is gone between two boots; its ports are refused. Default 10 s.
 	Reboot time.Duration
@@ -123,6 +136,8 @@ type Timing struct {
 	Containers time.Duration
 	// Kubelet is how long kubelet takes after that. Default 5 s.
 	Kubelet time.Duration
+	// EtcdData is how long an etcd that makes a cluster runs before its directory has something in it. Default 1 s.
+	EtcdData time.Duration
 	// EtcdStart is from an etcd start to its first successful health check, at least the 5 s of Talos' health check. Default 6 s.
 	EtcdStart time.Duration
 	// EtcdJoin is how long a new member stays a learner. Default 5 s.
@@ -141,6 +156,7 @@ func (t Timing) withDefaults() Timing {
 		&t.Reboot:       10 * time.Second,
 		&t.Containers:   3 * time.Second,
 		&t.Kubelet:      5 * time.Second,
+		&t.EtcdData:     time.Second,
 		&t.EtcdStart:    6 * time.Second,
 		&t.EtcdJoin:     5 * time.Second,
 		&t.ControlPlane: 10 * time.Second,

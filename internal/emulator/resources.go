@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/cosi-project/runtime/pkg/resource"
@@ -87,6 +88,7 @@ func (b *boot) prepare() error {
 	security.TypedSpec().SecureBoot, security.TypedSpec().BootedWithUKI = options.SecureBoot, options.UKI
 	b.put(security)
 
+	b.showExtensions()
 	b.showMachineType()
 	b.showTime()
 	b.showDisks()
@@ -98,6 +100,27 @@ func (b *boot) prepare() error {
 	}
 
 	return nil
+}
+
+// showExtensions shows the system extensions of the running image, and after them its schematic as if it were one, as the image factory does.
+func (b *boot) showExtensions() {
+	all := slices.Clone(b.node.options.Extensions)
+	schematic := b.node.options.Schematic
+
+	if drive := b.node.readDrive(); drive.installed {
+		schematic = drive.schematic
+	}
+
+	if schematic != "" {
+		all = append(all, Extension{Name: "schematic", Version: schematic})
+	}
+
+	for i, extension := range all {
+		shown := runtimeres.NewExtensionStatus(runtimeres.NamespaceName, strconv.Itoa(i))
+		shown.TypedSpec().Image = fmt.Sprintf("%d.sqsh", i)
+		shown.TypedSpec().Metadata.Name, shown.TypedSpec().Metadata.Version = extension.Name, extension.Version
+		b.put(shown)
+	}
 }
 
 func (b *boot) showMeta(key uint8, value string) {
@@ -329,7 +352,7 @@ func (b *boot) showNodename() {
 	}
 
 	manifests := k8s.NewBootstrapManifestsConfig()
-	manifests.TypedSpec().CNIName = b.activeConfig().Cluster().Network().CNI().Name()
+	manifests.TypedSpec().CNIName = b.settings().Cluster().Network().CNI().Name()
 	b.put(manifests)
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	configtypes "github.com/siderolabs/talos/pkg/machinery/config/config"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
 
@@ -153,8 +155,14 @@ func (b *boot) fail(name string, err error) {
 	b.finish(endReboot)
 }
 
-// reboot ends the boot and starts another.
+// reboot ends the boot and starts another. Pods end first, while everything else still runs.
 func (b *boot) reboot(ctx context.Context) error {
+	if b.serviceUp(serviceKubelet) {
+		if err := b.sleep(ctx, b.node.options.Timing.Pods); err != nil {
+			return err
+		}
+	}
+
 	b.shutServices()
 
 	if err := b.sleep(ctx, b.node.options.Timing.Stop); err != nil {
@@ -252,6 +260,10 @@ func (b *boot) install(ctx context.Context) error {
 // writeDisk is the installer.
 func (b *boot) writeDisk(ctx context.Context) error {
 	config := b.activeConfig()
+	if config == nil { // a try that is over already
+		return errors.New("failed to install: there is no machine config")
+	}
+
 	faults := b.node.Faults()
 	image := config.Machine().Install().Image()
 
@@ -262,7 +274,7 @@ func (b *boot) writeDisk(ctx context.Context) error {
 		return err
 	}
 
-	if failure := b.takeInstallFault(image); failure != nil {
+	if failure := b.takeInstallFault(config.Machine().Install()); failure != nil {
 		if err := b.sleep(ctx, b.node.options.Timing.Install/2); err != nil {
 			return err
 		}
@@ -270,7 +282,7 @@ func (b *boot) writeDisk(ctx context.Context) error {
 		return failure
 	}
 
-	disk, err := b.installDisk(ctx)
+	disk, err := b.installDisk(ctx, config.Machine().Install())
 	if err != nil {
 		return err
 	}
@@ -294,6 +306,7 @@ func (b *boot) writeDisk(ctx context.Context) error {
 	b.node.editDrive(func(d *drive) {
 		d.installed, d.systemDisk, d.config = true, disk, data
 		d.identity = identityOf(b.node.options.UUID + b.id)
+		d.schematic = schematicOf(image)
 	})
 
 	b.showSystemDisk()
@@ -302,8 +315,20 @@ func (b *boot) writeDisk(ctx context.Context) error {
 	return nil
 }
 
+// factoryImage is an image factory's installer: the schematic is between its name and its tag.
+var factoryImage = regexp.MustCompile(`/([0-9a-f]{64}):[^/]+$`)
+
+// schematicOf is the schematic of an installer image; empty if it is no image factory's.
+func schematicOf(image string) string {
+	if found := factoryImage.FindStringSubmatch(image); found != nil {
+		return found[1]
+	}
+
+	return ""
+}
+
 // takeInstallFault is the reason why this install fails; nil if it does not.
-func (b *boot) takeInstallFault(image string) error {
+func (b *boot) takeInstallFault(install configtypes.Install) error {
 	b.node.mu.Lock()
 	fault := b.node.faults.Install
 
@@ -317,8 +342,10 @@ func (b *boot) takeInstallFault(image string) error {
 
 	switch fault {
 	case InstallDiskMissing:
-		return fmt.Errorf("lstat %s: no such file or directory", b.activeConfig().Machine().Install().Disk())
+		return fmt.Errorf("lstat %s: no such file or directory", install.Disk())
 	case InstallImagePull:
+		image := install.Image()
+
 		return fmt.Errorf("failed to pull image %q: failed to resolve reference %q: %s: not found", image, image, image)
 	case InstallDiskWrite:
 		return errors.New("task \"install\" failed: exit code 1: failed to create partition: write /dev/" + b.node.options.Disks[0].Name + ": input/output error")

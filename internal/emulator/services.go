@@ -123,6 +123,11 @@ func (b *boot) setService(id string, state serviceState, message string) {
 	}
 
 	svc.state = state
+
+	if state == stateStarting { // its health is that of another run
+		svc.checked, svc.healthy, svc.message = false, false, "Unknown"
+	}
+
 	b.addServiceEvent(svc, message)
 	b.mu.Unlock()
 

@@ -189,7 +189,7 @@ func (b *boot) certificates() {
 
 // signOwn makes the certificates of a control plane from the machine CA in its config.
 func (b *boot) signOwn() (*apiCertificate, error) {
-	security := b.activeConfig().Machine().Security()
+	security := b.settings().Machine().Security()
 
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(security.IssuingCA())
 	if err != nil {
@@ -225,7 +225,7 @@ func (b *boot) signOwn() (*apiCertificate, error) {
 
 // askTrustd asks the control planes that this worker knows of to sign its certificate.
 func (b *boot) askTrustd() (*apiCertificate, error) {
-	config := b.activeConfig()
+	config := b.settings()
 	security := config.Machine().Security()
 
 	var endpoints []string
@@ -280,7 +280,7 @@ func (b *boot) certificateAddresses() []netip.Addr {
 
 // acceptedPEM are the machine CAs of the config, issuing and accepted, in PEM form.
 func (b *boot) acceptedPEM() []byte {
-	security := b.activeConfig().Machine().Security()
+	security := b.settings().Machine().Security()
 
 	var pems [][]byte
 
