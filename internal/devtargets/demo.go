@@ -34,6 +34,10 @@ func Demo(ctx context.Context) error {
 	}
 	defer cluster.Close() //nolint:errcheck // the process ends
 
+	if err := inMaintenance(ctx, cluster); err != nil {
+		return err
+	}
+
 	fmt.Printf("%d emulated nodes in maintenance mode on %s, time %d times as fast; files in %s\n\n",
 		len(cluster.Nodes), cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir)
 
@@ -46,6 +50,17 @@ func Demo(ctx context.Context) error {
 
 		if failure := call.Execute(ctx, "talos", nil, steps.Talos); failure != nil {
 			return mg.Fatal(int(failure.Code), failure.Message)
+		}
+	}
+
+	return nil
+}
+
+// inMaintenance waits until all nodes have booted.
+func inMaintenance(ctx context.Context, cluster *labcluster.Cluster) error {
+	for _, node := range cluster.Nodes {
+		if err := node.WaitFor(ctx, func(node *emulator.Node) bool { return node.Stage() == "maintenance" }); err != nil {
+			return fmt.Errorf("wait for %s to boot: %w", node.Name(), err)
 		}
 	}
 

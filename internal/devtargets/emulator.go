@@ -36,6 +36,10 @@ func (Emulator) Up(ctx context.Context, talosDir *string, scale *float64) error 
 	}
 	defer cluster.Close() //nolint:errcheck // the process ends
 
+	if err := inMaintenance(ctx, cluster); err != nil {
+		return nil //nolint:nilerr // Ctrl-C while they boot
+	}
+
 	fmt.Fprintf(os.Stderr, "%d emulated nodes in maintenance mode on %s; Ctrl-C ends them. In another terminal:\n\n", len(cluster.Nodes), cluster.Lab.Prefix())
 
 	for _, pair := range settings {

@@ -41,6 +41,9 @@ func (s Apply) Name() string {
 	return applySequentialName
 }
 
+// Nodes are those that the run works on and no earlier step left out.
+func (Apply) Nodes(run *Run) []*inventory.Node { return run.present(run.Nodes()) }
+
 // Mutates marks the step as one that needs the cluster's lock.
 func (Apply) Mutates() {}
 

@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,9 @@ type Bootstrap struct{}
 
 // Name is the step's name.
 func (Bootstrap) Name() string { return bootstrapName }
+
+// Nodes are the control planes, also those that the run leaves out: all are asked.
+func (Bootstrap) Nodes(run *Run) []*inventory.Node { return run.Cluster.ControlPlanes() }
 
 // Mutates marks the step as one that needs the cluster's lock.
 func (Bootstrap) Mutates() {}
@@ -46,7 +50,7 @@ func (s Bootstrap) Run(ctx context.Context, run *Run) error {
 		problems = append(problems, collected(bootstrapper.awaitAPI(ctx))...)
 	}
 
-	bootstrapper.reportMembers(survey)
+	bootstrapper.reportMembers(survey, problem)
 
 	return diagnosis.Join(joined(problems), dryRunOutcome(run, s.Name(), bootstrapper.planned))
 }
@@ -264,8 +268,8 @@ func (b *bootstrapper) clusterProblem(id diagnosis.ID, cause, next string) *diag
 	}}
 }
 
-// reportMembers records a result for each control plane.
-func (b *bootstrapper) reportMembers(survey etcdSurvey) {
+// reportMembers records a result for each control plane. What one of them is in the way of, or a signal, is not the others' failure.
+func (b *bootstrapper) reportMembers(survey etcdSurvey, problem *diagnosis.Problem) {
 	for _, node := range survey {
 		result := report.Result{
 			Node:     node.node.Name,
@@ -280,10 +284,13 @@ func (b *bootstrapper) reportMembers(survey etcdSurvey) {
 		case b.Settings.DryRun && len(b.planned) > 0 && b.planned[0].node == node.node:
 			result.Status, result.Detail = report.Planned, "etcd would be bootstrapped here"
 		case b.Settings.DryRun:
-			result.Detail = node.describe()
+			result.Detail = node.words()
+		case problem != nil && problem.Node == node.node.Name, problem != nil && problem.ID == diagnosis.Interrupted:
+			result.Status, result.Detail, result.Err = report.Failed, "", problem
+		case problem != nil && problem.Node != "":
+			result.Status, result.Detail = report.Skipped, node.words()
 		case !node.healthy():
-			result.Status, result.Detail = report.Failed, ""
-			result.Err = fmt.Errorf("%s", node.describe())
+			result.Status, result.Detail, result.Err = report.Failed, "", errors.New(node.words())
 		case b.sent != nil && node.node == b.sent.to:
 			result.Status = report.Applied
 			result.Attempts = 1

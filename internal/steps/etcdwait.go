@@ -103,8 +103,13 @@ func (b *bootstrapper) beyondWaiting(survey etcdSurvey, began time.Time) *diagno
 }
 
 func (e etcdSight) waitingText() string {
-	if e.etcd.State == "Preparing" {
+	switch {
+	case e.etcd.State == "Preparing":
 		return "etcd waits to join"
+	case e.running() && e.etcd.HealthUnknown:
+		return "etcd runs, its first health check is due"
+	case e.running() && e.etcd.Healthy:
+		return "etcd runs, not a voter yet"
 	}
 
 	return "etcd: " + orUnknown(e.etcd.State) + because(e.etcd.LastMessage)

@@ -30,6 +30,9 @@ type Preflight struct {
 // Name is the step's name.
 func (Preflight) Name() string { return preflightName }
 
+// Nodes are those that the run works on.
+func (Preflight) Nodes(run *Run) []*inventory.Node { return run.Nodes() }
+
 // EndsRecipe stops a recipe: without this step the ones that follow make no sense.
 func (Preflight) EndsRecipe(error) bool { return true }
 

@@ -28,6 +28,11 @@ type Step interface {
 // mutating steps change a node or a file and so need the cluster's lock.
 type mutating interface{ Mutates() }
 
+// perNode steps go node by node; any other concerns the cluster as a whole.
+type perNode interface {
+	Nodes(run *Run) []*inventory.Node
+}
+
 // Mutates tells whether any of the steps may change a node or a file.
 func Mutates(steps []Step) bool {
 	return slices.ContainsFunc(steps, func(step Step) bool {
@@ -98,13 +103,21 @@ func execute(ctx context.Context, run *Run, step Step) error {
 	}
 
 	started := run.Clock.Now()
-	run.Report.Start(step.Name(), names(run.Nodes())...)
+	run.Report.Start(step.Name(), nodesOf(step, run)...)
 
 	err := step.Run(ctx, run)
 
 	run.Report.Finish(step.Name(), run.Clock.Now().Sub(started), err)
 
 	return err
+}
+
+func nodesOf(step Step, run *Run) []string {
+	if step, ok := step.(perNode); ok {
+		return names(step.Nodes(run))
+	}
+
+	return nil
 }
 
 // Failure is a step that failed, with the exit code that follows from it.

@@ -23,6 +23,9 @@ type Verify struct{}
 // Name is the step's name.
 func (Verify) Name() string { return verifyName }
 
+// Nodes are those that the run works on and no earlier step left out.
+func (Verify) Nodes(run *Run) []*inventory.Node { return run.present(run.Nodes()) }
+
 // Run verifies the control planes, and the workers as far as they can be by now.
 func (s Verify) Run(ctx context.Context, run *Run) error {
 	// A cluster that is up already is verified whole.
@@ -36,6 +39,11 @@ type VerifyWorkers struct{}
 
 // Name is the step's name.
 func (VerifyWorkers) Name() string { return verifyWorkersName }
+
+// Nodes are the workers that no earlier step left out.
+func (VerifyWorkers) Nodes(run *Run) []*inventory.Node {
+	return ofRole(run.present(run.Nodes()), inventory.Worker)
+}
 
 // Run verifies the workers, and that all nodes are registered in Kubernetes.
 func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
