@@ -2,7 +2,6 @@ package steps
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -71,31 +70,34 @@ func (e etcdSight) lastEvent() string {
 	return e.etcd.Events[len(e.etcd.Events)-1].Message
 }
 
-// describe says in a few words how etcd is on this node.
-func (e etcdSight) describe() string {
-	name := e.node.Name
+// describe says in a few words how etcd is on this node, and names it.
+func (e etcdSight) describe() string { return e.node.Name + ": " + e.words() }
 
+// words says in a few words how etcd is on this node.
+func (e etcdSight) words() string {
 	switch {
 	case e.silent():
-		return name + ": no answer"
+		return "no answer"
+	case e.wrong != nil:
+		return "another machine"
 	case e.State == talosapi.Maintenance:
-		return name + ": in maintenance"
+		return "in maintenance"
 	case e.State != talosapi.Ours:
-		return name + ": not of this cluster"
+		return e.State.String()
 	case e.stopped():
-		return name + ": etcd was stopped by a second Bootstrap and stays so until the node reboots"
+		return "etcd was stopped by a second Bootstrap and stays so until the node reboots"
 	case e.healthy():
-		return name + ": etcd runs and is healthy, " + counted(len(e.members), "member")
+		return "etcd runs and is healthy, " + counted(len(e.members), "member")
 	case e.running() && e.member != 0 && !e.isVoter():
-		return name + ": etcd runs, is a learner or not in its own list yet"
+		return "etcd runs, is a learner or not in its own list yet"
 	case e.running():
-		return name + ": etcd runs, not healthy" + because(strings.Join(e.troubles(), ", "))
+		return "etcd runs, not healthy" + because(strings.Join(e.troubles(), ", "))
 	case e.empty():
-		return name + ": no etcd data"
+		return "no etcd data"
 	case e.data:
-		return fmt.Sprintf("%s: etcd data on disk, service %s%s", name, orUnknown(e.etcd.State), because(e.lastEvent()))
+		return "etcd data on disk, service " + orUnknown(e.etcd.State) + because(e.lastEvent())
 	default:
-		return fmt.Sprintf("%s: etcd service %s%s", name, orUnknown(e.etcd.State), because(e.lastEvent()))
+		return "etcd service " + orUnknown(e.etcd.State) + because(e.lastEvent())
 	}
 }
 

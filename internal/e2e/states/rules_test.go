@@ -96,6 +96,41 @@ func TestAWorkerWhoseInstallFailsNeverHoldsUpTheCluster(t *testing.T) {
 	require.ElementsMatch(t, append(eachOnce("cp1", "worker1", "worker2"), "worker1 ApplyConfiguration"), w.changes())
 }
 
+func TestAWorkerBehindAVIPIsNotWaitedForBeforeBootstrap(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
+	w.ends(t, 0, nil, "applySequential")
+
+	// It installs, and afterwards waits for an endpoint that answers after bootstrap only. Whoever asks again is told so.
+	for _, command := range []string{"applySequential", "applyParallel"} {
+		got := w.ends(t, 0, nil, command)
+		require.Regexp(t, `joining\s+`+command+`\s+worker1 .*port refused: its API opens once the endpoint answers for it`, got.Stdout)
+	}
+
+	require.ElementsMatch(t, sentTo("cp1", "worker1"), w.changes())
+
+	w.ends(t, 0, nil, "talos")
+	require.ElementsMatch(t, eachOnce("cp1", "worker1"), w.changes())
+}
+
+func TestAWorkerThatBootsLateIsServedAfterBootstrap(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 2}, nil)
+	w.settle(t)
+	w.Node("worker1").Refuse(true)
+
+	process := w.start(t, nil, "talos")
+
+	eventually(t, func() bool { return slices.Contains(w.changes(), "cp1 Bootstrap") })
+	w.Node("worker1").Refuse(false)
+
+	got := ended(t, process)
+	require.Equal(t, 0, got.Code, got.Stdout+got.Stderr)
+	require.ElementsMatch(t, eachOnce("cp1", "worker1", "worker2"), w.changes())
+}
+
 func TestAFailedControlPlaneEndsTheRecipeBeforeBootstrap(t *testing.T) {
 	t.Parallel()
 
