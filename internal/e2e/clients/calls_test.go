@@ -48,7 +48,7 @@ func (c calls) do(ctx context.Context, asked command) result {
 	defer cancel()
 
 	stdout := &screen{enough: asked.enough, interrupt: cancel}
-	s := &session{calls: c, command: asked, stdout: stdout}
+	s := &invocation{calls: c, command: asked, stdout: stdout}
 
 	err := s.run(ctx)
 
@@ -60,8 +60,8 @@ func (c calls) do(ctx context.Context, asked command) result {
 	}
 }
 
-// session is one command that runs.
-type session struct {
+// invocation is one command that runs.
+type invocation struct {
 	calls
 	command
 
@@ -71,16 +71,16 @@ type session struct {
 	stderr strings.Builder
 }
 
-func (s *session) print(format string, values ...any) { fmt.Fprintf(s.stdout, format, values...) }
+func (s *invocation) print(format string, values ...any) { fmt.Fprintf(s.stdout, format, values...) }
 
-func (s *session) warn(format string, values ...any) {
+func (s *invocation) warn(format string, values ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	fmt.Fprintf(&s.stderr, format+"\n", values...)
 }
 
-func (s *session) run(ctx context.Context) error {
+func (s *invocation) run(ctx context.Context) error {
 	commands := map[string]func(context.Context) error{
 		"version": s.version, "get": s.get, "apply-config": s.applyConfig, "bootstrap": s.bootstrap, "kubeconfig": s.kubeconfig,
 		"service": s.service, "etcd members": s.etcdMembers, "etcd status": s.etcdStatus, "etcd alarm": s.etcdAlarms,
@@ -108,7 +108,7 @@ type line struct {
 }
 
 // connect opens the connections of a command: with --insecure straight to the nodes, else to the endpoints.
-func (s *session) connect(ctx context.Context, options ...grpc.DialOption) ([]line, func(), error) {
+func (s *invocation) connect(ctx context.Context, options ...grpc.DialOption) ([]line, func(), error) {
 	var lines []line
 
 	hangUp := func() {
@@ -146,7 +146,7 @@ func (s *session) connect(ctx context.Context, options ...grpc.DialOption) ([]li
 	return lines, hangUp, nil
 }
 
-func (s *session) open(add func(nodes []string, with ...client.OptionFunc) error) error {
+func (s *invocation) open(add func(nodes []string, with ...client.OptionFunc) error) error {
 	if !s.insecure {
 		config, err := clientconfig.Open(s.talosconfig)
 		if err != nil {
@@ -179,7 +179,7 @@ func (s *session) open(add func(nodes []string, with ...client.OptionFunc) error
 	return nil
 }
 
-func (s *session) maintenanceTLS() (*tls.Config, error) {
+func (s *invocation) maintenanceTLS() (*tls.Config, error) {
 	config := &tls.Config{InsecureSkipVerify: true}
 
 	if len(s.fingerprints) == 0 {
@@ -203,7 +203,7 @@ func (s *session) maintenanceTLS() (*tls.Config, error) {
 }
 
 // ask makes a call for all nodes: one that is fanned out, or one for each. node is who answers where the answer itself does not say.
-func (s *session) ask(ctx context.Context, call func(ctx context.Context, api *client.Client, node string) error) error {
+func (s *invocation) ask(ctx context.Context, call func(ctx context.Context, api *client.Client, node string) error) error {
 	lines, hangUp, err := s.connect(ctx)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (s *session) ask(ctx context.Context, call func(ctx context.Context, api *c
 }
 
 // askOne is ask for commands that refuse several nodes.
-func (s *session) askOne(ctx context.Context, call func(ctx context.Context, api *client.Client) error) error {
+func (s *invocation) askOne(ctx context.Context, call func(ctx context.Context, api *client.Client) error) error {
 	if len(s.nodes) > 1 {
 		return fmt.Errorf("command %q is not supported with multiple nodes", s.words[0])
 	}
@@ -251,7 +251,7 @@ func (s *session) askOne(ctx context.Context, call func(ctx context.Context, api
 }
 
 // partly makes an error a warning if some nodes have answered.
-func (s *session) partly(answered bool, err error) error {
+func (s *invocation) partly(answered bool, err error) error {
 	if err != nil && answered {
 		s.warn("WARNING: %s", err)
 
@@ -270,7 +270,7 @@ func who(mark *common.Metadata, node string) string {
 	return node
 }
 
-func (s *session) version(ctx context.Context) error {
+func (s *invocation) version(ctx context.Context) error {
 	s.print("Client:\nServer:\n")
 
 	return s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
@@ -306,7 +306,7 @@ var modes = map[string]machineapi.ApplyConfigurationRequest_Mode{
 	"try":       machineapi.ApplyConfigurationRequest_TRY,
 }
 
-func (s *session) applyConfig(ctx context.Context) error {
+func (s *invocation) applyConfig(ctx context.Context) error {
 	data, err := os.ReadFile(s.file)
 	if err != nil {
 		return err
@@ -332,14 +332,14 @@ func (s *session) applyConfig(ctx context.Context) error {
 	})
 }
 
-func (s *session) bootstrap(ctx context.Context) error {
+func (s *invocation) bootstrap(ctx context.Context) error {
 	return s.askOne(ctx, func(ctx context.Context, api *client.Client) error {
 		return api.Bootstrap(ctx, &machineapi.BootstrapRequest{})
 	})
 }
 
 // kubeconfig writes a file that does not exist yet: what becomes of one that does is no node's business.
-func (s *session) kubeconfig(ctx context.Context) error {
+func (s *invocation) kubeconfig(ctx context.Context) error {
 	return s.askOne(ctx, func(ctx context.Context, api *client.Client) error {
 		stream, err := api.KubeconfigRaw(ctx)
 		if err != nil {
@@ -374,7 +374,7 @@ func (s *session) kubeconfig(ctx context.Context) error {
 	})
 }
 
-func (s *session) service(ctx context.Context) error {
+func (s *invocation) service(ctx context.Context) error {
 	const all, one = 1, 2
 
 	switch len(s.words) {
@@ -398,7 +398,7 @@ func health(service *machineapi.ServiceInfo) string {
 	}
 }
 
-func (s *session) services(ctx context.Context) error {
+func (s *invocation) services(ctx context.Context) error {
 	return s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
 		reply, err := api.ServiceList(ctx)
 		if err := s.partly(reply != nil, err); err != nil {
@@ -415,7 +415,7 @@ func (s *session) services(ctx context.Context) error {
 	})
 }
 
-func (s *session) serviceInfo(ctx context.Context, id string) error {
+func (s *invocation) serviceInfo(ctx context.Context, id string) error {
 	var found atomic.Bool
 
 	err := s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
@@ -444,7 +444,7 @@ func (s *session) serviceInfo(ctx context.Context, id string) error {
 	return err
 }
 
-func (s *session) serviceDo(ctx context.Context, id, action string) error {
+func (s *invocation) serviceDo(ctx context.Context, id, action string) error {
 	return s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
 		switch action {
 		case "start":
@@ -472,7 +472,7 @@ func (s *session) serviceDo(ctx context.Context, id, action string) error {
 	})
 }
 
-func (s *session) etcdMembers(ctx context.Context) error {
+func (s *invocation) etcdMembers(ctx context.Context) error {
 	return s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
 		reply, err := api.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{QueryLocal: true})
 		if err := s.partly(reply != nil, err); err != nil {
@@ -490,7 +490,7 @@ func (s *session) etcdMembers(ctx context.Context) error {
 	})
 }
 
-func (s *session) etcdStatus(ctx context.Context) error {
+func (s *invocation) etcdStatus(ctx context.Context) error {
 	return s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
 		reply, err := api.EtcdStatus(ctx)
 		if err := s.partly(reply != nil, err); err != nil {
@@ -507,7 +507,7 @@ func (s *session) etcdStatus(ctx context.Context) error {
 	})
 }
 
-func (s *session) etcdAlarms(ctx context.Context) error {
+func (s *invocation) etcdAlarms(ctx context.Context) error {
 	return s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
 		reply, err := api.EtcdAlarmList(ctx)
 		if err := s.partly(reply != nil, err); err != nil {
@@ -554,7 +554,7 @@ func read[T any, M interface {
 	}
 }
 
-func (s *session) dmesg(ctx context.Context) error {
+func (s *invocation) dmesg(ctx context.Context) error {
 	return s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
 		stream, err := api.Dmesg(ctx, false, false)
 		if err != nil {
@@ -569,7 +569,7 @@ func (s *session) dmesg(ctx context.Context) error {
 	})
 }
 
-func (s *session) events(ctx context.Context) error {
+func (s *invocation) events(ctx context.Context) error {
 	return s.ask(ctx, func(ctx context.Context, api *client.Client, node string) error {
 		stream, err := api.Events(ctx, client.WithTailEvents(int32(s.tail)))
 		if err != nil {
@@ -594,7 +594,7 @@ func (s *session) events(ctx context.Context) error {
 	})
 }
 
-func (s *session) health(ctx context.Context) error {
+func (s *invocation) health(ctx context.Context) error {
 	return s.askOne(ctx, func(ctx context.Context, api *client.Client) error {
 		stream, err := api.ClusterHealthCheck(ctx, s.limit, &clusterapi.ClusterInfo{})
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 
 // get asks for the version, finds the resource type among those that the first node knows, and then asks each node for the resources.
 // Resources can't be fanned out, so all releases do that alike.
-func (s *session) get(ctx context.Context) error {
+func (s *invocation) get(ctx context.Context) error {
 	lines, hangUp, err := s.connect(ctx)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (s *session) get(ctx context.Context) error {
 }
 
 // toNode addresses a node; without credentials the connection is to the node already.
-func (s *session) toNode(ctx context.Context, node string) context.Context {
+func (s *invocation) toNode(ctx context.Context, node string) context.Context {
 	if s.insecure && !s.fansOut {
 		return ctx
 	}
@@ -73,7 +73,7 @@ func (s *session) toNode(ctx context.Context, node string) context.Context {
 	return client.WithNode(ctx, node)
 }
 
-func (s *session) checkVersion(ctx context.Context, lines []line) error {
+func (s *invocation) checkVersion(ctx context.Context, lines []line) error {
 	for _, p := range lines {
 		if s.fansOut {
 			if _, err := p.Version(client.WithNodes(ctx, p.nodes...)); err != nil {
@@ -93,7 +93,7 @@ func (s *session) checkVersion(ctx context.Context, lines []line) error {
 	return nil
 }
 
-func (s *session) list(ctx context.Context, api *client.Client, kind resource.Metadata, show func(resource.Resource) error) error {
+func (s *invocation) list(ctx context.Context, api *client.Client, kind resource.Metadata, show func(resource.Resource) error) error {
 	if kind.ID() != "" {
 		found, err := api.COSI.Get(ctx, kind, state.WithGetUnmarshalOptions(state.WithSkipProtobufUnmarshal()))
 		if err != nil {
@@ -117,7 +117,7 @@ func (s *session) list(ctx context.Context, api *client.Client, kind resource.Me
 	return nil
 }
 
-func (s *session) watchKind(ctx context.Context, api *client.Client, kind resource.Metadata, show func(resource.Resource) error) error {
+func (s *invocation) watchKind(ctx context.Context, api *client.Client, kind resource.Metadata, show func(resource.Resource) error) error {
 	events := make(chan state.Event)
 
 	var err error
@@ -155,13 +155,13 @@ func (s *session) watchKind(ctx context.Context, api *client.Client, kind resour
 
 // view prints resources as YAML, or as a table with the columns that their definition names.
 type view struct {
-	session *session
-	kind    string
-	columns []*jsonpath.JSONPath
+	invocation *invocation
+	kind       string
+	columns    []*jsonpath.JSONPath
 }
 
-func newView(s *session, definition *meta.ResourceDefinition) (*view, error) {
-	v := &view{session: s, kind: definition.TypedSpec().DisplayType}
+func newView(s *invocation, definition *meta.ResourceDefinition) (*view, error) {
+	v := &view{invocation: s, kind: definition.TypedSpec().DisplayType}
 
 	s.print("NODE NAMESPACE TYPE ID VERSION")
 
@@ -184,7 +184,7 @@ func newView(s *session, definition *meta.ResourceDefinition) (*view, error) {
 // of prints resources of a node.
 func (v *view) of(node string) func(resource.Resource) error {
 	return func(r resource.Resource) error {
-		if v.session.output == "yaml" {
+		if v.invocation.output == "yaml" {
 			return v.yaml(node, r)
 		}
 
@@ -203,7 +203,7 @@ func (v *view) yaml(node string, r resource.Resource) error {
 		return err
 	}
 
-	v.session.print("---\nnode: %s\n%s", node, text)
+	v.invocation.print("---\nnode: %s\n%s", node, text)
 
 	return nil
 }
@@ -219,7 +219,7 @@ func (v *view) row(node string, r resource.Resource) error {
 		return err
 	}
 
-	v.session.print("%s %s %s %s %s", node, r.Metadata().Namespace(), v.kind, r.Metadata().ID(), r.Metadata().Version())
+	v.invocation.print("%s %s %s %s %s", node, r.Metadata().Namespace(), v.kind, r.Metadata().ID(), r.Metadata().Version())
 
 	for _, column := range v.columns {
 		var cell bytes.Buffer
@@ -227,10 +227,10 @@ func (v *view) row(node string, r resource.Resource) error {
 			return fmt.Errorf("show column: %w", err)
 		}
 
-		v.session.print(" %s", &cell)
+		v.invocation.print(" %s", &cell)
 	}
 
-	v.session.print("\n")
+	v.invocation.print("\n")
 
 	return nil
 }

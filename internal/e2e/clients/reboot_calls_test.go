@@ -20,7 +20,7 @@ import (
 // lookAgain is how long talosctl waits before it looks again at a node that it can't reach.
 const lookAgain = time.Second
 
-func (s *session) reboot(ctx context.Context) error {
+func (s *invocation) reboot(ctx context.Context) error {
 	if s.noWait {
 		return s.ask(ctx, func(ctx context.Context, api *client.Client, _ string) error {
 			if _, err := api.Version(ctx); err != nil {
@@ -59,7 +59,7 @@ func (s *session) reboot(ctx context.Context) error {
 }
 
 // rebootAndWatch reboots a node and follows its events until it is ready, and in another boot than before.
-func (s *session) rebootAndWatch(ctx context.Context, api *client.Client) error {
+func (s *invocation) rebootAndWatch(ctx context.Context, api *client.Client) error {
 	actors := make(chan string, 1)
 	watched := make(chan error, 1)
 
@@ -131,7 +131,7 @@ func again(ctx context.Context, call func() (retry bool, err error)) error {
 }
 
 // untilReady follows a node's events over its reboot: new ones first, all of the new boot's once the node was away.
-func (s *session) untilReady(ctx context.Context, api *client.Client, actors <-chan string) error {
+func (s *invocation) untilReady(ctx context.Context, api *client.Client, actors <-chan string) error {
 	var (
 		tail  int32
 		actor string
@@ -171,7 +171,7 @@ func (s *session) untilReady(ctx context.Context, api *client.Client, actors <-c
 }
 
 // follow reads events until the machine is ready. began tells that it ended since the reboot began.
-func (s *session) follow(ctx context.Context, events <-chan client.EventResult, actor string) (began bool, err error) {
+func (s *invocation) follow(ctx context.Context, events <-chan client.EventResult, actor string) (began bool, err error) {
 	for {
 		var next client.EventResult
 
