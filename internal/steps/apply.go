@@ -92,11 +92,11 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 
 	served = append(served, fanout.Collect(ctx, probeLimit, silent, applier.waitAndServe, applier.broken)...)
 
-	return diagnosis.Join(run.conclude(served), dryRunOutcome(run, s.Name(), served))
+	return diagnosis.Join(run.conclude(served), dryRunOutcome(s.Name(), served))
 }
 
 // dryRunOutcome turns "would change" into the exit code that says so.
-func dryRunOutcome(run *Run, step string, outcomes []outcome) error {
+func dryRunOutcome(step string, outcomes []outcome) error {
 	var changing []string
 
 	for _, outcome := range outcomes {

@@ -52,7 +52,7 @@ func (s Bootstrap) Run(ctx context.Context, run *Run) error {
 
 	bootstrapper.reportMembers(survey, problem)
 
-	return diagnosis.Join(joined(problems), dryRunOutcome(run, s.Name(), bootstrapper.planned))
+	return diagnosis.Join(joined(problems), dryRunOutcome(s.Name(), bootstrapper.planned))
 }
 
 func collected(problem *diagnosis.Problem) []*diagnosis.Problem {

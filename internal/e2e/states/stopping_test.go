@@ -57,7 +57,7 @@ func stops() map[string]stop {
 					configured(t, w, machine)
 				}
 			},
-			heal:   func(w *world) {},
+			heal:   func(*world) {},
 			inside: func(w *world) bool { return asked(w.Node("cp2"), "Get") },
 			whole:  []string{},
 		},
