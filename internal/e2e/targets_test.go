@@ -20,6 +20,14 @@ func TestImportersGetTheseTargetsAndNoOthers(t *testing.T) {
 	golden.Assert(t, filepath.Join("testdata", "consumer.golden"), got.stdout)
 }
 
+func TestThisRepositorysTargetsReadLikeATableOfContents(t *testing.T) {
+	t.Parallel()
+
+	got := run(t, command{dir: repository(t), args: []string{"go", "tool", "mage", "-l"}})
+	require.Equal(t, 0, got.code, got.stderr)
+	golden.Assert(t, filepath.Join("testdata", "repository.golden"), got.stdout)
+}
+
 func TestTheExampleMagefileListsTheSameTargets(t *testing.T) {
 	t.Parallel()
 
