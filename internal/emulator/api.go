@@ -283,11 +283,7 @@ type doorman struct {
 func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if line, ok := raw.(*wire); ok {
 		line.shake(d.node.Faults().ResetRefused)
-
-		conn, info, err := d.TransportCredentials.ServerHandshake(raw)
-		line.shaken(err)
-
-		return conn, info, err
+		defer line.shaken()
 	}
 
 	return d.TransportCredentials.ServerHandshake(raw)

@@ -500,7 +500,7 @@ func (w *wire) SetDeadline(at time.Time) error {
 	return w.Conn.SetDeadline(at)
 }
 
-// shake notes the begin of a TLS handshake, shaken its end. A rude wire resets the connection of a client that is refused.
+// shake notes the begin of a TLS handshake, shaken its end. A rude wire that is closed in between is reset.
 func (w *wire) shake(rude bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -508,15 +508,11 @@ func (w *wire) shake(rude bool) {
 	w.shaking, w.rude = true, rude
 }
 
-func (w *wire) shaken(err error) {
+func (w *wire) shaken() {
 	w.mu.Lock()
-	reset := w.rude && err != nil && !w.frozen
-	w.shaking = false
-	w.mu.Unlock()
+	defer w.mu.Unlock()
 
-	if reset {
-		w.cut()
-	}
+	w.shaking = false
 }
 
 func (w *wire) isShaking() bool {
@@ -529,11 +525,17 @@ func (w *wire) isShaking() bool {
 // Close implements net.Conn. A frozen wire keeps its socket, since a machine that vanished sends no FIN.
 func (w *wire) Close() error {
 	w.mu.Lock()
-	frozen, closed := w.frozen, w.closed
+	frozen, closed, rude := w.frozen, w.closed, w.shaking && w.rude
 	w.closed = true
 	w.mu.Unlock()
 
 	if closed {
+		return nil
+	}
+
+	if rude && !frozen {
+		w.cut()
+
 		return nil
 	}
 

@@ -3,10 +3,12 @@ package talosapi_test
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	machinery "github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -36,6 +38,11 @@ var installDisk = regexp.MustCompile(`(?m)^( +)disk: /dev/vda.*$`)
 
 func installWith(line string) func(string) string {
 	return func(config string) string { return installDisk.ReplaceAllString(config, "${1}"+line) }
+}
+
+// withoutInstall leaves the install section out.
+func withoutInstall(config string) string {
+	return regexp.MustCompile(`(?m)^    install:\n(?:     .*\n)+`).ReplaceAllString(config, "")
 }
 
 // What a node in maintenance refuses is final, told line by line, and changes nothing.
@@ -68,6 +75,14 @@ func TestAnInvalidConfigIsFinal(t *testing.T) {
 		{"selector without a match", installWith("diskSelector: {model: 'NOPE*'}"), "no disks matched the expression"},
 		{"selector of an unknown type", installWith("diskSelector: {type: floppy}"), `unsupported disk type "floppy"`},
 		{"selector on name", installWith("diskSelector: {name: sda}"), "selector on name is not supported"},
+		{"no install section", withoutInstall, `install instructions are required in "metal" mode`},
+		{
+			"kernel arguments beside those of a UKI", installWith("disk: /dev/vda\n        extraKernelArgs: [quiet]"),
+			"install.extraKernelArgs and install.grubUseUKICmdline can't be used together",
+		},
+		{"kubelet from long ago", func(c string) string {
+			return regexp.MustCompile(`(ghcr\.io/siderolabs/kubelet):v\S+`).ReplaceAllString(c, "$1:v1.10.0")
+		}, "kubelet image is not valid: version of Kubernetes 1.10.0 is too old to be used with Talos"},
 		{"two hostnames", underMachine("network: {hostname: cp1}"), "hostname"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -208,36 +223,64 @@ func TestApplyOnAConfiguredNode(t *testing.T) {
 	}, mutating(node))
 }
 
-// What a node answers for a while, and then no more.
-func TestAnApplyThatCameAtABadTimeIsRetried(t *testing.T) {
+// A node that waits for its META volume handles one apply, whose caller may have given up long ago, and turns the others away until it is done.
+func TestAnApplyBehindAnotherIsRetried(t *testing.T) {
 	t.Parallel()
 
-	for name, fault := range map[string]emulator.CallFault{
-		"locked": {
-			Do: emulator.Fail, Code: codes.FailedPrecondition, Text: "another apply configuration is already in progress",
-		},
-		"rebooting": {
-			Do: emulator.Fail, Code: codes.FailedPrecondition,
-			Text: "configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+	l := newLab(t, 0)
+	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{MetaNotReady: true}})
+	conn := l.maintenance(t, node)
+	config := l.config(t, "cp1")
 
-			fault.Method, fault.Times = "ApplyConfiguration", 1
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
 
-			l := newLab(t, 0)
-			node := l.configured(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{Calls: []emulator.CallFault{fault}}})
-			conn := l.secure(t, node)
+	_, err := conn.Apply(ctx, config, talosapi.ApplyOptions{})
+	require.Equal(t, talosapi.UnknownOutcome, talosapi.Classify(talosapi.OpApply, err), "%v", err)
 
-			_, err := conn.Apply(t.Context(), l.config(t, "cp1"), talosapi.ApplyOptions{})
-			require.Equal(t, talosapi.Retry, talosapi.Classify(talosapi.OpApply, err), "%v", err)
-			require.Contains(t, talosapi.Explain(err), fault.Text)
-
-			_, err = conn.Apply(t.Context(), l.config(t, "cp1"), talosapi.ApplyOptions{})
-			require.NoError(t, err)
-		})
+	for _, options := range []talosapi.ApplyOptions{{}, {DryRun: true}} {
+		_, err = conn.Apply(t.Context(), config, options)
+		require.Equal(t, talosapi.Retry, talosapi.Classify(talosapi.OpApply, err), "%v", err)
+		require.Contains(t, talosapi.Explain(err), "another apply configuration is already in progress")
 	}
+
+	require.Nil(t, node.Config())
+	require.Len(t, node.MutatingCalls(), 2)
+	require.Equal(t, codes.FailedPrecondition, node.MutatingCalls()[1].Code)
+
+	// What its caller gave up on, the node does all the same.
+	node.Set(func(f *emulator.Faults) { f.MetaNotReady = false })
+	require.Eventually(t, func() bool { return node.Config() != nil }, labcluster.Deadline, time.Millisecond)
+	require.Equal(t, codes.OK, node.MutatingCalls()[0].Code)
+}
+
+// A node that reboots with a new config takes no other before it has.
+func TestAnApplyToANodeThatRebootsIsRetried(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.configured(t, "cp1", emulator.NodeOptions{Timing: emulator.Timing{Pods: time.Hour}})
+	conn := l.secure(t, node)
+
+	require.Eventually(t, func() bool {
+		services, err := conn.Services(t.Context())
+		require.NoError(t, err)
+
+		return slices.ContainsFunc(services, func(s talosapi.Service) bool { return s.ID == "kubelet" && s.Running() && s.Healthy })
+	}, labcluster.Deadline, 5*time.Millisecond)
+
+	applied, err := conn.Apply(t.Context(), l.config(t, "cp1"), talosapi.ApplyOptions{Mode: talosapi.ModeReboot})
+	require.NoError(t, err)
+	require.Equal(t, talosapi.ModeReboot, applied.Mode)
+
+	_, err = conn.Apply(t.Context(), l.config(t, "cp1"), talosapi.ApplyOptions{})
+	require.Equal(t, talosapi.Retry, talosapi.Classify(talosapi.OpApply, err), "%v", err)
+	require.Contains(t, talosapi.Explain(err), "configuration was already applied and node is rebooting")
+
+	status, err := conn.MachineStatus(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "rebooting", status.Stage)
+	require.Equal(t, []string{"ApplyConfiguration OK", "ApplyConfiguration FailedPrecondition"}, mutating(node))
 }
 
 // A call that may have changed the node is never counted as failed and never sent twice, whatever became of its reply.
@@ -253,6 +296,7 @@ func TestALostReplyOfANodeLeavesTheOutcomeUnknown(t *testing.T) {
 		{"cut before it took effect", emulator.BeforeEffect, emulator.Cut, false},
 		{"cut after it took effect", emulator.AfterEffect, emulator.Cut, true},
 		{"no reply, without effect", emulator.BeforeEffect, emulator.Hang, false},
+		{"no reply, with effect", emulator.AfterEffect, emulator.Hang, true},
 		{"half-open connection", emulator.AfterEffect, emulator.Freeze, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -269,6 +313,11 @@ func TestALostReplyOfANodeLeavesTheOutcomeUnknown(t *testing.T) {
 			_, err := l.maintenance(t, node).Apply(ctx, l.config(t, "cp1"), talosapi.ApplyOptions{})
 			require.Error(t, err)
 			require.Equal(t, talosapi.UnknownOutcome, talosapi.Classify(talosapi.OpApply, err), "%v", err)
+
+			var failure *talosapi.Error
+
+			require.ErrorAs(t, err, &failure)
+			require.Contains(t, []codes.Code{codes.Unavailable, codes.Canceled, codes.DeadlineExceeded}, machinery.StatusCode(failure.Err), "%v", err)
 			require.Len(t, node.MutatingCalls(), 1, "sent exactly once")
 
 			if test.taken {

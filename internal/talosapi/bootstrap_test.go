@@ -2,6 +2,7 @@ package talosapi_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,10 +18,6 @@ import (
 // Each answer that a node gives to Bootstrap, in the order of its checks, with what it recorded.
 func TestBootstrapOutcomes(t *testing.T) {
 	t.Parallel()
-
-	answer := func(code codes.Code, text string) emulator.Faults {
-		return emulator.Faults{Calls: []emulator.CallFault{{Method: "Bootstrap", Do: emulator.Fail, Code: code, Text: text}}}
-	}
 
 	for _, test := range []struct {
 		name    string
@@ -39,8 +36,9 @@ func TestBootstrapOutcomes(t *testing.T) {
 			class: talosapi.Retry, code: codes.FailedPrecondition, says: "bootstrap is not available yet",
 		},
 		{
-			name: "the machine type is not known yet", options: emulator.NodeOptions{Faults: answer(codes.Unimplemented, "machine type is not set, cannot use bootstrap API")},
-			class: talosapi.Retry, code: codes.Unimplemented, says: "machine type is not set",
+			name: "the machine type is not known yet", booting: true,
+			options: emulator.NodeOptions{Faults: emulator.Faults{Bootstrap: emulator.BootstrapTypeUnset}},
+			class:   talosapi.Retry, code: codes.Unimplemented, says: "machine type is not set",
 		},
 		{
 			name: "a worker", node: "worker1", class: talosapi.Final, code: codes.Unimplemented, booting: true,
@@ -55,21 +53,19 @@ func TestBootstrapOutcomes(t *testing.T) {
 			class: talosapi.Done, code: codes.AlreadyExists, says: "etcd data directory is not empty",
 		},
 		{
-			name: "etcd can't be stopped", options: emulator.NodeOptions{Faults: answer(codes.Unknown, "failed to stop etcd: context deadline exceeded")},
+			name: "etcd can't be stopped", options: emulator.NodeOptions{Faults: emulator.Faults{Bootstrap: emulator.BootstrapEtcdStuck}}, booting: true,
 			class: talosapi.Final, code: codes.Unknown, says: "failed to stop etcd",
 		},
 		{
-			name: "data appeared meanwhile", options: emulator.NodeOptions{Faults: answer(codes.Unknown, "etcd data directory is not empty")},
-			class: talosapi.UnknownOutcome, code: codes.Unknown, says: "etcd data directory is not empty",
-		},
-		{
-			name: "etcd can't be started", options: emulator.NodeOptions{Faults: answer(codes.Unknown, "error starting etcd in bootstrap mode: no such service")},
+			name: "etcd can't be started", options: emulator.NodeOptions{Faults: emulator.Faults{Bootstrap: emulator.BootstrapEtcdStartFails}}, booting: true,
 			class: talosapi.Final, code: codes.Unknown, says: "error starting etcd",
 		},
 		{
 			name: "a worker with Talos 1.12", node: "worker1", class: talosapi.Final, code: codes.FailedPrecondition,
-			options: emulator.NodeOptions{Faults: answer(codes.FailedPrecondition, "bootstrap can only be performed on a control plane node")},
-			says:    "control plane node",
+			options: emulator.NodeOptions{Faults: emulator.Faults{Calls: []emulator.CallFault{{
+				Method: "Bootstrap", Do: emulator.Fail, Code: codes.FailedPrecondition, Text: "bootstrap can only be performed on a control plane node",
+			}}}},
+			says: "control plane node",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -107,6 +103,49 @@ func TestBootstrapOutcomes(t *testing.T) {
 			require.Equal(t, test.name == "time is not synced", talosapi.IsTimeNotSynced(err))
 			require.Equal(t, []string{"Bootstrap " + test.code.String()}, mutating(node))
 		})
+	}
+}
+
+// A second Bootstrap comes between the first and the first file that etcd writes: it stops that etcd, and says that there is data.
+func TestASecondBootstrapTooEarlyLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 0)
+	node := l.configured(t, "cp1", emulator.NodeOptions{Timing: emulator.Timing{EtcdData: time.Hour}})
+	containersUp(t, l, node)
+
+	conn := l.secure(t, node)
+	require.NoError(t, conn.Bootstrap(t.Context()))
+
+	require.Eventually(t, func() bool {
+		services, err := conn.Services(t.Context())
+		require.NoError(t, err)
+
+		return slices.ContainsFunc(services, func(s talosapi.Service) bool { return s.ID == "etcd" && s.State == "Running" })
+	}, labcluster.Deadline, 5*time.Millisecond)
+
+	err := conn.Bootstrap(t.Context())
+	require.Equal(t, talosapi.UnknownOutcome, talosapi.Classify(talosapi.OpBootstrap, err), "%v", err)
+	require.Contains(t, talosapi.Explain(err), "etcd data directory is not empty")
+	require.Equal(t, []string{"Bootstrap OK", "Bootstrap Unknown"}, mutating(node))
+}
+
+// What keeps a Bootstrap from working passes, and the same node then makes its cluster.
+func TestABootstrapThatFailedCanBeRepeated(t *testing.T) {
+	t.Parallel()
+
+	for _, fault := range []emulator.BootstrapFault{emulator.BootstrapTypeUnset, emulator.BootstrapEtcdStuck, emulator.BootstrapEtcdStartFails} {
+		l := newLab(t, 0)
+		node := l.configured(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{Bootstrap: fault}})
+		containersUp(t, l, node)
+
+		conn := l.secure(t, node)
+		require.Error(t, conn.Bootstrap(t.Context()))
+
+		node.Set(func(f *emulator.Faults) { f.Bootstrap = emulator.BootstrapWorks })
+		require.NoError(t, conn.Bootstrap(t.Context()))
+		require.Eventually(t, node.EtcdVoter, labcluster.Deadline, 5*time.Millisecond)
+		require.Equal(t, 1, l.Lab.EtcdClusters())
 	}
 }
 
