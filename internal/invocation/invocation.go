@@ -161,10 +161,11 @@ func (i Invocation) start(flags settings.Overrides, list func(*settings.Settings
 	options.Brief = len(planned) > 1
 	console := report.NewConsole(options)
 
-	sinks := []report.Sink{console}
+	sinks, err := i.sinks(loaded, console)
+	if err != nil {
+		_ = console.Close()
 
-	if !i.watched(loaded) {
-		sinks = append(sinks, report.NewLogSink(console.Logger()))
+		return nil, nil, badInput(err)
 	}
 
 	run, err := steps.New(loaded, i.Environ, report.NewRecorder(timepiece.Now, sinks...), console.Logger(), timepiece)
@@ -175,6 +176,31 @@ func (i Invocation) start(flags settings.Overrides, list func(*settings.Settings
 	}
 
 	return run, planned, nil
+}
+
+// sinks are what receives the run's events: the console, the log, and the file that was asked for.
+func (i Invocation) sinks(loaded *settings.Settings, console *report.Console) ([]report.Sink, error) {
+	sinks := []report.Sink{console}
+
+	if !i.watched(loaded) {
+		sinks = append(sinks, report.NewLogSink(console.Logger()))
+	}
+
+	if loaded.ReportFile == "" {
+		return sinks, nil
+	}
+
+	path := loaded.ReportFile
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(i.Workdir, path)
+	}
+
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the user names it
+	if err != nil {
+		return nil, fmt.Errorf("open REPORT_FILE: %w", err)
+	}
+
+	return append(sinks, report.NewJSONLines(file)), nil
 }
 
 // watched tells that a person sees results and live lines on one terminal; log lines of the same events would say everything twice.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -71,14 +72,29 @@ func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 // launcherPID is the parent's process id if it is the mage or go program, else 0: any other parent may end before its child.
 func launcherPID() int {
 	parent := os.Getppid()
-
-	// Only Linux has this file; elsewhere a launcher that dies leaves its child to finish.
-	name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(parent), "comm"))
-	if err != nil || !slices.Contains([]string{"mage", "go"}, strings.TrimSpace(string(name))) {
+	if !slices.Contains([]string{"mage", "go"}, programName(parent)) {
 		return 0
 	}
 
 	return parent
+}
+
+// programName is the name of a process's program; empty if it can't be had.
+func programName(pid int) string {
+	// Linux has this file; elsewhere ps knows.
+	if name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm")); err == nil {
+		return strings.TrimSpace(string(name))
+	}
+
+	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	defer stop()
+
+	name, err := exec.CommandContext(ctx, "ps", "-o", "comm=", "-p", strconv.Itoa(pid)).Output() //nolint:gosec // a number
+	if err != nil {
+		return ""
+	}
+
+	return filepath.Base(strings.TrimSpace(string(name)))
 }
 
 // interruption is the exit code of a context that a signal ended, and the signal's name; ExitOK if none did.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -97,5 +98,11 @@ func (e *jsonEvent) setFinding(finding diagnosis.Finding) {
 	e.Cause, e.Next, e.Skipped = Scrub(finding.Cause), Scrub(finding.Next), finding.Skipped
 }
 
-// Close gives the first error of writing.
-func (j *JSONLines) Close() error { return j.err }
+// Close closes what is written to, if it can be closed, and gives the first error of writing.
+func (j *JSONLines) Close() error {
+	if closer, ok := j.out.(io.Closer); ok {
+		return errors.Join(j.err, closer.Close())
+	}
+
+	return j.err
+}
