@@ -99,7 +99,6 @@ func TestBadInputGetsAClearErrorAndChangesNothing(t *testing.T) {
 			t.Parallel()
 
 			w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
-			w.settle(t)
 			mistake.make(t, w)
 
 			files, commands := w.files(t), askingFirst

@@ -43,7 +43,6 @@ func withImpostor(t *testing.T, controlPlanes, workers int, name string) *world 
 			impostor(t, w, machine)
 		}
 	})
-	w.settle(t)
 
 	return w
 }
@@ -112,7 +111,6 @@ func TestDefect04TheStageIsReadNotThePhase(t *testing.T) {
 	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: -1}, func(_ *world, machine *emulator.NodeOptions) {
 		machine.Faults.InstallStall = 1 << 50
 	})
-	w.settle(t)
 
 	got := w.script(t, impatient, "bootstrap-talos-verify.sh")
 	require.Equal(t, 5, got.Code, got.Stdout+got.Stderr)
@@ -188,7 +186,6 @@ func TestDefect08AMissingInstallDiskIsFound(t *testing.T) {
 			machine.Disks = []emulator.Disk{{Name: "nvme0n1", Size: 500_000_000_000, Transport: "nvme", Model: "Example 500"}}
 		}
 	})
-	w.settle(t)
 
 	got := w.script(t, nil, "bootstrap-talos-preflight.sh")
 	w.tellsAs(t, "preflight", got)
@@ -205,7 +202,6 @@ func TestDefect09NodesHaveHostNamesAndIPv6Addresses(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1, DHCP: true, Endpoint: labcluster.FirstControlPlane}, nil)
-	w.settle(t)
 
 	// The files name machines the way people do; where they answer from here is told apart.
 	cp1, worker1 := w.Node("cp1").Address().String(), w.Node("worker1").Address().String()
@@ -238,7 +234,6 @@ func TestDefect10PermanentErrorsEndBootstrapAndKubeconfig(t *testing.T) {
 			{Method: "Kubeconfig", Do: emulator.Fail, Code: codes.PermissionDenied, Text: "not authorized", Times: 1},
 		}
 	})
-	w.settle(t)
 
 	// Not authorized.
 	w.tellsAs(t, "bootstrap", w.ends(t, 6, nil, "bootstrap"))
@@ -297,7 +292,6 @@ func TestDefect12TheCommandsThatAreAdvisedWork(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane}, nil)
-	w.settle(t)
 
 	got := w.script(t, impatient, "bootstrap-talos-verify.sh")
 	require.Equal(t, 5, got.Code)

@@ -118,7 +118,6 @@ func TestAWorkerThatBootsLateIsServedAfterBootstrap(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 2}, nil)
-	w.settle(t)
 	w.Node("worker1").Refuse(true)
 
 	process := w.start(t, nil, "talos")
@@ -318,7 +317,6 @@ func TestDryRunsChangeNothing(t *testing.T) {
 		t.Parallel()
 
 		w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
-		w.settle(t)
 		dry(t, w, 8, "talos", "applySequential", "applyParallel", "bootstrap")
 	})
 
@@ -326,7 +324,6 @@ func TestDryRunsChangeNothing(t *testing.T) {
 		t.Parallel()
 
 		w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
-		settled(t, w.Node("cp1"))
 		w.Node("worker1").PowerOff()
 		dry(t, w, 8, "talos", "applySequential")
 	})
@@ -353,7 +350,6 @@ func TestNoWaitEndsEveryWait(t *testing.T) {
 	patient := []string{"DIAL_TIMEOUT=1s", "NODE_REACHABILITY_RETRIES=1"}
 
 	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
-	settled(t, w.Node("cp1"))
 	w.Node("worker1").PowerOff()
 
 	for command, code := range map[string]int{"verify": 5, "bootstrap": 6, "applySequential": 4} {
@@ -369,7 +365,6 @@ func TestAssumeEmptyBootstrapsWithoutASilentControlPlane(t *testing.T) {
 	w := newWorld(t, labcluster.Options{ControlPlanes: 3, Endpoint: labcluster.FirstControlPlane}, func(w *world, machine *emulator.NodeOptions) {
 		configured(t, w, machine)
 	})
-	w.settle(t)
 	w.Node("cp3").PowerOff()
 
 	w.tells(t, w.ends(t, 6, hurried, "bootstrap", "-assumeEmpty=cp3"))
@@ -386,7 +381,6 @@ func TestAssumeEmptyIsRefusedWhileAKubernetesAPIAnswers(t *testing.T) {
 		machine.Faults.EtcdNever = machine.Name != "cp1"
 	})
 
-	w.settle(t)
 	w.ends(t, 6, []string{"ETCD_JOIN_TIMEOUT=20s"}, "bootstrap")
 	require.Equal(t, []string{"cp1 Bootstrap"}, w.changes())
 

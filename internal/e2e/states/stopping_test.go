@@ -94,7 +94,6 @@ func TestAStoppedCommandTellsHowToGoOnAndTheNextRunDoes(t *testing.T) {
 							stop.edit(t, w, machine)
 						}
 					})
-				w.settle(t)
 
 				if stop.spoil != nil {
 					stop.spoil(w)
@@ -161,7 +160,6 @@ func TestTheLockKeepsASecondCommandAway(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, labcluster.Options{ControlPlanes: 2}, nil)
-	w.settle(t)
 	w.Node("cp2").Refuse(true)
 
 	first := w.start(t, nil, "applySequential")

@@ -230,8 +230,6 @@ func (s state) world(t *testing.T, role string) *world {
 		}
 	})
 
-	w.settle(t)
-
 	if s.spoil != nil {
 		s.spoil(t, w, w.Node(subjectOf[role]))
 	}

@@ -71,7 +71,7 @@ type world struct {
 	settings []string
 }
 
-// newWorld writes the files of a cluster and switches its machines on, each as edit makes it. No workers means none.
+// newWorld writes the files of a cluster and switches its machines on, each as edit makes it, until they can be asked. No workers means none.
 func newWorld(t *testing.T, options labcluster.Options, edit func(w *world, machine *emulator.NodeOptions)) *world {
 	t.Helper()
 
@@ -115,6 +115,10 @@ func newWorld(t *testing.T, options labcluster.Options, edit func(w *world, mach
 
 		_, err := made.Lab.Start(machine)
 		require.NoError(t, err)
+	}
+
+	for _, node := range made.Lab.Nodes() {
+		settled(t, node)
 	}
 
 	return w
@@ -257,14 +261,6 @@ func settled(t *testing.T, node *emulator.Node) {
 
 		return inStage("maintenance", "running")(node) || strings.Contains(strings.Join(node.Console(), "\n"), "etcd is waiting to join the cluster")
 	})
-}
-
-func (w *world) settle(t *testing.T) {
-	t.Helper()
-
-	for _, node := range w.Lab.Nodes() {
-		settled(t, node)
-	}
 }
 
 func inStage(stages ...string) func(*emulator.Node) bool {
