@@ -173,7 +173,7 @@ func (a *applier) joins(ctx context.Context, seen sight) bool {
 	patience := time.Duration(a.Settings.ReachabilityRetries) * a.Settings.ReachabilityDelay
 	silent := a.Clock.Now().Sub(a.memory.of(seen.node).recall().silentSince)
 
-	return silent >= patience && !a.trustdAnswers(ctx)
+	return (silent >= patience || a.Settings.NoWait) && !a.trustdAnswers(ctx)
 }
 
 // broken is the outcome for a node whose handling broke off for a reason that lies in this program.

@@ -32,6 +32,10 @@ import (
 const atOnce = 8
 
 func TestMain(m *testing.M) {
+	if folder := os.Getenv(labFolder); folder != "" {
+		os.Exit(serveLab(folder))
+	}
+
 	flag.Parse()
 
 	if err := flag.Set("test.parallel", strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0)))); err != nil {
@@ -52,14 +56,14 @@ type lab struct {
 }
 
 // newLab switches machines on; no workers means none.
-func newLab(t *testing.T, controlPlanes, workers int, change ...func(*labcluster.Options)) *lab {
-	t.Helper()
+func newLab(tb testing.TB, controlPlanes, workers int, change ...func(*labcluster.Options)) *lab {
+	tb.Helper()
 
 	if workers == 0 {
 		workers = -1
 	}
 
-	folder := t.TempDir()
+	folder := tb.TempDir()
 	options := labcluster.Options{ControlPlanes: controlPlanes, Workers: workers, LabOptions: emulator.LabOptions{TimeScale: scale}}
 
 	for _, change := range change {
@@ -67,15 +71,15 @@ func newLab(t *testing.T, controlPlanes, workers int, change ...func(*labcluster
 	}
 
 	cluster, err := labcluster.New(filepath.Join(folder, "talos"), options)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		if tb.Failed() {
 			for _, node := range cluster.Nodes {
-				t.Logf("%s, %s, calls %v", node.Name(), node.Stage(), changesOf(node))
+				tb.Logf("%s, %s, calls %v", node.Name(), node.Stage(), changesOf(node))
 			}
 		}
 
-		require.NoError(t, cluster.Close())
+		require.NoError(tb, cluster.Close())
 	})
 
 	return &lab{cluster, folder}
@@ -106,8 +110,8 @@ type session struct {
 }
 
 // session reads the files as the program does, with these settings over the ones that suit a test.
-func (l *lab) session(t *testing.T, environ ...string) *session {
-	t.Helper()
+func (l *lab) session(tb testing.TB, environ ...string) *session {
+	tb.Helper()
 
 	environ = append([]string{
 		"PATH=" + filepath.Join(l.folder, "bin"),
@@ -121,7 +125,7 @@ func (l *lab) session(t *testing.T, environ ...string) *session {
 	}, environ...)
 
 	loaded, err := settings.Load(environ, nil, l.folder)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 
 	s := &session{out: &lockedBuffer{}}
 	timepiece := clock.Scaled(l.Scale)
@@ -129,31 +133,31 @@ func (l *lab) session(t *testing.T, environ ...string) *session {
 	s.Recorder = report.NewRecorder(timepiece.Now, console, report.NewLogSink(console.Logger()))
 
 	s.Run, err = steps.New(loaded, environ, s.Recorder, console.Logger(), timepiece)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 
 	return s
 }
 
 // do executes steps and keeps their error.
-func (s *session) do(t *testing.T, list ...steps.Step) *session {
-	t.Helper()
+func (s *session) do(tb testing.TB, list ...steps.Step) *session {
+	tb.Helper()
 
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(tb.Context(), time.Minute)
 	defer stop()
 
 	s.err = steps.Execute(ctx, s.Run, list...)
-	require.NoError(t, ctx.Err(), "it went on for a minute of the wall clock\n%s", s.out)
-	require.NoError(t, s.Recorder.Close())
+	require.NoError(tb, ctx.Err(), "it went on for a minute of the wall clock\n%s", s.out)
+	require.NoError(tb, s.Recorder.Close())
 
 	return s
 }
 
 // succeeds executes steps that have to end well.
-func (s *session) succeeds(t *testing.T, list ...steps.Step) *session {
-	t.Helper()
+func (s *session) succeeds(tb testing.TB, list ...steps.Step) *session {
+	tb.Helper()
 
-	s.do(t, list...)
-	require.NoError(t, s.err, s.out)
+	s.do(tb, list...)
+	require.NoError(tb, s.err, s.out)
 
 	return s
 }
@@ -247,13 +251,13 @@ func (l *lab) bootstraps() (sent, effective int) {
 }
 
 // wait waits until a machine is in some condition.
-func wait(t *testing.T, node *emulator.Node, condition func(*emulator.Node) bool) {
-	t.Helper()
+func wait(tb testing.TB, node *emulator.Node, condition func(*emulator.Node) bool) {
+	tb.Helper()
 
-	ctx, stop := context.WithTimeout(t.Context(), labcluster.Deadline)
+	ctx, stop := context.WithTimeout(tb.Context(), labcluster.Deadline)
 	defer stop()
 
-	require.NoError(t, node.WaitFor(ctx, condition))
+	require.NoError(tb, node.WaitFor(ctx, condition))
 }
 
 // inStage tells whether a machine is in a stage.
@@ -262,12 +266,12 @@ func inStage(stage string) func(*emulator.Node) bool {
 }
 
 // untilMaintenance waits for all machines that are on.
-func (l *lab) untilMaintenance(t *testing.T, except ...string) {
-	t.Helper()
+func (l *lab) untilMaintenance(tb testing.TB, except ...string) {
+	tb.Helper()
 
 	for _, node := range l.Nodes {
 		if !strings.Contains(strings.Join(except, " "), node.Name()) {
-			wait(t, node, inStage("maintenance"))
+			wait(tb, node, inStage("maintenance"))
 		}
 	}
 }
