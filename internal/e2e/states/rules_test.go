@@ -103,9 +103,9 @@ func TestAWorkerBehindAVIPIsNotWaitedForBeforeBootstrap(t *testing.T) {
 	w.ends(t, 0, nil, "applySequential")
 
 	// It installs, and afterwards waits for an endpoint that answers after bootstrap only. Whoever asks again is told so.
-	for _, command := range []string{"applySequential", "applyParallel"} {
-		got := w.ends(t, 0, nil, command)
-		require.Regexp(t, `joining\s+`+command+`\s+worker1 .*port refused: its API opens once the endpoint answers for it`, got.Stdout)
+	for _, command := range [][]string{{"applySequential"}, {"applyParallel"}, {"applySequential", "-noWait"}} {
+		got := w.ends(t, 0, nil, command...)
+		require.Regexp(t, `joining\s+`+command[0]+`\s+worker1 .*port refused: its API opens once the endpoint answers for it`, got.Stdout)
 	}
 
 	require.ElementsMatch(t, sentTo("cp1", "worker1"), w.changes())
