@@ -1,6 +1,7 @@
 package emulator_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -396,4 +397,93 @@ func TestClaim_2_14_AnApplyThatIsWaitingIsAlone(t *testing.T) {
 	}
 
 	require.Positive(t, worked)
+}
+
+func TestClaim_2_15_AnApplyGoesOnWhenItsCallerHasGivenUp(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.MetaNotReady = true }})
+	data, err := cluster.Config("cp1")
+	require.NoError(t, err)
+
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+
+	_, err = insecure(t, node).ApplyConfiguration(short, &machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto})
+	require.Equal(t, codes.DeadlineExceeded, client.StatusCode(err))
+
+	for range 2 {
+		_, err = apply(t, insecure(t, node), data, modeAuto)
+		require.Equal(t, codes.FailedPrecondition, client.StatusCode(err))
+		require.ErrorContains(t, err, "another apply configuration is already in progress")
+	}
+
+	require.Nil(t, node.Config())
+	node.Set(func(f *emulator.Faults) { f.MetaNotReady = false })
+	installed(t, node)
+}
+
+func TestClaim_2_16_ANodeThatRebootsForAConfigTakesNoOther(t *testing.T) {
+	t.Parallel()
+
+	cluster, node, c := ready(t, labcluster.Options{Timing: emulator.Timing{Pods: time.Hour}})
+	waitStage(t, node, "running")
+
+	data, err := cluster.Config("cp1")
+	require.NoError(t, err)
+
+	reply, err := apply(t, c, data, modeReboot)
+	require.NoError(t, err)
+	require.Equal(t, modeReboot, reply.GetMode())
+	require.Equal(t, "Applied configuration with a reboot", reply.GetModeDetails())
+
+	_, err = apply(t, c, data, modeAuto)
+	require.Equal(t, codes.FailedPrecondition, client.StatusCode(err))
+	require.ErrorContains(t, err,
+		"configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot")
+
+	status, err := safe.StateGetByID[*runtimeres.MachineStatus](deadline(t), c.COSI, runtimeres.MachineStatusID)
+	require.NoError(t, err)
+	require.Equal(t, runtimeres.MachineStageRebooting, status.TypedSpec().Stage)
+	require.True(t, status.TypedSpec().Status.Ready, "only booting and running nodes are ever unready")
+}
+
+func TestClaim_2_17_ATryAsTheFirstConfigEndsInstalledAndWithoutOne(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 50}})
+	data, err := cluster.Config("cp1")
+	require.NoError(t, err)
+
+	// The time of the try is over while the installer runs.
+	_, err = insecure(t, node).ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{
+		Data: data, Mode: modeTry, TryModeTimeout: durationpb.New(15 * time.Second),
+	})
+	require.NoError(t, err)
+	waitStage(t, node, "installing")
+	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Config() == nil }))
+
+	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+	require.True(t, node.Installed())
+	require.Nil(t, node.Config())
+}
+
+func TestClaim_2_18_AnyLaterApplyKeepsATriedConfig(t *testing.T) {
+	t.Parallel()
+
+	cluster, node, c := ready(t, labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 100}})
+	tried := edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineSysctls = map[string]string{"vm.swappiness": "1"} })
+
+	_, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{
+		Data: tried, Mode: modeTry, TryModeTimeout: durationpb.New(50 * time.Second),
+	})
+	require.NoError(t, err)
+
+	_, err = apply(t, c, []byte("no config at all"), modeAuto)
+	require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
+
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+
+	require.Error(t, node.WaitFor(short, func(n *emulator.Node) bool { return !strings.Contains(string(n.Config()), "vm.swappiness") }))
 }

@@ -252,7 +252,13 @@ func (b *boot) bootUp(ctx context.Context) error {
 		required = append(required, serviceEtcd, serviceTrustd)
 	}
 
-	err := b.changed.until(ctx, func() bool {
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if timing.BootLimit > 0 {
+		limited, cancel = b.node.lab.clock.WithTimeout(ctx, timing.BootLimit)
+	}
+	defer cancel()
+
+	err := b.changed.until(limited, func() bool {
 		for _, id := range required {
 			if !b.serviceUp(id) {
 				return false
@@ -262,6 +268,10 @@ func (b *boot) bootUp(ctx context.Context) error {
 		return true
 	})
 	if err != nil {
+		if ctx.Err() == nil {
+			return fmt.Errorf("error running phase 15 in boot sequence: task 1/1: failed, %w", err)
+		}
+
 		return err
 	}
 
@@ -308,7 +318,12 @@ func (b *boot) kubelet(ctx context.Context) {
 
 	b.setService(serviceKubelet, stateRunning, b.startedMessage(serviceKubelet))
 
-	if b.node.changed.until(ctx, func() bool { return !b.node.Faults().KubeletDown }) != nil {
+	down := func() bool { return b.node.Faults().KubeletDown }
+	if down() {
+		b.setHealth(serviceKubelet, false, `Get "http://127.0.0.1:10248/healthz": dial tcp 127.0.0.1:10248: connect: connection refused`)
+	}
+
+	if b.node.changed.until(ctx, func() bool { return !down() }) != nil {
 		return
 	}
 

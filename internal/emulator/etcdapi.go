@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path"
-	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -349,8 +348,10 @@ func (b *boot) directory(root string) ([]string, bool) {
 		}
 
 		return []string{"member"}, true
-	case strings.HasPrefix(root, etcdDirectory+"/member") && mounted && drive.etcd != nil:
+	case root == etcdDirectory+"/member" && mounted && drive.etcd != nil:
 		return []string{"snap", "wal"}, true
+	case path.Dir(root) == etcdDirectory+"/member" && mounted && drive.etcd != nil:
+		return nil, true
 	default:
 		return nil, false
 	}

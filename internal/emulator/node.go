@@ -66,6 +66,7 @@ func newNode(lab *Lab, options NodeOptions) (*Node, error) {
 		drive:   drive{meta: map[uint8]string{}},
 	}
 
+	node.faults.Calls = slices.Clone(options.Faults.Calls) // they are counted down
 	node.ctx, node.cancel = context.WithCancel(lab.ctx)
 
 	if options.Config != nil {

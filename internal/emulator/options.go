@@ -146,6 +146,9 @@ type Timing struct {
 	ControlPlane time.Duration
 	// TimeSync is how long the first time sync of a boot takes. Default 1 s.
 	TimeSync time.Duration
+	// BootLimit is when a boot whose services are not all up is given up, and the machine reboots. Default 0: never, since scaled time can
+	// outrun a slow test; Talos has 70 min.
+	BootLimit time.Duration
 }
 
 func (t Timing) withDefaults() Timing {
