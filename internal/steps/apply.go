@@ -352,6 +352,10 @@ func (a *applier) admit(ctx context.Context, conn *talosapi.Conn, seen sight, co
 	facts := preflight.ReadFacts(ctx, conn)
 	facts.State = seen.State
 
+	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.node) {
+		return &againError{fmt.Errorf("read the machine's facts: %w", unread)}
+	}
+
 	var refusals []*diagnosis.Problem
 
 	for _, finding := range preflight.Node(ctx, a.Cluster, seen.node, config, facts, a.preflightOptions()) {

@@ -254,6 +254,8 @@ func BenchmarkFirstPacket(b *testing.B) {
 
 		require.NoError(b, status.Start())
 
+		require.NoError(b, node.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)))
+
 		conn, err := node.Accept()
 		require.NoError(b, err)
 

@@ -321,18 +321,25 @@ func (l *lab) client(t *testing.T, name string) *client.Client {
 	return made
 }
 
-// stopEtcdWithASecondBootstrap does what must not be done: a second Bootstrap while the first one's etcd starts.
+// stopEtcdWithASecondBootstrap does what must not be done: a second Bootstrap while the first one's etcd starts, before it has data.
 func (l *lab) stopEtcdWithASecondBootstrap(t *testing.T, name string) {
 	t.Helper()
 
-	api := l.client(t, name)
+	var (
+		api  = l.client(t, name)
+		last codes.Code
+	)
 
 	for range 2 {
 		require.Eventually(t, func() bool {
-			err := api.Bootstrap(t.Context(), &machine.BootstrapRequest{})
+			last = client.StatusCode(api.Bootstrap(t.Context(), &machine.BootstrapRequest{}))
 
-			return client.StatusCode(err) != codes.FailedPrecondition
+			return last != codes.FailedPrecondition
 		}, labcluster.Deadline, time.Millisecond)
+	}
+
+	if last == codes.AlreadyExists {
+		t.Skip("this computer is too slow for the second call to come before the data")
 	}
 }
 

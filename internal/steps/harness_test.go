@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 // scale is how many times faster than the wall clock the machines live and the steps wait.
-const scale = 60
+const scale = 40
 
 // lab is a cluster of emulated machines, and the files that an operator has for it.
 type lab struct {
@@ -120,7 +120,7 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 		"TALOS_DIR=" + l.Dir,
 		"KUBECONFIG=" + filepath.Join(l.folder, "kubeconfig"),
 		"LOG_LEVEL=debug",
-		"DIAL_TIMEOUT=1s",
+		"DIAL_TIMEOUT=2s",
 		"NODE_REACHABILITY_RETRIES=1",
 	}, environ...)
 

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"slices"
@@ -280,25 +281,47 @@ func (r *Run) readConfigured(ctx context.Context, seen *sight) {
 	seen.services, err = conn.Services(ctx)
 	seen.readErr = firstError(seen.readErr, err)
 
-	seen.running, err = readConfig(ctx, conn, seen.node)
+	err = seen.readConfig(ctx, r, conn)
 	seen.readErr = firstError(seen.readErr, err)
-
-	if err == nil {
-		seen.config, seen.owner = r.compare(seen.node, seen.running)
-	}
 
 	if seen.stage() == "installing" || seen.stage() == "rebooting" {
 		r.rememberLastWords(ctx, seen.node, conn)
 	}
 }
 
-func readConfig(ctx context.Context, conn *talosapi.Conn, node *inventory.Node) (*machineconfig.Config, error) {
+// readConfig reads what the node runs and compares it with the inventory. A config that is the same as at the last look is not judged again.
+func (s *sight) readConfig(ctx context.Context, run *Run, conn *talosapi.Conn) error {
 	data, err := conn.MachineConfig(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
-	return machineconfig.FromBytes("the config on "+node.Name, data)
+	memory := run.memory.of(s.node)
+	known := memory.recall()
+
+	if last := known.compared; last.running != nil && bytes.Equal(last.running.Bytes, data) && last.declared == run.Configs[s.node.Name] && last.sent == known.sent {
+		s.running, s.config, s.owner = last.running, last.config, last.owner
+
+		return nil
+	}
+
+	if s.running, err = machineconfig.FromBytes("the config on "+s.node.Name, data); err != nil {
+		return err
+	}
+
+	s.config, s.owner = run.compare(s.node, s.running)
+	memory.remember(func(facts *nodeFacts) {
+		facts.compared = comparison{running: s.running, declared: run.Configs[s.node.Name], sent: known.sent, config: s.config, owner: s.owner}
+	})
+
+	return nil
+}
+
+// comparison is what came of comparing a node's config, and what it was compared with.
+type comparison struct {
+	running, declared, sent *machineconfig.Config
+	config                  configIs
+	owner                   string
 }
 
 func (s *sight) readStatus(ctx context.Context, conn *talosapi.Conn) {

@@ -259,6 +259,8 @@ type nodeMemory struct {
 type nodeFacts struct {
 	// silentSince is when this run first found the node not answering, or when a config was sent; zero while it answers.
 	silentSince time.Time
+	// compared is the node's config at the last look.
+	compared comparison
 	// refusedAt is when the node's port was last found closed.
 	refusedAt time.Time
 	// identified is the certificate of the machine that was found to be the declared one.
