@@ -10,6 +10,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
@@ -35,13 +37,21 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
+// eager makes a client try a closed port again at once; otherwise gRPC waits for a second.
+func eager() client.OptionFunc {
+	return client.WithGRPCDialOptions(grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond},
+		MinConnectTimeout: labcluster.Deadline,
+	}))
+}
+
 // insecure is a client as for maintenance mode.
 func insecure(t *testing.T, node *emulator.Node) *client.Client {
 	t.Helper()
 
 	c, err := client.New(t.Context(),
 		client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), //nolint:gosec // maintenance mode has no CA to check
-		client.WithEndpoints(node.Endpoint()))
+		client.WithEndpoints(node.Endpoint()), eager())
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
 
@@ -55,7 +65,7 @@ func secure(t *testing.T, talosconfig string, node *emulator.Node) *client.Clien
 	config, err := clientconfig.Open(talosconfig)
 	require.NoError(t, err)
 
-	c, err := client.New(t.Context(), client.WithConfig(config), client.WithEndpoints(node.Endpoint()))
+	c, err := client.New(t.Context(), client.WithConfig(config), client.WithEndpoints(node.Endpoint()), eager())
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
 

@@ -621,7 +621,8 @@ func newWiring() *wiring {
 	return &wiring{routes: map[netip.Addr]netip.Addr{}, ports: map[netip.AddrPort]uint16{}}
 }
 
-// socket is where a declared address is found here. The second result is false while nothing ever listened there (single address only).
+// socket is where a declared address is found here. The second result is false when it is nowhere: outside of loopback, where no lab ever
+// reaches, or, with a single address, while nothing ever listened there.
 func (n *wiring) socket(declared netip.AddrPort) (netip.AddrPort, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -636,7 +637,7 @@ func (n *wiring) socket(declared netip.AddrPort) (netip.AddrPort, bool) {
 		return netip.AddrPortFrom(to, declared.Port()), true
 	}
 
-	return declared, true
+	return declared, declared.Addr().IsLoopback()
 }
 
 func (n *wiring) route(declared, actual netip.Addr) {
@@ -647,7 +648,10 @@ func (n *wiring) route(declared, actual netip.Addr) {
 }
 
 func (n *wiring) listen(declared netip.AddrPort) (net.Listener, error) {
-	at, _ := n.socket(declared)
+	at, known := n.socket(declared)
+	if !known && !at.Addr().IsLoopback() {
+		return nil, fmt.Errorf("open %s: it is neither a loopback address nor mapped to one", at)
+	}
 
 	listener, err := net.Listen("tcp", at.String())
 	if err != nil {

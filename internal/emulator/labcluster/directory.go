@@ -22,6 +22,8 @@ const usualDiskSize = 50_000_000_000
 
 // FromDirectory starts a machine, in maintenance mode, for every node that the talconfig.yaml in dir declares. Addresses that are not
 // loopback ones are played on addresses of the lab; Environ tells a client where. The machines have the declared MACs, UUIDs and disks.
+// The machines find the cluster's endpoint in the lab too and never send anything elsewhere. A client has no such map of the endpoint: it looks for
+// Kubernetes at the declared address or name.
 // Of the options Lab, LabOptions, Timing and Edit are heeded.
 func FromDirectory(dir string, environ []string, options Options) (*Cluster, error) {
 	options = options.withDefaults()
