@@ -40,6 +40,10 @@ func (Bootstrap) EndsRecipe(err error) bool {
 
 // Run looks at every control plane's etcd before, and after, anything is started.
 func (s Bootstrap) Run(ctx context.Context, run *Run) error {
+	if err := run.checkKinship(ctx, s.Name()); err != nil {
+		return err
+	}
+
 	started := run.Clock.Now()
 	bootstrapper := &bootstrapper{Run: run, started: started, clocks: make(map[string]*clocks), since: make(waits)}
 

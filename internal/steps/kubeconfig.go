@@ -34,6 +34,10 @@ func (Kubeconfig) Mutates() {}
 
 // Run leaves both files alone when they are good.
 func (s Kubeconfig) Run(ctx context.Context, run *Run) error {
+	if err := run.checkKinship(ctx, s.Name()); err != nil {
+		return err
+	}
+
 	started := run.Clock.Now()
 	problem := s.merge(ctx, run, started)
 

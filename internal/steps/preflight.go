@@ -92,13 +92,30 @@ func (r *Run) checkFiles(ctx context.Context, step string) error {
 	}
 
 	r.filesChecked = true
+
+	return r.refuseFiles(ctx, step, func(diagnosis.Finding) bool { return true })
+}
+
+// checkKinship finds only files of different clusters. Steps that send no config leave it at that: a recovery must not end at a file that it does not need.
+func (r *Run) checkKinship(ctx context.Context, step string) error {
+	if r.filesChecked {
+		return nil
+	}
+
+	return r.refuseFiles(ctx, step, func(finding diagnosis.Finding) bool {
+		return finding.ID == diagnosis.TalosconfigForeign || finding.ID == diagnosis.ConfigCA
+	})
+}
+
+// refuseFiles gives the failures that the files alone decide, of those that matter.
+func (r *Run) refuseFiles(ctx context.Context, step string, matters func(diagnosis.Finding) bool) error {
 	options := r.preflightOptions()
 	options.LookupHost, options.VIPAnswers = nil, nil
 
 	var problems []*diagnosis.Problem
 
 	for _, finding := range r.fileFindings(ctx, options) {
-		if finding.Severity == diagnosis.Failure && finding.ExitCode() == diagnosis.ExitBadInput {
+		if finding.Severity == diagnosis.Failure && finding.ExitCode() == diagnosis.ExitBadInput && matters(finding) {
 			r.Report.Finding(step, finding)
 			problems = append(problems, &diagnosis.Problem{Finding: finding, Step: step})
 		}

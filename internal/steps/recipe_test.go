@@ -14,6 +14,7 @@ func TestTheRecipeBringsAClusterUpOnceAndThenDoesNothing(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t, 3, 2)
+	l.untilMaintenance(t)
 
 	first := l.session(t)
 	first.succeeds(t, first.recipe()...)
@@ -59,7 +60,7 @@ func TestEveryFailureOfARecipeIsToldAndTheEarliestDecidesTheCode(t *testing.T) {
 	l.untilMaintenance(t)
 	l.Node("worker1").PowerOff()
 
-	s := l.session(t, seconds("NODE_WAIT", 10))
+	s := l.session(t, seconds("NODE_WAIT", 10), seconds("INSTALL_TIMEOUT", 120))
 	go func() { wait(t, l.Node("worker2"), inStage("installing")); l.Node("worker2").PowerOff() }()
 	s.do(t, s.recipe()...)
 

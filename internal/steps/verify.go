@@ -28,6 +28,10 @@ func (Verify) Nodes(run *Run) []*inventory.Node { return run.present(run.Nodes()
 
 // Run verifies the control planes, and the workers as far as they can be by now.
 func (s Verify) Run(ctx context.Context, run *Run) error {
+	if err := run.checkKinship(ctx, s.Name()); err != nil {
+		return err
+	}
+
 	// A cluster that is up already is verified whole.
 	whole := !run.Settings.DryRun && run.surveyEtcd(ctx).running()
 
@@ -165,7 +169,14 @@ func (v *verifier) onItsWay(seen sight) bool {
 // judgeMaintenance tells a node that has yet to leave maintenance from one that came back to it: a failed install leaves no other trace.
 func (v *verifier) judgeMaintenance(seen sight) judgement {
 	facts := v.memory.of(seen.node).recall()
-	if facts.sent == nil {
+
+	switch {
+	case facts.sent == nil && facts.joining && v.onItsWay(seen):
+		// Apply found its port closed and left it for after bootstrap: it was only late to boot.
+		v.joining = true
+
+		return judgement{done: true}
+	case facts.sent == nil:
 		return judgement{}
 	}
 

@@ -261,3 +261,15 @@ func TestAfterANodeAnswersTheWaitEndsWithinASecond(t *testing.T) {
 	s.succeeds(t, steps.Verify{})
 	require.Less(t, time.Since(opened), time.Second)
 }
+
+func TestAWorkerThatIsLateToBootGetsItsConfigAfterBootstrap(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1, edit("worker1", func(node *emulator.NodeOptions) { node.Timing.Boot = 20 * time.Second }))
+	wait(t, l.Node("cp1"), inStage("maintenance"))
+
+	s := l.session(t)
+	s.succeeds(t, s.recipe()...)
+	require.Equal(t, 1, applied(l.Node("worker1")))
+	require.Equal(t, report.OK, s.status("verifyWorkers", "worker1"))
+}
