@@ -188,6 +188,7 @@ func TestClaim_4_06_ASecondBootstrapTooEarlyStopsEtcdUntilAReboot(t *testing.T) 
 
 	cluster, node := configured(t, labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 10}, Timing: emulator.Timing{
 		Boot: time.Second, Install: time.Second, Stop: time.Second, Reboot: time.Second, Containers: time.Second, Kubelet: time.Second,
+		EtcdData: time.Hour,
 	}})
 	c := secure(t, cluster.Talosconfig(), node)
 

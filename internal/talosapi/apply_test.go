@@ -232,7 +232,7 @@ func TestAnApplyBehindAnotherIsRetried(t *testing.T) {
 	conn := l.maintenance(t, node)
 	config := l.config(t, "cp1")
 
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 
 	_, err := conn.Apply(ctx, config, talosapi.ApplyOptions{})
