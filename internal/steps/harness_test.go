@@ -29,7 +29,7 @@ import (
 )
 
 // atOnce is how many tests run at the same time: they wait most of the time, so more of them than there are processors.
-const atOnce = 8
+const atOnce = 12
 
 func TestMain(m *testing.M) {
 	if folder := os.Getenv(labFolder); folder != "" {
@@ -120,7 +120,7 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 		"TALOS_DIR=" + l.Dir,
 		"KUBECONFIG=" + filepath.Join(l.folder, "kubeconfig"),
 		"LOG_LEVEL=debug",
-		"DIAL_TIMEOUT=2s",
+		dialTimeout,
 		"NODE_REACHABILITY_RETRIES=1",
 	}, environ...)
 

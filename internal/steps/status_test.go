@@ -79,7 +79,8 @@ func TestStatusShowsEveryStageAndTheNextCommand(t *testing.T) {
 
 		l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = 2 * time.Minute })
 		l.session(t).succeeds(t, steps.Apply{})
-		wait(t, l.Node("worker1"), inStage("running"))
+		wait(t, l.Node("cp1"), inStage("installing"))
+		wait(t, l.Node("worker1"), func(node *emulator.Node) bool { return node.Stage() != "maintenance" })
 		shows(t, l, "installing")
 
 		eventuallyAnswers(t, l, "cp1")

@@ -1,0 +1,6 @@
+//go:build race
+
+package steps_test
+
+// dialTimeout is longer here, as everything takes several times as long.
+const dialTimeout = "DIAL_TIMEOUT=3s"
