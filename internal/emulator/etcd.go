@@ -275,7 +275,7 @@ func (b *boot) etcdConditions() string {
 
 // joinEtcd tries to become a member of the cluster that the endpoints know, until it succeeds or gives up.
 func (b *boot) joinEtcd(ctx context.Context) (*etcdMember, error) {
-	deadline := b.now().Add(constants.EtcdJoinTimeout)
+	deadline := b.now().Add(b.node.options.Timing.EtcdJoinLimit)
 	nag := b.now()
 
 	for {

@@ -93,6 +93,14 @@ func (n *nic) listen(number uint16) (net.Listener, error) {
 	n.ports[number] = p
 	n.reconcile()
 
+	if n.err != nil && len(p.listeners) == 0 {
+		p.closed = true
+
+		delete(n.ports, number)
+
+		return nil, fmt.Errorf("listen on port %d: %w", number, n.err)
+	}
+
 	return p, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
 
 // DefaultTalosVersion is the Talos release whose behaviour nodes show.
@@ -149,21 +150,24 @@ type Timing struct {
 	// BootLimit is when a boot whose services are not all up is given up, and the machine reboots. Default 0: never, since scaled time can
 	// outrun a slow test; Talos has 70 min.
 	BootLimit time.Duration
+	// EtcdJoinLimit is how long an etcd tries to join its cluster before its service fails for good. Default 30 min, as in Talos.
+	EtcdJoinLimit time.Duration
 }
 
 func (t Timing) withDefaults() Timing {
 	for field, fallback := range map[*time.Duration]time.Duration{
-		&t.Boot:         5 * time.Second,
-		&t.Install:      30 * time.Second,
-		&t.Stop:         2 * time.Second,
-		&t.Reboot:       10 * time.Second,
-		&t.Containers:   3 * time.Second,
-		&t.Kubelet:      5 * time.Second,
-		&t.EtcdData:     time.Second,
-		&t.EtcdStart:    6 * time.Second,
-		&t.EtcdJoin:     5 * time.Second,
-		&t.ControlPlane: 10 * time.Second,
-		&t.TimeSync:     time.Second,
+		&t.Boot:          5 * time.Second,
+		&t.Install:       30 * time.Second,
+		&t.Stop:          2 * time.Second,
+		&t.Reboot:        10 * time.Second,
+		&t.Containers:    3 * time.Second,
+		&t.Kubelet:       5 * time.Second,
+		&t.EtcdData:      time.Second,
+		&t.EtcdStart:     6 * time.Second,
+		&t.EtcdJoin:      5 * time.Second,
+		&t.ControlPlane:  10 * time.Second,
+		&t.TimeSync:      time.Second,
+		&t.EtcdJoinLimit: constants.EtcdJoinTimeout,
 	} {
 		if *field == 0 {
 			*field = fallback
