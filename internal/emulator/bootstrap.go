@@ -22,7 +22,7 @@ const errEtcdData = "etcd data directory is not empty"
 
 // Bootstrap makes this node's etcd the first of a new cluster. It looks at this node alone: nothing stops a second control plane from making
 // a second cluster.
-func (s *machineService) Bootstrap(ctx context.Context, request *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
+func (s *machineService) Bootstrap(ctx context.Context, _ *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
 	b := s.boot
 
 	b.print("bootstrap request received")

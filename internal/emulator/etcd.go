@@ -157,7 +157,6 @@ type etcdRun struct {
 	bootstrap bool
 	// started is set once the service has left its waits: stopping it then can leave data behind.
 	started bool
-	dead    bool // stopped for good by a second Bootstrap
 }
 
 var errBootstrapRequested = errors.New("bootstrap requested")

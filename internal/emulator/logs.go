@@ -111,7 +111,7 @@ func (s *machineService) sendLog(stream grpc.ServerStreamingServer[common.Data],
 		}
 
 		if !follow || s.boot.stopped.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // a machine that stops ends its logs without an error
 		}
 
 		if err := wait(stream.Context(), s.boot.stopped, changed); err != nil {

@@ -65,7 +65,7 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 // mayBelongToCluster refuses new secrets while a node is configured, or silent and so perhaps configured.
 func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 	for _, seen := range run.lookAll(ctx, run.Cluster.Nodes) {
-		cause := ""
+		var cause string
 
 		switch {
 		case seen.State == talosapi.Maintenance, seen.State == talosapi.NotTalos:
