@@ -158,7 +158,7 @@ func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 // apiProblem tells an API that is down from an endpoint that does not lead to it.
 func (b *bootstrapper) apiProblem(ctx context.Context, access *adminAccess, cause error, since time.Time) *diagnosis.Problem {
 	first := b.Cluster.ControlPlanes()[0]
-	problem := b.clusterProblem(diagnosis.APINotReady,
+	problem := b.clusterProblem(kubeapi.Diagnose(cause),
 		fmt.Sprintf("the Kubernetes API at %s is not ready after %s: %s", b.Cluster.Endpoint.Host, b.ago(since), kubeapi.Explain(cause)),
 		talosctl(first, "logs kubelet")+"; then mage bootstrap")
 	problem.Exit = diagnosis.ExitKubernetes
