@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,12 +38,19 @@ func ours() []string {
 	var stacks []string
 
 	for _, stack := range strings.Split(string(buffer), "\n\n") {
-		if strings.Contains(stack, "talos-mage/internal/emulator.") || strings.Contains(stack, "talos-mage/internal/emulator/") {
+		if slices.ContainsFunc(strings.Split(stack, "\n"), isOurs) {
 			stacks = append(stacks, stack)
 		}
 	}
 
 	return stacks
+}
+
+// isOurs tells lines of a stack that name a function of the emulator. Lines with a file's path don't count: the folder can have any name.
+func isOurs(line string) bool {
+	const module = "github.com/talos-mage/talos-mage/internal/emulator"
+
+	return strings.HasPrefix(line, module+".") || strings.HasPrefix(line, module+"/")
 }
 
 // Not parallel, so that all goroutines of the emulator are this lab's. What clients hold open, half a handshake, a frozen connection, a call that
