@@ -352,8 +352,12 @@ func TestNoWaitEndsEveryWait(t *testing.T) {
 	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
 	w.Node("worker1").PowerOff()
 
-	for command, code := range map[string]int{"verify": 5, "bootstrap": 6, "applySequential": 4} {
-		w.tellsAs(t, command, w.ends(t, code, patient, command, "-noWait"))
+	// In this order: once cp1 has its config, the others would find another cluster.
+	for _, ends := range []struct {
+		command string
+		code    int
+	}{{"verify", 5}, {"bootstrap", 6}, {"applySequential", 4}} {
+		w.tellsAs(t, ends.command, w.ends(t, ends.code, patient, ends.command, "-noWait"))
 	}
 
 	require.Equal(t, []string{"cp1 ApplyConfiguration"}, w.changes())
