@@ -19,6 +19,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/kubeapi"
+	"github.com/talos-mage/talos-mage/internal/leaks"
 )
 
 var (
@@ -86,7 +87,7 @@ func TestClientLeavesNoGoroutine(t *testing.T) {
 		require.NoError(t, client.Ready(t.Context()))
 	}
 
-	requireGoroutines(t, before)
+	leaks.Require(t, before)
 }
 
 func TestFailuresAreExplained(t *testing.T) {
@@ -417,16 +418,4 @@ func hangsUp(t *testing.T) string {
 	}()
 
 	return listener.Addr().String()
-}
-
-// requireGoroutines waits until no more goroutines than these are left: what is closed may take a moment to end.
-func requireGoroutines(t *testing.T, most int) {
-	t.Helper()
-
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > most; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			require.Fail(t, "goroutines are left", "%s", stacks[:runtime.Stack(stacks, true)])
-		}
-	}
 }

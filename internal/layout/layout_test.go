@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	// Of tests alone.
 	"internal/e2e":    {"internal/settings"},
 	"internal/golden": {},
+	"internal/leaks":  {},
 	"internal/layout": {},
 }
 

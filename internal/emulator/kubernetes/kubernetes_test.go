@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	emulated "github.com/talos-mage/talos-mage/internal/emulator/kubernetes"
+	"github.com/talos-mage/talos-mage/internal/leaks"
 )
 
 var (
@@ -267,7 +268,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 		require.Equal(t, watch.Error, event.Type, "nothing else happened")
 	}
 
-	requireGoroutines(t, before)
+	leaks.Require(t, before)
 }
 
 func TestEndpointsAreTheServedControlPlanes(t *testing.T) {
@@ -524,17 +525,5 @@ func requireEvent(t *testing.T, events watch.Interface, kind watch.EventType, na
 		require.Equal(t, name, object.GetName())
 	case <-ctx.Done():
 		require.Fail(t, "no event", "%s %s", kind, name)
-	}
-}
-
-// requireGoroutines waits until no more goroutines than these are left: what is closed may take a moment to end.
-func requireGoroutines(t *testing.T, most int) {
-	t.Helper()
-
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > most; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			require.Fail(t, "goroutines are left", "%s", stacks[:runtime.Stack(stacks, true)])
-		}
 	}
 }

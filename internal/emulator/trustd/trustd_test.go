@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/talos-mage/talos-mage/internal/emulator/trustd"
+	"github.com/talos-mage/talos-mage/internal/leaks"
 )
 
 const machineToken = "abcdef.0123456789abcdef"
@@ -206,7 +207,7 @@ func TestCloseEndsServingAndLeavesNoGoroutine(t *testing.T) {
 
 	_, err = worker(ca, listener.Addr().String()).Send(t.Context())
 	require.ErrorContains(t, err, "connection refused")
-	requireGoroutines(t, before)
+	leaks.Require(t, before)
 }
 
 func TestServeNeedsTheIssuingCA(t *testing.T) {
@@ -279,16 +280,4 @@ func closedPort(t *testing.T) string {
 	require.NoError(t, listener.Close())
 
 	return listener.Addr().String()
-}
-
-// requireGoroutines waits until no more goroutines than these are left: what is closed may take a moment to end.
-func requireGoroutines(t *testing.T, most int) {
-	t.Helper()
-
-	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > most; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			require.Fail(t, "goroutines are left", "%s", stacks[:runtime.Stack(stacks, true)])
-		}
-	}
 }
