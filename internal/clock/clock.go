@@ -19,32 +19,37 @@ type Clock interface {
 }
 
 // Real is the wall clock.
-func Real() Clock { return Scaled(1) }
+func Real() Clock { return real{} }
 
-// Scaled is a clock that runs factor times as fast as the wall clock; factors below 1 count as 1.
+// Scaled is a clock that runs factor times as fast as the wall clock; factors up to 1 are the wall clock. While the machine is too busy to let
+// this process run in time it holds back.
 func Scaled(factor float64) Clock {
-	return scaled{factor: max(factor, 1), start: time.Now()}
+	if factor <= 1 {
+		return real{}
+	}
+
+	keepSteady.Do(steady.start)
+
+	return scaled{factor: factor, start: time.Now(), began: steady.read(time.Now())}
 }
 
-type scaled struct {
-	factor float64
-	start  time.Time
+type real struct{}
+
+func (real) Now() time.Time { return time.Now() }
+
+func (real) Sleep(ctx context.Context, d time.Duration) error { return sleep(ctx, d) }
+
+func (real) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d)
 }
 
-func (c scaled) wall(d time.Duration) time.Duration {
-	return time.Duration(float64(d) / c.factor)
-}
-
-func (c scaled) Now() time.Time {
-	return c.start.Add(time.Duration(float64(time.Since(c.start)) * c.factor))
-}
-
-func (c scaled) Sleep(ctx context.Context, d time.Duration) error {
+// sleep waits for d of the wall's time.
+func sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 
-	timer := time.NewTimer(c.wall(d))
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 
 	select {
@@ -55,6 +60,27 @@ func (c scaled) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+type scaled struct {
+	factor float64
+	start  time.Time
+	began  time.Duration // on the process's pace
+}
+
+func (c scaled) Now() time.Time {
+	passed := steady.read(time.Now()) - c.began
+
+	return c.start.Add(time.Duration(float64(passed) * c.factor))
+}
+
+func (c scaled) Sleep(ctx context.Context, d time.Duration) error {
+	for due := c.Now().Add(d); ; {
+		left := due.Sub(c.Now())
+		if err := sleep(ctx, time.Duration(float64(left)/c.factor)); err != nil || left <= 0 {
+			return err
+		}
+	}
+}
+
 func (c scaled) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, c.wall(d))
+	return c.withTimeout(ctx, d)
 }

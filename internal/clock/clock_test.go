@@ -82,6 +82,46 @@ func TestTimeoutsAreInTheClocksTime(t *testing.T) {
 	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
 }
 
+func TestATimeoutEndsWithItsParentAndPassesOnToItsChildren(t *testing.T) {
+	t.Parallel()
+
+	stopped := errors.New("stopped by a signal")
+
+	for name, clk := range map[string]clock.Clock{"real": clock.Real(), "scaled": clock.Scaled(2)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			parent, stop := context.WithCancelCause(t.Context())
+			ctx, cancel := clk.WithTimeout(parent, time.Hour)
+			defer cancel()
+
+			child, cancelChild := context.WithCancel(ctx)
+			defer cancelChild()
+
+			require.NoError(t, child.Err())
+			stop(stopped)
+			<-child.Done()
+			require.ErrorIs(t, ctx.Err(), context.Canceled)
+			require.ErrorIs(t, child.Err(), context.Canceled)
+			require.ErrorIs(t, context.Cause(ctx), stopped)
+
+			brief, cancelBrief := clk.WithTimeout(t.Context(), time.Millisecond)
+			defer cancelBrief()
+
+			child, cancelChild = context.WithCancel(brief)
+			defer cancelChild()
+
+			<-child.Done()
+			require.ErrorIs(t, child.Err(), context.DeadlineExceeded)
+
+			over, cancelOver := clk.WithTimeout(t.Context(), time.Hour)
+			cancelOver()
+			<-over.Done()
+			require.ErrorIs(t, over.Err(), context.Canceled)
+		})
+	}
+}
+
 func TestAFakeClockMovesOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 

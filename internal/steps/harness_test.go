@@ -101,6 +101,12 @@ func edit(name string, change func(*emulator.NodeOptions)) func(*labcluster.Opti
 	}
 }
 
+// patience is a limit of the wall clock that no run comes near, however busy the machine.
+const patience = 5 * time.Minute
+
+// applyTimeout bounds a call whose reply is lost: like all limits of a single call it is the wall's time.
+const applyTimeout = "APPLY_TIMEOUT=10s"
+
 // session is one run of some steps, with everything a person would see of it.
 type session struct {
 	*steps.Run
@@ -121,6 +127,7 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 		"KUBECONFIG=" + filepath.Join(l.folder, "kubeconfig"),
 		"LOG_LEVEL=debug",
 		dialTimeout,
+		applyTimeout,
 		"NODE_REACHABILITY_RETRIES=1",
 	}, environ...)
 
@@ -142,11 +149,11 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 func (s *session) do(tb testing.TB, list ...steps.Step) *session {
 	tb.Helper()
 
-	ctx, stop := context.WithTimeout(tb.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(tb.Context(), patience)
 	defer stop()
 
 	s.err = steps.Execute(ctx, s.Run, list...)
-	require.NoError(tb, ctx.Err(), "it went on for a minute of the wall clock\n%s", s.out)
+	require.NoError(tb, ctx.Err(), "it went on for %s of the wall clock\n%s", patience, s.out)
 	require.NoError(tb, s.Recorder.Close())
 
 	return s

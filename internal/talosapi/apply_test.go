@@ -259,7 +259,7 @@ func TestAnApplyToANodeThatRebootsIsRetried(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t, 0)
-	node := l.configured(t, "cp1", emulator.NodeOptions{Timing: emulator.Timing{Pods: time.Hour}})
+	node := l.configured(t, "cp1", emulator.NodeOptions{Timing: emulator.Timing{Pods: 24 * time.Hour}})
 	conn := l.secure(t, node)
 
 	require.Eventually(t, func() bool {

@@ -304,4 +304,4 @@ func (c *Cluster) Config(name string) ([]byte, error) {
 func (c *Cluster) Node(name string) *emulator.Node { return c.Lab.Node(name) }
 
 // Deadline is a wall-clock limit that no bring-up of this cluster comes near, for tests that would otherwise hang.
-const Deadline = 30 * time.Second
+const Deadline = 2 * time.Minute

@@ -1,0 +1,41 @@
+package clock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestThePaceHoldsBackWhileTheProcessCanNotRun(t *testing.T) {
+	t.Parallel()
+
+	start := time.Date(2026, 1, 4, 17, 40, 0, 0, time.UTC)
+
+	for name, tt := range map[string]struct {
+		beats []time.Duration // when they come
+		read  time.Duration   // when it is asked
+		want  time.Duration
+	}{
+		"in time":                       {beats: []time.Duration{beat, 2 * beat}, read: 2*beat + time.Millisecond, want: 2*beat + time.Millisecond},
+		"a late beat counts in part":    {beats: []time.Duration{beat, time.Second}, read: time.Second, want: beat + allowance},
+		"a beat that is still to come":  {beats: []time.Duration{beat}, read: time.Minute, want: beat + allowance},
+		"after a late one it goes on":   {beats: []time.Duration{time.Second, time.Second + beat}, read: time.Second + beat, want: allowance + beat},
+		"a clock that went back":        {beats: []time.Duration{beat, 0}, read: 0, want: beat},
+		"nothing has passed at a start": {read: 0, want: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var p pace
+
+			p.hit(start)
+
+			for _, at := range tt.beats {
+				p.hit(start.Add(at))
+			}
+
+			require.Equal(t, tt.want, p.read(start.Add(tt.read)))
+		})
+	}
+}
