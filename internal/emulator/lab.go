@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -12,18 +13,23 @@ import (
 	"github.com/talos-mage/talos-mage/internal/clock"
 )
 
-// claimPort is bound on the last address of a lab's block for as long as the lab lives, so that no other lab takes the block.
+// claimPort is bound on the last usable address of each of a lab's blocks for as long as the lab lives, so that no other lab takes the block.
 const claimPort = 50009
 
-// firstHost is the host part of the address that the first machine without one of its own gets.
-const firstHost = 11
+// Addresses in a block of 256: machines have host parts from firstHost on, and a block holds this many of them.
+const (
+	firstHost = 11
+	perBlock  = 240
+	claimHost = 254
+	blockBits = 24
+)
 
-// Lab is a network of emulated machines with a block of loopback addresses of its own.
+// Lab is a network of emulated machines with blocks of loopback addresses of its own.
 type Lab struct {
 	options LabOptions
 	clock   clock.Clock
 	prefix  netip.Prefix
-	claim   net.Listener
+	claims  []net.Listener
 	network *wiring
 
 	ctx    context.Context //nolint:containedctx // the lab's life, which no single call has
@@ -39,7 +45,7 @@ type Lab struct {
 	balanced map[netip.Addr]balanced
 }
 
-// NewLab takes a free block of loopback addresses. Close gives it back.
+// NewLab takes as many free blocks of loopback addresses as its machines need. Close gives them back.
 func NewLab(options LabOptions) (*Lab, error) {
 	lab := &Lab{
 		options:  options,
@@ -51,53 +57,105 @@ func NewLab(options LabOptions) (*Lab, error) {
 
 	lab.ctx, lab.cancel = context.WithCancel(context.Background())
 
+	blocks := 1
+	for blocks*perBlock < options.Machines {
+		blocks *= 2
+	}
+
+	if blocks > mostBlocks {
+		return nil, fmt.Errorf("make lab: it has room for %d machines, not for %d", mostBlocks*perBlock, options.Machines)
+	}
+
 	if options.SingleAddress {
 		lab.network.single = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-		lab.prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, 0}), 24)
+		lab.prefix = declaredPrefix(blocks)
 
 		return lab, nil
 	}
 
-	if err := lab.claimBlock(); err != nil {
+	if err := lab.claimBlocks(blocks); err != nil {
 		return nil, err
 	}
 
 	return lab, nil
 }
 
-// claimBlock finds a block 127.a.b.0/24 that nobody uses. It starts at a random one so that labs seldom meet.
-func (l *Lab) claimBlock() error {
+// mostBlocks is how many neighbouring blocks a lab can have: those that share the second byte of their addresses.
+const mostBlocks = 256
+
+// prefixBits is the length of a prefix of so many neighbouring blocks, a power of two.
+func prefixBits(blocks int) int { return blockBits - bits.TrailingZeros(uint(blocks)) } //nolint:gosec // never negative
+
+// declaredPrefix has the addresses that machines believe they have when all of them share one: a documentation network, or, where that is too
+// small, the one for benchmarks (RFC 2544).
+func declaredPrefix(blocks int) netip.Prefix {
+	if blocks == 1 {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, 0}), blockBits)
+	}
+
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, 0, 0}), prefixBits(blocks))
+}
+
+// claimBlocks finds neighbouring blocks 127.a.b.0/24 that nobody uses. It starts at random ones so that labs seldom meet.
+func (l *Lab) claimBlocks(blocks int) error {
 	var last error
 
 	const attempts = 64
 
 	for range attempts {
-		block := [4]byte{127, byte(1 + rand.IntN(253)), byte(rand.IntN(256)), 0} //nolint:gosec // no secret, just a free block
-		claim := block
-		claim[3] = 254
+		second, third := byte(1+rand.IntN(253)), byte(blocks*rand.IntN(mostBlocks/blocks)) //nolint:gosec // no secret, just free blocks; a byte holds it
 
-		listener, err := net.Listen("tcp", netip.AddrPortFrom(netip.AddrFrom4(claim), claimPort).String())
-		if err != nil {
-			last = err
-
-			continue
+		l.prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{127, second, third, 0}), prefixBits(blocks))
+		if last = l.claim(blocks); last == nil {
+			return nil
 		}
-
-		l.claim = listener
-		l.prefix = netip.PrefixFrom(netip.AddrFrom4(block), 24)
-
-		return nil
 	}
 
-	return fmt.Errorf("take a block of loopback addresses (this system may have 127.0.0.1 alone: use a single address): %w", last)
+	return fmt.Errorf("take a block of loopback addresses: %w", last)
 }
 
-// Prefix is the lab's block of addresses.
+// claim binds an address in each block of the prefix; all or none.
+func (l *Lab) claim(blocks int) error {
+	for block := range blocks {
+		at := netip.AddrPortFrom(l.address(block, claimHost), claimPort)
+
+		listener, err := net.Listen("tcp", at.String())
+		if err != nil {
+			l.release()
+
+			return openError(at, err)
+		}
+
+		l.claims = append(l.claims, listener)
+	}
+
+	return nil
+}
+
+// release gives the blocks back.
+func (l *Lab) release() {
+	for _, claim := range l.claims {
+		claim.Close() //nolint:errcheck // a listener that is closed once never fails
+	}
+
+	l.claims = nil
+}
+
+// Prefix has all of the lab's addresses.
 func (l *Lab) Prefix() netip.Prefix { return l.prefix }
 
-// Address is the block's address with this host part.
-func (l *Lab) Address(host byte) netip.Addr {
+// Address is the address with this host part in the first block.
+func (l *Lab) Address(host byte) netip.Addr { return l.address(0, host) }
+
+// MachineAddress is the address of the machine with this number, counted from 0, when machines are started one after another without addresses
+// of their own.
+func (l *Lab) MachineAddress(number int) netip.Addr {
+	return l.address(number/perBlock, byte(firstHost+number%perBlock)) //nolint:gosec // a byte holds it
+}
+
+func (l *Lab) address(block int, host byte) netip.Addr {
 	bytes := l.prefix.Addr().As4()
+	bytes[2] += byte(block) //nolint:gosec // the blocks of a lab share the second byte
 	bytes[3] = host
 
 	return netip.AddrFrom4(bytes)
@@ -166,19 +224,17 @@ func (l *Lab) Start(options NodeOptions) (*Node, error) {
 
 // freeAddress is the first address that no machine was started with. Needs l.mu.
 func (l *Lab) freeAddress() netip.Addr {
-	address := l.Address(firstHost)
-
-	for taken := true; taken; {
-		taken = false
-
-		for _, node := range l.nodes {
-			if node.options.Address == address {
-				address, taken = address.Next(), true
-			}
-		}
+	taken := map[netip.Addr]bool{}
+	for _, node := range l.nodes {
+		taken[node.options.Address] = true
 	}
 
-	return address
+	number := 0
+	for taken[l.MachineAddress(number)] {
+		number++
+	}
+
+	return l.MachineAddress(number)
 }
 
 // Nodes are the machines in the order they were started.
@@ -200,7 +256,7 @@ func (l *Lab) Node(name string) *Node {
 	return nil
 }
 
-// Close switches everything off and gives the block back.
+// Close switches everything off and gives the addresses back.
 func (l *Lab) Close() error {
 	l.cancel()
 
@@ -208,9 +264,7 @@ func (l *Lab) Close() error {
 		node.stop()
 	}
 
-	if l.claim != nil {
-		return l.claim.Close()
-	}
+	l.release()
 
 	return nil
 }

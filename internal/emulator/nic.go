@@ -2,11 +2,13 @@ package emulator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -663,12 +665,24 @@ func (n *wiring) listen(declared netip.AddrPort) (net.Listener, error) {
 
 	listener, err := net.Listen("tcp", at.String())
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", at, err)
+		return nil, openError(at, err)
 	}
 
 	n.remember(declared, listener.Addr())
 
 	return listener, nil
+}
+
+// openError says what is in the way of a listener.
+func openError(at netip.AddrPort, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("open %s: the port is in use on that address: %w", at, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("open %s: this system does not have the address (where 127.0.0.1 is the only one of loopback, machines have to share it): %w", at, err)
+	default:
+		return fmt.Errorf("open %s: %w", at, err)
+	}
 }
 
 // remember keeps the port that a single-address node was given, so that it finds the same one after a reboot.

@@ -15,6 +15,8 @@ const DefaultTalosVersion = "v1.13.9"
 type LabOptions struct {
 	// TimeScale is how many times faster than the wall clock time passes for the nodes. Default 1.
 	TimeScale float64
+	// Machines is how many machines there have to be addresses for. Default 240.
+	Machines int
 	// Discovery makes the nodes of a cluster find each other without its endpoint, as Talos' discovery service does.
 	Discovery bool
 	// SingleAddress puts all nodes on 127.0.0.1, differing by port: for systems without the rest of 127.0.0.0/8.

@@ -26,12 +26,13 @@ const usualDiskSize = 50_000_000_000
 // Kubernetes at the declared address or name.
 // Of the options Lab, LabOptions, Timing and Edit are heeded.
 func FromDirectory(dir string, environ []string, options Options) (*Cluster, error) {
-	options = options.withDefaults()
-
 	declared, err := inventory.Load(inventory.Options{TalosDir: dir, Environ: environ})
 	if err != nil {
 		return nil, fmt.Errorf("read inventory: %w", err)
 	}
+
+	options = options.withDefaults()
+	options.LabOptions.Machines = max(options.LabOptions.Machines, len(declared.Nodes))
 
 	cluster := &Cluster{Dir: dir, Lab: options.Lab, declared: map[string]string{}}
 
@@ -59,7 +60,7 @@ func (c *Cluster) play(declared *inventory.Cluster, options Options) error {
 	var controlPlanes []*emulator.Node
 
 	for i, node := range declared.Nodes {
-		machine, err := c.describe(node, byte(firstHost+i))
+		machine, err := c.describe(node, c.Lab.MachineAddress(i))
 		if err != nil {
 			return err
 		}
@@ -118,15 +119,15 @@ func (c *Cluster) playEndpoint(declared *inventory.Cluster, controlPlanes []*emu
 	return c.Lab.Balance(endpoint, []uint16{emulator.KubernetesPort, emulator.TrustdPort, emulator.APIPort}, controlPlanes...)
 }
 
-// describe makes a machine that fits its declaration.
-func (c *Cluster) describe(node *inventory.Node, host byte) (emulator.NodeOptions, error) {
-	options := emulator.NodeOptions{Name: node.Name, Address: c.Lab.Address(host), UUID: node.UUID, SecureBoot: node.SecureBoot, UKI: node.SecureBoot}
+// describe makes a machine that fits its declaration and is found at an address of the lab.
+func (c *Cluster) describe(node *inventory.Node, actual netip.Addr) (emulator.NodeOptions, error) {
+	options := emulator.NodeOptions{Name: node.Name, Address: actual, UUID: node.UUID, SecureBoot: node.SecureBoot, UKI: node.SecureBoot}
 
 	if address, err := netip.ParseAddr(node.Address); err == nil {
 		options.Address = address
 
 		if !address.IsLoopback() {
-			c.Lab.Map(address, c.Lab.Address(host))
+			c.Lab.Map(address, actual)
 		}
 	}
 
@@ -153,11 +154,11 @@ func (c *Cluster) describe(node *inventory.Node, host byte) (emulator.NodeOption
 		return options, fmt.Errorf("read machine config: %w", err)
 	}
 
-	return c.fit(options, disk, data, host)
+	return c.fit(options, disk, data, actual)
 }
 
 // fit makes the machine what its machine config expects: a disk that the selector matches, and its static addresses in the lab.
-func (c *Cluster) fit(options emulator.NodeOptions, disk emulator.Disk, data []byte, host byte) (emulator.NodeOptions, error) {
+func (c *Cluster) fit(options emulator.NodeOptions, disk emulator.Disk, data []byte, actual netip.Addr) (emulator.NodeOptions, error) {
 	provider, err := configloader.NewFromBytes(data)
 	if err != nil {
 		// What is wrong with the file is for the tool to find, not for its rehearsal.
@@ -173,7 +174,7 @@ func (c *Cluster) fit(options emulator.NodeOptions, disk emulator.Disk, data []b
 	if config, err := machineconfig.FromBytes("", data); err == nil {
 		for _, prefix := range config.Addresses() {
 			if !prefix.Addr().IsLoopback() {
-				c.Lab.Map(prefix.Addr(), c.Lab.Address(host))
+				c.Lab.Map(prefix.Addr(), actual)
 			}
 		}
 	}

@@ -29,12 +29,8 @@ const (
 // patience is a limit in node time that no test comes near, however busy its machine.
 const patience = 24 * time.Hour
 
-// Host parts of the addresses in the lab's block.
-const (
-	vipHost    = 10
-	firstHost  = 11
-	firstOther = 101 // of machines that are started aside
-)
+// vipHost is the host part of the VIP in the lab's first block; those of machines are the lab's to give.
+const vipHost = 10
 
 // EndpointKind is what a cluster's endpoint is.
 type EndpointKind int
@@ -126,6 +122,7 @@ func (o Options) withDefaults() Options {
 	}
 
 	o.ControlPlanes, o.Workers = count(o.ControlPlanes), count(o.Workers)
+	o.LabOptions.Machines = max(o.LabOptions.Machines, o.ControlPlanes+o.Workers)
 
 	if o.LabOptions.TimeScale == 0 {
 		o.LabOptions.TimeScale = TestScale
@@ -195,7 +192,7 @@ func (c *Cluster) make(options Options) error {
 	for i, spec := range specs {
 		node := emulator.NodeOptions{
 			Name:    spec.Name,
-			Address: c.Lab.Address(byte(firstHost + i)),
+			Address: c.Lab.MachineAddress(i),
 			Links:   []emulator.Link{{Name: "eth0", MAC: spec.MAC}},
 			Timing:  options.Timing,
 		}
@@ -236,7 +233,7 @@ func (c *Cluster) plan(options Options) ([]machineconfig.NodeSpec, netip.Addr) {
 	var specs []machineconfig.NodeSpec
 
 	add := func(role machine.Type, prefix string, number int) {
-		address := c.Lab.Address(byte(firstHost + len(specs)))
+		address := c.Lab.MachineAddress(len(specs))
 		last := address.As4()
 
 		spec := machineconfig.NodeSpec{
@@ -262,7 +259,7 @@ func (c *Cluster) plan(options Options) ([]machineconfig.NodeSpec, netip.Addr) {
 	}
 
 	if options.Endpoint == FirstControlPlane {
-		return specs, c.Lab.Address(firstHost)
+		return specs, c.Lab.MachineAddress(0)
 	}
 
 	c.VIP = c.Lab.Address(vipHost)
