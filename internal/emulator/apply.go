@@ -283,6 +283,17 @@ func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi
 			b.runSequence(b.ctx, seqReboot, "", true, b.reboot) //nolint:errcheck // its failure is an event
 		})
 	case modeNoReboot:
+		if linger := b.node.Faults().Lingers; active == nil && linger > 0 {
+			b.tasks.Go(func() {
+				if b.sleep(b.ctx, linger) == nil {
+					b.persist(provider)
+					b.activate(provider)
+				}
+			})
+
+			break
+		}
+
 		b.persist(provider)
 		b.activate(provider)
 	default:

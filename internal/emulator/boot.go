@@ -62,6 +62,8 @@ type boot struct {
 	bootstrapping sync.Mutex
 	pids          atomic.Int64
 	trust         maintenanceTrust
+	// lost is set while the boot is held because its machine is lost.
+	lost atomic.Bool
 
 	mu             sync.Mutex
 	stage          runtimeres.MachineStage
@@ -181,6 +183,10 @@ func (b *boot) initialize(ctx context.Context) error {
 	// The config on disk comes before the network: a machine that has one never shows the maintenance API, not even for a moment.
 	data := b.node.readDrive().config
 	if len(data) > 0 {
+		if err := b.holdWhile(ctx, LostDisk); err != nil {
+			return err
+		}
+
 		if err := b.loadConfig(data); err != nil {
 			return fmt.Errorf("load the machine config on disk: %w", err)
 		}
@@ -222,6 +228,10 @@ func (b *boot) maintenance(ctx context.Context) error {
 func (b *boot) bootUp(ctx context.Context) error {
 	timing := b.node.options.Timing
 	role := b.role()
+
+	if err := b.holdWhile(ctx, LostLink); err != nil {
+		return err
+	}
 
 	if b.node.Faults().BootLoop {
 		if err := b.sleep(ctx, timing.Containers); err != nil {
@@ -278,6 +288,25 @@ func (b *boot) bootUp(ctx context.Context) error {
 	b.phaseEvent("startEverything", phaseStop)
 
 	return nil
+}
+
+// holdWhile holds the boot, off the network, while its machine is lost for this reason.
+func (b *boot) holdWhile(ctx context.Context, loss Loss) error {
+	lost := func() bool { return b.node.Faults().Lost == loss }
+	if !lost() {
+		return nil
+	}
+
+	b.print("no network: %s", loss)
+	b.lost.Store(true)
+	b.node.applyNetworkFaults()
+
+	err := b.node.changed.until(ctx, func() bool { return !lost() })
+
+	b.lost.Store(false)
+	b.node.applyNetworkFaults()
+
+	return err
 }
 
 // runKubelet keeps kubelet running; a restart ends one run and begins the next.

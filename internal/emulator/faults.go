@@ -22,12 +22,19 @@ type Faults struct {
 	// AddressAfter is where the machine answers once it has a machine config, as after another DHCP lease. The zero value changes nothing.
 	AddressAfter netip.Addr
 
+	// Lost takes the machine off the network for good once it has a machine config.
+	Lost Loss
+	// Lingers is how much longer the machine stays in maintenance mode after it accepted a machine config, as if nothing had come.
+	Lingers time.Duration
+
 	// Install makes installs fail.
 	Install InstallFault
 	// InstallTimes is how many installs fail; 0 means all of them.
 	InstallTimes int
 	// InstallStall makes the installer wait for so long in addition, without a sign of life.
 	InstallStall time.Duration
+	// Forgets makes the machine's disk empty at every boot: what an install wrote is gone, and it comes back to maintenance mode.
+	Forgets bool
 	// BootLoop makes every boot from disk end in another reboot.
 	BootLoop bool
 	// MetaNotReady keeps the META volume from getting ready: an ApplyConfiguration waits for it, even when its caller has given up, and
@@ -88,7 +95,34 @@ const (
 	InstallImagePull
 	// InstallDiskWrite is a disk that fails while it is written.
 	InstallDiskWrite
+	// InstallImageSlow is an installer image whose pull takes longer than a machine waits for it.
+	InstallImageSlow
 )
+
+// Loss is why a machine that has its machine config is never heard of again.
+type Loss int
+
+// Losses.
+const (
+	// NotLost is no fault.
+	NotLost Loss = iota
+	// LostLink is a machine config whose links the machine does not have. It is off the network from the apply on, and the install does not go on.
+	LostLink
+	// LostDisk is a disk that can't be unlocked, as after a change of the firmware's settings: every boot from it hangs before the network is up.
+	LostDisk
+)
+
+// String is what the machine's console says about it.
+func (l Loss) String() string {
+	switch l {
+	case LostLink:
+		return "no link of the machine config exists"
+	case LostDisk:
+		return "failed to open the encrypted STATE volume: sealing policy digest does not match"
+	default:
+		return "ok"
+	}
+}
 
 // BootstrapFault is why a Bootstrap fails.
 type BootstrapFault int

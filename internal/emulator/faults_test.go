@@ -3,8 +3,10 @@ package emulator_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -137,6 +139,23 @@ func failingInstall(faults emulator.Faults, text string) faultTest {
 	}
 }
 
+// lost is a machine that nobody hears of once it has its config.
+func lost(loss emulator.Loss) faultTest {
+	return faultTest{
+		faults: emulator.Faults{Lost: loss},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			applyOwn(t, s.Cluster, s.node.Name())
+			s.says(t, loss.String())
+			eventually(t, func() error { return until(errors.Is(s.dial(emulator.APIPort, silence), os.ErrDeadlineExceeded)) })
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			installed(t, s.node)
+		},
+	}
+}
+
 // faultTest is a fault of the machine cp1, or of cp2 when a second one is needed.
 type faultTest struct {
 	faults emulator.Faults
@@ -227,9 +246,33 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			require.ErrorContains(t, err, "connection refused")
 		},
 	},
-	"Install: no disk":  failingInstall(emulator.Faults{Install: emulator.InstallDiskMissing}, "lstat /dev/vda: no such file or directory"),
-	"Install: no image": failingInstall(emulator.Faults{Install: emulator.InstallImagePull}, "failed to pull image"),
-	"Install: bad disk": failingInstall(emulator.Faults{Install: emulator.InstallDiskWrite}, "input/output error"),
+	"Lost: link": lost(emulator.LostLink),
+	"Lost: disk": lost(emulator.LostDisk),
+	"Lingers": {
+		faults: emulator.Faults{Lingers: 1000 * time.Hour},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			applyOwn(t, s.Cluster, s.node.Name())
+			require.Equal(t, "maintenance", s.node.Stage())
+			require.Nil(t, s.node.Config())
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.install(t) },
+	},
+	"Forgets": {
+		faults: emulator.Faults{Forgets: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			applyOwn(t, s.Cluster, s.node.Name())
+			waitStage(t, s.node, "installing")
+			require.NoError(t, s.node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+			require.False(t, s.node.Installed())
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.install(t) },
+	},
+	"Install: no disk":    failingInstall(emulator.Faults{Install: emulator.InstallDiskMissing}, "lstat /dev/vda: no such file or directory"),
+	"Install: no image":   failingInstall(emulator.Faults{Install: emulator.InstallImagePull}, "failed to pull image"),
+	"Install: bad disk":   failingInstall(emulator.Faults{Install: emulator.InstallDiskWrite}, "input/output error"),
+	"Install: slow image": failingInstall(emulator.Faults{Install: emulator.InstallImageSlow}, "context deadline exceeded"),
 	"InstallTimes": {
 		faults: emulator.Faults{Install: emulator.InstallImagePull, InstallTimes: 2},
 		shows: func(t *testing.T, s *sick) {

@@ -173,6 +173,10 @@ func (n *Node) run() {
 			return
 		}
 
+		if n.Faults().Forgets {
+			n.Wipe()
+		}
+
 		b := newBoot(n)
 
 		n.mu.Lock()
@@ -248,7 +252,21 @@ func (n *Node) applyNetworkFaults() {
 
 	n.nic.setStall(faults.StallAfter)
 	n.nic.refuse(APIPort, faults.Refuse)
-	n.nic.setSilent(faults.Silence || !on)
+	n.nic.setSilent(faults.Silence || !on || n.isLost())
+}
+
+// isLost tells whether the running boot is held because the machine is lost.
+func (n *Node) isLost() bool {
+	n.mu.Lock()
+	b := n.boot
+	n.mu.Unlock()
+
+	return b != nil && b.lost.Load()
+}
+
+// Wipe empties the machine's disks, as a rescue system does. The machine must be off, or it writes what it has again.
+func (n *Node) Wipe() {
+	n.editDrive(func(d *drive) { *d = drive{meta: map[uint8]string{}} })
 }
 
 // Name is the name that the machine was started with.

@@ -270,6 +270,10 @@ func (b *boot) writeDisk(ctx context.Context) error {
 	b.print("task install (1/1): starting")
 	b.print("installing Talos to disk with %q", image)
 
+	if err := b.holdWhile(ctx, LostLink); err != nil {
+		return err
+	}
+
 	if err := b.sleep(ctx, faults.InstallStall); err != nil {
 		return err
 	}
@@ -347,6 +351,8 @@ func (b *boot) takeInstallFault(install configtypes.Install) error {
 		image := install.Image()
 
 		return fmt.Errorf("failed to pull image %q: failed to resolve reference %q: %s: not found", image, image, image)
+	case InstallImageSlow:
+		return fmt.Errorf("failed to pull image %q: context deadline exceeded", install.Image())
 	case InstallDiskWrite:
 		return errors.New("task \"install\" failed: exit code 1: failed to create partition: write /dev/" + b.node.options.Disks[0].Name + ": input/output error")
 	default:
