@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gofrs/flock"
+
 	"github.com/talos-mage/talos-mage/internal/settings"
 )
 
@@ -20,43 +22,67 @@ func Compile(root string) (path string, err error) {
 		return "", fmt.Errorf("find the repository: %w", err)
 	}
 
+	// All test processes compile in one folder, one after the other, so that the first of them does the work. It has to lie in the module; a name
+	// that starts with an underscore keeps it out of ./... .
+	sources := filepath.Join(root, "bin", "_program")
+	if err := os.MkdirAll(sources, 0o755); err != nil { //nolint:gosec // programs are for everybody
+		return "", fmt.Errorf("make folder for the magefiles: %w", err)
+	}
+
+	turn := flock.New(filepath.Join(sources, "lock"))
+	if err := turn.Lock(); err != nil {
+		return "", fmt.Errorf("wait for another compilation: %w", err)
+	}
+	defer turn.Unlock() //nolint:errcheck // it ends with the process
+
+	compiled := filepath.Join(sources, "talos-mage")
+	if err := compile(root, sources, compiled); err != nil {
+		return "", err
+	}
+
 	folder, err := os.MkdirTemp("", "talos-mage-program-")
 	if err != nil {
 		return "", fmt.Errorf("make folder for the program: %w", err)
 	}
 
-	// Mage writes a file beside the magefiles while it compiles, so each compilation has a copy of its own. It has to lie in the module;
-	// a name that starts with an underscore keeps it out of ./... .
-	bin := filepath.Join(root, "bin")
-	if err := os.MkdirAll(bin, 0o755); err != nil { //nolint:gosec // programs are for everybody
-		return "", fmt.Errorf("make folder for the magefiles: %w", err)
-	}
+	path = filepath.Join(folder, "talos-mage")
 
-	sources, err := os.MkdirTemp(bin, "_compile.")
-	if err != nil {
-		return "", fmt.Errorf("make folder for the magefiles: %w", err)
-	}
-	defer os.RemoveAll(sources)
+	return path, copyProgram(compiled, path)
+}
 
+// compile makes the program in target, unless what is there is up to date.
+func compile(root, sources, target string) error {
 	magefile, err := os.ReadFile(filepath.Join(root, "magefiles", "magefile.go"))
 	if err != nil {
-		return "", fmt.Errorf("read magefile: %w", err)
+		return fmt.Errorf("read magefile: %w", err)
 	}
 
 	if err := os.WriteFile(filepath.Join(sources, "magefile.go"), magefile, 0o600); err != nil {
-		return "", fmt.Errorf("copy magefile: %w", err)
+		return fmt.Errorf("copy magefile: %w", err)
 	}
 
-	path = filepath.Join(folder, "talos-mage")
-
-	compiling := exec.Command("go", "tool", "mage", "-d", sources, "-compile", path) //nolint:gosec // its arguments are made above
+	compiling := exec.Command("go", "tool", "mage", "-d", sources, "-compile", target) //nolint:gosec // its arguments are made above
 	compiling.Dir, compiling.Env = root, Environment()
 
 	if output, err := compiling.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compile the program: %w\n%s", err, output)
+		return fmt.Errorf("compile the program: %w\n%s", err, output)
 	}
 
-	return path, nil
+	return nil
+}
+
+// copyProgram keeps a program as it is now, whatever is compiled in its place.
+func copyProgram(from, to string) error {
+	program, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("read the program: %w", err)
+	}
+
+	if err := os.WriteFile(to, program, 0o755); err != nil { //nolint:gosec // programs are for everybody
+		return fmt.Errorf("copy the program: %w", err)
+	}
+
+	return nil
 }
 
 // Environment is this process's environment without the variables that talos-mage, its Taskfiles and Mage read, and then more.
