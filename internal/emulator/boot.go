@@ -465,4 +465,4 @@ func (b *boot) networkUp() {
 }
 
 // addresses are the node's own, virtual ones aside.
-func (b *boot) addresses() []netip.Addr { return []netip.Addr{b.node.Address()} }
+func (b *boot) addresses() []netip.Addr { return b.node.nic.ownAddresses() }

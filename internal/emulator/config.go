@@ -65,7 +65,7 @@ func (b *boot) activate(provider talosconfig.Provider) {
 	})
 
 	if provider.CompleteForBoot() {
-		b.moveAddress(provider)
+		b.moveAddresses(provider)
 	}
 
 	b.showConfig(config.ActiveID, provider)
@@ -93,26 +93,26 @@ func (b *boot) withdraw() {
 	b.node.lab.changed.raise()
 }
 
-// moveAddress gives the machine the static address of its config, if the lab has it.
-func (b *boot) moveAddress(provider talosconfig.Provider) {
-	target := b.node.Faults().AddressAfter
+// moveAddresses gives the machine the static addresses of its config, as far as the lab has them. Without any it stays where it is.
+func (b *boot) moveAddresses(provider talosconfig.Provider) {
+	var targets []netip.Addr
 
-	if !target.IsValid() {
+	if elsewhere := b.node.Faults().AddressAfter; elsewhere.IsValid() {
+		targets = append(targets, elsewhere)
+	} else {
 		for _, prefix := range staticAddresses(provider) {
-			if b.node.lab.has(prefix.Addr()) {
-				target = prefix.Addr()
-
-				break
+			if b.node.lab.has(prefix.Addr()) && !slices.Contains(targets, prefix.Addr()) {
+				targets = append(targets, prefix.Addr())
 			}
 		}
 	}
 
-	if !target.IsValid() || target == b.node.Address() {
+	if len(targets) == 0 || slices.Equal(targets, b.addresses()) {
 		return
 	}
 
-	if err := b.node.nic.setAddresses(target); err != nil {
-		b.print("failed to assign address %s: %s", target, err)
+	if err := b.node.nic.setAddresses(targets...); err != nil {
+		b.print("failed to assign addresses %s: %s", targets, err)
 	}
 }
 

@@ -26,6 +26,7 @@ type nic struct {
 
 	mu        sync.Mutex
 	addresses []netip.Addr
+	own       []netip.Addr // the addresses that are no virtual ones
 	ports     map[uint16]*port
 	refused   map[uint16]bool
 	silent    bool
@@ -49,10 +50,18 @@ func (n *nic) setAddresses(addresses ...netip.Addr) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	n.addresses = slices.Clone(addresses)
+	n.addresses, n.own = slices.Clone(addresses), slices.Clone(addresses)
 	n.reconcile()
 
 	return n.err
+}
+
+// ownAddresses are the card's addresses but the virtual ones.
+func (n *nic) ownAddresses() []netip.Addr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return slices.Clone(n.own)
 }
 
 // addAddress and removeAddress move a virtual address.
