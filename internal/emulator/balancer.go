@@ -50,6 +50,11 @@ type balanced struct {
 	nodes []*Node
 }
 
+// leadsTo tells whether a machine with this address stands behind the balancer: it may have taken the place of one that was removed.
+func (g balanced) leadsTo(address netip.Addr) bool {
+	return slices.ContainsFunc(g.nodes, func(node *Node) bool { return node.Address() == address })
+}
+
 // relay connects a client with the first machine that accepts.
 func (l *Lab) relay(client net.Conn, number uint16, nodes []*Node) {
 	defer client.Close() //nolint:errcheck // nothing to lose
@@ -89,7 +94,7 @@ func (l *Lab) behind(address netip.Addr, number uint16) []*boot {
 	var boots []*boot
 
 	for _, b := range l.running() {
-		if b == holder || b.node.Address() == address || (slices.Contains(group.ports, number) && slices.Contains(group.nodes, b.node)) {
+		if b == holder || b.node.Address() == address || (slices.Contains(group.ports, number) && group.leadsTo(b.node.Address())) {
 			boots = append(boots, b)
 		}
 	}

@@ -27,6 +27,8 @@ type Call struct {
 	Code codes.Code
 	// Roles are those of the caller.
 	Roles string
+	// HadEtcd tells that the machine held etcd data when the call arrived.
+	HadEtcd bool
 	// ConfigSHA256 is the hex digest of the machine config that an ApplyConfiguration carried.
 	ConfigSHA256 string
 
@@ -73,6 +75,7 @@ func (n *Node) record(ctx context.Context, method string, request any) *Call {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
+	call.HadEtcd = n.drive.etcd != nil
 	n.calls = append(n.calls, call)
 
 	return call

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/talos-mage/talos-mage/internal/clock"
@@ -254,6 +255,17 @@ func (l *Lab) Node(name string) *Node {
 	}
 
 	return nil
+}
+
+// Remove takes a machine out of the lab, with its addresses free for another. What it recorded can still be read.
+func (l *Lab) Remove(node *Node) {
+	node.stop()
+
+	l.mu.Lock()
+	l.nodes = slices.DeleteFunc(l.nodes, func(other *Node) bool { return other == node })
+	l.mu.Unlock()
+
+	l.changed.raise()
 }
 
 // Close switches everything off and gives the addresses back.

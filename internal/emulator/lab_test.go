@@ -1,6 +1,7 @@
 package emulator_test
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
 )
 
 func newBareLab(t *testing.T, options emulator.LabOptions) *emulator.Lab {
@@ -78,4 +80,30 @@ func TestAMachineThatCannotListenSaysWhere(t *testing.T) {
 
 	_, err = lab.Start(emulator.NodeOptions{Name: "cp2", Address: missing})
 	require.ErrorContains(t, err, "start node cp2: open 192.0.2.7:50000: this system does not have the address")
+}
+
+func TestAMachineCanTakeThePlaceOfOneThatWasRemoved(t *testing.T) {
+	t.Parallel()
+
+	lab := newBareLab(t, emulator.LabOptions{TimeScale: labcluster.TestScale})
+	options := emulator.NodeOptions{Name: "cp1", Address: lab.MachineAddress(0)}
+
+	removed, err := lab.Start(options)
+	require.NoError(t, err)
+
+	_, err = lab.Start(options)
+	require.ErrorContains(t, err, "the name is taken")
+
+	lab.Remove(removed)
+	require.Nil(t, lab.Node("cp1"))
+
+	options.Links = []emulator.Link{{Name: "eth0", MAC: "52:54:00:00:00:99"}}
+	replacement, err := lab.Start(options)
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithTimeout(t.Context(), labcluster.Deadline)
+	defer cancel()
+
+	require.NoError(t, replacement.WaitFor(ctx, func(node *emulator.Node) bool { return node.Stage() == "maintenance" }))
+	require.Equal(t, removed.Endpoint(), replacement.Endpoint())
 }

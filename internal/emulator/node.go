@@ -368,6 +368,21 @@ func (n *Node) Ready() bool {
 	return b != nil && b.isReady()
 }
 
+// Registered tells whether the machine has registered itself in Kubernetes in its running boot.
+func (n *Node) Registered() bool {
+	n.mu.Lock()
+	b := n.boot
+	n.mu.Unlock()
+
+	if b == nil {
+		return false
+	}
+
+	known, _ := b.nodeReady()
+
+	return known
+}
+
 // Config is the machine config the machine runs with, or has on its disk while it is down; nil if there is none.
 func (n *Node) Config() []byte {
 	n.mu.Lock()
