@@ -31,7 +31,7 @@ type Faults struct {
 	Install InstallFault
 	// InstallTimes is how many installs fail; 0 means all of them.
 	InstallTimes int
-	// InstallStall makes the installer wait for so long in addition, without a sign of life.
+	// InstallStall makes the installer wait for so long in addition, without a sign of life, or until it is taken back.
 	InstallStall time.Duration
 	// Forgets makes the machine's disk empty at every boot: what an install wrote is gone, and it comes back to maintenance mode.
 	Forgets bool

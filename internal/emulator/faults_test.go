@@ -303,10 +303,7 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 		},
 		healed: func(t *testing.T, s *sick) {
 			t.Helper()
-			s.node.PowerOff()
-			s.node.PowerOn()
-			waitStage(t, s.node, "maintenance")
-			s.install(t)
+			installed(t, s.node)
 		},
 	},
 	"BootLoop": {

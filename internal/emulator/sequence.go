@@ -274,7 +274,7 @@ func (b *boot) writeDisk(ctx context.Context) error {
 		return err
 	}
 
-	if err := b.sleep(ctx, faults.InstallStall); err != nil {
+	if err := b.stall(ctx, faults.InstallStall); err != nil {
 		return err
 	}
 
@@ -317,6 +317,20 @@ func (b *boot) writeDisk(ctx context.Context) error {
 	b.print("install successful")
 
 	return nil
+}
+
+// stall waits, at the most until the fault that asks for it is taken back.
+func (b *boot) stall(ctx context.Context, limit time.Duration) error {
+	if limit <= 0 {
+		return nil
+	}
+
+	limited, cancel := b.node.lab.clock.WithTimeout(ctx, limit)
+	defer cancel()
+
+	b.node.changed.until(limited, func() bool { return b.node.Faults().InstallStall == 0 }) //nolint:errcheck // either way it is over
+
+	return context.Cause(ctx)
 }
 
 // factoryImage is an image factory's installer: the schematic is between its name and its tag.
