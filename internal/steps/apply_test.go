@@ -281,6 +281,31 @@ func TestADriftedNode(t *testing.T) {
 		require.Contains(t, string(l.Node("cp2").Config()), tunedSetting)
 	})
 
+	t.Run("gets nothing before it has booted", func(t *testing.T) {
+		t.Parallel()
+
+		l := newLab(t, 1, 0)
+		l.untilMaintenance(t)
+		l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = time.Hour })
+		l.session(t).succeeds(t, steps.Apply{})
+		l.tuned(t, "cp1")
+		wait(t, l.Node("cp1"), inStage("installing"))
+
+		second, looks := l.session(t), calls(l.Node("cp1"), "ServiceList")
+
+		var running sync.WaitGroup
+
+		running.Go(func() { second.succeeds(t, steps.Apply{}) })
+		require.Eventually(t, func() bool { return calls(l.Node("cp1"), "ServiceList") > looks+3 }, labcluster.Deadline, time.Millisecond)
+		require.Equal(t, 1, applied(l.Node("cp1")))
+		l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = 0 })
+		running.Wait()
+
+		require.Equal(t, report.Applied, second.status("applySequential", "cp1"))
+		require.Equal(t, 2, l.Node("cp1").Boots(), "the installer was not taken over")
+		require.Contains(t, string(l.Node("cp1").Config()), tunedSetting)
+	})
+
 	t.Run("counts as one of a cluster with etcd while a control plane is silent", func(t *testing.T) {
 		t.Parallel()
 

@@ -38,29 +38,42 @@ func (a *applier) reconcile(ctx context.Context, seen sight, result *outcome) er
 
 // reconcileDrift gives a node its new config, unless the cluster has an etcd and nobody asked for it.
 func (a *applier) reconcileDrift(ctx context.Context, seen sight, result *outcome) error {
-	if a.surveyEtcd(ctx).mayExist() && !a.Settings.Update {
-		return a.leaveDrifted(seen, result)
-	}
+	etcd := a.surveyEtcd(ctx)
+	waits := !a.Settings.DryRun && !a.Settings.NoWait
 
-	if a.Settings.DryRun {
+	switch {
+	case !a.Settings.Update && etcd.mayExist() && !(waits && etcd.mayTurnOutEmpty()):
+		return a.leaveDrifted(seen, result)
+	case a.Settings.DryRun:
 		return a.planChange(ctx, seen, result)
 	}
 
-	settled, problem := a.await(ctx, seen.node, a.step, func(_ context.Context, now sight) judgement {
-		// A change that reboots takes over a running installer, so the install must be over.
-		return judgement{done: now.up() || now.stranger() || now.State == talosapi.Maintenance, doing: "waiting for the install to end: " + stageText(now)}
+	settled, problem := a.await(ctx, seen.node, a.step, func(ctx context.Context, now sight) judgement {
+		switch {
+		case now.stranger() || now.State == talosapi.Maintenance:
+			return judgement{done: true}
+		case !now.up():
+			// A change that reboots takes over a running installer, so the install must be over.
+			return judgement{doing: "waiting for the install to end: " + stageText(now)}
+		}
+
+		// The wait may have been long, and an etcd may have come up in it.
+		etcd = a.surveyEtcd(ctx)
+
+		return judgement{
+			done:  a.Settings.Update || !etcd.mayExist() || !etcd.mayTurnOutEmpty(),
+			doing: "waiting for the control planes to tell whether there is an etcd",
+		}
 	})
 
 	switch {
+	case problem != nil && settled.up() && ctx.Err() == nil:
+		return a.leaveDrifted(settled, result)
 	case problem != nil:
 		return problem
 	case settled.stranger() || settled.config != configDrifted:
 		return &againError{fmt.Errorf("apply config: the node changed its state meanwhile")}
-	}
-
-	// The wait may have been long, and an etcd may have come up in it.
-	etcd := a.surveyEtcd(ctx)
-	if etcd.mayExist() && !a.Settings.Update {
+	case etcd.mayExist() && !a.Settings.Update:
 		return a.leaveDrifted(settled, result)
 	}
 

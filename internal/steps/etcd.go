@@ -188,6 +188,14 @@ func (s etcdSurvey) mayExist() bool {
 	return slices.ContainsFunc(s, func(node etcdSight) bool { return node.State != talosapi.Maintenance && !node.empty() })
 }
 
+// mayTurnOutEmpty tells of control planes that may have an etcd that they all answer, and that those which can't tell yet, since they install or
+// boot, hold none so far.
+func (s etcdSurvey) mayTurnOutEmpty() bool {
+	return !slices.ContainsFunc(s, func(node etcdSight) bool {
+		return node.State != talosapi.Maintenance && node.State != talosapi.Ours || node.data || node.running()
+	})
+}
+
 // without is the survey of the other control planes.
 func (s etcdSurvey) without(node *inventory.Node) etcdSurvey {
 	return slices.DeleteFunc(slices.Clone(s), func(sight etcdSight) bool { return sight.node == node })
