@@ -1,0 +1,238 @@
+package faults_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+)
+
+// fault is something that goes wrong, and what has to come of it. Of the zero values: the cluster is one control plane, the fault is there from the
+// start, the run is the recipe and ends well, and so does the next one.
+type fault struct {
+	// title says in plain words what goes wrong.
+	title string
+	// class is what a client can tell of it: faults that look alike share one.
+	class string
+	// knob is what makes it, as people find it in the emulator or in the settings.
+	knob string
+
+	// cluster is the cluster's shape; edit changes its machines before they are switched on.
+	cluster labcluster.Options
+	edit    func(t *testing.T, w *world, machine *emulator.NodeOptions)
+	// inject makes the fault. Machines have not booted yet: it waits for what it needs.
+	inject func(t *testing.T, w *world)
+	// run is the target, settings go over the world's.
+	run      string
+	settings []string
+	// during goes on while the run does. The run's end is waited for, so it must end too.
+	during func(t *testing.T, w *world)
+
+	// code, id and node are what the run ends with: exit code, kind of trouble, and the node that is named. With code 0 it is a remark; without an id
+	// nothing is said at all.
+	code diagnosis.ExitCode
+	id   diagnosis.ID
+	node string
+	// says is a part of the cause that is the same each time, where the whole of it is not.
+	says string
+	// seen is what the run showed of the fault while it went on.
+	seen string
+	// also checks more.
+	also func(t *testing.T, w *world, got outcome)
+
+	// heal ends the fault. Without it the next run meets the fault again, if it is still there.
+	heal func(t *testing.T, w *world)
+	// next is the next run's exit code, of the recipe with these settings; nextID is what it then says.
+	next         diagnosis.ExitCode
+	nextID       diagnosis.ID
+	nextSettings []string
+	// nextAlso checks more.
+	nextAlso func(t *testing.T, w *world, got outcome)
+}
+
+// section is a part of the table.
+type section struct {
+	title  string
+	faults []fault
+}
+
+// sections are the whole table.
+func sections() []section {
+	return []section{
+		{"The way to a node", networkFaults()},
+	}
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+
+	records := &records{}
+
+	t.Run("matrix", func(t *testing.T) {
+		for _, section := range sections() {
+			for _, f := range section.faults {
+				t.Run(f.title, func(t *testing.T) {
+					t.Parallel()
+					records.add(f.title, f.play(t))
+				})
+			}
+		}
+	})
+
+	records.assertPage(t)
+}
+
+func TestFaultsAreToldApart(t *testing.T) {
+	t.Parallel()
+
+	titles := map[string]bool{}
+
+	for _, section := range sections() {
+		for _, f := range section.faults {
+			require.False(t, titles[f.title], "two faults are called %q", f.title)
+			titles[f.title] = true
+
+			require.NotEmpty(t, f.class, f.title)
+			require.NotEmpty(t, f.knob, f.title)
+			require.NotEmpty(t, f.seen, f.title)
+		}
+	}
+}
+
+// play has the fault happen, and gives what is recorded of it.
+func (f fault) play(t *testing.T) record {
+	t.Helper()
+
+	w := newWorld(t, f.cluster, f.edit)
+	if f.inject != nil {
+		f.inject(t, w)
+	}
+
+	before := w.remember()
+	got := f.runWith(t, w)
+
+	w.keepsPromises(t, before, got)
+	require.Equal(t, f.code, got.code, got.told())
+
+	cause := f.judge(t, got)
+
+	if f.also != nil {
+		f.also(t, w, got)
+	}
+
+	if f.heal != nil {
+		f.heal(t, w)
+	}
+
+	return record{fault: f, cause: w.plain(cause), next: f.again(t, w)}
+}
+
+// runWith makes the run, and what happens during it.
+func (f fault) runWith(t *testing.T, w *world) outcome {
+	t.Helper()
+
+	var happening sync.WaitGroup
+
+	if f.during != nil {
+		happening.Go(func() { f.during(t, w) })
+	}
+
+	target := f.run
+	if target == "" {
+		target = "talos"
+	}
+
+	got := w.run(t, target, f.settings...)
+	happening.Wait()
+
+	return got
+}
+
+// judge compares what the run said with what it should have, and gives the cause.
+func (f fault) judge(t *testing.T, got outcome) string {
+	t.Helper()
+
+	require.True(t, got.saw(f.node, f.seen), "%q was not seen\n%s", f.seen, got.told())
+
+	things := got.failures()
+	if f.code == diagnosis.ExitOK {
+		things = got.findings()
+	}
+
+	if f.id == "" {
+		require.Empty(t, things, got.told())
+
+		return ""
+	}
+
+	index := slices.IndexFunc(things, func(s said) bool { return s.id == f.id && s.node == f.node && strings.Contains(s.cause, f.says) })
+	require.GreaterOrEqual(t, index, 0, "%s about %q was not said; %+v\n%s", f.id, f.node, things, got.told())
+
+	if f.says != "" {
+		return f.says
+	}
+
+	return things[index].cause
+}
+
+// again makes the next run, and says in a few words what it did.
+func (f fault) again(t *testing.T, w *world) string {
+	t.Helper()
+
+	before := w.remember()
+	got := w.ends(t, f.next, "talos", f.nextSettings...)
+	w.keepsPromises(t, before, got)
+
+	if f.nextAlso != nil {
+		f.nextAlso(t, w, got)
+	}
+
+	if f.next == diagnosis.ExitOK {
+		w.isWhole(t, got)
+
+		return "ends well: " + w.deeds(before)
+	}
+
+	require.True(t, slices.ContainsFunc(got.failures(), func(s said) bool { return s.id == f.nextID }), got.told())
+
+	return fmt.Sprintf("ends with %d (%s): %s", f.next, f.nextID, w.deeds(before))
+}
+
+// deeds are the changes of a run in a few words.
+func (w *world) deeds(before past) string {
+	made := w.since(before)
+
+	var words []string
+
+	for _, node := range w.Lab.Nodes() {
+		for _, call := range made[node.Name()] {
+			word := "applies to " + node.Name()
+
+			switch {
+			case !call.Succeeded():
+				continue
+			case call.Name() == "Bootstrap":
+				word = "bootstraps " + node.Name()
+			}
+
+			if !slices.Contains(words, word) {
+				words = append(words, word)
+			}
+		}
+	}
+
+	if len(words) == 0 {
+		return "changes nothing"
+	}
+
+	slices.Sort(words)
+
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,9 @@
+//go:build race
+
+package faults_test
+
+// Under the race detector everything takes several times as long.
+const (
+	dialTimeout  = "4s"
+	applyTimeout = "8s"
+)

@@ -1,0 +1,9 @@
+//go:build !race
+
+package faults_test
+
+// How long a look at a machine, and a call that changes it, may take: long for a loaded computer, short for tests with machines that are off.
+const (
+	dialTimeout  = "1500ms"
+	applyTimeout = "4s"
+)
