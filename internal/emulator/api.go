@@ -14,7 +14,6 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	storageapi "github.com/siderolabs/talos/pkg/machinery/api/storage"
 	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -69,10 +68,15 @@ func (b *boot) serveAPI() {
 
 		if current != nil && current.wish != want {
 			b.mu.Lock()
-			b.api = nil
+			b.api, b.draining = nil, current
 			b.mu.Unlock()
 
 			current.drain()
+
+			b.mu.Lock()
+			b.draining = nil
+			b.mu.Unlock()
+
 			b.refresh()
 
 			continue
@@ -112,7 +116,7 @@ func (b *boot) apiWish() apiWish {
 		return apiWish{kind: apiImpostor, impostor: faults.Impostor}
 	case config == nil:
 		return apiWish{kind: apiMaintenance}
-	case b.certificate != nil:
+	case b.certificate != nil && b.apid:
 		return apiWish{kind: apiSecure, certificate: b.certificate}
 	default:
 		return apiWish{}
@@ -169,7 +173,7 @@ func (s *apiServer) drain() {
 		s.grpc.GracefulStop()
 	}()
 
-	limit, cancel := s.boot.node.lab.clock.WithTimeout(s.boot.ctx, drainLimit)
+	limit, cancel := s.boot.node.lab.clock.WithTimeout(s.boot.ctx, s.door().drain)
 	defer cancel()
 
 	select {
@@ -221,33 +225,56 @@ func (s *apiServer) abort() {
 	}
 }
 
-// newGRPCServer registers all services of a node. Maintenance mode has them all too: the caller's roles are the only guard.
+// door is how the release that the node runs serves this API.
+func (s *apiServer) door() door {
+	if s.wish.kind == apiMaintenance {
+		return s.boot.node.release.maintenance
+	}
+
+	return s.boot.node.release.configured
+}
+
+// newGRPCServer registers the services that the node has behind this door.
 func (b *boot) newGRPCServer(api *apiServer) *grpc.Server {
-	config := b.trust.tlsConfig()
+	config := b.trust.tlsConfig(b.node.release.oldestTLS)
 	if api.wish.kind == apiSecure {
-		config = api.wish.certificate.tlsConfig(b.wallNow)
+		config = api.wish.certificate.tlsConfig(b.node.release.oldestTLS, b.wallNow)
 	}
 
 	guard := &gatekeeper{boot: b, api: api}
 
 	server := grpc.NewServer(
 		grpc.Creds(&doorman{TransportCredentials: credentials.NewTLS(config), node: b.node}),
-		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize),
+		grpc.MaxRecvMsgSize(api.door().messageLimit),
 		grpc.ChainUnaryInterceptor(guard.identifyUnary, guard.forwardUnary, guard.admitUnary),
 		grpc.ChainStreamInterceptor(guard.identifyStream, guard.forwardStream, guard.admitStream),
 	)
 
-	machineapi.RegisterMachineServiceServer(server, &machineService{boot: b})
-	machineapi.RegisterImageServiceServer(server, &imageService{boot: b})
-	machineapi.RegisterLifecycleServiceServer(server, &lifecycleService{boot: b})
-	machineapi.RegisterDebugServiceServer(server, &machineapi.UnimplementedDebugServiceServer{})
-	clusterapi.RegisterClusterServiceServer(server, &clusterService{boot: b})
-	inspectapi.RegisterInspectServiceServer(server, &inspectService{})
-	storageapi.RegisterStorageServiceServer(server, &storageService{boot: b})
-	timeapi.RegisterTimeServiceServer(server, &timeService{boot: b})
-	v1alpha1.RegisterStateServer(server, cosiserver.NewState(state.WrapCore(state.Filter(b.state, b.accessPolicy))))
+	api.door().services(api, server)
 
 	return server
+}
+
+// serveEverything registers all services of a node.
+func (s *apiServer) serveEverything(server *grpc.Server) {
+	machineapi.RegisterMachineServiceServer(server, &machineService{boot: s.boot})
+	machineapi.RegisterImageServiceServer(server, &imageService{boot: s.boot})
+	machineapi.RegisterLifecycleServiceServer(server, &lifecycleService{boot: s.boot})
+	machineapi.RegisterDebugServiceServer(server, &machineapi.UnimplementedDebugServiceServer{})
+	s.serveCluster(server)
+	s.serveMachine(server)
+}
+
+// serveCluster registers what needs a machine config to make sense, serveMachine what does not.
+func (s *apiServer) serveCluster(server *grpc.Server) {
+	clusterapi.RegisterClusterServiceServer(server, &clusterService{boot: s.boot})
+	inspectapi.RegisterInspectServiceServer(server, &inspectService{})
+	timeapi.RegisterTimeServiceServer(server, &timeService{boot: s.boot})
+}
+
+func (s *apiServer) serveMachine(server *grpc.Server) {
+	storageapi.RegisterStorageServiceServer(server, &storageService{boot: s.boot})
+	v1alpha1.RegisterStateServer(server, cosiserver.NewState(state.WrapCore(state.Filter(s.boot.state, s.boot.accessPolicy))))
 }
 
 // serveImpostor plays something that is not Talos, until its listener closes.

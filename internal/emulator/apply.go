@@ -10,7 +10,6 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -44,22 +43,15 @@ func (validationMode) InContainer() bool { return false }
 func (s *machineService) ApplyConfiguration(ctx context.Context, request *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
 	b := s.boot
 
-	if !b.apply.TryLock() {
-		return nil, status.Error(codes.FailedPrecondition, "another apply configuration is already in progress")
+	if b.node.release.oneApply {
+		leave, err := b.enterApply()
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 	}
-	defer b.apply.Unlock()
 
 	active := b.activeConfig()
-
-	b.mu.Lock()
-	rebooting := b.rebooting
-	b.mu.Unlock()
-
-	if rebooting {
-		return nil, status.Error(codes.FailedPrecondition,
-			"configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot")
-	}
-
 	if active != nil && !rolesOf(ctx).Includes(role.Admin) {
 		return nil, errNotAuthorized
 	}
@@ -85,10 +77,8 @@ func (s *machineService) ApplyConfiguration(ctx context.Context, request *machin
 	b.print("apply config request: mode %s", mode)
 
 	// From here on the caller's patience does not matter: what it gave up on happens all the same.
-	if delay := b.node.options.Timing.Apply; delay > 0 {
-		if err := b.sleep(b.ctx, delay); err != nil {
-			return nil, err
-		}
+	if err := b.sleep(b.ctx, b.node.options.Timing.Apply); err != nil {
+		return nil, err
 	}
 
 	details, err = b.takeEffect(provider, active, mode, details, request.GetTryModeTimeout().AsDuration())
@@ -101,12 +91,32 @@ func (s *machineService) ApplyConfiguration(ctx context.Context, request *machin
 	}, nil
 }
 
+// enterApply takes the turn of the one ApplyConfiguration that the node handles at a time; leave gives it back.
+func (b *boot) enterApply() (leave func(), err error) {
+	if !b.apply.TryLock() {
+		return nil, status.Error(codes.FailedPrecondition, "another apply configuration is already in progress")
+	}
+
+	b.mu.Lock()
+	rebooting := b.rebooting
+	b.mu.Unlock()
+
+	if rebooting {
+		b.apply.Unlock()
+
+		return nil, status.Error(codes.FailedPrecondition,
+			"configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot")
+	}
+
+	return b.apply.Unlock, nil
+}
+
 // metaWait is how long an ApplyConfiguration waits for the META volume, in node time.
 const metaWait = 15 * time.Minute
 
 // checkConfig loads and validates. Whether the machine is installed is known once its META volume is; no caller's deadline cuts that wait short.
 func (b *boot) checkConfig(data []byte, active talosconfig.Provider) (talosconfig.Provider, []string, error) {
-	provider, err := configloader.NewFromBytes(data)
+	provider, err := b.node.release.load(data)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -125,7 +135,7 @@ func (b *boot) checkConfig(data []byte, active talosconfig.Provider) (talosconfi
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	more, err := provider.RuntimeValidate(b.ctx, b.resources, mode)
+	more, err := b.runtimeValidate(provider, mode)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -283,13 +293,8 @@ func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi
 			b.runSequence(b.ctx, seqReboot, "", true, b.reboot) //nolint:errcheck // its failure is an event
 		})
 	case modeNoReboot:
-		if linger := b.node.Faults().Lingers; active == nil && linger > 0 {
-			b.tasks.Go(func() {
-				if b.sleep(b.ctx, linger) == nil {
-					b.persist(provider)
-					b.activate(provider)
-				}
-			})
+		if active == nil {
+			b.leaveMaintenance(provider)
 
 			break
 		}
@@ -301,6 +306,24 @@ func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi
 	}
 
 	return details, nil
+}
+
+// leaveMaintenance gives the machine its first config, if a fault asks for it only after a while.
+func (b *boot) leaveMaintenance(provider talosconfig.Provider) {
+	linger := b.node.Faults().Lingers
+	if linger == 0 {
+		b.persist(provider)
+		b.activate(provider)
+
+		return
+	}
+
+	b.tasks.Go(func() {
+		if b.sleep(b.ctx, linger) == nil {
+			b.persist(provider)
+			b.activate(provider)
+		}
+	})
 }
 
 // rollbackAfter puts the former config back when the time of a try is over. Where there was none the machine then has none: its port closes

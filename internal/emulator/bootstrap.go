@@ -75,12 +75,18 @@ func (b *boot) bootstrapEtcd() error {
 	}
 
 	b.mu.Lock()
-	ran := b.etcd.bootstrap && b.etcd.started
+	started := b.etcd.started
+	ran := b.etcd.bootstrap && started
 	b.mu.Unlock()
 
 	b.stopEtcd(errBootstrapRequested)
 
-	b.setService(serviceEtcd, stateFinished, "Service finished successfully")
+	ended := serviceEntry{stateFinished, "Service finished successfully"}
+	if !started {
+		ended = b.node.release.waitEnded
+	}
+
+	b.setService(serviceEtcd, ended.state, ended.message)
 	b.setService(serviceEtcd, stateFinished, "Bootstrap requested")
 
 	if ran && b.node.readDrive().etcd == nil {

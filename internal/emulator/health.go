@@ -21,6 +21,12 @@ type clusterCheck struct {
 	problem func(nodes []*boot) error
 }
 
+// Checks that have names of their own in the code.
+const (
+	checkDiagnostics = "no diagnostics"
+	checkNodesReady  = "all k8s nodes to report ready"
+)
+
 // errSkipped is the outcome of a check that the cluster's config leaves nothing to check for.
 var errSkipped = errors.New("SKIP")
 
@@ -49,12 +55,24 @@ func (b *boot) checkCluster(limit time.Duration, stream grpc.ServerStreamingServ
 			return err
 		}
 
-		if err := b.pass(ctx, check, say); err != nil {
+		if err := b.passWithin(ctx, b.node.release.checkLimit(check.name), check, say); err != nil {
 			return err
 		}
 	}
 
 	return nil
+}
+
+// passWithin is pass with a limit for this check alone; 0 is none.
+func (b *boot) passWithin(ctx context.Context, limit time.Duration, check clusterCheck, say func(string) error) error {
+	if limit == 0 {
+		return b.pass(ctx, check, say)
+	}
+
+	ctx, cancel := b.node.lab.clock.WithTimeout(ctx, limit)
+	defer cancel()
+
+	return b.pass(ctx, check, say)
 }
 
 // pass waits until a check passes, telling each new problem, and how it ended.
@@ -107,7 +125,7 @@ func (b *boot) clusterNodes() []*boot {
 
 func (b *boot) clusterChecks() []clusterCheck {
 	network, config := b.settings().Cluster().Network(), b.settings().Cluster()
-	withoutCNI := network.CNI().Name() == constants.NoneCNI
+	withoutCNI := network.CNI().Name() == constants.NoneCNI && !b.node.release.checksNodesWithoutCNI
 
 	return []clusterCheck{
 		{"etcd to be healthy", onControlPlanes(func(node *boot) error { return node.serviceProblem(serviceEtcd) })},
@@ -116,7 +134,7 @@ func (b *boot) clusterChecks() []clusterCheck {
 		{"apid to be ready", onAll(func(node *boot) error { return node.apiProblem() })},
 		{"all nodes memory sizes", onAll(func(node *boot) error { return node.apiProblem() })},
 		{"all nodes disk sizes", onAll(func(node *boot) error { return node.apiProblem() })},
-		{"no diagnostics", onAll(func(node *boot) error { return node.apiProblem() })},
+		{checkDiagnostics, onAll(func(node *boot) error { return node.apiProblem() })},
 		{"kubelet to be healthy", onControlPlanes(func(node *boot) error { return node.serviceProblem(serviceKubelet) })},
 		{"all nodes to finish boot sequence", onAll(func(node *boot) error {
 			if stage := node.stageName(); stage != runtimeres.MachineStageRunning.String() {
@@ -134,7 +152,7 @@ func (b *boot) clusterChecks() []clusterCheck {
 		})},
 		{"all control plane static pods to be running", onControlPlanes((*boot).staticPodsError)},
 		{"all control plane components to be ready", onControlPlanes((*boot).staticPodsError)},
-		{"all k8s nodes to report ready", unless(withoutCNI, onAll((*boot).readyProblem))},
+		{checkNodesReady, unless(withoutCNI, onAll((*boot).readyProblem))},
 		{"kube-proxy to report ready", unless(!config.Proxy().Enabled(), onAll((*boot).apiProblem))},
 		{"coredns to report ready", unless(withoutCNI || !config.CoreDNS().Enabled(), onAll((*boot).readyProblem))},
 		{"all k8s nodes to report schedulable", onAll((*boot).apiProblem)},

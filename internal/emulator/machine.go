@@ -35,6 +35,10 @@ type machineService struct {
 // onlyOnControlPlane is the answer to a call that other nodes do not serve.
 func (b *boot) onlyOnControlPlane(what string) error {
 	if !b.role().IsControlPlane() {
+		if refusal, own := b.node.release.refusals[what]; own {
+			return refusal
+		}
+
 		return status.Errorf(codes.Unimplemented, "%s is only available on control plane nodes", what)
 	}
 

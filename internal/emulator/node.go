@@ -19,6 +19,7 @@ import (
 type Node struct {
 	lab     *Lab
 	options NodeOptions
+	release *release
 	nic     *nic
 
 	ctx    context.Context //nolint:containedctx // the machine's life in the lab, which no single call has
@@ -56,9 +57,15 @@ type drive struct {
 func newNode(lab *Lab, options NodeOptions) (*Node, error) {
 	options = options.withDefaults()
 
+	release, err := releaseOf(options.TalosVersion)
+	if err != nil {
+		return nil, err
+	}
+
 	node := &Node{
 		lab:     lab,
 		options: options,
+		release: release,
 		nic:     newNIC(lab.network),
 		done:    make(chan struct{}),
 		faults:  options.Faults,

@@ -8,7 +8,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
 
-// DefaultTalosVersion is the Talos release whose behaviour nodes show.
+// DefaultTalosVersion is the Talos release whose behaviour nodes show if nothing else is asked for.
 const DefaultTalosVersion = "v1.13.9"
 
 // LabOptions are the settings of a whole lab.
@@ -33,7 +33,8 @@ type NodeOptions struct {
 	// Address is where the machine answers in maintenance mode. Default: the lab's next free address.
 	// With a static address in its machine config it answers there afterwards.
 	Address netip.Addr
-	// TalosVersion defaults to DefaultTalosVersion.
+	// TalosVersion is the Talos release that the machine runs, whatever installer its machine config names: v1.13.x behaves as v1.13.9 does, and
+	// v1.12.x as v1.12.1. Others can't be played. Default DefaultTalosVersion.
 	TalosVersion string
 	// UUID is the SMBIOS UUID; default: made from the name.
 	UUID         string

@@ -47,7 +47,7 @@ func (g *gatekeeper) targets(ctx context.Context, method string) (targets []stri
 	if nodes := md.Get(nodesKey); len(nodes) > 0 {
 		service := strings.Split(strings.TrimPrefix(method, "/"), "/")[0]
 		if !slices.Contains(fanOutServices, service) {
-			return nil, false, status.Errorf(codes.InvalidArgument, "one-2-many proxying is not supported for method %s", method)
+			return nil, false, status.Error(codes.InvalidArgument, g.boot.node.release.fanOutRefusal(method))
 		}
 
 		targets, fan = nodes, true

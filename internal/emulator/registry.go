@@ -105,40 +105,58 @@ var resourceTypes = []meta.ResourceWithRD{
 	&timeres.AdjtimeStatus{}, &timeres.Status{}, &v1alpha1.AcquireConfigSpec{}, &v1alpha1.AcquireConfigStatus{}, &v1alpha1.Service{},
 }
 
-// definitions is the namespace "meta", which is the same on all nodes and never changes: one for the whole process.
-var definitions = sync.OnceValues(func() (state.CoreState, error) {
-	core := inmem.NewState(meta.NamespaceName)
-	all := state.WrapCore(namespaced.NewState(func(resource.Namespace) state.CoreState { return core }))
-	ctx := context.Background()
+// definitionsOf makes the namespace "meta" of a release from its resource types. It is the same on all nodes and never changes: one for the whole
+// process.
+func definitionsOf(namespaces map[resource.Namespace]string, types func() []meta.ResourceDefinitionSpec) func() (state.CoreState, error) {
+	return sync.OnceValues(func() (state.CoreState, error) {
+		core := inmem.NewState(meta.NamespaceName)
+		all := state.WrapCore(namespaced.NewState(func(resource.Namespace) state.CoreState { return core }))
+		ctx := context.Background()
 
-	namespaces, types := registry.NewNamespaceRegistry(all), registry.NewResourceRegistry(all)
+		registered := registry.NewNamespaceRegistry(all)
 
-	if err := namespaces.RegisterDefault(ctx); err != nil {
-		return nil, fmt.Errorf("register default namespaces: %w", err)
-	}
-
-	if err := types.RegisterDefault(ctx); err != nil {
-		return nil, fmt.Errorf("register default resource types: %w", err)
-	}
-
-	for name, description := range resourceNamespaces {
-		if err := namespaces.Register(ctx, name, description); err != nil {
-			return nil, fmt.Errorf("register namespace %s: %w", name, err)
+		if err := registered.RegisterDefault(ctx); err != nil {
+			return nil, fmt.Errorf("register default namespaces: %w", err)
 		}
-	}
 
-	for _, definition := range resourceTypes {
-		if err := types.Register(ctx, definition); err != nil {
-			return nil, fmt.Errorf("register resource type %s: %w", definition.ResourceDefinition().Type, err)
+		if err := registry.NewResourceRegistry(all).RegisterDefault(ctx); err != nil {
+			return nil, fmt.Errorf("register default resource types: %w", err)
 		}
+
+		for name, description := range namespaces {
+			if err := registered.Register(ctx, name, description); err != nil {
+				return nil, fmt.Errorf("register namespace %s: %w", name, err)
+			}
+		}
+
+		for _, spec := range types() {
+			definition, err := meta.NewResourceDefinition(spec)
+			if err != nil {
+				return nil, fmt.Errorf("define resource type: %w", err)
+			}
+
+			if err := all.Create(ctx, definition, state.WithCreateOwner(meta.Owner)); err != nil {
+				return nil, fmt.Errorf("register resource type %s: %w", spec.Type, err)
+			}
+		}
+
+		return core, nil
+	})
+}
+
+// resourceSpecs are what there is to know of resourceTypes.
+func resourceSpecs() []meta.ResourceDefinitionSpec {
+	specs := make([]meta.ResourceDefinitionSpec, 0, len(resourceTypes))
+	for _, kind := range resourceTypes {
+		specs = append(specs, kind.ResourceDefinition())
 	}
 
-	return core, nil
-})
+	return specs
+}
 
 // newResources is the empty state of a boot.
-func newResources() (state.CoreState, error) {
-	shared, err := definitions()
+func (r *release) newResources() (state.CoreState, error) {
+	shared, err := r.definitions()
 	if err != nil {
 		return nil, err
 	}

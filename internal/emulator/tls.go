@@ -73,9 +73,9 @@ func (t *maintenanceTrust) renew(addresses []netip.Addr, hostname string, now ti
 }
 
 // tlsConfig is that of the maintenance API: no client certificate is even asked for.
-func (t *maintenanceTrust) tlsConfig() *tls.Config {
+func (t *maintenanceTrust) tlsConfig(oldestTLS uint16) *tls.Config {
 	return &tls.Config{
-		MinVersion:             tls.VersionTLS13,
+		MinVersion:             oldestTLS,
 		NextProtos:             []string{"h2"},
 		SessionTicketsDisabled: true,
 		ClientAuth:             tls.NoClientCert,
@@ -89,9 +89,9 @@ func (t *maintenanceTrust) tlsConfig() *tls.Config {
 }
 
 // tlsConfig is that of the secure API.
-func (c *apiCertificate) tlsConfig(now func() time.Time) *tls.Config {
+func (c *apiCertificate) tlsConfig(oldestTLS uint16, now func() time.Time) *tls.Config {
 	return &tls.Config{
-		MinVersion:             tls.VersionTLS13,
+		MinVersion:             oldestTLS,
 		NextProtos:             []string{"h2"},
 		SessionTicketsDisabled: true,
 		ClientAuth:             tls.RequireAndVerifyClientCert,
