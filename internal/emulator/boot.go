@@ -12,14 +12,16 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/google/uuid"
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
 
-// errPowerCut is why everything in a boot ends that nobody ended in order.
-var errPowerCut = errors.New("power cut")
+// Why a boot, or a sequence of it, ended.
+var (
+	errPowerCut  = errors.New("power cut")
+	errTakenOver = errors.New("sequence taken over")
+)
 
 // end is how a boot ends.
 type end int
@@ -42,10 +44,7 @@ type boot struct {
 	// stopped is done when the services of the boot begin to stop.
 	stopped context.Context //nolint:containedctx // as above
 	stop    context.CancelFunc
-	// workload is done before that, when those stop that need the system's data, and kubeletLife before all others.
-	workload, kubeletLife    context.Context //nolint:containedctx // as above
-	endWorkload, stopKubelet context.CancelFunc
-	ended                    chan end
+	ended   chan end
 	tasks   sync.WaitGroup
 
 	state     state.CoreState // resources as they are
@@ -101,8 +100,6 @@ func newBoot(node *Node) *boot {
 
 	b.ctx, b.cancel = context.WithCancelCause(node.ctx)
 	b.stopped, b.stop = context.WithCancel(b.ctx)
-	b.workload, b.endWorkload = context.WithCancel(b.stopped)
-	b.kubeletLife, b.stopKubelet = context.WithCancel(b.workload)
 	b.started = b.now()
 	b.pids.Store(1000)
 
@@ -150,14 +147,16 @@ func (b *boot) finish(how end) {
 
 // main goes through the sequences of a normal start.
 func (b *boot) main() {
-	if err := b.runSequence(b.ctx, seqInitialize, false, b.initializePhases()); err != nil {
-		b.settle(seqInitialize, err)
+	if err := b.runSequence(b.ctx, seqInitialize, "", false, b.initialize); err != nil {
+		b.fail(seqInitialize, err)
 
 		return
 	}
 
 	if !b.node.Installed() {
-		b.settle(seqInstall, b.runSequence(b.ctx, seqInstall, false, b.installPhases()))
+		if err := b.runSequence(b.ctx, seqInstall, "", false, b.install); err != nil {
+			b.fail(seqInstall, err)
+		}
 
 		return
 	}
@@ -168,7 +167,9 @@ func (b *boot) main() {
 		}
 	}
 
-	b.settle(seqBoot, b.runSequence(b.ctx, seqBoot, false, b.bootPhases()))
+	if err := b.runSequence(b.ctx, seqBoot, "", false, b.bootUp); err != nil {
+		b.fail(seqBoot, err)
+	}
 }
 
 // startAPId starts what serves the API of configured nodes.
@@ -186,16 +187,26 @@ func (b *boot) startAPId(ctx context.Context) error {
 	return nil
 }
 
-// powerOn is the time from power-on to the first service.
-func (b *boot) powerOn(ctx context.Context) error { return b.sleep(ctx, b.node.options.Timing.Boot) }
+// initialize brings the early services up and waits for a machine config: from the disk, or in maintenance mode.
+func (b *boot) initialize(ctx context.Context) error {
+	b.print("task startMachined: starting Talos %s", b.node.options.TalosVersion)
 
-// starts is a task that starts a service.
-func (b *boot) starts(name, service string) task {
-	return task{name, func(ctx context.Context) error { return b.runService(ctx, service, 0) }}
-}
+	if err := b.sleep(ctx, b.node.options.Timing.Boot); err != nil {
+		return err
+	}
 
-// acquireConfig takes the machine config from the disk, or waits for one in maintenance mode.
-func (b *boot) acquireConfig(ctx context.Context) error {
+	for _, id := range []string{serviceMachined, serviceSyslogd, serviceContainerd, serviceUdevd, serviceAuditd, serviceDashboard} {
+		if err := b.runService(ctx, id, 0); err != nil {
+			return err
+		}
+	}
+
+	if b.node.release.apidFirst {
+		if err := b.startAPId(ctx); err != nil {
+			return err
+		}
+	}
+
 	// The config on disk comes before the network: a machine that has one never shows the maintenance API, not even for a moment.
 	data := b.node.readDrive().config
 	if len(data) > 0 {
@@ -223,7 +234,7 @@ func (b *boot) maintenance(ctx context.Context) error {
 		return err
 	}
 
-	b.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_START)
+	b.taskEvent("runningMaintenance", taskStart)
 	b.setStage(runtimeres.MachineStageMaintenance)
 	b.print("entering maintenance service")
 	b.print("this machine is reachable at: %s", b.node.Address())
@@ -234,7 +245,7 @@ func (b *boot) maintenance(ctx context.Context) error {
 		err = b.changed.until(ctx, func() bool { return !b.inMaintenance() })
 	}
 
-	b.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_STOP)
+	b.taskEvent("runningMaintenance", taskStop)
 
 	if err == nil && b.node.Installed() {
 		b.setStage(runtimeres.MachineStageBooting)
@@ -243,33 +254,29 @@ func (b *boot) maintenance(ctx context.Context) error {
 	return err
 }
 
-// mountEphemeral mounts the partition that Kubernetes and etcd keep their data on.
-func (b *boot) mountEphemeral(ctx context.Context) error {
-	if err := b.holdWhile(ctx, LostLink); err != nil {
-		return err
-	}
-
-	if !b.node.Faults().BootLoop {
-		return nil
-	}
-
-	if err := b.sleep(ctx, b.node.options.Timing.Containers); err != nil {
-		return err
-	}
-
-	return errors.New("failed to wait for EPHEMERAL to be mounted: structure needs cleaning")
-}
-
 // bootUp starts Kubernetes' services and waits until every service is up.
 func (b *boot) bootUp(ctx context.Context) error {
 	timing := b.node.options.Timing
 	role := b.role()
 
+	if err := b.holdWhile(ctx, LostLink); err != nil {
+		return err
+	}
+
+	if b.node.Faults().BootLoop {
+		if err := b.sleep(ctx, timing.Containers); err != nil {
+			return err
+		}
+
+		return errors.New("error running phase 12 in boot sequence: task 1/1: failed, failed to mount EPHEMERAL: structure needs cleaning")
+	}
+
+	b.phaseEvent("startEverything", phaseStart)
 	b.setService(serviceKubelet, stateStarting, "Starting service")
 	b.setService(serviceKubelet, stateWaiting, `Waiting for service "cri" to be "up", time sync, network`)
 
 	if role.IsControlPlane() {
-		b.tasks.Go(func() { b.runTrustd(b.workload) })
+		b.tasks.Go(func() { b.runTrustd(b.stopped) })
 		b.startEtcd(false)
 	}
 
@@ -277,7 +284,7 @@ func (b *boot) bootUp(ctx context.Context) error {
 		return err
 	}
 
-	b.tasks.Go(func() { b.runKubelet(b.kubeletLife) })
+	b.tasks.Go(func() { b.runKubelet(b.stopped) })
 	b.tasks.Go(func() { b.followMembers(b.stopped) })
 
 	required := []string{serviceKubelet}
@@ -300,12 +307,17 @@ func (b *boot) bootUp(ctx context.Context) error {
 
 		return true
 	})
+	if err != nil {
+		if ctx.Err() == nil {
+			return fmt.Errorf("error running phase 15 in boot sequence: task 1/1: failed, %w", err)
+		}
 
-	if err != nil && ctx.Err() == nil {
-		return context.DeadlineExceeded
+		return err
 	}
 
-	return err
+	b.phaseEvent("startEverything", phaseStop)
+
+	return nil
 }
 
 // holdWhile holds the boot, off the network, while its machine is lost for this reason.
