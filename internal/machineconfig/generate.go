@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/cel"
 	"github.com/siderolabs/talos/pkg/machinery/cel/celenv"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
@@ -67,7 +69,7 @@ type GenerateOptions struct {
 	CNI string
 	// TalosVersion fixes the version contract and the installer's tag. Default DefaultTalosVersion.
 	TalosVersion string
-	// KubernetesVersion without "v"; default: the newest that TalosVersion's machinery knows.
+	// KubernetesVersion without "v"; default: the newest minor version that TalosVersion takes.
 	KubernetesVersion string
 	// Image is the installer image without its tag. Default DefaultImage.
 	Image string
@@ -164,7 +166,7 @@ func withDefaults(options GenerateOptions) (GenerateOptions, error) {
 
 	setDefault(&options.CNI, constants.FlannelCNI)
 	setDefault(&options.TalosVersion, DefaultTalosVersion)
-	setDefault(&options.KubernetesVersion, constants.DefaultKubernetesVersion)
+	setDefault(&options.KubernetesVersion, newestKubernetes(options.TalosVersion))
 	setDefault(&options.Image, DefaultImage)
 	setDefault(&options.InstallDisk, DefaultInstallDisk)
 
@@ -190,6 +192,28 @@ func withDefaults(options GenerateOptions) (GenerateOptions, error) {
 	}
 
 	return options, nil
+}
+
+// newestKubernetes is machinery's default where a Talos version takes it, and otherwise the first release of the newest minor version that it takes.
+func newestKubernetes(talosVersion string) string {
+	var minor int
+
+	talos, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: talosVersion})
+	if err == nil {
+		_, err = fmt.Sscanf(constants.DefaultKubernetesVersion, "1.%d.", &minor)
+	}
+
+	candidate := constants.DefaultKubernetesVersion
+
+	for ; err == nil && minor > 0; candidate = fmt.Sprintf("1.%d.0", minor) {
+		if version, err := compatibility.ParseKubernetesVersion(candidate); err == nil && version.SupportedWith(talos) == nil {
+			return candidate
+		}
+
+		minor--
+	}
+
+	return constants.DefaultKubernetesVersion
 }
 
 func setDefault(value *string, fallback string) {

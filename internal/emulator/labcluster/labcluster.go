@@ -50,6 +50,9 @@ type Options struct {
 	// ControlPlanes and Workers are how many there are; 0 means 3 each, less than 0 none.
 	ControlPlanes, Workers int
 	Endpoint               EndpointKind
+	// TalosVersion is what the machines run and the files are for, Kubernetes' version included. Default emulator.DefaultTalosVersion. Edit can give
+	// a machine another one.
+	TalosVersion string
 	// CNI is "none" (the default), "flannel" or "custom".
 	CNI string
 	// AutoHostnames leaves the host names to the machines, as Talos' own generated configs do.
@@ -117,6 +120,10 @@ func (o Options) withDefaults() Options {
 		o.Name = "lab"
 	}
 
+	if o.TalosVersion == "" {
+		o.TalosVersion = emulator.DefaultTalosVersion
+	}
+
 	if o.CNI == "" {
 		o.CNI = constants.NoneCNI
 	}
@@ -162,12 +169,13 @@ func (c *Cluster) make(options Options) error {
 	}
 
 	generated, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
-		ClusterName: options.Name,
-		Endpoint:    "https://" + netip.AddrPortFrom(endpoint, emulator.KubernetesPort).String(),
-		VIP:         c.VIP,
-		CNI:         options.CNI,
-		Secrets:     options.Secrets,
-		Nodes:       specs,
+		ClusterName:  options.Name,
+		Endpoint:     "https://" + netip.AddrPortFrom(endpoint, emulator.KubernetesPort).String(),
+		VIP:          c.VIP,
+		CNI:          options.CNI,
+		TalosVersion: options.TalosVersion,
+		Secrets:      options.Secrets,
+		Nodes:        specs,
 	})
 	if err != nil {
 		return err
@@ -195,6 +203,8 @@ func (c *Cluster) make(options Options) error {
 			Address: c.Lab.MachineAddress(i),
 			Links:   []emulator.Link{{Name: "eth0", MAC: spec.MAC}},
 			Timing:  options.Timing,
+
+			TalosVersion: options.TalosVersion,
 		}
 
 		if options.Edit != nil {
