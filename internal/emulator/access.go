@@ -167,19 +167,41 @@ func (g *gatekeeper) admitStream(service any, stream grpc.ServerStream, info *gr
 	call := g.boot.node.record(ctx, info.FullMethod, nil)
 	defer func() { g.boot.node.recordEnd(call, err) }()
 
-	if err = g.mishap(ctx, call, BeforeEffect); err != nil {
-		return err
-	}
-
 	if err = g.authorize(ctx, info.FullMethod); err != nil {
 		return err
 	}
 
-	if err = handler(service, stream); err != nil {
+	// What a stream asks for comes as its first message.
+	request := &requestStream{ServerStream: stream, arrived: func(request any) error {
+		g.boot.node.recordRequest(call, request)
+
+		return g.mishap(ctx, call, BeforeEffect)
+	}}
+
+	if err = handler(service, request); err != nil {
 		return err
 	}
 
 	return g.mishap(ctx, call, AfterEffect)
+}
+
+// requestStream tells when the first message of a stream has arrived.
+type requestStream struct {
+	grpc.ServerStream
+
+	arrived func(request any) error
+	begun   bool
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *requestStream) RecvMsg(message any) error {
+	if err := s.ServerStream.RecvMsg(message); err != nil || s.begun {
+		return err
+	}
+
+	s.begun = true
+
+	return s.arrived(message)
 }
 
 // authorize looks the caller's roles up in the table, where there is one.
@@ -202,7 +224,7 @@ func (g *gatekeeper) authorize(ctx context.Context, method string) error {
 
 // mishap lets a fault act on a call.
 func (g *gatekeeper) mishap(ctx context.Context, call *Call, when When) error {
-	fault, found := g.boot.node.takeCallFault(call.Name(), when)
+	fault, found := g.boot.node.takeCallFault(call, when)
 	if !found {
 		return nil
 	}

@@ -236,7 +236,7 @@ func (s *apiServer) door() door {
 
 // newGRPCServer registers the services that the node has behind this door.
 func (b *boot) newGRPCServer(api *apiServer) *grpc.Server {
-	config := b.trust.tlsConfig(b.node.release.oldestTLS)
+	config := b.maintenanceTLS()
 	if api.wish.kind == apiSecure {
 		config = api.wish.certificate.tlsConfig(b.node.release.oldestTLS, b.wallNow)
 	}

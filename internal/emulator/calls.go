@@ -19,6 +19,8 @@ type Call struct {
 	Time, Ended time.Time
 	// Method is the full name, as in "/machine.MachineService/Bootstrap".
 	Method string
+	// Resource is the type of resource that a read asked for, as in "MachineStatuses.runtime.talos.dev"; empty for any other call.
+	Resource string
 	// Mutating calls change the machine when they succeed; a dry run does not.
 	Mutating bool
 	Peer     string
@@ -66,6 +68,8 @@ func (n *Node) record(ctx context.Context, method string, request any) *Call {
 		call.Peer = p.Addr.String()
 	}
 
+	call.Resource = resourceOf(method, request)
+
 	if apply, ok := request.(*machineapi.ApplyConfigurationRequest); ok {
 		digest := sha256.Sum256(apply.GetData())
 		call.ConfigSHA256 = hex.EncodeToString(digest[:])
@@ -79,6 +83,23 @@ func (n *Node) record(ctx context.Context, method string, request any) *Call {
 	n.calls = append(n.calls, call)
 
 	return call
+}
+
+// recordRequest notes what a streaming call asks for, which comes after the call itself.
+func (n *Node) recordRequest(call *Call, request any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	call.Resource = resourceOf(call.Method, request)
+}
+
+// resourceOf is the type of resource that a call reads.
+func resourceOf(method string, request any) string {
+	if read, ok := request.(interface{ GetType() string }); ok && strings.HasPrefix(method, "/cosi.resource.State/") {
+		return read.GetType()
+	}
+
+	return ""
 }
 
 func (n *Node) recordEnd(call *Call, err error) {

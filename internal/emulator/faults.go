@@ -19,6 +19,9 @@ type Faults struct {
 	Impostor Impostor
 	// ResetRefused makes the machine reset the connection of a client that it refuses before the client can read why.
 	ResetRefused bool
+	// NewCertificates makes the machine show another certificate on every connection while it is in maintenance mode, as one whose addresses
+	// come and go.
+	NewCertificates bool
 	// AddressAfter is where the machine answers once it has a machine config, as after another DHCP lease. The zero value changes nothing.
 	AddressAfter netip.Addr
 
@@ -80,6 +83,8 @@ const (
 	PlainHTTPImpostor
 	// MuteImpostor accepts connections and never says anything.
 	MuteImpostor
+	// HangUpImpostor accepts connections and closes them, as a forwarder with nothing behind it does.
+	HangUpImpostor
 )
 
 // InstallFault is why an install fails.
@@ -141,8 +146,10 @@ const (
 
 // CallFault makes a call go wrong.
 type CallFault struct {
-	// Method is the RPC's name without its service, as in "ApplyConfiguration"; "*" is every call.
+	// Method is the RPC's name without its service, as in "ApplyConfiguration", or with it, as in "/machine.MachineService/List"; "*" is every call.
 	Method string
+	// Resource, if given, is the type of resource that the call reads, as in "MachineStatuses.runtime.talos.dev".
+	Resource string
 	// When tells whether the call takes effect first.
 	When When
 	// What happens to it.
@@ -182,14 +189,19 @@ const (
 	Freeze
 )
 
+// concerns tells whether the fault is one of this call.
+func (f CallFault) concerns(call *Call) bool {
+	return (f.Method == call.Name() || f.Method == call.Method || f.Method == "*") && (f.Resource == "" || f.Resource == call.Resource)
+}
+
 // takeCallFault finds the fault for a call and counts it down.
-func (n *Node) takeCallFault(method string, when When) (CallFault, bool) {
+func (n *Node) takeCallFault(call *Call, when When) (CallFault, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
 	for i := range n.faults.Calls {
 		fault := &n.faults.Calls[i]
-		if fault.When != when || (fault.Method != method && fault.Method != "*") || fault.Times < 0 {
+		if fault.When != when || fault.Times < 0 || !fault.concerns(call) {
 			continue
 		}
 

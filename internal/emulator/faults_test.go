@@ -15,6 +15,8 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -64,6 +66,16 @@ func (s *sick) shake(limit time.Duration) error {
 	defer cancel()
 
 	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).HandshakeContext(ctx) //nolint:gosec // it was only a look
+}
+
+// serial is that of the certificate that the machine shows.
+func (s *sick) serial(t *testing.T) string {
+	t.Helper()
+
+	state, _, err := handshake(t, s.node, 0)
+	require.NoError(t, err)
+
+	return state.PeerCertificates[0].SerialNumber.String()
 }
 
 func (s *sick) answers(t *testing.T) {
@@ -214,6 +226,22 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 		t.Helper()
 		require.ErrorIs(t, s.shake(silence), context.DeadlineExceeded)
 	}),
+	"Impostor: hang up": impostor(emulator.HangUpImpostor, func(t *testing.T, s *sick) {
+		t.Helper()
+		require.NoError(t, s.dial(emulator.APIPort, labcluster.Deadline), "the connection stands")
+		require.Error(t, s.shake(labcluster.Deadline), "and ends before anything is said")
+	}),
+	"NewCertificates": {
+		faults: emulator.Faults{NewCertificates: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.NotEqual(t, s.serial(t), s.serial(t))
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.Equal(t, s.serial(t), s.serial(t))
+		},
+	},
 	"ResetRefused": {
 		faults: emulator.Faults{ResetRefused: true},
 		shows: func(t *testing.T, s *sick) {
@@ -467,6 +495,31 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 				_, err := c.Version(deadline(t))
 				require.Equal(t, want, client.StatusCode(err))
 			}
+		},
+	},
+	"Calls: of one resource": {
+		faults: emulator.Faults{Calls: []emulator.CallFault{
+			{Method: "/cosi.resource.State/List", Resource: "Disks.block.talos.dev", Do: emulator.Fail, Code: codes.Aborted, Text: "not now"},
+		}},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			cosi := insecure(t, s.node).COSI
+
+			_, err := safe.StateListAll[*block.Disk](deadline(t), cosi)
+			require.Equal(t, codes.Aborted, client.StatusCode(err))
+
+			_, err = safe.StateListAll[*network.LinkStatus](deadline(t), cosi)
+			require.NoError(t, err)
+
+			calls := s.node.Calls()
+			require.Equal(t, "LinkStatuses.net.talos.dev", calls[len(calls)-1].Resource)
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			_, err := safe.StateListAll[*block.Disk](deadline(t), insecure(t, s.node).COSI)
+			require.NoError(t, err)
 		},
 	},
 }

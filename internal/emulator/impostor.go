@@ -47,12 +47,18 @@ func serveHTTP(listener net.Listener) {
 	server.Serve(listener) //nolint:errcheck // ends when the listener closes
 }
 
-// serveText greets, or does not, and ignores what it is told.
+// serveText greets, or does not, and ignores what it is told; or it hangs up at once.
 func serveText(listener net.Listener, kind Impostor) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
+		}
+
+		if kind == HangUpImpostor {
+			conn.Close() //nolint:errcheck // nothing was said
+
+			continue
 		}
 
 		if kind == SSHImpostor {

@@ -72,18 +72,27 @@ func (t *maintenanceTrust) renew(addresses []netip.Addr, hostname string, now ti
 	return nil
 }
 
-// tlsConfig is that of the maintenance API: no client certificate is even asked for.
-func (t *maintenanceTrust) tlsConfig(oldestTLS uint16) *tls.Config {
+// current is the certificate that was signed last.
+func (t *maintenanceTrust) current() *tls.Certificate {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	return t.leaf
+}
+
+// maintenanceTLS is that of the maintenance API: no client certificate is even asked for.
+func (b *boot) maintenanceTLS() *tls.Config {
 	return &tls.Config{
-		MinVersion:             oldestTLS,
+		MinVersion:             b.node.release.oldestTLS,
 		NextProtos:             []string{"h2"},
 		SessionTicketsDisabled: true,
 		ClientAuth:             tls.NoClientCert,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			t.mu.Lock()
-			defer t.mu.Unlock()
+			if b.node.Faults().NewCertificates {
+				b.renewMaintenanceCertificate()
+			}
 
-			return t.leaf, nil
+			return b.trust.current(), nil
 		},
 	}
 }
