@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -236,7 +237,8 @@ func isTransport(err error) bool {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 		return true
 	case codes.Unknown:
-		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
+		// What the operating system says of a dial comes as it is, before gRPC has a code for it.
+		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
 	default:
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -319,5 +320,23 @@ func TestABrokenTalosconfigIsNamedAndNeverQuoted(t *testing.T) {
 			require.ErrorContains(t, err, test.says)
 			require.NotContains(t, err.Error(), "secretsecret")
 		})
+	}
+}
+
+// A port can close between a look at a node and the dial that follows, above all when somebody else configures the node in that moment.
+func TestARefusedDialIsWorthAnotherTry(t *testing.T) {
+	t.Parallel()
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+
+	closed := listener.Addr().String()
+	require.NoError(t, listener.Close())
+
+	_, err = (&talosapi.Dialer{Timeout: time.Minute}).Maintenance(t.Context(), closed)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+	for _, op := range []talosapi.Operation{talosapi.OpDial, talosapi.OpApply, talosapi.OpBootstrap} {
+		require.Equal(t, talosapi.Retry, talosapi.Classify(op, err), "%v", err)
 	}
 }
