@@ -243,6 +243,10 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 	case maintenanceClock:
 		problem.ID = diagnosis.StillMaintenance
 		problem.Cause = fmt.Sprintf("still in maintenance after %s: the config was not sent, or not accepted", waited)
+		if r.memory.of(seen.node).recall().sent != nil {
+			problem.Cause = fmt.Sprintf("it accepted its config and is still in maintenance after %s", waited)
+		}
+
 		problem.Next = command("applySequential", seen.node)
 	case refusedClock:
 		problem.ID = diagnosis.NodeRefused
@@ -250,8 +254,8 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 		problem.Next = "look at the machine's console; then " + command("status", nil)
 	case noAnswerClock:
 		problem.ID = diagnosis.NodeSilent
-		problem.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another address (%s)",
-			list(r.addresses(seen.node)), waited, talosapi.Explain(seen.Err))
+		problem.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another address%s (%s)",
+			list(r.addresses(seen.node)), waited, r.lossesByConfig(seen.node), talosapi.Explain(seen.Err))
 		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.node.Name, command(step, seen.node))
 	case rebootClock:
 		problem.Cause = fmt.Sprintf("it rebooted %d times without getting any further", maxReboots) + because(r.memory.of(seen.node).recall().lastWords)
@@ -266,6 +270,26 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 	}
 
 	return problem
+}
+
+// lossesByConfig are the ways in which its own machine config can keep a node from ever answering again.
+func (r *Run) lossesByConfig(node *inventory.Node) string {
+	config := r.Configs[node.Name]
+	if config == nil {
+		return ""
+	}
+
+	losses := ""
+
+	if links := config.Links(); len(links) > 0 {
+		losses += fmt.Sprintf(", or off the network, if it has no link %s", list(links))
+	}
+
+	if config.HasTPMKeys() {
+		losses += ", or its disk can't be unlocked with the TPM's key"
+	}
+
+	return losses
 }
 
 // stillness is what is said without waiting (-noWait).

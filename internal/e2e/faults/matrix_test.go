@@ -47,6 +47,8 @@ type fault struct {
 	// also checks more.
 	also func(t *testing.T, w *world, got outcome)
 
+	// repeats has the same run made once more before that: it ends in the same way.
+	repeats bool
 	// heal ends the fault. Without it the next run meets the fault again, if it is still there.
 	heal func(t *testing.T, w *world)
 	// next is the next run's exit code, of the recipe with these settings; nextID is what it then says.
@@ -67,6 +69,7 @@ type section struct {
 func sections() []section {
 	return []section{
 		{"The way to a node", networkFaults()},
+		{"A node's life", lifeFaults()},
 	}
 }
 
@@ -127,11 +130,33 @@ func (f fault) play(t *testing.T) record {
 		f.also(t, w, got)
 	}
 
+	if f.repeats {
+		f.repeat(t, w)
+	}
+
 	if f.heal != nil {
 		f.heal(t, w)
 	}
 
 	return record{fault: f, cause: w.plain(cause), next: f.again(t, w)}
+}
+
+// repeat makes the same run while nobody has healed anything.
+func (f fault) repeat(t *testing.T, w *world) {
+	t.Helper()
+
+	before := w.remember()
+	got := w.ends(t, f.code, f.target(), f.settings...)
+	w.keepsPromises(t, before, got)
+	f.judge(t, got)
+}
+
+func (f fault) target() string {
+	if f.run == "" {
+		return "talos"
+	}
+
+	return f.run
 }
 
 // runWith makes the run, and what happens during it.
@@ -144,12 +169,7 @@ func (f fault) runWith(t *testing.T, w *world) outcome {
 		happening.Go(func() { f.during(t, w) })
 	}
 
-	target := f.run
-	if target == "" {
-		target = "talos"
-	}
-
-	got := w.run(t, target, f.settings...)
+	got := w.run(t, f.target(), f.settings...)
 	happening.Wait()
 
 	return got
