@@ -85,19 +85,13 @@ func (l *Lab) relay(client net.Conn, number uint16, nodes []*Node) {
 	}
 }
 
-// behind are the machines that an address leads to for a port: its owner, the holder of a virtual address, or those behind a balancer.
-func (l *Lab) behind(address netip.Addr, number uint16) []*boot {
+// leads tells whether an address leads to a machine for a port: as its own, as a virtual one that it holds, or as that of a balancer before it.
+func (l *Lab) leads(address netip.Addr, number uint16, b *boot) bool {
 	l.mu.Lock()
 	holder, group := l.holders[address], l.balanced[address]
 	l.mu.Unlock()
 
-	var boots []*boot
+	own := b.node.Address()
 
-	for _, b := range l.running() {
-		if b == holder || b.node.Address() == address || (slices.Contains(group.ports, number) && group.leadsTo(b.node.Address())) {
-			boots = append(boots, b)
-		}
-	}
-
-	return boots
+	return b == holder || own == address || (slices.Contains(group.ports, number) && group.leadsTo(own))
 }

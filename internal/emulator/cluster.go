@@ -31,17 +31,30 @@ func (b *boot) controlPlaneEndpoints() []netip.Addr {
 		endpoints = append(endpoints, address)
 	}
 
-	for _, other := range b.node.lab.running() {
-		if other == b || !other.role().IsControlPlane() {
-			continue
-		}
-
-		if (b.node.lab.options.Discovery && other.clusterID() == b.clusterID()) || b.sharesKubernetes(other) {
+	for _, other := range b.knownNodes() {
+		if other != b && other.role().IsControlPlane() {
 			endpoints = append(endpoints, other.node.Address())
 		}
 	}
 
 	return endpoints
+}
+
+// knownNodes are the nodes that this one has heard of by another way than the cluster endpoint.
+func (b *boot) knownNodes() []*boot {
+	if b.node.lab.options.Discovery {
+		return slices.DeleteFunc(b.node.lab.running(), func(other *boot) bool { return other.clusterID() != b.clusterID() })
+	}
+
+	b.mu.Lock()
+	registered := b.registered
+	b.mu.Unlock()
+
+	if registered == nil {
+		return nil
+	}
+
+	return b.node.lab.serving(registered)
 }
 
 // running are the boots of all machines that are on.
@@ -278,22 +291,58 @@ func (b *boot) openKubernetes(cluster *etcdCluster) (*kubernetes.Server, error) 
 
 // setKubernetes notes whose API the node serves; nil for none.
 func (b *boot) setKubernetes(cluster *etcdCluster) {
-	b.mu.Lock()
-	b.kubernetes = cluster
-	b.mu.Unlock()
+	lab := b.node.lab
 
-	b.node.lab.changed.raise()
+	lab.mu.Lock()
+	if cluster == nil {
+		delete(lab.kubernetes, b)
+	} else {
+		lab.kubernetes[b] = cluster
+	}
+	lab.mu.Unlock()
+
+	lab.changed.raise()
 	b.refresh()
+}
+
+// servesKubernetes tells whether the node's kube-apiserver answers.
+func (b *boot) servesKubernetes() bool {
+	b.node.lab.mu.Lock()
+	defer b.node.lab.mu.Unlock()
+
+	return b.node.lab.kubernetes[b] != nil
+}
+
+// serving are the nodes that serve a cluster's Kubernetes API; nil stands for any cluster.
+func (l *Lab) serving(cluster *etcdCluster) []*boot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	var serving []*boot
+
+	for b, served := range l.kubernetes {
+		if cluster == nil || served == cluster {
+			serving = append(serving, b)
+		}
+	}
+
+	slices.SortFunc(serving, func(a, b *boot) int { return a.node.options.Address.Compare(b.node.options.Address) })
+
+	return serving
 }
 
 // kubernetesAt is the cluster whose API answers at an address; nil if none does.
 func (l *Lab) kubernetesAt(address netip.Addr) *etcdCluster {
-	for _, b := range l.behind(address, KubernetesPort) {
-		b.mu.Lock()
-		cluster := b.kubernetes
-		b.mu.Unlock()
+	for _, b := range l.serving(nil) {
+		if b.node.Faults().Silence || !l.leads(address, KubernetesPort, b) {
+			continue
+		}
 
-		if cluster != nil && !b.node.Faults().Silence {
+		l.mu.Lock()
+		cluster := l.kubernetes[b]
+		l.mu.Unlock()
+
+		if cluster != nil {
 			return cluster
 		}
 	}
@@ -325,9 +374,11 @@ func (b *boot) joinKubernetes(ctx context.Context) {
 		Name:         b.hostname(),
 		Address:      b.node.Address(),
 		ControlPlane: b.role() != machine.TypeWorker,
-		TalosVersion: b.node.options.TalosVersion,
+		TalosVersion: b.version,
 	})
 
+	b.node.editDrive(func(d *drive) { d.registered = true })
+	cluster.kube.Restore(b.hostname())
 	b.node.lab.changed.raise()
 
 	for {
@@ -370,22 +421,6 @@ func (b *boot) leaveKubernetes() {
 	}
 }
 
-// sharesKubernetes tells whether another control plane is among the endpoints of the Kubernetes that this node is registered with.
-func (b *boot) sharesKubernetes(other *boot) bool {
-	b.mu.Lock()
-	mine := b.registered
-	b.mu.Unlock()
-
-	if mine == nil {
-		return false
-	}
-
-	other.mu.Lock()
-	defer other.mu.Unlock()
-
-	return other.kubernetes == mine
-}
-
 // nodeReady tells whether the node's Kubernetes object exists, and is Ready.
 func (b *boot) nodeReady() (known, ready bool) {
 	b.mu.Lock()
@@ -400,6 +435,15 @@ func (b *boot) nodeReady() (known, ready bool) {
 	defer b.node.lab.mu.Unlock()
 
 	return true, cluster.network
+}
+
+// cordoned tells whether the node's Kubernetes object takes no new pods.
+func (b *boot) cordoned() bool {
+	b.mu.Lock()
+	cluster := b.registered
+	b.mu.Unlock()
+
+	return cluster != nil && cluster.kube.Cordoned(b.hostname())
 }
 
 // nodeProblem is the reason of the unmet condition "nodeReady"; empty when there is none.
@@ -430,11 +474,7 @@ func (b *boot) staticPodProblems() string {
 		return ""
 	}
 
-	b.mu.Lock()
-	serving := b.kubernetes != nil
-	b.mu.Unlock()
-
-	if serving {
+	if b.servesKubernetes() {
 		return ""
 	}
 

@@ -42,18 +42,21 @@ type Lab struct {
 	mu       sync.Mutex
 	nodes    []*Node
 	clusters []*etcdCluster
-	holders  map[netip.Addr]*boot // who has a virtual address
-	balanced map[netip.Addr]balanced
+	// kubernetes are the nodes whose kube-apiserver answers, with the cluster that they serve.
+	kubernetes map[*boot]*etcdCluster
+	holders    map[netip.Addr]*boot // who has a virtual address
+	balanced   map[netip.Addr]balanced
 }
 
 // NewLab takes as many free blocks of loopback addresses as its machines need. Close gives them back.
 func NewLab(options LabOptions) (*Lab, error) {
 	lab := &Lab{
-		options:  options,
-		clock:    clock.Scaled(options.TimeScale),
-		network:  newWiring(),
-		holders:  map[netip.Addr]*boot{},
-		balanced: map[netip.Addr]balanced{},
+		options:    options,
+		clock:      clock.Scaled(options.TimeScale),
+		network:    newWiring(),
+		kubernetes: map[*boot]*etcdCluster{},
+		holders:    map[netip.Addr]*boot{},
+		balanced:   map[netip.Addr]balanced{},
 	}
 
 	lab.ctx, lab.cancel = context.WithCancel(context.Background())
