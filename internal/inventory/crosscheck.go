@@ -90,35 +90,48 @@ func (x *crossCheck) loadConfigs() {
 
 func (x *crossCheck) loadConfig(node *Node) {
 	shown := x.shown(node.ConfigFile)
+	config, err := x.cluster.MachineConfig(node)
 
-	if data, err := os.ReadFile(node.ConfigFile); err == nil {
-		if placeholders := machineconfig.Placeholders(data); len(placeholders) > 0 {
-			first := placeholders[0]
-			x.found(diagnosis.ConfigPlaceholder, diagnosis.Failure, node, "resolve or decrypt the secrets, then "+machineconfig.HowToGenerate,
-				"%s:%d: %s is %s%s", shown, first.Line, first.Field, first.Kind, andMore(len(placeholders)-1, "field"))
+	// A file with placeholders often can't be decoded, and then they are the better explanation.
+	if placeholders := machineconfig.Placeholders(content(node, config)); len(placeholders) > 0 {
+		first := placeholders[0]
+		x.found(diagnosis.ConfigPlaceholder, diagnosis.Failure, node, "resolve or decrypt the secrets, then "+machineconfig.HowToGenerate,
+			"%s:%d: %s is %s%s", shown, first.Line, first.Field, first.Kind, andMore(len(placeholders)-1, "field"))
 
-			return
-		}
+		return
 	}
-
-	config, err := machineconfig.Load(node.ConfigFile)
 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		x.found(diagnosis.ConfigMissing, diagnosis.Failure, node, machineconfig.HowToGenerate, "its machine config %s does not exist", shown)
 	case err != nil:
-		next := machineconfig.HowToGenerate
+		explained, next := err, machineconfig.HowToGenerate
 
 		var loadError *machineconfig.LoadError
 		if errors.As(err, &loadError) {
-			loadError.Path = shown
-			next = cmp.Or(loadError.Next, next)
+			short := *loadError
+			short.Path = shown
+			explained, next = &short, cmp.Or(loadError.Next, next)
 		}
 
-		x.found(diagnosis.ConfigUnreadable, diagnosis.Failure, node, next, "%s", err)
+		x.found(diagnosis.ConfigUnreadable, diagnosis.Failure, node, next, "%s", explained)
 	default:
 		x.configs[node.ConfigFile] = config
 	}
+}
+
+// content is the text of a machine config, also of one that could not be decoded; empty if there is none.
+func content(node *Node, config *machineconfig.Config) []byte {
+	if config != nil {
+		return config.Bytes
+	}
+
+	data, err := os.ReadFile(node.ConfigFile)
+	if err != nil {
+		return nil
+	}
+
+	return data
 }
 
 func andMore(count int, noun string) string {
@@ -372,12 +385,18 @@ func (x *crossCheck) compareSecrets(paths []string, common []byte) {
 		return
 	}
 
-	differing := func(path string) int {
-		count := 0
+	// Nearly all files hold the same secrets, so it is those that are compared, however many files there are.
+	holders := map[machineconfig.SharedSecrets]int{}
+	for _, path := range paths {
+		holders[x.configs[path].SharedSecrets()]++
+	}
 
-		for _, other := range paths {
-			if len(x.configs[path].DifferentSecrets(x.configs[other])) > 0 {
-				count++
+	differing := func(path string) int {
+		mine, count := x.configs[path].SharedSecrets(), 0
+
+		for others, files := range holders {
+			if len(mine.Differing(others)) > 0 {
+				count += files
 			}
 		}
 
@@ -386,9 +405,10 @@ func (x *crossCheck) compareSecrets(paths []string, common []byte) {
 
 	// The file that agrees with most is right; the first of several.
 	reference := slices.MinFunc(paths, func(a, b string) int { return differing(a) - differing(b) })
+	right := x.configs[reference].SharedSecrets()
 
 	for _, path := range paths {
-		if different := x.configs[reference].DifferentSecrets(x.configs[path]); len(different) > 0 {
+		if different := right.Differing(x.configs[path].SharedSecrets()); len(different) > 0 {
 			x.found(diagnosis.ConfigSecrets, diagnosis.Failure, x.nodeOf(path), machineconfig.HowToGenerate,
 				"%s differs from %s in %s: they come from two sets of secrets", x.shown(path), x.shown(reference), strings.Join(different, ", "))
 		}

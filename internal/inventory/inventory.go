@@ -4,8 +4,11 @@ package inventory
 import (
 	"net/netip"
 	"net/url"
+	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
 // Cluster is what the files say about a cluster. It is read once and not changed afterwards.
@@ -28,6 +31,8 @@ type Cluster struct {
 
 	// root shortens the paths in findings.
 	root string
+	// configs are the machine configs that were asked for so far.
+	configs loadedConfigs
 }
 
 // Node is one machine.
@@ -95,6 +100,41 @@ func (c *Cluster) Node(name string) *Node {
 	}
 
 	return nil
+}
+
+// MachineConfig is the machine config of a node as it was when it was first asked for, which Load does: whatever a run checks, compares and sends,
+// it is the same content. Errors are *machineconfig.LoadError.
+func (c *Cluster) MachineConfig(node *Node) (*machineconfig.Config, error) {
+	return c.configs.of(node.ConfigFile)
+}
+
+// loadedConfigs loads each machine config once. The zero value is ready for use.
+type loadedConfigs struct {
+	mu     sync.Mutex
+	byPath map[string]loadedConfig
+}
+
+type loadedConfig struct {
+	config *machineconfig.Config
+	err    error
+}
+
+func (l *loadedConfigs) of(path string) (*machineconfig.Config, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	loaded, known := l.byPath[path]
+	if !known {
+		loaded.config, loaded.err = machineconfig.Load(path)
+
+		if l.byPath == nil {
+			l.byPath = map[string]loadedConfig{}
+		}
+
+		l.byPath[path] = loaded
+	}
+
+	return loaded.config, loaded.err
 }
 
 // HasVIP tells whether the cluster's endpoint is a virtual address of its control planes.

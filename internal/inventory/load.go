@@ -433,7 +433,7 @@ func (c *Cluster) learnFromConfigs() {
 	learned := false
 
 	for _, node := range c.Nodes {
-		config, err := machineconfig.Load(node.ConfigFile)
+		config, err := c.MachineConfig(node)
 		if err != nil {
 			continue
 		}

@@ -100,7 +100,7 @@ func (e *ValidationError) Error() string {
 func (c *Config) Validate(mode Mode) (warnings []string, err error) {
 	warnings, err = c.Provider.Validate(mode, validation.WithLocal())
 
-	return newScrubber(c.Bytes).scrubAll(warnings), c.validationError(err)
+	return c.scrubAll(warnings), c.validationError(err)
 }
 
 // RuntimeValidate checks what depends on a node's hardware: the install disk selector against the node's disks, which is
@@ -117,7 +117,16 @@ func (c *Config) validationError(err error) error {
 		return nil
 	}
 
-	return &ValidationError{Path: c.Path, Problems: newScrubber(c.Bytes).scrubAll(flatten("", err))}
+	return &ValidationError{Path: c.Path, Problems: c.scrubAll(flatten("", err))}
+}
+
+// scrubAll takes the config's secrets out of what machinery says about it. Most often it says nothing, and then the secrets need not be looked for.
+func (c *Config) scrubAll(lines []string) []string {
+	if len(lines) == 0 {
+		return nil
+	}
+
+	return newScrubber(c.Bytes).scrubAll(lines)
 }
 
 // flatten lists the leaves of nested multierrors with the names of the documents that they are about.

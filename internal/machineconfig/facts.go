@@ -75,26 +75,38 @@ func (c *Config) Endpoint() *url.URL {
 	return controlPlane.Endpoint.URL
 }
 
-// DifferentSecrets names the shared secrets of the cluster that two configs don't have in common: files of one generation
-// have none. A field that one of them lacks is not compared, since workers lack some.
-func (c *Config) DifferentSecrets(other *Config) []string {
-	pairs := []struct {
-		name        string
-		mine, other []byte
-	}{
-		{"machine.ca", c.CA(), other.CA()},
-		{"machine.token", []byte(c.raw.MachineConfig.MachineToken), []byte(other.raw.MachineConfig.MachineToken)},
-		{"cluster.id", []byte(c.ClusterID()), []byte(other.ClusterID())},
-		{"cluster.secret", []byte(c.raw.ClusterConfig.ClusterSecret), []byte(other.raw.ClusterConfig.ClusterSecret)},
-		{"cluster.token", []byte(c.raw.ClusterConfig.BootstrapToken), []byte(other.raw.ClusterConfig.BootstrapToken)},
-		{"cluster.ca", c.KubernetesCA(), other.KubernetesCA()},
-	}
+// SharedSecrets are what all machine configs of a cluster have in common. Two of them are equal, as Go compares values, if no field differs.
+type SharedSecrets struct {
+	machineCA, machineToken, clusterID, clusterSecret, clusterToken, clusterCA string
+}
 
+// SharedSecrets are those of this config; workers lack some.
+func (c *Config) SharedSecrets() SharedSecrets {
+	return SharedSecrets{
+		machineCA:     string(c.CA()),
+		machineToken:  c.raw.MachineConfig.MachineToken,
+		clusterID:     c.ClusterID(),
+		clusterSecret: c.raw.ClusterConfig.ClusterSecret,
+		clusterToken:  c.raw.ClusterConfig.BootstrapToken,
+		clusterCA:     string(c.KubernetesCA()),
+	}
+}
+
+// Differing names the fields that two configs don't have in common: files of one generation have none. A field that one of them lacks is not
+// compared.
+func (s SharedSecrets) Differing(other SharedSecrets) []string {
 	var different []string
 
-	for _, pair := range pairs {
-		if len(pair.mine) > 0 && len(pair.other) > 0 && !bytes.Equal(pair.mine, pair.other) {
-			different = append(different, pair.name)
+	for _, field := range []struct{ name, mine, other string }{
+		{"machine.ca", s.machineCA, other.machineCA},
+		{"machine.token", s.machineToken, other.machineToken},
+		{"cluster.id", s.clusterID, other.clusterID},
+		{"cluster.secret", s.clusterSecret, other.clusterSecret},
+		{"cluster.token", s.clusterToken, other.clusterToken},
+		{"cluster.ca", s.clusterCA, other.clusterCA},
+	} {
+		if field.mine != "" && field.other != "" && field.mine != field.other {
+			different = append(different, field.name)
 		}
 	}
 

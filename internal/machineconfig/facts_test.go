@@ -64,7 +64,7 @@ func TestFactsOfGeneratedConfigs(t *testing.T) {
 			require.False(t, cp1.SecureBootImage())
 			require.False(t, cp1.HasTPMKeys())
 			require.Empty(t, cp1.ExtraKernelArgs())
-			require.Empty(t, cp1.DifferentSecrets(w1))
+			require.Empty(t, cp1.SharedSecrets().Differing(w1.SharedSecrets()))
 
 			require.Equal(t, prefixes("192.0.2.11/24"), cp1.Addresses())
 			require.Equal(t, addresses("192.0.2.1"), cp1.Gateways())
@@ -309,7 +309,7 @@ func TestDifferentSecretsNamesTheFields(t *testing.T) {
 	config := mustConfig(t, []byte(text))
 	other := mustConfig(t, []byte(strings.Replace(text, "    token: ", "    token: x", 1)))
 
-	require.Equal(t, []string{"machine.token"}, config.DifferentSecrets(other))
+	require.Equal(t, []string{"machine.token"}, config.SharedSecrets().Differing(other.SharedSecrets()))
 }
 
 func TestPlaceholdersAreNamedNotShown(t *testing.T) {

@@ -18,13 +18,17 @@ import (
 func Identity(
 	cluster *inventory.Cluster, node *inventory.Node, links []talosapi.Link, system talosapi.SystemInfo,
 ) *diagnosis.Finding {
+	macs := physicalMACs(links)
 	uuidDiffers := node.UUID != "" && !strings.EqualFold(node.UUID, system.UUID)
-	macsDiffer := len(node.MACs) > 0 && !anyMAC(node.MACs, links)
+	macsDiffer := len(node.MACs) > 0 && !anyMAC(node.MACs, macs)
+	declared := node.UUID != "" || len(node.MACs) > 0
 
-	// Two nodes that declare the same machine are the inventory's trouble; here the other one only matters if it alone has a claim.
-	owner := ownerOf(cluster, node, links, system)
+	if declared && !uuidDiffers && !macsDiffer {
+		return nil // should another node declare the same machine, that is the inventory's trouble
+	}
 
-	if !uuidDiffers && !macsDiffer && (owner == nil || len(node.MACs) > 0 || node.UUID != "") {
+	owner := ownerOf(cluster, node, macs, system)
+	if !declared && owner == nil {
 		return nil
 	}
 
@@ -37,7 +41,7 @@ func Identity(
 
 	switch {
 	case macsDiffer:
-		finding.Cause = fmt.Sprintf("the machine has %s, declared is %s", macList(physicalMACs(links)), strings.Join(node.MACs, ", "))
+		finding.Cause = fmt.Sprintf("the machine has %s, declared is %s", macList(macs), strings.Join(node.MACs, ", "))
 	case uuidDiffers:
 		finding.Cause = fmt.Sprintf("the machine's UUID is %s, declared is %s", orNone(system.UUID), node.UUID)
 	default:
@@ -52,9 +56,7 @@ func Identity(
 }
 
 // ownerOf finds the other node of the inventory that declares this machine; nil if there is none.
-func ownerOf(
-	cluster *inventory.Cluster, node *inventory.Node, links []talosapi.Link, system talosapi.SystemInfo,
-) *inventory.Node {
+func ownerOf(cluster *inventory.Cluster, node *inventory.Node, macs []string, system talosapi.SystemInfo) *inventory.Node {
 	if cluster == nil {
 		return nil
 	}
@@ -64,7 +66,7 @@ func ownerOf(
 			continue
 		}
 
-		if anyMAC(other.MACs, links) || (other.UUID != "" && strings.EqualFold(other.UUID, system.UUID)) {
+		if anyMAC(other.MACs, macs) || (other.UUID != "" && strings.EqualFold(other.UUID, system.UUID)) {
 			return other
 		}
 	}
@@ -72,10 +74,10 @@ func ownerOf(
 	return nil
 }
 
-// anyMAC tells whether a physical link has one of the declared addresses. Declared ones may hold wildcards, as Talos' selectors may.
-func anyMAC(declared []string, links []talosapi.Link) bool {
+// anyMAC tells whether a machine with these addresses has one of the declared ones, which may hold wildcards, as Talos' selectors may.
+func anyMAC(declared, macs []string) bool {
 	return slices.ContainsFunc(declared, func(pattern string) bool {
-		return slices.ContainsFunc(physicalMACs(links), func(mac string) bool { return matchesMAC(pattern, mac) })
+		return slices.ContainsFunc(macs, func(mac string) bool { return matchesMAC(pattern, mac) })
 	})
 }
 

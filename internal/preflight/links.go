@@ -22,7 +22,7 @@ func checkLinks(_ context.Context, s subject) []diagnosis.Finding {
 
 	var findings []diagnosis.Finding
 
-	if absent := s.absentMACs(); len(absent) > 0 && anyMAC(s.node.MACs, s.facts.Links) {
+	if absent := s.absentMACs(); len(absent) > 0 && anyMAC(s.node.MACs, physicalMACs(s.facts.Links)) {
 		findings = append(findings, s.fail(diagnosis.LinkAbsent, next,
 			"no physical link has the MAC address %s; the node has %s", strings.Join(absent, ", "), linkList(s.facts.Links))...)
 	}
@@ -52,7 +52,7 @@ func (s subject) absentLinks() []string {
 }
 
 func (s subject) absentMACs() []string {
-	return slices.DeleteFunc(slices.Clone(s.node.MACs), func(mac string) bool { return anyMAC([]string{mac}, s.facts.Links) })
+	return slices.DeleteFunc(slices.Clone(s.node.MACs), func(mac string) bool { return anyMAC([]string{mac}, physicalMACs(s.facts.Links)) })
 }
 
 // called tells whether a link goes by a name.

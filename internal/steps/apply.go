@@ -433,7 +433,7 @@ func (a *applier) config(seen sight) (*machineconfig.Config, error) {
 		return config, nil
 	}
 
-	_, err := machineconfig.Load(seen.node.ConfigFile)
+	_, err := a.Cluster.MachineConfig(seen.node)
 	cause := "its machine config can't be read"
 
 	if err != nil {

@@ -296,10 +296,18 @@ func (s *sight) readConfig(ctx context.Context, run *Run, conn *talosapi.Conn) e
 		return err
 	}
 
+	// Most often a node runs exactly what is declared.
+	declared := run.Configs[s.node.Name]
+	if declared != nil && bytes.Equal(declared.Bytes, data) {
+		s.running, s.config = declared, configSame
+
+		return nil
+	}
+
 	memory := run.memory.of(s.node)
 	known := memory.recall()
 
-	if last := known.compared; last.running != nil && bytes.Equal(last.running.Bytes, data) && last.declared == run.Configs[s.node.Name] && last.sent == known.sent {
+	if last := known.compared; last.running != nil && bytes.Equal(last.running.Bytes, data) && last.declared == declared && last.sent == known.sent {
 		s.running, s.config, s.owner = last.running, last.config, last.owner
 
 		return nil
@@ -311,7 +319,7 @@ func (s *sight) readConfig(ctx context.Context, run *Run, conn *talosapi.Conn) e
 
 	s.config, s.owner = run.compare(s.node, s.running)
 	memory.remember(func(facts *nodeFacts) {
-		facts.compared = comparison{running: s.running, declared: run.Configs[s.node.Name], sent: known.sent, config: s.config, owner: s.owner}
+		facts.compared = comparison{running: s.running, declared: declared, sent: known.sent, config: s.config, owner: s.owner}
 	})
 
 	return nil

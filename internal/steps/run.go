@@ -80,7 +80,7 @@ func (r *Run) loadConfigs() {
 	r.Configs = make(map[string]*machineconfig.Config)
 
 	for _, node := range r.Cluster.Nodes {
-		config, err := machineconfig.Load(node.ConfigFile)
+		config, err := r.Cluster.MachineConfig(node)
 		if err == nil {
 			r.Configs[node.Name] = config
 		}
