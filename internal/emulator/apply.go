@@ -308,7 +308,7 @@ func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi
 	return details, nil
 }
 
-// leaveMaintenance gives the machine its first config, if a fault asks for it only after a while.
+// leaveMaintenance gives the machine its first config, if a fault asks for it only after a while or once the fault is taken back.
 func (b *boot) leaveMaintenance(provider talosconfig.Provider) {
 	linger := b.node.Faults().Lingers
 	if linger == 0 {
@@ -319,7 +319,12 @@ func (b *boot) leaveMaintenance(provider talosconfig.Provider) {
 	}
 
 	b.tasks.Go(func() {
-		if b.sleep(b.ctx, linger) == nil {
+		lingering, cancel := b.node.lab.clock.WithTimeout(b.ctx, linger)
+		defer cancel()
+
+		b.node.changed.until(lingering, func() bool { return b.node.Faults().Lingers == 0 }) //nolint:errcheck // either way it is over
+
+		if b.ctx.Err() == nil {
 			b.persist(provider)
 			b.activate(provider)
 		}

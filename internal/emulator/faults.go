@@ -27,7 +27,8 @@ type Faults struct {
 
 	// Lost takes the machine off the network for good once it has a machine config.
 	Lost Loss
-	// Lingers is how much longer the machine stays in maintenance mode after it accepted a machine config, as if nothing had come.
+	// Lingers is how much longer the machine stays in maintenance mode after it accepted a machine config, as if nothing had come; at most
+	// until the fault is taken back.
 	Lingers time.Duration
 
 	// Install makes installs fail.

@@ -284,7 +284,7 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			require.Equal(t, "maintenance", s.node.Stage())
 			require.Nil(t, s.node.Config())
 		},
-		healed: func(t *testing.T, s *sick) { t.Helper(); s.install(t) },
+		healed: func(t *testing.T, s *sick) { t.Helper(); installed(t, s.node) },
 	},
 	"Forgets": {
 		faults: emulator.Faults{Forgets: true},
