@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/talos-mage/talos-mage/internal/held"
 )
 
 // maxLinks bounds a chain of symbolic links, as the kernel does.
@@ -17,17 +19,36 @@ const maxLinks = 40
 // WriteFile puts data at path with exactly the mode perm, whatever the umask and whatever mode the file had.
 //
 // The data goes to a temporary file in the target's folder, is synced to the disk and renamed into place. A symbolic link stays
-// one: what it points to is replaced, or created. The folder must exist. After an error the old file is as it was and no temporary file is left.
+// one: what it points to is replaced, or created. The folder must exist. After an error the old file is as it was and no temporary file is left;
+// one of a process that was killed stays until Clean.
 func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	target, err := Target(path)
 	if err != nil {
 		return err
 	}
 
-	temporary, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".tmp-*")
+	return place(target, data, perm, func(temporary *held.File) error {
+		if err := os.Rename(temporary.Name(), target); err != nil {
+			return fmt.Errorf("replace file: %w", err)
+		}
+
+		return nil
+	})
+}
+
+// Clean removes what processes that were killed while they wrote a file left in its folder.
+func Clean(folder string) { held.Clean(folder, temporaryName("*")) }
+
+// temporaryName is the pattern of the names of a file's temporary files.
+func temporaryName(base string) string { return "." + base + ".talos-mage-*" }
+
+// place writes the data beside the target and has the whole file put where it belongs.
+func place(target string, data []byte, perm fs.FileMode, put func(temporary *held.File) error) (err error) {
+	temporary, err := held.NewFile(filepath.Dir(target), temporaryName(filepath.Base(target)))
 	if err != nil {
-		return fmt.Errorf("create temporary file: %w", err)
+		return err
 	}
+	defer temporary.Release()
 
 	defer func() {
 		if err != nil {
@@ -35,12 +56,12 @@ func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 		}
 	}()
 
-	if err = fill(temporary, data, perm); err != nil {
+	if err = fill(temporary.File, data, perm); err != nil {
 		return err
 	}
 
-	if err = os.Rename(temporary.Name(), target); err != nil {
-		return fmt.Errorf("replace file: %w", err)
+	if err = put(temporary); err != nil {
+		return err
 	}
 
 	syncFolder(filepath.Dir(target))
@@ -60,28 +81,31 @@ func Backup(path string, now time.Time) (string, error) {
 		return "", fmt.Errorf("read file to back up: %w", err)
 	}
 
-	base := path + ".bak-" + now.UTC().Format("20060102T150405Z")
+	var name string
 
+	err = place(path, data, 0o600, func(temporary *held.File) error {
+		name, err = nameBackup(temporary, path+".bak-"+now.UTC().Format("20060102T150405Z"))
+
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("write backup: %w", err)
+	}
+
+	return name, nil
+}
+
+// nameBackup gives the whole copy the first name that is free.
+func nameBackup(temporary *held.File, base string) (string, error) {
 	for n := 1; ; n++ {
 		name := base
 		if n > 1 {
 			name = fmt.Sprintf("%s-%d", base, n)
 		}
 
-		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			continue
+		if err := temporary.MoveTo(name); !errors.Is(err, fs.ErrExist) {
+			return name, err
 		}
-
-		if err != nil {
-			return "", fmt.Errorf("create backup: %w", err)
-		}
-
-		if err := fill(file, data, 0o600); err != nil {
-			return "", errors.Join(fmt.Errorf("write backup: %w", err), ignoreMissing(os.Remove(name)))
-		}
-
-		return name, nil
 	}
 }
 

@@ -230,3 +230,20 @@ func requireOnly(t *testing.T, dir string, names ...string) {
 
 	require.Equal(t, names, found)
 }
+
+func TestWhatAKilledProcessLeftIsCleanedUp(t *testing.T) {
+	t.Parallel()
+
+	if runtime.GOOS == "windows" {
+		t.Skip("this system can't tell whether a process still writes a file")
+	}
+
+	dir := t.TempDir()
+
+	for _, name := range []string{".config.talos-mage-1", ".other.talos-mage-2", ".config.tmp-3", "config"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("part"), 0o600))
+	}
+
+	atomicfile.Clean(dir)
+	requireOnly(t, dir, ".config.tmp-3", "config")
+}

@@ -63,7 +63,7 @@ type MergeResult struct {
 //
 // A changed file has the cluster's context as its current one, as with talosctl. Everything else stays, unknown keys and
 // comments too; the text is laid out anew. The file is replaced whole, with mode 0600, after a backup with mode 0600; a symbolic link stays
-// one. While it changes, kubectl's own lock file keeps other writers away. Errors that concern the user's file are *diagnosis.Problem; after
+// one. While it changes, kubectl's own lock file keeps other writers away; one that this program left when it was killed is taken away. Errors that concern the user's file are *diagnosis.Problem; after
 // any error the file is as it was.
 func Merge(path string, fetched []byte, options MergeOptions) (MergeResult, error) {
 	if options.MinValidity == 0 {
@@ -320,38 +320,6 @@ func (e entry) good(ours entry, options MergeOptions) (good bool, until time.Tim
 	now := options.Now()
 
 	return !now.Before(e.certificate.NotBefore) && now.Add(options.MinValidity).Before(e.certificate.NotAfter), e.certificate.NotAfter
-}
-
-// lockPause and lockAttempts: another writer needs milliseconds.
-const (
-	lockPause    = 50 * time.Millisecond
-	lockAttempts = 40
-)
-
-// lock takes the lock file that kubectl takes before it writes.
-func lock(path string) (unlock func(), err error) {
-	name := path + ".lock"
-
-	for attempt := range lockAttempts {
-		if attempt > 0 {
-			<-time.After(lockPause)
-		}
-
-		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-
-		if err != nil {
-			return nil, unwritable(path, err)
-		}
-
-		// An empty file has nothing to lose, and one that stays is reported by whoever meets it.
-		return func() { _ = file.Close(); _ = os.Remove(name) }, nil
-	}
-
-	return nil, problem(diagnosis.KubeconfigLocked, fs.ErrExist,
-		fmt.Sprintf("another program is changing %s: %s did not go away", path, name), "rm "+name+", if no other program is running; then mage kubeconfig")
 }
 
 func problem(id diagnosis.ID, err error, cause, next string) *diagnosis.Problem {

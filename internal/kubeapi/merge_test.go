@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/atomicfile/baddisk"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator/kubernetes"
+	"github.com/talos-mage/talos-mage/internal/held"
 	"github.com/talos-mage/talos-mage/internal/kubeapi"
 )
 
@@ -539,6 +541,36 @@ func TestMergeWaitsForTheLockAndGivesUp(t *testing.T) {
 	_, err := kubeapi.Merge(path, home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}), kubeapi.MergeOptions{})
 	requireProblem(t, err, diagnosis.KubeconfigLocked, diagnosis.ExitPreflight, path+".lock did not go away")
 	require.Equal(t, elsewhere, read(t, path))
+}
+
+// What a process of this program left when it was killed is in nobody's way; that of a living one is.
+func TestMergeTakesAwayTheLockOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+
+	if runtime.GOOS == "windows" {
+		t.Skip("this system can't tell whether the process still lives")
+	}
+
+	path := write(t, elsewhere)
+	fetched := home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint})
+
+	living, err := held.NewFile(filepath.Dir(path), "lock-*")
+	require.NoError(t, err)
+
+	_, err = living.WriteString("talos-mage is changing the kubeconfig. Was it killed? Then its next run removes this file.\n")
+	require.NoError(t, err)
+	require.NoError(t, living.Close())
+	require.NoError(t, living.MoveTo(path+".lock"))
+
+	_, err = kubeapi.Merge(path, fetched, kubeapi.MergeOptions{})
+	requireProblem(t, err, diagnosis.KubeconfigLocked, diagnosis.ExitPreflight, path+".lock did not go away")
+
+	living.Release() // as when it is killed
+
+	result, err := kubeapi.Merge(path, fetched, kubeapi.MergeOptions{})
+	require.NoError(t, err)
+	require.True(t, result.Changed)
+	require.NoFileExists(t, path+".lock")
 }
 
 func TestParallelMergesLoseNothing(t *testing.T) {
