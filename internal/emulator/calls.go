@@ -77,10 +77,14 @@ func (n *Node) record(ctx context.Context, method string, request any) *Call {
 	}
 
 	n.mu.Lock()
-	defer n.mu.Unlock()
-
 	call.HadEtcd = n.drive.etcd != nil
 	n.calls = append(n.calls, call)
+	arrived := *call
+	n.mu.Unlock()
+
+	if watch := n.lab.options.Watch; watch != nil {
+		watch(n, arrived)
+	}
 
 	return call
 }

@@ -24,6 +24,8 @@ type LabOptions struct {
 	SingleAddress bool
 	// Logger gets the console of every node; none by default.
 	Logger zerolog.Logger
+	// Watch is told of every call to a node when it arrives. The call waits until Watch returns, before anything is done with it.
+	Watch func(node *Node, call Call)
 }
 
 // NodeOptions describe one machine. The zero value of every field but Name is usable.
