@@ -289,9 +289,7 @@ func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi
 		b.rebooting = true
 		b.mu.Unlock()
 
-		b.tasks.Go(func() {
-			b.runSequence(b.ctx, seqReboot, "", true, b.reboot) //nolint:errcheck // its failure is an event
-		})
+		b.follow(b.ctx, "apply configuration", seqReboot, true, b.rebootPhases(machineapi.RebootRequest_DEFAULT))
 	case modeNoReboot:
 		if active == nil {
 			b.leaveMaintenance(provider)

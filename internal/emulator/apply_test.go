@@ -232,7 +232,7 @@ func TestClaim_2_07_AStaticHostnameKeepsTheAPIDuringTheInstall(t *testing.T) {
 
 	require.NoError(t, c.Reboot(deadline(t)), "the answer comes before the lock is asked for")
 	eventually(t, func() error {
-		return until(strings.Contains(strings.Join(node.Console(), "\n"), "sequence not started: locked"))
+		return until(strings.Contains(strings.Join(node.Console(), "\n"), "reboot failed: locked"))
 	})
 	require.Equal(t, "installing", node.Stage())
 }

@@ -12,16 +12,14 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/google/uuid"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
 
-// Why a boot, or a sequence of it, ended.
-var (
-	errPowerCut  = errors.New("power cut")
-	errTakenOver = errors.New("sequence taken over")
-)
+// errPowerCut is why everything in a boot ends that nobody ended in order.
+var errPowerCut = errors.New("power cut")
 
 // end is how a boot ends.
 type end int
@@ -36,6 +34,8 @@ const (
 type boot struct {
 	node *Node
 	id   string // /proc/sys/kernel/random/boot_id
+	// version is the Talos release that the boot runs: that of the machine, or what an upgrade put on its disk.
+	version string
 	// started is when the boot began, in node time.
 	started time.Time
 
@@ -44,8 +44,11 @@ type boot struct {
 	// stopped is done when the services of the boot begin to stop.
 	stopped context.Context //nolint:containedctx // as above
 	stop    context.CancelFunc
-	ended   chan end
-	tasks   sync.WaitGroup
+	// workload is done before that, when those stop that need the system's data, and kubeletLife before all others.
+	workload, kubeletLife    context.Context //nolint:containedctx // as above
+	endWorkload, stopKubelet context.CancelFunc
+	ended                    chan end
+	tasks                    sync.WaitGroup
 
 	state     state.CoreState // resources as they are
 	resources state.State     // the same, for the node's own use
@@ -55,6 +58,8 @@ type boot struct {
 	// changed is raised at every change of what follows.
 	changed signal
 	apply   sync.Mutex // held by the running ApplyConfiguration
+	// installing is held by the running call of the LifecycleService.
+	installing sync.Mutex
 	// bootstrapping is held while etcd is replaced.
 	bootstrapping sync.Mutex
 	pids          atomic.Int64
@@ -81,9 +86,10 @@ type boot struct {
 	draining       *apiServer         // the one that waits for its open calls to end
 	sequence       *sequence          // the one that runs
 	restartKubelet context.CancelFunc // nil before kubelet is started
+	kubeletGone    chan struct{}      // closed at kubelet's end; nil before it is started
 	etcd           etcdRun
-	kubernetes     *etcdCluster         // whose API the node serves
-	registered     *etcdCluster         // where the node is registered
+	registered     *etcdCluster // where the node is registered
+	images         map[string]storedImage
 	withdrawn      talosconfig.Provider // a tried config that was taken back, when there was none before it
 }
 
@@ -91,6 +97,7 @@ func newBoot(node *Node) *boot {
 	b := &boot{
 		node:        node,
 		id:          uuid.NewString(),
+		version:     node.installedVersion(),
 		ended:       make(chan end, 1),
 		events:      &eventRing{},
 		kernelLog:   &logBuffer{},
@@ -100,6 +107,8 @@ func newBoot(node *Node) *boot {
 
 	b.ctx, b.cancel = context.WithCancelCause(node.ctx)
 	b.stopped, b.stop = context.WithCancel(b.ctx)
+	b.workload, b.endWorkload = context.WithCancel(b.stopped)
+	b.kubeletLife, b.stopKubelet = context.WithCancel(b.workload)
 	b.started = b.now()
 	b.pids.Store(1000)
 
@@ -130,6 +139,7 @@ func (b *boot) run() end {
 	b.cancel(errPowerCut)
 	b.leaveCluster()
 	b.tasks.Wait()
+	b.leaveKubernetes() // if kubelet got there just then
 
 	return how
 }
@@ -147,16 +157,14 @@ func (b *boot) finish(how end) {
 
 // main goes through the sequences of a normal start.
 func (b *boot) main() {
-	if err := b.runSequence(b.ctx, seqInitialize, "", false, b.initialize); err != nil {
-		b.fail(seqInitialize, err)
+	if err := b.runSequence(b.ctx, seqInitialize, false, b.initializePhases()); err != nil {
+		b.settle(seqInitialize, err)
 
 		return
 	}
 
-	if !b.node.Installed() {
-		if err := b.runSequence(b.ctx, seqInstall, "", false, b.install); err != nil {
-			b.fail(seqInstall, err)
-		}
+	if !b.node.Installed() || b.node.readDrive().staged != "" {
+		b.settle(seqInstall, b.runSequence(b.ctx, seqInstall, false, b.installPhases()))
 
 		return
 	}
@@ -167,9 +175,7 @@ func (b *boot) main() {
 		}
 	}
 
-	if err := b.runSequence(b.ctx, seqBoot, "", false, b.bootUp); err != nil {
-		b.fail(seqBoot, err)
-	}
+	b.settle(seqBoot, b.runSequence(b.ctx, seqBoot, false, b.bootPhases()))
 }
 
 // startAPId starts what serves the API of configured nodes.
@@ -187,26 +193,16 @@ func (b *boot) startAPId(ctx context.Context) error {
 	return nil
 }
 
-// initialize brings the early services up and waits for a machine config: from the disk, or in maintenance mode.
-func (b *boot) initialize(ctx context.Context) error {
-	b.print("task startMachined: starting Talos %s", b.node.options.TalosVersion)
+// powerOn is the time from power-on to the first service.
+func (b *boot) powerOn(ctx context.Context) error { return b.sleep(ctx, b.node.options.Timing.Boot) }
 
-	if err := b.sleep(ctx, b.node.options.Timing.Boot); err != nil {
-		return err
-	}
+// starts is a task that starts a service.
+func (b *boot) starts(name, service string) task {
+	return task{name, func(ctx context.Context) error { return b.runService(ctx, service, 0) }}
+}
 
-	for _, id := range []string{serviceMachined, serviceSyslogd, serviceContainerd, serviceUdevd, serviceAuditd, serviceDashboard} {
-		if err := b.runService(ctx, id, 0); err != nil {
-			return err
-		}
-	}
-
-	if b.node.release.apidFirst {
-		if err := b.startAPId(ctx); err != nil {
-			return err
-		}
-	}
-
+// acquireConfig takes the machine config from the disk, or waits for one in maintenance mode.
+func (b *boot) acquireConfig(ctx context.Context) error {
 	// The config on disk comes before the network: a machine that has one never shows the maintenance API, not even for a moment.
 	data := b.node.readDrive().config
 	if len(data) > 0 {
@@ -234,7 +230,7 @@ func (b *boot) maintenance(ctx context.Context) error {
 		return err
 	}
 
-	b.taskEvent("runningMaintenance", taskStart)
+	b.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_START)
 	b.setStage(runtimeres.MachineStageMaintenance)
 	b.print("entering maintenance service")
 	b.print("this machine is reachable at: %s", b.node.Address())
@@ -245,7 +241,7 @@ func (b *boot) maintenance(ctx context.Context) error {
 		err = b.changed.until(ctx, func() bool { return !b.inMaintenance() })
 	}
 
-	b.taskEvent("runningMaintenance", taskStop)
+	b.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_STOP)
 
 	if err == nil && b.node.Installed() {
 		b.setStage(runtimeres.MachineStageBooting)
@@ -254,29 +250,33 @@ func (b *boot) maintenance(ctx context.Context) error {
 	return err
 }
 
+// mountEphemeral mounts the partition that Kubernetes and etcd keep their data on.
+func (b *boot) mountEphemeral(ctx context.Context) error {
+	if err := b.holdWhile(ctx, LostLink); err != nil {
+		return err
+	}
+
+	if !b.node.Faults().BootLoop {
+		return nil
+	}
+
+	if err := b.sleep(ctx, b.node.options.Timing.Containers); err != nil {
+		return err
+	}
+
+	return errors.New("failed to wait for EPHEMERAL to be mounted: structure needs cleaning")
+}
+
 // bootUp starts Kubernetes' services and waits until every service is up.
 func (b *boot) bootUp(ctx context.Context) error {
 	timing := b.node.options.Timing
 	role := b.role()
 
-	if err := b.holdWhile(ctx, LostLink); err != nil {
-		return err
-	}
-
-	if b.node.Faults().BootLoop {
-		if err := b.sleep(ctx, timing.Containers); err != nil {
-			return err
-		}
-
-		return errors.New("error running phase 12 in boot sequence: task 1/1: failed, failed to mount EPHEMERAL: structure needs cleaning")
-	}
-
-	b.phaseEvent("startEverything", phaseStart)
 	b.setService(serviceKubelet, stateStarting, "Starting service")
 	b.setService(serviceKubelet, stateWaiting, `Waiting for service "cri" to be "up", time sync, network`)
 
 	if role.IsControlPlane() {
-		b.tasks.Go(func() { b.runTrustd(b.stopped) })
+		b.tasks.Go(func() { b.runTrustd(b.workload) })
 		b.startEtcd(false)
 	}
 
@@ -284,7 +284,7 @@ func (b *boot) bootUp(ctx context.Context) error {
 		return err
 	}
 
-	b.tasks.Go(func() { b.runKubelet(b.stopped) })
+	b.startKubelet()
 	b.tasks.Go(func() { b.followMembers(b.stopped) })
 
 	required := []string{serviceKubelet}
@@ -307,17 +307,12 @@ func (b *boot) bootUp(ctx context.Context) error {
 
 		return true
 	})
-	if err != nil {
-		if ctx.Err() == nil {
-			return fmt.Errorf("error running phase 15 in boot sequence: task 1/1: failed, %w", err)
-		}
 
-		return err
+	if err != nil && ctx.Err() == nil {
+		return context.DeadlineExceeded
 	}
 
-	b.phaseEvent("startEverything", phaseStop)
-
-	return nil
+	return err
 }
 
 // holdWhile holds the boot, off the network, while its machine is lost for this reason.
@@ -325,6 +320,11 @@ func (b *boot) holdWhile(ctx context.Context, loss Loss) error {
 	lost := func() bool { return b.node.Faults().Lost == loss }
 	if !lost() {
 		return nil
+	}
+
+	// Who sent the config has to hear that it was taken.
+	if err := b.changed.until(ctx, func() bool { return !b.inMaintenance() }); err != nil {
+		return err
 	}
 
 	b.print("no network: %s", loss)
@@ -337,6 +337,36 @@ func (b *boot) holdWhile(ctx context.Context, loss Loss) error {
 	b.node.applyNetworkFaults()
 
 	return err
+}
+
+// startKubelet starts kubelet, which runs until endKubelet.
+func (b *boot) startKubelet() {
+	gone := make(chan struct{})
+
+	b.mu.Lock()
+	b.kubeletGone = gone
+	b.mu.Unlock()
+
+	b.tasks.Go(func() {
+		defer close(gone)
+
+		b.runKubelet(b.kubeletLife)
+	})
+}
+
+// endKubelet ends kubelet and takes the node out of Kubernetes.
+func (b *boot) endKubelet() {
+	b.stopKubelet()
+
+	b.mu.Lock()
+	gone := b.kubeletGone
+	b.mu.Unlock()
+
+	if gone != nil {
+		<-gone
+	}
+
+	b.leaveKubernetes()
 }
 
 // runKubelet keeps kubelet running; a restart ends one run and begins the next.

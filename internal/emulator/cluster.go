@@ -374,9 +374,11 @@ func (b *boot) joinKubernetes(ctx context.Context) {
 		Name:         b.hostname(),
 		Address:      b.node.Address(),
 		ControlPlane: b.role() != machine.TypeWorker,
-		TalosVersion: b.node.options.TalosVersion,
+		TalosVersion: b.version,
 	})
 
+	b.node.editDrive(func(d *drive) { d.registered = true })
+	cluster.kube.Restore(b.hostname())
 	b.node.lab.changed.raise()
 
 	for {
@@ -433,6 +435,15 @@ func (b *boot) nodeReady() (known, ready bool) {
 	defer b.node.lab.mu.Unlock()
 
 	return true, cluster.network
+}
+
+// cordoned tells whether the node's Kubernetes object takes no new pods.
+func (b *boot) cordoned() bool {
+	b.mu.Lock()
+	cluster := b.registered
+	b.mu.Unlock()
+
+	return cluster != nil && cluster.kube.Cordoned(b.hostname())
 }
 
 // nodeProblem is the reason of the unmet condition "nodeReady"; empty when there is none.

@@ -5,14 +5,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
@@ -49,7 +47,7 @@ func (b *boot) onlyOnControlPlane(what string) error {
 func (s *machineService) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
 	version := &machineapi.Version{
 		Version: &machineapi.VersionInfo{
-			Tag: s.boot.node.options.TalosVersion, Sha: "emulated", Built: "", GoVersion: runtime.Version(), Os: "linux", Arch: runtime.GOARCH,
+			Tag: s.boot.version, Sha: "emulated", Built: "", GoVersion: runtime.Version(), Os: "linux", Arch: runtime.GOARCH,
 		},
 		Platform: &machineapi.PlatformInfo{Name: "metal", Mode: "metal"},
 	}
@@ -134,31 +132,17 @@ func (b *boot) serviceRefusal(id, operation string) error {
 }
 
 // Reboot answers, then reboots.
-func (s *machineService) Reboot(context.Context, *machineapi.RebootRequest) (*machineapi.RebootResponse, error) {
-	actor := s.boot.act("reboot", seqReboot, false, s.boot.reboot)
+func (s *machineService) Reboot(_ context.Context, request *machineapi.RebootRequest) (*machineapi.RebootResponse, error) {
+	actor := s.boot.act("reboot", seqReboot, false, s.boot.rebootPhases(request.GetMode()))
 
 	return &machineapi.RebootResponse{Messages: []*machineapi.Reboot{{ActorId: actor}}}, nil
 }
 
 // Shutdown answers, then ends whatever runs and switches the machine off.
-func (s *machineService) Shutdown(context.Context, *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse, error) {
-	actor := s.boot.act("shutdown", seqShutdown, true, s.boot.shutdown)
+func (s *machineService) Shutdown(_ context.Context, request *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse, error) {
+	actor := s.boot.act("shutdown", seqShutdown, true, s.boot.shutdownPhases(request.GetForce()))
 
 	return &machineapi.ShutdownResponse{Messages: []*machineapi.Shutdown{{ActorId: actor}}}, nil
-}
-
-// act runs a sequence after the answer to the call that asked for it; only an event tells if it could not start.
-func (b *boot) act(what, sequence string, force bool, body func(context.Context) error) string {
-	actor := uuid.NewString()
-
-	b.print("%s via API received. actor id: %s", what, actor)
-	b.tasks.Go(func() {
-		if err := b.runSequence(b.ctx, sequence, actor, force, body); err != nil {
-			b.print("%s failed: %s", what, err)
-		}
-	})
-
-	return actor
 }
 
 // Kubeconfig signs a kubeconfig from the machine config; it tells nothing about the cluster. The archive has no end, as on a node.
@@ -310,13 +294,4 @@ func metaKey(key uint32) (uint8, error) {
 	}
 
 	return uint8(key), nil
-}
-
-// Rollback needs a system to roll back to.
-func (s *machineService) Rollback(context.Context, *machineapi.RollbackRequest) (*machineapi.RollbackResponse, error) {
-	if !s.boot.node.Installed() {
-		return nil, status.Error(codes.FailedPrecondition, "system disk not found")
-	}
-
-	return nil, errors.New("no next boot entry to revert to")
 }

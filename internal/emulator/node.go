@@ -52,6 +52,19 @@ type drive struct {
 	// schematic is the image factory's id of the installed image.
 	schematic string
 	meta      map[uint8]string
+
+	// version is the Talos release that an upgrade wrote, and previous the one that it replaced; empty until there is one.
+	version, previous string
+	// previousSchematic is that of the replaced system.
+	previousSchematic string
+	// staged is the installer image of an upgrade that the next boot is to do.
+	staged string
+	// registered tells that kubelet has been in its Kubernetes cluster.
+	registered bool
+	// images are those that were pulled onto the disk.
+	images map[imageStore]map[string]storedImage
+	// wiped are the disks that were cleared, as in "/dev/vdb".
+	wiped []string
 }
 
 func newNode(lab *Lab, options NodeOptions) (*Node, error) {
@@ -129,6 +142,15 @@ func setDefault(value *string, fallback string) {
 	if *value == "" {
 		*value = fallback
 	}
+}
+
+// installedVersion is the Talos release that the machine boots.
+func (n *Node) installedVersion() string {
+	if drive := n.readDrive(); drive.installed && drive.version != "" {
+		return drive.version
+	}
+
+	return n.options.TalosVersion
 }
 
 // identityOf makes the node id that the STATE partition keeps.

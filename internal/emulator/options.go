@@ -128,8 +128,10 @@ type Timing struct {
 	// Apply is how long the machine takes over a machine config that it is sent, before it answers. The caller's deadline does not
 	// shorten it. Default 0.
 	Apply time.Duration
-	// Install is the installer's run. Default 30 s.
+	// Install is the installer's run, at an upgrade as well. Default 30 s.
 	Install time.Duration
+	// Pull is how long it takes to fetch an image for an upgrade. Default 2 s.
+	Pull time.Duration
 	// Pods is how long a machine that runs pods waits for their end before it reboots; its API is there meanwhile. Default 0.
 	Pods time.Duration
 	// Stop is from then to the kernel's end. Default 2 s.
@@ -163,6 +165,7 @@ func (t Timing) withDefaults() Timing {
 	for field, fallback := range map[*time.Duration]time.Duration{
 		&t.Boot:          5 * time.Second,
 		&t.Install:       30 * time.Second,
+		&t.Pull:          2 * time.Second,
 		&t.Stop:          2 * time.Second,
 		&t.Reboot:        10 * time.Second,
 		&t.Containers:    3 * time.Second,

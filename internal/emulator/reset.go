@@ -7,12 +7,10 @@ import (
 	"slices"
 
 	"github.com/cosi-project/runtime/pkg/safe"
-	"github.com/google/uuid"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
 
 // Reset checks what is to be wiped, answers, and then wipes it.
@@ -23,11 +21,12 @@ func (s *machineService) Reset(ctx context.Context, request *machineapi.ResetReq
 		return nil, err
 	}
 
-	actor := b.act("reset", seqReset, false, func(ctx context.Context) error { return b.reset(ctx, request) })
+	actor := b.act("reset", seqReset, false, b.resetPhases(request))
 
 	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{ActorId: actor}}}, nil
 }
 
+// checkReset finds fault with a request, in the words of a node: none of these errors has a code.
 func (b *boot) checkReset(ctx context.Context, request *machineapi.ResetRequest) error {
 	if len(request.GetUserDisksToWipe()) > 0 && request.GetMode() == machineapi.ResetRequest_SYSTEM_DISK {
 		return errors.New("reset failed: invalid input, wipe mode SYSTEM_DISK doesn't support UserDisksToWipe parameter")
@@ -51,173 +50,124 @@ func (b *boot) checkReset(ctx context.Context, request *machineapi.ResetRequest)
 	}
 
 	for _, partition := range request.GetSystemPartitionsToWipe() {
-		if _, err := safe.StateGetByID[*block.VolumeStatus](ctx, b.resources, partition.GetLabel()); err != nil {
+		volume, err := safe.StateGetByID[*block.VolumeStatus](ctx, b.resources, partition.GetLabel())
+		if err != nil {
 			return fmt.Errorf("failed to get volume status with label %q: %w", partition.GetLabel(), err)
+		}
+
+		if volume.TypedSpec().Location == "" {
+			return fmt.Errorf("failed to reset: volume %q is not located", partition.GetLabel())
 		}
 	}
 
 	return nil
 }
 
-// reset leaves the cluster if asked to, wipes, and reboots or switches off.
-func (b *boot) reset(ctx context.Context, request *machineapi.ResetRequest) error {
+// resetPhases leave the cluster in order if that is asked for, stop everything, wipe, and reboot or switch the machine off.
+func (b *boot) resetPhases(request *machineapi.ResetRequest) []phase {
+	var phases []phase
+
+	partitions := slices.DeleteFunc(slices.Clone(request.GetSystemPartitionsToWipe()), func(p *machineapi.ResetPartitionSpec) bool { return !p.GetWipe() })
+	boots := slices.ContainsFunc(partitions, func(p *machineapi.ResetPartitionSpec) bool { return p.GetLabel() == constants.BootPartitionLabel })
+	kexec := len(partitions) > 0 && !boots
+
+	cleanup := single("cleanup", "stopAllPods", b.stopAllPods)
+
 	if request.GetGraceful() {
-		b.leaveEtcd()
+		if b.registers() {
+			phases = append(phases, b.warned(single("drain", "cordonAndDrainNode", b.cordonAndDrain))...)
+		}
+
+		cleanup = single("cleanup", "removeAllPods", b.stopAllPods)
 	}
 
-	b.shutServices()
+	phases = append(append(phases, b.warned(cleanup)...), idle("dbus", "stopDBus"))
 
-	if err := b.sleep(ctx, b.node.options.Timing.Stop); err != nil {
-		return err
+	if request.GetGraceful() && b.role().IsControlPlane() {
+		phases = append(phases, single("leave", "leaveEtcd", b.leaveEtcd))
 	}
 
-	if request.GetMode() != machineapi.ResetRequest_USER_DISKS {
-		b.node.editDrive(func(d *drive) { d.wipe(request.GetSystemPartitionsToWipe()) })
+	phases = append(phases, single("preReset", "sendResetSignal", func(context.Context) error {
+		b.put(runtimeres.NewMachineResetSignal())
+
+		return nil
+	}))
+	phases = append(append(phases, b.warned(b.stopPhases(kexec)...)...), idle("forceCleanup", "forceCleanup"))
+	phases = append(phases, b.wipePhases(request, partitions)...)
+
+	command := int64(commandRestart)
+	if kexec && b.kexecs() {
+		command = commandKexec
 	}
 
 	if request.GetReboot() {
-		b.finish(endReboot)
-	} else {
-		b.finish(endPowerOff)
+		return append(phases, b.rebootPhase(command))
 	}
 
-	return nil
+	return append(phases, b.powerOffPhase())
 }
 
-// wipe clears partitions; without a list it clears the whole system disk.
-func (d *drive) wipe(partitions []*machineapi.ResetPartitionSpec) {
-	if len(partitions) == 0 {
-		*d = drive{meta: map[uint8]string{}}
+// wipePhases wipe the named partitions, or without any the whole system disk, and the named other disks.
+func (b *boot) wipePhases(request *machineapi.ResetRequest, partitions []*machineapi.ResetPartitionSpec) []phase {
+	var phases []phase
 
-		return
+	if request.GetMode() != machineapi.ResetRequest_USER_DISKS {
+		phases = append(phases, b.wipeSystem(request, partitions))
 	}
 
-	for _, partition := range partitions {
-		if !partition.GetWipe() {
-			continue
-		}
-
-		switch partition.GetLabel() {
-		case constants.StatePartitionLabel:
-			d.config, d.identity = nil, ""
-		case constants.EphemeralPartitionLabel:
-			d.etcd = nil
-		case constants.MetaPartitionLabel:
-			d.meta = map[uint8]string{}
-		}
-	}
-}
-
-// leaveEtcd takes the node out of its etcd cluster for good.
-func (b *boot) leaveEtcd() {
-	member := b.node.readDrive().etcd
-	if member == nil {
-		return
-	}
-
-	b.stopEtcd(errors.New("leaving the cluster"))
-
-	lab := b.node.lab
-
-	lab.mu.Lock()
-	member.cluster.members = slices.DeleteFunc(member.cluster.members, func(m *etcdMember) bool { return m == member })
-	member.cluster.elect()
-	lab.mu.Unlock()
-
-	b.node.editDrive(func(d *drive) { d.etcd = nil })
-	lab.changed.raise()
-}
-
-// Upgrade checks, answers, and then installs the image and reboots.
-func (s *machineService) Upgrade(_ context.Context, request *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
-	b := s.boot
-
-	if !b.node.Installed() {
-		return nil, status.Error(codes.FailedPrecondition, "Talos is not installed")
-	}
-
-	if request.GetImage() == "" {
-		return nil, fmt.Errorf("error validating installer image %q: invalid reference format", request.GetImage())
-	}
-
-	actor := uuid.NewString()
-
-	b.tasks.Go(func() {
-		err := b.runSequence(b.ctx, seqUpgrade, actor, false, func(ctx context.Context) error {
-			if err := b.sleep(ctx, b.node.options.Timing.Install); err != nil {
-				return err
+	if len(request.GetUserDisksToWipe()) > 0 && request.GetMode() != machineapi.ResetRequest_SYSTEM_DISK {
+		phases = append(phases, single("resetUserDisks", "resetUserDisks", func(context.Context) error {
+			for _, device := range request.GetUserDisksToWipe() {
+				b.print("wiping user disk %s", device)
+				b.node.editDrive(func(d *drive) { d.wipeDisk(device) })
 			}
 
-			return b.reboot(ctx)
+			return nil
+		}))
+	}
+
+	return phases
+}
+
+func (b *boot) wipeSystem(request *machineapi.ResetRequest, partitions []*machineapi.ResetPartitionSpec) phase {
+	if len(partitions) > 0 {
+		return single("resetSpec", "resetSystemDiskSpec", func(context.Context) error {
+			for _, partition := range partitions {
+				b.print("wiping volume %q", partition.GetLabel())
+				b.node.editDrive(func(d *drive) { d.wipePartition(partition.GetLabel()) })
+			}
+
+			b.print("successfully reset system disk by the spec")
+
+			return nil
 		})
-		if err != nil {
-			b.print("upgrade failed: %s", err)
+	}
+
+	return single("reset", "resetSystemDisk", func(context.Context) error {
+		// Partitions that were named only to be spared spare the disk as well: Talos finds nothing to wipe then.
+		if len(request.GetSystemPartitionsToWipe()) == 0 {
+			b.node.editDrive((*drive).wipeSystemDisk)
 		}
+
+		return nil
 	})
-
-	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}}}, nil
 }
 
-// EtcdLeaveCluster takes this node out of etcd.
-func (s *machineService) EtcdLeaveCluster(context.Context, *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
-	if err := s.boot.onlyOnControlPlane("etcd leave"); err != nil {
-		return nil, err
+// wipeSystemDisk clears the whole disk that Talos is on, its boot loader included.
+func (d *drive) wipeSystemDisk() { *d = drive{meta: map[uint8]string{}, wiped: d.wiped} }
+
+// wipeDisk clears a disk, named as in "/dev/vdb".
+func (d *drive) wipeDisk(device string) { d.wiped = append(slices.Clone(d.wiped), device) }
+
+// wipePartition clears a system partition and drops it.
+func (d *drive) wipePartition(label string) {
+	switch label {
+	case constants.StatePartitionLabel:
+		d.config, d.identity = nil, ""
+	case constants.EphemeralPartitionLabel:
+		d.etcd, d.registered, d.images = nil, false, nil
+	case constants.MetaPartitionLabel:
+		// By this partition a machine knows that it is installed.
+		d.meta, d.installed, d.systemDisk = map[uint8]string{}, false, ""
 	}
-
-	s.boot.leaveEtcd()
-
-	return &machineapi.EtcdLeaveClusterResponse{Messages: []*machineapi.EtcdLeaveCluster{{}}}, nil
-}
-
-// EtcdForfeitLeadership gives the leadership to another member.
-func (s *machineService) EtcdForfeitLeadership(context.Context, *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
-	if err := s.boot.onlyOnControlPlane("etcd forfeit leadership"); err != nil {
-		return nil, err
-	}
-
-	lab := s.boot.node.lab
-	reply := &machineapi.EtcdForfeitLeadership{}
-
-	lab.mu.Lock()
-	defer lab.mu.Unlock()
-
-	if member := s.boot.localMember(); member != nil && member.cluster.leader == member.id {
-		for _, other := range member.cluster.members {
-			if other != member && !other.learner && other.boot != nil {
-				member.cluster.leader = other.id
-				reply.Member = other.name
-
-				break
-			}
-		}
-	}
-
-	return &machineapi.EtcdForfeitLeadershipResponse{Messages: []*machineapi.EtcdForfeitLeadership{reply}}, nil
-}
-
-// EtcdRemoveMemberByID removes any member from etcd.
-func (s *machineService) EtcdRemoveMemberByID(ctx context.Context, request *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
-	if err := s.boot.onlyOnControlPlane("etcd remove member"); err != nil {
-		return nil, err
-	}
-
-	lab := s.boot.node.lab
-
-	lab.mu.Lock()
-	defer lab.mu.Unlock()
-
-	cluster := s.boot.localEtcd()
-	if cluster == nil {
-		return nil, status.FromContextError(context.DeadlineExceeded).Err()
-	}
-
-	i := slices.IndexFunc(cluster.members, func(m *etcdMember) bool { return m.id == request.GetMemberId() })
-	if i < 0 {
-		return nil, status.Error(codes.NotFound, "etcdserver: member not found")
-	}
-
-	cluster.members = slices.Delete(cluster.members, i, i+1)
-	cluster.elect()
-
-	return &machineapi.EtcdRemoveMemberByIDResponse{Messages: []*machineapi.EtcdRemoveMemberByID{{}}}, ctx.Err()
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
@@ -68,7 +69,7 @@ func (b *boot) prepare() error {
 	b.refresh()
 
 	version := runtimeres.NewVersion()
-	version.TypedSpec().Name, version.TypedSpec().Version = "Talos", options.TalosVersion
+	version.TypedSpec().Name, version.TypedSpec().Version = "Talos", b.version
 	b.put(version)
 
 	cmdline := runtimeres.NewKernelCmdline()
@@ -160,7 +161,7 @@ func (b *boot) showDisks() {
 		whole.TypedSpec().SetSize(disk.Size)
 		b.put(whole)
 
-		if disk.Name != b.node.readDrive().systemDisk {
+		if drive := b.node.readDrive(); disk.Name != drive.systemDisk && !slices.Contains(drive.wiped, "/dev/"+disk.Name) {
 			b.showVolumes(disk, disk.Volumes)
 		}
 	}
@@ -197,6 +198,20 @@ func (b *boot) showVolumes(disk Disk, volumes []Volume) {
 		spec.PartitionIndex = uint(i + 1) //nolint:gosec // a few
 		spec.SetSize(volume.Size)
 		b.put(shown)
+	}
+}
+
+// hideVolumes takes away what was found on a disk that is empty now.
+func (b *boot) hideVolumes(disk string) {
+	volumes, err := safe.StateListAll[*block.DiscoveredVolume](b.ctx, b.resources)
+	if err != nil {
+		return // the boot is over
+	}
+
+	for volume := range volumes.All() {
+		if volume.TypedSpec().Parent == disk {
+			b.remove(volume)
+		}
 	}
 }
 
@@ -365,6 +380,7 @@ func (b *boot) showNodeStatus() {
 
 	status := k8s.NewNodeStatus(k8s.NamespaceName, b.hostname())
 	status.TypedSpec().Nodename, status.TypedSpec().NodeReady = b.hostname(), ready
+	status.TypedSpec().Unschedulable = b.cordoned()
 	b.put(status)
 }
 
@@ -411,7 +427,7 @@ func (b *boot) showMembers() {
 
 		spec.Hostname, spec.NodeID, spec.Addresses = other.hostname(), other.node.readDrive().identity, other.addresses()
 		spec.MachineType = other.role()
-		spec.OperatingSystem = "Talos (" + other.node.options.TalosVersion + ")"
+		spec.OperatingSystem = "Talos (" + other.version + ")"
 
 		if spec.MachineType != machine.TypeWorker {
 			spec.ControlPlane = &cluster.ControlPlane{APIServerPort: KubernetesPort}

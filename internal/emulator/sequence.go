@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/api/common"
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	configtypes "github.com/siderolabs/talos/pkg/machinery/config/config"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
@@ -23,100 +21,9 @@ const (
 	seqReset      = "reset"
 	seqShutdown   = "shutdown"
 	seqUpgrade    = "upgrade"
+	// seqStageUpgrade reboots into an upgrade that is done by the next boot.
+	seqStageUpgrade = "stageUpgrade"
 )
-
-// takeovers lists, for a running sequence, those that may end it without force.
-var takeovers = map[string][]string{
-	seqInitialize: {seqReboot, seqUpgrade, seqReset},
-	seqBoot:       {seqReboot, seqReset, seqUpgrade},
-}
-
-// rebootDelay is between a failed sequence and the reboot that follows it.
-const rebootDelay = 10 * time.Second
-
-// sequence is a running one.
-type sequence struct {
-	name   string
-	cancel context.CancelCauseFunc
-	done   chan struct{}
-}
-
-const (
-	phaseStart = machineapi.PhaseEvent_START
-	phaseStop  = machineapi.PhaseEvent_STOP
-	taskStart  = machineapi.TaskEvent_START
-	taskStop   = machineapi.TaskEvent_STOP
-)
-
-// runSequence runs a sequence if none runs, or if it may take over from the one that does. A sequence that can't start leaves an event.
-func (b *boot) runSequence(ctx context.Context, name, actor string, force bool, body func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-
-	mine := &sequence{name: name, cancel: cancel, done: make(chan struct{})}
-	defer close(mine.done)
-
-	if err := b.acquire(ctx, mine, force); err != nil {
-		b.sequenceEvent(name, machineapi.SequenceEvent_NOOP, actor, &common.Error{Code: common.Code_LOCKED, Message: "sequence not started: " + err.Error()})
-
-		return err
-	}
-
-	b.sequenceEvent(name, machineapi.SequenceEvent_START, actor, nil)
-	b.stageFor(name)
-
-	err := body(ctx)
-
-	if errors.Is(context.Cause(ctx), errTakenOver) {
-		err = errTakenOver
-	}
-
-	b.release(mine)
-	b.sequenceEvent(name, machineapi.SequenceEvent_STOP, actor, nil)
-
-	if name == seqBoot && err == nil {
-		b.setStage(runtimeres.MachineStageRunning)
-	}
-
-	return err
-}
-
-// acquire makes a sequence the running one.
-func (b *boot) acquire(ctx context.Context, mine *sequence, force bool) error {
-	for {
-		b.mu.Lock()
-		running := b.sequence
-
-		if running == nil {
-			b.sequence = mine
-			b.mu.Unlock()
-
-			return nil
-		}
-		b.mu.Unlock()
-
-		if !force && !slices.Contains(takeovers[running.name], mine.name) {
-			return errors.New("locked")
-		}
-
-		running.cancel(errTakenOver)
-
-		select {
-		case <-running.done:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-func (b *boot) release(mine *sequence) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	if b.sequence == mine {
-		b.sequence = nil
-	}
-}
 
 // stageFor is the stage that the start of a sequence means.
 func (b *boot) stageFor(name string) {
@@ -129,132 +36,66 @@ func (b *boot) stageFor(name string) {
 		b.setStage(runtimeres.MachineStageResetting)
 	case seqShutdown:
 		b.setStage(runtimeres.MachineStageShuttingDown)
-	case seqUpgrade:
+	case seqUpgrade, seqStageUpgrade:
 		b.setStage(runtimeres.MachineStageUpgrading)
 	}
 }
 
-// fail is what a node does when a sequence of its start fails: it says so in an event and on the console, and reboots.
-func (b *boot) fail(name string, err error) {
-	if errors.Is(err, errTakenOver) || b.ctx.Err() != nil {
-		return
+// initializePhases bring the early services up and load the machine config, in maintenance mode if need be.
+func (b *boot) initializePhases() []phase {
+	apid := task{name: "startApid"}
+	if b.node.release.apidFirst {
+		apid.run = b.startAPId
 	}
 
-	text := "sequence failed: " + err.Error()
-
-	b.sequenceEvent(name, machineapi.SequenceEvent_NOOP, "", &common.Error{Code: common.Code_FATAL, Message: text})
-	b.setStage(runtimeres.MachineStageRebooting)
-	b.print("%s sequence: failed: %s", name, err)
-	b.print("rebooting in 10 seconds")
-
-	if b.sleep(b.ctx, rebootDelay) != nil {
-		return
-	}
-
-	b.shutServices()
-	b.finish(endReboot)
-}
-
-// reboot ends the boot and starts another. Pods end first, while everything else still runs.
-func (b *boot) reboot(ctx context.Context) error {
-	if b.serviceUp(serviceKubelet) {
-		if err := b.sleep(ctx, b.node.options.Timing.Pods); err != nil {
-			return err
-		}
-	}
-
-	b.shutServices()
-
-	if err := b.sleep(ctx, b.node.options.Timing.Stop); err != nil {
-		return err
-	}
-
-	b.print("rebooting")
-	b.finish(endReboot)
-
-	return nil
-}
-
-// shutdown ends the boot and leaves the machine off.
-func (b *boot) shutdown(ctx context.Context) error {
-	b.shutServices()
-
-	if err := b.sleep(ctx, b.node.options.Timing.Stop); err != nil {
-		return err
-	}
-
-	b.finish(endPowerOff)
-
-	return nil
-}
-
-// shutServices stops etcd, the services and last the API, which lets its open calls finish for a while.
-func (b *boot) shutServices() {
-	b.leaveCluster()
-	b.stopServices()
-	b.stop()
-
-	b.mu.Lock()
-	b.stopping = true
-	api := b.api
-	b.mu.Unlock()
-
-	b.notify()
-
-	if api != nil {
-		select {
-		case <-api.gone:
-		case <-b.ctx.Done():
-		}
+	return []phase{
+		single("systemRequirements", "enforceKSPPRequirements", b.powerOn),
+		{"earlyServices", []task{
+			b.starts("startUdevd", serviceUdevd), b.starts("startMachined", serviceMachined), apid, b.starts("startAuditd", serviceAuditd),
+			b.starts("startSyslogd", serviceSyslogd), b.starts("startContainerd", serviceContainerd),
+		}},
+		idle("usb", "waitForUSB"),
+		idle("meta", "reloadMeta"),
+		{"dashboard", []task{b.starts("startDashboard", serviceDashboard)}},
+		single("config", "loadConfig", b.acquireConfig),
 	}
 }
 
-func (b *boot) sequenceEvent(name string, action machineapi.SequenceEvent_Action, actor string, failure *common.Error) {
-	b.events.publish(b.now(), actor, &machineapi.SequenceEvent{Sequence: name, Action: action, Error: failure})
-
-	switch {
-	case failure != nil:
-		b.print("%s sequence: %s", name, failure.GetMessage())
-	default:
-		b.print("%s sequence: %s", name, action)
-	}
-}
-
-func (b *boot) phaseEvent(phase string, action machineapi.PhaseEvent_Action) {
-	b.events.publish(b.now(), "", &machineapi.PhaseEvent{Phase: phase, Action: action})
-	b.print("phase %s: %s", phase, action)
-}
-
-func (b *boot) taskEvent(task string, action machineapi.TaskEvent_Action) {
-	b.events.publish(b.now(), "", &machineapi.TaskEvent{Task: task, Action: action})
-}
-
-// installPhases are those of the install sequence before its services stop.
-var installPhases = []string{"env", "install", "meta", "saveMeta", "volumeFinalize"}
-
-// install writes Talos to the disk that the machine config names, and reboots from it.
-func (b *boot) install(ctx context.Context) error {
-	for number, phase := range installPhases {
-		b.phaseEvent(phase, phaseStart)
-
-		if phase == "install" {
+// installPhases write Talos to the disk that the machine config names, or do an upgrade that was left to this boot, and reboot from it.
+func (b *boot) installPhases() []phase {
+	return []phase{
+		idle("env", "setUserEnvVars"),
+		single("install", "install", func(ctx context.Context) error {
 			b.setStage(runtimeres.MachineStageInstalling)
 
-			if err := b.writeDisk(ctx); err != nil {
-				if ctx.Err() != nil {
-					return err
-				}
-
-				return fmt.Errorf("error running phase %d in install sequence: task 1/1: failed, %w", number+1, err)
+			if image := b.node.readDrive().staged; image != "" {
+				return b.upgradeTo(ctx, image)
 			}
-		}
 
-		b.phaseEvent(phase, phaseStop)
+			return b.writeDisk(ctx)
+		}),
+		idle("meta", "reloadMeta"),
+		idle("saveMeta", "flushMeta"),
+		idle("volumeFinalize", "teardownLifecycle"),
+		b.stopEverythingPhase(),
+		idle("kexec", "kexecPrepare"),
+		b.rebootPhase(commandKexec),
 	}
+}
 
-	b.phaseEvent("stopEverything", phaseStart)
-
-	return b.reboot(ctx)
+// bootPhases start what the machine config asks for.
+func (b *boot) bootPhases() []phase {
+	return []phase{
+		idle("memorySizeCheck", "memorySizeCheck"),
+		idle("diskSizeCheck", "diskSizeCheck"),
+		idle("env", "setUserEnvVars", "waitForCARoots"),
+		idle("dbus", "startDBus"),
+		single("ephemeral", "mountEphemeralPartition", b.mountEphemeral),
+		idle("udevSetup", "writeUdevRules"),
+		idle("userDisks", "mountUserDisks"),
+		idle("userSetup", "writeUserFiles"),
+		single("startEverything", "startAllServices", b.bootUp),
+	}
 }
 
 // writeDisk is the installer.
@@ -267,7 +108,6 @@ func (b *boot) writeDisk(ctx context.Context) error {
 	faults := b.node.Faults()
 	image := config.Machine().Install().Image()
 
-	b.print("task install (1/1): starting")
 	b.print("installing Talos to disk with %q", image)
 
 	if err := b.holdWhile(ctx, LostLink); err != nil {
@@ -278,7 +118,7 @@ func (b *boot) writeDisk(ctx context.Context) error {
 		return err
 	}
 
-	if failure := b.takeInstallFault(config.Machine().Install()); failure != nil {
+	if failure := b.installFailure(config.Machine().Install()); failure != nil {
 		if err := b.sleep(ctx, b.node.options.Timing.Install/2); err != nil {
 			return err
 		}
@@ -295,6 +135,17 @@ func (b *boot) writeDisk(ctx context.Context) error {
 		return err
 	}
 
+	if err := b.writeSystem(disk, image); err != nil {
+		return err
+	}
+
+	b.print("install successful")
+
+	return nil
+}
+
+// writeSystem makes a disk the one that Talos is on, and saves the machine config there.
+func (b *boot) writeSystem(disk, image string) error {
 	b.mu.Lock()
 	persistent := b.persistent
 	b.mu.Unlock()
@@ -302,6 +153,8 @@ func (b *boot) writeDisk(ctx context.Context) error {
 	var data []byte
 
 	if persistent != nil {
+		var err error
+
 		if data, err = persistent.Bytes(); err != nil {
 			return fmt.Errorf("save the machine config: %w", err)
 		}
@@ -314,7 +167,6 @@ func (b *boot) writeDisk(ctx context.Context) error {
 	})
 
 	b.showSystemDisk()
-	b.print("install successful")
 
 	return nil
 }
@@ -345,18 +197,29 @@ func schematicOf(image string) string {
 	return ""
 }
 
-// takeInstallFault is the reason why this install fails; nil if it does not.
-func (b *boot) takeInstallFault(install configtypes.Install) error {
-	b.node.mu.Lock()
-	fault := b.node.faults.Install
+// takeInstallFault is the machine's fault for this install if it is of one of these kinds, counted down.
+func (n *Node) takeInstallFault(kinds ...InstallFault) InstallFault {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 
-	if fault != InstallWorks && b.node.faults.InstallTimes > 0 {
-		b.node.faults.InstallTimes--
-		if b.node.faults.InstallTimes == 0 {
-			b.node.faults.Install = InstallWorks
+	fault := n.faults.Install
+	if !slices.Contains(kinds, fault) {
+		return InstallWorks
+	}
+
+	if n.faults.InstallTimes > 0 {
+		n.faults.InstallTimes--
+		if n.faults.InstallTimes == 0 {
+			n.faults.Install = InstallWorks
 		}
 	}
-	b.node.mu.Unlock()
+
+	return fault
+}
+
+// installFailure is the reason why this install fails; nil if it does not.
+func (b *boot) installFailure(install configtypes.Install) error {
+	fault := b.node.takeInstallFault(InstallDiskMissing, InstallImagePull, InstallImageSlow, InstallDiskWrite)
 
 	switch fault {
 	case InstallDiskMissing:

@@ -237,22 +237,25 @@ func (b *boot) serviceUp(id string) bool {
 	return svc != nil && svc.up()
 }
 
-// stopServices ends every service but machined.
-func (b *boot) stopServices() {
+// stopServices ends services that have not ended yet: the named ones, or all but machined.
+func (b *boot) stopServices(ids ...string) {
 	b.mu.Lock()
 
-	var running []string
+	var ending []string
 
 	for id, svc := range b.services {
-		if svc.state == stateRunning && id != serviceMachined {
-			running = append(running, id)
+		ended := svc.state == stateFinished || svc.state == stateFailed || svc.state == stateSkipped
+		named := slices.Contains(ids, id) || (len(ids) == 0 && id != serviceMachined)
+
+		if named && !ended {
+			ending = append(ending, id)
 		}
 	}
 
 	b.mu.Unlock()
-	sort.Strings(running)
+	sort.Strings(ending)
 
-	for _, id := range running {
+	for _, id := range ending {
 		b.setService(id, stateStopping, "Sending SIGTERM to "+id)
 		b.setService(id, stateFinished, "Service finished successfully")
 	}

@@ -7,7 +7,6 @@ import (
 
 	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
 	inspectapi "github.com/siderolabs/talos/pkg/machinery/api/inspect"
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	storageapi "github.com/siderolabs/talos/pkg/machinery/api/storage"
 	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
 	"github.com/siderolabs/talos/pkg/machinery/role"
@@ -95,6 +94,11 @@ func (s *storageService) BlockDeviceWipe(ctx context.Context, request *storageap
 		}
 	}
 
+	for _, device := range request.GetDevices() {
+		s.boot.node.editDrive(func(d *drive) { d.wipeDisk("/dev/" + device.GetDevice()) })
+		s.boot.hideVolumes(device.GetDevice())
+	}
+
 	return &storageapi.BlockDeviceWipeResponse{Messages: []*storageapi.BlockDeviceWipe{{}}}, nil
 }
 
@@ -105,54 +109,6 @@ type inspectService struct {
 // ControllerRuntimeDependencies has no controllers to tell of.
 func (*inspectService) ControllerRuntimeDependencies(context.Context, *emptypb.Empty) (*inspectapi.ControllerRuntimeDependenciesResponse, error) {
 	return &inspectapi.ControllerRuntimeDependenciesResponse{Messages: []*inspectapi.ControllerRuntimeDependency{{}}}, nil
-}
-
-type imageService struct {
-	machineapi.UnimplementedImageServiceServer
-
-	boot *boot
-}
-
-// List tells the images that the node runs.
-func (s *imageService) List(_ *machineapi.ImageServiceListRequest, stream machineapi.ImageService_ListServer) error {
-	config := s.boot.activeConfig()
-	if config == nil {
-		return nil
-	}
-
-	return stream.Send(&machineapi.ImageServiceListResponse{Name: config.Machine().Kubelet().Image()})
-}
-
-type lifecycleService struct {
-	machineapi.UnimplementedLifecycleServiceServer
-
-	boot *boot
-}
-
-// Install refuses on an installed machine and demands a source and a disk.
-func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRequest, _ machineapi.LifecycleService_InstallServer) error {
-	switch {
-	case s.boot.node.Installed():
-		return status.Error(codes.AlreadyExists, "machine is already installed")
-	case request.GetSource().GetImageName() == "":
-		return status.Error(codes.InvalidArgument, "installer image name is required")
-	case request.GetDestination().GetDisk() == "":
-		return status.Error(codes.InvalidArgument, "destination disk is required")
-	default:
-		return status.Errorf(codes.Internal, "failed to get installer image: installer image %q not found in containerd store", request.GetSource().GetImageName())
-	}
-}
-
-// Upgrade refuses on a machine that is not installed and demands a source.
-func (s *lifecycleService) Upgrade(request *machineapi.LifecycleServiceUpgradeRequest, _ machineapi.LifecycleService_UpgradeServer) error {
-	switch {
-	case !s.boot.node.Installed():
-		return status.Error(codes.FailedPrecondition, "machine is not installed")
-	case request.GetSource().GetImageName() == "":
-		return status.Error(codes.InvalidArgument, "installer image name is required")
-	default:
-		return status.Errorf(codes.Internal, "failed to get installer image: installer image %q not found in containerd store", request.GetSource().GetImageName())
-	}
 }
 
 type clusterService struct {

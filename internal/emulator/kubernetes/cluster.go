@@ -60,12 +60,14 @@ type Node struct {
 type nodeState struct {
 	Node
 
-	uid      types.UID
-	index    int // in order of registration; makes the pod network
-	created  time.Time
-	alive    bool
-	since    time.Time // of the last change of the Ready condition
-	revision uint64
+	uid     types.UID
+	index   int // in order of registration; makes the pod network
+	created time.Time
+	alive   bool
+	since   time.Time // of the last change of the Ready condition
+	// cordoned nodes get no new pods; drained ones were cordoned by their own Talos, which takes that back.
+	cordoned, drained bool
+	revision          uint64
 }
 
 // NewCluster makes an empty cluster that has quorum: nothing is registered and no API server runs.
@@ -117,6 +119,37 @@ func (c *Cluster) Silence(name string) {
 	c.change(func(revision uint64) {
 		if state, ok := c.nodes[name]; ok && state.alive {
 			state.alive, state.since, state.revision = false, c.now(), revision
+			c.nodes[name] = state
+		}
+	})
+}
+
+// Drain is a node that leaves service for a while: its Talos cordons it and evicts its pods.
+func (c *Cluster) Drain(name string) { c.cordon(name, true, true) }
+
+// Restore is a node whose Talos is back: it takes back its own cordon, and nobody else's.
+func (c *Cluster) Restore(name string) {
+	c.mu.Lock()
+	mine := c.nodes[name].drained
+	c.mu.Unlock()
+
+	if mine {
+		c.cordon(name, false, false)
+	}
+}
+
+// Cordoned tells whether a node takes no new pods.
+func (c *Cluster) Cordoned(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.nodes[name].cordoned
+}
+
+func (c *Cluster) cordon(name string, cordoned, drained bool) {
+	c.change(func(revision uint64) {
+		if state, ok := c.nodes[name]; ok {
+			state.cordoned, state.drained, state.revision = cordoned, drained, revision
 			c.nodes[name] = state
 		}
 	})
