@@ -228,17 +228,17 @@ func (s *apiServer) abort() {
 // door is how the release that the node runs serves this API.
 func (s *apiServer) door() door {
 	if s.wish.kind == apiMaintenance {
-		return s.boot.node.release.maintenance
+		return s.boot.release.maintenance
 	}
 
-	return s.boot.node.release.configured
+	return s.boot.release.configured
 }
 
 // newGRPCServer registers the services that the node has behind this door.
 func (b *boot) newGRPCServer(api *apiServer) *grpc.Server {
 	config := b.maintenanceTLS()
 	if api.wish.kind == apiSecure {
-		config = api.wish.certificate.tlsConfig(b.node.release.oldestTLS, b.wallNow)
+		config = api.wish.certificate.tlsConfig(b.release.oldestTLS, b.wallNow)
 	}
 
 	guard := &gatekeeper{boot: b, api: api}

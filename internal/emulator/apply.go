@@ -43,7 +43,7 @@ func (validationMode) InContainer() bool { return false }
 func (s *machineService) ApplyConfiguration(ctx context.Context, request *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
 	b := s.boot
 
-	if b.node.release.oneApply {
+	if b.release.oneApply {
 		leave, err := b.enterApply()
 		if err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ const metaWait = 15 * time.Minute
 
 // checkConfig loads and validates. Whether the machine is installed is known once its META volume is; no caller's deadline cuts that wait short.
 func (b *boot) checkConfig(data []byte, active talosconfig.Provider) (talosconfig.Provider, []string, error) {
-	provider, err := b.node.release.load(data)
+	provider, err := b.release.load(data)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}

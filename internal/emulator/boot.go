@@ -36,6 +36,7 @@ type boot struct {
 	id   string // /proc/sys/kernel/random/boot_id
 	// version is the Talos release that the boot runs: that of the machine, or what an upgrade put on its disk.
 	version string
+	release *release
 	// started is when the boot began, in node time.
 	started time.Time
 
@@ -94,10 +95,13 @@ type boot struct {
 }
 
 func newBoot(node *Node) *boot {
+	version, release := node.bootedRelease()
+
 	b := &boot{
 		node:        node,
 		id:          uuid.NewString(),
-		version:     node.installedVersion(),
+		version:     version,
+		release:     release,
 		ended:       make(chan end, 1),
 		events:      &eventRing{},
 		kernelLog:   &logBuffer{},
@@ -169,7 +173,7 @@ func (b *boot) main() {
 		return
 	}
 
-	if !b.node.release.apidFirst {
+	if !b.release.apidFirst {
 		if err := b.startAPId(b.ctx); err != nil {
 			return // the boot is over
 		}
@@ -237,7 +241,7 @@ func (b *boot) maintenance(ctx context.Context) error {
 	b.print("upload configuration using talosctl: talosctl apply-config --insecure --nodes %s --file <config.yaml>", b.node.Address())
 
 	err := b.changed.until(ctx, func() bool { return b.activeConfig() != nil })
-	if err == nil && !b.node.release.apidFirst {
+	if err == nil && !b.release.apidFirst {
 		err = b.changed.until(ctx, func() bool { return !b.inMaintenance() })
 	}
 

@@ -83,7 +83,7 @@ func (b *boot) bootstrapEtcd() error {
 
 	ended := serviceEntry{stateFinished, "Service finished successfully"}
 	if !started {
-		ended = b.node.release.waitEnded
+		ended = b.release.waitEnded
 	}
 
 	b.setService(serviceEtcd, ended.state, ended.message)

@@ -55,7 +55,7 @@ func (b *boot) checkCluster(limit time.Duration, stream grpc.ServerStreamingServ
 			return err
 		}
 
-		if err := b.passWithin(ctx, b.node.release.checkLimit(check.name), check, say); err != nil {
+		if err := b.passWithin(ctx, b.release.checkLimit(check.name), check, say); err != nil {
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func (b *boot) clusterNodes() []*boot {
 
 func (b *boot) clusterChecks() []clusterCheck {
 	network, config := b.settings().Cluster().Network(), b.settings().Cluster()
-	withoutCNI := network.CNI().Name() == constants.NoneCNI && !b.node.release.checksNodesWithoutCNI
+	withoutCNI := network.CNI().Name() == constants.NoneCNI && !b.release.checksNodesWithoutCNI
 
 	return []clusterCheck{
 		{"etcd to be healthy", onControlPlanes(func(node *boot) error { return node.serviceProblem(serviceEtcd) })},

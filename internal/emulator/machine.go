@@ -33,7 +33,7 @@ type machineService struct {
 // onlyOnControlPlane is the answer to a call that other nodes do not serve.
 func (b *boot) onlyOnControlPlane(what string) error {
 	if !b.role().IsControlPlane() {
-		if refusal, own := b.node.release.refusals[what]; own {
+		if refusal, own := b.release.refusals[what]; own {
 			return refusal
 		}
 

@@ -19,6 +19,7 @@ import (
 type Node struct {
 	lab     *Lab
 	options NodeOptions
+	// release is that of the machine's own version; an upgrade can make its boots run another.
 	release *release
 	nic     *nic
 
@@ -144,13 +145,19 @@ func setDefault(value *string, fallback string) {
 	}
 }
 
-// installedVersion is the Talos release that the machine boots.
-func (n *Node) installedVersion() string {
+// bootedRelease is the Talos release that the machine boots. One that can't be played is played as the machine's own line.
+func (n *Node) bootedRelease() (string, *release) {
+	version := n.options.TalosVersion
 	if drive := n.readDrive(); drive.installed && drive.version != "" {
-		return drive.version
+		version = drive.version
 	}
 
-	return n.options.TalosVersion
+	found, err := releaseOf(version)
+	if err != nil {
+		found = n.release
+	}
+
+	return version, found
 }
 
 // identityOf makes the node id that the STATE partition keeps.

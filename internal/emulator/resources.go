@@ -57,7 +57,7 @@ func (b *boot) remove(r resource.Resource) {
 
 // prepare makes the boot's resources and shows what a kernel shows.
 func (b *boot) prepare() error {
-	core, err := b.node.release.newResources()
+	core, err := b.release.newResources()
 	if err != nil {
 		return fmt.Errorf("make resource state: %w", err)
 	}

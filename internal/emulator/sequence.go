@@ -44,7 +44,7 @@ func (b *boot) stageFor(name string) {
 // initializePhases bring the early services up and load the machine config, in maintenance mode if need be.
 func (b *boot) initializePhases() []phase {
 	apid := task{name: "startApid"}
-	if b.node.release.apidFirst {
+	if b.release.apidFirst {
 		apid.run = b.startAPId
 	}
 

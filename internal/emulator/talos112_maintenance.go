@@ -81,7 +81,7 @@ func (s *maintenanceService112) ApplyConfiguration(ctx context.Context, request 
 			strings.ReplaceAll(strings.ToLower(mode.String()), "_", "-"))
 	}
 
-	provider, err := s.boot.node.release.load(request.GetData())
+	provider, err := s.boot.release.load(request.GetData())
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse config: %w", err)
 	}

@@ -83,7 +83,7 @@ func (t *maintenanceTrust) current() *tls.Certificate {
 // maintenanceTLS is that of the maintenance API: no client certificate is even asked for.
 func (b *boot) maintenanceTLS() *tls.Config {
 	return &tls.Config{
-		MinVersion:             b.node.release.oldestTLS,
+		MinVersion:             b.release.oldestTLS,
 		NextProtos:             []string{"h2"},
 		SessionTicketsDisabled: true,
 		ClientAuth:             tls.NoClientCert,
