@@ -36,8 +36,14 @@ func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	})
 }
 
-// Clean removes what processes that were killed while they wrote a file left in its folder.
-func Clean(folder string) { held.Clean(folder, temporaryName("*")) }
+// Clean removes what processes that were killed while they wrote the file at path, or another one of its folder, left there.
+func Clean(path string) {
+	held.Clean(filepath.Dir(path), temporaryName("*"))
+
+	if target, err := Target(path); err == nil && target != path {
+		held.Clean(filepath.Dir(target), temporaryName("*"))
+	}
+}
 
 // temporaryName is the pattern of the names of a file's temporary files.
 func temporaryName(base string) string { return "." + base + ".talos-mage-*" }

@@ -238,12 +238,16 @@ func TestWhatAKilledProcessLeftIsCleanedUp(t *testing.T) {
 		t.Skip("this system can't tell whether a process still writes a file")
 	}
 
-	dir := t.TempDir()
+	dir, links := t.TempDir(), t.TempDir()
 
 	for _, name := range []string{".config.talos-mage-1", ".other.talos-mage-2", ".config.tmp-3", "config"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("part"), 0o600))
 	}
 
-	atomicfile.Clean(dir)
+	require.NoError(t, os.WriteFile(filepath.Join(links, ".config.talos-mage-4"), []byte("part"), 0o600))
+	require.NoError(t, os.Symlink(filepath.Join(dir, "config"), filepath.Join(links, "config")))
+
+	atomicfile.Clean(filepath.Join(links, "config"))
 	requireOnly(t, dir, ".config.tmp-3", "config")
+	requireOnly(t, links, "config")
 }

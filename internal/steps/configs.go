@@ -3,6 +3,7 @@ package steps
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/held"
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
@@ -140,9 +142,9 @@ func (s Configs) Run(ctx context.Context, run *Run) error {
 	if err != nil {
 		return run.done(s.Name(), report.Failed, "", err)
 	}
-	defer os.RemoveAll(rendered)
+	defer rendered.Remove() //nolint:errcheck // the next run does it then
 
-	return s.install(ctx, run, rendered)
+	return s.install(ctx, run, rendered.Path)
 }
 
 // withoutSecrets uses the files that are there; there is no way to make any.
@@ -160,18 +162,19 @@ func (s Configs) withoutSecrets(run *Run) error {
 	}})
 }
 
+// renderedFolders is the pattern of the folders that configs are rendered into.
+const renderedFolders = "talos-mage-configs-*"
+
 // render runs talhelper into a temporary folder, which only this user can read. The caller removes it.
-func (s Configs) render(ctx context.Context, run *Run) (string, error) {
-	folder, err := os.MkdirTemp(run.temporaryFolder(), "talos-mage-configs-")
+func (s Configs) render(ctx context.Context, run *Run) (*held.Folder, error) {
+	folder, err := held.NewFolder(run.temporaryFolder(), renderedFolders)
 	if err != nil {
-		return "", fmt.Errorf("make folder for rendered configs: %w", err)
+		return nil, fmt.Errorf("make folder for rendered configs: %w", err)
 	}
 
-	_, err = run.program(ctx, s.Name(), nil, "talhelper", "genconfig", "--no-gitignore", "--config-file", run.Cluster.Source, "--secret-file", run.secretsPath(), "--out-dir", folder)
+	_, err = run.program(ctx, s.Name(), nil, "talhelper", "genconfig", "--no-gitignore", "--config-file", run.Cluster.Source, "--secret-file", run.secretsPath(), "--out-dir", folder.Path)
 	if err != nil {
-		os.RemoveAll(folder)
-
-		return "", err
+		return nil, errors.Join(err, folder.Remove())
 	}
 
 	return folder, nil
@@ -209,13 +212,7 @@ func (s Configs) install(ctx context.Context, run *Run, rendered string) error {
 		return wouldMake(s.Name(), list(writing))
 	}
 
-	for _, name := range writing {
-		if err := installFile(filepath.Join(rendered, name), filepath.Join(run.Settings.ClusterConfigDir, name)); err != nil {
-			return run.done(s.Name(), report.Failed, "", err)
-		}
-	}
-
-	if err := ignoreInGit(run.Settings.ClusterConfigDir, writing); err != nil {
+	if err := writeConfigs(rendered, run.Settings.ClusterConfigDir, writing); err != nil {
 		return run.done(s.Name(), report.Failed, "", err)
 	}
 
@@ -276,14 +273,29 @@ func sameConfig(a, b string) bool {
 	return err == nil && machineconfig.Same(first, second)
 }
 
+// writeConfigs puts rendered files into a folder. Git is told of them first: a run that ends in between must not leave secrets for the next commit.
+func writeConfigs(rendered, folder string, names []string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+
+	if err := ignoreInGit(folder, names); err != nil {
+		return err
+	}
+
+	for _, name := range names {
+		if err := installFile(filepath.Join(rendered, name), filepath.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
 func installFile(from, to string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return fmt.Errorf("read rendered config: %w", err)
-	}
-
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return fmt.Errorf("make folder: %w", err)
 	}
 
 	if err := atomicfile.WriteFile(to, data, 0o600); err != nil {

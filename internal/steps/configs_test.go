@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -183,6 +184,52 @@ func TestSecretsAreMadeOnlyForAClusterThatCanNotExistYet(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestARunCleansUpAfterOneThatWasKilled(t *testing.T) {
+	t.Parallel()
+
+	if runtime.GOOS == "windows" {
+		t.Skip("this system can't tell whether a process still lives")
+	}
+
+	w := newWorkshop(t, 1, 0)
+	w.untilMaintenance(t)
+	w.seal(t)
+
+	s := w.session(t)
+	rendered := filepath.Join(w.folder, "talos-mage-configs-1") // its TMPDIR
+	left := []string{filepath.Join(w.Dir, ".talsecret.sops.yaml.talos-mage-1"), filepath.Join(w.ConfigDir(), ".lab-cp1.yaml.talos-mage-1")}
+
+	require.NoError(t, os.MkdirAll(rendered, 0o700))
+	require.NoError(t, os.MkdirAll(w.ConfigDir(), 0o700))
+
+	for _, path := range append(left, filepath.Join(rendered, "lab-cp1.yaml")) {
+		require.NoError(t, os.WriteFile(path, []byte("part of a secret"), 0o600))
+	}
+
+	s.succeeds(t, steps.Configs{})
+	require.NoDirExists(t, rendered)
+
+	for _, path := range left {
+		require.NoFileExists(t, path)
+	}
+}
+
+// Git must know of files with secrets before they are there: a run can end in between.
+func TestFilesWithSecretsAreIgnoredBeforeTheyAreWritten(t *testing.T) {
+	t.Parallel()
+
+	w := newWorkshop(t, 1, 0)
+	w.untilMaintenance(t)
+	w.seal(t)
+
+	// A list that can't be replaced ends the step where a kill could.
+	require.NoError(t, os.MkdirAll(filepath.Join(w.ConfigDir(), ".gitignore"), 0o700))
+
+	require.Error(t, w.session(t).do(t, steps.Configs{}).err)
+	require.NoFileExists(t, w.ConfigFile("cp1"))
+	require.NoFileExists(t, w.Talosconfig())
 }
 
 // configure gives a machine its config by other means.

@@ -13,7 +13,9 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/talos-mage/talos-mage/internal/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/held"
 )
 
 // lockPatience is how long a run waits for another one on this machine to end.
@@ -67,8 +69,20 @@ func (r *Run) acquireLock(ctx context.Context) error {
 
 	r.unlock()
 	r.lock = &clusterLock{key: key, file: file}
+	r.cleanUp()
 
 	return nil
+}
+
+// cleanUp removes what runs that were killed left behind: half-written temporary files and rendered configs, with secrets in them.
+func (r *Run) cleanUp() {
+	held.Clean(r.temporaryFolder(), renderedFolders)
+
+	for _, path := range []string{
+		filepath.Join(r.Settings.TalosDir, secretsFile), filepath.Join(r.Settings.ClusterConfigDir, ".gitignore"), r.Settings.Talosconfig, r.Settings.Kubeconfig,
+	} {
+		atomicfile.Clean(path)
+	}
 }
 
 func (r *Run) temporaryFolder() string {

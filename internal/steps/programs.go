@@ -61,7 +61,7 @@ func (r *Run) program(ctx context.Context, step string, input []byte, name strin
 	command.Stderr = &complaint
 	command.WaitDelay = programPatience
 
-	output, err := command.Output()
+	output, err := outputOf(command)
 
 	switch {
 	case err == nil:
