@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -55,7 +57,7 @@ func checkConfigHere(ctx context.Context, s subject) []diagnosis.Finding {
 		err = s.runtimeValidate(ctx, mode)
 	}
 
-	if refusals := others(err); len(refusals) > 0 {
+	if refusals := s.others(err); len(refusals) > 0 {
 		return s.fail(diagnosis.ConfigRefusedHere, s.regenerate("correct "+s.node.Name),
 			"the node would refuse %s: %s", s.config.Path, strings.Join(refusals, "; "))
 	}
@@ -75,7 +77,14 @@ func (s subject) runtimeValidate(ctx context.Context, mode machineconfig.Mode) e
 
 // mode is what the node validates its config as. Machines here are bare metal or virtual ones booted from metal images.
 func (s subject) mode() machineconfig.Mode {
-	return machineconfig.Mode{Metal: true, Installed: s.installed()}
+	return machineconfig.Mode{Metal: true, Installed: s.installed() && !s.alwaysAsksForInstall()}
+}
+
+// alwaysAsksForInstall tells of Talos before 1.13 in maintenance mode: it judges an install section that it then ignores, as it is installed.
+func (s subject) alwaysAsksForInstall() bool {
+	running, err := talosconfig.ParseContractFromVersion(s.facts.Version)
+
+	return err == nil && !running.Greater(talosconfig.TalosVersion1_12) && s.facts.State != talosapi.Ours
 }
 
 // installed tells whether the node ignores its install section: Talos is on a disk, or it runs from one.
@@ -83,11 +92,11 @@ func (s subject) installed() bool {
 	return s.facts.Installed || s.facts.State == talosapi.Ours
 }
 
-// others leaves out what checks of their own explain better: the disk selector, and the Kubernetes versions, which machinery compares
-// with the Talos version that it belongs to itself instead of the node's.
-func others(err error) []string {
+// others leaves out what checks of their own explain better: the disk selector of a machine that will install, and the Kubernetes versions,
+// which machinery compares with the Talos version that it belongs to itself instead of the node's.
+func (s subject) others(err error) []string {
 	return slices.DeleteFunc(list(err), func(problem string) bool {
-		return strings.Contains(problem, "no disks matched the expression") ||
+		return !s.installed() && strings.Contains(problem, "no disks matched the expression") ||
 			strings.Contains(problem, "to be used with Talos") ||
 			strings.Contains(problem, "compatibility with version")
 	})

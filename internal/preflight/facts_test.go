@@ -9,6 +9,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/preflight"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
@@ -132,6 +133,60 @@ func TestLiveMachinesAreJudged(t *testing.T) {
 
 			require.Equal(t, test.failures, failures(findings), "%+v", findings)
 			require.Equal(t, test.warnings, warnings(findings), "%+v", findings)
+		})
+	}
+}
+
+// Talos 1.12 tells as much, and is asked for more: an installed machine in maintenance mode judges an install section that it does not need.
+func TestLiveMachinesOfTalos112AreJudged(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		installed bool
+		change    func(*v1alpha1.Config)
+		failures  []diagnosis.ID
+		warnings  []diagnosis.ID
+		says      string
+	}{
+		"fits": {},
+		"installed": {
+			installed: true, warnings: []diagnosis.ID{diagnosis.AlreadyInstalled},
+		},
+		"installed, no install section": {
+			installed: true, change: func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall = nil },
+			failures: []diagnosis.ID{diagnosis.ConfigRefusedHere}, warnings: []diagnosis.ID{diagnosis.AlreadyInstalled},
+			says: "install instructions are required",
+		},
+		"installed, no disk matches": {
+			installed: true, change: selector(v1alpha1.InstallDiskSelector{Model: "NOPE*"}),
+			failures: []diagnosis.ID{diagnosis.ConfigRefusedHere}, warnings: []diagnosis.ID{diagnosis.AlreadyInstalled},
+			says: "no disks matched the expression",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			f := newFixture(t, func(options *machineconfig.GenerateOptions) { options.TalosVersion = "v1.12.1" })
+			f.cluster.TalosVersion = "v1.12.1"
+
+			if test.change != nil {
+				f.patch(t, "cp1", test.change)
+			}
+
+			facts := readFrom(t, emulator.NodeOptions{
+				Name: "cp1", TalosVersion: "v1.12.1", Installed: test.installed, Links: []emulator.Link{{Name: "eth0", MAC: "02:00:00:00:00:11"}},
+			})
+			require.Empty(t, facts.Unread)
+
+			facts.State = talosapi.Maintenance
+			findings := f.checkNode(t, "cp1", facts)
+
+			require.Equal(t, test.failures, failures(findings), "%+v", findings)
+			require.Equal(t, test.warnings, warnings(findings), "%+v", findings)
+
+			if test.says != "" {
+				require.Contains(t, the(t, findings, diagnosis.ConfigRefusedHere).Cause, test.says)
+			}
 		})
 	}
 }

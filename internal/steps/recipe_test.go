@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
@@ -33,6 +35,46 @@ func TestTheRecipeBringsAClusterUpOnceAndThenDoesNothing(t *testing.T) {
 
 	sent, _ = l.bootstraps()
 	require.Equal(t, 1, sent)
+}
+
+func TestClustersOfTheOlderTalosAndOfBothComeUpTheSameWay(t *testing.T) {
+	t.Parallel()
+
+	older := func(options *labcluster.Options) { options.TalosVersion = "v1.12.1" }
+	newer := func(node *emulator.NodeOptions) { node.TalosVersion = "v1.13.9" }
+
+	for name, change := range map[string][]func(*labcluster.Options){
+		"v1.12": {older},
+		"both":  {older, edit("cp2", newer), edit("worker1", newer)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 3, 2, change...)
+			l.untilMaintenance(t)
+
+			first := l.session(t)
+			first.succeeds(t, first.recipe()...)
+			require.Equal(t, 1, l.Lab.EtcdClusters())
+			require.NotContains(t, first.out.String(), "could not be read", "what a release does not tell is not asked for")
+
+			for _, node := range l.Nodes {
+				require.Equal(t, "running", node.Stage())
+				require.Equal(t, 1, applied(node), node.Name())
+			}
+
+			second := l.session(t)
+			second.succeeds(t, second.recipe()...)
+
+			for _, node := range l.Nodes {
+				require.Equal(t, 1, applied(node), node.Name())
+				require.Equal(t, report.Skipped, second.status("applySequential", node.Name()))
+			}
+
+			sent, effective := l.bootstraps()
+			require.Equal(t, []int{1, 1}, []int{sent, effective})
+		})
+	}
 }
 
 func TestADryRunOfTheRecipeChangesNothingAndEndsWithCode8(t *testing.T) {

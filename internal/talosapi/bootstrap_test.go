@@ -62,10 +62,8 @@ func TestBootstrapOutcomes(t *testing.T) {
 		},
 		{
 			name: "a worker with Talos 1.12", node: "worker1", class: talosapi.Final, code: codes.FailedPrecondition,
-			options: emulator.NodeOptions{Faults: emulator.Faults{Calls: []emulator.CallFault{{
-				Method: "Bootstrap", Do: emulator.Fail, Code: codes.FailedPrecondition, Text: "bootstrap can only be performed on a control plane node",
-			}}}},
-			says: "control plane node",
+			options: emulator.NodeOptions{TalosVersion: talos112}, booting: true,
+			says: "bootstrap can only be performed on a control plane node",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -22,13 +22,27 @@ type lab struct {
 	dialer *talosapi.Dialer
 }
 
+// Versions of Talos that nodes can run.
+const (
+	talos112 = "v1.12.1"
+	talos113 = "v1.13.9"
+)
+
 // newLab makes a cluster of one control plane (cp1) and one worker (worker1) that trusts the control plane's own address.
 // Time passes for the machines as the scale says, or quickly when it is 0.
 func newLab(t *testing.T, scale float64) *lab {
 	t.Helper()
 
+	return newLabOf(t, talos113, scale)
+}
+
+// newLabOf makes such a cluster for a version of Talos.
+func newLabOf(t *testing.T, version string, scale float64) *lab {
+	t.Helper()
+
 	cluster, err := labcluster.New(t.TempDir(), labcluster.Options{
 		ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane, Off: true, LabOptions: emulator.LabOptions{TimeScale: scale},
+		TalosVersion: version,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
@@ -57,6 +71,10 @@ func (l *lab) start(t *testing.T, name string, options emulator.NodeOptions) *em
 			options.Name, options.Address = name, generated.Node.Address.Addr()
 			options.Links = []emulator.Link{{Name: "eth0", MAC: generated.Node.MAC}}
 		}
+	}
+
+	if options.TalosVersion == "" {
+		options.TalosVersion = l.Generated.Options.TalosVersion
 	}
 
 	node, err := l.Lab.Start(options)
@@ -143,7 +161,18 @@ func mutating(node *emulator.Node) []string {
 func TestProbeFollowsANodeThroughItsLife(t *testing.T) {
 	t.Parallel()
 
-	l := newLab(t, 0)
+	for _, version := range []string{talos112, talos113} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+
+			probeALife(t, newLabOf(t, version, 0))
+		})
+	}
+}
+
+func probeALife(t *testing.T, l *lab) {
+	t.Helper()
+
 	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{})
 	address := node.Endpoint()
 

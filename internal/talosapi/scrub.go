@@ -66,7 +66,7 @@ var countLine = regexp.MustCompile(`^(.*: )?\d+ errors? occurred:$`)
 func problems(text string) []string {
 	// The unknown keys follow with their values, which may be a secret under a misspelt name.
 	if before, keys, found := strings.Cut(text, "unknown keys found during decoding:\n"); found {
-		return []string{scrub(before) + " unknown keys: " + strings.Join(keyNames(keys), ", ")}
+		return []string{strings.TrimSpace(scrub(before) + " unknown keys: " + strings.Join(keyNames(keys), ", "))}
 	}
 
 	var lines []string

@@ -49,6 +49,11 @@ func TestProblemsOfAMachineConfigAreOneLineEach(t *testing.T) {
 			[]string{"error decoding document /v1alpha1/ (line 1): unknown keys: .machine.foo, .machine.network.hostnme, .machine.network.list"},
 		},
 		{
+			"unknown keys with Talos 1.12, which does not name the document",
+			"unknown keys found during decoding:\nmachine:\n    foo: s3cret\n",
+			[]string{"unknown keys: .machine.foo"},
+		},
+		{
 			"a value that the decoder quotes",
 			"error decoding document /v1alpha1/ (line 1): yaml: construct errors:\n  line 2: cannot construct !!str `hunter2` into bool",
 			[]string{"error decoding document /v1alpha1/ (line 1): yaml: construct errors:", "line 2: cannot construct !!str (masked) into bool"},

@@ -37,6 +37,8 @@ type cell struct {
 
 // state is a row of the table for one role.
 type state struct {
+	// talos is the version of Talos that all machines run; empty for the usual one.
+	talos string
 	// edit is how the subject differs from a machine in maintenance mode when it is switched on; it may make files too.
 	edit func(t *testing.T, w *world, machine *emulator.NodeOptions)
 	// spoil brings the state about once the machines are up.
@@ -91,6 +93,11 @@ func rows(role string) map[string]state {
 
 	return map[string]state{
 		"in maintenance": {
+			cells:  []cell{{"preflight", ok, none}, {"verify", verify, none}, refused, {"apply", ok, sent}},
+			healed: unwanted(bootstrapped),
+		},
+		"in maintenance, Talos 1.12": {
+			talos:  "v1.12.1",
 			cells:  []cell{{"preflight", ok, none}, {"verify", verify, none}, refused, {"apply", ok, sent}},
 			healed: unwanted(bootstrapped),
 		},
@@ -216,7 +223,7 @@ func (s state) test(t *testing.T, role string) {
 func (s state) world(t *testing.T, role string) *world {
 	t.Helper()
 
-	options := labcluster.Options{ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane}
+	options := labcluster.Options{ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane, TalosVersion: s.talos}
 	if role == "control plane" {
 		options.ControlPlanes, options.Workers = 3, 0
 	}

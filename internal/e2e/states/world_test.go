@@ -107,6 +107,7 @@ func newWorld(t *testing.T, options labcluster.Options, edit func(w *world, mach
 	for _, spec := range made.Generated.Options.Nodes {
 		machine := emulator.NodeOptions{
 			Name: spec.Name, Address: netip.MustParseAddr(spec.Declared), Links: []emulator.Link{{Name: "eth0", MAC: spec.MAC}}, Timing: options.Timing,
+			TalosVersion: made.Generated.Options.TalosVersion,
 		}
 
 		if edit != nil {
