@@ -56,6 +56,8 @@ func isOurs(line string) bool {
 // Not parallel, so that all goroutines of the emulator are this lab's. What clients hold open, half a handshake, a frozen connection, a call that
 // is never answered, keeps no lab from closing, whatever its machines are doing.
 func TestALabClosesAtOnceAndLeavesNothing(t *testing.T) { //nolint:paralleltest // see above
+	require.NoError(t, closeStanding())
+
 	cluster, err := labcluster.New(t.TempDir(), labcluster.Options{ControlPlanes: 1, Workers: 4, Edit: func(o *emulator.NodeOptions) {
 		o.Faults.Calls = []emulator.CallFault{{Method: "Memory", Do: emulator.Hang}, {Method: "LoadAvg", Do: emulator.Freeze}}
 	}})

@@ -104,57 +104,6 @@ func TestClaim_1_02_FingerprintChangesAtTimeSyncAndAtBoot(t *testing.T) {
 	eventually(t, func() error { look(); return until(len(seen) >= 3) })
 }
 
-func TestClaim_1_03_EverybodyReadsInMaintenance(t *testing.T) {
-	t.Parallel()
-
-	_, node := alone(t, labcluster.Options{})
-	c := insecure(t, node)
-	ctx := deadline(t)
-
-	open := map[string]func() error{
-		"Version":     func() error { _, err := c.Version(ctx); return err },
-		"Hostname":    func() error { _, err := c.MachineClient.Hostname(ctx, &emptypb.Empty{}); return err },
-		"ServiceList": func() error { _, err := c.ServiceList(ctx); return err },
-		"Memory":      func() error { _, err := c.Memory(ctx); return err },
-		"Disks":       func() error { _, err := c.Disks(ctx); return err },
-		"Dmesg":       func() error { return firstFrame(c.Dmesg(ctx, false, false)) },
-		"List":        func() error { return firstFrame(c.LS(ctx, &machineapi.ListRequest{Root: "/"})) },
-	}
-
-	for name, call := range open {
-		require.NoError(t, call(), name)
-	}
-
-	closed := map[string]func() error{
-		"Bootstrap":  func() error { return c.Bootstrap(ctx, &machineapi.BootstrapRequest{}) },
-		"Kubeconfig": func() error { _, err := c.Kubeconfig(ctx); return err },
-		"Reboot":     func() error { return c.Reboot(ctx) },
-		"Shutdown":   func() error { return c.Shutdown(ctx) },
-		"Reset":      func() error { return c.Reset(ctx, true, true) },
-		"MetaWrite":  func() error { return c.MetaWrite(ctx, 0x0a, []byte("x")) },
-		"MetaDelete": func() error { return c.MetaDelete(ctx, 0x0a) },
-		"Read": func() error {
-			return firstFrame(c.MachineClient.Read(ctx, &machineapi.ReadRequest{Path: "/proc/cmdline"}))
-		},
-		"EtcdSnapshot": func() error { return firstFrame(c.MachineClient.EtcdSnapshot(ctx, &machineapi.EtcdSnapshotRequest{})) },
-		"GenerateClientConfiguration": func() error {
-			_, err := c.GenerateClientConfiguration(ctx, &machineapi.GenerateClientConfigurationRequest{})
-			return err
-		},
-		"LifecycleService/Upgrade": func() error {
-			return firstFrame(c.LifecycleClient.Upgrade(ctx, &machineapi.LifecycleServiceUpgradeRequest{}))
-		},
-	}
-
-	for name, call := range closed {
-		err := call()
-		require.Equal(t, codes.PermissionDenied, client.StatusCode(err), name)
-		require.ErrorContains(t, err, "not authorized", name)
-	}
-
-	require.Empty(t, node.Meta())
-}
-
 func TestClaim_1_04_EtcdCallsAreUnimplementedInMaintenance(t *testing.T) {
 	t.Parallel()
 

@@ -2,20 +2,15 @@ package emulator
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -44,31 +39,56 @@ func (g *gatekeeper) targets(ctx context.Context, method string) (targets []stri
 		return nil, false, nil
 	}
 
-	if nodes := md.Get(nodesKey); len(nodes) > 0 {
-		service := strings.Split(strings.TrimPrefix(method, "/"), "/")[0]
-		if !slices.Contains(fanOutServices, service) {
-			return nil, false, status.Error(codes.InvalidArgument, g.boot.node.release.fanOutRefusal(method))
-		}
-
-		targets, fan = nodes, true
-	} else if node := md.Get(nodeKey); len(node) > 0 {
-		if len(node) != 1 {
-			return nil, false, status.Error(codes.InvalidArgument, "node metadata must be single-valued")
-		}
-
-		targets = node
-	}
-
-	if len(targets) == 0 || g.api.wish.certificate.client != nil {
-		return targets, fan, nil
+	node, nodes := md.Get(nodeKey), md.Get(nodesKey)
+	if len(node) > 1 {
+		return nil, false, status.Error(codes.InvalidArgument, "node metadata must be single-valued")
 	}
 
 	// A worker has no certificate to forward with: it serves itself and refuses the rest.
-	if len(targets) == 1 && (targets[0] == g.boot.node.Address().String() || targets[0] == g.boot.hostname()) {
-		return nil, false, nil
+	forwards := g.api.wish.certificate.client != nil
+	if !forwards {
+		node, nodes = g.boot.othersThan(node), g.boot.othersThan(nodes)
 	}
 
-	return nil, false, status.Error(codes.PermissionDenied, "no request forwarding")
+	switch service := strings.Split(strings.TrimPrefix(method, "/"), "/")[0]; {
+	case len(nodes) > 0 && !slices.Contains(fanOutServices, service):
+		return nil, false, status.Error(codes.InvalidArgument, g.boot.node.release.fanOutRefusal(method))
+	case len(nodes) > 0:
+		targets, fan = nodes, true
+	default:
+		targets = node
+	}
+
+	if len(targets) > 0 && !forwards {
+		return nil, false, status.Error(codes.PermissionDenied, "no request forwarding")
+	}
+
+	if i := slices.IndexFunc(targets, invalidTarget); i >= 0 {
+		return nil, false, status.Errorf(codes.Internal, "invalid target %q", targets[i])
+	}
+
+	return targets, fan, nil
+}
+
+// othersThan takes the node itself out of a list of targets that holds nothing else.
+func (b *boot) othersThan(targets []string) []string {
+	if len(targets) != 1 {
+		return targets
+	}
+
+	address, err := netip.ParseAddr(targets[0])
+	if targets[0] == b.hostname() || (err == nil && slices.Contains(b.addresses(), address)) {
+		return nil
+	}
+
+	return targets
+}
+
+// invalidTarget tells of a target that can't be one: the port is always the API's.
+func invalidTarget(target string) bool {
+	_, _, err := net.SplitHostPort(target)
+
+	return target == "" || err == nil
 }
 
 // forwardUnary sends a call on to the nodes that its metadata names.
@@ -151,72 +171,6 @@ func withMetadata(message protoreflect.Message, mark *common.Metadata) protorefl
 	return message
 }
 
-// forwardStream is forwardUnary for streams: frames are marked, errors are frames.
-func (g *gatekeeper) forwardStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	targets, fan, err := g.targets(stream.Context(), info.FullMethod)
-	if err != nil {
-		return err
-	}
-
-	if len(targets) == 0 {
-		return handler(service, stream)
-	}
-
-	input, output, err := messagesOf(info.FullMethod)
-	if err != nil {
-		return err
-	}
-
-	if info.IsClientStream {
-		return status.Errorf(codes.Unimplemented, "forwarding is not supported for method %s", info.FullMethod)
-	}
-
-	request := input.New().Interface()
-	if err := stream.RecvMsg(request); err != nil {
-		return err
-	}
-
-	if !fan {
-		return g.pump(stream.Context(), targets[0], info.FullMethod, request, output, stream.SendMsg)
-	}
-
-	frames := make(chan proto.Message)
-	done := make(chan struct{})
-
-	for _, target := range targets {
-		go func() {
-			defer func() { done <- struct{}{} }()
-
-			err := g.pump(stream.Context(), target, info.FullMethod, request, output, func(frame any) error {
-				if message, ok := frame.(proto.Message); ok {
-					withMetadata(message.ProtoReflect(), &common.Metadata{Hostname: target})
-					frames <- message
-				}
-
-				return nil
-			})
-			if err != nil {
-				frames <- withMetadata(output.New(), errorMetadata(target, err)).Interface()
-			}
-		}()
-	}
-
-	var lost error
-
-	for running := len(targets); running > 0; {
-		select {
-		case frame := <-frames:
-			if lost == nil {
-				lost = stream.SendMsg(frame)
-			}
-		case <-done:
-			running--
-		}
-	}
-
-	return lost
-}
-
 // messagesOf finds the request and reply types of a method.
 func messagesOf(method string) (input, output protoreflect.MessageType, err error) {
 	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", "."))
@@ -240,103 +194,4 @@ func messagesOf(method string) (input, output protoreflect.MessageType, err erro
 	}
 
 	return input, output, nil
-}
-
-// dialNode connects to another node's API as this one, which speaks for the caller.
-func (g *gatekeeper) dialNode(ctx context.Context, target string) (*grpc.ClientConn, context.Context, error) {
-	address, err := g.boot.resolveTarget(target)
-	if err != nil {
-		return nil, nil, status.Errorf(codes.Internal, "invalid target %q", target)
-	}
-
-	md, _ := metadata.FromIncomingContext(ctx)
-	md = md.Copy()
-
-	for _, key := range []string{nodeKey, nodesKey, ":authority"} {
-		delete(md, key)
-	}
-
-	md.Set(proxyFromKey, g.boot.node.Address().String())
-	md.Set(constants.APIAuthzRoleMetadataKey, rolesOf(ctx).Strings()...)
-
-	certificate := g.api.wish.certificate
-
-	conn, err := grpc.NewClient("passthrough:///"+netip.AddrPortFrom(address, APIPort).String(),
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-			MinVersion:   tls.VersionTLS13,
-			RootCAs:      certificate.roots,
-			Certificates: []tls.Certificate{*certificate.client},
-			Time:         g.boot.wallNow,
-		})),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return g.boot.node.nic.dial(ctx, netip.AddrPortFrom(address, APIPort))
-		}),
-	)
-	if err != nil {
-		return nil, nil, status.Errorf(codes.Internal, "invalid target %q", target)
-	}
-
-	return conn, metadata.NewOutgoingContext(ctx, md), nil
-}
-
-// resolveTarget finds the address of a forwarding target: an address, or a name of the cluster.
-func (b *boot) resolveTarget(target string) (netip.Addr, error) {
-	if address, err := netip.ParseAddr(target); err == nil {
-		return address, nil
-	}
-
-	for _, other := range b.clusterNodes() {
-		if target != "" && other.hostname() == target {
-			return other.node.Address(), nil
-		}
-	}
-
-	return netip.Addr{}, errors.New("no such node")
-}
-
-func (g *gatekeeper) invoke(ctx context.Context, target, method string, request, reply any) error {
-	conn, ctx, err := g.dialNode(ctx, target)
-	if err != nil {
-		return err
-	}
-	defer conn.Close() //nolint:errcheck // the call is over
-
-	return conn.Invoke(ctx, method, request, reply)
-}
-
-// pump hands every frame of another node's stream on.
-func (g *gatekeeper) pump(ctx context.Context, target, method string, request proto.Message, output protoreflect.MessageType, send func(any) error) error {
-	conn, ctx, err := g.dialNode(ctx, target)
-	if err != nil {
-		return err
-	}
-	defer conn.Close() //nolint:errcheck // the call is over
-
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
-	if err != nil {
-		return err
-	}
-
-	if err := stream.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-
-	if err := stream.CloseSend(); err != nil {
-		return err
-	}
-
-	for {
-		frame := output.New().Interface()
-
-		if err := stream.RecvMsg(frame); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-
-		if err := send(frame); err != nil {
-			return err
-		}
-	}
 }

@@ -105,47 +105,6 @@ func TestClaim_3_02_TheCertificateIsForClientAuthenticationAlone(t *testing.T) {
 	require.Equal(t, codes.Unavailable, client.StatusCode(err))
 }
 
-func TestClaim_3_03_RolesAreTheCertificatesOrganizations(t *testing.T) {
-	t.Parallel()
-
-	cluster, node := configured(t, labcluster.Options{})
-
-	for _, test := range []struct {
-		role                     role.Role
-		version, reboot, members bool
-		config                   bool
-	}{
-		{role.Admin, true, true, true, true},
-		{role.Operator, true, true, true, false},
-		{role.Reader, true, false, true, false},
-		{role.EtcdBackup, false, false, true, false},
-		{role.MetaWriter, false, false, false, false},
-		{"", false, false, false, false},
-	} {
-		t.Run(string(test.role), func(t *testing.T) {
-			c := signed(t, cluster, node, x509.Organization(string(test.role)))
-
-			_, err := c.Version(deadline(t))
-			require.Equal(t, test.version, client.StatusCode(err) != codes.PermissionDenied, "Version: %v", err)
-
-			ctx := deadline(t)
-
-			if test.members { // then it blocks, as there is no etcd
-				short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-				defer cancel()
-
-				ctx = short
-			}
-
-			_, err = c.EtcdStatus(ctx)
-			require.Equal(t, test.members, client.StatusCode(err) != codes.PermissionDenied, "EtcdStatus: %v", err)
-
-			_, err = c.Kubeconfig(deadline(t))
-			require.Equal(t, test.config, err == nil, "Kubeconfig: %v", err)
-		})
-	}
-}
-
 func TestClaim_3_04_EveryMismatchIsUnavailableWithOneOfItsTexts(t *testing.T) {
 	t.Parallel()
 

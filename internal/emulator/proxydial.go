@@ -1,0 +1,79 @@
+package emulator
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// dialNode connects to another node's API as this one, which speaks for the caller.
+func (g *gatekeeper) dialNode(ctx context.Context, target string) (*grpc.ClientConn, context.Context, error) {
+	address, err := g.boot.resolveTarget(target)
+	if err != nil {
+		return nil, nil, status.Errorf(codes.Unavailable, "name resolver error: %s", err)
+	}
+
+	md, _ := metadata.FromIncomingContext(ctx)
+	md = md.Copy()
+
+	for _, key := range []string{nodeKey, nodesKey, ":authority"} {
+		delete(md, key)
+	}
+
+	md.Set(proxyFromKey, g.boot.node.Address().String())
+	md.Set(constants.APIAuthzRoleMetadataKey, rolesOf(ctx).Strings()...)
+
+	certificate := g.api.wish.certificate
+
+	conn, err := grpc.NewClient("passthrough:///"+netip.AddrPortFrom(address, APIPort).String(),
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+			MinVersion:   tls.VersionTLS13,
+			RootCAs:      certificate.roots,
+			Certificates: []tls.Certificate{*certificate.client},
+			Time:         g.boot.wallNow,
+		})),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize)),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return g.boot.node.nic.dial(ctx, netip.AddrPortFrom(address, APIPort))
+		}),
+	)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to %s: %w", target, err)
+	}
+
+	return conn, metadata.NewOutgoingContext(ctx, md), nil
+}
+
+// resolveTarget finds the address of a forwarding target: an address, or a name of the cluster.
+func (b *boot) resolveTarget(target string) (netip.Addr, error) {
+	if address, err := netip.ParseAddr(target); err == nil {
+		return address, nil
+	}
+
+	for _, other := range b.clusterNodes() {
+		if other.hostname() == target {
+			return other.node.Address(), nil
+		}
+	}
+
+	return netip.Addr{}, fmt.Errorf("lookup %s: no such host", target)
+}
+
+func (g *gatekeeper) invoke(ctx context.Context, target, method string, request, reply any) error {
+	conn, ctx, err := g.dialNode(ctx, target)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // the call is over
+
+	return conn.Invoke(ctx, method, request, reply)
+}
