@@ -195,12 +195,12 @@ func (i Invocation) sinks(loaded *settings.Settings, console *report.Console) ([
 		path = filepath.Join(i.Workdir, path)
 	}
 
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the user names it
+	file, err := report.AppendJSONLines(path)
 	if err != nil {
 		return nil, fmt.Errorf("open REPORT_FILE: %w", err)
 	}
 
-	return append(sinks, report.NewJSONLines(file)), nil
+	return append(sinks, file), nil
 }
 
 // watched tells that a person sees results and live lines on one terminal; log lines of the same events would say everything twice.

@@ -19,6 +19,9 @@ type JSONLines struct {
 // NewJSONLines writes to out. The first error of writing is kept for Close.
 func NewJSONLines(out io.Writer) *JSONLines { return &JSONLines{out: out} }
 
+// eventStart is what every line begins with.
+const eventStart = `{"time":"`
+
 // jsonEvent is the form of a line. Fields that don't belong to the kind of event are left out; times are UTC, durations are seconds.
 type jsonEvent struct {
 	Time     time.Time `json:"time"`
