@@ -92,6 +92,11 @@ func (s sight) stranger() bool {
 // silent tells that nothing answered at any of the node's addresses.
 func (s sight) silent() bool { return s.State == talosapi.Unreachable }
 
+// lacksNothing tells that the node waits for nothing. Whether Kubernetes has it Ready is left aside: without a CNI no node is.
+func (s sight) lacksNothing() bool {
+	return s.status != nil && !slices.ContainsFunc(s.status.Unmet, func(condition talosapi.Condition) bool { return condition.Name != "nodeReady" })
+}
+
 // up tells that the install is over and the node boots or runs with its config.
 func (s sight) up() bool {
 	return s.State == talosapi.Ours && (s.stage() == "booting" || s.stage() == "running") && s.installed()

@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -38,7 +39,8 @@ func (s Verify) Run(ctx context.Context, run *Run) error {
 	return verifyNodes(ctx, run, s.Name(), run.present(run.Nodes()), whole)
 }
 
-// VerifyWorkers waits, after bootstrap, until every worker answers with its own config and runs.
+// VerifyWorkers waits, after bootstrap, until every worker answers with its own config and runs, and until the control planes are through with
+// their boot too: one that is not, though a member of etcd, reboots when Talos loses its patience.
 type VerifyWorkers struct{}
 
 // Name is the step's name.
@@ -49,7 +51,7 @@ func (VerifyWorkers) Nodes(run *Run) []*inventory.Node {
 	return ofRole(run.present(run.Nodes()), inventory.Worker)
 }
 
-// Run verifies the workers, and that all nodes are registered in Kubernetes.
+// Run verifies the workers, that the control planes lack nothing, and that all nodes are registered in Kubernetes.
 func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
 	workers := ofRole(run.present(run.Nodes()), inventory.Worker)
 	run.forgiveRefusals(workers)
@@ -60,7 +62,38 @@ func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
 		return verified
 	}
 
-	return diagnosis.Join(verified, run.awaitRegistered(ctx, s.Name()))
+	started := awaitControlPlanes(ctx, run, s.Name())
+	if ctx.Err() != nil {
+		return diagnosis.Join(verified, started)
+	}
+
+	return diagnosis.Join(verified, started, run.awaitRegistered(ctx, s.Name()))
+}
+
+// awaitControlPlanes waits until the control planes have all that they wait for, but for those that bootstrap found missing from etcd. Only those
+// are reported that do not come so far: they are no workers.
+func awaitControlPlanes(ctx context.Context, run *Run, step string) error {
+	controlPlanes := slices.DeleteFunc(ofRole(run.present(run.Nodes()), inventory.ControlPlane), func(node *inventory.Node) bool {
+		return slices.ContainsFunc(run.Report.Results(), func(result report.Result) bool {
+			return result.Step == bootstrapName && result.Node == node.Name && result.Status == report.Failed
+		})
+	})
+
+	outcomes := fanout.Collect(ctx, probeLimit, controlPlanes, func(ctx context.Context, node *inventory.Node) outcome {
+		verifier := &verifier{Run: run, step: step, etcdWhole: true}
+
+		return verifier.verify(ctx, node)
+	}, func(node *inventory.Node, err error) outcome {
+		return outcome{node: node, problem: run.unexpected(step, node, err)}
+	})
+
+	for _, outcome := range outcomes {
+		if outcome.failed() {
+			run.Report.Result(report.Result{Node: outcome.node.Name, Address: outcome.address, Step: step, Status: report.Failed, Err: outcome.problem})
+		}
+	}
+
+	return run.conclude(outcomes)
 }
 
 // forgiveRefusals starts the clock of workers anew that only refused connections so far: before bootstrap nobody could sign their certificate.
@@ -107,8 +140,9 @@ func verifyNodes(ctx context.Context, run *Run, step string, nodes []*inventory.
 
 type verifier struct {
 	*Run
-	step      string
-	workersUp bool
+	step string
+	// workersUp is set when nothing keeps a worker from being up; etcdWhole when nothing keeps a control plane from it.
+	workersUp, etcdWhole bool
 	// joining is set when the node ended as a worker whose API is not open yet.
 	joining bool
 }
@@ -204,8 +238,8 @@ func (v *verifier) judgeConfigured(seen sight) judgement {
 	}
 
 	switch {
-	case seen.node.Role == inventory.Worker && v.workersUp:
-		return judgement{done: seen.stage() == "running"}
+	case seen.node.Role == inventory.Worker && v.workersUp, v.etcdWhole:
+		return judgement{done: seen.stage() == "running" && seen.lacksNothing()}
 	case v.onItsWay(seen):
 		v.joining = !seen.up()
 

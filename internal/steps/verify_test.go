@@ -219,6 +219,35 @@ func TestAWorkerWhoseTrustdIsLateIsWaitedFor(t *testing.T) {
 	s.succeeds(t, slices.Insert(list, len(list)-1, steps.Step(open))...)
 }
 
+func TestAControlPlaneThatIsNotThroughWithItsBootIsNamedThoughEtcdIsWhole(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		fault func(*emulator.Faults)
+		cause string
+	}{
+		"trustd":         {func(f *emulator.Faults) { f.TrustdDown = true }, "trustd not running"},
+		"kube-apiserver": {func(f *emulator.Faults) { f.KubernetesDown = true }, "kube-system/kube-apiserver-cp2 not ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 3, 0, edit("cp2", func(node *emulator.NodeOptions) { test.fault(&node.Faults) }))
+			l.untilMaintenance(t)
+
+			s := l.session(t, seconds("STAGE_TIMEOUT", 60))
+			problem := s.fails(t, diagnosis.ExitVerify, diagnosis.StageStuck, s.recipe()...)
+			require.Equal(t, "cp2", problem.Node)
+			require.Contains(t, problem.Cause, test.cause)
+			require.True(t, l.Node("cp2").EtcdVoter())
+
+			l.Node("cp2").Set(func(f *emulator.Faults) { *f = emulator.Faults{} })
+			again := l.session(t)
+			again.succeeds(t, again.recipe()...)
+		})
+	}
+}
+
 func TestNotReadyIsAFailureOnlyWithTalosOwnCNI(t *testing.T) {
 	t.Parallel()
 
