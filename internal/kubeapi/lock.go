@@ -22,6 +22,11 @@ const (
 // lockMark is what this program's lock files hold. kubectl's are empty, and nobody can tell whether their process still lives.
 const lockMark = "talos-mage is changing the kubeconfig. Was it killed? Then its next run removes this file.\n"
 
+func lockName(path string) string { return path + ".lock" }
+
+// removeAbandonedLock takes away the lock file of a process of this program that was killed.
+func removeAbandonedLock(path string) { held.RemoveAbandoned(lockName(path), isMarked) }
+
 // lock takes the lock file that kubectl takes before it writes.
 func lock(path string) (unlock func(), err error) {
 	mine, err := newLockFile(path)
@@ -29,7 +34,7 @@ func lock(path string) (unlock func(), err error) {
 		return nil, unwritable(path, err)
 	}
 
-	name := path + ".lock"
+	name := lockName(path)
 
 	for attempt := range lockAttempts {
 		if attempt > 0 {
@@ -45,7 +50,7 @@ func lock(path string) (unlock func(), err error) {
 				mine.Release()
 			}, nil
 		case errors.Is(err, fs.ErrExist):
-			held.RemoveAbandoned(name, isMarked)
+			removeAbandonedLock(path)
 		default:
 			mine.Release()
 

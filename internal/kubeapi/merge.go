@@ -79,6 +79,11 @@ func Merge(path string, fetched []byte, options MergeOptions) (MergeResult, erro
 		return MergeResult{}, problem(diagnosis.KubeconfigUnusable, err, fmt.Sprintf("the kubeconfig that the node gave can't be used: %s", err), "mage status")
 	}
 
+	// It may be in kubectl's way only.
+	if !options.DryRun {
+		removeAbandonedLock(path)
+	}
+
 	// Looked at first without the lock: a file that is good is left alone even in a folder that is read-only.
 	result, _, err := plan(path, fetched, ours, options)
 	if err != nil || !result.Changed || options.DryRun {

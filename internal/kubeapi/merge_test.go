@@ -554,10 +554,12 @@ func TestMergeTakesAwayTheLockOfAKilledProcess(t *testing.T) {
 	path := write(t, elsewhere)
 	fetched := home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint})
 
+	const mark = "talos-mage is changing the kubeconfig. Was it killed? Then its next run removes this file.\n"
+
 	living, err := held.NewFile(filepath.Dir(path), "lock-*")
 	require.NoError(t, err)
 
-	_, err = living.WriteString("talos-mage is changing the kubeconfig. Was it killed? Then its next run removes this file.\n")
+	_, err = living.WriteString(mark)
 	require.NoError(t, err)
 	require.NoError(t, living.Close())
 	require.NoError(t, living.MoveTo(path+".lock"))
@@ -570,6 +572,14 @@ func TestMergeTakesAwayTheLockOfAKilledProcess(t *testing.T) {
 	result, err := kubeapi.Merge(path, fetched, kubeapi.MergeOptions{})
 	require.NoError(t, err)
 	require.True(t, result.Changed)
+	require.NoFileExists(t, path+".lock")
+
+	// Also when nothing is left to be changed: kubectl would stumble over it.
+	require.NoError(t, os.WriteFile(path+".lock", []byte(mark), 0o600))
+
+	result, err = kubeapi.Merge(path, fetched, kubeapi.MergeOptions{})
+	require.NoError(t, err)
+	require.False(t, result.Changed)
 	require.NoFileExists(t, path+".lock")
 }
 
