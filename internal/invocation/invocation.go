@@ -281,8 +281,8 @@ func nothingDone(results []report.Result) bool {
 }
 
 func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {
-	if code, signal := interruption(ctx); code != diagnosis.ExitOK {
-		return &Failure{Code: code, Message: fmt.Sprintf("stopped by %s; what was done is told above. Next: mage %s goes on from here", signal, target)}
+	if code, reason := interruption(ctx); code != diagnosis.ExitOK {
+		return &Failure{Code: code, Message: fmt.Sprintf("%s; what was done is told above. Next: mage %s goes on from here", reason, target)}
 	}
 
 	if err == nil {
