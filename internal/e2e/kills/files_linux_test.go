@@ -1,0 +1,187 @@
+package kills_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// leftovers is what a process that was killed may leave for the next one to clean up.
+type leftovers bool
+
+const (
+	noLeftovers   leftovers = false
+	someLeftovers leftovers = true
+)
+
+// requireFiles looks at every file of the operator: whole, for his eyes alone, and nothing that he would have to clean up.
+func (w *world) requireFiles(t *testing.T, may leftovers) {
+	t.Helper()
+
+	for _, root := range []string{w.root, w.temporary} {
+		require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			require.NoError(t, err)
+
+			if entry.IsDir() {
+				w.requireFolder(t, path, may)
+			} else {
+				w.requireFile(t, path, may)
+			}
+
+			return nil
+		}))
+	}
+}
+
+func (w *world) requireFolder(t *testing.T, path string, may leftovers) {
+	t.Helper()
+
+	if filepath.Dir(path) == w.temporary {
+		require.True(t, bool(may), "left behind: %s", path)
+		requireMode(t, path, 0o700)
+	}
+}
+
+func (w *world) requireFile(t *testing.T, path string, may leftovers) {
+	t.Helper()
+
+	name := filepath.Base(path)
+	if name == "talconfig.yaml" || name == "talenv.yaml" || strings.HasPrefix(filepath.Base(filepath.Dir(path)), "talos-mage-configs-") {
+		return
+	}
+
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	switch {
+	case name == ".gitignore":
+		w.requireIgnored(t, string(data))
+
+		return
+	case strings.HasPrefix(name, "..gitignore.talos-mage-"):
+		require.True(t, bool(may), "left behind: %s", path)
+
+		return // nothing in it is secret
+	case strings.Contains(name, ".talos-mage-"), path == w.kubeconfig()+".lock":
+		require.True(t, bool(may), "left behind: %s", path)
+	case path == w.secrets():
+		require.Equal(t, sealedSecrets, string(data))
+	case path == w.Talosconfig():
+		w.requireTalosconfig(t, data)
+	case path == w.kubeconfig():
+		w.requireKubeconfig(t, data)
+	case strings.HasPrefix(path, w.kubeconfig()+".bak-"):
+		require.Equal(t, otherContext, string(data))
+	case path == w.report():
+		requireJSONLines(t, data, may)
+	case filepath.Dir(path) == w.ConfigDir():
+		template, err := os.ReadFile(filepath.Join(w.templates, name))
+		require.NoError(t, err)
+		require.Equal(t, string(template), string(data), path)
+	default:
+		require.Regexp(t, `^talos-mage-[0-9a-f]{16}\.lock$`, name, "nobody made %s", path)
+	}
+
+	requireMode(t, path, 0o600)
+}
+
+func requireMode(t *testing.T, path string, mode fs.FileMode) {
+	t.Helper()
+
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, mode, info.Mode().Perm(), path)
+}
+
+// requireIgnored requires that no file with secrets in it can get into a commit.
+func (w *world) requireIgnored(t *testing.T, ignored string) {
+	t.Helper()
+
+	present, err := filepath.Glob(filepath.Join(w.ConfigDir(), "[^.]*"))
+	require.NoError(t, err)
+
+	for _, path := range present {
+		require.Contains(t, strings.Split(ignored, "\n"), filepath.Base(path))
+	}
+}
+
+// requireTalosconfig requires the file as it was rendered, or with the cluster's endpoints and nodes filled in.
+func (w *world) requireTalosconfig(t *testing.T, data []byte) {
+	t.Helper()
+
+	template, err := os.ReadFile(filepath.Join(w.templates, "talosconfig"))
+	require.NoError(t, err)
+
+	want, err := config.FromBytes(template)
+	require.NoError(t, err)
+
+	got, err := config.FromBytes(data)
+	require.NoError(t, err)
+
+	for name, context := range got.Contexts {
+		require.Contains(t, want.Contexts, name)
+
+		if len(context.Endpoints) > 0 {
+			want.Contexts[name].Endpoints, want.Contexts[name].Nodes = context.Endpoints, context.Nodes
+		}
+	}
+
+	require.Equal(t, want.Contexts, got.Contexts)
+}
+
+// requireKubeconfig requires the file as it was, or with the cluster in it.
+func (w *world) requireKubeconfig(t *testing.T, data []byte) {
+	t.Helper()
+
+	if w.shape.otherCluster && string(data) == otherContext {
+		return
+	}
+
+	merged, err := clientcmd.Load(data)
+	require.NoError(t, err)
+	require.Contains(t, merged.Contexts, merged.CurrentContext)
+	require.NotEqual(t, "other", merged.CurrentContext)
+	require.NotEmpty(t, merged.AuthInfos[merged.Contexts[merged.CurrentContext].AuthInfo].ClientKeyData)
+
+	if w.shape.otherCluster {
+		require.Contains(t, merged.Contexts, "other")
+	}
+}
+
+// requireJSONLines requires whole lines; only the last one may be a part.
+func requireJSONLines(t *testing.T, data []byte, may leftovers) {
+	t.Helper()
+
+	for line := range bytes.Lines(data) {
+		part := !bytes.HasSuffix(line, []byte("\n"))
+		require.True(t, json.Valid(line) && !part || part && bool(may), "no whole line: %q", line)
+	}
+}
+
+// contents are those of all files that the next run may not touch when there is nothing to do.
+func (w *world) contents(t *testing.T) map[string]string {
+	t.Helper()
+
+	found := map[string]string{}
+
+	require.NoError(t, filepath.WalkDir(w.root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path == w.report() {
+			return err
+		}
+
+		data, err := os.ReadFile(path)
+		found[path] = string(data)
+
+		return err
+	}))
+
+	return found
+}
