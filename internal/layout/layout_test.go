@@ -27,7 +27,7 @@ var leaves = []string{"internal/atomicfile", "internal/clock", "internal/diagnos
 var mayImport = map[string][]string{
 	"magefiles":           {"internal/devtargets", "targets"},
 	"targets":             {"internal/invocation", "internal/settings", "internal/steps", "internal/report"},
-	"internal/devtargets": {"internal/invocation", "internal/settings", "internal/steps", "internal/report", "internal/emulator", "internal/machineconfig", "internal/inventory"},
+	"internal/devtargets": {"internal/invocation", "internal/settings", "internal/steps", "internal/report", "internal/emulator", "internal/machineconfig", "internal/inventory", "internal/chaos"},
 	"internal/invocation": {"internal/settings", "internal/steps", "internal/inventory", "internal/report"},
 	"internal/steps": {
 		"internal/inventory", "internal/kubeapi", "internal/machineconfig", "internal/preflight", "internal/report", "internal/retry",
@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/retry":         {},
 	"internal/settings":      {},
 	"internal/emulator":      {"internal/machineconfig", "internal/inventory"},
+	"internal/chaos":         {"internal/emulator", "internal/invocation", "internal/machineconfig", "internal/steps"},
 
 	// Of tests alone.
 	"internal/e2e":    {"internal/settings"},

@@ -1,0 +1,323 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/emulator"
+)
+
+// check is something that must hold after every plan.
+type check struct {
+	name string
+	// violations says what does not hold.
+	violations func(h *History) []string
+}
+
+var checks = []check{
+	{"one etcd", oneEtcd},
+	{"one Bootstrap", oneBootstrap},
+	{"own config only", ownConfigOnly},
+	{"etcd left alone", etcdLeftAlone},
+	{"no secrets", noSecrets},
+	{"success is true", successIsTrue},
+	{"swaps are told", swapsAreTold},
+	{"failures are right", failuresAreRight},
+	{"nobody is forgotten", nobodyIsForgotten},
+	{"healed is healthy", healedIsHealthy},
+	{"nothing done twice", nothingDoneTwice},
+}
+
+// Violation is a check that did not hold.
+type Violation struct {
+	Check string
+	Text  string
+}
+
+// Check makes every check.
+func (h *History) Check() []Violation {
+	var found []Violation
+
+	for _, check := range checks {
+		for _, text := range check.violations(h) {
+			found = append(found, Violation{check.name, text})
+		}
+	}
+
+	return found
+}
+
+// oneEtcd: at most one etcd cluster ever existed; none was made beside one of an earlier life.
+func oneEtcd(h *History) []string {
+	switch {
+	case h.Made > 1:
+		return []string{fmt.Sprintf("%d etcd clusters were made", h.Made)}
+	case h.Former > 0 && h.MadeFirst > 0:
+		return []string{"an etcd was made although a control plane held data of an earlier one"}
+	default:
+		return nil
+	}
+}
+
+// oneBootstrap: Bootstrap took effect on at most one machine; and where a run brought a new cluster up, on one.
+func oneBootstrap(h *History) []string {
+	var machines []string
+
+	for _, machine := range h.Machines {
+		if slices.ContainsFunc(machine.Calls, func(call emulator.Call) bool { return call.Name() == "Bootstrap" && call.Succeeded() }) {
+			machines = append(machines, machine.Name)
+		}
+	}
+
+	if len(machines) > 1 {
+		return []string{"Bootstrap took effect on " + strings.Join(machines, " and ")}
+	}
+
+	if h.Former == 0 && len(machines) == 0 && (succeeded(h.First) || h.Again != nil && h.Again.Code == diagnosis.ExitOK) {
+		return []string{"a run succeeded, and Bootstrap took effect nowhere"}
+	}
+
+	return nil
+}
+
+func succeeded(runs []Run) bool {
+	return slices.ContainsFunc(runs, func(run Run) bool { return run.Code == diagnosis.ExitOK })
+}
+
+// ownConfigOnly: a machine with a declared MAC accepted its own config and no other; one that nobody declared accepted none.
+func ownConfigOnly(h *History) []string {
+	if !h.DeclaredMACs {
+		return nil
+	}
+
+	var found []string
+
+	for _, machine := range h.Machines {
+		i := slices.IndexFunc(h.Nodes, func(node Declared) bool { return node.MAC == machine.MAC })
+
+		for _, call := range machine.Calls {
+			if call.Name() != "ApplyConfiguration" || !call.Mutating || !call.Succeeded() {
+				continue
+			}
+
+			switch {
+			case i < 0:
+				found = append(found, fmt.Sprintf("the undeclared machine in the place of %s accepted a config", machine.Name))
+			case call.ConfigSHA256 != h.Nodes[i].Config:
+				found = append(found, fmt.Sprintf("the machine of %s accepted another config", h.Nodes[i].Name))
+			}
+		}
+	}
+
+	return found
+}
+
+// etcdLeftAlone: no call changed a machine that held etcd data. One with data of an earlier life and without a config is nobody's to know.
+func etcdLeftAlone(h *History) []string {
+	var found []string
+
+	for _, machine := range h.Machines {
+		configured := !machine.FormerEtcd
+
+		for _, call := range machine.Calls {
+			if !call.Mutating || !call.Succeeded() {
+				continue
+			}
+
+			if !configured && call.Name() == "ApplyConfiguration" {
+				configured = true
+
+				continue
+			}
+
+			if call.HadEtcd {
+				found = append(found, fmt.Sprintf("%s had etcd and took a call of %s", machine.Name, call.Name()))
+			}
+		}
+	}
+
+	return found
+}
+
+// noSecrets: nothing that a run wrote for people holds a secret of the cluster.
+func noSecrets(h *History) []string {
+	var found []string
+
+	for _, run := range h.runs() {
+		for place, text := range map[string]string{"output": run.Output, "report": run.Report, "last message": run.Message} {
+			for _, secret := range run.Secrets {
+				if strings.Contains(text, secret) {
+					found = append(found, fmt.Sprintf("a secret is in the %s of %s: %.6s…", place, run.Operator, secret))
+				}
+			}
+		}
+	}
+
+	slices.Sort(found)
+
+	return found
+}
+
+func (h *History) runs() []Run {
+	runs := slices.Clone(h.First)
+	if h.Again != nil {
+		runs = append(runs, *h.Again)
+	}
+
+	return runs
+}
+
+// successIsTrue: a run that succeeded left every node healthy, but for what befell a node that was healthy before.
+func successIsTrue(h *History) []string {
+	if !succeeded(h.First) {
+		return nil
+	}
+
+	var found []string
+
+	for _, node := range h.Nodes {
+		if ailment := h.Ailments[node.Name]; ailment != "" && !h.befell(node.Name) {
+			found = append(found, fmt.Sprintf("a run succeeded, and %s is not healthy: %s", node.Name, ailment))
+		}
+	}
+
+	return found
+}
+
+// befell tells whether something happened to a node that was healthy before, or to a control plane that it needs.
+func (h *History) befell(name string) bool {
+	return slices.ContainsFunc(h.Strikes, func(strike Strike) bool {
+		other, _ := h.node(strike.Node)
+
+		return slices.Contains(strike.Healthy, name) && (strike.Node == name || other.ControlPlane)
+	})
+}
+
+// swapsAreTold: a node that ended with another node's config is named by every run that came as far as looking at what nodes run.
+func swapsAreTold(h *History) []string {
+	var found []string
+
+	for _, run := range h.First {
+		for _, name := range h.Confused {
+			told := slices.ContainsFunc(run.Problems(), func(problem Problem) bool {
+				return problem.Node == name && (problem.ID == diagnosis.NodesSwapped || problem.ID == diagnosis.WrongMachine)
+			})
+
+			if !told && !run.Interrupted && run.reached("verifyWorkers") {
+				found = append(found, fmt.Sprintf("%s runs another node's config, and %s was not told", name, run.Operator))
+			}
+		}
+	}
+
+	return found
+}
+
+// failuresAreRight: every line of a failure names a node that had an incident, or the cluster, and a diagnosis that is right for its class.
+func failuresAreRight(h *History) []string {
+	var found []string
+
+	for _, run := range h.First {
+		if run.Interrupted {
+			continue
+		}
+
+		problems := run.Problems()
+		if run.Code != diagnosis.ExitOK && len(problems) == 0 {
+			found = append(found, fmt.Sprintf("%s failed with code %d and without a word", run.Operator, run.Code))
+		}
+
+		for _, problem := range problems {
+			if !h.explained(run, problem) {
+				found = append(found, "nothing that happened explains: "+problem.Line)
+			}
+		}
+	}
+
+	return found
+}
+
+// explained tells whether an incident that happened before a run ended makes one of its problems right.
+func (h *History) explained(run Run, problem Problem) bool {
+	if h.Crowded && crowded.explains(problem.ID, true) {
+		return true
+	}
+
+	// A control plane that failed in an earlier step, for a right reason, is in the way of a Bootstrap.
+	if problem.ID == diagnosis.BootstrapBlocked && slices.ContainsFunc(run.Problems(), func(other Problem) bool {
+		return other.Node == problem.Node && other.ID != diagnosis.BootstrapBlocked && h.explained(run, other)
+	}) {
+		return true
+	}
+
+	return slices.ContainsFunc(h.Strikes, func(strike Strike) bool {
+		if strike.Time.After(run.Ended) {
+			return false
+		}
+
+		struck, _ := h.node(strike.Node)
+		here := problem.Node == strike.Node || problem.Node == "" && strings.Contains(problem.Line, strike.Node)
+
+		return strike.Class.explains(problem.ID, here) && (here || struck.ControlPlane)
+	})
+}
+
+// nobodyIsForgotten: a run that came to its end names every node that is not healthy.
+func nobodyIsForgotten(h *History) []string {
+	var found []string
+
+	for _, run := range h.First {
+		if run.Interrupted || run.Code == diagnosis.ExitOK || !run.reached("verifyWorkers") {
+			continue
+		}
+
+		for _, node := range h.Nodes {
+			if ailment := h.Ailments[node.Name]; ailment != "" && !strings.Contains(run.Message, node.Name) && !h.befell(node.Name) {
+				found = append(found, fmt.Sprintf("%s is not healthy (%s), and %s was not told", node.Name, ailment, run.Operator))
+			}
+		}
+	}
+
+	return found
+}
+
+// healedIsHealthy: the run after the healing succeeds, and all nodes are healthy.
+func healedIsHealthy(h *History) []string {
+	if h.Again == nil {
+		return nil
+	}
+
+	var found []string
+
+	if h.Again.Code != diagnosis.ExitOK {
+		found = append(found, fmt.Sprintf("the run after the healing failed with code %d: %s", h.Again.Code, h.Again.Message))
+	}
+
+	for _, node := range h.Nodes {
+		if ailment := h.AilmentsAgain[node.Name]; ailment != "" {
+			found = append(found, fmt.Sprintf("after the healing %s is not healthy: %s", node.Name, ailment))
+		}
+	}
+
+	return found
+}
+
+// nothingDoneTwice: a run over a cluster that is up changes nothing.
+func nothingDoneTwice(h *History) []string {
+	if h.Again == nil || !succeeded(h.First) || len(h.Ailments) > 0 {
+		return nil
+	}
+
+	var found []string
+
+	for _, machine := range h.Machines {
+		for _, call := range machine.Calls {
+			if call.Mutating && call.Time.After(h.Again.Began) {
+				found = append(found, fmt.Sprintf("the cluster was up, and %s got a call of %s", machine.Name, call.Name()))
+			}
+		}
+	}
+
+	return found
+}

@@ -1,0 +1,54 @@
+package chaos
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// ailment says by the machines' own records what a node lacks for being a healthy member of its cluster; empty for a node that lacks nothing.
+func (w *world) ailment(name string) string {
+	node := w.node(name)
+
+	switch {
+	case node.Stage() != "running":
+		return "it is " + node.Stage()
+	case !bytes.Equal(node.Config(), w.config(name)):
+		return "it runs another config"
+	case node.Address() != w.address(name):
+		return fmt.Sprintf("it is at %s", node.Address())
+	case w.plan.machine(name).ControlPlane && !node.EtcdVoter():
+		return "it is no voter of an etcd with quorum"
+	case !node.Registered():
+		return "Kubernetes does not know it"
+	case w.plan.OwnCNI && !node.Ready():
+		return "it is not ready"
+	default:
+		return ""
+	}
+}
+
+// ailments are those of all nodes, by name.
+func (w *world) ailments() map[string]string {
+	found := map[string]string{}
+	clusters := map[uint64]bool{}
+
+	for _, planned := range w.plan.Machines {
+		if ailment := w.ailment(planned.Name); ailment != "" {
+			found[planned.Name] = ailment
+		}
+
+		if planned.ControlPlane {
+			clusters[w.node(planned.Name).EtcdClusterID()] = true
+		}
+	}
+
+	if len(clusters) > 1 {
+		for _, name := range w.plan.ControlPlanes() {
+			if found[name] == "" {
+				found[name] = "its etcd is not that of all control planes"
+			}
+		}
+	}
+
+	return found
+}

@@ -1,0 +1,72 @@
+package chaos
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/emulator"
+)
+
+// Incident is one thing that goes wrong in a run.
+type Incident struct {
+	// Kind names it as the summary counts it.
+	Kind string
+	Node string
+	// Other is the second machine of a mix-up.
+	Other string
+	// Words say what happens, to go on after the node's name.
+	Words string
+	At    Moment
+	// For is how long it lasts; 0 until everything is healed.
+	For   time.Duration
+	Class Class
+
+	// equip changes the machine before it is switched on the first time.
+	equip func(w *world, options *emulator.NodeOptions) error
+	// begin and end change it while it is on; either may be nil.
+	begin, end func(w *world, node *emulator.Node)
+}
+
+// Moment is when an incident begins.
+type Moment struct {
+	Anchor Anchor
+	// After is how long after it.
+	After time.Duration
+}
+
+// Anchor is what a moment is counted from.
+type Anchor string
+
+// Anchors.
+const (
+	// Before is before the machine is switched on; nothing comes after it.
+	Before Anchor = "from the beginning"
+	// Started is when the first operator starts.
+	Started Anchor = "the operator started"
+	// Configured is when the machine has accepted a machine config.
+	Configured Anchor = "it took its config"
+	// Bootstrapped is when any machine has accepted a Bootstrap.
+	Bootstrapped Anchor = "etcd was bootstrapped"
+)
+
+// String says when.
+func (m Moment) String() string {
+	if m.Anchor == Before {
+		return string(m.Anchor)
+	}
+
+	return fmt.Sprintf("%s after %s", m.After, m.Anchor)
+}
+
+// String is the incident in plain words.
+func (i Incident) String() string {
+	text := fmt.Sprintf("%s: %s, %s", i.Node, i.Words, i.At)
+
+	if i.For > 0 {
+		text += fmt.Sprintf(", for %s", i.For)
+	} else {
+		text += ", until it is healed"
+	}
+
+	return text
+}
