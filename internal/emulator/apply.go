@@ -43,6 +43,10 @@ func (validationMode) InContainer() bool { return false }
 func (s *machineService) ApplyConfiguration(ctx context.Context, request *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
 	b := s.boot
 
+	if b.node.options.Agent {
+		return nil, errAgent
+	}
+
 	if b.release.oneApply {
 		leave, err := b.enterApply()
 		if err != nil {
@@ -276,7 +280,7 @@ func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi
 			try = constants.ConfigTryTimeout
 		}
 
-		b.rollbackAfter(active, try)
+		b.rollbackAfter(try)
 		b.activate(provider)
 
 		details += fmt.Sprintf("\nThe config is applied in 'try' mode and will be automatically reverted back in %s", try)
@@ -329,15 +333,15 @@ func (b *boot) leaveMaintenance(provider talosconfig.Provider) {
 	})
 }
 
-// rollbackAfter puts the former config back when the time of a try is over. Where there was none the machine then has none: its port closes
-// until the next boot, and an install that runs goes on.
-func (b *boot) rollbackAfter(former talosconfig.Provider, after time.Duration) {
+// rollbackAfter puts the config of now back when the time of a try is over.
+func (b *boot) rollbackAfter(after time.Duration) {
 	b.cancelRollback()
 
 	ctx, cancel := context.WithCancel(b.ctx)
 
 	b.mu.Lock()
 	b.rollback = cancel
+	former := b.config
 	b.mu.Unlock()
 
 	b.tasks.Go(func() {
@@ -345,14 +349,22 @@ func (b *boot) rollbackAfter(former talosconfig.Provider, after time.Duration) {
 
 		if b.sleep(ctx, after) == nil {
 			b.print("rolling back the configuration")
-
-			if former == nil {
-				b.withdraw()
-			} else {
-				b.activate(former)
-			}
+			b.putBack(former)
 		}
 	})
+}
+
+// putBack makes a former config the active one. If it was none, or not complete, a machine that has left maintenance mode then has none: its port
+// closes until the next boot, and an install that runs goes on.
+func (b *boot) putBack(former talosconfig.Provider) {
+	switch complete := former != nil && former.CompleteForBoot(); {
+	case !complete && b.activeConfig() != nil:
+		b.withdraw()
+	case former == nil:
+		b.forget()
+	default:
+		b.activate(former)
+	}
 }
 
 func (b *boot) cancelRollback() {

@@ -3,7 +3,6 @@ package emulator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/google/uuid"
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
@@ -68,30 +66,33 @@ type boot struct {
 	// lost is set while the boot is held because its machine is lost.
 	lost atomic.Bool
 
-	mu             sync.Mutex
-	stage          runtimeres.MachineStage
-	published      statusText // the status that was last shown
-	config         talosconfig.Provider
-	persistent     talosconfig.Provider
-	rollback       context.CancelFunc // of a running try
-	rebooting      bool               // a reboot-mode apply was accepted
-	received       bool               // a machine config was accepted in maintenance mode
-	services       map[string]*service
-	serviceLogs    map[string]*logBuffer
-	certificate    *apiCertificate // nil until the secure API has one
-	timeSynced     bool
-	addressed      bool // the network is up
-	stopping       bool
-	apid           bool               // the API of configured nodes can be served
-	api            *apiServer         // the one that listens
-	draining       *apiServer         // the one that waits for its open calls to end
-	sequence       *sequence          // the one that runs
-	restartKubelet context.CancelFunc // nil before kubelet is started
-	kubeletGone    chan struct{}      // closed at kubelet's end; nil before it is started
-	etcd           etcdRun
-	registered     *etcdCluster // where the node is registered
-	images         map[string]storedImage
-	withdrawn      talosconfig.Provider // a tried config that was taken back, when there was none before it
+	mu        sync.Mutex
+	stage     runtimeres.MachineStage
+	published statusText // the status that was last shown
+	// toldFingerprint is the maintenance certificate's that the console told last.
+	toldFingerprint string
+	config          talosconfig.Provider
+	persistent      talosconfig.Provider
+	rollback        context.CancelFunc // of a running try
+	rebooting       bool               // a reboot-mode apply was accepted
+	received        bool               // a machine config was accepted in maintenance mode
+	services        map[string]*service
+	serviceLogs     map[string]*logBuffer
+	certificate     *apiCertificate // nil until the secure API has one
+	timeSynced      bool
+	addressed       bool // the network is up
+	stopping        bool
+	apid            bool               // the API of configured nodes can be served
+	api             *apiServer         // the one that listens
+	draining        *apiServer         // the one that waits for its open calls to end
+	sequence        *sequence          // the one that runs
+	restartKubelet  context.CancelFunc // nil before kubelet is started
+	kubeletGone     chan struct{}      // closed at kubelet's end; nil before it is started
+	etcd            etcdRun
+	registered      *etcdCluster // where the node is registered
+	pods            podPhase     // of the control plane
+	images          map[string]storedImage
+	withdrawn       talosconfig.Provider // a tried config that was taken back, when there was none before it
 }
 
 func newBoot(node *Node) *boot {
@@ -203,55 +204,6 @@ func (b *boot) powerOn(ctx context.Context) error { return b.sleep(ctx, b.node.o
 // starts is a task that starts a service.
 func (b *boot) starts(name, service string) task {
 	return task{name, func(ctx context.Context) error { return b.runService(ctx, service, 0) }}
-}
-
-// acquireConfig takes the machine config from the disk, or waits for one in maintenance mode.
-func (b *boot) acquireConfig(ctx context.Context) error {
-	// The config on disk comes before the network: a machine that has one never shows the maintenance API, not even for a moment.
-	data := b.node.readDrive().config
-	if len(data) > 0 {
-		if err := b.holdWhile(ctx, LostDisk); err != nil {
-			return err
-		}
-
-		if err := b.loadConfig(data); err != nil {
-			return fmt.Errorf("load the machine config on disk: %w", err)
-		}
-	}
-
-	b.networkUp()
-
-	if len(data) > 0 {
-		return nil
-	}
-
-	return b.maintenance(ctx)
-}
-
-// maintenance waits until somebody applies a machine config.
-func (b *boot) maintenance(ctx context.Context) error {
-	if err := b.changed.until(ctx, b.apiOpen); err != nil {
-		return err
-	}
-
-	b.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_START)
-	b.setStage(runtimeres.MachineStageMaintenance)
-	b.print("entering maintenance service")
-	b.print("this machine is reachable at: %s", b.node.Address())
-	b.print("upload configuration using talosctl: talosctl apply-config --insecure --nodes %s --file <config.yaml>", b.node.Address())
-
-	err := b.changed.until(ctx, func() bool { return b.activeConfig() != nil })
-	if err == nil && !b.release.apidFirst {
-		err = b.changed.until(ctx, func() bool { return !b.inMaintenance() })
-	}
-
-	b.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_STOP)
-
-	if err == nil && b.node.Installed() {
-		b.setStage(runtimeres.MachineStageBooting)
-	}
-
-	return err
 }
 
 // mountEphemeral mounts the partition that Kubernetes and etcd keep their data on.
@@ -421,7 +373,10 @@ func (b *boot) kubelet(ctx context.Context) {
 	}
 
 	b.setHealth(serviceKubelet, true, "")
-	b.joinKubernetes(ctx)
+
+	if b.registers() {
+		b.joinKubernetes(ctx)
+	}
 }
 
 // syncTime is the node's time client.

@@ -241,7 +241,7 @@ func (b *boot) kubernetesOptions() kubernetes.Options {
 
 // runControlPlane serves the Kubernetes API while the node's etcd runs.
 func (b *boot) runControlPlane(ctx context.Context, cluster *etcdCluster) {
-	if b.changed.until(ctx, func() bool { return b.serviceUp(serviceEtcd) }) != nil || b.sleep(ctx, b.node.options.Timing.ControlPlane) != nil {
+	if b.changed.until(ctx, b.etcdPassedCheck) != nil || b.startStaticPods(ctx) != nil {
 		return
 	}
 
@@ -301,6 +301,7 @@ func (b *boot) setKubernetes(cluster *etcdCluster) {
 	}
 	lab.mu.Unlock()
 
+	b.showStaticPods()
 	lab.changed.raise()
 	b.refresh()
 }
@@ -449,7 +450,7 @@ func (b *boot) cordoned() bool {
 // nodeProblem is the reason of the unmet condition "nodeReady"; empty when there is none.
 func (b *boot) nodeProblem() string {
 	name := b.hostname()
-	if name == "" || b.activeConfig() == nil {
+	if name == "" || !b.registers() {
 		return "" // without a node name nothing is asked for
 	}
 
@@ -463,28 +464,6 @@ func (b *boot) nodeProblem() string {
 	default:
 		return ""
 	}
-}
-
-// staticPods are the control plane's own pods; there are none before etcd is healthy.
-var staticPods = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-
-// staticPodProblems is the reason of the unmet condition "staticPods"; empty when there is none.
-func (b *boot) staticPodProblems() string {
-	if !b.role().IsControlPlane() || !b.etcdPassedCheck() {
-		return ""
-	}
-
-	if b.servesKubernetes() {
-		return ""
-	}
-
-	var problems []string
-
-	for _, pod := range staticPods {
-		problems = append(problems, "kube-system/"+pod+"-"+b.hostname()+" not ready")
-	}
-
-	return strings.Join(problems, ", ")
 }
 
 func (b *boot) etcdPassedCheck() bool {

@@ -12,25 +12,11 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	configtypes "github.com/siderolabs/talos/pkg/machinery/config/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	blockhelpers "github.com/siderolabs/talos/pkg/machinery/config/types/block/blockhelpers"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 )
-
-// loadConfig activates the machine config of the disk.
-func (b *boot) loadConfig(data []byte) error {
-	provider, err := configloader.NewFromBytes(data)
-	if err != nil {
-		return err
-	}
-
-	b.persist(provider)
-	b.activate(provider)
-
-	return nil
-}
 
 // persist makes a config the one that the machine will boot with. Without a STATE partition it lives only as long as the boot.
 func (b *boot) persist(provider talosconfig.Provider) {
@@ -64,21 +50,33 @@ func (b *boot) activate(provider talosconfig.Provider) {
 		}
 	})
 
-	if provider.CompleteForBoot() {
-		b.moveAddresses(provider)
-	}
-
+	b.moveAddresses(provider)
 	b.showConfig(config.ActiveID, provider)
 	b.showMachineType()
 	b.showNetwork()
 
-	if provider.CompleteForBoot() && b.hostname() != "" {
+	switch {
+	case !provider.CompleteForBoot():
+		b.renewMaintenanceCertificate() // for the names and addresses that the machine may have got
+	case b.hostname() != "":
 		b.showNodename()
 		b.showIdentity()
 	}
 
 	b.refresh()
 	b.node.lab.changed.raise()
+}
+
+// forget leaves a machine in maintenance mode without the settings that it was sent there.
+func (b *boot) forget() {
+	b.mu.Lock()
+	b.config = nil
+	b.mu.Unlock()
+
+	b.remove(config.NewMachineConfigWithID(nil, config.ActiveID))
+	b.showNetwork()
+	b.renewMaintenanceCertificate()
+	b.refresh()
 }
 
 // withdraw leaves the machine without a config in the middle of a boot that has left maintenance mode.
@@ -97,7 +95,7 @@ func (b *boot) withdraw() {
 func (b *boot) moveAddresses(provider talosconfig.Provider) {
 	var targets []netip.Addr
 
-	if elsewhere := b.node.Faults().AddressAfter; elsewhere.IsValid() {
+	if elsewhere := b.node.Faults().AddressAfter; elsewhere.IsValid() && provider.CompleteForBoot() {
 		targets = append(targets, elsewhere)
 	} else {
 		for _, prefix := range staticAddresses(provider) {
@@ -138,6 +136,10 @@ func staticAddresses(provider talosconfig.Provider) []netip.Prefix {
 		for _, address := range link.Addresses() {
 			prefixes = append(prefixes, address.Address())
 		}
+	}
+
+	if !provider.CompleteForBoot() {
+		return prefixes
 	}
 
 	for _, device := range provider.Machine().Network().Devices() {

@@ -21,6 +21,10 @@ type lifecycleService struct {
 func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRequest, stream machineapi.LifecycleService_InstallServer) error {
 	b := s.boot
 
+	if b.node.options.Agent {
+		return errAgent
+	}
+
 	if !b.installing.TryLock() {
 		return errInstalling
 	}
@@ -58,6 +62,10 @@ func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRe
 // Upgrade writes another system beside the one that the machine runs. It does not end when its caller goes.
 func (s *lifecycleService) Upgrade(request *machineapi.LifecycleServiceUpgradeRequest, stream machineapi.LifecycleService_UpgradeServer) error {
 	b := s.boot
+
+	if b.node.options.Agent {
+		return errAgent
+	}
 
 	if !b.installing.TryLock() {
 		return errInstalling

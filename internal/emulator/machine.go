@@ -49,7 +49,7 @@ func (s *machineService) Version(context.Context, *emptypb.Empty) (*machineapi.V
 		Version: &machineapi.VersionInfo{
 			Tag: s.boot.version, Sha: "emulated", Built: "", GoVersion: runtime.Version(), Os: "linux", Arch: runtime.GOARCH,
 		},
-		Platform: &machineapi.PlatformInfo{Name: "metal", Mode: "metal"},
+		Platform: &machineapi.PlatformInfo{Name: "metal", Mode: s.boot.node.options.platformMode()},
 	}
 
 	if s.boot.activeConfig() != nil {

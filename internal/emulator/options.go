@@ -56,6 +56,8 @@ type NodeOptions struct {
 	Extensions []Extension
 	// Schematic is the image factory's id of that image; empty for an image from elsewhere. An install from a factory's installer changes it.
 	Schematic string
+	// Agent machines run Talos as the agent of a fleet's management: they take no machine config.
+	Agent bool
 	// Installed machines have Talos on their first disk, and need no install.
 	Installed bool
 	// Config is a machine config that the machine already runs with. It implies Installed.

@@ -17,6 +17,10 @@ import (
 func (s *machineService) Reset(ctx context.Context, request *machineapi.ResetRequest) (*machineapi.ResetResponse, error) {
 	b := s.boot
 
+	if b.node.options.Agent {
+		return nil, errAgent
+	}
+
 	if err := b.checkReset(ctx, request); err != nil {
 		return nil, err
 	}

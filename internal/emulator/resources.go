@@ -331,18 +331,36 @@ func (b *boot) showNetwork() {
 		b.put(shown)
 	}
 
+	b.hideAddresses(prefixes)
+
 	hostname := b.hostname()
+	name := network.NewHostnameStatus(network.NamespaceName, network.HostnameID)
+	name.TypedSpec().Hostname = hostname
 
 	if hostname != "" {
-		name := network.NewHostnameStatus(network.NamespaceName, network.HostnameID)
-		name.TypedSpec().Hostname = hostname
 		b.put(name)
+	} else {
+		b.remove(name)
 	}
 
 	ready := network.NewStatus(network.NamespaceName, network.StatusID)
 	ready.TypedSpec().AddressReady, ready.TypedSpec().ConnectivityReady, ready.TypedSpec().EtcFilesReady = true, true, true
 	ready.TypedSpec().HostnameReady = hostname != ""
 	b.put(ready)
+}
+
+// hideAddresses takes away the addresses that the machine has no more.
+func (b *boot) hideAddresses(kept []netip.Prefix) {
+	shown, err := safe.StateListAll[*network.AddressStatus](b.ctx, b.resources)
+	if err != nil {
+		return // the boot is over
+	}
+
+	for address := range shown.All() {
+		if !slices.Contains(kept, address.TypedSpec().Address) {
+			b.remove(address)
+		}
+	}
 }
 
 // showConfig shows a machine config under its id.
@@ -359,7 +377,7 @@ func (b *boot) showEtcdMember(id uint64) {
 // showNodename shows the name that the node has in Kubernetes.
 func (b *boot) showNodename() {
 	name := k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID)
-	name.TypedSpec().Nodename = b.hostname()
+	name.TypedSpec().Nodename, name.TypedSpec().SkipNodeRegistration = b.hostname(), !b.registers()
 	b.put(name)
 
 	if !b.role().IsControlPlane() {

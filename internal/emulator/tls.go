@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
@@ -26,6 +27,16 @@ const (
 	trustdTimeout = 5 * time.Second // of the wall clock: a handshake takes what it takes
 )
 
+// renewAfter is when the API's certificate is renewed, at half of its life, in node time.
+const renewAfter = x509.DefaultCertificateValidityDuration / 2
+
+// keepMaintenanceCertificate renews the maintenance API's certificate as long as the machine is in maintenance mode.
+func (b *boot) keepMaintenanceCertificate(ctx context.Context) {
+	for b.sleep(ctx, renewAfter) == nil {
+		b.renewMaintenanceCertificate()
+	}
+}
+
 // maintenanceTrust holds the CA of the maintenance API, made anew at each boot, and the certificate that it signed last.
 type maintenanceTrust struct {
 	mu   sync.Mutex
@@ -35,7 +46,8 @@ type maintenanceTrust struct {
 
 // apiCertificate is what the secure API serves and dials with.
 type apiCertificate struct {
-	server tls.Certificate
+	// server is replaced when it is renewed; connections stay.
+	server atomic.Pointer[tls.Certificate]
 	// client is for forwarding calls to other nodes; only control planes have one.
 	client *tls.Certificate
 	// roots are the CAs whose client certificates are accepted.
@@ -47,6 +59,8 @@ func (b *boot) renewMaintenanceCertificate() {
 	if err := b.trust.renew(b.addresses(), b.hostname(), b.wallNow()); err != nil {
 		b.print("failed to make the maintenance certificate: %s", err)
 	}
+
+	b.inform()
 }
 
 func (t *maintenanceTrust) renew(addresses []netip.Addr, hostname string, now time.Time) error {
@@ -105,7 +119,7 @@ func (c *apiCertificate) tlsConfig(oldestTLS uint16, now func() time.Time) *tls.
 		SessionTicketsDisabled: true,
 		ClientAuth:             tls.RequireAndVerifyClientCert,
 		ClientCAs:              c.roots,
-		Certificates:           []tls.Certificate{c.server},
+		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.server.Load(), nil },
 		Time:                   now,
 		VerifyPeerCertificate:  verifyKeyUsage,
 	}
@@ -178,22 +192,37 @@ func (b *boot) certificates() {
 	}
 
 	for b.ctx.Err() == nil {
-		certificate, err := obtain()
-		if err == nil {
-			b.mu.Lock()
-			b.certificate = certificate
-			b.mu.Unlock()
-			b.notify()
+		wait := trustdRetry
 
-			return
+		if certificate, err := obtain(); err == nil {
+			b.serveWith(certificate)
+
+			wait = renewAfter
+		} else {
+			b.printLine("user: warning", `[talos] controller failed {"component": "controller-runtime", "controller": "secrets.APIController", "error": "`+err.Error()+`"}`)
 		}
 
-		b.printLine("user: warning", `[talos] controller failed {"component": "controller-runtime", "controller": "secrets.APIController", "error": "`+err.Error()+`"}`)
-
-		if b.sleep(b.ctx, trustdRetry) != nil {
+		if b.sleep(b.ctx, wait) != nil {
 			return
 		}
 	}
+}
+
+// serveWith makes a certificate that of the secure API, without a break if there was one before.
+func (b *boot) serveWith(certificate *apiCertificate) {
+	b.mu.Lock()
+	current := b.certificate
+
+	if current == nil && b.withdrawn == nil {
+		b.certificate = certificate
+	}
+	b.mu.Unlock()
+
+	if current != nil {
+		current.server.Store(certificate.server.Load())
+	}
+
+	b.notify()
 }
 
 // signOwn makes the certificates of a control plane from the machine CA in its config.
@@ -229,7 +258,10 @@ func (b *boot) signOwn() (*apiCertificate, error) {
 		return nil, err
 	}
 
-	return &apiCertificate{server: *leafOnly(server), client: leafOnly(client), roots: roots}, nil
+	certificate := &apiCertificate{client: leafOnly(client), roots: roots}
+	certificate.server.Store(leafOnly(server))
+
+	return certificate, nil
 }
 
 // askTrustd asks the control planes that this worker knows of to sign its certificate.
@@ -266,12 +298,15 @@ func (b *boot) askTrustd() (*apiCertificate, error) {
 		Now:         b.wallNow,
 	}
 
-	certificate, err := request.Send(ctx)
+	server, err := request.Send(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("failed to sign API server CSR: %w", err)
 	}
 
-	return &apiCertificate{server: certificate, roots: roots}, nil
+	certificate := &apiCertificate{roots: roots}
+	certificate.server.Store(&server)
+
+	return certificate, nil
 }
 
 // certificateAddresses are what the API's certificate is valid for: the node's addresses, by their declared and their real names.

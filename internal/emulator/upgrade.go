@@ -17,6 +17,10 @@ import (
 func (s *machineService) Upgrade(ctx context.Context, request *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
 	b := s.boot
 
+	if b.node.options.Agent {
+		return nil, errAgent
+	}
+
 	if !b.node.Installed() {
 		return nil, status.Error(codes.FailedPrecondition, "Talos is not installed")
 	}
