@@ -236,7 +236,9 @@ func (b *boot) kubernetesOptions() kubernetes.Options {
 		version = image[strings.LastIndexByte(image, ':')+1:]
 	}
 
-	return kubernetes.Options{Version: version, CNI: config.Cluster().Network().CNI().Name(), Now: b.wallNow}
+	return kubernetes.Options{Version: version, CNI: config.Cluster().Network().CNI().Name(), Now: b.wallNow,
+		NoProxy: !config.Cluster().Proxy().Enabled(), NoDNS: !config.Cluster().CoreDNS().Enabled(),
+	}
 }
 
 // runControlPlane serves the Kubernetes API while the node's etcd runs.
@@ -485,4 +487,17 @@ func (l *Lab) InstallCNI() {
 	l.mu.Unlock()
 
 	l.changed.raise()
+}
+
+// clusterNodes are the running machines of the node's cluster.
+func (b *boot) clusterNodes() []*boot {
+	var nodes []*boot
+
+	for _, other := range b.node.lab.running() {
+		if other == b || (other.clusterID() != "" && other.clusterID() == b.clusterID()) {
+			nodes = append(nodes, other)
+		}
+	}
+
+	return nodes
 }

@@ -2,246 +2,240 @@ package emulator
 
 import (
 	"context"
-	"errors"
+	"crypto/tls"
 	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/cosi-project/runtime/pkg/safe"
 	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
-	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
+	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
+	kubeclient "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/talos-mage/talos-mage/internal/emulator/clusterhealth"
 )
 
-// clusterCheck is one of the checks that a control plane runs for a client.
-type clusterCheck struct {
-	name string
-	// problem says what is wrong among the cluster's nodes; nil when nothing is.
-	problem func(nodes []*boot) error
+// clusterService checks the cluster for a client, from a control plane.
+type clusterService struct {
+	clusterapi.UnimplementedClusterServiceServer
+
+	boot *boot
 }
 
-// Checks that have names of their own in the code.
-const (
-	checkDiagnostics = "no diagnostics"
-	checkNodesReady  = "all k8s nodes to report ready"
-)
+// checkInterval is between two attempts of a check that fails, in node time.
+const checkInterval = 5 * time.Second
 
-// errSkipped is the outcome of a check that the cluster's config leaves nothing to check for.
-var errSkipped = errors.New("SKIP")
+// HealthCheck runs the checks of a cluster, and streams what comes of each. The control plane asks its own API for that, with the caller's roles.
+func (s *clusterService) HealthCheck(request *clusterapi.HealthCheckRequest, stream clusterapi.ClusterService_HealthCheckServer) error {
+	b := s.boot
 
-// checkCluster runs Talos' checks in order, each until it passes. It fails when the time that the caller gives it is over.
-func (b *boot) checkCluster(limit time.Duration, stream grpc.ServerStreamingServer[clusterapi.HealthCheckProgress]) error {
-	ctx, cancel := b.node.lab.clock.WithTimeout(stream.Context(), limit)
-	defer cancel()
-
-	say := func(text string) error { return stream.Send(&clusterapi.HealthCheckProgress{Message: text}) }
-
-	nodes := b.clusterNodes()
-	names := make([]string, 0, len(nodes))
-
-	for _, node := range nodes {
-		names = append(names, node.node.Address().String())
-	}
-
-	slices.Sort(names)
-
-	if err := say(fmt.Sprintf("discovered nodes: %q", names)); err != nil {
+	if err := b.onlyOnControlPlane("cluster health check"); err != nil {
 		return err
 	}
 
-	for _, check := range b.clusterChecks() {
-		if err := say("waiting for " + check.name + ": ..."); err != nil {
-			return err
-		}
-
-		if err := b.passWithin(ctx, b.release.checkLimit(check.name), check, say); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// passWithin is pass with a limit for this check alone; 0 is none.
-func (b *boot) passWithin(ctx context.Context, limit time.Duration, check clusterCheck, say func(string) error) error {
-	if limit == 0 {
-		return b.pass(ctx, check, say)
-	}
-
-	ctx, cancel := b.node.lab.clock.WithTimeout(ctx, limit)
+	ctx, cancel := b.node.lab.clock.WithTimeout(stream.Context(), request.GetWaitTimeout().AsDuration())
 	defer cancel()
 
-	return b.pass(ctx, check, say)
+	api, err := b.ownAPI(ctx, rolesOf(ctx))
+	if err != nil {
+		return err
+	}
+	defer api.Close() //nolint:errcheck // the call is over
+
+	kube := &kubernetesAccess{boot: b, talos: api, endpoint: request.GetClusterInfo().GetForceEndpoint()}
+	defer kube.close()
+
+	checked := &clusterhealth.Cluster{Talos: api, Kubernetes: kube.client}
+	if err := b.findNodes(ctx, checked, request.GetClusterInfo()); err != nil {
+		return err
+	}
+
+	tell := func(line string) error {
+		return stream.Send(&clusterapi.HealthCheckProgress{Message: strings.TrimSpace(line)})
+	}
+
+	if err := tell(fmt.Sprintf("discovered nodes: %q", checked.Addresses())); err != nil {
+		return err
+	}
+
+	return clusterhealth.Wait(ctx, checked, clusterhealth.Options{
+		Interval: func(ctx context.Context) error { return b.sleep(ctx, checkInterval) },
+		Limit:    b.checkLimit,
+		NeedsCNI: b.release.checksNodesWithoutCNI,
+	}, tell)
 }
 
-// pass waits until a check passes, telling each new problem, and how it ended.
-func (b *boot) pass(ctx context.Context, check clusterCheck, say func(string) error) error {
-	var told string
+// checkLimit limits a single check, where the release does.
+func (b *boot) checkLimit(ctx context.Context, check string) (context.Context, context.CancelFunc) {
+	if limit := b.release.checkLimit(check); limit > 0 {
+		return b.node.lab.clock.WithTimeout(ctx, limit)
+	}
 
-	for {
-		changed := b.node.lab.changed.wait()
+	return context.WithCancel(ctx)
+}
 
-		problem := check.problem(b.clusterNodes())
-		if problem == nil {
-			return say("waiting for " + check.name + ": OK")
+// findNodes settles whom to check: whom the caller names, whom the node has discovered, or at last whom Kubernetes knows.
+func (b *boot) findNodes(ctx context.Context, checked *clusterhealth.Cluster, named *clusterapi.ClusterInfo) error {
+	if len(named.GetControlPlaneNodes())+len(named.GetWorkerNodes()) > 0 {
+		var err error
+
+		if checked.ControlPlanes, err = namedNodes(named.GetControlPlaneNodes()); err == nil {
+			checked.Workers, err = namedNodes(named.GetWorkerNodes())
 		}
 
-		if text := problem.Error(); text != told {
-			told = text
+		return err
+	}
 
-			if err := say("waiting for " + check.name + ": " + text); err != nil {
-				return err
-			}
+	members, err := safe.StateListAll[*cluster.Member](ctx, b.resources)
+	if err != nil {
+		return err
+	}
+
+	if members.Len() == 0 {
+		return checked.FromKubernetes(ctx)
+	}
+
+	for member := range members.All() {
+		spec := member.TypedSpec()
+		if len(spec.Addresses) == 0 {
+			return fmt.Errorf("no IP address found for member: %s", member.Metadata().ID())
 		}
 
-		if errors.Is(problem, errSkipped) {
-			return nil
+		node := clusterhealth.Node{InternalIP: spec.Addresses[0], IPs: slices.Clone(spec.Addresses)}
+
+		if spec.MachineType == machine.TypeWorker {
+			checked.Workers = append(checked.Workers, node)
+		} else {
+			checked.ControlPlanes = append(checked.ControlPlanes, node)
 		}
+	}
 
-		poll, cancel := b.node.lab.clock.WithTimeout(ctx, kubeletRetry)
-		err := wait(ctx, poll, changed)
+	return nil
+}
 
-		cancel()
+func namedNodes(names []string) ([]clusterhealth.Node, error) {
+	nodes := make([]clusterhealth.Node, 0, len(names))
 
+	for _, name := range names {
+		address, err := netip.ParseAddr(name)
 		if err != nil {
-			return status.FromContextError(err).Err()
-		}
-	}
-}
-
-// clusterNodes are the running machines of the node's cluster.
-func (b *boot) clusterNodes() []*boot {
-	var nodes []*boot
-
-	for _, other := range b.node.lab.running() {
-		if other == b || (other.clusterID() != "" && other.clusterID() == b.clusterID()) {
-			nodes = append(nodes, other)
-		}
-	}
-
-	return nodes
-}
-
-func (b *boot) clusterChecks() []clusterCheck {
-	network, config := b.settings().Cluster().Network(), b.settings().Cluster()
-	withoutCNI := network.CNI().Name() == constants.NoneCNI && !b.release.checksNodesWithoutCNI
-
-	return []clusterCheck{
-		{"etcd to be healthy", onControlPlanes(func(node *boot) error { return node.serviceProblem(serviceEtcd) })},
-		{"etcd members to be consistent across nodes", onControlPlanes(sameEtcd(b))},
-		{"etcd members to be control plane nodes", onControlPlanes(sameEtcd(b))},
-		{"apid to be ready", onAll(func(node *boot) error { return node.apiProblem() })},
-		{"all nodes memory sizes", onAll(func(node *boot) error { return node.apiProblem() })},
-		{"all nodes disk sizes", onAll(func(node *boot) error { return node.apiProblem() })},
-		{checkDiagnostics, onAll(func(node *boot) error { return node.apiProblem() })},
-		{"kubelet to be healthy", onControlPlanes(func(node *boot) error { return node.serviceProblem(serviceKubelet) })},
-		{"all nodes to finish boot sequence", onAll(func(node *boot) error {
-			if stage := node.stageName(); stage != runtimeres.MachineStageRunning.String() {
-				return fmt.Errorf("%s: machine is in stage %s", node.node.Address(), stage)
-			}
-
-			return nil
-		})},
-		{"all k8s nodes to report", onAll(func(node *boot) error {
-			if known, _ := node.nodeReady(); !known {
-				return fmt.Errorf("can't find expected node with IPs [%q]", node.node.Address())
-			}
-
-			return nil
-		})},
-		{"all control plane static pods to be running", onControlPlanes((*boot).staticPodsError)},
-		{"all control plane components to be ready", onControlPlanes((*boot).staticPodsError)},
-		{checkNodesReady, unless(withoutCNI, onAll((*boot).readyProblem))},
-		{"kube-proxy to report ready", unless(!config.Proxy().Enabled(), onAll((*boot).apiProblem))},
-		{"coredns to report ready", unless(withoutCNI || !config.CoreDNS().Enabled(), onAll((*boot).readyProblem))},
-		{"all k8s nodes to report schedulable", onAll((*boot).apiProblem)},
-	}
-}
-
-// unless is a check that is skipped on a condition.
-func unless(skip bool, problem func([]*boot) error) func([]*boot) error {
-	if skip {
-		return func([]*boot) error { return errSkipped }
-	}
-
-	return problem
-}
-
-// onAll is a check that every node must pass; onControlPlanes one for control planes.
-func onAll(problem func(*boot) error) func([]*boot) error {
-	return func(nodes []*boot) error {
-		for _, node := range nodes {
-			if err := problem(node); err != nil {
-				return err
-			}
+			return nil, err
 		}
 
-		return nil
-	}
-}
-
-func onControlPlanes(problem func(*boot) error) func([]*boot) error {
-	return onAll(func(node *boot) error {
-		if !node.role().IsControlPlane() {
-			return nil
-		}
-
-		return problem(node)
-	})
-}
-
-func sameEtcd(b *boot) func(*boot) error {
-	return func(other *boot) error {
-		if b.node.EtcdClusterID() == 0 || other.node.EtcdClusterID() != b.node.EtcdClusterID() {
-			return fmt.Errorf("etcd member lists differ: %s", other.node.Address())
-		}
-
-		return nil
-	}
-}
-
-func (b *boot) serviceProblem(id string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	svc := b.services[id]
-
-	switch {
-	case svc == nil:
-		return fmt.Errorf("%s: service %q is not registered", b.node.Address(), id)
-	case svc.state != stateRunning:
-		return fmt.Errorf("%s: service %q not in expected state %q: current state [%s] %s", b.node.Address(), id, stateRunning, svc.state, svc.message)
-	case !svc.up():
-		return fmt.Errorf("%s: service is not healthy: %s", b.node.Address(), id)
-	default:
-		return nil
-	}
-}
-
-func (b *boot) readyProblem() error {
-	if _, ready := b.nodeReady(); !ready {
-		return fmt.Errorf("some nodes are not ready: [%s]", b.hostname())
+		nodes = append(nodes, clusterhealth.Node{InternalIP: address, IPs: []netip.Addr{address}})
 	}
 
-	return nil
+	return nodes, nil
 }
 
-func (b *boot) apiProblem() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// ownCertificate is how long the certificate lives that a control plane gives itself to ask its own API.
+const ownCertificate = 10 * time.Minute
 
-	if b.api == nil || b.api.wish.kind != apiSecure {
-		return fmt.Errorf("%s: rpc error: code = Unavailable desc = connection error", b.node.Address())
+// ownAPI is a connection to the node's own API, with a certificate of these roles.
+func (b *boot) ownAPI(ctx context.Context, roles role.Set) (*client.Client, error) {
+	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(b.wallNow()), b.settings())
+
+	signed, err := bundle.GenerateTalosAPIClientCertificateWithTTL(roles, ownCertificate)
+	if err != nil {
+		return nil, fmt.Errorf("failed to generate client certificate: %w", err)
 	}
 
-	return nil
+	pair, err := tls.X509KeyPair(signed.Crt, signed.Key)
+	if err != nil {
+		return nil, fmt.Errorf("failed to generate client certificate: %w", err)
+	}
+
+	roots, err := b.acceptedCAs()
+	if err != nil {
+		return nil, err
+	}
+
+	self := netip.AddrPortFrom(b.node.Address(), APIPort)
+
+	return client.New(ctx,
+		client.WithEndpoints(self.String()),
+		client.WithTLSConfig(&tls.Config{
+			MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: self.Addr().String(), Time: b.wallNow,
+		}),
+		client.WithGRPCDialOptions(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return b.node.nic.dial(ctx, self) })),
+	)
 }
 
-func (b *boot) staticPodsError() error {
-	if text := b.staticPodProblems(); text != "" {
-		return errors.New(text)
+// kubernetesAccess connects to Kubernetes with the kubeconfig that the node gives. It is fetched when it is first needed.
+type kubernetesAccess struct {
+	boot     *boot
+	talos    *client.Client
+	endpoint string // in the place of the kubeconfig's
+
+	known     kubeclient.Interface
+	transport *http.Transport
+}
+
+func (k *kubernetesAccess) client(ctx context.Context) (kubeclient.Interface, error) {
+	if k.known != nil {
+		return k.known, nil
 	}
 
-	return nil
+	kubeconfig, err := k.talos.Kubeconfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+
+	security, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+
+	security.Time = k.boot.wallNow
+	config.QPS = -1 // node time can be so fast that a limit on calls a second would be felt
+
+	if k.endpoint != "" {
+		config.Host = "https://" + withPort(strings.TrimPrefix(k.endpoint, "https://"))
+	}
+
+	k.transport = &http.Transport{TLSClientConfig: security, DialContext: k.dial}
+	k.known, err = kubeclient.NewForConfigAndClient(config, &http.Client{Transport: k.transport})
+
+	return k.known, err
+}
+
+func withPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+
+	return fmt.Sprintf("%s:%d", host, KubernetesPort)
+}
+
+func (k *kubernetesAccess) dial(ctx context.Context, _, to string) (net.Conn, error) {
+	at, err := netip.ParseAddrPort(to)
+	if err != nil {
+		host, _, _ := net.SplitHostPort(to) //nolint:errcheck // then it is empty
+
+		return nil, fmt.Errorf("dial tcp: lookup %s: no such host", host)
+	}
+
+	return k.boot.node.nic.dial(ctx, at)
+}
+
+func (k *kubernetesAccess) close() {
+	if k.transport != nil {
+		k.transport.CloseIdleConnections()
+	}
 }

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/talos-mage/talos-mage/internal/emulator/clusterhealth"
 )
 
 // release is what the releases of one line of Talos, such as v1.12.x, do in their own way. What it does not tell, all lines do alike.
@@ -128,9 +130,9 @@ func releaseOf(version string) (*release, error) {
 // checkLimit112 is how long Talos 1.12 gives each check of the cluster's health.
 func checkLimit112(check string) time.Duration {
 	switch check {
-	case checkDiagnostics:
+	case clusterhealth.NoDiagnostics:
 		return time.Minute
-	case checkNodesReady:
+	case clusterhealth.NodesReady:
 		return 10 * time.Minute
 	default:
 		return 5 * time.Minute

@@ -433,8 +433,12 @@ func (b *boot) followMembers(ctx context.Context) {
 	}
 }
 
-// showMembers shows the cluster's members.
+// showMembers shows the cluster's members; a node whose config wants no discovery does not even know itself.
 func (b *boot) showMembers() {
+	if !b.settings().Cluster().Discovery().Enabled() {
+		return
+	}
+
 	for _, other := range b.node.lab.running() {
 		if other.clusterID() != b.clusterID() || other.hostname() == "" || (other != b && !b.node.lab.options.Discovery) {
 			continue

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
 	inspectapi "github.com/siderolabs/talos/pkg/machinery/api/inspect"
 	storageapi "github.com/siderolabs/talos/pkg/machinery/api/storage"
 	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
@@ -109,19 +108,4 @@ type inspectService struct {
 // ControllerRuntimeDependencies has no controllers to tell of.
 func (*inspectService) ControllerRuntimeDependencies(context.Context, *emptypb.Empty) (*inspectapi.ControllerRuntimeDependenciesResponse, error) {
 	return &inspectapi.ControllerRuntimeDependenciesResponse{Messages: []*inspectapi.ControllerRuntimeDependency{{}}}, nil
-}
-
-type clusterService struct {
-	clusterapi.UnimplementedClusterServiceServer
-
-	boot *boot
-}
-
-// HealthCheck runs the checks of a cluster on a control plane.
-func (s *clusterService) HealthCheck(request *clusterapi.HealthCheckRequest, stream clusterapi.ClusterService_HealthCheckServer) error {
-	if err := s.boot.onlyOnControlPlane("cluster health check"); err != nil {
-		return err
-	}
-
-	return s.boot.checkCluster(request.GetWaitTimeout().AsDuration(), stream)
 }

@@ -1,7 +1,8 @@
 // Package kubernetes is the emulated lab's Kubernetes: the state of one cluster, and API servers that show it over real TLS.
 //
-// It knows what a bring-up looks at: versions, health checks, nodes with their conditions, the control plane's pods, the
-// endpoints of the API itself. Everything is read-only and comes from what the emulated nodes report; there is no scheduler.
+// It knows what a bring-up looks at: versions, health checks, nodes with their conditions, the cluster's own pods and what owns them, the
+// endpoints of the API itself. All of it comes from what the emulated nodes report, and can only be read; but nodes can be cordoned and
+// drained, as before a reboot.
 package kubernetes
 
 import (
@@ -22,6 +23,8 @@ type Options struct {
 	Version string
 	// CNI is the machine configs' cluster.network.cni.name. With "none" nodes stay NotReady until InstallCNI.
 	CNI string
+	// NoProxy and NoDNS leave kube-proxy and CoreDNS out, as machine configs can.
+	NoProxy, NoDNS bool
 	// Now is the control planes' clock; nil for the real one.
 	Now func() time.Time
 }
@@ -31,6 +34,7 @@ type Options struct {
 type Cluster struct {
 	version string
 	cni     string
+	proxy   bool
 	now     func() time.Time
 	created time.Time
 
@@ -42,6 +46,7 @@ type Cluster struct {
 	nodes        map[string]nodeState
 	endpoints    map[*Server]netip.AddrPort
 	endpointsRev uint64
+	dns          []dnsPod
 }
 
 // Node is a kubelet as it registers itself.
@@ -80,8 +85,9 @@ func NewCluster(options Options) *Cluster {
 		options.Now = time.Now
 	}
 
-	return &Cluster{
+	cluster := &Cluster{
 		version:      options.Version,
+		proxy:        !options.NoProxy,
 		cni:          options.CNI,
 		now:          options.Now,
 		created:      options.Now(),
@@ -93,6 +99,12 @@ func NewCluster(options Options) *Cluster {
 		endpoints:    map[*Server]netip.AddrPort{},
 		endpointsRev: 1,
 	}
+
+	if !options.NoDNS {
+		cluster.dns = make([]dnsPod, dnsReplicas)
+	}
+
+	return cluster
 }
 
 // Register makes the node appear, or brings it up to date after a reboot: its kubelet runs and posts status.
@@ -125,7 +137,10 @@ func (c *Cluster) Silence(name string) {
 }
 
 // Drain is a node that leaves service for a while: its Talos cordons it and evicts its pods.
-func (c *Cluster) Drain(name string) { c.cordon(name, true, true) }
+func (c *Cluster) Drain(name string) {
+	c.cordon(name, true, true)
+	c.evict(func(_ int, pod dnsPod) bool { return pod.node == name })
+}
 
 // Restore is a node whose Talos is back: it takes back its own cordon, and nobody else's.
 func (c *Cluster) Restore(name string) {
@@ -193,6 +208,7 @@ func (c *Cluster) change(update func(revision uint64)) {
 
 	c.revision++
 	update(c.revision)
+	c.placeDNS()
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
@@ -220,6 +236,8 @@ type snapshot struct {
 	nodes        []nodeState
 	endpoints    []netip.AddrPort
 	endpointsRev uint64
+	proxy        bool
+	dns          []dnsPod
 	// changed is closed when the snapshot is out of date.
 	changed <-chan struct{}
 }
@@ -231,6 +249,7 @@ func (c *Cluster) snapshot() snapshot {
 	state := snapshot{
 		version: c.version, cni: c.cni, now: c.now(), created: c.created,
 		revision: c.revision, quorum: c.quorum, networkReady: c.networkReady, endpointsRev: c.endpointsRev, changed: c.changed,
+		proxy: c.proxy, dns: slices.Clone(c.dns),
 	}
 
 	for _, node := range c.nodes {

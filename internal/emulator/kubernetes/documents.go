@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +71,7 @@ func groups() []metav1.APIGroup {
 	var list []metav1.APIGroup
 
 	for _, r := range resources {
-		if r.group() == "" {
+		if r.group() == "" || slices.ContainsFunc(list, func(known metav1.APIGroup) bool { return known.Name == r.group() }) {
 			continue
 		}
 
@@ -86,15 +87,35 @@ func groups() []metav1.APIGroup {
 	return list
 }
 
+// verbs are what can be done to objects of a kind.
+func (r served) verbs() []string {
+	reading := []string{"get", "list", "watch"}
+
+	switch r.name {
+	case "nodes":
+		return append(reading, "patch")
+	case "pods":
+		return append(reading, "delete")
+	default:
+		return reading
+	}
+}
+
 func resourceList(groupVersion string) metav1.APIResourceList {
 	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: groupVersion}
 
 	for _, r := range resources {
 		if r.groupVersion == groupVersion {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: r.name, SingularName: r.singular, Kind: r.kind, ShortNames: r.short, Namespaced: r.namespaced, Verbs: []string{"get", "list", "watch"},
+				Name: r.name, SingularName: r.singular, Kind: r.kind, ShortNames: r.short, Namespaced: r.namespaced, Verbs: r.verbs(),
 			})
 		}
+	}
+
+	if groupVersion == "v1" {
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name: "pods/" + evictionName, Group: "policy", Version: "v1", Kind: "Eviction", Namespaced: true, Verbs: []string{"create"},
+		})
 	}
 
 	return list

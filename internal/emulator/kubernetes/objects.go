@@ -84,7 +84,7 @@ func (s snapshot) node(state nodeState) item {
 	node := &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: meta(state.Name, "", state.created, state.revision, state.uid),
-		Spec:       corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.244.%d.0/24", state.index)},
+		Spec:       corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.244.%d.0/24", state.index), Unschedulable: state.cordoned},
 		Status: corev1.NodeStatus{
 			Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")},
 			Conditions: []corev1.NodeCondition{
@@ -125,6 +125,11 @@ func (s snapshot) node(state nodeState) item {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: taintNotReady, Effect: corev1.TaintEffectNoSchedule})
 	}
 
+	if state.cordoned {
+		shown += ",SchedulingDisabled"
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+
 	info := node.Status.NodeInfo
 
 	return item{
@@ -133,7 +138,7 @@ func (s snapshot) node(state nodeState) item {
 			state.Name, shown, role, s.age(state.created), s.version,
 			state.Address.String(), none, info.OSImage, info.KernelVersion, info.ContainerRuntimeVersion,
 		},
-		fields: fields.Set{"spec.unschedulable": "false"},
+		fields: fields.Set{"spec.unschedulable": strconv.FormatBool(state.cordoned)},
 	}
 }
 
@@ -169,114 +174,6 @@ func (s snapshot) listNamespaces() []item {
 	}
 
 	return items
-}
-
-// listPods are the pods of a fresh cluster: the control plane's static ones, kube-proxy, CoreDNS and, if it is Talos' own, the CNI.
-func (s snapshot) listPods() []item {
-	var items []item
-
-	// CoreDNS needs a node that is ready, and its pods are placed by the scheduler: one after the other here.
-	for n := range 2 {
-		items = append(items, s.coreDNS(n))
-	}
-
-	for _, node := range s.nodes {
-		if s.cni == "flannel" {
-			items = append(items, s.hostPod("kube-flannel-"+suffix(node.Name), "flannel", node))
-		}
-
-		if node.ControlPlane {
-			for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-				items = append(items, s.hostPod(component+"-"+node.Name, component, node))
-			}
-		}
-
-		items = append(items, s.hostPod("kube-proxy-"+suffix(node.Name), "kube-proxy", node))
-	}
-
-	return items
-}
-
-// hostPod is a pod on its node's own network: it runs without a CNI.
-func (s snapshot) hostPod(name, app string, node nodeState) item {
-	pod := s.pod(name, app, node.created, node.revision)
-	pod.Spec.NodeName = node.Name
-	pod.Spec.HostNetwork = true
-	pod.Status.PodIP = node.Address.String()
-	pod.Status.HostIP = node.Address.String()
-
-	return s.podItem(pod, true)
-}
-
-func (s snapshot) coreDNS(n int) item {
-	revision := s.endpointsRev
-
-	for _, node := range s.nodes {
-		revision = max(revision, node.revision)
-	}
-
-	pod := s.pod("coredns-"+suffix(strconv.Itoa(n)), "kube-dns", s.created, revision)
-
-	var ready []nodeState
-
-	for _, node := range s.nodes {
-		if status, _, _ := s.ready(node); status == corev1.ConditionTrue {
-			ready = append(ready, node)
-		}
-	}
-
-	if len(ready) == 0 {
-		return s.podItem(pod, false)
-	}
-
-	node := ready[n%len(ready)]
-	pod.Spec.NodeName = node.Name
-	pod.Status.HostIP = node.Address.String()
-	pod.Status.PodIP = fmt.Sprintf("10.244.%d.%d", node.index, n+2)
-
-	return s.podItem(pod, true)
-}
-
-func (s snapshot) pod(name, app string, created time.Time, revision uint64) *corev1.Pod {
-	pod := &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: meta(name, kubeSystem, created, revision, stableUID("pod", name)),
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: app, Image: "registry.example/" + app + ":" + s.version}}},
-	}
-
-	pod.Labels = map[string]string{"k8s-app": app}
-
-	return pod
-}
-
-func (s snapshot) podItem(pod *corev1.Pod, running bool) item {
-	ready := "0/1"
-	pod.Status.Phase = corev1.PodPending
-	condition := corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node is ready", LastTransitionTime: pod.CreationTimestamp,
-	}
-
-	if running {
-		ready = "1/1"
-		pod.Status.Phase = corev1.PodRunning
-		condition = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp}
-		started := true
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Ready: true, Started: &started,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: pod.CreationTimestamp}},
-		}}
-	}
-
-	pod.Status.Conditions = []corev1.PodCondition{condition}
-
-	return item{
-		object: pod,
-		cells: []any{
-			pod.Name, ready, string(pod.Status.Phase), 0, s.age(pod.CreationTimestamp.Time),
-			orNone(pod.Status.PodIP), orNone(pod.Spec.NodeName), none, none,
-		},
-		fields: fields.Set{"spec.nodeName": pod.Spec.NodeName, "status.phase": string(pod.Status.Phase), "status.podIP": pod.Status.PodIP},
-	}
 }
 
 // listEndpointSlices holds the one slice that API servers maintain themselves: where they are reached.

@@ -30,6 +30,8 @@ type served struct {
 	items        func(snapshot) []item
 }
 
+const appsGroup = "apps/v1"
+
 var resources = []served{
 	{
 		groupVersion: "v1", name: "namespaces", singular: "namespace", kind: "Namespace", short: []string{"ns"},
@@ -43,6 +45,14 @@ var resources = []served{
 	{
 		groupVersion: "v1", name: "pods", singular: "pod", kind: "Pod", short: []string{"po"}, namespaced: true,
 		columns: columns("Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Readiness Gates"), items: snapshot.listPods,
+	},
+	{
+		groupVersion: appsGroup, name: "daemonsets", singular: "daemonset", kind: "DaemonSet", short: []string{"ds"}, namespaced: true,
+		columns: columns("Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age"), items: snapshot.listDaemonSets,
+	},
+	{
+		groupVersion: appsGroup, name: "deployments", singular: "deployment", kind: "Deployment", short: []string{"deploy"}, namespaced: true,
+		columns: columns("Name", "Ready", "Up-to-date", "Available", "Age"), items: snapshot.listDeployments,
 	},
 	{
 		groupVersion: "discovery.k8s.io/v1", name: "endpointslices", singular: "endpointslice", kind: "EndpointSlice", namespaced: true,
@@ -96,7 +106,11 @@ type call struct {
 	resource        served
 	known           bool
 	namespace, name string
+	subresource     string
 }
+
+// evictionName is the one subresource that there is.
+const evictionName = "eviction"
 
 // route reads a path, as in /api/v1/namespaces/default/pods/web.
 func route(path string) (call, callKind) {
@@ -137,8 +151,10 @@ func route(path string) (call, callKind) {
 	case 1:
 	case 2:
 		found.name = parts[1]
+	case 3: //nolint:mnd // as in pods/web/eviction
+		found.name, found.subresource = parts[1], parts[2]
 	default:
-		found.known = false // no subresource is served
+		found.known = false
 	}
 
 	return found, resourceCall
@@ -167,7 +183,7 @@ func (s *Server) serveResource(w http.ResponseWriter, request *http.Request, c c
 	asTable := wantsTable(request)
 
 	switch {
-	case !c.known:
+	case !c.known, c.subresource != "":
 		writeStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	case err != nil:
 		writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())

@@ -171,27 +171,28 @@ func (s *Server) handle(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 
-	if request.Method != http.MethodGet && request.Method != http.MethodHead {
-		writeStatus(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
-
-		return
-	}
-
+	reads := request.Method == http.MethodGet || request.Method == http.MethodHead
 	state := s.cluster.snapshot()
 
-	switch call, kind := route(request.URL.Path); kind {
-	case healthCall:
+	switch call, kind := route(request.URL.Path); {
+	case !reads && kind != resourceCall:
+		writeStatus(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
+	case kind == healthCall:
 		serveHealth(w, request, state)
-	case documentCall:
+	case kind == documentCall:
 		serveDocument(w, request.URL.Path, state)
-	case resourceCall:
+	case kind == resourceCall:
 		if !slices.Contains(client.groups, superusers) {
 			writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, call.forbidden(client.name))
 
 			return
 		}
 
-		s.serveResource(w, request, call, state)
+		if reads {
+			s.serveResource(w, request, call, state)
+		} else {
+			s.serveWrite(w, request, call, state)
+		}
 	default:
 		http.NotFound(w, request)
 	}
