@@ -322,6 +322,13 @@ func (c *checker) nodeChecks(ctx context.Context, seen sight, config *machinecon
 	facts := preflight.ReadFacts(ctx, conn)
 	facts.State = seen.State
 
+	// A node that fell silent in the middle is a silent one; apply reads its identity again.
+	if unread := facts.IdentityUnread(); unread != nil && talosapi.Classify(talosapi.OpRead, unread) == talosapi.Retry {
+		seen.Err = unread
+
+		return []diagnosis.Finding{c.silentFinding(seen, diagnosis.Finding{Node: seen.node.Name, Address: seen.Address})}
+	}
+
 	findings := preflight.Node(ctx, c.Cluster, seen.node, config, facts, c.preflightOptions())
 
 	if config != nil && !hasFailure(findings) {

@@ -111,3 +111,18 @@ func TestEveryFailureOfARecipeIsToldAndTheEarliestDecidesTheCode(t *testing.T) {
 	require.ErrorContains(t, s.err, "worker2")
 	require.FileExists(t, s.Settings.Kubeconfig)
 }
+
+// Silence never ends a recipe in preflight, and a node can fall silent at any moment of it.
+func TestANodeThatFallsSilentWhilePreflightReadsItsIdentityIsAskedAgainByApply(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.untilMaintenance(t)
+
+	// The first read of its links is the look at it, the second one that of the checks.
+	fault(l.Node("cp1"), emulator.CallFault{Method: "List", Resource: "LinkStatuses.net.talos.dev", Do: emulator.Cut, After: 1, Times: 1})
+
+	s := l.session(t)
+	s.succeeds(t, s.recipe()...)
+	require.Equal(t, report.Warned, s.status("preflight", "cp1"), s.out)
+}
