@@ -35,6 +35,9 @@ type judgement struct {
 func (r *Run) await(ctx context.Context, node *inventory.Node, step string, judge func(context.Context, sight) judgement) (sight, *diagnosis.Problem) {
 	var clocks clocks
 
+	install := installWatch{run: r}
+	defer install.stop()
+
 	for redial := redialFirst; ; {
 		seen := r.look(ctx, node)
 		verdict := judge(ctx, seen)
@@ -51,6 +54,8 @@ func (r *Run) await(ctx context.Context, node *inventory.Node, step string, judg
 		case seen.hopeless():
 			return seen, r.hopelessProblem(step, seen)
 		}
+
+		install.watch(ctx, seen)
 
 		clock := clocks.tick(r, seen)
 		if verdict.doing != "" {

@@ -288,10 +288,6 @@ func (r *Run) readConfigured(ctx context.Context, seen *sight) {
 
 	err = seen.readConfig(ctx, r, conn)
 	seen.readErr = firstError(seen.readErr, err)
-
-	if seen.stage() == "installing" || seen.stage() == "rebooting" {
-		r.rememberLastWords(ctx, seen.node, conn)
-	}
 }
 
 // readConfig reads what the node runs and compares it with the inventory. A config that is the same as at the last look is not judged again.
@@ -346,16 +342,6 @@ func (s *sight) readStatus(ctx context.Context, conn *talosapi.Conn) {
 	}
 
 	s.status = &status
-}
-
-// rememberLastWords keeps the reason of a failing sequence: after the reboot that follows, nothing on the node tells it any more.
-func (r *Run) rememberLastWords(ctx context.Context, node *inventory.Node, conn *talosapi.Conn) {
-	words, err := conn.LastFailure(ctx)
-	if err != nil || words == "" {
-		return
-	}
-
-	r.memory.of(node).remember(func(facts *nodeFacts) { facts.lastWords = words })
 }
 
 // compare relates the config that a node runs to the inventory's.

@@ -2,9 +2,7 @@ package talosapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"regexp"
 	"strings"
@@ -129,107 +127,26 @@ func reason(text string) string {
 	return oneLine(scrub(strings.TrimPrefix(text, "sequence failed: ")))
 }
 
-// quiet is how long a node's log may say nothing before its past counts as read.
-const quiet = 250 * time.Millisecond
-
-// LastFailure is the reason of the last sequence that failed on the node since it booted: from its events, or else from its
-// kernel log. Empty if there is none; a reboot wipes both.
-func (c *Conn) LastFailure(ctx context.Context) (string, error) {
-	last, err := c.lastFailedEvent(ctx)
-	if last != "" {
-		return last, nil
-	}
-
-	if err != nil && !errors.Is(err, ErrNotAllowed) {
-		return "", err
-	}
-
-	lines, err := c.Dmesg(ctx)
-	if err != nil {
-		return "", err
-	}
-
-	for _, line := range lines {
-		if found := kernelFailure(line); found != "" {
-			last = found
-		}
-	}
-
-	return last, nil
-}
-
-func (c *Conn) lastFailedEvent(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+// InstallFailure follows a running install, and is the reason why it failed; empty if it did not. It lets go of the node before the node's API
+// closes: an open stream would delay the reboot. The error is that of a node that can't be followed.
+func (c *Conn) InstallFailure(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	var last string
+	installing := false
 
-	updates := c.Events(ctx, 0)
-
-	for {
-		select {
-		case update, open := <-updates:
-			if !open || errors.Is(update.Err, io.EOF) {
-				return last, nil
-			}
-
-			if update.Err != nil {
-				return last, update.Err
-			}
-
-			if update.Event.Failure != "" {
-				last = update.Event.Failure
-			}
-		case <-time.After(quiet):
-			return last, nil
+	for update := range c.Events(ctx, 0) {
+		switch event := update.Event; {
+		case update.Err != nil:
+			return "", update.Err
+		case event.Failure != "":
+			return event.Failure, nil
+		case event.Phase == "install":
+			installing = true
+		case installing && event.Phase != "" && event.Action == "start":
+			return "", nil
 		}
 	}
-}
 
-var failedTask = regexp.MustCompile(`\[talos\].* task \S+ \(\d+/\d+\): failed: (.*)`)
-
-// kernelFailure is the reason in a line of the kernel log that tells of a failed task, else empty.
-func kernelFailure(line string) string {
-	if found := failedTask.FindStringSubmatch(line); found != nil {
-		return reason(found[1])
-	}
-
-	return ""
-}
-
-// maxDmesg bounds what is read of a kernel log; the kernel keeps less.
-const maxDmesg = 8 << 20
-
-// Dmesg reads the node's kernel log, to which Talos writes too. The lines are raw: scrub before showing.
-func (c *Conn) Dmesg(ctx context.Context) ([]string, error) {
-	var log strings.Builder
-
-	err := c.read(ctx, OpRead, func(ctx context.Context) error {
-		stream, err := c.api.Dmesg(ctx, false, false)
-		if err != nil {
-			return err
-		}
-
-		for log.Len() < maxDmesg {
-			data, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-
-			if err != nil {
-				return err
-			}
-
-			// One message is one line, with or without its end.
-			log.Write(data.GetBytes())
-			log.WriteByte('\n')
-		}
-
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	return strings.FieldsFunc(log.String(), func(r rune) bool { return r == '\n' }), nil
+	return "", context.Cause(ctx)
 }

@@ -6,6 +6,5 @@ var (
 	Problems         = problems
 	LocalNetworkHint = localNetworkHint
 	UnpackKubeconfig = unpackKubeconfig
-	KernelFailure    = kernelFailure
 	ReadEvent        = readEvent
 )

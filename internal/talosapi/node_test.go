@@ -355,9 +355,6 @@ func TestReadsInMaintenance(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, services)
 
-	_, err = conn.Dmesg(ctx)
-	require.NoError(t, err)
-
 	require.Empty(t, mutating(node))
 }
 

@@ -44,14 +44,13 @@ func TestMaintenanceOfTalos112(t *testing.T) {
 	require.False(t, installed)
 
 	for name, call := range map[string]func() error{
-		"Services":      func() error { _, err := conn.Services(ctx); return err },
-		"Dmesg":         func() error { _, err := conn.Dmesg(ctx); return err },
-		"LastFailure":   func() error { _, err := conn.LastFailure(ctx); return err },
-		"MachineConfig": func() error { _, err := conn.MachineConfig(ctx); return err },
-		"Bootstrap":     func() error { return conn.Bootstrap(ctx) },
-		"Reboot":        func() error { return conn.Reboot(ctx) },
-		"Kubeconfig":    func() error { _, err := conn.Kubeconfig(ctx); return err },
-		"EtcdMembers":   func() error { _, err := conn.EtcdMembers(ctx, true); return err },
+		"Services":       func() error { _, err := conn.Services(ctx); return err },
+		"InstallFailure": func() error { _, err := conn.InstallFailure(ctx); return err },
+		"MachineConfig":  func() error { _, err := conn.MachineConfig(ctx); return err },
+		"Bootstrap":      func() error { return conn.Bootstrap(ctx) },
+		"Reboot":         func() error { return conn.Reboot(ctx) },
+		"Kubeconfig":     func() error { _, err := conn.Kubeconfig(ctx); return err },
+		"EtcdMembers":    func() error { _, err := conn.EtcdMembers(ctx, true); return err },
 	} {
 		err := call()
 		require.ErrorIs(t, err, talosapi.ErrNotAllowed, name)
