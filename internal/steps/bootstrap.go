@@ -92,14 +92,20 @@ func (w waits) of(what string, now time.Time) time.Time {
 	return w[what]
 }
 
-// bringUp ends with an etcd that all reachable control planes belong to, or says what is in the way.
+// bringUp ends with an etcd that all reachable control planes belong to, or says what is in the way. A Bootstrap that a power cut undid is made
+// again, a few times.
 func (b *bootstrapper) bringUp(ctx context.Context) (etcdSurvey, *diagnosis.Problem) {
-	survey, problem := b.decide(ctx)
-	if problem != nil || b.Settings.DryRun {
-		return survey, problem
-	}
+	for again := maxReboots; ; again-- {
+		survey, problem := b.decide(ctx)
+		if problem != nil || b.Settings.DryRun {
+			return survey, problem
+		}
 
-	return b.awaitWhole(ctx)
+		survey, problem = b.awaitWhole(ctx, again > 0)
+		if problem != nil || b.sent == nil || !b.sent.undone(survey) {
+			return survey, problem
+		}
+	}
 }
 
 // decide asks all control planes until it is sure whether the cluster has an etcd; if it has none, it starts one.
@@ -130,6 +136,14 @@ func (b *bootstrapper) decide(ctx context.Context) (etcdSurvey, *diagnosis.Probl
 
 // advance does the next thing on the way to a Bootstrap while no control plane has data: it stops, waits or calls. It tells whether the call is made.
 func (b *bootstrapper) advance(ctx context.Context, survey etcdSurvey) (done bool, problem *diagnosis.Problem) {
+	if left := b.goneAfterBootstrap(survey); left > 0 {
+		b.Report.Progress(bootstrapName, report.Progress{
+			Node: b.sent.to.Name, Text: "no answer since Bootstrap was sent: nobody knows whether it took effect", Since: b.sent.at, Left: left,
+		})
+
+		return false, b.pause(ctx, etcdPause)
+	}
+
 	if problem := b.obstacle(ctx, survey); problem != nil {
 		return false, problem
 	}
@@ -144,6 +158,17 @@ func (b *bootstrapper) advance(ctx context.Context, survey etcdSurvey) (done boo
 	b.noteAbsent(survey)
 
 	return b.call(ctx, survey)
+}
+
+// goneAfterBootstrap is how much longer a node may be silent that this run sent a Bootstrap to; 0 if it is not.
+func (b *bootstrapper) goneAfterBootstrap(survey etcdSurvey) time.Duration {
+	for _, node := range survey {
+		if b.sent != nil && node.node == b.sent.to && node.silent() && !b.Settings.NoWait {
+			return b.Settings.EtcdTimeout - b.Clock.Now().Sub(b.sent.at)
+		}
+	}
+
+	return 0
 }
 
 // plan says where a dry run would bootstrap, if nothing holds etcd data yet.

@@ -25,6 +25,25 @@ type sentBootstrap struct {
 	to *inventory.Node
 	// history is when the node's etcd service had begun before the call: an effective Bootstrap replaces the service.
 	history time.Time
+	// boot is when the node's boot had begun: what a Bootstrap started and did not write down ends with it.
+	boot time.Time
+	// toldUndone is set once it was said that the Bootstrap came to nothing.
+	toldUndone bool
+}
+
+// undone tells that the node has rebooted since, and that no control plane holds any data: the Bootstrap came to nothing.
+func (s *sentBootstrap) undone(survey etcdSurvey) bool {
+	rebooted := false
+
+	for _, node := range survey {
+		if !node.empty() {
+			return false
+		}
+
+		rebooted = rebooted || node.node == s.to && !node.booted().IsZero() && !node.booted().Equal(s.boot)
+	}
+
+	return rebooted
 }
 
 // target is the control plane that gets the call: the one asked for, else the first of the inventory that answers and is empty.
@@ -46,8 +65,16 @@ func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey) (done bool, 
 	}
 
 	if b.sent != nil {
-		if b.tookEffect(survey) {
+		switch undone := b.sent.undone(survey); {
+		case undone && !b.sent.toldUndone:
+			b.sent.toldUndone = true
+			b.Log.Warn().Str("node", b.sent.to.Name).Msg("it rebooted right after Bootstrap, before etcd had any data: bootstrapping again")
+		case !undone && b.tookEffect(survey):
 			return true, nil
+		}
+
+		if problem := b.beyondResending(target); problem != nil {
+			return false, problem
 		}
 
 		if left := resendAfter - b.Clock.Now().Sub(b.sent.at); left > 0 {
@@ -62,6 +89,17 @@ func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey) (done bool, 
 	b.Report.Progress(bootstrapName, report.Progress{Node: target.node.Name, Text: "bootstrapping etcd", Since: b.Clock.Now()})
 
 	return b.judgeReply(ctx, target, b.send(ctx, target))
+}
+
+// beyondResending ends a run whose Bootstraps have come to nothing for as long as etcd may take.
+func (b *bootstrapper) beyondResending(target etcdSight) *diagnosis.Problem {
+	since := b.since.of("bootstrap: no effect", b.sent.at)
+	if b.Clock.Now().Sub(since) < b.Settings.EtcdTimeout {
+		return nil
+	}
+
+	return b.problem(bootstrapName, target.sight, diagnosis.BootstrapFailed,
+		fmt.Sprintf("Bootstrap came to nothing for %s: no reply said that it worked, and no control plane holds etcd data", b.ago(since)), command("status", nil))
 }
 
 // tookEffect tells of a Bootstrap whose reply was lost that the node has begun a new etcd service, though without data so far: its image may
@@ -86,7 +124,7 @@ func (b *bootstrapper) send(ctx context.Context, target etcdSight) error {
 }
 
 func (b *bootstrapper) judgeReply(ctx context.Context, target etcdSight, err error) (done bool, problem *diagnosis.Problem) {
-	sent := &sentBootstrap{at: b.Clock.Now(), to: target.node, history: target.began()}
+	sent := &sentBootstrap{at: b.Clock.Now(), to: target.node, history: target.began(), boot: target.booted()}
 
 	if ctx.Err() != nil {
 		return false, b.interruptedStep(ctx, bootstrapName)

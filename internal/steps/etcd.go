@@ -62,6 +62,16 @@ func (e etcdSight) began() time.Time {
 	return e.etcd.Events[0].Time
 }
 
+// booted is when the node's present boot began, by the node's clock; zero if it did not say.
+func (e etcdSight) booted() time.Time {
+	machined, _ := e.service("machined")
+	if len(machined.Events) == 0 {
+		return time.Time{}
+	}
+
+	return machined.Events[0].Time
+}
+
 func (e etcdSight) lastEvent() string {
 	if len(e.etcd.Events) == 0 {
 		return ""
@@ -88,10 +98,14 @@ func (e etcdSight) words() string {
 		return "etcd was stopped by a second Bootstrap and stays so until the node reboots"
 	case e.healthy():
 		return "etcd runs and is healthy, " + counted(len(e.members), "member")
+	case e.running() && e.member != 0 && e.leader == 0:
+		return "etcd runs and sees no leader"
 	case e.running() && e.member != 0 && !e.isVoter():
 		return "etcd runs, is a learner or not in its own list yet"
 	case e.running():
 		return "etcd runs, not healthy" + because(strings.Join(e.troubles(), ", "))
+	case e.empty() && e.etcd.State == "Failed":
+		return "no etcd data, service Failed" + because(e.lastEvent())
 	case e.empty():
 		return "no etcd data"
 	case e.data:

@@ -39,8 +39,9 @@ func (c *etcdClock) tick(r *Run, healthy bool) (since time.Time, limit time.Dura
 	return c.joining, r.Settings.EtcdJoinTimeout
 }
 
-// awaitWhole waits until etcd is healthy, and then until the other control planes have joined.
-func (b *bootstrapper) awaitWhole(ctx context.Context) (etcdSurvey, *diagnosis.Problem) {
+// awaitWhole waits until etcd is healthy, and then until the other control planes have joined; with again, also until it turns out that the
+// Bootstrap came to nothing.
+func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (etcdSurvey, *diagnosis.Problem) {
 	var clock etcdClock
 
 	for began := b.Clock.Now(); ; {
@@ -51,6 +52,10 @@ func (b *bootstrapper) awaitWhole(ctx context.Context) (etcdSurvey, *diagnosis.P
 
 		if problem := b.beyondWaiting(survey, began); problem != nil {
 			return survey, problem
+		}
+
+		if again && b.sent != nil && b.sent.undone(survey) {
+			return survey, nil
 		}
 
 		expected := b.expected(survey)
@@ -104,12 +109,16 @@ func (b *bootstrapper) beyondWaiting(survey etcdSurvey, began time.Time) *diagno
 
 func (e etcdSight) waitingText() string {
 	switch {
+	case e.silent():
+		return "etcd: its node gives " + e.words()
 	case e.etcd.State == "Preparing":
 		return "etcd waits to join"
 	case e.running() && e.etcd.HealthUnknown:
 		return "etcd runs, its first health check is due"
 	case e.running() && e.etcd.Healthy:
 		return "etcd runs, not a voter yet"
+	case e.etcd.LastMessage == "":
+		return "etcd: " + orUnknown(e.etcd.State) + because(e.lastEvent())
 	}
 
 	return "etcd: " + orUnknown(e.etcd.State) + because(e.etcd.LastMessage)
