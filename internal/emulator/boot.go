@@ -77,6 +77,7 @@ type boot struct {
 	rebooting       bool               // a reboot-mode apply was accepted
 	received        bool               // a machine config was accepted in maintenance mode
 	services        map[string]*service
+	wereUp          map[string]bool // services that were up once, which is all that the boot sequence waits for
 	serviceLogs     map[string]*logBuffer
 	certificate     *apiCertificate // nil until the secure API has one
 	timeSynced      bool
@@ -107,6 +108,7 @@ func newBoot(node *Node) *boot {
 		events:      &eventRing{},
 		kernelLog:   &logBuffer{},
 		services:    map[string]*service{},
+		wereUp:      map[string]bool{},
 		serviceLogs: map[string]*logBuffer{},
 	}
 
@@ -256,7 +258,7 @@ func (b *boot) bootUp(ctx context.Context) error {
 
 	err := b.changed.until(limited, func() bool {
 		for _, id := range required {
-			if !b.serviceUp(id) {
+			if !b.serviceWasUp(id) {
 				return false
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"testing"
 
-	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/crypto/x509"
@@ -151,38 +150,6 @@ func TestClaim_1_07_VersionTellsNoFeaturesInMaintenance(t *testing.T) {
 	require.Equal(t, "metal", reply.GetMessages()[0].GetPlatform().GetMode())
 	require.Nil(t, reply.GetMessages()[0].GetFeatures())
 	require.Nil(t, reply.GetMessages()[0].GetMetadata())
-}
-
-func TestClaim_1_08_ResourcesAreGuardedInFourSteps(t *testing.T) {
-	t.Parallel()
-
-	_, node := alone(t, labcluster.Options{})
-	c := insecure(t, node)
-
-	for name, test := range map[string]struct {
-		namespace, kind, want string
-		write                 bool
-	}{
-		"writes need an administrator": {"runtime", "MachineStatuses.runtime.talos.dev", "not authorized", true},
-		"unknown types":                {"runtime", "Nonsense.talos.dev", `resource type "Nonsense.talos.dev" is not supported`, false},
-		"sensitive types":              {"config", "MachineConfigs.config.talos.dev", "not authorized", false},
-		"unknown namespaces":           {"nowhere", "Disks.block.talos.dev", `namespace "nowhere" is not supported`, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			if test.write {
-				err := c.COSI.Create(deadline(t), runtimeres.NewMachineStatus())
-				require.ErrorContains(t, err, test.want)
-
-				return
-			}
-
-			_, err := c.COSI.List(deadline(t), resource.NewMetadata(test.namespace, test.kind, "", resource.VersionUndefined))
-			require.Equal(t, codes.PermissionDenied, client.StatusCode(err))
-			require.ErrorContains(t, err, test.want)
-		})
-	}
 }
 
 func TestClaim_1_09_MissingResourcesAreNotFound(t *testing.T) {

@@ -164,6 +164,10 @@ func (b *boot) setHealth(id string, healthy bool, message string) {
 func (b *boot) addServiceEvent(svc *service, message string) {
 	now := b.now()
 
+	if svc.up() {
+		b.wereUp[svc.id] = true
+	}
+
 	svc.events = append(svc.events, &machineapi.ServiceEvent{Msg: message, State: string(svc.state), Ts: timestamppb.New(now)})
 	if len(svc.events) > maxServiceEvents {
 		svc.events = svc.events[1:]
@@ -235,6 +239,14 @@ func (b *boot) serviceUp(id string) bool {
 	svc := b.services[id]
 
 	return svc != nil && svc.up()
+}
+
+// serviceWasUp tells whether the service was up at any time in this boot.
+func (b *boot) serviceWasUp(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.wereUp[id]
 }
 
 // stopServices ends services that have not ended yet: the named ones, or all but machined.
