@@ -1,9 +1,7 @@
 package emulator
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +9,6 @@ import (
 	"os"
 	"path"
 
-	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -152,37 +149,6 @@ func (b *boot) maintainEtcd(ctx context.Context, what string) error {
 	})
 }
 
-// EtcdSnapshot streams a snapshot of the local etcd.
-func (s *machineService) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, stream machineapi.MachineService_EtcdSnapshotServer) error {
-	b := s.boot
-
-	if err := b.onlyOnControlPlane("etcd snapshot"); err != nil {
-		return err
-	}
-
-	if err := b.etcdClientReady(); err != nil {
-		return fmt.Errorf("failed to create etcd client: %w", err)
-	}
-
-	var snapshot []byte
-
-	err := b.awaitEtcd(stream.Context(), func([]netip.Addr) bool {
-		cluster := b.localEtcd()
-		if cluster == nil || !cluster.quorum() {
-			return false
-		}
-
-		snapshot = cluster.snapshot()
-
-		return true
-	})
-	if err != nil {
-		return err
-	}
-
-	return stream.Send(&common.Data{Bytes: snapshot})
-}
-
 // EtcdRecover takes a snapshot for a later Bootstrap.
 func (s *machineService) EtcdRecover(stream machineapi.MachineService_EtcdRecoverServer) error {
 	if err := s.boot.onlyOnControlPlane("etcd recover"); err != nil {
@@ -282,24 +248,6 @@ func (c *etcdCluster) list() []*machineapi.EtcdMember {
 	}
 
 	return members
-}
-
-// snapshot is a stand-in for the database: bytes with the hash at their end that a client checks. Needs Lab.mu.
-func (c *etcdCluster) snapshot() []byte {
-	var database bytes.Buffer
-
-	fmt.Fprintf(&database, "etcd cluster %x\n", c.id)
-
-	for _, member := range c.members {
-		fmt.Fprintf(&database, "member %x %s\n", member.id, member.name)
-	}
-
-	const page = 512
-
-	database.Write(make([]byte, page-database.Len()%page))
-	digest := sha256.Sum256(database.Bytes())
-
-	return append(database.Bytes(), digest[:]...)
 }
 
 // List lists a directory: only /var/lib/etcd has anything in it that clients ask for.
