@@ -15,23 +15,35 @@ import (
 )
 
 // leftovers is what a process that was killed may leave for the next one to clean up.
-type leftovers bool
+type leftovers int
 
 const (
-	noLeftovers   leftovers = false
-	someLeftovers leftovers = true
+	// noLeftovers is what a run leaves that comes to its end.
+	noLeftovers leftovers = iota
+	// olderLeftovers is what one leaves that is stopped: it may not have come to cleaning up.
+	olderLeftovers
+	// newLeftovers is what a killed one leaves.
+	newLeftovers
 )
 
 // requireFiles looks at every file of the operator: whole, for his eyes alone, and nothing that he would have to clean up.
 func (w *world) requireFiles(t *testing.T, may leftovers) {
 	t.Helper()
 
+	left := map[string]bool{}
+
 	for _, root := range []string{w.root, w.temporary} {
 		require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			require.NoError(t, err)
 
+			if w.isLeftover(path) {
+				require.True(t, may == newLeftovers || may == olderLeftovers && w.left[path], "left behind: %s", path)
+
+				left[path] = true
+			}
+
 			if entry.IsDir() {
-				w.requireFolder(t, path, may)
+				w.requireFolder(t, path)
 			} else {
 				w.requireFile(t, path, may)
 			}
@@ -39,13 +51,20 @@ func (w *world) requireFiles(t *testing.T, may leftovers) {
 			return nil
 		}))
 	}
+
+	w.left = left
 }
 
-func (w *world) requireFolder(t *testing.T, path string, may leftovers) {
+// isLeftover tells what the program makes for the time of its work alone.
+func (w *world) isLeftover(path string) bool {
+	return strings.Contains(filepath.Base(path), ".talos-mage-") || strings.HasPrefix(path, filepath.Join(w.temporary, "talos-mage-configs-")) ||
+		path == w.kubeconfig()+".lock"
+}
+
+func (w *world) requireFolder(t *testing.T, path string) {
 	t.Helper()
 
 	if filepath.Dir(path) == w.temporary {
-		require.True(t, bool(may), "left behind: %s", path)
 		requireMode(t, path, 0o700)
 	}
 }
@@ -54,7 +73,10 @@ func (w *world) requireFile(t *testing.T, path string, may leftovers) {
 	t.Helper()
 
 	name := filepath.Base(path)
-	if name == "talconfig.yaml" || name == "talenv.yaml" || strings.HasPrefix(filepath.Base(filepath.Dir(path)), "talos-mage-configs-") {
+	inRendered := strings.HasPrefix(path, filepath.Join(w.temporary, "talos-mage-configs-"))
+
+	// Nothing in these is secret, or their folder keeps others out.
+	if name == "talconfig.yaml" || name == "talenv.yaml" || strings.HasPrefix(name, "..gitignore.") || inRendered {
 		return
 	}
 
@@ -66,12 +88,7 @@ func (w *world) requireFile(t *testing.T, path string, may leftovers) {
 		w.requireIgnored(t, string(data))
 
 		return
-	case strings.HasPrefix(name, "..gitignore.talos-mage-"):
-		require.True(t, bool(may), "left behind: %s", path)
-
-		return // nothing in it is secret
-	case strings.Contains(name, ".talos-mage-"), path == w.kubeconfig()+".lock":
-		require.True(t, bool(may), "left behind: %s", path)
+	case w.isLeftover(path):
 	case path == w.secrets():
 		require.Equal(t, sealedSecrets, string(data))
 	case path == w.Talosconfig():
@@ -156,13 +173,13 @@ func (w *world) requireKubeconfig(t *testing.T, data []byte) {
 	}
 }
 
-// requireJSONLines requires whole lines; only the last one may be a part.
+// requireJSONLines requires whole lines; the last one may be a part if the run did not come to its end.
 func requireJSONLines(t *testing.T, data []byte, may leftovers) {
 	t.Helper()
 
 	for line := range bytes.Lines(data) {
-		part := !bytes.HasSuffix(line, []byte("\n"))
-		require.True(t, json.Valid(line) && !part || part && bool(may), "no whole line: %q", line)
+		whole := bytes.HasSuffix(line, []byte("\n"))
+		require.True(t, whole && json.Valid(line) || !whole && may != noLeftovers, "no whole line: %q", line)
 	}
 }
 

@@ -27,7 +27,13 @@ const lastLines = 12
 // quick is what the machines need for a bring-up of half a minute of their time.
 var quick = emulator.Timing{
 	Boot: 3 * time.Second, Apply: time.Second, Install: 6 * time.Second, Stop: time.Second, Reboot: 3 * time.Second, Containers: time.Second,
-	Kubelet: 2 * time.Second, ControlPlane: 3 * time.Second,
+	Kubelet: 2 * time.Second, ControlPlane: 3 * time.Second, EtcdJoinLimit: 24 * time.Hour,
+}
+
+// patient are limits that no run comes near, however busy the machine is: what has to come comes.
+var patient = []string{
+	"VERIFICATION_TIMEOUT=5h", "INSTALL_TIMEOUT=5h", "NODE_WAIT=5h", "STAGE_TIMEOUT=5h", "ETCD_TIMEOUT=5h", "ETCD_JOIN_TIMEOUT=5h", "TIME_SYNC_TIMEOUT=5h",
+	"API_TIMEOUT=5h", "APPLY_TIMEOUT=10s",
 }
 
 // shape is how a cluster and its operator's folders look at the beginning.
@@ -47,6 +53,8 @@ type world struct {
 	root, temporary, templates string
 	env                        []string
 	shape                      shape
+	// left are the leftovers of killed runs.
+	left map[string]bool
 	// alarm is that of the process that runs.
 	alarm atomic.Pointer[alarm]
 }
@@ -156,17 +164,16 @@ esac`)
 		mode = "parallel"
 	}
 
-	w.env = []string{
+	w.env = append([]string{
 		"ROOT_DIR=" + w.root,
 		"TALOS_DIR=" + w.Dir,
 		"KUBECONFIG=" + w.kubeconfig(),
 		"TMPDIR=" + w.temporary,
 		"REPORT_FILE=" + w.report(),
 		"CLOCK_SCALE=" + strconv.Itoa(timeScale),
-		"APPLY_TIMEOUT=5s",
 		"APPLY_MODE=" + mode,
 		"PATH=" + aside + string(filepath.ListSeparator) + os.Getenv("PATH"),
-	}
+	}, patient...)
 }
 
 // script makes a program of the operator's.
@@ -197,10 +204,10 @@ func (w *world) start(t *testing.T, launched bool, tell func(line string)) *proc
 }
 
 // run runs the recipe to its end.
-func (w *world) run(t *testing.T) *process {
+func (w *world) run(t *testing.T, launched bool) *process {
 	t.Helper()
 
-	p := w.start(t, false, func(string) {})
+	p := w.start(t, launched, func(string) {})
 	p.wait(t)
 
 	return p
