@@ -106,13 +106,18 @@ func (b *boot) maintenance(ctx context.Context) error {
 
 // inform tells a person at the console how to send the machine its config, and again each fingerprint that the API's certificate gets.
 func (b *boot) inform() {
-	leaf := b.trust.current()
-
 	b.mu.Lock()
 	stage, told := b.stage, b.toldFingerprint
 	b.mu.Unlock()
 
-	if stage != runtimeres.MachineStageMaintenance || leaf == nil {
+	if stage != runtimeres.MachineStageMaintenance {
+		return
+	}
+
+	leaf, err := b.trust.current()
+	if err != nil {
+		b.print("failed to make the maintenance certificate: %s", err)
+
 		return
 	}
 

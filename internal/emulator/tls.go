@@ -37,11 +37,20 @@ func (b *boot) keepMaintenanceCertificate(ctx context.Context) {
 	}
 }
 
-// maintenanceTrust holds the CA of the maintenance API, made anew at each boot, and the certificate that it signed last.
+// maintenanceTrust holds the CA of the maintenance API, made anew at each boot, and its certificate. Both are made for the first client that needs
+// them: most boots see none.
 type maintenanceTrust struct {
 	mu   sync.Mutex
 	ca   *x509.CertificateAuthority
 	leaf *tls.Certificate
+	due  maintenanceLeaf
+}
+
+// maintenanceLeaf is what a certificate of the maintenance API says.
+type maintenanceLeaf struct {
+	addresses []netip.Addr
+	hostname  string
+	from      time.Time
 }
 
 // apiCertificate is what the secure API serves and dials with.
@@ -56,42 +65,45 @@ type apiCertificate struct {
 
 // renewMaintenanceCertificate makes a new leaf, as a node does at boot, after a time sync and when its addresses change.
 func (b *boot) renewMaintenanceCertificate() {
-	if err := b.trust.renew(b.addresses(), b.hostname(), b.wallNow()); err != nil {
-		b.print("failed to make the maintenance certificate: %s", err)
-	}
-
+	b.trust.renew(maintenanceLeaf{b.addresses(), b.hostname(), b.wallNow()})
 	b.inform()
 }
 
-func (t *maintenanceTrust) renew(addresses []netip.Addr, hostname string, now time.Time) error {
+func (t *maintenanceTrust) renew(due maintenanceLeaf) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
+	t.leaf, t.due = nil, due
+}
+
+// current is the certificate of the last renewal.
+func (t *maintenanceTrust) current() (*tls.Certificate, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if t.leaf != nil {
+		return t.leaf, nil
+	}
+
+	from := t.due.from
+
 	if t.ca == nil {
-		ca, err := x509.NewSelfSignedCertificateAuthority(x509.NotBefore(now), x509.NotAfter(now.Add(24*time.Hour)))
+		ca, err := x509.NewSelfSignedCertificateAuthority(x509.NotBefore(from), x509.NotAfter(from.Add(24*time.Hour)))
 		if err != nil {
-			return fmt.Errorf("make maintenance CA: %w", err)
+			return nil, fmt.Errorf("make maintenance CA: %w", err)
 		}
 
 		t.ca = ca
 	}
 
-	pair, err := x509.NewKeyPair(t.ca, serverCertificate(constants.MaintenanceServiceCommonName, addresses, hostname, nil, now)...)
+	pair, err := x509.NewKeyPair(t.ca, serverCertificate(constants.MaintenanceServiceCommonName, t.due.addresses, t.due.hostname, nil, from)...)
 	if err != nil {
-		return fmt.Errorf("sign maintenance certificate: %w", err)
+		return nil, fmt.Errorf("sign maintenance certificate: %w", err)
 	}
 
 	t.leaf = leafOnly(pair)
 
-	return nil
-}
-
-// current is the certificate that was signed last.
-func (t *maintenanceTrust) current() *tls.Certificate {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	return t.leaf
+	return t.leaf, nil
 }
 
 // maintenanceTLS is that of the maintenance API: no client certificate is even asked for.
@@ -106,7 +118,7 @@ func (b *boot) maintenanceTLS() *tls.Config {
 				b.renewMaintenanceCertificate()
 			}
 
-			return b.trust.current(), nil
+			return b.trust.current()
 		},
 	}
 }
