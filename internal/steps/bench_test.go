@@ -22,35 +22,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
-// BenchmarkApply applies to 100 machines that take 2 s each, 10 at once, over real gRPC and TLS.
-func BenchmarkApply(b *testing.B) {
-	const (
-		nodes    = 100
-		parallel = 10
-		each     = 2 * time.Second
-		ideal    = nodes / parallel * each
-	)
-
-	b.Logf("ideal: %d nodes / %d at once × %s = %s", nodes, parallel, each, ideal)
-
-	for b.Loop() {
-		b.StopTimer()
-
-		l := newLab(b, 3, nodes-3, func(options *labcluster.Options) {
-			options.LabOptions.TimeScale = 1
-			options.Timing = emulator.Timing{Boot: 100 * time.Millisecond, Apply: each, Install: time.Hour}
-		})
-		l.untilMaintenance(b)
-		s := l.session(b, "LOG_LEVEL=error", "MAX_PARALLEL="+strconv.Itoa(parallel))
-
-		b.StartTimer()
-
-		began := time.Now()
-		s.succeeds(b, steps.Apply{Parallel: true})
-		b.ReportMetric(float64(time.Since(began))/float64(ideal), "×ideal")
-	}
-}
-
 // BenchmarkCost is what a step costs this program for each node above the node's own time. The machines live in another process, and what goes
 // to them and back is counted on its way.
 func BenchmarkCost(b *testing.B) {
