@@ -162,6 +162,7 @@ func (s *machineService) Events(request *machineapi.EventsRequest, stream machin
 
 	for {
 		changed := b.events.changed.wait()
+		stopped := b.stopped.Err() != nil // what was published before that is told yet
 
 		events, next, ok := b.events.after(position)
 		if !ok {
@@ -180,10 +181,12 @@ func (s *machineService) Events(request *machineapi.EventsRequest, stream machin
 			}
 		}
 
+		if stopped {
+			return nil
+		}
+
 		if err := wait(stream.Context(), b.stopped, changed); err != nil {
 			return err
-		} else if b.stopped.Err() != nil && len(events) == 0 {
-			return nil
 		}
 	}
 }
