@@ -62,59 +62,6 @@ const (
 	modeTry      = machineapi.ApplyConfigurationRequest_TRY
 )
 
-func TestClaim_2_01_BrokenConfigsAreRefusedWithTheLoadersText(t *testing.T) {
-	t.Parallel()
-
-	cluster, node := alone(t, labcluster.Options{})
-	good, err := cluster.Config("cp1")
-	require.NoError(t, err)
-
-	for name, test := range map[string]struct{ data, want string }{
-		"empty":        {"", "config not found"},
-		"scalar":       {"just text", "expected a YAML document at line 1"},
-		"broken":       {"machine: [a\nb: c", "decode error: yaml: while parsing a flow sequence"},
-		"tab":          {"machine:\n\ttype: worker", "found character that cannot start any token"},
-		"unknown key":  {"version: v1alpha1\nmachine:\n  foo: bar\n", "unknown keys found during decoding:\nmachine:\n    foo: bar\n"},
-		"wrong type":   {"version: v1alpha1\ndebug: [1]\n", "cannot construct !!seq into bool"},
-		"unknown kind": {string(good) + "\n---\napiVersion: v1alpha1\nkind: FooConfig\n", `"FooConfig" "v1alpha1": not registered`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := apply(t, insecure(t, node), []byte(test.data), modeAuto)
-			require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
-			require.ErrorContains(t, err, test.want)
-		})
-	}
-
-	require.Equal(t, "maintenance", node.Stage())
-}
-
-func TestClaim_2_02_InvalidConfigsAreRefusedWithAllReasons(t *testing.T) {
-	t.Parallel()
-
-	cluster, node := alone(t, labcluster.Options{})
-
-	for name, test := range map[string]struct {
-		change func(*v1alpha1.Config)
-		want   string
-	}{
-		"unknown type": {func(c *v1alpha1.Config) { c.MachineConfig.MachineType = "master" }, `unknown machine type "master"`},
-		"no install":   {func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall = nil }, `install instructions are required in "metal" mode`},
-		"selector matches nothing": {func(c *v1alpha1.Config) {
-			c.MachineConfig.MachineInstall.InstallDisk = ""
-			c.MachineConfig.MachineInstall.InstallDiskSelector = &v1alpha1.InstallDiskSelector{Model: "NOPE*"}
-		}, `no disks matched the expression: glob("NOPE*", disk.model)`},
-		"old kubelet": {func(c *v1alpha1.Config) {
-			c.MachineConfig.MachineKubelet.KubeletImage = "ghcr.io/siderolabs/kubelet:v1.10.0"
-		}, "kubelet image is not valid: version of Kubernetes 1.10.0 is too old to be used with Talos"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := apply(t, insecure(t, node), edited(t, cluster, "cp1", test.change), modeAuto)
-			require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
-			require.ErrorContains(t, err, test.want)
-		})
-	}
-}
-
 func TestClaim_2_03_MaintenanceAnswersWithoutARebootAndThenInstalls(t *testing.T) {
 	t.Parallel()
 

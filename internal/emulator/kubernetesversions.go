@@ -20,10 +20,20 @@ func (b *boot) runtimeValidate(provider talosconfig.Provider, mode validation.Ru
 	warnings, err := provider.RuntimeValidate(b.ctx, b.resources, mode)
 
 	if config := provider.RawV1Alpha1(); config != nil {
+		warnings = append(b.bootWarnings(config), warnings...)
 		err = rejudge(err, kubernetesProblems(config, b.node.options.TalosVersion))
 	}
 
 	return warnings, err
+}
+
+// bootWarnings are those of a machine that was booted from a unified kernel image, which machinery takes the system that it runs on for.
+func (b *boot) bootWarnings(config *v1alpha1.Config) []string {
+	if !b.node.options.UKI || len(config.Machine().Install().ExtraKernelArgs()) == 0 {
+		return nil
+	}
+
+	return []string{"extra kernel arguments are not supported when booting using SDBoot"}
 }
 
 // kubernetesProblems is what a Talos version has against the versions of Kubernetes that a machine config asks for.
