@@ -193,6 +193,10 @@ func (b *boot) runEtcd(ctx context.Context, bootstrap bool) error {
 
 	b.setService(serviceEtcd, statePreparing, "Running pre state")
 
+	if err := b.node.changed.until(ctx, func() bool { return !b.node.Faults().EtcdImage }); err != nil {
+		return err
+	}
+
 	member := b.node.readDrive().etcd
 
 	if member == nil && !bootstrap {

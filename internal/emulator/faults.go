@@ -54,6 +54,8 @@ type Faults struct {
 	TrustdDown bool
 	// Bootstrap makes Bootstrap fail for another reason than the state of the machine.
 	Bootstrap BootstrapFault
+	// EtcdImage keeps etcd's image from being pulled: its service does not get beyond its preparations.
+	EtcdImage bool
 	// EtcdNever keeps etcd from joining a cluster.
 	EtcdNever bool
 	// EtcdJoin is how much longer etcd takes to join.

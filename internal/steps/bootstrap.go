@@ -320,11 +320,11 @@ func (b *bootstrapper) reportMembers(survey etcdSurvey, problem *diagnosis.Probl
 			result.Status, result.Detail = report.Skipped, node.words()
 		case !node.healthy():
 			result.Status, result.Detail, result.Err = report.Failed, "", errors.New(node.words())
-		case b.sent != nil && node.node == b.sent.to:
+		case b.sent == nil || b.sent.earlier:
+			result.Status = report.Skipped
+		case node.node == b.sent.to:
 			result.Status = report.Applied
 			result.Attempts = 1
-		case b.sent == nil:
-			result.Status = report.Skipped
 		}
 
 		b.Report.Result(result)

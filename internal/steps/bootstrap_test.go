@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/talos-mage/talos-mage/internal/clock"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
@@ -288,6 +289,43 @@ func TestTwoOperatorsMakeOneEtcd(t *testing.T) {
 	}
 }
 
+// A run that is killed right after its Bootstrap leaves an etcd without data, whose image may take minutes to be pulled. Another one would stop it.
+func TestABootstrapOfAnEarlierRunIsNotRepeated(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.installed(t)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.EtcdImage = true })
+
+	require.Equal(t, codes.OK, l.bootstrapByHand(t, "cp1"))
+	wait(t, l.Node("cp1"), inStage("running"))
+	require.Zero(t, l.Lab.EtcdClusters(), "the etcd has no data yet")
+
+	before, _ := l.bootstraps()
+	s := l.session(t)
+	healed := make(chan struct{})
+
+	go func() {
+		defer close(healed)
+
+		// The run has looked at it.
+		for !strings.Contains(s.out.String(), "etcd is starting there already") && t.Context().Err() == nil {
+			clock.Real().Sleep(t.Context(), time.Millisecond) //nolint:errcheck // the loop looks
+		}
+
+		l.Node("cp1").Set(func(f *emulator.Faults) { f.EtcdImage = false })
+	}()
+
+	s.succeeds(t, steps.Bootstrap{})
+	<-healed
+	require.Equal(t, report.Skipped, s.status("bootstrap", "cp1"))
+
+	sent, effective := l.bootstraps()
+	require.Equal(t, before, sent)
+	require.Equal(t, 1, effective)
+	require.Equal(t, 1, l.Lab.EtcdClusters())
+}
+
 func TestAnEtcdThatASecondBootstrapStoppedIsRecognised(t *testing.T) {
 	t.Parallel()
 
@@ -325,22 +363,29 @@ func (l *lab) client(t *testing.T, name string) *client.Client {
 func (l *lab) stopEtcdWithASecondBootstrap(t *testing.T, name string) {
 	t.Helper()
 
-	var (
-		api  = l.client(t, name)
-		last codes.Code
-	)
+	l.bootstrapByHand(t, name)
 
-	for range 2 {
-		require.Eventually(t, func() bool {
-			last = client.StatusCode(api.Bootstrap(t.Context(), &machine.BootstrapRequest{}))
-
-			return last != codes.FailedPrecondition
-		}, labcluster.Deadline, time.Millisecond)
-	}
-
-	if last == codes.AlreadyExists {
+	if l.bootstrapByHand(t, name) == codes.AlreadyExists {
 		t.Skip("this computer is too slow for the second call to come before the data")
 	}
+}
+
+// bootstrapByHand sends Bootstrap until it gets an answer that counts.
+func (l *lab) bootstrapByHand(t *testing.T, name string) codes.Code {
+	t.Helper()
+
+	var (
+		api  = l.client(t, name)
+		code codes.Code
+	)
+
+	require.Eventually(t, func() bool {
+		code = client.StatusCode(api.Bootstrap(t.Context(), &machine.BootstrapRequest{}))
+
+		return code != codes.FailedPrecondition
+	}, labcluster.Deadline, time.Millisecond)
+
+	return code
 }
 
 func TestMembersThatTheInventoryDoesNotNameAreAWarning(t *testing.T) {

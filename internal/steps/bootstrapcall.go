@@ -27,6 +27,8 @@ type sentBootstrap struct {
 	history time.Time
 	// boot is when the node's boot had begun: what a Bootstrap started and did not write down ends with it.
 	boot time.Time
+	// earlier is set for one that was not this run's.
+	earlier bool
 	// toldUndone is set once it was said that the Bootstrap came to nothing.
 	toldUndone bool
 }
@@ -57,11 +59,29 @@ func (b *bootstrapper) target(survey etcdSurvey) (etcdSight, bool) {
 	return etcdSight{}, false
 }
 
+// earlierBootstrap finds a Bootstrap that took effect before this run looked, and whose etcd has written nothing yet: that of a run which was killed,
+// or of another operator. nil, if there is none.
+func (b *bootstrapper) earlierBootstrap(survey etcdSurvey) *sentBootstrap {
+	for _, node := range survey {
+		if node.starting() {
+			b.Log.Info().Str("node", node.node.Name).Msg("etcd is starting there already: bootstrap is not called")
+
+			return &sentBootstrap{at: b.Clock.Now(), to: node.node, boot: node.booted(), earlier: true}
+		}
+	}
+
+	return nil
+}
+
 // call sends Bootstrap to the target, directly. Not done means that everybody has to be asked again.
 func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey) (done bool, problem *diagnosis.Problem) {
 	target, found := b.target(survey)
 	if !found {
 		return false, b.clusterProblem(diagnosis.BootstrapBlocked, "no control plane can be bootstrapped: "+survey.describe(), command("status", nil))
+	}
+
+	if b.sent == nil {
+		b.sent = b.earlierBootstrap(survey)
 	}
 
 	if b.sent != nil {

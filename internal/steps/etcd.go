@@ -48,6 +48,12 @@ func (e etcdSight) isVoter() bool {
 // empty tells for sure that this control plane holds no etcd.
 func (e etcdSight) empty() bool { return e.asked && !e.data && !e.running() }
 
+// starting recognises an etcd that was bootstrapped and has no data yet, since its image is being pulled: a control plane's boot sequence waits for
+// its etcd, and ends with the first Bootstrap.
+func (e etcdSight) starting() bool {
+	return e.empty() && e.stage() == "running" && e.etcd.State == "Preparing"
+}
+
 // stopped recognises what a second Bootstrap can do to a starting etcd: it is stopped for good until the node reboots.
 func (e etcdSight) stopped() bool {
 	return e.data && e.etcd.State == "Finished" && strings.Contains(e.lastEvent(), "Bootstrap requested")
@@ -106,6 +112,8 @@ func (e etcdSight) words() string {
 		return "etcd runs, not healthy" + because(strings.Join(e.troubles(), ", "))
 	case e.empty() && e.etcd.State == "Failed":
 		return "no etcd data, service Failed" + because(e.lastEvent())
+	case e.starting():
+		return "etcd is bootstrapped and starting" + because(e.lastEvent())
 	case e.empty():
 		return "no etcd data"
 	case e.data:
