@@ -301,6 +301,11 @@ func TestABootstrapOfAnEarlierRunIsNotRepeated(t *testing.T) {
 	wait(t, l.Node("cp1"), inStage("running"))
 	require.Zero(t, l.Lab.EtcdClusters(), "the etcd has no data yet")
 
+	// Nor is the node given another config, which would reboot it.
+	l.tuned(t, "cp1")
+	l.session(t).succeeds(t, steps.Apply{})
+	require.Equal(t, 1, applied(l.Node("cp1")))
+
 	before, _ := l.bootstraps()
 	s := l.session(t)
 	healed := make(chan struct{})

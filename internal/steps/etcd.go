@@ -204,17 +204,19 @@ func pastWaiting(state string) bool {
 	return !slices.Contains([]string{"", "Initialized", "Starting", "Waiting"}, state)
 }
 
-// mayExist is false only if the cluster has no etcd for sure: every control plane is in maintenance or was asked and is empty.
+// mayExist is false only if the cluster has no etcd for sure: every control plane is in maintenance or was asked and is empty, with no etcd starting.
 // One that did not answer counts as having etcd.
 func (s etcdSurvey) mayExist() bool {
-	return slices.ContainsFunc(s, func(node etcdSight) bool { return node.State != talosapi.Maintenance && !node.empty() })
+	return slices.ContainsFunc(s, func(node etcdSight) bool {
+		return node.State != talosapi.Maintenance && (!node.empty() || node.starting())
+	})
 }
 
 // mayTurnOutEmpty tells of control planes that may have an etcd that they all answer, and that those which can't tell yet, since they install or
 // boot, hold none so far.
 func (s etcdSurvey) mayTurnOutEmpty() bool {
 	return !slices.ContainsFunc(s, func(node etcdSight) bool {
-		return node.State != talosapi.Maintenance && node.State != talosapi.Ours || node.data || node.running()
+		return node.State != talosapi.Maintenance && node.State != talosapi.Ours || node.data || node.running() || node.starting()
 	})
 }
 
