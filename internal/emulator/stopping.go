@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -71,6 +73,12 @@ func (b *boot) fail(sequence string, err error) {
 
 	if sequence == seqShutdown {
 		b.finish(endPowerOff)
+
+		return
+	}
+
+	if slices.Contains(strings.Fields(b.node.options.Cmdline), "panic=0") {
+		b.print("panic=0 kernel flag found, sleeping forever")
 
 		return
 	}
@@ -221,12 +229,16 @@ func (b *boot) shutServices() {
 
 	b.mu.Lock()
 	b.stopping = true
-	api := b.api
+	open := []*apiServer{b.api, b.draining}
 	b.mu.Unlock()
 
 	b.notify()
 
-	if api != nil {
+	for _, api := range open {
+		if api == nil {
+			continue
+		}
+
 		select {
 		case <-api.gone:
 		case <-b.ctx.Done():
