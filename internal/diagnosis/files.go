@@ -1,5 +1,10 @@
 package diagnosis
 
+import (
+	"errors"
+	"syscall"
+)
+
 // Entries about the user's files. All of them end with exit code 2: no node has to be asked.
 const (
 	FileMissing    ID = "TM001"
@@ -27,6 +32,7 @@ const (
 	TalosconfigForeign  ID = "TM030"
 	SecretsFileMisnamed ID = "TM031"
 	ConfigCluster       ID = "TM032"
+	FileUnwritable      ID = "TM038"
 )
 
 const (
@@ -185,4 +191,36 @@ var fileEntries = []Entry{
 		Remedy: "Generate the configs again: `task talos:generate-config`.",
 		Source: "siderolabs/talos, cluster.clusterName and cluster.controlPlane.endpoint",
 	},
+	{
+		ID: FileUnwritable, Title: "A file can't be written", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "The folder is read-only or not yours, the disk is full, or something else has the file's name. A file that was there before is as it was.",
+		Remedy: "Make room, or the folder writable, and run the same command again; or say where else the file may be (TMPDIR, REPORT_FILE, TALOSCONFIG, CLUSTERCONFIG_DIR).",
+		Source: "operating system",
+	},
+}
+
+// Unwritable is the problem of a file or folder that a run could not write, with the operating system's reason.
+func Unwritable(path string, err error) *Problem {
+	reason := err.Error()
+
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		reason = number.Error()
+	}
+
+	problem := &Problem{Err: err, Finding: Finding{
+		ID:       FileUnwritable,
+		Severity: Failure,
+		Cause:    path + " can't be written: " + reason,
+		Next:     "make its folder writable, then run the same command again",
+		Exit:     ExitBadInput,
+	}}
+
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		// No setting or file is wrong.
+		problem.Exit = ExitUnexpected
+		problem.Next = "free some space, then run the same command again"
+	}
+
+	return problem
 }

@@ -62,14 +62,43 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 	}
 
 	err := steps.Execute(ctx, run, planned...)
-
-	if closeErr := run.Report.Close(); closeErr != nil {
-		return &Failure{Code: diagnosis.ExitUnexpected, Message: "write the report: " + closeErr.Error()}
-	}
+	closing := run.Report.Close()
 
 	i.conclude(ctx, run, planned, err)
 
-	return i.failure(ctx, target, err)
+	return i.failure(ctx, target, err).and(unwrittenReport(run, closing))
+}
+
+// unwrittenReport is the failure of a run that did all that it should, and could not tell it to REPORT_FILE; nil if it could.
+func unwrittenReport(run *steps.Run, err error) *Failure {
+	if err == nil {
+		return nil
+	}
+
+	if run.Settings.ReportFile == "" {
+		return badInput(diagnosis.Unwritable("the output", err))
+	}
+
+	return badInput(unwritableReport(run.Settings.ReportFile, err))
+}
+
+func unwritableReport(path string, err error) *diagnosis.Problem {
+	problem := diagnosis.Unwritable(path, err)
+	problem.Next += ", or point REPORT_FILE elsewhere"
+
+	return problem
+}
+
+// and adds what went wrong besides: the first failure's code counts.
+func (f *Failure) and(other *Failure) *Failure {
+	switch {
+	case f == nil:
+		return other
+	case other == nil:
+		return f
+	default:
+		return &Failure{Code: f.Code, Message: f.Message + "\n" + other.Message}
+	}
 }
 
 // Status shows all nodes at once.
@@ -83,9 +112,7 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	}
 
 	status := steps.ReadStatus(ctx, run)
-	if err := run.Report.Close(); err != nil {
-		return &Failure{Code: diagnosis.ExitUnexpected, Message: "write the report: " + err.Error()}
-	}
+	closing := run.Report.Close()
 
 	if ctx.Err() != nil {
 		return i.failure(ctx, "status", context.Cause(ctx))
@@ -94,7 +121,7 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	i.columns(status.Rows())
 	fmt.Fprintf(i.Out, "\nnext: %s\n", status.Next)
 
-	return nil
+	return unwrittenReport(run, closing)
 }
 
 // VerifyNodes shows whether the machines of nodes.yaml answer; without that file those of the inventory.
@@ -197,7 +224,7 @@ func (i Invocation) sinks(loaded *settings.Settings, console *report.Console) ([
 
 	file, err := report.AppendJSONLines(path)
 	if err != nil {
-		return nil, fmt.Errorf("open REPORT_FILE: %w", err)
+		return nil, unwritableReport(path, err)
 	}
 
 	return append(sinks, file), nil

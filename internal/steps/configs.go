@@ -107,10 +107,18 @@ func (Secrets) make(ctx context.Context, run *Run) error {
 	}
 
 	if err := atomicfile.WriteFile(path, encrypted, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return unwritable(secretsName, path, err)
 	}
 
 	return nil
+}
+
+// unwritable is the problem of a step that could not write a file.
+func unwritable(step, path string, err error) error {
+	problem := diagnosis.Unwritable(path, err)
+	problem.Step = step
+
+	return problem
 }
 
 // Configs renders the machine configs. Files of nodes that have none are added; others are replaced only while every node is in maintenance, or when asked.
@@ -276,7 +284,7 @@ func sameConfig(a, b string) bool {
 // writeConfigs puts rendered files into a folder. Git is told of them first: a run that ends in between must not leave secrets for the next commit.
 func writeConfigs(rendered, folder string, names []string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return unwritable(configsName, folder, err)
 	}
 
 	if err := ignoreInGit(folder, names); err != nil {
@@ -299,7 +307,7 @@ func installFile(from, to string) error {
 	}
 
 	if err := atomicfile.WriteFile(to, data, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", to, err)
+		return unwritable(configsName, to, err)
 	}
 
 	return nil
@@ -334,7 +342,7 @@ func ignoreInGit(folder string, names []string) error {
 	}
 
 	if err := atomicfile.WriteFile(path, []byte(text), 0o644); err != nil {
-		return fmt.Errorf("write list of ignored files: %w", err)
+		return unwritable(configsName, path, err)
 	}
 
 	return nil

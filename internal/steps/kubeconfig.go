@@ -139,7 +139,7 @@ func (s Kubeconfig) completeTalosconfig(run *Run) error {
 	}
 
 	if err := atomicfile.WriteFile(path, data, 0o600); err != nil {
-		return fmt.Errorf("write talosconfig: %w", err)
+		return unwritable(s.Name(), path, err)
 	}
 
 	run.Log.Info().Str("file", path).Msg("talosconfig got its endpoints and nodes")

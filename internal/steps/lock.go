@@ -54,17 +54,18 @@ func (r *Run) acquireLock(ctx context.Context) error {
 
 	switch {
 	case ctx.Err() != nil:
+		_ = file.Unlock() // it may have been taken in the same moment
+
 		return r.interruptedStep(ctx, "lock")
 	case !taken && waiting.Err() != nil:
 		return lockTaken(path)
 	case err != nil:
-		return fmt.Errorf("lock %s: %w", path, err)
+		return unwritableLock(path, err)
 	}
 
+	// For whoever finds the lock taken. It holds without that too, as on a full disk.
 	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
-		_ = file.Unlock()
-
-		return fmt.Errorf("write %s: %w", path, err)
+		r.Log.Debug().Str("lock", path).Msg("the lock does not name its holder: " + err.Error())
 	}
 
 	r.unlock()
@@ -100,6 +101,14 @@ func (r *Run) unlock() {
 
 	_ = r.lock.file.Unlock()
 	r.lock = nil
+}
+
+func unwritableLock(path string, err error) error {
+	problem := diagnosis.Unwritable(path, err)
+	problem.Step = "lock"
+	problem.Next = "point TMPDIR to a folder that can be written to, the same in every run, then run the same command again"
+
+	return problem
 }
 
 func lockTaken(path string) error {
