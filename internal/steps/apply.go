@@ -140,26 +140,43 @@ func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 		return outcome{node: node}
 	}
 
-	return a.finish(a.applyTo(ctx, seen), started)
+	result := a.applyTo(ctx, seen)
+	if result.status == "" {
+		return result
+	}
+
+	return a.finish(result, started)
 }
 
-// waitAndServe waits for a silent node within its clock, and then applies.
+// waitAndServe waits for a silent node within its clock, and then applies; again if it falls silent meanwhile, but not for ever.
 func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcome {
 	started := a.Clock.Now()
 
+	for range a.Settings.MaxRetries + 1 {
+		if result := a.waitAndServeOnce(ctx, node); result.status != "" {
+			return a.finish(result, started)
+		}
+	}
+
+	problem := a.problem(a.step, sight{node: node}, diagnosis.ApplyGaveUp, "it answers and falls silent again and again", command(a.step, node))
+
+	return a.finish(outcome{node: node, status: report.Failed, problem: problem}, started)
+}
+
+func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) outcome {
 	seen, problem := a.await(ctx, node, a.step, func(ctx context.Context, seen sight) judgement {
 		return judgement{done: !seen.silent() || a.joins(ctx, seen)}
 	})
 
 	switch {
 	case problem != nil:
-		return a.finish(outcome{node: node, status: report.Failed, address: seen.Address, problem: problem}, started)
+		return outcome{node: node, status: report.Failed, address: seen.Address, problem: problem}
 	case seen.silent():
 		a.memory.of(node).remember(func(facts *nodeFacts) { facts.joining = true })
 
-		return a.finish(outcome{node: node, status: report.Joining, address: seen.Address, detail: "port refused: " + joiningText(seen)}, started)
+		return outcome{node: node, status: report.Joining, address: seen.Address, detail: "port refused: " + joiningText(seen)}
 	default:
-		return a.finish(a.applyTo(ctx, seen), started)
+		return a.applyTo(ctx, seen)
 	}
 }
 
@@ -196,7 +213,8 @@ func (a *applier) finish(result outcome, started time.Time) outcome {
 	return result
 }
 
-// applyTo does what the node's state asks for, with retries; every attempt starts with a fresh look.
+// applyTo does what the node's state asks for, with retries; every attempt starts with a fresh look. The outcome of a node that falls silent
+// before it was sent anything is left open.
 func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 	a.turn <- struct{}{}
 	defer func() { <-a.turn }()
@@ -233,8 +251,11 @@ func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 	result.tries = tries
 	result.address = seen.Address
 
-	if err == nil {
+	switch {
+	case err == nil:
 		return result
+	case errors.Is(err, errFellSilent) && ctx.Err() == nil:
+		return outcome{node: node}
 	}
 
 	result.status = report.Failed
@@ -242,6 +263,10 @@ func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 
 	return result
 }
+
+// errFellSilent is of a node that answered a moment ago, as when somebody else has just configured it: it is waited for like one that was silent
+// from the beginning.
+var errFellSilent = errors.New("the node fell silent")
 
 // againError marks a cause that may pass: the attempt is worth repeating.
 type againError struct{ error }
@@ -294,7 +319,7 @@ func (a *applier) attempt(ctx context.Context, seen sight, result *outcome) erro
 
 		return nil
 	default:
-		return &againError{fmt.Errorf("reach node: %w", seen.Err)}
+		return errFellSilent
 	}
 }
 

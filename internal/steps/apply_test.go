@@ -1,8 +1,10 @@
 package steps_test
 
 import (
+	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -486,4 +488,43 @@ func TestTwoRunsOnOneMachineTakeTurns(t *testing.T) {
 	require.Contains(t, problem.Cause, "process ")
 	both.Wait()
 	require.Equal(t, 1, applied(l.Node("cp1")))
+}
+
+// As when somebody else configures the node in that moment: it installs, and that takes longer than a few attempts.
+func TestANodeThatFallsSilentBeforeItWasSentAnythingIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
+	var lists atomic.Int32
+
+	l := newLab(t, 1, 0, func(options *labcluster.Options) {
+		options.LabOptions.Watch = func(node *emulator.Node, call emulator.Call) {
+			// The look at the node reads its links, and so does what is about to send.
+			if call.Name() == "List" && lists.Add(1) == 2 {
+				node.Refuse(true)
+				time.AfterFunc(500*time.Millisecond, func() { node.Refuse(false) })
+			}
+		}
+	})
+	l.untilMaintenance(t)
+
+	l.session(t, "MAX_RETRIES=1").succeeds(t, steps.Apply{})
+	require.GreaterOrEqual(t, lists.Load(), int32(2))
+	require.Equal(t, 1, applied(l.Node("cp1")))
+}
+
+// abandoned is a context that is done before anybody who waits for it is told.
+type abandoned struct{ context.Context }
+
+func (abandoned) Err() error { return context.Canceled }
+
+func TestALockThatIsTakenInTheMomentOfAnInterruptionIsGivenBack(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+
+	interrupted := l.session(t)
+	require.Equal(t, diagnosis.ExitInterrupt, steps.CodeOf(steps.Execute(abandoned{t.Context()}, interrupted.Run, steps.Apply{})))
+
+	l.untilMaintenance(t)
+	l.session(t).succeeds(t, steps.Apply{})
 }
