@@ -21,7 +21,7 @@ func (b *boot) runtimeValidate(provider talosconfig.Provider, mode validation.Ru
 
 	if config := provider.RawV1Alpha1(); config != nil {
 		warnings = append(b.bootWarnings(config), warnings...)
-		err = rejudge(err, kubernetesProblems(config, b.node.options.TalosVersion))
+		err = rejudge(err, kubernetesProblems(config, b.version))
 	}
 
 	return warnings, err

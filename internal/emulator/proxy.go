@@ -52,7 +52,7 @@ func (g *gatekeeper) targets(ctx context.Context, method string) (targets []stri
 
 	switch service := strings.Split(strings.TrimPrefix(method, "/"), "/")[0]; {
 	case len(nodes) > 0 && !slices.Contains(fanOutServices, service):
-		return nil, false, status.Error(codes.InvalidArgument, g.boot.node.release.fanOutRefusal(method))
+		return nil, false, status.Error(codes.InvalidArgument, g.boot.release.fanOutRefusal(method))
 	case len(nodes) > 0:
 		targets, fan = nodes, true
 	default:

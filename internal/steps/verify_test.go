@@ -58,17 +58,19 @@ func TestAnInstallThatFailsIsToldWithItsReasonIfTheNodeGaveOne(t *testing.T) {
 	t.Parallel()
 
 	for name, tt := range map[string]struct {
+		talos  string
 		auto   bool
 		reason string
 	}{
-		"static hostname: the API is up during the install": {false, "failed to pull image"},
-		"hostname found out later: the port is closed":      {true, "keeps no trace"},
+		"static hostname: the API is up during the install": {"v1.13.9", false, "failed to pull image"},
+		"hostname found out later: the port is closed":      {"v1.13.9", true, "keeps no trace"},
+		"Talos 1.12: the port is closed":                    {"v1.12.1", false, "keeps no trace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			l := newLab(t, 1, 0, func(options *labcluster.Options) {
-				options.AutoHostnames = tt.auto
+				options.TalosVersion, options.AutoHostnames = tt.talos, tt.auto
 				options.LabOptions.TimeScale = 20
 			})
 			l.untilMaintenance(t)
