@@ -2,14 +2,12 @@ package emulator_test
 
 import (
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
-	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
@@ -83,33 +81,6 @@ func TestClaim_6_01_TheVIPServesKubernetesOnceEtcdWorksAndMovesOn(t *testing.T) 
 	eventually(t, ask)
 	first.PowerOff()
 	eventually(t, ask)
-}
-
-func TestClaim_6_02_AControlPlaneRunsTheClustersHealthChecks(t *testing.T) {
-	t.Parallel()
-
-	_, _, c := ready(t, labcluster.Options{})
-
-	stream, err := c.ClusterHealthCheck(deadline(t), 20*time.Minute, &clusterapi.ClusterInfo{})
-	require.NoError(t, err)
-
-	var texts []string
-
-	for {
-		progress, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-
-		require.NoError(t, err)
-
-		texts = append(texts, progress.GetMessage())
-	}
-
-	require.Contains(t, texts[0], "discovered nodes: ")
-	require.Contains(t, texts, "waiting for etcd to be healthy: OK")
-	require.Contains(t, texts, "waiting for all nodes to finish boot sequence: OK")
-	require.Contains(t, texts, "waiting for all k8s nodes to report ready: SKIP", "with CNI none nobody waits for that")
 }
 
 func TestClaim_3_09_DiscoveryLeadsAWorkerToTrustdBeforeBootstrap(t *testing.T) {

@@ -119,13 +119,13 @@ func (b *boot) runPhase(ctx context.Context, progress string, current phase) err
 	b.phaseEvent(ctx, current.name, machineapi.PhaseEvent_START)
 
 	for number, one := range current.tasks {
-		progress := fmt.Sprintf("%d/%d", number+1, len(current.tasks))
+		which := fmt.Sprintf("%d/%d", number+1, len(current.tasks))
 
-		if err := b.runTask(ctx, progress, one); err != nil {
+		if err := b.runTask(ctx, which, one); err != nil {
 			b.phaseEvent(ctx, current.name, machineapi.PhaseEvent_STOP)
 			b.print("phase %s (%s): failed", current.name, progress)
 
-			return fmt.Errorf("task %s: failed, %w", progress, err)
+			return fmt.Errorf("task %s: failed, %w", which, err)
 		}
 	}
 

@@ -28,11 +28,17 @@ type restart struct {
 // Error implements error with Talos' own text.
 func (r restart) Error() string { return fmt.Sprintf("unix.Reboot(%x)", r.command) }
 
-// act runs a sequence after the answer to the call that asked for it; only an event tells if it could not start.
+// act runs a sequence in a new actor's name, after the answer to the call that asked for it; only an event tells if it could not start.
 func (b *boot) act(what, sequence string, force bool, phases []phase) string {
 	actor := uuid.NewString()
 
-	b.print("%s via API received. actor id: %s", what, actor)
+	switch sequence {
+	case seqReboot, seqShutdown:
+		b.print("%s via API received. actor id: %s", what, actor)
+	case seqReset:
+		b.print("reset request received. actorID: %s", actor)
+	}
+
 	b.follow(withActor(b.ctx, actor), what, sequence, force, phases)
 
 	return actor

@@ -42,7 +42,7 @@ func (s *machineService) Upgrade(ctx context.Context, request *machineapi.Upgrad
 
 	if request.GetStage() {
 		b.node.editDrive(func(d *drive) { d.staged = request.GetImage() })
-		actor = b.act("upgrade", seqStageUpgrade, false, b.stageUpgradePhases(request.GetRebootMode()))
+		actor = b.act("reboot for staged upgrade", seqStageUpgrade, false, b.stageUpgradePhases(request.GetRebootMode()))
 	} else {
 		actor = b.act("upgrade", seqUpgrade, false, b.upgradePhases(request))
 	}
