@@ -19,8 +19,9 @@ const inside = "BADDISK_FOLDER"
 const skipped = "SKIP: this machine lets no test mount a file system for itself"
 
 // Run calls prepare with the folder of a small file system, brings that into the state, and calls check. Both happen in a second
-// process that runs the calling test again, in a mount namespace of its own. Where that is not allowed the test is skipped.
-func Run(t *testing.T, state State, prepare, check func(folder string)) {
+// process that runs the calling test again, in a mount namespace of its own, and whose output it gives: none in that process itself. Where that
+// is not allowed the test is skipped.
+func Run(t *testing.T, state State, prepare, check func(folder string)) (output string) {
 	t.Helper()
 
 	if folder := os.Getenv(inside); folder != "" {
@@ -34,7 +35,7 @@ func Run(t *testing.T, state State, prepare, check func(folder string)) {
 		spoil(t, state, folder)
 		check(folder)
 
-		return
+		return ""
 	}
 
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v") //nolint:gosec // this very program
@@ -45,14 +46,16 @@ func Run(t *testing.T, state State, prepare, check func(folder string)) {
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
 
-	output, err := command.CombinedOutput()
+	combined, err := command.CombinedOutput()
 
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) || bytes.Contains(output, []byte(skipped)) {
+	if err != nil && !errors.As(err, &exit) || bytes.Contains(combined, []byte(skipped)) {
 		t.Skip(skipped)
 	}
 
-	require.NoError(t, err, string(output))
+	require.NoError(t, err, string(combined))
+
+	return string(combined)
 }
 
 func spoil(t *testing.T, state State, folder string) {

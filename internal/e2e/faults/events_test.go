@@ -109,15 +109,15 @@ func (o outcome) findings() []said {
 	return found
 }
 
-// saw tells whether a text is in anything that the run told about a node while it went on: progress, results, findings, log lines.
+// saw tells whether a text is in anything that the run told about a node, or about any, while it went on: progress, results, findings, log lines.
 func (o outcome) saw(node, text string) bool {
 	for _, e := range o.events {
-		if e.Node == node && strings.Contains(strings.Join([]string{e.Text, e.Cause, e.Detail}, "\n"), text) {
+		if (node == "" || e.Node == node) && strings.Contains(strings.Join([]string{e.Text, e.Cause, e.Detail}, "\n"), text) {
 			return true
 		}
 	}
 
-	for line := range strings.Lines(o.stderr) {
+	for line := range strings.Lines(o.stderr + o.message) {
 		if strings.Contains(line, text) && (node == "" || strings.Contains(line, node)) {
 			return true
 		}

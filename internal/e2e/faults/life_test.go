@@ -52,13 +52,17 @@ func afterBoot(faults []fault) []fault {
 
 // installFaults are those between the apply and the first boot from disk.
 func installFaults() []fault {
-	failing := func(title string, knob string, reason emulator.InstallFault, words string) fault {
+	failing := func(title, knob string, reason emulator.InstallFault, words string) fault {
 		return fault{
 			title: title, class: "maintenance again, with a reason", knob: knob,
-			// Slow enough for the last words of a machine that reboots 10 s later to be heard.
-			cluster: labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 10}},
-			inject:  set(func(f *emulator.Faults) { f.Install, f.InstallTimes = reason, 1 }),
-			code:    diagnosis.ExitVerify, id: diagnosis.InstallFailed, node: cp1, says: words, seen: "config sent",
+			inject: set(func(f *emulator.Faults) { f.Install, f.InstallTimes, f.InstallStall = reason, 1, forEver }),
+			// The install fails once somebody listens.
+			during: func(t *testing.T, w *world) {
+				t.Helper()
+				eventually(t, func() bool { return w.count(cp1, "Events") > 0 })
+				w.Node(cp1).Set(func(f *emulator.Faults) { f.InstallStall = 0 })
+			},
+			code: diagnosis.ExitVerify, id: diagnosis.InstallFailed, node: cp1, says: words, seen: "installing",
 		}
 	}
 
@@ -106,6 +110,10 @@ func installFaults() []fault {
 				w.Node(cp1).Set(func(f *emulator.Faults) { f.InstallStall = forEver })
 				w.ends(t, 0, "applyParallel")
 				until(t, w.Node(cp1), inStage("installing"))
+
+				api := w.client(t, cp1)
+
+				eventually(t, func() bool { _, err := api.Version(t.Context()); return err == nil })
 				w.edit(t, cp1, "machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"1\"\n")
 			},
 			during: func(t *testing.T, w *world) { t.Helper(); w.installsUnder(t, cp1) },
@@ -136,7 +144,7 @@ func installFaults() []fault {
 		{
 			title: "an install that never ends", class: "connection refused", knob: "InstallStall, LabOptions.AutoHostnames",
 			cluster: labcluster.Options{AutoHostnames: true},
-			inject:  set(func(f *emulator.Faults) { f.InstallStall = forEver }), settings: soon,
+			inject:  set(func(f *emulator.Faults) { f.InstallStall = forEver }), settings: []string{"INSTALL_TIMEOUT=4m"},
 			code: diagnosis.ExitVerify, id: diagnosis.NodeRefused, node: cp1, seen: "port refused: installing or booting",
 			heal: calm,
 		},
@@ -442,16 +450,15 @@ func serviceFaults() []fault {
 		{
 			title: "a worker's kubelet never gets healthy", class: "booting, kubelet not healthy", knob: "KubeletDown", cluster: withWorker,
 			inject:   func(_ *testing.T, w *world) { w.Node(worker1).Set(func(f *emulator.Faults) { f.KubeletDown = true }) },
-			settings: []string{"STAGE_TIMEOUT=2m"},
-			code:     diagnosis.ExitVerify, id: diagnosis.StageStuck, node: worker1, says: "booting, waiting for ", seen: "booting, waiting for ",
-			repeats: true,
-			heal:    func(_ *testing.T, w *world) { w.heal(worker1) },
+			settings: []string{"STAGE_TIMEOUT=4m"},
+			code:     diagnosis.ExitVerify, id: diagnosis.StageStuck, node: worker1, says: "booting, waiting for kubelet not healthy", seen: "kubelet not healthy",
+			heal: func(_ *testing.T, w *world) { w.heal(worker1) },
 		},
 		{
 			title: "a control plane's kubelet never gets healthy", class: "booting, kubelet not healthy", knob: "KubeletDown",
-			inject: set(func(f *emulator.Faults) { f.KubeletDown = true }), settings: []string{"API_TIMEOUT=3m"},
-			code: diagnosis.ExitKubernetes, id: diagnosis.NotRegistered, says: "not registered in Kubernetes after", seen: "waiting for nodes to register: cp1",
-			repeats: true, heal: calm,
+			inject: set(func(f *emulator.Faults) { f.KubeletDown = true }), settings: []string{"STAGE_TIMEOUT=4m"},
+			code: diagnosis.ExitVerify, id: diagnosis.StageStuck, node: cp1, says: "booting, waiting for kubelet not healthy", seen: "kubelet not healthy",
+			heal: calm,
 		},
 		{
 			title: "a worker is switched off once it has its config", class: "no answer", knob: "PowerOff", cluster: withWorker,
@@ -464,7 +471,7 @@ func serviceFaults() []fault {
 				w.Node(worker1).PowerOff()
 				w.heal(worker1)
 			},
-			settings: []string{"NODE_WAIT=30s"},
+			settings: []string{"NODE_WAIT=4m"},
 			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: worker1, seen: "its API opens once the endpoint answers for it",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()

@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/atomicfile/baddisk"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
@@ -34,6 +36,10 @@ type fault struct {
 	settings []string
 	// during goes on while the run does. The run's end is waited for, so it must end too.
 	during func(t *testing.T, w *world)
+
+	// disk has all of it happen with a file system that comes into this state once onDisk was called with its folder, in a process of its own.
+	disk   *baddisk.State
+	onDisk func(t *testing.T, w *world, folder string)
 
 	// code, id and node are what the run ends with: exit code, kind of trouble, and the node that is named. With code 0 it is a remark; without an id
 	// nothing is said at all.
@@ -70,6 +76,9 @@ func sections() []section {
 	return []section{
 		{"The way to a node", networkFaults()},
 		{"A node's life", lifeFaults()},
+		{"etcd", etcdFaults()},
+		{"The operator's side", operatorFaults()},
+		{"Bring-ups that once went wrong", scenarios()},
 	}
 }
 
@@ -113,7 +122,49 @@ func TestFaultsAreToldApart(t *testing.T) {
 func (f fault) play(t *testing.T) record {
 	t.Helper()
 
-	w := newWorld(t, f.cluster, f.edit)
+	if f.disk != nil {
+		return f.playOnDisk(t)
+	}
+
+	return f.playIn(t, newWorld(t, f.cluster, f.edit))
+}
+
+// playOnDisk has the fault happen in a second process, which has the bad file system. It tells what it recorded as a line of its output.
+func (f fault) playOnDisk(t *testing.T) record {
+	t.Helper()
+
+	const recorded = "recorded: "
+
+	var w *world
+
+	output := baddisk.Run(t, *f.disk, func(folder string) {
+		w = newWorld(t, f.cluster, f.edit)
+		f.onDisk(t, w, folder)
+	}, func(string) {
+		of := f.playIn(t, w)
+		told, err := json.Marshal([]string{of.cause, of.next})
+		require.NoError(t, err)
+		fmt.Println(recorded + string(told))
+	})
+
+	for line := range strings.Lines(output) {
+		if told, found := strings.CutPrefix(line, recorded); found {
+			var parts []string
+
+			require.NoError(t, json.Unmarshal([]byte(told), &parts))
+			require.Len(t, parts, 2)
+
+			return record{fault: f, cause: parts[0], next: parts[1]}
+		}
+	}
+
+	return record{fault: f} // of the second process itself
+}
+
+// playIn has the fault happen in a world.
+func (f fault) playIn(t *testing.T, w *world) record {
+	t.Helper()
+
 	if f.inject != nil {
 		f.inject(t, w)
 	}
