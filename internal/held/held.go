@@ -121,7 +121,7 @@ func RemoveAbandoned(path string, may func(*os.File) bool) bool {
 	if err != nil {
 		return false
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // nothing was written
 
 	// Held by this process from here on, so that of two that find it one removes it.
 	if !lock(file, false) || !isAt(file, path) || may != nil && !may(file) {

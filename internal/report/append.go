@@ -43,10 +43,13 @@ func finishLastLine(path string) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it names the file
 	}
-	defer file.Close()
 
-	end := make([]byte, min(info.Size(), longestLine))
-	if _, err := file.ReadAt(end, info.Size()-int64(len(end))); err != nil {
+	return errors.Join(finishLine(file, info.Size()), file.Close())
+}
+
+func finishLine(file *os.File, size int64) error {
+	end := make([]byte, min(size, longestLine))
+	if _, err := file.ReadAt(end, size-int64(len(end))); err != nil {
 		return err //nolint:wrapcheck // it names the file
 	}
 
@@ -56,9 +59,9 @@ func finishLastLine(path string) error {
 	case len(last) == 0:
 		return nil
 	case bytes.HasPrefix([]byte(eventStart), last[:min(len(last), len(eventStart))]):
-		return file.Truncate(info.Size() - int64(len(last)))
+		return file.Truncate(size - int64(len(last)))
 	default:
-		_, err = file.WriteAt([]byte{'\n'}, info.Size())
+		_, err := file.WriteAt([]byte{'\n'}, size)
 
 		return err //nolint:wrapcheck // it names the file
 	}

@@ -15,12 +15,11 @@ type alarm struct {
 	armed bool
 	left  int
 	rung  bool
+	done  chan struct{} // closed when ring has returned
 }
 
 func newAlarm(moment moment, ring func()) *alarm {
-	a := &alarm{moment: moment, ring: ring, left: moment.count}
-
-	return a
+	return &alarm{moment: moment, ring: ring, left: moment.count, done: make(chan struct{})}
 }
 
 // started is told when the process has been started.
@@ -90,14 +89,20 @@ func (a *alarm) sound() {
 	a.mu.Unlock()
 
 	if first {
+		defer close(a.done)
+
 		a.ring()
 	}
 }
 
-// off keeps the alarm from going off any more.
+// off keeps the alarm from going off any more. One that is going off has done so when off returns.
 func (a *alarm) off() {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-
+	rung := a.rung
 	a.rung = true
+	a.mu.Unlock()
+
+	if rung {
+		<-a.done
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -143,7 +144,7 @@ func (w *world) kill(t *testing.T, k kill, count *tally) bool {
 	require.Equal(t, changes, w.changes(), "%s: a node was changed by nobody", k)
 
 	if p.code() != 0 {
-		count.add(k, gone.Sub(sent))
+		count.add(k, p.lastStep(), gone.Sub(sent))
 	}
 
 	return p.code() != 0
@@ -179,6 +180,19 @@ func (w *world) judge(t *testing.T, k kill, p *process) leftovers {
 
 // done tells that all that a run that ends well says was said.
 func (p *process) done() bool { return strings.Contains(p.stdout.String(), "\nkubeconfig: ") }
+
+// stepStart is what a step says first.
+var stepStart = regexp.MustCompile(`(?m) (\w+) started( nodes="\d+")?$`)
+
+// lastStep is the step that the run had come to.
+func (p *process) lastStep() string {
+	started := stepStart.FindAllStringSubmatch(p.stderr.String(), -1)
+	if len(started) == 0 {
+		return "before the first step"
+	}
+
+	return started[len(started)-1][1]
+}
 
 // converges requires that the recipe does the rest, whatever was killed before.
 func (w *world) converges(t *testing.T, launched bool) {
@@ -225,14 +239,9 @@ type tally struct {
 	longest time.Duration
 }
 
-func (c *tally) add(k kill, lasted time.Duration) {
+func (c *tally) add(k kill, step string, lasted time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-
-	step := k.step
-	if step == beginning {
-		step = "before the first step"
-	}
 
 	c.of["kills"]++
 	c.of["in: "+step]++

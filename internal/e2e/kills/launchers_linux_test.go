@@ -24,9 +24,9 @@ func newHeldWorld(t *testing.T) *world {
 }
 
 // inApply waits until a process is in the apply step.
-func inApply(t *testing.T, w *world, p *process) {
+func inApply(t *testing.T, p *process) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "applySequential started") }, labcluster.Deadline, 5*time.Millisecond, "%s", p.output())
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "applySequential started") }, labcluster.Deadline, 5*time.Millisecond)
 }
 
 // The first thing that a process can do may come after its mage was killed.
@@ -54,7 +54,7 @@ func TestTheProgramEndsWithTheGoAboveItsMage(t *testing.T) {
 	typed := launcher.Command(w.root, "talos")
 	environ := append(w.launchedEnv(), "GOTMPDIR="+t.TempDir())
 	p := start(t, repository, environ, func(string) {}, append([]string{"go", "tool", "mage"}, typed[1:]...)...)
-	inApply(t, w, p)
+	inApply(t, p)
 
 	changes := w.changes()
 	require.NoError(t, p.command.Process.Signal(syscall.SIGKILL))
@@ -72,7 +72,7 @@ func TestASIGINTToMageAloneStopsNothing(t *testing.T) {
 
 	w := newHeldWorld(t)
 	p := w.start(t, true, func(string) {})
-	inApply(t, w, p)
+	inApply(t, p)
 
 	p.send(way{itsLauncher, syscall.SIGINT})
 	w.Nodes[0].Refuse(false)
@@ -92,7 +92,7 @@ func TestTwoSignalsAreOneKill(t *testing.T) {
 
 			w := newHeldWorld(t)
 			p := w.start(t, false, func(string) {})
-			inApply(t, w, p)
+			inApply(t, p)
 
 			p.send(way{aloneTool, signal})
 			p.send(way{aloneTool, signal})

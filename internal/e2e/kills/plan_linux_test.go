@@ -115,27 +115,26 @@ func drawKills(random *rand.Rand, parallel bool, count int) []kill {
 	return kills
 }
 
-// drawMoment counts by what there is much of in the step.
+// drawMoment counts by what there is in the step. Half of the signals come with the event, half some time after it.
 func drawMoment(random *rand.Rand, step string) moment {
-	drawn := moment{step: step, event: call, count: 1 + random.IntN(12)}
+	drawn := moment{step: step}
+
+	if random.IntN(2) == 0 {
+		drawn.pause = time.Duration(random.IntN(5000)) * time.Microsecond
+	}
 
 	switch step {
 	case beginning:
-		return moment{event: tick, count: random.IntN(120)}
+		drawn.event, drawn.count = tick, random.IntN(120)
 	case "secrets", "configs", "kubeconfig":
-		drawn.event = file
+		// Brief ones: a few files are written, by programs or after a call.
+		drawn.event, drawn.count = []event{file, file, line, call, tick}[random.IntN(5)], random.IntN(6)
+	default:
+		drawn.event, drawn.count = []event{call, call, call, call, line, tick}[random.IntN(6)], random.IntN(13)
 	}
 
-	switch random.IntN(6) {
-	case 0:
-		drawn.event, drawn.count = line, random.IntN(5)
-	case 1:
-		drawn.event, drawn.count = tick, random.IntN(80)
-	}
-
-	// Half of the signals come with the event, half some time after it.
-	if random.IntN(2) == 0 {
-		drawn.pause = time.Duration(random.IntN(5000)) * time.Microsecond
+	if drawn.event == tick && step != beginning {
+		drawn.count *= 4
 	}
 
 	return drawn

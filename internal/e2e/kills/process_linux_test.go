@@ -25,7 +25,6 @@ type process struct {
 	command *exec.Cmd
 	stdout  bytes.Buffer
 	stderr  *lines
-	ended   chan struct{}
 }
 
 // lines collects a text and tells of each line of it.
@@ -62,7 +61,7 @@ func (l *lines) String() string {
 func start(t *testing.T, dir string, env []string, tell func(line string), args ...string) *process {
 	t.Helper()
 
-	p := &process{command: exec.Command(args[0], args[1:]...), stderr: &lines{tell: tell}, ended: make(chan struct{})}
+	p := &process{command: exec.Command(args[0], args[1:]...), stderr: &lines{tell: tell}}
 	p.command.Dir, p.command.Env = dir, program.Environment(env...)
 	p.command.Stdout, p.command.Stderr = &p.stdout, p.stderr
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -81,15 +80,20 @@ func start(t *testing.T, dir string, env []string, tell func(line string), args 
 func (p *process) wait(t *testing.T) {
 	t.Helper()
 
+	var left []member
+
 	err := p.command.Wait()
-	close(p.ended)
 
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		require.NoError(t, err)
 	}
 
-	require.Eventually(t, func() bool { return len(p.members()) == 0 }, labcluster.Deadline, 5*time.Millisecond, "left behind: %v", p.members())
+	require.Eventually(t, func() bool {
+		left = p.members()
+
+		return len(left) == 0
+	}, labcluster.Deadline, 5*time.Millisecond, "left behind: %v", &left)
 }
 
 // code is the exit code; that of a process which a signal ended is negative.
@@ -170,18 +174,15 @@ func (p *process) send(w way) {
 	case wholeGroup:
 		_ = syscall.Kill(-p.command.Process.Pid, w.signal)
 	case launchedTool:
-		for {
+		// Not until the process has ended: that waits for its output, which may wait for this.
+		for len(p.members()) > 0 {
 			if pid := p.launched(); pid != 0 {
 				_ = syscall.Kill(pid, w.signal)
 
 				return
 			}
 
-			select {
-			case <-p.ended:
-				return
-			case <-time.After(time.Millisecond):
-			}
+			time.Sleep(time.Millisecond) //nolint:forbidigo // of wall time
 		}
 	}
 }

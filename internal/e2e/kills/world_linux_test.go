@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/emulator"
@@ -135,6 +136,7 @@ func (w *world) furnish(t *testing.T) {
 	aside := t.TempDir()
 	w.templates = filepath.Join(aside, "rendered")
 
+	forgetEndpoints(t, w.Talosconfig())
 	require.NoError(t, os.CopyFS(w.templates, os.DirFS(w.ConfigDir())))
 
 	if !w.shape.rendered {
@@ -174,6 +176,20 @@ esac`)
 		"APPLY_MODE=" + mode,
 		"PATH=" + aside + string(filepath.ListSeparator) + os.Getenv("PATH"),
 	}, patient...)
+}
+
+// forgetEndpoints leaves it to the program to fill them in.
+func forgetEndpoints(t *testing.T, path string) {
+	t.Helper()
+
+	talosconfig, err := config.Open(path)
+	require.NoError(t, err)
+
+	for _, context := range talosconfig.Contexts {
+		context.Endpoints, context.Nodes = nil, nil
+	}
+
+	require.NoError(t, talosconfig.Save(path))
 }
 
 // script makes a program of the operator's.
