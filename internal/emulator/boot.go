@@ -235,7 +235,7 @@ func (b *boot) bootUp(ctx context.Context) error {
 
 	if role.IsControlPlane() {
 		b.tasks.Go(func() { b.runTrustd(b.workload) })
-		b.startEtcd(false)
+		b.startEtcd(etcdStart{})
 	}
 
 	if err := b.runService(ctx, serviceCRI, timing.Containers); err != nil {

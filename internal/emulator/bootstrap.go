@@ -22,7 +22,7 @@ const errEtcdData = "etcd data directory is not empty"
 
 // Bootstrap makes this node's etcd the first of a new cluster. It looks at this node alone: nothing stops a second control plane from making
 // a second cluster.
-func (s *machineService) Bootstrap(ctx context.Context, _ *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
+func (s *machineService) Bootstrap(ctx context.Context, request *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
 	b := s.boot
 
 	b.print("bootstrap request received")
@@ -47,7 +47,8 @@ func (s *machineService) Bootstrap(ctx context.Context, _ *machineapi.BootstrapR
 		return nil, status.Error(codes.AlreadyExists, errEtcdData)
 	}
 
-	if err := b.bootstrapEtcd(); err != nil {
+	start := etcdStart{bootstrap: true, recover: request.GetRecoverEtcd(), skipHash: request.GetRecoverSkipHashCheck()}
+	if err := b.bootstrapEtcd(start); err != nil {
 		return nil, err
 	}
 
@@ -64,7 +65,7 @@ func (b *boot) within(ctx context.Context, limit time.Duration, condition func()
 
 // bootstrapEtcd replaces the waiting etcd service by one that makes a cluster. An etcd of an earlier Bootstrap is stopped first; if that one
 // already ran, it leaves data behind and nothing starts again until the node reboots.
-func (b *boot) bootstrapEtcd() error {
+func (b *boot) bootstrapEtcd(start etcdStart) error {
 	b.bootstrapping.Lock()
 	defer b.bootstrapping.Unlock()
 
@@ -101,7 +102,7 @@ func (b *boot) bootstrapEtcd() error {
 		return fmt.Errorf("error starting etcd in bootstrap mode: service %q not defined", serviceEtcd)
 	}
 
-	b.startEtcd(true)
+	b.startEtcd(start)
 
 	return nil
 }

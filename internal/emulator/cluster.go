@@ -3,6 +3,7 @@ package emulator
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -55,6 +56,14 @@ func (b *boot) knownNodes() []*boot {
 	}
 
 	return b.node.lab.serving(registered)
+}
+
+// errNoEndpoints is why nothing can be asked of the cluster's etcd.
+var errNoEndpoints = errors.New("no controlplane endpoints discovered yet")
+
+// knowsControlPlanes tells whether the node knows of any place where etcd may be: itself, if it serves Kubernetes, or others.
+func (b *boot) knowsControlPlanes() bool {
+	return b.servesKubernetes() || len(b.controlPlaneEndpoints()) > 0
 }
 
 // running are the boots of all machines that are on.
@@ -161,6 +170,9 @@ func (b *boot) releaseVIPs() {
 
 // runTrustd serves trustd as long as the services of the boot run and no fault keeps it down.
 func (b *boot) runTrustd(ctx context.Context) {
+	b.setService(serviceTrustd, stateStarting, "Starting service")
+	b.setService(serviceTrustd, stateWaiting, `Waiting for service "containerd" to be "up", time sync, network`)
+
 	if b.changed.until(ctx, func() bool { return b.synced() && b.hostname() != "" }) != nil {
 		return
 	}

@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"github.com/talos-mage/talos-mage/internal/emulator/kubernetes"
@@ -140,10 +142,11 @@ func (l *Lab) newEtcdCluster(ca, name string, address netip.Addr, options kubern
 // formerEtcd makes the cluster that a machine's old etcd data belongs to. The lab must be locked.
 func (l *Lab) formerEtcd(node *Node, kind EtcdData) *etcdMember {
 	member := l.newEtcdCluster("", node.options.Name, node.options.Address, kubernetes.Options{})
+	member.startedOnce = true
 
 	if kind == LostEtcdData {
 		for _, gone := range []string{"former-1", "former-2"} {
-			member.cluster.members = append(member.cluster.members, &etcdMember{cluster: member.cluster, id: newEtcdID(), name: gone})
+			member.cluster.members = append(member.cluster.members, &etcdMember{cluster: member.cluster, id: newEtcdID(), name: gone, startedOnce: true})
 		}
 	}
 
@@ -152,22 +155,30 @@ func (l *Lab) formerEtcd(node *Node, kind EtcdData) *etcdMember {
 
 // etcdRun is the etcd service of a boot. Guarded by boot.mu.
 type etcdRun struct {
-	cancel    context.CancelCauseFunc
-	done      chan struct{}
-	bootstrap bool
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	etcdStart
 	// started is set once the service has left its waits: stopping it then can leave data behind.
 	started bool
+}
+
+// etcdStart is what a service of etcd is to begin with.
+type etcdStart struct {
+	// bootstrap makes a cluster of its own.
+	bootstrap bool
+	// recover makes it from the snapshot that the node was sent, even, with skipHash, from one without a hash of its own.
+	recover, skipHash bool
 }
 
 var errBootstrapRequested = errors.New("bootstrap requested")
 
 // startEtcd starts the service in a goroutine.
-func (b *boot) startEtcd(bootstrap bool) {
+func (b *boot) startEtcd(start etcdStart) {
 	ctx, cancel := context.WithCancelCause(b.stopped)
 	done := make(chan struct{})
 
 	b.mu.Lock()
-	b.etcd = etcdRun{cancel: cancel, done: done, bootstrap: bootstrap}
+	b.etcd = etcdRun{cancel: cancel, done: done, etcdStart: start}
 	b.mu.Unlock()
 
 	b.resetService(serviceEtcd)
@@ -177,7 +188,7 @@ func (b *boot) startEtcd(bootstrap bool) {
 		defer close(done)
 		defer cancel(nil)
 
-		if err := b.runEtcd(ctx, bootstrap); err != nil && ctx.Err() == nil {
+		if err := b.runEtcd(ctx, start); err != nil && ctx.Err() == nil {
 			b.setService(serviceEtcd, stateFailed, err.Error())
 		}
 
@@ -186,7 +197,7 @@ func (b *boot) startEtcd(bootstrap bool) {
 }
 
 // runEtcd is the service's life: its waits, joining or making a cluster, and its health from then on.
-func (b *boot) runEtcd(ctx context.Context, bootstrap bool) error {
+func (b *boot) runEtcd(ctx context.Context, start etcdStart) error {
 	if err := b.awaitEtcdConditions(ctx); err != nil {
 		return err
 	}
@@ -197,15 +208,9 @@ func (b *boot) runEtcd(ctx context.Context, bootstrap bool) error {
 		return err
 	}
 
-	member := b.node.readDrive().etcd
-
-	if member == nil && !bootstrap {
-		joined, err := b.joinEtcd(ctx)
-		if err != nil {
-			return err
-		}
-
-		member = joined
+	member, err := b.etcdData(ctx, start)
+	if err != nil {
+		return err
 	}
 
 	b.setService(serviceEtcd, statePreparing, "Creating service runner")
@@ -216,11 +221,13 @@ func (b *boot) runEtcd(ctx context.Context, bootstrap bool) error {
 
 	b.setService(serviceEtcd, stateRunning, b.startedMessage(serviceEtcd))
 
-	if member == nil {
+	if member == nil || b.etcdJoins(member) {
 		if err := b.sleep(ctx, b.node.options.Timing.EtcdData); err != nil {
 			return err
 		}
+	}
 
+	if member == nil {
 		member = b.makeEtcdCluster()
 	}
 
@@ -237,12 +244,35 @@ func (b *boot) runEtcd(ctx context.Context, bootstrap bool) error {
 	return b.watchEtcd(ctx, member)
 }
 
-// awaitEtcdConditions shows the shrinking list of what the service waits for.
+// etcdData is the member whose data etcd starts with: what is on the disk, a snapshot's, or that of a cluster that it joins. It is nil for a cluster
+// that is made without any. A node of the type init, which Talos no longer generates, makes one by itself.
+func (b *boot) etcdData(ctx context.Context, start etcdStart) (*etcdMember, error) {
+	if start.recover {
+		return b.recoverEtcd(start.skipHash)
+	}
+
+	if member := b.node.readDrive().etcd; member != nil || start.bootstrap || b.role() == machine.TypeInit {
+		return member, nil
+	}
+
+	return b.joinEtcd(ctx)
+}
+
+// etcdJoins tells whether a member has a place in its cluster but never ran.
+func (b *boot) etcdJoins(member *etcdMember) bool {
+	b.node.lab.mu.Lock()
+	defer b.node.lab.mu.Unlock()
+
+	return member.learner && !member.startedOnce
+}
+
+// awaitEtcdConditions shows the shrinking list of what the service waits for. It begins with all of it, whatever is there already.
 func (b *boot) awaitEtcdConditions(ctx context.Context) error {
-	var shown string
+	shown := etcdConditions(true, true, true)
+	b.setService(serviceEtcd, stateWaiting, "Waiting for "+shown)
 
 	return b.changed.until(ctx, func() bool {
-		waiting := b.etcdConditions()
+		waiting := b.etcdProblems()
 		if waiting != "" && waiting != shown {
 			shown = waiting
 
@@ -253,27 +283,27 @@ func (b *boot) awaitEtcdConditions(ctx context.Context) error {
 	})
 }
 
-func (b *boot) etcdConditions() string {
-	cri, synced, named := b.serviceUp(serviceCRI), b.synced(), b.hostname() != ""
+// etcdProblems are the conditions that do not hold yet.
+func (b *boot) etcdProblems() string {
+	return etcdConditions(!b.serviceUp(serviceCRI), !b.synced(), b.hostname() == "")
+}
 
-	var waiting string
+func etcdConditions(volumes, clock, network bool) string {
+	var conditions []string
 
-	add := func(missing bool, what string) {
-		if missing {
-			if waiting != "" {
-				waiting += ", "
-			}
-
-			waiting += what
-		}
+	if volumes {
+		conditions = append(conditions, `volumes /var/lib, ETCD to be mounted, service "cri" to be "up"`)
 	}
 
-	add(!cri, `volumes /var/lib, ETCD to be mounted, service "cri" to be "up"`)
-	add(!synced, "time sync")
-	add(!named, "network")
-	add(!named, "etcd spec")
+	if clock {
+		conditions = append(conditions, "time sync")
+	}
 
-	return waiting
+	if network {
+		conditions = append(conditions, "network", "etcd spec")
+	}
+
+	return strings.Join(conditions, ", ")
 }
 
 // joinEtcd tries to become a member of the cluster that the endpoints know, until it succeeds or gives up.
@@ -315,6 +345,10 @@ func (b *boot) tryJoinEtcd() (*etcdMember, error) {
 	ca := b.etcdCA()
 	endpoints := b.controlPlaneEndpoints()
 	lab := b.node.lab
+
+	if len(endpoints) == 0 {
+		return nil, errNoEndpoints
+	}
 
 	lab.mu.Lock()
 	defer lab.mu.Unlock()

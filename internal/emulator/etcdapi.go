@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"path"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
@@ -29,6 +26,10 @@ func (s *machineService) EtcdMemberList(ctx context.Context, request *machineapi
 
 	if err := b.etcdClientReady(); err != nil {
 		return nil, err
+	}
+
+	if !request.GetQueryLocal() && !b.knowsControlPlanes() {
+		return nil, errNoEndpoints
 	}
 
 	var members []*machineapi.EtcdMember
@@ -147,28 +148,6 @@ func (b *boot) maintainEtcd(ctx context.Context, what string) error {
 
 		return cluster != nil && cluster.quorum()
 	})
-}
-
-// EtcdRecover takes a snapshot for a later Bootstrap.
-func (s *machineService) EtcdRecover(stream machineapi.MachineService_EtcdRecoverServer) error {
-	if err := s.boot.onlyOnControlPlane("etcd recover"); err != nil {
-		return err
-	}
-
-	if !s.boot.serviceUp(serviceCRI) {
-		return status.Error(codes.FailedPrecondition, "etcd service is not ready for recovery yet")
-	}
-
-	for {
-		_, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return stream.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
-		}
-
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // etcdClientReady fails before the node has the certificate that its own etcd client needs: that takes a synced clock.

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -44,8 +45,10 @@ type Lab struct {
 	clusters []*etcdCluster
 	// kubernetes are the nodes whose kube-apiserver answers, with the cluster that they serve.
 	kubernetes map[*boot]*etcdCluster
-	holders    map[netip.Addr]*boot // who has a virtual address
-	balanced   map[netip.Addr]balanced
+	// snapshots are the clusters that snapshots were taken of, by what is in them.
+	snapshots map[[sha256.Size]byte]*etcdCluster
+	holders   map[netip.Addr]*boot // who has a virtual address
+	balanced  map[netip.Addr]balanced
 }
 
 // NewLab takes as many free blocks of loopback addresses as its machines need. Close gives them back.
@@ -55,6 +58,7 @@ func NewLab(options LabOptions) (*Lab, error) {
 		clock:      clock.Scaled(options.TimeScale),
 		network:    newWiring(),
 		kubernetes: map[*boot]*etcdCluster{},
+		snapshots:  map[[sha256.Size]byte]*etcdCluster{},
 		holders:    map[netip.Addr]*boot{},
 		balanced:   map[netip.Addr]balanced{},
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/crypto/x509"
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
@@ -101,20 +100,6 @@ func TestClaim_1_02_FingerprintChangesAtTimeSyncAndAtBoot(t *testing.T) {
 
 	node.Set(func(f *emulator.Faults) { f.TimeUnsynced = true })
 	eventually(t, func() error { look(); return until(len(seen) >= 3) })
-}
-
-func TestClaim_1_04_EtcdCallsAreUnimplementedInMaintenance(t *testing.T) {
-	t.Parallel()
-
-	_, node := alone(t, labcluster.Options{})
-	c := insecure(t, node)
-
-	_, err := c.EtcdMemberList(deadline(t), &machineapi.EtcdMemberListRequest{})
-	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
-	require.ErrorContains(t, err, "member list is only available on control plane nodes")
-
-	_, err = c.EtcdStatus(deadline(t))
-	require.ErrorContains(t, err, "etcd status is only available on control plane nodes")
 }
 
 func TestClaim_1_05_UnknownMethodsAreUnimplemented(t *testing.T) {

@@ -48,6 +48,8 @@ type drive struct {
 	config []byte
 	// etcd is the member whose data /var/lib/etcd holds; nil when the directory is empty.
 	etcd *etcdMember
+	// recovery is the snapshot of etcd that was sent for a later Bootstrap; nil if none was.
+	recovery []byte
 	// identity is the node id in the STATE partition.
 	identity string
 	// schematic is the image factory's id of the installed image.

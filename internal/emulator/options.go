@@ -146,7 +146,8 @@ type Timing struct {
 	Containers time.Duration
 	// Kubelet is how long kubelet takes after that. Default 5 s.
 	Kubelet time.Duration
-	// EtcdData is how long an etcd that makes a cluster runs before its directory has something in it. Default 1 s.
+	// EtcdData is how long an etcd that makes a cluster runs before its directory has something in it, and one that joins a cluster before
+	// the cluster knows its name. Default 1 s.
 	EtcdData time.Duration
 	// EtcdStart is from an etcd start to its first successful health check, at least the 5 s of Talos' health check. Default 6 s.
 	EtcdStart time.Duration

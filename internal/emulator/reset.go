@@ -169,7 +169,7 @@ func (d *drive) wipePartition(label string) {
 	case constants.StatePartitionLabel:
 		d.config, d.identity = nil, ""
 	case constants.EphemeralPartitionLabel:
-		d.etcd, d.registered, d.images = nil, false, nil
+		d.etcd, d.recovery, d.registered, d.images = nil, nil, false, nil
 	case constants.MetaPartitionLabel:
 		// By this partition a machine knows that it is installed.
 		d.meta, d.installed, d.systemDisk = map[uint8]string{}, false, ""

@@ -44,7 +44,9 @@ func (s *machineService) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, stream 
 			return false
 		}
 
-		snapshot, failure = cluster.snapshot()
+		if snapshot, failure = cluster.snapshot(); failure == nil {
+			b.node.lab.snapshots[snapshotKey(snapshot)] = cluster
+		}
 
 		return true
 	}); err != nil {
