@@ -16,12 +16,12 @@ import (
 	"slices"
 	"strings"
 
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/nearest"
+	"github.com/talos-mage/talos-mage/internal/talosconfig"
 )
 
 // CrossCheck compares the inventory with the machine configs and the talosconfig: do the files exist, are they for the declared
@@ -468,7 +468,7 @@ func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 		return nil, false
 	}
 
-	config, err := clientconfig.FromBytes(data)
+	config, err := talosconfig.Parse(data)
 	if err != nil {
 		return broken("is no talosconfig")
 	}

@@ -20,7 +20,7 @@ const (
 )
 
 // leaves know nothing of this repository but each other, so every package may import them.
-var leaves = []string{"internal/atomicfile", "internal/clock", "internal/diagnosis", "internal/fanout", "internal/held", "internal/nearest"}
+var leaves = []string{"internal/atomicfile", "internal/clock", "internal/diagnosis", "internal/fanout", "internal/held", "internal/nearest", "internal/talosconfig"}
 
 // mayImport says which of this repository's packages a package's code may import besides leaves; folders below one count as it.
 // Tests may import what they like. A new package gets its line here and in docs/architecture.md.
@@ -45,10 +45,11 @@ var mayImport = map[string][]string{
 	"internal/chaos":         {"internal/emulator", "internal/invocation", "internal/machineconfig", "internal/steps"},
 
 	// Of tests alone.
-	"internal/e2e":    {"internal/settings"},
-	"internal/golden": {},
-	"internal/leaks":  {},
-	"internal/layout": {},
+	"internal/e2e":      {"internal/settings"},
+	"internal/fuzztest": {},
+	"internal/golden":   {},
+	"internal/leaks":    {},
+	"internal/layout":   {},
 }
 
 // knowMage are the packages that may import Mage.

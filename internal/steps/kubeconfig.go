@@ -16,6 +16,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/kubeapi"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talosconfig"
 )
 
 const kubeconfigName = "kubeconfig"
@@ -119,12 +120,12 @@ func (s Kubeconfig) completeTalosconfig(run *Run) error {
 		return badInput(fmt.Errorf("read talosconfig: %w", err))
 	}
 
-	talosconfig, err := config.FromBytes(data)
+	parsed, err := talosconfig.Parse(data)
 	if err != nil {
 		return badInput(fmt.Errorf("read talosconfig %s: %w", path, err))
 	}
 
-	if !fillContext(talosconfig.Contexts[talosconfig.Context], run.Cluster) {
+	if !fillContext(parsed.Contexts[parsed.Context], run.Cluster) {
 		return nil
 	}
 
@@ -134,7 +135,7 @@ func (s Kubeconfig) completeTalosconfig(run *Run) error {
 		return wouldMake(s.Name(), path)
 	}
 
-	if data, err = talosconfig.Bytes(); err != nil {
+	if data, err = parsed.Bytes(); err != nil {
 		return fmt.Errorf("encode talosconfig: %w", err)
 	}
 

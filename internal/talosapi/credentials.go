@@ -14,6 +14,8 @@ import (
 	"time"
 
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+
+	"github.com/talos-mage/talos-mage/internal/talosconfig"
 )
 
 // Credentials are what a talosconfig's current context holds: the cluster's machine CA and a client certificate.
@@ -47,10 +49,9 @@ func LoadCredentials(path string) (*Credentials, error) {
 
 // ParseCredentials is LoadCredentials for a talosconfig in memory.
 func ParseCredentials(data []byte) (*Credentials, error) {
-	config, err := clientconfig.FromBytes(data)
+	config, err := talosconfig.Parse(data)
 	if err != nil {
-		// The decoder may quote the file, which holds a private key.
-		return nil, errors.New("it is not a talosconfig: the YAML could not be read")
+		return nil, err
 	}
 
 	current, ok := config.Contexts[config.Context]
