@@ -86,6 +86,8 @@ func (c *Conn) await(ctx context.Context) error {
 	transport.Connect()
 
 	for {
+		shaken := c.Leaf() != nil
+
 		current := transport.GetState()
 
 		switch current {
@@ -101,7 +103,12 @@ func (c *Conn) await(ctx context.Context) error {
 			}
 
 			return c.lastCause()
-		case connectivity.Idle, connectivity.Connecting:
+		case connectivity.Idle:
+			// It stood, and was lost before anybody saw that: gRPC would not try again by itself.
+			if shaken {
+				return ErrConnectionLost
+			}
+		case connectivity.Connecting:
 		}
 
 		if !transport.WaitForStateChange(ctx, current) {

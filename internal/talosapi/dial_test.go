@@ -340,3 +340,28 @@ func TestARefusedDialIsWorthAnotherTry(t *testing.T) {
 		require.Equal(t, talosapi.Retry, talosapi.Classify(op, err), "%v", err)
 	}
 }
+
+// What follows would otherwise wait for the node until its time is over.
+func TestAConnectionThatIsLostAsSoonAsItStandsIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+
+	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" // the first HTTP/2 frame of a node
+
+	config := h2(newAuthority(t).certificate(t, maintenance), tls.NoClientCert, nil)
+	address := listen(t, func(conn net.Conn) {
+		session := tls.Server(conn, config)
+		if session.HandshakeContext(context.Background()) == nil {
+			session.Write([]byte(settings)) //nolint:errcheck // the client reads it or not
+			session.Close()                 //nolint:errcheck // as above
+		}
+	})
+
+	conn, err := (&talosapi.Dialer{Timeout: time.Hour}).Maintenance(t.Context(), address)
+	if err == nil {
+		defer conn.Close()
+
+		_, err = conn.Links(t.Context())
+	}
+
+	require.Error(t, err)
+}
