@@ -126,7 +126,7 @@ var bringUpEntries = []Entry{
 	{
 		ID: ApplyGaveUp, Title: "A config could not be delivered", Severity: Failure, Exit: ExitApply,
 		Cause:  "Every attempt failed for a reason that may pass: the connection broke, or the node was busy with another apply.",
-		Remedy: "Apply again to this node; raise MAX_RETRIES on a bad network.",
+		Remedy: "Apply again to this node; raise MAX_RETRIES on a bad network. If reads work and a config never arrives, large packets are lost on the way: compare the MTUs.",
 		Source: "siderolabs/talos#8566",
 	},
 	{

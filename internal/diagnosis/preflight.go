@@ -36,6 +36,7 @@ const (
 	NameAmbiguous          ID = "TM075"
 	NameNotCertified       ID = "TM076"
 	ThroughProxy           ID = "TM077"
+	IdentityUnread         ID = "TM078"
 )
 
 var preflightEntries = []Entry{
@@ -345,5 +346,15 @@ var preflightEntries = []Entry{
 		Cause:    "HTTPS_PROXY is set, and NO_PROXY leaves the node's address out. Many proxies don't pass connections to port 50000.",
 		Remedy:   "If nodes don't answer, add their subnet to NO_PROXY: NO_PROXY=192.0.2.0/24.",
 		Source:   "siderolabs/talos#12684, #11665, #10990",
+	},
+	{
+		ID:          IdentityUnread,
+		Title:       "It could not be read which machine answers",
+		Severity:    Failure,
+		Exit:        ExitPreflight,
+		Cause:       "MAC addresses or a UUID are declared for the node, and the machine refused to tell its own, or the connection broke each time. A machine that does not tell is not taken for the declared one.",
+		Remedy:      "Run preflight again; if it stays, look at the network in between, or at the node's console.",
+		Source:      "talos-mage: docs/reliability.md",
+		Unskippable: true,
 	},
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
@@ -176,16 +178,34 @@ func checkProxy(_ context.Context, s subject) []diagnosis.Finding {
 	return s.ok(diagnosis.ThroughProxy, "reached through the proxy of %s", s.facts.Proxy)
 }
 
-// checkUnread tells which checks were left out for want of an answer. Identity is the exception: it fails by itself.
+// checkUnread tells which checks were left out for want of an answer, in one warning for each reason. Identity is the exception: it fails by itself.
 func checkUnread(_ context.Context, s subject) []diagnosis.Finding {
-	var findings []diagnosis.Finding
+	var reasons []string
+
+	lost := map[string][]string{}
 
 	for _, unread := range s.facts.Unread {
+		reason := talosapi.Explain(unread.Err)
+		if lost[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+
+		lost[reason] = append(lost[reason], unread.What)
+	}
+
+	var findings []diagnosis.Finding
+
+	for _, reason := range reasons {
 		findings = append(findings, s.warn(diagnosis.FactUnread, s.rerun(),
-			"the node's %s could not be read (%s), so what depends on it was not checked", unread.What, talosapi.Explain(unread.Err))...)
+			"not read, so that what depends on it was not checked: the node's %s (%s)", strings.Join(lost[reason], ", "), reason)...)
 	}
 
 	return findings
+}
+
+// Interrupted tells that some reads failed for a reason of the connection's, so that another connection may do better.
+func (f Facts) Interrupted() bool {
+	return slices.ContainsFunc(f.Unread, func(unread Unread) bool { return talosapi.Classify(talosapi.OpRead, unread.Err) == talosapi.Retry })
 }
 
 // IdentityUnread is why the machine's identity could not be read; nil when it was.

@@ -196,12 +196,12 @@ func TestReadsThatFailLeaveTheRestRead(t *testing.T) {
 
 	f, facts := newFixture(t), goodFacts()
 	facts.Security = nil
-	facts.Unread = []preflight.Unread{{What: "security state", Err: talosapi.ErrNotAllowed}}
+	facts.Unread = []preflight.Unread{{What: "security state", Err: talosapi.ErrNotAllowed}, {What: "hostname", Err: talosapi.ErrNotAllowed}}
 
 	findings := f.checkNode(t, "cp1", facts)
 
 	require.Empty(t, failures(findings))
-	require.Equal(t, []diagnosis.ID{diagnosis.FactUnread}, warnings(findings))
-	require.Contains(t, findings[0].Cause, "security state")
+	require.Equal(t, []diagnosis.ID{diagnosis.FactUnread}, warnings(findings), "one for each reason")
+	require.Contains(t, findings[0].Cause, "security state, hostname")
 	require.Equal(t, "mage preflight -node=cp1", findings[0].Next)
 }

@@ -117,7 +117,8 @@ func orNone(text string) string {
 
 func checkIdentity(_ context.Context, s subject) []diagnosis.Finding {
 	if what := s.unreadIdentity(); what != "" {
-		return s.fail(diagnosis.WrongMachine, s.rerun(), "the node's %s could not be read, so it is not known whether this is the declared machine", what)
+		return s.fail(diagnosis.IdentityUnread, s.rerun(), "the node's %s could not be read, so it is not known whether this is the declared machine%s",
+			what, because(s.facts.IdentityUnread()))
 	}
 
 	if finding := Identity(s.cluster, s.node, s.facts.Links, s.facts.System); finding != nil {
@@ -131,6 +132,15 @@ func checkIdentity(_ context.Context, s subject) []diagnosis.Finding {
 	}
 
 	return s.ok(diagnosis.WrongMachine, "the declared machine answers")
+}
+
+// because is an error in plain words, in brackets.
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+
+	return " (" + talosapi.Explain(err) + ")"
 }
 
 // unreadIdentity names what the declared identity needs and could not be read.

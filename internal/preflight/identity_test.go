@@ -71,7 +71,7 @@ func TestIdentityIsNeverSkippedAndNeverAssumed(t *testing.T) {
 	t.Parallel()
 
 	f := newFixture(t)
-	f.options.SkipChecks = []diagnosis.ID{diagnosis.WrongMachine}
+	f.options.SkipChecks = []diagnosis.ID{diagnosis.WrongMachine, diagnosis.IdentityUnread}
 	f.cluster.Node("cp1").MACs = []string{"02:00:00:00:00:99"}
 
 	require.Contains(t, failures(f.checkNode(t, "cp1", goodFacts())), diagnosis.WrongMachine)
@@ -80,5 +80,5 @@ func TestIdentityIsNeverSkippedAndNeverAssumed(t *testing.T) {
 	unread.Links = nil
 	unread.Unread = []preflight.Unread{{What: "links", Err: talosapi.ErrNotAllowed}}
 
-	require.Contains(t, failures(f.checkNode(t, "cp1", unread)), diagnosis.WrongMachine, "a machine that does not tell is not the declared one")
+	require.Contains(t, failures(f.checkNode(t, "cp1", unread)), diagnosis.IdentityUnread, "a machine that does not tell is not the declared one")
 }

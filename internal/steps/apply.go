@@ -230,7 +230,7 @@ func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 		Jitter:     retryJitter,
 		Waiting: func(attempt int, pause time.Duration, cause error) {
 			a.Log.Warn().Str("node", node.Name).Str("again in", pause.Round(time.Second).String()).
-				Msg(fmt.Sprintf("attempt %d failed: %s", attempt, talosapi.Explain(cause)))
+				Msg(fmt.Sprintf("attempt %d failed: %s", attempt, explainAttempt(cause)))
 		},
 	}
 
@@ -269,9 +269,23 @@ func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 var errFellSilent = errors.New("the node fell silent")
 
 // againError marks a cause that may pass: the attempt is worth repeating.
-type againError struct{ error }
+type againError struct {
+	error
+	// what the attempt came to, in plain words; empty where the error itself says all.
+	what string
+}
 
 func (e *againError) Unwrap() error { return e.error }
+
+// explainAttempt says in plain words why an attempt failed.
+func explainAttempt(err error) string {
+	var again *againError
+	if errors.As(err, &again) && again.what != "" {
+		return again.what + because(talosapi.Explain(again.error))
+	}
+
+	return talosapi.Explain(err)
+}
 
 func (a *applier) applyProblem(ctx context.Context, seen sight, tries int, err error) *diagnosis.Problem {
 	if ctx.Err() != nil {
@@ -285,7 +299,7 @@ func (a *applier) applyProblem(ctx context.Context, seen sight, tries int, err e
 	var again *againError
 	if errors.As(err, &again) {
 		problem := a.problem(a.step, seen, diagnosis.ApplyGaveUp,
-			fmt.Sprintf("gave up after %d attempts: %s", tries, talosapi.Explain(again.error)), command(a.step, seen.node))
+			fmt.Sprintf("gave up after %d attempts: %s", tries, explainAttempt(again)), command(a.step, seen.node))
 		problem.Err = err
 
 		return problem
@@ -378,7 +392,7 @@ func (a *applier) admit(ctx context.Context, conn *talosapi.Conn, seen sight, co
 	facts.State = seen.State
 
 	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.node) {
-		return &againError{fmt.Errorf("read the machine's facts: %w", unread)}
+		return &againError{fmt.Errorf("read the machine's facts: %w", unread), identityUnread}
 	}
 
 	var refusals []*diagnosis.Problem
@@ -400,13 +414,15 @@ func (a *applier) admit(ctx context.Context, conn *talosapi.Conn, seen sight, co
 	return nil
 }
 
+const identityUnread = "it could not be read whether it is the declared machine"
+
 // admitMachine refuses a machine that is not the declared one.
 func (a *applier) admitMachine(ctx context.Context, conn *talosapi.Conn, seen sight) error {
 	finding, err := a.wrongMachine(ctx, seen.node, conn)
 
 	switch {
 	case err != nil && declaresMachine(seen.node):
-		return &againError{err}
+		return &againError{err, identityUnread}
 	case finding != nil:
 		return a.findingProblem(seen, *finding)
 	default:
@@ -447,7 +463,7 @@ func (a *applier) apply(ctx context.Context, conn *talosapi.Conn, seen sight, co
 // classified wraps an error as one to repeat or one that is final.
 func (a *applier) classified(op talosapi.Operation, err error) error {
 	if talosapi.Classify(op, err) == talosapi.Retry {
-		return &againError{err}
+		return &againError{error: err}
 	}
 
 	return err

@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -32,7 +33,7 @@ func (a *applier) reconcile(ctx context.Context, seen sight, result *outcome) er
 			return err
 		}
 
-		return &againError{fmt.Errorf("read the node's config: %w", seen.readErr)}
+		return &againError{fmt.Errorf("read the node's config: %w", seen.readErr), "its config could not be read"}
 	}
 }
 
@@ -72,7 +73,7 @@ func (a *applier) reconcileDrift(ctx context.Context, seen sight, result *outcom
 	case problem != nil:
 		return problem
 	case settled.stranger() || settled.config != configDrifted:
-		return &againError{fmt.Errorf("apply config: the node changed its state meanwhile")}
+		return &againError{error: errors.New("apply config: the node changed its state meanwhile")}
 	case etcd.mayExist() && !a.Settings.Update:
 		return a.leaveDrifted(settled, result)
 	}

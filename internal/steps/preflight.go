@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -313,30 +314,74 @@ func (c *checker) silentFinding(seen sight, finding diagnosis.Finding) diagnosis
 
 // nodeChecks read the machine's facts and evaluate everything that needs them.
 func (c *checker) nodeChecks(ctx context.Context, seen sight, config *machineconfig.Config) []diagnosis.Finding {
-	conn, err := c.dialer().Maintenance(ctx, seen.Address)
-	if err != nil {
-		return []diagnosis.Finding{c.silentFinding(seen, diagnosis.Finding{Node: seen.node.Name, Address: seen.Address})}
+	facts, fingerprint, err := c.readFacts(ctx, seen)
+	if err == nil && facts.Interrupted() {
+		err = facts.IdentityUnread()
 	}
-	defer conn.Close()
-
-	facts := preflight.ReadFacts(ctx, conn)
-	facts.State = seen.State
 
 	// A node that fell silent in the middle is a silent one; apply reads its identity again.
-	if unread := facts.IdentityUnread(); unread != nil && talosapi.Classify(talosapi.OpRead, unread) == talosapi.Retry {
-		seen.Err = unread
+	if err != nil && talosapi.Classify(talosapi.OpRead, err) == talosapi.Retry {
+		seen.Err = err
 
 		return []diagnosis.Finding{c.silentFinding(seen, diagnosis.Finding{Node: seen.node.Name, Address: seen.Address})}
+	} else if err != nil {
+		return []diagnosis.Finding{c.unreadable(seen, err)}
 	}
 
+	facts.State = seen.State
 	findings := preflight.Node(ctx, c.Cluster, seen.node, config, facts, c.preflightOptions())
 
 	if config != nil && !hasFailure(findings) {
-		c.memory.of(seen.node).remember(func(known *nodeFacts) { known.checkedFingerprint = conn.Fingerprint() })
+		c.memory.of(seen.node).remember(func(known *nodeFacts) { known.checkedFingerprint = fingerprint })
 	}
 
 	return findings
 }
+
+// unreadable is a node in maintenance that can't be talked to, for a reason that does not pass.
+func (c *checker) unreadable(seen sight, err error) diagnosis.Finding {
+	id, known := talosapi.Diagnose(err)
+	if !known {
+		id = diagnosis.IdentityUnread
+	}
+
+	entry, _ := diagnosis.Lookup(id)
+
+	return diagnosis.Finding{
+		ID: id, Severity: diagnosis.Failure, Node: seen.node.Name, Address: seen.Address, Cause: talosapi.Explain(err), Next: entry.Remedy,
+	}
+}
+
+// factTries is how many connections a machine's facts are read on before what is missing counts as unread.
+const factTries = 3
+
+// readFacts reads a machine's facts, all on one connection: after one that broke in the middle everything is read again on the next.
+func (c *checker) readFacts(ctx context.Context, seen sight) (facts preflight.Facts, fingerprint string, err error) {
+	policy := retry.Policy{Retries: factTries - 1, Initial: c.Settings.ReachabilityDelay, Max: c.Settings.ReachabilityDelay, Multiplier: 1}
+
+	_, err = retry.Do(ctx, c.Clock, policy, func(ctx context.Context, attempt int) error {
+		conn, err := c.dialer().Maintenance(ctx, seen.Address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+
+		facts, fingerprint = preflight.ReadFacts(ctx, conn), conn.Fingerprint()
+
+		if facts.Interrupted() && attempt < factTries {
+			return errInterrupted
+		}
+
+		return nil
+	}, func(err error) bool {
+		return errors.Is(err, errInterrupted) || talosapi.Classify(talosapi.OpDial, err) == talosapi.Retry
+	})
+
+	return facts, fingerprint, err
+}
+
+// errInterrupted is a connection that broke before all was read.
+var errInterrupted = errors.New("the connection broke before all was read")
 
 func hasFailure(findings []diagnosis.Finding) bool {
 	for _, finding := range findings {

@@ -61,7 +61,7 @@ func (a *applier) notArrived(before, now sight, waited time.Duration, lost error
 	case now.State == talosapi.Maintenance && settled, now.State == talosapi.Ours && unchanged(before, now) && settled:
 		a.memory.of(now.node).remember(func(facts *nodeFacts) { facts.sent = nil })
 
-		return &againError{fmt.Errorf("apply config: the reply was lost and the node is as before: %w", lost)}
+		return &againError{fmt.Errorf("apply config: %w", lost), "the config was sent, no reply came, and the node is as before"}
 	case now.State == talosapi.Ours && now.running != nil && !unchanged(before, now):
 		return a.unsentProblem(a.step, now)
 	case waited > a.Settings.NodeWait || a.Settings.NoWait:
