@@ -80,7 +80,7 @@ func (r *records) table() (text string, complete bool) {
 				return "", false
 			}
 
-			fmt.Fprintf(&table, "| %s (`%s`) | %s | %s | %s | %d | %s |\n", cell(f.title), cell(f.knob), cell(f.class), cell(f.seen), cell(of.said()), f.code, cell(of.next))
+			fmt.Fprintf(&table, "| %s (`%s`) | %s | %s | %s | %d | %s |\n", cell(f.title), cell(f.knob), cell(f.class), cell(orNothing(f.seen)), cell(of.said()), f.code, cell(of.next))
 		}
 	}
 
@@ -92,7 +92,7 @@ func (r *records) table() (text string, complete bool) {
 // said is the kind of trouble and the cause.
 func (r record) said() string {
 	if r.id == "" {
-		return "nothing"
+		return orNothing("")
 	}
 
 	subject := ""
@@ -101,6 +101,14 @@ func (r record) said() string {
 	}
 
 	return fmt.Sprintf("[%s](diagnoses.md#%s) %s%s", r.id, strings.ToLower(string(r.id)), subject, r.cause)
+}
+
+func orNothing(text string) string {
+	if text == "" {
+		return "nothing"
+	}
+
+	return text
 }
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

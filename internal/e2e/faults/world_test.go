@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -266,4 +267,11 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 
 	return b.buffer.String()
+}
+
+// dial opens a connection as any client does.
+func dial(t *testing.T, address string) (net.Conn, error) {
+	t.Helper()
+
+	return (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", address)
 }
