@@ -391,6 +391,22 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			eventually(t, func() error { _, err := s.api(t).Version(deadline(t)); return err })
 		},
 	},
+	"ClockOffset: of a configured machine": {
+		faults: emulator.Faults{ClockOffset: 1000 * time.Hour},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			eventually(t, func() error {
+				_, err := s.api(t).Version(deadline(t))
+
+				return until(err != nil && strings.Contains(err.Error(), "certificate has expired or is not yet valid"))
+			})
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			eventually(t, func() error { _, err := s.api(t).Version(deadline(t)); return err })
+		},
+	},
 	"TrustdDown": {
 		faults: emulator.Faults{TrustdDown: true},
 		shows: func(t *testing.T, s *sick) {

@@ -204,7 +204,7 @@ func (b *boot) certificates() {
 	}
 
 	for b.ctx.Err() == nil {
-		wait := trustdRetry
+		wait, offset := trustdRetry, b.node.Faults().ClockOffset
 
 		if certificate, err := obtain(); err == nil {
 			b.serveWith(certificate)
@@ -214,9 +214,10 @@ func (b *boot) certificates() {
 			b.printLine("user: warning", `[talos] controller failed {"component": "controller-runtime", "controller": "secrets.APIController", "error": "`+err.Error()+`"}`)
 		}
 
-		if b.sleep(b.ctx, wait) != nil {
-			return
-		}
+		// A clock that was set has the certificate made anew.
+		waiting, cancel := b.node.lab.clock.WithTimeout(b.ctx, wait)
+		b.node.changed.until(waiting, func() bool { return b.node.Faults().ClockOffset != offset }) //nolint:errcheck // either way it is time
+		cancel()
 	}
 }
 

@@ -57,6 +57,8 @@ type Options struct {
 	CNI string
 	// AutoHostnames leaves the host names to the machines, as Talos' own generated configs do.
 	AutoHostnames bool
+	// NoMACs leaves the machines' hardware addresses out of the files, so that nothing tells the machines apart.
+	NoMACs bool
 	// DHCP leaves the addresses out of the machine configs.
 	DHCP bool
 	// Secrets default to a new cluster's of this process.
@@ -201,7 +203,7 @@ func (c *Cluster) make(options Options) error {
 		node := emulator.NodeOptions{
 			Name:    spec.Name,
 			Address: c.Lab.MachineAddress(i),
-			Links:   []emulator.Link{{Name: "eth0", MAC: spec.MAC}},
+			Links:   Links(spec),
 			Timing:  options.Timing,
 
 			TalosVersion: options.TalosVersion,
@@ -220,6 +222,15 @@ func (c *Cluster) make(options Options) error {
 	}
 
 	return nil
+}
+
+// Links are the network links of a spec's machine: one with the declared address, or, where none is declared, what a machine has by itself.
+func Links(spec machineconfig.NodeSpec) []emulator.Link {
+	if spec.MAC == "" {
+		return nil
+	}
+
+	return []emulator.Link{{Name: "eth0", MAC: spec.MAC}}
 }
 
 // forgetHostnames makes the machine configs leave the names to the machines.
@@ -251,6 +262,10 @@ func (c *Cluster) plan(options Options) ([]machineconfig.NodeSpec, netip.Addr) {
 			Role:     role,
 			Declared: address.String(),
 			MAC:      net.HardwareAddr{0x52, 0x54, 0x00, last[1], last[2], last[3]}.String(),
+		}
+
+		if options.NoMACs {
+			spec.MAC = ""
 		}
 
 		if !options.DHCP {
