@@ -268,6 +268,11 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 	case stageClock:
 		problem.Cause = fmt.Sprintf("%s unchanged for %s", stageText(seen), waited)
 		problem.Next = talosctl(seen.node, "dmesg")
+
+		if id, known := talosapi.Diagnose(seen.readErr); known && seen.status == nil {
+			entry, _ := diagnosis.Lookup(id)
+			problem.ID, problem.Next = id, entry.Remedy
+		}
 	}
 
 	if r.Settings.NoWait && clock.kind != rebootClock {

@@ -272,6 +272,13 @@ func (b *bootstrapper) clockOf(node etcdSight) (runningClock, diagnosis.ID, stri
 		clock.since, clock.limit = b.since.of("time of "+name, b.Clock.Now()), b.Settings.TimeSyncTimeout
 
 		return clock, diagnosis.TimeNotSynced, timeCommand(node.node)
+	case node.status == nil && node.readErr != nil:
+		id, known := talosapi.Diagnose(node.readErr)
+		if !known {
+			id = diagnosis.BootstrapBlocked
+		}
+
+		return clock, id, command("status", nil)
 	default:
 		clock.what = "waiting for its etcd service: " + orUnknown(node.etcd.State) + because(node.lastEvent())
 

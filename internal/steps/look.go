@@ -120,11 +120,20 @@ func (r *Run) addresses(node *inventory.Node) []string {
 		}
 	}
 
-	if given && node.Address != "" {
+	if given && node.Address != "" && !r.isAnothers(node, node.Address) {
 		addresses = appendNew(addresses, node.Address)
 	}
 
 	return addresses
+}
+
+// isAnothers tells that the settings say of another node that it answers at this address now.
+func (r *Run) isAnothers(node *inventory.Node, address string) bool {
+	return slices.ContainsFunc(r.Cluster.Nodes, func(other *inventory.Node) bool {
+		now, given := r.addressNow(other)
+
+		return other != node && given && now == address
+	})
 }
 
 // addressNow is where the settings say that a node answers now; they may call it by its name or by its declared address.
