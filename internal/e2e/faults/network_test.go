@@ -88,7 +88,7 @@ func networkFaults() []fault {
 				w.fault(cp1, emulator.CallFault{Method: "*", Do: emulator.Freeze})
 			},
 			settings: impatient,
-			code:     diagnosis.ExitPreflight, id: diagnosis.IdentityUnread, node: cp1, seen: "no answer in time",
+			code:     diagnosis.ExitApply, id: diagnosis.ApplyGaveUp, node: cp1, seen: "no answer in time",
 			heal: calm,
 		},
 		{

@@ -111,7 +111,7 @@ func newWorld(t *testing.T, options labcluster.Options, edit func(t *testing.T, 
 
 	for _, spec := range made.Generated.Options.Nodes {
 		machine := emulator.NodeOptions{
-			Name: spec.Name, Address: netip.MustParseAddr(spec.Declared), Links: []emulator.Link{{Name: "eth0", MAC: spec.MAC}}, Timing: options.Timing,
+			Name: spec.Name, Address: netip.MustParseAddr(spec.Declared), Links: labcluster.Links(spec), Timing: options.Timing,
 		}
 
 		if edit != nil {
