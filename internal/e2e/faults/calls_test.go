@@ -21,10 +21,10 @@ type read struct {
 }
 
 const (
-	get     = "/cosi.resource.State/Get"
-	list    = "/cosi.resource.State/List"
-	watch   = "/cosi.resource.State/Watch"
-	machine = "/machine.MachineService/"
+	get      = "/cosi.resource.State/Get"
+	list     = "/cosi.resource.State/List"
+	watch    = "/cosi.resource.State/Watch"
+	machines = "/machine.MachineService/"
 )
 
 // reads are all that a recipe reads from a control plane.
@@ -41,11 +41,11 @@ var reads = []read{
 	{"its hostname", get, "HostnameStatuses.net.talos.dev"},
 	{"its addresses", get, "NodeAddresses.net.talos.dev"},
 	{"its machine config", get, "MachineConfigs.config.talos.dev"},
-	{"its services", machine + "ServiceList", ""},
-	{"its etcd directory", machine + "List", ""},
-	{"its etcd's status", machine + "EtcdStatus", ""},
-	{"its etcd's members", machine + "EtcdMemberList", ""},
-	{"its kubeconfig", machine + "Kubeconfig", ""},
+	{"its services", machines + "ServiceList", ""},
+	{"its etcd directory", machines + "List", ""},
+	{"its etcd's status", machines + "EtcdStatus", ""},
+	{"its etcd's members", machines + "EtcdMemberList", ""},
+	{"its kubeconfig", machines + "Kubeconfig", ""},
 }
 
 // unhurriedCalls end by themselves: nothing is silent.

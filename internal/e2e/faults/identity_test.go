@@ -148,8 +148,6 @@ func identityFaults() []fault {
 	}
 }
 
-const cp2 = "cp2"
-
 // exchanged machines stand where the other one belongs.
 func exchanged(t *testing.T, w *world, machine *emulator.NodeOptions) {
 	t.Helper()
