@@ -76,18 +76,20 @@ func (b *boot) bootstrapEtcd(start etcdStart) error {
 	}
 
 	b.mu.Lock()
-	started := b.etcd.started
+	started, over := b.etcd.started, b.etcd.over()
 	ran := b.etcd.bootstrap && started
 	b.mu.Unlock()
 
 	b.stopEtcd(errBootstrapRequested)
 
-	ended := serviceEntry{stateFinished, "Service finished successfully"}
-	if !started {
-		ended = b.release.waitEnded
+	switch {
+	case over: // nothing was stopped
+	case started:
+		b.setService(serviceEtcd, stateFinished, "Service finished successfully")
+	default:
+		b.setService(serviceEtcd, b.release.waitEnded.state, b.release.waitEnded.message)
 	}
 
-	b.setService(serviceEtcd, ended.state, ended.message)
 	b.setService(serviceEtcd, stateFinished, "Bootstrap requested")
 
 	if ran && b.node.readDrive().etcd == nil {

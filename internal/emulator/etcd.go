@@ -162,6 +162,16 @@ type etcdRun struct {
 	started bool
 }
 
+// over tells that the service has ended, or was never started.
+func (r etcdRun) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return r.done == nil
+	}
+}
+
 // etcdStart is what a service of etcd is to begin with.
 type etcdStart struct {
 	// bootstrap makes a cluster of its own.

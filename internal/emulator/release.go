@@ -99,6 +99,7 @@ var releases = []*release{
 		load: load112,
 		refusals: map[string]error{
 			"bootstrap":                     status.Error(codes.FailedPrecondition, "bootstrap can only be performed on a control plane node"),
+			"etcd alarm disarm":             status.Error(codes.Unimplemented, "etcd alarm list is only available on control plane nodes"),
 			"generate client configuration": status.Error(codes.FailedPrecondition, "client configuration (talosconfig) can't be generated on worker nodes"),
 		},
 		fanOutRefusal: func(string) string { return "one-2-many proxying is not supported for COSI methods" },

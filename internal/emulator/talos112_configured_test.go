@@ -112,6 +112,10 @@ func TestClaim_10_20_WorkersRefuseWithAFailedPrecondition(t *testing.T) {
 	})
 	require.Equal(t, codes.FailedPrecondition, client.StatusCode(err))
 	require.ErrorContains(t, err, "client configuration (talosconfig) can't be generated on worker nodes")
+
+	_, err = secure(t, cluster.Talosconfig(), cluster.Node("worker1")).EtcdAlarmDisarm(deadline(t))
+	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
+	require.ErrorContains(t, err, "etcd alarm list is only available on control plane nodes", "the name of another call")
 }
 
 // serviceEvents are the events of a service in this boot, up to one with this text.

@@ -37,6 +37,8 @@ type configGenerator interface {
 }
 
 // handleGenerateConfiguration serves a method whose messages machinery has dropped: they travel as the unknown fields of an empty one.
+//
+//nolint:revive // the parameters are in gRPC's order
 func handleGenerateConfiguration(service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	raw := new(emptypb.Empty)
 	if err := decode(raw); err != nil {
