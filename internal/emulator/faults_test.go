@@ -424,6 +424,24 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 	"Bootstrap: type unset":  failingBootstrap(emulator.BootstrapTypeUnset, codes.Unimplemented, "machine type is not set, cannot use bootstrap API"),
 	"Bootstrap: etcd stuck":  failingBootstrap(emulator.BootstrapEtcdStuck, codes.Unknown, "failed to stop etcd: "),
 	"Bootstrap: start fails": failingBootstrap(emulator.BootstrapEtcdStartFails, codes.Unknown, "error starting etcd in bootstrap mode: "),
+	"EtcdImage": {
+		faults: emulator.Faults{EtcdImage: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.bootstrap(t)
+
+			// Bootstrapped, so the boot is over; but there is no etcd yet.
+			require.NoError(t, s.node.WaitFor(deadline(t), func(node *emulator.Node) bool { return node.Stage() == "running" }))
+			eventually(t, func() error { return until(serviceInfo(t, s.api(t), "etcd").GetState() == "Preparing") })
+			require.Zero(t, s.Lab.EtcdClusters())
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+			require.Equal(t, 1, s.Lab.EtcdClusters())
+		},
+	},
 	"EtcdNever": {
 		faults: emulator.Faults{EtcdNever: true}, second: true,
 		shows: func(t *testing.T, s *sick) {
