@@ -2,6 +2,7 @@ package devtargets
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/emulator/scenario"
 )
 
 // Emulator runs Talos nodes in this process.
@@ -19,30 +21,28 @@ type Emulator mg.Namespace
 
 // Up runs emulated nodes in the foreground until Ctrl-C, and prints the environment that leads to them.
 //
-// Without -talosDir it makes the files of three control planes and three workers; with it, it plays the nodes that the talconfig.yaml there declares.
-// -scale says how many times as fast as the wall clock time passes on the nodes (20 by default).
-func (Emulator) Up(ctx context.Context, talosDir *string, scale *float64) error {
+// Without arguments it makes the files of three control planes and three workers. -talosDir plays the nodes that the talconfig.yaml there declares,
+// -scenario those of a scenario file (docs/emulator.md), with its faults and events. -scale says how many times as fast as the wall clock time passes
+// on the nodes (20 by default).
+func (Emulator) Up(ctx context.Context, talosDir, scenario *string, scale *float64) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	speed := float64(labcluster.DemoScale)
-	if scale != nil {
-		speed = *scale
-	}
-
-	cluster, settings, err := startCluster(talosDir, emulator.LabOptions{TimeScale: speed})
+	rehearsal, err := startRehearsal(talosDir, scenario, scale)
 	if err != nil {
 		return mg.Fatal(2, err.Error())
 	}
-	defer cluster.Close() //nolint:errcheck // the process ends
+	defer rehearsal.cluster.Close() //nolint:errcheck // the process ends
 
-	if err := inMaintenance(ctx, cluster); err != nil {
+	go rehearsal.play(ctx)
+
+	if err := rehearsal.booted(ctx); err != nil {
 		return nil //nolint:nilerr // Ctrl-C while they boot
 	}
 
-	fmt.Fprintf(os.Stderr, "%d emulated nodes in maintenance mode on %s; Ctrl-C ends them. In another terminal:\n\n", len(cluster.Nodes), cluster.Lab.Prefix())
+	fmt.Fprintf(os.Stderr, "%d emulated nodes on %s; Ctrl-C ends them. In another terminal:\n\n", len(rehearsal.cluster.Nodes), rehearsal.cluster.Lab.Prefix())
 
-	for _, pair := range settings {
+	for _, pair := range rehearsal.environ {
 		fmt.Printf("export %s\n", shellQuoted(pair))
 	}
 
@@ -51,28 +51,80 @@ func (Emulator) Up(ctx context.Context, talosDir *string, scale *float64) error 
 	return nil
 }
 
-// startCluster starts the nodes and gives the environment that leads to them.
-func startCluster(talosDir *string, options emulator.LabOptions) (*labcluster.Cluster, []string, error) {
-	if talosDir != nil {
-		cluster, err := labcluster.FromDirectory(*talosDir, os.Environ(), labcluster.Options{LabOptions: options})
-		if err != nil {
-			return nil, nil, err
+// rehearsal is a lab that somebody runs talos-mage against.
+type rehearsal struct {
+	cluster *labcluster.Cluster
+	// environ leads to its nodes.
+	environ []string
+	// scenario is what happens in it; nil for nothing.
+	scenario *scenario.Scenario
+}
+
+// startRehearsal starts the nodes of a talconfig.yaml, of a scenario, or six sound ones.
+func startRehearsal(talosDir, scenarioFile *string, scale *float64) (*rehearsal, error) {
+	options := labcluster.Options{Name: "lab", LabOptions: emulator.LabOptions{TimeScale: labcluster.DemoScale}}
+	made := &rehearsal{}
+
+	switch {
+	case talosDir != nil && scenarioFile != nil:
+		return nil, errors.New("give -talosDir or -scenario, not both")
+	case scenarioFile != nil:
+		var err error
+		if made.scenario, err = scenario.Load(*scenarioFile); err != nil {
+			return nil, err
 		}
 
-		return cluster, cluster.Environ(), nil
+		options = made.scenario.Options()
+	}
+
+	if scale != nil {
+		options.LabOptions.TimeScale = *scale
+	}
+
+	return made, made.start(talosDir, options)
+}
+
+func (r *rehearsal) start(talosDir *string, options labcluster.Options) (err error) {
+	if talosDir != nil {
+		if r.cluster, err = labcluster.FromDirectory(*talosDir, os.Environ(), options); err != nil {
+			return err
+		}
+
+		r.environ = r.cluster.Environ()
+
+		return nil
 	}
 
 	root, err := os.MkdirTemp("", "talos-mage-emulator-")
 	if err != nil {
-		return nil, nil, fmt.Errorf("make folder for the cluster: %w", err)
+		return fmt.Errorf("make folder for the cluster: %w", err)
 	}
 
-	cluster, err := labcluster.New(filepath.Join(root, "talos"), labcluster.Options{Name: "lab", LabOptions: options})
-	if err != nil {
-		return nil, nil, err
+	if r.cluster, err = labcluster.New(filepath.Join(root, "talos"), options); err != nil {
+		return err
 	}
 
-	return cluster, environment(cluster, root), nil
+	r.environ = environment(r.cluster, root)
+
+	return nil
+}
+
+// booted waits until the nodes can be asked. With a scenario some may never be.
+func (r *rehearsal) booted(ctx context.Context) error {
+	if r.scenario != nil {
+		return nil
+	}
+
+	return inMaintenance(ctx, r.cluster)
+}
+
+// play makes the scenario's events happen, and tells of them.
+func (r *rehearsal) play(ctx context.Context) {
+	if r.scenario == nil {
+		return
+	}
+
+	r.scenario.Play(ctx, r.cluster, func(event scenario.Event) { fmt.Fprintln(os.Stderr, event) })
 }
 
 // shellQuoted makes NAME=value safe to paste.

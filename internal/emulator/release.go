@@ -128,6 +128,13 @@ func releaseOf(version string) (*release, error) {
 	return nil, fmt.Errorf("TalosVersion %q can't be played, only %s can", version, strings.Join(lines, " and "))
 }
 
+// CanPlay says why nodes of a Talos version can't be played; nil if they can.
+func CanPlay(version string) error {
+	_, err := releaseOf(version)
+
+	return err
+}
+
 // checkLimit112 is how long Talos 1.12 gives each check of the cluster's health.
 func checkLimit112(check string) time.Duration {
 	switch check {
