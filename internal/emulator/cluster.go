@@ -249,7 +249,7 @@ func (b *boot) kubernetesOptions() kubernetes.Options {
 	}
 
 	return kubernetes.Options{Version: version, CNI: config.Cluster().Network().CNI().Name(), Now: b.wallNow,
-		NoProxy: !config.Cluster().Proxy().Enabled(), NoDNS: !config.Cluster().CoreDNS().Enabled(),
+		NoProxy: !config.Cluster().Proxy().Enabled(), NoDNS: !config.Cluster().CoreDNS().Enabled(), Changed: b.node.lab.changed.raise,
 	}
 }
 

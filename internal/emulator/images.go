@@ -129,7 +129,9 @@ var imageReference = regexp.MustCompile(`^((?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]
 // parseImage reads an image reference as Docker does: what names no registry is at Docker's, what names nothing more is the latest.
 func parseImage(reference string) (imageName, error) {
 	found := imageReference.FindStringSubmatch(reference)
-	if found == nil {
+	if shouted := shoutedName(reference); found == nil && shouted != "" {
+		return imageName{}, fmt.Errorf("failed to parse image reference %q: invalid reference format: repository name (%s) must be lowercase", reference, shouted)
+	} else if found == nil {
 		return imageName{}, fmt.Errorf("failed to parse image reference %q: invalid reference format", reference)
 	}
 
@@ -151,6 +153,22 @@ func parseImage(reference string) (imageName, error) {
 	}
 
 	return parsed, nil
+}
+
+// shoutedName is the part of a reference that may have no capitals and has some; empty if there is none.
+func shoutedName(reference string) string {
+	first, rest, nested := strings.Cut(reference, "/")
+	if !nested {
+		rest = "library/" + reference
+	} else if !strings.ContainsAny(first, ".:") && first != "localhost" {
+		rest = reference
+	}
+
+	if name, _, _ := strings.Cut(rest, ":"); strings.ToLower(name) != name {
+		return name
+	}
+
+	return ""
 }
 
 // String is the reference in full.

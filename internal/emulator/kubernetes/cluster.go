@@ -27,6 +27,8 @@ type Options struct {
 	NoProxy, NoDNS bool
 	// Now is the control planes' clock; nil for the real one.
 	Now func() time.Time
+	// Changed is called when somebody has cordoned a node, or taken that back; nil for nobody to tell.
+	Changed func()
 }
 
 // Cluster is what etcd holds: one for each etcd cluster, shown by the API servers of all its control planes.
@@ -36,6 +38,7 @@ type Cluster struct {
 	cni     string
 	proxy   bool
 	now     func() time.Time
+	told    func()
 	created time.Time
 
 	mu           sync.Mutex
@@ -85,11 +88,16 @@ func NewCluster(options Options) *Cluster {
 		options.Now = time.Now
 	}
 
+	if options.Changed == nil {
+		options.Changed = func() {}
+	}
+
 	cluster := &Cluster{
 		version:      options.Version,
 		proxy:        !options.NoProxy,
 		cni:          options.CNI,
 		now:          options.Now,
+		told:         options.Changed,
 		created:      options.Now(),
 		revision:     1,
 		changed:      make(chan struct{}),
@@ -168,6 +176,7 @@ func (c *Cluster) cordon(name string, cordoned, drained bool) {
 			c.nodes[name] = state
 		}
 	})
+	c.told()
 }
 
 // Remove deletes the node, as an administrator does after a reset.
