@@ -84,7 +84,8 @@ func (s *invocation) run(ctx context.Context) error {
 	commands := map[string]func(context.Context) error{
 		"version": s.version, "get": s.get, "apply-config": s.applyConfig, "bootstrap": s.bootstrap, "kubeconfig": s.kubeconfig,
 		"service": s.service, "etcd members": s.etcdMembers, "etcd status": s.etcdStatus, "etcd alarm": s.etcdAlarms,
-		"dmesg": s.dmesg, "events": s.events, "reboot": s.reboot, "health": s.health,
+		"dmesg": s.dmesg, "events": s.events, "reboot": s.reboot, "health": s.health, "shutdown": s.shutdown, "reset": s.reset, "upgrade": s.upgrade,
+		"rollback": s.rollback, "image": s.images, "etcd snapshot": s.etcdSnapshot,
 	}
 
 	name := s.words[0]
@@ -595,6 +596,10 @@ func (s *invocation) events(ctx context.Context) error {
 }
 
 func (s *invocation) health(ctx context.Context) error {
+	if s.local {
+		return s.healthFromHere(ctx)
+	}
+
 	return s.askOne(ctx, func(ctx context.Context, api *client.Client) error {
 		stream, err := api.ClusterHealthCheck(ctx, s.limit, &clusterapi.ClusterInfo{})
 		if err != nil {

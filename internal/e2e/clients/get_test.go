@@ -1,14 +1,9 @@
 package clients_test
 
 import (
-	"crypto/tls"
 	"strings"
 	"testing"
 
-	"github.com/cosi-project/runtime/pkg/resource/meta"
-	"github.com/cosi-project/runtime/pkg/safe"
-	"github.com/siderolabs/talos/pkg/machinery/client"
-	"github.com/sourcegraph/conc/pool"
 	"github.com/stretchr/testify/require"
 )
 
@@ -123,65 +118,5 @@ func TestGetWatchTellsChanges(t *testing.T) {
 
 		works(t, ctl, watch)
 		require.NoError(t, <-applied)
-	})
-}
-
-// definitions are the resource types that a node knows.
-func definitions(t *testing.T, c *cluster, name string) []*meta.ResourceDefinition {
-	t.Helper()
-
-	api, err := client.New(t.Context(), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}),
-		client.WithEndpoints(address(c.Node(name))))
-	require.NoError(t, err)
-
-	defer api.Close()
-
-	found, err := safe.StateListAll[*meta.ResourceDefinition](t.Context(), api.COSI)
-	require.NoError(t, err)
-
-	var all []*meta.ResourceDefinition
-	for definition := range found.All() {
-		all = append(all, definition)
-	}
-
-	return all
-}
-
-func TestGetEveryResourceType(t *testing.T) {
-	t.Parallel()
-
-	maintenance := newCluster(t, 1, 0, nil)
-	types := definitions(t, maintenance, "cp1")
-
-	require.Greater(t, len(types), 160)
-
-	withAny(t, func(t *testing.T, ctl talosctl) {
-		c := sharedCluster(t)
-
-		workers := pool.New().WithMaxGoroutines(4)
-		defer workers.Wait()
-
-		for _, definition := range types {
-			workers.Go(func() {
-				name := definition.Metadata().ID()
-
-				yaml := c.on("cp1", "get", name)
-				yaml.output = "yaml"
-
-				if r := ctl.run(t, yaml); r.code != 0 {
-					t.Errorf("%s:\n%s", yaml, r.text())
-				}
-
-				table := maintenance.insecurely("cp1", "get", strings.ToUpper(name))
-				r := ctl.run(t, table)
-
-				switch sensitive := definition.TypedSpec().Sensitivity == meta.Sensitive; {
-				case sensitive && (r.code != 1 || !strings.Contains(r.stderr, "not authorized")):
-					t.Errorf("%s reveals a sensitive resource:\n%s", table, r.text())
-				case !sensitive && r.code != 0:
-					t.Errorf("%s:\n%s", table, r.text())
-				}
-			})
-		}
 	})
 }

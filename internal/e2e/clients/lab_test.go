@@ -123,10 +123,16 @@ func newCluster(t *testing.T, controlPlanes, workers int, edit func(*labcluster.
 }
 
 // newConfigured is a cluster of the test's own whose nodes have their machine configs, and no etcd.
-func newConfigured(t *testing.T, controlPlanes, workers int) *cluster {
+func newConfigured(t *testing.T, controlPlanes, workers int, edits ...func(*labcluster.Options)) *cluster {
 	t.Helper()
 
-	c := newCluster(t, controlPlanes, workers, func(o *labcluster.Options) { o.Edit = slowReboot })
+	c := newCluster(t, controlPlanes, workers, func(o *labcluster.Options) {
+		o.Edit = slowReboot
+
+		for _, edit := range edits {
+			edit(o)
+		}
+	})
 
 	for _, node := range c.Nodes {
 		require.NoError(t, c.apply(t.Context(), node.Name()))
@@ -140,11 +146,11 @@ func newConfigured(t *testing.T, controlPlanes, workers int) *cluster {
 	return c
 }
 
-// newRunning is a healthy cluster of the test's own.
-func newRunning(t *testing.T, controlPlanes, workers int) *cluster {
+// newRunning is a healthy cluster of the test's own, whose nodes take their time to reboot.
+func newRunning(t *testing.T, controlPlanes, workers int, edits ...func(*labcluster.Options)) *cluster {
 	t.Helper()
 
-	c := newConfigured(t, controlPlanes, workers)
+	c := newConfigured(t, controlPlanes, workers, edits...)
 
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -159,6 +165,17 @@ func newRunning(t *testing.T, controlPlanes, workers int) *cluster {
 func slowReboot(node *emulator.NodeOptions) {
 	node.Installed = true
 	node.Timing.Reboot = 2500 * time.Millisecond * timeScale
+}
+
+// unhurried makes node time so slow that a busy machine still reads the last events of a node before its API closes, and lets nodes wait for
+// their pods for long enough that who asked them to stop is there by then.
+func unhurried(o *labcluster.Options) {
+	o.LabOptions.TimeScale = 20
+	o.Timing = emulator.Timing{
+		Boot: time.Second, Pods: time.Minute, Stop: time.Second, Reboot: time.Second, Containers: time.Second, Kubelet: time.Second, EtcdStart: 2 * time.Second,
+		EtcdJoin: time.Second, ControlPlane: time.Second, EtcdJoinLimit: 24 * time.Hour,
+	}
+	o.Edit = func(node *emulator.NodeOptions) { node.Installed = true }
 }
 
 // apply sends a machine its config.

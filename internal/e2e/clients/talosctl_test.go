@@ -26,9 +26,10 @@ type command struct {
 	talosconfig string
 	insecure    bool
 
+	// mode is that of apply-config, reboot or reset.
+	mode string
 	// Of apply-config.
 	file         string
-	mode         string
 	dryRun       bool
 	fingerprints []string
 
@@ -38,12 +39,23 @@ type command struct {
 
 	// tail is how many past events to show; -1 means all.
 	tail int
-	// noWait lets reboot return at once.
+	// noWait lets reboot and reset return at once.
 	noWait bool
-	// force and noMerge are about a kubeconfig that exists.
+	// force and noMerge are about a kubeconfig that exists; shutdown and upgrade can be forced as well.
 	force, noMerge bool
-	// limit is how long the command may wait for a cluster's health or for a reboot.
+	// limit is how long the command may wait for a cluster's health, or for the end of a reboot, a shutdown, a reset or an upgrade.
 	limit time.Duration
+
+	// Of reset.
+	ungraceful, reboots bool
+	labels, disks       []string
+
+	// Of upgrade.
+	image         string
+	stage, legacy bool
+
+	// local makes health check by itself instead of having a control plane do it.
+	local bool
 
 	// enough interrupts the command once it is true of what it printed, for commands that do not end by themselves.
 	enough func(stdout string) bool
@@ -163,7 +175,8 @@ func (c command) arguments() []string {
 	flag(len(c.endpoints) > 0, "--endpoints", strings.Join(c.endpoints, ","))
 	flag(c.insecure, "--insecure")
 	flag(c.file != "", "--file", c.file)
-	flag(c.mode != "", "--mode", c.mode)
+	flag(c.mode != "" && c.words[0] != "reset", "--mode", c.mode)
+	flag(c.mode != "" && c.words[0] == "reset", "--wipe-mode", c.mode)
 	flag(c.dryRun, "--dry-run")
 	flag(len(c.fingerprints) > 0, "--cert-fingerprint", strings.Join(c.fingerprints, ","))
 	flag(c.output != "", "--output", c.output)
@@ -173,7 +186,15 @@ func (c command) arguments() []string {
 	flag(c.force, "--force")
 	flag(c.noMerge, "--merge=false")
 	flag(c.limit != 0 && c.words[0] == "health", "--wait-timeout", c.limit.String())
-	flag(c.limit != 0 && c.words[0] == "reboot", "--timeout", c.limit.String())
+	flag(c.limit != 0 && c.words[0] != "health", "--timeout", c.limit.String())
+	flag(c.local, "--server=false")
+	flag(c.ungraceful, "--graceful=false")
+	flag(c.reboots, "--reboot")
+	flag(len(c.labels) > 0, "--system-labels-to-wipe", strings.Join(c.labels, ","))
+	flag(len(c.disks) > 0, "--user-disks-to-wipe", strings.Join(c.disks, ","))
+	flag(c.image != "", "--image", c.image)
+	flag(c.stage, "--stage")
+	flag(c.legacy, "--legacy")
 
 	return line
 }
