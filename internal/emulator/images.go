@@ -322,7 +322,7 @@ func (s *imageService) Import(stream machineapi.ImageService_ImportServer) error
 	}
 
 	if size == 0 {
-		return status.Error(codes.Internal, "failed to import image: unrecognized image format")
+		return status.Error(codes.Internal, "failed to import image: unrecognized image format") //nolint:misspell // containerd's own text
 	}
 
 	digest := "sha256:" + hex.EncodeToString(content.Sum(nil))

@@ -161,24 +161,25 @@ func (b *boot) runTask(ctx context.Context, progress string, current task) error
 
 // warned makes the failures of phases warnings on the console.
 func (b *boot) warned(phases ...phase) []phase {
-	for i := range phases {
-		for k := range phases[i].tasks {
-			run := phases[i].tasks[k].run
-			if run == nil {
-				continue
-			}
-
-			phases[i].tasks[k].run = func(ctx context.Context) error {
-				if err := run(ctx); err != nil && ctx.Err() == nil {
-					b.print("WARNING: task failed: %s", err)
-				}
-
-				return context.Cause(ctx)
+	for _, one := range phases {
+		for i, careful := range one.tasks {
+			if careful.run != nil {
+				one.tasks[i].run = b.warning(careful.run)
 			}
 		}
 	}
 
 	return phases
+}
+
+func (b *boot) warning(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := run(ctx); err != nil && ctx.Err() == nil {
+			b.print("WARNING: task failed: %s", err)
+		}
+
+		return context.Cause(ctx)
+	}
 }
 
 func (b *boot) sequenceEvent(ctx context.Context, name string, action machineapi.SequenceEvent_Action, failure *common.Error) {

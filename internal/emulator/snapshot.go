@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -79,7 +80,7 @@ func (c *etcdCluster) snapshot() ([]byte, error) {
 			return nil, fmt.Errorf("describe member: %w", err)
 		}
 
-		members[fmt.Sprintf("%x", member.id)] = described
+		members[strconv.FormatUint(member.id, 16)] = described
 	}
 
 	database, err := boltfile.Encode(map[string]boltfile.Bucket{

@@ -102,7 +102,7 @@ func TestApplyConfigInMaintenanceMode(t *testing.T) {
 func knowsRebootMode(t *testing.T, ctl talosctl) bool {
 	t.Helper()
 
-	if _, real := ctl.(program); !real {
+	if _, found := ctl.(program); !found {
 		return true
 	}
 

@@ -93,7 +93,8 @@ func (s *invocation) anyOlder(ctx context.Context) (older bool, err error) {
 func (s *invocation) upgradeAsBefore(ctx context.Context) error {
 	return s.track(ctx, tracked{
 		act: func(ctx context.Context, api *client.Client) (string, error) {
-			reply, err := api.UpgradeWithOptions(ctx, client.WithUpgradeImage(s.image), client.WithUpgradeStage(s.stage), client.WithUpgradeForce(s.force))
+			reply, err := api.UpgradeWithOptions(ctx, //nolint:staticcheck // what talosctl calls
+				client.WithUpgradeImage(s.image), client.WithUpgradeStage(s.stage), client.WithUpgradeForce(s.force))
 
 			return acted(reply.GetMessages(), err)
 		},

@@ -215,7 +215,8 @@ func memorySizes(ctx context.Context, c *Cluster) error {
 		}
 
 		node := answer.GetMetadata().GetHostname()
-		smallest := uint64(0)
+
+		var smallest uint64
 
 		switch {
 		case slices.Contains(addresses(c.ControlPlanes), node):
