@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"text/template/parse"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -370,13 +371,7 @@ func (r *reader) configFile(place *yaml.Node, config *talconfig, declared talnod
 	name := data.ClusterName + "-" + data.Hostname + ".yaml"
 
 	if pattern != "" {
-		var out bytes.Buffer
-
-		parsed, err := template.New("filenameTmpl").Parse(pattern)
-		if err == nil {
-			err = parsed.Execute(&out, data)
-		}
-
+		filled, err := fillFilename(pattern, data)
 		if err != nil {
 			r.at(placeOf(place, "filenameTmpl"), diagnosis.FileValue,
 				"\"filenameTmpl\" is no template that knows only .ClusterName, .Hostname, .IPAddress and .Role")
@@ -384,7 +379,7 @@ func (r *reader) configFile(place *yaml.Node, config *talconfig, declared talnod
 			return ""
 		}
 
-		name = out.String()
+		name = filled
 	}
 
 	path := filepath.Join(r.options.ConfigDir, name)
@@ -397,6 +392,45 @@ func (r *reader) configFile(place *yaml.Node, config *talconfig, declared talnod
 	r.files[path] = place
 
 	return path
+}
+
+// longestTemplate is that of a file's name, in bytes; a longer one makes no name that any system takes.
+const longestTemplate = 256
+
+// fillFilename executes a template that ends soon: without loops, and without templates in it, which could contain each other.
+func fillFilename(pattern string, data filenameData) (string, error) {
+	parsed, err := template.New("filenameTmpl").Parse(pattern)
+
+	switch {
+	case err != nil:
+		return "", err
+	case len(pattern) > longestTemplate, len(parsed.Templates()) > 1, loops(parsed.Tree.Root):
+		return "", errors.New("too much for the name of a file")
+	}
+
+	var out bytes.Buffer
+
+	if err := parsed.Execute(&out, data); err != nil {
+		return "", err
+	}
+
+	return out.String(), nil
+}
+
+// loops tells whether a part of a template repeats something.
+func loops(part parse.Node) bool {
+	switch part := part.(type) {
+	case *parse.ListNode:
+		return part != nil && slices.ContainsFunc(part.Nodes, loops)
+	case *parse.IfNode:
+		return loops(part.List) || loops(part.ElseList)
+	case *parse.WithNode:
+		return loops(part.List) || loops(part.ElseList)
+	case *parse.RangeNode, *parse.TemplateNode:
+		return true
+	default:
+		return false
+	}
 }
 
 // firstSet is the first value that is not zero.

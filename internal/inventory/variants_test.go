@@ -231,3 +231,21 @@ nodes:
 	require.Empty(t, w1.ImageURL)
 	require.False(t, w1.SecureBoot)
 }
+
+func TestAFileNameThatNeverEndsIsRefused(t *testing.T) {
+	t.Parallel()
+
+	for _, pattern := range []string{
+		"{{range 10000000000}}{{end}}",
+		"{{if .Hostname}}{{range 10000000000}}x{{end}}{{end}}",
+		"{{with .Role}}a{{else}}{{range 10000000000}}x{{end}}{{end}}",
+		`{{define "a"}}{{template "a"}}{{template "a"}}{{end}}{{template "a"}}`,
+		`{{define "a"}}x{{end}}`,
+		strings.Repeat("x", 300),
+	} {
+		_, err := load(t, map[string]string{
+			"talconfig.yaml": strings.Replace(twoNodes, "hostname: ", "filenameTmpl: '"+pattern+"'\n    hostname: ", 1),
+		})
+		require.ErrorContains(t, err, `"filenameTmpl" is no template`, pattern)
+	}
+}
