@@ -19,6 +19,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/atomicfile/baddisk"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator/kubernetes"
+	"github.com/talos-mage/talos-mage/internal/fuzztest"
 	"github.com/talos-mage/talos-mage/internal/held"
 	"github.com/talos-mage/talos-mage/internal/kubeapi"
 )
@@ -608,11 +609,16 @@ func TestParallelMergesLoseNothing(t *testing.T) {
 	require.Len(t, load(t, path).Contexts, clusters+1)
 }
 
+// FuzzMerge merges a cluster's kubeconfig into any file.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(elsewhere))
 	f.Add([]byte("{}"))
 	f.Add([]byte("clusters: []\ncontexts: null\nusers: [{name: admin@home}]\n"))
 	f.Add([]byte("clusters: [{name: home, cluster: &a {server: b}}, {name: c, cluster: *a}]\n"))
+
+	for _, data := range fuzztest.Seeds(f, ".yaml", ".yml") {
+		f.Add(data)
+	}
 
 	var fetched []byte
 
@@ -621,29 +627,49 @@ func FuzzMerge(f *testing.F) {
 			fetched = home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint})
 		}
 
-		path := write(t, string(existing))
-
-		result, err := kubeapi.Merge(path, fetched, kubeapi.MergeOptions{Force: true})
-		if err != nil {
-			_, isProblem := diagnosis.AsProblem(err)
-			require.True(t, isProblem, "%v", err)
-			require.True(t, bytes.Equal(existing, []byte(read(t, path))), "a refused file must stay as it was")
-
-			return
-		}
-
-		merged := load(t, path)
-		requireWorks(t, merged, result.Context, endpoint)
-
-		before, err := clientcmd.Load(existing)
-		require.NoError(t, err)
-
-		for name := range before.Contexts {
-			if name != contextName {
-				require.Contains(t, merged.Contexts, name)
-			}
-		}
+		fuzztest.Bounded(t, func() { requireMerges(t, existing, fetched) })
 	})
+}
+
+// FuzzFetchedKubeconfig merges anything that a node may call its kubeconfig into a file.
+func FuzzFetchedKubeconfig(f *testing.F) {
+	f.Add([]byte(elsewhere))
+
+	for _, data := range fuzztest.Seeds(f, ".yaml", ".yml") {
+		f.Add(data)
+	}
+
+	f.Fuzz(func(t *testing.T, fetched []byte) {
+		fuzztest.Bounded(t, func() { requireMerges(t, []byte(elsewhere), fetched) })
+	})
+}
+
+// requireMerges holds for all files: they are merged, or one of them is refused and nothing changes.
+func requireMerges(t *testing.T, existing, fetched []byte) {
+	t.Helper()
+
+	path := write(t, string(existing))
+
+	result, err := kubeapi.Merge(path, fetched, kubeapi.MergeOptions{Force: true})
+	if err != nil {
+		_, isProblem := diagnosis.AsProblem(err)
+		require.True(t, isProblem, "%v", err)
+		require.True(t, bytes.Equal(existing, []byte(read(t, path))), "a refused file must stay as it was")
+
+		return
+	}
+
+	merged := load(t, path)
+	requireWorks(t, merged, result.Context, endpoint)
+
+	before, err := clientcmd.Load(existing)
+	require.NoError(t, err)
+
+	for name := range before.Contexts {
+		if name != contextName {
+			require.Contains(t, merged.Contexts, name)
+		}
+	}
 }
 
 // home is a cluster of that name that need not run: its kubeconfig is all that counts.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/fuzztest"
 )
 
 // pemKey makes a private key, as the ones in machine configs are.
@@ -92,9 +94,15 @@ func FuzzScrubLeavesNoPrivateKey(f *testing.F) {
 	f.Add("-----BEGIN PRIVATE KEY-----", "-----END")
 	f.Add("abcdef.", "\"")
 
+	for _, data := range fuzztest.Seeds(f, ".golden", ".txt", ".yaml") {
+		f.Add(string(data), "")
+	}
+
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY/PuoAoGCCqGSM49\n-----END EC PRIVATE KEY-----\n"
 
-		require.NotContains(t, Scrub(before+"\n"+key+after), "MHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY")
+		fuzztest.Bounded(t, func() {
+			require.NotContains(t, Scrub(before+"\n"+key+after), "MHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY")
+		})
 	})
 }

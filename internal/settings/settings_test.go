@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/fuzztest"
 	"github.com/talos-mage/talos-mage/internal/golden"
 	"github.com/talos-mage/talos-mage/internal/settings"
 )
@@ -345,21 +346,24 @@ func TestThePageOfSettingsIsTrue(t *testing.T) {
 	golden.Assert(t, filepath.Join("..", "..", "docs", "settings.md"), settings.Markdown())
 }
 
-func FuzzLoadNeverPanicsAndBlamesTheVariable(f *testing.F) {
-	f.Add("NODE_ADDRESSES", "cp1=192.0.2.73,cp2=[2001:db8::5]:50000")
-	f.Add("MAX_PARALLEL", "50%")
-	f.Add("NODE_WAIT", "1h30m")
-	f.Add("KUBECONFIG", "a:b")
+// FuzzSettings gives each setting any value.
+func FuzzSettings(f *testing.F) {
+	knobs := settings.Table()
 
-	f.Fuzz(func(t *testing.T, name, value string) {
-		knob, known := settings.Lookup(name)
-
-		_, err := settings.Load([]string{name + "=" + value}, nil, t.TempDir())
-		if err == nil {
-			return
+	for number, knob := range knobs {
+		for _, value := range []string{knob.Default, "", "50%", "1h30m", "cp1=192.0.2.73,cp2=[2001:db8::5]:50000", "a:b", "-1", "1e400", "$ROOT_DIR/x"} {
+			f.Add(uint(number), value)
 		}
+	}
 
-		require.True(t, known, "a variable that is no setting can't be wrong")
-		require.ErrorContains(t, err, knob.Name)
+	f.Fuzz(func(t *testing.T, number uint, value string) {
+		knob := knobs[number%uint(len(knobs))]
+
+		fuzztest.Bounded(t, func() {
+			_, err := settings.Load([]string{knob.Name + "=" + value}, nil, t.TempDir())
+			if err != nil {
+				require.ErrorContains(t, err, knob.Name)
+			}
+		})
 	})
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // archive packs one file; finish is what Talos leaves out: the tar's padding and trailer.
-func archive(t *testing.T, name, content string, finish bool) []byte {
+func archive(t testing.TB, name, content string, finish bool) []byte {
 	t.Helper()
 
 	var packed bytes.Buffer
