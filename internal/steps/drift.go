@@ -43,7 +43,7 @@ func (a *applier) reconcileDrift(ctx context.Context, seen sight, result *outcom
 	waits := !a.Settings.DryRun && !a.Settings.NoWait
 
 	switch {
-	case !a.Settings.Update && etcd.mayExist() && !(waits && etcd.mayTurnOutEmpty()):
+	case !a.Settings.Update && etcd.mayExist() && (!waits || !etcd.mayTurnOutEmpty()):
 		return a.leaveDrifted(seen, result)
 	case a.Settings.DryRun:
 		return a.planChange(ctx, seen, result)

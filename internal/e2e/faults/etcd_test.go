@@ -144,7 +144,7 @@ func bootstrapFaults() []fault {
 			during:   func(t *testing.T, w *world) { t.Helper(); w.cutOnceItHasData(t) },
 			settings: []string{"ETCD_TIMEOUT=150s"},
 			code:     diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "cp1: no answer; cp2: ", seen: "etcd: its node gives no answer",
-			also: func(t *testing.T, w *world, got outcome) {
+			also: func(t *testing.T, _ *world, got outcome) {
 				t.Helper()
 				require.NotContains(t, got.message, " reset ", "the data on cp1 is the cluster's")
 			},

@@ -443,9 +443,9 @@ func serviceFaults() []fault {
 		},
 		{
 			title: "trustd never answers", class: "connection refused", knob: "TrustdDown", cluster: withWorker,
-			inject: set(func(f *emulator.Faults) { f.TrustdDown = true }), settings: []string{"INSTALL_TIMEOUT=4m"},
+			inject: set(func(f *emulator.Faults) { f.TrustdDown = true }), settings: []string{"INSTALL_TIMEOUT=4m", "STAGE_TIMEOUT=4m"},
 			code: diagnosis.ExitVerify, id: diagnosis.WorkerJoining, node: worker1, says: "a worker opens its API when a control plane signs its certificate",
-			seen: "its API opens once the endpoint answers for it", repeats: true, heal: calm,
+			seen: "its API opens once the endpoint answers for it", heal: calm,
 		},
 		{
 			title: "a worker's kubelet never gets healthy", class: "booting, kubelet not healthy", knob: "KubeletDown", cluster: withWorker,
@@ -472,7 +472,7 @@ func serviceFaults() []fault {
 				w.heal(worker1)
 			},
 			settings: []string{"NODE_WAIT=4m"},
-			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: worker1, seen: "its API opens once the endpoint answers for it",
+			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: worker1, says: "powered off, still in its self-test, or at another address", seen: "its API opens once the endpoint answers for it",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
 				require.True(t, w.Node(cp1).EtcdVoter(), "a worker never holds up the cluster")
