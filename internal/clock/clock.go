@@ -19,13 +19,13 @@ type Clock interface {
 }
 
 // Real is the wall clock.
-func Real() Clock { return real{} }
+func Real() Clock { return wallClock{} }
 
 // Scaled is a clock that runs factor times as fast as the wall clock; factors up to 1 are the wall clock. While the machine is too busy to let
 // this process run in time it holds back.
 func Scaled(factor float64) Clock {
 	if factor <= 1 {
-		return real{}
+		return wallClock{}
 	}
 
 	keepSteady.Do(steady.start)
@@ -33,13 +33,13 @@ func Scaled(factor float64) Clock {
 	return scaled{factor: factor, start: time.Now(), began: steady.read(time.Now())}
 }
 
-type real struct{}
+type wallClock struct{}
 
-func (real) Now() time.Time { return time.Now() }
+func (wallClock) Now() time.Time { return time.Now() }
 
-func (real) Sleep(ctx context.Context, d time.Duration) error { return sleep(ctx, d) }
+func (wallClock) Sleep(ctx context.Context, d time.Duration) error { return sleep(ctx, d) }
 
-func (real) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func (wallClock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, d)
 }
 
