@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -256,12 +257,23 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 	case refusedClock:
 		problem.ID = diagnosis.NodeRefused
 		problem.Cause = fmt.Sprintf("port 50000 refused for %s: the install or the boot does not end", waited)
+
+		// Something accepts connections, and closes them.
+		if !errors.Is(seen.Err, syscall.ECONNREFUSED) {
+			problem.Cause += because(talosapi.Explain(seen.Err))
+		}
+
 		problem.Next = "look at the machine's console; then " + command("status", nil)
 	case noAnswerClock:
 		problem.ID = diagnosis.NodeSilent
 		problem.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another address%s (%s)",
 			list(r.addresses(seen.node)), waited, r.lossesByConfig(seen.node), talosapi.Explain(seen.Err))
 		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.node.Name, command(step, seen.node))
+
+		if id, next := obstructed(seen); id != "" {
+			problem.ID, problem.Next = id, next
+			problem.Cause = fmt.Sprintf("not reachable from here for %s: %s", waited, talosapi.Explain(seen.Err))
+		}
 	case rebootClock:
 		problem.Cause = fmt.Sprintf("it rebooted %d times without getting any further", maxReboots) + because(r.memory.of(seen.node).recall().lastWords)
 		problem.Next = "look at the machine's console; then " + command("status", nil)
@@ -280,6 +292,18 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 	}
 
 	return problem
+}
+
+// obstructed tells of a silent node that the way to it is obstructed on this side, by a proxy or by this computer, and what to do about that.
+func obstructed(seen sight) (id diagnosis.ID, next string) {
+	id, known := talosapi.Diagnose(seen.Err)
+	if !known {
+		return "", ""
+	}
+
+	entry, _ := diagnosis.Lookup(id)
+
+	return id, entry.Remedy
 }
 
 // lossesByConfig are the ways in which its own machine config can keep a node from ever answering again.

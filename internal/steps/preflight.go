@@ -305,6 +305,10 @@ func (c *checker) silentFinding(seen sight, finding diagnosis.Finding) diagnosis
 		finding.ID, finding.Cause = diagnosis.NodeRefused, "port 50000 refused: installing or booting"
 	}
 
+	if id, next := obstructed(seen); id != "" {
+		finding.ID, finding.Cause, finding.Next = id, "not reachable from here", next
+	}
+
 	if seen.Err != nil {
 		finding.Cause += " (" + talosapi.Explain(seen.Err) + ")"
 	}
