@@ -45,6 +45,11 @@ func TestMain(m *testing.M) {
 		}
 	}
 
+	if err := proxy.start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+
 	os.Exit(m.Run())
 }
 
