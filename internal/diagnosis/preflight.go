@@ -37,6 +37,7 @@ const (
 	NameNotCertified       ID = "TM076"
 	ThroughProxy           ID = "TM077"
 	IdentityUnread         ID = "TM078"
+	ClientRefused          ID = "TM079"
 )
 
 var preflightEntries = []Entry{
@@ -356,5 +357,15 @@ var preflightEntries = []Entry{
 		Remedy:      "Run preflight again; if it stays, look at the network in between, or at the node's console.",
 		Source:      "talos-mage: docs/reliability.md",
 		Unskippable: true,
+	},
+	{
+		ID:       ClientRefused,
+		Title:    "The node refuses the talosconfig's client certificate",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause: "The node's certificate is this cluster's, and it hangs up as soon as it has seen ours: the client certificate was signed by another CA, or the " +
+			"node's clock says that it is not valid now. A node whose API is just restarting looks the same for a moment.",
+		Remedy: "Compare the node's clock with this computer's; make a new talosconfig from the cluster's secrets: task talos:generate-config.",
+		Source: "siderolabs/talos: internal/app/apid; internal/integration/api/apid.go, TestPKIMismatch",
 	},
 }

@@ -284,6 +284,7 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 		if id, known := talosapi.Diagnose(seen.readErr); known && seen.status == nil {
 			entry, _ := diagnosis.Lookup(id)
 			problem.ID, problem.Next = id, entry.Remedy
+			problem.Cause = fmt.Sprintf("%s, for %s", talosapi.Explain(seen.readErr), waited)
 		}
 	}
 

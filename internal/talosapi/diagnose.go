@@ -43,4 +43,5 @@ var diagnoses = []struct {
 	{ErrCertificateName, diagnosis.CertificateName},
 	{ErrProxy, diagnosis.ProxyInTheWay},
 	{ErrNotAllowed, diagnosis.CallNotAllowed},
+	{errRejected, diagnosis.ClientRefused},
 }
