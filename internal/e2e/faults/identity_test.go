@@ -36,7 +36,7 @@ func identityFaults() []fault {
 			title: "two machines stand at each other's addresses, MACs are declared", class: "another machine's hardware addresses", knob: "NodeOptions.Address",
 			cluster: twoLeases, edit: exchanged,
 			inject: func(t *testing.T, w *world) { t.Helper(); w.inMaintenance(t, cp1, cp2) },
-			code:   diagnosis.ExitPreflight, id: diagnosis.WrongMachine, node: cp1, says: "this is cp2's machine", seen: "cp2",
+			code:   diagnosis.ExitPreflight, id: diagnosis.WrongMachine, node: cp1, says: "this is cp2's machine", seen: "this is cp2's machine",
 			heal: func(_ *testing.T, w *world) { w.answersAt(cp1, cp2) },
 		},
 		{
@@ -52,7 +52,7 @@ func identityFaults() []fault {
 			heal: func(_ *testing.T, w *world) { w.answersAt(cp1, cp2) },
 		},
 		{
-			title: "a machine gets another lease after the apply", class: "connection refused", knob: "AddressAfter", cluster: labcluster.Options{DHCP: true},
+			title: "a machine gets another lease after the apply", class: "connection refused; on a network of one's own no answer", knob: "AddressAfter", cluster: labcluster.Options{DHCP: true},
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.inMaintenance(t, cp1)
@@ -66,7 +66,7 @@ func identityFaults() []fault {
 			},
 		},
 		{
-			title: "a worker gets another lease after the apply, and discovery sees it", class: "connection refused", knob: "AddressAfter, LabOptions.Discovery",
+			title: "a worker gets another lease after the apply, and discovery sees it", class: "connection refused; on a network of one's own no answer", knob: "AddressAfter, LabOptions.Discovery",
 			cluster: labcluster.Options{
 				Workers: 1, DHCP: true, Endpoint: labcluster.FirstControlPlane, LabOptions: emulator.LabOptions{Discovery: true},
 			},
@@ -92,7 +92,7 @@ func identityFaults() []fault {
 				w.settings = append(w.settings, "NODE_ADDRESSES=cp1="+machine.Address.String())
 			},
 			inject: func(t *testing.T, w *world) { t.Helper(); w.inMaintenance(t, cp1) },
-			seen:   "booting, at ", node: cp1,
+			seen:   "booting, at", node: cp1,
 		},
 		{
 			title: "the same, and the reply to the apply is lost", class: "a reply is lost, then another address", knob: "NodeOptions.Address, Calls: Cut, AfterEffect",
@@ -109,7 +109,7 @@ func identityFaults() []fault {
 				t.Helper()
 				w.retype(t, `ipAddress: "`+w.Node(cp1).Address().String(), `ipAddress: "`+w.Lab.Address(79).String())
 			},
-			code: diagnosis.ExitBadInput, id: diagnosis.ConfigAddress, node: cp1, seen: "address",
+			code: diagnosis.ExitBadInput, id: diagnosis.ConfigAddress, node: cp1, seen: "is none of the static ones",
 			heal: func(t *testing.T, w *world) {
 				t.Helper()
 				w.retype(t, `ipAddress: "`+w.Lab.Address(79).String(), `ipAddress: "`+w.Node(cp1).Address().String())
@@ -299,7 +299,7 @@ func certificateFaults() []fault {
 			machine.Faults.ResetRefused = rude
 		}
 		f.settings = []string{"STAGE_TIMEOUT=1m"}
-		f.code, f.id, f.node, f.seen = diagnosis.ExitApply, diagnosis.ApplyGaveUp, cp1, "doesn't accept this client certificate"
+		f.code, f.id, f.node, f.seen = diagnosis.ExitApply, diagnosis.ClientRefused, cp1, "doesn't accept this client certificate"
 
 		if rude {
 			f.knob += "; ResetRefused"
@@ -323,8 +323,8 @@ func certificateFaults() []fault {
 			code: diagnosis.ExitBootstrap, id: diagnosis.NodeClock, node: cp1, seen: "becomes valid only in",
 			heal: calm,
 		},
-		files("the talosconfig's client certificate has expired", "files alone", "talosconfig: crt", diagnosis.ClientCertificate, "expired", withExpiredClient),
-		files("the talosconfig is another cluster's", "files alone", "talosconfig", diagnosis.TalosconfigForeign, "another", func(t *testing.T, w *world) {
+		files("the talosconfig's client certificate has expired", "files alone", "talosconfig: crt", diagnosis.ClientCertificate, "client certificate expired", withExpiredClient),
+		files("the talosconfig is another cluster's", "files alone", "talosconfig", diagnosis.TalosconfigForeign, "trusts another certificate authority", func(t *testing.T, w *world) {
 			t.Helper()
 
 			data, err := os.ReadFile(w.otherFiles(t).Talosconfig())
