@@ -42,3 +42,27 @@ func TestEveryClaimHasATest(t *testing.T) {
 	require.NotEmpty(t, claimed)
 	require.Equal(t, claimed, tested)
 }
+
+// TestFewThingsAreNotPlayed keeps the list of what the emulator leaves out short, and every entry of it with its reason.
+func TestFewThingsAreNotPlayed(t *testing.T) {
+	t.Parallel()
+
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "node-behaviour.md"))
+	require.NoError(t, err)
+
+	_, list, found := strings.Cut(string(page), "\n## Not played\n")
+	require.True(t, found)
+	require.NotContains(t, list, "\n## ", "it comes last")
+
+	entries := strings.Split(list, "\n- ")[1:]
+	require.NotEmpty(t, entries)
+
+	const most = 15
+
+	require.LessOrEqual(t, len(entries), most)
+
+	for _, entry := range entries {
+		require.True(t, strings.HasPrefix(entry, "not played: "), entry)
+		require.Contains(t, strings.Join(strings.Fields(entry), " "), " because ")
+	}
+}

@@ -2,9 +2,9 @@ package emulator
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/base32"
-	"fmt"
+	"encoding/binary"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Sizes of a node's event ring: what it holds, and the gap between readers and the writer.
+// Sizes of a node's event ring: what it holds, and how much of that is left out for readers that begin, as a gap before the writer.
 const (
 	eventCapacity = 1000
 	eventGap      = 10
@@ -51,17 +51,12 @@ func (r *eventRing) publish(at time.Time, actor string, payload proto.Message) {
 		return // generated messages always marshal
 	}
 
-	entry := event{
-		id:    newEventID(at),
-		actor: actor,
-		at:    at,
-		data:  &anypb.Any{TypeUrl: eventTypePrefix + string(payload.ProtoReflect().Descriptor().FullName()), Value: body},
-	}
+	data := &anypb.Any{TypeUrl: eventTypePrefix + string(payload.ProtoReflect().Descriptor().FullName()), Value: body}
 
 	r.mu.Lock()
-	r.events = append(r.events, entry)
+	r.events = append(r.events, event{id: eventID(at, r.first+len(r.events)), actor: actor, at: at, data: data})
 
-	if over := len(r.events) - (eventCapacity - eventGap); over > 0 {
+	if over := len(r.events) - eventCapacity; over > 0 {
 		r.events = r.events[over:]
 		r.first += over
 	}
@@ -70,79 +65,86 @@ func (r *eventRing) publish(at time.Time, actor string, payload proto.Message) {
 	r.changed.raise()
 }
 
-// after returns the events from a position on, and the next position. ok is false when the reader was too slow and lost some.
-func (r *eventRing) after(position int) (events []event, next int, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	end := r.first + len(r.events)
-
-	if position < r.first {
-		return nil, end, false
-	}
-
-	return append([]event(nil), r.events[position-r.first:]...), end, true
-}
-
-// start finds the position at which a reader begins.
-func (r *eventRing) start(request *machineapi.EventsRequest, now time.Time) (int, error) {
-	options := 0
-
-	for _, given := range []bool{request.GetTailEvents() != 0, request.GetTailId() != "", request.GetTailSeconds() != 0} {
-		if given {
-			options++
-		}
-	}
-
-	if options > 1 {
-		return 0, fmt.Errorf("only one of tail_events, tail_id or tail_seconds can be set")
-	}
-
+// at returns the event at a position; found is false when there is none yet, and lost is true when the reader was too slow for the ring.
+func (r *eventRing) at(position int) (found event, ok, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	end := r.first + len(r.events)
 
 	switch {
-	case request.GetTailEvents() < 0:
-		return r.first, nil
-	case request.GetTailEvents() > 0:
-		return max(r.first, end-int(request.GetTailEvents())), nil
-	case request.GetTailId() != "":
-		if len(request.GetTailId()) != eventIDLength {
-			return 0, fmt.Errorf("error parsing tail_id: xid: invalid ID")
-		}
+	case position == end:
+		return event{}, false, false
+	case end-position >= eventCapacity:
+		return event{}, false, true
+	default:
+		return r.events[position-r.first], true, false
+	}
+}
 
-		for i, entry := range r.events {
-			if entry.id > request.GetTailId() {
-				return r.first + i, nil
+// start finds the position at which a reader begins.
+func (r *eventRing) start(request *machineapi.EventsRequest, now time.Time) (int, error) {
+	if err := checkTails(request); err != nil {
+		return 0, err
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	end := r.first + len(r.events)
+	oldest := max(r.first, end-(eventCapacity-eventGap))
+
+	// from is the first position, of those that readers can begin at, whose event fits.
+	from := func(fits func(event) bool) int {
+		for position := oldest; position < end; position++ {
+			if fits(r.events[position-r.first]) {
+				return position
 			}
 		}
+
+		return end
+	}
+
+	switch {
+	case request.GetTailEvents() < 0:
+		return oldest, nil
+	case request.GetTailEvents() > 0:
+		return max(oldest, end-int(request.GetTailEvents())), nil
+	case request.GetTailId() != "":
+		return from(func(e event) bool { return e.id > request.GetTailId() }), nil
 	case request.GetTailSeconds() != 0:
 		since := now.Add(-time.Duration(request.GetTailSeconds()) * time.Second)
 
-		for i, entry := range r.events {
-			if !entry.at.Before(since) {
-				return r.first + i, nil
-			}
-		}
+		return from(func(e event) bool { return e.at.After(since) }), nil
+	default:
+		return end, nil
 	}
+}
 
-	return end, nil
+// checkTails tells which of the ways to ask for history do not go together. Source: Talos internal/app/machined/pkg/runtime/events.go.
+func checkTails(request *machineapi.EventsRequest) error {
+	number, id, seconds := request.GetTailEvents() != 0, request.GetTailId() != "", request.GetTailSeconds() != 0
+
+	switch {
+	case id && len(request.GetTailId()) != eventIDLength:
+		return errors.New("error parsing tail_id: xid: invalid ID")
+	case number && id:
+		return errors.New("WithTailID can't be specified at the same time with WithTailEvents or WithTailDuration")
+	case seconds && (number || id):
+		return errors.New("WithTailDuration can't be specified at the same time with WithTailEvents or WithTailID")
+	default:
+		return nil
+	}
 }
 
 const eventIDLength = 20
 
-// newEventID makes an id in the form that Talos uses: sortable, 20 characters of lower-case base 32.
-func newEventID(at time.Time) string {
+// eventID makes an id in the form that Talos uses: sortable, 20 characters of lower-case base 32, of which the last tell the position.
+func eventID(at time.Time, position int) string {
 	var raw [12]byte
 
-	seconds := uint64(at.UnixMicro()) //nolint:gosec // the clock is past 1970
-	for i := range 8 {
-		raw[i] = byte(seconds >> (56 - 8*i))
-	}
-
-	rand.Read(raw[8:]) //nolint:errcheck // never fails
+	binary.BigEndian.PutUint64(raw[:], uint64(at.UnixMicro())) //nolint:gosec // the clock is past 1970
+	binary.BigEndian.PutUint32(raw[8:], uint32(position))      //nolint:gosec // a few thousand
 
 	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(raw[:]))
 }
@@ -162,16 +164,16 @@ func (s *machineService) Events(request *machineapi.EventsRequest, stream machin
 
 	for {
 		changed := b.events.changed.wait()
-		stopped := b.stopped.Err() != nil // what was published before that is told yet
 
-		events, next, ok := b.events.after(position)
-		if !ok {
+		stopped := b.stopped.Err() != nil // looked at first, so that the last events are told
+		entry, found, lost := b.events.at(position)
+
+		switch {
+		case lost:
 			return nil // a reader that fell behind is let go without an error
-		}
+		case found:
+			position++
 
-		position = next
-
-		for _, entry := range events {
 			if request.GetWithActorId() != "" && entry.actor != request.GetWithActorId() {
 				continue
 			}
@@ -179,14 +181,12 @@ func (s *machineService) Events(request *machineapi.EventsRequest, stream machin
 			if err := stream.Send(entry.message()); err != nil {
 				return err
 			}
-		}
-
-		if stopped {
-			return nil //nolint:nilerr // a machine that stops ends its events without an error
-		}
-
-		if err := wait(stream.Context(), b.stopped, changed); err != nil {
-			return err
+		case stopped:
+			return nil
+		default:
+			if err := wait(stream.Context(), b.stopped, changed); err != nil {
+				return err
+			}
 		}
 	}
 }

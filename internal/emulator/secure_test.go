@@ -13,6 +13,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
@@ -35,11 +36,29 @@ func configured(t *testing.T, options labcluster.Options) (*labcluster.Cluster, 
 	return cluster, node
 }
 
-// signed is a client with a certificate of the cluster's machine CA.
-func signed(t *testing.T, cluster *labcluster.Cluster, node *emulator.Node, options ...x509.Option) *client.Client {
+// signedTLS is how a client with a certificate of the cluster's machine CA connects.
+func signedTLS(t *testing.T, cluster *labcluster.Cluster, options ...x509.Option) *tls.Config {
 	t.Helper()
 
 	bundle := cluster.Generated.Options.Secrets
+
+	return &tls.Config{
+		RootCAs: pool(t, bundle.Certs.OS.Crt), Certificates: []tls.Certificate{clientCertificate(t, bundle, options...)}, MinVersion: tls.VersionTLS13,
+	}
+}
+
+func pool(t *testing.T, certificates []byte) *stdx509.CertPool {
+	t.Helper()
+
+	roots := stdx509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(certificates))
+
+	return roots
+}
+
+// clientCertificate is one that a cluster's machine CA signed.
+func clientCertificate(t *testing.T, bundle *secrets.Bundle, options ...x509.Option) tls.Certificate {
+	t.Helper()
 
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(bundle.Certs.OS)
 	require.NoError(t, err)
@@ -51,24 +70,39 @@ func signed(t *testing.T, cluster *labcluster.Cluster, node *emulator.Node, opti
 	}, options...)...)
 	require.NoError(t, err)
 
-	roots := stdx509.NewCertPool()
-	require.True(t, roots.AppendCertsFromPEM(bundle.Certs.OS.Crt))
+	return *pair.Certificate
+}
 
-	c, err := client.New(t.Context(), client.WithEndpoints(node.Endpoint()),
-		client.WithTLSConfig(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{*pair.Certificate}, MinVersion: tls.VersionTLS13}))
+// signed is a client with a certificate of the cluster's machine CA.
+func signed(t *testing.T, cluster *labcluster.Cluster, node *emulator.Node, options ...x509.Option) *client.Client {
+	t.Helper()
+
+	return withTLS(t, node, signedTLS(t, cluster, options...))
+}
+
+func withTLS(t *testing.T, node *emulator.Node, config *tls.Config) *client.Client {
+	t.Helper()
+
+	c, err := client.New(t.Context(), client.WithEndpoints(node.Endpoint()), client.WithTLSConfig(config))
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
 
 	return c
 }
 
-func foreignTalosconfig(t *testing.T) string {
+func foreignSecrets(t *testing.T) *secrets.Bundle {
 	t.Helper()
 
 	bundle, err := labcluster.ForeignSecrets()
 	require.NoError(t, err)
 
-	other, err := labcluster.New(t.TempDir(), labcluster.Options{Secrets: bundle, Name: "other", Off: true})
+	return bundle
+}
+
+func foreignTalosconfig(t *testing.T) string {
+	t.Helper()
+
+	other, err := labcluster.New(t.TempDir(), labcluster.Options{Secrets: foreignSecrets(t), Name: "other", Off: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { other.Close() }) //nolint:errcheck // the test is over
 
@@ -105,6 +139,37 @@ func TestClaim_3_02_TheCertificateIsForClientAuthenticationAlone(t *testing.T) {
 	require.Equal(t, codes.Unavailable, client.StatusCode(err))
 }
 
+func TestClaim_3_11_TheNodesCertificateNamesItAndNothingElse(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, labcluster.Options{})
+	_, err := apply(t, insecure(t, node), edited(t, cluster, "cp1", func(c *v1alpha1.Config) {
+		c.MachineConfig.MachineCertSANs = []string{"192.0.2.9", "node.example"}
+	}), modeAuto)
+	require.NoError(t, err)
+	installed(t, node)
+	eventually(t, func() error { _, _, err := handshake(t, node, 0); return err })
+
+	shown, _, err := handshake(t, node, tls.VersionTLS13)
+	require.NoError(t, err)
+	require.Len(t, shown.PeerCertificates, 1)
+
+	leaf := shown.PeerCertificates[0]
+	require.Equal(t, "O=talos", leaf.Issuer.String())
+	require.Equal(t, "cp1", leaf.Subject.CommonName)
+	require.Equal(t, []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}, leaf.ExtKeyUsage)
+	require.Equal(t, 24*time.Hour, leaf.NotAfter.Sub(leaf.NotBefore))
+
+	for _, name := range []string{node.Address().String(), "127.0.0.1", "cp1", "192.0.2.9", "node.example"} {
+		require.NoError(t, leaf.VerifyHostname(name))
+	}
+
+	require.Error(t, leaf.VerifyHostname(cluster.VIP.String()))
+
+	_, _, err = handshake(t, node, tls.VersionTLS12)
+	require.ErrorContains(t, err, "protocol version")
+}
+
 func TestClaim_3_04_EveryMismatchIsUnavailableWithOneOfItsTexts(t *testing.T) {
 	t.Parallel()
 
@@ -133,6 +198,29 @@ func TestClaim_3_04_EveryMismatchIsUnavailableWithOneOfItsTexts(t *testing.T) {
 
 				return signed(t, cluster, node, admin, x509.NotBefore(time.Now().Add(-2*time.Hour)), x509.NotAfter(time.Now().Add(-time.Hour)))
 			}, "tls: expired certificate", true,
+		},
+		"another cluster's client certificate": {
+			func(t *testing.T) *client.Client {
+				t.Helper()
+
+				config := signedTLS(t, cluster, admin)
+				config.Certificates = []tls.Certificate{clientCertificate(t, foreignSecrets(t), admin)}
+
+				return withTLS(t, node, config)
+			}, "tls: unknown certificate authority", true,
+		},
+		"another fingerprint": {
+			func(t *testing.T) *client.Client {
+				t.Helper()
+
+				other, err := x509.ParseFingerprint("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+				require.NoError(t, err)
+
+				return withTLS(t, maintenance, &tls.Config{
+					InsecureSkipVerify: true, //nolint:gosec // the fingerprint is what is looked at
+					VerifyConnection:   x509.MatchSPKIFingerprints(other),
+				})
+			}, "transport: authentication handshake failed: leaf peer certificate doesn't match the provided fingerprints: [AAAA", false,
 		},
 		"both key usages": {
 			func(t *testing.T) *client.Client {

@@ -155,13 +155,16 @@ func verifyKeyUsage(_ [][]byte, chains [][]*stdx509.Certificate) error {
 }
 
 func serverCertificate(commonName string, addresses []netip.Addr, hostname string, names []string, now time.Time) []x509.Option {
-	ips := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	named, dns := splitNames(names)
 
-	for _, address := range addresses {
+	all := slices.Concat([]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, addresses, named)
+	slices.SortFunc(all, netip.Addr.Compare)
+
+	var ips []net.IP
+	for _, address := range slices.Compact(all) {
 		ips = append(ips, address.AsSlice())
 	}
 
-	dns := slices.Clone(names)
 	if hostname != "" {
 		dns = append([]string{hostname}, dns...)
 	}
@@ -175,6 +178,19 @@ func serverCertificate(commonName string, addresses []netip.Addr, hostname strin
 		x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}),
 	}
+}
+
+// splitNames parts the additional names of a machine config into addresses and DNS names.
+func splitNames(names []string) (addresses []netip.Addr, dns []string) {
+	for _, name := range names {
+		if address, err := netip.ParseAddr(name); err == nil {
+			addresses = append(addresses, address)
+		} else {
+			dns = append(dns, name)
+		}
+	}
+
+	return addresses, dns
 }
 
 // leafOnly drops the CA from the chain, which nodes do not send.
@@ -302,12 +318,14 @@ func (b *boot) askTrustd() (*apiCertificate, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, trustdTimeout)
 	defer cancel()
 
+	named, dns := splitNames(security.CertSANs())
+
 	request := trustd.Request{
 		Endpoints:   endpoints,
 		Token:       security.Token(),
 		AcceptedCAs: b.acceptedPEM(),
-		Addresses:   b.certificateAddresses(),
-		Names:       append([]string{b.hostname()}, security.CertSANs()...),
+		Addresses:   append(b.certificateAddresses(), named...),
+		Names:       append([]string{b.hostname()}, dns...),
 		Now:         b.wallNow,
 	}
 
