@@ -20,7 +20,7 @@ const (
 func TestReset(t *testing.T) {
 	t.Parallel()
 
-	withEach(t, func(t *testing.T, ctl talosctl) {
+	withAny(t, func(t *testing.T, ctl talosctl) {
 		c := newRunning(t, 1, 1, unhurried)
 		worker := c.Node("worker1")
 
@@ -54,7 +54,7 @@ func TestReset(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 
-	withEach(t, func(t *testing.T, ctl talosctl) {
+	withAny(t, func(t *testing.T, ctl talosctl) {
 		c := newRunning(t, 1, 1, unhurried)
 
 		shutdown := c.on("worker1", "shutdown")
@@ -130,7 +130,7 @@ func TestUpgrade(t *testing.T) {
 func TestUpgradeOfAnOlderRelease(t *testing.T) {
 	t.Parallel()
 
-	withEach(t, func(t *testing.T, ctl talosctl) {
+	withAny(t, func(t *testing.T, ctl talosctl) {
 		c := newRunning(t, 1, 0, func(o *labcluster.Options) { o.TalosVersion = "v1.12.1" })
 		require.Equal(t, "v1.12.1", tag(t, ctl, c, "cp1"))
 
