@@ -28,6 +28,8 @@ func (b *boot) acquireConfig(ctx context.Context) error {
 		if err := b.loadConfig(data); err != nil {
 			return b.refuseConfig(ctx, err)
 		}
+	} else {
+		b.ownLease()
 	}
 
 	b.networkUp()
@@ -37,6 +39,19 @@ func (b *boot) acquireConfig(ctx context.Context) error {
 	}
 
 	return b.maintenance(ctx)
+}
+
+// ownLease gives a machine without a config the address that it had before it got one: what a config gave it is gone with the config.
+func (b *boot) ownLease() {
+	address := b.node.options.Address
+
+	if addresses := b.addresses(); len(addresses) == 1 && addresses[0] == address {
+		return
+	}
+
+	if err := b.node.nic.setAddresses(address); err != nil {
+		b.print("failed to assign address %s: %s", address, err)
+	}
 }
 
 // diskMode is what the validation of a config on the disk is told: the machine that has it is installed.

@@ -110,6 +110,30 @@ func TestMachinesOfADirectoryAnswerInTheLab(t *testing.T) {
 	require.Equal(t, "192.0.2.11", node.Address().String())
 }
 
+func TestAMachineWhoseInstallFailedIsAtTheAddressThatItHadBefore(t *testing.T) {
+	t.Parallel()
+
+	lab, err := emulator.NewLab(emulator.LabOptions{TimeScale: labcluster.TestScale})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, lab.Close()) })
+
+	cluster, err := labcluster.New(t.TempDir(), labcluster.Options{Lab: lab, ControlPlanes: 1, Workers: -1, Edit: func(node *emulator.NodeOptions) {
+		node.Faults = emulator.Faults{AddressAfter: lab.Address(77), Install: emulator.InstallDiskMissing}
+	}})
+	require.NoError(t, err)
+
+	data, err := cluster.Config("cp1")
+	require.NoError(t, err)
+
+	node := cluster.Node("cp1")
+	before := node.Address()
+
+	apply(t, cluster, node, data)
+	wait(t, node, func(n *emulator.Node) bool { return n.Address() == lab.Address(77) })
+	wait(t, node, func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" })
+	require.Equal(t, before, node.Address())
+}
+
 func TestMachinesOnOneAddressDifferByPort(t *testing.T) {
 	t.Parallel()
 
