@@ -528,3 +528,19 @@ func TestALockThatIsTakenInTheMomentOfAnInterruptionIsGivenBack(t *testing.T) {
 	l.untilMaintenance(t)
 	l.session(t).succeeds(t, steps.Apply{})
 }
+
+func TestAWrongClockIsNamedByApplyToo(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.installed(t)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.ClockOffset = 400 * 24 * time.Hour })
+
+	require.Eventually(t, func() bool {
+		s := l.session(t, "MAX_RETRIES=1")
+		s.do(t, steps.Apply{})
+		problem, failed := diagnosis.AsProblem(s.err)
+
+		return failed && problem.ID == diagnosis.NodeClock && problem.Node == "cp1"
+	}, labcluster.Deadline, 50*time.Millisecond)
+}
