@@ -42,7 +42,7 @@ func (c Campaign) Run(ctx context.Context) *Summary {
 		c.Parallel = perProcessor * runtime.GOMAXPROCS(0)
 	}
 
-	summary := &Summary{began: time.Now(), Incidents: map[string]int{}, Codes: map[int]int{}, Second: map[int]int{}}
+	summary := &Summary{began: time.Now(), Incidents: map[string]int{}, Codes: map[int]int{}, Second: map[int]int{}, Violations: map[string]int{}}
 	outcomes := make(chan Outcome)
 	workers := pool.New().WithMaxGoroutines(c.Parallel)
 
@@ -84,7 +84,8 @@ type Summary struct {
 	Incidents map[string]int
 	// Codes count the exit codes of the runs before the healing, Second those of the run after it.
 	Codes, Second map[int]int
-	Bootstraps    int
+	// Violations count what did not hold, by check.
+	Violations map[string]int
 
 	began time.Time
 }
@@ -94,6 +95,10 @@ func (s *Summary) add(outcome Outcome) {
 
 	if outcome.Failed() {
 		s.Failed = append(s.Failed, outcome)
+	}
+
+	for _, violation := range outcome.Violations {
+		s.Violations[violation.Check]++
 	}
 
 	if outcome.History == nil {
@@ -134,6 +139,12 @@ func (s *Summary) Write(out io.Writer) {
 
 	for _, kind := range slices.Sorted(maps.Keys(s.Incidents)) {
 		fmt.Fprintf(out, "  %-24s %6d\n", kind, s.Incidents[kind])
+	}
+
+	fmt.Fprintln(out, "\nviolations:")
+
+	for _, name := range Checks() {
+		fmt.Fprintf(out, "  %-24s %6d\n", name, s.Violations[name])
 	}
 
 	fmt.Fprintln(out, "\nexit codes while things went wrong, and after the healing:")

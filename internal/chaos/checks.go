@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/emulator"
 )
 
 // check is something that must hold after every plan.
@@ -25,9 +25,20 @@ var checks = []check{
 	{"success is true", successIsTrue},
 	{"swaps are told", swapsAreTold},
 	{"failures are right", failuresAreRight},
+	{"the code fits", codeFits},
 	{"nobody is forgotten", nobodyIsForgotten},
 	{"healed is healthy", healedIsHealthy},
 	{"nothing done twice", nothingDoneTwice},
+}
+
+// Checks are the names of everything that is checked after a plan.
+func Checks() []string {
+	names := make([]string, 0, len(checks))
+	for _, check := range checks {
+		names = append(names, check.name)
+	}
+
+	return names
 }
 
 // Violation is a check that did not hold.
@@ -66,7 +77,7 @@ func oneBootstrap(h *History) []string {
 	var machines []string
 
 	for _, machine := range h.Machines {
-		if slices.ContainsFunc(machine.Calls, func(call emulator.Call) bool { return call.Name() == "Bootstrap" && call.Succeeded() }) {
+		if machine.bootstrapped(time.Now()) {
 			machines = append(machines, machine.Name)
 		}
 	}
@@ -238,9 +249,9 @@ func failuresAreRight(h *History) []string {
 	return found
 }
 
-// explained tells whether an incident that happened before a run ended makes one of its problems right.
+// explained tells whether something that happened before a run ended makes one of its problems right.
 func (h *History) explained(run Run, problem Problem) bool {
-	if h.Crowded && crowded.explains(problem.ID, true) {
+	if h.Crowded && (slices.Contains(crowded.Here, problem.ID) || slices.Contains(crowded.Around, problem.ID)) {
 		return true
 	}
 
@@ -252,15 +263,78 @@ func (h *History) explained(run Run, problem Problem) bool {
 	}
 
 	return slices.ContainsFunc(h.Strikes, func(strike Strike) bool {
-		if strike.Time.After(run.Ended) {
-			return false
-		}
-
-		struck, _ := h.node(strike.Node)
-		here := problem.Node == strike.Node || problem.Node == "" && strings.Contains(problem.Line, strike.Node)
-
-		return strike.Class.explains(problem.ID, here) && (here || struck.ControlPlane)
+		return !strike.Time.After(run.Ended) && h.explains(strike, run, problem)
 	})
+}
+
+// explains tells whether an incident makes a problem right, for its own node or for those that need it.
+func (h *History) explains(strike Strike, run Run, problem Problem) bool {
+	named := problem.Node == strike.Node || problem.Node == "" && strings.Contains(problem.Line, strike.Node)
+	if named && slices.Contains(strike.Class.Here, problem.ID) {
+		return true
+	}
+
+	struck, _ := h.node(strike.Node)
+	if !struck.ControlPlane || !slices.Contains(strike.Class.Around, problem.ID) {
+		return false
+	}
+
+	return !slices.Contains(withoutCluster, problem.ID) || h.indispensable(strike.Node, run)
+}
+
+// indispensable tells of a control plane that the cluster can't do without: the endpoint is its address, etcd began with it, or so many others were
+// struck too that etcd has no quorum.
+func (h *History) indispensable(name string, run Run) bool {
+	struck, all := map[string]bool{}, 0
+
+	for _, node := range h.Nodes {
+		if node.ControlPlane {
+			all++
+		}
+	}
+
+	for _, strike := range h.Strikes {
+		if node, _ := h.node(strike.Node); node.ControlPlane {
+			struck[strike.Node] = true
+		}
+	}
+
+	return h.Endpoint == name || 2*len(struck) >= all || slices.ContainsFunc(h.Machines, func(machine Recorded) bool {
+		return machine.Name == name && (machine.FormerEtcd || machine.bootstrapped(run.Ended))
+	})
+}
+
+// codesOf are the exit codes of the steps; a step's other problems concern the cluster's API.
+var codesOf = map[string][]diagnosis.ExitCode{
+	"preflight":       {diagnosis.ExitPreflight},
+	"applySequential": {diagnosis.ExitApply},
+	"applyParallel":   {diagnosis.ExitApply},
+	"verify":          {diagnosis.ExitVerify},
+	"bootstrap":       {diagnosis.ExitBootstrap, diagnosis.ExitKubernetes},
+	"kubeconfig":      {diagnosis.ExitKubernetes},
+	"verifyWorkers":   {diagnosis.ExitVerify, diagnosis.ExitKubernetes},
+}
+
+// codeFits: the exit code is that of the step that failed first, and Ctrl-C has its own.
+func codeFits(h *History) []string {
+	var found []string
+
+	for _, run := range h.First {
+		problems := run.Problems()
+
+		switch {
+		case run.Interrupted:
+			if run.Code != diagnosis.ExitInterrupt {
+				found = append(found, fmt.Sprintf("%s was interrupted, and the code is %d", run.Operator, run.Code))
+			}
+		case len(problems) == 0 || problems[0].ID == diagnosis.LockTaken:
+		case problems[0].ID == diagnosis.NodesSwapped && run.Code == diagnosis.ExitVerify: // whichever step finds it
+		case !slices.Contains(codesOf[problems[0].Step], run.Code):
+			found = append(found, fmt.Sprintf("the code is %d, and what failed first is: %s", run.Code, problems[0].Line))
+		}
+	}
+
+	return found
 }
 
 // nobodyIsForgotten: a run that came to its end names every node that is not healthy.

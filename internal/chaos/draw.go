@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -9,9 +10,10 @@ import (
 	"github.com/talos-mage/talos-mage/internal/emulator"
 )
 
-// NewPlan makes the plan of a seed.
+// NewPlan makes the plan of a seed. Each part has a source of chance of its own, so that most plans stay as they are when a kind of trouble is
+// added: a seed that is kept goes on finding what it found.
 func NewPlan(seed uint64) *Plan {
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // chance, no secret
+	random := source(seed, "cluster")
 	chance := func(percent int) bool { return random.IntN(100) < percent }
 
 	plan := &Plan{
@@ -26,22 +28,37 @@ func NewPlan(seed uint64) *Plan {
 		SettledAgain: chance(50),
 	}
 
-	drawMachines(random, plan)
+	drawMachines(source(seed, "machines"), plan)
+	drawOperators(source(seed, "operators"), plan)
 
-	if chance(10) {
-		plan.Interrupted = between(random, time.Second, 2*time.Minute)
-	}
-
-	if chance(20) {
-		plan.Second = pick(random, SameMachine, Elsewhere)
-		plan.SecondAfter = between(random, 0, time.Minute)
-	}
-
-	for range pick(random, 0, 1, 1, 1, 1, 2, 2, 2, 3, 4) {
-		drawIncidents(random, plan)
+	for number := range pick(source(seed, "incidents"), 0, 1, 1, 1, 1, 2, 2, 2, 3, 4) {
+		drawTrouble(seed, fmt.Sprint("incident ", number), plan)
 	}
 
 	return plan
+}
+
+// source is the chance of one part of a plan.
+func source(seed uint64, part ...string) *rand.Rand {
+	hash := fnv.New64a()
+
+	for _, word := range part {
+		hash.Write([]byte(word + "\x00"))
+	}
+
+	return rand.New(rand.NewPCG(seed, hash.Sum64())) //nolint:gosec // chance, no secret
+}
+
+// drawOperators adds Ctrl-C and a second operator.
+func drawOperators(random *rand.Rand, plan *Plan) {
+	if random.IntN(10) == 0 {
+		plan.Interrupted = between(random, time.Second, 2*time.Minute)
+	}
+
+	if random.IntN(5) == 0 {
+		plan.Second = pick(random, SameMachine, Elsewhere)
+		plan.SecondAfter = between(random, 0, time.Minute)
+	}
 }
 
 // The Talos releases that machines run.
@@ -114,37 +131,89 @@ func drawTiming(random *rand.Rand, slow bool) emulator.Timing {
 // patience is a limit in the machines' time that no run comes near.
 const patience = 1000 * time.Hour
 
-// drawIncidents adds a random trouble to the plan, unless it does not go with what is there.
-func drawIncidents(random *rand.Rand, plan *Plan) {
-	node := plan.Machines[random.IntN(len(plan.Machines))].Name
+// trouble is a kind of fault or mix-up.
+type trouble struct {
+	name string
+	draw func(random *rand.Rand, plan *Plan) []Incident
+}
 
-	// One trouble in five is a mix-up.
-	if random.IntN(5) == 0 {
-		kind := mixups[random.IntN(len(mixups))]
+// troubles are all kinds.
+func troubles() []trouble {
+	var all []trouble
 
-		drawn, fits := kind.draw(random, plan, node)
-		if fits && !plan.mixedUp(drawn) {
-			for i := range drawn {
-				drawn[i].Kind = kind.name
-			}
+	for _, kind := range faults {
+		all = append(all, trouble{kind.name, kind.incidents})
+	}
 
-			plan.Incidents = append(plan.Incidents, drawn...)
+	for _, kind := range mixups {
+		all = append(all, trouble{kind.name, kind.incidents})
+	}
+
+	return all
+}
+
+// Kinds are the names of all kinds of trouble.
+func Kinds() []string {
+	var names []string
+	for _, kind := range troubles() {
+		names = append(names, kind.name)
+	}
+
+	return names
+}
+
+// drawTrouble adds a random trouble to the plan, unless it does not go with what is there. Every kind draws a lot; the highest wins.
+func drawTrouble(seed uint64, slot string, plan *Plan) {
+	var (
+		chosen  trouble
+		highest uint64
+	)
+
+	for _, kind := range troubles() {
+		if lot := source(seed, slot, kind.name).Uint64(); lot >= highest {
+			chosen, highest = kind, lot
 		}
+	}
 
+	drawn := chosen.draw(source(seed, slot, "details"), plan)
+	if slices.ContainsFunc(drawn, plan.clashes) {
 		return
 	}
 
-	kind := faults[random.IntN(len(faults))]
+	for i := range drawn {
+		drawn[i].Kind = chosen.name
+	}
 
-	if kind.whom == controlPlanes {
+	plan.Incidents = append(plan.Incidents, drawn...)
+}
+
+// clashes tells of an incident that does not go with one that is there: the same at the same machine, two mix-ups of one machine, or a power cut
+// that makes a machine forget its etcd.
+func (p *Plan) clashes(drawn Incident) bool {
+	return slices.ContainsFunc(p.Incidents, func(there Incident) bool {
+		return there.Node == drawn.Node && (there.Kind == drawn.Kind || there.equip != nil && drawn.equip != nil || there.forgets != drawn.forgets && (there.cutsPower || drawn.cutsPower))
+	})
+}
+
+// incidents draws a fault of this kind for some machine.
+func (f fault) incidents(random *rand.Rand, plan *Plan) []Incident {
+	node := plan.Machines[random.IntN(len(plan.Machines))].Name
+
+	if f.whom == controlPlanes {
 		node = pick(random, plan.ControlPlanes()...)
 	}
 
-	if plan.has(kind.name, node) {
-		return
+	return []Incident{f.incident(random, plan, node)}
+}
+
+// incidents draws a mix-up of this kind that begins with some machine; none if the plan has no room for one.
+func (m mixup) incidents(random *rand.Rand, plan *Plan) []Incident {
+	drawn, fits := m.draw(random, plan, plan.Machines[random.IntN(len(plan.Machines))].Name)
+	if !fits {
+		return nil
 	}
 
-	plan.Incidents = append(plan.Incidents, kind.incident(random, plan, node))
+	return drawn
 }
 
 // incident draws a fault of this kind for a machine, its moment and how long it lasts.
@@ -152,19 +221,9 @@ func (f fault) incident(random *rand.Rand, plan *Plan, node string) Incident {
 	drawn := f.draw(random, plan, node)
 
 	incident := Incident{
-		Kind: f.name, Node: node, Words: drawn.words, Class: drawn.class,
+		Node: node, Words: drawn.words, Class: drawn.class,
 		At: drawMoment(random, f.only),
-		begin: func(_ *world, node *emulator.Node) {
-			node.Set(drawn.on)
-		},
-		end: func(_ *world, node *emulator.Node) {
-			node.Set(drawn.off)
-		},
-	}
-
-	if drawn.power {
-		incident.begin = func(_ *world, node *emulator.Node) { node.PowerOff() }
-		incident.end = func(_ *world, node *emulator.Node) { node.PowerOn() }
+		on: drawn.on, off: drawn.off, cutsPower: drawn.power, forgets: drawn.forgets,
 	}
 
 	if random.IntN(2) == 0 {
@@ -190,17 +249,6 @@ func drawMoment(random *rand.Rand, only []Anchor) Moment {
 	default:
 		return Moment{anchor, between(random, 0, pick(random, 2*time.Second, 40*time.Second))}
 	}
-}
-
-func (p *Plan) has(kind, node string) bool {
-	return slices.ContainsFunc(p.Incidents, func(i Incident) bool { return i.Kind == kind && i.Node == node })
-}
-
-// mixedUp tells whether one of these machines is part of a mix-up already.
-func (p *Plan) mixedUp(drawn []Incident) bool {
-	return slices.ContainsFunc(p.Incidents, func(there Incident) bool {
-		return there.equip != nil && slices.ContainsFunc(drawn, func(new Incident) bool { return new.Node == there.Node })
-	})
 }
 
 // number is a machine's place in the plan.

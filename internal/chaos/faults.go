@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -35,6 +36,8 @@ type knob struct {
 	off   func(*emulator.Faults)
 	// power is set for a fault that takes the machine's power away, in the place of on and off.
 	power bool
+	// forgets is set for a fault that makes the machine lose its disk at its next boot.
+	forgets bool
 }
 
 // faults are the kinds of trouble of single machines. Together they turn every knob of emulator.Faults.
@@ -69,6 +72,12 @@ var faults = []fault{
 			on: func(f *emulator.Faults) { f.ResetRefused = true }, off: func(f *emulator.Faults) { f.ResetRefused = false },
 		}
 	}},
+	{name: "new certificates", draw: func(*rand.Rand, *Plan, string) knob {
+		return knob{
+			words: "shows another certificate on every connection while it is in maintenance", class: harmless,
+			on: func(f *emulator.Faults) { f.NewCertificates = true }, off: func(f *emulator.Faults) { f.NewCertificates = false },
+		}
+	}},
 	{name: "lost", only: []Anchor{Before, Started, Configured}, draw: func(random *rand.Rand, _ *Plan, _ string) knob {
 		loss := pick(random, emulator.LostLink, emulator.LostDisk)
 
@@ -96,13 +105,13 @@ var faults = []fault{
 	}},
 	{name: "forgetful", only: []Anchor{Before, Started, Configured}, draw: func(*rand.Rand, *Plan, string) knob {
 		return knob{
-			words: "forgets at each boot what was installed", class: installFailed,
+			words: "forgets at each boot what was installed", class: installFailed, forgets: true,
 			on: func(f *emulator.Faults) { f.Forgets = true }, off: func(f *emulator.Faults) { f.Forgets = false },
 		}
 	}},
 	{name: "boot loop", only: []Anchor{Before, Started, Configured}, draw: func(*rand.Rand, *Plan, string) knob {
 		return knob{
-			words: "reboots for ever", class: slow,
+			words: "reboots for ever", class: looping,
 			on: func(f *emulator.Faults) { f.BootLoop = true }, off: func(f *emulator.Faults) { f.BootLoop = false },
 		}
 	}},
@@ -138,6 +147,12 @@ var faults = []fault{
 		return knob{
 			words: "refuses to bootstrap: " + [...]string{"", "its type is unset", "its etcd does not stop", "its etcd does not start"}[kind], class: bootstrapFails,
 			on: func(f *emulator.Faults) { f.Bootstrap = kind }, off: func(f *emulator.Faults) { f.Bootstrap = emulator.BootstrapWorks },
+		}
+	}},
+	{name: "etcd without image", whom: controlPlanes, draw: func(*rand.Rand, *Plan, string) knob {
+		return knob{
+			words: "can't pull the image of etcd", class: etcdStuck,
+			on: func(f *emulator.Faults) { f.EtcdImage = true }, off: func(f *emulator.Faults) { f.EtcdImage = false },
 		}
 	}},
 	{name: "etcd never joins", whom: controlPlanes, draw: func(*rand.Rand, *Plan, string) knob {
@@ -185,6 +200,7 @@ func drawImpostor(random *rand.Rand, _ *Plan, _ string) knob {
 		{emulator.PlainHTTPImpostor, "a web server", notTalos},
 		{emulator.SSHImpostor, "an SSH server", notTalos},
 		{emulator.MuteImpostor, "something that never says a word", silent},
+		{emulator.HangUpImpostor, "something that hangs up", refused},
 	}
 	kind := kinds[random.IntN(len(kinds))]
 
@@ -213,11 +229,18 @@ func drawInstall(random *rand.Rand, _ *Plan, _ string) knob {
 	}
 }
 
-// calls that the recipe makes, the ones that change something more often than the others.
-var calls = []string{
-	"ApplyConfiguration", "ApplyConfiguration", "ApplyConfiguration", "Bootstrap", "Bootstrap", "Bootstrap",
-	"Get", "List", "Watch", "ServiceList", "EtcdStatus", "EtcdMemberList", "Kubeconfig", "Events", "*",
-}
+// calls that the recipe makes, the ones that change something more often than the others; and the resources that it reads.
+var (
+	calls = []string{
+		"ApplyConfiguration", "ApplyConfiguration", "ApplyConfiguration", "Bootstrap", "Bootstrap", "Bootstrap",
+		"/cosi.resource.State/Get", "/cosi.resource.State/List", "/cosi.resource.State/Watch", "/machine.MachineService/List",
+		"ServiceList", "EtcdStatus", "EtcdMemberList", "Kubeconfig", "Events", "Version", "*",
+	}
+	resources = []string{
+		"", "", "LinkStatuses.net.talos.dev", "MachineStatuses.runtime.talos.dev", "MachineConfigs.config.talos.dev",
+		"SystemInformations.hardware.talos.dev", "Disks.block.talos.dev",
+	}
+)
 
 func drawCalls(random *rand.Rand, _ *Plan, _ string) knob {
 	call := emulator.CallFault{
@@ -228,6 +251,13 @@ func drawCalls(random *rand.Rand, _ *Plan, _ string) knob {
 		Times:  random.IntN(4),
 	}
 
+	what := call.Method
+
+	if strings.Contains(call.Method, ".State/") {
+		call.Resource = pick(random, resources...)
+		what += " " + call.Resource
+	}
+
 	class := brokenCalls
 
 	if call.Do == emulator.Fail {
@@ -236,7 +266,7 @@ func drawCalls(random *rand.Rand, _ *Plan, _ string) knob {
 		call.Text = "something is wrong"
 	}
 
-	what := [...]string{emulator.Cut: "are cut", emulator.Hang: "hang", emulator.Fail: "fail with " + call.Code.String(), emulator.Freeze: "freeze their connection"}
+	how := [...]string{emulator.Cut: "are cut", emulator.Hang: "hang", emulator.Fail: "fail with " + call.Code.String(), emulator.Freeze: "freeze their connection"}
 	when := [...]string{emulator.BeforeEffect: "before", emulator.AfterEffect: "after"}
 	times := "all"
 
@@ -245,7 +275,7 @@ func drawCalls(random *rand.Rand, _ *Plan, _ string) knob {
 	}
 
 	return knob{
-		words: fmt.Sprintf("%s calls of %s %s %s they took effect, after %d that go well", times, call.Method, what[call.Do], when[call.When], call.After),
+		words: fmt.Sprintf("%s calls of %s %s %s they took effect, after %d that go well", times, strings.TrimSpace(what), how[call.Do], when[call.When], call.After),
 		class: class,
 		on:    func(f *emulator.Faults) { f.Calls = append(f.Calls, call) },
 		off:   func(f *emulator.Faults) { f.Calls = nil },

@@ -37,8 +37,8 @@ func (w *world) ailments() map[string]string {
 			found[planned.Name] = ailment
 		}
 
-		if planned.ControlPlane {
-			clusters[w.node(planned.Name).EtcdClusterID()] = true
+		if id := w.node(planned.Name).EtcdClusterID(); id != 0 {
+			clusters[id] = true
 		}
 	}
 

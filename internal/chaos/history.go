@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator"
@@ -14,6 +15,8 @@ import (
 // History is what the machines recorded over the runs of a plan, and what the operators were told. The checks need nothing else.
 type History struct {
 	DeclaredMACs bool
+	// Endpoint is the node whose address is the cluster's endpoint; empty for a virtual one and a balancer's.
+	Endpoint string
 	// Nodes are those of the inventory, with what is declared for each.
 	Nodes []Declared
 	// Machines are all machines that ever stood in the lab.
@@ -50,6 +53,13 @@ type Recorded struct {
 	Calls      []emulator.Call
 }
 
+// bootstrapped tells whether a Bootstrap that came before then took effect on the machine.
+func (r Recorded) bootstrapped(then time.Time) bool {
+	return slices.ContainsFunc(r.Calls, func(call emulator.Call) bool {
+		return call.Name() == "Bootstrap" && call.Succeeded() && call.Time.Before(then)
+	})
+}
+
 func sum(data []byte) string {
 	digest := sha256.Sum256(data)
 
@@ -69,12 +79,13 @@ func (h *History) node(name string) (Declared, bool) {
 type Problem struct {
 	// Node is empty for what concerns the cluster as a whole.
 	Node string
+	Step string
 	ID   diagnosis.ID
 	Line string
 }
 
 // problemLine is "cp1 (192.0.2.11): verify: cause [TM091]. Next: command"; without a node what concerns the cluster.
-var problemLine = regexp.MustCompile(`^(?:([\w.-]+) \([^)]*\): )?.*\[(TM\d+)\]`)
+var problemLine = regexp.MustCompile(`^(?:([\w.-]+) \([^)]*\): )?(?:(\w+): )?.*\[(TM\d+)\]`)
 
 // Problems are what a run says of its failure, line by line.
 func (r Run) Problems() []Problem {
@@ -88,7 +99,7 @@ func (r Run) Problems() []Problem {
 
 		problem := Problem{Line: line}
 		if found := problemLine.FindStringSubmatch(line); found != nil {
-			problem.Node, problem.ID = found[1], diagnosis.ID(found[2])
+			problem.Node, problem.Step, problem.ID = found[1], found[2], diagnosis.ID(found[3])
 		}
 
 		problems = append(problems, problem)

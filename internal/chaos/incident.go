@@ -23,8 +23,39 @@ type Incident struct {
 
 	// equip changes the machine before it is switched on the first time.
 	equip func(w *world, options *emulator.NodeOptions) error
-	// begin and end change it while it is on; either may be nil.
-	begin, end func(w *world, node *emulator.Node)
+	// forgets is set for one that makes the machine lose its disk when it boots, cutsPower for one that makes it boot.
+	forgets, cutsPower bool
+	// on and off turn a knob of the machine; both are nil where there is none to turn.
+	on, off func(*emulator.Faults)
+}
+
+// Turn makes of a machine's faults what they are while the incident lasts, as far as it is a matter of its own knobs.
+func (i Incident) Turn(faults *emulator.Faults) {
+	if i.on != nil {
+		i.on(faults)
+	}
+}
+
+// begin makes the incident happen to a machine that is on.
+func (i Incident) begin(node *emulator.Node) {
+	if i.cutsPower {
+		node.PowerOff()
+	}
+
+	if i.on != nil {
+		node.Set(i.on)
+	}
+}
+
+// end takes it back.
+func (i Incident) end(node *emulator.Node) {
+	if i.off != nil {
+		node.Set(i.off)
+	}
+
+	if i.cutsPower {
+		node.PowerOn()
+	}
 }
 
 // Moment is when an incident begins.

@@ -38,7 +38,7 @@ func (w *world) elsewhere(node string) netip.Addr {
 // drawAddress is another DHCP lease once the machine has its config.
 func drawAddress(_ *rand.Rand, _ *Plan, node string) ([]Incident, bool) {
 	return []Incident{{
-		Node: node, Words: "gets another address once it has its config", Class: silent, At: Moment{Anchor: Before},
+		Node: node, Words: "gets another address once it has its config", Class: away, At: Moment{Anchor: Before},
 		equip: func(w *world, options *emulator.NodeOptions) error {
 			options.Faults.AddressAfter = w.elsewhere(node)
 
@@ -94,7 +94,7 @@ func drawLeases(random *rand.Rand, plan *Plan, node string) ([]Incident, bool) {
 
 	swap := func(node, other string) Incident {
 		return Incident{
-			Node: node, Other: other, Words: fmt.Sprintf("gets the address of %s once it has its config", other), Class: swapped, At: Moment{Anchor: Before},
+			Node: node, Other: other, Words: fmt.Sprintf("gets the address of %s once it has its config", other), Class: moved, At: Moment{Anchor: Before},
 			equip: func(w *world, options *emulator.NodeOptions) error {
 				options.Faults.AddressAfter = w.address(other)
 

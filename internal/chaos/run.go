@@ -37,12 +37,22 @@ type Outcome struct {
 // Failed tells that something did not hold.
 func (o Outcome) Failed() bool { return o.Err != nil || len(o.Violations) > 0 }
 
+// limit is the wall clock's for a whole plan: what takes longer hangs, however busy the machine.
+const limit = 10 * time.Minute
+
 // Play runs a plan: the recipe while things go wrong, then everything healed, and the recipe again; and checks what must hold.
 func Play(ctx context.Context, plan *Plan, options Options) Outcome {
 	began := time.Now()
 	outcome := Outcome{Plan: plan}
 
-	outcome.History, outcome.Err = play(ctx, plan, options)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it went on for %s", limit))
+	defer cancel()
+
+	outcome.History, outcome.Err = play(limited, plan, options)
+	if limited.Err() != nil {
+		outcome.Err = context.Cause(limited)
+	}
+
 	outcome.Took = time.Since(began)
 
 	if outcome.Err == nil {
@@ -193,6 +203,10 @@ func (w *world) secondOperator() (operator, error) {
 // newHistory has what is known before anything happens.
 func (w *world) newHistory() *History {
 	history := &History{DeclaredMACs: w.plan.DeclaredMACs, Crowded: w.plan.Second != NoSecond, Former: w.lab.EtcdClusters()}
+
+	if w.plan.Endpoint == NodeAddress {
+		history.Endpoint = w.plan.Machines[0].Name
+	}
 
 	for _, planned := range w.plan.Machines {
 		history.Nodes = append(history.Nodes, Declared{

@@ -37,14 +37,12 @@ func (w *world) strike(incident Incident) {
 	w.strikes = append(w.strikes, strike)
 	w.mu.Unlock()
 
-	if incident.begin != nil {
-		incident.begin(w, w.node(incident.Node))
-	}
+	incident.begin(w.node(incident.Node))
 }
 
 // over ends an incident that passes by itself.
 func (w *world) over(incident Incident) {
-	incident.end(w, w.node(incident.Node))
+	incident.end(w.node(incident.Node))
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +89,7 @@ func (w *world) play(ctx context.Context, incident Incident) {
 		w.strike(incident)
 	}
 
-	if incident.For > 0 && incident.end != nil && clock.Sleep(ctx, incident.For) == nil {
+	if incident.For > 0 && clock.Sleep(ctx, incident.For) == nil {
 		w.over(incident)
 	}
 }
