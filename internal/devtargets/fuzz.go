@@ -1,9 +1,11 @@
 package devtargets
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,134 +14,94 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/magefile/mage/mg"
 
 	"github.com/talos-mage/talos-mage/internal/nearest"
 )
 
-// fuzzSeconds is how long each fuzz target runs when nobody says.
-const fuzzSeconds = 60
-
-// fuzzTarget is one fuzz target of this repository.
-type fuzzTarget struct{ folder, name string }
-
-// Fuzz feeds random input to every parser of the operator's files, and to the probe of nodes, one target after another.
+// Fuzz feeds random input to every parser of operators' files and of what nodes send, one fuzz target after another, a minute each.
 //
-// -seconds is for how long each (60 by default), -only one target's name. Input that breaks something is kept in testdata/fuzz of the package; the
-// message says how to run it again.
+// -seconds says how long each. -only names targets, comma separated. An input that breaks one is kept below testdata, to be fixed and committed.
 func Fuzz(ctx context.Context, seconds *int, only *string) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	each := fuzzSeconds
+	each := time.Minute
 	if seconds != nil {
-		each = *seconds
+		each = time.Duration(*seconds) * time.Second
 	}
 
-	if each < 1 {
-		return mg.Fatal(2, "-seconds has to be 1 or more")
+	if each <= 0 {
+		return mg.Fatal(2, "-seconds takes a number above 0")
 	}
 
-	targets, err := chosenFuzzTargets(only)
+	targets, err := fuzzTargets(".")
 	if err != nil {
 		return mg.Fatal(2, err.Error())
 	}
 
-	var broken []string
+	if only != nil {
+		if targets, err = named(targets, strings.Split(*only, ",")); err != nil {
+			return mg.Fatal(2, err.Error())
+		}
+	}
+
+	var crashers []string
 
 	for i, target := range targets {
-		fmt.Printf("%d of %d: %s in %s, %d s\n", i+1, len(targets), target.name, target.folder, each)
+		fmt.Printf("\n%d of %d: %s in %s, %s\n", i+1, len(targets), target.name, target.folder, each)
 
-		switch err := target.run(ctx, each); {
+		crasher, err := target.run(ctx, ".", each, os.Stdout)
+
+		switch {
 		case ctx.Err() != nil:
-			return mg.Fatal(1, "stopped before all targets were run")
+			return mg.Fatal(1, "stopped before all fuzz targets were run")
 		case err != nil:
-			broken = append(broken, fmt.Sprintf("%s broke: its input is in %s; again: go test -run '^%s$' ./%s",
-				target.name, filepath.Join(target.folder, "testdata", "fuzz", target.name), target.name, filepath.ToSlash(target.folder)))
+			crashers = append(crashers, fmt.Sprintf("%s: %s", target.name, crasher))
 		}
 	}
 
-	if len(broken) > 0 {
-		return mg.Fatal(1, strings.Join(broken, "\n"))
+	if len(crashers) > 0 {
+		return mg.Fatalf(1, "%d of %d fuzz targets failed:\n%s", len(crashers), len(targets), strings.Join(crashers, "\n"))
 	}
+
+	fmt.Printf("\n%d fuzz targets found nothing\n", len(targets))
 
 	return nil
 }
 
-// run fuzzes for some seconds.
-func (t fuzzTarget) run(ctx context.Context, seconds int) error {
-	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", fmt.Sprintf("%ds", seconds), //nolint:gosec // names found below
-		"./"+filepath.ToSlash(t.folder))
-	command.Stdout, command.Stderr = os.Stdout, os.Stderr
-	// The fuzzer ends its workers on an interrupt.
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("run %s: %w", t.name, err)
-	}
-
-	return nil
-}
-
-// chosenFuzzTargets are all, or those of the name that is asked for.
-func chosenFuzzTargets(only *string) ([]fuzzTarget, error) {
-	targets, err := findFuzzTargets(".")
-	if err != nil || only == nil {
-		return targets, err
-	}
-
-	var (
-		names  []string
-		chosen []fuzzTarget
-	)
-
-	for _, target := range targets {
-		names = append(names, target.name)
-
-		if target.name == *only {
-			chosen = append(chosen, target)
-		}
-	}
-
-	if len(chosen) > 0 {
-		return chosen, nil
-	}
-
-	message := fmt.Sprintf("there is no fuzz target %q", *only)
-	if meant := nearest.Word(*only, names); meant != "" {
-		message += fmt.Sprintf(", did you mean %q?", meant)
-	}
-
-	return nil, errors.New(message + "; there are " + strings.Join(names, ", "))
+// fuzzTarget is a fuzz target of a package's tests.
+type fuzzTarget struct {
+	name string
+	// folder is the package's, from the repository's root.
+	folder string
 }
 
 var fuzzFunction = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
-// findFuzzTargets reads the tests below root, in the order of their folders.
-func findFuzzTargets(root string) ([]fuzzTarget, error) {
+// fuzzTargets finds all targets of the repository at root.
+func fuzzTargets(root string) ([]fuzzTarget, error) {
 	var targets []fuzzTarget
 
-	err := filepath.WalkDir(filepath.Join(root, "internal"), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+	err := filepath.WalkDir(filepath.Join(root, "internal"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 
-		source, err := os.ReadFile(path) //nolint:gosec // a file of this repository
+		data, err := os.ReadFile(path) //nolint:gosec // of this repository
 		if err != nil {
 			return err
 		}
 
 		folder, err := filepath.Rel(root, filepath.Dir(path))
-		if err != nil {
-			return err
+
+		for _, match := range fuzzFunction.FindAllSubmatch(data, -1) {
+			targets = append(targets, fuzzTarget{name: string(match[1]), folder: filepath.ToSlash(folder)})
 		}
 
-		for _, found := range fuzzFunction.FindAllStringSubmatch(string(source), -1) {
-			targets = append(targets, fuzzTarget{folder: folder, name: found[1]})
-		}
-
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find fuzz targets: %w", err)
@@ -150,4 +112,71 @@ func findFuzzTargets(root string) ([]fuzzTarget, error) {
 	}
 
 	return targets, nil
+}
+
+// named are the targets with these names, with or without the word Fuzz.
+func named(targets []fuzzTarget, names []string) ([]fuzzTarget, error) {
+	byName := map[string]fuzzTarget{}
+
+	var known []string
+
+	for _, target := range targets {
+		byName[target.name] = target
+		known = append(known, target.name)
+	}
+
+	var chosen []fuzzTarget
+
+	for _, name := range names {
+		name = "Fuzz" + strings.TrimPrefix(strings.TrimSpace(name), "Fuzz")
+
+		target, found := byName[name]
+		if !found {
+			if near := nearest.Word(name, known); near != "" {
+				return nil, fmt.Errorf("there is no fuzz target %s; did you mean %s?", name, near)
+			}
+
+			return nil, fmt.Errorf("there is no fuzz target %s; there are %s", name, strings.Join(known, ", "))
+		}
+
+		chosen = append(chosen, target)
+	}
+
+	return chosen, nil
+}
+
+// run fuzzes for some time, from the seeds and from what earlier runs found worth keeping. An error comes with a few words about the input that broke
+// the target and how to run it again.
+func (t fuzzTarget) run(ctx context.Context, root string, each time.Duration, out io.Writer) (crasher string, err error) {
+	var said bytes.Buffer
+
+	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), "./"+t.folder) //nolint:gosec // made here
+	command.Dir = root
+	command.Stdout = io.MultiWriter(out, &said)
+	command.Stderr = command.Stdout
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+
+	if err := command.Run(); err != nil {
+		return t.explain(said.String()), fmt.Errorf("run %s: %w", t.name, err)
+	}
+
+	return "", nil
+}
+
+var (
+	failingInput = regexp.MustCompile(`Failing input written to (testdata/fuzz/\w+/(\w+))`)
+	failingSeed  = regexp.MustCompile(`failure while testing seed corpus entry: (\w+/\S+)`)
+)
+
+// explain names what broke a target in what go said.
+func (t fuzzTarget) explain(said string) string {
+	if match := failingInput.FindStringSubmatch(said); match != nil {
+		return fmt.Sprintf("the input is %s/%s; again: go test ./%s -run '%s/%s'", t.folder, match[1], t.folder, t.name, match[2])
+	}
+
+	if match := failingSeed.FindStringSubmatch(said); match != nil {
+		return fmt.Sprintf("a seed breaks it; again: go test ./%s -run '%s'", t.folder, match[1])
+	}
+
+	return "it could not be run, see above"
 }
