@@ -97,7 +97,7 @@ type Cluster struct {
 // New makes the files of a cluster in dir and starts its machines in maintenance mode.
 func New(dir string, options Options) (*Cluster, error) {
 	options = options.withDefaults()
-	cluster := &Cluster{Dir: dir, Lab: options.Lab, Scale: options.LabOptions.TimeScale}
+	cluster := &Cluster{Dir: dir, Lab: options.Lab, Scale: options.LabOptions.TimeScale, declared: map[string]string{}}
 
 	if cluster.Lab == nil {
 		lab, err := emulator.NewLab(options.LabOptions)
@@ -219,6 +219,7 @@ func (c *Cluster) make(options Options) error {
 		}
 
 		c.Nodes = append(c.Nodes, started)
+		c.declared[started.Name()] = spec.Declared
 	}
 
 	return nil

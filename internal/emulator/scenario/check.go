@@ -1,8 +1,10 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"net"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,10 +16,10 @@ import (
 	"github.com/talos-mage/talos-mage/internal/nearest"
 )
 
-// Of one block of addresses.
+// More has no use.
 const (
 	mostControlPlanes = 50
-	mostWorkers       = 150
+	mostWorkers       = 1500
 )
 
 // check finds what no lab can play.
@@ -37,6 +39,7 @@ func (s *Scenario) check(at *places) error {
 		s.checkEvent(at, inside("events", strconv.Itoa(i+1)), event)
 	}
 
+	s.checkPower(at)
 	s.checkHardware(at)
 
 	return at.err()
@@ -153,6 +156,9 @@ func checkFaults(at *places, field, node string, faults emulator.Faults) {
 	}{
 		{"refuse", faults.Refuse && faults.Silence, "a port that is refused is not silent: give one of refuse and silence"},
 		{"impostor", faults.Impostor != emulator.NoImpostor && mute, "nothing answers on a port that is refused or silent"},
+		{"bootLoop", faults.BootLoop && faults.Forgets, "a machine that forgets its install never boots from its disk: give one of bootLoop and forgets"},
+		{"bootLoop", faults.BootLoop && faults.Lost != emulator.NotLost, "a lost machine does not come as far as that: give one of bootLoop and lost"},
+		{"forgets", faults.Forgets && faults.Lost != emulator.NotLost, "a lost machine never comes back to maintenance mode: give one of forgets and lost"},
 		{"installTimes", faults.InstallTimes != 0 && faults.Install == emulator.InstallWorks, "no install fails without a reason: give install too"},
 		{"installTimes", faults.InstallTimes < 0, "can't be less than 0"},
 		{"lingers", faults.Lingers < 0, "can't be less than 0"},
@@ -165,7 +171,10 @@ func checkFaults(at *places, field, node string, faults emulator.Faults) {
 		{"etcdNever", faults.EtcdNever && isWorker(node), "a worker has no etcd"},
 		{"etcdJoin", faults.EtcdJoin != 0 && isWorker(node), "a worker has no etcd"},
 		{"etcdJoin", faults.EtcdJoin != 0 && faults.EtcdNever, "an etcd that never joins is not late: give one of etcdJoin and etcdNever"},
+		{"etcdNever", faults.EtcdNever && faults.EtcdImage, "an etcd whose image is missing does not come as far as that: give one of etcdNever and etcdImage"},
+		{"etcdJoin", faults.EtcdJoin != 0 && faults.EtcdImage, "an etcd whose image is missing does not come as far as that: give one of etcdJoin and etcdImage"},
 		{"etcdUnhealthy", faults.EtcdUnhealthy && isWorker(node), "a worker has no etcd"},
+		{"etcdUnhealthy", faults.EtcdUnhealthy && (faults.EtcdNever || faults.EtcdImage), "an etcd that never joins or never starts is not even unhealthy"},
 		{"kubernetesDown", faults.KubernetesDown && isWorker(node), "a worker has no kube-apiserver"},
 	} {
 		if rule.broken {
@@ -180,8 +189,11 @@ func checkFaults(at *places, field, node string, faults emulator.Faults) {
 
 func checkCall(at *places, field string, call emulator.CallFault) {
 	status := call.Code != codes.OK || call.Text != ""
+	methods := methods()
 
 	switch {
+	case call.Method != "" && call.Method != "*" && !slices.Contains(methods, call.Method):
+		at.wrong(inside(field, "method"), nearest.Word(call.Method, methods), "%q: the API has no such call", call.Method)
 	case call.Method == "":
 		at.wrong(field, "", `names no method; "*" is every call`)
 	case call.Do == emulator.Fail && call.Code == codes.OK:
@@ -192,6 +204,34 @@ func checkCall(at *places, field string, call emulator.CallFault) {
 		at.wrong(field, "", "after and times can't be less than 0")
 	}
 }
+
+// checkPower notes power that is cut or given twice in a row.
+func (s *Scenario) checkPower(at *places) {
+	off := map[string]bool{}
+
+	order := make([]int, len(s.Events))
+	for i := range order {
+		order[i] = i
+	}
+
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.Events[a].At, s.Events[b].At) })
+
+	for _, i := range order {
+		event := s.Events[i]
+		do := inside("events", strconv.Itoa(i+1)) + ".do"
+
+		switch {
+		case event.Do == PowerOff && off[event.Node]:
+			at.wrong(do, "", "%s is off already at %s", event.Node, event.At)
+		case event.Do == PowerOn && !off[event.Node]:
+			at.wrong(do, "", "%s is on already at %s", event.Node, event.At)
+		}
+
+		off[event.Node] = event.Do == PowerOff || off[event.Node] && event.Do != PowerOn
+	}
+}
+
+func lastPart(address netip.Addr) string { return strconv.Itoa(int(address.As4()[3])) }
 
 // checkHardware notes what two machines can't share.
 func (s *Scenario) checkHardware(at *places) {
@@ -208,7 +248,31 @@ func (s *Scenario) checkHardware(at *places) {
 			owner[value] = name
 		}
 
+		if node.Address.IsValid() {
+			own(inside(field, "address"), lastPart(node.Address))
+		}
+
+		if after := node.Faults.AddressAfter; after.IsValid() && after != node.Address {
+			own(inside(field, "faults.addressAfter"), lastPart(after))
+		}
+
 		own(inside(field, "uuid"), node.UUID)
+
+		disks := map[string]bool{}
+
+		for i, disk := range node.Disks {
+			if place := inside(field, fmt.Sprintf("disks.%d", i+1)); disk.Name == "" || disk.Size == 0 {
+				at.wrong(place, "", "a disk needs a name and a size")
+			} else if disks[disk.Name] {
+				at.wrong(inside(place, "name"), "", "%s has two disks of this name", name)
+			}
+
+			disks[disk.Name] = true
+		}
+
+		if node.Disks != nil && len(node.Disks) == 0 && (node.Installed || node.EtcdData != emulator.NoEtcdData) {
+			at.wrong(inside(field, "disks"), "", "Talos is on a disk of this node, so it has one")
+		}
 
 		for i, link := range node.Links {
 			own(inside(field, fmt.Sprintf("links.%d.mac", i+1)), strings.ToLower(link.MAC))

@@ -1,9 +1,11 @@
 package scenario
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -15,15 +17,16 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/nearest"
 )
 
 // Mistake is something in a scenario that can't be played.
 type Mistake struct {
 	Path string
-	// Line and Column count from 1.
+	// Line and Column count from 1; 0 when unknown.
 	Line, Column int
-	// Field is where it stands, as in "nodes.cp2.faults.install".
+	// Field is where it stands, as in "nodes.cp2.faults.install"; empty for the text as a whole.
 	Field  string
 	Reason string
 	// Suggestion is what was probably meant; it may be empty.
@@ -32,7 +35,20 @@ type Mistake struct {
 
 // Error is path:line:column: field: reason, did you mean "suggestion"?
 func (m *Mistake) Error() string {
-	text := fmt.Sprintf("%s:%d:%d: %s: %s", m.Path, m.Line, m.Column, m.Field, m.Reason)
+	text := m.Path
+
+	for _, number := range []int{m.Line, m.Column} {
+		if number > 0 {
+			text += fmt.Sprintf(":%d", number)
+		}
+	}
+
+	if m.Field != "" {
+		text += ": " + m.Field
+	}
+
+	text += ": " + m.Reason
+
 	if m.Suggestion != "" {
 		text += fmt.Sprintf(", did you mean %q?", m.Suggestion)
 	}
@@ -45,24 +61,64 @@ type places struct {
 	path     string
 	at       map[string]*yaml.Node
 	mistakes []*Mistake
+	// left is how many more values are read.
+	left int
 }
+
+// mostValues is how many values a scenario has at most, those that aliases repeat included: more is no description of a lab.
+const mostValues = 100_000
 
 // decode fills a scenario strictly: every field has to exist and to hold what it takes.
 func decode(path string, data []byte, into *Scenario) (*places, error) {
-	p := &places{path: path, at: map[string]*yaml.Node{}}
+	p := &places{path: path, at: map[string]*yaml.Node{}, left: mostValues}
 
-	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	root, err := parse(data)
+
+	switch {
+	case errors.Is(err, errSecond):
+		p.mistakes = append(p.mistakes, &Mistake{Path: path, Reason: "has a second document; a scenario is one"})
+	case err != nil:
+		line, column, message := machineconfig.YAMLError(err)
+		p.mistakes = append(p.mistakes, &Mistake{Path: path, Line: line, Column: column, Reason: "is not valid YAML: " + message})
+	case root == nil:
+		p.mistakes = append(p.mistakes, &Mistake{Path: path, Reason: "the scenario is empty"})
+	default:
+		p.fill("", root, reflect.ValueOf(into).Elem())
 	}
-
-	if len(document.Content) == 0 {
-		return nil, fmt.Errorf("%s: the scenario is empty", path)
-	}
-
-	p.fill("", document.Content[0], reflect.ValueOf(into).Elem())
 
 	return p, p.err()
+}
+
+var errSecond = errors.New("a second document")
+
+// parse gives the tree of the one document of a text; nil if there is none.
+func parse(data []byte) (root *yaml.Node, err error) {
+	// The decoder panics at some hostile input.
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			root, err = nil, errors.New("unexpected structure")
+		}
+	}()
+
+	var document, second yaml.Node
+
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil, nil //nolint:nilnil // the caller says what that means
+	} else if err != nil {
+		return nil, err
+	}
+
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, errSecond
+	}
+
+	if len(document.Content) != 1 || document.Content[0].ShortTag() == "!!null" {
+		return nil, nil //nolint:nilnil // as above
+	}
+
+	return document.Content[0], nil
 }
 
 func (p *places) err() error {
@@ -116,6 +172,14 @@ func inside(field, name string) string { return strings.TrimPrefix(field+"."+nam
 func (p *places) fill(field string, node *yaml.Node, value reflect.Value) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
+	}
+
+	if p.left--; p.left < 0 {
+		if p.left == -1 {
+			p.wrongAt(node, field, "", "is more than a scenario holds: %d values", mostValues)
+		}
+
+		return
 	}
 
 	p.at[field] = node

@@ -129,3 +129,37 @@ func commentsOf(t *testing.T, folder, name string) map[string]string {
 
 	return found
 }
+
+func TestEveryValueOfAChoiceHasAWord(t *testing.T) {
+	t.Parallel()
+
+	values := map[string]int{}
+
+	for _, file := range []string{"faults.go", "options.go"} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, 0)
+		require.NoError(t, err)
+
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			list, isList := node.(*ast.GenDecl)
+			if !isList || list.Tok != token.CONST || !list.Lparen.IsValid() {
+				return true
+			}
+
+			if first, ok := list.Specs[0].(*ast.ValueSpec); ok && first.Type != nil {
+				values[first.Type.(*ast.Ident).Name] = len(list.Specs)
+			}
+
+			return true
+		})
+	}
+
+	for _, choice := range []reflect.Type{
+		reflect.TypeFor[emulator.Impostor](), reflect.TypeFor[emulator.InstallFault](), reflect.TypeFor[emulator.Loss](), reflect.TypeFor[emulator.BootstrapFault](),
+		reflect.TypeFor[emulator.When](), reflect.TypeFor[emulator.Mishap](), reflect.TypeFor[emulator.EtcdData](),
+	} {
+		require.Len(t, scenario.Words(choice), values[choice.Name()], choice.Name())
+		delete(values, choice.Name())
+	}
+
+	require.Empty(t, values, "kinds of choices that scenarios do not know")
+}

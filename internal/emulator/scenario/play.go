@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
@@ -26,7 +27,7 @@ func (s *Scenario) Play(ctx context.Context, cluster *labcluster.Cluster, tell f
 func (e Event) happen(node *emulator.Node) {
 	switch e.Do {
 	case Set:
-		node.Set(func(faults *emulator.Faults) { *faults = inBlock(e.Faults, node.Address()) })
+		node.Set(func(faults *emulator.Faults) { *faults = faultsInBlock(e.Faults, node.Address()) })
 	case Heal:
 		node.Set(func(faults *emulator.Faults) { *faults = emulator.Faults{} })
 	case PowerOff:
@@ -36,13 +37,21 @@ func (e Event) happen(node *emulator.Node) {
 	}
 }
 
-// inBlock puts an address after the apply, of which a scenario gives the last part alone, into the lab's block.
-func inBlock(faults emulator.Faults, node netip.Addr) emulator.Faults {
+// faultsInBlock puts an address after the apply into the lab's block.
+func faultsInBlock(faults emulator.Faults, node netip.Addr) emulator.Faults {
+	faults.Calls = slices.Clone(faults.Calls) // they are counted down
+
 	if faults.AddressAfter.IsValid() {
-		block, host := node.As4(), faults.AddressAfter.As4()
-		block[3] = host[3]
-		faults.AddressAfter = netip.AddrFrom4(block)
+		faults.AddressAfter = inBlock(faults.AddressAfter, node)
 	}
 
 	return faults
+}
+
+// inBlock puts an address, of which a scenario gives the last part alone, into the block of a node's.
+func inBlock(address, node netip.Addr) netip.Addr {
+	bytes, last := node.As4(), address.As4()
+	bytes[3] = last[3]
+
+	return netip.AddrFrom4(bytes)
 }

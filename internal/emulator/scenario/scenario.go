@@ -1,8 +1,10 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -33,7 +35,7 @@ type Cluster struct {
 	Name string
 	// ControlPlanes is how many there are, 1 to 50. Default 3.
 	ControlPlanes int
-	// Workers is how many there are, 0 to 150. Default 3.
+	// Workers is how many there are, 0 to 1500. Default 3.
 	Workers int
 	// Endpoint is what the cluster's endpoint is. Default vip.
 	Endpoint labcluster.EndpointKind
@@ -51,6 +53,8 @@ type Cluster struct {
 type Node struct {
 	// TalosVersion is the release that it runs. Default that of the cluster.
 	TalosVersion string
+	// Address is where it answers in maintenance mode, as by DHCP: the last part of an address in the lab's block. Default the declared one.
+	Address netip.Addr
 	// UUID is the SMBIOS UUID. Default made from the name.
 	UUID string
 	// Links are its network links. Default one physical link eth0 with the MAC that the inventory declares.
@@ -185,6 +189,10 @@ func (s *Scenario) edit(machine *emulator.NodeOptions) {
 		machine.TalosVersion = node.TalosVersion
 	}
 
+	if node.Address.IsValid() {
+		machine.Address = inBlock(node.Address, machine.Address)
+	}
+
 	if len(node.Links) > 0 {
 		machine.Links = node.Links
 	}
@@ -196,12 +204,12 @@ func (s *Scenario) edit(machine *emulator.NodeOptions) {
 	machine.UUID, machine.Disks, machine.SecureBoot, machine.UKI = node.UUID, node.Disks, node.SecureBoot, node.UKI
 	machine.Cmdline, machine.Extensions, machine.Schematic = node.Cmdline, node.Extensions, node.Schematic
 	machine.Installed, machine.EtcdData = node.Installed, node.EtcdData
-	machine.Faults = inBlock(node.Faults, machine.Address)
+	machine.Faults = faultsInBlock(node.Faults, machine.Address)
 }
 
 // events are in the order in which they happen.
 func (s *Scenario) events() []Event {
-	return slices.SortedStableFunc(slices.Values(s.Events), func(a, b Event) int { return int(a.At - b.At) })
+	return slices.SortedStableFunc(slices.Values(s.Events), func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }
 
 // named are the nodes that the scenario tells about, in order.

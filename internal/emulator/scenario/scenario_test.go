@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,12 @@ import (
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/emulator/scenario"
+	"github.com/talos-mage/talos-mage/internal/fuzztest"
 )
+
+// aliasBomb is a short text that repeats 300 volumes on each of 300 disks of three nodes.
+var aliasBomb = "nodes:\n  cp1:\n    disks: &disks\n      - &disk {name: a, size: 1, volumes: [" + strings.Repeat("{name: a},", 300) + "]}\n" +
+	strings.Repeat("      - *disk\n", 300) + "  cp2: {disks: *disks}\n  cp3: {disks: *disks}\n"
 
 const whole = `
 scale: 200
@@ -133,7 +139,7 @@ func TestAnImpossibleScenarioIsRefusedWithFieldAndReason(t *testing.T) {
 
 	for name, test := range map[string]struct{ text, want string }{
 		"nothing in it":            {"", "lab.yaml: the scenario is empty"},
-		"no YAML":                  {"nodes: [\n", "lab.yaml: "},
+		"no YAML":                  {"nodes: [\n", "lab.yaml:2: is not valid YAML: "},
 		"a list":                   {"- cp1\n", `lab.yaml:1:1: the file: takes fields, not a list`},
 		"a field that is misspelt": {"clutser: {}\n", `lab.yaml:1:1: clutser: there is no such field, did you mean "cluster"?`},
 		"a fault that is misspelt": {
@@ -150,7 +156,7 @@ func TestAnImpossibleScenarioIsRefusedWithFieldAndReason(t *testing.T) {
 		"time that stands":      {"scale: 0\n", `lab.yaml:1:8: scale: has to be more than 0`},
 		"time that runs back":   {"nodes: {cp1: {timing: {boot: -1s}}}\n", `nodes.cp1.timing.boot: can't be less than 0`},
 		"no control plane":      {"cluster: {controlPlanes: 0}\n", `cluster.controlPlanes: has to be 1 to 50`},
-		"too many workers":      {"cluster: {workers: 151}\n", `cluster.workers: has to be 0 to 150`},
+		"too many workers":      {"cluster: {workers: 1501}\n", `cluster.workers: has to be 0 to 1500`},
 		"a CNI":                 {"cluster: {cni: flanel}\n", `takes none, flannel, custom, did you mean "flannel"?`},
 		"a release":             {"nodes: {cp1: {talosVersion: v1.11.6}}\n", `nodes.cp1.talosVersion: TalosVersion "v1.11.6" can't be played, only v1.13.x and v1.12.x can`},
 		"a node that isn't":     {"nodes: {wroker1: {uki: true}}\n", `lab.yaml:1:9: nodes.wroker1: there is no node "wroker1"`},
@@ -164,6 +170,17 @@ func TestAnImpossibleScenarioIsRefusedWithFieldAndReason(t *testing.T) {
 		"a failure without why": {"nodes: {cp1: {faults: {calls: [{method: List, do: fail}]}}}\n", `a call that fails needs a code`},
 		"a code for a cut":      {"nodes: {cp1: {faults: {calls: [{method: List, code: Internal}]}}}\n", `only a call that fails has a code and a text`},
 		"no hardware address":   {"nodes: {cp1: {links: [{name: eth0, mac: 52-54}]}}\n", `nodes.cp1.links.1.mac: "52-54": takes a hardware address`},
+		"two documents":         {"scale: 2\n---\nscale: 3\n", `lab.yaml: has a second document; a scenario is one`},
+		"an alias bomb":         {aliasBomb, `is more than a scenario holds: 100000 values`},
+		"one address for two":   {"nodes:\n  cp1: {address: 77}\n  cp2: {address: 77}\n", `lab.yaml:3:18: nodes.cp2.address: "77" is also that of cp1`},
+		"an address elsewhere":  {"nodes: {cp1: {address: 192.0.2.7}}\n", `nodes.cp1.address: "192.0.2.7": takes the last part of an address`},
+		"a call that isn't":     {"nodes: {cp1: {faults: {calls: [{method: Bootstrp, do: cut}]}}}\n", `nodes.cp1.faults.calls.1.method: "Bootstrp": the API has no such call, did you mean "Bootstrap"?`},
+		"two disks of a name":   {"nodes: {cp1: {disks: [{name: vda, size: 1}, {name: vda, size: 1}]}}\n", `nodes.cp1.disks.2.name: cp1 has two disks of this name`},
+		"a disk without a size": {"nodes: {cp1: {disks: [{name: vda}]}}\n", `nodes.cp1.disks.1: a disk needs a name and a size`},
+		"installed nowhere":     {"nodes: {cp1: {installed: true, disks: []}}\n", `nodes.cp1.disks: Talos is on a disk of this node, so it has one`},
+		"lost and looping":      {"nodes: {cp1: {faults: {lost: disk, bootLoop: true}}}\n", `nodes.cp1.faults.bootLoop: a lost machine does not come as far as that`},
+		"switched off twice":    {"events: [{at: 9s, node: cp1, do: powerOff}, {at: 3s, node: cp1, do: powerOff}]\n", `lab.yaml:1:34: events.1.do: cp1 is off already at 9s`},
+		"switched on while on":  {"events: [{at: 9s, node: cp1, do: powerOn}]\n", `events.1.do: cp1 is on already at 9s`},
 		"a shared UUID":         {"nodes:\n  cp1: {uuid: a}\n  cp2: {uuid: a}\n", `lab.yaml:3:15: nodes.cp2.uuid: "a" is also that of cp1`},
 		"an event of nobody":    {"events: [{at: 1s, do: heal}]\n", `events.1: names no node`},
 		"an event too early":    {"events: [{at: -1s, node: cp1, do: heal}]\n", `events.1.at: can't be less than 0`},
@@ -189,6 +206,19 @@ lab.yaml:2:8: scale: has to be more than 0
 lab.yaml:3:26: cluster.controlPlanes: has to be 1 to 50`)
 }
 
+func TestANodeThatAnswersElsewhereIsFoundThere(t *testing.T) {
+	t.Parallel()
+
+	made, err := scenario.Parse("lab.yaml", []byte("scale: 200\ncluster: {controlPlanes: 1, workers: 0}\nnodes: {cp1: {address: 77}}\n"))
+	require.NoError(t, err)
+
+	cluster, err := labcluster.New(t.TempDir(), made.Options())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+
+	require.Contains(t, cluster.Environ(), "NODE_ADDRESSES=cp1="+cluster.Lab.Address(77).String()+":50000")
+}
+
 func TestTheExampleCanBePlayed(t *testing.T) {
 	t.Parallel()
 
@@ -199,19 +229,27 @@ func TestTheExampleCanBePlayed(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add([]byte(whole))
-	f.Add([]byte("nodes: &a {cp1: *a}\n"))
-	f.Add([]byte("scale: 0\n"))
-	f.Add([]byte("- cp1\n"))
+// FuzzScenario reads any text as a scenario.
+func FuzzScenario(f *testing.F) {
+	for _, text := range []string{whole, aliasBomb, "nodes: &a {cp1: *a}\n", "scale: 0\n", "- cp1\n"} {
+		f.Add([]byte(text))
+	}
+
+	for _, data := range fuzztest.Seeds(f, ".yaml", ".yml") {
+		f.Add(data)
+	}
 
 	f.Fuzz(func(t *testing.T, data []byte) {
-		made, err := scenario.Parse("lab.yaml", data)
-		if err != nil {
-			return
-		}
+		fuzztest.Bounded(t, func() {
+			made, err := scenario.Parse("lab.yaml", data)
+			if err != nil {
+				require.NotEmpty(t, err.Error())
 
-		require.NotEmpty(t, made.Names())
-		require.Positive(t, made.Options().ControlPlanes)
+				return
+			}
+
+			require.NotEmpty(t, made.Names())
+			require.Positive(t, made.Options().ControlPlanes)
+		})
 	})
 }
