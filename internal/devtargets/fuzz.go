@@ -21,9 +21,10 @@ import (
 	"github.com/talos-mage/talos-mage/internal/nearest"
 )
 
-// Fuzz feeds random input to every parser of operators' files and of what nodes send, one fuzz target after another, a minute each.
+// Fuzz feeds random input to every parser of the operator's files, and to the probe of nodes, one target after another.
 //
-// -seconds says how long each. -only names targets, comma separated. An input that breaks one is kept below testdata, to be fixed and committed.
+// -seconds is for how long each (60 by default), -only names targets, comma separated. Input that breaks one is kept in testdata/fuzz of the package;
+// the message says how to run it again.
 func Fuzz(ctx context.Context, seconds *int, only *string) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
