@@ -54,7 +54,7 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 		return err
 	}
 
-	data, err := run.fetchKubeconfig(ctx)
+	data, err := run.awaitKubeconfig(ctx)
 
 	switch {
 	case ctx.Err() != nil:

@@ -6,8 +6,10 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
@@ -45,6 +47,31 @@ func TestTheTalosconfigIsCompletedAndKeepsWhatElseIsInIt(t *testing.T) {
 	info, err := os.Stat(l.Talosconfig())
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestAKubeconfigIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		code  codes.Code
+		asked int
+		ends  diagnosis.ExitCode
+	}{
+		"after a failure that may pass": {codes.Unavailable, 2, diagnosis.ExitOK},
+		"not after one for good":        {codes.PermissionDenied, 1, diagnosis.ExitKubernetes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 0)
+			l.installed(t)
+			fault(l.Node("cp1"), emulator.CallFault{Method: "Kubeconfig", Do: emulator.Fail, Code: tt.code, Text: "not now", Times: 1})
+
+			s := l.session(t).do(t, steps.Kubeconfig{})
+			require.Equal(t, tt.ends, steps.CodeOf(s.err), s.out)
+			require.Equal(t, tt.asked, calls(l.Node("cp1"), "Kubeconfig"))
+		})
+	}
 }
 
 func TestAKubeconfigThatIsGoodIsNotTouched(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/kubeapi"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/retry"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
@@ -26,9 +27,35 @@ const (
 	flannel = "flannel"
 )
 
+// kubeconfigRetries is how often a kubeconfig that could not be had is asked for again.
+const kubeconfigRetries = 2
+
+// errNoControlPlane tells that nobody is there who could make a kubeconfig.
+var errNoControlPlane = errors.New("no control plane answers with this cluster's certificate authority")
+
+// awaitKubeconfig asks for the kubeconfig, and once more and once again if that failed for a reason that may pass.
+func (r *Run) awaitKubeconfig(ctx context.Context) (kubeconfig []byte, err error) {
+	policy := retry.Policy{Retries: kubeconfigRetries, Initial: r.Settings.InitialDelay, Max: r.Settings.MaxDelay, Multiplier: r.Settings.BackoffMultiplier}
+
+	if r.Settings.DryRun || r.Settings.NoWait {
+		policy.Retries = 0
+	}
+
+	//nolint:errcheck // the last attempt's own error says more
+	retry.Do(ctx, r.Clock, policy, func(ctx context.Context, _ int) error {
+		kubeconfig, err = r.fetchKubeconfig(ctx)
+
+		return err
+	}, func(err error) bool {
+		return errors.Is(err, errNoControlPlane) || talosapi.Classify(talosapi.OpKubeconfig, err) == talosapi.Retry
+	})
+
+	return kubeconfig, err
+}
+
 // fetchKubeconfig asks the control planes in turn. Talos makes the file from its machine config, so it says nothing about the cluster's health.
 func (r *Run) fetchKubeconfig(ctx context.Context) ([]byte, error) {
-	err := errors.New("no control plane answers with this cluster's certificate authority")
+	err := errNoControlPlane
 
 	for _, node := range r.Cluster.ControlPlanes() {
 		probed := r.probe(ctx, node)
