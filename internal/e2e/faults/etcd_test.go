@@ -363,7 +363,7 @@ func dataFaults() []fault {
 		{
 			title: "two control planes hold the etcd of clusters that are lost", class: "etcd data, no quorum", knob: "NodeOptions.EtcdData: LostEtcdData",
 			cluster: three, edit: holds(emulator.LostEtcdData, cp1, cp3), settings: []string{"ETCD_TIMEOUT=60s"},
-			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "quorum is lost: a member runs and sees no leader",
+			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "members: not readable, etcd does not answer without quorum",
 			seen: "etcd exists: bootstrap is not called",
 			also: func(t *testing.T, w *world, got outcome) {
 				t.Helper()
