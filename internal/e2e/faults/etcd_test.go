@@ -237,8 +237,7 @@ func joinFaults() []fault {
 			title: "a control plane never joins etcd", class: "etcd Preparing", knob: "EtcdNever", cluster: three,
 			inject: func(_ *testing.T, w *world) { w.neverJoin(cp3) }, settings: []string{"ETCD_JOIN_TIMEOUT=4m"},
 			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdIncomplete, says: "etcd works with 2 of 3", seen: "etcd waits to join",
-			repeats: true,
-			heal:    func(_ *testing.T, w *world) { w.heal(cp3) },
+			heal: func(_ *testing.T, w *world) { w.heal(cp3) },
 		},
 		{
 			title: "a control plane gives up joining etcd", class: "etcd Failed", knob: "EtcdNever, Timing.EtcdJoinLimit", cluster: three,
@@ -260,8 +259,7 @@ func joinFaults() []fault {
 			title: "one of three control planes is off, and there is no etcd", class: "no answer", knob: "PowerOff", cluster: three,
 			inject: func(_ *testing.T, w *world) { w.Node(cp3).PowerOff() }, settings: []string{"NODE_WAIT=4m"},
 			code: diagnosis.ExitApply, id: diagnosis.BootstrapBlocked, node: cp3, says: "there is no etcd yet", seen: "no answer",
-			repeats: true,
-			heal:    func(_ *testing.T, w *world) { w.Node(cp3).PowerOn() },
+			heal: func(_ *testing.T, w *world) { w.Node(cp3).PowerOn() },
 		},
 		{
 			title: "one of three control planes is off, and said to be empty", class: "no answer", knob: "PowerOff, ASSUME_EMPTY", cluster: three,
