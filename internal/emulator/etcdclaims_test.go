@@ -265,7 +265,10 @@ func TestClaim_4_18_AnInitNodeBootstrapsItself(t *testing.T) {
 	_, err := apply(t, insecure(t, node), edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineType = "init" }), modeAuto)
 	require.NoError(t, err)
 	require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
-	requireStatus(t, bootstrap(t, secure(t, cluster.Talosconfig(), node)), codes.AlreadyExists, "etcd data directory is not empty")
+
+	c := secure(t, cluster.Talosconfig(), node)
+	eventually(t, func() error { _, err := c.Version(deadline(t)); return err })
+	requireStatus(t, bootstrap(t, c), codes.AlreadyExists, "etcd data directory is not empty")
 }
 
 func TestClaim_4_19_EtcdGivesUpJoiningAndCanStillBeBootstrapped(t *testing.T) {

@@ -182,7 +182,7 @@ func (s *machineService) Events(request *machineapi.EventsRequest, stream machin
 				return err
 			}
 		case stopped:
-			return nil
+			return nil //nolint:nilerr // a machine that stops ends its events without an error
 		default:
 			if err := wait(stream.Context(), b.stopped, changed); err != nil {
 				return err

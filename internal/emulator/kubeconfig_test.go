@@ -90,11 +90,12 @@ func TestClaim_5_03_EachKubeconfigHasACertificateOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 
 	for {
-		if _, err := stream.Recv(); errors.Is(err, io.EOF) {
+		_, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
 			break
-		} else {
-			require.NoError(t, err)
 		}
+
+		require.NoError(t, err)
 
 		frames++
 	}
