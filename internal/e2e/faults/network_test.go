@@ -9,6 +9,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
 // The only control plane of most clusters here.
@@ -56,7 +57,13 @@ func networkFaults() []fault {
 				w.listens(t, cp1)
 			},
 			code: diagnosis.ExitPreflight, id: diagnosis.NotTalos, node: cp1, seen: seen,
-			heal: calm,
+			heal: func(t *testing.T, w *world) {
+				t.Helper()
+				w.heal(cp1)
+				eventually(t, func() bool {
+					return (&talosapi.Dialer{}).Probe(t.Context(), w.Node(cp1).Endpoint()).State == talosapi.Maintenance
+				}, "Talos has its port back")
+			},
 		}
 	}
 
