@@ -126,7 +126,7 @@ func identityFaults() []fault {
 			edit: func(_ *testing.T, w *world, _ *emulator.NodeOptions) {
 				w.settings = append(w.settings, "NODE_ADDRESSES=cp1="+w.Lab.Address(99).String()+":50000")
 			},
-			code: diagnosis.ExitVerify, id: diagnosis.CertificateName, node: cp1, seen: "config sent",
+			code: diagnosis.ExitVerify, id: diagnosis.CertificateName, node: cp1, says: "the node's certificate doesn't name this address", seen: "config sent",
 			heal: func(_ *testing.T, w *world) { w.settings = append(w.settings, "NODE_ADDRESSES=") },
 		},
 		{
