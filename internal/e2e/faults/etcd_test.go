@@ -177,6 +177,7 @@ func bootstrapFaults() []fault {
 				t.Helper()
 				w.installed(t)
 				w.bootstrap(t, cp1)
+				eventually(t, func() bool { return w.Node(cp1).EtcdClusterID() != 0 })
 			},
 			seen: "etcd exists: bootstrap is not called",
 			also: func(t *testing.T, w *world, _ outcome) { t.Helper(); require.Equal(t, 1, w.count(cp1, "Bootstrap")) },
