@@ -209,6 +209,19 @@ func TestClaim_2_08_AnAutomaticHostnameClosesThePortForTheInstall(t *testing.T) 
 	})
 }
 
+func TestClaim_2_35_ANameThatWasSentBeforeTheConfigIsGoneWithIt(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, labcluster.Options{AutoHostnames: true, Timing: emulator.Timing{Install: 1000 * time.Hour}})
+
+	_, err := apply(t, insecure(t, node), []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: early\n"), modeAuto)
+	require.NoError(t, err)
+
+	applyOwn(t, cluster, "cp1")
+	waitStage(t, node, "installing")
+	refused(t, node)
+}
+
 func TestClaim_2_09_AFailedInstallEndsInMaintenanceWithoutATrace(t *testing.T) {
 	t.Parallel()
 
@@ -303,6 +316,19 @@ func TestClaim_2_12_AnInstalledNodeLeavesMaintenanceWithoutAnInstall(t *testing.
 	t.Parallel()
 
 	cluster, node := alone(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Installed = true }})
+
+	for name, change := range map[string]func(*v1alpha1.InstallConfig){
+		"a selector that matches nothing": func(i *v1alpha1.InstallConfig) {
+			i.InstallDisk, i.InstallDiskSelector = "", &v1alpha1.InstallDiskSelector{Model: "NOPE*"}
+		},
+		"arguments of two kinds": func(i *v1alpha1.InstallConfig) {
+			yes := true
+			i.InstallExtraKernelArgs, i.InstallGrubUseUKICmdline = []string{"a=b"}, &yes
+		},
+	} {
+		data := edited(t, cluster, "cp1", func(c *v1alpha1.Config) { change(c.MachineConfig.MachineInstall) })
+		require.Empty(t, refusal(t, insecure(t, node), data), name)
+	}
 
 	_, err := apply(t, insecure(t, node), edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall = nil }), modeAuto)
 	require.NoError(t, err, "an installed machine needs no install section")

@@ -110,6 +110,10 @@ func TestClaim_1_05_UnknownMethodsAreUnimplemented(t *testing.T) {
 	err := insecure(t, node).Conn().Invoke(deadline(t), "/machine.MachineService/GenerateConfiguration", &emptypb.Empty{}, &emptypb.Empty{})
 	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
 	require.ErrorContains(t, err, "unknown method GenerateConfiguration for service machine.MachineService")
+
+	err = insecure(t, node).Conn().Invoke(deadline(t), "/machine.NoService/Version", &emptypb.Empty{}, &emptypb.Empty{})
+	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
+	require.ErrorContains(t, err, "unknown service machine.NoService")
 }
 
 func TestClaim_1_06_ForwardingIsIgnoredInMaintenance(t *testing.T) {
