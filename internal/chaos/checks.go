@@ -200,9 +200,7 @@ func successIsTrue(h *History) []string {
 // befell tells whether something happened to a node that was healthy before, or to a control plane that it needs.
 func (h *History) befell(name string) bool {
 	return slices.ContainsFunc(h.Strikes, func(strike Strike) bool {
-		other, _ := h.node(strike.Node)
-
-		return slices.Contains(strike.Healthy, name) && (strike.Node == name || other.ControlPlane)
+		return slices.Contains(strike.Healthy, name) && (strike.Node == name || h.isControlPlane(strike.Node))
 	})
 }
 
@@ -274,8 +272,7 @@ func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 		return true
 	}
 
-	struck, _ := h.node(strike.Node)
-	if !struck.ControlPlane || !slices.Contains(strike.Class.Around, problem.ID) {
+	if !h.isControlPlane(strike.Node) || !slices.Contains(strike.Class.Around, problem.ID) {
 		return false
 	}
 
@@ -294,7 +291,7 @@ func (h *History) indispensable(name string, run Run) bool {
 	}
 
 	for _, strike := range h.Strikes {
-		if node, _ := h.node(strike.Node); node.ControlPlane {
+		if h.isControlPlane(strike.Node) {
 			struck[strike.Node] = true
 		}
 	}

@@ -97,13 +97,13 @@ var (
 	// brokenCalls: calls break off, or are never answered.
 	brokenCalls = Class{
 		Name:   "calls break off",
-		Here:   []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyOutcomeUnknown, diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},
+		Here:   []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyOutcomeUnknown, diagnosis.IdentityUnread, diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},
 		Around: withoutControlPlane,
 	}
 	// refusedCalls: calls are answered with an error.
 	refusedCalls = Class{
 		Name:   "calls are refused",
-		Here:   []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyRejected, diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},
+		Here:   []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyRejected, diagnosis.IdentityUnread, diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},
 		Around: withoutControlPlane,
 	}
 	// crowded: somebody else does the same at the same time.

@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -271,7 +272,7 @@ func drawCalls(random *rand.Rand, _ *Plan, _ string) knob {
 	times := "all"
 
 	if call.Times > 0 {
-		times = fmt.Sprint(call.Times)
+		times = strconv.Itoa(call.Times)
 	}
 
 	return knob{

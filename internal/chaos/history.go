@@ -66,13 +66,9 @@ func sum(data []byte) string {
 	return hex.EncodeToString(digest[:])
 }
 
-func (h *History) node(name string) (Declared, bool) {
-	i := slices.IndexFunc(h.Nodes, func(node Declared) bool { return node.Name == name })
-	if i < 0 {
-		return Declared{}, false
-	}
-
-	return h.Nodes[i], true
+// isControlPlane tells it of a node's name.
+func (h *History) isControlPlane(name string) bool {
+	return slices.ContainsFunc(h.Nodes, func(node Declared) bool { return node.Name == name && node.ControlPlane })
 }
 
 // Problem is one line of what a failed run says last.

@@ -89,7 +89,7 @@ func play(ctx context.Context, plan *Plan, options Options) (*History, error) {
 		return nil, err
 	}
 
-	w.observe(history)
+	w.observe(ctx, history)
 
 	if err := w.heal(); err != nil {
 		return nil, fmt.Errorf("heal: %w", err)
@@ -218,22 +218,22 @@ func (w *world) newHistory() *History {
 }
 
 // observe notes how the nodes are before the healing.
-func (w *world) observe(history *History) {
+func (w *world) observe(ctx context.Context, history *History) {
 	history.Strikes = w.struck()
 	history.Ailments = w.ailments()
 	history.MadeFirst = w.lab.EtcdClusters() - history.Former
 
 	for _, planned := range w.plan.Machines {
-		if w.runsAnothers(planned.Name) {
+		if w.runsAnothers(ctx, planned.Name) {
 			history.Confused = append(history.Confused, planned.Name)
 		}
 	}
 }
 
 // runsAnothers tells whether the machine at a node's address runs another node's config, and would say so.
-func (w *world) runsAnothers(name string) bool {
+func (w *world) runsAnothers(ctx context.Context, name string) bool {
 	for _, node := range w.lab.Nodes() {
-		if node.Address() != w.address(name) || !answers(node) {
+		if node.Address() != w.address(name) || !answers(ctx, node) {
 			continue
 		}
 
@@ -248,13 +248,13 @@ func (w *world) runsAnothers(name string) bool {
 }
 
 // answers tells whether a machine's API port is open.
-func answers(node *emulator.Node) bool {
-	conn, err := net.DialTimeout("tcp", node.Endpoint(), time.Second)
+func answers(ctx context.Context, node *emulator.Node) bool {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", node.Endpoint())
 	if err != nil {
 		return false
 	}
 
-	conn.Close()
+	conn.Close() //nolint:errcheck // it was only a look
 
 	return true
 }

@@ -55,7 +55,7 @@ func newWorld(plan *Plan, folder string, scale float64) (*world, error) {
 	return w, nil
 }
 
-func (w *world) close() { w.lab.Close() }
+func (w *world) close() { w.lab.Close() } //nolint:errcheck // a lab always closes
 
 func (w *world) build() error {
 	secrets, err := labcluster.Secrets()
