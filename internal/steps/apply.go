@@ -133,7 +133,7 @@ type applier struct {
 func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 	started := a.Clock.Now()
 
-	seen := a.look(ctx, node)
+	seen := a.glance(ctx, node)
 	if seen.silent() && !a.Settings.DryRun {
 		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "silent: served at the end", Since: seen.at})
 
@@ -236,7 +236,7 @@ func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 
 	tries, err := retry.Do(ctx, a.Clock, policy, func(ctx context.Context, attempt int) error {
 		if attempt > 1 {
-			seen = a.look(ctx, node)
+			seen = a.glance(ctx, node)
 		}
 
 		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "applying", Since: a.Clock.Now()})
@@ -353,6 +353,10 @@ func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
 
 	conn, err := a.dialer().Maintenance(ctx, seen.Address)
 	if err != nil {
+		if seen.readErr = err; seen.hopeless() {
+			return a.hopelessProblem(a.step, seen)
+		}
+
 		return a.classified(talosapi.OpDial, err)
 	}
 	defer conn.Close()

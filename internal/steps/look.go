@@ -159,6 +159,16 @@ func appendNew(words []string, word string) []string {
 
 // look asks a node what state it is in, at all its addresses at once, and reads what that state allows.
 func (r *Run) look(ctx context.Context, node *inventory.Node) sight {
+	seen := r.glance(ctx, node)
+	if seen.State == talosapi.Maintenance {
+		r.readMaintenance(ctx, &seen)
+	}
+
+	return seen
+}
+
+// glance is a look that reads nothing of a node in maintenance: whoever sends it its config reads what that takes on the connection that sends it.
+func (r *Run) glance(ctx context.Context, node *inventory.Node) sight {
 	seen := sight{node: node, Probed: r.probe(ctx, node), at: r.Clock.Now()}
 
 	memory := r.memory.of(node)
@@ -179,10 +189,7 @@ func (r *Run) look(ctx context.Context, node *inventory.Node) sight {
 		}
 	})
 
-	switch seen.State {
-	case talosapi.Maintenance:
-		r.readMaintenance(ctx, &seen)
-	case talosapi.Ours:
+	if seen.State == talosapi.Ours {
 		r.readConfigured(ctx, &seen)
 	}
 
