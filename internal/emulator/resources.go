@@ -439,8 +439,13 @@ func (b *boot) showMembers() {
 		return
 	}
 
-	for _, other := range b.node.lab.running() {
-		if other.clusterID() != b.clusterID() || other.hostname() == "" || (other != b && !b.node.lab.options.Discovery) {
+	members := []*boot{b}
+	if b.node.lab.options.Discovery {
+		members = b.node.lab.running()
+	}
+
+	for _, other := range members {
+		if other.clusterID() != b.clusterID() || other.hostname() == "" {
 			continue
 		}
 
