@@ -80,6 +80,9 @@ type fuzzTarget struct {
 	folder string
 }
 
+// minimizing is how long the fuzzer may take to make an interesting input shorter; without a limit that takes most of its time.
+const minimizing = "5s"
+
 var fuzzFunction = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
 // fuzzTargets finds all targets of the repository at root.
@@ -151,7 +154,8 @@ func named(targets []fuzzTarget, names []string) ([]fuzzTarget, error) {
 func (t fuzzTarget) run(ctx context.Context, root string, each time.Duration, out io.Writer) (crasher string, err error) {
 	var said bytes.Buffer
 
-	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), "./"+t.folder) //nolint:gosec // made here
+	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), //nolint:gosec // made here
+		"-fuzzminimizetime", minimizing, "./"+t.folder)
 	command.Dir = root
 	command.Stdout = io.MultiWriter(out, &said)
 	command.Stderr = command.Stdout

@@ -37,10 +37,11 @@ type Mistake struct {
 func (m *Mistake) Error() string {
 	text := m.Path
 
-	for _, number := range []int{m.Line, m.Column} {
-		if number > 0 {
-			text += fmt.Sprintf(":%d", number)
-		}
+	switch {
+	case m.Column > 0:
+		text += fmt.Sprintf(":%d:%d", m.Line, m.Column)
+	case m.Line > 0:
+		text += fmt.Sprintf(":%d", m.Line)
 	}
 
 	if m.Field != "" {
