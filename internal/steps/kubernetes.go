@@ -264,7 +264,12 @@ func (a *adminAccess) registered(ctx context.Context, wanted []*inventory.Node) 
 	var seen registration
 
 	for _, node := range wanted {
-		index := slices.IndexFunc(nodes, func(registered kubeapi.Node) bool { return a.isNode(node, registered) })
+		index := slices.IndexFunc(nodes, func(registered kubeapi.Node) bool { return a.hasName(node, registered) })
+
+		// By its address only where no name fits: the node of a machine that had it before may still be listed.
+		if index < 0 {
+			index = slices.IndexFunc(nodes, func(registered kubeapi.Node) bool { return a.hasAddress(node, registered) })
+		}
 
 		switch {
 		case index < 0:
@@ -286,11 +291,11 @@ func (a *adminAccess) nodes(ctx context.Context) ([]kubeapi.Node, error) {
 	return client.Nodes(ctx)
 }
 
-func (r *Run) isNode(node *inventory.Node, registered kubeapi.Node) bool {
-	if !node.IgnoreHostname && strings.EqualFold(node.Hostname, registered.Name) {
-		return true
-	}
+func (r *Run) hasName(node *inventory.Node, registered kubeapi.Node) bool {
+	return !node.IgnoreHostname && strings.EqualFold(node.Hostname, registered.Name)
+}
 
+func (r *Run) hasAddress(node *inventory.Node, registered kubeapi.Node) bool {
 	for _, address := range r.addresses(node) {
 		for _, theirs := range registered.InternalIPs {
 			if address == theirs.String() {

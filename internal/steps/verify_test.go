@@ -304,3 +304,27 @@ func TestAWorkerThatIsLateToBootGetsItsConfigAfterBootstrap(t *testing.T) {
 	require.Equal(t, 1, applied(l.Node("worker1")))
 	require.Equal(t, report.OK, s.status("verifyWorkers", "worker1"))
 }
+
+// The node of a machine that had the address before is still listed, and not Ready.
+func TestANodeIsKnownInKubernetesByItsNameBeforeItsAddress(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 2, func(options *labcluster.Options) { options.DHCP, options.CNI = true, "flannel" })
+	l.untilMaintenance(t)
+
+	s := l.session(t, "NODE=cp1")
+	s.succeeds(t, s.recipe()...)
+
+	former := l.Node("worker2")
+	data, err := l.Config("worker1")
+	require.NoError(t, err)
+	l.applyInsecurely(t, "worker2", data)
+	wait(t, former, (*emulator.Node).Registered)
+
+	l.Lab.Remove(former)
+	_, err = l.Lab.Start(emulator.NodeOptions{Name: "worker2", Address: former.Options().Address, Links: former.Options().Links})
+	require.NoError(t, err)
+
+	s = l.session(t, "NODE=cp1,worker2")
+	s.succeeds(t, s.recipe()...)
+}
