@@ -385,13 +385,7 @@ func (b *boot) joinKubernetes(ctx context.Context) {
 	b.registered = cluster
 	b.mu.Unlock()
 
-	cluster.kube.Register(kubernetes.Node{
-		Name:         b.hostname(),
-		Address:      b.node.Address(),
-		ControlPlane: b.role() != machine.TypeWorker,
-		TalosVersion: b.version,
-	})
-
+	b.postStatus(cluster)
 	b.node.editDrive(func(d *drive) { d.registered = true })
 	cluster.kube.Restore(b.hostname())
 	b.node.lab.changed.raise()
@@ -408,6 +402,16 @@ func (b *boot) joinKubernetes(ctx context.Context) {
 		case <-changed:
 		}
 	}
+}
+
+// postStatus is a kubelet that makes its node, or tells that it lives.
+func (b *boot) postStatus(cluster *etcdCluster) {
+	cluster.kube.Register(kubernetes.Node{
+		Name:         b.hostname(),
+		Address:      b.node.Address(),
+		ControlPlane: b.role() != machine.TypeWorker,
+		TalosVersion: b.version,
+	})
 }
 
 // kubernetesEndpoints are where the node's kubelet looks for the API: the endpoint, and on a control plane its own.
@@ -431,9 +435,26 @@ func (b *boot) leaveKubernetes() {
 	b.registered = nil
 	b.mu.Unlock()
 
-	if cluster != nil {
-		cluster.kube.Silence(b.hostname())
+	if cluster == nil {
+		return
 	}
+
+	name := b.hostname()
+	cluster.kube.Silence(name)
+
+	// A kubelet posts its status every few seconds, also one whose node another machine of the same name had taken.
+	for _, other := range b.node.lab.running() {
+		if other != b && other.hostname() == name && other.registeredWith(cluster) {
+			other.postStatus(cluster)
+		}
+	}
+}
+
+func (b *boot) registeredWith(cluster *etcdCluster) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.registered == cluster
 }
 
 // nodeReady tells whether the node's Kubernetes object exists, and is Ready.
