@@ -81,7 +81,7 @@ var (
 	// unsynced: the machine's clock is not synced.
 	unsynced = Class{Name: "clock not synced", Here: []diagnosis.ID{diagnosis.TimeNotSynced, diagnosis.StageStuck, diagnosis.BootstrapBlocked, diagnosis.WorkerJoining}, Around: withoutControlPlane}
 	// offClock: the machine's certificate is not valid at this time, or it takes ours for invalid.
-	offClock = Class{Name: "clock wrong", Here: []diagnosis.ID{diagnosis.NodeClock, diagnosis.StageStuck, diagnosis.BootstrapBlocked, diagnosis.WorkerJoining}, Around: withoutControlPlane}
+	offClock = Class{Name: "clock wrong", Here: []diagnosis.ID{diagnosis.NodeClock, diagnosis.ClientRefused, diagnosis.StageStuck, diagnosis.BootstrapBlocked, diagnosis.WorkerJoining}, Around: withoutControlPlane}
 	// signerDown: no control plane signs workers' certificates.
 	signerDown = Class{Name: "trustd down", Here: []diagnosis.ID{diagnosis.StageStuck}, Around: []diagnosis.ID{diagnosis.WorkerJoining}}
 	// bootstrapFails: the node refuses to bootstrap.

@@ -135,12 +135,26 @@ func (r *Run) preflightOptions() preflight.Options {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},
 		VIPAnswers: func(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
-			asking, stop := context.WithTimeout(ctx, r.Settings.DialTimeout)
-			defer stop()
+			for range r.Settings.ReachabilityRetries {
+				answered, ours, err = r.whoServes(ctx, address)
 
-			return kubeapi.ServesCA(asking, net.JoinHostPort(address.String(), kubernetesPort), r.kubernetesCA())
+				// An API that is just going down hangs up, as anything may that is not ours.
+				if err != nil || !answered || ours || r.Clock.Sleep(ctx, r.Settings.ReachabilityDelay) != nil {
+					break
+				}
+			}
+
+			return answered, ours, err
 		},
 	}
+}
+
+// whoServes tells whether anything answers on the Kubernetes API's port of an address, and whether this cluster's API does.
+func (r *Run) whoServes(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
+	asking, stop := context.WithTimeout(ctx, r.Settings.DialTimeout)
+	defer stop()
+
+	return kubeapi.ServesCA(asking, net.JoinHostPort(address.String(), kubernetesPort), r.kubernetesCA())
 }
 
 func (r *Run) skipChecks() []diagnosis.ID {

@@ -1,6 +1,8 @@
 package steps_test
 
 import (
+	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -125,4 +127,27 @@ func TestANodeThatFallsSilentWhilePreflightReadsItsIdentityIsAskedAgainByApply(t
 	s := l.session(t)
 	s.succeeds(t, s.recipe()...)
 	require.Equal(t, report.Warned, s.status("preflight", "cp1"), s.out)
+}
+
+// What hangs up for a moment may be the cluster's own API, which goes down.
+func TestAVIPWhoseHolderHangsUpForAMomentIsNotTakenForForeign(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.untilMaintenance(t)
+
+	listener, err := net.Listen("tcp", netip.AddrPortFrom(l.VIP, emulator.KubernetesPort).String())
+	require.NoError(t, err)
+
+	go func() {
+		conn, err := listener.Accept()
+		listener.Close()
+
+		if err == nil {
+			conn.Close()
+		}
+	}()
+
+	s := l.session(t, "NODE_REACHABILITY_RETRIES=3")
+	s.succeeds(t, s.recipe()...)
 }

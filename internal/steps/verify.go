@@ -197,7 +197,12 @@ func joiningText(seen sight) string {
 
 // onItsWay tells of a worker that it need not be waited for yet: nothing before bootstrap depends on it.
 func (v *verifier) onItsWay(seen sight) bool {
-	return seen.node.Role == inventory.Worker && !v.workersUp
+	return seen.node.Role == inventory.Worker && (!v.workersUp || v.servedLater(seen.node))
+}
+
+// servedLater tells of a worker that apply left for its second turn, which comes after this step, whatever etcd there is already.
+func (v *verifier) servedLater(node *inventory.Node) bool {
+	return v.step == verifyName && v.memory.of(node).recall().joining
 }
 
 // judgeMaintenance tells a node that has yet to leave maintenance from one that came back to it: a failed install leaves no other trace.

@@ -328,3 +328,24 @@ func TestANodeIsKnownInKubernetesByItsNameBeforeItsAddress(t *testing.T) {
 	s = l.session(t, "NODE=cp1,worker2")
 	s.succeeds(t, s.recipe()...)
 }
+
+func TestAWorkerThatIsLateToBootGetsItsConfigThoughAnEtcdRunsAlready(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1, edit("worker1", func(node *emulator.NodeOptions) { node.Timing.Boot = time.Minute }))
+	l.Node("worker1").PowerOff()
+	wait(t, l.Node("cp1"), inStage("maintenance"))
+
+	s := l.session(t, "NODE=cp1")
+	s.succeeds(t, s.recipe()...)
+
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.TrustdDown = true })
+	l.Node("worker1").PowerOn()
+
+	s = l.session(t)
+	list := s.recipe()
+	open := meanwhile{func() { l.Node("cp1").Set(func(f *emulator.Faults) { f.TrustdDown = false }) }}
+
+	s.succeeds(t, slices.Insert(list, len(list)-1, steps.Step(open))...)
+	require.Equal(t, 1, applied(l.Node("worker1")))
+}
