@@ -80,8 +80,8 @@ type fuzzTarget struct {
 	folder string
 }
 
-// minimizing is how long the fuzzer may take to make an interesting input shorter; without a limit that takes most of its time.
-const minimizing = "5s"
+// shortening is how long the fuzzer may take to make an interesting input shorter; without a limit that takes most of its time.
+const shortening = "5s"
 
 var fuzzFunction = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
@@ -155,7 +155,7 @@ func (t fuzzTarget) run(ctx context.Context, root string, each time.Duration, ou
 	var said bytes.Buffer
 
 	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), //nolint:gosec // made here
-		"-fuzzminimizetime", minimizing, "./"+t.folder)
+		"-fuzzminimizetime", shortening, "./"+t.folder)
 	command.Dir = root
 	command.Stdout = io.MultiWriter(out, &said)
 	command.Stderr = command.Stdout
