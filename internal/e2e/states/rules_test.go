@@ -102,7 +102,11 @@ func TestAWorkerBehindAVIPIsNotWaitedForBeforeBootstrap(t *testing.T) {
 	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
 	w.ends(t, 0, nil, "applySequential")
 
-	// It installs, and afterwards waits for an endpoint that answers after bootstrap only. Whoever asks again is told so.
+	// -noWait does not wait for the control plane's install either.
+	until(t, w.Node("cp1"), func(node *emulator.Node) bool { return node.Boots() == 2 })
+	settled(t, w.Node("cp1"))
+
+	// The worker installs, and afterwards waits for an endpoint that answers after bootstrap only. Whoever asks again is told so.
 	for _, command := range [][]string{{"applySequential"}, {"applyParallel"}, {"applySequential", "-noWait"}} {
 		got := w.ends(t, 0, nil, command...)
 		require.Regexp(t, `joining\s+`+command[0]+`\s+worker1 .*port refused: its API opens once the endpoint answers for it`, got.Stdout)
