@@ -69,7 +69,7 @@ func (c *etcdCluster) spares(leaving *etcdMember) error {
 	}
 }
 
-// withEtcd waits for an etcd that answers: the node's own, or that of the control planes that it knows of.
+// withEtcd uses an etcd that answers, and tells everybody that it may have changed.
 func (b *boot) withEtcd(ctx context.Context, use func(*etcdCluster) error) error {
 	if err := b.etcdClientReady(); err != nil {
 		return fmt.Errorf("failed to create etcd client: %w", err)
@@ -77,7 +77,18 @@ func (b *boot) withEtcd(ctx context.Context, use func(*etcdCluster) error) error
 
 	var failure error
 
-	err := b.awaitEtcd(ctx, func(endpoints []netip.Addr) bool {
+	if err := b.awaitWorkingEtcd(ctx, func(cluster *etcdCluster) { failure = use(cluster) }); err != nil {
+		return err
+	}
+
+	b.node.lab.changed.raise()
+
+	return failure
+}
+
+// awaitWorkingEtcd waits for an etcd that answers: the node's own, or that of the control planes that it knows of. The lab is locked meanwhile.
+func (b *boot) awaitWorkingEtcd(ctx context.Context, use func(*etcdCluster)) error {
+	return b.awaitEtcd(ctx, func(endpoints []netip.Addr) bool {
 		cluster := b.localEtcd()
 		if cluster == nil {
 			cluster = b.reachableEtcd(endpoints)
@@ -87,17 +98,10 @@ func (b *boot) withEtcd(ctx context.Context, use func(*etcdCluster) error) error
 			return false
 		}
 
-		failure = use(cluster)
+		use(cluster)
 
 		return true
 	})
-	if err != nil {
-		return err
-	}
-
-	b.node.lab.changed.raise()
-
-	return failure
 }
 
 // How long a node goes on asking to leave an unhealthy cluster, and how often, in node time.

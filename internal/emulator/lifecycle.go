@@ -21,12 +21,8 @@ type lifecycleService struct {
 func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRequest, stream machineapi.LifecycleService_InstallServer) error {
 	b := s.boot
 
-	if b.node.options.Agent {
-		return errAgent
-	}
-
-	if !b.installing.TryLock() {
-		return errInstalling
+	if err := b.beginInstaller(); err != nil {
+		return err
 	}
 	defer b.installing.Unlock()
 
@@ -63,12 +59,8 @@ func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRe
 func (s *lifecycleService) Upgrade(request *machineapi.LifecycleServiceUpgradeRequest, stream machineapi.LifecycleService_UpgradeServer) error {
 	b := s.boot
 
-	if b.node.options.Agent {
-		return errAgent
-	}
-
-	if !b.installing.TryLock() {
-		return errInstalling
+	if err := b.beginInstaller(); err != nil {
+		return err
 	}
 	defer b.installing.Unlock()
 
@@ -99,6 +91,18 @@ var (
 	errInstalling  = status.Error(codes.FailedPrecondition, "another installation/upgrade is already in progress")
 	errNoInstaller = status.Error(codes.InvalidArgument, "installer image name is required")
 )
+
+// beginInstaller keeps other installers out, until the lock is given back.
+func (b *boot) beginInstaller() error {
+	switch {
+	case b.node.options.Agent:
+		return errAgent
+	case !b.installing.TryLock():
+		return errInstalling
+	default:
+		return nil
+	}
+}
 
 // runInstaller runs an installer that was pulled before, and tells what it prints and with which code it exits. One that fails is no error.
 func (b *boot) runInstaller(where *common.ContainerdInstance, image string, tell func(*machineapi.LifecycleServiceInstallProgress) error, write func() error) error {

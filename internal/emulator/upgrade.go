@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"regexp"
 	"time"
 
@@ -61,21 +60,10 @@ func (b *boot) etcdAllowsUpgrade(ctx context.Context) error {
 
 	var members []etcdMember
 
-	err := b.awaitEtcd(ctx, func(endpoints []netip.Addr) bool {
-		cluster := b.localEtcd()
-		if cluster == nil {
-			cluster = b.reachableEtcd(endpoints)
-		}
-
-		if cluster == nil || !cluster.quorum() {
-			return false
-		}
-
+	err := b.awaitWorkingEtcd(ctx, func(cluster *etcdCluster) {
 		for _, member := range cluster.members {
 			members = append(members, *member)
 		}
-
-		return true
 	})
 	if err != nil {
 		return fmt.Errorf("failed to acquire upgrade mutex: %w", err)

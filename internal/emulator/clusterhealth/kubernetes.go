@@ -36,7 +36,18 @@ func isControlPlane(node corev1.Node) bool {
 	return labelled
 }
 
-// Kubernetes' nodes as the checks know nodes: control planes and workers.
+// sortedNodes asks Kubernetes, and gives its nodes as the checks know nodes: control planes and workers.
+func sortedNodes(ctx context.Context, c *Cluster) (api kubernetes.Interface, controlPlanes, workers []Node, err error) {
+	api, found, err := kubernetesNodes(ctx, c)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+
+	controlPlanes, workers, err = sortNodes(found)
+
+	return api, controlPlanes, workers, err
+}
+
 func sortNodes(found []corev1.Node) (controlPlanes, workers []Node, err error) {
 	for _, one := range found {
 		var node Node
@@ -70,14 +81,14 @@ func sortNodes(found []corev1.Node) (controlPlanes, workers []Node, err error) {
 
 // FromKubernetes makes the cluster's nodes those that Kubernetes knows: what is left where nobody names them and discovery is off.
 func (c *Cluster) FromKubernetes(ctx context.Context) error {
-	_, found, err := kubernetesNodes(ctx, c)
+	_, controlPlanes, workers, err := sortedNodes(ctx, c)
 	if err != nil {
 		return err
 	}
 
-	c.ControlPlanes, c.Workers, err = sortNodes(found)
+	c.ControlPlanes, c.Workers = controlPlanes, workers
 
-	return err
+	return nil
 }
 
 // match tells which nodes are missing or too many.
@@ -110,12 +121,7 @@ func match(expected, actual []Node) error {
 }
 
 func nodesReported(ctx context.Context, c *Cluster) error {
-	_, found, err := kubernetesNodes(ctx, c)
-	if err != nil {
-		return err
-	}
-
-	controlPlanes, workers, err := sortNodes(found)
+	_, controlPlanes, workers, err := sortedNodes(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -124,12 +130,7 @@ func nodesReported(ctx context.Context, c *Cluster) error {
 }
 
 func componentsReady(ctx context.Context, c *Cluster) error {
-	api, found, err := kubernetesNodes(ctx, c)
-	if err != nil {
-		return err
-	}
-
-	controlPlanes, _, err := sortNodes(found)
+	api, controlPlanes, _, err := sortedNodes(ctx, c)
 	if err != nil {
 		return err
 	}
