@@ -266,6 +266,21 @@ func ready(t *testing.T, options labcluster.Options) (*labcluster.Cluster, *emul
 	return cluster, node, c
 }
 
+// stillInstalling is a control plane whose install goes on for as long as the test, with its API up.
+func stillInstalling(t *testing.T, options labcluster.Options) (*labcluster.Cluster, *emulator.Node, *client.Client) {
+	t.Helper()
+
+	options.Timing.Install = 1000 * time.Hour
+	cluster, node := alone(t, options)
+	applyOwn(t, cluster, "cp1")
+	waitStage(t, node, "installing")
+
+	c := secure(t, cluster.Talosconfig(), node)
+	eventually(t, func() error { _, err := c.Version(deadline(t)); return err })
+
+	return cluster, node, c
+}
+
 func TestClaim_2_10_ARunningNodeRebootsOnlyForWhatNeedsIt(t *testing.T) {
 	t.Parallel()
 

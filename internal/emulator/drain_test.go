@@ -252,12 +252,7 @@ func TestClaim_2_33_AMachineCountsDownBeforeItRebootsAfterAFailure(t *testing.T)
 func TestClaim_2_34_WhatAnInstallingNodeAnswers(t *testing.T) {
 	t.Parallel()
 
-	cluster, node := alone(t, labcluster.Options{Timing: emulator.Timing{Install: 1000 * time.Hour}})
-	applyOwn(t, cluster, "cp1")
-	waitStage(t, node, "installing")
-
-	c := secure(t, cluster.Talosconfig(), node)
-	eventually(t, func() error { _, err := c.Version(deadline(t)); return err })
+	cluster, node, c := stillInstalling(t, labcluster.Options{})
 
 	kubeconfig, err := c.Kubeconfig(deadline(t))
 	require.NoError(t, err)

@@ -121,12 +121,7 @@ func TestClaim_7_08_TheHistoryHas990EventsAndSlowReadersAreLetGo(t *testing.T) {
 	t.Parallel()
 
 	// While it installs, each call for a reboot leaves one event and nothing else.
-	cluster, node := alone(t, labcluster.Options{Timing: emulator.Timing{Install: 1000 * time.Hour}})
-	applyOwn(t, cluster, "cp1")
-	waitStage(t, node, "installing")
-
-	c := secure(t, cluster.Talosconfig(), node)
-	eventually(t, func() error { _, err := c.Version(deadline(t)); return err })
+	cluster, node, c := stillInstalling(t, labcluster.Options{})
 
 	// With a fixed window a client gets no more than that before it reads.
 	const window = 1 << 16

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
 )
 
@@ -158,10 +157,7 @@ func TestClaim_3_03_RolesAreTheCertificatesOrganizations(t *testing.T) {
 	t.Parallel()
 
 	// A machine that installs for ever: hardly a call can disturb it.
-	cluster, node := alone(t, labcluster.Options{Timing: emulator.Timing{Install: 1000 * time.Hour}})
-	applyOwn(t, cluster, "cp1")
-	waitStage(t, node, "installing")
-	eventually(t, func() error { _, err := secure(t, cluster.Talosconfig(), node).Version(deadline(t)); return err })
+	cluster, node, _ := stillInstalling(t, labcluster.Options{})
 
 	for _, caller := range []role.Role{role.Reader, role.EtcdBackup, role.MetaWriter, role.ImageVerifier, role.Operator, role.Admin, ""} {
 		c := signed(t, cluster, node, x509.Organization(string(caller)))

@@ -338,12 +338,7 @@ func TestClaim_8_19_OneInstallationRunsAndItEndsWithoutItsCaller(t *testing.T) {
 func TestClaim_8_20_AMachineThatInstallsCanNeitherBeUpgradedNorRolledBack(t *testing.T) {
 	t.Parallel()
 
-	cluster, node := alone(t, labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 100}, Timing: emulator.Timing{Install: 1000 * time.Hour}})
-	applyOwn(t, cluster, "cp1")
-	waitStage(t, node, "installing")
-
-	c := secure(t, cluster.Talosconfig(), node)
-	eventually(t, func() error { _, err := c.Version(deadline(t)); return err })
+	_, _, c := stillInstalling(t, labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 100}})
 
 	_, err := upgrade(t, c, client.WithUpgradeImage(newer))
 	require.Equal(t, codes.FailedPrecondition, client.StatusCode(err))
