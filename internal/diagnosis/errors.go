@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
@@ -25,13 +26,13 @@ func Join(errs ...error) error {
 		return joined.Errors[0]
 	}
 
-	joined.ErrorFormat = lines
+	joined.ErrorFormat = Lines
 
 	return joined
 }
 
-// lines prints one error a line, without the count and bullets of multierror's own format.
-func lines(errs []error) string {
+// Lines is a multierror's format of one error a line, without the count and bullets of its own.
+func Lines(errs []error) string {
 	texts := make([]string, 0, len(errs))
 
 	for _, err := range errs {
@@ -39,4 +40,16 @@ func lines(errs []error) string {
 	}
 
 	return strings.Join(texts, "\n")
+}
+
+// Place is where something stands in a file, as path:line:column. What is 0 is unknown, and left out.
+func Place(path string, line, column int) string {
+	switch {
+	case line > 0 && column > 0:
+		return fmt.Sprintf("%s:%d:%d", path, line, column)
+	case line > 0:
+		return fmt.Sprintf("%s:%d", path, line)
+	default:
+		return path
+	}
 }

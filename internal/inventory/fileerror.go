@@ -32,17 +32,7 @@ type FileError struct {
 
 // Error is path:line:column: message, did you mean "suggestion"?
 func (e *FileError) Error() string {
-	text := e.Path
-
-	if e.Line > 0 {
-		text = fmt.Sprintf("%s:%d", text, e.Line)
-
-		if e.Column > 0 {
-			text = fmt.Sprintf("%s:%d", text, e.Column)
-		}
-	}
-
-	text += ": " + e.Message
+	text := diagnosis.Place(e.Path, e.Line, e.Column) + ": " + e.Message
 
 	if e.Suggestion != "" {
 		text += fmt.Sprintf(", did you mean %q?", e.Suggestion)
@@ -98,7 +88,7 @@ func (m *mistakes) err() error {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 
-	all := &multierror.Error{ErrorFormat: listErrors}
+	all := &multierror.Error{ErrorFormat: diagnosis.Lines}
 
 	for i, mistake := range m.list {
 		if i == 0 || !mistake.follows(m.list[i-1]) {
@@ -115,16 +105,6 @@ func (e *FileError) follows(before *FileError) bool {
 	meaningless := before.ID == diagnosis.FileVariable || before.ID == diagnosis.FileType
 
 	return e.Error() == before.Error() || samePlace && meaningless && e.ID != diagnosis.FileVariable
-}
-
-// listErrors is one line an error, without a header.
-func listErrors(list []error) string {
-	lines := make([]string, 0, len(list))
-	for _, err := range list {
-		lines = append(lines, err.Error())
-	}
-
-	return strings.Join(lines, "\n")
 }
 
 // shownPath is a path as people want to read it: relative to root when it lies below.

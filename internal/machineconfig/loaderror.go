@@ -11,6 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
 // LoadError says why a file is no machine config. Its text never holds a value of the file that could be a secret.
@@ -27,17 +29,7 @@ type LoadError struct {
 
 // Error is path:line:column: message. Next is not part of it.
 func (e *LoadError) Error() string {
-	position := e.Path
-
-	if e.Line > 0 {
-		position = fmt.Sprintf("%s:%d", position, e.Line)
-
-		if e.Column > 0 {
-			position = fmt.Sprintf("%s:%d", position, e.Column)
-		}
-	}
-
-	return position + ": " + e.Message
+	return diagnosis.Place(e.Path, e.Line, e.Column) + ": " + e.Message
 }
 
 // Unwrap gives the error of the file system, if it was one.

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/nearest"
 )
@@ -35,14 +36,7 @@ type Mistake struct {
 
 // Error is path:line:column: field: reason, did you mean "suggestion"?
 func (m *Mistake) Error() string {
-	text := m.Path
-
-	switch {
-	case m.Column > 0:
-		text += fmt.Sprintf(":%d:%d", m.Line, m.Column)
-	case m.Line > 0:
-		text += fmt.Sprintf(":%d", m.Line)
-	}
+	text := diagnosis.Place(m.Path, m.Line, m.Column)
 
 	if m.Field != "" {
 		text += ": " + m.Field
@@ -129,21 +123,12 @@ func (p *places) err() error {
 
 	slices.SortStableFunc(p.mistakes, func(a, b *Mistake) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
 
-	list := &multierror.Error{ErrorFormat: oneALine}
+	list := &multierror.Error{ErrorFormat: diagnosis.Lines}
 	for _, mistake := range p.mistakes {
 		list.Errors = append(list.Errors, mistake)
 	}
 
 	return list
-}
-
-func oneALine(list []error) string {
-	lines := make([]string, 0, len(list))
-	for _, mistake := range list {
-		lines = append(lines, mistake.Error())
-	}
-
-	return strings.Join(lines, "\n")
 }
 
 // wrong notes a mistake about a field. One that is not in the file is laid to the nearest field around it that is.
