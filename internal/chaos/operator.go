@@ -1,18 +1,17 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/invocation"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/syncbuffer"
 )
 
 // operator is a person at a computer.
@@ -83,7 +82,7 @@ func (o operator) runRecipe(ctx context.Context, settings ...string) (*Run, erro
 		return nil, fmt.Errorf("remove the report: %w", err)
 	}
 
-	output := &lockedBuffer{}
+	output := &syncbuffer.Buffer{}
 	call := invocation.Invocation{Environ: o.environ(settings...), Workdir: o.root, Out: output, Err: output}
 	run := &Run{Operator: o.name, Began: time.Now()}
 
@@ -103,25 +102,4 @@ func (o operator) runRecipe(ctx context.Context, settings ...string) (*Run, erro
 	run.Secrets, err = secretsBelow(filepath.Join(o.root, "talos"), o.kubeconfig())
 
 	return run, err
-}
-
-// lockedBuffer takes what goroutines write at the same time.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (b *lockedBuffer) Write(data []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return b.buffer.Write(data)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return b.buffer.String()
 }

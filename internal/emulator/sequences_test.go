@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/syncbuffer"
 )
 
 // leisurely is a time in which a busy machine still reads what a node tells before its API closes, with everything else short.
@@ -300,32 +300,10 @@ func TestClaim_8_08_AShutdownLeavesKubernetesInOrderUnlessForced(t *testing.T) {
 	}
 }
 
-// printout keeps what machines print, over all their boots.
-type printout struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements io.Writer.
-func (c *printout) Write(data []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.text.Write(data)
-}
-
-// String is all of it.
-func (c *printout) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.text.String()
-}
-
 func TestClaim_8_09_AFailedSequenceStopsEverythingAndCountsDown(t *testing.T) {
 	t.Parallel()
 
-	printed := &printout{}
+	printed := &syncbuffer.Buffer{}
 
 	options := leisurely(labcluster.Options{})
 	options.LabOptions.Logger = zerolog.New(printed)

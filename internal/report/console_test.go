@@ -17,6 +17,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/golden"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/syncbuffer"
 )
 
 var start = time.Date(2026, 1, 4, 17, 40, 35, 0, time.UTC)
@@ -69,26 +70,6 @@ func play(clk *clock.Fake, recorder *report.Recorder) {
 	recorder.Result(report.Result{Node: "cp1", Address: "192.0.2.11", Step: "verify", Status: report.Drifted, Duration: 3700 * time.Second})
 }
 
-// safeBuffer is a buffer for several goroutines.
-type safeBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return b.Buffer.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return b.Buffer.String()
-}
-
 func TestConsoleWritesResultsInTheOrderOfTheNodes(t *testing.T) {
 	t.Parallel()
 
@@ -96,7 +77,7 @@ func TestConsoleWritesResultsInTheOrderOfTheNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			var out, errs safeBuffer
+			var out, errs syncbuffer.Buffer
 
 			clk := clock.NewFake(start)
 			console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs, Color: color, Now: clk.Now})
@@ -115,7 +96,7 @@ func TestConsoleWritesResultsInTheOrderOfTheNodes(t *testing.T) {
 func TestConsoleWithOneStepHasNoTable(t *testing.T) {
 	t.Parallel()
 
-	var out safeBuffer
+	var out syncbuffer.Buffer
 
 	clk := clock.NewFake(start)
 	recorder := report.NewRecorder(clk.Now, report.NewConsole(report.ConsoleOptions{Out: &out, Err: &out, Now: clk.Now}))
@@ -131,7 +112,7 @@ func TestConsoleWithOneStepHasNoTable(t *testing.T) {
 func TestADryRunThatWouldChangeNodesIsNoFailure(t *testing.T) {
 	t.Parallel()
 
-	var out safeBuffer
+	var out syncbuffer.Buffer
 
 	clk := clock.NewFake(start)
 	console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &out, Now: clk.Now, Color: true})
@@ -151,7 +132,7 @@ func TestADryRunThatWouldChangeNodesIsNoFailure(t *testing.T) {
 func TestConsoleMasksSecrets(t *testing.T) {
 	t.Parallel()
 
-	var out, errs, lines safeBuffer
+	var out, errs, lines syncbuffer.Buffer
 
 	clk := clock.NewFake(start)
 	console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs, Now: clk.Now, LogLevel: "debug"})
@@ -183,7 +164,7 @@ func TestCloseTellsThatResultsCouldNotBeWritten(t *testing.T) {
 	clk := clock.NewFake(start)
 
 	for name, sink := range map[string]report.Sink{
-		"console":    report.NewConsole(report.ConsoleOptions{Out: brokenWriter{}, Err: &safeBuffer{}, Now: clk.Now}),
+		"console":    report.NewConsole(report.ConsoleOptions{Out: brokenWriter{}, Err: &syncbuffer.Buffer{}, Now: clk.Now}),
 		"JSON lines": report.NewJSONLines(brokenWriter{}),
 	} {
 		recorder := report.NewRecorder(clk.Now, sink)
@@ -263,7 +244,7 @@ func TestTableShowsTheLastResultOfANode(t *testing.T) {
 func TestManyNodesReportAtOnce(t *testing.T) {
 	t.Parallel()
 
-	var out, errs safeBuffer
+	var out, errs syncbuffer.Buffer
 
 	console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs})
 	recorder := report.NewRecorder(time.Now, console, report.NewLogSink(console.Logger()))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
-	"github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
@@ -354,10 +353,7 @@ func TestAnEtcdThatASecondBootstrapStoppedIsRecognised(t *testing.T) {
 func (l *lab) client(t *testing.T, name string) *client.Client {
 	t.Helper()
 
-	talosconfig, err := config.Open(l.Talosconfig())
-	require.NoError(t, err)
-
-	made, err := client.New(t.Context(), client.WithConfig(talosconfig), client.WithEndpoints(l.Node(name).Endpoint()))
+	made, err := l.Client(t.Context(), name)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, made.Close()) })
 

@@ -1,7 +1,6 @@
 package steps_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"flag"
@@ -11,7 +10,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +24,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/syncbuffer"
 )
 
 // atOnce is how many tests run at the same time: they wait most of the time, so more of them than there are processors.
@@ -111,7 +110,7 @@ const applyTimeout = "APPLY_TIMEOUT=10s"
 type session struct {
 	*steps.Run
 	*report.Recorder
-	out *lockedBuffer
+	out *syncbuffer.Buffer
 	err error
 }
 
@@ -134,7 +133,7 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 	loaded, err := settings.Load(environ, nil, l.folder)
 	require.NoError(tb, err)
 
-	s := &session{out: &lockedBuffer{}}
+	s := &session{out: &syncbuffer.Buffer{}}
 	timepiece := clock.Scaled(l.Scale)
 	console := report.NewConsole(report.ConsoleOptions{Out: s.out, Err: s.out, LogFormat: loaded.LogFormat, LogLevel: loaded.LogLevel, Now: timepiece.Now})
 	s.Recorder = report.NewRecorder(timepiece.Now, console, report.NewLogSink(console.Logger()))
@@ -323,26 +322,6 @@ func (l *lab) tuned(t *testing.T, name string) {
 // fault makes calls of a machine go wrong.
 func fault(node *emulator.Node, faults ...emulator.CallFault) {
 	node.Set(func(f *emulator.Faults) { f.Calls = append(f.Calls, faults...) })
-}
-
-// lockedBuffer takes what goroutines write at the same time.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(data []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return b.buffer.Write(data)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return b.buffer.String()
 }
 
 // seconds is a setting of so many seconds.

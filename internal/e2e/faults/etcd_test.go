@@ -9,7 +9,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
-	"github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
@@ -399,10 +398,7 @@ func (w *world) installed(t *testing.T, settings ...string) {
 func (w *world) client(t *testing.T, name string) *client.Client {
 	t.Helper()
 
-	talosconfig, err := config.Open(w.Talosconfig())
-	require.NoError(t, err)
-
-	made, err := client.New(t.Context(), client.WithConfig(talosconfig), client.WithEndpoints(w.Node(name).Endpoint()))
+	made, err := w.Client(t.Context(), name)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, made.Close()) })
 

@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +22,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/invocation"
 	"github.com/talos-mage/talos-mage/internal/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/syncbuffer"
 )
 
 const (
@@ -185,7 +184,7 @@ func (w *world) run(t *testing.T, target string, overrides ...string) outcome {
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 
-	var out, errs lockedBuffer
+	var out, errs syncbuffer.Buffer
 
 	call := invocation.Invocation{
 		Environ: append(append([]string{"REPORT_FILE=" + reports}, w.settings...), overrides...),
@@ -252,26 +251,6 @@ func (w *world) fault(name string, faults ...emulator.CallFault) {
 // heal takes all faults of a machine away.
 func (w *world) heal(name string) {
 	w.Node(name).Set(func(f *emulator.Faults) { *f = emulator.Faults{} })
-}
-
-// lockedBuffer takes what goroutines write at the same time.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(data []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return b.buffer.Write(data)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return b.buffer.String()
 }
 
 // dial opens a connection as any client does.

@@ -3,6 +3,7 @@ package labcluster
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,6 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -307,6 +310,16 @@ func (c *Cluster) ConfigDir() string { return filepath.Join(c.Dir, "clusterconfi
 
 // Talosconfig is the path of the cluster's talosconfig.
 func (c *Cluster) Talosconfig() string { return filepath.Join(c.ConfigDir(), "talosconfig") }
+
+// Client is machinery's own, with the rights of the talosconfig, as another tool would call a machine. The caller closes it.
+func (c *Cluster) Client(ctx context.Context, name string) (*client.Client, error) {
+	talosconfig, err := clientconfig.Open(c.Talosconfig())
+	if err != nil {
+		return nil, fmt.Errorf("open talosconfig: %w", err)
+	}
+
+	return client.New(ctx, client.WithConfig(talosconfig), client.WithEndpoints(c.Node(name).Endpoint()))
+}
 
 // ConfigFile is the path of a machine's config.
 func (c *Cluster) ConfigFile(name string) string {
