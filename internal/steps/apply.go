@@ -302,9 +302,8 @@ func (a *applier) applyProblem(ctx context.Context, seen sight, tries int, err e
 			fmt.Sprintf("gave up after %d attempts: %s", tries, explainAttempt(again)), command(a.step, seen.node))
 		problem.Err = err
 
-		if id, known := talosapi.Diagnose(again.error); known {
-			entry, _ := diagnosis.Lookup(id)
-			problem.ID, problem.Next = id, entry.Remedy
+		if id, remedy, known := diagnosed(again.error); known {
+			problem.ID, problem.Next = id, remedy
 		}
 
 		return problem

@@ -270,8 +270,8 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 			list(r.addresses(seen.node)), waited, r.lossesByConfig(seen.node), talosapi.Explain(seen.Err))
 		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.node.Name, command(step, seen.node))
 
-		if id, next := obstructed(seen); id != "" {
-			problem.ID, problem.Next = id, next
+		if id, remedy, known := diagnosed(seen.Err); known {
+			problem.ID, problem.Next = id, remedy
 			problem.Cause = fmt.Sprintf("not reachable from here for %s: %s", waited, talosapi.Explain(seen.Err))
 		}
 	case rebootClock:
@@ -281,9 +281,8 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 		problem.Cause = fmt.Sprintf("%s unchanged for %s", stageText(seen), waited)
 		problem.Next = talosctl(seen.node, "dmesg")
 
-		if id, known := talosapi.Diagnose(seen.readErr); known && seen.status == nil {
-			entry, _ := diagnosis.Lookup(id)
-			problem.ID, problem.Next = id, entry.Remedy
+		if id, remedy, known := diagnosed(seen.readErr); known && seen.status == nil {
+			problem.ID, problem.Next = id, remedy
 			problem.Cause = fmt.Sprintf("%s, for %s", talosapi.Explain(seen.readErr), waited)
 		}
 	}
@@ -295,16 +294,15 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 	return problem
 }
 
-// obstructed tells of a silent node that the way to it is obstructed on this side, by a proxy or by this computer, and what to do about that.
-func obstructed(seen sight) (id diagnosis.ID, next string) {
-	id, known := talosapi.Diagnose(seen.Err)
-	if !known {
-		return "", ""
+// diagnosed is the kind of trouble that an error tells by itself, such as a proxy that leads nowhere or a wrong clock, and what to do about it.
+func diagnosed(err error) (id diagnosis.ID, remedy string, known bool) {
+	if id, known = talosapi.Diagnose(err); !known {
+		return "", "", false
 	}
 
 	entry, _ := diagnosis.Lookup(id)
 
-	return id, entry.Remedy
+	return id, entry.Remedy, true
 }
 
 // lossesByConfig are the ways in which its own machine config can keep a node from ever answering again.
@@ -342,10 +340,9 @@ func (s sight) hopeless() bool {
 }
 
 func (r *Run) hopelessProblem(step string, seen sight) *diagnosis.Problem {
-	id, _ := talosapi.Diagnose(seen.readErr)
-	entry, _ := diagnosis.Lookup(id)
+	id, remedy, _ := diagnosed(seen.readErr)
 
-	return r.problem(step, seen, id, talosapi.Explain(seen.readErr), entry.Remedy)
+	return r.problem(step, seen, id, talosapi.Explain(seen.readErr), remedy)
 }
 
 // problem starts a problem about a node in a step; the step's exit code is the problem's unless the catalogue says otherwise.

@@ -135,18 +135,27 @@ func (r *Run) preflightOptions() preflight.Options {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},
 		VIPAnswers: func(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
-			for range r.Settings.ReachabilityRetries {
+			//nolint:errcheck // what the last attempt saw is given
+			retry.Do(ctx, r.Clock, r.evenly(r.Settings.ReachabilityRetries), func(ctx context.Context, _ int) error {
 				answered, ours, err = r.whoServes(ctx, address)
-
-				// An API that is just going down hangs up, as anything may that is not ours.
-				if err != nil || !answered || ours || r.Clock.Sleep(ctx, r.Settings.ReachabilityDelay) != nil {
-					break
+				if err == nil && answered && !ours {
+					return errNotOurs
 				}
-			}
+
+				return nil
+			}, func(error) bool { return true })
 
 			return answered, ours, err
 		},
 	}
+}
+
+// errNotOurs is of an API that may be another cluster's, or this one's while it goes down: that hangs up, as anything may.
+var errNotOurs = errors.New("what answers is not this cluster's API")
+
+// evenly tries so many times in all, with the same pause between.
+func (r *Run) evenly(tries int) retry.Policy {
+	return retry.Policy{Retries: tries - 1, Initial: r.Settings.ReachabilityDelay, Max: r.Settings.ReachabilityDelay, Multiplier: 1}
 }
 
 // whoServes tells whether anything answers on the Kubernetes API's port of an address, and whether this cluster's API does.
@@ -250,14 +259,7 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 		tries = 1
 	}
 
-	policy := retry.Policy{
-		Retries:    tries - 1,
-		Initial:    c.Settings.ReachabilityDelay,
-		Max:        c.Settings.ReachabilityDelay,
-		Multiplier: 1,
-	}
-
-	checked.tries, _ = retry.Do(ctx, c.Clock, policy, func(ctx context.Context, _ int) error {
+	checked.tries, _ = retry.Do(ctx, c.Clock, c.evenly(tries), func(ctx context.Context, _ int) error {
 		checked.seen = c.look(ctx, node)
 
 		if checked.seen.silent() {
@@ -319,8 +321,8 @@ func (c *checker) silentFinding(seen sight, finding diagnosis.Finding) diagnosis
 		finding.ID, finding.Cause = diagnosis.NodeRefused, "port 50000 refused: installing or booting"
 	}
 
-	if id, next := obstructed(seen); id != "" {
-		finding.ID, finding.Cause, finding.Next = id, "not reachable from here", next
+	if id, remedy, known := diagnosed(seen.Err); known {
+		finding.ID, finding.Cause, finding.Next = id, "not reachable from here", remedy
 	}
 
 	if seen.Err != nil {
@@ -375,9 +377,7 @@ const factTries = 3
 
 // readFacts reads a machine's facts, all on one connection: after one that broke in the middle everything is read again on the next.
 func (c *checker) readFacts(ctx context.Context, seen sight) (facts preflight.Facts, fingerprint string, err error) {
-	policy := retry.Policy{Retries: factTries - 1, Initial: c.Settings.ReachabilityDelay, Max: c.Settings.ReachabilityDelay, Multiplier: 1}
-
-	_, err = retry.Do(ctx, c.Clock, policy, func(ctx context.Context, attempt int) error {
+	_, err = retry.Do(ctx, c.Clock, c.evenly(factTries), func(ctx context.Context, attempt int) error {
 		conn, err := c.dialer().Maintenance(ctx, seen.Address)
 		if err != nil {
 			return err
