@@ -647,3 +647,27 @@ func TestEveryFaultHasATest(t *testing.T) {
 
 	require.Len(t, tested, reflect.TypeFor[emulator.Faults]().NumField(), "tests of faults that are no more")
 }
+
+// Whoever changes a machine's power or faults meets those who carry out an earlier change.
+func TestTheLastChangeOfAMachinesPowerCounts(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+
+	for pause := range 100 {
+		node.PowerOff()
+		time.Sleep(time.Duration(pause) * 3 * time.Microsecond) //nolint:forbidigo // of the wall's time: the machine is just letting go of its boot
+		node.PowerOn()
+		require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Stage() != "off" }))
+	}
+
+	waitStage(t, node, "maintenance")
+	eventually(t, func() error {
+		conn, err := net.DialTimeout("tcp", node.Endpoint(), time.Second)
+		if err != nil {
+			return err
+		}
+
+		return conn.Close()
+	})
+}

@@ -30,6 +30,9 @@ type Node struct {
 	// changed is raised when the faults or the power change, and at every change that the running boot makes.
 	changed signal
 
+	// wiring keeps two that carry out the power and the faults apart, so that the last one does it by what holds then.
+	wiring sync.Mutex
+
 	mu     sync.Mutex
 	faults Faults
 	on     bool
@@ -284,6 +287,9 @@ func (n *Node) poweredOn() bool {
 
 // applyNetworkFaults makes the network card what power and faults ask for.
 func (n *Node) applyNetworkFaults() {
+	n.wiring.Lock()
+	defer n.wiring.Unlock()
+
 	n.mu.Lock()
 	faults, on := n.faults, n.on
 	n.mu.Unlock()
