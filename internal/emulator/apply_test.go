@@ -438,6 +438,8 @@ func TestClaim_2_16_ANodeThatRebootsForAConfigTakesNoOther(t *testing.T) {
 	require.ErrorContains(t, err,
 		"configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot")
 
+	waitStage(t, node, "rebooting") // the reply comes first
+
 	status, err := safe.StateGetByID[*runtimeres.MachineStatus](deadline(t), c.COSI, runtimeres.MachineStatusID)
 	require.NoError(t, err)
 	require.Equal(t, runtimeres.MachineStageRebooting, status.TypedSpec().Stage)

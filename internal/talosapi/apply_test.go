@@ -277,6 +277,9 @@ func TestAnApplyToANodeThatRebootsIsRetried(t *testing.T) {
 	require.Equal(t, talosapi.Retry, talosapi.Classify(talosapi.OpApply, err), "%v", err)
 	require.Contains(t, talosapi.Explain(err), "configuration was already applied and node is rebooting")
 
+	// The reply comes first.
+	require.Eventually(t, func() bool { return node.Stage() == "rebooting" }, labcluster.Deadline, time.Millisecond)
+
 	status, err := conn.MachineStatus(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "rebooting", status.Stage)
