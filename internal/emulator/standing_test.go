@@ -11,11 +11,15 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/labtest"
 )
 
 // TestMain takes the standing labs down when all tests are over.
+// atOnce is how many tests run at the same time: most of the time they wait.
+const atOnce = 6
+
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := labtest.Run(m, atOnce)
 
 	if err := closeStanding(); err != nil && code == 0 {
 		code = 1

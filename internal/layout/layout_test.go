@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	"internal/e2e":      {"internal/settings"},
 	"internal/fuzztest": {},
 	"internal/golden":   {},
+	"internal/labtest":  {},
 	"internal/leaks":    {},
 	"internal/layout":   {},
 }

@@ -76,7 +76,7 @@ func (r *Run) await(ctx context.Context, node *inventory.Node, step string, judg
 			redial = min(2*redial, redialLast)
 		} else {
 			redial = redialFirst
-			pause = min(r.Settings.CheckInterval, redialLast, left)
+			pause = min(r.pauseWhileAnswering(seen), left)
 		}
 
 		if r.rest(ctx, seen, pause) != nil {
@@ -85,10 +85,23 @@ func (r *Run) await(ctx context.Context, node *inventory.Node, step string, judg
 	}
 }
 
+// pauseWhileAnswering is the gap between two looks at a node that answers. What a booting node still lacks shows in its status, which is watched;
+// anything else has to be asked for.
+func (r *Run) pauseWhileAnswering(seen sight) time.Duration {
+	if seen.watched() && seen.installed() {
+		return r.Settings.CheckInterval
+	}
+
+	return min(r.Settings.CheckInterval, redialLast)
+}
+
+// watched tells that the node's status is watched between two looks. A watch on a node that is about to reboot would hold up its shutdown, so only
+// a booting one is.
+func (s sight) watched() bool { return s.State == talosapi.Ours && s.stage() == "booting" }
+
 // rest waits until the next look: an answering node is watched, so that a change of its status ends the wait at once.
 func (r *Run) rest(ctx context.Context, seen sight, pause time.Duration) error {
-	// A watch on a node that is about to reboot would hold up its shutdown, so only a booting node is watched.
-	if seen.State != talosapi.Ours || seen.stage() != "booting" {
+	if !seen.watched() {
 		return r.Clock.Sleep(ctx, pause)
 	}
 
@@ -97,22 +110,17 @@ func (r *Run) rest(ctx context.Context, seen sight, pause time.Duration) error {
 
 	conn, err := r.dialer().Secure(watching, seen.Address)
 	if err != nil {
-		return r.Clock.Sleep(ctx, pause)
+		return r.Clock.Sleep(ctx, min(pause, redialLast))
 	}
 	defer conn.Close()
 
-	first := true
-
 	for update := range conn.WatchStatus(watching) {
-		if update.Err != nil {
-			break
-		}
-
-		if !first {
+		switch {
+		case update.Err != nil && watching.Err() == nil:
+			return r.Clock.Sleep(ctx, min(pause, redialLast))
+		case update.Err == nil && !update.Status.Same(*seen.status):
 			return nil
 		}
-
-		first = false
 	}
 
 	<-watching.Done()

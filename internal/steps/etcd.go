@@ -160,27 +160,20 @@ func (r *Run) surveyEtcd(ctx context.Context) etcdSurvey {
 }
 
 func (r *Run) askEtcd(ctx context.Context, node *inventory.Node) etcdSight {
-	asked := etcdSight{sight: r.look(ctx, node)}
-	if asked.State != talosapi.Ours {
-		return asked
-	}
+	var asked etcdSight
 
-	asked.etcd, _ = asked.service("etcd")
+	asked.sight = r.lookFurther(ctx, node, func(seen *sight, conn *talosapi.Conn) {
+		asked.etcd, _ = seen.service("etcd")
 
-	conn, err := r.dialer().Secure(ctx, asked.Address)
-	if err != nil {
-		return asked
-	}
-	defer conn.Close()
+		if names, err := conn.ListDir(ctx, etcdDirectory); err == nil {
+			asked.data = len(names) > 0
+			asked.asked = asked.data || pastWaiting(asked.etcd.State)
+		}
 
-	if names, err := conn.ListDir(ctx, etcdDirectory); err == nil {
-		asked.data = len(names) > 0
-		asked.asked = asked.data || pastWaiting(asked.etcd.State)
-	}
-
-	if asked.running() {
-		asked.readMembership(ctx, conn)
-	}
+		if asked.running() {
+			asked.readMembership(ctx, conn)
+		}
+	})
 
 	return asked
 }

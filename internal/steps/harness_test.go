@@ -3,12 +3,9 @@ package steps_test
 import (
 	"context"
 	"crypto/tls"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +18,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/labtest"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
@@ -28,21 +26,14 @@ import (
 )
 
 // atOnce is how many tests run at the same time: they wait most of the time, so more of them than there are processors.
-const atOnce = 12
+const atOnce = 16
 
 func TestMain(m *testing.M) {
 	if folder := os.Getenv(labFolder); folder != "" {
 		os.Exit(serveLab(folder))
 	}
 
-	flag.Parse()
-
-	if err := flag.Set("test.parallel", strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0)))); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-
-	os.Exit(m.Run())
+	os.Exit(labtest.Run(m, atOnce))
 }
 
 // scale is how many times faster than the wall clock the machines live and the steps wait.

@@ -50,6 +50,11 @@ type sight struct {
 	readErr error
 }
 
+// bootedSince tells that the machine has booted after the given boot.
+func (s sight) bootedSince(boot time.Time) bool {
+	return s.status != nil && !boot.IsZero() && !s.status.Began.Equal(boot)
+}
+
 func (s sight) stage() string {
 	if s.status == nil {
 		return ""
@@ -159,7 +164,12 @@ func appendNew(words []string, word string) []string {
 
 // look asks a node what state it is in, at all its addresses at once, and reads what that state allows.
 func (r *Run) look(ctx context.Context, node *inventory.Node) sight {
-	seen := r.glance(ctx, node)
+	return r.lookFurther(ctx, node, nil)
+}
+
+// lookFurther is a look that reads more of a node that is configured by us, on the connection of the look.
+func (r *Run) lookFurther(ctx context.Context, node *inventory.Node, further func(*sight, *talosapi.Conn)) sight {
+	seen := r.glanceFurther(ctx, node, further)
 	if seen.State == talosapi.Maintenance {
 		r.readMaintenance(ctx, &seen)
 	}
@@ -169,31 +179,68 @@ func (r *Run) look(ctx context.Context, node *inventory.Node) sight {
 
 // glance is a look that reads nothing of a node in maintenance: whoever sends it its config reads what that takes on the connection that sends it.
 func (r *Run) glance(ctx context.Context, node *inventory.Node) sight {
-	seen := sight{node: node, Probed: r.probe(ctx, node), at: r.Clock.Now()}
+	return r.glanceFurther(ctx, node, nil)
+}
+
+func (r *Run) glanceFurther(ctx context.Context, node *inventory.Node, further func(*sight, *talosapi.Conn)) sight {
+	probed, conn := r.reach(ctx, node)
+	seen := sight{node: node, Probed: probed, at: r.Clock.Now()}
 
 	memory := r.memory.of(node)
-	memory.remember(func(facts *nodeFacts) {
-		switch {
-		case !seen.silent():
-			facts.silentSince = time.Time{}
-		case facts.silentSince.IsZero():
-			facts.silentSince = seen.at
-		}
-
-		if seen.Silence == talosapi.Refused {
-			facts.refusedAt = seen.at
-		}
-
-		if facts.sent != nil && seen.State != talosapi.Maintenance {
-			facts.leftMaintenance = true
-		}
-	})
+	memory.remember(func(facts *nodeFacts) { facts.noteAnswer(seen) })
 
 	if seen.State == talosapi.Ours {
-		r.readConfigured(ctx, &seen)
+		r.readConfigured(ctx, &seen, conn, further)
 	}
 
+	memory.remember(func(facts *nodeFacts) { facts.noteConfig(seen) })
+
 	return seen
+}
+
+// reach finds out what answers. A node that was ours at the last look most likely still is: the connection that will be read from tells that as
+// well as a probe, in one handshake less. There is none if the node was probed.
+func (r *Run) reach(ctx context.Context, node *inventory.Node) (talosapi.Probed, *talosapi.Conn) {
+	if address := r.memory.of(node).recall().oursAt; address != "" {
+		if conn, err := r.dialer().Secure(ctx, address); err == nil {
+			return conn.Probed(), conn
+		}
+	}
+
+	return r.probe(ctx, node), nil
+}
+
+// noteAnswer takes in whether and how a node answered.
+func (f *nodeFacts) noteAnswer(seen sight) {
+	switch {
+	case !seen.silent():
+		f.silentSince = time.Time{}
+	case f.silentSince.IsZero():
+		f.silentSince = seen.at
+	}
+
+	if seen.Silence == talosapi.Refused {
+		f.refusedAt = seen.at
+	}
+
+	if f.sent != nil && seen.State != talosapi.Maintenance {
+		f.leftMaintenance = true
+	}
+}
+
+// noteConfig takes in whose config a node was seen with.
+func (f *nodeFacts) noteConfig(seen sight) {
+	f.oursAt = ""
+
+	if seen.wrong != nil || seen.config != configSame && seen.config != configDrifted {
+		return
+	}
+
+	f.leftMaintenance = true
+
+	if seen.readErr == nil {
+		f.oursAt = seen.Address
+	}
 }
 
 // lookAll looks at many nodes at once, in order.
@@ -287,12 +334,16 @@ func (r *Run) readMaintenance(ctx context.Context, seen *sight) {
 	seen.readStatus(ctx, conn)
 }
 
-func (r *Run) readConfigured(ctx context.Context, seen *sight) {
-	conn, err := r.dialer().Secure(ctx, seen.Address)
-	if err != nil {
-		seen.readErr = err
+// readConfigured reads what there is to know of a node configured by us, on the given connection or one of its own.
+func (r *Run) readConfigured(ctx context.Context, seen *sight, conn *talosapi.Conn, further func(*sight, *talosapi.Conn)) {
+	var err error
 
-		return
+	if conn == nil {
+		if conn, err = r.dialer().Secure(ctx, seen.Address); err != nil {
+			seen.readErr = err
+
+			return
+		}
 	}
 	defer conn.Close()
 
@@ -304,6 +355,10 @@ func (r *Run) readConfigured(ctx context.Context, seen *sight) {
 
 	err = seen.readConfig(ctx, r, conn)
 	seen.readErr = firstError(seen.readErr, err)
+
+	if further != nil {
+		further(seen, conn)
+	}
 }
 
 // readConfig reads what the node runs and compares it with the inventory. A config that is the same as at the last look is not judged again.

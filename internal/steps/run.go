@@ -259,17 +259,19 @@ type nodeMemory struct {
 type nodeFacts struct {
 	// silentSince is when this run first found the node not answering, or when a config was sent; zero while it answers.
 	silentSince time.Time
+	// oursAt is where the node answered at the last look, if it was ours and could be read.
+	oursAt string
 	// compared is the node's config at the last look.
 	compared comparison
 	// refusedAt is when the node's port was last found closed.
 	refusedAt time.Time
 	// identified is the certificate of the machine that was found to be the declared one.
 	identified string
-	// sent is the config that this run sent; sentAt and sentFingerprint say when, and to which certificate.
-	sent            *machineconfig.Config
-	sentAt          time.Time
-	sentFingerprint string
-	// leftMaintenance is set once the node was seen to be gone from maintenance after the config was sent.
+	// sent is the config that this run sent; sentAt and sentTo say when, and to which boot of the machine (zero if that could not be read).
+	sent   *machineconfig.Config
+	sentAt time.Time
+	sentTo time.Time
+	// leftMaintenance is set once the node was seen to be gone from maintenance after the config was sent, or to have a config of its own.
 	leftMaintenance bool
 	// checkedFingerprint is the certificate of the node whose checks passed.
 	checkedFingerprint string

@@ -215,15 +215,17 @@ func (v *verifier) judgeMaintenance(seen sight) judgement {
 		v.joining = true
 
 		return judgement{done: true}
-	case facts.sent == nil:
+	case facts.sent == nil && !facts.leftMaintenance:
 		return judgement{}
-	}
-
-	if !facts.leftMaintenance && seen.Fingerprint == facts.sentFingerprint {
+	case !facts.leftMaintenance && !seen.bootedSince(facts.sentTo):
 		return judgement{doing: "accepted its config, still in maintenance"}
 	}
 
 	cause := "it accepted its config and came back to maintenance: the install failed"
+	if facts.sent == nil {
+		cause = "it had its config and is back in maintenance: the install failed, or its disk was wiped"
+	}
+
 	if facts.lastWords != "" {
 		cause += ": " + facts.lastWords
 	} else {

@@ -217,6 +217,11 @@ func (c *Conn) Leaf() *x509.Certificate {
 	return c.leaf
 }
 
+// Probed is what a probe would have found when the connection was made, of a node that was dialled with credentials.
+func (c *Conn) Probed() Probed {
+	return Probed{State: Ours, Address: c.address, Fingerprint: c.Fingerprint(), Leaf: c.Leaf()}
+}
+
 // call makes one call with the given limit (the context's own, if shorter) and turns its error into an *Error.
 func (c *Conn) call(ctx context.Context, op Operation, limit time.Duration, do func(context.Context) error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)

@@ -7,13 +7,17 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/cosi-project/runtime/pkg/resource/protobuf"
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
 	"github.com/cosi-project/runtime/pkg/state/impl/namespaced"
+	configpb "github.com/siderolabs/talos/pkg/machinery/api/resource/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/proto"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
@@ -63,6 +67,14 @@ type Status struct {
 	Ready bool
 	// Unmet are the conditions that readiness waits for.
 	Unmet []Condition
+	// Began is when the node began to keep this status: another time after each boot, and the same for as long as it runs. A certificate
+	// tells less: in maintenance a node makes itself a new one whenever its clock is set or its addresses change.
+	Began time.Time
+}
+
+// Same tells that nothing has changed for the node.
+func (s Status) Same(other Status) bool {
+	return s.Stage == other.Stage && s.Ready == other.Ready && s.Began.Equal(other.Began) && slices.Equal(s.Unmet, other.Unmet)
 }
 
 // Condition is an unmet condition of readiness: "time", "network", "services", "staticPods" or "nodeReady", and why.
@@ -92,7 +104,7 @@ func (c *Conn) MachineStatus(ctx context.Context) (Status, error) {
 
 func readStatus(machineStatus *runtime.MachineStatus) Status {
 	spec := machineStatus.TypedSpec()
-	status := Status{Stage: spec.Stage.String(), Ready: spec.Status.Ready}
+	status := Status{Stage: spec.Stage.String(), Ready: spec.Status.Ready, Began: machineStatus.Metadata().Created()}
 
 	for _, condition := range spec.Status.UnmetConditions {
 		status.Unmet = append(status.Unmet, Condition{Name: condition.Name, Reason: condition.Reason})
@@ -335,21 +347,37 @@ func (c *Conn) Addresses(ctx context.Context) ([]netip.Prefix, error) {
 func (c *Conn) MachineConfig(ctx context.Context) ([]byte, error) {
 	pointer := resource.NewMetadata(config.NamespaceName, config.MachineConfigType, config.ActiveID, resource.VersionUndefined)
 
-	active, err := get[*config.MachineConfig](ctx, c, pointer)
+	var text configText
+
+	err := c.read(ctx, OpRead, func(ctx context.Context) error {
+		active, err := safe.StateGet[*protobuf.Resource](ctx, c.api.COSI, pointer, state.WithGetUnmarshalOptions(state.WithSkipProtobufUnmarshal()))
+		if err != nil {
+			return err
+		}
+
+		return active.Unmarshal(&text)
+	})
+
 	if errors.Is(err, ErrNotFound) {
 		return nil, &Error{Op: OpRead, Address: c.address, Insecure: c.insecure, Cause: ErrNoConfig, Err: err}
 	}
 
-	if err != nil {
-		return nil, err
+	return text, err
+}
+
+// configText is a machine config as the node sends it. It is not parsed: most often it only has to be compared.
+type configText []byte
+
+// UnmarshalProto implements protobuf.ResourceUnmarshaler.
+func (t *configText) UnmarshalProto(_ *resource.Metadata, data []byte) error {
+	var spec configpb.MachineConfigSpec
+	if err := proto.Unmarshal(data, &spec); err != nil {
+		return fmt.Errorf("decode machine config: %w", err)
 	}
 
-	data, err := active.Provider().Bytes()
-	if err != nil {
-		return nil, c.failure(OpRead, nil, fmt.Errorf("encode machine config: %w", err))
-	}
+	*t = spec.GetYamlMarshalled()
 
-	return data, nil
+	return nil
 }
 
 // Member is a node as the cluster's discovery knows it.

@@ -1,6 +1,7 @@
 package talosapi
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode"
@@ -11,14 +12,23 @@ const maxText = 2000
 
 const masked = "(masked)"
 
-var (
-	pemBlock   = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(-----END [A-Z0-9 ]+-----|$)`)
-	yamlQuote  = regexp.MustCompile("`[^`]*`") // YAML errors quote values like this
-	joinToken  = regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`)
-	urlLogin   = regexp.MustCompile(`://[^/@\s]+@`)
-	namedValue = regexp.MustCompile(`(?i)\b(\w*(?:token|secret|key|password)): *\S+`)
-	base64Run  = regexp.MustCompile(`[A-Za-z0-9+/]{32,}={0,2}`)
-)
+// secrets are the forms that secrets have in a node's texts: a mark that each of them has, the whole of it, and what is shown instead.
+var secrets = []struct {
+	mark    string
+	pattern *regexp.Regexp
+	mask    string
+}{
+	{"-----BEGIN ", regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(-----END [A-Z0-9 ]+-----|$)`), masked},
+	{"`", regexp.MustCompile("`[^`]*`"), masked},                       // YAML errors quote values like this
+	{".", regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`), masked}, // a token to join with
+	{"@", regexp.MustCompile(`://[^/@\s]+@`), "://" + masked + "@"},
+	{":", regexp.MustCompile(`(?i)\b(\w*(?:token|secret|key|password)): *\S+`), "$1: " + masked},
+}
+
+// leastRandom is from how many characters on a word may be encoded random bytes.
+const leastRandom = 32
+
+var base64Run = regexp.MustCompile(fmt.Sprintf(`[A-Za-z0-9+/]{%d,}={0,2}`, leastRandom))
 
 // scrub makes a node's text fit for people: no diff, no secrets, no control characters, not too long.
 func scrub(text string) string {
@@ -27,13 +37,16 @@ func scrub(text string) string {
 		text = before
 	}
 
-	for _, secret := range []*regexp.Regexp{pemBlock, yamlQuote, joinToken} {
-		text = secret.ReplaceAllString(text, masked)
+	for _, secret := range secrets {
+		// Most texts hold none, and looking for a mark is much quicker than matching.
+		if strings.Contains(text, secret.mark) {
+			text = secret.pattern.ReplaceAllString(text, secret.mask)
+		}
 	}
 
-	text = urlLogin.ReplaceAllString(text, "://"+masked+"@")
-	text = namedValue.ReplaceAllString(text, "$1: "+masked)
-	text = base64Run.ReplaceAllStringFunc(text, maskRandom)
+	if len(text) >= leastRandom {
+		text = base64Run.ReplaceAllStringFunc(text, maskRandom)
+	}
 
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\n' || r == '\t' {

@@ -2,6 +2,7 @@ package clients_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,8 +48,9 @@ func TestBootstrap(t *testing.T) {
 		require.Eventually(t, func() bool { return ctl.run(t, c.on("cp2", "kubeconfig", early)).code == 0 }, limit, 10*time.Millisecond)
 		require.FileExists(t, early)
 
-		before := works(t, ctl, c.on("cp1", "service", "etcd"))
-		require.Contains(t, before.stdout, "Preparing")
+		require.Eventually(t, func() bool {
+			return strings.Contains(works(t, ctl, c.on("cp1", "service", "etcd")).stdout, "Preparing")
+		}, limit, 10*time.Millisecond)
 
 		works(t, ctl, c.on("cp1", "bootstrap"))
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/labtest"
 )
 
 // limit is how long one command may take before its test fails.
@@ -44,6 +45,9 @@ var (
 	})
 )
 
+// atOnce is how many tests run at the same time: most of the time they wait.
+const atOnce = 8
+
 func TestMain(m *testing.M) {
 	code, err := runTests(m)
 	if err != nil {
@@ -59,7 +63,7 @@ func runTests(m *testing.M) (code int, err error) {
 	}
 	defer os.RemoveAll(sharedDir)
 
-	code = m.Run()
+	code = labtest.Run(m, atOnce)
 
 	if _, statErr := os.Stat(filepath.Join(sharedDir, "clusterconfig")); statErr == nil {
 		if c, err := shared(); err == nil {

@@ -2,13 +2,11 @@ package faults_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +18,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/invocation"
+	"github.com/talos-mage/talos-mage/internal/labtest"
 	"github.com/talos-mage/talos-mage/internal/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
 	"github.com/talos-mage/talos-mage/internal/syncbuffer"
@@ -29,27 +28,18 @@ const (
 	// timeScale is how many times faster than the wall clock machines live, and runs wait.
 	timeScale = 50
 	// atOnce is how many tests run at the same time: most of the time they wait.
-	atOnce = 12
+	atOnce = 20
 	// patience is a limit of the wall clock that no run comes near, however busy the computer.
 	patience = 5 * time.Minute
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-
-	if given := flag.Lookup("test.parallel"); given.Value.String() == given.DefValue {
-		if err := flag.Set("test.parallel", strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0)))); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
-
 	if err := proxy.start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 
-	os.Exit(m.Run())
+	os.Exit(labtest.Run(m, atOnce))
 }
 
 // world is a cluster of emulated machines and the folder that an operator works in.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"github.com/talos-mage/talos-mage/internal/e2e/program"
+	"github.com/talos-mage/talos-mage/internal/labtest"
 )
 
 // atOnce is how many bring-ups run at the same time: most of the time they wait.
@@ -35,14 +35,6 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) (code int, err error) {
-	flag.Parse()
-
-	if given := flag.Lookup("test.parallel"); given.Value.String() == given.DefValue {
-		if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
-			return 1, fmt.Errorf("set how many tests run at once: %w", err)
-		}
-	}
-
 	if launcher, err = program.CompileLauncher(filepath.Join("..", "..", "..")); err != nil {
 		return 1, err
 	}
@@ -53,5 +45,5 @@ func runTests(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("give the program its own name: %w", err)
 	}
 
-	return m.Run(), nil
+	return labtest.Run(m, atOnce), nil
 }

@@ -3,7 +3,6 @@ package states_test
 import (
 	"context"
 	"crypto/sha256"
-	"flag"
 	"fmt"
 	"io/fs"
 	"net"
@@ -22,6 +21,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/golden"
+	"github.com/talos-mage/talos-mage/internal/labtest"
 )
 
 const (
@@ -39,16 +39,6 @@ func TestMain(m *testing.M) {
 }
 
 func compileAndRun(m *testing.M) int {
-	flag.Parse()
-
-	if given := flag.Lookup("test.parallel"); given.Value.String() == given.DefValue {
-		if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-
-			return 1
-		}
-	}
-
 	path, err := program.Compile(filepath.Join("..", "..", ".."))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -59,7 +49,7 @@ func compileAndRun(m *testing.M) int {
 
 	talosMage = path
 
-	return m.Run()
+	return labtest.Run(m, atOnce)
 }
 
 // world is a cluster of emulated machines and the folder that an operator works in.
