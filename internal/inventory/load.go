@@ -2,12 +2,14 @@ package inventory
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"net/netip"
 	"net/url"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"text/template"
@@ -18,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
@@ -462,9 +465,22 @@ func selectorText(selector *v1alpha1.InstallDiskSelector) string {
 	return strings.Join(strings.FieldsFunc(text.String(), func(r rune) bool { return r == '\n' }), ", ")
 }
 
+// loadConfigs loads all machine configs: many take a while, and every processor can do its share.
+func (c *Cluster) loadConfigs() {
+	load := func(_ context.Context, node *Node) error {
+		_, err := c.MachineConfig(node) // told by whoever asks for it
+
+		return err
+	}
+
+	fanout.Collect(context.Background(), runtime.GOMAXPROCS(0), c.Nodes, load, func(_ *Node, err error) error { return err })
+}
+
 // learnFromConfigs takes facts that patches can change from the machine configs, where they exist and can be read.
 func (c *Cluster) learnFromConfigs() {
 	learned := false
+
+	c.loadConfigs()
 
 	for _, node := range c.Nodes {
 		config, err := c.MachineConfig(node)
