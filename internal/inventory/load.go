@@ -22,6 +22,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/talconfig"
+	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
 
 // TalconfigName is the inventory's file in TALOS_DIR.
@@ -40,24 +42,24 @@ type Options struct {
 }
 
 // Load reads talconfig.yaml with the variables of talenv.yaml and the environment. An error lists every mistake in the files: it
-// is a multierror of *FileError, see FileErrors. Facts that patches can change, as the CNI, come from the machine configs where
+// is a multierror of *yamlfile.Error, see FileErrors. Facts that patches can change, as the CNI, come from the machine configs where
 // they exist; whether those fit is CrossCheck's to say.
 func Load(options Options) (*Cluster, error) {
 	if options.ConfigDir == "" {
 		options.ConfigDir = filepath.Join(options.TalosDir, "clusterconfig")
 	}
 
-	mistakes := &mistakes{}
+	mistakes := &yamlfile.Mistakes{}
 	path := filepath.Join(options.TalosDir, TalconfigName)
 	reader := &reader{
-		source:  source{shown: shownPath(options.Root, path), mistakes: mistakes},
+		Source:  yamlfile.Source{Shown: yamlfile.ShownPath(options.Root, path), Mistakes: mistakes},
 		options: options,
 		cluster: &Cluster{Source: path, ConfigDir: options.ConfigDir, root: options.Root},
 	}
 
 	reader.read(path)
 
-	if err := mistakes.err(); err != nil {
+	if err := mistakes.Err(); err != nil {
 		return nil, err
 	}
 
@@ -68,7 +70,7 @@ func Load(options Options) (*Cluster, error) {
 
 // reader turns one talconfig.yaml into a cluster.
 type reader struct {
-	source
+	yamlfile.Source
 
 	options Options
 	cluster *Cluster
@@ -77,40 +79,40 @@ type reader struct {
 }
 
 func (r *reader) read(path string) {
-	data, err := r.source.read(path)
+	data, err := r.Source.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		mistake := r.mistake(nil, diagnosis.FileMissing, "the inventory does not exist")
+		mistake := r.Mistake(nil, diagnosis.FileMissing, "the inventory does not exist")
 		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+", or write one", fs.ErrNotExist
-		r.add(mistake)
+		r.Add(mistake)
 	}
 
 	if err != nil {
 		return
 	}
 
-	root := r.parse(data)
-	variables := loadVariables(r.options, r.mistakes)
+	root := r.Parse(data)
+	variables := loadVariables(r.options, r.Mistakes)
 
 	if root == nil || root.Tag == "!!null" {
-		if len(r.list) == 0 {
-			mistake := r.mistake(nil, diagnosis.FileMissing, "the inventory is empty")
+		if len(r.List) == 0 {
+			mistake := r.Mistake(nil, diagnosis.FileMissing, "the inventory is empty")
 			mistake.Next = "declare clusterName, endpoint and nodes in it"
-			r.add(mistake)
+			r.Add(mistake)
 		}
 
 		return
 	}
 
-	variables.substitute(r.source, root)
+	variables.Substitute(r.Source, root)
 
-	before := len(r.list)
-	r.check("the file", root, reflect.TypeFor[talconfig]())
+	before := len(r.List)
+	r.Check("the file", root, reflect.TypeFor[talconfig.Config]())
 
 	config, ok := r.decode(root)
 	if !ok {
 		// Without a wrong type there is a value that Talos' own types refuse.
-		if len(r.list) == before {
-			r.at(root, diagnosis.FileType, "can't be decoded")
+		if len(r.List) == before {
+			r.At(root, diagnosis.FileType, "can't be decoded")
 		}
 
 		return
@@ -122,7 +124,7 @@ func (r *reader) read(path string) {
 
 // decode fills the schema's types; false if that is impossible. Types were checked before, and a value that Talos' own types refuse
 // is left out here: the machine config will say so, if it is needed there.
-func (r *reader) decode(root *yaml.Node) (config *talconfig, ok bool) {
+func (r *reader) decode(root *yaml.Node) (config *talconfig.Config, ok bool) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			config, ok = nil, false
@@ -133,13 +135,13 @@ func (r *reader) decode(root *yaml.Node) (config *talconfig, ok bool) {
 		return nil, false
 	}
 
-	config = &talconfig{}
+	config = &talconfig.Config{}
 	_ = root.Decode(config)
 
 	return config, true
 }
 
-func (r *reader) readCluster(root *yaml.Node, config *talconfig) {
+func (r *reader) readCluster(root *yaml.Node, config *talconfig.Config) {
 	cluster := r.cluster
 	cluster.Name = config.ClusterName
 	cluster.TalosVersion = withV(config.TalosVersion)
@@ -161,13 +163,13 @@ func (r *reader) readCluster(root *yaml.Node, config *talconfig) {
 }
 
 func (r *reader) missing(mapping *yaml.Node, key, why string) {
-	misspelt := func(mistake *FileError) bool { return mistake.Suggestion == key }
+	misspelt := func(mistake *yamlfile.Error) bool { return mistake.Suggestion == key }
 
-	if slices.ContainsFunc(r.list, misspelt) {
+	if slices.ContainsFunc(r.List, misspelt) {
 		return // it is there under another name, which was said already
 	}
 
-	r.at(placeOf(mapping, key), diagnosis.FileValue, "%q is needed: %s", key, why)
+	r.At(yamlfile.PlaceOf(mapping, key), diagnosis.FileValue, "%q is needed: %s", key, why)
 }
 
 func (r *reader) readEndpoint(root *yaml.Node, text string) {
@@ -179,7 +181,7 @@ func (r *reader) readEndpoint(root *yaml.Node, text string) {
 
 	endpoint, err := url.Parse(text)
 	if err != nil || endpoint.Scheme == "" || endpoint.Hostname() == "" {
-		r.at(placeOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" must be a URL with a host, as https://192.0.2.10:6443")
+		r.At(yamlfile.PlaceOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" must be a URL with a host, as https://192.0.2.10:6443")
 
 		return
 	}
@@ -197,7 +199,7 @@ func (r *reader) subnets(root *yaml.Node, key string, declared []string, fallbac
 	for i, text := range declared {
 		subnet, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
-			r.at(item(placeOf(root, key), i), diagnosis.FileValue, "%q: %q is not a subnet, as 10.244.0.0/16", key, text)
+			r.At(yamlfile.Item(yamlfile.PlaceOf(root, key), i), diagnosis.FileValue, "%q: %q is not a subnet, as 10.244.0.0/16", key, text)
 
 			continue
 		}
@@ -208,15 +210,6 @@ func (r *reader) subnets(root *yaml.Node, key string, declared []string, fallbac
 	return subnets
 }
 
-// item is the i-th item of a list, or the node itself.
-func item(node *yaml.Node, i int) *yaml.Node {
-	if node.Kind == yaml.SequenceNode && i < len(node.Content) {
-		return node.Content[i]
-	}
-
-	return node
-}
-
 func withV(version string) string {
 	if version == "" || strings.HasPrefix(version, "v") {
 		return version
@@ -225,13 +218,13 @@ func withV(version string) string {
 	return "v" + version
 }
 
-func (r *reader) readNodes(root *yaml.Node, config *talconfig) {
-	list := field(root, "nodes")
+func (r *reader) readNodes(root *yaml.Node, config *talconfig.Config) {
+	list := yamlfile.Field(root, "nodes")
 
 	if list == nil || list.Kind == yaml.ScalarNode || len(list.Content) == 0 {
-		mistake := r.mistake(placeOf(root, "nodes"), diagnosis.FileNoNodes, "no nodes are declared")
+		mistake := r.Mistake(yamlfile.PlaceOf(root, "nodes"), diagnosis.FileNoNodes, "no nodes are declared")
 		mistake.Next = "list the machines under `nodes:`"
-		r.add(mistake)
+		r.Add(mistake)
 
 		return
 	}
@@ -246,7 +239,7 @@ func (r *reader) readNodes(root *yaml.Node, config *talconfig) {
 }
 
 // readNode adds the machines of one entry: one, or several that share a machine config.
-func (r *reader) readNode(place *yaml.Node, config *talconfig, declared talnode) {
+func (r *reader) readNode(place *yaml.Node, config *talconfig.Config, declared talconfig.Node) {
 	role, group := Worker, config.Worker
 	if declared.ControlPlane {
 		role, group = ControlPlane, config.ControlPlane
@@ -257,7 +250,7 @@ func (r *reader) readNode(place *yaml.Node, config *talconfig, declared talnode)
 	}
 
 	addresses := r.readAddresses(place, declared)
-	settings := declared.nodeSettings
+	settings := declared.NodeSettings
 
 	shared := Node{
 		Hostname:       declared.Hostname,
@@ -295,8 +288,8 @@ func (r *reader) readNode(place *yaml.Node, config *talconfig, declared talnode)
 }
 
 // readAddresses splits ipAddress: a comma separates machines that share the entry, not addresses of one machine.
-func (r *reader) readAddresses(place *yaml.Node, declared talnode) []string {
-	value := placeOf(place, "ipAddress")
+func (r *reader) readAddresses(place *yaml.Node, declared talconfig.Node) []string {
+	value := yamlfile.PlaceOf(place, "ipAddress")
 
 	if strings.TrimSpace(declared.IPAddress) == "" {
 		r.missing(place, "ipAddress", "it is where the machine answers")
@@ -310,7 +303,7 @@ func (r *reader) readAddresses(place *yaml.Node, declared talnode) []string {
 		address := strings.TrimSpace(text)
 
 		if problem := badAddress(address); problem != "" {
-			r.at(value, diagnosis.FileAddress, "address %q of %s %s", address, nodeLabel(declared), problem)
+			r.At(value, diagnosis.FileAddress, "address %q of %s %s", address, nodeLabel(declared), problem)
 
 			continue
 		}
@@ -318,7 +311,7 @@ func (r *reader) readAddresses(place *yaml.Node, declared talnode) []string {
 		key := addressKey(address)
 
 		if first := r.addresses[key]; first != nil {
-			r.at(value, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", address, first.Line)
+			r.At(value, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", address, first.Line)
 
 			continue
 		}
@@ -330,7 +323,7 @@ func (r *reader) readAddresses(place *yaml.Node, declared talnode) []string {
 	return addresses
 }
 
-func nodeLabel(declared talnode) string {
+func nodeLabel(declared talconfig.Node) string {
 	if declared.Hostname == "" {
 		return "the node"
 	}
@@ -339,25 +332,25 @@ func nodeLabel(declared talnode) string {
 }
 
 // checkHostname refuses names that two machines would share.
-func (r *reader) checkHostname(place *yaml.Node, declared talnode, shared bool) {
+func (r *reader) checkHostname(place *yaml.Node, declared talconfig.Node, shared bool) {
 	if declared.Hostname == "" {
 		return
 	}
 
-	value := placeOf(place, "hostname")
+	value := yamlfile.PlaceOf(place, "hostname")
 	folded := strings.ToLower(declared.Hostname)
 
 	if first := r.names[folded]; first != nil {
-		r.at(value, diagnosis.FileDuplicate, "hostname %q is another node's already, in line %d", declared.Hostname, first.Line)
+		r.At(value, diagnosis.FileDuplicate, "hostname %q is another node's already, in line %d", declared.Hostname, first.Line)
 	} else {
 		r.names[folded] = value
 	}
 
 	if shared && !declared.IgnoreHostname {
-		mistake := r.mistake(placeOf(place, "ipAddress"), diagnosis.SharedConfig,
+		mistake := r.Mistake(yamlfile.PlaceOf(place, "ipAddress"), diagnosis.SharedConfig,
 			"each address of %s is a machine of its own, and all of them would get the hostname %q", declared.Hostname, declared.Hostname)
 		mistake.Next = "give each machine an entry of its own, or set `ignoreHostname: true` and let DHCP name them"
-		r.add(mistake)
+		r.Add(mistake)
 	}
 }
 
@@ -365,7 +358,7 @@ func (r *reader) checkHostname(place *yaml.Node, declared talnode, shared bool) 
 type filenameData struct{ ClusterName, Hostname, IPAddress, Role string }
 
 // configFile is the path of the machine config that talhelper makes for an entry.
-func (r *reader) configFile(place *yaml.Node, config *talconfig, declared talnode, pattern string) string {
+func (r *reader) configFile(place *yaml.Node, config *talconfig.Config, declared talconfig.Node, pattern string) string {
 	data := filenameData{ClusterName: config.ClusterName, Hostname: declared.Hostname, IPAddress: declared.IPAddress, Role: "worker"}
 	if declared.ControlPlane {
 		data.Role = "controlplane"
@@ -376,7 +369,7 @@ func (r *reader) configFile(place *yaml.Node, config *talconfig, declared talnod
 	if pattern != "" {
 		filled, err := fillFilename(pattern, data)
 		if err != nil {
-			r.at(placeOf(place, "filenameTmpl"), diagnosis.FileValue,
+			r.At(yamlfile.PlaceOf(place, "filenameTmpl"), diagnosis.FileValue,
 				"\"filenameTmpl\" is no template that knows only .ClusterName, .Hostname, .IPAddress and .Role")
 
 			return ""
@@ -389,7 +382,7 @@ func (r *reader) configFile(place *yaml.Node, config *talconfig, declared talnod
 
 	// Two entries with one hostname have one file too, and are told of the hostname.
 	if first := r.files[path]; first != nil && declared.Hostname != "" && r.names[strings.ToLower(declared.Hostname)] == nil {
-		r.at(place, diagnosis.FileDuplicate, "the machine config %s is another node's already, in line %d", name, first.Line)
+		r.At(place, diagnosis.FileDuplicate, "the machine config %s is another node's already, in line %d", name, first.Line)
 	}
 
 	r.files[path] = place

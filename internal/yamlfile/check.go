@@ -1,7 +1,8 @@
-package inventory
+package yamlfile
 
 import (
 	"encoding"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -12,12 +13,19 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/nearest"
 )
 
-// check compares a tree with the Go type that it is to be decoded into: unknown keys and values of the wrong type are mistakes,
-// each at its place. Types that decode themselves take any scalar.
-func (s source) check(name string, node *yaml.Node, in reflect.Type) {
+// OneOrMany is a list type that decodes itself and takes a single item as well as a list.
+type OneOrMany interface{ ItemType() reflect.Type }
+
+// ForeignKeys is a type whose mapping may hold keys that belong to others.
+type ForeignKeys interface{ IsForeign(key string) bool }
+
+// Check compares a tree with the Go type that it is to be decoded into: unknown keys and values of the wrong type are mistakes,
+// each at its place. What types that decode themselves say is a mistake when the source is strict.
+func (s Source) Check(name string, node *yaml.Node, in reflect.Type) {
 	for in.Kind() == reflect.Pointer {
 		in = in.Elem()
 	}
@@ -26,14 +34,14 @@ func (s source) check(name string, node *yaml.Node, in reflect.Type) {
 		return
 	}
 
-	if in == reflect.TypeFor[metaList]() {
+	if list, ok := reflect.Zero(in).Interface().(OneOrMany); ok {
 		items := []*yaml.Node{node}
 		if node.Kind == yaml.SequenceNode {
 			items = node.Content
 		}
 
 		for _, item := range items {
-			s.check("an item of "+name, item, reflect.TypeFor[metaValue]())
+			s.Check("an item of "+name, item, list.ItemType())
 		}
 
 		return
@@ -46,7 +54,8 @@ func (s source) check(name string, node *yaml.Node, in reflect.Type) {
 	}
 
 	if decodesItself(in) {
-		// Such a type may take a scalar or a list; its own error, if any, comes with decoding.
+		s.checkOwn(name, node, in)
+
 		return
 	}
 
@@ -58,13 +67,13 @@ func (s source) check(name string, node *yaml.Node, in reflect.Type) {
 	case reflect.Map:
 		if s.requireKind(name, node, yaml.MappingNode) {
 			for i := 0; i+1 < len(node.Content); i += 2 {
-				s.check(strconv.Quote(node.Content[i].Value), node.Content[i+1], in.Elem())
+				s.Check(strconv.Quote(node.Content[i].Value), node.Content[i+1], in.Elem())
 			}
 		}
 	case reflect.Slice, reflect.Array:
 		if s.requireKind(name, node, yaml.SequenceNode) {
 			for _, item := range node.Content {
-				s.check("an item of "+name, item, in.Elem())
+				s.Check("an item of "+name, item, in.Elem())
 			}
 		}
 	default:
@@ -72,6 +81,37 @@ func (s source) check(name string, node *yaml.Node, in reflect.Type) {
 			s.checkScalar(name, node, in.Kind())
 		}
 	}
+}
+
+// checkOwn lets a type that decodes itself judge a value. Such types take scalars or lists as they like.
+func (s Source) checkOwn(name string, node *yaml.Node, in reflect.Type) {
+	err := decodeInto(node, reflect.New(in).Interface())
+
+	switch {
+	case err == nil:
+	case s.Strict:
+		s.At(node, diagnosis.FileValue, "%s: %s", name, ownError(err))
+	default:
+		*node = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null", Line: node.Line, Column: node.Column}
+	}
+}
+
+// decodeInto turns a panic of a decoder into an error.
+func decodeInto(node *yaml.Node, into any) (err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			err = errors.New("unexpected structure")
+		}
+	}()
+
+	return node.Decode(into)
+}
+
+// ownError is what a type says without the decoder's own words about the place, which is known better.
+func ownError(err error) string {
+	_, _, message := machineconfig.YAMLError(err)
+
+	return message
 }
 
 func decodesItself(in reflect.Type) bool {
@@ -88,17 +128,18 @@ func decodesItself(in reflect.Type) bool {
 	return false
 }
 
-func (s source) requireKind(name string, node *yaml.Node, kind yaml.Kind) bool {
+func (s Source) requireKind(name string, node *yaml.Node, kind yaml.Kind) bool {
 	if node.Kind == kind {
 		return true
 	}
 
-	s.at(node, diagnosis.FileType, "%s must be a %s, not a %s", name, kindName(&yaml.Node{Kind: kind}), kindName(node))
+	s.At(node, diagnosis.FileType, "%s must be a %s, not a %s", name, KindName(&yaml.Node{Kind: kind}), KindName(node))
 
 	return false
 }
 
-func kindName(node *yaml.Node) string {
+// KindName names what a node is in plain words.
+func KindName(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:
 		return "mapping"
@@ -109,34 +150,33 @@ func kindName(node *yaml.Node) string {
 	}
 }
 
-func (s source) checkFields(node *yaml.Node, in reflect.Type) {
+func (s Source) checkFields(node *yaml.Node, in reflect.Type) {
 	fields := yamlFields(in)
 
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 
 		if key.Kind != yaml.ScalarNode {
-			s.at(key, diagnosis.FileType, "a key must be a word")
+			s.At(key, diagnosis.FileType, "a key must be a word")
 
 			continue
 		}
 
 		if field, known := fields[key.Value]; known {
-			s.check(strconv.Quote(key.Value), value, field)
+			s.Check(strconv.Quote(key.Value), value, field)
 
 			continue
 		}
 
-		// Anchors are commonly kept under such keys, which nothing reads.
-		if in == reflect.TypeFor[talconfig]() && (strings.HasPrefix(key.Value, "x-") || strings.HasPrefix(key.Value, ".")) {
+		if mapping, ok := reflect.Zero(in).Interface().(ForeignKeys); ok && mapping.IsForeign(key.Value) {
 			continue
 		}
 
 		names := slices.Sorted(maps.Keys(fields))
 
-		mistake := s.mistake(key, diagnosis.FileKey, "unknown key %q", key.Value)
+		mistake := s.Mistake(key, diagnosis.FileKey, "unknown key %q", key.Value)
 		mistake.Suggestion = nearest.Word(key.Value, names)
-		s.add(mistake)
+		s.Add(mistake)
 	}
 }
 
@@ -158,17 +198,17 @@ func yamlFields(in reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-func (s source) checkScalar(name string, node *yaml.Node, kind reflect.Kind) {
+func (s Source) checkScalar(name string, node *yaml.Node, kind reflect.Kind) {
 	switch kind {
 	case reflect.Bool:
 		// The last three are what YAML 1.1 took for true and false, and its decoder still does.
 		if node.ShortTag() != "!!bool" && !slices.Contains([]string{"y", "yes", "on", "n", "no", "off"}, strings.ToLower(node.Value)) {
-			s.at(node, diagnosis.FileType, "%s must be true or false", name)
+			s.At(node, diagnosis.FileType, "%s must be true or false", name)
 		}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		if _, err := strconv.ParseInt(strings.ReplaceAll(node.Value, "_", ""), 0, 64); err != nil {
-			s.at(node, diagnosis.FileType, "%s must be a number", name)
+			s.At(node, diagnosis.FileType, "%s must be a number", name)
 		}
 	default:
 		// Any scalar can be read as text.
