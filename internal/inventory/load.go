@@ -12,8 +12,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/template"
-	"text/template/parse"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -103,6 +101,7 @@ func (r *reader) read(path string) {
 		return
 	}
 
+	talconfig.Normalize(root)
 	variables.Substitute(r.Source, root)
 
 	before := len(r.List)
@@ -270,7 +269,7 @@ func (r *reader) readNode(place *yaml.Node, config *talconfig.Config, declared t
 	}
 
 	shared.MACs, shared.VIPs = machineconfig.DeviceMACs(interfaces), machineconfig.DeviceVIPs(interfaces)
-	shared.ConfigFile = r.configFile(place, config, declared, firstSet(settings.FilenameTmpl, group.FilenameTmpl))
+	shared.ConfigFile = r.configFile(place, config, declared)
 
 	r.checkHostname(place, declared, len(addresses) > 1)
 
@@ -354,28 +353,13 @@ func (r *reader) checkHostname(place *yaml.Node, declared talconfig.Node, shared
 	}
 }
 
-// filenameData is what talhelper's filenameTmpl can use.
-type filenameData struct{ ClusterName, Hostname, IPAddress, Role string }
+// configFile is the path of the machine config that an entry gets.
+func (r *reader) configFile(place *yaml.Node, config *talconfig.Config, declared talconfig.Node) string {
+	name, err := config.FileName(declared)
+	if err != nil {
+		r.At(yamlfile.PlaceOf(place, "filenameTmpl"), diagnosis.FileValue, "\"filenameTmpl\" %s", err)
 
-// configFile is the path of the machine config that talhelper makes for an entry.
-func (r *reader) configFile(place *yaml.Node, config *talconfig.Config, declared talconfig.Node, pattern string) string {
-	data := filenameData{ClusterName: config.ClusterName, Hostname: declared.Hostname, IPAddress: declared.IPAddress, Role: "worker"}
-	if declared.ControlPlane {
-		data.Role = "controlplane"
-	}
-
-	name := data.ClusterName + "-" + data.Hostname + ".yaml"
-
-	if pattern != "" {
-		filled, err := fillFilename(pattern, data)
-		if err != nil {
-			r.At(yamlfile.PlaceOf(place, "filenameTmpl"), diagnosis.FileValue,
-				"\"filenameTmpl\" is no template that knows only .ClusterName, .Hostname, .IPAddress and .Role")
-
-			return ""
-		}
-
-		name = filled
+		return ""
 	}
 
 	path := filepath.Join(r.options.ConfigDir, name)
@@ -388,45 +372,6 @@ func (r *reader) configFile(place *yaml.Node, config *talconfig.Config, declared
 	r.files[path] = place
 
 	return path
-}
-
-// longestTemplate is that of a file's name, in bytes; a longer one makes no name that any system takes.
-const longestTemplate = 256
-
-// fillFilename executes a template that ends soon: without loops, and without templates in it, which could contain each other.
-func fillFilename(pattern string, data filenameData) (string, error) {
-	parsed, err := template.New("filenameTmpl").Parse(pattern)
-
-	switch {
-	case err != nil:
-		return "", err
-	case len(pattern) > longestTemplate, len(parsed.Templates()) > 1, loops(parsed.Tree.Root):
-		return "", errors.New("too much for the name of a file")
-	}
-
-	var out bytes.Buffer
-
-	if err := parsed.Execute(&out, data); err != nil {
-		return "", err
-	}
-
-	return out.String(), nil
-}
-
-// loops tells whether a part of a template repeats something.
-func loops(part parse.Node) bool {
-	switch part := part.(type) {
-	case *parse.ListNode:
-		return part != nil && slices.ContainsFunc(part.Nodes, loops)
-	case *parse.IfNode:
-		return loops(part.List) || loops(part.ElseList)
-	case *parse.WithNode:
-		return loops(part.List) || loops(part.ElseList)
-	case *parse.RangeNode, *parse.TemplateNode:
-		return true
-	default:
-		return false
-	}
 }
 
 // firstSet is the first value that is not zero.

@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"internal/preflight":     {"internal/inventory", "internal/machineconfig", "internal/talosapi"},
 	"internal/talosapi":      {"internal/retry"},
 	"internal/inventory":     {"internal/machineconfig", "internal/talconfig", "internal/yamlfile"},
-	"internal/generate":      {"internal/machineconfig", "internal/schematic", "internal/talconfig", "internal/yamlfile"},
+	"internal/generate":      {"internal/machineconfig", "internal/talconfig", "internal/yamlfile"},
 	"internal/talconfig":     {"internal/yamlfile"},
 	"internal/yamlfile":      {"internal/machineconfig"},
 	"internal/machineconfig": {},

@@ -2,7 +2,6 @@
 package talconfig
 
 import (
-	"reflect"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
@@ -10,7 +9,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/runtime/extensions"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
-	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/schematic"
 )
 
 // Config is a talconfig.yaml, with the keys that the JSON schema of talhelper v3.1.16 lists. Where talhelper uses Talos' own types, so
@@ -71,8 +71,8 @@ type NodeSettings struct {
 	Patches             []string                       `yaml:"patches"`
 	TalosImageURL       string                         `yaml:"talosImageURL"`
 	NoSchematicValidate bool                           `yaml:"noSchematicValidate"`
-	Schematic           *Schematic                     `yaml:"schematic"`
-	ImageSchematic      *Schematic                     `yaml:"imageSchematic"`
+	Schematic           *schematic.Schematic           `yaml:"schematic"`
+	ImageSchematic      *schematic.Schematic           `yaml:"imageSchematic"`
 	MachineSpec         MachineSpec                    `yaml:"machineSpec"`
 	IngressFirewall     *IngressFirewall               `yaml:"ingressFirewall"`
 	ExtensionServices   []ExtensionService             `yaml:"extensionServices"`
@@ -116,50 +116,6 @@ type MachineSpec struct {
 	UseUKI      bool   `yaml:"useUKI"`
 	BootMethod  string `yaml:"bootMethod"`
 	ImageSuffix string `yaml:"imageSuffix"`
-}
-
-// Schematic is the image factory's; talhelper's schema has `meta` once as a mapping and once as a list of them.
-type Schematic struct {
-	Owner   string `yaml:"owner"`
-	Overlay struct {
-		Image   string         `yaml:"image"`
-		Name    string         `yaml:"name"`
-		Options map[string]any `yaml:"options"`
-	} `yaml:"overlay"`
-	Customization struct {
-		ExtraKernelArgs  []string `yaml:"extraKernelArgs"`
-		Meta             MetaList `yaml:"meta"`
-		SystemExtensions struct {
-			OfficialExtensions []string `yaml:"officialExtensions"`
-		} `yaml:"systemExtensions"`
-		Bootloader string `yaml:"bootloader"`
-		SecureBoot struct {
-			IncludeWellKnownCertificates bool `yaml:"includeWellKnownCertificates"`
-		} `yaml:"secureboot"`
-	} `yaml:"customization"`
-}
-
-// MetaList also takes a single item.
-type MetaList []MetaValue
-
-// MetaValue is one value in an image's META partition.
-type MetaValue struct {
-	Key   uint8  `yaml:"key"`
-	Value string `yaml:"value"`
-}
-
-// ItemType tells the type of an item to those who check the text.
-func (MetaList) ItemType() reflect.Type { return reflect.TypeFor[MetaValue]() }
-
-// UnmarshalYAML reads a list or a single item.
-func (m *MetaList) UnmarshalYAML(node *yaml.Node) error {
-	if node.Kind == yaml.SequenceNode {
-		return node.Decode((*[]MetaValue)(m))
-	}
-
-	*m = make(MetaList, 1)
-
-	return node.Decode(&(*m)[0])
 }
 
 // IngressFirewall becomes one NetworkDefaultActionConfig and a NetworkRuleConfig for each rule.

@@ -17,9 +17,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/nearest"
 )
 
-// OneOrMany is a list type that decodes itself and takes a single item as well as a list.
-type OneOrMany interface{ ItemType() reflect.Type }
-
 // ForeignKeys is a type whose mapping may hold keys that belong to others.
 type ForeignKeys interface{ IsForeign(key string) bool }
 
@@ -31,19 +28,6 @@ func (s Source) Check(name string, node *yaml.Node, in reflect.Type) {
 	}
 
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" || in.Kind() == reflect.Interface {
-		return
-	}
-
-	if list, ok := reflect.Zero(in).Interface().(OneOrMany); ok {
-		items := []*yaml.Node{node}
-		if node.Kind == yaml.SequenceNode {
-			items = node.Content
-		}
-
-		for _, item := range items {
-			s.Check("an item of "+name, item, list.ItemType())
-		}
-
 		return
 	}
 
