@@ -198,3 +198,16 @@ func (s Source) checkScalar(name string, node *yaml.Node, kind reflect.Kind) {
 		// Any scalar can be read as text.
 	}
 }
+
+// Decode fills a value from a tree that Check found no fault with; what is left, as a quoted text for a number, is a mistake.
+func (s Source) Decode(node *yaml.Node, into any) bool {
+	err := decodeInto(node, into)
+	if err == nil {
+		return true
+	}
+
+	line, column, message := machineconfig.YAMLError(err)
+	s.At(&yaml.Node{Line: line, Column: column}, diagnosis.FileType, "can't be decoded: %s", message)
+
+	return false
+}

@@ -270,7 +270,7 @@ func Plain(text string) *yaml.Node {
 	return document.Content[0]
 }
 
-// FieldAt is the dotted path of the innermost key or item that begins at a place in a tree, as in nodes[0].hostname; empty if there is none.
+// FieldAt is the dotted path of the outermost key or item that begins at a place in a tree, as in nodes[0].hostname; empty if there is none.
 func FieldAt(root *yaml.Node, line, column int) string {
 	path, _ := fieldAt(root, "", line, column)
 
@@ -296,12 +296,12 @@ func fieldAt(node *yaml.Node, path string, line, column int) (string, bool) {
 			inner += "." + node.Content[i-1].Value
 		}
 
-		if found, ok := fieldAt(child, inner, line, column); ok {
-			return found, true
-		}
-
 		if isHere(child) {
 			return inner, true
+		}
+
+		if found, ok := fieldAt(child, inner, line, column); ok {
+			return found, true
 		}
 	}
 
