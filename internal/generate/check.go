@@ -20,6 +20,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/nearest"
 	"github.com/talos-mage/talos-mage/internal/schematic"
+	"github.com/talos-mage/talos-mage/internal/talconfig"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
 
@@ -80,7 +81,7 @@ func (c *cluster) checkCluster() {
 	c.checkSubnets("clusterSvcNets", c.config.ServiceNets)
 	c.checkCNI()
 	c.checkFactory()
-	c.readManifests()
+	c.readInlineManifests()
 }
 
 func (c *cluster) checkVersions() {
@@ -203,6 +204,8 @@ func (e *entry) check() {
 		}
 	}
 
+	e.readFiles()
+
 	e.checkMachineDisks()
 	e.checkFirewall()
 	e.checkVolumes()
@@ -215,6 +218,12 @@ func (e *entry) checkNames() {
 		e.value(e.placeOf("hostname"), "\"hostname\" is needed: it names the node and its machine config")
 	case !hostname.MatchString(e.Hostname) || len(e.Hostname) > 253:
 		e.value(e.placeOf("hostname"), "%q is no hostname: letters, digits, dots and dashes", e.Hostname)
+	}
+
+	if strings.TrimSpace(e.IPAddress) == "" {
+		e.value(e.placeOf("ipAddress"), "\"ipAddress\" is needed: it is where the machine answers")
+
+		return
 	}
 
 	for _, address := range e.addresses() {
@@ -369,6 +378,14 @@ func (e *entry) checkVolumes() {
 	e.unique("userVolumes", len(e.settings.UserVolumes), func(i int) string { return e.settings.UserVolumes[i].Name })
 	e.unique("extensionServices", len(e.settings.ExtensionServices), func(i int) string { return e.settings.ExtensionServices[i].Name })
 
+	for i, volume := range e.settings.Volumes {
+		e.checkEncryption(e.item(i, "volumes"), volume.Encryption)
+	}
+
+	for i, volume := range e.settings.UserVolumes {
+		e.checkEncryption(e.item(i, "userVolumes"), volume.Encryption)
+	}
+
 	if firewall := e.settings.IngressFirewall; firewall != nil {
 		names := map[string]bool{}
 
@@ -379,6 +396,12 @@ func (e *entry) checkVolumes() {
 
 			names[rule.Name] = true
 		}
+	}
+}
+
+func (e *entry) checkEncryption(place *yaml.Node, declared talconfig.Encryption) {
+	if declared.AllowDiscards != nil {
+		e.value(yamlfile.PlaceOf(yamlfile.PlaceOf(place, "encryption"), "allowDiscards"), "\"allowDiscards\" needs Talos v1.14 or newer")
 	}
 }
 
@@ -416,7 +439,7 @@ func oneLine(err error) string {
 // manifests are the cluster's inline manifests, their files read.
 type manifests = v1alpha1.ClusterInlineManifests
 
-func (c *cluster) readManifests() {
+func (c *cluster) readInlineManifests() {
 	list := yamlfile.Field(c.root, "inlineManifests")
 
 	for i, declared := range c.config.InlineManifests {
@@ -437,16 +460,16 @@ func (c *cluster) readManifests() {
 	}
 }
 
-// machineFiles are the files of an entry, their @files read.
-func (e *entry) machineFiles() []*v1alpha1.MachineFile {
-	var made []*v1alpha1.MachineFile
-
+// readFiles reads what the entry refers to, so that all that is missing is told at once.
+func (e *entry) readFiles() {
 	for i, file := range e.settings.MachineFiles {
-		made = append(made, &v1alpha1.MachineFile{
+		e.machineFiles = append(e.machineFiles, &v1alpha1.MachineFile{
 			FileContent:     e.content(yamlfile.PlaceOf(e.item(i, "machineFiles"), "content"), file.Content, file.SkipEnvsubst),
 			FilePermissions: file.Permissions, FilePath: file.Path, FileOp: file.Op,
 		})
 	}
 
-	return made
+	// The patches of the group are the first of all, those of the cluster the last.
+	e.patchRounds = [][]patch{e.nodePatches(), e.clusterPatches()}
+	e.extraManifests = e.readManifests()
 }

@@ -71,14 +71,14 @@ func (e *entry) volumeDocuments() []config.Document {
 
 	for _, declared := range e.settings.Volumes {
 		volume := block.NewVolumeConfigV1Alpha1()
-		volume.MetaName, volume.ProvisioningSpec, volume.EncryptionSpec = declared.Name, declared.Provisioning, declared.Encryption
+		volume.MetaName, volume.ProvisioningSpec, volume.EncryptionSpec = declared.Name, declared.Provisioning, declared.Encryption.EncryptionSpec
 		documents = append(documents, volume)
 	}
 
 	for _, declared := range e.settings.UserVolumes {
 		volume := block.NewUserVolumeConfigV1Alpha1()
 		volume.MetaName, volume.VolumeType = declared.Name, declared.VolumeType
-		volume.ProvisioningSpec, volume.FilesystemSpec, volume.EncryptionSpec = declared.Provisioning, declared.Filesystem, declared.Encryption
+		volume.ProvisioningSpec, volume.FilesystemSpec, volume.EncryptionSpec = declared.Provisioning, declared.Filesystem, declared.Encryption.EncryptionSpec
 		documents = append(documents, volume)
 	}
 

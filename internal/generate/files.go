@@ -28,6 +28,12 @@ type file struct {
 // open reads the file of a reference @path, which stands at a place of the talconfig.
 func (c *cluster) open(place *yaml.Node, reference string) *file {
 	path := strings.TrimSpace(strings.TrimPrefix(reference, "@"))
+	if path == "" {
+		c.At(place, diagnosis.FileValue, "%q names no file", reference)
+
+		return &file{unusable: true}
+	}
+
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(c.folder, path)
 	}

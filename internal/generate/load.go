@@ -10,6 +10,7 @@ import (
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -50,6 +51,11 @@ type entry struct {
 	place, group *yaml.Node
 	// file is the name of its machine config.
 	file string
+
+	machineFiles []*v1alpha1.MachineFile
+	// patchRounds are applied one after the other; the templates of one see what the one before made.
+	patchRounds    [][]patch
+	extraManifests []patch
 }
 
 // load reads and checks everything but what depends on a generated config.

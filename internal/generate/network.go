@@ -21,6 +21,17 @@ import (
 
 // checkDevices looks at the network interfaces as machinery does for machine.network.
 func (e *entry) checkDevices() {
+	before := len(e.List)
+
+	// What is made for newer versions has the more precise places.
+	if e.contract.MultidocNetworkConfigSupported() && !slices.Contains(e.settings.NetworkInterfaces, nil) {
+		e.linkDocuments()
+	}
+
+	if len(e.List) > before {
+		return
+	}
+
 	secondary := map[string]string{}
 
 	for _, device := range e.settings.NetworkInterfaces {
@@ -185,8 +196,11 @@ func (l *links) addDevice() {
 	l.dhcp(l.name, l.device.DHCP(), l.device.DeviceDHCPOptions)
 	l.vip(l.name, l.device.DeviceVIPConfig)
 
-	for _, vlan := range l.device.DeviceVlans {
-		l.vlan(vlan)
+	for i, vlan := range l.device.DeviceVlans {
+		inner := *l
+		inner.place = yamlfile.Item(yamlfile.PlaceOf(l.place, "vlans"), i)
+		inner.vlan(vlan)
+		l.documents = inner.documents
 	}
 }
 
@@ -254,10 +268,10 @@ func (l *links) common() network.CommonLinkConfig {
 func (l *links) commonOf(addresses []string, routes []*v1alpha1.Route, mtu uint32) network.CommonLinkConfig {
 	common := network.CommonLinkConfig{LinkMTU: mtu}
 
-	for _, text := range addresses {
+	for i, text := range addresses {
 		address, err := parsePrefix(text)
 		if err != nil {
-			l.bad("addresses", "%q is no address with a prefix length, as 192.0.2.11/24", text)
+			l.value(yamlfile.Item(yamlfile.PlaceOf(l.place, "addresses"), i), "%q is no address with a prefix length, as 192.0.2.11/24", text)
 
 			continue
 		}
@@ -265,8 +279,10 @@ func (l *links) commonOf(addresses []string, routes []*v1alpha1.Route, mtu uint3
 		common.LinkAddresses = append(common.LinkAddresses, network.AddressConfig{AddressAddress: address})
 	}
 
-	for _, route := range routes {
-		common.LinkRoutes = append(common.LinkRoutes, l.route(route))
+	for i, route := range routes {
+		if route != nil {
+			common.LinkRoutes = append(common.LinkRoutes, l.route(i, route))
+		}
 	}
 
 	return common
@@ -281,13 +297,14 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return netip.ParsePrefix(text)
 }
 
-func (l *links) route(declared *v1alpha1.Route) network.RouteConfig {
+func (l *links) route(i int, declared *v1alpha1.Route) network.RouteConfig {
+	place := yamlfile.Item(yamlfile.PlaceOf(l.place, "routes"), i)
 	made := network.RouteConfig{RouteMetric: declared.RouteMetric, RouteMTU: declared.RouteMTU}
 
 	if declared.RouteNetwork != "" {
 		destination, err := netip.ParsePrefix(declared.RouteNetwork)
 		if err != nil {
-			l.bad("routes", "\"network\": %q is not a subnet, as 198.51.100.0/24", declared.RouteNetwork)
+			l.value(yamlfile.PlaceOf(place, "network"), "\"network\": %q is not a subnet, as 198.51.100.0/24", declared.RouteNetwork)
 		}
 
 		// Talos knows the destination of a default route by its gateway, and refuses it when it is written.
@@ -296,20 +313,20 @@ func (l *links) route(declared *v1alpha1.Route) network.RouteConfig {
 		}
 	}
 
-	made.RouteGateway = l.address("routes", "gateway", declared.RouteGateway)
-	made.RouteSource = l.address("routes", "source", declared.RouteSource)
+	made.RouteGateway = l.address(place, "gateway", declared.RouteGateway)
+	made.RouteSource = l.address(place, "source", declared.RouteSource)
 
 	return made
 }
 
-func (l *links) address(key, name, text string) network.Addr {
+func (l *links) address(place *yaml.Node, key, text string) network.Addr {
 	if text == "" {
 		return network.Addr{}
 	}
 
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		l.bad(key, "%q: %q is no IP address", name, text)
+		l.value(yamlfile.PlaceOf(place, key), "%q: %q is no IP address", key, text)
 	}
 
 	return network.Addr{Addr: address}
@@ -367,7 +384,7 @@ func (l *links) vip(link string, declared *v1alpha1.DeviceVIPConfig) {
 
 func (l *links) vlan(declared *v1alpha1.Vlan) {
 	if declared == nil || declared.VlanID == 0 {
-		l.bad("vlans", "\"vlanId\" is needed: 1 to 4094")
+		l.bad("vlanId", "\"vlanId\" is needed: 1 to 4094")
 
 		return
 	}
@@ -397,7 +414,7 @@ func (l *links) bridge() {
 		bridge.BridgeSTP.BridgeSTPEnabled = declared.BridgeSTP.STPEnabled
 	}
 
-	if declared.BridgeVLAN != nil {
+	if declared.BridgeVLAN.FilteringEnabled() {
 		bridge.BridgeVLAN.BridgeVLANFiltering = declared.BridgeVLAN.BridgeVLANFiltering
 	}
 
@@ -474,7 +491,7 @@ func (l *links) bond() {
 	bondNumbers(bond, declared)
 
 	for _, text := range declared.BondARPIPTarget {
-		bond.BondARPIPTargets = append(bond.BondARPIPTargets, l.address("bond", "arpIPTarget", text).Addr)
+		bond.BondARPIPTargets = append(bond.BondARPIPTargets, l.address(yamlfile.PlaceOf(l.place, "bond"), "arpIPTarget", text).Addr)
 	}
 
 	l.add(bond)
@@ -499,19 +516,30 @@ func (l *links) bondModes(bond *network.BondConfigV1Alpha1, declared *v1alpha1.B
 }
 
 // choice is the value that a word stands for; nil if it is empty.
-func choice[T any](l *links, key, word string, byName func(string) (T, error)) *T {
+func choice[T interface {
+	~uint8 | ~uint32
+	fmt.Stringer
+}](l *links, key, word string, byName func(string) (T, error)) *T {
 	if word == "" {
 		return nil
 	}
 
 	value, err := byName(word)
-	if err != nil {
-		l.value(yamlfile.PlaceOf(yamlfile.PlaceOf(l.place, "bond"), key), "%q is no %s of a bond", word, key)
-
-		return nil
+	if err == nil {
+		return &value
 	}
 
-	return &value
+	var allowed []string
+
+	for i := T(0); i < 16; i++ {
+		if known, err := byName(i.String()); err == nil && known == i {
+			allowed = append(allowed, i.String())
+		}
+	}
+
+	l.oneOf(yamlfile.PlaceOf(yamlfile.PlaceOf(l.place, "bond"), key), word, allowed...)
+
+	return nil
 }
 
 // bondNumbers are the settings of a bond that are numbers; 0 leaves one to the kernel.

@@ -60,16 +60,13 @@ func (e *entry) generate() ([]byte, error) {
 		return nil, fmt.Errorf("generate config of %s: %w", e.Hostname, err)
 	}
 
-	// All that talhelper sets itself can be changed by patches; those of the cluster come last.
 	before := len(e.List)
 
 	if provider == nil {
 		return nil, nil
 	}
 
-	rounds := [][]patch{e.nodePatches(), e.clusterPatches()}
-
-	for _, round := range rounds {
+	for _, round := range e.patchRounds {
 		if provider = e.apply(provider, round); provider == nil {
 			return nil, nil
 		}
@@ -139,8 +136,8 @@ func (e *entry) setMachine(raw *v1alpha1.MachineConfig) {
 		raw.MachineNodeTaints = e.settings.NodeTaints
 	}
 
-	if len(e.settings.MachineFiles) > 0 {
-		raw.MachineFiles = e.machineFiles()
+	if len(e.machineFiles) > 0 {
+		raw.MachineFiles = e.machineFiles
 	}
 
 	if len(e.settings.CertSANs) > 0 {

@@ -257,24 +257,38 @@ func withoutComments(node *yaml.Node) {
 	}
 }
 
+// readManifests reads the files of extraManifests.
+func (e *entry) readManifests() []patch {
+	places := e.added("extraManifests", e.OverrideExtraManifests, false)
+
+	var manifests []patch
+
+	for i, reference := range e.settings.ExtraManifests {
+		one := patch{place: e.place}
+		if i < len(places) {
+			one.place = places[i]
+		}
+
+		if one.file = e.open(one.place, reference); !one.file.unusable {
+			one.text = one.file.text
+			manifests = append(manifests, one)
+		}
+	}
+
+	return manifests
+}
+
 // addManifests appends the documents of extraManifests; nil if one is a mistake. Their templates see the patched config.
 func (e *entry) addManifests(provider talosconfig.Provider) talosconfig.Provider {
-	places := e.added("extraManifests", e.OverrideExtraManifests, false)
+	if len(e.extraManifests) == 0 {
+		return provider
+	}
+
 	documents := provider.Documents()
 	data := provider.RawV1Alpha1()
 
-	for i, reference := range e.settings.ExtraManifests {
-		place := e.place
-		if i < len(places) {
-			place = places[i]
-		}
-
-		opened := e.open(place, reference)
-		if opened.unusable {
-			return nil
-		}
-
-		text, err := e.templates.render(opened.text, data)
+	for _, one := range e.extraManifests {
+		text, err := e.templates.render(one.text, data)
 		if err == nil && isEmpty(text) {
 			continue
 		}
@@ -287,10 +301,12 @@ func (e *entry) addManifests(provider talosconfig.Provider) talosconfig.Provider
 		if err == nil {
 			documents = append(documents, added.Documents()...)
 			provider, err = container.New(documents...)
+		} else if !isTemplateError(err) {
+			err = machineconfig.ExplainPatch(one.file.Shown, []byte(text), err)
 		}
 
 		if err != nil {
-			e.value(place, "the manifest %s of %s can't be added: %s", opened.Shown, e.Hostname, oneLine(err))
+			e.value(one.place, "the manifest %s of %s can't be added: %s", one.file.Shown, e.Hostname, oneLine(err))
 
 			return nil
 		}

@@ -27,7 +27,7 @@ func (t *templates) render(text string, data any) (string, error) {
 	if parsed == nil {
 		var err error
 		if parsed, err = template.New("template").Funcs(t.functions).Parse(text); err != nil {
-			return "", templateError(err)
+			return "", newTemplateError(err)
 		}
 
 		t.parsed[text] = parsed
@@ -36,15 +36,23 @@ func (t *templates) render(text string, data any) (string, error) {
 	var out strings.Builder
 
 	if err := parsed.Execute(&out, data); err != nil {
-		return "", templateError(err)
+		return "", newTemplateError(err)
 	}
 
 	return out.String(), nil
 }
 
-// templateError leaves out the name that all templates have here.
-func templateError(err error) error {
-	text := strings.TrimPrefix(err.Error(), "template: template:")
+// templateError is what is wrong with a template, without the name that all have here.
+type templateError string
 
-	return errors.New("the template can't be filled: " + text)
+func (e templateError) Error() string { return "the template can't be filled: " + string(e) }
+
+func newTemplateError(err error) error {
+	return templateError(strings.TrimSpace(strings.TrimPrefix(err.Error(), "template: template:")))
+}
+
+func isTemplateError(err error) bool {
+	var of templateError
+
+	return errors.As(err, &of)
 }

@@ -142,8 +142,7 @@ type ExtensionService struct {
 type Volume struct {
 	Name         string                 `yaml:"name"`
 	Provisioning block.ProvisioningSpec `yaml:"provisioning"`
-	// Encryption may hold a passphrase.
-	Encryption block.EncryptionSpec `yaml:"encryption"`
+	Encryption   Encryption             `yaml:"encryption"`
 }
 
 // UserVolume becomes a UserVolumeConfig.
@@ -152,6 +151,13 @@ type UserVolume struct {
 	VolumeType   *block.VolumeType      `yaml:"volumeType"`
 	Provisioning block.ProvisioningSpec `yaml:"provisioning"`
 	Filesystem   block.FilesystemSpec   `yaml:"filesystem"`
-	// Encryption may hold a passphrase.
-	Encryption block.EncryptionSpec `yaml:"encryption"`
+	Encryption   Encryption             `yaml:"encryption"`
+}
+
+// Encryption of a volume; it may hold a passphrase.
+type Encryption struct {
+	block.EncryptionSpec `yaml:",inline"`
+
+	// AllowDiscards is known from Talos 1.14 on.
+	AllowDiscards *bool `yaml:"allowDiscards"`
 }

@@ -3,6 +3,7 @@ package yamlfile
 import (
 	"encoding"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -71,13 +72,51 @@ func (s Source) Check(name string, node *yaml.Node, in reflect.Type) {
 func (s Source) checkOwn(name string, node *yaml.Node, in reflect.Type) {
 	err := decodeInto(node, reflect.New(in).Interface())
 
-	switch {
+	switch allowed := choices(in); {
 	case err == nil:
-	case s.Strict:
-		s.At(node, diagnosis.FileValue, "%s: %s", name, ownError(err))
-	default:
+	case !s.Strict:
 		*node = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null", Line: node.Line, Column: node.Column}
+	case node.Kind != yaml.ScalarNode:
+		s.At(node, diagnosis.FileType, "%s can't be a %s", name, KindName(node))
+	case len(allowed) > 0:
+		mistake := s.Mistake(node, diagnosis.FileValue, "%s: %q is none of %s", name, node.Value, strings.Join(allowed, ", "))
+		mistake.Suggestion = nearest.Word(node.Value, allowed)
+		s.Add(mistake)
+	default:
+		s.At(node, diagnosis.FileValue, "%s: %s", name, ownError(node, err))
 	}
+}
+
+// choices are the words that a type takes which stands for one of a few numbers; nil for other types.
+func choices(in reflect.Type) []string {
+	const most = 64
+
+	value, other := reflect.New(in), reflect.New(in)
+
+	parser, parses := other.Interface().(encoding.TextUnmarshaler)
+	if _, says := value.Interface().(fmt.Stringer); !says || !parses {
+		return nil
+	}
+
+	var words []string
+
+	for i := range most {
+		switch {
+		case value.Elem().CanInt():
+			value.Elem().SetInt(int64(i))
+		case value.Elem().CanUint():
+			value.Elem().SetUint(uint64(i))
+		default:
+			return nil
+		}
+
+		word := value.Interface().(fmt.Stringer).String() //nolint:forcetypeassert // asked above
+		if parser.UnmarshalText([]byte(word)) == nil && other.Elem().Equal(value.Elem()) {
+			words = append(words, word)
+		}
+	}
+
+	return words
 }
 
 // decodeInto turns a panic of a decoder into an error.
@@ -91,9 +130,14 @@ func decodeInto(node *yaml.Node, into any) (err error) {
 	return node.Decode(into)
 }
 
-// ownError is what a type says without the decoder's own words about the place, which is known better.
-func ownError(err error) string {
+// ownError is what a type says without the decoder's own words, and without those of a parser of numbers, which mean nothing to people.
+func ownError(node *yaml.Node, err error) string {
 	_, _, message := machineconfig.YAMLError(err)
+	message = strings.TrimPrefix(message, "construct errors: ")
+
+	if strings.Contains(message, "strconv.") {
+		return strconv.Quote(node.Value) + " can't be read"
+	}
 
 	return message
 }

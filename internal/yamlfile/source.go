@@ -272,6 +272,10 @@ func Plain(text string) *yaml.Node {
 
 // FieldAt is the dotted path of the outermost key or item that begins at a place in a tree, as in nodes[0].hostname; empty if there is none.
 func FieldAt(root *yaml.Node, line, column int) string {
+	if root.Line == line && root.Column == column {
+		return "" // the place of the whole is also that of its first key
+	}
+
 	path, _ := fieldAt(root, "", line, column)
 
 	return strings.TrimPrefix(path, ".")
