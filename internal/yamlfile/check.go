@@ -200,10 +200,8 @@ func (s Source) checkFields(node *yaml.Node, in reflect.Type) {
 			continue
 		}
 
-		names := slices.Sorted(maps.Keys(fields))
-
 		mistake := s.Mistake(key, diagnosis.FileKey, "unknown key %q", key.Value)
-		mistake.Suggestion = nearest.Word(key.Value, names)
+		mistake.Suggestion = nearest.Word(key.Value, Keys(in))
 		s.Add(mistake)
 	}
 }
@@ -225,6 +223,9 @@ func yamlFields(in reflect.Type) map[string]reflect.Type {
 
 	return fields
 }
+
+// Keys are the YAML keys of a struct, in alphabetical order.
+func Keys(in reflect.Type) []string { return slices.Sorted(maps.Keys(yamlFields(in))) }
 
 func (s Source) checkScalar(name string, node *yaml.Node, kind reflect.Kind) {
 	switch kind {
