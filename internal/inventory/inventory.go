@@ -9,6 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/profile"
 )
 
 // Cluster is what the files say about a cluster. It is read once and not changed afterwards.
@@ -26,6 +27,8 @@ type Cluster struct {
 	Nodes []*Node
 	// Source is the file that the inventory was read from.
 	Source string
+	// Profile is what a cluster profile says beyond the fields here; nil if the source is a talconfig.yaml.
+	Profile *profile.Profile
 	// ConfigDir holds the generated machine configs (talhelper's clusterconfig/).
 	ConfigDir string
 

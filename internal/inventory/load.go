@@ -20,6 +20,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/profile"
 	"github.com/talos-mage/talos-mage/internal/talconfig"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
@@ -29,9 +30,12 @@ const TalconfigName = "talconfig.yaml"
 
 // Options say where a cluster's files are.
 type Options struct {
-	// TalosDir holds talconfig.yaml and talenv.yaml.
+	// TalosDir holds talconfig.yaml and talenv.yaml, or cluster.yaml.
 	TalosDir string
-	// ConfigDir holds the machine configs and the talosconfig. Default: TalosDir/clusterconfig.
+	// Source is the form that the cluster is declared in. Default: Auto.
+	Source Kind
+	// ConfigDir holds the machine configs and the talosconfig. Default: TalosDir/clusterconfig; with a profile its config_dir, which
+	// also goes before that folder when it is named here.
 	ConfigDir string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
 	Environ []string
@@ -39,12 +43,27 @@ type Options struct {
 	Root string
 }
 
-// Load reads talconfig.yaml with the variables of talenv.yaml and the environment. An error lists every mistake in the files: it
+// Load reads talconfig.yaml with the variables of talenv.yaml and the environment, or a cluster profile. An error lists every mistake in the files: it
 // is a multierror of *yamlfile.Error, see FileErrors. Facts that patches can change, as the CNI, come from the machine configs where
 // they exist; whether those fit is CrossCheck's to say.
 func Load(options Options) (*Cluster, error) {
+	kind, err := options.kind()
+
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == Profile:
+		return loadProfile(options)
+	default:
+		return loadTalconfig(options)
+	}
+}
+
+func defaultConfigDir(talosDir string) string { return filepath.Join(talosDir, "clusterconfig") }
+
+func loadTalconfig(options Options) (*Cluster, error) {
 	if options.ConfigDir == "" {
-		options.ConfigDir = filepath.Join(options.TalosDir, "clusterconfig")
+		options.ConfigDir = defaultConfigDir(options.TalosDir)
 	}
 
 	mistakes := &yamlfile.Mistakes{}
@@ -80,7 +99,7 @@ func (r *reader) read(path string) {
 	data, err := r.Source.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		mistake := r.Mistake(nil, diagnosis.FileMissing, "the inventory does not exist")
-		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+", or write one", fs.ErrNotExist
+		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+" or "+profile.FileName+", or write one", fs.ErrNotExist
 		r.Add(mistake)
 	}
 

@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"internal/profile":       {"internal/machineconfig", "internal/yamlfile"},
 	"internal/preflight":     {"internal/inventory", "internal/machineconfig", "internal/talosapi"},
 	"internal/talosapi":      {"internal/retry"},
-	"internal/inventory":     {"internal/machineconfig", "internal/talconfig", "internal/yamlfile"},
+	"internal/inventory":     {"internal/machineconfig", "internal/profile", "internal/talconfig", "internal/yamlfile"},
 	"internal/talconfig":     {"internal/yamlfile"},
 	"internal/yamlfile":      {"internal/machineconfig"},
 	"internal/machineconfig": {},
