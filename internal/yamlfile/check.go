@@ -191,7 +191,7 @@ func (s Source) checkFields(node *yaml.Node, in reflect.Type) {
 		}
 
 		if field, known := fields[key.Value]; known {
-			s.Check(strconv.Quote(key.Value), value, field)
+			s.Check(strconv.Quote(key.Value), value, field.Type)
 
 			continue
 		}
@@ -207,8 +207,8 @@ func (s Source) checkFields(node *yaml.Node, in reflect.Type) {
 }
 
 // yamlFields are the YAML keys of a struct, those of inlined structs included.
-func yamlFields(in reflect.Type) map[string]reflect.Type {
-	fields := map[string]reflect.Type{}
+func yamlFields(in reflect.Type) map[string]reflect.StructField {
+	fields := map[string]reflect.StructField{}
 
 	for field := range in.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("yaml"), ",")
@@ -217,7 +217,7 @@ func yamlFields(in reflect.Type) map[string]reflect.Type {
 		case slices.Contains(strings.Split(options, ","), "inline"):
 			maps.Copy(fields, yamlFields(field.Type))
 		case name != "" && name != "-":
-			fields[name] = field.Type
+			fields[name] = field
 		}
 	}
 
