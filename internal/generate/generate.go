@@ -1,4 +1,4 @@
-// Package generate makes the machine configs and the talosconfig of a cluster from its talconfig.yaml, in memory and without the
+// Package generate makes the machine configs and the talosconfig of a cluster from its talconfig.yaml or its profile, in memory and without the
 // network. The same source gives the same bytes.
 //
 // What each key does, and the order in which patches are applied, is talhelper's (v3.1.16); docs/talconfig.md lists where this differs.
@@ -13,7 +13,7 @@ import (
 
 // Source is what machine configs are made from.
 type Source struct {
-	// File is the path of the talconfig.yaml; @file paths in it are relative to its folder.
+	// File is the path of the talconfig.yaml or the profile; @file paths in it are relative to its folder.
 	File string
 	// Root shortens the paths in messages: they are shown relative to it.
 	Root string
@@ -48,10 +48,12 @@ type Config struct {
 	Bytes []byte
 }
 
+var errNoSecrets = errors.New("generate machine configs: the cluster's secrets are needed")
+
 // Talconfig makes everything that a talconfig.yaml describes. An error lists every mistake in the files, see yamlfile.Errors.
 func Talconfig(source Source) (*Output, error) {
 	if source.Secrets == nil {
-		return nil, errors.New("generate machine configs: the cluster's secrets are needed")
+		return nil, errNoSecrets
 	}
 
 	cluster, err := load(source)

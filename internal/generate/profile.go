@@ -11,7 +11,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
@@ -27,12 +26,16 @@ import (
 // a patch that has each node's hostname, address, route, name servers and VIP. Talos from 1.12 on refuses such patches, and here the
 // hostname is a document of its own. The user's own patches of patches_dir come last. An error is one of the profile's files.
 func Profile(source Source) (*Output, error) {
-	declared, err := profile.Read(source.File, "")
+	if source.Secrets == nil {
+		return nil, errNoSecrets
+	}
+
+	declared, err := profile.Read(source.File, source.Root)
 	if err != nil {
 		return nil, err
 	}
 
-	patches, err := profile.ReadPatches(declared, "")
+	patches, err := readProfilePatches(declared, source.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +48,7 @@ func Profile(source Source) (*Output, error) {
 	output := &Output{Cluster: declared.Name}
 
 	for _, node := range declared.Machines {
-		text, err := profileConfig(input, declared, node, patches.For(node))
+		text, err := profileConfig(input, declared, node, patches.of(node))
 		if err != nil {
 			return nil, err
 		}
@@ -53,27 +56,42 @@ func Profile(source Source) (*Output, error) {
 		output.Configs = append(output.Configs, Config{Node: node.Name, File: declared.ConfigFile(node), Bytes: text})
 	}
 
-	if output.Talosconfig, err = profileTalosconfig(input, declared); err != nil {
-		return nil, fmt.Errorf("make talosconfig: %w", err)
+	output.GitIgnore = gitIgnore(output.Configs)
+	output.Talosconfig, err = source.talosconfig(declared.Name, declared.ControlPlanes(), declared.Addresses())
+
+	return output, err
+}
+
+// ProfileImages names the images of every node of a cluster profile. Secrets are not needed.
+func ProfileImages(source Source) ([]Images, error) {
+	declared, err := profile.Read(source.File, source.Root)
+	if err != nil {
+		return nil, err
 	}
 
-	output.GitIgnore = gitIgnore(output)
+	all := make([]Images, 0, len(declared.Machines))
 
-	return output, nil
+	for _, node := range declared.Machines {
+		all = append(all, Images{
+			Node:          node.Name,
+			Schematic:     declared.Image.ID,
+			Installer:     declared.Installer(),
+			BootSchematic: declared.Image.ID,
+			Boot:          declared.Image.Boot(),
+		})
+	}
+
+	return all, nil
 }
 
 func profileInput(declared *profile.Profile, source Source) (*generate.Input, error) {
-	bundle := *source.Secrets
-	bundle.Clock = secrets.NewFixedClock(source.Now)
-
 	input, err := generate.NewInput(declared.Name, declared.Endpoint.String(), strings.TrimPrefix(declared.KubernetesVersion, "v"),
 		generate.WithVersionContract(declared.Contract),
-		generate.WithSecretsBundle(&bundle),
+		generate.WithSecretsBundle(source.Secrets),
 		generate.WithInstallDisk(declared.InstallDisk),
 		generate.WithInstallImage(declared.Installer()),
 		generate.WithDNSDomain(constants.DefaultDNSDomain),
 		generate.WithClusterDiscovery(false),
-		generate.WithEndpointList(declared.ControlPlanes()),
 	)
 	if err != nil {
 		return nil, err
@@ -90,7 +108,7 @@ func profileInput(declared *profile.Profile, source Source) (*generate.Input, er
 	return input, nil
 }
 
-func profileConfig(input *generate.Input, declared *profile.Profile, node profile.Machine, patches []profile.Patch) ([]byte, error) {
+func profileConfig(input *generate.Input, declared *profile.Profile, node profile.Machine, patches []profilePatch) ([]byte, error) {
 	config, err := input.Config(node.Role)
 	if err != nil {
 		return nil, fmt.Errorf("generate machine config of %s: %w", node.Name, err)
@@ -117,13 +135,8 @@ func profileConfig(input *generate.Input, declared *profile.Profile, node profil
 	}
 
 	for _, patch := range patches {
-		patched, err := configpatcher.Apply(configpatcher.WithConfig(config), []configpatcher.Patch{patch.Patch})
-		if err == nil {
-			config, err = patched.Config()
-		}
-
-		if err != nil {
-			return nil, patch.Refused(node, err)
+		if config, err = patched(config, patch.loaded); err != nil {
+			return nil, patch.refused(node, err)
 		}
 	}
 
@@ -143,7 +156,7 @@ func profileConfig(input *generate.Input, declared *profile.Profile, node profil
 
 // validated is Talos' own word on a config before it is written anywhere. It blames the last patch, as without one there is nothing
 // that could be wrong.
-func validated(text []byte, node profile.Machine, patches []profile.Patch) error {
+func validated(text []byte, node profile.Machine, patches []profilePatch) error {
 	parsed, err := machineconfig.FromBytes(node.Name, text)
 	if err == nil {
 		_, err = parsed.Validate(machineconfig.Mode{Metal: true})
@@ -155,34 +168,8 @@ func validated(text []byte, node profile.Machine, patches []profile.Patch) error
 	case len(patches) == 0:
 		return fmt.Errorf("validate machine config of %s: %w", node.Name, err)
 	default:
-		return patches[len(patches)-1].Refused(node, err)
+		return patches[len(patches)-1].refused(node, err)
 	}
-}
-
-func profileTalosconfig(input *generate.Input, declared *profile.Profile) ([]byte, error) {
-	made, err := input.Talosconfig()
-	if err != nil {
-		return nil, err
-	}
-
-	for _, node := range declared.Machines {
-		made.Contexts[made.Context].Nodes = append(made.Contexts[made.Context].Nodes, node.Address.Addr().String())
-	}
-
-	return made.Bytes()
-}
-
-// gitIgnore keeps what holds secrets out of a repository.
-func gitIgnore(output *Output) []byte {
-	var text strings.Builder
-
-	for _, config := range output.Configs {
-		text.WriteString(config.File + "\n")
-	}
-
-	text.WriteString("talosconfig\n")
-
-	return []byte(text.String())
 }
 
 // nodeNetwork is what the profile says about a node's network.
@@ -244,9 +231,9 @@ func moveHostname(config talosconfig.Provider) (talosconfig.Provider, error) {
 
 // leaveToPatches takes out of a node's network what a patch says itself. Talos appends lists when it merges, so that a patch with the
 // node's whole network, as those who use talosctl have one, would leave each address and route there twice.
-func leaveToPatches(own *v1alpha1.NetworkConfig, address netip.Addr, patches []profile.Patch) {
+func leaveToPatches(own *v1alpha1.NetworkConfig, address netip.Addr, patches []profilePatch) {
 	for _, patch := range patches {
-		said := patch.Network()
+		said := patch.network()
 		if said == nil {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +12,7 @@ import (
 
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/bundle"
+	talosbundle "github.com/siderolabs/talos/pkg/machinery/config/bundle"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	talosgenerate "github.com/siderolabs/talos/pkg/machinery/config/generate"
@@ -78,10 +79,10 @@ func fromProfile(t *testing.T, text string, files map[string]string) (*generate.
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 
-	bundle, err := profileSecrets()
+	shared, err := profileSecrets()
 	require.NoError(t, err)
 
-	return generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Secrets: bundle, Now: time.Unix(1_700_000_000, 0)})
+	return generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Root: dir, Secrets: shared, Now: time.Unix(1_700_000_000, 0)})
 }
 
 // stepPatch is the patch of a node as people write it for `talosctl apply-config --config-patch`.
@@ -109,7 +110,7 @@ const subnetPatch = `[
 ]`
 
 // talosctlSteps does what `talosctl gen config` does and gives the two machine configs.
-func talosctlSteps(t *testing.T, talosVersion, kubernetesVersion string, patches ...string) (*bundle.Bundle, error) {
+func talosctlSteps(t *testing.T, talosVersion, kubernetesVersion string, patches ...string) (*talosbundle.Bundle, error) {
 	t.Helper()
 
 	shared, err := profileSecrets()
@@ -121,7 +122,7 @@ func talosctlSteps(t *testing.T, talosVersion, kubernetesVersion string, patches
 	loaded, err := configpatcher.LoadPatches(patches)
 	require.NoError(t, err)
 
-	return bundle.NewBundle(bundle.WithInputOptions(&bundle.InputOptions{
+	return talosbundle.NewBundle(talosbundle.WithInputOptions(&talosbundle.InputOptions{
 		ClusterName: "demo",
 		Endpoint:    "https://192.0.2.10:6443",
 		KubeVersion: kubernetesVersion,
@@ -133,7 +134,7 @@ func talosctlSteps(t *testing.T, talosVersion, kubernetesVersion string, patches
 			talosgenerate.WithDNSDomain(constants.DefaultDNSDomain),
 			talosgenerate.WithClusterDiscovery(false),
 		},
-	}), bundle.WithPatch(loaded), bundle.WithVerbose(false))
+	}), talosbundle.WithPatch(loaded), talosbundle.WithVerbose(false))
 }
 
 func applied(t *testing.T, config talosconfig.Provider, patch string) (talosconfig.Provider, error) {
@@ -166,7 +167,7 @@ func meaning(t *testing.T, text []byte) any {
 	return tree
 }
 
-var oldReleases = map[string]string{"1.8.4": "1.31.5", "1.9.6": "1.32.4", "1.10.9": "1.33.6", "1.11.6": "1.34.3"}
+var oldReleases = map[string]string{"1.2.8": "1.25.3", "1.7.7": "1.30.3", "1.8.4": "1.31.5", "1.9.6": "1.32.4", "1.10.9": "1.33.6", "1.11.6": "1.34.3"}
 
 func TestProfileEqualsTheStepsOfTalosctlUpToTalos111(t *testing.T) {
 	t.Parallel()
@@ -360,11 +361,11 @@ func TestBadPatchesOfAProfileAreNamed(t *testing.T) {
 	tests := map[string]struct{ version, file, text, message, next string }{
 		"list of operations": {
 			"1.13.9", "cp1.yaml", "- {op: add, path: /machine/nodeLabels, value: {a: b}}\n",
-			"out/patches/cp1.yaml: can't be applied to cp1: JSON6902 patches are not supported", "$patch: delete",
+			"out/patches/cp1.yaml: is a JSON patch (RFC 6902), which Talos takes for a config of one document only", "{machine: {nodeLabels: '...'}}",
 		},
 		"no such path":     {"1.11.6", "w1.yaml", "- {op: remove, path: /machine/nothing}\n", "out/patches/w1.yaml: can't be applied to w1: ", ""},
 		"unknown key":      {"1.13.9", "w1.yaml", "machine: {netwrk: {}}\n", "out/patches/w1.yaml", ""},
-		"unknown node":     {"1.13.9", "wl1.yaml", "machine: {}\n", "wl1.yaml: no node has this name", "all.yaml"},
+		"unknown node":     {"1.13.9", "wl1.yaml", "machine: {}\n", `out/patches/wl1.yaml: no node has this name, so nothing would read the patch, did you mean "w1"?`, "all.yaml"},
 		"invalid result":   {"1.13.9", "all.yaml", "cluster: {network: {dnsDomain: x}}\nmachine: {install: {image: ''}}\nx: 1\n", "out/patches/all.yaml", ""},
 		"refused hostname": {"1.13.9", "w1.yaml", "apiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n", "out/patches/w1.yaml: can't be applied to w1: ", ""},
 	}
@@ -383,6 +384,36 @@ func TestBadPatchesOfAProfileAreNamed(t *testing.T) {
 			require.Contains(t, mistakes[0].Next, test.next)
 		})
 	}
+}
+
+func TestImagesOfAProfileNeedNoSecrets(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "cluster.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(testProfile("1.13.9", "1.36.3")), 0o600))
+
+	images, err := generate.ProfileImages(generate.Source{File: path})
+	require.NoError(t, err)
+	require.Len(t, images, 2)
+	require.Equal(t, generate.Images{
+		Node: "w1", Schematic: testSchematic, Installer: "factory.talos.dev/installer/" + testSchematic + ":v1.13.9",
+		BootSchematic: testSchematic, Boot: "https://factory.talos.dev/image/" + testSchematic + "/v1.13.9/metal-amd64.iso",
+	}, images[1])
+
+	_, err = generate.Profile(generate.Source{File: path})
+	require.ErrorContains(t, err, "secrets are needed")
+}
+
+func TestTheSameProfileGivesTheSameBytes(t *testing.T) {
+	t.Parallel()
+
+	first, err := fromProfile(t, testProfile("1.13.9", "1.36.3"), nil)
+	require.NoError(t, err)
+
+	second, err := fromProfile(t, testProfile("1.13.9", "1.36.3"), nil)
+	require.NoError(t, err)
+
+	require.True(t, reflect.DeepEqual(first, second))
 }
 
 func TestTalosconfigOfAProfileNamesItsNodes(t *testing.T) {

@@ -19,11 +19,6 @@ import (
 
 // talosconfig has the control planes as endpoints and all machines as nodes.
 func (c *cluster) talosconfig() ([]byte, error) {
-	certificate, err := c.clientCertificate()
-	if err != nil {
-		return nil, fmt.Errorf("make client certificate: %w", err)
-	}
-
 	var endpoints, nodes []string
 
 	for _, entry := range c.entries {
@@ -34,7 +29,17 @@ func (c *cluster) talosconfig() ([]byte, error) {
 		}
 	}
 
-	client := clientconfig.NewConfig(c.config.ClusterName, endpoints, c.source.Secrets.Certs.OS.Crt, certificate)
+	return c.source.talosconfig(c.config.ClusterName, endpoints, nodes)
+}
+
+// talosconfig has one context, which has the cluster's name.
+func (s Source) talosconfig(cluster string, endpoints, nodes []string) ([]byte, error) {
+	certificate, err := s.clientCertificate(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("make client certificate: %w", err)
+	}
+
+	client := clientconfig.NewConfig(cluster, endpoints, s.Secrets.Certs.OS.Crt, certificate)
 	client.Contexts[client.Context].Nodes = nodes
 
 	data, err := client.Bytes()
@@ -47,15 +52,15 @@ func (c *cluster) talosconfig() ([]byte, error) {
 
 // clientCertificate is an administrator's, as machinery makes them, but that key and serial number follow from the cluster's CA and
 // the time: the same source gives the same talosconfig. Who knows the CA's key can sign any certificate anyway.
-func (c *cluster) clientCertificate() (*x509.PEMEncodedCertificateAndKey, error) {
-	authority, err := x509.NewCertificateAuthorityFromCertificateAndKey(c.source.Secrets.Certs.OS)
+func (s Source) clientCertificate(cluster string) (*x509.PEMEncodedCertificateAndKey, error) {
+	authority, err := x509.NewCertificateAuthorityFromCertificateAndKey(s.Secrets.Certs.OS)
 	if err != nil {
 		return nil, err
 	}
 
-	from := c.source.Now.UTC()
+	from := s.Now.UTC()
 
-	derived, err := hkdf.Key(sha256.New, c.source.Secrets.Certs.OS.Key, nil, "talosconfig of "+c.config.ClusterName+from.String(), ed25519.SeedSize+16)
+	derived, err := hkdf.Key(sha256.New, s.Secrets.Certs.OS.Key, nil, "talosconfig of "+cluster+from.String(), ed25519.SeedSize+16)
 	if err != nil {
 		return nil, err
 	}

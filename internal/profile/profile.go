@@ -81,5 +81,15 @@ func (p *Profile) ControlPlanes() []string {
 	return addresses
 }
 
+// Addresses are those of all nodes.
+func (p *Profile) Addresses() []string {
+	addresses := make([]string, 0, len(p.Machines))
+	for _, node := range p.Machines {
+		addresses = append(addresses, node.Address.Addr().String())
+	}
+
+	return addresses
+}
+
 // ConfigFile is the name of a node's machine config in ConfigDir.
 func (p *Profile) ConfigFile(node Machine) string { return p.Name + "-" + node.Name + ".yaml" }

@@ -161,8 +161,9 @@ func TestMistakesOfAProfileHaveAPlaceAndAField(t *testing.T) {
 		"type of cluster":     {"type: talos", "type: taols", `cluster.yaml:2:7: "taols" is not allowed: it takes talos (type), did you mean "talos"?`},
 		"name":                {"name: demo", "name: de/mo", `cluster.yaml:1:7: "de/mo" is no name of a cluster: letters, digits and dashes (name)`},
 		"no release":          {`"1.11.6"`, `"1.11"`, `cluster.yaml:8:12: "1.11" is no release: it takes all three numbers, as 1.13.9 (talos.version)`},
-		"too new":             {`"1.11.6"`, `"1.99.0"`, `cluster.yaml:8:12: Talos v1.99.0 is newer than this program: it knows v1.8 to v1.13 (talos.version)`},
-		"too old":             {`"1.11.6"`, `"1.5.0"`, `cluster.yaml:8:12: Talos v1.5.0 is too old: it takes v1.8 to v1.13 (talos.version)`},
+		"too new":             {`"1.11.6"`, `"1.99.0"`, `cluster.yaml:8:12: Talos v1.99.0 is newer than this program: it knows v1.2 to v1.13 (talos.version)`},
+		"too old":             {`"1.11.6"`, `"1.1.0"`, `cluster.yaml:8:12: Talos v1.1.0 is too old: it takes v1.2 to v1.13 (talos.version)`},
+		"Kubernetes too new":  {"v1.34.3", "v1.36.0", "cluster.yaml:9:23: version of Kubernetes 1.36.0 is too new to be used with Talos 1.11.6 (talos.kubernetes_version)"},
 		"schematic id":        {"ce4c98", "ce4c9", `cluster.yaml:11:19: "ce4c90550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515" is no id of a schematic: 64 hexadecimal digits (talos.factory.schematic_id)`},
 		"subnet":              {"10.20.0.0/16", "10.20.0.0", `cluster.yaml:5:13: "10.20.0.0" is not a subnet, as 10.244.0.0/16 (network.pod_cidr)`},
 		"subnet's address":    {"10.20.0.0/16", "10.20.0.1/16", `cluster.yaml:5:13: 10.20.0.1/16 is an address in a subnet (network.pod_cidr), did you mean "10.20.0.0/16"?`},
@@ -230,29 +231,6 @@ func TestMissingAndEmptyProfilesSaySo(t *testing.T) {
 
 	_, _, err = read(t, "- a\n")
 	require.ErrorContains(t, err, "must be a mapping, not a list")
-}
-
-func TestPatchesThatNobodyReadsAreNamed(t *testing.T) {
-	t.Parallel()
-
-	declared, dir, err := read(t, valid)
-	require.NoError(t, err)
-
-	patches, err := profile.ReadPatches(declared, dir)
-	require.NoError(t, err, "a folder that does not exist")
-	require.Empty(t, patches)
-
-	require.NoError(t, os.MkdirAll(declared.PatchesDir, 0o755))
-
-	for name, text := range map[string]string{"cp1.yaml": "machine: {}\n", "c1p.yaml": "machine: {}\n", "w1.yaml": "a: [\n", "notes.txt": "x", "all.yaml": "\n# none\n"} {
-		require.NoError(t, os.WriteFile(filepath.Join(declared.PatchesDir, name), []byte(text), 0o600))
-	}
-
-	_, err = profile.ReadPatches(declared, dir)
-	mistakes := yamlfile.Errors(err)
-	require.Len(t, mistakes, 2)
-	require.Equal(t, `out/patches/c1p.yaml: no node has this name, so nothing would read the patch, did you mean "cp1"?`, mistakes[0].Error())
-	require.Contains(t, mistakes[1].Error(), "out/patches/w1.yaml")
 }
 
 func FuzzRead(f *testing.F) {

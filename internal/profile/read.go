@@ -2,6 +2,7 @@ package profile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -36,9 +39,9 @@ const (
 	ipv4Prefix, ipv6Prefix = 24, 64
 )
 
-// Oldest and newest Talos that machine configs can be made for. The newest is what machinery knows.
+// Oldest and newest Talos that machine configs can be made for; the newest is what machinery knows.
 var (
-	oldestTalos = config.TalosVersion1_8
+	oldestTalos = config.TalosVersion1_2
 	newestTalos = config.TalosVersion1_13
 )
 
@@ -300,8 +303,8 @@ func (r *reader) readTalos() {
 	profile.TalosVersion = r.release("version", declared.Version)
 	profile.KubernetesVersion = r.release("kubernetes_version", declared.KubernetesVersion)
 
-	if profile.TalosVersion != "" {
-		r.readContract()
+	if profile.TalosVersion != "" && r.readContract() && profile.KubernetesVersion != "" {
+		r.checkKubernetes()
 	}
 
 	profile.Image = schematic.Image{
@@ -329,23 +332,45 @@ func (r *reader) release(key, text string) string {
 	return "v" + match[1]
 }
 
-func (r *reader) readContract() {
-	place := r.place("talos", "version")
-
+// readContract is false if no config can be made for the Talos version.
+func (r *reader) readContract() bool {
 	contract, err := config.ParseContractFromVersion(r.profile.TalosVersion)
+	mistake := r.Mistake(r.place("talos", "version"), diagnosis.FileValue, "")
 
 	switch {
 	case err != nil:
-		r.bad(place, "%q is no release of Talos", r.profile.TalosVersion)
+		mistake.Message = r.profile.TalosVersion + " is no release of Talos"
 	case contract.Greater(newestTalos):
-		mistake := r.Mistake(place, diagnosis.FileValue, "Talos %s is newer than this program: it knows %s to %s", r.profile.TalosVersion, oldestTalos, newestTalos)
-		mistake.Next = "take a newer release of talos-mage, or of Talos an older one"
-		r.Add(mistake)
+		mistake.Message = fmt.Sprintf("Talos %s is newer than this program: it knows %s to %s", r.profile.TalosVersion, oldestTalos, newestTalos)
+		mistake.Next = "use a newer talos-mage, or an older Talos"
 	case oldestTalos.Greater(contract):
-		r.bad(place, "Talos %s is too old: it takes %s to %s", r.profile.TalosVersion, oldestTalos, newestTalos)
+		mistake.Message = fmt.Sprintf("Talos %s is too old: it takes %s to %s", r.profile.TalosVersion, oldestTalos, newestTalos)
+	default:
+		r.profile.Contract = contract
+
+		return true
 	}
 
-	r.profile.Contract = contract
+	r.Add(mistake)
+
+	return false
+}
+
+// checkKubernetes compares the two versions by Talos' support matrix.
+func (r *reader) checkKubernetes() {
+	talos, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: r.profile.TalosVersion})
+	if err != nil {
+		return
+	}
+
+	kubernetes, err := compatibility.ParseKubernetesVersion(r.profile.KubernetesVersion)
+	if err == nil {
+		err = kubernetes.SupportedWith(talos)
+	}
+
+	if err != nil {
+		r.bad(r.place("talos", "kubernetes_version"), "%s", err)
+	}
 }
 
 // schematicID is the declared one, or that of the declared schematic.

@@ -1,7 +1,6 @@
-package profile
+package generate
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/nearest"
+	"github.com/talos-mage/talos-mage/internal/profile"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
 
@@ -26,16 +26,16 @@ const (
 	patchOfWorkers       = "worker"
 )
 
-// Patch is one file of patches_dir.
-type Patch struct {
-	configpatcher.Patch
-
-	shown string
+// profilePatch is one file of patches_dir.
+type profilePatch struct {
+	loaded configpatcher.Patch
+	text   string
+	shown  string
 }
 
-// Network is what the patch says in machine.network; nil if it says nothing there, or is a list of operations.
-func (p Patch) Network() *v1alpha1.NetworkConfig {
-	strategic, ok := p.Patch.(configpatcher.StrategicMergePatch)
+// network is what the patch says in machine.network; nil if it says nothing there, or is a list of operations.
+func (p profilePatch) network() *v1alpha1.NetworkConfig {
+	strategic, ok := p.loaded.(configpatcher.StrategicMergePatch)
 	if !ok {
 		return nil
 	}
@@ -48,34 +48,33 @@ func (p Patch) Network() *v1alpha1.NetworkConfig {
 	return raw.MachineConfig.MachineNetwork
 }
 
-// Refused is Talos' error about the patch, or about the config that it makes, as one of the patch's file.
-func (p Patch) Refused(node Machine, err error) error {
+// refused is an error about the patch, or about the config that it makes, as one of the patch's file.
+func (p profilePatch) refused(node profile.Machine, err error) error {
 	mistakes := &yamlfile.Mistakes{}
 	source := yamlfile.Source{Shown: p.shown, Mistakes: mistakes}
 
-	mistake := source.Mistake(nil, diagnosis.FileValue, "can't be applied to %s: %s", node.Name, err)
-	if _, isList := p.Patch.(configpatcher.StrategicMergePatch); !isList {
-		mistake.Next = "write the patch as the part of the machine config that changes, with `$patch: delete` for what has to go: " +
-			"Talos takes lists of operations (JSON6902) up to v1.11 only"
+	if errors.Is(err, errJSONPatch) {
+		mistake := source.Mistake(nil, diagnosis.FileValue, "%s", err)
+		mistake.Next = "write it as a strategic merge patch: " + strategicForm(p.text)
+		source.Add(mistake)
+	} else {
+		source.At(nil, diagnosis.FileValue, "can't be applied to %s: %s", node.Name, oneLine(err))
 	}
-
-	mistake.Err = err
-	mistakes.Add(mistake)
 
 	return mistakes.Err()
 }
 
-// Patches are the user's own, by the file's name without its ending.
-type Patches map[string]Patch
+// profilePatches are the user's own, by the file's name without its ending.
+type profilePatches map[string]profilePatch
 
-// For are the patches of a node in the order in which they apply: those of all nodes, of its role, its own.
-func (p Patches) For(node Machine) []Patch {
+// of are the patches of a node in the order in which they apply: those of all nodes, of its role, its own.
+func (p profilePatches) of(node profile.Machine) []profilePatch {
 	role := patchOfWorkers
 	if node.Role == machine.TypeControlPlane {
 		role = patchOfControlPlanes
 	}
 
-	var list []Patch
+	var list []profilePatch
 
 	for _, name := range []string{patchOfAll, role, node.Name} {
 		if patch, ok := p[name]; ok {
@@ -86,13 +85,13 @@ func (p Patches) For(node Machine) []Patch {
 	return list
 }
 
-// ReadPatches reads the folder of a profile's patches: all.yaml, controlplane.yaml, worker.yaml and <node>.yaml. A folder that does not
+// readProfilePatches reads the folder of a profile's patches: all.yaml, controlplane.yaml, worker.yaml and <node>.yaml. A folder that does not
 // exist holds none. root shortens paths in messages; an error lists every mistake.
-func ReadPatches(profile *Profile, root string) (Patches, error) {
+func readProfilePatches(declared *profile.Profile, root string) (profilePatches, error) {
 	mistakes := &yamlfile.Mistakes{}
-	folder := yamlfile.Source{Shown: yamlfile.ShownPath(root, profile.PatchesDir), Mistakes: mistakes}
+	folder := yamlfile.Source{Shown: yamlfile.ShownPath(root, declared.PatchesDir), Mistakes: mistakes}
 
-	entries, err := os.ReadDir(profile.PatchesDir)
+	entries, err := os.ReadDir(declared.PatchesDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		mistake := folder.Mistake(nil, diagnosis.FileUnreadable, "can't be read: %s", errors.Unwrap(err))
 		mistake.Err = err
@@ -100,11 +99,11 @@ func ReadPatches(profile *Profile, root string) (Patches, error) {
 	}
 
 	known := []string{patchOfAll, patchOfControlPlanes, patchOfWorkers}
-	for _, node := range profile.Machines {
+	for _, node := range declared.Machines {
 		known = append(known, node.Name)
 	}
 
-	patches := Patches{}
+	patches := profilePatches{}
 
 	for _, entry := range entries {
 		name, isYAML := withoutEnding(entry.Name())
@@ -112,7 +111,7 @@ func ReadPatches(profile *Profile, root string) (Patches, error) {
 			continue
 		}
 
-		path := filepath.Join(profile.PatchesDir, entry.Name())
+		path := filepath.Join(declared.PatchesDir, entry.Name())
 		source := yamlfile.Source{Shown: yamlfile.ShownPath(root, path), Mistakes: mistakes}
 
 		if !slices.Contains(known, name) {
@@ -143,33 +142,25 @@ func withoutEnding(name string) (string, bool) {
 }
 
 // readPatch is false for a file that says nothing, which Talos would take for a list of operations.
-func readPatch(source yamlfile.Source, path string) (Patch, bool) {
+func readPatch(source yamlfile.Source, path string) (profilePatch, bool) {
 	text, err := source.Read(path)
-	if err != nil || isBlank(text) {
-		return Patch{}, false
-	}
-
-	loaded, err := configpatcher.LoadPatch(text)
 	if err != nil {
-		line, column, message := machineconfig.YAMLError(err)
-
-		mistake := source.Mistake(nil, diagnosis.FileSyntax, "is no patch of a machine config: %s", message)
-		mistake.Line, mistake.Column, mistake.Err = line, column, err
-		source.Add(mistake)
-
-		return Patch{}, false
+		return profilePatch{}, false
 	}
 
-	return Patch{Patch: loaded, shown: source.Shown}, true
-}
-
-// isBlank tells whether a YAML text has nothing but comments and marks of documents.
-func isBlank(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
-			return false
-		}
+	loaded, err := parsePatch(patch{file: &file{Source: source, path: path}}, string(text))
+	if errors.Is(err, errEmptyPatch) {
+		return profilePatch{}, false
 	}
 
-	return true
+	var broken *machineconfig.LoadError
+
+	switch {
+	case errors.As(err, &broken):
+		source.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: broken.Path, Line: broken.Line, Column: broken.Column, Message: "as a patch: " + broken.Message})
+	case err != nil:
+		source.At(nil, diagnosis.FileValue, "as a patch: %s", oneLine(err))
+	}
+
+	return profilePatch{loaded: loaded, text: string(text), shown: source.Shown}, err == nil
 }
