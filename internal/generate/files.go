@@ -61,30 +61,30 @@ func (c *cluster) open(place *yaml.Node, reference string) *file {
 		return opened
 	}
 
-	opened.text = c.decrypted(place, opened, data)
+	opened.text = c.source.decrypted(c.Source, place, opened, data)
 
 	return opened
 }
 
-// decrypted is the text of a file that sops may have encrypted.
-func (c *cluster) decrypted(place *yaml.Node, opened *file, data []byte) string {
+// decrypted is the text of a file that sops may have encrypted. A mistake is told of a place in the file that names it.
+func (s Source) decrypted(in yamlfile.Source, place *yaml.Node, opened *file, data []byte) string {
 	if !bytes.Contains(data, []byte("ENC[AES256_GCM,")) {
 		return string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
 	}
 
-	if c.source.Decrypt == nil {
-		c.At(place, diagnosis.FileUnreadable, "file %s is encrypted by sops, and can't be decrypted here", opened.Shown)
+	if s.Decrypt == nil {
+		in.At(place, diagnosis.FileUnreadable, "file %s is encrypted by sops, and can't be decrypted here", opened.Shown)
 
 		opened.unusable = true
 
 		return ""
 	}
 
-	plain, err := c.source.Decrypt(opened.path, data)
+	plain, err := s.Decrypt(opened.path, data)
 	if err != nil {
-		mistake := c.Mistake(place, diagnosis.FileUnreadable, "file %s can't be decrypted: %s", opened.Shown, err)
+		mistake := in.Mistake(place, diagnosis.FileUnreadable, "file %s can't be decrypted: %s", opened.Shown, err)
 		mistake.Err = err
-		c.Add(mistake)
+		in.Add(mistake)
 
 		opened.unusable = true
 	}

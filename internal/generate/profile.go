@@ -35,7 +35,7 @@ func Profile(source Source) (*Output, error) {
 		return nil, err
 	}
 
-	patches, err := readProfilePatches(declared, source.Root)
+	patches, err := readProfilePatches(declared, source)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,46 @@ func profileInput(declared *profile.Profile, source Source) (*generate.Input, er
 	return input, nil
 }
 
+// profileConfig is a node's machine config, after Talos' own word on it.
 func profileConfig(input *generate.Input, declared *profile.Profile, node profile.Machine, patches []profilePatch) ([]byte, error) {
+	text, err := patchedConfig(input, declared, node, patches)
+	if err != nil {
+		return nil, err
+	}
+
+	if err = refusal(text, declared, node); err == nil {
+		return text, nil
+	}
+
+	for i := range patches {
+		text, patchErr := patchedConfig(input, declared, node, patches[:i+1])
+		if patchErr == nil && refusal(text, declared, node) != nil {
+			return nil, patches[i].refused(node, err)
+		}
+	}
+
+	return nil, err
+}
+
+// refusal is what Talos says against a machine config: that it is not valid, or that it is for a newer release.
+func refusal(text []byte, declared *profile.Profile, node profile.Machine) error {
+	made, err := machineconfig.FromBytes(declared.ConfigFile(node), text)
+	if err == nil {
+		_, err = made.Validate(machineconfig.Mode{Metal: true})
+	}
+
+	if err != nil {
+		return fmt.Errorf("validate machine config of %s: %w", node.Name, err)
+	}
+
+	if needed := made.TalosContract(); needed.Greater(declared.Contract) {
+		return fmt.Errorf("the machine config of %s needs Talos %s or newer, and talos.version is %s", node.Name, needed, declared.TalosVersion)
+	}
+
+	return nil
+}
+
+func patchedConfig(input *generate.Input, declared *profile.Profile, node profile.Machine, patches []profilePatch) ([]byte, error) {
 	config, err := input.Config(node.Role)
 	if err != nil {
 		return nil, fmt.Errorf("generate machine config of %s: %w", node.Name, err)
@@ -122,25 +161,22 @@ func profileConfig(input *generate.Input, declared *profile.Profile, node profil
 
 		return nil
 	})
+	if err == nil && declared.Contract.MultidocNetworkConfigSupported() {
+		config, err = moveHostname(config)
+	}
+
 	if err != nil {
 		return nil, fmt.Errorf("set network of %s: %w", node.Name, err)
 	}
 
-	multidoc := declared.Contract.MultidocNetworkConfigSupported()
-
-	if multidoc {
-		if config, err = moveHostname(config); err != nil {
-			return nil, fmt.Errorf("set hostname of %s: %w", node.Name, err)
+	for _, one := range patches {
+		if config, err = patched(config, one.loaded); err != nil {
+			return nil, one.refused(node, err)
 		}
 	}
 
-	for _, patch := range patches {
-		if config, err = patched(config, patch.loaded); err != nil {
-			return nil, patch.refused(node, err)
-		}
-	}
-
-	if multidoc && len(patches) > 0 {
+	// A patch may have brought one back.
+	if declared.Contract.MultidocNetworkConfigSupported() {
 		if config, err = moveHostname(config); err != nil {
 			return nil, fmt.Errorf("set hostname of %s: %w", node.Name, err)
 		}
@@ -151,25 +187,7 @@ func profileConfig(input *generate.Input, declared *profile.Profile, node profil
 		return nil, fmt.Errorf("write machine config of %s: %w", node.Name, err)
 	}
 
-	return text, validated(text, node, patches)
-}
-
-// validated is Talos' own word on a config before it is written anywhere. It blames the last patch, as without one there is nothing
-// that could be wrong.
-func validated(text []byte, node profile.Machine, patches []profilePatch) error {
-	parsed, err := machineconfig.FromBytes(node.Name, text)
-	if err == nil {
-		_, err = parsed.Validate(machineconfig.Mode{Metal: true})
-	}
-
-	switch {
-	case err == nil:
-		return nil
-	case len(patches) == 0:
-		return fmt.Errorf("validate machine config of %s: %w", node.Name, err)
-	default:
-		return patches[len(patches)-1].refused(node, err)
-	}
+	return text, nil
 }
 
 // nodeNetwork is what the profile says about a node's network.

@@ -167,7 +167,7 @@ func meaning(t *testing.T, text []byte) any {
 	return tree
 }
 
-var oldReleases = map[string]string{"1.2.8": "1.25.3", "1.7.7": "1.30.3", "1.8.4": "1.31.5", "1.9.6": "1.32.4", "1.10.9": "1.33.6", "1.11.6": "1.34.3"}
+var oldReleases = map[string]string{"1.5.5": "1.28.3", "1.7.7": "1.30.3", "1.8.4": "1.31.5", "1.9.6": "1.32.4", "1.10.9": "1.33.6", "1.11.6": "1.34.3"}
 
 func TestProfileEqualsTheStepsOfTalosctlUpToTalos111(t *testing.T) {
 	t.Parallel()
@@ -363,10 +363,15 @@ func TestBadPatchesOfAProfileAreNamed(t *testing.T) {
 			"1.13.9", "cp1.yaml", "- {op: add, path: /machine/nodeLabels, value: {a: b}}\n",
 			"out/patches/cp1.yaml: is a JSON patch (RFC 6902), which Talos takes for a config of one document only", "{machine: {nodeLabels: '...'}}",
 		},
-		"no such path":     {"1.11.6", "w1.yaml", "- {op: remove, path: /machine/nothing}\n", "out/patches/w1.yaml: can't be applied to w1: ", ""},
-		"unknown key":      {"1.13.9", "w1.yaml", "machine: {netwrk: {}}\n", "out/patches/w1.yaml", ""},
-		"unknown node":     {"1.13.9", "wl1.yaml", "machine: {}\n", `out/patches/wl1.yaml: no node has this name, so nothing would read the patch, did you mean "w1"?`, "all.yaml"},
-		"invalid result":   {"1.13.9", "all.yaml", "cluster: {network: {dnsDomain: x}}\nmachine: {install: {image: ''}}\nx: 1\n", "out/patches/all.yaml", ""},
+		"no such path":   {"1.11.6", "w1.yaml", "- {op: remove, path: /machine/nothing}\n", "out/patches/w1.yaml: can't be applied to w1: ", ""},
+		"unknown key":    {"1.13.9", "w1.yaml", "machine: {netwrk: {}}\n", "out/patches/w1.yaml", ""},
+		"unknown node":   {"1.13.9", "wl1.yaml", "machine: {}\n", `out/patches/wl1.yaml: no node has this name, so nothing would read the patch, did you mean "w1"?`, "all.yaml"},
+		"invalid result": {"1.13.9", "all.yaml", "cluster: {network: {dnsDomain: x}}\nmachine: {install: {image: ''}}\nx: 1\n", "out/patches/all.yaml", ""},
+		"newer documents": {
+			"1.11.6", "w1.yaml", "apiVersion: v1alpha1\nkind: LinkConfig\nname: eth1\nmtu: 9000\n",
+			"out/patches/w1.yaml: can't be applied to w1: the machine config of w1 needs Talos v1.12 or newer, and talos.version is v1.11.6", "",
+		},
+		"encrypted":        {"1.13.9", "w1.yaml", "machine: ENC[AES256_GCM,data:x]\n", "out/patches/w1.yaml is encrypted by sops, and can't be decrypted here", ""},
 		"refused hostname": {"1.13.9", "w1.yaml", "apiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n", "out/patches/w1.yaml: can't be applied to w1: ", ""},
 	}
 
@@ -414,6 +419,15 @@ func TestTheSameProfileGivesTheSameBytes(t *testing.T) {
 	require.NoError(t, err)
 
 	require.True(t, reflect.DeepEqual(first, second))
+}
+
+func TestTheBrokenOneOfSeveralPatchesIsNamed(t *testing.T) {
+	t.Parallel()
+
+	_, err := fromProfile(t, testProfile("1.13.9", "1.36.3"), map[string]string{
+		"all.yaml": "machine: {nodeLabels: {a: b}}\n", "worker.yaml": "machine: {sysctls: {a: b}, nodeLabels: {'not a label': x}}\n", "w1.yaml": "machine: {nodeLabels: {c: d}}\n",
+	})
+	require.ErrorContains(t, err, "out/patches/worker.yaml: can't be applied to w1: ")
 }
 
 func TestTalosconfigOfAProfileNamesItsNodes(t *testing.T) {

@@ -86,10 +86,10 @@ func (p profilePatches) of(node profile.Machine) []profilePatch {
 }
 
 // readProfilePatches reads the folder of a profile's patches: all.yaml, controlplane.yaml, worker.yaml and <node>.yaml. A folder that does not
-// exist holds none. root shortens paths in messages; an error lists every mistake.
-func readProfilePatches(declared *profile.Profile, root string) (profilePatches, error) {
+// exist holds none. An error lists every mistake.
+func readProfilePatches(declared *profile.Profile, source Source) (profilePatches, error) {
 	mistakes := &yamlfile.Mistakes{}
-	folder := yamlfile.Source{Shown: yamlfile.ShownPath(root, declared.PatchesDir), Mistakes: mistakes}
+	folder := yamlfile.Source{Shown: yamlfile.ShownPath(source.Root, declared.PatchesDir), Mistakes: mistakes}
 
 	entries, err := os.ReadDir(declared.PatchesDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -112,18 +112,18 @@ func readProfilePatches(declared *profile.Profile, root string) (profilePatches,
 		}
 
 		path := filepath.Join(declared.PatchesDir, entry.Name())
-		source := yamlfile.Source{Shown: yamlfile.ShownPath(root, path), Mistakes: mistakes}
+		opened := &file{Source: yamlfile.Source{Shown: yamlfile.ShownPath(source.Root, path), Mistakes: mistakes}, path: path}
 
 		if !slices.Contains(known, name) {
-			mistake := source.Mistake(nil, diagnosis.FileValue, "no node has this name, so nothing would read the patch")
+			mistake := opened.Mistake(nil, diagnosis.FileValue, "no node has this name, so nothing would read the patch")
 			mistake.Suggestion = nearest.Word(name, known)
 			mistake.Next = "name it after a node, or all.yaml, controlplane.yaml or worker.yaml, or move it elsewhere"
-			source.Add(mistake)
+			opened.Add(mistake)
 
 			continue
 		}
 
-		if patch, ok := readPatch(source, path); ok {
+		if patch, ok := source.readPatch(opened); ok {
 			patches[name] = patch
 		}
 	}
@@ -142,13 +142,18 @@ func withoutEnding(name string) (string, bool) {
 }
 
 // readPatch is false for a file that says nothing, which Talos would take for a list of operations.
-func readPatch(source yamlfile.Source, path string) (profilePatch, bool) {
-	text, err := source.Read(path)
+func (s Source) readPatch(opened *file) (profilePatch, bool) {
+	data, err := opened.Read(opened.path)
 	if err != nil {
 		return profilePatch{}, false
 	}
 
-	loaded, err := parsePatch(patch{file: &file{Source: source, path: path}}, string(text))
+	text := s.decrypted(opened.Source, nil, opened, data)
+	if opened.unusable {
+		return profilePatch{}, false
+	}
+
+	loaded, err := parsePatch(patch{file: opened}, text)
 	if errors.Is(err, errEmptyPatch) {
 		return profilePatch{}, false
 	}
@@ -157,10 +162,10 @@ func readPatch(source yamlfile.Source, path string) (profilePatch, bool) {
 
 	switch {
 	case errors.As(err, &broken):
-		source.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: broken.Path, Line: broken.Line, Column: broken.Column, Message: "as a patch: " + broken.Message})
+		opened.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: broken.Path, Line: broken.Line, Column: broken.Column, Message: "as a patch: " + broken.Message})
 	case err != nil:
-		source.At(nil, diagnosis.FileValue, "as a patch: %s", oneLine(err))
+		opened.At(nil, diagnosis.FileValue, "as a patch: %s", oneLine(err))
 	}
 
-	return profilePatch{loaded: loaded, text: string(text), shown: source.Shown}, err == nil
+	return profilePatch{loaded: loaded, text: text, shown: opened.Shown}, err == nil
 }

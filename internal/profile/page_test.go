@@ -105,19 +105,14 @@ func TestPageOfTheProfile(t *testing.T) {
 	_, err := Read(path, "")
 	require.NoError(t, err)
 
-	page := introduction
+	indented := "    " + strings.ReplaceAll(strings.TrimSuffix(example, "\n"), "\n", "\n    ") + "\n"
+	table := "| key | needed | meaning |\n|---|---|---|\n" + strings.Join(rows("", reflect.TypeFor[keys]()), "")
 
-	for line := range strings.Lines(example) {
-		page += "    " + line
-	}
-
-	page += meaning + "| key | needed | meaning |\n|---|---|---|\n" + rows("", reflect.TypeFor[keys]())
-
-	golden.Assert(t, "../../docs/profile.md", page)
+	golden.Assert(t, "../../docs/profile.md", introduction+indented+meaning+table)
 }
 
-func rows(path string, in reflect.Type) string {
-	var text string
+func rows(path string, in reflect.Type) []string {
+	var lines []string
 
 	for field := range in.Fields() {
 		key := strings.TrimPrefix(path+"."+field.Tag.Get("yaml"), ".")
@@ -132,12 +127,12 @@ func rows(path string, in reflect.Type) string {
 			key, inner = key+"[]", inner.Elem()
 		}
 
-		text += fmt.Sprintf("| `%s` | %s | %s |\n", key, needed, field.Tag.Get("doc"))
+		lines = append(lines, fmt.Sprintf("| `%s` | %s | %s |\n", key, needed, field.Tag.Get("doc")))
 
 		if inner.Kind() == reflect.Struct {
-			text += rows(key, inner)
+			lines = append(lines, rows(key, inner)...)
 		}
 	}
 
-	return text
+	return lines
 }

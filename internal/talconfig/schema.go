@@ -16,10 +16,10 @@ import (
 // Config is a talconfig.yaml, with the keys that the JSON schema of talhelper v3.1.16 lists. Where talhelper uses Talos' own types, so
 // does this.
 type Config struct {
-	ClusterName                    string              `yaml:"clusterName"`
+	ClusterName                    string              `yaml:"clusterName" required:"true"`
 	TalosVersion                   string              `yaml:"talosVersion"`
 	KubernetesVersion              string              `yaml:"kubernetesVersion"`
-	Endpoint                       string              `yaml:"endpoint"`
+	Endpoint                       string              `yaml:"endpoint" required:"true"`
 	Domain                         string              `yaml:"domain"`
 	AllowSchedulingOnMasters       bool                `yaml:"allowSchedulingOnMasters"`
 	AllowSchedulingOnControlPlanes bool                `yaml:"allowSchedulingOnControlPlanes"`
@@ -30,7 +30,7 @@ type Config struct {
 	ServiceNets                    []string            `yaml:"clusterSvcNets"`
 	CNI                            *v1alpha1.CNIConfig `yaml:"cniConfig"`
 	Patches                        []string            `yaml:"patches"`
-	Nodes                          []Node              `yaml:"nodes"`
+	Nodes                          []Node              `yaml:"nodes" required:"true"`
 	ImageFactory                   ImageFactory        `yaml:"imageFactory"`
 	ControlPlane                   NodeSettings        `yaml:"controlPlane"`
 	Worker                         NodeSettings        `yaml:"worker"`
@@ -43,8 +43,8 @@ func (Config) IsForeign(key string) bool {
 
 // Node is one entry of `nodes`: one machine, or several that share everything.
 type Node struct {
-	Hostname                string                        `yaml:"hostname"`
-	IPAddress               string                        `yaml:"ipAddress"`
+	Hostname                string                        `yaml:"hostname" required:"true"`
+	IPAddress               string                        `yaml:"ipAddress" required:"true"`
 	ControlPlane            bool                          `yaml:"controlPlane"`
 	InstallDisk             string                        `yaml:"installDisk"`
 	InstallDiskSelector     *v1alpha1.InstallDiskSelector `yaml:"installDiskSelector"`
@@ -94,7 +94,7 @@ type MachineFile struct {
 	Content     string            `yaml:"content"`
 	Permissions v1alpha1.FileMode `yaml:"permissions"`
 	Path        string            `yaml:"path"`
-	Op          string            `yaml:"op"`
+	Op          string            `yaml:"op" enum:"create,append,overwrite"`
 	// SkipEnvsubst keeps variables in a file's text as they are.
 	SkipEnvsubst bool `yaml:"skipEnvsubst"`
 }
@@ -103,7 +103,7 @@ type MachineFile struct {
 type ImageFactory struct {
 	RegistryURL       string `yaml:"registryURL"`
 	SchematicEndpoint string `yaml:"schematicEndpoint"`
-	Protocol          string `yaml:"protocol"`
+	Protocol          string `yaml:"protocol" enum:"https,http"`
 	InstallerURLTmpl  string `yaml:"installerURLTmpl"`
 	ImageURLTmpl      string `yaml:"ISOURLTmpl"`
 }
@@ -111,10 +111,10 @@ type ImageFactory struct {
 // MachineSpec is what installer and boot image have to fit.
 type MachineSpec struct {
 	Mode        string `yaml:"mode"`
-	Arch        string `yaml:"arch"`
+	Arch        string `yaml:"arch" enum:"amd64,arm64"`
 	SecureBoot  bool   `yaml:"secureboot"`
 	UseUKI      bool   `yaml:"useUKI"`
-	BootMethod  string `yaml:"bootMethod"`
+	BootMethod  string `yaml:"bootMethod" enum:"iso,disk-image,pxe"`
 	ImageSuffix string `yaml:"imageSuffix"`
 }
 
