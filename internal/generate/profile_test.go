@@ -22,7 +22,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/generate"
+	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
@@ -113,6 +115,12 @@ const subnetPatch = `[
 func talosctlSteps(t *testing.T, talosVersion, kubernetesVersion string, patches ...string) (*talosbundle.Bundle, error) {
 	t.Helper()
 
+	return talosctlStepsAt(t, "https://192.0.2.10:6443", talosVersion, kubernetesVersion, patches...)
+}
+
+func talosctlStepsAt(t *testing.T, endpoint, talosVersion, kubernetesVersion string, patches ...string) (*talosbundle.Bundle, error) {
+	t.Helper()
+
 	shared, err := profileSecrets()
 	require.NoError(t, err)
 
@@ -124,7 +132,7 @@ func talosctlSteps(t *testing.T, talosVersion, kubernetesVersion string, patches
 
 	return talosbundle.NewBundle(talosbundle.WithInputOptions(&talosbundle.InputOptions{
 		ClusterName: "demo",
-		Endpoint:    "https://192.0.2.10:6443",
+		Endpoint:    endpoint,
 		KubeVersion: kubernetesVersion,
 		GenOptions: []talosgenerate.Option{
 			talosgenerate.WithVersionContract(contract),
@@ -164,6 +172,21 @@ func meaning(t *testing.T, text []byte) any {
 	var tree any
 	require.NoError(t, yaml.Unmarshal(encoded, &tree))
 
+	return withoutEmptyLists(tree)
+}
+
+// withoutEmptyLists leaves out what machinery writes or not, depending on whether a config was decoded before.
+func withoutEmptyLists(tree any) any {
+	if mapping, ok := tree.(map[string]any); ok {
+		for key, value := range mapping {
+			if list, isList := value.([]any); isList && len(list) == 0 {
+				delete(mapping, key)
+			} else {
+				withoutEmptyLists(value)
+			}
+		}
+	}
+
 	return tree
 }
 
@@ -202,6 +225,72 @@ func TestProfileEqualsTheStepsOfTalosctlUpToTalos111(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestOtherShapesOfAProfileEqualTheStepsToo(t *testing.T) {
+	t.Parallel()
+
+	subnets := "  pod_cidr: 10.20.0.0/16\n  service_cidr: 10.21.0.0/16\n"
+	vip := "  vip: {interface: ens18, ip: 192.0.2.10}\n"
+
+	tests := map[string]struct {
+		replace  []string // in the profile
+		endpoint string
+		patches  []string // of talosctl gen config
+		cp1      string   // in the node's patch: what follows `interface:`
+	}{
+		"no VIP": {
+			[]string{vip, ""}, "https://192.0.2.10:6443", []string{subnetPatch},
+			"eth0, dhcp: false, addresses: [192.0.2.11/24], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.1}]",
+		},
+		"DNS name": {
+			[]string{"api_endpoint: 192.0.2.10", "api_endpoint: k8s.example.net"}, "https://k8s.example.net:6443", []string{subnetPatch},
+			"ens18, dhcp: false, addresses: [192.0.2.11/24], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.1}], vip: {ip: 192.0.2.10}",
+		},
+		"Talos' own subnets": {
+			[]string{subnets, ""}, "https://192.0.2.10:6443", nil,
+			"ens18, dhcp: false, addresses: [192.0.2.11/24], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.1}], vip: {ip: 192.0.2.10}",
+		},
+		"the profile's prefix and gateway": {
+			[]string{subnets, subnets + "  prefix: 23\n  gateway: 192.0.3.254\n"}, "https://192.0.2.10:6443", []string{subnetPatch},
+			"ens18, dhcp: false, addresses: [192.0.2.11/23], routes: [{network: 0.0.0.0/0, gateway: 192.0.3.254}], vip: {ip: 192.0.2.10}",
+		},
+		"the assignment's": {
+			[]string{"ip: 192.0.2.11,", "ip: 192.0.2.11, prefix: 28, gateway: 192.0.2.14, interface: bond0,"}, "https://192.0.2.10:6443", []string{subnetPatch},
+			"bond0, dhcp: false, addresses: [192.0.2.11/28], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.14}], vip: {ip: 192.0.2.10}",
+		},
+		"IPv6": {
+			[]string{"api_endpoint: 192.0.2.10", "api_endpoint: 2001:db8::10", "ip: 192.0.2.10}", "ip: '2001:db8::10'}", "192.0.2.11", "2001:db8::11", "192.0.2.21", "2001:db8::21"},
+			"https://[2001:db8::10]:6443", []string{subnetPatch},
+			"ens18, dhcp: false, addresses: ['2001:db8::11/64'], routes: [{network: '::/0', gateway: '2001:db8::1'}], vip: {ip: '2001:db8::10'}",
+		},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			text := testProfile("1.11.6", "1.34.3")
+			for i := 0; i < len(test.replace); i += 2 {
+				require.Contains(t, text, test.replace[i])
+				text = strings.Replace(text, test.replace[i], test.replace[i+1], 1)
+			}
+
+			output, err := fromProfile(t, text, nil)
+			require.NoError(t, err)
+
+			steps, err := talosctlStepsAt(t, test.endpoint, "1.11.6", "1.34.3", test.patches...)
+			require.NoError(t, err)
+
+			want, err := applied(t, steps.ControlPlane(),
+				"machine: {network: {hostname: cp1, nameservers: [1.1.1.1, 8.8.8.8], interfaces: [{interface: "+test.cp1+"}]}}")
+			require.NoError(t, err)
+
+			encoded, err := want.EncodeBytes()
+			require.NoError(t, err)
+			require.Equal(t, meaning(t, encoded), meaning(t, output.Configs[0].Bytes))
+		})
 	}
 }
 
@@ -428,6 +517,34 @@ func TestTheBrokenOneOfSeveralPatchesIsNamed(t *testing.T) {
 		"all.yaml": "machine: {nodeLabels: {a: b}}\n", "worker.yaml": "machine: {sysctls: {a: b}, nodeLabels: {'not a label': x}}\n", "w1.yaml": "machine: {nodeLabels: {c: d}}\n",
 	})
 	require.ErrorContains(t, err, "out/patches/worker.yaml: can't be applied to w1: ")
+}
+
+// What a run checks before it sends anything finds nothing to say about files that were made of a profile.
+func TestFilesMadeOfAProfileFitTheirInventory(t *testing.T) {
+	t.Parallel()
+
+	for talosVersion, kubernetesVersion := range map[string]string{"1.11.6": "1.34.3", "1.13.9": "1.36.3"} {
+		output, err := fromProfile(t, testProfile(talosVersion, kubernetesVersion), nil)
+		require.NoError(t, err)
+
+		dir := t.TempDir()
+		configs := filepath.Join(dir, "out")
+		require.NoError(t, os.Mkdir(configs, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(testProfile(talosVersion, kubernetesVersion)), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(configs, "talosconfig"), output.Talosconfig, 0o600))
+
+		for _, config := range output.Configs {
+			require.NoError(t, os.WriteFile(filepath.Join(configs, config.File), config.Bytes, 0o600))
+		}
+
+		cluster, err := inventory.Load(inventory.Options{TalosDir: dir})
+		require.NoError(t, err)
+		require.Equal(t, configs, cluster.ConfigDir)
+
+		for _, finding := range cluster.CrossCheck(filepath.Join(configs, "talosconfig")) {
+			require.Equal(t, diagnosis.OK, finding.Severity, "%s %s", finding.ID, finding.Cause)
+		}
+	}
 }
 
 func TestTalosconfigOfAProfileNamesItsNodes(t *testing.T) {
