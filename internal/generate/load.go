@@ -120,7 +120,7 @@ func (c *cluster) read() bool {
 		return false
 	}
 
-	talconfig.Normalize(c.root)
+	talconfig.Straighten(c.root)
 	c.variables.SubstituteAll(c.Source, c.root)
 	c.Check("the file", c.root, reflect.TypeFor[talconfig.Config]())
 

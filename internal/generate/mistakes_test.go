@@ -27,18 +27,20 @@ func TestMistakes(t *testing.T) {
 			mistakes := yamlfile.Errors(err)
 			require.NotEmpty(t, mistakes, err)
 
-			text := err.Error() + "\n"
+			var text strings.Builder
+
+			text.WriteString(err.Error() + "\n")
 
 			for _, mistake := range mistakes {
 				require.Equal(t, diagnosis.ExitBadInput, mistake.ExitCode())
 
 				if mistake.Next != "" {
-					text += "next: " + mistake.Next + "\n"
+					text.WriteString("next: " + mistake.Next + "\n")
 				}
 			}
 
-			require.NotContains(t, text, "invented-", "no secrets")
-			golden.Assert(t, filepath.Join("testdata", "mistakes", name+".golden"), strings.TrimRight(text, "\n")+"\n")
+			require.NotContains(t, text.String(), "invented-", "no secrets")
+			golden.Assert(t, filepath.Join("testdata", "mistakes", name+".golden"), text.String())
 		})
 	}
 }

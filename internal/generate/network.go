@@ -19,12 +19,12 @@ import (
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
 
-// checkDevices looks at the network interfaces as machinery does for machine.network.
+// checkDevices looks at the network interfaces: as they are needed for newer versions, and as machinery does for machine.network.
 func (e *entry) checkDevices() {
 	before := len(e.List)
 
 	// What is made for newer versions has the more precise places.
-	if e.contract.MultidocNetworkConfigSupported() && !slices.Contains(e.settings.NetworkInterfaces, nil) {
+	if e.contract.MultidocNetworkConfigSupported() {
 		e.linkDocuments()
 	}
 
@@ -35,10 +35,6 @@ func (e *entry) checkDevices() {
 	secondary := map[string]string{}
 
 	for _, device := range e.settings.NetworkInterfaces {
-		if device == nil {
-			continue
-		}
-
 		if device.DeviceBond != nil {
 			for _, name := range device.DeviceBond.BondInterfaces {
 				secondary[name] = device.DeviceInterface
@@ -54,12 +50,6 @@ func (e *entry) checkDevices() {
 
 	for i, device := range e.settings.NetworkInterfaces {
 		place := e.item(i, "networkInterfaces")
-
-		if device == nil {
-			e.value(place, "the interface is empty")
-
-			continue
-		}
 
 		// Keys of WireGuard could be part of what machinery says, so it is not asked about them here.
 		checked := *device
@@ -280,9 +270,7 @@ func (l *links) commonOf(addresses []string, routes []*v1alpha1.Route, mtu uint3
 	}
 
 	for i, route := range routes {
-		if route != nil {
-			common.LinkRoutes = append(common.LinkRoutes, l.route(i, route))
-		}
+		common.LinkRoutes = append(common.LinkRoutes, l.route(i, route))
 	}
 
 	return common
@@ -308,7 +296,8 @@ func (l *links) route(i int, declared *v1alpha1.Route) network.RouteConfig {
 		}
 
 		// Talos knows the destination of a default route by its gateway, and refuses it when it is written.
-		if !(destination.Bits() == 0 && destination.Addr().IsUnspecified() && declared.RouteGateway != "") {
+		isDefault := destination.Bits() == 0 && destination.Addr().IsUnspecified()
+		if !isDefault || declared.RouteGateway == "" {
 			made.RouteDestination = network.Prefix{Prefix: destination}
 		}
 	}
@@ -383,7 +372,7 @@ func (l *links) vip(link string, declared *v1alpha1.DeviceVIPConfig) {
 }
 
 func (l *links) vlan(declared *v1alpha1.Vlan) {
-	if declared == nil || declared.VlanID == 0 {
+	if declared.VlanID == 0 {
 		l.bad("vlanId", "\"vlanId\" is needed: 1 to 4094")
 
 		return

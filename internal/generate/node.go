@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -150,6 +151,8 @@ func (e *entry) setMachine(raw *v1alpha1.MachineConfig) {
 }
 
 // setOldNetwork writes machine.network, all that Talos before 1.12 understands.
+//
+//nolint:staticcheck // deprecated, and the only fields that these versions know
 func (e *entry) setOldNetwork(raw *v1alpha1.MachineConfig) {
 	settings := &v1alpha1.NetworkConfig{NameServers: e.settings.Nameservers, NetworkInterfaces: e.settings.NetworkInterfaces}
 
@@ -161,7 +164,7 @@ func (e *entry) setOldNetwork(raw *v1alpha1.MachineConfig) {
 		settings.NetworkDisableSearchDomain = new(true)
 	}
 
-	raw.MachineNetwork = settings //nolint:staticcheck // the only field that these versions know
+	raw.MachineNetwork = settings
 }
 
 func (e *entry) setInstall(raw *v1alpha1.MachineConfig) {
@@ -258,7 +261,7 @@ func (e *entry) setCluster(raw *v1alpha1.ClusterConfig) {
 func (e *entry) validate(data []byte) {
 	made, err := machineconfig.FromBytes(e.file, data)
 	if err == nil {
-		_, err = made.Validate(machineconfig.Mode{Metal: true})
+		err = validate(made)
 	}
 
 	if err != nil {
@@ -270,6 +273,19 @@ func (e *entry) validate(data []byte) {
 	if needed := made.TalosContract(); needed.Greater(e.contract) {
 		e.value(e.place, "the machine config of %s needs Talos %s or newer, and talosVersion is %s", e.Hostname, needed, e.talosVersion)
 	}
+}
+
+// validate turns a panic of a validator, which hostile patches can cause, into an error.
+func validate(config *machineconfig.Config) (err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			err = errors.New("its structure is unexpected")
+		}
+	}()
+
+	_, err = config.Validate(machineconfig.Mode{Metal: true})
+
+	return err
 }
 
 // newDocuments are the generated documents, and those for the entry's settings.

@@ -118,7 +118,14 @@ func (e *entry) apply(provider talosconfig.Provider, patches []patch) talosconfi
 	return provider
 }
 
-func patched(provider talosconfig.Provider, loaded configpatcher.Patch) (talosconfig.Provider, error) {
+// patched turns a panic, which a hostile patch can cause, into an error.
+func patched(provider talosconfig.Provider, loaded configpatcher.Patch) (result talosconfig.Provider, err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			result, err = nil, errors.New("its structure is unexpected")
+		}
+	}()
+
 	// A strategic merge patch is the only kind that several documents can be patched with.
 	if _, strategic := loaded.(configpatcher.StrategicMergePatch); !strategic && len(provider.Documents()) > 1 {
 		return nil, errJSONPatch

@@ -120,7 +120,7 @@ func (r *reader) read(path string) {
 		return
 	}
 
-	talconfig.Normalize(root)
+	talconfig.Straighten(root)
 	variables.Substitute(r.Source, root)
 
 	before := len(r.List)

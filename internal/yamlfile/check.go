@@ -58,6 +58,10 @@ func (s Source) Check(name string, node *yaml.Node, in reflect.Type) {
 	case reflect.Slice, reflect.Array:
 		if s.requireKind(name, node, yaml.SequenceNode) {
 			for _, item := range node.Content {
+				if s.Strict && item.Tag == "!!null" && in.Elem().Kind() == reflect.Pointer {
+					s.At(item, diagnosis.FileType, "an item of %s is empty", name)
+				}
+
 				s.Check("an item of "+name, item, in.Elem())
 			}
 		}
