@@ -97,6 +97,7 @@ func TestEachTalosVersionGetsItsDocuments(t *testing.T) {
 		kinds             []string
 		text, without     string
 	}{
+		{"v1.4.0", "v1.27.0", []string{"v1alpha1"}, "stableHostname: true", "kubePrism"},
 		{"v1.8.0", "v1.31.0", []string{"v1alpha1"}, "stableHostname: true", "grubUseUKICmdline"},
 		{"v1.9.0", "v1.32.0", []string{"v1alpha1"}, "stableHostname: true", "grubUseUKICmdline"},
 		{"v1.10.0", "v1.33.0", []string{"v1alpha1"}, "stableHostname: true", "grubUseUKICmdline"},
