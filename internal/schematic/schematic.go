@@ -49,7 +49,7 @@ type Customization struct {
 	// SystemExtensions are the extensions in the image.
 	SystemExtensions SystemExtensions `yaml:"systemExtensions,omitempty"`
 	// Bootloader is "dual-boot", "sd-boot" or "grub"; the zero value leaves the choice to Talos.
-	Bootloader imageropts.BootloaderKind `yaml:"bootloader,omitempty"`
+	Bootloader imageropts.BootloaderKind `yaml:"bootloader,omitempty" enum:"none,dual-boot,sd-boot,grub"`
 	// SecureBoot says how keys are enrolled.
 	SecureBoot SecureBoot `yaml:"secureboot,omitempty"`
 	// DiskImage describes a disk image.
@@ -70,7 +70,7 @@ type SystemExtensions struct {
 // SecureBoot are the options of SecureBoot images.
 type SecureBoot struct {
 	// EnrollKeys is "off", "manual", "if-safe" or "force"; empty means "if-safe".
-	EnrollKeys string `yaml:"enrollKeys,omitempty"`
+	EnrollKeys string `yaml:"enrollKeys,omitempty" enum:"off,manual,if-safe,force"`
 	// IncludeWellKnownCertificates adds Microsoft's certificates to the keys.
 	IncludeWellKnownCertificates bool `yaml:"includeWellKnownCertificates,omitempty"`
 }
