@@ -140,7 +140,8 @@ func refusal(text []byte, declared *profile.Profile, node profile.Machine) error
 		return fmt.Errorf("validate machine config of %s: %w", node.Name, err)
 	}
 
-	if needed := made.TalosContract(); needed.Greater(declared.Contract) {
+	// Of what is older than 1.5 nothing is known, and nothing is asked.
+	if needed := made.TalosContract(); needed.Greater(declared.Contract) && needed.Greater(talosconfig.TalosVersion1_5) {
 		return fmt.Errorf("the machine config of %s needs Talos %s or newer, and talos.version is %s", node.Name, needed, declared.TalosVersion)
 	}
 

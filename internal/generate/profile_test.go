@@ -190,7 +190,7 @@ func withoutEmptyLists(tree any) any {
 	return tree
 }
 
-var oldReleases = map[string]string{"1.5.5": "1.28.3", "1.7.7": "1.30.3", "1.8.4": "1.31.5", "1.9.6": "1.32.4", "1.10.9": "1.33.6", "1.11.6": "1.34.3"}
+var oldReleases = map[string]string{"1.2.8": "1.25.3", "1.5.5": "1.28.3", "1.7.7": "1.30.3", "1.8.4": "1.31.5", "1.9.6": "1.32.4", "1.10.9": "1.33.6", "1.11.6": "1.34.3"}
 
 func TestProfileEqualsTheStepsOfTalosctlUpToTalos111(t *testing.T) {
 	t.Parallel()

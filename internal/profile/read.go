@@ -41,7 +41,7 @@ const (
 
 // Oldest and newest Talos that machine configs can be made for; the newest is what machinery knows.
 var (
-	oldestTalos = config.TalosVersion1_5
+	oldestTalos = config.TalosVersion1_2
 	newestTalos = config.TalosVersion1_13
 )
 
