@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -77,7 +78,34 @@ func (e *entry) linkDocuments() []config.Document {
 		links.addDevice()
 	}
 
-	return links.documents
+	slices.SortStableFunc(links.documents, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
+
+	documents := make([]config.Document, len(links.documents))
+	for i, ranked := range links.documents {
+		documents[i] = ranked.Document
+	}
+
+	return documents
+}
+
+// The order of the documents is talhelper's, so that files differ only where their meaning does.
+const (
+	aliasRank = iota
+	memberRank
+	bondRank
+	dhcpRank
+	vipRank
+	linkRank
+	vlanRank
+	wireguardRank
+	bridgeRank
+)
+
+// ranked is a document with its place in the order.
+type ranked struct {
+	config.Document
+
+	rank int
 }
 
 // linkNames names the links. One that is chosen by a selector alone gets an alias, made up as talhelper does.
@@ -123,7 +151,7 @@ func linkNames(devices []*v1alpha1.Device) []string {
 type links struct {
 	*entry
 
-	documents []config.Document
+	documents []ranked
 	// used finds documents of one kind and name.
 	used map[string]*yaml.Node
 
@@ -138,7 +166,7 @@ type linkDocument interface {
 	config.NamedDocument
 }
 
-func (l *links) add(document linkDocument) {
+func (l *links) add(rank int, document linkDocument) {
 	id := document.Kind() + "/" + document.Name()
 
 	if first := l.used[id]; first != nil {
@@ -148,7 +176,7 @@ func (l *links) add(document linkDocument) {
 	}
 
 	l.used[id] = l.place
-	l.documents = append(l.documents, document)
+	l.documents = append(l.documents, ranked{document, rank})
 }
 
 func (l *links) bad(key string, format string, args ...any) {
@@ -157,7 +185,7 @@ func (l *links) bad(key string, format string, args ...any) {
 
 func (l *links) addDevice() {
 	if l.device.DeviceSelector != nil {
-		l.alias(l.name, "deviceSelector", l.device.DeviceSelector)
+		l.alias(aliasRank, l.name, "deviceSelector", l.device.DeviceSelector)
 	}
 
 	if l.device.Ignore() {
@@ -174,17 +202,17 @@ func (l *links) addDevice() {
 	case l.device.Dummy():
 		dummy := network.NewDummyLinkConfigV1Alpha1(l.name)
 		dummy.CommonLinkConfig = l.common()
-		l.add(dummy)
+		l.add(linkRank, dummy)
 	default:
 		if common := l.common(); len(common.LinkAddresses)+len(common.LinkRoutes) > 0 || common.LinkMTU > 0 {
 			link := network.NewLinkConfigV1Alpha1(l.name)
 			link.CommonLinkConfig = common
-			l.add(link)
+			l.add(linkRank, link)
 		}
 	}
 
-	l.dhcp(l.name, l.device.DHCP(), l.device.DeviceDHCPOptions)
-	l.vip(l.name, l.device.DeviceVIPConfig)
+	l.dhcp(dhcpRank, l.name, l.device.DHCP(), l.device.DeviceDHCPOptions)
+	l.vip(vipRank, l.name, l.device.DeviceVIPConfig)
 
 	for i, vlan := range l.device.DeviceVlans {
 		inner := *l
@@ -195,7 +223,7 @@ func (l *links) addDevice() {
 }
 
 // alias names the link that a selector finds.
-func (l *links) alias(name, key string, selector *v1alpha1.NetworkDeviceSelector) {
+func (l *links) alias(rank int, name, key string, selector *v1alpha1.NetworkDeviceSelector) {
 	match := selectorExpression(selector)
 	if match == "" {
 		return
@@ -210,7 +238,7 @@ func (l *links) alias(name, key string, selector *v1alpha1.NetworkDeviceSelector
 
 	alias := network.NewLinkAliasConfigV1Alpha1(name)
 	alias.Selector.Match = expression
-	l.add(alias)
+	l.add(rank, alias)
 }
 
 // selectorExpression says the same as a selector in the language of LinkAliasConfig.
@@ -322,7 +350,7 @@ func (l *links) address(place *yaml.Node, key, text string) network.Addr {
 }
 
 // dhcp adds what asks for addresses; by default only IPv4 is asked for.
-func (l *links) dhcp(name string, enabled bool, options *v1alpha1.DHCPOptions) {
+func (l *links) dhcp(rank int, name string, enabled bool, options *v1alpha1.DHCPOptions) {
 	if !enabled {
 		return
 	}
@@ -334,7 +362,7 @@ func (l *links) dhcp(name string, enabled bool, options *v1alpha1.DHCPOptions) {
 	if options.IPv4() {
 		v4 := network.NewDHCPv4ConfigV1Alpha1(name)
 		v4.ConfigRouteMetric = options.DHCPRouteMetric
-		l.add(v4)
+		l.add(rank, v4)
 	}
 
 	if options.IPv6() {
@@ -349,11 +377,11 @@ func (l *links) dhcp(name string, enabled bool, options *v1alpha1.DHCPOptions) {
 			}
 		}
 
-		l.add(v6)
+		l.add(rank, v6)
 	}
 }
 
-func (l *links) vip(link string, declared *v1alpha1.DeviceVIPConfig) {
+func (l *links) vip(rank int, link string, declared *v1alpha1.DeviceVIPConfig) {
 	if declared == nil || declared.SharedIP == "" {
 		return
 	}
@@ -361,14 +389,14 @@ func (l *links) vip(link string, declared *v1alpha1.DeviceVIPConfig) {
 	if declared.HCloudConfig != nil {
 		vip := network.NewHCloudVIPConfigV1Alpha1(declared.SharedIP)
 		vip.LinkName, vip.APIToken = link, declared.HCloudConfig.HCloudAPIToken
-		l.add(vip)
+		l.add(rank, vip)
 
 		return
 	}
 
 	vip := network.NewLayer2VIPConfigV1Alpha1(declared.SharedIP)
 	vip.LinkName = link
-	l.add(vip)
+	l.add(rank, vip)
 }
 
 func (l *links) vlan(declared *v1alpha1.Vlan) {
@@ -387,9 +415,9 @@ func (l *links) vlan(declared *v1alpha1.Vlan) {
 	vlan.VLANIDConfig, vlan.ParentLinkConfig = declared.VlanID, l.name
 	vlan.CommonLinkConfig = l.commonOf(addresses, declared.VlanRoutes, declared.VlanMTU)
 
-	l.add(vlan)
-	l.dhcp(vlan.MetaName, declared.DHCP(), declared.VlanDHCPOptions)
-	l.vip(vlan.MetaName, declared.VlanVIP)
+	l.add(vlanRank, vlan)
+	l.dhcp(vlanRank, vlan.MetaName, declared.DHCP(), declared.VlanDHCPOptions)
+	l.vip(vlanRank, vlan.MetaName, declared.VlanVIP)
 }
 
 func (l *links) bridge() {
@@ -415,7 +443,7 @@ func (l *links) bridge() {
 		}
 	}
 
-	l.add(bridge)
+	l.add(bridgeRank, bridge)
 }
 
 func (l *links) wireguard() {
@@ -431,7 +459,7 @@ func (l *links) wireguard() {
 		link.WireguardPeers = append(link.WireguardPeers, l.peer(peer))
 	}
 
-	l.add(link)
+	l.add(wireguardRank, link)
 }
 
 func (l *links) peer(declared *v1alpha1.DeviceWireguardPeer) network.WireguardPeer {
@@ -472,7 +500,7 @@ func (l *links) bond() {
 
 	for i := range declared.BondDeviceSelectors {
 		member := fmt.Sprintf("%s-m%d", l.name, i)
-		l.alias(member, "bond", &declared.BondDeviceSelectors[i])
+		l.alias(memberRank, member, "bond", &declared.BondDeviceSelectors[i])
 		bond.BondLinks = append(bond.BondLinks, member)
 	}
 
@@ -483,7 +511,7 @@ func (l *links) bond() {
 		bond.BondARPIPTargets = append(bond.BondARPIPTargets, l.address(yamlfile.PlaceOf(l.place, "bond"), "arpIPTarget", text).Addr)
 	}
 
-	l.add(bond)
+	l.add(bondRank, bond)
 }
 
 // bondModes are the settings of a bond that are words.

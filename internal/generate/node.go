@@ -1,8 +1,10 @@
 package generate
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
@@ -84,7 +87,35 @@ func (e *entry) generate() ([]byte, error) {
 
 	e.validate(data)
 
-	return data, nil
+	return narrow(data)
+}
+
+// narrow indents a config by two spaces, as talhelper writes it: who had it generate a cluster's configs sees no other change than those of
+// meaning.
+func narrow(data []byte) ([]byte, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+
+	var out bytes.Buffer
+
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+
+	for {
+		var document yaml.Node
+
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return out.Bytes(), encoder.Close()
+		}
+
+		if err == nil {
+			err = encoder.Encode(&document)
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("indent config: %w", err)
+		}
+	}
 }
 
 // base is the config without patches; nil if there are mistakes.
