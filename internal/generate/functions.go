@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"crypto/sha1" //nolint:gosec // a checksum that templates ask for by name
 	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -32,11 +34,23 @@ func functions(lookup func(string) (string, bool)) template.FuncMap {
 		},
 	}
 
-	for _, group := range []template.FuncMap{textFunctions, wordFunctions, defaultFunctions, numberFunctions, listFunctions, mapFunctions, encodingFunctions, patternFunctions} {
+	for _, group := range []template.FuncMap{textFunctions, wordFunctions, defaultFunctions, numberFunctions, listFunctions, mapFunctions, encodingFunctions, patternFunctions, versionFunctions} {
 		maps.Copy(all, group)
 	}
 
+	// Where sprig has a second function that fails instead of panicking, the first does so here.
+	for _, name := range sure {
+		all["must"+strings.ToUpper(name[:1])+name[1:]] = all[name]
+	}
+
 	return all
+}
+
+// sure are the functions that sprig has a second time with "must" before the name.
+var sure = []string{
+	"append", "chunk", "compact", "deepCopy", "first", "fromJson", "has", "initial", "last", "merge", "mergeOverwrite", "prepend", "regexFind",
+	"regexFindAll", "regexMatch", "regexReplaceAll", "regexReplaceAllLiteral", "regexSplit", "rest", "reverse", "slice", "toJson",
+	"toPrettyJson", "toRawJson", "uniq", "without",
 }
 
 var textFunctions = template.FuncMap{
@@ -62,10 +76,20 @@ var textFunctions = template.FuncMap{
 	"squote":     func(values ...any) string { return each(values, func(text string) string { return "'" + text + "'" }) },
 	"toString":   toText,
 	"split":      splitToMap,
-	"splitList":  func(separator, text string) []string { return strings.Split(text, separator) },
-	"join":       func(separator string, list any) string { return strings.Join(toTexts(list), separator) },
-	"toStrings":  toTexts,
-	"sortAlpha":  func(list any) []string { return slices.Sorted(slices.Values(toTexts(list))) },
+	"splitn": func(separator string, count int, text string) map[string]string {
+		return numbered(strings.SplitN(text, separator, count))
+	},
+	"abbrev": func(width int, text string) string {
+		if width < 4 || len(text) <= width {
+			return text
+		}
+
+		return text[:width-3] + "..."
+	},
+	"splitList": func(separator, text string) []string { return strings.Split(text, separator) },
+	"join":      func(separator string, list any) string { return strings.Join(toTexts(list), separator) },
+	"toStrings": toTexts,
+	"sortAlpha": func(list any) []string { return slices.Sorted(slices.Values(toTexts(list))) },
 }
 
 // wordFunctions change the case of words.
@@ -74,6 +98,31 @@ var wordFunctions = template.FuncMap{
 	"untitle":   func(text string) string { return firstLetters(text, unicode.ToLower) },
 	"snakecase": func(text string) string { return strings.ToLower(strings.Join(words(text), "_")) },
 	"kebabcase": func(text string) string { return strings.ToLower(strings.Join(words(text), "-")) },
+	"camelcase": func(text string) string {
+		var joined strings.Builder
+		for _, word := range words(text) {
+			joined.WriteString(firstLetters(strings.ToLower(word), unicode.ToUpper))
+		}
+
+		return joined.String()
+	},
+	"swapcase": func(text string) string {
+		return strings.Map(func(letter rune) rune {
+			if unicode.IsUpper(letter) {
+				return unicode.ToLower(letter)
+			}
+
+			return unicode.ToUpper(letter)
+		}, text)
+	},
+	"initials": func(text string) string {
+		var first strings.Builder
+		for word := range strings.FieldsSeq(text) {
+			first.WriteString(trunc(1, word))
+		}
+
+		return first.String()
+	},
 	"plural": func(one, many string, count int) string {
 		if count == 1 {
 			return one
@@ -121,20 +170,33 @@ var defaultFunctions = template.FuncMap{
 }
 
 var numberFunctions = template.FuncMap{
-	"atoi":      func(text string) int { return int(toNumber(text)) },
-	"int":       func(value any) int { return int(toNumber(value)) },
-	"int64":     func(value any) int64 { return int64(toNumber(value)) },
-	"float64":   toNumber,
-	"add":       func(values ...any) int64 { return fold(values, func(a, b int64) int64 { return a + b }) },
-	"add1":      func(value any) int64 { return int64(toNumber(value)) + 1 },
-	"sub":       func(a, b any) int64 { return int64(toNumber(a)) - int64(toNumber(b)) },
-	"mul":       func(values ...any) int64 { return fold(values, func(a, b int64) int64 { return a * b }) },
-	"div":       func(a, b any) (int64, error) { return divided(a, b, func(a, b int64) int64 { return a / b }) },
-	"mod":       func(a, b any) (int64, error) { return divided(a, b, func(a, b int64) int64 { return a % b }) },
-	"max":       func(values ...any) int64 { return fold(values, func(a, b int64) int64 { return max(a, b) }) },
-	"min":       func(values ...any) int64 { return fold(values, func(a, b int64) int64 { return min(a, b) }) },
-	"ceil":      func(value any) float64 { return math.Ceil(toNumber(value)) },
-	"floor":     func(value any) float64 { return math.Floor(toNumber(value)) },
+	"atoi":    func(text string) int { return int(toNumber(text)) },
+	"int":     func(value any) int { return int(toNumber(value)) },
+	"int64":   func(value any) int64 { return int64(toNumber(value)) },
+	"float64": toNumber,
+	"add":     func(values ...any) int64 { return fold(values, func(a, b int64) int64 { return a + b }) },
+	"add1":    func(value any) int64 { return int64(toNumber(value)) + 1 },
+	"sub":     func(a, b any) int64 { return int64(toNumber(a)) - int64(toNumber(b)) },
+	"mul":     func(values ...any) int64 { return fold(values, func(a, b int64) int64 { return a * b }) },
+	"div":     func(a, b any) (int64, error) { return divided(a, b, func(a, b int64) int64 { return a / b }) },
+	"mod":     func(a, b any) (int64, error) { return divided(a, b, func(a, b int64) int64 { return a % b }) },
+	"max":     func(values ...any) int64 { return fold(values, func(a, b int64) int64 { return max(a, b) }) },
+	"min":     func(values ...any) int64 { return fold(values, func(a, b int64) int64 { return min(a, b) }) },
+	"ceil":    func(value any) float64 { return math.Ceil(toNumber(value)) },
+	"floor":   func(value any) float64 { return math.Floor(toNumber(value)) },
+	"biggest": func(values ...any) int64 { return fold(values, func(a, b int64) int64 { return max(a, b) }) },
+	"round": func(value any, digits int) float64 {
+		scale := math.Pow10(digits)
+
+		return math.Round(toNumber(value)*scale) / scale
+	},
+	"addf":      func(values ...any) float64 { return foldFloats(values, func(a, b float64) float64 { return a + b }) },
+	"subf":      func(values ...any) float64 { return foldFloats(values, func(a, b float64) float64 { return a - b }) },
+	"mulf":      func(values ...any) float64 { return foldFloats(values, func(a, b float64) float64 { return a * b }) },
+	"divf":      func(values ...any) float64 { return foldFloats(values, func(a, b float64) float64 { return a / b }) },
+	"maxf":      func(values ...any) float64 { return foldFloats(values, math.Max) },
+	"minf":      func(values ...any) float64 { return foldFloats(values, math.Min) },
+	"seq":       sequence,
 	"until":     func(end int) []int { return countTo(0, end, 1) },
 	"untilStep": countTo,
 }
@@ -162,7 +224,22 @@ var listFunctions = template.FuncMap{
 
 		return reversed
 	},
-	"has": func(value, list any) bool { return holds(toList(list), value) },
+	"slice": func(list any, bounds ...int) []any {
+		items := toList(list)
+		start, end := 0, len(items)
+
+		if len(bounds) > 0 {
+			start = min(max(bounds[0], 0), len(items))
+		}
+
+		if len(bounds) > 1 {
+			end = min(max(bounds[1], start), len(items))
+		}
+
+		return items[start:end]
+	},
+	"chunk": func(size int, list any) [][]any { return slices.Collect(slices.Chunk(toList(list), max(size, 1))) },
+	"has":   func(value, list any) bool { return holds(toList(list), value) },
 	"without": func(list any, values ...any) []any {
 		return keep(list, func(value any, _ []any) bool { return !holds(values, value) })
 	},
@@ -202,7 +279,57 @@ var mapFunctions = template.FuncMap{
 
 		return set
 	},
-	"keys": func(of map[string]any) []string { return slices.Sorted(maps.Keys(of)) },
+	"unset": func(of map[string]any, key string) map[string]any {
+		delete(of, key)
+
+		return of
+	},
+	// The order of keys and values is the alphabet's here, so that it is always the same.
+	"keys": func(all ...map[string]any) []string {
+		var keys []string
+		for _, of := range all {
+			keys = append(keys, slices.Sorted(maps.Keys(of))...)
+		}
+
+		return keys
+	},
+	"values": func(of map[string]any) []any {
+		var values []any
+		for _, key := range slices.Sorted(maps.Keys(of)) {
+			values = append(values, of[key])
+		}
+
+		return values
+	},
+	"pluck": func(key string, all ...map[string]any) []any {
+		var values []any
+
+		for _, of := range all {
+			if value, set := of[key]; set {
+				values = append(values, value)
+			}
+		}
+
+		return values
+	},
+	"pick": func(of map[string]any, keys ...string) map[string]any { return filtered(of, keys, true) },
+	"omit": func(of map[string]any, keys ...string) map[string]any { return filtered(of, keys, false) },
+	"dig":  dig,
+	"merge": func(into map[string]any, others ...map[string]any) map[string]any {
+		for _, other := range others {
+			mergeInto(into, other, false)
+		}
+
+		return into
+	},
+	"mergeOverwrite": func(into map[string]any, others ...map[string]any) map[string]any {
+		for _, other := range others {
+			mergeInto(into, other, true)
+		}
+
+		return into
+	},
+	"deepCopy": deepCopied,
 }
 
 var encodingFunctions = template.FuncMap{
@@ -222,6 +349,36 @@ var encodingFunctions = template.FuncMap{
 
 		return hex.EncodeToString(sum[:])
 	},
+	"sha512sum": func(text string) string {
+		sum := sha512.Sum512([]byte(text))
+
+		return hex.EncodeToString(sum[:])
+	},
+	"b32enc": func(text string) string { return base32.StdEncoding.EncodeToString([]byte(text)) },
+	"b32dec": func(text string) (string, error) {
+		plain, err := base32.StdEncoding.DecodeString(text)
+
+		return string(plain), err
+	},
+	"toPrettyJson": func(value any) (string, error) {
+		text, err := json.MarshalIndent(value, "", "  ")
+
+		return string(text), err
+	},
+	"toRawJson": func(value any) (string, error) {
+		var text strings.Builder
+
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		err := encoder.Encode(value)
+
+		return strings.TrimSuffix(text.String(), "\n"), err
+	},
+	"osBase":  path.Base,
+	"osDir":   path.Dir,
+	"osExt":   path.Ext,
+	"osClean": path.Clean,
+	"osIsAbs": path.IsAbs,
 	"toJson": func(value any) (string, error) {
 		text, err := json.Marshal(value)
 
@@ -249,6 +406,22 @@ var patternFunctions = template.FuncMap{
 		}
 
 		return compiled.FindString(text), nil
+	},
+	"regexFindAll": func(pattern, text string, count int) ([]string, error) {
+		compiled, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, err
+		}
+
+		return compiled.FindAllString(text, count), nil
+	},
+	"regexReplaceAllLiteral": func(pattern, text, replacement string) (string, error) {
+		compiled, err := regexp.Compile(pattern)
+		if err != nil {
+			return "", err
+		}
+
+		return compiled.ReplaceAllLiteralString(text, replacement), nil
 	},
 	"regexReplaceAll": func(pattern, text, replacement string) (string, error) {
 		compiled, err := regexp.Compile(pattern)
@@ -312,32 +485,38 @@ func firstLetters(text string, change func(rune) rune) string {
 	}, text)
 }
 
-// words splits at spaces, dashes, underscores and before capitals.
+// words splits at spaces, dashes and underscores, and where a word of capitals or one that begins with one starts.
 func words(text string) []string {
 	var spaced strings.Builder
 
-	before := ' '
+	letters := []rune(text)
 
-	for _, letter := range text {
-		if unicode.IsUpper(letter) && unicode.IsLower(before) {
-			spaced.WriteRune(' ')
+	for i, letter := range letters {
+		if i > 0 && unicode.IsUpper(letter) {
+			before, followed := letters[i-1], i+1 < len(letters) && unicode.IsLower(letters[i+1])
+			if unicode.IsLower(before) || unicode.IsDigit(before) || unicode.IsUpper(before) && followed {
+				spaced.WriteRune(' ')
+			}
 		}
 
 		spaced.WriteRune(letter)
-
-		before = letter
 	}
 
 	return strings.FieldsFunc(spaced.String(), func(letter rune) bool { return letter == ' ' || letter == '-' || letter == '_' })
 }
 
 func splitToMap(separator, text string) map[string]string {
-	parts := map[string]string{}
-	for i, part := range strings.Split(text, separator) {
-		parts["_"+strconv.Itoa(i)] = part
+	return numbered(strings.Split(text, separator))
+}
+
+// numbered puts parts under _0, _1 and so on.
+func numbered(parts []string) map[string]string {
+	named := map[string]string{}
+	for i, part := range parts {
+		named["_"+strconv.Itoa(i)] = part
 	}
 
-	return parts
+	return named
 }
 
 func present(values []any) []any {
@@ -499,4 +678,114 @@ func countTo(start, end, step int) []int {
 	}
 
 	return numbers
+}
+
+func foldFloats(values []any, combine func(a, b float64) float64) float64 {
+	var result float64
+
+	for i, value := range values {
+		if i == 0 {
+			result = toNumber(value)
+		} else {
+			result = combine(result, toNumber(value))
+		}
+	}
+
+	return result
+}
+
+// sequence counts like the program seq: to an end, from a start to an end, or from a start by steps to an end; both ends are in it.
+func sequence(numbers ...int) string {
+	start, step, end := 1, 1, 0
+
+	switch len(numbers) {
+	case 1:
+		end = numbers[0]
+	case 2:
+		start, end = numbers[0], numbers[1]
+	case 3:
+		start, step, end = numbers[0], numbers[1], numbers[2]
+	default:
+		return ""
+	}
+
+	if len(numbers) < 3 && end < start {
+		step = -1
+	}
+
+	return strings.Trim(fmt.Sprint(countTo(start, end+cmp.Compare(step, 0), step)), "[]")
+}
+
+func filtered(of map[string]any, keys []string, wanted bool) map[string]any {
+	kept := map[string]any{}
+
+	for key, value := range of {
+		if slices.Contains(keys, key) == wanted {
+			kept[key] = value
+		}
+	}
+
+	return kept
+}
+
+// dig follows keys through maps: the last two arguments are the fallback and the map.
+func dig(path ...any) (any, error) {
+	if len(path) < 3 {
+		return nil, errors.New("dig needs keys, a fallback and a map")
+	}
+
+	fallback, value := path[len(path)-2], path[len(path)-1]
+
+	for _, key := range path[:len(path)-2] {
+		of, isMap := value.(map[string]any)
+		if !isMap {
+			return fallback, nil
+		}
+
+		inner, set := of[toText(key)]
+		if !set {
+			return fallback, nil
+		}
+
+		value = inner
+	}
+
+	return value, nil
+}
+
+// mergeInto fills what is empty, or everything, with the values of another map; maps in both are merged themselves.
+func mergeInto(into, other map[string]any, overwrite bool) {
+	for key, value := range other {
+		inner, isMap := into[key].(map[string]any)
+		innerOther, otherIsMap := value.(map[string]any)
+
+		switch {
+		case isMap && otherIsMap:
+			mergeInto(inner, innerOther, overwrite)
+		case isZero(into[key]), overwrite && !isZero(value):
+			into[key] = value
+		}
+	}
+}
+
+// deepCopied copies maps and lists; other values can't be changed by templates.
+func deepCopied(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		copied := map[string]any{}
+		for key, inner := range value {
+			copied[key] = deepCopied(inner)
+		}
+
+		return copied
+	case []any:
+		copied := make([]any, len(value))
+		for i, inner := range value {
+			copied[i] = deepCopied(inner)
+		}
+
+		return copied
+	default:
+		return value
+	}
 }
