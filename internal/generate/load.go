@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/sprig"
 	"github.com/talos-mage/talos-mage/internal/talconfig"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
@@ -73,7 +74,7 @@ func load(source Source) (*cluster, error) {
 		variables: talconfig.Variables{Lookup: source.Lookup},
 		files:     files{},
 		patches:   patchCache{},
-		templates: templates{functions: functions(source.Lookup), parsed: map[string]*template.Template{}},
+		templates: templates{functions: sprig.Functions(source.Lookup), parsed: map[string]*template.Template{}},
 	}
 
 	if !cluster.read() {

@@ -1,4 +1,4 @@
-package generate
+package sprig
 
 import (
 	"cmp"
@@ -50,9 +50,14 @@ func parseSemver(text string) (semver, error) {
 	version := semver{Original: text, Prerelease: match[4]}
 
 	for i, into := range []*int64{&version.Major, &version.Minor, &version.Patch} {
-		number, err := strconv.ParseInt(match[i+1], 10, 64)
+		digits := match[i+1]
+		if digits == "" || strings.Trim(digits, "xX*") == "" {
+			break // any
+		}
+
+		number, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil {
-			break // left out, or any
+			return semver{}, errors.New("no semantic version")
 		}
 
 		*into = number
@@ -149,7 +154,7 @@ func (v semver) meets(operator string, limit semver) bool {
 	case "!=":
 		return !same(limit.parts) || limit.parts == 3 && order != 0
 	case ">":
-		return order > 0 && !(limit.parts < 3 && same(limit.parts))
+		return order > 0 && (limit.parts == 3 || !same(limit.parts))
 	case "<":
 		return order < 0
 	case ">=", "=>":
