@@ -2,20 +2,12 @@ package generate
 
 import (
 	"fmt"
-	"net/netip"
-	"slices"
 	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
-	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
-	"github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/profile"
@@ -155,18 +147,11 @@ func patchedConfig(input *generate.Input, declared *profile.Profile, node profil
 	}
 
 	own := nodeNetwork(declared, node)
-	leaveToPatches(own, node.Address.Addr(), patches)
+	own.leaveTo(patches)
 
-	config, err = config.PatchV1Alpha1(func(raw *v1alpha1.Config) error {
-		raw.MachineConfig.MachineNetwork = own
+	multidoc := declared.Contract.MultidocNetworkConfigSupported()
 
-		return nil
-	})
-	if err == nil && declared.Contract.MultidocNetworkConfigSupported() {
-		config, err = moveHostname(config)
-	}
-
-	if err != nil {
+	if config, err = own.addTo(config, multidoc); err != nil {
 		return nil, fmt.Errorf("set network of %s: %w", node.Name, err)
 	}
 
@@ -176,8 +161,7 @@ func patchedConfig(input *generate.Input, declared *profile.Profile, node profil
 		}
 	}
 
-	// A patch may have brought one back.
-	if declared.Contract.MultidocNetworkConfigSupported() {
+	if multidoc { // a patch may have brought one back
 		if config, err = moveHostname(config); err != nil {
 			return nil, fmt.Errorf("set hostname of %s: %w", node.Name, err)
 		}
@@ -189,109 +173,4 @@ func patchedConfig(input *generate.Input, declared *profile.Profile, node profil
 	}
 
 	return text, nil
-}
-
-// nodeNetwork is what the profile says about a node's network.
-func nodeNetwork(declared *profile.Profile, node profile.Machine) *v1alpha1.NetworkConfig {
-	anywhere := "0.0.0.0/0"
-	if node.Address.Addr().Is6() {
-		anywhere = "::/0"
-	}
-
-	device := &v1alpha1.Device{
-		DeviceInterface: node.Interface,
-		DeviceDHCP:      new(false),
-		DeviceAddresses: []string{node.Address.String()},
-		DeviceRoutes:    []*v1alpha1.Route{{RouteNetwork: anywhere, RouteGateway: node.Gateway.String()}},
-	}
-
-	if node.Role == machine.TypeControlPlane && declared.VIP.IsValid() {
-		device.DeviceVIPConfig = &v1alpha1.DeviceVIPConfig{SharedIP: declared.VIP.String()}
-	}
-
-	own := &v1alpha1.NetworkConfig{NetworkHostname: node.Name, NetworkInterfaces: v1alpha1.NetworkDeviceList{device}}
-
-	for _, server := range declared.Nameservers {
-		own.NameServers = append(own.NameServers, server.String())
-	}
-
-	return own
-}
-
-// moveHostname makes a hostname of machine.network that of a HostnameConfig: Talos from 1.12 on, whose generated configs have such a
-// document, refuses both side by side.
-func moveHostname(config talosconfig.Provider) (talosconfig.Provider, error) {
-	raw := config.RawV1Alpha1()
-	if raw == nil || raw.MachineConfig == nil || raw.MachineConfig.MachineNetwork == nil || raw.MachineConfig.MachineNetwork.NetworkHostname == "" {
-		return config, nil
-	}
-
-	name := raw.MachineConfig.MachineNetwork.NetworkHostname
-
-	config, err := config.PatchV1Alpha1(func(raw *v1alpha1.Config) error {
-		raw.MachineConfig.MachineNetwork.NetworkHostname = ""
-
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	hostname := network.NewHostnameConfigV1Alpha1()
-	hostname.ConfigHostname, hostname.ConfigAuto = name, new(nethelpers.AutoHostnameKindOff)
-
-	document, err := container.New(hostname)
-	if err != nil {
-		return nil, err
-	}
-
-	return configpatcher.StrategicMerge(config, configpatcher.NewStrategicMergePatch(document))
-}
-
-// leaveToPatches takes out of a node's network what a patch says itself. Talos appends lists when it merges, so that a patch with the
-// node's whole network, as those who use talosctl have one, would leave each address and route there twice.
-func leaveToPatches(own *v1alpha1.NetworkConfig, address netip.Addr, patches []profilePatch) {
-	for _, patch := range patches {
-		said := patch.network()
-		if said == nil {
-			continue
-		}
-
-		if len(said.NameServers) > 0 {
-			own.NameServers = nil
-		}
-
-		for _, device := range said.NetworkInterfaces {
-			if len(own.NetworkInterfaces) > 0 {
-				leaveToDevice(own, device, address)
-			}
-		}
-	}
-}
-
-func leaveToDevice(own *v1alpha1.NetworkConfig, said *v1alpha1.Device, address netip.Addr) {
-	generated := own.NetworkInterfaces[0]
-	isSame := said.DeviceInterface == generated.DeviceInterface
-	hasAddress := slices.ContainsFunc(said.DeviceAddresses, func(text string) bool {
-		host, _, _ := strings.Cut(text, "/")
-
-		return host == address.String()
-	})
-
-	switch {
-	case hasAddress && !isSame:
-		own.NetworkInterfaces = nil // the node's link has another name than the profile says
-	case isSame:
-		if hasAddress {
-			generated.DeviceAddresses = nil
-		}
-
-		if slices.ContainsFunc(said.DeviceRoutes, isDefaultRoute) {
-			generated.DeviceRoutes = nil
-		}
-	}
-}
-
-func isDefaultRoute(route *v1alpha1.Route) bool {
-	return slices.Contains([]string{"", "0.0.0.0/0", "::/0"}, route.RouteNetwork)
 }

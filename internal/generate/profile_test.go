@@ -2,6 +2,7 @@ package generate_test
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -442,6 +443,67 @@ func TestAPatchWinsOverWhatTheProfileDerives(t *testing.T) {
 	require.Equal(t, []string{"192.0.2.53"}, network.NameServers)
 	require.Len(t, network.NetworkInterfaces, 1)
 	require.Equal(t, "enp7s0", network.NetworkInterfaces[0].DeviceInterface)
+}
+
+func TestTheVIPFollowsTheLinkThatAPatchGivesTheAddressTo(t *testing.T) {
+	t.Parallel()
+
+	tests := map[string]struct{ version, patch, link string }{
+		"interface": {
+			"1.11.6", "machine: {network: {interfaces: [{interface: bond0, addresses: [192.0.2.11/24], routes: [{gateway: 192.0.2.1}]}]}}\n", "bond0",
+		},
+		"selector": {
+			"1.13.9", "machine: {network: {interfaces: [{deviceSelector: {hardwareAddr: '02:00:5e:10:00:01'}, addresses: [192.0.2.11/24]}]}}\n", "",
+		},
+		"document": {
+			"1.13.9", "apiVersion: v1alpha1\nkind: LinkConfig\nname: bond0\naddresses: [{address: 192.0.2.11/24}]\nroutes: [{gateway: 192.0.2.1}]\n", "bond0",
+		},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			output, err := fromProfile(t, testProfile(test.version, oldReleases[test.version]+newReleases[test.version]), map[string]string{"cp1.yaml": test.patch})
+			require.NoError(t, err)
+
+			config, err := machineconfig.FromBytes("cp1", output.Configs[0].Bytes)
+			require.NoError(t, err)
+			require.Equal(t, []netip.Prefix{netip.MustParsePrefix("192.0.2.11/24")}, config.Addresses())
+
+			devices := config.Provider.RawV1Alpha1().MachineConfig.MachineNetwork.NetworkInterfaces
+			require.Len(t, devices, 1)
+			require.Equal(t, test.link, devices[0].DeviceInterface)
+			require.Equal(t, "192.0.2.10", devices[0].DeviceVIPConfig.SharedIP)
+		})
+	}
+}
+
+func TestNameServersStandWhereAPatchHasTheRestOfThem(t *testing.T) {
+	t.Parallel()
+
+	const resolver = "apiVersion: v1alpha1\nkind: ResolverConfig\n"
+
+	for patch, want := range map[string][]string{
+		resolver + "nameservers: [{address: 192.0.2.53}]\n":             {"192.0.2.53"},
+		resolver + "searchDomains: {domains: [example.net]}\n":          {"1.1.1.1", "8.8.8.8"},
+		"machine: {network: {nameservers: [192.0.2.53]}}\n":             {"192.0.2.53"},
+		"machine: {network: {extraHostEntries: [{ip: 192.0.2.9}]}}\n":   {"1.1.1.1", "8.8.8.8"},
+		"machine: {network: {interfaces: [{interface: eth9, mtu: 9}]}}": {"1.1.1.1", "8.8.8.8"},
+	} {
+		output, err := fromProfile(t, testProfile("1.13.9", "1.36.3"), map[string]string{"all.yaml": patch})
+		require.NoError(t, err, patch)
+
+		provider, err := configloader.NewFromBytes(output.Configs[1].Bytes)
+		require.NoError(t, err)
+
+		var servers []string
+		for _, server := range provider.NetworkResolverConfig().Resolvers() {
+			servers = append(servers, server.String())
+		}
+
+		require.Equal(t, want, servers, patch)
+	}
 }
 
 func TestBadPatchesOfAProfileAreNamed(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -33,19 +33,13 @@ type profilePatch struct {
 	shown  string
 }
 
-// network is what the patch says in machine.network; nil if it says nothing there, or is a list of operations.
-func (p profilePatch) network() *v1alpha1.NetworkConfig {
-	strategic, ok := p.loaded.(configpatcher.StrategicMergePatch)
-	if !ok {
-		return nil
+// documents are what the patch merges; none if it is a list of operations.
+func (p profilePatch) documents() []config.Document {
+	if strategic, ok := p.loaded.(configpatcher.StrategicMergePatch); ok {
+		return strategic.Documents()
 	}
 
-	raw := strategic.Provider().RawV1Alpha1()
-	if raw == nil || raw.MachineConfig == nil {
-		return nil
-	}
-
-	return raw.MachineConfig.MachineNetwork
+	return nil
 }
 
 // refused is an error about the patch, or about the config that it makes, as one of the patch's file.

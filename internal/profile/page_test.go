@@ -80,8 +80,8 @@ Files of ` + "`patches_dir`" + ` go on top, in this order: ` + "`all.yaml`" + `,
 ` + "`$patch: delete`" + ` for what has to go), or further documents; up to Talos 1.11 also a list of operations (JSON6902). A patch that no node has the name of is a mistake.
 
 The patches that you have from those steps can stay. Where a patch says itself what the profile says, only the patch counts: its name servers, the node's address,
-a default route of the same interface. If it has the node's address on another interface, the profile's interface is left out. A hostname in ` + "`machine.network`" + ` becomes that of
-the HostnameConfig.
+a default route of the same interface. If it gives the node's address to another interface, the VIP goes there too. That holds for ` + "`machine.network`" + ` and for documents
+as LinkConfig and ResolverConfig alike. From Talos 1.12 on a hostname in ` + "`machine.network`" + ` becomes that of the HostnameConfig.
 
 ## Secrets
 
