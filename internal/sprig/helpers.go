@@ -38,20 +38,25 @@ func trunc(count int, text string) string {
 	}
 }
 
-func firstLetters(text string, change func(rune) rune) string {
+// firstLetters changes the letters that begin a word; ends tells what a word begins after.
+func firstLetters(text string, change func(rune) rune, ends func(rune) bool) string {
 	before := ' '
 
 	return strings.Map(func(letter rune) rune {
-		if unicode.IsSpace(before) {
-			before = letter
+		begins := ends(before)
+		before = letter
 
+		if begins {
 			return change(letter)
 		}
 
-		before = letter
-
 		return letter
 	}, text)
+}
+
+// endsWord is true of everything but letters, digits and underscores.
+func endsWord(letter rune) bool {
+	return letter != '_' && !unicode.IsLetter(letter) && !unicode.IsDigit(letter)
 }
 
 // words splits at spaces, dashes and underscores, and where a word of capitals or one that begins with one starts.
@@ -130,7 +135,7 @@ func toList(list any) []any {
 
 	switch of.Kind() {
 	case reflect.Invalid:
-		return nil
+		return []any{}
 	case reflect.Slice, reflect.Array:
 		items := make([]any, of.Len())
 		for i := range items {

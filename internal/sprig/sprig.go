@@ -95,14 +95,14 @@ var textFunctions = template.FuncMap{
 
 // wordFunctions change the case of words.
 var wordFunctions = template.FuncMap{
-	"title":     func(text string) string { return firstLetters(text, unicode.ToUpper) },
-	"untitle":   func(text string) string { return firstLetters(text, unicode.ToLower) },
+	"title":     func(text string) string { return firstLetters(text, unicode.ToUpper, endsWord) },
+	"untitle":   func(text string) string { return firstLetters(text, unicode.ToLower, unicode.IsSpace) },
 	"snakecase": func(text string) string { return strings.ToLower(strings.Join(words(text), "_")) },
 	"kebabcase": func(text string) string { return strings.ToLower(strings.Join(words(text), "-")) },
 	"camelcase": func(text string) string {
 		var joined strings.Builder
 		for _, word := range words(text) {
-			joined.WriteString(firstLetters(strings.ToLower(word), unicode.ToUpper))
+			joined.WriteString(firstLetters(strings.ToLower(word), unicode.ToUpper, endsWord))
 		}
 
 		return joined.String()
@@ -171,7 +171,14 @@ var defaultFunctions = template.FuncMap{
 }
 
 var numberFunctions = template.FuncMap{
-	"atoi":    func(text string) int { return int(toNumber(text)) },
+	"atoi": func(text string) int {
+		number, err := strconv.Atoi(text)
+		if err != nil {
+			return 0
+		}
+
+		return number
+	},
 	"int":     func(value any) int { return int(toNumber(value)) },
 	"int64":   func(value any) int64 { return int64(toNumber(value)) },
 	"float64": toNumber,
@@ -212,7 +219,8 @@ var listFunctions = template.FuncMap{
 	"append":  func(list, value any) []any { return append(slices.Clone(toList(list)), value) },
 	"prepend": func(list, value any) []any { return append([]any{value}, toList(list)...) },
 	"concat": func(lists ...any) []any {
-		var all []any
+		all := []any{}
+
 		for _, list := range lists {
 			all = append(all, toList(list)...)
 		}
@@ -239,8 +247,10 @@ var listFunctions = template.FuncMap{
 
 		return items[start:end]
 	},
-	"chunk": func(size int, list any) [][]any { return slices.Collect(slices.Chunk(toList(list), max(size, 1))) },
-	"has":   func(value, list any) bool { return holds(toList(list), value) },
+	"chunk": func(size int, list any) [][]any {
+		return slices.AppendSeq([][]any{}, slices.Chunk(toList(list), max(size, 1)))
+	},
+	"has": func(value, list any) bool { return holds(toList(list), value) },
 	"without": func(list any, values ...any) []any {
 		return keep(list, func(value any, _ []any) bool { return !holds(values, value) })
 	},

@@ -16,6 +16,13 @@ func TestFunctions(t *testing.T) {
 	t.Parallel()
 
 	expected := map[string]string{
+		`title "o'neil smith-jones"`:       "O'Neil Smith-Jones",
+		`untitle "Some Words"`:             "some words",
+		`atoi "012"`:                       "12",
+		`int "012"`:                        "10",
+		`chunk 3 (list) | toJson`:          "[]",
+		`rest (list) | toJson`:             "[]",
+		`concat | toJson`:                  "[]",
 		`snakecase "HTTPServer"`:           "http_server",
 		`kebabcase "IPv4Address"`:          "i-pv4-address",
 		`camelcase "http_server"`:          "HttpServer",
