@@ -48,12 +48,30 @@ type Config struct {
 	Bytes []byte
 }
 
-var errNoSecrets = errors.New("generate machine configs: the cluster's secrets are needed")
+// checkSecrets finds parts that are missing from the bundle, which machinery takes for granted. That both keys of encryption at rest are
+// there is right for an old cluster, though machinery's own validation refuses it.
+func (s Source) checkSecrets() error {
+	bundle := s.Secrets
+
+	switch {
+	case bundle == nil:
+		return errors.New("generate machine configs: the cluster's secrets are needed")
+	case bundle.Cluster == nil, bundle.Secrets == nil, bundle.TrustdInfo == nil, bundle.Certs == nil:
+		return errors.New("generate machine configs: the cluster's secrets need cluster, secrets, trustdinfo and certs")
+	}
+
+	certs := bundle.Certs
+	if certs.OS == nil || certs.K8s == nil || certs.K8sAggregator == nil || certs.K8sServiceAccount == nil || certs.Etcd == nil {
+		return errors.New("generate machine configs: the cluster's certs need os, k8s, k8saggregator, k8sserviceaccount and etcd")
+	}
+
+	return nil
+}
 
 // Talconfig makes everything that a talconfig.yaml describes. An error lists every mistake in the files, see yamlfile.Errors.
 func Talconfig(source Source) (*Output, error) {
-	if source.Secrets == nil {
-		return nil, errNoSecrets
+	if err := source.checkSecrets(); err != nil {
+		return nil, err
 	}
 
 	cluster, err := load(source)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/generate"
@@ -179,6 +180,17 @@ func TestSecretsAreNeeded(t *testing.T) {
 
 	_, err := generate.Talconfig(generate.Source{File: "talconfig.yaml"})
 	require.ErrorContains(t, err, "secrets are needed")
+
+	_, err = generate.Talconfig(generate.Source{File: "talconfig.yaml", Secrets: &secrets.Bundle{}})
+	require.ErrorContains(t, err, "secrets need cluster, secrets, trustdinfo and certs")
+
+	made, err := bundle()
+	require.NoError(t, err)
+
+	partial := *made
+	partial.Certs = &secrets.Certs{}
+	_, err = generate.Talconfig(generate.Source{File: "talconfig.yaml", Secrets: &partial})
+	require.ErrorContains(t, err, "certs need os,")
 }
 
 func TestMissingTalconfig(t *testing.T) {

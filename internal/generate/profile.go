@@ -18,8 +18,8 @@ import (
 // a patch that has each node's hostname, address, route, name servers and VIP. Talos from 1.12 on refuses such patches, and here the
 // hostname is a document of its own. The user's own patches of patches_dir come last. An error is one of the profile's files.
 func Profile(source Source) (*Output, error) {
-	if source.Secrets == nil {
-		return nil, errNoSecrets
+	if err := source.checkSecrets(); err != nil {
+		return nil, err
 	}
 
 	declared, err := profile.Read(source.File, source.Root)
