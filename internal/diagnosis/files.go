@@ -181,7 +181,7 @@ var fileEntries = []Entry{
 	},
 	{
 		ID: SecretsFileMisnamed, Title: "The cluster's secrets file may be misnamed", Severity: Warning, Exit: ExitBadInput,
-		Cause:  "talhelper reads talsecret.yaml or talsecret.sops.yaml. With neither there it makes new secrets on every run, and says so only in passing.",
+		Cause:  "The secrets are read from talsecret.yaml or talsecret.sops.yaml, and neither is there. talhelper would then make new ones on every run, and say so only in passing; here none are made.",
 		Remedy: "Rename the file to talsecret.sops.yaml.",
 		Source: "talhelper issue 926; onedr0p/cluster-template issue 1358",
 	},

@@ -20,7 +20,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/nearest"
+	"github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/talosconfig"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
@@ -316,7 +316,7 @@ func (x *crossCheck) secrets(talosconfigPath string) {
 	common := x.commonCA(paths, talosconfigCA)
 
 	for _, path := range paths {
-		if config := x.configs[path]; !trusts(config, common) {
+		if config := x.configs[path]; !config.Trusts(common) {
 			x.found(diagnosis.ConfigCA, diagnosis.Failure, x.nodeOf(path), machineconfig.HowToGenerate,
 				"%s trusts another certificate authority (%s) than the other files (%s): they come from two sets of secrets",
 				x.shown(path), shortSum(config.CA()), shortSum(common))
@@ -359,17 +359,10 @@ func (x *crossCheck) commonCA(paths []string, talosconfigCA []byte) []byte {
 	return []byte(best)
 }
 
-// trusts tells whether a config accepts clients of a CA: while a CA is being replaced, a config accepts two.
-func trusts(config *machineconfig.Config, ca []byte) bool {
-	accepts := func(accepted []byte) bool { return bytes.Equal(bytes.TrimSpace(accepted), bytes.TrimSpace(ca)) }
-
-	return accepts(config.CA()) || slices.ContainsFunc(config.AcceptedCAs(), accepts)
-}
-
 // trustedByAny tells whether the configs of the common CA accept another one too.
 func trustedByAny(configs map[string]*machineconfig.Config, common, ca []byte) bool {
 	for _, config := range configs {
-		if trusts(config, common) && trusts(config, ca) {
+		if config.Trusts(common) && config.Trusts(ca) {
 			return true
 		}
 	}
@@ -381,7 +374,7 @@ func trustedByAny(configs map[string]*machineconfig.Config, common, ca []byte) b
 func (x *crossCheck) compareSecrets(paths []string, common []byte) {
 	before := len(x.findings)
 
-	paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !trusts(x.configs[path], common) })
+	paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !x.configs[path].Trusts(common) })
 	if len(paths) == 0 {
 		return
 	}
@@ -487,40 +480,17 @@ func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 	return ca, true
 }
 
-// secretsNames are the files that talhelper takes the cluster's secrets from.
-var secretsNames = []string{"talsecret.yaml", "talsecret.sops.yaml", "talsecret.yml", "talsecret.sops.yml"}
-
-// secretsFile warns if the secrets seem to be in a file that talhelper won't find.
+// secretsFile warns if the secrets seem to be in a file that nothing finds.
 func (x *crossCheck) secretsFile() {
-	entries, err := os.ReadDir(filepath.Dir(x.cluster.Source))
-	if err != nil {
-		return
-	}
-
-	var near []string
-
-	for _, entry := range entries {
-		name := entry.Name()
-
-		if slices.Contains(secretsNames, name) {
-			return
-		}
-
-		// talhelper.sops.yaml is what a known template once called it.
-		if strings.Contains(name, "secret") && nearest.Word(name, secretsNames) != "" || name == "talhelper.sops.yaml" {
-			near = append(near, name)
-		}
-	}
-
-	for _, name := range near {
-		x.found(diagnosis.SecretsFileMisnamed, diagnosis.Warning, nil, "rename it to talsecret.sops.yaml",
-			"talhelper does not read %s: with no talsecret.sops.yaml it makes new secrets on every run", name)
+	for _, name := range secrets.NearMisses(filepath.Dir(x.cluster.Source)) {
+		x.found(diagnosis.SecretsFileMisnamed, diagnosis.Warning, nil, "rename it to "+secrets.EncryptedName,
+			"%s is a name that nothing reads, and there is no %s: machine configs can't be made", name, secrets.EncryptedName)
 	}
 }
 
 // comparePlainSecrets compares the CA of a secrets file that is not encrypted with the configs'.
 func (x *crossCheck) comparePlainSecrets(paths []string) {
-	for _, name := range secretsNames {
+	for _, name := range secrets.Names() {
 		path := filepath.Join(filepath.Dir(x.cluster.Source), name)
 
 		data, err := os.ReadFile(path)
@@ -540,7 +510,7 @@ func (x *crossCheck) comparePlainSecrets(paths []string) {
 			continue // encrypted
 		}
 
-		if !slices.ContainsFunc(paths, func(path string) bool { return trusts(x.configs[path], ca) }) {
+		if !slices.ContainsFunc(paths, func(path string) bool { return x.configs[path].Trusts(ca) }) {
 			x.found(diagnosis.ConfigCA, diagnosis.Failure, nil, machineconfig.HowToGenerate,
 				"%s holds another certificate authority (%s) than every machine config", x.shown(path), shortSum(ca))
 		}

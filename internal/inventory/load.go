@@ -39,6 +39,8 @@ type Options struct {
 	ConfigDir string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
 	Environ []string
+	// Decrypt gives the plaintext of a file that sops encrypted; without it such files are not read.
+	Decrypt func(path string, data []byte) ([]byte, error)
 	// Root shortens the paths in messages: they are shown relative to it.
 	Root string
 }

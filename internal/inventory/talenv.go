@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talconfig"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
@@ -11,8 +12,8 @@ import (
 // talenvFiles are the files that talhelper takes variables from, in its order; later ones win.
 var talenvFiles = []string{"talenv.yaml", "talenv.sops.yaml", "talenv.yml", "talenv.sops.yml"}
 
-// loadVariables collects the environment and then the files, which win over it, as with talhelper. Files that sops encrypted are
-// not decrypted: they are named when a variable is missing.
+// loadVariables collects the environment and then the files, which win over it, as with talhelper. Files that sops encrypted and that
+// can't be decrypted here are named when a variable is missing.
 func loadVariables(options Options, mistakes *yamlfile.Mistakes) talconfig.Variables {
 	values := map[string]string{}
 	variables := talconfig.Variables{Lookup: func(name string) (string, bool) {
@@ -36,10 +37,41 @@ func loadVariables(options Options, mistakes *yamlfile.Mistakes) talconfig.Varia
 			continue
 		}
 
-		if !talconfig.ReadVariables(source, data, values) {
+		if !talconfig.ReadVariables(source, data, values) && !readEncrypted(options, source, path, data, values) {
 			variables.Unread = append(variables.Unread, source.Shown)
 		}
 	}
 
 	return variables
+}
+
+// readEncrypted adds the variables of a file that sops encrypted; false if it can't be decrypted.
+func readEncrypted(options Options, source yamlfile.Source, path string, data []byte, values map[string]string) bool {
+	if options.Decrypt == nil {
+		return false
+	}
+
+	plain, err := options.Decrypt(path, data)
+
+	return err == nil && talconfig.ReadVariables(source, plain, values)
+}
+
+// Variables are the values that texts of the cluster's files may use, from the environment and the files of variables. A file that can't be read or
+// decrypted is an error.
+func Variables(options Options) (talconfig.Variables, error) {
+	var failed error
+
+	if decrypt := options.Decrypt; decrypt != nil {
+		options.Decrypt = func(path string, data []byte) ([]byte, error) {
+			plain, err := decrypt(path, data)
+			failed = diagnosis.Join(failed, err)
+
+			return plain, err
+		}
+	}
+
+	mistakes := &yamlfile.Mistakes{}
+	variables := loadVariables(options, mistakes)
+
+	return variables, diagnosis.Join(failed, mistakes.Err())
 }

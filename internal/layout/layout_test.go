@@ -20,7 +20,10 @@ const (
 )
 
 // leaves know nothing of this repository but each other, so every package may import them.
-var leaves = []string{"internal/atomicfile", "internal/clock", "internal/diagnosis", "internal/fanout", "internal/held", "internal/nearest", "internal/schematic", "internal/sprig", "internal/syncbuffer", "internal/talosconfig"}
+var leaves = []string{
+	"internal/atomicfile", "internal/clock", "internal/diagnosis", "internal/fanout", "internal/held", "internal/nearest", "internal/program",
+	"internal/schematic", "internal/sprig", "internal/syncbuffer", "internal/talosconfig",
+}
 
 // mayImport says which of this repository's packages a package's code may import besides leaves; folders below one count as it.
 // Tests may import what they like. A new package gets its line here and in docs/architecture.md.
@@ -30,14 +33,16 @@ var mayImport = map[string][]string{
 	"internal/devtargets": {"internal/invocation", "internal/settings", "internal/steps", "internal/report", "internal/emulator", "internal/machineconfig", "internal/inventory", "internal/chaos"},
 	"internal/invocation": {"internal/settings", "internal/steps", "internal/inventory", "internal/report"},
 	"internal/steps": {
-		"internal/inventory", "internal/kubeapi", "internal/machineconfig", "internal/preflight", "internal/report", "internal/retry",
-		"internal/settings", "internal/talosapi",
+		"internal/generate", "internal/inventory", "internal/kubeapi", "internal/machineconfig", "internal/preflight", "internal/report", "internal/retry",
+		"internal/secrets", "internal/settings", "internal/sops", "internal/talconfig", "internal/talosapi", "internal/yamlfile",
 	},
 	"internal/generate":      {"internal/machineconfig", "internal/profile", "internal/talconfig", "internal/yamlfile"},
 	"internal/profile":       {"internal/machineconfig", "internal/yamlfile"},
 	"internal/preflight":     {"internal/inventory", "internal/machineconfig", "internal/talosapi"},
 	"internal/talosapi":      {"internal/retry"},
-	"internal/inventory":     {"internal/machineconfig", "internal/profile", "internal/talconfig", "internal/yamlfile"},
+	"internal/inventory":     {"internal/machineconfig", "internal/profile", "internal/secrets", "internal/talconfig", "internal/yamlfile"},
+	"internal/secrets":       {"internal/machineconfig", "internal/talconfig", "internal/yamlfile"},
+	"internal/sops":          {"internal/report"},
 	"internal/talconfig":     {"internal/yamlfile"},
 	"internal/yamlfile":      {"internal/machineconfig"},
 	"internal/machineconfig": {},

@@ -50,6 +50,13 @@ func (c *Config) AcceptedCAs() [][]byte {
 	return certificates
 }
 
+// Trusts tells whether a node with this config accepts certificates of a CA, which is PEM: its own, or one of machine.acceptedCAs.
+func (c *Config) Trusts(ca []byte) bool {
+	accepts := func(accepted []byte) bool { return bytes.Equal(bytes.TrimSpace(accepted), bytes.TrimSpace(ca)) }
+
+	return accepts(c.CA()) || slices.ContainsFunc(c.AcceptedCAs(), accepts)
+}
+
 // KubernetesCA is the PEM certificate of the Kubernetes CA; nil if there is none.
 func (c *Config) KubernetesCA() []byte {
 	if issuing := c.raw.ClusterConfig.ClusterCA; issuing != nil {
