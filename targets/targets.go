@@ -80,11 +80,9 @@ func Kubeconfig(ctx context.Context, force, dryRun *bool) error {
 	return execute(ctx, "kubeconfig", overrides{"FORCE": force, "DRY_RUN": dryRun}, only(steps.Kubeconfig{}))
 }
 
-// GenerateConfig renders the machine configs from the talconfig, and replaces those that changed.
+// GenerateConfig is config:generate under its older name.
 func GenerateConfig(ctx context.Context, newSecrets, dryRun *bool) error {
-	return execute(ctx, "generateConfig", overrides{
-		"NEW_SECRETS": newSecrets, "DRY_RUN": dryRun,
-	}, only(steps.Secrets{}, steps.Configs{Replace: true}))
+	return Config{}.Generate(ctx, newSecrets, dryRun)
 }
 
 // Status shows every node's state, stage, version, config and etcd at once, and the next command. It works at every stage.

@@ -48,7 +48,7 @@ func TestTasksHandOverToTheirTargets(t *testing.T) {
 		"bootstrap:apply-parallel":                 "applyParallel",
 		"bootstrap:verify":                         "verify",
 		"bootstrap:preflight -- -node=cp1 -dryRun": "preflight -node=cp1 -dryRun",
-		"talos:generate-config":                    "generateConfig",
+		"talos:generate-config":                    "config:generate",
 		"talos:apply-node IP=192.0.2.11":           "applyNode 192.0.2.11 -mode=auto",
 		"talos:apply-node IP=2001:db8::1 MODE=try": "applyNode 2001:db8::1 -mode=try",
 		"infra:verify-nodes":                       "verifyNodes",

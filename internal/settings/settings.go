@@ -17,6 +17,9 @@ type Settings struct {
 	Kubeconfig       string `env:"KUBECONFIG" path:"$ROOT_DIR/kubeconfig" pathlist:"first" group:"Files" doc:"Where the kubeconfig is written; of a list of paths the first."`
 	SopsAgeKeyFile   string `env:"SOPS_AGE_KEY_FILE" path:"$ROOT_DIR/age.key" group:"Files" doc:"Age key that sops decrypts the cluster's secrets with."`
 
+	ClusterSource   string `env:"CLUSTER_SOURCE" envDefault:"auto" oneof:"auto,talconfig,profile" group:"Files" doc:"What the cluster is read from: talconfig.yaml, or a profile, cluster.yaml. By default the one that is there."`
+	ConfigGenerator string `env:"CONFIG_GENERATOR" envDefault:"native" oneof:"native,talhelper,none" group:"Files" doc:"Who renders machine configs: this program, the talhelper program, or nobody: the files in CLUSTERCONFIG_DIR are then used as they are."`
+
 	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug,info,warn,error" group:"Logs" doc:"Least level of the log lines on stderr."`
 	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" oneof:"text,json" group:"Logs" doc:"Form of the log lines on stderr: for people, or one JSON object a line."`
 	ReportFile string `env:"REPORT_FILE" group:"Logs" doc:"File that every event of a run is appended to, one JSON object a line; relative to the working directory. None when empty."`

@@ -1,6 +1,7 @@
 package steps_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"os"
@@ -8,19 +9,18 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/report"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/steps"
-)
-
-// plainSecret is what the stand-in for talhelper makes; the one for sops turns it into sealedSecret.
-const (
-	plainSecret  = "plain-cluster-secret"
-	sealedSecret = "sealed-cluster-secret"
+	"github.com/talos-mage/talos-mage/internal/talconfig"
 )
 
 // workshop is a lab whose configs are still to be rendered, by stand-ins for the user's programs.
@@ -30,25 +30,32 @@ type workshop struct {
 	log      string // how the programs were called
 }
 
-func newWorkshop(t *testing.T, controlPlanes, workers int) *workshop {
+func newWorkshop(t *testing.T, controlPlanes, workers int, change ...func(*labcluster.Options)) *workshop {
 	t.Helper()
 
-	l := newLab(t, controlPlanes, workers)
+	l := newLab(t, controlPlanes, workers, change...)
 	w := &workshop{lab: l, rendered: filepath.Join(l.folder, "rendered"), log: filepath.Join(l.folder, "calls.log")}
 
 	require.NoError(t, os.Rename(l.ConfigDir(), w.rendered))
 	require.NoError(t, os.Mkdir(filepath.Join(l.folder, "bin"), 0o755))
 	w.program(t, "talhelper", `
-case $1 in
-gensecret) echo "secret: `+plainSecret+`" ;;
-genconfig)
-  while [ "$1" != --out-dir ]; do shift; done
-  cp `+w.rendered+`/* "$2" ;;
-esac`)
-	w.program(t, "sops", "sed s/"+plainSecret+"/"+sealedSecret+"/")
+while [ "$1" != --out-dir ]; do shift; done
+cp `+w.rendered+`/* "$2"`)
+	w.program(t, "sops", standInSops)
+	require.NoError(t, os.WriteFile(filepath.Join(l.folder, ".sops.yaml"), []byte("creation_rules: []\n"), 0o600))
 
 	return w
 }
+
+// standInSops hides a text from whoever does not look closely.
+const standInSops = `
+case $1 in
+encrypt) echo "sealed: $(base64 -w 0)"; echo "sops: {age: [{recipient: age1example}]}" ;;
+decrypt) sed -n 's/^sealed: //p' | base64 -d ;;
+esac`
+
+// byTalhelper is the setting with which the stand-in for talhelper renders.
+const byTalhelper = "CONFIG_GENERATOR=talhelper"
 
 // program puts a shell script on the run's PATH.
 func (w *workshop) program(t *testing.T, name, script string) {
@@ -78,7 +85,26 @@ func (w *workshop) secrets() string { return filepath.Join(w.Dir, "talsecret.sop
 func (w *workshop) seal(t *testing.T) {
 	t.Helper()
 
-	require.NoError(t, os.WriteFile(w.secrets(), []byte("secret: "+sealedSecret+"\n"), 0o600))
+	plain, err := clustersecrets.Encode(w.Generated.Options.Secrets)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(w.secrets(), []byte("sealed: "+base64.StdEncoding.EncodeToString(plain)+"\nsops: {age: [{recipient: age1example}]}\n"), 0o600))
+}
+
+// unseal reads the secrets file.
+func (w *workshop) unseal(t *testing.T) *secrets.Bundle {
+	t.Helper()
+
+	data, err := os.ReadFile(w.secrets())
+	require.NoError(t, err)
+
+	sealed, _, _ := strings.Cut(strings.TrimPrefix(string(data), "sealed: "), "\n")
+	plain, err := base64.StdEncoding.DecodeString(sealed)
+	require.NoError(t, err)
+
+	bundle, err := clustersecrets.Decode("secrets", plain, talconfig.Variables{}, time.Now())
+	require.NoError(t, err)
+
+	return bundle
 }
 
 func TestARecipeMakesSecretsAndConfigsFromNothing(t *testing.T) {
@@ -87,12 +113,10 @@ func TestARecipeMakesSecretsAndConfigsFromNothing(t *testing.T) {
 	w := newWorkshop(t, 1, 1)
 	w.untilMaintenance(t)
 
-	s := w.session(t)
+	s := w.session(t, byTalhelper)
 	s.succeeds(t, s.recipe()...)
 
-	data, err := os.ReadFile(w.secrets())
-	require.NoError(t, err)
-	require.Equal(t, "secret: "+sealedSecret+"\n", string(data))
+	made := w.unseal(t)
 
 	require.NoError(t, filepath.WalkDir(w.folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() || strings.HasPrefix(path, filepath.Join(w.folder, "bin")) {
@@ -100,7 +124,7 @@ func TestARecipeMakesSecretsAndConfigsFromNothing(t *testing.T) {
 		}
 
 		data, err := os.ReadFile(path)
-		require.NotContains(t, string(data), plainSecret, "%s holds the secrets in the clear", path)
+		require.NotContains(t, string(data), made.Cluster.Secret, "%s holds the secrets in the clear", path)
 		require.NotContains(t, path, "talos-mage-configs-", "rendered configs are left behind")
 
 		return err
@@ -116,9 +140,9 @@ func TestARecipeMakesSecretsAndConfigsFromNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "lab-cp1.yaml\nlab-worker1.yaml\ntalosconfig\n", string(ignored))
 
-	again := w.session(t)
+	again := w.session(t, byTalhelper)
 	again.succeeds(t, again.recipe()...)
-	require.Equal(t, 1, strings.Count(w.called(t), "gensecret"))
+	require.Equal(t, made.Cluster, w.unseal(t).Cluster)
 }
 
 func TestADryRunMakesNeitherSecretsNorConfigs(t *testing.T) {
@@ -135,10 +159,10 @@ func TestADryRunMakesNeitherSecretsNorConfigs(t *testing.T) {
 				w.seal(t)
 			}
 
-			s := w.session(t, "DRY_RUN=true")
+			s := w.session(t, "DRY_RUN=true", byTalhelper)
 			s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, s.recipe()...)
 			require.NoDirExists(t, w.ConfigDir())
-			require.NotContains(t, w.called(t), "gensecret")
+			require.NotContains(t, w.called(t), "encrypt")
 		})
 	}
 }
@@ -175,7 +199,7 @@ func TestSecretsAreMadeOnlyForAClusterThatCanNotExistYet(t *testing.T) {
 				require.NotEmpty(t, problem.Node)
 			}
 
-			require.Equal(t, tt.made, strings.Contains(w.called(t), "gensecret"))
+			require.Equal(t, tt.made, strings.Contains(w.called(t), "encrypt"))
 
 			if tt.made {
 				require.FileExists(t, w.secrets())
@@ -197,7 +221,7 @@ func TestARunCleansUpAfterOneThatWasKilled(t *testing.T) {
 	w.untilMaintenance(t)
 	w.seal(t)
 
-	s := w.session(t)
+	s := w.session(t, byTalhelper)
 	rendered := filepath.Join(w.folder, "talos-mage-configs-1") // its TMPDIR
 	left := []string{filepath.Join(w.Dir, ".talsecret.sops.yaml.talos-mage-1"), filepath.Join(w.ConfigDir(), ".lab-cp1.yaml.talos-mage-1")}
 
@@ -227,7 +251,7 @@ func TestFilesWithSecretsAreIgnoredBeforeTheyAreWritten(t *testing.T) {
 	// A list that can't be replaced ends the step where a kill could.
 	require.NoError(t, os.MkdirAll(filepath.Join(w.ConfigDir(), ".gitignore"), 0o700))
 
-	require.Error(t, w.session(t).do(t, steps.Configs{}).err)
+	require.Error(t, w.session(t, byTalhelper).do(t, steps.Configs{}).err)
 	require.NoFileExists(t, w.ConfigFile("cp1"))
 	require.NoFileExists(t, w.Talosconfig())
 }
@@ -294,7 +318,7 @@ func TestRenderedConfigsReplaceExistingOnesOnlyWhenThatIsSafeOrAskedFor(t *testi
 				w.Node("worker1").PowerOff()
 			}
 
-			s := w.session(t).succeeds(t, tt.step)
+			s := w.session(t, byTalhelper).succeeds(t, tt.step)
 
 			data, err := w.Config("cp1")
 			require.NoError(t, err)
@@ -322,7 +346,7 @@ func TestConfigsThatMeanTheSameAreLeftAlone(t *testing.T) {
 	w.copyRendered(t, "lab-cp1.yaml", "talosconfig")
 	w.changeFile(t, "cp1", "version: v1alpha1\n", "# a comment\nversion: v1alpha1\n")
 
-	s := w.session(t).succeeds(t, steps.Configs{})
+	s := w.session(t, byTalhelper).succeeds(t, steps.Configs{})
 	require.Equal(t, report.Skipped, s.status("configs", ""))
 
 	data, err := w.Config("cp1")
@@ -341,10 +365,10 @@ func TestAMissingProgramIsNamed(t *testing.T) {
 			w.untilMaintenance(t)
 			require.NoError(t, os.Remove(filepath.Join(w.folder, "bin", program)))
 
-			s := w.session(t)
+			s := w.session(t, byTalhelper)
 			problem := s.fails(t, diagnosis.ExitBadInput, diagnosis.ProgramMissing, s.recipe()...)
 			require.Contains(t, problem.Cause, program)
-			require.NoFileExists(t, w.secrets())
+			require.Equal(t, program == "talhelper", fileExists(w.secrets()), "secrets are made without talhelper, and not without sops")
 		})
 	}
 
@@ -357,7 +381,7 @@ func TestAMissingProgramIsNamed(t *testing.T) {
 		w.copyRendered(t, "lab-cp1.yaml", "talosconfig")
 		require.NoError(t, os.Remove(filepath.Join(w.folder, "bin", "talhelper")))
 
-		s := w.session(t)
+		s := w.session(t, byTalhelper)
 		s.succeeds(t, s.recipe()...)
 	})
 }
@@ -367,7 +391,7 @@ func TestAFailingProgramIsQuotedWithoutSecrets(t *testing.T) {
 
 	const token = "abc123.0123456789abcdef" // of the form of a bootstrap token
 
-	for _, program := range []string{"talhelper", "sops"} {
+	for program, id := range map[string]diagnosis.ID{"talhelper": diagnosis.ProgramFailed, "sops": diagnosis.SecretsNotEncryptable} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 
@@ -375,11 +399,11 @@ func TestAFailingProgramIsQuotedWithoutSecrets(t *testing.T) {
 			w.untilMaintenance(t)
 			w.program(t, program, "echo 'no way with token: "+token+"' >&2; exit 3")
 
-			s := w.session(t)
-			problem := s.fails(t, diagnosis.ExitBadInput, diagnosis.ProgramFailed, s.recipe()...)
+			s := w.session(t, byTalhelper)
+			problem := s.fails(t, diagnosis.ExitBadInput, id, s.recipe()...)
 			require.Contains(t, problem.Cause, "no way with token")
 			require.NotContains(t, s.err.Error()+s.out.String(), token)
-			require.NoFileExists(t, w.secrets())
+			require.NoFileExists(t, w.Talosconfig())
 			require.Zero(t, applied(w.Node("cp1")))
 		})
 	}

@@ -1,79 +1,50 @@
 package steps
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/program"
 	"github.com/talos-mage/talos-mage/internal/report"
 )
 
-// programPatience is how long a program that was told to stop may go on holding its output open.
-const programPatience = time.Second
+// variable is a variable of the run's environment.
+func (r *Run) variable(name string) string { return program.Runner{Environ: r.Environ}.Variable(name) }
 
-// variable is a variable of the run's environment; of several the last counts, as everywhere.
-func (r *Run) variable(name string) string {
-	value := ""
-
-	for _, pair := range r.Environ {
-		if key, text, _ := strings.Cut(pair, "="); key == name {
-			value = text
-		}
-	}
-
-	return value
+// programs run in the talos folder, with the paths that the settings give.
+func (r *Run) programs() program.Runner {
+	return program.Runner{Environ: r.programEnviron(), Dir: r.Settings.TalosDir}
 }
 
-// findProgram looks for one of the user's programs on the run's PATH.
-func (r *Run) findProgram(name string) (string, bool) {
-	for _, folder := range filepath.SplitList(r.variable("PATH")) {
-		if path, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
-			return path, true
-		}
-	}
+// talhelper runs talhelper. Its complaint becomes part of the error, scrubbed.
+func (r *Run) talhelper(ctx context.Context, step string, arguments ...string) ([]byte, error) {
+	output, err := r.programs().Run(ctx, nil, "talhelper", arguments...)
 
-	return "", false
-}
-
-// program runs one of the user's programs in the talos folder and gives what it printed. Its complaint becomes part of the error, scrubbed.
-func (r *Run) program(ctx context.Context, step string, input []byte, name string, arguments ...string) ([]byte, error) {
-	path, found := r.findProgram(name)
-	if !found {
-		return nil, &diagnosis.Problem{Step: step, Finding: diagnosis.Finding{
-			ID: diagnosis.ProgramMissing, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
-			Cause: name + " is not on the PATH: it makes the cluster's secrets and machine configs",
-			Next:  "install " + name + ", or put the machine configs into " + r.Settings.ClusterConfigDir,
-		}}
-	}
-
-	var complaint bytes.Buffer
-
-	command := exec.CommandContext(ctx, path, arguments...)
-	command.Dir = r.Settings.TalosDir
-	command.Env = r.programEnviron()
-	command.Stdin = bytes.NewReader(input)
-	command.Stderr = &complaint
-	command.WaitDelay = programPatience
-
-	output, err := outputOf(command)
+	var failure *program.Failure
 
 	switch {
 	case err == nil:
 		return output, nil
 	case ctx.Err() != nil:
 		return nil, r.interruptedStep(ctx, step)
-	default:
+	case errors.Is(err, program.ErrMissing):
+		return nil, &diagnosis.Problem{Step: step, Err: err, Finding: diagnosis.Finding{
+			ID: diagnosis.ProgramMissing, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
+			Cause: "talhelper is not on the PATH, and CONFIG_GENERATOR=talhelper asks for it",
+			Next:  "leave CONFIG_GENERATOR at native, install talhelper, or put the machine configs into " + r.Settings.ClusterConfigDir,
+		}}
+	case errors.As(err, &failure):
 		return nil, &diagnosis.Problem{Step: step, Err: err, Finding: diagnosis.Finding{
 			ID: diagnosis.ProgramFailed, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
-			Cause: fmt.Sprintf("%s %s failed: %s", name, arguments[0], complaintOf(complaint.String(), err)),
+			Cause: fmt.Sprintf("talhelper %s failed: %s", failure.Verb, complaintOf(failure)),
 			Next:  "correct what it complains about, then run the same command again",
 		}}
+	default:
+		return nil, err
 	}
 }
 
@@ -92,10 +63,10 @@ func (r *Run) programEnviron() []string {
 }
 
 // complaintOf is what a program wrote to its error stream, on one line and without secrets; if it wrote nothing, how it ended.
-func complaintOf(text string, err error) string {
-	if text = strings.Join(strings.Fields(report.Scrub(text)), " "); text != "" {
+func complaintOf(failure *program.Failure) string {
+	if text := strings.Join(strings.Fields(report.Scrub(failure.Complaint)), " "); text != "" {
 		return text
 	}
 
-	return err.Error()
+	return failure.Err.Error()
 }

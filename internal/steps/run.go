@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/settings"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
 
 // probeLimit bounds how many nodes are looked at or waited for at once; it is about sockets, not about load on the nodes.
@@ -60,12 +62,7 @@ func New(settings *settings.Settings, environ []string, recorder *report.Recorde
 
 // load reads the cluster's files; again once the configs step has made some, since machine configs say more about a cluster than its talconfig.
 func (r *Run) load() error {
-	cluster, err := inventory.Load(inventory.Options{
-		TalosDir:  r.Settings.TalosDir,
-		ConfigDir: r.Settings.ClusterConfigDir,
-		Root:      r.Settings.RootDir,
-		Environ:   r.Environ,
-	})
+	cluster, err := inventory.Load(r.inventoryOptions(context.Background()))
 	if err != nil {
 		return badInput(err)
 	}
@@ -74,6 +71,18 @@ func (r *Run) load() error {
 	r.loadConfigs()
 
 	return r.loadCredentials()
+}
+
+func (r *Run) inventoryOptions(ctx context.Context) inventory.Options {
+	return inventory.Options{
+		TalosDir:  r.Settings.TalosDir,
+		ConfigDir: r.Settings.ClusterConfigDir,
+		Root:      r.Settings.RootDir,
+		Environ:   r.Environ,
+		Decrypt: func(path string, data []byte) ([]byte, error) {
+			return r.sops().Decrypt(ctx, yamlfile.ShownPath(r.Settings.RootDir, path), data)
+		},
+	}
 }
 
 func (r *Run) loadConfigs() {

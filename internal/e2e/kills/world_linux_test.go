@@ -114,10 +114,7 @@ func (w *world) report() string { return filepath.Join(w.root, "report.jsonl") }
 
 func (w *world) secrets() string { return filepath.Join(w.Dir, "talsecret.sops.yaml") }
 
-const (
-	plainSecrets  = "secret: plain\nmore: of it\n"
-	sealedSecrets = "secret: sealed\nmore: of it\n"
-	otherContext  = `apiVersion: v1
+const otherContext = `apiVersion: v1
 kind: Config
 clusters:
 - {name: other, cluster: {server: "https://192.0.2.1:6443"}}
@@ -127,7 +124,9 @@ users:
 - {name: other, user: {token: abc}}
 current-context: other
 `
-)
+
+// sealedWith is the last line that the stand-in for sops writes.
+const sealedWith = "sops: {age: [{recipient: age1example}]}"
 
 // furnish makes what else the operator has: the programs that render, which take their time, settings, and perhaps a kubeconfig.
 func (w *world) furnish(t *testing.T) {
@@ -144,18 +143,15 @@ func (w *world) furnish(t *testing.T) {
 	}
 
 	script(t, filepath.Join(aside, "talhelper"), `
-case $1 in
-gensecret) echo "secret: plain"; sleep 0.01; echo "more: of it" ;;
-genconfig)
-  while [ "$1" != --out-dir ]; do shift; done
-  for file in `+w.templates+`/*; do
-    to=$2/$(basename "$file")
-    head -c 1000 "$file" > "$to"
-    sleep 0.005
-    tail -c +1001 "$file" >> "$to"
-  done ;;
-esac`)
-	script(t, filepath.Join(aside, "sops"), "sed s/plain/sealed/")
+while [ "$1" != --out-dir ]; do shift; done
+for file in `+w.templates+`/*; do
+  to=$2/$(basename "$file")
+  head -c 1000 "$file" > "$to"
+  sleep 0.005
+  tail -c +1001 "$file" >> "$to"
+done`)
+	script(t, filepath.Join(aside, "sops"), `echo "sealed: $(base64 -w 0)"; sleep 0.01; echo "`+sealedWith+`"`)
+	require.NoError(t, os.WriteFile(filepath.Join(w.root, ".sops.yaml"), []byte("creation_rules: []\n"), 0o600))
 
 	if w.shape.otherCluster {
 		require.NoError(t, os.WriteFile(w.kubeconfig(), []byte(otherContext), 0o600))
@@ -174,6 +170,7 @@ esac`)
 		"REPORT_FILE=" + w.report(),
 		"CLOCK_SCALE=" + strconv.Itoa(timeScale),
 		"APPLY_MODE=" + mode,
+		"CONFIG_GENERATOR=talhelper",
 		"PATH=" + aside + string(filepath.ListSeparator) + os.Getenv("PATH"),
 	}, patient...)
 }

@@ -1,0 +1,166 @@
+package steps
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+
+	"github.com/talos-mage/talos-mage/internal/generate"
+	"github.com/talos-mage/talos-mage/internal/held"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
+	"github.com/talos-mage/talos-mage/internal/sops"
+	"github.com/talos-mage/talos-mage/internal/talconfig"
+	"github.com/talos-mage/talos-mage/internal/yamlfile"
+)
+
+// Words of CONFIG_GENERATOR, besides "native".
+const (
+	talhelperGenerator = "talhelper"
+	noGenerator        = "none"
+)
+
+const talosconfigName = "talosconfig"
+
+// renderedFile is a file for the folder of machine configs.
+type renderedFile struct {
+	name string
+	data []byte
+}
+
+func namesOf(files []renderedFile) []string {
+	names := make([]string, 0, len(files))
+	for _, file := range files {
+		names = append(names, file.name)
+	}
+
+	return names
+}
+
+// render makes the machine configs and the talosconfig from the secrets at a path. Nothing but a temporary folder is written to.
+func (r *Run) render(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
+	if r.Settings.ConfigGenerator == talhelperGenerator {
+		return r.renderByTalhelper(ctx, step, secretsPath)
+	}
+
+	return r.renderNatively(ctx, step, secretsPath)
+}
+
+// missingProgram names the program that rendering would be in need of and that is not there.
+func (r *Run) missingProgram(secretsPath string) (name string, missing bool) {
+	if r.Settings.ConfigGenerator == talhelperGenerator {
+		_, found := r.programs().Find(talhelperGenerator)
+
+		return talhelperGenerator, !found
+	}
+
+	data, err := os.ReadFile(secretsPath)
+
+	return "sops", err == nil && sops.Encrypted(data) && !r.sops().Installed()
+}
+
+// certificateTime is what certificates are valid from and compared with: the wall's time also in a rehearsal, whose clock runs faster.
+func certificateTime() time.Time { return time.Now() }
+
+// renderNatively makes them in memory.
+func (r *Run) renderNatively(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
+	variables, err := inventory.Variables(r.inventoryOptions(ctx))
+	if err != nil {
+		return nil, r.fromSops(ctx, step, badInput(err))
+	}
+
+	bundle, err := r.readSecrets(ctx, secretsPath, variables)
+	if err != nil {
+		return nil, r.fromSops(ctx, step, badInput(err))
+	}
+
+	output, err := generate.Talconfig(generate.Source{
+		File:    r.Cluster.Source,
+		Root:    r.Settings.RootDir,
+		Lookup:  variables.Lookup,
+		Decrypt: r.inventoryOptions(ctx).Decrypt,
+		Secrets: bundle,
+		Now:     certificateTime(),
+	})
+	if err != nil {
+		return nil, r.fromSops(ctx, step, badInput(err))
+	}
+
+	files := make([]renderedFile, 0, len(output.Configs)+1)
+
+	for _, config := range output.Configs {
+		files = append(files, renderedFile{config.File, config.Bytes})
+	}
+
+	return append(files, renderedFile{talosconfigName, output.Talosconfig}), nil
+}
+
+// readSecrets reads the cluster's secrets, decrypted if they are encrypted.
+func (r *Run) readSecrets(ctx context.Context, path string, variables talconfig.Variables) (*secrets.Bundle, error) {
+	shown := yamlfile.ShownPath(r.Settings.RootDir, path)
+	source := yamlfile.Source{Shown: shown, Mistakes: &yamlfile.Mistakes{}}
+
+	data, err := source.Read(path)
+	if err != nil {
+		return nil, cmp.Or(source.Err(), err)
+	}
+
+	if sops.Encrypted(data) {
+		if data, err = r.sops().Decrypt(ctx, shown, data); err != nil {
+			return nil, err
+		}
+
+		shown += " (decrypted)"
+	}
+
+	return clustersecrets.Decode(shown, data, variables, certificateTime())
+}
+
+// renderedFolders is the pattern of the folders that configs are rendered into.
+const renderedFolders = "talos-mage-configs-*"
+
+// renderByTalhelper has talhelper render into a temporary folder, which only this user can read.
+func (r *Run) renderByTalhelper(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
+	folder, err := held.NewFolder(r.temporaryFolder(), renderedFolders)
+	if err != nil {
+		return nil, fmt.Errorf("make folder for rendered configs: %w", err)
+	}
+
+	defer folder.Remove() //nolint:errcheck // the next run does it then
+
+	_, err = r.talhelper(ctx, step, "genconfig", "--no-gitignore", "--config-file", r.Cluster.Source, "--secret-file", secretsPath, "--out-dir", folder.Path)
+	if err != nil {
+		return nil, err
+	}
+
+	return readFiles(folder.Path)
+}
+
+func readFiles(folder string) ([]renderedFile, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("read rendered configs: %w", err)
+	}
+
+	var files []renderedFile
+
+	for _, entry := range entries {
+		if entry.IsDir() || entry.Name() == ".gitignore" {
+			continue
+		}
+
+		data, err := os.ReadFile(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read rendered config: %w", err)
+		}
+
+		files = append(files, renderedFile{entry.Name(), data})
+	}
+
+	return files, nil
+}

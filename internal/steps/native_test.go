@@ -1,0 +1,215 @@
+package steps_test
+
+import (
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// sealedText is a text as the stand-in for sops encrypts it.
+func sealedText(text string) []byte {
+	return []byte("sealed: " + base64.StdEncoding.EncodeToString([]byte(text)) + "\nsops: {age: [{recipient: age1example}]}\n")
+}
+
+// withoutTalhelper takes the program away, which nothing is in need of.
+func withoutTalhelper(t *testing.T, w *workshop) *workshop {
+	t.Helper()
+	require.NoError(t, os.Remove(filepath.Join(w.folder, "bin", "talhelper")))
+
+	return w
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	return string(data)
+}
+
+func (w *workshop) changeTalconfig(t *testing.T, old, changed string) {
+	t.Helper()
+
+	path := filepath.Join(w.Dir, "talconfig.yaml")
+	before := readFile(t, path)
+	after := strings.ReplaceAll(before, old, changed)
+	require.NotEqual(t, before, after)
+	require.NoError(t, os.WriteFile(path, []byte(after), 0o600))
+}
+
+func TestARecipeNeedsNoProgramForSecretsAndConfigs(t *testing.T) {
+	t.Parallel()
+
+	w := newWorkshop(t, 1, 1)
+	w.untilMaintenance(t)
+	require.NoError(t, os.RemoveAll(filepath.Join(w.folder, "bin")))
+	require.NoError(t, os.Remove(filepath.Join(w.folder, ".sops.yaml")))
+
+	s := w.session(t)
+	s.succeeds(t, s.recipe()...)
+
+	again := w.session(t)
+	again.succeeds(t, again.recipe()...)
+	require.Equal(t, report.Skipped, again.status("secrets", ""))
+	require.Equal(t, report.Skipped, again.status("configs", ""))
+}
+
+func TestGeneratedFilesAreTheSameEachTimeAndForTheirOwnerAlone(t *testing.T) {
+	t.Parallel()
+
+	w := withoutTalhelper(t, desk(t))
+	w.seal(t)
+
+	generate := steps.Configs{Replace: true}
+	w.session(t).succeeds(t, steps.Secrets{}, generate)
+
+	first := map[string]string{}
+
+	for _, path := range []string{w.ConfigFile("cp1"), w.ConfigFile("worker1"), w.Talosconfig()} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), path)
+
+		first[path] = readFile(t, path)
+	}
+
+	require.Equal(t, "lab-cp1.yaml\nlab-worker1.yaml\ntalosconfig\n", readFile(t, filepath.Join(w.ConfigDir(), ".gitignore")))
+
+	again := w.session(t).succeeds(t, steps.Secrets{}, generate)
+	require.Equal(t, report.Skipped, again.status("configs", ""), "nothing to write")
+
+	for _, name := range []string{"cp1", "worker1"} {
+		require.NoError(t, os.Remove(w.ConfigFile(name)))
+	}
+
+	w.session(t).succeeds(t, generate)
+
+	for path, text := range first {
+		require.True(t, text == readFile(t, path), "%s has changed", path)
+	}
+}
+
+func TestADryRunOfGenerateShowsMaskedDifferencesAndWritesNothing(t *testing.T) {
+	t.Parallel()
+
+	w := withoutTalhelper(t, desk(t))
+	w.seal(t)
+	w.session(t).succeeds(t, steps.Configs{Replace: true})
+
+	before := readFile(t, w.ConfigFile("cp1"))
+	same := w.session(t, "DRY_RUN=true").succeeds(t, steps.Configs{Replace: true})
+	require.NotContains(t, same.out.String(), "would change")
+
+	w.changeTalconfig(t, "installDisk: ", "installDisk: /dev/other # ")
+
+	s := w.session(t, "DRY_RUN=true")
+	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Configs{Replace: true})
+
+	shown := s.out.String()
+	require.Contains(t, shown, "lab-cp1.yaml would change")
+	require.Regexp(t, `(?m)^\s*\+\s+disk: /dev/other$`, shown)
+	require.NotContains(t, shown, w.Generated.Options.Secrets.TrustdInfo.Token)
+	require.NotContains(t, shown, w.Generated.Options.Secrets.Cluster.Secret)
+	require.Equal(t, before, readFile(t, w.ConfigFile("cp1")))
+}
+
+func TestMachineConfigsOfNoNodeAreNamedAndLeftAlone(t *testing.T) {
+	t.Parallel()
+
+	w := withoutTalhelper(t, desk(t))
+	w.seal(t)
+	w.session(t).succeeds(t, steps.Configs{Replace: true})
+
+	stale := filepath.Join(w.ConfigDir(), "lab-gone.yaml")
+	require.NoError(t, os.WriteFile(stale, []byte(readFile(t, w.ConfigFile("worker1"))), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(w.ConfigDir(), "notes.yaml"), []byte("ours: true\n"), 0o600))
+
+	s := w.session(t).succeeds(t, steps.Configs{Replace: true})
+	require.Contains(t, s.out.String(), stale+" is the machine config of no node")
+	require.NotContains(t, s.out.String(), "notes.yaml")
+	require.FileExists(t, stale)
+}
+
+func TestEncryptedVariablesAreReadForInventoryAndConfigs(t *testing.T) {
+	t.Parallel()
+
+	w := withoutTalhelper(t, desk(t))
+	w.seal(t)
+	w.changeTalconfig(t, "clusterName: lab", "clusterName: ${CLUSTER}")
+	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "talenv.sops.yaml"), sealedText("CLUSTER: lab\n"), 0o600))
+
+	s := w.session(t)
+	require.Equal(t, "lab", s.Cluster.Name)
+	s.succeeds(t, steps.Configs{Replace: true})
+	require.Contains(t, readFile(t, w.ConfigFile("cp1")), "clusterName: lab\n")
+}
+
+func TestSecretsThatCannotBeReadEndTheStep(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		sops, text string
+		id         diagnosis.ID
+		want       string
+	}{
+		"no key":     {"exit 128", "", diagnosis.SecretsUndecryptable, "age1example"},
+		"damaged":    {standInSops, "cluster: {}\n", diagnosis.FileValue, `talos/talsecret.sops.yaml (decrypted):1:1: "`},
+		"misspelt":   {standInSops, "clusters: {}\n", diagnosis.FileKey, `did you mean "cluster"?`},
+		"not a text": {standInSops, "[]\n", diagnosis.FileType, "must be a mapping"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := withoutTalhelper(t, desk(t))
+			w.program(t, "sops", tt.sops)
+			require.NoError(t, os.WriteFile(w.secrets(), sealedText(tt.text), 0o600))
+
+			problem := w.session(t).fails(t, diagnosis.ExitBadInput, tt.id, steps.Secrets{}, steps.Configs{Replace: true})
+			require.Contains(t, problem.Cause, tt.want)
+			require.NoFileExists(t, w.Talosconfig())
+		})
+	}
+}
+
+func TestFilesAreUsedAsTheyAreWhereNobodyCanOrShallRender(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		prepare  func(*testing.T, *workshop)
+		settings []string
+	}{
+		"no sops": {func(t *testing.T, w *workshop) {
+			t.Helper()
+			require.NoError(t, os.Remove(filepath.Join(w.folder, "bin", "sops")))
+		}, nil},
+		"no secrets": {func(t *testing.T, w *workshop) {
+			t.Helper()
+			require.NoError(t, os.Remove(w.secrets()))
+		}, nil},
+		"told so": {func(*testing.T, *workshop) {}, []string{"CONFIG_GENERATOR=none"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := withoutTalhelper(t, desk(t))
+			w.seal(t)
+			w.copyRendered(t, "lab-cp1.yaml", "lab-worker1.yaml", "talosconfig")
+			tt.prepare(t, w)
+
+			s := w.session(t, tt.settings...).succeeds(t, steps.Secrets{}, steps.Configs{})
+			require.Equal(t, report.Skipped, s.status("configs", ""))
+
+			require.NoError(t, os.Remove(w.ConfigFile("worker1")))
+			require.Error(t, w.session(t, tt.settings...).do(t, steps.Secrets{}, steps.Configs{}).err)
+		})
+	}
+}

@@ -1,0 +1,293 @@
+package steps
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+
+	"github.com/talos-mage/talos-mage/internal/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/report"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
+	"github.com/talos-mage/talos-mage/internal/sops"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+const secretsName = "secrets"
+
+// losingThem is said to whoever gets a new secrets file.
+const losingThem = "keep a copy: if it is lost, no node can be added to the cluster and no config changed, ever again"
+
+// Secrets makes the cluster's secrets, encrypted by the user's rules, if there are none. It never makes them for a cluster that may exist already.
+type Secrets struct {
+	// Asked is set when the user asked for a new file: one that exists is then a mistake, and none can be made while configs exist.
+	Asked bool
+	// From is the machine config of a control plane that the secrets are taken out of, instead of making new ones.
+	From string
+}
+
+// Name is the step's name.
+func (Secrets) Name() string { return secretsName }
+
+// Mutates marks the step as one that needs the cluster's lock.
+func (Secrets) Mutates() {}
+
+// EndsRecipe stops a recipe, also a dry run that would make secrets: without them the steps that follow make no sense.
+func (Secrets) EndsRecipe(error) bool { return true }
+
+// Run asks the nodes before it makes anything.
+func (s Secrets) Run(ctx context.Context, run *Run) error {
+	if path := run.secretsPath(); path != "" {
+		return s.exist(run, path)
+	}
+
+	if problem := misnamed(run); problem != nil {
+		return run.done(s.Name(), report.Failed, "", problem)
+	}
+
+	if s.From != "" {
+		return s.recover(ctx, run)
+	}
+
+	if made := run.generatedFiles(); len(made) > 0 {
+		return s.belongElsewhere(run, made[0])
+	}
+
+	if run.Settings.ConfigGenerator == noGenerator && !s.Asked {
+		return run.done(s.Name(), report.Skipped, "none, and CONFIG_GENERATOR=none makes none", nil)
+	}
+
+	if problem := s.mayBelongToCluster(ctx, run); problem != nil {
+		return run.done(s.Name(), report.Failed, "", problem)
+	}
+
+	if run.Settings.DryRun {
+		return s.write(ctx, run, nil, "made")
+	}
+
+	bundle, err := machineconfig.NewSecrets(run.talosVersion())
+	if err != nil {
+		return run.done(s.Name(), report.Failed, "", badInput(err))
+	}
+
+	return s.write(ctx, run, bundle, "made")
+}
+
+// exist is the outcome where there is a secrets file.
+func (s Secrets) exist(run *Run, path string) error {
+	if !s.Asked && s.From == "" {
+		return run.done(s.Name(), report.Skipped, path+" exists", nil)
+	}
+
+	return run.done(s.Name(), report.Failed, "", &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
+		ID:       diagnosis.SecretsExist,
+		Severity: diagnosis.Failure,
+		Cause:    path + " exists and is never replaced: with other secrets the nodes of its cluster would be lost",
+		Next:     "go on with it; or, if its cluster is gone for good, move the file away yourself",
+		Exit:     diagnosis.ExitBadInput,
+	}})
+}
+
+// misnamed stops before new secrets are made beside old ones that nothing finds.
+func misnamed(run *Run) error {
+	near := clustersecrets.NearMisses(run.Settings.TalosDir)
+	if len(near) == 0 {
+		return nil
+	}
+
+	target := clustersecrets.PlainName
+	if strings.Contains(near[0], ".sops") {
+		target = clustersecrets.EncryptedName
+	}
+
+	return &diagnosis.Problem{Step: secretsName, Finding: diagnosis.Finding{
+		ID:       diagnosis.SecretsFileMisnamed,
+		Severity: diagnosis.Failure,
+		Cause: fmt.Sprintf("%s holds %s, which may be the cluster's secrets and is a name that nothing reads; no new ones are made beside it",
+			run.Settings.TalosDir, list(near)),
+		Next: fmt.Sprintf("rename it to %s; or, if it is something else, move it out of the folder", target),
+		Exit: diagnosis.ExitBadInput,
+	}}
+}
+
+// belongElsewhere is the outcome where configs exist without their secrets. They can't be rendered anew, but they can be used.
+func (s Secrets) belongElsewhere(run *Run, made string) error {
+	if !s.Asked {
+		return run.done(s.Name(), report.Skipped, fmt.Sprintf("none, and %s exists: new ones would belong to another cluster", made), nil)
+	}
+
+	return run.done(s.Name(), report.Failed, "", &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
+		ID:       diagnosis.SecretsMissing,
+		Severity: diagnosis.Failure,
+		Cause:    made + " exists, and the secrets that it was made from are not here: new ones would belong to another cluster",
+		Next:     "restore the file, or recover it: mage config:secrets -from=<machine config of a control plane>",
+		Exit:     diagnosis.ExitBadInput,
+	}})
+}
+
+// mayBelongToCluster refuses new secrets while a node is configured, or silent and so perhaps configured.
+func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
+	for _, seen := range run.lookAll(ctx, run.Cluster.Nodes) {
+		var cause string
+
+		switch {
+		case seen.State == talosapi.Maintenance, seen.State == talosapi.NotTalos:
+			continue
+		case seen.Silence == talosapi.Refused:
+			cause = "its port is closed: it is on, and may be installing or booting with a cluster's config"
+		case seen.silent() && run.Settings.NewSecrets:
+			continue
+		case seen.silent():
+			cause = "it does not answer, so it may belong to a cluster whose secrets these files lack"
+		default:
+			cause = "it is configured already, and the cluster's secrets are not here"
+		}
+
+		problem := run.problem(secretsName, seen, diagnosis.SecretsMissing, cause, fmt.Sprintf(
+			"restore %s; or, if this is to be a new cluster, boot the node into maintenance (all nodes off: -newSecrets)",
+			filepath.Join(run.Settings.TalosDir, clustersecrets.EncryptedName)))
+		problem.Exit = diagnosis.ExitPreflight
+
+		return problem
+	}
+
+	return nil
+}
+
+// recover takes the secrets of an existing cluster out of a control plane's config. No node is asked: they are not new.
+func (s Secrets) recover(ctx context.Context, run *Run) error {
+	config, err := machineconfig.Load(s.From)
+	if err != nil {
+		return run.done(s.Name(), report.Failed, "", badInput(err))
+	}
+
+	bundle, err := clustersecrets.Recover(config, certificateTime())
+	if err != nil {
+		return run.done(s.Name(), report.Failed, "", &diagnosis.Problem{Step: s.Name(), Err: err, Finding: diagnosis.Finding{
+			ID:       diagnosis.SecretsMissing,
+			Severity: diagnosis.Failure,
+			Cause:    fmt.Sprintf("%s has no secrets to recover: %s", s.From, err),
+			Next:     "name a control plane's config, as it was applied, or as talosctl -n <control plane> get machineconfig v1alpha1 -o jsonpath='{.spec}' prints it",
+			Exit:     diagnosis.ExitBadInput,
+		}})
+	}
+
+	if problem := s.foreign(run, bundle); problem != nil {
+		return run.done(s.Name(), report.Failed, "", problem)
+	}
+
+	return s.write(ctx, run, bundle, "recovered from "+s.From)
+}
+
+// foreign refuses secrets of another cluster than the files here are of.
+func (s Secrets) foreign(run *Run, bundle *secrets.Bundle) error {
+	var other string
+
+	if run.Credentials != nil && !bytes.Equal(bytes.TrimSpace(run.Credentials.CA()), bytes.TrimSpace(bundle.Certs.OS.Crt)) {
+		other = run.Settings.Talosconfig
+	}
+
+	for _, node := range run.Cluster.Nodes {
+		if config := run.Configs[node.Name]; other == "" && config != nil && !config.Trusts(bundle.Certs.OS.Crt) {
+			other = node.ConfigFile
+		}
+	}
+
+	if other == "" {
+		return nil
+	}
+
+	return &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
+		ID:       diagnosis.ConfigCA,
+		Severity: diagnosis.Failure,
+		Cause:    fmt.Sprintf("%s trusts another certificate authority than %s: they are of two clusters", other, s.From),
+		Next:     "name a config of this cluster, or move the other cluster's files away",
+		Exit:     diagnosis.ExitBadInput,
+	}}
+}
+
+// write puts the bundle where it belongs; a dry run only says so, and is in need of none.
+func (s Secrets) write(ctx context.Context, run *Run, bundle *secrets.Bundle, how string) error {
+	name := clustersecrets.EncryptedName
+	if run.sops().Rules() == "" {
+		name = clustersecrets.PlainName
+	}
+
+	if run.Settings.DryRun {
+		run.plan(s.Name(), name+" would be "+how)
+
+		return wouldMake(s.Name(), name)
+	}
+
+	return run.done(s.Name(), report.Applied, fmt.Sprintf("%s %s; %s", name, how, losingThem), s.writeFile(ctx, run, bundle, name))
+}
+
+// writeFile pipes the text through sops, so that plaintext never touches the disk where there are rules to encrypt it by.
+func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle, name string) error {
+	text, err := clustersecrets.Encode(bundle)
+	if err != nil {
+		return err
+	}
+
+	path := filepath.Join(run.Settings.TalosDir, name)
+
+	if name == clustersecrets.EncryptedName {
+		if text, err = run.sops().Encrypt(ctx, path, text); err != nil {
+			return run.fromSops(ctx, s.Name(), err)
+		}
+	} else {
+		if err := ignoreInGit(s.Name(), run.Settings.TalosDir, []string{name}); err != nil {
+			return err
+		}
+
+		run.Report.Finding(s.Name(), diagnosis.Finding{
+			ID:       diagnosis.SecretsPlain,
+			Severity: diagnosis.Warning,
+			Cause:    path + " is not encrypted: there is no .sops.yaml. git is told to ignore it",
+			Next:     "make a .sops.yaml, then sops encrypt " + name + " > " + clustersecrets.EncryptedName + ", and remove " + name,
+		})
+	}
+
+	if err := atomicfile.WriteFile(path, text, 0o600); err != nil {
+		return unwritable(s.Name(), path, err)
+	}
+
+	return nil
+}
+
+// sops is the user's, beginning to look for rules in the talos folder.
+func (r *Run) sops() sops.Sops {
+	return sops.Sops{Programs: r.programs(), KeyFile: r.Settings.SopsAgeKeyFile}
+}
+
+// fromSops is an error of sops as this step's, or the end of the run that stopped it.
+func (r *Run) fromSops(ctx context.Context, step string, err error) error {
+	if ctx.Err() != nil {
+		return r.interruptedStep(ctx, step)
+	}
+
+	var problem *diagnosis.Problem
+	if errors.As(err, &problem) {
+		problem.Step = step
+	}
+
+	return err
+}
+
+// talosVersion is the one that the inventory declares, or the newest that is known here.
+func (r *Run) talosVersion() string {
+	if r.Cluster.TalosVersion != "" {
+		return r.Cluster.TalosVersion
+	}
+
+	return machineconfig.DefaultTalosVersion
+}
+
+// secretsPath is the cluster's secrets file; empty if there is none.
+func (r *Run) secretsPath() string { return clustersecrets.Find(r.Settings.TalosDir) }

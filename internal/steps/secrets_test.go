@@ -1,0 +1,174 @@
+package steps_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/report"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
+	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/talconfig"
+)
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+
+	return err == nil
+}
+
+// desk is a workshop without machines: only files count.
+func desk(t *testing.T) *workshop {
+	t.Helper()
+
+	return newWorkshop(t, 1, 1, func(options *labcluster.Options) { options.Off = true })
+}
+
+func TestSecretsThatExistAreNeverReplaced(t *testing.T) {
+	t.Parallel()
+
+	for name, step := range map[string]steps.Secrets{"made": {Asked: true}, "recovered": {Asked: true, From: "cp1.yaml"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := desk(t)
+			w.seal(t)
+
+			before, err := os.ReadFile(w.secrets())
+			require.NoError(t, err)
+
+			problem := w.session(t, "NEW_SECRETS=true").fails(t, diagnosis.ExitBadInput, diagnosis.SecretsExist, step)
+			require.Contains(t, problem.Cause, w.secrets())
+
+			after, err := os.ReadFile(w.secrets())
+			require.NoError(t, err)
+			require.Equal(t, before, after)
+		})
+	}
+}
+
+func TestWhoMakesSecretsIsToldWhatLosingThemMeans(t *testing.T) {
+	t.Parallel()
+
+	w := newWorkshop(t, 1, 0)
+	w.untilMaintenance(t)
+
+	s := w.session(t).succeeds(t, steps.Secrets{Asked: true})
+	require.Equal(t, report.Applied, s.status("secrets", ""))
+	require.Contains(t, s.out.String(), "if it is lost, no node can be added to the cluster")
+	require.NoError(t, w.unseal(t).Validate())
+}
+
+func TestNewSecretsAreNotMadeBesideOldOnes(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		prepare func(*testing.T, *workshop)
+		id      diagnosis.ID
+		cause   string
+	}{
+		"of another name": {func(t *testing.T, w *workshop) {
+			t.Helper()
+			require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "talsecrets.sops.yaml"), []byte("sops: {}\n"), 0o600))
+		}, diagnosis.SecretsFileMisnamed, "talsecrets.sops.yaml"},
+		"that a config was made from": {func(t *testing.T, w *workshop) {
+			t.Helper()
+			w.copyRendered(t, "lab-cp1.yaml")
+		}, diagnosis.SecretsMissing, "lab-cp1.yaml"},
+		"that a talosconfig was made from": {func(t *testing.T, w *workshop) {
+			t.Helper()
+			w.copyRendered(t, "talosconfig")
+		}, diagnosis.SecretsMissing, "talosconfig"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := desk(t)
+			tt.prepare(t, w)
+
+			problem := w.session(t, "NEW_SECRETS=true").fails(t, diagnosis.ExitBadInput, tt.id, steps.Secrets{Asked: true})
+			require.Contains(t, problem.Cause, tt.cause)
+			require.NoFileExists(t, w.secrets())
+		})
+	}
+}
+
+func TestWithoutRulesSecretsStayPlainAndOutOfGit(t *testing.T) {
+	t.Parallel()
+
+	w := newWorkshop(t, 1, 0)
+	w.untilMaintenance(t)
+	require.NoError(t, os.Remove(filepath.Join(w.folder, ".sops.yaml")))
+	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, ".gitignore"), []byte("/clusterconfig"), 0o644)) //nolint:gosec // everybody may read it
+
+	s := w.session(t).succeeds(t, steps.Secrets{Asked: true})
+	require.Contains(t, s.out.String(), string(diagnosis.SecretsPlain))
+	require.NoFileExists(t, w.secrets())
+
+	path := filepath.Join(w.Dir, "talsecret.yaml")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = clustersecrets.Decode(path, data, talconfig.Variables{}, time.Now())
+	require.NoError(t, err)
+
+	ignored, err := os.ReadFile(filepath.Join(w.Dir, ".gitignore"))
+	require.NoError(t, err)
+	require.Equal(t, "/clusterconfig\ntalsecret.yaml\n", string(ignored))
+}
+
+func TestSecretsAreRecoveredFromAConfigOfTheCluster(t *testing.T) {
+	t.Parallel()
+
+	w := desk(t)
+	w.copyRendered(t, "lab-cp1.yaml", "lab-worker1.yaml", "talosconfig")
+
+	from := filepath.Join(w.rendered, "lab-cp1.yaml")
+	w.session(t, "DRY_RUN=true").fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Secrets{Asked: true, From: from})
+	require.NoFileExists(t, w.secrets())
+
+	w.session(t).succeeds(t, steps.Secrets{Asked: true, From: from})
+
+	want, got := w.Generated.Options.Secrets, w.unseal(t)
+	require.Equal(t, want.Cluster.ID, got.Cluster.ID)
+	require.True(t, bytes.Equal(want.Certs.OS.Key, got.Certs.OS.Key))
+	require.True(t, bytes.Equal(want.Certs.Etcd.Key, got.Certs.Etcd.Key))
+}
+
+func TestWhatIsNoConfigOfTheClusterIsNotRecoveredFrom(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		from func(*testing.T, *workshop) string
+		id   diagnosis.ID
+	}{
+		"a missing file": {func(*testing.T, *workshop) string { return "missing.yaml" }, diagnosis.BadInput},
+		"a worker's":     {func(_ *testing.T, w *workshop) string { return filepath.Join(w.rendered, "lab-worker1.yaml") }, diagnosis.SecretsMissing},
+		"another cluster's": {func(t *testing.T, _ *workshop) string {
+			t.Helper()
+
+			foreign, err := labcluster.ForeignSecrets()
+			require.NoError(t, err)
+
+			return filepath.Join(newWorkshop(t, 1, 0, func(options *labcluster.Options) { options.Off, options.Secrets = true, foreign }).rendered, "lab-cp1.yaml")
+		}, diagnosis.ConfigCA},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := desk(t)
+			w.copyRendered(t, "lab-cp1.yaml", "talosconfig")
+			w.session(t).fails(t, diagnosis.ExitBadInput, tt.id, steps.Secrets{Asked: true, From: tt.from(t, w)})
+			require.NoFileExists(t, w.secrets())
+		})
+	}
+}

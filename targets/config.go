@@ -1,0 +1,34 @@
+package targets
+
+import (
+	"context"
+
+	"github.com/magefile/mage/mg"
+
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// Config are the targets that make the cluster's files. None of them changes a node.
+type Config mg.Namespace
+
+// Secrets makes the cluster's secrets, encrypted by the rules of .sops.yaml, and never replaces any.
+//
+// -from takes them out of a control plane's machine config instead. New ones are refused while a config exists or a node may belong to
+// a cluster; -newSecrets says that silent nodes do not.
+func (Config) Secrets(ctx context.Context, from *string, newSecrets, dryRun *bool) error {
+	step := steps.Secrets{Asked: true}
+	if from != nil {
+		step.From = *from
+	}
+
+	return execute(ctx, "config:secrets", overrides{"NEW_SECRETS": newSecrets, "DRY_RUN": dryRun}, only(step))
+}
+
+// Generate renders the machine configs and the talosconfig into clusterconfig/, and replaces those that changed.
+//
+// -dryRun shows what would change, with secrets masked, and exits 8 if anything would.
+func (Config) Generate(ctx context.Context, newSecrets, dryRun *bool) error {
+	return execute(ctx, "config:generate", overrides{
+		"NEW_SECRETS": newSecrets, "DRY_RUN": dryRun,
+	}, only(steps.Secrets{}, steps.Configs{Replace: true}))
+}
