@@ -5,6 +5,7 @@ import (
 
 	"github.com/magefile/mage/mg"
 
+	"github.com/talos-mage/talos-mage/internal/invocation"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
@@ -31,4 +32,19 @@ func (Config) Generate(ctx context.Context, newSecrets, dryRun *bool) error {
 	return execute(ctx, "config:generate", overrides{
 		"NEW_SECRETS": newSecrets, "DRY_RUN": dryRun,
 	}, only(steps.Secrets{}, steps.Configs{Replace: true}))
+}
+
+// Schema prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you type.
+func (Config) Schema(of *string) error {
+	file := ""
+	if of != nil {
+		file = *of
+	}
+
+	return exit(invocation.FromProcess().Schema(file))
+}
+
+// Schematic shows each node's Image Factory schematic, its installer image, and the image to boot it with. No node and no factory is asked.
+func (Config) Schematic(ctx context.Context) error {
+	return exit(invocation.FromProcess().Images(ctx, overrides{}.set()))
 }

@@ -74,7 +74,7 @@ var fileEntries = []Entry{
 	{
 		ID: FileVariable, Title: "A variable has no value", Severity: Failure, Exit: ExitBadInput,
 		Cause: "talconfig.yaml uses ${NAME}, and neither talenv.yaml nor the environment sets NAME, or it is empty. " +
-			"A talenv.sops.yaml is not decrypted here.",
+			"A talenv.sops.yaml counts only where sops is installed and finds a key.",
 		Remedy: "Set the variable in talenv.yaml or in the environment, give it a default, ${NAME:-value}, or write $$ for a dollar sign.",
 		Source: "github.com/a8m/envsubst, as talhelper's pkg/substitute calls it; talhelper issues 833 and 1459",
 	},

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -482,7 +481,7 @@ func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 
 // secretsFile warns if the secrets seem to be in a file that nothing finds.
 func (x *crossCheck) secretsFile() {
-	for _, name := range secrets.NearMisses(filepath.Dir(x.cluster.Source)) {
+	for _, name := range x.cluster.MisnamedSecrets() {
 		x.found(diagnosis.SecretsFileMisnamed, diagnosis.Warning, nil, "rename it to "+secrets.EncryptedName,
 			"%s is a name that nothing reads, and there is no %s: machine configs can't be made", name, secrets.EncryptedName)
 	}
@@ -490,9 +489,7 @@ func (x *crossCheck) secretsFile() {
 
 // comparePlainSecrets compares the CA of a secrets file that is not encrypted with the configs'.
 func (x *crossCheck) comparePlainSecrets(paths []string) {
-	for _, name := range secrets.Names() {
-		path := filepath.Join(filepath.Dir(x.cluster.Source), name)
-
+	for _, path := range x.cluster.secretsPaths() {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			continue

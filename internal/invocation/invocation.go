@@ -161,7 +161,9 @@ func (i Invocation) machines(loaded *settings.Settings) ([]inventory.Machine, er
 		return inventory.ReadNodesFile(path)
 	}
 
-	cluster, err := inventory.Load(inventory.Options{TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Environ: i.Environ})
+	cluster, err := inventory.Load(inventory.Options{
+		TalosDir: loaded.TalosDir, Source: inventory.Kind(loaded.ClusterSource), ConfigDir: loaded.ClusterConfigDir, Environ: i.Environ,
+	})
 	if err != nil {
 		return nil, err
 	}

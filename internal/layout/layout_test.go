@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"magefiles":           {"internal/devtargets", "targets"},
 	"targets":             {"internal/invocation", "internal/settings", "internal/steps", "internal/report"},
 	"internal/devtargets": {"internal/invocation", "internal/settings", "internal/steps", "internal/report", "internal/emulator", "internal/machineconfig", "internal/inventory", "internal/chaos"},
-	"internal/invocation": {"internal/settings", "internal/steps", "internal/inventory", "internal/report"},
+	"internal/invocation": {"internal/settings", "internal/steps", "internal/inventory", "internal/profile", "internal/report", "internal/talconfig"},
 	"internal/steps": {
 		"internal/generate", "internal/inventory", "internal/kubeapi", "internal/machineconfig", "internal/preflight", "internal/report", "internal/retry",
 		"internal/secrets", "internal/settings", "internal/sops", "internal/talconfig", "internal/talosapi", "internal/yamlfile",

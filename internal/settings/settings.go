@@ -2,7 +2,10 @@
 // Environment variables set them, and the flags of a Mage target go over the environment.
 package settings
 
-import "time"
+import (
+	"path/filepath"
+	"time"
+)
 
 // Settings are the knobs of one run, with defaults filled in and paths made absolute.
 //
@@ -64,6 +67,15 @@ type Settings struct {
 	APITimeout          time.Duration `env:"API_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long the Kubernetes API may take to become ready, and then the nodes to register."`
 
 	ClockScale float64 `env:"CLOCK_SCALE" envDefault:"1" min:"1" group:"Rehearsals" doc:"Waits and budgets are divided by this, for runs against the emulator, whose nodes are as many times faster."`
+}
+
+// MoveConfigDir makes another folder that of the machine configs, and the talosconfig's with it where that was left to its default.
+func (s *Settings) MoveConfigDir(folder string) {
+	if s.Talosconfig == filepath.Join(s.ClusterConfigDir, "talosconfig") {
+		s.Talosconfig = filepath.Join(folder, "talosconfig")
+	}
+
+	s.ClusterConfigDir = folder
 }
 
 // Environ is the environment that the programs a run starts (talhelper, sops, kubectl, helmfile) expect, as "NAME=value".

@@ -14,7 +14,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
-	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
@@ -94,7 +93,7 @@ func (s Configs) withoutSecrets(run *Run) error {
 	return run.done(s.Name(), report.Failed, "", &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
 		ID:       diagnosis.SecretsMissing,
 		Severity: diagnosis.Failure,
-		Cause:    fmt.Sprintf("%s holds no %s, so machine configs can't be rendered", run.Settings.TalosDir, clustersecrets.EncryptedName),
+		Cause:    fmt.Sprintf("there is no %s, so machine configs can't be rendered", run.Cluster.NewSecretsPath(run.sops().Rules() != "")),
 		Next:     "restore the file, or recover it from a control plane's config: mage config:secrets -from=<file>",
 		Exit:     diagnosis.ExitBadInput,
 	}})

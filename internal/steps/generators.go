@@ -10,6 +10,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/generate"
 	"github.com/talos-mage/talos-mage/internal/held"
 	"github.com/talos-mage/talos-mage/internal/inventory"
@@ -79,14 +80,10 @@ func (r *Run) renderNatively(ctx context.Context, step, secretsPath string) ([]r
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
 
-	output, err := generate.Talconfig(generate.Source{
-		File:    r.Cluster.Source,
-		Root:    r.Settings.RootDir,
-		Lookup:  variables.Lookup,
-		Decrypt: r.inventoryOptions(ctx).Decrypt,
-		Secrets: bundle,
-		Now:     certificateTime(),
-	})
+	source := r.source(ctx, variables)
+	source.Secrets, source.Now = bundle, certificateTime()
+
+	output, err := r.generator()(source)
 	if err != nil {
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
@@ -98,6 +95,45 @@ func (r *Run) renderNatively(ctx context.Context, step, secretsPath string) ([]r
 	}
 
 	return append(files, renderedFile{talosconfigName, output.Talosconfig}), nil
+}
+
+// generator makes machine configs of what the cluster is declared in.
+func (r *Run) generator() func(generate.Source) (*generate.Output, error) {
+	if r.Cluster.Profile != nil {
+		return generate.Profile
+	}
+
+	return generate.Talconfig
+}
+
+// source is what is generated from, but for the secrets.
+func (r *Run) source(ctx context.Context, variables talconfig.Variables) generate.Source {
+	return generate.Source{
+		File:    r.Cluster.Source,
+		Root:    r.Settings.RootDir,
+		Lookup:  variables.Lookup,
+		Decrypt: r.inventoryOptions(ctx).Decrypt,
+	}
+}
+
+// Images names the installer and boot image of every node. No node, and no factory, is asked.
+func Images(ctx context.Context, run *Run) ([]generate.Images, error) {
+	variables, err := inventory.Variables(run.inventoryOptions(ctx))
+	if err != nil {
+		return nil, badInput(err)
+	}
+
+	named := generate.TalconfigImages
+	if run.Cluster.Profile != nil {
+		named = generate.ProfileImages
+	}
+
+	images, err := named(run.source(ctx, variables))
+	if err != nil {
+		return nil, badInput(err)
+	}
+
+	return images, nil
 }
 
 // readSecrets reads the cluster's secrets, decrypted if they are encrypted.
@@ -126,6 +162,14 @@ const renderedFolders = "talos-mage-configs-*"
 
 // renderByTalhelper has talhelper render into a temporary folder, which only this user can read.
 func (r *Run) renderByTalhelper(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
+	if r.Cluster.Profile != nil {
+		return nil, &diagnosis.Problem{Step: step, Finding: diagnosis.Finding{
+			ID: diagnosis.BadSetting, Severity: diagnosis.Failure,
+			Cause: "CONFIG_GENERATOR=talhelper: talhelper reads no " + filepath.Base(r.Cluster.Source),
+			Next:  "leave CONFIG_GENERATOR at native",
+		}}
+	}
+
 	folder, err := held.NewFolder(r.temporaryFolder(), renderedFolders)
 	if err != nil {
 		return nil, fmt.Errorf("make folder for rendered configs: %w", err)

@@ -16,7 +16,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/held"
-	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
 )
 
 // lockPatience is how long a run waits for another one on this machine to end.
@@ -81,7 +80,7 @@ func (r *Run) cleanUp() {
 	held.Clean(r.temporaryFolder(), renderedFolders)
 
 	for _, path := range []string{
-		filepath.Join(r.Settings.TalosDir, clustersecrets.EncryptedName), filepath.Join(r.Settings.ClusterConfigDir, ".gitignore"), r.Settings.Talosconfig, r.Settings.Kubeconfig,
+		r.Cluster.NewSecretsPath(true), filepath.Join(r.Settings.ClusterConfigDir, ".gitignore"), r.Settings.Talosconfig, r.Settings.Kubeconfig,
 	} {
 		atomicfile.Clean(path)
 	}

@@ -2,6 +2,7 @@ package steps_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -212,4 +213,59 @@ func TestFilesAreUsedAsTheyAreWhereNobodyCanOrShallRender(t *testing.T) {
 			require.Error(t, w.session(t, tt.settings...).do(t, steps.Secrets{}, steps.Configs{}).err)
 		})
 	}
+}
+
+// declare writes a cluster profile that says of the workshop's machines what its talconfig says.
+func (w *workshop) declare(t *testing.T, more string) {
+	t.Helper()
+
+	options := w.Generated.Options
+	node := options.Nodes[0]
+	text := fmt.Sprintf(`name: lab
+%s
+network: {api_endpoint: %s}
+talos:
+  version: %s
+  kubernetes_version: %s
+  install_disk: %s
+  factory: {schematic_id: 376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba}
+  vip: {interface: eth0, ip: %s}
+nodes:
+  controlplane:
+    assignments:
+      - {name: cp1, ip: %s, mac: "%s"}
+`, more, options.VIP, options.TalosVersion, options.KubernetesVersion, node.InstallDisk, options.VIP, node.Address.Addr(), node.MAC)
+
+	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "cluster.yaml"), []byte(text), 0o600))
+}
+
+func TestARecipeBringsUpWhatAProfileDeclares(t *testing.T) {
+	t.Parallel()
+
+	w := withoutTalhelper(t, newWorkshop(t, 1, 0))
+	w.untilMaintenance(t)
+	w.declare(t, "regenerate_secrets: true")
+
+	s := w.session(t, "CLUSTER_SOURCE=profile")
+	s.succeeds(t, s.recipe()...)
+	require.Contains(t, readFile(t, filepath.Join(w.ConfigDir(), "secrets.yaml")), "sealed: ")
+
+	again := w.session(t, "CLUSTER_SOURCE=profile")
+	again.succeeds(t, again.recipe()...)
+	require.Equal(t, report.Skipped, again.status("configs", ""))
+	require.NotContains(t, again.out.String(), string(diagnosis.ConfigsStale))
+}
+
+func TestAProfileSaysWhetherSecretsMayBeMade(t *testing.T) {
+	t.Parallel()
+
+	w := withoutTalhelper(t, newWorkshop(t, 1, 0))
+	w.untilMaintenance(t)
+	w.declare(t, "")
+
+	problem := w.session(t, "CLUSTER_SOURCE=profile").fails(t, diagnosis.ExitBadInput, diagnosis.SecretsMissing, steps.Secrets{})
+	require.Contains(t, problem.Cause, "regenerate_secrets: true")
+
+	w.session(t, "CLUSTER_SOURCE=profile").succeeds(t, steps.Secrets{Asked: true})
+	w.session(t, "CLUSTER_SOURCE=profile", byTalhelper).fails(t, diagnosis.ExitBadInput, diagnosis.BadSetting, steps.Configs{Replace: true})
 }

@@ -68,6 +68,7 @@ func (r *Run) load() error {
 	}
 
 	r.Cluster = cluster
+	r.Settings.MoveConfigDir(cluster.ConfigDir)
 	r.loadConfigs()
 
 	return r.loadCredentials()
@@ -76,6 +77,7 @@ func (r *Run) load() error {
 func (r *Run) inventoryOptions(ctx context.Context) inventory.Options {
 	return inventory.Options{
 		TalosDir:  r.Settings.TalosDir,
+		Source:    inventory.Kind(r.Settings.ClusterSource),
 		ConfigDir: r.Settings.ClusterConfigDir,
 		Root:      r.Settings.RootDir,
 		Environ:   r.Environ,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -59,6 +60,10 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 		return s.belongElsewhere(run, made[0])
 	}
 
+	if profile := run.Cluster.Profile; profile != nil && !profile.RegenerateSecrets && !s.Asked {
+		return run.done(s.Name(), report.Failed, "", notAllowed(run))
+	}
+
 	if run.Settings.ConfigGenerator == noGenerator && !s.Asked {
 		return run.done(s.Name(), report.Skipped, "none, and CONFIG_GENERATOR=none makes none", nil)
 	}
@@ -96,7 +101,7 @@ func (s Secrets) exist(run *Run, path string) error {
 
 // misnamed stops before new secrets are made beside old ones that nothing finds.
 func misnamed(run *Run) error {
-	near := clustersecrets.NearMisses(run.Settings.TalosDir)
+	near := run.Cluster.MisnamedSecrets()
 	if len(near) == 0 {
 		return nil
 	}
@@ -131,6 +136,17 @@ func (s Secrets) belongElsewhere(run *Run, made string) error {
 	}})
 }
 
+// notAllowed is the problem of a profile that neither has secrets nor allows to make some.
+func notAllowed(run *Run) error {
+	return &diagnosis.Problem{Step: secretsName, Finding: diagnosis.Finding{
+		ID:       diagnosis.SecretsMissing,
+		Severity: diagnosis.Failure,
+		Cause:    fmt.Sprintf("there is no %s, and %s does not say `regenerate_secrets: true`", run.Cluster.Profile.SecretsFile, run.Cluster.Source),
+		Next:     "restore the file; or, for a new cluster, mage config:secrets",
+		Exit:     diagnosis.ExitBadInput,
+	}}
+}
+
 // mayBelongToCluster refuses new secrets while a node is configured, or silent and so perhaps configured.
 func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 	for _, seen := range run.lookAll(ctx, run.Cluster.Nodes) {
@@ -151,7 +167,7 @@ func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 
 		problem := run.problem(secretsName, seen, diagnosis.SecretsMissing, cause, fmt.Sprintf(
 			"restore %s; or, if this is to be a new cluster, boot the node into maintenance (all nodes off: -newSecrets)",
-			filepath.Join(run.Settings.TalosDir, clustersecrets.EncryptedName)))
+			run.Cluster.NewSecretsPath(run.sops().Rules() != "")))
 		problem.Exit = diagnosis.ExitPreflight
 
 		return problem
@@ -214,10 +230,9 @@ func (s Secrets) foreign(run *Run, bundle *secrets.Bundle) error {
 
 // write puts the bundle where it belongs; a dry run only says so, and is in need of none.
 func (s Secrets) write(ctx context.Context, run *Run, bundle *secrets.Bundle, how string) error {
-	name := clustersecrets.EncryptedName
-	if run.sops().Rules() == "" {
-		name = clustersecrets.PlainName
-	}
+	encrypted := run.sops().Rules() != ""
+	path := run.Cluster.NewSecretsPath(encrypted)
+	name := filepath.Base(path)
 
 	if run.Settings.DryRun {
 		run.plan(s.Name(), name+" would be "+how)
@@ -225,33 +240,30 @@ func (s Secrets) write(ctx context.Context, run *Run, bundle *secrets.Bundle, ho
 		return wouldMake(s.Name(), name)
 	}
 
-	return run.done(s.Name(), report.Applied, fmt.Sprintf("%s %s; %s", name, how, losingThem), s.writeFile(ctx, run, bundle, name))
+	return run.done(s.Name(), report.Applied, fmt.Sprintf("%s %s; %s", name, how, losingThem), s.writeFile(ctx, run, bundle, path, encrypted))
 }
 
 // writeFile pipes the text through sops, so that plaintext never touches the disk where there are rules to encrypt it by.
-func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle, name string) error {
+func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle, path string, encrypted bool) error {
 	text, err := clustersecrets.Encode(bundle)
 	if err != nil {
 		return err
 	}
 
-	path := filepath.Join(run.Settings.TalosDir, name)
-
-	if name == clustersecrets.EncryptedName {
+	if encrypted {
 		if text, err = run.sops().Encrypt(ctx, path, text); err != nil {
 			return run.fromSops(ctx, s.Name(), err)
 		}
-	} else {
-		if err := ignoreInGit(s.Name(), run.Settings.TalosDir, []string{name}); err != nil {
+	}
+
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return unwritable(s.Name(), filepath.Dir(path), err)
+	}
+
+	if !encrypted {
+		if err := s.keepOutOfGit(run, path); err != nil {
 			return err
 		}
-
-		run.Report.Finding(s.Name(), diagnosis.Finding{
-			ID:       diagnosis.SecretsPlain,
-			Severity: diagnosis.Warning,
-			Cause:    path + " is not encrypted: there is no .sops.yaml. git is told to ignore it",
-			Next:     "make a .sops.yaml, then sops encrypt " + name + " > " + clustersecrets.EncryptedName + ", and remove " + name,
-		})
 	}
 
 	if err := atomicfile.WriteFile(path, text, 0o600); err != nil {
@@ -259,6 +271,27 @@ func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle
 	}
 
 	return nil
+}
+
+// keepOutOfGit has git ignore a file in the clear, and warns of it.
+func (s Secrets) keepOutOfGit(run *Run, path string) error {
+	run.Report.Finding(s.Name(), diagnosis.Finding{
+		ID:       diagnosis.SecretsPlain,
+		Severity: diagnosis.Warning,
+		Cause:    path + " is not encrypted: there is no .sops.yaml. git is told to ignore it",
+		Next:     "make a .sops.yaml" + encryptBy(path, run.Cluster.NewSecretsPath(true)),
+	})
+
+	return ignoreInGit(s.Name(), filepath.Dir(path), []string{filepath.Base(path)})
+}
+
+// encryptBy says how a file in the clear becomes the encrypted one: in place, or under the name of encrypted ones.
+func encryptBy(plain, encrypted string) string {
+	if plain == encrypted {
+		return ", then sops encrypt --in-place " + plain
+	}
+
+	return fmt.Sprintf(", then sops encrypt %s > %s, and remove the former", plain, encrypted)
 }
 
 // sops is the user's, beginning to look for rules in the talos folder.
@@ -290,4 +323,4 @@ func (r *Run) talosVersion() string {
 }
 
 // secretsPath is the cluster's secrets file; empty if there is none.
-func (r *Run) secretsPath() string { return clustersecrets.Find(r.Settings.TalosDir) }
+func (r *Run) secretsPath() string { return r.Cluster.SecretsPath() }
