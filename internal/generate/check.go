@@ -110,7 +110,7 @@ func (c *cluster) checkVersions() {
 		return
 	case c.contract.Greater(newest):
 		mistake := c.Mistake(place, diagnosis.FileValue, "Talos %s is newer than what configs can be made for here: up to %s", c.contract, newest)
-		mistake.Next = "use a newer talos-mage, or set talosVersion to " + newest.String() + " or older"
+		mistake.Next = "use a newer talos-mage, or set talosVersion to " + newest.String() + " or older; or have a talhelper that knows it render: CONFIG_GENERATOR=talhelper"
 		c.Add(mistake)
 
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talconfig"
 )
 
-// Encode is the text of a bundle as talhelper writes it, unencrypted.
+// Encode is the text of a bundle as talhelper writes it, unencrypted. A dollar sign in a secret is doubled, since whoever reads the file replaces variables.
 func Encode(bundle *secrets.Bundle) ([]byte, error) {
 	var text bytes.Buffer
 
@@ -26,7 +26,7 @@ func Encode(bundle *secrets.Bundle) ([]byte, error) {
 		return nil, fmt.Errorf("encode secrets: %w", err)
 	}
 
-	return text.Bytes(), nil
+	return bytes.ReplaceAll(text.Bytes(), []byte("$"), []byte("$$")), nil
 }
 
 // Recover takes the bundle of a cluster out of the machine config of one of its control planes, which holds all of it. Errors name what is missing,

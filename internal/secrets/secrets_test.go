@@ -114,6 +114,20 @@ func TestVariablesInTheFileAreReplaced(t *testing.T) {
 	require.ErrorContains(t, err, "variable TRUSTD_TOKEN is not set")
 }
 
+func TestADollarSignInASecretIsNoVariable(t *testing.T) {
+	t.Parallel()
+
+	odd := *bundle(t)
+	odd.TrustdInfo = &secrets.TrustdInfo{Token: "pa$WORD$$x"}
+
+	text, err := clustersecrets.Encode(&odd)
+	require.NoError(t, err)
+
+	got, err := clustersecrets.Decode("talsecret.yaml", text, with(nil), now)
+	require.NoError(t, err)
+	require.Equal(t, odd.TrustdInfo.Token, got.TrustdInfo.Token)
+}
+
 func TestMistakesAreNamedByPlaceAndNeverByValue(t *testing.T) {
 	t.Parallel()
 

@@ -4,15 +4,21 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/generate"
+	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
 // sealedText is a text as the stand-in for sops encrypts it.
@@ -268,4 +274,76 @@ func TestAProfileSaysWhetherSecretsMayBeMade(t *testing.T) {
 
 	w.session(t, "CLUSTER_SOURCE=profile").succeeds(t, steps.Secrets{Asked: true})
 	w.session(t, "CLUSTER_SOURCE=profile", byTalhelper).fails(t, diagnosis.ExitBadInput, diagnosis.BadSetting, steps.Configs{Replace: true})
+}
+
+// The user's own sops and key, from nothing to machine configs.
+func TestSecretsAreSealedAndOpenedByTheRealSops(t *testing.T) {
+	t.Parallel()
+
+	found, err := exec.LookPath("sops")
+	if err != nil {
+		t.Skip("SKIP: no sops: go build -C tools/sops -o ../../bin/ github.com/getsops/sops/v3/cmd/sops filippo.io/age/cmd/age-keygen")
+	}
+
+	keygen, err := exec.LookPath("age-keygen")
+	if err != nil {
+		t.Skip("SKIP: no age-keygen: it is built together with sops")
+	}
+
+	key, err := exec.CommandContext(t.Context(), keygen).Output()
+	require.NoError(t, err)
+
+	w := newWorkshop(t, 1, 0)
+	w.untilMaintenance(t)
+
+	rules := "creation_rules:\n  - path_regex: talos/.*\\.sops\\.yaml$\n    age: " + regexp.MustCompile(`age1\w+`).FindString(string(key)) + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "age.key"), key, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(w.folder, ".sops.yaml"), []byte(rules), 0o600))
+
+	path := "PATH=" + filepath.Dir(found)
+	s := w.session(t, path)
+	s.succeeds(t, steps.Secrets{}, steps.Configs{})
+
+	sealed := readFile(t, w.secrets())
+	require.Contains(t, sealed, "ENC[AES256_GCM,")
+	require.NotContains(t, sealed, "LS0tLS1CRUdJTi", "a PEM text in base64")
+	require.FileExists(t, w.ConfigFile("cp1"))
+
+	require.NoError(t, os.Remove(filepath.Join(w.folder, "age.key")))
+
+	problem := w.session(t, path).fails(t, diagnosis.ExitBadInput, diagnosis.SecretsUndecryptable, steps.Configs{Replace: true})
+	require.Contains(t, problem.Cause, filepath.Join(w.folder, "age.key")+": not there")
+}
+
+func TestATalosconfigIsReplacedOnceItsCertificateHasEnded(t *testing.T) {
+	t.Parallel()
+
+	w := withoutTalhelper(t, desk(t))
+	w.seal(t)
+	w.session(t).succeeds(t, steps.Configs{Replace: true})
+
+	old, err := generate.Talconfig(generate.Source{
+		File:    filepath.Join(w.Dir, "talconfig.yaml"),
+		Lookup:  w.variable(t),
+		Secrets: w.Generated.Options.Secrets,
+		Now:     time.Now().AddDate(-2, 0, 0),
+	})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(w.Talosconfig(), old.Talosconfig, 0o600))
+
+	w.session(t).succeeds(t, steps.Configs{Replace: true})
+
+	credentials, err := talosapi.LoadCredentials(w.Talosconfig())
+	require.NoError(t, err)
+	require.True(t, credentials.NotAfter().After(time.Now()))
+}
+
+// variable finds the variables of the workshop's talenv.yaml.
+func (w *workshop) variable(t *testing.T) func(string) (string, bool) {
+	t.Helper()
+
+	variables, err := inventory.Variables(inventory.Options{TalosDir: w.Dir})
+	require.NoError(t, err)
+
+	return variables.Lookup
 }
