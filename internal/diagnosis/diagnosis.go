@@ -69,6 +69,8 @@ type Finding struct {
 	Exit ExitCode
 	// Skipped is set when SKIP_CHECKS turned a failure into this warning.
 	Skipped bool
+	// At is where it stands in a file; the zero value when it is about none, or the place is not known.
+	At Location
 }
 
 // ExitCode is what a failing finding ends the run with.

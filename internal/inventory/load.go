@@ -40,6 +40,17 @@ type Options struct {
 // is a multierror of *FileError, see FileErrors. Facts that patches can change, as the CNI, come from the machine configs where
 // they exist; whether those fit is CrossCheck's to say.
 func Load(options Options) (*Cluster, error) {
+	cluster, err := Inspect(options)
+	if err != nil {
+		return nil, err
+	}
+
+	return cluster, nil
+}
+
+// Inspect is Load for those who only look: with the error comes as much of the cluster as the files tell all the same, for what can be said
+// about it. It may lack anything, and is nil where nothing can be made out.
+func Inspect(options Options) (*Cluster, error) {
 	if options.ConfigDir == "" {
 		options.ConfigDir = filepath.Join(options.TalosDir, "clusterconfig")
 	}
@@ -54,13 +65,13 @@ func Load(options Options) (*Cluster, error) {
 
 	reader.read(path)
 
-	if err := mistakes.err(); err != nil {
-		return nil, err
+	if len(reader.cluster.Nodes) == 0 {
+		return nil, mistakes.err()
 	}
 
 	reader.cluster.learnFromConfigs()
 
-	return reader.cluster, nil
+	return reader.cluster, mistakes.err()
 }
 
 // reader turns one talconfig.yaml into a cluster.

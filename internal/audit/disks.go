@@ -1,0 +1,4 @@
+package audit
+
+// Checks of disks.
+var diskChecks = []Check{}

@@ -1,0 +1,4 @@
+package audit
+
+// Checks of endpoints.
+var endpointChecks = []Check{}

@@ -1,0 +1,182 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/audit"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/preflight"
+)
+
+// ourSecrets are made once: they take most of a second.
+var ourSecrets = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
+
+// files are a cluster's files by their path in TALOS_DIR.
+type files map[string]string
+
+// read writes the files and has them read.
+func (f files) read(t testing.TB) *audit.Input {
+	t.Helper()
+
+	folder := t.TempDir()
+
+	for name, text := range f {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+
+	return audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: preflight.Options{Now: time.Now()}})
+}
+
+// mainDocument is the least of a machine config; each fragment says what goes below machine and cluster.
+func mainDocument(role, machine, cluster string) string {
+	text := "version: v1alpha1\nmachine:\n  type: " + role + "\n" + indent(machine)
+
+	return text + "cluster:\n  controlPlane:\n    endpoint: https://192.0.2.10:6443\n" + indent(cluster)
+}
+
+// indent moves a fragment below a key, and makes two spaces of tabs so that fragments can be written in Go.
+func indent(fragment string) string {
+	fragment = strings.ReplaceAll(strings.Trim(fragment, "\n"), "\t", "  ")
+	if fragment == "" {
+		return ""
+	}
+
+	return "  " + strings.ReplaceAll(fragment, "\n", "\n  ") + "\n"
+}
+
+// config is a machine config of one node: its main document, and documents besides.
+type config struct {
+	role, machine, cluster string
+	documents              []string
+}
+
+func (c config) text() string {
+	if c.role == "" {
+		c.role = "controlplane"
+	}
+
+	text := mainDocument(c.role, c.machine, c.cluster)
+	for _, document := range c.documents {
+		text += "---\napiVersion: v1alpha1\n" + strings.ReplaceAll(strings.Trim(document, "\n"), "\t", "  ") + "\n"
+	}
+
+	return text
+}
+
+// lab are the files of a cluster "lab" with these machine configs, by node name; addresses are 192.0.2.11 and on.
+func lab(configs ...config) files {
+	talconfig := "clusterName: lab\nendpoint: https://192.0.2.10:6443\ntalosVersion: v1.13.9\nkubernetesVersion: v1.36.0\nnodes:\n"
+	made := files{}
+
+	for i, config := range configs {
+		name := fmt.Sprintf("n%d", i+1)
+		talconfig += fmt.Sprintf("  - hostname: %s\n    ipAddress: 192.0.2.%d\n    controlPlane: %t\n    installDisk: /dev/vda\n", name, 11+i, config.role != "worker")
+		made["clusterconfig/lab-"+name+".yaml"] = config.text()
+	}
+
+	made["talconfig.yaml"] = talconfig
+
+	return made
+}
+
+// trial is a set of files that is judged by one check.
+type trial struct {
+	files files
+	// line is the offending line of the finding, and cause is part of its cause; both empty when nothing is to be found.
+	line, cause string
+	// at is the file of the finding, when it is not a machine config.
+	at string
+	// severity is another than the catalogue's.
+	severity diagnosis.Severity
+	options  func(*audit.Options)
+}
+
+// judge runs the trials of a check; a clean one has no cause.
+func judge(t *testing.T, id diagnosis.ID, trials map[string]trial) {
+	t.Helper()
+
+	triggered, clean := false, false
+
+	for _, trial := range trials {
+		triggered, clean = triggered || trial.cause != "", clean || trial.cause == ""
+	}
+
+	require.True(t, triggered, "%s: a trial has to trigger it", id)
+	require.True(t, clean, "%s: a trial has to stay clean", id)
+	tried.add(id)
+
+	for name, trial := range trials {
+		t.Run(string(id)+" "+name, func(t *testing.T) {
+			t.Parallel()
+
+			found := findingsOf(audit.Run(context.Background(), trial.files.read(t)), id)
+
+			if trial.cause == "" {
+				require.Empty(t, found, "nothing was to be found")
+
+				return
+			}
+
+			require.NotEmpty(t, found, "nothing was found")
+			require.Contains(t, found[0].Cause, trial.cause)
+			require.NotEmpty(t, found[0].Next)
+
+			if trial.line != "" {
+				require.Equal(t, trial.line, strings.TrimSpace(found[0].At.Text), "at %s", found[0].At)
+				require.NotZero(t, found[0].At.Line)
+			}
+
+			if trial.at != "" {
+				require.Equal(t, trial.at, found[0].At.Path)
+			}
+
+			if trial.severity != diagnosis.OK {
+				require.Equal(t, trial.severity, found[0].Severity)
+			}
+		})
+	}
+}
+
+func findingsOf(result audit.Result, id diagnosis.ID) []diagnosis.Finding {
+	var found []diagnosis.Finding
+
+	for _, finding := range result.Findings {
+		if finding.ID == id && finding.Severity != diagnosis.OK {
+			found = append(found, finding)
+		}
+	}
+
+	return found
+}
+
+// tried are the checks that tests judged, so that none is left out.
+var tried triedChecks
+
+type triedChecks struct {
+	mu  sync.Mutex
+	ids map[diagnosis.ID]bool
+}
+
+func (c *triedChecks) add(id diagnosis.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.ids == nil {
+		c.ids = map[diagnosis.ID]bool{}
+	}
+
+	c.ids[id] = true
+}

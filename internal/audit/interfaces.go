@@ -1,0 +1,4 @@
+package audit
+
+// Checks of interfaces.
+var interfaceChecks = []Check{}

@@ -1,0 +1,4 @@
+package audit
+
+// Checks of names.
+var nameChecks = []Check{}

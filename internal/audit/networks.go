@@ -1,0 +1,4 @@
+package audit
+
+// Checks of networks.
+var networkChecks = []Check{}

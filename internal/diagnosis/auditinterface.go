@@ -1,0 +1,3 @@
+package diagnosis
+
+var interfaceEntries = []Entry{}

@@ -1,0 +1,3 @@
+package diagnosis
+
+var networkEntries = []Entry{}
