@@ -29,6 +29,15 @@ type files map[string]string
 func (f files) read(t testing.TB) *audit.Input {
 	t.Helper()
 
+	folder := f.write(t)
+
+	return audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: preflight.Options{Now: time.Now()}})
+}
+
+// write writes the files into a new folder.
+func (f files) write(t testing.TB) string {
+	t.Helper()
+
 	folder := t.TempDir()
 
 	for name, text := range f {
@@ -37,7 +46,7 @@ func (f files) read(t testing.TB) *audit.Input {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 
-	return audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: preflight.Options{Now: time.Now()}})
+	return folder
 }
 
 // mainDocument is the least of a machine config; each fragment says what goes below machine and cluster.

@@ -27,6 +27,8 @@ type NotRun struct {
 	// Node is empty when the check was run for no node.
 	Node string
 	Why  string
+
+	asksNodes bool
 }
 
 // Run runs the checks whose needs are met. SKIP_CHECKS is applied.
@@ -44,7 +46,7 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 
 	for _, check := range table {
 		if why := in.unmet(check.Needs); why != "" {
-			result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Why: why})
+			result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Why: why, asksNodes: check.Needs.Has(diagnosis.NeedsFacts)})
 
 			continue
 		}
@@ -128,4 +130,18 @@ func (r Result) ExitCode() diagnosis.ExitCode {
 	}
 
 	return code
+}
+
+// NotRunOfFiles are findings of severity NotRun about the checks of files and network that were not run for any node: for a run that asks the
+// nodes afterwards.
+func (r Result) NotRunOfFiles() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+
+	for _, check := range r.NotRun {
+		if check.Node == "" && !check.asksNodes {
+			findings = append(findings, diagnosis.Finding{ID: check.ID, Severity: diagnosis.NotRun, Cause: check.Why})
+		}
+	}
+
+	return findings
 }

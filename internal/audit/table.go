@@ -3,10 +3,14 @@ package audit
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/preflight"
 )
 
@@ -176,9 +180,14 @@ var clusterPlaces = map[diagnosis.ID]string{
 	diagnosis.EvenControlPlanes:     "nodes",
 }
 
-// place adds where it stands to a finding of another package, if that is known.
+// place adds where it stands to a finding of another package, if that is known, and shortens the paths in it.
 func (in *Input) place(finding *diagnosis.Finding) {
-	if finding.At.Path != "" || finding.Severity == diagnosis.OK || in.Cluster == nil {
+	if root := in.Options.Root; root != "" {
+		finding.Cause = strings.ReplaceAll(finding.Cause, root+string(filepath.Separator), "")
+		finding.Next = strings.ReplaceAll(finding.Next, root+string(filepath.Separator), "")
+	}
+
+	if finding.At.Path != "" || finding.Severity == diagnosis.OK {
 		return
 	}
 
@@ -191,6 +200,10 @@ func (in *Input) place(finding *diagnosis.Finding) {
 		return
 	}
 
+	if in.placeInText(finding, node) {
+		return
+	}
+
 	where, known := places[finding.ID]
 
 	switch config := in.byNode[node]; {
@@ -200,4 +213,35 @@ func (in *Input) place(finding *diagnosis.Finding) {
 	case config != nil:
 		finding.At = in.locate(config.File.in(where.document, where.config))
 	}
+}
+
+// placeInText takes the place out of a cause that begins with it: of files that can't be decoded.
+func (in *Input) placeInText(finding *diagnosis.Finding, node *inventory.Node) bool {
+	shown := in.shown(node.ConfigFile)
+
+	rest, begins := strings.CutPrefix(finding.Cause, shown+":")
+	if !begins {
+		return false
+	}
+
+	at := diagnosis.Location{Path: shown}
+
+	for _, number := range []*int{&at.Line, &at.Column} {
+		digits, after, found := strings.Cut(rest, ":")
+
+		value, err := strconv.Atoi(digits)
+		if err != nil || !found {
+			break
+		}
+
+		*number, rest = value, after
+	}
+
+	if file := in.open(node.ConfigFile); file != nil {
+		at.Text = file.places.Line(at.Line)
+	}
+
+	finding.At, finding.Cause = at, shown+": "+strings.TrimSpace(rest)
+
+	return true
 }

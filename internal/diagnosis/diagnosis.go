@@ -16,13 +16,17 @@ type Severity int
 
 // Severities, in rising order.
 const (
-	OK Severity = iota
+	// NotRun is for a check whose input is missing. It never counts as passed.
+	NotRun Severity = iota - 1
+	OK
 	Warning
 	Failure
 )
 
 func (s Severity) String() string {
 	switch s {
+	case NotRun:
+		return "not run"
 	case OK:
 		return "ok"
 	case Warning:

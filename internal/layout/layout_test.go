@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"magefiles":           {"internal/devtargets", "targets"},
 	"targets":             {"internal/invocation", "internal/settings", "internal/steps", "internal/report"},
 	"internal/devtargets": {"internal/invocation", "internal/settings", "internal/steps", "internal/report", "internal/emulator", "internal/machineconfig", "internal/inventory", "internal/chaos"},
-	"internal/invocation": {"internal/audit", "internal/settings", "internal/steps", "internal/inventory", "internal/report"},
+	"internal/invocation": {"internal/audit", "internal/preflight", "internal/settings", "internal/steps", "internal/inventory", "internal/report"},
 	"internal/steps": {
 		"internal/audit", "internal/inventory", "internal/kubeapi", "internal/machineconfig", "internal/preflight", "internal/report", "internal/retry",
 		"internal/settings", "internal/talosapi",
