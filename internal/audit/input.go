@@ -163,6 +163,9 @@ func (in *Input) readInventory() {
 
 		if in.Talconfig != nil && mistake.Path == in.Talconfig.Shown {
 			finding.At.Text = in.Talconfig.places.Line(mistake.Line)
+			if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax {
+				finding.At.Text = in.Talconfig.places.Key(mistake.Line)
+			}
 		}
 
 		in.unreadable = append(in.unreadable, finding)
@@ -244,7 +247,7 @@ func (in *Input) loadFinding(path string, err error) diagnosis.Finding {
 	}
 
 	if file := in.open(path); file != nil {
-		finding.At.Text = file.places.Line(finding.At.Line)
+		finding.At.Text = file.places.Key(finding.At.Line)
 	}
 
 	return finding
@@ -349,6 +352,7 @@ func (in *Input) openPatch(patch *Patch, path string) {
 			ID: diagnosis.FileSyntax, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: "is not valid YAML: " + message,
 			Next: "correct the line", At: patch.File.location(line, column),
 		})
+		in.unreadable[len(in.unreadable)-1].At.Text = patch.File.places.Key(line)
 	}
 }
 

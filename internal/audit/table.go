@@ -238,7 +238,7 @@ func (in *Input) placeInText(finding *diagnosis.Finding, node *inventory.Node) b
 	}
 
 	if file := in.open(node.ConfigFile); file != nil {
-		at.Text = file.places.Line(at.Line)
+		at.Text = file.places.Key(at.Line)
 	}
 
 	finding.At, finding.Cause = at, shown+": "+strings.TrimSpace(rest)

@@ -126,8 +126,8 @@ func child(node *yaml.Node, step string) (key, value *yaml.Node) {
 // keyValue is a line that sets a key to a value on the same line.
 var keyValue = regexp.MustCompile(`^(\s*(?:- +)*"?([\w.-]+)"?\s*:\s+)(\S.*)$`)
 
-// longestWord is the most that a word of a line may have to be shown: longer ones are keys and certificates more often than not.
-const longestWord = 120
+// likeKey is a run of characters that a base64 key may be; a schematic's id and other hexadecimal numbers have no capitals.
+var likeKey = regexp.MustCompile(`[A-Za-z0-9+/]{32,}={0,2}`)
 
 // Line is a line of the text for people to see: a value that is secret, or may be, is masked. Lines count from 1.
 func (p *Places) Line(number int) string {
@@ -145,11 +145,26 @@ func (p *Places) Line(number int) string {
 		return Masked
 	}
 
-	for word := range strings.FieldsSeq(line) {
-		if len(word) > longestWord {
-			return Masked
+	for _, run := range likeKey.FindAllString(line, -1) {
+		if strings.ToLower(run) != run {
+			line = strings.ReplaceAll(line, run, Masked)
 		}
 	}
 
 	return masker{replace: func(string) string { return Masked }}.text(line)
+}
+
+// Key is Line with any value masked, for texts in which what a key means is not known.
+func (p *Places) Key(number int) string {
+	line := p.Line(number)
+
+	if match := keyValue.FindStringSubmatch(line); match != nil {
+		return match[1] + Masked
+	}
+
+	if strings.HasSuffix(line, ":") {
+		return line
+	}
+
+	return ""
 }
