@@ -3,14 +3,17 @@ package audit_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/audit"
@@ -188,4 +191,64 @@ func (c *triedChecks) add(id diagnosis.ID) {
 	}
 
 	c.ids[id] = true
+}
+
+// ourTalosconfig is made once, with the endpoints to be filled in.
+var ourTalosconfig = sync.OnceValues(func() (string, error) {
+	bundle, err := ourSecrets()
+	if err != nil {
+		return "", err
+	}
+
+	made, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
+		ClusterName: "lab", Endpoint: "https://192.0.2.10:6443", Secrets: bundle,
+		Nodes: []machineconfig.NodeSpec{{Name: "n1", Role: machine.TypeControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24")}},
+	})
+	if err != nil {
+		return "", err
+	}
+
+	return string(made.Talosconfig), nil
+})
+
+// talosconfig adds a talosconfig with these endpoints.
+func (f files) talosconfig(t testing.TB, endpoints ...string) files {
+	t.Helper()
+
+	text, err := ourTalosconfig()
+	require.NoError(t, err)
+
+	list := "endpoints:\n"
+	for _, endpoint := range endpoints {
+		list += "            - '" + endpoint + "'\n"
+	}
+
+	f["clusterconfig/talosconfig"] = regexp.MustCompile(`endpoints:\n(\s+- \S+\n)+`).ReplaceAllString(text, list)
+	require.Contains(t, f["clusterconfig/talosconfig"], endpoints[0])
+
+	return f
+}
+
+// with adds a file, or replaces it.
+func (f files) with(name, text string) files {
+	f[name] = text
+
+	return f
+}
+
+// replaced changes a text in a file.
+func (f files) replaced(name, old, replacement string) files {
+	f[name] = strings.ReplaceAll(f[name], old, replacement)
+
+	return f
+}
+
+// onLink is a machine config with one interface, eth0, in the old style; fields are its other fields, one a line.
+func onLink(fields ...string) config {
+	return config{machine: "network:\n\tinterfaces:\n\t\t- interface: eth0\n\t\t\t" + strings.Join(fields, "\n\t\t\t")}
+}
+
+// asDocument is a machine config with a LinkConfig document for eth0; fields are its other fields, one a line.
+func asDocument(fields ...string) config {
+	return config{documents: []string{"kind: LinkConfig\nname: eth0\n" + strings.Join(fields, "\n")}}
 }

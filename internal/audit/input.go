@@ -58,6 +58,8 @@ type Input struct {
 	byFile  map[*File]*Rendered
 	byNode  map[*inventory.Node]*Rendered
 	origins func() *origins
+	// nodesByHost are the names of nodes by what they are called and where they are.
+	nodesByHost func() map[string]string
 	// looked are the files as preflight's checks take them.
 	looked  preflight.Files
 	lookups sync.Once
@@ -113,6 +115,7 @@ func Read(options Options) *Input {
 	in.readTalosconfig()
 	in.readSecrets()
 
+	in.nodesByHost = sync.OnceValue(in.findHosts)
 	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
 
 	return in

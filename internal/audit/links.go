@@ -21,7 +21,7 @@ type link struct {
 	// document is set when the link has a document of its own.
 	document bool
 	// made is set for links that Talos creates: bonds, bridges, VLANs and the like.
-	made, vlan bool
+	made, vlan, dummy bool
 	// parent is what a VLAN runs on: a name, or the selected link that it stands under.
 	parent   string
 	parentAt at
@@ -99,7 +99,7 @@ func interfaceLinks(config *Rendered) []*link {
 func interfaceLink(device *v1alpha1.Device, place at) *link {
 	made := &link{
 		at: place, name: device.DeviceInterface, label: device.DeviceInterface, selector: device.DeviceSelector,
-		mtu: device.DeviceMTU, dhcp: isSet(device.DeviceDHCP), ignored: isSet(device.DeviceIgnore),
+		mtu: device.DeviceMTU, dhcp: isSet(device.DeviceDHCP), ignored: isSet(device.DeviceIgnore), dummy: isSet(device.DeviceDummy),
 		made:      device.DeviceBond != nil || device.DeviceBridge != nil || device.DeviceWireguardConfig != nil || isSet(device.DeviceDummy),
 		addresses: writtenAddresses(device.Addresses(), place.field("addresses")),
 		routes:    writtenRoutes(device.DeviceRoutes, place.field("routes")),
@@ -264,6 +264,8 @@ func documentLink(rendered *Rendered, declared config.NetworkCommonLinkConfig) *
 
 		made.routes = append(made.routes, route{network: network, gateway: gateway, at: rendered.File.in(document, fmt.Sprintf("routes[%d].gateway", i))})
 	}
+
+	_, made.dummy = declared.(config.NetworkDummyLinkConfig)
 
 	if vlan, ok := declared.(config.NetworkVLANConfig); ok {
 		made.vlan, made.parent, made.parentAt = true, vlan.ParentLink(), rendered.File.in(document, "parent")
