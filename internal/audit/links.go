@@ -82,7 +82,7 @@ func interfaceLinks(config *Rendered) []*link {
 			continue
 		}
 
-		place := config.File.at("machine.network.interfaces").item(i)
+		place := at{file: config.File, path: "machine.network.interfaces"}.item(i)
 		made := interfaceLink(device, place)
 		links = append(links, made)
 

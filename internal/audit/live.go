@@ -24,7 +24,9 @@ type liveCheck struct {
 }
 
 // liveChecks are this package's own; preflight has others.
-var liveChecks []liveCheck
+var liveChecks = []liveCheck{
+	{diagnosis.LinkSelectorUnmatched, checkLiveSelectors},
+}
 
 // liveRows are the table's rows of checks that need a node's answer.
 func liveRows() []Check {
