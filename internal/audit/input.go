@@ -60,6 +60,9 @@ type Input struct {
 	origins func() *origins
 	// nodesByHost are the names of nodes by what they are called and where they are.
 	nodesByHost func() map[string]string
+	// reached are the disk selectors that were judged, by their text.
+	reached map[string]reach
+	reaches sync.Mutex
 	// looked are the files as preflight's checks take them.
 	looked  preflight.Files
 	lookups sync.Once

@@ -19,13 +19,14 @@ type live struct {
 
 // liveCheck is a check of a node that answered.
 type liveCheck struct {
-	id  diagnosis.ID
+	ids []diagnosis.ID
 	run func(context.Context, *live) []diagnosis.Finding
 }
 
 // liveChecks are this package's own; preflight has others.
 var liveChecks = []liveCheck{
-	{diagnosis.LinkSelectorUnmatched, checkLiveSelectors},
+	{[]diagnosis.ID{diagnosis.LinkSelectorUnmatched}, checkLiveSelectors},
+	{[]diagnosis.ID{diagnosis.VolumeNoDisk, diagnosis.VolumeDiskHoldsData, diagnosis.VolumeDiskAmbiguous}, checkLiveVolumes},
 }
 
 // liveRows are the table's rows of checks that need a node's answer.
@@ -48,7 +49,9 @@ func liveRows() []Check {
 	}
 
 	for _, check := range liveChecks {
-		add(check.id, diagnosis.NeedsConfig|diagnosis.NeedsFacts)
+		for _, id := range check.ids {
+			add(id, diagnosis.NeedsConfig|diagnosis.NeedsFacts)
+		}
 	}
 
 	return rows
