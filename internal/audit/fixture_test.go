@@ -252,3 +252,18 @@ func onLink(fields ...string) config {
 func asDocument(fields ...string) config {
 	return config{documents: []string{"kind: LinkConfig\nname: eth0\n" + strings.Join(fields, "\n")}}
 }
+
+func readText(t testing.TB, folder string) []byte {
+	t.Helper()
+
+	data, err := os.ReadFile(filepath.Join(folder, "talconfig.yaml"))
+	require.NoError(t, err)
+
+	return data
+}
+
+func writeText(t testing.TB, folder, text string) {
+	t.Helper()
+
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "talconfig.yaml"), []byte(text), 0o600))
+}
