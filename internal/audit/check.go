@@ -99,6 +99,8 @@ type at struct {
 	file     *File
 	document string
 	path     string
+	// whole is set for a finding about the file itself.
+	whole bool
 }
 
 // item is the place of an item of the list that a place is.

@@ -30,6 +30,9 @@ func newFile(path, shown string, data []byte) *File {
 // at is a place in the file's document without a kind.
 func (f *File) at(path string) at { return at{file: f, path: path} }
 
+// itself is the place of what is said about the file as a whole.
+func (f *File) itself() at { return at{file: f, whole: true} }
+
 // in is a place in a document of a kind and, if it has one, a name: "LinkConfig/eth0".
 func (f *File) in(document, path string) at { return at{file: f, document: document, path: path} }
 
@@ -51,6 +54,10 @@ func (f *File) location(line, column int) diagnosis.Location {
 func (in *Input) locate(place at) diagnosis.Location {
 	if place.file == nil {
 		return diagnosis.Location{}
+	}
+
+	if place.whole {
+		return diagnosis.Location{Path: place.file.Shown}
 	}
 
 	line, column := place.file.places.Find(place.document, place.path)

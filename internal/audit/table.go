@@ -180,6 +180,11 @@ var clusterPlaces = map[diagnosis.ID]string{
 	diagnosis.EvenControlPlanes:     "nodes",
 }
 
+// talosconfigFindings are about the talosconfig as a whole.
+var talosconfigFindings = []diagnosis.ID{
+	diagnosis.TalosconfigMissing, diagnosis.TalosconfigBroken, diagnosis.TalosconfigForeign, diagnosis.TalosconfigEndpoint, diagnosis.ClientCertificate,
+}
+
 // place adds where it stands to a finding of another package, if that is known, and shortens the paths in it.
 func (in *Input) place(finding *diagnosis.Finding) {
 	if root := in.Options.Root; root != "" {
@@ -193,6 +198,10 @@ func (in *Input) place(finding *diagnosis.Finding) {
 
 	node := in.Cluster.Node(finding.Node)
 	if finding.Node == "" || node == nil {
+		if slices.Contains(talosconfigFindings, finding.ID) {
+			finding.At.Path = in.shown(in.Options.Talosconfig)
+		}
+
 		if path, known := clusterPlaces[finding.ID]; known && in.Talconfig != nil {
 			finding.At = in.locate(in.Talconfig.at(path))
 		}
