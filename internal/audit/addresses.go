@@ -12,6 +12,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/preflight"
 )
 
 // Checks of addresses.
@@ -151,14 +153,14 @@ func checkTalosconfigTexts(r *Report, in *Input) {
 // talosconfigPlace is where the talosconfig names an endpoint.
 func (in *Input) talosconfigPlace(endpoint string) at {
 	for _, root := range in.TalosconfigFile.places.Roots() {
-		contexts := mappingValue(root, "contexts")
-		current := mappingValue(root, "context")
+		contexts := machineconfig.Field(root, "contexts")
+		current := machineconfig.Field(root, "context")
 
 		if contexts == nil || current == nil {
 			continue
 		}
 
-		list := mappingValue(mappingValue(contexts, current.Value), "endpoints")
+		list := machineconfig.Field(machineconfig.Field(contexts, current.Value), "endpoints")
 		if list == nil {
 			continue
 		}
@@ -394,12 +396,12 @@ func checkTalosconfigNobody(r *Report, in *Input) {
 
 // setEndpoints is the command that makes the control planes the talosconfig's endpoints.
 func (in *Input) setEndpoints() string {
-	command := "talosctl config endpoint"
+	words := []string{"talosctl", "config", "endpoint"}
 	for _, node := range in.Cluster.ControlPlanes() {
-		command += " " + node.Address
+		words = append(words, node.Address)
 	}
 
-	return command
+	return strings.Join(words, " ")
 }
 
 // endpointHost takes the port and the brackets off an endpoint.
@@ -441,22 +443,11 @@ func checkDialedNames(r *Report, in *Input) {
 			continue
 		}
 
-		if !slices.ContainsFunc(covered, func(name string) bool { return coversName(name, host) }) {
+		if !slices.ContainsFunc(covered, func(name string) bool { return preflight.CoversName(name, host) }) {
 			r.found(in.talosconfigPlace(endpoint), "add "+host+" to certSANs of the control planes",
 				"the talosconfig dials %s, which is no node's address, and in no control plane's hostname or certSANs", host)
 		}
 	}
-}
-
-// coversName compares a name of a certificate with a host's; a leading * stands for one label.
-func coversName(certified, host string) bool {
-	if parent, wildcard := strings.CutPrefix(certified, "*."); wildcard {
-		_, rest, _ := strings.Cut(host, ".")
-
-		return strings.EqualFold(parent, rest)
-	}
-
-	return strings.EqualFold(certified, host)
 }
 
 // checkPrefixLengths looks for addresses that stand for a network of their own.

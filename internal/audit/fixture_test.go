@@ -80,26 +80,29 @@ func (c config) text() string {
 		c.role = "controlplane"
 	}
 
-	text := mainDocument(c.role, c.machine, c.cluster)
+	parts := []string{mainDocument(c.role, c.machine, c.cluster)}
 	for _, document := range c.documents {
-		text += "---\napiVersion: v1alpha1\n" + strings.ReplaceAll(strings.Trim(document, "\n"), "\t", "  ") + "\n"
+		parts = append(parts, "apiVersion: v1alpha1\n"+strings.ReplaceAll(strings.Trim(document, "\n"), "\t", "  ")+"\n")
 	}
 
-	return text
+	return strings.Join(parts, "---\n")
 }
 
 // lab are the files of a cluster "lab" with these machine configs, by node name; addresses are 192.0.2.11 and on.
 func lab(configs ...config) files {
-	talconfig := "clusterName: lab\nendpoint: https://192.0.2.10:6443\ntalosVersion: v1.13.9\nkubernetesVersion: v1.36.0\nnodes:\n"
+	var talconfig strings.Builder
+
+	talconfig.WriteString("clusterName: lab\nendpoint: https://192.0.2.10:6443\ntalosVersion: v1.13.9\nkubernetesVersion: v1.36.0\nnodes:\n")
+
 	made := files{}
 
 	for i, config := range configs {
 		name := fmt.Sprintf("n%d", i+1)
-		talconfig += fmt.Sprintf("  - hostname: %s\n    ipAddress: 192.0.2.%d\n    controlPlane: %t\n    installDisk: /dev/vda\n", name, 11+i, config.role != "worker")
+		fmt.Fprintf(&talconfig, "  - hostname: %s\n    ipAddress: 192.0.2.%d\n    controlPlane: %t\n    installDisk: /dev/vda\n", name, 11+i, config.role != "worker")
 		made["clusterconfig/lab-"+name+".yaml"] = config.text()
 	}
 
-	made["talconfig.yaml"] = talconfig
+	made["talconfig.yaml"] = talconfig.String()
 
 	return made
 }
@@ -113,7 +116,6 @@ type trial struct {
 	at string
 	// severity is another than the catalogue's.
 	severity diagnosis.Severity
-	options  func(*audit.Options)
 }
 
 // judge runs the trials of a check; a clean one has no cause.
@@ -218,10 +220,7 @@ func (f files) talosconfig(t testing.TB, endpoints ...string) files {
 	text, err := ourTalosconfig()
 	require.NoError(t, err)
 
-	list := "endpoints:\n"
-	for _, endpoint := range endpoints {
-		list += "            - '" + endpoint + "'\n"
-	}
+	list := "endpoints:\n            - '" + strings.Join(endpoints, "'\n            - '") + "'\n"
 
 	f["clusterconfig/talosconfig"] = regexp.MustCompile(`endpoints:\n(\s+- \S+\n)+`).ReplaceAllString(text, list)
 	require.Contains(t, f["clusterconfig/talosconfig"], endpoints[0])

@@ -273,34 +273,20 @@ func (in *Input) readPatches() {
 	for _, group := range patchLists {
 		holder, path := root, "patches"
 		if group != "" {
-			holder, path = mappingValue(root, group), group+".patches"
+			holder, path = machineconfig.Field(root, group), group+".patches"
 		}
 
-		in.addPatches(seen, mappingValue(holder, "patches"), in.Talconfig.at(path), group, 0)
+		in.addPatches(seen, machineconfig.Field(holder, "patches"), in.Talconfig.at(path), group, 0)
 	}
 
-	nodes := mappingValue(root, "nodes")
+	nodes := machineconfig.Field(root, "nodes")
 	if nodes == nil {
 		return
 	}
 
 	for i, node := range nodes.Content {
-		in.addPatches(seen, mappingValue(node, "patches"), in.Talconfig.at("nodes").item(i).field("patches"), "nodes", i)
+		in.addPatches(seen, machineconfig.Field(node, "patches"), in.Talconfig.at("nodes").item(i).field("patches"), "nodes", i)
 	}
-}
-
-func mappingValue(node *yaml.Node, key string) *yaml.Node {
-	if node == nil || node.Kind != yaml.MappingNode {
-		return nil
-	}
-
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == key {
-			return node.Content[i+1]
-		}
-	}
-
-	return nil
 }
 
 func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, group string, node int) {
@@ -382,11 +368,8 @@ func (in *Input) readTalosconfig() {
 	}
 }
 
-// secretsNames are the files that hold a cluster's secrets, in the order in which they are looked for.
-var secretsNames = []string{"talsecret.sops.yaml", "talsecret.sops.yml", "talsecret.yaml", "talsecret.yml"}
-
 func (in *Input) readSecrets() {
-	for _, name := range secretsNames {
+	for _, name := range inventory.SecretsNames {
 		if in.SecretsFile = in.open(filepath.Join(in.Options.TalosDir, name)); in.SecretsFile != nil {
 			return
 		}
@@ -445,7 +428,7 @@ func (in *Input) findEntries() map[int]int {
 		return entries
 	}
 
-	if list := mappingValue(in.Talconfig.places.Roots()[0], "nodes"); list != nil {
+	if list := machineconfig.Field(in.Talconfig.places.Roots()[0], "nodes"); list != nil {
 		for i, entry := range list.Content {
 			entries[entry.Line] = i
 		}

@@ -102,7 +102,7 @@ func checkParents(r *Report, config *Rendered) {
 	}
 
 	absent := func(name string) bool {
-		return (virtualName.MatchString(name) || aliasName.MatchString(name)) && !made[name] && !config.isAlias(name)
+		return (virtualName.MatchString(name) || aliasName.MatchString(name)) && !made[name] && !config.IsAlias(name)
 	}
 
 	for _, link := range config.links() {
@@ -116,16 +116,6 @@ func checkParents(r *Report, config *Rendered) {
 			}
 		}
 	}
-}
-
-// isAlias tells whether a LinkAliasConfig document makes the name; "net%d" makes net0, net1 and so on.
-func (c *Rendered) isAlias(name string) bool {
-	return slices.ContainsFunc(c.Provider.NetworkLinkAliasConfigs(), func(alias config.NetworkLinkAliasConfig) bool {
-		prefix, _, pattern := strings.Cut(alias.Name(), "%")
-		rest, found := strings.CutPrefix(name, prefix)
-
-		return found && (pattern && rest != "" && strings.Trim(rest, "0123456789") == "" || !pattern && rest == "")
-	})
 }
 
 // defaultMTU is what Ethernet links have unless they are told otherwise.

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,12 +16,7 @@ import (
 
 // interfaces is a control plane with these items of machine.network.interfaces.
 func interfaces(items ...string) config {
-	text := "network:\n\tinterfaces:"
-	for _, item := range items {
-		text += "\n\t\t- " + item
-	}
-
-	return config{machine: text}
+	return config{machine: "network:\n\tinterfaces:\n\t\t- " + strings.Join(items, "\n\t\t- ")}
 }
 
 // documents is a control plane with documents only.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/preflight"
 )
 
 // Checks of pod, service and node networks.
@@ -93,7 +94,7 @@ func checkEtcdSubnets(r *Report, config *Rendered) {
 		{"cluster.etcd.advertisedSubnets", etcd.EtcdAdvertisedSubnets},
 		{"cluster.etcd.listenSubnets", etcd.EtcdListenSubnets},
 	} {
-		if len(list.filters) > 0 && !slices.ContainsFunc(addresses, func(addr netip.Addr) bool { return selects(list.filters, addr) }) {
+		if len(list.filters) > 0 && !slices.ContainsFunc(addresses, func(addr netip.Addr) bool { return preflight.Selects(list.filters, addr) }) {
 			r.found(config.File.at(list.path), "put the subnet of "+config.Name+" into "+list.path,
 				"%s (%s) leaves out %s, all that the node has", list.path, strings.Join(list.filters, ", "), joinAddrs(addresses))
 		}
@@ -128,30 +129,6 @@ func joinAddrs(addresses []netip.Addr) string {
 	}
 
 	return strings.Join(texts, ", ")
-}
-
-// selects applies Talos' subnet filters: one that begins with ! excludes, and if all do, the rest is included.
-func selects(filters []string, addr netip.Addr) bool {
-	included, anyInclude := false, false
-
-	for _, filter := range filters {
-		excludes := strings.HasPrefix(filter, "!")
-
-		prefix, err := netip.ParsePrefix(strings.TrimPrefix(filter, "!"))
-		if err != nil {
-			continue // validation refuses it
-		}
-
-		switch {
-		case excludes && prefix.Contains(addr):
-			return false
-		case !excludes:
-			anyInclude = true
-			included = included || prefix.Contains(addr)
-		}
-	}
-
-	return included || !anyInclude
 }
 
 // families are those of IP that something has.

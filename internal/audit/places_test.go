@@ -138,5 +138,4 @@ func TestMachinesThatShareAFile(t *testing.T) {
 
 	made := lab(routed("192.0.2.11/24", "198.51.100.1")).replaced("talconfig.yaml", "ipAddress: 192.0.2.11", "ipAddress: 192.0.2.11, 192.0.2.12\n    ignoreHostname: true")
 	require.Len(t, findingsOf(audit.Run(context.Background(), made.read(t)), diagnosis.GatewayOutside), 1)
-
 }

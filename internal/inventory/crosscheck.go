@@ -486,8 +486,8 @@ func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 	return ca, true
 }
 
-// secretsNames are the files that talhelper takes the cluster's secrets from.
-var secretsNames = []string{"talsecret.yaml", "talsecret.sops.yaml", "talsecret.yml", "talsecret.sops.yml"}
+// SecretsNames are the files that talhelper takes the cluster's secrets from.
+var SecretsNames = []string{"talsecret.yaml", "talsecret.sops.yaml", "talsecret.yml", "talsecret.sops.yml"}
 
 // secretsFile warns if the secrets seem to be in a file that talhelper won't find.
 func (x *crossCheck) secretsFile() {
@@ -501,12 +501,12 @@ func (x *crossCheck) secretsFile() {
 	for _, entry := range entries {
 		name := entry.Name()
 
-		if slices.Contains(secretsNames, name) {
+		if slices.Contains(SecretsNames, name) {
 			return
 		}
 
 		// talhelper.sops.yaml is what a known template once called it.
-		if strings.Contains(name, "secret") && nearest.Word(name, secretsNames) != "" || name == "talhelper.sops.yaml" {
+		if strings.Contains(name, "secret") && nearest.Word(name, SecretsNames) != "" || name == "talhelper.sops.yaml" {
 			near = append(near, name)
 		}
 	}
@@ -519,7 +519,7 @@ func (x *crossCheck) secretsFile() {
 
 // comparePlainSecrets compares the CA of a secrets file that is not encrypted with the configs'.
 func (x *crossCheck) comparePlainSecrets(paths []string) {
-	for _, name := range secretsNames {
+	for _, name := range SecretsNames {
 		path := filepath.Join(filepath.Dir(x.cluster.Source), name)
 
 		data, err := os.ReadFile(path)

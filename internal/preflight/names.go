@@ -170,11 +170,11 @@ func covers(config *machineconfig.Config, node *inventory.Node) bool {
 	short, _, _ := strings.Cut(hostname, ".")
 	names := append([]string{hostname, short}, config.CertSANs()...)
 
-	return slices.ContainsFunc(names, func(name string) bool { return coversName(name, node.Address) })
+	return slices.ContainsFunc(names, func(name string) bool { return CoversName(name, node.Address) })
 }
 
-// coversName compares a name of a certificate with a host's; a leading * stands for one label.
-func coversName(certified, host string) bool {
+// CoversName compares a name of a certificate with a host's; a leading * stands for one label.
+func CoversName(certified, host string) bool {
 	if parent, wildcard := strings.CutPrefix(certified, "*."); wildcard {
 		_, rest, _ := strings.Cut(host, ".")
 
