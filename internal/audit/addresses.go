@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/preflight"
 )
@@ -478,7 +479,7 @@ func checkDeclaredAddresses(r *Report, in *Input) {
 			continue
 		}
 
-		if what := special(addr); what != "" {
+		if what := special(addr); what != "" && !in.rehearses(addr) {
 			r.found(in.node(node).field("ipAddress"), "declare the node's own address", "%s is declared at %s, a %s address", node.Name, addr, what)
 		}
 	}
@@ -489,13 +490,27 @@ func checkSpecialAddresses(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		for _, address := range link.addresses {
 			what := special(address.prefix.Addr())
-			if what == "" || strings.HasPrefix(link.name, "lo") || link.dummy || what == "link-local" {
+			if what == "" || strings.HasPrefix(link.name, "lo") || link.dummy || what == "link-local" || r.in.rehearses(address.prefix.Addr()) {
 				continue
 			}
 
 			r.found(address.at, "set the node's own address", "%s of %s is a %s address", address.prefix.Addr(), link.label, what)
 		}
 	}
+}
+
+// rehearses tells whether an address is a loopback one in a cluster that is on loopback as a whole: emulated nodes are.
+func (in *Input) rehearses(addr netip.Addr) bool {
+	return addr.IsLoopback() && in.onLoopback()
+}
+
+// findLoopback tells whether every node is declared at a loopback address.
+func (in *Input) findLoopback() bool {
+	return in.Cluster != nil && !slices.ContainsFunc(in.Cluster.Nodes, func(node *inventory.Node) bool {
+		addr, err := netip.ParseAddr(node.Address)
+
+		return err != nil || !addr.IsLoopback()
+	})
 }
 
 // special names the kind of an address that is not one machine's; empty for ordinary ones.

@@ -93,6 +93,8 @@ func TestAddressesThatAreThereTwice(t *testing.T) {
 		"static":     {files: lab(onLink("addresses: [127.0.0.11/8]")), cause: "loopback"},
 		"multicast":  {files: lab(asDocument("addresses:\n\t- address: ff02::1/64")), cause: "multicast"},
 		"declared":   {files: lab(config{}).replaced("talconfig.yaml", "192.0.2.11", "169.254.1.11"), at: "talconfig.yaml", line: "ipAddress: 169.254.1.11", cause: "link-local"},
+		"one of two": {files: lab(config{}, config{}).replaced("talconfig.yaml", "192.0.2.12", "127.0.0.12"), at: "talconfig.yaml", cause: "loopback"},
+		"emulated":   {files: lab(onLink("addresses: [127.1.2.11/24]")).replaced("talconfig.yaml", "192.0.2.11", "127.1.2.11")},
 		"ordinary":   {files: lab(onLink("addresses: [192.0.2.11/24]"))},
 		"link-local": {files: lab(config{machine: "network:\n\tinterfaces:\n\t\t- interface: lo\n\t\t\taddresses: [127.0.0.53/32]"}, asDocument("addresses:\n\t- address: fe80::11/64"))},
 	})

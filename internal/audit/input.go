@@ -60,6 +60,8 @@ type Input struct {
 	origins func() *origins
 	// nodesByHost are the names of nodes by what they are called and where they are.
 	nodesByHost func() map[string]string
+	// onLoopback tells of a cluster of emulated nodes.
+	onLoopback func() bool
 	// reached are the disk selectors that were judged, by their text.
 	reached map[string]reach
 	reaches sync.Mutex
@@ -118,6 +120,7 @@ func Read(options Options) *Input {
 	in.readTalosconfig()
 	in.readSecrets()
 
+	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
 	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
 
