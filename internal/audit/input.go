@@ -30,6 +30,8 @@ type Options struct {
 	Environ []string
 	// Cluster is the inventory, if it was loaded before. Nil reads it.
 	Cluster *inventory.Cluster
+	// Generate makes the machine configs in memory, by the name of their file: it is asked when a node has none yet. Nil makes none.
+	Generate func() map[string][]byte
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
 }
@@ -68,6 +70,8 @@ type Input struct {
 	// looked are the files as preflight's checks take them.
 	looked  preflight.Files
 	lookups sync.Once
+	// generated are the machine configs that can be made, by the name of their file.
+	generated func() map[string][]byte
 	// entries are the indices of the talconfig's entries of nodes, by their first line.
 	entries func() map[int]int
 }
@@ -113,6 +117,14 @@ func Read(options Options) *Input {
 	if in.Options.Checks.Now.IsZero() {
 		in.Options.Checks.Now = time.Now()
 	}
+
+	in.generated = sync.OnceValue(func() map[string][]byte {
+		if options.Generate == nil {
+			return nil
+		}
+
+		return options.Generate()
+	})
 
 	in.readInventory()
 	in.readConfigs()
@@ -209,6 +221,9 @@ func (in *Input) readConfigs() {
 	}
 }
 
+// notWritten marks the path of a machine config that exists in memory only.
+const notWritten = " (not written yet)"
+
 func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 	var (
 		config *machineconfig.Config
@@ -221,13 +236,22 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 		in.unreadable = append(in.unreadable, in.loadFinding(path, err)) // with an inventory the cross-check tells it
 	}
 
+	shown := in.shown(path)
+
+	if errors.Is(err, fs.ErrNotExist) {
+		if made := in.generated()[filepath.Base(path)]; made != nil {
+			config, err = machineconfig.FromBytes(path, made)
+			shown += notWritten
+		}
+	}
+
 	if err != nil {
 		in.missing = append(in.missing, name)
 
 		return nil
 	}
 
-	rendered := &Rendered{Name: name, File: newFile(path, in.shown(path), config.Bytes), Config: config}
+	rendered := &Rendered{Name: name, File: newFile(path, shown, config.Bytes), Config: config}
 	rendered.links = sync.OnceValue(func() []*link { return linksOf(rendered) })
 
 	if node != nil {

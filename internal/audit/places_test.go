@@ -139,3 +139,25 @@ func TestMachinesThatShareAFile(t *testing.T) {
 	made := lab(routed("192.0.2.11/24", "198.51.100.1")).replaced("talconfig.yaml", "ipAddress: 192.0.2.11", "ipAddress: 192.0.2.11, 192.0.2.12\n    ignoreHostname: true")
 	require.Len(t, findingsOf(audit.Run(context.Background(), made.read(t)), diagnosis.GatewayOutside), 1)
 }
+
+// A machine config that is not written yet is judged as it would be, with where its text comes from.
+func TestMachineConfigsThatAreMadeInMemory(t *testing.T) {
+	t.Parallel()
+
+	made := lab(routed("192.0.2.11/24", "198.51.100.1"))
+	text := made["clusterconfig/lab-n1.yaml"]
+	delete(made, "clusterconfig/lab-n1.yaml")
+	made["talconfig.yaml"] += "    networkInterfaces:\n      - interface: eth0\n        routes:\n          - gateway: 198.51.100.1\n"
+
+	folder := made.write(t)
+	result := audit.Run(context.Background(), audit.Read(audit.Options{
+		TalosDir: folder, Root: folder,
+		Generate: func() map[string][]byte { return map[string][]byte{"lab-n1.yaml": []byte(text)} },
+	}))
+
+	found := findingsOf(result, diagnosis.GatewayOutside)
+	require.Len(t, found, 1)
+	require.Equal(t, "clusterconfig/lab-n1.yaml (not written yet)", found[0].At.Path)
+	require.Equal(t, "talconfig.yaml:13:22", found[0].At.From)
+	require.NotEmpty(t, findingsOf(result, diagnosis.ConfigMissing), "that it is missing is told all the same")
+}

@@ -186,6 +186,12 @@ func (r *reader) readEndpoint(root *yaml.Node, text string) {
 	}
 
 	endpoint, err := url.Parse(text)
+	if bare := bareIPv6(text); err != nil && bare != "" {
+		r.at(placeOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" has an IPv6 address without brackets, write https://[%s]:6443", bare)
+
+		return
+	}
+
 	if err != nil || endpoint.Scheme == "" || endpoint.Hostname() == "" {
 		r.at(placeOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" must be a URL with a host, as https://192.0.2.10:6443")
 
@@ -193,6 +199,20 @@ func (r *reader) readEndpoint(root *yaml.Node, text string) {
 	}
 
 	r.cluster.Endpoint = endpoint
+}
+
+// bareIPv6 is the IPv6 address of a URL that lacks its brackets, with a port behind it or without; empty if there is none.
+func bareIPv6(text string) string {
+	_, host, _ := strings.Cut(text, "://")
+	host, _, _ = strings.Cut(host, "/")
+
+	for _, candidate := range []string{strings.TrimSuffix(strings.TrimSuffix(host, ":6443"), ":443"), host} {
+		if address, err := netip.ParseAddr(candidate); err == nil && address.Is6() {
+			return candidate
+		}
+	}
+
+	return ""
 }
 
 func (r *reader) subnets(root *yaml.Node, key string, declared []string, fallback string) []netip.Prefix {
