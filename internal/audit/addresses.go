@@ -236,7 +236,7 @@ func checkAddressTwice(r *Report, in *Input) {
 		for _, link := range config.links() {
 			for _, address := range link.addresses {
 				addr := address.prefix.Addr()
-				if !addr.IsValid() || addr.IsLoopback() || addr.IsLinkLocalUnicast() {
+				if !addr.IsValid() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || link.isLocal() {
 					continue // every node may have these
 				}
 
@@ -327,7 +327,11 @@ func (c *Rendered) timeServerPlace(i int) at {
 
 // partOfCluster says what part of the cluster a host is, by its address or name; empty when it is none.
 func (in *Input) partOfCluster(config *Rendered, host string) string {
-	if node := in.nodesByHost()[strings.ToLower(host)]; node != "" {
+	switch node := in.nodesByHost()[strings.ToLower(host)]; node {
+	case "":
+	case theVIP:
+		return "the VIP of this cluster"
+	default:
 		return "the node " + node + " of this cluster"
 	}
 
@@ -351,6 +355,9 @@ func (in *Input) partOfCluster(config *Rendered, host string) string {
 	return ""
 }
 
+// theVIP stands for a node's name where an address is that of several.
+const theVIP = "VIP"
+
 // findHosts are the names of nodes by their addresses, hostnames and virtual addresses.
 func (in *Input) findHosts() map[string]string {
 	hosts := map[string]string{}
@@ -361,7 +368,7 @@ func (in *Input) findHosts() map[string]string {
 		}
 
 		for _, vip := range config.VIPs() {
-			hosts[vip.String()] = "VIP"
+			hosts[vip.String()] = theVIP
 		}
 	}
 
@@ -455,7 +462,7 @@ func checkDialedNames(r *Report, in *Input) {
 func checkPrefixLengths(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		for _, address := range link.addresses {
-			if address.bare && !strings.HasPrefix(link.name, "lo") && !link.dummy {
+			if address.bare && !link.isLocal() {
 				r.found(address.at, "write "+address.text+"/"+strconv.Itoa(usualLength(address.prefix.Addr()))+", with your subnet's prefix length",
 					"%s of %s has no prefix length, and is taken for a network of its own", address.text, link.label)
 			}
@@ -490,7 +497,7 @@ func checkSpecialAddresses(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		for _, address := range link.addresses {
 			what := special(address.prefix.Addr())
-			if what == "" || strings.HasPrefix(link.name, "lo") || link.dummy || what == "link-local" || r.in.rehearses(address.prefix.Addr()) {
+			if what == "" || link.isLocal() || what == "link-local" || r.in.rehearses(address.prefix.Addr()) {
 				continue
 			}
 

@@ -27,6 +27,7 @@ func TestGateways(t *testing.T) {
 		"VLAN":              {files: lab(onLink("vlans:", "\t- vlanId: 7", "\t  addresses: [198.51.100.11/24]", "\t  routes:", "\t\t- network: 0.0.0.0/0", "\t\t  gateway: 192.0.2.1")), cause: "eth0.7"},
 		"inside":            {files: lab(routed("192.0.2.11/24", "192.0.2.1"))},
 		"link-local router": {files: lab(routedDocument("2001:db8:1::11/64", "fe80::1"))},
+		"on the link":       {files: lab(onLink("addresses: [203.0.113.5/32]", "routes:", "\t- network: 198.51.100.1/32", "\t- network: 0.0.0.0/0", "\t  gateway: 198.51.100.1"))},
 		"other family":      {files: lab(routedDocument("192.0.2.11/24", "2001:db8::1"))},
 	})
 
@@ -85,6 +86,7 @@ func TestAddressesThatAreThereTwice(t *testing.T) {
 		"two nodes":          {files: lab(onLink("addresses:", "\t- 192.0.2.11/24"), onLink("addresses:", "\t- 192.0.2.11/24")), line: "- 192.0.2.11/24", cause: "192.0.2.11 is set on n1 on eth0 and on n2 on eth0 (clusterconfig/lab-n1.yaml:8"},
 		"both styles":        {files: lab(onLink("addresses: [192.0.2.11/24]"), asDocument("addresses:\n\t- address: 192.0.2.11/25")), cause: "n2"},
 		"two links":          {files: lab(config{documents: []string{"kind: LinkConfig\nname: eth0\naddresses:\n\t- address: 2001:db8::11/64", "kind: LinkConfig\nname: eth1\naddresses:\n\t- address: 2001:db8::11/64"}}), cause: "on eth1"},
+		"anycast":            {files: lab(config{machine: "network:\n\tinterfaces:\n\t\t- interface: dummy0\n\t\t\tdummy: true\n\t\t\taddresses: [203.0.113.53/32]"}, documents("kind: DummyLinkConfig\nname: dummy0\naddresses:\n\t- address: 203.0.113.53/32"))},
 		"own ones":           {files: lab(onLink("addresses: [192.0.2.11/24]"), onLink("addresses: [192.0.2.12/24]"))},
 		"loopback of a kind": {files: lab(config{machine: "network:\n\tinterfaces:\n\t\t- interface: lo\n\t\t\taddresses: [169.254.116.108/32]"}, config{machine: "network:\n\tinterfaces:\n\t\t- interface: lo\n\t\t\taddresses: [169.254.116.108/32]"})},
 	})

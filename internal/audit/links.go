@@ -316,10 +316,18 @@ func (l *link) hasFamily(addr netip.Addr) bool {
 	return slices.ContainsFunc(l.addresses, func(a address) bool { return a.prefix.IsValid() && a.prefix.Addr().Is4() == addr.Is4() })
 }
 
-// reaches tells whether an address lies in a subnet of the link.
+// reaches tells whether an address lies in a subnet of the link, or in a network that a route without a gateway puts on it.
 func (l *link) reaches(addr netip.Addr) bool {
-	return slices.ContainsFunc(l.addresses, func(a address) bool { return a.prefix.IsValid() && a.prefix.Masked().Contains(addr) })
+	return slices.ContainsFunc(l.addresses, func(a address) bool { return a.prefix.IsValid() && a.prefix.Masked().Contains(addr) }) ||
+		slices.ContainsFunc(l.routes, func(r route) bool {
+			network, err := netip.ParsePrefix(r.network)
+
+			return err == nil && !r.gateway.IsValid() && network.Contains(addr)
+		})
 }
+
+// isLocal tells of links that reach no other machine, whose addresses may be the same on each.
+func (l *link) isLocal() bool { return strings.HasPrefix(l.name, "lo") || l.dummy }
 
 // subnets are those of the link's addresses, for people.
 func (l *link) subnets() string {
