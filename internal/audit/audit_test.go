@@ -185,9 +185,16 @@ func TestWhatIsMissingIsNotPassed(t *testing.T) {
 	require.Contains(t, reasons[diagnosis.InstallDiskAmbiguous], "mage preflight")
 	require.Contains(t, reasons[diagnosis.NameUnresolved], "network")
 
+	require.Contains(t, reasons[diagnosis.ConfigUnreadable], "machine config")
+	require.Contains(t, reasons[diagnosis.TalosconfigBroken], "talosconfig")
+
 	for _, id := range result.Passed {
 		require.Empty(t, reasons[id], id)
 	}
+
+	nothing := audit.Run(context.Background(), files{}.read(t))
+	require.Len(t, findingsOf(nothing, diagnosis.FileMissing), 1)
+	require.Equal(t, []diagnosis.ID{diagnosis.FileUnreadable}, nothing.Passed)
 }
 
 func TestSkippedChecksAreWarningsThatSaySo(t *testing.T) {

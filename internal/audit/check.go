@@ -47,6 +47,8 @@ type Check struct {
 	Kind  Kind
 	Needs diagnosis.Need
 
+	// idle says why there was nothing to look at although the needs are met, empty if there was: then a check that found nothing has not passed.
+	idle func(*Input) string
 	// look is what finds it. Rows that one function finds share it, and it runs once.
 	look *look
 }

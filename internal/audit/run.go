@@ -66,6 +66,12 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 			result.Findings = append(result.Findings, findings...)
 		}
 
+		if check.idle != nil && !failed[check.ID] {
+			if why := check.idle(in); why != "" {
+				result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Why: why})
+			}
+		}
+
 		if check.Needs.Has(diagnosis.NeedsConfig) {
 			for _, name := range in.missing {
 				result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Node: name, Why: "its machine config can't be read"})

@@ -46,10 +46,42 @@ func readingChecks() []Check {
 		diagnosis.FileMissing, diagnosis.FileUnreadable, diagnosis.FileSyntax, diagnosis.FileKey, diagnosis.FileType, diagnosis.FileVariable,
 		diagnosis.FileValue, diagnosis.FileAddress, diagnosis.FileDuplicate, diagnosis.FileNoNodes,
 	} {
-		rows = append(rows, Check{ID: id, Kind: Reading, look: shared})
+		rows = append(rows, Check{ID: id, Kind: Reading, idle: unreadInventory(id), look: shared})
 	}
 
 	return rows
+}
+
+// unreadInventory says what of the inventory could not be looked at.
+func unreadInventory(id diagnosis.ID) func(*Input) string {
+	return func(in *Input) string {
+		switch {
+		case id == diagnosis.FileMissing || id == diagnosis.FileUnreadable:
+			return ""
+		case in.Talconfig == nil, in.Cluster == nil && id != diagnosis.FileSyntax:
+			return "the inventory can't be read"
+		default:
+			return ""
+		}
+	}
+}
+
+// noConfig says that there is no machine config.
+func noConfig(in *Input) string {
+	if len(in.Configs) == 0 {
+		return "there is no machine config that can be read"
+	}
+
+	return ""
+}
+
+// noTalosconfig says that there is no talosconfig.
+func noTalosconfig(in *Input) string {
+	if in.TalosconfigFile == nil {
+		return "there is no talosconfig that can be used"
+	}
+
+	return ""
 }
 
 // belongingChecks are the inventory's, which compare the files with each other.
@@ -84,7 +116,16 @@ func belongingChecks() []Check {
 		{diagnosis.SecretsFileMisnamed, diagnosis.NeedsTalconfig},
 		{diagnosis.ConfigCluster, diagnosis.NeedsTalconfig | diagnosis.NeedsConfig},
 	} {
-		rows = append(rows, Check{ID: row.id, Kind: Belonging, Needs: row.needs, look: shared})
+		check := Check{ID: row.id, Kind: Belonging, Needs: row.needs, look: shared}
+
+		switch row.id {
+		case diagnosis.ConfigUnreadable, diagnosis.ConfigPlaceholder:
+			check.idle = noConfig
+		case diagnosis.TalosconfigBroken:
+			check.idle = noTalosconfig
+		}
+
+		rows = append(rows, check)
 	}
 
 	return rows
