@@ -49,12 +49,18 @@ func Fuzz(ctx context.Context, seconds *int, only *string) error {
 		}
 	}
 
+	programs, err := newFuzzPrograms(".")
+	if err != nil {
+		return mg.Fatal(1, err.Error())
+	}
+	defer programs.remove()
+
 	var crashers []string
 
 	for i, target := range targets {
 		fmt.Printf("\n%d of %d: %s in %s, %s\n", i+1, len(targets), target.name, target.folder, each)
 
-		crasher, err := target.run(ctx, ".", each, os.Stdout)
+		crasher, err := target.run(ctx, programs, each, os.Stdout)
 
 		switch {
 		case ctx.Err() != nil:
@@ -149,16 +155,66 @@ func named(targets []fuzzTarget, names []string) ([]fuzzTarget, error) {
 	return chosen, nil
 }
 
+// fuzzPrograms are the test programs with the fuzz targets, compiled once for each package.
+type fuzzPrograms struct {
+	// root is the repository's, made is where the programs are, cache where go keeps inputs worth keeping.
+	root, made, cache string
+	paths             map[string]string
+}
+
+func newFuzzPrograms(root string) (*fuzzPrograms, error) {
+	cache, err := exec.Command("go", "env", "GOCACHE").Output() //nolint:noctx // it only prints
+	if err != nil {
+		return nil, fmt.Errorf("ask go for its cache: %w", err)
+	}
+
+	made, err := os.MkdirTemp("", "talos-mage-fuzz-")
+	if err != nil {
+		return nil, fmt.Errorf("make folder for fuzz programs: %w", err)
+	}
+
+	return &fuzzPrograms{root: root, made: made, cache: filepath.Join(strings.TrimSpace(string(cache)), "fuzz", "talos-mage"), paths: map[string]string{}}, nil
+}
+
+func (p *fuzzPrograms) remove() {
+	os.RemoveAll(p.made) //nolint:errcheck // of the system's temporary files
+}
+
+// of is the program of a package.
+func (p *fuzzPrograms) of(ctx context.Context, folder string, out io.Writer) (string, error) {
+	if path, found := p.paths[folder]; found {
+		return path, nil
+	}
+
+	path := filepath.Join(p.made, fmt.Sprintf("%d.test", len(p.paths)))
+	command := exec.CommandContext(ctx, "go", "test", "-c", "-fuzz", ".", "-o", path, "./"+folder) //nolint:gosec // made here
+	command.Dir, command.Stdout, command.Stderr = p.root, out, out
+
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("compile the fuzz targets of %s: %w", folder, err)
+	}
+
+	p.paths[folder] = path
+
+	return path, nil
+}
+
 // run fuzzes for some time, from the seeds and from what earlier runs found worth keeping. An error comes with a few words about the input that broke
 // the target and how to run it again.
-func (t fuzzTarget) run(ctx context.Context, root string, each time.Duration, out io.Writer) (crasher string, err error) {
+func (t fuzzTarget) run(ctx context.Context, programs *fuzzPrograms, each time.Duration, out io.Writer) (crasher string, err error) {
 	var said bytes.Buffer
 
-	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), //nolint:gosec // made here
-		"-fuzzminimizetime", shortening, "./"+t.folder)
-	command.Dir = root
-	command.Stdout = io.MultiWriter(out, &said)
-	command.Stderr = command.Stdout
+	both := io.MultiWriter(out, &said)
+
+	path, err := programs.of(ctx, t.folder, both)
+	if err != nil {
+		return t.explain(said.String()), err
+	}
+
+	command := exec.CommandContext(ctx, path, "-test.run", "^$", "-test.fuzz", "^"+t.name+"$", "-test.fuzztime", each.String(), //nolint:gosec // made here
+		"-test.fuzzminimizetime", shortening, "-test.fuzzcachedir", filepath.Join(programs.cache, t.folder))
+	command.Dir = filepath.Join(programs.root, t.folder)
+	command.Stdout, command.Stderr = both, both
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 
 	if err := command.Run(); err != nil {

@@ -97,13 +97,19 @@ func FuzzFound(f *testing.F) {
 	require.NoError(t, err)
 	require.Len(t, targets, 2)
 
+	programs, err := newFuzzPrograms(root)
+	require.NoError(t, err)
+	t.Cleanup(programs.remove)
+
+	programs.cache = t.TempDir()
+
 	var said strings.Builder
 
-	crasher, err := targets[0].run(t.Context(), root, time.Hour, &said)
+	crasher, err := targets[0].run(t.Context(), programs, time.Hour, &said)
 	require.Error(t, err)
 	require.Equal(t, "a seed breaks it; again: go test ./internal/broken -run 'FuzzSeed/seed#0'", crasher, said.String())
 
-	crasher, err = targets[1].run(t.Context(), root, time.Hour, &said)
+	crasher, err = targets[1].run(t.Context(), programs, time.Hour, &said)
 	require.Error(t, err)
 
 	inputs, globErr := filepath.Glob(filepath.Join(folder, "testdata", "fuzz", "FuzzFound", "*"))

@@ -43,8 +43,8 @@ const (
 var fileEntries = []Entry{
 	{
 		ID: FileMissing, Title: "A file of the cluster does not exist or is empty", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The inventory, talconfig.yaml, is not where TALOS_DIR points to, or holds nothing.",
-		Remedy: "Set TALOS_DIR to the folder that holds talconfig.yaml, or write the file: clusterName, endpoint and nodes are needed.",
+		Cause:  "The inventory, talconfig.yaml or cluster.yaml, is not where TALOS_DIR points to, or holds nothing. A topf.yaml is none.",
+		Remedy: "Set TALOS_DIR to the folder that holds it, or write a talconfig.yaml (clusterName, endpoint and nodes are needed) or a profile (docs/profile.md).",
 		Source: talhelperSource,
 	},
 	{
@@ -99,8 +99,8 @@ var fileEntries = []Entry{
 	},
 	{
 		ID: FileNoNodes, Title: "No nodes are declared", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "`nodes:` is missing or empty in talconfig.yaml.",
-		Remedy: "List the machines under `nodes:`.",
+		Cause:  "`nodes:` is missing or empty in talconfig.yaml, or `nodes.controlplane.assignments:` in cluster.yaml.",
+		Remedy: "List the machines there.",
 		Source: talhelperSource,
 	},
 	{

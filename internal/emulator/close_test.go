@@ -57,7 +57,7 @@ func isOurs(line string) bool {
 // callAgain makes a call until the context is done, whatever becomes of it.
 func callAgain[T any](ctx context.Context, call func(context.Context, *emptypb.Empty, ...grpc.CallOption) (T, error)) {
 	for ctx.Err() == nil {
-		call(ctx, &emptypb.Empty{}) //nolint:errcheck // it ends with an error only
+		call(ctx, &emptypb.Empty{})  //nolint:errcheck // it ends with an error only
 		time.Sleep(time.Millisecond) //nolint:forbidigo // the machine may be gone by now
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/nearest"
 	"github.com/talos-mage/talos-mage/internal/talosconfig"
+	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
 
 // CrossCheck compares the inventory with the machine configs and the talosconfig: do the files exist, are they for the declared
@@ -45,7 +46,7 @@ type crossCheck struct {
 	findings []diagnosis.Finding
 }
 
-func (x *crossCheck) shown(path string) string { return shownPath(x.cluster.root, path) }
+func (x *crossCheck) shown(path string) string { return yamlfile.ShownPath(x.cluster.root, path) }
 
 // found adds a finding about a node, or about the cluster if node is nil.
 func (x *crossCheck) found(id diagnosis.ID, severity diagnosis.Severity, node *Node, next, cause string, args ...any) {
@@ -527,9 +528,9 @@ func (x *crossCheck) comparePlainSecrets(paths []string) {
 			continue
 		}
 
-		quiet := source{mistakes: &mistakes{}}
+		quiet := yamlfile.Source{Mistakes: &yamlfile.Mistakes{}}
 
-		crt := field(field(field(quiet.parse(data), "certs"), "os"), "crt")
+		crt := yamlfile.Field(yamlfile.Field(yamlfile.Field(quiet.Parse(data), "certs"), "os"), "crt")
 		if crt == nil {
 			continue
 		}

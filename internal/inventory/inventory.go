@@ -9,6 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/profile"
 )
 
 // Cluster is what the files say about a cluster. It is read once and not changed afterwards.
@@ -26,6 +27,8 @@ type Cluster struct {
 	Nodes []*Node
 	// Source is the file that the inventory was read from.
 	Source string
+	// Profile is what a cluster profile says beyond the fields here; nil if the source is a talconfig.yaml.
+	Profile *profile.Profile
 	// ConfigDir holds the generated machine configs (talhelper's clusterconfig/).
 	ConfigDir string
 
@@ -111,30 +114,24 @@ func (c *Cluster) MachineConfig(node *Node) (*machineconfig.Config, error) {
 // loadedConfigs loads each machine config once. The zero value is ready for use.
 type loadedConfigs struct {
 	mu     sync.Mutex
-	byPath map[string]loadedConfig
+	byPath map[string]func() (*machineconfig.Config, error)
 }
 
-type loadedConfig struct {
-	config *machineconfig.Config
-	err    error
-}
+func (l *loadedConfigs) of(path string) (*machineconfig.Config, error) { return l.loader(path)() }
 
-func (l *loadedConfigs) of(path string) (*machineconfig.Config, error) {
+func (l *loadedConfigs) loader(path string) func() (*machineconfig.Config, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	loaded, known := l.byPath[path]
-	if !known {
-		loaded.config, loaded.err = machineconfig.Load(path)
-
-		if l.byPath == nil {
-			l.byPath = map[string]loadedConfig{}
-		}
-
-		l.byPath[path] = loaded
+	if l.byPath == nil {
+		l.byPath = map[string]func() (*machineconfig.Config, error){}
 	}
 
-	return loaded.config, loaded.err
+	if l.byPath[path] == nil {
+		l.byPath[path] = sync.OnceValues(func() (*machineconfig.Config, error) { return machineconfig.Load(path) })
+	}
+
+	return l.byPath[path]
 }
 
 // HasVIP tells whether the cluster's endpoint is a virtual address of its control planes.

@@ -2,23 +2,27 @@ package inventory
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"net/netip"
 	"net/url"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
-	"text/template"
-	"text/template/parse"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/profile"
+	"github.com/talos-mage/talos-mage/internal/talconfig"
+	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
 
 // TalconfigName is the inventory's file in TALOS_DIR.
@@ -26,9 +30,12 @@ const TalconfigName = "talconfig.yaml"
 
 // Options say where a cluster's files are.
 type Options struct {
-	// TalosDir holds talconfig.yaml and talenv.yaml.
+	// TalosDir holds talconfig.yaml and talenv.yaml, or cluster.yaml.
 	TalosDir string
-	// ConfigDir holds the machine configs and the talosconfig. Default: TalosDir/clusterconfig.
+	// Source is the form that the cluster is declared in. Default: Auto.
+	Source Kind
+	// ConfigDir holds the machine configs and the talosconfig. Default: TalosDir/clusterconfig; with a profile its config_dir, which
+	// also goes before that folder when it is named here.
 	ConfigDir string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
 	Environ []string
@@ -36,8 +43,8 @@ type Options struct {
 	Root string
 }
 
-// Load reads talconfig.yaml with the variables of talenv.yaml and the environment. An error lists every mistake in the files: it
-// is a multierror of *FileError, see FileErrors. Facts that patches can change, as the CNI, come from the machine configs where
+// Load reads talconfig.yaml with the variables of talenv.yaml and the environment, or a cluster profile. An error lists every mistake in the files: it
+// is a multierror of *yamlfile.Error, see FileErrors. Facts that patches can change, as the CNI, come from the machine configs where
 // they exist; whether those fit is CrossCheck's to say.
 func Load(options Options) (*Cluster, error) {
 	cluster, err := Inspect(options)
@@ -51,14 +58,29 @@ func Load(options Options) (*Cluster, error) {
 // Inspect is Load for those who only look: with the error comes as much of the cluster as the files tell all the same, for what can be said
 // about it. It may lack anything, and is nil where nothing can be made out.
 func Inspect(options Options) (*Cluster, error) {
+	kind, err := options.kind()
+
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == Profile:
+		return loadProfile(options)
+	default:
+		return inspectTalconfig(options)
+	}
+}
+
+func defaultConfigDir(talosDir string) string { return filepath.Join(talosDir, "clusterconfig") }
+
+func inspectTalconfig(options Options) (*Cluster, error) {
 	if options.ConfigDir == "" {
-		options.ConfigDir = filepath.Join(options.TalosDir, "clusterconfig")
+		options.ConfigDir = defaultConfigDir(options.TalosDir)
 	}
 
-	mistakes := &mistakes{}
+	mistakes := &yamlfile.Mistakes{}
 	path := filepath.Join(options.TalosDir, TalconfigName)
 	reader := &reader{
-		source:  source{shown: shownPath(options.Root, path), mistakes: mistakes},
+		Source:  yamlfile.Source{Shown: yamlfile.ShownPath(options.Root, path), Mistakes: mistakes},
 		options: options,
 		cluster: &Cluster{Source: path, ConfigDir: options.ConfigDir, root: options.Root},
 	}
@@ -66,17 +88,17 @@ func Inspect(options Options) (*Cluster, error) {
 	reader.read(path)
 
 	if len(reader.cluster.Nodes) == 0 {
-		return nil, mistakes.err()
+		return nil, mistakes.Err()
 	}
 
 	reader.cluster.learnFromConfigs()
 
-	return reader.cluster, mistakes.err()
+	return reader.cluster, mistakes.Err()
 }
 
 // reader turns one talconfig.yaml into a cluster.
 type reader struct {
-	source
+	yamlfile.Source
 
 	options Options
 	cluster *Cluster
@@ -85,40 +107,41 @@ type reader struct {
 }
 
 func (r *reader) read(path string) {
-	data, err := r.source.read(path)
+	data, err := r.Source.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		mistake := r.mistake(nil, diagnosis.FileMissing, "the inventory does not exist")
-		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+", or write one", fs.ErrNotExist
-		r.add(mistake)
+		mistake := r.Mistake(nil, diagnosis.FileMissing, "the inventory does not exist")
+		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+" or "+profile.FileName+", or write one", fs.ErrNotExist
+		r.Add(mistake)
 	}
 
 	if err != nil {
 		return
 	}
 
-	root := r.parse(data)
-	variables := loadVariables(r.options, r.mistakes)
+	root := r.Parse(data)
+	variables := loadVariables(r.options, r.Mistakes)
 
 	if root == nil || root.Tag == "!!null" {
-		if len(r.list) == 0 {
-			mistake := r.mistake(nil, diagnosis.FileMissing, "the inventory is empty")
+		if len(r.List) == 0 {
+			mistake := r.Mistake(nil, diagnosis.FileMissing, "the inventory is empty")
 			mistake.Next = "declare clusterName, endpoint and nodes in it"
-			r.add(mistake)
+			r.Add(mistake)
 		}
 
 		return
 	}
 
-	variables.substitute(r.source, root)
+	talconfig.Straighten(root)
+	variables.Substitute(r.Source, root)
 
-	before := len(r.list)
-	r.check("the file", root, reflect.TypeFor[talconfig]())
+	before := len(r.List)
+	r.Check("the file", root, reflect.TypeFor[talconfig.Config]())
 
 	config, ok := r.decode(root)
 	if !ok {
 		// Without a wrong type there is a value that Talos' own types refuse.
-		if len(r.list) == before {
-			r.at(root, diagnosis.FileType, "can't be decoded")
+		if len(r.List) == before {
+			r.At(root, diagnosis.FileType, "can't be decoded")
 		}
 
 		return
@@ -130,7 +153,7 @@ func (r *reader) read(path string) {
 
 // decode fills the schema's types; false if that is impossible. Types were checked before, and a value that Talos' own types refuse
 // is left out here: the machine config will say so, if it is needed there.
-func (r *reader) decode(root *yaml.Node) (config *talconfig, ok bool) {
+func (r *reader) decode(root *yaml.Node) (config *talconfig.Config, ok bool) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			config, ok = nil, false
@@ -141,13 +164,13 @@ func (r *reader) decode(root *yaml.Node) (config *talconfig, ok bool) {
 		return nil, false
 	}
 
-	config = &talconfig{}
+	config = &talconfig.Config{}
 	_ = root.Decode(config)
 
 	return config, true
 }
 
-func (r *reader) readCluster(root *yaml.Node, config *talconfig) {
+func (r *reader) readCluster(root *yaml.Node, config *talconfig.Config) {
 	cluster := r.cluster
 	cluster.Name = config.ClusterName
 	cluster.TalosVersion = withV(config.TalosVersion)
@@ -169,13 +192,13 @@ func (r *reader) readCluster(root *yaml.Node, config *talconfig) {
 }
 
 func (r *reader) missing(mapping *yaml.Node, key, why string) {
-	misspelt := func(mistake *FileError) bool { return mistake.Suggestion == key }
+	misspelt := func(mistake *yamlfile.Error) bool { return mistake.Suggestion == key }
 
-	if slices.ContainsFunc(r.list, misspelt) {
+	if slices.ContainsFunc(r.List, misspelt) {
 		return // it is there under another name, which was said already
 	}
 
-	r.at(placeOf(mapping, key), diagnosis.FileValue, "%q is needed: %s", key, why)
+	r.At(yamlfile.PlaceOf(mapping, key), diagnosis.FileValue, "%q is needed: %s", key, why)
 }
 
 func (r *reader) readEndpoint(root *yaml.Node, text string) {
@@ -187,13 +210,13 @@ func (r *reader) readEndpoint(root *yaml.Node, text string) {
 
 	endpoint, err := url.Parse(text)
 	if bare := bareIPv6(text); err != nil && bare != "" {
-		r.at(placeOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" has an IPv6 address without brackets, write https://[%s]:6443", bare)
+		r.At(yamlfile.PlaceOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" has an IPv6 address without brackets, write https://[%s]:6443", bare)
 
 		return
 	}
 
 	if err != nil || endpoint.Scheme == "" || endpoint.Hostname() == "" {
-		r.at(placeOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" must be a URL with a host, as https://192.0.2.10:6443")
+		r.At(yamlfile.PlaceOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" must be a URL with a host, as https://192.0.2.10:6443")
 
 		return
 	}
@@ -225,7 +248,7 @@ func (r *reader) subnets(root *yaml.Node, key string, declared []string, fallbac
 	for i, text := range declared {
 		subnet, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
-			r.at(item(placeOf(root, key), i), diagnosis.FileValue, "%q: %q is not a subnet, as 10.244.0.0/16", key, text)
+			r.At(yamlfile.Item(yamlfile.PlaceOf(root, key), i), diagnosis.FileValue, "%q: %q is not a subnet, as 10.244.0.0/16", key, text)
 
 			continue
 		}
@@ -236,15 +259,6 @@ func (r *reader) subnets(root *yaml.Node, key string, declared []string, fallbac
 	return subnets
 }
 
-// item is the i-th item of a list, or the node itself.
-func item(node *yaml.Node, i int) *yaml.Node {
-	if node.Kind == yaml.SequenceNode && i < len(node.Content) {
-		return node.Content[i]
-	}
-
-	return node
-}
-
 func withV(version string) string {
 	if version == "" || strings.HasPrefix(version, "v") {
 		return version
@@ -253,13 +267,13 @@ func withV(version string) string {
 	return "v" + version
 }
 
-func (r *reader) readNodes(root *yaml.Node, config *talconfig) {
-	list := field(root, "nodes")
+func (r *reader) readNodes(root *yaml.Node, config *talconfig.Config) {
+	list := yamlfile.Field(root, "nodes")
 
 	if list == nil || list.Kind == yaml.ScalarNode || len(list.Content) == 0 {
-		mistake := r.mistake(placeOf(root, "nodes"), diagnosis.FileNoNodes, "no nodes are declared")
+		mistake := r.Mistake(yamlfile.PlaceOf(root, "nodes"), diagnosis.FileNoNodes, "no nodes are declared")
 		mistake.Next = "list the machines under `nodes:`"
-		r.add(mistake)
+		r.Add(mistake)
 
 		return
 	}
@@ -274,7 +288,7 @@ func (r *reader) readNodes(root *yaml.Node, config *talconfig) {
 }
 
 // readNode adds the machines of one entry: one, or several that share a machine config.
-func (r *reader) readNode(place *yaml.Node, config *talconfig, declared talnode) {
+func (r *reader) readNode(place *yaml.Node, config *talconfig.Config, declared talconfig.Node) {
 	role, group := Worker, config.Worker
 	if declared.ControlPlane {
 		role, group = ControlPlane, config.ControlPlane
@@ -285,7 +299,7 @@ func (r *reader) readNode(place *yaml.Node, config *talconfig, declared talnode)
 	}
 
 	addresses := r.readAddresses(place, declared)
-	settings := declared.nodeSettings
+	settings := declared.NodeSettings
 
 	shared := Node{
 		Hostname:       declared.Hostname,
@@ -305,7 +319,7 @@ func (r *reader) readNode(place *yaml.Node, config *talconfig, declared talnode)
 	}
 
 	shared.MACs, shared.VIPs = machineconfig.DeviceMACs(interfaces), machineconfig.DeviceVIPs(interfaces)
-	shared.ConfigFile = r.configFile(place, config, declared, firstSet(settings.FilenameTmpl, group.FilenameTmpl))
+	shared.ConfigFile = r.configFile(place, config, declared)
 
 	r.checkHostname(place, declared, len(addresses) > 1)
 
@@ -323,8 +337,8 @@ func (r *reader) readNode(place *yaml.Node, config *talconfig, declared talnode)
 }
 
 // readAddresses splits ipAddress: a comma separates machines that share the entry, not addresses of one machine.
-func (r *reader) readAddresses(place *yaml.Node, declared talnode) []string {
-	value := placeOf(place, "ipAddress")
+func (r *reader) readAddresses(place *yaml.Node, declared talconfig.Node) []string {
+	value := yamlfile.PlaceOf(place, "ipAddress")
 
 	if strings.TrimSpace(declared.IPAddress) == "" {
 		r.missing(place, "ipAddress", "it is where the machine answers")
@@ -338,7 +352,7 @@ func (r *reader) readAddresses(place *yaml.Node, declared talnode) []string {
 		address := strings.TrimSpace(text)
 
 		if problem := badAddress(address); problem != "" {
-			r.at(value, diagnosis.FileAddress, "address %q of %s %s", address, nodeLabel(declared), problem)
+			r.At(value, diagnosis.FileAddress, "address %q of %s %s", address, nodeLabel(declared), problem)
 
 			continue
 		}
@@ -346,7 +360,7 @@ func (r *reader) readAddresses(place *yaml.Node, declared talnode) []string {
 		key := addressKey(address)
 
 		if first := r.addresses[key]; first != nil {
-			r.at(value, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", address, first.Line)
+			r.At(value, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", address, first.Line)
 
 			continue
 		}
@@ -358,7 +372,7 @@ func (r *reader) readAddresses(place *yaml.Node, declared talnode) []string {
 	return addresses
 }
 
-func nodeLabel(declared talnode) string {
+func nodeLabel(declared talconfig.Node) string {
 	if declared.Hostname == "" {
 		return "the node"
 	}
@@ -367,101 +381,47 @@ func nodeLabel(declared talnode) string {
 }
 
 // checkHostname refuses names that two machines would share.
-func (r *reader) checkHostname(place *yaml.Node, declared talnode, shared bool) {
+func (r *reader) checkHostname(place *yaml.Node, declared talconfig.Node, shared bool) {
 	if declared.Hostname == "" {
 		return
 	}
 
-	value := placeOf(place, "hostname")
+	value := yamlfile.PlaceOf(place, "hostname")
 	folded := strings.ToLower(declared.Hostname)
 
 	if first := r.names[folded]; first != nil {
-		r.at(value, diagnosis.FileDuplicate, "hostname %q is another node's already, in line %d", declared.Hostname, first.Line)
+		r.At(value, diagnosis.FileDuplicate, "hostname %q is another node's already, in line %d", declared.Hostname, first.Line)
 	} else {
 		r.names[folded] = value
 	}
 
 	if shared && !declared.IgnoreHostname {
-		mistake := r.mistake(placeOf(place, "ipAddress"), diagnosis.SharedConfig,
+		mistake := r.Mistake(yamlfile.PlaceOf(place, "ipAddress"), diagnosis.SharedConfig,
 			"each address of %s is a machine of its own, and all of them would get the hostname %q", declared.Hostname, declared.Hostname)
 		mistake.Next = "give each machine an entry of its own, or set `ignoreHostname: true` and let DHCP name them"
-		r.add(mistake)
+		r.Add(mistake)
 	}
 }
 
-// filenameData is what talhelper's filenameTmpl can use.
-type filenameData struct{ ClusterName, Hostname, IPAddress, Role string }
+// configFile is the path of the machine config that an entry gets.
+func (r *reader) configFile(place *yaml.Node, config *talconfig.Config, declared talconfig.Node) string {
+	name, err := config.FileName(declared)
+	if err != nil {
+		r.At(yamlfile.PlaceOf(place, "filenameTmpl"), diagnosis.FileValue, "\"filenameTmpl\" %s", err)
 
-// configFile is the path of the machine config that talhelper makes for an entry.
-func (r *reader) configFile(place *yaml.Node, config *talconfig, declared talnode, pattern string) string {
-	data := filenameData{ClusterName: config.ClusterName, Hostname: declared.Hostname, IPAddress: declared.IPAddress, Role: "worker"}
-	if declared.ControlPlane {
-		data.Role = "controlplane"
-	}
-
-	name := data.ClusterName + "-" + data.Hostname + ".yaml"
-
-	if pattern != "" {
-		filled, err := fillFilename(pattern, data)
-		if err != nil {
-			r.at(placeOf(place, "filenameTmpl"), diagnosis.FileValue,
-				"\"filenameTmpl\" is no template that knows only .ClusterName, .Hostname, .IPAddress and .Role")
-
-			return ""
-		}
-
-		name = filled
+		return ""
 	}
 
 	path := filepath.Join(r.options.ConfigDir, name)
 
 	// Two entries with one hostname have one file too, and are told of the hostname.
 	if first := r.files[path]; first != nil && declared.Hostname != "" && r.names[strings.ToLower(declared.Hostname)] == nil {
-		r.at(place, diagnosis.FileDuplicate, "the machine config %s is another node's already, in line %d", name, first.Line)
+		r.At(place, diagnosis.FileDuplicate, "the machine config %s is another node's already, in line %d", name, first.Line)
 	}
 
 	r.files[path] = place
 
 	return path
-}
-
-// longestTemplate is that of a file's name, in bytes; a longer one makes no name that any system takes.
-const longestTemplate = 256
-
-// fillFilename executes a template that ends soon: without loops, and without templates in it, which could contain each other.
-func fillFilename(pattern string, data filenameData) (string, error) {
-	parsed, err := template.New("filenameTmpl").Parse(pattern)
-
-	switch {
-	case err != nil:
-		return "", err
-	case len(pattern) > longestTemplate, len(parsed.Templates()) > 1, loops(parsed.Tree.Root):
-		return "", errors.New("too much for the name of a file")
-	}
-
-	var out bytes.Buffer
-
-	if err := parsed.Execute(&out, data); err != nil {
-		return "", err
-	}
-
-	return out.String(), nil
-}
-
-// loops tells whether a part of a template repeats something.
-func loops(part parse.Node) bool {
-	switch part := part.(type) {
-	case *parse.ListNode:
-		return part != nil && slices.ContainsFunc(part.Nodes, loops)
-	case *parse.IfNode:
-		return loops(part.List) || loops(part.ElseList)
-	case *parse.WithNode:
-		return loops(part.List) || loops(part.ElseList)
-	case *parse.RangeNode, *parse.TemplateNode:
-		return true
-	default:
-		return false
-	}
 }
 
 // firstSet is the first value that is not zero.
@@ -493,9 +453,22 @@ func selectorText(selector *v1alpha1.InstallDiskSelector) string {
 	return strings.Join(strings.FieldsFunc(text.String(), func(r rune) bool { return r == '\n' }), ", ")
 }
 
+// loadConfigs loads all machine configs: many take a while, and every processor can do its share.
+func (c *Cluster) loadConfigs() {
+	load := func(_ context.Context, node *Node) error {
+		_, err := c.MachineConfig(node) // told by whoever asks for it
+
+		return err
+	}
+
+	fanout.Collect(context.Background(), runtime.GOMAXPROCS(0), c.Nodes, load, func(_ *Node, err error) error { return err })
+}
+
 // learnFromConfigs takes facts that patches can change from the machine configs, where they exist and can be read.
 func (c *Cluster) learnFromConfigs() {
 	learned := false
+
+	c.loadConfigs()
 
 	for _, node := range c.Nodes {
 		config, err := c.MachineConfig(node)

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
 
 // Machine is one line of a nodes.yaml: a machine that may not be in a cluster yet.
@@ -20,32 +21,32 @@ type Machine struct {
 // ReadNodesFile reads the machines of a nodes.yaml, `.nodes[].name` and `.nodes[].address`, in the file's order. Other keys are
 // passed over: the file belongs to whatever made the machines. Errors are those of Load.
 func ReadNodesFile(path string) ([]Machine, error) {
-	source := source{shown: path, mistakes: &mistakes{}}
+	source := yamlfile.Source{Shown: path, Mistakes: &yamlfile.Mistakes{}}
 
-	data, err := source.read(path)
+	data, err := source.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		mistake := source.mistake(nil, diagnosis.FileMissing, "the file does not exist")
+		mistake := source.Mistake(nil, diagnosis.FileMissing, "the file does not exist")
 		mistake.Err = fs.ErrNotExist
-		source.add(mistake)
+		source.Add(mistake)
 	}
 
 	if err != nil {
-		return nil, source.err()
+		return nil, source.Err()
 	}
 
-	machines := source.machines(source.parse(data))
+	machines := readMachines(source, source.Parse(data))
 
-	return machines, source.err()
+	return machines, source.Err()
 }
 
-func (s source) machines(root *yaml.Node) []Machine {
-	list := field(root, "nodes")
+func readMachines(s yamlfile.Source, root *yaml.Node) []Machine {
+	list := yamlfile.Field(root, "nodes")
 
 	if list == nil || list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
-		if len(s.list) == 0 {
-			mistake := s.mistake(nil, diagnosis.FileNoNodes, "no nodes are declared")
+		if len(s.List) == 0 {
+			mistake := s.Mistake(nil, diagnosis.FileNoNodes, "no nodes are declared")
 			mistake.Next = "list them under `nodes:`, each with `name` and `address`"
-			s.add(mistake)
+			s.Add(mistake)
 		}
 
 		return nil
@@ -56,7 +57,7 @@ func (s source) machines(root *yaml.Node) []Machine {
 	used := map[string]*yaml.Node{}
 
 	for i, entry := range list.Content {
-		name, address := field(entry, "name"), field(entry, "address")
+		name, address := yamlfile.Field(entry, "name"), yamlfile.Field(entry, "address")
 		machine := Machine{Name: "node " + strconv.Itoa(i+1)}
 
 		if name != nil && name.Value != "" {
@@ -64,7 +65,7 @@ func (s source) machines(root *yaml.Node) []Machine {
 		}
 
 		if address == nil || address.Kind != yaml.ScalarNode || address.Value == "" {
-			s.at(placeOf(entry, "address"), diagnosis.FileValue, "\"address\" of %s is needed", machine.Name)
+			s.At(yamlfile.PlaceOf(entry, "address"), diagnosis.FileValue, "\"address\" of %s is needed", machine.Name)
 
 			continue
 		}
@@ -72,9 +73,9 @@ func (s source) machines(root *yaml.Node) []Machine {
 		machine.Address = address.Value
 
 		if problem := badAddress(machine.Address); problem != "" {
-			s.at(address, diagnosis.FileAddress, "address %q of %s %s", machine.Address, machine.Name, problem)
+			s.At(address, diagnosis.FileAddress, "address %q of %s %s", machine.Address, machine.Name, problem)
 		} else if first := used[addressKey(machine.Address)]; first != nil {
-			s.at(address, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", machine.Address, first.Line)
+			s.At(address, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", machine.Address, first.Line)
 		}
 
 		used[addressKey(machine.Address)] = address

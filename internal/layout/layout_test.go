@@ -20,7 +20,7 @@ const (
 )
 
 // leaves know nothing of this repository but each other, so every package may import them.
-var leaves = []string{"internal/atomicfile", "internal/clock", "internal/diagnosis", "internal/fanout", "internal/held", "internal/nearest", "internal/syncbuffer", "internal/talosconfig"}
+var leaves = []string{"internal/atomicfile", "internal/clock", "internal/diagnosis", "internal/fanout", "internal/held", "internal/nearest", "internal/schematic", "internal/sprig", "internal/syncbuffer", "internal/talosconfig"}
 
 // mayImport says which of this repository's packages a package's code may import besides leaves; folders below one count as it.
 // Tests may import what they like. A new package gets its line here and in docs/architecture.md.
@@ -34,9 +34,13 @@ var mayImport = map[string][]string{
 		"internal/settings", "internal/talosapi",
 	},
 	"internal/audit":         {"internal/inventory", "internal/machineconfig", "internal/preflight", "internal/talosapi"},
+	"internal/generate":      {"internal/machineconfig", "internal/profile", "internal/talconfig", "internal/yamlfile"},
+	"internal/profile":       {"internal/machineconfig", "internal/yamlfile"},
 	"internal/preflight":     {"internal/inventory", "internal/machineconfig", "internal/talosapi"},
 	"internal/talosapi":      {"internal/retry"},
-	"internal/inventory":     {"internal/machineconfig"},
+	"internal/inventory":     {"internal/machineconfig", "internal/profile", "internal/talconfig", "internal/yamlfile"},
+	"internal/talconfig":     {"internal/yamlfile"},
+	"internal/yamlfile":      {"internal/machineconfig"},
 	"internal/machineconfig": {},
 	"internal/kubeapi":       {},
 	"internal/report":        {},

@@ -253,3 +253,8 @@ func follow(node *yaml.Node, path []string, line, column int) (int, int, bool) {
 
 	return line, column, false
 }
+
+// ExplainPatch says why a text is no patch of a machine config, given what machinery says about it; path is only for messages.
+func ExplainPatch(path string, data []byte, err error) *LoadError {
+	return explainLoadError(path, data, err)
+}

@@ -452,16 +452,11 @@ func (a *applier) findingProblem(seen sight, finding diagnosis.Finding) *diagnos
 
 // apply makes the call and remembers that it was made: from here on the node's clocks count from now.
 func (a *applier) apply(ctx context.Context, conn *talosapi.Conn, seen sight, config *machineconfig.Config, mode string) (talosapi.Applied, error) {
-	var boot time.Time
-	if status, err := conn.MachineStatus(ctx); err == nil {
-		boot = status.Began
-	}
-
 	calling, stop := context.WithTimeout(ctx, a.Settings.AttemptTimeout)
 	defer stop()
 
 	a.memory.of(seen.node).remember(func(facts *nodeFacts) {
-		facts.sent, facts.sentAt, facts.sentTo = config, a.Clock.Now(), boot
+		facts.sent, facts.sentAt, facts.sentTo = config, a.Clock.Now(), facts.boot
 		facts.leftMaintenance = false
 	})
 

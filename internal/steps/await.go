@@ -17,7 +17,9 @@ import (
 const (
 	// redialFirst and redialLast bound the wait between two dials of a closed port.
 	redialFirst = 250 * time.Millisecond
-	redialLast  = 800 * time.Millisecond // with the look itself, less than a second after the port opened
+	redialLast  = 500 * time.Millisecond
+	// lookAgain is the wait between two looks at a node that answers and isn't watched.
+	lookAgain = 800 * time.Millisecond
 	// maxReboots is how often a node may go away and come back in one wait before that counts as rebooting for ever.
 	maxReboots = 3
 )
@@ -92,7 +94,7 @@ func (r *Run) pauseWhileAnswering(seen sight) time.Duration {
 		return r.Settings.CheckInterval
 	}
 
-	return min(r.Settings.CheckInterval, redialLast)
+	return min(r.Settings.CheckInterval, lookAgain)
 }
 
 // watched tells that the node's status is watched between two looks. A watch on a node that is about to reboot would hold up its shutdown, so only
@@ -110,14 +112,14 @@ func (r *Run) rest(ctx context.Context, seen sight, pause time.Duration) error {
 
 	conn, err := r.dialer().Secure(watching, seen.Address)
 	if err != nil {
-		return r.Clock.Sleep(ctx, min(pause, redialLast))
+		return r.Clock.Sleep(ctx, min(pause, lookAgain))
 	}
 	defer conn.Close()
 
 	for update := range conn.WatchStatus(watching) {
 		switch {
 		case update.Err != nil && watching.Err() == nil:
-			return r.Clock.Sleep(ctx, min(pause, redialLast))
+			return r.Clock.Sleep(ctx, min(pause, lookAgain))
 		case update.Err == nil && !update.Status.Same(*seen.status):
 			return nil
 		}

@@ -23,6 +23,8 @@ func (r *Run) wrongMachine(ctx context.Context, node *inventory.Node, conn *talo
 		return nil, fmt.Errorf("read the machine's UUID: %w", err)
 	}
 
+	r.memory.of(node).remember(func(facts *nodeFacts) { facts.boot = system.Read })
+
 	return preflight.Identity(r.Cluster, node, links, system), nil
 }
 

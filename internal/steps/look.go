@@ -50,11 +50,6 @@ type sight struct {
 	readErr error
 }
 
-// bootedSince tells that the machine has booted after the given boot.
-func (s sight) bootedSince(boot time.Time) bool {
-	return s.status != nil && !boot.IsZero() && !s.status.Began.Equal(boot)
-}
-
 func (s sight) stage() string {
 	if s.status == nil {
 		return ""

@@ -267,7 +267,9 @@ type nodeFacts struct {
 	refusedAt time.Time
 	// identified is the certificate of the machine that was found to be the declared one.
 	identified string
-	// sent is the config that this run sent; sentAt and sentTo say when, and to which boot of the machine (zero if that could not be read).
+	// boot tells the machine's boots apart; zero if it could not be read.
+	boot time.Time
+	// sent is the config that this run sent; sentAt and sentTo say when, and to which boot of the machine.
 	sent   *machineconfig.Config
 	sentAt time.Time
 	sentTo time.Time
@@ -281,6 +283,11 @@ type nodeFacts struct {
 	joining bool
 	// failed is why later steps leave the node out.
 	failed error
+}
+
+// bootedAgain tells that the machine has booted since the config was sent to it.
+func (f *nodeFacts) bootedAgain() bool {
+	return !f.sentTo.IsZero() && !f.boot.IsZero() && !f.boot.Equal(f.sentTo)
 }
 
 func newMemory() *memory { return &memory{nodes: make(map[string]*nodeMemory)} }

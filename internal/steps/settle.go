@@ -14,7 +14,7 @@ import (
 // settle finds out whether a call whose reply was lost took effect. Nothing is sent again before the node was seen.
 func (a *applier) settle(ctx context.Context, before sight, lost error, result *outcome) error {
 	for since := a.Clock.Now(); ; {
-		if a.Clock.Sleep(ctx, redialLast) != nil {
+		if a.Clock.Sleep(ctx, lookAgain) != nil {
 			return a.interrupted(ctx, before.node, a.step)
 		}
 

@@ -217,7 +217,7 @@ func (v *verifier) judgeMaintenance(seen sight) judgement {
 		return judgement{done: true}
 	case facts.sent == nil && !facts.leftMaintenance:
 		return judgement{}
-	case !facts.leftMaintenance && !seen.bootedSince(facts.sentTo):
+	case !facts.leftMaintenance && !facts.bootedAgain():
 		return judgement{doing: "accepted its config, still in maintenance"}
 	}
 

@@ -67,14 +67,11 @@ type Status struct {
 	Ready bool
 	// Unmet are the conditions that readiness waits for.
 	Unmet []Condition
-	// Began is when the node began to keep this status: another time after each boot, and the same for as long as it runs. A certificate
-	// tells less: in maintenance a node makes itself a new one whenever its clock is set or its addresses change.
-	Began time.Time
 }
 
 // Same tells that nothing has changed for the node.
 func (s Status) Same(other Status) bool {
-	return s.Stage == other.Stage && s.Ready == other.Ready && s.Began.Equal(other.Began) && slices.Equal(s.Unmet, other.Unmet)
+	return s.Stage == other.Stage && s.Ready == other.Ready && slices.Equal(s.Unmet, other.Unmet)
 }
 
 // Condition is an unmet condition of readiness: "time", "network", "services", "staticPods" or "nodeReady", and why.
@@ -104,7 +101,7 @@ func (c *Conn) MachineStatus(ctx context.Context) (Status, error) {
 
 func readStatus(machineStatus *runtime.MachineStatus) Status {
 	spec := machineStatus.TypedSpec()
-	status := Status{Stage: spec.Stage.String(), Ready: spec.Status.Ready, Began: machineStatus.Metadata().Created()}
+	status := Status{Stage: spec.Stage.String(), Ready: spec.Status.Ready}
 
 	for _, condition := range spec.Status.UnmetConditions {
 		status.Unmet = append(status.Unmet, Condition{Name: condition.Name, Reason: condition.Reason})
@@ -250,6 +247,9 @@ type SystemInfo struct {
 	UUID string
 	// Serial, Manufacturer and Product as the vendor wrote them.
 	Serial, Manufacturer, Product string
+	// Read is when the node read this, by its own clock: once in each boot. A certificate tells boots apart less well: in maintenance a node makes
+	// itself a new one whenever its clock is set or its addresses change.
+	Read time.Time
 }
 
 // SystemInformation reads the firmware's data.
@@ -263,6 +263,7 @@ func (c *Conn) SystemInformation(ctx context.Context) (SystemInfo, error) {
 
 	return SystemInfo{
 		UUID: strings.ToLower(spec.UUID), Serial: spec.SerialNumber, Manufacturer: spec.Manufacturer, Product: spec.ProductName,
+		Read: info.Metadata().Created(),
 	}, nil
 }
 

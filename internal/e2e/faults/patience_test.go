@@ -7,3 +7,6 @@ const (
 	dialTimeout  = "1500ms"
 	applyTimeout = "4s"
 )
+
+// oneOfEach has one fault of each class played. Without the race detector there is time for all.
+const oneOfEach = false

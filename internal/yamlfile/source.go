@@ -1,4 +1,5 @@
-package inventory
+// Package yamlfile reads YAML files that people write, and says where in them something is wrong.
+package yamlfile
 
 import (
 	"bytes"
@@ -7,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -14,21 +17,23 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// source is one YAML file that is being read.
-type source struct {
-	// shown is the path for messages.
-	shown string
-	*mistakes
+// Source is one YAML file that is being read.
+type Source struct {
+	// Shown is the path for messages.
+	Shown string
+	*Mistakes
+	// Strict makes values that a type of Talos refuses mistakes; otherwise Check takes them for absent.
+	Strict bool
 }
 
-// at adds a mistake at a node's place.
-func (s source) at(node *yaml.Node, id diagnosis.ID, format string, args ...any) {
-	s.add(s.mistake(node, id, format, args...))
+// At adds a mistake at a node's place.
+func (s Source) At(node *yaml.Node, id diagnosis.ID, format string, args ...any) {
+	s.Add(s.Mistake(node, id, format, args...))
 }
 
-// mistake describes one at a node's place, or of the file as a whole if node is nil.
-func (s source) mistake(node *yaml.Node, id diagnosis.ID, format string, args ...any) *FileError {
-	mistake := &FileError{ID: id, Path: s.shown, Message: fmt.Sprintf(format, args...)}
+// Mistake describes one at a node's place, or of the file as a whole if node is nil.
+func (s Source) Mistake(node *yaml.Node, id diagnosis.ID, format string, args ...any) *Error {
+	mistake := &Error{ID: id, Path: s.Shown, Message: fmt.Sprintf(format, args...)}
 
 	if node != nil {
 		mistake.Line, mistake.Column = node.Line, node.Column
@@ -37,8 +42,8 @@ func (s source) mistake(node *yaml.Node, id diagnosis.ID, format string, args ..
 	return mistake
 }
 
-// read returns the content of a file; missing files are the caller's to judge.
-func (s source) read(path string) ([]byte, error) {
+// Read returns the content of a file; missing files are the caller's to judge.
+func (s Source) Read(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -49,17 +54,17 @@ func (s source) read(path string) ([]byte, error) {
 			cause = pathError.Err
 		}
 
-		mistake := s.mistake(nil, diagnosis.FileUnreadable, "can't be read: %s", cause)
+		mistake := s.Mistake(nil, diagnosis.FileUnreadable, "can't be read: %s", cause)
 		mistake.Err = err
-		s.add(mistake)
+		s.Add(mistake)
 	}
 
 	return data, err
 }
 
-// parse reads the first document of a YAML text into a tree without comments, aliases and merge keys; the places of the nodes are
+// Parse reads the first document of a YAML text into a tree without comments, aliases and merge keys; the places of the nodes are
 // those in the file. Nil if there is no document, or it is broken, which is added to the mistakes.
-func (s source) parse(data []byte) *yaml.Node {
+func (s Source) Parse(data []byte) *yaml.Node {
 	var document yaml.Node
 
 	// A byte order mark is no part of the first key.
@@ -78,7 +83,7 @@ func (s source) parse(data []byte) *yaml.Node {
 		return nil
 	}
 
-	flattener := flattener{source: s, budget: maxNodes}
+	flattener := flattener{Source: s, budget: maxNodes}
 
 	return flattener.flatten(document.Content[0], 0)
 }
@@ -94,10 +99,10 @@ func decode(data []byte, into *yaml.Node) (err error) {
 	return yaml.NewDecoder(bytes.NewReader(data)).Decode(into)
 }
 
-func (s source) syntaxError(err error) {
+func (s Source) syntaxError(err error) {
 	line, column, message := machineconfig.YAMLError(err)
 
-	s.at(&yaml.Node{Line: line, Column: column}, diagnosis.FileSyntax, "is not valid YAML: %s", message)
+	s.At(&yaml.Node{Line: line, Column: column}, diagnosis.FileSyntax, "is not valid YAML: %s", message)
 }
 
 // Limits of a file after its aliases were resolved: more is an attack, not an inventory.
@@ -108,7 +113,7 @@ const (
 
 // flattener copies a tree without comments, aliases and merge keys.
 type flattener struct {
-	source
+	Source
 
 	budget int
 }
@@ -121,7 +126,7 @@ func (f *flattener) flatten(node *yaml.Node, depth int) *yaml.Node {
 	if f.budget--; f.budget < 0 || depth > maxDepth {
 		// Said once: everything above returns nil as well.
 		if f.budget >= -1 || depth == maxDepth+1 {
-			f.at(node, diagnosis.FileSyntax, "is too deep or has too many aliases")
+			f.At(node, diagnosis.FileSyntax, "is too deep or has too many aliases")
 		}
 
 		f.budget = -2
@@ -165,7 +170,7 @@ func (f *flattener) flattenMapping(node, copied *yaml.Node, depth int) {
 
 		if key.Kind == yaml.ScalarNode {
 			if first := seen[key.Value]; first != nil {
-				f.at(key, diagnosis.FileSyntax, "%q is set twice, first in line %d", key.Value, first.Line)
+				f.At(key, diagnosis.FileSyntax, "%q is set twice, first in line %d", key.Value, first.Line)
 
 				continue
 			}
@@ -207,7 +212,7 @@ func (f *flattener) merge(copied *yaml.Node, seen map[string]*yaml.Node, value *
 
 	for _, from := range sources {
 		if from.Kind != yaml.MappingNode {
-			f.at(from, diagnosis.FileType, "`<<` merges mappings only")
+			f.At(from, diagnosis.FileType, "`<<` merges mappings only")
 
 			continue
 		}
@@ -221,8 +226,8 @@ func (f *flattener) merge(copied *yaml.Node, seen map[string]*yaml.Node, value *
 	}
 }
 
-// field is the value of a mapping's key; nil if it has none.
-func field(mapping *yaml.Node, name string) *yaml.Node {
+// Field is the value of a mapping's key; nil if it has none.
+func Field(mapping *yaml.Node, name string) *yaml.Node {
 	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return nil
 	}
@@ -236,11 +241,73 @@ func field(mapping *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// placeOf is the value of a key, or the mapping itself if it lacks the key: where to point at.
-func placeOf(mapping *yaml.Node, name string) *yaml.Node {
-	if value := field(mapping, name); value != nil {
+// PlaceOf is the value of a key, or the mapping itself if it lacks the key: where to point at.
+func PlaceOf(mapping *yaml.Node, name string) *yaml.Node {
+	if value := Field(mapping, name); value != nil {
 		return value
 	}
 
 	return mapping
+}
+
+// Item is the i-th item of a list, or the node itself if it has none.
+func Item(node *yaml.Node, i int) *yaml.Node {
+	if node.Kind == yaml.SequenceNode && i < len(node.Content) {
+		return node.Content[i]
+	}
+
+	return node
+}
+
+// Plain is the tree that unquoted text stands for in a YAML file; nil if it is no YAML.
+func Plain(text string) *yaml.Node {
+	var document yaml.Node
+
+	if err := decode([]byte(text), &document); err != nil || len(document.Content) != 1 {
+		return nil
+	}
+
+	return document.Content[0]
+}
+
+// FieldAt is the dotted path of the outermost key or item that begins at a place in a tree, as in nodes[0].hostname; empty if there is none.
+func FieldAt(root *yaml.Node, line, column int) string {
+	if root.Line == line && root.Column == column {
+		return "" // the place of the whole is also that of its first key
+	}
+
+	path, _ := fieldAt(root, "", line, column)
+
+	return strings.TrimPrefix(path, ".")
+}
+
+func fieldAt(node *yaml.Node, path string, line, column int) (string, bool) {
+	isHere := func(node *yaml.Node) bool { return node.Line == line && node.Column == column }
+
+	for i, child := range node.Content {
+		inner := path
+
+		switch {
+		case node.Kind == yaml.SequenceNode:
+			inner += "[" + strconv.Itoa(i) + "]"
+		case i%2 == 0:
+			if isHere(child) {
+				return path + "." + child.Value, true
+			}
+
+			continue
+		default:
+			inner += "." + node.Content[i-1].Value
+		}
+
+		if isHere(child) {
+			return inner, true
+		}
+
+		if found, ok := fieldAt(child, inner, line, column); ok {
+			return found, true
+		}
+	}
+
+	return path, false
 }
