@@ -34,6 +34,18 @@ func Preflight(ctx context.Context, node, skipChecks *string, allowAmbiguousDisk
 	}, only(steps.Preflight{}))
 }
 
+// Audit finds what is wrong in the files alone, without a node or the network, and says what to change.
+//
+// -format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks.
+func Audit(ctx context.Context, format, skipChecks *string) error {
+	return exit(invocation.FromProcess().Audit(ctx, overrides{"AUDIT_FORMAT": format, "SKIP_CHECKS": skipChecks}.set()))
+}
+
+// Explain tells what a finding's id stands for: cause, remedy and source (mage explain TM065).
+func Explain(id string) error {
+	return exit(invocation.FromProcess().Explain(id))
+}
+
 // ApplySequential sends each node its machine config, one node after the other, control planes first.
 //
 // Nodes that have their config are skipped. On a cluster that is up nothing changes without -update, and nothing reboots without -reboot.

@@ -106,6 +106,13 @@ func TestIDsAreInTheRangeOfTheirAreaAndAscend(t *testing.T) {
 		"kubernetes": {120, 139, kubernetesEntries},
 		"API":        {120, 139, apiEntries},
 		"updating":   {140, 159, updatingEntries},
+		"addresses":  {200, 214, addressEntries},
+		"endpoint":   {215, 224, endpointEntries},
+		"networks":   {225, 234, networkEntries},
+		"names":      {235, 244, nameEntries},
+		"interfaces": {245, 259, interfaceEntries},
+		"disks":      {260, 274, diskEntries},
+		"secrets":    {315, 329, secretEntries},
 	} {
 		require.NotEmpty(t, area.entries, name)
 

@@ -16,13 +16,17 @@ type Severity int
 
 // Severities, in rising order.
 const (
-	OK Severity = iota
+	// NotRun is for a check whose input is missing. It never counts as passed.
+	NotRun Severity = iota - 1
+	OK
 	Warning
 	Failure
 )
 
 func (s Severity) String() string {
 	switch s {
+	case NotRun:
+		return "not run"
 	case OK:
 		return "ok"
 	case Warning:
@@ -69,6 +73,8 @@ type Finding struct {
 	Exit ExitCode
 	// Skipped is set when SKIP_CHECKS turned a failure into this warning.
 	Skipped bool
+	// At is where it stands in a file; the zero value when it is about none, or the place is not known.
+	At Location
 }
 
 // ExitCode is what a failing finding ends the run with.

@@ -258,7 +258,7 @@ func (x *crossCheck) clusterIdentity(node *Node, config *machineconfig.Config) {
 			"%s is of cluster %q, and the inventory of %q", shown, name, x.cluster.Name)
 	}
 
-	if endpoint := config.Endpoint(); endpoint != nil && endpoint.String() != x.cluster.Endpoint.String() {
+	if endpoint := config.Endpoint(); endpoint != nil && x.cluster.Endpoint != nil && endpoint.String() != x.cluster.Endpoint.String() {
 		x.found(diagnosis.ConfigCluster, diagnosis.Failure, node, machineconfig.HowToGenerate,
 			"%s has the endpoint %s, and the inventory %s", shown, endpoint.Redacted(), x.cluster.Endpoint.Redacted())
 	}

@@ -136,6 +136,10 @@ func (l *loadedConfigs) loader(path string) func() (*machineconfig.Config, error
 
 // HasVIP tells whether the cluster's endpoint is a virtual address of its control planes.
 func (c *Cluster) HasVIP() bool {
+	if c.Endpoint == nil {
+		return false
+	}
+
 	endpoint, err := netip.ParseAddr(c.Endpoint.Hostname())
 	if err != nil {
 		return false

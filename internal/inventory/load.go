@@ -49,6 +49,17 @@ type Options struct {
 // is a multierror of *yamlfile.Error, see FileErrors. Facts that patches can change, as the CNI, come from the machine configs where
 // they exist; whether those fit is CrossCheck's to say.
 func Load(options Options) (*Cluster, error) {
+	cluster, err := Inspect(options)
+	if err != nil {
+		return nil, err
+	}
+
+	return cluster, nil
+}
+
+// Inspect is Load for those who only look: with the error comes as much of the cluster as the files tell all the same, for what can be said
+// about it. It may lack anything, and is nil where nothing can be made out.
+func Inspect(options Options) (*Cluster, error) {
 	kind, err := options.kind()
 
 	switch {
@@ -57,13 +68,13 @@ func Load(options Options) (*Cluster, error) {
 	case kind == Profile:
 		return loadProfile(options)
 	default:
-		return loadTalconfig(options)
+		return inspectTalconfig(options)
 	}
 }
 
 func defaultConfigDir(talosDir string) string { return filepath.Join(talosDir, "clusterconfig") }
 
-func loadTalconfig(options Options) (*Cluster, error) {
+func inspectTalconfig(options Options) (*Cluster, error) {
 	if options.ConfigDir == "" {
 		options.ConfigDir = defaultConfigDir(options.TalosDir)
 	}
@@ -78,13 +89,13 @@ func loadTalconfig(options Options) (*Cluster, error) {
 
 	reader.read(path)
 
-	if err := mistakes.Err(); err != nil {
-		return nil, err
+	if len(reader.cluster.Nodes) == 0 {
+		return nil, mistakes.Err()
 	}
 
 	reader.cluster.learnFromConfigs()
 
-	return reader.cluster, nil
+	return reader.cluster, mistakes.Err()
 }
 
 // reader turns one talconfig.yaml into a cluster.
@@ -200,6 +211,12 @@ func (r *reader) readEndpoint(root *yaml.Node, text string) {
 	}
 
 	endpoint, err := url.Parse(text)
+	if bare := bareIPv6(text); err != nil && bare != "" {
+		r.At(yamlfile.PlaceOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" has an IPv6 address without brackets, write https://[%s]:6443", bare)
+
+		return
+	}
+
 	if err != nil || endpoint.Scheme == "" || endpoint.Hostname() == "" {
 		r.At(yamlfile.PlaceOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" must be a URL with a host, as https://192.0.2.10:6443")
 
@@ -207,6 +224,20 @@ func (r *reader) readEndpoint(root *yaml.Node, text string) {
 	}
 
 	r.cluster.Endpoint = endpoint
+}
+
+// bareIPv6 is the IPv6 address of a URL that lacks its brackets, with a port behind it or without; empty if there is none.
+func bareIPv6(text string) string {
+	_, host, _ := strings.Cut(text, "://")
+	host, _, _ = strings.Cut(host, "/")
+
+	for _, candidate := range []string{strings.TrimSuffix(strings.TrimSuffix(host, ":6443"), ":443"), host} {
+		if address, err := netip.ParseAddr(candidate); err == nil && address.Is6() {
+			return candidate
+		}
+	}
+
+	return ""
 }
 
 func (r *reader) subnets(root *yaml.Node, key string, declared []string, fallback string) []netip.Prefix {

@@ -31,11 +31,16 @@ var mayImport = map[string][]string{
 	"magefiles":           {"internal/devtargets", "targets"},
 	"targets":             {"internal/invocation", "internal/settings", "internal/steps", "internal/report"},
 	"internal/devtargets": {"internal/invocation", "internal/settings", "internal/steps", "internal/report", "internal/emulator", "internal/machineconfig", "internal/inventory", "internal/chaos"},
-	"internal/invocation": {"internal/settings", "internal/steps", "internal/inventory", "internal/profile", "internal/report", "internal/talconfig"},
-	"internal/steps": {
-		"internal/generate", "internal/inventory", "internal/kubeapi", "internal/machineconfig", "internal/preflight", "internal/report", "internal/retry",
-		"internal/secrets", "internal/settings", "internal/sops", "internal/talconfig", "internal/talosapi", "internal/yamlfile",
+	"internal/invocation": {
+		"internal/audit", "internal/inventory", "internal/preflight", "internal/profile", "internal/report", "internal/settings", "internal/steps",
+		"internal/talconfig",
 	},
+	"internal/steps": {
+		"internal/audit", "internal/generate", "internal/inventory", "internal/kubeapi", "internal/machineconfig", "internal/preflight",
+		"internal/report", "internal/retry", "internal/secrets", "internal/settings", "internal/sops", "internal/talconfig", "internal/talosapi",
+		"internal/yamlfile",
+	},
+	"internal/audit":         {"internal/inventory", "internal/machineconfig", "internal/preflight", "internal/secrets", "internal/talosapi"},
 	"internal/generate":      {"internal/machineconfig", "internal/profile", "internal/talconfig", "internal/yamlfile"},
 	"internal/profile":       {"internal/machineconfig", "internal/yamlfile"},
 	"internal/preflight":     {"internal/inventory", "internal/machineconfig", "internal/talosapi"},

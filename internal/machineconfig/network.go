@@ -193,7 +193,7 @@ func (c *Config) Links() []string {
 	}
 
 	return slices.DeleteFunc(distinct(named), func(name string) bool {
-		return slices.Contains(made, name) || c.isAlias(name)
+		return slices.Contains(made, name) || c.IsAlias(name)
 	})
 }
 
@@ -203,8 +203,8 @@ func isLogical(device *v1alpha1.Device) bool {
 		device.DeviceDummy != nil && *device.DeviceDummy || strings.HasPrefix(device.DeviceInterface, "lo")
 }
 
-// isAlias tells whether a LinkAliasConfig document makes the name; "net%d" makes net0, net1 and so on.
-func (c *Config) isAlias(name string) bool {
+// IsAlias tells whether a LinkAliasConfig document makes the name; "net%d" makes net0, net1 and so on.
+func (c *Config) IsAlias(name string) bool {
 	for _, alias := range c.Provider.NetworkLinkAliasConfigs() {
 		prefix, _, pattern := strings.Cut(alias.Name(), "%")
 		rest, found := strings.CutPrefix(name, prefix)

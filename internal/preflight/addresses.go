@@ -105,7 +105,7 @@ func checkNodeIPs(_ context.Context, w whole) []diagnosis.Finding {
 		valid := config.Provider.Machine().Kubelet().NodeIP().ValidSubnets()
 		addresses := addressesOf(node, config)
 
-		if len(valid) == 0 || len(addresses) == 0 || slices.ContainsFunc(addresses, func(address netip.Addr) bool { return selects(valid, address) }) {
+		if len(valid) == 0 || len(addresses) == 0 || slices.ContainsFunc(addresses, func(address netip.Addr) bool { return Selects(valid, address) }) {
 			continue
 		}
 
@@ -117,8 +117,8 @@ func checkNodeIPs(_ context.Context, w whole) []diagnosis.Finding {
 	return findings
 }
 
-// selects applies Talos' subnet filters: one that begins with ! excludes, and if all do, the rest is included.
-func selects(filters []string, address netip.Addr) bool {
+// Selects applies Talos' subnet filters: one that begins with ! excludes, and if all do, the rest is included.
+func Selects(filters []string, address netip.Addr) bool {
 	included, anyInclude := false, false
 
 	for _, filter := range filters {

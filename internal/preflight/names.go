@@ -125,17 +125,31 @@ func checkLiveHostname(_ context.Context, s subject) []diagnosis.Finding {
 	return s.ok(diagnosis.HostnameInvalid, "hostname %s", s.facts.Hostname)
 }
 
-// checkNames judges the nodes that are declared by DNS name: the name has to lead to the node alone, and its certificate has to cover it.
+// byName are the nodes that are declared by a DNS name.
+func (w whole) byName() []*inventory.Node {
+	return slices.DeleteFunc(slices.Clone(w.cluster.Nodes), func(node *inventory.Node) bool {
+		_, err := netip.ParseAddr(node.Address)
+
+		return err == nil || node.Address == ""
+	})
+}
+
+// checkResolution judges where the names of nodes lead: each has to lead to its node alone.
+func checkResolution(_ context.Context, w whole) []diagnosis.Finding {
+	var findings []diagnosis.Finding
+
+	for _, node := range w.byName() {
+		findings = append(findings, w.resolves(node)...)
+	}
+
+	return findings
+}
+
+// checkNames judges the certificates of the nodes that are declared by DNS name: they have to cover the name.
 func checkNames(_ context.Context, w whole) []diagnosis.Finding {
 	var findings []diagnosis.Finding
 
-	for _, node := range w.cluster.Nodes {
-		if _, err := netip.ParseAddr(node.Address); err == nil || node.Address == "" {
-			continue
-		}
-
-		findings = append(findings, w.resolves(node)...)
-
+	for _, node := range w.byName() {
 		config := w.configs[node.Name]
 		if config == nil || covers(config, node) {
 			continue
@@ -156,11 +170,11 @@ func covers(config *machineconfig.Config, node *inventory.Node) bool {
 	short, _, _ := strings.Cut(hostname, ".")
 	names := append([]string{hostname, short}, config.CertSANs()...)
 
-	return slices.ContainsFunc(names, func(name string) bool { return coversName(name, node.Address) })
+	return slices.ContainsFunc(names, func(name string) bool { return CoversName(name, node.Address) })
 }
 
-// coversName compares a name of a certificate with a host's; a leading * stands for one label.
-func coversName(certified, host string) bool {
+// CoversName compares a name of a certificate with a host's; a leading * stands for one label.
+func CoversName(certified, host string) bool {
 	if parent, wildcard := strings.CutPrefix(certified, "*."); wildcard {
 		_, rest, _ := strings.Cut(host, ".")
 

@@ -32,22 +32,40 @@ type Options struct {
 	VIPAnswers func(ctx context.Context, address netip.Addr) (answered, ours bool, err error)
 }
 
-// nodeChecks run for each node that answered, in the order in which people read their findings.
-var nodeChecks = []func(context.Context, subject) []diagnosis.Finding{
-	checkProxy,
-	checkUnread,
-	checkIdentity,          // the right machine?
-	checkConfigHere,        // would it take the config?
-	checkTalosVersion,      //
-	checkKubernetesVersion, //
-	checkInstallDisk,       // where would Talos go?
-	checkSecureBoot,        // would it boot again?
-	checkTPM,               //
-	checkKernelArgs,        //
-	checkLinks,             // would it be on the network?
-	checkLiveSubnet,        //
-	checkLiveHostname,      // under which name?
+// Check is one check of this package, as the table of all checks lists it.
+type Check struct {
+	// IDs are the kinds of trouble that it can find. The same id stands for a passed check (severity OK).
+	IDs []diagnosis.ID
+	// Needs is what it looks at.
+	Needs diagnosis.Need
+
+	cluster func(context.Context, whole) []diagnosis.Finding
+	node    func(context.Context, subject) []diagnosis.Finding
 }
+
+// nodeChecks run for each node that answered, in the order in which people read their findings.
+var nodeChecks = []Check{
+	ofNode(checkProxy, 0, diagnosis.ThroughProxy),
+	ofNode(checkUnread, 0, diagnosis.FactUnread),
+	ofNode(checkIdentity, diagnosis.NeedsTalconfig, diagnosis.WrongMachine, diagnosis.IdentityUnread), // the right machine?
+	ofNode(checkConfigHere, diagnosis.NeedsConfig, diagnosis.ConfigRefusedHere),                       // would it take the config?
+	ofNode(checkTalosVersion, diagnosis.NeedsConfig, diagnosis.TalosVersionMismatch),                  //
+	ofNode(checkKubernetesVersion, diagnosis.NeedsConfig, diagnosis.KubernetesUnsupported),            //
+	ofNode(checkInstallDisk, diagnosis.NeedsConfig, diagnosis.InstallDiskNoMatch, diagnosis.InstallDiskAmbiguous, diagnosis.InstallDiskAbsent, diagnosis.InstallDiskHoldsData, diagnosis.AlreadyInstalled), // where would Talos go?
+	ofNode(checkSecureBoot, diagnosis.NeedsConfig, diagnosis.InstallerSecureBoot),  // would it boot again?
+	ofNode(checkTPM, diagnosis.NeedsConfig, diagnosis.TPMUnsealed),                 //
+	ofNode(checkKernelArgs, diagnosis.NeedsConfig, diagnosis.KernelArgsIgnored),    //
+	ofNode(checkLinks, diagnosis.NeedsConfig, diagnosis.LinkAbsent),                // would it be on the network?
+	ofNode(checkLiveSubnet, diagnosis.NeedsConfig, diagnosis.VIPOutsideSubnet),     //
+	ofNode(checkLiveHostname, diagnosis.NeedsTalconfig, diagnosis.HostnameInvalid), // under which name?
+}
+
+func ofNode(run func(context.Context, subject) []diagnosis.Finding, needs diagnosis.Need, ids ...diagnosis.ID) Check {
+	return Check{IDs: ids, Needs: needs | diagnosis.NeedsFacts, node: run}
+}
+
+// NodeChecks are the checks of a node that answered.
+func NodeChecks() []Check { return slices.Clone(nodeChecks) }
 
 // Node runs the checks of one node that answered. A nil config leaves out what needs it: the missing file is another finding.
 // Findings are in the order of the checks, with SkipChecks applied.
@@ -59,28 +77,54 @@ func Node(
 	var findings []diagnosis.Finding
 
 	for _, check := range nodeChecks {
-		findings = append(findings, check(ctx, s)...)
+		findings = append(findings, check.node(ctx, s)...)
 	}
 
 	return Skip(findings, options.SkipChecks)
 }
 
 // clusterChecks look at the files, and at what DNS and the VIP say.
-var clusterChecks = []func(context.Context, whole) []diagnosis.Finding{
-	checkConfigs,
-	checkClientCertificate,
-	checkTalosconfigEndpoints,
-	checkControlPlaneCount,
-	checkHostnames,
-	checkClusterSubnets,
-	checkNodeIPs,
-	checkVIP,
-	checkVIPAnswers,
-	checkEndpoint,
-	checkNames,
-	checkDeclaredKubernetes,
-	checkImages,
-	checkLinkDeclarations,
+var clusterChecks = []Check{
+	ofCluster(checkConfigs, diagnosis.NeedsConfig, diagnosis.ConfigInvalid),
+	ofCluster(checkClientCertificate, diagnosis.NeedsTalosconfig, diagnosis.ClientCertificate),
+	ofCluster(checkTalosconfigEndpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsTalosconfig, diagnosis.TalosconfigEndpoint),
+	ofCluster(checkControlPlaneCount, diagnosis.NeedsTalconfig, diagnosis.EvenControlPlanes),
+	ofCluster(checkHostnames, diagnosis.NeedsTalconfig, diagnosis.HostnameInvalid, diagnosis.HostnameNotUnique),
+	ofCluster(checkClusterSubnets, diagnosis.NeedsTalconfig, diagnosis.AddressInClusterSubnet),
+	ofCluster(checkNodeIPs, diagnosis.NeedsConfig, diagnosis.NodeIPExcluded),
+	ofCluster(checkVIP, diagnosis.NeedsConfig, diagnosis.VIPOutsideSubnet, diagnosis.VIPTaken),
+	ofCluster(checkVIPAnswers, diagnosis.NeedsTalconfig|diagnosis.NeedsNetwork, diagnosis.VIPForeign),
+	ofCluster(checkEndpoint, diagnosis.NeedsTalconfig, diagnosis.EndpointUnusable, diagnosis.EndpointElsewhere),
+	ofCluster(checkNames, diagnosis.NeedsConfig, diagnosis.NameNotCertified),
+	ofCluster(checkResolution, diagnosis.NeedsTalconfig|diagnosis.NeedsNetwork, diagnosis.NameUnresolved, diagnosis.NameAmbiguous),
+	ofCluster(checkDeclaredKubernetes, diagnosis.NeedsTalconfig, diagnosis.KubernetesUnsupported),
+	ofCluster(checkImages, diagnosis.NeedsConfig, diagnosis.InstallerReference, diagnosis.InstallerVersion),
+	ofCluster(checkLinkDeclarations, diagnosis.NeedsConfig, diagnosis.LinkDeclaredTwice),
+}
+
+func ofCluster(run func(context.Context, whole) []diagnosis.Finding, needs diagnosis.Need, ids ...diagnosis.ID) Check {
+	return Check{IDs: ids, Needs: needs, cluster: run}
+}
+
+// ClusterChecks are the checks that need no node.
+func ClusterChecks() []Check { return slices.Clone(clusterChecks) }
+
+// Files are a cluster's files, with the names in them looked up, for Check.OfFiles.
+type Files struct{ whole }
+
+// NewFiles looks the names up that the options allow.
+func NewFiles(
+	ctx context.Context, cluster *inventory.Cluster, configs map[string]*machineconfig.Config, credentials *talosapi.Credentials, options Options,
+) Files {
+	return Files{whole{
+		cluster: cluster, configs: configs, credentials: credentials, options: options,
+		names: resolveNames(ctx, cluster, options),
+	}}
+}
+
+// OfFiles runs one of ClusterChecks. SKIP_CHECKS is not applied.
+func (c Check) OfFiles(ctx context.Context, files Files) []diagnosis.Finding {
+	return c.cluster(ctx, files.whole)
 }
 
 // Cluster runs the checks that need no node. Whether the files belong together (roles, hostnames, secrets, certificate authority) is
@@ -89,15 +133,12 @@ var clusterChecks = []func(context.Context, whole) []diagnosis.Finding{
 func Cluster(
 	ctx context.Context, cluster *inventory.Cluster, configs map[string]*machineconfig.Config, credentials *talosapi.Credentials, options Options,
 ) []diagnosis.Finding {
-	w := whole{
-		cluster: cluster, configs: configs, credentials: credentials, options: options,
-		names: resolveNames(ctx, cluster, options),
-	}
+	files := NewFiles(ctx, cluster, configs, credentials, options)
 
 	var findings []diagnosis.Finding
 
 	for _, check := range clusterChecks {
-		findings = append(findings, check(ctx, w)...)
+		findings = append(findings, check.OfFiles(ctx, files)...)
 	}
 
 	return Skip(findings, options.SkipChecks)

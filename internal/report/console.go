@@ -252,7 +252,7 @@ func (c *Console) flush() {
 
 	for _, finding := range c.findings {
 		// An ok finding with advice is there to be read.
-		if c.options.Brief && finding.Severity == diagnosis.OK && finding.Next == "" {
+		if c.options.Brief && finding.Severity <= diagnosis.OK && finding.Next == "" {
 			continue
 		}
 
@@ -273,6 +273,18 @@ func (c *Console) findingLine(finding diagnosis.Finding) string {
 
 	if finding.Skipped {
 		cause += " (a failure, were it not in SKIP_CHECKS)"
+	}
+
+	if finding.At.Line > 0 {
+		cause += "\nat " + finding.At.String()
+
+		if text := strings.TrimSpace(finding.At.Text); text != "" {
+			cause += ": " + text
+		}
+
+		if finding.At.From != "" {
+			cause += ", from " + finding.At.From
+		}
 	}
 
 	return fmt.Sprintf("%s  %s  %s  %s", severity, finding.ID, finding.Subject(), indented(cause))
@@ -378,6 +390,10 @@ func countFindings(findings []diagnosis.Finding) string {
 		if count := counts[severity]; count > 0 {
 			parts = append(parts, plural(count, severity.String()))
 		}
+	}
+
+	if count := counts[diagnosis.NotRun]; count > 0 {
+		parts = append(parts, plural(count, "check")+" not run")
 	}
 
 	return strings.Join(parts, ", ")

@@ -36,6 +36,8 @@ type Settings struct {
 	BootstrapNode      string    `env:"BOOTSTRAP_NODE" flag:"bootstrapNode" group:"Nodes" doc:"Control plane that etcd is bootstrapped on; the first of the inventory when empty."`
 	AllowAmbiguousDisk bool      `env:"ALLOW_AMBIGUOUS_DISK" flag:"allowAmbiguousDisk" envDefault:"false" group:"Nodes" doc:"Go on when an install disk selector matches several disks of a node: Talos wipes the first of them."`
 
+	AuditFormat string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings are written: for people, as one JSON document, or as SARIF 2.1.0 for code-scanning tools."`
+
 	DryRun     bool   `env:"DRY_RUN" flag:"dryRun" envDefault:"false" group:"What is allowed" doc:"Show what would be done: no node is changed and no file written. Ends with exit code 8 if anything would change."`
 	Update     bool   `env:"UPDATE" flag:"update" envDefault:"false" group:"What is allowed" doc:"Apply changed configs to nodes of a cluster that has an etcd already, one node at a time."`
 	Reboot     bool   `env:"REBOOT" flag:"reboot" envDefault:"false" group:"What is allowed" doc:"With UPDATE, apply changes that reboot a node too."`

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/audit"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/inventory"
@@ -76,8 +77,11 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 
 // fileFindings are what the files tell, also about each other; of nodes that -node= leaves out nothing is told.
 func (r *Run) fileFindings(ctx context.Context, options preflight.Options) []diagnosis.Finding {
-	findings := preflight.Skip(r.Cluster.CrossCheck(r.Settings.Talosconfig), options.SkipChecks)
-	findings = append(findings, preflight.Cluster(ctx, r.Cluster, r.Configs, r.Credentials, options)...)
+	result := audit.Run(ctx, audit.Read(audit.Options{
+		TalosDir: r.Settings.TalosDir, ConfigDir: r.Settings.ClusterConfigDir, Talosconfig: r.Settings.Talosconfig, Root: r.Settings.RootDir,
+		Environ: r.Environ, Cluster: r.Cluster, Checks: options,
+	}))
+	findings := append(result.Findings, result.NotRunOfFiles()...)
 
 	return slices.DeleteFunc(findings, func(finding diagnosis.Finding) bool {
 		node := r.Cluster.Node(finding.Node)
@@ -349,7 +353,7 @@ func (c *checker) nodeChecks(ctx context.Context, seen sight, config *machinecon
 	}
 
 	facts.State = seen.State
-	findings := preflight.Node(ctx, c.Cluster, seen.node, config, facts, c.preflightOptions())
+	findings := audit.Node(ctx, c.Cluster, seen.node, config, facts, c.preflightOptions())
 
 	if config != nil && !hasFailure(findings) {
 		c.memory.of(seen.node).remember(func(known *nodeFacts) { known.checkedFingerprint = fingerprint })

@@ -245,7 +245,9 @@ func (f fault) runWith(t *testing.T, w *world) outcome {
 func (f fault) judge(t *testing.T, got outcome) string {
 	t.Helper()
 
-	require.True(t, got.saw(f.node, f.seen), "%q was not seen\n%s", f.seen, got.told())
+	// A machine closes its port right after it took its config: on a busy computer the reply can be lost with it.
+	lost := f.seen == "config sent" && got.saw(f.node, "reply lost, the ")
+	require.True(t, lost || got.saw(f.node, f.seen), "%q was not seen\n%s", f.seen, got.told())
 
 	things := got.failures()
 	if f.code == diagnosis.ExitOK {

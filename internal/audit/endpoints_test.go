@@ -1,0 +1,72 @@
+package audit_test
+
+import (
+	"testing"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// vipOn is a control plane with a VIP in the old style, besides other fields of its link.
+func vipOn(vip string, fields ...string) config {
+	return onLink(append(fields, "vip:", "\tip: '"+vip+"'")...)
+}
+
+// vipDocument is a control plane with a VIP as a document.
+func vipDocument(vip, link string, documents ...string) config {
+	return config{documents: append(documents, "kind: Layer2VIPConfig\nname: "+vip+"\nlink: "+link)}
+}
+
+const addressed = "kind: LinkConfig\nname: eth0\naddresses:\n\t- address: 192.0.2.12/24"
+
+func TestVIPs(t *testing.T) {
+	t.Parallel()
+
+	judge(t, diagnosis.VIPsDiffer, map[string]trial{
+		"old":             {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipOn("192.0.2.9", "dhcp: true")), line: "ip: '192.0.2.9'", cause: "192.0.2.9 is not the only one: clusterconfig/lab-n1.yaml"},
+		"document":        {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipDocument("192.0.2.9", "eth0")), line: "name: 192.0.2.9", cause: "192.0.2.9"},
+		"IPv6":            {files: lab(vipDocument("2001:db8::10", "eth0"), vipDocument("2001:db8::9", "eth0")), cause: "2001:db8::9"},
+		"one":             {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipDocument("192.0.2.10", "eth0"))},
+		"one of a family": {files: lab(vipDocument("192.0.2.10", "eth0", "kind: Layer2VIPConfig\nname: 2001:db8::10\nlink: eth0"))},
+	})
+
+	judge(t, diagnosis.VIPOnBareLink, map[string]trial{
+		"old":             {files: lab(vipOn("192.0.2.10")), line: "ip: '192.0.2.10'", cause: "on eth0, which has neither DHCP nor a static address"},
+		"document":        {files: lab(vipDocument("192.0.2.10", "eth1", addressed)), line: "name: 192.0.2.10", cause: "on eth1"},
+		"VLAN":            {files: lab(onLink("addresses: [192.0.2.11/24]", "vlans:", "\t- vlanId: 7", "\t  vip:", "\t\t\tip: 198.51.100.10")), cause: "eth0.7"},
+		"DHCP":            {files: lab(vipOn("192.0.2.10", "dhcp: true"))},
+		"address":         {files: lab(vipDocument("192.0.2.10", "eth0", addressed))},
+		"default DHCP":    {files: lab(vipDocument("192.0.2.10", "eth0"))},
+		"DHCP document":   {files: lab(vipDocument("192.0.2.10", "eth1", addressed, "kind: DHCPv4Config\nname: eth1"))},
+		"mixed documents": {files: lab(config{machine: vipOn("192.0.2.10").machine, documents: []string{addressed}})},
+	})
+
+	worker := vipOn("192.0.2.10", "dhcp: true")
+	worker.role = "worker"
+	workerDocument := vipDocument("192.0.2.10", "eth0")
+	workerDocument.role = "worker"
+
+	judge(t, diagnosis.VIPOnWorker, map[string]trial{
+		"old":           {files: lab(worker), line: "ip: '192.0.2.10'", cause: "the worker n1 declares the VIP"},
+		"document":      {files: lab(workerDocument), line: "name: 192.0.2.10", cause: "n1"},
+		"control plane": {files: lab(vipOn("192.0.2.10", "dhcp: true"), config{role: "worker"})},
+	})
+
+	judge(t, diagnosis.VIPNotShared, map[string]trial{
+		"one of two":  {files: lab(vipOn("192.0.2.10", "dhcp: true"), config{}), cause: "n2 declares no VIP, and others do: 192.0.2.10"},
+		"one of both": {files: lab(config{}, vipDocument("2001:db8::10", "eth0")), cause: "n1"},
+		"all":         {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipDocument("192.0.2.10", "eth0"), config{role: "worker"})},
+		"none":        {files: lab(config{}, config{})},
+	})
+}
+
+func TestEndpointWithoutAPort(t *testing.T) {
+	t.Parallel()
+
+	judge(t, diagnosis.EndpointWithoutPort, map[string]trial{
+		"address":   {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "https://192.0.2.10"), at: "talconfig.yaml", line: "endpoint: https://192.0.2.10", cause: "has no port"},
+		"IPv6":      {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "'https://[2001:db8::10]'"), cause: "has no port"},
+		"name":      {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "https://api.example.net"), cause: "has no port"},
+		"with port": {files: lab(config{})},
+		"443":       {files: lab(config{}).replaced("talconfig.yaml", ":6443", ":443")},
+	})
+}

@@ -1,0 +1,107 @@
+package audit
+
+import (
+	"strconv"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// File is one file of the cluster, or a text that was made from one.
+type File struct {
+	// Path is where it lies; Shown is how people are told it.
+	Path, Shown string
+	Data        []byte
+	// From and FromLine say where the first line of a text stands that is part of another file, as an inline patch is.
+	From     *File
+	FromLine int
+	// Mode are the permission bits.
+	Mode uint32
+
+	places *machineconfig.Places
+}
+
+func newFile(path, shown string, data []byte) *File {
+	return &File{Path: path, Shown: shown, Data: data, places: machineconfig.NewPlaces(data)}
+}
+
+// at is a place in the file's document without a kind.
+func (f *File) at(path string) at { return at{file: f, path: path} }
+
+// itself is the place of what is said about the file as a whole.
+func (f *File) itself() at { return at{file: f, whole: true} }
+
+// in is a place in a document of a kind and, if it has one, a name: "LinkConfig/eth0".
+func (f *File) in(document, path string) at { return at{file: f, document: document, path: path} }
+
+// location resolves a line and a column, into the file that the text is part of, if it is.
+func (f *File) location(line, column int) diagnosis.Location {
+	if f.From != nil {
+		shown := f.From.Shown
+		if line == 0 {
+			return diagnosis.Location{Path: shown, Line: f.FromLine}
+		}
+
+		return diagnosis.Location{Path: shown, Line: f.FromLine + line - 1, Text: f.places.Line(line)}
+	}
+
+	return diagnosis.Location{Path: f.Shown, Line: line, Column: column, Text: f.places.Line(line)}
+}
+
+// locate is where a field stands, with the line itself, and with where its value comes from when that is known.
+func (in *Input) locate(place at) diagnosis.Location {
+	if place.file == nil {
+		return diagnosis.Location{}
+	}
+
+	if place.whole {
+		return diagnosis.Location{Path: place.file.Shown}
+	}
+
+	line, column := place.file.places.Find(place.document, place.path)
+	found := place.file.location(line, column)
+
+	if config := in.configOf(place.file, nil); config != nil {
+		found.From = in.originOf(config, line, column)
+	}
+
+	return found
+}
+
+// configOf is the machine config that a file is; other, if the file is none.
+func (in *Input) configOf(file *File, other *Rendered) *Rendered {
+	if config := in.byFile[file]; config != nil {
+		return config
+	}
+
+	return other
+}
+
+// scalar is a single value of a YAML text, with the key that it is set by: for an item of a list the list's.
+type scalar struct {
+	key, value   string
+	line, column int
+	// within are the keys and indices above it, as "nodes", "3".
+	within []string
+}
+
+// scalars lists the single values below a node.
+func scalars(node *yaml.Node, key string, within []string, visit func(scalar)) {
+	switch node.Kind {
+	case yaml.ScalarNode:
+		visit(scalar{key: key, value: node.Value, line: node.Line, column: node.Column, within: within})
+	case yaml.SequenceNode:
+		for i, item := range node.Content {
+			scalars(item, key, append(within[:len(within):len(within)], strconv.Itoa(i)), visit)
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			name := node.Content[i].Value
+			scalars(node.Content[i+1], name, append(within[:len(within):len(within)], name), visit)
+		}
+	default:
+		// parseNodes leaves no other kinds.
+	}
+}

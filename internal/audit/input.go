@@ -1,0 +1,498 @@
+package audit
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/preflight"
+	"github.com/talos-mage/talos-mage/internal/secrets"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
+)
+
+// Options say where a cluster's files are, and how they are judged.
+type Options struct {
+	// TalosDir holds talconfig.yaml, ConfigDir the machine configs; Talosconfig is the client configuration's path.
+	TalosDir, ConfigDir, Talosconfig string
+	// Root shortens the paths in findings: they are shown relative to it.
+	Root string
+	// Environ are NAME=value pairs for variables, as os.Environ gives them.
+	Environ []string
+	// Cluster is the inventory, if it was loaded before. Nil reads it.
+	Cluster *inventory.Cluster
+	// Generate makes the machine configs in memory, by the name of their file: it is asked when a node has none yet. Nil makes none.
+	Generate func() map[string][]byte
+	// Checks are the settings of the checks, and their ways out of the process.
+	Checks preflight.Options
+}
+
+// Input is everything that the checks look at. It is read once and not changed afterwards.
+type Input struct {
+	Options Options
+	// Cluster is what the inventory tells; nil if nothing can be made out.
+	Cluster *inventory.Cluster
+	// Talconfig is nil when it could not be read.
+	Talconfig *File
+	// Configs are the machine configs that could be read, in the inventory's order.
+	Configs []*Rendered
+	// Patches are those that the talconfig names, in its order, once each.
+	Patches []*Patch
+	// Credentials are nil without a usable talosconfig; TalosconfigFile is nil without the file.
+	Credentials     *talosapi.Credentials
+	TalosconfigFile *File
+	// SecretsFile is nil when there is none.
+	SecretsFile *File
+
+	// unreadable are findings of reading.
+	unreadable []diagnosis.Finding
+	// missing are the nodes, or files, whose machine config could not be read.
+	missing []string
+	byFile  map[*File]*Rendered
+	byNode  map[*inventory.Node]*Rendered
+	origins func() *origins
+	// nodesByHost are the names of nodes by what they are called and where they are.
+	nodesByHost func() map[string]string
+	// onLoopback tells of a cluster of emulated nodes.
+	onLoopback func() bool
+	// reached are the disk selectors that were judged, by their text.
+	reached map[string]reach
+	reaches sync.Mutex
+	// looked are the files as preflight's checks take them.
+	looked  preflight.Files
+	lookups sync.Once
+	// generated are the machine configs that can be made, by the name of their file.
+	generated func() map[string][]byte
+	// entries are the indices of the talconfig's entries of nodes, by their first line.
+	entries func() map[int]int
+}
+
+// Rendered is a machine config as a node gets it.
+type Rendered struct {
+	// Name is the node's, or the file's where no node of the inventory has it. Machines that share a file share its Rendered.
+	Name string
+	// Nodes are those that get it; none without an inventory.
+	Nodes []*inventory.Node
+	File  *File
+	*machineconfig.Config
+
+	links func() []*link
+}
+
+// Patch is a patch that the talconfig names.
+type Patch struct {
+	File *File
+	// Inline is set for text that stands in the talconfig itself.
+	Inline bool
+	// Missing is set when the file that is named does not exist; File is then without data.
+	Missing bool
+	// Named is where the talconfig names it.
+	Named at
+	// Group is "nodes", "controlPlane", "worker", or empty for all nodes; Node is the entry's index in the first case.
+	Group string
+	Node  int
+}
+
+// Read reads all files of a cluster. A file that can't be read or parsed becomes a finding of the result, and the rest is read all the same.
+func Read(options Options) *Input {
+	in := &Input{Options: options, byFile: map[*File]*Rendered{}, byNode: map[*inventory.Node]*Rendered{}, Cluster: options.Cluster}
+
+	if options.ConfigDir == "" {
+		in.Options.ConfigDir = filepath.Join(options.TalosDir, "clusterconfig")
+	}
+
+	if options.Talosconfig == "" {
+		in.Options.Talosconfig = filepath.Join(in.Options.ConfigDir, "talosconfig")
+	}
+
+	if in.Options.Checks.Now.IsZero() {
+		in.Options.Checks.Now = time.Now()
+	}
+
+	in.generated = sync.OnceValue(func() map[string][]byte {
+		if options.Generate == nil {
+			return nil
+		}
+
+		return options.Generate()
+	})
+
+	in.readInventory()
+	in.readConfigs()
+	in.readPatches()
+	in.readTalosconfig()
+	in.readSecrets()
+
+	in.onLoopback = sync.OnceValue(in.findLoopback)
+	in.nodesByHost = sync.OnceValue(in.findHosts)
+	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
+
+	return in
+}
+
+func (in *Input) shown(path string) string {
+	relative, err := filepath.Rel(in.Options.Root, path)
+	if in.Options.Root == "" || err != nil || strings.HasPrefix(relative, "..") {
+		return path
+	}
+
+	return filepath.ToSlash(relative)
+}
+
+// open reads a file; nil if it can't be read.
+func (in *Input) open(path string) *File {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+
+	file := newFile(path, in.shown(path), data)
+
+	if info, err := os.Stat(path); err == nil {
+		file.Mode = uint32(info.Mode().Perm())
+	}
+
+	return file
+}
+
+func (in *Input) readInventory() {
+	in.Talconfig = in.open(filepath.Join(in.Options.TalosDir, inventory.TalconfigName))
+
+	if in.Cluster != nil {
+		return
+	}
+
+	cluster, err := inventory.Inspect(inventory.Options{
+		TalosDir: in.Options.TalosDir, ConfigDir: in.Options.ConfigDir, Environ: in.Options.Environ, Root: in.Options.Root,
+	})
+
+	in.Cluster = cluster
+
+	for _, mistake := range inventory.FileErrors(err) {
+		finding := mistake.Finding()
+		finding.At = diagnosis.Location{Path: mistake.Path, Line: mistake.Line, Column: mistake.Column}
+		finding.Cause = strings.TrimPrefix(mistake.Error(), finding.At.String()+": ")
+
+		if in.Talconfig != nil && mistake.Path == in.Talconfig.Shown {
+			finding.At.Text = in.Talconfig.places.Line(mistake.Line)
+			if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax {
+				finding.At.Text = in.Talconfig.places.Key(mistake.Line)
+			}
+		}
+
+		in.unreadable = append(in.unreadable, finding)
+	}
+}
+
+// readConfigs reads the machine configs of the inventory's nodes, or all that lie in the folder where there is no inventory.
+func (in *Input) readConfigs() {
+	if in.Cluster == nil {
+		paths, _ := filepath.Glob(filepath.Join(in.Options.ConfigDir, "*.yaml")) // the pattern is well-formed
+		for _, path := range paths {
+			in.addConfig(path, strings.TrimSuffix(filepath.Base(path), ".yaml"), nil)
+		}
+
+		return
+	}
+
+	byPath := map[string]*Rendered{}
+
+	for _, node := range in.Cluster.Nodes {
+		config := byPath[node.ConfigFile]
+		if config == nil {
+			config = in.addConfig(node.ConfigFile, node.Name, node)
+			byPath[node.ConfigFile] = config
+		} else {
+			config.Nodes = append(config.Nodes, node)
+		}
+
+		if config != nil {
+			in.byNode[node] = config
+		}
+	}
+}
+
+// notWritten marks the path of a machine config that exists in memory only.
+const notWritten = " (not written yet)"
+
+func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
+	var (
+		config *machineconfig.Config
+		err    error
+	)
+
+	if node != nil {
+		config, err = in.Cluster.MachineConfig(node)
+	} else if config, err = machineconfig.Load(path); err != nil {
+		in.unreadable = append(in.unreadable, in.loadFinding(path, err)) // with an inventory the cross-check tells it
+	}
+
+	shown := in.shown(path)
+
+	if errors.Is(err, fs.ErrNotExist) {
+		if made := in.generated()[filepath.Base(path)]; made != nil {
+			config, err = machineconfig.FromBytes(path, made)
+			shown += notWritten
+		}
+	}
+
+	if err != nil {
+		in.missing = append(in.missing, name)
+
+		return nil
+	}
+
+	rendered := &Rendered{Name: name, File: newFile(path, shown, config.Bytes), Config: config}
+	rendered.links = sync.OnceValue(func() []*link { return linksOf(rendered) })
+
+	if node != nil {
+		rendered.Nodes = []*inventory.Node{node}
+	}
+
+	in.Configs = append(in.Configs, rendered)
+	in.byFile[rendered.File] = rendered
+
+	return rendered
+}
+
+// loadFinding is a machine config that can't be decoded.
+func (in *Input) loadFinding(path string, err error) diagnosis.Finding {
+	finding := diagnosis.Finding{
+		ID: diagnosis.ConfigUnreadable, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: err.Error(),
+		Next: machineconfig.HowToGenerate, At: diagnosis.Location{Path: in.shown(path)},
+	}
+
+	var broken *machineconfig.LoadError
+	if errors.As(err, &broken) {
+		finding.Cause, finding.At.Line, finding.At.Column = broken.Message, broken.Line, broken.Column
+		if broken.Next != "" {
+			finding.Next = broken.Next
+		}
+	}
+
+	if file := in.open(path); file != nil {
+		finding.At.Text = file.places.Key(finding.At.Line)
+	}
+
+	return finding
+}
+
+// patchLists are where a talconfig lists patches for all nodes or a role.
+var patchLists = []string{"", "controlPlane", "worker"}
+
+func (in *Input) readPatches() {
+	if in.Talconfig == nil || len(in.Talconfig.places.Roots()) == 0 {
+		return
+	}
+
+	root := in.Talconfig.places.Roots()[0]
+	seen := map[string]bool{}
+
+	for _, group := range patchLists {
+		holder, path := root, "patches"
+		if group != "" {
+			holder, path = machineconfig.Field(root, group), group+".patches"
+		}
+
+		in.addPatches(seen, machineconfig.Field(holder, "patches"), in.Talconfig.at(path), group, 0)
+	}
+
+	nodes := machineconfig.Field(root, "nodes")
+	if nodes == nil {
+		return
+	}
+
+	for i, node := range nodes.Content {
+		in.addPatches(seen, machineconfig.Field(node, "patches"), in.Talconfig.at("nodes").item(i).field("patches"), "nodes", i)
+	}
+}
+
+func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, group string, node int) {
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return
+	}
+
+	for i, item := range list.Content {
+		if item.Kind != yaml.ScalarNode {
+			continue
+		}
+
+		patch := &Patch{Named: named.item(i), Group: group, Node: node}
+
+		if name, isFile := strings.CutPrefix(strings.TrimSpace(item.Value), "@"); isFile {
+			path := name
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(in.Options.TalosDir, path)
+			}
+
+			if seen[path] {
+				continue
+			}
+
+			seen[path] = true
+			in.openPatch(patch, path)
+		} else {
+			patch.Inline = true
+			patch.File = newFile(in.Talconfig.Path, in.Talconfig.Shown, []byte(item.Value))
+			patch.File.From, patch.File.FromLine = in.Talconfig, item.Line
+
+			if item.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+				patch.File.FromLine++ // the text begins below the sign of its style
+			}
+		}
+
+		in.Patches = append(in.Patches, patch)
+	}
+}
+
+// openPatch reads a patch's file.
+func (in *Input) openPatch(patch *Patch, path string) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		patch.Missing = true
+	}
+
+	if patch.File = in.open(path); patch.File == nil {
+		patch.File = newFile(path, in.shown(path), nil)
+
+		return
+	}
+
+	if line, column, message := patch.File.places.SyntaxError(); message != "" {
+		in.unreadable = append(in.unreadable, diagnosis.Finding{
+			ID: diagnosis.FileSyntax, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: "is not valid YAML: " + message,
+			Next: "correct the line", At: patch.File.location(line, column),
+		})
+		in.unreadable[len(in.unreadable)-1].At.Text = patch.File.places.Key(line)
+	}
+}
+
+func (in *Input) readTalosconfig() {
+	if in.TalosconfigFile = in.open(in.Options.Talosconfig); in.TalosconfigFile == nil {
+		return
+	}
+
+	credentials, err := talosapi.LoadCredentials(in.Options.Talosconfig)
+	if err == nil {
+		in.Credentials = credentials
+
+		return
+	}
+
+	if in.Cluster == nil { // with an inventory the cross-check tells it
+		in.unreadable = append(in.unreadable, diagnosis.Finding{
+			ID: diagnosis.TalosconfigBroken, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: "can't be used as a talosconfig",
+			Next: machineconfig.HowToGenerate, At: diagnosis.Location{Path: in.TalosconfigFile.Shown},
+		})
+	}
+}
+
+func (in *Input) readSecrets() {
+	for _, name := range secrets.Names() {
+		if in.SecretsFile = in.open(filepath.Join(in.Options.TalosDir, name)); in.SecretsFile != nil {
+			return
+		}
+	}
+}
+
+// unmet says why a check can't be run; empty if it can.
+func (in *Input) unmet(needs diagnosis.Need) string {
+	switch {
+	case needs.Has(diagnosis.NeedsFacts):
+		return "needs a node's answer: mage preflight asks the nodes"
+	case needs.Has(diagnosis.NeedsNetwork) && in.Options.Checks.LookupHost == nil:
+		return "needs the network: mage preflight asks it"
+	case needs.Has(diagnosis.NeedsTalconfig) && in.Cluster == nil:
+		return "the inventory can't be read"
+	case needs.Has(diagnosis.NeedsConfig) && len(in.Configs) == 0:
+		return "there is no machine config that can be read"
+	case needs.Has(diagnosis.NeedsConfigs) && (len(in.Configs) == 0 || len(in.missing) > 0):
+		return "not all machine configs can be read"
+	case needs.Has(diagnosis.NeedsTalosconfig) && in.Credentials == nil:
+		return "there is no talosconfig that can be used"
+	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil:
+		return "there is no secrets file"
+	default:
+		return ""
+	}
+}
+
+// configsByNode are the machine configs by the name of the node.
+func (in *Input) configsByNode() map[string]*machineconfig.Config {
+	configs := make(map[string]*machineconfig.Config)
+
+	for _, config := range in.Configs {
+		for _, node := range config.Nodes {
+			configs[node.Name] = config.Config
+		}
+	}
+
+	return configs
+}
+
+// entryIndex is the index of a node's entry in the talconfig; -1 if it is not known.
+func (in *Input) entryIndex(node *inventory.Node) int {
+	if index, known := in.entries()[node.Line]; known {
+		return index
+	}
+
+	return -1
+}
+
+// findEntries are the indices of the talconfig's entries of nodes, by the line that they begin on.
+func (in *Input) findEntries() map[int]int {
+	entries := map[int]int{}
+
+	if in.Talconfig == nil || len(in.Talconfig.places.Roots()) == 0 {
+		return entries
+	}
+
+	if list := machineconfig.Field(in.Talconfig.places.Roots()[0], "nodes"); list != nil {
+		for i, entry := range list.Content {
+			entries[entry.Line] = i
+		}
+	}
+
+	return entries
+}
+
+// node is the place of a node's entry in the talconfig.
+func (in *Input) node(node *inventory.Node) at {
+	if in.Talconfig == nil {
+		return at{}
+	}
+
+	if index := in.entryIndex(node); index >= 0 {
+		return in.Talconfig.at("nodes").item(index)
+	}
+
+	return in.Talconfig.at("nodes")
+}
+
+// addressesOf are the addresses that the files give a node, without their prefix lengths.
+func addressesOf(node *inventory.Node, config *Rendered) []netip.Addr {
+	var addresses []netip.Addr
+
+	if declared, err := netip.ParseAddr(node.Address); err == nil {
+		addresses = append(addresses, declared.Unmap())
+	}
+
+	if config != nil {
+		for _, prefix := range config.Addresses() {
+			addresses = append(addresses, prefix.Addr().Unmap())
+		}
+	}
+
+	slices.SortFunc(addresses, netip.Addr.Compare)
+
+	return slices.Compact(addresses)
+}

@@ -1,0 +1,45 @@
+package diagnosis
+
+// What the audit finds about VIPs and the endpoint: TM215 to TM224.
+const (
+	VIPsDiffer          ID = "TM215"
+	VIPOnBareLink       ID = "TM216"
+	VIPOnWorker         ID = "TM217"
+	EndpointWithoutPort ID = "TM218"
+	VIPNotShared        ID = "TM219"
+)
+
+const vipSource = "Talos documentation, Virtual (shared) IP"
+
+var endpointEntries = []Entry{
+	{
+		ID: VIPsDiffer, Title: "The control planes declare several VIPs", Severity: Warning,
+		Cause:  "Each VIP is an address of its own that etcd elects an owner for. Two of one family are a typing error in one node's file more often than they are meant.",
+		Remedy: "Declare the same VIP on every control plane.",
+		Source: vipSource,
+	},
+	{
+		ID: VIPOnBareLink, Title: "The VIP is on a link that gets no address", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "The VIP is added to a link that is up already: one with neither DHCP nor a static address is in no network, and nobody finds the VIP there.",
+		Remedy: "Put the VIP on the link that has the node's address.",
+		Source: vipSource,
+	},
+	{
+		ID: VIPOnWorker, Title: "A worker declares a VIP", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "The owner of the VIP is elected through etcd, which workers don't have. Talos refuses the older form of such a config.",
+		Remedy: "Take the VIP out of the worker's config.",
+		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go; " + vipSource,
+	},
+	{
+		ID: EndpointWithoutPort, Title: "The endpoint has no port", Severity: Warning,
+		Cause:  "Without one, clients use 443, while control planes serve the Kubernetes API on 6443.",
+		Remedy: "Write the port out: https://192.0.2.10:6443, or :443 if a balancer takes calls there.",
+		Source: "Talos documentation, Production Notes, Kubernetes endpoint",
+	},
+	{
+		ID: VIPNotShared, Title: "A control plane takes no part in the VIP", Severity: Warning,
+		Cause:  "Other control planes declare the VIP, this one does not: when they are down the endpoint is gone although etcd may live.",
+		Remedy: "Declare the VIP on every control plane.",
+		Source: vipSource,
+	},
+}

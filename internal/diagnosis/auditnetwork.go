@@ -1,0 +1,64 @@
+package diagnosis
+
+// What the audit finds about pod, service and node networks: TM225 to TM234.
+const (
+	SubnetsOverlap        ID = "TM225"
+	NodeNetworkOverlaps   ID = "TM226"
+	EtcdSubnetsSelectNone ID = "TM227"
+	SubnetFamilies        ID = "TM228"
+	ServiceSubnetSize     ID = "TM229"
+	PodSubnetSize         ID = "TM230"
+	ClusterSubnetsDiffer  ID = "TM231"
+	SubnetHasHostBits     ID = "TM232"
+)
+
+var networkEntries = []Entry{
+	{
+		ID: SubnetsOverlap, Title: "The pod and service subnets overlap", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "Pods and services would share addresses: traffic goes to the wrong one. Where a subnet is not declared Talos' default counts: 10.244.0.0/16 for pods, 10.96.0.0/12 for services.",
+		Remedy: "Choose subnets that don't overlap, before the cluster exists.",
+		Source: "machinery constants/constants.go, DefaultIPv4PodNet and DefaultIPv4ServiceNet; kubernetes.io, Cluster Networking",
+	},
+	{
+		ID: NodeNetworkOverlaps, Title: "A node's network overlaps the pod or service subnets", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "The node routes the shared addresses to its own link: pods, services or neighbours there can't be reached. It goes unseen until one of them gets such an address.",
+		Remedy: "Choose other pod and service subnets, before the cluster exists, or correct the prefix length of the node's address.",
+		Source: "siderolabs/talos#8882; kubernetes.io, Cluster Networking",
+	},
+	{
+		ID: EtcdSubnetsSelectNone, Title: "etcd's subnets leave out every address of the node", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "etcd waits for an address that matches advertisedSubnets or listenSubnets, for ever and without an error.",
+		Remedy: "Put the control planes' subnet into cluster.etcd.advertisedSubnets and listenSubnets.",
+		Source: "siderolabs/talos#7947",
+	},
+	{
+		ID: SubnetFamilies, Title: "Pod, service and node addresses are of different families", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "A cluster has services of a family only with pods and nodes of that family: dual stack needs all three to have both.",
+		Remedy: "Declare pod and service subnets of the families that the nodes have.",
+		Source: "kubernetes.io, IPv4/IPv6 dual-stack; siderolabs/talos#11625",
+	},
+	{
+		ID: ServiceSubnetSize, Title: "A service subnet is larger than Kubernetes takes", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "The API server refuses service ranges of more than 20 host bits and does not start: /12 is the largest for IPv4, /108 for IPv6.",
+		Remedy: "Use a smaller service subnet, as 10.96.0.0/12 or 2001:db8:96::/112.",
+		Source: "kubernetes/kubernetes cmd/kube-apiserver/app/options/validation.go",
+	},
+	{
+		ID: PodSubnetSize, Title: "A pod subnet is too small for the nodes", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "Each node gets a part of its own of the pod subnet, /24 of IPv4 and /64 of IPv6 by default. With less the controller manager does not start, or the last nodes get no addresses for pods.",
+		Remedy: "Use a larger pod subnet, or set node-cidr-mask-size in cluster.controllerManager.extraArgs.",
+		Source: "kubernetes.io, kube-controller-manager, --node-cidr-mask-size",
+	},
+	{
+		ID: ClusterSubnetsDiffer, Title: "The machine configs disagree on the pod or service subnets", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "Each node filters its addresses by the subnets of its own file, and each control plane runs Kubernetes with its own: they must be the same everywhere.",
+		Remedy: "Set the subnets for all nodes at once, and generate the configs again.",
+		Source: "siderolabs/talos internal/app/machined/pkg/controllers/network/node_address.go",
+	},
+	{
+		ID: SubnetHasHostBits, Title: "A subnet is written as an address in it", Severity: Warning,
+		Cause:  "Kubernetes takes the network that the address lies in, and other programs refuse it: the subnet meant may be another one.",
+		Remedy: "Write the subnet's first address.",
+		Source: "RFC 4632, 3.1",
+	},
+}

@@ -1,0 +1,179 @@
+package machineconfig
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Places finds where the fields of a YAML text stand, and shows its lines without secrets. The text is parsed when it is first asked for.
+type Places struct {
+	lines []string
+	parse func() ([]*yaml.Node, error)
+	// guarded are the lines on which a value begins that is secret, or may be.
+	guarded func() map[int]bool
+}
+
+// NewPlaces is for a machine config, a talconfig or a patch.
+func NewPlaces(data []byte) *Places {
+	places := &Places{
+		lines: strings.Split(string(data), "\n"),
+		parse: sync.OnceValues(func() ([]*yaml.Node, error) { return parseNodes(data) }),
+	}
+
+	places.guarded = sync.OnceValue(func() map[int]bool {
+		lines := make(map[int]bool)
+
+		for _, root := range places.Roots() {
+			visitScalars(root, func(_ string, node *yaml.Node, class class) {
+				if class == secret || class == hidden {
+					lines[node.Line] = true
+				}
+			})
+		}
+
+		return lines
+	})
+
+	return places
+}
+
+// Roots are the documents of the text, with aliases replaced by what they stand for; none if it is not YAML.
+func (p *Places) Roots() []*yaml.Node {
+	roots, err := p.parse()
+	if err != nil {
+		return nil
+	}
+
+	return roots
+}
+
+// SyntaxError is where the text stops to be YAML, and why, without a value of it; the message is empty if it is YAML.
+func (p *Places) SyntaxError() (line, column int, message string) {
+	if _, err := p.parse(); err != nil {
+		line, column, message = YAMLError(err)
+
+		return line, column, newScrubber([]byte(strings.Join(p.lines, "\n"))).scrub(message)
+	}
+
+	return 0, 0, ""
+}
+
+// Find gives the position of a field, or of the nearest one above it that is there. document is "Kind/name", "Kind", or empty for the
+// document without a kind; path is dotted with indices, as in "machine.network.interfaces[0].mtu". Zeros mean that there is no such document.
+func (p *Places) Find(document, path string) (line, column int) {
+	root := p.document(document)
+	if root == nil {
+		return 0, 0
+	}
+
+	line, column = root.Line, root.Column
+	node := root
+
+	for _, step := range pathSteps(path) {
+		key, value := child(node, step)
+		if value == nil {
+			return line, column
+		}
+
+		line, column, node = key.Line, key.Column, value
+	}
+
+	return line, column
+}
+
+// document finds a document by kind and name; of several the first.
+func (p *Places) document(document string) *yaml.Node {
+	kind, name, named := strings.Cut(document, "/")
+
+	for _, root := range p.Roots() {
+		if root.Kind == yaml.MappingNode && fieldText(root, "kind") == kind && (!named || fieldText(root, "name") == name) {
+			return root
+		}
+	}
+
+	return nil
+}
+
+// Field is the value of a mapping's key; nil if it has none, or the node is no mapping.
+func Field(node *yaml.Node, key string) *yaml.Node {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return nil
+	}
+
+	return fieldValue(node, key)
+}
+
+// pathSteps takes "a.b[0].c" apart into a, b, [0] and c.
+func pathSteps(path string) []string {
+	return strings.FieldsFunc(strings.ReplaceAll(path, "[", ".["), func(r rune) bool { return r == '.' })
+}
+
+// child is a mapping's value with its key, or a list's item, which is its own key; nil if there is none.
+func child(node *yaml.Node, step string) (key, value *yaml.Node) {
+	if index, isIndex := strings.CutPrefix(step, "["); isIndex {
+		i, err := strconv.Atoi(strings.TrimSuffix(index, "]"))
+		if err != nil || node.Kind != yaml.SequenceNode || i < 0 || i >= len(node.Content) {
+			return nil, nil
+		}
+
+		return node.Content[i], node.Content[i]
+	}
+
+	for i := 0; i+1 < len(node.Content) && node.Kind == yaml.MappingNode; i += 2 {
+		if node.Content[i].Value == step {
+			return node.Content[i], node.Content[i+1]
+		}
+	}
+
+	return nil, nil
+}
+
+// keyValue is a line that sets a key to a value on the same line.
+var keyValue = regexp.MustCompile(`^(\s*(?:- +)*"?([\w.-]+)"?\s*:\s+)(\S.*)$`)
+
+// likeKey is a run of characters that a base64 key may be; a schematic's id and other hexadecimal numbers have no capitals.
+var likeKey = regexp.MustCompile(`[A-Za-z0-9+/]{32,}={0,2}`)
+
+// Line is a line of the text for people to see: a value that is secret, or may be, is masked. Lines count from 1.
+func (p *Places) Line(number int) string {
+	if number < 1 || number > len(p.lines) {
+		return ""
+	}
+
+	line := strings.TrimRight(p.lines[number-1], " \t\r")
+	match := keyValue.FindStringSubmatch(line)
+
+	switch {
+	case match != nil && (p.guarded()[number] || isSecretName(plainWord(match[2])) || plainWord(match[2]) == "crt"):
+		return match[1] + Masked
+	case p.guarded()[number], holdsPrivateKey(line):
+		return Masked
+	}
+
+	for _, run := range likeKey.FindAllString(line, -1) {
+		if strings.ToLower(run) != run {
+			line = strings.ReplaceAll(line, run, Masked)
+		}
+	}
+
+	return masker{replace: func(string) string { return Masked }}.text(line)
+}
+
+// Key is Line with any value masked, for texts in which what a key means is not known.
+func (p *Places) Key(number int) string {
+	line := p.Line(number)
+
+	if match := keyValue.FindStringSubmatch(line); match != nil {
+		return match[1] + Masked
+	}
+
+	if strings.HasSuffix(line, ":") {
+		return line
+	}
+
+	return ""
+}
