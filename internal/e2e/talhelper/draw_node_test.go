@@ -52,7 +52,10 @@ func (a *artist) nodeConfigs(at object, owner string, controlPlane bool) {
 		})
 	})
 	at.mayList("volumes", 3, a.volume)
-	at.mayList("userVolumes", 3, func(index int, volume object) { a.userVolume(index, owner, volume) })
+
+	if a.release.minor >= 10 {
+		at.mayList("userVolumes", 3, func(index int, volume object) { a.userVolume(index, owner, volume) })
+	}
 }
 
 func (a *artist) machineDisk(index int, disk object) {
@@ -216,7 +219,7 @@ func (a *artist) encryption(encryption object, beyondState bool) {
 	encryption.list("keys", 1+a.IntN(2), func(index int, key object) {
 		key.set("slot", index)
 
-		switch a.rarest("key", "static", "nodeID", "kms", "tpm") {
+		switch a.rarest(key.path, "tpm", "static", "nodeID", "kms") {
 		case "static":
 			key.be("static", func(static object) { static.set("passphrase", "an invented passphrase") })
 		case "nodeID":
@@ -292,8 +295,7 @@ func (a *artist) patches(owner string) []any {
 		kinds = append(kinds,
 			"apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: patched\nurl: tcp://192.0.2.62:5044/\n",
 			"---\nmachine:\n  env:\n    SEVERAL: documents\n---\napiVersion: v1alpha1\nkind: EventSinkConfig\nendpoint: 192.0.2.63:10000\n",
-			a.file("patches/"+owner+"-volume.yaml", "apiVersion: v1alpha1\nkind: UserVolumeConfig\nname: patched\nprovisioning:\n  diskSelector:\n"+
-				"    match: disk.transport == \"sata\"\n  minSize: 100GiB\n"),
+			a.file("patches/"+owner+"-volume.yaml", "apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nprovisioning:\n  maxSize: 100GiB\n"),
 		)
 	}
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -27,24 +28,26 @@ type generation struct {
 }
 
 type release struct {
+	// minor is that of the Talos release; talos is what the talconfig says, where it says anything.
+	minor      int
 	talos      string
 	kubernetes []string
 }
 
 var generations = []generation{
 	{name: "one document", releases: []release{
-		{"v1.8.4", []string{"v1.29.10", "v1.31.4"}},
-		{"1.9.6", []string{"v1.30.8", "1.32.3"}},
-		{"v1.10.7", []string{"v1.33.4"}},
-		{"v1.11.5", []string{"v1.32.3", "v1.34.1"}},
+		{8, "v1.8.4", []string{"v1.29.10", "v1.31.4"}},
+		{9, "1.9.6", []string{"v1.30.8", "1.32.3"}},
+		{10, "v1.10.7", []string{"v1.33.4"}},
+		{11, "v1.11.5", []string{"v1.32.3", "v1.34.1"}},
 	}},
 	{name: "documents for links", links: true, releases: []release{
-		{"v1.12.1", []string{"v1.34.1", "v1.35.0"}},
-		{"v1.13.4", []string{"1.35.0", "v1.36.0"}},
-		{"", []string{"v1.36.0"}},
+		{12, "v1.12.1", []string{"v1.34.1", "v1.35.0"}},
+		{13, "v1.13.4", []string{"1.35.0", "v1.36.0"}},
+		{13, "", []string{"v1.36.0"}},
 	}},
 	{name: "newer than known", links: true, newest: true, releases: []release{
-		{"v1.14.0", []string{"v1.36.0"}},
+		{14, "v1.14.0", []string{"v1.36.0"}},
 	}},
 }
 
@@ -109,6 +112,7 @@ type artist struct {
 	seen       map[string]int // how often a field was drawn in this generation, by path
 	generation generation
 	number     int
+	release    release
 	files      map[string]string
 	talenv     map[string]string
 
@@ -229,13 +233,15 @@ func (a *artist) variable(name, value string) string {
 }
 
 func (a *artist) talenvFile() string {
-	text := "---\n# Values of the variables in talconfig.yaml.\n"
+	var text strings.Builder
+
+	text.WriteString("---\n# Values of the variables in talconfig.yaml.\n")
 
 	for _, name := range slices.Sorted(maps.Keys(a.talenv)) {
-		text += fmt.Sprintf("%s: %q\n", name, a.talenv[name])
+		fmt.Fprintf(&text, "%s: %q\n", name, a.talenv[name])
 	}
 
-	return text
+	return text.String()
 }
 
 // file adds a file and is the reference to it.
@@ -247,16 +253,16 @@ func (a *artist) file(name, text string) string {
 
 func (a *artist) talconfig() map[string]any {
 	config := a.object("")
-	release := one(a, a.generation.releases...)
+	a.release = one(a, a.generation.releases...)
 	a.single = !a.generation.links && a.IntN(5) == 0
 	a.onlyControlPlanes = a.IntN(4) == 0
 
 	config.set("clusterName", fmt.Sprintf("%s-%03d", one(a, "harbour", "orchard", "quarry"), a.number))
-	config.set("kubernetesVersion", one(a, release.kubernetes...))
+	config.set("kubernetesVersion", one(a, a.release.kubernetes...))
 	config.set("endpoint", one(a, "https://192.0.2.10:6443", "https://[2001:db8::10]:6443", "https://kube.example.org:6443", "https://198.51.100.10"))
 
-	if release.talos != "" {
-		config.set("talosVersion", release.talos)
+	if a.release.talos != "" {
+		config.set("talosVersion", a.release.talos)
 	}
 
 	config.may("domain", a.variable("DOMAIN", "cluster.example.org"))
@@ -316,10 +322,8 @@ func (a *artist) cni(cni object) {
 		cni.be("flannel", func(flannel object) {
 			flannel.may("extraArgs", some(a, "--iface-can-reach=192.0.2.1", "--ip-masq=false"))
 
-			if a.generation.links {
+			if a.release.minor >= 13 {
 				flannel.may("kubeNetworkPoliciesEnabled", a.IntN(2) == 0)
-			} else {
-				flannel.may("kubeNetworkPoliciesEnabled", true)
 			}
 		})
 	}
@@ -340,7 +344,7 @@ func (a *artist) node(index int, node object, controlPlane bool) {
 
 	node.set("hostname", name)
 	node.set("controlPlane", controlPlane)
-	node.set("ipAddress", one(a, address, address, address, address+", 198.51.100.11", fmt.Sprintf("2001:db8::%d", index+1), name+".example.org"))
+	node.set("ipAddress", one(a, address, address, address, fmt.Sprintf("2001:db8::%d", index+1), name+".example.org"))
 
 	if node.seen[node.field("installDiskSelector.busPath")] == 0 || a.IntN(3) == 0 {
 		node.be("installDiskSelector", a.diskSelector)
@@ -349,6 +353,11 @@ func (a *artist) node(index int, node object, controlPlane bool) {
 	}
 
 	node.may("ignoreHostname", a.IntN(2) == 0)
+
+	if node.fields["ignoreHostname"] == true {
+		node.set("ipAddress", address+", 198.51.100.11")
+	}
+
 	node.may("overridePatches", a.IntN(2) == 0)
 	node.may("overrideExtraManifests", a.IntN(2) == 0)
 	node.may("overrideMachineCertSANs", a.IntN(2) == 0)

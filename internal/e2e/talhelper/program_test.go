@@ -20,8 +20,11 @@ import (
 // repository is the path of the repository's root from this package.
 var repository = filepath.Join("..", "..", "..")
 
-// talhelper is the path of the real program: in bin/, where `.ci/run tools` builds it, else on the PATH. Without it the test is skipped.
-func talhelper(tb testing.TB) string {
+// noTalhelper is what a run without the program says.
+const noTalhelper = "SKIP: no talhelper"
+
+// findTalhelper is the path of the real program: in bin/, where `.ci/run tools` builds it, else on the PATH; empty without one.
+func findTalhelper(tb testing.TB) string {
 	tb.Helper()
 
 	built, err := filepath.Abs(filepath.Join(repository, "bin", "talhelper"))
@@ -33,10 +36,19 @@ func talhelper(tb testing.TB) string {
 		}
 	}
 
-	fmt.Println("SKIP: no talhelper") //nolint:forbidigo // seen without -v too: a gate that skipped this says so
-	tb.Skip("there is no talhelper in bin/ or on the PATH; .ci/run tools builds it")
-
 	return ""
+}
+
+// talhelper is the path of the real program; without it the test is skipped.
+func talhelper(tb testing.TB) string {
+	tb.Helper()
+
+	program := findTalhelper(tb)
+	if program == "" {
+		tb.Skip(noTalhelper)
+	}
+
+	return program
 }
 
 // runTalhelper runs the program in a folder and returns what it said if it failed.
@@ -83,21 +95,22 @@ func write(tb testing.TB, files map[string]string) string {
 		require.NoError(tb, os.WriteFile(path, []byte(text), 0o600))
 	}
 
-	writeSecrets(tb, dir)
+	secret, err := talsecret()
+	require.NoError(tb, err)
+	require.NoError(tb, os.WriteFile(filepath.Join(dir, "talsecret.yaml"), secret, 0o600))
 
 	return dir
 }
 
-func writeSecrets(tb testing.TB, dir string) {
-	tb.Helper()
+// talsecret is the bundle in talhelper's form.
+var talsecret = sync.OnceValues(func() ([]byte, error) {
+	made, err := bundle()
+	if err != nil {
+		return nil, err
+	}
 
-	secret, err := bundle()
-	require.NoError(tb, err)
-
-	text, err := yaml.Marshal(secret)
-	require.NoError(tb, err)
-	require.NoError(tb, os.WriteFile(filepath.Join(dir, "talsecret.yaml"), text, 0o600))
-}
+	return yaml.Marshal(made)
+})
 
 // schemaFields are the paths of all fields in the JSON schema that the program prints, without marks for lists.
 func schemaFields(tb testing.TB, program string) []string {
