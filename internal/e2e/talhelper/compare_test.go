@@ -1,6 +1,7 @@
 package talhelper_test
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -82,6 +83,11 @@ func presence(is bool) any {
 
 // compareConfigs takes documents by kind and name, since their order means nothing, and reads them as a node does.
 func compareConfigs(file string, talhelpers, ours []byte) []difference {
+	// Most are the same text but for the quotes that a release of the library takes, and reading them costs more than all else here.
+	if bytes.Equal(bytes.ReplaceAll(talhelpers, []byte("'off'"), []byte(`"off"`)), ours) {
+		return nil
+	}
+
 	theirs, theirErr := documents(talhelpers)
 	own, ourErr := documents(ours)
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -37,7 +38,7 @@ var knownDifferences = []knownDifference{
 		ours:       "takes v1.13.9, the newest release that this version knows",
 		reason:     "Either is a guess; name the version.",
 		is: func(e example, d difference) bool {
-			return strings.Contains(fmt.Sprint(d.talhelpers), ":v1.13.8") && image(e, d.talhelpers) == image(e, d.ours)
+			return strings.Contains(fmt.Sprint(d.talhelpers), ":v1.13.8") && sameImage(e, d)
 		},
 	},
 	{
@@ -46,7 +47,7 @@ var knownDifferences = []knownDifference{
 		ours:       "makes the id of a text with double quotes",
 		reason:     "So does the Image Factory (v1.4.0), which knows the image by that id.",
 		is: func(e example, d difference) bool {
-			return image(e, d.talhelpers) == image(e, d.ours)
+			return sameImage(e, d)
 		},
 	},
 	{
@@ -65,6 +66,27 @@ var knownDifferences = []knownDifference{
 		reason:     "Only that makes the link.",
 		is: func(_ example, d difference) bool {
 			return d.path == "" && (d.document == "LinkConfig/"+dummy(d) && d.ours == nil || d.document == "DummyLinkConfig/"+dummy(d) && d.talhelpers == nil)
+		},
+	},
+	{
+		title:      "`bridgePort`, Talos 1.12 and newer",
+		talhelpers: "loses it",
+		ours:       "adds the link to those of the `BridgeConfig`",
+		reason:     "The document of a bridge names its links, not the other way round.",
+		is: func(e example, d difference) bool {
+			return strings.HasPrefix(d.document, "BridgeConfig/") && d.path == "links" && strings.Contains(e.files["talconfig.yaml"], "bridgePort:")
+		},
+	},
+	{
+		title:      "a number where a text is wanted, such as the label `release: 1.10`",
+		talhelpers: "reads it as a number and writes `1.1`",
+		ours:       "keeps the text, `1.10`",
+		reason:     "It is what the file says.",
+		is: func(_ example, d difference) bool {
+			theirs, number := strconv.ParseFloat(fmt.Sprint(d.talhelpers), 64)
+			ours, same := strconv.ParseFloat(fmt.Sprint(d.ours), 64)
+
+			return number == nil && same == nil && theirs == ours
 		},
 	},
 	{
@@ -99,18 +121,16 @@ var knownDifferences = []knownDifference{
 
 var schematicID = regexp.MustCompile(`/[0-9a-f]{64}:`)
 
-// image is a text with installer images in it, as it would be with our Talos version, and without the schematic's id if its text has quotes.
-func image(e example, text any) any {
-	value, is := text.(string)
-	if !is {
-		return text
-	}
+// sameImage says whether two texts with installer images in them are the same, were the Talos version ours and, if the schematic has quotes, whatever its id.
+func sameImage(e example, d difference) bool {
+	theirs, isText := d.talhelpers.(string)
+	ours, both := d.ours.(string)
 
 	if strings.Contains(e.files["talconfig.yaml"], `enrollKeys: "off"`) {
-		value = schematicID.ReplaceAllString(value, "/id:")
+		theirs, ours = schematicID.ReplaceAllString(theirs, "/id:"), schematicID.ReplaceAllString(ours, "/id:")
 	}
 
-	return strings.ReplaceAll(value, ":v1.13.8", ":v1.13.9")
+	return isText && both && strings.ReplaceAll(theirs, ":v1.13.8", ":v1.13.9") == ours
 }
 
 // dummy is the name of a document whose link the corpus calls so because it is a dummy.
@@ -181,6 +201,10 @@ var refusals = []refusal{
 	{
 		folder: "one-hostname-for-many", says: "machine of its own", title: "several addresses in `ipAddress` without `ignoreHostname: true`",
 		reason: "Each address is a machine, and all of them would get the same hostname and be the same Kubernetes node.",
+	},
+	{
+		folder: "wireguard-endpoint-name", says: "endpoint", title: "a WireGuard `endpoint` that is a name, for Talos 1.12 and newer",
+		reason: "The document for WireGuard takes addresses alone; without one the machine waits for the peer to call.",
 	},
 	{
 		folder: "bond-with-primary", says: "primary", title: "`bond.primary` for Talos 1.12 and newer",
