@@ -47,12 +47,17 @@ func TestWhatIsStoppedGoesOn(t *testing.T) {
 			c := newCluster(t, filepath.Join(root, "talos"), 3, 1)
 			typed := command{dir: root, env: c.environment("TALOS_MAGE=" + launcher(t)), args: tt.args}
 
+			// The second control plane keeps its apply waiting.
+			c.Nodes[1].Set(func(f *emulator.Faults) { f.MetaNotReady = true })
+
 			// The first control plane has its config: the middle of apply.
 			got := interrupt(t, typed, tt.signal, tt.group, func(ctx context.Context) error {
 				return c.Nodes[0].WaitFor(ctx, func(node *emulator.Node) bool { return len(node.Config()) > 0 })
 			})
 			require.Equal(t, tt.code, got.code, got.stderr)
 			require.Contains(t, got.stderr, tt.next)
+
+			c.Nodes[1].Set(func(f *emulator.Faults) { f.MetaNotReady = false })
 
 			got = run(t, typed)
 			require.Equal(t, 0, got.code, got.stdout+got.stderr)

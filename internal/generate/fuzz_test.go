@@ -10,8 +10,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
 
-// FuzzTalconfig makes machine configs of any text: either they are there, or mistakes that can be shown.
-func FuzzTalconfig(f *testing.F) {
+// FuzzMachineConfigs makes machine configs of any text: either they are there, or mistakes that can be shown.
+func FuzzMachineConfigs(f *testing.F) {
 	// Keys take time, which is not that of the first input.
 	_, err := bundle()
 	require.NoError(f, err)

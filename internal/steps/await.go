@@ -139,8 +139,10 @@ type clocks struct {
 	maintenanceSince time.Time
 	stage            string
 	stageSince       time.Time
-	// reboots counts how often the node went away after it had answered with its config; answered is whether it did at the last look.
-	reboots  int
+	// reboots counts how often the node has booted since it first answered with its config, boot is the last time.
+	reboots int
+	boot    time.Time
+	// answered is whether it answered with its config at the last look.
 	answered bool
 }
 
@@ -164,11 +166,7 @@ const (
 
 // tick takes in a look and gives the clock that counts now.
 func (c *clocks) tick(r *Run, seen sight) runningClock {
-	if c.answered && seen.silent() {
-		c.reboots++
-	}
-
-	c.answered = seen.State == talosapi.Ours
+	c.countReboots(seen, r.memory.of(seen.node).recall().boot)
 
 	if seen.State != talosapi.Maintenance {
 		c.maintenanceSince = time.Time{}
@@ -198,6 +196,25 @@ func (c *clocks) tick(r *Run, seen sight) runningClock {
 		}
 
 		return runningClock{stageClock, stageText(seen), c.stageSince, limit}
+	}
+}
+
+// countReboots goes by what the node says of its boot: one that does not answer for a moment may be behind a bad cable. Only of a node that does not
+// say it every silence counts.
+func (c *clocks) countReboots(seen sight, boot time.Time) {
+	ours := seen.State == talosapi.Ours
+
+	switch {
+	case boot.IsZero():
+		if c.answered && seen.silent() {
+			c.reboots++
+		}
+	case ours && !c.boot.IsZero() && !boot.Equal(c.boot):
+		c.reboots++
+	}
+
+	if c.answered = ours; ours {
+		c.boot = boot
 	}
 }
 
