@@ -157,17 +157,26 @@ func (s *Summary) Write(out io.Writer) {
 // Replay is the command that runs one plan again.
 func Replay(seed uint64) string { return fmt.Sprintf("go tool mage chaos -seed=%d -runs=1", seed) }
 
-// Write tells people what did not hold: the command that replays it, the plan in plain words, and what the program wrote.
-func (o Outcome) Write(out io.Writer) {
-	fmt.Fprintf(out, "seed %d failed. Replay: %s\n\n%s\n", o.Plan.Seed, Replay(o.Plan.Seed), indented(o.Plan.String()))
+// Brief names the plan, what did not hold, and the command that replays it.
+func (o Outcome) Brief() string {
+	var brief strings.Builder
+
+	fmt.Fprintf(&brief, "seed %d failed. Replay: %s\n", o.Plan.Seed, Replay(o.Plan.Seed))
 
 	if o.Err != nil {
-		fmt.Fprintf(out, "it could not be run to its end: %s\n", o.Err)
+		fmt.Fprintf(&brief, "it could not be run to its end: %s\n", o.Err)
 	}
 
 	for _, violation := range o.Violations {
-		fmt.Fprintf(out, "violated: %s: %s\n", violation.Check, violation.Text)
+		fmt.Fprintf(&brief, "violated: %s: %s\n", violation.Check, violation.Text)
 	}
+
+	return brief.String()
+}
+
+// Write tells people what did not hold: the command that replays it, the plan in plain words, and what the program wrote.
+func (o Outcome) Write(out io.Writer) {
+	fmt.Fprintf(out, "%s\n%s\n", o.Brief(), indented(o.Plan.String()))
 
 	if o.History == nil {
 		return

@@ -60,11 +60,14 @@ func (w *world) aloneInEtcd(name string) bool {
 // Bootstrap stopped.
 func (w *world) needsBoot(name string) bool {
 	node := w.node(name)
-	happened := func(kind string) bool {
-		return slices.ContainsFunc(w.struck(), func(strike Strike) bool { return strike.Node == name && strike.Kind == kind })
-	}
+	signers := w.plan.ControlPlanes()
 
-	return node.Faults().AddressAfter != (netip.Addr{}) || happened("wrong clock") || node.EtcdClusterID() != 0 && !node.EtcdVoter()
+	// A control plane signs its own certificates and those of the workers.
+	wrongTime := slices.ContainsFunc(w.struck(), func(strike Strike) bool {
+		return strike.Kind == "wrong clock" && (strike.Node == name || slices.Contains(signers, strike.Node) && !slices.Contains(signers, name))
+	})
+
+	return node.Faults().AddressAfter != (netip.Addr{}) || wrongTime || node.EtcdClusterID() != 0 && !node.EtcdVoter()
 }
 
 // replace puts the declared machine, new, where another one stood.

@@ -39,13 +39,15 @@ func Chaos(ctx context.Context, runs, seed *int) error {
 
 	fmt.Printf("%d plans from seed %d on\n", count, first)
 
-	done, failed, told := 0, 0, time.Now()
+	done, told := 0, time.Now()
+
+	var failed []chaos.Outcome
 
 	summary := chaos.Campaign{Seeds: chaos.Seeds(first, count), Done: func(outcome chaos.Outcome) {
 		done++
 
 		if outcome.Failed() {
-			failed++
+			failed = append(failed, outcome)
 
 			outcome.Write(os.Stdout)
 		}
@@ -53,16 +55,21 @@ func Chaos(ctx context.Context, runs, seed *int) error {
 		if time.Since(told) > chaosProgress {
 			told = time.Now()
 
-			fmt.Fprintf(os.Stderr, "%d of %d plans, %d violated\n", done, count, failed)
+			fmt.Fprintf(os.Stderr, "%d of %d plans, %d violated\n", done, count, len(failed))
 		}
 	}}.Run(ctx)
 
 	fmt.Println()
 	summary.Write(os.Stdout)
 
+	// Said again, in a line each: of a long output the end is read first.
+	for _, outcome := range failed {
+		fmt.Printf("\n%s", outcome.Brief())
+	}
+
 	switch {
-	case failed > 0:
-		return mg.Fatal(1, fmt.Sprintf("%d of %d plans violated what must hold", failed, done))
+	case len(failed) > 0:
+		return mg.Fatal(1, fmt.Sprintf("%d of %d plans violated what must hold", len(failed), done))
 	case ctx.Err() != nil:
 		return mg.Fatal(1, "stopped before all plans were run")
 	default:

@@ -119,3 +119,23 @@ func FuzzFound(f *testing.F) {
 	input := filepath.Base(inputs[0])
 	require.Equal(t, "the input is internal/broken/testdata/fuzz/FuzzFound/"+input+"; again: go test ./internal/broken -run 'FuzzFound/"+input+"'", crasher)
 }
+
+func TestTheEndOfAFuzzersTimeIsNoFailure(t *testing.T) {
+	t.Parallel()
+
+	const (
+		progress = "fuzz: elapsed: 2s, execs: 40304 (0/sec), new interesting: 104 (total: 108)\n"
+		late     = progress + "--- FAIL: FuzzTalenv (2.04s)\n    context deadline exceeded\nFAIL\n"
+	)
+
+	require.True(t, timeWasUp(late))
+
+	for name, said := range map[string]string{
+		"an input":                "Failing input written to testdata/fuzz/FuzzTalenv/12ab\n" + late,
+		"a test's own deadline":   progress + "--- FAIL: FuzzTalenv (2.04s)\n    talenv_test.go:12: context deadline exceeded\nFAIL\n",
+		"something else with it":  progress + "--- FAIL: FuzzTalenv (2.04s)\n    context deadline exceeded\n    and more\nFAIL\n",
+		"a worker that went away": progress + "--- FAIL: FuzzTalenv (2.04s)\n    fuzzing process hung or terminated unexpectedly: exit status 2\nFAIL\n",
+	} {
+		require.False(t, timeWasUp(said), name)
+	}
+}

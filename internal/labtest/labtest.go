@@ -13,7 +13,7 @@ import (
 )
 
 // garbage is how much larger than what is in use the heap may get before it is swept, in percent.
-const garbage = 400
+const garbage = 1000
 
 // Run runs the tests, so many at once unless the command line or the number of processors asks for more, and gives the process's exit code.
 // Programs that the tests start inherit what makes them cheaper.

@@ -139,7 +139,7 @@ type clocks struct {
 	maintenanceSince time.Time
 	stage            string
 	stageSince       time.Time
-	// reboots counts how often the node has booted since it first answered with its config, boot is the last time.
+	// reboots counts how often the node has booted since it first answered with its config; boot tells which boot it was in when it last did.
 	reboots int
 	boot    time.Time
 	// answered is whether it answered with its config at the last look.

@@ -23,9 +23,13 @@ func (r *Run) wrongMachine(ctx context.Context, node *inventory.Node, conn *talo
 		return nil, fmt.Errorf("read the machine's UUID: %w", err)
 	}
 
-	r.memory.of(node).remember(func(facts *nodeFacts) { facts.boot = system.Read })
+	finding := preflight.Identity(r.Cluster, node, links, system)
+	if finding == nil {
+		// Another machine's boots are not this node's.
+		r.memory.of(node).remember(func(facts *nodeFacts) { facts.boot = system.Read })
+	}
 
-	return preflight.Identity(r.Cluster, node, links, system), nil
+	return finding, nil
 }
 
 // identify is wrongMachine for a look. It asks once for each certificate: a machine makes itself a new one whenever it boots.

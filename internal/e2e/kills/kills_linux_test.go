@@ -163,6 +163,9 @@ func (w *world) judge(t *testing.T, k kill, p *process) leftovers {
 		require.Contains(t, p.stderr.String(), "Next: mage talos goes on from here")
 
 		return olderLeftovers
+	case strings.Contains(p.stderr.String(), "\nError: exit forced\n"):
+		// Mage's words for a second SIGINT, which one to a whole group may come as: that is a kill.
+		return newLeftovers
 	case k.victim == itsLauncher && p.endedBy() == k.signal:
 		// The program stopped by itself, so it had a say.
 		return olderLeftovers
