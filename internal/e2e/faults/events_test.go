@@ -99,8 +99,10 @@ var clusterSteps = []string{"secrets", "configs", "preflight", "bootstrap", "kub
 func (o outcome) findings() []said {
 	var found []said
 
+	nothing := []string{diagnosis.OK.String(), diagnosis.NotRun.String()}
+
 	for _, e := range o.events {
-		if e.Event == "finding" && e.Severity != diagnosis.OK.String() {
+		if e.Event == "finding" && !slices.Contains(nothing, e.Severity) {
 			cause, _, _ := strings.Cut(e.Cause, "\n")
 			found = append(found, said{id: e.ID, node: e.Node, cause: cause})
 		}
