@@ -236,7 +236,7 @@ nodes: {controlplane: {assignments: [{name: cp1, ip: 192.0.2.11}]}}
 		require.Contains(t, said, "CONFIG_GENERATOR=none")
 	}
 
-	write(t, d.path("cluster.yaml"), profile)
+	write(t, d.path("cluster.yaml"), strings.Replace(profile, "192.0.2.11", d.Node("cp1").Address().String(), 1))
 	require.Regexp(t, `cp1 +376567988ad3\w+ +factory\.talos\.dev/\S*installer/376567988ad3\w+:v1\.13\.9 `, d.types(t, 0, "config:schematic"))
 
 	// A talconfig goes before a profile, unless it is said otherwise.
@@ -245,6 +245,11 @@ nodes: {controlplane: {assignments: [{name: cp1, ip: 192.0.2.11}]}}
 
 	d.env = append(d.env, "CLUSTER_SOURCE=profile")
 	require.NotContains(t, d.types(t, 0, "config:schematic"), "worker1")
+	require.Contains(t, d.types(t, 2, "config:generate"), "mage config:secrets")
+	d.types(t, 0, "config:secrets")
+	d.types(t, 0, "config:generate")
+	d.requirePrivate(t, "clusterconfig/secrets.yaml", "clusterconfig/lab-cp1.yaml", "clusterconfig/talosconfig")
+	require.Contains(t, d.read(t, "clusterconfig/lab-cp1.yaml"), "/installer/376567988ad3")
 
 	d.env = append(d.env, "CLUSTER_SOURCE=topf")
 	require.Contains(t, d.types(t, 2, "config:schematic"), "auto, talconfig")
