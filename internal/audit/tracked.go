@@ -35,6 +35,9 @@ type trackedFiles struct {
 	why string
 }
 
+// untracked is why nothing is known of what git tracks.
+const untracked = "there is no git, or the files are in no repository of it"
+
 // gitPatience is how long git may take to list files.
 const gitPatience = 10 * time.Second
 
@@ -81,7 +84,7 @@ func (in *Input) listTracked(folder string) (paths []string, why string) {
 	git := program.Runner{Environ: environ, Dir: folder}
 
 	if _, found := git.Find("git"); !found {
-		return nil, "there is no git on the PATH"
+		return nil, untracked
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), gitPatience)
@@ -89,7 +92,7 @@ func (in *Input) listTracked(folder string) (paths []string, why string) {
 
 	listed, err := git.Run(ctx, nil, "git", "-c", "core.fsmonitor=false", "ls-files", "-z")
 	if err != nil {
-		return nil, "the files are in no git repository that can be read"
+		return nil, untracked
 	}
 
 	for name := range strings.SplitSeq(string(listed), "\x00") {
