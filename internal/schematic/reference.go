@@ -74,4 +74,6 @@ func (r Reference) Platform() string {
 func (r Reference) SecureBoot() bool { return strings.HasSuffix(r.Repository, "-secureboot") }
 
 // Plain tells whether the image is known to hold nothing beyond Talos itself. A schematic's id does not tell what it holds.
-func (r Reference) Plain() bool { return r.Schematic == PlainID || r.Repository == "siderolabs/installer" }
+func (r Reference) Plain() bool {
+	return r.Schematic == PlainID || r.Repository == "siderolabs/installer"
+}
