@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"strings"
+
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
@@ -64,11 +66,11 @@ func checkDocumentConflicts(r *Report, config *Rendered) {
 
 // checkEncryptionConflicts looks for volumes whose encryption is declared twice.
 func checkEncryptionConflicts(r *Report, config *Rendered) {
-	for name, field := range map[string]string{constants.StatePartitionLabel: "state", constants.EphemeralPartitionLabel: "ephemeral"} {
+	for _, name := range []string{constants.StatePartitionLabel, constants.EphemeralPartitionLabel} {
 		volume, declared := config.Provider.Volumes().ByName(name)
 
 		if declared && volume.Encryption() != nil && config.Provider.Machine().SystemDiskEncryption().Get(name) != nil {
-			r.found(config.File.at("machine.systemDiskEncryption."+field), "take the field out",
+			r.found(config.File.at("machine.systemDiskEncryption."+strings.ToLower(name)), "take the field out",
 				"the encryption of %s is declared here and in a VolumeConfig, at %s: Talos refuses both", name,
 				r.in.locate(config.File.in("VolumeConfig/"+name, "encryption")))
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/preflight"
+	"github.com/talos-mage/talos-mage/internal/schematic"
 	"github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
@@ -74,6 +75,11 @@ type Input struct {
 	refusals map[string]*machineconfig.LoadError
 	// recipients are the nodes that patches are for.
 	recipients func() recipients
+	// imagePatches are the patches that may name an installer image.
+	imagePatches func() []*Patch
+	// schematics are those of the talconfig, and known are all that can be told by their id.
+	schematics func() []declaredSchematic
+	known      func() map[string]*schematic.Schematic
 	// templates are the files of the repository that others are made from, by the name of what they make.
 	templates func() map[string][]string
 	// looked are the files as preflight's checks take them.
@@ -163,6 +169,7 @@ func Read(options Options) *Input {
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
 	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
+	in.imagePatches, in.schematics, in.known = sync.OnceValue(in.findImagePatches), sync.OnceValue(in.findSchematics), sync.OnceValue(in.findKnown)
 	in.refusals = map[string]*machineconfig.LoadError{}
 	in.recipients, in.templates = sync.OnceValue(in.findRecipients), sync.OnceValue(in.findTemplates)
 

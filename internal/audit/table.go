@@ -25,7 +25,7 @@ var table = sync.OnceValue(func() []Check {
 
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
-		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, patchChecks, documentChecks, secretChecks,
+		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, patchChecks, documentChecks, imageChecks, secretChecks,
 		liveRows(),
 	)
 
