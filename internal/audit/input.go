@@ -34,6 +34,8 @@ type Options struct {
 	Cluster *inventory.Cluster
 	// Generate makes the machine configs in memory, by the name of their file: it is asked when a node has none yet. Nil makes none.
 	Generate func() map[string][]byte
+	// CallsFrom is the address that this computer calls another from; invalid if it is not known. Nil leaves that unjudged.
+	CallsFrom func(netip.Addr) netip.Addr
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
 }

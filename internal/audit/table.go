@@ -25,7 +25,9 @@ var table = sync.OnceValue(func() []Check {
 
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
-		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, patchChecks, documentChecks, imageChecks, secretChecks,
+		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
+		patchChecks, documentChecks, imageChecks, versionChecks,
+		firewallChecks,
 		liveRows(),
 	)
 
@@ -114,6 +116,7 @@ func belongingChecks() []Check {
 		{diagnosis.TalosconfigBroken, diagnosis.NeedsTalconfig},
 		{diagnosis.TalosconfigForeign, diagnosis.NeedsTalconfig | diagnosis.NeedsTalosconfig},
 		{diagnosis.SecretsFileMisnamed, diagnosis.NeedsTalconfig},
+		{diagnosis.SecretsAmbiguous, diagnosis.NeedsTalconfig},
 		{diagnosis.ConfigCluster, diagnosis.NeedsTalconfig | diagnosis.NeedsConfig},
 	} {
 		check := Check{ID: row.id, Kind: Belonging, Needs: row.needs, look: shared}

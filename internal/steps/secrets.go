@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
@@ -106,17 +105,12 @@ func misnamed(run *Run) error {
 		return nil
 	}
 
-	target := clustersecrets.PlainName
-	if strings.Contains(near[0], ".sops") {
-		target = clustersecrets.EncryptedName
-	}
-
 	return &diagnosis.Problem{Step: secretsName, Finding: diagnosis.Finding{
 		ID:       diagnosis.SecretsFileMisnamed,
 		Severity: diagnosis.Failure,
 		Cause: fmt.Sprintf("%s holds %s, which may be the cluster's secrets and is a name that nothing reads; no new ones are made beside it",
-			run.Settings.TalosDir, list(near)),
-		Next: fmt.Sprintf("rename it to %s; or, if it is something else, move it out of the folder", target),
+			filepath.Dir(run.Cluster.NewSecretsPath(true)), list(near)),
+		Next: fmt.Sprintf("rename it to %s; or, if it is something else, move it out of the folder", run.Cluster.ProperSecretsName(near[0])),
 		Exit: diagnosis.ExitBadInput,
 	}}
 }
