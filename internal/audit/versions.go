@@ -24,14 +24,14 @@ import (
 // Checks of versions. Whether the declared versions go together, and what a node runs with what its config is made for, is preflight's to say.
 var versionChecks = []Check{
 	eachConfig(diagnosis.ConfigNewer, Versions, checkConfigNewer),
-	whole(diagnosis.InstallerVersionsDiffer, Versions, diagnosis.NeedsConfigs, checkInstallerVersions),
-	whole(diagnosis.KubernetesSkew, Versions, diagnosis.NeedsConfigs, checkSkew),
+	whole(diagnosis.InstallerVersionsDiffer, Versions, diagnosis.NeedsConfig, checkInstallerVersions),
+	whole(diagnosis.KubernetesSkew, Versions, diagnosis.NeedsConfig, checkSkew),
 	whole(diagnosis.KubernetesNotDeclared, Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkDeclaredKubernetes),
 	eachConfig(diagnosis.ConfigKubernetes, Versions, checkConfigKubernetes),
 	whole(diagnosis.TalosUpgradePath, Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkUpgradePath),
 	whole(diagnosis.KubernetesUpgradePath, Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkKubernetesPath),
 	whole(diagnosis.TalosVersionUnknown, Versions, diagnosis.NeedsTalconfig, checkKnownTalos),
-	whole(diagnosis.VersionIncomplete, Versions, diagnosis.NeedsTalconfig, checkVersionForms),
+	whole(diagnosis.VersionIncomplete, Versions, diagnosis.NeedsTalconfig, milder(checkVersionForms)),
 	eachConfig(diagnosis.ConfigOlder, Versions, checkConfigOlder),
 }
 
