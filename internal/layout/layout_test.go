@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 		"internal/report", "internal/retry", "internal/secrets", "internal/settings", "internal/sops", "internal/talconfig", "internal/talosapi",
 		"internal/yamlfile",
 	},
-	"internal/audit":         {"internal/inventory", "internal/machineconfig", "internal/preflight", "internal/secrets", "internal/talosapi"},
+	"internal/audit":         {"internal/inventory", "internal/machineconfig", "internal/preflight", "internal/secrets", "internal/talconfig", "internal/talosapi"},
 	"internal/generate":      {"internal/machineconfig", "internal/profile", "internal/talconfig", "internal/yamlfile"},
 	"internal/profile":       {"internal/machineconfig", "internal/yamlfile"},
 	"internal/preflight":     {"internal/inventory", "internal/machineconfig", "internal/talosapi"},
