@@ -52,6 +52,10 @@ func (f *File) location(line, column int) diagnosis.Location {
 
 // locate is where a field stands, with the line itself, and with where its value comes from when that is known.
 func (in *Input) locate(place at) diagnosis.Location {
+	if place.elsewhere != nil {
+		return *place.elsewhere
+	}
+
 	if place.file == nil {
 		return diagnosis.Location{}
 	}
@@ -60,7 +64,11 @@ func (in *Input) locate(place at) diagnosis.Location {
 		return diagnosis.Location{Path: place.file.Shown}
 	}
 
-	line, column := place.file.places.Find(place.document, place.path)
+	line, column := place.line, place.column
+	if line == 0 {
+		line, column = place.file.places.Find(place.document, place.path)
+	}
+
 	found := place.file.location(line, column)
 
 	if config := in.configOf(place.file, nil); config != nil {

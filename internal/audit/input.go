@@ -17,6 +17,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/preflight"
+	"github.com/talos-mage/talos-mage/internal/proxmox"
 	"github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
@@ -33,6 +34,12 @@ type Options struct {
 	Cluster *inventory.Cluster
 	// Generate makes the machine configs in memory, by the name of their file: it is asked when a node has none yet. Nil makes none.
 	Generate func() map[string][]byte
+	// Profile narrows the checks to those of one profile; empty for all that need none.
+	Profile Profile
+	// CiliumValues is the file with the Helm values of Cilium, or with its HelmRelease. Empty looks for a HelmRelease below Root.
+	CiliumValues string
+	// VMs lists the virtual machines that the nodes run on; those that wanted says no to may be left out. Nil for none.
+	VMs func(wanted func(name string) bool) ([]proxmox.VM, error)
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
 }
@@ -54,6 +61,9 @@ type Input struct {
 	// SecretsFile is nil when there is none.
 	SecretsFile *File
 
+	// cilium are the Helm values of Cilium, or why there are none. machines are the VMs, or why there are none.
+	cilium   func() (*helmValues, string)
+	machines func() ([]proxmox.VM, string)
 	// unreadable are findings of reading.
 	unreadable []diagnosis.Finding
 	// missing are the nodes, or files, whose machine config could not be read.
@@ -133,6 +143,7 @@ func Read(options Options) *Input {
 	in.readTalosconfig()
 	in.readSecrets()
 
+	in.cilium, in.machines = sync.OnceValues(in.readCilium), sync.OnceValues(in.readVMs)
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
 	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
@@ -421,6 +432,14 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 		return "there is no talosconfig that can be used"
 	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil:
 		return "there is no secrets file"
+	case needs.Has(diagnosis.NeedsCilium):
+		_, why := in.cilium()
+
+		return why
+	case needs.Has(diagnosis.NeedsVMs):
+		_, why := in.machines()
+
+		return why
 	default:
 		return ""
 	}
