@@ -168,7 +168,7 @@ func checkCiliumCapabilities(r *Report, in *Input) {
 	case list.node.Kind == yaml.SequenceNode:
 		for _, item := range list.node.Content {
 			if strings.TrimPrefix(strings.ToUpper(item.Value), "CAP_") == kernelModules || item.Value == "ALL" {
-				r.found(at{file: values.file, line: item.Line, column: item.Column}, "take "+item.Value+" out", "securityContext.capabilities.ciliumAgent holds %s", item.Value)
+				r.found(values.place(item), "take "+item.Value+" out", "securityContext.capabilities.ciliumAgent holds %s", item.Value)
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func checkCiliumSpelling(r *Report, in *Input) {
 			if key, misspelt := misspelt(node, key); misspelt != nil && !told[misspelt] {
 				told[misspelt] = true
 				before := strings.Join(append(strings.Split(path, ".")[:i:i], misspelt.Value), ".")
-				r.found(at{file: values.file, line: misspelt.Line, column: misspelt.Column}, "write "+key, "nothing reads %s; did you mean %s?", before, key)
+				r.found(values.place(misspelt), "write "+key, "nothing reads %s; did you mean %s?", before, key)
 			}
 
 			if node = machineconfig.Field(node, key); node == nil {

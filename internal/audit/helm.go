@@ -204,21 +204,32 @@ func (v *helmValues) is(path string, texts ...string) bool {
 
 // at is where a value stands, or the nearest one above it.
 func (v *helmValues) at(path string) at {
-	place := at{file: v.file, line: v.root.Line, column: v.root.Column}
-	node := v.root
+	nearest, node := v.root, v.root
 
 	for key := range strings.SplitSeq(path, ".") {
 		if node = machineconfig.Field(node, key); node == nil {
 			break
 		}
 
-		place.line, place.column = node.Line, node.Column
+		nearest = node
 	}
 
-	return place
+	return v.place(nearest)
 }
 
-// unknowns are the values of a check that can't be judged, as a row of what was not run.
+// place is where a node stands. Its line is shown as it is, unless it holds more than this value: what values mean that are not read here, secrets
+// among them, is not known.
+func (v *helmValues) place(node *yaml.Node) at {
+	found := v.file.location(node.Line, node.Column)
+
+	if lines := strings.Split(string(v.file.Data), "\n"); node.Kind == yaml.ScalarNode && node.Line <= len(lines) && !strings.ContainsAny(lines[node.Line-1], "{}[]") {
+		found.Text = lines[node.Line-1]
+	}
+
+	return at{elsewhere: &found}
+}
+
+// unknownValues are the values of a check that can't be judged, as a row of what was not run.
 func unknownValues(id diagnosis.ID, paths ...string) func(*Input) []NotRun {
 	return func(in *Input) []NotRun {
 		values, _ := in.cilium()

@@ -211,7 +211,8 @@ func checkSingleResolver(r *Report, config *Rendered) {
 // checkResolverFamily looks for name servers that no address of the node can ask.
 func checkResolverFamily(r *Report, config *Rendered) {
 	texts, addresses := config.resolverTexts(), config.Addresses()
-	if len(texts) == 0 || len(addresses) == 0 || config.UsesDHCP() {
+	if len(texts) == 0 || len(addresses) == 0 || len(config.Provider.NetworkDHCPConfigs()) > 0 ||
+		slices.ContainsFunc(config.links(), func(link *link) bool { return link.dhcp }) {
 		return
 	}
 

@@ -109,7 +109,11 @@ func areaResult(result Result, area Area) AreaResult {
 	case len(suggested) > 0:
 		return AreaResult{area, enhancement, some(suggested)}
 	case passed > 0:
-		return AreaResult{area, compliant, allRight[area] + leftOut(result, ids)}
+		if missing := leftOut(result, ids); missing != "" {
+			return AreaResult{area, compliant, "nothing wrong in what could be judged" + missing}
+		}
+
+		return AreaResult{area, compliant, allRight[area]}
 	default:
 		return AreaResult{area, areaNotRun, whyNotRun(result, ids)}
 	}

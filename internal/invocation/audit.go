@@ -59,6 +59,10 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 // virtualMachines lists the VMs: the Proxmox API's if it is given, else those of the OpenTofu files.
 func (i Invocation) virtualMachines(ctx context.Context, loaded *settings.Settings) func(func(string) bool) ([]proxmox.VM, error) {
 	return func(wanted func(string) bool) ([]proxmox.VM, error) {
+		if loaded.ProxmoxEndpoint != "" && loaded.ProxmoxToken == "" {
+			return nil, errors.New("PROXMOX_VE_ENDPOINT is set, and PROXMOX_VE_API_TOKEN is not")
+		}
+
 		if loaded.ProxmoxEndpoint != "" {
 			api := proxmox.API{Endpoint: loaded.ProxmoxEndpoint, Token: loaded.ProxmoxToken, Insecure: loaded.ProxmoxInsecure}
 
