@@ -40,6 +40,8 @@ type Options struct {
 	CiliumValues string
 	// VMs lists the virtual machines that the nodes run on; those that wanted says no to may be left out. Nil for none.
 	VMs func(wanted func(name string) bool) ([]proxmox.VM, error)
+	// CallsFrom is the address that this computer calls another from; invalid if it is not known. Nil leaves that unjudged.
+	CallsFrom func(netip.Addr) netip.Addr
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
 }

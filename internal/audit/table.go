@@ -27,6 +27,7 @@ var table = sync.OnceValue(func() []Check {
 		readingChecks(), belongingChecks(), preflightChecks(),
 		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
 		interopChecks(),
+		firewallChecks,
 		liveRows(),
 	)
 

@@ -32,7 +32,8 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 
 	options := audit.Options{
 		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Root: loaded.RootDir, Environ: i.Environ,
-		Checks: preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: skipped, Now: time.Now()},
+		CallsFrom: audit.CallsFrom,
+		Checks:    preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: skipped, Now: time.Now()},
 	}
 
 	if loaded.AuditProfile == string(audit.InteropProfile) {
