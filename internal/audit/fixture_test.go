@@ -273,3 +273,10 @@ func writeText(t testing.TB, folder, text string) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "talconfig.yaml"), []byte(text), 0o600))
 }
+
+// without takes a file out.
+func (f files) without(name string) files {
+	delete(f, name)
+
+	return f
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/preflight"
 	"github.com/talos-mage/talos-mage/internal/proxmox"
+	"github.com/talos-mage/talos-mage/internal/schematic"
 	"github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
@@ -66,6 +67,8 @@ type Input struct {
 	// cilium are the Helm values of Cilium, or why there are none. machines are the VMs, or why there are none.
 	cilium   func() (*helmValues, string)
 	machines func() ([]proxmox.VM, string)
+	// manifests are the files of extraManifests, as Patches are those of patches.
+	manifests []*Patch
 	// unreadable are findings of reading.
 	unreadable []diagnosis.Finding
 	// missing are the nodes, or files, whose machine config could not be read.
@@ -80,6 +83,17 @@ type Input struct {
 	// reached are the disk selectors that were judged, by their text.
 	reached map[string]reach
 	reaches sync.Mutex
+	// refusals are what Talos says about patches, by their text; nil for those that it can read.
+	refusals map[string]*machineconfig.LoadError
+	// recipients are the nodes that patches are for.
+	recipients func() recipients
+	// imagePatches are the patches that may name an installer image.
+	imagePatches func() []*Patch
+	// schematics are those of the talconfig, and known are all that can be told by their id.
+	schematics func() []declaredSchematic
+	known      func() map[string]*schematic.Schematic
+	// templates are the files of the repository that others are made from, by the name of what they make.
+	templates func() map[string][]string
 	// looked are the files as preflight's checks take them.
 	looked  preflight.Files
 	lookups sync.Once
@@ -113,6 +127,25 @@ type Patch struct {
 	// Group is "nodes", "controlPlane", "worker", or empty for all nodes; Node is the entry's index in the first case.
 	Group string
 	Node  int
+
+	// again are the further places that name the same file.
+	again []patchUse
+	// templated is set for a text with {{ }}: only what comes out of it can be judged.
+	templated bool
+	// unresolved is set when the file's name has a variable in it.
+	unresolved bool
+}
+
+// patchUse is an item of one of the talconfig's lists of patches.
+type patchUse struct {
+	named at
+	group string
+	node  int
+}
+
+// uses are all places that name the patch, in the order in which they are read.
+func (p *Patch) uses() []patchUse {
+	return append([]patchUse{{p.Named, p.Group, p.Node}}, p.again...)
 }
 
 // Read reads all files of a cluster. A file that can't be read or parsed becomes a finding of the result, and the rest is read all the same.
@@ -149,6 +182,9 @@ func Read(options Options) *Input {
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
 	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
+	in.imagePatches, in.schematics, in.known = sync.OnceValue(in.findImagePatches), sync.OnceValue(in.findSchematics), sync.OnceValue(in.findKnown)
+	in.refusals = map[string]*machineconfig.LoadError{}
+	in.recipients, in.templates = sync.OnceValue(in.findRecipients), sync.OnceValue(in.findTemplates)
 
 	return in
 }
@@ -304,36 +340,48 @@ func (in *Input) loadFinding(path string, err error) diagnosis.Finding {
 var patchLists = []string{"", "controlPlane", "worker"}
 
 func (in *Input) readPatches() {
+	in.Patches, in.manifests = in.readLists("patches"), in.readLists("extraManifests")
+}
+
+// readLists reads what the lists of a name have, for all nodes, for the roles and for the nodes.
+func (in *Input) readLists(key string) []*Patch {
 	if in.Talconfig == nil || len(in.Talconfig.places.Roots()) == 0 {
-		return
+		return nil
 	}
 
+	var patches []*Patch
+
 	root := in.Talconfig.places.Roots()[0]
-	seen := map[string]bool{}
+	seen := map[string]*Patch{}
 
 	for _, group := range patchLists {
-		holder, path := root, "patches"
+		holder, path := root, key
 		if group != "" {
-			holder, path = machineconfig.Field(root, group), group+".patches"
+			holder, path = machineconfig.Field(root, group), group+"."+key
 		}
 
-		in.addPatches(seen, machineconfig.Field(holder, "patches"), in.Talconfig.at(path), group, 0)
+		patches = append(patches, in.readList(seen, machineconfig.Field(holder, key), in.Talconfig.at(path), group, 0)...)
 	}
 
 	nodes := machineconfig.Field(root, "nodes")
 	if nodes == nil {
-		return
+		return patches
 	}
 
 	for i, node := range nodes.Content {
-		in.addPatches(seen, machineconfig.Field(node, "patches"), in.Talconfig.at("nodes").item(i).field("patches"), "nodes", i)
+		patches = append(patches, in.readList(seen, machineconfig.Field(node, key), in.Talconfig.at("nodes").item(i).field(key), "nodes", i)...)
 	}
+
+	return patches
 }
 
-func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, group string, node int) {
+// readList reads what one list has; what was seen before gets one more use.
+func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named at, group string, node int) []*Patch {
 	if list == nil || list.Kind != yaml.SequenceNode {
-		return
+		return nil
 	}
+
+	var patches []*Patch
 
 	for i, item := range list.Content {
 		if item.Kind != yaml.ScalarNode {
@@ -342,17 +390,19 @@ func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, gro
 
 		patch := &Patch{Named: named.item(i), Group: group, Node: node}
 
-		if name, isFile := strings.CutPrefix(strings.TrimSpace(item.Value), "@"); isFile {
+		if name, isFile := fileReference(item.Value); isFile {
 			path := name
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(in.Options.TalosDir, path)
 			}
 
-			if seen[path] {
+			if known := seen[path]; known != nil {
+				known.again = append(known.again, patchUse{patch.Named, group, node})
+
 				continue
 			}
 
-			seen[path] = true
+			seen[path] = patch
 			in.openPatch(patch, path)
 		} else {
 			patch.Inline = true
@@ -362,21 +412,41 @@ func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, gro
 			if item.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 				patch.File.FromLine++ // the text begins below the sign of its style
 			}
+
+			patch.adopt()
 		}
 
-		in.Patches = append(in.Patches, patch)
+		patches = append(patches, patch)
 	}
+
+	return patches
+}
+
+// fileReference tells whether an item of a list of patches is the name of a file: @name, or a single word, which no patch is.
+// Source: machinery config/configpatcher/load.go.
+func fileReference(item string) (string, bool) {
+	if name, isFile := strings.CutPrefix(strings.TrimSpace(item), "@"); isFile {
+		return name, true
+	}
+
+	return item, item != "" && !strings.ContainsAny(item, "\n ") && !strings.HasPrefix(item, "[") && !strings.HasPrefix(item, "{")
 }
 
 // openPatch reads a patch's file.
 func (in *Input) openPatch(patch *Patch, path string) {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if strings.Contains(path, "$") {
+		patch.unresolved = true
+	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		patch.Missing = true
 	}
 
 	if patch.File = in.open(path); patch.File == nil {
 		patch.File = newFile(path, in.shown(path), nil)
 
+		return
+	}
+
+	if patch.adopt(); patch.templated {
 		return
 	}
 

@@ -25,9 +25,8 @@ var table = sync.OnceValue(func() []Check {
 
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
-		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
-		interopChecks(),
-		firewallChecks,
+		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, patchChecks, documentChecks, imageChecks, secretChecks,
+		firewallChecks, interopChecks(),
 		liveRows(),
 	)
 

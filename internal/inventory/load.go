@@ -174,6 +174,7 @@ func (r *reader) decode(root *yaml.Node) (config *talconfig.Config, ok bool) {
 
 func (r *reader) readCluster(root *yaml.Node, config *talconfig.Config) {
 	cluster := r.cluster
+	cluster.Talconfig = config
 	cluster.Name = config.ClusterName
 	cluster.TalosVersion = withV(config.TalosVersion)
 	cluster.KubernetesVersion = withV(config.KubernetesVersion)

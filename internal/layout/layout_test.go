@@ -41,7 +41,9 @@ var mayImport = map[string][]string{
 		"internal/report", "internal/retry", "internal/secrets", "internal/settings", "internal/sops", "internal/talconfig", "internal/talosapi",
 		"internal/yamlfile",
 	},
-	"internal/audit":         {"internal/inventory", "internal/machineconfig", "internal/preflight", "internal/proxmox", "internal/secrets", "internal/talosapi"},
+	"internal/audit": {
+		"internal/inventory", "internal/machineconfig", "internal/preflight", "internal/proxmox", "internal/secrets", "internal/talconfig", "internal/talosapi",
+	},
 	"internal/proxmox":       {"internal/tofu"},
 	"internal/tofu":          {},
 	"internal/generate":      {"internal/machineconfig", "internal/profile", "internal/talconfig", "internal/yamlfile"},
