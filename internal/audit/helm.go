@@ -87,7 +87,7 @@ func (in *Input) ciliumFiles() []string {
 		case err != nil && entry != nil && entry.IsDir():
 			return fs.SkipDir
 		case err != nil:
-			return nil
+			return nil //nolint:nilerr // the walk goes on
 		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" ||
 			strings.Count(relative, string(filepath.Separator)) >= searchDepth):
 			return fs.SkipDir

@@ -26,8 +26,10 @@ const (
 func incident() files {
 	made := files{}
 
-	talconfig := "clusterName: harbour\nendpoint: https://198.18.22.100:6443\ntalosVersion: v1.12.6\nkubernetesVersion: v1.35.0\n" +
-		"clusterPodNets: [10.42.0.0/16]\nclusterSvcNets: [10.43.0.0/16]\nnodes:\n"
+	var talconfig strings.Builder
+
+	talconfig.WriteString("clusterName: harbour\nendpoint: https://198.18.22.100:6443\ntalosVersion: v1.12.6\nkubernetesVersion: v1.35.0\n" +
+		"clusterPodNets: [10.42.0.0/16]\nclusterSvcNets: [10.43.0.0/16]\nnodes:\n")
 
 	for i, role := range []string{"controlplane", "controlplane", "controlplane", "worker", "worker", "worker"} {
 		name, address := fmt.Sprintf("cp-%d", i+1), fmt.Sprintf("198.18.22.10%d", i+1)
@@ -35,14 +37,14 @@ func incident() files {
 			name, address = fmt.Sprintf("worker-%d", i-2), fmt.Sprintf("198.18.22.11%d", i-2)
 		}
 
-		talconfig += fmt.Sprintf("  - hostname: %s\n    ipAddress: %s\n    controlPlane: %t\n    installDisk: /dev/sda\n    machineSpec: {secureboot: true}\n", name, address, role == "controlplane")
+		fmt.Fprintf(&talconfig, "  - hostname: %s\n    ipAddress: %s\n    controlPlane: %t\n    installDisk: /dev/sda\n    machineSpec: {secureboot: true}\n", name, address, role == "controlplane")
 		made["clusterconfig/harbour-"+name+".yaml"] = incidentConfig(name, address, role)
 	}
 
 	const customization = "  schematic:\n    customization:\n      extraKernelArgs:\n        - talos.logging.kernel=udp://127.0.0.1:6050\n" +
 		"      systemExtensions:\n        officialExtensions:\n          - siderolabs/qemu-guest-agent\n"
 
-	made["talconfig.yaml"] = talconfig + "controlPlane:\n" + customization + "worker:\n" + customization +
+	made["talconfig.yaml"] = talconfig.String() + "controlPlane:\n" + customization + "worker:\n" + customization +
 		"patches:\n  - '@./patches/global/machine-dns.yaml'\n  - '@./patches/global/machine-kubelet.yaml'\n  - '@./" + loggingPatch + "'\n  - '@./patches/global/machine-network.yaml'\n"
 	made["patches/global/machine-dns.yaml"] = "machine:\n  features:\n    hostDNS:\n      enabled: true\n      forwardKubeDNSToHost: true\n      resolveMemberNames: true\n"
 	made["patches/global/machine-kubelet.yaml"] = "machine:\n  kubelet:\n    extraArgs:\n      feature-gates: ImageVolume=true\n    extraConfig:\n      serializeImagePulls: false\n    nodeIP:\n      validSubnets:\n        - 198.18.20.0/22\n"

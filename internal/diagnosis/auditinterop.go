@@ -137,7 +137,7 @@ var interopEntries = []Entry{
 		ID: TimeSyncOff, Title: "A node does not set its clock", Severity: Warning,
 		Cause:  "Certificates are valid by the clock. A node whose clock is wrong is refused by the others, and nothing corrects it.",
 		Remedy: "Take machine.time.disabled, or enabled: false of the TimeSyncConfig document, out.",
-		Source: "Talos documentation, Time synchronization; siderolabs/talos#6493",
+		Source: "Talos documentation, Time sync; siderolabs/talos#6493",
 	},
 	{
 		ID: TimeServersDefault, Title: "The nodes' time server is Talos' default", Severity: OK,
@@ -149,7 +149,7 @@ var interopEntries = []Entry{
 		ID: TimeServersNamed, Title: "Every time server is known by name alone", Severity: OK,
 		Cause:  "The first synchronisation of a boot then waits for a name server.",
 		Remedy: "Add a time server by its address.",
-		Source: "Talos documentation, Time synchronization",
+		Source: "Talos documentation, Time sync",
 	},
 	{
 		ID: EtcdMetricsOff, Title: "etcd offers no metrics", Severity: OK,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -554,7 +555,7 @@ func (p *parser) loop(head token, outer scope) Value {
 
 	for i, item := range pairs(from) {
 		if from.Kind == List {
-			item.key = Value{Kind: Scalar, Text: fmt.Sprint(i), At: item.value.At}
+			item.key = Value{Kind: Scalar, Text: strconv.Itoa(i), At: item.value.At}
 		}
 
 		inner := outer.with(names[len(names)-1], item.value)

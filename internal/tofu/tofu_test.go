@@ -183,23 +183,23 @@ resource "other" "one" {}
 	var told []string
 
 	for _, made := range module.Resources("vm") {
-		text := made.Name + " " + made.Key
+		words := []string{made.Name, made.Key}
 
 		for _, memory := range made.Blocks("memory") {
 			value, _ := memory.Attribute("dedicated")
-			text += " " + said(value)
+			words = append(words, said(value))
 		}
 
 		if made.Several {
-			text += "several"
+			words = append(words, "several")
 		}
 
 		require.Equal(t, made.Name == "each", made.Has("disk"))
 
-		told = append(told, text)
+		told = append(told, strings.Join(words, " "))
 	}
 
-	require.Equal(t, []string{"each cp1 1", "each w1 2", "counted several", "unknown several", "one "}, told)
+	require.Equal(t, []string{"each cp1 1", "each w1 2", "counted  several", "unknown  several", "one "}, told)
 }
 
 func TestFilesThatAreNoneHaveAPlace(t *testing.T) {
