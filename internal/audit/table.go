@@ -121,6 +121,7 @@ func belongingChecks() []Check {
 		{diagnosis.TalosconfigBroken, diagnosis.NeedsTalconfig},
 		{diagnosis.TalosconfigForeign, diagnosis.NeedsTalconfig | diagnosis.NeedsTalosconfig},
 		{diagnosis.SecretsFileMisnamed, diagnosis.NeedsTalconfig},
+		{diagnosis.SecretsAmbiguous, diagnosis.NeedsTalconfig},
 		{diagnosis.ConfigCluster, diagnosis.NeedsTalconfig | diagnosis.NeedsConfig},
 	} {
 		check := Check{ID: row.id, Kind: Belonging, Needs: row.needs, look: shared}
