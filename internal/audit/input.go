@@ -43,6 +43,8 @@ type Options struct {
 	VMs func(wanted func(name string) bool) ([]proxmox.VM, error)
 	// CallsFrom is the address that this computer calls another from; invalid if it is not known. Nil leaves that unjudged.
 	CallsFrom func(netip.Addr) netip.Addr
+	// AsTheyAre is set for a run that takes the machine configs that are there as they are: what making them again would fail for does not stop it.
+	AsTheyAre bool
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
 }

@@ -34,7 +34,7 @@ var patchChecks = []Check{
 }
 
 func ofPatches(id diagnosis.ID, run func(*Report, *Input)) Check {
-	check := whole(id, Documents, diagnosis.NeedsTalconfig, run)
+	check := whole(id, Documents, diagnosis.NeedsTalconfig, milder(run))
 	check.idle = func(in *Input) string {
 		if in.Talconfig == nil {
 			return "patches of a profile are judged when machine configs are made of them"
@@ -44,6 +44,19 @@ func ofPatches(id diagnosis.ID, run func(*Report, *Input)) Check {
 	}
 
 	return check
+}
+
+// milder makes warnings of what only the next making of machine configs fails for, where that is not to come: all are there, and are used as they are.
+func milder(run func(*Report, *Input)) func(*Report, *Input) {
+	return func(r *Report, in *Input) {
+		run(r, in)
+
+		for i := range r.findings {
+			if in.Options.AsTheyAre && len(in.missing) == 0 && len(in.Configs) > 0 {
+				r.findings[i].Severity = min(r.findings[i].Severity, diagnosis.Warning)
+			}
+		}
+	}
 }
 
 // variable is a variable in a patch, which gets its value before the patch is read as YAML.

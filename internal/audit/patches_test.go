@@ -209,6 +209,31 @@ func TestDocumentsAndFieldsThatSayTheSame(t *testing.T) {
 	})
 }
 
+// A run that takes the machine configs as they are is not stopped by what only making them again fails for.
+func TestPatchesThatAreNotNeeded(t *testing.T) {
+	t.Parallel()
+
+	for name, made := range map[string]files{
+		"patch":   withList("patches: ['@patches/a.yaml']"),
+		"version": lab(config{}).replaced("talconfig.yaml", "v1.13.9", "v1.13"),
+	} {
+		folder := made.write(t)
+		options := audit.Options{TalosDir: folder, Root: folder, AsTheyAre: true}
+
+		severity := func() diagnosis.Severity {
+			result := audit.Run(context.Background(), audit.Read(options))
+			found := append(findingsOf(result, diagnosis.PatchMissing), findingsOf(result, diagnosis.VersionIncomplete)...)
+			require.Len(t, found, 1, name)
+
+			return found[0].Severity
+		}
+
+		require.Equal(t, diagnosis.Warning, severity(), name)
+		require.NoError(t, os.Remove(filepath.Join(folder, "clusterconfig", "lab-n1.yaml")))
+		require.Equal(t, diagnosis.Failure, severity(), "%s: a machine config has to be made", name)
+	}
+}
+
 // What the first document of troubles says about its own repository: the list of patches is made always, the patch only under a condition.
 func TestAPatchThatATemplateDidNotWrite(t *testing.T) {
 	t.Parallel()

@@ -25,8 +25,10 @@ var table = sync.OnceValue(func() []Check {
 
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
-		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, patchChecks, documentChecks, imageChecks, secretChecks,
-		firewallChecks, interopChecks(),
+		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
+		patchChecks, documentChecks, imageChecks, versionChecks,
+		firewallChecks,
+		interopChecks(),
 		liveRows(),
 	)
 
