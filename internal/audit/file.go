@@ -60,6 +60,10 @@ func (f *File) location(line, column int) diagnosis.Location {
 
 // locate is where a field stands, with the line itself, and with where its value comes from when that is known.
 func (in *Input) locate(place at) diagnosis.Location {
+	if place.elsewhere != nil {
+		return *place.elsewhere
+	}
+
 	if place.file == nil {
 		return diagnosis.Location{}
 	}
@@ -68,14 +72,18 @@ func (in *Input) locate(place at) diagnosis.Location {
 		return diagnosis.Location{Path: place.file.Shown}
 	}
 
-	if place.line > 0 {
-		found := place.file.location(place.line, 0)
-		found.Text = place.file.places.Key(place.line) // it may be any kind of text
+	if place.scanned > 0 {
+		found := place.file.location(place.scanned, 0)
+		found.Text = place.file.places.Key(place.scanned) // it may be any kind of text
 
 		return found
 	}
 
-	line, column := place.file.places.Find(place.document, place.path)
+	line, column := place.line, place.column
+	if line == 0 {
+		line, column = place.file.places.Find(place.document, place.path)
+	}
+
 	found := place.file.location(line, column)
 
 	if config := in.configOf(place.file, nil); config != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/preflight"
+	"github.com/talos-mage/talos-mage/internal/proxmox"
 	"github.com/talos-mage/talos-mage/internal/schematic"
 	"github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
@@ -34,6 +35,12 @@ type Options struct {
 	Cluster *inventory.Cluster
 	// Generate makes the machine configs in memory, by the name of their file: it is asked when a node has none yet. Nil makes none.
 	Generate func() map[string][]byte
+	// Profile narrows the checks to those of one profile; empty for all that need none.
+	Profile Profile
+	// CiliumValues is the file with the Helm values of Cilium, or with its HelmRelease. Empty looks for a HelmRelease below Root.
+	CiliumValues string
+	// VMs lists the virtual machines that the nodes run on; those that wanted says no to may be left out. Nil for none.
+	VMs func(wanted func(name string) bool) ([]proxmox.VM, error)
 	// CallsFrom is the address that this computer calls another from; invalid if it is not known. Nil leaves that unjudged.
 	CallsFrom func(netip.Addr) netip.Addr
 	// AsTheyAre is set for a run that takes the machine configs that are there as they are: what making them again would fail for does not stop it.
@@ -59,6 +66,9 @@ type Input struct {
 	// SecretsFile is nil when there is none.
 	SecretsFile *File
 
+	// cilium are the Helm values of Cilium, or why there are none. machines are the VMs, or why there are none.
+	cilium   func() (*helmValues, string)
+	machines func() ([]proxmox.VM, string)
 	// manifests are the files of extraManifests, as Patches are those of patches.
 	manifests []*Patch
 	// unreadable are findings of reading.
@@ -173,6 +183,7 @@ func Read(options Options) *Input {
 	in.readSecrets()
 
 	in.tracked = sync.OnceValue(in.findTracked)
+	in.cilium, in.machines = sync.OnceValues(in.readCilium), sync.OnceValues(in.readVMs)
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
 	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
@@ -497,6 +508,14 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 		return "there is no talosconfig that can be used"
 	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil:
 		return "there is no secrets file"
+	case needs.Has(diagnosis.NeedsCilium):
+		_, why := in.cilium()
+
+		return why
+	case needs.Has(diagnosis.NeedsVMs):
+		_, why := in.machines()
+
+		return why
 	default:
 		return ""
 	}
