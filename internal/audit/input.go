@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"net/netip"
@@ -31,8 +32,13 @@ type Options struct {
 	Environ []string
 	// Cluster is the inventory, if it was loaded before. Nil reads it.
 	Cluster *inventory.Cluster
-	// Generate makes the machine configs in memory, by the name of their file: it is asked when a node has none yet. Nil makes none.
-	Generate func() map[string][]byte
+	// Source is the form that the cluster is declared in. Default: the one that is there.
+	Source inventory.Kind
+	// Decrypt gives the plaintext of a file that sops encrypted; without it such files are not read.
+	Decrypt func(path string, data []byte) ([]byte, error)
+	// Generate makes the machine configs and the talosconfig in memory, by their paths in ConfigDir: it is asked when one of them is not there. Its error
+	// says why there are none, in one line, or holds the mistakes in the files (see inventory.FileErrors). Nil makes none.
+	Generate func() (map[string][]byte, error)
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
 }
@@ -71,8 +77,11 @@ type Input struct {
 	// looked are the files as preflight's checks take them.
 	looked  preflight.Files
 	lookups sync.Once
-	// generated are the machine configs that can be made, by the name of their file.
+	// generated are the files of ConfigDir as they would be written; whyNot says why there are none, and is empty while nobody asked.
 	generated func() map[string][]byte
+	whyNot    string
+	// ungenerable are the mistakes in the files that making machine configs came upon.
+	ungenerable []diagnosis.Finding
 	// entries are the indices of the talconfig's entries of nodes, by their first line.
 	entries func() map[int]int
 }
@@ -112,7 +121,7 @@ func Read(options Options) *Input {
 	}
 
 	if options.Talosconfig == "" {
-		in.Options.Talosconfig = filepath.Join(in.Options.ConfigDir, "talosconfig")
+		in.Options.Talosconfig = filepath.Join(in.Options.ConfigDir, talosconfigName)
 	}
 
 	if in.Options.Checks.Now.IsZero() {
@@ -124,7 +133,12 @@ func Read(options Options) *Input {
 			return nil
 		}
 
-		return options.Generate()
+		made, err := options.Generate()
+		if err != nil {
+			in.ungenerated(err)
+		}
+
+		return made
 	})
 
 	in.readInventory()
@@ -173,10 +187,41 @@ func (in *Input) readInventory() {
 	}
 
 	cluster, err := inventory.Inspect(inventory.Options{
-		TalosDir: in.Options.TalosDir, ConfigDir: in.Options.ConfigDir, Environ: in.Options.Environ, Root: in.Options.Root,
+		TalosDir: in.Options.TalosDir, Source: in.Options.Source, ConfigDir: in.Options.ConfigDir, Environ: in.Options.Environ,
+		Decrypt: in.Options.Decrypt, Root: in.Options.Root,
+		Unwritten: func(name string) []byte { return in.generated()[filepath.ToSlash(name)] },
 	})
 
 	in.Cluster = cluster
+	in.unreadable = append(in.unreadable, in.mistakes(err)...)
+	in.moveConfigDir()
+}
+
+// moveConfigDir goes where a profile puts its machine configs, unless the talosconfig was chosen by itself.
+func (in *Input) moveConfigDir() {
+	if in.Cluster == nil || in.Cluster.ConfigDir == in.Options.ConfigDir {
+		return
+	}
+
+	if in.Options.Talosconfig == filepath.Join(in.Options.ConfigDir, talosconfigName) {
+		in.Options.Talosconfig = filepath.Join(in.Cluster.ConfigDir, talosconfigName)
+	}
+
+	in.Options.ConfigDir = in.Cluster.ConfigDir
+}
+
+// ungenerated keeps why no machine configs can be made in memory. Mistakes in the files become findings.
+func (in *Input) ungenerated(err error) {
+	in.ungenerable, in.whyNot = in.mistakes(err), err.Error()
+
+	if len(in.ungenerable) > 0 {
+		in.whyNot = "mistakes in the files keep it from being made"
+	}
+}
+
+// mistakes are those in the user's files, as findings.
+func (in *Input) mistakes(err error) []diagnosis.Finding {
+	var findings []diagnosis.Finding
 
 	for _, mistake := range inventory.FileErrors(err) {
 		finding := mistake.Finding()
@@ -190,8 +235,10 @@ func (in *Input) readInventory() {
 			}
 		}
 
-		in.unreadable = append(in.unreadable, finding)
+		findings = append(findings, finding)
 	}
+
+	return findings
 }
 
 // readConfigs reads the machine configs of the inventory's nodes, or all that lie in the folder where there is no inventory.
@@ -222,6 +269,9 @@ func (in *Input) readConfigs() {
 	}
 }
 
+// talosconfigName is the name of the talosconfig in the folder of machine configs.
+const talosconfigName = "talosconfig"
+
 // notWritten marks the path of a machine config that exists in memory only.
 const notWritten = " (not written yet)"
 
@@ -239,11 +289,8 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 
 	shown := in.shown(path)
 
-	if errors.Is(err, fs.ErrNotExist) {
-		if made := in.generated()[filepath.Base(path)]; made != nil {
-			config, err = machineconfig.FromBytes(path, made)
-			shown += notWritten
-		}
+	if in.Cluster != nil && in.Cluster.Unwritten(path) != nil {
+		shown += notWritten
 	}
 
 	if err != nil {
@@ -367,7 +414,8 @@ func (in *Input) openPatch(patch *Patch, path string) {
 		return
 	}
 
-	if line, column, message := patch.File.places.SyntaxError(); message != "" {
+	// A template need not be YAML before it is filled in, which generation does.
+	if line, column, message := patch.File.places.SyntaxError(); message != "" && !bytes.Contains(patch.File.Data, []byte("{{")) {
 		in.unreadable = append(in.unreadable, diagnosis.Finding{
 			ID: diagnosis.FileSyntax, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: "is not valid YAML: " + message,
 			Next: "correct the line", At: patch.File.location(line, column),
@@ -377,11 +425,17 @@ func (in *Input) openPatch(patch *Patch, path string) {
 }
 
 func (in *Input) readTalosconfig() {
-	if in.TalosconfigFile = in.open(in.Options.Talosconfig); in.TalosconfigFile == nil {
+	if in.TalosconfigFile = in.open(in.Options.Talosconfig); in.TalosconfigFile == nil && in.Cluster != nil {
+		if made := in.Cluster.Unwritten(in.Options.Talosconfig); made != nil {
+			in.TalosconfigFile = newFile(in.Options.Talosconfig, in.shown(in.Options.Talosconfig)+notWritten, made)
+		}
+	}
+
+	if in.TalosconfigFile == nil {
 		return
 	}
 
-	credentials, err := talosapi.LoadCredentials(in.Options.Talosconfig)
+	credentials, err := talosapi.ParseCredentials(in.TalosconfigFile.Data)
 	if err == nil {
 		in.Credentials = credentials
 
@@ -414,16 +468,38 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 	case needs.Has(diagnosis.NeedsTalconfig) && in.Cluster == nil:
 		return "the inventory can't be read"
 	case needs.Has(diagnosis.NeedsConfig) && len(in.Configs) == 0:
-		return "there is no machine config that can be read"
+		return in.none("there is no machine config that can be read")
 	case needs.Has(diagnosis.NeedsConfigs) && (len(in.Configs) == 0 || len(in.missing) > 0):
-		return "not all machine configs can be read"
+		return in.none("not all machine configs can be read")
 	case needs.Has(diagnosis.NeedsTalosconfig) && in.Credentials == nil:
-		return "there is no talosconfig that can be used"
+		return in.none("there is no talosconfig that can be used")
 	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil:
 		return "there is no secrets file"
 	default:
 		return ""
 	}
+}
+
+// none adds to what is missing why it can't be made in memory, if that was tried.
+func (in *Input) none(text string) string {
+	if in.whyNot == "" {
+		return text
+	}
+
+	return text + "; " + in.whyNot
+}
+
+// nothingMade tells whether no file of the folder of machine configs exists yet, and none could be made to be judged: then it is not run what is
+// about them, and it is no trouble that they are missing.
+func (in *Input) nothingMade() bool {
+	return in.whyNot != "" && len(in.Configs) == 0 && in.TalosconfigFile == nil && len(in.onDisk()) == 0
+}
+
+// onDisk are the files that lie in the folder of machine configs.
+func (in *Input) onDisk() []string {
+	paths, _ := filepath.Glob(filepath.Join(in.Options.ConfigDir, "*.y*ml")) // the pattern is well-formed
+
+	return paths
 }
 
 // configsByNode are the machine configs by the name of the node.

@@ -152,12 +152,13 @@ func TestMachineConfigsThatAreMadeInMemory(t *testing.T) {
 	folder := made.write(t)
 	result := audit.Run(context.Background(), audit.Read(audit.Options{
 		TalosDir: folder, Root: folder,
-		Generate: func() map[string][]byte { return map[string][]byte{"lab-n1.yaml": []byte(text)} },
+		Generate: func() (map[string][]byte, error) { return map[string][]byte{"lab-n1.yaml": []byte(text)}, nil },
 	}))
 
 	found := findingsOf(result, diagnosis.GatewayOutside)
 	require.Len(t, found, 1)
 	require.Equal(t, "clusterconfig/lab-n1.yaml (not written yet)", found[0].At.Path)
 	require.Equal(t, "talconfig.yaml:13:22", found[0].At.From)
-	require.NotEmpty(t, findingsOf(result, diagnosis.ConfigMissing), "that it is missing is told all the same")
+	require.Empty(t, findingsOf(result, diagnosis.ConfigMissing), "it will be written")
+	require.NotEmpty(t, findingsOf(result, diagnosis.TalosconfigMissing), "none was made")
 }

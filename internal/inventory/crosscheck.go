@@ -442,7 +442,7 @@ func shortSum(pem []byte) string {
 func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 	shown := x.shown(path)
 
-	data, err := os.ReadFile(path)
+	data, err := x.cluster.readFile(path)
 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/talos-mage/talos-mage/internal/audit"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/nearest"
-	"github.com/talos-mage/talos-mage/internal/preflight"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/settings"
+	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
 // Audit judges the cluster's files, without a node and without the network.
@@ -21,17 +20,7 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 		return badInput(err)
 	}
 
-	skipped := make([]diagnosis.ID, 0, len(loaded.SkipChecks))
-	for _, id := range loaded.SkipChecks {
-		skipped = append(skipped, diagnosis.ID(id))
-	}
-
-	in := audit.Read(audit.Options{
-		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Root: loaded.RootDir, Environ: i.Environ,
-		Checks: preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: skipped, Now: time.Now()},
-	})
-
-	result := audit.Run(ctx, in)
+	result := audit.Run(ctx, audit.Read(steps.AuditOptions(ctx, loaded, i.Environ)))
 
 	if err := result.Write(i.Out, loaded.AuditFormat); err != nil {
 		return badInput(diagnosis.Unwritable("the output", err))
