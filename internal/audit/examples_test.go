@@ -16,7 +16,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/generate"
 	"github.com/talos-mage/talos-mage/internal/inventory"
-	"github.com/talos-mage/talos-mage/internal/preflight"
 )
 
 // examples are this repository's clusters of different shapes.
@@ -38,7 +37,7 @@ func madeInMemory(t *testing.T, folder string) audit.Options {
 	require.NoError(t, err)
 
 	return audit.Options{
-		TalosDir: folder, Root: folder, ConfigDir: filepath.Join(folder, "clusterconfig"), Checks: preflight.Options{Now: time.Now()},
+		TalosDir: folder, Root: folder, ConfigDir: filepath.Join(folder, "clusterconfig"),
 		Generate: func() (map[string][]byte, error) {
 			variables, err := inventory.Variables(inventory.Options{TalosDir: folder, Root: folder})
 			if err != nil {

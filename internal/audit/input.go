@@ -124,10 +124,6 @@ func Read(options Options) *Input {
 		in.Options.Talosconfig = filepath.Join(in.Options.ConfigDir, talosconfigName)
 	}
 
-	if in.Options.Checks.Now.IsZero() {
-		in.Options.Checks.Now = time.Now()
-	}
-
 	in.generated = sync.OnceValue(func() map[string][]byte {
 		if options.Generate == nil {
 			return nil
@@ -146,6 +142,11 @@ func Read(options Options) *Input {
 	in.readPatches()
 	in.readTalosconfig()
 	in.readSecrets()
+
+	// What was made in memory is valid from just now on.
+	if in.Options.Checks.Now.IsZero() {
+		in.Options.Checks.Now = time.Now()
+	}
 
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
@@ -228,17 +229,36 @@ func (in *Input) mistakes(err error) []diagnosis.Finding {
 		finding.At = diagnosis.Location{Path: mistake.Path, Line: mistake.Line, Column: mistake.Column}
 		finding.Cause = strings.TrimPrefix(mistake.Error(), finding.At.String()+": ")
 
-		if in.Talconfig != nil && mistake.Path == in.Talconfig.Shown {
-			finding.At.Text = in.Talconfig.places.Line(mistake.Line)
-			if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax {
-				finding.At.Text = in.Talconfig.places.Key(mistake.Line)
-			}
+		if entry, known := diagnosis.Lookup(finding.ID); known && finding.Next == "" {
+			finding.Next = entry.Remedy
 		}
 
+		finding.At.Text = in.textOf(mistake)
 		findings = append(findings, finding)
 	}
 
 	return findings
+}
+
+// textOf is the line of a mistake. Nothing but the key is shown where what it means is not known, and of files of variables.
+func (in *Input) textOf(mistake *inventory.FileError) string {
+	file := in.Talconfig
+	if file == nil || file.Shown != mistake.Path {
+		path := filepath.FromSlash(mistake.Path)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(in.Options.Root, path)
+		}
+
+		if file = in.open(path); file == nil {
+			return ""
+		}
+	}
+
+	if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax || strings.HasPrefix(filepath.Base(file.Path), "tal") && file != in.Talconfig {
+		return file.places.Key(mistake.Line)
+	}
+
+	return file.places.Line(mistake.Line)
 }
 
 // readConfigs reads the machine configs of the inventory's nodes, or all that lie in the folder where there is no inventory.

@@ -30,7 +30,7 @@ func TestFindingsOfOtherPackagesHavePlaces(t *testing.T) {
 		"node IP":          {lab(config{machine: "kubelet:\n\tnodeIP:\n\t\tvalidSubnets: [198.51.100.0/24]"}), diagnosis.NodeIPExcluded, "clusterconfig/lab-n1.yaml:6:7", "validSubnets: [198.51.100.0/24]"},
 		"endpoint":         {lab(config{}).replaced("talconfig.yaml", "https://", "http://"), diagnosis.EndpointUnusable, "talconfig.yaml:2:1", "endpoint: http://192.0.2.10:6443"},
 		"installer":        {lab(installing("disk: /dev/vda\n\timage: factory.talos.dev/installer/:v1.13.9")), diagnosis.InstallerReference, "clusterconfig/lab-n1.yaml:6:5", "image: factory.talos.dev/installer/:v1.13.9"},
-		"placeholder":      {lab(config{machine: "token: op://vault/item"}), diagnosis.ConfigPlaceholder, "clusterconfig/lab-n1.yaml:4", "token: (masked)"},
+		"placeholder":      {lab(config{machine: "token: op://vault/item"}), diagnosis.ConfigPlaceholder, "clusterconfig/lab-n1.yaml:4:10", "token: (masked)"},
 		"talosconfig":      {lab(config{}), diagnosis.TalosconfigMissing, "clusterconfig/talosconfig", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -250,14 +250,20 @@ func (in *Input) place(finding *diagnosis.Finding) {
 	}
 
 	if finding.At.Path != "" || finding.Severity == diagnosis.OK {
+		in.completePlace(finding)
+
 		return
 	}
 
 	node := in.Cluster.Node(finding.Node)
+	if slices.Contains(talosconfigFindings, finding.ID) {
+		in.placeInTalosconfig(finding)
+
+		return
+	}
+
 	if finding.Node == "" || node == nil {
-		if slices.Contains(talosconfigFindings, finding.ID) {
-			finding.At.Path = in.shown(in.Options.Talosconfig)
-		}
+		in.placeVIP(finding)
 
 		if path, known := clusterPlaces[finding.ID]; known && in.Talconfig != nil {
 			finding.At = in.locate(in.Talconfig.at(path))
@@ -272,7 +278,14 @@ func (in *Input) place(finding *diagnosis.Finding) {
 
 	where, known := places[finding.ID]
 
-	switch config := in.byNode[node]; {
+	config := in.byNode[node]
+	if place, exact := in.pinpoint(*finding, config); exact && !declares(node, where.entry, finding.Cause) {
+		finding.At = in.locate(place)
+
+		return
+	}
+
+	switch {
 	case !known:
 	case where.entry != "":
 		finding.At = in.locate(in.node(node).field(where.entry))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/talos-mage/talos-mage/internal/audit"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -26,7 +25,7 @@ func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []stri
 	options := audit.Options{
 		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Root: loaded.RootDir,
 		Environ: environ, Source: files.Source, Decrypt: files.Decrypt,
-		Checks: preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: run.skipChecks(), Now: time.Now()},
+		Checks: preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: run.skipChecks()},
 	}
 
 	if loaded.ConfigGenerator != noGenerator {
