@@ -49,7 +49,7 @@ func (r *Run) inMemory(ctx context.Context) (map[string][]byte, error) {
 
 	path := r.secretsPath()
 	if path == "" {
-		return nil, fmt.Errorf("there is no %s to make it from", filepath.Base(r.Cluster.NewSecretsPath(r.sops().Rules() != "")))
+		return nil, fmt.Errorf("there is no %s to make it from (mage config:secrets)", filepath.Base(r.Cluster.NewSecretsPath(r.sops().Rules() != "")))
 	}
 
 	files, err := r.renderNatively(ctx, auditName, path)
