@@ -38,11 +38,11 @@ var addressChecks = []Check{
 func checkGateways(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		for _, route := range link.routes {
-			if !route.gateway.IsValid() || link.dhcp || route.gateway.IsLinkLocalUnicast() || !link.hasFamily(route.gateway) || link.reaches(route.gateway) {
+			if !route.gateway.IsValid() || route.gateway.IsLinkLocalUnicast() || !link.hasFamily(route.gateway) || config.reaches(link, route.gateway) {
 				continue
 			}
 
-			r.found(route.at, "correct the gateway, or the address's prefix length",
+			r.aboutRoute(config, route, "correct the gateway, or the address's prefix length",
 				"the gateway %s is in no subnet of %s (%s): the route can't be set", route.gateway, link.label, link.subnets())
 		}
 	}
@@ -61,9 +61,32 @@ func checkOwnGateway(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		for _, route := range link.routes {
 			if route.gateway.IsValid() && own[route.gateway] {
-				r.found(route.at, "set the router's address", "the gateway %s is the node's own address", route.gateway)
+				r.aboutRoute(config, route, "set the router's address", "the gateway %s is the node's own address", route.gateway)
 			}
 		}
+	}
+}
+
+// aboutRoute says what is wrong with a route, milder where the node has, or may have, another way out: an IPv6 router announces itself.
+func (r *Report) aboutRoute(config *Rendered, route route, change, cause string, args ...any) {
+	ways := 0
+
+	for _, link := range config.links() {
+		if link.dhcp {
+			ways++
+		}
+
+		for _, other := range link.routes {
+			if other.isDefault() && other.gateway.Is4() {
+				ways++
+			}
+		}
+	}
+
+	if route.isDefault() && route.gateway.Is4() && ways == 1 {
+		r.found(route.at, change, cause, args...)
+	} else {
+		r.warn(route.at, change, cause, args...)
 	}
 }
 
@@ -71,11 +94,37 @@ func checkOwnGateway(r *Report, config *Rendered) {
 func checkNetworkAddress(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		for _, address := range link.addresses {
-			if what := networkAddress(address.prefix); what != "" && !address.bare {
-				r.found(address.at, "set the node's own address", "%s is the %s address of its subnet %s", address.prefix.Addr(), what, address.prefix.Masked())
+			what := networkAddress(address.prefix)
+			if what == "" || address.bare {
+				continue
+			}
+
+			// Neighbours never call a broadcast address. The first one of a subnet works between Linux machines, and in a tunnel anyway.
+			severity := diagnosis.Warning
+			if what == "broadcast" && config.hasOnly(address.prefix.Addr()) {
+				severity = diagnosis.Failure
+			}
+
+			r.add(severity, address.at, "set the node's own address", "%s is the %s address of its subnet %s", address.prefix.Addr(), what, address.prefix.Masked())
+		}
+	}
+}
+
+// hasOnly tells whether an address is all that a node has: nothing else is static, and no link asks for DHCP.
+func (c *Rendered) hasOnly(addr netip.Addr) bool {
+	for _, link := range c.links() {
+		if link.dhcp {
+			return false
+		}
+
+		for _, address := range link.addresses {
+			if other := address.prefix.Addr(); other.IsValid() && other != addr && !link.isLocal() {
+				return false
 			}
 		}
 	}
+
+	return true
 }
 
 // networkAddress says which special address of its subnet an address is; empty when it is an ordinary one. Links of two addresses have none.
@@ -113,32 +162,25 @@ func checkAddressTexts(r *Report, config *Rendered) {
 	}
 
 	raw := config.Provider.RawV1Alpha1()
-	lists := []struct {
-		path  string
-		texts []string
-	}{
-		{"machine.certSANs", raw.MachineConfig.MachineCertSANs},
-		{"machine.time.servers", config.timeServerTexts()},
-		{"machine.network.nameservers", config.resolverTexts()},
-	}
-
-	if server := raw.ClusterConfig.APIServerConfig; server != nil {
-		lists = append(lists, struct {
-			path  string
-			texts []string
-		}{"cluster.apiServer.certSANs", server.CertSANs})
-	}
-
-	for _, list := range lists {
-		for i, text := range list.texts {
+	judge := func(texts []string, place func(int) at) {
+		for i, text := range texts {
 			if why := likeAddress(text); why != "" {
-				r.found(config.File.at(list.path).item(i), "write one address or name", "%q is neither an address nor a name: %s", text, why)
+				// One entry that leads nowhere stops nothing: certificates have their other names, and there are other servers.
+				r.warn(place(i), "write one address or name", "%q is neither an address nor a name: %s", text, why)
 			}
 		}
 	}
+
+	judge(raw.MachineConfig.MachineCertSANs, config.File.at("machine.certSANs").item)
+	judge(config.timeServerTexts(), config.timeServerPlace)
+	judge(config.resolverTexts(), config.resolverPlace)
+
+	if server := raw.ClusterConfig.APIServerConfig; server != nil {
+		judge(server.CertSANs, config.File.at("cluster.apiServer.certSANs").item)
+	}
 }
 
-// checkTalosconfigTexts reads the endpoints and nodes of the talosconfig.
+// checkTalosconfigTexts reads the endpoints of the talosconfig. They are talosctl's: this program asks each node directly.
 func checkTalosconfigTexts(r *Report, in *Input) {
 	for _, endpoint := range in.Credentials.Endpoints() {
 		if _, err := netip.ParseAddrPort(endpoint); err == nil {
@@ -146,7 +188,7 @@ func checkTalosconfigTexts(r *Report, in *Input) {
 		}
 
 		if why := likeAddress(endpoint); why != "" {
-			r.found(in.talosconfigPlace(endpoint), "write one address or name", "the endpoint %q is neither an address nor a name: %s", endpoint, why)
+			r.warn(in.talosconfigPlace(endpoint), "write one address or name", "the endpoint %q is neither an address nor a name: %s", endpoint, why)
 		}
 	}
 }
@@ -222,9 +264,12 @@ func likeAddress(text string) string {
 
 // owner is one use of an address.
 type owner struct {
-	who string
-	at  at
+	config *Rendered
+	link   *link
+	at     at
 }
+
+func (o owner) String() string { return o.config.Name + " on " + o.link.label }
 
 // checkAddressTwice looks for addresses that two nodes, or two links of one, have.
 func checkAddressTwice(r *Report, in *Input) {
@@ -240,19 +285,43 @@ func checkAddressTwice(r *Report, in *Input) {
 					continue // every node may have these
 				}
 
-				who := config.Name + " on " + link.label
+				this := owner{config, link, address.at}
+				first, taken := owners[addr]
 
-				if first, taken := owners[addr]; taken {
-					where := r.in.locate(first.at)
-					r.found(address.at, "give one of them another address", "%s is set on %s and on %s (%s)", addr, first.who, who, where)
-
-					continue
+				switch {
+				case !taken:
+					owners[addr] = this
+				case first.config == config && first.link.name == link.name && link.name != "":
+					// It is one link, in both styles: Talos sets the address once.
+				default:
+					r.add(in.sharing(addr, first, this), address.at, "give one of them another address",
+						"%s is set on %s and on %s (%s)", addr, first, this, r.in.locate(first.at))
 				}
-
-				owners[addr] = owner{who: who, at: address.at}
 			}
 		}
 	}
+}
+
+// sharing is how bad it is that two links have one address. On links of one node, and in networks that exist on each node by itself, as a bridge
+// for virtual machines does, it may be meant; not where others know a node by it.
+func (in *Input) sharing(addr netip.Addr, first, second owner) diagnosis.Severity {
+	switch {
+	case first.config == second.config:
+		return diagnosis.Warning
+	case in.isDeclared(addr), first.config.hasOnly(addr) && second.config.hasOnly(addr):
+		return diagnosis.Failure
+	default:
+		return diagnosis.Warning
+	}
+}
+
+// isDeclared tells whether an address is what the inventory knows a node by.
+func (in *Input) isDeclared(addr netip.Addr) bool {
+	return in.Cluster != nil && slices.ContainsFunc(in.Cluster.Nodes, func(node *inventory.Node) bool {
+		declared, err := netip.ParseAddr(node.Address)
+
+		return err == nil && declared.Unmap() == addr
+	})
 }
 
 // checkResolvers looks for name servers that need the cluster that needs them.
@@ -429,14 +498,20 @@ func endpointHost(endpoint string) string {
 	return endpoint
 }
 
-// checkDialedNames looks for endpoints of the talosconfig that no control plane's certificate is for.
+// checkDialedNames looks for endpoints of the talosconfig that no control plane's certificate is for. What a node learns by DHCP, addresses and
+// names, is in its certificate as well.
 func checkDialedNames(r *Report, in *Input) {
 	var covered []string
+
+	learnsNames, learnsAddresses := false, false
 
 	for _, config := range in.Configs {
 		if !isControlPlane(config) {
 			continue
 		}
+
+		learnsNames = learnsNames || config.Hostname() == "" || config.UsesDHCP()
+		learnsAddresses = learnsAddresses || config.UsesDHCP() || len(config.Addresses()) == 0
 
 		short, _, _ := strings.Cut(config.Hostname(), ".")
 		covered = append(append(covered, config.Hostname(), short), config.CertSANs()...)
@@ -447,8 +522,12 @@ func checkDialedNames(r *Report, in *Input) {
 		_, err := netip.ParseAddr(host)
 
 		// A node's certificate is for its addresses, whatever they are.
-		if node := in.nodesByHost()[strings.ToLower(host)]; node != "" && err == nil {
+		if node := in.nodesByHost()[strings.ToLower(host)]; err == nil && (node != "" || learnsAddresses) {
 			continue
+		}
+
+		if short, _, _ := strings.Cut(host, "."); err != nil && learnsNames && (slices.Contains(covered, short) || slices.Contains(covered, "")) {
+			continue // the domain, or the whole name, may be DHCP's
 		}
 
 		if !slices.ContainsFunc(covered, func(name string) bool { return preflight.CoversName(name, host) }) {
@@ -486,9 +565,18 @@ func checkDeclaredAddresses(r *Report, in *Input) {
 			continue
 		}
 
-		if what := special(addr); what != "" && !in.rehearses(addr) {
-			r.found(in.node(node).field("ipAddress"), "declare the node's own address", "%s is declared at %s, a %s address", node.Name, addr, what)
+		what := special(addr)
+		if what == "" || in.rehearses(addr) {
+			continue
 		}
+
+		// A forwarded port, or a neighbour on the same segment, is reached at these.
+		severity := diagnosis.Failure
+		if addr.IsLoopback() || addr.IsLinkLocalUnicast() {
+			severity = diagnosis.Warning
+		}
+
+		r.add(severity, in.node(node).field("ipAddress"), "declare the node's own address", "%s is declared at %s, a %s address", node.Name, addr, what)
 	}
 }
 
@@ -501,7 +589,12 @@ func checkSpecialAddresses(r *Report, config *Rendered) {
 				continue
 			}
 
-			r.found(address.at, "set the node's own address", "%s of %s is a %s address", address.prefix.Addr(), link.label, what)
+			severity := diagnosis.Warning
+			if config.hasOnly(address.prefix.Addr()) {
+				severity = diagnosis.Failure
+			}
+
+			r.add(severity, address.at, "set the node's own address", "%s of %s is a %s address", address.prefix.Addr(), link.label, what)
 		}
 	}
 }

@@ -20,20 +20,25 @@ func TestGateways(t *testing.T) {
 	t.Parallel()
 
 	judge(t, diagnosis.GatewayOutside, map[string]trial{
-		"interface":         {files: lab(routed("192.0.2.11/26", "192.0.2.254")), line: "gateway: 192.0.2.254", cause: "192.0.2.254 is in no subnet of eth0 (192.0.2.0/26)"},
+		"interface":         {files: lab(routed("192.0.2.11/26", "192.0.2.254")), line: "gateway: 192.0.2.254", cause: "192.0.2.254 is in no subnet of eth0 (192.0.2.0/26)", severity: diagnosis.Failure},
 		"document":          {files: lab(routedDocument("192.0.2.11/24", "198.51.100.1")), line: "- gateway: 198.51.100.1", cause: "(192.0.2.0/24)"},
-		"IPv6":              {files: lab(routedDocument("2001:db8:1::11/64", "2001:db8:2::1")), line: "- gateway: 2001:db8:2::1", cause: "2001:db8:1::/64"},
+		"IPv6":              {files: lab(routedDocument("2001:db8:1::11/64", "2001:db8:2::1")), line: "- gateway: 2001:db8:2::1", cause: "2001:db8:1::/64", severity: diagnosis.Warning},
 		"second node":       {files: lab(routed("192.0.2.11/24", "192.0.2.1"), routed("192.0.2.12/24", "198.51.100.1")), cause: "198.51.100.1"},
 		"VLAN":              {files: lab(onLink("vlans:", "\t- vlanId: 7", "\t  addresses: [198.51.100.11/24]", "\t  routes:", "\t\t- network: 0.0.0.0/0", "\t\t  gateway: 192.0.2.1")), cause: "eth0.7"},
 		"inside":            {files: lab(routed("192.0.2.11/24", "192.0.2.1"))},
 		"link-local router": {files: lab(routedDocument("2001:db8:1::11/64", "fe80::1"))},
 		"on the link":       {files: lab(onLink("addresses: [203.0.113.5/32]", "routes:", "\t- network: 198.51.100.1/32", "\t- network: 0.0.0.0/0", "\t  gateway: 198.51.100.1"))},
 		"other family":      {files: lab(routedDocument("192.0.2.11/24", "2001:db8::1"))},
+		"a way besides":     {files: lab(onLink("addresses: [192.0.2.11/24]", "routes:", "\t- network: 0.0.0.0/0", "\t  gateway: 192.0.2.1", "\t- network: 203.0.113.0/24", "\t  gateway: 198.51.100.1")), cause: "198.51.100.1", severity: diagnosis.Warning},
+		"another table":     {files: lab(asDocument("addresses:\n\t- address: 192.0.2.11/24", "routes:\n\t- gateway: 198.51.100.1\n\t  table: 100")), cause: "198.51.100.1", severity: diagnosis.Warning},
+		"DHCP elsewhere":    {files: lab(interfaces("interface: eth0\n\t\t\taddresses: [192.0.2.11/24]\n\t\t\troutes:\n\t\t\t\t- gateway: 198.51.100.1\n\t\t\t\t\tnetwork: 0.0.0.0/0", "interface: eth1\n\t\t\tdhcp: true")), cause: "198.51.100.1", severity: diagnosis.Warning},
+		"both styles":       {files: lab(config{machine: onLink("routes:", "\t- network: 0.0.0.0/0", "\t  gateway: 192.0.2.1", "addresses: [203.0.113.5/32]").machine, documents: []string{"kind: LinkConfig\nname: eth0\naddresses:\n\t- address: 192.0.2.11/24"}})},
+		"DHCP document":     {files: lab(config{machine: routed("203.0.113.5/32", "192.0.2.1").machine, documents: []string{"kind: DHCPv4Config\nname: eth0"}})},
 	})
 
 	judge(t, diagnosis.GatewayIsOwnAddress, map[string]trial{
-		"interface":  {files: lab(routed("192.0.2.11/24", "192.0.2.11")), line: "gateway: 192.0.2.11", cause: "own address"},
-		"document":   {files: lab(routedDocument("2001:db8::11/64", "2001:db8::11")), line: "- gateway: 2001:db8::11", cause: "own address"},
+		"interface":  {files: lab(routed("192.0.2.11/24", "192.0.2.11")), line: "gateway: 192.0.2.11", cause: "own address", severity: diagnosis.Failure},
+		"document":   {files: lab(routedDocument("2001:db8::11/64", "2001:db8::11")), line: "- gateway: 2001:db8::11", cause: "own address", severity: diagnosis.Warning},
 		"the router": {files: lab(routed("192.0.2.11/24", "192.0.2.1"), routedDocument("192.0.2.12/24", "192.0.2.1"))},
 	})
 }
@@ -42,11 +47,12 @@ func TestSubnetsInPlaceOfAddresses(t *testing.T) {
 	t.Parallel()
 
 	judge(t, diagnosis.NetworkAddress, map[string]trial{
-		"network":   {files: lab(onLink("addresses: [192.0.2.0/24]")), cause: "192.0.2.0 is the network address of its subnet 192.0.2.0/24"},
-		"broadcast": {files: lab(asDocument("addresses:\n\t- address: 192.0.2.63/26")), line: "- address: 192.0.2.63/26", cause: "broadcast"},
+		"network":   {files: lab(onLink("addresses: [192.0.2.0/24]")), cause: "192.0.2.0 is the network address of its subnet 192.0.2.0/24", severity: diagnosis.Warning},
+		"broadcast": {files: lab(asDocument("addresses:\n\t- address: 192.0.2.63/26")), line: "- address: 192.0.2.63/26", cause: "broadcast", severity: diagnosis.Failure},
+		"a second":  {files: lab(onLink("addresses: [192.0.2.11/24, 198.51.100.255/24]")), cause: "broadcast", severity: diagnosis.Warning},
 		"IPv6":      {files: lab(asDocument("addresses:\n\t- address: 2001:db8:1::/64")), cause: "subnet router anycast"},
 		"ordinary":  {files: lab(onLink("addresses: [192.0.2.11/24, '2001:db8::11/64']"))},
-		"two":       {files: lab(onLink("addresses: [192.0.2.10/31, 192.0.2.11/32]"))},
+		"two":       {files: lab(onLink("addresses: [192.0.2.10/31, 192.0.2.11/32, '2001:db8::/127', '2001:db8::2/128']"))},
 	})
 
 	judge(t, diagnosis.AddressWithoutPrefix, map[string]trial{
@@ -69,11 +75,12 @@ func TestWhatIsNoAddress(t *testing.T) {
 		"number above 255":      {files: lab(onLink("addresses: [192.0.2.300/24]")), cause: "from 0 to 255"},
 		"prefix length":         {files: lab(onLink("addresses: [192.0.2.11/33]")), cause: "the prefix length 33 is not a number from 0 to 32"},
 		"VIP":                   {files: lab(onLink("vip:", "\tip: 192.0.2.10-12")), line: "ip: 192.0.2.10-12", cause: "a range"},
-		"certSANs":              {files: lab(config{machine: "certSANs:\n\t- 192.0.2.11, 192.0.2.12"}), line: "- 192.0.2.11, 192.0.2.12", cause: "several values"},
-		"apiServer's certSANs":  {files: lab(config{cluster: "apiServer:\n\tcertSANs:\n\t\t- 192.0.2"}), line: "- 192.0.2", cause: "four numbers"},
+		"certSANs":              {files: lab(config{machine: "certSANs:\n\t- 192.0.2.11, 192.0.2.12"}), line: "- 192.0.2.11, 192.0.2.12", cause: "several values", severity: diagnosis.Warning},
+		"apiServer's certSANs":  {files: lab(config{cluster: "apiServer:\n\tcertSANs:\n\t\t- 192.0.2"}), line: "- 192.0.2", cause: "four numbers", severity: diagnosis.Warning},
 		"time server":           {files: lab(config{machine: "time:\n\tservers: [192.0.2.300]"}), cause: "192.0.2.300"},
 		"unbracketed IPv6":      {files: lab(config{}).talosconfig(t, "2001:db8::11:50000:50000:1:2:3:4:5"), at: talosconfig, cause: "with brackets if a port follows"},
-		"talosconfig's range":   {files: lab(config{}).talosconfig(t, "192.0.2.11-192.0.2.13"), at: talosconfig, line: "- '192.0.2.11-192.0.2.13'", cause: "a range"},
+		"talosconfig's range":   {files: lab(config{}).talosconfig(t, "192.0.2.11-192.0.2.13"), at: talosconfig, line: "- '192.0.2.11-192.0.2.13'", cause: "a range", severity: diagnosis.Warning},
+		"time document":         {files: lab(config{documents: []string{"kind: TimeSyncConfig\nntp:\n\tservers:\n\t\t- 192.0.2.300"}}), line: "- 192.0.2.300", cause: "192.0.2.300", severity: diagnosis.Warning},
 		"addresses and names":   {files: lab(onLink("addresses: [192.0.2.11/24, '2001:db8::11/64']"), config{machine: "certSANs: [api.example.net, 192.0.2.10, '2001:db8::10', '*.example.net']\ntime:\n\tservers: [time.example.net, /dev/ptp0]"})},
 		"endpoints with a port": {files: lab(config{}).talosconfig(t, "192.0.2.11:50000", "[2001:db8::11]:50000", "cp1.example.net")},
 	})
@@ -83,19 +90,24 @@ func TestAddressesThatAreThereTwice(t *testing.T) {
 	t.Parallel()
 
 	judge(t, diagnosis.AddressTwice, map[string]trial{
-		"two nodes":          {files: lab(onLink("addresses:", "\t- 192.0.2.11/24"), onLink("addresses:", "\t- 192.0.2.11/24")), line: "- 192.0.2.11/24", cause: "192.0.2.11 is set on n1 on eth0 and on n2 on eth0 (clusterconfig/lab-n1.yaml:8"},
+		"two nodes":          {files: lab(onLink("addresses:", "\t- 192.0.2.11/24"), onLink("addresses:", "\t- 192.0.2.11/24")), line: "- 192.0.2.11/24", cause: "192.0.2.11 is set on n1 on eth0 and on n2 on eth0 (clusterconfig/lab-n1.yaml:8", severity: diagnosis.Failure},
+		"only ones":          {files: lab(onLink("addresses: [198.51.100.11/24]"), onLink("addresses: [198.51.100.11/24]")), cause: "198.51.100.11", severity: diagnosis.Failure},
+		"a bridge on each":   {files: lab(interfaces("interface: eth0\n\t\t\taddresses: [192.0.2.11/24]", "interface: br0\n\t\t\taddresses: [198.51.100.1/24]"), interfaces("interface: eth0\n\t\t\taddresses: [192.0.2.12/24]", "interface: br0\n\t\t\taddresses: [198.51.100.1/24]")), cause: "198.51.100.1", severity: diagnosis.Warning},
+		"one link":           {files: lab(config{machine: onLink("addresses: [192.0.2.11/24]").machine, documents: []string{"kind: LinkConfig\nname: eth0\naddresses:\n\t- address: 192.0.2.11/24"}})},
 		"both styles":        {files: lab(onLink("addresses: [192.0.2.11/24]"), asDocument("addresses:\n\t- address: 192.0.2.11/25")), cause: "n2"},
-		"two links":          {files: lab(config{documents: []string{"kind: LinkConfig\nname: eth0\naddresses:\n\t- address: 2001:db8::11/64", "kind: LinkConfig\nname: eth1\naddresses:\n\t- address: 2001:db8::11/64"}}), cause: "on eth1"},
+		"two links":          {files: lab(config{documents: []string{"kind: LinkConfig\nname: eth0\naddresses:\n\t- address: 2001:db8::11/64", "kind: LinkConfig\nname: eth1\naddresses:\n\t- address: 2001:db8::11/64"}}), cause: "on eth1", severity: diagnosis.Warning},
 		"anycast":            {files: lab(config{machine: "network:\n\tinterfaces:\n\t\t- interface: dummy0\n\t\t\tdummy: true\n\t\t\taddresses: [203.0.113.53/32]"}, documents("kind: DummyLinkConfig\nname: dummy0\naddresses:\n\t- address: 203.0.113.53/32"))},
 		"own ones":           {files: lab(onLink("addresses: [192.0.2.11/24]"), onLink("addresses: [192.0.2.12/24]"))},
 		"loopback of a kind": {files: lab(config{machine: "network:\n\tinterfaces:\n\t\t- interface: lo\n\t\t\taddresses: [169.254.116.108/32]"}, config{machine: "network:\n\tinterfaces:\n\t\t- interface: lo\n\t\t\taddresses: [169.254.116.108/32]"})},
 	})
 
 	judge(t, diagnosis.AddressNotOfOneNode, map[string]trial{
-		"static":     {files: lab(onLink("addresses: [127.0.0.11/8]")), cause: "loopback"},
+		"static":     {files: lab(onLink("addresses: [127.0.0.11/8]")), cause: "loopback", severity: diagnosis.Failure},
+		"a second":   {files: lab(onLink("addresses: [192.0.2.11/24, 127.0.0.11/8]")), cause: "loopback", severity: diagnosis.Warning},
+		"none":       {files: lab(config{}).replaced("talconfig.yaml", "192.0.2.11", "0.0.0.0"), at: "talconfig.yaml", cause: "unspecified", severity: diagnosis.Failure},
 		"multicast":  {files: lab(asDocument("addresses:\n\t- address: ff02::1/64")), cause: "multicast"},
-		"declared":   {files: lab(config{}).replaced("talconfig.yaml", "192.0.2.11", "169.254.1.11"), at: "talconfig.yaml", line: "ipAddress: 169.254.1.11", cause: "link-local"},
-		"one of two": {files: lab(config{}, config{}).replaced("talconfig.yaml", "192.0.2.12", "127.0.0.12"), at: "talconfig.yaml", cause: "loopback"},
+		"declared":   {files: lab(config{}).replaced("talconfig.yaml", "192.0.2.11", "169.254.1.11"), at: "talconfig.yaml", line: "ipAddress: 169.254.1.11", cause: "link-local", severity: diagnosis.Warning},
+		"one of two": {files: lab(config{}, config{}).replaced("talconfig.yaml", "192.0.2.12", "127.0.0.12"), at: "talconfig.yaml", cause: "loopback", severity: diagnosis.Warning},
 		"emulated":   {files: lab(onLink("addresses: [127.1.2.11/24]")).replaced("talconfig.yaml", "192.0.2.11", "127.1.2.11")},
 		"ordinary":   {files: lab(onLink("addresses: [192.0.2.11/24]"))},
 		"link-local": {files: lab(config{machine: "network:\n\tinterfaces:\n\t\t- interface: lo\n\t\t\taddresses: [127.0.0.53/32]"}, asDocument("addresses:\n\t- address: fe80::11/64"))},
@@ -140,10 +152,16 @@ func TestEndpointsOfTheTalosconfig(t *testing.T) {
 		"nodes":       {files: lab(config{}, asDocument("addresses:\n\t- address: 2001:db8::12/64")).talosconfig(t, "192.0.2.11:50000", "n2", "2001:db8::12")},
 	})
 
+	const static = "kind: LinkConfig\nname: eth0\naddresses:\n\t- address: 192.0.2.11/24"
+
+	known := config{documents: []string{"kind: HostnameConfig\nhostname: n1", static}}
+
 	judge(t, diagnosis.EndpointNotCertified, map[string]trial{
-		"name":     {files: lab(config{}).talosconfig(t, "talos.example.net"), at: at, line: "- 'talos.example.net'", cause: "talos.example.net"},
-		"NAT":      {files: lab(onLink("addresses: [192.0.2.11/24]")).talosconfig(t, "203.0.113.7"), at: at, cause: "203.0.113.7"},
-		"worker's": {files: lab(config{}, config{role: "worker", machine: "certSANs: [talos.example.net]"}).talosconfig(t, "talos.example.net"), at: at, cause: "talos.example.net"},
+		"name":     {files: lab(known).talosconfig(t, "talos.example.net"), at: at, line: "- 'talos.example.net'", cause: "talos.example.net", severity: diagnosis.Warning},
+		"NAT":      {files: lab(known).talosconfig(t, "203.0.113.7"), at: at, cause: "203.0.113.7"},
+		"worker's": {files: lab(known, config{role: "worker", machine: "certSANs: [talos.example.net]"}).talosconfig(t, "talos.example.net"), at: at, cause: "talos.example.net"},
+		"DHCP":     {files: lab(calledDocument("n1")).talosconfig(t, "203.0.113.7", "n1.example.net")},
+		"no name":  {files: lab(documents(static)).talosconfig(t, "n1.example.net")},
 		"covered":  {files: lab(config{machine: "certSANs: [203.0.113.7, '*.example.net']"}).talosconfig(t, "203.0.113.7", "talos.example.net", "192.0.2.11")},
 	})
 }

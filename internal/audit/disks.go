@@ -89,6 +89,15 @@ func volumesOf(file *File, config *machineconfig.Config) []volume {
 // isSystem tells whether a volume is one of Talos' own.
 func (v volume) isSystem() bool { return v.kind == "VolumeConfig" }
 
+// severity is how bad it is that a volume is never made: the node waits for Talos' own, and only what uses them for others.
+func (v volume) severity() diagnosis.Severity {
+	if v.isSystem() {
+		return diagnosis.Failure
+	}
+
+	return diagnosis.Warning
+}
+
 // installSelector is the expression of the install disk's selector; false if there is none that can be read.
 func (c *Rendered) installSelector() (cel.Expression, bool) {
 	install := c.Provider.RawV1Alpha1().MachineConfig.MachineInstall
@@ -130,7 +139,7 @@ func checkImpossibleDiskSelectors(r *Report, config *Rendered) {
 
 	for _, volume := range volumesOf(config.File, config.Config) {
 		if !volume.match.IsZero() && r.in.reachOf(volume.match).never {
-			r.found(volume.at.field("diskSelector.match"), "correct the selector", "the selector of %s can match no disk: %s", volume.label(), oneLine(volume.match))
+			r.add(volume.severity(), volume.at.field("diskSelector.match"), "correct the selector", "the selector of %s can match no disk: %s", volume.label(), oneLine(volume.match))
 		}
 	}
 }
@@ -199,7 +208,7 @@ func checkVolumeSizes(r *Report, config *Rendered) {
 		case volume.max > 0 && volume.min > volume.max:
 			r.found(volume.at.field("minSize"), "correct minSize or maxSize", "the minSize of %s is above its maxSize", volume.label())
 		case !volume.match.IsZero() && r.in.tooSmall(volume):
-			r.found(volume.at.field("minSize"), "correct minSize or the selector", "every disk that %s matches is smaller than its minSize", volume.label())
+			r.add(volume.severity(), volume.at.field("minSize"), "correct minSize or the selector", "every disk that %s matches is smaller than its minSize", volume.label())
 		}
 	}
 }
@@ -210,7 +219,7 @@ func (in *Input) tooSmall(volume volume) bool {
 		return false
 	}
 
-	disks, enough := madeUpDisks(oneLine(volume.match) + fmt.Sprintf(" %du", volume.min))
+	disks, enough := madeUpDisks(oneLine(volume.match) + fmt.Sprintf(" && %du > 0u", volume.min))
 	if !enough {
 		return false
 	}

@@ -24,14 +24,14 @@ func TestInstallDisks(t *testing.T) {
 
 	judge(t, diagnosis.InstallDiskChoice, map[string]trial{
 		"both":     {files: lab(installing("disk: /dev/vda\n\tdiskSelector:\n\t\tserial: S1")), line: "disk: /dev/vda", cause: "both a diskSelector, which counts, and the disk /dev/vda", severity: diagnosis.Warning},
-		"neither":  {files: lab(installing("wipe: false")), line: "install:", cause: "neither", severity: diagnosis.Failure},
+		"neither":  {files: lab(installing("wipe: false")), line: "install:", cause: "neither", severity: diagnosis.Warning},
 		"second":   {files: lab(installing("disk: /dev/vda"), installing("image: ghcr.io/siderolabs/installer:v1.13.9")), cause: "neither"},
 		"disk":     {files: lab(installing("disk: /dev/vda"))},
 		"selector": {files: lab(installing("diskSelector:\n\t\tserial: S1"))},
 	})
 
 	judge(t, diagnosis.MachineDiskIsInstall, map[string]trial{
-		"the same":     {files: lab(config{machine: "install:\n\tdisk: /dev/vda\ndisks:\n\t- device: /dev/vda\n\t\tpartitions: []"}), line: "- device: /dev/vda", cause: "/dev/vda is the install disk"},
+		"the same":     {files: lab(config{machine: "install:\n\tdisk: /dev/vda\ndisks:\n\t- device: /dev/vda\n\t\tpartitions: []"}), line: "- device: /dev/vda", cause: "/dev/vda is the install disk", severity: diagnosis.Warning},
 		"second":       {files: lab(config{machine: "install:\n\tdisk: /dev/vda\ndisks:\n\t- device: /dev/vdb\n\t- device: /dev/vda"}), cause: "/dev/vda"},
 		"another":      {files: lab(config{machine: "install:\n\tdisk: /dev/vda\ndisks:\n\t- device: /dev/vdb"})},
 		"no name here": {files: lab(config{machine: "install:\n\tdiskSelector:\n\t\tserial: S1\ndisks:\n\t- device: /dev/vda"})},
@@ -54,10 +54,14 @@ func TestDiskSelectors(t *testing.T) {
 	})
 
 	judge(t, diagnosis.DiskSelectorNever, map[string]trial{
-		"sizes":          {files: lab(matching("disk.size > 2u * TB && disk.size < 1u * TB")), line: "match: disk.size > 2u * TB && disk.size < 1u * TB", cause: "can match no disk"},
+		"sizes":          {files: lab(matching("disk.size > 2u * TB && disk.size < 1u * TB")), line: "match: disk.size > 2u * TB && disk.size < 1u * TB", cause: "can match no disk", severity: diagnosis.Warning},
+		"EPHEMERAL":      {files: lab(documents("kind: VolumeConfig\nname: EPHEMERAL\nprovisioning:\n\tdiskSelector:\n\t\tmatch: system_disk && !system_disk")), cause: "VolumeConfig EPHEMERAL", severity: diagnosis.Failure},
 		"transports":     {files: lab(matching("disk.transport == 'nvme' && disk.transport == 'usb'")), cause: "UserVolumeConfig data"},
 		"system disk":    {files: lab(matching("system_disk && !system_disk")), cause: "system_disk"},
-		"type and bus":   {files: lab(selector("type: hdd\n\t\tsize: '< 0'")), cause: "the install disk's selector can match no disk"},
+		"type and bus":   {files: lab(selector("type: hdd\n\t\tsize: '< 0'")), cause: "the install disk's selector can match no disk", severity: diagnosis.Failure},
+		"any serial":     {files: lab(matching("disk.serial != '' && disk.model != 'A'"))},
+		"products":       {files: lab(matching("disk.size > 3u * 1024u * GiB"))},
+		"two patterns":   {files: lab(matching("glob('A*', disk.model) && glob('*B', disk.model)"), matching("glob('S[0-9]*', disk.serial)"))},
 		"can":            {files: lab(matching("disk.transport == 'nvme' && !system_disk && disk.size >= 1u * TB && disk.size <= 2u * TB"), selector("model: WDC*\n\t\tsize: '>= 4TB'\n\t\ttype: nvme"))},
 		"several values": {files: lab(matching("disk.model == 'A' && disk.serial == 'B' && glob('C*', disk.wwid)"), matching("disk.transport in ['nvme', 'sata']"))},
 		"links":          {files: lab(matching("'/dev/disk/by-id/a' in disk.symlinks"))},
@@ -76,7 +80,7 @@ func TestVolumes(t *testing.T) {
 	onSystem := userVolume("data", "diskSelector:\n\t\tmatch: system_disk\n\tminSize: 10GB")
 
 	judge(t, diagnosis.VolumeOnSystemDisk, map[string]trial{
-		"EPHEMERAL fills it": {files: lab(documents(onSystem)), line: "match: system_disk", cause: "UserVolumeConfig data can only be on the system disk"},
+		"EPHEMERAL fills it": {files: lab(documents(onSystem)), line: "match: system_disk", cause: "UserVolumeConfig data can only be on the system disk", severity: diagnosis.Warning},
 		"raw volume":         {files: lab(documents("kind: RawVolumeConfig\nname: raw\nprovisioning:\n\tdiskSelector:\n\t\tmatch: system_disk && disk.size > 1u\n\tminSize: 10GB")), cause: "RawVolumeConfig raw"},
 		"swap":               {files: lab(documents("kind: SwapVolumeConfig\nname: swap\nprovisioning:\n\tdiskSelector:\n\t\tmatch: system_disk\n\tminSize: 1GB\n\tmaxSize: 2GB")), cause: "swap"},
 		"limited":            {files: lab(documents(onSystem, limited))},
@@ -96,8 +100,8 @@ func TestVolumes(t *testing.T) {
 	})
 
 	judge(t, diagnosis.VolumeSizes, map[string]trial{
-		"above maxSize": {files: lab(documents(userVolume("data", "minSize: 20GB\n\tmaxSize: 10GB"))), line: "minSize: 20GB", cause: "above its maxSize"},
-		"above disks":   {files: lab(documents(userVolume("data", "diskSelector:\n\t\tmatch: disk.size < 100u * GB\n\tminSize: 200GB"))), cause: "smaller than its minSize"},
+		"above maxSize": {files: lab(documents(userVolume("data", "minSize: 20GB\n\tmaxSize: 10GB"))), line: "minSize: 20GB", cause: "above its maxSize", severity: diagnosis.Failure},
+		"above disks":   {files: lab(documents(userVolume("data", "diskSelector:\n\t\tmatch: disk.size < 100u * GB\n\tminSize: 200GB"))), cause: "smaller than its minSize", severity: diagnosis.Warning},
 		"EPHEMERAL":     {files: lab(documents("kind: VolumeConfig\nname: EPHEMERAL\nprovisioning:\n\tminSize: 20GB\n\tmaxSize: 10GB")), cause: "VolumeConfig EPHEMERAL"},
 		"fits":          {files: lab(documents(userVolume("data", "diskSelector:\n\t\tmatch: disk.size < 300u * GB\n\tminSize: 200GB\n\tmaxSize: 250GB")))},
 		"a share":       {files: lab(documents("kind: VolumeConfig\nname: EPHEMERAL\nprovisioning:\n\tminSize: 20GB\n\tmaxSize: 80%"))},

@@ -52,7 +52,8 @@ func checkVIPsDiffer(r *Report, in *Input) {
 	})
 }
 
-// checkBareVIPLink looks for VIPs on links that are in no network. A document's link without any other document is left to DHCP by default.
+// checkBareVIPLink looks for VIPs on links that are in no network. A document's link without any other document is left to DHCP by default. What a
+// cloud's metadata or a router's announcements add can't be seen here.
 func checkBareVIPLink(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		if len(link.vips) == 0 || link.dhcp || len(link.addresses) > 0 {
@@ -93,7 +94,12 @@ func checkWorkerVIP(r *Report, config *Rendered) {
 
 	for _, link := range config.links() {
 		for _, vip := range link.vips {
-			r.found(vip.at, "take the VIP out of the worker's config", "the worker %s declares the VIP %s", config.Name, vip.text)
+			severity := diagnosis.Failure
+			if link.document {
+				severity = diagnosis.Warning // Talos takes it, and it stays without effect
+			}
+
+			r.add(severity, vip.at, "take the VIP out of the worker's config", "the worker %s declares the VIP %s", config.Name, vip.text)
 		}
 	}
 }

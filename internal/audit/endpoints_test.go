@@ -30,7 +30,7 @@ func TestVIPs(t *testing.T) {
 	})
 
 	judge(t, diagnosis.VIPOnBareLink, map[string]trial{
-		"old":             {files: lab(vipOn("192.0.2.10")), line: "ip: '192.0.2.10'", cause: "on eth0, which has neither DHCP nor a static address"},
+		"old":             {files: lab(vipOn("192.0.2.10")), line: "ip: '192.0.2.10'", cause: "on eth0, which has neither DHCP nor a static address", severity: diagnosis.Warning},
 		"document":        {files: lab(vipDocument("192.0.2.10", "eth1", addressed)), line: "name: 192.0.2.10", cause: "on eth1"},
 		"VLAN":            {files: lab(onLink("addresses: [192.0.2.11/24]", "vlans:", "\t- vlanId: 7", "\t  vip:", "\t\t\tip: 198.51.100.10")), cause: "eth0.7"},
 		"DHCP":            {files: lab(vipOn("192.0.2.10", "dhcp: true"))},
@@ -46,8 +46,8 @@ func TestVIPs(t *testing.T) {
 	workerDocument.role = "worker"
 
 	judge(t, diagnosis.VIPOnWorker, map[string]trial{
-		"old":           {files: lab(worker), line: "ip: '192.0.2.10'", cause: "the worker n1 declares the VIP"},
-		"document":      {files: lab(workerDocument), line: "name: 192.0.2.10", cause: "n1"},
+		"old":           {files: lab(worker), line: "ip: '192.0.2.10'", cause: "the worker n1 declares the VIP", severity: diagnosis.Failure},
+		"document":      {files: lab(workerDocument), line: "name: 192.0.2.10", cause: "n1", severity: diagnosis.Warning},
 		"control plane": {files: lab(vipOn("192.0.2.10", "dhcp: true"), config{role: "worker"})},
 	})
 

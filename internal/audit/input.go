@@ -39,6 +39,8 @@ type Options struct {
 	// Generate makes the machine configs and the talosconfig in memory, by their paths in ConfigDir: it is asked when one of them is not there. Its error
 	// says why there are none, in one line, or holds the mistakes in the files (see inventory.FileErrors). Nil makes none.
 	Generate func() (map[string][]byte, error)
+	// CallsFrom is the address that this computer calls another from; invalid if it is not known. Nil leaves that unjudged.
+	CallsFrom func(netip.Addr) netip.Addr
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
 }

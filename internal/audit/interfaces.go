@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -64,6 +65,10 @@ func checkVLANsTwice(r *Report, rendered *Rendered) {
 		}
 
 		number := fmt.Sprintf("VLAN %d on %s", vlan.VLANID(), vlan.ParentLink())
+		if mode, set := vlan.VLANMode().Get(); set && mode != nethelpers.VLANProtocol8021Q {
+			number += " (" + mode.String() + ")"
+		}
+
 		if known, taken := first[number]; taken {
 			r.found(rendered.File.in(documentName(vlan), "vlanID"), "make one of the two", "%s is configured twice, as %s and as %s", number, known, vlan.Name())
 		} else {
@@ -127,7 +132,7 @@ func checkMTU(r *Report, config *Rendered) {
 
 	for _, link := range config.links() {
 		if link.name != "" && link.mtu > 0 {
-			mtus[link.name] = link.mtu
+			mtus[link.name] = max(mtus[link.name], link.mtu)
 		}
 	}
 
@@ -141,12 +146,14 @@ func checkMTU(r *Report, config *Rendered) {
 			parent = config.links()[parentIndex(config.links(), i)].mtu
 		}
 
-		if parent == 0 {
-			parent = defaultMTU
+		severity := diagnosis.Failure
+
+		if parent == 0 { // DHCP, a cloud's metadata or an alias may say otherwise
+			parent, severity = defaultMTU, diagnosis.Warning
 		}
 
 		if link.mtu > parent {
-			r.found(link.mtuPlace(), fmt.Sprintf("set mtu: %d on the parent", link.mtu), "the MTU of %s is %d, and its parent's is %d", link.label, link.mtu, parent)
+			r.add(severity, link.mtuPlace(), fmt.Sprintf("set mtu: %d on the parent", link.mtu), "the MTU of %s is %d, and its parent's is %d", link.label, link.mtu, parent)
 		}
 	}
 }
@@ -208,11 +215,19 @@ func checkSharedMembers(r *Report, config *Rendered) {
 
 	for _, link := range config.links() {
 		for _, member := range link.members {
-			if first := masters[member.name]; first != nil && first != link {
-				r.found(member.at, "leave "+member.name+" in one of the two", "%s is a member of %s and of %s", member.name, first.label, link.label)
-			} else {
+			first := masters[member.name]
+			if first == nil || first.name == link.name {
 				masters[member.name] = link
+
+				continue
 			}
+
+			severity := diagnosis.Warning
+			if !first.document && !link.document {
+				severity = diagnosis.Failure // Talos refuses it
+			}
+
+			r.add(severity, member.at, "leave "+member.name+" in one of the two", "%s is a member of %s and of %s", member.name, first.label, link.label)
 		}
 	}
 }
@@ -260,7 +275,7 @@ func checkImpossibleSelectors(r *Report, config *Rendered) {
 			{"hardwareAddr", link.selector.NetworkDeviceHardwareAddress}, {"permanentAddr", link.selector.NetworkDevicePermanentAddress},
 		} {
 			if why := neverAMAC(field.mac); why != "" {
-				r.found(link.at.field("deviceSelector").field(field.name), "write it in lower case, with colons", "%s %q matches no link: %s", field.name, field.mac, why)
+				r.add(config.without(link), link.at.field("deviceSelector").field(field.name), "write it in lower case, with colons", "%s %q matches no link: %s", field.name, field.mac, why)
 			}
 		}
 	}
@@ -269,11 +284,26 @@ func checkImpossibleSelectors(r *Report, config *Rendered) {
 		selector := alias.LinkSelector()
 		for _, match := range comparedMAC.FindAllStringSubmatch(selector.String(), -1) {
 			if why := neverAMAC(match[1] + match[2]); why != "" {
-				r.found(config.File.in("LinkAliasConfig/"+alias.Name(), "selector.match"), "write it in lower case, with colons",
+				r.warn(config.File.in("LinkAliasConfig/"+alias.Name(), "selector.match"), "write it in lower case, with colons",
 					"%q matches no link: %s", match[1]+match[2], why)
 			}
 		}
 	}
+}
+
+// without is how bad it is that a link's settings reach no link: there is no network if no other link has addresses or asks for them.
+func (c *Rendered) without(link *link) diagnosis.Severity {
+	if len(link.addresses) == 0 {
+		return diagnosis.Warning
+	}
+
+	for _, other := range c.links() {
+		if other != link && !other.isLocal() && (other.dhcp || len(other.addresses) > 0) {
+			return diagnosis.Warning
+		}
+	}
+
+	return diagnosis.Failure
 }
 
 // neverAMAC says why a pattern matches no MAC address; empty when it may.
@@ -307,7 +337,12 @@ func checkVLANNumbers(r *Report, rendered *Rendered) {
 
 			for j, vlan := range device.DeviceVlans {
 				if vlan != nil && (vlan.VlanID == 0 || vlan.VlanID > maxVLAN) {
-					r.found(rendered.File.at("machine.network.interfaces").item(i).field("vlans").item(j).field("vlanId"), "use a number from 1 to 4094",
+					severity := diagnosis.Failure
+					if vlan.VlanID == 0 {
+						severity = diagnosis.Warning // Linux marks frames with it, for their priority
+					}
+
+					r.add(severity, rendered.File.at("machine.network.interfaces").item(i).field("vlans").item(j).field("vlanId"), "use a number from 1 to 4094",
 						"the VLAN number %d is out of range", vlan.VlanID)
 				}
 			}

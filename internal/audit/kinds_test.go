@@ -60,7 +60,7 @@ func kinds(t *testing.T) map[string]map[string]mistake {
 			"that does not resolve":            {files: named("cp1.example.net", certified), id: diagnosis.NameUnresolved, at: "talconfig.yaml:7:5", resolves: map[string][]string{"other.example.net": {"192.0.2.11"}}},
 			"that has two addresses":           {files: named("cp1.example.net", certified), id: diagnosis.NameAmbiguous, at: "talconfig.yaml:7:5", resolves: map[string][]string{"cp1.example.net": {"192.0.2.11", "2001:db8::11"}}},
 			"that has the endpoint's address":  {files: named("cp1.example.net", certified, config{}), id: diagnosis.NameAmbiguous, at: "talconfig.yaml:7:5", resolves: map[string][]string{"cp1.example.net": {"192.0.2.10"}}},
-			"and the talosconfig, uncertified": {files: lab(config{}, config{}).talosconfig(t, "talos.example.net"), id: diagnosis.EndpointNotCertified, at: "clusterconfig/talosconfig:5:15"},
+			"and the talosconfig, uncertified": {files: lab(documents("kind: HostnameConfig\nhostname: n1", "kind: LinkConfig\nname: eth0\naddresses:\n  - address: 192.0.2.11/24")).talosconfig(t, "talos.example.net"), id: diagnosis.EndpointNotCertified, at: "clusterconfig/talosconfig:5:15"},
 		},
 		"the secrets file has a name that nothing reads": {
 			"an s too many":     {files: lab(config{}).with("talsecrets.sops.yaml", "cluster: {}\n"), id: diagnosis.SecretsFileMisnamed, at: "talsecrets.sops.yaml"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 )
 
 // link is one network link of a machine config, whichever way it is written: an item of machine.network.interfaces, a VLAN of one, or a
@@ -53,7 +54,16 @@ type address struct {
 type route struct {
 	network string
 	gateway netip.Addr // invalid if there is none
-	at      at
+	// aside is set for routes of other tables than the main one.
+	aside bool
+	at    at
+}
+
+// isDefault tells whether a route leads everywhere.
+func (r route) isDefault() bool {
+	network, err := netip.ParsePrefix(r.network)
+
+	return !r.aside && (r.network == "" || err == nil && network.Bits() == 0)
 }
 
 // vip is a virtual address that the node takes part in.
@@ -262,7 +272,12 @@ func documentLink(rendered *Rendered, declared config.NetworkCommonLinkConfig) *
 			network = destination.String()
 		}
 
-		made.routes = append(made.routes, route{network: network, gateway: gateway, at: rendered.File.in(document, fmt.Sprintf("routes[%d].gateway", i))})
+		table := listed.Table().ValueOr(nethelpers.TableMain)
+
+		made.routes = append(made.routes, route{
+			network: network, gateway: gateway, aside: table != nethelpers.TableMain && table != nethelpers.TableUnspec,
+			at: rendered.File.in(document, fmt.Sprintf("routes[%d].gateway", i)),
+		})
 	}
 
 	_, made.dummy = declared.(config.NetworkDummyLinkConfig)
@@ -314,6 +329,13 @@ func isControlPlane(config *Rendered) bool {
 // hasFamily tells whether the link has a static address of an address's family.
 func (l *link) hasFamily(addr netip.Addr) bool {
 	return slices.ContainsFunc(l.addresses, func(a address) bool { return a.prefix.IsValid() && a.prefix.Addr().Is4() == addr.Is4() })
+}
+
+// reaches tells whether a node may reach an address over a link: it asks for DHCP, or the address lies in a subnet of it, in whichever style that is written.
+func (c *Rendered) reaches(over *link, addr netip.Addr) bool {
+	return slices.ContainsFunc(c.links(), func(other *link) bool {
+		return (other == over || other.name == over.name && over.name != "") && (other.dhcp || other.reaches(addr))
+	})
 }
 
 // reaches tells whether an address lies in a subnet of the link, or in a network that a route without a gateway puts on it.

@@ -46,7 +46,11 @@ func checkDNSDomain(r *Report, config *Rendered) {
 	domain := config.Provider.Cluster().Network().DNSDomain()
 	place := config.File.at("cluster.network.dnsDomain")
 
+	folded := strings.ToLower(strings.TrimSuffix(domain, "."))
+
 	switch {
+	case folded != domain && dnsName.MatchString(folded):
+		r.warn(place, "write "+folded, "dnsDomain %q is not as other programs write it", domain)
 	case !dnsName.MatchString(domain):
 		r.found(place, "use cluster.local, or a name of your own domain", "dnsDomain %q is no DNS name in lower case", domain)
 	case strings.HasSuffix(domain, ".local") && domain != "cluster.local":
@@ -119,10 +123,10 @@ func checkMisleadingHostname(r *Report, config *Rendered) {
 	}
 }
 
-// maxFQDN is the longest DNS name; maxKernelHostname is what Linux keeps of a name without its domain.
+// maxFQDN is the longest DNS name, maxLabel the longest part of one.
 const (
-	maxFQDN           = 253
-	maxKernelHostname = 64
+	maxFQDN  = 253
+	maxLabel = 63
 )
 
 // checkHostnameLength looks for names that are cut off.
@@ -130,7 +134,7 @@ func checkHostnameLength(r *Report, config *Rendered) {
 	for name, place := range config.hostnames() {
 		short, _, _ := strings.Cut(name, ".")
 
-		if len(name) > maxFQDN || len(short) > maxKernelHostname {
+		if len(name) > maxFQDN || len(short) > maxLabel {
 			r.found(place, "use a shorter name", "the hostname has %d characters, %d of them before the domain", len(name), len(short))
 		}
 	}

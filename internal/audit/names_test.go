@@ -33,7 +33,8 @@ func TestClusterNames(t *testing.T) {
 
 	judge(t, diagnosis.DNSDomainInvalid, map[string]trial{
 		"underscore": {files: lab(domain("my_cluster.local")), line: "dnsDomain: my_cluster.local", cause: "no DNS name", severity: diagnosis.Failure},
-		"capitals":   {files: lab(domain("Cluster.Local")), cause: "Cluster.Local"},
+		"capitals":   {files: lab(domain("Cluster.Local")), cause: "Cluster.Local", severity: diagnosis.Warning},
+		"dot":        {files: lab(domain("cluster.local.")), cause: "not as other programs write it", severity: diagnosis.Warning},
 		"local":      {files: lab(domain("k8s.local")), cause: "multicast DNS", severity: diagnosis.Warning},
 		"own domain": {files: lab(domain("k8s.example.net"), config{})},
 	})
@@ -62,7 +63,7 @@ func TestHostnames(t *testing.T) {
 	})
 
 	judge(t, diagnosis.HostnameMisleading, map[string]trial{
-		"localhost": {files: lab(called("localhost")), line: "hostname: 'localhost'", cause: "every machine's name for itself"},
+		"localhost": {files: lab(called("localhost")), line: "hostname: 'localhost'", cause: "every machine's name for itself", severity: diagnosis.Warning},
 		"address":   {files: lab(calledDocument("192.0.2.11")), line: "hostname: '192.0.2.11'", cause: "is an address"},
 		"a service": {files: lab(called("n1.cluster.local")), cause: "cluster's own DNS names"},
 		"own names": {files: lab(called("n1"), calledDocument("n2.example.net"))},

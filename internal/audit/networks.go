@@ -3,9 +3,12 @@ package audit
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/preflight"
@@ -47,15 +50,23 @@ func (c *Rendered) subnets() []subnet {
 	return list
 }
 
-// checkSubnetsOverlap compares the subnets with each other.
+// checkSubnetsOverlap compares the subnets with each other. Kubernetes keeps services' addresses out of a larger pod subnet, and other CNIs than
+// Talos' own may have pod subnets of their own.
 func checkSubnetsOverlap(r *Report, config *Rendered) {
 	list := config.subnets()
 
 	for i, one := range list {
 		for _, other := range list[i+1:] {
-			if one.Overlaps(other.Prefix) {
-				r.found(other.at, "choose subnets that don't overlap", "%s overlaps %s", one, other)
+			if !one.Overlaps(other.Prefix) {
+				continue
 			}
+
+			severity := diagnosis.Warning
+			if one.what == "pod" && other.what == "service" && other.Bits() <= one.Bits() && config.CNI() == constants.FlannelCNI {
+				severity = diagnosis.Failure // no pod gets an address
+			}
+
+			r.add(severity, other.at, "choose subnets that don't overlap", "%s overlaps %s", one, other)
 		}
 	}
 }
@@ -74,7 +85,8 @@ func checkNodeNetwork(r *Report, config *Rendered) {
 	}
 }
 
-// checkEtcdSubnets looks for filters that leave etcd without an address.
+// checkEtcdSubnets looks for filters that leave etcd without an address. IPv6 routers and private networks as Tailscale's give nodes addresses that
+// stand in no file.
 func checkEtcdSubnets(r *Report, config *Rendered) {
 	if !isControlPlane(config) {
 		return
@@ -94,11 +106,28 @@ func checkEtcdSubnets(r *Report, config *Rendered) {
 		{"cluster.etcd.advertisedSubnets", etcd.EtcdAdvertisedSubnets},
 		{"cluster.etcd.listenSubnets", etcd.EtcdListenSubnets},
 	} {
-		if len(list.filters) > 0 && !slices.ContainsFunc(addresses, func(addr netip.Addr) bool { return preflight.Selects(list.filters, addr) }) {
-			r.found(config.File.at(list.path), "put the subnet of "+config.Name+" into "+list.path,
-				"%s (%s) leaves out %s, all that the node has", list.path, strings.Join(list.filters, ", "), joinAddrs(addresses))
+		if len(list.filters) == 0 || slices.ContainsFunc(addresses, func(addr netip.Addr) bool { return preflight.Selects(list.filters, addr) }) {
+			continue
 		}
+
+		severity := diagnosis.Failure
+		if slices.ContainsFunc(list.filters, mayBeLearned) || len(config.Addresses()) == 0 {
+			severity = diagnosis.Warning
+		}
+
+		r.add(severity, config.File.at(list.path), "put the subnet of "+config.Name+" into "+list.path,
+			"%s (%s) leaves out %s, all that the files give the node", list.path, strings.Join(list.filters, ", "), joinAddrs(addresses))
 	}
+}
+
+// sharedSpace are the addresses that providers and private networks between machines use.
+var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
+
+// mayBeLearned tells whether a filter selects addresses that a node can have without a word in its files.
+func mayBeLearned(filter string) bool {
+	prefix, err := netip.ParsePrefix(filter)
+
+	return err == nil && (prefix.Addr().Is6() || prefix.Overlaps(sharedSpace))
 }
 
 // ownAddresses are the static addresses of links that others reach, and the declared ones.
@@ -164,12 +193,18 @@ func familiesOf(prefixes []netip.Prefix) families {
 	return found
 }
 
-// checkFamilies compares the families of services, pods and the node.
+// checkFamilies compares the families of services, pods and the node. The first service subnet is the one that a node can't do without: the API
+// server and the kubelet have addresses of its family. IPv6 addresses may come from a router, and pods' from a CNI of their own.
 func checkFamilies(r *Report, config *Rendered) {
 	pods, services := familiesOf(config.PodSubnets()), familiesOf(config.ServiceSubnets())
 
 	if services.lacks(pods) || pods.lacks(services) {
-		r.found(config.File.at("cluster.network"), "declare pod and service subnets of the same families",
+		severity := diagnosis.Warning
+		if pods.four != services.four && pods.six != services.six && config.CNI() == constants.FlannelCNI {
+			severity = diagnosis.Failure // no service has a pod
+		}
+
+		r.add(severity, config.File.at("cluster.network"), "declare pod and service subnets of the same families",
 			"the service subnets are %s, the pod subnets %s", services, pods)
 
 		return
@@ -181,7 +216,12 @@ func checkFamilies(r *Report, config *Rendered) {
 	}
 
 	if own != (families{}) && !config.UsesDHCP() && services.lacks(own) {
-		r.found(config.File.at("cluster.network"), "declare subnets of the nodes' families, or give "+config.Name+" an address of each",
+		severity := diagnosis.Warning
+		if !own.four && config.ServiceSubnets()[0].Addr().Is4() && len(config.Addresses()) > 0 {
+			severity = diagnosis.Failure
+		}
+
+		r.add(severity, config.File.at("cluster.network"), "declare subnets of the nodes' families, or give "+config.Name+" an address of each",
 			"the service subnets are %s, and all addresses of %s are %s", services, config.Name, own)
 	}
 }
@@ -189,14 +229,52 @@ func checkFamilies(r *Report, config *Rendered) {
 // maxServiceBits is how many host bits the API server takes for services.
 const maxServiceBits = 20
 
-// checkServiceSize looks for service subnets that the API server refuses.
+// checkServiceSize looks for service subnets that the API server refuses, or refused before Kubernetes 1.33.
 func checkServiceSize(r *Report, config *Rendered) {
 	for _, subnet := range config.subnets() {
-		if largest := subnet.Addr().BitLen() - maxServiceBits; subnet.what == "service" && subnet.Bits() < largest {
-			r.found(subnet.at, fmt.Sprintf("use a /%d or smaller", largest), "%s is larger than /%d", subnet, largest)
+		largest := subnet.Addr().BitLen() - maxServiceBits
+		if subnet.what != "service" || subnet.Bits() >= largest {
+			continue
 		}
+
+		severity := diagnosis.Warning
+		if minor, known := config.kubernetesMinor(); known && minor < unlimitedServices {
+			severity = diagnosis.Failure
+		}
+
+		r.add(severity, subnet.at, fmt.Sprintf("use a /%d or smaller", largest), "%s is larger than /%d", subnet, largest)
 	}
 }
+
+// unlimitedServices is the minor version of Kubernetes 1 whose API server allocates services without a table of all their addresses.
+const unlimitedServices = 33
+
+// kubernetesMinor is the minor version of the API server's image, or the kubelet's; false if no file names one.
+func (c *Rendered) kubernetesMinor() (int, bool) {
+	raw := c.Provider.RawV1Alpha1()
+
+	var images []string
+
+	if server := raw.ClusterConfig.APIServerConfig; server != nil {
+		images = append(images, server.ContainerImage)
+	}
+
+	if kubelet := raw.MachineConfig.MachineKubelet; kubelet != nil {
+		images = append(images, kubelet.KubeletImage)
+	}
+
+	for _, image := range images {
+		if match := kubernetesTag.FindStringSubmatch(image); match != nil {
+			minor, err := strconv.Atoi(match[1])
+
+			return minor, err == nil
+		}
+	}
+
+	return 0, false
+}
+
+var kubernetesTag = regexp.MustCompile(`:v1\.(\d+)\.`)
 
 // checkPodSize looks for pod subnets that the nodes' parts don't fit into.
 func checkPodSize(r *Report, in *Input) {
@@ -213,6 +291,10 @@ func checkPodSize(r *Report, in *Input) {
 
 	r.config = config
 
+	if config.givesNoParts() {
+		return
+	}
+
 	for _, subnet := range config.subnets() {
 		if subnet.what != "pod" {
 			continue
@@ -224,27 +306,46 @@ func checkPodSize(r *Report, in *Input) {
 		case bits < 0:
 			r.found(subnet.at, fmt.Sprintf("use a subnet larger than /%d", part), "%s is smaller than a node's part of it, /%d", subnet, part)
 		case bits < 31 && nodes > 1<<bits:
-			r.found(subnet.at, "use a larger pod subnet", "%s has room for %d nodes, at /%d each, and there are %d", subnet, 1<<bits, part, nodes)
+			severity := diagnosis.Failure
+			if config.CNI() != constants.FlannelCNI {
+				severity = diagnosis.Warning // it may not use the parts
+			}
+
+			r.add(severity, subnet.at, "use a larger pod subnet", "%s has room for %d nodes, at /%d each, and there are %d", subnet, 1<<bits, part, nodes)
 		}
 	}
 }
 
-// nodeMask is the prefix length of a node's part of the pod subnet.
+// managerArguments are the controller manager's extra arguments by name.
+func (c *Rendered) managerArguments(name string) []string {
+	if c.Provider.RawV1Alpha1().ClusterConfig.ControllerManagerConfig == nil {
+		return nil
+	}
+
+	return c.Provider.Cluster().ControllerManager().ExtraArgs()[name]
+}
+
+// givesNoParts tells whether the controller manager is told to leave pods' addresses to others.
+func (c *Rendered) givesNoParts() bool {
+	return slices.Contains(c.managerArguments("allocate-node-cidrs"), "false") ||
+		slices.ContainsFunc(c.managerArguments("controllers"), func(list string) bool {
+			return strings.Contains(list, "-node-ipam-controller") || strings.Contains(list, "-nodeipam")
+		})
+}
+
+// nodeMask is the prefix length of a node's part of the pod subnet. The argument without a family is one family's only where there is one.
 func (c *Rendered) nodeMask(four bool) int {
-	part, names := 64, []string{"node-cidr-mask-size-ipv6", "node-cidr-mask-size"}
+	part, names := 64, []string{"node-cidr-mask-size-ipv6"}
 	if four {
-		part, names = 24, []string{"node-cidr-mask-size-ipv4", "node-cidr-mask-size"}
+		part, names = 24, []string{"node-cidr-mask-size-ipv4"}
 	}
 
-	manager := c.Provider.RawV1Alpha1().ClusterConfig.ControllerManagerConfig
-	if manager == nil {
-		return part
+	if has := familiesOf(c.PodSubnets()); !has.four || !has.six {
+		names = append(names, "node-cidr-mask-size")
 	}
-
-	arguments := c.Provider.Cluster().ControllerManager().ExtraArgs()
 
 	for _, name := range names {
-		if values := arguments[name]; len(values) > 0 {
+		if values := c.managerArguments(name); len(values) > 0 {
 			if set, err := strconv.Atoi(values[0]); err == nil {
 				return set
 			}
@@ -262,7 +363,7 @@ func checkSubnetsAgree(r *Report, in *Input) {
 	key := func(config *Rendered) string {
 		texts := make([]string, 0, 2)
 		for _, subnet := range config.subnets() {
-			texts = append(texts, subnet.what+" "+subnet.Prefix.String())
+			texts = append(texts, subnet.what+" "+subnet.Masked().String())
 		}
 
 		return strings.Join(texts, ", ")
@@ -280,7 +381,14 @@ func checkSubnetsAgree(r *Report, in *Input) {
 	for _, config := range in.Configs {
 		if mine := key(config); mine != common {
 			r.config = config
-			r.found(config.File.at("cluster.network"), "generate the machine configs again: `task talos:generate-config`",
+
+			// A worker takes no more from them than which of its addresses not to use, and where the cluster's DNS is.
+			severity := diagnosis.Warning
+			if isControlPlane(config) && config.CNI() == constants.FlannelCNI {
+				severity = diagnosis.Failure
+			}
+
+			r.add(severity, config.File.at("cluster.network"), "generate the machine configs again: `task talos:generate-config`",
 				"%s has %s, and most others have %s", config.Name, mine, common)
 		}
 	}

@@ -65,10 +65,12 @@ func usualDisks() []*blockpb.DiskSpec {
 var (
 	equalText = regexp.MustCompile(`disk\.(\w+) ?== ?(?:"([^"]*)"|'([^']*)')`)
 	globText  = regexp.MustCompile(`glob\((?:"([^"]*)"|'([^']*)'), ?disk\.(\w+)\)`)
-	unequal   = regexp.MustCompile(`disk\.(\w+) ?!= ?(?:"[^"]*"|'[^']*')`)
+	unequal   = regexp.MustCompile(`disk\.(\w+) ?!= ?(?:"([^"]*)"|'([^']*)')`)
 	listText  = regexp.MustCompile(`disk\.(\w+) in \[([^\]]*)\]`)
 	numbers   = regexp.MustCompile(`(\d+)u?(?: ?\* ?([KMGTP]i?B))?`)
-	textField = regexp.MustCompile(`disk\.(model|serial|modalias|wwid|bus_path|sub_system|transport|dev_path|uuid|symlinks|secondary_disks|pretty_size|io_size|sector_size)\b`)
+	// comparedSize is the comparison of a disk's size with one number and, at most, its unit.
+	comparedSize = regexp.MustCompile(`disk\.size ?(?:[<>]=?|[=!]=) ?\d+u?(?: ?\* ?[KMGTP]i?B)? ?(?:&&|\|\||\)|$)`)
+	textField    = regexp.MustCompile(`disk\.(model|serial|modalias|wwid|bus_path|sub_system|transport|dev_path|uuid|symlinks|secondary_disks|pretty_size|io_size|sector_size)\b`)
 )
 
 var units = map[string]uint64{
@@ -86,7 +88,18 @@ func madeUpDisks(text string) ([]*blockpb.DiskSpec, bool) {
 	}
 
 	for _, match := range globText.FindAllStringSubmatch(text, -1) {
-		add(match[3], strings.ReplaceAll(match[1]+match[2], "*", "0"))
+		pattern := match[1] + match[2]
+
+		// What fits a pattern and a second condition of the same field can't be made up.
+		if strings.ContainsAny(pattern, `?[]{}\`) || strings.Count(text, "disk."+match[3]) > 1 {
+			return nil, false
+		}
+
+		add(match[3], strings.ReplaceAll(pattern, "*", "0"))
+	}
+
+	for _, match := range unequal.FindAllStringSubmatch(text, -1) {
+		add(match[1], match[2]+match[3])
 	}
 
 	for _, match := range listText.FindAllStringSubmatch(text, -1) {
@@ -100,7 +113,7 @@ func madeUpDisks(text string) ([]*blockpb.DiskSpec, bool) {
 		rest = understood.ReplaceAllString(rest, "")
 	}
 
-	if textField.MatchString(rest) {
+	if textField.MatchString(rest) || strings.Contains(comparedSize.ReplaceAllString(rest, ""), "disk.size") {
 		return nil, false
 	}
 

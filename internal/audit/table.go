@@ -26,6 +26,7 @@ var table = sync.OnceValue(func() []Check {
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
 		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
+		firewallChecks,
 		liveRows(),
 	)
 
@@ -128,6 +129,7 @@ func belongingChecks() []Check {
 		{diagnosis.TalosconfigBroken, diagnosis.NeedsTalconfig},
 		{diagnosis.TalosconfigForeign, diagnosis.NeedsTalconfig | diagnosis.NeedsTalosconfig},
 		{diagnosis.SecretsFileMisnamed, diagnosis.NeedsTalconfig},
+		{diagnosis.SecretsAmbiguous, diagnosis.NeedsTalconfig},
 		{diagnosis.ConfigCluster, diagnosis.NeedsTalconfig | diagnosis.NeedsConfig},
 	} {
 		check := Check{ID: row.id, Kind: Belonging, Needs: row.needs, look: shared}

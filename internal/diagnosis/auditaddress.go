@@ -18,31 +18,31 @@ const (
 var addressEntries = []Entry{
 	{
 		ID: GatewayOutside, Title: "A gateway is in no subnet of its link", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The kernel refuses a route through a next hop that the link does not reach: the node has no way out of its network.",
+		Cause:  "The kernel refuses a route through a next hop that the link does not reach: the node has no way out of its network, if it is the only one. For IPv6, where routers announce themselves, and for other routes it is a warning.",
 		Remedy: "Correct the gateway or the prefix length of the link's address.",
 		Source: "Linux, ip-route(8); siderolabs/talos internal/app/machined/pkg/controllers/network/route_spec.go",
 	},
 	{
 		ID: GatewayIsOwnAddress, Title: "A gateway is the node's own address", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "A node that is its own next hop sends nothing out of its network.",
+		Cause:  "A node that is its own next hop sends nothing out of its network. Where it may have another way out it is a warning.",
 		Remedy: "Set the router's address as gateway.",
 		Source: "Linux, ip-route(8)",
 	},
 	{
 		ID: NetworkAddress, Title: "A static address is its subnet's network or broadcast address", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The first and the last address of an IPv4 subnet are no machine's; the first of an IPv6 subnet is every router's. Often the subnet was copied where the address belongs.",
+		Cause:  "The first and the last address of an IPv4 subnet are no machine's; the first of an IPv6 subnet is every router's. Neighbours never answer a broadcast address: it is a failure if the node has no other. Often the subnet was copied where the address belongs.",
 		Remedy: "Give the node an address of its own within the subnet.",
 		Source: "RFC 1122, 3.2.1.3; RFC 4291, 2.6.1",
 	},
 	{
 		ID: AddressMalformed, Title: "Something stands for an address that is none", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "A range, an address of three numbers, a prefix length out of range, or an IPv6 address with a port and without brackets. Some fields take any text, and are found to be wrong on the node only.",
+		Cause:  "A range, an address of three numbers, a prefix length out of range, or an IPv6 address with a port and without brackets. Fields that take any text, where one wrong entry stops nothing, are a warning.",
 		Remedy: "Write one address; an IPv6 address in a URL, or before a port, has brackets.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go; talhelper pkg/config/validator.go; RFC 3986, 3.2.2",
 	},
 	{
 		ID: AddressTwice, Title: "Two nodes or two links have the same address", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Talos sets what it is told: two machines then answer at one address by turns.",
+		Cause:  "Talos sets what it is told: two machines then answer at one address by turns. In networks that exist on each node by itself it may be meant: it is a failure where others know a node by the address.",
 		Remedy: "Give each its own address.",
 		Source: "RFC 5227",
 	},
@@ -77,8 +77,8 @@ var addressEntries = []Entry{
 		Source: "IANA special-purpose address registries; RFC 6890",
 	},
 	{
-		ID: EndpointNotCertified, Title: "No control plane's certificate is for an address that the talosconfig dials", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "A node's certificate holds its own addresses, its hostname and certSANs. Over any other address or name every call fails with a certificate error.",
+		ID: EndpointNotCertified, Title: "No control plane's certificate is for an address that the talosconfig dials", Severity: Warning,
+		Cause:  "A node's certificate holds its own addresses, its hostname and certSANs. Over any other address or name talosctl's calls fail with a certificate error, unless the address is one that is not in the files.",
 		Remedy: "Add the name or address to certSANs of the control planes.",
 		Source: "siderolabs/talos internal/app/machined/pkg/controllers/secrets/api.go; Talos documentation, machine.certSANs",
 	},

@@ -21,8 +21,8 @@ const (
 
 var diskEntries = []Entry{
 	{
-		ID: InstallDiskChoice, Title: "The install section has both a disk and a selector, or neither", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "With both Talos takes the selector and never looks at the disk's name, which is a warning. With neither it refuses to install.",
+		ID: InstallDiskChoice, Title: "The install section has both a disk and a selector, or neither", Severity: Warning,
+		Cause:  "With both Talos takes the selector and never looks at the disk's name. With neither it refuses to install; a machine that has Talos on its disk already does without.",
 		Remedy: "Keep one of the two.",
 		Source: "siderolabs/talos#9647; machinery config/types/v1alpha1/v1alpha1_validation.go",
 	},
@@ -34,12 +34,12 @@ var diskEntries = []Entry{
 	},
 	{
 		ID: DiskSelectorNever, Title: "A disk selector can never match", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Its conditions exclude each other, or ask for what Talos rules out anyway: an empty transport, a read-only disk, a CD-ROM.",
+		Cause:  "Its conditions exclude each other, or ask for what Talos rules out anyway: an empty transport, a read-only disk, a CD-ROM. For a volume that is not Talos' own it is a warning.",
 		Remedy: "Correct the conditions.",
 		Source: "siderolabs/talos#10315; " + celSource,
 	},
 	{
-		ID: VolumeOnSystemDisk, Title: "A volume is on the system disk, which EPHEMERAL fills", Severity: Failure, Exit: ExitBadInput,
+		ID: VolumeOnSystemDisk, Title: "A volume is on the system disk, which EPHEMERAL fills", Severity: Warning,
 		Cause:  "EPHEMERAL grows to the end of the system disk unless a VolumeConfig limits it: nothing is left for a volume that can only be there.",
 		Remedy: "Set maxSize in the VolumeConfig of EPHEMERAL, or put the volume on another disk: !system_disk.",
 		Source: volumeSource,
@@ -51,8 +51,8 @@ var diskEntries = []Entry{
 		Source: volumeSource,
 	},
 	{
-		ID: MachineDiskIsInstall, Title: "A disk of machine.disks is the install disk", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The installer partitions the install disk for itself, and machine.disks would partition it again.",
+		ID: MachineDiskIsInstall, Title: "A disk of machine.disks is the install disk", Severity: Warning,
+		Cause:  "The installer partitions the install disk for itself, and machine.disks would partition it again. On a machine that has Talos on another disk already the install disk is not used.",
 		Remedy: "Take the disk out of machine.disks; a UserVolumeConfig can use what is left of it.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_types.go, machine.disks; " + volumeSource,
 	},
@@ -76,7 +76,7 @@ var diskEntries = []Entry{
 	},
 	{
 		ID: VolumeSizes, Title: "A volume's sizes can't be met", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "minSize is above maxSize, or above the size that the selector asks the disk to stay below.",
+		Cause:  "minSize is above maxSize, which Talos refuses, or above the size that the selector asks the disk to stay below.",
 		Remedy: "Correct minSize, maxSize or the selector.",
 		Source: "machinery config/types/block/volume_config.go; " + volumeSource,
 	},

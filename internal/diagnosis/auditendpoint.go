@@ -19,14 +19,14 @@ var endpointEntries = []Entry{
 		Source: vipSource,
 	},
 	{
-		ID: VIPOnBareLink, Title: "The VIP is on a link that gets no address", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The VIP is added to a link that is up already: one with neither DHCP nor a static address is in no network, and nobody finds the VIP there.",
+		ID: VIPOnBareLink, Title: "The VIP is on a link that gets no address", Severity: Warning,
+		Cause:  "The VIP is added to a link that is up already: one with neither DHCP nor a static address is in no network, and nobody finds the VIP there, unless a router or a cloud's metadata gives it one.",
 		Remedy: "Put the VIP on the link that has the node's address.",
 		Source: vipSource,
 	},
 	{
 		ID: VIPOnWorker, Title: "A worker declares a VIP", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The owner of the VIP is elected through etcd, which workers don't have. Talos refuses the older form of such a config.",
+		Cause:  "The owner of the VIP is elected through etcd, which workers don't have. Talos refuses the older form of such a config; in a document it stays without effect, which is a warning.",
 		Remedy: "Take the VIP out of the worker's config.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go; " + vipSource,
 	},

@@ -25,7 +25,7 @@ var nameEntries = []Entry{
 		Source: "RFC 1123, 2.1; RFC 6762, 3",
 	},
 	{
-		ID: FileNamesCollide, Title: "Two machine configs have file names that differ in case alone", Severity: Failure, Exit: ExitBadInput,
+		ID: FileNamesCollide, Title: "Two machine configs have file names that differ in case alone", Severity: Warning,
 		Cause:  "The file systems of macOS and Windows take them for one file: the second node's config replaces the first's.",
 		Remedy: "Give the nodes hostnames, or filenameTmpl a pattern, that differ in more.",
 		Source: "talhelper v3.1.16, pkg/config/outputfilename.go",
@@ -37,19 +37,19 @@ var nameEntries = []Entry{
 		Source: "machinery config/types/network/hostname.go",
 	},
 	{
-		ID: HostnameMisleading, Title: "A hostname is something else's name", Severity: Failure, Exit: ExitBadInput,
+		ID: HostnameMisleading, Title: "A hostname is something else's name", Severity: Warning,
 		Cause:  "A node called localhost, like an address or like the cluster's DNS names can't be told from it: its own name leads elsewhere.",
 		Remedy: "Use a name like cp1.",
 		Source: "RFC 6761, 6.3; siderolabs/talos#7685",
 	},
 	{
-		ID: HostnameTooLong, Title: "A hostname with its domain is longer than Linux takes", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The kernel keeps 64 characters. Talos takes the domain for a part of its own, of 253 with the name.",
+		ID: HostnameTooLong, Title: "A hostname is longer than Talos takes", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "Talos takes a name of 63 characters, and 253 with its domain; with a longer one the node has no hostname.",
 		Remedy: "Use a shorter name.",
-		Source: "Linux, gethostname(2), HOST_NAME_MAX; siderolabs/talos pkg/machinery/resources/network/hostname_spec.go",
+		Source: "RFC 1123, 2.1; siderolabs/talos pkg/machinery/resources/network/hostname_spec.go",
 	},
 	{
-		ID: HostnameIsEndpoint, Title: "A node is called like the cluster's endpoint", Severity: Failure, Exit: ExitBadInput,
+		ID: HostnameIsEndpoint, Title: "A node is called like the cluster's endpoint", Severity: Warning,
 		Cause:  "With several control planes the endpoint's name has to lead to all of them or to the VIP. A node of that name resolves it to itself.",
 		Remedy: "Give the node, or the endpoint, another name.",
 		Source: "Talos documentation, Production Notes, Kubernetes endpoint; Host DNS, resolveMemberNames",

@@ -11,7 +11,8 @@ import (
 // TM200 to TM399 what the audit of the files adds.
 func Catalogue() []Entry {
 	entries := slices.Concat(fileEntries, makingEntries, settingEntries, preflightEntries, nodeEntries, bringUpEntries, kubernetesEntries, apiEntries, updatingEntries,
-		addressEntries, endpointEntries, networkEntries, nameEntries, interfaceEntries, diskEntries, secretEntries)
+		addressEntries, endpointEntries, networkEntries, nameEntries, interfaceEntries, diskEntries, secretEntries,
+		firewallEntries)
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
 
 	return entries

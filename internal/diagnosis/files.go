@@ -33,6 +33,7 @@ const (
 	SecretsFileMisnamed ID = "TM031"
 	ConfigCluster       ID = "TM032"
 	FileUnwritable      ID = "TM038"
+	SecretsAmbiguous    ID = "TM039"
 )
 
 const (
@@ -196,6 +197,12 @@ var fileEntries = []Entry{
 		Cause:  "The folder is read-only or not yours, the disk is full, or something else has the file's name. A file that was there before is as it was.",
 		Remedy: "Make room, or the folder writable, and run the same command again; or say where else the file may be (TMPDIR, REPORT_FILE, TALOSCONFIG, CLUSTERCONFIG_DIR).",
 		Source: "operating system",
+	},
+	{
+		ID: SecretsAmbiguous, Title: "There is more than one secrets file", Severity: Warning, Exit: ExitBadInput,
+		Cause:  "Of talsecret.yaml, talsecret.sops.yaml, talsecret.yml and talsecret.sops.yml the first that is there is read. A plain one that was left beside the encrypted one wins over it, be it older or another cluster's.",
+		Remedy: "Keep the one that the nodes' configs were made from, encrypted, and move the other one away.",
+		Source: "talhelper v3.1.16, cmd/genconfig.go",
 	},
 }
 

@@ -14,7 +14,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/sprig"
 	"github.com/talos-mage/talos-mage/internal/talconfig"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
@@ -74,7 +73,7 @@ func load(source Source) (*cluster, error) {
 		variables: talconfig.Variables{Lookup: source.Lookup},
 		files:     files{},
 		patches:   patchCache{},
-		templates: templates{functions: sprig.Functions(source.Lookup), parsed: map[string]*template.Template{}},
+		templates: templates{functions: templateFunctions(source.Lookup), parsed: map[string]*template.Template{}},
 	}
 
 	if !cluster.read() {

@@ -20,7 +20,6 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/talosconfig"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
@@ -494,13 +493,34 @@ func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 	return ca, true
 }
 
-// secretsFile warns if the secrets seem to be in a file that nothing finds.
+// secretsFile warns if the secrets seem to be in a file that nothing finds, or in more than one.
 func (x *crossCheck) secretsFile() {
 	for _, name := range x.cluster.MisnamedSecrets() {
-		x.found(diagnosis.SecretsFileMisnamed, diagnosis.Warning, nil, "rename it to "+secrets.EncryptedName,
-			"%s is a name that nothing reads, and there is no %s: machine configs can't be made", name, secrets.EncryptedName)
+		proper := x.cluster.ProperSecretsName(name)
+		x.found(diagnosis.SecretsFileMisnamed, diagnosis.Warning, nil, "rename it to "+proper,
+			"%s is a name that nothing reads, and there is no %s: machine configs can't be made", name, proper)
 		x.standsIn(filepath.Join(filepath.Dir(x.cluster.Source), name))
 	}
+
+	x.findings = append(x.findings, x.cluster.AmbiguousSecrets()...)
+}
+
+// AmbiguousSecrets warns of each file that may hold the cluster's secrets beside the one that is read.
+func (c *Cluster) AmbiguousSecrets() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+
+	for _, path := range c.PassedOverSecrets() {
+		read, other := yamlfile.ShownPath(c.root, c.SecretsPath()), yamlfile.ShownPath(c.root, path)
+
+		findings = append(findings, diagnosis.Finding{
+			ID: diagnosis.SecretsAmbiguous, Severity: diagnosis.Warning, Exit: diagnosis.ExitBadInput,
+			Cause: fmt.Sprintf("%s and %s are both there: %s is read, as talhelper does, and the other one is not", read, other, read),
+			Next:  "keep the one that the nodes' configs were made from, and move the other one away",
+			At:    diagnosis.Location{Path: other},
+		})
+	}
+
+	return findings
 }
 
 // comparePlainSecrets compares the CA of a secrets file that is not encrypted with the configs'.

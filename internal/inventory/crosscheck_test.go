@@ -188,6 +188,13 @@ func TestCrossCheck(t *testing.T) {
 				overwrite(t, dir, "talsecret.sops.yaml", "certs: {os: {crt: \"ENC[AES256_GCM,data:x]\"}}\nsops: {}\n")
 			}, nil,
 		},
+		"secrets twice": {
+			func(t *testing.T, dir string) {
+				writeSecrets(t, dir, sharedSecrets)
+				overwrite(t, dir, "talsecret.sops.yaml", "certs: {os: {crt: \"ENC[AES256_GCM,data:x]\"}}\nsops: {}\n")
+			},
+			[]diagnosis.ID{diagnosis.SecretsAmbiguous},
+		},
 		"secrets of this cluster in plain text": {
 			func(t *testing.T, dir string) { writeSecrets(t, dir, sharedSecrets) }, nil,
 		},

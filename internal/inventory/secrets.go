@@ -3,21 +3,39 @@ package inventory
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/secrets"
 )
 
 // SecretsPath is the file that the cluster's secrets are read from; empty if there is none.
 func (c *Cluster) SecretsPath() string {
+	if found := c.secretsFound(); len(found) > 0 {
+		return found[0]
+	}
+
+	return ""
+}
+
+// PassedOverSecrets are files beside SecretsPath that may hold the cluster's secrets, too, and that nothing reads.
+func (c *Cluster) PassedOverSecrets() []string {
+	if found := c.secretsFound(); len(found) > 1 {
+		return found[1:]
+	}
+
+	return nil
+}
+
+func (c *Cluster) secretsFound() []string {
 	if c.Profile == nil {
 		return secrets.Find(filepath.Dir(c.Source))
 	}
 
 	if _, err := os.Stat(c.Profile.SecretsFile); err != nil {
-		return ""
+		return nil
 	}
 
-	return c.Profile.SecretsFile
+	return []string{c.Profile.SecretsFile}
 }
 
 // secretsPaths are all files that may hold the cluster's secrets.
@@ -46,11 +64,23 @@ func (c *Cluster) NewSecretsPath(encrypted bool) string {
 	}
 }
 
-// MisnamedSecrets are files that hold the cluster's secrets by their names, but for a slip, where there is no other. A profile names its file.
+// MisnamedSecrets are files that hold the cluster's secrets by their names, but for a slip, where there is no other.
 func (c *Cluster) MisnamedSecrets() []string {
-	if c.Profile != nil {
+	if c.SecretsPath() != "" {
 		return nil
 	}
 
-	return secrets.NearMisses(filepath.Dir(c.Source))
+	paths := c.secretsPaths()
+
+	names := make([]string, 0, len(paths))
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+
+	return secrets.NearMisses(filepath.Dir(paths[0]), names...)
+}
+
+// ProperSecretsName is what a misnamed file should be called.
+func (c *Cluster) ProperSecretsName(misnamed string) string {
+	return filepath.Base(c.NewSecretsPath(strings.Contains(misnamed, ".sops")))
 }

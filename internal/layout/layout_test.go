@@ -22,7 +22,7 @@ const (
 // leaves know nothing of this repository but each other, so every package may import them.
 var leaves = []string{
 	"internal/atomicfile", "internal/clock", "internal/diagnosis", "internal/fanout", "internal/held", "internal/nearest", "internal/program",
-	"internal/schematic", "internal/sprig", "internal/syncbuffer", "internal/talosconfig",
+	"internal/schematic", "internal/syncbuffer", "internal/talosconfig",
 }
 
 // mayImport says which of this repository's packages a package's code may import besides leaves; folders below one count as it.

@@ -52,7 +52,7 @@ With a talconfig.yaml in the same folder that one is read, unless CLUSTER_SOURCE
 `
 
 const meaning = `
-Editors complete and check the file with [its schema](schemas/cluster.schema.json), which ` + "`mage config:schema`" + ` prints too. A mistake is told with file, line,
+Editors complete and check the file with [its schema](schemas/cluster.schema.json), which ` + "`mage config:schema -of=cluster.yaml`" + ` prints too. A mistake is told with file, line,
 column and key before anything is done.
 
 ## What the machine configs are

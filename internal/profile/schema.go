@@ -8,5 +8,5 @@ import (
 
 // JSONSchema describes cluster.yaml for editors.
 func JSONSchema() ([]byte, error) {
-	return yamlfile.JSONSchema("Cluster profile of talos-mage (cluster.yaml)", reflect.TypeFor[keys]())
+	return yamlfile.JSONSchema("Cluster profile of talos-mage (cluster.yaml)", reflect.TypeFor[keys](), nil)
 }

@@ -21,64 +21,64 @@ import (
 // Schematic is what a Talos image is made of beyond Talos itself. The order of the fields here and below is part of the id.
 type Schematic struct {
 	// Owner is the account that a schematic belongs to, in the factory's enterprise edition alone.
-	Owner string `yaml:"owner,omitempty"`
+	Owner string `yaml:"owner,omitempty" doc:"The account that it belongs to, at a factory that has accounts."`
 	// Overlay adapts the image to a single board computer.
-	Overlay Overlay `yaml:"overlay,omitempty"`
+	Overlay Overlay `yaml:"overlay,omitempty" doc:"What adapts the image to a single board computer."`
 	// Customization is always written, even if it is empty.
-	Customization Customization `yaml:"customization"`
+	Customization Customization `yaml:"customization" doc:"What goes into the image."`
 }
 
 // Overlay names what adapts an image to a board.
 type Overlay struct {
 	// Image is the overlay's container image, as siderolabs/sbc-raspberrypi.
-	Image string `yaml:"image"`
+	Image string `yaml:"image" doc:"The overlay's container image, as siderolabs/sbc-raspberrypi."`
 	// Name is the overlay in that image, as rpi_generic.
-	Name string `yaml:"name"`
+	Name string `yaml:"name" doc:"The overlay in it, as rpi_generic."`
 	// Options are the overlay's own.
-	Options map[string]any `yaml:"options,omitempty"`
+	Options map[string]any `yaml:"options,omitempty" doc:"The overlay's own."`
 }
 
 // Customization is what goes into the image.
 type Customization struct {
 	// EmbeddedMachineConfiguration is a machine config that the image carries; it may hold secrets.
-	EmbeddedMachineConfiguration string `yaml:"embeddedMachineConfiguration,omitempty"`
+	EmbeddedMachineConfiguration string `yaml:"embeddedMachineConfiguration,omitempty" doc:"A machine config that the image carries. It may hold secrets."`
 	// ExtraKernelArgs are appended to the kernel's command line.
-	ExtraKernelArgs []string `yaml:"extraKernelArgs,omitempty"`
+	ExtraKernelArgs []string `yaml:"extraKernelArgs,omitempty" doc:"Appended to the kernel's command line."`
 	// Meta are the first contents of the META partition.
-	Meta []MetaValue `yaml:"meta,omitempty"`
+	Meta []MetaValue `yaml:"meta,omitempty" doc:"First contents of the META partition."`
 	// SystemExtensions are the extensions in the image.
-	SystemExtensions SystemExtensions `yaml:"systemExtensions,omitempty"`
+	SystemExtensions SystemExtensions `yaml:"systemExtensions,omitempty" doc:"Extensions in the image."`
 	// Bootloader is "dual-boot", "sd-boot" or "grub"; the zero value leaves the choice to Talos.
-	Bootloader imageropts.BootloaderKind `yaml:"bootloader,omitempty" enum:"none,dual-boot,sd-boot,grub"`
+	Bootloader imageropts.BootloaderKind `yaml:"bootloader,omitempty" enum:"none,dual-boot,sd-boot,grub" doc:"The bootloader. Default: Talos' choice."`
 	// SecureBoot says how keys are enrolled.
-	SecureBoot SecureBoot `yaml:"secureboot,omitempty"`
+	SecureBoot SecureBoot `yaml:"secureboot,omitempty" doc:"How keys are enrolled."`
 	// DiskImage describes a disk image.
-	DiskImage DiskImage `yaml:"diskImage,omitempty"`
+	DiskImage DiskImage `yaml:"diskImage,omitempty" doc:"The disk image."`
 }
 
 // MetaValue is one value of the META partition.
 type MetaValue struct {
-	Key   uint8  `yaml:"key"`
-	Value string `yaml:"value"`
+	Key   uint8  `yaml:"key" doc:"The value's key, as 0xa for network settings."`
+	Value string `yaml:"value" doc:"The value."`
 }
 
 // SystemExtensions are extensions by name; the factory takes the version that fits Talos.
 type SystemExtensions struct {
-	OfficialExtensions []string `yaml:"officialExtensions,omitempty"`
+	OfficialExtensions []string `yaml:"officialExtensions,omitempty" doc:"Their names, as siderolabs/iscsi-tools; the factory takes the versions that fit."`
 }
 
 // SecureBoot are the options of SecureBoot images.
 type SecureBoot struct {
 	// EnrollKeys is "off", "manual", "if-safe" or "force"; empty means "if-safe".
-	EnrollKeys string `yaml:"enrollKeys,omitempty" enum:"off,manual,if-safe,force"`
+	EnrollKeys string `yaml:"enrollKeys,omitempty" enum:"off,manual,if-safe,force" doc:"When keys are enrolled. Default: if-safe."`
 	// IncludeWellKnownCertificates adds Microsoft's certificates to the keys.
-	IncludeWellKnownCertificates bool `yaml:"includeWellKnownCertificates,omitempty"`
+	IncludeWellKnownCertificates bool `yaml:"includeWellKnownCertificates,omitempty" doc:"Adds Microsoft's certificates to the keys."`
 }
 
 // DiskImage are the options of disk images.
 type DiskImage struct {
 	// SectorSize is in bytes; 0 means 512.
-	SectorSize uint `yaml:"sectorSize,omitempty"`
+	SectorSize uint `yaml:"sectorSize,omitempty" doc:"Size of its sectors in bytes. Default: 512."`
 }
 
 // Parse reads a schematic as the factory does: an unknown key is an error, an empty text is an empty schematic.

@@ -25,29 +25,31 @@ func Names() []string {
 // otherNames are what other programs and templates call the file, which nothing reads here: talosctl's default, and that of a known template once.
 var otherNames = []string{"secrets.yaml", "secrets.sops.yaml", "talhelper.sops.yaml", "talsecret", "talsecret.sops"}
 
-// Find is the path of the bundle in a folder; empty if there is none.
-func Find(folder string) string {
+// Find are the paths of all files in a folder that may be the bundle by their names; the first is the one that counts.
+func Find(folder string) []string {
+	var found []string
+
 	for _, name := range Names() {
 		path := filepath.Join(folder, name)
 		if _, err := os.Stat(path); err == nil {
-			return path
+			found = append(found, path)
 		}
 	}
 
-	return ""
+	return found
 }
 
-// NearMisses are files in a folder without a bundle that hold one by their names, but for a slip: nothing reads them. They are sorted.
-func NearMisses(folder string) []string {
+// NearMisses are files in a folder that hold a bundle by their names, but for a slip of those that are looked for. They are sorted.
+func NearMisses(folder string, lookedFor ...string) []string {
 	entries, err := os.ReadDir(folder)
-	if err != nil || Find(folder) != "" {
+	if err != nil {
 		return nil
 	}
 
 	var near []string
 
 	for _, entry := range entries {
-		if name := entry.Name(); !entry.IsDir() && isNearMiss(name) {
+		if name := entry.Name(); !entry.IsDir() && isNearMiss(name, lookedFor) {
 			near = append(near, name)
 		}
 	}
@@ -55,8 +57,13 @@ func NearMisses(folder string) []string {
 	return near
 }
 
-func isNearMiss(name string) bool {
+func isNearMiss(name string, lookedFor []string) bool {
 	lower := strings.ToLower(name)
 
-	return slices.Contains(otherNames, lower) || strings.Contains(lower, "secret") && nearest.Word(lower, Names()) != ""
+	if slices.Contains(lookedFor, name) {
+		return false
+	}
+
+	return slices.Contains(otherNames, lower) || slices.Contains(Names(), lower) ||
+		strings.Contains(lower, "secret") && nearest.Word(lower, lookedFor) != ""
 }

@@ -250,20 +250,16 @@ func configs(t *testing.T, version string) (controlPlane, worker *machineconfig.
 func TestTheFileIsFoundAsTalhelperFindsIt(t *testing.T) {
 	t.Parallel()
 
-	for name, tt := range map[string]struct {
-		files []string
-		found string
-		near  []string
-	}{
-		"nothing":                {[]string{"talconfig.yaml", "talenv.sops.yaml"}, "", nil},
-		"encrypted":              {[]string{"talsecret.sops.yaml"}, "talsecret.sops.yaml", nil},
-		"both: the plain one":    {[]string{"talsecret.sops.yaml", "talsecret.yaml"}, "talsecret.yaml", nil},
-		"the other ending":       {[]string{"talsecret.sops.yml"}, "talsecret.sops.yml", nil},
-		"a slip":                 {[]string{"talsecrets.sops.yaml"}, "", []string{"talsecrets.sops.yaml"}},
-		"in capitals":            {[]string{"TalSecret.yaml"}, "", []string{"TalSecret.yaml"}},
-		"talosctl's name":        {[]string{"secrets.yaml"}, "", []string{"secrets.yaml"}},
-		"a template's old name":  {[]string{"talhelper.sops.yaml"}, "", []string{"talhelper.sops.yaml"}},
-		"a slip beside the file": {[]string{"talsecret.yaml", "talsecrets.yaml"}, "talsecret.yaml", nil},
+	for name, tt := range map[string]struct{ files, found, near []string }{
+		"nothing":                {[]string{"talconfig.yaml", "talenv.sops.yaml"}, nil, nil},
+		"encrypted":              {[]string{"talsecret.sops.yaml"}, []string{"talsecret.sops.yaml"}, nil},
+		"both: the plain first":  {[]string{"talsecret.sops.yaml", "talsecret.yaml"}, []string{"talsecret.yaml", "talsecret.sops.yaml"}, nil},
+		"the other ending":       {[]string{"talsecret.sops.yml"}, []string{"talsecret.sops.yml"}, nil},
+		"a slip":                 {[]string{"talsecrets.sops.yaml"}, nil, []string{"talsecrets.sops.yaml"}},
+		"in capitals":            {[]string{"TalSecret.yaml"}, nil, []string{"TalSecret.yaml"}},
+		"talosctl's name":        {[]string{"secrets.yaml"}, nil, []string{"secrets.yaml"}},
+		"a template's old name":  {[]string{"talhelper.sops.yaml"}, nil, []string{"talhelper.sops.yaml"}},
+		"a slip beside the file": {[]string{"talsecret.yaml", "talsecrets.yaml"}, []string{"talsecret.yaml"}, []string{"talsecrets.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -273,13 +269,24 @@ func TestTheFileIsFoundAsTalhelperFindsIt(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(folder, file), nil, 0o600))
 			}
 
-			found := clustersecrets.Find(folder)
-			if found != "" {
-				found = filepath.Base(found)
+			var found []string
+			for _, path := range clustersecrets.Find(folder) {
+				found = append(found, filepath.Base(path))
 			}
 
 			require.Equal(t, tt.found, found)
-			require.Equal(t, tt.near, clustersecrets.NearMisses(folder))
+			require.Equal(t, tt.near, clustersecrets.NearMisses(folder, clustersecrets.Names()...))
 		})
 	}
+}
+
+func TestAProfilesNameOfTheFileHasSlipsOfItsOwn(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	for _, file := range []string{"secrets.yaml", "secret.yaml", "secrets.yml", "secrets.sops.yaml", "talsecret.yaml", "lab-cp1.yaml", "talosconfig"} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, file), nil, 0o600))
+	}
+
+	require.Equal(t, []string{"secret.yaml", "secrets.sops.yaml", "secrets.yml", "talsecret.yaml"}, clustersecrets.NearMisses(folder, "secrets.yaml"))
 }

@@ -24,7 +24,7 @@ func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []stri
 
 	options := audit.Options{
 		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Root: loaded.RootDir,
-		Environ: environ, Source: files.Source, Decrypt: files.Decrypt,
+		Environ: environ, Source: files.Source, Decrypt: files.Decrypt, CallsFrom: audit.CallsFrom,
 		Checks: preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: run.skipChecks()},
 	}
 

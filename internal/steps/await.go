@@ -65,7 +65,7 @@ func (r *Run) await(ctx context.Context, node *inventory.Node, step string, judg
 			clock.what = verdict.doing
 		}
 
-		left := clock.limit - r.Clock.Now().Sub(clock.since)
+		left := clock.left(seen)
 		if left <= 0 || r.Settings.NoWait {
 			return seen, r.stuck(step, seen, clock)
 		}
@@ -152,6 +152,11 @@ type runningClock struct {
 	what  string
 	since time.Time
 	limit time.Duration
+}
+
+// left is what was left of its time when the node was asked. A node that falls silent meanwhile makes a look long: it says nothing of the time since.
+func (c runningClock) left(seen sight) time.Duration {
+	return min(c.limit, c.limit-seen.asked.Sub(c.since))
 }
 
 type clockKind int

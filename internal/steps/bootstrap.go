@@ -164,7 +164,7 @@ func (b *bootstrapper) advance(ctx context.Context, survey etcdSurvey) (done boo
 func (b *bootstrapper) goneAfterBootstrap(survey etcdSurvey) time.Duration {
 	for _, node := range survey {
 		if b.sent != nil && node.node == b.sent.to && node.silent() && !b.Settings.NoWait {
-			return b.Settings.EtcdTimeout - b.Clock.Now().Sub(b.sent.at)
+			return b.Settings.EtcdTimeout - node.asked.Sub(b.sent.at)
 		}
 	}
 
@@ -244,7 +244,7 @@ func (b *bootstrapper) refuseAssumption(survey etcdSurvey) *diagnosis.Problem {
 func (b *bootstrapper) keepWaiting(ctx context.Context, node etcdSight) *diagnosis.Problem {
 	clock, id, next := b.clockOf(node)
 
-	left := clock.limit - b.Clock.Now().Sub(clock.since)
+	left := clock.left(node.sight)
 	if left <= 0 || b.Settings.NoWait {
 		return b.problem(bootstrapName, node.sight, id, fmt.Sprintf("%s, for %s", clock.what, b.ago(clock.since)), next)
 	}

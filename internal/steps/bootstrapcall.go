@@ -114,7 +114,7 @@ func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey) (done bool, 
 // beyondResending ends a run whose Bootstraps have come to nothing for as long as etcd may take.
 func (b *bootstrapper) beyondResending(target etcdSight) *diagnosis.Problem {
 	since := b.since.of("bootstrap: no effect", b.sent.at)
-	if b.Clock.Now().Sub(since) < b.Settings.EtcdTimeout {
+	if target.asked.Sub(since) < b.Settings.EtcdTimeout {
 		return nil
 	}
 

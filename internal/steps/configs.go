@@ -53,6 +53,12 @@ func (s Configs) Run(ctx context.Context, run *Run) error {
 		return s.withoutSecrets(run)
 	}
 
+	if s.Replace { // in a recipe it is preflight that says it
+		for _, finding := range run.Cluster.AmbiguousSecrets() {
+			run.Report.Finding(s.Name(), finding)
+		}
+	}
+
 	if program, missing := run.missingProgram(path); missing && !s.Replace && run.complete() {
 		return s.asTheyAre(run, program+" is not installed", "")
 	}

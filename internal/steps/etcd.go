@@ -18,9 +18,9 @@ const etcdDirectory = "/var/lib/etcd"
 type etcdSight struct {
 	sight
 	etcd talosapi.Service
-	// asked is set when the node could say whether it holds data: its etcd service is past waiting for its volumes, and the directory was listed.
-	asked bool
-	data  bool
+	// certain is set when the node could say whether it holds data: its etcd service is past waiting for its volumes, and the directory was listed.
+	certain bool
+	data    bool
 	// Of a running etcd: its own member id, the leader's (0 without one), what it complains about, and its own list of members.
 	member, leader uint64
 	complaints     []string
@@ -46,7 +46,7 @@ func (e etcdSight) isVoter() bool {
 }
 
 // empty tells for sure that this control plane holds no etcd.
-func (e etcdSight) empty() bool { return e.asked && !e.data && !e.running() }
+func (e etcdSight) empty() bool { return e.certain && !e.data && !e.running() }
 
 // starting recognises an etcd that was bootstrapped and has no data yet, since its image is being pulled: a control plane's boot sequence waits for
 // its etcd, and ends with the first Bootstrap.
@@ -167,7 +167,7 @@ func (r *Run) askEtcd(ctx context.Context, node *inventory.Node) etcdSight {
 
 		if names, err := conn.ListDir(ctx, etcdDirectory); err == nil {
 			asked.data = len(names) > 0
-			asked.asked = asked.data || pastWaiting(asked.etcd.State)
+			asked.certain = asked.data || pastWaiting(asked.etcd.State)
 		}
 
 		if asked.running() {

@@ -20,23 +20,21 @@ type etcdClock struct {
 	joining time.Time
 }
 
-// tick gives the wait that counts now, since when and how long.
-func (c *etcdClock) tick(r *Run, healthy bool) (since time.Time, limit time.Duration) {
-	now := r.Clock.Now()
-
+// tick gives the wait that counts for a survey of that time, since when and how much of it was left then.
+func (c *etcdClock) tick(r *Run, healthy bool, at time.Time) (since time.Time, left time.Duration) {
 	if c.changed.IsZero() || healthy != c.healthy {
-		c.healthy, c.changed = healthy, now
+		c.healthy, c.changed = healthy, at
 	}
 
 	if !healthy {
-		return c.changed, r.Settings.EtcdTimeout
+		return c.changed, r.Settings.EtcdTimeout - at.Sub(c.changed)
 	}
 
 	if c.joining.IsZero() {
-		c.joining = now
+		c.joining = at
 	}
 
-	return c.joining, r.Settings.EtcdJoinTimeout
+	return c.joining, r.Settings.EtcdJoinTimeout - at.Sub(c.joining)
 }
 
 // awaitWhole waits until etcd is healthy, and then until the other control planes have joined; with again, also until it turns out that the
@@ -45,6 +43,8 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (etcdSurvey, 
 	var clock etcdClock
 
 	for began := b.Clock.Now(); ; {
+		// A node that does not answer makes a survey long, and what it says of the others old: it stands for the time when they were asked.
+		asked := b.Clock.Now()
 		survey := b.surveyEtcd(ctx)
 		if ctx.Err() != nil {
 			return survey, b.interruptedStep(ctx, bootstrapName)
@@ -64,8 +64,7 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (etcdSurvey, 
 		}
 
 		healthy := survey.healthyCount() > 0
-		since, limit := clock.tick(b.Run, healthy)
-		left := limit - b.Clock.Now().Sub(since)
+		since, left := clock.tick(b.Run, healthy, asked)
 
 		if left <= 0 || b.Settings.NoWait && healthy {
 			return survey, b.notWhole(ctx, survey, since)

@@ -160,6 +160,8 @@ func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 	access := &adminAccess{Run: b.Run}
 
 	for since := b.Clock.Now(); ; {
+		asked := b.Clock.Now()
+
 		err := access.ready(ctx, "")
 		if err == nil {
 			return nil
@@ -169,7 +171,7 @@ func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 			return b.interruptedStep(ctx, bootstrapName)
 		}
 
-		left := b.Settings.APITimeout - b.Clock.Now().Sub(since)
+		left := b.Settings.APITimeout - asked.Sub(since)
 		if left <= 0 || b.Settings.NoWait {
 			return b.apiProblem(ctx, access, err, since)
 		}
@@ -230,6 +232,8 @@ func (r *Run) awaitRegistered(ctx context.Context, step string) error {
 	wanted := r.present(r.Nodes())
 
 	for since := r.Clock.Now(); ; {
+		asked := r.Clock.Now()
+
 		seen := access.registered(ctx, wanted)
 		if ctx.Err() != nil {
 			return r.interruptedStep(ctx, step)
@@ -241,7 +245,7 @@ func (r *Run) awaitRegistered(ctx context.Context, step string) error {
 			return nil
 		}
 
-		left := r.Settings.APITimeout - r.Clock.Now().Sub(since)
+		left := r.Settings.APITimeout - asked.Sub(since)
 		if left <= 0 || r.Settings.NoWait {
 			return r.registrationProblem(step, seen, since)
 		}

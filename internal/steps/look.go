@@ -35,7 +35,8 @@ const (
 type sight struct {
 	talosapi.Probed
 	node *inventory.Node
-	at   time.Time
+	// asked is when the look began, at when the node had answered, or had not.
+	asked, at time.Time
 
 	// Of a node in maintenance or configured by us:
 	status *talosapi.Status
@@ -178,8 +179,9 @@ func (r *Run) glance(ctx context.Context, node *inventory.Node) sight {
 }
 
 func (r *Run) glanceFurther(ctx context.Context, node *inventory.Node, further func(*sight, *talosapi.Conn)) sight {
+	asked := r.Clock.Now()
 	probed, conn := r.reach(ctx, node)
-	seen := sight{node: node, Probed: probed, at: r.Clock.Now()}
+	seen := sight{node: node, Probed: probed, asked: asked, at: r.Clock.Now()}
 
 	memory := r.memory.of(node)
 	memory.remember(func(facts *nodeFacts) { facts.noteAnswer(seen) })

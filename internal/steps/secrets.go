@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
@@ -106,17 +105,12 @@ func misnamed(run *Run) error {
 		return nil
 	}
 
-	target := clustersecrets.PlainName
-	if strings.Contains(near[0], ".sops") {
-		target = clustersecrets.EncryptedName
-	}
-
 	return &diagnosis.Problem{Step: secretsName, Finding: diagnosis.Finding{
 		ID:       diagnosis.SecretsFileMisnamed,
 		Severity: diagnosis.Failure,
 		Cause: fmt.Sprintf("%s holds %s, which may be the cluster's secrets and is a name that nothing reads; no new ones are made beside it",
-			run.Settings.TalosDir, list(near)),
-		Next: fmt.Sprintf("rename it to %s; or, if it is something else, move it out of the folder", target),
+			filepath.Dir(run.Cluster.NewSecretsPath(true)), list(near)),
+		Next: fmt.Sprintf("rename it to %s; or, if it is something else, move it out of the folder", run.Cluster.ProperSecretsName(near[0])),
 		Exit: diagnosis.ExitBadInput,
 	}}
 }
@@ -156,16 +150,16 @@ func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 		case seen.State == talosapi.Maintenance, seen.State == talosapi.NotTalos:
 			continue
 		case seen.Silence == talosapi.Refused:
-			cause = "its port is closed: it is on, and may be installing or booting with a cluster's config"
+			cause = "'s port is closed: it is on, and may be installing or booting with a cluster's config"
 		case seen.silent() && run.Settings.NewSecrets:
 			continue
 		case seen.silent():
-			cause = "it does not answer, so it may belong to a cluster whose secrets these files lack"
+			cause = " does not answer, so it may belong to a cluster whose secrets these files lack"
 		default:
-			cause = "it is configured already, and the cluster's secrets are not here"
+			cause = " is configured already, and the cluster's secrets are not here"
 		}
 
-		problem := run.problem(secretsName, seen, diagnosis.SecretsMissing, cause, fmt.Sprintf(
+		problem := run.problem(secretsName, seen, diagnosis.SecretsMissing, seen.node.Name+cause, fmt.Sprintf(
 			"restore %s; or, if this is to be a new cluster, boot the node into maintenance (all nodes off: -newSecrets)",
 			run.Cluster.NewSecretsPath(run.sops().Rules() != "")))
 		problem.Exit = diagnosis.ExitPreflight

@@ -172,3 +172,32 @@ func TestWhatIsNoConfigOfTheClusterIsNotRecoveredFrom(t *testing.T) {
 		})
 	}
 }
+
+func TestNewSecretsAreNotMadeBesideAMisspeltFileOfAProfile(t *testing.T) {
+	t.Parallel()
+
+	w := desk(t)
+	w.declare(t, "regenerate_secrets: true")
+	require.NoError(t, os.MkdirAll(w.ConfigDir(), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(w.ConfigDir(), "secrets.yml"), []byte("sops: {}\n"), 0o600))
+
+	problem := w.session(t, "CLUSTER_SOURCE=profile", "NEW_SECRETS=true").
+		fails(t, diagnosis.ExitBadInput, diagnosis.SecretsFileMisnamed, steps.Secrets{})
+	require.Contains(t, problem.Cause, "secrets.yml")
+	require.Contains(t, problem.Next, "rename it to secrets.yaml")
+	require.NoFileExists(t, filepath.Join(w.ConfigDir(), "secrets.yaml"))
+}
+
+func TestOfTwoSecretsFilesItIsSaidWhichIsRead(t *testing.T) {
+	t.Parallel()
+
+	w := withoutTalhelper(t, desk(t))
+	w.seal(t)
+
+	plain, err := clustersecrets.Encode(w.Generated.Options.Secrets)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "talsecret.yaml"), plain, 0o600))
+
+	s := w.session(t).succeeds(t, steps.Secrets{}, steps.Configs{Replace: true})
+	require.Contains(t, s.out.String(), "talos/talsecret.yaml and talos/talsecret.sops.yaml are both there: talos/talsecret.yaml is read")
+}

@@ -19,7 +19,7 @@ func (a *applier) settle(ctx context.Context, before sight, lost error, result *
 		}
 
 		now := a.look(ctx, before.node)
-		waited := a.Clock.Now().Sub(since)
+		waited := now.asked.Sub(since)
 
 		if arrived := arrival(before, now); arrived != "" {
 			result.status, result.detail = report.Applied, arrived

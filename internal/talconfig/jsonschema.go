@@ -8,5 +8,5 @@ import (
 
 // JSONSchema describes talconfig.yaml for editors, with the keys that Config reads.
 func JSONSchema() ([]byte, error) {
-	return yamlfile.JSONSchema("talhelper's talconfig.yaml, as talos-mage reads it", reflect.TypeFor[Config]())
+	return yamlfile.JSONSchema("talhelper's talconfig.yaml, as talos-mage reads it", reflect.TypeFor[Config](), talosKeys)
 }

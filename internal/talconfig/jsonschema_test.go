@@ -20,6 +20,7 @@ type schemaNode struct {
 	Items                *schemaNode            `json:"items"`
 	Definitions          map[string]*schemaNode `json:"definitions"`
 	Type                 any                    `json:"type"`
+	Description          string                 `json:"description"`
 	AdditionalProperties json.RawMessage        `json:"additionalProperties"`
 }
 
@@ -73,4 +74,23 @@ func TestPublishedSchemaOfTalconfigHasEveryKeyOfTalhelper(t *testing.T) {
 
 	require.Greater(t, keys, 800)
 	require.False(t, root.has(root, []string{"clusterNmae"}))
+}
+
+// An editor shows what a key means. Keys of Talos' own types get their words from talosKeys, which a newer machinery can add to.
+func TestPublishedSchemaOfTalconfigSaysWhatEachKeyMeans(t *testing.T) {
+	t.Parallel()
+
+	text, err := talconfig.JSONSchema()
+	require.NoError(t, err)
+
+	root := &schemaNode{}
+	require.NoError(t, json.Unmarshal(text, root))
+
+	root.Definitions["the file"] = root
+
+	for name, definition := range root.Definitions {
+		for key, property := range definition.Properties {
+			require.NotEmpty(t, property.Description, "%s.%s", name, key)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package yamlfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -10,10 +11,13 @@ import (
 	"time"
 )
 
+// Descriptions say what the keys of structs mean whose fields have no doc tags, since they are others'.
+type Descriptions map[reflect.Type]map[string]string
+
 // JSONSchema describes the files that Check accepts for a type, for the completion of editors (JSON Schema, draft 7). Tags of the type's
 // fields say more: doc, required ("true"), enum (words with commas), pattern, minimum and maximum.
-func JSONSchema(title string, in reflect.Type) ([]byte, error) {
-	schema := &schemaWriter{definitions: map[string]any{}, names: map[reflect.Type]string{}}
+func JSONSchema(title string, in reflect.Type, others Descriptions) ([]byte, error) {
+	schema := &schemaWriter{definitions: map[string]any{}, names: map[reflect.Type]string{}, others: others}
 	root := schema.structure(in)
 	root["$schema"], root["title"] = "http://json-schema.org/draft-07/schema#", title
 
@@ -38,6 +42,7 @@ func JSONSchema(title string, in reflect.Type) ([]byte, error) {
 type schemaWriter struct {
 	definitions map[string]any
 	names       map[reflect.Type]string
+	others      Descriptions
 }
 
 func (w *schemaWriter) of(in reflect.Type) map[string]any {
@@ -48,7 +53,13 @@ func (w *schemaWriter) of(in reflect.Type) map[string]any {
 	switch {
 	case in == reflect.TypeFor[time.Duration]():
 		return map[string]any{"type": []string{"string", "integer"}}
-	case in.Kind() == reflect.Interface, decodesItself(in):
+	case in.Kind() == reflect.Interface:
+		return map[string]any{}
+	case decodesItself(in):
+		if words := choices(in); len(words) > 0 {
+			return map[string]any{"enum": words}
+		}
+
 		return map[string]any{}
 	}
 
@@ -103,7 +114,7 @@ func (w *schemaWriter) structure(in reflect.Type) map[string]any {
 	for key, field := range yamlFields(in) {
 		property := w.of(field.Type)
 
-		if doc := field.Tag.Get("doc"); doc != "" {
+		if doc := cmp.Or(field.Tag.Get("doc"), w.others[in][key]); doc != "" {
 			if _, isReference := property["$ref"]; isReference {
 				property = map[string]any{"allOf": []any{property}} // draft 7 reads nothing beside a reference
 			}

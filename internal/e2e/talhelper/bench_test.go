@@ -15,7 +15,7 @@ func BenchmarkHundredNodesWithTenPatchesEach(b *testing.B) {
 	dir := write(b, example.files)
 
 	for b.Loop() {
-		_, err := native(b, example, dir)
+		_, err := native(b, dir)
 		require.NoError(b, err)
 	}
 

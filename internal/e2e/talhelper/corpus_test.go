@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/inventory"
 )
 
 // example is one talconfig of the corpus, with the files that it names.
@@ -79,27 +80,14 @@ func folder(tb testing.TB, root string) map[string]string {
 	return files
 }
 
-// variables are those of an example's talenv files, in talhelper's order.
-func (e example) variables(tb testing.TB) func(string) (string, bool) {
+// variables are those of the talenv files in a folder, as the product reads them. Nothing comes from the environment, as with talhelper here.
+func variables(tb testing.TB, dir string) func(string) (string, bool) {
 	tb.Helper()
 
-	values := map[string]string{}
+	read, err := inventory.Variables(inventory.Options{TalosDir: dir, Root: dir})
+	require.NoError(tb, err)
 
-	for _, name := range []string{"talenv.yaml", "talenv.yml"} {
-		var read map[string]yaml.Node
-
-		require.NoError(tb, yaml.Unmarshal([]byte(e.files[name]), &read))
-
-		for key, value := range read {
-			values[key] = value.Value
-		}
-	}
-
-	return func(name string) (string, bool) {
-		value, found := values[name]
-
-		return value, found
-	}
+	return read.Lookup
 }
 
 func decode(text string) ([]byte, error) {

@@ -37,7 +37,7 @@ func TestMachineConfigsMeanTheSameAsTalhelpers(t *testing.T) {
 				dir := write(t, example.files)
 				require.NoError(t, genconfig(program, dir))
 
-				ours, err := native(t, example, dir)
+				ours, err := native(t, dir)
 				if example.newest {
 					require.ErrorContains(t, err, "newer")
 				} else {
@@ -88,21 +88,21 @@ func TestMistakesThatTalhelperAcceptsAreRefused(t *testing.T) {
 			dir := write(t, example.files)
 			require.NoError(t, genconfig(program, dir))
 
-			_, err := native(t, example, dir)
+			_, err := native(t, dir)
 			require.ErrorContains(t, err, refusal.says)
 		})
 	}
 }
 
-// native is the folder that this repository makes of an example in dir.
-func native(tb testing.TB, example example, dir string) (map[string][]byte, error) {
+// native is the folder that this repository makes of the talconfig in dir.
+func native(tb testing.TB, dir string) (map[string][]byte, error) {
 	tb.Helper()
 
 	secrets, err := bundle()
 	require.NoError(tb, err)
 
 	output, err := generate.Talconfig(generate.Source{
-		File: filepath.Join(dir, "talconfig.yaml"), Root: dir, Lookup: example.variables(tb), Secrets: secrets, Now: time.Now(),
+		File: filepath.Join(dir, "talconfig.yaml"), Root: dir, Lookup: variables(tb, dir), Secrets: secrets, Now: time.Now(),
 	})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the tests look at it as it is
@@ -152,7 +152,7 @@ func TestComparisonFindsWhatDiffers(t *testing.T) {
 	example := folders(t, filepath.Join("testdata", "examples"))
 	dir := write(t, example[0].files)
 
-	base, err := native(t, example[0], dir)
+	base, err := native(t, dir)
 	require.NoError(t, err)
 	require.Empty(t, compare(base, base))
 

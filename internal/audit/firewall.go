@@ -1,0 +1,365 @@
+package audit
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// Checks of firewall documents: whom does a node shut out that the cluster, or its operator, needs?
+var firewallChecks = []Check{
+	eachConfig(diagnosis.FirewallOperator, Firewall, checkFirewallOperator),
+	whole(diagnosis.FirewallEtcd, Firewall, diagnosis.NeedsConfig, passage{
+		what: "etcd", ports: tcp(constants.EtcdClientPort, constants.EtcdPeerPort), to: isControlPlane, from: isControlPlane,
+	}.check),
+	whole(diagnosis.FirewallKubernetes, Firewall, diagnosis.NeedsConfig, passage{
+		what: "the Kubernetes API", ports: apiServerPort, to: isControlPlane, from: anyNode, balanced: true,
+	}.check),
+	whole(diagnosis.FirewallTrustd, Firewall, diagnosis.NeedsConfig, passage{
+		what: "trustd", ports: tcp(constants.TrustdPort), to: isControlPlane, from: isWorker, balanced: true,
+	}.check),
+	whole(diagnosis.FirewallKubelet, Firewall, diagnosis.NeedsConfig, passage{
+		what: "the kubelet", ports: tcp(constants.KubeletPort), to: anyNode, from: isControlPlane,
+	}.check),
+	whole(diagnosis.FirewallTalos, Firewall, diagnosis.NeedsConfig, passage{
+		what: "the Talos API", ports: tcp(constants.ApidPort), to: anyNode, from: isControlPlane,
+	}.check),
+	whole(diagnosis.FirewallTunnel, Firewall, diagnosis.NeedsConfig, passage{
+		what: "the tunnel", ports: tunnelPorts, to: anyNode, from: anyNode, tunnel: true,
+	}.check),
+	eachConfig(diagnosis.FirewallRuleEmpty, Firewall, checkEmptyRules),
+}
+
+// firewall is what the documents of a node say about who is let in.
+type firewall struct {
+	// blocks is set when what no rule is about is shut out.
+	blocks bool
+	rules  []config.NetworkRule
+}
+
+// firewall is the node's; false if its documents shut nobody out.
+func (c *Rendered) firewall() (firewall, bool) {
+	documents := c.Provider.NetworkRules()
+	made := firewall{blocks: documents.DefaultAction() == nethelpers.DefaultActionBlock, rules: documents.Rules()}
+
+	return made, made.blocks || len(made.rules) > 0
+}
+
+// port is a port of a protocol.
+type port struct {
+	protocol nethelpers.Protocol
+	number   uint16
+}
+
+func (p port) String() string { return fmt.Sprintf("%d/%s", p.number, p.protocol) }
+
+// about are the rules for a port.
+func (f firewall) about(port port) []config.NetworkRule {
+	var rules []config.NetworkRule
+
+	for _, rule := range f.rules {
+		if rule.Protocol() == port.protocol &&
+			slices.ContainsFunc(rule.PortRanges(), func(span [2]uint16) bool { return span[0] <= port.number && port.number <= span[1] }) {
+			rules = append(rules, rule)
+		}
+	}
+
+	return rules
+}
+
+// admits tells whether a call from an address comes through. By default blocked, one rule that has the address lets it in; by default open, one
+// that does not have it shuts it out.
+func (f firewall) admits(port port, from netip.Addr) bool {
+	for _, rule := range f.about(port) {
+		if names(rule, from) == f.blocks {
+			return f.blocks
+		}
+	}
+
+	return !f.blocks
+}
+
+// names tells whether an address is among a rule's.
+func names(rule config.NetworkRule, addr netip.Addr) bool {
+	contains := func(subnet netip.Prefix) bool { return subnet.Contains(addr) }
+
+	return slices.ContainsFunc(rule.Subnets(), contains) && !slices.ContainsFunc(rule.ExceptSubnets(), contains)
+}
+
+// admitsAnybody tells whether there is an address that comes through. The ends of all subnets stand for what lies between.
+func (f firewall) admitsAnybody(port port) bool {
+	rules := f.about(port)
+	if len(rules) == 0 {
+		return !f.blocks
+	}
+
+	for _, rule := range rules {
+		if slices.ContainsFunc(edges(rule), func(addr netip.Addr) bool { return f.admits(port, addr) }) {
+			return true
+		}
+	}
+
+	return false
+}
+
+// edges are the first and last addresses of a rule's subnets, and those next to its exceptions.
+func edges(rule config.NetworkRule) []netip.Addr {
+	var found []netip.Addr
+
+	for _, subnet := range rule.Subnets() {
+		found = append(found, subnet.Masked().Addr(), lastAddress(subnet))
+	}
+
+	for _, except := range rule.ExceptSubnets() {
+		found = append(found, except.Masked().Addr().Prev(), lastAddress(except).Next())
+	}
+
+	return slices.DeleteFunc(found, func(addr netip.Addr) bool { return !addr.IsValid() })
+}
+
+// lastAddress is the highest address of a subnet.
+func lastAddress(subnet netip.Prefix) netip.Addr {
+	if !subnet.IsValid() {
+		return netip.Addr{}
+	}
+
+	bytes := subnet.Masked().Addr().AsSlice()
+	for bit := subnet.Bits(); bit < 8*len(bytes); bit++ {
+		bytes[bit/8] |= 0x80 >> (bit % 8)
+	}
+
+	last, _ := netip.AddrFromSlice(bytes) // it is as long as it was
+
+	return last
+}
+
+// rulePlace is where it is decided who may call a port: the rule for it, or the default.
+func (c *Rendered) rulePlace(f firewall, port port) at {
+	for _, rule := range f.about(port) {
+		if named, ok := rule.(config.NamedDocument); ok {
+			return c.File.in("NetworkRuleConfig/"+named.Name(), "ingress")
+		}
+	}
+
+	return c.File.in("NetworkDefaultActionConfig", "ingress")
+}
+
+func tcp(numbers ...uint16) func(*Rendered) []port {
+	ports := make([]port, 0, len(numbers))
+	for _, number := range numbers {
+		ports = append(ports, port{nethelpers.ProtocolTCP, number})
+	}
+
+	return func(*Rendered) []port { return ports }
+}
+
+func apiServerPort(config *Rendered) []port {
+	return []port{{nethelpers.ProtocolTCP, uint16(config.Provider.Cluster().LocalAPIServerPort())}} //nolint:gosec // a port has 16 bits
+}
+
+// flannelPort is where Talos' Flannel takes packets of other nodes' pods.
+const flannelPort = 4789
+
+func tunnelPorts(config *Rendered) []port {
+	switch {
+	case config.hasKubeSpan():
+		return []port{{nethelpers.ProtocolUDP, constants.KubeSpanDefaultPort}}
+	case config.CNI() == constants.FlannelCNI:
+		return []port{{nethelpers.ProtocolUDP, flannelPort}}
+	default:
+		return nil
+	}
+}
+
+// hasKubeSpan tells whether nodes call each other through WireGuard, which the firewall trusts.
+func (c *Rendered) hasKubeSpan() bool {
+	kubeSpan := c.Provider.NetworkKubeSpanConfig()
+
+	return kubeSpan != nil && kubeSpan.Enabled()
+}
+
+func anyNode(*Rendered) bool { return true }
+
+func isWorker(config *Rendered) bool { return !isControlPlane(config) }
+
+// passage is what nodes need to come through to others.
+type passage struct {
+	what     string
+	ports    func(*Rendered) []port
+	to, from func(*Rendered) bool
+	// balanced is set for what a balancer may pass on, from an address of its own.
+	balanced bool
+	// tunnel is set for what carries the other calls between nodes.
+	tunnel bool
+}
+
+// check looks for nodes that are shut out.
+func (p passage) check(r *Report, in *Input) {
+	for _, server := range in.Configs {
+		walls, has := server.firewall()
+		if !has || !p.to(server) || server.hasKubeSpan() && !p.tunnel {
+			continue
+		}
+
+		for _, port := range p.ports(server) {
+			if shut, certain := p.shutOut(in, server, walls, port); len(shut) > 0 {
+				r.config = server
+				r.add(p.severity(r, in, certain), server.rulePlace(walls, port), "add the nodes' subnet to a NetworkRuleConfig for "+port.String(),
+					"%s lets %s into %s (%s) from none of the addresses in the files", server.Name, nobodyOf(shut), p.what, port)
+			}
+		}
+	}
+}
+
+// severity is the catalogue's where the calls certainly come from the addresses in the files.
+func (p passage) severity(r *Report, in *Input, certain bool) diagnosis.Severity {
+	entry, _ := diagnosis.Lookup(r.id)
+	if !certain || p.balanced && in.hasBalancer() {
+		return min(entry.Severity, diagnosis.Warning)
+	}
+
+	return entry.Severity
+}
+
+// shutOut are the nodes that can't call a port; not certain where one of them may have other addresses than its files say.
+func (p passage) shutOut(in *Input, server *Rendered, walls firewall, port port) (shut []string, certain bool) {
+	certain = true
+
+	for _, client := range in.Configs {
+		if !p.from(client) || client == server && len(server.Nodes) < 2 {
+			continue
+		}
+
+		for _, caller := range client.callers() {
+			addresses := caller.facing(server)
+			if len(addresses) == 0 || slices.ContainsFunc(addresses, func(addr netip.Addr) bool { return walls.admits(port, addr) }) {
+				continue
+			}
+
+			shut = append(shut, fmt.Sprintf("%s (%s)", caller.name, joinAddrs(addresses)))
+			certain = certain && len(client.Addresses()) > 0 && !client.UsesDHCP() && !slices.ContainsFunc(addresses, netip.Addr.Is6)
+		}
+	}
+
+	return shut, certain
+}
+
+// shownNodes is how many nodes a finding names.
+const shownNodes = 3
+
+func nobodyOf(shut []string) string {
+	text := strings.Join(shut[:min(len(shut), shownNodes)], ", ")
+	if more := len(shut) - shownNodes; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+
+	return text
+}
+
+// caller is a node that calls others.
+type caller struct {
+	name      string
+	addresses []netip.Addr
+}
+
+// callers are the machines that get a config.
+func (c *Rendered) callers() []caller {
+	if len(c.Nodes) == 0 {
+		return []caller{{name: c.Name, addresses: c.ownAddresses()}}
+	}
+
+	callers := make([]caller, 0, len(c.Nodes))
+
+	for _, node := range c.Nodes {
+		addresses := slices.DeleteFunc(addressesOf(node, c), func(addr netip.Addr) bool { return special(addr) != "" })
+		callers = append(callers, caller{name: node.Name, addresses: addresses})
+	}
+
+	return callers
+}
+
+// facing are the addresses that a node may call another from: those in a subnet that both are in, or else all.
+func (c caller) facing(server *Rendered) []netip.Addr {
+	shared := slices.DeleteFunc(slices.Clone(c.addresses), func(addr netip.Addr) bool {
+		return !slices.ContainsFunc(server.links(), func(link *link) bool {
+			return slices.ContainsFunc(link.addresses, func(a address) bool { return a.prefix.IsValid() && a.prefix.Masked().Contains(addr) })
+		})
+	})
+
+	if len(shared) > 0 {
+		return shared
+	}
+
+	return c.addresses
+}
+
+// hasBalancer tells whether the endpoint may be something that is no node: then calls through it have its address.
+func (in *Input) hasBalancer() bool {
+	if in.Cluster == nil || in.Cluster.Endpoint == nil {
+		return true
+	}
+
+	return in.nodesByHost()[strings.ToLower(in.Cluster.Endpoint.Hostname())] == ""
+}
+
+// checkFirewallOperator looks for nodes whose Talos API is closed to everybody, or to this computer.
+func checkFirewallOperator(r *Report, config *Rendered) {
+	walls, has := config.firewall()
+	if !has || config.Provider.SideroLink() != nil {
+		return // a SideroLink is let in
+	}
+
+	talos := port{nethelpers.ProtocolTCP, constants.ApidPort}
+	place := config.rulePlace(walls, talos)
+
+	if !walls.admitsAnybody(talos) {
+		severity := diagnosis.Failure
+		if config.hasKubeSpan() && !isControlPlane(config) {
+			severity = diagnosis.Warning // control planes pass calls on through KubeSpan
+		}
+
+		r.add(severity, place, "add a NetworkRuleConfig for port 50000 with your subnet", "%s lets nobody into the Talos API (%s)", config.Name, talos)
+
+		return
+	}
+
+	if r.in.Options.CallsFrom == nil {
+		return
+	}
+
+	for _, node := range config.Nodes {
+		addr, err := netip.ParseAddr(node.Address)
+		if err != nil {
+			continue
+		}
+
+		if from := r.in.Options.CallsFrom(addr); from.IsValid() && !from.IsLoopback() && !walls.admits(talos, from) {
+			r.warn(place, "add your subnet to the NetworkRuleConfig for port 50000",
+				"%s does not let %s, which this computer calls it from, into the Talos API (%s)", node.Name, from, talos)
+		}
+	}
+}
+
+// checkEmptyRules looks for rules that open nothing.
+func checkEmptyRules(r *Report, rendered *Rendered) {
+	walls, _ := rendered.firewall()
+	if !walls.blocks {
+		return
+	}
+
+	for _, rule := range walls.rules {
+		named, ok := rule.(config.NamedDocument)
+		if !ok || slices.ContainsFunc(edges(rule), func(addr netip.Addr) bool { return names(rule, addr) }) {
+			continue
+		}
+
+		r.found(rendered.File.in("NetworkRuleConfig/"+named.Name(), "ingress"), "add the subnets that are meant", "the rule %s lets nobody in", named.Name())
+	}
+}
