@@ -144,6 +144,7 @@ func Read(options Options) *Input {
 	in.readPatches()
 	in.readTalosconfig()
 	in.readSecrets()
+	in.readSyntax(in.SecretsFile)
 
 	// What was made in memory is valid from just now on.
 	if in.Options.Checks.Now.IsZero() {
@@ -437,12 +438,23 @@ func (in *Input) openPatch(patch *Patch, path string) {
 	}
 
 	// A template need not be YAML before it is filled in, which generation does.
-	if line, column, message := patch.File.places.SyntaxError(); message != "" && !bytes.Contains(patch.File.Data, []byte("{{")) {
+	if !bytes.Contains(patch.File.Data, []byte("{{")) {
+		in.readSyntax(patch.File)
+	}
+}
+
+// readSyntax looks whether a file is YAML; nil is.
+func (in *Input) readSyntax(file *File) {
+	if file == nil {
+		return
+	}
+
+	if line, column, message := file.places.SyntaxError(); message != "" {
 		in.unreadable = append(in.unreadable, diagnosis.Finding{
 			ID: diagnosis.FileSyntax, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: "is not valid YAML: " + message,
-			Next: "correct the line", At: patch.File.location(line, column),
+			Next: "correct the line", At: file.location(line, column),
 		})
-		in.unreadable[len(in.unreadable)-1].At.Text = patch.File.places.Key(line)
+		in.unreadable[len(in.unreadable)-1].At.Text = file.places.Key(line)
 	}
 }
 

@@ -86,6 +86,10 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 		}
 	}
 
+	for i := range result.Findings {
+		in.completeColumn(&result.Findings[i].At)
+	}
+
 	notRun := map[diagnosis.ID]bool{}
 	for _, check := range result.NotRun {
 		notRun[check.ID] = notRun[check.ID] || check.Node == ""

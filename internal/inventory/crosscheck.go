@@ -477,7 +477,15 @@ func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 
 	config, err := talosconfig.Parse(data)
 	if err != nil {
-		return broken("is no talosconfig")
+		ca, usable := broken("is no talosconfig")
+
+		if line, column, message := machineconfig.NewPlaces(data).SyntaxError(); message != "" {
+			last := &x.findings[len(x.findings)-1]
+			last.At = diagnosis.Location{Path: shown, Line: line, Column: column}
+			last.Cause += ": " + message
+		}
+
+		return ca, usable
 	}
 
 	context := config.Contexts[config.Context]
