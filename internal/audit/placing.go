@@ -107,18 +107,21 @@ var talosconfigFields = map[diagnosis.ID]string{
 	diagnosis.TalosconfigForeign: "ca", diagnosis.ClientCertificate: "crt", diagnosis.TalosconfigBroken: "ca",
 }
 
-// completeColumn adds the column to a place of which only the line is known: where the line's text begins.
-func (in *Input) completeColumn(at *diagnosis.Location) {
-	if at.Line == 0 || at.Column > 0 {
-		return
-	}
+// completeColumns adds the column to places of which only the line is known: where the line's text begins.
+func (in *Input) completeColumns(findings []diagnosis.Finding) {
+	for i := range findings {
+		at := &findings[i].At
+		if at.Line == 0 || at.Column > 0 {
+			continue
+		}
 
-	text := at.Text
-	if in.Talconfig != nil && in.Talconfig.Shown == at.Path { // the text of a patch in the talconfig begins further left than it stands
-		text = in.Talconfig.places.Line(at.Line)
-	}
+		text := at.Text
+		if in.Talconfig != nil && in.Talconfig.Shown == at.Path { // the text of a patch in the talconfig begins further left than it stands
+			text = in.Talconfig.places.Line(at.Line)
+		}
 
-	at.Column = len(text) - len(strings.TrimLeft(text, " \t")) + 1
+		at.Column = len(text) - len(strings.TrimLeft(text, " \t")) + 1
+	}
 }
 
 // candidates are the places that findings of an id may be about, the likeliest first. config may be nil.

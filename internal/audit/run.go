@@ -86,9 +86,7 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 		}
 	}
 
-	for i := range result.Findings {
-		in.completeColumn(&result.Findings[i].At)
-	}
+	in.completeColumns(result.Findings)
 
 	notRun := map[diagnosis.ID]bool{}
 	for _, check := range result.NotRun {

@@ -27,7 +27,9 @@ type sarifResult struct {
 func sarifResults(t *testing.T, result audit.Result) []sarifResult {
 	t.Helper()
 
-	var log struct{ Runs []struct{ Results []sarifResult } }
+	var log struct {
+		Runs []struct{ Results []sarifResult }
+	}
 
 	require.NoError(t, json.Unmarshal([]byte(write(t, result, "sarif")), &log))
 	require.Len(t, log.Runs, 1)
