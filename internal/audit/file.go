@@ -3,6 +3,7 @@ package audit
 import (
 	"os"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -88,9 +89,23 @@ func (in *Input) locate(place at) diagnosis.Location {
 
 	if config := in.configOf(place.file, nil); config != nil {
 		found.From = in.originOf(config, line, column)
+
+		// A file that is not written yet has nothing else that could be looked at.
+		if found.From == "" && strings.HasSuffix(place.file.Shown, notWritten) {
+			found.From = in.entryPlace(config)
+		}
 	}
 
 	return found
+}
+
+// entryPlace is where the entry of a config's node stands, or what the cluster is read from.
+func (in *Input) entryPlace(config *Rendered) string {
+	if len(config.Nodes) > 0 && config.Nodes[0].Line > 0 {
+		return diagnosis.Place(in.shown(in.Cluster.Source), config.Nodes[0].Line, config.Nodes[0].Column)
+	}
+
+	return in.shown(in.Cluster.Source)
 }
 
 // configOf is the machine config that a file is; other, if the file is none.
