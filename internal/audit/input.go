@@ -65,6 +65,8 @@ type Input struct {
 	origins func() *origins
 	// nodesByHost are the names of nodes by what they are called and where they are.
 	nodesByHost func() map[string]string
+	// bundle is what the secrets file holds.
+	bundle func() bundle
 	// tracked are the files that git tracks.
 	tracked func() trackedFiles
 	// onLoopback tells of a cluster of emulated nodes.
@@ -137,6 +139,7 @@ func Read(options Options) *Input {
 	in.readTalosconfig()
 	in.readSecrets()
 
+	in.bundle = in.readBundle()
 	in.tracked = sync.OnceValue(in.findTracked)
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
