@@ -113,6 +113,11 @@ func (o opening) has(addr netip.Addr) bool {
 	return slices.ContainsFunc(o.subnets, contains) && !slices.ContainsFunc(o.excepts, contains)
 }
 
+// hasSharedSpace tells of addresses that a private network between nodes may give them.
+func (o opening) hasSharedSpace() bool {
+	return slices.ContainsFunc(o.subnets, func(subnet netip.Prefix) bool { return subnet.Bits() > 0 && subnet.Overlaps(sharedSpace) })
+}
+
 // admitsAnybody tells whether there is an address that comes through. The ends of all subnets stand for what lies between.
 func (d door) admitsAnybody() bool {
 	return len(d.rules) == 0 && !d.blocks ||
@@ -248,7 +253,7 @@ func (p passage) severity(r *Report, in *Input, certain bool) diagnosis.Severity
 
 // shutOut are the callers that don't come through; not certain where one of them may have other addresses than its files say.
 func shutOut(callers []caller, server *Rendered, door door) (shut []string, certain bool) {
-	certain = true
+	certain = !slices.ContainsFunc(door.rules, opening.hasSharedSpace)
 	shutsOut := func(addr netip.Addr) bool { return !door.admits(addr) }
 
 	for _, caller := range callers {
@@ -285,8 +290,10 @@ type caller struct {
 	addresses []netip.Addr
 }
 
-// certain tells whether the node has no other addresses than its files say, as far as IPv4 goes.
-func (c caller) certain() bool { return len(c.config.Addresses()) > 0 && !c.config.UsesDHCP() }
+// certain tells whether the node has no other addresses than its files say, as far as IPv4 goes. A system extension may bring others.
+func (c caller) certain() bool {
+	return len(c.config.Addresses()) > 0 && !c.config.UsesDHCP() && len(c.config.Provider.ExtensionServiceConfigs()) == 0
+}
 
 // callers are the machines that get a config.
 func (c *Rendered) callers() []caller {

@@ -25,6 +25,8 @@ import (
 type Options struct {
 	// TalosDir holds talconfig.yaml, ConfigDir the machine configs; Talosconfig is the client configuration's path.
 	TalosDir, ConfigDir, Talosconfig string
+	// Kubeconfig is where the cluster's kubeconfig is; empty leaves it unjudged.
+	Kubeconfig string
 	// Root shortens the paths in findings: they are shown relative to it.
 	Root string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
@@ -55,6 +57,9 @@ type Input struct {
 	TalosconfigFile *File
 	// SecretsFile is nil when there is none.
 	SecretsFile *File
+
+	// KubeconfigFile is nil when there is none.
+	KubeconfigFile *File
 
 	// unreadable are findings of reading.
 	unreadable []diagnosis.Finding
@@ -138,6 +143,10 @@ func Read(options Options) *Input {
 	in.readPatches()
 	in.readTalosconfig()
 	in.readSecrets()
+
+	if options.Kubeconfig != "" {
+		in.KubeconfigFile = in.open(options.Kubeconfig)
+	}
 
 	in.bundle = in.readBundle()
 	in.tracked = sync.OnceValue(in.findTracked)

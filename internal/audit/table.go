@@ -26,7 +26,7 @@ var table = sync.OnceValue(func() []Check {
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
 		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
-		credentialChecks, secretsFileChecks, trackedChecks, firewallChecks, roleChecks,
+		credentialChecks, secretsFileChecks, kubeconfigChecks, trackedChecks, firewallChecks, roleChecks,
 		liveRows(),
 	)
 

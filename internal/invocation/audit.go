@@ -27,7 +27,7 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 	}
 
 	in := audit.Read(audit.Options{
-		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Root: loaded.RootDir, Environ: i.Environ,
+		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Kubeconfig: loaded.Kubeconfig, Root: loaded.RootDir, Environ: i.Environ,
 		CallsFrom: audit.CallsFrom,
 		Checks:    preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: skipped, Now: time.Now()},
 	})
