@@ -69,7 +69,9 @@ func (in *Input) usersOfCluster() []string {
 
 	for _, entry := range items(in.kubeconfig("clusters")) {
 		ca, err := base64.StdEncoding.DecodeString(text(machineconfig.Field(entry, "cluster"), "certificate-authority-data"))
-		ours := func(config *Rendered) bool { return bytes.Equal(bytes.TrimSpace(config.KubernetesCA()), bytes.TrimSpace(ca)) }
+		ours := func(config *Rendered) bool {
+			return bytes.Equal(bytes.TrimSpace(config.KubernetesCA()), bytes.TrimSpace(ca))
+		}
 
 		if err == nil && len(ca) > 0 && slices.ContainsFunc(in.Configs, ours) {
 			clusters = append(clusters, text(entry, "name"))
