@@ -22,6 +22,7 @@ import (
 // preflight's to say, as is what only the machine knows: how it booted.
 var imageChecks = []Check{
 	eachConfig(diagnosis.KernelArgsRefused, Images, checkKernelArgs),
+	whole(diagnosis.KernelArgsRefused, Images, diagnosis.NeedsTalconfig, checkPatchedKernelArgs),
 	eachConfig(diagnosis.KernelArgsSecureBoot, Images, checkSecureBootArgs),
 	whole(diagnosis.SchematicDiffers, Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkSchematicOfImage),
 	whole(diagnosis.SecureBootDeclared, Images, diagnosis.NeedsTalconfig, checkDeclaredSecureBoot),
@@ -33,6 +34,7 @@ var imageChecks = []Check{
 	whole(diagnosis.InstallerPlatform, Images, diagnosis.NeedsTalconfig, checkPlatforms),
 	whole(diagnosis.SchematicTooNew, Images, diagnosis.NeedsTalconfig, checkSchematicVersions),
 	whole(diagnosis.ModuleWithoutImage, Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkModules),
+	eachConfig(diagnosis.InstallExtensions, Images, checkInstallExtensions),
 }
 
 // installPlace is where a machine config names its installer.
@@ -66,6 +68,64 @@ func argNames(args []string) string {
 	}
 
 	return strings.Join(names, ", ")
+}
+
+// checkPatchedKernelArgs looks for arguments in patches of nodes that have no config yet: from 1.12 on it will take them from the image.
+func checkPatchedKernelArgs(r *Report, in *Input) {
+	contract := in.contract()
+	if contract == nil || !contract.GrubUseUKICmdlineDefault() || slices.ContainsFunc(in.Patches, setsUKICmdline) {
+		return
+	}
+
+	for _, patch := range in.Patches {
+		if patch.form() != strategic {
+			continue
+		}
+
+		var names []string
+
+		for _, use := range patch.uses() {
+			for _, node := range in.nodesOf(use) {
+				if in.byNode[node] == nil && !slices.Contains(names, node.Name) {
+					names = append(names, node.Name)
+				}
+			}
+		}
+
+		for _, root := range patch.File.places.Roots() {
+			install := machineconfig.Field(machineconfig.Field(root, "machine"), "install")
+
+			if args := machineconfig.Field(install, "extraKernelArgs"); len(names) > 0 && args != nil && len(args.Content) > 0 && args.Kind == yaml.SequenceNode {
+				r.addAt(patch.File, args, "put the arguments into the schematic's extraKernelArgs, and take them out of the patch",
+					"%s sets install.extraKernelArgs for %s, and configs for Talos %s have install.grubUseUKICmdline: they can't be used together",
+					patch.name(), nodeList(names), contract)
+			}
+		}
+	}
+}
+
+// setsUKICmdline tells whether a patch decides on grubUseUKICmdline itself, or may do so.
+func setsUKICmdline(patch *Patch) bool {
+	switch patch.form() {
+	case strategic:
+		return slices.ContainsFunc(patch.File.places.Roots(), func(root *yaml.Node) bool {
+			install := machineconfig.Field(machineconfig.Field(root, "machine"), "install")
+
+			return machineconfig.Field(install, "grubUseUKICmdline") != nil || len(deletions(root)) > 0 && install != nil
+		})
+	case empty:
+		return false
+	default:
+		return true
+	}
+}
+
+// checkInstallExtensions looks for extensions that are to be added by the installer.
+func checkInstallExtensions(r *Report, config *Rendered) {
+	if install := config.Provider.Machine().Install(); len(install.Extensions()) > 0 {
+		r.found(config.installPlace("extensions"), "put the extensions into the image's schematic, and take install.extensions out",
+			"install.extensions is deprecated, and newer installers don't read it")
+	}
 }
 
 // bootsInstalled tells whether the inventory declares machines that start from a disk image, as boards do: Talos is on them already.

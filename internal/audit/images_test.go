@@ -49,6 +49,10 @@ func TestKernelArgumentsOfImages(t *testing.T) {
 		"a cloud":    {files: lab(imaged(factory("nocloud-installer", guestAgentID), "grubUseUKICmdline: true", logging)), cause: "can't be used together", severity: diagnosis.Warning},
 		"a board":    {files: declaring("schematic:\n\toverlay: {name: rpi_generic, image: siderolabs/sbc-raspberrypi}", refused), cause: "can't be used together", severity: diagnosis.Warning},
 		"disk image": {files: declaring("machineSpec: {bootMethod: disk-image}", refused), cause: "can't be used together", severity: diagnosis.Warning},
+		"a patch":    {files: inFile("machine:\n\tinstall:\n\t\textraKernelArgs:\n\t\t\t- a=b\n").without("clusterconfig/lab-n2.yaml"), at: "patches/a.yaml", line: "- a=b", cause: "sets install.extraKernelArgs for n2, and configs for Talos v1.13 have install.grubUseUKICmdline", severity: diagnosis.Failure},
+		"patch, old": {files: talosVersion(inFile("machine:\n\tinstall:\n\t\textraKernelArgs: [a=b]\n").without("clusterconfig/lab-n2.yaml"), "v1.11.6")},
+		"patch, own": {files: inFile("machine:\n\tinstall:\n\t\tgrubUseUKICmdline: false\n\t\textraKernelArgs: [a=b]\n").without("clusterconfig/lab-n2.yaml")},
+		"made since": {files: inFile("machine:\n\tinstall:\n\t\textraKernelArgs: [a=b]\n")},
 		"its own":    {files: lab(imaged(factory("metal-installer", guestAgentID), "grubUseUKICmdline: false", logging))},
 		"none":       {files: lab(imaged(factory("metal-installer", guestAgentID), "grubUseUKICmdline: true"))},
 	})
@@ -193,6 +197,11 @@ func TestExtensionsThatNodesConfigure(t *testing.T) {
 
 		return made
 	}
+
+	judge(t, diagnosis.InstallExtensions, map[string]trial{
+		"by the installer": {files: lab(imaged(factory("metal-installer", plainID), "extensions: [{image: 'ghcr.io/siderolabs/gvisor:v1'}]")), cause: "install.extensions is deprecated"},
+		"in the image":     {files: lab(imaged(factory("metal-installer", guestAgentID)), config{})},
+	})
 
 	judge(t, diagnosis.ModuleWithoutImage, map[string]trial{
 		"plain":         {files: lab(modules(factory("metal-installer", plainID), "drbd")), line: "- name: drbd", cause: "the module drbd is part of the extension siderolabs/drbd"},

@@ -1,6 +1,6 @@
 package diagnosis
 
-// What the audit finds about images: TM290 to TM301.
+// What the audit finds about images: TM290 to TM301, and TM313.
 const (
 	KernelArgsRefused    ID = "TM290"
 	KernelArgsSecureBoot ID = "TM291"
@@ -14,6 +14,7 @@ const (
 	InstallerPlatform    ID = "TM299"
 	SchematicTooNew      ID = "TM300"
 	ModuleWithoutImage   ID = "TM301"
+	InstallExtensions    ID = "TM313"
 )
 
 const (
@@ -93,5 +94,11 @@ var imageEntries = []Entry{
 		Cause:  "The module is part of an extension, and the installer image is known to be without it: Talos tries to load it again and again.",
 		Remedy: "Add the extension to the schematic.",
 		Source: "siderolabs/extensions; Talos documentation, machine.kernel.modules",
+	},
+	{
+		ID: InstallExtensions, Title: "install.extensions in a machine config", Severity: Warning,
+		Cause:  "Extensions are part of the image since Talos 1.5, and the field is deprecated: newer installers don't read it, and the node is without them.",
+		Remedy: "Put the extensions into the image's schematic and take install.extensions out.",
+		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go (RuntimeValidate); Talos documentation, Boot Assets",
 	},
 }
