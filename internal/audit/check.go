@@ -103,6 +103,8 @@ type at struct {
 	path     string
 	// whole is set for a finding about the file itself.
 	whole bool
+	// line is set where the file is searched line by line.
+	line int
 }
 
 // item is the place of an item of the list that a place is.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"os"
 	"strconv"
 
 	"go.yaml.in/yaml/v4"
@@ -25,6 +26,13 @@ type File struct {
 
 func newFile(path, shown string, data []byte) *File {
 	return &File{Path: path, Shown: shown, Data: data, places: machineconfig.NewPlaces(data)}
+}
+
+// readMode reads the permission bits; a file that is not there has none.
+func (f *File) readMode() {
+	if info, err := os.Stat(f.Path); err == nil {
+		f.Mode = uint32(info.Mode().Perm())
+	}
 }
 
 // at is a place in the file's document without a kind.
@@ -58,6 +66,13 @@ func (in *Input) locate(place at) diagnosis.Location {
 
 	if place.whole {
 		return diagnosis.Location{Path: place.file.Shown}
+	}
+
+	if place.line > 0 {
+		found := place.file.location(place.line, 0)
+		found.Text = place.file.places.Key(place.line) // it may be any kind of text
+
+		return found
 	}
 
 	line, column := place.file.places.Find(place.document, place.path)

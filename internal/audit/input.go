@@ -70,6 +70,8 @@ type Input struct {
 	origins func() *origins
 	// nodesByHost are the names of nodes by what they are called and where they are.
 	nodesByHost func() map[string]string
+	// tracked are the files that git tracks.
+	tracked func() trackedFiles
 	// onLoopback tells of a cluster of emulated nodes.
 	onLoopback func() bool
 	// reached are the disk selectors that were judged, by their text.
@@ -170,6 +172,7 @@ func Read(options Options) *Input {
 	in.readTalosconfig()
 	in.readSecrets()
 
+	in.tracked = sync.OnceValue(in.findTracked)
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
 	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
@@ -197,10 +200,7 @@ func (in *Input) open(path string) *File {
 	}
 
 	file := newFile(path, in.shown(path), data)
-
-	if info, err := os.Stat(path); err == nil {
-		file.Mode = uint32(info.Mode().Perm())
-	}
+	file.readMode()
 
 	return file
 }
@@ -293,6 +293,8 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 	}
 
 	rendered := &Rendered{Name: name, File: newFile(path, shown, config.Bytes), Config: config}
+	rendered.File.readMode()
+
 	rendered.links = sync.OnceValue(func() []*link { return linksOf(rendered) })
 
 	if node != nil {

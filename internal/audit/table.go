@@ -26,8 +26,7 @@ var table = sync.OnceValue(func() []Check {
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
 		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
-		patchChecks, documentChecks, imageChecks, versionChecks,
-		firewallChecks,
+		credentialChecks, trackedChecks, firewallChecks, roleChecks, patchChecks, documentChecks, imageChecks, versionChecks,
 		liveRows(),
 	)
 

@@ -121,7 +121,7 @@ func (r *reader) read(path string) {
 	}
 
 	root := r.Parse(data)
-	variables := loadVariables(r.options, r.Mistakes)
+	variables, sealed := loadVariables(r.options, r.Mistakes)
 
 	if root == nil || root.Tag == "!!null" {
 		if len(r.List) == 0 {
@@ -133,8 +133,14 @@ func (r *reader) read(path string) {
 		return
 	}
 
+	defer r.NameFields(root)
+
 	talconfig.Straighten(root)
 	variables.Substitute(r.Source, root)
+
+	if slices.ContainsFunc(r.List, func(mistake *yamlfile.Error) bool { return mistake.ID == diagnosis.FileVariable }) {
+		r.List = append(r.List, sealed...)
+	}
 
 	before := len(r.List)
 	r.Check("the file", root, reflect.TypeFor[talconfig.Config]())

@@ -57,7 +57,7 @@ func documentOrder(document config.Document) string {
 	return document.Kind() + "/" + name
 }
 
-// Diff is the unified diff from the running config to the wanted one, with every secret masked; empty when they mean the same.
+// Diff is the unified diff from the config that is in effect, or in a file, now to the wanted one, with every secret masked; empty when they mean the same.
 func Diff(running, wanted *Config) string {
 	if Same(running, wanted) {
 		return ""
@@ -72,7 +72,7 @@ func Diff(running, wanted *Config) string {
 		return unreadable
 	}
 
-	diff, err := textdiff.DiffWithCustomPaths(before, after, "running", "wanted")
+	diff, err := textdiff.DiffWithCustomPaths(before, after, "now", "wanted")
 	if err != nil {
 		return unreadable
 	}

@@ -296,7 +296,7 @@ func TestDiffOfUnchangedSecretsSaysMasked(t *testing.T) {
 	wanted := mustConfig(t, []byte(strings.Replace(string(generated.Configs[0].Bytes), "certSANs: []", "certSANs: [192.0.2.99]", 1)))
 
 	diff := machineconfig.Diff(running, wanted)
-	require.Contains(t, diff, "--- running\n+++ wanted\n")
+	require.Contains(t, diff, "--- now\n+++ wanted\n")
 	require.Contains(t, diff, "192.0.2.99")
 	require.Contains(t, diff, "     key: (masked)\n")
 	require.NotContains(t, diff, machineconfig.MaskedChanged)

@@ -150,16 +150,16 @@ func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 		case seen.State == talosapi.Maintenance, seen.State == talosapi.NotTalos:
 			continue
 		case seen.Silence == talosapi.Refused:
-			cause = "its port is closed: it is on, and may be installing or booting with a cluster's config"
+			cause = "'s port is closed: it is on, and may be installing or booting with a cluster's config"
 		case seen.silent() && run.Settings.NewSecrets:
 			continue
 		case seen.silent():
-			cause = "it does not answer, so it may belong to a cluster whose secrets these files lack"
+			cause = " does not answer, so it may belong to a cluster whose secrets these files lack"
 		default:
-			cause = "it is configured already, and the cluster's secrets are not here"
+			cause = " is configured already, and the cluster's secrets are not here"
 		}
 
-		problem := run.problem(secretsName, seen, diagnosis.SecretsMissing, cause, fmt.Sprintf(
+		problem := run.problem(secretsName, seen, diagnosis.SecretsMissing, seen.node.Name+cause, fmt.Sprintf(
 			"restore %s; or, if this is to be a new cluster, boot the node into maintenance (all nodes off: -newSecrets)",
 			run.Cluster.NewSecretsPath(run.sops().Rules() != "")))
 		problem.Exit = diagnosis.ExitPreflight
