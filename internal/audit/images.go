@@ -241,7 +241,7 @@ func checkSchematicOfImage(r *Report, in *Input) {
 
 		switch declared := schematic.ParseReference(settings.TalosImageURL); {
 		case schematic.IsID(declared.Schematic):
-			want, from = declared.Schematic, "talosImageURL"
+			want, from = declared.Schematic, "the image"
 		case settings.TalosImageURL == "" && settings.Schematic != nil:
 			want, _ = settings.Schematic.ID()
 			from = "the schematic"
@@ -318,6 +318,10 @@ func checkDeclaredSecureBoot(r *Report, in *Input) {
 
 // settingPlace is where a node's setting stands: at its entry, or at its role.
 func (in *Input) settingPlace(node *inventory.Node, key string) at {
+	if in.Cluster.Profile != nil || in.Talconfig == nil {
+		return in.clusterPlace(key)
+	}
+
 	entry := in.node(node)
 	role := in.Talconfig.at("worker")
 

@@ -84,11 +84,15 @@ func TestImagesOfSchematics(t *testing.T) {
 	judge(t, diagnosis.SchematicDiffers, map[string]trial{
 		"changed since": {files: declaring(withArguments, old), line: "image: " + factory("metal-installer", guestAgentID), cause: "the installer image is of schematic " + guestAgentID + ", and the schematic in the inventory is " + guestAgentLoggingID},
 		"a role's":      {files: lab(renewed).replaced("talconfig.yaml", "nodes:", "controlPlane:\n"+indent(guestAgent)+"nodes:"), cause: "is " + guestAgentID},
-		"by its name":   {files: declaring("talosImageURL: factory.talos.dev/metal-installer/"+guestAgentLoggingID, old), cause: "talosImageURL in the inventory is " + guestAgentLoggingID},
+		"by its name":   {files: declaring("talosImageURL: factory.talos.dev/metal-installer/"+guestAgentLoggingID, old), cause: "the image in the inventory is " + guestAgentLoggingID},
 		"the same":      {files: declaring(withArguments, renewed)},
 		"another's":     {files: declaring(withArguments, renewed, old).replaced("talconfig.yaml", "hostname: n2", "talosImageURL: factory.talos.dev/metal-installer/"+guestAgentID+"\n    hostname: n2")},
 		"by a patch":    {files: declaring(withArguments+"patches: ['{machine: {install: {image: x}}}']", old)},
 		"not declared":  {files: lab(old)},
+		"a profile's": {
+			files: declaredProfile("1.13.9", nil).with("configs/demo-w1.yaml", config{role: "worker", machine: imaged(factory("metal-installer", plainID)).machine}.text()),
+			at:    "configs/demo-w1.yaml", cause: "the installer image is of schematic " + plainID + ", and the image in the inventory is " + guestAgentID,
+		},
 	})
 
 	judge(t, diagnosis.SchematicUnused, map[string]trial{
