@@ -15,7 +15,7 @@ import (
 var agents = []struct {
 	extension, hypervisor string
 
-	useless   func(manufacturer string) bool
+	useless func(manufacturer string) bool
 }{
 	{"qemu-guest-agent", "QEMU's", func(manufacturer string) bool {
 		return slices.ContainsFunc([]string{"VMware", "Xen", "Microsoft", "Dell", "HPE", "Hewlett", "LENOVO", "Supermicro"}, func(vendor string) bool {
