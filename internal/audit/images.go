@@ -84,10 +84,18 @@ func checkPatchedKernelArgs(r *Report, in *Input) {
 
 		var names []string
 
+		severity := diagnosis.Warning
+
 		for _, use := range patch.uses() {
 			for _, node := range in.nodesOf(use) {
-				if in.byNode[node] == nil && !slices.Contains(names, node.Name) {
-					names = append(names, node.Name)
+				if in.byNode[node] != nil || slices.Contains(names, node.Name) {
+					continue
+				}
+
+				names = append(names, node.Name)
+
+				if in.installsItself(node) {
+					severity = diagnosis.Failure
 				}
 			}
 		}
@@ -99,6 +107,7 @@ func checkPatchedKernelArgs(r *Report, in *Input) {
 				r.addAt(patch.File, args, "put the arguments into the schematic's extraKernelArgs, and take them out of the patch",
 					"%s sets install.extraKernelArgs for %s, and configs for Talos %s have install.grubUseUKICmdline: they can't be used together",
 					patch.name(), nodeList(names), contract)
+				r.findings[len(r.findings)-1].Severity = severity
 			}
 		}
 	}
@@ -130,11 +139,16 @@ func checkInstallExtensions(r *Report, config *Rendered) {
 
 // bootsInstalled tells whether the inventory declares machines that start from a disk image, as boards do: Talos is on them already.
 func (in *Input) bootsInstalled(config *Rendered) bool {
-	return in.Cluster != nil && slices.ContainsFunc(config.Nodes, func(node *inventory.Node) bool {
-		settings, _ := in.settingsOf(node)
+	return in.Cluster != nil && slices.ContainsFunc(config.Nodes, func(node *inventory.Node) bool { return !in.installsItself(node) })
+}
 
-		return settings.MachineSpec.BootMethod == "disk-image" || settings.Schematic != nil && settings.Schematic.Overlay.Name != ""
-	})
+// installsItself tells whether Talos has yet to be installed on a machine, as far as the inventory says.
+func (in *Input) installsItself(node *inventory.Node) bool {
+	settings, _ := in.settingsOf(node)
+	spec := settings.MachineSpec
+
+	return spec.BootMethod != "disk-image" && (spec.Mode == "" || spec.Mode == schematic.DefaultPlatform) &&
+		(settings.Schematic == nil || settings.Schematic.Overlay.Name == "")
 }
 
 // intoSchematic says how arguments get into the image: with the id of the schematic that then results, where it is known what the image holds.
@@ -306,7 +320,7 @@ func checkDeclaredSecureBoot(r *Report, in *Input) {
 		image := schematic.ParseReference(text)
 
 		switch spec := settings.MachineSpec; {
-		case text == "" || !image.Official():
+		case text == "" || !image.Official() || in.ownNames():
 		case spec.SecureBoot && !image.SecureBoot():
 			r.found(place, "use the -secureboot installer of the same schematic", "%s is declared with SecureBoot, and its installer %s is not for it: it would not boot again", node.Name, text)
 		case !spec.SecureBoot && image.SecureBoot() && spec != talconfig.MachineSpec{}:
@@ -342,7 +356,7 @@ func (in *Input) settingPlace(node *inventory.Node, key string) at {
 func checkTPMKeys(r *Report, config *Rendered) {
 	image := schematic.ParseReference(config.InstallImage())
 
-	if !config.HasTPMKeys() || !image.Official() || image.SecureBoot() {
+	if !config.HasTPMKeys() || !image.Official() || image.SecureBoot() || r.in.ownNames() {
 		return
 	}
 

@@ -115,6 +115,7 @@ func TestSecureBootOfImages(t *testing.T) {
 		"both":      {files: declaring("machineSpec: {secureboot: true}", signed)},
 		"neither":   {files: declaring("machineSpec: {arch: amd64}", ordinary)},
 		"unsaid":    {files: lab(signed)},
+		"own names": {files: declaring("machineSpec: {secureboot: true}", imaged("registry.example.net/installer/"+plainID+":v1.13.9")).replaced("talconfig.yaml", "nodes:", "imageFactory: {installerURLTmpl: 'registry.example.net/installer/{{ .ID }}:{{ .Version }}'}\nnodes:")},
 		"own image": {files: declaring("machineSpec: {secureboot: true}", imaged("registry.example.net/talos:v1.13.9"))},
 	})
 

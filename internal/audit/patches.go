@@ -450,7 +450,7 @@ func checkUnknownKeys(r *Report, in *Input) {
 
 		cause, next := refused.Message, "correct the key"
 
-		if kind := unregisteredKind(patch); kind != "" {
+		if kind := unregisteredKind(patch); kind != "" && strings.Contains(cause, "not registered") {
 			cause = fmt.Sprintf("has a document of kind %s, which Talos does not know", kind)
 
 			if near := nearest.Word(kind, machineconfig.Kinds()); near != "" {

@@ -291,6 +291,10 @@ func KnowsKey(kind string, path []string) bool {
 
 // fieldType is the type of the struct field that a YAML key is decoded into; nil if there is none.
 func fieldType(in reflect.Type, key string) reflect.Type {
+	if in.Kind() == reflect.Map {
+		return in.Elem()
+	}
+
 	for field := range in.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 
