@@ -43,6 +43,9 @@ type Options struct {
 	Decrypt func(path string, data []byte) ([]byte, error)
 	// Root shortens the paths in messages: they are shown relative to it.
 	Root string
+	// Unwritten gives the content that a file of ConfigDir would have, by its path in there, where none is there yet; nil where none can be made.
+	// It is asked from several goroutines. Without it such files are missing.
+	Unwritten func(name string) []byte
 }
 
 // Load reads talconfig.yaml with the variables of talenv.yaml and the environment, or a cluster profile. An error lists every mistake in the files: it
@@ -84,7 +87,7 @@ func inspectTalconfig(options Options) (*Cluster, error) {
 	reader := &reader{
 		Source:  yamlfile.Source{Shown: yamlfile.ShownPath(options.Root, path), Mistakes: mistakes},
 		options: options,
-		cluster: &Cluster{Source: path, ConfigDir: options.ConfigDir, root: options.Root},
+		cluster: &Cluster{Source: path, ConfigDir: options.ConfigDir, root: options.Root, unwritten: options.Unwritten},
 	}
 
 	reader.read(path)

@@ -76,7 +76,7 @@ func (s Source) Parse(data []byte) *yaml.Node {
 	case errors.Is(err, io.EOF):
 		return nil
 	case err != nil:
-		s.syntaxError(err)
+		s.syntaxError(data, err)
 
 		return nil
 	case document.Kind != yaml.DocumentNode || len(document.Content) != 1:
@@ -99,8 +99,8 @@ func decode(data []byte, into *yaml.Node) (err error) {
 	return yaml.NewDecoder(bytes.NewReader(data)).Decode(into)
 }
 
-func (s Source) syntaxError(err error) {
-	line, column, message := machineconfig.YAMLError(err)
+func (s Source) syntaxError(data []byte, err error) {
+	line, column, message := machineconfig.YAMLErrorIn(data, err)
 
 	s.At(&yaml.Node{Line: line, Column: column}, diagnosis.FileSyntax, "is not valid YAML: %s", message)
 }
