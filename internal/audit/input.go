@@ -423,6 +423,12 @@ func (in *Input) loadFinding(path string, err error) diagnosis.Finding {
 var patchLists = []string{"", "controlPlane", "worker"}
 
 func (in *Input) readPatches() {
+	if in.Cluster != nil && in.Cluster.Profile != nil {
+		in.Patches = in.readFolder()
+
+		return
+	}
+
 	in.Patches, in.manifests = in.readLists("patches"), in.readLists("extraManifests")
 }
 
