@@ -104,14 +104,15 @@ func TestHostDNS(t *testing.T) {
 	blocked := func(values string) files { return lab(featuring(forwarding)).cilium(values) }
 
 	judgeProfile(t, diagnosis.HostDNSBehindCilium, map[string]trial{
-		"masquerade":       {files: blocked(inBPF), at: "kubernetes/cilium/release.yaml", line: "masquerade: true", cause: "clusterconfig/lab-n1.yaml:7:7", severity: diagnosis.Warning},
-		"legacy routing":   {files: blocked(legacyRoute)},
-		"not set":          {files: blocked("kubeProxyReplacement: true")},
-		"kube-proxy":       {files: blocked("kubeProxyReplacement: false\nbpf: {masquerade: true}")},
-		"not forwarded":    {files: lab(featuring(hostDNS)).cilium(inBPF)},
-		"on loopback":      {files: lab(config{machine: featuring(forwarding).machine + onLoopback}).cilium(inBPF)},
-		"a value unknown":  {files: blocked("kubeProxyReplacement: true\nbpf: {masquerade: \"${MASQUERADE}\"}")},
-		"nothing to judge": {files: lab(featuring(forwarding))},
+		"masquerade":            {files: blocked(inBPF), at: "kubernetes/cilium/release.yaml", line: "masquerade: true", cause: "clusterconfig/lab-n1.yaml:7:7", severity: diagnosis.Warning},
+		"legacy routing":        {files: blocked(legacyRoute)},
+		"not set":               {files: blocked("kubeProxyReplacement: true")},
+		"kube-proxy":            {files: blocked("kubeProxyReplacement: false\nbpf: {masquerade: true}")},
+		"not forwarded":         {files: lab(featuring(hostDNS)).cilium(inBPF)},
+		"on loopback, document": {files: lab(config{machine: featuring(forwarding).machine, documents: []string{"kind: LinkConfig\nname: lo\naddresses:\n\t- address: 169.254.116.108/32"}}).cilium(inBPF)},
+		"on loopback":           {files: lab(config{machine: featuring(forwarding).machine + onLoopback}).cilium(inBPF)},
+		"a value unknown":       {files: blocked("kubeProxyReplacement: true\nbpf: {masquerade: \"${MASQUERADE}\"}")},
+		"nothing to judge":      {files: lab(featuring(forwarding))},
 	})
 }
 
@@ -487,8 +488,13 @@ func TestVirtualMachines(t *testing.T) {
 		"SecureBoot":                       {files: right(securely).replaced(main, `"ovmf"`, `"seabios"`), cause: "for SecureBoot", severity: diagnosis.Failure},
 		"enrolled keys":                    {files: right(securely).replaced(main, "pre_enrolled_keys = false", "pre_enrolled_keys = true"), line: "pre_enrolled_keys = true", cause: "Microsoft's keys", severity: diagnosis.Warning},
 		"enrolled keys without SecureBoot": {files: with("pre_enrolled_keys = false", "pre_enrolled_keys = true")},
-		"from a template":                  {files: with("  bios = \"ovmf\"\n", "  clone {\n    vm_id = 9000\n  }\n")},
-		"right":                            {files: right(securely)},
+		"an agent without its extension": {
+			files: right(installing("disk: /dev/sda\n\timage: factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.13.9")).replaced(main, "  bios", "  agent {\n    enabled = true\n  }\n  bios"),
+			line:  "enabled = true", cause: "the installer image has none (clusterconfig/lab-n1.yaml:",
+		},
+		"an agent with its extension": {files: right(installing("disk: /dev/sda\n\timage: factory.talos.dev/metal-installer/"+idOfGuestAgent+":v1.13.9")).replaced(main, "  bios", "  agent {\n    enabled = true\n  }\n  bios")},
+		"from a template":             {files: with("  bios = \"ovmf\"\n", "  clone {\n    vm_id = 9000\n  }\n")},
+		"right":                       {files: right(securely)},
 	})
 
 	judgeProfile(t, diagnosis.VMProcessor, map[string]trial{
@@ -503,6 +509,7 @@ func TestVirtualMachines(t *testing.T) {
 	judgeProfile(t, diagnosis.VMBallooning, map[string]trial{
 		"on":      {files: with("floating = 0", "floating = 4096"), line: "floating = 4096", cause: "ballooning is on", severity: diagnosis.Warning},
 		"default": {files: with("    floating = 0\n", "")},
+		"hotplug": {files: with("  bios", "  hotplug = \"network,memory\"\n  bios"), line: `hotplug = "network,memory"`, cause: "memory is added while the VM runs"},
 		"unknown": {files: with("floating = 0", "floating = var.balloon")},
 	})
 
