@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/audit"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/golden"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/preflight"
 	"github.com/talos-mage/talos-mage/internal/proxmox"
 )
@@ -593,4 +595,37 @@ func TestSuggestionsAreInEveryFormat(t *testing.T) {
 	require.Contains(t, write(t, result, "json"), `"severity": "suggestion"`)
 	require.Contains(t, write(t, result, "json"), `"area": "Node Labels"`)
 	require.Contains(t, write(t, result, "sarif"), `"level": "note"`)
+}
+
+// Configs as Talos makes them have nothing wrong about them, in either style.
+func TestTheProfileOfAGeneratedClusterHasOnlySuggestions(t *testing.T) {
+	t.Parallel()
+
+	for name, change := range map[string]func(*machineconfig.GenerateOptions){
+		"documents":  nil,
+		"old fields": func(options *machineconfig.GenerateOptions) { options.TalosVersion = "v1.11.6" },
+		"DHCP": func(options *machineconfig.GenerateOptions) {
+			for i := range options.Nodes {
+				node := &options.Nodes[i]
+				node.Declared, node.Address, node.Gateway = node.Address.Addr().String(), netip.Prefix{}, netip.Addr{}
+			}
+		},
+		"for Cilium": func(options *machineconfig.GenerateOptions) { options.CNI = "none" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			folder := generated(t, 5, change)
+			result := audit.Run(context.Background(), interop(folder, folder, filepath.Join(folder, "tofu")))
+
+			require.Empty(t, result.Trouble())
+
+			for _, row := range result.Areas {
+				require.NotEqual(t, "Not Compliant", row.Status, row.Finding)
+			}
+
+			require.Equal(t, "Compliant", result.Areas[0].Status)
+			require.Contains(t, result.Areas[0].Finding, "enabled, forwards kube-dns")
+		})
+	}
 }
