@@ -115,6 +115,8 @@ type at struct {
 	elsewhere *diagnosis.Location
 	// whole is set for a finding about the file itself.
 	whole bool
+	// scanned is the line of a file that is searched line by line, whatever it holds.
+	scanned int
 }
 
 // item is the place of an item of the list that a place is.

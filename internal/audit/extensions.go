@@ -29,5 +29,5 @@ var extensionSince = map[string]int{
 
 	"intel-npu": 13, "joydev": 13, "px-fuse": 13, "rockchip-rknn": 13, "uhid": 13,
 
-	"cachefilesd": 14, "harbor-credential-provider": 14, "hyperv-guest-agent": 14, "kata-containers-snp": 14, "qemu": 14,
+	"cachefilesd": 14, "harbor-credential-provider": 14, "hyperv-guest-agent": 14, "kata-containers-snp": 14, "qemu": 14, //nolint:misspell // that is its name
 }

@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"os"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -25,6 +27,13 @@ type File struct {
 
 func newFile(path, shown string, data []byte) *File {
 	return &File{Path: path, Shown: shown, Data: data, places: machineconfig.NewPlaces(data)}
+}
+
+// readMode reads the permission bits; a file that is not there has none.
+func (f *File) readMode() {
+	if info, err := os.Stat(f.Path); err == nil {
+		f.Mode = uint32(info.Mode().Perm())
+	}
 }
 
 // at is a place in the file's document without a kind.
@@ -64,6 +73,13 @@ func (in *Input) locate(place at) diagnosis.Location {
 		return diagnosis.Location{Path: place.file.Shown}
 	}
 
+	if place.scanned > 0 {
+		found := place.file.location(place.scanned, 0)
+		found.Text = place.file.places.Key(place.scanned) // it may be any kind of text
+
+		return found
+	}
+
 	line, column := place.line, place.column
 	if line == 0 {
 		line, column = place.file.places.Find(place.document, place.path)
@@ -73,9 +89,23 @@ func (in *Input) locate(place at) diagnosis.Location {
 
 	if config := in.configOf(place.file, nil); config != nil {
 		found.From = in.originOf(config, line, column)
+
+		// A file that is not written yet has nothing else that could be looked at.
+		if found.From == "" && strings.HasSuffix(place.file.Shown, notWritten) {
+			found.From = in.entryPlace(config)
+		}
 	}
 
 	return found
+}
+
+// entryPlace is where the entry of a config's node stands, or what the cluster is read from.
+func (in *Input) entryPlace(config *Rendered) string {
+	if len(config.Nodes) > 0 && config.Nodes[0].Line > 0 {
+		return diagnosis.Place(in.shown(in.Cluster.Source), config.Nodes[0].Line, config.Nodes[0].Column)
+	}
+
+	return in.shown(in.Cluster.Source)
 }
 
 // configOf is the machine config that a file is; other, if the file is none.

@@ -118,7 +118,7 @@ func (in *Input) schematicOf(image string) *schematic.Schematic {
 	}
 }
 
-// findKnown are the schematics whose ids can be recognized: those of the inventory, the empty one, and those with one official extension alone.
+// findKnown are the schematics whose ids are known here: those of the inventory, the empty one, and those with one official extension alone.
 func (in *Input) findKnown() map[string]*schematic.Schematic {
 	known := map[string]*schematic.Schematic{}
 

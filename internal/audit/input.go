@@ -33,8 +33,13 @@ type Options struct {
 	Environ []string
 	// Cluster is the inventory, if it was loaded before. Nil reads it.
 	Cluster *inventory.Cluster
-	// Generate makes the machine configs in memory, by the name of their file: it is asked when a node has none yet. Nil makes none.
-	Generate func() map[string][]byte
+	// Source is the form that the cluster is declared in. Default: the one that is there.
+	Source inventory.Kind
+	// Decrypt gives the plaintext of a file that sops encrypted; without it such files are not read.
+	Decrypt func(path string, data []byte) ([]byte, error)
+	// Generate makes the machine configs and the talosconfig in memory, by their paths in ConfigDir: it is asked when one of them is not there. Its error
+	// says why there are none, in one line, or holds the mistakes in the files (see inventory.FileErrors). Nil makes none.
+	Generate func() (map[string][]byte, error)
 	// Profile narrows the checks to those of one profile; empty for all that need none.
 	Profile Profile
 	// CiliumValues is the file with the Helm values of Cilium, or with its HelmRelease. Empty looks for a HelmRelease below Root.
@@ -80,6 +85,8 @@ type Input struct {
 	origins func() *origins
 	// nodesByHost are the names of nodes by what they are called and where they are.
 	nodesByHost func() map[string]string
+	// tracked are the files that git tracks.
+	tracked func() trackedFiles
 	// onLoopback tells of a cluster of emulated nodes.
 	onLoopback func() bool
 	// reached are the disk selectors that were judged, by their text.
@@ -99,8 +106,11 @@ type Input struct {
 	// looked are the files as preflight's checks take them.
 	looked  preflight.Files
 	lookups sync.Once
-	// generated are the machine configs that can be made, by the name of their file.
+	// generated are the files of ConfigDir as they would be written; whyNot says why there are none, and is empty while nobody asked.
 	generated func() map[string][]byte
+	whyNot    string
+	// ungenerable are the mistakes in the files that making machine configs came upon.
+	ungenerable []diagnosis.Finding
 	// entries are the indices of the talconfig's entries of nodes, by their first line.
 	entries func() map[int]int
 }
@@ -159,11 +169,7 @@ func Read(options Options) *Input {
 	}
 
 	if options.Talosconfig == "" {
-		in.Options.Talosconfig = filepath.Join(in.Options.ConfigDir, "talosconfig")
-	}
-
-	if in.Options.Checks.Now.IsZero() {
-		in.Options.Checks.Now = time.Now()
+		in.Options.Talosconfig = filepath.Join(in.Options.ConfigDir, talosconfigName)
 	}
 
 	in.generated = sync.OnceValue(func() map[string][]byte {
@@ -171,7 +177,12 @@ func Read(options Options) *Input {
 			return nil
 		}
 
-		return options.Generate()
+		made, err := options.Generate()
+		if err != nil {
+			in.ungenerated(err)
+		}
+
+		return made
 	})
 
 	in.readInventory()
@@ -179,7 +190,14 @@ func Read(options Options) *Input {
 	in.readPatches()
 	in.readTalosconfig()
 	in.readSecrets()
+	in.readSyntax(in.SecretsFile)
 
+	// What was made in memory is valid from just now on.
+	if in.Options.Checks.Now.IsZero() {
+		in.Options.Checks.Now = time.Now()
+	}
+
+	in.tracked = sync.OnceValue(in.findTracked)
 	in.cilium, in.machines = sync.OnceValues(in.readCilium), sync.OnceValues(in.readVMs)
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
@@ -208,10 +226,7 @@ func (in *Input) open(path string) *File {
 	}
 
 	file := newFile(path, in.shown(path), data)
-
-	if info, err := os.Stat(path); err == nil {
-		file.Mode = uint32(info.Mode().Perm())
-	}
+	file.readMode()
 
 	return file
 }
@@ -224,25 +239,77 @@ func (in *Input) readInventory() {
 	}
 
 	cluster, err := inventory.Inspect(inventory.Options{
-		TalosDir: in.Options.TalosDir, ConfigDir: in.Options.ConfigDir, Environ: in.Options.Environ, Root: in.Options.Root,
+		TalosDir: in.Options.TalosDir, Source: in.Options.Source, ConfigDir: in.Options.ConfigDir, Environ: in.Options.Environ,
+		Decrypt: in.Options.Decrypt, Root: in.Options.Root,
+		Unwritten: func(name string) []byte { return in.generated()[filepath.ToSlash(name)] },
 	})
 
 	in.Cluster = cluster
+	in.unreadable = append(in.unreadable, in.mistakes(err)...)
+	in.moveConfigDir()
+}
+
+// moveConfigDir goes where a profile puts its machine configs, unless the talosconfig was chosen by itself.
+func (in *Input) moveConfigDir() {
+	if in.Cluster == nil || in.Cluster.ConfigDir == in.Options.ConfigDir {
+		return
+	}
+
+	if in.Options.Talosconfig == filepath.Join(in.Options.ConfigDir, talosconfigName) {
+		in.Options.Talosconfig = filepath.Join(in.Cluster.ConfigDir, talosconfigName)
+	}
+
+	in.Options.ConfigDir = in.Cluster.ConfigDir
+}
+
+// ungenerated keeps why no machine configs can be made in memory. Mistakes in the files become findings.
+func (in *Input) ungenerated(err error) {
+	in.ungenerable, in.whyNot = in.mistakes(err), err.Error()
+
+	if len(in.ungenerable) > 0 {
+		in.whyNot = "mistakes in the files keep it from being made"
+	}
+}
+
+// mistakes are those in the user's files, as findings.
+func (in *Input) mistakes(err error) []diagnosis.Finding {
+	var findings []diagnosis.Finding
 
 	for _, mistake := range inventory.FileErrors(err) {
 		finding := mistake.Finding()
 		finding.At = diagnosis.Location{Path: mistake.Path, Line: mistake.Line, Column: mistake.Column}
 		finding.Cause = strings.TrimPrefix(mistake.Error(), finding.At.String()+": ")
 
-		if in.Talconfig != nil && mistake.Path == in.Talconfig.Shown {
-			finding.At.Text = in.Talconfig.places.Line(mistake.Line)
-			if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax {
-				finding.At.Text = in.Talconfig.places.Key(mistake.Line)
-			}
+		if entry, known := diagnosis.Lookup(finding.ID); known && finding.Next == "" {
+			finding.Next = entry.Remedy
 		}
 
-		in.unreadable = append(in.unreadable, finding)
+		finding.At.Text = in.textOf(mistake)
+		findings = append(findings, finding)
 	}
+
+	return findings
+}
+
+// textOf is the line of a mistake. Nothing but the key is shown where what it means is not known, and of files of variables.
+func (in *Input) textOf(mistake *inventory.FileError) string {
+	file := in.Talconfig
+	if file == nil || file.Shown != mistake.Path {
+		path := filepath.FromSlash(mistake.Path)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(in.Options.Root, path)
+		}
+
+		if file = in.open(path); file == nil {
+			return ""
+		}
+	}
+
+	if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax || strings.HasPrefix(filepath.Base(file.Path), "tal") && file != in.Talconfig {
+		return file.places.Key(mistake.Line)
+	}
+
+	return file.places.Line(mistake.Line)
 }
 
 // readConfigs reads the machine configs of the inventory's nodes, or all that lie in the folder where there is no inventory.
@@ -273,6 +340,9 @@ func (in *Input) readConfigs() {
 	}
 }
 
+// talosconfigName is the name of the talosconfig in the folder of machine configs.
+const talosconfigName = "talosconfig"
+
 // notWritten marks the path of a machine config that exists in memory only.
 const notWritten = " (not written yet)"
 
@@ -290,11 +360,8 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 
 	shown := in.shown(path)
 
-	if errors.Is(err, fs.ErrNotExist) {
-		if made := in.generated()[filepath.Base(path)]; made != nil {
-			config, err = machineconfig.FromBytes(path, made)
-			shown += notWritten
-		}
+	if in.Cluster != nil && in.Cluster.Unwritten(path) != nil {
+		shown += notWritten
 	}
 
 	if err != nil {
@@ -304,6 +371,8 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 	}
 
 	rendered := &Rendered{Name: name, File: newFile(path, shown, config.Bytes), Config: config}
+	rendered.File.readMode()
+
 	rendered.links = sync.OnceValue(func() []*link { return linksOf(rendered) })
 
 	if node != nil {
@@ -452,21 +521,36 @@ func (in *Input) openPatch(patch *Patch, path string) {
 		return
 	}
 
-	if line, column, message := patch.File.places.SyntaxError(); message != "" {
+	in.readSyntax(patch.File)
+}
+
+// readSyntax looks whether a file is YAML; nil is.
+func (in *Input) readSyntax(file *File) {
+	if file == nil {
+		return
+	}
+
+	if line, column, message := file.places.SyntaxError(); message != "" {
 		in.unreadable = append(in.unreadable, diagnosis.Finding{
 			ID: diagnosis.FileSyntax, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: "is not valid YAML: " + message,
-			Next: "correct the line", At: patch.File.location(line, column),
+			Next: "correct the line", At: file.location(line, column),
 		})
-		in.unreadable[len(in.unreadable)-1].At.Text = patch.File.places.Key(line)
+		in.unreadable[len(in.unreadable)-1].At.Text = file.places.Key(line)
 	}
 }
 
 func (in *Input) readTalosconfig() {
-	if in.TalosconfigFile = in.open(in.Options.Talosconfig); in.TalosconfigFile == nil {
+	if in.TalosconfigFile = in.open(in.Options.Talosconfig); in.TalosconfigFile == nil && in.Cluster != nil {
+		if made := in.Cluster.Unwritten(in.Options.Talosconfig); made != nil {
+			in.TalosconfigFile = newFile(in.Options.Talosconfig, in.shown(in.Options.Talosconfig)+notWritten, made)
+		}
+	}
+
+	if in.TalosconfigFile == nil {
 		return
 	}
 
-	credentials, err := talosapi.LoadCredentials(in.Options.Talosconfig)
+	credentials, err := talosapi.ParseCredentials(in.TalosconfigFile.Data)
 	if err == nil {
 		in.Credentials = credentials
 
@@ -499,11 +583,11 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 	case needs.Has(diagnosis.NeedsTalconfig) && in.Cluster == nil:
 		return "the inventory can't be read"
 	case needs.Has(diagnosis.NeedsConfig) && len(in.Configs) == 0:
-		return "there is no machine config that can be read"
+		return in.none("there is no machine config that can be read")
 	case needs.Has(diagnosis.NeedsConfigs) && (len(in.Configs) == 0 || len(in.missing) > 0):
-		return "not all machine configs can be read"
+		return in.none("not all machine configs can be read")
 	case needs.Has(diagnosis.NeedsTalosconfig) && in.Credentials == nil:
-		return "there is no talosconfig that can be used"
+		return in.none("there is no talosconfig that can be used")
 	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil:
 		return "there is no secrets file"
 	case needs.Has(diagnosis.NeedsCilium):
@@ -517,6 +601,28 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 	default:
 		return ""
 	}
+}
+
+// none adds to what is missing why it can't be made in memory, if that was tried.
+func (in *Input) none(text string) string {
+	if in.whyNot == "" {
+		return text
+	}
+
+	return text + "; " + in.whyNot
+}
+
+// nothingMade tells whether no file of the folder of machine configs exists yet, and none could be made to be judged: then it is not run what is
+// about them, and it is no trouble that they are missing.
+func (in *Input) nothingMade() bool {
+	return in.whyNot != "" && len(in.Configs) == 0 && in.TalosconfigFile == nil && len(in.onDisk()) == 0
+}
+
+// onDisk are the files that lie in the folder of machine configs.
+func (in *Input) onDisk() []string {
+	paths, _ := filepath.Glob(filepath.Join(in.Options.ConfigDir, "*.y*ml")) // the pattern is well-formed
+
+	return paths
 }
 
 // configsByNode are the machine configs by the name of the node.

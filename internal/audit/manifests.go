@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/talconfig"
 )
 
@@ -20,18 +21,7 @@ func checkManifests(r *Report, in *Input) {
 			continue
 		}
 
-		// Where each document comes from, in words.
-		from := in.declaredDocuments(settings)
-
-		for _, patch := range in.Patches {
-			if patch.form() == strategic && slices.ContainsFunc(patch.uses(), func(use patchUse) bool { return slices.Contains(in.nodesOf(use), node) }) {
-				for _, root := range patch.File.places.Roots() {
-					if id := documentID(root); !strings.HasPrefix(id, "/") && !deletesWhole(root) && !onlyDeletes(root) && from[id] == "" {
-						from[id] = "the patch " + patch.File.location(root.Line, root.Column).String()
-					}
-				}
-			}
-		}
+		from := in.documentsBefore(node, settings)
 
 		for _, manifest := range in.manifestsOf(settings) {
 			for _, root := range manifest.File.places.Roots() {
@@ -52,6 +42,25 @@ func checkManifests(r *Report, in *Input) {
 			}
 		}
 	}
+}
+
+// documentsBefore are the documents that a node's config has before extraManifests are added, with what they come from, in words.
+func (in *Input) documentsBefore(node *inventory.Node, settings talconfig.NodeSettings) map[string]string {
+	from := in.declaredDocuments(settings)
+
+	for _, patch := range in.Patches {
+		if patch.form() != strategic || !slices.ContainsFunc(patch.uses(), func(use patchUse) bool { return slices.Contains(in.nodesOf(use), node) }) {
+			continue
+		}
+
+		for _, root := range patch.File.places.Roots() {
+			if id := documentID(root); !strings.HasPrefix(id, "/") && len(deletions(root)) == 0 && from[id] == "" {
+				from[id] = "the patch " + patch.File.location(root.Line, root.Column).String()
+			}
+		}
+	}
+
+	return from
 }
 
 // manifestsOf are the files of extraManifests that a node gets, in the order in which they are added.

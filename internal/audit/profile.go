@@ -103,11 +103,11 @@ func areaResult(result Result, area Area) AreaResult {
 
 	switch {
 	case len(trouble) > 0:
-		return AreaResult{area, notCompliant, some(trouble)}
+		return AreaResult{area, notCompliant, firstOf(trouble)}
 	case len(seen) > 0:
 		return AreaResult{area, compliant, strings.Join(seen, "; ") + leftOut(result, ids)}
 	case len(suggested) > 0:
-		return AreaResult{area, enhancement, some(suggested)}
+		return AreaResult{area, enhancement, firstOf(suggested)}
 	case passed > 0:
 		if missing := leftOut(result, ids); missing != "" {
 			return AreaResult{area, compliant, "nothing wrong in what could be judged" + missing}
@@ -142,8 +142,8 @@ func leftOut(result Result, ids []diagnosis.ID) string {
 	return ""
 }
 
-// some are the first of several findings, and how many more there are.
-func some(findings []string) string {
+// firstOf are the first of several findings, and how many more there are.
+func firstOf(findings []string) string {
 	if more := len(findings) - findingsShown; more > 0 {
 		return fmt.Sprintf("%s; and %d more", strings.Join(findings[:findingsShown], "; "), more)
 	}

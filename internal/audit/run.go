@@ -85,10 +85,19 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 
 		if check.Needs.Has(diagnosis.NeedsConfig) {
 			for _, name := range in.missing {
-				result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Node: name, Why: "its machine config can't be read"})
+				result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Node: name, Why: in.none("its machine config can't be read")})
 			}
 		}
 	}
+
+	for _, finding := range in.ungenerable {
+		if !slices.ContainsFunc(result.Findings, sameLine(finding)) {
+			result.Findings = append(result.Findings, finding)
+			failed[finding.ID] = true
+		}
+	}
+
+	in.completeColumns(result.Findings)
 
 	notRun := map[diagnosis.ID]bool{}
 	for _, check := range result.NotRun {
@@ -104,6 +113,13 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 	result.Findings = preflight.Skip(result.Findings, in.Options.Checks.SkipChecks)
 
 	return result
+}
+
+// sameLine tells whether trouble stands where a finding does, of which a check then has told already.
+func sameLine(finding diagnosis.Finding) func(diagnosis.Finding) bool {
+	return func(other diagnosis.Finding) bool {
+		return other.Severity != diagnosis.OK && other.At.Path == finding.At.Path && other.At.Line == finding.At.Line
+	}
 }
 
 // Node runs the checks of one node that answered, in maintenance. A nil config leaves out what needs it.

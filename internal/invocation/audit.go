@@ -7,15 +7,14 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/talos-mage/talos-mage/internal/audit"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/nearest"
-	"github.com/talos-mage/talos-mage/internal/preflight"
 	"github.com/talos-mage/talos-mage/internal/proxmox"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/settings"
+	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
 // Audit judges the cluster's files, without a node and without the network.
@@ -25,16 +24,7 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 		return badInput(err)
 	}
 
-	skipped := make([]diagnosis.ID, 0, len(loaded.SkipChecks))
-	for _, id := range loaded.SkipChecks {
-		skipped = append(skipped, diagnosis.ID(id))
-	}
-
-	options := audit.Options{
-		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Root: loaded.RootDir, Environ: i.Environ,
-		CallsFrom: audit.CallsFrom,
-		Checks:    preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: skipped, Now: time.Now()},
-	}
+	options := steps.AuditOptions(ctx, loaded, i.Environ)
 
 	if loaded.AuditProfile == string(audit.InteropProfile) {
 		options.Profile, options.VMs = audit.InteropProfile, i.virtualMachines(ctx, loaded)

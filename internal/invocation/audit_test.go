@@ -15,6 +15,8 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/invocation"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/secrets"
 )
 
 // audited runs an audit over a repository with this talconfig.
@@ -66,6 +68,103 @@ func TestExplain(t *testing.T) {
 	require.NotNil(t, failure)
 	require.Equal(t, diagnosis.ExitBadInput, failure.Code)
 	require.Contains(t, failure.Message, "did you mean TM20")
+}
+
+// A fresh checkout has no machine configs: what would be made is judged, if the secrets can be read.
+func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
+	t.Parallel()
+
+	const talconfig = "clusterName: lab\nendpoint: https://192.0.2.11:6443\ntalosVersion: v1.13.9\nkubernetesVersion: v1.36.0\nnodes:\n" +
+		"  - hostname: cp1\n    ipAddress: 192.0.2.11\n    controlPlane: true\n    installDisk: /dev/vda\n    networkInterfaces:\n" +
+		"      - interface: eth0\n        addresses: [192.0.2.11/24]\n        routes:\n          - network: 0.0.0.0/0\n            gateway: GATEWAY\n"
+
+	bundle, err := machineconfig.NewSecrets(machineconfig.DefaultTalosVersion)
+	require.NoError(t, err)
+
+	plain, err := secrets.Encode(bundle)
+	require.NoError(t, err)
+
+	audit := func(gateway string, environ []string, files map[string]string) (string, *invocation.Failure) {
+		root := t.TempDir()
+		files["talconfig.yaml"] = strings.ReplaceAll(talconfig, "GATEWAY", gateway)
+
+		for name, text := range files {
+			path := filepath.Join(root, "talos", name)
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		}
+
+		var out bytes.Buffer
+
+		failure := invocation.Invocation{Environ: append(environ, "ROOT_DIR="+root), Workdir: root, Out: &out, Err: &out}.Audit(context.Background(), nil)
+		require.NoDirExists(t, filepath.Join(root, "talos", "clusterconfig"), "an audit writes nothing")
+
+		return out.String(), failure
+	}
+
+	secretsFile := func() map[string]string { return map[string]string{"talsecret.yaml": string(plain)} }
+
+	t.Run("right", func(t *testing.T) {
+		t.Parallel()
+
+		out, failure := audit("192.0.2.1", nil, secretsFile())
+		require.Nil(t, failure, out)
+		require.Contains(t, out, "0 failures")
+	})
+
+	t.Run("wrong", func(t *testing.T) {
+		t.Parallel()
+
+		out, failure := audit("198.51.100.1", nil, secretsFile())
+		require.NotNil(t, failure)
+		require.Equal(t, diagnosis.ExitBadInput, failure.Code)
+		require.Contains(t, out, "talos/clusterconfig/lab-cp1.yaml (not written yet):")
+		require.Contains(t, out, "from  talos/talconfig.yaml:15:22")
+		require.NotContains(t, out, bundle.TrustdInfo.Token)
+	})
+
+	t.Run("a mistake that only making them shows", func(t *testing.T) {
+		t.Parallel()
+
+		files := secretsFile()
+		files["talenv.yaml"] = "A: b\n"
+
+		out, failure := audit("192.0.2.1\n        dhcpOptions: {routeMetrik: 1}", nil, files)
+		require.NotNil(t, failure)
+		require.Contains(t, out, "talos/talconfig.yaml:16")
+	})
+
+	for name, test := range map[string]struct {
+		environ []string
+		files   map[string]string
+		why     string
+	}{
+		"no secrets":         {nil, map[string]string{}, "there is no talsecret.yaml to make it from"},
+		"encrypted secrets":  {[]string{"PATH="}, map[string]string{"talsecret.sops.yaml": "cluster: ENC[AES256_GCM,data:x]\nsops: {}\n"}, "sops is not on the PATH"},
+		"another generator":  {[]string{"CONFIG_GENERATOR=talhelper"}, secretsFile(), "CONFIG_GENERATOR=talhelper: mage config:generate makes it"},
+		"misfitting secrets": {nil, map[string]string{"talsecret.yaml": "cluster: {}\n"}, "mistakes in the files"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			out, failure := audit("198.51.100.1", test.environ, test.files)
+			require.Contains(t, out, test.why)
+			require.Contains(t, out, "not run  there is no machine config that can be read; ")
+			require.NotContains(t, out, "TM020  ", "that nothing is written yet is no failure")
+
+			if name != "misfitting secrets" {
+				require.Nil(t, failure, out)
+			}
+		})
+	}
+
+	t.Run("nobody makes them", func(t *testing.T) {
+		t.Parallel()
+
+		out, failure := audit("192.0.2.1", []string{"CONFIG_GENERATOR=none"}, secretsFile())
+		require.NotNil(t, failure)
+		require.Contains(t, out, "TM020  ")
+	})
 }
 
 // The profile reads a repository's OpenTofu files and HelmRelease, or what settings name instead.

@@ -87,7 +87,7 @@ func explainLoadError(path string, data []byte, err error) *LoadError {
 	}
 
 	if strings.HasPrefix(text, "decode error: ") {
-		line, column, message := YAMLError(err)
+		line, column, message := YAMLErrorIn(data, err)
 		explained.Line, explained.Column = line, column
 		explained.Message = "is not valid YAML: " + newScrubber(data).scrub(message)
 

@@ -54,7 +54,7 @@ func (p *Places) Roots() []*yaml.Node {
 // SyntaxError is where the text stops to be YAML, and why, without a value of it; the message is empty if it is YAML.
 func (p *Places) SyntaxError() (line, column int, message string) {
 	if _, err := p.parse(); err != nil {
-		line, column, message = YAMLError(err)
+		line, column, message = YAMLErrorIn([]byte(strings.Join(p.lines, "\n")), err)
 
 		return line, column, newScrubber([]byte(strings.Join(p.lines, "\n"))).scrub(message)
 	}

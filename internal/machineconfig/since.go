@@ -20,9 +20,6 @@ type NewerKey struct {
 	Since *config.VersionContract
 }
 
-// firstMinor is the oldest Talos 1.x release that the tables below go back to.
-const firstMinor = 5
-
 // keySince is the first Talos 1.x release that knows a key: of the document without a kind, or of the kind before the slash. What is below a key is
 // as old as the key. From the yaml tags in machinery's config/types: v1.5.0 to v1.10.0, v1.11.6, v1.12.6 and v1.13.9.
 var keySince = map[string]int{
