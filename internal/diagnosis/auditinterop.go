@@ -159,9 +159,9 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: EtcdMetricsURL, Title: "etcd can't listen at its metrics URL", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "etcd takes URLs of http or https with an address and a port that is not its own 2379 or 2380; with others it does not start.",
+		Cause:  "etcd takes URLs of http or https with an address, or localhost, without a path, and a port that is not its own 2379 or 2380; with others it does not start.",
 		Remedy: "Write it as http://0.0.0.0:2381.",
-		Source: etcdMetricsPage + "; etcd-io/etcd client/pkg/types/urls.go",
+		Source: etcdMetricsPage + "; etcd-io/etcd client/pkg/types/urls.go, server/embed/config.go",
 	},
 	{
 		ID: EtcdMetricsOpen, Title: "Anybody can read etcd's metrics", Severity: OK,
