@@ -85,6 +85,8 @@ type Input struct {
 	origins func() *origins
 	// nodesByHost are the names of nodes by what they are called and where they are.
 	nodesByHost func() map[string]string
+	// bundle is what the secrets file holds.
+	bundle func() bundle
 	// tracked are the files that git tracks.
 	tracked func() trackedFiles
 	// onLoopback tells of a cluster of emulated nodes.
@@ -197,6 +199,7 @@ func Read(options Options) *Input {
 		in.Options.Checks.Now = time.Now()
 	}
 
+	in.bundle = in.readBundle()
 	in.tracked = sync.OnceValue(in.findTracked)
 	in.cilium, in.machines = sync.OnceValues(in.readCilium), sync.OnceValues(in.readVMs)
 	in.onLoopback = sync.OnceValue(in.findLoopback)
