@@ -35,7 +35,7 @@ func Markdown() string {
 		for _, check := range rows {
 			entry := check.Entry()
 			fmt.Fprintf(&page, "| [%s](diagnoses.md#%s) | %s | %s | %s | %s |\n", check.ID, strings.ToLower(string(check.ID)), entry.Severity,
-				cell(entry.Title), strings.Join(check.Needs.Names(), ", "), cell(entry.Source))
+				cell(entry.Title), strings.Join(check.Needs.Names(), ", "), cell(diagnosis.LinkSource(entry.Source)))
 		}
 	}
 
