@@ -93,4 +93,16 @@ func TestEncryptedTalenvIsNamedWhenAVariableIsMissing(t *testing.T) {
 
 	_, err = load(t, map[string]string{"talconfig.yaml": talconfig, "talenv.sops.yaml": encrypted}, "NAME=demo")
 	require.NoError(t, err)
+
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "talconfig.yaml"), []byte(talconfig), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "talenv.sops.yaml"), []byte(encrypted), 0o600))
+
+	_, err = inventory.Load(inventory.Options{TalosDir: folder, Root: folder, Decrypt: func(string, []byte) ([]byte, error) {
+		return nil, &diagnosis.Problem{Finding: diagnosis.Finding{Cause: "no key for age1example", Next: "bring the key"}}
+	}})
+	mistakes := inventory.FileErrors(err)
+	require.Len(t, mistakes, 1)
+	require.Equal(t, "variable NAME is not set (talenv.sops.yaml is encrypted and was not read: no key for age1example)", mistakes[0].Message)
+	require.Equal(t, "bring the key", mistakes[0].Next)
 }

@@ -37,23 +37,31 @@ func loadVariables(options Options, mistakes *yamlfile.Mistakes) talconfig.Varia
 			continue
 		}
 
-		if !talconfig.ReadVariables(source, data, values) && !readEncrypted(options, source, path, data, values) {
+		if talconfig.ReadVariables(source, data, values) {
+			continue
+		}
+
+		if read, err := readEncrypted(options, source, path, data, values); !read {
 			variables.Unread = append(variables.Unread, source.Shown)
+
+			if problem, known := diagnosis.AsProblem(err); known {
+				variables.Refused, variables.RefusedNext = problem.Headline(), problem.Next
+			}
 		}
 	}
 
 	return variables
 }
 
-// readEncrypted adds the variables of a file that sops encrypted; false if it can't be decrypted.
-func readEncrypted(options Options, source yamlfile.Source, path string, data []byte, values map[string]string) bool {
+// readEncrypted adds the variables of a file that sops encrypted; false if it can't be decrypted, with the reason if that was tried.
+func readEncrypted(options Options, source yamlfile.Source, path string, data []byte, values map[string]string) (bool, error) {
 	if options.Decrypt == nil {
-		return false
+		return false, nil
 	}
 
 	plain, err := options.Decrypt(path, data)
 
-	return err == nil && talconfig.ReadVariables(source, plain, values)
+	return err == nil && talconfig.ReadVariables(source, plain, values), err
 }
 
 // Variables are the values that texts of the cluster's files may use, from the environment and the files of variables. A file that can't be read or
