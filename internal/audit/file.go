@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"os"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,13 @@ func newFile(path, shown string, data []byte) *File {
 	return &File{Path: path, Shown: shown, Data: data, places: machineconfig.NewPlaces(data)}
 }
 
+// readMode reads the permission bits; a file that is not there has none.
+func (f *File) readMode() {
+	if info, err := os.Stat(f.Path); err == nil {
+		f.Mode = uint32(info.Mode().Perm())
+	}
+}
+
 // at is a place in the file's document without a kind.
 func (f *File) at(path string) at { return at{file: f, path: path} }
 
@@ -53,6 +61,10 @@ func (f *File) location(line, column int) diagnosis.Location {
 
 // locate is where a field stands, with the line itself, and with where its value comes from when that is known.
 func (in *Input) locate(place at) diagnosis.Location {
+	if place.elsewhere != nil {
+		return *place.elsewhere
+	}
+
 	if place.file == nil {
 		return diagnosis.Location{}
 	}
@@ -61,7 +73,18 @@ func (in *Input) locate(place at) diagnosis.Location {
 		return diagnosis.Location{Path: place.file.Shown}
 	}
 
-	line, column := place.file.places.Find(place.document, place.path)
+	if place.scanned > 0 {
+		found := place.file.location(place.scanned, 0)
+		found.Text = place.file.places.Key(place.scanned) // it may be any kind of text
+
+		return found
+	}
+
+	line, column := place.line, place.column
+	if line == 0 {
+		line, column = place.file.places.Find(place.document, place.path)
+	}
+
 	found := place.file.location(line, column)
 
 	if config := in.configOf(place.file, nil); config != nil {

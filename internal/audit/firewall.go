@@ -212,7 +212,7 @@ func (p passage) check(r *Report, in *Input) {
 			if shut, certain := p.shutOut(in, server, walls, port); len(shut) > 0 {
 				r.config = server
 				r.add(p.severity(r, in, certain), server.rulePlace(walls, port), "add the nodes' subnet to a NetworkRuleConfig for "+port.String(),
-					"%s lets %s into %s (%s) from none of the addresses in the files", server.Name, nobodyOf(shut), p.what, port)
+					"%s lets %s into %s (%s) from none of the addresses in the files", server.Name, some(shut), p.what, port)
 			}
 		}
 	}
@@ -251,12 +251,13 @@ func (p passage) shutOut(in *Input, server *Rendered, walls firewall, port port)
 	return shut, certain
 }
 
-// shownNodes is how many nodes a finding names.
-const shownNodes = 3
+// shownInstances is how many of many a finding names.
+const shownInstances = 3
 
-func nobodyOf(shut []string) string {
-	text := strings.Join(shut[:min(len(shut), shownNodes)], ", ")
-	if more := len(shut) - shownNodes; more > 0 {
+// some lists the first of many.
+func some(texts []string) string {
+	text := strings.Join(texts[:min(len(texts), shownInstances)], ", ")
+	if more := len(texts) - shownInstances; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 

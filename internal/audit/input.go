@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"net/netip"
@@ -18,6 +17,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/preflight"
+	"github.com/talos-mage/talos-mage/internal/proxmox"
+	"github.com/talos-mage/talos-mage/internal/schematic"
 	"github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
@@ -39,8 +40,16 @@ type Options struct {
 	// Generate makes the machine configs and the talosconfig in memory, by their paths in ConfigDir: it is asked when one of them is not there. Its error
 	// says why there are none, in one line, or holds the mistakes in the files (see inventory.FileErrors). Nil makes none.
 	Generate func() (map[string][]byte, error)
+	// Profile narrows the checks to those of one profile; empty for all that need none.
+	Profile Profile
+	// CiliumValues is the file with the Helm values of Cilium, or with its HelmRelease. Empty looks for a HelmRelease below Root.
+	CiliumValues string
+	// VMs lists the virtual machines that the nodes run on; those that wanted says no to may be left out. Nil for none.
+	VMs func(wanted func(name string) bool) ([]proxmox.VM, error)
 	// CallsFrom is the address that this computer calls another from; invalid if it is not known. Nil leaves that unjudged.
 	CallsFrom func(netip.Addr) netip.Addr
+	// AsTheyAre is set for a run that takes the machine configs that are there as they are: what making them again would fail for does not stop it.
+	AsTheyAre bool
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
 }
@@ -62,6 +71,11 @@ type Input struct {
 	// SecretsFile is nil when there is none.
 	SecretsFile *File
 
+	// cilium are the Helm values of Cilium, or why there are none. machines are the VMs, or why there are none.
+	cilium   func() (*helmValues, string)
+	machines func() ([]proxmox.VM, string)
+	// manifests are the files of extraManifests, as Patches are those of patches.
+	manifests []*Patch
 	// unreadable are findings of reading.
 	unreadable []diagnosis.Finding
 	// missing are the nodes, or files, whose machine config could not be read.
@@ -71,11 +85,24 @@ type Input struct {
 	origins func() *origins
 	// nodesByHost are the names of nodes by what they are called and where they are.
 	nodesByHost func() map[string]string
+	// tracked are the files that git tracks.
+	tracked func() trackedFiles
 	// onLoopback tells of a cluster of emulated nodes.
 	onLoopback func() bool
 	// reached are the disk selectors that were judged, by their text.
 	reached map[string]reach
 	reaches sync.Mutex
+	// refusals are what Talos says about patches, by their text; nil for those that it can read.
+	refusals map[string]*machineconfig.LoadError
+	// recipients are the nodes that patches are for.
+	recipients func() recipients
+	// imagePatches are the patches that may name an installer image.
+	imagePatches func() []*Patch
+	// schematics are those of the talconfig, and known are all that can be told by their id.
+	schematics func() []declaredSchematic
+	known      func() map[string]*schematic.Schematic
+	// templates are the files of the repository that others are made from, by the name of what they make.
+	templates func() map[string][]string
 	// looked are the files as preflight's checks take them.
 	looked  preflight.Files
 	lookups sync.Once
@@ -112,6 +139,25 @@ type Patch struct {
 	// Group is "nodes", "controlPlane", "worker", or empty for all nodes; Node is the entry's index in the first case.
 	Group string
 	Node  int
+
+	// again are the further places that name the same file.
+	again []patchUse
+	// templated is set for a text with {{ }}: only what comes out of it can be judged.
+	templated bool
+	// unresolved is set when the file's name has a variable in it.
+	unresolved bool
+}
+
+// patchUse is an item of one of the talconfig's lists of patches.
+type patchUse struct {
+	named at
+	group string
+	node  int
+}
+
+// uses are all places that name the patch, in the order in which they are read.
+func (p *Patch) uses() []patchUse {
+	return append([]patchUse{{p.Named, p.Group, p.Node}}, p.again...)
 }
 
 // Read reads all files of a cluster. A file that can't be read or parsed becomes a finding of the result, and the rest is read all the same.
@@ -151,9 +197,14 @@ func Read(options Options) *Input {
 		in.Options.Checks.Now = time.Now()
 	}
 
+	in.tracked = sync.OnceValue(in.findTracked)
+	in.cilium, in.machines = sync.OnceValues(in.readCilium), sync.OnceValues(in.readVMs)
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
 	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
+	in.imagePatches, in.schematics, in.known = sync.OnceValue(in.findImagePatches), sync.OnceValue(in.findSchematics), sync.OnceValue(in.findKnown)
+	in.refusals = map[string]*machineconfig.LoadError{}
+	in.recipients, in.templates = sync.OnceValue(in.findRecipients), sync.OnceValue(in.findTemplates)
 
 	return in
 }
@@ -175,10 +226,7 @@ func (in *Input) open(path string) *File {
 	}
 
 	file := newFile(path, in.shown(path), data)
-
-	if info, err := os.Stat(path); err == nil {
-		file.Mode = uint32(info.Mode().Perm())
-	}
+	file.readMode()
 
 	return file
 }
@@ -323,6 +371,8 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 	}
 
 	rendered := &Rendered{Name: name, File: newFile(path, shown, config.Bytes), Config: config}
+	rendered.File.readMode()
+
 	rendered.links = sync.OnceValue(func() []*link { return linksOf(rendered) })
 
 	if node != nil {
@@ -361,36 +411,48 @@ func (in *Input) loadFinding(path string, err error) diagnosis.Finding {
 var patchLists = []string{"", "controlPlane", "worker"}
 
 func (in *Input) readPatches() {
+	in.Patches, in.manifests = in.readLists("patches"), in.readLists("extraManifests")
+}
+
+// readLists reads what the lists of a name have, for all nodes, for the roles and for the nodes.
+func (in *Input) readLists(key string) []*Patch {
 	if in.Talconfig == nil || len(in.Talconfig.places.Roots()) == 0 {
-		return
+		return nil
 	}
 
+	var patches []*Patch
+
 	root := in.Talconfig.places.Roots()[0]
-	seen := map[string]bool{}
+	seen := map[string]*Patch{}
 
 	for _, group := range patchLists {
-		holder, path := root, "patches"
+		holder, path := root, key
 		if group != "" {
-			holder, path = machineconfig.Field(root, group), group+".patches"
+			holder, path = machineconfig.Field(root, group), group+"."+key
 		}
 
-		in.addPatches(seen, machineconfig.Field(holder, "patches"), in.Talconfig.at(path), group, 0)
+		patches = append(patches, in.readList(seen, machineconfig.Field(holder, key), in.Talconfig.at(path), group, 0)...)
 	}
 
 	nodes := machineconfig.Field(root, "nodes")
 	if nodes == nil {
-		return
+		return patches
 	}
 
 	for i, node := range nodes.Content {
-		in.addPatches(seen, machineconfig.Field(node, "patches"), in.Talconfig.at("nodes").item(i).field("patches"), "nodes", i)
+		patches = append(patches, in.readList(seen, machineconfig.Field(node, key), in.Talconfig.at("nodes").item(i).field(key), "nodes", i)...)
 	}
+
+	return patches
 }
 
-func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, group string, node int) {
+// readList reads what one list has; what was seen before gets one more use.
+func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named at, group string, node int) []*Patch {
 	if list == nil || list.Kind != yaml.SequenceNode {
-		return
+		return nil
 	}
+
+	var patches []*Patch
 
 	for i, item := range list.Content {
 		if item.Kind != yaml.ScalarNode {
@@ -399,17 +461,19 @@ func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, gro
 
 		patch := &Patch{Named: named.item(i), Group: group, Node: node}
 
-		if name, isFile := strings.CutPrefix(strings.TrimSpace(item.Value), "@"); isFile {
+		if name, isFile := fileReference(item.Value); isFile {
 			path := name
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(in.Options.TalosDir, path)
 			}
 
-			if seen[path] {
+			if known := seen[path]; known != nil {
+				known.again = append(known.again, patchUse{patch.Named, group, node})
+
 				continue
 			}
 
-			seen[path] = true
+			seen[path] = patch
 			in.openPatch(patch, path)
 		} else {
 			patch.Inline = true
@@ -419,15 +483,31 @@ func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, gro
 			if item.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 				patch.File.FromLine++ // the text begins below the sign of its style
 			}
+
+			patch.adopt()
 		}
 
-		in.Patches = append(in.Patches, patch)
+		patches = append(patches, patch)
 	}
+
+	return patches
+}
+
+// fileReference tells whether an item of a list of patches is the name of a file: @name, or a single word, which no patch is.
+// Source: machinery config/configpatcher/load.go.
+func fileReference(item string) (string, bool) {
+	if name, isFile := strings.CutPrefix(strings.TrimSpace(item), "@"); isFile {
+		return name, true
+	}
+
+	return item, item != "" && !strings.ContainsAny(item, "\n ") && !strings.HasPrefix(item, "[") && !strings.HasPrefix(item, "{")
 }
 
 // openPatch reads a patch's file.
 func (in *Input) openPatch(patch *Patch, path string) {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if strings.Contains(path, "$") {
+		patch.unresolved = true
+	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		patch.Missing = true
 	}
 
@@ -437,8 +517,7 @@ func (in *Input) openPatch(patch *Patch, path string) {
 		return
 	}
 
-	// A template need not be YAML before it is filled in, which generation does.
-	if !bytes.Contains(patch.File.Data, []byte("{{")) {
+	if patch.adopt(); !patch.templated { // a template need not be YAML before it is filled in, which generation does
 		in.readSyntax(patch.File)
 	}
 }
@@ -509,6 +588,14 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 		return in.none("there is no talosconfig that can be used")
 	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil:
 		return "there is no secrets file"
+	case needs.Has(diagnosis.NeedsCilium):
+		_, why := in.cilium()
+
+		return why
+	case needs.Has(diagnosis.NeedsVMs):
+		_, why := in.machines()
+
+		return why
 	default:
 		return ""
 	}

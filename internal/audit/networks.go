@@ -264,14 +264,24 @@ func (c *Rendered) kubernetesMinor() (int, bool) {
 	}
 
 	for _, image := range images {
-		if match := kubernetesTag.FindStringSubmatch(image); match != nil {
-			minor, err := strconv.Atoi(match[1])
-
-			return minor, err == nil
+		if minor, known := minorOf(image); known {
+			return minor, true
 		}
 	}
 
 	return 0, false
+}
+
+// minorOf reads the tag of an image of Kubernetes; false if it is none.
+func minorOf(image string) (int, bool) {
+	match := kubernetesTag.FindStringSubmatch(image)
+	if match == nil {
+		return 0, false
+	}
+
+	minor, err := strconv.Atoi(match[1])
+
+	return minor, err == nil
 }
 
 var kubernetesTag = regexp.MustCompile(`:v1\.(\d+)\.`)

@@ -19,6 +19,8 @@ type Result struct {
 	Passed []diagnosis.ID
 	// NotRun are the checks whose input is missing.
 	NotRun []NotRun
+	// Areas are the rows of the interoperability profile's table; none without the profile.
+	Areas []AreaResult
 }
 
 // NotRun is a check that could not be run, for all nodes or for one.
@@ -33,7 +35,12 @@ type NotRun struct {
 
 // Run runs the checks whose needs are met. SKIP_CHECKS is applied.
 func Run(ctx context.Context, in *Input) Result {
-	return runTable(ctx, in, Table())
+	result := runTable(ctx, in, in.Options.Profile.checks())
+	if in.Options.Profile == InteropProfile {
+		result.Areas = areaResults(result)
+	}
+
+	return result
 }
 
 // runTable runs the rows of a table; a function that several rows share runs once.
@@ -64,6 +71,10 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 		if !reported[check.look] {
 			reported[check.look] = true
 			result.Findings = append(result.Findings, findings...)
+		}
+
+		if check.unknown != nil {
+			result.NotRun = append(result.NotRun, check.unknown(in)...)
 		}
 
 		if check.idle != nil && !failed[check.ID] {

@@ -128,7 +128,7 @@ func (r Result) sarif() sarifLog {
 		})
 	}
 
-	for _, finding := range r.Trouble() {
+	for _, finding := range append(r.Trouble(), r.Suggestions()...) {
 		run.Results = append(run.Results, sarifOf(finding, index[finding.ID]))
 	}
 
@@ -158,11 +158,14 @@ func sarifRules() ([]sarifRule, map[diagnosis.ID]int) {
 }
 
 func sarifLevel(severity diagnosis.Severity) string {
-	if severity == diagnosis.Failure {
+	switch severity {
+	case diagnosis.Failure:
 		return "error"
+	case diagnosis.OK:
+		return "note"
+	default:
+		return "warning"
 	}
-
-	return "warning"
 }
 
 func sarifOf(finding diagnosis.Finding, rule int) sarifResult {

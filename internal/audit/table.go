@@ -26,9 +26,15 @@ var table = sync.OnceValue(func() []Check {
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
 		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
-		firewallChecks,
+		credentialChecks, trackedChecks, firewallChecks, roleChecks, patchChecks, documentChecks, imageChecks, versionChecks, interopChecks(),
 		liveRows(),
 	)
+
+	for i := range rows {
+		if rows[i].Area == "" {
+			rows[i].Area = areasOfOthers[rows[i].ID]
+		}
+	}
 
 	slices.SortStableFunc(rows, func(a, b Check) int {
 		return cmp.Or(cmp.Compare(kinds[a.Kind], kinds[b.Kind]), cmp.Compare(a.ID, b.ID))

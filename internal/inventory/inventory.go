@@ -14,6 +14,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/profile"
+	"github.com/talos-mage/talos-mage/internal/talconfig"
 )
 
 // Cluster is what the files say about a cluster. It is read once and not changed afterwards.
@@ -31,6 +32,8 @@ type Cluster struct {
 	Nodes []*Node
 	// Source is the file that the inventory was read from.
 	Source string
+	// Talconfig is what a talconfig.yaml says beyond the fields here, with its variables replaced; nil if the source is a profile.
+	Talconfig *talconfig.Config
 	// Profile is what a cluster profile says beyond the fields here; nil if the source is a talconfig.yaml.
 	Profile *profile.Profile
 	// ConfigDir holds the generated machine configs (talhelper's clusterconfig/).

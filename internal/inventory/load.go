@@ -124,7 +124,7 @@ func (r *reader) read(path string) {
 	}
 
 	root := r.Parse(data)
-	variables := loadVariables(r.options, r.Mistakes)
+	variables, sealed := loadVariables(r.options, r.Mistakes)
 
 	if root == nil || root.Tag == "!!null" {
 		if len(r.List) == 0 {
@@ -136,8 +136,14 @@ func (r *reader) read(path string) {
 		return
 	}
 
+	defer r.NameFields(root)
+
 	talconfig.Straighten(root)
 	variables.Substitute(r.Source, root)
+
+	if slices.ContainsFunc(r.List, func(mistake *yamlfile.Error) bool { return mistake.ID == diagnosis.FileVariable }) {
+		r.List = append(r.List, sealed...)
+	}
 
 	before := len(r.List)
 	r.Check("the file", root, reflect.TypeFor[talconfig.Config]())
@@ -177,6 +183,7 @@ func (r *reader) decode(root *yaml.Node) (config *talconfig.Config, ok bool) {
 
 func (r *reader) readCluster(root *yaml.Node, config *talconfig.Config) {
 	cluster := r.cluster
+	cluster.Talconfig = config
 	cluster.Name = config.ClusterName
 	cluster.TalosVersion = withV(config.TalosVersion)
 	cluster.KubernetesVersion = withV(config.KubernetesVersion)

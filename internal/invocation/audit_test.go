@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,4 +165,59 @@ func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
 		require.NotNil(t, failure)
 		require.Contains(t, out, "TM020  ")
 	})
+}
+
+// The profile reads a repository's OpenTofu files and HelmRelease, or what settings name instead.
+func TestTheInteroperabilityProfile(t *testing.T) {
+	t.Parallel()
+
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := `{"data":[{"vmid":1,"name":"n1","node":"pve1","type":"qemu"}]}`
+		if strings.HasSuffix(r.URL.Path, "/config") {
+			text = `{"data":{"bios":"seabios"}}`
+		}
+
+		_, _ = w.Write([]byte(text))
+	}))
+	t.Cleanup(api.Close)
+
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"talos/talconfig.yaml":               "clusterName: lab\nendpoint: https://192.0.2.10:6443\nnodes:\n  - {hostname: n1, ipAddress: 192.0.2.11, controlPlane: true, installDisk: /dev/sda}\n",
+		"talos/clusterconfig/lab-n1.yaml":    "version: v1alpha1\nmachine: {type: controlplane}\ncluster: {controlPlane: {endpoint: https://192.0.2.10:6443}}\n",
+		"infrastructure/tofu/main.tf":        "resource \"proxmox_virtual_environment_vm\" \"n1\" {\n  bios = \"other\"\n}\n",
+		"kubernetes/cilium/helmrelease.yaml": "kind: HelmRelease\nmetadata: {name: cilium}\nspec: {values: {ipam: {mode: from-release}}}\n",
+		"values.yaml":                        "ipam: {mode: from-values}\n",
+	} {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+
+	for name, test := range map[string]struct {
+		environ []string
+		want    []string
+	}{
+		"found":           {nil, []string{"at    infrastructure/tofu/main.tf:2:10", "the BIOS is other, not ovmf", "at    kubernetes/cilium/helmrelease.yaml:3:30", "ipam.mode is from-release"}},
+		"named":           {[]string{"CILIUM_VALUES=values.yaml", "TOFU_DIR=elsewhere"}, []string{"ipam.mode is from-values", "no OpenTofu files describe VMs"}},
+		"API":             {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL, "PROXMOX_VE_API_TOKEN=a@b!c=d"}, []string{"the BIOS is seabios, not ovmf"}},
+		"API, no token":   {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL}, []string{"PROXMOX_VE_API_TOKEN is not"}},
+		"API that is off": {[]string{"PROXMOX_VE_ENDPOINT=http://127.0.0.1:1", "PROXMOX_VE_API_TOKEN=a@b!c=s3cr3t"}, []string{"the VMs can't be read: ask Proxmox"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var out, errs bytes.Buffer
+
+			call := invocation.Invocation{Environ: append([]string{"ROOT_DIR=" + root}, test.environ...), Workdir: root, Out: &out, Err: &errs}
+			failure := call.Audit(context.Background(), map[string]string{"AUDIT_PROFILE": "interop"})
+
+			for _, want := range append(test.want, "Proxmox VMs") {
+				require.Contains(t, out.String(), want)
+			}
+
+			require.NotContains(t, out.String(), "s3cr3t")
+			require.NotNil(t, failure, "SYS_MODULE is among the chart's defaults")
+		})
+	}
 }

@@ -85,6 +85,21 @@ func (p *Places) Find(document, path string) (line, column int) {
 	return line, column
 }
 
+// Has tells whether a field is there, as Find names it.
+func (p *Places) Has(document, path string) bool {
+	node := p.document(document)
+
+	for _, step := range pathSteps(path) {
+		if node == nil {
+			return false
+		}
+
+		_, node = child(node, step)
+	}
+
+	return node != nil
+}
+
 // document finds a document by kind and name; of several the first.
 func (p *Places) document(document string) *yaml.Node {
 	kind, name, named := strings.Cut(document, "/")

@@ -10,6 +10,7 @@ import (
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/schematic"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
@@ -99,9 +100,9 @@ func (s subject) namingDifference() string {
 		}
 	}
 
-	image := parseImage(s.config.InstallImage())
+	image := schematic.ParseReference(s.config.InstallImage())
 
-	switch plain := s.config.InstallImage() == "" || image.plain(); {
+	switch plain := s.config.InstallImage() == "" || image.Plain(); {
 	case plain && !maps.Equal(booted, declared):
 		return "it booted with " + namingText(booted) + ", which its installer image does not have"
 	case plain, len(declared) > 0, image.Schematic != "" && image.Schematic == s.facts.Schematic:

@@ -1,7 +1,6 @@
 package talconfig
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"unicode"
@@ -18,8 +17,6 @@ type Variables struct {
 	Lookup func(name string) (string, bool)
 	// Unread are encrypted files that may hold more, as they are shown.
 	Unread []string
-	// Refused is why one of them could not be decrypted, and RefusedNext what to do about it; both may be empty.
-	Refused, RefusedNext string
 
 	// foreign is set for texts that belong to others.
 	foreign bool
@@ -204,14 +201,6 @@ func (v Variables) substitute(source yamlfile.Source, node *yaml.Node, foreignTe
 	}
 }
 
-func (v Variables) because() string {
-	if v.Refused == "" {
-		return ""
-	}
-
-	return ": " + v.Refused
-}
-
 func (v Variables) substituteScalar(source yamlfile.Source, node *yaml.Node) {
 	if !strings.Contains(node.Value, "$") {
 		return
@@ -224,8 +213,8 @@ func (v Variables) substituteScalar(source yamlfile.Source, node *yaml.Node) {
 		mistake.Next = "set it in talenv.yaml or in the environment"
 
 		if len(v.Unread) > 0 {
-			mistake.Message += " (" + strings.Join(v.Unread, ", ") + " is encrypted and was not read" + v.because() + ")"
-			mistake.Next = cmp.Or(v.RefusedNext, "set it in the environment, or in a talenv.yaml that is not encrypted")
+			mistake.Message += " (" + strings.Join(v.Unread, ", ") + " is encrypted and was not read)"
+			mistake.Next = "set it in the environment, or in a talenv.yaml that is not encrypted"
 		}
 
 		source.Add(mistake)

@@ -141,6 +141,13 @@ func (c *Credentials) NotBefore() time.Time { return c.leaf.NotBefore }
 // NotAfter is when the client certificate expires.
 func (c *Credentials) NotAfter() time.Time { return c.leaf.NotAfter }
 
+// SignedBy tells whether one of the certificate authorities in a PEM text signed the client certificate, whatever the dates.
+func (c *Credentials) SignedBy(ca []byte) bool {
+	authorities, err := parseCertificates(ca)
+
+	return err == nil && slices.ContainsFunc(authorities, func(authority *x509.Certificate) bool { return c.leaf.CheckSignatureFrom(authority) == nil })
+}
+
 // Roles are the Talos roles that the client certificate grants, such as "os:admin".
 func (c *Credentials) Roles() []string { return slices.Clone(c.leaf.Subject.Organization) }
 

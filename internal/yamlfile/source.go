@@ -270,6 +270,19 @@ func Plain(text string) *yaml.Node {
 	return document.Content[0]
 }
 
+// NameFields gives each mistake in the file that has none yet the path of the field that stands at its place in the file's tree.
+func (s Source) NameFields(root *yaml.Node) {
+	if root == nil {
+		return
+	}
+
+	for _, mistake := range s.List {
+		if mistake.Path == s.Shown && mistake.Field == "" && mistake.Line > 0 {
+			mistake.Field = FieldAt(root, mistake.Line, mistake.Column)
+		}
+	}
+}
+
 // FieldAt is the dotted path of the outermost key or item that begins at a place in a tree, as in nodes[0].hostname; empty if there is none.
 func FieldAt(root *yaml.Node, line, column int) string {
 	if root.Line == line && root.Column == column {
