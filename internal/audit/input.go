@@ -535,11 +535,9 @@ func (in *Input) openPatch(patch *Patch, path string) {
 		return
 	}
 
-	if patch.adopt(); patch.templated {
-		return
+	if patch.adopt(); !patch.templated { // a template need not be YAML before it is filled in, which generation does
+		in.readSyntax(patch.File)
 	}
-
-	in.readSyntax(patch.File)
 }
 
 // readSyntax looks whether a file is YAML; nil is.
