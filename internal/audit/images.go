@@ -311,7 +311,7 @@ func checkDeclaredSecureBoot(r *Report, in *Input) {
 			continue
 		}
 
-		text, place := settings.TalosImageURL, in.settingPlace(node, "talosImageURL")
+		text, place := settings.TalosImageURL, in.imagePlace(node)
 
 		config := in.byNode[node]
 		if config != nil {
@@ -332,8 +332,10 @@ func checkDeclaredSecureBoot(r *Report, in *Input) {
 	}
 }
 
-// settingPlace is where a node's setting stands: at its entry, or at its role.
-func (in *Input) settingPlace(node *inventory.Node, key string) at {
+// imagePlace is where a node's image is declared: at its entry, or at its role.
+func (in *Input) imagePlace(node *inventory.Node) at {
+	const key = "talosImageURL"
+
 	if in.Cluster.Profile != nil || in.Talconfig == nil {
 		return in.clusterPlace(key)
 	}
@@ -412,7 +414,7 @@ func checkDeclaredImages(r *Report, in *Input) {
 			fault = "it has a tag, and talosVersion is added to it as another"
 		}
 
-		if place := in.settingPlace(node, "talosImageURL"); fault != "" && !told[place] {
+		if place := in.imagePlace(node); fault != "" && !told[place] {
 			told[place] = true
 			r.found(place, "write it as factory.talos.dev/metal-installer/<schematic id>, without a tag", "talosImageURL %s: %s", declared, fault)
 		}
@@ -430,7 +432,7 @@ func checkUnusedSchematics(r *Report, in *Input) {
 		}
 
 		id, err := settings.Schematic.ID()
-		place := in.settingPlace(node, "talosImageURL")
+		place := in.imagePlace(node)
 
 		if image := schematic.ParseReference(settings.TalosImageURL); err != nil || image.Schematic == id || told[place] {
 			continue
@@ -450,7 +452,7 @@ func checkPlatforms(r *Report, in *Input) {
 			continue
 		}
 
-		text, place := settings.TalosImageURL, in.settingPlace(node, "talosImageURL")
+		text, place := settings.TalosImageURL, in.imagePlace(node)
 
 		config := in.byNode[node]
 		if config != nil {
