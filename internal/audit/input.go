@@ -27,6 +27,8 @@ import (
 type Options struct {
 	// TalosDir holds talconfig.yaml, ConfigDir the machine configs; Talosconfig is the client configuration's path.
 	TalosDir, ConfigDir, Talosconfig string
+	// Kubeconfig is where the cluster's kubeconfig is; empty leaves it unjudged.
+	Kubeconfig string
 	// Root shortens the paths in findings: they are shown relative to it.
 	Root string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
@@ -70,6 +72,9 @@ type Input struct {
 	TalosconfigFile *File
 	// SecretsFile is nil when there is none.
 	SecretsFile *File
+
+	// KubeconfigFile is nil when there is none.
+	KubeconfigFile *File
 
 	// cilium are the Helm values of Cilium, or why there are none. machines are the VMs, or why there are none.
 	cilium   func() (*helmValues, string)
@@ -197,6 +202,10 @@ func Read(options Options) *Input {
 	// What was made in memory is valid from just now on.
 	if in.Options.Checks.Now.IsZero() {
 		in.Options.Checks.Now = time.Now()
+	}
+
+	if options.Kubeconfig != "" {
+		in.KubeconfigFile = in.open(options.Kubeconfig)
 	}
 
 	in.bundle = in.readBundle()
@@ -526,11 +535,9 @@ func (in *Input) openPatch(patch *Patch, path string) {
 		return
 	}
 
-	if patch.adopt(); patch.templated {
-		return
+	if patch.adopt(); !patch.templated { // a template need not be YAML before it is filled in, which generation does
+		in.readSyntax(patch.File)
 	}
-
-	in.readSyntax(patch.File)
 }
 
 // readSyntax looks whether a file is YAML; nil is.

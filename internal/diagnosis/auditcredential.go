@@ -10,6 +10,7 @@ const (
 	ClientNotSigned      ID = "TM321"
 	SecretsFileBroken    ID = "TM324"
 	SecretsFileOther     ID = "TM325"
+	KubeconfigOutOfDate  ID = "TM326"
 	SecretTracked        ID = "TM322"
 	FilesWithSecretsOpen ID = "TM323"
 )
@@ -74,6 +75,12 @@ var credentialEntries = []Entry{
 		Cause:  "The authority is the same and a token or key is not: the file was changed after the configs were made. The next configs don't fit the nodes that run with these.",
 		Remedy: "Generate all machine configs again before the cluster exists; afterwards restore the file.",
 		Source: "budimanjojo/talhelper#436; " + machineSecretsSource,
+	},
+	{
+		ID: KubeconfigOutOfDate, Title: "The kubeconfig's client certificate is not in date", Severity: Warning,
+		Cause:  "Talos gives out kubeconfigs that are good for a year: afterwards the Kubernetes API takes kubectl for a stranger.",
+		Remedy: "Get a new one: mage kubeconfig.",
+		Source: "Talos documentation, talosctl kubeconfig; " + talosCertificateSource,
 	},
 	{
 		ID: FilesWithSecretsOpen, Title: "Machine configs or the talosconfig can be read by other users", Severity: Warning,
