@@ -36,9 +36,10 @@ func Preflight(ctx context.Context, node, skipChecks *string, allowAmbiguousDisk
 
 // Audit finds what is wrong in the files alone, without a node or the network, and says what to change.
 //
-// -format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks.
-func Audit(ctx context.Context, format, skipChecks *string) error {
-	return exit(invocation.FromProcess().Audit(ctx, overrides{"AUDIT_FORMAT": format, "SKIP_CHECKS": skipChecks}.set()))
+// -format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks. -profile=interop judges instead how Talos, Cilium and
+// the Proxmox VMs are set up for each other (docs/interop.md).
+func Audit(ctx context.Context, format, profile, skipChecks *string) error {
+	return exit(invocation.FromProcess().Audit(ctx, overrides{"AUDIT_FORMAT": format, "AUDIT_PROFILE": profile, "SKIP_CHECKS": skipChecks}.set()))
 }
 
 // Explain tells what a finding's id stands for: cause, remedy and source (mage explain TM065).

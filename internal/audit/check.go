@@ -32,12 +32,14 @@ const (
 	Firewall   Kind = "Firewall"
 	Roles      Kind = "Roles and quorum"
 	Machines   Kind = "Machines that answer"
+	Interop    Kind = "Interoperability"
 )
 
 // Kinds are all of them, in order.
 func Kinds() []Kind {
 	return []Kind{
 		Reading, Belonging, Addresses, Endpoints, Networks, Names, Interfaces, Disks, Documents, Images, Versions, Secrets, Firewall, Roles, Machines,
+		Interop,
 	}
 }
 
@@ -46,9 +48,15 @@ type Check struct {
 	ID    diagnosis.ID
 	Kind  Kind
 	Needs diagnosis.Need
+	// Area is the row of the interoperability profile that it is part of; empty for none.
+	Area Area
+	// ProfileOnly leaves it out of a run without the profile.
+	ProfileOnly bool
 
 	// idle says why there was nothing to look at although the needs are met, empty if there was: then a check that found nothing has not passed.
 	idle func(*Input) string
+	// unknown are the subjects that it could not judge, with why: what they have is not written as a value.
+	unknown func(*Input) []NotRun
 	// look is what finds it. Rows that one function finds share it, and it runs once.
 	look *look
 }
@@ -101,10 +109,14 @@ type at struct {
 	file     *File
 	document string
 	path     string
+	// line and column stand for a path that can't be written with dots.
+	line, column int
+	// elsewhere is a place in a file that is no YAML.
+	elsewhere *diagnosis.Location
 	// whole is set for a finding about the file itself.
 	whole bool
-	// line is set where the file is searched line by line.
-	line int
+	// scanned is the line of a file that is searched line by line, whatever it holds.
+	scanned int
 }
 
 // item is the place of an item of the list that a place is.
@@ -135,6 +147,14 @@ func (r *Report) found(place at, change, cause string, args ...any) {
 func (r *Report) warn(place at, change, cause string, args ...any) {
 	r.add(diagnosis.Warning, place, change, cause, args...)
 }
+
+// suggest adds what could be better, though nothing is wrong: a finding of severity OK with a change to make.
+func (r *Report) suggest(place at, change, cause string, args ...any) {
+	r.add(diagnosis.OK, place, change, cause, args...)
+}
+
+// seen adds what there is to say about files that are as they should be.
+func (r *Report) seen(cause string, args ...any) { r.add(diagnosis.OK, at{}, "", cause, args...) }
 
 func (r *Report) add(severity diagnosis.Severity, place at, change, cause string, args ...any) {
 	finding := diagnosis.Finding{

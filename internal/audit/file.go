@@ -3,6 +3,7 @@ package audit
 import (
 	"os"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -60,6 +61,10 @@ func (f *File) location(line, column int) diagnosis.Location {
 
 // locate is where a field stands, with the line itself, and with where its value comes from when that is known.
 func (in *Input) locate(place at) diagnosis.Location {
+	if place.elsewhere != nil {
+		return *place.elsewhere
+	}
+
 	if place.file == nil {
 		return diagnosis.Location{}
 	}
@@ -68,21 +73,39 @@ func (in *Input) locate(place at) diagnosis.Location {
 		return diagnosis.Location{Path: place.file.Shown}
 	}
 
-	if place.line > 0 {
-		found := place.file.location(place.line, 0)
-		found.Text = place.file.places.Key(place.line) // it may be any kind of text
+	if place.scanned > 0 {
+		found := place.file.location(place.scanned, 0)
+		found.Text = place.file.places.Key(place.scanned) // it may be any kind of text
 
 		return found
 	}
 
-	line, column := place.file.places.Find(place.document, place.path)
+	line, column := place.line, place.column
+	if line == 0 {
+		line, column = place.file.places.Find(place.document, place.path)
+	}
+
 	found := place.file.location(line, column)
 
 	if config := in.configOf(place.file, nil); config != nil {
 		found.From = in.originOf(config, line, column)
+
+		// A file that is not written yet has nothing else that could be looked at.
+		if found.From == "" && strings.HasSuffix(place.file.Shown, notWritten) {
+			found.From = in.entryPlace(config)
+		}
 	}
 
 	return found
+}
+
+// entryPlace is where the entry of a config's node stands, or what the cluster is read from.
+func (in *Input) entryPlace(config *Rendered) string {
+	if len(config.Nodes) > 0 && config.Nodes[0].Line > 0 {
+		return diagnosis.Place(in.shown(in.Cluster.Source), config.Nodes[0].Line, config.Nodes[0].Column)
+	}
+
+	return in.shown(in.Cluster.Source)
 }
 
 // configOf is the machine config that a file is; other, if the file is none.

@@ -121,6 +121,12 @@ type trial struct {
 // judge runs the trials of a check; a clean one has no cause.
 func judge(t *testing.T, id diagnosis.ID, trials map[string]trial) {
 	t.Helper()
+	judgeRead(t, id, trials, files.read)
+}
+
+// judgeRead is judge for files that are read in another way.
+func judgeRead(t *testing.T, id diagnosis.ID, trials map[string]trial, read func(files, testing.TB) *audit.Input) {
+	t.Helper()
 
 	triggered, clean := false, false
 
@@ -136,7 +142,7 @@ func judge(t *testing.T, id diagnosis.ID, trials map[string]trial) {
 		t.Run(string(id)+" "+name, func(t *testing.T) {
 			t.Parallel()
 
-			found := findingsOf(audit.Run(context.Background(), trial.files.read(t)), id)
+			found := findingsOf(audit.Run(context.Background(), read(trial.files, t)), id)
 
 			if trial.cause == "" {
 				require.Empty(t, found, "nothing was to be found")
@@ -164,11 +170,12 @@ func judge(t *testing.T, id diagnosis.ID, trials map[string]trial) {
 	}
 }
 
+// findingsOf are a check's findings and suggestions, without what it says of files that are right.
 func findingsOf(result audit.Result, id diagnosis.ID) []diagnosis.Finding {
 	var found []diagnosis.Finding
 
 	for _, finding := range result.Findings {
-		if finding.ID == id && finding.Severity != diagnosis.OK {
+		if finding.ID == id && (finding.Severity != diagnosis.OK || finding.Next != "") {
 			found = append(found, finding)
 		}
 	}
@@ -265,4 +272,11 @@ func writeText(t testing.TB, folder, text string) {
 	t.Helper()
 
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "talconfig.yaml"), []byte(text), 0o600))
+}
+
+// without takes a file out.
+func (f files) without(name string) files {
+	delete(f, name)
+
+	return f
 }

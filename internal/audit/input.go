@@ -17,6 +17,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/preflight"
+	"github.com/talos-mage/talos-mage/internal/proxmox"
+	"github.com/talos-mage/talos-mage/internal/schematic"
 	"github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
@@ -33,10 +35,23 @@ type Options struct {
 	Environ []string
 	// Cluster is the inventory, if it was loaded before. Nil reads it.
 	Cluster *inventory.Cluster
-	// Generate makes the machine configs in memory, by the name of their file: it is asked when a node has none yet. Nil makes none.
-	Generate func() map[string][]byte
+	// Source is the form that the cluster is declared in. Default: the one that is there.
+	Source inventory.Kind
+	// Decrypt gives the plaintext of a file that sops encrypted; without it such files are not read.
+	Decrypt func(path string, data []byte) ([]byte, error)
+	// Generate makes the machine configs and the talosconfig in memory, by their paths in ConfigDir: it is asked when one of them is not there. Its error
+	// says why there are none, in one line, or holds the mistakes in the files (see inventory.FileErrors). Nil makes none.
+	Generate func() (map[string][]byte, error)
+	// Profile narrows the checks to those of one profile; empty for all that need none.
+	Profile Profile
+	// CiliumValues is the file with the Helm values of Cilium, or with its HelmRelease. Empty looks for a HelmRelease below Root.
+	CiliumValues string
+	// VMs lists the virtual machines that the nodes run on; those that wanted says no to may be left out. Nil for none.
+	VMs func(wanted func(name string) bool) ([]proxmox.VM, error)
 	// CallsFrom is the address that this computer calls another from; invalid if it is not known. Nil leaves that unjudged.
 	CallsFrom func(netip.Addr) netip.Addr
+	// AsTheyAre is set for a run that takes the machine configs that are there as they are: what making them again would fail for does not stop it.
+	AsTheyAre bool
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
 }
@@ -61,6 +76,11 @@ type Input struct {
 	// KubeconfigFile is nil when there is none.
 	KubeconfigFile *File
 
+	// cilium are the Helm values of Cilium, or why there are none. machines are the VMs, or why there are none.
+	cilium   func() (*helmValues, string)
+	machines func() ([]proxmox.VM, string)
+	// manifests are the files of extraManifests, as Patches are those of patches.
+	manifests []*Patch
 	// unreadable are findings of reading.
 	unreadable []diagnosis.Finding
 	// missing are the nodes, or files, whose machine config could not be read.
@@ -79,11 +99,25 @@ type Input struct {
 	// reached are the disk selectors that were judged, by their text.
 	reached map[string]reach
 	reaches sync.Mutex
+	// refusals are what Talos says about patches, by their text; nil for those that it can read.
+	refusals map[string]*machineconfig.LoadError
+	// recipients are the nodes that patches are for.
+	recipients func() recipients
+	// imagePatches are the patches that may name an installer image.
+	imagePatches func() []*Patch
+	// schematics are those of the talconfig, and known are all that can be told by their id.
+	schematics func() []declaredSchematic
+	known      func() map[string]*schematic.Schematic
+	// templates are the files of the repository that others are made from, by the name of what they make.
+	templates func() map[string][]string
 	// looked are the files as preflight's checks take them.
 	looked  preflight.Files
 	lookups sync.Once
-	// generated are the machine configs that can be made, by the name of their file.
+	// generated are the files of ConfigDir as they would be written; whyNot says why there are none, and is empty while nobody asked.
 	generated func() map[string][]byte
+	whyNot    string
+	// ungenerable are the mistakes in the files that making machine configs came upon.
+	ungenerable []diagnosis.Finding
 	// entries are the indices of the talconfig's entries of nodes, by their first line.
 	entries func() map[int]int
 }
@@ -112,6 +146,25 @@ type Patch struct {
 	// Group is "nodes", "controlPlane", "worker", or empty for all nodes; Node is the entry's index in the first case.
 	Group string
 	Node  int
+
+	// again are the further places that name the same file.
+	again []patchUse
+	// templated is set for a text with {{ }}: only what comes out of it can be judged.
+	templated bool
+	// unresolved is set when the file's name has a variable in it.
+	unresolved bool
+}
+
+// patchUse is an item of one of the talconfig's lists of patches.
+type patchUse struct {
+	named at
+	group string
+	node  int
+}
+
+// uses are all places that name the patch, in the order in which they are read.
+func (p *Patch) uses() []patchUse {
+	return append([]patchUse{{p.Named, p.Group, p.Node}}, p.again...)
 }
 
 // Read reads all files of a cluster. A file that can't be read or parsed becomes a finding of the result, and the rest is read all the same.
@@ -123,11 +176,7 @@ func Read(options Options) *Input {
 	}
 
 	if options.Talosconfig == "" {
-		in.Options.Talosconfig = filepath.Join(in.Options.ConfigDir, "talosconfig")
-	}
-
-	if in.Options.Checks.Now.IsZero() {
-		in.Options.Checks.Now = time.Now()
+		in.Options.Talosconfig = filepath.Join(in.Options.ConfigDir, talosconfigName)
 	}
 
 	in.generated = sync.OnceValue(func() map[string][]byte {
@@ -135,7 +184,12 @@ func Read(options Options) *Input {
 			return nil
 		}
 
-		return options.Generate()
+		made, err := options.Generate()
+		if err != nil {
+			in.ungenerated(err)
+		}
+
+		return made
 	})
 
 	in.readInventory()
@@ -143,6 +197,12 @@ func Read(options Options) *Input {
 	in.readPatches()
 	in.readTalosconfig()
 	in.readSecrets()
+	in.readSyntax(in.SecretsFile)
+
+	// What was made in memory is valid from just now on.
+	if in.Options.Checks.Now.IsZero() {
+		in.Options.Checks.Now = time.Now()
+	}
 
 	if options.Kubeconfig != "" {
 		in.KubeconfigFile = in.open(options.Kubeconfig)
@@ -150,9 +210,13 @@ func Read(options Options) *Input {
 
 	in.bundle = in.readBundle()
 	in.tracked = sync.OnceValue(in.findTracked)
+	in.cilium, in.machines = sync.OnceValues(in.readCilium), sync.OnceValues(in.readVMs)
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
 	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
+	in.imagePatches, in.schematics, in.known = sync.OnceValue(in.findImagePatches), sync.OnceValue(in.findSchematics), sync.OnceValue(in.findKnown)
+	in.refusals = map[string]*machineconfig.LoadError{}
+	in.recipients, in.templates = sync.OnceValue(in.findRecipients), sync.OnceValue(in.findTemplates)
 
 	return in
 }
@@ -187,25 +251,77 @@ func (in *Input) readInventory() {
 	}
 
 	cluster, err := inventory.Inspect(inventory.Options{
-		TalosDir: in.Options.TalosDir, ConfigDir: in.Options.ConfigDir, Environ: in.Options.Environ, Root: in.Options.Root,
+		TalosDir: in.Options.TalosDir, Source: in.Options.Source, ConfigDir: in.Options.ConfigDir, Environ: in.Options.Environ,
+		Decrypt: in.Options.Decrypt, Root: in.Options.Root,
+		Unwritten: func(name string) []byte { return in.generated()[filepath.ToSlash(name)] },
 	})
 
 	in.Cluster = cluster
+	in.unreadable = append(in.unreadable, in.mistakes(err)...)
+	in.moveConfigDir()
+}
+
+// moveConfigDir goes where a profile puts its machine configs, unless the talosconfig was chosen by itself.
+func (in *Input) moveConfigDir() {
+	if in.Cluster == nil || in.Cluster.ConfigDir == in.Options.ConfigDir {
+		return
+	}
+
+	if in.Options.Talosconfig == filepath.Join(in.Options.ConfigDir, talosconfigName) {
+		in.Options.Talosconfig = filepath.Join(in.Cluster.ConfigDir, talosconfigName)
+	}
+
+	in.Options.ConfigDir = in.Cluster.ConfigDir
+}
+
+// ungenerated keeps why no machine configs can be made in memory. Mistakes in the files become findings.
+func (in *Input) ungenerated(err error) {
+	in.ungenerable, in.whyNot = in.mistakes(err), err.Error()
+
+	if len(in.ungenerable) > 0 {
+		in.whyNot = "mistakes in the files keep it from being made"
+	}
+}
+
+// mistakes are those in the user's files, as findings.
+func (in *Input) mistakes(err error) []diagnosis.Finding {
+	var findings []diagnosis.Finding
 
 	for _, mistake := range inventory.FileErrors(err) {
 		finding := mistake.Finding()
 		finding.At = diagnosis.Location{Path: mistake.Path, Line: mistake.Line, Column: mistake.Column}
 		finding.Cause = strings.TrimPrefix(mistake.Error(), finding.At.String()+": ")
 
-		if in.Talconfig != nil && mistake.Path == in.Talconfig.Shown {
-			finding.At.Text = in.Talconfig.places.Line(mistake.Line)
-			if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax {
-				finding.At.Text = in.Talconfig.places.Key(mistake.Line)
-			}
+		if entry, known := diagnosis.Lookup(finding.ID); known && finding.Next == "" {
+			finding.Next = entry.Remedy
 		}
 
-		in.unreadable = append(in.unreadable, finding)
+		finding.At.Text = in.textOf(mistake)
+		findings = append(findings, finding)
 	}
+
+	return findings
+}
+
+// textOf is the line of a mistake. Nothing but the key is shown where what it means is not known, and of files of variables.
+func (in *Input) textOf(mistake *inventory.FileError) string {
+	file := in.Talconfig
+	if file == nil || file.Shown != mistake.Path {
+		path := filepath.FromSlash(mistake.Path)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(in.Options.Root, path)
+		}
+
+		if file = in.open(path); file == nil {
+			return ""
+		}
+	}
+
+	if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax || strings.HasPrefix(filepath.Base(file.Path), "tal") && file != in.Talconfig {
+		return file.places.Key(mistake.Line)
+	}
+
+	return file.places.Line(mistake.Line)
 }
 
 // readConfigs reads the machine configs of the inventory's nodes, or all that lie in the folder where there is no inventory.
@@ -236,6 +352,9 @@ func (in *Input) readConfigs() {
 	}
 }
 
+// talosconfigName is the name of the talosconfig in the folder of machine configs.
+const talosconfigName = "talosconfig"
+
 // notWritten marks the path of a machine config that exists in memory only.
 const notWritten = " (not written yet)"
 
@@ -253,11 +372,8 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 
 	shown := in.shown(path)
 
-	if errors.Is(err, fs.ErrNotExist) {
-		if made := in.generated()[filepath.Base(path)]; made != nil {
-			config, err = machineconfig.FromBytes(path, made)
-			shown += notWritten
-		}
+	if in.Cluster != nil && in.Cluster.Unwritten(path) != nil {
+		shown += notWritten
 	}
 
 	if err != nil {
@@ -307,36 +423,48 @@ func (in *Input) loadFinding(path string, err error) diagnosis.Finding {
 var patchLists = []string{"", "controlPlane", "worker"}
 
 func (in *Input) readPatches() {
+	in.Patches, in.manifests = in.readLists("patches"), in.readLists("extraManifests")
+}
+
+// readLists reads what the lists of a name have, for all nodes, for the roles and for the nodes.
+func (in *Input) readLists(key string) []*Patch {
 	if in.Talconfig == nil || len(in.Talconfig.places.Roots()) == 0 {
-		return
+		return nil
 	}
 
+	var patches []*Patch
+
 	root := in.Talconfig.places.Roots()[0]
-	seen := map[string]bool{}
+	seen := map[string]*Patch{}
 
 	for _, group := range patchLists {
-		holder, path := root, "patches"
+		holder, path := root, key
 		if group != "" {
-			holder, path = machineconfig.Field(root, group), group+".patches"
+			holder, path = machineconfig.Field(root, group), group+"."+key
 		}
 
-		in.addPatches(seen, machineconfig.Field(holder, "patches"), in.Talconfig.at(path), group, 0)
+		patches = append(patches, in.readList(seen, machineconfig.Field(holder, key), in.Talconfig.at(path), group, 0)...)
 	}
 
 	nodes := machineconfig.Field(root, "nodes")
 	if nodes == nil {
-		return
+		return patches
 	}
 
 	for i, node := range nodes.Content {
-		in.addPatches(seen, machineconfig.Field(node, "patches"), in.Talconfig.at("nodes").item(i).field("patches"), "nodes", i)
+		patches = append(patches, in.readList(seen, machineconfig.Field(node, key), in.Talconfig.at("nodes").item(i).field(key), "nodes", i)...)
 	}
+
+	return patches
 }
 
-func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, group string, node int) {
+// readList reads what one list has; what was seen before gets one more use.
+func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named at, group string, node int) []*Patch {
 	if list == nil || list.Kind != yaml.SequenceNode {
-		return
+		return nil
 	}
+
+	var patches []*Patch
 
 	for i, item := range list.Content {
 		if item.Kind != yaml.ScalarNode {
@@ -345,17 +473,19 @@ func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, gro
 
 		patch := &Patch{Named: named.item(i), Group: group, Node: node}
 
-		if name, isFile := strings.CutPrefix(strings.TrimSpace(item.Value), "@"); isFile {
+		if name, isFile := fileReference(item.Value); isFile {
 			path := name
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(in.Options.TalosDir, path)
 			}
 
-			if seen[path] {
+			if known := seen[path]; known != nil {
+				known.again = append(known.again, patchUse{patch.Named, group, node})
+
 				continue
 			}
 
-			seen[path] = true
+			seen[path] = patch
 			in.openPatch(patch, path)
 		} else {
 			patch.Inline = true
@@ -365,15 +495,31 @@ func (in *Input) addPatches(seen map[string]bool, list *yaml.Node, named at, gro
 			if item.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 				patch.File.FromLine++ // the text begins below the sign of its style
 			}
+
+			patch.adopt()
 		}
 
-		in.Patches = append(in.Patches, patch)
+		patches = append(patches, patch)
 	}
+
+	return patches
+}
+
+// fileReference tells whether an item of a list of patches is the name of a file: @name, or a single word, which no patch is.
+// Source: machinery config/configpatcher/load.go.
+func fileReference(item string) (string, bool) {
+	if name, isFile := strings.CutPrefix(strings.TrimSpace(item), "@"); isFile {
+		return name, true
+	}
+
+	return item, item != "" && !strings.ContainsAny(item, "\n ") && !strings.HasPrefix(item, "[") && !strings.HasPrefix(item, "{")
 }
 
 // openPatch reads a patch's file.
 func (in *Input) openPatch(patch *Patch, path string) {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if strings.Contains(path, "$") {
+		patch.unresolved = true
+	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		patch.Missing = true
 	}
 
@@ -383,21 +529,40 @@ func (in *Input) openPatch(patch *Patch, path string) {
 		return
 	}
 
-	if line, column, message := patch.File.places.SyntaxError(); message != "" {
+	if patch.adopt(); patch.templated {
+		return
+	}
+
+	in.readSyntax(patch.File)
+}
+
+// readSyntax looks whether a file is YAML; nil is.
+func (in *Input) readSyntax(file *File) {
+	if file == nil {
+		return
+	}
+
+	if line, column, message := file.places.SyntaxError(); message != "" {
 		in.unreadable = append(in.unreadable, diagnosis.Finding{
 			ID: diagnosis.FileSyntax, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: "is not valid YAML: " + message,
-			Next: "correct the line", At: patch.File.location(line, column),
+			Next: "correct the line", At: file.location(line, column),
 		})
-		in.unreadable[len(in.unreadable)-1].At.Text = patch.File.places.Key(line)
+		in.unreadable[len(in.unreadable)-1].At.Text = file.places.Key(line)
 	}
 }
 
 func (in *Input) readTalosconfig() {
-	if in.TalosconfigFile = in.open(in.Options.Talosconfig); in.TalosconfigFile == nil {
+	if in.TalosconfigFile = in.open(in.Options.Talosconfig); in.TalosconfigFile == nil && in.Cluster != nil {
+		if made := in.Cluster.Unwritten(in.Options.Talosconfig); made != nil {
+			in.TalosconfigFile = newFile(in.Options.Talosconfig, in.shown(in.Options.Talosconfig)+notWritten, made)
+		}
+	}
+
+	if in.TalosconfigFile == nil {
 		return
 	}
 
-	credentials, err := talosapi.LoadCredentials(in.Options.Talosconfig)
+	credentials, err := talosapi.ParseCredentials(in.TalosconfigFile.Data)
 	if err == nil {
 		in.Credentials = credentials
 
@@ -430,16 +595,46 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 	case needs.Has(diagnosis.NeedsTalconfig) && in.Cluster == nil:
 		return "the inventory can't be read"
 	case needs.Has(diagnosis.NeedsConfig) && len(in.Configs) == 0:
-		return "there is no machine config that can be read"
+		return in.none("there is no machine config that can be read")
 	case needs.Has(diagnosis.NeedsConfigs) && (len(in.Configs) == 0 || len(in.missing) > 0):
-		return "not all machine configs can be read"
+		return in.none("not all machine configs can be read")
 	case needs.Has(diagnosis.NeedsTalosconfig) && in.Credentials == nil:
-		return "there is no talosconfig that can be used"
+		return in.none("there is no talosconfig that can be used")
 	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil:
 		return "there is no secrets file"
+	case needs.Has(diagnosis.NeedsCilium):
+		_, why := in.cilium()
+
+		return why
+	case needs.Has(diagnosis.NeedsVMs):
+		_, why := in.machines()
+
+		return why
 	default:
 		return ""
 	}
+}
+
+// none adds to what is missing why it can't be made in memory, if that was tried.
+func (in *Input) none(text string) string {
+	if in.whyNot == "" {
+		return text
+	}
+
+	return text + "; " + in.whyNot
+}
+
+// nothingMade tells whether no file of the folder of machine configs exists yet, and none could be made to be judged: then it is not run what is
+// about them, and it is no trouble that they are missing.
+func (in *Input) nothingMade() bool {
+	return in.whyNot != "" && len(in.Configs) == 0 && in.TalosconfigFile == nil && len(in.onDisk()) == 0
+}
+
+// onDisk are the files that lie in the folder of machine configs.
+func (in *Input) onDisk() []string {
+	paths, _ := filepath.Glob(filepath.Join(in.Options.ConfigDir, "*.y*ml")) // the pattern is well-formed
+
+	return paths
 }
 
 // configsByNode are the machine configs by the name of the node.

@@ -261,7 +261,7 @@ var (
 	macPattern = regexp.MustCompile(`^[0-9a-f:*]+$`)
 	fullMAC    = regexp.MustCompile(`^[0-9a-f]{2}(:[0-9a-f]{2}){5}$`)
 	// comparedMAC finds MAC addresses in the expression of a link alias.
-	comparedMAC = regexp.MustCompile(`mac\(link\.(?:permanent|hardware)_addr\) == "([^"]*)"|glob\("([^"]*)", mac\(`)
+	comparedMAC = regexp.MustCompile(`mac\(link\.(?:permanent|hardware)_addr\) ?== ?["']([^"']*)["']|glob\(["']([^"']*)["'], ?mac\(`)
 )
 
 // checkImpossibleSelectors looks for MAC addresses in a form that Talos never has.

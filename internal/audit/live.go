@@ -27,6 +27,7 @@ type liveCheck struct {
 var liveChecks = []liveCheck{
 	{[]diagnosis.ID{diagnosis.LinkSelectorUnmatched}, checkLiveSelectors},
 	{[]diagnosis.ID{diagnosis.VolumeNoDisk, diagnosis.VolumeDiskHoldsData, diagnosis.VolumeDiskAmbiguous}, checkLiveVolumes},
+	{[]diagnosis.ID{diagnosis.NodeUpgradePath}, checkLiveUpgrade},
 }
 
 // liveRows are the table's rows of checks that need a node's answer.

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -30,16 +31,65 @@ func Markdown() string {
 			continue
 		}
 
-		fmt.Fprintf(&page, "\n## %s\n\n| id | severity | looks for | needs | source |\n|---|---|---|---|---|\n", kind)
+		fmt.Fprintf(&page, "\n## %s\n\n", kind)
+
+		if kind == Interop {
+			page.WriteString(interopIntroduction())
+		}
+
+		page.WriteString("| id | severity | looks for | needs | source |\n|---|---|---|---|---|\n")
 
 		for _, check := range rows {
 			entry := check.Entry()
-			fmt.Fprintf(&page, "| [%s](diagnoses.md#%s) | %s | %s | %s | %s |\n", check.ID, strings.ToLower(string(check.ID)), entry.Severity,
-				cell(entry.Title), strings.Join(check.Needs.Names(), ", "), cell(entry.Source))
+			fmt.Fprintf(&page, "| [%s](diagnoses.md#%s) | %s | %s | %s | %s |\n", check.ID, strings.ToLower(string(check.ID)), check.severity(),
+				cell(entry.Title), strings.Join(check.Needs.Names(), ", ")+check.always(), cell(entry.Source))
 		}
 	}
 
 	return page.String()
+}
+
+// severity is the entry's, in the page's words.
+func (c Check) severity() string {
+	severity := c.Entry().Severity
+	if c.Area != "" && severity == diagnosis.OK {
+		return suggestion
+	}
+
+	return severity.String()
+}
+
+// always marks the rows of the profile's section that need no profile.
+func (c Check) always() string {
+	if c.Kind == Interop && !c.ProfileOnly {
+		return " (always)"
+	}
+
+	return ""
+}
+
+// interopIntroduction says how the profile is asked for, and what belongs to which area.
+func interopIntroduction() string {
+	var text strings.Builder
+
+	text.WriteString("`mage audit -profile=interop` judges seven areas by what is documented for Talos, and shows a table of them: what is wrong, what could\n" +
+		"be better (a suggestion changes no exit code), and what was not there to be judged. The checks of this section run with the profile alone,\n" +
+		"except those that say \"always\". [interop.md](interop.md) says where Cilium's values and the VMs are read from.\n\n" +
+		"| area | checks |\n|---|---|\n")
+
+	for _, area := range Areas() {
+		var ids []string
+
+		for _, check := range Table() {
+			if id := string(check.ID); check.Area == area && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+
+		fmt.Fprintf(&text, "| %s | %s |\n", area, strings.Join(ids, " "))
+	}
+
+	return text.String() + "\n"
 }
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

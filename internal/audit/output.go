@@ -43,7 +43,9 @@ func encode(w io.Writer, document any) error {
 func (r Result) text() string {
 	var text strings.Builder
 
-	for _, finding := range r.Trouble() {
+	r.writeAreas(&text)
+
+	for _, finding := range append(r.Trouble(), r.Suggestions()...) {
 		writeFinding(&text, finding)
 	}
 
@@ -64,6 +66,9 @@ func (r Result) text() string {
 	return text.String()
 }
 
+// suggestion is the word for a finding that makes nothing wrong.
+const suggestion = "suggestion"
+
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -74,6 +79,10 @@ func count(n int, noun string) string {
 
 func writeFinding(text *strings.Builder, finding diagnosis.Finding) {
 	severity := finding.Severity.String()
+	if finding.Severity == diagnosis.OK {
+		severity = suggestion
+	}
+
 	if finding.Skipped {
 		severity += " (skipped)"
 	}
@@ -157,6 +166,7 @@ func (r Result) writeNotRun(text *strings.Builder) {
 
 // document is the JSON form of a result.
 type document struct {
+	Areas    []AreaResult   `json:"areas,omitempty"`
 	Findings []jsonFinding  `json:"findings"`
 	NotRun   []jsonNotRun   `json:"notRun"`
 	Passed   []diagnosis.ID `json:"passed"`
@@ -188,10 +198,18 @@ func (r Result) document() document {
 	made := document{Findings: []jsonFinding{}, NotRun: []jsonNotRun{}, Passed: []diagnosis.ID{}, ExitCode: int(r.ExitCode())}
 	made.Passed = append(made.Passed, r.Passed...)
 
-	for _, finding := range r.Trouble() {
+	made.Areas = r.Areas
+
+	for _, finding := range append(r.Trouble(), r.Suggestions()...) {
 		entry, _ := diagnosis.Lookup(finding.ID)
+
+		severity := finding.Severity.String()
+		if finding.Severity == diagnosis.OK {
+			severity = suggestion
+		}
+
 		made.Findings = append(made.Findings, jsonFinding{
-			ID: finding.ID, Severity: finding.Severity.String(), Skipped: finding.Skipped, Title: entry.Title, Node: finding.Node,
+			ID: finding.ID, Severity: severity, Skipped: finding.Skipped, Title: entry.Title, Node: finding.Node,
 			Cause: finding.Cause, Next: finding.Next, Path: finding.At.Path, Line: finding.At.Line, Column: finding.At.Column,
 			Text: finding.At.Text, From: finding.At.From,
 		})

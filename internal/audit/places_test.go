@@ -30,7 +30,7 @@ func TestFindingsOfOtherPackagesHavePlaces(t *testing.T) {
 		"node IP":          {lab(config{machine: "kubelet:\n\tnodeIP:\n\t\tvalidSubnets: [198.51.100.0/24]"}), diagnosis.NodeIPExcluded, "clusterconfig/lab-n1.yaml:6:7", "validSubnets: [198.51.100.0/24]"},
 		"endpoint":         {lab(config{}).replaced("talconfig.yaml", "https://", "http://"), diagnosis.EndpointUnusable, "talconfig.yaml:2:1", "endpoint: http://192.0.2.10:6443"},
 		"installer":        {lab(installing("disk: /dev/vda\n\timage: factory.talos.dev/installer/:v1.13.9")), diagnosis.InstallerReference, "clusterconfig/lab-n1.yaml:6:5", "image: factory.talos.dev/installer/:v1.13.9"},
-		"placeholder":      {lab(config{machine: "token: op://vault/item"}), diagnosis.ConfigPlaceholder, "clusterconfig/lab-n1.yaml:4", "token: (masked)"},
+		"placeholder":      {lab(config{machine: "token: op://vault/item"}), diagnosis.ConfigPlaceholder, "clusterconfig/lab-n1.yaml:4:10", "token: (masked)"},
 		"talosconfig":      {lab(config{}), diagnosis.TalosconfigMissing, "clusterconfig/talosconfig", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -152,12 +152,13 @@ func TestMachineConfigsThatAreMadeInMemory(t *testing.T) {
 	folder := made.write(t)
 	result := audit.Run(context.Background(), audit.Read(audit.Options{
 		TalosDir: folder, Root: folder,
-		Generate: func() map[string][]byte { return map[string][]byte{"lab-n1.yaml": []byte(text)} },
+		Generate: func() (map[string][]byte, error) { return map[string][]byte{"lab-n1.yaml": []byte(text)}, nil },
 	}))
 
 	found := findingsOf(result, diagnosis.GatewayOutside)
 	require.Len(t, found, 1)
 	require.Equal(t, "clusterconfig/lab-n1.yaml (not written yet)", found[0].At.Path)
 	require.Equal(t, "talconfig.yaml:13:22", found[0].At.From)
-	require.NotEmpty(t, findingsOf(result, diagnosis.ConfigMissing), "that it is missing is told all the same")
+	require.Empty(t, findingsOf(result, diagnosis.ConfigMissing), "it will be written")
+	require.NotEmpty(t, findingsOf(result, diagnosis.TalosconfigMissing), "none was made")
 }

@@ -19,6 +19,8 @@ type Result struct {
 	Passed []diagnosis.ID
 	// NotRun are the checks whose input is missing.
 	NotRun []NotRun
+	// Areas are the rows of the interoperability profile's table; none without the profile.
+	Areas []AreaResult
 }
 
 // NotRun is a check that could not be run, for all nodes or for one.
@@ -33,7 +35,12 @@ type NotRun struct {
 
 // Run runs the checks whose needs are met. SKIP_CHECKS is applied.
 func Run(ctx context.Context, in *Input) Result {
-	return runTable(ctx, in, Table())
+	result := runTable(ctx, in, in.Options.Profile.checks())
+	if in.Options.Profile == InteropProfile {
+		result.Areas = areaResults(result)
+	}
+
+	return result
 }
 
 // runTable runs the rows of a table; a function that several rows share runs once.
@@ -66,6 +73,10 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 			result.Findings = append(result.Findings, findings...)
 		}
 
+		if check.unknown != nil {
+			result.NotRun = append(result.NotRun, check.unknown(in)...)
+		}
+
 		if check.idle != nil && !failed[check.ID] {
 			if why := check.idle(in); why != "" {
 				result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Why: why})
@@ -74,10 +85,19 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 
 		if check.Needs.Has(diagnosis.NeedsConfig) {
 			for _, name := range in.missing {
-				result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Node: name, Why: "its machine config can't be read"})
+				result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Node: name, Why: in.none("its machine config can't be read")})
 			}
 		}
 	}
+
+	for _, finding := range in.ungenerable {
+		if !slices.ContainsFunc(result.Findings, sameLine(finding)) {
+			result.Findings = append(result.Findings, finding)
+			failed[finding.ID] = true
+		}
+	}
+
+	in.completeColumns(result.Findings)
 
 	notRun := map[diagnosis.ID]bool{}
 	for _, check := range result.NotRun {
@@ -93,6 +113,13 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 	result.Findings = preflight.Skip(result.Findings, in.Options.Checks.SkipChecks)
 
 	return result
+}
+
+// sameLine tells whether trouble stands where a finding does, of which a check then has told already.
+func sameLine(finding diagnosis.Finding) func(diagnosis.Finding) bool {
+	return func(other diagnosis.Finding) bool {
+		return other.Severity != diagnosis.OK && other.At.Path == finding.At.Path && other.At.Line == finding.At.Line
+	}
 }
 
 // Node runs the checks of one node that answered, in maintenance. A nil config leaves out what needs it.

@@ -1,6 +1,11 @@
 package audit
 
 import (
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -69,12 +74,13 @@ type sarifReference struct {
 }
 
 type sarifResult struct {
-	RuleID       string             `json:"ruleId"`
-	RuleIndex    int                `json:"ruleIndex"`
-	Level        string             `json:"level"`
-	Message      sarifText          `json:"message"`
-	Locations    []sarifLocation    `json:"locations,omitempty"`
-	Suppressions []sarifSuppression `json:"suppressions,omitempty"`
+	RuleID           string             `json:"ruleId"`
+	RuleIndex        int                `json:"ruleIndex"`
+	Level            string             `json:"level"`
+	Message          sarifText          `json:"message"`
+	Locations        []sarifLocation    `json:"locations,omitempty"`
+	RelatedLocations []sarifLocation    `json:"relatedLocations,omitempty"`
+	Suppressions     []sarifSuppression `json:"suppressions,omitempty"`
 }
 
 type sarifSuppression struct {
@@ -122,7 +128,7 @@ func (r Result) sarif() sarifLog {
 		})
 	}
 
-	for _, finding := range r.Trouble() {
+	for _, finding := range append(r.Trouble(), r.Suggestions()...) {
 		run.Results = append(run.Results, sarifOf(finding, index[finding.ID]))
 	}
 
@@ -152,11 +158,14 @@ func sarifRules() ([]sarifRule, map[diagnosis.ID]int) {
 }
 
 func sarifLevel(severity diagnosis.Severity) string {
-	if severity == diagnosis.Failure {
+	switch severity {
+	case diagnosis.Failure:
 		return "error"
+	case diagnosis.OK:
+		return "note"
+	default:
+		return "warning"
 	}
-
-	return "warning"
 }
 
 func sarifOf(finding diagnosis.Finding, rule int) sarifResult {
@@ -175,17 +184,58 @@ func sarifOf(finding diagnosis.Finding, rule int) sarifResult {
 		return result
 	}
 
-	place := sarifPhysical{ArtifactLocation: sarifArtifact{finding.At.Path}}
+	at := sarifPlace(finding.At)
+	if from := finding.At.From; from != "" {
+		// What is to be corrected is what the file was made from, and it is that which git has.
+		result.Locations = []sarifLocation{sarifPlace(locationOf(from))}
+		if !strings.HasSuffix(finding.At.Path, notWritten) {
+			result.RelatedLocations = []sarifLocation{at}
+		}
+	} else {
+		result.Locations = []sarifLocation{at}
+	}
 
-	if finding.At.Line > 0 {
-		place.Region = &sarifRegion{StartLine: finding.At.Line, StartColumn: finding.At.Column}
+	return result
+}
 
-		if finding.At.Text != "" {
-			place.Region.Snippet = &sarifText{finding.At.Text}
+func sarifPlace(at diagnosis.Location) sarifLocation {
+	place := sarifPhysical{ArtifactLocation: sarifArtifact{sarifURI(at.Path)}}
+
+	if at.Line > 0 {
+		place.Region = &sarifRegion{StartLine: at.Line, StartColumn: at.Column}
+
+		if at.Text != "" {
+			place.Region.Snippet = &sarifText{at.Text}
 		}
 	}
 
-	result.Locations = []sarifLocation{{PhysicalLocation: place}}
+	return sarifLocation{PhysicalLocation: place}
+}
 
-	return result
+// sarifURI is a path as a URI: relative to the repository's root if the path is.
+func sarifURI(path string) string {
+	address := url.URL{Path: strings.TrimSuffix(path, notWritten)}
+	if filepath.IsAbs(path) {
+		address.Scheme = "file"
+	}
+
+	return address.String()
+}
+
+// locationOf takes path:line:column apart; a path may have colons of its own.
+func locationOf(text string) diagnosis.Location {
+	at := diagnosis.Location{Path: text}
+
+	for range 2 {
+		colon := strings.LastIndex(at.Path, ":")
+
+		number, err := strconv.Atoi(at.Path[colon+1:])
+		if colon < 0 || err != nil {
+			break
+		}
+
+		at.Path, at.Line, at.Column = at.Path[:colon], number, at.Line
+	}
+
+	return at
 }

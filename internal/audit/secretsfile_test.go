@@ -30,7 +30,7 @@ func TestSecretsFiles(t *testing.T) {
 
 	judge(t, diagnosis.SecretsFileBroken, map[string]trial{
 		"placeholder": {files: right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: changeme"), at: file, line: "bootstraptoken: (masked)", cause: "secrets.bootstraptoken", severity: diagnosis.Warning},
-		"missing":     {files: right.spoilt(t, file, `(?m)^  secret: \S+\n`, ""), at: file, line: "id: (masked)", cause: "cluster.secret"},
+		"missing":     {files: right.spoilt(t, file, `(?m)^  id: \S+\n  secret: \S+\n`, "  id: example\n"), at: file, line: "id: example", cause: "cluster.secret"},
 		"cut off":     {files: right.spoilt(t, file, `(?s)certs:.*`, "certs:\n  etcd: {\n"), at: file, cause: "not valid YAML"},
 		"empty":       {files: right.spoilt(t, file, `(?s).*`, ""), at: file, cause: "empty"},
 		"whole":       {files: right},

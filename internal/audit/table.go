@@ -26,9 +26,15 @@ var table = sync.OnceValue(func() []Check {
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
 		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
-		credentialChecks, secretsFileChecks, kubeconfigChecks, trackedChecks, firewallChecks, roleChecks,
+		credentialChecks, kubeconfigChecks, trackedChecks, firewallChecks, roleChecks, patchChecks, documentChecks, imageChecks, versionChecks, secretsFileChecks, interopChecks(),
 		liveRows(),
 	)
+
+	for i := range rows {
+		if rows[i].Area == "" {
+			rows[i].Area = areasOfOthers[rows[i].ID]
+		}
+	}
 
 	slices.SortStableFunc(rows, func(a, b Check) int {
 		return cmp.Or(cmp.Compare(kinds[a.Kind], kinds[b.Kind]), cmp.Compare(a.ID, b.ID))
@@ -59,7 +65,7 @@ func unreadInventory(id diagnosis.ID) func(*Input) string {
 		switch {
 		case id == diagnosis.FileMissing || id == diagnosis.FileUnreadable:
 			return ""
-		case in.Talconfig == nil, in.Cluster == nil && id != diagnosis.FileSyntax:
+		case in.Talconfig == nil && in.Cluster == nil, in.Cluster == nil && id != diagnosis.FileSyntax:
 			return "the inventory can't be read"
 		default:
 			return ""
@@ -70,7 +76,7 @@ func unreadInventory(id diagnosis.ID) func(*Input) string {
 // noConfig says that there is no machine config.
 func noConfig(in *Input) string {
 	if len(in.Configs) == 0 {
-		return "there is no machine config that can be read"
+		return in.none("there is no machine config that can be read")
 	}
 
 	return ""
@@ -79,16 +85,30 @@ func noConfig(in *Input) string {
 // noTalosconfig says that there is no talosconfig.
 func noTalosconfig(in *Input) string {
 	if in.TalosconfigFile == nil {
-		return "there is no talosconfig that can be used"
+		return in.none("there is no talosconfig that can be used")
 	}
 
 	return ""
 }
 
+// notMade says why nothing of the folder of machine configs is there, where that is no trouble.
+func notMade(in *Input) string {
+	if in.nothingMade() {
+		return "it is not written yet; " + in.whyNot
+	}
+
+	return ""
+}
+
+// filesToMake are the ids of files that are missing from the folder of machine configs.
+var filesToMake = []diagnosis.ID{diagnosis.ConfigMissing, diagnosis.TalosconfigMissing}
+
 // belongingChecks are the inventory's, which compare the files with each other.
 func belongingChecks() []Check {
 	shared := &look{run: func(_ context.Context, in *Input) []diagnosis.Finding {
-		findings := in.Cluster.CrossCheck(in.Options.Talosconfig)
+		findings := slices.DeleteFunc(in.Cluster.CrossCheck(in.Options.Talosconfig), func(finding diagnosis.Finding) bool {
+			return in.nothingMade() && slices.Contains(filesToMake, finding.ID)
+		})
 		for i := range findings {
 			in.place(&findings[i])
 		}
@@ -121,6 +141,8 @@ func belongingChecks() []Check {
 		check := Check{ID: row.id, Kind: Belonging, Needs: row.needs, look: shared}
 
 		switch row.id {
+		case diagnosis.ConfigMissing, diagnosis.TalosconfigMissing:
+			check.idle = notMade
 		case diagnosis.ConfigUnreadable, diagnosis.ConfigPlaceholder:
 			check.idle = noConfig
 		case diagnosis.TalosconfigBroken:
@@ -236,14 +258,20 @@ func (in *Input) place(finding *diagnosis.Finding) {
 	}
 
 	if finding.At.Path != "" || finding.Severity == diagnosis.OK {
+		in.completePlace(finding)
+
 		return
 	}
 
 	node := in.Cluster.Node(finding.Node)
+	if slices.Contains(talosconfigFindings, finding.ID) {
+		in.placeInTalosconfig(finding)
+
+		return
+	}
+
 	if finding.Node == "" || node == nil {
-		if slices.Contains(talosconfigFindings, finding.ID) {
-			finding.At.Path = in.shown(in.Options.Talosconfig)
-		}
+		in.placeVIP(finding)
 
 		if path, known := clusterPlaces[finding.ID]; known && in.Talconfig != nil {
 			finding.At = in.locate(in.Talconfig.at(path))
@@ -252,13 +280,20 @@ func (in *Input) place(finding *diagnosis.Finding) {
 		return
 	}
 
-	if in.placeInText(finding, node) {
+	if in.placeInText(finding, node) && finding.At.Line > 0 {
 		return
 	}
 
 	where, known := places[finding.ID]
 
-	switch config := in.byNode[node]; {
+	config := in.byNode[node]
+	if place, exact := in.pinpoint(*finding, config); exact && !declares(node, where.entry, finding.Cause) {
+		finding.At = in.locate(place)
+
+		return
+	}
+
+	switch {
 	case !known:
 	case where.entry != "":
 		finding.At = in.locate(in.node(node).field(where.entry))

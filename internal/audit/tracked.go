@@ -121,7 +121,7 @@ func checkTracked(r *Report, in *Input) {
 		}
 
 		if secrets := plainSecrets(file.Data, isYAML(path)); len(secrets) > 0 {
-			r.add(diagnosis.Warning, at{file: file, line: secrets[0].line}, "git rm --cached "+file.Shown+", and list it in .gitignore; or encrypt it with sops",
+			r.add(diagnosis.Warning, at{file: file, scanned: secrets[0].line}, "git rm --cached "+file.Shown+", and list it in .gitignore; or encrypt it with sops",
 				"git tracks %s, which holds %s in the clear%s", file.Shown, secrets[0].what, more(len(secrets)-1))
 		}
 	}

@@ -47,8 +47,9 @@ const (
 var bringUpEntries = []Entry{
 	{
 		ID: NodeRefused, Title: "Port 50000 is refused", Severity: Warning, Exit: ExitVerify,
-		Cause:  "The machine is there and its Talos API is closed: it is installing, rebooting or booting. A worker's API stays closed until a control plane has signed its certificate.",
-		Remedy: "Wait: a slow install can take half an hour (INSTALL_TIMEOUT). If it never ends, look at the machine's console.",
+		Cause: "The machine is there and its Talos API is closed: it is installing, rebooting or booting. The API is on port 50000 in maintenance mode and with a config alike; " +
+			"50001 is trustd, which signs certificates and answers no talosctl. A worker's API stays closed until a control plane has signed its certificate.",
+		Remedy: "Wait: a slow install can take half an hour (INSTALL_TIMEOUT). If it never ends, look at the machine's console, and at firewalls in between: 50000 from here to every node, 50001 from workers to control planes.",
 		Source: "siderolabs/talos#12227; " + sourceStages,
 	},
 	{

@@ -33,6 +33,10 @@ const (
 	NeedsNetwork
 	// NeedsFacts is what a node in maintenance tells about itself: the check runs once for each node that answers.
 	NeedsFacts
+	// NeedsCilium are the Helm values of Cilium.
+	NeedsCilium
+	// NeedsVMs are the virtual machines that the nodes run on.
+	NeedsVMs
 )
 
 // needNames are the words for needs, in order.
@@ -47,6 +51,8 @@ var needNames = []struct {
 	{NeedsSecrets, "the secrets file"},
 	{NeedsNetwork, "the network"},
 	{NeedsFacts, "a node's answer"},
+	{NeedsCilium, "Cilium's Helm values"},
+	{NeedsVMs, "the Proxmox VMs"},
 }
 
 // Has tells whether another need is part of this one.

@@ -24,9 +24,10 @@ var nodeEntries = []Entry{
 	},
 	{
 		ID: ForeignNode, Severity: Failure, Exit: ExitPreflight, Unskippable: true,
-		Title:  "The node belongs to another cluster",
-		Cause:  "The node is configured and its certificate comes from another machine CA than the talosconfig's: it runs in another cluster, or the secrets were made anew after it was configured.",
-		Remedy: "Check the address and TALOSCONFIG. If the machine is meant to join this cluster, reset it with its own cluster's talosconfig; that wipes it.",
+		Title: "The node belongs to another cluster",
+		Cause: "The node is configured and its certificate comes from another machine CA than the talosconfig's: it runs in another cluster, or the secrets were made anew after it was configured.",
+		Remedy: "Check the address and TALOSCONFIG. If the secrets were made anew, take the earlier talosconfig and secrets file back, out of git or a backup: new ones open no node " +
+			"that has the earlier. If the machine is meant to join this cluster, reset it with its own cluster's talosconfig; that wipes it.",
 		Source: "siderolabs/talos: internal/app/apid, TLS of a configured node",
 	},
 	{

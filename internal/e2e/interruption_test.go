@@ -47,6 +47,11 @@ func TestWhatIsStoppedGoesOn(t *testing.T) {
 			c := newCluster(t, filepath.Join(root, "talos"), 3, 1)
 			typed := command{dir: root, env: c.environment("TALOS_MAGE=" + launcher(t)), args: tt.args}
 
+			// A machine that still boots would be served at the end, and might have to wait for the next one.
+			for _, node := range c.Nodes {
+				require.NoError(t, node.WaitFor(t.Context(), func(node *emulator.Node) bool { return node.Stage() == "maintenance" }))
+			}
+
 			// The second control plane keeps its apply waiting.
 			c.Nodes[1].Set(func(f *emulator.Faults) { f.MetaNotReady = true })
 

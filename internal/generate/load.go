@@ -135,11 +135,7 @@ func (c *cluster) read() bool {
 
 // err lists the mistakes so far, each with the path of its field.
 func (c *cluster) err() error {
-	for _, mistake := range c.List {
-		if mistake.Path == c.Shown && mistake.Field == "" && mistake.Line > 0 && c.root != nil {
-			mistake.Field = yamlfile.FieldAt(c.root, mistake.Line, mistake.Column)
-		}
-	}
+	c.NameFields(c.root)
 
 	return c.Err()
 }

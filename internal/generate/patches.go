@@ -151,7 +151,7 @@ func (e *entry) badPatch(one patch, err error) {
 	switch {
 	case errors.Is(err, errJSONPatch):
 		mistake := e.Mistake(one.place, diagnosis.FileValue, "%s of %s %s", name, e.Hostname, err)
-		mistake.Next = "write it as a strategic merge patch: " + strategicForm(one.text)
+		mistake.Next = "write it as a strategic merge patch: " + machineconfig.StrategicForm(one.text)
 		e.Add(mistake)
 	case errors.As(err, &broken) && one.file != nil:
 		// A patch that several nodes share is told of once.

@@ -49,7 +49,7 @@ func (p profilePatch) refused(node profile.Machine, err error) error {
 
 	if errors.Is(err, errJSONPatch) {
 		mistake := source.Mistake(nil, diagnosis.FileValue, "%s", err)
-		mistake.Next = "write it as a strategic merge patch: " + strategicForm(p.text)
+		mistake.Next = "write it as a strategic merge patch: " + machineconfig.StrategicForm(p.text)
 		source.Add(mistake)
 	} else {
 		source.At(nil, diagnosis.FileValue, "can't be applied to %s: %s", node.Name, oneLine(err))

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -63,6 +64,9 @@ func (x *crossCheck) found(id diagnosis.ID, severity diagnosis.Severity, node *N
 	x.findings = append(x.findings, finding)
 }
 
+// standsIn says which file the last finding is about.
+func (x *crossCheck) standsIn(path string) { x.findings[len(x.findings)-1].At.Path = x.shown(path) }
+
 // passed adds the good news about a check, unless it found something since there were so many findings.
 func (x *crossCheck) passed(since int, id diagnosis.ID, cause string, args ...any) {
 	if len(x.findings) == since {
@@ -95,7 +99,7 @@ func (x *crossCheck) loadConfig(node *Node) {
 	if placeholders := machineconfig.Placeholders(content(node, config)); len(placeholders) > 0 {
 		first := placeholders[0]
 		x.found(diagnosis.ConfigPlaceholder, diagnosis.Failure, node, "resolve or decrypt the secrets, then "+machineconfig.HowToGenerate,
-			"%s:%d: %s is %s%s", shown, first.Line, first.Field, first.Kind, andMore(len(placeholders)-1, "field"))
+			"%s:%d:%d: %s is %s%s", shown, first.Line, first.Column, first.Field, first.Kind, andMore(len(placeholders)-1, "field"))
 
 		return
 	}
@@ -281,11 +285,13 @@ func (x *crossCheck) sharedFiles() {
 		if hostname := config.Hostname(); hostname != "" {
 			x.found(diagnosis.SharedConfig, diagnosis.Failure, nil, next,
 				"%d machines would get the hostname %q: %s is for all of %s", len(users[path]), hostname, x.shown(path), names(users[path]))
+			x.standsIn(path)
 		}
 
 		if static := config.Addresses(); len(static) > 0 {
 			x.found(diagnosis.SharedConfig, diagnosis.Failure, nil, next,
 				"%d machines would get the address %s: %s is for all of %s", len(users[path]), joinPrefixes(static), x.shown(path), names(users[path]))
+			x.standsIn(path)
 		}
 	}
 }
@@ -441,7 +447,7 @@ func shortSum(pem []byte) string {
 func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 	shown := x.shown(path)
 
-	data, err := os.ReadFile(path)
+	data, err := x.cluster.readFile(path)
 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -460,9 +466,26 @@ func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 		return nil, false
 	}
 
+	if placeholders := machineconfig.Placeholders(data); len(placeholders) > 0 {
+		first := placeholders[0]
+		x.found(diagnosis.ConfigPlaceholder, diagnosis.Failure, nil, "resolve or decrypt the secrets, or "+machineconfig.HowToGenerate,
+			"%s is %s%s", first.Field, first.Kind, andMore(len(placeholders)-1, "field"))
+		x.findings[len(x.findings)-1].At = diagnosis.Location{Path: shown, Line: first.Line, Column: first.Column}
+
+		return nil, false
+	}
+
 	config, err := talosconfig.Parse(data)
 	if err != nil {
-		return broken("is no talosconfig")
+		ca, usable := broken("is no talosconfig")
+
+		if line, column, message := machineconfig.NewPlaces(data).SyntaxError(); message != "" {
+			last := &x.findings[len(x.findings)-1]
+			last.At = diagnosis.Location{Path: shown, Line: line, Column: column}
+			last.Cause += ": " + message
+		}
+
+		return ca, usable
 	}
 
 	context := config.Contexts[config.Context]
@@ -484,6 +507,7 @@ func (x *crossCheck) secretsFile() {
 		proper := x.cluster.ProperSecretsName(name)
 		x.found(diagnosis.SecretsFileMisnamed, diagnosis.Warning, nil, "rename it to "+proper,
 			"%s is a name that nothing reads, and there is no %s: machine configs can't be made", name, proper)
+		x.standsIn(filepath.Join(filepath.Dir(x.cluster.Source), name))
 	}
 
 	x.findings = append(x.findings, x.cluster.AmbiguousSecrets()...)
@@ -500,6 +524,7 @@ func (c *Cluster) AmbiguousSecrets() []diagnosis.Finding {
 			ID: diagnosis.SecretsAmbiguous, Severity: diagnosis.Warning, Exit: diagnosis.ExitBadInput,
 			Cause: fmt.Sprintf("%s and %s are both there: %s is read, as talhelper does, and the other one is not", read, other, read),
 			Next:  "keep the one that the nodes' configs were made from, and move the other one away",
+			At:    diagnosis.Location{Path: other},
 		})
 	}
 
@@ -529,6 +554,8 @@ func (x *crossCheck) comparePlainSecrets(paths []string) {
 		if !slices.ContainsFunc(paths, func(path string) bool { return x.configs[path].Trusts(ca) }) {
 			x.found(diagnosis.ConfigCA, diagnosis.Failure, nil, machineconfig.HowToGenerate,
 				"%s holds another certificate authority (%s) than every machine config", x.shown(path), shortSum(ca))
+			x.standsIn(path)
+			x.findings[len(x.findings)-1].At.Line, x.findings[len(x.findings)-1].At.Column = crt.Line, crt.Column
 		}
 	}
 }

@@ -89,8 +89,31 @@ func TestEncryptedTalenvIsNamedWhenAVariableIsMissing(t *testing.T) {
 	encrypted := "NAME: ENC[AES256_GCM,data:x]\nsops: {mac: x}\n"
 
 	_, err := load(t, map[string]string{"talconfig.yaml": talconfig, "talenv.sops.yaml": encrypted})
-	require.EqualError(t, err, "talconfig.yaml:1:14: variable NAME is not set (talenv.sops.yaml is encrypted and was not read)")
+	require.EqualError(t, err, "talconfig.yaml:1:14: variable NAME is not set (talenv.sops.yaml is encrypted and was not read) (clusterName)")
 
 	_, err = load(t, map[string]string{"talconfig.yaml": talconfig, "talenv.sops.yaml": encrypted}, "NAME=demo")
 	require.NoError(t, err)
+}
+
+// What a variable is missing for is named too: the file that can't be decrypted, for whom it is, and where a key was looked for.
+func TestATalenvThatCannotBeDecryptedIsAMistakeOnlyWhereAVariableIsMissing(t *testing.T) {
+	t.Parallel()
+
+	files := map[string]string{"talconfig.yaml": "clusterName: ${NAME:-lab}\n", "talenv.sops.yaml": "NAME: ENC[AES256_GCM,data:x]\nsops: {age: []}\n"}
+	options := inventory.Options{TalosDir: folderWith(t, files)}
+	options.Root = options.TalosDir
+	options.Decrypt = func(string, []byte) ([]byte, error) {
+		return nil, &diagnosis.Problem{Finding: diagnosis.Finding{
+			ID: diagnosis.SecretsUndecryptable, Cause: "talenv.sops.yaml can't be decrypted: it is encrypted for age1example", Next: "bring the key",
+		}}
+	}
+
+	_, err := inventory.Load(options)
+	require.NotContains(t, err.Error(), "talenv.sops.yaml")
+
+	overwrite(t, options.TalosDir, "talconfig.yaml", "clusterName: ${NAME}\n")
+
+	_, err = inventory.Load(options)
+	require.ErrorContains(t, err, "talconfig.yaml:1:14: variable NAME is not set")
+	require.ErrorContains(t, err, "talenv.sops.yaml: can't be decrypted: it is encrypted for age1example")
 }

@@ -2,14 +2,19 @@
 package inventory
 
 import (
+	"errors"
+	"io/fs"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/profile"
+	"github.com/talos-mage/talos-mage/internal/talconfig"
 )
 
 // Cluster is what the files say about a cluster. It is read once and not changed afterwards.
@@ -27,6 +32,8 @@ type Cluster struct {
 	Nodes []*Node
 	// Source is the file that the inventory was read from.
 	Source string
+	// Talconfig is what a talconfig.yaml says beyond the fields here, with its variables replaced; nil if the source is a profile.
+	Talconfig *talconfig.Config
 	// Profile is what a cluster profile says beyond the fields here; nil if the source is a talconfig.yaml.
 	Profile *profile.Profile
 	// ConfigDir holds the generated machine configs (talhelper's clusterconfig/).
@@ -34,6 +41,8 @@ type Cluster struct {
 
 	// root shortens the paths in findings.
 	root string
+	// unwritten gives the content of files of ConfigDir that are not there yet; it may be nil.
+	unwritten func(name string) []byte
 	// configs are the machine configs that were asked for so far.
 	configs loadedConfigs
 }
@@ -108,7 +117,49 @@ func (c *Cluster) Node(name string) *Node {
 // MachineConfig is the machine config of a node as it was when it was first asked for, which Load does: whatever a run checks, compares and sends,
 // it is the same content. Errors are *machineconfig.LoadError.
 func (c *Cluster) MachineConfig(node *Node) (*machineconfig.Config, error) {
-	return c.configs.of(node.ConfigFile)
+	return c.configs.of(node.ConfigFile, c.load)
+}
+
+// load reads a machine config, or takes the one that would be written.
+func (c *Cluster) load(path string) (*machineconfig.Config, error) {
+	config, err := machineconfig.Load(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return config, err
+	}
+
+	if data := c.Unwritten(path); data != nil {
+		return machineconfig.FromBytes(path, data)
+	}
+
+	return nil, err
+}
+
+// Unwritten is the content that a file below ConfigDir would have, if it is not there and can be made; nil otherwise.
+func (c *Cluster) Unwritten(path string) []byte {
+	name, err := filepath.Rel(c.ConfigDir, path)
+	if c.unwritten == nil || err != nil || !filepath.IsLocal(name) {
+		return nil
+	}
+
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	return c.unwritten(name)
+}
+
+// readFile reads a file, or takes the content that it would have.
+func (c *Cluster) readFile(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return data, err
+	}
+
+	if made := c.Unwritten(path); made != nil {
+		return made, nil
+	}
+
+	return nil, err
 }
 
 // loadedConfigs loads each machine config once. The zero value is ready for use.
@@ -117,9 +168,11 @@ type loadedConfigs struct {
 	byPath map[string]func() (*machineconfig.Config, error)
 }
 
-func (l *loadedConfigs) of(path string) (*machineconfig.Config, error) { return l.loader(path)() }
+func (l *loadedConfigs) of(path string, load func(string) (*machineconfig.Config, error)) (*machineconfig.Config, error) {
+	return l.loader(path, load)()
+}
 
-func (l *loadedConfigs) loader(path string) func() (*machineconfig.Config, error) {
+func (l *loadedConfigs) loader(path string, load func(string) (*machineconfig.Config, error)) func() (*machineconfig.Config, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -128,7 +181,7 @@ func (l *loadedConfigs) loader(path string) func() (*machineconfig.Config, error
 	}
 
 	if l.byPath[path] == nil {
-		l.byPath[path] = sync.OnceValues(func() (*machineconfig.Config, error) { return machineconfig.Load(path) })
+		l.byPath[path] = sync.OnceValues(func() (*machineconfig.Config, error) { return load(path) })
 	}
 
 	return l.byPath[path]

@@ -43,6 +43,9 @@ type Options struct {
 	Decrypt func(path string, data []byte) ([]byte, error)
 	// Root shortens the paths in messages: they are shown relative to it.
 	Root string
+	// Unwritten gives the content that a file of ConfigDir would have, by its path in there, where none is there yet; nil where none can be made.
+	// It is asked from several goroutines. Without it such files are missing.
+	Unwritten func(name string) []byte
 }
 
 // Load reads talconfig.yaml with the variables of talenv.yaml and the environment, or a cluster profile. An error lists every mistake in the files: it
@@ -84,7 +87,7 @@ func inspectTalconfig(options Options) (*Cluster, error) {
 	reader := &reader{
 		Source:  yamlfile.Source{Shown: yamlfile.ShownPath(options.Root, path), Mistakes: mistakes},
 		options: options,
-		cluster: &Cluster{Source: path, ConfigDir: options.ConfigDir, root: options.Root},
+		cluster: &Cluster{Source: path, ConfigDir: options.ConfigDir, root: options.Root, unwritten: options.Unwritten},
 	}
 
 	reader.read(path)
@@ -121,7 +124,7 @@ func (r *reader) read(path string) {
 	}
 
 	root := r.Parse(data)
-	variables := loadVariables(r.options, r.Mistakes)
+	variables, sealed := loadVariables(r.options, r.Mistakes)
 
 	if root == nil || root.Tag == "!!null" {
 		if len(r.List) == 0 {
@@ -133,8 +136,14 @@ func (r *reader) read(path string) {
 		return
 	}
 
+	defer r.NameFields(root)
+
 	talconfig.Straighten(root)
 	variables.Substitute(r.Source, root)
+
+	if slices.ContainsFunc(r.List, func(mistake *yamlfile.Error) bool { return mistake.ID == diagnosis.FileVariable }) {
+		r.List = append(r.List, sealed...)
+	}
 
 	before := len(r.List)
 	r.Check("the file", root, reflect.TypeFor[talconfig.Config]())
@@ -174,6 +183,7 @@ func (r *reader) decode(root *yaml.Node) (config *talconfig.Config, ok bool) {
 
 func (r *reader) readCluster(root *yaml.Node, config *talconfig.Config) {
 	cluster := r.cluster
+	cluster.Talconfig = config
 	cluster.Name = config.ClusterName
 	cluster.TalosVersion = withV(config.TalosVersion)
 	cluster.KubernetesVersion = withV(config.KubernetesVersion)

@@ -31,6 +31,7 @@ func loadProfile(options Options) (*Cluster, error) {
 		Profile:           declared,
 		ConfigDir:         options.ConfigDir,
 		root:              options.Root,
+		unwritten:         options.Unwritten,
 	}
 
 	// A folder that was not chosen is the profile's.

@@ -13,8 +13,10 @@ import (
 var talenvFiles = []string{"talenv.yaml", "talenv.sops.yaml", "talenv.yml", "talenv.sops.yml"}
 
 // loadVariables collects the environment and then the files, which win over it, as with talhelper. Files that sops encrypted and that
-// can't be decrypted here are named when a variable is missing.
-func loadVariables(options Options, mistakes *yamlfile.Mistakes) talconfig.Variables {
+// can't be decrypted here are no mistakes, but are named when a variable is missing; why they can't be is the second result.
+func loadVariables(options Options, mistakes *yamlfile.Mistakes) (talconfig.Variables, []*yamlfile.Error) {
+	var sealed []*yamlfile.Error
+
 	values := map[string]string{}
 	variables := talconfig.Variables{Lookup: func(name string) (string, bool) {
 		value, set := values[name]
@@ -37,23 +39,37 @@ func loadVariables(options Options, mistakes *yamlfile.Mistakes) talconfig.Varia
 			continue
 		}
 
-		if !talconfig.ReadVariables(source, data, values) && !readEncrypted(options, source, path, data, values) {
+		if talconfig.ReadVariables(source, data, values) {
+			continue
+		}
+
+		read, err := readEncrypted(options, source, path, data, values)
+		if !read {
 			variables.Unread = append(variables.Unread, source.Shown)
+		}
+
+		if problem, known := diagnosis.AsProblem(err); known {
+			sealed = append(sealed, &yamlfile.Error{
+				ID: problem.ID, Path: source.Shown, Message: strings.TrimPrefix(problem.Cause, source.Shown+" "), Next: problem.Next,
+			})
 		}
 	}
 
-	return variables
+	return variables, sealed
 }
 
-// readEncrypted adds the variables of a file that sops encrypted; false if it can't be decrypted.
-func readEncrypted(options Options, source yamlfile.Source, path string, data []byte, values map[string]string) bool {
+// readEncrypted adds the variables of a file that sops encrypted; false if it can't be decrypted, with the reason if that was tried.
+func readEncrypted(options Options, source yamlfile.Source, path string, data []byte, values map[string]string) (bool, error) {
 	if options.Decrypt == nil {
-		return false
+		return false, nil
 	}
 
 	plain, err := options.Decrypt(path, data)
+	if err != nil {
+		return false, err
+	}
 
-	return err == nil && talconfig.ReadVariables(source, plain, values)
+	return talconfig.ReadVariables(source, plain, values), nil
 }
 
 // Variables are the values that texts of the cluster's files may use, from the environment and the files of variables. A file that can't be read or
@@ -71,7 +87,7 @@ func Variables(options Options) (talconfig.Variables, error) {
 	}
 
 	mistakes := &yamlfile.Mistakes{}
-	variables := loadVariables(options, mistakes)
+	variables, _ := loadVariables(options, mistakes)
 
 	return variables, diagnosis.Join(failed, mistakes.Err())
 }

@@ -2,16 +2,19 @@ package invocation
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/talos-mage/talos-mage/internal/audit"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/nearest"
-	"github.com/talos-mage/talos-mage/internal/preflight"
+	"github.com/talos-mage/talos-mage/internal/proxmox"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/settings"
+	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
 // Audit judges the cluster's files, without a node and without the network.
@@ -21,18 +24,17 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 		return badInput(err)
 	}
 
-	skipped := make([]diagnosis.ID, 0, len(loaded.SkipChecks))
-	for _, id := range loaded.SkipChecks {
-		skipped = append(skipped, diagnosis.ID(id))
+	options := steps.AuditOptions(ctx, loaded, i.Environ)
+
+	if loaded.AuditProfile == string(audit.InteropProfile) {
+		options.Profile, options.VMs = audit.InteropProfile, i.virtualMachines(ctx, loaded)
+
+		if options.CiliumValues = loaded.CiliumValues; options.CiliumValues != "" && !filepath.IsAbs(options.CiliumValues) {
+			options.CiliumValues = filepath.Join(i.Workdir, options.CiliumValues)
+		}
 	}
 
-	in := audit.Read(audit.Options{
-		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Kubeconfig: loaded.Kubeconfig, Root: loaded.RootDir, Environ: i.Environ,
-		CallsFrom: audit.CallsFrom,
-		Checks:    preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: skipped, Now: time.Now()},
-	})
-
-	result := audit.Run(ctx, in)
+	result := audit.Run(ctx, audit.Read(options))
 
 	if err := result.Write(i.Out, loaded.AuditFormat); err != nil {
 		return badInput(diagnosis.Unwritable("the output", err))
@@ -43,6 +45,35 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 	}
 
 	return nil
+}
+
+// virtualMachines lists the VMs: the Proxmox API's if it is given, else those of the OpenTofu files.
+func (i Invocation) virtualMachines(ctx context.Context, loaded *settings.Settings) func(func(string) bool) ([]proxmox.VM, error) {
+	return func(wanted func(string) bool) ([]proxmox.VM, error) {
+		if loaded.ProxmoxEndpoint != "" && loaded.ProxmoxToken == "" {
+			return nil, errors.New("PROXMOX_VE_ENDPOINT is set, and PROXMOX_VE_API_TOKEN is not")
+		}
+
+		if loaded.ProxmoxEndpoint != "" {
+			api := proxmox.API{Endpoint: loaded.ProxmoxEndpoint, Token: loaded.ProxmoxToken, Insecure: loaded.ProxmoxInsecure}
+
+			return api.VMs(ctx, wanted)
+		}
+
+		machines, err := proxmox.FromTofu(loaded.TofuDir, func(path string) string {
+			if relative, err := filepath.Rel(loaded.RootDir, path); err == nil && !strings.HasPrefix(relative, "..") {
+				return filepath.ToSlash(relative)
+			}
+
+			return path
+		})
+
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(machines) == 0 {
+			return nil, proxmox.ErrNone
+		}
+
+		return machines, err
+	}
 }
 
 // Explain tells about one kind of trouble.

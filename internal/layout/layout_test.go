@@ -32,7 +32,8 @@ var mayImport = map[string][]string{
 	"targets":             {"internal/invocation", "internal/settings", "internal/steps", "internal/report"},
 	"internal/devtargets": {"internal/invocation", "internal/settings", "internal/steps", "internal/report", "internal/emulator", "internal/machineconfig", "internal/inventory", "internal/chaos"},
 	"internal/invocation": {
-		"internal/audit", "internal/inventory", "internal/preflight", "internal/profile", "internal/report", "internal/settings", "internal/steps",
+		"internal/audit", "internal/inventory", "internal/preflight", "internal/profile", "internal/proxmox", "internal/report", "internal/settings",
+		"internal/steps",
 		"internal/talconfig",
 	},
 	"internal/steps": {
@@ -40,7 +41,11 @@ var mayImport = map[string][]string{
 		"internal/report", "internal/retry", "internal/secrets", "internal/settings", "internal/sops", "internal/talconfig", "internal/talosapi",
 		"internal/yamlfile",
 	},
-	"internal/audit":         {"internal/inventory", "internal/machineconfig", "internal/preflight", "internal/secrets", "internal/talosapi"},
+	"internal/audit": {
+		"internal/inventory", "internal/machineconfig", "internal/preflight", "internal/proxmox", "internal/secrets", "internal/talconfig", "internal/talosapi",
+	},
+	"internal/proxmox":       {"internal/tofu"},
+	"internal/tofu":          {},
 	"internal/generate":      {"internal/machineconfig", "internal/profile", "internal/talconfig", "internal/yamlfile"},
 	"internal/profile":       {"internal/machineconfig", "internal/yamlfile"},
 	"internal/preflight":     {"internal/inventory", "internal/machineconfig", "internal/talosapi"},

@@ -6,6 +6,7 @@ import (
 
 // kindSince is the first Talos 1.x release that knows a kind of document, as the registries of its machinery list them.
 var kindSince = map[string]int{
+	"EventSinkConfig": 5, "KmsgLogConfig": 5, "SideroLinkConfig": 5,
 	"NetworkDefaultActionConfig": 6, "NetworkRuleConfig": 6,
 	"ExtensionServiceConfig": 7, "WatchdogTimerConfig": 7,
 	"TrustedRootsConfig": 8, "VolumeConfig": 8, "KubeSpanEndpointsConfig": 8,

@@ -99,21 +99,26 @@ func (c *Config) SharedSecrets() SharedSecrets {
 	}
 }
 
+// values are in the order of SharedSecretFields.
+func (s SharedSecrets) values() []string {
+	return []string{s.machineCA, s.machineToken, s.clusterID, s.clusterSecret, s.clusterToken, s.clusterCA}
+}
+
+// SharedSecretFields are the fields by the names that Differing gives them.
+func SharedSecretFields() []string {
+	return []string{"machine.ca", "machine.token", "cluster.id", "cluster.secret", "cluster.token", "cluster.ca"}
+}
+
 // Differing names the fields that two configs don't have in common: files of one generation have none. A field that one of them lacks is not
 // compared.
 func (s SharedSecrets) Differing(other SharedSecrets) []string {
 	var different []string
 
-	for _, field := range []struct{ name, mine, other string }{
-		{"machine.ca", s.machineCA, other.machineCA},
-		{"machine.token", s.machineToken, other.machineToken},
-		{"cluster.id", s.clusterID, other.clusterID},
-		{"cluster.secret", s.clusterSecret, other.clusterSecret},
-		{"cluster.token", s.clusterToken, other.clusterToken},
-		{"cluster.ca", s.clusterCA, other.clusterCA},
-	} {
-		if field.mine != "" && field.other != "" && field.mine != field.other {
-			different = append(different, field.name)
+	theirs := other.values()
+
+	for i, mine := range s.values() {
+		if mine != "" && theirs[i] != "" && mine != theirs[i] {
+			different = append(different, SharedSecretFields()[i])
 		}
 	}
 

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/nearest"
 )
 
 // LoadError says why a file is no machine config. Its text never holds a value of the file that could be a secret.
@@ -86,7 +87,7 @@ func explainLoadError(path string, data []byte, err error) *LoadError {
 	}
 
 	if strings.HasPrefix(text, "decode error: ") {
-		line, column, message := YAMLError(err)
+		line, column, message := YAMLErrorIn(data, err)
 		explained.Line, explained.Column = line, column
 		explained.Message = "is not valid YAML: " + newScrubber(data).scrub(message)
 
@@ -121,7 +122,13 @@ func explainUnknownKeys(explained *LoadError, data []byte, printed string) {
 	var names []string
 
 	for i, keys := range unknownKeys(unknown[0], documentType(root), nil) {
-		names = append(names, strings.ReplaceAll(strings.Join(keys, "."), ".[]", "[]"))
+		name := strings.ReplaceAll(strings.Join(keys, "."), ".[]", "[]")
+
+		if near := nearest.Word(keys[len(keys)-1], knownKeys(documentType(root), keys[:len(keys)-1])); near != "" {
+			name += " (did you mean " + near + "?)"
+		}
+
+		names = append(names, name)
 
 		if i == 0 {
 			explained.Line, explained.Column = findKey(root, keys)
@@ -202,6 +209,75 @@ func unknownKeys(node *yaml.Node, in reflect.Type, path []string) [][]string {
 	default:
 		return [][]string{path}
 	}
+}
+
+// knownKeys are the keys that the struct at a path of a type has; none if there is another kind of value.
+func knownKeys(in reflect.Type, path []string) []string {
+	for in != nil {
+		switch {
+		case in.Kind() == reflect.Pointer:
+			in = in.Elem()
+		case len(path) == 0:
+			return keysOf(in)
+		case in.Kind() == reflect.Slice || in.Kind() == reflect.Map:
+			in, path = in.Elem(), path[1:]
+		case in.Kind() == reflect.Struct:
+			in, path = fieldType(in, path[0]), path[1:]
+		default:
+			return nil
+		}
+	}
+
+	return nil
+}
+
+func keysOf(in reflect.Type) []string {
+	if in.Kind() != reflect.Struct {
+		return nil
+	}
+
+	var keys []string
+
+	for field := range in.Fields() {
+		name, options, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+
+		switch {
+		case strings.Contains(options, "inline"):
+			keys = append(keys, keysOf(field.Type)...)
+		case name != "" && name != "-":
+			keys = append(keys, name)
+		}
+	}
+
+	return keys
+}
+
+// KnowsKey tells whether a kind of document has a field at a path of keys; "[]" stands for any item of a list. An unknown kind has none.
+func KnowsKey(kind string, path []string) bool {
+	if kind != "" && !slices.Contains(Kinds(), kind) {
+		return false
+	}
+
+	in := documentType(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{word("kind"), word(kind), word("apiVersion"), word("v1alpha1")}})
+
+	for _, key := range path {
+		for in != nil && in.Kind() == reflect.Pointer {
+			in = in.Elem()
+		}
+
+		switch {
+		case in == nil:
+			return false
+		case in.Kind() == reflect.Struct:
+			in = fieldType(in, key)
+		case in.Kind() == reflect.Slice || in.Kind() == reflect.Map:
+			in = in.Elem()
+		default:
+			return true // a type that reads itself
+		}
+	}
+
+	return in != nil
 }
 
 // fieldType is the type of the struct field that a YAML key is decoded into; nil if there is none.

@@ -54,7 +54,7 @@ func (p *Places) Roots() []*yaml.Node {
 // SyntaxError is where the text stops to be YAML, and why, without a value of it; the message is empty if it is YAML.
 func (p *Places) SyntaxError() (line, column int, message string) {
 	if _, err := p.parse(); err != nil {
-		line, column, message = YAMLError(err)
+		line, column, message = YAMLErrorIn([]byte(strings.Join(p.lines, "\n")), err)
 
 		return line, column, newScrubber([]byte(strings.Join(p.lines, "\n"))).scrub(message)
 	}
@@ -83,6 +83,21 @@ func (p *Places) Find(document, path string) (line, column int) {
 	}
 
 	return line, column
+}
+
+// Has tells whether a field is there, as Find names it.
+func (p *Places) Has(document, path string) bool {
+	node := p.document(document)
+
+	for _, step := range pathSteps(path) {
+		if node == nil {
+			return false
+		}
+
+		_, node = child(node, step)
+	}
+
+	return node != nil
 }
 
 // document finds a document by kind and name; of several the first.

@@ -1,14 +1,17 @@
 package machineconfig
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 var (
 	yamlPlace   = regexp.MustCompile(`(?: at)? line (\d+)(?:, column (\d+))?:`)
+	yamlOffset  = regexp.MustCompile(`^offset (\d+): `)
 	yamlContext = regexp.MustCompile(`^while parsing [a-z ]+ at line (\d+)(?:, column \d+)?:`)
 )
 
@@ -41,6 +44,21 @@ func YAMLError(err error) (line, column int, message string) {
 	message = strings.TrimSpace(first) + context + ": " + strings.Trim(rest, " :")
 
 	return line, column, strings.Trim(message, " :")
+}
+
+// YAMLErrorIn is YAMLError for a text that is there: where the decoder counts bytes only, the place is looked up.
+func YAMLErrorIn(data []byte, err error) (line, column int, message string) {
+	line, column, message = YAMLError(err)
+
+	match := yamlOffset.FindStringSubmatch(message)
+	if line > 0 || match == nil {
+		return line, column, message
+	}
+
+	before := data[:min(number(match[1]), len(data))]
+	start := bytes.LastIndexByte(before, '\n') + 1
+
+	return bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[start:]) + 1, strings.TrimPrefix(message, match[0])
 }
 
 func number(digits string) int {

@@ -38,15 +38,16 @@ func checkTalosconfigEndpoints(_ context.Context, w whole) []diagnosis.Finding {
 
 	for _, endpoint := range w.credentials.Endpoints() {
 		host := hostOf(endpoint)
+		addresses, _ := w.names.lookup(host) // of a name that leads nowhere others tell
 
-		if address, err := netip.ParseAddr(host); err == nil && slices.Contains(w.vips(), address) {
+		if slices.ContainsFunc(addresses, func(address netip.Addr) bool { return slices.Contains(w.vips(), address) }) {
 			findings = append(findings, w.about(nil, diagnosis.TalosconfigEndpoint, diagnosis.Warning,
 				w.setEndpoints(), "the talosconfig's endpoint %s is the VIP: it answers only while etcd works", endpoint)...)
 
 			continue
 		}
 
-		if owner := w.ownerOf([]string{host}); owner != nil && owner.Role != inventory.ControlPlane {
+		if owner := w.ownerOf(append([]string{host}, texts(addresses)...)); owner != nil && owner.Role != inventory.ControlPlane {
 			findings = append(findings, w.about(owner, diagnosis.TalosconfigEndpoint, diagnosis.Failure,
 				w.setEndpoints(), "the talosconfig's endpoint %s is a worker, which passes no calls on", endpoint)...)
 		}

@@ -198,6 +198,22 @@ func TestVIP(t *testing.T) {
 	})
 }
 
+// In the old fields nothing says that the links besides have no DHCP; the VIP's own link is what counts.
+func TestVIPOutsideTheSubnetOfItsInterface(t *testing.T) {
+	t.Parallel()
+
+	f := newFixture(t, func(options *machineconfig.GenerateOptions) { options.TalosVersion = "v1.11.6" })
+	f.replace(t, "cp3", "192.0.2.13/24", "198.51.100.13/24")
+	f.cluster.Node("cp3").Address = "198.51.100.13"
+
+	finding := the(t, f.checkCluster(t), diagnosis.VIPOutsideSubnet)
+	require.Equal(t, diagnosis.Failure, finding.Severity)
+	require.Equal(t, "cp3", finding.Node)
+
+	f.replace(t, "cp3", "- interface: eth0", "- interface: eth0\n              dhcp: true")
+	require.Equal(t, diagnosis.OK, the(t, f.checkCluster(t), diagnosis.VIPOutsideSubnet).Severity, "it may get an address in the VIP's subnet")
+}
+
 func TestVIPThatIsANodesAddress(t *testing.T) {
 	t.Parallel()
 

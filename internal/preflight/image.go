@@ -3,32 +3,17 @@ package preflight
 import (
 	"context"
 	"regexp"
-	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/schematic"
 )
 
-// image is an installer image's reference, taken apart.
-type image struct {
-	Registry string // "factory.talos.dev"
-	// Repository is the path without registry and schematic: "metal-installer-secureboot".
-	Repository string
-	// Schematic is the id between repository and tag; empty when the reference has no such part, or an empty one.
-	Schematic string
-	// HasSchematic is set when the reference has the shape of an image factory's: <installer>/<schematic>.
-	HasSchematic bool
-	Tag          string
-	Digest       string
-}
+// image is an installer image's reference, as it is judged here.
+type image struct{ schematic.Reference }
 
-var (
-	schematicID = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	releaseTag  = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
-	// installerName is how image factories call their installers: installer, metal-installer, metal-installer-secureboot, …
-	installerName = regexp.MustCompile(`^([a-z0-9]+-)?installer(-secureboot)?$`)
-)
+var releaseTag = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
 // lastOnGHCR is the last Talos minor version whose installer was published outside of the image factory, by the release notes of 1.14.
 var lastOnGHCR = talosconfig.TalosVersion1_13
@@ -40,58 +25,16 @@ func (i image) newerThan(contract *talosconfig.VersionContract) bool {
 	return err == nil && tagged.Greater(contract)
 }
 
-// defaultSchematic is the image factory's schematic without any customization.
-const defaultSchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
-
-// factoryRegistry is the public image factory, whose references always have a schematic.
-const factoryRegistry = "factory.talos.dev"
-
-// parseImage takes a reference apart without judging it; parts that are missing are empty.
-func parseImage(reference string) image {
-	var parsed image
-
-	rest, digest, _ := strings.Cut(reference, "@")
-	parsed.Digest = digest
-
-	if colon := strings.LastIndex(rest, ":"); colon > strings.LastIndex(rest, "/") {
-		rest, parsed.Tag = rest[:colon], rest[colon+1:]
-	}
-
-	parts := strings.Split(rest, "/")
-
-	if len(parts) > 1 && strings.ContainsAny(parts[0], ".:") {
-		parsed.Registry, parts = parts[0], parts[1:]
-	}
-
-	if n := len(parts); n > 1 && installerName.MatchString(parts[n-2]) {
-		parsed.HasSchematic, parsed.Schematic, parts = true, parts[n-1], parts[:n-1]
-	}
-
-	parsed.Repository = strings.Join(parts, "/")
-
-	return parsed
-}
-
-// plain tells whether the image is known to have no kernel arguments beyond Talos' own. A schematic's id does not tell what it holds.
-func (i image) plain() bool {
-	return i.Schematic == defaultSchematic || i.Repository == "siderolabs/installer"
-}
-
-// released is set for registries of the Talos project, whose tags are versions and nothing else.
-func (i image) released() bool {
-	return i.HasSchematic || i.Registry == factoryRegistry || strings.HasPrefix(i.Repository, "siderolabs/")
-}
-
 // fault says in plain words what is wrong with the reference; empty when nothing is.
 func (i image) fault() string {
 	switch {
-	case i.Registry == factoryRegistry && !i.HasSchematic, i.HasSchematic && i.Schematic == "":
+	case i.Registry == schematic.DefaultRegistry && !i.HasSchematic, i.HasSchematic && i.Schematic == "":
 		return "the schematic id is missing"
-	case i.HasSchematic && !schematicID.MatchString(i.Schematic):
+	case i.HasSchematic && !schematic.IsID(i.Schematic):
 		return "the schematic id " + i.Schematic + " is not 64 hexadecimal digits"
 	case i.Tag == "" && i.Digest == "":
 		return "the tag is missing"
-	case i.Tag != "" && i.released() && !releaseTag.MatchString(i.Tag):
+	case i.Tag != "" && i.Official() && !releaseTag.MatchString(i.Tag):
 		return "the tag " + i.Tag + " is not a version like v1.13.9"
 	case i.Registry == "ghcr.io" && i.Repository == "siderolabs/installer" && i.newerThan(lastOnGHCR):
 		return "it is published up to " + lastOnGHCR.String() + " only: newer ones come from the image factory"
@@ -110,7 +53,7 @@ func checkImages(_ context.Context, w whole) []diagnosis.Finding {
 			continue // Talos installs its own version's image
 		}
 
-		image := parseImage(reference)
+		image := image{schematic.ParseReference(reference)}
 
 		if fault := image.fault(); fault != "" {
 			findings = append(findings, w.about(node, diagnosis.InstallerReference, diagnosis.Failure,

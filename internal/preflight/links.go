@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
+
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/schematic"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
@@ -97,9 +100,9 @@ func (s subject) namingDifference() string {
 		}
 	}
 
-	image := parseImage(s.config.InstallImage())
+	image := schematic.ParseReference(s.config.InstallImage())
 
-	switch plain := s.config.InstallImage() == "" || image.plain(); {
+	switch plain := s.config.InstallImage() == "" || image.Plain(); {
 	case plain && !maps.Equal(booted, declared):
 		return "it booted with " + namingText(booted) + ", which its installer image does not have"
 	case plain, len(declared) > 0, image.Schematic != "" && image.Schematic == s.facts.Schematic:
@@ -155,13 +158,21 @@ func checkLinkDeclarations(_ context.Context, w whole) []diagnosis.Finding {
 		old := make(map[string]bool)
 
 		for _, device := range config.Provider.Machine().Network().Devices() {
-			if device.Interface() != "" {
-				old[device.Interface()] = true
+			if device.Interface() == "" {
+				continue
+			}
+
+			old[device.Interface()] = true
+
+			for _, vlan := range device.Vlans() {
+				old[vlanName(device.Interface(), vlan.ID())] = true
 			}
 		}
 
 		for _, link := range config.Provider.NetworkCommonLinkConfigs() {
-			if old[link.Name()] {
+			vlan, isVLAN := link.(talosconfig.NetworkVLANConfig)
+
+			if old[link.Name()] || isVLAN && old[vlanName(vlan.ParentLink(), vlan.VLANID())] {
 				findings = append(findings, w.about(node, diagnosis.LinkDeclaredTwice, diagnosis.Warning, w.regenerate("keep one of the two"),
 					"%s configures %s in machine.network.interfaces and in a document of its own", config.Path, link.Name())...)
 			}
@@ -170,3 +181,6 @@ func checkLinkDeclarations(_ context.Context, w whole) []diagnosis.Finding {
 
 	return findings
 }
+
+// vlanName is how Talos calls a VLAN of machine.network.interfaces.
+func vlanName(parent string, id uint16) string { return fmt.Sprintf("%s.%d", parent, id) }

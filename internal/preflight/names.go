@@ -71,12 +71,14 @@ func checkHostnames(_ context.Context, w whole) []diagnosis.Finding {
 
 	for _, node := range w.cluster.Nodes {
 		hostname := hostnameOf(node, w.configs[node.Name])
-		if node.IgnoreHostname {
-			continue
+		static := w.configs[node.Name] != nil && w.configs[node.Name].Hostname() != ""
+
+		if fault := hostnameFault(hostname); fault != "" && (static || !node.IgnoreHostname) {
+			findings = append(findings, w.about(node, diagnosis.HostnameInvalid, diagnosis.Failure, w.regenerate(suggestion(hostname)), "%s", fault)...)
 		}
 
-		if fault := hostnameFault(hostname); fault != "" {
-			findings = append(findings, w.about(node, diagnosis.HostnameInvalid, diagnosis.Failure, w.regenerate(suggestion(hostname)), "%s", fault)...)
+		if node.IgnoreHostname {
+			continue
 		}
 
 		folded := nodeName(hostname, w.configs[node.Name])

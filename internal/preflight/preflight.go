@@ -118,7 +118,7 @@ func NewFiles(
 ) Files {
 	return Files{whole{
 		cluster: cluster, configs: configs, credentials: credentials, options: options,
-		names: resolveNames(ctx, cluster, options),
+		names: resolveNames(ctx, cluster, credentials, options),
 	}}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
 // lookupLimit bounds how many names are looked up at once.
@@ -24,13 +25,14 @@ type resolved struct {
 // names are the DNS names of a cluster's files, looked up once.
 type names map[string]resolved
 
-// resolveNames looks up the endpoint and the nodes that are declared by name, all at once: where DNS is down, each takes its time.
-func resolveNames(ctx context.Context, cluster *inventory.Cluster, options Options) names {
+// resolveNames looks up the endpoint, the nodes that are declared by name and the talosconfig's endpoints, all at once: where DNS is down, each takes
+// its time.
+func resolveNames(ctx context.Context, cluster *inventory.Cluster, credentials *talosapi.Credentials, options Options) names {
 	if options.LookupHost == nil {
 		return nil
 	}
 
-	hosts := hostNames(cluster)
+	hosts := hostNames(cluster, credentials)
 
 	found := fanout.Collect(ctx, lookupLimit, hosts,
 		func(ctx context.Context, host string) resolved {
@@ -56,9 +58,15 @@ func resolveNames(ctx context.Context, cluster *inventory.Cluster, options Optio
 	return byHost
 }
 
-// hostNames are the names, not addresses, by which the inventory calls the endpoint and its nodes.
-func hostNames(cluster *inventory.Cluster) []string {
+// hostNames are the names, not addresses, by which the inventory calls the endpoint and its nodes, and the talosconfig its endpoints.
+func hostNames(cluster *inventory.Cluster, credentials *talosapi.Credentials) []string {
 	var hosts []string
+
+	if credentials != nil {
+		for _, endpoint := range credentials.Endpoints() {
+			hosts = append(hosts, hostOf(endpoint))
+		}
+	}
 
 	if cluster.Endpoint != nil {
 		hosts = append(hosts, cluster.Endpoint.Hostname())

@@ -79,7 +79,7 @@ func (w whole) vipTaken(vip netip.Addr) []diagnosis.Finding {
 func mayGetSubnet(config *machineconfig.Config, vip netip.Addr) bool {
 	static := slices.ContainsFunc(config.Addresses(), func(address netip.Prefix) bool { return address.Addr().Is4() == vip.Is4() })
 
-	return !static || config.UsesDHCP()
+	return !static || config.UsesDHCP() && !config.VIPOnStaticInterface(vip)
 }
 
 // checkLiveSubnet judges the VIPs of a control plane that gets addresses from the network by those that it has now.

@@ -109,11 +109,7 @@ func (r *reader) read(path string) {
 		r.readMachines()
 	}
 
-	for _, mistake := range r.List {
-		if mistake.Field == "" {
-			mistake.Field = yamlfile.FieldAt(r.root, mistake.Line, mistake.Column)
-		}
-	}
+	r.NameFields(r.root)
 }
 
 func (r *reader) hasWrongTypes() bool {

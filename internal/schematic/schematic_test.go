@@ -13,7 +13,7 @@ import (
 
 const (
 	guestAgentID = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
-	plainID      = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+	plainID      = schematic.PlainID
 )
 
 // The ids are those that the factory gave.
@@ -140,5 +140,44 @@ func TestTemplatesNameAnImage(t *testing.T) {
 	for _, pattern := range []string{"{{ .Registry }}", "{{", "{{ if false }}x{{ end }}", "{{ lower .Mode }}"} {
 		_, err := image.Fill(pattern, nil)
 		require.Error(t, err, pattern)
+	}
+}
+
+func TestReferencesAreTakenApart(t *testing.T) {
+	t.Parallel()
+
+	tests := map[string]struct {
+		schematic.Reference
+
+		official, secureBoot, plain bool
+		platform                    string
+	}{
+		"factory.talos.dev/metal-installer-secureboot/" + plainID + ":v1.13.9": {
+			Reference: schematic.Reference{Registry: "factory.talos.dev", Repository: "metal-installer-secureboot", Schematic: plainID, HasSchematic: true, Tag: "v1.13.9"},
+			official:  true, secureBoot: true, plain: true, platform: "metal",
+		},
+		"factory.talos.dev/installer/:v1.13.9": {
+			Reference: schematic.Reference{Registry: "factory.talos.dev", Repository: "installer", HasSchematic: true, Tag: "v1.13.9"}, official: true, platform: "metal",
+		},
+		"images.example.net:5000/factory/nocloud-installer/" + guestAgentID: {
+			Reference: schematic.Reference{Registry: "images.example.net:5000", Repository: "factory/nocloud-installer", Schematic: guestAgentID, HasSchematic: true},
+			official:  true, platform: "nocloud",
+		},
+		"ghcr.io/siderolabs/installer:v1.13.9": {
+			Reference: schematic.Reference{Registry: "ghcr.io", Repository: "siderolabs/installer", Tag: "v1.13.9"}, official: true, plain: true,
+		},
+		"registry.example.net/talos@sha256:00": {
+			Reference: schematic.Reference{Registry: "registry.example.net", Repository: "talos", Digest: "sha256:00"},
+		},
+	}
+
+	for text, want := range tests {
+		parsed := schematic.ParseReference(text)
+
+		require.Equal(t, want.Reference, parsed, text)
+		require.Equal(t, want.official, parsed.Official(), text)
+		require.Equal(t, want.secureBoot, parsed.SecureBoot(), text)
+		require.Equal(t, want.plain, parsed.Plain(), text)
+		require.Equal(t, want.platform, parsed.Platform(), text)
 	}
 }

@@ -36,7 +36,14 @@ type Settings struct {
 	BootstrapNode      string    `env:"BOOTSTRAP_NODE" flag:"bootstrapNode" group:"Nodes" doc:"Control plane that etcd is bootstrapped on; the first of the inventory when empty."`
 	AllowAmbiguousDisk bool      `env:"ALLOW_AMBIGUOUS_DISK" flag:"allowAmbiguousDisk" envDefault:"false" group:"Nodes" doc:"Go on when an install disk selector matches several disks of a node: Talos wipes the first of them."`
 
-	AuditFormat string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings are written: for people, as one JSON document, or as SARIF 2.1.0 for code-scanning tools."`
+	AuditFormat  string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings are written: for people, as one JSON document, or as SARIF 2.1.0 for code-scanning tools."`
+	AuditProfile string `env:"AUDIT_PROFILE" flag:"profile" envDefault:"files" oneof:"files,interop" group:"Nodes" doc:"Which checks an audit makes: those of the files that a bring-up needs, or those of how Talos, Cilium and the Proxmox VMs are set up for each other."`
+
+	CiliumValues    string `env:"CILIUM_VALUES" group:"Interoperability" doc:"File with Cilium's Helm values, or with its Flux HelmRelease; relative to the working directory. When empty a HelmRelease is looked for in ROOT_DIR."`
+	TofuDir         string `env:"TOFU_DIR" path:"$ROOT_DIR/infrastructure/tofu" group:"Interoperability" doc:"Folder with the OpenTofu files that make the Proxmox VMs."`
+	ProxmoxEndpoint string `env:"PROXMOX_VE_ENDPOINT" group:"Interoperability" doc:"URL of the Proxmox API, such as https://pve.example.net:8006/. When set it is asked for the VMs, and the OpenTofu files are not read."`
+	ProxmoxToken    string `env:"PROXMOX_VE_API_TOKEN" group:"Interoperability" doc:"API token for it, as user@realm!name=secret; the role PVEAuditor is enough."`
+	ProxmoxInsecure bool   `env:"PROXMOX_VE_INSECURE" envDefault:"false" group:"Interoperability" doc:"Take any certificate of the Proxmox API."`
 
 	DryRun     bool   `env:"DRY_RUN" flag:"dryRun" envDefault:"false" group:"What is allowed" doc:"Show what would be done: no node is changed and no file written. Ends with exit code 8 if anything would change."`
 	Update     bool   `env:"UPDATE" flag:"update" envDefault:"false" group:"What is allowed" doc:"Apply changed configs to nodes of a cluster that has an etcd already, one node at a time."`

@@ -216,10 +216,17 @@ func (a *applier) finish(result outcome, started time.Time) outcome {
 // applyTo does what the node's state asks for, with retries; every attempt starts with a fresh look. The outcome of a node that falls silent
 // before it was sent anything is left open.
 func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
-	a.turn <- struct{}{}
+	node := seen.node
+
+	select {
+	case a.turn <- struct{}{}:
+	default:
+		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.at})
+		a.turn <- struct{}{}
+	}
+
 	defer func() { <-a.turn }()
 
-	node := seen.node
 	result := outcome{node: node, address: seen.Address}
 
 	policy := retry.Policy{

@@ -76,7 +76,7 @@ func (s Source) Parse(data []byte) *yaml.Node {
 	case errors.Is(err, io.EOF):
 		return nil
 	case err != nil:
-		s.syntaxError(err)
+		s.syntaxError(data, err)
 
 		return nil
 	case document.Kind != yaml.DocumentNode || len(document.Content) != 1:
@@ -99,8 +99,8 @@ func decode(data []byte, into *yaml.Node) (err error) {
 	return yaml.NewDecoder(bytes.NewReader(data)).Decode(into)
 }
 
-func (s Source) syntaxError(err error) {
-	line, column, message := machineconfig.YAMLError(err)
+func (s Source) syntaxError(data []byte, err error) {
+	line, column, message := machineconfig.YAMLErrorIn(data, err)
 
 	s.At(&yaml.Node{Line: line, Column: column}, diagnosis.FileSyntax, "is not valid YAML: %s", message)
 }
@@ -268,6 +268,19 @@ func Plain(text string) *yaml.Node {
 	}
 
 	return document.Content[0]
+}
+
+// NameFields gives each mistake in the file that has none yet the path of the field that stands at its place in the file's tree.
+func (s Source) NameFields(root *yaml.Node) {
+	if root == nil {
+		return
+	}
+
+	for _, mistake := range s.List {
+		if mistake.Path == s.Shown && mistake.Field == "" && mistake.Line > 0 {
+			mistake.Field = FieldAt(root, mistake.Line, mistake.Column)
+		}
+	}
 }
 
 // FieldAt is the dotted path of the outermost key or item that begins at a place in a tree, as in nodes[0].hostname; empty if there is none.

@@ -108,12 +108,7 @@ func native(tb testing.TB, dir string) (map[string][]byte, error) {
 		return nil, err //nolint:wrapcheck // the tests look at it as it is
 	}
 
-	files := map[string][]byte{"talosconfig": output.Talosconfig, ".gitignore": output.GitIgnore}
-	for _, config := range output.Configs {
-		files[config.File] = config.Bytes
-	}
-
-	return files, nil
+	return filesOf(output), nil
 }
 
 // differences are those of talhelper's folder and ours; none if Talos is newer than known here, since then there is nothing of ours.

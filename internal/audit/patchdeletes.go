@@ -1,0 +1,193 @@
+package audit
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// deletion is one `$patch: delete` of a patch.
+type deletion struct {
+	kind, name string
+	// path are the keys above it, with "[]" for the item of a list; empty for the whole document.
+	path []string
+	at   *yaml.Node
+}
+
+// deletesWhole tells whether a document of a patch only says which document to take out.
+func deletesWhole(root *yaml.Node) bool { return isDelete(machineconfig.Field(root, "$patch")) }
+
+func isDelete(value *yaml.Node) bool { return value != nil && value.Value == "delete" }
+
+// deletions lists those of a document.
+func deletions(root *yaml.Node) []deletion {
+	kind, name, _ := strings.Cut(documentID(root), "/")
+
+	var found []deletion
+
+	var visit func(*yaml.Node, []string)
+
+	visit = func(node *yaml.Node, path []string) {
+		for i := 0; i+1 < len(node.Content) && node.Kind == yaml.MappingNode; i += 2 {
+			if key, value := node.Content[i], node.Content[i+1]; key.Value == "$patch" && isDelete(value) {
+				found = append(found, deletion{kind, name, slices.Clone(path), key})
+			} else {
+				visit(value, append(path[:len(path):len(path)], key.Value))
+			}
+		}
+
+		for _, item := range node.Content {
+			if node.Kind == yaml.SequenceNode {
+				visit(item, append(path[:len(path):len(path)], "[]"))
+			}
+		}
+	}
+
+	visit(root, nil)
+
+	return found
+}
+
+// neverGenerated are the sections that no generated config has, whatever the talconfig says: only patches make them.
+// Source: machinery config/generate; docs/talconfig.md.
+var neverGenerated = [][]string{
+	{"machine", "time"}, {"machine", "logging"}, {"machine", "udev"}, {"machine", "seccompProfiles"}, {"machine", "systemDiskEncryption"},
+	{"machine", "sysfs"}, {"cluster", "externalCloudProvider"}, {"cluster", "adminKubeconfig"},
+}
+
+// generatedKinds are the kinds of documents that a talconfig's own settings make.
+var generatedKinds = []string{
+	"BondConfig", "BridgeConfig", "DHCPv4Config", "DHCPv6Config", "DummyLinkConfig", "ExtensionServiceConfig", "HCloudVIPConfig", "HostnameConfig",
+	"KubeSpanConfig", "Layer2VIPConfig", "LinkAliasConfig", "LinkConfig", "NetworkDefaultActionConfig", "NetworkRuleConfig", "ResolverConfig",
+	"UserVolumeConfig", "VLANConfig", "VRFConfig", "VolumeConfig", "WireguardConfig",
+}
+
+// checkDeletions looks for deletions that can match nothing: of keys that Talos does not have, and of what neither a talconfig nor another patch
+// makes.
+func checkDeletions(r *Report, in *Input) {
+	if in.contract() == nil {
+		return
+	}
+
+	var made *patchedKeys
+
+	for _, patch := range in.Patches {
+		if patch.form() != strategic || !in.used(patch) {
+			continue
+		}
+
+		for _, root := range patch.File.places.Roots() {
+			for _, found := range deletions(root) {
+				if made == nil {
+					made = in.findPatchedKeys()
+				}
+
+				if why := made.missing(found); why != "" {
+					r.addAt(patch.File, found.at, "take the deletion out, or correct what it stands under", "%s deletes %s: %s", patch.name(), found.what(), why)
+				}
+			}
+		}
+	}
+}
+
+func (d deletion) what() string {
+	if len(d.path) > 0 {
+		return strings.ReplaceAll(strings.Join(d.path, "."), ".[]", "[]")
+	}
+
+	return documentLabel(d.kind + "/" + d.name)
+}
+
+// patchedKeys are what all patches set, without regard to nodes and order: what is not among them is surely not there.
+type patchedKeys struct {
+	paths     map[string]bool
+	documents map[string]bool
+	// unknown is set when a patch can't be looked into: then anything may be there.
+	unknown bool
+}
+
+func (in *Input) findPatchedKeys() *patchedKeys {
+	found := &patchedKeys{paths: map[string]bool{}, documents: map[string]bool{}}
+
+	for _, patch := range in.Patches {
+		switch patch.form() {
+		case strategic:
+			for _, root := range patch.File.places.Roots() {
+				found.add(root)
+			}
+		case empty:
+		default:
+			found.unknown = true
+		}
+	}
+
+	return found
+}
+
+func (k *patchedKeys) add(root *yaml.Node) {
+	if deletesWhole(root) {
+		return
+	}
+
+	kind, _, named := strings.Cut(documentID(root), "/")
+	k.documents[documentID(root)] = true
+	k.documents[kind] = k.documents[kind] || named
+
+	if kind != "" || root.Kind != yaml.MappingNode {
+		return
+	}
+
+	// Two levels are what neverGenerated has.
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		section := root.Content[i+1]
+
+		for j := 0; j+1 < len(section.Content) && section.Kind == yaml.MappingNode; j += 2 {
+			if value := section.Content[j+1]; !onlyDeletes(value) {
+				k.paths[root.Content[i].Value+"."+section.Content[j].Value] = true
+			}
+		}
+	}
+}
+
+// onlyDeletes tells whether a part of a patch sets nothing.
+func onlyDeletes(node *yaml.Node) bool {
+	if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
+		return false
+	}
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if isMark := node.Content[i].Value == "$patch"; !isMark && !onlyDeletes(node.Content[i+1]) {
+			return false
+		}
+	}
+
+	return true
+}
+
+// missing says why a deletion can match nothing; empty if it may.
+func (k *patchedKeys) missing(d deletion) string {
+	switch {
+	case !machineconfig.KnowsKey(d.kind, d.path):
+		return "Talos knows no such thing"
+	case k.unknown:
+		return ""
+	case d.kind != "":
+		if !slices.Contains(generatedKinds, d.kind) && !k.documents[d.kind+"/"+d.name] {
+			return "neither the inventory nor another patch makes such a document"
+		}
+
+		return ""
+	}
+
+	for _, section := range neverGenerated {
+		// Deleting the section itself is no mistake for Talos, only what is below it.
+		if len(d.path) > len(section) && slices.Equal(d.path[:len(section)], section) && !k.paths[strings.Join(section, ".")] {
+			return "neither the inventory nor another patch makes " + strings.Join(section, ".")
+		}
+	}
+
+	return ""
+}

@@ -1,0 +1,147 @@
+package talhelper_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/generate"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/program"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
+	"github.com/talos-mage/talos-mage/internal/sops"
+	"github.com/talos-mage/talos-mage/internal/talconfig"
+)
+
+const sealedTalconfig = `clusterName: orchard
+talosVersion: v1.13.4
+kubernetesVersion: v1.35.2
+endpoint: https://192.0.2.10:6443
+nodes:
+  - {hostname: apple, controlPlane: true, ipAddress: 192.0.2.11, installDisk: "${DISK}"}
+`
+
+// Both decrypt the secrets and the variables, with the user's key; and talhelper reads a bundle that was made and encrypted here.
+func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
+	t.Parallel()
+
+	talhelper, key := talhelper(t), newAgeKey(t)
+
+	dir := write(t, map[string]string{"talconfig.yaml": sealedTalconfig})
+	plain := filepath.Join(dir, "talsecret.yaml")
+	secret, err := os.ReadFile(plain)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(plain))
+
+	ours := sops.Sops{Programs: program.Runner{Dir: dir, Environ: key.environ}}
+
+	sealed, err := ours.Encrypt(t.Context(), filepath.Join(dir, clustersecrets.EncryptedName), secret)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, clustersecrets.EncryptedName), sealed, 0o600))
+
+	variables, err := ours.Encrypt(t.Context(), filepath.Join(dir, "talenv.sops.yaml"), []byte("DISK: /dev/sealed-disk\n"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "talenv.sops.yaml"), variables, 0o600))
+
+	command := exec.CommandContext(t.Context(), talhelper, "genconfig", "--offline-mode") //nolint:gosec // the program under test
+	command.Dir, command.Env = dir, append(environment(), key.environ...)
+	said, err := command.CombinedOutput()
+	require.NoError(t, err, string(said))
+
+	decrypt := func(path string, data []byte) ([]byte, error) { return ours.Decrypt(t.Context(), path, data) }
+	read, err := inventory.Variables(inventory.Options{TalosDir: dir, Root: dir, Decrypt: decrypt})
+	require.NoError(t, err)
+
+	opened, err := decrypt(clustersecrets.EncryptedName, sealed)
+	require.NoError(t, err)
+
+	bundle, err := clustersecrets.Decode(clustersecrets.EncryptedName, opened, read, time.Now())
+	require.NoError(t, err)
+
+	output, err := generate.Talconfig(generate.Source{
+		File: filepath.Join(dir, "talconfig.yaml"), Root: dir, Lookup: read.Lookup, Secrets: bundle, Now: time.Now(),
+	})
+	require.NoError(t, err)
+	require.Contains(t, string(output.Configs[0].Bytes), "/dev/sealed-disk")
+	require.Empty(t, compare(made(t, filepath.Join(dir, "clusterconfig")), filesOf(output)))
+}
+
+// ageKey is a key of age's, with the environment in which sops and talhelper find it.
+type ageKey struct{ environ []string }
+
+// newAgeKey makes a key; the test is skipped without the real sops and age-keygen.
+func newAgeKey(t *testing.T) ageKey {
+	t.Helper()
+
+	bin, err := filepath.Abs(filepath.Join(repository, "bin"))
+	require.NoError(t, err)
+
+	folder := ""
+
+	for _, candidate := range append([]string{bin}, filepath.SplitList(os.Getenv("PATH"))...) {
+		_, noSops := os.Stat(filepath.Join(candidate, "sops"))
+		_, noKeygen := os.Stat(filepath.Join(candidate, "age-keygen"))
+
+		if noSops == nil && noKeygen == nil {
+			folder = candidate
+
+			break
+		}
+	}
+
+	if folder == "" {
+		t.Skip("SKIP: no sops with an age-keygen beside it")
+	}
+
+	text, err := exec.CommandContext(t.Context(), filepath.Join(folder, "age-keygen")).Output() //nolint:gosec // as found above
+	require.NoError(t, err)
+
+	home := t.TempDir()
+	file := filepath.Join(home, "age.key")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+
+	return ageKey{environ: []string{
+		"PATH=" + folder, "HOME=" + home, "SOPS_AGE_KEY_FILE=" + file, "SOPS_AGE_RECIPIENTS=" + regexp.MustCompile(`age1\w+`).FindString(string(text)),
+	}}
+}
+
+// filesOf are the generated files by name, as talhelper leaves them in its folder.
+func filesOf(output *generate.Output) map[string][]byte {
+	files := map[string][]byte{"talosconfig": output.Talosconfig, ".gitignore": output.GitIgnore}
+	for _, config := range output.Configs {
+		files[config.File] = config.Bytes
+	}
+
+	return files
+}
+
+// What talosctl and talhelper write as secrets is the same form.
+func TestSecretsMadeByTalhelperAreRead(t *testing.T) {
+	t.Parallel()
+
+	program := talhelper(t)
+	command := exec.CommandContext(t.Context(), program, "gensecret") //nolint:gosec // the program under test
+	command.Dir, command.Env = t.TempDir(), append(environment(), "HOME="+t.TempDir())
+
+	text, err := command.Output()
+	require.NoError(t, err)
+
+	bundle, err := clustersecrets.Decode("talsecret.yaml", text, talconfig.Variables{}, time.Now())
+	require.NoError(t, err)
+	require.NoError(t, bundle.Validate())
+
+	encoded, err := clustersecrets.Encode(bundle)
+	require.NoError(t, err)
+	require.True(t, keysOnly(string(encoded)) == keysOnly(string(text)), "the form is another one")
+}
+
+// keysOnly is a YAML text without its values, which are secrets.
+func keysOnly(text string) string {
+	return regexp.MustCompile(`: \S.*`).ReplaceAllString(strings.TrimSpace(text), ":")
+}

@@ -1,0 +1,95 @@
+package machineconfig_test
+
+import (
+	"fmt"
+	"testing"
+
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// newer lists "line: name (version)" of what a text has that a version does not know.
+func newer(text string, version *talosconfig.VersionContract) []string {
+	var found []string
+
+	for _, root := range machineconfig.NewPlaces([]byte(text)).Roots() {
+		for _, key := range machineconfig.NewerKeys(root, version) {
+			found = append(found, fmt.Sprintf("%d:%d %s (%s)", key.Line, key.Column, key.Name, key.Since))
+		}
+	}
+
+	return found
+}
+
+func TestKeysThatAVersionDoesNotKnow(t *testing.T) {
+	t.Parallel()
+
+	const text = `machine:
+  install:
+    grubUseUKICmdline: true
+  network:
+    interfaces:
+      - interface: eth0
+      - deviceSelector:
+          physical: true
+          permanentAddr: 02:00:00:00:00:01
+  registries:
+    mirrors:
+      docker.io:
+        skipFallback: true
+---
+kind: VolumeConfig
+name: STATE
+encryption:
+  keys:
+    - tpm:
+        options: {}
+---
+kind: VRFConfig
+name: blue
+table: 1
+`
+
+	require.Equal(t, []string{
+		"3:5 machine.install.grubUseUKICmdline (v1.12)", "8:11 machine.network.interfaces[].deviceSelector.physical (v1.7)",
+		"9:11 machine.network.interfaces[].deviceSelector.permanentAddr (v1.9)", "13:9 machine.registries.mirrors.docker.io.skipFallback (v1.9)",
+		"15:1 kind: VolumeConfig (v1.8)", "22:1 kind: VRFConfig (v1.13)",
+	}, newer(text, talosconfig.TalosVersion1_6))
+	require.Equal(t, []string{
+		"3:5 machine.install.grubUseUKICmdline (v1.12)", "20:9 encryption.keys[].tpm.options (v1.12)", "22:1 kind: VRFConfig (v1.13)",
+	}, newer(text, talosconfig.TalosVersion1_11))
+	require.Empty(t, newer(text, talosconfig.TalosVersion1_13))
+	require.Empty(t, newer(text, nil))
+}
+
+func TestConfigsAreKnownToTheVersionThatTheyAreGeneratedFor(t *testing.T) {
+	t.Parallel()
+
+	bundle, err := machineconfig.NewSecrets(machineconfig.DefaultTalosVersion)
+	require.NoError(t, err)
+
+	for _, version := range []string{"v1.6.0", "v1.8.0", "v1.11.6", "v1.12.1", "v1.13.9"} {
+		made, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
+			ClusterName: "lab", Endpoint: "https://192.0.2.10:6443", TalosVersion: version, Secrets: bundle,
+			Nodes: []machineconfig.NodeSpec{{Name: "n1", Role: machine.TypeControlPlane, Declared: "192.0.2.11"}},
+		})
+		require.NoError(t, err, version)
+
+		contract, err := talosconfig.ParseContractFromVersion(version)
+		require.NoError(t, err)
+		require.Empty(t, newer(string(made.Configs[0].Bytes), contract), version)
+	}
+}
+
+func TestKindsAreThoseOfMachinery(t *testing.T) {
+	t.Parallel()
+
+	for _, kind := range machineconfig.Kinds() {
+		_, err := configloader.NewFromBytes([]byte("apiVersion: v1alpha1\nkind: " + kind + "\n"))
+		require.NoError(t, err, kind)
+	}
+}

@@ -1,0 +1,63 @@
+// Package proxmox reads how the virtual machines of a cluster are set up, from OpenTofu files or from the API of Proxmox VE.
+//
+// What is not set has the default of who makes the machine: that of the provider in OpenTofu files, that of Proxmox in its API's answers. The
+// defaults are those of github.com/bpg/terraform-provider-proxmox (docs/resources/virtual_environment_vm.md), of
+// github.com/Telmate/terraform-provider-proxmox (docs/resources/vm_qemu.md), and of Proxmox' qm.conf(5).
+package proxmox
+
+import "errors"
+
+// VM is a virtual machine, in Proxmox' own words.
+type VM struct {
+	// Name is the machine's name; empty when it can't be told.
+	Name string
+	// BIOS is "ovmf" or "seabios".
+	BIOS Setting
+	// Machine is the machine type, as "q35" or "pc-q35-9.0".
+	Machine Setting
+	// CPU is the processor type without its flags.
+	CPU Setting
+	// CPUArguments is set when QEMU is given arguments of its own, which may change the processor.
+	CPUArguments bool
+	// Cores are those of all sockets.
+	Cores Setting
+	// Memory is in MiB.
+	Memory Setting
+	// Balloon is the least memory in MiB, or "0" for no balloon at all.
+	Balloon Setting
+	// SCSI is the disk controller, as "virtio-scsi-pci".
+	SCSI Setting
+	// Networks are the models of the network cards, as "virtio".
+	Networks []Setting
+	// PreEnrolledKeys is "true" when the EFI disk comes with Microsoft's keys.
+	PreEnrolledKeys Setting
+}
+
+// Setting is one setting of a machine, and where it is set.
+type Setting struct {
+	Value string
+	// Known is false when only OpenTofu can tell the value.
+	Known bool
+	At    Location
+}
+
+// Location is where a setting stands. Path is empty for the API's answers.
+type Location struct {
+	Path         string
+	Line, Column int
+	Text         string
+}
+
+// Is tells whether the setting is known to be one of these.
+func (s Setting) Is(values ...string) bool {
+	for _, value := range values {
+		if s.Known && s.Value == value {
+			return true
+		}
+	}
+
+	return false
+}
+
+// ErrNone says that there is nothing that describes machines.
+var ErrNone = errors.New("no OpenTofu files describe VMs: set TOFU_DIR, or PROXMOX_VE_ENDPOINT and PROXMOX_VE_API_TOKEN")

@@ -1,0 +1,73 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/talos-mage/talos-mage/internal/audit"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/preflight"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/settings"
+)
+
+const auditName = "audit"
+
+// AuditOptions are the settings as an audit of the files takes them. Machine configs that are not written yet are judged as they would be, where this
+// program makes them and can read the cluster's secrets. No node and no network is asked.
+func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []string) audit.Options {
+	run := &Run{Settings: loaded, Environ: environ}
+	files := run.inventoryOptions(ctx)
+
+	options := audit.Options{
+		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Kubeconfig: loaded.Kubeconfig, Root: loaded.RootDir,
+		Environ: environ, Source: files.Source, Decrypt: files.Decrypt, CallsFrom: audit.CallsFrom,
+		Checks: preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: run.skipChecks()},
+	}
+
+	if loaded.ConfigGenerator != noGenerator {
+		options.Generate = func() (map[string][]byte, error) { return run.inMemory(ctx) }
+	}
+
+	return options
+}
+
+// inMemory makes what the configs step would write, by the names of the files, and writes nothing. An error is one line that says why that can't be, or
+// holds the mistakes in the user's files.
+func (r *Run) inMemory(ctx context.Context) (map[string][]byte, error) {
+	if r.Settings.ConfigGenerator == talhelperGenerator {
+		return nil, errors.New("CONFIG_GENERATOR=talhelper: mage config:generate makes it")
+	}
+
+	var err error
+	if r.Cluster, err = inventory.Load(r.inventoryOptions(ctx)); err != nil {
+		return nil, errors.New("the inventory has mistakes")
+	}
+
+	path := r.secretsPath()
+	if path == "" {
+		return nil, fmt.Errorf("there is no %s to make it from (mage config:secrets)", filepath.Base(r.Cluster.NewSecretsPath(r.sops().Rules() != "")))
+	}
+
+	files, err := r.renderNatively(ctx, auditName, path)
+
+	switch problem, _ := diagnosis.AsProblem(err); {
+	case err == nil:
+	case len(inventory.FileErrors(err)) > 0:
+		return nil, err
+	case problem != nil:
+		return nil, errors.New(report.Scrub(problem.Headline()))
+	default:
+		return nil, errors.New(report.Scrub(err.Error()))
+	}
+
+	made := make(map[string][]byte, len(files))
+	for _, file := range files {
+		made[file.name] = file.data
+	}
+
+	return made, nil
+}
