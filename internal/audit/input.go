@@ -423,6 +423,12 @@ func (in *Input) loadFinding(path string, err error) diagnosis.Finding {
 var patchLists = []string{"", "controlPlane", "worker"}
 
 func (in *Input) readPatches() {
+	if in.Cluster != nil && in.Cluster.Profile != nil {
+		in.Patches = in.readFolder()
+
+		return
+	}
+
 	in.Patches, in.manifests = in.readLists("patches"), in.readLists("extraManifests")
 }
 
@@ -529,11 +535,9 @@ func (in *Input) openPatch(patch *Patch, path string) {
 		return
 	}
 
-	if patch.adopt(); patch.templated {
-		return
+	if patch.adopt(); !patch.templated { // a template need not be YAML before it is filled in, which generation does
+		in.readSyntax(patch.File)
 	}
-
-	in.readSyntax(patch.File)
 }
 
 // readSyntax looks whether a file is YAML; nil is.

@@ -283,7 +283,7 @@ func TestEveryKindOfMistakeIsFoundInEveryForm(t *testing.T) {
 
 				entry, known := diagnosis.Lookup(mistake.id)
 				require.True(t, known)
-				require.NotEmpty(t, entry.Source)
+				require.Contains(t, diagnosis.LinkSource(entry.Source), "](https://", "where it was reported")
 
 				found, others := mistake.findings(t)
 				require.NotEmpty(t, found, "%s tells nothing, but %s", mistake.id, others)

@@ -42,7 +42,7 @@ func Markdown() string {
 		for _, check := range rows {
 			entry := check.Entry()
 			fmt.Fprintf(&page, "| [%s](diagnoses.md#%s) | %s | %s | %s | %s |\n", check.ID, strings.ToLower(string(check.ID)), check.severity(),
-				cell(entry.Title), strings.Join(check.Needs.Names(), ", ")+check.always(), cell(entry.Source))
+				cell(entry.Title), strings.Join(check.Needs.Names(), ", ")+check.always(), cell(diagnosis.LinkSource(entry.Source)))
 		}
 	}
 

@@ -26,7 +26,7 @@ var table = sync.OnceValue(func() []Check {
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
 		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
-		credentialChecks, kubeconfigChecks, trackedChecks, firewallChecks, roleChecks, patchChecks, documentChecks, imageChecks, versionChecks, secretsFileChecks, interopChecks(),
+		credentialChecks, trackedChecks, firewallChecks, roleChecks, patchChecks, documentChecks, imageChecks, versionChecks, secretsFileChecks, kubeconfigChecks, interopChecks(),
 		liveRows(),
 	)
 

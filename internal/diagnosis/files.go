@@ -77,7 +77,7 @@ var fileEntries = []Entry{
 		Cause: "talconfig.yaml uses ${NAME}, and neither talenv.yaml nor the environment sets NAME, or it is empty. " +
 			"A talenv.sops.yaml counts only where sops is installed and finds a key.",
 		Remedy: "Set the variable in talenv.yaml or in the environment, give it a default, ${NAME:-value}, or write $$ for a dollar sign.",
-		Source: "github.com/a8m/envsubst, as talhelper's pkg/substitute calls it; talhelper issues 833 and 1459",
+		Source: "github.com/a8m/envsubst, as talhelper's pkg/substitute calls it; budimanjojo/talhelper#833, #1459",
 	},
 	{
 		ID: FileValue, Title: "A value is missing or not usable", Severity: Failure, Exit: ExitBadInput,
@@ -109,7 +109,7 @@ var fileEntries = []Entry{
 		Cause: "Several addresses in one ipAddress are several machines that share one machine config. A static hostname or address in it would " +
 			"be set on each of them.",
 		Remedy: "Give each machine an entry of its own, or set `ignoreHostname: true` and leave names and addresses to DHCP.",
-		Source: "talhelper issues 344, 346 and 407",
+		Source: "budimanjojo/talhelper#344, #346, #407",
 	},
 	{
 		ID: ConfigMissing, Title: "A node's machine config does not exist", Severity: Failure, Exit: ExitBadInput,
@@ -128,7 +128,7 @@ var fileEntries = []Entry{
 		Cause: "talconfig.yaml and machine.type disagree on whether the node is a control plane. The role decides where etcd is bootstrapped, so " +
 			"nothing is done with either.",
 		Remedy: "Correct `controlPlane` in talconfig.yaml, or generate the configs again: `task talos:generate-config`.",
-		Source: "siderolabs/talos issue 8134; cozystack/talos-bootstrap issue 14",
+		Source: "siderolabs/talos#8134; cozystack/talos-bootstrap#14",
 	},
 	{
 		ID: ConfigHostname, Title: "A machine config has another hostname", Severity: Failure, Exit: ExitBadInput,
@@ -141,26 +141,26 @@ var fileEntries = []Entry{
 		Cause: "The config sets static addresses, and ipAddress of talconfig.yaml is none of them: after the apply the node would answer elsewhere, " +
 			"or the config is another node's.",
 		Remedy: "Make ipAddress one of the node's static addresses; where the machine answers now goes into NODE_ADDRESSES.",
-		Source: "siderolabs/talos issues 7872 and 11645",
+		Source: "siderolabs/talos#7872, #11645",
 	},
 	{
 		ID: ConfigCA, Title: "The files trust different certificate authorities", Severity: Failure, Exit: ExitBadInput, Unskippable: true,
 		Cause: "The files come from two sets of secrets. It happens when the secrets file is missing or misnamed: talhelper then makes new secrets " +
 			"on every run.",
 		Remedy: regenerate,
-		Source: "talhelper issues 242, 436 and 926; siderolabs/talos issues 5711 and 12575",
+		Source: "budimanjojo/talhelper#242, #436, #926; siderolabs/talos#5711, #12575",
 	},
 	{
 		ID: ConfigSecrets, Title: "The machine configs don't share the cluster's secrets", Severity: Failure, Exit: ExitBadInput, Unskippable: true,
 		Cause:  "Tokens, the cluster id or the Kubernetes CA differ between the files: they were not made in one go.",
 		Remedy: regenerate,
-		Source: "siderolabs/talos issue 5942",
+		Source: "siderolabs/talos#5942",
 	},
 	{
 		ID: ConfigPlaceholder, Title: "A secret in a machine config is still a placeholder or encrypted", Severity: Failure, Exit: ExitBadInput, Unskippable: true,
 		Cause:  "A reference for a password manager, an unresolved variable or SOPS ciphertext stands where a secret should be.",
 		Remedy: "Resolve or decrypt the secrets before the configs are generated, or decrypt the file.",
-		Source: "talhelper issue 865; postfinance/topf issue 69",
+		Source: "budimanjojo/talhelper#865; postfinance/topf#69",
 	},
 	{
 		ID: TalosconfigMissing, Title: "There is no talosconfig", Severity: Failure, Exit: ExitBadInput,
@@ -178,13 +178,13 @@ var fileEntries = []Entry{
 		ID: TalosconfigForeign, Title: "The talosconfig is another cluster's", Severity: Failure, Exit: ExitBadInput, Unskippable: true,
 		Cause:  "Its certificate authority is not the one in the machine configs: every node would refuse it as soon as it is configured.",
 		Remedy: "Set TALOSCONFIG to this cluster's file, or " + "make the configs and the talosconfig again from one set of secrets: `task talos:generate-config`.",
-		Source: "siderolabs/talos issue 12575; talhelper issue 436",
+		Source: "siderolabs/talos#12575; budimanjojo/talhelper#436",
 	},
 	{
 		ID: SecretsFileMisnamed, Title: "The cluster's secrets file may be misnamed", Severity: Warning, Exit: ExitBadInput,
 		Cause:  "The secrets are read from talsecret.yaml or talsecret.sops.yaml, and neither is there. talhelper would then make new ones on every run, and say so only in passing; here none are made.",
 		Remedy: "Rename the file to talsecret.sops.yaml.",
-		Source: "talhelper issue 926; onedr0p/cluster-template issue 1358",
+		Source: "budimanjojo/talhelper#926; onedr0p/cluster-template#1358",
 	},
 	{
 		ID: ConfigCluster, Title: "A machine config belongs to another cluster or endpoint", Severity: Failure, Exit: ExitBadInput,

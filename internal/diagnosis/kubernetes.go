@@ -41,7 +41,7 @@ var kubernetesEntries = []Entry{
 		Cause: "The new file is written beside the old one and then takes its place, so that a crash or a full disk can't leave half a file. For that the " +
 			"folder must be writable and have room. The old file is as it was.",
 		Remedy: "Make the folder writable or free some space, then run again; or point KUBECONFIG to another file.",
-		Source: "rename(2)",
+		Source: "Linux, rename(2)",
 	},
 	{
 		ID:       KubeconfigLocked,

@@ -31,7 +31,7 @@ func Markdown() string {
 			page.WriteString(" It can't be skipped.")
 		}
 
-		fmt.Fprintf(&page, "\n\n%s\n\nWhat to do: %s\n\nSource: %s\n", entry.Cause, entry.Remedy, entry.Source)
+		fmt.Fprintf(&page, "\n\n%s\n\nWhat to do: %s\n\nSource: %s\n", entry.Cause, entry.Remedy, LinkSource(entry.Source))
 	}
 
 	return page.String()

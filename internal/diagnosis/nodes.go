@@ -20,7 +20,7 @@ var nodeEntries = []Entry{
 		Title:  "Something answers at the node's address that is no Talos node",
 		Cause:  "Another machine or program has this address and port: an SSH or web server, a balancer, the Kubernetes API.",
 		Remedy: "Check the address in talconfig.yaml, or say where the node answers now with NODE_ADDRESSES.",
-		Source: "Talos' API speaks HTTP/2 over TLS on port 50000 and either asks for a client certificate or presents the certificate of maintenance mode.",
+		Source: "Talos' API speaks HTTP/2 over TLS on port 50000 and either asks for a client certificate or presents the certificate of maintenance mode: siderolabs/talos internal/app/apid",
 	},
 	{
 		ID: ForeignNode, Severity: Failure, Exit: ExitPreflight, Unskippable: true,
