@@ -26,7 +26,7 @@ var table = sync.OnceValue(func() []Check {
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
 		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
-		credentialChecks, trackedChecks, firewallChecks, roleChecks, patchChecks, documentChecks, imageChecks, versionChecks, interopChecks(),
+		credentialChecks, trackedChecks, firewallChecks, roleChecks, patchChecks, documentChecks, imageChecks, versionChecks, linkNameChecks, interopChecks(),
 		liveRows(),
 	)
 
