@@ -213,12 +213,13 @@ type secretForm struct {
 
 // checkSecretForms looks for words where secrets must be. References and ciphertext are the inventory's to find.
 func checkSecretForms(r *Report, config *Rendered) {
-	placeholders := machineconfig.Placeholders(config.Bytes)
-
 	for _, form := range config.secretForms() {
-		refers := slices.ContainsFunc(placeholders, func(found machineconfig.Placeholder) bool { return found.Field == form.path })
+		if form.value == "" || form.is(form.value) {
+			continue
+		}
 
-		if form.value != "" && !refers && !form.is(form.value) {
+		refers := slices.ContainsFunc(machineconfig.Placeholders(config.Bytes), func(found machineconfig.Placeholder) bool { return found.Field == form.path })
+		if !refers {
 			r.add(form.severity, config.File.at(form.path), "take it from the cluster's secrets file, or "+machineconfig.HowToGenerate, "%s is not %s", form.path, form.want)
 		}
 	}

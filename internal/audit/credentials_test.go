@@ -51,7 +51,7 @@ func (f files) spoilt(t *testing.T, name, pattern, replacement string) files {
 	t.Helper()
 
 	found := regexp.MustCompile(pattern)
-	require.Regexp(t, found, f[name])
+	require.True(t, found.MatchString(f[name]), "%s has no %s", name, pattern)
 
 	return maps.Clone(f).with(name, found.ReplaceAllString(f[name], replacement))
 }

@@ -74,50 +74,65 @@ func (f firewall) about(port port) []config.NetworkRule {
 	return rules
 }
 
+// door is what the rules for a port say, taken apart once for many callers.
+type door struct {
+	blocks bool
+	rules  []opening
+}
+
+// opening are the addresses of a rule.
+type opening struct{ subnets, excepts []netip.Prefix }
+
+func openingOf(rule config.NetworkRule) opening { return opening{rule.Subnets(), rule.ExceptSubnets()} }
+
+func (f firewall) door(port port) door {
+	made := door{blocks: f.blocks}
+	for _, rule := range f.about(port) {
+		made.rules = append(made.rules, openingOf(rule))
+	}
+
+	return made
+}
+
 // admits tells whether a call from an address comes through. By default blocked, one rule that has the address lets it in; by default open, one
 // that does not have it shuts it out.
-func (f firewall) admits(port port, from netip.Addr) bool {
-	for _, rule := range f.about(port) {
-		if names(rule, from) == f.blocks {
-			return f.blocks
+func (d door) admits(from netip.Addr) bool {
+	for _, rule := range d.rules {
+		if rule.has(from) == d.blocks {
+			return d.blocks
 		}
 	}
 
-	return !f.blocks
+	return !d.blocks
 }
 
-// names tells whether an address is among a rule's.
-func names(rule config.NetworkRule, addr netip.Addr) bool {
+// has tells whether an address is among a rule's.
+func (o opening) has(addr netip.Addr) bool {
 	contains := func(subnet netip.Prefix) bool { return subnet.Contains(addr) }
 
-	return slices.ContainsFunc(rule.Subnets(), contains) && !slices.ContainsFunc(rule.ExceptSubnets(), contains)
+	return slices.ContainsFunc(o.subnets, contains) && !slices.ContainsFunc(o.excepts, contains)
+}
+
+// hasSharedSpace tells of addresses that a private network between nodes may give them.
+func (o opening) hasSharedSpace() bool {
+	return slices.ContainsFunc(o.subnets, func(subnet netip.Prefix) bool { return subnet.Bits() > 0 && subnet.Overlaps(sharedSpace) })
 }
 
 // admitsAnybody tells whether there is an address that comes through. The ends of all subnets stand for what lies between.
-func (f firewall) admitsAnybody(port port) bool {
-	rules := f.about(port)
-	if len(rules) == 0 {
-		return !f.blocks
-	}
-
-	for _, rule := range rules {
-		if slices.ContainsFunc(edges(rule), func(addr netip.Addr) bool { return f.admits(port, addr) }) {
-			return true
-		}
-	}
-
-	return false
+func (d door) admitsAnybody() bool {
+	return len(d.rules) == 0 && !d.blocks ||
+		slices.ContainsFunc(d.rules, func(rule opening) bool { return slices.ContainsFunc(rule.edges(), d.admits) })
 }
 
 // edges are the first and last addresses of a rule's subnets, and those next to its exceptions.
-func edges(rule config.NetworkRule) []netip.Addr {
+func (o opening) edges() []netip.Addr {
 	var found []netip.Addr
 
-	for _, subnet := range rule.Subnets() {
+	for _, subnet := range o.subnets {
 		found = append(found, subnet.Masked().Addr(), lastAddress(subnet))
 	}
 
-	for _, except := range rule.ExceptSubnets() {
+	for _, except := range o.excepts {
 		found = append(found, except.Masked().Addr().Prev(), lastAddress(except).Next())
 	}
 
@@ -202,6 +217,14 @@ type passage struct {
 
 // check looks for nodes that are shut out.
 func (p passage) check(r *Report, in *Input) {
+	var callers []caller
+
+	for _, client := range in.Configs {
+		if p.from(client) {
+			callers = append(callers, client.callers()...)
+		}
+	}
+
 	for _, server := range in.Configs {
 		walls, has := server.firewall()
 		if !has || !p.to(server) || server.hasKubeSpan() && !p.tunnel {
@@ -209,7 +232,7 @@ func (p passage) check(r *Report, in *Input) {
 		}
 
 		for _, port := range p.ports(server) {
-			if shut, certain := p.shutOut(in, server, walls, port); len(shut) > 0 {
+			if shut, certain := shutOut(callers, server, walls.door(port)); len(shut) > 0 {
 				r.config = server
 				r.add(p.severity(r, in, certain), server.rulePlace(walls, port), "add the nodes' subnet to a NetworkRuleConfig for "+port.String(),
 					"%s lets %s into %s (%s) from none of the addresses in the files", server.Name, some(shut), p.what, port)
@@ -228,23 +251,19 @@ func (p passage) severity(r *Report, in *Input, certain bool) diagnosis.Severity
 	return entry.Severity
 }
 
-// shutOut are the nodes that can't call a port; not certain where one of them may have other addresses than its files say.
-func (p passage) shutOut(in *Input, server *Rendered, walls firewall, port port) (shut []string, certain bool) {
-	certain = true
+// shutOut are the callers that don't come through; not certain where one of them may have other addresses than its files say.
+func shutOut(callers []caller, server *Rendered, door door) (shut []string, certain bool) {
+	certain = !slices.ContainsFunc(door.rules, opening.hasSharedSpace)
+	shutsOut := func(addr netip.Addr) bool { return !door.admits(addr) }
 
-	for _, client := range in.Configs {
-		if !p.from(client) || client == server && len(server.Nodes) < 2 {
+	for _, caller := range callers {
+		if !slices.ContainsFunc(caller.addresses, shutsOut) || caller.config == server && len(server.Nodes) < 2 {
 			continue
 		}
 
-		for _, caller := range client.callers() {
-			addresses := caller.facing(server)
-			if len(addresses) == 0 || slices.ContainsFunc(addresses, func(addr netip.Addr) bool { return walls.admits(port, addr) }) {
-				continue
-			}
-
+		if addresses := caller.facing(server); !slices.ContainsFunc(addresses, door.admits) {
 			shut = append(shut, fmt.Sprintf("%s (%s)", caller.name, joinAddrs(addresses)))
-			certain = certain && len(client.Addresses()) > 0 && !client.UsesDHCP() && !slices.ContainsFunc(addresses, netip.Addr.Is6)
+			certain = certain && caller.certain() && !slices.ContainsFunc(addresses, netip.Addr.Is6)
 		}
 	}
 
@@ -267,20 +286,26 @@ func some(texts []string) string {
 // caller is a node that calls others.
 type caller struct {
 	name      string
+	config    *Rendered
 	addresses []netip.Addr
+}
+
+// certain tells whether the node has no other addresses than its files say, as far as IPv4 goes. A system extension may bring others.
+func (c caller) certain() bool {
+	return len(c.config.Addresses()) > 0 && !c.config.UsesDHCP() && len(c.config.Provider.ExtensionServiceConfigs()) == 0
 }
 
 // callers are the machines that get a config.
 func (c *Rendered) callers() []caller {
 	if len(c.Nodes) == 0 {
-		return []caller{{name: c.Name, addresses: c.ownAddresses()}}
+		return []caller{{name: c.Name, config: c, addresses: c.ownAddresses()}}
 	}
 
 	callers := make([]caller, 0, len(c.Nodes))
 
 	for _, node := range c.Nodes {
 		addresses := slices.DeleteFunc(addressesOf(node, c), func(addr netip.Addr) bool { return special(addr) != "" })
-		callers = append(callers, caller{name: node.Name, addresses: addresses})
+		callers = append(callers, caller{name: node.Name, config: c, addresses: addresses})
 	}
 
 	return callers
@@ -318,9 +343,9 @@ func checkFirewallOperator(r *Report, config *Rendered) {
 	}
 
 	talos := port{nethelpers.ProtocolTCP, constants.ApidPort}
-	place := config.rulePlace(walls, talos)
+	place, door := config.rulePlace(walls, talos), walls.door(talos)
 
-	if !walls.admitsAnybody(talos) {
+	if !door.admitsAnybody() {
 		severity := diagnosis.Failure
 		if config.hasKubeSpan() && !isControlPlane(config) {
 			severity = diagnosis.Warning // control planes pass calls on through KubeSpan
@@ -341,7 +366,7 @@ func checkFirewallOperator(r *Report, config *Rendered) {
 			continue
 		}
 
-		if from := r.in.Options.CallsFrom(addr); from.IsValid() && !from.IsLoopback() && !walls.admits(talos, from) {
+		if from := r.in.Options.CallsFrom(addr); from.IsValid() && !from.IsLoopback() && !door.admits(from) {
 			r.warn(place, "add your subnet to the NetworkRuleConfig for port 50000",
 				"%s does not let %s, which this computer calls it from, into the Talos API (%s)", node.Name, from, talos)
 		}
@@ -357,7 +382,7 @@ func checkEmptyRules(r *Report, rendered *Rendered) {
 
 	for _, rule := range walls.rules {
 		named, ok := rule.(config.NamedDocument)
-		if !ok || slices.ContainsFunc(edges(rule), func(addr netip.Addr) bool { return names(rule, addr) }) {
+		if opening := openingOf(rule); !ok || slices.ContainsFunc(opening.edges(), opening.has) {
 			continue
 		}
 

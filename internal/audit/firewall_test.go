@@ -125,6 +125,8 @@ func TestFirewallsThatShutOtherNodesOut(t *testing.T) {
 		"open default": {files: walledLab(opens("etcd", "2379-2380", "tcp", "192.0.2.11/32")), cause: "n1 lets n2"},
 		"IPv6":         {files: lab(walled("", "2001:db8::11/64", six...), walled("", "2001:db8::12/64", six...)).replaced("talconfig.yaml", "192.0.2.1", "2001:db8::1"), cause: "2001:db8::12", severity: diagnosis.Warning},
 		"DHCP":         {files: learning, cause: "n2 (192.0.2.12)", severity: diagnosis.Warning},
+		"Tailscale":    {files: only("etcd", "2379-2380", "tcp", "100.64.0.0/10"), cause: "n2 (192.0.2.12)", severity: diagnosis.Warning},
+		"extension":    {files: walledLab(append(without("etcd"), "kind: ExtensionServiceConfig\nname: tailscale\nenvironment:\n\t- TS_STATE_DIR=/var/lib/tailscale")...), cause: "n2 (192.0.2.12)", severity: diagnosis.Warning},
 		"each other":   {files: only("etcd", "2379-2380", "tcp", "192.0.2.11/32", "192.0.2.12/32")},
 		"alone":        {files: lab(walled("", "192.0.2.11/24", without("etcd")...), walled("worker", "192.0.2.12/24"))},
 		"KubeSpan":     {files: walledLab(append(without("etcd"), "kind: KubeSpanConfig\nenabled: true")...)},

@@ -22,6 +22,7 @@ import (
 // preflight's to say, as is what only the machine knows: how it booted.
 var imageChecks = []Check{
 	eachConfig(diagnosis.KernelArgsRefused, Images, checkKernelArgs),
+	whole(diagnosis.KernelArgsRefused, Images, diagnosis.NeedsTalconfig, checkPatchedKernelArgs),
 	eachConfig(diagnosis.KernelArgsSecureBoot, Images, checkSecureBootArgs),
 	whole(diagnosis.SchematicDiffers, Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkSchematicOfImage),
 	whole(diagnosis.SecureBootDeclared, Images, diagnosis.NeedsTalconfig, checkDeclaredSecureBoot),
@@ -33,6 +34,7 @@ var imageChecks = []Check{
 	whole(diagnosis.InstallerPlatform, Images, diagnosis.NeedsTalconfig, checkPlatforms),
 	whole(diagnosis.SchematicTooNew, Images, diagnosis.NeedsTalconfig, checkSchematicVersions),
 	whole(diagnosis.ModuleWithoutImage, Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkModules),
+	eachConfig(diagnosis.InstallExtensions, Images, checkInstallExtensions),
 }
 
 // installPlace is where a machine config names its installer.
@@ -68,13 +70,85 @@ func argNames(args []string) string {
 	return strings.Join(names, ", ")
 }
 
+// checkPatchedKernelArgs looks for arguments in patches of nodes that have no config yet: from 1.12 on it will take them from the image.
+func checkPatchedKernelArgs(r *Report, in *Input) {
+	contract := in.contract()
+	if contract == nil || !contract.GrubUseUKICmdlineDefault() || slices.ContainsFunc(in.Patches, setsUKICmdline) {
+		return
+	}
+
+	for _, patch := range in.Patches {
+		if patch.form() != strategic {
+			continue
+		}
+
+		var names []string
+
+		severity := diagnosis.Warning
+
+		for _, use := range patch.uses() {
+			for _, node := range in.nodesOf(use) {
+				if in.byNode[node] != nil || slices.Contains(names, node.Name) {
+					continue
+				}
+
+				names = append(names, node.Name)
+
+				if in.installsItself(node) {
+					severity = diagnosis.Failure
+				}
+			}
+		}
+
+		for _, root := range patch.File.places.Roots() {
+			install := machineconfig.Field(machineconfig.Field(root, "machine"), "install")
+
+			if args := machineconfig.Field(install, "extraKernelArgs"); len(names) > 0 && args != nil && len(args.Content) > 0 && args.Kind == yaml.SequenceNode {
+				r.addAt(patch.File, args, "put the arguments into the schematic's extraKernelArgs, and take them out of the patch",
+					"%s sets install.extraKernelArgs for %s, and configs for Talos %s have install.grubUseUKICmdline: they can't be used together",
+					patch.name(), nodeList(names), contract)
+				r.findings[len(r.findings)-1].Severity = severity
+			}
+		}
+	}
+}
+
+// setsUKICmdline tells whether a patch decides on grubUseUKICmdline itself, or may do so.
+func setsUKICmdline(patch *Patch) bool {
+	switch patch.form() {
+	case strategic:
+		return slices.ContainsFunc(patch.File.places.Roots(), func(root *yaml.Node) bool {
+			install := machineconfig.Field(machineconfig.Field(root, "machine"), "install")
+
+			return machineconfig.Field(install, "grubUseUKICmdline") != nil || len(deletions(root)) > 0 && install != nil
+		})
+	case empty:
+		return false
+	default:
+		return true
+	}
+}
+
+// checkInstallExtensions looks for extensions that are to be added by the installer.
+func checkInstallExtensions(r *Report, config *Rendered) {
+	if install := config.Provider.Machine().Install(); len(install.Extensions()) > 0 {
+		r.found(config.installPlace("extensions"), "put the extensions into the image's schematic, and take install.extensions out",
+			"install.extensions is deprecated, and newer installers don't read it")
+	}
+}
+
 // bootsInstalled tells whether the inventory declares machines that start from a disk image, as boards do: Talos is on them already.
 func (in *Input) bootsInstalled(config *Rendered) bool {
-	return in.Cluster != nil && slices.ContainsFunc(config.Nodes, func(node *inventory.Node) bool {
-		settings, _ := in.settingsOf(node)
+	return in.Cluster != nil && slices.ContainsFunc(config.Nodes, func(node *inventory.Node) bool { return !in.installsItself(node) })
+}
 
-		return settings.MachineSpec.BootMethod == "disk-image" || settings.Schematic != nil && settings.Schematic.Overlay.Name != ""
-	})
+// installsItself tells whether Talos has yet to be installed on a machine, as far as the inventory says.
+func (in *Input) installsItself(node *inventory.Node) bool {
+	settings, _ := in.settingsOf(node)
+	spec := settings.MachineSpec
+
+	return spec.BootMethod != "disk-image" && (spec.Mode == "" || spec.Mode == schematic.DefaultPlatform) &&
+		(settings.Schematic == nil || settings.Schematic.Overlay.Name == "")
 }
 
 // intoSchematic says how arguments get into the image: with the id of the schematic that then results, where it is known what the image holds.
@@ -181,7 +255,7 @@ func checkSchematicOfImage(r *Report, in *Input) {
 
 		switch declared := schematic.ParseReference(settings.TalosImageURL); {
 		case schematic.IsID(declared.Schematic):
-			want, from = declared.Schematic, "talosImageURL"
+			want, from = declared.Schematic, "the image"
 		case settings.TalosImageURL == "" && settings.Schematic != nil:
 			want, _ = settings.Schematic.ID()
 			from = "the schematic"
@@ -246,7 +320,7 @@ func checkDeclaredSecureBoot(r *Report, in *Input) {
 		image := schematic.ParseReference(text)
 
 		switch spec := settings.MachineSpec; {
-		case text == "" || !image.Official():
+		case text == "" || !image.Official() || in.ownNames():
 		case spec.SecureBoot && !image.SecureBoot():
 			r.found(place, "use the -secureboot installer of the same schematic", "%s is declared with SecureBoot, and its installer %s is not for it: it would not boot again", node.Name, text)
 		case !spec.SecureBoot && image.SecureBoot() && spec != talconfig.MachineSpec{}:
@@ -258,6 +332,10 @@ func checkDeclaredSecureBoot(r *Report, in *Input) {
 
 // settingPlace is where a node's setting stands: at its entry, or at its role.
 func (in *Input) settingPlace(node *inventory.Node, key string) at {
+	if in.Cluster.Profile != nil || in.Talconfig == nil {
+		return in.clusterPlace(key)
+	}
+
 	entry := in.node(node)
 	role := in.Talconfig.at("worker")
 
@@ -278,7 +356,7 @@ func (in *Input) settingPlace(node *inventory.Node, key string) at {
 func checkTPMKeys(r *Report, config *Rendered) {
 	image := schematic.ParseReference(config.InstallImage())
 
-	if !config.HasTPMKeys() || !image.Official() || image.SecureBoot() {
+	if !config.HasTPMKeys() || !image.Official() || image.SecureBoot() || r.in.ownNames() {
 		return
 	}
 

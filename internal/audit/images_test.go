@@ -49,6 +49,10 @@ func TestKernelArgumentsOfImages(t *testing.T) {
 		"a cloud":    {files: lab(imaged(factory("nocloud-installer", guestAgentID), "grubUseUKICmdline: true", logging)), cause: "can't be used together", severity: diagnosis.Warning},
 		"a board":    {files: declaring("schematic:\n\toverlay: {name: rpi_generic, image: siderolabs/sbc-raspberrypi}", refused), cause: "can't be used together", severity: diagnosis.Warning},
 		"disk image": {files: declaring("machineSpec: {bootMethod: disk-image}", refused), cause: "can't be used together", severity: diagnosis.Warning},
+		"a patch":    {files: inFile("machine:\n\tinstall:\n\t\textraKernelArgs:\n\t\t\t- a=b\n").without("clusterconfig/lab-n2.yaml"), at: "patches/a.yaml", line: "- a=b", cause: "sets install.extraKernelArgs for n2, and configs for Talos v1.13 have install.grubUseUKICmdline", severity: diagnosis.Failure},
+		"patch, old": {files: talosVersion(inFile("machine:\n\tinstall:\n\t\textraKernelArgs: [a=b]\n").without("clusterconfig/lab-n2.yaml"), "v1.11.6")},
+		"patch, own": {files: inFile("machine:\n\tinstall:\n\t\tgrubUseUKICmdline: false\n\t\textraKernelArgs: [a=b]\n").without("clusterconfig/lab-n2.yaml")},
+		"made since": {files: inFile("machine:\n\tinstall:\n\t\textraKernelArgs: [a=b]\n")},
 		"its own":    {files: lab(imaged(factory("metal-installer", guestAgentID), "grubUseUKICmdline: false", logging))},
 		"none":       {files: lab(imaged(factory("metal-installer", guestAgentID), "grubUseUKICmdline: true"))},
 	})
@@ -80,11 +84,15 @@ func TestImagesOfSchematics(t *testing.T) {
 	judge(t, diagnosis.SchematicDiffers, map[string]trial{
 		"changed since": {files: declaring(withArguments, old), line: "image: " + factory("metal-installer", guestAgentID), cause: "the installer image is of schematic " + guestAgentID + ", and the schematic in the inventory is " + guestAgentLoggingID},
 		"a role's":      {files: lab(renewed).replaced("talconfig.yaml", "nodes:", "controlPlane:\n"+indent(guestAgent)+"nodes:"), cause: "is " + guestAgentID},
-		"by its name":   {files: declaring("talosImageURL: factory.talos.dev/metal-installer/"+guestAgentLoggingID, old), cause: "talosImageURL in the inventory is " + guestAgentLoggingID},
+		"by its name":   {files: declaring("talosImageURL: factory.talos.dev/metal-installer/"+guestAgentLoggingID, old), cause: "the image in the inventory is " + guestAgentLoggingID},
 		"the same":      {files: declaring(withArguments, renewed)},
 		"another's":     {files: declaring(withArguments, renewed, old).replaced("talconfig.yaml", "hostname: n2", "talosImageURL: factory.talos.dev/metal-installer/"+guestAgentID+"\n    hostname: n2")},
 		"by a patch":    {files: declaring(withArguments+"patches: ['{machine: {install: {image: x}}}']", old)},
 		"not declared":  {files: lab(old)},
+		"a profile's": {
+			files: declaredProfile("1.13.9", nil).with("configs/demo-w1.yaml", config{role: "worker", machine: imaged(factory("metal-installer", plainID)).machine}.text()),
+			at:    "configs/demo-w1.yaml", cause: "the installer image is of schematic " + plainID + ", and the image in the inventory is " + guestAgentID,
+		},
 	})
 
 	judge(t, diagnosis.SchematicUnused, map[string]trial{
@@ -107,6 +115,7 @@ func TestSecureBootOfImages(t *testing.T) {
 		"both":      {files: declaring("machineSpec: {secureboot: true}", signed)},
 		"neither":   {files: declaring("machineSpec: {arch: amd64}", ordinary)},
 		"unsaid":    {files: lab(signed)},
+		"own names": {files: declaring("machineSpec: {secureboot: true}", imaged("registry.example.net/installer/"+plainID+":v1.13.9")).replaced("talconfig.yaml", "nodes:", "imageFactory: {installerURLTmpl: 'registry.example.net/installer/{{ .ID }}:{{ .Version }}'}\nnodes:")},
 		"own image": {files: declaring("machineSpec: {secureboot: true}", imaged("registry.example.net/talos:v1.13.9"))},
 	})
 
@@ -193,6 +202,11 @@ func TestExtensionsThatNodesConfigure(t *testing.T) {
 
 		return made
 	}
+
+	judge(t, diagnosis.InstallExtensions, map[string]trial{
+		"by the installer": {files: lab(imaged(factory("metal-installer", plainID), "extensions: [{image: 'ghcr.io/siderolabs/gvisor:v1'}]")), cause: "install.extensions is deprecated"},
+		"in the image":     {files: lab(imaged(factory("metal-installer", guestAgentID)), config{})},
+	})
 
 	judge(t, diagnosis.ModuleWithoutImage, map[string]trial{
 		"plain":         {files: lab(modules(factory("metal-installer", plainID), "drbd")), line: "- name: drbd", cause: "the module drbd is part of the extension siderolabs/drbd"},

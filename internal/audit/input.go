@@ -27,6 +27,8 @@ import (
 type Options struct {
 	// TalosDir holds talconfig.yaml, ConfigDir the machine configs; Talosconfig is the client configuration's path.
 	TalosDir, ConfigDir, Talosconfig string
+	// Kubeconfig is where the cluster's kubeconfig is; empty leaves it unjudged.
+	Kubeconfig string
 	// Root shortens the paths in findings: they are shown relative to it.
 	Root string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
@@ -71,6 +73,9 @@ type Input struct {
 	// SecretsFile is nil when there is none.
 	SecretsFile *File
 
+	// KubeconfigFile is nil when there is none.
+	KubeconfigFile *File
+
 	// cilium are the Helm values of Cilium, or why there are none. machines are the VMs, or why there are none.
 	cilium   func() (*helmValues, string)
 	machines func() ([]proxmox.VM, string)
@@ -85,6 +90,8 @@ type Input struct {
 	origins func() *origins
 	// nodesByHost are the names of nodes by what they are called and where they are.
 	nodesByHost func() map[string]string
+	// bundle is what the secrets file holds.
+	bundle func() bundle
 	// tracked are the files that git tracks.
 	tracked func() trackedFiles
 	// onLoopback tells of a cluster of emulated nodes.
@@ -197,6 +204,11 @@ func Read(options Options) *Input {
 		in.Options.Checks.Now = time.Now()
 	}
 
+	if options.Kubeconfig != "" {
+		in.KubeconfigFile = in.open(options.Kubeconfig)
+	}
+
+	in.bundle = in.readBundle()
 	in.tracked = sync.OnceValue(in.findTracked)
 	in.cilium, in.machines = sync.OnceValues(in.readCilium), sync.OnceValues(in.readVMs)
 	in.onLoopback = sync.OnceValue(in.findLoopback)
@@ -411,6 +423,12 @@ func (in *Input) loadFinding(path string, err error) diagnosis.Finding {
 var patchLists = []string{"", "controlPlane", "worker"}
 
 func (in *Input) readPatches() {
+	if in.Cluster != nil && in.Cluster.Profile != nil {
+		in.Patches = in.readFolder()
+
+		return
+	}
+
 	in.Patches, in.manifests = in.readLists("patches"), in.readLists("extraManifests")
 }
 

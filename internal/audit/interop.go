@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -372,11 +373,13 @@ func badMetricsURL(text string) string {
 	switch {
 	case err != nil:
 		return "it is no URL"
+	case parsed.Scheme == "unix" || parsed.Scheme == "unixs":
+		return ""
 	case parsed.Scheme != "http" && parsed.Scheme != "https":
 		return "it has to begin with http:// or https://"
 	case parsed.Port() == "":
 		return "it has no port"
-	case parsed.Path != "" && parsed.Path != "/":
+	case parsed.Path != "":
 		return "it must not have a path"
 	case parsed.Port() == "2379" || parsed.Port() == "2380":
 		return "port " + parsed.Port() + " is etcd's own"
@@ -385,7 +388,7 @@ func badMetricsURL(text string) string {
 	}
 
 	if _, err := netip.ParseAddr(parsed.Hostname()); err != nil {
-		return parsed.Hostname() + " is no address of the node"
+		return strconv.Quote(parsed.Hostname()) + " is no address of the node"
 	}
 
 	return ""

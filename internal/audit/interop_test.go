@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/audit"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/golden"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/preflight"
 	"github.com/talos-mage/talos-mage/internal/proxmox"
 )
@@ -104,14 +106,15 @@ func TestHostDNS(t *testing.T) {
 	blocked := func(values string) files { return lab(featuring(forwarding)).cilium(values) }
 
 	judgeProfile(t, diagnosis.HostDNSBehindCilium, map[string]trial{
-		"masquerade":       {files: blocked(inBPF), at: "kubernetes/cilium/release.yaml", line: "masquerade: true", cause: "clusterconfig/lab-n1.yaml:7:7", severity: diagnosis.Warning},
-		"legacy routing":   {files: blocked(legacyRoute)},
-		"not set":          {files: blocked("kubeProxyReplacement: true")},
-		"kube-proxy":       {files: blocked("kubeProxyReplacement: false\nbpf: {masquerade: true}")},
-		"not forwarded":    {files: lab(featuring(hostDNS)).cilium(inBPF)},
-		"on loopback":      {files: lab(config{machine: featuring(forwarding).machine + onLoopback}).cilium(inBPF)},
-		"a value unknown":  {files: blocked("kubeProxyReplacement: true\nbpf: {masquerade: \"${MASQUERADE}\"}")},
-		"nothing to judge": {files: lab(featuring(forwarding))},
+		"masquerade":            {files: blocked(inBPF), at: "kubernetes/cilium/release.yaml", line: "masquerade: true", cause: "clusterconfig/lab-n1.yaml:7:7", severity: diagnosis.Warning},
+		"legacy routing":        {files: blocked(legacyRoute)},
+		"not set":               {files: blocked("kubeProxyReplacement: true")},
+		"kube-proxy":            {files: blocked("kubeProxyReplacement: false\nbpf: {masquerade: true}")},
+		"not forwarded":         {files: lab(featuring(hostDNS)).cilium(inBPF)},
+		"on loopback, document": {files: lab(config{machine: featuring(forwarding).machine, documents: []string{"kind: LinkConfig\nname: lo\naddresses:\n\t- address: 169.254.116.108/32"}}).cilium(inBPF)},
+		"on loopback":           {files: lab(config{machine: featuring(forwarding).machine + onLoopback}).cilium(inBPF)},
+		"a value unknown":       {files: blocked("kubeProxyReplacement: true\nbpf: {masquerade: \"${MASQUERADE}\"}")},
+		"nothing to judge":      {files: lab(featuring(forwarding))},
 	})
 }
 
@@ -213,6 +216,9 @@ func TestEtcdMetrics(t *testing.T) {
 		"tcp":        {files: lab(metrics("tcp://0.0.0.0:2381")), cause: "begin with http"},
 		"no port":    {files: lab(metrics("http://0.0.0.0")), cause: "no port"},
 		"path":       {files: lab(metrics("http://0.0.0.0:2381/metrics")), cause: "must not have a path"},
+		"a slash":    {files: lab(metrics("http://0.0.0.0:2381/")), cause: "must not have a path"},
+		"a socket":   {files: lab(metrics("unix://127.0.0.1:2381"))},
+		"no host":    {files: lab(metrics("'http://:2381'")), cause: "is no address"},
 		"etcd's own": {files: lab(metrics("http://0.0.0.0:2379")), cause: "port 2379 is etcd's own"},
 		"peers":      {files: lab(metrics("'http://127.0.0.1:2381,http://[2001:db8::11]:2380'")), cause: "2380"},
 		"name":       {files: lab(metrics("http://n1.example.net:2381")), cause: "no address"},
@@ -487,8 +493,13 @@ func TestVirtualMachines(t *testing.T) {
 		"SecureBoot":                       {files: right(securely).replaced(main, `"ovmf"`, `"seabios"`), cause: "for SecureBoot", severity: diagnosis.Failure},
 		"enrolled keys":                    {files: right(securely).replaced(main, "pre_enrolled_keys = false", "pre_enrolled_keys = true"), line: "pre_enrolled_keys = true", cause: "Microsoft's keys", severity: diagnosis.Warning},
 		"enrolled keys without SecureBoot": {files: with("pre_enrolled_keys = false", "pre_enrolled_keys = true")},
-		"from a template":                  {files: with("  bios = \"ovmf\"\n", "  clone {\n    vm_id = 9000\n  }\n")},
-		"right":                            {files: right(securely)},
+		"an agent without its extension": {
+			files: right(installing("disk: /dev/sda\n\timage: factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.13.9")).replaced(main, "  bios", "  agent {\n    enabled = true\n  }\n  bios"),
+			line:  "enabled = true", cause: "the installer image has none (clusterconfig/lab-n1.yaml:",
+		},
+		"an agent with its extension": {files: right(installing("disk: /dev/sda\n\timage: factory.talos.dev/metal-installer/"+idOfGuestAgent+":v1.13.9")).replaced(main, "  bios", "  agent {\n    enabled = true\n  }\n  bios")},
+		"from a template":             {files: with("  bios = \"ovmf\"\n", "  clone {\n    vm_id = 9000\n  }\n")},
+		"right":                       {files: right(securely)},
 	})
 
 	judgeProfile(t, diagnosis.VMProcessor, map[string]trial{
@@ -503,6 +514,7 @@ func TestVirtualMachines(t *testing.T) {
 	judgeProfile(t, diagnosis.VMBallooning, map[string]trial{
 		"on":      {files: with("floating = 0", "floating = 4096"), line: "floating = 4096", cause: "ballooning is on", severity: diagnosis.Warning},
 		"default": {files: with("    floating = 0\n", "")},
+		"hotplug": {files: with("  bios", "  hotplug = \"network,memory\"\n  bios"), line: `hotplug = "network,memory"`, cause: "memory is added while the VM runs"},
 		"unknown": {files: with("floating = 0", "floating = var.balloon")},
 	})
 
@@ -586,4 +598,37 @@ func TestSuggestionsAreInEveryFormat(t *testing.T) {
 	require.Contains(t, write(t, result, "json"), `"severity": "suggestion"`)
 	require.Contains(t, write(t, result, "json"), `"area": "Node Labels"`)
 	require.Contains(t, write(t, result, "sarif"), `"level": "note"`)
+}
+
+// Configs as Talos makes them have nothing wrong about them, in either style.
+func TestTheProfileOfAGeneratedClusterHasOnlySuggestions(t *testing.T) {
+	t.Parallel()
+
+	for name, change := range map[string]func(*machineconfig.GenerateOptions){
+		"documents":  nil,
+		"old fields": func(options *machineconfig.GenerateOptions) { options.TalosVersion = "v1.11.6" },
+		"DHCP": func(options *machineconfig.GenerateOptions) {
+			for i := range options.Nodes {
+				node := &options.Nodes[i]
+				node.Declared, node.Address, node.Gateway = node.Address.Addr().String(), netip.Prefix{}, netip.Addr{}
+			}
+		},
+		"for Cilium": func(options *machineconfig.GenerateOptions) { options.CNI = "none" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			folder := generated(t, 5, change)
+			result := audit.Run(context.Background(), interop(folder, folder, filepath.Join(folder, "tofu")))
+
+			require.Empty(t, result.Trouble())
+
+			for _, row := range result.Areas {
+				require.NotEqual(t, "Not Compliant", row.Status, row.Finding)
+			}
+
+			require.Equal(t, "Compliant", result.Areas[0].Status)
+			require.Contains(t, result.Areas[0].Finding, "enabled, forwards kube-dns")
+		})
+	}
 }

@@ -28,6 +28,7 @@ var liveChecks = []liveCheck{
 	{[]diagnosis.ID{diagnosis.LinkSelectorUnmatched}, checkLiveSelectors},
 	{[]diagnosis.ID{diagnosis.VolumeNoDisk, diagnosis.VolumeDiskHoldsData, diagnosis.VolumeDiskAmbiguous}, checkLiveVolumes},
 	{[]diagnosis.ID{diagnosis.NodeUpgradePath}, checkLiveUpgrade},
+	{[]diagnosis.ID{diagnosis.AgentElsewhere}, checkGuestAgent},
 }
 
 // liveRows are the table's rows of checks that need a node's answer.

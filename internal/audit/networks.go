@@ -111,7 +111,7 @@ func checkEtcdSubnets(r *Report, config *Rendered) {
 		}
 
 		severity := diagnosis.Failure
-		if slices.ContainsFunc(list.filters, mayBeLearned) || len(config.Addresses()) == 0 {
+		if slices.ContainsFunc(list.filters, mayBeLearned) || len(config.Addresses()) == 0 || len(config.Provider.ExtensionServiceConfigs()) > 0 {
 			severity = diagnosis.Warning
 		}
 

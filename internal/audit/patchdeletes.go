@@ -110,7 +110,8 @@ type patchedKeys struct {
 }
 
 func (in *Input) findPatchedKeys() *patchedKeys {
-	found := &patchedKeys{paths: map[string]bool{}, documents: map[string]bool{}}
+	// What a profile makes is not looked into here.
+	found := &patchedKeys{paths: map[string]bool{}, documents: map[string]bool{}, unknown: in.Cluster.Profile != nil}
 
 	for _, patch := range in.Patches {
 		switch patch.form() {

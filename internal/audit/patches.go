@@ -19,7 +19,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talconfig"
 )
 
-// Checks of patches, as the talconfig lists them for all nodes, for a role and for a node. Whether a file is YAML at all is said by those who read it.
+// Checks of patches, as the talconfig lists them for all nodes, for a role and for a node, or as a profile's folder has them. Whether a file is YAML at all is said by those who read it.
 var patchChecks = []Check{
 	ofPatches(diagnosis.DocumentTwice, checkDocumentTwice),
 	ofPatches(diagnosis.JSONPatchRefused, checkJSONPatches),
@@ -34,16 +34,7 @@ var patchChecks = []Check{
 }
 
 func ofPatches(id diagnosis.ID, run func(*Report, *Input)) Check {
-	check := whole(id, Documents, diagnosis.NeedsTalconfig, milder(run))
-	check.idle = func(in *Input) string {
-		if in.Talconfig == nil {
-			return "patches of a profile are judged when machine configs are made of them"
-		}
-
-		return ""
-	}
-
-	return check
+	return whole(id, Documents, diagnosis.NeedsTalconfig, milder(run))
 }
 
 // milder makes warnings of what only the next making of machine configs fails for, where that is not to come: all are there, and are used as they are.
@@ -154,8 +145,12 @@ type recipients struct {
 func (in *Input) findRecipients() recipients {
 	found := recipients{all: in.Cluster.Nodes, byRole: map[string][]*inventory.Node{}, byEntry: map[int][]*inventory.Node{}}
 
-	for _, node := range in.Cluster.Nodes {
+	for i, node := range in.Cluster.Nodes {
 		index := in.entryIndex(node)
+		if in.Cluster.Profile != nil {
+			index = i
+		}
+
 		found.byEntry[index] = append(found.byEntry[index], node)
 
 		role := "worker"
@@ -193,8 +188,12 @@ func (in *Input) entry(node *inventory.Node) *talconfig.Node {
 	return &declared.Nodes[index]
 }
 
-// settingsOf are the settings of a node's entry, with those of its role.
+// settingsOf are the settings of a node's entry, with those of its role; of a profile what there is of them.
 func (in *Input) settingsOf(node *inventory.Node) (talconfig.NodeSettings, bool) {
+	if in.Cluster.Profile != nil {
+		return talconfig.NodeSettings{TalosImageURL: node.ImageURL, MachineSpec: talconfig.MachineSpec{SecureBoot: node.SecureBoot}}, true
+	}
+
 	entry := in.entry(node)
 	if entry == nil {
 		return talconfig.NodeSettings{}, false
@@ -451,7 +450,7 @@ func checkUnknownKeys(r *Report, in *Input) {
 
 		cause, next := refused.Message, "correct the key"
 
-		if kind := unregisteredKind(patch); kind != "" {
+		if kind := unregisteredKind(patch); kind != "" && strings.Contains(cause, "not registered") {
 			cause = fmt.Sprintf("has a document of kind %s, which Talos does not know", kind)
 
 			if near := nearest.Word(kind, machineconfig.Kinds()); near != "" {

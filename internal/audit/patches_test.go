@@ -155,6 +155,7 @@ func TestDeletionsThatMatchNothing(t *testing.T) {
 		"default":      {files: inFile("cluster:\n\tapiServer:\n\t\tadmissionControl:\n\t\t\t- name: PodSecurity\n\t\t\t\t$patch: delete\n")},
 		"another's":    {files: withList("patches: ['@a.yaml', '@b.yaml']").with("a.yaml", "machine:\n  time:\n    servers: [time.example.net]\n").with("b.yaml", "machine:\n  time:\n    servers:\n      $patch: delete\n")},
 		"generated":    {files: inFile("apiVersion: v1alpha1\nkind: HostnameConfig\n$patch: delete\n")},
+		"free text":    {files: inFile("machine:\n\tkubelet:\n\t\textraConfig:\n\t\t\tserializeImagePulls:\n\t\t\t\t$patch: delete\n")},
 		"the section":  {files: inFile("machine:\n\ttime:\n\t\t$patch: delete\n")},
 		"unreadable":   {files: withList("patches: ['@a.yaml', '@b.yaml']").with("a.yaml", "{{ .X }}\n").with("b.yaml", "machine:\n  time:\n    servers:\n      $patch: delete\n")},
 	})
@@ -206,6 +207,38 @@ func TestDocumentsAndFieldsThatSayTheSame(t *testing.T) {
 		"registry":   {files: both("registries:\n\tmirrors:\n\t\tdocker.io: {endpoints: ['https://mirror.example.net']}", "kind: RegistryMirrorConfig\nname: docker.io\nendpoints: [{url: 'https://mirror.example.net'}]"), line: "mirrors:", cause: "machine.registries.mirrors declares docker.io", severity: diagnosis.Warning},
 		"apart": {files: both("network:\n\tnameservers: [192.0.2.53]\nregistries:\n\tmirrors:\n\t\tghcr.io: {endpoints: ['https://mirror.example.net']}",
 			"kind: TimeSyncConfig\nntp: {servers: [192.0.2.124]}", "kind: RegistryMirrorConfig\nname: docker.io\nendpoints: [{url: 'https://mirror.example.net'}]", "kind: VolumeConfig\nname: EPHEMERAL\nencryption:\n\tprovider: luks2\n\tkeys: [{slot: 0, nodeID: {}}]")},
+	})
+}
+
+// declaredProfile is a cluster profile with a control plane cp1 and a worker w1, and files in its folder of patches.
+func declaredProfile(talos string, patches files) files {
+	made := files{"cluster.yaml": "name: demo\nnetwork: {api_endpoint: 192.0.2.10}\ntalos:\n  version: " + talos + "\n  kubernetes_version: 1.34.1\n" +
+		"  factory: {schematic_id: " + guestAgentID + "}\n  config_dir: configs\nnodes:\n  controlplane:\n    assignments: [{name: cp1, ip: 192.0.2.11}]\n" +
+		"  workers:\n    assignments: [{name: w1, ip: 192.0.2.21}]\n"}
+
+	for name, text := range patches {
+		made["configs/patches/"+name] = text
+	}
+
+	return made
+}
+
+func TestPatchesOfAProfile(t *testing.T) {
+	t.Parallel()
+
+	const operations = "- op: remove\n  path: /machine/sysctls\n"
+
+	judge(t, diagnosis.JSONPatchRefused, map[string]trial{
+		"all":       {files: declaredProfile("1.13.9", files{"all.yaml": operations}), at: "configs/patches/all.yaml", cause: "of cp1, w1"},
+		"one":       {files: declaredProfile("1.13.9", files{"w1.yaml": operations}), at: "configs/patches/w1.yaml", cause: "of w1"},
+		"a role":    {files: declaredProfile("1.13.9", files{"controlplane.yml": operations}), cause: "of cp1"},
+		"nobody":    {files: declaredProfile("1.13.9", files{"w2.yaml": operations, "notes.txt": "machine"})},
+		"old Talos": {files: declaredProfile("1.11.6", files{"all.yaml": operations})},
+	})
+
+	judge(t, diagnosis.PatchUnknownKey, map[string]trial{
+		"misspelt": {files: declaredProfile("1.13.9", files{"all.yaml": "machine:\n  sysctl: {a: b}\n"}), at: "configs/patches/all.yaml", line: "sysctl: {a: b}", cause: "did you mean sysctls?"},
+		"right":    {files: declaredProfile("1.13.9", files{"all.yaml": "machine:\n  sysctls: {a: b}\n"})},
 	})
 }
 

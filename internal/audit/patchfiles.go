@@ -9,8 +9,43 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/nearest"
 )
+
+// readFolder reads the patches of a profile, which are for those that their files are called after.
+func (in *Input) readFolder() []*Patch {
+	folder := in.Cluster.Profile.PatchesDir
+
+	var patches []*Patch
+
+	for _, name := range namesIn(folder) {
+		ending := filepath.Ext(name)
+		if ending != ".yaml" && ending != ".yml" {
+			continue
+		}
+
+		patch := &Patch{}
+
+		switch whose := strings.TrimSuffix(name, ending); whose {
+		case "all":
+		case "controlplane":
+			patch.Group = "controlPlane"
+		case "worker":
+			patch.Group = "worker"
+		default:
+			patch.Group = "nodes"
+			patch.Node = slices.IndexFunc(in.Cluster.Nodes, func(node *inventory.Node) bool { return node.Name == whose })
+		}
+
+		if in.openPatch(patch, filepath.Join(folder, name)); patch.Node >= 0 { // a file that is for nobody is told of when configs are made
+			patch.Named = patch.File.itself()
+			patches = append(patches, patch)
+		}
+	}
+
+	return patches
+}
 
 // checkMissingPatches looks for files that are listed and not there, and for the templates that would have made them.
 func checkMissingPatches(r *Report, in *Input) {

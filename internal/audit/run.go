@@ -73,21 +73,7 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 			result.Findings = append(result.Findings, findings...)
 		}
 
-		if check.unknown != nil {
-			result.NotRun = append(result.NotRun, check.unknown(in)...)
-		}
-
-		if check.idle != nil && !failed[check.ID] {
-			if why := check.idle(in); why != "" {
-				result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Why: why})
-			}
-		}
-
-		if check.Needs.Has(diagnosis.NeedsConfig) {
-			for _, name := range in.missing {
-				result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Node: name, Why: in.none("its machine config can't be read")})
-			}
-		}
+		result.NotRun = append(result.NotRun, check.notJudged(in, failed[check.ID])...)
 	}
 
 	for _, finding := range in.ungenerable {
@@ -113,6 +99,29 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 	result.Findings = preflight.Skip(result.Findings, in.Options.Checks.SkipChecks)
 
 	return result
+}
+
+// notJudged is what a check that was run could not look at, for some nodes or for all.
+func (c Check) notJudged(in *Input, failed bool) []NotRun {
+	var rows []NotRun
+
+	if c.unknown != nil {
+		rows = append(rows, c.unknown(in)...)
+	}
+
+	if c.idle != nil && !failed {
+		if why := c.idle(in); why != "" {
+			rows = append(rows, NotRun{ID: c.ID, Why: why})
+		}
+	}
+
+	if c.Needs.Has(diagnosis.NeedsConfig) {
+		for _, name := range in.missing {
+			rows = append(rows, NotRun{ID: c.ID, Node: name, Why: in.none("its machine config can't be read")})
+		}
+	}
+
+	return rows
 }
 
 // sameLine tells whether trouble stands where a finding does, of which a check then has told already.

@@ -68,6 +68,11 @@ func (d declaredSchematic) extensions(visit func(name string, place at)) {
 	}
 }
 
+// ownNames tells whether the inventory calls its images as it likes: then their names don't say what they are for.
+func (in *Input) ownNames() bool {
+	return in.Cluster != nil && in.Cluster.Talconfig != nil && in.Cluster.Talconfig.ImageFactory.InstallerURLTmpl != ""
+}
+
 // fromPublicFactory tells whether images come from the public factory, whose extensions are known; other factories may have their own.
 func (in *Input) fromPublicFactory() bool {
 	registry := in.Cluster.Talconfig.ImageFactory.RegistryURL
@@ -88,9 +93,10 @@ func checkExtensionNames(r *Report, in *Input) {
 			switch {
 			case listed[name]:
 				r.warn(place, "list it once", "the extension %s is listed twice", name)
+			case !in.fromPublicFactory():
 			case owner == "" || short == "" || strings.ContainsAny(short, "/:@ "):
 				r.found(place, "write the name alone, as siderolabs/iscsi-tools", "%q is no official extension: they have an owner and a name, without registry and tag", name)
-			case !in.fromPublicFactory() || declared.settings.NoSchematicValidate:
+			case declared.settings.NoSchematicValidate:
 			case owner+"/" == siderolabs && !known && near != "":
 				r.warn(place, "did you mean "+siderolabs+near+"?", "the extension %s is not known here", name)
 			}

@@ -412,29 +412,34 @@ func checkLiveUpgrade(_ context.Context, l *live) []diagnosis.Finding {
 
 // checkKnownTalos looks for versions that the tables here say nothing about.
 func checkKnownTalos(r *Report, in *Input) {
-	if in.Talconfig == nil {
-		return
-	}
-
 	declared, err := config.ParseContractFromVersion(in.Cluster.TalosVersion)
 	if err == nil && (declared.Greater(newestContract) || config.TalosVersion1_5.Greater(declared)) {
-		r.found(in.Talconfig.at("talosVersion"), "use a Talos from v1.5 to "+newestContract.String()+", or a program that knows it",
+		r.found(in.clusterPlace("talosVersion"), "use a Talos from v1.5 to "+newestContract.String()+", or a program that knows it",
 			"talosVersion %s is not known here: whether keys, extensions and Kubernetes go with it is not judged", in.Cluster.TalosVersion)
 	}
 }
 
-// checkVersionForms looks for versions that are no tag of an image.
-func checkVersionForms(r *Report, in *Input) {
-	if in.Talconfig == nil {
-		return
+// clusterPlace is where the inventory declares something for the whole cluster; of a profile the file alone is known.
+func (in *Input) clusterPlace(key string) at {
+	if in.Talconfig != nil && in.Cluster.Profile == nil {
+		return in.Talconfig.at(key)
 	}
 
+	if file := in.open(in.Cluster.Source); file != nil {
+		return file.itself()
+	}
+
+	return at{}
+}
+
+// checkVersionForms looks for versions that are no tag of an image.
+func checkVersionForms(r *Report, in *Input) {
 	for _, declared := range []struct{ key, version, example string }{
 		{"talosVersion", in.Cluster.TalosVersion, machineconfig.DefaultTalosVersion},
 		{"kubernetesVersion", in.Cluster.KubernetesVersion, "v1.36.3"},
 	} {
 		if declared.version != "" && !wholeVersion.MatchString(declared.version) && !strings.Contains(declared.version, "$") {
-			r.found(in.Talconfig.at(declared.key), "write the whole version, as "+declared.example, "%s is %s, and no image has such a tag", declared.key, declared.version)
+			r.found(in.clusterPlace(declared.key), "write the whole version, as "+declared.example, "%s is %s, and no image has such a tag", declared.key, declared.version)
 		}
 	}
 }

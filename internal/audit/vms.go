@@ -129,14 +129,35 @@ func (r *vmReport) isControlPlane() bool {
 	return node != nil && node.Role == inventory.ControlPlane
 }
 
-// bootsSecurely tells whether the node's installer is for SecureBoot.
-func (r *vmReport) bootsSecurely() bool {
-	return slices.ContainsFunc(r.in.Configs, func(config *Rendered) bool { return config.Name == r.node && config.SecureBootImage() })
+// machineConfig is the config of the node; nil if the machine is none.
+func (r *vmReport) machineConfig() *Rendered {
+	for _, config := range r.in.Configs {
+		if config.Name == r.node {
+			return config
+		}
+	}
+
+	return nil
 }
 
-// checkFirmware looks for machines that their image does not boot on.
+const guestAgent = "siderolabs/qemu-guest-agent"
+
+// agentMissing tells whether the node's image is known to be without the guest agent.
+func (r *vmReport) agentMissing(config *Rendered) bool {
+	made := r.in.madeOf(config)
+
+	return made != nil && !slices.Contains(made.Customization.SystemExtensions.OfficialExtensions, guestAgent)
+}
+
+// checkFirmware looks for machines that their image does not boot on, and for a guest agent that is not in it.
 func checkFirmware(r *vmReport) {
-	secure, bios := r.bootsSecurely(), r.vm.BIOS
+	config, bios := r.machineConfig(), r.vm.BIOS
+	secure := config != nil && config.SecureBootImage()
+
+	if config != nil && r.vm.Agent.Is("true") && r.agentMissing(config) {
+		r.tell(diagnosis.Warning, r.vm.Agent, "add "+guestAgent+" to the schematic, or turn the agent off",
+			"the guest agent is on, and the installer image has none (%s)", r.in.locate(config.installPlace("image")))
+	}
 
 	switch {
 	case !r.known(bios, "bios"):
@@ -167,10 +188,14 @@ func checkProcessor(r *vmReport) {
 	}
 }
 
-// checkBallooning looks for memory that the host may take away.
+// checkBallooning looks for memory that comes and goes.
 func checkBallooning(r *vmReport) {
 	if balloon := r.vm.Balloon; r.known(balloon, "balloon") && balloon.Value != "0" {
 		r.tell(diagnosis.Warning, balloon, "turn ballooning off: balloon 0", "ballooning is on")
+	}
+
+	if hotplug := r.vm.Hotplug; r.known(hotplug, "hotplug") && strings.Contains(hotplug.Value, "memory") {
+		r.tell(diagnosis.Warning, hotplug, "take memory out of hotplug", "memory is added while the VM runs (hotplug %s)", hotplug.Value)
 	}
 }
 

@@ -8,6 +8,9 @@ const (
 	SecretMalformed      ID = "TM319"
 	ClientRoleWeak       ID = "TM320"
 	ClientNotSigned      ID = "TM321"
+	SecretsFileBroken    ID = "TM324"
+	SecretsFileOther     ID = "TM325"
+	KubeconfigOutOfDate  ID = "TM326"
 	SecretTracked        ID = "TM322"
 	FilesWithSecretsOpen ID = "TM323"
 )
@@ -60,6 +63,24 @@ var credentialEntries = []Entry{
 		Cause:  "Who can read the repository, or a copy of it, can take over the cluster; the history keeps the file when it is deleted.",
 		Remedy: "Encrypt the file with sops, or take it out of git (git rm --cached) and list it in .gitignore. Secrets that were published have to be replaced.",
 		Source: "talhelper documentation, Configuring SOPS; Talos documentation, talosctl gen secrets",
+	},
+	{
+		ID: SecretsFileBroken, Title: "The secrets file lacks a part, or holds something else", Severity: Warning,
+		Cause:  "A secrets file without one of its keys or tokens, or with a placeholder in its place, can't make machine configs: the next time that they are generated it fails, or they don't fit the cluster.",
+		Remedy: "Restore the part from a backup, or the whole bundle from a control plane's machine config.",
+		Source: machineSecretsSource,
+	},
+	{
+		ID: SecretsFileOther, Title: "The machine configs have other secrets than the secrets file", Severity: Warning,
+		Cause:  "The authority is the same and a token or key is not: the file was changed after the configs were made. The next configs don't fit the nodes that run with these.",
+		Remedy: "Generate all machine configs again before the cluster exists; afterwards restore the file.",
+		Source: "budimanjojo/talhelper#436; " + machineSecretsSource,
+	},
+	{
+		ID: KubeconfigOutOfDate, Title: "The kubeconfig's client certificate is not in date", Severity: Warning,
+		Cause:  "Talos gives out kubeconfigs that are good for a year: afterwards the Kubernetes API takes kubectl for a stranger.",
+		Remedy: "Get a new one: mage kubeconfig.",
+		Source: "Talos documentation, talosctl kubeconfig; " + talosCertificateSource,
 	},
 	{
 		ID: FilesWithSecretsOpen, Title: "Machine configs or the talosconfig can be read by other users", Severity: Warning,

@@ -1,6 +1,6 @@
 package diagnosis
 
-// What the audit finds about images: TM290 to TM301.
+// What the audit finds about images: TM290 to TM301, TM313 and TM314.
 const (
 	KernelArgsRefused    ID = "TM290"
 	KernelArgsSecureBoot ID = "TM291"
@@ -14,6 +14,8 @@ const (
 	InstallerPlatform    ID = "TM299"
 	SchematicTooNew      ID = "TM300"
 	ModuleWithoutImage   ID = "TM301"
+	InstallExtensions    ID = "TM313"
+	AgentElsewhere       ID = "TM314"
 )
 
 const (
@@ -93,5 +95,17 @@ var imageEntries = []Entry{
 		Cause:  "The module is part of an extension, and the installer image is known to be without it: Talos tries to load it again and again.",
 		Remedy: "Add the extension to the schematic.",
 		Source: "siderolabs/extensions; Talos documentation, machine.kernel.modules",
+	},
+	{
+		ID: InstallExtensions, Title: "install.extensions in a machine config", Severity: Warning,
+		Cause:  "Extensions are part of the image since Talos 1.5, and the field is deprecated: newer installers don't read it, and the node is without them.",
+		Remedy: "Put the extensions into the image's schematic and take install.extensions out.",
+		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go (RuntimeValidate); Talos documentation, Boot Assets",
+	},
+	{
+		ID: AgentElsewhere, Title: "The image has the guest agent of another hypervisor", Severity: Warning,
+		Cause:  "A guest agent talks to the hypervisor that it is made for. On another, or on a machine without one, its service finds nobody and starts again and again.",
+		Remedy: "Take the extension out of the schematic of these machines.",
+		Source: "siderolabs/extensions, guest-agents",
 	},
 }

@@ -159,9 +159,9 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: EtcdMetricsURL, Title: "etcd can't listen at its metrics URL", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "etcd takes URLs of http or https with an address and a port that is not its own 2379 or 2380; with others it does not start.",
+		Cause:  "etcd takes URLs of http or https with an address, or localhost, without a path, and a port that is not its own 2379 or 2380; with others it does not start.",
 		Remedy: "Write it as http://0.0.0.0:2381.",
-		Source: etcdMetricsPage + "; etcd-io/etcd client/pkg/types/urls.go",
+		Source: etcdMetricsPage + "; etcd-io/etcd client/pkg/types/urls.go, server/embed/config.go",
 	},
 	{
 		ID: EtcdMetricsOpen, Title: "Anybody can read etcd's metrics", Severity: OK,
@@ -195,8 +195,9 @@ var interopEntries = []Entry{
 		Source: "kubernetes.io, Pod topology spread constraints",
 	},
 	{
-		ID: VMFirmware, Title: "A VM's firmware does not fit its Talos image", Severity: Warning,
-		Cause:  "Talos is meant to be booted by UEFI (OVMF). A SecureBoot image boots by nothing else, and can only enroll its own keys on an EFI disk without Microsoft's.",
+		ID: VMFirmware, Title: "A VM's firmware or guest agent does not fit its Talos image", Severity: Warning,
+		Cause: "Talos is meant to be booted by UEFI (OVMF). A SecureBoot image boots by nothing else, and can only enroll its own keys on an EFI disk without Microsoft's. " +
+			"A guest agent that is on and in no extension of the image never answers: OpenTofu and Proxmox wait for it until they give up.",
 		Remedy: correctVirtualMachine + " The EFI disk has to be made anew without pre-enrolled keys.",
 		Source: proxmoxPage + "; Talos documentation, SecureBoot",
 	},
@@ -207,9 +208,10 @@ var interopEntries = []Entry{
 		Source: proxmoxPage + "; Talos documentation, System requirements; siderolabs/talos discussion 6313",
 	},
 	{
-		ID: VMBallooning, Title: "Proxmox may take memory from a VM", Severity: Warning,
-		Cause:  "Talos does not take part in ballooning or memory hotplug: with a balloon the host may reclaim memory that Kubernetes has given to pods.",
-		Remedy: "Set balloon, memory.floating in the bpg provider, to 0.",
+		ID: VMBallooning, Title: "A VM's memory comes and goes while it runs", Severity: Warning,
+		Cause: "Talos does not take part in ballooning or memory hotplug: with a balloon the host may reclaim memory that Kubernetes has given to pods, and with hotplug of memory " +
+			"Talos sees too little of it to install.",
+		Remedy: "Set balloon, memory.floating in the bpg provider, to 0, and leave memory out of hotplug.",
 		Source: proxmoxPage,
 	},
 	{

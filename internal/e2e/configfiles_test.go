@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/e2e/agekey"
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
@@ -149,37 +150,14 @@ func TestADryRunOfGenerateShowsWhatChangesWithoutItsSecrets(t *testing.T) {
 	d.types(t, 0, "config:generate", "-dryRun")
 }
 
-// sopsPrograms are the folder of the real sops and age-keygen; the test is skipped where they are not.
-func sopsPrograms(t *testing.T) string {
-	t.Helper()
-
-	for _, folder := range append([]string{filepath.Join(repository(t), "bin")}, filepath.SplitList(os.Getenv("PATH"))...) {
-		_, noSops := os.Stat(filepath.Join(folder, "sops"))
-		_, noKeygen := os.Stat(filepath.Join(folder, "age-keygen"))
-
-		if noSops == nil && noKeygen == nil {
-			return folder
-		}
-	}
-
-	t.Skip("there is no sops with an age-keygen beside it: `.ci/run tools` builds both")
-
-	return ""
-}
-
 func TestSecretsAreEncryptedByTheUsersRulesAndReadAgain(t *testing.T) {
 	t.Parallel()
 
-	programs := sopsPrograms(t)
-	key, err := exec.CommandContext(t.Context(), filepath.Join(programs, "age-keygen")).Output()
-	require.NoError(t, err)
+	key := agekey.New(t)
+	keyFile := key.WriteTo(t, t.TempDir())
+	d := newDesk(t, "PATH="+key.Programs+":"+os.Getenv("PATH"), "SOPS_AGE_KEY_FILE="+keyFile, "HOME="+t.TempDir())
 
-	keyFile := filepath.Join(t.TempDir(), "age.key")
-	write(t, keyFile, string(key))
-
-	d := newDesk(t, "PATH="+programs+":"+os.Getenv("PATH"), "SOPS_AGE_KEY_FILE="+keyFile, "HOME="+t.TempDir())
-	recipient := regexp.MustCompile(`age1\w+`).FindString(string(key))
-	write(t, filepath.Join(d.root, ".sops.yaml"), "creation_rules:\n  - path_regex: talos/.*\\.sops\\.yaml$\n    age: "+recipient+"\n")
+	write(t, filepath.Join(d.root, ".sops.yaml"), "creation_rules:\n  - path_regex: talos/.*\\.sops\\.yaml$\n    age: "+key.Recipient+"\n")
 
 	d.types(t, 0, "config:secrets")
 	d.requirePrivate(t, "talsecret.sops.yaml")
@@ -187,7 +165,7 @@ func TestSecretsAreEncryptedByTheUsersRulesAndReadAgain(t *testing.T) {
 	require.NotContains(t, d.read(t, "talsecret.sops.yaml"), "LS0tLS1CRUdJTi", "a PEM text in base64")
 
 	// Variables come out of an encrypted file, too.
-	sealing := exec.CommandContext(t.Context(), filepath.Join(programs, "sops"), "encrypt", "--age", recipient, "--input-type", "yaml", "--output-type", "yaml",
+	sealing := exec.CommandContext(t.Context(), filepath.Join(key.Programs, "sops"), "encrypt", "--age", key.Recipient, "--input-type", "yaml", "--output-type", "yaml",
 		"--filename-override", d.path("talenv.sops.yaml"), "/dev/stdin")
 	sealing.Stdin, sealing.Dir = strings.NewReader("INSTALL_DISK: /dev/sealed\n"), d.root
 	sealed, err := sealing.Output()
@@ -205,7 +183,7 @@ func TestSecretsAreEncryptedByTheUsersRulesAndReadAgain(t *testing.T) {
 	for _, file := range []string{"talenv.sops.yaml", "talsecret.sops.yaml"} {
 		said := d.types(t, 2, "config:generate")
 		require.Contains(t, said, file)
-		require.Contains(t, said, "can't be decrypted: it is encrypted for "+recipient)
+		require.Contains(t, said, "can't be decrypted: it is encrypted for "+key.Recipient)
 		require.Contains(t, said, "SOPS_AGE_KEY_FILE ("+keyFile+": not there), SOPS_AGE_KEY (not set)")
 
 		// Without the first of them the second is what is missing.

@@ -236,6 +236,8 @@ func newInput(options GenerateOptions, contract *talosconfig.VersionContract) (*
 		generate.WithVersionContract(contract),
 		generate.WithInstallImage(options.Image + ":" + options.TalosVersion),
 		generate.WithEndpointList(endpoints),
+		// Without a worker the pods have no other place.
+		generate.WithAllowSchedulingOnControlPlanes(len(endpoints) == len(options.Nodes)),
 	}
 
 	if options.CNI != constants.FlannelCNI {

@@ -46,10 +46,12 @@ const (
 )
 
 var (
-	documentLine  = regexp.MustCompile(`\(line (\d+)\)`)
-	innerLine     = regexp.MustCompile(`(?: at)? line (\d+)(?:, column (\d+))?: `)
-	loaderPrefix  = regexp.MustCompile(`^error decoding document \S* ?\(line \d+\): `)
-	decoderPrefix = regexp.MustCompile(`error decoding +(?:\w+ )?to \*[\w.]+: |yaml: |construct errors:+ `)
+	documentLine = regexp.MustCompile(`\(line (\d+)\)`)
+	innerLine    = regexp.MustCompile(`(?: at)? line (\d+)(?:, column (\d+))?: `)
+	// excludedDocument is said of two documents of which a config can have one.
+	excludedDocument = regexp.MustCompile(`^conflicting documents: (\S+) and (\S+)$`)
+	loaderPrefix     = regexp.MustCompile(`^error decoding document \S* ?\(line \d+\): `)
+	decoderPrefix    = regexp.MustCompile(`error decoding +(?:\w+ )?to \*[\w.]+: |yaml: |construct errors:+ `)
 	// decodedValue is how the decoder shows the value that it could not use.
 	decodedValue = regexp.MustCompile("`[^`]*`")
 )
@@ -82,6 +84,13 @@ func explainLoadError(path string, data []byte, err error) *LoadError {
 
 	if strings.Contains(text, secondMainText) {
 		explained.Message = "has a second document without `kind:`"
+
+		return explained
+	}
+
+	if match := excludedDocument.FindStringSubmatch(text); match != nil {
+		explained.Line, explained.Column = NewPlaces(data).Find(strings.TrimSuffix(match[2], "/"), "")
+		explained.Message = "has the documents " + match[1] + " and " + match[2] + ", which exclude each other"
 
 		return explained
 	}
@@ -282,6 +291,10 @@ func KnowsKey(kind string, path []string) bool {
 
 // fieldType is the type of the struct field that a YAML key is decoded into; nil if there is none.
 func fieldType(in reflect.Type, key string) reflect.Type {
+	if in.Kind() == reflect.Map {
+		return in.Elem()
+	}
+
 	for field := range in.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 

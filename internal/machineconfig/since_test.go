@@ -93,3 +93,10 @@ func TestKindsAreThoseOfMachinery(t *testing.T) {
 		require.NoError(t, err, kind)
 	}
 }
+
+func TestDocumentsThatExcludeEachOtherHaveAPlace(t *testing.T) {
+	t.Parallel()
+
+	_, err := machineconfig.FromBytes("a.yaml", []byte("machine: {}\ncluster: {}\n---\napiVersion: v1alpha1\nkind: LinkConfig\nname: v1\n---\napiVersion: v1alpha1\nkind: DummyLinkConfig\nname: v1\n"))
+	require.EqualError(t, err, "a.yaml:8:1: has the documents LinkConfig/v1 and DummyLinkConfig/v1, which exclude each other")
+}

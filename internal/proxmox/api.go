@@ -125,6 +125,7 @@ func fromConfig(name string, config map[string]any) VM {
 	made := VM{
 		Name: name, BIOS: get("bios", "seabios"), Machine: get("machine", "pc"), CPU: first(get("cpu", "kvm64"), "cputype"), CPUArguments: config["args"] != nil,
 		Cores: times(get("cores", "1"), get("sockets", "1")), Memory: first(get("memory", "512"), "current"), SCSI: get("scsihw", "lsi"),
+		Agent: enabled(first(get("agent", "0"), "enabled")), Hotplug: get("hotplug", usualHotplug),
 	}
 
 	made.Machine = first(made.Machine, "type")

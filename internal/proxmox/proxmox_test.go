@@ -65,6 +65,7 @@ func TestMachinesOfTheAPI(t *testing.T) {
 	}, map[string]map[string]any{
 		"101": {
 			"bios": "ovmf", "machine": "pc-q35-9.0,viommu=virtio", "cpu": "host,flags=+aes", "cores": 4, "sockets": 2, "memory": "8192", "balloon": 0,
+			"agent": "enabled=1,fstrim_cloned_disks=1", "hotplug": "disk,memory",
 			"scsihw": "virtio-scsi-pci", "net1": "model=e1000,macaddr=02:00:00:00:00:02", "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0",
 			"efidisk0": "local:vm-101-disk-0,efitype=4m,pre-enrolled-keys=1,size=4M",
 		},
@@ -78,11 +79,12 @@ func TestMachinesOfTheAPI(t *testing.T) {
 	require.Equal(t, []proxmox.VM{
 		{
 			Name: "cp1", BIOS: set("ovmf"), Machine: set("pc-q35-9.0"), CPU: set("host"), Cores: set("8"), Memory: set("8192"), Balloon: set("0"),
-			SCSI: set("virtio-scsi-pci"), Networks: []proxmox.Setting{set("virtio"), set("e1000")}, PreEnrolledKeys: set("true"),
+			SCSI: set("virtio-scsi-pci"), Networks: []proxmox.Setting{set("virtio"), set("e1000")}, PreEnrolledKeys: set("true"), Agent: set("true"),
+			Hotplug: set("disk,memory"),
 		},
 		{ // Proxmox' own defaults: a balloon among them
 			Name: "w1", BIOS: set("seabios"), Machine: set("pc"), CPU: set("kvm64"), CPUArguments: true, Cores: set("1"), Memory: set("512"),
-			Balloon: set("512"), SCSI: set("lsi"), PreEnrolledKeys: set("false"),
+			Balloon: set("512"), SCSI: set("lsi"), PreEnrolledKeys: set("false"), Agent: set("0"), Hotplug: set("network,disk,usb"),
 		},
 	}, machines)
 }
@@ -125,7 +127,7 @@ func TestWhatTheAPIRefusesHasNoToken(t *testing.T) {
 func told(vm proxmox.VM) string {
 	words := []string{vm.Name}
 
-	for _, setting := range append([]proxmox.Setting{vm.BIOS, vm.Machine, vm.CPU, vm.Cores, vm.Memory, vm.Balloon, vm.SCSI, vm.PreEnrolledKeys}, vm.Networks...) {
+	for _, setting := range append([]proxmox.Setting{vm.BIOS, vm.Machine, vm.CPU, vm.Cores, vm.Memory, vm.Balloon, vm.SCSI, vm.Agent, vm.Hotplug, vm.PreEnrolledKeys}, vm.Networks...) {
 		if !setting.Known {
 			setting.Value = "?"
 		}
@@ -158,6 +160,9 @@ func TestMachinesOfOpenTofuFiles(t *testing.T) {
     dedicated = each.value
     floating = 1024
   }
+  agent {
+    enabled = true
+  }
   efi_disk {
     pre_enrolled_keys = true
   }
@@ -165,11 +170,11 @@ func TestMachinesOfOpenTofuFiles(t *testing.T) {
   network_device {
     model = "e1000"
   }
-}`, []string{"cp1 ovmf q35 host 4 8192 1024 virtio-scsi-single true virtio e1000", "w1 ovmf q35 host 4 16384 1024 virtio-scsi-single true virtio e1000"}},
-		"bpg, defaults":                {`resource "proxmox_virtual_environment_vm" "a" {}`, []string{"a seabios pc qemu64 1 512 0 virtio-scsi-pci ?"}},
-		"bpg, a clone":                 {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  bios = \"ovmf\"\n  clone {}\n}", []string{"a ovmf ? ? ? ? ? ? ?"}},
+}`, []string{"cp1 ovmf q35 host 4 8192 1024 virtio-scsi-single true network,disk,usb true virtio e1000", "w1 ovmf q35 host 4 16384 1024 virtio-scsi-single true network,disk,usb true virtio e1000"}},
+		"bpg, defaults":                {`resource "proxmox_virtual_environment_vm" "a" {}`, []string{"a seabios pc qemu64 1 512 0 virtio-scsi-pci false network,disk,usb ?"}},
+		"bpg, a clone":                 {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  bios = \"ovmf\"\n  clone {}\n}", []string{"a ovmf ? ? ? ? ? ? ? ? ?"}},
 		"bpg, a template":              {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  template = true\n}", nil},
-		"bpg, made when it is applied": {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  dynamic \"cpu\" {}\n  count = 2\n}", []string{" seabios pc ? ? 512 0 virtio-scsi-pci ?"}},
+		"bpg, made when it is applied": {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  dynamic \"cpu\" {}\n  count = 2\n}", []string{" seabios pc ? ? 512 0 virtio-scsi-pci false network,disk,usb ?"}},
 		"Telmate, version 3": {`resource "proxmox_vm_qemu" "a" {
   name = "cp1"
   bios = "ovmf"
@@ -177,6 +182,8 @@ func TestMachinesOfOpenTofuFiles(t *testing.T) {
   scsihw = "virtio-scsi-pci"
   memory = 4096
   balloon = 2048
+  agent = 1
+  hotplug = "network,memory"
   cpu {
     type = "x86-64-v2-AES"
     cores = 4
@@ -187,9 +194,9 @@ func TestMachinesOfOpenTofuFiles(t *testing.T) {
   network {
     model = "virtio"
   }
-}`, []string{"cp1 ovmf q35 x86-64-v2-AES 4 4096 2048 virtio-scsi-pci true virtio"}},
-		"Telmate, version 2": {"resource \"proxmox_vm_qemu\" \"a\" {\n  cpu = \"kvm64\"\n  cores = 2\n}", []string{"a seabios pc kvm64 2 512 0 lsi ?"}},
-		"Telmate, a clone":   {"resource \"proxmox_vm_qemu\" \"a\" {\n  clone = \"base\"\n}", []string{"a ? ? ? ? ? ? ? ?"}},
+}`, []string{"cp1 ovmf q35 x86-64-v2-AES 4 4096 2048 virtio-scsi-pci true network,memory true virtio"}},
+		"Telmate, version 2": {"resource \"proxmox_vm_qemu\" \"a\" {\n  cpu = \"kvm64\"\n  cores = 2\n}", []string{"a seabios pc kvm64 2 512 0 lsi 0 network,disk,usb ?"}},
+		"Telmate, a clone":   {"resource \"proxmox_vm_qemu\" \"a\" {\n  clone = \"base\"\n}", []string{"a ? ? ? ? ? ? ? ? ? ?"}},
 		"other things":       {"resource \"proxmox_virtual_environment_file\" \"a\" {}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -103,6 +103,7 @@ func fromBPG(resource tofu.Resource) VM {
 		Name: nameOf(resource), BIOS: vm.setting("bios", "seabios"), Machine: vm.setting("machine", "pc"), CPU: cpuType(cpu.setting("type", "qemu64")),
 		CPUArguments: arguments, Cores: times(cpu.setting("cores", "1"), cpu.setting("sockets", "1")), Memory: memory.setting("dedicated", "512"),
 		Balloon: memory.setting("floating", "0"), SCSI: vm.setting("scsi_hardware", "virtio-scsi-pci"),
+		Agent: vm.inner("agent").setting("enabled", "false"), Hotplug: vm.setting("hotplug", usualHotplug),
 	}
 
 	if vm.Has("efi_disk") {
@@ -125,6 +126,7 @@ func fromTelmate(resource tofu.Resource) VM {
 	made := VM{
 		Name: nameOf(resource), BIOS: vm.setting("bios", "seabios"), Machine: vm.setting("machine", "pc"), CPUArguments: arguments,
 		Memory: vm.setting("memory", "512"), Balloon: vm.setting("balloon", "0"), SCSI: vm.setting("scsihw", "lsi"),
+		Agent: enabled(vm.setting("agent", "0")), Hotplug: vm.setting("hotplug", usualHotplug),
 	}
 
 	// Version 3 has a block, earlier ones attributes.
@@ -140,7 +142,7 @@ func fromTelmate(resource tofu.Resource) VM {
 	}
 
 	if vm.Has("efidisk") {
-		made.PreEnrolledKeys = enrolled(vm.inner("efidisk").setting("pre_enrolled_keys", "false"))
+		made.PreEnrolledKeys = enabled(vm.inner("efidisk").setting("pre_enrolled_keys", "false"))
 	}
 
 	for _, network := range vm.Blocks("network") {
@@ -150,8 +152,8 @@ func fromTelmate(resource tofu.Resource) VM {
 	return made
 }
 
-// enrolled has true for 1.
-func enrolled(setting Setting) Setting {
+// enabled has true for 1.
+func enabled(setting Setting) Setting {
 	if setting.Value == "1" {
 		setting.Value = "true"
 	}

@@ -29,9 +29,16 @@ type VM struct {
 	SCSI Setting
 	// Networks are the models of the network cards, as "virtio".
 	Networks []Setting
+	// Agent is "true" when the guest agent is on.
+	Agent Setting
+	// Hotplug are the kinds of hardware that are added while the machine runs, as "disk,network".
+	Hotplug Setting
 	// PreEnrolledKeys is "true" when the EFI disk comes with Microsoft's keys.
 	PreEnrolledKeys Setting
 }
+
+// usualHotplug is what Proxmox adds to a running machine if nothing else is said.
+const usualHotplug = "network,disk,usb"
 
 // Setting is one setting of a machine, and where it is set.
 type Setting struct {

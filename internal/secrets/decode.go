@@ -93,6 +93,11 @@ func Decode(shown string, data []byte, variables talconfig.Variables, now time.T
 	return bundle, nil
 }
 
+// DecodePlain is Decode for a bundle without variables.
+func DecodePlain(shown string, data []byte, now time.Time) (*secrets.Bundle, error) {
+	return Decode(shown, data, talconfig.Variables{Lookup: func(string) (string, bool) { return "", false }}, now)
+}
+
 // lowerKeys takes the mixed case of the JSON form out of the keys.
 func lowerKeys(node *yaml.Node) {
 	for i, child := range node.Content {

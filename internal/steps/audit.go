@@ -23,7 +23,7 @@ func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []stri
 	files := run.inventoryOptions(ctx)
 
 	options := audit.Options{
-		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Root: loaded.RootDir,
+		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Kubeconfig: loaded.Kubeconfig, Root: loaded.RootDir,
 		Environ: environ, Source: files.Source, Decrypt: files.Decrypt, CallsFrom: audit.CallsFrom,
 		Checks: preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: run.skipChecks()},
 	}

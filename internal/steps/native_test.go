@@ -4,9 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/e2e/agekey"
 	"github.com/talos-mage/talos-mage/internal/generate"
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/report"
@@ -280,27 +279,16 @@ func TestAProfileSaysWhetherSecretsMayBeMade(t *testing.T) {
 func TestSecretsAreSealedAndOpenedByTheRealSops(t *testing.T) {
 	t.Parallel()
 
-	found, err := exec.LookPath("sops")
-	if err != nil {
-		t.Skip("SKIP: no sops: go build -C tools/sops -o ../../bin/ github.com/getsops/sops/v3/cmd/sops filippo.io/age/cmd/age-keygen")
-	}
-
-	keygen, err := exec.LookPath("age-keygen")
-	if err != nil {
-		t.Skip("SKIP: no age-keygen: it is built together with sops")
-	}
-
-	key, err := exec.CommandContext(t.Context(), keygen).Output()
-	require.NoError(t, err)
+	key := agekey.New(t)
 
 	w := newWorkshop(t, 1, 0)
 	w.untilMaintenance(t)
 
-	rules := "creation_rules:\n  - path_regex: talos/.*\\.sops\\.yaml$\n    age: " + regexp.MustCompile(`age1\w+`).FindString(string(key)) + "\n"
-	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "age.key"), key, 0o600))
+	rules := "creation_rules:\n  - path_regex: talos/.*\\.sops\\.yaml$\n    age: " + key.Recipient + "\n"
+	key.WriteTo(t, w.folder)
 	require.NoError(t, os.WriteFile(filepath.Join(w.folder, ".sops.yaml"), []byte(rules), 0o600))
 
-	path := "PATH=" + filepath.Dir(found)
+	path := "PATH=" + key.Programs
 	s := w.session(t, path)
 	s.succeeds(t, steps.Secrets{}, steps.Configs{})
 

@@ -141,7 +141,7 @@ func bootstrapFaults() []fault {
 		{
 			title: "the node stays off after Bootstrap", class: "no answer", knob: "PowerOff", cluster: three,
 			during:   func(t *testing.T, w *world) { t.Helper(); w.cutOnceItHasData(t) },
-			settings: []string{"ETCD_TIMEOUT=150s"},
+			settings: []string{"ETCD_TIMEOUT=400s"},
 			code:     diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "cp1: no answer; cp2: ", seen: "etcd: its node gives no answer",
 			also: func(t *testing.T, _ *world, got outcome) {
 				t.Helper()

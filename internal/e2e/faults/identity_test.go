@@ -298,7 +298,7 @@ func certificateFaults() []fault {
 
 			machine.Faults.ResetRefused = rude
 		}
-		f.settings = []string{"STAGE_TIMEOUT=1m"}
+		f.settings = []string{"STAGE_TIMEOUT=1m", "SKIP_CHECKS=" + string(diagnosis.ClientNotSigned)}
 		f.code, f.id, f.node, f.seen = diagnosis.ExitApply, diagnosis.ClientRefused, cp1, "doesn't accept this client certificate"
 
 		if rude {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/e2e/agekey"
 	"github.com/talos-mage/talos-mage/internal/generate"
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/program"
@@ -31,7 +32,8 @@ nodes:
 func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
 	t.Parallel()
 
-	talhelper, key := talhelper(t), newAgeKey(t)
+	talhelper, key, home := talhelper(t), agekey.New(t), t.TempDir()
+	environ := []string{"PATH=" + key.Programs, "HOME=" + home, "SOPS_AGE_KEY_FILE=" + key.WriteTo(t, home), "SOPS_AGE_RECIPIENTS=" + key.Recipient}
 
 	dir := write(t, map[string]string{"talconfig.yaml": sealedTalconfig})
 	plain := filepath.Join(dir, "talsecret.yaml")
@@ -39,7 +41,7 @@ func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(plain))
 
-	ours := sops.Sops{Programs: program.Runner{Dir: dir, Environ: key.environ}}
+	ours := sops.Sops{Programs: program.Runner{Dir: dir, Environ: environ}}
 
 	sealed, err := ours.Encrypt(t.Context(), filepath.Join(dir, clustersecrets.EncryptedName), secret)
 	require.NoError(t, err)
@@ -50,7 +52,7 @@ func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "talenv.sops.yaml"), variables, 0o600))
 
 	command := exec.CommandContext(t.Context(), talhelper, "genconfig", "--offline-mode") //nolint:gosec // the program under test
-	command.Dir, command.Env = dir, append(environment(), key.environ...)
+	command.Dir, command.Env = dir, append(environment(), environ...)
 	said, err := command.CombinedOutput()
 	require.NoError(t, err, string(said))
 
@@ -70,45 +72,6 @@ func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(output.Configs[0].Bytes), "/dev/sealed-disk")
 	require.Empty(t, compare(made(t, filepath.Join(dir, "clusterconfig")), filesOf(output)))
-}
-
-// ageKey is a key of age's, with the environment in which sops and talhelper find it.
-type ageKey struct{ environ []string }
-
-// newAgeKey makes a key; the test is skipped without the real sops and age-keygen.
-func newAgeKey(t *testing.T) ageKey {
-	t.Helper()
-
-	bin, err := filepath.Abs(filepath.Join(repository, "bin"))
-	require.NoError(t, err)
-
-	folder := ""
-
-	for _, candidate := range append([]string{bin}, filepath.SplitList(os.Getenv("PATH"))...) {
-		_, noSops := os.Stat(filepath.Join(candidate, "sops"))
-		_, noKeygen := os.Stat(filepath.Join(candidate, "age-keygen"))
-
-		if noSops == nil && noKeygen == nil {
-			folder = candidate
-
-			break
-		}
-	}
-
-	if folder == "" {
-		t.Skip("SKIP: no sops with an age-keygen beside it")
-	}
-
-	text, err := exec.CommandContext(t.Context(), filepath.Join(folder, "age-keygen")).Output() //nolint:gosec // as found above
-	require.NoError(t, err)
-
-	home := t.TempDir()
-	file := filepath.Join(home, "age.key")
-	require.NoError(t, os.WriteFile(file, text, 0o600))
-
-	return ageKey{environ: []string{
-		"PATH=" + folder, "HOME=" + home, "SOPS_AGE_KEY_FILE=" + file, "SOPS_AGE_RECIPIENTS=" + regexp.MustCompile(`age1\w+`).FindString(string(text)),
-	}}
 }
 
 // filesOf are the generated files by name, as talhelper leaves them in its folder.
