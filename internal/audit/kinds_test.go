@@ -28,6 +28,8 @@ type mistake struct {
 	// id is the finding that tells of it, and at is where: path:line:column.
 	id diagnosis.ID
 	at string
+	// open is set when others can read the files.
+	open bool
 	// resolves are the names that the network knows; nil asks no network.
 	resolves map[string][]string
 }
@@ -172,8 +174,55 @@ func kinds(t *testing.T) map[string]map[string]mistake {
 			"a tag without its v":   {files: lab(installing("disk: /dev/vda\n\timage: factory.talos.dev/metal-installer/" + strings.Repeat("a", 64) + ":1.13.9")), id: diagnosis.InstallerReference, at: "clusterconfig/lab-n1.yaml:6:5"},
 			"a registry that moved": {files: lab(installing("disk: /dev/vda\n\timage: ghcr.io/siderolabs/installer:v1.14.0")), id: diagnosis.InstallerReference, at: "clusterconfig/lab-n1.yaml:6:5"},
 		},
+		"a list of operations patches a config of several documents": {
+			"in the talconfig, for all": {files: patchedBy("patches:\n  - |-\n    - op: remove\n      path: /cluster/apiServer/admissionControl\n"), id: diagnosis.JSONPatchRefused, at: "talconfig.yaml:11:5"},
+			"in a file, for a role":     {files: patchedBy("controlPlane:\n  patches: ['@patches/a.yaml']\n").with("patches/a.yaml", "- op: remove\n  path: /cluster/apiServer/admissionControl\n"), id: diagnosis.JSONPatchRefused, at: "talconfig.yaml:11:13"},
+			"as JSON, for a node":       {files: patchedBy("    patches:\n      - '[{\"op\": \"remove\", \"path\": \"/cluster/apiServer\"}]'\n"), id: diagnosis.JSONPatchRefused, at: "talconfig.yaml:11:9"},
+			"an empty file":             {files: patchedBy("patches: ['@patches/a.yaml']\n").with("patches/a.yaml", ""), id: diagnosis.PatchEmpty, at: "talconfig.yaml:10:11"},
+			"a file of comments":        {files: patchedBy("patches: ['@patches/a.yaml']\n").with("patches/a.yaml", "# later\n"), id: diagnosis.PatchEmpty, at: "talconfig.yaml:10:11"},
+		},
+		"a config for a newer Talos than its own": {
+			"a key":             {files: lab(installing("disk: /dev/vda\n\tgrubUseUKICmdline: true\n\timage: ghcr.io/siderolabs/installer:v1.11.6")).replaced("talconfig.yaml", "v1.13.9", "v1.11.6"), id: diagnosis.ConfigNewer, at: "clusterconfig/lab-n1.yaml:6:5"},
+			"a document":        {files: lab(calledDocument("n1")).replaced("talconfig.yaml", "v1.13.9", "v1.11.6"), id: diagnosis.ConfigNewer, at: "clusterconfig/lab-n1.yaml:9:1"},
+			"a patch with both": {files: patchedBy("patches:\n  - |-\n    machine:\n      install:\n        grubUseUKICmdline: true\n").replaced("talconfig.yaml", "v1.13.9", "v1.11.6"), id: diagnosis.PatchNewerKey, at: "talconfig.yaml:14:9"},
+		},
+		"an image that is not for SecureBoot": {
+			"for a node":        {files: with(imagedBy("metal-installer"), "    machineSpec: {secureboot: true}\n"), id: diagnosis.SecureBootDeclared, at: "clusterconfig/lab-n1.yaml:6:5"},
+			"for a role":        {files: with(imagedBy("installer"), "controlPlane:\n  machineSpec: {secureboot: true}\n"), id: diagnosis.SecureBootDeclared, at: "clusterconfig/lab-n1.yaml:6:5"},
+			"before it is made": {files: with(imagedBy("installer"), "    machineSpec: {secureboot: true}\n    talosImageURL: factory.talos.dev/installer/"+strings.Repeat("a", 64)+"\n").without("clusterconfig/lab-n1.yaml"), id: diagnosis.SecureBootDeclared, at: "talconfig.yaml:11:5"},
+			"the reverse":       {files: with(imagedBy("metal-installer-secureboot"), "    machineSpec: {arch: amd64}\n"), id: diagnosis.SecureBootDeclared, at: "clusterconfig/lab-n1.yaml:6:5"},
+		},
+		"kernel arguments that the image leaves out": {
+			"by its command line": {files: lab(installing("disk: /dev/vda\n\tgrubUseUKICmdline: true\n\textraKernelArgs: [net.ifnames=0]")), id: diagnosis.KernelArgsRefused, at: "clusterconfig/lab-n1.yaml:7:5"},
+			"by SecureBoot":       {files: lab(installing("disk: /dev/vda\n\textraKernelArgs: [net.ifnames=0]\n\timage: factory.talos.dev/metal-installer-secureboot/" + strings.Repeat("a", 64) + ":v1.13.9")), id: diagnosis.KernelArgsSecureBoot, at: "clusterconfig/lab-n1.yaml:6:5"},
+		},
+		"a link has a name that no link of the node will have": {
+			"in the old style": {files: lab(config{machine: "install:\n\tdisk: /dev/vda\n\textraKernelArgs: [net.ifnames=0]\n" + onLinkNamed("ens18")}), id: diagnosis.LinkNameTakenAway, at: "clusterconfig/lab-n1.yaml:9:9"},
+			"as a document":    {files: lab(config{machine: "install:\n\tdisk: /dev/vda\n\textraKernelArgs: [net.ifnames=0]", documents: []string{"kind: LinkConfig\nname: ens18"}}), id: diagnosis.LinkNameTakenAway, at: "clusterconfig/lab-n1.yaml:13:1"},
+		},
+		"secrets in the clear": {
+			"that others can read": {files: lab(config{}).with("talsecret.yaml", "cluster: {}\n"), id: diagnosis.SecretsFileOpen, at: "talsecret.yaml", open: true},
+		},
 	}
 }
+
+// with adds a text to the talconfig.
+func with(made files, text string) files {
+	made["talconfig.yaml"] += text
+
+	return made
+}
+
+// patchedBy is a cluster of one node with a text added to its talconfig.
+func patchedBy(text string) files { return with(lab(config{}), text) }
+
+// imagedBy is a cluster of one node with an image of an installer of the image factory.
+func imagedBy(installer string) files {
+	return lab(installing("disk: /dev/vda\n\timage: factory.talos.dev/" + installer + "/" + strings.Repeat("a", 64) + ":v1.13.9"))
+}
+
+// onLinkNamed is an interface of this name, in the old style.
+func onLinkNamed(name string) string { return "network:\n\tinterfaces:\n\t\t- interface: " + name }
 
 // named is a cluster whose first node is declared by a name.
 func named(name string, configs ...config) files {
@@ -248,6 +297,13 @@ func (m mistake) findings(t *testing.T) (found []diagnosis.Finding, others []dia
 	t.Helper()
 
 	folder := m.files.write(t)
+
+	if m.open {
+		for name := range m.files {
+			require.NoError(t, os.Chmod(filepath.Join(folder, name), 0o644))
+		}
+	}
+
 	options := preflight.Options{Now: time.Now()}
 
 	if m.resolves != nil {

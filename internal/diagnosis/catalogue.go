@@ -12,7 +12,7 @@ import (
 func Catalogue() []Entry {
 	entries := slices.Concat(fileEntries, makingEntries, settingEntries, preflightEntries, nodeEntries, bringUpEntries, kubernetesEntries, apiEntries, updatingEntries,
 		addressEntries, endpointEntries, networkEntries, nameEntries, interfaceEntries, diskEntries, secretEntries,
-		credentialEntries, firewallEntries, roleEntries, documentEntries, imageEntries, versionEntries, interopEntries)
+		credentialEntries, firewallEntries, roleEntries, documentEntries, imageEntries, versionEntries, interopEntries, linkNameEntries)
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
 
 	return entries
