@@ -14,6 +14,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/preflight"
 	"github.com/talos-mage/talos-mage/internal/schematic"
 	"github.com/talos-mage/talos-mage/internal/talconfig"
 )
@@ -27,6 +28,7 @@ var imageChecks = []Check{
 	whole(diagnosis.SchematicDiffers, Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkSchematicOfImage),
 	whole(diagnosis.SecureBootDeclared, Images, diagnosis.NeedsTalconfig, checkDeclaredSecureBoot),
 	eachConfig(diagnosis.TPMWithoutSecureBoot, Images, checkTPMKeys),
+	whole(diagnosis.InstallerReference, Images, diagnosis.NeedsTalconfig, checkDeclaredImages),
 	whole(diagnosis.SchematicUnused, Images, diagnosis.NeedsTalconfig, checkUnusedSchematics),
 	whole(diagnosis.ExtensionName, Images, diagnosis.NeedsTalconfig, checkExtensionNames),
 	whole(diagnosis.ExtensionsContradict, Images, diagnosis.NeedsTalconfig, checkContradictions),
@@ -309,7 +311,7 @@ func checkDeclaredSecureBoot(r *Report, in *Input) {
 			continue
 		}
 
-		text, place := settings.TalosImageURL, in.settingPlace(node, "talosImageURL")
+		text, place := settings.TalosImageURL, in.imagePlace(node)
 
 		config := in.byNode[node]
 		if config != nil {
@@ -330,8 +332,10 @@ func checkDeclaredSecureBoot(r *Report, in *Input) {
 	}
 }
 
-// settingPlace is where a node's setting stands: at its entry, or at its role.
-func (in *Input) settingPlace(node *inventory.Node, key string) at {
+// imagePlace is where a node's image is declared: at its entry, or at its role.
+func (in *Input) imagePlace(node *inventory.Node) at {
+	const key = "talosImageURL"
+
 	if in.Cluster.Profile != nil || in.Talconfig == nil {
 		return in.clusterPlace(key)
 	}
@@ -393,6 +397,30 @@ func (c *Rendered) enrollCheck() (at, bool) {
 	return at{}, false
 }
 
+// checkDeclaredImages looks at the talosImageURL of nodes that have no config yet; of others the config's image is judged.
+func checkDeclaredImages(r *Report, in *Input) {
+	told := map[at]bool{}
+
+	for _, node := range in.Cluster.Nodes {
+		settings, known := in.settingsOf(node)
+		declared := settings.TalosImageURL
+
+		if !known || declared == "" || in.byNode[node] != nil || in.Cluster.Profile != nil {
+			continue
+		}
+
+		fault := preflight.ImageFault(declared + ":" + cmp.Or(in.Cluster.TalosVersion, machineconfig.DefaultTalosVersion))
+		if schematic.ParseReference(declared).Tag != "" {
+			fault = "it has a tag, and talosVersion is added to it as another"
+		}
+
+		if place := in.imagePlace(node); fault != "" && !told[place] {
+			told[place] = true
+			r.found(place, "write it as factory.talos.dev/metal-installer/<schematic id>, without a tag", "talosImageURL %s: %s", declared, fault)
+		}
+	}
+}
+
 // checkUnusedSchematics looks for schematics that a talosImageURL of another one sets aside.
 func checkUnusedSchematics(r *Report, in *Input) {
 	told := map[at]bool{}
@@ -404,7 +432,7 @@ func checkUnusedSchematics(r *Report, in *Input) {
 		}
 
 		id, err := settings.Schematic.ID()
-		place := in.settingPlace(node, "talosImageURL")
+		place := in.imagePlace(node)
 
 		if image := schematic.ParseReference(settings.TalosImageURL); err != nil || image.Schematic == id || told[place] {
 			continue
@@ -424,7 +452,7 @@ func checkPlatforms(r *Report, in *Input) {
 			continue
 		}
 
-		text, place := settings.TalosImageURL, in.settingPlace(node, "talosImageURL")
+		text, place := settings.TalosImageURL, in.imagePlace(node)
 
 		config := in.byNode[node]
 		if config != nil {

@@ -102,6 +102,23 @@ func TestImagesOfSchematics(t *testing.T) {
 	})
 }
 
+func TestImagesThatAreDeclaredAlone(t *testing.T) {
+	t.Parallel()
+
+	url := func(url string) files {
+		return declaring("talosImageURL: "+url, config{}).without("clusterconfig/lab-n1.yaml")
+	}
+
+	judge(t, diagnosis.InstallerReference, map[string]trial{
+		"no schematic": {files: url("factory.talos.dev/installer/"), at: "talconfig.yaml", line: "talosImageURL: factory.talos.dev/installer/", cause: "the schematic id is missing", severity: diagnosis.Failure},
+		"too short":    {files: url("factory.talos.dev/metal-installer/" + plainID[1:]), cause: "is not 64 hexadecimal digits"},
+		"with a tag":   {files: url("factory.talos.dev/metal-installer/" + plainID + ":v1.13.9"), cause: "talosVersion is added to it"},
+		"a role's":     {files: lab(config{}).without("clusterconfig/lab-n1.yaml").replaced("talconfig.yaml", "nodes:", "controlPlane:\n  talosImageURL: factory.talos.dev/installer\nnodes:"), line: "talosImageURL: factory.talos.dev/installer", cause: "the schematic id is missing"},
+		"sound":        {files: url("factory.talos.dev/metal-installer/" + plainID)},
+		"own registry": {files: url("registry.example.net/talos")},
+	})
+}
+
 func TestSecureBootOfImages(t *testing.T) {
 	t.Parallel()
 

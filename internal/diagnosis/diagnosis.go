@@ -133,6 +133,10 @@ func (p *Problem) Error() string {
 
 	text.WriteString(p.Headline())
 
+	if place := p.At.String(); p.At.Line > 0 && !strings.Contains(p.Headline(), place) {
+		fmt.Fprintf(&text, " (%s)", place)
+	}
+
 	if p.ID != "" {
 		fmt.Fprintf(&text, " [%s]", p.ID)
 	}

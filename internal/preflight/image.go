@@ -25,6 +25,9 @@ func (i image) newerThan(contract *talosconfig.VersionContract) bool {
 	return err == nil && tagged.Greater(contract)
 }
 
+// ImageFault says in plain words what is wrong with an installer image's reference; empty when nothing is.
+func ImageFault(reference string) string { return image{schematic.ParseReference(reference)}.fault() }
+
 // fault says in plain words what is wrong with the reference; empty when nothing is.
 func (i image) fault() string {
 	switch {

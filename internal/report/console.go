@@ -250,9 +250,9 @@ func (c *Console) finish(step string, finished Finished) {
 func (c *Console) flush() {
 	slices.SortStableFunc(c.findings, func(a, b diagnosis.Finding) int { return place(a.Node, c.nodes) - place(b.Node, c.nodes) })
 
-	for _, finding := range c.findings {
+	for i, finding := range c.findings {
 		// An ok finding with advice is there to be read.
-		if c.options.Brief && finding.Severity <= diagnosis.OK && finding.Next == "" {
+		if c.options.Brief && finding.Severity <= diagnosis.OK && finding.Next == "" || notRunAlike(c.findings[:i], finding) >= 0 {
 			continue
 		}
 
@@ -265,6 +265,30 @@ func (c *Console) flush() {
 		c.print(line)
 		c.printNext(next)
 	}
+}
+
+// notRunAlike is the first check that was not run for the same reason; -1 if there is none.
+func notRunAlike(findings []diagnosis.Finding, finding diagnosis.Finding) int {
+	return slices.IndexFunc(findings, func(other diagnosis.Finding) bool {
+		return finding.Severity == diagnosis.NotRun && other.Severity == diagnosis.NotRun && other.Node == finding.Node && other.Cause == finding.Cause
+	})
+}
+
+// ids are the finding's, and for a check that was not run those of the others that the same reason kept from it.
+func (c *Console) ids(finding diagnosis.Finding) string {
+	if finding.Severity != diagnosis.NotRun {
+		return string(finding.ID)
+	}
+
+	var ids []string
+
+	for _, other := range c.findings {
+		if id := string(other.ID); notRunAlike([]diagnosis.Finding{other}, finding) == 0 && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+
+	return strings.Join(ids, " ")
 }
 
 func (c *Console) findingLine(finding diagnosis.Finding) string {
@@ -287,7 +311,7 @@ func (c *Console) findingLine(finding diagnosis.Finding) string {
 		}
 	}
 
-	return fmt.Sprintf("%s  %s  %s  %s", severity, finding.ID, finding.Subject(), indented(cause))
+	return fmt.Sprintf("%s  %s  %s  %s", severity, c.ids(finding), finding.Subject(), indented(cause))
 }
 
 func (c *Console) resultLine(result Result) (line, next string) {
