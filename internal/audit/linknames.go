@@ -51,9 +51,7 @@ const noNames = "net.ifnames=0"
 
 // numbersLinks says where a node's kernel is told to number its links; empty if it is not.
 func (in *Input) numbersLinks(config *Rendered) string {
-	install := config.Provider.RawV1Alpha1().MachineConfig.MachineInstall
-
-	if install != nil && !config.Provider.Machine().Install().GrubUseUKICmdline() && lastNaming(install.InstallExtraKernelArgs) == noNames {
+	if install := config.Provider.Machine().Install(); !install.GrubUseUKICmdline() && lastNaming(install.ExtraKernelArgs()) == noNames {
 		return "install.extraKernelArgs"
 	}
 
