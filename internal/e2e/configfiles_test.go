@@ -248,7 +248,7 @@ func TestWhoRendersIsASetting(t *testing.T) {
 	d.env = append(d.env, "CONFIG_GENERATOR=none")
 	require.Contains(t, d.types(t, 0, "config:generate"), "are used as they are")
 
-	d.env = append(d.env, "CONFIG_GENERATOR=talhelper", "PATH="+os.Getenv("PATH")+":"+filepath.Dir(script(t, filepath.Join(t.TempDir(), "talhelper"), "echo wrong >&2; exit 1\n")))
+	d.env = append(d.env, "CONFIG_GENERATOR=talhelper", "PATH="+filepath.Dir(script(t, filepath.Join(t.TempDir(), "talhelper"), "echo wrong >&2; exit 1\n"))+":"+os.Getenv("PATH"))
 	require.Contains(t, d.types(t, 2, "config:generate"), "talhelper")
 
 	d.env = append(d.env, "CONFIG_GENERATOR=other")

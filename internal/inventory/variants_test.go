@@ -140,7 +140,7 @@ func TestLaterTalenvFilesWin(t *testing.T) {
 	require.Equal(t, "last", cluster.Name)
 }
 
-// K06: text that belongs to others keeps its dollar signs, whatever they are followed by.
+// Text that belongs to others keeps its dollar signs, whatever they are followed by.
 func TestForeignDollarsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 

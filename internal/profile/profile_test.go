@@ -233,7 +233,7 @@ func TestMissingAndEmptyProfilesSaySo(t *testing.T) {
 	require.ErrorContains(t, err, "must be a mapping, not a list")
 }
 
-func FuzzRead(f *testing.F) {
+func FuzzProfile(f *testing.F) {
 	f.Add([]byte(valid))
 	f.Add([]byte("name: *a\n"))
 	f.Add([]byte("talos: {factory: {schematic: {overlay: {options: {a: [1]}}}}}\n"))

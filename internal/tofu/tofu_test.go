@@ -231,7 +231,7 @@ func TestFilesThatAreNoneHaveAPlace(t *testing.T) {
 }
 
 // Whatever a file holds, reading it ends, and without a panic.
-func FuzzRead(f *testing.F) {
+func FuzzTofu(f *testing.F) {
 	for _, seed := range []string{
 		"a = 1\n", "resource \"x\" \"y\" {\n  v = { for a, b in c : a => b if d }\n}\n", "v = \"${x[\"a\"]}\"\n", "a = <<EOT\nEOT\n", "a = [[[[\n", "a = f(,)\n", "x = a.b[c\n", "locals { a = local.a }\n",
 	} {
