@@ -149,7 +149,9 @@ func patched(provider talosconfig.Provider, loaded configpatcher.Patch) (result 
 // (config/configpatcher/strategic.go).
 func leftDeletion(documents []config.Document) error {
 	for _, document := range documents {
-		if _, deletes := document.(interface{ ApplyTo(document config.Document) error }); !deletes {
+		if _, deletes := document.(interface {
+			ApplyTo(document config.Document) error
+		}); !deletes {
 			continue
 		}
 
