@@ -67,7 +67,12 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 		return run.done(s.Name(), report.Skipped, "none, and CONFIG_GENERATOR=none makes none", nil)
 	}
 
-	if problem := s.mayBelongToCluster(ctx, run); problem != nil {
+	problem := s.mayBelongToCluster(ctx, run)
+
+	switch {
+	case ctx.Err() != nil:
+		return run.interruptedStep(ctx, s.Name())
+	case problem != nil:
 		return run.done(s.Name(), report.Failed, "", problem)
 	}
 
@@ -75,12 +80,41 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 		return s.write(ctx, run, nil, "made")
 	}
 
-	bundle, err := machineconfig.NewSecrets(run.talosVersion())
-	if err != nil {
+	bundle, err := run.newSecrets(ctx)
+
+	switch {
+	case ctx.Err() != nil:
+		return run.interruptedStep(ctx, s.Name())
+	case err != nil:
 		return run.done(s.Name(), report.Failed, "", badInput(err))
 	}
 
 	return s.write(ctx, run, bundle, "made")
+}
+
+// newSecrets makes new secrets. One of the keys has 4096 bits, for which a slow computer needs many seconds, and nothing stops that: a run that is
+// interrupted leaves it to the end of the process.
+func (r *Run) newSecrets(ctx context.Context) (*secrets.Bundle, error) {
+	type outcome struct {
+		bundle *secrets.Bundle
+		err    error
+	}
+
+	r.Report.Progress(secretsName, report.Progress{Text: "making keys", Since: r.Clock.Now()})
+
+	made := make(chan outcome, 1)
+
+	go func() {
+		bundle, err := machineconfig.NewSecrets(r.talosVersion())
+		made <- outcome{bundle, err}
+	}()
+
+	select {
+	case done := <-made:
+		return done.bundle, done.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("make secrets: %w", context.Cause(ctx))
+	}
 }
 
 // exist is the outcome where there is a secrets file.
