@@ -302,34 +302,48 @@ func (in *Input) findImagePatches() []*Patch {
 	})
 }
 
-// checkDeclaredSecureBoot compares machineSpec.secureboot with the installer that the node's config names, or its talosImageURL where there is no
-// config.
-func checkDeclaredSecureBoot(r *Report, in *Input) {
+// installer is the installer image of a declared node: the one that its machine config names, or its talosImageURL where there is no config.
+type installer struct {
+	node     *inventory.Node
+	settings talconfig.NodeSettings
+	text     string
+	image    schematic.Reference
+	place    at
+}
+
+// eachInstaller visits the installers of the nodes whose settings are known.
+func eachInstaller(r *Report, in *Input, visit func(installer)) {
 	for _, node := range in.Cluster.Nodes {
 		settings, known := in.settingsOf(node)
 		if !known {
 			continue
 		}
 
-		text, place := settings.TalosImageURL, in.imagePlace(node)
+		found := installer{node: node, settings: settings, text: settings.TalosImageURL, place: in.imagePlace(node)}
 
-		config := in.byNode[node]
-		if config != nil {
-			text, place = config.InstallImage(), config.installPlace("image")
+		r.config = in.byNode[node]
+		if r.config != nil {
+			found.text, found.place = r.config.InstallImage(), r.config.installPlace("image")
 		}
 
-		r.config = config
-		image := schematic.ParseReference(text)
-
-		switch spec := settings.MachineSpec; {
-		case text == "" || !image.Official() || in.ownNames():
-		case spec.SecureBoot && !image.SecureBoot():
-			r.found(place, "use the -secureboot installer of the same schematic", "%s is declared with SecureBoot, and its installer %s is not for it: it would not boot again", node.Name, text)
-		case !spec.SecureBoot && image.SecureBoot() && spec != talconfig.MachineSpec{}:
-			r.warn(place, "set machineSpec.secureboot: true, or use the ordinary installer",
-				"the installer %s is for SecureBoot, and machineSpec of %s names a boot image that is not", text, node.Name)
-		}
+		found.image = schematic.ParseReference(found.text)
+		visit(found)
 	}
+}
+
+// checkDeclaredSecureBoot compares machineSpec.secureboot with the installer that the node's config names, or its talosImageURL where there is no
+// config.
+func checkDeclaredSecureBoot(r *Report, in *Input) {
+	eachInstaller(r, in, func(its installer) {
+		switch spec := its.settings.MachineSpec; {
+		case its.text == "" || !its.image.Official() || in.ownNames():
+		case spec.SecureBoot && !its.image.SecureBoot():
+			r.found(its.place, "use the -secureboot installer of the same schematic", "%s is declared with SecureBoot, and its installer %s is not for it: it would not boot again", its.node.Name, its.text)
+		case !spec.SecureBoot && its.image.SecureBoot() && spec != talconfig.MachineSpec{}:
+			r.warn(its.place, "set machineSpec.secureboot: true, or use the ordinary installer",
+				"the installer %s is for SecureBoot, and machineSpec of %s names a boot image that is not", its.text, its.node.Name)
+		}
+	})
 }
 
 // imagePlace is where a node's image is declared: at its entry, or at its role.
@@ -446,30 +460,16 @@ func checkUnusedSchematics(r *Report, in *Input) {
 
 // checkPlatforms compares machineSpec with the installer's platform, and boards with their processor.
 func checkPlatforms(r *Report, in *Input) {
-	for _, node := range in.Cluster.Nodes {
-		settings, known := in.settingsOf(node)
-		if !known {
-			continue
-		}
+	eachInstaller(r, in, func(its installer) {
+		version, err := talosconfig.ParseContractFromVersion(cmp.Or(its.image.Tag, in.Cluster.TalosVersion))
 
-		text, place := settings.TalosImageURL, in.imagePlace(node)
-
-		config := in.byNode[node]
-		if config != nil {
-			text, place = config.InstallImage(), config.installPlace("image")
-		}
-
-		r.config = config
-		image := schematic.ParseReference(text)
-		version, err := talosconfig.ParseContractFromVersion(cmp.Or(image.Tag, in.Cluster.TalosVersion))
-
-		switch platform, mode := image.Platform(), settings.MachineSpec.Mode; {
+		switch platform, mode := its.image.Platform(), its.settings.MachineSpec.Mode; {
 		case platform == "" || mode == "" || platform == mode:
 		case err != nil || !version.Greater(talosconfig.TalosVersion1_9): // one installer for all
 		default:
-			r.found(place, "use "+mode+"-installer", "the installer %s is for platform %s, and machineSpec.mode of %s is %s", text, platform, node.Name, mode)
+			r.found(its.place, "use "+mode+"-installer", "the installer %s is for platform %s, and machineSpec.mode of %s is %s", its.text, platform, its.node.Name, mode)
 		}
-	}
+	})
 }
 
 // checkExtensionServices compares the services that a node configures with those in its image, where it is known what that is made of.
