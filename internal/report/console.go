@@ -252,7 +252,7 @@ func (c *Console) flush() {
 
 	for i, finding := range c.findings {
 		// An ok finding with advice is there to be read.
-		if c.options.Brief && finding.Severity <= diagnosis.OK && finding.Next == "" || notRunAlike(c.findings[:i], finding) >= 0 {
+		if c.options.Brief && finding.Severity <= diagnosis.OK && finding.Next == "" || told(c.findings[:i], finding) {
 			continue
 		}
 
@@ -267,11 +267,15 @@ func (c *Console) flush() {
 	}
 }
 
-// notRunAlike is the first check that was not run for the same reason; -1 if there is none.
-func notRunAlike(findings []diagnosis.Finding, finding diagnosis.Finding) int {
-	return slices.IndexFunc(findings, func(other diagnosis.Finding) bool {
-		return finding.Severity == diagnosis.NotRun && other.Severity == diagnosis.NotRun && other.Node == finding.Node && other.Cause == finding.Cause
-	})
+// sameReason tells of two checks that the same reason kept from being run.
+func sameReason(a, b diagnosis.Finding) bool {
+	return a.Severity == diagnosis.NotRun && b.Severity == diagnosis.NotRun && a.Node == b.Node && a.Cause == b.Cause
+}
+
+// told tells that a check which was not run stands in the line of an earlier one.
+func told(earlier []diagnosis.Finding, finding diagnosis.Finding) bool {
+	// Of many nodes there are many findings, and next to none that was not run.
+	return finding.Severity == diagnosis.NotRun && slices.ContainsFunc(earlier, func(other diagnosis.Finding) bool { return sameReason(other, finding) })
 }
 
 // ids are the finding's, and for a check that was not run those of the others that the same reason kept from it.
@@ -283,7 +287,7 @@ func (c *Console) ids(finding diagnosis.Finding) string {
 	var ids []string
 
 	for _, other := range c.findings {
-		if id := string(other.ID); notRunAlike([]diagnosis.Finding{other}, finding) == 0 && !slices.Contains(ids, id) {
+		if id := string(other.ID); sameReason(other, finding) && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
