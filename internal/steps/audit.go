@@ -22,17 +22,23 @@ func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []stri
 	run := &Run{Settings: loaded, Environ: environ}
 	files := run.inventoryOptions(ctx)
 
-	options := audit.Options{
-		TalosDir: loaded.TalosDir, ConfigDir: loaded.ClusterConfigDir, Talosconfig: loaded.Talosconfig, Kubeconfig: loaded.Kubeconfig, Root: loaded.RootDir,
-		Environ: environ, Source: files.Source, Decrypt: files.Decrypt, CallsFrom: audit.CallsFrom,
-		Checks: preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: run.skipChecks()},
-	}
+	options := run.auditOptions(preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: run.skipChecks()})
+	options.Source, options.Decrypt = files.Source, files.Decrypt
 
 	if loaded.ConfigGenerator != noGenerator {
 		options.Generate = func() (map[string][]byte, error) { return run.inMemory(ctx) }
 	}
 
 	return options
+}
+
+// auditOptions are the files that an audit and a preflight look at alike, and how they check them.
+func (r *Run) auditOptions(checks preflight.Options) audit.Options {
+	return audit.Options{
+		TalosDir: r.Settings.TalosDir, ConfigDir: r.Settings.ClusterConfigDir, Root: r.Settings.RootDir,
+		Talosconfig: r.Settings.Talosconfig, Kubeconfig: r.Settings.Kubeconfig,
+		Environ: r.Environ, CallsFrom: audit.CallsFrom, Checks: checks,
+	}
 }
 
 // inMemory makes what the configs step would write, by the names of the files, and writes nothing. An error is one line that says why that can't be, or

@@ -77,10 +77,10 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 
 // fileFindings are what the files tell, also about each other; of nodes that -node= leaves out nothing is told.
 func (r *Run) fileFindings(ctx context.Context, options preflight.Options) []diagnosis.Finding {
-	result := audit.Run(ctx, audit.Read(audit.Options{
-		TalosDir: r.Settings.TalosDir, ConfigDir: r.Settings.ClusterConfigDir, Talosconfig: r.Settings.Talosconfig, Kubeconfig: r.Settings.Kubeconfig, Root: r.Settings.RootDir,
-		Environ: r.Environ, Cluster: r.Cluster, AsTheyAre: true, CallsFrom: audit.CallsFrom, Checks: options,
-	}))
+	files := r.auditOptions(options)
+	files.Cluster, files.AsTheyAre = r.Cluster, true
+
+	result := audit.Run(ctx, audit.Read(files))
 	findings := append(result.Findings, result.NotRunOfFiles()...)
 
 	return slices.DeleteFunc(findings, func(finding diagnosis.Finding) bool {
