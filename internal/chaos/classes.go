@@ -48,8 +48,11 @@ var (
 	}
 	// refused: the machine is there and its API port is closed.
 	refused = Class{
-		Name:   "port refused",
-		Here:   []diagnosis.ID{diagnosis.NodeRefused, diagnosis.BootstrapBlocked, diagnosis.ApplyOutcomeUnknown, diagnosis.ApplyGaveUp, diagnosis.WorkerJoining},
+		Name: "port refused",
+		Here: []diagnosis.ID{
+			diagnosis.NodeRefused, diagnosis.BootstrapBlocked, diagnosis.ApplyOutcomeUnknown, diagnosis.ApplyGaveUp, diagnosis.WorkerJoining,
+			diagnosis.StillMaintenance, // what was being sent when the port closed did not arrive
+		},
 		Around: withoutControlPlane,
 	}
 	// stalled: connections die once a machine config is sent over them.

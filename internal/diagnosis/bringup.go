@@ -72,7 +72,7 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: StillMaintenance, Title: "A node is still in maintenance", Severity: Failure, Exit: ExitVerify,
-		Cause:  "It was sent no config, or did not take it in. `reboot --insecure` and `reset --insecure` are refused by a node in maintenance and do not help.",
+		Cause:  "It was sent no config, did not take it in, or the connection broke before it had arrived. `reboot --insecure` and `reset --insecure` are refused by a node in maintenance and do not help.",
 		Remedy: "Apply its config again: mage applySequential -node=<node>.",
 		Source: "siderolabs/talos#9241; " + sourceApply,
 	},

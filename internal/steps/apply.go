@@ -187,10 +187,9 @@ func (a *applier) joins(ctx context.Context, seen sight) bool {
 		return false
 	}
 
-	patience := time.Duration(a.Settings.ReachabilityRetries) * a.Settings.ReachabilityDelay
 	silent := a.Clock.Now().Sub(a.memory.of(seen.node).recall().silentSince)
 
-	return (silent >= patience || a.Settings.NoWait) && !a.trustdAnswers(ctx)
+	return (silent >= a.reachable() || a.Settings.NoWait) && !a.trustdAnswers(ctx)
 }
 
 // broken is the outcome for a node whose handling broke off for a reason that lies in this program.
@@ -464,11 +463,15 @@ func (a *applier) apply(ctx context.Context, conn *talosapi.Conn, seen sight, co
 
 	a.memory.of(seen.node).remember(func(facts *nodeFacts) {
 		facts.sent, facts.sentAt, facts.sentTo = config, a.Clock.Now(), facts.boot
-		facts.leftMaintenance = false
+		facts.unsure, facts.leftMaintenance = false, false
 	})
 
 	applied, err := conn.Apply(calling, config.Bytes, talosapi.ApplyOptions{Mode: mode})
-	if err != nil && talosapi.Classify(talosapi.OpApply, err) != talosapi.UnknownOutcome {
+	switch {
+	case err == nil:
+	case talosapi.Classify(talosapi.OpApply, err) == talosapi.UnknownOutcome:
+		a.memory.of(seen.node).remember(func(facts *nodeFacts) { facts.unsure = true })
+	default:
 		a.memory.of(seen.node).remember(func(facts *nodeFacts) { facts.sent = nil })
 	}
 

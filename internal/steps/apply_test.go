@@ -62,6 +62,55 @@ func TestApplyRepeatsWhatMayPassAndNothingElse(t *testing.T) {
 	}
 }
 
+// A port that is closed for a moment looks like that of a machine that took its config and went on.
+func TestAConfigThatWasLostWithAClosedPortIsNotTakenForAccepted(t *testing.T) {
+	t.Parallel()
+
+	for name, tt := range map[string]struct {
+		closed time.Duration // the machines' time
+		sent   int
+	}{
+		"closed for a moment":        {3 * time.Second, 2},
+		"closed until apply is over": {0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 0)
+			l.untilMaintenance(t)
+			node := l.Node("cp1")
+			fault(node, emulator.CallFault{Method: applyMethod, When: emulator.BeforeEffect, Do: emulator.Hang, Times: 1})
+
+			s := l.session(t, "NODE_REACHABILITY_RETRIES=10")
+			applied := make(chan error, 1)
+
+			go func() { applied <- steps.Execute(t.Context(), s.Run, steps.Apply{}) }()
+
+			require.Eventually(t, func() bool { return calls(node, applyMethod) == 1 }, patience, time.Millisecond)
+			node.Refuse(true)
+
+			if tt.closed > 0 {
+				require.NoError(t, l.Lab.Clock().Sleep(t.Context(), tt.closed))
+				node.Refuse(false)
+			}
+
+			require.NoError(t, <-applied, s.out)
+			node.Refuse(false)
+			require.Equal(t, tt.sent, calls(node, applyMethod))
+
+			if tt.closed > 0 {
+				s.succeeds(t, steps.Verify{})
+
+				return
+			}
+
+			problem := s.fails(t, diagnosis.ExitVerify, diagnosis.StillMaintenance, steps.Verify{})
+			require.Contains(t, problem.Cause, "the reply to its config was lost")
+			require.Contains(t, problem.Next, "applySequential")
+		})
+	}
+}
+
 func TestRetriesOfApplyKeepTheirDistance(t *testing.T) {
 	t.Parallel()
 

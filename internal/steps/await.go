@@ -189,7 +189,7 @@ func (c *clocks) tick(r *Run, seen sight) runningClock {
 			c.maintenanceSince = seen.at
 		}
 
-		return runningClock{maintenanceClock, "in maintenance", c.maintenanceSince, r.Settings.VerificationTimeout}
+		return runningClock{maintenanceClock, "in maintenance", c.maintenanceSince, r.maintenanceLimit(seen.node)}
 	default:
 		if stage := seen.stage(); stage != c.stage || c.stageSince.IsZero() {
 			c.stage, c.stageSince = stage, seen.at
@@ -202,6 +202,20 @@ func (c *clocks) tick(r *Run, seen sight) runningClock {
 
 		return runningClock{stageClock, stageText(seen), c.stageSince, limit}
 	}
+}
+
+// maintenanceLimit is how long a node may stay in maintenance.
+func (r *Run) maintenanceLimit(node *inventory.Node) time.Duration {
+	if facts := r.memory.of(node).recall(); facts.lost() {
+		return r.reachable()
+	}
+
+	return r.Settings.VerificationTimeout
+}
+
+// reachable is the time in which a node that is there lets itself be reached, with some tries.
+func (r *Run) reachable() time.Duration {
+	return time.Duration(r.Settings.ReachabilityRetries) * r.Settings.ReachabilityDelay
 }
 
 // countReboots goes by what the node says of its boot: one that does not answer for a moment may be behind a bad cable. Only of a node that does not
@@ -281,8 +295,8 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 	case maintenanceClock:
 		problem.ID = diagnosis.StillMaintenance
 		problem.Cause = fmt.Sprintf("still in maintenance after %s: the config was not sent, or not accepted", waited)
-		if r.memory.of(seen.node).recall().sent != nil {
-			problem.Cause = fmt.Sprintf("it accepted its config and is still in maintenance after %s", waited)
+		if facts := r.memory.of(seen.node).recall(); facts.sent != nil {
+			problem.Cause = fmt.Sprintf("%s, and it is still in maintenance after %s", facts.receipt(), waited)
 		}
 
 		problem.Next = command("applySequential", seen.node)

@@ -284,6 +284,8 @@ type nodeFacts struct {
 	sent   *machineconfig.Config
 	sentAt time.Time
 	sentTo time.Time
+	// unsure is set while the reply to it is missing.
+	unsure bool
 	// leftMaintenance is set once the node was seen to be gone from maintenance after the config was sent, or to have a config of its own.
 	leftMaintenance bool
 	// checkedFingerprint is the certificate of the node whose checks passed.
@@ -296,9 +298,29 @@ type nodeFacts struct {
 	failed error
 }
 
-// bootedAgain tells that the machine has booted since the config was sent to it.
-func (f *nodeFacts) bootedAgain() bool {
-	return !f.sentTo.IsZero() && !f.boot.IsZero() && !f.boot.Equal(f.sentTo)
+// stillThere tells that the machine never left the boot in maintenance that the config was sent to: a failed install ends with another boot.
+// Where boots can't be told apart, one that was seen to be gone from maintenance has left it.
+func (f *nodeFacts) stillThere() bool {
+	if f.sentTo.IsZero() || f.boot.IsZero() {
+		return !f.leftMaintenance
+	}
+
+	return f.boot.Equal(f.sentTo)
+}
+
+// lost tells that the config never arrived: its reply is missing, and the machine is where it was although its port was closed meanwhile, which a
+// machine that took it opens in another boot only.
+func (f *nodeFacts) lost() bool {
+	return f.sent != nil && f.unsure && f.leftMaintenance && f.stillThere()
+}
+
+// receipt says what became of the config that was sent.
+func (f *nodeFacts) receipt() string {
+	if f.unsure {
+		return "the reply to its config was lost"
+	}
+
+	return "it accepted its config"
 }
 
 func newMemory() *memory { return &memory{nodes: make(map[string]*nodeMemory)} }

@@ -13,6 +13,8 @@ import (
 
 // settle finds out whether a call whose reply was lost took effect. Nothing is sent again before the node was seen.
 func (a *applier) settle(ctx context.Context, before sight, lost error, result *outcome) error {
+	var closed time.Time // when the port was first found closed, if it has been since
+
 	for since := a.Clock.Now(); ; {
 		if a.Clock.Sleep(ctx, lookAgain) != nil {
 			return a.interrupted(ctx, before.node, a.step)
@@ -21,7 +23,14 @@ func (a *applier) settle(ctx context.Context, before sight, lost error, result *
 		now := a.look(ctx, before.node)
 		waited := now.asked.Sub(since)
 
-		if arrived := arrival(before, now); arrived != "" {
+		switch {
+		case now.Silence != talosapi.Refused:
+			closed = time.Time{}
+		case closed.IsZero():
+			closed = now.at
+		}
+
+		if arrived := a.arrival(before, now, closed); arrived != "" {
 			result.status, result.detail = report.Applied, arrived
 
 			return nil
@@ -37,12 +46,15 @@ func (a *applier) settle(ctx context.Context, before sight, lost error, result *
 	}
 }
 
-// arrival says how a look shows that the node took the config in; empty if it does not show that.
-func arrival(before, now sight) string {
+// arrival says how a look shows that the node took the config in; empty if it does not show that. A port that is closed for a moment does not: what
+// closed it may be what lost the reply, or the call.
+func (a *applier) arrival(before, now sight, closed time.Time) string {
 	switch {
 	case now.State == talosapi.Ours && now.config == configSame:
+		a.memory.of(now.node).remember(func(facts *nodeFacts) { facts.unsure = false })
+
 		return "reply lost, the config is there"
-	case now.Silence == talosapi.Refused && before.State == talosapi.Maintenance:
+	case before.State == talosapi.Maintenance && !closed.IsZero() && (now.asked.Sub(closed) >= a.reachable() || a.Settings.NoWait):
 		return replyLostAndGone
 	default:
 		return ""

@@ -217,13 +217,17 @@ func (v *verifier) judgeMaintenance(seen sight) judgement {
 		return judgement{done: true}
 	case facts.sent == nil && !facts.leftMaintenance:
 		return judgement{}
-	case !facts.leftMaintenance && !facts.bootedAgain():
-		return judgement{doing: "accepted its config, still in maintenance"}
+	case facts.sent != nil && facts.stillThere():
+		return judgement{doing: facts.receipt() + ", still in maintenance"}
 	}
 
 	cause := "it accepted its config and came back to maintenance: the install failed"
-	if facts.sent == nil {
+
+	switch {
+	case facts.sent == nil:
 		cause = "it had its config and is back in maintenance: the install failed, or its disk was wiped"
+	case facts.unsure:
+		cause = "the reply to its config was lost and it is back in maintenance: the config did not arrive, or the install failed"
 	}
 
 	if facts.lastWords != "" {

@@ -3,6 +3,7 @@ package faults_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -124,6 +125,21 @@ func changeFaults() []fault {
 			inject:   onCalls(cut("ApplyConfiguration", emulator.AfterEffect)),
 			settings: unhurriedCalls, seen: "reply lost", node: cp1,
 			also: applied(1),
+		},
+		{
+			title: "the port closes in an apply before the node took the config, and opens again", class: "a reply is lost, nothing has changed",
+			knob:     "Refuse, Calls: Hang, BeforeEffect",
+			inject:   onCalls(emulator.CallFault{Method: "ApplyConfiguration", Do: emulator.Hang, Times: 1}),
+			settings: append([]string{"NODE_REACHABILITY_RETRIES=10"}, unhurriedCalls...),
+			during: func(t *testing.T, w *world) {
+				t.Helper()
+				eventually(t, func() bool { return w.count(cp1, "ApplyConfiguration") == 1 }, "the config is sent")
+				w.Node(cp1).Refuse(true)
+				require.NoError(t, w.Lab.Clock().Sleep(t.Context(), 5*time.Second))
+				w.Node(cp1).Refuse(false)
+			},
+			seen: "attempt 1 failed: the config was sent, no reply came, and the node is as before", node: cp1,
+			also: applied(2),
 		},
 		{
 			title: "an apply that never answers, before the node took the config", class: "a reply is lost, nothing has changed", knob: "Calls: Hang, BeforeEffect",

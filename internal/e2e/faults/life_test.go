@@ -93,7 +93,7 @@ func installFaults() []fault {
 		{
 			title: "maintenance never ends after the config was accepted", class: "maintenance, with the certificate that got the config", knob: "Lingers",
 			inject: set(func(f *emulator.Faults) { f.Lingers = forEver }), settings: []string{"VERIFICATION_TIMEOUT=60s"},
-			code: diagnosis.ExitVerify, id: diagnosis.StillMaintenance, node: cp1, says: "it accepted its config and is still in maintenance",
+			code: diagnosis.ExitVerify, id: diagnosis.StillMaintenance, node: cp1, says: "it accepted its config, and it is still in maintenance",
 			seen: "accepted its config, still in maintenance",
 			heal: func(t *testing.T, w *world) {
 				t.Helper()
