@@ -11,17 +11,16 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	pki "github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/audit"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/preflight"
 )
 
@@ -62,41 +61,11 @@ const (
 	worker = "clusterconfig/lab-n4.yaml"
 )
 
-// theirSecrets are some of another cluster's, made once, without what takes long to make.
-var theirSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
-	now := time.Now()
-
-	talos, err := secrets.NewTalosCA(now)
-	if err != nil {
-		return nil, err
-	}
-
-	etcd, err := secrets.NewEtcdCA(now, nil)
-	if err != nil {
-		return nil, err
-	}
-
-	account, err := pki.NewECDSAKey()
-	if err != nil {
-		return nil, err
-	}
-
-	pair := func(ca *pki.CertificateAuthority) *pki.PEMEncodedCertificateAndKey {
-		return &pki.PEMEncodedCertificateAndKey{Crt: ca.CrtPEM, Key: ca.KeyPEM}
-	}
-
-	return &secrets.Bundle{
-		Clock:   secrets.NewFixedClock(now),
-		Secrets: &secrets.Secrets{SecretboxEncryptionSecret: base64.StdEncoding.EncodeToString(make([]byte, 32))},
-		Certs:   &secrets.Certs{OS: pair(talos), Etcd: pair(etcd), K8sAggregator: pair(etcd), K8sServiceAccount: &pki.PEMEncodedKey{Key: account.KeyPEM}},
-	}, nil
-})
-
 // foreignSecrets are another cluster's.
 func foreignSecrets(t *testing.T) *secrets.Bundle {
 	t.Helper()
 
-	bundle, err := theirSecrets()
+	bundle, err := quicksecrets.New()
 	require.NoError(t, err)
 
 	return bundle

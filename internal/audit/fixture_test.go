@@ -12,18 +12,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/audit"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/preflight"
 )
 
-// ourSecrets are made once: they take most of a second.
-var ourSecrets = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
+// ourSecrets are those of every test's cluster.
+var ourSecrets = sync.OnceValues(quicksecrets.New)
 
 // files are a cluster's files by their path in TALOS_DIR.
 type files map[string]string

@@ -452,7 +452,13 @@ func TestFaultsOfCallsLoseRequestsAndReplies(t *testing.T) {
 			data, err := cluster.Config("cp1")
 			require.NoError(t, err)
 
-			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			// Long enough for a call that is answered, however busy the machine.
+			wait := labcluster.Deadline
+			if test.code == codes.DeadlineExceeded {
+				wait = 3 * time.Second
+			}
+
+			short, cancel := context.WithTimeout(t.Context(), wait)
 			defer cancel()
 
 			_, err = insecure(t, node).ApplyConfiguration(short, &machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto})

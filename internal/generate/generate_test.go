@@ -10,21 +10,18 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/generate"
 	"github.com/talos-mage/talos-mage/internal/golden"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
 // now is any moment: the secrets are valid from it, and it is the same in every run.
 var now = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 
 // bundle is made once: keys take time.
-var bundle = sync.OnceValues(func() (*secrets.Bundle, error) {
-	return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion)
-})
+var bundle = sync.OnceValues(quicksecrets.New)
 
 // sourceOf writes files to a folder, the talconfig.yaml among them.
 func sourceOf(t testing.TB, files map[string]string, environ ...string) generate.Source {

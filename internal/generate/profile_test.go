@@ -17,7 +17,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	talosgenerate "github.com/siderolabs/talos/pkg/machinery/config/generate"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/stretchr/testify/require"
@@ -27,12 +26,11 @@ import (
 	"github.com/talos-mage/talos-mage/internal/generate"
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
 )
 
-var profileSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
-	return secrets.NewBundle(secrets.NewFixedClock(time.Now()), talosconfig.TalosVersion1_8)
-})
+var profileSecrets = sync.OnceValues(quicksecrets.New)
 
 const testSchematic = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
 

@@ -8,18 +8,18 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
 // sharedSecrets is one bundle for the whole test process, and foreignSecrets another cluster's.
 var (
-	sharedSecrets  = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
-	foreignSecrets = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
+	sharedSecrets  = sync.OnceValues(quicksecrets.New)
+	foreignSecrets = sync.OnceValues(quicksecrets.New)
 )
 
 // demoOptions is a cluster of two control planes and a worker, one control plane with DHCP.

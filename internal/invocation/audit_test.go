@@ -15,7 +15,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/invocation"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/secrets"
 )
 
@@ -78,7 +78,7 @@ func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
 		"  - hostname: cp1\n    ipAddress: 192.0.2.11\n    controlPlane: true\n    installDisk: /dev/vda\n    networkInterfaces:\n" +
 		"      - interface: eth0\n        addresses: [192.0.2.11/24]\n        routes:\n          - network: 0.0.0.0/0\n            gateway: GATEWAY\n"
 
-	bundle, err := machineconfig.NewSecrets(machineconfig.DefaultTalosVersion)
+	bundle, err := quicksecrets.New()
 	require.NoError(t, err)
 
 	plain, err := secrets.Encode(bundle)

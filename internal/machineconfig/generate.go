@@ -75,7 +75,7 @@ type GenerateOptions struct {
 	Image string
 	// InstallDisk defaults to DefaultInstallDisk.
 	InstallDisk string
-	// Secrets is a ready bundle; nil makes a new one, which takes most of a second.
+	// Secrets is a ready bundle; nil makes a new one, which takes seconds.
 	Secrets *secrets.Bundle
 	Nodes   []NodeSpec
 }

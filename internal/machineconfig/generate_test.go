@@ -10,17 +10,15 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
-// sharedSecrets is one bundle for the whole test process: making one takes most of a second.
-var sharedSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
-	return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion)
-})
+// sharedSecrets is one bundle for the whole test process.
+var sharedSecrets = sync.OnceValues(quicksecrets.New)
 
 // demoOptions is a cluster of two control planes, one with DHCP, and a worker.
 func demoOptions(t *testing.T) machineconfig.GenerateOptions {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
 // newer lists "line: name (version)" of what a text has that a version does not know.
@@ -69,7 +70,7 @@ table: 1
 func TestConfigsAreKnownToTheVersionThatTheyAreGeneratedFor(t *testing.T) {
 	t.Parallel()
 
-	bundle, err := machineconfig.NewSecrets(machineconfig.DefaultTalosVersion)
+	bundle, err := quicksecrets.New()
 	require.NoError(t, err)
 
 	for _, version := range []string{"v1.6.0", "v1.8.0", "v1.11.6", "v1.12.1", "v1.13.9"} {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/stretchr/testify/require"
@@ -18,12 +17,13 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/preflight"
 	"github.com/talos-mage/talos-mage/internal/talosapi"
 )
 
-// ourSecrets is one bundle for the whole test process: making one takes most of a second.
-var ourSecrets = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
+// ourSecrets is one bundle for the whole test process.
+var ourSecrets = sync.OnceValues(quicksecrets.New)
 
 // fixture is a cluster whose files and machines fit each other, to be spoiled in one way by each test.
 type fixture struct {

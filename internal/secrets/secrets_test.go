@@ -18,6 +18,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/golden"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/talconfig"
 	"github.com/talos-mage/talos-mage/internal/yamlfile"
@@ -25,8 +26,8 @@ import (
 
 var now = time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
 
-// made is the one bundle of this process: it takes most of a second.
-var made = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
+// made is the one bundle of this process.
+var made = sync.OnceValues(quicksecrets.New)
 
 func bundle(tb testing.TB) *secrets.Bundle {
 	tb.Helper()

@@ -232,7 +232,7 @@ func TestAnApplyBehindAnotherIsRetried(t *testing.T) {
 	conn := l.maintenance(t, node)
 	config := l.config(t, "cp1")
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 
 	_, err := conn.Apply(ctx, config, talosapi.ApplyOptions{})
@@ -310,7 +310,7 @@ func TestALostReplyOfANodeLeavesTheOutcomeUnknown(t *testing.T) {
 				{Method: "ApplyConfiguration", When: test.when, Do: test.do},
 			}}})
 
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 
 			_, err := l.maintenance(t, node).Apply(ctx, l.config(t, "cp1"), talosapi.ApplyOptions{})

@@ -281,7 +281,7 @@ func TestALostReplyToBootstrapLeavesTheOutcomeUnknown(t *testing.T) {
 			}}})
 			containersUp(t, l, node)
 
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 
 			err := l.secure(t, node).Bootstrap(ctx)

@@ -240,7 +240,10 @@ func TestProbeIsNotFooledByWhatElseAnswers(t *testing.T) {
 
 	impatient := *l.dialer
 	impatient.Timeout = 100 * time.Millisecond
-	require.Equal(t, talosapi.NoAnswer, impatient.Probe(t.Context(), node.Endpoint()).Silence)
+
+	require.Eventually(t, func() bool {
+		return impatient.Probe(t.Context(), node.Endpoint()).Silence == talosapi.NoAnswer
+	}, labcluster.Deadline, 5*time.Millisecond)
 	require.Empty(t, node.Calls())
 }
 

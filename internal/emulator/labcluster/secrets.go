@@ -9,13 +9,13 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
-// Making a bundle takes most of a second, so a process makes two and no more.
+// A process makes two and no more: what clusters need of their own is put into a copy.
 var (
-	ours    = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
-	foreign = sync.OnceValues(func() (*secrets.Bundle, error) { return machineconfig.NewSecrets(machineconfig.DefaultTalosVersion) })
+	ours    = sync.OnceValues(quicksecrets.New)
+	foreign = sync.OnceValues(quicksecrets.New)
 )
 
 // Secrets is the bundle of a new cluster: its CAs are those of every cluster of this process, its id, secret and token are its own.
