@@ -276,7 +276,7 @@ func TestServesCAEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 
 	// It accepts the connection, so something answers; it never says what.
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 
 	answered, ours, err := kubeapi.ServesCA(ctx, silent(t), nil)
