@@ -234,6 +234,7 @@ func (f *nodeFacts) noteConfig(seen sight) {
 	}
 
 	f.leftMaintenance = true
+	f.unsure = f.unsure && seen.config != configSame
 
 	if seen.readErr == nil {
 		f.oursAt = seen.Address

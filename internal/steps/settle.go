@@ -51,8 +51,6 @@ func (a *applier) settle(ctx context.Context, before sight, lost error, result *
 func (a *applier) arrival(before, now sight, closed time.Time) string {
 	switch {
 	case now.State == talosapi.Ours && now.config == configSame:
-		a.memory.of(now.node).remember(func(facts *nodeFacts) { facts.unsure = false })
-
 		return "reply lost, the config is there"
 	case before.State == talosapi.Maintenance && !closed.IsZero() && (now.asked.Sub(closed) >= a.reachable() || a.Settings.NoWait):
 		return replyLostAndGone
