@@ -333,11 +333,6 @@ func (a *applier) attempt(ctx context.Context, seen sight, result *outcome) erro
 		return a.send(ctx, seen, result)
 	case seen.State == talosapi.Ours:
 		return a.reconcile(ctx, seen, result)
-	case a.memory.of(seen.node).recall().sent != nil:
-		// The reply was lost and the node is gone from maintenance: it is installing or booting with what was sent. Verify looks at that.
-		result.status, result.detail = report.Applied, replyLostAndGone
-
-		return nil
 	case a.Settings.DryRun:
 		result.status, result.detail = report.Planned, "silent: would be waited for"
 
@@ -346,8 +341,6 @@ func (a *applier) attempt(ctx context.Context, seen sight, result *outcome) erro
 		return errFellSilent
 	}
 }
-
-const replyLostAndGone = "reply lost, the node went on to install or boot"
 
 // send gives a node in maintenance its config. Checks and identity are read on the very connection that sends it.
 func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {

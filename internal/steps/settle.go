@@ -53,7 +53,7 @@ func (a *applier) arrival(before, now sight, closed time.Time) string {
 	case now.State == talosapi.Ours && now.config == configSame:
 		return "reply lost, the config is there"
 	case before.State == talosapi.Maintenance && !closed.IsZero() && (now.asked.Sub(closed) >= a.reachable() || a.Settings.NoWait):
-		return replyLostAndGone
+		return "reply lost, the node went on to install or boot"
 	default:
 		return ""
 	}
