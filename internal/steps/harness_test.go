@@ -12,6 +12,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/clock"
@@ -19,6 +20,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/emulator"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/labtest"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
@@ -131,6 +133,8 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 
 	s.Run, err = steps.New(loaded, environ, s.Recorder, console.Logger(), timepiece)
 	require.NoError(tb, err)
+
+	s.NewSecrets = func(string) (*secrets.Bundle, error) { return quicksecrets.New() }
 
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
 	"github.com/talos-mage/talos-mage/internal/clock"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -34,6 +35,8 @@ type Run struct {
 	Clock       clock.Clock
 	Report      *report.Recorder
 	Log         zerolog.Logger
+	// NewSecrets makes the secrets of a cluster that is born with a Talos release.
+	NewSecrets func(talosVersion string) (*secrets.Bundle, error)
 
 	memory *memory
 	lock   *clusterLock
@@ -45,12 +48,13 @@ type Run struct {
 // Bad input is an error with exit code 2; a file that a later step may still make is not.
 func New(settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger, clk clock.Clock) (*Run, error) {
 	run := &Run{
-		Settings: settings,
-		Environ:  environ,
-		Clock:    clk,
-		Report:   recorder,
-		Log:      log,
-		memory:   newMemory(),
+		Settings:   settings,
+		Environ:    environ,
+		Clock:      clk,
+		Report:     recorder,
+		Log:        log,
+		NewSecrets: machineconfig.NewSecrets,
+		memory:     newMemory(),
 	}
 
 	if err := run.load(); err != nil {

@@ -105,7 +105,7 @@ func (r *Run) newSecrets(ctx context.Context) (*secrets.Bundle, error) {
 	made := make(chan outcome, 1)
 
 	go func() {
-		bundle, err := machineconfig.NewSecrets(r.talosVersion())
+		bundle, err := r.NewSecrets(r.talosVersion())
 		made <- outcome{bundle, err}
 	}()
 

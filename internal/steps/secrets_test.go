@@ -2,15 +2,18 @@ package steps_test
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
 	"github.com/talos-mage/talos-mage/internal/steps"
@@ -59,10 +62,31 @@ func TestWhoMakesSecretsIsToldWhatLosingThemMeans(t *testing.T) {
 	w := newWorkshop(t, 1, 0)
 	w.untilMaintenance(t)
 
-	s := w.session(t).succeeds(t, steps.Secrets{Asked: true})
+	s := w.session(t)
+	s.NewSecrets = machineconfig.NewSecrets
+	s.succeeds(t, steps.Secrets{Asked: true})
 	require.Equal(t, report.Applied, s.status("secrets", ""))
 	require.Contains(t, s.out.String(), "if it is lost, no node can be added to the cluster")
 	require.NoError(t, w.unseal(t).Validate())
+}
+
+func TestAnInterruptedRunDoesNotWaitForKeysThatAreBeingMade(t *testing.T) {
+	t.Parallel()
+
+	w := newWorkshop(t, 1, 0)
+	w.untilMaintenance(t)
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	s := w.session(t)
+	s.NewSecrets = func(string) (*secrets.Bundle, error) {
+		interrupt()
+		<-t.Context().Done() // at the end of the test
+
+		return nil, t.Context().Err()
+	}
+
+	require.Equal(t, diagnosis.ExitInterrupt, steps.CodeOf(steps.Execute(ctx, s.Run, steps.Secrets{Asked: true})), s.out)
+	require.NoFileExists(t, w.secrets())
 }
 
 func TestNewSecretsAreNotMadeBesideOldOnes(t *testing.T) {
