@@ -214,14 +214,55 @@ func (t fuzzTarget) run(ctx context.Context, programs *fuzzPrograms, each time.D
 	command := exec.CommandContext(ctx, path, "-test.run", "^$", "-test.fuzz", "^"+t.name+"$", "-test.fuzztime", each.String(), //nolint:gosec // made here
 		"-test.fuzzminimizetime", shortening, "-test.fuzzcachedir", filepath.Join(programs.cache, t.folder))
 	command.Dir = filepath.Join(programs.root, t.folder)
-	command.Stdout, command.Stderr = both, both
+	verdict := &verdictLast{out: both}
+	command.Stdout, command.Stderr = verdict, verdict
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 
-	if err := command.Run(); err != nil && !timeWasUp(said.String()) {
+	err = command.Run()
+	if err != nil && timeWasUp(said.String()+string(verdict.held)) {
+		fmt.Fprintln(out, "its time was up (go.dev/issue/75804)") //nolint:errcheck // a remark
+
+		return "", nil
+	}
+
+	verdict.tell()
+
+	if err != nil {
 		return t.explain(said.String()), fmt.Errorf("run %s: %w", t.name, err)
 	}
 
 	return "", nil
+}
+
+// verdictLast passes on what go says line by line, but from the word of a failure on: it is kept until somebody has judged it.
+type verdictLast struct {
+	out  io.Writer
+	held []byte // the line that is not complete yet, or all from the failure on
+}
+
+func (v *verdictLast) Write(data []byte) (int, error) {
+	v.held = append(v.held, data...)
+
+	for !bytes.HasPrefix(v.held, []byte("--- FAIL")) {
+		line, rest, complete := bytes.Cut(v.held, []byte("\n"))
+		if !complete {
+			break
+		}
+
+		if _, err := fmt.Fprintf(v.out, "%s\n", line); err != nil {
+			return 0, err
+		}
+
+		v.held = rest
+	}
+
+	return len(data), nil
+}
+
+// tell passes on the rest.
+func (v *verdictLast) tell() {
+	v.out.Write(v.held) //nolint:errcheck // nobody is left to be told
+	v.held = nil
 }
 
 var (

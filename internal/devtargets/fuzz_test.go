@@ -3,6 +3,7 @@ package devtargets
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,5 +138,30 @@ func TestTheEndOfAFuzzersTimeIsNoFailure(t *testing.T) {
 		"a worker that went away": progress + "--- FAIL: FuzzTalenv (2.04s)\n    fuzzing process hung or terminated unexpectedly: exit status 2\nFAIL\n",
 	} {
 		require.False(t, timeWasUp(said), name)
+	}
+}
+
+func TestAFuzzersVerdictIsKeptUntilItIsJudged(t *testing.T) {
+	t.Parallel()
+
+	const (
+		progress = "fuzz: elapsed: 0s\nfuzz: elapsed: 2s\n"
+		failure  = "--- FAIL: FuzzTalenv (2.04s)\n    context deadline exceeded\nFAIL\n"
+	)
+
+	for _, size := range []int{1, 7, 1000} {
+		var out strings.Builder
+
+		verdict := &verdictLast{out: &out}
+		for part := range slices.Chunk([]byte(progress+failure), size) {
+			_, err := verdict.Write(part)
+			require.NoError(t, err)
+		}
+
+		require.Equal(t, progress, out.String())
+		require.Equal(t, failure, string(verdict.held))
+
+		verdict.tell()
+		require.Equal(t, progress+failure, out.String())
 	}
 }
