@@ -159,7 +159,7 @@ func bootstrapFaults() []fault {
 
 				api := w.client(t, cp1)
 
-				eventually(t, func() bool { return etcdRuns(t, api) })
+				eventually(t, func() bool { return etcdIs(t, api, "Running") })
 				require.Error(t, api.Bootstrap(t.Context(), &machine.BootstrapRequest{}))
 			},
 			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdStopped, node: cp1, seen: "etcd exists: bootstrap is not called",
@@ -411,7 +411,8 @@ func (w *world) bootstrap(t *testing.T, name string) {
 
 	api := w.client(t, name)
 
-	eventually(t, func() bool { return api.Bootstrap(t.Context(), &machine.BootstrapRequest{}) == nil })
+	eventually(t, func() bool { return etcdIs(t, api, "Preparing") }, "etcd waits for it")
+	require.NoError(t, api.Bootstrap(t.Context(), &machine.BootstrapRequest{}))
 }
 
 // bootstrapped tells whether a Bootstrap of a machine took effect.
@@ -425,13 +426,13 @@ func (w *world) bootstrapped(name string) bool {
 	return false
 }
 
-// etcdRuns asks a machine whether its etcd runs.
-func etcdRuns(t *testing.T, api *client.Client) bool {
+// etcdIs asks a machine whether its etcd is in a state.
+func etcdIs(t *testing.T, api *client.Client, state string) bool {
 	t.Helper()
 
 	services, err := api.ServiceInfo(t.Context(), "etcd")
 
-	return err == nil && len(services) == 1 && services[0].Service.GetState() == "Running"
+	return err == nil && len(services) == 1 && services[0].Service.GetState() == state
 }
 
 // cutOnceItHasData switches the first control plane off when its new etcd has written its data.
