@@ -77,8 +77,10 @@ var (
 	}
 	// looping: the machine comes and goes.
 	looping = Class{
-		Name:   "a boot does not end",
-		Here:   []diagnosis.ID{diagnosis.NodeRefused, diagnosis.NodeSilent, diagnosis.StageStuck, diagnosis.BootstrapBlocked, diagnosis.WorkerJoining},
+		Name: "a boot does not end",
+		Here: []diagnosis.ID{
+			diagnosis.NodeRefused, diagnosis.NodeSilent, diagnosis.StageStuck, diagnosis.BootstrapBlocked, diagnosis.WorkerJoining, diagnosis.ApplyGaveUp,
+		},
 		Around: withoutControlPlane,
 	}
 	// unsynced: the machine's clock is not synced.

@@ -158,9 +158,10 @@ func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcom
 		}
 	}
 
-	problem := a.problem(a.step, sight{node: node}, diagnosis.ApplyGaveUp, "it answers and falls silent again and again", command(a.step, node))
+	seen := sight{node: node, Probed: talosapi.Probed{Address: a.addresses(node)[0]}}
+	problem := a.problem(a.step, seen, diagnosis.ApplyGaveUp, "it answers and falls silent again and again", command(a.step, node))
 
-	return a.finish(outcome{node: node, status: report.Failed, problem: problem}, started)
+	return a.finish(outcome{node: node, address: seen.Address, status: report.Failed, problem: problem}, started)
 }
 
 func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) outcome {
