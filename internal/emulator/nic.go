@@ -223,7 +223,21 @@ func (n *nic) reconcile() {
 			}
 		}
 	}
+
+	// A child process that this one is just starting has a copy of each socket until it executes its program: an address that was let go of can
+	// be in use for a moment more.
+	if errors.Is(n.err, syscall.EADDRINUSE) {
+		time.AfterFunc(rebind, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+
+			n.reconcile()
+		})
+	}
 }
+
+// rebind is when an address that was in use is tried again, of the wall's time.
+const rebind = 5 * time.Millisecond
 
 func (n *nic) darken(address netip.Addr) {
 	for _, number := range []uint16{APIPort, TrustdPort, KubernetesPort} {
