@@ -34,6 +34,7 @@ type nic struct {
 	stall     int64   // how many bytes a new connection lets in before it goes dead; 0 means all
 	frozen    []*wire // connections that hang until the machine is heard of again
 	err       error   // why an address could not be bound, if so
+	rebinding bool    // a try to bind it again is due
 }
 
 func newNIC(network *wiring) *nic {
@@ -226,11 +227,14 @@ func (n *nic) reconcile() {
 
 	// A child process that this one is just starting has a copy of each socket until it executes its program: an address that was let go of can
 	// be in use for a moment more.
-	if errors.Is(n.err, syscall.EADDRINUSE) {
+	if errors.Is(n.err, syscall.EADDRINUSE) && !n.rebinding {
+		n.rebinding = true
+
 		time.AfterFunc(rebind, func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 
+			n.rebinding = false
 			n.reconcile()
 		})
 	}
