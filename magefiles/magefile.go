@@ -5,7 +5,7 @@ package main
 
 import (
 	//mage:import
-	_ "github.com/talos-mage/talos-mage/internal/devtargets"
+	_ "github.com/talos-mage/talos-mage/internal/dev/devtargets"
 	//mage:import
 	_ "github.com/talos-mage/talos-mage/targets"
 )

@@ -5,7 +5,7 @@ import (
 
 	"github.com/magefile/mage/mg"
 
-	"github.com/talos-mage/talos-mage/internal/invocation"
+	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 

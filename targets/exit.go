@@ -6,8 +6,8 @@ import (
 
 	"github.com/magefile/mage/mg"
 
-	"github.com/talos-mage/talos-mage/internal/invocation"
-	"github.com/talos-mage/talos-mage/internal/settings"
+	"github.com/talos-mage/talos-mage/internal/cli/invocation"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 

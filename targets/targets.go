@@ -12,8 +12,8 @@ package targets
 import (
 	"context"
 
-	"github.com/talos-mage/talos-mage/internal/invocation"
-	"github.com/talos-mage/talos-mage/internal/settings"
+	"github.com/talos-mage/talos-mage/internal/cli/invocation"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 

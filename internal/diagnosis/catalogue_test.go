@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/golden"
+	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
 // declared reads the ids of the package's constants out of its sources, by the constant's name.

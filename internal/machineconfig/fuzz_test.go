@@ -8,8 +8,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/fuzztest"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
 )
 
 // configs are the machine configs of a control plane and a worker, and all test data.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
-	"github.com/talos-mage/talos-mage/internal/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 )
 
 // The names that talhelper gives to its files.

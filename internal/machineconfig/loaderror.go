@@ -12,8 +12,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/nearest"
 )
 
 // LoadError says why a file is no machine config. Its text never holds a value of the file that could be a secret.
@@ -133,7 +133,7 @@ func explainUnknownKeys(explained *LoadError, data []byte, printed string) {
 	for i, keys := range unknownKeys(unknown[0], documentType(root), nil) {
 		name := strings.ReplaceAll(strings.Join(keys, "."), ".[]", "[]")
 
-		if near := nearest.Word(keys[len(keys)-1], knownKeys(documentType(root), keys[:len(keys)-1])); near != "" {
+		if near := suggest.Word(keys[len(keys)-1], knownKeys(documentType(root), keys[:len(keys)-1])); near != "" {
 			name += " (did you mean " + near + "?)"
 		}
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/fuzztest"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
 )
 
 func TestAReportHasWholeLinesWhateverBecameOfTheRunBefore(t *testing.T) {

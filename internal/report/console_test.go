@@ -13,11 +13,11 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/clock"
+	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/base/syncbuffer"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/golden"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/syncbuffer"
+	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
 var start = time.Date(2026, 1, 4, 17, 40, 35, 0, time.UTC)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/fuzztest"
+	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
 )
 
 // pemKey makes a private key, as the ones in machine configs are.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/clock"
+	"github.com/talos-mage/talos-mage/internal/base/clock"
 )
 
 // On a pipe, what waits is spoken of once in ten seconds of the wall clock, with times of the run's clock.

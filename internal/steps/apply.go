@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
-	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/preflight"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/retry"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // retryJitter keeps nodes from retrying in step.
@@ -158,7 +158,7 @@ func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcom
 		}
 	}
 
-	seen := sight{node: node, Probed: talosapi.Probed{Address: a.addresses(node)[0]}}
+	seen := sight{node: node, Probed: talos.Probed{Address: a.addresses(node)[0]}}
 	problem := a.problem(a.step, seen, diagnosis.ApplyGaveUp, "it answers and falls silent again and again", command(a.step, node))
 
 	return a.finish(outcome{node: node, address: seen.Address, status: report.Failed, problem: problem}, started)
@@ -184,7 +184,7 @@ func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) ou
 // joins tells of a worker with a closed port that no waiting opens it yet: its certificate is signed at the endpoint, by trustd, and behind a VIP
 // trustd answers after bootstrap only. A machine that is just booting has its port open within the time in which a node counts as unreachable.
 func (a *applier) joins(ctx context.Context, seen sight) bool {
-	if a.late || seen.node.Role != inventory.Worker || seen.Silence != talosapi.Refused {
+	if a.late || seen.node.Role != inventory.Worker || seen.Silence != talos.Refused {
 		return false
 	}
 
@@ -288,10 +288,10 @@ func (e *againError) Unwrap() error { return e.error }
 func explainAttempt(err error) string {
 	var again *againError
 	if errors.As(err, &again) && again.what != "" {
-		return again.what + because(talosapi.Explain(again.error))
+		return again.what + because(talos.Explain(again.error))
 	}
 
-	return talosapi.Explain(err)
+	return talos.Explain(err)
 }
 
 func (a *applier) applyProblem(ctx context.Context, seen sight, tries int, err error) *diagnosis.Problem {
@@ -316,7 +316,7 @@ func (a *applier) applyProblem(ctx context.Context, seen sight, tries int, err e
 		return problem
 	}
 
-	problem := a.problem(a.step, seen, diagnosis.ApplyRejected, "the node refused the config: "+talosapi.Explain(err),
+	problem := a.problem(a.step, seen, diagnosis.ApplyRejected, "the node refused the config: "+talos.Explain(err),
 		"correct the config (task talos:generate-config), then "+command(a.step, seen.node))
 	problem.Err = err
 
@@ -330,9 +330,9 @@ func (a *applier) attempt(ctx context.Context, seen sight, result *outcome) erro
 		return a.strangerProblem(a.step, seen)
 	case seen.hopeless():
 		return a.hopelessProblem(a.step, seen)
-	case seen.State == talosapi.Maintenance:
+	case seen.State == talos.Maintenance:
 		return a.send(ctx, seen, result)
-	case seen.State == talosapi.Ours:
+	case seen.State == talos.Ours:
 		return a.reconcile(ctx, seen, result)
 	case a.Settings.DryRun:
 		result.status, result.detail = report.Planned, "silent: would be waited for"
@@ -356,7 +356,7 @@ func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
 			return a.hopelessProblem(a.step, seen)
 		}
 
-		return a.classified(talosapi.OpDial, err)
+		return a.classified(talos.OpDial, err)
 	}
 	defer conn.Close()
 
@@ -378,15 +378,15 @@ func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
 		result.status, result.detail = report.Applied, "config sent"
 
 		return nil
-	case talosapi.Classify(talosapi.OpApply, err) == talosapi.UnknownOutcome:
+	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
 		return a.settle(ctx, seen, err, result)
 	default:
-		return a.classified(talosapi.OpApply, err)
+		return a.classified(talos.OpApply, err)
 	}
 }
 
 // admit lets a config out only to the declared machine, whose disks, links and version were checked. It reads on the very connection that sends.
-func (a *applier) admit(ctx context.Context, conn *talosapi.Conn, seen sight, config *machineconfig.Config) error {
+func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen sight, config *machineconfig.Config) error {
 	if err := a.admitMachine(ctx, conn, seen); err != nil {
 		return err
 	}
@@ -425,7 +425,7 @@ func (a *applier) admit(ctx context.Context, conn *talosapi.Conn, seen sight, co
 const identityUnread = "it could not be read whether it is the declared machine"
 
 // admitMachine refuses a machine that is not the declared one.
-func (a *applier) admitMachine(ctx context.Context, conn *talosapi.Conn, seen sight) error {
+func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen sight) error {
 	finding, err := a.wrongMachine(ctx, seen.node, conn)
 
 	switch {
@@ -451,7 +451,7 @@ func (a *applier) findingProblem(seen sight, finding diagnosis.Finding) *diagnos
 }
 
 // apply makes the call and remembers that it was made: from here on the node's clocks count from now.
-func (a *applier) apply(ctx context.Context, conn *talosapi.Conn, seen sight, config *machineconfig.Config, mode string) (talosapi.Applied, error) {
+func (a *applier) apply(ctx context.Context, conn *talos.Conn, seen sight, config *machineconfig.Config, mode string) (talos.Applied, error) {
 	calling, stop := context.WithTimeout(ctx, a.Settings.AttemptTimeout)
 	defer stop()
 
@@ -460,10 +460,10 @@ func (a *applier) apply(ctx context.Context, conn *talosapi.Conn, seen sight, co
 		facts.unsure, facts.leftMaintenance = false, false
 	})
 
-	applied, err := conn.Apply(calling, config.Bytes, talosapi.ApplyOptions{Mode: mode})
+	applied, err := conn.Apply(calling, config.Bytes, talos.ApplyOptions{Mode: mode})
 	switch {
 	case err == nil:
-	case talosapi.Classify(talosapi.OpApply, err) == talosapi.UnknownOutcome:
+	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
 		a.memory.of(seen.node).remember(func(facts *nodeFacts) { facts.unsure = true })
 	default:
 		a.memory.of(seen.node).remember(func(facts *nodeFacts) { facts.sent = nil })
@@ -473,8 +473,8 @@ func (a *applier) apply(ctx context.Context, conn *talosapi.Conn, seen sight, co
 }
 
 // classified wraps an error as one to repeat or one that is final.
-func (a *applier) classified(op talosapi.Operation, err error) error {
-	if talosapi.Classify(op, err) == talosapi.Retry {
+func (a *applier) classified(op talos.Operation, err error) error {
+	if talos.Classify(op, err) == talos.Retry {
 		return &againError{error: err}
 	}
 

@@ -7,11 +7,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/settings"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 const (
@@ -99,7 +99,7 @@ func (r *Run) pauseWhileAnswering(seen sight) time.Duration {
 
 // watched tells that the node's status is watched between two looks. A watch on a node that is about to reboot would hold up its shutdown, so only
 // a booting one is.
-func (s sight) watched() bool { return s.State == talosapi.Ours && s.stage() == "booting" }
+func (s sight) watched() bool { return s.State == talos.Ours && s.stage() == "booting" }
 
 // rest waits until the next look: an answering node is watched, so that a change of its status ends the wait at once.
 func (r *Run) rest(ctx context.Context, seen sight, pause time.Duration) error {
@@ -173,7 +173,7 @@ const (
 func (c *clocks) tick(r *Run, seen sight) runningClock {
 	c.countReboots(seen, r.memory.of(seen.node).recall().boot)
 
-	if seen.State != talosapi.Maintenance {
+	if seen.State != talos.Maintenance {
 		c.maintenanceSince = time.Time{}
 	}
 
@@ -184,7 +184,7 @@ func (c *clocks) tick(r *Run, seen sight) runningClock {
 		c.stage = ""
 
 		return silenceClock(r.memory.of(seen.node).recall(), seen.Silence, r.Settings)
-	case seen.State == talosapi.Maintenance:
+	case seen.State == talos.Maintenance:
 		if c.maintenanceSince.IsZero() {
 			c.maintenanceSince = seen.at
 		}
@@ -221,7 +221,7 @@ func (r *Run) reachable() time.Duration {
 // countReboots goes by what the node says of its boot: one that does not answer for a moment may be behind a bad cable. Only of a node that does not
 // say it every silence counts.
 func (c *clocks) countReboots(seen sight, boot time.Time) {
-	ours := seen.State == talosapi.Ours
+	ours := seen.State == talos.Ours
 
 	switch {
 	case boot.IsZero():
@@ -239,10 +239,10 @@ func (c *clocks) countReboots(seen sight, boot time.Time) {
 
 // silenceClock counts from this run's first look at a silent node, or from its apply. A node that refused in the meantime has a limit for no answer
 // from then on (it installed, and reboots now), but no more time in all than one that refuses.
-func silenceClock(facts nodeFacts, silence talosapi.Silence, settings *settings.Settings) runningClock {
+func silenceClock(facts nodeFacts, silence talos.Silence, settings *settings.Settings) runningClock {
 	since := later(facts.silentSince, facts.sentAt)
 
-	if silence == talosapi.Refused {
+	if silence == talos.Refused {
 		return runningClock{refusedClock, "port refused: installing or booting", since, settings.InstallTimeout}
 	}
 
@@ -272,7 +272,7 @@ func stageText(seen sight) string {
 	}
 
 	if seen.status == nil && seen.readErr != nil {
-		text += ": " + talosapi.Explain(seen.readErr)
+		text += ": " + talos.Explain(seen.readErr)
 	}
 
 	return text
@@ -306,19 +306,19 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 
 		// Something accepts connections, and closes them.
 		if !errors.Is(seen.Err, syscall.ECONNREFUSED) {
-			problem.Cause += because(talosapi.Explain(seen.Err))
+			problem.Cause += because(talos.Explain(seen.Err))
 		}
 
 		problem.Next = "look at the machine's console; then " + command("status", nil)
 	case noAnswerClock:
 		problem.ID = diagnosis.NodeSilent
 		problem.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another address%s (%s)",
-			list(r.addresses(seen.node)), waited, r.lossesByConfig(seen.node), talosapi.Explain(seen.Err))
+			list(r.addresses(seen.node)), waited, r.lossesByConfig(seen.node), talos.Explain(seen.Err))
 		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.node.Name, command(step, seen.node))
 
 		if id, remedy, known := diagnosed(seen.Err); known {
 			problem.ID, problem.Next = id, remedy
-			problem.Cause = fmt.Sprintf("not reachable from here for %s: %s", waited, talosapi.Explain(seen.Err))
+			problem.Cause = fmt.Sprintf("not reachable from here for %s: %s", waited, talos.Explain(seen.Err))
 		}
 	case rebootClock:
 		problem.Cause = fmt.Sprintf("it rebooted %d times without getting any further", maxReboots) + because(r.memory.of(seen.node).recall().lastWords)
@@ -329,7 +329,7 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 
 		if id, remedy, known := diagnosed(seen.readErr); known && seen.status == nil {
 			problem.ID, problem.Next = id, remedy
-			problem.Cause = fmt.Sprintf("%s, for %s", talosapi.Explain(seen.readErr), waited)
+			problem.Cause = fmt.Sprintf("%s, for %s", talos.Explain(seen.readErr), waited)
 		}
 	}
 
@@ -342,7 +342,7 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 
 // diagnosed is the kind of trouble that an error tells by itself, such as a proxy that leads nowhere or a wrong clock, and what to do about it.
 func diagnosed(err error) (id diagnosis.ID, remedy string, known bool) {
-	if id, known = talosapi.Diagnose(err); !known {
+	if id, known = talos.Diagnose(err); !known {
 		return "", "", false
 	}
 
@@ -374,7 +374,7 @@ func (r *Run) lossesByConfig(node *inventory.Node) string {
 // stillness is what is said without waiting (-noWait).
 func stillness(seen sight, clock runningClock) string {
 	if seen.silent() && seen.Err != nil {
-		return clock.what + " (" + talosapi.Explain(seen.Err) + ")"
+		return clock.what + " (" + talos.Explain(seen.Err) + ")"
 	}
 
 	return clock.what
@@ -382,13 +382,13 @@ func stillness(seen sight, clock runningClock) string {
 
 // hopeless tells of an error that no waiting heals.
 func (s sight) hopeless() bool {
-	return errors.Is(s.readErr, talosapi.ErrCertificateName) || errors.Is(s.readErr, talosapi.ErrCredentialsExpired) || errors.Is(s.readErr, talosapi.ErrFingerprint)
+	return errors.Is(s.readErr, talos.ErrCertificateName) || errors.Is(s.readErr, talos.ErrCredentialsExpired) || errors.Is(s.readErr, talos.ErrFingerprint)
 }
 
 func (r *Run) hopelessProblem(step string, seen sight) *diagnosis.Problem {
 	id, remedy, _ := diagnosed(seen.readErr)
 
-	return r.problem(step, seen, id, talosapi.Explain(seen.readErr), remedy)
+	return r.problem(step, seen, id, talos.Explain(seen.readErr), remedy)
 }
 
 // problem starts a problem about a node in a step; the step's exit code is the problem's unless the catalogue says otherwise.

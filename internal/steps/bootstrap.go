@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 const bootstrapName = "bootstrap"
@@ -265,7 +265,7 @@ func (b *bootstrapper) clockOf(node etcdSight) (runningClock, diagnosis.ID, stri
 	clock := b.clocks[name].tick(b.Run, node.sight)
 
 	switch {
-	case node.State == talosapi.Maintenance:
+	case node.State == talos.Maintenance:
 		return clock, diagnosis.BootstrapBlocked, command("applySequential", node.node)
 	case node.unsynced():
 		clock.what = "its clock is not synced, and etcd waits for that"
@@ -273,7 +273,7 @@ func (b *bootstrapper) clockOf(node etcdSight) (runningClock, diagnosis.ID, stri
 
 		return clock, diagnosis.TimeNotSynced, timeCommand(node.node)
 	case node.status == nil && node.readErr != nil:
-		id, known := talosapi.Diagnose(node.readErr)
+		id, known := talos.Diagnose(node.readErr)
 		if !known {
 			id = diagnosis.BootstrapBlocked
 		}

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 const (
@@ -126,7 +126,7 @@ func (b *bootstrapper) beyondResending(target etcdSight) *diagnosis.Problem {
 // take minutes to be pulled.
 func (b *bootstrapper) tookEffect(survey etcdSurvey) bool {
 	return slices.ContainsFunc(survey, func(node etcdSight) bool {
-		return node.node == b.sent.to && node.State == talosapi.Ours && node.began().After(b.sent.history)
+		return node.node == b.sent.to && node.State == talos.Ours && node.began().After(b.sent.history)
 	})
 }
 
@@ -150,23 +150,23 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target etcdSight, err err
 		return false, b.interruptedStep(ctx, bootstrapName)
 	}
 
-	switch class := talosapi.Classify(talosapi.OpBootstrap, err); {
+	switch class := talos.Classify(talos.OpBootstrap, err); {
 	case err == nil:
 		b.Log.Info().Str("node", target.node.Name).Msg("etcd bootstrapped")
 		b.sent = sent
 
 		return true, nil
-	case class == talosapi.Done, class == talosapi.UnknownOutcome:
+	case class == talos.Done, class == talos.UnknownOutcome:
 		// Done means that data appeared meanwhile. Either way: look at etcd before anything else.
-		b.Log.Warn().Str("node", target.node.Name).Msg("looking at etcd: " + talosapi.Explain(err))
+		b.Log.Warn().Str("node", target.node.Name).Msg("looking at etcd: " + talos.Explain(err))
 		b.sent = sent
 
 		return false, nil
-	case class == talosapi.Retry:
+	case class == talos.Retry:
 		return false, b.retryLater(ctx, target, err)
 	default:
 		problem := b.problem(bootstrapName, target.sight, diagnosis.BootstrapFailed,
-			"the node refused to bootstrap: "+talosapi.Explain(err), command("status", nil))
+			"the node refused to bootstrap: "+talos.Explain(err), command("status", nil))
 		problem.Err = err
 
 		return false, problem
@@ -177,11 +177,11 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target etcdSight, err err
 func (b *bootstrapper) retryLater(ctx context.Context, target etcdSight, cause error) *diagnosis.Problem {
 	id, limit, next := diagnosis.BootstrapFailed, b.Settings.StageTimeout, command("bootstrap", nil)
 
-	if talosapi.IsTimeNotSynced(cause) {
+	if talos.IsTimeNotSynced(cause) {
 		id, limit, next = diagnosis.TimeNotSynced, b.Settings.TimeSyncTimeout, timeCommand(target.node)
 	}
 
-	text := talosapi.Explain(cause)
+	text := talos.Explain(cause)
 	since := b.since.of("bootstrap: "+string(id), b.Clock.Now())
 
 	left := limit - b.Clock.Now().Sub(since)

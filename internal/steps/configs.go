@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/talos-mage/talos-mage/internal/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 const configsName = "configs"
@@ -217,12 +217,12 @@ func (s Configs) showDiffs(run *Run, writing []renderedFile) {
 
 // sameAccess tells whether a talosconfig that is there gives what a new one would: of the same certificate authority, and not expired.
 func (r *Run) sameAccess(present, rendered []byte) bool {
-	first, err := talosapi.ParseCredentials(present)
+	first, err := talos.ParseCredentials(present)
 	if err != nil {
 		return false
 	}
 
-	second, err := talosapi.ParseCredentials(rendered)
+	second, err := talos.ParseCredentials(rendered)
 
 	return err == nil && bytes.Equal(first.CA(), second.CA()) && certificateTime().Before(first.NotAfter())
 }
@@ -330,7 +330,7 @@ func (r *Run) complete() bool {
 }
 
 func (r *Run) allInMaintenance(ctx context.Context) bool {
-	return !slices.ContainsFunc(r.lookAll(ctx, r.Cluster.Nodes), func(seen sight) bool { return seen.State != talosapi.Maintenance })
+	return !slices.ContainsFunc(r.lookAll(ctx, r.Cluster.Nodes), func(seen sight) bool { return seen.State != talos.Maintenance })
 }
 
 // done records the result of a step that concerns the cluster as a whole.

@@ -8,7 +8,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // reconcile decides about a node that is configured by us already.
@@ -51,7 +51,7 @@ func (a *applier) reconcileDrift(ctx context.Context, seen sight, result *outcom
 
 	settled, problem := a.await(ctx, seen.node, a.step, func(ctx context.Context, now sight) judgement {
 		switch {
-		case now.stranger() || now.State == talosapi.Maintenance:
+		case now.stranger() || now.State == talos.Maintenance:
 			return judgement{done: true}
 		case !now.up():
 			// A change that reboots takes over a running installer, so the install must be over.
@@ -122,7 +122,7 @@ func (a *applier) planChange(ctx context.Context, seen sight, result *outcome) e
 }
 
 // rehearse has the node check its new config and tell the mode in which it would take it. The connection stays open for the real call.
-func (a *applier) rehearse(ctx context.Context, seen sight) (conn *talosapi.Conn, mode string, err error) {
+func (a *applier) rehearse(ctx context.Context, seen sight) (conn *talos.Conn, mode string, err error) {
 	config, err := a.config(seen)
 	if err != nil {
 		return nil, "", err
@@ -130,18 +130,18 @@ func (a *applier) rehearse(ctx context.Context, seen sight) (conn *talosapi.Conn
 
 	conn, err = a.dialer().Secure(ctx, seen.Address)
 	if err != nil {
-		return nil, "", a.classified(talosapi.OpDial, err)
+		return nil, "", a.classified(talos.OpDial, err)
 	}
 
 	if err = a.admitMachine(ctx, conn, seen); err == nil {
-		var planned talosapi.Applied
+		var planned talos.Applied
 
-		planned, err = conn.Apply(ctx, config.Bytes, talosapi.ApplyOptions{Mode: a.Settings.Mode, DryRun: true})
+		planned, err = conn.Apply(ctx, config.Bytes, talos.ApplyOptions{Mode: a.Settings.Mode, DryRun: true})
 		if err == nil {
 			return conn, planned.Mode, nil
 		}
 
-		err = a.classified(talosapi.OpDryRun, err)
+		err = a.classified(talos.OpDryRun, err)
 	}
 
 	conn.Close()
@@ -172,12 +172,12 @@ func (a *applier) change(ctx context.Context, seen sight, etcd etcdSurvey, resul
 		a.warn(seen.node, applied.Warnings)
 
 		result.status, result.detail = report.Applied, "changed, mode "+applied.Mode
-	case talosapi.Classify(talosapi.OpApply, err) == talosapi.UnknownOutcome:
+	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
 		if err := a.settle(ctx, seen, err, result); err != nil {
 			return err
 		}
 	default:
-		return a.classified(talosapi.OpApply, err)
+		return a.classified(talos.OpApply, err)
 	}
 
 	if !etcd.mayExist() {
@@ -200,7 +200,7 @@ func (a *applier) mayChange(seen sight, etcd etcdSurvey, mode string) error {
 			"etcd is not healthy, so nothing is changed: "+list(unhealthy), command("status", nil))
 	}
 
-	if mode != talosapi.ModeReboot {
+	if mode != talos.ModeReboot {
 		return nil
 	}
 
@@ -223,7 +223,7 @@ func (a *applier) mayChange(seen sight, etcd etcdSurvey, mode string) error {
 func (a *applier) healthyAgain(ctx context.Context, changed sight) error {
 	_, problem := a.await(ctx, changed.node, a.step, func(ctx context.Context, now sight) judgement {
 		// A staged config takes effect at the next reboot only.
-		if !now.up() || now.config != configSame && a.Settings.Mode != talosapi.ModeStaged {
+		if !now.up() || now.config != configSame && a.Settings.Mode != talos.ModeStaged {
 			return judgement{doing: "waiting for the changed node: " + stageText(now)}
 		}
 

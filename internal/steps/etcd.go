@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/fanout"
-	"github.com/talos-mage/talos-mage/internal/inventory"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // etcdDirectory is where Talos keeps etcd's data (machinery's constants.EtcdDataPath).
@@ -17,14 +17,14 @@ const etcdDirectory = "/var/lib/etcd"
 // etcdSight is what one control plane says about its own etcd.
 type etcdSight struct {
 	sight
-	etcd talosapi.Service
+	etcd talos.Service
 	// certain is set when the node could say whether it holds data: its etcd service is past waiting for its volumes, and the directory was listed.
 	certain bool
 	data    bool
 	// Of a running etcd: its own member id, the leader's (0 without one), what it complains about, and its own list of members.
 	member, leader uint64
 	complaints     []string
-	members        []talosapi.EtcdMember
+	members        []talos.EtcdMember
 }
 
 // running tells whether the etcd process runs, healthy or not.
@@ -96,9 +96,9 @@ func (e etcdSight) words() string {
 		return "no answer"
 	case e.wrong != nil:
 		return "another machine"
-	case e.State == talosapi.Maintenance:
+	case e.State == talos.Maintenance:
 		return "in maintenance"
-	case e.State != talosapi.Ours:
+	case e.State != talos.Ours:
 		return e.State.String()
 	case e.stopped():
 		return "etcd was stopped by a second Bootstrap and stays so until the node reboots"
@@ -162,7 +162,7 @@ func (r *Run) surveyEtcd(ctx context.Context) etcdSurvey {
 func (r *Run) askEtcd(ctx context.Context, node *inventory.Node) etcdSight {
 	var asked etcdSight
 
-	asked.sight = r.lookFurther(ctx, node, func(seen *sight, conn *talosapi.Conn) {
+	asked.sight = r.lookFurther(ctx, node, func(seen *sight, conn *talos.Conn) {
 		asked.etcd, _ = seen.service("etcd")
 
 		if names, err := conn.ListDir(ctx, etcdDirectory); err == nil {
@@ -179,7 +179,7 @@ func (r *Run) askEtcd(ctx context.Context, node *inventory.Node) etcdSight {
 }
 
 // readMembership asks a running etcd about itself. Without a leader it would not give its members, but keep the call waiting.
-func (e *etcdSight) readMembership(ctx context.Context, conn *talosapi.Conn) {
+func (e *etcdSight) readMembership(ctx context.Context, conn *talos.Conn) {
 	status, err := conn.EtcdStatus(ctx)
 	if err != nil {
 		return
@@ -201,7 +201,7 @@ func pastWaiting(state string) bool {
 // One that did not answer counts as having etcd.
 func (s etcdSurvey) mayExist() bool {
 	return slices.ContainsFunc(s, func(node etcdSight) bool {
-		return node.State != talosapi.Maintenance && (!node.empty() || node.starting())
+		return node.State != talos.Maintenance && (!node.empty() || node.starting())
 	})
 }
 
@@ -209,7 +209,7 @@ func (s etcdSurvey) mayExist() bool {
 // boot, hold none so far.
 func (s etcdSurvey) mayTurnOutEmpty() bool {
 	return !slices.ContainsFunc(s, func(node etcdSight) bool {
-		return node.State != talosapi.Maintenance && node.State != talosapi.Ours || node.data || node.running() || node.starting()
+		return node.State != talos.Maintenance && node.State != talos.Ours || node.data || node.running() || node.starting()
 	})
 }
 
@@ -313,7 +313,7 @@ func (s etcdSurvey) agree(expected []*inventory.Node) bool {
 	return len(ids) > 0
 }
 
-func memberIDs(members []talosapi.EtcdMember) []uint64 {
+func memberIDs(members []talos.EtcdMember) []uint64 {
 	ids := make([]uint64, 0, len(members))
 	for _, member := range members {
 		ids = append(ids, member.ID)
@@ -327,7 +327,7 @@ func memberIDs(members []talosapi.EtcdMember) []uint64 {
 // lists tells whether a member list names a control plane.
 func (s etcdSurvey) lists(node *inventory.Node) bool {
 	return slices.ContainsFunc(s, func(other etcdSight) bool {
-		return slices.ContainsFunc(other.members, func(member talosapi.EtcdMember) bool {
+		return slices.ContainsFunc(other.members, func(member talos.EtcdMember) bool {
 			return member.Hostname != "" && member.Hostname == node.Hostname
 		})
 	})
@@ -370,7 +370,7 @@ func (s etcdSurvey) strangers(cluster *inventory.Cluster) []string {
 	return strangers
 }
 
-func knownMember(cluster *inventory.Cluster, survey etcdSurvey, member talosapi.EtcdMember) bool {
+func knownMember(cluster *inventory.Cluster, survey etcdSurvey, member talos.EtcdMember) bool {
 	for _, node := range survey {
 		if node.member == member.ID {
 			return true
@@ -391,7 +391,7 @@ func (s etcdSurvey) stale() []string {
 	var stale []string
 
 	for _, node := range s {
-		if node.State == talosapi.Maintenance && s.lists(node.node) {
+		if node.State == talos.Maintenance && s.lists(node.node) {
 			stale = append(stale, node.node.Name)
 		}
 	}

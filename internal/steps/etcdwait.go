@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // etcdClock measures the two waits for etcd: until some member is healthy, and from the first time on until all have joined.
@@ -131,7 +131,7 @@ func (b *bootstrapper) noteAbsent(survey etcdSurvey) {
 	for _, node := range survey {
 		facts := b.memory.of(node.node).recall()
 
-		if facts.failed != nil && !node.healthy() || facts.sent == nil && node.State != talosapi.Ours {
+		if facts.failed != nil && !node.healthy() || facts.sent == nil && node.State != talos.Ours {
 			b.absent = append(b.absent, node.node)
 		}
 	}
@@ -209,7 +209,7 @@ func (s etcdSurvey) causeText() string {
 
 	for _, node := range s {
 		switch {
-		case node.State == talosapi.Ours && node.unsynced():
+		case node.State == talos.Ours && node.unsynced():
 			causes = append(causes, node.node.Name+"'s clock is not synced")
 		case node.running() && node.member != 0 && node.leader == 0:
 			causes = appendNew(causes, "quorum is lost: a member runs and sees no leader")
@@ -242,7 +242,7 @@ func (s etcdSurvey) memberText() string {
 	return list(members)
 }
 
-func memberName(member talosapi.EtcdMember) string {
+func memberName(member talos.EtcdMember) string {
 	switch {
 	case member.Hostname == "":
 		return fmt.Sprintf("%016x (never started)", member.ID)

@@ -10,14 +10,14 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
+	"github.com/talos-mage/talos-mage/internal/base/held"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
+	"github.com/talos-mage/talos-mage/internal/cluster/sops"
+	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/generate"
-	"github.com/talos-mage/talos-mage/internal/held"
-	"github.com/talos-mage/talos-mage/internal/inventory"
-	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
-	"github.com/talos-mage/talos-mage/internal/sops"
-	"github.com/talos-mage/talos-mage/internal/talconfig"
-	"github.com/talos-mage/talos-mage/internal/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 )
 
 // Words of CONFIG_GENERATOR, besides "native".

@@ -15,16 +15,16 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/clock"
+	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/base/syncbuffer"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/emulator"
-	"github.com/talos-mage/talos-mage/internal/emulator/labcluster"
-	"github.com/talos-mage/talos-mage/internal/labtest"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
-	"github.com/talos-mage/talos-mage/internal/syncbuffer"
+	"github.com/talos-mage/talos-mage/internal/test/labtest"
 )
 
 // atOnce is how many tests run at the same time: they wait most of the time, so more of them than there are processors.

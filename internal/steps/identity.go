@@ -4,15 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/inventory"
-	"github.com/talos-mage/talos-mage/internal/preflight"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // wrongMachine reads, on this very connection, the hardware addresses and the UUID of the machine, and compares them with the declared ones.
 // Nil means that it is the declared machine, or that nothing is declared.
-func (r *Run) wrongMachine(ctx context.Context, node *inventory.Node, conn *talosapi.Conn) (*diagnosis.Finding, error) {
+func (r *Run) wrongMachine(ctx context.Context, node *inventory.Node, conn *talos.Conn) (*diagnosis.Finding, error) {
 	links, err := conn.Links(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the machine's links: %w", err)
@@ -33,7 +33,7 @@ func (r *Run) wrongMachine(ctx context.Context, node *inventory.Node, conn *talo
 }
 
 // identify is wrongMachine for a look. It asks once for each certificate: a machine makes itself a new one whenever it boots.
-func (s *sight) identify(ctx context.Context, run *Run, conn *talosapi.Conn) {
+func (s *sight) identify(ctx context.Context, run *Run, conn *talos.Conn) {
 	memory := run.memory.of(s.node)
 	if memory.recall().identified == conn.Fingerprint() {
 		return
@@ -57,11 +57,11 @@ func (r *Run) strangerProblem(step string, seen sight) *diagnosis.Problem {
 	switch {
 	case seen.wrong != nil:
 		return r.problem(step, seen, seen.wrong.ID, seen.wrong.Cause, seen.wrong.Next)
-	case seen.State == talosapi.Foreign:
+	case seen.State == talos.Foreign:
 		return r.problem(step, seen, diagnosis.ForeignNode,
 			"it is configured already, with another cluster's certificate authority",
 			"check the address, and that talosconfig belongs to this cluster; to take the machine over, reset it with its own cluster's talosconfig")
-	case seen.State == talosapi.UnknownCA:
+	case seen.State == talos.UnknownCA:
 		problem := r.problem(step, seen, diagnosis.UnknownNodeCA,
 			fmt.Sprintf("it is configured already, and without a talosconfig (%s) nobody can tell for which cluster", r.Settings.Talosconfig),
 			"task talos:generate-config, or set TALOSCONFIG")
@@ -70,6 +70,6 @@ func (r *Run) strangerProblem(step string, seen sight) *diagnosis.Problem {
 		return problem
 	default:
 		return r.problem(step, seen, diagnosis.NotTalos,
-			"something else than Talos answers there: "+talosapi.Explain(seen.Err), "check the address: mage status")
+			"something else than Talos answers there: "+talos.Explain(seen.Err), "check the address: mage status")
 	}
 }

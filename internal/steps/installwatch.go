@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // installWatch listens to a node while it installs: when the install fails the node's API closes within milliseconds, and after the reboot that
@@ -20,7 +20,7 @@ type installWatch struct {
 
 // watch starts to listen to a node that installs, unless it does already.
 func (w *installWatch) watch(ctx context.Context, seen sight) {
-	if seen.State != talosapi.Ours || seen.stage() != "installing" || !w.begin() {
+	if seen.State != talos.Ours || seen.stage() != "installing" || !w.begin() {
 		return
 	}
 

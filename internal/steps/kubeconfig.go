@@ -10,13 +10,13 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/client/config"
 
-	"github.com/talos-mage/talos-mage/internal/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/inventory"
-	"github.com/talos-mage/talos-mage/internal/kubeapi"
+	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
-	"github.com/talos-mage/talos-mage/internal/talosconfig"
+	"github.com/talos-mage/talos-mage/internal/talos"
+	"github.com/talos-mage/talos-mage/internal/talos/talosconfig"
 )
 
 const kubeconfigName = "kubeconfig"
@@ -64,10 +64,10 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 
 		return wouldMake(s.Name(), run.Settings.Kubeconfig)
 	case err != nil:
-		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, talosapi.Explain(err), command("status", nil), err))
+		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, talos.Explain(err), command("status", nil), err))
 	}
 
-	merged, err := kubeapi.Merge(run.Settings.Kubeconfig, data, kubeapi.MergeOptions{
+	merged, err := kube.Merge(run.Settings.Kubeconfig, data, kube.MergeOptions{
 		Force:       run.Settings.Force,
 		MinValidity: kubeconfigValidity,
 		Now:         time.Now, // certificates live in the world's time, not in the run's

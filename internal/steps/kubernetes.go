@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/inventory"
-	"github.com/talos-mage/talos-mage/internal/kubeapi"
+	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/retry"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 const (
@@ -47,7 +47,7 @@ func (r *Run) awaitKubeconfig(ctx context.Context) (kubeconfig []byte, err error
 
 		return err
 	}, func(err error) bool {
-		return errors.Is(err, errNoControlPlane) || talosapi.Classify(talosapi.OpKubeconfig, err) == talosapi.Retry
+		return errors.Is(err, errNoControlPlane) || talos.Classify(talos.OpKubeconfig, err) == talos.Retry
 	})
 
 	return kubeconfig, err
@@ -59,7 +59,7 @@ func (r *Run) fetchKubeconfig(ctx context.Context) ([]byte, error) {
 
 	for _, node := range r.Cluster.ControlPlanes() {
 		probed := r.probe(ctx, node)
-		if probed.State != talosapi.Ours {
+		if probed.State != talos.Ours {
 			continue
 		}
 
@@ -103,13 +103,13 @@ func (a *adminAccess) get(ctx context.Context) ([]byte, error) {
 }
 
 // open is a client for the Kubernetes API at an address, or at the endpoint.
-func (a *adminAccess) open(ctx context.Context, address string) (*kubeapi.Client, error) {
+func (a *adminAccess) open(ctx context.Context, address string) (*kube.Client, error) {
 	kubeconfig, err := a.get(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	return kubeapi.Open(kubeconfig, kubeapi.Options{Address: address, Timeout: apiRequestTimeout})
+	return kube.Open(kubeconfig, kube.Options{Address: address, Timeout: apiRequestTimeout})
 }
 
 // ready asks the Kubernetes API at an address, or at the endpoint, whether it is ready.
@@ -150,7 +150,7 @@ func (r *Run) apiAnswers(ctx context.Context) bool {
 	asking, stop := context.WithTimeout(ctx, r.Settings.DialTimeout)
 	defer stop()
 
-	answered, _, err := kubeapi.ServesCA(asking, host, nil)
+	answered, _, err := kube.ServesCA(asking, host, nil)
 
 	return err == nil && answered
 }
@@ -176,7 +176,7 @@ func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 			return b.apiProblem(ctx, access, err, since)
 		}
 
-		b.Report.Progress(bootstrapName, report.Progress{Text: "waiting for the Kubernetes API: " + kubeapi.Explain(err), Since: since, Left: left})
+		b.Report.Progress(bootstrapName, report.Progress{Text: "waiting for the Kubernetes API: " + kube.Explain(err), Since: since, Left: left})
 
 		if problem := b.pause(ctx, apiPause); problem != nil {
 			return problem
@@ -187,15 +187,15 @@ func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 // apiProblem tells an API that is down from an endpoint that does not lead to it.
 func (b *bootstrapper) apiProblem(ctx context.Context, access *adminAccess, cause error, since time.Time) *diagnosis.Problem {
 	first := b.Cluster.ControlPlanes()[0]
-	problem := b.clusterProblem(kubeapi.Diagnose(cause),
-		fmt.Sprintf("the Kubernetes API at %s is not ready after %s: %s", b.Cluster.Endpoint.Host, b.ago(since), kubeapi.Explain(cause)),
+	problem := b.clusterProblem(kube.Diagnose(cause),
+		fmt.Sprintf("the Kubernetes API at %s is not ready after %s: %s", b.Cluster.Endpoint.Host, b.ago(since), kube.Explain(cause)),
 		talosctl(first, "logs kubelet")+"; then mage bootstrap")
 	problem.Exit = diagnosis.ExitKubernetes
 	problem.Err = cause
 
 	if own := access.readyControlPlane(ctx); own != "" {
 		problem.ID = diagnosis.EndpointSilent
-		problem.Cause = fmt.Sprintf("the Kubernetes API is ready at %s, but the endpoint %s does not lead to it: %s", own, b.Cluster.Endpoint.Host, kubeapi.Explain(cause))
+		problem.Cause = fmt.Sprintf("the Kubernetes API is ready at %s, but the endpoint %s does not lead to it: %s", own, b.Cluster.Endpoint.Host, kube.Explain(cause))
 		problem.Next = "check the VIP's interface, the balancer's backends or the DNS record; then mage bootstrap"
 	}
 
@@ -217,7 +217,7 @@ func (a *adminAccess) readyControlPlane(ctx context.Context) string {
 // registration is what Kubernetes says about the nodes of this run.
 type registration struct {
 	missing  []string
-	notReady []kubeapi.Node
+	notReady []kube.Node
 	err      error
 }
 
@@ -268,11 +268,11 @@ func (a *adminAccess) registered(ctx context.Context, wanted []*inventory.Node) 
 	var seen registration
 
 	for _, node := range wanted {
-		index := slices.IndexFunc(nodes, func(registered kubeapi.Node) bool { return a.hasName(node, registered) })
+		index := slices.IndexFunc(nodes, func(registered kube.Node) bool { return a.hasName(node, registered) })
 
 		// By its address only where no name fits: the node of a machine that had it before may still be listed.
 		if index < 0 {
-			index = slices.IndexFunc(nodes, func(registered kubeapi.Node) bool { return a.hasAddress(node, registered) })
+			index = slices.IndexFunc(nodes, func(registered kube.Node) bool { return a.hasAddress(node, registered) })
 		}
 
 		switch {
@@ -286,7 +286,7 @@ func (a *adminAccess) registered(ctx context.Context, wanted []*inventory.Node) 
 	return seen
 }
 
-func (a *adminAccess) nodes(ctx context.Context) ([]kubeapi.Node, error) {
+func (a *adminAccess) nodes(ctx context.Context) ([]kube.Node, error) {
 	client, err := a.open(ctx, "")
 	if err != nil {
 		return nil, err
@@ -295,11 +295,11 @@ func (a *adminAccess) nodes(ctx context.Context) ([]kubeapi.Node, error) {
 	return client.Nodes(ctx)
 }
 
-func (r *Run) hasName(node *inventory.Node, registered kubeapi.Node) bool {
+func (r *Run) hasName(node *inventory.Node, registered kube.Node) bool {
 	return !node.IgnoreHostname && strings.EqualFold(node.Hostname, registered.Name)
 }
 
-func (r *Run) hasAddress(node *inventory.Node, registered kubeapi.Node) bool {
+func (r *Run) hasAddress(node *inventory.Node, registered kube.Node) bool {
 	for _, address := range r.addresses(node) {
 		for _, theirs := range registered.InternalIPs {
 			if address == theirs.String() {
@@ -314,7 +314,7 @@ func (r *Run) hasAddress(node *inventory.Node, registered kubeapi.Node) bool {
 func registrationText(seen registration) string {
 	switch {
 	case seen.err != nil:
-		return "asking Kubernetes for its nodes: " + kubeapi.Explain(seen.err)
+		return "asking Kubernetes for its nodes: " + kube.Explain(seen.err)
 	case len(seen.missing) > 0:
 		return "waiting for nodes to register: " + list(seen.missing)
 	default:
@@ -322,7 +322,7 @@ func registrationText(seen registration) string {
 	}
 }
 
-func kubeNames(nodes []kubeapi.Node) []string {
+func kubeNames(nodes []kube.Node) []string {
 	names := make([]string, 0, len(nodes))
 	for _, node := range nodes {
 		names = append(names, node.Name)
@@ -331,7 +331,7 @@ func kubeNames(nodes []kubeapi.Node) []string {
 	return names
 }
 
-func (r *Run) noteNotReady(step string, notReady []kubeapi.Node) {
+func (r *Run) noteNotReady(step string, notReady []kube.Node) {
 	if len(notReady) == 0 {
 		return
 	}
@@ -348,7 +348,7 @@ func (r *Run) registrationProblem(step string, seen registration, since time.Tim
 	switch {
 	case seen.err != nil:
 		return r.kubernetesProblem(step, diagnosis.APINotReady,
-			fmt.Sprintf("Kubernetes did not list its nodes for %s: %s", r.ago(since), kubeapi.Explain(seen.err)), command("status", nil), seen.err)
+			fmt.Sprintf("Kubernetes did not list its nodes for %s: %s", r.ago(since), kube.Explain(seen.err)), command("status", nil), seen.err)
 	case len(seen.missing) > 0:
 		return r.kubernetesProblem(step, diagnosis.NotRegistered,
 			fmt.Sprintf("not registered in Kubernetes after %s: %s", r.ago(since), list(seen.missing)),

@@ -13,9 +13,9 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/talos-mage/talos-mage/internal/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/base/held"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/held"
 )
 
 // lockPatience is how long a run waits for another one on this machine to end.

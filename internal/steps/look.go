@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
-	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // How long a look waits for a node's other addresses after one has answered, or has refused: a closed port may be another machine's.
@@ -33,18 +33,18 @@ const (
 
 // sight is what one look at a node saw.
 type sight struct {
-	talosapi.Probed
+	talos.Probed
 	node *inventory.Node
 	// asked is when the look began, at when the node had answered, or had not.
 	asked, at time.Time
 
 	// Of a node in maintenance or configured by us:
-	status *talosapi.Status
+	status *talos.Status
 	// Of a node configured by us:
 	running  *machineconfig.Config
 	config   configIs
 	owner    string // whose config it is, when swapped
-	services []talosapi.Service
+	services []talos.Service
 	// wrong is set when it is not the declared machine.
 	wrong *diagnosis.Finding
 	// readErr is the first read that did not work.
@@ -70,37 +70,37 @@ func (s sight) hasService(id string) bool {
 	return ok
 }
 
-func (s sight) service(id string) (talosapi.Service, bool) {
+func (s sight) service(id string) (talos.Service, bool) {
 	for _, service := range s.services {
 		if service.ID == id {
 			return service, true
 		}
 	}
 
-	return talosapi.Service{}, false
+	return talos.Service{}, false
 }
 
 // unsynced tells that the node says itself that its clock is not synced.
 func (s sight) unsynced() bool {
-	return s.status != nil && slices.ContainsFunc(s.status.Unmet, func(condition talosapi.Condition) bool { return condition.Name == "time" })
+	return s.status != nil && slices.ContainsFunc(s.status.Unmet, func(condition talos.Condition) bool { return condition.Name == "time" })
 }
 
 // stranger tells that what answers is not ours to change: another machine, another cluster's node, no Talos, or a node that can't be told without a talosconfig.
 func (s sight) stranger() bool {
-	return s.wrong != nil || s.State != talosapi.Unreachable && s.State != talosapi.Maintenance && s.State != talosapi.Ours
+	return s.wrong != nil || s.State != talos.Unreachable && s.State != talos.Maintenance && s.State != talos.Ours
 }
 
 // silent tells that nothing answered at any of the node's addresses.
-func (s sight) silent() bool { return s.State == talosapi.Unreachable }
+func (s sight) silent() bool { return s.State == talos.Unreachable }
 
 // lacksNothing tells that the node waits for nothing. Whether Kubernetes has it Ready is left aside: without a CNI no node is.
 func (s sight) lacksNothing() bool {
-	return s.status != nil && !slices.ContainsFunc(s.status.Unmet, func(condition talosapi.Condition) bool { return condition.Name != "nodeReady" })
+	return s.status != nil && !slices.ContainsFunc(s.status.Unmet, func(condition talos.Condition) bool { return condition.Name != "nodeReady" })
 }
 
 // up tells that the install is over and the node boots or runs with its config.
 func (s sight) up() bool {
-	return s.State == talosapi.Ours && (s.stage() == "booting" || s.stage() == "running") && s.installed()
+	return s.State == talos.Ours && (s.stage() == "booting" || s.stage() == "running") && s.installed()
 }
 
 // addresses are where a node may answer: where it is said to answer now, and where its machine config puts it.
@@ -164,9 +164,9 @@ func (r *Run) look(ctx context.Context, node *inventory.Node) sight {
 }
 
 // lookFurther is a look that reads more of a node that is configured by us, on the connection of the look.
-func (r *Run) lookFurther(ctx context.Context, node *inventory.Node, further func(*sight, *talosapi.Conn)) sight {
+func (r *Run) lookFurther(ctx context.Context, node *inventory.Node, further func(*sight, *talos.Conn)) sight {
 	seen := r.glanceFurther(ctx, node, further)
-	if seen.State == talosapi.Maintenance {
+	if seen.State == talos.Maintenance {
 		r.readMaintenance(ctx, &seen)
 	}
 
@@ -178,7 +178,7 @@ func (r *Run) glance(ctx context.Context, node *inventory.Node) sight {
 	return r.glanceFurther(ctx, node, nil)
 }
 
-func (r *Run) glanceFurther(ctx context.Context, node *inventory.Node, further func(*sight, *talosapi.Conn)) sight {
+func (r *Run) glanceFurther(ctx context.Context, node *inventory.Node, further func(*sight, *talos.Conn)) sight {
 	asked := r.Clock.Now()
 	probed, conn := r.reach(ctx, node)
 	seen := sight{node: node, Probed: probed, asked: asked, at: r.Clock.Now()}
@@ -186,7 +186,7 @@ func (r *Run) glanceFurther(ctx context.Context, node *inventory.Node, further f
 	memory := r.memory.of(node)
 	memory.remember(func(facts *nodeFacts) { facts.noteAnswer(seen) })
 
-	if seen.State == talosapi.Ours {
+	if seen.State == talos.Ours {
 		r.readConfigured(ctx, &seen, conn, further)
 	}
 
@@ -197,7 +197,7 @@ func (r *Run) glanceFurther(ctx context.Context, node *inventory.Node, further f
 
 // reach finds out what answers. A node that was ours at the last look most likely still is: the connection that will be read from tells that as
 // well as a probe, in one handshake less. There is none if the node was probed.
-func (r *Run) reach(ctx context.Context, node *inventory.Node) (talosapi.Probed, *talosapi.Conn) {
+func (r *Run) reach(ctx context.Context, node *inventory.Node) (talos.Probed, *talos.Conn) {
 	if address := r.memory.of(node).recall().oursAt; address != "" {
 		if conn, err := r.dialer().Secure(ctx, address); err == nil {
 			return conn.Probed(), conn
@@ -216,11 +216,11 @@ func (f *nodeFacts) noteAnswer(seen sight) {
 		f.silentSince = seen.at
 	}
 
-	if seen.Silence == talosapi.Refused {
+	if seen.Silence == talos.Refused {
 		f.refusedAt = seen.at
 	}
 
-	if f.sent != nil && seen.State != talosapi.Maintenance {
+	if f.sent != nil && seen.State != talos.Maintenance {
 		f.leftMaintenance = true
 	}
 }
@@ -248,18 +248,18 @@ func (r *Run) lookAll(ctx context.Context, nodes []*inventory.Node) []sight {
 
 // unseen is the sight of a node that could not be looked at at all.
 func unseen(node *inventory.Node, err error) sight {
-	return sight{node: node, Probed: talosapi.Probed{State: talosapi.Unreachable, Silence: talosapi.NoAnswer, Err: err}}
+	return sight{node: node, Probed: talos.Probed{State: talos.Unreachable, Silence: talos.NoAnswer, Err: err}}
 }
 
 // probe asks all the node's addresses at once and prefers the most telling answer.
-func (r *Run) probe(ctx context.Context, node *inventory.Node) talosapi.Probed {
+func (r *Run) probe(ctx context.Context, node *inventory.Node) talos.Probed {
 	addresses := r.addresses(node)
 	dialer := r.dialer()
 
 	probing, stop := context.WithCancel(ctx)
 	defer stop()
 
-	answers := make(chan talosapi.Probed, len(addresses))
+	answers := make(chan talos.Probed, len(addresses))
 
 	for _, address := range addresses {
 		go func() { answers <- dialer.Probe(probing, address) }()
@@ -282,13 +282,13 @@ func (r *Run) probe(ctx context.Context, node *inventory.Node) talosapi.Probed {
 }
 
 // graceAfter is when it is time to be content with an answer; never (nil) without one.
-func graceAfter(best talosapi.Probed) <-chan time.Time {
+func graceAfter(best talos.Probed) <-chan time.Time {
 	switch {
-	case best.State == talosapi.Ours:
+	case best.State == talos.Ours:
 		return time.After(0)
-	case best.State != talosapi.Unreachable:
+	case best.State != talos.Unreachable:
 		return time.After(answeredGrace)
-	case best.Silence == talosapi.Refused:
+	case best.Silence == talos.Refused:
 		return time.After(refusedGrace)
 	default:
 		return nil
@@ -296,7 +296,7 @@ func graceAfter(best talosapi.Probed) <-chan time.Time {
 }
 
 // moreTelling is the answer that says more about the node; of equal ones that of the address that comes first.
-func moreTelling(a, b talosapi.Probed, addresses []string) talosapi.Probed {
+func moreTelling(a, b talos.Probed, addresses []string) talos.Probed {
 	if rank(a) > rank(b) || rank(a) == rank(b) && slices.Index(addresses, a.Address) < slices.Index(addresses, b.Address) {
 		return a
 	}
@@ -304,15 +304,15 @@ func moreTelling(a, b talosapi.Probed, addresses []string) talosapi.Probed {
 	return b
 }
 
-func rank(answer talosapi.Probed) int {
+func rank(answer talos.Probed) int {
 	switch {
-	case answer.State == talosapi.Ours:
+	case answer.State == talos.Ours:
 		return 4
-	case answer.State == talosapi.Maintenance:
+	case answer.State == talos.Maintenance:
 		return 3
-	case answer.State != talosapi.Unreachable:
+	case answer.State != talos.Unreachable:
 		return 2
-	case answer.Silence == talosapi.Refused:
+	case answer.Silence == talos.Refused:
 		return 1
 	default:
 		return 0
@@ -333,7 +333,7 @@ func (r *Run) readMaintenance(ctx context.Context, seen *sight) {
 }
 
 // readConfigured reads what there is to know of a node configured by us, on the given connection or one of its own.
-func (r *Run) readConfigured(ctx context.Context, seen *sight, conn *talosapi.Conn, further func(*sight, *talosapi.Conn)) {
+func (r *Run) readConfigured(ctx context.Context, seen *sight, conn *talos.Conn, further func(*sight, *talos.Conn)) {
 	var err error
 
 	if conn == nil {
@@ -360,7 +360,7 @@ func (r *Run) readConfigured(ctx context.Context, seen *sight, conn *talosapi.Co
 }
 
 // readConfig reads what the node runs and compares it with the inventory. A config that is the same as at the last look is not judged again.
-func (s *sight) readConfig(ctx context.Context, run *Run, conn *talosapi.Conn) error {
+func (s *sight) readConfig(ctx context.Context, run *Run, conn *talos.Conn) error {
 	data, err := conn.MachineConfig(ctx)
 	if err != nil {
 		return err
@@ -402,7 +402,7 @@ type comparison struct {
 	owner                   string
 }
 
-func (s *sight) readStatus(ctx context.Context, conn *talosapi.Conn) {
+func (s *sight) readStatus(ctx context.Context, conn *talos.Conn) {
 	status, err := conn.MachineStatus(ctx)
 	if err != nil {
 		s.readErr = firstError(s.readErr, err)

@@ -3,41 +3,41 @@ package steps
 import (
 	"context"
 
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/fanout"
-	"github.com/talos-mage/talos-mage/internal/inventory"
-	"github.com/talos-mage/talos-mage/internal/settings"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // ProbeMachines asks machines by address alone whether they answer as Talos nodes. It gives a table, header first, and the names of those that do not.
 func ProbeMachines(ctx context.Context, settings *settings.Settings, machines []inventory.Machine) (rows [][]string, failing []string) {
-	credentials, err := talosapi.LoadCredentials(settings.Talosconfig)
+	credentials, err := talos.LoadCredentials(settings.Talosconfig)
 	if err != nil {
 		credentials = nil
 	}
 
-	dialer := &talosapi.Dialer{Credentials: credentials, Timeout: settings.DialTimeout}
+	dialer := &talos.Dialer{Credentials: credentials, Timeout: settings.DialTimeout}
 	rows = [][]string{{"NODE", "ADDRESS", "STATE"}}
 
-	probed := fanout.Collect(ctx, probeLimit, machines, func(ctx context.Context, machine inventory.Machine) talosapi.Probed {
+	probed := fanout.Collect(ctx, probeLimit, machines, func(ctx context.Context, machine inventory.Machine) talos.Probed {
 		address := machine.Address
 		if now, given := settings.NodeAddresses[machine.Name]; given {
 			address = now
 		}
 
 		return dialer.Probe(ctx, address)
-	}, func(machine inventory.Machine, err error) talosapi.Probed {
-		return talosapi.Probed{State: talosapi.Unreachable, Silence: talosapi.NoAnswer, Address: machine.Address, Err: err}
+	}, func(machine inventory.Machine, err error) talos.Probed {
+		return talos.Probed{State: talos.Unreachable, Silence: talos.NoAnswer, Address: machine.Address, Err: err}
 	})
 
 	for index, answer := range probed {
 		state := answer.State.String()
 
-		if answer.State == talosapi.Unreachable {
+		if answer.State == talos.Unreachable {
 			state = answer.Silence.String()
 		}
 
-		if answer.State == talosapi.Unreachable || answer.State == talosapi.NotTalos {
+		if answer.State == talos.Unreachable || answer.State == talos.NotTalos {
 			failing = append(failing, machines[index].Name)
 		}
 

@@ -11,13 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/e2e/agekey"
-	"github.com/talos-mage/talos-mage/internal/generate"
-	"github.com/talos-mage/talos-mage/internal/inventory"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
+	"github.com/talos-mage/talos-mage/internal/test/e2e/agekey"
 )
 
 // sealedText is a text as the stand-in for sops encrypts it.
@@ -321,7 +321,7 @@ func TestATalosconfigIsReplacedOnceItsCertificateHasEnded(t *testing.T) {
 
 	w.session(t).succeeds(t, steps.Configs{Replace: true})
 
-	credentials, err := talosapi.LoadCredentials(w.Talosconfig())
+	credentials, err := talos.LoadCredentials(w.Talosconfig())
 	require.NoError(t, err)
 	require.True(t, credentials.NotAfter().After(time.Now()))
 }

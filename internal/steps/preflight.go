@@ -9,16 +9,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/talos-mage/talos-mage/internal/audit"
+	"github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
-	"github.com/talos-mage/talos-mage/internal/inventory"
-	"github.com/talos-mage/talos-mage/internal/kubeapi"
+	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/preflight"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/retry"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 const preflightName = "preflight"
@@ -167,7 +167,7 @@ func (r *Run) whoServes(ctx context.Context, address netip.Addr) (answered, ours
 	asking, stop := context.WithTimeout(ctx, r.Settings.DialTimeout)
 	defer stop()
 
-	return kubeapi.ServesCA(asking, net.JoinHostPort(address.String(), kubernetesPort), r.kubernetesCA())
+	return kube.ServesCA(asking, net.JoinHostPort(address.String(), kubernetesPort), r.kubernetesCA())
 }
 
 func (r *Run) skipChecks() []diagnosis.ID {
@@ -241,9 +241,9 @@ func (c *checker) result(checked checkedNode) {
 // stateText is a node's state in a few words.
 func stateText(seen sight) string {
 	switch seen.State {
-	case talosapi.Unreachable:
+	case talos.Unreachable:
 		return seen.Silence.String()
-	case talosapi.Ours:
+	case talos.Ours:
 		return seen.stage()
 	default:
 		return seen.State.String()
@@ -283,7 +283,7 @@ func (c *checker) stateFindings(ctx context.Context, seen sight, config *machine
 	finding := diagnosis.Finding{Node: seen.node.Name, Address: seen.Address, Severity: diagnosis.OK}
 
 	switch {
-	case seen.State == talosapi.Maintenance:
+	case seen.State == talos.Maintenance:
 		finding.ID, finding.Cause = diagnosis.NodeState, "in maintenance, ready for its config"
 
 		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config)...)
@@ -309,7 +309,7 @@ func (c *checker) configuredFinding(seen sight, finding diagnosis.Finding) diagn
 	case configUnread:
 		finding.Severity, finding.Cause = diagnosis.Warning, "configured by this cluster, but its config could not be compared"
 		if seen.readErr != nil {
-			finding.Cause += ": " + talosapi.Explain(seen.readErr)
+			finding.Cause += ": " + talos.Explain(seen.readErr)
 		}
 	}
 
@@ -321,7 +321,7 @@ func (c *checker) silentFinding(seen sight, finding diagnosis.Finding) diagnosis
 	finding.ID, finding.Cause = diagnosis.NodeSilent, "no answer: in its self-test, rebooting, off, or at another address"
 	finding.Next = fmt.Sprintf("nothing, if it is booting: apply waits for it; else NODE_ADDRESSES=%s=<address>", seen.node.Name)
 
-	if seen.Silence == talosapi.Refused {
+	if seen.Silence == talos.Refused {
 		finding.ID, finding.Cause = diagnosis.NodeRefused, "port 50000 refused: installing or booting"
 	}
 
@@ -330,7 +330,7 @@ func (c *checker) silentFinding(seen sight, finding diagnosis.Finding) diagnosis
 	}
 
 	if seen.Err != nil {
-		finding.Cause += " (" + talosapi.Explain(seen.Err) + ")"
+		finding.Cause += " (" + talos.Explain(seen.Err) + ")"
 	}
 
 	return finding
@@ -344,7 +344,7 @@ func (c *checker) nodeChecks(ctx context.Context, seen sight, config *machinecon
 	}
 
 	// A node that fell silent in the middle is a silent one; apply reads its identity again.
-	if err != nil && talosapi.Classify(talosapi.OpRead, err) == talosapi.Retry {
+	if err != nil && talos.Classify(talos.OpRead, err) == talos.Retry {
 		seen.Err = err
 
 		return []diagnosis.Finding{c.silentFinding(seen, diagnosis.Finding{Node: seen.node.Name, Address: seen.Address})}
@@ -364,7 +364,7 @@ func (c *checker) nodeChecks(ctx context.Context, seen sight, config *machinecon
 
 // unreadable is a node in maintenance that can't be talked to, for a reason that does not pass.
 func (c *checker) unreadable(seen sight, err error) diagnosis.Finding {
-	id, known := talosapi.Diagnose(err)
+	id, known := talos.Diagnose(err)
 	if !known {
 		id = diagnosis.IdentityUnread
 	}
@@ -372,7 +372,7 @@ func (c *checker) unreadable(seen sight, err error) diagnosis.Finding {
 	entry, _ := diagnosis.Lookup(id)
 
 	return diagnosis.Finding{
-		ID: id, Severity: diagnosis.Failure, Node: seen.node.Name, Address: seen.Address, Cause: talosapi.Explain(err), Next: entry.Remedy,
+		ID: id, Severity: diagnosis.Failure, Node: seen.node.Name, Address: seen.Address, Cause: talos.Explain(err), Next: entry.Remedy,
 	}
 }
 
@@ -396,7 +396,7 @@ func (c *checker) readFacts(ctx context.Context, seen sight) (facts preflight.Fa
 
 		return nil
 	}, func(err error) bool {
-		return errors.Is(err, errInterrupted) || talosapi.Classify(talosapi.OpDial, err) == talosapi.Retry
+		return errors.Is(err, errInterrupted) || talos.Classify(talos.OpDial, err) == talos.Retry
 	})
 
 	return facts, fingerprint, err

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/program"
 	"github.com/talos-mage/talos-mage/internal/report"
 )
 

@@ -9,14 +9,14 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
-	"github.com/talos-mage/talos-mage/internal/clock"
+	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/settings"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
-	"github.com/talos-mage/talos-mage/internal/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // probeLimit bounds how many nodes are looked at or waited for at once; it is about sockets, not about load on the nodes.
@@ -31,7 +31,7 @@ type Run struct {
 	// Configs are the loaded machine configs by node name; a node whose file is missing or broken has none.
 	Configs map[string]*machineconfig.Config
 	// Credentials come from the talosconfig; nil without one.
-	Credentials *talosapi.Credentials
+	Credentials *talos.Credentials
 	Clock       clock.Clock
 	Report      *report.Recorder
 	Log         zerolog.Logger
@@ -103,7 +103,7 @@ func (r *Run) loadConfigs() {
 }
 
 func (r *Run) loadCredentials() error {
-	credentials, err := talosapi.LoadCredentials(r.Settings.Talosconfig)
+	credentials, err := talos.LoadCredentials(r.Settings.Talosconfig)
 
 	switch {
 	case isNotExist(err):
@@ -251,8 +251,8 @@ func names(nodes []*inventory.Node) []string {
 }
 
 // dialer reaches nodes with this run's credentials. Made fresh, so that nothing outlives a step.
-func (r *Run) dialer() *talosapi.Dialer {
-	return &talosapi.Dialer{
+func (r *Run) dialer() *talos.Dialer {
+	return &talos.Dialer{
 		Credentials:  r.Credentials,
 		Timeout:      r.Settings.DialTimeout,
 		Fingerprints: r.Settings.CertFingerprints,

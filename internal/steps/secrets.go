@@ -10,13 +10,13 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
-	"github.com/talos-mage/talos-mage/internal/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
+	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
-	clustersecrets "github.com/talos-mage/talos-mage/internal/secrets"
-	"github.com/talos-mage/talos-mage/internal/sops"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 const secretsName = "secrets"
@@ -181,9 +181,9 @@ func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 		var cause string
 
 		switch {
-		case seen.State == talosapi.Maintenance, seen.State == talosapi.NotTalos:
+		case seen.State == talos.Maintenance, seen.State == talos.NotTalos:
 			continue
-		case seen.Silence == talosapi.Refused:
+		case seen.Silence == talos.Refused:
 			cause = "'s port is closed: it is on, and may be installing or booting with a cluster's config"
 		case seen.silent() && run.Settings.NewSecrets:
 			continue

@@ -8,7 +8,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // settle finds out whether a call whose reply was lost took effect. Nothing is sent again before the node was seen.
@@ -24,7 +24,7 @@ func (a *applier) settle(ctx context.Context, before sight, lost error, result *
 		waited := now.asked.Sub(since)
 
 		switch {
-		case now.Silence != talosapi.Refused:
+		case now.Silence != talos.Refused:
 			closed = time.Time{}
 		case closed.IsZero():
 			closed = now.at
@@ -50,9 +50,9 @@ func (a *applier) settle(ctx context.Context, before sight, lost error, result *
 // closed it may be what lost the reply, or the call.
 func (a *applier) arrival(before, now sight, closed time.Time) string {
 	switch {
-	case now.State == talosapi.Ours && now.config == configSame:
+	case now.State == talos.Ours && now.config == configSame:
 		return "reply lost, the config is there"
-	case before.State == talosapi.Maintenance && !closed.IsZero() && (now.asked.Sub(closed) >= a.reachable() || a.Settings.NoWait):
+	case before.State == talos.Maintenance && !closed.IsZero() && (now.asked.Sub(closed) >= a.reachable() || a.Settings.NoWait):
 		return "reply lost, the node went on to install or boot"
 	default:
 		return ""
@@ -68,11 +68,11 @@ func (a *applier) notArrived(before, now sight, waited time.Duration, lost error
 		return a.strangerProblem(a.step, now)
 	case now.config == configSwapped:
 		return a.swappedProblem(a.step, now)
-	case now.State == talosapi.Maintenance && settled, now.State == talosapi.Ours && unchanged(before, now) && settled:
+	case now.State == talos.Maintenance && settled, now.State == talos.Ours && unchanged(before, now) && settled:
 		a.memory.of(now.node).remember(func(facts *nodeFacts) { facts.sent = nil })
 
 		return &againError{fmt.Errorf("apply config: %w", lost), "the config was sent, no reply came, and the node is as before"}
-	case now.State == talosapi.Ours && now.running != nil && !unchanged(before, now):
+	case now.State == talos.Ours && now.running != nil && !unchanged(before, now):
 		return a.unsentProblem(a.step, now)
 	case waited > a.Settings.NodeWait || a.Settings.NoWait:
 		return a.problem(a.step, now, diagnosis.ApplyOutcomeUnknown,

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/fanout"
-	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // NodeStatus is one line of `mage status`.
@@ -61,14 +61,14 @@ type statusSight struct {
 // version reads the running Talos of a node that answers; a refusal leaves it empty.
 func (r *Run) version(ctx context.Context, seen sight) string {
 	var (
-		conn *talosapi.Conn
+		conn *talos.Conn
 		err  error
 	)
 
 	switch seen.State {
-	case talosapi.Maintenance:
+	case talos.Maintenance:
 		conn, err = r.dialer().Maintenance(ctx, seen.Address)
-	case talosapi.Ours:
+	case talos.Ours:
 		conn, err = r.dialer().Secure(ctx, seen.Address)
 	default:
 		return ""
@@ -104,7 +104,7 @@ func (s statusSight) line() NodeStatus {
 		line.State += " (another machine)"
 	}
 
-	if s.status != nil && s.State == talosapi.Ours && !s.status.Ready && len(s.status.Unmet) > 0 {
+	if s.status != nil && s.State == talos.Ours && !s.status.Ready && len(s.status.Unmet) > 0 {
 		line.Stage += ", " + shortened(s.status.Unmet[0].Reason)
 	}
 
@@ -119,7 +119,7 @@ func (s statusSight) line() NodeStatus {
 		line.Config = "unknown"
 	}
 
-	if s.etcd != nil && s.State == talosapi.Ours {
+	if s.etcd != nil && s.State == talos.Ours {
 		line.Etcd = s.etcd.summary()
 	}
 
@@ -166,7 +166,7 @@ func (r *Run) nextCommand(ctx context.Context, nodes []statusSight) string {
 	}
 
 	silent := filter(nodes, func(node statusSight) bool { return node.silent() })
-	maintenance := filter(nodes, func(node statusSight) bool { return node.State == talosapi.Maintenance })
+	maintenance := filter(nodes, func(node statusSight) bool { return node.State == talos.Maintenance })
 	strangers := filter(nodes, func(node statusSight) bool {
 		return node.stranger() || node.config == configSwapped
 	})

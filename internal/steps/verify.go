@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
-	"github.com/talos-mage/talos-mage/internal/inventory"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/talosapi"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 const (
@@ -180,7 +180,7 @@ func (v *verifier) judge(_ context.Context, seen sight) judgement {
 		v.joining = v.onItsWay(seen)
 
 		return judgement{done: v.joining}
-	case seen.State == talosapi.Maintenance:
+	case seen.State == talos.Maintenance:
 		return v.judgeMaintenance(seen)
 	default:
 		return v.judgeConfigured(seen)
@@ -297,7 +297,7 @@ func (v *verifier) discoveredAddresses(ctx context.Context, lost *inventory.Node
 		}
 
 		probed := v.probe(asking, node)
-		if probed.State != talosapi.Ours {
+		if probed.State != talos.Ours {
 			continue
 		}
 

@@ -9,7 +9,7 @@ import (
 	theirs "github.com/siderolabs/image-factory/pkg/schematic"
 	"github.com/stretchr/testify/require"
 
-	ours "github.com/talos-mage/talos-mage/internal/schematic"
+	ours "github.com/talos-mage/talos-mage/internal/cluster/schematic"
 )
 
 // texts that YAML has to quote, break or leave alone.

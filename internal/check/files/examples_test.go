@@ -1,0 +1,148 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
+)
+
+// examples are this repository's clusters of different shapes.
+func examples(t *testing.T) []string {
+	t.Helper()
+
+	folders, err := filepath.Glob(filepath.Join("..", "..", "..", "testdata", "clusters", "*"))
+	require.NoError(t, err)
+	require.Len(t, folders, 8)
+
+	return folders
+}
+
+// madeInMemory are the options for a folder without machine configs, which are generated.
+func madeInMemory(t *testing.T, folder string) audit.Options {
+	t.Helper()
+
+	bundle, err := ourSecrets()
+	require.NoError(t, err)
+
+	return audit.Options{
+		TalosDir: folder, Root: folder, ConfigDir: filepath.Join(folder, "clusterconfig"),
+		Generate: func() (map[string][]byte, error) {
+			variables, err := inventory.Variables(inventory.Options{TalosDir: folder, Root: folder})
+			if err != nil {
+				return nil, err
+			}
+
+			made, err := generate.Talconfig(generate.Source{
+				File: filepath.Join(folder, inventory.TalconfigName), Root: folder, Lookup: variables.Lookup, Secrets: bundle, Now: time.Now(),
+			})
+			if err != nil {
+				return nil, err
+			}
+
+			files := map[string][]byte{"talosconfig": made.Talosconfig}
+			for _, config := range made.Configs {
+				files[config.File] = config.Bytes
+			}
+
+			return files, nil
+		},
+	}
+}
+
+// expected is a finding about an example that is right, with why it is there.
+type expected struct {
+	ID     diagnosis.ID `yaml:"id"`
+	At     string       `yaml:"at"`
+	Reason string       `yaml:"reason"`
+}
+
+// What is expected of an example stands in testdata/clusters/<example>.yaml; there is no such file where nothing is.
+func TestExampleClustersAreClean(t *testing.T) {
+	t.Parallel()
+
+	for _, folder := range examples(t) {
+		name := filepath.Base(folder)
+
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			in := audit.Read(madeInMemory(t, folder))
+			result := audit.Run(context.Background(), in)
+
+			require.Len(t, in.Cluster.Nodes, sizes[name])
+			require.NotEmpty(t, in.Configs)
+
+			want := expectations(t, name)
+
+			var found []expected
+
+			for i, finding := range result.Trouble() {
+				seen := expected{ID: finding.ID, At: finding.At.Path}
+				if i < len(want) {
+					seen.Reason = want[i].Reason
+				}
+
+				found = append(found, seen)
+				t.Logf("%s at %s: %s", finding.ID, finding.At, finding.Cause)
+			}
+
+			require.Equal(t, want, found)
+
+			for _, finding := range want {
+				require.NotEmpty(t, finding.Reason, "%s: why is it right all the same?", finding.ID)
+			}
+
+			require.Equal(t, diagnosis.ExitOK, result.ExitCode())
+		})
+	}
+}
+
+// sizes are the numbers of machines.
+var sizes = map[string]int{
+	"single-node": 1, "ha": 6, "ipv6-only": 4, "dual-stack": 3, "bonds-and-vlans": 5, "volumes": 3, "secureboot": 4, "small-boards": 16,
+}
+
+func expectations(t *testing.T, name string) []expected {
+	t.Helper()
+
+	data, err := os.ReadFile(filepath.Join("testdata", "clusters", name+".yaml"))
+	if os.IsNotExist(err) {
+		return nil
+	}
+
+	require.NoError(t, err)
+
+	var want []expected
+
+	require.NoError(t, yaml.NewDecoder(bytes.NewReader(data)).Decode(&want))
+
+	return want
+}
+
+// Nothing is written anywhere while a cluster is judged.
+func TestAnAuditWritesNothing(t *testing.T) {
+	t.Parallel()
+
+	for _, folder := range examples(t) {
+		require.NotEmpty(t, audit.Read(madeInMemory(t, folder)).Configs)
+		require.NoDirExists(t, filepath.Join(folder, "clusterconfig"))
+
+		require.NoError(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+			require.NotEqual(t, "talosconfig", entry.Name(), path)
+
+			return err
+		}))
+	}
+}

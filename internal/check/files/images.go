@@ -1,0 +1,542 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
+	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// Checks of installer images, and of what they are made from. Whether a reference is sound at all, and whether its tag is the declared version, is
+// preflight's to say, as is what only the machine knows: how it booted.
+var imageChecks = []Check{
+	eachConfig(diagnosis.KernelArgsRefused, Images, checkKernelArgs),
+	whole(diagnosis.KernelArgsRefused, Images, diagnosis.NeedsTalconfig, checkPatchedKernelArgs),
+	eachConfig(diagnosis.KernelArgsSecureBoot, Images, checkSecureBootArgs),
+	whole(diagnosis.SchematicDiffers, Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkSchematicOfImage),
+	whole(diagnosis.SecureBootDeclared, Images, diagnosis.NeedsTalconfig, checkDeclaredSecureBoot),
+	eachConfig(diagnosis.TPMWithoutSecureBoot, Images, checkTPMKeys),
+	whole(diagnosis.InstallerReference, Images, diagnosis.NeedsTalconfig, checkDeclaredImages),
+	whole(diagnosis.SchematicUnused, Images, diagnosis.NeedsTalconfig, checkUnusedSchematics),
+	whole(diagnosis.ExtensionName, Images, diagnosis.NeedsTalconfig, checkExtensionNames),
+	whole(diagnosis.ExtensionsContradict, Images, diagnosis.NeedsTalconfig, checkContradictions),
+	whole(diagnosis.ExtensionService, Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkExtensionServices),
+	whole(diagnosis.InstallerPlatform, Images, diagnosis.NeedsTalconfig, checkPlatforms),
+	whole(diagnosis.SchematicTooNew, Images, diagnosis.NeedsTalconfig, checkSchematicVersions),
+	whole(diagnosis.ModuleWithoutImage, Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkModules),
+	eachConfig(diagnosis.InstallExtensions, Images, checkInstallExtensions),
+}
+
+// installPlace is where a machine config names its installer.
+func (c *Rendered) installPlace(field string) at { return c.File.at("machine.install." + field) }
+
+// checkKernelArgs looks for arguments in the config of a node that takes them from its image.
+func checkKernelArgs(r *Report, config *Rendered) {
+	args := config.ExtraKernelArgs()
+	if len(args) == 0 || !config.Provider.Machine().Install().GrubUseUKICmdline() {
+		return
+	}
+
+	severity := diagnosis.Failure
+
+	// Machines that don't install themselves take the config, and are refused an upgrade only.
+	if platform := schematic.ParseReference(config.InstallImage()).Platform(); platform != "" && platform != schematic.DefaultPlatform || r.in.bootsInstalled(config) {
+		severity = diagnosis.Warning
+	}
+
+	r.add(severity, config.installPlace("extraKernelArgs"), r.in.intoSchematic(config, args),
+		"install.extraKernelArgs (%s) and install.grubUseUKICmdline can't be used together", argNames(args))
+}
+
+// argNames are the arguments without their values, which may be secret.
+func argNames(args []string) string {
+	var names []string
+
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		names = append(names, name)
+	}
+
+	return strings.Join(names, ", ")
+}
+
+// checkPatchedKernelArgs looks for arguments in patches of nodes that have no config yet: from 1.12 on it will take them from the image.
+func checkPatchedKernelArgs(r *Report, in *Input) {
+	contract := in.contract()
+	if contract == nil || !contract.GrubUseUKICmdlineDefault() || slices.ContainsFunc(in.Patches, setsUKICmdline) {
+		return
+	}
+
+	for _, patch := range in.Patches {
+		if patch.form() != strategic {
+			continue
+		}
+
+		var names []string
+
+		severity := diagnosis.Warning
+
+		for _, use := range patch.uses() {
+			for _, node := range in.nodesOf(use) {
+				if in.byNode[node] != nil || slices.Contains(names, node.Name) {
+					continue
+				}
+
+				names = append(names, node.Name)
+
+				if in.installsItself(node) {
+					severity = diagnosis.Failure
+				}
+			}
+		}
+
+		for _, root := range patch.File.places.Roots() {
+			install := machineconfig.Field(machineconfig.Field(root, "machine"), "install")
+
+			if args := machineconfig.Field(install, "extraKernelArgs"); len(names) > 0 && args != nil && len(args.Content) > 0 && args.Kind == yaml.SequenceNode {
+				r.addAt(patch.File, args, "put the arguments into the schematic's extraKernelArgs, and take them out of the patch",
+					"%s sets install.extraKernelArgs for %s, and configs for Talos %s have install.grubUseUKICmdline: they can't be used together",
+					patch.name(), nodeList(names), contract)
+				r.findings[len(r.findings)-1].Severity = severity
+			}
+		}
+	}
+}
+
+// setsUKICmdline tells whether a patch decides on grubUseUKICmdline itself, or may do so.
+func setsUKICmdline(patch *Patch) bool {
+	switch patch.form() {
+	case strategic:
+		return slices.ContainsFunc(patch.File.places.Roots(), func(root *yaml.Node) bool {
+			install := machineconfig.Field(machineconfig.Field(root, "machine"), "install")
+
+			return machineconfig.Field(install, "grubUseUKICmdline") != nil || len(deletions(root)) > 0 && install != nil
+		})
+	case empty:
+		return false
+	default:
+		return true
+	}
+}
+
+// checkInstallExtensions looks for extensions that are to be added by the installer.
+func checkInstallExtensions(r *Report, config *Rendered) {
+	if install := config.Provider.Machine().Install(); len(install.Extensions()) > 0 {
+		r.found(config.installPlace("extensions"), "put the extensions into the image's schematic, and take install.extensions out",
+			"install.extensions is deprecated, and newer installers don't read it")
+	}
+}
+
+// bootsInstalled tells whether the inventory declares machines that start from a disk image, as boards do: Talos is on them already.
+func (in *Input) bootsInstalled(config *Rendered) bool {
+	return in.Cluster != nil && slices.ContainsFunc(config.Nodes, func(node *inventory.Node) bool { return !in.installsItself(node) })
+}
+
+// installsItself tells whether Talos has yet to be installed on a machine, as far as the inventory says.
+func (in *Input) installsItself(node *inventory.Node) bool {
+	settings, _ := in.settingsOf(node)
+	spec := settings.MachineSpec
+
+	return spec.BootMethod != "disk-image" && (spec.Mode == "" || spec.Mode == schematic.DefaultPlatform) &&
+		(settings.Schematic == nil || settings.Schematic.Overlay.Name == "")
+}
+
+// intoSchematic says how arguments get into the image: with the id of the schematic that then results, where it is known what the image holds.
+func (in *Input) intoSchematic(config *Rendered, args []string) string {
+	const general = "put the arguments into the schematic's extraKernelArgs, and take them out of machine.install"
+
+	made := in.madeOf(config)
+	if made == nil {
+		return general
+	}
+
+	changed := *made
+
+	for _, arg := range args {
+		if !slices.Contains(changed.Customization.ExtraKernelArgs, arg) {
+			changed.Customization.ExtraKernelArgs = append(slices.Clone(changed.Customization.ExtraKernelArgs), arg)
+		}
+	}
+
+	id, err := changed.ID()
+	if err != nil {
+		return general
+	}
+
+	return general + "; the schematic's id is then " + id
+}
+
+// madeOf is what a node's installer image is made of; nil if its schematic's id is none that is known here.
+func (in *Input) madeOf(config *Rendered) *schematic.Schematic {
+	return in.schematicOf(config.InstallImage())
+}
+
+func (in *Input) schematicOf(image string) *schematic.Schematic {
+	switch reference := schematic.ParseReference(image); {
+	case reference.Repository == "siderolabs/installer":
+		return &schematic.Schematic{}
+	case reference.Schematic == "":
+		return nil
+	default:
+		return in.known()[reference.Schematic]
+	}
+}
+
+// findKnown are the schematics whose ids are known here: those of the inventory, the empty one, and those with one official extension alone.
+func (in *Input) findKnown() map[string]*schematic.Schematic {
+	known := map[string]*schematic.Schematic{}
+
+	add := func(made *schematic.Schematic) {
+		if id, err := made.ID(); err == nil {
+			known[id] = made
+		}
+	}
+
+	for id, made := range commonSchematics() {
+		known[id] = made
+	}
+
+	for _, declared := range in.schematics() {
+		add(declared.Schematic)
+	}
+
+	return known
+}
+
+var commonSchematics = sync.OnceValue(func() map[string]*schematic.Schematic {
+	known := map[string]*schematic.Schematic{schematic.PlainID: {}}
+
+	for name := range extensionSince {
+		made := &schematic.Schematic{}
+		made.Customization.SystemExtensions.OfficialExtensions = []string{siderolabs + name}
+
+		if id, err := made.ID(); err == nil {
+			known[id] = made
+		}
+	}
+
+	return known
+})
+
+// siderolabs owns the official extensions.
+const siderolabs = "siderolabs/"
+
+// checkSecureBootArgs looks for arguments that a SecureBoot image never takes from a config.
+func checkSecureBootArgs(r *Report, config *Rendered) {
+	args := config.ExtraKernelArgs()
+
+	if len(args) > 0 && config.SecureBootImage() && !config.Provider.Machine().Install().GrubUseUKICmdline() {
+		r.found(config.installPlace("extraKernelArgs"), r.in.intoSchematic(config, args),
+			"install.extraKernelArgs (%s) will be ignored: %s is for SecureBoot", argNames(args), config.InstallImage())
+	}
+}
+
+// checkSchematicOfImage compares each node's installer with what the inventory makes of its schematic or talosImageURL.
+func checkSchematicOfImage(r *Report, in *Input) {
+	for _, config := range in.Configs {
+		settings, known := in.settings(config)
+		image := schematic.ParseReference(config.InstallImage())
+
+		if !known || !schematic.IsID(image.Schematic) || in.patchesImage(config) {
+			continue
+		}
+
+		want, from := "", ""
+
+		switch declared := schematic.ParseReference(settings.TalosImageURL); {
+		case schematic.IsID(declared.Schematic):
+			want, from = declared.Schematic, "the image"
+		case settings.TalosImageURL == "" && settings.Schematic != nil:
+			want, _ = settings.Schematic.ID()
+			from = "the schematic"
+		}
+
+		if want != "" && want != image.Schematic {
+			r.config = config
+			r.found(config.installPlace("image"), machineconfig.HowToGenerate, "the installer image is of schematic %s, and %s in the inventory is %s", image.Schematic, from, want)
+		}
+	}
+}
+
+// settings are what the inventory declares for the machines that get a config.
+func (in *Input) settings(config *Rendered) (talconfig.NodeSettings, bool) {
+	if in.Cluster == nil || len(config.Nodes) == 0 {
+		return talconfig.NodeSettings{}, false
+	}
+
+	return in.settingsOf(config.Nodes[0])
+}
+
+// patchesImage tells whether a patch for the node names an image of its own, or may do so.
+func (in *Input) patchesImage(config *Rendered) bool {
+	return slices.ContainsFunc(in.imagePatches(), func(patch *Patch) bool {
+		return slices.ContainsFunc(patch.uses(), func(use patchUse) bool { return slices.Contains(in.nodesOf(use), config.Nodes[0]) })
+	})
+}
+
+// findImagePatches are the patches that name an installer image, or that can't be looked into.
+func (in *Input) findImagePatches() []*Patch {
+	return slices.DeleteFunc(slices.Clone(in.Patches), func(patch *Patch) bool {
+		switch patch.form() {
+		case strategic:
+			return !slices.ContainsFunc(patch.File.places.Roots(), func(root *yaml.Node) bool {
+				return machineconfig.Field(machineconfig.Field(machineconfig.Field(root, "machine"), "install"), "image") != nil
+			})
+		case empty:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// installer is the installer image of a declared node: the one that its machine config names, or its talosImageURL where there is no config.
+type installer struct {
+	node     *inventory.Node
+	settings talconfig.NodeSettings
+	text     string
+	image    schematic.Reference
+	place    at
+}
+
+// eachInstaller visits the installers of the nodes whose settings are known.
+func eachInstaller(r *Report, in *Input, visit func(installer)) {
+	for _, node := range in.Cluster.Nodes {
+		settings, known := in.settingsOf(node)
+		if !known {
+			continue
+		}
+
+		found := installer{node: node, settings: settings, text: settings.TalosImageURL, place: in.imagePlace(node)}
+
+		r.config = in.byNode[node]
+		if r.config != nil {
+			found.text, found.place = r.config.InstallImage(), r.config.installPlace("image")
+		}
+
+		found.image = schematic.ParseReference(found.text)
+		visit(found)
+	}
+}
+
+// checkDeclaredSecureBoot compares machineSpec.secureboot with the installer that the node's config names, or its talosImageURL where there is no
+// config.
+func checkDeclaredSecureBoot(r *Report, in *Input) {
+	eachInstaller(r, in, func(its installer) {
+		switch spec := its.settings.MachineSpec; {
+		case its.text == "" || !its.image.Official() || in.ownNames():
+		case spec.SecureBoot && !its.image.SecureBoot():
+			r.found(its.place, "use the -secureboot installer of the same schematic", "%s is declared with SecureBoot, and its installer %s is not for it: it would not boot again", its.node.Name, its.text)
+		case !spec.SecureBoot && its.image.SecureBoot() && spec != talconfig.MachineSpec{}:
+			r.warn(its.place, "set machineSpec.secureboot: true, or use the ordinary installer",
+				"the installer %s is for SecureBoot, and machineSpec of %s names a boot image that is not", its.text, its.node.Name)
+		}
+	})
+}
+
+// imagePlace is where a node's image is declared: at its entry, or at its role.
+func (in *Input) imagePlace(node *inventory.Node) at {
+	const key = "talosImageURL"
+
+	if in.Cluster.Profile != nil || in.Talconfig == nil {
+		return in.clusterPlace(key)
+	}
+
+	entry := in.node(node)
+	role := in.Talconfig.at("worker")
+
+	if node.Role == inventory.ControlPlane {
+		role = in.Talconfig.at("controlPlane")
+	}
+
+	for _, place := range []at{entry.field(key), role.field(key)} {
+		if in.Talconfig.places.Has("", place.path) {
+			return place
+		}
+	}
+
+	return entry
+}
+
+// checkTPMKeys looks for keys that the TPM of a machine without SecureBoot would hold.
+func checkTPMKeys(r *Report, config *Rendered) {
+	image := schematic.ParseReference(config.InstallImage())
+
+	if !config.HasTPMKeys() || !image.Official() || image.SecureBoot() || r.in.ownNames() {
+		return
+	}
+
+	const next = "use the -secureboot installer, or other encryption keys"
+
+	if place, checked := config.enrollCheck(); checked {
+		r.add(diagnosis.Failure, place, next,
+			"the TPM's key is made only with SecureBoot (checkSecurebootStatusOnEnroll), and the installer %s is not for it", config.InstallImage())
+
+		return
+	}
+
+	r.found(config.installPlace("image"), next, "disks are encrypted with TPM keys, and the installer %s is not for SecureBoot", config.InstallImage())
+}
+
+// enrollCheck is the place of a volume's TPM key that is made with SecureBoot alone.
+func (c *Rendered) enrollCheck() (at, bool) {
+	checked := func(encryption config.EncryptionConfig) bool {
+		return encryption != nil && slices.ContainsFunc(encryption.Keys(), func(key config.EncryptionKey) bool {
+			return key.TPM() != nil && key.TPM().CheckSecurebootOnEnroll()
+		})
+	}
+
+	for _, label := range []string{constants.StatePartitionLabel, constants.EphemeralPartitionLabel} {
+		if volume, declared := c.Provider.Volumes().ByName(label); declared && checked(volume.Encryption()) {
+			return c.File.in("VolumeConfig/"+label, "encryption"), true
+		}
+
+		if checked(c.Provider.Machine().SystemDiskEncryption().Get(label)) {
+			return c.File.at("machine.systemDiskEncryption." + strings.ToLower(label)), true
+		}
+	}
+
+	return at{}, false
+}
+
+// checkDeclaredImages looks at the talosImageURL of nodes that have no config yet; of others the config's image is judged.
+func checkDeclaredImages(r *Report, in *Input) {
+	told := map[at]bool{}
+
+	for _, node := range in.Cluster.Nodes {
+		settings, known := in.settingsOf(node)
+		declared := settings.TalosImageURL
+
+		if !known || declared == "" || in.byNode[node] != nil || in.Cluster.Profile != nil {
+			continue
+		}
+
+		fault := preflight.ImageFault(declared + ":" + cmp.Or(in.Cluster.TalosVersion, machineconfig.DefaultTalosVersion))
+		if schematic.ParseReference(declared).Tag != "" {
+			fault = "it has a tag, and talosVersion is added to it as another"
+		}
+
+		if place := in.imagePlace(node); fault != "" && !told[place] {
+			told[place] = true
+			r.found(place, "write it as factory.talos.dev/metal-installer/<schematic id>, without a tag", "talosImageURL %s: %s", declared, fault)
+		}
+	}
+}
+
+// checkUnusedSchematics looks for schematics that a talosImageURL of another one sets aside.
+func checkUnusedSchematics(r *Report, in *Input) {
+	told := map[at]bool{}
+
+	for _, node := range in.Cluster.Nodes {
+		settings, known := in.settingsOf(node)
+		if !known || settings.TalosImageURL == "" || settings.Schematic == nil {
+			continue
+		}
+
+		id, err := settings.Schematic.ID()
+		place := in.imagePlace(node)
+
+		if image := schematic.ParseReference(settings.TalosImageURL); err != nil || image.Schematic == id || told[place] {
+			continue
+		}
+
+		told[place] = true
+		r.found(place, "take talosImageURL out, or name schematic "+id+" in it",
+			"talosImageURL of %s goes before its schematic, which is %s: nothing is made from that", node.Name, id)
+	}
+}
+
+// checkPlatforms compares machineSpec with the installer's platform, and boards with their processor.
+func checkPlatforms(r *Report, in *Input) {
+	eachInstaller(r, in, func(its installer) {
+		version, err := talosconfig.ParseContractFromVersion(cmp.Or(its.image.Tag, in.Cluster.TalosVersion))
+
+		switch platform, mode := its.image.Platform(), its.settings.MachineSpec.Mode; {
+		case platform == "" || mode == "" || platform == mode:
+		case err != nil || !version.Greater(talosconfig.TalosVersion1_9): // one installer for all
+		default:
+			r.found(its.place, "use "+mode+"-installer", "the installer %s is for platform %s, and machineSpec.mode of %s is %s", its.text, platform, its.node.Name, mode)
+		}
+	})
+}
+
+// checkExtensionServices compares the services that a node configures with those in its image, where it is known what that is made of.
+func checkExtensionServices(r *Report, in *Input) {
+	for _, node := range in.Configs {
+		made := in.madeOf(node)
+		if made == nil {
+			continue
+		}
+
+		configured := map[string]bool{}
+
+		for _, service := range node.Provider.ExtensionServiceConfigs() {
+			name := service.Name()
+			configured[name] = true
+
+			if _, official := extensionSince[name]; official && !hasExtension(made, name) {
+				r.config = node
+				r.found(node.File.in("ExtensionServiceConfig/"+name, "name"), "add "+siderolabs+name+" to the schematic",
+					"the service %s is configured, and the installer image is without the extension %s", name, siderolabs+name)
+			}
+		}
+
+		for _, name := range waitingServices {
+			if hasExtension(made, name) && !configured[name] {
+				r.config = node
+				r.found(node.installPlace("image"), "add an ExtensionServiceConfig named "+name,
+					"the extension %s is in the installer image, and its service waits for an ExtensionServiceConfig that is not there", siderolabs+name)
+			}
+		}
+	}
+}
+
+// waitingServices are the extensions whose service does not start without configuration. Source: siderolabs/extensions, network/*/*.yaml.
+var waitingServices = []string{"cloudflared", "nebula", "netbird", "newt", "zerotier"}
+
+func hasExtension(made *schematic.Schematic, name string) bool {
+	return slices.Contains(made.Customization.SystemExtensions.OfficialExtensions, siderolabs+name)
+}
+
+// moduleExtensions are the extensions that bring a kernel module, one of which has to be there. Source: siderolabs/extensions.
+var moduleExtensions = map[string][]string{
+	"drbd": {"drbd"}, "drbd_transport_tcp": {"drbd"}, "zfs": {"zfs"}, "gasket": {"gasket-driver"}, "apex": {"gasket-driver"}, "uinput": {"uinput"},
+	"nvidia": nvidiaModules, "nvidia_uvm": nvidiaModules, "nvidia_drm": nvidiaModules, "nvidia_modeset": nvidiaModules,
+}
+
+var nvidiaModules = []string{
+	"nonfree-kmod-nvidia", "nonfree-kmod-nvidia-lts", "nonfree-kmod-nvidia-production", "nvidia-open-gpu-kernel-modules",
+	"nvidia-open-gpu-kernel-modules-lts", "nvidia-open-gpu-kernel-modules-production",
+}
+
+// checkModules looks for kernel modules that the image is known not to have.
+func checkModules(r *Report, in *Input) {
+	for _, config := range in.Configs {
+		made := in.madeOf(config)
+		if made == nil {
+			continue
+		}
+
+		for i, module := range config.Provider.Machine().Kernel().Modules() {
+			extensions := moduleExtensions[module.Name()]
+
+			if len(extensions) > 0 && !slices.ContainsFunc(extensions, func(name string) bool { return hasExtension(made, name) }) {
+				r.config = config
+				r.found(config.File.at("machine.kernel.modules").item(i), "add "+siderolabs+extensions[0]+" to the schematic",
+					"the module %s is part of the extension %s, which the installer image is without", module.Name(), siderolabs+extensions[0])
+			}
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/talos"
+)
+
+// checkLinks looks for the physical links that the machine config names or selects by MAC. A missing name is only surely wrong if the node
+// booted with the kernel arguments that it will have once installed: net.ifnames decides how links are called. A MAC never changes.
+func checkLinks(_ context.Context, s subject) []diagnosis.Finding {
+	if s.config == nil || s.facts.unread(readLinks) {
+		return nil
+	}
+
+	next := s.regenerate("name a link that " + s.node.Name + " has, or select it by its MAC")
+
+	var findings []diagnosis.Finding
+
+	if absent := s.absentMACs(); len(absent) > 0 && anyMAC(s.node.MACs, physicalMACs(s.facts.Links)) {
+		findings = append(findings, s.fail(diagnosis.LinkAbsent, next,
+			"no physical link has the MAC address %s; the node has %s", strings.Join(absent, ", "), linkList(s.facts.Links))...)
+	}
+
+	absent := s.absentLinks()
+	if len(absent) == 0 {
+		if len(findings) > 0 || len(s.config.Links()) == 0 {
+			return findings
+		}
+
+		return s.ok(diagnosis.LinkAbsent, "has %s", strings.Join(s.config.Links(), ", "))
+	}
+
+	cause := fmt.Sprintf("no link %s; the node has %s", strings.Join(absent, ", "), linkList(s.facts.Links))
+
+	if difference := s.namingDifference(); difference != "" {
+		return append(findings, s.warn(diagnosis.LinkAbsent, next, "%s, and its names may change: %s", cause, difference)...)
+	}
+
+	return append(findings, s.fail(diagnosis.LinkAbsent, next, "%s: it would not be on the network", cause)...)
+}
+
+func (s subject) absentLinks() []string {
+	return slices.DeleteFunc(slices.Clone(s.config.Links()), func(name string) bool {
+		return slices.ContainsFunc(s.facts.Links, func(link talos.Link) bool { return called(link, name) })
+	})
+}
+
+func (s subject) absentMACs() []string {
+	return slices.DeleteFunc(slices.Clone(s.node.MACs), func(mac string) bool { return anyMAC([]string{mac}, physicalMACs(s.facts.Links)) })
+}
+
+// called tells whether a link goes by a name.
+func called(link talos.Link, name string) bool {
+	return link.Name == name || slices.Contains(link.Aliases, name)
+}
+
+func linkList(links []talos.Link) string {
+	var texts []string
+
+	for _, link := range links {
+		if link.Physical {
+			texts = append(texts, strings.TrimSpace(link.Name+" "+link.MAC))
+		}
+	}
+
+	if len(texts) == 0 {
+		return "no physical link"
+	}
+
+	return strings.Join(texts, ", ")
+}
+
+// namingArgs are the kernel arguments that decide how links are called.
+var namingArgs = []string{"net.ifnames", "biosdevname"}
+
+// namingDifference says why the installed system may name its links otherwise than the running one does; empty when it will not.
+// An installed node keeps its names: it runs what it will run.
+func (s subject) namingDifference() string {
+	switch {
+	case s.installed():
+		return ""
+	case s.facts.unread(readCmdline):
+		return "the arguments that it booted with are not known"
+	}
+
+	booted, declared := namingOf(strings.Fields(s.facts.Cmdline)), s.declaredNaming()
+
+	for _, name := range namingArgs {
+		if value, ok := declared[name]; ok && booted[name] != value {
+			return fmt.Sprintf("it booted without %s=%s, which its machine config asks for", name, value)
+		}
+	}
+
+	image := schematic.ParseReference(s.config.InstallImage())
+
+	switch plain := s.config.InstallImage() == "" || image.Plain(); {
+	case plain && !maps.Equal(booted, declared):
+		return "it booted with " + namingText(booted) + ", which its installer image does not have"
+	case plain, len(declared) > 0, image.Schematic != "" && image.Schematic == s.facts.Schematic:
+		return ""
+	default:
+		return "the installer image may have arguments of its own, and the node did not boot from it"
+	}
+}
+
+// declaredNaming are the naming arguments that the machine config adds; none where it lets the image decide.
+func (s subject) declaredNaming() map[string]string {
+	install := s.config.Provider.Machine().Install()
+
+	if install.GrubUseUKICmdline() || (s.facts.Security != nil && s.facts.Security.UKI) {
+		return nil
+	}
+
+	return namingOf(install.ExtraKernelArgs())
+}
+
+// namingOf picks the naming arguments; the last of several wins, as it does in the kernel. net.ifnames=1 is Talos' default, so it says nothing.
+func namingOf(args []string) map[string]string {
+	named := make(map[string]string)
+
+	for _, arg := range args {
+		if name, value, _ := strings.Cut(arg, "="); slices.Contains(namingArgs, name) {
+			named[name] = value
+		}
+	}
+
+	if named["net.ifnames"] == "1" {
+		delete(named, "net.ifnames")
+	}
+
+	return named
+}
+
+func namingText(args map[string]string) string {
+	var texts []string
+
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		texts = append(texts, name+"="+args[name])
+	}
+
+	return strings.Join(texts, " ")
+}
+
+// checkLinkDeclarations finds links that a machine config configures in both ways that Talos knows.
+func checkLinkDeclarations(_ context.Context, w whole) []diagnosis.Finding {
+	var findings []diagnosis.Finding
+
+	for node, config := range w.each() {
+		old := make(map[string]bool)
+
+		for _, device := range config.Provider.Machine().Network().Devices() {
+			if device.Interface() == "" {
+				continue
+			}
+
+			old[device.Interface()] = true
+
+			for _, vlan := range device.Vlans() {
+				old[vlanName(device.Interface(), vlan.ID())] = true
+			}
+		}
+
+		for _, link := range config.Provider.NetworkCommonLinkConfigs() {
+			vlan, isVLAN := link.(talosconfig.NetworkVLANConfig)
+
+			if old[link.Name()] || isVLAN && old[vlanName(vlan.ParentLink(), vlan.VLANID())] {
+				findings = append(findings, w.about(node, diagnosis.LinkDeclaredTwice, diagnosis.Warning, w.regenerate("keep one of the two"),
+					"%s configures %s in machine.network.interfaces and in a document of its own", config.Path, link.Name())...)
+			}
+		}
+	}
+
+	return findings
+}
+
+// vlanName is how Talos calls a VLAN of machine.network.interfaces.
+func vlanName(parent string, id uint16) string { return fmt.Sprintf("%s.%d", parent, id) }

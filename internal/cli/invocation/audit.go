@@ -1,0 +1,99 @@
+package invocation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/base/suggest"
+	"github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check/proxmox"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// Audit judges the cluster's files, without a node and without the network.
+func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failure {
+	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	if err != nil {
+		return badInput(err)
+	}
+
+	options := steps.AuditOptions(ctx, loaded, i.Environ)
+
+	if loaded.AuditProfile == string(audit.InteropProfile) {
+		options.Profile, options.VMs = audit.InteropProfile, i.virtualMachines(ctx, loaded)
+
+		if options.CiliumValues = loaded.CiliumValues; options.CiliumValues != "" && !filepath.IsAbs(options.CiliumValues) {
+			options.CiliumValues = filepath.Join(i.Workdir, options.CiliumValues)
+		}
+	}
+
+	result := audit.Run(ctx, audit.Read(options))
+
+	if err := result.Write(i.Out, loaded.AuditFormat); err != nil {
+		return badInput(diagnosis.Unwritable("the output", err))
+	}
+
+	if code := result.ExitCode(); code != diagnosis.ExitOK {
+		return &Failure{Code: code, Message: report.Scrub("audit: the files can't work as they are. Next: correct what is listed, then mage audit")}
+	}
+
+	return nil
+}
+
+// virtualMachines lists the VMs: the Proxmox API's if it is given, else those of the OpenTofu files.
+func (i Invocation) virtualMachines(ctx context.Context, loaded *settings.Settings) func(func(string) bool) ([]proxmox.VM, error) {
+	return func(wanted func(string) bool) ([]proxmox.VM, error) {
+		if loaded.ProxmoxEndpoint != "" && loaded.ProxmoxToken == "" {
+			return nil, errors.New("PROXMOX_VE_ENDPOINT is set, and PROXMOX_VE_API_TOKEN is not")
+		}
+
+		if loaded.ProxmoxEndpoint != "" {
+			api := proxmox.API{Endpoint: loaded.ProxmoxEndpoint, Token: loaded.ProxmoxToken, Insecure: loaded.ProxmoxInsecure}
+
+			return api.VMs(ctx, wanted)
+		}
+
+		machines, err := proxmox.FromTofu(loaded.TofuDir, func(path string) string {
+			if relative, err := filepath.Rel(loaded.RootDir, path); err == nil && !strings.HasPrefix(relative, "..") {
+				return filepath.ToSlash(relative)
+			}
+
+			return path
+		})
+
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(machines) == 0 {
+			return nil, proxmox.ErrNone
+		}
+
+		return machines, err
+	}
+}
+
+// Explain tells about one kind of trouble.
+func (i Invocation) Explain(id string) *Failure {
+	entry, known := diagnosis.Lookup(diagnosis.ID(strings.ToUpper(strings.TrimSpace(id))))
+	if known {
+		fmt.Fprint(i.Out, audit.Explain(entry))
+
+		return nil
+	}
+
+	var ids []string
+	for _, entry := range diagnosis.Catalogue() {
+		ids = append(ids, string(entry.ID))
+	}
+
+	message := fmt.Sprintf("no finding has the id %q; docs/diagnoses.md lists them", id)
+	if near := suggest.Word(strings.ToUpper(id), ids); near != "" {
+		message += fmt.Sprintf(", did you mean %s?", near)
+	}
+
+	return &Failure{Code: diagnosis.ExitBadInput, Message: message}
+}

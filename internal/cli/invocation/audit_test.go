@@ -1,0 +1,223 @@
+package invocation_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/cli/invocation"
+	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
+)
+
+// audited runs an audit over a repository with this talconfig.
+func audited(t *testing.T, talconfig string, flags map[string]string) (string, *invocation.Failure) {
+	t.Helper()
+
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "talos"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "talos", "talconfig.yaml"), []byte(talconfig), 0o600))
+
+	var out, errs bytes.Buffer
+
+	failure := invocation.Invocation{Environ: []string{"ROOT_DIR=" + root}, Workdir: root, Out: &out, Err: &errs}.Audit(context.Background(), flags)
+
+	return out.String(), failure
+}
+
+func TestAuditEndsWithBadInputForBadFiles(t *testing.T) {
+	t.Parallel()
+
+	out, failure := audited(t, "clusterName: lab\nnodes: [\n", nil)
+	require.NotNil(t, failure)
+	require.Equal(t, diagnosis.ExitBadInput, failure.Code)
+	require.Contains(t, out, "talos/talconfig.yaml:")
+	require.Contains(t, out, "not run")
+
+	out, failure = audited(t, "clusterName: lab\nnodes: [\n", map[string]string{"AUDIT_FORMAT": "json"})
+	require.NotNil(t, failure)
+
+	var document struct{ ExitCode int }
+	require.NoError(t, json.Unmarshal([]byte(out), &document))
+	require.Equal(t, 2, document.ExitCode)
+
+	_, failure = audited(t, "", map[string]string{"AUDIT_FORMAT": "xml"})
+	require.NotNil(t, failure)
+	require.Equal(t, diagnosis.ExitBadInput, failure.Code)
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+
+	var out bytes.Buffer
+
+	call := invocation.Invocation{Out: &out}
+	require.Nil(t, call.Explain("tm200"))
+	require.Contains(t, out.String(), "TM200")
+
+	failure := call.Explain("TM20O")
+	require.NotNil(t, failure)
+	require.Equal(t, diagnosis.ExitBadInput, failure.Code)
+	require.Contains(t, failure.Message, "did you mean TM20")
+}
+
+// A fresh checkout has no machine configs: what would be made is judged, if the secrets can be read.
+func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
+	t.Parallel()
+
+	const talconfig = "clusterName: lab\nendpoint: https://192.0.2.11:6443\ntalosVersion: v1.13.9\nkubernetesVersion: v1.36.0\nnodes:\n" +
+		"  - hostname: cp1\n    ipAddress: 192.0.2.11\n    controlPlane: true\n    installDisk: /dev/vda\n    networkInterfaces:\n" +
+		"      - interface: eth0\n        addresses: [192.0.2.11/24]\n        routes:\n          - network: 0.0.0.0/0\n            gateway: GATEWAY\n"
+
+	bundle, err := quicksecrets.New()
+	require.NoError(t, err)
+
+	plain, err := secrets.Encode(bundle)
+	require.NoError(t, err)
+
+	audit := func(gateway string, environ []string, files map[string]string) (string, *invocation.Failure) {
+		root := t.TempDir()
+		files["talconfig.yaml"] = strings.ReplaceAll(talconfig, "GATEWAY", gateway)
+
+		for name, text := range files {
+			path := filepath.Join(root, "talos", name)
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		}
+
+		var out bytes.Buffer
+
+		failure := invocation.Invocation{Environ: append(environ, "ROOT_DIR="+root), Workdir: root, Out: &out, Err: &out}.Audit(context.Background(), nil)
+		require.NoDirExists(t, filepath.Join(root, "talos", "clusterconfig"), "an audit writes nothing")
+
+		return out.String(), failure
+	}
+
+	secretsFile := func() map[string]string { return map[string]string{"talsecret.yaml": string(plain)} }
+
+	t.Run("right", func(t *testing.T) {
+		t.Parallel()
+
+		out, failure := audit("192.0.2.1", nil, secretsFile())
+		require.Nil(t, failure, out)
+		require.Contains(t, out, "0 failures")
+	})
+
+	t.Run("wrong", func(t *testing.T) {
+		t.Parallel()
+
+		out, failure := audit("198.51.100.1", nil, secretsFile())
+		require.NotNil(t, failure)
+		require.Equal(t, diagnosis.ExitBadInput, failure.Code)
+		require.Contains(t, out, "talos/clusterconfig/lab-cp1.yaml (not written yet):")
+		require.Contains(t, out, "from  talos/talconfig.yaml:15:22")
+		require.NotContains(t, out, bundle.TrustdInfo.Token)
+	})
+
+	t.Run("a mistake that only making them shows", func(t *testing.T) {
+		t.Parallel()
+
+		files := secretsFile()
+		files["talenv.yaml"] = "A: b\n"
+
+		out, failure := audit("192.0.2.1\n        dhcpOptions: {routeMetrik: 1}", nil, files)
+		require.NotNil(t, failure)
+		require.Contains(t, out, "talos/talconfig.yaml:16")
+	})
+
+	for name, test := range map[string]struct {
+		environ []string
+		files   map[string]string
+		why     string
+	}{
+		"no secrets":         {nil, map[string]string{}, "there is no talsecret.yaml to make it from"},
+		"encrypted secrets":  {[]string{"PATH="}, map[string]string{"talsecret.sops.yaml": "cluster: ENC[AES256_GCM,data:x]\nsops: {}\n"}, "sops is not on the PATH"},
+		"another generator":  {[]string{"CONFIG_GENERATOR=talhelper"}, secretsFile(), "CONFIG_GENERATOR=talhelper: mage config:generate makes it"},
+		"misfitting secrets": {nil, map[string]string{"talsecret.yaml": "cluster: {}\n"}, "mistakes in the files"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			out, failure := audit("198.51.100.1", test.environ, test.files)
+			require.Contains(t, out, test.why)
+			require.Contains(t, out, "not run  there is no machine config that can be read; ")
+			require.NotContains(t, out, "TM020  ", "that nothing is written yet is no failure")
+
+			if name != "misfitting secrets" {
+				require.Nil(t, failure, out)
+			}
+		})
+	}
+
+	t.Run("nobody makes them", func(t *testing.T) {
+		t.Parallel()
+
+		out, failure := audit("192.0.2.1", []string{"CONFIG_GENERATOR=none"}, secretsFile())
+		require.NotNil(t, failure)
+		require.Contains(t, out, "TM020  ")
+	})
+}
+
+// The profile reads a repository's OpenTofu files and HelmRelease, or what settings name instead.
+func TestTheInteroperabilityProfile(t *testing.T) {
+	t.Parallel()
+
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := `{"data":[{"vmid":1,"name":"n1","node":"pve1","type":"qemu"}]}`
+		if strings.HasSuffix(r.URL.Path, "/config") {
+			text = `{"data":{"bios":"seabios"}}`
+		}
+
+		_, _ = w.Write([]byte(text))
+	}))
+	t.Cleanup(api.Close)
+
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"talos/talconfig.yaml":               "clusterName: lab\nendpoint: https://192.0.2.10:6443\nnodes:\n  - {hostname: n1, ipAddress: 192.0.2.11, controlPlane: true, installDisk: /dev/sda}\n",
+		"talos/clusterconfig/lab-n1.yaml":    "version: v1alpha1\nmachine: {type: controlplane}\ncluster: {controlPlane: {endpoint: https://192.0.2.10:6443}}\n",
+		"infrastructure/tofu/main.tf":        "resource \"proxmox_virtual_environment_vm\" \"n1\" {\n  bios = \"other\"\n}\n",
+		"kubernetes/cilium/helmrelease.yaml": "kind: HelmRelease\nmetadata: {name: cilium}\nspec: {values: {ipam: {mode: from-release}}}\n",
+		"values.yaml":                        "ipam: {mode: from-values}\n",
+	} {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+
+	for name, test := range map[string]struct {
+		environ []string
+		want    []string
+	}{
+		"found":           {nil, []string{"at    infrastructure/tofu/main.tf:2:10", "the BIOS is other, not ovmf", "at    kubernetes/cilium/helmrelease.yaml:3:30", "ipam.mode is from-release"}},
+		"named":           {[]string{"CILIUM_VALUES=values.yaml", "TOFU_DIR=elsewhere"}, []string{"ipam.mode is from-values", "no OpenTofu files describe VMs"}},
+		"API":             {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL, "PROXMOX_VE_API_TOKEN=a@b!c=d"}, []string{"the BIOS is seabios, not ovmf"}},
+		"API, no token":   {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL}, []string{"PROXMOX_VE_API_TOKEN is not"}},
+		"API that is off": {[]string{"PROXMOX_VE_ENDPOINT=http://127.0.0.1:1", "PROXMOX_VE_API_TOKEN=a@b!c=s3cr3t"}, []string{"the VMs can't be read: ask Proxmox"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var out, errs bytes.Buffer
+
+			call := invocation.Invocation{Environ: append([]string{"ROOT_DIR=" + root}, test.environ...), Workdir: root, Out: &out, Err: &errs}
+			failure := call.Audit(context.Background(), map[string]string{"AUDIT_PROFILE": "interop"})
+
+			for _, want := range append(test.want, "Proxmox VMs") {
+				require.Contains(t, out.String(), want)
+			}
+
+			require.NotContains(t, out.String(), "s3cr3t")
+			require.NotNil(t, failure, "SYS_MODULE is among the chart's defaults")
+		})
+	}
+}

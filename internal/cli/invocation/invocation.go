@@ -1,0 +1,343 @@
+// Package invocation is one call of the program: it reads the settings, builds a run, has its steps executed, shows what happened and
+// maps the outcome to an exit code. It knows nothing about Mage, so that targets, demo and tests call it alike.
+package invocation
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/term"
+
+	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// Invocation is where a call gets its settings from and where it writes.
+type Invocation struct {
+	Environ []string
+	Workdir string
+	// Out gets results alone, Err logs and progress. Where they are terminals there is colour, and live lines.
+	Out, Err io.Writer
+}
+
+// Failure is how a call ended if not well.
+type Failure struct {
+	Code diagnosis.ExitCode
+	// Message names each node that failed with step, cause and next command, one a line.
+	Message string
+}
+
+// FromProcess is the invocation that the process itself is.
+func FromProcess() Invocation {
+	workdir, err := os.Getwd()
+	if err != nil {
+		workdir = "."
+	}
+
+	return Invocation{
+		Environ: os.Environ(),
+		Workdir: workdir,
+		Out:     os.Stdout,
+		Err:     os.Stderr,
+	}
+}
+
+// Execute runs the steps that a target consists of.
+func (i Invocation) Execute(ctx context.Context, target string, flags settings.Overrides, list func(*settings.Settings) []steps.Step) *Failure {
+	ctx, stop := withSignals(ctx)
+	defer stop()
+
+	run, planned, failure := i.start(flags, list)
+	if failure != nil {
+		return failure
+	}
+
+	err := steps.Execute(ctx, run, planned...)
+	closing := run.Report.Close()
+
+	i.conclude(ctx, run, planned, err)
+
+	return i.failure(ctx, target, err).and(unwrittenReport(run, closing))
+}
+
+// unwrittenReport is the failure of a run that did all that it should, and could not tell it to REPORT_FILE; nil if it could.
+func unwrittenReport(run *steps.Run, err error) *Failure {
+	if err == nil {
+		return nil
+	}
+
+	if run.Settings.ReportFile == "" {
+		return badInput(diagnosis.Unwritable("the output", err))
+	}
+
+	return badInput(unwritableReport(run.Settings.ReportFile, err))
+}
+
+func unwritableReport(path string, err error) *diagnosis.Problem {
+	problem := diagnosis.Unwritable(path, err)
+	problem.Next += ", or point REPORT_FILE elsewhere"
+
+	return problem
+}
+
+// and adds what went wrong besides: the first failure's code counts.
+func (f *Failure) and(other *Failure) *Failure {
+	switch {
+	case f == nil:
+		return other
+	case other == nil:
+		return f
+	default:
+		return &Failure{Code: f.Code, Message: f.Message + "\n" + other.Message}
+	}
+}
+
+// Status shows all nodes at once.
+func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failure {
+	ctx, stop := withSignals(ctx)
+	defer stop()
+
+	run, _, failure := i.start(flags, func(*settings.Settings) []steps.Step { return nil })
+	if failure != nil {
+		return failure
+	}
+
+	status := steps.ReadStatus(ctx, run)
+	closing := run.Report.Close()
+
+	if ctx.Err() != nil {
+		return i.failure(ctx, "status", context.Cause(ctx))
+	}
+
+	i.columns(status.Rows())
+	fmt.Fprintf(i.Out, "\nnext: %s\n", status.Next)
+
+	return unwrittenReport(run, closing)
+}
+
+// VerifyNodes shows whether the machines of nodes.yaml answer; without that file those of the inventory.
+func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *Failure {
+	ctx, stop := withSignals(ctx)
+	defer stop()
+
+	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	if err != nil {
+		return badInput(err)
+	}
+
+	machines, err := i.machines(loaded)
+	if err != nil {
+		return badInput(err)
+	}
+
+	rows, silent := steps.ProbeMachines(ctx, loaded, machines)
+	if ctx.Err() != nil {
+		return i.failure(ctx, "verifyNodes", context.Cause(ctx))
+	}
+
+	i.columns(rows)
+
+	if len(silent) == 0 {
+		return nil
+	}
+
+	return &Failure{Code: diagnosis.ExitPreflight, Message: fmt.Sprintf("%d of %d machines do not answer as Talos nodes: %s. Next: boot them, or check their addresses",
+		len(silent), len(machines), strings.Join(silent, ", "))}
+}
+
+// machines are names and addresses from nodes.yaml beside or below the root folder, else from the inventory.
+func (i Invocation) machines(loaded *settings.Settings) ([]inventory.Machine, error) {
+	path := filepath.Join(loaded.RootDir, "nodes.yaml")
+	if _, err := os.Stat(path); err == nil {
+		return inventory.ReadNodesFile(path)
+	}
+
+	cluster, err := inventory.Load(inventory.Options{
+		TalosDir: loaded.TalosDir, Source: inventory.Kind(loaded.ClusterSource), ConfigDir: loaded.ClusterConfigDir, Environ: i.Environ,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	machines := make([]inventory.Machine, 0, len(cluster.Nodes))
+	for _, node := range cluster.Nodes {
+		machines = append(machines, inventory.Machine{Name: node.Name, Address: node.Address})
+	}
+
+	return machines, nil
+}
+
+// start reads the settings and the cluster's files, and opens the report.
+func (i Invocation) start(flags settings.Overrides, list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
+	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	if err != nil {
+		return nil, nil, badInput(err)
+	}
+
+	timepiece := clock.Scaled(loaded.ClockScale)
+	planned := list(loaded)
+
+	options := i.consoleOptions(loaded, timepiece)
+	options.Brief = len(planned) > 1
+	console := report.NewConsole(options)
+
+	sinks, err := i.sinks(loaded, console)
+	if err != nil {
+		_ = console.Close()
+
+		return nil, nil, badInput(err)
+	}
+
+	run, err := steps.New(loaded, i.Environ, report.NewRecorder(timepiece.Now, sinks...), console.Logger(), timepiece)
+	if err != nil {
+		_ = console.Close()
+
+		return nil, nil, badInput(err)
+	}
+
+	return run, planned, nil
+}
+
+// sinks are what receives the run's events: the console, the log, and the file that was asked for.
+func (i Invocation) sinks(loaded *settings.Settings, console *report.Console) ([]report.Sink, error) {
+	sinks := []report.Sink{console}
+
+	if !i.watched(loaded) {
+		sinks = append(sinks, report.NewLogSink(console.Logger()))
+	}
+
+	if loaded.ReportFile == "" {
+		return sinks, nil
+	}
+
+	path := loaded.ReportFile
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(i.Workdir, path)
+	}
+
+	file, err := report.AppendJSONLines(path)
+	if err != nil {
+		return nil, unwritableReport(path, err)
+	}
+
+	return append(sinks, file), nil
+}
+
+// watched tells that a person sees results and live lines on one terminal; log lines of the same events would say everything twice.
+func (i Invocation) watched(loaded *settings.Settings) bool {
+	return isTerminal(i.Out) && isTerminal(i.Err) && loaded.LogFormat == "text" && loaded.LogLevel != "debug"
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+
+	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor fits
+}
+
+func (i Invocation) consoleOptions(loaded *settings.Settings, timepiece clock.Clock) report.ConsoleOptions {
+	options := report.ConsoleOptions{Out: i.Out, Err: i.Err}
+
+	out, outIsFile := i.Out.(*os.File)
+	errs, errIsFile := i.Err.(*os.File)
+
+	if outIsFile && errIsFile {
+		options = report.Terminals(out, errs, loaded.NoColor)
+	}
+
+	options.LogFormat, options.LogLevel, options.Now = loaded.LogFormat, loaded.LogLevel, timepiece.Now
+
+	return options
+}
+
+// conclude writes what a person wants to read last.
+func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []steps.Step, err error) {
+	results := run.Report.Results()
+
+	if err == nil && ctx.Err() == nil && !run.Settings.DryRun {
+		i.overview(ctx, run, planned)
+	}
+
+	if drifted := steps.Drifted(results); drifted > 0 {
+		fmt.Fprintf(i.Out, "\n%s from %s\n", differ(drifted), run.Settings.ClusterConfigDir)
+	}
+
+	if err == nil && ctx.Err() == nil && steps.Mutates(planned) && nothingDone(results) {
+		fmt.Fprintln(i.Out, "\nnothing to do")
+	}
+}
+
+func differ(nodes int) string {
+	if nodes == 1 {
+		return "1 node differs"
+	}
+
+	return fmt.Sprintf("%d nodes differ", nodes)
+}
+
+// overview shows what a bring-up ends with: the etcd members and where the kubeconfig is.
+func (i Invocation) overview(ctx context.Context, run *steps.Run, planned []steps.Step) {
+	for _, step := range planned {
+		switch step.(type) {
+		case steps.Bootstrap:
+			fmt.Fprintln(i.Out)
+			i.columns(steps.EtcdMembers(ctx, run))
+		case steps.Kubeconfig:
+			fmt.Fprintf(i.Out, "\nkubeconfig: %s\n", run.Settings.Kubeconfig)
+		}
+	}
+}
+
+// nothingDone tells that no step changed anything or would have to.
+func nothingDone(results []report.Result) bool {
+	for _, result := range results {
+		switch result.Status {
+		case report.OK, report.Skipped, report.Warned:
+		default:
+			return false
+		}
+	}
+
+	return len(results) > 0
+}
+
+func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {
+	if code, reason := interruption(ctx); code != diagnosis.ExitOK {
+		return &Failure{Code: code, Message: fmt.Sprintf("%s; what was done is told above. Next: mage %s goes on from here", reason, target)}
+	}
+
+	if err == nil {
+		return nil
+	}
+
+	return &Failure{Code: steps.CodeOf(err), Message: report.Scrub(err.Error())}
+}
+
+func badInput(err error) *Failure {
+	code := diagnosis.ExitBadInput
+
+	if problem, ok := diagnosis.AsProblem(err); ok {
+		code = problem.ExitCode()
+	}
+
+	return &Failure{Code: code, Message: report.Scrub(err.Error())}
+}
+
+// columns writes rows with aligned columns.
+func (i Invocation) columns(rows [][]string) {
+	table := tabwriter.NewWriter(i.Out, 0, 0, 2, ' ', 0)
+
+	for _, row := range rows {
+		fmt.Fprintln(table, strings.Join(row, "\t"))
+	}
+
+	_ = table.Flush()
+}

@@ -1,0 +1,259 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+
+	"github.com/talos-mage/talos-mage/internal/base/suggest"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// Overrides maps names of variables to values that go over the environment, as the flags of a target do.
+// An empty value takes the setting back to its default.
+type Overrides map[string]string
+
+// Load reads the settings from an environment of "NAME=value" and the overrides; an empty variable counts as not set. Relative paths are
+// relative to workdir, the working directory. Of bad values it returns one *diagnosis.Problem each, with exit code 2: a single one as
+// it is, several as a multierror.
+func Load(environ []string, overrides Overrides, workdir string) (*Settings, error) {
+	workdir, err := filepath.Abs(workdir)
+	if err != nil {
+		return nil, fmt.Errorf("find working directory: %w", err)
+	}
+
+	values, err := merge(environ, overrides)
+	if err != nil {
+		return nil, err
+	}
+
+	var (
+		loaded   Settings
+		problems []error
+	)
+
+	if err := env.ParseWithOptions(&loaded, env.Options{Environment: values, FuncMap: parsers}); err != nil {
+		problems = parseProblems(err, values, overrides)
+	}
+
+	if len(problems) == 0 {
+		problems = checkValues(&loaded, values, overrides)
+	}
+
+	if len(problems) > 0 {
+		return nil, diagnosis.Join(problems...)
+	}
+
+	loaded.resolvePaths(workdir)
+
+	return &loaded, nil
+}
+
+// merge gives the values of our variables: the environment's, and over them the overrides.
+func merge(environ []string, overrides Overrides) (map[string]string, error) {
+	values := map[string]string{}
+
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+
+		if value = strings.TrimSpace(value); value == "" {
+			delete(values, name)
+
+			continue
+		}
+
+		values[name] = value
+	}
+
+	// NO_COLOR is a convention of many programs, where the value doesn't matter (no-color.org).
+	if values["NO_COLOR"] != "" {
+		values["NO_COLOR"] = "true"
+	}
+
+	for name, value := range overrides {
+		if _, known := fieldOf(name); !known {
+			return nil, fmt.Errorf("override setting %s: there is no setting of this name", name)
+		}
+
+		if value = strings.TrimSpace(value); value == "" {
+			delete(values, name)
+
+			continue
+		}
+
+		values[name] = value
+	}
+
+	return values, nil
+}
+
+// parseProblems turns the errors of the environment's parser into problems that name the variable or flag.
+func parseProblems(err error, values map[string]string, overrides Overrides) []error {
+	var all env.AggregateError
+
+	if !errors.As(err, &all) {
+		return []error{fmt.Errorf("read settings: %w", err)}
+	}
+
+	var problems []error
+
+	for _, err := range all.Errors {
+		var parse env.ParseError
+
+		if !errors.As(err, &parse) {
+			problems = append(problems, fmt.Errorf("read settings: %w", err))
+
+			continue
+		}
+
+		field, _ := reflect.TypeFor[Settings]().FieldByName(parse.Name)
+		knob := knobOf(field)
+		problems = append(problems, badValue(knob, values[knob.Name], overrides, parse.Err, ""))
+	}
+
+	return problems
+}
+
+// checkValues holds each value against what its field's tags allow.
+func checkValues(s *Settings, values map[string]string, overrides Overrides) []error {
+	var problems []error
+
+	for field, value := range reflect.ValueOf(s).Elem().Fields() {
+		knob := knobOf(field)
+
+		switch guess, err := knob.refuse(value); {
+		case err != nil:
+			problems = append(problems, badValue(knob, values[knob.Name], overrides, err, guess))
+		case len(knob.words) > 0:
+			value.SetString(strings.ToLower(value.String()))
+		}
+	}
+
+	return append(problems, checkSkips(s, overrides)...)
+}
+
+// checkSkips refuses ids that the catalogue doesn't have and those that nobody may skip. It leaves the ids in the catalogue's spelling.
+func checkSkips(s *Settings, overrides Overrides) []error {
+	var (
+		problems []error
+		known    []string
+	)
+
+	for _, entry := range diagnosis.Catalogue() {
+		known = append(known, string(entry.ID))
+	}
+
+	for i, id := range s.SkipChecks {
+		s.SkipChecks[i] = strings.ToUpper(id)
+
+		entry, found := diagnosis.Lookup(diagnosis.ID(s.SkipChecks[i]))
+
+		switch {
+		case !found:
+			knob, _ := Lookup("SKIP_CHECKS")
+			problems = append(problems, badValue(knob, id, overrides, errors.New("there is no check of this id"), suggest.Word(id, known)))
+		case entry.Unskippable:
+			problems = append(problems, &diagnosis.Problem{
+				Step: stepName,
+				Finding: diagnosis.Finding{
+					ID: diagnosis.UnskippableCheck, Severity: diagnosis.Failure,
+					Cause: fmt.Sprintf("SKIP_CHECKS names %s (%s), which protects the cluster's secrets and can't be skipped", entry.ID, entry.Title),
+					Next:  "take " + string(entry.ID) + " out of SKIP_CHECKS",
+				},
+			})
+		}
+	}
+
+	return problems
+}
+
+// stepName is where a problem with a setting is found.
+const stepName = "settings"
+
+// badValue says which variable, or flag, has a value that it doesn't take, and what it takes.
+func badValue(knob Knob, value string, overrides Overrides, reason error, guess string) *diagnosis.Problem {
+	name := knob.Name
+	if _, overridden := overrides[knob.Name]; overridden && knob.Flag != "" {
+		name = "-" + knob.Flag
+	}
+
+	cause := fmt.Sprintf("%s=%q: ", name, value)
+
+	if reason != nil && !errors.Is(reason, errShape) {
+		cause += reason.Error() + "; "
+	}
+
+	cause += name + " takes " + knob.takes()
+	next := "correct " + name + " (docs/settings.md lists all settings)"
+
+	if guess != "" {
+		cause += fmt.Sprintf("; did you mean %q?", guess)
+		next = name + "=" + guess
+	}
+
+	return &diagnosis.Problem{
+		Step:    stepName,
+		Finding: diagnosis.Finding{ID: diagnosis.BadSetting, Severity: diagnosis.Failure, Cause: cause, Next: next},
+		Err:     reason,
+	}
+}
+
+// resolvePaths fills in the paths that were not given and makes all of them absolute. A default builds on paths of fields above it.
+func (s *Settings) resolvePaths(workdir string) {
+	resolved := map[string]string{}
+
+	for field, value := range reflect.ValueOf(s).Elem().Fields() {
+		byDefault, isPath := field.Tag.Lookup("path")
+		if !isPath {
+			continue
+		}
+
+		path := value.String()
+
+		if field.Tag.Get("pathlist") == "first" {
+			path = first(filepath.SplitList(path))
+		}
+
+		switch {
+		case path == "" && byDefault == "":
+			path = topLevel(workdir)
+		case path == "":
+			path = os.Expand(filepath.FromSlash(byDefault), func(name string) string { return resolved[name] })
+		case !filepath.IsAbs(path):
+			path = filepath.Join(workdir, path)
+		}
+
+		path = filepath.Clean(path)
+		resolved[field.Tag.Get("env")] = path
+		value.SetString(path)
+	}
+}
+
+// first is the first path that isn't empty.
+func first(paths []string) string {
+	if i := slices.IndexFunc(paths, func(path string) bool { return path != "" }); i >= 0 {
+		return paths[i]
+	}
+
+	return ""
+}
+
+// topLevel is the nearest folder at or above dir that git knows as a work tree: one with a .git folder, or file (worktrees, submodules).
+// It is dir when there is none.
+func topLevel(dir string) string {
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			return at
+		}
+
+		if at == filepath.Dir(at) {
+			return dir
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package settings
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/base/suggest"
+)
+
+// Knob describes one setting, as the documentation's table shows it.
+type Knob struct {
+	// Name is the environment variable's.
+	Name string
+	// Flag is the Mage flag's name without its dash; empty when no target takes one.
+	Flag string
+	// Type is a word or two: "duration", "path", "list".
+	Type string
+	// Default is the value when nothing is set; empty when the setting then is empty.
+	Default string
+	// Doc says what it does.
+	Doc string
+	// Group is the heading that it stands under.
+	Group string
+
+	words   []string
+	minimum string
+}
+
+// Table lists every setting in the order of the struct's fields.
+func Table() []Knob {
+	var knobs []Knob
+
+	for field := range reflect.TypeFor[Settings]().Fields() {
+		knobs = append(knobs, knobOf(field))
+	}
+
+	return knobs
+}
+
+// Lookup finds a setting by the name of its variable.
+func Lookup(name string) (Knob, bool) {
+	field, found := fieldOf(name)
+	if !found {
+		return Knob{}, false
+	}
+
+	return knobOf(field), true
+}
+
+func fieldOf(name string) (reflect.StructField, bool) {
+	for field := range reflect.TypeFor[Settings]().Fields() {
+		if field.Tag.Get("env") == name {
+			return field, true
+		}
+	}
+
+	return reflect.StructField{}, false
+}
+
+func knobOf(field reflect.StructField) Knob {
+	knob := Knob{
+		Name:    field.Tag.Get("env"),
+		Flag:    field.Tag.Get("flag"),
+		Default: field.Tag.Get("envDefault"),
+		Doc:     field.Tag.Get("doc"),
+		Group:   field.Tag.Get("group"),
+		minimum: field.Tag.Get("min"),
+	}
+
+	if words := field.Tag.Get("oneof"); words != "" {
+		knob.words = strings.Split(words, ",")
+	}
+
+	path, isPath := field.Tag.Lookup("path")
+
+	switch {
+	case path != "":
+		knob.Default = path
+	case isPath:
+		knob.Default = field.Tag.Get("default")
+	}
+
+	knob.Type = typeName(field.Type, isPath, knob.words)
+
+	return knob
+}
+
+func typeName(of reflect.Type, isPath bool, words []string) string {
+	switch {
+	case isPath:
+		return "path"
+	case len(words) > 0:
+		return "word"
+	case of == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case of == reflect.TypeFor[Parallel]():
+		return "number or share"
+	case of == reflect.TypeFor[Addresses]():
+		return "addresses"
+	case of == reflect.TypeFor[[]string]():
+		return "list"
+	case of.Kind() == reflect.Bool:
+		return "switch"
+	case of.Kind() == reflect.Int:
+		return "whole number"
+	case of.Kind() == reflect.Float64:
+		return "number"
+	default:
+		return "name"
+	}
+}
+
+// takes says which values the setting accepts, to go on after "takes".
+func (k Knob) takes() string {
+	if k.Name == "CERT_FINGERPRINTS" {
+		return "base64 of SHA-256 sums, comma separated"
+	}
+
+	switch k.Type {
+	case "word":
+		last := len(k.words) - 1
+
+		return strings.Join(k.words[:last], ", ") + " or " + k.words[last]
+	case "duration":
+		if k.minimum != "" {
+			return "a duration above 0: seconds (300) or with units (5m, 1h30m)"
+		}
+
+		return "a duration: seconds (300) or with units (5m, 1h30m)"
+	case "number or share":
+		return "a number of nodes (2) or a share of them (50%)"
+	case "addresses":
+		return "name=host or name=host:port, comma separated (cp1=192.0.2.73,cp2=[2001:db8::5]:50000)"
+	case "switch":
+		return "true or false"
+	case "whole number", "number":
+		if k.minimum != "" {
+			return fmt.Sprintf("a %s from %s up", k.Type, k.minimum)
+		}
+
+		return "a " + k.Type
+	case "list":
+		return "a comma separated list"
+	default:
+		return "a " + k.Type
+	}
+}
+
+// refuse gives the reason why a parsed value isn't one that the setting takes, and for a word the one that was probably meant.
+func (k Knob) refuse(value reflect.Value) (guess string, err error) {
+	if len(k.words) > 0 {
+		return k.refuseWord(value.String())
+	}
+
+	if k.Name == "CERT_FINGERPRINTS" {
+		return "", refuseFingerprints(value)
+	}
+
+	if k.minimum != "" && k.tooSmall(value) {
+		return "", errors.New("too small")
+	}
+
+	return "", nil
+}
+
+func (k Knob) refuseWord(word string) (guess string, err error) {
+	for _, taken := range k.words {
+		if strings.EqualFold(taken, word) {
+			return "", nil
+		}
+	}
+
+	return suggest.Word(word, k.words), errShape
+}
+
+// refuseFingerprints takes the form that Talos prints on a machine's console.
+func refuseFingerprints(list reflect.Value) error {
+	for i := range list.Len() {
+		fingerprint := list.Index(i).String()
+
+		if sum, err := base64.StdEncoding.DecodeString(fingerprint); err != nil || len(sum) != sha256.Size {
+			return fmt.Errorf("%q is no fingerprint", fingerprint)
+		}
+	}
+
+	return nil
+}
+
+// tooSmall compares a value with the minimum of its tag; a minimum that can't be read lets nothing pass, so that a test sees it.
+func (k Knob) tooSmall(value reflect.Value) bool {
+	switch of := value.Interface().(type) {
+	case time.Duration:
+		least, err := time.ParseDuration(k.minimum)
+
+		return err != nil || of < least
+	case int:
+		least, err := strconv.Atoi(k.minimum)
+
+		return err != nil || of < least
+	case float64:
+		least, err := strconv.ParseFloat(k.minimum, 64)
+
+		return err != nil || of < least
+	default:
+		return true
+	}
+}
+
+// Markdown is the documentation page of all settings.
+func Markdown() string {
+	var page strings.Builder
+
+	page.WriteString("# Settings\n\n" +
+		"<!-- Made from internal/cli/settings: go test ./internal/cli/settings -update -->\n\n" +
+		"Every setting is an environment variable; those with a flag can also be given to a target (`mage applyParallel -parallel=3`),\n" +
+		"and the flag goes over the variable. An empty variable counts as not set. Durations are seconds (`300`) or have units (`5m`).\n" +
+		"Relative paths are relative to the working directory. A bad value ends a run with exit code 2 before anything is done.\n")
+
+	group := ""
+
+	for _, knob := range Table() {
+		if knob.Group != group {
+			group = knob.Group
+			page.WriteString("\n## " + group + "\n\n| variable | flag | takes | default | meaning |\n|---|---|---|---|---|\n")
+		}
+
+		// The forms of a duration stand above the tables.
+		takes, _, _ := strings.Cut(knob.takes(), ": seconds")
+
+		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n",
+			knob.Name, code("-", knob.Flag), cell(takes), code("", knob.Default), cell(knob.Doc))
+	}
+
+	return page.String()
+}
+
+// code sets text as code, unless it is empty or a sentence.
+func code(prefix, text string) string {
+	switch {
+	case text == "":
+		return ""
+	case strings.Contains(text, " "):
+		return cell(text)
+	default:
+		return "`" + prefix + text + "`"
+	}
+}
+
+// cell escapes what would end a cell of a table.
+func cell(text string) string {
+	return strings.ReplaceAll(text, "|", `\|`)
+}

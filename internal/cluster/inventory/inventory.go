@@ -1,0 +1,210 @@
+// Package inventory says which machines a cluster consists of, as its files declare them.
+package inventory
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/profile"
+	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// Cluster is what the files say about a cluster. It is read once and not changed afterwards.
+type Cluster struct {
+	Name string
+	// Endpoint is the Kubernetes API's URL.
+	Endpoint          *url.URL
+	TalosVersion      string // "v1.13.9"; empty when not declared
+	KubernetesVersion string // "v1.36.3"; empty when not declared
+	// CNI is the declared CNI's name: "flannel" (Talos' default when nothing is declared), "none" or "custom".
+	CNI            string
+	PodSubnets     []netip.Prefix // the declared ones, or Talos' defaults
+	ServiceSubnets []netip.Prefix
+	// Nodes are in the order of the file; machines that share an entry follow one another.
+	Nodes []*Node
+	// Source is the file that the inventory was read from.
+	Source string
+	// Talconfig is what a talconfig.yaml says beyond the fields here, with its variables replaced; nil if the source is a profile.
+	Talconfig *talconfig.Config
+	// Profile is what a cluster profile says beyond the fields here; nil if the source is a talconfig.yaml.
+	Profile *profile.Profile
+	// ConfigDir holds the generated machine configs (talhelper's clusterconfig/).
+	ConfigDir string
+
+	// root shortens the paths in findings.
+	root string
+	// unwritten gives the content of files of ConfigDir that are not there yet; it may be nil.
+	unwritten func(name string) []byte
+	// configs are the machine configs that were asked for so far.
+	configs loadedConfigs
+}
+
+// Node is one machine.
+type Node struct {
+	// Name is unique in the cluster: the hostname, or "cp[192.0.2.11]" for the machines of one ignoreHostname entry.
+	Name     string
+	Hostname string
+	// IgnoreHostname is set when the machine gets its hostname elsewhere (DHCP).
+	IgnoreHostname bool
+	Role           Role
+	// Address is the declared address: an IP or a DNS name, never with a port.
+	Address string
+	// ConfigFile is the path of the machine config that this node gets.
+	ConfigFile string
+	// InstallDisk is the declared device path; DiskSelector the declared selector, as text for people.
+	InstallDisk  string
+	DiskSelector string
+	// MACs are hardware addresses (lower case, colons) that the files name for this machine's physical links.
+	// Empty means that identity can't be checked by MAC.
+	MACs []string
+	// UUID is the declared SMBIOS UUID, lower case; empty when not declared.
+	UUID string
+	// VIPs are the virtual addresses this node takes part in.
+	VIPs []netip.Addr
+	// ImageURL is the declared installer image without its tag; empty when not declared.
+	ImageURL   string
+	SecureBoot bool
+	// Position of the node's entry in Source.
+	Line, Column int
+}
+
+// Role is the machine type as the inventory declares it.
+type Role = machine.Type
+
+// Roles a node can have here.
+const (
+	ControlPlane = machine.TypeControlPlane
+	Worker       = machine.TypeWorker
+)
+
+// ControlPlanes are the control plane nodes, in inventory order.
+func (c *Cluster) ControlPlanes() []*Node { return c.withRole(ControlPlane) }
+
+// Workers are the worker nodes, in inventory order.
+func (c *Cluster) Workers() []*Node { return c.withRole(Worker) }
+
+func (c *Cluster) withRole(role Role) []*Node {
+	var nodes []*Node
+
+	for _, node := range c.Nodes {
+		if node.Role == role {
+			nodes = append(nodes, node)
+		}
+	}
+
+	return nodes
+}
+
+// Node finds a node by name or declared address; nil if there is none.
+func (c *Cluster) Node(name string) *Node {
+	for _, node := range c.Nodes {
+		if node.Name == name || node.Address == name {
+			return node
+		}
+	}
+
+	return nil
+}
+
+// MachineConfig is the machine config of a node as it was when it was first asked for, which Load does: whatever a run checks, compares and sends,
+// it is the same content. Errors are *machineconfig.LoadError.
+func (c *Cluster) MachineConfig(node *Node) (*machineconfig.Config, error) {
+	return c.configs.of(node.ConfigFile, c.load)
+}
+
+// load reads a machine config, or takes the one that would be written.
+func (c *Cluster) load(path string) (*machineconfig.Config, error) {
+	config, err := machineconfig.Load(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return config, err
+	}
+
+	if data := c.Unwritten(path); data != nil {
+		return machineconfig.FromBytes(path, data)
+	}
+
+	return nil, err
+}
+
+// Unwritten is the content that a file below ConfigDir would have, if it is not there and can be made; nil otherwise.
+func (c *Cluster) Unwritten(path string) []byte {
+	name, err := filepath.Rel(c.ConfigDir, path)
+	if c.unwritten == nil || err != nil || !filepath.IsLocal(name) {
+		return nil
+	}
+
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	return c.unwritten(name)
+}
+
+// readFile reads a file, or takes the content that it would have.
+func (c *Cluster) readFile(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return data, err
+	}
+
+	if made := c.Unwritten(path); made != nil {
+		return made, nil
+	}
+
+	return nil, err
+}
+
+// loadedConfigs loads each machine config once. The zero value is ready for use.
+type loadedConfigs struct {
+	mu     sync.Mutex
+	byPath map[string]func() (*machineconfig.Config, error)
+}
+
+func (l *loadedConfigs) of(path string, load func(string) (*machineconfig.Config, error)) (*machineconfig.Config, error) {
+	return l.loader(path, load)()
+}
+
+func (l *loadedConfigs) loader(path string, load func(string) (*machineconfig.Config, error)) func() (*machineconfig.Config, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.byPath == nil {
+		l.byPath = map[string]func() (*machineconfig.Config, error){}
+	}
+
+	if l.byPath[path] == nil {
+		l.byPath[path] = sync.OnceValues(func() (*machineconfig.Config, error) { return load(path) })
+	}
+
+	return l.byPath[path]
+}
+
+// HasVIP tells whether the cluster's endpoint is a virtual address of its control planes.
+func (c *Cluster) HasVIP() bool {
+	if c.Endpoint == nil {
+		return false
+	}
+
+	endpoint, err := netip.ParseAddr(c.Endpoint.Hostname())
+	if err != nil {
+		return false
+	}
+
+	for _, node := range c.Nodes {
+		for _, vip := range node.VIPs {
+			if vip == endpoint {
+				return true
+			}
+		}
+	}
+
+	return false
+}

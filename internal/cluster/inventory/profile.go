@@ -1,0 +1,83 @@
+package inventory
+
+import (
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/profile"
+)
+
+// loadProfile reads a cluster profile.
+func loadProfile(options Options) (*Cluster, error) {
+	path := filepath.Join(options.TalosDir, profile.FileName)
+
+	declared, err := profile.Read(path, options.Root)
+	if err != nil {
+		return nil, err
+	}
+
+	cluster := &Cluster{
+		Name:              declared.Name,
+		Endpoint:          declared.Endpoint,
+		TalosVersion:      declared.TalosVersion,
+		KubernetesVersion: declared.KubernetesVersion,
+		CNI:               constants.FlannelCNI,
+		PodSubnets:        subnetsOr(declared.PodSubnet, constants.DefaultIPv4PodNet),
+		ServiceSubnets:    subnetsOr(declared.ServiceSubnet, constants.DefaultIPv4ServiceNet),
+		Source:            path,
+		Profile:           declared,
+		ConfigDir:         options.ConfigDir,
+		root:              options.Root,
+		unwritten:         options.Unwritten,
+	}
+
+	// A folder that was not chosen is the profile's.
+	if options.ConfigDir == "" || filepath.Clean(options.ConfigDir) == defaultConfigDir(options.TalosDir) {
+		cluster.ConfigDir = declared.ConfigDir
+	}
+
+	for _, machine := range declared.Machines {
+		cluster.Nodes = append(cluster.Nodes, profileNode(declared, machine, cluster.ConfigDir))
+	}
+
+	cluster.learnFromConfigs()
+
+	return cluster, nil
+}
+
+func subnetsOr(declared netip.Prefix, fallback string) []netip.Prefix {
+	if !declared.IsValid() {
+		declared = netip.MustParsePrefix(fallback)
+	}
+
+	return []netip.Prefix{declared}
+}
+
+func profileNode(declared *profile.Profile, machine profile.Machine, dir string) *Node {
+	node := &Node{
+		Name:        machine.Name,
+		Hostname:    machine.Name,
+		Role:        machine.Role,
+		Address:     machine.Address.Addr().String(),
+		ConfigFile:  filepath.Join(dir, declared.ConfigFile(machine)),
+		InstallDisk: declared.InstallDisk,
+		UUID:        machine.UUID,
+		ImageURL:    strings.TrimSuffix(declared.Installer(), ":"+declared.TalosVersion),
+		SecureBoot:  declared.Image.Secureboot,
+		Line:        machine.Line,
+		Column:      machine.Column,
+	}
+
+	if machine.MAC != "" {
+		node.MACs = []string{machine.MAC}
+	}
+
+	if machine.Role == ControlPlane && declared.VIP.IsValid() {
+		node.VIPs = []netip.Addr{declared.VIP}
+	}
+
+	return node
+}

@@ -1,0 +1,583 @@
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/suggest"
+	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// Defaults of a profile.
+const (
+	defaultInterface   = "eth0"
+	defaultConfigDir   = "clusterconfig"
+	defaultPatchesDir  = "patches"
+	defaultSecretsFile = "secrets.yaml"
+	// defaultInstallDisk is talosctl's.
+	defaultInstallDisk = "/dev/sda"
+
+	ipv4Prefix, ipv6Prefix = 24, 64
+)
+
+// Oldest and newest Talos that machine configs can be made for; the newest is what machinery knows.
+var (
+	oldestTalos = config.TalosVersion1_2
+	newestTalos = config.TalosVersion1_13
+)
+
+// Read reads a profile. root shortens its path in messages. An error lists every mistake in the file: see yamlfile.Errors.
+func Read(path, root string) (*Profile, error) {
+	reader := &reader{
+		Source:  yamlfile.Source{Shown: yamlfile.ShownPath(root, path), Mistakes: &yamlfile.Mistakes{}, Strict: true},
+		profile: &Profile{},
+	}
+
+	reader.read(path)
+
+	if err := reader.Err(); err != nil {
+		return nil, err
+	}
+
+	return reader.profile, nil
+}
+
+// reader turns one file into a profile.
+type reader struct {
+	yamlfile.Source
+
+	profile *Profile
+	root    *yaml.Node
+	keys    keys
+}
+
+func (r *reader) read(path string) {
+	data, err := r.Source.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		mistake := r.Mistake(nil, diagnosis.FileMissing, "the profile does not exist")
+		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+FileName, fs.ErrNotExist
+		r.Add(mistake)
+	}
+
+	if err != nil {
+		return
+	}
+
+	if r.root = r.Parse(data); r.root == nil || r.root.Tag == "!!null" {
+		if len(r.List) == 0 {
+			mistake := r.Mistake(nil, diagnosis.FileMissing, "the profile is empty")
+			mistake.Next = "declare name, network, talos and nodes in it"
+			r.Add(mistake)
+		}
+
+		return
+	}
+
+	r.Check("the file", r.root, reflect.TypeFor[keys]())
+
+	if len(r.List) == 0 {
+		if err := r.root.Decode(&r.keys); err != nil {
+			r.At(r.root, diagnosis.FileType, "can't be decoded")
+		}
+	}
+
+	if !r.hasWrongTypes() {
+		r.requireKeys("", r.root, reflect.TypeFor[keys]())
+	}
+
+	if len(r.List) == 0 {
+		r.readCluster(filepath.Dir(path))
+		r.readMachines()
+	}
+
+	r.NameFields(r.root)
+}
+
+func (r *reader) hasWrongTypes() bool {
+	return slices.ContainsFunc(r.List, func(mistake *yamlfile.Error) bool { return mistake.ID != diagnosis.FileKey })
+}
+
+// requireKeys finds what is needed and not there, in all mappings that are.
+func (r *reader) requireKeys(path string, mapping *yaml.Node, in reflect.Type) {
+	for field := range in.Fields() {
+		key := field.Tag.Get("yaml")
+		inner := strings.TrimPrefix(path+"."+key, ".")
+		value := yamlfile.Field(mapping, key)
+		isSet := value != nil && value.Tag != "!!null" && (value.Kind != yaml.ScalarNode || value.Value != "")
+
+		switch {
+		case !isSet && field.Tag.Get("required") == "true":
+			r.missing(mapping, inner, key, field.Tag.Get("doc"))
+		case !isSet || field.Type.PkgPath() != in.PkgPath() && field.Type.Kind() != reflect.Slice:
+		case field.Type.Kind() == reflect.Struct:
+			r.requireKeys(inner, value, field.Type)
+		case field.Type.Kind() == reflect.Slice && field.Type.Elem().Kind() == reflect.Struct:
+			for i, item := range value.Content {
+				r.requireKeys(inner+"["+strconv.Itoa(i)+"]", item, field.Type.Elem())
+			}
+		}
+	}
+}
+
+func (r *reader) missing(mapping *yaml.Node, path, key, doc string) {
+	if slices.ContainsFunc(r.List, func(mistake *yamlfile.Error) bool { return mistake.Suggestion == key }) {
+		return // it is there under another name, which was said already
+	}
+
+	mistake := r.Mistake(mapping, diagnosis.FileValue, "%q is needed", key)
+	mistake.Field, mistake.Next = path, doc
+	r.Add(mistake)
+}
+
+// place is the node of a path of keys, or the innermost mapping on the way to it.
+func (r *reader) place(path ...string) *yaml.Node {
+	node := r.root
+	for _, key := range path {
+		node = yamlfile.PlaceOf(node, key)
+	}
+
+	return node
+}
+
+// bad adds a mistake about the value at a path.
+func (r *reader) bad(node *yaml.Node, format string, args ...any) {
+	r.At(node, diagnosis.FileValue, format, args...)
+}
+
+func (r *reader) readCluster(dir string) {
+	declared, profile := r.keys, r.profile
+
+	profile.Name = declared.Name
+	if !isHostname(profile.Name) {
+		r.bad(r.place("name"), "%q is no name of a cluster: letters, digits and dashes", profile.Name)
+	}
+
+	if declared.Type != "" && declared.Type != "talos" {
+		r.oneOf(r.place("type"), declared.Type, "talos")
+	}
+
+	profile.RegenerateSecrets = declared.RegenerateSecrets
+	profile.ConfigDir = join(dir, declared.Talos.ConfigDir, defaultConfigDir)
+	profile.PatchesDir = join(profile.ConfigDir, declared.Talos.PatchesDir, defaultPatchesDir)
+	profile.SecretsFile = join(profile.ConfigDir, declared.Talos.SecretsFile, defaultSecretsFile)
+	profile.InstallDisk = declared.Talos.InstallDisk
+
+	if profile.InstallDisk == "" {
+		profile.InstallDisk = defaultInstallDisk
+	}
+
+	r.readNetwork()
+	r.readTalos()
+}
+
+// oneOf says which values are allowed, and which was probably meant.
+func (r *reader) oneOf(node *yaml.Node, value string, allowed ...string) {
+	mistake := r.Mistake(node, diagnosis.FileValue, "%q is not allowed: it takes %s", value, strings.Join(allowed, ", "))
+	mistake.Suggestion = suggest.Word(value, allowed)
+	r.Add(mistake)
+}
+
+// join makes a path absolute or relative to where this process is, as the folder's is.
+func join(dir, path, fallback string) string {
+	switch {
+	case path == "":
+		return filepath.Join(dir, fallback)
+	case filepath.IsAbs(path):
+		return filepath.Clean(path)
+	default:
+		return filepath.Join(dir, path)
+	}
+}
+
+func (r *reader) readNetwork() {
+	declared := r.keys.Network
+
+	r.profile.PodSubnet = r.subnet("pod_cidr", declared.PodCIDR)
+	r.profile.ServiceSubnet = r.subnet("service_cidr", declared.ServiceCIDR)
+
+	if pods, services := r.profile.PodSubnet, r.profile.ServiceSubnet; pods.IsValid() && services.IsValid() && pods.Overlaps(services) {
+		r.bad(r.place("network", "service_cidr"), "%s overlaps with pod_cidr, %s", services, pods)
+	}
+
+	servers := declared.Nameservers
+	if len(servers) == 0 {
+		servers = []string{"1.1.1.1", "8.8.8.8"}
+	}
+
+	for i, text := range servers {
+		server, err := netip.ParseAddr(text)
+		if err != nil {
+			r.bad(yamlfile.Item(r.place("network", "nameservers"), i), "%q is no IP address", text)
+		}
+
+		r.profile.Nameservers = append(r.profile.Nameservers, server)
+	}
+
+	r.readEndpoint(declared.APIEndpoint)
+}
+
+func (r *reader) subnet(key, text string) netip.Prefix {
+	if text == "" {
+		return netip.Prefix{}
+	}
+
+	subnet, err := netip.ParsePrefix(text)
+
+	switch {
+	case err != nil:
+		r.bad(r.place("network", key), "%q is not a subnet, as 10.244.0.0/16", text)
+	case subnet != subnet.Masked():
+		mistake := r.Mistake(r.place("network", key), diagnosis.FileValue, "%s is an address in a subnet", text)
+		mistake.Suggestion = subnet.Masked().String()
+		r.Add(mistake)
+	}
+
+	return subnet
+}
+
+func (r *reader) readEndpoint(text string) {
+	place := r.place("network", "api_endpoint")
+	host := text
+
+	if address, err := netip.ParseAddr(text); err != nil {
+		if !isDNSName(text) {
+			r.bad(place, "%q is neither an IP address nor a DNS name: give the host alone, the port is 6443", text)
+		}
+	} else if address.Is6() {
+		host = "[" + address.String() + "]"
+	}
+
+	r.profile.Endpoint = &url.URL{Scheme: "https", Host: host + ":" + strconv.Itoa(constants.DefaultControlPlanePort)}
+
+	declared := r.keys.Talos.VIP
+	if declared == (vip{}) {
+		return
+	}
+
+	address, err := netip.ParseAddr(declared.IP)
+
+	switch {
+	case err != nil:
+		r.bad(r.place("talos", "vip", "ip"), "%q is no IP address", declared.IP)
+	case isAddress(text) && text != address.String():
+		r.bad(place, "%s is not the VIP, %s: the Kubernetes API would be asked for where no VIP is", text, address)
+	}
+
+	r.profile.VIP = address
+}
+
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+
+	return err == nil
+}
+
+var release = regexp.MustCompile(`^v?([0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?)$`)
+
+func (r *reader) readTalos() {
+	declared, profile := r.keys.Talos, r.profile
+
+	profile.TalosVersion = r.release("version", declared.Version)
+	profile.KubernetesVersion = r.release("kubernetes_version", declared.KubernetesVersion)
+
+	if profile.TalosVersion != "" && r.readContract() && profile.KubernetesVersion != "" {
+		r.checkKubernetes()
+	}
+
+	profile.Image = schematic.Image{
+		RegistryURL: declared.Factory.Registry,
+		ID:          r.schematicID(),
+		Version:     profile.TalosVersion,
+		Mode:        declared.Factory.Platform,
+		Secureboot:  declared.Factory.SecureBoot,
+	}
+
+	if strings.Contains(declared.Factory.Registry, "://") {
+		r.bad(r.place("talos", "factory", "registry"), "%q has a scheme: give the host alone", declared.Factory.Registry)
+	}
+}
+
+// release is a version with its v; empty if it is none, as 1.13 isn't: no image has such a tag.
+func (r *reader) release(key, text string) string {
+	match := release.FindStringSubmatch(text)
+	if match == nil {
+		r.bad(r.place("talos", key), "%q is no release: it takes all three numbers, as 1.13.9", text)
+
+		return ""
+	}
+
+	return "v" + match[1]
+}
+
+// readContract is false if no config can be made for the Talos version.
+func (r *reader) readContract() bool {
+	contract, err := config.ParseContractFromVersion(r.profile.TalosVersion)
+	mistake := r.Mistake(r.place("talos", "version"), diagnosis.FileValue, "")
+
+	switch {
+	case err != nil:
+		mistake.Message = r.profile.TalosVersion + " is no release of Talos"
+	case contract.Greater(newestTalos):
+		mistake.Message = fmt.Sprintf("Talos %s is newer than this program: it knows %s to %s", r.profile.TalosVersion, oldestTalos, newestTalos)
+		mistake.Next = "use a newer talos-mage, or an older Talos"
+	case oldestTalos.Greater(contract):
+		mistake.Message = fmt.Sprintf("Talos %s is too old: it takes %s to %s", r.profile.TalosVersion, oldestTalos, newestTalos)
+	default:
+		r.profile.Contract = contract
+
+		return true
+	}
+
+	r.Add(mistake)
+
+	return false
+}
+
+// checkKubernetes compares the two versions by Talos' support matrix.
+func (r *reader) checkKubernetes() {
+	talos, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: r.profile.TalosVersion})
+	if err != nil {
+		return
+	}
+
+	kubernetes, err := compatibility.ParseKubernetesVersion(r.profile.KubernetesVersion)
+	if err == nil {
+		err = kubernetes.SupportedWith(talos)
+	}
+
+	if err != nil {
+		r.bad(r.place("talos", "kubernetes_version"), "%s", err)
+	}
+}
+
+// schematicID is the declared one, or that of the declared schematic.
+func (r *reader) schematicID() string {
+	declared := r.keys.Talos.Factory
+	place := r.place("talos", "factory")
+	isListed := yamlfile.Field(place, "extensions") != nil
+
+	switch {
+	case declared.SchematicID != "" && declared.Schematic != nil:
+		r.bad(yamlfile.PlaceOf(place, "schematic"), "\"schematic\" and \"schematic_id\" are both set: one of them is enough")
+	case declared.Schematic != nil && isListed:
+		r.bad(yamlfile.PlaceOf(place, "extensions"), "\"schematic\" has its own list of extensions: name them there")
+	case declared.SchematicID != "":
+		if !schematic.IsID(declared.SchematicID) {
+			r.bad(yamlfile.PlaceOf(place, "schematic_id"), "%q is no id of a schematic: 64 hexadecimal digits", declared.SchematicID)
+		}
+
+		return declared.SchematicID
+	case declared.Schematic == nil && !isListed:
+		mistake := r.Mistake(place, diagnosis.FileValue, "\"schematic_id\" is needed")
+		mistake.Field, mistake.Next = "talos.factory.schematic_id", "or list `extensions`, or write the `schematic` itself"
+		r.Add(mistake)
+
+		return ""
+	}
+
+	built := declared.Schematic
+	if built == nil {
+		built = &schematic.Schematic{}
+		built.Customization.SystemExtensions.OfficialExtensions = declared.Extensions
+	}
+
+	id, err := built.ID()
+	if err != nil {
+		r.bad(yamlfile.PlaceOf(place, "schematic"), "%s", err)
+	}
+
+	return id
+}
+
+func (r *reader) readMachines() {
+	used := map[string]*yaml.Node{}
+
+	r.readGroup(used, machine.TypeControlPlane, "controlplane", r.keys.Nodes.ControlPlane)
+	r.readGroup(used, machine.TypeWorker, "workers", r.keys.Nodes.Workers)
+}
+
+func (r *reader) readGroup(used map[string]*yaml.Node, role machine.Type, key string, declared group) {
+	place := r.place("nodes", key)
+
+	if role == machine.TypeControlPlane && len(declared.Assignments) == 0 {
+		mistake := r.Mistake(place, diagnosis.FileNoNodes, "no control planes are declared")
+		mistake.Field, mistake.Next = "nodes.controlplane.assignments", "list them under `assignments:`, each with name and ip"
+		r.Add(mistake)
+	} else if declared.Count != nil && *declared.Count != len(declared.Assignments) {
+		r.bad(yamlfile.PlaceOf(place, "count"), "\"count\" is %d, and there are %d assignments", *declared.Count, len(declared.Assignments))
+	}
+
+	for i, entry := range declared.Assignments {
+		r.readMachine(used, role, yamlfile.Item(yamlfile.PlaceOf(place, "assignments"), i), entry)
+	}
+}
+
+func (r *reader) readMachine(used map[string]*yaml.Node, role machine.Type, place *yaml.Node, declared assignment) {
+	node := Machine{Name: declared.Name, Role: role, Interface: r.interfaceOf(role, declared), Line: place.Line, Column: place.Column}
+
+	at := func(key string) *yaml.Node { return yamlfile.PlaceOf(place, key) }
+
+	if !isHostname(declared.Name) {
+		r.bad(at("name"), "%q is no hostname: letters, digits and dashes, up to 63", declared.Name)
+	}
+
+	r.claim(used, at("name"), "name", strings.ToLower(declared.Name))
+	r.readAddress(&node, used, place, declared)
+
+	if declared.MAC != "" {
+		mac, err := net.ParseMAC(declared.MAC)
+		if err != nil || len(mac) != 6 {
+			r.bad(at("mac"), "%q is no MAC address, as 02:00:5e:10:00:01", declared.MAC)
+		}
+
+		node.MAC = mac.String()
+		r.claim(used, at("mac"), "MAC address", node.MAC)
+	}
+
+	if declared.UUID != "" {
+		node.UUID = strings.ToLower(declared.UUID)
+		if !uuid.MatchString(node.UUID) {
+			r.bad(at("uuid"), "%q is no UUID, as 4c4c4544-0042-4b10-8053-b3c04f4d3532", declared.UUID)
+		}
+
+		r.claim(used, at("uuid"), "UUID", node.UUID)
+	}
+
+	if declared.VMID != nil {
+		node.VMID = *declared.VMID
+		r.claim(used, at("vmid"), "vmid", strconv.Itoa(node.VMID))
+	}
+
+	r.profile.Machines = append(r.profile.Machines, node)
+}
+
+// claim finds what two machines have in common and must not.
+func (r *reader) claim(used map[string]*yaml.Node, place *yaml.Node, what, value string) {
+	key := what + " " + value
+
+	if first := used[key]; first != nil {
+		r.At(place, diagnosis.FileDuplicate, "%s %s is another node's already, in line %d", what, value, first.Line)
+
+		return
+	}
+
+	used[key] = place
+}
+
+func (r *reader) interfaceOf(role machine.Type, declared assignment) string {
+	choices := []string{declared.Interface, r.keys.Network.Interface, defaultInterface}
+	if role == machine.TypeControlPlane {
+		choices = []string{declared.Interface, r.keys.Talos.VIP.Interface, r.keys.Network.Interface, defaultInterface}
+	}
+
+	return choices[slices.IndexFunc(choices, func(name string) bool { return name != "" })]
+}
+
+func (r *reader) readAddress(node *Machine, used map[string]*yaml.Node, place *yaml.Node, declared assignment) {
+	at := yamlfile.PlaceOf(place, "ip")
+
+	address, err := netip.ParseAddr(declared.IP)
+	if err != nil {
+		if _, err := netip.ParsePrefix(declared.IP); err == nil {
+			r.At(at, diagnosis.FileAddress, "address %q of %s has a prefix length: give the address alone, and the length as \"prefix\"", declared.IP, declared.Name)
+		} else {
+			r.At(at, diagnosis.FileAddress, "address %q of %s is no IP address", declared.IP, declared.Name)
+		}
+
+		return
+	}
+
+	if address == r.profile.VIP {
+		r.At(at, diagnosis.FileDuplicate, "address %s is the VIP, which the control planes share", address)
+	}
+
+	r.claim(used, at, "address", address.String())
+
+	bits, prefixPlace := declared.Prefix, yamlfile.PlaceOf(place, "prefix")
+	if bits == 0 {
+		bits, prefixPlace = r.keys.Network.Prefix, r.place("network", "prefix")
+	}
+
+	if bits == 0 {
+		bits = ipv4Prefix
+		if address.Is6() {
+			bits = ipv6Prefix
+		}
+	}
+
+	if bits < 1 || bits > address.BitLen() {
+		r.bad(prefixPlace, "%d is no prefix length of %s: 1 to %d", bits, address, address.BitLen())
+
+		return
+	}
+
+	node.Address = netip.PrefixFrom(address, bits)
+	r.readGateway(node, place, declared)
+}
+
+func (r *reader) readGateway(node *Machine, place *yaml.Node, declared assignment) {
+	text, at := declared.Gateway, yamlfile.PlaceOf(place, "gateway")
+	if text == "" {
+		text, at = r.keys.Network.Gateway, r.place("network", "gateway")
+	}
+
+	if text == "" {
+		node.Gateway = node.Address.Masked().Addr().Next()
+
+		if node.Gateway == node.Address.Addr() {
+			mistake := r.Mistake(yamlfile.PlaceOf(place, "ip"), diagnosis.FileAddress,
+				"address %s is the first of its network, which is taken for the gateway", node.Gateway)
+			mistake.Next = "set network.gateway"
+			r.Add(mistake)
+		}
+
+		return
+	}
+
+	gateway, err := netip.ParseAddr(text)
+
+	switch {
+	case err != nil:
+		r.bad(at, "%q is no IP address", text)
+	case !node.Address.Contains(gateway):
+		r.bad(at, "gateway %s is not in the network of %s, %s", gateway, node.Name, node.Address.Masked())
+	case gateway == node.Address.Addr():
+		r.bad(at, "gateway %s is the address of %s itself", gateway, node.Name)
+	}
+
+	node.Gateway = gateway
+}
+
+var (
+	hostname = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
+	uuid     = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+)
+
+func isHostname(text string) bool { return hostname.MatchString(text) }
+
+// isDNSName tells whether a text is a name, and no address that is broken.
+func isDNSName(text string) bool {
+	labels := strings.Split(strings.TrimSuffix(text, "."), ".")
+
+	return len(text) <= 253 && !slices.ContainsFunc(labels, func(label string) bool { return !isHostname(label) }) &&
+		strings.ContainsAny(labels[len(labels)-1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+}

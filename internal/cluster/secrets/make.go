@@ -1,0 +1,78 @@
+package secrets
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// Encode is the text of a bundle as talhelper writes it, unencrypted. A dollar sign in a secret is doubled, since whoever reads the file replaces variables.
+func Encode(bundle *secrets.Bundle) ([]byte, error) {
+	var text bytes.Buffer
+
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+
+	if err := errors.Join(encoder.Encode(bundle), encoder.Close()); err != nil {
+		return nil, fmt.Errorf("encode secrets: %w", err)
+	}
+
+	return bytes.ReplaceAll(text.Bytes(), []byte("$"), []byte("$$")), nil
+}
+
+// Recover takes the bundle of a cluster out of the machine config of one of its control planes, which holds all of it. Errors name what is missing,
+// as in a worker's config or one that was blacked out.
+func Recover(config *machineconfig.Config, now time.Time) (*secrets.Bundle, error) {
+	if config.Provider.Machine() == nil || config.Provider.Cluster() == nil {
+		return nil, errors.New("it is not the config of a node: machine or cluster is missing")
+	}
+
+	if role := config.Provider.Machine().Type(); role != machine.TypeControlPlane && role != machine.TypeInit {
+		return nil, fmt.Errorf("it is the config of a %s, which holds only a part of the secrets", role)
+	}
+
+	if !whole(config) {
+		return nil, errors.New("it holds only a part of the secrets")
+	}
+
+	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(now), config.Provider)
+
+	text, err := Encode(bundle)
+	if err != nil {
+		return nil, err
+	}
+
+	// What is written now has to be readable later.
+	if _, err := Decode("what it holds", text, noVariables, now); err != nil {
+		return nil, err
+	}
+
+	return bundle, nil
+}
+
+// noVariables are those of a text that may use none.
+var noVariables = talconfig.Variables{Lookup: func(string) (string, bool) { return "", false }}
+
+// whole tells whether a config has each of the keys; a missing one would be taken for an empty one.
+func whole(config *machineconfig.Config) bool {
+	cluster := config.Provider.Cluster()
+
+	for _, authority := range []*x509.PEMEncodedCertificateAndKey{
+		cluster.IssuingCA(), cluster.AggregatorCA(), cluster.Etcd().CA(), config.Provider.Machine().Security().IssuingCA(),
+	} {
+		if authority == nil || len(authority.Crt) == 0 || len(authority.Key) == 0 {
+			return false
+		}
+	}
+
+	return cluster.ServiceAccount() != nil && cluster.Token() != nil && cluster.ID() != ""
+}

@@ -1,0 +1,240 @@
+package chaos_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/dev/chaos"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+var (
+	began  = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	struck = began.Add(time.Minute)
+	ended  = began.Add(2 * time.Minute)
+	healed = began.Add(3 * time.Minute)
+)
+
+const (
+	secret     = "bm8gc2VjcmV0IGF0IGFsbA=="
+	everything = `{"event":"started","step":"verify"}{"event":"started","step":"verifyWorkers"}`
+)
+
+// call is one that took effect.
+func call(method string, at time.Time) emulator.Call {
+	return emulator.Call{Method: "/machine.MachineService/" + method, Mutating: true, Done: true, Code: codes.OK, Time: at}
+}
+
+func apply(config string) emulator.Call {
+	sent := call("ApplyConfiguration", began)
+	sent.ConfigSHA256 = config
+
+	return sent
+}
+
+// sound is the history of a bring-up of two control planes and a worker without any incident.
+func sound() *chaos.History {
+	return &chaos.History{
+		DeclaredMACs: true,
+		Nodes: []chaos.Declared{
+			{Name: "cp1", ControlPlane: true, MAC: "mac of cp1", Config: "config of cp1"},
+			{Name: "cp2", ControlPlane: true, MAC: "mac of cp2", Config: "config of cp2"},
+			{Name: "cp3", ControlPlane: true, MAC: "mac of cp3", Config: "config of cp3"},
+			{Name: "worker1", MAC: "mac of worker1", Config: "config of worker1"},
+		},
+		Machines: []chaos.Recorded{
+			{Name: "cp1", MAC: "mac of cp1", Calls: []emulator.Call{apply("config of cp1"), call("Bootstrap", began)}},
+			{Name: "cp2", MAC: "mac of cp2", Calls: []emulator.Call{apply("config of cp2")}},
+			{Name: "cp3", MAC: "mac of cp3", Calls: []emulator.Call{apply("config of cp3")}},
+			{Name: "worker1", MAC: "mac of worker1", Calls: []emulator.Call{apply("config of worker1")}},
+		},
+		MadeFirst: 1, Made: 1,
+		First: []chaos.Run{{Operator: "first", Began: began, Ended: ended, Output: "done", Report: everything, Secrets: []string{secret}}},
+		Again: &chaos.Run{Operator: "first", Healed: true, Began: healed, Ended: healed.Add(time.Minute)},
+	}
+}
+
+// failed is the same, ended by these problems.
+func failed(code diagnosis.ExitCode, message string, strikes ...chaos.Strike) *chaos.History {
+	h := sound()
+	h.First[0].Code, h.First[0].Message, h.Strikes = code, message, strikes
+
+	return h
+}
+
+// silence is a node that falls silent, and nothing follows from that for others.
+func silence(node string) chaos.Strike {
+	return chaos.Strike{
+		Incident: chaos.Incident{Kind: "silence", Node: node, Class: chaos.Class{Here: []diagnosis.ID{diagnosis.NodeSilent}, Around: []diagnosis.ID{diagnosis.EtcdIncomplete, diagnosis.WorkerJoining}}},
+		Time:     struck,
+	}
+}
+
+const (
+	silentWorker = "worker1 (192.0.2.14): verifyWorkers: no answer at 192.0.2.14 for 5m [TM091]. Next: power it on"
+	silentCP2    = "cp2 (192.0.2.12): verify: no answer at 192.0.2.12 for 5m [TM091]. Next: power it on"
+	incomplete   = "bootstrap: etcd works with 2 of 3: cp2 missing [TM112]. Next: bring them up, then mage talos"
+	joining      = "worker1 (192.0.2.14): verifyWorkers: port 50000 refused for 8m [TM097]. Next: look at its console"
+	swappedNode  = "cp2 (192.0.2.12): preflight: the machine at cp2's address runs the config of cp3 [TM098]. Next: compare the addresses"
+)
+
+func TestWhatHoldsIsNoViolation(t *testing.T) {
+	t.Parallel()
+
+	histories := map[string]*chaos.History{
+		"nothing happened":            sound(),
+		"the right node, its class":   failed(diagnosis.ExitVerify, silentWorker, silence("worker1")),
+		"what follows from it":        failed(diagnosis.ExitBootstrap, incomplete, silence("cp2")),
+		"who needs the bootstrapped":  failed(diagnosis.ExitVerify, joining, silence("cp1")),
+		"a swap that is told":         failed(diagnosis.ExitVerify, swappedNode, chaos.Strike{Incident: chaos.Incident{Node: "cp2", Class: chaos.Class{Here: []diagnosis.ID{diagnosis.NodesSwapped}}}, Time: struck}),
+		"a node that fell ill later":  sound(),
+		"interrupted, with its code":  failed(diagnosis.ExitInterrupt, "stopped by SIGINT"),
+		"a lock that another one has": failed(diagnosis.ExitPreflight, "cluster: another run is changing this cluster [TM116]. Next: wait"),
+	}
+
+	later := silence("worker1")
+	later.Healthy = []string{"worker1"}
+	histories["a node that fell ill later"].Strikes = []chaos.Strike{later}
+	histories["a node that fell ill later"].Ailments = map[string]string{"worker1": "it is off"}
+	histories["a swap that is told"].Confused = []string{"cp2"}
+	histories["interrupted, with its code"].First[0].Interrupted = true
+	histories["a lock that another one has"].Crowded = true
+
+	for name, history := range histories {
+		require.Empty(t, history.Check(), name)
+	}
+}
+
+// A check that can't fail would say nothing.
+func TestEveryCheckCanFail(t *testing.T) {
+	t.Parallel()
+
+	changed := func(change func(*chaos.History)) *chaos.History {
+		h := sound()
+		change(h)
+
+		return h
+	}
+
+	violated := map[string][]*chaos.History{
+		"one etcd": {
+			changed(func(h *chaos.History) { h.Made = 2 }),
+			changed(func(h *chaos.History) { h.Former = 1 }),
+		},
+		"one Bootstrap": {
+			changed(func(h *chaos.History) { h.Machines[1].Calls = append(h.Machines[1].Calls, call("Bootstrap", began)) }),
+			changed(func(h *chaos.History) { h.Machines[0].Calls = h.Machines[0].Calls[:1] }),
+		},
+		"own config only": {
+			changed(func(h *chaos.History) { h.Machines[1].Calls[0].ConfigSHA256 = "config of cp3" }),
+			changed(func(h *chaos.History) { h.Machines[1].MAC = "mac of nobody" }),
+		},
+		"etcd left alone": {
+			changed(func(h *chaos.History) {
+				again := apply("config of cp1")
+				again.HadEtcd = true
+				h.Machines[0].Calls = append(h.Machines[0].Calls, again)
+			}),
+			changed(func(h *chaos.History) {
+				reboot := call("Reboot", began)
+				reboot.HadEtcd = true
+				h.Machines[0].Calls = append(h.Machines[0].Calls, reboot)
+			}),
+			changed(func(h *chaos.History) {
+				first, second := apply("config of cp1"), apply("config of cp1")
+				first.HadEtcd, second.HadEtcd = true, true
+				h.Machines[0].FormerEtcd = true
+				h.Machines[0].Calls = append([]emulator.Call{first, second}, h.Machines[0].Calls[1:]...)
+			}),
+		},
+		"no secrets": {
+			changed(func(h *chaos.History) { h.First[0].Output = "token: " + secret }),
+			changed(func(h *chaos.History) { h.First[0].Report += secret }),
+			failed(diagnosis.ExitVerify, silentWorker+secret, silence("worker1")),
+		},
+		"success is true": {
+			changed(func(h *chaos.History) { h.Ailments = map[string]string{"cp2": "it is booting"} }),
+			changed(func(h *chaos.History) {
+				h.Ailments = map[string]string{"worker1": "it is off"}
+				h.Strikes = []chaos.Strike{silence("worker1")} // it was not well before either
+			}),
+		},
+		"swaps are told": {
+			changed(func(h *chaos.History) { h.Confused = []string{"cp2"} }),
+		},
+		"failures are right": {
+			failed(diagnosis.ExitVerify, silentWorker),                                                  // nothing happened
+			failed(diagnosis.ExitVerify, silentWorker, silence("cp2")),                                  // another node
+			failed(diagnosis.ExitBootstrap, incomplete, silence("worker1")),                             // no member
+			failed(diagnosis.ExitVerify, joining, silence("cp2")),                                       // the others sign certificates
+			failed(diagnosis.ExitVerify, swappedNode, silence("cp2")),                                   // another class
+			failed(diagnosis.ExitVerify, ""),                                                            // without a word
+			failed(diagnosis.ExitUnexpected, "unexpected", silence("worker1")),                          // no diagnosis
+			failed(diagnosis.ExitVerify, silentWorker, afterwards("worker1")),                           // it came later
+			failed(diagnosis.ExitPreflight, "cluster: another run [TM116]. Next: wait", silence("cp1")), // there was nobody else
+		},
+		"the code fits": {
+			failed(diagnosis.ExitApply, silentWorker, silence("worker1")),
+			failed(diagnosis.ExitVerify, incomplete, silence("cp2")),
+			changed(func(h *chaos.History) { h.First[0].Interrupted = true }),
+		},
+		"nobody is forgotten": {
+			changed(func(h *chaos.History) {
+				*h = *failed(diagnosis.ExitVerify, silentWorker, silence("worker1"))
+				h.Ailments = map[string]string{"worker1": "it is off", "cp3": "it is booting"}
+			}),
+		},
+		"healed is healthy": {
+			changed(func(h *chaos.History) { h.Again.Code = diagnosis.ExitVerify }),
+			changed(func(h *chaos.History) { h.AilmentsAgain = map[string]string{"cp1": "it is booting"} }),
+		},
+		"nothing done twice": {
+			changed(func(h *chaos.History) {
+				h.Machines[3].Calls = append(h.Machines[3].Calls, call("ApplyConfiguration", healed.Add(time.Second)))
+				h.Machines[3].Calls[1].ConfigSHA256 = "config of worker1"
+			}),
+		},
+	}
+
+	for _, name := range chaos.Checks() {
+		require.NotEmpty(t, violated[name], "nothing violates %q", name)
+
+		for i, history := range violated[name] {
+			var found []string
+
+			for _, violation := range history.Check() {
+				found = append(found, violation.Check)
+			}
+
+			require.Contains(t, found, name, "case %d", i)
+		}
+	}
+}
+
+// afterwards is a silence that began when the run was over.
+func afterwards(node string) chaos.Strike {
+	strike := silence(node)
+	strike.Time = ended.Add(time.Second)
+
+	return strike
+}
+
+func TestAFailureTellsItsReplayItsPlanAndWhatTheProgramWrote(t *testing.T) {
+	t.Parallel()
+
+	var text strings.Builder
+
+	outcome := chaos.Outcome{Plan: chaos.NewPlan(7), History: sound(), Violations: []chaos.Violation{{Check: "one etcd", Text: "2 etcd clusters were made"}}}
+	outcome.Write(&text)
+
+	require.True(t, outcome.Failed())
+
+	for _, part := range []string{"go tool mage chaos -seed=7 -runs=1", "control plane", "2 etcd clusters were made", "exit code 0\ndone"} {
+		require.Contains(t, text.String(), part)
+	}
+}

@@ -1,0 +1,84 @@
+package chaos
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+)
+
+// heal ends everything that is wrong, as the people on the spot would, and gives the nodes that ran another node's config or etcd new machines.
+func (w *world) heal() error {
+	for _, planned := range w.plan.Machines {
+		node := w.node(planned.Name)
+
+		node.Set(func(f *emulator.Faults) {
+			address := f.AddressAfter
+			*f = emulator.Faults{}
+
+			// A lease that is given back: the machine is at its address again after it has booted.
+			if address.IsValid() {
+				f.AddressAfter = w.address(planned.Name)
+			}
+		})
+
+		switch {
+		case w.misplaced(planned.Name):
+			if err := w.replace(planned); err != nil {
+				return err
+			}
+		case w.needsBoot(planned.Name):
+			node.PowerOff()
+			node.PowerOn()
+		default:
+			node.PowerOn()
+		}
+	}
+
+	return nil
+}
+
+// misplaced tells of a machine that no healing of its faults makes the declared one.
+func (w *world) misplaced(name string) bool {
+	node := w.node(name)
+	config := node.Config()
+
+	return node.Options().Links[0].MAC != w.links(name)[0].MAC ||
+		len(config) > 0 && !bytes.Equal(config, w.config(name)) ||
+		node.Options().EtcdData == emulator.LostEtcdData || node.Options().EtcdData == emulator.WholeEtcdData && w.aloneInEtcd(name)
+}
+
+// aloneInEtcd tells of a control plane whose etcd no other control plane has joined.
+func (w *world) aloneInEtcd(name string) bool {
+	return len(w.plan.ControlPlanes()) > 1 && !slices.ContainsFunc(w.plan.ControlPlanes(), func(other string) bool {
+		return other != name && w.node(other).EtcdClusterID() == w.node(name).EtcdClusterID()
+	})
+}
+
+// needsBoot tells of a machine that is wrong until it boots: at another address, with certificates of another time, or with an etcd that a second
+// Bootstrap stopped.
+func (w *world) needsBoot(name string) bool {
+	node := w.node(name)
+	signers := w.plan.ControlPlanes()
+
+	// A control plane signs its own certificates and those of the workers.
+	wrongTime := slices.ContainsFunc(w.struck(), func(strike Strike) bool {
+		return strike.Kind == "wrong clock" && (strike.Node == name || slices.Contains(signers, strike.Node) && !slices.Contains(signers, name))
+	})
+
+	return node.Faults().AddressAfter != (netip.Addr{}) || wrongTime || node.EtcdClusterID() != 0 && !node.EtcdVoter()
+}
+
+// replace puts the declared machine, new, where another one stood.
+func (w *world) replace(planned Machine) error {
+	node := w.node(planned.Name)
+
+	w.lab.Remove(node)
+
+	w.mu.Lock()
+	w.removed = append(w.removed, node)
+	w.mu.Unlock()
+
+	return w.start(planned, false)
+}

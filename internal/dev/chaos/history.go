@@ -1,0 +1,110 @@
+package chaos
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// History is what the machines recorded over the runs of a plan, and what the operators were told. The checks need nothing else.
+type History struct {
+	DeclaredMACs bool
+	// Endpoint is the node whose address is the cluster's endpoint; empty for a virtual one and a balancer's.
+	Endpoint string
+	// Nodes are those of the inventory, with what is declared for each.
+	Nodes []Declared
+	// Machines are all machines that ever stood in the lab.
+	Machines []Recorded
+	// Former are the etcd clusters of an earlier life, Made those that came to be in the first run, and in both.
+	Former, MadeFirst, Made int
+	Strikes                 []Strike
+	// First are the runs before the healing, Again is the one after it.
+	First []Run
+	Again *Run
+	// Ailments are what the nodes lack right after the runs before the healing, AilmentsAgain after the one after it.
+	Ailments, AilmentsAgain map[string]string
+	// Confused are the nodes that ran another node's config right after the runs before the healing.
+	Confused []string
+	// Crowded tells that two operators were at work.
+	Crowded bool
+}
+
+// Declared is a node of the inventory.
+type Declared struct {
+	Name         string
+	ControlPlane bool
+	MAC          string
+	// Config is the SHA-256 of its machine config, in hex, as the machines record it.
+	Config string
+}
+
+// Recorded is a machine with its records.
+type Recorded struct {
+	// Name is the node in whose place it stands, MAC its own.
+	Name, MAC string
+	// FormerEtcd tells that its disk held etcd data from the beginning.
+	FormerEtcd bool
+	Calls      []emulator.Call
+}
+
+// bootstrapped tells whether a Bootstrap that came before then took effect on the machine.
+func (r Recorded) bootstrapped(then time.Time) bool {
+	return slices.ContainsFunc(r.Calls, func(call emulator.Call) bool {
+		return call.Name() == "Bootstrap" && call.Succeeded() && call.Time.Before(then)
+	})
+}
+
+func sum(data []byte) string {
+	digest := sha256.Sum256(data)
+
+	return hex.EncodeToString(digest[:])
+}
+
+// isControlPlane tells it of a node's name.
+func (h *History) isControlPlane(name string) bool {
+	return slices.ContainsFunc(h.Nodes, func(node Declared) bool { return node.Name == name && node.ControlPlane })
+}
+
+// Problem is one line of what a failed run says last.
+type Problem struct {
+	// Node is empty for what concerns the cluster as a whole.
+	Node string
+	Step string
+	ID   diagnosis.ID
+	Line string
+}
+
+// problemLine is "cp1 (192.0.2.11): verify: cause [TM091]. Next: command"; without a node what concerns the cluster.
+var problemLine = regexp.MustCompile(`^(?:([\w.-]+) \([^)]*\): )?(?:(\w+): )?.*\[(TM\d+)\]`)
+
+// Problems are what a run says of its failure, line by line.
+func (r Run) Problems() []Problem {
+	var problems []Problem
+
+	for line := range strings.Lines(r.Message) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+
+		problem := Problem{Line: line}
+		if found := problemLine.FindStringSubmatch(line); found != nil {
+			problem.Node, problem.Step, problem.ID = found[1], found[2], diagnosis.ID(found[3])
+		}
+
+		problems = append(problems, problem)
+	}
+
+	return problems
+}
+
+// reached tells whether a step was begun.
+func (r Run) reached(step string) bool {
+	return strings.Contains(r.Report, `"event":"started","step":"`+step+`"`)
+}

@@ -1,0 +1,102 @@
+package chaos_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/dev/chaos"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+)
+
+// manyPlans is enough to draw everything that can be drawn.
+const manyPlans = 4000
+
+func TestASeedAloneMakesThePlan(t *testing.T) {
+	t.Parallel()
+
+	for _, seed := range chaos.Seeds(0, 100) {
+		require.Equal(t, chaos.NewPlan(seed).String(), chaos.NewPlan(seed).String())
+	}
+
+	require.NotEqual(t, chaos.NewPlan(1).String(), chaos.NewPlan(2).String())
+}
+
+func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
+	t.Parallel()
+
+	seen, macs := map[any]int{}, 0
+	most := 0
+
+	for _, seed := range chaos.Seeds(0, manyPlans) {
+		plan := chaos.NewPlan(seed)
+		controlPlanes, workers := len(plan.ControlPlanes()), len(plan.Workers())
+
+		require.GreaterOrEqual(t, controlPlanes, 1)
+		require.LessOrEqual(t, controlPlanes, 5)
+		require.LessOrEqual(t, workers, 20)
+
+		most = max(most, workers)
+		seen[controlPlanes]++
+		seen[plan.Endpoint]++
+		seen[plan.Second]++
+		seen[plan.Machines[0].TalosVersion]++
+
+		if plan.DeclaredMACs {
+			macs++
+		}
+
+		if plan.Interrupted > 0 {
+			seen["interrupted"]++
+		}
+
+		if plan.Machines[0].TalosVersion != plan.Machines[controlPlanes-1].TalosVersion {
+			seen["mixed"]++
+		}
+	}
+
+	require.Equal(t, 20, most)
+	require.InDelta(t, 80, 100*macs/manyPlans, 3, "per cent of the plans declare MACs")
+
+	for _, value := range []any{
+		1, 2, 3, 4, 5, chaos.VIP, chaos.Balancer, chaos.NodeAddress, chaos.NoSecond, chaos.SameMachine, chaos.Elsewhere,
+		"v1.12.1", emulator.DefaultTalosVersion, "interrupted", "mixed",
+	} {
+		require.NotZero(t, seen[value], "%v", value)
+	}
+}
+
+// A knob of the emulator that no plan turns would be a fault that is never tried.
+func TestPlansTurnEveryKnobAndMakeEveryMixUp(t *testing.T) {
+	t.Parallel()
+
+	kinds, turned := map[string]bool{}, map[string]bool{}
+
+	for _, seed := range chaos.Seeds(0, manyPlans) {
+		for _, incident := range chaos.NewPlan(seed).Incidents {
+			kinds[incident.Kind] = true
+
+			var faults emulator.Faults
+
+			incident.Turn(&faults)
+
+			for field, value := range reflect.ValueOf(faults).Fields() {
+				if !value.IsZero() {
+					turned[field.Name] = true
+				}
+			}
+		}
+	}
+
+	for _, kind := range chaos.Kinds() {
+		require.True(t, kinds[kind], "no plan has a %q", kind)
+	}
+
+	for field := range reflect.TypeFor[emulator.Faults]().Fields() {
+		// A lease that changes depends on the lab; the mix-ups are about it.
+		if field.Name != "AddressAfter" {
+			require.True(t, turned[field.Name], "no plan turns %s", field.Name)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package chaos
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+)
+
+// Strike is an incident that has happened.
+type Strike struct {
+	Incident
+
+	// Time is the wall clock's.
+	Time time.Time
+	// Ended is set when it was over before everything was healed.
+	Ended bool
+	// Healthy are the nodes that were well right before it.
+	Healthy []string
+}
+
+// strike makes an incident happen.
+func (w *world) strike(incident Incident) {
+	strike := Strike{Incident: incident, Time: time.Now()}
+
+	if incident.At.Anchor != Before {
+		for _, planned := range w.plan.Machines {
+			if w.ailment(planned.Name) == "" {
+				strike.Healthy = append(strike.Healthy, planned.Name)
+			}
+		}
+	}
+
+	w.mu.Lock()
+	w.strikes = append(w.strikes, strike)
+	w.mu.Unlock()
+
+	incident.begin(w.node(incident.Node))
+}
+
+// over ends an incident that passes by itself.
+func (w *world) over(incident Incident) {
+	incident.end(w.node(incident.Node))
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for i := range w.strikes {
+		if w.strikes[i].Kind == incident.Kind && w.strikes[i].Node == incident.Node {
+			w.strikes[i].Ended = true
+		}
+	}
+}
+
+// struck are the incidents that have happened so far.
+func (w *world) struck() []Strike {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return slices.Clone(w.strikes)
+}
+
+// misfortune makes the plan's incidents happen, each at its moment, until it is stopped.
+func (w *world) misfortune(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+
+	var playing sync.WaitGroup
+
+	for _, incident := range w.plan.Incidents {
+		playing.Go(func() { w.play(ctx, incident) })
+	}
+
+	return func() {
+		cancel()
+		playing.Wait()
+	}
+}
+
+func (w *world) play(ctx context.Context, incident Incident) {
+	clock := w.lab.Clock()
+
+	if incident.At.Anchor != Before {
+		if w.await(ctx, incident) != nil || clock.Sleep(ctx, incident.At.After) != nil {
+			return
+		}
+
+		w.strike(incident)
+	}
+
+	if incident.For > 0 && clock.Sleep(ctx, incident.For) == nil {
+		w.over(incident)
+	}
+}
+
+// await waits for the anchor of an incident's moment.
+func (w *world) await(ctx context.Context, incident Incident) error {
+	const look = 500 * time.Millisecond // in the machines' time
+
+	for {
+		if w.reached(incident) {
+			return nil
+		}
+
+		if err := w.lab.Clock().Sleep(ctx, look); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *world) reached(incident Incident) bool {
+	switch incident.At.Anchor {
+	case Configured:
+		return accepted(w.node(incident.Node), "ApplyConfiguration")
+	case Bootstrapped:
+		return slices.ContainsFunc(w.lab.Nodes(), func(node *emulator.Node) bool { return accepted(node, "Bootstrap") })
+	default:
+		return true
+	}
+}
+
+// accepted tells whether a call that changes a machine took effect.
+func accepted(node *emulator.Node, method string) bool {
+	return slices.ContainsFunc(node.MutatingCalls(), func(call emulator.Call) bool { return call.Name() == method && call.Succeeded() })
+}

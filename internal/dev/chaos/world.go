@@ -1,0 +1,226 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// endpointHost is the host part of a VIP's or balancer's address; the machines' are the lab's to give.
+const endpointHost = 10
+
+// world is the machines of a plan and the files of its operators.
+type world struct {
+	plan *Plan
+	lab  *emulator.Lab
+	// folder is the first operator's; others have one beside it.
+	folder    string
+	generated *machineconfig.Generated
+	scale     float64
+
+	mu sync.Mutex
+	// machines are those that stand where the inventory says, by the node's name; removed are the ones that a healing replaced.
+	machines map[string]*emulator.Node
+	removed  []*emulator.Node
+	strikes  []Strike
+}
+
+// newWorld makes the files and switches the machines on.
+func newWorld(plan *Plan, folder string, scale float64) (*world, error) {
+	lab, err := emulator.NewLab(emulator.LabOptions{TimeScale: scale, Discovery: plan.Discovery})
+	if err != nil {
+		return nil, err
+	}
+
+	w := &world{plan: plan, lab: lab, folder: folder, scale: scale, machines: map[string]*emulator.Node{}}
+
+	if err := w.build(); err != nil {
+		w.close()
+
+		return nil, err
+	}
+
+	return w, nil
+}
+
+func (w *world) close() { w.lab.Close() } //nolint:errcheck // a lab always closes
+
+func (w *world) build() error {
+	secrets, err := labcluster.Secrets()
+	if err != nil {
+		return err
+	}
+
+	options := machineconfig.GenerateOptions{
+		ClusterName: "chaos", CNI: constants.NoneCNI, Secrets: secrets,
+		TalosVersion: w.plan.oldestTalos(), // a newer Talos takes the config too
+	}
+
+	if w.plan.OwnCNI {
+		options.CNI = constants.FlannelCNI
+	}
+
+	endpoint := w.lab.Address(endpointHost)
+
+	switch w.plan.Endpoint {
+	case VIP:
+		options.VIP = endpoint
+	case NodeAddress:
+		endpoint = w.address(w.plan.Machines[0].Name)
+	}
+
+	options.Endpoint = "https://" + netip.AddrPortFrom(endpoint, emulator.KubernetesPort).String()
+
+	for _, planned := range w.plan.Machines {
+		options.Nodes = append(options.Nodes, w.spec(planned))
+	}
+
+	if w.generated, err = machineconfig.GenerateCluster(options); err != nil {
+		return err
+	}
+
+	if err := w.generated.WriteLayout(w.talosDir()); err != nil {
+		return fmt.Errorf("write cluster files: %w", err)
+	}
+
+	for _, planned := range w.plan.Machines {
+		if err := w.start(planned, true); err != nil {
+			return err
+		}
+	}
+
+	if w.plan.Endpoint != Balancer {
+		return nil
+	}
+
+	var controlPlanes []*emulator.Node
+	for _, name := range w.plan.ControlPlanes() {
+		controlPlanes = append(controlPlanes, w.machines[name])
+	}
+
+	return w.lab.Balance(endpoint, []uint16{emulator.KubernetesPort, emulator.TrustdPort, emulator.APIPort}, controlPlanes...)
+}
+
+func (w *world) spec(planned Machine) machineconfig.NodeSpec {
+	address := w.address(planned.Name)
+	spec := machineconfig.NodeSpec{Name: planned.Name, Role: machine.TypeWorker, Declared: address.String()}
+
+	if planned.ControlPlane {
+		spec.Role = machine.TypeControlPlane
+	}
+
+	if w.plan.DeclaredMACs {
+		spec.MAC = w.links(planned.Name)[0].MAC
+	}
+
+	if !w.plan.DHCP {
+		spec.Address = netip.PrefixFrom(address, w.lab.Prefix().Bits())
+	}
+
+	return spec
+}
+
+func (w *world) talosDir() string { return filepath.Join(w.folder, "talos") }
+
+// address is where the inventory says that a node answers.
+func (w *world) address(name string) netip.Addr { return w.lab.MachineAddress(w.plan.number(name)) }
+
+// links are those of the machine that a node's declaration is about.
+func (w *world) links(name string) []emulator.Link {
+	last := w.address(name).As4()
+
+	return []emulator.Link{{Name: "eth0", MAC: net.HardwareAddr{0x52, 0x54, 0x00, last[1], last[2], last[3]}.String()}}
+}
+
+// config is a node's machine config.
+func (w *world) config(name string) []byte { return w.generated.Configs[w.plan.number(name)].Bytes }
+
+// start switches a machine on, with the mix-ups and the faults that it has from the beginning, or sound.
+func (w *world) start(planned Machine, troubled bool) error {
+	options := emulator.NodeOptions{
+		Name: planned.Name, Address: w.address(planned.Name), TalosVersion: planned.TalosVersion, Timing: planned.Timing, Links: w.links(planned.Name),
+	}
+
+	var begin []Incident
+
+	for _, incident := range w.plan.Incidents {
+		if !troubled || incident.Node != planned.Name || incident.At.Anchor != Before {
+			continue
+		}
+
+		if incident.equip != nil {
+			if err := incident.equip(w, &options); err != nil {
+				return err
+			}
+		}
+
+		begin = append(begin, incident)
+	}
+
+	node, err := w.lab.Start(options)
+	if err != nil {
+		return err
+	}
+
+	w.mu.Lock()
+	w.machines[planned.Name] = node
+	w.mu.Unlock()
+
+	for _, incident := range begin {
+		w.strike(incident)
+	}
+
+	return nil
+}
+
+// node is the machine that stands where a node belongs.
+func (w *world) node(name string) *emulator.Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.machines[name]
+}
+
+// everyMachine is those that stand and those that were removed.
+func (w *world) everyMachine() []*emulator.Node {
+	return append(w.lab.Nodes(), w.removed...)
+}
+
+// settle waits until every machine that can has booted: into maintenance, or as far as it comes without others.
+func (w *world) settle(ctx context.Context) {
+	const enough = 90 * time.Second
+
+	waiting, stop := w.lab.Clock().WithTimeout(ctx, enough)
+	defer stop()
+
+	for _, planned := range w.plan.Machines {
+		w.node(planned.Name).WaitFor(waiting, settled) //nolint:errcheck // a machine that has a fault may never
+	}
+}
+
+func settled(node *emulator.Node) bool {
+	return node.Stage() == "maintenance" || node.Stage() == "running"
+}
+
+// makeFolders makes what an operator's settings point to.
+func makeFolders(folders ...string) error {
+	for _, folder := range folders {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+	}
+
+	return nil
+}

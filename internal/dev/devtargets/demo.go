@@ -1,0 +1,84 @@
+// Package devtargets holds the Mage targets of this repository alone: the demo, the emulator, and what the checks run.
+package devtargets
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/magefile/mage/mg"
+
+	"github.com/talos-mage/talos-mage/internal/cli/invocation"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// Demo brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a second run has nothing to do.
+func Demo(ctx context.Context) error {
+	folder, err := os.MkdirTemp("", "talos-mage-demo-")
+	if err != nil {
+		return fmt.Errorf("make folder for the demo: %w", err)
+	}
+
+	cluster, err := labcluster.New(filepath.Join(folder, "talos"), labcluster.Options{
+		Name:       "demo",
+		LabOptions: emulator.LabOptions{TimeScale: labcluster.DemoScale},
+	})
+	if err != nil {
+		return fmt.Errorf("start emulated nodes: %w", err)
+	}
+	defer cluster.Close() //nolint:errcheck // the process ends
+
+	if err := inMaintenance(ctx, cluster); err != nil {
+		return err
+	}
+
+	fmt.Printf("%d emulated nodes in maintenance mode on %s, time %d times as fast; files in %s\n\n",
+		len(cluster.Nodes), cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir)
+
+	call := invocation.FromProcess()
+	call.Environ = append(withoutSettings(os.Environ()), environment(cluster, folder)...)
+	call.Workdir = folder
+
+	for _, title := range []string{"", "\nThe same command again, on the same nodes:\n"} {
+		fmt.Println(title)
+
+		if failure := call.Execute(ctx, "talos", nil, steps.Talos); failure != nil {
+			return mg.Fatal(int(failure.Code), failure.Message)
+		}
+	}
+
+	return nil
+}
+
+// inMaintenance waits until all nodes have booted.
+func inMaintenance(ctx context.Context, cluster *labcluster.Cluster) error {
+	for _, node := range cluster.Nodes {
+		if err := node.WaitFor(ctx, func(node *emulator.Node) bool { return node.Stage() == "maintenance" }); err != nil {
+			return fmt.Errorf("wait for %s to boot: %w", node.Name(), err)
+		}
+	}
+
+	return nil
+}
+
+// environment leads the program to a cluster of emulated nodes, with root as the repository that it lies in.
+func environment(cluster *labcluster.Cluster, root string) []string {
+	return append(cluster.Environ(), "ROOT_DIR="+root, "KUBECONFIG="+filepath.Join(root, "kubeconfig"))
+}
+
+// withoutSettings keeps a user's own settings away from the demo: it must not touch their kubeconfig.
+func withoutSettings(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+
+		return slices.ContainsFunc(settings.Table(), func(knob settings.Knob) bool {
+			return knob.Name == name && name != "NO_COLOR" && !strings.HasPrefix(name, "LOG_")
+		})
+	})
+}

@@ -1,0 +1,131 @@
+package devtargets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/magefile/mage/mg"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/scenario"
+)
+
+// Emulator runs Talos nodes in this process.
+type Emulator mg.Namespace
+
+// Up runs emulated nodes in the foreground until Ctrl-C, and prints the environment that leads to them.
+//
+// Without arguments it makes the files of three control planes and three workers. -talosDir plays the nodes that the talconfig.yaml there declares,
+// -scenario those of a scenario file (docs/emulator.md), with its faults and events. -scale says how many times as fast as the wall clock time passes
+// on the nodes (20 by default).
+func (Emulator) Up(ctx context.Context, talosDir, scenario *string, scale *float64) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	rehearsal, err := startRehearsal(talosDir, scenario, scale)
+	if err != nil {
+		return mg.Fatal(2, err.Error())
+	}
+	defer rehearsal.cluster.Close() //nolint:errcheck // the process ends
+
+	go rehearsal.play(ctx)
+
+	if err := rehearsal.booted(ctx); err != nil {
+		return nil //nolint:nilerr // Ctrl-C while they boot
+	}
+
+	fmt.Fprintf(os.Stderr, "%d emulated nodes on %s; Ctrl-C ends them. In another terminal:\n\n", len(rehearsal.cluster.Nodes), rehearsal.cluster.Lab.Prefix())
+
+	for _, pair := range rehearsal.environ {
+		fmt.Printf("export %s\n", shellQuoted(pair))
+	}
+
+	<-ctx.Done()
+
+	return nil
+}
+
+// rehearsal is a lab that somebody runs talos-mage against.
+type rehearsal struct {
+	cluster *labcluster.Cluster
+	// environ leads to its nodes.
+	environ []string
+	// scenario is what happens in it; nil for nothing.
+	scenario *scenario.Scenario
+}
+
+// startRehearsal starts the nodes of a talconfig.yaml, of a scenario, or six sound ones.
+func startRehearsal(talosDir, scenarioFile *string, scale *float64) (*rehearsal, error) {
+	options := labcluster.Options{Name: "lab", LabOptions: emulator.LabOptions{TimeScale: labcluster.DemoScale}}
+	made := &rehearsal{}
+
+	switch {
+	case talosDir != nil && scenarioFile != nil:
+		return nil, errors.New("give -talosDir or -scenario, not both")
+	case scenarioFile != nil:
+		var err error
+		if made.scenario, err = scenario.Load(*scenarioFile); err != nil {
+			return nil, err
+		}
+
+		options = made.scenario.Options()
+	}
+
+	if scale != nil {
+		options.LabOptions.TimeScale = *scale
+	}
+
+	return made, made.start(talosDir, options)
+}
+
+func (r *rehearsal) start(talosDir *string, options labcluster.Options) (err error) {
+	if talosDir != nil {
+		if r.cluster, err = labcluster.FromDirectory(*talosDir, os.Environ(), options); err != nil {
+			return err
+		}
+
+		r.environ = r.cluster.Environ()
+
+		return nil
+	}
+
+	root, err := os.MkdirTemp("", "talos-mage-emulator-")
+	if err != nil {
+		return fmt.Errorf("make folder for the cluster: %w", err)
+	}
+
+	if r.cluster, err = labcluster.New(filepath.Join(root, "talos"), options); err != nil {
+		return err
+	}
+
+	r.environ = environment(r.cluster, root)
+
+	return nil
+}
+
+// booted waits until the nodes can be asked. With a scenario some may never be.
+func (r *rehearsal) booted(ctx context.Context) error {
+	if r.scenario != nil {
+		return nil
+	}
+
+	return inMaintenance(ctx, r.cluster)
+}
+
+// play makes the scenario's events happen, and tells of them.
+func (r *rehearsal) play(ctx context.Context) {
+	if r.scenario == nil {
+		return
+	}
+
+	r.scenario.Play(ctx, r.cluster, func(event scenario.Event) { fmt.Fprintln(os.Stderr, event) })
+}
+
+// shellQuoted makes NAME=value safe to paste.
+func shellQuoted(pair string) string { return fmt.Sprintf("%q", pair) }

@@ -1,0 +1,673 @@
+package emulator_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+)
+
+// silence is how long a test listens to silence.
+const silence = 150 * time.Millisecond
+
+// sick is a machine with a fault, and its cluster.
+type sick struct {
+	*labcluster.Cluster
+
+	node *emulator.Node
+}
+
+// heal takes all faults away.
+func (s *sick) heal() { s.node.Set(func(f *emulator.Faults) { *f = emulator.Faults{} }) }
+
+func (s *sick) api(t *testing.T) *client.Client {
+	t.Helper()
+
+	return secure(t, s.Talosconfig(), s.node)
+}
+
+// dial connects to a port of the machine.
+func (s *sick) dial(port uint16, limit time.Duration) error {
+	conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(s.node.Address(), port).String(), limit)
+	if err == nil {
+		conn.Close() //nolint:errcheck // it was only a look
+	}
+
+	return err
+}
+
+// shake tries a TLS handshake.
+func (s *sick) shake(limit time.Duration) error {
+	conn, err := net.DialTimeout("tcp", s.node.Endpoint(), labcluster.Deadline)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it was only a look
+
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+
+	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).HandshakeContext(ctx) //nolint:gosec // it was only a look
+}
+
+// serial is that of the certificate that the machine shows.
+func (s *sick) serial(t *testing.T) string {
+	t.Helper()
+
+	state, _, err := handshake(t, s.node, 0)
+	require.NoError(t, err)
+
+	return state.PeerCertificates[0].SerialNumber.String()
+}
+
+func (s *sick) answers(t *testing.T) {
+	t.Helper()
+
+	eventually(t, func() error { _, err := insecure(t, s.node).Version(deadline(t)); return err })
+}
+
+func (s *sick) install(t *testing.T) {
+	t.Helper()
+
+	applyOwn(t, s.Cluster, s.node.Name())
+	installed(t, s.node)
+}
+
+func (s *sick) bootstrap(t *testing.T) {
+	t.Helper()
+
+	eventually(t, func() error { return s.api(t).Bootstrap(deadline(t), &machineapi.BootstrapRequest{}) })
+}
+
+// says waits for a line on the machine's console.
+func (s *sick) says(t *testing.T, text string) {
+	t.Helper()
+
+	eventually(t, func() error { return until(strings.Contains(strings.Join(s.node.Console(), "\n"), text)) })
+}
+
+// unmet waits until a condition of the machine's status is unmet for this reason, or is met when the reason is empty.
+func (s *sick) unmet(t *testing.T, condition, reason string) {
+	t.Helper()
+
+	eventually(t, func() error {
+		status, err := safe.StateGetByID[*runtimeres.MachineStatus](deadline(t), s.api(t).COSI, runtimeres.MachineStatusID)
+		if err != nil {
+			return err
+		}
+
+		for _, unmet := range status.TypedSpec().Status.UnmetConditions {
+			if unmet.Name == condition {
+				return until(reason != "" && strings.Contains(unmet.Reason, reason))
+			}
+		}
+
+		return until(reason == "")
+	})
+}
+
+func impostor(kind emulator.Impostor, shows func(t *testing.T, s *sick)) faultTest {
+	return faultTest{
+		faults: emulator.Faults{Impostor: kind},
+		shows:  shows,
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.answers(t) },
+	}
+}
+
+// failingInstall fails with this text on the console; then the machine is in maintenance mode again, and the next install works.
+func failingInstall(faults emulator.Faults, text string) faultTest {
+	return faultTest{
+		faults: faults,
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			applyOwn(t, s.Cluster, s.node.Name())
+			s.says(t, text)
+			require.NoError(t, s.node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+			require.False(t, s.node.Installed())
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			applyOwn(t, s.Cluster, s.node.Name())
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).Installed))
+		},
+	}
+}
+
+// lost is a machine that nobody hears of once it has its config.
+func lost(loss emulator.Loss) faultTest {
+	return faultTest{
+		faults: emulator.Faults{Lost: loss},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			applyOwn(t, s.Cluster, s.node.Name())
+			s.says(t, loss.String())
+			eventually(t, func() error { return until(errors.Is(s.dial(emulator.APIPort, silence), os.ErrDeadlineExceeded)) })
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			installed(t, s.node)
+		},
+	}
+}
+
+// faultTest is a fault of the machine cp1, or of cp2 when a second one is needed.
+type faultTest struct {
+	faults emulator.Faults
+	second bool
+	shows  func(t *testing.T, s *sick)
+	healed func(t *testing.T, s *sick)
+}
+
+// Every knob does what it says, and taking it back heals the machine. A key is the knob's name, with a colon and its value if it has several.
+var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
+	"Refuse": {
+		faults: emulator.Faults{Refuse: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.ErrorContains(t, s.dial(emulator.APIPort, labcluster.Deadline), "connection refused")
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.answers(t) },
+	},
+	"Silence": {
+		faults: emulator.Faults{Silence: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.ErrorContains(t, s.dial(emulator.APIPort, silence), "i/o timeout")
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.answers(t) },
+	},
+	"StallAfter": {
+		faults: emulator.Faults{StallAfter: 100},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.NoError(t, s.dial(emulator.APIPort, labcluster.Deadline), "the connection stands")
+			require.ErrorIs(t, s.shake(silence), context.DeadlineExceeded, "and goes dead in the middle of the first message")
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.answers(t) },
+	},
+	"Impostor: HTTPS": impostor(emulator.HTTPSImpostor, func(t *testing.T, s *sick) {
+		t.Helper()
+		eventually(t, func() error {
+			state, asked, err := handshake(t, s.node, 0)
+			if err != nil {
+				return err
+			}
+
+			return until(!asked && state.PeerCertificates[0].Subject.CommonName == "appliance.example")
+		})
+	}),
+	"Impostor: SSH": impostor(emulator.SSHImpostor, func(t *testing.T, s *sick) {
+		t.Helper()
+		require.ErrorContains(t, s.shake(labcluster.Deadline), "first record does not look like a TLS handshake")
+	}),
+	"Impostor: plain HTTP": impostor(emulator.PlainHTTPImpostor, func(t *testing.T, s *sick) {
+		t.Helper()
+		require.ErrorContains(t, s.shake(labcluster.Deadline), "first record does not look like a TLS handshake")
+	}),
+	"Impostor: mute": impostor(emulator.MuteImpostor, func(t *testing.T, s *sick) {
+		t.Helper()
+		require.ErrorIs(t, s.shake(silence), context.DeadlineExceeded)
+	}),
+	"Impostor: hang up": impostor(emulator.HangUpImpostor, func(t *testing.T, s *sick) {
+		t.Helper()
+		require.NoError(t, s.dial(emulator.APIPort, labcluster.Deadline), "the connection stands")
+		require.Error(t, s.shake(labcluster.Deadline), "and ends before anything is said")
+	}),
+	"NewCertificates": {
+		faults: emulator.Faults{NewCertificates: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.NotEqual(t, s.serial(t), s.serial(t))
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.Equal(t, s.serial(t), s.serial(t))
+		},
+	},
+	"ResetRefused": {
+		faults: emulator.Faults{ResetRefused: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			eventually(t, func() error { _, err := s.api(t).Version(deadline(t)); return err })
+
+			_, err := insecure(t, s.node).Version(deadline(t))
+			require.ErrorContains(t, err, "connection reset by peer")
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			_, err := insecure(t, s.node).Version(deadline(t))
+			require.NotContains(t, err.Error(), "connection reset by peer")
+		},
+	},
+	"AddressAfter": {
+		faults: emulator.Faults{AddressAfter: netip.AddrFrom4([4]byte{127, 0, 0, 77})}, // in the lab's block
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			before := s.node.Address()
+			s.node.Set(func(f *emulator.Faults) { f.AddressAfter = s.Lab.Address(77) })
+			s.install(t)
+			require.Equal(t, s.Lab.Address(77), s.node.Address())
+			eventually(t, func() error { _, err := s.api(t).Version(deadline(t)); return err })
+
+			_, err := net.DialTimeout("tcp", netip.AddrPortFrom(before, emulator.APIPort).String(), labcluster.Deadline)
+			require.ErrorContains(t, err, "connection refused")
+		},
+	},
+	"Lost: link": lost(emulator.LostLink),
+	"Lost: disk": lost(emulator.LostDisk),
+	"Lingers": {
+		faults: emulator.Faults{Lingers: 1000 * time.Hour},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			applyOwn(t, s.Cluster, s.node.Name())
+			require.Equal(t, "maintenance", s.node.Stage())
+			require.Nil(t, s.node.Config())
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); installed(t, s.node) },
+	},
+	"Forgets": {
+		faults: emulator.Faults{Forgets: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			applyOwn(t, s.Cluster, s.node.Name())
+			waitStage(t, s.node, "installing")
+			require.NoError(t, s.node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+			require.False(t, s.node.Installed())
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.install(t) },
+	},
+	"Install: no disk":    failingInstall(emulator.Faults{Install: emulator.InstallDiskMissing}, "lstat /dev/vda: no such file or directory"),
+	"Install: no image":   failingInstall(emulator.Faults{Install: emulator.InstallImagePull}, "failed to pull image"),
+	"Install: bad disk":   failingInstall(emulator.Faults{Install: emulator.InstallDiskWrite}, "input/output error"),
+	"Install: slow image": failingInstall(emulator.Faults{Install: emulator.InstallImageSlow}, "context deadline exceeded"),
+	"InstallTimes": {
+		faults: emulator.Faults{Install: emulator.InstallImagePull, InstallTimes: 2},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			for boots := 2; boots <= 3; boots++ {
+				applyOwn(t, s.Cluster, s.node.Name())
+				require.NoError(t, s.node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == boots && n.Stage() == "maintenance" }))
+				require.False(t, s.node.Installed())
+			}
+
+			applyOwn(t, s.Cluster, s.node.Name())
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).Installed), "the third works by itself")
+		},
+	},
+	"InstallStall": {
+		faults: emulator.Faults{InstallStall: 1000 * time.Hour},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			applyOwn(t, s.Cluster, s.node.Name())
+			waitStage(t, s.node, "installing")
+			s.says(t, "installing Talos to disk")
+
+			short, cancel := context.WithTimeout(t.Context(), 2*silence)
+			defer cancel()
+
+			require.Error(t, s.node.WaitFor(short, func(n *emulator.Node) bool { return n.Stage() != "installing" }), "nothing happens any more")
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			installed(t, s.node)
+		},
+	},
+	"BootLoop": {
+		faults: emulator.Faults{BootLoop: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			applyOwn(t, s.Cluster, s.node.Name())
+			require.NoError(t, s.node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() >= 4 }))
+			require.True(t, s.node.Installed())
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.bootstrap(t)
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+		},
+	},
+	"MetaNotReady": {
+		faults: emulator.Faults{MetaNotReady: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			data, err := s.Config("cp1")
+			require.NoError(t, err)
+
+			giveUpOnApply(t, s.node, data)
+
+			_, err = apply(t, insecure(t, s.node), data, modeAuto)
+			require.ErrorContains(t, err, "another apply configuration is already in progress")
+			require.Nil(t, s.node.Config())
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			installed(t, s.node) // with the config whose sender gave up
+		},
+	},
+	"TimeUnsynced": {
+		faults: emulator.Faults{TimeUnsynced: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.unmet(t, "time", "time is not synced")
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.unmet(t, "time", "") },
+	},
+	"ClockOffset": {
+		faults: emulator.Faults{ClockOffset: 1000 * time.Hour},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			state, _, err := handshake(t, s.node, 0)
+			require.NoError(t, err)
+			require.True(t, state.PeerCertificates[0].NotBefore.After(time.Now().Add(999*time.Hour)))
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			eventually(t, func() error { _, err := s.api(t).Version(deadline(t)); return err })
+		},
+	},
+	"ClockOffset: of a configured machine": {
+		faults: emulator.Faults{ClockOffset: 1000 * time.Hour},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			eventually(t, func() error {
+				_, err := s.api(t).Version(deadline(t))
+
+				return until(err != nil && strings.Contains(err.Error(), "certificate has expired or is not yet valid"))
+			})
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			eventually(t, func() error { _, err := s.api(t).Version(deadline(t)); return err })
+		},
+	},
+	"TrustdDown": {
+		faults: emulator.Faults{TrustdDown: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.unmet(t, "services", "trustd not running")
+			require.ErrorContains(t, s.dial(emulator.TrustdPort, labcluster.Deadline), "connection refused")
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			eventually(t, func() error { return s.dial(emulator.TrustdPort, labcluster.Deadline) })
+			s.unmet(t, "services", "etcd not running")
+		},
+	},
+	"Bootstrap: type unset":  failingBootstrap(emulator.BootstrapTypeUnset, codes.Unimplemented, "machine type is not set, cannot use bootstrap API"),
+	"Bootstrap: etcd stuck":  failingBootstrap(emulator.BootstrapEtcdStuck, codes.Unknown, "failed to stop etcd: "),
+	"Bootstrap: start fails": failingBootstrap(emulator.BootstrapEtcdStartFails, codes.Unknown, "error starting etcd in bootstrap mode: "),
+	"EtcdImage": {
+		faults: emulator.Faults{EtcdImage: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.bootstrap(t)
+
+			// Bootstrapped, so the boot is over; but there is no etcd yet.
+			require.NoError(t, s.node.WaitFor(deadline(t), func(node *emulator.Node) bool { return node.Stage() == "running" }))
+			eventually(t, func() error { return until(serviceInfo(t, s.api(t), "etcd").GetState() == "Preparing") })
+			require.Zero(t, s.Lab.EtcdClusters())
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+			require.Equal(t, 1, s.Lab.EtcdClusters())
+		},
+	},
+	"EtcdNever": {
+		faults: emulator.Faults{EtcdNever: true}, second: true,
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			nags := func() int {
+				return strings.Count(strings.Join(s.node.Console(), "\n"), "etcd is waiting to join the cluster")
+			}
+			before := nags()
+			eventually(t, func() error { return until(nags() > before+1) })
+			require.Len(t, s.members(t), 1)
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+			require.Len(t, s.members(t), 2)
+		},
+	},
+	"EtcdJoin": {
+		faults: emulator.Faults{EtcdJoin: 1000 * time.Hour}, second: true,
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			eventually(t, func() error {
+				members := s.members(t)
+
+				return until(len(members) == 2 && members[1].GetIsLearner() && members[1].GetHostname() == "cp2")
+			})
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.node.PowerOff()
+			s.node.PowerOn()
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+		},
+	},
+	"EtcdUnhealthy": {
+		faults: emulator.Faults{EtcdUnhealthy: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.bootstrap(t)
+			eventually(t, func() error {
+				etcd := serviceInfo(t, s.api(t), "etcd")
+
+				return until(etcd.GetState() == "Running" && !etcd.GetHealth().GetUnknown() && !etcd.GetHealth().GetHealthy())
+			})
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			eventually(t, func() error { return until(serviceInfo(t, s.api(t), "etcd").GetHealth().GetHealthy()) })
+		},
+	},
+	"KubernetesDown": {
+		faults: emulator.Faults{KubernetesDown: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.bootstrap(t)
+			s.unmet(t, "staticPods", "kube-system/kube-apiserver-cp1 not ready")
+			require.ErrorContains(t, s.dial(emulator.KubernetesPort, labcluster.Deadline), "connection refused")
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			eventually(t, func() error { return s.dial(emulator.KubernetesPort, labcluster.Deadline) })
+			s.unmet(t, "staticPods", "")
+		},
+	},
+	"KubeletDown": {
+		faults: emulator.Faults{KubeletDown: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.unmet(t, "services", "kubelet not healthy")
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.unmet(t, "services", "etcd not running") },
+	},
+	"Calls": {
+		faults: emulator.Faults{Calls: []emulator.CallFault{{Method: "Version", Do: emulator.Fail, Code: codes.Aborted, Text: "not now", After: 1, Times: 2}}},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			c := insecure(t, s.node)
+
+			for _, want := range []codes.Code{codes.OK, codes.Aborted, codes.Aborted, codes.OK} {
+				_, err := c.Version(deadline(t))
+				require.Equal(t, want, client.StatusCode(err))
+			}
+		},
+	},
+	"Calls: of one resource": {
+		faults: emulator.Faults{Calls: []emulator.CallFault{
+			{Method: "/cosi.resource.State/List", Resource: "Disks.block.talos.dev", Do: emulator.Fail, Code: codes.Aborted, Text: "not now"},
+		}},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			cosi := insecure(t, s.node).COSI
+
+			_, err := safe.StateListAll[*block.Disk](deadline(t), cosi)
+			require.Equal(t, codes.Aborted, client.StatusCode(err))
+
+			_, err = safe.StateListAll[*network.LinkStatus](deadline(t), cosi)
+			require.NoError(t, err)
+
+			calls := s.node.Calls()
+			require.Equal(t, "LinkStatuses.net.talos.dev", calls[len(calls)-1].Resource)
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			_, err := safe.StateListAll[*block.Disk](deadline(t), insecure(t, s.node).COSI)
+			require.NoError(t, err)
+		},
+	},
+}
+
+func failingBootstrap(fault emulator.BootstrapFault, code codes.Code, text string) faultTest {
+	return faultTest{
+		faults: emulator.Faults{Bootstrap: fault},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			eventually(t, func() error {
+				err := s.api(t).Bootstrap(deadline(t), &machineapi.BootstrapRequest{})
+				require.Error(t, err)
+
+				return until(client.StatusCode(err) == code && strings.HasPrefix(client.Status(err).Message(), text))
+			})
+			require.Zero(t, s.Lab.EtcdClusters())
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.bootstrap(t)
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+		},
+	}
+}
+
+// members are what the first control plane's etcd tells.
+func (s *sick) members(t *testing.T) []*machineapi.EtcdMember {
+	t.Helper()
+
+	reply, err := secure(t, s.Talosconfig(), s.Node("cp1")).EtcdMemberList(deadline(t), &machineapi.EtcdMemberListRequest{QueryLocal: true})
+	require.NoError(t, err)
+
+	return reply.GetMessages()[0].GetMembers()
+}
+
+func TestEveryFaultShowsAndHeals(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range faultTests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			count, patient := 1, "cp1"
+			if test.second {
+				count, patient = 2, "cp2"
+			}
+
+			cluster := newCluster(t, labcluster.Options{ControlPlanes: count, Workers: -1, Edit: func(o *emulator.NodeOptions) {
+				if o.Name == patient {
+					o.Faults = test.faults
+				}
+			}})
+			s := &sick{Cluster: cluster, node: cluster.Node(patient)}
+
+			for _, node := range cluster.Nodes {
+				waitStage(t, node, "maintenance")
+			}
+
+			if test.second {
+				first := &sick{Cluster: cluster, node: cluster.Node("cp1")}
+				first.install(t)
+				first.bootstrap(t)
+				require.NoError(t, first.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+				s.install(t)
+			}
+
+			test.shows(t, s)
+
+			if test.healed != nil {
+				s.heal()
+				test.healed(t, s)
+			}
+		})
+	}
+}
+
+func TestEveryFaultHasATest(t *testing.T) {
+	t.Parallel()
+
+	tested := map[string]bool{}
+
+	for name := range faultTests {
+		knob, _, _ := strings.Cut(name, ":")
+		tested[knob] = true
+	}
+
+	for field := range reflect.TypeFor[emulator.Faults]().Fields() {
+		require.True(t, tested[field.Name], field.Name)
+	}
+
+	require.Len(t, tested, reflect.TypeFor[emulator.Faults]().NumField(), "tests of faults that are no more")
+}
+
+// Whoever changes a machine's power or faults meets those who carry out an earlier change.
+func TestTheLastChangeOfAMachinesPowerCounts(t *testing.T) {
+	t.Parallel()
+
+	_, node := alone(t, labcluster.Options{})
+
+	for pause := range 100 {
+		node.PowerOff()
+		time.Sleep(time.Duration(pause) * 3 * time.Microsecond) //nolint:forbidigo // of the wall's time: the machine is just letting go of its boot
+		node.PowerOn()
+		require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Stage() != "off" }))
+	}
+
+	waitStage(t, node, "maintenance")
+	eventually(t, func() error {
+		conn, err := net.DialTimeout("tcp", node.Endpoint(), time.Second)
+		if err != nil {
+			return err
+		}
+
+		return conn.Close()
+	})
+}

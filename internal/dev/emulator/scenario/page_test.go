@@ -1,0 +1,165 @@
+package scenario_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/scenario"
+	"github.com/talos-mage/talos-mage/internal/test/golden"
+)
+
+const pageStart = `# Scenarios of the emulator
+
+` + "`go tool mage emulator:up -scenario=lab.yaml`" + ` plays the lab that a file describes: a cluster, its nodes, what is wrong with them, and what happens when. An
+example is [scenario.yaml](../examples/scenario.yaml). A scenario that can't be played is refused, with line, field and reason. Times are the nodes', which
+pass ` + "`scale`" + ` times as fast as the wall clock's.
+
+All nodes are made from the cluster's files, as ` + "`mage talos`" + ` reads them: control planes are called cp1, cp2 and so on, workers worker1 and so on.
+`
+
+// sections are the structs of a scenario, in the page's order.
+var sections = []struct {
+	title, folder string
+	of            reflect.Type
+}{
+	{"The file", ".", reflect.TypeFor[scenario.Scenario]()},
+	{"`cluster`", ".", reflect.TypeFor[scenario.Cluster]()},
+	{"`nodes.<name>`", ".", reflect.TypeFor[scenario.Node]()},
+	{"`nodes.<name>.links[]`", "..", reflect.TypeFor[emulator.Link]()},
+	{"`nodes.<name>.disks[]`", "..", reflect.TypeFor[emulator.Disk]()},
+	{"`nodes.<name>.disks[].volumes[]`", "..", reflect.TypeFor[emulator.Volume]()},
+	{"`nodes.<name>.extensions[]`", "..", reflect.TypeFor[emulator.Extension]()},
+	{"`timing`", "..", reflect.TypeFor[emulator.Timing]()},
+	{"`faults`", "..", reflect.TypeFor[emulator.Faults]()},
+	{"`faults.calls[]`", "..", reflect.TypeFor[emulator.CallFault]()},
+	{"`events[]`", ".", reflect.TypeFor[scenario.Event]()},
+}
+
+func TestThePageListsEveryField(t *testing.T) {
+	t.Parallel()
+
+	var page strings.Builder
+
+	page.WriteString(pageStart)
+
+	for _, section := range sections {
+		fmt.Fprintf(&page, "\n## %s\n\n| field | takes | meaning |\n|---|---|---|\n", section.title)
+
+		comments := commentsOf(t, section.folder, section.of.Name())
+		for i, name := range scenario.Fields(section.of) {
+			field := section.of.Field(i)
+			fmt.Fprintf(&page, "| `%s` | %s | %s |\n", name, taken(field.Type), comments[field.Name])
+		}
+	}
+
+	golden.Assert(t, filepath.Join("..", "..", "..", "..", "docs", "emulator.md"), page.String())
+}
+
+// taken says what a field holds.
+func taken(of reflect.Type) string {
+	if words := scenario.Words(of); words != nil {
+		return strings.Join(words, ", ")
+	}
+
+	switch of.String() {
+	case "time.Duration":
+		return "duration"
+	case "netip.Addr":
+		return "last part of an address"
+	}
+
+	switch of.Kind() { //nolint:exhaustive // the structs hold no others
+	case reflect.Slice:
+		return "list"
+	case reflect.Map, reflect.Struct:
+		return "fields"
+	case reflect.Bool:
+		return "true, false"
+	case reflect.String:
+		return "text"
+	default:
+		return "number"
+	}
+}
+
+// commentsOf are the comments on a struct's fields in the sources of a folder, on one line each.
+func commentsOf(t *testing.T, folder, name string) map[string]string {
+	t.Helper()
+
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	require.NoError(t, err)
+
+	found := map[string]string{}
+
+	for _, path := range files {
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+
+		file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments)
+		require.NoError(t, err)
+
+		ast.Inspect(file, func(node ast.Node) bool {
+			spec, ok := node.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != name {
+				return true
+			}
+
+			for _, field := range spec.Type.(*ast.StructType).Fields.List {
+				text := strings.Join(strings.Fields(field.Doc.Text()+field.Comment.Text()), " ")
+				for _, ident := range field.Names {
+					found[ident.Name] = text
+				}
+			}
+
+			return false
+		})
+	}
+
+	require.NotEmpty(t, found, "no source of %s", name)
+
+	return found
+}
+
+func TestEveryValueOfAChoiceHasAWord(t *testing.T) {
+	t.Parallel()
+
+	values := map[string]int{}
+
+	for _, file := range []string{"faults.go", "options.go"} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, 0)
+		require.NoError(t, err)
+
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			list, isList := node.(*ast.GenDecl)
+			if !isList || list.Tok != token.CONST || !list.Lparen.IsValid() {
+				return true
+			}
+
+			if first, ok := list.Specs[0].(*ast.ValueSpec); ok && first.Type != nil {
+				values[first.Type.(*ast.Ident).Name] = len(list.Specs)
+			}
+
+			return true
+		})
+	}
+
+	for _, choice := range []reflect.Type{
+		reflect.TypeFor[emulator.Impostor](), reflect.TypeFor[emulator.InstallFault](), reflect.TypeFor[emulator.Loss](), reflect.TypeFor[emulator.BootstrapFault](),
+		reflect.TypeFor[emulator.When](), reflect.TypeFor[emulator.Mishap](), reflect.TypeFor[emulator.EtcdData](),
+	} {
+		require.Len(t, scenario.Words(choice), values[choice.Name()], choice.Name())
+		delete(values, choice.Name())
+	}
+
+	require.Empty(t, values, "kinds of choices that scenarios do not know")
+}

@@ -1,0 +1,475 @@
+package generate
+
+import (
+	"maps"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/labels"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/suggest"
+	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
+	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// oldestTalos is the first release whose configs can be made; talhelper's own limit.
+var oldestTalos = talosconfig.TalosVersion1_2
+
+var (
+	version  = regexp.MustCompile(`^v?\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	hostname = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+	domain   = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62}(\.[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62})*[._]?$`)
+	// image is a container image with its registry, and without tag and digest.
+	image = regexp.MustCompile(`^[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
+)
+
+// value adds a mistake about a value.
+func (c *cluster) value(place *yaml.Node, format string, args ...any) {
+	c.At(place, diagnosis.FileValue, format, args...)
+}
+
+// oneOf adds a mistake unless a value is empty or one of those allowed.
+func (c *cluster) oneOf(place *yaml.Node, value string, allowed ...string) {
+	if value == "" || slices.Contains(allowed, value) {
+		return
+	}
+
+	mistake := c.Mistake(place, diagnosis.FileValue, "%q is none of %s", value, strings.Join(allowed, ", "))
+	mistake.Suggestion = suggest.Word(value, allowed)
+	c.Add(mistake)
+}
+
+func (c *cluster) checkCluster() {
+	for _, needed := range []struct{ key, value, why string }{
+		{"clusterName", c.config.ClusterName, "it is the first part of the machine configs' names"},
+		{"endpoint", c.config.Endpoint, "the URL of the Kubernetes API, as https://192.0.2.10:6443"},
+		{"kubernetesVersion", c.config.KubernetesVersion, "the images of Kubernetes are chosen by it"},
+	} {
+		if needed.value == "" {
+			c.value(yamlfile.PlaceOf(c.root, needed.key), "%q is needed: %s", needed.key, needed.why)
+		}
+	}
+
+	if len(c.config.Nodes) == 0 {
+		c.At(yamlfile.PlaceOf(c.root, "nodes"), diagnosis.FileNoNodes, "no nodes are declared")
+	}
+
+	if c.config.Endpoint != "" {
+		if endpoint, err := url.Parse(c.config.Endpoint); err != nil || endpoint.Scheme != "https" || endpoint.Hostname() == "" {
+			c.value(yamlfile.Field(c.root, "endpoint"), "\"endpoint\" must be a URL with https and a host, as https://192.0.2.10:6443")
+		}
+	}
+
+	if c.config.Domain != "" && !domain.MatchString(c.config.Domain) {
+		c.value(yamlfile.Field(c.root, "domain"), "%q is no DNS domain", c.config.Domain)
+	}
+
+	c.checkVersions()
+	c.checkSubnets("clusterPodNets", c.config.PodNets)
+	c.checkSubnets("clusterSvcNets", c.config.ServiceNets)
+	c.checkCNI()
+	c.checkFactory()
+	c.readInlineManifests()
+}
+
+func (c *cluster) checkVersions() {
+	c.talosVersion = machineconfig.DefaultTalosVersion
+	place := yamlfile.PlaceOf(c.root, "talosVersion")
+
+	if declared := c.config.TalosVersion; declared != "" {
+		c.talosVersion = "v" + strings.TrimPrefix(declared, "v")
+
+		if !version.MatchString(declared) {
+			c.value(place, "%q is no version of Talos, as %s", declared, machineconfig.DefaultTalosVersion)
+
+			return
+		}
+	}
+
+	newest, err := talosconfig.ParseContractFromVersion(machineconfig.DefaultTalosVersion)
+	if err == nil {
+		c.contract, err = talosconfig.ParseContractFromVersion(c.talosVersion)
+	}
+
+	switch {
+	case err != nil:
+		c.value(place, "%q is no version of Talos, as %s", c.config.TalosVersion, machineconfig.DefaultTalosVersion)
+
+		return
+	case c.contract.Greater(newest):
+		mistake := c.Mistake(place, diagnosis.FileValue, "Talos %s is newer than what configs can be made for here: up to %s", c.contract, newest)
+		mistake.Next = "use a newer talos-mage, or set talosVersion to " + newest.String() + " or older; or have a talhelper that knows it render: CONFIG_GENERATOR=talhelper"
+		c.Add(mistake)
+
+		return
+	case oldestTalos.Greater(c.contract):
+		c.value(place, "Talos %s is older than what configs can be made for: %s to %s", c.contract, oldestTalos, newest)
+
+		return
+	}
+
+	c.checkKubernetesVersion()
+}
+
+func (c *cluster) checkKubernetesVersion() {
+	c.kubernetesVersion = strings.TrimPrefix(c.config.KubernetesVersion, "v")
+	place := yamlfile.PlaceOf(c.root, "kubernetesVersion")
+
+	if c.kubernetesVersion == "" {
+		return
+	}
+
+	kubernetes, err := compatibility.ParseKubernetesVersion(c.kubernetesVersion)
+	if err != nil {
+		c.value(place, "%q is no version of Kubernetes, as v1.36.3", c.config.KubernetesVersion)
+
+		return
+	}
+
+	talos, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: c.talosVersion})
+	if err == nil {
+		err = kubernetes.SupportedWith(talos)
+	}
+
+	if err != nil {
+		c.value(place, "%s", err)
+	}
+}
+
+func (c *cluster) checkSubnets(key string, subnets []string) {
+	for i, text := range subnets {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			c.value(yamlfile.Item(yamlfile.Field(c.root, key), i), "%q: %q is not a subnet, as 10.244.0.0/16", key, text)
+		}
+	}
+}
+
+func (c *cluster) checkCNI() {
+	cni, place := c.config.CNI, yamlfile.Field(c.root, "cniConfig")
+	if cni == nil {
+		return
+	}
+
+	if cni.CNIName == "" {
+		c.value(place, "\"name\" is needed: flannel, none or custom")
+	}
+
+	c.oneOf(yamlfile.PlaceOf(place, "name"), cni.CNIName, "flannel", "none", "custom")
+
+	if _, err := v1alpha1.ValidateCNI(cni); err != nil {
+		c.value(yamlfile.PlaceOf(place, "urls"), "%s", oneLine(err))
+	}
+}
+
+func (c *cluster) checkFactory() {
+	place := yamlfile.Field(c.root, "imageFactory")
+	c.oneOf(yamlfile.PlaceOf(place, "protocol"), c.config.ImageFactory.Protocol, "https", "http")
+}
+
+// check looks at an entry's own values; what machinery validates as a whole comes with the generated config.
+func (e *entry) check() {
+	e.checkNames()
+	e.checkInstall()
+	e.checkLabels()
+	e.checkMachineSpec()
+
+	for i, server := range e.settings.Nameservers {
+		if _, err := netip.ParseAddr(server); err != nil {
+			e.value(e.item(i, "nameservers"), "nameserver %q is no IP address", server)
+		}
+	}
+
+	for i, file := range e.settings.MachineFiles {
+		place := e.item(i, "machineFiles")
+		e.oneOf(yamlfile.PlaceOf(place, "op"), file.Op, "create", "append", "overwrite")
+
+		if file.Op == "" {
+			e.value(place, "\"op\" is needed: create, append or overwrite")
+		}
+
+		if !path.IsAbs(file.Path) {
+			e.value(yamlfile.PlaceOf(place, "path"), "%q is no absolute path", file.Path)
+		}
+	}
+
+	e.readFiles()
+
+	e.checkMachineDisks()
+	e.checkFirewall()
+	e.checkVolumes()
+	e.checkDevices()
+}
+
+func (e *entry) checkNames() {
+	switch {
+	case e.Hostname == "":
+		e.value(e.placeOf("hostname"), "\"hostname\" is needed: it names the node and its machine config")
+	case !hostname.MatchString(e.Hostname) || len(e.Hostname) > 253:
+		e.value(e.placeOf("hostname"), "%q is no hostname: letters, digits, dots and dashes", e.Hostname)
+	}
+
+	if strings.TrimSpace(e.IPAddress) == "" {
+		e.value(e.placeOf("ipAddress"), "\"ipAddress\" is needed: it is where the machine answers")
+
+		return
+	}
+
+	for _, address := range e.addresses() {
+		if _, err := netip.ParseAddr(address); err != nil && !domain.MatchString(address) {
+			e.At(e.placeOf("ipAddress"), diagnosis.FileAddress, "%q is neither an IP address nor a DNS name", address)
+		}
+	}
+
+	if len(e.addresses()) > 1 && !e.IgnoreHostname {
+		mistake := e.Mistake(e.placeOf("ipAddress"), diagnosis.SharedConfig,
+			"each address of %s is a machine of its own, and all of them would get the hostname %q", e.Hostname, e.Hostname)
+		mistake.Next = "give each machine an entry of its own, or set `ignoreHostname: true` and let DHCP name them"
+		e.Add(mistake)
+	}
+}
+
+// addresses are the machines of the entry.
+func (e *entry) addresses() []string {
+	var addresses []string
+
+	for text := range strings.SplitSeq(e.IPAddress, ",") {
+		addresses = append(addresses, strings.TrimSpace(text))
+	}
+
+	return addresses
+}
+
+func (e *entry) checkInstall() {
+	if e.InstallDisk == "" && e.InstallDiskSelector == nil {
+		e.value(e.place, "\"installDisk\" or \"installDiskSelector\" is needed: where Talos is installed")
+	}
+
+	if e.InstallDiskSelector != nil {
+		install := v1alpha1.InstallConfig{InstallDiskSelector: e.InstallDiskSelector}
+		if _, err := install.DiskMatchExpression(); err != nil {
+			e.value(e.placeOf("installDiskSelector"), "no disk can be selected by this: %s", oneLine(err))
+		}
+	}
+
+	if url := e.settings.TalosImageURL; url != "" && !image.MatchString(url) {
+		e.value(e.placeOf("talosImageURL"), "%q is no image without a tag, as factory.talos.dev/metal-installer/<schematic>: the tag is talosVersion", url)
+	}
+}
+
+func (e *entry) checkLabels() {
+	for _, field := range []struct {
+		key    string
+		values map[string]string
+		check  func(map[string]string) error
+	}{
+		{"nodeLabels", e.settings.NodeLabels, labels.Validate},
+		{"nodeAnnotations", e.settings.NodeAnnotations, labels.ValidateAnnotations},
+		{"nodeTaints", e.settings.NodeTaints, labels.ValidateTaints},
+	} {
+		for _, name := range slices.Sorted(maps.Keys(field.values)) {
+			if text := field.values[name]; field.key != "nodeTaints" && isTemplate(text) {
+				continue
+			} else if err := field.check(map[string]string{name: text}); err != nil {
+				e.value(e.placeOf(field.key, name), "%s", oneLine(err))
+			}
+		}
+	}
+}
+
+func (e *entry) checkMachineSpec() {
+	spec := e.settings.MachineSpec
+
+	e.oneOf(e.placeOf("machineSpec", "bootMethod"), spec.BootMethod, "iso", "disk-image", "pxe")
+	e.oneOf(e.placeOf("machineSpec", "arch"), spec.Arch, "amd64", "arm64")
+
+	switch spec.BootMethod {
+	case "", "iso":
+		e.oneOf(e.placeOf("machineSpec", "imageSuffix"), spec.ImageSuffix, "iso")
+	case "disk-image":
+		e.oneOf(e.placeOf("machineSpec", "imageSuffix"), spec.ImageSuffix, "raw.zst", "raw.xz", "raw.tar.gz", "vhd.xz", "raw.gz", "ova", "qcow2")
+	case "pxe":
+		if spec.ImageSuffix != "" {
+			e.value(e.placeOf("machineSpec", "imageSuffix"), "a PXE boot has no \"imageSuffix\"")
+		}
+	}
+
+	if factory := e.config.ImageFactory.RegistryURL; !e.settings.NoSchematicValidate && (factory == "" || factory == schematic.DefaultRegistry) {
+		e.checkSchematic("schematic", e.settings.Schematic)
+		e.checkSchematic("imageSchematic", e.settings.ImageSchematic)
+	}
+}
+
+// checkSchematic finds what the public Image Factory refuses. Which extensions and overlays it has for a release only it knows.
+func (e *entry) checkSchematic(key string, declared *schematic.Schematic) {
+	if declared == nil {
+		return
+	}
+
+	used := map[string]bool{}
+
+	for i, extension := range declared.Customization.SystemExtensions.OfficialExtensions {
+		place := e.item(i, key, "customization", "systemExtensions", "officialExtensions")
+
+		if owner, name, _ := strings.Cut(extension, "/"); owner == "" || name == "" || strings.ContainsAny(name, "/:@ ") {
+			e.value(place, "%q is no official extension, as siderolabs/qemu-guest-agent", extension)
+		}
+
+		if used[extension] {
+			e.At(place, diagnosis.FileDuplicate, "extension %s is listed twice", extension)
+		}
+
+		used[extension] = true
+	}
+
+	if overlay := declared.Overlay; (overlay.Image == "") != (overlay.Name == "") {
+		e.value(e.placeOf(key, "overlay"), "an overlay needs both \"image\" and \"name\"")
+	}
+}
+
+func (e *entry) checkMachineDisks() {
+	for i, disk := range e.settings.MachineDisks {
+		for j, partition := range disk.DiskPartitions {
+			if partition.DiskSize == 0 && j < len(disk.DiskPartitions)-1 {
+				e.value(yamlfile.Item(yamlfile.PlaceOf(e.item(i, "machineDisks"), "partitions"), j),
+					"a partition without \"size\" takes the rest of the disk, so it must be the last one")
+			}
+		}
+	}
+}
+
+func (e *entry) checkFirewall() {
+	firewall := e.settings.IngressFirewall
+	if firewall == nil {
+		return
+	}
+
+	for i, rule := range firewall.Rules {
+		place := e.item(i, "ingressFirewall", "rules")
+
+		if rule.Name == "" {
+			e.value(place, "\"name\" of the rule is needed")
+		}
+
+		if !rule.PortSelector.Protocol.IsAProtocol() {
+			e.value(yamlfile.PlaceOf(place, "portSelector"), "\"protocol\" is needed: tcp, udp, icmp or icmpv6")
+		}
+
+		if err := rule.PortSelector.Ports.Validate(); err != nil {
+			e.value(yamlfile.PlaceOf(place, "portSelector"), "%s", oneLine(err))
+		}
+	}
+}
+
+// checkVolumes finds names that are used twice; the rest is machinery's to validate.
+func (e *entry) checkVolumes() {
+	e.unique("volumes", len(e.settings.Volumes), func(i int) string { return e.settings.Volumes[i].Name })
+	e.unique("userVolumes", len(e.settings.UserVolumes), func(i int) string { return e.settings.UserVolumes[i].Name })
+	e.unique("extensionServices", len(e.settings.ExtensionServices), func(i int) string { return e.settings.ExtensionServices[i].Name })
+
+	for i, volume := range e.settings.Volumes {
+		e.checkEncryption(e.item(i, "volumes"), volume.Encryption)
+	}
+
+	for i, volume := range e.settings.UserVolumes {
+		e.checkEncryption(e.item(i, "userVolumes"), volume.Encryption)
+	}
+
+	if firewall := e.settings.IngressFirewall; firewall != nil {
+		names := map[string]bool{}
+
+		for i, rule := range firewall.Rules {
+			if rule.Name != "" && names[rule.Name] {
+				e.At(yamlfile.PlaceOf(e.item(i, "ingressFirewall", "rules"), "name"), diagnosis.FileDuplicate, "%q is the name of two rules", rule.Name)
+			}
+
+			names[rule.Name] = true
+		}
+	}
+}
+
+func (e *entry) checkEncryption(place *yaml.Node, declared talconfig.Encryption) {
+	if declared.AllowDiscards != nil {
+		e.value(yamlfile.PlaceOf(yamlfile.PlaceOf(place, "encryption"), "allowDiscards"), "\"allowDiscards\" needs Talos v1.14 or newer")
+	}
+}
+
+func (e *entry) unique(key string, count int, name func(i int) string) {
+	used := map[string]bool{}
+
+	for i := range count {
+		place := e.item(i, key)
+
+		switch {
+		case name(i) == "":
+			e.value(place, "\"name\" is needed")
+		case used[name(i)]:
+			e.At(yamlfile.PlaceOf(place, "name"), diagnosis.FileDuplicate, "%q is in %s twice", name(i), key)
+		}
+
+		used[name(i)] = true
+	}
+}
+
+// oneLine is an error's text without line breaks and the bullets of multierrors.
+func oneLine(err error) string {
+	var parts []string
+
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "* ")
+		if line != "" && !strings.HasSuffix(line, "occurred:") {
+			parts = append(parts, line)
+		}
+	}
+
+	return strings.Join(parts, "; ")
+}
+
+// manifests are the cluster's inline manifests, their files read.
+type manifests = v1alpha1.ClusterInlineManifests
+
+func (c *cluster) readInlineManifests() {
+	list := yamlfile.Field(c.root, "inlineManifests")
+
+	for i, declared := range c.config.InlineManifests {
+		place := yamlfile.Item(list, i)
+
+		if declared.Name == "" {
+			c.value(place, "\"name\" of the manifest is needed")
+		}
+
+		c.manifests = append(c.manifests, v1alpha1.ClusterInlineManifest{
+			InlineManifestName:     declared.Name,
+			InlineManifestContents: c.content(yamlfile.PlaceOf(place, "contents"), declared.Contents, declared.SkipEnvsubst),
+		})
+	}
+
+	if err := c.manifests.Validate(); err != nil {
+		c.value(list, "%s", oneLine(err))
+	}
+}
+
+// readFiles reads what the entry refers to, so that all that is missing is told at once.
+func (e *entry) readFiles() {
+	for i, file := range e.settings.MachineFiles {
+		e.machineFiles = append(e.machineFiles, &v1alpha1.MachineFile{
+			FileContent:     e.content(yamlfile.PlaceOf(e.item(i, "machineFiles"), "content"), file.Content, file.SkipEnvsubst),
+			FilePermissions: file.Permissions, FilePath: file.Path, FileOp: file.Op,
+		})
+	}
+
+	// The patches of the group are the first of all, those of the cluster the last.
+	e.patchRounds = [][]patch{e.nodePatches(), e.clusterPatches()}
+	e.extraManifests = e.readManifests()
+}

@@ -1,0 +1,134 @@
+package generate_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
+	"github.com/talos-mage/talos-mage/internal/test/golden"
+)
+
+// now is any moment: the secrets are valid from it, and it is the same in every run.
+var now = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+
+// bundle is made once: keys take time.
+var bundle = sync.OnceValues(quicksecrets.New)
+
+// sourceOf writes files to a folder, the talconfig.yaml among them.
+func sourceOf(t testing.TB, files map[string]string, environ ...string) generate.Source {
+	t.Helper()
+
+	made, err := bundle()
+	require.NoError(t, err)
+
+	dir := t.TempDir()
+
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+
+	return generate.Source{
+		File: filepath.Join(dir, "talconfig.yaml"), Root: dir, Secrets: made, Now: now,
+		Lookup: func(name string) (string, bool) {
+			for _, entry := range environ {
+				if value, found := strings.CutPrefix(entry, name+"="); found {
+					return value, true
+				}
+			}
+
+			return "", false
+		},
+	}
+}
+
+// cases reads testdata/<folder>/*.yaml: a talconfig.yaml, and more files, each after a line `====== name`.
+func cases(t testing.TB, folder string) map[string]map[string]string {
+	t.Helper()
+
+	paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+
+	all := map[string]map[string]string{}
+
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+
+		files := map[string]string{}
+
+		for i, part := range strings.Split(string(content), "====== ") {
+			name, text := "talconfig.yaml", part
+			if i > 0 {
+				name, text, _ = strings.Cut(part, "\n")
+			}
+
+			files[name] = text
+		}
+
+		all[strings.TrimSuffix(filepath.Base(path), ".yaml")] = files
+	}
+
+	return all
+}
+
+var environ = []string{"CLUSTER=lab", "COUNT=3", "SANS=[a.example, b.example]", "host=set", "TOKEN=invented-token"}
+
+// shown is a config without what differs from run to run or is secret.
+func shown(t *testing.T, data []byte) string {
+	t.Helper()
+
+	provider, err := configloader.NewFromBytes(data)
+	require.NoError(t, err)
+
+	text, err := provider.RedactSecrets("hidden").EncodeString(encoder.WithComments(encoder.CommentsDisabled))
+	require.NoError(t, err)
+
+	var lines []string
+
+	for line := range strings.Lines(text) {
+		key, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if key == "crt" || key == "id" {
+			line, _, _ = strings.Cut(line, ":")
+			line += ": ...\n"
+		}
+
+		lines = append(lines, line)
+	}
+
+	return strings.Join(lines, "")
+}
+
+// TestConfigs keeps what is made of every talconfig in testdata/configs: one golden file each, without secrets.
+func TestConfigs(t *testing.T) {
+	t.Parallel()
+
+	for name, files := range cases(t, "configs") {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			output, err := generate.Talconfig(sourceOf(t, files, environ...))
+			require.NoError(t, err)
+
+			var text strings.Builder
+
+			for _, config := range output.Configs {
+				text.WriteString("====== " + config.File + "\n" + shown(t, config.Bytes))
+			}
+
+			text.WriteString("====== .gitignore\n" + string(output.GitIgnore))
+			golden.Assert(t, filepath.Join("testdata", "configs", name+".golden"), text.String())
+		})
+	}
+}

@@ -1,0 +1,211 @@
+package generate
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"text/template"
+
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// cluster is a talconfig.yaml that was read and checked.
+type cluster struct {
+	yamlfile.Source
+
+	source Source
+	// folder is what @file paths are relative to.
+	folder    string
+	root      *yaml.Node
+	config    *talconfig.Config
+	variables talconfig.Variables
+	files     files
+	patches   patchCache
+	templates templates
+
+	contract *talosconfig.VersionContract
+	// talosVersion and kubernetesVersion are as the files want them: v1.13.9, 1.36.3.
+	talosVersion, kubernetesVersion string
+	manifests                       manifests
+	// input is machinery's: what all nodes have in common.
+	input   *generate.Input
+	entries []*entry
+}
+
+// entry is one item of `nodes` with the settings of its group.
+type entry struct {
+	*cluster
+	talconfig.Node
+
+	settings talconfig.NodeSettings
+	// place and group are the entry and its group in the file; group may be nil.
+	place, group *yaml.Node
+	// file is the name of its machine config.
+	file string
+
+	machineFiles []*v1alpha1.MachineFile
+	// patchRounds are applied one after the other; the templates of one see what the one before made.
+	patchRounds    [][]patch
+	extraManifests []patch
+}
+
+// load reads and checks everything but what depends on a generated config.
+func load(source Source) (*cluster, error) {
+	if source.Lookup == nil {
+		source.Lookup = func(string) (string, bool) { return "", false }
+	}
+
+	cluster := &cluster{
+		Source: yamlfile.Source{
+			Shown: yamlfile.ShownPath(source.Root, source.File), Mistakes: &yamlfile.Mistakes{}, Strict: true,
+		},
+		source:    source,
+		folder:    filepath.Dir(source.File),
+		variables: talconfig.Variables{Lookup: source.Lookup},
+		files:     files{},
+		patches:   patchCache{},
+		templates: templates{functions: templateFunctions(source.Lookup), parsed: map[string]*template.Template{}},
+	}
+
+	if !cluster.read() {
+		return nil, cluster.err()
+	}
+
+	cluster.checkCluster()
+
+	for i, node := range cluster.config.Nodes {
+		cluster.entries = append(cluster.entries, cluster.newEntry(i, node))
+	}
+
+	cluster.checkFileNames()
+
+	for _, entry := range cluster.entries {
+		entry.check()
+	}
+
+	if err := cluster.err(); err != nil {
+		return nil, err
+	}
+
+	return cluster, cluster.prepare()
+}
+
+// read decodes the file; false if there is nothing to go on with.
+func (c *cluster) read() bool {
+	data, err := c.Read(c.source.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		mistake := c.Mistake(nil, diagnosis.FileMissing, "does not exist")
+		mistake.Err = fs.ErrNotExist
+		c.Add(mistake)
+	}
+
+	if err != nil {
+		return false
+	}
+
+	if c.root = c.Parse(data); c.root == nil {
+		if len(c.List) == 0 {
+			c.Add(c.Mistake(nil, diagnosis.FileMissing, "is empty"))
+		}
+
+		return false
+	}
+
+	talconfig.Straighten(c.root)
+	c.variables.SubstituteAll(c.Source, c.root)
+	c.Check("the file", c.root, reflect.TypeFor[talconfig.Config]())
+
+	if len(c.List) > 0 {
+		return false
+	}
+
+	c.config = &talconfig.Config{}
+
+	return c.Decode(c.root, c.config)
+}
+
+// err lists the mistakes so far, each with the path of its field.
+func (c *cluster) err() error {
+	c.NameFields(c.root)
+
+	return c.Err()
+}
+
+func (c *cluster) newEntry(i int, node talconfig.Node) *entry {
+	entry := &entry{cluster: c, Node: node, settings: c.config.Settings(node), place: yamlfile.Item(yamlfile.Field(c.root, "nodes"), i)}
+
+	entry.group = yamlfile.Field(c.root, "worker")
+	if node.ControlPlane {
+		entry.group = yamlfile.Field(c.root, "controlPlane")
+	}
+
+	return entry
+}
+
+// checkFileNames names each entry's file, which must be its own.
+func (c *cluster) checkFileNames() {
+	used := map[string]*entry{}
+
+	for _, entry := range c.entries {
+		name, err := c.config.FileName(entry.Node)
+
+		switch first := used[name]; {
+		case err != nil:
+			c.At(entry.placeOf("filenameTmpl"), diagnosis.FileValue, "\"filenameTmpl\" %s", err)
+		case !filepath.IsLocal(name):
+			c.At(entry.placeOf("filenameTmpl"), diagnosis.FileValue, "%q is no name of a file in the folder of the machine configs", name)
+		case first != nil:
+			c.At(entry.placeOf("hostname"), diagnosis.FileDuplicate, "the machine config %s is another node's already, in line %d", name, first.place.Line)
+		}
+
+		entry.file, used[name] = name, entry
+	}
+}
+
+// placeOf is where a setting stands: at the entry, at its group, or the entry itself if it is nowhere.
+func (e *entry) placeOf(keys ...string) *yaml.Node {
+	for _, from := range []*yaml.Node{e.place, e.group} {
+		found := from
+
+		for _, key := range keys {
+			found = yamlfile.Field(found, key)
+		}
+
+		if found != nil {
+			return found
+		}
+	}
+
+	return e.place
+}
+
+// item is where an item of a list stands.
+func (e *entry) item(i int, keys ...string) *yaml.Node { return yamlfile.Item(e.placeOf(keys...), i) }
+
+// added are the places of the items of a list that entry and group add up, in the order of talconfig.Config.Settings.
+func (e *entry) added(key string, override, groupFirst bool) []*yaml.Node {
+	var own, group []*yaml.Node
+
+	if list := yamlfile.Field(e.place, key); list != nil {
+		own = list.Content
+	}
+
+	if list := yamlfile.Field(e.group, key); list != nil && (!override || len(own) == 0) {
+		group = list.Content
+	}
+
+	if groupFirst {
+		return slices.Concat(group, own)
+	}
+
+	return slices.Concat(own, group)
+}

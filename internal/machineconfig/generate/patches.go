@@ -1,0 +1,350 @@
+package generate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/siderolabs/talos/pkg/machinery/config/container"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// patch is one item of a list of patches.
+type patch struct {
+	// place is the item in the talconfig.
+	place *yaml.Node
+	// file is the @file that it comes from; nil for text in the talconfig itself.
+	file *file
+	text string
+}
+
+// patchCache keeps patches that were read, by their text: most nodes share them.
+type patchCache map[string]loadedPatch
+
+type loadedPatch struct {
+	patch configpatcher.Patch
+	err   error
+}
+
+var (
+	errEmptyPatch = errors.New("empty")
+	errJSONPatch  = errors.New("is a JSON patch (RFC 6902), which Talos takes for a config of one document only")
+)
+
+// nodePatches are those of the group and then the entry's own.
+func (e *entry) nodePatches() []patch {
+	return e.readPatches(e.settings.Patches, e.added("patches", e.OverridePatches, true))
+}
+
+// clusterPatches are those for all nodes.
+func (e *entry) clusterPatches() []patch {
+	var places []*yaml.Node
+	if list := yamlfile.Field(e.root, "patches"); list != nil {
+		places = list.Content
+	}
+
+	return e.readPatches(e.config.Patches, places)
+}
+
+func (e *entry) readPatches(texts []string, places []*yaml.Node) []patch {
+	var patches []patch
+
+	for i, text := range texts {
+		one := patch{place: e.place, text: text}
+		if i < len(places) {
+			one.place = places[i]
+		}
+
+		if reference, isFile := fileReference(text); isFile {
+			if one.file = e.open(one.place, reference); one.file.unusable {
+				continue
+			}
+
+			one.text = one.file.text
+		}
+
+		patches = append(patches, one)
+	}
+
+	return patches
+}
+
+// fileReference tells whether a patch is the name of a file: @name, or a single word that can't be a patch.
+func fileReference(text string) (string, bool) {
+	if strings.HasPrefix(text, "@") {
+		return text, true
+	}
+
+	return text, text != "" && !strings.ContainsAny(text, "\n ") && !strings.HasPrefix(text, "[") && !strings.HasPrefix(text, "{")
+}
+
+// apply applies patches one after the other. Their templates all see the config as it is before the first of them. Nil if one is
+// a mistake.
+func (e *entry) apply(provider talosconfig.Provider, patches []patch) talosconfig.Provider {
+	before := provider.RawV1Alpha1()
+
+	for _, one := range patches {
+		text, err := e.templates.render(one.text, before)
+		if err != nil {
+			e.badPatch(one, err)
+
+			return nil
+		}
+
+		loaded, err := e.loadPatch(one, text)
+		if errors.Is(err, errEmptyPatch) {
+			continue
+		}
+
+		if err == nil {
+			provider, err = patched(provider, loaded)
+		}
+
+		if err != nil {
+			e.badPatch(one, err)
+
+			return nil
+		}
+	}
+
+	return provider
+}
+
+// patched turns a panic, which a hostile patch can cause, into an error.
+func patched(provider talosconfig.Provider, loaded configpatcher.Patch) (result talosconfig.Provider, err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			result, err = nil, errors.New("its structure is unexpected")
+		}
+	}()
+
+	// A strategic merge patch is the only kind that several documents can be patched with.
+	if _, strategic := loaded.(configpatcher.StrategicMergePatch); !strategic && len(provider.Documents()) > 1 {
+		return nil, errJSONPatch
+	}
+
+	output, err := configpatcher.Apply(configpatcher.WithConfig(provider), []configpatcher.Patch{loaded})
+	if err != nil {
+		return nil, err
+	}
+
+	if result, err = output.Config(); err != nil {
+		return nil, err
+	}
+
+	return result, leftDeletion(result.Documents())
+}
+
+// leftDeletion tells of a `$patch: delete` of a document that is not there. Machinery adds it to the documents, and panics when it writes them
+// (config/configpatcher/strategic.go).
+func leftDeletion(documents []config.Document) error {
+	for _, document := range documents {
+		if _, deletes := document.(interface {
+			ApplyTo(document config.Document) error
+		}); !deletes {
+			continue
+		}
+
+		name := document.Kind()
+		if named, ok := document.(config.NamedDocument); ok {
+			name += " " + named.Name()
+		}
+
+		return fmt.Errorf("it deletes the document %s, which is not there", name)
+	}
+
+	return nil
+}
+
+// badPatch tells of a patch where it stands: in its file or in the talconfig.
+func (e *entry) badPatch(one patch, err error) {
+	name := "the patch"
+	if one.file != nil {
+		name = "the patch " + one.file.Shown
+	}
+
+	var broken *machineconfig.LoadError
+
+	switch {
+	case errors.Is(err, errJSONPatch):
+		mistake := e.Mistake(one.place, diagnosis.FileValue, "%s of %s %s", name, e.Hostname, err)
+		mistake.Next = "write it as a strategic merge patch: " + machineconfig.StrategicForm(one.text)
+		e.Add(mistake)
+	case errors.As(err, &broken) && one.file != nil:
+		// A patch that several nodes share is told of once.
+		e.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: broken.Path, Line: broken.Line, Column: broken.Column, Message: "as a patch: " + broken.Message})
+	case errors.As(err, &broken) && broken.Line > 0:
+		e.value(one.place, "the patch, in its line %d: %s", broken.Line, broken.Message)
+	case errors.As(err, &broken):
+		e.value(one.place, "the patch: %s", broken.Message)
+	default:
+		e.value(one.place, "%s of %s can't be applied: %s", name, e.Hostname, oneLine(err))
+	}
+}
+
+// loadPatch reads a patch whose template is filled. Variables in a file are replaced here; those in the talconfig were already.
+func (e *entry) loadPatch(one patch, text string) (configpatcher.Patch, error) {
+	key := text
+	if one.file != nil {
+		key = one.file.path + "\x00" + text
+	}
+
+	loaded, known := e.patches[key]
+	if !known {
+		if one.file != nil && strings.Contains(text, "$") {
+			text, loaded.err = e.substituted(one.file, text)
+		}
+
+		if loaded.err == nil {
+			loaded.patch, loaded.err = parsePatch(one, text)
+		}
+
+		e.patches[key] = loaded
+	}
+
+	return loaded.patch, loaded.err
+}
+
+// parsePatch reads a patch. Its errors are *machineconfig.LoadError, which hold no values, or errEmptyPatch.
+func parsePatch(one patch, text string) (patch configpatcher.Patch, err error) {
+	if isEmpty(text) {
+		return nil, errEmptyPatch
+	}
+
+	path := ""
+	if one.file != nil {
+		path = one.file.Shown
+	}
+
+	// What the decoder does with hostile input.
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			err = &machineconfig.LoadError{Path: path, Message: "can't be decoded"}
+		}
+	}()
+
+	patch, err = configpatcher.LoadPatch([]byte(text))
+	if err != nil {
+		return nil, machineconfig.ExplainPatch(path, []byte(text), err)
+	}
+
+	return patch, nil
+}
+
+// isEmpty tells whether a text has nothing but comments and document marks.
+func isEmpty(text string) bool {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && line != "---" && !strings.HasPrefix(line, "#") {
+			return false
+		}
+	}
+
+	return true
+}
+
+// substituted replaces the variables in the values of a YAML text, whose comments are left out.
+func (e *entry) substituted(opened *file, text string) (string, error) {
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+
+	var out bytes.Buffer
+
+	encoder := yaml.NewEncoder(&out)
+
+	for {
+		var document yaml.Node
+
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+
+		if err != nil {
+			return "", err
+		}
+
+		withoutComments(&document)
+		e.variables.SubstituteForeign(opened.Source, &document)
+
+		if err := encoder.Encode(&document); err != nil {
+			return "", err
+		}
+	}
+
+	return out.String(), encoder.Close()
+}
+
+func withoutComments(node *yaml.Node) {
+	node.HeadComment, node.LineComment, node.FootComment = "", "", ""
+
+	for _, child := range node.Content {
+		withoutComments(child)
+	}
+}
+
+// readManifests reads the files of extraManifests.
+func (e *entry) readManifests() []patch {
+	places := e.added("extraManifests", e.OverrideExtraManifests, false)
+
+	var manifests []patch
+
+	for i, reference := range e.settings.ExtraManifests {
+		one := patch{place: e.place}
+		if i < len(places) {
+			one.place = places[i]
+		}
+
+		if one.file = e.open(one.place, reference); !one.file.unusable {
+			one.text = one.file.text
+			manifests = append(manifests, one)
+		}
+	}
+
+	return manifests
+}
+
+// addManifests appends the documents of extraManifests; nil if one is a mistake. Their templates see the patched config.
+func (e *entry) addManifests(provider talosconfig.Provider) talosconfig.Provider {
+	if len(e.extraManifests) == 0 {
+		return provider
+	}
+
+	documents := provider.Documents()
+	data := provider.RawV1Alpha1()
+
+	for _, one := range e.extraManifests {
+		text, err := e.templates.render(one.text, data)
+		if err == nil && isEmpty(text) {
+			continue
+		}
+
+		var added talosconfig.Provider
+		if err == nil {
+			added, err = configloader.NewFromBytes([]byte(text))
+		}
+
+		if err == nil {
+			documents = append(documents, added.Documents()...)
+			provider, err = container.New(documents...)
+		} else if !isTemplateError(err) {
+			err = machineconfig.ExplainPatch(one.file.Shown, []byte(text), err)
+		}
+
+		if err != nil {
+			e.value(one.place, "the manifest %s of %s can't be added: %s", one.file.Shown, e.Hostname, oneLine(err))
+
+			return nil
+		}
+	}
+
+	return provider
+}

@@ -1,0 +1,201 @@
+package layout_test
+
+import (
+	"cmp"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	module = "github.com/talos-mage/talos-mage/"
+	mage   = "github.com/magefile/mage/"
+)
+
+// leaves know nothing of this repository but each other, so every package may import them.
+var leaves = []string{
+	"internal/base",
+	"internal/cluster/schematic",
+	"internal/diagnosis",
+	"internal/fanout",
+	"internal/retry",
+	"internal/talos/talosconfig",
+}
+
+// mayImport says which of this repository's folders the code of a folder may import besides leaves and itself. The
+// longest name that a package's path begins with is its folder. Tests may import what they like.
+var mayImport = map[string][]string{
+	"magefiles": {"internal/dev/devtargets", "targets"},
+	"targets":   {"internal/cli", "internal/cli/settings", "internal/steps"},
+	"internal/cli": {
+		"internal/check",
+		"internal/cli/settings",
+		"internal/cluster",
+		"internal/report",
+		"internal/steps",
+	},
+	"internal/steps": {
+		"internal/check", "internal/cli/settings", "internal/cluster", "internal/cluster/sops", "internal/kube", "internal/machineconfig",
+		"internal/machineconfig/generate", "internal/report", "internal/talos",
+	},
+	"internal/check":                  {"internal/cluster", "internal/machineconfig", "internal/talos"},
+	"internal/cli/settings":           {},
+	"internal/cluster":                {"internal/machineconfig"},
+	"internal/cluster/sops":           {"internal/report"},
+	"internal/kube":                   {},
+	"internal/machineconfig":          {},
+	"internal/machineconfig/generate": {"internal/cluster", "internal/machineconfig"},
+	"internal/report":                 {},
+	"internal/talos":                  {},
+
+	// Apart from what ships.
+	"internal/dev/chaos": {"internal/cli", "internal/dev/emulator", "internal/machineconfig", "internal/steps"},
+	"internal/dev/devtargets": {
+		"internal/cli", "internal/cli/settings", "internal/dev/chaos", "internal/dev/emulator", "internal/steps",
+	},
+	"internal/dev/emulator": {"internal/cluster", "internal/machineconfig"},
+	"internal/test":         {"internal/cli/settings"},
+}
+
+// knowMage are the packages that may import Mage.
+var knowMage = []string{"targets", "internal/dev/devtargets"}
+
+func TestImportsGoOneWay(t *testing.T) {
+	t.Parallel()
+
+	used := map[string][]string{}
+
+	for file, imports := range importsOf(t, filepath.Join("..", "..", "..")) {
+		owner := ownerOf(path.Dir(file))
+		require.True(t, owner != "" || isLeaf(path.Dir(file)), "%s: no rule says what it may import", file)
+
+		for _, imported := range imports {
+			if strings.HasPrefix(imported, mage) {
+				require.Contains(t, knowMage, path.Dir(file), "%s imports %s", file, imported)
+			}
+
+			ours, ok := strings.CutPrefix(imported, module)
+			if !ok || isLeaf(ours) {
+				continue
+			}
+
+			target := ownerOf(ours)
+			if target == owner {
+				continue
+			}
+
+			require.Contains(
+				t,
+				mayImport[owner],
+				target,
+				"%s imports %s: %s may not",
+				file,
+				ours,
+				cmp.Or(owner, path.Dir(file)),
+			)
+
+			used[owner] = append(used[owner], target)
+		}
+	}
+
+	for owner, permitted := range mayImport {
+		for _, target := range permitted {
+			require.Contains(t, used[owner], target, "%s imports nothing of %s: the permission can go", owner, target)
+		}
+	}
+}
+
+func isLeaf(pkg string) bool {
+	return slices.ContainsFunc(leaves, func(leaf string) bool { return isBelow(pkg, leaf) })
+}
+
+func isBelow(pkg, folder string) bool { return pkg == folder || strings.HasPrefix(pkg, folder+"/") }
+
+// ownerOf is the folder whose rule holds for a package; empty for a leaf.
+func ownerOf(pkg string) string {
+	owner := ""
+
+	if isLeaf(pkg) {
+		return owner
+	}
+
+	for folder := range mayImport {
+		if isBelow(pkg, folder) && len(folder) > len(owner) {
+			owner = folder
+		}
+	}
+
+	return owner
+}
+
+// At most fourteen folders, each with one idea, so that a newcomer finds the right one.
+func TestInternalHasFewFolders(t *testing.T) {
+	t.Parallel()
+
+	folders, err := os.ReadDir(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(folders), 14)
+}
+
+// importsOf gives the imports of every Go file of this module that is no test, by the file's path from root.
+func importsOf(t *testing.T, root string) map[string][]string {
+	t.Helper()
+
+	found := make(map[string][]string)
+
+	for _, dir := range []string{"internal", "magefiles", "targets"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(name string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+
+			if entry.IsDir() && entry.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+
+			if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
+				entry.Name() == "mage_output_file.go" {
+				return nil
+			}
+
+			parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+			if err != nil {
+				return err
+			}
+
+			relative, err := filepath.Rel(root, name)
+			if err != nil {
+				return err
+			}
+
+			imports := []string{}
+
+			for _, spec := range parsed.Imports {
+				imported, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					return err
+				}
+
+				imports = append(imports, imported)
+			}
+
+			found[filepath.ToSlash(relative)] = imports
+
+			return nil
+		})
+		require.NoError(t, err)
+	}
+
+	require.NotEmpty(t, found)
+
+	return found
+}
