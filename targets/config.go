@@ -14,8 +14,8 @@ type Config mg.Namespace
 
 // Secrets makes the cluster's secrets, encrypted by the rules of .sops.yaml, and never replaces any.
 //
-// -from takes them out of a control plane's machine config instead. New ones are refused while a config exists or a node may belong to
-// a cluster; -newSecrets says that silent nodes do not.
+// -from takes them out of a control plane's machine config instead. New ones are refused while a config exists or a
+// node may belong to a cluster; -newSecrets says that silent nodes do not.
 func (Config) Secrets(ctx context.Context, from *string, newSecrets, dryRun *bool) error {
 	step := steps.Secrets{Asked: true}
 	if from != nil {
@@ -34,7 +34,8 @@ func (Config) Generate(ctx context.Context, newSecrets, dryRun *bool) error {
 	}, only(steps.Secrets{}, steps.Configs{Replace: true}))
 }
 
-// Schema prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you type.
+// Schema prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you
+// type.
 func (Config) Schema(of *string) error {
 	file := ""
 	if of != nil {
@@ -44,7 +45,8 @@ func (Config) Schema(of *string) error {
 	return exit(invocation.FromProcess().Schema(file))
 }
 
-// Schematic shows each node's Image Factory schematic, its installer image, and the image to boot it with. No node and no factory is asked.
+// Schematic shows each node's Image Factory schematic, its installer image, and the image to boot it with. No node and
+// no factory is asked.
 func (Config) Schematic(ctx context.Context) error {
 	return exit(invocation.FromProcess().Images(ctx, overrides{}.set()))
 }

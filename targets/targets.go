@@ -5,8 +5,8 @@
 //	//mage:import
 //	_ "github.com/talos-mage/talos-mage/targets"
 //
-// Every target reads its settings from the environment (docs/settings.md), its flags go over them, and every target can be run again:
-// it looks at the nodes first and does only what is missing.
+// Every target reads its settings from the environment (docs/settings.md), its flags go over them, and every target can
+// be run again: it looks at the nodes first and does only what is missing.
 package targets
 
 import (
@@ -20,10 +20,13 @@ import (
 // Talos brings the whole cluster up: secrets, configs, preflight, apply, verify, bootstrap, kubeconfig, workers.
 //
 // Run again, it does what is missing, and nothing if the cluster is up. -node leaves the other nodes out.
-func Talos(ctx context.Context, node, parallel, applyMode, bootstrapNode, assumeEmpty, skipChecks *string, allowAmbiguousDisk, newSecrets, noWait, dryRun, force *bool) error {
+func Talos(ctx context.Context, node, parallel, applyMode, bootstrapNode, assumeEmpty, skipChecks *string,
+	allowAmbiguousDisk, newSecrets, noWait, dryRun, force *bool) error {
 	return execute(ctx, "talos", overrides{
-		"NODE": node, "MAX_PARALLEL": parallel, "APPLY_MODE": applyMode, "BOOTSTRAP_NODE": bootstrapNode, "ASSUME_EMPTY": assumeEmpty, "SKIP_CHECKS": skipChecks,
-		"ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk, "NEW_SECRETS": newSecrets, "NO_WAIT": noWait, "DRY_RUN": dryRun, "FORCE": force,
+		"NODE": node, "MAX_PARALLEL": parallel, "APPLY_MODE": applyMode, "BOOTSTRAP_NODE": bootstrapNode,
+		"ASSUME_EMPTY": assumeEmpty, "SKIP_CHECKS": skipChecks,
+		"ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk, "NEW_SECRETS": newSecrets, "NO_WAIT": noWait, "DRY_RUN": dryRun,
+		"FORCE": force,
 	}, steps.Talos)
 }
 
@@ -36,10 +39,11 @@ func Preflight(ctx context.Context, node, skipChecks *string, allowAmbiguousDisk
 
 // Audit finds what is wrong in the files alone, without a node or the network, and says what to change.
 //
-// -format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks. -profile=interop judges instead how Talos, Cilium and
-// the Proxmox VMs are set up for each other (docs/interop.md).
+// -format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks. -profile=interop judges
+// instead how Talos, Cilium and the Proxmox VMs are set up for each other (docs/interop.md).
 func Audit(ctx context.Context, format, profile, skipChecks *string) error {
-	return exit(invocation.FromProcess().Audit(ctx, overrides{"AUDIT_FORMAT": format, "AUDIT_PROFILE": profile, "SKIP_CHECKS": skipChecks}.set()))
+	return exit(invocation.FromProcess().Audit(ctx,
+		overrides{"AUDIT_FORMAT": format, "AUDIT_PROFILE": profile, "SKIP_CHECKS": skipChecks}.set()))
 }
 
 // Explain tells what a finding's id stands for: cause, remedy and source (mage explain TM065).
@@ -49,8 +53,10 @@ func Explain(id string) error {
 
 // ApplySequential sends each node its machine config, one node after the other, control planes first.
 //
-// Nodes that have their config are skipped. On a cluster that is up nothing changes without -update, and nothing reboots without -reboot.
-func ApplySequential(ctx context.Context, node, mode, skipChecks *string, update, reboot, allowAmbiguousDisk, noWait, dryRun *bool) error {
+// Nodes that have their config are skipped. On a cluster that is up nothing changes without -update, and nothing
+// reboots without -reboot.
+func ApplySequential(ctx context.Context, node, mode, skipChecks *string, update, reboot, allowAmbiguousDisk, noWait,
+	dryRun *bool) error {
 	return execute(ctx, "applySequential", overrides{
 		"NODE": node, "MODE": mode, "SKIP_CHECKS": skipChecks, "UPDATE": update, "REBOOT": reboot,
 		"ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk, "NO_WAIT": noWait, "DRY_RUN": dryRun,
@@ -58,14 +64,16 @@ func ApplySequential(ctx context.Context, node, mode, skipChecks *string, update
 }
 
 // ApplyParallel sends the machine configs to several nodes at once (-parallel=N or N%, 2 by default).
-func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks *string, update, reboot, allowAmbiguousDisk, noWait, dryRun *bool) error {
+func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks *string, update, reboot, allowAmbiguousDisk,
+	noWait, dryRun *bool) error {
 	return execute(ctx, "applyParallel", overrides{
 		"NODE": node, "MAX_PARALLEL": parallel, "MODE": mode, "SKIP_CHECKS": skipChecks, "UPDATE": update, "REBOOT": reboot,
 		"ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk, "NO_WAIT": noWait, "DRY_RUN": dryRun,
 	}, only(steps.Apply{Parallel: true}))
 }
 
-// ApplyNode sends one node its machine config, by address or name, also on a cluster that is up: naming a node is asking.
+// ApplyNode sends one node its machine config, by address or name, also on a cluster that is up: naming a node is
+// asking.
 //
 // -mode is auto (the default; it may reboot, and says so first), no-reboot, reboot, staged or try.
 func ApplyNode(ctx context.Context, ip string, mode *string, dryRun *bool) error {
@@ -98,7 +106,8 @@ func GenerateConfig(ctx context.Context, newSecrets, dryRun *bool) error {
 	return Config{}.Generate(ctx, newSecrets, dryRun)
 }
 
-// Status shows every node's state, stage, version, config and etcd at once, and the next command. It works at every stage.
+// Status shows every node's state, stage, version, config and etcd at once, and the next command. It works at every
+// stage.
 func Status(ctx context.Context, node *string) error {
 	return exit(invocation.FromProcess().Status(ctx, overrides{"NODE": node}.set()))
 }

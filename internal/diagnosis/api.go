@@ -19,13 +19,16 @@ var apiEntries = []Entry{
 	},
 	{
 		ID: APINotReady, Title: "The Kubernetes API is not ready", Severity: Failure, Exit: ExitKubernetes,
-		Cause:  "etcd works, and the API server's static pod does not: its image is being pulled, or its configuration is wrong.",
+		Cause: "etcd works, and the API server's static pod does not: its image is being pulled, or its configuration " +
+			"is wrong.",
 		Remedy: "Read the kubelet's log on a control plane; then run the same command again.",
 		Source: "Talos v1.13.9: internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go",
 	},
 	{
-		ID: EndpointSilent, Title: "The endpoint does not lead to the Kubernetes API", Severity: Failure, Exit: ExitKubernetes,
-		Cause:  "A control plane's own port 6443 answers and the cluster's endpoint does not: the VIP is not up, the balancer has no backend, or the name leads elsewhere.",
+		ID: EndpointSilent, Title: "The endpoint does not lead to the Kubernetes API", Severity: Failure,
+		Exit: ExitKubernetes,
+		Cause: "A control plane's own port 6443 answers and the cluster's endpoint does not: the VIP is not up, the " +
+			"balancer has no backend, or the name leads elsewhere.",
 		Remedy: "Check the VIP's interface name in the machine configs, the balancer's backends or the DNS record.",
 		Source: "siderolabs/talos#8640",
 	},
@@ -43,7 +46,8 @@ var apiEntries = []Entry{
 	},
 	{
 		ID: NotReadyExpected, Title: "Nodes are NotReady until a CNI is installed", Severity: OK,
-		Cause:  "With CNI none or custom, Talos installs no pod network, and Kubernetes calls a node Ready only once there is one.",
+		Cause: "With CNI none or custom, Talos installs no pod network, and Kubernetes calls a node Ready only once " +
+			"there is one.",
 		Remedy: "Install your CNI.",
 		Source: "siderolabs/talos#7967, #9563",
 	},

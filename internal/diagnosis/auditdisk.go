@@ -15,32 +15,37 @@ const (
 )
 
 const (
-	volumeSource = "Talos documentation, Disk Management; siderolabs/talos internal/app/machined/pkg/controllers/block/internal/volumes"
-	celSource    = "machinery cel/celenv/celenv.go, DiskLocator"
+	volumeSource = "Talos documentation, Disk Management; siderolabs/talos " +
+		"internal/app/machined/pkg/controllers/block/internal/volumes"
+	celSource = "machinery cel/celenv/celenv.go, DiskLocator"
 )
 
 var diskEntries = []Entry{
 	{
 		ID: InstallDiskChoice, Title: "The install section has both a disk and a selector, or neither", Severity: Warning,
-		Cause:  "With both Talos takes the selector and never looks at the disk's name. With neither it refuses to install; a machine that has Talos on its disk already does without.",
+		Cause: "With both Talos takes the selector and never looks at the disk's name. With neither it refuses to " +
+			"install; a machine that has Talos on its disk already does without.",
 		Remedy: "Keep one of the two.",
 		Source: "siderolabs/talos#9647; machinery config/types/v1alpha1/v1alpha1_validation.go",
 	},
 	{
 		ID: DiskSelectorWide, Title: "A disk selector matches every disk", Severity: Warning,
-		Cause:  "Talos takes the first match without asking, and an installer wipes it: with a second disk, or a USB stick, that may be the wrong one.",
+		Cause: "Talos takes the first match without asking, and an installer wipes it: with a second disk, or a USB " +
+			"stick, that may be the wrong one.",
 		Remedy: "Select by serial, wwid or a size that one disk has.",
 		Source: "siderolabs/talos#12370, #11255",
 	},
 	{
 		ID: DiskSelectorNever, Title: "A disk selector can never match", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Its conditions exclude each other, or ask for what Talos rules out anyway: an empty transport, a read-only disk, a CD-ROM. For a volume that is not Talos' own it is a warning.",
+		Cause: "Its conditions exclude each other, or ask for what Talos rules out anyway: an empty transport, a " +
+			"read-only disk, a CD-ROM. For a volume that is not Talos' own it is a warning.",
 		Remedy: "Correct the conditions.",
 		Source: "siderolabs/talos#10315; " + celSource,
 	},
 	{
 		ID: VolumeOnSystemDisk, Title: "A volume is on the system disk, which EPHEMERAL fills", Severity: Warning,
-		Cause:  "EPHEMERAL grows to the end of the system disk unless a VolumeConfig limits it: nothing is left for a volume that can only be there.",
+		Cause: "EPHEMERAL grows to the end of the system disk unless a VolumeConfig limits it: nothing is left for a " +
+			"volume that can only be there.",
 		Remedy: "Set maxSize in the VolumeConfig of EPHEMERAL, or put the volume on another disk: !system_disk.",
 		Source: volumeSource,
 	},
@@ -52,7 +57,8 @@ var diskEntries = []Entry{
 	},
 	{
 		ID: MachineDiskIsInstall, Title: "A disk of machine.disks is the install disk", Severity: Warning,
-		Cause:  "The installer partitions the install disk for itself, and machine.disks would partition it again. On a machine that has Talos on another disk already the install disk is not used.",
+		Cause: "The installer partitions the install disk for itself, and machine.disks would partition it again. On a " +
+			"machine that has Talos on another disk already the install disk is not used.",
 		Remedy: "Take the disk out of machine.disks; a UserVolumeConfig can use what is left of it.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_types.go, machine.disks; " + volumeSource,
 	},
@@ -64,19 +70,22 @@ var diskEntries = []Entry{
 	},
 	{
 		ID: VolumeDiskHoldsData, Title: "A volume's only disk holds data", Severity: Warning,
-		Cause:  "Talos does not wipe a disk for a volume: one with a file system, or without room, stays as it is and the volume waits.",
+		Cause: "Talos does not wipe a disk for a volume: one with a file system, or without room, stays as it is and the " +
+			"volume waits.",
 		Remedy: "Wipe the disk if nothing on it is needed (talosctl wipe disk), or select another.",
 		Source: volumeSource,
 	},
 	{
 		ID: VolumeDiskAmbiguous, Title: "A volume's selector matches several disks of the node", Severity: Warning,
-		Cause:  "Talos takes the first with enough room: which one that is may change with the order in which disks are found, until the volume is made.",
+		Cause: "Talos takes the first with enough room: which one that is may change with the order in which disks are " +
+			"found, until the volume is made.",
 		Remedy: "Make the selector match one disk.",
 		Source: volumeSource,
 	},
 	{
 		ID: VolumeSizes, Title: "A volume's sizes can't be met", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "minSize is above maxSize, which Talos refuses, or above the size that the selector asks the disk to stay below.",
+		Cause: "minSize is above maxSize, which Talos refuses, or above the size that the selector asks the disk to " +
+			"stay below.",
 		Remedy: "Correct minSize, maxSize or the selector.",
 		Source: "machinery config/types/block/volume_config.go; " + volumeSource,
 	},

@@ -23,67 +23,85 @@ const (
 var documentEntries = []Entry{
 	{
 		ID: DocumentTwice, Title: "A patch has a document twice", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Talos takes one document of a kind and a name in a text, and one without a kind: two parts with `machine:` between `---` are refused as duplicates.",
+		Cause: "Talos takes one document of a kind and a name in a text, and one without a kind: two parts with " +
+			"`machine:` between `---` are refused as duplicates.",
 		Remedy: "Put the two into one document, or make two patches of them.",
 		Source: loaderSource + "; budimanjojo/talhelper#1538",
 	},
 	{
 		ID: JSONPatchRefused, Title: "A JSON patch for a config of several documents", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Talos applies lists of operations (RFC 6902) to configs of one document only. From 1.12 on each generated config has a second one, HostnameConfig, so that every such patch is refused; before, ingressFirewall, volumes and extensionServices make more than one.",
+		Cause: "Talos applies lists of operations (RFC 6902) to configs of one document only. From 1.12 on each " +
+			"generated config has a second one, HostnameConfig, so that every such patch is refused; before, " +
+			"ingressFirewall, volumes and extensionServices make more than one.",
 		Remedy: "Write a strategic merge patch: values under their keys, and `$patch: delete` under a key to remove it.",
-		Source: "siderolabs/talos#12510, #12613, #13029; siderolabs/docs#752; budimanjojo/talhelper#1226; machinery config/configpatcher/json6902.go",
+		Source: "siderolabs/talos#12510, #12613, #13029; siderolabs/docs#752; budimanjojo/talhelper#1226; machinery " +
+			"config/configpatcher/json6902.go",
 	},
 	{
 		ID: PatchEmpty, Title: "A patch is empty", Severity: Warning,
-		Cause:  "It has nothing but comments, or nothing at all. Talos takes such a text for a JSON patch, and refuses it from 1.12 on with a message that names no file. A template whose condition does not hold leaves such files behind.",
+		Cause: "It has nothing but comments, or nothing at all. Talos takes such a text for a JSON patch, and refuses it " +
+			"from 1.12 on with a message that names no file. A template whose condition does not hold leaves such files behind.",
 		Remedy: "Take it out of the list of patches, or look why its template gives nothing.",
 		Source: "siderolabs/talos#13029; " + patchSource,
 	},
 	{
 		ID: PatchMissing, Title: "A patch that is listed does not exist", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Machine configs can't be made without it. Where templates write the files, the list is often written always and the file only if a condition holds; a variable that nobody defines is false, without an error.",
-		Remedy: "Write the file, correct its name, or take it out of the list; with templates, make the list depend on the same condition as the file.",
+		Cause: "Machine configs can't be made without it. Where templates write the files, the list is often written " +
+			"always and the file only if a condition holds; a variable that nobody defines is false, without an error.",
+		Remedy: "Write the file, correct its name, or take it out of the list; with templates, make the list depend on " +
+			"the same condition as the file.",
 		Source: "talhelper v3.1.16, pkg/patcher; " + patchSource,
 	},
 	{
 		ID: PatchUnusable, Title: "A patch is nothing that Talos can merge", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "A patch is a mapping as a machine config is one, documents with kind and apiVersion, or a list of operations. A single value, another list, broken YAML or a value of the wrong type is refused.",
+		Cause: "A patch is a mapping as a machine config is one, documents with kind and apiVersion, or a list of " +
+			"operations. A single value, another list, broken YAML or a value of the wrong type is refused.",
 		Remedy: "Correct the patch; the name of a file begins with @.",
 		Source: patchSource + "; " + loaderSource,
 	},
 	{
 		ID: PatchUnknownKey, Title: "A patch has a key that Talos does not know", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Talos refuses what it does not know: a misspelt key, one at the wrong depth, or a Kubernetes manifest where a patch belongs.",
+		Cause: "Talos refuses what it does not know: a misspelt key, one at the wrong depth, or a Kubernetes manifest " +
+			"where a patch belongs.",
 		Remedy: "Correct the key; manifests belong into inlineManifests or extraManifests of the cluster section.",
 		Source: loaderSource,
 	},
 	{
-		ID: PatchNewerKey, Title: "A patch has a key that is newer than the declared Talos version", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The key or the kind of document came with a later Talos than talosVersion says: nodes of that version refuse the config.",
+		ID: PatchNewerKey, Title: "A patch has a key that is newer than the declared Talos version", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "The key or the kind of document came with a later Talos than talosVersion says: nodes of that version " +
+			"refuse the config.",
 		Remedy: "Raise talosVersion, or use what that version has.",
 		Source: "cozystack/talm#132; machinery config/types, v1.5.0 to v1.13.9",
 	},
 	{
 		ID: DocumentConflict, Title: "An old field and a document say the same thing", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "What has a document of its own since 1.12 can't stand in machine: as well. Talos refuses both for resolvers, time, KubeSpan and disk encryption; of registries and environment variables the document wins in silence, which is a warning.",
+		Cause: "What has a document of its own since 1.12 can't stand in machine: as well. Talos refuses both for " +
+			"resolvers, time, KubeSpan and disk encryption; of registries and environment variables the document wins in " +
+			"silence, which is a warning.",
 		Remedy: "Keep the document and take the field out.",
-		Source: "machinery config/types/network/resolver.go, time_sync.go, kubespan.go; config/types/block/volume_config.go; config/container/container.go; cozystack/talm#232",
+		Source: "machinery config/types/network/resolver.go, time_sync.go, kubespan.go; " +
+			"config/types/block/volume_config.go; config/container/container.go; cozystack/talm#232",
 	},
 	{
 		ID: PatchDeletesNone, Title: "A patch deletes what is not there", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "`$patch: delete` under a key that the config does not have ends with \"lookup failed\"; for a document that does not exist it leaves an empty document behind, which no node takes.",
+		Cause: "`$patch: delete` under a key that the config does not have ends with \"lookup failed\"; for a document " +
+			"that does not exist it leaves an empty document behind, which no node takes.",
 		Remedy: "Take the deletion out, or correct the key that it stands under.",
 		Source: "machinery config/configloader/internal/decoder/selector.go; config/configpatcher/strategic.go",
 	},
 	{
 		ID: PatchListedTwice, Title: "A node gets a patch twice", Severity: Warning,
-		Cause:  "Patches of the cluster, of the role and of the node add up, and lists are merged by appending: what the patch adds to a list is there twice.",
+		Cause: "Patches of the cluster, of the role and of the node add up, and lists are merged by appending: what the " +
+			"patch adds to a list is there twice.",
 		Remedy: "List it once: for all, for a role, or for a node.",
 		Source: "machinery config/merge/merge.go; talhelper v3.1.16, pkg/config",
 	},
 	{
-		ID: ManifestDuplicate, Title: "extraManifests bring a document that is there already", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The documents of extraManifests are added, not merged: one of a kind and name that the node's config has from elsewhere is refused as a duplicate.",
+		ID: ManifestDuplicate, Title: "extraManifests bring a document that is there already", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "The documents of extraManifests are added, not merged: one of a kind and name that the node's config has " +
+			"from elsewhere is refused as a duplicate.",
 		Remedy: "Make a patch of it, which is merged, or drop one of the two.",
 		Source: "machinery config/container/container.go; talhelper v3.1.16, pkg/generate",
 	},

@@ -1,6 +1,7 @@
 package diagnosis
 
-// What the interoperability profile of the audit finds: TM350 to TM379. An entry of severity OK is a suggestion: nothing is wrong without it.
+// What the interoperability profile of the audit finds: TM350 to TM379. An entry of severity OK is a suggestion:
+// nothing is wrong without it.
 const (
 	HostDNSOff          ID = "TM350"
 	HostDNSNotForwarded ID = "TM351"
@@ -36,34 +37,42 @@ const (
 
 // Sources and remedies that several entries share.
 const (
-	hostDNSPage              = "Talos documentation, Host DNS; machinery config/types/v1alpha1/v1alpha1_types.go, HostDNSConfig"
-	ciliumPage               = "Talos documentation, Deploying Cilium CNI"
-	etcdMetricsPage          = "Talos documentation, etcd metrics"
-	proxmoxPage              = "Talos documentation, Proxmox"
-	correctHelmValues        = "Correct the Helm values of Cilium, or the HelmRelease that has them."
-	correctVirtualMachine    = "Change the VM in OpenTofu, or in Proxmox, while it is off; then start it again."
-	nodeRestrictionSources   = "kubernetes/kubernetes plugin/pkg/admission/noderestriction/admission.go and staging/src/k8s.io/kubelet/pkg/apis/well_known_labels.go; siderolabs/talos internal/app/machined/pkg/controllers/k8s/node_apply.go"
+	hostDNSPage = "Talos documentation, Host DNS; machinery config/types/v1alpha1/v1alpha1_types.go, " +
+		"HostDNSConfig"
+	ciliumPage             = "Talos documentation, Deploying Cilium CNI"
+	etcdMetricsPage        = "Talos documentation, etcd metrics"
+	proxmoxPage            = "Talos documentation, Proxmox"
+	correctHelmValues      = "Correct the Helm values of Cilium, or the HelmRelease that has them."
+	correctVirtualMachine  = "Change the VM in OpenTofu, or in Proxmox, while it is off; then start it again."
+	nodeRestrictionSources = "kubernetes/kubernetes plugin/pkg/admission/noderestriction/admission.go and " +
+		"staging/src/k8s.io/kubelet/pkg/apis/well_known_labels.go; siderolabs/talos " +
+		"internal/app/machined/pkg/controllers/k8s/node_apply.go"
 	ciliumHelmDefaultsSource = "; cilium/cilium install/kubernetes/cilium/values.yaml"
 )
 
 var interopEntries = []Entry{
 	{
 		ID: HostDNSOff, Title: "A node has no DNS cache of its own", Severity: Warning,
-		Cause:  "machine.features.hostDNS.enabled is not true. Configs of Talos 1.7 and newer have it; without it each lookup of the node and of its containers goes to a name server, and resolveMemberNames has no effect.",
+		Cause: "machine.features.hostDNS.enabled is not true. Configs of Talos 1.7 and newer have it; without it each " +
+			"lookup of the node and of its containers goes to a name server, and resolveMemberNames has no effect.",
 		Remedy: "Set machine.features.hostDNS.enabled to true.",
 		Source: hostDNSPage,
 	},
 	{
 		ID: HostDNSNotForwarded, Title: "CoreDNS does not ask the node's DNS cache", Severity: OK,
-		Cause:  "machine.features.hostDNS.forwardKubeDNSToHost is not true: CoreDNS forwards to the name servers themselves. It is a default of Talos 1.8 and newer, and has to be off where Cilium masquerades in eBPF without a way around.",
+		Cause: "machine.features.hostDNS.forwardKubeDNSToHost is not true: CoreDNS forwards to the name servers " +
+			"themselves. It is a default of Talos 1.8 and newer, and has to be off where Cilium masquerades in eBPF without " +
+			"a way around.",
 		Remedy: "Set machine.features.hostDNS.forwardKubeDNSToHost to true, unless something is in its way.",
 		Source: hostDNSPage,
 	},
 	{
 		ID: HostDNSBehindCilium, Title: "CoreDNS forwards to a DNS cache that Cilium cuts off", Severity: Warning,
-		Cause: "With kubeProxyReplacement and bpf.masquerade Cilium routes in eBPF, past the host's stack. Answers of the node's DNS cache at 169.254.116.108 then don't find back to CoreDNS: names outside of the cluster " +
+		Cause: "With kubeProxyReplacement and bpf.masquerade Cilium routes in eBPF, past the host's stack. Answers of the " +
+			"node's DNS cache at 169.254.116.108 then don't find back to CoreDNS: names outside of the cluster " +
 			"don't resolve in pods (i/o timeout in CoreDNS' log), since Cilium 1.16.5.",
-		Remedy: "Set bpf.hostLegacyRouting to true in Cilium's values, or machine.features.hostDNS.forwardKubeDNSToHost to false, or add 169.254.116.108/32 to the link lo.",
+		Remedy: "Set bpf.hostLegacyRouting to true in Cilium's values, or machine.features.hostDNS.forwardKubeDNSToHost " +
+			"to false, or add 169.254.116.108/32 to the link lo.",
 		Source: "siderolabs/talos#10002, #9200; cilium/cilium#36761, #36852; " + ciliumPage + ", known issues",
 	},
 	{
@@ -92,56 +101,67 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: CiliumBesideCNI, Title: "Talos installs a CNI beside Cilium", Severity: Warning,
-		Cause:  "cluster.network.cni.name is not none: flannel, or the manifests of cni.urls, and Cilium both write a CNI configuration into the nodes.",
+		Cause: "cluster.network.cni.name is not none: flannel, or the manifests of cni.urls, and Cilium both write a CNI " +
+			"configuration into the nodes.",
 		Remedy: "Set cluster.network.cni.name to none.",
 		Source: ciliumPage,
 	},
 	{
 		ID: CiliumKubeProxy, Title: "kube-proxy and Cilium don't agree on who serves Services", Severity: Warning,
-		Cause:  "With kubeProxyReplacement and a kube-proxy both program the nodes; with neither no Service has an address that answers, the API server's among them.",
+		Cause: "With kubeProxyReplacement and a kube-proxy both program the nodes; with neither no Service has an " +
+			"address that answers, the API server's among them.",
 		Remedy: "Set cluster.proxy.disabled to true together with kubeProxyReplacement, or neither.",
 		Source: ciliumPage + "; Cilium documentation, Kubernetes without kube-proxy",
 	},
 	{
 		ID: CiliumIPAM, Title: "Cilium gives pods addresses of another network", Severity: Warning,
-		Cause:  "ipam.mode is not kubernetes: Cilium takes pods' addresses from a pool of its own, 10.0.0.0/8 by default, and cluster.network.podSubnets has no effect on pods.",
+		Cause: "ipam.mode is not kubernetes: Cilium takes pods' addresses from a pool of its own, 10.0.0.0/8 by default, " +
+			"and cluster.network.podSubnets has no effect on pods.",
 		Remedy: "Set ipam.mode to kubernetes.",
 		Source: ciliumPage + ciliumHelmDefaultsSource,
 	},
 	{
 		ID: CiliumCgroup, Title: "Cilium mounts cgroups that Talos has mounted", Severity: Warning,
-		Cause:  "Talos has cgroup v2 at /sys/fs/cgroup. By default Cilium mounts it again with a privileged helper, in a place of its own.",
+		Cause: "Talos has cgroup v2 at /sys/fs/cgroup. By default Cilium mounts it again with a privileged helper, in a " +
+			"place of its own.",
 		Remedy: "Set cgroup.autoMount.enabled to false and cgroup.hostRoot to /sys/fs/cgroup.",
 		Source: ciliumPage + "; machinery constants/constants.go, CgroupMountPath",
 	},
 	{
 		ID: CiliumAPIServer, Title: "Cilium does not find the API server", Severity: Warning,
-		Cause: "Without kube-proxy the Service of the API server is served by Cilium itself, which has to reach the API server by another address first: KubePrism's, localhost:7445 on every node. At another port, or with KubePrism " +
+		Cause: "Without kube-proxy the Service of the API server is served by Cilium itself, which has to reach the API " +
+			"server by another address first: KubePrism's, localhost:7445 on every node. At another port, or with KubePrism " +
 			"off, nothing listens there on a worker.",
-		Remedy: "Set k8sServiceHost to localhost and k8sServicePort to KubePrism's port, 7445, and machine.features.kubePrism.enabled to true.",
+		Remedy: "Set k8sServiceHost to localhost and k8sServicePort to KubePrism's port, 7445, and " +
+			"machine.features.kubePrism.enabled to true.",
 		Source: ciliumPage + "; machinery constants/constants.go, DefaultKubePrismPort",
 	},
 	{
-		ID: CiliumCapabilities, Title: "Cilium asks for a capability that Talos never gives", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "No container may load kernel modules on Talos. SYS_MODULE is among the capabilities that Cilium's chart asks for by default: its agent is then not started.",
+		ID: CiliumCapabilities, Title: "Cilium asks for a capability that Talos never gives", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "No container may load kernel modules on Talos. SYS_MODULE is among the capabilities that Cilium's chart " +
+			"asks for by default: its agent is then not started.",
 		Remedy: "List securityContext.capabilities.ciliumAgent without SYS_MODULE.",
 		Source: ciliumPage + ciliumHelmDefaultsSource,
 	},
 	{
 		ID: CiliumValueMisspelt, Title: "A Helm value of Cilium is misspelt", Severity: Warning,
-		Cause:  "Helm tells upper from lower case, and takes keys that no template reads without a word: the chart's default counts.",
+		Cause: "Helm tells upper from lower case, and takes keys that no template reads without a word: the chart's " +
+			"default counts.",
 		Remedy: correctHelmValues,
 		Source: "Helm documentation, Values files" + ciliumHelmDefaultsSource,
 	},
 	{
 		ID: TimeSyncOff, Title: "A node does not set its clock", Severity: Warning,
-		Cause:  "Certificates are valid by the clock. A node whose clock is wrong is refused by the others, and nothing corrects it.",
+		Cause: "Certificates are valid by the clock. A node whose clock is wrong is refused by the others, and nothing " +
+			"corrects it.",
 		Remedy: "Take machine.time.disabled, or enabled: false of the TimeSyncConfig document, out.",
 		Source: "Talos documentation, Time sync; siderolabs/talos#6493",
 	},
 	{
 		ID: TimeServersDefault, Title: "The nodes' time server is Talos' default", Severity: OK,
-		Cause:  "No time servers are configured: time.cloudflare.com counts, which needs a name server and the internet before etcd can start.",
+		Cause: "No time servers are configured: time.cloudflare.com counts, which needs a name server and the internet " +
+			"before etcd can start.",
 		Remedy: "Name time servers of your own network, in machine.time.servers or a TimeSyncConfig document.",
 		Source: "machinery constants/constants.go, DefaultNTPServer",
 	},
@@ -153,20 +173,25 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: EtcdMetricsOff, Title: "etcd offers no metrics", Severity: OK,
-		Cause:  "Without listen-metrics-urls etcd's metrics are behind client certificates, and monitoring sees nothing of the disk latency and the elections that decide the cluster's health.",
-		Remedy: "Set cluster.etcd.extraArgs.listen-metrics-urls to http://0.0.0.0:2381 on the control planes, and shut the port to others with the firewall documents.",
+		Cause: "Without listen-metrics-urls etcd's metrics are behind client certificates, and monitoring sees nothing " +
+			"of the disk latency and the elections that decide the cluster's health.",
+		Remedy: "Set cluster.etcd.extraArgs.listen-metrics-urls to http://0.0.0.0:2381 on the control planes, and shut " +
+			"the port to others with the firewall documents.",
 		Source: etcdMetricsPage,
 	},
 	{
 		ID: EtcdMetricsURL, Title: "etcd can't listen at its metrics URL", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "etcd takes URLs of http or https with an address, or localhost, without a path, and a port that is not its own 2379 or 2380; with others it does not start.",
+		Cause: "etcd takes URLs of http or https with an address, or localhost, without a path, and a port that is not " +
+			"its own 2379 or 2380; with others it does not start.",
 		Remedy: "Write it as http://0.0.0.0:2381.",
 		Source: etcdMetricsPage + "; etcd-io/etcd client/pkg/types/urls.go, server/embed/config.go",
 	},
 	{
 		ID: EtcdMetricsOpen, Title: "Anybody can read etcd's metrics", Severity: OK,
-		Cause:  "The metrics are served without TLS or credentials at every address of the node. etcd's advertisedSubnets choose what it tells others, not where it listens.",
-		Remedy: "Let a NetworkRuleConfig document open the port to those that read it, with NetworkDefaultActionConfig ingress: block.",
+		Cause: "The metrics are served without TLS or credentials at every address of the node. etcd's advertisedSubnets " +
+			"choose what it tells others, not where it listens.",
+		Remedy: "Let a NetworkRuleConfig document open the port to those that read it, with NetworkDefaultActionConfig " +
+			"ingress: block.",
 		Source: etcdMetricsPage + "; Talos documentation, Ingress firewall",
 	},
 	{
@@ -177,13 +202,16 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: NodeLabelsNone, Title: "Nodes have no topology labels", Severity: OK,
-		Cause:  "Without topology.kubernetes.io/zone and region pods can't be spread over hosts that fail together, and storage is not told where a node is. A cloud controller manager may set them later.",
+		Cause: "Without topology.kubernetes.io/zone and region pods can't be spread over hosts that fail together, and " +
+			"storage is not told where a node is. A cloud controller manager may set them later.",
 		Remedy: "Set machine.nodeLabels, unless a cloud controller manager does it.",
 		Source: "Talos documentation, Node labels; kubernetes.io, Well-known labels",
 	},
 	{
 		ID: NodeLabelRefused, Title: "A worker sets a label that Kubernetes refuses it", Severity: Warning,
-		Cause: "A worker writes its labels as its own kubelet, and NodeRestriction leaves a kubelet few labels of kubernetes.io and k8s.io. The write is refused as a whole, so that the node's other labels, annotations and taints are not set either. " +
+		Cause: "A worker writes its labels as its own kubelet, and NodeRestriction leaves a kubelet few labels of " +
+			"kubernetes.io and k8s.io. The write is refused as a whole, so that the node's other labels, annotations and " +
+			"taints are not set either. " +
 			"Control planes write theirs as an administrator.",
 		Remedy: "Use a label of your own domain, or set it with kubectl label node.",
 		Source: nodeRestrictionSources,
@@ -196,20 +224,24 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: VMFirmware, Title: "A VM's firmware or guest agent does not fit its Talos image", Severity: Warning,
-		Cause: "Talos is meant to be booted by UEFI (OVMF). A SecureBoot image boots by nothing else, and can only enroll its own keys on an EFI disk without Microsoft's. " +
-			"A guest agent that is on and in no extension of the image never answers: OpenTofu and Proxmox wait for it until they give up.",
+		Cause: "Talos is meant to be booted by UEFI (OVMF). A SecureBoot image boots by nothing else, and can only enroll " +
+			"its own keys on an EFI disk without Microsoft's. " +
+			"A guest agent that is on and in no extension of the image never answers: OpenTofu and Proxmox wait for it until " +
+			"they give up.",
 		Remedy: correctVirtualMachine + " The EFI disk has to be made anew without pre-enrolled keys.",
 		Source: proxmoxPage + "; Talos documentation, SecureBoot",
 	},
 	{
 		ID: VMProcessor, Title: "A VM's machine or processor model is not Talos'", Severity: Warning,
-		Cause:  "Talos needs x86-64-v2, which the processor types kvm64 and qemu64 don't have: it stops before maintenance mode. q35 and host are what is documented.",
+		Cause: "Talos needs x86-64-v2, which the processor types kvm64 and qemu64 don't have: it stops before " +
+			"maintenance mode. q35 and host are what is documented.",
 		Remedy: correctVirtualMachine,
 		Source: proxmoxPage + "; Talos documentation, System requirements; siderolabs/talos discussion 6313",
 	},
 	{
 		ID: VMBallooning, Title: "A VM's memory comes and goes while it runs", Severity: Warning,
-		Cause: "Talos does not take part in ballooning or memory hotplug: with a balloon the host may reclaim memory that Kubernetes has given to pods, and with hotplug of memory " +
+		Cause: "Talos does not take part in ballooning or memory hotplug: with a balloon the host may reclaim memory that " +
+			"Kubernetes has given to pods, and with hotplug of memory " +
 			"Talos sees too little of it to install.",
 		Remedy: "Set balloon, memory.floating in the bpg provider, to 0, and leave memory out of hotplug.",
 		Source: proxmoxPage,
@@ -222,13 +254,15 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: VMNetworkModel, Title: "A VM's network card is emulated", Severity: Warning,
-		Cause:  "Other models than virtio cost the host time on every packet, and offloads of some lose packets of overlay networks.",
+		Cause: "Other models than virtio cost the host time on every packet, and offloads of some lose packets of " +
+			"overlay networks.",
 		Remedy: "Use the model virtio.",
 		Source: proxmoxPage,
 	},
 	{
 		ID: VMResources, Title: "A VM has less than Talos asks for", Severity: Warning,
-		Cause: "The least is 2 cores and 2 GiB for a control plane, 1 core and 1 GiB for a worker; with less the kernel ends etcd or the API server. Recommended on Proxmox are 2 cores and 4 GiB, and 4 cores and 8 GiB for a worker: " +
+		Cause: "The least is 2 cores and 2 GiB for a control plane, 1 core and 1 GiB for a worker; with less the kernel " +
+			"ends etcd or the API server. Recommended on Proxmox are 2 cores and 4 GiB, and 4 cores and 8 GiB for a worker: " +
 			"a VM with less than that is a suggestion.",
 		Remedy: correctVirtualMachine,
 		Source: proxmoxPage + " and System requirements; siderolabs/talos pkg/minimal/limits.go",

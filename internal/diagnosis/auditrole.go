@@ -20,25 +20,29 @@ const (
 var roleEntries = []Entry{
 	{
 		ID: SingleControlPlane, Title: "One control plane among nodes enough for three", Severity: Warning,
-		Cause:  "A single control plane bears no loss: when it is down, or upgrades, there is no Kubernetes API, and with its disk the cluster is lost. Three bear the loss of one.",
+		Cause: "A single control plane bears no loss: when it is down, or upgrades, there is no Kubernetes API, and with " +
+			"its disk the cluster is lost. Three bear the loss of one.",
 		Remedy: "Make two of the workers control planes, or see to backups of etcd.",
 		Source: "etcd documentation, FAQ, failure tolerance; Talos documentation, Production Notes",
 	},
 	{
 		ID: NowhereToSchedule, Title: "No node takes ordinary pods", Severity: Warning,
-		Cause:  "There is no worker, and control planes take no pods unless cluster.allowSchedulingOnControlPlanes is set: the cluster comes up, and everything that is installed stays Pending.",
+		Cause: "There is no worker, and control planes take no pods unless cluster.allowSchedulingOnControlPlanes is " +
+			"set: the cluster comes up, and everything that is installed stays Pending.",
 		Remedy: "Set `allowSchedulingOnControlPlanes: true`, or add a worker.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_types.go, allowSchedulingOnControlPlanes",
 	},
 	{
 		ID: FeatureGatesDisagree, Title: "The kubelet and the API server disagree on a feature gate", Severity: Warning,
-		Cause:  "A feature with a field in pods needs its gate on both sides: where the API server has it off, it drops the field, and where the kubelet has it off, it ignores the field or refuses the pod.",
+		Cause: "A feature with a field in pods needs its gate on both sides: where the API server has it off, it drops " +
+			"the field, and where the kubelet has it off, it ignores the field or refuses the pod.",
 		Remedy: "Set the gate to the same value in machine.kubelet and cluster.apiServer of all nodes.",
 		Source: gateSource,
 	},
 	{
 		ID: FeatureGateTwice, Title: "A kubelet's feature gate has two values", Severity: Warning,
-		Cause:  "machine.kubelet.extraArgs and machine.kubelet.extraConfig both set it, to different values. The argument counts, and the other one is not what runs.",
+		Cause: "machine.kubelet.extraArgs and machine.kubelet.extraConfig both set it, to different values. The argument " +
+			"counts, and the other one is not what runs.",
 		Remedy: "Keep one of the two.",
 		Source: gateSource,
 	},
@@ -49,14 +53,17 @@ var roleEntries = []Entry{
 		Source: gateSource,
 	},
 	{
-		ID: EtcdStartsTwice, Title: "A machine config makes its node start etcd by itself", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "machine.type: init is the old way to bootstrap: the node starts an etcd of its own without being asked, again after a reset, and two such nodes start two clusters. A single one is a warning.",
+		ID: EtcdStartsTwice, Title: "A machine config makes its node start etcd by itself", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "machine.type: init is the old way to bootstrap: the node starts an etcd of its own without being asked, " +
+			"again after a reset, and two such nodes start two clusters. A single one is a warning.",
 		Remedy: "Write `type: controlplane`: etcd is bootstrapped once, by a call.",
 		Source: typeSource + "; siderolabs/talos#5500",
 	},
 	{
 		ID: NoControlPlane, Title: "No control plane is declared", Severity: Warning,
-		Cause:  "Without one there is no etcd and no Kubernetes API. Workers alone can only join a cluster whose control planes are declared elsewhere.",
+		Cause: "Without one there is no etcd and no Kubernetes API. Workers alone can only join a cluster whose control " +
+			"planes are declared elsewhere.",
 		Remedy: "Set `controlPlane: true` on at least one node.",
 		Source: typeSource,
 	},

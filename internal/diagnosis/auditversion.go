@@ -16,14 +16,17 @@ const (
 )
 
 const (
-	upgradeSource = "machinery compatibility/talos_version.go; siderolabs/talos cmd/installer/pkg/install/preflight.go; Talos documentation, Upgrading Talos Linux; siderolabs/talos#6551"
-	skewSource    = "kubernetes.io, Version Skew Policy"
+	upgradeSource = "machinery compatibility/talos_version.go; siderolabs/talos " +
+		"cmd/installer/pkg/install/preflight.go; Talos documentation, Upgrading Talos Linux; siderolabs/talos#6551"
+	skewSource = "kubernetes.io, Version Skew Policy"
 )
 
 var versionEntries = []Entry{
 	{
-		ID: ConfigNewer, Title: "A machine config has what its Talos version does not know", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Talos refuses a config with a key or a document that it does not know. This one was made for a later version than its installer's, or than talosVersion, often by a program that takes its own version for granted.",
+		ID: ConfigNewer, Title: "A machine config has what its Talos version does not know", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "Talos refuses a config with a key or a document that it does not know. This one was made for a later " +
+			"version than its installer's, or than talosVersion, often by a program that takes its own version for granted.",
 		Remedy: "Bring talosVersion, the installer and the config together: task talos:generate-config.",
 		Source: "cozystack/talm#132; siderolabs/terraform-provider-talos#304; machinery config/types, v1.5.0 to v1.13.9",
 	},
@@ -35,43 +38,56 @@ var versionEntries = []Entry{
 	},
 	{
 		ID: KubernetesSkew, Title: "Kubernetes' parts are of versions that don't go together", Severity: Warning,
-		Cause:  "A kubelet, a controller manager or a scheduler must not be newer than any API server, the latter two at most one minor version older, and a kubelet at most three.",
+		Cause: "A kubelet, a controller manager or a scheduler must not be newer than any API server, the latter two at " +
+			"most one minor version older, and a kubelet at most three.",
 		Remedy: "Use one version for all; upgrade control planes first.",
 		Source: skewSource,
 	},
 	{
-		ID: KubernetesNotDeclared, Title: "A machine config has another Kubernetes version than the inventory", Severity: Warning,
-		Cause:  "The config was made before kubernetesVersion was changed, or a patch names an image: the node will run what its config says.",
-		Remedy: "Make the machine configs again: task talos:generate-config. A running cluster is upgraded with talosctl upgrade-k8s.",
+		ID: KubernetesNotDeclared, Title: "A machine config has another Kubernetes version than the inventory",
+		Severity: Warning,
+		Cause: "The config was made before kubernetesVersion was changed, or a patch names an image: the node will run " +
+			"what its config says.",
+		Remedy: "Make the machine configs again: task talos:generate-config. A running cluster is upgraded with talosctl " +
+			"upgrade-k8s.",
 		Source: "Talos documentation, Upgrading Kubernetes",
 	},
 	{
-		ID: ConfigKubernetes, Title: "A machine config's Kubernetes does not go with its installer", Severity: Failure, Exit: ExitBadInput,
+		ID: ConfigKubernetes, Title: "A machine config's Kubernetes does not go with its installer", Severity: Failure,
+		Exit:   ExitBadInput,
 		Cause:  "Each Talos release runs a range of Kubernetes versions, and refuses configs with others.",
 		Remedy: "Change the Kubernetes version, or the installer's.",
-		Source: "machinery compatibility/kubernetes_version.go, config/types/v1alpha1/v1alpha1_validation.go; siderolabs/talos#11198",
+		Source: "machinery compatibility/kubernetes_version.go, config/types/v1alpha1/v1alpha1_validation.go; " +
+			"siderolabs/talos#11198",
 	},
 	{
-		ID: TalosUpgradePath, Title: "There is no upgrade from the machine configs' Talos to the declared one", Severity: Warning,
-		Cause:  "The machine configs on disk say what was installed. An installer takes over from a range of versions only, and refuses to go back beyond another; from minor version to minor version is what is tested.",
+		ID: TalosUpgradePath, Title: "There is no upgrade from the machine configs' Talos to the declared one",
+		Severity: Warning,
+		Cause: "The machine configs on disk say what was installed. An installer takes over from a range of versions " +
+			"only, and refuses to go back beyond another; from minor version to minor version is what is tested.",
 		Remedy: "Upgrade by the latest patch of every minor version in between.",
 		Source: upgradeSource,
 	},
 	{
-		ID: KubernetesUpgradePath, Title: "There is no upgrade from the machine configs' Kubernetes to the declared one", Severity: Warning,
-		Cause:  "Kubernetes goes forward one minor version at a time, and never back.",
-		Remedy: "Declare the next minor version, upgrade, and repeat.",
-		Source: "siderolabs/talos pkg/cluster/kubernetes/talos_managed.go; " + skewSource,
+		ID: KubernetesUpgradePath, Title: "There is no upgrade from the machine configs' Kubernetes to the declared one",
+		Severity: Warning,
+		Cause:    "Kubernetes goes forward one minor version at a time, and never back.",
+		Remedy:   "Declare the next minor version, upgrade, and repeat.",
+		Source:   "siderolabs/talos pkg/cluster/kubernetes/talos_managed.go; " + skewSource,
 	},
 	{
 		ID: NodeUpgradePath, Title: "The installer does not follow on from the Talos that the node runs", Severity: Warning,
-		Cause:  "An installed node is upgraded step by step, and an installer refuses hosts that are too old or too new. A machine that is not installed yet takes any, but an older one than it was booted from judges the config by itself after the install.",
-		Remedy: "Upgrade by the latest patch of every minor version in between, or boot the machine from an image of the installer's version.",
+		Cause: "An installed node is upgraded step by step, and an installer refuses hosts that are too old or too new. " +
+			"A machine that is not installed yet takes any, but an older one than it was booted from judges the config by " +
+			"itself after the install.",
+		Remedy: "Upgrade by the latest patch of every minor version in between, or boot the machine from an image of the " +
+			"installer's version.",
 		Source: "cozystack/talm#219; " + upgradeSource,
 	},
 	{
 		ID: TalosVersionUnknown, Title: "The declared Talos version is outside of what is known here", Severity: Warning,
-		Cause:  "This program knows Talos from 1.5 to 1.13. What a later release added, took away or checks, and whether Kubernetes goes with it, can't be judged.",
+		Cause: "This program knows Talos from 1.5 to 1.13. What a later release added, took away or checks, and whether " +
+			"Kubernetes goes with it, can't be judged.",
 		Remedy: "Update this program, or take a version that it knows.",
 		Source: "machinery compatibility; talhelper v3.1.16",
 	},
@@ -83,7 +99,8 @@ var versionEntries = []Entry{
 	},
 	{
 		ID: ConfigOlder, Title: "A machine config was made for an older Talos than the declared one", Severity: Warning,
-		Cause:  "It has what configs up to 1.11 have and not what later ones get by default, as HostnameConfig and grubUseUKICmdline. Newer Talos takes it, with the older defaults.",
+		Cause: "It has what configs up to 1.11 have and not what later ones get by default, as HostnameConfig and " +
+			"grubUseUKICmdline. Newer Talos takes it, with the older defaults.",
 		Remedy: "Make the machine configs again: task talos:generate-config.",
 		Source: "machinery config/contract.go",
 	},

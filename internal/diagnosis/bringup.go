@@ -38,7 +38,8 @@ const (
 const (
 	sourceStages    = "Talos v1.13.9: internal/app/machined/pkg/controllers/runtime/machine_status.go"
 	sourceSequencer = "Talos v1.13.9: internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_sequencer_tasks.go"
-	sourceApply     = "Talos v1.13.9: internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go (ApplyConfiguration)"
+	sourceApply     = "Talos v1.13.9: internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go " +
+		"(ApplyConfiguration)"
 	sourceBootstrap = "Talos v1.13.9: internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go (Bootstrap)"
 	sourceEtcd      = "Talos v1.13.9: internal/app/machined/pkg/system/services/etcd.go"
 	sourceOurs      = "talos-mage: docs/reliability.md"
@@ -47,15 +48,20 @@ const (
 var bringUpEntries = []Entry{
 	{
 		ID: NodeRefused, Title: "Port 50000 is refused", Severity: Warning, Exit: ExitVerify,
-		Cause: "The machine is there and its Talos API is closed: it is installing, rebooting or booting. The API is on port 50000 in maintenance mode and with a config alike; " +
-			"50001 is trustd, which signs certificates and answers no talosctl. A worker's API stays closed until a control plane has signed its certificate.",
-		Remedy: "Wait: a slow install can take half an hour (INSTALL_TIMEOUT). If it never ends, look at the machine's console, and at firewalls in between: 50000 from here to every node, 50001 from workers to control planes.",
+		Cause: "The machine is there and its Talos API is closed: it is installing, rebooting or booting. The API is on " +
+			"port 50000 in maintenance mode and with a config alike; " +
+			"50001 is trustd, which signs certificates and answers no talosctl. A worker's API stays closed until a control " +
+			"plane has signed its certificate.",
+		Remedy: "Wait: a slow install can take half an hour (INSTALL_TIMEOUT). If it never ends, look at the machine's " +
+			"console, and at firewalls in between: 50000 from here to every node, 50001 from workers to control planes.",
 		Source: "siderolabs/talos#12227; " + sourceStages,
 	},
 	{
 		ID: NodeSilent, Title: "A node gives no answer", Severity: Warning, Exit: ExitVerify,
-		Cause:  "The machine is off, in its self-test, or at another address: a DHCP lease can change when the machine reboots with its config.",
-		Remedy: "Power it on, or say where it answers with NODE_ADDRESSES. Some machines need minutes for their self-test (NODE_WAIT).",
+		Cause: "The machine is off, in its self-test, or at another address: a DHCP lease can change when the machine " +
+			"reboots with its config.",
+		Remedy: "Power it on, or say where it answers with NODE_ADDRESSES. Some machines need minutes for their self-test " +
+			"(NODE_WAIT).",
 		Source: "siderolabs/talos#7872, #4626",
 	},
 	{
@@ -66,37 +72,45 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: NobodyAnswers, Title: "No node answers", Severity: Failure, Exit: ExitPreflight,
-		Cause:  "Not one of the inventory's machines could be reached: they are off, the operator is in another network, or a proxy or firewall is in the way.",
+		Cause: "Not one of the inventory's machines could be reached: they are off, the operator is in another network, " +
+			"or a proxy or firewall is in the way.",
 		Remedy: "Boot the machines; check the route to them; say where they answer with NODE_ADDRESSES.",
 		Source: "siderolabs/talos#10880, #12684",
 	},
 	{
 		ID: StillMaintenance, Title: "A node is still in maintenance", Severity: Failure, Exit: ExitVerify,
-		Cause:  "It was sent no config, did not take it in, or the connection broke before it had arrived. `reboot --insecure` and `reset --insecure` are refused by a node in maintenance and do not help.",
+		Cause: "It was sent no config, did not take it in, or the connection broke before it had arrived. `reboot " +
+			"--insecure` and `reset --insecure` are refused by a node in maintenance and do not help.",
 		Remedy: "Apply its config again: mage applySequential -node=<node>.",
 		Source: "siderolabs/talos#9241; " + sourceApply,
 	},
 	{
 		ID: InstallFailed, Title: "The install failed", Severity: Failure, Exit: ExitVerify,
-		Cause:  "The node took its config, tried to install and came back to maintenance. Nothing was written, so the node itself keeps no trace of why.",
-		Remedy: "Check the install disk and the installer image in the machine config, then apply again. The machine's console shows the reason during the ten seconds before it reboots.",
+		Cause: "The node took its config, tried to install and came back to maintenance. Nothing was written, so the " +
+			"node itself keeps no trace of why.",
+		Remedy: "Check the install disk and the installer image in the machine config, then apply again. The machine's " +
+			"console shows the reason during the ten seconds before it reboots.",
 		Source: sourceSequencer,
 	},
 	{
 		ID: StageStuck, Title: "A node does not get any further", Severity: Failure, Exit: ExitVerify,
-		Cause:  "The node answers, and nothing changes: a service does not become healthy, time or network is missing. Or it reboots again and again.",
+		Cause: "The node answers, and nothing changes: a service does not become healthy, time or network is missing. Or " +
+			"it reboots again and again.",
 		Remedy: "Read its log: talosctl -n <node> -e <node> dmesg.",
 		Source: sourceStages,
 	},
 	{
 		ID: WorkerJoining, Title: "A worker does not open its API", Severity: Failure, Exit: ExitVerify,
-		Cause:  "A worker's API certificate is signed by a control plane's trustd on port 50001, at the cluster's endpoint or where discovery finds one. Its port, its token or the worker's clock keeps it from that.",
-		Remedy: "Make the endpoint and the control planes' port 50001 reachable from the worker, and let it reach its NTP servers.",
+		Cause: "A worker's API certificate is signed by a control plane's trustd on port 50001, at the cluster's " +
+			"endpoint or where discovery finds one. Its port, its token or the worker's clock keeps it from that.",
+		Remedy: "Make the endpoint and the control planes' port 50001 reachable from the worker, and let it reach its NTP " +
+			"servers.",
 		Source: "Talos v1.13.9: internal/app/machined/pkg/controllers/secrets/api.go",
 	},
 	{
 		ID: NodesSwapped, Title: "A machine runs another node's config", Severity: Failure, Exit: ExitVerify,
-		Cause:  "Two addresses were exchanged between inventory and machines, and no MAC or UUID was declared that would have stopped it.",
+		Cause: "Two addresses were exchanged between inventory and machines, and no MAC or UUID was declared that would " +
+			"have stopped it.",
 		Remedy: "Correct the addresses, declare the MACs in the talconfig, reset the machine and apply again.",
 		Source: sourceOurs,
 	},
@@ -108,7 +122,8 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: ConfigDrifted, Title: "A node's config differs from its file", Severity: Warning,
-		Cause:  "The file was changed, or the node was, since the config was applied. A cluster that has an etcd is not changed unasked.",
+		Cause: "The file was changed, or the node was, since the config was applied. A cluster that has an etcd is not " +
+			"changed unasked.",
 		Remedy: "Look at the difference, then mage applySequential -node=<node> -update.",
 		Source: sourceOurs,
 	},
@@ -126,8 +141,10 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: ApplyGaveUp, Title: "A config could not be delivered", Severity: Failure, Exit: ExitApply,
-		Cause:  "Every attempt failed for a reason that may pass: the connection broke, or the node was busy with another apply.",
-		Remedy: "Apply again to this node; raise MAX_RETRIES on a bad network. If reads work and a config never arrives, large packets are lost on the way: compare the MTUs.",
+		Cause: "Every attempt failed for a reason that may pass: the connection broke, or the node was busy with " +
+			"another apply.",
+		Remedy: "Apply again to this node; raise MAX_RETRIES on a bad network. If reads work and a config never arrives, " +
+			"large packets are lost on the way: compare the MTUs.",
 		Source: "siderolabs/talos#8566",
 	},
 	{
@@ -150,7 +167,8 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: BootstrapBlocked, Title: "Bootstrap is not safe", Severity: Failure, Exit: ExitBootstrap,
-		Cause:  "Talos does not stop a second bootstrap on another control plane: it would make a second etcd cluster. So every control plane has to say first that it holds no data.",
+		Cause: "Talos does not stop a second bootstrap on another control plane: it would make a second etcd cluster. So " +
+			"every control plane has to say first that it holds no data.",
 		Remedy: "Bring the node up; or, if it is sure to be empty, name it with -assumeEmpty=.",
 		Source: "siderolabs/talos#5500; " + sourceBootstrap,
 	},
@@ -174,20 +192,25 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: EtcdNotHealthy, Title: "etcd is not healthy", Severity: Failure, Exit: ExitBootstrap,
-		Cause:  "There is etcd data, and etcd does not run well: quorum is lost, a clock or a disk is bad, or the data is left from an earlier install.",
-		Remedy: "Bring all members up; read the etcd service's log. Only if one control plane alone holds data that nobody needs, reset its EPHEMERAL partition.",
+		Cause: "There is etcd data, and etcd does not run well: quorum is lost, a clock or a disk is bad, or the data is " +
+			"left from an earlier install.",
+		Remedy: "Bring all members up; read the etcd service's log. Only if one control plane alone holds data that " +
+			"nobody needs, reset its EPHEMERAL partition.",
 		Source: sourceEtcd,
 	},
 	{
 		ID: EtcdIncomplete, Title: "Control planes are missing from etcd", Severity: Failure, Exit: ExitBootstrap,
-		Cause:  "etcd works with fewer members than the inventory has control planes. The console's advice to run bootstrap on the others is not for this situation.",
+		Cause: "etcd works with fewer members than the inventory has control planes. The console's advice to run " +
+			"bootstrap on the others is not for this situation.",
 		Remedy: "Bring them up, then run the same command again.",
 		Source: "siderolabs/talos#12898, #5942",
 	},
 	{
 		ID: EtcdStopped, Title: "A second Bootstrap stopped etcd", Severity: Failure, Exit: ExitBootstrap,
-		Cause:  "A Bootstrap that follows another one too soon stops the etcd that is starting, and Talos does not start it again until the node reboots.",
-		Remedy: "Reboot that node, then mage bootstrap. It happens when two operators run the recipe at once from two machines.",
+		Cause: "A Bootstrap that follows another one too soon stops the etcd that is starting, and Talos does not start " +
+			"it again until the node reboots.",
+		Remedy: "Reboot that node, then mage bootstrap. It happens when two operators run the recipe at once from two " +
+			"machines.",
 		Source: sourceBootstrap,
 	},
 	{

@@ -183,7 +183,8 @@ func TestNobodyNamesAnUnknownID(t *testing.T) {
 
 	for _, dir := range []string{"docs", "internal", "targets", "scripts", ".taskfiles"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry os.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".md", ".yaml", ".sh"}, filepath.Ext(path)) {
+			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") ||
+				!slices.Contains([]string{".go", ".md", ".yaml", ".sh"}, filepath.Ext(path)) {
 				return err
 			}
 
@@ -245,7 +246,8 @@ func TestAProblemSaysWhereWhyAndWhatNext(t *testing.T) {
 	cause := os.ErrNotExist
 	problem := &Problem{
 		Step: "apply", Err: cause,
-		Finding: Finding{ID: "TM090", Node: "cp1", Address: "192.0.2.11", Cause: "the connection is refused", Next: "mage verify"},
+		Finding: Finding{ID: "TM090", Node: "cp1", Address: "192.0.2.11", Cause: "the connection is refused",
+			Next: "mage verify"},
 	}
 
 	require.EqualError(t, problem, "cp1 (192.0.2.11): apply: the connection is refused [TM090]. Next: mage verify")
@@ -285,7 +287,9 @@ func TestSeverityAsText(t *testing.T) {
 func TestProblemShowsTheFirstLineOfItsCause(t *testing.T) {
 	t.Parallel()
 
-	problem := &Problem{Step: "preflight", Finding: Finding{ID: AlreadyInstalled, Node: "cp1", Cause: "two disks match\n  DISK  SIZE\n  sda   40 GB", Next: "mage preflight"}}
+	problem := &Problem{Step: "preflight",
+		Finding: Finding{ID: AlreadyInstalled, Node: "cp1", Cause: "two disks match\n  DISK  SIZE\n  sda   40 GB",
+			Next: "mage preflight"}}
 
 	require.Equal(t, "cp1: preflight: two disks match [TM050]. Next: mage preflight", problem.Error())
 }

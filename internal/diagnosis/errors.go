@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
-// Join makes one error of several, in the given order: nil of none, a single one as it is, else a *multierror.Error that prints a line
-// for each. Nil errors are left out.
+// Join makes one error of several, in the given order: nil of none, a single one as it is, else a *multierror.Error
+// that prints a line for each. Nil errors are left out.
 func Join(errs ...error) error {
 	var joined *multierror.Error
 

@@ -30,7 +30,8 @@ func ExitCodes() []ExitMeaning {
 		{ExitOK, "done, or nothing to do"},
 		{ExitUnexpected, "unexpected error"},
 		{ExitBadInput, "bad input: decided by settings and files alone, whichever step finds it"},
-		{ExitPreflight, "preflight found a node or a cluster that can't proceed (it needed a node's answer), or another run holds the lock"},
+		{ExitPreflight, "preflight found a node or a cluster that can't proceed (it needed a node's answer), or another " +
+			"run holds the lock"},
 		{ExitApply, "apply failed on at least one node"},
 		{ExitVerify, "verify: a node is stuck, or its install failed"},
 		{ExitBootstrap, "bootstrap or etcd failed, or bootstrap was refused"},

@@ -44,8 +44,10 @@ const (
 var fileEntries = []Entry{
 	{
 		ID: FileMissing, Title: "A file of the cluster does not exist or is empty", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The inventory, talconfig.yaml or cluster.yaml, is not where TALOS_DIR points to, or holds nothing. A topf.yaml is none.",
-		Remedy: "Set TALOS_DIR to the folder that holds it, or write a talconfig.yaml (clusterName, endpoint and nodes are needed) or a profile (docs/profile.md).",
+		Cause: "The inventory, talconfig.yaml or cluster.yaml, is not where TALOS_DIR points to, or holds nothing. A " +
+			"topf.yaml is none.",
+		Remedy: "Set TALOS_DIR to the folder that holds it, or write a talconfig.yaml (clusterName, endpoint and nodes " +
+			"are needed) or a profile (docs/profile.md).",
 		Source: talhelperSource,
 	},
 	{
@@ -62,7 +64,8 @@ var fileEntries = []Entry{
 	},
 	{
 		ID: FileKey, Title: "A file has a key that nothing reads", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The key is misspelt, stands at the wrong level, or belongs to another version of talhelper. talhelper itself passes over it in silence.",
+		Cause: "The key is misspelt, stands at the wrong level, or belongs to another version of talhelper. talhelper " +
+			"itself passes over it in silence.",
 		Remedy: "Correct the spelling; keys that only hold anchors may start with x- or a dot at the top level.",
 		Source: talhelperSource,
 	},
@@ -76,7 +79,8 @@ var fileEntries = []Entry{
 		ID: FileVariable, Title: "A variable has no value", Severity: Failure, Exit: ExitBadInput,
 		Cause: "talconfig.yaml uses ${NAME}, and neither talenv.yaml nor the environment sets NAME, or it is empty. " +
 			"A talenv.sops.yaml counts only where sops is installed and finds a key.",
-		Remedy: "Set the variable in talenv.yaml or in the environment, give it a default, ${NAME:-value}, or write $$ for a dollar sign.",
+		Remedy: "Set the variable in talenv.yaml or in the environment, give it a default, ${NAME:-value}, or write $$ " +
+			"for a dollar sign.",
 		Source: "github.com/a8m/envsubst, as talhelper's pkg/substitute calls it; budimanjojo/talhelper#833, #1459",
 	},
 	{
@@ -87,14 +91,17 @@ var fileEntries = []Entry{
 	},
 	{
 		ID: FileAddress, Title: "A node's address is no address", Severity: Failure, Exit: ExitBadInput,
-		Cause: "ipAddress takes IP addresses and DNS names, separated by commas. Ranges, prefix lengths and ports are none; talhelper takes " +
+		Cause: "ipAddress takes IP addresses and DNS names, separated by commas. Ranges, prefix lengths and ports are " +
+			"none; talhelper takes " +
 			"some of them for host names.",
 		Remedy: "Write each machine's address out.",
 		Source: "talhelper v3.1.16, pkg/config/validator.go",
 	},
 	{
-		ID: FileDuplicate, Title: "Two nodes have the same address, hostname or machine config", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "An entry was copied and not changed everywhere. Hostnames are compared without regard to case, as Kubernetes names nodes in lower case.",
+		ID: FileDuplicate, Title: "Two nodes have the same address, hostname or machine config", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "An entry was copied and not changed everywhere. Hostnames are compared without regard to case, as " +
+			"Kubernetes names nodes in lower case.",
 		Remedy: "Give each node its own address and hostname.",
 		Source: "docs.siderolabs.com, hostnames; talhelper v3.1.16, pkg/config/outputfilename.go",
 	},
@@ -105,27 +112,32 @@ var fileEntries = []Entry{
 		Source: talhelperSource,
 	},
 	{
-		ID: SharedConfig, Title: "Several machines would get the same hostname or address", Severity: Failure, Exit: ExitBadInput,
-		Cause: "Several addresses in one ipAddress are several machines that share one machine config. A static hostname or address in it would " +
+		ID: SharedConfig, Title: "Several machines would get the same hostname or address", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "Several addresses in one ipAddress are several machines that share one machine config. A static hostname " +
+			"or address in it would " +
 			"be set on each of them.",
 		Remedy: "Give each machine an entry of its own, or set `ignoreHostname: true` and leave names and addresses to DHCP.",
 		Source: "budimanjojo/talhelper#344, #346, #407",
 	},
 	{
 		ID: ConfigMissing, Title: "A node's machine config does not exist", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The configs were not generated since the node was added to talconfig.yaml, or CLUSTERCONFIG_DIR points elsewhere.",
+		Cause: "The configs were not generated since the node was added to talconfig.yaml, or CLUSTERCONFIG_DIR points " +
+			"elsewhere.",
 		Remedy: "Make them: `task talos:generate-config`.",
 		Source: "talhelper v3.1.16, pkg/config/outputfilename.go",
 	},
 	{
 		ID: ConfigUnreadable, Title: "A machine config can't be decoded", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "It is empty, not YAML, has keys or documents that Talos does not know, or lacks the main document.",
-		Remedy: "Correct what the message names, in talconfig.yaml or in a patch, and generate again: `task talos:generate-config`.",
+		Cause: "It is empty, not YAML, has keys or documents that Talos does not know, or lacks the main document.",
+		Remedy: "Correct what the message names, in talconfig.yaml or in a patch, and generate again: `task " +
+			"talos:generate-config`.",
 		Source: "siderolabs/talos, pkg/machinery/config/configloader",
 	},
 	{
 		ID: ConfigRole, Title: "A machine config is for the other role", Severity: Failure, Exit: ExitBadInput,
-		Cause: "talconfig.yaml and machine.type disagree on whether the node is a control plane. The role decides where etcd is bootstrapped, so " +
+		Cause: "talconfig.yaml and machine.type disagree on whether the node is a control plane. The role decides where " +
+			"etcd is bootstrapped, so " +
 			"nothing is done with either.",
 		Remedy: "Correct `controlPlane` in talconfig.yaml, or generate the configs again: `task talos:generate-config`.",
 		Source: "siderolabs/talos#8134; cozystack/talos-bootstrap#14",
@@ -137,28 +149,35 @@ var fileEntries = []Entry{
 		Source: "siderolabs/talos, HostnameConfig document and machine.network.hostname",
 	},
 	{
-		ID: ConfigAddress, Title: "A machine config has no static address that talconfig.yaml declares", Severity: Failure, Exit: ExitBadInput,
-		Cause: "The config sets static addresses, and ipAddress of talconfig.yaml is none of them: after the apply the node would answer elsewhere, " +
+		ID: ConfigAddress, Title: "A machine config has no static address that talconfig.yaml declares", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "The config sets static addresses, and ipAddress of talconfig.yaml is none of them: after the apply the " +
+			"node would answer elsewhere, " +
 			"or the config is another node's.",
 		Remedy: "Make ipAddress one of the node's static addresses; where the machine answers now goes into NODE_ADDRESSES.",
 		Source: "siderolabs/talos#7872, #11645",
 	},
 	{
-		ID: ConfigCA, Title: "The files trust different certificate authorities", Severity: Failure, Exit: ExitBadInput, Unskippable: true,
-		Cause: "The files come from two sets of secrets. It happens when the secrets file is missing or misnamed: talhelper then makes new secrets " +
+		ID: ConfigCA, Title: "The files trust different certificate authorities", Severity: Failure, Exit: ExitBadInput,
+		Unskippable: true,
+		Cause: "The files come from two sets of secrets. It happens when the secrets file is missing or misnamed: " +
+			"talhelper then makes new secrets " +
 			"on every run.",
 		Remedy: regenerate,
 		Source: "budimanjojo/talhelper#242, #436, #926; siderolabs/talos#5711, #12575",
 	},
 	{
-		ID: ConfigSecrets, Title: "The machine configs don't share the cluster's secrets", Severity: Failure, Exit: ExitBadInput, Unskippable: true,
+		ID: ConfigSecrets, Title: "The machine configs don't share the cluster's secrets", Severity: Failure,
+		Exit: ExitBadInput, Unskippable: true,
 		Cause:  "Tokens, the cluster id or the Kubernetes CA differ between the files: they were not made in one go.",
 		Remedy: regenerate,
 		Source: "siderolabs/talos#5942",
 	},
 	{
-		ID: ConfigPlaceholder, Title: "A secret in a machine config is still a placeholder or encrypted", Severity: Failure, Exit: ExitBadInput, Unskippable: true,
-		Cause:  "A reference for a password manager, an unresolved variable or SOPS ciphertext stands where a secret should be.",
+		ID: ConfigPlaceholder, Title: "A secret in a machine config is still a placeholder or encrypted", Severity: Failure,
+		Exit: ExitBadInput, Unskippable: true,
+		Cause: "A reference for a password manager, an unresolved variable or SOPS ciphertext stands where a secret " +
+			"should be.",
 		Remedy: "Resolve or decrypt the secrets before the configs are generated, or decrypt the file.",
 		Source: "budimanjojo/talhelper#865; postfinance/topf#69",
 	},
@@ -175,32 +194,41 @@ var fileEntries = []Entry{
 		Source: "siderolabs/talos, pkg/machinery/client/config",
 	},
 	{
-		ID: TalosconfigForeign, Title: "The talosconfig is another cluster's", Severity: Failure, Exit: ExitBadInput, Unskippable: true,
-		Cause:  "Its certificate authority is not the one in the machine configs: every node would refuse it as soon as it is configured.",
-		Remedy: "Set TALOSCONFIG to this cluster's file, or " + "make the configs and the talosconfig again from one set of secrets: `task talos:generate-config`.",
+		ID: TalosconfigForeign, Title: "The talosconfig is another cluster's", Severity: Failure, Exit: ExitBadInput,
+		Unskippable: true,
+		Cause: "Its certificate authority is not the one in the machine configs: every node would refuse it as soon as " +
+			"it is configured.",
+		Remedy: "Set TALOSCONFIG to this cluster's file, or " +
+			"make the configs and the talosconfig again from one set of secrets: `task talos:generate-config`.",
 		Source: "siderolabs/talos#12575; budimanjojo/talhelper#436",
 	},
 	{
 		ID: SecretsFileMisnamed, Title: "The cluster's secrets file may be misnamed", Severity: Warning, Exit: ExitBadInput,
-		Cause:  "The secrets are read from talsecret.yaml or talsecret.sops.yaml, and neither is there. talhelper would then make new ones on every run, and say so only in passing; here none are made.",
+		Cause: "The secrets are read from talsecret.yaml or talsecret.sops.yaml, and neither is there. talhelper would " +
+			"then make new ones on every run, and say so only in passing; here none are made.",
 		Remedy: "Rename the file to talsecret.sops.yaml.",
 		Source: "budimanjojo/talhelper#926; onedr0p/cluster-template#1358",
 	},
 	{
-		ID: ConfigCluster, Title: "A machine config belongs to another cluster or endpoint", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The cluster's name or endpoint in the config is not the one of talconfig.yaml: the file is old, or another cluster's.",
+		ID: ConfigCluster, Title: "A machine config belongs to another cluster or endpoint", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "The cluster's name or endpoint in the config is not the one of talconfig.yaml: the file is old, or " +
+			"another cluster's.",
 		Remedy: "Generate the configs again: `task talos:generate-config`.",
 		Source: "siderolabs/talos, cluster.clusterName and cluster.controlPlane.endpoint",
 	},
 	{
 		ID: FileUnwritable, Title: "A file can't be written", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The folder is read-only or not yours, the disk is full, or something else has the file's name. A file that was there before is as it was.",
-		Remedy: "Make room, or the folder writable, and run the same command again; or say where else the file may be (TMPDIR, REPORT_FILE, TALOSCONFIG, CLUSTERCONFIG_DIR).",
+		Cause: "The folder is read-only or not yours, the disk is full, or something else has the file's name. A file " +
+			"that was there before is as it was.",
+		Remedy: "Make room, or the folder writable, and run the same command again; or say where else the file may be " +
+			"(TMPDIR, REPORT_FILE, TALOSCONFIG, CLUSTERCONFIG_DIR).",
 		Source: "operating system",
 	},
 	{
 		ID: SecretsAmbiguous, Title: "There is more than one secrets file", Severity: Warning, Exit: ExitBadInput,
-		Cause:  "Of talsecret.yaml, talsecret.sops.yaml, talsecret.yml and talsecret.sops.yml the first that is there is read. A plain one that was left beside the encrypted one wins over it, be it older or another cluster's.",
+		Cause: "Of talsecret.yaml, talsecret.sops.yaml, talsecret.yml and talsecret.sops.yml the first that is there is " +
+			"read. A plain one that was left beside the encrypted one wins over it, be it older or another cluster's.",
 		Remedy: "Keep the one that the nodes' configs were made from, encrypted, and move the other one away.",
 		Source: "talhelper v3.1.16, cmd/genconfig.go",
 	},

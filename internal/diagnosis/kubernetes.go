@@ -17,9 +17,12 @@ var kubernetesEntries = []Entry{
 		Title:    "The kubeconfig has a context of this name for another cluster",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "Talos names the context admin@<cluster name>. The file already has one of that name, whose server or CA is another: a cluster of the same name, " +
-			"or this one before it was reset with new secrets. Replacing it unasked could take away the only access to that cluster.",
-		Remedy: "If the old context is no longer needed, run again with -force: it replaces that context alone and keeps a backup of the file. " +
+		Cause: "Talos names the context admin@<cluster name>. The file already has one of that name, whose server or CA " +
+			"is another: a cluster of the same name, " +
+			"or this one before it was reset with new secrets. Replacing it unasked could take away the only access to that " +
+			"cluster.",
+		Remedy: "If the old context is no longer needed, run again with -force: it replaces that context alone and keeps " +
+			"a backup of the file. " +
 			"Otherwise point KUBECONFIG to another file, or rename the old context with kubectl config rename-context.",
 		Source: "Talos v1.13.9: pkg/kubeconfig/generate.go (the names); siderolabs/go-kubeconfig (talosctl renames instead)",
 	},
@@ -28,7 +31,8 @@ var kubernetesEntries = []Entry{
 		Title:    "The existing kubeconfig can't be read",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "The file is not valid YAML, not a kubeconfig, or holds several documents. Writing a new one in its place would lose whatever access is in it, " +
+		Cause: "The file is not valid YAML, not a kubeconfig, or holds several documents. Writing a new one in its place " +
+			"would lose whatever access is in it, " +
 			"so it is left alone.",
 		Remedy: "Correct the file or move it away, then run again; or point KUBECONFIG to another file.",
 		Source: "client-go tools/clientcmd/loader.go",
@@ -38,7 +42,8 @@ var kubernetesEntries = []Entry{
 		Title:    "The kubeconfig can't be written",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "The new file is written beside the old one and then takes its place, so that a crash or a full disk can't leave half a file. For that the " +
+		Cause: "The new file is written beside the old one and then takes its place, so that a crash or a full disk can't " +
+			"leave half a file. For that the " +
 			"folder must be writable and have room. The old file is as it was.",
 		Remedy: "Make the folder writable or free some space, then run again; or point KUBECONFIG to another file.",
 		Source: "Linux, rename(2)",
@@ -48,7 +53,8 @@ var kubernetesEntries = []Entry{
 		Title:    "Another program is changing the kubeconfig",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "kubectl, and this program, hold <kubeconfig>.lock while they change the file, so that neither loses what the other wrote. " +
+		Cause: "kubectl, and this program, hold <kubeconfig>.lock while they change the file, so that neither loses what " +
+			"the other wrote. " +
 			"The lock did not go away: the other program still runs, or was killed before it could remove it.",
 		Remedy: "If no other program is changing the file, remove <kubeconfig>.lock and run again.",
 		Source: "client-go tools/clientcmd/loader.go (lockFile)",
@@ -58,9 +64,11 @@ var kubernetesEntries = []Entry{
 		Title:    "The kubeconfig that the node gave can't be used",
 		Severity: Failure,
 		Exit:     ExitKubernetes,
-		Cause: "A control plane makes the kubeconfig from its machine config. One without a server, a CA or a client certificate that fits them is of no use, " +
+		Cause: "A control plane makes the kubeconfig from its machine config. One without a server, a CA or a client " +
+			"certificate that fits them is of no use, " +
 			"and is not merged into the user's file.",
-		Remedy: "Look at the Kubernetes CA and the endpoint in the control planes' machine configs, and check the node's clock.",
+		Remedy: "Look at the Kubernetes CA and the endpoint in the control planes' machine configs, and check the " +
+			"node's clock.",
 		Source: "Talos v1.13.9: pkg/kubeconfig/generate.go",
 	},
 	{
@@ -68,9 +76,11 @@ var kubernetesEntries = []Entry{
 		Title:    "Another cluster's API answers at the endpoint",
 		Severity: Failure,
 		Exit:     ExitKubernetes,
-		Cause: "The certificate at the endpoint's address is not signed by this cluster's Kubernetes CA. The VIP is in use by another cluster, or the balancer or DNS record leads " +
+		Cause: "The certificate at the endpoint's address is not signed by this cluster's Kubernetes CA. The VIP is in " +
+			"use by another cluster, or the balancer or DNS record leads " +
 			"to one, or to something that is not Kubernetes.",
-		Remedy: "Find who holds the endpoint's address (arping, the balancer's backends, the DNS record), or give this cluster another one.",
+		Remedy: "Find who holds the endpoint's address (arping, the balancer's backends, the DNS record), or give this " +
+			"cluster another one.",
 		Source: "Talos v1.13.9: internal/app/machined/pkg/controllers/secrets/kubernetes_dynamic_certs.go",
 	},
 	{
@@ -78,7 +88,8 @@ var kubernetesEntries = []Entry{
 		Title:    "The Kubernetes API does not accept the client certificate",
 		Severity: Failure,
 		Exit:     ExitKubernetes,
-		Cause: "The API server answers with 401 to a certificate that its CA did not sign or that is out of date by its own clock, and with 403 to a user outside of system:masters. " +
+		Cause: "The API server answers with 401 to a certificate that its CA did not sign or that is out of date by its " +
+			"own clock, and with 403 to a user outside of system:masters. " +
 			"Anonymous requests get 401 too, even at /readyz: Talos runs it with --anonymous-auth=false.",
 		Remedy: "Fetch a new kubeconfig (mage kubeconfig), and compare the control planes' clocks with this machine's.",
 		Source: "Talos v1.13.9: internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go",

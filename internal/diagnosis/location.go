@@ -23,7 +23,8 @@ const (
 	NeedsTalconfig Need = 1 << iota
 	// NeedsConfig is the machine config of one node: the check runs once for each.
 	NeedsConfig
-	// NeedsConfigs are the machine configs of all nodes: files that differ are told from each other only when all are there.
+	// NeedsConfigs are the machine configs of all nodes: files that differ are told from each other only when all are
+	// there.
 	NeedsConfigs
 	// NeedsTalosconfig is the client configuration.
 	NeedsTalosconfig

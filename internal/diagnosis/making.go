@@ -19,26 +19,33 @@ const (
 var makingEntries = []Entry{
 	{
 		ID: SecretsMissing, Title: "The cluster's secrets are not here", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Without its secrets file a cluster's configs can't be rendered, and new secrets would make another cluster: nodes that are configured already would never accept it.",
-		Remedy: "Restore talsecret.sops.yaml. New secrets are made only when no config exists and every node is in maintenance.",
+		Cause: "Without its secrets file a cluster's configs can't be rendered, and new secrets would make another " +
+			"cluster: nodes that are configured already would never accept it.",
+		Remedy: "Restore talsecret.sops.yaml. New secrets are made only when no config exists and every node is in " +
+			"maintenance.",
 		Source: "budimanjojo/talhelper#926, #436",
 	},
 	{
 		ID: ProgramMissing, Title: "A program is not installed", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Encrypted files need sops, and CONFIG_GENERATOR=talhelper needs talhelper; the program that is named is not on the PATH.",
+		Cause: "Encrypted files need sops, and CONFIG_GENERATOR=talhelper needs talhelper; the program that is named is " +
+			"not on the PATH.",
 		Remedy: "Install it, or bring the rendered machine configs along.",
 		Source: sourceOurs,
 	},
 	{
 		ID: ProgramFailed, Title: "A program failed", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "talhelper ended with an error: a mistake in the talconfig or a patch, or a key that can't decrypt the secrets.",
-		Remedy: "Correct what it complains about. For sops: SOPS_AGE_KEY_FILE names the key's file, SOPS_AGE_KEY would be the key itself.",
+		Cause: "talhelper ended with an error: a mistake in the talconfig or a patch, or a key that can't decrypt the " +
+			"secrets.",
+		Remedy: "Correct what it complains about. For sops: SOPS_AGE_KEY_FILE names the key's file, SOPS_AGE_KEY would be " +
+			"the key itself.",
 		Source: "budimanjojo/talhelper#671; getsops/sops#1402",
 	},
 	{
 		ID: RenderedDiffers, Title: "Rendered configs would replace existing ones", Severity: Warning,
-		Cause:  "The talconfig, a patch or the generator changed since the configs were made, and nodes run with the old ones.",
-		Remedy: "Render them on purpose: task talos:generate-config; then look at the difference on each node before it is applied.",
+		Cause: "The talconfig, a patch or the generator changed since the configs were made, and nodes run with the " +
+			"old ones.",
+		Remedy: "Render them on purpose: task talos:generate-config; then look at the difference on each node before it " +
+			"is applied.",
 		Source: sourceOurs,
 	},
 	{
@@ -61,25 +68,29 @@ var makingEntries = []Entry{
 	},
 	{
 		ID: SecretsNotEncryptable, Title: "The cluster's secrets can't be encrypted", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "No rule of .sops.yaml is for this file, its keys can't be used, or the rule is made for other files and would leave the values in the clear. Nothing was written.",
+		Cause: "No rule of .sops.yaml is for this file, its keys can't be used, or the rule is made for other files and " +
+			"would leave the values in the clear. Nothing was written.",
 		Remedy: "Add a rule with `path_regex: talsecret\\.sops\\.yaml$` and your key before the others.",
 		Source: "getsops/sops, README: using .sops.yaml, encrypting only parts of a file",
 	},
 	{
 		ID: SecretsExist, Title: "There are secrets already", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "New secrets make another cluster: no node that is configured would accept them, and without the old ones it can't be managed any more.",
+		Cause: "New secrets make another cluster: no node that is configured would accept them, and without the old ones " +
+			"it can't be managed any more.",
 		Remedy: "Keep them. If they are of a cluster that is gone for good, move the file away yourself.",
 		Source: "budimanjojo/talhelper#436",
 	},
 	{
 		ID: SecretsPlain, Title: "The cluster's secrets are not encrypted", Severity: Warning,
-		Cause:  "There is no .sops.yaml that says how to encrypt them, so the file is in the clear. Whoever reads it owns the cluster.",
+		Cause: "There is no .sops.yaml that says how to encrypt them, so the file is in the clear. Whoever reads it owns " +
+			"the cluster.",
 		Remedy: "Make a .sops.yaml, then `sops encrypt talsecret.yaml > talsecret.sops.yaml`, and remove the plain file.",
 		Source: "talhelper's guide: generating secrets",
 	},
 	{
 		ID: ConfigsStale, Title: "A machine config belongs to no node", Severity: Warning,
-		Cause:  "A node was renamed or taken out of the inventory since its config was made, or the pattern of the names changed. The file still holds the cluster's secrets.",
+		Cause: "A node was renamed or taken out of the inventory since its config was made, or the pattern of the names " +
+			"changed. The file still holds the cluster's secrets.",
 		Remedy: "Remove the file, once you have seen that no machine is in need of it.",
 		Source: sourceOurs,
 	},

@@ -14,14 +14,18 @@ func Markdown() string {
 	var page strings.Builder
 
 	page.WriteString("# Diagnoses\n\n" + madeFrom +
-		"Every finding and every error that a run shows carries one of these ids. An id stays with its kind of trouble for good and is never\n" +
-		"used again. The severity is the usual one: where a step or a node's state makes a difference, the message has the last word.\n" +
-		"`SKIP_CHECKS=TM054,TM062` turns failures of these checks into warnings; those marked \"can't be skipped\" guard the cluster's secrets.\n\n" +
+		"Every finding and every error that a run shows carries one of these ids. An id stays with its kind of trouble " +
+		"for good and is never\n" +
+		"used again. The severity is the usual one: where a step or a node's state makes a difference, the message has " +
+		"the last word.\n" +
+		"`SKIP_CHECKS=TM054,TM062` turns failures of these checks into warnings; those marked \"can't be skipped\" guard " +
+		"the cluster's secrets.\n\n" +
 		"| id | severity | exit code | kind of trouble |\n|---|---|---|---|\n")
 
 	for _, entry := range Catalogue() {
 		fmt.Fprintf(&page, "| [%s](#%s) | %s | %s | %s |\n",
-			entry.ID, strings.ToLower(string(entry.ID)), entry.Severity, entry.exitText(), strings.ReplaceAll(entry.Title, "|", `\|`))
+			entry.ID, strings.ToLower(string(entry.ID)), entry.Severity, entry.exitText(),
+			strings.ReplaceAll(entry.Title, "|", `\|`))
 	}
 
 	for _, entry := range Catalogue() {
@@ -56,10 +60,13 @@ func ExitCodesMarkdown() string {
 		fmt.Fprintf(&page, "| %d | %s |\n", code.Code, code.Meaning)
 	}
 
-	page.WriteString("\nOf several failures the earliest step's code counts, and within a step 2 before any other. Nodes whose config differs from its file\n" +
+	page.WriteString("\nOf several failures the earliest step's code counts, and within a step 2 before any other. " +
+		"Nodes whose config differs from its file\n" +
 		"are no failure: a run ends with 0 and says how many differ; a dry run ends with 8.\n\n" +
-		"Task hides the code of a command that failed unless it is called with `-x` (`task -x bootstrap:talos`), and `go run` ends with 1\n" +
-		"whatever the code was; a compiled binary, `mage` and the scripts keep it. The scripts of old ended with 1 for every failure.\n")
+		"Task hides the code of a command that failed unless it is called with `-x` (`task -x bootstrap:talos`), and `go " +
+		"run` ends with 1\n" +
+		"whatever the code was; a compiled binary, `mage` and the scripts keep it. The scripts of old ended with 1 for " +
+		"every failure.\n")
 
 	return page.String()
 }

@@ -20,55 +20,67 @@ var nodeEntries = []Entry{
 		Title:  "Something answers at the node's address that is no Talos node",
 		Cause:  "Another machine or program has this address and port: an SSH or web server, a balancer, the Kubernetes API.",
 		Remedy: "Check the address in talconfig.yaml, or say where the node answers now with NODE_ADDRESSES.",
-		Source: "Talos' API speaks HTTP/2 over TLS on port 50000 and either asks for a client certificate or presents the certificate of maintenance mode: siderolabs/talos internal/app/apid",
+		Source: "Talos' API speaks HTTP/2 over TLS on port 50000 and either asks for a client certificate or presents the " +
+			"certificate of maintenance mode: siderolabs/talos internal/app/apid",
 	},
 	{
 		ID: ForeignNode, Severity: Failure, Exit: ExitPreflight, Unskippable: true,
 		Title: "The node belongs to another cluster",
-		Cause: "The node is configured and its certificate comes from another machine CA than the talosconfig's: it runs in another cluster, or the secrets were made anew after it was configured.",
-		Remedy: "Check the address and TALOSCONFIG. If the secrets were made anew, take the earlier talosconfig and secrets file back, out of git or a backup: new ones open no node " +
-			"that has the earlier. If the machine is meant to join this cluster, reset it with its own cluster's talosconfig; that wipes it.",
+		Cause: "The node is configured and its certificate comes from another machine CA than the talosconfig's: it runs " +
+			"in another cluster, or the secrets were made anew after it was configured.",
+		Remedy: "Check the address and TALOSCONFIG. If the secrets were made anew, take the earlier talosconfig and " +
+			"secrets file back, out of git or a backup: new ones open no node " +
+			"that has the earlier. If the machine is meant to join this cluster, reset it with its own cluster's " +
+			"talosconfig; that wipes it.",
 		Source: "siderolabs/talos: internal/app/apid, TLS of a configured node",
 	},
 	{
 		ID: UnknownNodeCA, Severity: Failure, Exit: ExitBadInput, Unskippable: true,
-		Title:  "The node is configured, and there is no talosconfig to tell by whom",
-		Cause:  "The node asks for a client certificate, so it has a machine config; without a talosconfig nobody can tell whose.",
-		Remedy: "Point TALOSCONFIG to the cluster's talosconfig, or make it again from the cluster's secrets: task talos:generate-config.",
+		Title: "The node is configured, and there is no talosconfig to tell by whom",
+		Cause: "The node asks for a client certificate, so it has a machine config; without a talosconfig nobody can " +
+			"tell whose.",
+		Remedy: "Point TALOSCONFIG to the cluster's talosconfig, or make it again from the cluster's secrets: task " +
+			"talos:generate-config.",
 		Source: "siderolabs/talos: internal/app/apid, TLS of a configured node",
 	},
 	{
 		ID: NodeClock, Severity: Failure, Exit: ExitPreflight,
-		Title:  "The node's certificate is not valid at this time",
-		Cause:  "The node's clock or this computer's is wrong: the node makes its certificate itself, valid for 24 hours from its own now.",
-		Remedy: "Compare both clocks. A node makes a new certificate as soon as its time is synchronised: check that it reaches its time servers (UDP port 123).",
+		Title: "The node's certificate is not valid at this time",
+		Cause: "The node's clock or this computer's is wrong: the node makes its certificate itself, valid for 24 hours " +
+			"from its own now.",
+		Remedy: "Compare both clocks. A node makes a new certificate as soon as its time is synchronised: check that it " +
+			"reaches its time servers (UDP port 123).",
 		Source: "siderolabs/talos: internal/app/machined/pkg/controllers/secrets/api.go",
 	},
 	{
 		ID: FingerprintMismatch, Severity: Failure, Exit: ExitPreflight, Unskippable: true,
-		Title:  "The node's certificate has none of the given fingerprints",
-		Cause:  "CERT_FINGERPRINTS names the only certificates to talk to. A node in maintenance makes a new one at each boot, when its time is synchronised and when its addresses change; or another machine answers.",
+		Title: "The node's certificate has none of the given fingerprints",
+		Cause: "CERT_FINGERPRINTS names the only certificates to talk to. A node in maintenance makes a new one at each " +
+			"boot, when its time is synchronised and when its addresses change; or another machine answers.",
 		Remedy: "Read the fingerprint from the machine's console again and give it with CERT_FINGERPRINTS.",
 		Source: "siderolabs/talos: internal/app/machined/pkg/controllers/secrets/api.go, reconcileMaintenance",
 	},
 	{
 		ID: CertificateName, Severity: Failure, Exit: ExitPreflight,
-		Title:  "The node's certificate doesn't name the address it is called at",
-		Cause:  "A configured node's certificate names its own addresses, its hostname and machine.certSANs; through a VIP, a port forward or another name it can't be called.",
+		Title: "The node's certificate doesn't name the address it is called at",
+		Cause: "A configured node's certificate names its own addresses, its hostname and machine.certSANs; through a " +
+			"VIP, a port forward or another name it can't be called.",
 		Remedy: "Call the node at one of the addresses that its certificate names, or add the address to machine.certSANs.",
 		Source: "siderolabs/talos: internal/app/machined/pkg/controllers/secrets/api_cert_sans.go",
 	},
 	{
 		ID: ProxyInTheWay, Severity: Failure, Exit: ExitPreflight,
-		Title:  "The connection to the node goes through a proxy, and fails there",
-		Cause:  "HTTPS_PROXY is set and NO_PROXY doesn't exempt the node's address. The proxy can't or may not connect to it.",
+		Title: "The connection to the node goes through a proxy, and fails there",
+		Cause: "HTTPS_PROXY is set and NO_PROXY doesn't exempt the node's address. The proxy can't or may not " +
+			"connect to it.",
 		Remedy: "Exempt the nodes: NO_PROXY takes addresses, CIDRs and names, separated by commas.",
 		Source: "https://github.com/siderolabs/talos/issues/12684",
 	},
 	{
 		ID: CallNotAllowed, Severity: Failure, Exit: ExitPreflight,
-		Title:  "The node doesn't allow the call",
-		Cause:  "The talosconfig's client certificate lacks the role for it, the node isn't a control plane, or its mode doesn't have the call.",
+		Title: "The node doesn't allow the call",
+		Cause: "The talosconfig's client certificate lacks the role for it, the node isn't a control plane, or its mode " +
+			"doesn't have the call.",
 		Remedy: "Use a talosconfig with the role os:admin. Check the node's role and state with: mage status.",
 		Source: "siderolabs/talos: pkg/grpc/middleware/authz; https://docs.siderolabs.com/talos/v1.13/security/rbac",
 	},
@@ -81,8 +93,9 @@ var nodeEntries = []Entry{
 	},
 	{
 		ID: LocalNetworkBlocked, Severity: Warning, Exit: ExitPreflight,
-		Title:  "macOS may keep this terminal from the local network",
-		Cause:  "Connections end with \"no route to host\" while other programs connect: since macOS 15 each terminal program needs a permission of its own, which its child processes inherit.",
+		Title: "macOS may keep this terminal from the local network",
+		Cause: "Connections end with \"no route to host\" while other programs connect: since macOS 15 each terminal " +
+			"program needs a permission of its own, which its child processes inherit.",
 		Remedy: "System Settings, Privacy & Security, Local Network: switch the terminal on, then try again.",
 		Source: "https://github.com/siderolabs/talos/issues/10880",
 	},

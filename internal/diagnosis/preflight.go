@@ -55,7 +55,8 @@ var preflightEntries = []Entry{
 		Title:    "The node would refuse this machine config",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "Some rules depend on the machine: a bare machine without Talos on a disk needs an install section, and there " +
+		Cause: "Some rules depend on the machine: a bare machine without Talos on a disk needs an install section, " +
+			"and there " +
 			"install.extraKernelArgs and install.grubUseUKICmdline exclude each other.",
 		Remedy: "Correct the inventory or its patches, generate the configs again and rerun preflight.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go, RuntimeValidate; siderolabs/talos#10315",
@@ -65,9 +66,12 @@ var preflightEntries = []Entry{
 		Title:    "The machine config is made for another Talos version than the node runs",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "A machine config made for a newer minor version has keys and documents that the running Talos does not know, so it " +
-			"refuses the whole file. One made for an older minor version is accepted, but new defaults are missing: a warning. Patch levels don't matter.",
-		Remedy: "Boot the node from an image of the version that the config is made for, or lower talosVersion and generate the configs again.",
+		Cause: "A machine config made for a newer minor version has keys and documents that the running Talos does not " +
+			"know, so it " +
+			"refuses the whole file. One made for an older minor version is accepted, but new defaults are missing: a " +
+			"warning. Patch levels don't matter.",
+		Remedy: "Boot the node from an image of the version that the config is made for, or lower talosVersion and " +
+			"generate the configs again.",
 		Source: "cozystack/talm#132, siderolabs/terraform-provider-talos#304",
 	},
 	{
@@ -84,7 +88,8 @@ var preflightEntries = []Entry{
 		Title:    "The install disk selector matches no disk",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "The selector's clauses rule out every disk of the node. Talos adds three of its own: the disk needs a transport, is not " +
+		Cause: "The selector's clauses rule out every disk of the node. Talos adds three of its own: the disk needs a " +
+			"transport, is not " +
 			"read-only and not a CD-ROM.",
 		Remedy: "Correct the selector with the values of the table, and generate the configs again.",
 		Source: "siderolabs/talos#10315, #6175",
@@ -95,17 +100,19 @@ var preflightEntries = []Entry{
 		Severity: Failure,
 		Exit:     ExitPreflight,
 		Cause:    "Talos takes the first match without asking, and wipes it.",
-		Remedy:   "Make the selector match one disk (a serial number does), or accept the marked disk with ALLOW_AMBIGUOUS_DISK=true.",
-		Source:   "siderolabs/talos#12370, #11255",
+		Remedy: "Make the selector match one disk (a serial number does), or accept the marked disk with " +
+			"ALLOW_AMBIGUOUS_DISK=true.",
+		Source: "siderolabs/talos#12370, #11255",
 	},
 	{
 		ID:       InstallDiskAbsent,
 		Title:    "The install disk does not exist on the node",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause:    "The node accepts a config that names a missing disk, fails to install, and comes back in maintenance mode without a trace.",
-		Remedy:   "Name a disk of the table, and generate the configs again.",
-		Source:   "siderolabs/talos#9647, cozystack/talm#34",
+		Cause: "The node accepts a config that names a missing disk, fails to install, and comes back in maintenance " +
+			"mode without a trace.",
+		Remedy: "Name a disk of the table, and generate the configs again.",
+		Source: "siderolabs/talos#9647, cozystack/talm#34",
 	},
 	{
 		ID:       InstallDiskHoldsData,
@@ -119,16 +126,18 @@ var preflightEntries = []Entry{
 		ID:       AlreadyInstalled,
 		Title:    "Talos is already on a disk of the node",
 		Severity: Warning,
-		Cause:    "A node in maintenance mode that has Talos on a disk takes a config without installing again: its install section is ignored.",
-		Remedy:   "Nothing, if that disk is the right one. Else wipe it before the node gets its config.",
-		Source:   "siderolabs/talos#13814, #14228, siderolabs/sbc-raspberrypi#35",
+		Cause: "A node in maintenance mode that has Talos on a disk takes a config without installing again: its " +
+			"install section is ignored.",
+		Remedy: "Nothing, if that disk is the right one. Else wipe it before the node gets its config.",
+		Source: "siderolabs/talos#13814, #14228, siderolabs/sbc-raspberrypi#35",
 	},
 	{
 		ID:       InstallerReference,
 		Title:    "The installer image's reference is broken",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "An image factory reference needs a schematic id of 64 hexadecimal digits and a tag like v1.13.9. The apply would " +
+		Cause: "An image factory reference needs a schematic id of 64 hexadecimal digits and a tag like v1.13.9. The " +
+			"apply would " +
 			"succeed, and the node would fail much later, while pulling.",
 		Remedy: "Correct talosImageURL, or the schematic that it comes from, and generate the configs again.",
 		Source: "onedr0p/cluster-template#1398, siderolabs/talos#7170",
@@ -146,7 +155,8 @@ var preflightEntries = []Entry{
 		Title:    "The installer image and the node's SecureBoot state don't go together",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "A SecureBoot machine does not boot what an ordinary installer writes, and the installer for SecureBoot fails, or writes a " +
+		Cause: "A SecureBoot machine does not boot what an ordinary installer writes, and the installer for SecureBoot " +
+			"fails, or writes a " +
 			"disk that is never unlocked, on a machine without it.",
 		Remedy: "Take the installer image with -secureboot in its name exactly for SecureBoot machines.",
 		Source: "siderolabs/talos#12152, #9482, budimanjojo/talhelper#304",
@@ -156,8 +166,10 @@ var preflightEntries = []Entry{
 		Title:    "The machine config names a link that the node does not have",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "Talos can't validate link names: the apply succeeds and the node never answers at its address again. Names depend on the " +
-			"kernel argument net.ifnames, so a node that booted with other arguments than its image will have shows other names: then it is a warning.",
+		Cause: "Talos can't validate link names: the apply succeeds and the node never answers at its address again. " +
+			"Names depend on the " +
+			"kernel argument net.ifnames, so a node that booted with other arguments than its image will have shows other " +
+			"names: then it is a warning.",
 		Remedy: "Use a name of the node's list or, better, select the link by its MAC address.",
 		Source: "siderolabs/terraform-provider-talos#267, siderolabs/talos#8640, #10585",
 	},
@@ -173,7 +185,8 @@ var preflightEntries = []Entry{
 		ID:       TPMUnsealed,
 		Title:    "Disk encryption with a TPM key on a machine without SecureBoot",
 		Severity: Warning,
-		Cause: "TPM keys are sealed against what a SecureBoot image with a UKI measures. Without them the node may install and then never " +
+		Cause: "TPM keys are sealed against what a SecureBoot image with a UKI measures. Without them the node may " +
+			"install and then never " +
 			"come back, because its disk stays locked.",
 		Remedy: "Enable SecureBoot and boot a -secureboot image, or use another kind of key.",
 		Source: "siderolabs/talos#9415, #8995, #10205",
@@ -182,16 +195,18 @@ var preflightEntries = []Entry{
 		ID:       KernelArgsIgnored,
 		Title:    "install.extraKernelArgs will be ignored",
 		Severity: Warning,
-		Cause:    "A machine that boots a unified kernel image takes the kernel arguments from the image, not from the machine config.",
-		Remedy:   "Put the arguments into the image's schematic.",
-		Source:   "siderolabs/talos#10519, #10339, budimanjojo/talhelper#1000",
+		Cause: "A machine that boots a unified kernel image takes the kernel arguments from the image, not from the " +
+			"machine config.",
+		Remedy: "Put the arguments into the image's schematic.",
+		Source: "siderolabs/talos#10519, #10339, budimanjojo/talhelper#1000",
 	},
 	{
-		ID:          WrongMachine,
-		Title:       "Another machine answers at the node's address",
-		Severity:    Failure,
-		Exit:        ExitPreflight,
-		Cause:       "The MAC addresses or the UUID that the files declare for the node are not those of the machine that answers: often DHCP gave the address away.",
+		ID:       WrongMachine,
+		Title:    "Another machine answers at the node's address",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause: "The MAC addresses or the UUID that the files declare for the node are not those of the machine that " +
+			"answers: often DHCP gave the address away.",
 		Remedy:      "Find out where the node answers and pass NODE_ADDRESSES, or correct the declared MAC addresses.",
 		Source:      "siderolabs/talos#7872, #8714",
 		Unskippable: true,
@@ -209,7 +224,8 @@ var preflightEntries = []Entry{
 		Title:    "An address of a machine lies in the pod or service subnets",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "Talos leaves out node addresses that lie in the pod or service subnets: etcd then waits for its address for ever. The " +
+		Cause: "Talos leaves out node addresses that lie in the pod or service subnets: etcd then waits for its address " +
+			"for ever. The " +
 			"default service subnet 10.96.0.0/12 reaches up to 10.111.255.255.",
 		Remedy: "Choose other clusterPodNets or clusterSvcNets before the cluster exists; they can't be changed later.",
 		Source: "siderolabs/talos#8882, #6205, siderolabs/sidero#1033",
@@ -255,7 +271,8 @@ var preflightEntries = []Entry{
 		Title:    "The cluster's endpoint can't work",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "Every node reaches the Kubernetes API through the endpoint. It is an https URL whose host is the VIP, a control plane, " +
+		Cause: "Every node reaches the Kubernetes API through the endpoint. It is an https URL whose host is the VIP, a " +
+			"control plane, " +
 			"a balancer in front of them, or a name of one of these.",
 		Remedy: "Correct endpoint in the inventory and generate the configs again.",
 		Source: "Talos documentation, Production Notes, Kubernetes endpoint",
@@ -264,9 +281,10 @@ var preflightEntries = []Entry{
 		ID:       EndpointElsewhere,
 		Title:    "The cluster's endpoint is neither the VIP nor a control plane",
 		Severity: Warning,
-		Cause:    "It is taken for a balancer, which has to forward to port 6443 of the control planes, and to port 50001 for workers to join.",
-		Remedy:   "Nothing, if there is such a balancer.",
-		Source:   "Talos documentation, Production Notes, Kubernetes endpoint",
+		Cause: "It is taken for a balancer, which has to forward to port 6443 of the control planes, and to port 50001 " +
+			"for workers to join.",
+		Remedy: "Nothing, if there is such a balancer.",
+		Source: "Talos documentation, Production Notes, Kubernetes endpoint",
 	},
 	{
 		ID:       HostnameInvalid,
@@ -291,7 +309,8 @@ var preflightEntries = []Entry{
 		Title:    "The talosconfig has an endpoint that is no control plane",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "Only a control plane passes Talos API calls on to other nodes. The VIP answers only once etcd runs, so that nothing works " +
+		Cause: "Only a control plane passes Talos API calls on to other nodes. The VIP answers only once etcd runs, so " +
+			"that nothing works " +
 			"through it when it is needed most.",
 		Remedy: "List the control planes' own addresses as endpoints.",
 		Source: "Talos documentation, talosctl; cozystack/talos-bootstrap#30",
@@ -309,9 +328,10 @@ var preflightEntries = []Entry{
 		ID:       EvenControlPlanes,
 		Title:    "An even number of control planes",
 		Severity: Warning,
-		Cause:    "etcd needs more than half of its members: with two, the loss of either stops the cluster; four bear no more losses than three.",
-		Remedy:   "Use 1, 3 or 5 control planes.",
-		Source:   "siderolabs/talos#9276",
+		Cause: "etcd needs more than half of its members: with two, the loss of either stops the cluster; four bear no " +
+			"more losses than three.",
+		Remedy: "Use 1, 3 or 5 control planes.",
+		Source: "siderolabs/talos#9276",
 	},
 	{
 		ID:       NameUnresolved,
@@ -336,24 +356,28 @@ var preflightEntries = []Entry{
 		Title:    "The node's certificate will not cover its name",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause:    "Once configured, the node's certificate is for its addresses, its hostname and machine.certSANs. The name that it is declared by is none of these.",
-		Remedy:   "Add the name to certSANs and generate the configs again.",
-		Source:   "budimanjojo/talhelper#1088; siderolabs/talos internal/app/machined/pkg/controllers/secrets/api_cert_sans.go",
+		Cause: "Once configured, the node's certificate is for its addresses, its hostname and machine.certSANs. The " +
+			"name that it is declared by is none of these.",
+		Remedy: "Add the name to certSANs and generate the configs again.",
+		Source: "budimanjojo/talhelper#1088; siderolabs/talos " +
+			"internal/app/machined/pkg/controllers/secrets/api_cert_sans.go",
 	},
 	{
 		ID:       ThroughProxy,
 		Title:    "Nodes are reached through a proxy",
 		Severity: OK,
-		Cause:    "HTTPS_PROXY is set, and NO_PROXY leaves the node's address out. Many proxies don't pass connections to port 50000.",
-		Remedy:   "If nodes don't answer, add their subnet to NO_PROXY: NO_PROXY=192.0.2.0/24.",
-		Source:   "siderolabs/talos#12684, #11665, #10990",
+		Cause: "HTTPS_PROXY is set, and NO_PROXY leaves the node's address out. Many proxies don't pass connections to " +
+			"port 50000.",
+		Remedy: "If nodes don't answer, add their subnet to NO_PROXY: NO_PROXY=192.0.2.0/24.",
+		Source: "siderolabs/talos#12684, #11665, #10990",
 	},
 	{
-		ID:          IdentityUnread,
-		Title:       "It could not be read which machine answers",
-		Severity:    Failure,
-		Exit:        ExitPreflight,
-		Cause:       "MAC addresses or a UUID are declared for the node, and the machine refused to tell its own, or the connection broke each time. A machine that does not tell is not taken for the declared one.",
+		ID:       IdentityUnread,
+		Title:    "It could not be read which machine answers",
+		Severity: Failure,
+		Exit:     ExitPreflight,
+		Cause: "MAC addresses or a UUID are declared for the node, and the machine refused to tell its own, or the " +
+			"connection broke each time. A machine that does not tell is not taken for the declared one.",
 		Remedy:      "Run preflight again; if it stays, look at the network in between, or at the node's console.",
 		Source:      "talos-mage: docs/reliability.md",
 		Unskippable: true,
@@ -363,9 +387,11 @@ var preflightEntries = []Entry{
 		Title:    "The node refuses the talosconfig's client certificate",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "The node's certificate is this cluster's, and it hangs up as soon as it has seen ours: the client certificate was signed by another CA, or the " +
+		Cause: "The node's certificate is this cluster's, and it hangs up as soon as it has seen ours: the client " +
+			"certificate was signed by another CA, or the " +
 			"node's clock says that it is not valid now. A node whose API is just restarting looks the same for a moment.",
-		Remedy: "Compare the node's clock with this computer's; make a new talosconfig from the cluster's secrets: task talos:generate-config.",
+		Remedy: "Compare the node's clock with this computer's; make a new talosconfig from the cluster's secrets: task " +
+			"talos:generate-config.",
 		Source: "siderolabs/talos: internal/app/apid; internal/integration/api/apid.go, TestPKIMismatch",
 	},
 }

@@ -9,16 +9,20 @@ const (
 var settingEntries = []Entry{
 	{
 		ID: BadSetting, Severity: Failure, Exit: ExitBadInput,
-		Title:  "A setting has a value that it doesn't take",
-		Cause:  "An environment variable, or the flag that goes over it, can't be read: it is misspelt, has another form, or is out of range.",
-		Remedy: "Correct the variable or flag that the message names; it says what is taken. docs/settings.md lists every setting.",
+		Title: "A setting has a value that it doesn't take",
+		Cause: "An environment variable, or the flag that goes over it, can't be read: it is misspelt, has another form, " +
+			"or is out of range.",
+		Remedy: "Correct the variable or flag that the message names; it says what is taken. docs/settings.md lists every " +
+			"setting.",
 		Source: "talos-mage: docs/settings.md",
 	},
 	{
 		ID: UnskippableCheck, Severity: Failure, Exit: ExitBadInput,
-		Title:  "SKIP_CHECKS names a check that can't be skipped",
-		Cause:  "Checks of a node's identity and of the certificate authority keep the cluster's secrets from being sent to a machine that is not the declared one.",
-		Remedy: "Take the id out of SKIP_CHECKS. If a machine was replaced, correct its hardware address in talconfig.yaml and generate the configs again.",
+		Title: "SKIP_CHECKS names a check that can't be skipped",
+		Cause: "Checks of a node's identity and of the certificate authority keep the cluster's secrets from being sent " +
+			"to a machine that is not the declared one.",
+		Remedy: "Take the id out of SKIP_CHECKS. If a machine was replaced, correct its hardware address in " +
+			"talconfig.yaml and generate the configs again.",
 		Source: "talos-mage: docs/settings.md",
 	},
 }

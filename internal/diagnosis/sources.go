@@ -16,8 +16,10 @@ var sourceLinks = []sourceLink{
 	{regexp.MustCompile(`https?://[^\s;,]+`), "$0"},
 	{regexp.MustCompile(`([\w.-]+/[\w.-]+)#(\d+)`), "https://github.com/$1/issues/$2"},
 	{regexp.MustCompile(`Talos (v[\d.]+): ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/siderolabs/talos/blob/$1/$2"},
-	{regexp.MustCompile(`machinery ((?:[\w-]+/)+[\w-]+(?:\.go)?|compatibility)`), "https://github.com/siderolabs/talos/blob/v1.13.9/pkg/machinery/$1"},
-	{regexp.MustCompile(`talhelper (v[\d.]+), ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/budimanjojo/talhelper/blob/$1/$2"},
+	{regexp.MustCompile(`machinery ((?:[\w-]+/)+[\w-]+(?:\.go)?|compatibility)`),
+		"https://github.com/siderolabs/talos/blob/v1.13.9/pkg/machinery/$1"},
+	{regexp.MustCompile(`talhelper (v[\d.]+), ((?:[\w.-]+/)+[\w.-]+)`),
+		"https://github.com/budimanjojo/talhelper/blob/$1/$2"},
 	{regexp.MustCompile(`talhelper ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/budimanjojo/talhelper/blob/v3.1.16/$1"},
 	{regexp.MustCompile(`talos-mage: docs/([\w-]+\.md)`), "$1"},
 	{regexp.MustCompile(`Linux, ([\w-]+)\((\d)\)`), "https://man7.org/linux/man-pages/man$2/$1.$2.html"},
@@ -25,14 +27,16 @@ var sourceLinks = []sourceLink{
 	{regexp.MustCompile(`RFC (\d+)`), "https://www.rfc-editor.org/rfc/rfc$1"},
 	{regexp.MustCompile(`yaml\.org/spec/[\d.]+`), "https://$0/"},
 	{regexp.MustCompile(`client-go ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/kubernetes/client-go/blob/HEAD/$1"},
-	{regexp.MustCompile(`(?:github\.com/)?(` + knownOwners + `/[\w.-]+)[:,]? ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/$1/blob/HEAD/$2"},
+	{regexp.MustCompile(`(?:github\.com/)?(` + knownOwners + `/[\w.-]+)[:,]? ((?:[\w.-]+/)+[\w.-]+)`),
+		"https://github.com/$1/blob/HEAD/$2"},
 	{regexp.MustCompile(`(?:github\.com/)?(` + knownOwners + `/[\w-]+)`), "https://github.com/$1"},
 	{regexp.MustCompile(`Talos documentation|docs\.siderolabs\.com`), "https://docs.siderolabs.com/talos/"},
 	{regexp.MustCompile(`talhelper documentation|talhelper's guide`), "https://budimanjojo.github.io/talhelper/"},
 	{regexp.MustCompile(`etcd documentation`), "https://etcd.io/docs/"},
 	{regexp.MustCompile(`kubernetes\.io`), "https://kubernetes.io/docs/"},
 	{regexp.MustCompile(`Linux kernel documentation`), "https://docs.kernel.org/"},
-	{regexp.MustCompile(`IANA special-purpose address registries`), "https://www.iana.org/assignments/iana-ipv4-special-registry/"},
+	{regexp.MustCompile(`IANA special-purpose address registries`),
+		"https://www.iana.org/assignments/iana-ipv4-special-registry/"},
 	{regexp.MustCompile(`IEEE 802\.1Q`), "https://standards.ieee.org/ieee/802.1Q/10323/"},
 	{regexp.MustCompile(`Image Factory`), "https://factory.talos.dev/"},
 	{regexp.MustCompile(`talhelper v[\d.]+`), "https://github.com/budimanjojo/talhelper"},
@@ -44,7 +48,8 @@ const knownOwners = `(?:siderolabs|budimanjojo|cozystack|onedr0p|kubernetes|gets
 // furtherIssue is an issue of the repository that was named before it.
 var furtherIssue = regexp.MustCompile(`#(\d+)`)
 
-// LinkSource makes links, as Markdown has them, of what a source names. Words that name nothing that can be read stay as they are.
+// LinkSource makes links, as Markdown has them, of what a source names. Words that name nothing that can be read stay
+// as they are.
 func LinkSource(source string) string {
 	pieces := []sourcePiece{{text: source}}
 
@@ -91,7 +96,8 @@ func (p sourcePiece) split(form *regexp.Regexp, url string) []sourcePiece {
 
 	for _, match := range form.FindAllStringSubmatchIndex(p.text, -1) {
 		pieces = append(pieces, sourcePiece{text: p.text[end:match[0]]},
-			sourcePiece{text: p.text[match[0]:match[1]], url: string(form.ExpandString(nil, strings.ReplaceAll(url, "$0", "${0}"), p.text, match))})
+			sourcePiece{text: p.text[match[0]:match[1]],
+				url: string(form.ExpandString(nil, strings.ReplaceAll(url, "$0", "${0}"), p.text, match))})
 		end = match[1]
 	}
 

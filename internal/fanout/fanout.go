@@ -12,8 +12,9 @@ import (
 	"github.com/sourcegraph/conc/pool"
 )
 
-// Collect runs do over all items, at most limit at once (limits below one count as one), whatever becomes of any of them: also
-// after the context is done each item gets its call, so that each gets its result. Results are in the items' order.
+// Collect runs do over all items, at most limit at once (limits below one count as one), whatever becomes of any of
+// them: also after the context is done each item gets its call, so that each gets its result. Results are in the items'
+// order.
 //
 // An item whose call panics takes none of the others with it; broken makes its result, from a *PanicError.
 func Collect[T, R any](
@@ -35,9 +36,10 @@ func Collect[T, R any](
 	return results
 }
 
-// UntilFailure runs do over the items, at most limit at once (limits below one count as one), until one fails or the context is done:
-// then no further item is begun, and those that run finish. Results are in the items' order; an item that was not begun has the zero
-// value. The error joins the items' errors in their order, and the context's cause if that left items out. A panic is an error of its item.
+// UntilFailure runs do over the items, at most limit at once (limits below one count as one), until one fails or the
+// context is done: then no further item is begun, and those that run finish. Results are in the items' order; an item
+// that was not begun has the zero value. The error joins the items' errors in their order, and the context's cause if
+// that left items out. A panic is an error of its item.
 func UntilFailure[T, R any](
 	ctx context.Context, limit int, items []T, do func(context.Context, T) (R, error),
 ) ([]R, error) {

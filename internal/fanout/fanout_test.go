@@ -143,7 +143,8 @@ func TestCollectOutlivesPanics(t *testing.T) {
 	})
 
 	require.Equal(t, []string{
-		"done", "1: unexpected error inside the program: the map was nil", "2: unexpected error inside the program: a sentence", "done",
+		"done", "1: unexpected error inside the program: the map was nil",
+		"2: unexpected error inside the program: a sentence", "done",
 	}, got)
 
 	var panicked *fanout.PanicError
@@ -193,7 +194,8 @@ func TestUntilFailureStopsPullingAndLetsRunningOnesFinish(t *testing.T) {
 func TestUntilFailureRunsAllWhenNoneFails(t *testing.T) {
 	t.Parallel()
 
-	got, err := fanout.UntilFailure(t.Context(), 3, numbers(10), func(_ context.Context, item int) (int, error) { return item, nil })
+	got, err := fanout.UntilFailure(t.Context(), 3, numbers(10),
+		func(_ context.Context, item int) (int, error) { return item, nil })
 
 	require.NoError(t, err)
 	require.Equal(t, numbers(10), got)
@@ -268,8 +270,8 @@ func TestUntilFailureTakesAPanicAsAFailure(t *testing.T) {
 	require.NotContains(t, err.Error(), "goroutine")
 }
 
-// BenchmarkCollect compares the fan-out with what its bound allows at best: with calls that take as long as one another,
-// ceil(items/limit) rounds of one call each. Its target is at most 1.05.
+// BenchmarkCollect compares the fan-out with what its bound allows at best: with calls that take as long as one
+// another, ceil(items/limit) rounds of one call each. Its target is at most 1.05.
 func BenchmarkCollect(b *testing.B) {
 	const (
 		items = 100

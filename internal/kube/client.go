@@ -38,14 +38,15 @@ var quietKlog = sync.OnceFunc(func() {
 
 // Options say how to reach the API.
 type Options struct {
-	// Address is asked instead of the kubeconfig's server: "192.0.2.11:6443". Certificates are still checked for the server's name, which
-	// every control plane's certificate holds. Empty for the kubeconfig's server.
+	// Address is asked instead of the kubeconfig's server: "192.0.2.11:6443". Certificates are still checked for the
+	// server's name, which every control plane's certificate holds. Empty for the kubeconfig's server.
 	Address string
 	// Timeout bounds one request from dialling to the last byte; DefaultTimeout if zero.
 	Timeout time.Duration
 }
 
-// Client asks one Kubernetes API. Each request has a connection of its own, so that a VIP that moved is noticed, and nothing needs closing.
+// Client asks one Kubernetes API. Each request has a connection of its own, so that a VIP that moved is noticed, and
+// nothing needs closing.
 type Client struct {
 	clients *kubernetes.Clientset
 	timeout time.Duration
@@ -180,7 +181,8 @@ func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 
-	// client-go would repeat a request for ten seconds after a broken connection: the caller knows better when to ask again.
+	// client-go would repeat a request for ten seconds after a broken connection: the caller knows better when to ask
+	// again.
 	return c.clients.CoreV1().RESTClient().Get().AbsPath(path).MaxRetries(0).DoRaw(ctx)
 }
 

@@ -24,8 +24,9 @@ import (
 
 var (
 	loopback = netip.MustParseAddr("127.0.0.1")
-	cp1      = kubernetes.Node{Name: "cp1", Address: netip.MustParseAddr("192.0.2.11"), ControlPlane: true, TalosVersion: "v1.13.9"}
-	worker1  = kubernetes.Node{Name: "worker1", Address: netip.MustParseAddr("192.0.2.21"), TalosVersion: "v1.13.9"}
+	cp1      = kubernetes.Node{Name: "cp1", Address: netip.MustParseAddr("192.0.2.11"), ControlPlane: true,
+		TalosVersion: "v1.13.9"}
+	worker1 = kubernetes.Node{Name: "worker1", Address: netip.MustParseAddr("192.0.2.21"), TalosVersion: "v1.13.9"}
 )
 
 func TestClientReadsACluster(t *testing.T) {
@@ -47,10 +48,13 @@ func TestClientReadsACluster(t *testing.T) {
 	nodes, err := client.Nodes(t.Context())
 	require.NoError(t, err)
 
-	noNetwork := "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+	noNetwork := "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network " +
+		"plugin returns error: cni plugin not initialized"
 	require.Equal(t, []kube.Node{
-		{Name: "cp1", ControlPlane: true, Reason: "KubeletNotReady", Message: noNetwork, InternalIPs: []netip.Addr{cp1.Address}, KubeletVersion: "v1.36.1"},
-		{Name: "worker1", Reason: "KubeletNotReady", Message: noNetwork, InternalIPs: []netip.Addr{worker1.Address}, KubeletVersion: "v1.36.1"},
+		{Name: "cp1", ControlPlane: true, Reason: "KubeletNotReady", Message: noNetwork,
+			InternalIPs: []netip.Addr{cp1.Address}, KubeletVersion: "v1.36.1"},
+		{Name: "worker1", Reason: "KubeletNotReady", Message: noNetwork, InternalIPs: []netip.Addr{worker1.Address},
+			KubeletVersion: "v1.36.1"},
 	}, nodes)
 
 	api.cluster.InstallCNI()
@@ -124,7 +128,8 @@ func TestFailuresAreExplained(t *testing.T) {
 			text: "it answers with an error (500): etcdserver: request timed out", id: diagnosis.APINotReady,
 		},
 		{
-			name: "connection refused", address: closedPort(t), text: " refuses connections: nothing listens there", id: diagnosis.APINotReady,
+			name: "connection refused", address: closedPort(t), text: " refuses connections: nothing listens there",
+			id: diagnosis.APINotReady,
 		},
 		{
 			name: "silence", address: silent(t), text: " did not answer in time", id: diagnosis.APINotReady,
@@ -136,22 +141,26 @@ func TestFailuresAreExplained(t *testing.T) {
 			name: "another cluster", address: foreign.address, text: "a certificate of another CA", id: diagnosis.APIForeign,
 		},
 		{
-			name: "no TLS", address: plain.Listener.Addr().String(), text: "something answers there, but not with TLS", id: diagnosis.APINotReady,
+			name: "no TLS", address: plain.Listener.Addr().String(), text: "something answers there, but not with TLS",
+			id: diagnosis.APINotReady,
 		},
 		{
-			name: "name that the certificate lacks", kubeconfig: api.kubeconfig(t, kubernetes.AdminOptions{Endpoint: "https://vip.example:6443"}), address: api.address,
+			name:       "name that the certificate lacks",
+			kubeconfig: api.kubeconfig(t, kubernetes.AdminOptions{Endpoint: "https://vip.example:6443"}), address: api.address,
 			text: "its certificate is not valid for vip.example", id: diagnosis.APINotReady,
 		},
 		{
-			name: "name that does not resolve", kubeconfig: api.kubeconfig(t, kubernetes.AdminOptions{Endpoint: "https://endpoint.invalid:6443"}),
-			text: "the name endpoint.invalid does not resolve", id: diagnosis.APINotReady,
+			name:       "name that does not resolve",
+			kubeconfig: api.kubeconfig(t, kubernetes.AdminOptions{Endpoint: "https://endpoint.invalid:6443"}),
+			text:       "the name endpoint.invalid does not resolve", id: diagnosis.APINotReady,
 		},
 		{
 			name: "client of another cluster", kubeconfig: api.kubeconfig(t, kubernetes.AdminOptions{IssuingCA: foreign.ca}),
 			text: "it does not accept the kubeconfig's client certificate (401)", id: diagnosis.APIRefusesClient,
 		},
 		{
-			name: "user with few rights", kubeconfig: api.kubeconfig(t, kubernetes.AdminOptions{CommonName: "jane", Organization: "viewers"}),
+			name:       "user with few rights",
+			kubeconfig: api.kubeconfig(t, kubernetes.AdminOptions{CommonName: "jane", Organization: "viewers"}),
 			ask: func(ctx context.Context, client *kube.Client) error {
 				_, err := client.Nodes(ctx)
 
@@ -160,7 +169,8 @@ func TestFailuresAreExplained(t *testing.T) {
 			text: "it knows the kubeconfig's user, who may not do this (403)", id: diagnosis.APIRefusesClient,
 		},
 		{
-			name: "not Kubernetes", kubeconfig: api.kubeconfig(t, kubernetes.AdminOptions{Endpoint: "https://" + api.address + "/elsewhere"}),
+			name: "not Kubernetes", kubeconfig: api.kubeconfig(t,
+				kubernetes.AdminOptions{Endpoint: "https://" + api.address + "/elsewhere"}),
 			text: "it answers, but not like a Kubernetes API (404)", id: diagnosis.APINotReady,
 		},
 	} {
@@ -253,7 +263,8 @@ func TestServesCA(t *testing.T) {
 		ours     bool
 	}{
 		{name: "ours", address: api.address, ca: api.ca.Crt, answered: true, ours: true},
-		{name: "ours, after a CA rotation", address: api.address, ca: append(append([]byte{}, foreign.ca.Crt...), api.ca.Crt...), answered: true, ours: true},
+		{name: "ours, after a CA rotation", address: api.address,
+			ca: append(append([]byte{}, foreign.ca.Crt...), api.ca.Crt...), answered: true, ours: true},
 		{name: "ours, expired", address: expired.address, ca: expired.ca.Crt, answered: true, ours: true},
 		{name: "another cluster's", address: foreign.address, ca: api.ca.Crt, answered: true},
 		{name: "no CA given", address: api.address, answered: true},
@@ -297,7 +308,8 @@ func TestServesCARefusesBrokenArguments(t *testing.T) {
 	_, _, err := kube.ServesCA(t.Context(), "192.0.2.10", nil)
 	require.ErrorContains(t, err, "read address")
 
-	_, _, err = kube.ServesCA(t.Context(), "192.0.2.10:6443", []byte("-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n"))
+	_, _, err = kube.ServesCA(t.Context(), "192.0.2.10:6443",
+		[]byte("-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n"))
 	require.ErrorContains(t, err, "parse CA certificate")
 }
 
@@ -329,7 +341,8 @@ func (a *api) serve(t *testing.T, cluster *kubernetes.Cluster, options kubernete
 	return listener.Addr().String()
 }
 
-// kubeconfig makes one; by default this cluster's administrator's. Whoever signs the client, the CA to trust is this cluster's.
+// kubeconfig makes one; by default this cluster's administrator's. Whoever signs the client, the CA to trust is this
+// cluster's.
 func (a *api) kubeconfig(t *testing.T, options kubernetes.AdminOptions) []byte {
 	t.Helper()
 

@@ -28,8 +28,8 @@ func isEmpty(data []byte) bool {
 	return errors.Is(err, io.EOF) || err == nil && len(document.Content) == 1 && isNull(document.Content[0])
 }
 
-// edit puts our entry into a kubeconfig's text and makes it the current context. It works on the YAML tree and not on the parsed
-// config, so that comments and keys that this version of client-go does not know survive.
+// edit puts our entry into a kubeconfig's text and makes it the current context. It works on the YAML tree and not on
+// the parsed config, so that comments and keys that this version of client-go does not know survive.
 func edit(path string, data []byte, config *clientcmdapi.Config, ours entry) ([]byte, error) {
 	root, err := parse(data)
 	if err != nil {
@@ -56,7 +56,8 @@ func edit(path string, data []byte, config *clientcmdapi.Config, ours entry) ([]
 	}
 
 	// Every other way to prove who one is goes; what else is there stays.
-	for _, key := range []string{"client-certificate", "client-key", "token", "tokenFile", "username", "password", "exec", "auth-provider"} {
+	for _, key := range []string{"client-certificate", "client-key", "token", "tokenFile", "username", "password", "exec",
+		"auth-provider"} {
 		unset(user, key)
 	}
 
@@ -89,12 +90,14 @@ func edit(path string, data []byte, config *clientcmdapi.Config, ours entry) ([]
 	return merged, check(path, data, merged, ours)
 }
 
-// placeCluster chooses the name of our cluster's entry: its own if that is free, already ours, or used by nobody but the context that is replaced.
+// placeCluster chooses the name of our cluster's entry: its own if that is free, already ours, or used by nobody but
+// the context that is replaced.
 func placeCluster(config *clientcmdapi.Config, ours entry) string {
 	usable := func(name string) bool {
 		present := config.Clusters[name]
 
-		return present == nil || isOurs(present, ours) || onlyOurs(config, ours.name, func(c *clientcmdapi.Context) bool { return c.Cluster == name })
+		return present == nil || isOurs(present, ours) ||
+			onlyOurs(config, ours.name, func(c *clientcmdapi.Context) bool { return c.Cluster == name })
 	}
 
 	// The context may already refer to it by another name.
@@ -105,7 +108,8 @@ func placeCluster(config *clientcmdapi.Config, ours entry) string {
 	return firstUsable(ours.context.Cluster, usable)
 }
 
-// placeUser chooses the name of our user's entry: one that other contexts use is taken only if all of them lead to our cluster, whose user it then is.
+// placeUser chooses the name of our user's entry: one that other contexts use is taken only if all of them lead to our
+// cluster, whose user it then is.
 func placeUser(config *clientcmdapi.Config, ours entry, clusterName string) string {
 	usable := func(name string) bool {
 		if config.AuthInfos[name] == nil {
@@ -211,8 +215,8 @@ func encode(root *yaml.Node) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// check reads both texts: the new one must lead to our cluster, and nothing else may have changed. An edit goes wrong where entries share
-// YAML nodes.
+// check reads both texts: the new one must lead to our cluster, and nothing else may have changed. An edit goes wrong
+// where entries share YAML nodes.
 func check(path string, data, merged []byte, ours entry) error {
 	before, err := load(path, data)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Explain says in plain words why a request failed; empty for no error. It holds no credentials: neither requests nor certificates are quoted.
+// Explain says in plain words why a request failed; empty for no error. It holds no credentials: neither requests nor
+// certificates are quoted.
 func Explain(err error) string {
 	var (
 		notReady *NotReadyError
@@ -47,7 +48,8 @@ func explainStatus(status apierrors.APIStatus) string {
 
 	switch answer.Code {
 	case http.StatusUnauthorized:
-		return "it does not accept the kubeconfig's client certificate (401): the certificate is another cluster's or out of date, or a clock is wrong"
+		return "it does not accept the kubeconfig's client certificate (401): the certificate is another cluster's or out " +
+			"of date, or a clock is wrong"
 	case http.StatusForbidden:
 		return "it knows the kubeconfig's user, who may not do this (403)"
 	case http.StatusNotFound:
@@ -84,14 +86,16 @@ func explainTLS(err error) string {
 	case errors.As(err, &authority):
 		return "what answers there has a certificate of another CA than the kubeconfig's: another cluster, or not Kubernetes"
 	case errors.As(err, &name):
-		return fmt.Sprintf("its certificate is not valid for %s: add that to cluster.apiServer.certSANs, or use another address", name.Host)
+		return fmt.Sprintf("its certificate is not valid for %s: add that to cluster.apiServer.certSANs, or use another "+
+			"address", name.Host)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "its certificate is not valid at this time: it has expired, or a clock is wrong"
 	case errors.As(err, &invalid):
 		return "its certificate is not valid"
 	case errors.As(err, &alert):
 		return "it broke off the TLS handshake"
-	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // net/http has no type for it
+	case errors.As(err, &record),
+		strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // net/http has no type for it
 		return "something answers there, but not with TLS"
 	default:
 		return ""
@@ -124,7 +128,8 @@ func explainNetwork(err error) string {
 		return "the request was cancelled"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return fmt.Sprintf("%s did not answer in time", where)
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Sprintf("%s closed the connection without an answer", where)
 	default:
 		return strings.Join(strings.Fields(innermost(err).Error()), " ")

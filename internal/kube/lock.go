@@ -19,7 +19,8 @@ const (
 	lockAttempts = 40
 )
 
-// lockMark is what this program's lock files hold. kubectl's are empty, and nobody can tell whether their process still lives.
+// lockMark is what this program's lock files hold. kubectl's are empty, and nobody can tell whether their process still
+// lives.
 const lockMark = "talos-mage is changing the kubeconfig. Was it killed? Then its next run removes this file.\n"
 
 func lockName(path string) string { return path + ".lock" }
@@ -62,7 +63,8 @@ func lock(path string) (unlock func(), err error) {
 	_ = os.Remove(mine.Name())
 
 	return nil, problem(diagnosis.KubeconfigLocked, fs.ErrExist,
-		fmt.Sprintf("another program is changing %s: %s did not go away", path, name), "rm "+name+", if no other program is running; then mage kubeconfig")
+		fmt.Sprintf("another program is changing %s: %s did not go away", path, name),
+		"rm "+name+", if no other program is running; then mage kubeconfig")
 }
 
 // newLockFile makes a lock file under another name: it has to be whole and held before it is one.

@@ -54,17 +54,18 @@ type MergeResult struct {
 // Merge brings the cluster's context of a fetched kubeconfig into the file at path.
 //
 //   - A file that is missing or empty becomes the fetched one; a missing folder is made with mode 0700.
-//   - A file that has the context with the same server and the same CA, and a client certificate of that CA that is good for MinValidity, is
-//     not touched at all, not even its current context.
+//   - A file that has the context with the same server and the same CA, and a client certificate of that CA that is
+//     good for MinValidity, is not touched at all, not even its current context.
 //   - One whose client certificate is not good any more gets the new one: in that user alone.
 //   - A context of the same name with another server or CA is refused, unless Force is set.
-//   - Otherwise context, cluster and user are added. Should another context use a cluster or a user of the same name, ours gets a number
-//     ("home-2"), so that no other context ever changes its meaning.
+//   - Otherwise context, cluster and user are added. Should another context use a cluster or a user of the same name,
+//     ours gets a number ("home-2"), so that no other context ever changes its meaning.
 //
-// A changed file has the cluster's context as its current one, as with talosctl. Everything else stays, unknown keys and
-// comments too; the text is laid out anew. The file is replaced whole, with mode 0600, after a backup with mode 0600; a symbolic link stays
-// one. While it changes, kubectl's own lock file keeps other writers away; one that this program left when it was killed is taken away. Errors that concern the user's file are *diagnosis.Problem; after
-// any error the file is as it was.
+// A changed file has the cluster's context as its current one, as with talosctl. Everything else stays, unknown keys
+// and comments too; the text is laid out anew. The file is replaced whole, with mode 0600, after a backup with mode
+// 0600; a symbolic link stays one. While it changes, kubectl's own lock file keeps other writers away; one that this
+// program left when it was killed is taken away. Errors that concern the user's file are *diagnosis.Problem; after any
+// error the file is as it was.
 func Merge(path string, fetched []byte, options MergeOptions) (MergeResult, error) {
 	if options.MinValidity == 0 {
 		options.MinValidity = DefaultMinValidity
@@ -76,7 +77,8 @@ func Merge(path string, fetched []byte, options MergeOptions) (MergeResult, erro
 
 	ours, err := readFetched(fetched, options.Now())
 	if err != nil {
-		return MergeResult{}, problem(diagnosis.KubeconfigUnusable, err, fmt.Sprintf("the kubeconfig that the node gave can't be used: %s", err), "mage status")
+		return MergeResult{}, problem(diagnosis.KubeconfigUnusable, err,
+			fmt.Sprintf("the kubeconfig that the node gave can't be used: %s", err), "mage status")
 	}
 
 	// It may be in kubectl's way only.
@@ -154,7 +156,8 @@ func lookup(from *clientcmdapi.Config, name string) entry {
 
 	if found.user = from.AuthInfos[found.context.AuthInfo]; found.user != nil {
 		if pair, err := tls.X509KeyPair(
-			dataOrFile(found.user.ClientCertificateData, found.user.ClientCertificate), dataOrFile(found.user.ClientKeyData, found.user.ClientKey),
+			dataOrFile(found.user.ClientCertificateData, found.user.ClientCertificate),
+			dataOrFile(found.user.ClientKeyData, found.user.ClientKey),
 		); err == nil {
 			found.certificate = pair.Leaf
 		}
@@ -167,7 +170,8 @@ func authorityPEM(cluster *clientcmdapi.Cluster) []byte {
 	return dataOrFile(cluster.CertificateAuthorityData, cluster.CertificateAuthority)
 }
 
-// dataOrFile is a kubeconfig's embedded data or, without it, the content of the file that it names; nil if that can't be read.
+// dataOrFile is a kubeconfig's embedded data or, without it, the content of the file that it names; nil if that can't
+// be read.
 func dataOrFile(data []byte, path string) []byte {
 	if len(data) > 0 || path == "" {
 		return data
@@ -324,11 +328,13 @@ func (e entry) good(ours entry, options MergeOptions) (good bool, until time.Tim
 
 	now := options.Now()
 
-	return !now.Before(e.certificate.NotBefore) && now.Add(options.MinValidity).Before(e.certificate.NotAfter), e.certificate.NotAfter
+	return !now.Before(e.certificate.NotBefore) && now.Add(options.MinValidity).Before(e.certificate.NotAfter),
+		e.certificate.NotAfter
 }
 
 func problem(id diagnosis.ID, err error, cause, next string) *diagnosis.Problem {
-	return &diagnosis.Problem{Err: err, Finding: diagnosis.Finding{ID: id, Severity: diagnosis.Failure, Cause: cause, Next: next}}
+	return &diagnosis.Problem{Err: err,
+		Finding: diagnosis.Finding{ID: id, Severity: diagnosis.Failure, Cause: cause, Next: next}}
 }
 
 func conflict(path string, present, ours entry) error {
@@ -363,7 +369,8 @@ func broken(path string, err error) error {
 		cause = "it is not valid YAML at " + line
 	}
 
-	return problem(diagnosis.KubeconfigBroken, err, fmt.Sprintf("the existing %s can't be read, so it is left alone: %s", path, cause),
+	return problem(diagnosis.KubeconfigBroken, err,
+		fmt.Sprintf("the existing %s can't be read, so it is left alone: %s", path, cause),
 		"correct the file or move it away, then mage kubeconfig; or KUBECONFIG=<another file> mage kubeconfig")
 }
 

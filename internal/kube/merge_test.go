@@ -30,7 +30,8 @@ const (
 	day         = 24 * time.Hour
 )
 
-// elsewhere is a user's file with another cluster in it, and with things that only people and newer programs understand.
+// elsewhere is a user's file with another cluster in it, and with things that only people and newer programs
+// understand.
 const elsewhere = `# clusters of the team
 apiVersion: v1
 kind: Config
@@ -92,7 +93,8 @@ func TestMergeAddsToAFile(t *testing.T) {
 
 	path := write(t, elsewhere)
 
-	result, err := kube.Merge(path, home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}), kube.MergeOptions{})
+	result, err := kube.Merge(path, home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}),
+		kube.MergeOptions{})
 	require.NoError(t, err)
 	require.True(t, result.Changed)
 	require.Equal(t, "the context was added", result.Reason)
@@ -103,7 +105,8 @@ func TestMergeAddsToAFile(t *testing.T) {
 	requireSameEntry(t, elsewhere, merged, "jane@office")
 
 	text := read(t, path)
-	require.True(t, strings.HasPrefix(text, strings.Split(elsewhere, "users:")[0]), "what was there must stay as it was:\n%s", text)
+	require.True(t, strings.HasPrefix(text, strings.Split(elsewhere, "users:")[0]),
+		"what was there must stay as it was:\n%s", text)
 	require.Contains(t, text, "newer-key: kept")
 
 	requirePrivate(t, path)
@@ -125,7 +128,8 @@ func TestMergeLeavesAGoodFileAlone(t *testing.T) {
 		validity time.Duration
 	}{
 		{name: "the same", existing: string(present)},
-		{name: "another current context", existing: strings.Replace(string(present), "current-context: admin@home", "current-context: other", 1)},
+		{name: "another current context",
+			existing: strings.Replace(string(present), "current-context: admin@home", "current-context: other", 1)},
 		{name: "the server written differently", existing: string(present), endpoint: "https://192.0.2.10:6443/"},
 		{name: "unusual form", existing: "# mine\n" + strings.ReplaceAll(string(present), "preferences: {}\n", "\n\n")},
 		{name: "good for as long as asked", existing: string(present), validity: 30*day + 23*time.Hour},
@@ -176,7 +180,8 @@ contexts: [{name: admin@home, context: {cluster: home, user: admin@home}}]
 `)
 
 	for name, data := range map[string][]byte{
-		"ca.crt": present.Clusters["home"].CertificateAuthorityData, "client.crt": present.AuthInfos[contextName].ClientCertificateData,
+		"ca.crt":     present.Clusters["home"].CertificateAuthorityData,
+		"client.crt": present.AuthInfos[contextName].ClientCertificateData,
 		"client.key": present.AuthInfos[contextName].ClientKeyData,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), name), data, 0o600))
@@ -210,7 +215,8 @@ func TestMergeRenewsAClientCertificate(t *testing.T) {
 		admin  kubernetes.AdminOptions
 	}{
 		{name: "good for 29 days", admin: kubernetes.AdminOptions{Lifetime: 29 * day}},
-		{name: "expired", admin: kubernetes.AdminOptions{Lifetime: day, Now: func() time.Time { return time.Now().Add(-2 * day) }}},
+		{name: "expired", admin: kubernetes.AdminOptions{Lifetime: day,
+			Now: func() time.Time { return time.Now().Add(-2 * day) }}},
 		{name: "of another CA", admin: kubernetes.AdminOptions{IssuingCA: newCA(t, nil)}},
 		{name: "key of another", change: func(c *clientcmdapi.Config) {
 			other := cluster.kubeconfig(t, kubernetes.AdminOptions{})
@@ -244,7 +250,8 @@ func TestMergeRenewsAClientCertificate(t *testing.T) {
 
 			path := write(t, string(existing))
 
-			result, err := kube.Merge(path, cluster.kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}), kube.MergeOptions{})
+			result, err := kube.Merge(path, cluster.kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}),
+				kube.MergeOptions{})
 			require.NoError(t, err)
 			require.True(t, result.Changed)
 			require.NotEmpty(t, result.Backup)
@@ -280,7 +287,8 @@ func TestMergeRefusesAnotherClustersContext(t *testing.T) {
 			cause: `has a context "admin@home" of another cluster: its CA is not the one of this cluster at https://192.0.2.10:6443`,
 		},
 		{
-			name: "another server", existing: ours.kubeconfig(t, kubernetes.AdminOptions{Endpoint: "https://198.51.100.10:6443"}),
+			name: "another server", existing: ours.kubeconfig(t,
+				kubernetes.AdminOptions{Endpoint: "https://198.51.100.10:6443"}),
 			cause: `has a context "admin@home" of another cluster: its server is https://198.51.100.10:6443, this cluster's is https://192.0.2.10:6443`,
 		},
 		{
@@ -331,7 +339,8 @@ func TestForceReplacesOneContextAlone(t *testing.T) {
 
 	path := write(t, string(existing))
 
-	_, err = kube.Merge(path, home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}), kube.MergeOptions{Force: true})
+	_, err = kube.Merge(path, home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}),
+		kube.MergeOptions{Force: true})
 	require.NoError(t, err)
 
 	merged := load(t, path)
@@ -368,7 +377,8 @@ contexts:
 	require.Equal(t, "admin@home-2", merged.Contexts[contextName].AuthInfo)
 
 	// The next run finds them again.
-	result, err := kube.Merge(path, cluster.kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}), kube.MergeOptions{})
+	result, err := kube.Merge(path, cluster.kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}),
+		kube.MergeOptions{})
 	require.NoError(t, err)
 	require.False(t, result.Changed)
 }
@@ -379,12 +389,16 @@ func TestMergeRefusesABrokenFile(t *testing.T) {
 	fetched := home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint})
 
 	for _, test := range []struct{ name, existing, cause string }{
-		{name: "not YAML", existing: "apiVersion: v1\nkind: Config\n\tclusters: secret-value\n", cause: "it is not valid YAML at line 3"},
-		{name: "something else", existing: "kind: Secret\napiVersion: v1\ndata: {a: secret-value}\n", cause: "it is not a kubeconfig"},
+		{name: "not YAML", existing: "apiVersion: v1\nkind: Config\n\tclusters: secret-value\n",
+			cause: "it is not valid YAML at line 3"},
+		{name: "something else", existing: "kind: Secret\napiVersion: v1\ndata: {a: secret-value}\n",
+			cause: "it is not a kubeconfig"},
 		{name: "a text", existing: "secret-value\n", cause: "it is not a kubeconfig"},
-		{name: "cut off", existing: elsewhere[:strings.Index(elsewhere, "-a-real-token")] + "\n- secret-value", cause: "it is not"},
+		{name: "cut off", existing: elsewhere[:strings.Index(elsewhere, "-a-real-token")] + "\n- secret-value",
+			cause: "it is not"},
 		{name: "two documents", existing: elsewhere + "---\n" + elsewhere, cause: "it holds more than one YAML document"},
-		{name: "a name twice", existing: strings.Replace(elsewhere, "users:", "- name: office\n  cluster: {server: https://secret-value}\nusers:", 1), cause: "it is not a kubeconfig"},
+		{name: "a name twice", existing: strings.Replace(elsewhere, "users:",
+			"- name: office\n  cluster: {server: https://secret-value}\nusers:", 1), cause: "it is not a kubeconfig"},
 		{
 			name: "entries that share YAML", cause: "share YAML anchors",
 			existing: `apiVersion: v1
@@ -431,13 +445,18 @@ func TestMergeRefusesAUselessKubeconfig(t *testing.T) {
 	}{
 		{name: "empty", cause: "is not complete"},
 		{name: "no YAML", fetched: []byte("\t:"), cause: "read it"},
-		{name: "no server", fetched: []byte(strings.Replace(whole, "server: "+endpoint, "server: ''", 1)), cause: "it names no server"},
-		{name: "no CA", fetched: []byte(strings.Replace(whole, "certificate-authority-data", "unknown", 1)), cause: "it has no CA"},
-		{name: "no key", fetched: []byte(strings.Replace(whole, "client-key-data", "unknown", 1)), cause: "no client certificate with its key"},
-		{name: "of another CA", fetched: cluster.kubeconfig(t, kubernetes.AdminOptions{IssuingCA: newCA(t, nil)}), cause: "its client certificate is not of its CA"},
+		{name: "no server", fetched: []byte(strings.Replace(whole, "server: "+endpoint, "server: ''", 1)),
+			cause: "it names no server"},
+		{name: "no CA", fetched: []byte(strings.Replace(whole, "certificate-authority-data", "unknown", 1)),
+			cause: "it has no CA"},
+		{name: "no key", fetched: []byte(strings.Replace(whole, "client-key-data", "unknown", 1)),
+			cause: "no client certificate with its key"},
+		{name: "of another CA", fetched: cluster.kubeconfig(t, kubernetes.AdminOptions{IssuingCA: newCA(t, nil)}),
+			cause: "its client certificate is not of its CA"},
 		{
 			name: "expired", cause: "its client certificate ended at",
-			fetched: cluster.kubeconfig(t, kubernetes.AdminOptions{Now: func() time.Time { return time.Now().AddDate(-2, 0, 0) }}),
+			fetched: cluster.kubeconfig(t,
+				kubernetes.AdminOptions{Now: func() time.Time { return time.Now().AddDate(-2, 0, 0) }}),
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -527,7 +546,8 @@ func TestMergeInAReadOnlyFolder(t *testing.T) {
 		requireProblem(t, err, diagnosis.KubeconfigUnwritable, diagnosis.ExitBadInput, "read-only file system")
 
 		// A file that needs nothing needs no permission either.
-		result, err := kube.Merge(filepath.Join(folder, "good"), cluster.kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}), kube.MergeOptions{})
+		result, err := kube.Merge(filepath.Join(folder, "good"),
+			cluster.kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}), kube.MergeOptions{})
 		require.NoError(t, err)
 		require.False(t, result.Changed)
 	})

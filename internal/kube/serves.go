@@ -10,12 +10,13 @@ import (
 	"net"
 )
 
-// ServesCA tells who is behind an address ("192.0.2.10:6443"): answered, whether anything accepts a connection there; ours, whether it
-// then proves in a TLS handshake to hold a certificate that one of the PEM certificates signed. Without certificates nothing is ours.
+// ServesCA tells who is behind an address ("192.0.2.10:6443"): answered, whether anything accepts a connection there;
+// ours, whether it then proves in a TLS handshake to hold a certificate that one of the PEM certificates signed.
+// Without certificates nothing is ours.
 //
-// Neither the certificate's names nor its dates matter: the question is whose API it is, not whether it is in order. The context bounds
-// the call, and nothing that answers before its deadline is an answer of no. The error is about the arguments and the context alone:
-// certificates that can't be read, an address without a port, a cancelled context.
+// Neither the certificate's names nor its dates matter: the question is whose API it is, not whether it is in order.
+// The context bounds the call, and nothing that answers before its deadline is an answer of no. The error is about the
+// arguments and the context alone: certificates that can't be read, an address without a port, a cancelled context.
 func ServesCA(ctx context.Context, address string, caPEM []byte) (answered, ours bool, err error) {
 	authorities, err := parseCertificates(caPEM)
 	if err != nil {

@@ -26,7 +26,8 @@ const (
 // secretNames are the last words of keys whose values are secret wherever they stand, in lower case without hyphens:
 // "bootstrapToken" and "oidc-client-secret" are found by theirs.
 var secretNames = []string{
-	"token", "secret", "password", "passphrase", "passwd", "key", "auth", "credentials", "authorization", "cookie", "keydata",
+	"token", "secret", "password", "passphrase", "passwd", "key", "auth", "credentials", "authorization", "cookie",
+	"keydata",
 }
 
 // publicNames end like a secret and are none.
@@ -44,8 +45,8 @@ var labels = []string{"name", "path", "permissions", "op", "mountpath"}
 // visitor is called for every scalar, mapping keys included; path is dotted, as in "machine.files[0].content".
 type visitor func(path string, node *yaml.Node, class class)
 
-// visitScalars walks one document. A document of a kind that this version of machinery does not know is hidden but for its name:
-// what its fields mean can't be told.
+// visitScalars walks one document. A document of a kind that this version of machinery does not know is hidden but for
+// its name: what its fields mean can't be told.
 func visitScalars(root *yaml.Node, visit visitor) {
 	switch {
 	case root.Kind != yaml.MappingNode:
@@ -98,7 +99,8 @@ func visitOpen(path string, node *yaml.Node, visit visitor) {
 	}
 }
 
-// visitHidden calls everything below a node hidden, but for the values of the shown keys; what has the name of a secret is one.
+// visitHidden calls everything below a node hidden, but for the values of the shown keys; what has the name of a secret
+// is one.
 func visitHidden(path string, node *yaml.Node, shown []string, visit visitor) {
 	switch node.Kind {
 	case yaml.ScalarNode:
@@ -165,7 +167,8 @@ func isSecretName(word string) bool {
 		slices.ContainsFunc(secretNames, func(secret string) bool { return strings.HasSuffix(word, secret) })
 }
 
-// isKnownKind tells whether machinery can decode the document's kind; the document without a kind is the v1alpha1 config.
+// isKnownKind tells whether machinery can decode the document's kind; the document without a kind is the v1alpha1
+// config.
 func isKnownKind(root *yaml.Node) bool {
 	kind, version := fieldText(root, "kind"), fieldText(root, "apiVersion")
 	if kind == "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/textdiff"
 )
 
-// Same tells whether two configs mean the same: what their documents say once decoded, whatever the order of the documents, the
-// comments and the layout of the text.
+// Same tells whether two configs mean the same: what their documents say once decoded, whatever the order of the
+// documents, the comments and the layout of the text.
 func Same(a, b *Config) bool {
 	first, firstErr := a.canonical()
 	second, secondErr := b.canonical()
@@ -19,7 +19,8 @@ func Same(a, b *Config) bool {
 	return firstErr == nil && secondErr == nil && bytes.Equal(first, second)
 }
 
-// canonical is the one text of a meaning: every document encoded afresh without comments, in the order of kinds and names.
+// canonical is the one text of a meaning: every document encoded afresh without comments, in the order of kinds and
+// names.
 func (c *Config) canonical() ([]byte, error) {
 	documents := slices.Clone(c.Provider.Documents())
 
@@ -57,7 +58,8 @@ func documentOrder(document config.Document) string {
 	return document.Kind() + "/" + name
 }
 
-// Diff is the unified diff from the config that is in effect, or in a file, now to the wanted one, with every secret masked; empty when they mean the same.
+// Diff is the unified diff from the config that is in effect, or in a file, now to the wanted one, with every secret
+// masked; empty when they mean the same.
 func Diff(running, wanted *Config) string {
 	if Same(running, wanted) {
 		return ""

@@ -36,7 +36,8 @@ func Load(path string) (*Config, error) {
 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &LoadError{Path: path, Message: "the machine config does not exist", Next: HowToGenerate, Err: fs.ErrNotExist}
+		return nil, &LoadError{Path: path, Message: "the machine config does not exist", Next: HowToGenerate,
+			Err: fs.ErrNotExist}
 	case err != nil:
 		return nil, &LoadError{Path: path, Message: "can't be read: " + plainFileError(err), Err: err}
 	default:
@@ -103,8 +104,8 @@ func (c *Config) Validate(mode Mode) (warnings []string, err error) {
 	return c.scrubAll(warnings), c.validationError(err)
 }
 
-// RuntimeValidate checks what depends on a node's hardware: the install disk selector against the node's disks, which is
-// a COSI state that holds block.Disk resources. Errors are *ValidationError.
+// RuntimeValidate checks what depends on a node's hardware: the install disk selector against the node's disks, which
+// is a COSI state that holds block.Disk resources. Errors are *ValidationError.
 func (c *Config) RuntimeValidate(ctx context.Context, disks state.State, mode Mode) error {
 	// The warnings are left out: machinery takes them from the boot variables of the machine that this program runs on.
 	_, err := c.Provider.RuntimeValidate(ctx, disks, mode)
@@ -120,7 +121,8 @@ func (c *Config) validationError(err error) error {
 	return &ValidationError{Path: c.Path, Problems: c.scrubAll(flatten("", err))}
 }
 
-// scrubAll takes the config's secrets out of what machinery says about it. Most often it says nothing, and then the secrets need not be looked for.
+// scrubAll takes the config's secrets out of what machinery says about it. Most often it says nothing, and then the
+// secrets need not be looked for.
 func (c *Config) scrubAll(lines []string) []string {
 	if len(lines) == 0 {
 		return nil
@@ -135,7 +137,8 @@ func flatten(prefix string, err error) []string {
 
 	if errors.As(err, &many) {
 		// What a layer adds in front of its multierror is the name of a document.
-		if before, _, found := strings.Cut(err.Error(), many.Error()); found && !strings.HasPrefix(before, "v1alpha1.Config") {
+		if before, _, found := strings.Cut(err.Error(), many.Error()); found &&
+			!strings.HasPrefix(before, "v1alpha1.Config") {
 			prefix += before
 		}
 

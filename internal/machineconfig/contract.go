@@ -12,16 +12,19 @@ var kindSince = map[string]int{
 	"TrustedRootsConfig": 8, "VolumeConfig": 8, "KubeSpanEndpointsConfig": 8,
 	"EthernetConfig": 10, "UserVolumeConfig": 10, "PCIDriverRebindConfig": 10,
 	"ExistingVolumeConfig": 11, "RawVolumeConfig": 11, "SwapVolumeConfig": 11, "ZswapConfig": 11,
-	"BondConfig": 12, "BridgeConfig": 12, "DHCPv4Config": 12, "DHCPv6Config": 12, "DummyLinkConfig": 12, "HCloudVIPConfig": 12,
-	"HostnameConfig": 12, "Layer2VIPConfig": 12, "LinkAliasConfig": 12, "LinkConfig": 12, "OOMConfig": 12, "ResolverConfig": 12,
+	"BondConfig": 12, "BridgeConfig": 12, "DHCPv4Config": 12, "DHCPv6Config": 12, "DummyLinkConfig": 12,
+	"HCloudVIPConfig": 12,
+	"HostnameConfig":  12, "Layer2VIPConfig": 12, "LinkAliasConfig": 12, "LinkConfig": 12, "OOMConfig": 12,
+	"ResolverConfig":     12,
 	"RegistryAuthConfig": 12, "RegistryMirrorConfig": 12, "RegistryTLSConfig": 12,
 	"StaticHostConfig": 12, "TimeSyncConfig": 12, "VLANConfig": 12, "WireguardConfig": 12,
 	"BlackholeRouteConfig": 13, "EnvironmentConfig": 13, "ExternalVolumeConfig": 13, "ImageVerificationConfig": 13,
 	"KubeSpanConfig": 13, "RoutingRuleConfig": 13, "TCPProbeConfig": 13, "VRFConfig": 13,
 }
 
-// TalosContract is the oldest Talos version, 1.5 at least, that can decode the config, going by the kinds of its documents and
-// the fields that were added since: an older node refuses it. Docs: docs.siderolabs.com, what's new of each release.
+// TalosContract is the oldest Talos version, 1.5 at least, that can decode the config, going by the kinds of its
+// documents and the fields that were added since: an older node refuses it. Docs: docs.siderolabs.com, what's new of
+// each release.
 func (c *Config) TalosContract() *config.VersionContract {
 	const oldest = 5
 
@@ -33,7 +36,8 @@ func (c *Config) TalosContract() *config.VersionContract {
 
 	machine := c.raw.MachineConfig
 
-	if features := machine.MachineFeatures; features != nil && (features.ImageCacheSupport != nil || features.FeatureNodeAddressSortAlgorithm != "") {
+	if features := machine.MachineFeatures; features != nil &&
+		(features.ImageCacheSupport != nil || features.FeatureNodeAddressSortAlgorithm != "") {
 		minor = max(minor, 9)
 	}
 
@@ -41,7 +45,8 @@ func (c *Config) TalosContract() *config.VersionContract {
 		minor = max(minor, 12)
 	}
 
-	if network := c.raw.ClusterConfig.ClusterNetwork; network != nil && network.CNI != nil && network.CNI.CNIFlannel != nil &&
+	if network := c.raw.ClusterConfig.ClusterNetwork; network != nil && network.CNI != nil &&
+		network.CNI.CNIFlannel != nil &&
 		network.CNI.CNIFlannel.FlannelKubeNetworkPoliciesEnabled != nil {
 		minor = max(minor, 13)
 	}

@@ -36,7 +36,8 @@ func (c *Config) InstallDisk() string {
 	return ""
 }
 
-// DiskSelector is the expression by which Talos picks the install disk; empty when a path is given, or the selector is invalid.
+// DiskSelector is the expression by which Talos picks the install disk; empty when a path is given, or the selector is
+// invalid.
 func (c *Config) DiskSelector() string {
 	install := c.raw.MachineConfig.MachineInstall
 	if install == nil || install.InstallDiskSelector == nil {
@@ -52,8 +53,8 @@ func (c *Config) DiskSelector() string {
 	return strings.Join(strings.Fields(expression.String()), " ")
 }
 
-// MatchDisks judges all disks of a node, in the order in which Talos looks at them, which is that of their names. disks is a COSI
-// state that holds block.Disk resources. Source: Talos' install task, and InstallConfig.DiskMatchExpression.
+// MatchDisks judges all disks of a node, in the order in which Talos looks at them, which is that of their names. disks
+// is a COSI state that holds block.Disk resources. Source: Talos' install task, and InstallConfig.DiskMatchExpression.
 func (c *Config) MatchDisks(ctx context.Context, disks state.State) ([]DiskMatch, error) {
 	list, err := safe.StateListAll[*block.Disk](ctx, disks)
 	if err != nil {
@@ -138,7 +139,8 @@ func evaluate(selector v1alpha1.InstallDiskSelector, disk *block.DiskSpec) (bool
 	return matched, nil
 }
 
-// explainClauses tries each part of a selector by itself, on a copy of the disk that passes what Talos adds to every selector.
+// explainClauses tries each part of a selector by itself, on a copy of the disk that passes what Talos adds to every
+// selector.
 func explainClauses(selector v1alpha1.InstallDiskSelector, disk *block.DiskSpec) ([]string, error) {
 	var reasons []string
 
@@ -192,7 +194,8 @@ func clauses(selector v1alpha1.InstallDiskSelector, disk *block.DiskSpec) []clau
 
 		split = append(split, clause{
 			v1alpha1.InstallDiskSelector{Size: selector.Size},
-			fmt.Sprintf("size %s (%d bytes) is not %s %d bytes", disk.PrettySize, disk.Size, operator, selector.Size.MatchData.Size),
+			fmt.Sprintf("size %s (%d bytes) is not %s %d bytes", disk.PrettySize, disk.Size, operator,
+				selector.Size.MatchData.Size),
 		})
 	}
 
@@ -208,12 +211,14 @@ func clauses(selector v1alpha1.InstallDiskSelector, disk *block.DiskSpec) []clau
 		{"bus path", selector.BusPath, disk.BusPath, v1alpha1.InstallDiskSelector{BusPath: selector.BusPath}},
 	} {
 		if field.pattern != "" {
-			split = append(split, clause{field.selector, fmt.Sprintf("%s %q does not match %q", field.name, field.value, field.pattern)})
+			split = append(split, clause{field.selector,
+				fmt.Sprintf("%s %q does not match %q", field.name, field.value, field.pattern)})
 		}
 	}
 
 	if selector.Type != "" {
-		split = append(split, clause{v1alpha1.InstallDiskSelector{Type: selector.Type}, typeReason(string(selector.Type), disk)})
+		split = append(split, clause{v1alpha1.InstallDiskSelector{Type: selector.Type},
+			typeReason(string(selector.Type), disk)})
 	}
 
 	return split

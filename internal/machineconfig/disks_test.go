@@ -23,12 +23,13 @@ func labDisks(t *testing.T) state.State {
 	disks := state.WrapCore(namespaced.NewState(inmem.Build))
 
 	for name, spec := range map[string]block.DiskSpec{
-		"sda":     {Model: "QEMU HARDDISK", Serial: "S1", Transport: "sata", Rotational: true, Size: 40_000_000_000},
-		"sdb":     {Model: "Kingston DT", Transport: "usb", Size: 16_000_000_000, Readonly: true},
-		"sr0":     {Model: "DVD", Transport: "sata", CDROM: true},
-		"vda":     {Transport: "virtio", Size: 100_000_000_000, WWID: "w-1", Symlinks: []string{"/dev/disk/by-id/virtio-1"}},
-		"nvme0n1": {Model: "Samsung 990", Serial: "S73", Transport: "nvme", Size: 1_000_000_000_000, BusPath: "/pci0000:00/0000:00:1b.0/nvme"},
-		"xvda":    {Size: 200_000_000_000, UUID: "u-1", Modalias: "m:x"},
+		"sda": {Model: "QEMU HARDDISK", Serial: "S1", Transport: "sata", Rotational: true, Size: 40_000_000_000},
+		"sdb": {Model: "Kingston DT", Transport: "usb", Size: 16_000_000_000, Readonly: true},
+		"sr0": {Model: "DVD", Transport: "sata", CDROM: true},
+		"vda": {Transport: "virtio", Size: 100_000_000_000, WWID: "w-1", Symlinks: []string{"/dev/disk/by-id/virtio-1"}},
+		"nvme0n1": {Model: "Samsung 990", Serial: "S73", Transport: "nvme", Size: 1_000_000_000_000,
+			BusPath: "/pci0000:00/0000:00:1b.0/nvme"},
+		"xvda": {Size: 200_000_000_000, UUID: "u-1", Modalias: "m:x"},
 	} {
 		disk := block.NewDisk(block.NamespaceName, name)
 		*disk.TypedSpec() = spec
@@ -62,7 +63,8 @@ func TestMatchDisksAgreesWithMachinery(t *testing.T) {
 		"disk: /dev/vda", "disk: /dev/disk/by-id/virtio-1", "disk: /dev/sdz",
 		"diskSelector: {type: ssd}", "diskSelector: {type: hdd}", "diskSelector: {type: nvme}", "diskSelector: {type: sd}",
 		`diskSelector: {size: ">= 100GB"}`, `diskSelector: {size: "< 1TB", type: ssd}`, `diskSelector: {size: 40GB}`,
-		`diskSelector: {model: "Samsung*"}`, "diskSelector: {serial: S7}", "diskSelector: {wwid: w-1}", "diskSelector: {uuid: u-1}",
+		`diskSelector: {model: "Samsung*"}`, "diskSelector: {serial: S7}", "diskSelector: {wwid: w-1}",
+		"diskSelector: {uuid: u-1}",
 		`diskSelector: {modalias: "m:*"}`, `diskSelector: {busPath: "/pci0000:00/0000:00:1b.0/*"}`,
 	} {
 		config := configWith(t, install)

@@ -15,7 +15,8 @@ import (
 // Role is the machine type; a config that names none is a worker's, as Talos reads it.
 func (c *Config) Role() machine.Type { return c.Provider.Machine().Type() }
 
-// Hostname is the static hostname, of the HostnameConfig document or the old field; empty when the node gets it elsewhere.
+// Hostname is the static hostname, of the HostnameConfig document or the old field; empty when the node gets it
+// elsewhere.
 func (c *Config) Hostname() string {
 	if hostname := c.Provider.NetworkHostnameConfig(); hostname != nil {
 		return hostname.Hostname()
@@ -50,7 +51,8 @@ func (c *Config) AcceptedCAs() [][]byte {
 	return certificates
 }
 
-// Trusts tells whether a node with this config accepts certificates of a CA, which is PEM: its own, or one of machine.acceptedCAs.
+// Trusts tells whether a node with this config accepts certificates of a CA, which is PEM: its own, or one of
+// machine.acceptedCAs.
 func (c *Config) Trusts(ca []byte) bool {
 	accepts := func(accepted []byte) bool { return bytes.Equal(bytes.TrimSpace(accepted), bytes.TrimSpace(ca)) }
 
@@ -82,7 +84,8 @@ func (c *Config) Endpoint() *url.URL {
 	return controlPlane.Endpoint.URL
 }
 
-// SharedSecrets are what all machine configs of a cluster have in common. Two of them are equal, as Go compares values, if no field differs.
+// SharedSecrets are what all machine configs of a cluster have in common. Two of them are equal, as Go compares values,
+// if no field differs.
 type SharedSecrets struct {
 	machineCA, machineToken, clusterID, clusterSecret, clusterToken, clusterCA string
 }
@@ -109,8 +112,8 @@ func SharedSecretFields() []string {
 	return []string{"machine.ca", "machine.token", "cluster.id", "cluster.secret", "cluster.token", "cluster.ca"}
 }
 
-// Differing names the fields that two configs don't have in common: files of one generation have none. A field that one of them lacks is not
-// compared.
+// Differing names the fields that two configs don't have in common: files of one generation have none. A field that one
+// of them lacks is not compared.
 func (s SharedSecrets) Differing(other SharedSecrets) []string {
 	var different []string
 
@@ -138,7 +141,8 @@ func (c *Config) ServiceSubnets() []netip.Prefix {
 	return parsePrefixes(c.Provider.Cluster().Network().ServiceCIDRs())
 }
 
-// NodeIPSubnets are kubelet's filter of node addresses; empty means that all are good. Entries that exclude ("!…") are left out.
+// NodeIPSubnets are kubelet's filter of node addresses; empty means that all are good. Entries that exclude ("!…") are
+// left out.
 func (c *Config) NodeIPSubnets() []netip.Prefix {
 	return parsePrefixes(c.Provider.Machine().Kubelet().NodeIP().ValidSubnets())
 }
@@ -170,8 +174,8 @@ func (c *Config) InstallImage() string {
 // SecureBootImage tells whether the installer image is made for SecureBoot: its name ends with "-secureboot".
 func (c *Config) SecureBootImage() bool { return IsSecureBootImage(c.InstallImage()) }
 
-// IsSecureBootImage tells whether an image reference, as in factory.talos.dev/metal-installer-secureboot/<id>:v1.13.9 or
-// ghcr.io/…/installer-secureboot:v1.13.9, is a SecureBoot installer.
+// IsSecureBootImage tells whether an image reference, as in factory.talos.dev/metal-installer-secureboot/<id>:v1.13.9
+// or ghcr.io/…/installer-secureboot:v1.13.9, is a SecureBoot installer.
 func IsSecureBootImage(image string) bool {
 	for part := range strings.SplitSeq(image, "/") {
 		name, _, _ := strings.Cut(part, ":")

@@ -44,7 +44,8 @@ func TestFactsOfGeneratedConfigs(t *testing.T) {
 			require.NoError(t, err)
 
 			bundle := generated.Options.Secrets
-			cp1, cp2, w1 := mustConfig(t, generated.Configs[0].Bytes), mustConfig(t, generated.Configs[1].Bytes), mustConfig(t, generated.Configs[2].Bytes)
+			cp1, cp2, w1 := mustConfig(t, generated.Configs[0].Bytes), mustConfig(t, generated.Configs[1].Bytes),
+				mustConfig(t, generated.Configs[2].Bytes)
 
 			require.Equal(t, machine.TypeControlPlane, cp1.Role())
 			require.Equal(t, machine.TypeWorker, w1.Role())
@@ -90,7 +91,8 @@ func TestFactsOfGeneratedConfigs(t *testing.T) {
 
 // base is a small config to which a test adds.
 func base(machine, cluster, documents string) []byte {
-	return []byte("version: v1alpha1\nmachine:\n  type: controlplane\n" + machine + "cluster:\n  id: x\n" + cluster + documents)
+	return []byte("version: v1alpha1\nmachine:\n  type: controlplane\n" + machine + "cluster:\n  id: x\n" +
+		cluster + documents)
 }
 
 func TestFactsOfOldNetworkSettings(t *testing.T) {
@@ -123,7 +125,8 @@ func TestFactsOfOldNetworkSettings(t *testing.T) {
 `, "", ""))
 
 	require.Equal(t, "old", config.Hostname())
-	require.Equal(t, prefixes("192.0.2.11/24", "2001:db8::11/64", "192.0.2.12/32", "203.0.113.11/24", "198.51.100.11/24", "198.51.100.12/24"), config.Addresses())
+	require.Equal(t, prefixes("192.0.2.11/24", "2001:db8::11/64", "192.0.2.12/32", "203.0.113.11/24", "198.51.100.11/24",
+		"198.51.100.12/24"), config.Addresses())
 	require.Equal(t, addresses("192.0.2.1", "203.0.113.1"), config.Gateways())
 	require.Equal(t, addresses("192.0.2.10", "203.0.113.10"), config.VIPs())
 	require.Equal(t, []string{"eth0", "eth1", "eth2", "eth3"}, config.Links())
@@ -236,8 +239,9 @@ func TestOldestTalosThatDecodes(t *testing.T) {
 		"swap":                 {"", "", "---\napiVersion: v1alpha1\nkind: SwapVolumeConfig\nname: x\n", 11},
 		"GRUB takes the UKI's": {"  install: {grubUseUKICmdline: false}\n", "", "", 12},
 		"hostname document":    {"", "", "---\napiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n", 12},
-		"flannel policies":     {"", "  network: {cni: {name: flannel, flannel: {kubeNetworkPoliciesEnabled: true}}}\n", "", 13},
-		"environment":          {"", "", "---\napiVersion: v1alpha1\nkind: EnvironmentConfig\nvariables: {A: b}\n", 13},
+		"flannel policies": {"", "  network: {cni: {name: flannel, flannel: {kubeNetworkPoliciesEnabled: true}}}\n", "",
+			13},
+		"environment": {"", "", "---\napiVersion: v1alpha1\nkind: EnvironmentConfig\nvariables: {A: b}\n", 13},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -253,12 +257,16 @@ func TestTPMKeysInBothPlaces(t *testing.T) {
 
 	for name, data := range map[string][]byte{
 		"old section": base("  systemDiskEncryption: {state: {provider: luks2, keys: [{slot: 0, tpm: {}}]}}\n", "", ""),
-		"document":    base("", "", "---\napiVersion: v1alpha1\nkind: VolumeConfig\nname: STATE\nencryption: {provider: luks2, keys: [{slot: 0, tpm: {}}]}\n"),
+		"document": base("", "",
+			"---\napiVersion: v1alpha1\nkind: VolumeConfig\nname: STATE\nencryption: {provider: luks2, keys: [{slot: 0, tpm: "+
+				"{}}]}\n"),
 	} {
 		require.True(t, mustConfig(t, data).HasTPMKeys(), name)
 	}
 
-	require.False(t, mustConfig(t, base("  systemDiskEncryption: {state: {provider: luks2, keys: [{slot: 0, nodeID: {}}]}, ephemeral: null}\n", "", "")).HasTPMKeys())
+	require.False(t, mustConfig(t,
+		base("  systemDiskEncryption: {state: {provider: luks2, keys: [{slot: 0, nodeID: {}}]}, ephemeral: null}\n", "",
+			"")).HasTPMKeys())
 }
 
 func TestInstallerImages(t *testing.T) {
@@ -329,7 +337,10 @@ func TestPlaceholdersAreNamedNotShown(t *testing.T) {
 		require.Equal(t, []machineconfig.Placeholder{{Field: "machine.token", Line: 4, Column: 10, Kind: kind}}, found, value)
 	}
 
-	require.Empty(t, machineconfig.Placeholders(base("  token: abcdef.0123456789abcdef\n  nodeLabels: {a: op://x}\n  registries: {config: {r: {auth: {password: $ecret-word, auth: x$Y}}}}\n", "", "")))
+	require.Empty(t, machineconfig.Placeholders(
+		base("  token: abcdef.0123456789abcdef\n  nodeLabels: {a: op://x}\n  registries: {config: {r: {auth: {password: "+
+			"$ecret-word, auth: x$Y}}}}\n", "", "")))
 	require.Empty(t, machineconfig.Placeholders([]byte("[")))
-	require.Len(t, machineconfig.Placeholders(base("  nodeLabels: {a: 'ENC[AES256_GCM,data:x]'}\n", "", "")), 1, "SOPS encrypts everything")
+	require.Len(t, machineconfig.Placeholders(base("  nodeLabels: {a: 'ENC[AES256_GCM,data:x]'}\n", "", "")), 1,
+		"SOPS encrypts everything")
 }

@@ -20,10 +20,13 @@ func configs(f *testing.F) [][]byte {
 	require.NoError(f, err)
 
 	generated, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
-		ClusterName: "demo", Endpoint: "https://192.0.2.10:6443", VIP: netip.MustParseAddr("192.0.2.10"), CNI: "none", Secrets: secrets,
+		ClusterName: "demo", Endpoint: "https://192.0.2.10:6443", VIP: netip.MustParseAddr("192.0.2.10"), CNI: "none",
+		Secrets: secrets,
 		Nodes: []machineconfig.NodeSpec{
-			{Name: "cp1", Role: machine.TypeControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24"), MAC: "02:00:00:00:00:01"},
-			{Name: "worker1", Role: machine.TypeWorker, Address: netip.MustParsePrefix("192.0.2.12/24"), MAC: "02:00:00:00:00:02"},
+			{Name: "cp1", Role: machine.TypeControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24"),
+				MAC: "02:00:00:00:00:01"},
+			{Name: "worker1", Role: machine.TypeWorker, Address: netip.MustParsePrefix("192.0.2.12/24"),
+				MAC: "02:00:00:00:00:02"},
 		},
 	})
 	require.NoError(f, err)
@@ -31,7 +34,8 @@ func configs(f *testing.F) [][]byte {
 	return append(fuzztest.Seeds(f, ".yaml", ".yml"), generated.Configs[0].Bytes, generated.Configs[1].Bytes)
 }
 
-// FuzzMachineConfig holds for any text: nothing panics, a marked secret is never shown, and a config is the same as itself.
+// FuzzMachineConfig holds for any text: nothing panics, a marked secret is never shown, and a config is the same as
+// itself.
 func FuzzMachineConfig(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte("machine:\n  token: s3cr3t0001\n"))
@@ -81,7 +85,8 @@ func requireReadable(t *testing.T, data []byte) {
 	t.Helper()
 
 	// A secret in a secret's place, whatever else is in the text.
-	marked := append([]byte("---\nmachine: {token: s3cr3t-of-a-test, files: [{content: s3cr3t-of-a-test}]}\n---\n"), data...)
+	marked := append([]byte("---\nmachine: {token: s3cr3t-of-a-test, files: [{content: s3cr3t-of-a-test}]}\n---\n"),
+		data...)
 	if !strings.Contains(string(data), "s3cr3t") {
 		require.NotContains(t, string(machineconfig.Mask(marked)), "s3cr3t")
 	}

@@ -112,7 +112,8 @@ func NewSecrets(talosVersion string) (*secrets.Bundle, error) {
 	return bundle, nil
 }
 
-// GenerateCluster makes the machine config of every node and the talosconfig, the way talhelper would, from machinery alone.
+// GenerateCluster makes the machine config of every node and the talosconfig, the way talhelper would, from machinery
+// alone.
 func GenerateCluster(options GenerateOptions) (*Generated, error) {
 	options, err := withDefaults(options)
 	if err != nil {
@@ -194,7 +195,8 @@ func withDefaults(options GenerateOptions) (GenerateOptions, error) {
 	return options, nil
 }
 
-// newestKubernetes is machinery's default where a Talos version takes it, and otherwise the first release of the newest minor version that it takes.
+// newestKubernetes is machinery's default where a Talos version takes it, and otherwise the first release of the newest
+// minor version that it takes.
 func newestKubernetes(talosVersion string) string {
 	var minor int
 
@@ -206,7 +208,8 @@ func newestKubernetes(talosVersion string) string {
 	candidate := constants.DefaultKubernetesVersion
 
 	for ; err == nil && minor > 0; candidate = fmt.Sprintf("1.%d.0", minor) {
-		if version, err := compatibility.ParseKubernetesVersion(candidate); err == nil && version.SupportedWith(talos) == nil {
+		if version, err := compatibility.ParseKubernetesVersion(candidate); err == nil &&
+			version.SupportedWith(talos) == nil {
 			return candidate
 		}
 
@@ -253,7 +256,8 @@ func newInput(options GenerateOptions, contract *talosconfig.VersionContract) (*
 }
 
 // generateNode makes one machine config, with a static hostname and the node's own network settings.
-func generateNode(input *generate.Input, options GenerateOptions, contract *talosconfig.VersionContract, node NodeSpec) ([]byte, error) {
+func generateNode(input *generate.Input, options GenerateOptions, contract *talosconfig.VersionContract,
+	node NodeSpec) ([]byte, error) {
 	provider, err := input.Config(node.Role)
 	if err != nil {
 		return nil, err
@@ -297,7 +301,8 @@ func networkDocuments(options GenerateOptions, node NodeSpec) ([]config.Document
 	if node.MAC != "" {
 		linkName = aliasLink
 
-		match, err := cel.ParseBooleanExpression(fmt.Sprintf("mac(link.permanent_addr) == %q", node.MAC), celenv.LinkLocator())
+		match, err := cel.ParseBooleanExpression(fmt.Sprintf("mac(link.permanent_addr) == %q", node.MAC),
+			celenv.LinkLocator())
 		if err != nil {
 			return nil, fmt.Errorf("select link by MAC: %w", err)
 		}

@@ -47,7 +47,8 @@ func demoOptions(t *testing.T) machineconfig.GenerateOptions {
 func TestGeneratedClusterValidatesOnEveryVersion(t *testing.T) {
 	t.Parallel()
 
-	for version, kubernetes := range map[string]string{"v1.13.9": "1.36.3", "v1.12.1": "1.35.0", "v1.11.6": "1.34.0", "v1.99.0": "1.36.3"} {
+	for version, kubernetes := range map[string]string{"v1.13.9": "1.36.3", "v1.12.1": "1.35.0", "v1.11.6": "1.34.0",
+		"v1.99.0": "1.36.3"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 

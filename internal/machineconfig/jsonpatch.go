@@ -13,8 +13,8 @@ type operation struct {
 	Path string `yaml:"path"`
 }
 
-// StrategicForm writes a JSON patch (RFC 6902) as a strategic merge patch on one line, or says how to where that is not possible: lists can't be
-// addressed by index, and values may be secret.
+// StrategicForm writes a JSON patch (RFC 6902) as a strategic merge patch on one line, or says how to where that is not
+// possible: lists can't be addressed by index, and values may be secret.
 func StrategicForm(text string) string {
 	const general = "set values under their keys, and `$patch: delete` under a key to remove it"
 

@@ -97,11 +97,12 @@ func (g *Generated) Talconfig() ([]byte, error) {
 
 // Talenv holds the variables of Talconfig.
 func (g *Generated) Talenv() []byte {
-	return fmt.Appendf(nil, "TALOS_VERSION: %s\nKUBERNETES_VERSION: v%s\n", g.Options.TalosVersion, g.Options.KubernetesVersion)
+	return fmt.Appendf(nil, "TALOS_VERSION: %s\nKUBERNETES_VERSION: v%s\n", g.Options.TalosVersion,
+		g.Options.KubernetesVersion)
 }
 
-// WriteLayout writes the files that a user of talhelper has, into dir, which becomes TALOS_DIR: talconfig.yaml, talenv.yaml and
-// clusterconfig/ with the machine configs and the talosconfig, all secrets readable by the user alone.
+// WriteLayout writes the files that a user of talhelper has, into dir, which becomes TALOS_DIR: talconfig.yaml,
+// talenv.yaml and clusterconfig/ with the machine configs and the talosconfig, all secrets readable by the user alone.
 func (g *Generated) WriteLayout(dir string) error {
 	talconfig, err := g.Talconfig()
 	if err != nil {

@@ -56,7 +56,8 @@ var (
 	decodedValue = regexp.MustCompile("`[^`]*`")
 )
 
-// explainLoadError makes a message for people of the loader's error: where it is, which keys are unknown, and no values.
+// explainLoadError makes a message for people of the loader's error: where it is, which keys are unknown, and no
+// values.
 func explainLoadError(path string, data []byte, err error) *LoadError {
 	explained := &LoadError{Path: path}
 
@@ -116,8 +117,8 @@ func explainLoadError(path string, data []byte, err error) *LoadError {
 	return explained
 }
 
-// explainUnknownKeys names the keys that machinery printed as unknown. It prints each with the keys above it, which it knows, and
-// with everything below it, which may be secret.
+// explainUnknownKeys names the keys that machinery printed as unknown. It prints each with the keys above it, which it
+// knows, and with everything below it, which may be secret.
 func explainUnknownKeys(explained *LoadError, data []byte, printed string) {
 	explained.Message, explained.Next = "has unknown keys", unknownKeysAdvice
 
@@ -181,7 +182,8 @@ func documentType(root *yaml.Node) reflect.Type {
 	return reflect.TypeOf(provider.Documents()[0])
 }
 
-// unknownKeys lists the paths in a tree that end with the first key that the type has no field for; "[]" stands for any item of a list.
+// unknownKeys lists the paths in a tree that end with the first key that the type has no field for; "[]" stands for any
+// item of a list.
 func unknownKeys(node *yaml.Node, in reflect.Type, path []string) [][]string {
 	for in != nil && in.Kind() == reflect.Pointer {
 		in = in.Elem()
@@ -261,13 +263,15 @@ func keysOf(in reflect.Type) []string {
 	return keys
 }
 
-// KnowsKey tells whether a kind of document has a field at a path of keys; "[]" stands for any item of a list. An unknown kind has none.
+// KnowsKey tells whether a kind of document has a field at a path of keys; "[]" stands for any item of a list. An
+// unknown kind has none.
 func KnowsKey(kind string, path []string) bool {
 	if kind != "" && !slices.Contains(Kinds(), kind) {
 		return false
 	}
 
-	in := documentType(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{word("kind"), word(kind), word("apiVersion"), word("v1alpha1")}})
+	in := documentType(&yaml.Node{Kind: yaml.MappingNode,
+		Content: []*yaml.Node{word("kind"), word(kind), word("apiVersion"), word("v1alpha1")}})
 
 	for _, key := range path {
 		for in != nil && in.Kind() == reflect.Pointer {
@@ -312,7 +316,8 @@ func fieldType(in reflect.Type, key string) reflect.Type {
 	return nil
 }
 
-// findKey gives the position of the first place in a document that a path leads to, or of the last part of it that is there.
+// findKey gives the position of the first place in a document that a path leads to, or of the last part of it that is
+// there.
 func findKey(root *yaml.Node, path []string) (line, column int) {
 	line, column, _ = follow(root, path, root.Line, root.Column)
 
@@ -343,7 +348,8 @@ func follow(node *yaml.Node, path []string, line, column int) (int, int, bool) {
 	return line, column, false
 }
 
-// ExplainPatch says why a text is no patch of a machine config, given what machinery says about it; path is only for messages.
+// ExplainPatch says why a text is no patch of a machine config, given what machinery says about it; path is only for
+// messages.
 func ExplainPatch(path string, data []byte, err error) *LoadError {
 	return explainLoadError(path, data, err)
 }

@@ -25,8 +25,8 @@ const (
 	unreadable = "(masked: not readable as YAML)\n"
 )
 
-// Mask returns the YAML documents without comments and with every secret replaced by Masked. Public certificates are shown as
-// fingerprints. Of text that is not YAML nothing is shown.
+// Mask returns the YAML documents without comments and with every secret replaced by Masked. Public certificates are
+// shown as fingerprints. Of text that is not YAML nothing is shown.
 func Mask(data []byte) []byte {
 	masked, err := maskWith(data, func(string) string { return Masked })
 	if err != nil {
@@ -80,7 +80,8 @@ func (m masker) mask(_ string, node *yaml.Node, class class) {
 	}
 }
 
-// certificate shows a public certificate by its fingerprint. Anything else that stands where a certificate should is masked.
+// certificate shows a public certificate by its fingerprint. Anything else that stands where a certificate should is
+// masked.
 func (m masker) certificate(value string) string {
 	data, err := base64.StdEncoding.DecodeString(strings.TrimSpace(value))
 	if err != nil || !isOnlyCertificates(data) {
@@ -105,7 +106,8 @@ func isOnlyCertificates(data []byte) bool {
 	}
 }
 
-// text is the net under the structure: private keys, copies of secrets and credentials in URLs and arguments in any other value.
+// text is the net under the structure: private keys, copies of secrets and credentials in URLs and arguments in any
+// other value.
 func (m masker) text(value string) string {
 	copied := slices.ContainsFunc(m.known, func(secret string) bool { return strings.Contains(value, secret) })
 	if copied || holdsPrivateKey(value) {
@@ -120,7 +122,8 @@ func (m masker) text(value string) string {
 }
 
 // argumentSecret finds `--client-secret=…` and the like in lists of arguments.
-var argumentSecret = regexp.MustCompile(`(?i)((?:token|secret|password|passphrase|private-?key|api-?key)[a-z0-9_-]*\s*[=:]\s*)[^\s(]\S*`)
+var argumentSecret = regexp.MustCompile(
+	`(?i)((?:token|secret|password|passphrase|private-?key|api-?key)[a-z0-9_-]*\s*[=:]\s*)[^\s(]\S*`)
 
 // url hides the user and the query of a URL: tokens travel there (a SideroLink join token, a registry's credentials).
 func (m masker) url(text string) string {

@@ -12,8 +12,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// everySecret is a config with a secret in each place that can hold one. Each is made of "s3cr3t" and a number, so that a
-// test sees any that gets through.
+// everySecret is a config with a secret in each place that can hold one. Each is made of "s3cr3t" and a number, so that
+// a test sees any that gets through.
 func everySecret(t *testing.T, prefix string) []byte {
 	t.Helper()
 
@@ -100,7 +100,8 @@ machine:
   extraManifestHeaders: {X-Header: %s}
   inlineManifests:
     - {name: secret, contents: "kind: Secret\nstringData: {a: %s}"}
-`, encoded(), next(), encoded(), encoded(), encoded(), base64Key(), encoded(), base64Key(), base64Key(), next(), next(), next(),
+`, encoded(), next(), encoded(), encoded(), encoded(), base64Key(), encoded(), base64Key(), base64Key(), next(), next(),
+		next(),
 		next(), next(), next(), encoded(), base64Key(), next(), next(), next())
 	fmt.Fprintf(&text, `---
 apiVersion: v1alpha1
@@ -164,7 +165,8 @@ kind: TrustedRootsConfig
 name: mixed
 certificates: |-
     %s
-`, next(), next(), next(), next(), next(), next(), next(), next(), indent(privateKey(), 4), next(), next(), next(), next(), next(),
+`, next(), next(), next(), next(), next(), next(), next(), next(), indent(privateKey(), 4), next(), next(), next(),
+		next(), next(),
 		indent(privateKey(), 4))
 	fmt.Fprintf(&text, `---
 apiVersion: v9
@@ -208,7 +210,8 @@ func TestMaskShowsNoSecret(t *testing.T) {
 	requireNoSecret(t, masked)
 
 	for _, kept := range []string{
-		"type: controlplane", "hostname: cp1", "disk: /dev/vda", "console=tty0", "username: puller", "path: /etc/cri/conf.d/20.part",
+		"type: controlplane", "hostname: cp1", "disk: /dev/vda", "console=tty0", "username: puller",
+		"path: /etc/cri/conf.d/20.part",
 		"publicKey: cHVibGlj", `endpoint: "https://192.0.2.10:6443"`, "id: cHVibGlj", "apiUrl: https://192.0.2.1/?(masked)",
 		"kind: SomethingFromTheFuture", "name: shown", "format: json_lines",
 	} {
@@ -228,7 +231,8 @@ func TestMaskOfGeneratedConfigs(t *testing.T) {
 		masked := string(machineconfig.Mask(made.Bytes))
 
 		for _, secret := range []string{
-			string(bundle.Certs.OS.Key), string(bundle.Certs.K8s.Key), string(bundle.Certs.Etcd.Key), string(bundle.Certs.K8sAggregator.Key),
+			string(bundle.Certs.OS.Key), string(bundle.Certs.K8s.Key), string(bundle.Certs.Etcd.Key),
+			string(bundle.Certs.K8sAggregator.Key),
 			string(bundle.Certs.K8sServiceAccount.Key), bundle.Secrets.BootstrapToken, bundle.Secrets.SecretboxEncryptionSecret,
 			bundle.TrustdInfo.Token, bundle.Cluster.Secret,
 		} {
@@ -245,8 +249,10 @@ func TestMaskShowsNothingOfWhatIsNotYAML(t *testing.T) {
 	t.Parallel()
 
 	for name, text := range map[string]string{
-		"broken":       "machine:\n  token: s3cr3t\n bad: [",
-		"alias bomb":   "a: &a [s3cr3t]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
+		"broken": "machine:\n  token: s3cr3t\n bad: [",
+		"alias bomb": "a: &a [s3cr3t]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: " +
+			"&d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f " +
+			"[*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
 		"bare scalar":  "s3cr3t",
 		"list":         "[s3cr3t, {a: s3cr3t}]",
 		"complex keys": "? {a: s3cr3t}\n: s3cr3t\n",
@@ -275,7 +281,8 @@ func TestDiffShowsWhatChangedAndNoSecret(t *testing.T) {
 	}
 
 	running := mustConfig(t, drop(everySecret(t, "")))
-	wanted := mustConfig(t, []byte(strings.ReplaceAll(string(drop(everySecret(t, "x"))), "disk: /dev/vda", "disk: /dev/vdb")))
+	wanted := mustConfig(t, []byte(strings.ReplaceAll(string(drop(everySecret(t, "x"))), "disk: /dev/vda",
+		"disk: /dev/vdb")))
 
 	require.Empty(t, machineconfig.Diff(running, running))
 
@@ -293,7 +300,8 @@ func TestDiffOfUnchangedSecretsSaysMasked(t *testing.T) {
 	require.NoError(t, err)
 
 	running := mustConfig(t, generated.Configs[0].Bytes)
-	wanted := mustConfig(t, []byte(strings.Replace(string(generated.Configs[0].Bytes), "certSANs: []", "certSANs: [192.0.2.99]", 1)))
+	wanted := mustConfig(t, []byte(strings.Replace(string(generated.Configs[0].Bytes), "certSANs: []",
+		"certSANs: [192.0.2.99]", 1)))
 
 	diff := machineconfig.Diff(running, wanted)
 	require.Contains(t, diff, "--- now\n+++ wanted\n")

@@ -10,8 +10,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 )
 
-// Network settings stand in two places: machine.network.interfaces, as all Talos versions read them, and documents of their own
-// since Talos 1.12. Both count.
+// Network settings stand in two places: machine.network.interfaces, as all Talos versions read them, and documents of
+// their own since Talos 1.12. Both count.
 
 // devices are the interfaces of machine.network, the nil entries that YAML allows left out.
 func (c *Config) devices() []*v1alpha1.Device {
@@ -21,14 +21,16 @@ func (c *Config) devices() []*v1alpha1.Device {
 	}
 
 	//nolint:staticcheck // old files have them
-	return slices.DeleteFunc(slices.Clone(network.NetworkInterfaces), func(device *v1alpha1.Device) bool { return device == nil })
+	return slices.DeleteFunc(slices.Clone(network.NetworkInterfaces),
+		func(device *v1alpha1.Device) bool { return device == nil })
 }
 
 func vlans(device *v1alpha1.Device) []*v1alpha1.Vlan {
 	return slices.DeleteFunc(slices.Clone(device.DeviceVlans), func(vlan *v1alpha1.Vlan) bool { return vlan == nil })
 }
 
-// Addresses are the static addresses of all links, without virtual ones. An address without a prefix length is a whole one.
+// Addresses are the static addresses of all links, without virtual ones. An address without a prefix length is a whole
+// one.
 func (c *Config) Addresses() []netip.Prefix {
 	var addresses []netip.Prefix
 
@@ -77,7 +79,8 @@ func (c *Config) VIPs() []netip.Addr {
 	return vips
 }
 
-// DeviceVIPs are the virtual addresses of interfaces and their VLANs, as they stand in machine.network and talconfig.yaml.
+// DeviceVIPs are the virtual addresses of interfaces and their VLANs, as they stand in machine.network and
+// talconfig.yaml.
 func DeviceVIPs(devices []*v1alpha1.Device) []netip.Addr {
 	var vips []netip.Addr
 
@@ -106,8 +109,8 @@ func DeviceVIPs(devices []*v1alpha1.Device) []netip.Addr {
 	return vips
 }
 
-// VIPOnStaticInterface tells whether an interface, or a VLAN of one, in machine.network has this virtual address, static addresses of its family, and no
-// DHCP: whatever other links get, the virtual address is used beside those.
+// VIPOnStaticInterface tells whether an interface, or a VLAN of one, in machine.network has this virtual address,
+// static addresses of its family, and no DHCP: whatever other links get, the virtual address is used beside those.
 func (c *Config) VIPOnStaticInterface(vip netip.Addr) bool {
 	static := func(holds *v1alpha1.DeviceVIPConfig, dhcp *bool, addresses []string) bool {
 		if holds == nil || dhcp != nil && *dhcp {
@@ -125,9 +128,10 @@ func (c *Config) VIPOnStaticInterface(vip netip.Addr) bool {
 	}
 
 	return slices.ContainsFunc(c.devices(), func(device *v1alpha1.Device) bool {
-		return static(device.DeviceVIPConfig, device.DeviceDHCP, device.Addresses()) || slices.ContainsFunc(vlans(device), func(vlan *v1alpha1.Vlan) bool {
-			return static(vlan.VlanVIP, vlan.VlanDHCP, vlan.Addresses())
-		})
+		return static(device.DeviceVIPConfig, device.DeviceDHCP, device.Addresses()) ||
+			slices.ContainsFunc(vlans(device), func(vlan *v1alpha1.Vlan) bool {
+				return static(vlan.VlanVIP, vlan.VlanDHCP, vlan.Addresses())
+			})
 	})
 }
 
@@ -166,8 +170,8 @@ func (c *Config) Gateways() []netip.Addr {
 	return gateways
 }
 
-// Links are the physical links that the config calls by name: the machine must have each of them. Links selected by hardware
-// properties, their aliases, and links that Talos creates itself are left out. Each name is listed once.
+// Links are the physical links that the config calls by name: the machine must have each of them. Links selected by
+// hardware properties, their aliases, and links that Talos creates itself are left out. Each name is listed once.
 func (c *Config) Links() []string {
 	var named, made []string
 
@@ -222,7 +226,8 @@ func (c *Config) Links() []string {
 	})
 }
 
-// isLogical tells whether Talos makes the link: a bond, a bridge, a dummy, a WireGuard tunnel, or nothing but a name for those.
+// isLogical tells whether Talos makes the link: a bond, a bridge, a dummy, a WireGuard tunnel, or nothing but a name
+// for those.
 func isLogical(device *v1alpha1.Device) bool {
 	return device.DeviceBond != nil || device.DeviceBridge != nil || device.DeviceWireguardConfig != nil ||
 		device.DeviceDummy != nil && *device.DeviceDummy || strings.HasPrefix(device.DeviceInterface, "lo")
@@ -248,8 +253,8 @@ func (c *Config) LinkSelectors() bool {
 		slices.ContainsFunc(c.devices(), func(device *v1alpha1.Device) bool { return device.DeviceSelector != nil })
 }
 
-// MACs are the complete hardware addresses by which the config selects links of this machine, in lower case with colons; globs
-// are left out. Each is listed once.
+// MACs are the complete hardware addresses by which the config selects links of this machine, in lower case with
+// colons; globs are left out. Each is listed once.
 func (c *Config) MACs() []string {
 	macs := DeviceMACs(c.devices())
 
@@ -273,7 +278,8 @@ func (c *Config) MACs() []string {
 	return distinct(macs)
 }
 
-// DeviceMACs are the complete hardware addresses that select links, of interfaces as they stand in machine.network and talconfig.yaml.
+// DeviceMACs are the complete hardware addresses that select links, of interfaces as they stand in machine.network and
+// talconfig.yaml.
 func DeviceMACs(devices []*v1alpha1.Device) []string {
 	var macs []string
 
@@ -301,7 +307,8 @@ func distinct(texts []string) []string {
 	return slices.DeleteFunc(slices.Compact(texts), func(text string) bool { return text == "" })
 }
 
-// selectorMAC finds an address compared with a link's: mac(link.permanent_addr) == "…" or glob("…", mac(link.hardware_addr)).
+// selectorMAC finds an address compared with a link's: mac(link.permanent_addr) == "…" or glob("…",
+// mac(link.hardware_addr)).
 var selectorMAC = regexp.MustCompile(`mac\(link\.(?:permanent|hardware)_addr\) == "([^"]*)"|glob\("([^"]*)", mac\(link\.(?:permanent|hardware)_addr\)\)`)
 
 func selectorMACs(selector *v1alpha1.NetworkDeviceSelector) []string {
@@ -309,7 +316,8 @@ func selectorMACs(selector *v1alpha1.NetworkDeviceSelector) []string {
 		return nil
 	}
 
-	return []string{normalizeMAC(selector.NetworkDeviceHardwareAddress), normalizeMAC(selector.NetworkDevicePermanentAddress)}
+	return []string{normalizeMAC(selector.NetworkDeviceHardwareAddress),
+		normalizeMAC(selector.NetworkDevicePermanentAddress)}
 }
 
 // encryptedVolume is a document whose volume may be encrypted.
@@ -337,8 +345,8 @@ func hasTPMKey(volume encryptedVolume) bool {
 	})
 }
 
-// UsesDHCP tells whether a link may get an address by DHCP: one asks for it, or none is configured by a document, so that Talos
-// runs DHCP on the links that nothing configures.
+// UsesDHCP tells whether a link may get an address by DHCP: one asks for it, or none is configured by a document, so
+// that Talos runs DHCP on the links that nothing configures.
 func (c *Config) UsesDHCP() bool {
 	for _, device := range c.devices() {
 		if device.DeviceDHCP != nil && *device.DeviceDHCP {

@@ -16,7 +16,8 @@ const (
 
 var errUnreadable = errors.New("read YAML: unexpected structure, too deep, or too many aliases")
 
-// parseNodes reads all documents of a YAML text, as copies without comments in which every alias is replaced by what it stands for.
+// parseNodes reads all documents of a YAML text, as copies without comments in which every alias is replaced by what it
+// stands for.
 func parseNodes(data []byte) (roots []*yaml.Node, err error) {
 	defer func() {
 		// The decoder reports some malformed input by panicking.
@@ -61,7 +62,8 @@ func resolve(node *yaml.Node, budget *int, depth int) (*yaml.Node, error) {
 		return nil, errUnreadable
 	}
 
-	copied := &yaml.Node{Kind: node.Kind, Tag: node.Tag, Value: node.Value, Style: node.Style, Line: node.Line, Column: node.Column}
+	copied := &yaml.Node{Kind: node.Kind, Tag: node.Tag, Value: node.Value, Style: node.Style, Line: node.Line,
+		Column: node.Column}
 
 	for _, child := range node.Content {
 		child, err := resolve(child, budget, depth+1)

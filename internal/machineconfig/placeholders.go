@@ -38,8 +38,8 @@ var placeholderMarks = []string{
 	"ENC[", "op://", "ref+", "vault:", "awssm:", "gcpsm:", "doppler:", "bws:", "akeyless:", "infisical:", "$", "{{", "<",
 }
 
-// Placeholders finds the secret fields whose value is a reference, a variable or ciphertext. It works on the text, since such a
-// file often can't be decoded. Of text that is not YAML it finds nothing.
+// Placeholders finds the secret fields whose value is a reference, a variable or ciphertext. It works on the text,
+// since such a file often can't be decoded. Of text that is not YAML it finds nothing.
 func Placeholders(data []byte) []Placeholder {
 	// Most files have none, and looking for what all of them begin with is much quicker than parsing.
 	if !slices.ContainsFunc(placeholderMarks, func(mark string) bool { return bytes.Contains(data, []byte(mark)) }) {

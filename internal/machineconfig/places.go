@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Places finds where the fields of a YAML text stand, and shows its lines without secrets. The text is parsed when it is first asked for.
+// Places finds where the fields of a YAML text stand, and shows its lines without secrets. The text is parsed when it
+// is first asked for.
 type Places struct {
 	lines []string
 	parse func() ([]*yaml.Node, error)
@@ -62,8 +63,9 @@ func (p *Places) SyntaxError() (line, column int, message string) {
 	return 0, 0, ""
 }
 
-// Find gives the position of a field, or of the nearest one above it that is there. document is "Kind/name", "Kind", or empty for the
-// document without a kind; path is dotted with indices, as in "machine.network.interfaces[0].mtu". Zeros mean that there is no such document.
+// Find gives the position of a field, or of the nearest one above it that is there. document is "Kind/name", "Kind", or
+// empty for the document without a kind; path is dotted with indices, as in "machine.network.interfaces[0].mtu". Zeros
+// mean that there is no such document.
 func (p *Places) Find(document, path string) (line, column int) {
 	root := p.document(document)
 	if root == nil {
@@ -150,7 +152,8 @@ func child(node *yaml.Node, step string) (key, value *yaml.Node) {
 // keyValue is a line that sets a key to a value on the same line.
 var keyValue = regexp.MustCompile(`^(\s*(?:- +)*"?([\w.-]+)"?\s*:\s+)(\S.*)$`)
 
-// likeKey is a run of characters that a base64 key may be; a schematic's id and other hexadecimal numbers have no capitals.
+// likeKey is a run of characters that a base64 key may be; a schematic's id and other hexadecimal numbers have no
+// capitals.
 var likeKey = regexp.MustCompile(`[A-Za-z0-9+/]{32,}={0,2}`)
 
 // Line is a line of the text for people to see: a value that is secret, or may be, is masked. Lines count from 1.

@@ -55,7 +55,8 @@ func TestShownLinesHoldNoSecret(t *testing.T) {
 	places := machineconfig.NewPlaces([]byte(placesText))
 
 	for line, want := range map[int]string{
-		0: "", 3: "  type: worker", 4: "  token: (masked)", 9: "          - 192.0.2.11/24", 11: "    - content: (masked)", 12: "      path: /var/x",
+		0: "", 3: "  type: worker", 4: "  token: (masked)", 9: "          - 192.0.2.11/24", 11: "    - content: (masked)",
+		12: "      path: /var/x",
 		13: "  previous: (masked)", 99: "",
 	} {
 		require.Equal(t, want, places.Line(line))

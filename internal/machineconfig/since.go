@@ -20,34 +20,44 @@ type NewerKey struct {
 	Since *config.VersionContract
 }
 
-// keySince is the first Talos 1.x release that knows a key: of the document without a kind, or of the kind before the slash. What is below a key is
-// as old as the key. From the yaml tags in machinery's config/types: v1.5.0 to v1.10.0, v1.11.6, v1.12.6 and v1.13.9.
+// keySince is the first Talos 1.x release that knows a key: of the document without a kind, or of the kind before the
+// slash. What is below a key is as old as the key. From the yaml tags in machinery's config/types: v1.5.0 to v1.10.0,
+// v1.11.6, v1.12.6 and v1.13.9.
 var keySince = map[string]int{
 	"/cluster.network.cni.flannel": 6, "/cluster.scheduler.config": 6, "/machine.kubelet.credentialProviderConfig": 6,
 	"/machine.network.kubespan.harvestExtraEndpoints": 6, "/machine.nodeTaints": 6,
 
-	"/cluster.acceptedCAs": 7, "/machine.acceptedCAs": 7, "/machine.features.hostDNS": 7, "/machine.logging.destinations[].extraTags": 7,
-	"/machine.network.interfaces[].bond.deviceSelectors[].physical": 7, "/machine.network.interfaces[].deviceSelector.physical": 7,
+	"/cluster.acceptedCAs": 7, "/machine.acceptedCAs": 7, "/machine.features.hostDNS": 7,
+	"/machine.logging.destinations[].extraTags":                     7,
+	"/machine.network.interfaces[].bond.deviceSelectors[].physical": 7,
+	"/machine.network.interfaces[].deviceSelector.physical":         7,
 
 	"/machine.network.interfaces[].bridge.vlan": 8, "/machine.nodeAnnotations": 8,
 	"/machine.systemDiskEncryption.ephemeral.keys[].tpm.checkSecurebootStatusOnEnroll": 8,
 	"/machine.systemDiskEncryption.state.keys[].tpm.checkSecurebootStatusOnEnroll":     8,
 
 	"/cluster.apiServer.authorizationConfig": 9, "/machine.baseRuntimeSpecOverrides": 9, "/machine.features.imageCache": 9,
-	"/machine.features.nodeAddressSortAlgorithm": 9, "/machine.network.interfaces[].bond.deviceSelectors[].permanentAddr": 9,
-	"/machine.network.interfaces[].bridgePort": 9, "/machine.network.interfaces[].deviceSelector.permanentAddr": 9,
-	"/machine.network.searchDomains": 9, "/machine.registries.mirrors.*.skipFallback": 9,
+	"/machine.features.nodeAddressSortAlgorithm":                         9,
+	"/machine.network.interfaces[].bond.deviceSelectors[].permanentAddr": 9,
+	"/machine.network.interfaces[].bridgePort":                           9,
+	"/machine.network.interfaces[].deviceSelector.permanentAddr":         9,
+	"/machine.network.searchDomains":                                     9,
+	"/machine.registries.mirrors.*.skipFallback":                         9,
 
 	"SideroLinkConfig/uniqueToken": 10,
 
-	"UserVolumeConfig/encryption.keys[].lockToState": 11, "UserVolumeConfig/filesystem.projectQuotaSupport": 11, "VolumeConfig/encryption": 11,
+	"UserVolumeConfig/encryption.keys[].lockToState": 11, "UserVolumeConfig/filesystem.projectQuotaSupport": 11,
+	"VolumeConfig/encryption": 11,
 
-	"/machine.install.grubUseUKICmdline": 12, "/machine.network.kubespan.filters.excludeAdvertisedNetworks": 12, "EthernetConfig/wakeOnLan": 12,
+	"/machine.install.grubUseUKICmdline": 12, "/machine.network.kubespan.filters.excludeAdvertisedNetworks": 12,
+	"EthernetConfig/wakeOnLan":                      12,
 	"RawVolumeConfig/encryption.keys[].tpm.options": 12, "SwapVolumeConfig/encryption.keys[].tpm.options": 12,
-	"UserVolumeConfig/encryption.keys[].tpm.options": 12, "VolumeConfig/encryption.keys[].tpm.options": 12, "UserVolumeConfig/volumeType": 12,
+	"UserVolumeConfig/encryption.keys[].tpm.options": 12, "VolumeConfig/encryption.keys[].tpm.options": 12,
+	"UserVolumeConfig/volumeType": 12,
 
 	"/cluster.network.cni.flannel.kubeNetworkPoliciesEnabled": 13, "ExistingVolumeConfig/mount.disableAccessTime": 13,
-	"ExistingVolumeConfig/mount.secure": 13, "OOMConfig/strictCgroupClassOrdering": 13, "UserVolumeConfig/mount": 13, "VolumeConfig/mount": 13,
+	"ExistingVolumeConfig/mount.secure": 13, "OOMConfig/strictCgroupClassOrdering": 13, "UserVolumeConfig/mount": 13,
+	"VolumeConfig/mount": 13,
 }
 
 // keyTree is keySince by steps: a key, "[]" for the items of a list, "*" for any key.
@@ -85,8 +95,8 @@ var keyTrees = sync.OnceValue(func() map[string]*keyTree {
 	return trees
 })
 
-// NewerKeys lists what a document of a machine config or of a patch has that is newer than a Talos version, in the order of their lines. Below a kind
-// or a key that is newer nothing more is listed. A nil version knows all.
+// NewerKeys lists what a document of a machine config or of a patch has that is newer than a Talos version, in the
+// order of their lines. Below a kind or a key that is newer nothing more is listed. A nil version knows all.
 func NewerKeys(document *yaml.Node, version *config.VersionContract) []NewerKey {
 	if document == nil || document.Kind != yaml.MappingNode || version == nil {
 		return nil
@@ -98,7 +108,8 @@ func NewerKeys(document *yaml.Node, version *config.VersionContract) []NewerKey 
 	if since := kindSince[kind]; !known(since) {
 		key, _ := child(document, "kind")
 
-		return []NewerKey{{Name: "kind: " + kind, Line: key.Line, Column: key.Column, Since: &config.VersionContract{Major: 1, Minor: since}}}
+		return []NewerKey{{Name: "kind: " + kind, Line: key.Line, Column: key.Column,
+			Since: &config.VersionContract{Major: 1, Minor: since}}}
 	}
 
 	var newer []NewerKey
@@ -117,14 +128,16 @@ func NewerKeys(document *yaml.Node, version *config.VersionContract) []NewerKey 
 			case node.Kind == yaml.SequenceNode:
 				below = at.children["[]"]
 			case node.Kind == yaml.MappingNode && i%2 == 0:
-				below, name, value = cmp.Or(at.children[content.Value], at.children["*"]), strings.TrimPrefix(path+"."+content.Value, "."), node.Content[i+1]
+				below, name, value = cmp.Or(at.children[content.Value], at.children["*"]),
+					strings.TrimPrefix(path+"."+content.Value, "."), node.Content[i+1]
 			}
 
 			switch {
 			case below == nil:
 			case !known(below.since):
 				newer = append(newer, NewerKey{
-					Name: name, Line: content.Line, Column: content.Column, Since: &config.VersionContract{Major: 1, Minor: below.since},
+					Name: name, Line: content.Line, Column: content.Column,
+					Since: &config.VersionContract{Major: 1, Minor: below.since},
 				})
 			default:
 				visit(value, below, name)

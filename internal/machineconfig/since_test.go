@@ -57,11 +57,13 @@ table: 1
 
 	require.Equal(t, []string{
 		"3:5 machine.install.grubUseUKICmdline (v1.12)", "8:11 machine.network.interfaces[].deviceSelector.physical (v1.7)",
-		"9:11 machine.network.interfaces[].deviceSelector.permanentAddr (v1.9)", "13:9 machine.registries.mirrors.docker.io.skipFallback (v1.9)",
+		"9:11 machine.network.interfaces[].deviceSelector.permanentAddr (v1.9)",
+		"13:9 machine.registries.mirrors.docker.io.skipFallback (v1.9)",
 		"15:1 kind: VolumeConfig (v1.8)", "22:1 kind: VRFConfig (v1.13)",
 	}, newer(text, talosconfig.TalosVersion1_6))
 	require.Equal(t, []string{
-		"3:5 machine.install.grubUseUKICmdline (v1.12)", "20:9 encryption.keys[].tpm.options (v1.12)", "22:1 kind: VRFConfig (v1.13)",
+		"3:5 machine.install.grubUseUKICmdline (v1.12)", "20:9 encryption.keys[].tpm.options (v1.12)",
+		"22:1 kind: VRFConfig (v1.13)",
 	}, newer(text, talosconfig.TalosVersion1_11))
 	require.Empty(t, newer(text, talosconfig.TalosVersion1_13))
 	require.Empty(t, newer(text, nil))
@@ -98,6 +100,9 @@ func TestKindsAreThoseOfMachinery(t *testing.T) {
 func TestDocumentsThatExcludeEachOtherHaveAPlace(t *testing.T) {
 	t.Parallel()
 
-	_, err := machineconfig.FromBytes("a.yaml", []byte("machine: {}\ncluster: {}\n---\napiVersion: v1alpha1\nkind: LinkConfig\nname: v1\n---\napiVersion: v1alpha1\nkind: DummyLinkConfig\nname: v1\n"))
-	require.EqualError(t, err, "a.yaml:8:1: has the documents LinkConfig/v1 and DummyLinkConfig/v1, which exclude each other")
+	_, err := machineconfig.FromBytes("a.yaml",
+		[]byte("machine: {}\ncluster: {}\n---\napiVersion: v1alpha1\nkind: LinkConfig\nname: v1\n---\napiVersion: "+
+			"v1alpha1\nkind: DummyLinkConfig\nname: v1\n"))
+	require.EqualError(t, err,
+		"a.yaml:8:1: has the documents LinkConfig/v1 and DummyLinkConfig/v1, which exclude each other")
 }

@@ -11,8 +11,8 @@ import (
 // longestLine is how much of a report's end is looked at for the beginning of its last line, in bytes.
 const longestLine = 1 << 16
 
-// AppendJSONLines adds the events of a run to the file at path, which is made with mode 0600 if there is none. An event that a killed run left
-// half-written at its end is taken away first.
+// AppendJSONLines adds the events of a run to the file at path, which is made with mode 0600 if there is none. An event
+// that a killed run left half-written at its end is taken away first.
 func AppendJSONLines(path string) (*JSONLines, error) {
 	if err := finishLastLine(path); err != nil {
 		return nil, fmt.Errorf("finish the last line: %w", err)

@@ -60,7 +60,8 @@ func TestAReportNeedsAFolder(t *testing.T) {
 	require.Error(t, err)
 }
 
-// FuzzReportFile appends an event to any file: what was there stays, the beginning of an event at its end aside, and the event has a line of its own.
+// FuzzReportFile appends an event to any file: what was there stays, the beginning of an event at its end aside, and
+// the event has a line of its own.
 func FuzzReportFile(f *testing.F) {
 	f.Add([]byte(`{"time":"2026-01-04T17:40:35Z","event":"finished","step":"verify"}` + "\n" + `{"ti`))
 	f.Add([]byte("a remark"))

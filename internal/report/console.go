@@ -24,8 +24,8 @@ type ConsoleOptions struct {
 	Err io.Writer
 	// Color colours what goes to Out, ErrColor what goes to Err.
 	Color, ErrColor bool
-	// Terminal shows live lines on Err, one a node; otherwise a log line says every ten seconds what a node that waits is still doing.
-	// It takes effect only if Err is an *os.File that is a terminal.
+	// Terminal shows live lines on Err, one a node; otherwise a log line says every ten seconds what a node that waits is
+	// still doing. It takes effect only if Err is an *os.File that is a terminal.
 	Terminal bool
 	// LogFormat and LogLevel are those of NewLogger. JSON lines are for programs, so there are no live lines between them.
 	LogFormat, LogLevel string
@@ -35,8 +35,8 @@ type ConsoleOptions struct {
 	Now func() time.Time
 }
 
-// Terminals completes options for two files, usually os.Stdout and os.Stderr: colours and live lines where the file is a terminal.
-// Without colours if noColor is set.
+// Terminals completes options for two files, usually os.Stdout and os.Stderr: colours and live lines where the file is
+// a terminal. Without colours if noColor is set.
 func Terminals(out, err *os.File, noColor bool) ConsoleOptions {
 	capable := func(file *os.File) bool { return term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" }
 
@@ -48,8 +48,9 @@ func Terminals(out, err *os.File, noColor bool) ConsoleOptions {
 	}
 }
 
-// Console is the sink for people. Results of a step are written when the step ends, in the order of the nodes it started with, so that
-// what comes out doesn't depend on which node was faster; Close writes the final table if more than one step had results.
+// Console is the sink for people. Results of a step are written when the step ends, in the order of the nodes it
+// started with, so that what comes out doesn't depend on which node was faster; Close writes the final table if more
+// than one step had results.
 type Console struct {
 	options ConsoleOptions
 	log     zerolog.Logger
@@ -248,7 +249,8 @@ func (c *Console) finish(step string, finished Finished) {
 
 // flush writes the step's findings and results: those of the nodes in order, then those of the cluster.
 func (c *Console) flush() {
-	slices.SortStableFunc(c.findings, func(a, b diagnosis.Finding) int { return place(a.Node, c.nodes) - place(b.Node, c.nodes) })
+	slices.SortStableFunc(c.findings,
+		func(a, b diagnosis.Finding) int { return place(a.Node, c.nodes) - place(b.Node, c.nodes) })
 
 	for i, finding := range c.findings {
 		// An ok finding with advice is there to be read.
@@ -275,7 +277,8 @@ func sameReason(a, b diagnosis.Finding) bool {
 // told tells that a check which was not run stands in the line of an earlier one.
 func told(earlier []diagnosis.Finding, finding diagnosis.Finding) bool {
 	// Of many nodes there are many findings, and next to none that was not run.
-	return finding.Severity == diagnosis.NotRun && slices.ContainsFunc(earlier, func(other diagnosis.Finding) bool { return sameReason(other, finding) })
+	return finding.Severity == diagnosis.NotRun &&
+		slices.ContainsFunc(earlier, func(other diagnosis.Finding) bool { return sameReason(other, finding) })
 }
 
 // ids are the finding's, and for a check that was not run those of the others that the same reason kept from it.

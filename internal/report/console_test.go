@@ -33,9 +33,11 @@ func play(clk *clock.Fake, recorder *report.Recorder) {
 		Cause: "two disks match the selector:\nvda  10 GB  would be wiped\nvdb  20 GB  holds an ext4 filesystem",
 		Next:  "mage preflight -node=worker1 -allowAmbiguousDisk",
 	})
-	recorder.Finding("preflight", diagnosis.Finding{ID: "TM044", Node: "cp1", Address: "192.0.2.11", Cause: "runs Talos v1.13.9"})
+	recorder.Finding("preflight",
+		diagnosis.Finding{ID: "TM044", Node: "cp1", Address: "192.0.2.11", Cause: "runs Talos v1.13.9"})
 	recorder.Finding("preflight", diagnosis.Finding{
-		ID: "TM054", Severity: diagnosis.Warning, Node: "cp2", Address: "192.0.2.12", Cause: "has no link ens19", Skipped: true,
+		ID: "TM054", Severity: diagnosis.Warning, Node: "cp2", Address: "192.0.2.12", Cause: "has no link ens19",
+		Skipped: true,
 	})
 	clk.Advance(400 * time.Millisecond)
 	recorder.Finish("preflight", 400*time.Millisecond, errors.New("1 failure"))
@@ -52,22 +54,26 @@ func play(clk *clock.Fake, recorder *report.Recorder) {
 		}},
 	})
 	recorder.Result(report.Result{
-		Node: "cp2", Address: "192.0.2.12", Step: "apply", Status: report.Applied, Attempts: 2, Duration: 12 * time.Second, Detail: "config sent",
+		Node: "cp2", Address: "192.0.2.12", Step: "apply", Status: report.Applied, Attempts: 2, Duration: 12 * time.Second,
+		Detail: "config sent",
 	})
 	recorder.Result(report.Result{
-		Node: "cp1", Address: "192.0.2.11", Step: "apply", Status: report.Applied, Attempts: 1, Duration: 2 * time.Second, Detail: "config sent",
+		Node: "cp1", Address: "192.0.2.11", Step: "apply", Status: report.Applied, Attempts: 1, Duration: 2 * time.Second,
+		Detail: "config sent",
 	})
 	recorder.Finish("apply", 95*time.Second, errors.New("worker1 failed"))
 
 	recorder.Start("kubeconfig")
-	recorder.Result(report.Result{Step: "kubeconfig", Status: report.OK, Duration: 250 * time.Millisecond, Detail: "context admin@lab"})
+	recorder.Result(report.Result{Step: "kubeconfig", Status: report.OK, Duration: 250 * time.Millisecond,
+		Detail: "context admin@lab"})
 	recorder.Finish("kubeconfig", 250*time.Millisecond, nil)
 
 	recorder.Start("secrets")
 	recorder.Finish("secrets", time.Second, errors.New("sops is not on the PATH"))
 
 	recorder.Start("verify", nodes...)
-	recorder.Result(report.Result{Node: "cp1", Address: "192.0.2.11", Step: "verify", Status: report.Drifted, Duration: 3700 * time.Second})
+	recorder.Result(report.Result{Node: "cp1", Address: "192.0.2.11", Step: "verify", Status: report.Drifted,
+		Duration: 3700 * time.Second})
 }
 
 func TestConsoleWritesResultsInTheOrderOfTheNodes(t *testing.T) {
@@ -102,11 +108,13 @@ func TestConsoleWithOneStepHasNoTable(t *testing.T) {
 	recorder := report.NewRecorder(clk.Now, report.NewConsole(report.ConsoleOptions{Out: &out, Err: &out, Now: clk.Now}))
 
 	recorder.Start("apply", "cp1")
-	recorder.Result(report.Result{Node: "cp1", Address: "192.0.2.11", Step: "apply", Status: report.Skipped, Detail: "has its config"})
+	recorder.Result(report.Result{Node: "cp1", Address: "192.0.2.11", Step: "apply", Status: report.Skipped,
+		Detail: "has its config"})
 	recorder.Finish("apply", time.Second, nil)
 	require.NoError(t, recorder.Close())
 
-	require.Equal(t, "skipped  apply  cp1 (192.0.2.11)  has its config  (0.0s)\napply: 1 of 1 node skipped (1.0s)\n", out.String())
+	require.Equal(t, "skipped  apply  cp1 (192.0.2.11)  has its config  (0.0s)\napply: 1 of 1 node skipped (1.0s)\n",
+		out.String())
 }
 
 func TestADryRunThatWouldChangeNodesIsNoFailure(t *testing.T) {
@@ -143,7 +151,8 @@ func TestConsoleMasksSecrets(t *testing.T) {
 	recorder.Start("apply", "cp1")
 	recorder.Progress("apply", report.Progress{Node: "cp1", Text: "token " + secret})
 	recorder.Finding("apply", diagnosis.Finding{ID: "TM001", Node: "cp1", Cause: "token " + secret, Next: "use " + secret})
-	recorder.Result(report.Result{Node: "cp1", Step: "apply", Detail: "token " + secret, Err: errors.New("token " + secret)})
+	recorder.Result(report.Result{Node: "cp1", Step: "apply", Detail: "token " + secret,
+		Err: errors.New("token " + secret)})
 	recorder.Finish("apply", time.Second, errors.New("token "+secret))
 	require.NoError(t, recorder.Close())
 
@@ -195,7 +204,8 @@ func TestErrorsNameTheirNodesInTheInventorysOrder(t *testing.T) {
 		{Node: "worker1", Address: "192.0.2.21", Step: "apply", Err: refused},
 		{Node: "cp2", Step: "apply"},
 		{Node: "cp1", Step: "apply", Err: &diagnosis.Problem{
-			Step: "apply", Finding: diagnosis.Finding{ID: "TM080", Node: "cp1", Address: "192.0.2.11", Cause: "silent", Next: "mage verify"},
+			Step: "apply", Finding: diagnosis.Finding{ID: "TM080", Node: "cp1", Address: "192.0.2.11", Cause: "silent",
+				Next: "mage verify"},
 		}},
 	}
 

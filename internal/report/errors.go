@@ -7,8 +7,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Errors joins the errors of results into one, in the order of the nodes' names (those of the cluster, and of names not listed, come
-// last), each naming its node: nil of none, a single one as it is, else a *multierror.Error that prints a line for each.
+// Errors joins the errors of results into one, in the order of the nodes' names (those of the cluster, and of names not
+// listed, come last), each naming its node: nil of none, a single one as it is, else a *multierror.Error that prints a
+// line for each.
 func Errors(results []Result, order []string) error {
 	var errs []error
 

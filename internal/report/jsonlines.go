@@ -22,7 +22,8 @@ func NewJSONLines(out io.Writer) *JSONLines { return &JSONLines{out: out} }
 // eventStart is what every line begins with.
 const eventStart = `{"time":"`
 
-// jsonEvent is the form of a line. Fields that don't belong to the kind of event are left out; times are UTC, durations are seconds.
+// jsonEvent is the form of a line. Fields that don't belong to the kind of event are left out; times are UTC, durations
+// are seconds.
 type jsonEvent struct {
 	Time     time.Time `json:"time"`
 	Event    string    `json:"event"` // started, progress, finding, result, finished

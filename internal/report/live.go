@@ -14,8 +14,9 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// liveLines are the lines at the bottom of a terminal while a step runs: one for each node that is doing something, and one for the step.
-// They are not safe for concurrent use; drawing happens in goroutines of its own, which see only atomic values.
+// liveLines are the lines at the bottom of a terminal while a step runs: one for each node that is doing something, and
+// one for the step. They are not safe for concurrent use; drawing happens in goroutines of its own, which see only
+// atomic values.
 type liveLines struct {
 	out   io.Writer
 	bars  *mpb.Progress

@@ -130,16 +130,20 @@ func TestLiveLinesOnATerminal(t *testing.T) {
 	log := console.Logger()
 	shows := func(text string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(shown.now(), text) }, patience, 5*time.Millisecond, "%s\n%s", text, shown.now())
+		require.Eventually(t, func() bool { return strings.Contains(shown.now(), text) }, patience, 5*time.Millisecond,
+			"%s\n%s", text, shown.now())
 	}
 
 	recorder.Start("verify", "cp1", "worker1")
-	recorder.Progress("verify", report.Progress{Node: "worker1", Text: "no answer", Since: clk.Now(), Left: 15 * time.Minute})
-	recorder.Progress("verify", report.Progress{Node: "cp1", Text: "installing\nabcdef.0123456789abcdef", Since: clk.Now()})
+	recorder.Progress("verify",
+		report.Progress{Node: "worker1", Text: "no answer", Since: clk.Now(), Left: 15 * time.Minute})
+	recorder.Progress("verify",
+		report.Progress{Node: "cp1", Text: "installing\nabcdef.0123456789abcdef", Since: clk.Now()})
 	shows("verify  0 of 2 nodes done  0.0s")
 	shows("cp1      installing (masked)  0.0s\n") // the longest name sets the column
 	shows("worker1  no answer  0.0s, up to 15m00s more\n")
-	require.Less(t, strings.Index(shown.now(), "cp1 "), strings.Index(shown.now(), "worker1 "), "the nodes stand in their order")
+	require.Less(t, strings.Index(shown.now(), "cp1 "), strings.Index(shown.now(), "worker1 "),
+		"the nodes stand in their order")
 
 	clk.Advance(90 * time.Second)
 	shows("worker1  no answer  1m30s, up to 13m30s more\n")
@@ -160,7 +164,8 @@ func TestLiveLinesOnATerminal(t *testing.T) {
 	require.Eventually(t, func() bool {
 		left := shown.now()
 
-		return strings.Contains(left, "INFO a line above the live ones\n") && strings.Contains(left, "INFO the last line\n") &&
+		return strings.Contains(left, "INFO a line above the live ones\n") &&
+			strings.Contains(left, "INFO the last line\n") &&
 			!strings.Contains(left, "worker1") && !strings.Contains(left, "nodes done")
 	}, patience, 5*time.Millisecond, "live lines are left, or log lines missing")
 }
@@ -181,7 +186,8 @@ func TestNoLiveLinesBetweenJSONLines(t *testing.T) {
 	recorder.Finish("verify", time.Second, nil)
 	require.NoError(t, recorder.Close())
 
-	require.Eventually(t, func() bool { return strings.Contains(shown.now(), `"message":"verify finished"`) }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(shown.now(), `"message":"verify finished"`) }, patience,
+		5*time.Millisecond)
 	require.NotContains(t, shown.now(), "installing")
 	require.NotContains(t, shown.now(), "\x1b")
 }

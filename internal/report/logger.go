@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// NewLogger writes log lines of at least the given level (debug, info, warn, error; info when it is none of these) to w. In the format
-// "json" a line is a JSON object, else it has the look of the scripts' lines, with UTC times:
+// NewLogger writes log lines of at least the given level (debug, info, warn, error; info when it is none of these) to
+// w. In the format "json" a line is a JSON object, else it has the look of the scripts' lines, with UTC times:
 //
 //	2026-01-04T17:40:35Z INFO message key="value"
 //

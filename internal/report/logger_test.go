@@ -54,7 +54,8 @@ func TestLogLinesAsJSON(t *testing.T) {
 	var out bytes.Buffer
 
 	log := newLogger(&out, "json", "info", true, at)
-	log.Info().Str("node", "cp1 <a>").Int("attempt", 2).Interface("more", map[string]any{"token": "abcdef.0123456789abcdef"}).Msg("sent")
+	log.Info().Str("node", "cp1 <a>").Int("attempt", 2).Interface("more",
+		map[string]any{"token": "abcdef.0123456789abcdef"}).Msg("sent")
 	log.Info().Float64("left", 1.5).Msg("")
 
 	require.Equal(t, ""+
@@ -96,16 +97,21 @@ func TestLogLinesMaskSecrets(t *testing.T) {
 // someEvents are one of each kind.
 func someEvents(clk *clock.Fake, recorder *Recorder) {
 	recorder.Start("apply", "cp1", "cp2")
-	recorder.Progress("apply", Progress{Node: "cp1", Text: "installing", Since: clk.Now().Add(-time.Minute), Left: 29 * time.Minute})
-	recorder.Progress("apply", Progress{Node: "cp1", Text: "installing", Since: clk.Now().Add(-time.Minute), Left: 28 * time.Minute})
+	recorder.Progress("apply",
+		Progress{Node: "cp1", Text: "installing", Since: clk.Now().Add(-time.Minute), Left: 29 * time.Minute})
+	recorder.Progress("apply",
+		Progress{Node: "cp1", Text: "installing", Since: clk.Now().Add(-time.Minute), Left: 28 * time.Minute})
 	recorder.Finding("apply", diagnosis.Finding{ID: "TM044", Node: "cp1", Cause: "runs v1.13.9"})
 	recorder.Finding("apply", diagnosis.Finding{
-		ID: "TM054", Severity: diagnosis.Failure, Node: "cp2", Address: "192.0.2.12", Cause: "no link ens19", Next: "mage preflight -node=cp2",
+		ID: "TM054", Severity: diagnosis.Failure, Node: "cp2", Address: "192.0.2.12", Cause: "no link ens19",
+		Next:    "mage preflight -node=cp2",
 		Skipped: true,
 	})
-	recorder.Result(Result{Node: "cp1", Address: "192.0.2.11", Step: "apply", Status: Applied, Attempts: 2, Duration: 1500 * time.Millisecond, Detail: "sent"})
+	recorder.Result(Result{Node: "cp1", Address: "192.0.2.11", Step: "apply", Status: Applied, Attempts: 2,
+		Duration: 1500 * time.Millisecond, Detail: "sent"})
 	recorder.Result(Result{Node: "cp2", Step: "apply", Status: Failed, Err: &diagnosis.Problem{
-		Step: "apply", Finding: diagnosis.Finding{ID: "TM080", Severity: diagnosis.Failure, Node: "cp2", Cause: "silent", Next: "mage verify"},
+		Step: "apply", Finding: diagnosis.Finding{ID: "TM080", Severity: diagnosis.Failure, Node: "cp2", Cause: "silent",
+			Next: "mage verify"},
 	}})
 	recorder.Result(Result{Node: "cp3", Step: "apply", Status: Drifted})
 	recorder.Finish("apply", 12*time.Second, recorder.Results()[1].Err)
@@ -147,7 +153,8 @@ func TestShortDurations(t *testing.T) {
 	t.Parallel()
 
 	for want, d := range map[string]time.Duration{
-		"0.0s": -time.Second, "0.4s": 400 * time.Millisecond, "9.9s": 9900 * time.Millisecond, "42s": 42*time.Second + 900*time.Millisecond,
+		"0.0s": -time.Second, "0.4s": 400 * time.Millisecond, "9.9s": 9900 * time.Millisecond,
+		"42s":   42*time.Second + 900*time.Millisecond,
 		"3m05s": 185 * time.Second, "1h02m": 62*time.Minute + 59*time.Second, "30h00m": 30 * time.Hour,
 	} {
 		require.Equal(t, want, short(d))

@@ -6,7 +6,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// LogSink turns events into log lines: steps and results of nodes at info, failures at error, what nodes are doing at debug.
+// LogSink turns events into log lines: steps and results of nodes at info, failures at error, what nodes are doing at
+// debug.
 type LogSink struct {
 	log zerolog.Logger
 	// doing is the newest text of each node, so that only changes are logged.

@@ -16,14 +16,16 @@ var (
 	// Talos' and Kubernetes' bootstrap tokens: six characters, a dot, sixteen characters, standing alone.
 	bearerToken = regexp.MustCompile(`(^|[^\w.-])[a-z0-9]{6}\.[a-z0-9]{16}(\.?(?:[^\w.-]|$))`)
 
-	// A value that a machine config's field names a secret, whatever it looks like, as long as it is no word of a sentence.
+	// A value that a machine config's field names a secret, whatever it looks like, as long as it is no word of a
+	// sentence.
 	namedSecret = regexp.MustCompile(`(?i)\b(\w*(?:secret|token|passphrase|password|key)["']?\s*[:=]\s*["']?)[A-Za-z0-9+/_.-]{24,}={0,2}`)
 
 	base64Run = regexp.MustCompile(`[A-Za-z0-9+/]{48,}={0,2}`)
 )
 
-// Scrub masks secrets in text that people or files get: private keys (PEM, also in base64), bootstrap tokens, and values of fields named
-// after a secret. It is the last line of defence: whoever writes a text is to leave secrets out of it in the first place.
+// Scrub masks secrets in text that people or files get: private keys (PEM, also in base64), bootstrap tokens, and
+// values of fields named after a secret. It is the last line of defence: whoever writes a text is to leave secrets out
+// of it in the first place.
 func Scrub(text string) string {
 	text = privateKey.ReplaceAllString(text, masked)
 	text = base64Run.ReplaceAllStringFunc(text, maskEncodedKey)

@@ -40,21 +40,24 @@ func TestScrubMasksSecrets(t *testing.T) {
 	const token = "abcdef.0123456789abcdef"
 
 	for name, tt := range map[string]struct{ text, secret, want string }{
-		"a private key":                  {"before\n" + key + "after", body, "before\n(masked)\nafter"},
-		"a private key in JSON":          {`{"key":` + string(inJSON) + `,"b":1}`, body, `{"key":"(masked)\n","b":1}`},
-		"a private key that was cut off": {`{"key":"` + strings.ReplaceAll(key[:80], "\n", `\n`) + `","b":1}`, body[:20], `{"key":"(masked)","b":1}`},
-		"two private keys":               {key + key, body, "(masked)\n(masked)\n"},
-		"a key in base64":                {"key: " + encoded + "\n", encoded[50:60], "key: (masked)\n"},
-		"a key in base64, cut off":       {"crt and " + encoded[:101] + " …", encoded[50:60], "crt and (masked) …"},
-		"a bootstrap token":              {"token: " + token, token, "token: (masked)"},
-		"a token in quotes":              {`token="` + token + `"`, token, `token="(masked)"`},
-		"a token at the end":             {"wrong token " + token + ".", token, "wrong token (masked)."},
-		"tokens one after the other":     {token + " " + token + " " + token, token, "(masked) (masked) (masked)"},
-		"a token alone":                  {token, token, "(masked)"},
+		"a private key":         {"before\n" + key + "after", body, "before\n(masked)\nafter"},
+		"a private key in JSON": {`{"key":` + string(inJSON) + `,"b":1}`, body, `{"key":"(masked)\n","b":1}`},
+		"a private key that was cut off": {`{"key":"` + strings.ReplaceAll(key[:80], "\n", `\n`) + `","b":1}`, body[:20],
+			`{"key":"(masked)","b":1}`},
+		"two private keys":           {key + key, body, "(masked)\n(masked)\n"},
+		"a key in base64":            {"key: " + encoded + "\n", encoded[50:60], "key: (masked)\n"},
+		"a key in base64, cut off":   {"crt and " + encoded[:101] + " …", encoded[50:60], "crt and (masked) …"},
+		"a bootstrap token":          {"token: " + token, token, "token: (masked)"},
+		"a token in quotes":          {`token="` + token + `"`, token, `token="(masked)"`},
+		"a token at the end":         {"wrong token " + token + ".", token, "wrong token (masked)."},
+		"tokens one after the other": {token + " " + token + " " + token, token, "(masked) (masked) (masked)"},
+		"a token alone":              {token, token, "(masked)"},
 		"a named secret": {
-			"secretboxEncryptionSecret: MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=", "MTIz", "secretboxEncryptionSecret: (masked)",
+			"secretboxEncryptionSecret: MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=", "MTIz",
+			"secretboxEncryptionSecret: (masked)",
 		},
-		"a named secret in JSON": {`{"clusterSecret":"MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0="}`, "MTIz", `{"clusterSecret":"(masked)"}`},
+		"a named secret in JSON": {`{"clusterSecret":"MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0="}`, "MTIz",
+			`{"clusterSecret":"(masked)"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +102,8 @@ func FuzzScrubLeavesNoPrivateKey(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, before, after string) {
-		const key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY/PuoAoGCCqGSM49\n-----END EC PRIVATE KEY-----\n"
+		const key = "-----BEGIN EC PRIVATE " +
+			"KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY/PuoAoGCCqGSM49\n-----END EC PRIVATE KEY-----\n"
 
 		fuzztest.Bounded(t, func() {
 			require.NotContains(t, Scrub(before+"\n"+key+after), "MHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY")

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// stillEvery is how often a node that waits is spoken of where there is no terminal. It is wall time: it is about readers, not nodes.
+// stillEvery is how often a node that waits is spoken of where there is no terminal. It is wall time: it is about
+// readers, not nodes.
 const stillEvery = 10 * time.Second
 
 // stillLines knows what each node is doing and when that was last said.

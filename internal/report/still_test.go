@@ -36,7 +36,8 @@ func TestSignsOfLifeWithoutATerminal(t *testing.T) {
 	require.Equal(t, ""+
 		"2026-01-04T17:40:35Z INFO still waiting for the Kubernetes API step=\"verify\" for=\"1m00s\"\n"+
 		"2026-01-04T17:40:35Z INFO still no answer step=\"verify\" node=\"cp1\"\n"+
-		"2026-01-04T17:40:35Z INFO still installing step=\"verify\" node=\"cp2\" for=\"1m00s\" left=\"29m00s\"\n", out.String())
+		"2026-01-04T17:40:35Z INFO still installing step=\"verify\" node=\"cp2\" for=\"1m00s\" left=\"29m00s\"\n",
+		out.String())
 
 	out.Reset()
 

@@ -1,5 +1,6 @@
-// Package retry tries something again after growing pauses: within bounds of attempts and time, stopped at once by its context, and
-// never without keeping the last real cause. What is worth another attempt is the caller's to say; an error is final by default.
+// Package retry tries something again after growing pauses: within bounds of attempts and time, stopped at once by its
+// context, and never without keeping the last real cause. What is worth another attempt is the caller's to say; an
+// error is final by default.
 package retry
 
 import (
@@ -18,13 +19,16 @@ import (
 type Policy struct {
 	// Retries is how many attempts may follow the first one.
 	Retries int
-	// Initial is the pause before the first retry; each further one is Multiplier times as long (below 1 counts as 1), up to Max (0: no bound).
+	// Initial is the pause before the first retry; each further one is Multiplier times as long (below 1 counts as 1), up
+	// to Max (0: no bound).
 	Initial    time.Duration
 	Max        time.Duration
 	Multiplier float64
-	// Jitter lengthens each pause by a random share of it, up to this one (0.1: up to a tenth), so that many nodes don't retry in step.
+	// Jitter lengthens each pause by a random share of it, up to this one (0.1: up to a tenth), so that many nodes don't
+	// retry in step.
 	Jitter float64
-	// AttemptTimeout bounds one attempt (0: only the context does). It is wall time on every clock: a network call takes what it takes.
+	// AttemptTimeout bounds one attempt (0: only the context does). It is wall time on every clock: a network call takes
+	// what it takes.
 	AttemptTimeout time.Duration
 	// Budget bounds all attempts and pauses together, in the clock's time (0: no bound).
 	Budget time.Duration
@@ -35,12 +39,12 @@ type Policy struct {
 // ErrBudget is in the chain of an error that ended the attempts because the policy's budget was used up.
 var ErrBudget = errors.New("time budget used up")
 
-// Do calls attempt, with 1 for the first time, until it succeeds, fails with an error that again doesn't want to retry, or the policy or
-// the context ends it. It gives the number of attempts begun.
+// Do calls attempt, with 1 for the first time, until it succeeds, fails with an error that again doesn't want to retry,
+// or the policy or the context ends it. It gives the number of attempts begun.
 //
-// The error of a single or final attempt comes back as it is. Otherwise it says why there was no further attempt, and errors.Is finds
-// the last cause and, if one of them ended it, the context's cause or ErrBudget. A last attempt that only ran into its deadline doesn't
-// hide the cause of the attempt before it.
+// The error of a single or final attempt comes back as it is. Otherwise it says why there was no further attempt, and
+// errors.Is finds the last cause and, if one of them ended it, the context's cause or ErrBudget. A last attempt that
+// only ran into its deadline doesn't hide the cause of the attempt before it.
 func Do(
 	ctx context.Context, clk clock.Clock, p Policy, attempt func(ctx context.Context, n int) error, again func(error) bool,
 ) (attempts int, err error) {
@@ -116,7 +120,8 @@ func (p Policy) once(
 
 // pauses gives the pauses of the policy, one a call.
 func (p Policy) pauses() func() time.Duration {
-	// Its own randomness goes both ways around the pause; ours only lengthens it, so that the documented pauses are the shortest.
+	// Its own randomness goes both ways around the pause; ours only lengthens it, so that the documented pauses are the
+	// shortest.
 	exponential := &backoff.ExponentialBackOff{
 		InitialInterval: p.Initial,
 		Multiplier:      max(1, p.Multiplier),

@@ -47,9 +47,10 @@ func TestPauses(t *testing.T) {
 		"another multiplier":         {func(p *retry.Policy) { p.Multiplier = 1.5 }, seconds(3, 4.5, 6.75, 10.125, 15.1875)},
 		"a constant pause":           {func(p *retry.Policy) { p.Multiplier = 1 }, seconds(3, 3, 3, 3, 3)},
 		"a multiplier never shrinks": {func(p *retry.Policy) { p.Multiplier = 0.5 }, seconds(3, 3, 3, 3, 3)},
-		"no cap":                     {func(p *retry.Policy) { p.Max = 0; p.Retries = 7 }, seconds(3, 6, 12, 24, 48, 96, 192)},
-		"no pause":                   {func(p *retry.Policy) { p.Initial = 0; p.Retries = 2 }, seconds(0, 0)},
-		"no retries":                 {func(p *retry.Policy) { p.Retries = 0 }, nil},
+		"no cap": {func(p *retry.Policy) { p.Max = 0; p.Retries = 7 },
+			seconds(3, 6, 12, 24, 48, 96, 192)},
+		"no pause":   {func(p *retry.Policy) { p.Initial = 0; p.Retries = 2 }, seconds(0, 0)},
+		"no retries": {func(p *retry.Policy) { p.Retries = 0 }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,7 +147,8 @@ func TestTheErrorTellsHowManyAttemptsThereWere(t *testing.T) {
 
 	policy.Retries = 0
 
-	_, err = retry.Do(t.Context(), clock.NewFake(time.Time{}), policy, func(context.Context, int) error { return errRefused }, always)
+	_, err = retry.Do(t.Context(), clock.NewFake(time.Time{}), policy,
+		func(context.Context, int) error { return errRefused }, always)
 	require.Equal(t, errRefused, err)
 }
 
@@ -248,7 +250,8 @@ func TestDoIsCancelledAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(stopped)
 
-		attempts, err := retry.Do(ctx, clock.Real(), defaults(), func(context.Context, int) error { return errRefused }, always)
+		attempts, err := retry.Do(ctx, clock.Real(), defaults(), func(context.Context, int) error { return errRefused },
+			always)
 
 		require.Zero(t, attempts)
 		require.Equal(t, stopped, err)
@@ -297,7 +300,8 @@ func TestWaitingIsToldOfEveryPause(t *testing.T) {
 		told = append(told, fmt.Sprintf("%d %v %v", attempt, pause, cause))
 	}
 
-	_, err := retry.Do(t.Context(), clock.NewFake(time.Time{}), policy, func(context.Context, int) error { return errRefused }, always)
+	_, err := retry.Do(t.Context(), clock.NewFake(time.Time{}), policy,
+		func(context.Context, int) error { return errRefused }, always)
 
 	require.Error(t, err)
 	require.Equal(t, []string{"1 3s connection refused", "2 6s connection refused"}, told)

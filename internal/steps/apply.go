@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -25,7 +25,8 @@ const (
 	applyParallelName   = "applyParallel"
 )
 
-// Apply sends each node its machine config, one node at a time or several at once. All nodes are tried and all results reported.
+// Apply sends each node its machine config, one node at a time or several at once. All nodes are tried and all results
+// reported.
 type Apply struct {
 	Parallel bool
 	// Late is set after bootstrap: only the workers are served that an earlier Apply of the run left joining.
@@ -148,7 +149,8 @@ func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 	return a.finish(result, started)
 }
 
-// waitAndServe waits for a silent node within its clock, and then applies; again if it falls silent meanwhile, but not for ever.
+// waitAndServe waits for a silent node within its clock, and then applies; again if it falls silent meanwhile, but not
+// for ever.
 func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcome {
 	started := a.Clock.Now()
 
@@ -159,7 +161,8 @@ func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcom
 	}
 
 	seen := sight{node: node, Probed: talos.Probed{Address: a.addresses(node)[0]}}
-	problem := a.problem(a.step, seen, diagnosis.ApplyGaveUp, "it answers and falls silent again and again", command(a.step, node))
+	problem := a.problem(a.step, seen, diagnosis.ApplyGaveUp, "it answers and falls silent again and again",
+		command(a.step, node))
 
 	return a.finish(outcome{node: node, address: seen.Address, status: report.Failed, problem: problem}, started)
 }
@@ -175,14 +178,16 @@ func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) ou
 	case seen.silent():
 		a.memory.of(node).remember(func(facts *nodeFacts) { facts.joining = true })
 
-		return outcome{node: node, status: report.Joining, address: seen.Address, detail: "port refused: " + joiningText(seen)}
+		return outcome{node: node, status: report.Joining, address: seen.Address,
+			detail: "port refused: " + joiningText(seen)}
 	default:
 		return a.applyTo(ctx, seen)
 	}
 }
 
-// joins tells of a worker with a closed port that no waiting opens it yet: its certificate is signed at the endpoint, by trustd, and behind a VIP
-// trustd answers after bootstrap only. A machine that is just booting has its port open within the time in which a node counts as unreachable.
+// joins tells of a worker with a closed port that no waiting opens it yet: its certificate is signed at the endpoint,
+// by trustd, and behind a VIP trustd answers after bootstrap only. A machine that is just booting has its port open
+// within the time in which a node counts as unreachable.
 func (a *applier) joins(ctx context.Context, seen sight) bool {
 	if a.late || seen.node.Role != inventory.Worker || seen.Silence != talos.Refused {
 		return false
@@ -213,8 +218,8 @@ func (a *applier) finish(result outcome, started time.Time) outcome {
 	return result
 }
 
-// applyTo does what the node's state asks for, with retries; every attempt starts with a fresh look. The outcome of a node that falls silent
-// before it was sent anything is left open.
+// applyTo does what the node's state asks for, with retries; every attempt starts with a fresh look. The outcome of a
+// node that falls silent before it was sent anything is left open.
 func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 	node := seen.node
 
@@ -271,8 +276,8 @@ func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 	return result
 }
 
-// errFellSilent is of a node that answered a moment ago, as when somebody else has just configured it: it is waited for like one that was silent
-// from the beginning.
+// errFellSilent is of a node that answered a moment ago, as when somebody else has just configured it: it is waited for
+// like one that was silent from the beginning.
 var errFellSilent = errors.New("the node fell silent")
 
 // againError marks a cause that may pass: the attempt is worth repeating.
@@ -385,7 +390,8 @@ func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
 	}
 }
 
-// admit lets a config out only to the declared machine, whose disks, links and version were checked. It reads on the very connection that sends.
+// admit lets a config out only to the declared machine, whose disks, links and version were checked. It reads on the
+// very connection that sends.
 func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen sight, config *machineconfig.Config) error {
 	if err := a.admitMachine(ctx, conn, seen); err != nil {
 		return err
@@ -451,7 +457,8 @@ func (a *applier) findingProblem(seen sight, finding diagnosis.Finding) *diagnos
 }
 
 // apply makes the call and remembers that it was made: from here on the node's clocks count from now.
-func (a *applier) apply(ctx context.Context, conn *talos.Conn, seen sight, config *machineconfig.Config, mode string) (talos.Applied, error) {
+func (a *applier) apply(ctx context.Context, conn *talos.Conn, seen sight, config *machineconfig.Config,
+	mode string) (talos.Applied, error) {
 	calling, stop := context.WithTimeout(ctx, a.Settings.AttemptTimeout)
 	defer stop()
 

@@ -33,12 +33,17 @@ func TestApplyRepeatsWhatMayPassAndNothingElse(t *testing.T) {
 		sent   int
 		failed diagnosis.ID
 	}{
-		"reply lost after it took effect": {emulator.CallFault{Method: applyMethod, When: emulator.AfterEffect, Do: emulator.Cut, Times: 1}, 1, ""},
-		"reply lost before it did":        {emulator.CallFault{Method: applyMethod, When: emulator.BeforeEffect, Do: emulator.Cut, Times: 1}, 2, ""},
-		"another apply in progress":       {refusal(codes.FailedPrecondition, "another apply configuration is already in progress", 2), 3, ""},
-		"refused while the API switches":  {refusal(codes.PermissionDenied, "not authorized", 1), 2, ""},
-		"invalid for good":                {refusal(codes.InvalidArgument, "1 error occurred:\n\t* install disk is a toaster\n\n", 0), 1, diagnosis.ApplyRejected},
-		"in progress for ever":            {refusal(codes.FailedPrecondition, "another apply configuration is already in progress", 0), 3, diagnosis.ApplyGaveUp},
+		"reply lost after it took effect": {emulator.CallFault{Method: applyMethod, When: emulator.AfterEffect,
+			Do: emulator.Cut, Times: 1}, 1, ""},
+		"reply lost before it did": {emulator.CallFault{Method: applyMethod, When: emulator.BeforeEffect,
+			Do: emulator.Cut, Times: 1}, 2, ""},
+		"another apply in progress": {refusal(codes.FailedPrecondition,
+			"another apply configuration is already in progress", 2), 3, ""},
+		"refused while the API switches": {refusal(codes.PermissionDenied, "not authorized", 1), 2, ""},
+		"invalid for good": {refusal(codes.InvalidArgument,
+			"1 error occurred:\n\t* install disk is a toaster\n\n", 0), 1, diagnosis.ApplyRejected},
+		"in progress for ever": {refusal(codes.FailedPrecondition,
+			"another apply configuration is already in progress", 0), 3, diagnosis.ApplyGaveUp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +122,8 @@ func TestRetriesOfApplyKeepTheirDistance(t *testing.T) {
 	l := newLab(t, 1, 0)
 	l.untilMaintenance(t)
 	fault(l.Node("cp1"), emulator.CallFault{
-		Method: applyMethod, Do: emulator.Fail, Code: codes.FailedPrecondition, Text: "another apply configuration is already in progress",
+		Method: applyMethod, Do: emulator.Fail, Code: codes.FailedPrecondition,
+		Text: "another apply configuration is already in progress",
 	})
 
 	l.session(t).fails(t, diagnosis.ExitApply, diagnosis.ApplyGaveUp, steps.Apply{})
@@ -175,7 +181,10 @@ func TestApplyServesControlPlanesFirstAndSilentNodesLast(t *testing.T) {
 				order = append(order, node.Name())
 			}
 
-			slices.SortFunc(order, func(a, b string) int { return l.times(a, applyMethod)[0].Compare(l.times(b, applyMethod)[0]) })
+			slices.SortFunc(order, func(a,
+				b string) int {
+				return l.times(a, applyMethod)[0].Compare(l.times(b, applyMethod)[0])
+			})
 			require.Equal(t, []string{"cp2", "worker1", "worker2", "cp1"}, order)
 		})
 	}
@@ -347,7 +356,8 @@ func TestADriftedNode(t *testing.T) {
 		var running sync.WaitGroup
 
 		running.Go(func() { second.succeeds(t, steps.Apply{}) })
-		require.Eventually(t, func() bool { return calls(l.Node("cp1"), "ServiceList") > looks+3 }, labcluster.Deadline, time.Millisecond)
+		require.Eventually(t, func() bool { return calls(l.Node("cp1"), "ServiceList") > looks+3 }, labcluster.Deadline,
+			time.Millisecond)
 		require.Equal(t, 1, applied(l.Node("cp1")))
 		l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = 0 })
 		running.Wait()
@@ -384,7 +394,8 @@ func TestADriftedNode(t *testing.T) {
 
 		s = l.session(t, "UPDATE=true").succeeds(t, steps.Apply{})
 		require.Equal(t, report.Applied, s.status("applySequential", "cp2"))
-		require.True(t, l.times("worker1", applyMethod)[1].Before(l.times("cp2", applyMethod)[1]), "workers meet a bad config first")
+		require.True(t, l.times("worker1", applyMethod)[1].Before(l.times("cp2", applyMethod)[1]),
+			"workers meet a bad config first")
 		require.Equal(t, 1, l.Node("cp2").Boots()-1, "the install's reboot is the only one")
 	})
 
@@ -440,7 +451,8 @@ func TestADriftedNode(t *testing.T) {
 	t.Run("whose reply is lost", func(t *testing.T) {
 		t.Parallel()
 
-		for name, when := range map[string]emulator.When{"before the effect": emulator.BeforeEffect, "after it": emulator.AfterEffect} {
+		for name, when := range map[string]emulator.When{"before the effect": emulator.BeforeEffect,
+			"after it": emulator.AfterEffect} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 
@@ -461,7 +473,8 @@ func TestADriftedNode(t *testing.T) {
 func (l *lab) needsReboot(t *testing.T, name string) {
 	t.Helper()
 
-	l.changeFile(t, name, "machine:\n", "machine:\n    udev:\n        rules:\n            - SUBSYSTEM==\"example\", MODE=\"0660\"\n")
+	l.changeFile(t, name, "machine:\n",
+		"machine:\n    udev:\n        rules:\n            - SUBSYSTEM==\"example\", MODE=\"0660\"\n")
 }
 
 func TestAMachineThatRunsAnothersConfigIsNamedWithBoth(t *testing.T) {
@@ -486,7 +499,8 @@ func (s *session) swapped(t *testing.T, step steps.Step) *diagnosis.Problem {
 	return s.fails(t, diagnosis.ExitVerify, diagnosis.NodesSwapped, step)
 }
 
-// sendInsecurely sends a machine the config of another, as somebody might by hand, and waits until it serves its secure API.
+// sendInsecurely sends a machine the config of another, as somebody might by hand, and waits until it serves its secure
+// API.
 func (l *lab) sendInsecurely(t *testing.T, name, config string) {
 	t.Helper()
 
@@ -514,7 +528,8 @@ func TestAConfigThatThisRunDidNotSendIsNotTakenForItsOwn(t *testing.T) {
 	data, err := l.Config("cp1")
 	require.NoError(t, err)
 
-	_, err = l.client(t, "cp1").ApplyConfiguration(t.Context(), &machine.ApplyConfigurationRequest{Data: data, Mode: machine.ApplyConfigurationRequest_AUTO})
+	_, err = l.client(t, "cp1").ApplyConfiguration(t.Context(),
+		&machine.ApplyConfigurationRequest{Data: data, Mode: machine.ApplyConfigurationRequest_AUTO})
 	require.NoError(t, err)
 
 	s.fails(t, diagnosis.ExitVerify, diagnosis.ConfigUnsent, steps.Verify{})
@@ -572,7 +587,8 @@ func TestALockThatIsTakenInTheMomentOfAnInterruptionIsGivenBack(t *testing.T) {
 	l := newLab(t, 1, 0)
 
 	interrupted := l.session(t)
-	require.Equal(t, diagnosis.ExitInterrupt, steps.CodeOf(steps.Execute(abandoned{t.Context()}, interrupted.Run, steps.Apply{})))
+	require.Equal(t, diagnosis.ExitInterrupt,
+		steps.CodeOf(steps.Execute(abandoned{t.Context()}, interrupted.Run, steps.Apply{})))
 
 	l.untilMaintenance(t)
 	l.session(t).succeeds(t, steps.Apply{})

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -16,13 +16,15 @@ import (
 
 const auditName = "audit"
 
-// AuditOptions are the settings as an audit of the files takes them. Machine configs that are not written yet are judged as they would be, where this
-// program makes them and can read the cluster's secrets. No node and no network is asked.
+// AuditOptions are the settings as an audit of the files takes them. Machine configs that are not written yet are
+// judged as they would be, where this program makes them and can read the cluster's secrets. No node and no network is
+// asked.
 func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []string) audit.Options {
 	run := &Run{Settings: loaded, Environ: environ}
 	files := run.inventoryOptions(ctx)
 
-	options := run.auditOptions(preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: run.skipChecks()})
+	options := run.auditOptions(preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk,
+		SkipChecks: run.skipChecks()})
 	options.Source, options.Decrypt = files.Source, files.Decrypt
 
 	if loaded.ConfigGenerator != noGenerator {
@@ -41,8 +43,8 @@ func (r *Run) auditOptions(checks preflight.Options) audit.Options {
 	}
 }
 
-// inMemory makes what the configs step would write, by the names of the files, and writes nothing. An error is one line that says why that can't be, or
-// holds the mistakes in the user's files.
+// inMemory makes what the configs step would write, by the names of the files, and writes nothing. An error is one line
+// that says why that can't be, or holds the mistakes in the user's files.
 func (r *Run) inMemory(ctx context.Context) (map[string][]byte, error) {
 	if r.Settings.ConfigGenerator == talhelperGenerator {
 		return nil, errors.New("CONFIG_GENERATOR=talhelper: mage config:generate makes it")
@@ -55,7 +57,8 @@ func (r *Run) inMemory(ctx context.Context) (map[string][]byte, error) {
 
 	path := r.secretsPath()
 	if path == "" {
-		return nil, fmt.Errorf("there is no %s to make it from (mage config:secrets)", filepath.Base(r.Cluster.NewSecretsPath(r.sops().Rules() != "")))
+		return nil, fmt.Errorf("there is no %s to make it from (mage config:secrets)",
+			filepath.Base(r.Cluster.NewSecretsPath(r.sops().Rules() != "")))
 	}
 
 	files, err := r.renderNatively(ctx, auditName, path)

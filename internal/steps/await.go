@@ -33,9 +33,10 @@ type judgement struct {
 	doing string
 }
 
-// await looks at a node until the judge is satisfied or one of the three clocks has run out: still in maintenance, silent, or answering
-// with an unchanged stage.
-func (r *Run) await(ctx context.Context, node *inventory.Node, step string, judge func(context.Context, sight) judgement) (sight, *diagnosis.Problem) {
+// await looks at a node until the judge is satisfied or one of the three clocks has run out: still in maintenance,
+// silent, or answering with an unchanged stage.
+func (r *Run) await(ctx context.Context, node *inventory.Node, step string,
+	judge func(context.Context, sight) judgement) (sight, *diagnosis.Problem) {
 	var clocks clocks
 
 	install := installWatch{run: r}
@@ -87,8 +88,8 @@ func (r *Run) await(ctx context.Context, node *inventory.Node, step string, judg
 	}
 }
 
-// pauseWhileAnswering is the gap between two looks at a node that answers. What a booting node still lacks shows in its status, which is watched;
-// anything else has to be asked for.
+// pauseWhileAnswering is the gap between two looks at a node that answers. What a booting node still lacks shows in its
+// status, which is watched; anything else has to be asked for.
 func (r *Run) pauseWhileAnswering(seen sight) time.Duration {
 	if seen.watched() && seen.installed() {
 		return r.Settings.CheckInterval
@@ -97,8 +98,8 @@ func (r *Run) pauseWhileAnswering(seen sight) time.Duration {
 	return min(r.Settings.CheckInterval, lookAgain)
 }
 
-// watched tells that the node's status is watched between two looks. A watch on a node that is about to reboot would hold up its shutdown, so only
-// a booting one is.
+// watched tells that the node's status is watched between two looks. A watch on a node that is about to reboot would
+// hold up its shutdown, so only a booting one is.
 func (s sight) watched() bool { return s.State == talos.Ours && s.stage() == "booting" }
 
 // rest waits until the next look: an answering node is watched, so that a change of its status ends the wait at once.
@@ -139,7 +140,8 @@ type clocks struct {
 	maintenanceSince time.Time
 	stage            string
 	stageSince       time.Time
-	// reboots counts how often the node has booted since it first answered with its config; boot tells which boot it was in when it last did.
+	// reboots counts how often the node has booted since it first answered with its config; boot tells which boot it was
+	// in when it last did.
 	reboots int
 	boot    time.Time
 	// answered is whether it answered with its config at the last look.
@@ -154,7 +156,8 @@ type runningClock struct {
 	limit time.Duration
 }
 
-// left is what was left of its time when the node was asked. A node that falls silent meanwhile makes a look long: it says nothing of the time since.
+// left is what was left of its time when the node was asked. A node that falls silent meanwhile makes a look long: it
+// says nothing of the time since.
 func (c runningClock) left(seen sight) time.Duration {
 	return min(c.limit, c.limit-seen.asked.Sub(c.since))
 }
@@ -218,8 +221,8 @@ func (r *Run) reachable() time.Duration {
 	return time.Duration(r.Settings.ReachabilityRetries) * r.Settings.ReachabilityDelay
 }
 
-// countReboots goes by what the node says of its boot: one that does not answer for a moment may be behind a bad cable. Only of a node that does not
-// say it every silence counts.
+// countReboots goes by what the node says of its boot: one that does not answer for a moment may be behind a bad cable.
+// Only of a node that does not say it every silence counts.
 func (c *clocks) countReboots(seen sight, boot time.Time) {
 	ours := seen.State == talos.Ours
 
@@ -237,8 +240,9 @@ func (c *clocks) countReboots(seen sight, boot time.Time) {
 	}
 }
 
-// silenceClock counts from this run's first look at a silent node, or from its apply. A node that refused in the meantime has a limit for no answer
-// from then on (it installed, and reboots now), but no more time in all than one that refuses.
+// silenceClock counts from this run's first look at a silent node, or from its apply. A node that refused in the
+// meantime has a limit for no answer from then on (it installed, and reboots now), but no more time in all than one
+// that refuses.
 func silenceClock(facts nodeFacts, silence talos.Silence, settings *settings.Settings) runningClock {
 	since := later(facts.silentSince, facts.sentAt)
 
@@ -312,16 +316,19 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 		problem.Next = "look at the machine's console; then " + command("status", nil)
 	case noAnswerClock:
 		problem.ID = diagnosis.NodeSilent
-		problem.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another address%s (%s)",
+		problem.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another "+
+			"address%s (%s)",
 			list(r.addresses(seen.node)), waited, r.lossesByConfig(seen.node), talos.Explain(seen.Err))
-		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.node.Name, command(step, seen.node))
+		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.node.Name,
+			command(step, seen.node))
 
 		if id, remedy, known := diagnosed(seen.Err); known {
 			problem.ID, problem.Next = id, remedy
 			problem.Cause = fmt.Sprintf("not reachable from here for %s: %s", waited, talos.Explain(seen.Err))
 		}
 	case rebootClock:
-		problem.Cause = fmt.Sprintf("it rebooted %d times without getting any further", maxReboots) + because(r.memory.of(seen.node).recall().lastWords)
+		problem.Cause = fmt.Sprintf("it rebooted %d times without getting any further",
+			maxReboots) + because(r.memory.of(seen.node).recall().lastWords)
 		problem.Next = "look at the machine's console; then " + command("status", nil)
 	case stageClock:
 		problem.Cause = fmt.Sprintf("%s unchanged for %s", stageText(seen), waited)
@@ -340,7 +347,8 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 	return problem
 }
 
-// diagnosed is the kind of trouble that an error tells by itself, such as a proxy that leads nowhere or a wrong clock, and what to do about it.
+// diagnosed is the kind of trouble that an error tells by itself, such as a proxy that leads nowhere or a wrong clock,
+// and what to do about it.
 func diagnosed(err error) (id diagnosis.ID, remedy string, known bool) {
 	if id, known = talos.Diagnose(err); !known {
 		return "", "", false
@@ -382,7 +390,8 @@ func stillness(seen sight, clock runningClock) string {
 
 // hopeless tells of an error that no waiting heals.
 func (s sight) hopeless() bool {
-	return errors.Is(s.readErr, talos.ErrCertificateName) || errors.Is(s.readErr, talos.ErrCredentialsExpired) || errors.Is(s.readErr, talos.ErrFingerprint)
+	return errors.Is(s.readErr, talos.ErrCertificateName) || errors.Is(s.readErr, talos.ErrCredentialsExpired) ||
+		errors.Is(s.readErr, talos.ErrFingerprint)
 }
 
 func (r *Run) hopelessProblem(step string, seen sight) *diagnosis.Problem {
@@ -391,7 +400,8 @@ func (r *Run) hopelessProblem(step string, seen sight) *diagnosis.Problem {
 	return r.problem(step, seen, id, talos.Explain(seen.readErr), remedy)
 }
 
-// problem starts a problem about a node in a step; the step's exit code is the problem's unless the catalogue says otherwise.
+// problem starts a problem about a node in a step; the step's exit code is the problem's unless the catalogue says
+// otherwise.
 func (r *Run) problem(step string, seen sight, id diagnosis.ID, cause, next string) *diagnosis.Problem {
 	return &diagnosis.Problem{
 		Step: step,
@@ -410,7 +420,8 @@ func (r *Run) problem(step string, seen sight, id diagnosis.ID, cause, next stri
 
 // unexpected is the problem for what is a fault of this program.
 func (r *Run) unexpected(step string, node *inventory.Node, err error) *diagnosis.Problem {
-	problem := r.problem(step, unseen(node, err), diagnosis.Unexpected, "unexpected error: "+err.Error(), "run the same command again with LOG_LEVEL=debug, and report it")
+	problem := r.problem(step, unseen(node, err), diagnosis.Unexpected, "unexpected error: "+err.Error(),
+		"run the same command again with LOG_LEVEL=debug, and report it")
 	problem.Exit = diagnosis.ExitUnexpected
 
 	return problem

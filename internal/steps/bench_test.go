@@ -22,8 +22,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
-// BenchmarkCost is what a step costs this program for each node above the node's own time. The machines live in another process, and what goes
-// to them and back is counted on its way.
+// BenchmarkCost is what a step costs this program for each node above the node's own time. The machines live in another
+// process, and what goes to them and back is counted on its way.
 func BenchmarkCost(b *testing.B) {
 	for name, step := range map[string]steps.Step{"preflight": steps.Preflight{}, "apply": steps.Apply{}} {
 		b.Run(name, func(b *testing.B) {
@@ -109,7 +109,8 @@ func (a *awayLab) bytes(b *testing.B) int64 {
 	return count
 }
 
-// serveLab is the other process: it says where its machines are reached, then answers each line with the bytes so far, until its input ends.
+// serveLab is the other process: it says where its machines are reached, then answers each line with the bytes so far,
+// until its input ends.
 func serveLab(folder string) int {
 	cluster, err := labcluster.New(filepath.Join(folder, "talos"), labcluster.Options{
 		ControlPlanes: 3, Workers: awayNodes - 3, LabOptions: emulator.LabOptions{TimeScale: 1},
@@ -187,8 +188,8 @@ func (c counter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// BenchmarkFirstPacket is the time from the start of the compiled program to its first packet to a node, beside that of the same program listing
-// its targets.
+// BenchmarkFirstPacket is the time from the start of the compiled program to its first packet to a node, beside that of
+// the same program listing its targets.
 func BenchmarkFirstPacket(b *testing.B) {
 	folder := b.TempDir()
 	program := filepath.Join(folder, "talos-mage")
@@ -203,7 +204,8 @@ func BenchmarkFirstPacket(b *testing.B) {
 
 	defer node.Close() //nolint:errcheck // the benchmark is over
 
-	cluster, err := labcluster.New(filepath.Join(folder, "talos"), labcluster.Options{ControlPlanes: 1, Workers: -1, Off: true})
+	cluster, err := labcluster.New(filepath.Join(folder, "talos"),
+		labcluster.Options{ControlPlanes: 1, Workers: -1, Off: true})
 	require.NoError(b, err)
 
 	defer cluster.Close() //nolint:errcheck // as above
@@ -216,7 +218,8 @@ func BenchmarkFirstPacket(b *testing.B) {
 		list += time.Since(began)
 
 		status := exec.CommandContext(b.Context(), program, "status")
-		status.Env = append(os.Environ(), "ROOT_DIR="+folder, "TALOS_DIR="+cluster.Dir, "DIAL_TIMEOUT=1ms", "NODE_ADDRESSES=cp1="+node.Addr().String())
+		status.Env = append(os.Environ(), "ROOT_DIR="+folder, "TALOS_DIR="+cluster.Dir, "DIAL_TIMEOUT=1ms",
+			"NODE_ADDRESSES=cp1="+node.Addr().String())
 		began = time.Now()
 
 		require.NoError(b, status.Start())

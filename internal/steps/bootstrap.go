@@ -19,7 +19,8 @@ const bootstrapName = "bootstrap"
 // etcdPause is the wait between two looks at all etcds.
 const etcdPause = time.Second
 
-// Bootstrap starts etcd on exactly one control plane, exactly once, and waits until it is whole and the Kubernetes API answers.
+// Bootstrap starts etcd on exactly one control plane, exactly once, and waits until it is whole and the Kubernetes API
+// answers.
 type Bootstrap struct{}
 
 // Name is the step's name.
@@ -92,8 +93,8 @@ func (w waits) of(what string, now time.Time) time.Time {
 	return w[what]
 }
 
-// bringUp ends with an etcd that all reachable control planes belong to, or says what is in the way. A Bootstrap that a power cut undid is made
-// again, a few times.
+// bringUp ends with an etcd that all reachable control planes belong to, or says what is in the way. A Bootstrap that a
+// power cut undid is made again, a few times.
 func (b *bootstrapper) bringUp(ctx context.Context) (etcdSurvey, *diagnosis.Problem) {
 	for again := maxReboots; ; again-- {
 		survey, problem := b.decide(ctx)
@@ -134,11 +135,13 @@ func (b *bootstrapper) decide(ctx context.Context) (etcdSurvey, *diagnosis.Probl
 	}
 }
 
-// advance does the next thing on the way to a Bootstrap while no control plane has data: it stops, waits or calls. It tells whether the call is made.
+// advance does the next thing on the way to a Bootstrap while no control plane has data: it stops, waits or calls. It
+// tells whether the call is made.
 func (b *bootstrapper) advance(ctx context.Context, survey etcdSurvey) (done bool, problem *diagnosis.Problem) {
 	if left := b.goneAfterBootstrap(survey); left > 0 {
 		b.Report.Progress(bootstrapName, report.Progress{
-			Node: b.sent.to.Name, Text: "no answer since Bootstrap was sent: nobody knows whether it took effect", Since: b.sent.at, Left: left,
+			Node: b.sent.to.Name, Text: "no answer since Bootstrap was sent: nobody knows whether it took effect",
+			Since: b.sent.at, Left: left,
 		})
 
 		return false, b.pause(ctx, etcdPause)
@@ -191,13 +194,15 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey etcdSurvey) *diagnos
 		switch {
 		case b.memory.of(node.node).recall().failed != nil && !b.assumedEmpty(node.node):
 			return b.problem(bootstrapName, node.sight, diagnosis.BootstrapBlocked,
-				"it failed in an earlier step, and there is no etcd yet: a cluster is not started without one of its control planes",
+				"it failed in an earlier step, and there is no etcd yet: a cluster is not started without one of its "+
+					"control planes",
 				"mend that first, then mage talos")
 		case node.silent() && !b.assumedEmpty(node.node):
 			return b.silentProblem(survey, node)
 		case node.silent() && b.apiAnswers(ctx):
 			return b.problem(bootstrapName, node.sight, diagnosis.AssumeEmptyRefused,
-				fmt.Sprintf("it can't be assumed empty: a Kubernetes API answers at %s, so an etcd exists somewhere", b.Cluster.Endpoint.Host),
+				fmt.Sprintf("it can't be assumed empty: a Kubernetes API answers at %s, so an etcd exists somewhere",
+					b.Cluster.Endpoint.Host),
 				command("status", nil))
 		case node.stranger():
 			return b.strangerProblem(bootstrapName, node.sight)
@@ -221,7 +226,8 @@ func (b *bootstrapper) silentProblem(survey etcdSurvey, first etcdSight) *diagno
 
 	return b.problem(bootstrapName, first.sight, diagnosis.BootstrapBlocked,
 		"it does not answer, so nobody knows whether it holds etcd data; a second etcd must never start",
-		fmt.Sprintf("bring it up (mage status), or if it is sure to be empty: mage bootstrap -assumeEmpty=%s", strings.Join(empty, ",")))
+		fmt.Sprintf("bring it up (mage status), or if it is sure to be empty: mage bootstrap -assumeEmpty=%s",
+			strings.Join(empty, ",")))
 }
 
 func (b *bootstrapper) assumedEmpty(node *inventory.Node) bool {
@@ -233,7 +239,8 @@ func (b *bootstrapper) refuseAssumption(survey etcdSurvey) *diagnosis.Problem {
 	for _, node := range survey {
 		if node.silent() && b.assumedEmpty(node.node) && survey.lists(node.node) {
 			return b.problem(bootstrapName, node.sight, diagnosis.AssumeEmptyRefused,
-				"it can't be assumed empty: it is a member of the etcd that runs", "bring it up, then mage bootstrap without -assumeEmpty")
+				"it can't be assumed empty: it is a member of the etcd that runs",
+				"bring it up, then mage bootstrap without -assumeEmpty")
 		}
 	}
 
@@ -249,7 +256,8 @@ func (b *bootstrapper) keepWaiting(ctx context.Context, node etcdSight) *diagnos
 		return b.problem(bootstrapName, node.sight, id, fmt.Sprintf("%s, for %s", clock.what, b.ago(clock.since)), next)
 	}
 
-	b.Report.Progress(bootstrapName, report.Progress{Node: node.node.Name, Text: clock.what, Since: clock.since, Left: left})
+	b.Report.Progress(bootstrapName,
+		report.Progress{Node: node.node.Name, Text: clock.what, Since: clock.since, Left: left})
 
 	return b.pause(ctx, etcdPause)
 }
@@ -304,7 +312,8 @@ func (b *bootstrapper) clusterProblem(id diagnosis.ID, cause, next string) *diag
 	}}
 }
 
-// reportMembers records a result for each control plane. What one of them is in the way of, or a signal, is not the others' failure.
+// reportMembers records a result for each control plane. What one of them is in the way of, or a signal, is not the
+// others' failure.
 func (b *bootstrapper) reportMembers(survey etcdSurvey, problem *diagnosis.Problem) {
 	for _, node := range survey {
 		result := report.Result{

@@ -144,10 +144,13 @@ func TestALostBootstrapReplyIsLookedIntoBeforeAnythingIsSentAgain(t *testing.T) 
 		fault emulator.CallFault
 		sent  int
 	}{
-		"lost after it took effect": {emulator.CallFault{Method: "Bootstrap", When: emulator.AfterEffect, Do: emulator.Cut, Times: 1}, 1},
-		"lost before it did":        {emulator.CallFault{Method: "Bootstrap", When: emulator.BeforeEffect, Do: emulator.Cut, Times: 1}, 2},
+		"lost after it took effect": {emulator.CallFault{Method: "Bootstrap", When: emulator.AfterEffect, Do: emulator.Cut,
+			Times: 1}, 1},
+		"lost before it did": {emulator.CallFault{Method: "Bootstrap", When: emulator.BeforeEffect, Do: emulator.Cut,
+			Times: 1}, 2},
 		"data appeared meanwhile": {emulator.CallFault{
-			Method: "Bootstrap", Do: emulator.Fail, Code: codes.AlreadyExists, Text: "etcd data directory is not empty", Times: 1,
+			Method: "Bootstrap", Do: emulator.Fail, Code: codes.AlreadyExists, Text: "etcd data directory is not empty",
+			Times: 1,
 		}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +172,8 @@ func TestALostBootstrapReplyIsLookedIntoBeforeAnythingIsSentAgain(t *testing.T) 
 	}
 }
 
-// requireApart asserts that Bootstrap calls are so far apart, in the lab's time, and that between them every control plane's etcd was looked at.
+// requireApart asserts that Bootstrap calls are so far apart, in the lab's time, and that between them every control
+// plane's etcd was looked at.
 func (l *lab) requireApart(t *testing.T, least time.Duration) {
 	t.Helper()
 
@@ -206,7 +210,8 @@ func TestARefusalThatMayPassIsRetried(t *testing.T) {
 
 			l := newLab(t, 1, 0)
 			l.installed(t)
-			fault(l.Node("cp1"), emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.FailedPrecondition, Text: text, Times: 2})
+			fault(l.Node("cp1"), emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.FailedPrecondition,
+				Text: text, Times: 2})
 
 			l.session(t).succeeds(t, steps.Bootstrap{})
 
@@ -226,7 +231,8 @@ func TestAClockThatIsNeverSyncedEndsTheWaitInItsOwnTime(t *testing.T) {
 			node.PowerOn()
 		},
 		"as the call itself finds": func(node *emulator.Node) {
-			fault(node, emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.FailedPrecondition, Text: "time is not in sync yet"})
+			fault(node, emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.FailedPrecondition,
+				Text: "time is not in sync yet"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +258,8 @@ func TestAPermanentRefusalIsNotRetried(t *testing.T) {
 
 	l := newLab(t, 1, 0)
 	l.installed(t)
-	fault(l.Node("cp1"), emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.PermissionDenied, Text: "not authorized"})
+	fault(l.Node("cp1"), emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.PermissionDenied,
+		Text: "not authorized"})
 
 	l.session(t).fails(t, diagnosis.ExitBootstrap, diagnosis.BootstrapFailed, steps.Bootstrap{})
 
@@ -288,7 +295,8 @@ func TestTwoOperatorsMakeOneEtcd(t *testing.T) {
 	}
 }
 
-// A run that is killed right after its Bootstrap leaves an etcd without data, whose image may take minutes to be pulled. Another one would stop it.
+// A run that is killed right after its Bootstrap leaves an etcd without data, whose image may take minutes to be
+// pulled. Another one would stop it.
 func TestABootstrapOfAnEarlierRunIsNotRepeated(t *testing.T) {
 	t.Parallel()
 
@@ -333,7 +341,8 @@ func TestABootstrapOfAnEarlierRunIsNotRepeated(t *testing.T) {
 func TestAnEtcdThatASecondBootstrapStoppedIsRecognised(t *testing.T) {
 	t.Parallel()
 
-	l := newLab(t, 1, 0, func(options *labcluster.Options) { options.LabOptions.TimeScale = 10 }, edit("cp1", onDisk(emulator.NoEtcdData)))
+	l := newLab(t, 1, 0, func(options *labcluster.Options) { options.LabOptions.TimeScale = 10 },
+		edit("cp1", onDisk(emulator.NoEtcdData)))
 	l.installed(t)
 	l.stopEtcdWithASecondBootstrap(t, "cp1")
 
@@ -360,7 +369,8 @@ func (l *lab) client(t *testing.T, name string) *client.Client {
 	return made
 }
 
-// stopEtcdWithASecondBootstrap does what must not be done: a second Bootstrap while the first one's etcd starts, before it has data.
+// stopEtcdWithASecondBootstrap does what must not be done: a second Bootstrap while the first one's etcd starts, before
+// it has data.
 func (l *lab) stopEtcdWithASecondBootstrap(t *testing.T, name string) {
 	t.Helper()
 
@@ -470,7 +480,8 @@ func TestASilentControlPlane(t *testing.T) {
 			sent, _ := l.bootstraps()
 			require.Zero(t, sent)
 
-			problem = l.session(t, "ASSUME_EMPTY=cp2,cp3").fails(t, diagnosis.ExitBootstrap, diagnosis.EtcdIncomplete, steps.Bootstrap{})
+			problem = l.session(t, "ASSUME_EMPTY=cp2,cp3").fails(t, diagnosis.ExitBootstrap, diagnosis.EtcdIncomplete,
+				steps.Bootstrap{})
 			require.Contains(t, problem.Cause, "etcd works with 1 of 3")
 
 			sent, _ = l.bootstraps()
@@ -487,7 +498,8 @@ func TestASilentControlPlane(t *testing.T) {
 			problem := l.session(t).fails(t, diagnosis.ExitBootstrap, diagnosis.EtcdIncomplete, steps.Bootstrap{})
 			require.Contains(t, problem.Cause, "etcd works with 2 of 3: cp3 missing")
 
-			problem = l.session(t, "ASSUME_EMPTY=cp3").fails(t, diagnosis.ExitBootstrap, diagnosis.AssumeEmptyRefused, steps.Bootstrap{})
+			problem = l.session(t, "ASSUME_EMPTY=cp3").fails(t, diagnosis.ExitBootstrap, diagnosis.AssumeEmptyRefused,
+				steps.Bootstrap{})
 			require.Equal(t, "cp3", problem.Node)
 		})
 	}
@@ -540,7 +552,8 @@ func TestAControlPlaneInMaintenanceIsWaitedForAndThenNamed(t *testing.T) {
 	l.untilMaintenance(t)
 	l.session(t, "NODE=cp1").succeeds(t, steps.Apply{}, steps.Verify{})
 
-	problem := l.session(t, seconds("VERIFICATION_TIMEOUT", 10)).fails(t, diagnosis.ExitBootstrap, diagnosis.BootstrapBlocked, steps.Bootstrap{})
+	problem := l.session(t, seconds("VERIFICATION_TIMEOUT", 10)).fails(t, diagnosis.ExitBootstrap,
+		diagnosis.BootstrapBlocked, steps.Bootstrap{})
 	require.Equal(t, "cp2", problem.Node)
 	require.Contains(t, problem.Next, "mage applySequential -node=cp2")
 

@@ -33,7 +33,8 @@ type sentBootstrap struct {
 	toldUndone bool
 }
 
-// undone tells that the node has rebooted since, and that no control plane holds any data: the Bootstrap came to nothing.
+// undone tells that the node has rebooted since, and that no control plane holds any data: the Bootstrap came to
+// nothing.
 func (s *sentBootstrap) undone(survey etcdSurvey) bool {
 	rebooted := false
 
@@ -48,7 +49,8 @@ func (s *sentBootstrap) undone(survey etcdSurvey) bool {
 	return rebooted
 }
 
-// target is the control plane that gets the call: the one asked for, else the first of the inventory that answers and is empty.
+// target is the control plane that gets the call: the one asked for, else the first of the inventory that answers and
+// is empty.
 func (b *bootstrapper) target(survey etcdSurvey) (etcdSight, bool) {
 	for _, node := range survey {
 		if node.empty() && (b.Settings.BootstrapNode == "" || namesNode([]string{b.Settings.BootstrapNode}, node.node)) {
@@ -59,8 +61,8 @@ func (b *bootstrapper) target(survey etcdSurvey) (etcdSight, bool) {
 	return etcdSight{}, false
 }
 
-// earlierBootstrap finds a Bootstrap that took effect before this run looked, and whose etcd has written nothing yet: that of a run which was killed,
-// or of another operator. nil, if there is none.
+// earlierBootstrap finds a Bootstrap that took effect before this run looked, and whose etcd has written nothing yet:
+// that of a run which was killed, or of another operator. nil, if there is none.
 func (b *bootstrapper) earlierBootstrap(survey etcdSurvey) *sentBootstrap {
 	for _, node := range survey {
 		if node.starting() {
@@ -77,7 +79,8 @@ func (b *bootstrapper) earlierBootstrap(survey etcdSurvey) *sentBootstrap {
 func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey) (done bool, problem *diagnosis.Problem) {
 	target, found := b.target(survey)
 	if !found {
-		return false, b.clusterProblem(diagnosis.BootstrapBlocked, "no control plane can be bootstrapped: "+survey.describe(), command("status", nil))
+		return false, b.clusterProblem(diagnosis.BootstrapBlocked, "no control plane can be bootstrapped: "+survey.describe(),
+			command("status", nil))
 	}
 
 	if b.sent == nil {
@@ -88,7 +91,8 @@ func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey) (done bool, 
 		switch undone := b.sent.undone(survey); {
 		case undone && !b.sent.toldUndone:
 			b.sent.toldUndone = true
-			b.Log.Warn().Str("node", b.sent.to.Name).Msg("it rebooted right after Bootstrap, before etcd had any data: bootstrapping again")
+			b.Log.Warn().Str("node", b.sent.to.Name).Msg(
+				"it rebooted right after Bootstrap, before etcd had any data: bootstrapping again")
 		case !undone && b.tookEffect(survey):
 			return true, nil
 		}
@@ -106,7 +110,8 @@ func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey) (done bool, 
 		}
 	}
 
-	b.Report.Progress(bootstrapName, report.Progress{Node: target.node.Name, Text: "bootstrapping etcd", Since: b.Clock.Now()})
+	b.Report.Progress(bootstrapName,
+		report.Progress{Node: target.node.Name, Text: "bootstrapping etcd", Since: b.Clock.Now()})
 
 	return b.judgeReply(ctx, target, b.send(ctx, target))
 }
@@ -119,11 +124,12 @@ func (b *bootstrapper) beyondResending(target etcdSight) *diagnosis.Problem {
 	}
 
 	return b.problem(bootstrapName, target.sight, diagnosis.BootstrapFailed,
-		fmt.Sprintf("Bootstrap came to nothing for %s: no reply said that it worked, and no control plane holds etcd data", b.ago(since)), command("status", nil))
+		fmt.Sprintf("Bootstrap came to nothing for %s: no reply said that it worked, and no control plane holds etcd data",
+			b.ago(since)), command("status", nil))
 }
 
-// tookEffect tells of a Bootstrap whose reply was lost that the node has begun a new etcd service, though without data so far: its image may
-// take minutes to be pulled.
+// tookEffect tells of a Bootstrap whose reply was lost that the node has begun a new etcd service, though without data
+// so far: its image may take minutes to be pulled.
 func (b *bootstrapper) tookEffect(survey etcdSurvey) bool {
 	return slices.ContainsFunc(survey, func(node etcdSight) bool {
 		return node.node == b.sent.to && node.State == talos.Ours && node.began().After(b.sent.history)
@@ -143,7 +149,8 @@ func (b *bootstrapper) send(ctx context.Context, target etcdSight) error {
 	return conn.Bootstrap(calling)
 }
 
-func (b *bootstrapper) judgeReply(ctx context.Context, target etcdSight, err error) (done bool, problem *diagnosis.Problem) {
+func (b *bootstrapper) judgeReply(ctx context.Context, target etcdSight, err error) (done bool,
+	problem *diagnosis.Problem) {
 	sent := &sentBootstrap{at: b.Clock.Now(), to: target.node, history: target.began(), boot: target.booted()}
 
 	if ctx.Err() != nil {

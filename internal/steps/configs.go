@@ -27,7 +27,8 @@ func unwritable(step, path string, err error) error {
 	return problem
 }
 
-// Configs renders the machine configs. Files of nodes that have none are added; others are replaced only while every node is in maintenance, or when asked.
+// Configs renders the machine configs. Files of nodes that have none are added; others are replaced only while every
+// node is in maintenance, or when asked.
 type Configs struct {
 	// Replace is set when the user asked for the files to be rendered anew.
 	Replace bool
@@ -74,15 +75,17 @@ func (s Configs) Run(ctx context.Context, run *Run) error {
 // asTheyAre renders nothing, for a reason; where files are missing that is a failure.
 func (s Configs) asTheyAre(run *Run, reason, next string) error {
 	if run.complete() {
-		return run.done(s.Name(), report.Skipped, reason+": the files in "+run.Settings.ClusterConfigDir+" are used as they are", nil)
+		return run.done(s.Name(), report.Skipped,
+			reason+": the files in "+run.Settings.ClusterConfigDir+" are used as they are", nil)
 	}
 
 	return run.done(s.Name(), report.Failed, "", &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
 		ID:       diagnosis.ConfigMissing,
 		Severity: diagnosis.Failure,
-		Cause:    reason + ": nothing renders machine configs, and not every node has one in " + run.Settings.ClusterConfigDir,
-		Next:     next,
-		Exit:     diagnosis.ExitBadInput,
+		Cause: reason + ": nothing renders machine configs, and not every node has one in " +
+			run.Settings.ClusterConfigDir,
+		Next: next,
+		Exit: diagnosis.ExitBadInput,
 	}})
 }
 
@@ -99,9 +102,10 @@ func (s Configs) withoutSecrets(run *Run) error {
 	return run.done(s.Name(), report.Failed, "", &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
 		ID:       diagnosis.SecretsMissing,
 		Severity: diagnosis.Failure,
-		Cause:    fmt.Sprintf("there is no %s, so machine configs can't be rendered", run.Cluster.NewSecretsPath(run.sops().Rules() != "")),
-		Next:     "restore the file, or recover it from a control plane's config: mage config:secrets -from=<file>",
-		Exit:     diagnosis.ExitBadInput,
+		Cause: fmt.Sprintf("there is no %s, so machine configs can't be rendered",
+			run.Cluster.NewSecretsPath(run.sops().Rules() != "")),
+		Next: "restore the file, or recover it from a control plane's config: mage config:secrets -from=<file>",
+		Exit: diagnosis.ExitBadInput,
 	}})
 }
 
@@ -120,8 +124,9 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile)
 		run.Report.Finding(s.Name(), diagnosis.Finding{
 			ID:       diagnosis.RenderedDiffers,
 			Severity: diagnosis.Warning,
-			Cause:    fmt.Sprintf("%s would change, and are left alone since nodes are configured: %s", run.Settings.ClusterConfigDir, list(namesOf(changed))),
-			Next:     "task talos:generate-config",
+			Cause: fmt.Sprintf("%s would change, and are left alone since nodes are configured: %s",
+				run.Settings.ClusterConfigDir, list(namesOf(changed))),
+			Next: "task talos:generate-config",
 		})
 	}
 
@@ -149,8 +154,8 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile)
 	return run.done(s.Name(), report.Applied, "wrote "+names, run.acquireLock(ctx))
 }
 
-// difference compares what was rendered with what is there. A talosconfig is new each time it is rendered, so an existing one of the same
-// CA stays, as long as its certificate is valid; so does every config with the same meaning.
+// difference compares what was rendered with what is there. A talosconfig is new each time it is rendered, so an
+// existing one of the same CA stays, as long as its certificate is valid; so does every config with the same meaning.
 func (s Configs) difference(run *Run, rendered []renderedFile) (added, changed []renderedFile) {
 	for _, file := range rendered {
 		present, err := os.ReadFile(filepath.Join(run.Settings.ClusterConfigDir, file.name))
@@ -215,7 +220,8 @@ func (s Configs) showDiffs(run *Run, writing []renderedFile) {
 	}
 }
 
-// sameAccess tells whether a talosconfig that is there gives what a new one would: of the same certificate authority, and not expired.
+// sameAccess tells whether a talosconfig that is there gives what a new one would: of the same certificate authority,
+// and not expired.
 func (r *Run) sameAccess(present, rendered []byte) bool {
 	first, err := talos.ParseCredentials(present)
 	if err != nil {
@@ -238,7 +244,8 @@ func sameConfig(present, rendered []byte) bool {
 	return err == nil && machineconfig.Same(first, second)
 }
 
-// writeConfigs puts rendered files into a folder. Git is told of them first: a run that ends in between must not leave secrets for the next commit.
+// writeConfigs puts rendered files into a folder. Git is told of them first: a run that ends in between must not leave
+// secrets for the next commit.
 func writeConfigs(folder string, files []renderedFile) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return unwritable(configsName, folder, err)
@@ -301,7 +308,8 @@ func ignoreInGit(step, folder string, names []string) error {
 
 func wouldMake(step, what string) error {
 	return &diagnosis.Problem{Step: step, Finding: diagnosis.Finding{
-		ID: diagnosis.WouldChange, Severity: diagnosis.Warning, Cause: "dry run: " + what + " would be written", Next: "the same command without -dryRun", Exit: diagnosis.ExitDryRun,
+		ID: diagnosis.WouldChange, Severity: diagnosis.Warning, Cause: "dry run: " + what + " would be written",
+		Next: "the same command without -dryRun", Exit: diagnosis.ExitDryRun,
 	}}
 }
 
@@ -330,7 +338,8 @@ func (r *Run) complete() bool {
 }
 
 func (r *Run) allInMaintenance(ctx context.Context) bool {
-	return !slices.ContainsFunc(r.lookAll(ctx, r.Cluster.Nodes), func(seen sight) bool { return seen.State != talos.Maintenance })
+	return !slices.ContainsFunc(r.lookAll(ctx, r.Cluster.Nodes),
+		func(seen sight) bool { return seen.State != talos.Maintenance })
 }
 
 // done records the result of a step that concerns the cluster as a whole.

@@ -87,7 +87,8 @@ func (w *workshop) seal(t *testing.T) {
 
 	plain, err := clustersecrets.Encode(w.Generated.Options.Secrets)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(w.secrets(), []byte("sealed: "+base64.StdEncoding.EncodeToString(plain)+"\nsops: {age: [{recipient: age1example}]}\n"), 0o600))
+	require.NoError(t, os.WriteFile(w.secrets(),
+		[]byte("sealed: "+base64.StdEncoding.EncodeToString(plain)+"\nsops: {age: [{recipient: age1example}]}\n"), 0o600))
 }
 
 // unseal reads the secrets file.
@@ -176,9 +177,11 @@ func TestSecretsAreMadeOnlyForAClusterThatCanNotExistYet(t *testing.T) {
 		made     bool
 		code     diagnosis.ExitCode
 	}{
-		"all in maintenance":          {func(*workshop, *testing.T) {}, nil, true, 0},
-		"one is silent":               {func(w *workshop, _ *testing.T) { w.Node("worker1").PowerOff() }, nil, false, diagnosis.ExitPreflight},
-		"one is silent, but new":      {func(w *workshop, _ *testing.T) { w.Node("worker1").PowerOff() }, []string{"NEW_SECRETS=true"}, true, 0},
+		"all in maintenance": {func(*workshop, *testing.T) {}, nil, true, 0},
+		"one is silent": {func(w *workshop, _ *testing.T) { w.Node("worker1").PowerOff() }, nil, false,
+			diagnosis.ExitPreflight},
+		"one is silent, but new": {func(w *workshop, _ *testing.T) { w.Node("worker1").PowerOff() },
+			[]string{"NEW_SECRETS=true"}, true, 0},
 		"one is configured":           {(*workshop).configure, nil, false, diagnosis.ExitPreflight},
 		"one is configured, but new":  {(*workshop).configure, []string{"NEW_SECRETS=true"}, false, diagnosis.ExitPreflight},
 		"a machine config is there":   {(*workshop).keepConfig, nil, false, 0},
@@ -223,7 +226,8 @@ func TestARunCleansUpAfterOneThatWasKilled(t *testing.T) {
 
 	s := w.session(t, byTalhelper)
 	rendered := filepath.Join(w.folder, "talos-mage-configs-1") // its TMPDIR
-	left := []string{filepath.Join(w.Dir, ".talsecret.sops.yaml.talos-mage-1"), filepath.Join(w.ConfigDir(), ".lab-cp1.yaml.talos-mage-1")}
+	left := []string{filepath.Join(w.Dir, ".talsecret.sops.yaml.talos-mage-1"),
+		filepath.Join(w.ConfigDir(), ".lab-cp1.yaml.talos-mage-1")}
 
 	require.NoError(t, os.MkdirAll(rendered, 0o700))
 	require.NoError(t, os.MkdirAll(w.ConfigDir(), 0o700))
@@ -368,7 +372,8 @@ func TestAMissingProgramIsNamed(t *testing.T) {
 			s := w.session(t, byTalhelper)
 			problem := s.fails(t, diagnosis.ExitBadInput, diagnosis.ProgramMissing, s.recipe()...)
 			require.Contains(t, problem.Cause, program)
-			require.Equal(t, program == "talhelper", fileExists(w.secrets()), "secrets are made without talhelper, and not without sops")
+			require.Equal(t, program == "talhelper", fileExists(w.secrets()),
+				"secrets are made without talhelper, and not without sops")
 		})
 	}
 
@@ -391,7 +396,8 @@ func TestAFailingProgramIsQuotedWithoutSecrets(t *testing.T) {
 
 	const token = "abc123.0123456789abcdef" // of the form of a bootstrap token
 
-	for program, id := range map[string]diagnosis.ID{"talhelper": diagnosis.ProgramFailed, "sops": diagnosis.SecretsNotEncryptable} {
+	for program, id := range map[string]diagnosis.ID{"talhelper": diagnosis.ProgramFailed,
+		"sops": diagnosis.SecretsNotEncryptable} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 

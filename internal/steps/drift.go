@@ -101,8 +101,9 @@ func (a *applier) showDiff(seen sight) {
 		Severity: diagnosis.Warning,
 		Node:     seen.node.Name,
 		Address:  seen.Address,
-		Cause:    "its config differs from " + seen.node.ConfigFile + ":\n" + machineconfig.Diff(seen.running, a.Configs[seen.node.Name]),
-		Next:     command("applySequential", seen.node) + " -update",
+		Cause: "its config differs from " + seen.node.ConfigFile + ":\n" +
+			machineconfig.Diff(seen.running, a.Configs[seen.node.Name]),
+		Next: command("applySequential", seen.node) + " -update",
 	})
 }
 
@@ -121,7 +122,8 @@ func (a *applier) planChange(ctx context.Context, seen sight, result *outcome) e
 	return nil
 }
 
-// rehearse has the node check its new config and tell the mode in which it would take it. The connection stays open for the real call.
+// rehearse has the node check its new config and tell the mode in which it would take it. The connection stays open for
+// the real call.
 func (a *applier) rehearse(ctx context.Context, seen sight) (conn *talos.Conn, mode string, err error) {
 	config, err := a.config(seen)
 	if err != nil {
@@ -187,11 +189,13 @@ func (a *applier) change(ctx context.Context, seen sight, etcd etcdSurvey, resul
 	return a.healthyAgain(ctx, seen)
 }
 
-// mayChange guards a running cluster: etcd healthy, a reboot asked for, quorum kept, and the change before this one gone well.
+// mayChange guards a running cluster: etcd healthy, a reboot asked for, quorum kept, and the change before this one
+// gone well.
 func (a *applier) mayChange(seen sight, etcd etcdSurvey, mode string) error {
 	if broken := a.brokenBy.Load(); broken != nil {
 		return a.problem(a.step, seen, diagnosis.ChangeHeldBack,
-			fmt.Sprintf("it is left as it is, since %s did not come back well from its change", broken.Name), "mend "+broken.Name+" first: mage status")
+			fmt.Sprintf("it is left as it is, since %s did not come back well from its change", broken.Name),
+			"mend "+broken.Name+" first: mage status")
 	}
 
 	// A control plane whose own etcd is ill may be changed: that may be its cure.

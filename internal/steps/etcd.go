@@ -18,10 +18,12 @@ const etcdDirectory = "/var/lib/etcd"
 type etcdSight struct {
 	sight
 	etcd talos.Service
-	// certain is set when the node could say whether it holds data: its etcd service is past waiting for its volumes, and the directory was listed.
+	// certain is set when the node could say whether it holds data: its etcd service is past waiting for its volumes, and
+	// the directory was listed.
 	certain bool
 	data    bool
-	// Of a running etcd: its own member id, the leader's (0 without one), what it complains about, and its own list of members.
+	// Of a running etcd: its own member id, the leader's (0 without one), what it complains about, and its own list of
+	// members.
 	member, leader uint64
 	complaints     []string
 	members        []talos.EtcdMember
@@ -48,8 +50,8 @@ func (e etcdSight) isVoter() bool {
 // empty tells for sure that this control plane holds no etcd.
 func (e etcdSight) empty() bool { return e.certain && !e.data && !e.running() }
 
-// starting recognises an etcd that was bootstrapped and has no data yet, since its image is being pulled: a control plane's boot sequence waits for
-// its etcd, and ends with the first Bootstrap.
+// starting recognises an etcd that was bootstrapped and has no data yet, since its image is being pulled: a control
+// plane's boot sequence waits for its etcd, and ends with the first Bootstrap.
 func (e etcdSight) starting() bool {
 	return e.empty() && e.stage() == "running" && e.etcd.State == "Preparing"
 }
@@ -149,14 +151,16 @@ func orUnknown(state string) string {
 	return state
 }
 
-// etcdSurvey is what all control planes of the cluster say, also those that this run leaves out: a second etcd must never start.
+// etcdSurvey is what all control planes of the cluster say, also those that this run leaves out: a second etcd must
+// never start.
 type etcdSurvey []etcdSight
 
 // surveyEtcd asks all control planes at once.
 func (r *Run) surveyEtcd(ctx context.Context) etcdSurvey {
-	return fanout.Collect(ctx, probeLimit, r.Cluster.ControlPlanes(), r.askEtcd, func(node *inventory.Node, err error) etcdSight {
-		return etcdSight{sight: unseen(node, err)}
-	})
+	return fanout.Collect(ctx, probeLimit, r.Cluster.ControlPlanes(), r.askEtcd,
+		func(node *inventory.Node, err error) etcdSight {
+			return etcdSight{sight: unseen(node, err)}
+		})
 }
 
 func (r *Run) askEtcd(ctx context.Context, node *inventory.Node) etcdSight {
@@ -178,7 +182,8 @@ func (r *Run) askEtcd(ctx context.Context, node *inventory.Node) etcdSight {
 	return asked
 }
 
-// readMembership asks a running etcd about itself. Without a leader it would not give its members, but keep the call waiting.
+// readMembership asks a running etcd about itself. Without a leader it would not give its members, but keep the call
+// waiting.
 func (e *etcdSight) readMembership(ctx context.Context, conn *talos.Conn) {
 	status, err := conn.EtcdStatus(ctx)
 	if err != nil {
@@ -197,16 +202,16 @@ func pastWaiting(state string) bool {
 	return !slices.Contains([]string{"", "Initialized", "Starting", "Waiting"}, state)
 }
 
-// mayExist is false only if the cluster has no etcd for sure: every control plane is in maintenance or was asked and is empty, with no etcd starting.
-// One that did not answer counts as having etcd.
+// mayExist is false only if the cluster has no etcd for sure: every control plane is in maintenance or was asked and is
+// empty, with no etcd starting. One that did not answer counts as having etcd.
 func (s etcdSurvey) mayExist() bool {
 	return slices.ContainsFunc(s, func(node etcdSight) bool {
 		return node.State != talos.Maintenance && (!node.empty() || node.starting())
 	})
 }
 
-// mayTurnOutEmpty tells of control planes that may have an etcd that they all answer, and that those which can't tell yet, since they install or
-// boot, hold none so far.
+// mayTurnOutEmpty tells of control planes that may have an etcd that they all answer, and that those which can't tell
+// yet, since they install or boot, hold none so far.
 func (s etcdSurvey) mayTurnOutEmpty() bool {
 	return !slices.ContainsFunc(s, func(node etcdSight) bool {
 		return node.State != talos.Maintenance && node.State != talos.Ours || node.data || node.running() || node.starting()
@@ -288,8 +293,8 @@ func (s etcdSurvey) losesQuorumWithout(away *inventory.Node) bool {
 	return member && s.memberCount() > 1 && left < s.memberCount()/2+1
 }
 
-// agree tells whether all given control planes are healthy voters whose own lists hold the same members. No Talos call carries a cluster id,
-// so that is the proof that they are one etcd.
+// agree tells whether all given control planes are healthy voters whose own lists hold the same members. No Talos call
+// carries a cluster id, so that is the proof that they are one etcd.
 func (s etcdSurvey) agree(expected []*inventory.Node) bool {
 	var ids []uint64
 

@@ -13,7 +13,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// etcdClock measures the two waits for etcd: until some member is healthy, and from the first time on until all have joined.
+// etcdClock measures the two waits for etcd: until some member is healthy, and from the first time on until all have
+// joined.
 type etcdClock struct {
 	healthy bool
 	changed time.Time
@@ -37,13 +38,14 @@ func (c *etcdClock) tick(r *Run, healthy bool, at time.Time) (since time.Time, l
 	return c.joining, r.Settings.EtcdJoinTimeout - at.Sub(c.joining)
 }
 
-// awaitWhole waits until etcd is healthy, and then until the other control planes have joined; with again, also until it turns out that the
-// Bootstrap came to nothing.
+// awaitWhole waits until etcd is healthy, and then until the other control planes have joined; with again, also until
+// it turns out that the Bootstrap came to nothing.
 func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (etcdSurvey, *diagnosis.Problem) {
 	var clock etcdClock
 
 	for began := b.Clock.Now(); ; {
-		// A node that does not answer makes a survey long, and what it says of the others old: it stands for the time when they were asked.
+		// A node that does not answer makes a survey long, and what it says of the others old: it stands for the time when
+		// they were asked.
 		asked := b.Clock.Now()
 		survey := b.surveyEtcd(ctx)
 		if ctx.Err() != nil {
@@ -72,7 +74,8 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (etcdSurvey, 
 
 		for _, node := range survey {
 			if !node.healthy() && slices.Contains(expected, node.node) {
-				b.Report.Progress(bootstrapName, report.Progress{Node: node.node.Name, Text: node.waitingText(), Since: since, Left: left})
+				b.Report.Progress(bootstrapName,
+					report.Progress{Node: node.node.Name, Text: node.waitingText(), Since: since, Left: left})
 			}
 		}
 
@@ -123,8 +126,9 @@ func (e etcdSight) waitingText() string {
 	return "etcd: " + orUnknown(e.etcd.State) + because(e.etcd.LastMessage)
 }
 
-// noteAbsent decides which control planes are not waited for: those that are silent or in maintenance without this run having sent them a
-// config, and those that an earlier step left out and that have no part in etcd. One that goes away later is waited for.
+// noteAbsent decides which control planes are not waited for: those that are silent or in maintenance without this run
+// having sent them a config, and those that an earlier step left out and that have no part in etcd. One that goes away
+// later is waited for.
 func (b *bootstrapper) noteAbsent(survey etcdSurvey) {
 	b.absent = nil
 
@@ -186,17 +190,20 @@ func (b *bootstrapper) notWhole(ctx context.Context, survey etcdSurvey, since ti
 
 	if count := survey.healthyCount(); count > 0 {
 		return b.clusterProblem(diagnosis.EtcdIncomplete,
-			fmt.Sprintf("etcd works with %d of %d after %s: %s; members: %s", count, len(survey), b.ago(since), survey.describe(), survey.memberText()),
+			fmt.Sprintf("etcd works with %d of %d after %s: %s; members: %s", count, len(survey), b.ago(since),
+				survey.describe(), survey.memberText()),
 			"look at the etcd service of those that are missing (talosctl service etcd), then mage bootstrap")
 	}
 
 	problem := b.clusterProblem(diagnosis.EtcdNotHealthy,
-		fmt.Sprintf("etcd is not healthy after %s: %s; members: %s%s", b.ago(since), survey.describe(), survey.memberText(), survey.causeText()),
+		fmt.Sprintf("etcd is not healthy after %s: %s; members: %s%s", b.ago(since), survey.describe(), survey.memberText(),
+			survey.causeText()),
 		"bring all control planes up; look at talosctl service etcd and talosctl dmesg on each; then mage bootstrap")
 
 	if lone := survey.loneData(); lone != nil && !b.apiAnswers(ctx) {
 		problem.Cause += fmt.Sprintf("; only %s holds data, left from an earlier install or a broken bootstrap", lone.Name)
-		problem.Next = fmt.Sprintf("this may be the only copy of a cluster: snapshot or copy %s first; then %s, and mage bootstrap",
+		problem.Next = fmt.Sprintf("this may be the only copy of a cluster: snapshot or copy %s first; then %s, and mage "+
+			"bootstrap",
 			etcdDirectory, talosctl(lone, "reset --system-labels-to-wipe EPHEMERAL --reboot --graceful=false"))
 	}
 

@@ -43,7 +43,8 @@ func namesOf(files []renderedFile) []string {
 	return names
 }
 
-// render makes the machine configs and the talosconfig from the secrets at a path. Nothing but a temporary folder is written to.
+// render makes the machine configs and the talosconfig from the secrets at a path. Nothing but a temporary folder is
+// written to.
 func (r *Run) render(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
 	if r.Settings.ConfigGenerator == talhelperGenerator {
 		return r.renderByTalhelper(ctx, step, secretsPath)
@@ -65,7 +66,8 @@ func (r *Run) missingProgram(secretsPath string) (name string, missing bool) {
 	return "sops", err == nil && sops.Encrypted(data) && !r.sops().Installed()
 }
 
-// certificateTime is what certificates are valid from and compared with: the wall's time also in a rehearsal, whose clock runs faster.
+// certificateTime is what certificates are valid from and compared with: the wall's time also in a rehearsal, whose
+// clock runs faster.
 func certificateTime() time.Time { return time.Now() }
 
 // renderNatively makes them in memory.
@@ -177,7 +179,8 @@ func (r *Run) renderByTalhelper(ctx context.Context, step, secretsPath string) (
 
 	defer folder.Remove() //nolint:errcheck // the next run does it then
 
-	_, err = r.talhelper(ctx, step, "genconfig", "--no-gitignore", "--config-file", r.Cluster.Source, "--secret-file", secretsPath, "--out-dir", folder.Path)
+	_, err = r.talhelper(ctx, step, "genconfig", "--no-gitignore", "--config-file", r.Cluster.Source, "--secret-file",
+		secretsPath, "--out-dir", folder.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,8 @@ func newLab(tb testing.TB, controlPlanes, workers int, change ...func(*labcluste
 	}
 
 	folder := tb.TempDir()
-	options := labcluster.Options{ControlPlanes: controlPlanes, Workers: workers, LabOptions: emulator.LabOptions{TimeScale: scale}}
+	options := labcluster.Options{ControlPlanes: controlPlanes, Workers: workers,
+		LabOptions: emulator.LabOptions{TimeScale: scale}}
 
 	for _, change := range change {
 		change(&options)
@@ -128,7 +129,8 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 
 	s := &session{out: &syncbuffer.Buffer{}}
 	timepiece := clock.Scaled(l.Scale)
-	console := report.NewConsole(report.ConsoleOptions{Out: s.out, Err: s.out, LogFormat: loaded.LogFormat, LogLevel: loaded.LogLevel, Now: timepiece.Now})
+	console := report.NewConsole(report.ConsoleOptions{Out: s.out, Err: s.out, LogFormat: loaded.LogFormat,
+		LogLevel: loaded.LogLevel, Now: timepiece.Now})
 	s.Recorder = report.NewRecorder(timepiece.Now, console, report.NewLogSink(console.Logger()))
 
 	s.Run, err = steps.New(loaded, environ, s.Recorder, console.Logger(), timepiece)
@@ -331,7 +333,8 @@ func (l *lab) applyInsecurely(t *testing.T, name string, data []byte) {
 		client.WithEndpoints(l.Node(name).Endpoint()))
 	require.NoError(t, err)
 
-	_, err = made.ApplyConfiguration(t.Context(), &machine.ApplyConfigurationRequest{Data: data, Mode: machine.ApplyConfigurationRequest_AUTO})
+	_, err = made.ApplyConfiguration(t.Context(),
+		&machine.ApplyConfigurationRequest{Data: data, Mode: machine.ApplyConfigurationRequest_AUTO})
 	require.NoError(t, err)
 	require.NoError(t, made.Close())
 }

@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// wrongMachine reads, on this very connection, the hardware addresses and the UUID of the machine, and compares them with the declared ones.
-// Nil means that it is the declared machine, or that nothing is declared.
+// wrongMachine reads, on this very connection, the hardware addresses and the UUID of the machine, and compares them
+// with the declared ones. Nil means that it is the declared machine, or that nothing is declared.
 func (r *Run) wrongMachine(ctx context.Context, node *inventory.Node, conn *talos.Conn) (*diagnosis.Finding, error) {
 	links, err := conn.Links(ctx)
 	if err != nil {
@@ -32,7 +32,8 @@ func (r *Run) wrongMachine(ctx context.Context, node *inventory.Node, conn *talo
 	return finding, nil
 }
 
-// identify is wrongMachine for a look. It asks once for each certificate: a machine makes itself a new one whenever it boots.
+// identify is wrongMachine for a look. It asks once for each certificate: a machine makes itself a new one whenever it
+// boots.
 func (s *sight) identify(ctx context.Context, run *Run, conn *talos.Conn) {
 	memory := run.memory.of(s.node)
 	if memory.recall().identified == conn.Fingerprint() {
@@ -51,8 +52,8 @@ func (s *sight) identify(ctx context.Context, run *Run, conn *talos.Conn) {
 	}
 }
 
-// strangerProblem is for a node that is not ours to change: another machine, another cluster's node, no Talos, or a node that can't be told
-// without a talosconfig.
+// strangerProblem is for a node that is not ours to change: another machine, another cluster's node, no Talos, or a
+// node that can't be told without a talosconfig.
 func (r *Run) strangerProblem(step string, seen sight) *diagnosis.Problem {
 	switch {
 	case seen.wrong != nil:
@@ -60,10 +61,12 @@ func (r *Run) strangerProblem(step string, seen sight) *diagnosis.Problem {
 	case seen.State == talos.Foreign:
 		return r.problem(step, seen, diagnosis.ForeignNode,
 			"it is configured already, with another cluster's certificate authority",
-			"check the address, and that talosconfig belongs to this cluster; to take the machine over, reset it with its own cluster's talosconfig")
+			"check the address, and that talosconfig belongs to this cluster; to take the machine over, reset it with its "+
+				"own cluster's talosconfig")
 	case seen.State == talos.UnknownCA:
 		problem := r.problem(step, seen, diagnosis.UnknownNodeCA,
-			fmt.Sprintf("it is configured already, and without a talosconfig (%s) nobody can tell for which cluster", r.Settings.Talosconfig),
+			fmt.Sprintf("it is configured already, and without a talosconfig (%s) nobody can tell for which cluster",
+				r.Settings.Talosconfig),
 			"task talos:generate-config, or set TALOSCONFIG")
 		problem.Exit = diagnosis.ExitBadInput
 

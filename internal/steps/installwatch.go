@@ -7,8 +7,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// installWatch listens to a node while it installs: when the install fails the node's API closes within milliseconds, and after the reboot that
-// follows nothing on the node tells the reason any more.
+// installWatch listens to a node while it installs: when the install fails the node's API closes within milliseconds,
+// and after the reboot that follows nothing on the node tells the reason any more.
 type installWatch struct {
 	run     *Run
 	cancel  context.CancelFunc

@@ -24,7 +24,8 @@ const kubeconfigName = "kubeconfig"
 // kubeconfigValidity is how long the present client certificate must still be good for the file to be left alone.
 const kubeconfigValidity = 30 * 24 * time.Hour
 
-// Kubeconfig fetches the cluster's admin kubeconfig and merges it into the user's file; the talosconfig gets the cluster's endpoints and nodes.
+// Kubeconfig fetches the cluster's admin kubeconfig and merges it into the user's file; the talosconfig gets the
+// cluster's endpoints and nodes.
 type Kubeconfig struct{}
 
 // Name is the step's name.
@@ -64,7 +65,8 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 
 		return wouldMake(s.Name(), run.Settings.Kubeconfig)
 	case err != nil:
-		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, talos.Explain(err), command("status", nil), err))
+		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, talos.Explain(err),
+			command("status", nil), err))
 	}
 
 	merged, err := kube.Merge(run.Settings.Kubeconfig, data, kube.MergeOptions{
@@ -82,7 +84,8 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 
 		return finish(refused)
 	case err != nil:
-		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, err.Error(), "make the file writable, then "+command("kubeconfig", nil), err))
+		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, err.Error(),
+			"make the file writable, then "+command("kubeconfig", nil), err))
 	}
 
 	result.Status, result.Detail = report.Skipped, run.Settings.Kubeconfig+" is good"
@@ -105,8 +108,8 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 	return finish(nil)
 }
 
-// completeTalosconfig gives the cluster's context of the talosconfig the control planes as endpoints and all nodes as nodes, if it lacks them.
-// Everything else in the file stays.
+// completeTalosconfig gives the cluster's context of the talosconfig the control planes as endpoints and all nodes as
+// nodes, if it lacks them. Everything else in the file stays.
 func (s Kubeconfig) completeTalosconfig(run *Run) error {
 	path := run.Settings.Talosconfig
 

@@ -65,7 +65,8 @@ func TestAKubeconfigIsAskedForAgain(t *testing.T) {
 
 			l := newLab(t, 1, 0)
 			l.installed(t)
-			fault(l.Node("cp1"), emulator.CallFault{Method: "Kubeconfig", Do: emulator.Fail, Code: tt.code, Text: "not now", Times: 1})
+			fault(l.Node("cp1"), emulator.CallFault{Method: "Kubeconfig", Do: emulator.Fail, Code: tt.code, Text: "not now",
+				Times: 1})
 
 			s := l.session(t).do(t, steps.Kubeconfig{})
 			require.Equal(t, tt.ends, steps.CodeOf(s.err), s.out)

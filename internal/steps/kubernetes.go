@@ -35,7 +35,8 @@ var errNoControlPlane = errors.New("no control plane answers with this cluster's
 
 // awaitKubeconfig asks for the kubeconfig, and once more and once again if that failed for a reason that may pass.
 func (r *Run) awaitKubeconfig(ctx context.Context) (kubeconfig []byte, err error) {
-	policy := retry.Policy{Retries: kubeconfigRetries, Initial: r.Settings.InitialDelay, Max: r.Settings.MaxDelay, Multiplier: r.Settings.BackoffMultiplier}
+	policy := retry.Policy{Retries: kubeconfigRetries, Initial: r.Settings.InitialDelay, Max: r.Settings.MaxDelay,
+		Multiplier: r.Settings.BackoffMultiplier}
 
 	if r.Settings.DryRun || r.Settings.NoWait {
 		policy.Retries = 0
@@ -53,7 +54,8 @@ func (r *Run) awaitKubeconfig(ctx context.Context) (kubeconfig []byte, err error
 	return kubeconfig, err
 }
 
-// fetchKubeconfig asks the control planes in turn. Talos makes the file from its machine config, so it says nothing about the cluster's health.
+// fetchKubeconfig asks the control planes in turn. Talos makes the file from its machine config, so it says nothing
+// about the cluster's health.
 func (r *Run) fetchKubeconfig(ctx context.Context) ([]byte, error) {
 	err := errNoControlPlane
 
@@ -83,7 +85,8 @@ func (r *Run) fetchKubeconfig(ctx context.Context) ([]byte, error) {
 	return nil, err
 }
 
-// adminAccess is the cluster's admin kubeconfig, fetched once: each time a control plane makes a new client certificate.
+// adminAccess is the cluster's admin kubeconfig, fetched once: each time a control plane makes a new client
+// certificate.
 type adminAccess struct {
 	*Run
 	kubeconfig []byte
@@ -176,7 +179,8 @@ func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 			return b.apiProblem(ctx, access, err, since)
 		}
 
-		b.Report.Progress(bootstrapName, report.Progress{Text: "waiting for the Kubernetes API: " + kube.Explain(err), Since: since, Left: left})
+		b.Report.Progress(bootstrapName,
+			report.Progress{Text: "waiting for the Kubernetes API: " + kube.Explain(err), Since: since, Left: left})
 
 		if problem := b.pause(ctx, apiPause); problem != nil {
 			return problem
@@ -185,17 +189,20 @@ func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 }
 
 // apiProblem tells an API that is down from an endpoint that does not lead to it.
-func (b *bootstrapper) apiProblem(ctx context.Context, access *adminAccess, cause error, since time.Time) *diagnosis.Problem {
+func (b *bootstrapper) apiProblem(ctx context.Context, access *adminAccess, cause error,
+	since time.Time) *diagnosis.Problem {
 	first := b.Cluster.ControlPlanes()[0]
 	problem := b.clusterProblem(kube.Diagnose(cause),
-		fmt.Sprintf("the Kubernetes API at %s is not ready after %s: %s", b.Cluster.Endpoint.Host, b.ago(since), kube.Explain(cause)),
+		fmt.Sprintf("the Kubernetes API at %s is not ready after %s: %s", b.Cluster.Endpoint.Host, b.ago(since),
+			kube.Explain(cause)),
 		talosctl(first, "logs kubelet")+"; then mage bootstrap")
 	problem.Exit = diagnosis.ExitKubernetes
 	problem.Err = cause
 
 	if own := access.readyControlPlane(ctx); own != "" {
 		problem.ID = diagnosis.EndpointSilent
-		problem.Cause = fmt.Sprintf("the Kubernetes API is ready at %s, but the endpoint %s does not lead to it: %s", own, b.Cluster.Endpoint.Host, kube.Explain(cause))
+		problem.Cause = fmt.Sprintf("the Kubernetes API is ready at %s, but the endpoint %s does not lead to it: %s", own,
+			b.Cluster.Endpoint.Host, kube.Explain(cause))
 		problem.Next = "check the VIP's interface, the balancer's backends or the DNS record; then mage bootstrap"
 	}
 
@@ -221,7 +228,8 @@ type registration struct {
 	err      error
 }
 
-// complete tells that all are known to Kubernetes. NotReady counts only with Talos' own CNI: without one it is expected.
+// complete tells that all are known to Kubernetes. NotReady counts only with Talos' own CNI: without one it is
+// expected.
 func (g registration) complete(cni string) bool {
 	return g.err == nil && len(g.missing) == 0 && (len(g.notReady) == 0 || cni != flannel)
 }
@@ -339,8 +347,9 @@ func (r *Run) noteNotReady(step string, notReady []kube.Node) {
 	r.Report.Finding(step, diagnosis.Finding{
 		ID:       diagnosis.NotReadyExpected,
 		Severity: diagnosis.OK,
-		Cause:    fmt.Sprintf("%s NotReady: expected until a CNI is installed (CNI %s)", counted(len(notReady), "node"), r.Cluster.CNI),
-		Next:     "install your CNI, for example: task bootstrap:apps",
+		Cause: fmt.Sprintf("%s NotReady: expected until a CNI is installed (CNI %s)", counted(len(notReady), "node"),
+			r.Cluster.CNI),
+		Next: "install your CNI, for example: task bootstrap:apps",
 	})
 }
 
@@ -348,7 +357,8 @@ func (r *Run) registrationProblem(step string, seen registration, since time.Tim
 	switch {
 	case seen.err != nil:
 		return r.kubernetesProblem(step, diagnosis.APINotReady,
-			fmt.Sprintf("Kubernetes did not list its nodes for %s: %s", r.ago(since), kube.Explain(seen.err)), command("status", nil), seen.err)
+			fmt.Sprintf("Kubernetes did not list its nodes for %s: %s", r.ago(since), kube.Explain(seen.err)),
+			command("status", nil), seen.err)
 	case len(seen.missing) > 0:
 		return r.kubernetesProblem(step, diagnosis.NotRegistered,
 			fmt.Sprintf("not registered in Kubernetes after %s: %s", r.ago(since), list(seen.missing)),
@@ -357,7 +367,8 @@ func (r *Run) registrationProblem(step string, seen registration, since time.Tim
 		first := seen.notReady[0]
 
 		return r.kubernetesProblem(step, diagnosis.NodesNotReady,
-			fmt.Sprintf("not Ready after %s: %s (%s)", r.ago(since), list(kubeNames(seen.notReady)), first.Reason), "kubectl describe node "+first.Name, nil)
+			fmt.Sprintf("not Ready after %s: %s (%s)", r.ago(since), list(kubeNames(seen.notReady)), first.Reason),
+			"kubectl describe node "+first.Name, nil)
 	}
 }
 

@@ -37,7 +37,8 @@ func (l *lab) secretsIn(t *testing.T, paths ...string) []string {
 	}
 
 	for _, secret := range found {
-		if decoded, err := base64.StdEncoding.DecodeString(secret); err == nil && strings.HasPrefix(string(decoded), "-----BEGIN") {
+		if decoded, err := base64.StdEncoding.DecodeString(secret); err == nil &&
+			strings.HasPrefix(string(decoded), "-----BEGIN") {
 			found = append(found, strings.Split(string(decoded), "\n")[1])
 		}
 	}
@@ -77,7 +78,9 @@ func TestNoOutputHoldsASecret(t *testing.T) {
 			secrets := l.secretsIn(t, l.ConfigFile("cp1"), l.ConfigFile("worker1"), l.Talosconfig())
 
 			// A config that the node complains about in its own words, and a machine that it does not fit.
-			l.changeFile(t, "worker1", "machine:\n", "machine:\n    install:\n        diskSelector:\n            model: NOPE*\n        extraKernelArgs: [a=b]\n    previousInstall:\n")
+			l.changeFile(t, "worker1", "machine:\n",
+				"machine:\n    install:\n        diskSelector:\n            model: NOPE*\n        extraKernelArgs: [a=b]\n    "+
+					"previousInstall:\n")
 			l.untilMaintenance(t)
 
 			first := l.session(t, "LOG_FORMAT="+format)
@@ -88,7 +91,8 @@ func TestNoOutputHoldsASecret(t *testing.T) {
 
 			// Drift in secrets themselves, shown, rehearsed by the node and applied.
 			l.changeFile(t, "cp2", "certSANs: []", "certSANs: [192.0.2.77]")
-			l.changeFile(t, "cp2", "secretboxEncryptionSecret: ", "secretboxEncryptionSecret: QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=\n    previous: ")
+			l.changeFile(t, "cp2", "secretboxEncryptionSecret: ",
+				"secretboxEncryptionSecret: QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=\n    previous: ")
 			third := l.session(t, "LOG_FORMAT="+format, "NODE=cp2")
 			third.do(t, steps.Preflight{}, steps.Apply{})
 

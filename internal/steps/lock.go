@@ -75,12 +75,14 @@ func (r *Run) acquireLock(ctx context.Context) error {
 	return nil
 }
 
-// cleanUp removes what runs that were killed left behind: half-written temporary files and rendered configs, with secrets in them.
+// cleanUp removes what runs that were killed left behind: half-written temporary files and rendered configs, with
+// secrets in them.
 func (r *Run) cleanUp() {
 	held.Clean(r.temporaryFolder(), renderedFolders)
 
 	for _, path := range []string{
-		r.Cluster.NewSecretsPath(true), filepath.Join(r.Settings.ClusterConfigDir, ".gitignore"), r.Settings.Talosconfig, r.Settings.Kubeconfig,
+		r.Cluster.NewSecretsPath(true), filepath.Join(r.Settings.ClusterConfigDir, ".gitignore"), r.Settings.Talosconfig,
+		r.Settings.Kubeconfig,
 	} {
 		atomicfile.Clean(path)
 	}
@@ -106,7 +108,8 @@ func (r *Run) unlock() {
 func unwritableLock(path string, err error) error {
 	problem := diagnosis.Unwritable(path, err)
 	problem.Step = "lock"
-	problem.Next = "point TMPDIR to a folder that can be written to, the same in every run, then run the same command again"
+	problem.Next = "point TMPDIR to a folder that can be written to, the same in every run, then run the same " +
+		"command again"
 
 	return problem
 }

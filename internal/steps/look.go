@@ -14,7 +14,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// How long a look waits for a node's other addresses after one has answered, or has refused: a closed port may be another machine's.
+// How long a look waits for a node's other addresses after one has answered, or has refused: a closed port may be
+// another machine's.
 const (
 	answeredGrace = 300 * time.Millisecond
 	refusedGrace  = time.Second
@@ -59,7 +60,8 @@ func (s sight) stage() string {
 	return s.status.Stage
 }
 
-// installed tells whether Talos has loaded the services of its boot sequence: before that, a stage `booting` is the way into the installer.
+// installed tells whether Talos has loaded the services of its boot sequence: before that, a stage `booting` is the way
+// into the installer.
 func (s sight) installed() bool {
 	return s.hasService("kubelet") && (s.node.Role != inventory.ControlPlane || s.hasService("etcd"))
 }
@@ -82,10 +84,12 @@ func (s sight) service(id string) (talos.Service, bool) {
 
 // unsynced tells that the node says itself that its clock is not synced.
 func (s sight) unsynced() bool {
-	return s.status != nil && slices.ContainsFunc(s.status.Unmet, func(condition talos.Condition) bool { return condition.Name == "time" })
+	return s.status != nil && slices.ContainsFunc(s.status.Unmet,
+		func(condition talos.Condition) bool { return condition.Name == "time" })
 }
 
-// stranger tells that what answers is not ours to change: another machine, another cluster's node, no Talos, or a node that can't be told without a talosconfig.
+// stranger tells that what answers is not ours to change: another machine, another cluster's node, no Talos, or a node
+// that can't be told without a talosconfig.
 func (s sight) stranger() bool {
 	return s.wrong != nil || s.State != talos.Unreachable && s.State != talos.Maintenance && s.State != talos.Ours
 }
@@ -93,9 +97,11 @@ func (s sight) stranger() bool {
 // silent tells that nothing answered at any of the node's addresses.
 func (s sight) silent() bool { return s.State == talos.Unreachable }
 
-// lacksNothing tells that the node waits for nothing. Whether Kubernetes has it Ready is left aside: without a CNI no node is.
+// lacksNothing tells that the node waits for nothing. Whether Kubernetes has it Ready is left aside: without a CNI no
+// node is.
 func (s sight) lacksNothing() bool {
-	return s.status != nil && !slices.ContainsFunc(s.status.Unmet, func(condition talos.Condition) bool { return condition.Name != "nodeReady" })
+	return s.status != nil && !slices.ContainsFunc(s.status.Unmet,
+		func(condition talos.Condition) bool { return condition.Name != "nodeReady" })
 }
 
 // up tells that the install is over and the node boots or runs with its config.
@@ -137,7 +143,8 @@ func (r *Run) isAnothers(node *inventory.Node, address string) bool {
 	})
 }
 
-// addressNow is where the settings say that a node answers now; they may call it by its name or by its declared address.
+// addressNow is where the settings say that a node answers now; they may call it by its name or by its declared
+// address.
 func (r *Run) addressNow(node *inventory.Node) (string, bool) {
 	if now, given := r.Settings.NodeAddresses[node.Name]; given {
 		return now, true
@@ -173,7 +180,8 @@ func (r *Run) lookFurther(ctx context.Context, node *inventory.Node, further fun
 	return seen
 }
 
-// glance is a look that reads nothing of a node in maintenance: whoever sends it its config reads what that takes on the connection that sends it.
+// glance is a look that reads nothing of a node in maintenance: whoever sends it its config reads what that takes on
+// the connection that sends it.
 func (r *Run) glance(ctx context.Context, node *inventory.Node) sight {
 	return r.glanceFurther(ctx, node, nil)
 }
@@ -195,8 +203,8 @@ func (r *Run) glanceFurther(ctx context.Context, node *inventory.Node, further f
 	return seen
 }
 
-// reach finds out what answers. A node that was ours at the last look most likely still is: the connection that will be read from tells that as
-// well as a probe, in one handshake less. There is none if the node was probed.
+// reach finds out what answers. A node that was ours at the last look most likely still is: the connection that will be
+// read from tells that as well as a probe, in one handshake less. There is none if the node was probed.
 func (r *Run) reach(ctx context.Context, node *inventory.Node) (talos.Probed, *talos.Conn) {
 	if address := r.memory.of(node).recall().oursAt; address != "" {
 		if conn, err := r.dialer().Secure(ctx, address); err == nil {
@@ -359,7 +367,8 @@ func (r *Run) readConfigured(ctx context.Context, seen *sight, conn *talos.Conn,
 	}
 }
 
-// readConfig reads what the node runs and compares it with the inventory. A config that is the same as at the last look is not judged again.
+// readConfig reads what the node runs and compares it with the inventory. A config that is the same as at the last look
+// is not judged again.
 func (s *sight) readConfig(ctx context.Context, run *Run, conn *talos.Conn) error {
 	data, err := conn.MachineConfig(ctx)
 	if err != nil {
@@ -377,7 +386,8 @@ func (s *sight) readConfig(ctx context.Context, run *Run, conn *talos.Conn) erro
 	memory := run.memory.of(s.node)
 	known := memory.recall()
 
-	if last := known.compared; last.running != nil && bytes.Equal(last.running.Bytes, data) && last.declared == declared && last.sent == known.sent {
+	if last := known.compared; last.running != nil && bytes.Equal(last.running.Bytes, data) && last.declared == declared &&
+		last.sent == known.sent {
 		s.running, s.config, s.owner = last.running, last.config, last.owner
 
 		return nil
@@ -389,7 +399,8 @@ func (s *sight) readConfig(ctx context.Context, run *Run, conn *talos.Conn) erro
 
 	s.config, s.owner = run.compare(s.node, s.running)
 	memory.remember(func(facts *nodeFacts) {
-		facts.compared = comparison{running: s.running, declared: declared, sent: known.sent, config: s.config, owner: s.owner}
+		facts.compared = comparison{running: s.running, declared: declared, sent: known.sent, config: s.config,
+			owner: s.owner}
 	})
 
 	return nil

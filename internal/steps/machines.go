@@ -9,8 +9,10 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// ProbeMachines asks machines by address alone whether they answer as Talos nodes. It gives a table, header first, and the names of those that do not.
-func ProbeMachines(ctx context.Context, settings *settings.Settings, machines []inventory.Machine) (rows [][]string, failing []string) {
+// ProbeMachines asks machines by address alone whether they answer as Talos nodes. It gives a table, header first, and
+// the names of those that do not.
+func ProbeMachines(ctx context.Context, settings *settings.Settings, machines []inventory.Machine) (rows [][]string,
+	failing []string) {
 	credentials, err := talos.LoadCredentials(settings.Talosconfig)
 	if err != nil {
 		credentials = nil

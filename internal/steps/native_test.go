@@ -22,7 +22,8 @@ import (
 
 // sealedText is a text as the stand-in for sops encrypts it.
 func sealedText(text string) []byte {
-	return []byte("sealed: " + base64.StdEncoding.EncodeToString([]byte(text)) + "\nsops: {age: [{recipient: age1example}]}\n")
+	return []byte("sealed: " + base64.StdEncoding.EncodeToString([]byte(text)) +
+		"\nsops: {age: [{recipient: age1example}]}\n")
 }
 
 // withoutTalhelper takes the program away, which nothing is in need of.
@@ -88,7 +89,8 @@ func TestGeneratedFilesAreTheSameEachTimeAndForTheirOwnerAlone(t *testing.T) {
 		first[path] = readFile(t, path)
 	}
 
-	require.Equal(t, "lab-cp1.yaml\nlab-worker1.yaml\ntalosconfig\n", readFile(t, filepath.Join(w.ConfigDir(), ".gitignore")))
+	require.Equal(t, "lab-cp1.yaml\nlab-worker1.yaml\ntalosconfig\n",
+		readFile(t, filepath.Join(w.ConfigDir(), ".gitignore")))
 
 	again := w.session(t).succeeds(t, steps.Secrets{}, generate)
 	require.Equal(t, report.Skipped, again.status("configs", ""), "nothing to write")
@@ -239,7 +241,8 @@ nodes:
   controlplane:
     assignments:
       - {name: cp1, ip: %s, mac: "%s"}
-`, more, options.VIP, options.TalosVersion, options.KubernetesVersion, node.InstallDisk, options.VIP, node.Address.Addr(), node.MAC)
+`, more, options.VIP, options.TalosVersion, options.KubernetesVersion, node.InstallDisk, options.VIP,
+		node.Address.Addr(), node.MAC)
 
 	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "cluster.yaml"), []byte(text), 0o600))
 }
@@ -268,11 +271,13 @@ func TestAProfileSaysWhetherSecretsMayBeMade(t *testing.T) {
 	w.untilMaintenance(t)
 	w.declare(t, "")
 
-	problem := w.session(t, "CLUSTER_SOURCE=profile").fails(t, diagnosis.ExitBadInput, diagnosis.SecretsMissing, steps.Secrets{})
+	problem := w.session(t, "CLUSTER_SOURCE=profile").fails(t, diagnosis.ExitBadInput, diagnosis.SecretsMissing,
+		steps.Secrets{})
 	require.Contains(t, problem.Cause, "regenerate_secrets: true")
 
 	w.session(t, "CLUSTER_SOURCE=profile").succeeds(t, steps.Secrets{Asked: true})
-	w.session(t, "CLUSTER_SOURCE=profile", byTalhelper).fails(t, diagnosis.ExitBadInput, diagnosis.BadSetting, steps.Configs{Replace: true})
+	w.session(t, "CLUSTER_SOURCE=profile", byTalhelper).fails(t, diagnosis.ExitBadInput, diagnosis.BadSetting,
+		steps.Configs{Replace: true})
 }
 
 // The user's own sops and key, from nothing to machine configs.
@@ -299,7 +304,8 @@ func TestSecretsAreSealedAndOpenedByTheRealSops(t *testing.T) {
 
 	require.NoError(t, os.Remove(filepath.Join(w.folder, "age.key")))
 
-	problem := w.session(t, path).fails(t, diagnosis.ExitBadInput, diagnosis.SecretsUndecryptable, steps.Configs{Replace: true})
+	problem := w.session(t, path).fails(t, diagnosis.ExitBadInput, diagnosis.SecretsUndecryptable,
+		steps.Configs{Replace: true})
 	require.Contains(t, problem.Cause, filepath.Join(w.folder, "age.key")+": not there")
 }
 

@@ -2,5 +2,6 @@
 
 package steps_test
 
-// dialTimeout is how long a call to a machine may take: long for a loaded computer, short for tests with machines that are off.
+// dialTimeout is how long a call to a machine may take: long for a loaded computer, short for tests with machines that
+// are off.
 const dialTimeout = "DIAL_TIMEOUT=1s"

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -47,7 +47,8 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 
 	nodes := run.Nodes()
 	checked := fanout.Collect(ctx, probeLimit, nodes, checker.check, func(node *inventory.Node, err error) checkedNode {
-		return checkedNode{node: node, seen: unseen(node, err), findings: []diagnosis.Finding{run.unexpected(preflightName, node, err).Finding}}
+		return checkedNode{node: node, seen: unseen(node, err),
+			findings: []diagnosis.Finding{run.unexpected(preflightName, node, err).Finding}}
 	})
 
 	if ctx.Err() != nil {
@@ -67,8 +68,9 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 			ID:       diagnosis.NobodyAnswers,
 			Severity: diagnosis.Failure,
 			Cause:    fmt.Sprintf("none of %d nodes answers", len(nodes)),
-			Next:     "boot the machines, or say where they answer: NODE_ADDRESSES=" + nodes[0].Name + "=<address>; then mage preflight",
-			Exit:     diagnosis.ExitPreflight,
+			Next: "boot the machines, or say where they answer: NODE_ADDRESSES=" + nodes[0].Name +
+				"=<address>; then mage preflight",
+			Exit: diagnosis.ExitPreflight,
 		}})
 	}
 
@@ -90,7 +92,8 @@ func (r *Run) fileFindings(ctx context.Context, options preflight.Options) []dia
 	})
 }
 
-// checkFiles finds what settings and files alone decide, for a step that preflight did not go before: with bad input nothing is sent to anybody.
+// checkFiles finds what settings and files alone decide, for a step that preflight did not go before: with bad input
+// nothing is sent to anybody.
 func (r *Run) checkFiles(ctx context.Context, step string) error {
 	if r.filesChecked {
 		return nil
@@ -101,7 +104,8 @@ func (r *Run) checkFiles(ctx context.Context, step string) error {
 	return r.refuseFiles(ctx, step, func(diagnosis.Finding) bool { return true })
 }
 
-// checkKinship finds only files of different clusters. Steps that send no config leave it at that: a recovery must not end at a file that it does not need.
+// checkKinship finds only files of different clusters. Steps that send no config leave it at that: a recovery must not
+// end at a file that it does not need.
 func (r *Run) checkKinship(ctx context.Context, step string) error {
 	if r.filesChecked {
 		return nil
@@ -154,15 +158,18 @@ func (r *Run) preflightOptions() preflight.Options {
 	}
 }
 
-// errNotOurs is of an API that may be another cluster's, or this one's while it goes down: that hangs up, as anything may.
+// errNotOurs is of an API that may be another cluster's, or this one's while it goes down: that hangs up, as anything
+// may.
 var errNotOurs = errors.New("what answers is not this cluster's API")
 
 // evenly tries so many times in all, with the same pause between.
 func (r *Run) evenly(tries int) retry.Policy {
-	return retry.Policy{Retries: tries - 1, Initial: r.Settings.ReachabilityDelay, Max: r.Settings.ReachabilityDelay, Multiplier: 1}
+	return retry.Policy{Retries: tries - 1, Initial: r.Settings.ReachabilityDelay, Max: r.Settings.ReachabilityDelay,
+		Multiplier: 1}
 }
 
-// whoServes tells whether anything answers on the Kubernetes API's port of an address, and whether this cluster's API does.
+// whoServes tells whether anything answers on the Kubernetes API's port of an address, and whether this cluster's API
+// does.
 func (r *Run) whoServes(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
 	asking, stop := context.WithTimeout(ctx, r.Settings.DialTimeout)
 	defer stop()
@@ -304,10 +311,12 @@ func (c *checker) configuredFinding(seen sight, finding diagnosis.Finding) diagn
 		return c.swappedProblem(preflightName, seen).Finding
 	case configDrifted:
 		finding.ID, finding.Severity = diagnosis.ConfigDrifted, diagnosis.Warning
-		finding.Cause = "its config differs from " + seen.node.ConfigFile + ":\n" + machineconfig.Diff(seen.running, c.Configs[seen.node.Name])
+		finding.Cause = "its config differs from " + seen.node.ConfigFile + ":\n" +
+			machineconfig.Diff(seen.running, c.Configs[seen.node.Name])
 		finding.Next = command("applySequential", seen.node) + " (-update once the cluster has an etcd)"
 	case configUnread:
-		finding.Severity, finding.Cause = diagnosis.Warning, "configured by this cluster, but its config could not be compared"
+		finding.Severity, finding.Cause = diagnosis.Warning,
+			"configured by this cluster, but its config could not be compared"
 		if seen.readErr != nil {
 			finding.Cause += ": " + talos.Explain(seen.readErr)
 		}
@@ -319,7 +328,8 @@ func (c *checker) configuredFinding(seen sight, finding diagnosis.Finding) diagn
 func (c *checker) silentFinding(seen sight, finding diagnosis.Finding) diagnosis.Finding {
 	finding.Severity = diagnosis.Warning
 	finding.ID, finding.Cause = diagnosis.NodeSilent, "no answer: in its self-test, rebooting, off, or at another address"
-	finding.Next = fmt.Sprintf("nothing, if it is booting: apply waits for it; else NODE_ADDRESSES=%s=<address>", seen.node.Name)
+	finding.Next = fmt.Sprintf("nothing, if it is booting: apply waits for it; else NODE_ADDRESSES=%s=<address>",
+		seen.node.Name)
 
 	if seen.Silence == talos.Refused {
 		finding.ID, finding.Cause = diagnosis.NodeRefused, "port 50000 refused: installing or booting"
@@ -372,14 +382,16 @@ func (c *checker) unreadable(seen sight, err error) diagnosis.Finding {
 	entry, _ := diagnosis.Lookup(id)
 
 	return diagnosis.Finding{
-		ID: id, Severity: diagnosis.Failure, Node: seen.node.Name, Address: seen.Address, Cause: talos.Explain(err), Next: entry.Remedy,
+		ID: id, Severity: diagnosis.Failure, Node: seen.node.Name, Address: seen.Address, Cause: talos.Explain(err),
+		Next: entry.Remedy,
 	}
 }
 
 // factTries is how many connections a machine's facts are read on before what is missing counts as unread.
 const factTries = 3
 
-// readFacts reads a machine's facts, all on one connection: after one that broke in the middle everything is read again on the next.
+// readFacts reads a machine's facts, all on one connection: after one that broke in the middle everything is read again
+// on the next.
 func (c *checker) readFacts(ctx context.Context, seen sight) (facts preflight.Facts, fingerprint string, err error) {
 	_, err = retry.Do(ctx, c.Clock, c.evenly(factTries), func(ctx context.Context, attempt int) error {
 		conn, err := c.dialer().Maintenance(ctx, seen.Address)

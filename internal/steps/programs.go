@@ -35,7 +35,8 @@ func (r *Run) talhelper(ctx context.Context, step string, arguments ...string) (
 		return nil, &diagnosis.Problem{Step: step, Err: err, Finding: diagnosis.Finding{
 			ID: diagnosis.ProgramMissing, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
 			Cause: "talhelper is not on the PATH, and CONFIG_GENERATOR=talhelper asks for it",
-			Next:  "leave CONFIG_GENERATOR at native, install talhelper, or put the machine configs into " + r.Settings.ClusterConfigDir,
+			Next: "leave CONFIG_GENERATOR at native, install talhelper, or put the machine configs into " +
+				r.Settings.ClusterConfigDir,
 		}}
 	case errors.As(err, &failure):
 		return nil, &diagnosis.Problem{Step: step, Err: err, Finding: diagnosis.Finding{
@@ -48,8 +49,8 @@ func (r *Run) talhelper(ctx context.Context, step string, arguments ...string) (
 	}
 }
 
-// programEnviron is the run's environment with the paths that the settings give. An age key that is not there is left out:
-// sops would insist on it instead of trying the user's other keys.
+// programEnviron is the run's environment with the paths that the settings give. An age key that is not there is left
+// out: sops would insist on it instead of trying the user's other keys.
 func (r *Run) programEnviron() []string {
 	environ := slices.Clone(r.Environ)
 
@@ -62,7 +63,8 @@ func (r *Run) programEnviron() []string {
 	return environ
 }
 
-// complaintOf is what a program wrote to its error stream, on one line and without secrets; if it wrote nothing, how it ended.
+// complaintOf is what a program wrote to its error stream, on one line and without secrets; if it wrote nothing, how it
+// ended.
 func complaintOf(failure *program.Failure) string {
 	if text := strings.Join(strings.Fields(report.Scrub(failure.Complaint)), " "); text != "" {
 		return text

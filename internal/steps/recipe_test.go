@@ -122,7 +122,8 @@ func TestANodeThatFallsSilentWhilePreflightReadsItsIdentityIsAskedAgainByApply(t
 	l.untilMaintenance(t)
 
 	// The first read of its links is the look at it, the next three are those of the checks.
-	fault(l.Node("cp1"), emulator.CallFault{Method: "List", Resource: "LinkStatuses.net.talos.dev", Do: emulator.Cut, After: 1, Times: 3})
+	fault(l.Node("cp1"), emulator.CallFault{Method: "List", Resource: "LinkStatuses.net.talos.dev", Do: emulator.Cut,
+		After: 1, Times: 3})
 
 	s := l.session(t)
 	s.succeeds(t, s.recipe()...)

@@ -2,7 +2,8 @@ package steps
 
 import "github.com/talos-mage/talos-mage/internal/cli/settings"
 
-// Talos is the whole bring-up, in order. A step that is not essential does not end it: the nodes that failed are left out and named.
+// Talos is the whole bring-up, in order. A step that is not essential does not end it: the nodes that failed are left
+// out and named.
 func Talos(settings *settings.Settings) []Step {
 	parallel := settings.ApplyMode == "parallel"
 

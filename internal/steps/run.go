@@ -19,10 +19,12 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// probeLimit bounds how many nodes are looked at or waited for at once; it is about sockets, not about load on the nodes.
+// probeLimit bounds how many nodes are looked at or waited for at once; it is about sockets, not about load on the
+// nodes.
 const probeLimit = 32
 
-// Run is what a step is given: the cluster, the settings, a way to the nodes, a clock and a recorder. Nothing is global.
+// Run is what a step is given: the cluster, the settings, a way to the nodes, a clock and a recorder. Nothing is
+// global.
 type Run struct {
 	Settings *settings.Settings
 	// Environ is the environment, as "NAME=value", in which the user's programs are found and run.
@@ -46,7 +48,8 @@ type Run struct {
 
 // New starts a run: it reads the inventory, the machine configs and the talosconfig.
 // Bad input is an error with exit code 2; a file that a later step may still make is not.
-func New(settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger, clk clock.Clock) (*Run, error) {
+func New(settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger,
+	clk clock.Clock) (*Run, error) {
 	run := &Run{
 		Settings:   settings,
 		Environ:    environ,
@@ -64,7 +67,8 @@ func New(settings *settings.Settings, environ []string, recorder *report.Recorde
 	return run, run.checkNames()
 }
 
-// load reads the cluster's files; again once the configs step has made some, since machine configs say more about a cluster than its talconfig.
+// load reads the cluster's files; again once the configs step has made some, since machine configs say more about a
+// cluster than its talconfig.
 func (r *Run) load() error {
 	cluster, err := inventory.Load(r.inventoryOptions(context.Background()))
 	if err != nil {
@@ -154,8 +158,9 @@ func (r *Run) checkName(variable, name string) error {
 		return &diagnosis.Problem{Finding: diagnosis.Finding{
 			ID:       diagnosis.UnknownNode,
 			Severity: diagnosis.Failure,
-			Cause:    fmt.Sprintf("%s names %q, which is not a node of %s; it takes %s", variable, name, r.Cluster.Source, list(names)),
-			Next:     "correct " + variable,
+			Cause: fmt.Sprintf("%s names %q, which is not a node of %s; it takes %s", variable, name, r.Cluster.Source,
+				list(names)),
+			Next: "correct " + variable,
 		}}
 	}
 
@@ -259,7 +264,8 @@ func (r *Run) dialer() *talos.Dialer {
 	}
 }
 
-// memory is what this run itself saw and did, node by node. It is never written down: the nodes are the source of truth.
+// memory is what this run itself saw and did, node by node. It is never written down: the nodes are the source of
+// truth.
 type memory struct {
 	mu    sync.Mutex
 	nodes map[string]*nodeMemory
@@ -290,7 +296,8 @@ type nodeFacts struct {
 	sentTo time.Time
 	// unsure is set while the reply to it is missing.
 	unsure bool
-	// leftMaintenance is set once the node was seen to be gone from maintenance after the config was sent, or to have a config of its own.
+	// leftMaintenance is set once the node was seen to be gone from maintenance after the config was sent, or to have a
+	// config of its own.
 	leftMaintenance bool
 	// checkedFingerprint is the certificate of the node whose checks passed.
 	checkedFingerprint string
@@ -302,8 +309,8 @@ type nodeFacts struct {
 	failed error
 }
 
-// stillThere tells that the machine never left the boot in maintenance that the config was sent to: a failed install ends with another boot.
-// Where boots can't be told apart, one that was seen to be gone from maintenance has left it.
+// stillThere tells that the machine never left the boot in maintenance that the config was sent to: a failed install
+// ends with another boot. Where boots can't be told apart, one that was seen to be gone from maintenance has left it.
 func (f *nodeFacts) stillThere() bool {
 	if f.sentTo.IsZero() || f.boot.IsZero() {
 		return !f.leftMaintenance
@@ -312,8 +319,8 @@ func (f *nodeFacts) stillThere() bool {
 	return f.boot.Equal(f.sentTo)
 }
 
-// lost tells that the config never arrived: its reply is missing, and the machine is where it was although its port was closed meanwhile, which a
-// machine that took it opens in another boot only.
+// lost tells that the config never arrived: its reply is missing, and the machine is where it was although its port was
+// closed meanwhile, which a machine that took it opens in another boot only.
 func (f *nodeFacts) lost() bool {
 	return f.sent != nil && f.unsure && f.leftMaintenance && f.stillThere()
 }

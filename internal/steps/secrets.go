@@ -24,9 +24,11 @@ const secretsName = "secrets"
 // losingThem is said to whoever gets a new secrets file.
 const losingThem = "keep a copy: if it is lost, no node can be added to the cluster and no config changed, ever again"
 
-// Secrets makes the cluster's secrets, encrypted by the user's rules, if there are none. It never makes them for a cluster that may exist already.
+// Secrets makes the cluster's secrets, encrypted by the user's rules, if there are none. It never makes them for a
+// cluster that may exist already.
 type Secrets struct {
-	// Asked is set when the user asked for a new file: one that exists is then a mistake, and none can be made while configs exist.
+	// Asked is set when the user asked for a new file: one that exists is then a mistake, and none can be made while
+	// configs exist.
 	Asked bool
 	// From is the machine config of a control plane that the secrets are taken out of, instead of making new ones.
 	From string
@@ -92,8 +94,8 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 	return s.write(ctx, run, bundle, "made")
 }
 
-// newSecrets makes new secrets. One of the keys has 4096 bits, for which a slow computer needs many seconds, and nothing stops that: a run that is
-// interrupted leaves it to the end of the process.
+// newSecrets makes new secrets. One of the keys has 4096 bits, for which a slow computer needs many seconds, and
+// nothing stops that: a run that is interrupted leaves it to the end of the process.
 func (r *Run) newSecrets(ctx context.Context) (*secrets.Bundle, error) {
 	type outcome struct {
 		bundle *secrets.Bundle
@@ -142,25 +144,30 @@ func misnamed(run *Run) error {
 	return &diagnosis.Problem{Step: secretsName, Finding: diagnosis.Finding{
 		ID:       diagnosis.SecretsFileMisnamed,
 		Severity: diagnosis.Failure,
-		Cause: fmt.Sprintf("%s holds %s, which may be the cluster's secrets and is a name that nothing reads; no new ones are made beside it",
+		Cause: fmt.Sprintf("%s holds %s, which may be the cluster's secrets and is a name that nothing reads; no new ones "+
+			"are made beside it",
 			filepath.Dir(run.Cluster.NewSecretsPath(true)), list(near)),
-		Next: fmt.Sprintf("rename it to %s; or, if it is something else, move it out of the folder", run.Cluster.ProperSecretsName(near[0])),
+		Next: fmt.Sprintf("rename it to %s; or, if it is something else, move it out of the folder",
+			run.Cluster.ProperSecretsName(near[0])),
 		Exit: diagnosis.ExitBadInput,
 	}}
 }
 
-// belongElsewhere is the outcome where configs exist without their secrets. They can't be rendered anew, but they can be used.
+// belongElsewhere is the outcome where configs exist without their secrets. They can't be rendered anew, but they can
+// be used.
 func (s Secrets) belongElsewhere(run *Run, made string) error {
 	if !s.Asked {
-		return run.done(s.Name(), report.Skipped, fmt.Sprintf("none, and %s exists: new ones would belong to another cluster", made), nil)
+		return run.done(s.Name(), report.Skipped,
+			fmt.Sprintf("none, and %s exists: new ones would belong to another cluster", made), nil)
 	}
 
 	return run.done(s.Name(), report.Failed, "", &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
 		ID:       diagnosis.SecretsMissing,
 		Severity: diagnosis.Failure,
-		Cause:    made + " exists, and the secrets that it was made from are not here: new ones would belong to another cluster",
-		Next:     "restore the file, or recover it: mage config:secrets -from=<machine config of a control plane>",
-		Exit:     diagnosis.ExitBadInput,
+		Cause: made + " exists, and the secrets that it was made from are not here: new ones would belong to another " +
+			"cluster",
+		Next: "restore the file, or recover it: mage config:secrets -from=<machine config of a control plane>",
+		Exit: diagnosis.ExitBadInput,
 	}})
 }
 
@@ -169,9 +176,10 @@ func notAllowed(run *Run) error {
 	return &diagnosis.Problem{Step: secretsName, Finding: diagnosis.Finding{
 		ID:       diagnosis.SecretsMissing,
 		Severity: diagnosis.Failure,
-		Cause:    fmt.Sprintf("there is no %s, and %s does not say `regenerate_secrets: true`", run.Cluster.Profile.SecretsFile, run.Cluster.Source),
-		Next:     "restore the file; or, for a new cluster, mage config:secrets",
-		Exit:     diagnosis.ExitBadInput,
+		Cause: fmt.Sprintf("there is no %s, and %s does not say `regenerate_secrets: true`",
+			run.Cluster.Profile.SecretsFile, run.Cluster.Source),
+		Next: "restore the file; or, for a new cluster, mage config:secrets",
+		Exit: diagnosis.ExitBadInput,
 	}}
 }
 
@@ -217,8 +225,9 @@ func (s Secrets) recover(ctx context.Context, run *Run) error {
 			ID:       diagnosis.SecretsMissing,
 			Severity: diagnosis.Failure,
 			Cause:    fmt.Sprintf("%s has no secrets to recover: %s", s.From, err),
-			Next:     "name a control plane's config, as it was applied, or as talosctl -n <control plane> get machineconfig v1alpha1 -o jsonpath='{.spec}' prints it",
-			Exit:     diagnosis.ExitBadInput,
+			Next: "name a control plane's config, as it was applied, or as talosctl -n <control plane> get machineconfig " +
+				"v1alpha1 -o jsonpath='{.spec}' prints it",
+			Exit: diagnosis.ExitBadInput,
 		}})
 	}
 
@@ -233,7 +242,8 @@ func (s Secrets) recover(ctx context.Context, run *Run) error {
 func (s Secrets) foreign(run *Run, bundle *secrets.Bundle) error {
 	var other string
 
-	if run.Credentials != nil && !bytes.Equal(bytes.TrimSpace(run.Credentials.CA()), bytes.TrimSpace(bundle.Certs.OS.Crt)) {
+	if run.Credentials != nil && !bytes.Equal(bytes.TrimSpace(run.Credentials.CA()),
+		bytes.TrimSpace(bundle.Certs.OS.Crt)) {
 		other = run.Settings.Talosconfig
 	}
 
@@ -268,10 +278,12 @@ func (s Secrets) write(ctx context.Context, run *Run, bundle *secrets.Bundle, ho
 		return wouldMake(s.Name(), name)
 	}
 
-	return run.done(s.Name(), report.Applied, fmt.Sprintf("%s %s; %s", name, how, losingThem), s.writeFile(ctx, run, bundle, path, encrypted))
+	return run.done(s.Name(), report.Applied, fmt.Sprintf("%s %s; %s", name, how, losingThem),
+		s.writeFile(ctx, run, bundle, path, encrypted))
 }
 
-// writeFile pipes the text through sops, so that plaintext never touches the disk where there are rules to encrypt it by.
+// writeFile pipes the text through sops, so that plaintext never touches the disk where there are rules to encrypt it
+// by.
 func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle, path string, encrypted bool) error {
 	text, err := clustersecrets.Encode(bundle)
 	if err != nil {

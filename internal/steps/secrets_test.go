@@ -157,7 +157,8 @@ func TestSecretsAreRecoveredFromAConfigOfTheCluster(t *testing.T) {
 	w.copyRendered(t, "lab-cp1.yaml", "lab-worker1.yaml", "talosconfig")
 
 	from := filepath.Join(w.rendered, "lab-cp1.yaml")
-	w.session(t, "DRY_RUN=true").fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Secrets{Asked: true, From: from})
+	w.session(t, "DRY_RUN=true").fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange,
+		steps.Secrets{Asked: true, From: from})
 	require.NoFileExists(t, w.secrets())
 
 	w.session(t).succeeds(t, steps.Secrets{Asked: true, From: from})
@@ -176,14 +177,16 @@ func TestWhatIsNoConfigOfTheClusterIsNotRecoveredFrom(t *testing.T) {
 		id   diagnosis.ID
 	}{
 		"a missing file": {func(*testing.T, *workshop) string { return "missing.yaml" }, diagnosis.BadInput},
-		"a worker's":     {func(_ *testing.T, w *workshop) string { return filepath.Join(w.rendered, "lab-worker1.yaml") }, diagnosis.SecretsMissing},
+		"a worker's": {func(_ *testing.T, w *workshop) string { return filepath.Join(w.rendered, "lab-worker1.yaml") },
+			diagnosis.SecretsMissing},
 		"another cluster's": {func(t *testing.T, _ *workshop) string {
 			t.Helper()
 
 			foreign, err := labcluster.ForeignSecrets()
 			require.NoError(t, err)
 
-			return filepath.Join(newWorkshop(t, 1, 0, func(options *labcluster.Options) { options.Off, options.Secrets = true, foreign }).rendered, "lab-cp1.yaml")
+			return filepath.Join(newWorkshop(t, 1, 0,
+				func(options *labcluster.Options) { options.Off, options.Secrets = true, foreign }).rendered, "lab-cp1.yaml")
 		}, diagnosis.ConfigCA},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,5 +226,6 @@ func TestOfTwoSecretsFilesItIsSaidWhichIsRead(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "talsecret.yaml"), plain, 0o600))
 
 	s := w.session(t).succeeds(t, steps.Secrets{}, steps.Configs{Replace: true})
-	require.Contains(t, s.out.String(), "talos/talsecret.yaml and talos/talsecret.sops.yaml are both there: talos/talsecret.yaml is read")
+	require.Contains(t, s.out.String(),
+		"talos/talsecret.yaml and talos/talsecret.sops.yaml are both there: talos/talsecret.yaml is read")
 }

@@ -41,25 +41,28 @@ func (a *applier) settle(ctx context.Context, before sight, lost error, result *
 		}
 
 		a.Report.Progress(a.step, report.Progress{
-			Node: before.node.Name, Text: "reply lost: looking whether the config arrived", Since: since, Left: a.Settings.NodeWait - waited,
+			Node: before.node.Name, Text: "reply lost: looking whether the config arrived", Since: since,
+			Left: a.Settings.NodeWait - waited,
 		})
 	}
 }
 
-// arrival says how a look shows that the node took the config in; empty if it does not show that. A port that is closed for a moment does not: what
-// closed it may be what lost the reply, or the call.
+// arrival says how a look shows that the node took the config in; empty if it does not show that. A port that is closed
+// for a moment does not: what closed it may be what lost the reply, or the call.
 func (a *applier) arrival(before, now sight, closed time.Time) string {
 	switch {
 	case now.State == talos.Ours && now.config == configSame:
 		return "reply lost, the config is there"
-	case before.State == talos.Maintenance && !closed.IsZero() && (now.asked.Sub(closed) >= a.reachable() || a.Settings.NoWait):
+	case before.State == talos.Maintenance && !closed.IsZero() &&
+		(now.asked.Sub(closed) >= a.reachable() || a.Settings.NoWait):
 		return "reply lost, the node went on to install or boot"
 	default:
 		return ""
 	}
 }
 
-// notArrived tells that the config has to be sent again (*againError), that something is wrong, or nil: that it is too early to say.
+// notArrived tells that the config has to be sent again (*againError), that something is wrong, or nil: that it is too
+// early to say.
 func (a *applier) notArrived(before, now sight, waited time.Duration, lost error) error {
 	settled := waited > a.Settings.ReachabilityDelay
 
@@ -71,12 +74,14 @@ func (a *applier) notArrived(before, now sight, waited time.Duration, lost error
 	case now.State == talos.Maintenance && settled, now.State == talos.Ours && unchanged(before, now) && settled:
 		a.memory.of(now.node).remember(func(facts *nodeFacts) { facts.sent = nil })
 
-		return &againError{fmt.Errorf("apply config: %w", lost), "the config was sent, no reply came, and the node is as before"}
+		return &againError{fmt.Errorf("apply config: %w", lost),
+			"the config was sent, no reply came, and the node is as before"}
 	case now.State == talos.Ours && now.running != nil && !unchanged(before, now):
 		return a.unsentProblem(a.step, now)
 	case waited > a.Settings.NodeWait || a.Settings.NoWait:
 		return a.problem(a.step, now, diagnosis.ApplyOutcomeUnknown,
-			"the reply to the config was lost and the node has not answered since: it may or may not have it", command("verify", now.node))
+			"the reply to the config was lost and the node has not answered since: it may or may not have it",
+			command("verify", now.node))
 	default:
 		return nil
 	}

@@ -190,7 +190,8 @@ func (r *Run) nextCommand(ctx context.Context, nodes []statusSight) string {
 	case !r.apiAnswers(ctx):
 		return "mage bootstrap (etcd is healthy, the Kubernetes API does not answer yet)"
 	case len(drifted) > 0:
-		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].node.Name, len(drifted), len(nodes), r.Cluster.ConfigDir)
+		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].node.Name,
+			len(drifted), len(nodes), r.Cluster.ConfigDir)
 	case !fileExists(r.Settings.Kubeconfig):
 		return "mage kubeconfig"
 	default:
@@ -219,7 +220,8 @@ func filter(nodes []statusSight, matches func(statusSight) bool) []statusSight {
 func (s Status) Rows() [][]string {
 	rows := [][]string{{"NODE", "ROLE", "ADDRESS", "STATE", "STAGE", "VERSION", "CONFIG", "ETCD"}}
 	for _, node := range s.Nodes {
-		rows = append(rows, []string{node.Node, node.Role, node.Address, node.State, dash(node.Stage), dash(node.Version), dash(node.Config), dash(node.Etcd)})
+		rows = append(rows, []string{node.Node, node.Role, node.Address, node.State, dash(node.Stage), dash(node.Version),
+			dash(node.Config), dash(node.Etcd)})
 	}
 
 	return rows
@@ -243,7 +245,8 @@ func EtcdMembers(ctx context.Context, run *Run) [][]string {
 			continue
 		}
 
-		rows = append(rows, []string{fmt.Sprintf("%016x", node.member), node.node.Name, yesNo(node.isVoter()), yesNo(node.healthy())})
+		rows = append(rows, []string{fmt.Sprintf("%016x", node.member), node.node.Name, yesNo(node.isVoter()),
+			yesNo(node.healthy())})
 	}
 
 	return rows

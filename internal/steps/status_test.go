@@ -101,7 +101,8 @@ func TestStatusShowsEveryStageAndTheNextCommand(t *testing.T) {
 		shows(t, l, "worker-off")
 
 		l.Node("cp1").Set(func(f *emulator.Faults) { f.Impostor = emulator.SSHImpostor })
-		require.Eventually(t, func() bool { return strings.Contains(l.status(t), "not Talos") }, labcluster.Deadline, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(l.status(t), "not Talos") }, labcluster.Deadline,
+			10*time.Millisecond)
 		shows(t, l, "not-talos")
 	})
 

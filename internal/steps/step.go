@@ -48,8 +48,8 @@ type essential interface{ EndsRecipe(err error) bool }
 // conditional steps say whether there is anything for them to do; if not, they leave no trace.
 type conditional interface{ Needed(run *Run) bool }
 
-// Execute runs steps in order. The error is a *Failure: everything that failed, with the exit code of the earliest failure.
-// Recording, timing and locking wrap every step here, once.
+// Execute runs steps in order. The error is a *Failure: everything that failed, with the exit code of the earliest
+// failure. Recording, timing and locking wrap every step here, once.
 func Execute(ctx context.Context, run *Run, steps ...Step) error {
 	defer run.unlock()
 
@@ -75,7 +75,8 @@ func Execute(ctx context.Context, run *Run, steps ...Step) error {
 	return earliest(failures)
 }
 
-// earliest is the first failure, with the errors of those that followed it. What a dry run would change is only the outcome if nothing failed.
+// earliest is the first failure, with the errors of those that followed it. What a dry run would change is only the
+// outcome if nothing failed.
 func earliest(failures []*Failure) error {
 	if len(failures) == 0 {
 		return nil
@@ -201,7 +202,8 @@ type outcome struct {
 
 func (o outcome) failed() bool { return o.problem != nil }
 
-// conclude reports the outcomes of a step and joins the errors, in the inventory's order. Nodes that failed are left out of later steps.
+// conclude reports the outcomes of a step and joins the errors, in the inventory's order. Nodes that failed are left
+// out of later steps.
 func (r *Run) conclude(outcomes []outcome) error {
 	var problems []*diagnosis.Problem
 

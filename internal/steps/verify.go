@@ -17,8 +17,9 @@ const (
 	verifyWorkersName = "verifyWorkers"
 )
 
-// Verify waits until the control planes have left maintenance with their own config and their install is over. Of a worker it asks only that it is on
-// its way: its API opens when trustd can be reached at the endpoint, which through a VIP is after bootstrap. On a cluster that has etcd, workers must be up.
+// Verify waits until the control planes have left maintenance with their own config and their install is over. Of a
+// worker it asks only that it is on its way: its API opens when trustd can be reached at the endpoint, which through a
+// VIP is after bootstrap. On a cluster that has etcd, workers must be up.
 type Verify struct{}
 
 // Name is the step's name.
@@ -39,8 +40,9 @@ func (s Verify) Run(ctx context.Context, run *Run) error {
 	return verifyNodes(ctx, run, s.Name(), run.present(run.Nodes()), whole)
 }
 
-// VerifyWorkers waits, after bootstrap, until every worker answers with its own config and runs, and until the control planes are through with
-// their boot too: one that is not, though a member of etcd, reboots when Talos loses its patience.
+// VerifyWorkers waits, after bootstrap, until every worker answers with its own config and runs, and until the control
+// planes are through with their boot too: one that is not, though a member of etcd, reboots when Talos loses its
+// patience.
 type VerifyWorkers struct{}
 
 // Name is the step's name.
@@ -70,14 +72,15 @@ func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
 	return diagnosis.Join(verified, started, run.awaitRegistered(ctx, s.Name()))
 }
 
-// awaitControlPlanes waits until the control planes have all that they wait for, but for those that bootstrap found missing from etcd. Only those
-// are reported that do not come so far: they are no workers.
+// awaitControlPlanes waits until the control planes have all that they wait for, but for those that bootstrap found
+// missing from etcd. Only those are reported that do not come so far: they are no workers.
 func awaitControlPlanes(ctx context.Context, run *Run, step string) error {
-	controlPlanes := slices.DeleteFunc(ofRole(run.present(run.Nodes()), inventory.ControlPlane), func(node *inventory.Node) bool {
-		return slices.ContainsFunc(run.Report.Results(), func(result report.Result) bool {
-			return result.Step == bootstrapName && result.Node == node.Name && result.Status == report.Failed
+	controlPlanes := slices.DeleteFunc(ofRole(run.present(run.Nodes()), inventory.ControlPlane),
+		func(node *inventory.Node) bool {
+			return slices.ContainsFunc(run.Report.Results(), func(result report.Result) bool {
+				return result.Step == bootstrapName && result.Node == node.Name && result.Status == report.Failed
+			})
 		})
-	})
 
 	outcomes := fanout.Collect(ctx, probeLimit, controlPlanes, func(ctx context.Context, node *inventory.Node) outcome {
 		verifier := &verifier{Run: run, step: step, etcdWhole: true}
@@ -89,14 +92,16 @@ func awaitControlPlanes(ctx context.Context, run *Run, step string) error {
 
 	for _, outcome := range outcomes {
 		if outcome.failed() {
-			run.Report.Result(report.Result{Node: outcome.node.Name, Address: outcome.address, Step: step, Status: report.Failed, Err: outcome.problem})
+			run.Report.Result(report.Result{Node: outcome.node.Name, Address: outcome.address, Step: step, Status: report.Failed,
+				Err: outcome.problem})
 		}
 	}
 
 	return run.conclude(outcomes)
 }
 
-// forgiveRefusals starts the clock of workers anew that only refused connections so far: before bootstrap nobody could sign their certificate.
+// forgiveRefusals starts the clock of workers anew that only refused connections so far: before bootstrap nobody could
+// sign their certificate.
 func (r *Run) forgiveRefusals(workers []*inventory.Node) {
 	for _, node := range workers {
 		r.memory.of(node).remember(func(facts *nodeFacts) {
@@ -200,12 +205,14 @@ func (v *verifier) onItsWay(seen sight) bool {
 	return seen.node.Role == inventory.Worker && (!v.workersUp || v.servedLater(seen.node))
 }
 
-// servedLater tells of a worker that apply left for its second turn, which comes after this step, whatever etcd there is already.
+// servedLater tells of a worker that apply left for its second turn, which comes after this step, whatever etcd there
+// is already.
 func (v *verifier) servedLater(node *inventory.Node) bool {
 	return v.step == verifyName && v.memory.of(node).recall().joining
 }
 
-// judgeMaintenance tells a node that has yet to leave maintenance from one that came back to it: a failed install leaves no other trace.
+// judgeMaintenance tells a node that has yet to leave maintenance from one that came back to it: a failed install
+// leaves no other trace.
 func (v *verifier) judgeMaintenance(seen sight) judgement {
 	facts := v.memory.of(seen.node).recall()
 
@@ -227,13 +234,15 @@ func (v *verifier) judgeMaintenance(seen sight) judgement {
 	case facts.sent == nil:
 		cause = "it had its config and is back in maintenance: the install failed, or its disk was wiped"
 	case facts.unsure:
-		cause = "the reply to its config was lost and it is back in maintenance: the config did not arrive, or the install failed"
+		cause = "the reply to its config was lost and it is back in maintenance: the config did not arrive, or the " +
+			"install failed"
 	}
 
 	if facts.lastWords != "" {
 		cause += ": " + facts.lastWords
 	} else {
-		cause += "; the node keeps no trace of why: the usual causes are an install disk that does not exist, or an installer image that can't be pulled"
+		cause += "; the node keeps no trace of why: the usual causes are an install disk that does not exist, or an " +
+			"installer image that can't be pulled"
 	}
 
 	return judgement{problem: v.problem(v.step, seen, diagnosis.InstallFailed, cause,
@@ -260,7 +269,8 @@ func (v *verifier) judgeConfigured(seen sight) judgement {
 	}
 }
 
-// withCause adds to a worker that is still joining why that may be, and for a node that went silent after its config was applied where else it may be.
+// withCause adds to a worker that is still joining why that may be, and for a node that went silent after its config
+// was applied where else it may be.
 func (v *verifier) withCause(ctx context.Context, node *inventory.Node, problem *diagnosis.Problem) *diagnosis.Problem {
 	if problem.ID != diagnosis.NodeRefused && problem.ID != diagnosis.NodeSilent {
 		return problem
@@ -275,7 +285,8 @@ func (v *verifier) withCause(ctx context.Context, node *inventory.Node, problem 
 
 	if node.Role == inventory.Worker && v.workersUp && problem.ID == diagnosis.NodeRefused {
 		problem.ID = diagnosis.WorkerJoining
-		problem.Cause += fmt.Sprintf("; a worker opens its API when a control plane signs its certificate: can it reach %s and the control planes' port 50001, and is its clock right?",
+		problem.Cause += fmt.Sprintf("; a worker opens its API when a control plane signs its certificate: can it reach "+
+			"%s and the control planes' port 50001, and is its clock right?",
 			v.Cluster.Endpoint.Host)
 	}
 
@@ -336,7 +347,8 @@ func (v *verifier) discoveredAddresses(ctx context.Context, lost *inventory.Node
 func (r *Run) swappedProblem(step string, seen sight) *diagnosis.Problem {
 	problem := r.problem(step, seen, diagnosis.NodesSwapped,
 		fmt.Sprintf("the machine at %s's address runs the config of %s", seen.node.Name, seen.owner),
-		fmt.Sprintf("compare the addresses and MACs of %s and %s in the talconfig; then reset the machine and apply again", seen.node.Name, seen.owner))
+		fmt.Sprintf("compare the addresses and MACs of %s and %s in the talconfig; then reset the machine and apply again",
+			seen.node.Name, seen.owner))
 	problem.Exit = diagnosis.ExitVerify
 
 	return problem

@@ -29,8 +29,9 @@ func TestEachOfTheThreeClocksEndsTheWait(t *testing.T) {
 		want    diagnosis.ID
 	}{
 		"in maintenance": {func(*testing.T, *lab) {}, "VERIFICATION_TIMEOUT=20", diagnosis.StillMaintenance},
-		"port refused":   {func(_ *testing.T, l *lab) { l.Node("cp1").Refuse(true) }, "INSTALL_TIMEOUT=20", diagnosis.NodeRefused},
-		"no answer":      {func(_ *testing.T, l *lab) { l.Node("cp1").PowerOff() }, "NODE_WAIT=20", diagnosis.NodeSilent},
+		"port refused": {func(_ *testing.T, l *lab) { l.Node("cp1").Refuse(true) }, "INSTALL_TIMEOUT=20",
+			diagnosis.NodeRefused},
+		"no answer": {func(_ *testing.T, l *lab) { l.Node("cp1").PowerOff() }, "NODE_WAIT=20", diagnosis.NodeSilent},
 		"stage unchanged": {func(t *testing.T, l *lab) {
 			l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = time.Hour })
 			l.session(t).succeeds(t, steps.Apply{})
@@ -120,7 +121,8 @@ func TestANodeIsFoundWhereItsConfigPutsIt(t *testing.T) {
 func TestANodeThatGotAnotherLeaseIsLookedForWhereDiscoverySawIt(t *testing.T) {
 	t.Parallel()
 
-	l := newLab(t, 1, 1, throughFirst, func(options *labcluster.Options) { options.DHCP, options.LabOptions.Discovery = true, true })
+	l := newLab(t, 1, 1, throughFirst,
+		func(options *labcluster.Options) { options.DHCP, options.LabOptions.Discovery = true, true })
 	l.untilMaintenance(t)
 
 	elsewhere := l.Lab.Address(77)
@@ -152,7 +154,8 @@ func TestBeforeBootstrapWorkersAreOnlyOnTheirWay(t *testing.T) {
 	require.Equal(t, report.Joining, s.status("verify", "worker2"))
 
 	// One that has no config is not on its way.
-	problem := l.session(t, "NODE=worker3", seconds("VERIFICATION_TIMEOUT", 10)).fails(t, diagnosis.ExitVerify, diagnosis.StillMaintenance, steps.Verify{})
+	problem := l.session(t, "NODE=worker3", seconds("VERIFICATION_TIMEOUT", 10)).fails(t, diagnosis.ExitVerify,
+		diagnosis.StillMaintenance, steps.Verify{})
 	require.Equal(t, "worker3", problem.Node)
 }
 
@@ -264,7 +267,8 @@ func TestNotReadyIsAFailureOnlyWithTalosOwnCNI(t *testing.T) {
 	// The files say that Talos brings its own, and the nodes stay NotReady.
 	l.changeFile(t, "cp1", "name: none", "name: flannel")
 
-	problem := l.session(t, seconds("API_TIMEOUT", 10)).fails(t, diagnosis.ExitKubernetes, diagnosis.NodesNotReady, steps.VerifyWorkers{})
+	problem := l.session(t, seconds("API_TIMEOUT", 10)).fails(t, diagnosis.ExitKubernetes, diagnosis.NodesNotReady,
+		steps.VerifyWorkers{})
 	require.Contains(t, problem.Cause, "worker1")
 
 	l.Lab.InstallCNI()
@@ -373,7 +377,8 @@ func TestANodeIsKnownInKubernetesByItsNameBeforeItsAddress(t *testing.T) {
 	wait(t, former, (*emulator.Node).Registered)
 
 	l.Lab.Remove(former)
-	_, err = l.Lab.Start(emulator.NodeOptions{Name: "worker2", Address: former.Options().Address, Links: former.Options().Links})
+	_, err = l.Lab.Start(emulator.NodeOptions{Name: "worker2", Address: former.Options().Address,
+		Links: former.Options().Links})
 	require.NoError(t, err)
 
 	s = l.session(t, "NODE=cp1,worker2")

@@ -16,7 +16,8 @@ import (
 // changeTimeout bounds a call that changes a node when its context has no earlier deadline.
 const changeTimeout = time.Minute
 
-// Modes in which a machine config takes effect, under talosctl's names. In maintenance every one but staged means: take it now.
+// Modes in which a machine config takes effect, under talosctl's names. In maintenance every one but staged means: take
+// it now.
 const (
 	ModeAuto     = "auto"
 	ModeNoReboot = "no-reboot"
@@ -129,16 +130,17 @@ func rejection(err error) error {
 		return err
 	}
 
-	for _, prefix := range []string{parseFailure, "configuration validation failed: ", "runtime configuration validation failed: "} {
+	for _, prefix := range []string{parseFailure, "configuration validation failed: ",
+		"runtime configuration validation failed: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
 
 	return fmt.Errorf("%w: %w", &RejectedError{Problems: problems(text)}, err)
 }
 
-// Bootstrap starts a new etcd cluster on a control plane. The node guards only against data of its own: exactly one node of
-// a cluster may ever be sent this, and after a lost reply none before etcd was looked at.
-// AlreadyExists (Classify: Done) means that the node has etcd data, not that etcd is healthy.
+// Bootstrap starts a new etcd cluster on a control plane. The node guards only against data of its own: exactly one
+// node of a cluster may ever be sent this, and after a lost reply none before etcd was looked at. AlreadyExists
+// (Classify: Done) means that the node has etcd data, not that etcd is healthy.
 func (c *Conn) Bootstrap(ctx context.Context) error {
 	return c.call(ctx, OpBootstrap, changeTimeout, func(ctx context.Context) error {
 		return c.api.Bootstrap(ctx, &machine.BootstrapRequest{})

@@ -71,7 +71,8 @@ func TestAnInvalidConfigIsFinal(t *testing.T) {
 			return regexp.MustCompile(`endpoint: https://\S+`).ReplaceAllString(c, "endpoint: 192.0.2.10:6443")
 		}, "first path segment in URL cannot contain colon"},
 		{"unknown machine type", replace("type: controlplane", "type: master"), `unknown machine type "master"`},
-		{"control plane's secrets on a worker", replace("type: controlplane", "type: worker"), "etcd config is only allowed on control plane machines"},
+		{"control plane's secrets on a worker", replace("type: controlplane", "type: worker"),
+			"etcd config is only allowed on control plane machines"},
 		{"selector without a match", installWith("diskSelector: {model: 'NOPE*'}"), "no disks matched the expression"},
 		{"selector of an unknown type", installWith("diskSelector: {type: floppy}"), `unsupported disk type "floppy"`},
 		{"selector on name", installWith("diskSelector: {name: sda}"), "selector on name is not supported"},
@@ -153,7 +154,8 @@ func TestApplyInMaintenance(t *testing.T) {
 	require.Equal(t, 1, succeeded)
 }
 
-// Talos 1.13 answers a late insecure apply like this while it leaves maintenance: the config came from somebody, perhaps from us.
+// Talos 1.13 answers a late insecure apply like this while it leaves maintenance: the config came from somebody,
+// perhaps from us.
 func TestALateApplyIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 
@@ -195,13 +197,15 @@ func TestApplyOnAConfiguredNode(t *testing.T) {
 
 	require.Empty(t, mutating(node))
 
-	_, err := conn.Apply(t.Context(), []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: cp9\n"), talos.ApplyOptions{})
+	_, err := conn.Apply(t.Context(), []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: cp9\n"),
+		talos.ApplyOptions{})
 	require.Equal(t, talos.Final, talos.Classify(talos.OpApply, err))
 	require.Contains(t, talos.Explain(err), "doesn't contain v1alpha1 config")
 
 	_, err = conn.Apply(t.Context(), []byte(needsReboot), talos.ApplyOptions{Mode: talos.ModeNoReboot})
 	require.Equal(t, talos.Final, talos.Classify(talos.OpApply, err))
-	require.Equal(t, "the node refuses the machine config: this config change can't be applied in immediate mode", talos.Explain(err))
+	require.Equal(t, "the node refuses the machine config: this config change can't be applied in immediate mode",
+		talos.Explain(err))
 	require.NotContains(t, err.Error(), "diff", "the node's diff carries secrets")
 
 	reader, err := l.withRole(t, string(role.Reader)).Secure(t.Context(), node.Endpoint())
@@ -219,11 +223,13 @@ func TestApplyOnAConfiguredNode(t *testing.T) {
 	require.Contains(t, string(node.Config()), "somaxconn")
 
 	require.Equal(t, []string{
-		"ApplyConfiguration InvalidArgument", "ApplyConfiguration InvalidArgument", "ApplyConfiguration PermissionDenied", "ApplyConfiguration OK",
+		"ApplyConfiguration InvalidArgument", "ApplyConfiguration InvalidArgument", "ApplyConfiguration PermissionDenied",
+		"ApplyConfiguration OK",
 	}, mutating(node))
 }
 
-// A node that waits for its META volume handles one apply, whose caller may have given up long ago, and turns the others away until it is done.
+// A node that waits for its META volume handles one apply, whose caller may have given up long ago, and turns the
+// others away until it is done.
 func TestAnApplyBehindAnotherIsRetried(t *testing.T) {
 	t.Parallel()
 
@@ -266,7 +272,8 @@ func TestAnApplyToANodeThatRebootsIsRetried(t *testing.T) {
 		services, err := conn.Services(t.Context())
 		require.NoError(t, err)
 
-		return slices.ContainsFunc(services, func(s talos.Service) bool { return s.ID == "kubelet" && s.Running() && s.Healthy })
+		return slices.ContainsFunc(services,
+			func(s talos.Service) bool { return s.ID == "kubelet" && s.Running() && s.Healthy })
 	}, labcluster.Deadline, 5*time.Millisecond)
 
 	applied, err := conn.Apply(t.Context(), l.config(t, "cp1"), talos.ApplyOptions{Mode: talos.ModeReboot})
@@ -320,7 +327,8 @@ func TestALostReplyOfANodeLeavesTheOutcomeUnknown(t *testing.T) {
 			var failure *talos.Error
 
 			require.ErrorAs(t, err, &failure)
-			require.Contains(t, []codes.Code{codes.Unavailable, codes.Canceled, codes.DeadlineExceeded}, machinery.StatusCode(failure.Err), "%v", err)
+			require.Contains(t, []codes.Code{codes.Unavailable, codes.Canceled, codes.DeadlineExceeded},
+				machinery.StatusCode(failure.Err), "%v", err)
 			require.Len(t, node.MutatingCalls(), 1, "sent exactly once")
 
 			if test.taken {

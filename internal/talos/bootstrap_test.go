@@ -29,7 +29,8 @@ func TestBootstrapOutcomes(t *testing.T) {
 		code    codes.Code
 		says    string
 	}{
-		{name: "a role that doesn't allow it", roles: []string{string(role.Operator)}, class: talos.Final, code: codes.PermissionDenied, says: "not authorized"},
+		{name: "a role that doesn't allow it", roles: []string{string(role.Operator)}, class: talos.Final,
+			code: codes.PermissionDenied, says: "not authorized"},
 		{name: "no role at all", roles: []string{}, class: talos.Final, code: codes.PermissionDenied, says: "not authorized"},
 		{
 			name: "containers are not up yet", options: emulator.NodeOptions{Timing: emulator.Timing{Containers: time.Hour}},
@@ -45,19 +46,22 @@ func TestBootstrapOutcomes(t *testing.T) {
 			says: "bootstrap is only available on control plane nodes",
 		},
 		{
-			name: "time is not synced", options: emulator.NodeOptions{Faults: emulator.Faults{TimeUnsynced: true}}, booting: true,
-			class: talos.Retry, code: codes.FailedPrecondition, says: "time is not in sync yet",
+			name: "time is not synced", options: emulator.NodeOptions{Faults: emulator.Faults{TimeUnsynced: true}},
+			booting: true,
+			class:   talos.Retry, code: codes.FailedPrecondition, says: "time is not in sync yet",
 		},
 		{
 			name: "etcd data of an earlier life", options: emulator.NodeOptions{EtcdData: emulator.WholeEtcdData}, booting: true,
 			class: talos.Done, code: codes.AlreadyExists, says: "etcd data directory is not empty",
 		},
 		{
-			name: "etcd can't be stopped", options: emulator.NodeOptions{Faults: emulator.Faults{Bootstrap: emulator.BootstrapEtcdStuck}}, booting: true,
+			name:    "etcd can't be stopped",
+			options: emulator.NodeOptions{Faults: emulator.Faults{Bootstrap: emulator.BootstrapEtcdStuck}}, booting: true,
 			class: talos.Final, code: codes.Unknown, says: "failed to stop etcd",
 		},
 		{
-			name: "etcd can't be started", options: emulator.NodeOptions{Faults: emulator.Faults{Bootstrap: emulator.BootstrapEtcdStartFails}}, booting: true,
+			name:    "etcd can't be started",
+			options: emulator.NodeOptions{Faults: emulator.Faults{Bootstrap: emulator.BootstrapEtcdStartFails}}, booting: true,
 			class: talos.Final, code: codes.Unknown, says: "error starting etcd",
 		},
 		{
@@ -104,7 +108,8 @@ func TestBootstrapOutcomes(t *testing.T) {
 	}
 }
 
-// A second Bootstrap comes between the first and the first file that etcd writes: it stops that etcd, and says that there is data.
+// A second Bootstrap comes between the first and the first file that etcd writes: it stops that etcd, and says that
+// there is data.
 func TestASecondBootstrapTooEarlyLeavesTheOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 
@@ -132,7 +137,8 @@ func TestASecondBootstrapTooEarlyLeavesTheOutcomeUnknown(t *testing.T) {
 func TestABootstrapThatFailedCanBeRepeated(t *testing.T) {
 	t.Parallel()
 
-	for _, fault := range []emulator.BootstrapFault{emulator.BootstrapTypeUnset, emulator.BootstrapEtcdStuck, emulator.BootstrapEtcdStartFails} {
+	for _, fault := range []emulator.BootstrapFault{emulator.BootstrapTypeUnset, emulator.BootstrapEtcdStuck,
+		emulator.BootstrapEtcdStartFails} {
 		l := newLab(t, 0)
 		node := l.configured(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{Bootstrap: fault}})
 		containersUp(t, l, node)

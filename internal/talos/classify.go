@@ -159,7 +159,8 @@ var connectionClasses = []struct {
 	{errNoAnswer, Retry},
 }
 
-// unlessSent is the class of a broken connection: of a call that changes the node and may have reached it, the outcome is unknown.
+// unlessSent is the class of a broken connection: of a call that changes the node and may have reached it, the outcome
+// is unknown.
 func (e *Error) unlessSent(op Operation, class Class) Class {
 	if op.changes() && e.Sent {
 		return UnknownOutcome
@@ -178,7 +179,8 @@ type rule struct {
 }
 
 func (r rule) matches(op Operation, code codes.Code, text string, insecure bool) bool {
-	return (len(r.ops) == 0 || slices.Contains(r.ops, op)) && code == r.code && strings.Contains(text, r.text) && (insecure || !r.insecure)
+	return (len(r.ops) == 0 || slices.Contains(r.ops, op)) && code == r.code && strings.Contains(text, r.text) &&
+		(insecure || !r.insecure)
 }
 
 var (
@@ -191,22 +193,26 @@ var (
 // docs/node-behaviour.md has them with their sources.
 var rules = []rule{
 	// Refusals of a client's own making, when the connection isn't a Conn: these texts are no race.
-	{code: codes.Unavailable, text: "while trying to verify candidate authority certificate", class: Final}, // another cluster
+	// another cluster
+	{code: codes.Unavailable, text: "while trying to verify candidate authority certificate", class: Final},
 	{code: codes.Unavailable, text: "x509: certificate is valid for", class: Final},
 	{code: codes.Unavailable, text: "doesn't match the provided fingerprints", class: Final},
 
 	// Another client's apply, or an earlier one of ours that the node still works on.
 	{ops: apply, code: codes.FailedPrecondition, text: "another apply configuration is already in progress", class: Retry},
 	// An apply with mode REBOOT was accepted before; after the reboot the node's config can be compared.
-	{ops: apply, code: codes.FailedPrecondition, text: "configuration was already applied and node is rebooting", class: Retry},
+	{ops: apply, code: codes.FailedPrecondition, text: "configuration was already applied and node is rebooting",
+		class: Retry},
 	// A node that just took a complete config from somebody who may have been us: it is leaving maintenance.
-	{ops: []Operation{OpApply}, code: codes.PermissionDenied, text: "not authorized", insecure: true, class: UnknownOutcome},
+	{ops: []Operation{OpApply}, code: codes.PermissionDenied, text: "not authorized", insecure: true,
+		class: UnknownOutcome},
 	// A handler that panicked, or a stream that broke, may have got as far as storing the config.
 	{ops: []Operation{OpApply, OpBootstrap, OpReboot}, code: codes.Internal, class: UnknownOutcome},
 
 	{ops: bootstrap, code: codes.AlreadyExists, class: Done},
 	// 1.12 answers a worker like this; every other FailedPrecondition passes with time.
-	{ops: bootstrap, code: codes.FailedPrecondition, text: "bootstrap can only be performed on a control plane node", class: Final},
+	{ops: bootstrap, code: codes.FailedPrecondition, text: "bootstrap can only be performed on a control plane node",
+		class: Final},
 	{ops: bootstrap, code: codes.FailedPrecondition, class: Retry},
 	{ops: bootstrap, code: codes.Unimplemented, text: "machine type is not set", class: Retry},
 	// A second Bootstrap found data that a first one had just made, and may have stopped that etcd.
@@ -228,7 +234,8 @@ var rules = []rule{
 
 // IsTimeNotSynced tells whether a Bootstrap was refused because the node's clock is not synchronised yet.
 func IsTimeNotSynced(err error) bool {
-	return client.StatusCode(err) == codes.FailedPrecondition && strings.Contains(client.Status(err).Message(), "time is not in sync yet")
+	return client.StatusCode(err) == codes.FailedPrecondition &&
+		strings.Contains(client.Status(err).Message(), "time is not in sync yet")
 }
 
 // isTransport tells whether an error is the connection's, not the node's answer.
@@ -238,7 +245,8 @@ func isTransport(err error) bool {
 		return true
 	case codes.Unknown:
 		// What the operating system says of a dial comes as it is, before gRPC has a code for it.
-		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
+		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) ||
+			errors.As(err, new(net.Error))
 	default:
 		return false
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// What nodes answer, and gRPC says, in the words of Talos 1.13 and 1.12. The emulator's tests show the same over the wire for 1.13.
+// What nodes answer, and gRPC says, in the words of Talos 1.13 and 1.12. The emulator's tests show the same over the
+// wire for 1.13.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 
@@ -48,25 +49,34 @@ func TestClassify(t *testing.T) {
 		{apply, codes.FailedPrecondition, "another apply configuration is already in progress", talos.Retry},
 		{
 			apply, codes.FailedPrecondition,
-			"configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot", talos.Retry,
+			"configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot",
+			talos.Retry,
 		},
 		{apply, codes.PermissionDenied, "not authorized", talos.Final},
 		{apply, codes.InvalidArgument, "config not found", talos.Final},
 		{apply, codes.InvalidArgument, "expected a YAML document at line 1", talos.Final},
-		{apply, codes.InvalidArgument, "error decoding document /v1alpha1/ (line 1): unknown keys found during decoding:\nmachine:\n    foo: bar\n", talos.Final},
+		{apply, codes.InvalidArgument,
+			"error decoding document /v1alpha1/ (line 1): unknown keys found during decoding:\nmachine:\n    foo: bar\n",
+			talos.Final},
 		{
 			apply, codes.InvalidArgument,
-			"the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config instead?", talos.Final,
+			"the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config " +
+				"instead?", talos.Final,
 		},
 		{apply, codes.InvalidArgument, "this config change can't be applied in immediate mode\ndiff:\n", talos.Final},
 		{apply, codes.Unknown, "failed to save config to the META", talos.Final},
 		{apply, codes.Internal, "runtime error: invalid memory address or nil pointer dereference", talos.UnknownOutcome},
 		{apply, codes.ResourceExhausted, "grpc: received message larger than max (5000000 vs. 4194304)", talos.Final},
 		// ApplyConfiguration, 1.12.
-		{apply, codes.Unimplemented, "apply configuration --mode='no-reboot' is not supported in maintenance mode", talos.Final},
-		{apply, codes.Unknown, "failed to parse config: decode error: yaml: line 2: did not find expected node content", talos.Final},
-		{apply, codes.InvalidArgument, "configuration validation failed: 1 error occurred:\n\t* install instructions are required in \"metal\" mode\n\n", talos.Final},
-		{apply, codes.InvalidArgument, "runtime configuration validation failed: 1 error occurred:\n\t* no disks matched the expression\n\n", talos.Final},
+		{apply, codes.Unimplemented, "apply configuration --mode='no-reboot' is not supported in maintenance mode",
+			talos.Final},
+		{apply, codes.Unknown, "failed to parse config: decode error: yaml: line 2: did not find expected node content",
+			talos.Final},
+		{apply, codes.InvalidArgument,
+			"configuration validation failed: 1 error occurred:\n\t* install instructions are required in \"metal\" mode\n\n",
+			talos.Final},
+		{apply, codes.InvalidArgument,
+			"runtime configuration validation failed: 1 error occurred:\n\t* no disks matched the expression\n\n", talos.Final},
 		{
 			apply, codes.Unavailable,
 			`closing transport due to: connection error: desc = "error reading from server: EOF", received prior goaway: code: NO_ERROR, debug data: "graceful_stop"`,
@@ -92,7 +102,8 @@ func TestClassify(t *testing.T) {
 		{etcd, codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL", talos.Retry},
 		{
 			etcd, codes.Unknown,
-			"failed to create etcd client: error building etcd client TLS config: open /system/secrets/etcd/admin.crt: no such file or directory", talos.Retry,
+			"failed to create etcd client: error building etcd client TLS config: open /system/secrets/etcd/admin.crt: no " +
+				"such file or directory", talos.Retry,
 		},
 		{etcd, codes.Unknown, "no controlplane endpoints discovered yet", talos.Retry},
 		{etcd, codes.Unknown, "etcdserver: no leader", talos.Retry},
@@ -100,7 +111,8 @@ func TestClassify(t *testing.T) {
 		{etcd, codes.Unknown, "etcdserver: mvcc: database space exceeded", talos.Final},
 
 		// Kubeconfig.
-		{[]talos.Operation{talos.OpKubeconfig}, codes.Unimplemented, "kubeconfig is only available on control plane nodes", talos.Final},
+		{[]talos.Operation{talos.OpKubeconfig}, codes.Unimplemented, "kubeconfig is only available on control plane nodes",
+			talos.Final},
 
 		// Reads.
 		{reads, codes.PermissionDenied, `resource type "nope" is not supported`, talos.Final},
@@ -130,10 +142,12 @@ func TestClassify(t *testing.T) {
 		// A machinery client's own verification; a Conn tells maintenance from another cluster.
 		{everything, codes.Unavailable, handshake + `certificate signed by unknown authority"`, talos.Retry},
 		{
-			everything, codes.Unavailable, handshake + `certificate signed by unknown authority (possibly because of "x509: Ed25519 verification failure" ` +
+			everything, codes.Unavailable,
+			handshake + `certificate signed by unknown authority (possibly because of "x509: Ed25519 verification failure" ` +
 				`while trying to verify candidate authority certificate "talos")"`, talos.Final,
 		},
-		{everything, codes.Unavailable, handshake + `certificate has expired or is not yet valid: current time is before"`, talos.Retry},
+		{everything, codes.Unavailable, handshake + `certificate has expired or is not yet valid: current time is before"`,
+			talos.Retry},
 		{
 			everything, codes.Unavailable,
 			`connection error: desc = "transport: authentication handshake failed: leaf peer certificate doesn't match the provided fingerprints: [YWJj]"`,
@@ -190,11 +204,13 @@ func TestExplainIsForPeople(t *testing.T) {
 		want string
 	}{
 		{"nothing", nil, ""},
-		{"not allowed", status.Error(codes.PermissionDenied, "not authorized"), "the node doesn't allow this here (not authorized)"},
+		{"not allowed", status.Error(codes.PermissionDenied, "not authorized"),
+			"the node doesn't allow this here (not authorized)"},
 		{"deadline", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), "no answer in time"},
 		{"timeout", &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}, "no answer in time"},
 		{
-			"etcd's deadline", &talos.Error{Op: talos.OpEtcd, Err: status.Error(codes.DeadlineExceeded, "context deadline exceeded")},
+			"etcd's deadline", &talos.Error{Op: talos.OpEtcd,
+				Err: status.Error(codes.DeadlineExceeded, "context deadline exceeded")},
 			"etcd did not answer in time: it is not up yet",
 		},
 		{
@@ -204,13 +220,15 @@ func TestExplainIsForPeople(t *testing.T) {
 		{"cut off", status.Error(codes.Canceled, "context canceled"), "the call was cut off: the node's API is restarting"},
 		{"plain", status.Error(codes.FailedPrecondition, "time is not in sync yet"), "time is not in sync yet"},
 		{"stopped", context.Canceled, "stopped before the node answered"},
-		{"clock", &talos.ClockError{Skew: 90 * 60e9}, "the node's certificate becomes valid only in 1h30m0s: its clock or this computer's is wrong"},
+		{"clock", &talos.ClockError{Skew: 90 * 60e9},
+			"the node's certificate becomes valid only in 1h30m0s: its clock or this computer's is wrong"},
 		{
 			"control characters", status.Error(codes.Unknown, "\x1b[31mred\x1b[0m\x00 text\nsecond line"),
 			"[31mred[0m text second line",
 		},
 		{
-			"a diff with secrets", status.Error(codes.InvalidArgument, "this config change can't be applied in immediate mode\ndiff:\n-  token: abcdef.0123456789abcdef"),
+			"a diff with secrets", status.Error(codes.InvalidArgument,
+				"this config change can't be applied in immediate mode\ndiff:\n-  token: abcdef.0123456789abcdef"),
 			"this config change can't be applied in immediate mode",
 		},
 	} {

@@ -55,7 +55,8 @@ func (d *Dialer) connect(ctx context.Context, address string, insecure bool) (*C
 			grpc.WithStatsHandler(sentRecorder{}),
 			grpc.WithDisableServiceConfig(),
 			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1, MaxDelay: 100 * time.Millisecond},
+				Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1,
+					MaxDelay: 100 * time.Millisecond},
 				MinConnectTimeout: d.timeout(),
 			}),
 		),
@@ -121,8 +122,8 @@ func (c *Conn) await(ctx context.Context) error {
 	}
 }
 
-// admit notes the node's certificate, or why it is refused. Only one handshake may succeed in a Conn's life: a second one
-// would be with a machine that nobody identified.
+// admit notes the node's certificate, or why it is refused. Only one handshake may succeed in a Conn's life: a second
+// one would be with a machine that nobody identified.
 func (c *Conn) admit(leaf *x509.Certificate, refusal error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,8 +272,8 @@ func trace(ctx context.Context) (context.Context, *request) {
 	return context.WithValue(ctx, requestKey{}, r), r
 }
 
-// sentRecorder marks a request as sent as soon as its message is on its way. What was not handed to a connection can't have
-// reached the node; gRPC's error texts tell that less surely.
+// sentRecorder marks a request as sent as soon as its message is on its way. What was not handed to a connection can't
+// have reached the node; gRPC's error texts tell that less surely.
 type sentRecorder struct{}
 
 func (sentRecorder) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }

@@ -31,8 +31,8 @@ type Credentials struct {
 	leaf        *x509.Certificate
 }
 
-// LoadCredentials reads the current context of a talosconfig. A missing file is an fs.ErrNotExist; the file is never created.
-// Errors never quote the file's content.
+// LoadCredentials reads the current context of a talosconfig. A missing file is an fs.ErrNotExist; the file is never
+// created. Errors never quote the file's content.
 func LoadCredentials(path string) (*Credentials, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -141,11 +141,13 @@ func (c *Credentials) NotBefore() time.Time { return c.leaf.NotBefore }
 // NotAfter is when the client certificate expires.
 func (c *Credentials) NotAfter() time.Time { return c.leaf.NotAfter }
 
-// SignedBy tells whether one of the certificate authorities in a PEM text signed the client certificate, whatever the dates.
+// SignedBy tells whether one of the certificate authorities in a PEM text signed the client certificate, whatever the
+// dates.
 func (c *Credentials) SignedBy(ca []byte) bool {
 	authorities, err := parseCertificates(ca)
 
-	return err == nil && slices.ContainsFunc(authorities, func(authority *x509.Certificate) bool { return c.leaf.CheckSignatureFrom(authority) == nil })
+	return err == nil && slices.ContainsFunc(authorities,
+		func(authority *x509.Certificate) bool { return c.leaf.CheckSignatureFrom(authority) == nil })
 }
 
 // Roles are the Talos roles that the client certificate grants, such as "os:admin".

@@ -39,14 +39,16 @@ func (s *stub) Version(context.Context, *emptypb.Empty) (*machine.VersionRespons
 	return &machine.VersionResponse{Messages: []*machine.Version{{Version: &machine.VersionInfo{Tag: "v1.13.9"}}}}, nil
 }
 
-func (s *stub) ApplyConfiguration(context.Context, *machine.ApplyConfigurationRequest) (*machine.ApplyConfigurationResponse, error) {
+func (s *stub) ApplyConfiguration(context.Context,
+	*machine.ApplyConfigurationRequest) (*machine.ApplyConfigurationResponse, error) {
 	s.calls.Add(1)
 
 	if s.onCall != nil {
 		s.onCall()
 	}
 
-	return &machine.ApplyConfigurationResponse{Messages: []*machine.ApplyConfiguration{{Mode: machine.ApplyConfigurationRequest_NO_REBOOT}}}, nil
+	return &machine.ApplyConfigurationResponse{
+		Messages: []*machine.ApplyConfiguration{{Mode: machine.ApplyConfigurationRequest_NO_REBOOT}}}, nil
 }
 
 type countingListener struct {
@@ -72,7 +74,8 @@ func serveStub(t *testing.T, config *tls.Config) *stub {
 	listener, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 
-	s := &stub{address: listener.Addr().String(), server: grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize))}
+	s := &stub{address: listener.Addr().String(),
+		server: grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize))}
 	machine.RegisterMachineServiceServer(s.server, s)
 
 	go s.server.Serve(countingListener{listener, &s.connections}) //nolint:errcheck // ends with Stop
@@ -297,7 +300,8 @@ func TestCredentialsTellAboutTheTalosconfig(t *testing.T) {
 	require.True(t, credentials.NotBefore().Before(time.Now()))
 	require.True(t, credentials.NotAfter().After(time.Now()))
 	require.Len(t, credentials.ClusterHash(), 64)
-	require.Equal(t, credentials.ClusterHash(), ours.credentials(t).ClusterHash(), "another client certificate, the same cluster")
+	require.Equal(t, credentials.ClusterHash(), ours.credentials(t).ClusterHash(),
+		"another client certificate, the same cluster")
 	require.NotEqual(t, credentials.ClusterHash(), theirs.credentials(t).ClusterHash())
 }
 
@@ -323,7 +327,8 @@ func TestABrokenTalosconfigIsNamedAndNeverQuoted(t *testing.T) {
 	}
 }
 
-// A port can close between a look at a node and the dial that follows, above all when somebody else configures the node in that moment.
+// A port can close between a look at a node and the dial that follows, above all when somebody else configures the node
+// in that moment.
 func TestARefusedDialIsWorthAnotherTry(t *testing.T) {
 	t.Parallel()
 

@@ -49,7 +49,8 @@ func (d *Dialer) now() time.Time {
 	return time.Now()
 }
 
-// Accepts tells whether a maintenance certificate with this fingerprint may be talked to: always, unless Fingerprints are given.
+// Accepts tells whether a maintenance certificate with this fingerprint may be talked to: always, unless Fingerprints
+// are given.
 func (d *Dialer) Accepts(fingerprint string) bool {
 	return len(d.Fingerprints) == 0 || slices.Contains(d.Fingerprints, fingerprint)
 }
@@ -141,7 +142,8 @@ func fingerprintOf(leaf *x509.Certificate) string {
 	return cryptox509.SPKIFingerprint(leaf).String()
 }
 
-// clockSkew is 0 for a certificate that is valid now, how far off it still is (positive), or how long it has expired (negative).
+// clockSkew is 0 for a certificate that is valid now, how far off it still is (positive), or how long it has expired
+// (negative).
 func clockSkew(leaf *x509.Certificate, now time.Time) time.Duration {
 	switch {
 	case now.Before(leaf.NotBefore):

@@ -49,7 +49,8 @@ var (
 var (
 	errNoAnswer = errors.New("no answer in time")
 	errHungUp   = errors.New("the connection was closed without an answer")
-	// errRejected: TLS was agreed on, and then the node hung up: that is how a TLS 1.3 server refuses a client certificate.
+	// errRejected: TLS was agreed on, and then the node hung up: that is how a TLS 1.3 server refuses a client
+	// certificate.
 	errRejected = errors.New("the node closed the connection right after the TLS handshake")
 )
 

@@ -65,7 +65,8 @@ func (c *Conn) EtcdStatus(ctx context.Context) (EtcdStatus, error) {
 		for _, message := range reply.GetMessages() {
 			member := message.GetMemberStatus()
 			status = EtcdStatus{
-				MemberID: member.GetMemberId(), Leader: member.GetLeader(), Learner: member.GetIsLearner(), Errors: slices.Clone(member.GetErrors()),
+				MemberID: member.GetMemberId(), Leader: member.GetLeader(), Learner: member.GetIsLearner(),
+				Errors: slices.Clone(member.GetErrors()),
 			}
 		}
 

@@ -34,9 +34,10 @@ type EventUpdate struct {
 	Err   error
 }
 
-// Events follows the node's events: those of the log that are not older than since (all, when zero) and then the new ones.
-// The node's own clock decides what is older. The channel is closed after the update that carries the error, io.EOF when
-// the node closed its log; it must be read until then, or the context cancelled. An open stream delays the node's reboot.
+// Events follows the node's events: those of the log that are not older than since (all, when zero) and then the new
+// ones. The node's own clock decides what is older. The channel is closed after the update that carries the error,
+// io.EOF when the node closed its log; it must be read until then, or the context cancelled. An open stream delays the
+// node's reboot.
 func (c *Conn) Events(ctx context.Context, since time.Duration) <-chan EventUpdate {
 	updates := make(chan EventUpdate)
 
@@ -127,8 +128,9 @@ func reason(text string) string {
 	return oneLine(scrub(strings.TrimPrefix(text, "sequence failed: ")))
 }
 
-// InstallFailure follows a running install, and is the reason why it failed; empty if it did not. It lets go of the node before the node's API
-// closes: an open stream would delay the reboot. The error is that of a node that can't be followed.
+// InstallFailure follows a running install, and is the reason why it failed; empty if it did not. It lets go of the
+// node before the node's API closes: an open stream would delay the reboot. The error is that of a node that can't be
+// followed.
 func (c *Conn) InstallFailure(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -111,7 +111,8 @@ func explainStatus(failure *Error, code codes.Code, message string) string {
 
 // transportText is the core of gRPC's text of a broken connection.
 func transportText(message string) string {
-	for _, noise := range []string{`connection error: desc = `, `transport: `, `Error while dialing: `, `error reading from server: `} {
+	for _, noise := range []string{`connection error: desc = `, `transport: `, `Error while dialing: `,
+		`error reading from server: `} {
 		message = strings.ReplaceAll(message, noise, "")
 	}
 
@@ -131,7 +132,8 @@ func inForce(address string, err error) string {
 	return ""
 }
 
-// localNetworkHint tells of the macOS permission without which a program's connections to the local network fail like this.
+// localNetworkHint tells of the macOS permission without which a program's connections to the local network fail like
+// this.
 func localNetworkHint(goos, address string, err error) string {
 	host, _, splitErr := splitAddress(address)
 

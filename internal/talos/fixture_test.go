@@ -114,7 +114,8 @@ func (a *authority) talosconfig(t testing.TB, signer *authority, change ...func(
 		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
 
-	return fmt.Appendf(nil, "context: homelab\ncontexts:\n  homelab:\n    endpoints: [192.0.2.11]\n    nodes: [192.0.2.11, 192.0.2.12]\n    ca: %s\n    crt: %s\n    key: %s\n",
+	return fmt.Appendf(nil, "context: homelab\ncontexts:\n  homelab:\n    endpoints: [192.0.2.11]\n    nodes: "+
+		"[192.0.2.11, 192.0.2.12]\n    ca: %s\n    crt: %s\n    key: %s\n",
 		encode("CERTIFICATE", a.cert.Raw), encode("CERTIFICATE", pair.Certificate[0]), encode("PRIVATE KEY", key))
 }
 
@@ -124,7 +125,8 @@ func (a *authority) credentials(t testing.TB, change ...func(*x509.Certificate))
 	return a.credentialsSignedBy(t, a, change...)
 }
 
-func (a *authority) credentialsSignedBy(t testing.TB, signer *authority, change ...func(*x509.Certificate)) *talos.Credentials {
+func (a *authority) credentialsSignedBy(t testing.TB, signer *authority,
+	change ...func(*x509.Certificate)) *talos.Credentials {
 	t.Helper()
 
 	path := filepath.Join(t.TempDir(), "talosconfig")
@@ -146,7 +148,8 @@ func (a *authority) pool() *x509.CertPool {
 // h2 is the TLS setup of a node that presents a certificate; ask makes it a configured one.
 func h2(certificate tls.Certificate, ask tls.ClientAuthType, accepted *authority) *tls.Config {
 	config := &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{certificate}, ClientAuth: ask,
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{certificate},
+		ClientAuth:             ask,
 		SessionTicketsDisabled: true,
 	}
 

@@ -18,7 +18,8 @@ import (
 // FuzzProbe answers probes on a socket with any bytes.
 func FuzzProbe(f *testing.F) {
 	for _, seed := range []string{
-		"", "SSH-2.0-OpenSSH_9.9\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01\x00\x02\x02\x28", "\x16\x03\x03\x00\x00",
+		"", "SSH-2.0-OpenSSH_9.9\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01\x00\x02\x02\x28",
+		"\x16\x03\x03\x00\x00",
 		"\x16\x03\x03\x40\x00\x02\xff\xff\xff", "\x17\x03\x03\xff\xff",
 	} {
 		f.Add([]byte(seed))
@@ -52,11 +53,17 @@ func FuzzSession(f *testing.F) {
 
 	for _, seed := range []string{
 		"", "HTTP/1.1 400 Bad Request\r\n\r\n", settings, settings + acknowledged,
-		settings + "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0b",                                                      // go away
-		settings + acknowledged + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88",                                                                   // headers that end a stream
-		settings + acknowledged + "\x00\x00\x01\x01\x04\x00\x00\x00\x01\x88\x00\x00\x05\x00\x01\x00\x00\x00\x01\x00\xff\xff\xff\xff",           // a message of 4 GB
-		settings + acknowledged + "\x00\x40\x00\x01\x04\x00\x00\x00\x01" + strings.Repeat("\x00\x01a\x7f\x81\x7fa", 2000),                      // endless headers
-		"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\xff\xff\xff\xff" + acknowledged + "\x00\x00\x08\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00", // a window too large, half a ping
+		// go away
+		settings + "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0b",
+		// headers that end a stream
+		settings + acknowledged + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88",
+		// a message of 4 GB
+		settings + acknowledged + "\x00\x00\x01\x01\x04\x00\x00\x00\x01\x88\x00\x00\x05\x00\x01\x00\x00\x00\x01\x00\xff\xff\xff\xff",
+		// endless headers
+		settings + acknowledged + "\x00\x40\x00\x01\x04\x00\x00\x00\x01" + strings.Repeat("\x00\x01a\x7f\x81\x7fa", 2000),
+		// a window too large, half a ping
+		"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\xff\xff\xff\xff" + acknowledged +
+			"\x00\x00\x08\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00",
 	} {
 		f.Add([]byte(seed), true)
 		f.Add([]byte(seed), false)
@@ -133,7 +140,8 @@ func FuzzNodeTexts(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, text string) {
-		const key = "\n-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY/PuoAoGCCqGSM49\n-----END EC PRIVATE KEY-----\n"
+		const key = "\n-----BEGIN EC PRIVATE " +
+			"KEY-----\nMHcCAQEEIIrYSSNQFaA2Hwf1duRSxKtLYX5CB04fSeQ6tF1aY/PuoAoGCCqGSM49\n-----END EC PRIVATE KEY-----\n"
 
 		fuzztest.Bounded(t, func() {
 			shown := talos.Scrub(text+key) + strings.Join(talos.Problems(text+key), "\n")
@@ -156,7 +164,8 @@ func FuzzUnpackKubeconfig(f *testing.F) {
 	})
 }
 
-// answering listens on a socket. Whoever connects is sent the answer, and then the end of it, through what wrap makes of the connection.
+// answering listens on a socket. Whoever connects is sent the answer, and then the end of it, through what wrap makes
+// of the connection.
 func answering(f *testing.F, wrap func(net.Conn) (net.Conn, error)) (*atomic.Pointer[[]byte], string) {
 	f.Helper()
 

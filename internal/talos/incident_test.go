@@ -14,8 +14,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// What people meet in a bring-up that fails and look up in lists of errors: what is done about each, under which id it is told, and what is said to be
-// the fix.
+// What people meet in a bring-up that fails and look up in lists of errors: what is done about each, under which id it
+// is told, and what is said to be the fix.
 func TestTheErrorsOfAFailedBringUpHaveAFix(t *testing.T) {
 	t.Parallel()
 
@@ -65,7 +65,8 @@ func TestTheErrorsOfAFailedBringUpHaveAFix(t *testing.T) {
 
 				return dialed(t, node.address, before.credentials(t, expired))
 			},
-			class: talos.Final, says: "expired on", id: diagnosis.TalosconfigExpired, remedy: []string{"from the cluster's secrets"},
+			class: talos.Final, says: "expired on", id: diagnosis.TalosconfigExpired,
+			remedy: []string{"from the cluster's secrets"},
 		},
 		"connection refused": {
 			op: talos.OpApply,
@@ -74,11 +75,13 @@ func TestTheErrorsOfAFailedBringUpHaveAFix(t *testing.T) {
 
 				return dialed(t, closedPort(t), before.credentials(t))
 			},
-			class: talos.Retry, says: "connection refused: its API is closed (installing, booting or restarting)", id: diagnosis.NodeRefused, ofStep: true,
+			class: talos.Retry, says: "connection refused: its API is closed (installing, booting or restarting)",
+			id: diagnosis.NodeRefused, ofStep: true,
 			remedy: []string{"50000 from here to every node", "50001 from workers to control planes"},
 		},
 		"the install disk selector matches no disk": {
-			op: talos.OpApply, err: answered(codes.InvalidArgument, "runtime configuration validation failed: 1 error occurred:\n\t* no disks matched the expression\n\n"),
+			op: talos.OpApply, err: answered(codes.InvalidArgument,
+				"runtime configuration validation failed: 1 error occurred:\n\t* no disks matched the expression\n\n"),
 			class: talos.Final, says: "no disks matched the expression", id: diagnosis.InstallDiskNoMatch, ofStep: true,
 			remedy: []string{"Correct the selector with the values of the table"},
 		},
@@ -122,7 +125,8 @@ func TestTheAPIHasOnePortInBothModes(t *testing.T) {
 
 	entry, _ := diagnosis.Lookup(diagnosis.NodeRefused)
 	require.Contains(t, entry.Title, strconv.Itoa(constants.ApidPort))
-	require.Contains(t, entry.Cause, "The API is on port "+strconv.Itoa(constants.ApidPort)+" in maintenance mode and with a config alike")
+	require.Contains(t, entry.Cause,
+		"The API is on port "+strconv.Itoa(constants.ApidPort)+" in maintenance mode and with a config alike")
 	require.Contains(t, entry.Cause, strconv.Itoa(constants.TrustdPort)+" is trustd")
 	require.Equal(t, 50000, constants.ApidPort)
 	require.Equal(t, 50001, constants.TrustdPort)

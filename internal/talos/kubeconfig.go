@@ -15,8 +15,8 @@ import (
 // maxKubeconfig bounds what is read of a kubeconfig; real ones have a few kilobytes.
 const maxKubeconfig = 1 << 20
 
-// Kubeconfig has a control plane make an admin kubeconfig, good for a year by default. It works before Bootstrap and says
-// nothing about the Kubernetes API.
+// Kubeconfig has a control plane make an admin kubeconfig, good for a year by default. It works before Bootstrap and
+// says nothing about the Kubernetes API.
 func (c *Conn) Kubeconfig(ctx context.Context) ([]byte, error) {
 	var kubeconfig []byte
 
@@ -61,7 +61,8 @@ func (c *Conn) kubeconfigArchive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// unpackKubeconfig takes the file out of the .tar.gz, which Talos never finishes: neither padding nor trailer need be there.
+// unpackKubeconfig takes the file out of the .tar.gz, which Talos never finishes: neither padding nor trailer need be
+// there.
 func unpackKubeconfig(archive []byte) ([]byte, error) {
 	if len(archive) == 0 {
 		return nil, errors.New("the node sent no kubeconfig")

@@ -20,7 +20,8 @@ func archive(t testing.TB, name, content string, finish bool) []byte {
 	zipped := gzip.NewWriter(&packed)
 	files := tar.NewWriter(zipped)
 
-	require.NoError(t, files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)), Mode: 0o600}))
+	require.NoError(t, files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)),
+		Mode: 0o600}))
 
 	_, err := files.Write([]byte(content))
 	require.NoError(t, err)

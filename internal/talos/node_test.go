@@ -28,8 +28,8 @@ const (
 	talos113 = "v1.13.9"
 )
 
-// newLab makes a cluster of one control plane (cp1) and one worker (worker1) that trusts the control plane's own address.
-// Time passes for the machines as the scale says, or quickly when it is 0.
+// newLab makes a cluster of one control plane (cp1) and one worker (worker1) that trusts the control plane's own
+// address. Time passes for the machines as the scale says, or quickly when it is 0.
 func newLab(t *testing.T, scale float64) *lab {
 	t.Helper()
 
@@ -41,7 +41,8 @@ func newLabOf(t *testing.T, version string, scale float64) *lab {
 	t.Helper()
 
 	cluster, err := labcluster.New(t.TempDir(), labcluster.Options{
-		ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane, Off: true, LabOptions: emulator.LabOptions{TimeScale: scale},
+		ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane, Off: true,
+		LabOptions:   emulator.LabOptions{TimeScale: scale},
 		TalosVersion: version,
 	})
 	require.NoError(t, err)
@@ -94,7 +95,8 @@ func (l *lab) inMaintenance(t *testing.T, name string, options emulator.NodeOpti
 }
 
 // configured is a machine that runs with its config and has no etcd yet; change adapts the config's text.
-func (l *lab) configured(t *testing.T, name string, options emulator.NodeOptions, change ...func(string) string) *emulator.Node {
+func (l *lab) configured(t *testing.T, name string, options emulator.NodeOptions,
+	change ...func(string) string) *emulator.Node {
 	t.Helper()
 
 	config := string(l.config(t, name))
@@ -105,7 +107,8 @@ func (l *lab) configured(t *testing.T, name string, options emulator.NodeOptions
 	options.Config = []byte(config)
 	node := l.start(t, name, options)
 
-	require.Eventually(t, func() bool { return l.dialer.Probe(t.Context(), node.Endpoint()).State == talos.Ours }, labcluster.Deadline, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return l.dialer.Probe(t.Context(), node.Endpoint()).State == talos.Ours },
+		labcluster.Deadline, 5*time.Millisecond)
 
 	return node
 }
@@ -221,7 +224,8 @@ func TestProbeIsNotFooledByWhatElseAnswers(t *testing.T) {
 	l := newLab(t, 0)
 	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{})
 
-	for _, impostor := range []emulator.Impostor{emulator.HTTPSImpostor, emulator.SSHImpostor, emulator.PlainHTTPImpostor} {
+	for _, impostor := range []emulator.Impostor{emulator.HTTPSImpostor, emulator.SSHImpostor,
+		emulator.PlainHTTPImpostor} {
 		node.Set(func(f *emulator.Faults) { f.Impostor = impostor })
 
 		require.Eventually(t, func() bool {
@@ -253,7 +257,8 @@ func TestAWrongClockOnTheNodeIsNamed(t *testing.T) {
 	l := newLab(t, 0)
 
 	for name, offset := range map[string]time.Duration{"cp1": 100 * time.Hour, "worker1": -100 * time.Hour} {
-		node := l.inMaintenance(t, name, emulator.NodeOptions{Faults: emulator.Faults{TimeUnsynced: true, ClockOffset: offset}})
+		node := l.inMaintenance(t, name,
+			emulator.NodeOptions{Faults: emulator.Faults{TimeUnsynced: true, ClockOffset: offset}})
 
 		probed := l.dialer.Probe(t.Context(), node.Endpoint())
 		require.Equal(t, talos.Maintenance, probed.State)
@@ -267,10 +272,12 @@ func TestReadsInMaintenance(t *testing.T) {
 
 	l := newLab(t, 0)
 	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{
-		UUID: "4C4C4544-0042-3510-8052-B4C04F4E4D32", Manufacturer: "Example", ProductName: "Box", SerialNumber: "S1", SecureBoot: true, UKI: true,
+		UUID: "4C4C4544-0042-3510-8052-B4C04F4E4D32", Manufacturer: "Example", ProductName: "Box", SerialNumber: "S1",
+		SecureBoot: true, UKI: true,
 		Cmdline: "talos.platform=metal console=tty0",
 		Disks: []emulator.Disk{
-			{Name: "sda", Size: 10 << 30, Model: "SMALL", Volumes: []emulator.Volume{{Name: "sda1", Filesystem: "xfs", Partition: "DATA", Size: 1 << 30}}},
+			{Name: "sda", Size: 10 << 30, Model: "SMALL",
+				Volumes: []emulator.Volume{{Name: "sda1", Filesystem: "xfs", Partition: "DATA", Size: 1 << 30}}},
 			{Name: "nvme0n1", Size: 500 << 30, Transport: "nvme", Model: "FAST"},
 		},
 	})
@@ -332,7 +339,8 @@ func TestReadsInMaintenance(t *testing.T) {
 	require.False(t, info.Read.IsZero())
 
 	info.Read = time.Time{}
-	require.Equal(t, talos.SystemInfo{UUID: "4c4c4544-0042-3510-8052-b4c04f4e4d32", Serial: "S1", Manufacturer: "Example", Product: "Box"}, info)
+	require.Equal(t, talos.SystemInfo{UUID: "4c4c4544-0042-3510-8052-b4c04f4e4d32", Serial: "S1", Manufacturer: "Example",
+		Product: "Box"}, info)
 
 	security, err := conn.SecurityState(ctx)
 	require.NoError(t, err)

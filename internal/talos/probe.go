@@ -15,7 +15,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
 
-// State is what answers at a node's address. Booting, installing and running are stages of a configured node, not states.
+// State is what answers at a node's address. Booting, installing and running are stages of a configured node, not
+// states.
 type State int
 
 // States.
@@ -98,7 +99,8 @@ type Probed struct {
 	// ClockSkew is 0 when the certificate is valid now; positive: it will be valid only after that time (the node's clock
 	// is ahead, or ours behind); negative: it expired that long ago.
 	ClockSkew time.Duration
-	// NameMismatch is set on a node of ours whose certificate doesn't name the address: its API refuses to be called there.
+	// NameMismatch is set on a node of ours whose certificate doesn't name the address: its API refuses to be called
+	// there.
 	NameMismatch bool
 	// Err says why a node is unreachable, not Talos or foreign; Explain puts it into words.
 	Err error
@@ -111,9 +113,9 @@ func (p Probed) Configured() bool {
 	return p.State == Ours || p.State == Foreign || p.State == UnknownCA
 }
 
-// Probe finds out what answers at an address, by the TLS handshake alone: a server that asks for a client certificate is a
-// configured node, one that doesn't and presents the maintenance certificate is in maintenance. No call is made, so that it
-// works with every version, and error texts (a race, in TLS 1.3) play no part.
+// Probe finds out what answers at an address, by the TLS handshake alone: a server that asks for a client certificate
+// is a configured node, one that doesn't and presents the maintenance certificate is in maintenance. No call is made,
+// so that it works with every version, and error texts (a race, in TLS 1.3) play no part.
 func (d *Dialer) Probe(ctx context.Context, address string) Probed {
 	started := time.Now()
 
@@ -171,7 +173,8 @@ func handshake(ctx context.Context, raw net.Conn) seen {
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: true, //nolint:gosec // nothing is sent; the certificate is judged afterwards
 		NextProtos:         []string{"h2"},
-		// Without the exchange that withstands quantum computers: it takes most of a handshake's time, and there is nothing to protect.
+		// Without the exchange that withstands quantum computers: it takes most of a handshake's time, and there is nothing
+		// to protect.
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
 		VerifyConnection: func(state tls.ConnectionState) error {
 			s.leaf = state.PeerCertificates[0]
@@ -251,7 +254,8 @@ func broken(ctx context.Context, err error) Probed {
 		return Probed{State: NotTalos, Err: notTalos(protocolOf(record.RecordHeader))}
 	case ctx.Err() != nil:
 		return Probed{Silence: NoAnswer, Err: fmt.Errorf("TLS handshake: %w", context.Cause(ctx))}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		// A listener that is closing, or a forwarder with nothing behind it.
 		return Probed{Silence: Refused, Err: fmt.Errorf("TLS handshake: %w", errHungUp)}
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -65,7 +65,8 @@ func TestProbeTellsStatesByTheHandshake(t *testing.T) {
 			serve: shakeHands(tls12(h2(ours.certificate(t), tls.RequireAndVerifyClientCert, ours))),
 		},
 		{
-			name: "another cluster's, of the same CA name", credentials: credentials, state: talos.Foreign, err: talos.ErrForeignCA,
+			name: "another cluster's, of the same CA name", credentials: credentials, state: talos.Foreign,
+			err:   talos.ErrForeignCA,
 			serve: shakeHands(h2(theirs.certificate(t), tls.RequireAndVerifyClientCert, theirs)), says: "another cluster's CA",
 		},
 		{
@@ -73,7 +74,8 @@ func TestProbeTellsStatesByTheHandshake(t *testing.T) {
 			serve: shakeHands(h2(ours.certificate(t), tls.RequireAndVerifyClientCert, ours)),
 		},
 		{
-			name: "maintenance's name on a node that asks for a certificate", credentials: credentials, state: talos.Foreign, err: talos.ErrForeignCA,
+			name: "maintenance's name on a node that asks for a certificate", credentials: credentials, state: talos.Foreign,
+			err:   talos.ErrForeignCA,
 			serve: shakeHands(h2(boot.certificate(t, maintenance), tls.RequireAndVerifyClientCert, boot)),
 		},
 		{
@@ -123,7 +125,8 @@ func TestProbeTellsStatesByTheHandshake(t *testing.T) {
 			}
 
 			require.Equal(t, test.state == talos.Unreachable, probed.Silence != talos.Answered)
-			require.Equal(t, probed.Configured(), test.state == talos.Ours || test.state == talos.Foreign || test.state == talos.UnknownCA)
+			require.Equal(t, probed.Configured(), test.state == talos.Ours || test.state == talos.Foreign ||
+				test.state == talos.UnknownCA)
 		})
 	}
 }
@@ -177,7 +180,8 @@ func TestProbeNotesACertificateForOtherAddresses(t *testing.T) {
 	ours := newAuthority(t)
 	dialer := &talos.Dialer{Credentials: ours.credentials(t), Timeout: timeout}
 
-	probed := dialer.Probe(t.Context(), listen(t, shakeHands(h2(ours.certificate(t, elsewhere), tls.RequireAnyClientCert, nil))))
+	probed := dialer.Probe(t.Context(),
+		listen(t, shakeHands(h2(ours.certificate(t, elsewhere), tls.RequireAnyClientCert, nil))))
 
 	require.Equal(t, talos.Ours, probed.State)
 	require.True(t, probed.NameMismatch)
@@ -201,17 +205,22 @@ func TestProbeTellsHowANodeIsSilent(t *testing.T) {
 		says    string
 	}{
 		{name: "closed port", address: closedPort(t), silence: talos.Refused, says: "connection refused"},
-		{name: "mute", address: listen(t, write("")), timeout: 50 * time.Millisecond, silence: talos.NoAnswer, says: "no answer in time"},
-		{name: "no SYN is answered", address: "192.0.2.1", timeout: 50 * time.Millisecond, silence: talos.NoAnswer, says: "no answer in time",
+		{name: "mute", address: listen(t, write("")), timeout: 50 * time.Millisecond, silence: talos.NoAnswer,
+			says: "no answer in time"},
+		{name: "no SYN is answered", address: "192.0.2.1", timeout: 50 * time.Millisecond, silence: talos.NoAnswer,
+			says: "no answer in time",
 			dial: func(ctx context.Context, _ string) (net.Conn, error) {
 				<-ctx.Done()
 
 				return nil, ctx.Err()
 			}},
-		{name: "a dialer that ignores its context", address: "192.0.2.1", timeout: 50 * time.Millisecond, silence: talos.NoAnswer, says: "no answer in time",
+		{name: "a dialer that ignores its context", address: "192.0.2.1", timeout: 50 * time.Millisecond,
+			silence: talos.NoAnswer, says: "no answer in time",
 			dial: func(context.Context, string) (net.Conn, error) { select {} }},
-		{name: "no route to host", address: "192.0.2.1", dial: fail(syscall.EHOSTUNREACH), silence: talos.NoAnswer, says: "no route to host"},
-		{name: "network unreachable", address: "192.0.2.1", dial: fail(syscall.ENETUNREACH), silence: talos.Broken, says: "network unreachable"},
+		{name: "no route to host", address: "192.0.2.1", dial: fail(syscall.EHOSTUNREACH), silence: talos.NoAnswer,
+			says: "no route to host"},
+		{name: "network unreachable", address: "192.0.2.1", dial: fail(syscall.ENETUNREACH), silence: talos.Broken,
+			says: "network unreachable"},
 		{name: "reset", address: "192.0.2.1", dial: fail(syscall.ECONNRESET), silence: talos.NoAnswer, says: "reset"},
 		{name: "unknown name", address: "cp1.example", silence: talos.Broken, says: "the name cp1.example does not resolve",
 			dial: func(context.Context, string) (net.Conn, error) {

@@ -42,8 +42,8 @@ func ProxyFor(address string) *Proxy {
 	return &Proxy{Variable: variable, Host: proxy.Host}
 }
 
-// silence tells from a failed connection through the proxy how the node is silent. Errors of an HTTP proxy say nothing about
-// the node; a SOCKS proxy reports what happened there.
+// silence tells from a failed connection through the proxy how the node is silent. Errors of an HTTP proxy say nothing
+// about the node; a SOCKS proxy reports what happened there.
 func (p *Proxy) silence(err error) Silence {
 	reply, fromSocks := strings.CutPrefix(err.Error(), "socks connect ")
 

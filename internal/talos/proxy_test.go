@@ -25,7 +25,8 @@ const behindProxy = "192.0.2.11"
 func clearProxies(t *testing.T) {
 	t.Helper()
 
-	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "HTTP_PROXY", "http_proxy", "REQUEST_METHOD"} {
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "HTTP_PROXY", "http_proxy",
+		"REQUEST_METHOD"} {
 		t.Setenv(name, "")
 	}
 }
@@ -153,7 +154,8 @@ func TestAFailingProxyIsNamed(t *testing.T) {
 			return "socks5://" + listen(t, write("HTTP/1.1 400 Bad Request\r\n\r\n"))
 		}, talos.Broken},
 		{
-			"SOCKS5 that was refused by the node", func(t *testing.T) string { t.Helper(); return "socks5://" + socksProxy(t, "", 5, new(atomic.Int32)) },
+			"SOCKS5 that was refused by the node",
+			func(t *testing.T) string { t.Helper(); return "socks5://" + socksProxy(t, "", 5, new(atomic.Int32)) },
 			talos.Refused,
 		},
 	} {

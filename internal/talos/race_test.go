@@ -48,7 +48,8 @@ func raw(t *testing.T, address string, config *tls.Config) error {
 // anonymous is a client without credentials, for maintenance mode.
 func anonymous() *tls.Config { return &tls.Config{InsecureSkipVerify: true} } //nolint:gosec // as in maintenance
 
-// Every way in which the certificates of a client and of a node do not fit has one class, however it is told, and never reaches the node's API.
+// Every way in which the certificates of a client and of a node do not fit has one class, however it is told, and never
+// reaches the node's API.
 func TestEveryMismatchOfCertificatesHasOneClassHoweverItIsTold(t *testing.T) {
 	t.Parallel()
 
@@ -65,7 +66,8 @@ func TestEveryMismatchOfCertificatesHasOneClassHoweverItIsTold(t *testing.T) {
 	with := func(trusted, signer *authority, change ...func(*x509.Certificate)) *tls.Config {
 		change = append([]func(*x509.Certificate){client(string(role.Admin))}, change...)
 
-		return &tls.Config{RootCAs: trusted.pool(), Certificates: []tls.Certificate{signer.certificate(t, change...)}, MinVersion: tls.VersionTLS13}
+		return &tls.Config{RootCAs: trusted.pool(), Certificates: []tls.Certificate{signer.certificate(t, change...)},
+			MinVersion: tls.VersionTLS13}
 	}
 
 	pinned := anonymous()
@@ -85,23 +87,30 @@ func TestEveryMismatchOfCertificatesHasOneClassHoweverItIsTold(t *testing.T) {
 		class  talos.Class
 	}{
 		{"no certificate", node.Endpoint(), anonymous(), "tls: certificate required", brokenOff, talos.Retry},
-		{"certificate of another cluster", node.Endpoint(), with(ours, theirs), "tls: unknown certificate authority", brokenOff, talos.Retry},
-		{"expired certificate", node.Endpoint(), with(ours, ours, expired), "tls: expired certificate", brokenOff, talos.Retry},
-		{"certificate for both sides", node.Endpoint(), with(ours, ours, bothUsages), "tls: bad certificate", brokenOff, talos.Retry},
+		{"certificate of another cluster", node.Endpoint(), with(ours, theirs), "tls: unknown certificate authority",
+			brokenOff, talos.Retry},
+		{"expired certificate", node.Endpoint(), with(ours, ours, expired), "tls: expired certificate", brokenOff,
+			talos.Retry},
+		{"certificate for both sides", node.Endpoint(), with(ours, ours, bothUsages), "tls: bad certificate", brokenOff,
+			talos.Retry},
 		{
 			"talosconfig on a node in maintenance", spare.Endpoint(), with(ours, ours),
-			"authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority", nil, talos.Retry,
+			"authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority",
+			nil, talos.Retry,
 		},
 		{
 			"another cluster's talosconfig", node.Endpoint(), with(theirs, theirs),
 			`(possibly because of "x509: Ed25519 verification failure" while trying to verify candidate authority certificate "talos")`, nil, talos.Final,
 		},
 		{
-			"an address that the certificate does not name", netip.AddrPortFrom(elsewhere, emulator.APIPort).String(), with(ours, ours),
+			"an address that the certificate does not name", netip.AddrPortFrom(elsewhere, emulator.APIPort).String(),
+			with(ours, ours),
 			"x509: certificate is valid for", nil, talos.Final,
 		},
-		{"another fingerprint", spare.Endpoint(), pinned, "leaf peer certificate doesn't match the provided fingerprints", nil, talos.Final},
-		{"a closed port", netip.AddrPortFrom(elsewhere, 6443).String(), anonymous(), "connect: connection refused", nil, talos.Retry},
+		{"another fingerprint", spare.Endpoint(), pinned, "leaf peer certificate doesn't match the provided fingerprints",
+			nil, talos.Final},
+		{"a closed port", netip.AddrPortFrom(elsewhere, 6443).String(), anonymous(), "connect: connection refused", nil,
+			talos.Retry},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := len(node.Calls()) + len(spare.Calls())
@@ -109,7 +118,8 @@ func TestEveryMismatchOfCertificatesHasOneClassHoweverItIsTold(t *testing.T) {
 			var told, broken bool // what was seen so far
 
 			for i := 0; i < tries && (!told || !broken && test.orElse != nil); i++ {
-				// A connection that is reset before the alert can be read is the rarer: every second time the node is made to do that.
+				// A connection that is reset before the alert can be read is the rarer: every second time the node is made to do
+				// that.
 				node.Set(func(f *emulator.Faults) { f.ResetRefused = i%2 == 1 })
 
 				err := raw(t, test.address, test.config)

@@ -61,7 +61,8 @@ func list[T resource.Resource](ctx context.Context, c *Conn, pointer resource.Po
 
 // Status is a node's own view of itself.
 type Status struct {
-	// Stage is "maintenance", "installing", "booting", "running", "rebooting", "shutting down", "resetting", "upgrading" or "unknown".
+	// Stage is "maintenance", "installing", "booting", "running", "rebooting", "shutting down", "resetting", "upgrading"
+	// or "unknown".
 	Stage string
 	// Ready means something in booting and running only; in every other stage it is true.
 	Ready bool
@@ -234,7 +235,8 @@ func (c *Conn) Links(ctx context.Context) ([]Link, error) {
 		}
 
 		links = append(links, Link{
-			Name: link.Metadata().ID(), MAC: strings.ToLower(mac), Physical: spec.Physical(), Up: spec.LinkState, Aliases: aliases,
+			Name: link.Metadata().ID(), MAC: strings.ToLower(mac), Physical: spec.Physical(), Up: spec.LinkState,
+			Aliases: aliases,
 		})
 	}
 
@@ -247,14 +249,15 @@ type SystemInfo struct {
 	UUID string
 	// Serial, Manufacturer and Product as the vendor wrote them.
 	Serial, Manufacturer, Product string
-	// Read is when the node read this, by its own clock: once in each boot. A certificate tells boots apart less well: in maintenance a node makes
-	// itself a new one whenever its clock is set or its addresses change.
+	// Read is when the node read this, by its own clock: once in each boot. A certificate tells boots apart less well: in
+	// maintenance a node makes itself a new one whenever its clock is set or its addresses change.
 	Read time.Time
 }
 
 // SystemInformation reads the firmware's data.
 func (c *Conn) SystemInformation(ctx context.Context) (SystemInfo, error) {
-	info, err := get[*hardware.SystemInformation](ctx, c, hardware.NewSystemInformation(hardware.SystemInformationID).Metadata())
+	info, err := get[*hardware.SystemInformation](ctx, c,
+		hardware.NewSystemInformation(hardware.SystemInformationID).Metadata())
 	if err != nil {
 		return SystemInfo{}, err
 	}
@@ -262,8 +265,9 @@ func (c *Conn) SystemInformation(ctx context.Context) (SystemInfo, error) {
 	spec := info.TypedSpec()
 
 	return SystemInfo{
-		UUID: strings.ToLower(spec.UUID), Serial: spec.SerialNumber, Manufacturer: spec.Manufacturer, Product: spec.ProductName,
-		Read: info.Metadata().Created(),
+		UUID: strings.ToLower(spec.UUID), Serial: spec.SerialNumber, Manufacturer: spec.Manufacturer,
+		Product: spec.ProductName,
+		Read:    info.Metadata().Created(),
 	}, nil
 }
 
@@ -326,7 +330,8 @@ func (c *Conn) Version(ctx context.Context) (string, error) {
 
 // Hostname reads the node's hostname; ErrNotFound while it has none, as usual in maintenance.
 func (c *Conn) Hostname(ctx context.Context) (string, error) {
-	hostname, err := get[*network.HostnameStatus](ctx, c, network.NewHostnameStatus(network.NamespaceName, network.HostnameID).Metadata())
+	hostname, err := get[*network.HostnameStatus](ctx, c,
+		network.NewHostnameStatus(network.NamespaceName, network.HostnameID).Metadata())
 	if err != nil {
 		return "", err
 	}
@@ -336,7 +341,8 @@ func (c *Conn) Hostname(ctx context.Context) (string, error) {
 
 // Addresses reads the addresses that the node has now.
 func (c *Conn) Addresses(ctx context.Context) ([]netip.Prefix, error) {
-	addresses, err := get[*network.NodeAddress](ctx, c, network.NewNodeAddress(network.NamespaceName, network.NodeAddressCurrentID).Metadata())
+	addresses, err := get[*network.NodeAddress](ctx, c,
+		network.NewNodeAddress(network.NamespaceName, network.NodeAddressCurrentID).Metadata())
 	if err != nil {
 		return nil, err
 	}
@@ -346,12 +352,14 @@ func (c *Conn) Addresses(ctx context.Context) ([]netip.Prefix, error) {
 
 // MachineConfig reads the active machine config in YAML, with its secrets. ErrNoConfig while the node has none.
 func (c *Conn) MachineConfig(ctx context.Context) ([]byte, error) {
-	pointer := resource.NewMetadata(config.NamespaceName, config.MachineConfigType, config.ActiveID, resource.VersionUndefined)
+	pointer := resource.NewMetadata(config.NamespaceName, config.MachineConfigType, config.ActiveID,
+		resource.VersionUndefined)
 
 	var text configText
 
 	err := c.read(ctx, OpRead, func(ctx context.Context) error {
-		active, err := safe.StateGet[*protobuf.Resource](ctx, c.api.COSI, pointer, state.WithGetUnmarshalOptions(state.WithSkipProtobufUnmarshal()))
+		active, err := safe.StateGet[*protobuf.Resource](ctx, c.api.COSI, pointer,
+			state.WithGetUnmarshalOptions(state.WithSkipProtobufUnmarshal()))
 		if err != nil {
 			return err
 		}

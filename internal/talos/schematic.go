@@ -6,12 +6,15 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
 
-// schematicExtension is the name of the extension by which the image factory tells an image's schematic; its version is the id.
+// schematicExtension is the name of the extension by which the image factory tells an image's schematic; its version is
+// the id.
 const schematicExtension = "schematic"
 
-// Schematic reads the id of the image factory schematic that the node booted from; empty when its image came from elsewhere.
+// Schematic reads the id of the image factory schematic that the node booted from; empty when its image came from
+// elsewhere.
 func (c *Conn) Schematic(ctx context.Context) (string, error) {
-	extensions, err := list[*runtime.ExtensionStatus](ctx, c, runtime.NewExtensionStatus(runtime.NamespaceName, "").Metadata())
+	extensions, err := list[*runtime.ExtensionStatus](ctx, c,
+		runtime.NewExtensionStatus(runtime.NamespaceName, "").Metadata())
 	if err != nil {
 		return "", err
 	}

@@ -12,7 +12,8 @@ const maxText = 2000
 
 const masked = "(masked)"
 
-// secrets are the forms that secrets have in a node's texts: a mark that each of them has, the whole of it, and what is shown instead.
+// secrets are the forms that secrets have in a node's texts: a mark that each of them has, the whole of it, and what is
+// shown instead.
 var secrets = []struct {
 	mark    string
 	pattern *regexp.Regexp
@@ -65,7 +66,8 @@ func scrub(text string) string {
 
 // maskRandom masks what looks like encoded random bytes; paths and words lack one of the kinds of characters.
 func maskRandom(run string) string {
-	if strings.ContainsFunc(run, unicode.IsDigit) && strings.ContainsFunc(run, unicode.IsUpper) && strings.ContainsFunc(run, unicode.IsLower) {
+	if strings.ContainsFunc(run, unicode.IsDigit) && strings.ContainsFunc(run, unicode.IsUpper) &&
+		strings.ContainsFunc(run, unicode.IsLower) {
 		return masked
 	}
 

@@ -25,8 +25,10 @@ func TestProblemsOfAMachineConfigAreOneLineEach(t *testing.T) {
 		{"one line", "config not found", []string{"config not found"}},
 		{
 			"nested counts",
-			"1 error occurred:\n\t* v1alpha1.Config: 3 errors occurred:\n\t* etcd config is only allowed on control plane machines\n" +
-				"\t* cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)\n\t* unknown machine type \"master\"\n\n\n\n",
+			"1 error occurred:\n\t* v1alpha1.Config: 3 errors occurred:\n\t* etcd config is only allowed on control plane " +
+				"machines\n" +
+				"\t* cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)\n\t* unknown machine type " +
+				"\"master\"\n\n\n\n",
 			[]string{
 				"etcd config is only allowed on control plane machines",
 				"cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)",
@@ -40,13 +42,16 @@ func TestProblemsOfAMachineConfigAreOneLineEach(t *testing.T) {
 		},
 		{
 			"no disk",
-			"1 error occurred:\n\t* v1alpha1.Config: 1 error occurred:\n\t* no disks matched the expression: glob(\"NOPE*\", disk.model) && disk.transport != \"\"\n\n\n\n",
+			"1 error occurred:\n\t* v1alpha1.Config: 1 error occurred:\n\t* no disks matched the expression: glob(\"NOPE*\", " +
+				"disk.model) && disk.transport != \"\"\n\n\n\n",
 			[]string{`no disks matched the expression: glob("NOPE*", disk.model) && disk.transport != ""`},
 		},
 		{
 			"unknown keys lose their values",
-			"error decoding document /v1alpha1/ (line 1): unknown keys found during decoding:\nmachine:\n    foo: s3cret\n    network:\n        hostnme: cp1\n        list:\n            - a: b\n",
-			[]string{"error decoding document /v1alpha1/ (line 1): unknown keys: .machine.foo, .machine.network.hostnme, .machine.network.list"},
+			"error decoding document /v1alpha1/ (line 1): unknown keys found during decoding:\nmachine:\n    foo: s3cret\n   " +
+				" network:\n        hostnme: cp1\n        list:\n            - a: b\n",
+			[]string{"error decoding document /v1alpha1/ (line 1): unknown keys: .machine.foo, .machine.network.hostnme, " +
+				".machine.network.list"},
 		},
 		{
 			"unknown keys with Talos 1.12, which does not name the document",
@@ -55,8 +60,10 @@ func TestProblemsOfAMachineConfigAreOneLineEach(t *testing.T) {
 		},
 		{
 			"a value that the decoder quotes",
-			"error decoding document /v1alpha1/ (line 1): yaml: construct errors:\n  line 2: cannot construct !!str `hunter2` into bool",
-			[]string{"error decoding document /v1alpha1/ (line 1): yaml: construct errors:", "line 2: cannot construct !!str (masked) into bool"},
+			"error decoding document /v1alpha1/ (line 1): yaml: construct errors:\n  line 2: cannot construct !!str " +
+				"`hunter2` into bool",
+			[]string{"error decoding document /v1alpha1/ (line 1): yaml: construct errors:",
+				"line 2: cannot construct !!str (masked) into bool"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -71,7 +78,9 @@ func TestScrubKeepsWhatHelps(t *testing.T) {
 	t.Parallel()
 
 	for _, text := range []string{
-		"failed to pull image \"factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d32b4ba:v1.13.9\": not found",
+		"failed to pull image " +
+			"\"factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d32b4ba:v1.13.9\": " +
+			"not found",
 		"lstat /dev/disk/by-id/ata-Samsung_SSD_870_QVO_1TB: no such file or directory",
 		"open /system/secrets/etcd/admin.crt: no such file or directory",
 		`no disks matched the expression: disk.size >= 100000000000u && disk.transport != ""`,

@@ -16,7 +16,8 @@ import (
 // Service is one of a node's system services.
 type Service struct {
 	ID string
-	// State is "Initialized", "Preparing", "Waiting", "Running", "Stopping", "Finished", "Failed", "Skipped" or "Starting".
+	// State is "Initialized", "Preparing", "Waiting", "Running", "Stopping", "Finished", "Failed", "Skipped" or
+	// "Starting".
 	State string
 	// Healthy means something only when State is Running and HealthUnknown isn't set.
 	Healthy bool

@@ -14,7 +14,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// What is read of a machine in maintenance comes from its resources, which Talos 1.12 has as well; what it does not have is not allowed, and final.
+// What is read of a machine in maintenance comes from its resources, which Talos 1.12 has as well; what it does not
+// have is not allowed, and final.
 func TestMaintenanceOfTalos112(t *testing.T) {
 	t.Parallel()
 
@@ -74,16 +75,20 @@ func TestAConfigThatTalos112RefusesIsFinal(t *testing.T) {
 		says   []string
 	}{
 		{"scalar", text("hello"), codes.Unknown, []string{"recovered: expected a mapping node"}},
-		{"tab indent", text("machine:\n\ttype: worker"), codes.Unknown, []string{"decode error: yaml: line 2: found character that cannot start any token"}},
+		{"tab indent", text("machine:\n\ttype: worker"), codes.Unknown,
+			[]string{"decode error: yaml: line 2: found character that cannot start any token"}},
 		{"unknown key", underMachine("foo: s3cret"), codes.Unknown, []string{"unknown keys: .machine.foo"}},
-		{"unknown kind", appendDocument("apiVersion: v1alpha1\nkind: VRFConfig\nname: a\n"), codes.Unknown, []string{`"VRFConfig" "v1alpha1": not registered`}},
+		{"unknown kind", appendDocument("apiVersion: v1alpha1\nkind: VRFConfig\nname: a\n"), codes.Unknown,
+			[]string{`"VRFConfig" "v1alpha1": not registered`}},
 		{"unknown machine type", replace("type: controlplane", "type: master"), codes.InvalidArgument, []string{
-			"etcd config is only allowed on control plane machines", "cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)",
+			"etcd config is only allowed on control plane machines",
+			"cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)",
 			`unknown machine type "master"`,
 		}},
 		{"Kubernetes of a newer Talos", func(c string) string {
 			return regexp.MustCompile(`(ghcr\.io/siderolabs/kubelet):v\S+`).ReplaceAllString(c, "$1:v1.36.3")
-		}, codes.InvalidArgument, []string{"kubelet image is not valid: version of Kubernetes 1.36.3 is too new to be used with Talos 1.12.1"}},
+		}, codes.InvalidArgument,
+			[]string{"kubelet image is not valid: version of Kubernetes 1.36.3 is too new to be used with Talos 1.12.1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := conn.Apply(t.Context(), []byte(test.change(valid)), talos.ApplyOptions{})
@@ -110,7 +115,8 @@ func TestApplyInMaintenanceOfTalos112(t *testing.T) {
 	t.Parallel()
 
 	l := newLabOf(t, talos112, 0)
-	node := l.inMaintenance(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{Lingers: 24 * time.Hour, InstallStall: 24 * time.Hour}})
+	node := l.inMaintenance(t, "cp1",
+		emulator.NodeOptions{Faults: emulator.Faults{Lingers: 24 * time.Hour, InstallStall: 24 * time.Hour}})
 	config := l.config(t, "cp1")
 	conn, late := l.maintenance(t, node), l.maintenance(t, node)
 
@@ -127,7 +133,8 @@ func TestApplyInMaintenanceOfTalos112(t *testing.T) {
 	lost := make(chan error, 1)
 
 	go func() {
-		_, err := late.Apply(t.Context(), []byte(strings.Replace(string(config), "debug: false", "debug: true", 1)), talos.ApplyOptions{})
+		_, err := late.Apply(t.Context(), []byte(strings.Replace(string(config), "debug: false", "debug: true", 1)),
+			talos.ApplyOptions{})
 		lost <- err
 	}()
 

@@ -19,7 +19,8 @@ const watchLimit = time.Minute
 // ErrWatchOver ends a watch that lasted as long as watches may: probe the node and watch again.
 var ErrWatchOver = errors.New("the watch is over")
 
-// StatusUpdate is one update of a watch. The last one before the channel is closed carries the error that ended the watch.
+// StatusUpdate is one update of a watch. The last one before the channel is closed carries the error that ended the
+// watch.
 type StatusUpdate struct {
 	Status Status
 	Err    error
@@ -27,10 +28,10 @@ type StatusUpdate struct {
 
 // WatchStatus follows the node's status: first the present one, then each change.
 //
-// A watch is short on purpose: it ends after a minute (ErrWatchOver), with the first error, when the node stops answering,
-// and once the node is about to go down, since an open stream delays its reboot. The caller then probes the node and, if
-// it still makes sense, watches again: what the connection was good for may have changed with the node's state.
-// The channel must be read until it is closed, or the context cancelled.
+// A watch is short on purpose: it ends after a minute (ErrWatchOver), with the first error, when the node stops
+// answering, and once the node is about to go down, since an open stream delays its reboot. The caller then probes the
+// node and, if it still makes sense, watches again: what the connection was good for may have changed with the node's
+// state. The channel must be read until it is closed, or the context cancelled.
 func (c *Conn) WatchStatus(ctx context.Context) <-chan StatusUpdate {
 	updates := make(chan StatusUpdate)
 

@@ -178,19 +178,22 @@ func TestInstallFailureTellsWhyAnInstallFailed(t *testing.T) {
 			t.Parallel()
 
 			l := newLab(t, 0)
-			node := l.inMaintenance(t, "cp1", emulator.NodeOptions{Faults: emulator.Faults{Install: test.fault, InstallStall: 1000 * time.Hour}})
+			node := l.inMaintenance(t, "cp1",
+				emulator.NodeOptions{Faults: emulator.Faults{Install: test.fault, InstallStall: 1000 * time.Hour}})
 
 			_, err := l.maintenance(t, node).Apply(t.Context(), l.config(t, "cp1"), talos.ApplyOptions{})
 			require.NoError(t, err)
 
 			l.await(t, node, "installing")
-			require.Eventually(t, func() bool { return l.dialer.Probe(t.Context(), node.Endpoint()).State == talos.Ours }, labcluster.Deadline, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return l.dialer.Probe(t.Context(), node.Endpoint()).State == talos.Ours },
+				labcluster.Deadline, 5*time.Millisecond)
 
 			conn := l.secure(t, node)
 
 			go func() {
 				// The install goes on once somebody listens.
-				for !slices.ContainsFunc(node.Calls(), func(call emulator.Call) bool { return call.Name() == "Events" }) && t.Context().Err() == nil {
+				for !slices.ContainsFunc(node.Calls(), func(call emulator.Call) bool { return call.Name() == "Events" }) &&
+					t.Context().Err() == nil {
 					time.Sleep(time.Millisecond)
 				}
 
@@ -213,7 +216,8 @@ func TestInstallFailureTellsWhyAnInstallFailed(t *testing.T) {
 func TestEventsOfUnknownTypesSurvive(t *testing.T) {
 	t.Parallel()
 
-	event := talos.ReadEvent(&machine.Event{Id: "c1", Data: &anypb.Any{TypeUrl: "talos/runtime/machine.TeleportEvent", Value: []byte{1, 2, 3}}})
+	event := talos.ReadEvent(&machine.Event{Id: "c1",
+		Data: &anypb.Any{TypeUrl: "talos/runtime/machine.TeleportEvent", Value: []byte{1, 2, 3}}})
 	require.Equal(t, talos.Event{ID: "c1", Kind: "TeleportEvent"}, event)
 }
 
@@ -224,7 +228,8 @@ func TestEventsKeepTheReasonOfAFailure(t *testing.T) {
 		value, err := proto.Marshal(message)
 		require.NoError(t, err)
 
-		return &machine.Event{Id: "c1", Data: &anypb.Any{TypeUrl: "talos/runtime/" + string(message.ProtoReflect().Descriptor().FullName()), Value: value}}
+		return &machine.Event{Id: "c1",
+			Data: &anypb.Any{TypeUrl: "talos/runtime/" + string(message.ProtoReflect().Descriptor().FullName()), Value: value}}
 	}
 
 	for _, test := range []struct {
@@ -234,16 +239,21 @@ func TestEventsKeepTheReasonOfAFailure(t *testing.T) {
 	}{
 		{
 			"failed for good", &machine.SequenceEvent{Sequence: "install", Error: &common.Error{
-				Code: common.Code_FATAL, Message: "sequence failed: error running phase 2 in install sequence: task 1/1: failed, lstat /dev/nope: no such file or directory",
+				Code: common.Code_FATAL, Message: "sequence failed: error running phase 2 in install sequence: task 1/1: " +
+					"failed, lstat /dev/nope: no such file or directory",
 			}},
-			talos.Event{Kind: "SequenceEvent", Sequence: "install", Action: "noop", Failure: "lstat /dev/nope: no such file or directory"},
+			talos.Event{Kind: "SequenceEvent", Sequence: "install", Action: "noop",
+				Failure: "lstat /dev/nope: no such file or directory"},
 		},
 		{
-			"locked is no failure", &machine.SequenceEvent{Sequence: "reboot", Error: &common.Error{Code: common.Code_LOCKED, Message: "sequence not started"}},
+			"locked is no failure", &machine.SequenceEvent{Sequence: "reboot",
+				Error: &common.Error{Code: common.Code_LOCKED, Message: "sequence not started"}},
 			talos.Event{Kind: "SequenceEvent", Sequence: "reboot", Action: "noop"},
 		},
-		{"phase", &machine.PhaseEvent{Phase: "kexec", Action: machine.PhaseEvent_STOP}, talos.Event{Kind: "PhaseEvent", Phase: "kexec", Action: "stop"}},
-		{"task", &machine.TaskEvent{Task: "install", Action: machine.TaskEvent_START}, talos.Event{Kind: "TaskEvent", Task: "install", Action: "start"}},
+		{"phase", &machine.PhaseEvent{Phase: "kexec", Action: machine.PhaseEvent_STOP},
+			talos.Event{Kind: "PhaseEvent", Phase: "kexec", Action: "stop"}},
+		{"task", &machine.TaskEvent{Task: "install", Action: machine.TaskEvent_START},
+			talos.Event{Kind: "TaskEvent", Task: "install", Action: "start"}},
 		{
 			"service", &machine.ServiceStateEvent{Service: "etcd", Action: machine.ServiceStateEvent_RUNNING},
 			talos.Event{Kind: "ServiceStateEvent", Service: "etcd", Action: "running"},

@@ -14,9 +14,12 @@ import (
 
 // texts that YAML has to quote, break or leave alone.
 var texts = []string{
-	"net.ifnames=0", "talos.logging.kernel=udp://127.0.0.1:6050", "console=ttyS0,115200n8", "a: b", "- a", "#", "'", "\"", "yes", "null", "~", "0x10", "1e3",
-	" lead", "trail ", "two\nlines\n", "tab\there", "ä", "\u2028", "%", "@file", "&a", "*a", "!x", "{}", "[]", "|", ">", "", strings.Repeat("long ", 60),
-	"siderolabs/qemu-guest-agent", "siderolabs/iscsi-tools", "2026-01-01", "1_000", ":", "-", "?", "a#b", "a #b", "\\n", "\x7f", "=", "<<",
+	"net.ifnames=0", "talos.logging.kernel=udp://127.0.0.1:6050", "console=ttyS0,115200n8", "a: b", "- a", "#", "'", "\"",
+	"yes", "null", "~", "0x10", "1e3",
+	" lead", "trail ", "two\nlines\n", "tab\there", "ä", "\u2028", "%", "@file", "&a", "*a", "!x", "{}", "[]", "|", ">",
+	"", strings.Repeat("long ", 60),
+	"siderolabs/qemu-guest-agent", "siderolabs/iscsi-tools", "2026-01-01", "1_000", ":", "-", "?", "a#b", "a #b", "\\n",
+	"\x7f", "=", "<<",
 }
 
 // schematic writes a random one, in JSON's form, which YAML takes.
@@ -38,7 +41,8 @@ func schematic(random *rand.Rand) string {
 		fmt.Sprintf(`"meta":[{"key":%d,"value":%s}]`, random.IntN(256), quoted()),
 		`"systemExtensions":{"officialExtensions":` + list() + `}`,
 		`"bootloader":"` + []string{"none", "dual-boot", "sd-boot", "grub"}[random.IntN(4)] + `"`,
-		fmt.Sprintf(`"secureboot":{"enrollKeys":"%s","includeWellKnownCertificates":%t}`, []string{"", "off", "force"}[random.IntN(3)], random.IntN(2) == 0),
+		fmt.Sprintf(`"secureboot":{"enrollKeys":"%s","includeWellKnownCertificates":%t}`,
+			[]string{"", "off", "force"}[random.IntN(3)], random.IntN(2) == 0),
 		fmt.Sprintf(`"diskImage":{"sectorSize":%d}`, random.IntN(2)*4096),
 		`"embeddedMachineConfiguration":` + quoted(),
 	}
@@ -85,7 +89,8 @@ func TestIDsAreTheFactorysOwn(t *testing.T) {
 func TestWhatTheFactoryRefusesIsRefused(t *testing.T) {
 	t.Parallel()
 
-	for _, text := range []string{`{"customisation":{}}`, `{"customization":{"bootloader":"lilo"}}`, `{"customization":{"meta":[{"key":256}]}}`, `[]`, `{"overlay":"x"}`} {
+	for _, text := range []string{`{"customisation":{}}`, `{"customization":{"bootloader":"lilo"}}`,
+		`{"customization":{"meta":[{"key":256}]}}`, `[]`, `{"overlay":"x"}`} {
 		_, their := theirs.Unmarshal([]byte(text))
 		_, our := ours.Parse([]byte(text))
 		require.Equal(t, their == nil, our == nil, text)

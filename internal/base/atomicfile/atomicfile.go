@@ -18,9 +18,9 @@ const maxLinks = 40
 
 // WriteFile puts data at path with exactly the mode perm, whatever the umask and whatever mode the file had.
 //
-// The data goes to a temporary file in the target's folder, is synced to the disk and renamed into place. A symbolic link stays
-// one: what it points to is replaced, or created. The folder must exist. After an error the old file is as it was and no temporary file is left;
-// one of a process that was killed stays until Clean.
+// The data goes to a temporary file in the target's folder, is synced to the disk and renamed into place. A symbolic
+// link stays one: what it points to is replaced, or created. The folder must exist. After an error the old file is as
+// it was and no temporary file is left; one of a process that was killed stays until Clean.
 func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	target, err := Target(path)
 	if err != nil {
@@ -36,7 +36,8 @@ func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	})
 }
 
-// Clean removes what processes that were killed while they wrote the file at path, or another one of its folder, left there.
+// Clean removes what processes that were killed while they wrote the file at path, or another one of its folder, left
+// there.
 func Clean(path string) {
 	held.Clean(filepath.Dir(path), temporaryName("*"))
 
@@ -75,8 +76,8 @@ func place(target string, data []byte, perm fs.FileMode, put func(temporary *hel
 	return nil
 }
 
-// Backup copies the file at path to <path>.bak-<UTC time> with mode 0600 and returns the copy's path. An older backup is
-// never overwritten: the name gets a number. A file that does not exist needs no backup: the returned path is empty.
+// Backup copies the file at path to <path>.bak-<UTC time> with mode 0600 and returns the copy's path. An older backup
+// is never overwritten: the name gets a number. A file that does not exist needs no backup: the returned path is empty.
 func Backup(path string, now time.Time) (string, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +116,8 @@ func nameBackup(temporary *held.File, base string) (string, error) {
 	}
 }
 
-// Target is the file that a write to path replaces: path itself, or the end of its chain of symbolic links, which need not exist yet.
+// Target is the file that a write to path replaces: path itself, or the end of its chain of symbolic links, which need
+// not exist yet.
 func Target(path string) (string, error) {
 	target := path
 

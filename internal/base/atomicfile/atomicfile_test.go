@@ -158,7 +158,8 @@ func TestReadersNeverSeePartOfAFile(t *testing.T) {
 	for {
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.True(t, bytes.Equal(data, contents[0]) || bytes.Equal(data, contents[1]), "read a mixture of %d bytes", len(data))
+		require.True(t, bytes.Equal(data, contents[0]) || bytes.Equal(data, contents[1]), "read a mixture of %d bytes",
+			len(data))
 
 		select {
 		case <-done:

@@ -51,7 +51,8 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 
 	stopped := errors.New("stopped by a signal")
 
-	for name, clk := range map[string]clock.Clock{"real": clock.Real(), "scaled": clock.Scaled(2), "fake": clock.NewFake(time.Time{})} {
+	for name, clk := range map[string]clock.Clock{"real": clock.Real(), "scaled": clock.Scaled(2),
+		"fake": clock.NewFake(time.Time{})} {
 		t.Run(name+", done before", func(t *testing.T) {
 			t.Parallel()
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Fake is a clock whose time moves only when somebody sleeps on it or calls Advance: a Sleep returns at once, and the time has passed.
-// The zero value starts at the zero time. Safe for concurrent use.
+// Fake is a clock whose time moves only when somebody sleeps on it or calls Advance: a Sleep returns at once, and the
+// time has passed. The zero value starts at the zero time. Safe for concurrent use.
 type Fake struct {
 	mu     sync.Mutex
 	now    time.Time

@@ -13,8 +13,8 @@ const (
 	allowance = 2 * beat
 )
 
-// pace counts the wall's time in which this process could run. A scaled clock goes by it: minutes of its time pass in the milliseconds for which
-// a busy machine lets a goroutine wait, and nobody's budget should run out meanwhile.
+// pace counts the wall's time in which this process could run. A scaled clock goes by it: minutes of its time pass in
+// the milliseconds for which a busy machine lets a goroutine wait, and nobody's budget should run out meanwhile.
 type pace struct {
 	mu     sync.Mutex
 	beaten time.Time     // the last beat

@@ -17,10 +17,13 @@ func TestThePaceHoldsBackWhileTheProcessCanNotRun(t *testing.T) {
 		read  time.Duration   // when it is asked
 		want  time.Duration
 	}{
-		"in time":                       {beats: []time.Duration{beat, 2 * beat}, read: 2*beat + time.Millisecond, want: 2*beat + time.Millisecond},
-		"a late beat counts in part":    {beats: []time.Duration{beat, time.Second}, read: time.Second, want: beat + allowance},
-		"a beat that is still to come":  {beats: []time.Duration{beat}, read: time.Minute, want: beat + allowance},
-		"after a late one it goes on":   {beats: []time.Duration{time.Second, time.Second + beat}, read: time.Second + beat, want: allowance + beat},
+		"in time": {beats: []time.Duration{beat, 2 * beat}, read: 2*beat + time.Millisecond,
+			want: 2*beat + time.Millisecond},
+		"a late beat counts in part": {beats: []time.Duration{beat, time.Second}, read: time.Second,
+			want: beat + allowance},
+		"a beat that is still to come": {beats: []time.Duration{beat}, read: time.Minute, want: beat + allowance},
+		"after a late one it goes on": {beats: []time.Duration{time.Second, time.Second + beat}, read: time.Second + beat,
+			want: allowance + beat},
 		"a clock that went back":        {beats: []time.Duration{beat, 0}, read: 0, want: beat},
 		"nothing has passed at a start": {read: 0, want: 0},
 	} {

@@ -1,5 +1,6 @@
-// Package held makes temporary files and folders that can't outlive their process unnoticed: it holds a lock of the system's on them, which ends with
-// it, however it ends. Whoever finds one that nobody holds may remove it. Where the system has no such locks (Windows) nothing is ever found.
+// Package held makes temporary files and folders that can't outlive their process unnoticed: it holds a lock of the
+// system's on them, which ends with it, however it ends. Whoever finds one that nobody holds may remove it. Where the
+// system has no such locks (Windows) nothing is ever found.
 package held
 
 import (
@@ -37,8 +38,8 @@ func NewFile(folder, pattern string) (*File, error) {
 	}
 }
 
-// MoveTo gives the file a name that must be free: fs.ErrExist, if there is something already. It stays held. On a file system without hard links
-// two that take the same name in the same moment are not kept apart.
+// MoveTo gives the file a name that must be free: fs.ErrExist, if there is something already. It stays held. On a file
+// system without hard links two that take the same name in the same moment are not kept apart.
 func (f *File) MoveTo(path string) error {
 	linked := os.Link(f.Name(), path)
 	if linked == nil {
@@ -95,8 +96,8 @@ func (f *Folder) Remove() error {
 	return nil
 }
 
-// Clean removes the files and folders in folder whose names match the pattern (that of path.Match) and that nobody holds.
-// What can't be looked at or removed is somebody else's, and stays.
+// Clean removes the files and folders in folder whose names match the pattern (that of path.Match) and that nobody
+// holds. What can't be looked at or removed is somebody else's, and stays.
 func Clean(folder, pattern string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -110,7 +111,8 @@ func Clean(folder, pattern string) {
 	}
 }
 
-// RemoveAbandoned removes a file or folder that nobody holds, if may, when it isn't nil, agrees after a look at it. It tells whether it did.
+// RemoveAbandoned removes a file or folder that nobody holds, if may, when it isn't nil, agrees after a look at it. It
+// tells whether it did.
 func RemoveAbandoned(path string, may func(*os.File) bool) bool {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode()&fs.ModeSymlink != 0 {

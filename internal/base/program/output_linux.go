@@ -6,7 +6,8 @@ import (
 	"syscall"
 )
 
-// outputOf runs a program, which ends with this process, also when that is killed: it must not go on writing files for nobody.
+// outputOf runs a program, which ends with this process, also when that is killed: it must not go on writing files for
+// nobody.
 func outputOf(command *exec.Cmd) ([]byte, error) {
 	// It is the end of the thread that started the program which counts.
 	runtime.LockOSThread()

@@ -43,7 +43,8 @@ func (f *Failure) Error() string { return fmt.Sprintf("%s %s: %v", f.Name, f.Ver
 // Unwrap gives how it ended.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Variable is the value of a variable of the environment; of several the last counts, as everywhere. Empty if it is not set.
+// Variable is the value of a variable of the environment; of several the last counts, as everywhere. Empty if it is not
+// set.
 func (r Runner) Variable(name string) string {
 	value := ""
 
@@ -67,7 +68,8 @@ func (r Runner) Find(name string) (path string, found bool) {
 	return "", false
 }
 
-// Run runs a program with an input and gives what it printed. The error is ErrMissing, wrapped; or a *Failure, also when the context ended it.
+// Run runs a program with an input and gives what it printed. The error is ErrMissing, wrapped; or a *Failure, also
+// when the context ended it.
 func (r Runner) Run(ctx context.Context, input []byte, name string, arguments ...string) ([]byte, error) {
 	path, found := r.Find(name)
 	if !found {

@@ -1,4 +1,4 @@
-// Package nearest finds the word that somebody most likely meant to type.
+// Package suggest finds the word that somebody most likely meant to type.
 package suggest
 
 import "strings"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -27,18 +27,21 @@ var addressChecks = []Check{
 	whole(diagnosis.AddressTwice, Addresses, diagnosis.NeedsConfig, checkAddressTwice),
 	eachConfig(diagnosis.ResolverInCluster, Addresses, checkResolvers),
 	eachConfig(diagnosis.TimeServerInCluster, Addresses, checkTimeServers),
-	whole(diagnosis.TalosconfigNobody, Addresses, diagnosis.NeedsTalconfig|diagnosis.NeedsTalosconfig, checkTalosconfigNobody),
+	whole(diagnosis.TalosconfigNobody, Addresses, diagnosis.NeedsTalconfig|diagnosis.NeedsTalosconfig,
+		checkTalosconfigNobody),
 	eachConfig(diagnosis.AddressWithoutPrefix, Addresses, checkPrefixLengths),
 	whole(diagnosis.AddressNotOfOneNode, Addresses, diagnosis.NeedsTalconfig, checkDeclaredAddresses),
 	eachConfig(diagnosis.AddressNotOfOneNode, Addresses, checkSpecialAddresses),
-	whole(diagnosis.EndpointNotCertified, Addresses, diagnosis.NeedsTalconfig|diagnosis.NeedsConfigs|diagnosis.NeedsTalosconfig, checkDialedNames),
+	whole(diagnosis.EndpointNotCertified, Addresses,
+		diagnosis.NeedsTalconfig|diagnosis.NeedsConfigs|diagnosis.NeedsTalosconfig, checkDialedNames),
 }
 
 // checkGateways looks for next hops that no address of the link reaches.
 func checkGateways(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		for _, route := range link.routes {
-			if !route.gateway.IsValid() || route.gateway.IsLinkLocalUnicast() || !link.hasFamily(route.gateway) || config.reaches(link, route.gateway) {
+			if !route.gateway.IsValid() || route.gateway.IsLinkLocalUnicast() || !link.hasFamily(route.gateway) ||
+				config.reaches(link, route.gateway) {
 				continue
 			}
 
@@ -67,7 +70,8 @@ func checkOwnGateway(r *Report, config *Rendered) {
 	}
 }
 
-// aboutRoute says what is wrong with a route, milder where the node has, or may have, another way out: an IPv6 router announces itself.
+// aboutRoute says what is wrong with a route, milder where the node has, or may have, another way out: an IPv6 router
+// announces itself.
 func (r *Report) aboutRoute(config *Rendered, route route, change, cause string, args ...any) {
 	ways := 0
 
@@ -99,13 +103,15 @@ func checkNetworkAddress(r *Report, config *Rendered) {
 				continue
 			}
 
-			// Neighbours never call a broadcast address. The first one of a subnet works between Linux machines, and in a tunnel anyway.
+			// Neighbours never call a broadcast address. The first one of a subnet works between Linux machines, and in a tunnel
+			// anyway.
 			severity := diagnosis.Warning
 			if what == "broadcast" && config.hasOnly(address.prefix.Addr()) {
 				severity = diagnosis.Failure
 			}
 
-			r.add(severity, address.at, "set the node's own address", "%s is the %s address of its subnet %s", address.prefix.Addr(), what, address.prefix.Masked())
+			r.add(severity, address.at, "set the node's own address", "%s is the %s address of its subnet %s",
+				address.prefix.Addr(), what, address.prefix.Masked())
 		}
 	}
 }
@@ -127,7 +133,8 @@ func (c *Rendered) hasOnly(addr netip.Addr) bool {
 	return true
 }
 
-// networkAddress says which special address of its subnet an address is; empty when it is an ordinary one. Links of two addresses have none.
+// networkAddress says which special address of its subnet an address is; empty when it is an ordinary one. Links of two
+// addresses have none.
 func networkAddress(prefix netip.Prefix) string {
 	if !prefix.IsValid() || prefix.Addr().BitLen()-prefix.Bits() < 2 {
 		return ""
@@ -150,7 +157,8 @@ func checkAddressTexts(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		for _, address := range link.addresses {
 			if !address.prefix.IsValid() {
-				r.found(address.at, "write one address with its prefix length", "%q is no address: %s", address.text, malformed(address.text))
+				r.found(address.at, "write one address with its prefix length", "%q is no address: %s", address.text,
+					malformed(address.text))
 			}
 		}
 
@@ -180,7 +188,8 @@ func checkAddressTexts(r *Report, config *Rendered) {
 	}
 }
 
-// checkTalosconfigTexts reads the endpoints of the talosconfig. They are talosctl's: this program asks each node directly.
+// checkTalosconfigTexts reads the endpoints of the talosconfig. They are talosctl's: this program asks each node
+// directly.
 func checkTalosconfigTexts(r *Report, in *Input) {
 	for _, endpoint := range in.Credentials.Endpoints() {
 		if _, err := netip.ParseAddrPort(endpoint); err == nil {
@@ -188,7 +197,8 @@ func checkTalosconfigTexts(r *Report, in *Input) {
 		}
 
 		if why := likeAddress(endpoint); why != "" {
-			r.warn(in.talosconfigPlace(endpoint), "write one address or name", "the endpoint %q is neither an address nor a name: %s", endpoint, why)
+			r.warn(in.talosconfigPlace(endpoint), "write one address or name",
+				"the endpoint %q is neither an address nor a name: %s", endpoint, why)
 		}
 	}
 }
@@ -255,7 +265,8 @@ func likeAddress(text string) string {
 		return "an IPv4 address has four numbers"
 	case fourNumbers.MatchString(trimmed) && err != nil:
 		return "an IPv4 address has four numbers from 0 to 255"
-	case strings.Count(trimmed, ":") > 1 && !strings.HasPrefix(trimmed, "[") && !strings.Contains(trimmed, "://") && err != nil:
+	case strings.Count(trimmed, ":") > 1 && !strings.HasPrefix(trimmed, "[") && !strings.Contains(trimmed, "://") &&
+		err != nil:
 		return "an IPv6 address, with brackets if a port follows"
 	default:
 		return ""
@@ -302,8 +313,8 @@ func checkAddressTwice(r *Report, in *Input) {
 	}
 }
 
-// sharing is how bad it is that two links have one address. On links of one node, and in networks that exist on each node by itself, as a bridge
-// for virtual machines does, it may be meant; not where others know a node by it.
+// sharing is how bad it is that two links have one address. On links of one node, and in networks that exist on each
+// node by itself, as a bridge for virtual machines does, it may be meant; not where others know a node by it.
 func (in *Input) sharing(addr netip.Addr, first, second owner) diagnosis.Severity {
 	switch {
 	case first.config == second.config:
@@ -337,7 +348,8 @@ func checkResolvers(r *Report, config *Rendered) {
 func checkTimeServers(r *Report, config *Rendered) {
 	for i, text := range config.timeServerTexts() {
 		if why := r.in.partOfCluster(config, text); why != "" {
-			r.found(config.timeServerPlace(i), "name a time server outside of the cluster", "the time server %s is %s", text, why)
+			r.found(config.timeServerPlace(i), "name a time server outside of the cluster", "the time server %s is %s", text,
+				why)
 		}
 	}
 }
@@ -362,7 +374,8 @@ func (c *Rendered) resolverTexts() []string {
 
 // hasDocument tells whether a document of a kind is there.
 func (c *Rendered) hasDocument(kind string) bool {
-	return slices.ContainsFunc(c.Provider.Documents(), func(document config.Document) bool { return document.Kind() == kind })
+	return slices.ContainsFunc(c.Provider.Documents(),
+		func(document config.Document) bool { return document.Kind() == kind })
 }
 
 func (c *Rendered) resolverPlace(i int) at {
@@ -373,7 +386,8 @@ func (c *Rendered) resolverPlace(i int) at {
 	return c.File.at("machine.network.nameservers").item(i)
 }
 
-// timeServerTexts are the time servers, of machine.time or of the TimeSyncConfig document; none where Talos' default counts.
+// timeServerTexts are the time servers, of machine.time or of the TimeSyncConfig document; none where Talos' default
+// counts.
 func (c *Rendered) timeServerTexts() []string {
 	if sync := c.Provider.NetworkTimeSyncConfig(); sync != nil && c.hasDocument("TimeSyncConfig") {
 		return sync.Servers()
@@ -466,7 +480,8 @@ func (in *Input) findHosts() map[string]string {
 func checkTalosconfigNobody(r *Report, in *Input) {
 	for _, endpoint := range in.Credentials.Endpoints() {
 		if in.nodesByHost()[strings.ToLower(endpointHost(endpoint))] == "" && likeAddress(endpoint) == "" {
-			r.found(in.talosconfigPlace(endpoint), in.setEndpoints(), "the talosconfig's endpoint %s is no node of the inventory", endpoint)
+			r.found(in.talosconfigPlace(endpoint), in.setEndpoints(),
+				"the talosconfig's endpoint %s is no node of the inventory", endpoint)
 		}
 	}
 }
@@ -498,8 +513,8 @@ func endpointHost(endpoint string) string {
 	return endpoint
 }
 
-// checkDialedNames looks for endpoints of the talosconfig that no control plane's certificate is for. What a node learns by DHCP, addresses and
-// names, is in its certificate as well.
+// checkDialedNames looks for endpoints of the talosconfig that no control plane's certificate is for. What a node
+// learns by DHCP, addresses and names, is in its certificate as well.
 func checkDialedNames(r *Report, in *Input) {
 	var covered []string
 
@@ -526,7 +541,8 @@ func checkDialedNames(r *Report, in *Input) {
 			continue
 		}
 
-		if short, _, _ := strings.Cut(host, "."); err != nil && learnsNames && (slices.Contains(covered, short) || slices.Contains(covered, "")) {
+		if short, _, _ := strings.Cut(host, "."); err != nil && learnsNames &&
+			(slices.Contains(covered, short) || slices.Contains(covered, "")) {
 			continue // the domain, or the whole name, may be DHCP's
 		}
 
@@ -542,7 +558,8 @@ func checkPrefixLengths(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		for _, address := range link.addresses {
 			if address.bare && !link.isLocal() {
-				r.found(address.at, "write "+address.text+"/"+strconv.Itoa(usualLength(address.prefix.Addr()))+", with your subnet's prefix length",
+				r.found(address.at, "write "+address.text+"/"+strconv.Itoa(usualLength(address.prefix.Addr()))+
+					", with your subnet's prefix length",
 					"%s of %s has no prefix length, and is taken for a network of its own", address.text, link.label)
 			}
 		}
@@ -576,7 +593,8 @@ func checkDeclaredAddresses(r *Report, in *Input) {
 			severity = diagnosis.Warning
 		}
 
-		r.add(severity, in.node(node).field("ipAddress"), "declare the node's own address", "%s is declared at %s, a %s address", node.Name, addr, what)
+		r.add(severity, in.node(node).field("ipAddress"), "declare the node's own address",
+			"%s is declared at %s, a %s address", node.Name, addr, what)
 	}
 }
 
@@ -594,7 +612,8 @@ func checkSpecialAddresses(r *Report, config *Rendered) {
 				severity = diagnosis.Failure
 			}
 
-			r.add(severity, address.at, "set the node's own address", "%s of %s is a %s address", address.prefix.Addr(), link.label, what)
+			r.add(severity, address.at, "set the node's own address", "%s of %s is a %s address", address.prefix.Addr(),
+				link.label, what)
 		}
 	}
 }

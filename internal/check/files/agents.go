@@ -10,19 +10,21 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// agents are the guest agents, with what the firmware of machines says on which they have nobody to talk to. QEMU's machines have many vendors, so
-// that others are listed.
+// agents are the guest agents, with what the firmware of machines says on which they have nobody to talk to. QEMU's
+// machines have many vendors, so that others are listed.
 var agents = []struct {
 	extension, hypervisor string
 
 	useless func(manufacturer string) bool
 }{
 	{"qemu-guest-agent", "QEMU's", func(manufacturer string) bool {
-		return slices.ContainsFunc([]string{"VMware", "Xen", "Microsoft", "Dell", "HPE", "Hewlett", "LENOVO", "Supermicro"}, func(vendor string) bool {
-			return strings.HasPrefix(manufacturer, vendor)
-		})
+		return slices.ContainsFunc([]string{"VMware", "Xen", "Microsoft", "Dell", "HPE", "Hewlett", "LENOVO", "Supermicro"},
+			func(vendor string) bool {
+				return strings.HasPrefix(manufacturer, vendor)
+			})
 	}},
-	{"vmtoolsd-guest-agent", "VMware's", func(manufacturer string) bool { return !strings.HasPrefix(manufacturer, "VMware") }},
+	{"vmtoolsd-guest-agent", "VMware's",
+		func(manufacturer string) bool { return !strings.HasPrefix(manufacturer, "VMware") }},
 	{"xen-guest-agent", "Xen's", func(manufacturer string) bool { return !strings.HasPrefix(manufacturer, "Xen") }},
 }
 
@@ -35,8 +37,10 @@ func checkGuestAgent(_ context.Context, l *live) []diagnosis.Finding {
 
 	for _, agent := range agents {
 		if hasExtension(made, agent.extension) && agent.useless(manufacturer) {
-			return []diagnosis.Finding{l.finding(diagnosis.AgentElsewhere, "take "+siderolabs+agent.extension+" out of the schematic of "+l.node.Name,
-				"the installer image has "+siderolabs+agent.extension+", and by its firmware the machine is none of "+agent.hypervisor)}
+			return []diagnosis.Finding{l.finding(diagnosis.AgentElsewhere,
+				"take "+siderolabs+agent.extension+" out of the schematic of "+l.node.Name,
+				"the installer image has "+siderolabs+agent.extension+", and by its firmware the machine is none of "+
+					agent.hypervisor)}
 		}
 	}
 

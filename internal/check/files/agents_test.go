@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -14,12 +14,14 @@ func TestGuestAgentsOfOtherHypervisors(t *testing.T) {
 	t.Parallel()
 
 	on := func(manufacturer, id string) []diagnosis.Finding {
-		return lived(t, imaged(factory("metal-installer", id)), preflight.Facts{System: talos.SystemInfo{Manufacturer: manufacturer}}, diagnosis.AgentElsewhere)
+		return lived(t, imaged(factory("metal-installer", id)),
+			preflight.Facts{System: talos.SystemInfo{Manufacturer: manufacturer}}, diagnosis.AgentElsewhere)
 	}
 
 	found := on("VMware, Inc.", guestAgentID)
 	require.Len(t, found, 1)
-	require.Equal(t, "the installer image has siderolabs/qemu-guest-agent, and by its firmware the machine is none of QEMU's", found[0].Cause)
+	require.Equal(t, "the installer image has siderolabs/qemu-guest-agent, and by its firmware the machine is none "+
+		"of QEMU's", found[0].Cause)
 
 	require.Empty(t, on("QEMU", guestAgentID))
 	require.Empty(t, on("", guestAgentID), "it was not read")

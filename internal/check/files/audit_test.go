@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -53,10 +53,13 @@ func write(t *testing.T, result audit.Result, format string) string {
 // broken has a finding that comes from the talconfig, a machine config that does not parse, and no talosconfig.
 func broken() files {
 	made := lab(
-		config{machine: "network:\n\tinterfaces:\n\t\t- interface: eth0\n\t\t\taddresses: [192.0.2.11/26]\n\t\t\troutes:\n\t\t\t\t- network: 0.0.0.0/0\n\t\t\t\t\tgateway: 192.0.2.254"},
+		config{machine: "network:\n\tinterfaces:\n\t\t- interface: eth0\n\t\t\taddresses: " +
+			"[192.0.2.11/26]\n\t\t\troutes:\n\t\t\t\t- network: 0.0.0.0/0\n\t\t\t\t\tgateway: 192.0.2.254"},
 		config{role: "worker"},
 	)
-	made["talconfig.yaml"] = strings.Replace(made["talconfig.yaml"], "    installDisk: /dev/vda\n", "    installDisk: /dev/vda\n    networkInterfaces:\n      - interface: eth0\n        routes:\n          - network: 0.0.0.0/0\n            gateway: 192.0.2.254\n", 1)
+	made["talconfig.yaml"] = strings.Replace(made["talconfig.yaml"], "    installDisk: /dev/vda\n",
+		"    installDisk: /dev/vda\n    networkInterfaces:\n      - interface: eth0\n        routes:\n          - "+
+			"network: 0.0.0.0/0\n            gateway: 192.0.2.254\n", 1)
 	made["clusterconfig/lab-n2.yaml"] = "version: v1alpha1\nmachine:\n  type: worker\n\tbad: [\n"
 
 	return made
@@ -202,7 +205,8 @@ func TestSkippedChecksAreWarningsThatSaySo(t *testing.T) {
 
 	folder := broken().write(t)
 	result := audit.Run(context.Background(), audit.Read(audit.Options{
-		TalosDir: folder, Root: folder, Checks: preflight.Options{Now: time.Now(), SkipChecks: []diagnosis.ID{diagnosis.GatewayOutside}},
+		TalosDir: folder, Root: folder,
+		Checks: preflight.Options{Now: time.Now(), SkipChecks: []diagnosis.ID{diagnosis.GatewayOutside}},
 	}))
 
 	found := findingsOf(result, diagnosis.GatewayOutside)
@@ -218,7 +222,8 @@ func TestExplain(t *testing.T) {
 	entry, _ := diagnosis.Lookup(diagnosis.GatewayOutside)
 	text := audit.Explain(entry)
 
-	for _, part := range []string{"TM200", entry.Title, entry.Cause, entry.Remedy, entry.Source, "a machine config", "SKIP_CHECKS=TM200"} {
+	for _, part := range []string{"TM200", entry.Title, entry.Cause, entry.Remedy, entry.Source, "a machine config",
+		"SKIP_CHECKS=TM200"} {
 		require.Contains(t, text, part)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -24,22 +24,41 @@ func TestEverySortOfFileThatDoesNotParse(t *testing.T) {
 		id         diagnosis.ID
 		at         string
 	}{
-		"talconfig":                          {name: "talconfig.yaml", text: unclosed, id: diagnosis.FileSyntax, at: "talconfig.yaml:3:1"},
-		"talconfig with a tab":               {name: "talconfig.yaml", text: "clusterName: lab\n\tnodes: []\n", id: diagnosis.FileSyntax, at: "talconfig.yaml:2:2"},
-		"talconfig that is a list":           {name: "talconfig.yaml", text: "- a\n", id: diagnosis.FileType, at: "talconfig.yaml:1:1"},
-		"talconfig of nothing":               {name: "talconfig.yaml", text: "# nothing\n", id: diagnosis.FileMissing, at: "talconfig.yaml"},
-		"talconfig in another encoding":      {name: "talconfig.yaml", text: "clusterName: \xff\xfe\n", id: diagnosis.FileSyntax, at: "talconfig.yaml:1:14"},
-		"machine config":                     {name: "clusterconfig/lab-n2.yaml", text: unclosed, id: diagnosis.ConfigUnreadable, at: "clusterconfig/lab-n2.yaml:3:1"},
-		"machine config of nothing":          {name: "clusterconfig/lab-n2.yaml", text: "", id: diagnosis.ConfigUnreadable, at: "clusterconfig/lab-n2.yaml"},
-		"machine config with a bad key":      {name: "clusterconfig/lab-n2.yaml", text: "version: v1alpha1\nmachine:\n  typ: worker\ncluster: {}\n", id: diagnosis.ConfigUnreadable, at: "clusterconfig/lab-n2.yaml:3:3"},
-		"machine config of a bad kind":       {name: "clusterconfig/lab-n2.yaml", text: mainDocument("worker", "", "") + "---\napiVersion: v1alpha1\nkind: LinkConfg\nname: eth0\n", id: diagnosis.ConfigUnreadable, at: "clusterconfig/lab-n2.yaml:8:1"},
-		"machine config of a bad value":      {name: "clusterconfig/lab-n2.yaml", text: mainDocument("worker", "network: 5", ""), id: diagnosis.ConfigUnreadable, at: "clusterconfig/lab-n2.yaml:4:3"},
-		"machine config in another encoding": {name: "clusterconfig/lab-n2.yaml", text: "version: \xff\xfe\n", id: diagnosis.ConfigUnreadable, at: "clusterconfig/lab-n2.yaml:1:10"},
-		"talosconfig":                        {name: "clusterconfig/talosconfig", text: unclosed, id: diagnosis.TalosconfigBroken, at: "clusterconfig/talosconfig:3:1"},
-		"talosconfig without a context":      {name: "clusterconfig/talosconfig", text: "context: lab\ncontexts:\n  other:\n    endpoints: []\n", id: diagnosis.TalosconfigBroken, at: "clusterconfig/talosconfig:2:1"},
-		"variables":                          {name: "talenv.yaml", text: unclosed, id: diagnosis.FileSyntax, at: "talenv.yaml:3:1"},
-		"secrets":                            {name: "talsecret.yaml", text: unclosed, id: diagnosis.FileSyntax, at: "talsecret.yaml:3:1"},
-		"patch":                              {name: "patches/a.yaml", text: unclosed, talconfig: "patches: ['@patches/a.yaml']\n", id: diagnosis.FileSyntax, at: "patches/a.yaml:3:1"},
+		"talconfig": {name: "talconfig.yaml", text: unclosed, id: diagnosis.FileSyntax,
+			at: "talconfig.yaml:3:1"},
+		"talconfig with a tab": {name: "talconfig.yaml", text: "clusterName: lab\n\tnodes: []\n",
+			id: diagnosis.FileSyntax, at: "talconfig.yaml:2:2"},
+		"talconfig that is a list": {name: "talconfig.yaml", text: "- a\n", id: diagnosis.FileType,
+			at: "talconfig.yaml:1:1"},
+		"talconfig of nothing": {name: "talconfig.yaml", text: "# nothing\n", id: diagnosis.FileMissing,
+			at: "talconfig.yaml"},
+		"talconfig in another encoding": {name: "talconfig.yaml", text: "clusterName: \xff\xfe\n",
+			id: diagnosis.FileSyntax, at: "talconfig.yaml:1:14"},
+		"machine config": {name: "clusterconfig/lab-n2.yaml", text: unclosed,
+			id: diagnosis.ConfigUnreadable, at: "clusterconfig/lab-n2.yaml:3:1"},
+		"machine config of nothing": {name: "clusterconfig/lab-n2.yaml", text: "", id: diagnosis.ConfigUnreadable,
+			at: "clusterconfig/lab-n2.yaml"},
+		"machine config with a bad key": {name: "clusterconfig/lab-n2.yaml",
+			text: "version: v1alpha1\nmachine:\n  typ: worker\ncluster: {}\n", id: diagnosis.ConfigUnreadable,
+			at: "clusterconfig/lab-n2.yaml:3:3"},
+		"machine config of a bad kind": {name: "clusterconfig/lab-n2.yaml",
+			text: mainDocument("worker", "", "") + "---\napiVersion: v1alpha1\nkind: LinkConfg\nname: eth0\n",
+			id:   diagnosis.ConfigUnreadable, at: "clusterconfig/lab-n2.yaml:8:1"},
+		"machine config of a bad value": {name: "clusterconfig/lab-n2.yaml",
+			text: mainDocument("worker", "network: 5", ""), id: diagnosis.ConfigUnreadable, at: "clusterconfig/lab-n2.yaml:4:3"},
+		"machine config in another encoding": {name: "clusterconfig/lab-n2.yaml", text: "version: \xff\xfe\n",
+			id: diagnosis.ConfigUnreadable, at: "clusterconfig/lab-n2.yaml:1:10"},
+		"talosconfig": {name: "clusterconfig/talosconfig", text: unclosed,
+			id: diagnosis.TalosconfigBroken, at: "clusterconfig/talosconfig:3:1"},
+		"talosconfig without a context": {name: "clusterconfig/talosconfig",
+			text: "context: lab\ncontexts:\n  other:\n    endpoints: []\n", id: diagnosis.TalosconfigBroken,
+			at: "clusterconfig/talosconfig:2:1"},
+		"variables": {name: "talenv.yaml", text: unclosed, id: diagnosis.FileSyntax,
+			at: "talenv.yaml:3:1"},
+		"secrets": {name: "talsecret.yaml", text: unclosed, id: diagnosis.FileSyntax,
+			at: "talsecret.yaml:3:1"},
+		"patch": {name: "patches/a.yaml", text: unclosed,
+			talconfig: "patches: ['@patches/a.yaml']\n", id: diagnosis.FileSyntax, at: "patches/a.yaml:3:1"},
 	} {
 		t.Run(sort, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +95,8 @@ func TestAFolderInThePlaceOfAFile(t *testing.T) {
 	t.Parallel()
 
 	for name, id := range map[string]diagnosis.ID{
-		"talconfig.yaml": diagnosis.FileUnreadable, "clusterconfig/lab-n2.yaml": diagnosis.ConfigUnreadable, "clusterconfig/talosconfig": diagnosis.TalosconfigBroken,
+		"talconfig.yaml": diagnosis.FileUnreadable, "clusterconfig/lab-n2.yaml": diagnosis.ConfigUnreadable,
+		"clusterconfig/talosconfig": diagnosis.TalosconfigBroken,
 	} {
 		made := lab(routed("192.0.2.11/24", "198.51.100.1"), config{role: "worker"}).talosconfig(t, "192.0.2.11")
 		folder := made.write(t)

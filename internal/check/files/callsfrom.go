@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// CallsFrom is the address that the operating system would call another from, by its table of routes; invalid if it has no way there. Nothing is
-// sent: a UDP socket is bound and closed again.
+// CallsFrom is the address that the operating system would call another from, by its table of routes; invalid if it has
+// no way there. Nothing is sent: a UDP socket is bound and closed again.
 func CallsFrom(addr netip.Addr) netip.Addr {
 	socket, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 9)))
 	if err != nil {

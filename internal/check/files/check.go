@@ -1,8 +1,9 @@
-// Package audit holds the one table of checks: what can be proven wrong about a cluster before the first packet that changes a node.
+// Package audit holds the one table of checks: what can be proven wrong about a cluster before the first packet that
+// changes a node.
 //
-// A check is one small function over data that was read before. It says what it looks at, so that all that needs no node runs offline, and so
-// that a check whose input is missing is reported as not run, never as passed. Titles, causes, remedies and sources stand in the catalogue of
-// internal/diagnosis, under the check's id.
+// A check is one small function over data that was read before. It says what it looks at, so that all that needs no
+// node runs offline, and so that a check whose input is missing is reported as not run, never as passed. Titles,
+// causes, remedies and sources stand in the catalogue of internal/diagnosis, under the check's id.
 package audit
 
 import (
@@ -38,7 +39,8 @@ const (
 // Kinds are all of them, in order.
 func Kinds() []Kind {
 	return []Kind{
-		Reading, Belonging, Addresses, Endpoints, Networks, Names, Interfaces, Disks, Documents, Images, Versions, Secrets, Firewall, Roles, Machines,
+		Reading, Belonging, Addresses, Endpoints, Networks, Names, Interfaces, Disks, Documents, Images, Versions, Secrets,
+		Firewall, Roles, Machines,
 		Interop,
 	}
 }
@@ -53,7 +55,8 @@ type Check struct {
 	// ProfileOnly leaves it out of a run without the profile.
 	ProfileOnly bool
 
-	// idle says why there was nothing to look at although the needs are met, empty if there was: then a check that found nothing has not passed.
+	// idle says why there was nothing to look at although the needs are met, empty if there was: then a check that found
+	// nothing has not passed.
 	idle func(*Input) string
 	// unknown are the subjects that it could not judge, with why: what they have is not written as a value.
 	unknown func(*Input) []NotRun
@@ -75,25 +78,27 @@ func (c Check) Entry() diagnosis.Entry {
 
 // eachConfig is a check of single machine configs.
 func eachConfig(id diagnosis.ID, kind Kind, run func(*Report, *Rendered)) Check {
-	return Check{ID: id, Kind: kind, Needs: diagnosis.NeedsConfig, look: &look{run: func(_ context.Context, in *Input) []diagnosis.Finding {
-		report := &Report{id: id, in: in}
-		for _, config := range in.Configs {
-			report.config = config
-			run(report, config)
-		}
+	return Check{ID: id, Kind: kind, Needs: diagnosis.NeedsConfig,
+		look: &look{run: func(_ context.Context, in *Input) []diagnosis.Finding {
+			report := &Report{id: id, in: in}
+			for _, config := range in.Configs {
+				report.config = config
+				run(report, config)
+			}
 
-		return report.findings
-	}}}
+			return report.findings
+		}}}
 }
 
 // whole is a check of the files together.
 func whole(id diagnosis.ID, kind Kind, needs diagnosis.Need, run func(*Report, *Input)) Check {
-	return Check{ID: id, Kind: kind, Needs: needs, look: &look{run: func(_ context.Context, in *Input) []diagnosis.Finding {
-		report := &Report{id: id, in: in}
-		run(report, in)
+	return Check{ID: id, Kind: kind, Needs: needs,
+		look: &look{run: func(_ context.Context, in *Input) []diagnosis.Finding {
+			report := &Report{id: id, in: in}
+			run(report, in)
 
-		return report.findings
-	}}}
+			return report.findings
+		}}}
 }
 
 // Report is what a check says it with.

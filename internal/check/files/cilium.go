@@ -33,8 +33,10 @@ func checkCiliumMasquerade(r *Report, in *Input) {
 	for _, config := range in.Configs {
 		if forwards(config) && !hostDNSAddressOnLoopback(config) {
 			r.config = config
-			r.found(values.at("bpf.masquerade"), "set bpf.hostLegacyRouting to true in Cilium's values, or machine.features.hostDNS.forwardKubeDNSToHost to false",
-				"CoreDNS forwards to the node's DNS cache (%s), which Cilium's bpf.masquerade cuts off", r.in.locate(config.File.at("machine.features.hostDNS.forwardKubeDNSToHost")))
+			r.found(values.at("bpf.masquerade"),
+				"set bpf.hostLegacyRouting to true in Cilium's values, or machine.features.hostDNS.forwardKubeDNSToHost to false",
+				"CoreDNS forwards to the node's DNS cache (%s), which Cilium's bpf.masquerade cuts off",
+				r.in.locate(config.File.at("machine.features.hostDNS.forwardKubeDNSToHost")))
 		}
 	}
 }
@@ -48,14 +50,16 @@ func checkCiliumCNI(r *Report, in *Input) {
 		}
 
 		// The manifests of a custom CNI may be Cilium's own.
-		if urls := config.Provider.Cluster().Network().CNI().URLs(); name == constants.CustomCNI && slices.ContainsFunc(urls, func(url string) bool {
-			return strings.Contains(strings.ToLower(url), "cilium")
-		}) {
+		if urls := config.Provider.Cluster().Network().CNI().URLs(); name == constants.CustomCNI &&
+			slices.ContainsFunc(urls, func(url string) bool {
+				return strings.Contains(strings.ToLower(url), "cilium")
+			}) {
 			continue
 		}
 
 		r.config = config
-		r.found(config.File.at("cluster.network.cni.name"), "set cluster.network.cni.name to none", "Talos installs the CNI %s, and Cilium is to be installed", name)
+		r.found(config.File.at("cluster.network.cni.name"), "set cluster.network.cni.name to none",
+			"Talos installs the CNI %s, and Cilium is to be installed", name)
 	}
 }
 
@@ -74,10 +78,13 @@ func checkCiliumKubeProxy(r *Report, in *Input) {
 		switch {
 		case replaces && runs:
 			r.config = config
-			r.found(values.at("kubeProxyReplacement"), "set cluster.proxy.disabled to true", "Cilium replaces kube-proxy, and Talos runs it (%s)", in.locate(config.File.at("cluster.proxy")))
+			r.found(values.at("kubeProxyReplacement"), "set cluster.proxy.disabled to true",
+				"Cilium replaces kube-proxy, and Talos runs it (%s)", in.locate(config.File.at("cluster.proxy")))
 		case leaves && !runs:
 			r.config = config
-			r.found(values.at("kubeProxyReplacement"), "set kubeProxyReplacement to true", "Cilium does not replace kube-proxy, and Talos does not run it (%s)", in.locate(config.File.at("cluster.proxy.disabled")))
+			r.found(values.at("kubeProxyReplacement"), "set kubeProxyReplacement to true",
+				"Cilium does not replace kube-proxy, and Talos does not run it (%s)",
+				in.locate(config.File.at("cluster.proxy.disabled")))
 		}
 	}
 }
@@ -87,7 +94,8 @@ func checkCiliumIPAM(r *Report, in *Input) {
 	values, _ := in.cilium()
 
 	if mode := values.get("ipam.mode"); !mode.unknown && mode.text != "kubernetes" {
-		r.found(values.at("ipam.mode"), "set ipam.mode to kubernetes", "ipam.mode is %s", orDefault(mode.text, "cluster-pool"))
+		r.found(values.at("ipam.mode"), "set ipam.mode to kubernetes", "ipam.mode is %s",
+			orDefault(mode.text, "cluster-pool"))
 	}
 }
 
@@ -104,11 +112,14 @@ func checkCiliumCgroup(r *Report, in *Input) {
 	values, _ := in.cilium()
 
 	if mounts := values.get("cgroup.autoMount.enabled"); !mounts.unknown && strings.ToLower(mounts.text) != "false" {
-		r.found(values.at("cgroup.autoMount.enabled"), "set cgroup.autoMount.enabled to false", "cgroup.autoMount.enabled is %s", orDefault(mounts.text, "true"))
+		r.found(values.at("cgroup.autoMount.enabled"), "set cgroup.autoMount.enabled to false",
+			"cgroup.autoMount.enabled is %s", orDefault(mounts.text, "true"))
 	}
 
-	if root := values.get("cgroup.hostRoot"); !root.unknown && strings.TrimSuffix(root.text, "/") != constants.CgroupMountPath {
-		r.found(values.at("cgroup.hostRoot"), "set cgroup.hostRoot to "+constants.CgroupMountPath, "cgroup.hostRoot is %s", orDefault(root.text, "/run/cilium/cgroupv2"))
+	if root := values.get("cgroup.hostRoot"); !root.unknown &&
+		strings.TrimSuffix(root.text, "/") != constants.CgroupMountPath {
+		r.found(values.at("cgroup.hostRoot"), "set cgroup.hostRoot to "+constants.CgroupMountPath, "cgroup.hostRoot is %s",
+			orDefault(root.text, "/run/cilium/cgroupv2"))
 	}
 }
 
@@ -123,7 +134,8 @@ func checkCiliumAPIServer(r *Report, in *Input) {
 
 	if !host.set || host.text == "" {
 		if values.replacesKubeProxy() && values.is("k8s.apiServerURLs", "") {
-			r.found(values.at("k8sServiceHost"), "set k8sServiceHost to localhost and k8sServicePort to "+strconv.Itoa(constants.DefaultKubePrismPort),
+			r.found(values.at("k8sServiceHost"),
+				"set k8sServiceHost to localhost and k8sServicePort to "+strconv.Itoa(constants.DefaultKubePrismPort),
 				"k8sServiceHost is not set, and Cilium itself is to serve the API server's address")
 		}
 
@@ -141,10 +153,12 @@ func checkCiliumAPIServer(r *Report, in *Input) {
 		switch {
 		case !prism.Enabled():
 			r.config = config
-			r.found(values.at("k8sServiceHost"), "set machine.features.kubePrism.enabled to true", "Cilium is to reach the API server at %s:%s, and KubePrism is off (%s)", host.text, port.text, at)
+			r.found(values.at("k8sServiceHost"), "set machine.features.kubePrism.enabled to true",
+				"Cilium is to reach the API server at %s:%s, and KubePrism is off (%s)", host.text, port.text, at)
 		case port.text != strconv.Itoa(prism.Port()):
 			r.config = config
-			r.found(values.at("k8sServicePort"), fmt.Sprintf("set k8sServicePort to %d", prism.Port()), "k8sServicePort is %s, and KubePrism listens at %d", orDefault(port.text, "empty"), prism.Port())
+			r.found(values.at("k8sServicePort"), fmt.Sprintf("set k8sServicePort to %d", prism.Port()),
+				"k8sServicePort is %s, and KubePrism listens at %d", orDefault(port.text, "empty"), prism.Port())
 		}
 	}
 }
@@ -163,12 +177,14 @@ func checkCiliumCapabilities(r *Report, in *Input) {
 	switch {
 	case list.unknown:
 	case !list.set:
-		r.found(values.at("securityContext.capabilities.ciliumAgent"), "list securityContext.capabilities.ciliumAgent without "+kernelModules,
+		r.found(values.at("securityContext.capabilities.ciliumAgent"),
+			"list securityContext.capabilities.ciliumAgent without "+kernelModules,
 			"securityContext.capabilities.ciliumAgent is not set: the chart's default holds %s", kernelModules)
 	case list.node.Kind == yaml.SequenceNode:
 		for _, item := range list.node.Content {
 			if strings.TrimPrefix(strings.ToUpper(item.Value), "CAP_") == kernelModules || item.Value == "ALL" {
-				r.found(values.place(item), "take "+item.Value+" out", "securityContext.capabilities.ciliumAgent holds %s", item.Value)
+				r.found(values.place(item), "take "+item.Value+" out", "securityContext.capabilities.ciliumAgent holds %s",
+					item.Value)
 			}
 		}
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// generated writes a whole cluster, as a user of talhelper has it, with so many nodes, the first three of them control planes.
+// generated writes a whole cluster, as a user of talhelper has it, with so many nodes, the first three of them control
+// planes.
 func generated(t testing.TB, nodes int, change func(*machineconfig.GenerateOptions)) string {
 	t.Helper()
 
@@ -102,7 +103,8 @@ func patched(t testing.TB, folder string) {
 			out.WriteString("    patches:\n")
 
 			for i := range 10 {
-				fmt.Fprintf(&out, "      - |-\n        machine:\n          sysctls:\n            net.core.somaxconn%d: \"%d\"\n", i, 1024+i)
+				fmt.Fprintf(&out, "      - |-\n        machine:\n          sysctls:\n            net.core.somaxconn%d: \"%d\"\n", i,
+					1024+i)
 			}
 		}
 	}
@@ -121,7 +123,8 @@ func BenchmarkAudit(b *testing.B) {
 			options := preflight.Options{Now: time.Now(), SkipChecks: []diagnosis.ID{diagnosis.PodSubnetSize}}
 
 			for b.Loop() {
-				result := audit.Run(context.Background(), audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: options}))
+				result := audit.Run(context.Background(),
+					audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: options}))
 				require.Equal(b, diagnosis.ExitOK, result.ExitCode())
 			}
 

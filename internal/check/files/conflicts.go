@@ -24,13 +24,19 @@ type sameThing struct {
 // sameThings are those that Talos refuses to have both of.
 // Source: machinery config/types/network/resolver.go, time_sync.go, kubespan.go (V1Alpha1ConflictValidate).
 var sameThings = []sameThing{
-	{"machine.network.nameservers", "ResolverConfig", func(c *Rendered) bool { return c.Provider.RawV1Alpha1().Resolvers() != nil }},
-	{"machine.network.searchDomains", "ResolverConfig", func(c *Rendered) bool { return c.Provider.RawV1Alpha1().SearchDomains() != nil }},
-	{"machine.network.disableSearchDomain", "ResolverConfig", func(c *Rendered) bool { return c.Provider.RawV1Alpha1().DisableSearchDomain() }},
+	{"machine.network.nameservers", "ResolverConfig",
+		func(c *Rendered) bool { return c.Provider.RawV1Alpha1().Resolvers() != nil }},
+	{"machine.network.searchDomains", "ResolverConfig",
+		func(c *Rendered) bool { return c.Provider.RawV1Alpha1().SearchDomains() != nil }},
+	{"machine.network.disableSearchDomain", "ResolverConfig",
+		func(c *Rendered) bool { return c.Provider.RawV1Alpha1().DisableSearchDomain() }},
 	{"machine.time.disabled", "TimeSyncConfig", ofTime(config.NetworkTimeSyncConfig.Disabled)},
-	{"machine.time.servers", "TimeSyncConfig", ofTime(func(sync config.NetworkTimeSyncConfig) bool { return len(sync.Servers()) > 0 })},
-	{"machine.time.bootTimeout", "TimeSyncConfig", ofTime(func(sync config.NetworkTimeSyncConfig) bool { return sync.BootTimeout() != 0 })},
-	{"machine.network.kubespan", "KubeSpanConfig", func(c *Rendered) bool { return c.Provider.RawV1Alpha1().NetworkKubeSpanConfig() != nil }},
+	{"machine.time.servers", "TimeSyncConfig",
+		ofTime(func(sync config.NetworkTimeSyncConfig) bool { return len(sync.Servers()) > 0 })},
+	{"machine.time.bootTimeout", "TimeSyncConfig",
+		ofTime(func(sync config.NetworkTimeSyncConfig) bool { return sync.BootTimeout() != 0 })},
+	{"machine.network.kubespan", "KubeSpanConfig",
+		func(c *Rendered) bool { return c.Provider.RawV1Alpha1().NetworkKubeSpanConfig() != nil }},
 }
 
 func ofTime(set func(config.NetworkTimeSyncConfig) bool) func(*Rendered) bool {
@@ -50,7 +56,8 @@ func checkDocumentConflicts(r *Report, config *Rendered) {
 
 	for _, same := range sameThings {
 		if documents[same.kind] && same.set(config) {
-			r.found(config.File.at(same.field), "take the field out", "%s says what the document %s says, at %s: Talos refuses both",
+			r.found(config.File.at(same.field), "take the field out",
+				"%s says what the document %s says, at %s: Talos refuses both",
 				same.field, same.kind, r.in.locate(config.File.in(same.kind, "")))
 		}
 	}
@@ -77,7 +84,8 @@ func checkEncryptionConflicts(r *Report, config *Rendered) {
 	}
 }
 
-// checkRegistryConflicts looks for registries that are declared twice, of which Talos takes the document without a word.
+// checkRegistryConflicts looks for registries that are declared twice, of which Talos takes the document without a
+// word.
 func checkRegistryConflicts(r *Report, config *Rendered) {
 	registries := config.Provider.RawV1Alpha1().MachineConfig.MachineRegistries //nolint:staticcheck // old files have it
 
@@ -99,7 +107,8 @@ func checkRegistryConflicts(r *Report, config *Rendered) {
 		}
 
 		if field != "" {
-			r.warn(config.File.at(field), "keep one of the two", "%s declares %s, and so does the document %s, at %s, which goes before it", field, name,
+			r.warn(config.File.at(field), "keep one of the two",
+				"%s declares %s, and so does the document %s, at %s, which goes before it", field, name,
 				document.Kind(), r.in.locate(config.File.in(document.Kind()+"/"+name, "")))
 		}
 	}

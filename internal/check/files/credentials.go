@@ -19,7 +19,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// Checks of keys and certificates in machine configs and the talosconfig. Whether all files trust one authority is the inventory's to say.
+// Checks of keys and certificates in machine configs and the talosconfig. Whether all files trust one authority is the
+// inventory's to say.
 var credentialChecks = []Check{
 	whole(diagnosis.ControlPlaneSecrets, Secrets, diagnosis.NeedsConfig, checkSharedKeys),
 	whole(diagnosis.CAOutOfDate, Secrets, diagnosis.NeedsConfig, checkAuthorityDates),
@@ -72,10 +73,13 @@ var sharedKeys = []sharedKey{
 	{"cluster.secretboxEncryptionSecret", func(c *Rendered) string {
 		return c.Provider.RawV1Alpha1().ClusterConfig.ClusterSecretboxEncryptionSecret
 	}, diagnosis.Failure},
-	{"cluster.aescbcEncryptionSecret", func(c *Rendered) string { return c.Provider.RawV1Alpha1().ClusterConfig.ClusterAESCBCEncryptionSecret }, diagnosis.Failure},
+	{"cluster.aescbcEncryptionSecret",
+		func(c *Rendered) string { return c.Provider.RawV1Alpha1().ClusterConfig.ClusterAESCBCEncryptionSecret },
+		diagnosis.Failure},
 }
 
-// authorityKey gives the public key of an authority: its certificate may be renewed. It is empty where there is none that can be read.
+// authorityKey gives the public key of an authority: its certificate may be renewed. It is empty where there is none
+// that can be read.
 func authorityKey(path string) func(*Rendered) string {
 	return func(c *Rendered) string {
 		for _, authority := range c.authorities() {
@@ -138,7 +142,8 @@ func checkAuthorityDates(r *Report, in *Input) {
 
 		switch {
 		case now.After(certificate.NotAfter):
-			r.add(severity, place, "talosctl rotate-ca, or new secrets before the cluster exists", "%s expired on %s", path, day(certificate.NotAfter))
+			r.add(severity, place, "talosctl rotate-ca, or new secrets before the cluster exists", "%s expired on %s", path,
+				day(certificate.NotAfter))
 		case now.Before(certificate.NotBefore):
 			r.warn(place, "set this computer's clock", "%s is valid from %s on, and this computer's clock says %s",
 				path, certificate.NotBefore.UTC().Format(time.DateTime), now.UTC().Format(time.DateTime))
@@ -176,13 +181,15 @@ func checkAuthorityKeys(r *Report, in *Input) {
 
 			if foreign {
 				r.config = config
-				r.found(config.File.at(authority.path+".key"), machineconfig.HowToGenerate, "the key of %s does not belong to its certificate", authority.path)
+				r.found(config.File.at(authority.path+".key"), machineconfig.HowToGenerate,
+					"the key of %s does not belong to its certificate", authority.path)
 			}
 		}
 	}
 }
 
-// isForeignKey tells whether a certificate has another key than the one that is with it. What can't be read is another check's.
+// isForeignKey tells whether a certificate has another key than the one that is with it. What can't be read is another
+// check's.
 func isForeignKey(pair *pki.PEMEncodedCertificateAndKey) bool {
 	certificate, err := pair.GetCert()
 	if err != nil {
@@ -218,9 +225,11 @@ func checkSecretForms(r *Report, config *Rendered) {
 			continue
 		}
 
-		refers := slices.ContainsFunc(machineconfig.Placeholders(config.Bytes), func(found machineconfig.Placeholder) bool { return found.Field == form.path })
+		refers := slices.ContainsFunc(machineconfig.Placeholders(config.Bytes),
+			func(found machineconfig.Placeholder) bool { return found.Field == form.path })
 		if !refers {
-			r.add(form.severity, config.File.at(form.path), "take it from the cluster's secrets file, or "+machineconfig.HowToGenerate, "%s is not %s", form.path, form.want)
+			r.add(form.severity, config.File.at(form.path),
+				"take it from the cluster's secrets file, or "+machineconfig.HowToGenerate, "%s is not %s", form.path, form.want)
 		}
 	}
 }
@@ -230,27 +239,34 @@ func (c *Rendered) secretForms() []secretForm {
 	raw := c.Provider.RawV1Alpha1()
 
 	forms := []secretForm{
-		{"machine.token", raw.MachineConfig.MachineToken, bootstrapToken.MatchString, "a token of 6 and 16 letters and digits, as abcdef.0123456789abcdef", diagnosis.Warning},
-		{"cluster.token", raw.ClusterConfig.BootstrapToken, bootstrapToken.MatchString, "a token of 6 and 16 letters and digits, as abcdef.0123456789abcdef", diagnosis.Failure},
+		{"machine.token", raw.MachineConfig.MachineToken, bootstrapToken.MatchString,
+			"a token of 6 and 16 letters and digits, as abcdef.0123456789abcdef", diagnosis.Warning},
+		{"cluster.token", raw.ClusterConfig.BootstrapToken, bootstrapToken.MatchString,
+			"a token of 6 and 16 letters and digits, as abcdef.0123456789abcdef", diagnosis.Failure},
 		{"cluster.secret", raw.ClusterConfig.ClusterSecret, base64Of(16, 24, 32), "32 bytes in base64", diagnosis.Warning},
 	}
 
 	if isControlPlane(c) {
 		forms = append(forms,
-			secretForm{"cluster.secretboxEncryptionSecret", raw.ClusterConfig.ClusterSecretboxEncryptionSecret, base64Of(32), "32 bytes in base64", diagnosis.Failure},
-			secretForm{"cluster.aescbcEncryptionSecret", raw.ClusterConfig.ClusterAESCBCEncryptionSecret, base64Of(16, 24, 32), "32 bytes in base64", diagnosis.Failure},
+			secretForm{"cluster.secretboxEncryptionSecret", raw.ClusterConfig.ClusterSecretboxEncryptionSecret, base64Of(32),
+				"32 bytes in base64", diagnosis.Failure},
+			secretForm{"cluster.aescbcEncryptionSecret", raw.ClusterConfig.ClusterAESCBCEncryptionSecret, base64Of(16, 24, 32),
+				"32 bytes in base64", diagnosis.Failure},
 		)
 
 		if account := raw.ClusterConfig.ClusterServiceAccount; account != nil {
-			forms = append(forms, secretForm{"cluster.serviceAccount.key", string(account.Key), isKey, "a private key", diagnosis.Failure})
+			forms = append(forms, secretForm{"cluster.serviceAccount.key", string(account.Key), isKey, "a private key",
+				diagnosis.Failure})
 		}
 	}
 
 	for _, authority := range c.authorities() {
-		forms = append(forms, secretForm{authority.path + ".crt", string(authority.Crt), isCertificate, "a certificate", diagnosis.Failure})
+		forms = append(forms, secretForm{authority.path + ".crt", string(authority.Crt), isCertificate, "a certificate",
+			diagnosis.Failure})
 
 		if isControlPlane(c) {
-			forms = append(forms, secretForm{authority.path + ".key", string(authority.Key), isKey, "a private key", diagnosis.Failure})
+			forms = append(forms, secretForm{authority.path + ".key", string(authority.Key), isKey, "a private key",
+				diagnosis.Failure})
 		}
 	}
 
@@ -294,11 +310,13 @@ func checkClientRole(r *Report, in *Input) {
 		severity = diagnosis.Warning
 	}
 
-	r.add(severity, in.talosconfigField("crt"), "use a talosconfig with the role os:admin", "the talosconfig's certificate has the role %s, and not os:admin",
+	r.add(severity, in.talosconfigField("crt"), "use a talosconfig with the role os:admin",
+		"the talosconfig's certificate has the role %s, and not os:admin",
 		cmp.Or(strings.Join(roles, ", "), "of nobody"))
 }
 
-// ignoresRoles tells whether a node's config asks for what older versions of Talos do: to let every client do everything.
+// ignoresRoles tells whether a node's config asks for what older versions of Talos do: to let every client do
+// everything.
 func (c *Rendered) ignoresRoles() bool {
 	features := c.Provider.RawV1Alpha1().MachineConfig.MachineFeatures
 

@@ -18,8 +18,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
@@ -80,35 +80,54 @@ func TestKeysOfMachineConfigs(t *testing.T) {
 	etcd, aggregator := other.Certs.Etcd, other.Certs.K8sAggregator
 
 	etcdOf := func(name string) files {
-		return right.spoilt(t, name, `(?s)(etcd:\n[^\n]*ca:\n\s+)crt: \S+\n\s+key: \S+\n`, "${1}crt: "+encoded(etcd.Crt)+"\n            key: "+encoded(etcd.Key)+"\n")
+		return right.spoilt(t, name, `(?s)(etcd:\n[^\n]*ca:\n\s+)crt: \S+\n\s+key: \S+\n`,
+			"${1}crt: "+encoded(etcd.Crt)+"\n            key: "+encoded(etcd.Key)+"\n")
 	}
 
 	judge(t, diagnosis.ControlPlaneSecrets, map[string]trial{
-		"etcd CA":         {files: etcdOf(second), line: "ca:", cause: "cluster.etcd.ca of n2 is another one", severity: diagnosis.Failure},
-		"aggregator CA":   {files: right.spoilt(t, second, `(?s)(aggregatorCA:\n\s+)crt: \S+(\n\s+)key: \S+\n`, "${1}crt: "+encoded(aggregator.Crt)+"${2}key: "+encoded(aggregator.Key)+"\n"), line: "aggregatorCA:", cause: "cluster.aggregatorCA of n2", severity: diagnosis.Warning},
-		"service account": {files: right.spoilt(t, first, `(?s)(serviceAccount:\n\s+)key: \S+\n`, "${1}key: "+encoded(other.Certs.K8sServiceAccount.Key)+"\n"), cause: "cluster.serviceAccount of n1"},
-		"encryption":      {files: right.spoilt(t, first, `secretboxEncryptionSecret: \S+`, "secretboxEncryptionSecret: "+other.Secrets.SecretboxEncryptionSecret), line: "secretboxEncryptionSecret: (masked)", cause: "cluster.secretboxEncryptionSecret of n1"},
-		"one bundle":      {files: right},
+		"etcd CA": {files: etcdOf(second), line: "ca:", cause: "cluster.etcd.ca of n2 is another one",
+			severity: diagnosis.Failure},
+		"aggregator CA": {files: right.spoilt(t, second, `(?s)(aggregatorCA:\n\s+)crt: \S+(\n\s+)key: \S+\n`,
+			"${1}crt: "+encoded(aggregator.Crt)+"${2}key: "+encoded(aggregator.Key)+"\n"), line: "aggregatorCA:",
+			cause: "cluster.aggregatorCA of n2", severity: diagnosis.Warning},
+		"service account": {files: right.spoilt(t, first, `(?s)(serviceAccount:\n\s+)key: \S+\n`,
+			"${1}key: "+encoded(other.Certs.K8sServiceAccount.Key)+"\n"), cause: "cluster.serviceAccount of n1"},
+		"encryption": {files: right.spoilt(t, first, `secretboxEncryptionSecret: \S+`,
+			"secretboxEncryptionSecret: "+other.Secrets.SecretboxEncryptionSecret), line: "secretboxEncryptionSecret: (masked)",
+			cause: "cluster.secretboxEncryptionSecret of n1"},
+		"one bundle": {files: right},
 	})
 
 	judge(t, diagnosis.CAKeyForeign, map[string]trial{
-		"etcd":       {files: right.spoilt(t, first, `(?s)(etcd:\n[^\n]*ca:\n\s+crt: \S+\n\s+key: )\S+\n`, "${1}"+encoded(etcd.Key)+"\n"), line: "key: (masked)", cause: "the key of cluster.etcd.ca does not belong", severity: diagnosis.Failure},
-		"machine":    {files: right.spoilt(t, second, `(?s)(machine:.*?ca:\n\s+crt: \S+\n\s+key: )\S+\n`, "${1}"+encoded(other.Certs.OS.Key)+"\n"), cause: "machine.ca"},
-		"other kind": {files: right.spoilt(t, second, `(?s)(machine:.*?ca:\n\s+crt: \S+\n\s+key: )\S+\n`, "${1}"+encoded(etcd.Key)+"\n"), cause: "machine.ca"},
-		"own":        {files: right},
+		"etcd": {files: right.spoilt(t, first, `(?s)(etcd:\n[^\n]*ca:\n\s+crt: \S+\n\s+key: )\S+\n`,
+			"${1}"+encoded(etcd.Key)+"\n"), line: "key: (masked)", cause: "the key of cluster.etcd.ca does not belong",
+			severity: diagnosis.Failure},
+		"machine": {files: right.spoilt(t, second, `(?s)(machine:.*?ca:\n\s+crt: \S+\n\s+key: )\S+\n`,
+			"${1}"+encoded(other.Certs.OS.Key)+"\n"), cause: "machine.ca"},
+		"other kind": {files: right.spoilt(t, second, `(?s)(machine:.*?ca:\n\s+crt: \S+\n\s+key: )\S+\n`,
+			"${1}"+encoded(etcd.Key)+"\n"), cause: "machine.ca"},
+		"own": {files: right},
 	})
 
 	const token = "a token of 6 and 16 letters and digits"
 
 	judge(t, diagnosis.SecretMalformed, map[string]trial{
-		"bootstrap token": {files: right.spoilt(t, worker, `(?s)(cluster:.*?token: )\S+`, "${1}changeme"), line: "token: (masked)", cause: "cluster.token is not " + token, severity: diagnosis.Failure},
-		"machine token":   {files: right.spoilt(t, worker, `(?s)(machine:.*?token: )\S+`, "${1}REPLACE_ME"), cause: "machine.token is not " + token, severity: diagnosis.Warning},
-		"encryption":      {files: right.spoilt(t, first, `secretboxEncryptionSecret: \S+`, "secretboxEncryptionSecret: c2hvcnQ="), cause: "cluster.secretboxEncryptionSecret is not 32 bytes", severity: diagnosis.Failure},
-		"certificate":     {files: right.spoilt(t, worker, `(?s)(machine:.*?ca:\n\s+crt: )\S+`, "${1}"+encoded([]byte("placeholder"))), line: "crt: (masked)", cause: "machine.ca.crt is not a certificate", severity: diagnosis.Failure},
-		"key":             {files: right.spoilt(t, first, `(?s)(serviceAccount:\n\s+)key: \S+\n`, "${1}key: "+encoded([]byte("placeholder"))+"\n"), cause: "cluster.serviceAccount.key is not a private key"},
-		"discovery":       {files: right.spoilt(t, worker, `(?s)(cluster:.*?secret: )\S+`, "${1}secret"), cause: "cluster.secret is not 32 bytes", severity: diagnosis.Warning},
-		"a reference":     {files: right.spoilt(t, worker, `(?s)(cluster:.*?token: )\S+`, "${1}op://vault/item/token")},
-		"right":           {files: right},
+		"bootstrap token": {files: right.spoilt(t, worker, `(?s)(cluster:.*?token: )\S+`, "${1}changeme"),
+			line: "token: (masked)", cause: "cluster.token is not " + token, severity: diagnosis.Failure},
+		"machine token": {files: right.spoilt(t, worker, `(?s)(machine:.*?token: )\S+`, "${1}REPLACE_ME"),
+			cause: "machine.token is not " + token, severity: diagnosis.Warning},
+		"encryption": {files: right.spoilt(t, first, `secretboxEncryptionSecret: \S+`,
+			"secretboxEncryptionSecret: c2hvcnQ="), cause: "cluster.secretboxEncryptionSecret is not 32 bytes",
+			severity: diagnosis.Failure},
+		"certificate": {files: right.spoilt(t, worker, `(?s)(machine:.*?ca:\n\s+crt: )\S+`,
+			"${1}"+encoded([]byte("placeholder"))), line: "crt: (masked)", cause: "machine.ca.crt is not a certificate",
+			severity: diagnosis.Failure},
+		"key": {files: right.spoilt(t, first, `(?s)(serviceAccount:\n\s+)key: \S+\n`,
+			"${1}key: "+encoded([]byte("placeholder"))+"\n"), cause: "cluster.serviceAccount.key is not a private key"},
+		"discovery": {files: right.spoilt(t, worker, `(?s)(cluster:.*?secret: )\S+`, "${1}secret"),
+			cause: "cluster.secret is not 32 bytes", severity: diagnosis.Warning},
+		"a reference": {files: right.spoilt(t, worker, `(?s)(cluster:.*?token: )\S+`, "${1}op://vault/item/token")},
+		"right":       {files: right},
 	})
 }
 
@@ -118,7 +137,8 @@ func (f files) at(t *testing.T, now time.Time) audit.Result {
 
 	folder := f.write(t)
 
-	return audit.Run(context.Background(), audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: preflight.Options{Now: now}}))
+	return audit.Run(context.Background(),
+		audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: preflight.Options{Now: now}}))
 }
 
 func TestDatesOfAuthorities(t *testing.T) {
@@ -158,7 +178,8 @@ func (f files) clientOf(t *testing.T, bundle *secrets.Bundle, roles ...role.Role
 
 	const talosconfig = "clusterconfig/talosconfig"
 
-	return f.spoilt(t, talosconfig, `(?m)^(\s+)crt: \S+\n\s+key: \S+\n`, "${1}crt: "+encoded(client.Crt)+"\n${1}key: "+encoded(client.Key)+"\n")
+	return f.spoilt(t, talosconfig, `(?m)^(\s+)crt: \S+\n\s+key: \S+\n`,
+		"${1}crt: "+encoded(client.Crt)+"\n${1}key: "+encoded(client.Key)+"\n")
 }
 
 func TestTheTalosconfigsCertificate(t *testing.T) {
@@ -177,16 +198,19 @@ func TestTheTalosconfigsCertificate(t *testing.T) {
 	}
 
 	judge(t, diagnosis.ClientRoleWeak, map[string]trial{
-		"reader":       {files: right.clientOf(t, ours, role.Reader), at: talosconfig, line: "crt: (masked)", cause: "has the role os:reader, and not os:admin", severity: diagnosis.Failure},
+		"reader": {files: right.clientOf(t, ours, role.Reader), at: talosconfig, line: "crt: (masked)",
+			cause: "has the role os:reader, and not os:admin", severity: diagnosis.Failure},
 		"operator":     {files: right.clientOf(t, ours, role.Operator), at: talosconfig, cause: "os:operator"},
 		"without RBAC": {files: free.clientOf(t, ours, role.Operator), cause: "os:operator", severity: diagnosis.Warning},
 		"admin":        {files: right.clientOf(t, ours, role.Admin)},
 	})
 
 	judge(t, diagnosis.ClientNotSigned, map[string]trial{
-		"another cluster's": {files: right.clientOf(t, foreignSecrets(t), role.Admin), at: talosconfig, line: "crt: (masked)", cause: "signed by no certificate authority of these files", severity: diagnosis.Failure},
-		"without configs":   {files: files{"talconfig.yaml": right["talconfig.yaml"], talosconfig: right[talosconfig]}.clientOf(t, foreignSecrets(t), role.Admin), at: talosconfig, cause: "signed by no"},
-		"own":               {files: right.clientOf(t, ours, role.Admin)},
+		"another cluster's": {files: right.clientOf(t, foreignSecrets(t), role.Admin), at: talosconfig, line: "crt: (masked)",
+			cause: "signed by no certificate authority of these files", severity: diagnosis.Failure},
+		"without configs": {files: files{"talconfig.yaml": right["talconfig.yaml"],
+			talosconfig: right[talosconfig]}.clientOf(t, foreignSecrets(t), role.Admin), at: talosconfig, cause: "signed by no"},
+		"own": {files: right.clientOf(t, ours, role.Admin)},
 	})
 }
 
@@ -208,7 +232,8 @@ func TestModesOfFilesWithSecrets(t *testing.T) {
 
 	found := judged(0o644, first, second, worker, "clusterconfig/talosconfig")
 	require.Len(t, found, 1)
-	require.Equal(t, "other users can read clusterconfig/lab-n1.yaml (0644), clusterconfig/lab-n2.yaml (0644), clusterconfig/lab-n4.yaml (0644) and 1 more", found[0].Cause)
+	require.Equal(t, "other users can read clusterconfig/lab-n1.yaml (0644), clusterconfig/lab-n2.yaml (0644), "+
+		"clusterconfig/lab-n4.yaml (0644) and 1 more", found[0].Cause)
 	require.Equal(t, first, found[0].At.Path)
 
 	require.Contains(t, judged(0o640, "clusterconfig/talosconfig")[0].Cause, "clusterconfig/talosconfig (0640)")
@@ -228,7 +253,8 @@ func tracking(t *testing.T, made files, names ...string) audit.Result {
 	}
 
 	return audit.Run(t.Context(), audit.Read(audit.Options{
-		TalosDir: folder, Root: folder, Environ: append(environ, "GIT_DIR=/nowhere"), Checks: preflight.Options{Now: time.Now()},
+		TalosDir: folder, Root: folder, Environ: append(environ, "GIT_DIR=/nowhere"),
+		Checks: preflight.Options{Now: time.Now()},
 	}))
 }
 
@@ -245,14 +271,20 @@ func TestSecretsThatGitTracks(t *testing.T) {
 	require.NoError(t, err)
 
 	made := generatedFiles(t).
-		with("talsecret.sops.yaml", "cluster:\n  secret: ENC[AES256_GCM,data:x,iv:y,tag:z,type:str]\nsops:\n  age:\n    - enc: |\n        -----BEGIN AGE ENCRYPTED FILE-----\n").
-		with("patches/registry.yaml", "machine:\n  registries:\n    config:\n      registry.example.net:\n        auth:\n          password: geheimes\n").
-		with("patches/right.yaml", "machine:\n  registries:\n    config:\n      registry.example.net:\n        auth:\n          password: ${REGISTRY_PASSWORD}\n  # password: an-example\n  certSANs: [password.example.net]\n").
+		with("talsecret.sops.yaml",
+			"cluster:\n  secret: ENC[AES256_GCM,data:x,iv:y,tag:z,type:str]\nsops:\n  age:\n    - enc: |\n        -----BEGIN "+
+				"AGE ENCRYPTED FILE-----\n").
+		with("patches/registry.yaml",
+			"machine:\n  registries:\n    config:\n      registry.example.net:\n        auth:\n          password: geheimes\n").
+		with("patches/right.yaml",
+			"machine:\n  registries:\n    config:\n      registry.example.net:\n        auth:\n          password: "+
+				"${REGISTRY_PASSWORD}\n  # password: an-example\n  certSANs: [password.example.net]\n").
 		with("wireguard.yaml", "interface:\n  privateKey: "+bundle.Cluster.Secret+"\n").
 		with("age.key", "# public key: age1x\nAGE-SECRET-KEY-1"+strings.Repeat("Q", 58)+"\n").
 		with("notes.md", "the CA:\n```\n-----BEGIN CERTIFICATE-----\n```\n"+encoded(bundle.Certs.OS.Crt)+"\n")
 
-	require.Empty(t, findingsOf(tracking(t, made, "talconfig.yaml", "talsecret.sops.yaml", "patches/right.yaml", "notes.md"), diagnosis.SecretTracked))
+	require.Empty(t, findingsOf(tracking(t, made, "talconfig.yaml", "talsecret.sops.yaml", "patches/right.yaml",
+		"notes.md"), diagnosis.SecretTracked))
 
 	type secret struct {
 		what string
@@ -260,14 +292,17 @@ func TestSecretsThatGitTracks(t *testing.T) {
 	}
 
 	want := map[string]secret{
-		"clusterconfig/lab-n4.yaml": {"a token", 6}, "clusterconfig/talosconfig": {"a private key", 15}, "patches/registry.yaml": {"a password", 6},
-		"wireguard.yaml": {"a secret", 2}, "age.key": {"a private key", 2},
+		"clusterconfig/lab-n4.yaml": {"a token", 6}, "clusterconfig/talosconfig": {"a private key", 15},
+		"patches/registry.yaml": {"a password", 6},
+		"wireguard.yaml":        {"a secret", 2}, "age.key": {"a private key", 2},
 	}
 
 	got := map[string]secret{}
 
-	for _, found := range findingsOf(tracking(t, made, append(slices.Collect(maps.Keys(want)), "talconfig.yaml")...), diagnosis.SecretTracked) {
-		what, _, _ := strings.Cut(strings.TrimPrefix(found.Cause, "git tracks "+found.At.Path+", which holds "), " in the clear")
+	for _, found := range findingsOf(tracking(t, made, append(slices.Collect(maps.Keys(want)), "talconfig.yaml")...),
+		diagnosis.SecretTracked) {
+		what, _, _ := strings.Cut(strings.TrimPrefix(found.Cause, "git tracks "+found.At.Path+", which holds "),
+			" in the clear")
 		got[found.At.Path] = secret{what, found.At.Line}
 
 		require.Equal(t, diagnosis.Warning, found.Severity)

@@ -34,9 +34,11 @@ func checkInstallChoice(r *Report, config *Rendered) {
 	switch {
 	case install == nil:
 	case install.InstallDiskSelector != nil && install.InstallDisk != "":
-		r.warn(config.File.at("machine.install.disk"), "keep one of the two", "install has both a diskSelector, which counts, and the disk %s", install.InstallDisk)
+		r.warn(config.File.at("machine.install.disk"), "keep one of the two",
+			"install has both a diskSelector, which counts, and the disk %s", install.InstallDisk)
 	case install.InstallDiskSelector == nil && install.InstallDisk == "":
-		r.found(config.File.at("machine.install"), "set install.disk or install.diskSelector", "install names neither a disk nor a diskSelector")
+		r.found(config.File.at("machine.install"), "set install.disk or install.diskSelector",
+			"install names neither a disk nor a diskSelector")
 	}
 }
 
@@ -63,7 +65,8 @@ func volumesOf(file *File, config *machineconfig.Config) []volume {
 			at:        at{file: file, document: kind + "/" + name, path: "provisioning"},
 		}
 
-		if !spec.ProvisioningMaxSize.IsZero() && !spec.ProvisioningMaxSize.IsRelative() && !spec.ProvisioningMaxSize.IsNegative() {
+		if !spec.ProvisioningMaxSize.IsZero() && !spec.ProvisioningMaxSize.IsRelative() &&
+			!spec.ProvisioningMaxSize.IsNegative() {
 			made.max = spec.ProvisioningMaxSize.Value()
 		}
 
@@ -89,7 +92,8 @@ func volumesOf(file *File, config *machineconfig.Config) []volume {
 // isSystem tells whether a volume is one of Talos' own.
 func (v volume) isSystem() bool { return v.kind == "VolumeConfig" }
 
-// severity is how bad it is that a volume is never made: the node waits for Talos' own, and only what uses them for others.
+// severity is how bad it is that a volume is never made: the node waits for Talos' own, and only what uses them for
+// others.
 func (v volume) severity() diagnosis.Severity {
 	if v.isSystem() {
 		return diagnosis.Failure
@@ -116,7 +120,8 @@ func (c *Rendered) installSelector() (cel.Expression, bool) {
 // checkWideDiskSelectors looks for selectors that leave the choice to chance.
 func checkWideDiskSelectors(r *Report, config *Rendered) {
 	if expression, has := config.installSelector(); has && r.in.reachOf(expression).anyDisk {
-		r.found(config.File.at("machine.install.diskSelector"), "select by serial, wwid or a size that one disk has", "the install disk's selector matches every disk")
+		r.found(config.File.at("machine.install.diskSelector"), "select by serial, wwid or a size that one disk has",
+			"the install disk's selector matches every disk")
 	}
 
 	for _, volume := range volumesOf(config.File, config.Config) {
@@ -126,7 +131,8 @@ func checkWideDiskSelectors(r *Report, config *Rendered) {
 
 		// All disks but the system's is a choice where there is one other.
 		if !strings.Contains(volume.match.String(), "system_disk") {
-			r.found(volume.at.field("diskSelector.match"), "exclude the system disk (!system_disk), or select one disk", "the selector of %s matches every disk", volume.label())
+			r.found(volume.at.field("diskSelector.match"), "exclude the system disk (!system_disk), or select one disk",
+				"the selector of %s matches every disk", volume.label())
 		}
 	}
 }
@@ -134,12 +140,14 @@ func checkWideDiskSelectors(r *Report, config *Rendered) {
 // checkImpossibleDiskSelectors looks for selectors whose conditions exclude each other.
 func checkImpossibleDiskSelectors(r *Report, config *Rendered) {
 	if expression, has := config.installSelector(); has && r.in.reachOf(expression).never {
-		r.found(config.File.at("machine.install.diskSelector"), "correct the selector", "the install disk's selector can match no disk: %s", oneLine(expression))
+		r.found(config.File.at("machine.install.diskSelector"), "correct the selector",
+			"the install disk's selector can match no disk: %s", oneLine(expression))
 	}
 
 	for _, volume := range volumesOf(config.File, config.Config) {
 		if !volume.match.IsZero() && r.in.reachOf(volume.match).never {
-			r.add(volume.severity(), volume.at.field("diskSelector.match"), "correct the selector", "the selector of %s can match no disk: %s", volume.label(), oneLine(volume.match))
+			r.add(volume.severity(), volume.at.field("diskSelector.match"), "correct the selector",
+				"the selector of %s can match no disk: %s", volume.label(), oneLine(volume.match))
 		}
 	}
 }
@@ -155,14 +163,16 @@ func checkSystemDiskVolumes(r *Report, config *Rendered) {
 
 	for _, volume := range volumes {
 		// Where Talos' own data is elsewhere, or limited, there is room.
-		if volume.isSystem() && volume.name == constants.EphemeralPartitionLabel && (!volume.unbounded || !volume.match.IsZero()) {
+		if volume.isSystem() && volume.name == constants.EphemeralPartitionLabel &&
+			(!volume.unbounded || !volume.match.IsZero()) {
 			return
 		}
 	}
 
 	for _, volume := range volumes {
 		if !volume.isSystem() && !volume.match.IsZero() && r.in.reachOf(volume.match).systemOnly {
-			r.found(volume.at.field("diskSelector.match"), "limit EPHEMERAL with a VolumeConfig (maxSize), or select another disk: !system_disk",
+			r.found(volume.at.field("diskSelector.match"),
+				"limit EPHEMERAL with a VolumeConfig (maxSize), or select another disk: !system_disk",
 				"%s can only be on the system disk, which EPHEMERAL fills", volume.label())
 		}
 	}
@@ -179,7 +189,8 @@ func checkSharedDisks(r *Report, config *Rendered) {
 
 		text := oneLine(volume.match)
 		if first, taken := growing[text]; taken {
-			r.found(volume.at, "set maxSize of one of them, or select another disk", "%s and %s select the same disk, and neither has a maxSize", first.label(), volume.label())
+			r.found(volume.at, "set maxSize of one of them, or select another disk",
+				"%s and %s select the same disk, and neither has a maxSize", first.label(), volume.label())
 		} else {
 			growing[text] = volume
 		}
@@ -189,13 +200,15 @@ func checkSharedDisks(r *Report, config *Rendered) {
 // checkMachineDisks looks for the install disk among the disks that are partitioned by hand.
 func checkMachineDisks(r *Report, config *Rendered) {
 	machine := config.Provider.RawV1Alpha1().MachineConfig
-	if machine.MachineInstall == nil || machine.MachineInstall.InstallDisk == "" || machine.MachineInstall.InstallDiskSelector != nil {
+	if machine.MachineInstall == nil || machine.MachineInstall.InstallDisk == "" ||
+		machine.MachineInstall.InstallDiskSelector != nil {
 		return
 	}
 
 	for i, disk := range machine.MachineDisks { //nolint:staticcheck // old files have them
 		if disk != nil && disk.DeviceName == machine.MachineInstall.InstallDisk {
-			r.found(config.File.at("machine.disks").item(i).field("device"), "take the disk out of machine.disks", "%s is the install disk", disk.DeviceName)
+			r.found(config.File.at("machine.disks").item(i).field("device"), "take the disk out of machine.disks",
+				"%s is the install disk", disk.DeviceName)
 		}
 	}
 }
@@ -206,9 +219,11 @@ func checkVolumeSizes(r *Report, config *Rendered) {
 		switch {
 		case volume.min == 0:
 		case volume.max > 0 && volume.min > volume.max:
-			r.found(volume.at.field("minSize"), "correct minSize or maxSize", "the minSize of %s is above its maxSize", volume.label())
+			r.found(volume.at.field("minSize"), "correct minSize or maxSize", "the minSize of %s is above its maxSize",
+				volume.label())
 		case !volume.match.IsZero() && r.in.tooSmall(volume):
-			r.add(volume.severity(), volume.at.field("minSize"), "correct minSize or the selector", "every disk that %s matches is smaller than its minSize", volume.label())
+			r.add(volume.severity(), volume.at.field("minSize"), "correct minSize or the selector",
+				"every disk that %s matches is smaller than its minSize", volume.label())
 		}
 	}
 }
@@ -253,7 +268,8 @@ func checkLiveVolumes(_ context.Context, l *live) []diagnosis.Finding {
 	return findings
 }
 
-// judgeVolume compares one volume with the node's disks. The disk that will be the system's is known once Talos is on it.
+// judgeVolume compares one volume with the node's disks. The disk that will be the system's is known once Talos is on
+// it.
 func (l *live) judgeVolume(volume volume) []diagnosis.Finding {
 	var matching []string
 
@@ -270,7 +286,8 @@ func (l *live) judgeVolume(volume volume) []diagnosis.Finding {
 
 		matched, err := volume.match.EvalBool(celenv.DiskLocator(), map[string]any{"disk": &spec, "system_disk": system})
 		if err != nil {
-			return []diagnosis.Finding{l.finding(diagnosis.VolumeNoDisk, "correct the selector", fmt.Sprintf("the selector of %s can't be evaluated on %s", volume.label(), path))}
+			return []diagnosis.Finding{l.finding(diagnosis.VolumeNoDisk, "correct the selector",
+				fmt.Sprintf("the selector of %s can't be evaluated on %s", volume.label(), path))}
 		}
 
 		if matched {
@@ -286,10 +303,12 @@ func (l *live) judgeVolume(volume volume) []diagnosis.Finding {
 		return []diagnosis.Finding{l.finding(diagnosis.VolumeNoDisk, "correct the selector of "+volume.label(),
 			fmt.Sprintf("no disk matches %s: %s", volume.label(), oneLine(volume.match)))}
 	case len(matching) > 1 && !volume.isSystem():
-		return []diagnosis.Finding{l.finding(diagnosis.VolumeDiskAmbiguous, "make the selector of "+volume.label()+" match one disk",
+		return []diagnosis.Finding{l.finding(diagnosis.VolumeDiskAmbiguous,
+			"make the selector of "+volume.label()+" match one disk",
 			fmt.Sprintf("%d disks match %s: %s", len(matching), volume.label(), strings.Join(matching, ", ")))}
 	case holding != "" && !volume.isSystem():
-		return []diagnosis.Finding{l.finding(diagnosis.VolumeDiskHoldsData, "talosctl wipe disk, if nothing on it is needed; or select another disk",
+		return []diagnosis.Finding{l.finding(diagnosis.VolumeDiskHoldsData,
+			"talosctl wipe disk, if nothing on it is needed; or select another disk",
 			fmt.Sprintf("%s is the only disk for %s", holding, volume.label()))}
 	default:
 		return nil

@@ -47,13 +47,14 @@ func checkVIPsDiffer(r *Report, in *Input) {
 		case known.addr != vip.addr && !told[vip.addr]:
 			told[vip.addr] = true
 			r.config = config
-			r.found(vip.at, "declare one VIP on every control plane", "the VIP %s is not the only one: %s has %s", vip.addr, in.locate(known.at), known.addr)
+			r.found(vip.at, "declare one VIP on every control plane", "the VIP %s is not the only one: %s has %s", vip.addr,
+				in.locate(known.at), known.addr)
 		}
 	})
 }
 
-// checkBareVIPLink looks for VIPs on links that are in no network. A document's link without any other document is left to DHCP by default. What a
-// cloud's metadata or a router's announcements add can't be seen here.
+// checkBareVIPLink looks for VIPs on links that are in no network. A document's link without any other document is left
+// to DHCP by default. What a cloud's metadata or a router's announcements add can't be seen here.
 func checkBareVIPLink(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		if len(link.vips) == 0 || link.dhcp || len(link.addresses) > 0 {
@@ -99,20 +100,24 @@ func checkWorkerVIP(r *Report, config *Rendered) {
 				severity = diagnosis.Warning // Talos takes it, and it stays without effect
 			}
 
-			r.add(severity, vip.at, "take the VIP out of the worker's config", "the worker %s declares the VIP %s", config.Name, vip.text)
+			r.add(severity, vip.at, "take the VIP out of the worker's config", "the worker %s declares the VIP %s", config.Name,
+				vip.text)
 		}
 	}
 }
 
-// checkEndpointPort looks for an endpoint that leaves its port to the scheme. Where it leads to a control plane, preflight's check says more.
+// checkEndpointPort looks for an endpoint that leaves its port to the scheme. Where it leads to a control plane,
+// preflight's check says more.
 func checkEndpointPort(r *Report, in *Input) {
-	if endpoint := in.Cluster.Endpoint; endpoint != nil && endpoint.Hostname() != "" && endpoint.Port() == "" && in.Talconfig != nil {
+	if endpoint := in.Cluster.Endpoint; endpoint != nil && endpoint.Hostname() != "" && endpoint.Port() == "" &&
+		in.Talconfig != nil {
 		host := endpoint.Hostname()
 		if strings.Contains(host, ":") {
 			host = "[" + host + "]"
 		}
 
-		r.found(in.Talconfig.at("endpoint"), "write https://"+host+":6443", "the endpoint %s has no port: clients use 443", endpoint.Redacted())
+		r.found(in.Talconfig.at("endpoint"), "write https://"+host+":6443", "the endpoint %s has no port: clients use 443",
+			endpoint.Redacted())
 	}
 }
 
@@ -133,7 +138,8 @@ func checkVIPShared(r *Report, in *Input) {
 	for _, config := range in.Configs {
 		if isControlPlane(config) && !holders[config] {
 			r.config = config
-			r.found(config.File.at("machine"), "declare the VIP "+shared.text+" on "+config.Name, "%s declares no VIP, and others do: %s", config.Name, shared.text)
+			r.found(config.File.at("machine"), "declare the VIP "+shared.text+" on "+config.Name,
+				"%s declares no VIP, and others do: %s", config.Name, shared.text)
 		}
 	}
 }

@@ -22,17 +22,24 @@ func TestVIPs(t *testing.T) {
 	t.Parallel()
 
 	judge(t, diagnosis.VIPsDiffer, map[string]trial{
-		"old":             {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipOn("192.0.2.9", "dhcp: true")), line: "ip: '192.0.2.9'", cause: "192.0.2.9 is not the only one: clusterconfig/lab-n1.yaml"},
-		"document":        {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipDocument("192.0.2.9", "eth0")), line: "name: 192.0.2.9", cause: "192.0.2.9"},
-		"IPv6":            {files: lab(vipDocument("2001:db8::10", "eth0"), vipDocument("2001:db8::9", "eth0")), cause: "2001:db8::9"},
-		"one":             {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipDocument("192.0.2.10", "eth0"))},
-		"one of a family": {files: lab(vipDocument("192.0.2.10", "eth0", "kind: Layer2VIPConfig\nname: 2001:db8::10\nlink: eth0"))},
+		"old": {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipOn("192.0.2.9", "dhcp: true")),
+			line: "ip: '192.0.2.9'", cause: "192.0.2.9 is not the only one: clusterconfig/lab-n1.yaml"},
+		"document": {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipDocument("192.0.2.9", "eth0")),
+			line: "name: 192.0.2.9", cause: "192.0.2.9"},
+		"IPv6": {files: lab(vipDocument("2001:db8::10", "eth0"), vipDocument("2001:db8::9", "eth0")),
+			cause: "2001:db8::9"},
+		"one": {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipDocument("192.0.2.10", "eth0"))},
+		"one of a family": {files: lab(vipDocument("192.0.2.10", "eth0",
+			"kind: Layer2VIPConfig\nname: 2001:db8::10\nlink: eth0"))},
 	})
 
 	judge(t, diagnosis.VIPOnBareLink, map[string]trial{
-		"old":             {files: lab(vipOn("192.0.2.10")), line: "ip: '192.0.2.10'", cause: "on eth0, which has neither DHCP nor a static address", severity: diagnosis.Warning},
-		"document":        {files: lab(vipDocument("192.0.2.10", "eth1", addressed)), line: "name: 192.0.2.10", cause: "on eth1"},
-		"VLAN":            {files: lab(onLink("addresses: [192.0.2.11/24]", "vlans:", "\t- vlanId: 7", "\t  vip:", "\t\t\tip: 198.51.100.10")), cause: "eth0.7"},
+		"old": {files: lab(vipOn("192.0.2.10")), line: "ip: '192.0.2.10'",
+			cause: "on eth0, which has neither DHCP nor a static address", severity: diagnosis.Warning},
+		"document": {files: lab(vipDocument("192.0.2.10", "eth1", addressed)), line: "name: 192.0.2.10",
+			cause: "on eth1"},
+		"VLAN": {files: lab(onLink("addresses: [192.0.2.11/24]", "vlans:", "\t- vlanId: 7", "\t  vip:",
+			"\t\t\tip: 198.51.100.10")), cause: "eth0.7"},
 		"DHCP":            {files: lab(vipOn("192.0.2.10", "dhcp: true"))},
 		"address":         {files: lab(vipDocument("192.0.2.10", "eth0", addressed))},
 		"default DHCP":    {files: lab(vipDocument("192.0.2.10", "eth0"))},
@@ -46,16 +53,19 @@ func TestVIPs(t *testing.T) {
 	workerDocument.role = "worker"
 
 	judge(t, diagnosis.VIPOnWorker, map[string]trial{
-		"old":           {files: lab(worker), line: "ip: '192.0.2.10'", cause: "the worker n1 declares the VIP", severity: diagnosis.Failure},
+		"old": {files: lab(worker), line: "ip: '192.0.2.10'", cause: "the worker n1 declares the VIP",
+			severity: diagnosis.Failure},
 		"document":      {files: lab(workerDocument), line: "name: 192.0.2.10", cause: "n1", severity: diagnosis.Warning},
 		"control plane": {files: lab(vipOn("192.0.2.10", "dhcp: true"), config{role: "worker"})},
 	})
 
 	judge(t, diagnosis.VIPNotShared, map[string]trial{
-		"one of two":  {files: lab(vipOn("192.0.2.10", "dhcp: true"), config{}), cause: "n2 declares no VIP, and others do: 192.0.2.10"},
+		"one of two": {files: lab(vipOn("192.0.2.10", "dhcp: true"), config{}),
+			cause: "n2 declares no VIP, and others do: 192.0.2.10"},
 		"one of both": {files: lab(config{}, vipDocument("2001:db8::10", "eth0")), cause: "n1"},
-		"all":         {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipDocument("192.0.2.10", "eth0"), config{role: "worker"})},
-		"none":        {files: lab(config{}, config{})},
+		"all": {files: lab(vipOn("192.0.2.10", "dhcp: true"), vipDocument("192.0.2.10", "eth0"),
+			config{role: "worker"})},
+		"none": {files: lab(config{}, config{})},
 	})
 }
 
@@ -63,9 +73,12 @@ func TestEndpointWithoutAPort(t *testing.T) {
 	t.Parallel()
 
 	judge(t, diagnosis.EndpointWithoutPort, map[string]trial{
-		"address":   {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "https://192.0.2.10"), at: "talconfig.yaml", line: "endpoint: https://192.0.2.10", cause: "has no port"},
-		"IPv6":      {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "'https://[2001:db8::10]'"), cause: "has no port"},
-		"name":      {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "https://api.example.net"), cause: "has no port"},
+		"address": {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "https://192.0.2.10"),
+			at: "talconfig.yaml", line: "endpoint: https://192.0.2.10", cause: "has no port"},
+		"IPv6": {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "'https://[2001:db8::10]'"),
+			cause: "has no port"},
+		"name": {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "https://api.example.net"),
+			cause: "has no port"},
 		"with port": {files: lab(config{})},
 		"443":       {files: lab(config{}).replaced("talconfig.yaml", ":6443", ":443")},
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
@@ -45,7 +45,8 @@ func madeInMemory(t *testing.T, folder string) audit.Options {
 			}
 
 			made, err := generate.Talconfig(generate.Source{
-				File: filepath.Join(folder, inventory.TalconfigName), Root: folder, Lookup: variables.Lookup, Secrets: bundle, Now: time.Now(),
+				File: filepath.Join(folder, inventory.TalconfigName), Root: folder, Lookup: variables.Lookup, Secrets: bundle,
+				Now: time.Now(),
 			})
 			if err != nil {
 				return nil, err
@@ -111,7 +112,8 @@ func TestExampleClustersAreClean(t *testing.T) {
 
 // sizes are the numbers of machines.
 var sizes = map[string]int{
-	"single-node": 1, "ha": 6, "ipv6-only": 4, "dual-stack": 3, "bonds-and-vlans": 5, "volumes": 3, "secureboot": 4, "small-boards": 16,
+	"single-node": 1, "ha": 6, "ipv6-only": 4, "dual-stack": 3, "bonds-and-vlans": 5, "volumes": 3, "secureboot": 4,
+	"small-boards": 16,
 }
 
 func expectations(t *testing.T, name string) []expected {

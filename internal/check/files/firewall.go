@@ -66,7 +66,8 @@ func (f firewall) about(port port) []config.NetworkRule {
 
 	for _, rule := range f.rules {
 		if rule.Protocol() == port.protocol &&
-			slices.ContainsFunc(rule.PortRanges(), func(span [2]uint16) bool { return span[0] <= port.number && port.number <= span[1] }) {
+			slices.ContainsFunc(rule.PortRanges(),
+				func(span [2]uint16) bool { return span[0] <= port.number && port.number <= span[1] }) {
 			rules = append(rules, rule)
 		}
 	}
@@ -94,8 +95,8 @@ func (f firewall) door(port port) door {
 	return made
 }
 
-// admits tells whether a call from an address comes through. By default blocked, one rule that has the address lets it in; by default open, one
-// that does not have it shuts it out.
+// admits tells whether a call from an address comes through. By default blocked, one rule that has the address lets it
+// in; by default open, one that does not have it shuts it out.
 func (d door) admits(from netip.Addr) bool {
 	for _, rule := range d.rules {
 		if rule.has(from) == d.blocks {
@@ -115,10 +116,12 @@ func (o opening) has(addr netip.Addr) bool {
 
 // hasSharedSpace tells of addresses that a private network between nodes may give them.
 func (o opening) hasSharedSpace() bool {
-	return slices.ContainsFunc(o.subnets, func(subnet netip.Prefix) bool { return subnet.Bits() > 0 && subnet.Overlaps(sharedSpace) })
+	return slices.ContainsFunc(o.subnets,
+		func(subnet netip.Prefix) bool { return subnet.Bits() > 0 && subnet.Overlaps(sharedSpace) })
 }
 
-// admitsAnybody tells whether there is an address that comes through. The ends of all subnets stand for what lies between.
+// admitsAnybody tells whether there is an address that comes through. The ends of all subnets stand for what lies
+// between.
 func (d door) admitsAnybody() bool {
 	return len(d.rules) == 0 && !d.blocks ||
 		slices.ContainsFunc(d.rules, func(rule opening) bool { return slices.ContainsFunc(rule.edges(), d.admits) })
@@ -234,7 +237,8 @@ func (p passage) check(r *Report, in *Input) {
 		for _, port := range p.ports(server) {
 			if shut, certain := shutOut(callers, server, walls.door(port)); len(shut) > 0 {
 				r.config = server
-				r.add(p.severity(r, in, certain), server.rulePlace(walls, port), "add the nodes' subnet to a NetworkRuleConfig for "+port.String(),
+				r.add(p.severity(r, in, certain), server.rulePlace(walls, port),
+					"add the nodes' subnet to a NetworkRuleConfig for "+port.String(),
 					"%s lets %s into %s (%s) from none of the addresses in the files", server.Name, some(shut), p.what, port)
 			}
 		}
@@ -251,7 +255,8 @@ func (p passage) severity(r *Report, in *Input, certain bool) diagnosis.Severity
 	return entry.Severity
 }
 
-// shutOut are the callers that don't come through; not certain where one of them may have other addresses than its files say.
+// shutOut are the callers that don't come through; not certain where one of them may have other addresses than its
+// files say.
 func shutOut(callers []caller, server *Rendered, door door) (shut []string, certain bool) {
 	certain = !slices.ContainsFunc(door.rules, opening.hasSharedSpace)
 	shutsOut := func(addr netip.Addr) bool { return !door.admits(addr) }
@@ -290,7 +295,8 @@ type caller struct {
 	addresses []netip.Addr
 }
 
-// certain tells whether the node has no other addresses than its files say, as far as IPv4 goes. A system extension may bring others.
+// certain tells whether the node has no other addresses than its files say, as far as IPv4 goes. A system extension may
+// bring others.
 func (c caller) certain() bool {
 	return len(c.config.Addresses()) > 0 && !c.config.UsesDHCP() && len(c.config.Provider.ExtensionServiceConfigs()) == 0
 }
@@ -315,7 +321,8 @@ func (c *Rendered) callers() []caller {
 func (c caller) facing(server *Rendered) []netip.Addr {
 	shared := slices.DeleteFunc(slices.Clone(c.addresses), func(addr netip.Addr) bool {
 		return !slices.ContainsFunc(server.links(), func(link *link) bool {
-			return slices.ContainsFunc(link.addresses, func(a address) bool { return a.prefix.IsValid() && a.prefix.Masked().Contains(addr) })
+			return slices.ContainsFunc(link.addresses,
+				func(a address) bool { return a.prefix.IsValid() && a.prefix.Masked().Contains(addr) })
 		})
 	})
 
@@ -351,7 +358,8 @@ func checkFirewallOperator(r *Report, config *Rendered) {
 			severity = diagnosis.Warning // control planes pass calls on through KubeSpan
 		}
 
-		r.add(severity, place, "add a NetworkRuleConfig for port 50000 with your subnet", "%s lets nobody into the Talos API (%s)", config.Name, talos)
+		r.add(severity, place, "add a NetworkRuleConfig for port 50000 with your subnet",
+			"%s lets nobody into the Talos API (%s)", config.Name, talos)
 
 		return
 	}
@@ -386,6 +394,7 @@ func checkEmptyRules(r *Report, rendered *Rendered) {
 			continue
 		}
 
-		r.found(rendered.File.in("NetworkRuleConfig/"+named.Name(), "ingress"), "add the subnets that are meant", "the rule %s lets nobody in", named.Name())
+		r.found(rendered.File.in("NetworkRuleConfig/"+named.Name(), "ingress"), "add the subnets that are meant",
+			"the rule %s lets nobody in", named.Name())
 	}
 }

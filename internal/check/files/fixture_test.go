@@ -15,8 +15,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
@@ -92,13 +92,15 @@ func (c config) text() string {
 func lab(configs ...config) files {
 	var talconfig strings.Builder
 
-	talconfig.WriteString("clusterName: lab\nendpoint: https://192.0.2.10:6443\ntalosVersion: v1.13.9\nkubernetesVersion: v1.36.0\nnodes:\n")
+	talconfig.WriteString("clusterName: lab\nendpoint: https://192.0.2.10:6443\ntalosVersion: " +
+		"v1.13.9\nkubernetesVersion: v1.36.0\nnodes:\n")
 
 	made := files{}
 
 	for i, config := range configs {
 		name := fmt.Sprintf("n%d", i+1)
-		fmt.Fprintf(&talconfig, "  - hostname: %s\n    ipAddress: 192.0.2.%d\n    controlPlane: %t\n    installDisk: /dev/vda\n", name, 11+i, config.role != "worker")
+		fmt.Fprintf(&talconfig, "  - hostname: %s\n    ipAddress: 192.0.2.%d\n    controlPlane: %t\n    installDisk: "+
+			"/dev/vda\n", name, 11+i, config.role != "worker")
 		made["clusterconfig/lab-"+name+".yaml"] = config.text()
 	}
 
@@ -211,7 +213,8 @@ var ourTalosconfig = sync.OnceValues(func() (string, error) {
 
 	made, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
 		ClusterName: "lab", Endpoint: "https://192.0.2.10:6443", Secrets: bundle,
-		Nodes: []machineconfig.NodeSpec{{Name: "n1", Role: machine.TypeControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24")}},
+		Nodes: []machineconfig.NodeSpec{{Name: "n1", Role: machine.TypeControlPlane,
+			Address: netip.MustParsePrefix("192.0.2.11/24")}},
 	})
 	if err != nil {
 		return "", err

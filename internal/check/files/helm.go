@@ -91,7 +91,8 @@ func (in *Input) ciliumFiles() []string {
 		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" ||
 			strings.Count(relative, string(filepath.Separator)) >= searchDepth):
 			return fs.SkipDir
-		case !entry.IsDir() && strings.Contains(strings.ToLower(relative), "cilium") && slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path)):
+		case !entry.IsDir() && strings.Contains(strings.ToLower(relative), "cilium") &&
+			slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path)):
 			paths = append(paths, path)
 		}
 
@@ -108,7 +109,8 @@ func (in *Input) ciliumOf(file *File, named bool) (*helmValues, string) {
 			continue
 		}
 
-		values := &helmValues{file: file, root: nodeAt(root, "spec", "values"), partly: machineconfig.Field(machineconfig.Field(root, "spec"), "valuesFrom") != nil}
+		values := &helmValues{file: file, root: nodeAt(root, "spec", "values"),
+			partly: machineconfig.Field(machineconfig.Field(root, "spec"), "valuesFrom") != nil}
 		if values.root != nil {
 			return values, ""
 		}
@@ -142,7 +144,8 @@ func (in *Input) valuesBeside(release *File) (*helmValues, string) {
 		}
 	}
 
-	return nil, "the HelmRelease in " + release.Shown + " takes its values from elsewhere (valuesFrom): set CILIUM_VALUES to the file with them"
+	return nil, "the HelmRelease in " + release.Shown +
+		" takes its values from elsewhere (valuesFrom): set CILIUM_VALUES to the file with them"
 }
 
 // isCiliumRelease tells whether a document is Flux' HelmRelease of Cilium.
@@ -151,7 +154,8 @@ func isCiliumRelease(root *yaml.Node) bool {
 		return false
 	}
 
-	for _, path := range [][]string{{"spec", "chart", "spec", "chart"}, {"spec", "chartRef", "name"}, {"metadata", "name"}} {
+	for _, path := range [][]string{{"spec", "chart", "spec", "chart"}, {"spec", "chartRef", "name"},
+		{"metadata", "name"}} {
 		if text := textAt(root, path...); text != "" {
 			return text == "cilium" || strings.HasSuffix(text, "/cilium")
 		}
@@ -186,7 +190,8 @@ func (v *helmValues) get(path string) helmValue {
 	switch {
 	case node == nil:
 		return helmValue{unknown: v.partly}
-	case node.Kind == yaml.ScalarNode && (strings.Contains(node.Value, "${") || strings.Contains(node.Value, "{{") || strings.Contains(node.Value, "#{")):
+	case node.Kind == yaml.ScalarNode && (strings.Contains(node.Value, "${") || strings.Contains(node.Value, "{{") ||
+		strings.Contains(node.Value, "#{")):
 		return helmValue{unknown: true, node: node}
 	case node.Kind == yaml.ScalarNode:
 		return helmValue{text: node.Value, set: true, node: node}
@@ -217,12 +222,13 @@ func (v *helmValues) at(path string) at {
 	return v.place(nearest)
 }
 
-// place is where a node stands. Its line is shown as it is, unless it holds more than this value: what values mean that are not read here, secrets
-// among them, is not known.
+// place is where a node stands. Its line is shown as it is, unless it holds more than this value: what values mean that
+// are not read here, secrets among them, is not known.
 func (v *helmValues) place(node *yaml.Node) at {
 	found := v.file.location(node.Line, node.Column)
 
-	if lines := strings.Split(string(v.file.Data), "\n"); node.Kind == yaml.ScalarNode && node.Line <= len(lines) && !strings.ContainsAny(lines[node.Line-1], "{}[]") {
+	if lines := strings.Split(string(v.file.Data), "\n"); node.Kind == yaml.ScalarNode && node.Line <= len(lines) &&
+		!strings.ContainsAny(lines[node.Line-1], "{}[]") {
 		found.Text = lines[node.Line-1]
 	}
 

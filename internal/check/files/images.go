@@ -11,7 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
@@ -19,8 +19,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// Checks of installer images, and of what they are made from. Whether a reference is sound at all, and whether its tag is the declared version, is
-// preflight's to say, as is what only the machine knows: how it booted.
+// Checks of installer images, and of what they are made from. Whether a reference is sound at all, and whether its tag
+// is the declared version, is preflight's to say, as is what only the machine knows: how it booted.
 var imageChecks = []Check{
 	eachConfig(diagnosis.KernelArgsRefused, Images, checkKernelArgs),
 	whole(diagnosis.KernelArgsRefused, Images, diagnosis.NeedsTalconfig, checkPatchedKernelArgs),
@@ -52,7 +52,8 @@ func checkKernelArgs(r *Report, config *Rendered) {
 	severity := diagnosis.Failure
 
 	// Machines that don't install themselves take the config, and are refused an upgrade only.
-	if platform := schematic.ParseReference(config.InstallImage()).Platform(); platform != "" && platform != schematic.DefaultPlatform || r.in.bootsInstalled(config) {
+	if platform := schematic.ParseReference(config.InstallImage()).Platform(); platform != "" &&
+		platform != schematic.DefaultPlatform || r.in.bootsInstalled(config) {
 		severity = diagnosis.Warning
 	}
 
@@ -72,7 +73,8 @@ func argNames(args []string) string {
 	return strings.Join(names, ", ")
 }
 
-// checkPatchedKernelArgs looks for arguments in patches of nodes that have no config yet: from 1.12 on it will take them from the image.
+// checkPatchedKernelArgs looks for arguments in patches of nodes that have no config yet: from 1.12 on it will take
+// them from the image.
 func checkPatchedKernelArgs(r *Report, in *Input) {
 	contract := in.contract()
 	if contract == nil || !contract.GrubUseUKICmdlineDefault() || slices.ContainsFunc(in.Patches, setsUKICmdline) {
@@ -105,9 +107,11 @@ func checkPatchedKernelArgs(r *Report, in *Input) {
 		for _, root := range patch.File.places.Roots() {
 			install := machineconfig.Field(machineconfig.Field(root, "machine"), "install")
 
-			if args := machineconfig.Field(install, "extraKernelArgs"); len(names) > 0 && args != nil && len(args.Content) > 0 && args.Kind == yaml.SequenceNode {
+			if args := machineconfig.Field(install, "extraKernelArgs"); len(names) > 0 && args != nil && len(args.Content) > 0 &&
+				args.Kind == yaml.SequenceNode {
 				r.addAt(patch.File, args, "put the arguments into the schematic's extraKernelArgs, and take them out of the patch",
-					"%s sets install.extraKernelArgs for %s, and configs for Talos %s have install.grubUseUKICmdline: they can't be used together",
+					"%s sets install.extraKernelArgs for %s, and configs for Talos %s have install.grubUseUKICmdline: they can't "+
+						"be used together",
 					patch.name(), nodeList(names), contract)
 				r.findings[len(r.findings)-1].Severity = severity
 			}
@@ -134,14 +138,17 @@ func setsUKICmdline(patch *Patch) bool {
 // checkInstallExtensions looks for extensions that are to be added by the installer.
 func checkInstallExtensions(r *Report, config *Rendered) {
 	if install := config.Provider.Machine().Install(); len(install.Extensions()) > 0 {
-		r.found(config.installPlace("extensions"), "put the extensions into the image's schematic, and take install.extensions out",
+		r.found(config.installPlace("extensions"),
+			"put the extensions into the image's schematic, and take install.extensions out",
 			"install.extensions is deprecated, and newer installers don't read it")
 	}
 }
 
-// bootsInstalled tells whether the inventory declares machines that start from a disk image, as boards do: Talos is on them already.
+// bootsInstalled tells whether the inventory declares machines that start from a disk image, as boards do: Talos is on
+// them already.
 func (in *Input) bootsInstalled(config *Rendered) bool {
-	return in.Cluster != nil && slices.ContainsFunc(config.Nodes, func(node *inventory.Node) bool { return !in.installsItself(node) })
+	return in.Cluster != nil && slices.ContainsFunc(config.Nodes,
+		func(node *inventory.Node) bool { return !in.installsItself(node) })
 }
 
 // installsItself tells whether Talos has yet to be installed on a machine, as far as the inventory says.
@@ -153,7 +160,8 @@ func (in *Input) installsItself(node *inventory.Node) bool {
 		(settings.Schematic == nil || settings.Schematic.Overlay.Name == "")
 }
 
-// intoSchematic says how arguments get into the image: with the id of the schematic that then results, where it is known what the image holds.
+// intoSchematic says how arguments get into the image: with the id of the schematic that then results, where it is
+// known what the image holds.
 func (in *Input) intoSchematic(config *Rendered, args []string) string {
 	const general = "put the arguments into the schematic's extraKernelArgs, and take them out of machine.install"
 
@@ -194,7 +202,8 @@ func (in *Input) schematicOf(image string) *schematic.Schematic {
 	}
 }
 
-// findKnown are the schematics whose ids are known here: those of the inventory, the empty one, and those with one official extension alone.
+// findKnown are the schematics whose ids are known here: those of the inventory, the empty one, and those with one
+// official extension alone.
 func (in *Input) findKnown() map[string]*schematic.Schematic {
 	known := map[string]*schematic.Schematic{}
 
@@ -265,7 +274,8 @@ func checkSchematicOfImage(r *Report, in *Input) {
 
 		if want != "" && want != image.Schematic {
 			r.config = config
-			r.found(config.installPlace("image"), machineconfig.HowToGenerate, "the installer image is of schematic %s, and %s in the inventory is %s", image.Schematic, from, want)
+			r.found(config.installPlace("image"), machineconfig.HowToGenerate,
+				"the installer image is of schematic %s, and %s in the inventory is %s", image.Schematic, from, want)
 		}
 	}
 }
@@ -282,7 +292,8 @@ func (in *Input) settings(config *Rendered) (talconfig.NodeSettings, bool) {
 // patchesImage tells whether a patch for the node names an image of its own, or may do so.
 func (in *Input) patchesImage(config *Rendered) bool {
 	return slices.ContainsFunc(in.imagePatches(), func(patch *Patch) bool {
-		return slices.ContainsFunc(patch.uses(), func(use patchUse) bool { return slices.Contains(in.nodesOf(use), config.Nodes[0]) })
+		return slices.ContainsFunc(patch.uses(),
+			func(use patchUse) bool { return slices.Contains(in.nodesOf(use), config.Nodes[0]) })
 	})
 }
 
@@ -302,7 +313,8 @@ func (in *Input) findImagePatches() []*Patch {
 	})
 }
 
-// installer is the installer image of a declared node: the one that its machine config names, or its talosImageURL where there is no config.
+// installer is the installer image of a declared node: the one that its machine config names, or its talosImageURL
+// where there is no config.
 type installer struct {
 	node     *inventory.Node
 	settings talconfig.NodeSettings
@@ -331,14 +343,16 @@ func eachInstaller(r *Report, in *Input, visit func(installer)) {
 	}
 }
 
-// checkDeclaredSecureBoot compares machineSpec.secureboot with the installer that the node's config names, or its talosImageURL where there is no
-// config.
+// checkDeclaredSecureBoot compares machineSpec.secureboot with the installer that the node's config names, or its
+// talosImageURL where there is no config.
 func checkDeclaredSecureBoot(r *Report, in *Input) {
 	eachInstaller(r, in, func(its installer) {
 		switch spec := its.settings.MachineSpec; {
 		case its.text == "" || !its.image.Official() || in.ownNames():
 		case spec.SecureBoot && !its.image.SecureBoot():
-			r.found(its.place, "use the -secureboot installer of the same schematic", "%s is declared with SecureBoot, and its installer %s is not for it: it would not boot again", its.node.Name, its.text)
+			r.found(its.place, "use the -secureboot installer of the same schematic",
+				"%s is declared with SecureBoot, and its installer %s is not for it: it would not boot again", its.node.Name,
+				its.text)
 		case !spec.SecureBoot && its.image.SecureBoot() && spec != talconfig.MachineSpec{}:
 			r.warn(its.place, "set machineSpec.secureboot: true, or use the ordinary installer",
 				"the installer %s is for SecureBoot, and machineSpec of %s names a boot image that is not", its.text, its.node.Name)
@@ -382,12 +396,14 @@ func checkTPMKeys(r *Report, config *Rendered) {
 
 	if place, checked := config.enrollCheck(); checked {
 		r.add(diagnosis.Failure, place, next,
-			"the TPM's key is made only with SecureBoot (checkSecurebootStatusOnEnroll), and the installer %s is not for it", config.InstallImage())
+			"the TPM's key is made only with SecureBoot (checkSecurebootStatusOnEnroll), and the installer %s is not for it",
+			config.InstallImage())
 
 		return
 	}
 
-	r.found(config.installPlace("image"), next, "disks are encrypted with TPM keys, and the installer %s is not for SecureBoot", config.InstallImage())
+	r.found(config.installPlace("image"), next,
+		"disks are encrypted with TPM keys, and the installer %s is not for SecureBoot", config.InstallImage())
 }
 
 // enrollCheck is the place of a volume's TPM key that is made with SecureBoot alone.
@@ -411,7 +427,8 @@ func (c *Rendered) enrollCheck() (at, bool) {
 	return at{}, false
 }
 
-// checkDeclaredImages looks at the talosImageURL of nodes that have no config yet; of others the config's image is judged.
+// checkDeclaredImages looks at the talosImageURL of nodes that have no config yet; of others the config's image is
+// judged.
 func checkDeclaredImages(r *Report, in *Input) {
 	told := map[at]bool{}
 
@@ -430,7 +447,8 @@ func checkDeclaredImages(r *Report, in *Input) {
 
 		if place := in.imagePlace(node); fault != "" && !told[place] {
 			told[place] = true
-			r.found(place, "write it as factory.talos.dev/metal-installer/<schematic id>, without a tag", "talosImageURL %s: %s", declared, fault)
+			r.found(place, "write it as factory.talos.dev/metal-installer/<schematic id>, without a tag", "talosImageURL %s: %s",
+				declared, fault)
 		}
 	}
 }
@@ -467,12 +485,14 @@ func checkPlatforms(r *Report, in *Input) {
 		case platform == "" || mode == "" || platform == mode:
 		case err != nil || !version.Greater(talosconfig.TalosVersion1_9): // one installer for all
 		default:
-			r.found(its.place, "use "+mode+"-installer", "the installer %s is for platform %s, and machineSpec.mode of %s is %s", its.text, platform, its.node.Name, mode)
+			r.found(its.place, "use "+mode+"-installer", "the installer %s is for platform %s, and machineSpec.mode of %s is %s",
+				its.text, platform, its.node.Name, mode)
 		}
 	})
 }
 
-// checkExtensionServices compares the services that a node configures with those in its image, where it is known what that is made of.
+// checkExtensionServices compares the services that a node configures with those in its image, where it is known what
+// that is made of.
 func checkExtensionServices(r *Report, in *Input) {
 	for _, node := range in.Configs {
 		made := in.madeOf(node)
@@ -497,22 +517,26 @@ func checkExtensionServices(r *Report, in *Input) {
 			if hasExtension(made, name) && !configured[name] {
 				r.config = node
 				r.found(node.installPlace("image"), "add an ExtensionServiceConfig named "+name,
-					"the extension %s is in the installer image, and its service waits for an ExtensionServiceConfig that is not there", siderolabs+name)
+					"the extension %s is in the installer image, and its service waits for an ExtensionServiceConfig that is "+
+						"not there", siderolabs+name)
 			}
 		}
 	}
 }
 
-// waitingServices are the extensions whose service does not start without configuration. Source: siderolabs/extensions, network/*/*.yaml.
+// waitingServices are the extensions whose service does not start without configuration. Source: siderolabs/extensions,
+// network/*/*.yaml.
 var waitingServices = []string{"cloudflared", "nebula", "netbird", "newt", "zerotier"}
 
 func hasExtension(made *schematic.Schematic, name string) bool {
 	return slices.Contains(made.Customization.SystemExtensions.OfficialExtensions, siderolabs+name)
 }
 
-// moduleExtensions are the extensions that bring a kernel module, one of which has to be there. Source: siderolabs/extensions.
+// moduleExtensions are the extensions that bring a kernel module, one of which has to be there. Source:
+// siderolabs/extensions.
 var moduleExtensions = map[string][]string{
-	"drbd": {"drbd"}, "drbd_transport_tcp": {"drbd"}, "zfs": {"zfs"}, "gasket": {"gasket-driver"}, "apex": {"gasket-driver"}, "uinput": {"uinput"},
+	"drbd": {"drbd"}, "drbd_transport_tcp": {"drbd"}, "zfs": {"zfs"}, "gasket": {"gasket-driver"},
+	"apex": {"gasket-driver"}, "uinput": {"uinput"},
 	"nvidia": nvidiaModules, "nvidia_uvm": nvidiaModules, "nvidia_drm": nvidiaModules, "nvidia_modeset": nvidiaModules,
 }
 
@@ -532,10 +556,12 @@ func checkModules(r *Report, in *Input) {
 		for i, module := range config.Provider.Machine().Kernel().Modules() {
 			extensions := moduleExtensions[module.Name()]
 
-			if len(extensions) > 0 && !slices.ContainsFunc(extensions, func(name string) bool { return hasExtension(made, name) }) {
+			if len(extensions) > 0 && !slices.ContainsFunc(extensions,
+				func(name string) bool { return hasExtension(made, name) }) {
 				r.config = config
 				r.found(config.File.at("machine.kernel.modules").item(i), "add "+siderolabs+extensions[0]+" to the schematic",
-					"the module %s is part of the extension %s, which the installer image is without", module.Name(), siderolabs+extensions[0])
+					"the module %s is part of the extension %s, which the installer image is without", module.Name(),
+					siderolabs+extensions[0])
 			}
 		}
 	}

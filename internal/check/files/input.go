@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/check/proxmox"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
@@ -39,18 +39,22 @@ type Options struct {
 	Source inventory.Kind
 	// Decrypt gives the plaintext of a file that sops encrypted; without it such files are not read.
 	Decrypt func(path string, data []byte) ([]byte, error)
-	// Generate makes the machine configs and the talosconfig in memory, by their paths in ConfigDir: it is asked when one of them is not there. Its error
-	// says why there are none, in one line, or holds the mistakes in the files (see inventory.FileErrors). Nil makes none.
+	// Generate makes the machine configs and the talosconfig in memory, by their paths in ConfigDir: it is asked when one
+	// of them is not there. Its error says why there are none, in one line, or holds the mistakes in the files (see
+	// inventory.FileErrors). Nil makes none.
 	Generate func() (map[string][]byte, error)
 	// Profile narrows the checks to those of one profile; empty for all that need none.
 	Profile Profile
-	// CiliumValues is the file with the Helm values of Cilium, or with its HelmRelease. Empty looks for a HelmRelease below Root.
+	// CiliumValues is the file with the Helm values of Cilium, or with its HelmRelease. Empty looks for a HelmRelease
+	// below Root.
 	CiliumValues string
 	// VMs lists the virtual machines that the nodes run on; those that wanted says no to may be left out. Nil for none.
 	VMs func(wanted func(name string) bool) ([]proxmox.VM, error)
-	// CallsFrom is the address that this computer calls another from; invalid if it is not known. Nil leaves that unjudged.
+	// CallsFrom is the address that this computer calls another from; invalid if it is not known. Nil leaves that
+	// unjudged.
 	CallsFrom func(netip.Addr) netip.Addr
-	// AsTheyAre is set for a run that takes the machine configs that are there as they are: what making them again would fail for does not stop it.
+	// AsTheyAre is set for a run that takes the machine configs that are there as they are: what making them again would
+	// fail for does not stop it.
 	AsTheyAre bool
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
@@ -113,7 +117,8 @@ type Input struct {
 	// looked are the files as preflight's checks take them.
 	looked  preflight.Files
 	lookups sync.Once
-	// generated are the files of ConfigDir as they would be written; whyNot says why there are none, and is empty while nobody asked.
+	// generated are the files of ConfigDir as they would be written; whyNot says why there are none, and is empty while
+	// nobody asked.
 	generated func() map[string][]byte
 	whyNot    string
 	// ungenerable are the mistakes in the files that making machine configs came upon.
@@ -124,7 +129,8 @@ type Input struct {
 
 // Rendered is a machine config as a node gets it.
 type Rendered struct {
-	// Name is the node's, or the file's where no node of the inventory has it. Machines that share a file share its Rendered.
+	// Name is the node's, or the file's where no node of the inventory has it. Machines that share a file share its
+	// Rendered.
 	Name string
 	// Nodes are those that get it; none without an inventory.
 	Nodes []*inventory.Node
@@ -167,9 +173,11 @@ func (p *Patch) uses() []patchUse {
 	return append([]patchUse{{p.Named, p.Group, p.Node}}, p.again...)
 }
 
-// Read reads all files of a cluster. A file that can't be read or parsed becomes a finding of the result, and the rest is read all the same.
+// Read reads all files of a cluster. A file that can't be read or parsed becomes a finding of the result, and the rest
+// is read all the same.
 func Read(options Options) *Input {
-	in := &Input{Options: options, byFile: map[*File]*Rendered{}, byNode: map[*inventory.Node]*Rendered{}, Cluster: options.Cluster}
+	in := &Input{Options: options, byFile: map[*File]*Rendered{}, byNode: map[*inventory.Node]*Rendered{},
+		Cluster: options.Cluster}
 
 	if options.ConfigDir == "" {
 		in.Options.ConfigDir = filepath.Join(options.TalosDir, "clusterconfig")
@@ -214,7 +222,8 @@ func Read(options Options) *Input {
 	in.onLoopback = sync.OnceValue(in.findLoopback)
 	in.nodesByHost = sync.OnceValue(in.findHosts)
 	in.origins, in.entries = sync.OnceValue(in.findOrigins), sync.OnceValue(in.findEntries)
-	in.imagePatches, in.schematics, in.known = sync.OnceValue(in.findImagePatches), sync.OnceValue(in.findSchematics), sync.OnceValue(in.findKnown)
+	in.imagePatches, in.schematics, in.known = sync.OnceValue(in.findImagePatches), sync.OnceValue(in.findSchematics),
+		sync.OnceValue(in.findKnown)
 	in.refusals = map[string]*machineconfig.LoadError{}
 	in.recipients, in.templates = sync.OnceValue(in.findRecipients), sync.OnceValue(in.findTemplates)
 
@@ -251,7 +260,8 @@ func (in *Input) readInventory() {
 	}
 
 	cluster, err := inventory.Inspect(inventory.Options{
-		TalosDir: in.Options.TalosDir, Source: in.Options.Source, ConfigDir: in.Options.ConfigDir, Environ: in.Options.Environ,
+		TalosDir: in.Options.TalosDir, Source: in.Options.Source, ConfigDir: in.Options.ConfigDir,
+		Environ: in.Options.Environ,
 		Decrypt: in.Options.Decrypt, Root: in.Options.Root,
 		Unwritten: func(name string) []byte { return in.generated()[filepath.ToSlash(name)] },
 	})
@@ -303,7 +313,8 @@ func (in *Input) mistakes(err error) []diagnosis.Finding {
 	return findings
 }
 
-// textOf is the line of a mistake. Nothing but the key is shown where what it means is not known, and of files of variables.
+// textOf is the line of a mistake. Nothing but the key is shown where what it means is not known, and of files of
+// variables.
 func (in *Input) textOf(mistake *inventory.FileError) string {
 	file := in.Talconfig
 	if file == nil || file.Shown != mistake.Path {
@@ -317,14 +328,16 @@ func (in *Input) textOf(mistake *inventory.FileError) string {
 		}
 	}
 
-	if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax || strings.HasPrefix(filepath.Base(file.Path), "tal") && file != in.Talconfig {
+	if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax ||
+		strings.HasPrefix(filepath.Base(file.Path), "tal") && file != in.Talconfig {
 		return file.places.Key(mistake.Line)
 	}
 
 	return file.places.Line(mistake.Line)
 }
 
-// readConfigs reads the machine configs of the inventory's nodes, or all that lie in the folder where there is no inventory.
+// readConfigs reads the machine configs of the inventory's nodes, or all that lie in the folder where there is no
+// inventory.
 func (in *Input) readConfigs() {
 	if in.Cluster == nil {
 		paths, _ := filepath.Glob(filepath.Join(in.Options.ConfigDir, "*.yaml")) // the pattern is well-formed
@@ -458,7 +471,8 @@ func (in *Input) readLists(key string) []*Patch {
 	}
 
 	for i, node := range nodes.Content {
-		patches = append(patches, in.readList(seen, machineconfig.Field(node, key), in.Talconfig.at("nodes").item(i).field(key), "nodes", i)...)
+		patches = append(patches,
+			in.readList(seen, machineconfig.Field(node, key), in.Talconfig.at("nodes").item(i).field(key), "nodes", i)...)
 	}
 
 	return patches
@@ -511,14 +525,15 @@ func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named at, gro
 	return patches
 }
 
-// fileReference tells whether an item of a list of patches is the name of a file: @name, or a single word, which no patch is.
-// Source: machinery config/configpatcher/load.go.
+// fileReference tells whether an item of a list of patches is the name of a file: @name, or a single word, which no
+// patch is. Source: machinery config/configpatcher/load.go.
 func fileReference(item string) (string, bool) {
 	if name, isFile := strings.CutPrefix(strings.TrimSpace(item), "@"); isFile {
 		return name, true
 	}
 
-	return item, item != "" && !strings.ContainsAny(item, "\n ") && !strings.HasPrefix(item, "[") && !strings.HasPrefix(item, "{")
+	return item, item != "" && !strings.ContainsAny(item, "\n ") && !strings.HasPrefix(item, "[") &&
+		!strings.HasPrefix(item, "{")
 }
 
 // openPatch reads a patch's file.
@@ -548,8 +563,9 @@ func (in *Input) readSyntax(file *File) {
 
 	if line, column, message := file.places.SyntaxError(); message != "" {
 		in.unreadable = append(in.unreadable, diagnosis.Finding{
-			ID: diagnosis.FileSyntax, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: "is not valid YAML: " + message,
-			Next: "correct the line", At: file.location(line, column),
+			ID: diagnosis.FileSyntax, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
+			Cause: "is not valid YAML: " + message,
+			Next:  "correct the line", At: file.location(line, column),
 		})
 		in.unreadable[len(in.unreadable)-1].At.Text = file.places.Key(line)
 	}
@@ -575,8 +591,9 @@ func (in *Input) readTalosconfig() {
 
 	if in.Cluster == nil { // with an inventory the cross-check tells it
 		in.unreadable = append(in.unreadable, diagnosis.Finding{
-			ID: diagnosis.TalosconfigBroken, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: "can't be used as a talosconfig",
-			Next: machineconfig.HowToGenerate, At: diagnosis.Location{Path: in.TalosconfigFile.Shown},
+			ID: diagnosis.TalosconfigBroken, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
+			Cause: "can't be used as a talosconfig",
+			Next:  machineconfig.HowToGenerate, At: diagnosis.Location{Path: in.TalosconfigFile.Shown},
 		})
 	}
 }
@@ -628,8 +645,8 @@ func (in *Input) none(text string) string {
 	return text + "; " + in.whyNot
 }
 
-// nothingMade tells whether no file of the folder of machine configs exists yet, and none could be made to be judged: then it is not run what is
-// about them, and it is no trouble that they are missing.
+// nothingMade tells whether no file of the folder of machine configs exists yet, and none could be made to be judged:
+// then it is not run what is about them, and it is no trouble that they are missing.
 func (in *Input) nothingMade() bool {
 	return in.whyNot != "" && len(in.Configs) == 0 && in.TalosconfigFile == nil && len(in.onDisk()) == 0
 }

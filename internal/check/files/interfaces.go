@@ -70,7 +70,8 @@ func checkVLANsTwice(r *Report, rendered *Rendered) {
 		}
 
 		if known, taken := first[number]; taken {
-			r.found(rendered.File.in(documentName(vlan), "vlanID"), "make one of the two", "%s is configured twice, as %s and as %s", number, known, vlan.Name())
+			r.found(rendered.File.in(documentName(vlan), "vlanID"), "make one of the two",
+				"%s is configured twice, as %s and as %s", number, known, vlan.Name())
 		} else {
 			first[number] = vlan.Name()
 		}
@@ -112,12 +113,14 @@ func checkParents(r *Report, config *Rendered) {
 
 	for _, link := range config.links() {
 		if link.vlan && link.document && absent(link.parent) {
-			r.found(link.parentAt, "declare "+link.parent+", or correct the name", "%s runs on %s, which nothing makes", link.label, link.parent)
+			r.found(link.parentAt, "declare "+link.parent+", or correct the name", "%s runs on %s, which nothing makes",
+				link.label, link.parent)
 		}
 
 		for _, member := range link.members {
 			if absent(member.name) {
-				r.found(member.at, "declare "+member.name+", or correct the name", "%s has the member %s, which nothing makes", link.label, member.name)
+				r.found(member.at, "declare "+member.name+", or correct the name", "%s has the member %s, which nothing makes",
+					link.label, member.name)
 			}
 		}
 	}
@@ -153,7 +156,8 @@ func checkMTU(r *Report, config *Rendered) {
 		}
 
 		if link.mtu > parent {
-			r.add(severity, link.mtuPlace(), fmt.Sprintf("set mtu: %d on the parent", link.mtu), "the MTU of %s is %d, and its parent's is %d", link.label, link.mtu, parent)
+			r.add(severity, link.mtuPlace(), fmt.Sprintf("set mtu: %d on the parent", link.mtu),
+				"the MTU of %s is %d, and its parent's is %d", link.label, link.mtu, parent)
 		}
 	}
 }
@@ -195,18 +199,20 @@ func checkMembers(r *Report, config *Rendered) {
 		}
 
 		if link.dhcp || len(link.addresses) > 0 || len(link.vips) > 0 {
-			r.found(link.at, "move the settings to "+master, "%s is a member of %s and has addresses, DHCP or a VIP of its own", link.label, master)
+			r.found(link.at, "move the settings to "+master, "%s is a member of %s and has addresses, DHCP or a VIP of its own",
+				link.label, master)
 		}
 	}
 }
 
 // vrfMember tells whether a link is a member of a VRF, which takes its addresses along.
 func (l *link) vrfMember(rendered *Rendered) bool {
-	return slices.ContainsFunc(rendered.Provider.NetworkCommonLinkConfigs(), func(declared config.NetworkCommonLinkConfig) bool {
-		vrf, ok := declared.(config.NetworkVRFConfig)
+	return slices.ContainsFunc(rendered.Provider.NetworkCommonLinkConfigs(),
+		func(declared config.NetworkCommonLinkConfig) bool {
+			vrf, ok := declared.(config.NetworkVRFConfig)
 
-		return ok && slices.Contains(vrf.Links(), l.name)
-	})
+			return ok && slices.Contains(vrf.Links(), l.name)
+		})
 }
 
 // checkSharedMembers looks for links with two masters.
@@ -227,7 +233,8 @@ func checkSharedMembers(r *Report, config *Rendered) {
 				severity = diagnosis.Failure // Talos refuses it
 			}
 
-			r.add(severity, member.at, "leave "+member.name+" in one of the two", "%s is a member of %s and of %s", member.name, first.label, link.label)
+			r.add(severity, member.at, "leave "+member.name+" in one of the two", "%s is a member of %s and of %s", member.name,
+				first.label, link.label)
 		}
 	}
 }
@@ -243,13 +250,15 @@ func checkWideSelectors(r *Report, config *Rendered) {
 		macs := selector.NetworkDeviceHardwareAddress + selector.NetworkDevicePermanentAddress
 
 		if strings.Trim(macs, "*:") == "" && selector.NetworkDeviceBus == "" && selector.NetworkDevicePCIID == "" {
-			r.found(link.at.field("deviceSelector"), "select the link by its MAC address", "the selector (%s) leaves open which link is meant", selectorText(selector))
+			r.found(link.at.field("deviceSelector"), "select the link by its MAC address",
+				"the selector (%s) leaves open which link is meant", selectorText(selector))
 		}
 	}
 
 	for _, alias := range config.Provider.NetworkLinkAliasConfigs() {
 		selector := alias.LinkSelector()
-		if text := strings.TrimSpace(selector.String()); !alias.IsPatternAlias() && (text == "true" || text == "link.physical") {
+		if text := strings.TrimSpace(selector.String()); !alias.IsPatternAlias() &&
+			(text == "true" || text == "link.physical") {
 			r.found(config.File.in("LinkAliasConfig/"+alias.Name(), "selector.match"), "select the link by its MAC address",
 				"the selector of %s (%s) leaves open which link is meant", alias.Name(), text)
 		}
@@ -272,10 +281,12 @@ func checkImpossibleSelectors(r *Report, config *Rendered) {
 		}
 
 		for _, field := range []struct{ name, mac string }{
-			{"hardwareAddr", link.selector.NetworkDeviceHardwareAddress}, {"permanentAddr", link.selector.NetworkDevicePermanentAddress},
+			{"hardwareAddr", link.selector.NetworkDeviceHardwareAddress},
+			{"permanentAddr", link.selector.NetworkDevicePermanentAddress},
 		} {
 			if why := neverAMAC(field.mac); why != "" {
-				r.add(config.without(link), link.at.field("deviceSelector").field(field.name), "write it in lower case, with colons", "%s %q matches no link: %s", field.name, field.mac, why)
+				r.add(config.without(link), link.at.field("deviceSelector").field(field.name),
+					"write it in lower case, with colons", "%s %q matches no link: %s", field.name, field.mac, why)
 			}
 		}
 	}
@@ -291,7 +302,8 @@ func checkImpossibleSelectors(r *Report, config *Rendered) {
 	}
 }
 
-// without is how bad it is that a link's settings reach no link: there is no network if no other link has addresses or asks for them.
+// without is how bad it is that a link's settings reach no link: there is no network if no other link has addresses or
+// asks for them.
 func (c *Rendered) without(link *link) diagnosis.Severity {
 	if len(link.addresses) == 0 {
 		return diagnosis.Warning
@@ -342,7 +354,8 @@ func checkVLANNumbers(r *Report, rendered *Rendered) {
 						severity = diagnosis.Warning // Linux marks frames with it, for their priority
 					}
 
-					r.add(severity, rendered.File.at("machine.network.interfaces").item(i).field("vlans").item(j).field("vlanId"), "use a number from 1 to 4094",
+					r.add(severity, rendered.File.at("machine.network.interfaces").item(i).field("vlans").item(j).field("vlanId"),
+						"use a number from 1 to 4094",
 						"the VLAN number %d is out of range", vlan.VlanID)
 				}
 			}
@@ -351,7 +364,8 @@ func checkVLANNumbers(r *Report, rendered *Rendered) {
 
 	for _, declared := range rendered.Provider.NetworkCommonLinkConfigs() {
 		if vlan, ok := declared.(config.NetworkVLANConfig); ok && (vlan.VLANID() == 0 || vlan.VLANID() > maxVLAN) {
-			r.found(rendered.File.in(documentName(vlan), "vlanID"), "use a number from 1 to 4094", "the VLAN number %d of %s is out of range", vlan.VLANID(), vlan.Name())
+			r.found(rendered.File.in(documentName(vlan), "vlanID"), "use a number from 1 to 4094",
+				"the VLAN number %d of %s is out of range", vlan.VLANID(), vlan.Name())
 		}
 	}
 }
@@ -359,13 +373,16 @@ func checkVLANNumbers(r *Report, rendered *Rendered) {
 // checkIgnoredLinks looks for settings of links that Talos leaves alone.
 func checkIgnoredLinks(r *Report, config *Rendered) {
 	for _, link := range config.links() {
-		if link.ignored && (link.dhcp || link.mtu > 0 || len(link.addresses)+len(link.routes)+len(link.vips)+len(link.members) > 0) {
-			r.found(link.at.field("ignore"), "take `ignore: true` out, or the settings", "%s is ignored, and so are its settings", link.label)
+		if link.ignored && (link.dhcp || link.mtu > 0 ||
+			len(link.addresses)+len(link.routes)+len(link.vips)+len(link.members) > 0) {
+			r.found(link.at.field("ignore"), "take `ignore: true` out, or the settings",
+				"%s is ignored, and so are its settings", link.label)
 		}
 	}
 }
 
-// checkLiveSelectors compares selectors by MAC with the links of a node that answered. Other properties are not read in maintenance.
+// checkLiveSelectors compares selectors by MAC with the links of a node that answered. Other properties are not read in
+// maintenance.
 func checkLiveSelectors(_ context.Context, l *live) []diagnosis.Finding {
 	if len(l.facts.Links) == 0 {
 		return nil
@@ -404,8 +421,10 @@ func checkLiveSelectors(_ context.Context, l *live) []diagnosis.Finding {
 		}
 
 		if len(matching) != 1 {
-			findings = append(findings, l.finding(diagnosis.LinkSelectorUnmatched, "select one of the node's links by its MAC address",
-				fmt.Sprintf("%d links match %q (%s); the node has %s", len(matching), pattern, strings.Join(matching, ", "), strings.Join(all, ", "))))
+			findings = append(findings,
+				l.finding(diagnosis.LinkSelectorUnmatched, "select one of the node's links by its MAC address",
+					fmt.Sprintf("%d links match %q (%s); the node has %s", len(matching), pattern, strings.Join(matching, ", "),
+						strings.Join(all, ", "))))
 		}
 	}
 

@@ -14,7 +14,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// interopChecks are the checks of the interoperability profile. Those that hold for every cluster run without it as well.
+// interopChecks are the checks of the interoperability profile. Those that hold for every cluster run without it as
+// well.
 func interopChecks() []Check {
 	const config, vms, cilium = diagnosis.NeedsConfig, diagnosis.NeedsVMs, diagnosis.NeedsCilium
 
@@ -100,7 +101,8 @@ func forwards(config *Rendered) bool {
 	return dns.Enabled() && dns.ForwardKubeDNSToHost()
 }
 
-// hostDNSAddressOnLoopback tells whether the node has the cache's address on its loopback link, as a way around eBPF routing.
+// hostDNSAddressOnLoopback tells whether the node has the cache's address on its loopback link, as a way around eBPF
+// routing.
 func hostDNSAddressOnLoopback(config *Rendered) bool {
 	return slices.ContainsFunc(config.links(), func(link *link) bool {
 		return link.name == "lo" && slices.ContainsFunc(link.addresses, func(address address) bool {
@@ -117,7 +119,8 @@ func checkHostDNS(r *Report, in *Input) {
 	for _, config := range in.Configs {
 		if dns := config.Provider.Machine().Features().HostDNS(); !dns.Enabled() {
 			off, r.config = true, config
-			r.found(config.File.at("machine.features.hostDNS.enabled"), "set machine.features.hostDNS.enabled to true", "host DNS is not enabled")
+			r.found(config.File.at("machine.features.hostDNS.enabled"), "set machine.features.hostDNS.enabled to true",
+				"host DNS is not enabled")
 		}
 	}
 
@@ -154,7 +157,8 @@ func checkForwarding(r *Report, in *Input) {
 	for _, config := range in.Configs {
 		if dns := config.Provider.Machine().Features().HostDNS(); dns.Enabled() && !dns.ForwardKubeDNSToHost() {
 			r.config = config
-			r.suggest(config.File.at("machine.features.hostDNS.forwardKubeDNSToHost"), "set machine.features.hostDNS.forwardKubeDNSToHost to true",
+			r.suggest(config.File.at("machine.features.hostDNS.forwardKubeDNSToHost"),
+				"set machine.features.hostDNS.forwardKubeDNSToHost to true",
 				"CoreDNS does not ask the node's DNS cache")
 		}
 	}
@@ -172,7 +176,8 @@ func checkResolversGiven(r *Report, in *Input) {
 		}
 
 		r.config = config
-		r.suggest(config.File.at("machine.network"), "name the servers in machine.network.nameservers or a ResolverConfig document", "no name servers are configured")
+		r.suggest(config.File.at("machine.network"),
+			"name the servers in machine.network.nameservers or a ResolverConfig document", "no name servers are configured")
 	}
 
 	if len(servers) > 0 {
@@ -197,7 +202,8 @@ func unique[T ~string](texts []T) []T {
 func checkResolverIsHostDNS(r *Report, config *Rendered) {
 	for i, text := range config.resolverTexts() {
 		if addr, err := netip.ParseAddr(text); err == nil && (addr.IsLoopback() || text == constants.HostDNSAddress) {
-			r.found(config.resolverPlace(i), "name the servers that the cache shall ask", "the name server %s is the node itself", text)
+			r.found(config.resolverPlace(i), "name the servers that the cache shall ask",
+				"the name server %s is the node itself", text)
 		}
 	}
 }
@@ -233,7 +239,8 @@ func checkResolverFamily(r *Report, config *Rendered) {
 		return
 	}
 
-	r.found(config.resolverPlace(0), "name a server of the node's address family", "no address of the node is of the family of its name servers (%s)", strings.Join(texts, ", "))
+	r.found(config.resolverPlace(0), "name a server of the node's address family",
+		"no address of the node is of the family of its name servers (%s)", strings.Join(texts, ", "))
 }
 
 // syncsTime tells whether the node sets its clock.
@@ -278,7 +285,8 @@ func checkTimeServersGiven(r *Report, in *Input) {
 			servers = append(servers, "a PTP device")
 		case len(texts) == 0:
 			r.config = config
-			r.suggest(config.File.at("machine.time"), "name servers in machine.time.servers or a TimeSyncConfig document", "no time servers are configured, so %s is asked", constants.DefaultNTPServer)
+			r.suggest(config.File.at("machine.time"), "name servers in machine.time.servers or a TimeSyncConfig document",
+				"no time servers are configured, so %s is asked", constants.DefaultNTPServer)
 		default:
 			servers = append(servers, texts...)
 		}
@@ -303,7 +311,8 @@ func checkTimeServersNamed(r *Report, in *Input) {
 		}
 
 		r.config = config
-		r.suggest(config.timeServerPlace(0), "add a time server by its address", "the time servers are known by name alone (%s)", strings.Join(texts, ", "))
+		r.suggest(config.timeServerPlace(0), "add a time server by its address",
+			"the time servers are known by name alone (%s)", strings.Join(texts, ", "))
 	}
 }
 
@@ -352,7 +361,8 @@ func checkMetrics(r *Report, in *Input) {
 	case first == nil:
 	case len(ports) == 0:
 		r.config = first
-		r.suggest(metricsPlace(first), "set cluster.etcd.extraArgs."+metricsArgument+": http://0.0.0.0:2381", "etcd serves no metrics")
+		r.suggest(metricsPlace(first), "set cluster.etcd.extraArgs."+metricsArgument+": http://0.0.0.0:2381",
+			"etcd serves no metrics")
 	default:
 		r.seen("metrics endpoint on port %s", strings.Join(unique(ports), ", "))
 	}
@@ -409,7 +419,9 @@ func checkMetricsOpen(r *Report, in *Input) {
 
 			if addr, err := netip.ParseAddr(parsed.Hostname()); err == nil && addr.IsUnspecified() {
 				r.config = config
-				r.suggest(metricsPlace(config), "open port "+parsed.Port()+" to your monitoring alone: NetworkRuleConfig, and NetworkDefaultActionConfig with ingress: block",
+				r.suggest(metricsPlace(config),
+					"open port "+parsed.Port()+" to your monitoring alone: NetworkRuleConfig, and NetworkDefaultActionConfig with "+
+						"ingress: block",
 					"everybody who reaches the node can read etcd's metrics at port %s", parsed.Port())
 
 				return // one control plane stands for all
@@ -438,7 +450,8 @@ func checkMetricsDiffer(r *Report, in *Input) {
 
 	for _, config := range without {
 		r.config = config
-		r.found(metricsPlace(config), "give all control planes the same cluster.etcd.extraArgs", "etcd serves no metrics, and on %s it does", with[0].Name)
+		r.found(metricsPlace(config), "give all control planes the same cluster.etcd.extraArgs",
+			"etcd serves no metrics, and on %s it does", with[0].Name)
 	}
 }
 
@@ -498,7 +511,8 @@ func checkRefusedLabels(r *Report, config *Rendered) {
 
 	for _, label := range slices.Sorted(maps.Keys(config.Provider.Machine().NodeLabels())) {
 		if refusedToKubelets(label) {
-			r.found(config.labelPlace(label), "take it out, and run: kubectl label node "+config.Name+" "+label+"="+config.Provider.Machine().NodeLabels()[label],
+			r.found(config.labelPlace(label),
+				"take it out, and run: kubectl label node "+config.Name+" "+label+"="+config.Provider.Machine().NodeLabels()[label],
 				"a worker may not set the label %s itself", label)
 		}
 	}
@@ -507,7 +521,8 @@ func checkRefusedLabels(r *Report, config *Rendered) {
 // kubeletLabels are the labels of Kubernetes' own domains that a kubelet may set.
 var kubeletLabels = []string{
 	"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os",
-	"topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+	"topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
+	"failure-domain.beta.kubernetes.io/region",
 	"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
 }
 
@@ -547,7 +562,8 @@ func checkTopology(r *Report, in *Input) {
 
 		for _, config := range without {
 			r.config = config
-			r.found(config.File.at("machine.nodeLabels"), "set "+label+" on every node", "the label %s is not set, and on %s it is", label, with[0].Name)
+			r.found(config.File.at("machine.nodeLabels"), "set "+label+" on every node",
+				"the label %s is not set, and on %s it is", label, with[0].Name)
 		}
 	}
 }

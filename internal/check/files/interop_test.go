@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/check/proxmox"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -33,7 +33,8 @@ func interop(root, talos, tofu string) *audit.Input {
 	})
 }
 
-// profiled reads files with the profile: talconfig.yaml and machine configs as lab has them, the rest by its path in the repository.
+// profiled reads files with the profile: talconfig.yaml and machine configs as lab has them, the rest by its path in
+// the repository.
 func (f files) profiled(t testing.TB) *audit.Input {
 	t.Helper()
 
@@ -54,7 +55,8 @@ func TestTheInteroperabilityProfileOfAWholeRepository(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("testdata", "interop"))
 	require.NoError(t, err)
 
-	result := audit.Run(context.Background(), interop(root, filepath.Join(root, "talos"), filepath.Join(root, "infrastructure", "tofu")))
+	result := audit.Run(context.Background(),
+		interop(root, filepath.Join(root, "talos"), filepath.Join(root, "infrastructure", "tofu")))
 
 	golden.Assert(t, filepath.Join("testdata", "interop", "table.golden"), write(t, result, "table"))
 	require.Equal(t, diagnosis.ExitOK, result.ExitCode())
@@ -80,7 +82,8 @@ func (f files) cilium(values string) files {
 }
 
 func released(values string) string {
-	text := "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata:\n  name: cilium\nspec:\n  chart: {spec: {chart: cilium}}\n  values:\n"
+	text := "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata:\n  name: cilium\nspec:\n  chart: " +
+		"{spec: {chart: cilium}}\n  values:\n"
 
 	return text + "    " + strings.ReplaceAll(strings.TrimSpace(values), "\n", "\n    ") + "\n"
 }
@@ -91,7 +94,8 @@ func TestHostDNS(t *testing.T) {
 	worker := config{role: "worker"}
 
 	judgeProfile(t, diagnosis.HostDNSOff, map[string]trial{
-		"off":     {files: lab(featuring(noHostDNS)), line: "hostDNS: {enabled: false}", cause: "not enabled", severity: diagnosis.Warning},
+		"off": {files: lab(featuring(noHostDNS)), line: "hostDNS: {enabled: false}", cause: "not enabled",
+			severity: diagnosis.Warning},
 		"not set": {files: lab(featuring(hostDNS), worker), cause: "not enabled"},
 		"on":      {files: lab(featuring(hostDNS), featuring(forwarding))},
 	})
@@ -106,48 +110,57 @@ func TestHostDNS(t *testing.T) {
 	blocked := func(values string) files { return lab(featuring(forwarding)).cilium(values) }
 
 	judgeProfile(t, diagnosis.HostDNSBehindCilium, map[string]trial{
-		"masquerade":            {files: blocked(inBPF), at: "kubernetes/cilium/release.yaml", line: "masquerade: true", cause: "clusterconfig/lab-n1.yaml:7:7", severity: diagnosis.Warning},
-		"legacy routing":        {files: blocked(legacyRoute)},
-		"not set":               {files: blocked("kubeProxyReplacement: true")},
-		"kube-proxy":            {files: blocked("kubeProxyReplacement: false\nbpf: {masquerade: true}")},
-		"not forwarded":         {files: lab(featuring(hostDNS)).cilium(inBPF)},
-		"on loopback, document": {files: lab(config{machine: featuring(forwarding).machine, documents: []string{"kind: LinkConfig\nname: lo\naddresses:\n\t- address: 169.254.116.108/32"}}).cilium(inBPF)},
-		"on loopback":           {files: lab(config{machine: featuring(forwarding).machine + onLoopback}).cilium(inBPF)},
-		"a value unknown":       {files: blocked("kubeProxyReplacement: true\nbpf: {masquerade: \"${MASQUERADE}\"}")},
-		"nothing to judge":      {files: lab(featuring(forwarding))},
+		"masquerade": {files: blocked(inBPF), at: "kubernetes/cilium/release.yaml", line: "masquerade: true",
+			cause: "clusterconfig/lab-n1.yaml:7:7", severity: diagnosis.Warning},
+		"legacy routing": {files: blocked(legacyRoute)},
+		"not set":        {files: blocked("kubeProxyReplacement: true")},
+		"kube-proxy":     {files: blocked("kubeProxyReplacement: false\nbpf: {masquerade: true}")},
+		"not forwarded":  {files: lab(featuring(hostDNS)).cilium(inBPF)},
+		"on loopback, document": {files: lab(config{machine: featuring(forwarding).machine,
+			documents: []string{"kind: LinkConfig\nname: lo\naddresses:\n\t- address: 169.254.116.108/32"}}).cilium(inBPF)},
+		"on loopback":      {files: lab(config{machine: featuring(forwarding).machine + onLoopback}).cilium(inBPF)},
+		"a value unknown":  {files: blocked("kubeProxyReplacement: true\nbpf: {masquerade: \"${MASQUERADE}\"}")},
+		"nothing to judge": {files: lab(featuring(forwarding))},
 	})
 }
 
-// resolving is a control plane with name servers in the old style, resolvingDocument one with a ResolverConfig document.
+// resolving is a control plane with name servers in the old style, resolvingDocument one with a ResolverConfig
+// document.
 func resolving(servers ...string) config {
 	return config{machine: "network:\n\tnameservers:\n\t\t- " + strings.Join(servers, "\n\t\t- ")}
 }
 
 func resolvingDocument(servers ...string) config {
-	return config{documents: []string{"kind: ResolverConfig\nnameservers:\n\t- address: " + strings.Join(servers, "\n\t- address: ")}}
+	return config{documents: []string{"kind: ResolverConfig\nnameservers:\n\t- address: " +
+		strings.Join(servers, "\n\t- address: ")}}
 }
 
 func TestResolversOfTheProfile(t *testing.T) {
 	t.Parallel()
 
 	judgeProfile(t, diagnosis.ResolversDefault, map[string]trial{
-		"none":     {files: lab(resolving("192.0.2.53"), config{role: "worker"}), cause: "no name servers", severity: diagnosis.OK},
+		"none": {files: lab(resolving("192.0.2.53"), config{role: "worker"}), cause: "no name servers",
+			severity: diagnosis.OK},
 		"fields":   {files: lab(resolving("192.0.2.53"))},
 		"document": {files: lab(resolvingDocument("2001:db8::53"))},
 	})
 
 	judgeProfile(t, diagnosis.ResolverIsHostDNS, map[string]trial{
-		"loopback": {files: lab(resolving("192.0.2.53", "127.0.0.53")), line: "- 127.0.0.53", cause: "127.0.0.53 is the node itself"},
-		"IPv6":     {files: lab(resolving("'::1'")), line: "- '::1'", cause: "::1 is the node itself"},
-		"document": {files: lab(resolvingDocument("169.254.116.108")), line: "- address: 169.254.116.108", cause: "the node itself", severity: diagnosis.Warning},
-		"others":   {files: lab(resolving("192.0.2.53"), resolvingDocument("2001:db8::53"))},
+		"loopback": {files: lab(resolving("192.0.2.53", "127.0.0.53")), line: "- 127.0.0.53",
+			cause: "127.0.0.53 is the node itself"},
+		"IPv6": {files: lab(resolving("'::1'")), line: "- '::1'", cause: "::1 is the node itself"},
+		"document": {files: lab(resolvingDocument("169.254.116.108")), line: "- address: 169.254.116.108",
+			cause: "the node itself", severity: diagnosis.Warning},
+		"others": {files: lab(resolving("192.0.2.53"), resolvingDocument("2001:db8::53"))},
 	})
 
 	judgeProfile(t, diagnosis.ResolverSingle, map[string]trial{
-		"fields":   {files: lab(resolving("192.0.2.53")), line: "- 192.0.2.53", cause: "192.0.2.53 is the only name server", severity: diagnosis.OK},
-		"document": {files: lab(resolvingDocument("2001:db8::53")), line: "- address: 2001:db8::53", cause: "2001:db8::53 is the only"},
-		"two":      {files: lab(resolving("192.0.2.53", "192.0.2.54"))},
-		"none":     {files: lab(config{})},
+		"fields": {files: lab(resolving("192.0.2.53")), line: "- 192.0.2.53", cause: "192.0.2.53 is the only name server",
+			severity: diagnosis.OK},
+		"document": {files: lab(resolvingDocument("2001:db8::53")), line: "- address: 2001:db8::53",
+			cause: "2001:db8::53 is the only"},
+		"two":  {files: lab(resolving("192.0.2.53", "192.0.2.54"))},
+		"none": {files: lab(config{})},
 	})
 
 	at := func(address string, servers ...string) config {
@@ -160,10 +173,12 @@ func TestResolversOfTheProfile(t *testing.T) {
 	dhcp.machine += "\n\t\t\tdhcp: true"
 
 	judgeProfile(t, diagnosis.ResolverFamily, map[string]trial{
-		"IPv4 node": {files: lab(at("192.0.2.11/24", "2001:db8::53", "2001:db8::54")), line: "- 2001:db8::53", cause: "no address of the node is of the family"},
-		"IPv6 node": {files: lab(at("2001:db8::11/64", "192.0.2.53")), line: "- 192.0.2.53", cause: "192.0.2.53", severity: diagnosis.Warning},
-		"one fits":  {files: lab(at("192.0.2.11/24", "2001:db8::53", "192.0.2.53"))},
-		"DHCP":      {files: lab(dhcp)},
+		"IPv4 node": {files: lab(at("192.0.2.11/24", "2001:db8::53", "2001:db8::54")), line: "- 2001:db8::53",
+			cause: "no address of the node is of the family"},
+		"IPv6 node": {files: lab(at("2001:db8::11/64", "192.0.2.53")), line: "- 192.0.2.53", cause: "192.0.2.53",
+			severity: diagnosis.Warning},
+		"one fits": {files: lab(at("192.0.2.11/24", "2001:db8::53", "192.0.2.53"))},
+		"DHCP":     {files: lab(dhcp)},
 	})
 }
 
@@ -173,7 +188,8 @@ func TestTimeOfTheProfile(t *testing.T) {
 	document := func(fields string) config { return config{documents: []string{"kind: TimeSyncConfig\n" + fields}} }
 
 	judgeProfile(t, diagnosis.TimeSyncOff, map[string]trial{
-		"fields":   {files: lab(config{machine: "time:\n\tdisabled: true"}), line: "disabled: true", cause: "is off", severity: diagnosis.Warning},
+		"fields": {files: lab(config{machine: "time:\n\tdisabled: true"}), line: "disabled: true", cause: "is off",
+			severity: diagnosis.Warning},
 		"document": {files: lab(document("enabled: false")), line: "enabled: false", cause: "is off"},
 		"on":       {files: lab(config{machine: "time:\n\tdisabled: false"}, document("enabled: true"), config{})},
 	})
@@ -181,14 +197,17 @@ func TestTimeOfTheProfile(t *testing.T) {
 	judgeProfile(t, diagnosis.TimeServersDefault, map[string]trial{
 		"none":     {files: lab(config{}), cause: "time.cloudflare.com", severity: diagnosis.OK},
 		"document": {files: lab(document("bootTimeout: 2m")), cause: "time.cloudflare.com"},
-		"given":    {files: lab(config{machine: "time:\n\tservers: [192.0.2.123]"}, document("ntp: {servers: [192.0.2.123]}"))},
-		"PTP":      {files: lab(document("ptp:\n\tdevices: [/dev/ptp0]"))},
-		"off":      {files: lab(document("enabled: false"))},
+		"given": {files: lab(config{machine: "time:\n\tservers: [192.0.2.123]"},
+			document("ntp: {servers: [192.0.2.123]}"))},
+		"PTP": {files: lab(document("ptp:\n\tdevices: [/dev/ptp0]"))},
+		"off": {files: lab(document("enabled: false"))},
 	})
 
 	judgeProfile(t, diagnosis.TimeServersNamed, map[string]trial{
-		"fields":    {files: lab(config{machine: "time:\n\tservers:\n\t\t- time.example.net"}), line: "- time.example.net", cause: "by name alone", severity: diagnosis.OK},
-		"document":  {files: lab(document("ntp:\n\tservers:\n\t\t- time.example.net")), line: "- time.example.net", cause: "time.example.net"},
+		"fields": {files: lab(config{machine: "time:\n\tservers:\n\t\t- time.example.net"}), line: "- time.example.net",
+			cause: "by name alone", severity: diagnosis.OK},
+		"document": {files: lab(document("ntp:\n\tservers:\n\t\t- time.example.net")), line: "- time.example.net",
+			cause: "time.example.net"},
 		"one by IP": {files: lab(config{machine: "time:\n\tservers: [time.example.net, 2001:db8::123]"})},
 		"none":      {files: lab(config{})},
 	})
@@ -237,9 +256,10 @@ func TestEtcdMetrics(t *testing.T) {
 	})
 
 	judgeProfile(t, diagnosis.EtcdMetricsDiffer, map[string]trial{
-		"one without": {files: lab(metrics("http://0.0.0.0:2381"), config{}), cause: "and on n1 it does", severity: diagnosis.Warning},
-		"all":         {files: lab(metrics("http://0.0.0.0:2381"), metrics("http://0.0.0.0:2381"), worker)},
-		"none":        {files: lab(config{}, config{})},
+		"one without": {files: lab(metrics("http://0.0.0.0:2381"), config{}), cause: "and on n1 it does",
+			severity: diagnosis.Warning},
+		"all":  {files: lab(metrics("http://0.0.0.0:2381"), metrics("http://0.0.0.0:2381"), worker)},
+		"none": {files: lab(config{}, config{})},
 	})
 }
 
@@ -258,11 +278,14 @@ func TestNodeLabels(t *testing.T) {
 	})
 
 	refused := map[string]trial{
-		"role":        {files: lab(labelled("worker", "node-role.kubernetes.io/worker: \"\"")), line: "node-role.kubernetes.io/worker: \"\"", cause: "node-role.kubernetes.io/worker", severity: diagnosis.Warning},
-		"restriction": {files: lab(labelled("worker", "example.net/a: b", "tenant.node-restriction.kubernetes.io/a: b")), line: "tenant.node-restriction.kubernetes.io/a: b", cause: "may not set"},
-		"k8s.io":      {files: lab(labelled("worker", "cni.k8s.io/a: b")), cause: "cni.k8s.io/a"},
+		"role": {files: lab(labelled("worker", "node-role.kubernetes.io/worker: \"\"")),
+			line: "node-role.kubernetes.io/worker: \"\"", cause: "node-role.kubernetes.io/worker", severity: diagnosis.Warning},
+		"restriction": {files: lab(labelled("worker", "example.net/a: b", "tenant.node-restriction.kubernetes.io/a: b")),
+			line: "tenant.node-restriction.kubernetes.io/a: b", cause: "may not set"},
+		"k8s.io": {files: lab(labelled("worker", "cni.k8s.io/a: b")), cause: "cni.k8s.io/a"},
 		"allowed": {files: lab(
-			labelled("worker", "topology.kubernetes.io/region: a", "topology.kubernetes.io/zone: b", "node.kubernetes.io/exclude-from-external-load-balancers: \"\"", "example.net/a: b", "plain: a"),
+			labelled("worker", "topology.kubernetes.io/region: a", "topology.kubernetes.io/zone: b",
+				"node.kubernetes.io/exclude-from-external-load-balancers: \"\"", "example.net/a: b", "plain: a"),
 			labelled("controlplane", "node-role.kubernetes.io/database: \"\""), // written as an administrator
 		)},
 	}
@@ -271,7 +294,8 @@ func TestNodeLabels(t *testing.T) {
 	judge(t, diagnosis.NodeLabelRefused, refused)
 
 	judgeProfile(t, diagnosis.TopologyIncomplete, map[string]trial{
-		"a worker":       {files: lab(zone, config{role: "worker"}), cause: "topology.kubernetes.io/zone is not set, and on n1", severity: diagnosis.Warning},
+		"a worker": {files: lab(zone, config{role: "worker"}),
+			cause: "topology.kubernetes.io/zone is not set, and on n1", severity: diagnosis.Warning},
 		"control planes": {files: lab(zone, config{cluster: "allowSchedulingOnControlPlanes: true"}), cause: "on n1"},
 		"not scheduled":  {files: lab(zone, config{})},
 		"nowhere":        {files: lab(config{role: "worker"}, config{role: "worker"})},
@@ -312,24 +336,31 @@ func TestCilium(t *testing.T) {
 		return lab(forCilium(), config{role: "worker", machine: forCilium().machine}).cilium(rightCilium)
 	}
 	with := func(old, replacement string) files {
-		return right().replaced(release, strings.ReplaceAll(old, "\n", "\n    "), strings.ReplaceAll(replacement, "\n", "\n    "))
+		return right().replaced(release, strings.ReplaceAll(old, "\n", "\n    "),
+			strings.ReplaceAll(replacement, "\n", "\n    "))
 	}
 	configured := func(old, replacement string) files {
 		return right().replaced("clusterconfig/lab-n1.yaml", old, replacement)
 	}
 
 	judgeProfile(t, diagnosis.CiliumBesideCNI, map[string]trial{
-		"flannel":            {files: configured("cni: {name: none}", "cni: {name: flannel}"), line: "cni: {name: flannel}", cause: "the CNI flannel", severity: diagnosis.Warning},
-		"default":            {files: configured("cni: {name: none}", "dnsDomain: cluster.local"), cause: "the CNI flannel"},
-		"custom":             {files: configured("cni: {name: none}", "cni: {name: custom, urls: ['https://example.net/calico.yaml']}"), cause: "the CNI custom"},
-		"custom, Cilium's":   {files: configured("cni: {name: none}", "cni: {name: custom, urls: ['https://example.net/cilium.yaml']}")},
-		"none":               {files: right()},
-		"none, worker's own": {files: right().replaced("clusterconfig/lab-n2.yaml", "cluster:\n", "cluster:\n  network: {cni: {name: flannel}}\n")},
+		"flannel": {files: configured("cni: {name: none}", "cni: {name: flannel}"), line: "cni: {name: flannel}",
+			cause: "the CNI flannel", severity: diagnosis.Warning},
+		"default": {files: configured("cni: {name: none}", "dnsDomain: cluster.local"), cause: "the CNI flannel"},
+		"custom": {files: configured("cni: {name: none}",
+			"cni: {name: custom, urls: ['https://example.net/calico.yaml']}"), cause: "the CNI custom"},
+		"custom, Cilium's": {files: configured("cni: {name: none}",
+			"cni: {name: custom, urls: ['https://example.net/cilium.yaml']}")},
+		"none": {files: right()},
+		"none, worker's own": {files: right().replaced("clusterconfig/lab-n2.yaml", "cluster:\n",
+			"cluster:\n  network: {cni: {name: flannel}}\n")},
 	})
 
 	judgeProfile(t, diagnosis.CiliumKubeProxy, map[string]trial{
-		"both":     {files: configured("disabled: true", "disabled: false"), at: release, line: "kubeProxyReplacement: true", cause: "Talos runs it (clusterconfig/lab-n1.yaml:", severity: diagnosis.Warning},
-		"neither":  {files: with("kubeProxyReplacement: true", "kubeProxyReplacement: false"), line: "kubeProxyReplacement: false", cause: "Talos does not run it"},
+		"both": {files: configured("disabled: true", "disabled: false"), at: release, line: "kubeProxyReplacement: true",
+			cause: "Talos runs it (clusterconfig/lab-n1.yaml:", severity: diagnosis.Warning},
+		"neither": {files: with("kubeProxyReplacement: true", "kubeProxyReplacement: false"),
+			line: "kubeProxyReplacement: false", cause: "Talos does not run it"},
 		"not set":  {files: with("kubeProxyReplacement: true\n", ""), cause: "Talos does not run it"},
 		"old word": {files: with("kubeProxyReplacement: true", "kubeProxyReplacement: strict")},
 		"template": {files: with("kubeProxyReplacement: true", "kubeProxyReplacement: ${REPLACE}")},
@@ -337,40 +368,53 @@ func TestCilium(t *testing.T) {
 	})
 
 	judgeProfile(t, diagnosis.CiliumIPAM, map[string]trial{
-		"pool":    {files: with("mode: kubernetes", "mode: cluster-pool"), line: "mode: cluster-pool", cause: "ipam.mode is cluster-pool", severity: diagnosis.Warning},
+		"pool": {files: with("mode: kubernetes", "mode: cluster-pool"), line: "mode: cluster-pool",
+			cause: "ipam.mode is cluster-pool", severity: diagnosis.Warning},
 		"default": {files: with("ipam:\n  mode: kubernetes\n", ""), cause: "cluster-pool, the chart's default"},
 		"right":   {files: right()},
 	})
 
 	judgeProfile(t, diagnosis.CiliumCgroup, map[string]trial{
-		"mount":   {files: with("enabled: false", "enabled: true"), line: "enabled: true", cause: "cgroup.autoMount.enabled is true", severity: diagnosis.Warning},
-		"default": {files: with("autoMount:\n    enabled: false\n  hostRoot", "hostRoot"), cause: "true, the chart's default"},
-		"root":    {files: with("hostRoot: /sys/fs/cgroup", "hostRoot: /run/cilium/cgroupv2"), line: "hostRoot: /run/cilium/cgroupv2", cause: "/run/cilium/cgroupv2"},
-		"right":   {files: right()},
+		"mount": {files: with("enabled: false", "enabled: true"), line: "enabled: true",
+			cause: "cgroup.autoMount.enabled is true", severity: diagnosis.Warning},
+		"default": {files: with("autoMount:\n    enabled: false\n  hostRoot", "hostRoot"),
+			cause: "true, the chart's default"},
+		"root": {files: with("hostRoot: /sys/fs/cgroup", "hostRoot: /run/cilium/cgroupv2"),
+			line: "hostRoot: /run/cilium/cgroupv2", cause: "/run/cilium/cgroupv2"},
+		"right": {files: right()},
 	})
 
 	judgeProfile(t, diagnosis.CiliumAPIServer, map[string]trial{
-		"port":          {files: with("7445", "6443"), line: "k8sServicePort: 6443", cause: "KubePrism listens at 7445", severity: diagnosis.Warning},
-		"no port":       {files: with("k8sServicePort: 7445\n", ""), cause: "KubePrism listens at 7445"},
-		"KubePrism off": {files: configured("enabled: true", "enabled: false"), line: "k8sServiceHost: localhost", cause: "KubePrism is off (clusterconfig/lab-n1.yaml:"},
-		"no host":       {files: with("k8sServiceHost: localhost\n", ""), cause: "k8sServiceHost is not set"},
-		"another host":  {files: with("localhost", "192.0.2.10")},
-		"another port":  {files: right().replaced("clusterconfig/lab-n1.yaml", "enabled: true", "enabled: true, port: 7446").replaced("clusterconfig/lab-n2.yaml", "enabled: true", "enabled: true, port: 7446").replaced(release, "7445", "7446")},
-		"with a proxy":  {files: with("kubeProxyReplacement: true\nk8sServiceHost: localhost\n", "")},
-		"right":         {files: right()},
+		"port": {files: with("7445", "6443"), line: "k8sServicePort: 6443", cause: "KubePrism listens at 7445",
+			severity: diagnosis.Warning},
+		"no port": {files: with("k8sServicePort: 7445\n", ""), cause: "KubePrism listens at 7445"},
+		"KubePrism off": {files: configured("enabled: true", "enabled: false"), line: "k8sServiceHost: localhost",
+			cause: "KubePrism is off (clusterconfig/lab-n1.yaml:"},
+		"no host":      {files: with("k8sServiceHost: localhost\n", ""), cause: "k8sServiceHost is not set"},
+		"another host": {files: with("localhost", "192.0.2.10")},
+		"another port": {files: right().replaced("clusterconfig/lab-n1.yaml", "enabled: true",
+			"enabled: true, port: 7446").replaced("clusterconfig/lab-n2.yaml", "enabled: true",
+			"enabled: true, port: 7446").replaced(release, "7445", "7446")},
+		"with a proxy": {files: with("kubeProxyReplacement: true\nk8sServiceHost: localhost\n", "")},
+		"right":        {files: right()},
 	})
 
 	judgeProfile(t, diagnosis.CiliumCapabilities, map[string]trial{
-		"listed":     {files: with("- NET_ADMIN\n", "- NET_ADMIN\n      - SYS_MODULE\n"), line: "- SYS_MODULE", cause: "holds SYS_MODULE", severity: diagnosis.Failure},
-		"default":    {files: with("securityContext:\n  capabilities:\n    ciliumAgent:\n      - NET_ADMIN\n      - SYS_ADMIN", "debug: {enabled: false}"), cause: "the chart's default holds SYS_MODULE"},
-		"privileged": {files: with("capabilities:\n    ciliumAgent:\n      - NET_ADMIN\n      - SYS_ADMIN", "privileged: true")},
-		"right":      {files: right()},
+		"listed": {files: with("- NET_ADMIN\n", "- NET_ADMIN\n      - SYS_MODULE\n"), line: "- SYS_MODULE",
+			cause: "holds SYS_MODULE", severity: diagnosis.Failure},
+		"default": {files: with("securityContext:\n  capabilities:\n    ciliumAgent:\n      - NET_ADMIN\n      - "+
+			"SYS_ADMIN", "debug: {enabled: false}"), cause: "the chart's default holds SYS_MODULE"},
+		"privileged": {files: with("capabilities:\n    ciliumAgent:\n      - NET_ADMIN\n      - SYS_ADMIN",
+			"privileged: true")},
+		"right": {files: right()},
 	})
 
 	judgeProfile(t, diagnosis.CiliumValueMisspelt, map[string]trial{
-		"autoMount": {files: with("autoMount:", "automount:"), line: "automount:", cause: "nothing reads cgroup.automount; did you mean autoMount?", severity: diagnosis.Warning},
-		"top level": {files: with("k8sServiceHost:", "K8sServiceHost:"), line: "K8sServiceHost: localhost", cause: "did you mean k8sServiceHost?"},
-		"right":     {files: right()},
+		"autoMount": {files: with("autoMount:", "automount:"), line: "automount:",
+			cause: "nothing reads cgroup.automount; did you mean autoMount?", severity: diagnosis.Warning},
+		"top level": {files: with("k8sServiceHost:", "K8sServiceHost:"), line: "K8sServiceHost: localhost",
+			cause: "did you mean k8sServiceHost?"},
+		"right": {files: right()},
 	})
 }
 
@@ -378,26 +422,37 @@ func TestWhereCiliumsValuesAreFound(t *testing.T) {
 	t.Parallel()
 
 	made := func() files { return lab(forCilium()) }
-	fromConfigMap := "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata:\n  name: cilium\nspec:\n  valuesFrom:\n    - {kind: ConfigMap, name: cilium-values}\n"
+	fromConfigMap := "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata:\n  name: cilium\nspec:\n  " +
+		"valuesFrom:\n    - {kind: ConfigMap, name: cilium-values}\n"
 
 	for name, test := range map[string]struct {
 		files  files
 		values string
 		notRun string
 	}{
-		"a HelmRelease in the repository":     {files: made().cilium(rightCilium)},
-		"among other documents":               {files: made().with("apps/cilium.yaml", "kind: Namespace\n---\n"+released(rightCilium))},
-		"a file of values that is named":      {files: made().with("values.yaml", rightCilium), values: "values.yaml"},
-		"a HelmRelease that is named":         {files: made().with("a.yaml", released(rightCilium)), values: "a.yaml"},
-		"a file beside, for a ConfigMap":      {files: made().with("apps/cilium/app/release.yaml", fromConfigMap).with("apps/cilium/app/helm/values.yaml", rightCilium)},
-		"nowhere":                             {files: made(), notRun: "no Helm values of Cilium were found: set CILIUM_VALUES"},
-		"a release of another chart":          {files: made().with("cilium/a.yaml", strings.ReplaceAll(released(rightCilium), "chart: cilium", "chart: hubble")), notRun: "no Helm values"},
-		"a ConfigMap that can't be found":     {files: made().with("apps/cilium/release.yaml", fromConfigMap), notRun: "the HelmRelease in apps/cilium/release.yaml takes its values from elsewhere (valuesFrom)"},
-		"a release without values":            {files: made().with("cilium.yaml", "kind: HelmRelease\nmetadata: {name: cilium}\nspec: {interval: 1h}\n"), notRun: "sets no values"},
-		"a name that is none":                 {files: made(), values: "absent.yaml", notRun: "CILIUM_VALUES names absent.yaml, which can't be read"},
-		"a file that is no YAML":              {files: made().with("v.yaml", "a: [\n"), values: "v.yaml", notRun: "v.yaml:2 is not valid YAML"},
-		"a file that holds a list":            {files: made().with("v.yaml", "- a\n"), values: "v.yaml", notRun: "holds no Helm values"},
-		"folders that belong to other things": {files: made().with(".git/cilium.yaml", released(rightCilium)).with("node_modules/cilium.yaml", released(rightCilium)), notRun: "no Helm values"},
+		"a HelmRelease in the repository": {files: made().cilium(rightCilium)},
+		"among other documents": {files: made().with("apps/cilium.yaml",
+			"kind: Namespace\n---\n"+released(rightCilium))},
+		"a file of values that is named": {files: made().with("values.yaml", rightCilium), values: "values.yaml"},
+		"a HelmRelease that is named":    {files: made().with("a.yaml", released(rightCilium)), values: "a.yaml"},
+		"a file beside, for a ConfigMap": {files: made().with("apps/cilium/app/release.yaml",
+			fromConfigMap).with("apps/cilium/app/helm/values.yaml", rightCilium)},
+		"nowhere": {files: made(),
+			notRun: "no Helm values of Cilium were found: set CILIUM_VALUES"},
+		"a release of another chart": {files: made().with("cilium/a.yaml",
+			strings.ReplaceAll(released(rightCilium), "chart: cilium", "chart: hubble")), notRun: "no Helm values"},
+		"a ConfigMap that can't be found": {files: made().with("apps/cilium/release.yaml", fromConfigMap),
+			notRun: "the HelmRelease in apps/cilium/release.yaml takes its values from elsewhere (valuesFrom)"},
+		"a release without values": {files: made().with("cilium.yaml",
+			"kind: HelmRelease\nmetadata: {name: cilium}\nspec: {interval: 1h}\n"), notRun: "sets no values"},
+		"a name that is none": {files: made(), values: "absent.yaml",
+			notRun: "CILIUM_VALUES names absent.yaml, which can't be read"},
+		"a file that is no YAML": {files: made().with("v.yaml", "a: [\n"), values: "v.yaml",
+			notRun: "v.yaml:2 is not valid YAML"},
+		"a file that holds a list": {files: made().with("v.yaml", "- a\n"), values: "v.yaml",
+			notRun: "holds no Helm values"},
+		"folders that belong to other things": {files: made().with(".git/cilium.yaml",
+			released(rightCilium)).with("node_modules/cilium.yaml", released(rightCilium)), notRun: "no Helm values"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -433,7 +488,8 @@ func TestValuesThatAreNotWrittenAreNotRun(t *testing.T) {
 
 	for name, values := range map[string]string{
 		"a variable of Flux": released(strings.Replace(rightCilium, "mode: kubernetes", "mode: ${IPAM}", 1)),
-		"a ConfigMap's":      strings.Replace(released(strings.Replace(rightCilium, "ipam:\n  mode: kubernetes\n", "", 1)), "spec:\n", "spec:\n  valuesFrom: [{kind: ConfigMap, name: more}]\n", 1),
+		"a ConfigMap's": strings.Replace(released(strings.Replace(rightCilium, "ipam:\n  mode: kubernetes\n", "", 1)),
+			"spec:\n", "spec:\n  valuesFrom: [{kind: ConfigMap, name: more}]\n", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -442,7 +498,8 @@ func TestValuesThatAreNotWrittenAreNotRun(t *testing.T) {
 
 			require.Empty(t, findingsOf(result, diagnosis.CiliumIPAM))
 			require.NotContains(t, result.Passed, diagnosis.CiliumIPAM)
-			require.Contains(t, result.NotRun, audit.NotRun{ID: diagnosis.CiliumIPAM, Why: "Cilium's ipam.mode is not written as a value"})
+			require.Contains(t, result.NotRun,
+				audit.NotRun{ID: diagnosis.CiliumIPAM, Why: "Cilium's ipam.mode is not written as a value"})
 			require.Contains(t, result.Passed, diagnosis.CiliumCgroup)
 			require.Contains(t, result.Areas[2].Finding, "nothing wrong in what could be judged (")
 		})
@@ -488,53 +545,73 @@ func TestVirtualMachines(t *testing.T) {
 	securely := installing("disk: /dev/sda\n\timage: " + secure)
 
 	judgeProfile(t, diagnosis.VMFirmware, map[string]trial{
-		"SeaBIOS":                          {files: with(`"ovmf"`, `"seabios"`), at: "main.tf", line: `bios = "seabios"`, cause: "the BIOS is seabios", severity: diagnosis.Warning},
-		"default":                          {files: with("  bios = \"ovmf\"\n", ""), cause: "the BIOS is seabios"},
-		"SecureBoot":                       {files: right(securely).replaced(main, `"ovmf"`, `"seabios"`), cause: "for SecureBoot", severity: diagnosis.Failure},
-		"enrolled keys":                    {files: right(securely).replaced(main, "pre_enrolled_keys = false", "pre_enrolled_keys = true"), line: "pre_enrolled_keys = true", cause: "Microsoft's keys", severity: diagnosis.Warning},
+		"SeaBIOS": {files: with(`"ovmf"`, `"seabios"`), at: "main.tf", line: `bios = "seabios"`,
+			cause: "the BIOS is seabios", severity: diagnosis.Warning},
+		"default": {files: with("  bios = \"ovmf\"\n", ""), cause: "the BIOS is seabios"},
+		"SecureBoot": {files: right(securely).replaced(main, `"ovmf"`, `"seabios"`),
+			cause: "for SecureBoot", severity: diagnosis.Failure},
+		"enrolled keys": {files: right(securely).replaced(main, "pre_enrolled_keys = false",
+			"pre_enrolled_keys = true"), line: "pre_enrolled_keys = true", cause: "Microsoft's keys",
+			severity: diagnosis.Warning},
 		"enrolled keys without SecureBoot": {files: with("pre_enrolled_keys = false", "pre_enrolled_keys = true")},
 		"an agent without its extension": {
-			files: right(installing("disk: /dev/sda\n\timage: factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.13.9")).replaced(main, "  bios", "  agent {\n    enabled = true\n  }\n  bios"),
-			line:  "enabled = true", cause: "the installer image has none (clusterconfig/lab-n1.yaml:",
+			files: right(installing("disk: /dev/sda\n\timage: "+
+				"factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.13.9")).replaced(main, "  bios", "  agent {\n    enabled = true\n  }\n  bios"),
+			line: "enabled = true", cause: "the installer image has none (clusterconfig/lab-n1.yaml:",
 		},
-		"an agent with its extension": {files: right(installing("disk: /dev/sda\n\timage: factory.talos.dev/metal-installer/"+idOfGuestAgent+":v1.13.9")).replaced(main, "  bios", "  agent {\n    enabled = true\n  }\n  bios")},
-		"from a template":             {files: with("  bios = \"ovmf\"\n", "  clone {\n    vm_id = 9000\n  }\n")},
-		"right":                       {files: right(securely)},
+		"an agent with its extension": {files: right(
+			installing("disk: /dev/sda\n\timage: factory.talos.dev/metal-installer/"+idOfGuestAgent+":v1.13.9")).replaced(main,
+			"  bios", "  agent {\n    enabled = true\n  }\n  bios")},
+		"from a template": {files: with("  bios = \"ovmf\"\n", "  clone {\n    vm_id = 9000\n  }\n")},
+		"right":           {files: right(securely)},
 	})
 
 	judgeProfile(t, diagnosis.VMProcessor, map[string]trial{
-		"machine":     {files: with(`"q35"`, `"pc"`), line: `machine = "pc"`, cause: "the machine type is pc", severity: diagnosis.Warning},
-		"kvm64":       {files: with(`"host"`, `"kvm64"`), line: `type = "kvm64"`, cause: "lacks what Talos needs", severity: diagnosis.Warning},
-		"no cpu":      {files: with("  cpu {\n    type = \"host\"\n    cores = 4\n  }\n", ""), cause: "the processor type qemu64"},
-		"another":     {files: with(`"host"`, `"x86-64-v2-AES,flags=+aes"`), cause: "the processor type is x86-64-v2-AES", severity: diagnosis.OK},
-		"flags":       {files: with(`type = "host"`, `type = "kvm64"`).replaced(main, "  bios", "  kvm_arguments = \"-cpu kvm64,+cx16\"\n  bios")},
+		"machine": {files: with(`"q35"`, `"pc"`), line: `machine = "pc"`, cause: "the machine type is pc",
+			severity: diagnosis.Warning},
+		"kvm64": {files: with(`"host"`, `"kvm64"`), line: `type = "kvm64"`, cause: "lacks what Talos needs",
+			severity: diagnosis.Warning},
+		"no cpu": {files: with("  cpu {\n    type = \"host\"\n    cores = 4\n  }\n", ""),
+			cause: "the processor type qemu64"},
+		"another": {files: with(`"host"`, `"x86-64-v2-AES,flags=+aes"`), cause: "the processor type is x86-64-v2-AES",
+			severity: diagnosis.OK},
+		"flags": {files: with(`type = "host"`, `type = "kvm64"`).replaced(main, "  bios",
+			"  kvm_arguments = \"-cpu kvm64,+cx16\"\n  bios")},
 		"q35 version": {files: with(`"q35"`, `"pc-q35-9.0"`)},
 	})
 
 	judgeProfile(t, diagnosis.VMBallooning, map[string]trial{
-		"on":      {files: with("floating = 0", "floating = 4096"), line: "floating = 4096", cause: "ballooning is on", severity: diagnosis.Warning},
+		"on": {files: with("floating = 0", "floating = 4096"), line: "floating = 4096", cause: "ballooning is on",
+			severity: diagnosis.Warning},
 		"default": {files: with("    floating = 0\n", "")},
-		"hotplug": {files: with("  bios", "  hotplug = \"network,memory\"\n  bios"), line: `hotplug = "network,memory"`, cause: "memory is added while the VM runs"},
+		"hotplug": {files: with("  bios", "  hotplug = \"network,memory\"\n  bios"), line: `hotplug = "network,memory"`,
+			cause: "memory is added while the VM runs"},
 		"unknown": {files: with("floating = 0", "floating = var.balloon")},
 	})
 
 	judgeProfile(t, diagnosis.VMDiskController, map[string]trial{
-		"single":  {files: with(`"virtio-scsi-pci"`, `"virtio-scsi-single"`), line: `scsi_hardware = "virtio-scsi-single"`, cause: "VirtIO SCSI single", severity: diagnosis.Warning},
+		"single": {files: with(`"virtio-scsi-pci"`, `"virtio-scsi-single"`), line: `scsi_hardware = "virtio-scsi-single"`,
+			cause: "VirtIO SCSI single", severity: diagnosis.Warning},
 		"lsi":     {files: with(`"virtio-scsi-pci"`, `"lsi"`), cause: "the disk controller is lsi"},
 		"default": {files: with("  scsi_hardware = \"virtio-scsi-pci\"\n", "")},
 	})
 
 	judgeProfile(t, diagnosis.VMNetworkModel, map[string]trial{
-		"e1000": {files: with(`"virtio"`, `"e1000"`), line: `model = "e1000"`, cause: "a network card is a e1000", severity: diagnosis.Warning},
+		"e1000": {files: with(`"virtio"`, `"e1000"`), line: `model = "e1000"`, cause: "a network card is a e1000",
+			severity: diagnosis.Warning},
 		"right": {files: right()},
 	})
 
 	judgeProfile(t, diagnosis.VMResources, map[string]trial{
-		"cores":       {files: with("cores = 4", "cores = 1"), line: "cores = 1", cause: "it has cores 1, and needs 2", severity: diagnosis.Warning},
-		"memory":      {files: with("8192", "1024"), line: "dedicated = 1024", cause: "it has memory 1024 MiB, and needs 1848 MiB"},
-		"recommended": {files: with("8192", "4096"), line: "dedicated = 4096", cause: "and 8192 MiB are recommended", severity: diagnosis.OK},
-		"no node":     {files: with("cores = 4", "cores = 1").replaced(main, `"n1"`, `"vm1"`).replaced(main, `"n2"`, `"vm2"`)},
-		"right":       {files: right()},
+		"cores": {files: with("cores = 4", "cores = 1"), line: "cores = 1", cause: "it has cores 1, and needs 2",
+			severity: diagnosis.Warning},
+		"memory": {files: with("8192", "1024"), line: "dedicated = 1024",
+			cause: "it has memory 1024 MiB, and needs 1848 MiB"},
+		"recommended": {files: with("8192", "4096"), line: "dedicated = 4096", cause: "and 8192 MiB are recommended",
+			severity: diagnosis.OK},
+		"no node": {files: with("cores = 4", "cores = 1").replaced(main, `"n1"`, `"vm1"`).replaced(main, `"n2"`,
+			`"vm2"`)},
+		"right": {files: right()},
 	})
 }
 
@@ -548,7 +625,8 @@ func TestWhichMachinesAreJudged(t *testing.T) {
 
 	// Machines of other things in the same folder are left alone.
 	result := judged(rightVM(`"n1"`) + rightVM(`"n2"`) + strings.ReplaceAll(rightVM(`"nas"`), "ovmf", "seabios"))
-	require.Equal(t, audit.AreaResult{Area: audit.ProxmoxArea, Status: "Compliant", Finding: "firmware, processor, memory, disk controller and network as documented"}, area(result))
+	require.Equal(t, audit.AreaResult{Area: audit.ProxmoxArea, Status: "Compliant",
+		Finding: "firmware, processor, memory, disk controller and network as documented"}, area(result))
 
 	// Names that are told at apply are judged, under the name of what makes them.
 	result = judged(strings.ReplaceAll(rightVM("var.name"), "ovmf", "seabios"))
@@ -557,7 +635,8 @@ func TestWhichMachinesAreJudged(t *testing.T) {
 
 	// One of two machines can't be judged.
 	result = judged(rightVM(`"n1"`) + strings.ReplaceAll(rightVM(`"n2"`), `"ovmf"`, "var.bios"))
-	require.Contains(t, result.NotRun, audit.NotRun{ID: diagnosis.VMFirmware, Node: "n2", Why: "its bios is not written as a value"})
+	require.Contains(t, result.NotRun,
+		audit.NotRun{ID: diagnosis.VMFirmware, Node: "n2", Why: "its bios is not written as a value"})
 	require.Contains(t, result.Passed, diagnosis.VMFirmware)
 
 	// None can.
@@ -566,7 +645,8 @@ func TestWhichMachinesAreJudged(t *testing.T) {
 	require.NotContains(t, result.Passed, diagnosis.VMFirmware)
 
 	result = judged("resource \"x\" {\n")
-	require.Equal(t, audit.AreaResult{Area: audit.ProxmoxArea, Status: "Not Run", Finding: "the VMs can't be read: main.tf:2:1: ends too early: an attribute or a block was expected"}, area(result))
+	require.Equal(t, audit.AreaResult{Area: audit.ProxmoxArea, Status: "Not Run",
+		Finding: "the VMs can't be read: main.tf:2:1: ends too early: an attribute or a block was expected"}, area(result))
 
 	result = judged("")
 	require.Contains(t, area(result).Finding, "no OpenTofu files describe VMs: set TOFU_DIR")

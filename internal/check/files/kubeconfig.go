@@ -29,7 +29,8 @@ func kubeconfigCheck() Check {
 	return check
 }
 
-// checkKubeconfigDates looks at the certificates of users of this cluster, which is known by its authority: other clusters' are none of its business.
+// checkKubeconfigDates looks at the certificates of users of this cluster, which is known by its authority: other
+// clusters' are none of its business.
 func checkKubeconfigDates(r *Report, in *Input) {
 	if in.KubeconfigFile == nil {
 		return
@@ -56,7 +57,8 @@ func checkKubeconfigDates(r *Report, in *Input) {
 		case now.After(certificate.NotAfter):
 			r.found(place, "mage kubeconfig", "the certificate of %s expired on %s", name, day(certificate.NotAfter))
 		case now.Before(certificate.NotBefore):
-			r.found(place, "set this computer's clock", "the certificate of %s is valid from %s on", name, day(certificate.NotBefore))
+			r.found(place, "set this computer's clock", "the certificate of %s is valid from %s on", name,
+				day(certificate.NotBefore))
 		case now.Add(soon).After(certificate.NotAfter):
 			r.found(place, "mage kubeconfig", "the certificate of %s expires on %s", name, day(certificate.NotAfter))
 		}

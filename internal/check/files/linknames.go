@@ -7,12 +7,14 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Checks of the names that links have on their machines, as far as files tell; preflight compares them with the machine's own links.
+// Checks of the names that links have on their machines, as far as files tell; preflight compares them with the
+// machine's own links.
 var linkNameChecks = []Check{
 	eachConfig(diagnosis.LinkNameTakenAway, Interfaces, checkLinkNames),
 }
 
-// predictableName is how a physical link is called by where it is: enp1s0, eno1, ens18, enx020000000001. Source: systemd.net-naming-scheme(7).
+// predictableName is how a physical link is called by where it is: enp1s0, eno1, ens18, enx020000000001. Source:
+// systemd.net-naming-scheme(7).
 var predictableName = regexp.MustCompile(`^(en|wl|ww)(P\d+)?(o\d|p\d|s\d|x[0-9a-f]{12})`)
 
 // checkLinkNames looks for links that are named by where they are, on nodes whose kernel is told to number them.
@@ -27,7 +29,8 @@ func checkLinkNames(r *Report, config *Rendered) {
 	judge := func(name string, place at) {
 		if predictableName.MatchString(name) && !told[name] && !config.IsAlias(name) {
 			told[name] = true
-			r.found(place, "call it as the node does, as eth0, or select it by its MAC address", "%s is a name that %s in %s takes away", name, noNames, where)
+			r.found(place, "call it as the node does, as eth0, or select it by its MAC address",
+				"%s is a name that %s in %s takes away", name, noNames, where)
 		}
 	}
 
@@ -51,7 +54,8 @@ const noNames = "net.ifnames=0"
 
 // numbersLinks says where a node's kernel is told to number its links; empty if it is not.
 func (in *Input) numbersLinks(config *Rendered) string {
-	if install := config.Provider.Machine().Install(); !install.GrubUseUKICmdline() && lastNaming(install.ExtraKernelArgs()) == noNames {
+	if install := config.Provider.Machine().Install(); !install.GrubUseUKICmdline() &&
+		lastNaming(install.ExtraKernelArgs()) == noNames {
 		return "install.extraKernelArgs"
 	}
 
@@ -60,7 +64,8 @@ func (in *Input) numbersLinks(config *Rendered) string {
 	}
 
 	settings, known := in.settingsOf(config.Nodes[0])
-	if known && settings.TalosImageURL == "" && settings.Schematic != nil && lastNaming(settings.Schematic.Customization.ExtraKernelArgs) == noNames {
+	if known && settings.TalosImageURL == "" && settings.Schematic != nil &&
+		lastNaming(settings.Schematic.Customization.ExtraKernelArgs) == noNames {
 		return "its schematic"
 	}
 

@@ -30,19 +30,26 @@ func TestNamesThatKernelArgumentsTakeAway(t *testing.T) {
 	}
 
 	unused := schematic("net.ifnames=0")
-	unused["talconfig.yaml"] = strings.Replace(unused["talconfig.yaml"], "    schematic:", "    talosImageURL: ghcr.io/siderolabs/installer\n    schematic:", 1)
+	unused["talconfig.yaml"] = strings.Replace(unused["talconfig.yaml"], "    schematic:",
+		"    talosImageURL: ghcr.io/siderolabs/installer\n    schematic:", 1)
 
 	judge(t, diagnosis.LinkNameTakenAway, map[string]trial{
-		"old":              {files: lab(numbered(old("enp1s0"))), line: "- interface: enp1s0", cause: "enp1s0 is a name that net.ifnames=0 in install.extraKernelArgs takes away"},
-		"document":         {files: lab(numbered("", "kind: LinkConfig\nname: eno1")), line: "name: eno1", cause: "eno1"},
-		"VLAN's parent":    {files: lab(numbered("", "kind: VLANConfig\nname: eno1.7\nvlanID: 7\nparent: eno1")), line: "parent: eno1", cause: "eno1"},
-		"bond's member":    {files: lab(numbered("", "kind: BondConfig\nname: bond0\nbondMode: active-backup\nlinks: [ens1, ens2]")), line: "links: [ens1, ens2]", cause: "ens1"},
-		"schematic":        {files: schematic("console=ttyS0, net.ifnames=0"), line: "- interface: enp1s0", cause: "in its schematic"},
+		"old": {files: lab(numbered(old("enp1s0"))), line: "- interface: enp1s0",
+			cause: "enp1s0 is a name that net.ifnames=0 in install.extraKernelArgs takes away"},
+		"document": {files: lab(numbered("", "kind: LinkConfig\nname: eno1")), line: "name: eno1", cause: "eno1"},
+		"VLAN's parent": {files: lab(numbered("", "kind: VLANConfig\nname: eno1.7\nvlanID: 7\nparent: eno1")),
+			line: "parent: eno1", cause: "eno1"},
+		"bond's member": {files: lab(numbered("",
+			"kind: BondConfig\nname: bond0\nbondMode: active-backup\nlinks: [ens1, ens2]")), line: "links: [ens1, ens2]",
+			cause: "ens1"},
+		"schematic": {files: schematic("console=ttyS0, net.ifnames=0"), line: "- interface: enp1s0",
+			cause: "in its schematic"},
 		"numbered":         {files: lab(numbered(old("eth0")))},
 		"made by a config": {files: lab(numbered("", "kind: DummyLinkConfig\nname: eno1"))},
 		"not the last one": {files: schematic("net.ifnames=0, net.ifnames=1")},
 		"another image":    {files: unused},
 		"no argument":      {files: lab(config{machine: old("enp1s0")})},
-		"ignored argument": {files: lab(config{machine: "install:\n\tdisk: /dev/vda\n\tgrubUseUKICmdline: true\n\textraKernelArgs: [net.ifnames=0]\n" + old("enp1s0")})},
+		"ignored argument": {files: lab(config{machine: "install:\n\tdisk: /dev/vda\n\tgrubUseUKICmdline: " +
+			"true\n\textraKernelArgs: [net.ifnames=0]\n" + old("enp1s0")})},
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 )
 
-// link is one network link of a machine config, whichever way it is written: an item of machine.network.interfaces, a VLAN of one, or a
-// document of its own.
+// link is one network link of a machine config, whichever way it is written: an item of machine.network.interfaces, a
+// VLAN of one, or a document of its own.
 type link struct {
 	at at
 	// name is empty when a selector picks the link; label is what people call it.
@@ -109,8 +109,10 @@ func interfaceLinks(config *Rendered) []*link {
 func interfaceLink(device *v1alpha1.Device, place at) *link {
 	made := &link{
 		at: place, name: device.DeviceInterface, label: device.DeviceInterface, selector: device.DeviceSelector,
-		mtu: device.DeviceMTU, dhcp: isSet(device.DeviceDHCP), ignored: isSet(device.DeviceIgnore), dummy: isSet(device.DeviceDummy),
-		made:      device.DeviceBond != nil || device.DeviceBridge != nil || device.DeviceWireguardConfig != nil || isSet(device.DeviceDummy),
+		mtu: device.DeviceMTU, dhcp: isSet(device.DeviceDHCP), ignored: isSet(device.DeviceIgnore),
+		dummy: isSet(device.DeviceDummy),
+		made: device.DeviceBond != nil || device.DeviceBridge != nil || device.DeviceWireguardConfig != nil ||
+			isSet(device.DeviceDummy),
 		addresses: writtenAddresses(device.Addresses(), place.field("addresses")),
 		routes:    writtenRoutes(device.DeviceRoutes, place.field("routes")),
 		vips:      writtenVIPs(device.DeviceVIPConfig, place.field("vip")),
@@ -260,7 +262,8 @@ func documentLink(rendered *Rendered, declared config.NetworkCommonLinkConfig) *
 
 	for i, listed := range declared.Addresses() {
 		made.addresses = append(made.addresses, address{
-			text: listed.Address().String(), prefix: listed.Address(), at: rendered.File.in(document, fmt.Sprintf("addresses[%d].address", i)),
+			text: listed.Address().String(), prefix: listed.Address(),
+			at: rendered.File.in(document, fmt.Sprintf("addresses[%d].address", i)),
 		})
 	}
 
@@ -303,7 +306,8 @@ func selectorText(selector *v1alpha1.NetworkDeviceSelector) string {
 
 	for _, field := range []struct{ name, value string }{
 		{"hardwareAddr", selector.NetworkDeviceHardwareAddress}, {"permanentAddr", selector.NetworkDevicePermanentAddress},
-		{"busPath", selector.NetworkDeviceBus}, {"pciID", selector.NetworkDevicePCIID}, {"driver", selector.NetworkDeviceKernelDriver},
+		{"busPath", selector.NetworkDeviceBus}, {"pciID", selector.NetworkDevicePCIID},
+		{"driver", selector.NetworkDeviceKernelDriver},
 	} {
 		if field.value != "" {
 			parts = append(parts, field.name+" "+field.value)
@@ -328,19 +332,23 @@ func isControlPlane(config *Rendered) bool {
 
 // hasFamily tells whether the link has a static address of an address's family.
 func (l *link) hasFamily(addr netip.Addr) bool {
-	return slices.ContainsFunc(l.addresses, func(a address) bool { return a.prefix.IsValid() && a.prefix.Addr().Is4() == addr.Is4() })
+	return slices.ContainsFunc(l.addresses,
+		func(a address) bool { return a.prefix.IsValid() && a.prefix.Addr().Is4() == addr.Is4() })
 }
 
-// reaches tells whether a node may reach an address over a link: it asks for DHCP, or the address lies in a subnet of it, in whichever style that is written.
+// reaches tells whether a node may reach an address over a link: it asks for DHCP, or the address lies in a subnet of
+// it, in whichever style that is written.
 func (c *Rendered) reaches(over *link, addr netip.Addr) bool {
 	return slices.ContainsFunc(c.links(), func(other *link) bool {
 		return (other == over || other.name == over.name && over.name != "") && (other.dhcp || other.reaches(addr))
 	})
 }
 
-// reaches tells whether an address lies in a subnet of the link, or in a network that a route without a gateway puts on it.
+// reaches tells whether an address lies in a subnet of the link, or in a network that a route without a gateway puts on
+// it.
 func (l *link) reaches(addr netip.Addr) bool {
-	return slices.ContainsFunc(l.addresses, func(a address) bool { return a.prefix.IsValid() && a.prefix.Masked().Contains(addr) }) ||
+	return slices.ContainsFunc(l.addresses,
+		func(a address) bool { return a.prefix.IsValid() && a.prefix.Masked().Contains(addr) }) ||
 		slices.ContainsFunc(l.routes, func(r route) bool {
 			network, err := netip.ParsePrefix(r.network)
 

@@ -3,7 +3,7 @@ package audit
 import (
 	"context"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -26,7 +26,8 @@ type liveCheck struct {
 // liveChecks are this package's own; preflight has others.
 var liveChecks = []liveCheck{
 	{[]diagnosis.ID{diagnosis.LinkSelectorUnmatched}, checkLiveSelectors},
-	{[]diagnosis.ID{diagnosis.VolumeNoDisk, diagnosis.VolumeDiskHoldsData, diagnosis.VolumeDiskAmbiguous}, checkLiveVolumes},
+	{[]diagnosis.ID{diagnosis.VolumeNoDisk, diagnosis.VolumeDiskHoldsData, diagnosis.VolumeDiskAmbiguous},
+		checkLiveVolumes},
 	{[]diagnosis.ID{diagnosis.NodeUpgradePath}, checkLiveUpgrade},
 	{[]diagnosis.ID{diagnosis.AgentElsewhere}, checkGuestAgent},
 }

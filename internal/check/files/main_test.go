@@ -6,10 +6,11 @@ import (
 	"os"
 	"testing"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
 )
 
-// TestMain looks, after a run of all tests, whether each of this package's own checks was seen to find something and to stay silent.
+// TestMain looks, after a run of all tests, whether each of this package's own checks was seen to find something and to
+// stay silent.
 func TestMain(m *testing.M) {
 	code := m.Run()
 

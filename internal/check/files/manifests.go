@@ -44,12 +44,14 @@ func checkManifests(r *Report, in *Input) {
 	}
 }
 
-// documentsBefore are the documents that a node's config has before extraManifests are added, with what they come from, in words.
+// documentsBefore are the documents that a node's config has before extraManifests are added, with what they come from,
+// in words.
 func (in *Input) documentsBefore(node *inventory.Node, settings talconfig.NodeSettings) map[string]string {
 	from := in.declaredDocuments(settings)
 
 	for _, patch := range in.Patches {
-		if patch.form() != strategic || !slices.ContainsFunc(patch.uses(), func(use patchUse) bool { return slices.Contains(in.nodesOf(use), node) }) {
+		if patch.form() != strategic || !slices.ContainsFunc(patch.uses(),
+			func(use patchUse) bool { return slices.Contains(in.nodesOf(use), node) }) {
 			continue
 		}
 
@@ -71,7 +73,8 @@ func (in *Input) manifestsOf(settings talconfig.NodeSettings) []*Patch {
 		name, _ := fileReference(item)
 
 		i := slices.IndexFunc(in.manifests, func(manifest *Patch) bool {
-			return !manifest.Inline && (manifest.File.Path == name || manifest.File.Path == filepath.Join(in.Options.TalosDir, name))
+			return !manifest.Inline && (manifest.File.Path == name ||
+				manifest.File.Path == filepath.Join(in.Options.TalosDir, name))
 		})
 		if i >= 0 && in.manifests[i].form() == strategic {
 			found = append(found, in.manifests[i])

@@ -13,9 +13,12 @@ func Markdown() string {
 	var page strings.Builder
 
 	page.WriteString("# Checks\n\n<!-- Made from internal/check/files: go test ./internal/check/files -update -->\n\n" +
-		"`mage audit` runs every check that needs files alone, `mage preflight` those and the ones that ask the network and the nodes, and\n" +
-		"`mage explain TM065` tells about one. A check whose input is missing is shown as not run. `SKIP_CHECKS=TM065` turns failures of a check\n" +
-		"into warnings that say so. `-format=json` and `-format=sarif` (SARIF 2.1.0) are for programs. A failure that files alone decide ends with\n" +
+		"`mage audit` runs every check that needs files alone, `mage preflight` those and the ones that ask the network " +
+		"and the nodes, and\n" +
+		"`mage explain TM065` tells about one. A check whose input is missing is shown as not run. `SKIP_CHECKS=TM065` " +
+		"turns failures of a check\n" +
+		"into warnings that say so. `-format=json` and `-format=sarif` (SARIF 2.1.0) are for programs. A failure that " +
+		"files alone decide ends with\n" +
 		"code 2. What each check means and what to do about it is on the page of [diagnoses](diagnoses.md).\n")
 
 	for _, kind := range Kinds() {
@@ -41,7 +44,8 @@ func Markdown() string {
 
 		for _, check := range rows {
 			entry := check.Entry()
-			fmt.Fprintf(&page, "| [%s](diagnoses.md#%s) | %s | %s | %s | %s |\n", check.ID, strings.ToLower(string(check.ID)), check.severity(),
+			fmt.Fprintf(&page, "| [%s](diagnoses.md#%s) | %s | %s | %s | %s |\n", check.ID, strings.ToLower(string(check.ID)),
+				check.severity(),
 				cell(entry.Title), strings.Join(check.Needs.Names(), ", ")+check.always(), cell(diagnosis.LinkSource(entry.Source)))
 		}
 	}
@@ -72,9 +76,12 @@ func (c Check) always() string {
 func interopIntroduction() string {
 	var text strings.Builder
 
-	text.WriteString("`mage audit -profile=interop` judges seven areas by what is documented for Talos, and shows a table of them: what is wrong, what could\n" +
-		"be better (a suggestion changes no exit code), and what was not there to be judged. The checks of this section run with the profile alone,\n" +
-		"except those that say \"always\". [interop.md](interop.md) says where Cilium's values and the VMs are read from.\n\n" +
+	text.WriteString("`mage audit -profile=interop` judges seven areas by what is documented for Talos, and shows a " +
+		"table of them: what is wrong, what could\n" +
+		"be better (a suggestion changes no exit code), and what was not there to be judged. The checks of this section " +
+		"run with the profile alone,\n" +
+		"except those that say \"always\". [interop.md](interop.md) says where Cilium's values and the VMs are read " +
+		"from.\n\n" +
 		"| area | checks |\n|---|---|\n")
 
 	for _, area := range Areas() {

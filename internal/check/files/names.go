@@ -33,12 +33,14 @@ func checkClusterName(r *Report, in *Input) {
 	place := in.Talconfig.at("clusterName")
 
 	if strings.ContainsAny(name, `/\:`) {
-		r.add(diagnosis.Failure, place, "use lower-case letters, digits and hyphens", "clusterName %q can't be part of a file's name", name)
+		r.add(diagnosis.Failure, place, "use lower-case letters, digits and hyphens",
+			"clusterName %q can't be part of a file's name", name)
 
 		return
 	}
 
-	r.found(place, "use lower-case letters, digits and hyphens", "clusterName %q is no name as Kubernetes and DNS have them", name)
+	r.found(place, "use lower-case letters, digits and hyphens",
+		"clusterName %q is no name as Kubernetes and DNS have them", name)
 }
 
 // checkDNSDomain looks at the end of all services' names.
@@ -54,7 +56,8 @@ func checkDNSDomain(r *Report, config *Rendered) {
 	case !dnsName.MatchString(domain):
 		r.found(place, "use cluster.local, or a name of your own domain", "dnsDomain %q is no DNS name in lower case", domain)
 	case strings.HasSuffix(domain, ".local") && domain != "cluster.local":
-		r.warn(place, "use cluster.local, or a name of your own domain", "dnsDomain %q ends in .local, which multicast DNS answers for", domain)
+		r.warn(place, "use cluster.local, or a name of your own domain",
+			"dnsDomain %q ends in .local, which multicast DNS answers for", domain)
 	}
 }
 
@@ -100,7 +103,8 @@ func checkHostnameTwice(r *Report, config *Rendered) {
 	}
 
 	document := config.File.in("HostnameConfig", "hostname")
-	r.found(document, "keep one of the two", "the hostname stands in machine.network.hostname (%s) and in a HostnameConfig document",
+	r.found(document, "keep one of the two",
+		"the hostname stands in machine.network.hostname (%s) and in a HostnameConfig document",
 		r.in.locate(config.File.at("machine.network.hostname")))
 }
 
@@ -117,7 +121,8 @@ func checkMisleadingHostname(r *Report, config *Rendered) {
 			r.found(place, "use a name like cp1", "the hostname %s is an address", name)
 		case folded == "localhost" || strings.HasPrefix(folded, "localhost."):
 			r.found(place, "use a name like cp1", "the hostname %s is every machine's name for itself", name)
-		case folded == "kubernetes" || strings.HasPrefix(folded, "kubernetes.default") || strings.HasSuffix(folded, "."+domain):
+		case folded == "kubernetes" || strings.HasPrefix(folded, "kubernetes.default") ||
+			strings.HasSuffix(folded, "."+domain):
 			r.found(place, "use a name like cp1", "the hostname %s is one of the cluster's own DNS names", name)
 		}
 	}
@@ -135,7 +140,8 @@ func checkHostnameLength(r *Report, config *Rendered) {
 		short, _, _ := strings.Cut(name, ".")
 
 		if len(name) > maxFQDN || len(short) > maxLabel {
-			r.found(place, "use a shorter name", "the hostname has %d characters, %d of them before the domain", len(name), len(short))
+			r.found(place, "use a shorter name", "the hostname has %d characters, %d of them before the domain", len(name),
+				len(short))
 		}
 	}
 }
@@ -157,7 +163,8 @@ func checkHostnameIsEndpoint(r *Report, in *Input) {
 		for name, place := range config.hostnames() {
 			if folded := strings.ToLower(name); slices.Contains([]string{endpoint, short}, folded) {
 				r.config = config
-				r.found(place, "give the node, or the endpoint, another name", "the node is called %s, as the endpoint %s", name, endpoint)
+				r.found(place, "give the node, or the endpoint, another name", "the node is called %s, as the endpoint %s", name,
+					endpoint)
 			}
 		}
 	}

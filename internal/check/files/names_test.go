@@ -23,7 +23,8 @@ func TestClusterNames(t *testing.T) {
 	}
 
 	judge(t, diagnosis.ClusterNameInvalid, map[string]trial{
-		"capitals":   {files: named("Home Lab"), at: "talconfig.yaml", line: "clusterName: 'Home Lab'", cause: `"Home Lab" is no name`, severity: diagnosis.Warning},
+		"capitals": {files: named("Home Lab"), at: "talconfig.yaml", line: "clusterName: 'Home Lab'",
+			cause: `"Home Lab" is no name`, severity: diagnosis.Warning},
 		"underscore": {files: named("home_lab"), cause: "home_lab"},
 		"folder":     {files: named("home/lab"), cause: "can't be part of a file's name", severity: diagnosis.Failure},
 		"plain":      {files: named("home-lab.2")},
@@ -32,9 +33,11 @@ func TestClusterNames(t *testing.T) {
 	domain := func(domain string) config { return config{cluster: "network:\n\tdnsDomain: " + domain} }
 
 	judge(t, diagnosis.DNSDomainInvalid, map[string]trial{
-		"underscore": {files: lab(domain("my_cluster.local")), line: "dnsDomain: my_cluster.local", cause: "no DNS name", severity: diagnosis.Failure},
-		"capitals":   {files: lab(domain("Cluster.Local")), cause: "Cluster.Local", severity: diagnosis.Warning},
-		"dot":        {files: lab(domain("cluster.local.")), cause: "not as other programs write it", severity: diagnosis.Warning},
+		"underscore": {files: lab(domain("my_cluster.local")), line: "dnsDomain: my_cluster.local", cause: "no DNS name",
+			severity: diagnosis.Failure},
+		"capitals": {files: lab(domain("Cluster.Local")), cause: "Cluster.Local", severity: diagnosis.Warning},
+		"dot": {files: lab(domain("cluster.local.")), cause: "not as other programs write it",
+			severity: diagnosis.Warning},
 		"local":      {files: lab(domain("k8s.local")), cause: "multicast DNS", severity: diagnosis.Warning},
 		"own domain": {files: lab(domain("k8s.example.net"), config{})},
 	})
@@ -44,8 +47,10 @@ func TestFileNamesWhereCaseDoesNotCount(t *testing.T) {
 	t.Parallel()
 
 	judge(t, diagnosis.FileNamesCollide, map[string]trial{
-		"hostnames": {files: lab(config{}, config{}).replaced("talconfig.yaml", "hostname: n2", "hostname: N1"), at: "talconfig.yaml", line: "- hostname: N1", cause: "lab-n1.yaml and lab-N1.yaml differ in case alone"},
-		"template":  {files: lab(config{}, config{}).replaced("talconfig.yaml", "hostname: n2", "filenameTmpl: LAB-n1.yaml\n    hostname: n2"), cause: "LAB-n1.yaml"},
+		"hostnames": {files: lab(config{}, config{}).replaced("talconfig.yaml", "hostname: n2", "hostname: N1"),
+			at: "talconfig.yaml", line: "- hostname: N1", cause: "lab-n1.yaml and lab-N1.yaml differ in case alone"},
+		"template": {files: lab(config{}, config{}).replaced("talconfig.yaml", "hostname: n2",
+			"filenameTmpl: LAB-n1.yaml\n    hostname: n2"), cause: "LAB-n1.yaml"},
 		"different": {files: lab(config{}, config{})},
 	})
 }
@@ -57,22 +62,26 @@ func TestHostnames(t *testing.T) {
 	both.documents = calledDocument("n1").documents
 
 	judge(t, diagnosis.HostnameTwice, map[string]trial{
-		"the same":  {files: lab(both), line: "hostname: 'n1'", cause: "machine.network.hostname (clusterconfig/lab-n1.yaml:5:5)"},
-		"automatic": {files: lab(config{machine: both.machine, documents: []string{"kind: HostnameConfig\nauto: stable"}}), cause: "HostnameConfig"},
-		"one each":  {files: lab(called("n1"), calledDocument("n2"))},
+		"the same": {files: lab(both), line: "hostname: 'n1'",
+			cause: "machine.network.hostname (clusterconfig/lab-n1.yaml:5:5)"},
+		"automatic": {files: lab(config{machine: both.machine, documents: []string{"kind: HostnameConfig\nauto: stable"}}),
+			cause: "HostnameConfig"},
+		"one each": {files: lab(called("n1"), calledDocument("n2"))},
 	})
 
 	judge(t, diagnosis.HostnameMisleading, map[string]trial{
-		"localhost": {files: lab(called("localhost")), line: "hostname: 'localhost'", cause: "every machine's name for itself", severity: diagnosis.Warning},
+		"localhost": {files: lab(called("localhost")), line: "hostname: 'localhost'",
+			cause: "every machine's name for itself", severity: diagnosis.Warning},
 		"address":   {files: lab(calledDocument("192.0.2.11")), line: "hostname: '192.0.2.11'", cause: "is an address"},
 		"a service": {files: lab(called("n1.cluster.local")), cause: "cluster's own DNS names"},
 		"own names": {files: lab(called("n1"), calledDocument("n2.example.net"))},
 	})
 
 	judge(t, diagnosis.HostnameTooLong, map[string]trial{
-		"name":   {files: lab(called(strings.Repeat("a", 65))), cause: "65 characters"},
-		"domain": {files: lab(calledDocument("n1." + strings.Repeat("abcdefghi.", 26) + "net")), cause: "2 of them before the domain"},
-		"fits":   {files: lab(called(strings.Repeat("a", 63)), calledDocument("n2.example.net"))},
+		"name": {files: lab(called(strings.Repeat("a", 65))), cause: "65 characters"},
+		"domain": {files: lab(calledDocument("n1." + strings.Repeat("abcdefghi.", 26) + "net")),
+			cause: "2 of them before the domain"},
+		"fits": {files: lab(called(strings.Repeat("a", 63)), calledDocument("n2.example.net"))},
 	})
 
 	endpoint := func(name string, configs ...config) files {
@@ -80,9 +89,11 @@ func TestHostnames(t *testing.T) {
 	}
 
 	judge(t, diagnosis.HostnameIsEndpoint, map[string]trial{
-		"full name":  {files: endpoint("api.example.net", called("api.example.net"), called("n2")), line: "hostname: 'api.example.net'", cause: "as the endpoint api.example.net"},
-		"short name": {files: endpoint("api.example.net", called("n1"), calledDocument("API")), line: "hostname: 'API'", cause: "the node is called API"},
-		"single":     {files: endpoint("n1.example.net", called("n1"))},
-		"another":    {files: endpoint("api.example.net", called("n1"), called("n2"))},
+		"full name": {files: endpoint("api.example.net", called("api.example.net"), called("n2")),
+			line: "hostname: 'api.example.net'", cause: "as the endpoint api.example.net"},
+		"short name": {files: endpoint("api.example.net", called("n1"), calledDocument("API")), line: "hostname: 'API'",
+			cause: "the node is called API"},
+		"single":  {files: endpoint("n1.example.net", called("n1"))},
+		"another": {files: endpoint("api.example.net", called("n1"), called("n2"))},
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -50,8 +50,8 @@ func (c *Rendered) subnets() []subnet {
 	return list
 }
 
-// checkSubnetsOverlap compares the subnets with each other. Kubernetes keeps services' addresses out of a larger pod subnet, and other CNIs than
-// Talos' own may have pod subnets of their own.
+// checkSubnetsOverlap compares the subnets with each other. Kubernetes keeps services' addresses out of a larger pod
+// subnet, and other CNIs than Talos' own may have pod subnets of their own.
 func checkSubnetsOverlap(r *Report, config *Rendered) {
 	list := config.subnets()
 
@@ -62,7 +62,8 @@ func checkSubnetsOverlap(r *Report, config *Rendered) {
 			}
 
 			severity := diagnosis.Warning
-			if one.what == "pod" && other.what == "service" && other.Bits() <= one.Bits() && config.CNI() == constants.FlannelCNI {
+			if one.what == "pod" && other.what == "service" && other.Bits() <= one.Bits() &&
+				config.CNI() == constants.FlannelCNI {
 				severity = diagnosis.Failure // no pod gets an address
 			}
 
@@ -71,7 +72,8 @@ func checkSubnetsOverlap(r *Report, config *Rendered) {
 	}
 }
 
-// checkNodeNetwork compares the networks of the links with the subnets. An address that lies in one is preflight's finding.
+// checkNodeNetwork compares the networks of the links with the subnets. An address that lies in one is preflight's
+// finding.
 func checkNodeNetwork(r *Report, config *Rendered) {
 	for _, link := range config.links() {
 		for _, address := range link.addresses {
@@ -85,8 +87,8 @@ func checkNodeNetwork(r *Report, config *Rendered) {
 	}
 }
 
-// checkEtcdSubnets looks for filters that leave etcd without an address. IPv6 routers and private networks as Tailscale's give nodes addresses that
-// stand in no file.
+// checkEtcdSubnets looks for filters that leave etcd without an address. IPv6 routers and private networks as
+// Tailscale's give nodes addresses that stand in no file.
 func checkEtcdSubnets(r *Report, config *Rendered) {
 	if !isControlPlane(config) {
 		return
@@ -106,17 +108,20 @@ func checkEtcdSubnets(r *Report, config *Rendered) {
 		{"cluster.etcd.advertisedSubnets", etcd.EtcdAdvertisedSubnets},
 		{"cluster.etcd.listenSubnets", etcd.EtcdListenSubnets},
 	} {
-		if len(list.filters) == 0 || slices.ContainsFunc(addresses, func(addr netip.Addr) bool { return preflight.Selects(list.filters, addr) }) {
+		if len(list.filters) == 0 || slices.ContainsFunc(addresses,
+			func(addr netip.Addr) bool { return preflight.Selects(list.filters, addr) }) {
 			continue
 		}
 
 		severity := diagnosis.Failure
-		if slices.ContainsFunc(list.filters, mayBeLearned) || len(config.Addresses()) == 0 || len(config.Provider.ExtensionServiceConfigs()) > 0 {
+		if slices.ContainsFunc(list.filters, mayBeLearned) || len(config.Addresses()) == 0 ||
+			len(config.Provider.ExtensionServiceConfigs()) > 0 {
 			severity = diagnosis.Warning
 		}
 
 		r.add(severity, config.File.at(list.path), "put the subnet of "+config.Name+" into "+list.path,
-			"%s (%s) leaves out %s, all that the files give the node", list.path, strings.Join(list.filters, ", "), joinAddrs(addresses))
+			"%s (%s) leaves out %s, all that the files give the node", list.path, strings.Join(list.filters, ", "),
+			joinAddrs(addresses))
 	}
 }
 
@@ -193,8 +198,9 @@ func familiesOf(prefixes []netip.Prefix) families {
 	return found
 }
 
-// checkFamilies compares the families of services, pods and the node. The first service subnet is the one that a node can't do without: the API
-// server and the kubelet have addresses of its family. IPv6 addresses may come from a router, and pods' from a CNI of their own.
+// checkFamilies compares the families of services, pods and the node. The first service subnet is the one that a node
+// can't do without: the API server and the kubelet have addresses of its family. IPv6 addresses may come from a router,
+// and pods' from a CNI of their own.
 func checkFamilies(r *Report, config *Rendered) {
 	pods, services := familiesOf(config.PodSubnets()), familiesOf(config.ServiceSubnets())
 
@@ -221,7 +227,8 @@ func checkFamilies(r *Report, config *Rendered) {
 			severity = diagnosis.Failure
 		}
 
-		r.add(severity, config.File.at("cluster.network"), "declare subnets of the nodes' families, or give "+config.Name+" an address of each",
+		r.add(severity, config.File.at("cluster.network"),
+			"declare subnets of the nodes' families, or give "+config.Name+" an address of each",
 			"the service subnets are %s, and all addresses of %s are %s", services, config.Name, own)
 	}
 }
@@ -246,7 +253,8 @@ func checkServiceSize(r *Report, config *Rendered) {
 	}
 }
 
-// unlimitedServices is the minor version of Kubernetes 1 whose API server allocates services without a table of all their addresses.
+// unlimitedServices is the minor version of Kubernetes 1 whose API server allocates services without a table of all
+// their addresses.
 const unlimitedServices = 33
 
 // kubernetesMinor is the minor version of the API server's image, or the kubelet's; false if no file names one.
@@ -314,14 +322,16 @@ func checkPodSize(r *Report, in *Input) {
 
 		switch bits := part - subnet.Bits(); {
 		case bits < 0:
-			r.found(subnet.at, fmt.Sprintf("use a subnet larger than /%d", part), "%s is smaller than a node's part of it, /%d", subnet, part)
+			r.found(subnet.at, fmt.Sprintf("use a subnet larger than /%d", part), "%s is smaller than a node's part of it, /%d",
+				subnet, part)
 		case bits < 31 && nodes > 1<<bits:
 			severity := diagnosis.Failure
 			if config.CNI() != constants.FlannelCNI {
 				severity = diagnosis.Warning // it may not use the parts
 			}
 
-			r.add(severity, subnet.at, "use a larger pod subnet", "%s has room for %d nodes, at /%d each, and there are %d", subnet, 1<<bits, part, nodes)
+			r.add(severity, subnet.at, "use a larger pod subnet", "%s has room for %d nodes, at /%d each, and there are %d",
+				subnet, 1<<bits, part, nodes)
 		}
 	}
 }
@@ -343,7 +353,8 @@ func (c *Rendered) givesNoParts() bool {
 		})
 }
 
-// nodeMask is the prefix length of a node's part of the pod subnet. The argument without a family is one family's only where there is one.
+// nodeMask is the prefix length of a node's part of the pod subnet. The argument without a family is one family's only
+// where there is one.
 func (c *Rendered) nodeMask(four bool) int {
 	part, names := 64, []string{"node-cidr-mask-size-ipv6"}
 	if four {
@@ -398,7 +409,8 @@ func checkSubnetsAgree(r *Report, in *Input) {
 				severity = diagnosis.Failure
 			}
 
-			r.add(severity, config.File.at("cluster.network"), "generate the machine configs again: `task talos:generate-config`",
+			r.add(severity, config.File.at("cluster.network"),
+				"generate the machine configs again: `task talos:generate-config`",
 				"%s has %s, and most others have %s", config.Name, mine, common)
 		}
 	}

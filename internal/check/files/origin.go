@@ -71,8 +71,8 @@ func talconfigOrigin(file *File, value scalar) origin {
 	return from
 }
 
-// originOf is where the value on a line of a machine config comes from, as path:line:column; empty if that is not known for certain enough: the
-// same key has the same value there, and no other node's entry is nearer.
+// originOf is where the value on a line of a machine config comes from, as path:line:column; empty if that is not known
+// for certain enough: the same key has the same value there, and no other node's entry is nearer.
 func (in *Input) originOf(config *Rendered, line, _ int) string {
 	all := in.origins()
 	entry := in.entryOf(config)
@@ -111,7 +111,8 @@ func (in *Input) originOf(config *Rendered, line, _ int) string {
 	return found.String()
 }
 
-// rank tells how well an origin fits a node: its own entry before its role's, before everybody's; 0 for what is not for it.
+// rank tells how well an origin fits a node: its own entry before its role's, before everybody's; 0 for what is not for
+// it.
 func (o origin) rank(entry int, role string) int {
 	switch {
 	case o.node >= 0 && o.node == entry:

@@ -39,7 +39,8 @@ func encode(w io.Writer, document any) error {
 	return nil
 }
 
-// text is the table for people: each finding with its place, its line and what to do, then what was not run, then the sums.
+// text is the table for people: each finding with its place, its line and what to do, then what was not run, then the
+// sums.
 func (r Result) text() string {
 	var text strings.Builder
 
@@ -195,7 +196,8 @@ type jsonNotRun struct {
 }
 
 func (r Result) document() document {
-	made := document{Findings: []jsonFinding{}, NotRun: []jsonNotRun{}, Passed: []diagnosis.ID{}, ExitCode: int(r.ExitCode())}
+	made := document{Findings: []jsonFinding{}, NotRun: []jsonNotRun{}, Passed: []diagnosis.ID{},
+		ExitCode: int(r.ExitCode())}
 	made.Passed = append(made.Passed, r.Passed...)
 
 	made.Areas = r.Areas

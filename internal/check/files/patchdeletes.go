@@ -54,19 +54,22 @@ func deletions(root *yaml.Node) []deletion {
 // neverGenerated are the sections that no generated config has, whatever the talconfig says: only patches make them.
 // Source: machinery config/generate; docs/talconfig.md.
 var neverGenerated = [][]string{
-	{"machine", "time"}, {"machine", "logging"}, {"machine", "udev"}, {"machine", "seccompProfiles"}, {"machine", "systemDiskEncryption"},
+	{"machine", "time"}, {"machine", "logging"}, {"machine", "udev"}, {"machine", "seccompProfiles"},
+	{"machine", "systemDiskEncryption"},
 	{"machine", "sysfs"}, {"cluster", "externalCloudProvider"}, {"cluster", "adminKubeconfig"},
 }
 
 // generatedKinds are the kinds of documents that a talconfig's own settings make.
 var generatedKinds = []string{
-	"BondConfig", "BridgeConfig", "DHCPv4Config", "DHCPv6Config", "DummyLinkConfig", "ExtensionServiceConfig", "HCloudVIPConfig", "HostnameConfig",
-	"KubeSpanConfig", "Layer2VIPConfig", "LinkAliasConfig", "LinkConfig", "NetworkDefaultActionConfig", "NetworkRuleConfig", "ResolverConfig",
+	"BondConfig", "BridgeConfig", "DHCPv4Config", "DHCPv6Config", "DummyLinkConfig", "ExtensionServiceConfig",
+	"HCloudVIPConfig", "HostnameConfig",
+	"KubeSpanConfig", "Layer2VIPConfig", "LinkAliasConfig", "LinkConfig", "NetworkDefaultActionConfig",
+	"NetworkRuleConfig", "ResolverConfig",
 	"UserVolumeConfig", "VLANConfig", "VRFConfig", "VolumeConfig", "WireguardConfig",
 }
 
-// checkDeletions looks for deletions that can match nothing: of keys that Talos does not have, and of what neither a talconfig nor another patch
-// makes.
+// checkDeletions looks for deletions that can match nothing: of keys that Talos does not have, and of what neither a
+// talconfig nor another patch makes.
 func checkDeletions(r *Report, in *Input) {
 	if in.contract() == nil {
 		return
@@ -86,7 +89,8 @@ func checkDeletions(r *Report, in *Input) {
 				}
 
 				if why := made.missing(found); why != "" {
-					r.addAt(patch.File, found.at, "take the deletion out, or correct what it stands under", "%s deletes %s: %s", patch.name(), found.what(), why)
+					r.addAt(patch.File, found.at, "take the deletion out, or correct what it stands under", "%s deletes %s: %s",
+						patch.name(), found.what(), why)
 				}
 			}
 		}
@@ -185,7 +189,8 @@ func (k *patchedKeys) missing(d deletion) string {
 
 	for _, section := range neverGenerated {
 		// Deleting the section itself is no mistake for Talos, only what is below it.
-		if len(d.path) > len(section) && slices.Equal(d.path[:len(section)], section) && !k.paths[strings.Join(section, ".")] {
+		if len(d.path) > len(section) && slices.Equal(d.path[:len(section)], section) &&
+			!k.paths[strings.Join(section, ".")] {
 			return "neither the inventory nor another patch makes " + strings.Join(section, ".")
 		}
 	}

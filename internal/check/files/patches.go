@@ -19,7 +19,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// Checks of patches, as the talconfig lists them for all nodes, for a role and for a node, or as a profile's folder has them. Whether a file is YAML at all is said by those who read it.
+// Checks of patches, as the talconfig lists them for all nodes, for a role and for a node, or as a profile's folder has
+// them. Whether a file is YAML at all is said by those who read it.
 var patchChecks = []Check{
 	ofPatches(diagnosis.DocumentTwice, checkDocumentTwice),
 	ofPatches(diagnosis.JSONPatchRefused, checkJSONPatches),
@@ -37,7 +38,8 @@ func ofPatches(id diagnosis.ID, run func(*Report, *Input)) Check {
 	return whole(id, Documents, diagnosis.NeedsTalconfig, milder(run))
 }
 
-// milder makes warnings of what only the next making of machine configs fails for, where that is not to come: all are there, and are used as they are.
+// milder makes warnings of what only the next making of machine configs fails for, where that is not to come: all are
+// there, and are used as they are.
 func milder(run func(*Report, *Input)) func(*Report, *Input) {
 	return func(r *Report, in *Input) {
 		run(r, in)
@@ -143,7 +145,8 @@ type recipients struct {
 }
 
 func (in *Input) findRecipients() recipients {
-	found := recipients{all: in.Cluster.Nodes, byRole: map[string][]*inventory.Node{}, byEntry: map[int][]*inventory.Node{}}
+	found := recipients{all: in.Cluster.Nodes, byRole: map[string][]*inventory.Node{},
+		byEntry: map[int][]*inventory.Node{}}
 
 	for i, node := range in.Cluster.Nodes {
 		index := in.entryIndex(node)
@@ -166,7 +169,8 @@ func (in *Input) findRecipients() recipients {
 	return found
 }
 
-// nodesOf are the nodes that get what an item of a list of patches names. What is for a role is not for nodes that override it.
+// nodesOf are the nodes that get what an item of a list of patches names. What is for a role is not for nodes that
+// override it.
 func (in *Input) nodesOf(use patchUse) []*inventory.Node {
 	switch use.group {
 	case "":
@@ -191,7 +195,8 @@ func (in *Input) entry(node *inventory.Node) *talconfig.Node {
 // settingsOf are the settings of a node's entry, with those of its role; of a profile what there is of them.
 func (in *Input) settingsOf(node *inventory.Node) (talconfig.NodeSettings, bool) {
 	if in.Cluster.Profile != nil {
-		return talconfig.NodeSettings{TalosImageURL: node.ImageURL, MachineSpec: talconfig.MachineSpec{SecureBoot: node.SecureBoot}}, true
+		return talconfig.NodeSettings{TalosImageURL: node.ImageURL,
+			MachineSpec: talconfig.MachineSpec{SecureBoot: node.SecureBoot}}, true
 	}
 
 	entry := in.entry(node)
@@ -242,7 +247,8 @@ func checkDocumentTwice(r *Report, in *Input) {
 
 			if known := first[id]; known != nil {
 				r.addAt(patch.File, root, "merge the two documents into one, or make two patches of them",
-					"%s has %s a second time: the first begins in line %d", patch.name(), documentLabel(id), patch.File.location(known.Line, 0).Line)
+					"%s has %s a second time: the first begins in line %d", patch.name(), documentLabel(id),
+					patch.File.location(known.Line, 0).Line)
 			} else {
 				first[id] = root
 			}
@@ -312,12 +318,14 @@ func checkJSONPatches(r *Report, in *Input) {
 
 		if len(names) > 0 {
 			r.found(patch.Named, "write it as a strategic merge patch: "+machineconfig.StrategicForm(string(patch.File.Data)),
-				"%s is a list of operations (RFC 6902), which Talos refuses for configs of several documents, and %s of %s", patch.name(), why, nodeList(names))
+				"%s is a list of operations (RFC 6902), which Talos refuses for configs of several documents, and %s of %s",
+				patch.name(), why, nodeList(names))
 		}
 	}
 }
 
-// severalDocuments says why a node's config has several documents before it is patched; empty if it has one, or that is not known.
+// severalDocuments says why a node's config has several documents before it is patched; empty if it has one, or that is
+// not known.
 func (in *Input) severalDocuments(node *inventory.Node) string {
 	if contract := in.contract(); contract == nil || contract.MultidocNetworkConfigSupported() {
 		return "from Talos 1.12 on HostnameConfig is one"
@@ -364,7 +372,8 @@ func checkUnusablePatches(r *Report, in *Input) {
 		case unusable:
 			checkUnusableText(r, patch)
 		case strategic:
-			if refused := in.refusal(patch); refused != nil && !isUnknownKey(refused) && !isDuplicate(refused) && !variable.Match(patch.File.Data) {
+			if refused := in.refusal(patch); refused != nil && !isUnknownKey(refused) && !isDuplicate(refused) &&
+				!variable.Match(patch.File.Data) {
 				message := strings.Replace(refused.Message, "the machine config is empty", "says nothing", 1)
 				r.addLine(patch.File, refused.Line, refused.Column, "correct the patch", "%s %s", patch.name(), message)
 			}
@@ -396,7 +405,8 @@ func checkUnusableText(r *Report, patch *Patch) {
 	}
 }
 
-// refusal is why Talos can't read a patch; nil if it can. Variables in it count as empty. Patches that are alike are read once.
+// refusal is why Talos can't read a patch; nil if it can. Variables in it count as empty. Patches that are alike are
+// read once.
 func (in *Input) refusal(patch *Patch) *machineconfig.LoadError {
 	text := variable.ReplaceAll(patch.File.Data, nil)
 
@@ -492,8 +502,10 @@ func checkNewerKeys(r *Report, in *Input) {
 			}
 
 			for _, key := range machineconfig.NewerKeys(root, contract) {
-				r.addLine(patch.File, key.Line, key.Column, fmt.Sprintf("set talosVersion to %s or newer, or take %s out", key.Since, key.Name),
-					"%s has %s, which Talos knows from %s on, and talosVersion is %s", patch.name(), key.Name, key.Since, in.Cluster.TalosVersion)
+				r.addLine(patch.File, key.Line, key.Column,
+					fmt.Sprintf("set talosVersion to %s or newer, or take %s out", key.Since, key.Name),
+					"%s has %s, which Talos knows from %s on, and talosVersion is %s", patch.name(), key.Name, key.Since,
+					in.Cluster.TalosVersion)
 			}
 		}
 	}
@@ -523,7 +535,8 @@ func checkPatchesTwice(r *Report, in *Input) {
 
 		for _, other := range others {
 			if twice := commonNodes(in.nodesOf(first), in.nodesOf(other)); len(twice) > 0 {
-				r.found(other.named, "list it once", "%s is listed twice for %s: the first time at %s", patch.name(), nodeList(twice), in.locate(first.named))
+				r.found(other.named, "list it once", "%s is listed twice for %s: the first time at %s", patch.name(),
+					nodeList(twice), in.locate(first.named))
 
 				break
 			}

@@ -38,7 +38,8 @@ func (in *Input) readFolder() []*Patch {
 			patch.Node = slices.IndexFunc(in.Cluster.Nodes, func(node *inventory.Node) bool { return node.Name == whose })
 		}
 
-		if in.openPatch(patch, filepath.Join(folder, name)); patch.Node >= 0 { // a file that is for nobody is told of when configs are made
+		// a file that is for nobody is told of when configs are made
+		if in.openPatch(patch, filepath.Join(folder, name)); patch.Node >= 0 {
 			patch.Named = patch.File.itself()
 			patches = append(patches, patch)
 		}
@@ -126,7 +127,8 @@ func (in *Input) findTemplates() map[string][]string {
 	return found
 }
 
-// condition is the beginning of a part of a template that is there only if something holds, in the marks of common template programs.
+// condition is the beginning of a part of a template that is there only if something holds, in the marks of common
+// template programs.
 var condition = regexp.MustCompile(`^\s*(?:#%|\{%-?|\{\{-?|<%-?)\s*if\s+(.+?)\s*-?(?:%#|%\}|\}\}|%>)`)
 
 // madeFrom says which template a patch is made from and on which condition; empty if there is none.
@@ -153,7 +155,8 @@ func (in *Input) madeFrom(patch *Patch) string {
 		number++
 
 		if match := condition.FindStringSubmatch(line); match != nil {
-			return fmt.Sprintf(": its template writes it only if %q holds (%s:%d)%s", match[1], shown, number, in.undefined(match[1]))
+			return fmt.Sprintf(": its template writes it only if %q holds (%s:%d)%s", match[1], shown, number,
+				in.undefined(match[1]))
 		}
 
 		if text := strings.TrimSpace(line); text != "" && text != "---" && !strings.HasPrefix(text, "#") {
@@ -167,8 +170,8 @@ func (in *Input) madeFrom(patch *Patch) string {
 // word is what a variable is called in a template.
 var templateName = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 
-// undefined says that the first variable of a condition stands in none of the YAML files at the repository's root, where those are kept that
-// templates get their values from; empty if it does, or there are none.
+// undefined says that the first variable of a condition stands in none of the YAML files at the repository's root,
+// where those are kept that templates get their values from; empty if it does, or there are none.
 func (in *Input) undefined(condition string) string {
 	name := templateName.FindString(strings.TrimPrefix(condition, "not "))
 	paths, _ := filepath.Glob(filepath.Join(in.Options.Root, "*.y*ml")) // the pattern is well-formed

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -23,15 +23,23 @@ func TestFindingsOfOtherPackagesHavePlaces(t *testing.T) {
 		at    string
 		line  string
 	}{
-		"role":             {lab(config{role: "worker"}).replaced("talconfig.yaml", "controlPlane: false", "controlPlane: true"), diagnosis.ConfigRole, "clusterconfig/lab-n1.yaml:3:3", "type: worker"},
-		"hostname":         {lab(calledDocument("other")), diagnosis.ConfigHostname, "clusterconfig/lab-n1.yaml:10:1", "hostname: 'other'"},
-		"declared address": {lab(onLink("addresses: [192.0.2.99/24]")), diagnosis.ConfigAddress, "talconfig.yaml:7:5", "ipAddress: 192.0.2.11"},
-		"service subnet":   {lab(config{}).replaced("talconfig.yaml", "192.0.2.11", "10.96.1.11"), diagnosis.AddressInClusterSubnet, "talconfig.yaml:7:5", "ipAddress: 10.96.1.11"},
-		"node IP":          {lab(config{machine: "kubelet:\n\tnodeIP:\n\t\tvalidSubnets: [198.51.100.0/24]"}), diagnosis.NodeIPExcluded, "clusterconfig/lab-n1.yaml:6:7", "validSubnets: [198.51.100.0/24]"},
-		"endpoint":         {lab(config{}).replaced("talconfig.yaml", "https://", "http://"), diagnosis.EndpointUnusable, "talconfig.yaml:2:1", "endpoint: http://192.0.2.10:6443"},
-		"installer":        {lab(installing("disk: /dev/vda\n\timage: factory.talos.dev/installer/:v1.13.9")), diagnosis.InstallerReference, "clusterconfig/lab-n1.yaml:6:5", "image: factory.talos.dev/installer/:v1.13.9"},
-		"placeholder":      {lab(config{machine: "token: op://vault/item"}), diagnosis.ConfigPlaceholder, "clusterconfig/lab-n1.yaml:4:10", "token: (masked)"},
-		"talosconfig":      {lab(config{}), diagnosis.TalosconfigMissing, "clusterconfig/talosconfig", ""},
+		"role": {lab(config{role: "worker"}).replaced("talconfig.yaml", "controlPlane: false",
+			"controlPlane: true"), diagnosis.ConfigRole, "clusterconfig/lab-n1.yaml:3:3", "type: worker"},
+		"hostname": {lab(calledDocument("other")), diagnosis.ConfigHostname, "clusterconfig/lab-n1.yaml:10:1",
+			"hostname: 'other'"},
+		"declared address": {lab(onLink("addresses: [192.0.2.99/24]")), diagnosis.ConfigAddress, "talconfig.yaml:7:5",
+			"ipAddress: 192.0.2.11"},
+		"service subnet": {lab(config{}).replaced("talconfig.yaml", "192.0.2.11", "10.96.1.11"),
+			diagnosis.AddressInClusterSubnet, "talconfig.yaml:7:5", "ipAddress: 10.96.1.11"},
+		"node IP": {lab(config{machine: "kubelet:\n\tnodeIP:\n\t\tvalidSubnets: [198.51.100.0/24]"}),
+			diagnosis.NodeIPExcluded, "clusterconfig/lab-n1.yaml:6:7", "validSubnets: [198.51.100.0/24]"},
+		"endpoint": {lab(config{}).replaced("talconfig.yaml", "https://", "http://"), diagnosis.EndpointUnusable,
+			"talconfig.yaml:2:1", "endpoint: http://192.0.2.10:6443"},
+		"installer": {lab(installing("disk: /dev/vda\n\timage: factory.talos.dev/installer/:v1.13.9")),
+			diagnosis.InstallerReference, "clusterconfig/lab-n1.yaml:6:5", "image: factory.talos.dev/installer/:v1.13.9"},
+		"placeholder": {lab(config{machine: "token: op://vault/item"}), diagnosis.ConfigPlaceholder,
+			"clusterconfig/lab-n1.yaml:4:10", "token: (masked)"},
+		"talosconfig": {lab(config{}), diagnosis.TalosconfigMissing, "clusterconfig/talosconfig", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,7 +58,8 @@ func TestWhereGeneratedTextComesFrom(t *testing.T) {
 	const gateway = "          gateway: 198.51.100.1\n"
 
 	spoilt := func(talconfig string) files {
-		return lab(routed("192.0.2.11/24", "192.0.2.1"), routed("192.0.2.12/24", "198.51.100.1")).with("talconfig.yaml", talconfig)
+		return lab(routed("192.0.2.11/24", "192.0.2.1"), routed("192.0.2.12/24", "198.51.100.1")).with("talconfig.yaml",
+			talconfig)
 	}
 	nodes := lab(config{}, config{})["talconfig.yaml"]
 	network := "    networkInterfaces:\n      - interface: eth0\n        routes:\n        - network: 0.0.0.0/0\n" + gateway
@@ -59,12 +68,17 @@ func TestWhereGeneratedTextComesFrom(t *testing.T) {
 		files files
 		from  string
 	}{
-		"the node's entry":      {spoilt(nodes + network), "talconfig.yaml:18:20"},
-		"another node's entry":  {spoilt(strings.Replace(nodes, "  - hostname: n2", network+"  - hostname: n2", 1)), ""},
-		"the role's settings":   {spoilt(nodes + "controlPlane:\n" + strings.ReplaceAll(network[2:], "\n  ", "\n")), "talconfig.yaml:19:18"},
-		"another role's":        {spoilt(nodes + "worker:\n" + strings.ReplaceAll(network[2:], "\n  ", "\n")), ""},
-		"an inline patch":       {spoilt(nodes + "    patches:\n      - |-\n        machine:\n          network:\n            interfaces:\n              - interface: eth0\n                routes:\n                  - gateway: 198.51.100.1\n"), "talconfig.yaml:21"},
-		"a patch for all":       {spoilt(nodes+"patches: ['@patches/net.yaml']\n").with("patches/net.yaml", "machine:\n  network:\n    interfaces:\n      - routes:\n          - gateway: 198.51.100.1\n"), "patches/net.yaml:5:22"},
+		"the node's entry":     {spoilt(nodes + network), "talconfig.yaml:18:20"},
+		"another node's entry": {spoilt(strings.Replace(nodes, "  - hostname: n2", network+"  - hostname: n2", 1)), ""},
+		"the role's settings": {spoilt(nodes + "controlPlane:\n" + strings.ReplaceAll(network[2:], "\n  ", "\n")),
+			"talconfig.yaml:19:18"},
+		"another role's": {spoilt(nodes + "worker:\n" + strings.ReplaceAll(network[2:], "\n  ", "\n")), ""},
+		"an inline patch": {spoilt(nodes +
+			"    patches:\n      - |-\n        machine:\n          network:\n            interfaces:\n              - " +
+			"interface: eth0\n                routes:\n                  - gateway: 198.51.100.1\n"), "talconfig.yaml:21"},
+		"a patch for all": {spoilt(nodes+"patches: ['@patches/net.yaml']\n").with("patches/net.yaml",
+			"machine:\n  network:\n    interfaces:\n      - routes:\n          - gateway: 198.51.100.1\n"),
+			"patches/net.yaml:5:22"},
 		"nowhere that is known": {spoilt(nodes), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +115,8 @@ func TestNoFormatShowsASecret(t *testing.T) {
 		for _, format := range audit.Formats() {
 			shown := write(t, result, format)
 
-			for _, secret := range []string{bundle.TrustdInfo.Token, bundle.Secrets.BootstrapToken, bundle.Cluster.Secret, bundle.Secrets.SecretboxEncryptionSecret} {
+			for _, secret := range []string{bundle.TrustdInfo.Token, bundle.Secrets.BootstrapToken, bundle.Cluster.Secret,
+				bundle.Secrets.SecretboxEncryptionSecret} {
 				require.NotContains(t, shown, secret, "%s as %s", name, format)
 			}
 
@@ -136,7 +151,8 @@ func TestAPlaintextSecretsFileThatOthersCanRead(t *testing.T) {
 func TestMachinesThatShareAFile(t *testing.T) {
 	t.Parallel()
 
-	made := lab(routed("192.0.2.11/24", "198.51.100.1")).replaced("talconfig.yaml", "ipAddress: 192.0.2.11", "ipAddress: 192.0.2.11, 192.0.2.12\n    ignoreHostname: true")
+	made := lab(routed("192.0.2.11/24", "198.51.100.1")).replaced("talconfig.yaml", "ipAddress: 192.0.2.11",
+		"ipAddress: 192.0.2.11, 192.0.2.12\n    ignoreHostname: true")
 	require.Len(t, findingsOf(audit.Run(context.Background(), made.read(t)), diagnosis.GatewayOutside), 1)
 }
 
@@ -147,7 +163,8 @@ func TestMachineConfigsThatAreMadeInMemory(t *testing.T) {
 	made := lab(routed("192.0.2.11/24", "198.51.100.1"))
 	text := made["clusterconfig/lab-n1.yaml"]
 	delete(made, "clusterconfig/lab-n1.yaml")
-	made["talconfig.yaml"] += "    networkInterfaces:\n      - interface: eth0\n        routes:\n          - gateway: 198.51.100.1\n"
+	made["talconfig.yaml"] += "    networkInterfaces:\n      - interface: eth0\n        routes:\n          - gateway: " +
+		"198.51.100.1\n"
 
 	folder := made.write(t)
 	result := audit.Run(context.Background(), audit.Read(audit.Options{

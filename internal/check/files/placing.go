@@ -9,7 +9,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// candidate is a place that a finding of another package may be about: it is, if the finding's cause has the text as a word.
+// candidate is a place that a finding of another package may be about: it is, if the finding's cause has the text as a
+// word.
 type candidate struct {
 	text  string
 	place at
@@ -50,8 +51,8 @@ func declares(node *inventory.Node, key, cause string) bool {
 	}
 }
 
-// completePlace adds what is missing to the place of a finding that says which file it is about: the text of its line, and the line to a finding
-// about a machine config that several machines share.
+// completePlace adds what is missing to the place of a finding that says which file it is about: the text of its line,
+// and the line to a finding about a machine config that several machines share.
 func (in *Input) completePlace(finding *diagnosis.Finding) {
 	for _, file := range []*File{in.SecretsFile, in.TalosconfigFile} {
 		if file != nil && file.Shown == finding.At.Path && finding.At.Text == "" {
@@ -116,7 +117,8 @@ func (in *Input) completeColumns(findings []diagnosis.Finding) {
 		}
 
 		text := at.Text
-		if in.Talconfig != nil && in.Talconfig.Shown == at.Path { // the text of a patch in the talconfig begins further left than it stands
+		// the text of a patch in the talconfig begins further left than it stands
+		if in.Talconfig != nil && in.Talconfig.Shown == at.Path {
 			text = in.Talconfig.places.Line(at.Line)
 		}
 

@@ -12,7 +12,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Checks of roles and quorum. An even number of control planes is preflight's finding, the wrong role in a file the inventory's.
+// Checks of roles and quorum. An even number of control planes is preflight's finding, the wrong role in a file the
+// inventory's.
 var roleChecks = []Check{
 	whole(diagnosis.SingleControlPlane, Roles, diagnosis.NeedsTalconfig, checkSingleControlPlane),
 	whole(diagnosis.NowhereToSchedule, Roles, diagnosis.NeedsTalconfig|diagnosis.NeedsConfigs, checkScheduling),
@@ -37,7 +38,8 @@ func checkSingleControlPlane(r *Report, in *Input) {
 
 func checkNoControlPlane(r *Report, in *Input) {
 	if len(in.Cluster.Nodes) > 0 && len(in.Cluster.ControlPlanes()) == 0 && in.Talconfig != nil {
-		r.found(in.Talconfig.at("nodes"), "set `controlPlane: true` on one node, or three", "all %d nodes are workers", len(in.Cluster.Nodes))
+		r.found(in.Talconfig.at("nodes"), "set `controlPlane: true` on one node, or three", "all %d nodes are workers",
+			len(in.Cluster.Nodes))
 	}
 }
 
@@ -99,7 +101,8 @@ func checkInitType(r *Report, in *Input) {
 		}
 
 		r.config = config
-		r.add(severity, config.File.at("machine.type"), "write `type: controlplane`", "%s starts etcd by itself (type: init)", config.Name)
+		r.add(severity, config.File.at("machine.type"), "write `type: controlplane`", "%s starts etcd by itself (type: init)",
+			config.Name)
 	}
 }
 
@@ -138,7 +141,8 @@ const featureGates = "feature-gates"
 
 // kubeletArgumentGates are those of the kubelet's arguments.
 func (c *Rendered) kubeletArgumentGates() map[string]gate {
-	return argumentGates(c.Provider.Machine().Kubelet().ExtraArgs()[featureGates], c.File.at("machine.kubelet.extraArgs").field(featureGates))
+	return argumentGates(c.Provider.Machine().Kubelet().ExtraArgs()[featureGates],
+		c.File.at("machine.kubelet.extraArgs").field(featureGates))
 }
 
 // kubeletConfigGates are those of its configuration.
@@ -174,15 +178,17 @@ func (c *Rendered) serverGates() map[string]gate {
 		return nil
 	}
 
-	return argumentGates(c.Provider.Cluster().APIServer().ExtraArgs()[featureGates], c.File.at("cluster.apiServer.extraArgs").field(featureGates))
+	return argumentGates(c.Provider.Cluster().APIServer().ExtraArgs()[featureGates],
+		c.File.at("cluster.apiServer.extraArgs").field(featureGates))
 }
 
-// sharedGates are gates of features that have a field in the API which the kubelet acts on, with the minor version of Kubernetes that has them on
-// by default. Other gates are one side's own.
-// Source: kubernetes.io, Feature Gates.
+// sharedGates are gates of features that have a field in the API which the kubelet acts on, with the minor version of
+// Kubernetes that has them on by default. Other gates are one side's own. Source: kubernetes.io, Feature Gates.
 var sharedGates = map[string]int{
-	"DynamicResourceAllocation": 34, "ImageVolume": 35, "InPlacePodVerticalScaling": 33, "PodLevelResources": 34, "PodLifecycleSleepAction": 30,
-	"ProcMountType": 33, "RecursiveReadOnlyMounts": 31, "SidecarContainers": 29, "SupplementalGroupsPolicy": 33, "UserNamespacesSupport": 33,
+	"DynamicResourceAllocation": 34, "ImageVolume": 35, "InPlacePodVerticalScaling": 33, "PodLevelResources": 34,
+	"PodLifecycleSleepAction": 30,
+	"ProcMountType":           33, "RecursiveReadOnlyMounts": 31, "SidecarContainers": 29, "SupplementalGroupsPolicy": 33,
+	"UserNamespacesSupport": 33,
 }
 
 // needsBoth tells whether a gate has to be set on both sides, since it is off by default.
@@ -219,7 +225,8 @@ func checkGatesAgree(r *Report, in *Input) {
 			case set && other.on != own[name].on:
 				told[name] = true
 				r.config = config
-				r.found(own[name].at, "set "+name+" to the same value on both sides", "%s is %s in the kubelet of %s, and %s in the API server of %s (%s)",
+				r.found(own[name].at, "set "+name+" to the same value on both sides",
+					"%s is %s in the kubelet of %s, and %s in the API server of %s (%s)",
 					name, own[name], config.Name, other, server.Name, r.in.locate(other.at))
 			case !set && own[name].on && in.needsBoth(server, name):
 				told[name] = true
@@ -263,7 +270,8 @@ func checkGateTwice(r *Report, config *Rendered) {
 
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		if argument, set := arguments[name]; set && argument.on != written[name].on {
-			r.found(written[name].at, "keep one of the two", "%s is %s here, and %s in extraArgs (%s)", name, written[name], argument, r.in.locate(argument.at))
+			r.found(written[name].at, "keep one of the two", "%s is %s here, and %s in extraArgs (%s)", name, written[name],
+				argument, r.in.locate(argument.at))
 		}
 	}
 }
@@ -296,7 +304,8 @@ func checkGatesVary(r *Report, in *Input) {
 		for _, name := range slices.Sorted(maps.Keys(common)) {
 			if _, set := mine[name]; !set {
 				r.config = config
-				r.found(config.File.at("cluster.apiServer"), "set "+featureGates+" in a patch of all control planes", "%s is not set on %s, and %s on %s",
+				r.found(config.File.at("cluster.apiServer"), "set "+featureGates+" in a patch of all control planes",
+					"%s is not set on %s, and %s on %s",
 					name, config.Name, common[name], first.Name)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -53,7 +53,8 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 
 	for _, check := range table {
 		if why := in.unmet(check.Needs); why != "" {
-			result.NotRun = append(result.NotRun, NotRun{ID: check.ID, Why: why, asksNodes: check.Needs.Has(diagnosis.NeedsFacts)})
+			result.NotRun = append(result.NotRun,
+				NotRun{ID: check.ID, Why: why, asksNodes: check.Needs.Has(diagnosis.NeedsFacts)})
 
 			continue
 		}
@@ -133,7 +134,8 @@ func sameLine(finding diagnosis.Finding) func(diagnosis.Finding) bool {
 
 // Node runs the checks of one node that answered, in maintenance. A nil config leaves out what needs it.
 func Node(
-	ctx context.Context, cluster *inventory.Cluster, node *inventory.Node, config *machineconfig.Config, facts preflight.Facts, options preflight.Options,
+	ctx context.Context, cluster *inventory.Cluster, node *inventory.Node, config *machineconfig.Config,
+	facts preflight.Facts, options preflight.Options,
 ) []diagnosis.Finding {
 	findings := preflight.Node(ctx, cluster, node, config, facts, options)
 
@@ -148,10 +150,12 @@ func Node(
 
 // Trouble are the findings that are no good news, failures first, each kind in the order of files and lines.
 func (r Result) Trouble() []diagnosis.Finding {
-	trouble := slices.DeleteFunc(slices.Clone(r.Findings), func(finding diagnosis.Finding) bool { return finding.Severity == diagnosis.OK })
+	trouble := slices.DeleteFunc(slices.Clone(r.Findings),
+		func(finding diagnosis.Finding) bool { return finding.Severity == diagnosis.OK })
 
 	slices.SortStableFunc(trouble, func(a, b diagnosis.Finding) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.At.Path, b.At.Path), cmp.Compare(a.At.Line, b.At.Line))
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.At.Path, b.At.Path),
+			cmp.Compare(a.At.Line, b.At.Line))
 	})
 
 	return trouble
@@ -174,8 +178,8 @@ func (r Result) ExitCode() diagnosis.ExitCode {
 	return code
 }
 
-// NotRunOfFiles are findings of severity NotRun about the checks of files and network that were not run for any node: for a run that asks the
-// nodes afterwards.
+// NotRunOfFiles are findings of severity NotRun about the checks of files and network that were not run for any node:
+// for a run that asks the nodes afterwards.
 func (r Result) NotRunOfFiles() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 

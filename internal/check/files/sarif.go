@@ -56,7 +56,8 @@ type sarifText struct {
 	Text string `json:"text"`
 }
 
-// sarifInvocation tells of the checks that were not run: such a run was not successful in SARIF's sense only if it could not begin.
+// sarifInvocation tells of the checks that were not run: such a run was not successful in SARIF's sense only if it
+// could not begin.
 type sarifInvocation struct {
 	ExecutionSuccessful bool                `json:"executionSuccessful"`
 	ExitCode            int                 `json:"exitCode"`
@@ -148,7 +149,8 @@ func sarifRules() ([]sarifRule, map[diagnosis.ID]int) {
 		entry := check.Entry()
 		index[check.ID] = len(rules)
 		rules = append(rules, sarifRule{
-			ID: string(check.ID), ShortDescription: sarifText{entry.Title}, FullDescription: sarifText{entry.Cause}, Help: sarifText{entry.Remedy},
+			ID: string(check.ID), ShortDescription: sarifText{entry.Title}, FullDescription: sarifText{entry.Cause},
+			Help:                 sarifText{entry.Remedy},
 			HelpURI:              toolPage + "/blob/main/docs/checks.md",
 			DefaultConfiguration: sarifConfiguration{sarifLevel(entry.Severity)},
 		})
@@ -174,7 +176,8 @@ func sarifOf(finding diagnosis.Finding, rule int) sarifResult {
 		message += ". Next: " + finding.Next
 	}
 
-	result := sarifResult{RuleID: string(finding.ID), RuleIndex: rule, Level: sarifLevel(finding.Severity), Message: sarifText{message}}
+	result := sarifResult{RuleID: string(finding.ID), RuleIndex: rule, Level: sarifLevel(finding.Severity),
+		Message: sarifText{message}}
 
 	if finding.Skipped {
 		result.Suppressions = []sarifSuppression{{Kind: "external", Justification: "SKIP_CHECKS"}}

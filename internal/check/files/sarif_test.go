@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -85,7 +85,8 @@ func TestSARIFRelatesSourceAndGeneratedText(t *testing.T) {
 	t.Parallel()
 
 	made := lab(routed("192.0.2.11/24", "198.51.100.1"))
-	made["talconfig.yaml"] += "    networkInterfaces:\n      - interface: eth0\n        routes:\n          - gateway: 198.51.100.1\n"
+	made["talconfig.yaml"] += "    networkInterfaces:\n      - interface: eth0\n        routes:\n          - gateway: " +
+		"198.51.100.1\n"
 
 	for _, result := range sarifResults(t, audit.Run(context.Background(), made.read(t))) {
 		if result.RuleID == string(diagnosis.GatewayOutside) {
@@ -105,7 +106,8 @@ func TestSARIFOfFilesElsewhere(t *testing.T) {
 
 	folder := lab(config{}, config{}).write(t)
 
-	for _, result := range sarifResults(t, audit.Run(context.Background(), audit.Read(audit.Options{TalosDir: folder, Root: t.TempDir()}))) {
+	for _, result := range sarifResults(t,
+		audit.Run(context.Background(), audit.Read(audit.Options{TalosDir: folder, Root: t.TempDir()}))) {
 		for _, place := range result.Locations {
 			require.Regexp(t, "^file:///", place.PhysicalLocation.ArtifactLocation.URI)
 		}

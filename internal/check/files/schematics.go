@@ -23,7 +23,8 @@ type declaredSchematic struct {
 	settings talconfig.NodeSettings
 }
 
-// findSchematics lists the schematics of the talconfig, of roles and of nodes, each place once: an alias stands where its anchor does.
+// findSchematics lists the schematics of the talconfig, of roles and of nodes, each place once: an alias stands where
+// its anchor does.
 func (in *Input) findSchematics() []declaredSchematic {
 	if in.Cluster == nil || in.Cluster.Talconfig == nil || in.Talconfig == nil {
 		return nil
@@ -73,7 +74,8 @@ func (in *Input) ownNames() bool {
 	return in.Cluster != nil && in.Cluster.Talconfig != nil && in.Cluster.Talconfig.ImageFactory.InstallerURLTmpl != ""
 }
 
-// fromPublicFactory tells whether images come from the public factory, whose extensions are known; other factories may have their own.
+// fromPublicFactory tells whether images come from the public factory, whose extensions are known; other factories may
+// have their own.
 func (in *Input) fromPublicFactory() bool {
 	registry := in.Cluster.Talconfig.ImageFactory.RegistryURL
 
@@ -95,7 +97,8 @@ func checkExtensionNames(r *Report, in *Input) {
 				r.warn(place, "list it once", "the extension %s is listed twice", name)
 			case !in.fromPublicFactory():
 			case owner == "" || short == "" || strings.ContainsAny(short, "/:@ "):
-				r.found(place, "write the name alone, as siderolabs/iscsi-tools", "%q is no official extension: they have an owner and a name, without registry and tag", name)
+				r.found(place, "write the name alone, as siderolabs/iscsi-tools",
+					"%q is no official extension: they have an owner and a name, without registry and tag", name)
 			case declared.settings.NoSchematicValidate:
 			case owner+"/" == siderolabs && !known && near != "":
 				r.warn(place, "did you mean "+siderolabs+near+"?", "the extension %s is not known here", name)
@@ -119,7 +122,8 @@ func knownExtensions() []string {
 
 // nvidia are the extensions that come in two series; the first two are drivers for the same devices.
 var nvidia = []string{
-	siderolabs + "nonfree-kmod-nvidia", siderolabs + "nvidia-open-gpu-kernel-modules", siderolabs + "nvidia-container-toolkit", siderolabs + "nvidia-fabricmanager",
+	siderolabs + "nonfree-kmod-nvidia", siderolabs + "nvidia-open-gpu-kernel-modules",
+	siderolabs + "nvidia-container-toolkit", siderolabs + "nvidia-fabricmanager",
 }
 
 func isNVIDIA(name string) bool {
@@ -166,11 +170,13 @@ func checkContradictions(r *Report, in *Input) {
 		spec := declared.settings.MachineSpec
 
 		if declared.Overlay.Name != "" && spec.Arch == schematic.DefaultArch {
-			r.found(declared.at.field("overlay"), "set machineSpec.arch: arm64", "the overlay %s is for boards with arm64, and machineSpec.arch is %s", declared.Overlay.Name, spec.Arch)
+			r.found(declared.at.field("overlay"), "set machineSpec.arch: arm64",
+				"the overlay %s is for boards with arm64, and machineSpec.arch is %s", declared.Overlay.Name, spec.Arch)
 		}
 
 		if spec.SecureBoot && declared.Customization.Bootloader == imageropts.BootLoaderKindGrub {
-			r.found(declared.at.field("customization.bootloader"), "take bootloader out", "SecureBoot images boot by systemd-boot, and the schematic asks for GRUB")
+			r.found(declared.at.field("customization.bootloader"), "take bootloader out",
+				"SecureBoot images boot by systemd-boot, and the schematic asks for GRUB")
 		}
 	}
 }
@@ -185,13 +191,15 @@ func checkSchematicVersions(r *Report, in *Input) {
 	for _, declared := range in.schematics() {
 		tell := func(place at, what string, since int) {
 			r.found(place, fmt.Sprintf("set talosVersion to v1.%d or newer, or take it out", since),
-				"%s came with Talos v1.%d, and talosVersion is %s: the image factory builds no such image", what, since, in.Cluster.TalosVersion)
+				"%s came with Talos v1.%d, and talosVersion is %s: the image factory builds no such image", what, since,
+				in.Cluster.TalosVersion)
 		}
 
 		declared.extensions(func(name string, place at) {
 			since := extensionSince[strings.TrimPrefix(name, siderolabs)]
 
-			if in.fromPublicFactory() && strings.HasPrefix(name, siderolabs) && (&talosconfig.VersionContract{Major: 1, Minor: since}).Greater(version) && since > firstListed {
+			if in.fromPublicFactory() && strings.HasPrefix(name, siderolabs) &&
+				(&talosconfig.VersionContract{Major: 1, Minor: since}).Greater(version) && since > firstListed {
 				tell(place, "the extension "+name, since)
 			}
 		})
@@ -200,7 +208,8 @@ func checkSchematicVersions(r *Report, in *Input) {
 			tell(declared.at.field("overlay"), "overlays", 7)
 		}
 
-		if declared.Customization.EmbeddedMachineConfiguration != "" && !quirks.New(in.Cluster.TalosVersion).SupportsEmbeddedConfig() {
+		if declared.Customization.EmbeddedMachineConfiguration != "" &&
+			!quirks.New(in.Cluster.TalosVersion).SupportsEmbeddedConfig() {
 			tell(declared.at.field("customization.embeddedMachineConfiguration"), "embeddedMachineConfiguration", 12)
 		}
 	}

@@ -75,7 +75,8 @@ func checkBundle(r *Report, in *Input) {
 	}
 }
 
-// checkBundleOfConfigs compares the file with the machine configs that trust its authority. That they trust another one is the inventory's finding.
+// checkBundleOfConfigs compares the file with the machine configs that trust its authority. That they trust another one
+// is the inventory's finding.
 func checkBundleOfConfigs(r *Report, in *Input) {
 	held := in.bundle()
 	if held.err != nil {
@@ -85,8 +86,9 @@ func checkBundleOfConfigs(r *Report, in *Input) {
 	wanted := map[string]string{
 		"machine.token": held.TrustdInfo.Token, "cluster.token": held.Secrets.BootstrapToken,
 		"cluster.id": held.Cluster.ID, "cluster.secret": held.Cluster.Secret,
-		"cluster.secretboxEncryptionSecret": held.Secrets.SecretboxEncryptionSecret, "cluster.aescbcEncryptionSecret": held.Secrets.AESCBCEncryptionSecret,
-		"cluster.serviceAccount": string(bytes.TrimSpace(held.Certs.K8sServiceAccount.Key)),
+		"cluster.secretboxEncryptionSecret": held.Secrets.SecretboxEncryptionSecret,
+		"cluster.aescbcEncryptionSecret":    held.Secrets.AESCBCEncryptionSecret,
+		"cluster.serviceAccount":            string(bytes.TrimSpace(held.Certs.K8sServiceAccount.Key)),
 	}
 
 	told := map[string]bool{}
@@ -103,7 +105,8 @@ func checkBundleOfConfigs(r *Report, in *Input) {
 
 			told[secret.path] = true
 			r.config = config
-			r.found(config.File.at(secret.path), machineconfig.HowToGenerate+", before the cluster exists; afterwards restore "+in.SecretsFile.Shown,
+			r.found(config.File.at(secret.path),
+				machineconfig.HowToGenerate+", before the cluster exists; afterwards restore "+in.SecretsFile.Shown,
 				"%s of %s is another one than in %s", secret.path, config.Name, in.SecretsFile.Shown)
 		}
 	}

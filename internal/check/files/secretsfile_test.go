@@ -9,8 +9,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -29,23 +29,32 @@ func TestSecretsFiles(t *testing.T) {
 	right := generatedFiles(t).with(file, string(text))
 
 	judge(t, diagnosis.SecretsFileBroken, map[string]trial{
-		"placeholder": {files: right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: changeme"), at: file, line: "bootstraptoken: (masked)", cause: "secrets.bootstraptoken", severity: diagnosis.Warning},
-		"missing":     {files: right.spoilt(t, file, `(?m)^  id: \S+\n  secret: \S+\n`, "  id: example\n"), at: file, line: "id: example", cause: "cluster.secret"},
-		"cut off":     {files: right.spoilt(t, file, `(?s)certs:.*`, "certs:\n  etcd: {\n"), at: file, cause: "not valid YAML"},
-		"empty":       {files: right.spoilt(t, file, `(?s).*`, ""), at: file, cause: "empty"},
-		"whole":       {files: right},
-		"encrypted":   {files: right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: ENC[AES256_GCM,data:x]")},
-		"variables":   {files: right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: $${TOKEN}")},
+		"placeholder": {files: right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: changeme"), at: file,
+			line: "bootstraptoken: (masked)", cause: "secrets.bootstraptoken", severity: diagnosis.Warning},
+		"missing": {files: right.spoilt(t, file, `(?m)^  id: \S+\n  secret: \S+\n`, "  id: example\n"), at: file,
+			line: "id: example", cause: "cluster.secret"},
+		"cut off": {files: right.spoilt(t, file, `(?s)certs:.*`, "certs:\n  etcd: {\n"), at: file,
+			cause: "not valid YAML"},
+		"empty":     {files: right.spoilt(t, file, `(?s).*`, ""), at: file, cause: "empty"},
+		"whole":     {files: right},
+		"encrypted": {files: right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: ENC[AES256_GCM,data:x]")},
+		"variables": {files: right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: $${TOKEN}")},
 	})
 
 	judge(t, diagnosis.SecretsFileOther, map[string]trial{
-		"token":      {files: right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: abcdef.0123456789abcdef"), line: "token: (masked)", cause: "cluster.token of n1 is another one than in talsecret.yaml", severity: diagnosis.Warning},
-		"one config": {files: right.spoilt(t, worker, `(?s)(machine:.*?token: )\S+`, "${1}abcdef.0123456789abcdef"), line: "token: (masked)", cause: "machine.token of n4"},
-		"encryption": {files: right.spoilt(t, file, `secretboxencryptionsecret: \S+`, "secretboxencryptionsecret: "+foreignSecrets(t).Secrets.SecretboxEncryptionSecret), line: "secretboxEncryptionSecret: (masked)", cause: "cluster.secretboxEncryptionSecret of n1"},
-		"the same":   {files: right},
+		"token": {files: right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: abcdef.0123456789abcdef"),
+			line: "token: (masked)", cause: "cluster.token of n1 is another one than in talsecret.yaml",
+			severity: diagnosis.Warning},
+		"one config": {files: right.spoilt(t, worker, `(?s)(machine:.*?token: )\S+`, "${1}abcdef.0123456789abcdef"),
+			line: "token: (masked)", cause: "machine.token of n4"},
+		"encryption": {files: right.spoilt(t, file, `secretboxencryptionsecret: \S+`,
+			"secretboxencryptionsecret: "+foreignSecrets(t).Secrets.SecretboxEncryptionSecret),
+			line: "secretboxEncryptionSecret: (masked)", cause: "cluster.secretboxEncryptionSecret of n1"},
+		"the same": {files: right},
 	})
 
-	require.NotContains(t, audit.Run(t.Context(), right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: ENC[AES256_GCM,data:x]").read(t)).Passed,
+	require.NotContains(t, audit.Run(t.Context(),
+		right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: ENC[AES256_GCM,data:x]").read(t)).Passed,
 		diagnosis.SecretsFileBroken, "what is encrypted is not looked at")
 }
 
@@ -61,15 +70,18 @@ func TestDatesOfTheKubeconfig(t *testing.T) {
 	require.NoError(t, err)
 
 	of := func(ca []byte) string {
-		return "clusters:\n- name: lab\n  cluster:\n    certificate-authority-data: " + encoded(ca) + "\ncontexts:\n- name: admin@lab\n  context:\n    cluster: lab\n" +
-			"    user: admin@lab\nusers:\n- name: other\n  user:\n    token: x\n- name: admin@lab\n  user:\n    client-certificate-data: " + encoded(client.Crt) + "\n"
+		return "clusters:\n- name: lab\n  cluster:\n    certificate-authority-data: " + encoded(ca) +
+			"\ncontexts:\n- name: admin@lab\n  context:\n    cluster: lab\n" +
+			"    user: admin@lab\nusers:\n- name: other\n  user:\n    token: x\n- name: admin@lab\n  user:\n    " +
+			"client-certificate-data: " + encoded(client.Crt) + "\n"
 	}
 
 	judged := func(kubeconfig string, later time.Duration) []diagnosis.Finding {
 		folder := generatedFiles(t).with("kubeconfig", kubeconfig).write(t)
 
 		return findingsOf(audit.Run(t.Context(), audit.Read(audit.Options{
-			TalosDir: folder, Root: folder, Kubeconfig: filepath.Join(folder, "kubeconfig"), Checks: preflight.Options{Now: time.Now().Add(later)},
+			TalosDir: folder, Root: folder, Kubeconfig: filepath.Join(folder, "kubeconfig"),
+			Checks: preflight.Options{Now: time.Now().Add(later)},
 		})), diagnosis.KubeconfigOutOfDate)
 	}
 
@@ -88,5 +100,6 @@ func TestDatesOfTheKubeconfig(t *testing.T) {
 	require.Contains(t, judged(right, -day)[0].Cause, "is valid from")
 	require.Empty(t, judged(of(foreignSecrets(t).Certs.Etcd.Crt), 61*day), "it is another cluster's")
 	require.Empty(t, judged("", 61*day))
-	require.NotContains(t, audit.Run(t.Context(), generatedFiles(t).read(t)).Passed, diagnosis.KubeconfigOutOfDate, "there is none")
+	require.NotContains(t, audit.Run(t.Context(), generatedFiles(t).read(t)).Passed, diagnosis.KubeconfigOutOfDate,
+		"there is none")
 }

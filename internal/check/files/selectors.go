@@ -11,7 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/cel/celenv"
 )
 
-// reach is what an expression over disks can match, found by trying it on disks that are made from the expression's own values.
+// reach is what an expression over disks can match, found by trying it on disks that are made from the expression's own
+// values.
 type reach struct {
 	// never is set when no disk can match; anyDisk when every disk does that Talos would use.
 	never, anyDisk bool
@@ -43,7 +44,8 @@ func judgeSelector(expression cel.Expression) reach {
 	return reach{
 		never:      !onSystem && !onOther,
 		systemOnly: onSystem && !onOther,
-		anyDisk:    onOther && !slices.ContainsFunc(usualDisks(), func(disk *blockpb.DiskSpec) bool { return !matches(disk, false) }),
+		anyDisk: onOther && !slices.ContainsFunc(usualDisks(),
+			func(disk *blockpb.DiskSpec) bool { return !matches(disk, false) }),
 	}
 }
 
@@ -54,7 +56,8 @@ func usualDisks() []*blockpb.DiskSpec {
 	for _, transport := range []string{"nvme", "sata", "usb", "virtio", "mmc"} {
 		for _, size := range []uint64{16e9, 500e9, 4e12} {
 			disks = append(disks, &blockpb.DiskSpec{
-				Size: size, Transport: transport, Rotational: transport == "sata", Model: "MODEL", Serial: "SERIAL", DevPath: "/dev/disk",
+				Size: size, Transport: transport, Rotational: transport == "sata", Model: "MODEL", Serial: "SERIAL",
+				DevPath: "/dev/disk",
 			})
 		}
 	}
@@ -74,11 +77,12 @@ var (
 )
 
 var units = map[string]uint64{
-	"": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50,
+	"": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
+	"TiB": 1 << 40, "PiB": 1 << 50,
 }
 
-// madeUpDisks are disks of all combinations of the values that an expression names; false if there are too many, or it compares in ways that are
-// not understood here.
+// madeUpDisks are disks of all combinations of the values that an expression names; false if there are too many, or it
+// compares in ways that are not understood here.
 func madeUpDisks(text string) ([]*blockpb.DiskSpec, bool) {
 	values := map[string][]string{"transport": {"sata"}}
 	add := func(field, value string) { values[field] = append(values[field], value) }
@@ -192,8 +196,10 @@ func vary[T any](disks []*blockpb.DiskSpec, values []T, set func(*blockpb.DiskSp
 
 		for _, value := range values {
 			copied := &blockpb.DiskSpec{
-				Size: disk.GetSize(), Readonly: disk.GetReadonly(), Model: disk.GetModel(), Serial: disk.GetSerial(), Modalias: disk.GetModalias(),
-				Wwid: disk.GetWwid(), BusPath: disk.GetBusPath(), SubSystem: disk.GetSubSystem(), Transport: disk.GetTransport(),
+				Size: disk.GetSize(), Readonly: disk.GetReadonly(), Model: disk.GetModel(), Serial: disk.GetSerial(),
+				Modalias: disk.GetModalias(),
+				Wwid:     disk.GetWwid(), BusPath: disk.GetBusPath(), SubSystem: disk.GetSubSystem(),
+				Transport:  disk.GetTransport(),
 				Rotational: disk.GetRotational(), Cdrom: disk.GetCdrom(), DevPath: disk.GetDevPath(), Uuid: disk.GetUuid(),
 			}
 			set(copied, value)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -26,7 +26,8 @@ var table = sync.OnceValue(func() []Check {
 	rows := slices.Concat(
 		readingChecks(), belongingChecks(), preflightChecks(),
 		addressChecks, endpointChecks, networkChecks, nameChecks, interfaceChecks, diskChecks, secretChecks,
-		credentialChecks, trackedChecks, firewallChecks, roleChecks, patchChecks, documentChecks, imageChecks, versionChecks, secretsFileChecks, kubeconfigChecks,
+		credentialChecks, trackedChecks, firewallChecks, roleChecks, patchChecks, documentChecks, imageChecks, versionChecks,
+		secretsFileChecks, kubeconfigChecks,
 		linkNameChecks, interopChecks(),
 		liveRows(),
 	)
@@ -51,7 +52,8 @@ func readingChecks() []Check {
 	var rows []Check
 
 	for _, id := range []diagnosis.ID{
-		diagnosis.FileMissing, diagnosis.FileUnreadable, diagnosis.FileSyntax, diagnosis.FileKey, diagnosis.FileType, diagnosis.FileVariable,
+		diagnosis.FileMissing, diagnosis.FileUnreadable, diagnosis.FileSyntax, diagnosis.FileKey, diagnosis.FileType,
+		diagnosis.FileVariable,
 		diagnosis.FileValue, diagnosis.FileAddress, diagnosis.FileDuplicate, diagnosis.FileNoNodes,
 	} {
 		rows = append(rows, Check{ID: id, Kind: Reading, idle: unreadInventory(id), look: shared})
@@ -199,7 +201,8 @@ func preflightChecks() []Check {
 		}}
 
 		for _, id := range check.IDs {
-			rows = append(rows, Check{ID: id, Kind: preflightKinds[id], Needs: check.Needs | diagnosis.NeedsTalconfig, look: shared})
+			rows = append(rows, Check{ID: id, Kind: preflightKinds[id], Needs: check.Needs | diagnosis.NeedsTalconfig,
+				look: shared})
 		}
 	}
 
@@ -215,7 +218,8 @@ func (in *Input) preflightFiles(ctx context.Context) preflight.Files {
 	return in.looked
 }
 
-// places are where preflight's and the inventory's findings about a node stand: in the machine config, or in the node's entry of the talconfig.
+// places are where preflight's and the inventory's findings about a node stand: in the machine config, or in the node's
+// entry of the talconfig.
 var places = map[diagnosis.ID]struct{ config, document, entry string }{
 	diagnosis.ConfigRole:             {config: "machine.type"},
 	diagnosis.ConfigHostname:         {document: "HostnameConfig", config: "hostname"},
@@ -248,7 +252,8 @@ var clusterPlaces = map[diagnosis.ID]string{
 
 // talosconfigFindings are about the talosconfig as a whole.
 var talosconfigFindings = []diagnosis.ID{
-	diagnosis.TalosconfigMissing, diagnosis.TalosconfigBroken, diagnosis.TalosconfigForeign, diagnosis.TalosconfigEndpoint, diagnosis.ClientCertificate,
+	diagnosis.TalosconfigMissing, diagnosis.TalosconfigBroken, diagnosis.TalosconfigForeign, diagnosis.TalosconfigEndpoint,
+	diagnosis.ClientCertificate,
 }
 
 // place adds where it stands to a finding of another package, if that is known, and shortens the paths in it.

@@ -121,7 +121,8 @@ func checkTracked(r *Report, in *Input) {
 		}
 
 		if secrets := plainSecrets(file.Data, isYAML(path)); len(secrets) > 0 {
-			r.add(diagnosis.Warning, at{file: file, scanned: secrets[0].line}, "git rm --cached "+file.Shown+", and list it in .gitignore; or encrypt it with sops",
+			r.add(diagnosis.Warning, at{file: file, scanned: secrets[0].line},
+				"git rm --cached "+file.Shown+", and list it in .gitignore; or encrypt it with sops",
 				"git tracks %s, which holds %s in the clear%s", file.Shown, secrets[0].what, more(len(secrets)-1))
 		}
 	}
@@ -181,7 +182,8 @@ func plainSecrets(data []byte, yaml bool) []plainSecret {
 // secretIn says what secret a line holds; empty for none.
 func secretIn(line string, yaml bool) string {
 	switch {
-	case privateKey.MatchString(line), ageKey.MatchString(line), slices.ContainsFunc(encodedKey.FindAllString(line, -1), holdsKey):
+	case privateKey.MatchString(line), ageKey.MatchString(line),
+		slices.ContainsFunc(encodedKey.FindAllString(line, -1), holdsKey):
 		return "a private key"
 	case tokenValue.MatchString(line):
 		return "a token"

@@ -21,12 +21,14 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// Checks of versions. Whether the declared versions go together, and what a node runs with what its config is made for, is preflight's to say.
+// Checks of versions. Whether the declared versions go together, and what a node runs with what its config is made for,
+// is preflight's to say.
 var versionChecks = []Check{
 	eachConfig(diagnosis.ConfigNewer, Versions, checkConfigNewer),
 	whole(diagnosis.InstallerVersionsDiffer, Versions, diagnosis.NeedsConfig, checkInstallerVersions),
 	whole(diagnosis.KubernetesSkew, Versions, diagnosis.NeedsConfig, checkSkew),
-	whole(diagnosis.KubernetesNotDeclared, Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkDeclaredKubernetes),
+	whole(diagnosis.KubernetesNotDeclared, Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
+		checkDeclaredKubernetes),
 	eachConfig(diagnosis.ConfigKubernetes, Versions, checkConfigKubernetes),
 	whole(diagnosis.TalosUpgradePath, Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkUpgradePath),
 	whole(diagnosis.KubernetesUpgradePath, Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkKubernetesPath),
@@ -48,7 +50,8 @@ func installerTag(config *machineconfig.Config) string {
 	return image.Tag
 }
 
-// willRun is the Talos version that a node with this config runs once it is installed, and who says so; empty if nobody does.
+// willRun is the Talos version that a node with this config runs once it is installed, and who says so; empty if nobody
+// does.
 func (in *Input) willRun(config *Rendered) (version, why string) {
 	if tag := installerTag(config.Config); tag != "" {
 		return tag, "its installer is " + tag
@@ -102,8 +105,10 @@ func checkConfigNewer(r *Report, rendered *Rendered) {
 
 	finding := diagnosis.Finding{
 		ID: r.id, Severity: severity, Node: rendered.Name, At: rendered.File.location(newer[0].Line, newer[0].Column),
-		Cause: fmt.Sprintf("the config is made for Talos %s (%s%s), and %s, which would refuse it", since, newer[0].Name, more, why),
-		Next:  "set talosVersion to " + since.String() + " or newer, or " + machineconfig.HowToGenerate + " for " + contract.String(),
+		Cause: fmt.Sprintf("the config is made for Talos %s (%s%s), and %s, which would refuse it", since, newer[0].Name,
+			more, why),
+		Next: "set talosVersion to " + since.String() + " or newer, or " + machineconfig.HowToGenerate + " for " +
+			contract.String(),
 	}
 	finding.At.From = r.in.originOf(rendered, newer[0].Line, newer[0].Column)
 	r.findings = append(r.findings, finding)
@@ -119,8 +124,10 @@ func checkConfigOlder(r *Report, rendered *Rendered) {
 	raw := rendered.Provider.RawV1Alpha1().MachineConfig
 
 	// RBAC is what configs say up to 1.11 and not later.
-	if err != nil || !declared.MultidocNetworkConfigSupported() || raw.MachineFeatures == nil || raw.MachineFeatures.RBAC == nil ||
-		rendered.hasDocument("HostnameConfig") || raw.MachineInstall == nil || raw.MachineInstall.InstallGrubUseUKICmdline != nil {
+	if err != nil || !declared.MultidocNetworkConfigSupported() || raw.MachineFeatures == nil ||
+		raw.MachineFeatures.RBAC == nil ||
+		rendered.hasDocument("HostnameConfig") || raw.MachineInstall == nil ||
+		raw.MachineInstall.InstallGrubUseUKICmdline != nil {
 		return
 	}
 
@@ -150,7 +157,8 @@ func checkInstallerVersions(r *Report, in *Input) {
 	for _, config := range in.Configs {
 		if tag := installerTag(config.Config); tag != "" && tag != usual {
 			r.config = config
-			r.found(config.installPlace("image"), machineconfig.HowToGenerate, "the installer of %s is %s, and that of most nodes %s", config.Name, tag, usual)
+			r.found(config.installPlace("image"), machineconfig.HowToGenerate,
+				"the installer of %s is %s, and that of most nodes %s", config.Name, tag, usual)
 		}
 	}
 }
@@ -199,7 +207,8 @@ func components(rendered *Rendered) []component {
 	return all
 }
 
-// declared tells whether the config itself names the image; else it is the default of this program's machinery, and tells nothing.
+// declared tells whether the config itself names the image; else it is the default of this program's machinery, and
+// tells nothing.
 func (c component) declared(rendered *Rendered) bool {
 	return rendered.File.places.Has("", c.field)
 }
@@ -253,9 +262,11 @@ func checkSkew(r *Report, in *Input) {
 
 			switch {
 			case slices.Compare(own[:2], first[:2]) > 0:
-				r.found(config.File.at(part.field), "upgrade the API servers first", "the %s of %s is %s, and newer than an API server, which is %s", part.name, config.Name, tag, oldest)
+				r.found(config.File.at(part.field), "upgrade the API servers first",
+					"the %s of %s is %s, and newer than an API server, which is %s", part.name, config.Name, tag, oldest)
 			case own[0] == last[0] && last[1]-own[1] > mostBehind[part.name]:
-				r.found(config.File.at(part.field), "use the API servers' version", "the %s of %s is %s, and too old for API servers of %s", part.name, config.Name, tag, newest)
+				r.found(config.File.at(part.field), "use the API servers' version",
+					"the %s of %s is %s, and too old for API servers of %s", part.name, config.Name, tag, newest)
 			}
 		}
 	}
@@ -266,7 +277,8 @@ func checkDeclaredKubernetes(r *Report, in *Input) {
 	in.eachKubelet(func(config *Rendered, kubelet component, tag, declared string) {
 		if tag != declared {
 			r.config = config
-			r.found(config.File.at(kubelet.field), machineconfig.HowToGenerate, "the kubelet of %s is %s, and kubernetesVersion is %s", config.Name, tag, declared)
+			r.found(config.File.at(kubelet.field), machineconfig.HowToGenerate,
+				"the kubelet of %s is %s, and kubernetesVersion is %s", config.Name, tag, declared)
 		}
 	})
 }
@@ -301,15 +313,18 @@ func checkKubernetesPath(r *Report, in *Input) {
 		told[tag], r.config = true, config
 
 		if steps < 0 {
-			r.found(config.File.at(kubelet.field), "declare "+tag+" or newer", "kubernetesVersion %s is older than the %s of %s: Kubernetes does not go back", declared, tag, config.Name)
+			r.found(config.File.at(kubelet.field), "declare "+tag+" or newer",
+				"kubernetesVersion %s is older than the %s of %s: Kubernetes does not go back", declared, tag, config.Name)
 		} else {
 			r.found(config.File.at(kubelet.field), fmt.Sprintf("upgrade to v%d.%d first", from[0], from[1]+1),
-				"from the %s of %s to kubernetesVersion %s it is %d minor versions, and Kubernetes goes one at a time", tag, config.Name, declared, steps)
+				"from the %s of %s to kubernetesVersion %s it is %d minor versions, and Kubernetes goes one at a time", tag,
+				config.Name, declared, steps)
 		}
 	})
 }
 
-// checkConfigKubernetes asks machinery whether the Talos of a config's installer runs its Kubernetes. The declared pair is judged elsewhere.
+// checkConfigKubernetes asks machinery whether the Talos of a config's installer runs its Kubernetes. The declared pair
+// is judged elsewhere.
 func checkConfigKubernetes(r *Report, rendered *Rendered) {
 	talos, why := r.in.willRun(rendered)
 	if talos == "" {
@@ -318,7 +333,8 @@ func checkConfigKubernetes(r *Report, rendered *Rendered) {
 
 	for _, part := range components(rendered) {
 		tag := part.tag()
-		if tag == "" || !part.declared(rendered) || r.in.Cluster != nil && talos == r.in.Cluster.TalosVersion && tag == r.in.Cluster.KubernetesVersion {
+		if tag == "" || !part.declared(rendered) || r.in.Cluster != nil && talos == r.in.Cluster.TalosVersion &&
+			tag == r.in.Cluster.KubernetesVersion {
 			continue
 		}
 
@@ -332,8 +348,10 @@ func checkConfigKubernetes(r *Report, rendered *Rendered) {
 			continue
 		}
 
-		if err := kubernetes.SupportedWith(target); err != nil && !strings.HasPrefix(err.Error(), "compatibility with version") {
-			r.found(rendered.File.at(part.field), "change kubernetesVersion, or the installer", "the %s is %s, and %s: %s", part.name, tag, why, err)
+		if err := kubernetes.SupportedWith(target); err != nil &&
+			!strings.HasPrefix(err.Error(), "compatibility with version") {
+			r.found(rendered.File.at(part.field), "change kubernetesVersion, or the installer", "the %s is %s, and %s: %s",
+				part.name, tag, why, err)
 
 			return
 		}
@@ -379,7 +397,8 @@ func checkUpgradePath(r *Report, in *Input) {
 
 		if why := upgrade(tag, in.Cluster.TalosVersion); why != "" {
 			told[tag], r.config = true, config
-			r.found(config.installPlace("image"), "upgrade by the latest patch of every minor version in between", "from the installer %s of %s to talosVersion %s: %s",
+			r.found(config.installPlace("image"), "upgrade by the latest patch of every minor version in between",
+				"from the installer %s of %s to talosVersion %s: %s",
 				tag, config.Name, in.Cluster.TalosVersion, why)
 		}
 	}
@@ -397,14 +416,17 @@ func checkLiveUpgrade(_ context.Context, l *live) []diagnosis.Finding {
 
 	switch {
 	case installed && why != "":
-		return []diagnosis.Finding{l.finding(diagnosis.NodeUpgradePath, "upgrade by the latest patch of every minor version in between",
+		return []diagnosis.Finding{l.finding(diagnosis.NodeUpgradePath,
+			"upgrade by the latest patch of every minor version in between",
 			fmt.Sprintf("the node runs Talos %s, and its installer is %s: %s", running, tag, why))}
 	case installed && compareVersions(tag, running) < 0:
 		return []diagnosis.Finding{l.finding(diagnosis.NodeUpgradePath, "use an installer of "+running+" or newer",
 			fmt.Sprintf("the node runs Talos %s, and its installer is %s: an upgrade with it goes back", running, tag))}
 	case !installed && compareVersions(tag, running) < 0:
-		return []diagnosis.Finding{l.finding(diagnosis.NodeUpgradePath, "use an installer of "+running+", or boot the machine from "+tag,
-			fmt.Sprintf("the machine was booted from Talos %s, and its older installer %s judges the config anew after the install", running, tag))}
+		return []diagnosis.Finding{l.finding(diagnosis.NodeUpgradePath,
+			"use an installer of "+running+", or boot the machine from "+tag,
+			fmt.Sprintf("the machine was booted from Talos %s, and its older installer %s judges the config anew after the "+
+				"install", running, tag))}
 	default:
 		return nil
 	}
@@ -414,8 +436,10 @@ func checkLiveUpgrade(_ context.Context, l *live) []diagnosis.Finding {
 func checkKnownTalos(r *Report, in *Input) {
 	declared, err := config.ParseContractFromVersion(in.Cluster.TalosVersion)
 	if err == nil && (declared.Greater(newestContract) || config.TalosVersion1_5.Greater(declared)) {
-		r.found(in.clusterPlace("talosVersion"), "use a Talos from v1.5 to "+newestContract.String()+", or a program that knows it",
-			"talosVersion %s is not known here: whether keys, extensions and Kubernetes go with it is not judged", in.Cluster.TalosVersion)
+		r.found(in.clusterPlace("talosVersion"),
+			"use a Talos from v1.5 to "+newestContract.String()+", or a program that knows it",
+			"talosVersion %s is not known here: whether keys, extensions and Kubernetes go with it is not judged",
+			in.Cluster.TalosVersion)
 	}
 }
 
@@ -439,7 +463,8 @@ func checkVersionForms(r *Report, in *Input) {
 		{"kubernetesVersion", in.Cluster.KubernetesVersion, "v1.36.3"},
 	} {
 		if declared.version != "" && !wholeVersion.MatchString(declared.version) && !strings.Contains(declared.version, "$") {
-			r.found(in.clusterPlace(declared.key), "write the whole version, as "+declared.example, "%s is %s, and no image has such a tag", declared.key, declared.version)
+			r.found(in.clusterPlace(declared.key), "write the whole version, as "+declared.example,
+				"%s is %s, and no image has such a tag", declared.key, declared.version)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files"
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -30,7 +30,8 @@ func tagged(talos, kubernetes string, documents ...string) config {
 }
 
 func declaredVersions(talos, kubernetes string, configs ...config) files {
-	return lab(configs...).replaced("talconfig.yaml", "talosVersion: v1.13.9", "talosVersion: "+talos).replaced("talconfig.yaml", "v1.36.0", kubernetes)
+	return lab(configs...).replaced("talconfig.yaml", "talosVersion: v1.13.9",
+		"talosVersion: "+talos).replaced("talconfig.yaml", "v1.36.0", kubernetes)
 }
 
 func TestConfigsOfOtherVersionsThanTheirTalos(t *testing.T) {
@@ -41,12 +42,18 @@ func TestConfigsOfOtherVersionsThanTheirTalos(t *testing.T) {
 	newField := imaged("ghcr.io/siderolabs/installer:v1.11.6", "grubUseUKICmdline: true")
 
 	judge(t, diagnosis.ConfigNewer, map[string]trial{
-		"document":   {files: lab(tagged("v1.11.6", "", hostname)), line: "kind: HostnameConfig", cause: "the config is made for Talos v1.12 (kind: HostnameConfig), and its installer is v1.11.6, which would refuse it", severity: diagnosis.Failure},
-		"field":      {files: lab(newField), line: "grubUseUKICmdline: true", cause: "machine.install.grubUseUKICmdline", severity: diagnosis.Failure},
-		"several":    {files: lab(tagged("v1.9.5", "", hostname, "kind: VRFConfig\nname: blue\ntable: 10")), cause: "made for Talos v1.13 (kind: HostnameConfig, and 1 more)"},
-		"declared":   {files: declaredVersions("v1.11.6", "v1.34.0", tagged("", "", hostname)), cause: "talosVersion is v1.11.6", severity: diagnosis.Warning},
-		"the same":   {files: lab(tagged("v1.12.1", "", hostname))},
-		"own image":  {files: lab(config{machine: "install:\n\timage: registry.example.net/talos:v1.11.6", documents: []string{hostname}})},
+		"document": {files: lab(tagged("v1.11.6", "", hostname)), line: "kind: HostnameConfig",
+			cause: "the config is made for Talos v1.12 (kind: HostnameConfig), and its installer is v1.11.6, which would " +
+				"refuse it", severity: diagnosis.Failure},
+		"field": {files: lab(newField), line: "grubUseUKICmdline: true", cause: "machine.install.grubUseUKICmdline",
+			severity: diagnosis.Failure},
+		"several": {files: lab(tagged("v1.9.5", "", hostname, "kind: VRFConfig\nname: blue\ntable: 10")),
+			cause: "made for Talos v1.13 (kind: HostnameConfig, and 1 more)"},
+		"declared": {files: declaredVersions("v1.11.6", "v1.34.0", tagged("", "", hostname)),
+			cause: "talosVersion is v1.11.6", severity: diagnosis.Warning},
+		"the same": {files: lab(tagged("v1.12.1", "", hostname))},
+		"own image": {files: lab(config{machine: "install:\n\timage: registry.example.net/talos:v1.11.6",
+			documents: []string{hostname}})},
 		"newer yet":  {files: declaredVersions("v1.14.0", "v1.36.0", tagged("v1.14.0", "", hostname))},
 		"undeclared": {files: lab(tagged("", "", hostname)).replaced("talconfig.yaml", "talosVersion: v1.13.9\n", "")},
 	})
@@ -57,7 +64,8 @@ func TestConfigsOfOtherVersionsThanTheirTalos(t *testing.T) {
 	deleted.machine += "\nfeatures: {rbac: true}"
 
 	judge(t, diagnosis.ConfigOlder, map[string]trial{
-		"older":         {files: lab(older), line: "features: {rbac: true}", cause: "made for Talos 1.11 or older, and talosVersion is v1.13.9", severity: diagnosis.Warning},
+		"older": {files: lab(older), line: "features: {rbac: true}",
+			cause: "made for Talos 1.11 or older, and talosVersion is v1.13.9", severity: diagnosis.Warning},
 		"declared":      {files: declaredVersions("v1.11.6", "v1.34.0", older)},
 		"with UKI":      {files: lab(deleted)},
 		"with document": {files: lab(config{machine: older.machine, documents: []string{hostname}})},
@@ -68,10 +76,13 @@ func TestVersionsOfNodes(t *testing.T) {
 	t.Parallel()
 
 	judge(t, diagnosis.InstallerVersionsDiffer, map[string]trial{
-		"one behind":  {files: lab(tagged("v1.13.9", ""), tagged("v1.13.9", ""), tagged("v1.13.8", "")), line: "image: ghcr.io/siderolabs/installer:v1.13.8", cause: "the installer of n3 is v1.13.8, and that of most nodes v1.13.9"},
-		"one of each": {files: lab(tagged("v1.13.10", ""), tagged("v1.13.9", "")), line: "image: ghcr.io/siderolabs/installer:v1.13.9", cause: "most nodes v1.13.10"},
-		"alike":       {files: lab(tagged("v1.13.9", ""), imaged(factory("metal-installer", plainID)))},
-		"own image":   {files: lab(tagged("v1.13.9", ""), imaged("registry.example.net/talos:v1.2.3"))},
+		"one behind": {files: lab(tagged("v1.13.9", ""), tagged("v1.13.9", ""), tagged("v1.13.8", "")),
+			line:  "image: ghcr.io/siderolabs/installer:v1.13.8",
+			cause: "the installer of n3 is v1.13.8, and that of most nodes v1.13.9"},
+		"one of each": {files: lab(tagged("v1.13.10", ""), tagged("v1.13.9", "")),
+			line: "image: ghcr.io/siderolabs/installer:v1.13.9", cause: "most nodes v1.13.10"},
+		"alike":     {files: lab(tagged("v1.13.9", ""), imaged(factory("metal-installer", plainID)))},
+		"own image": {files: lab(tagged("v1.13.9", ""), imaged("registry.example.net/talos:v1.2.3"))},
 	})
 
 	worker := func(kubernetes string) config {
@@ -81,22 +92,28 @@ func TestVersionsOfNodes(t *testing.T) {
 	scheduler.cluster += "\nscheduler:\n\timage: registry.k8s.io/kube-scheduler:v1.33.2"
 
 	judge(t, diagnosis.KubernetesSkew, map[string]trial{
-		"kubelet newer": {files: lab(tagged("", "v1.35.2"), worker("v1.36.0")), line: "image: ghcr.io/siderolabs/kubelet:v1.36.0", cause: "the kubelet of n2 is v1.36.0, and newer than an API server, which is v1.35.2"},
+		"kubelet newer": {files: lab(tagged("", "v1.35.2"), worker("v1.36.0")),
+			line:  "image: ghcr.io/siderolabs/kubelet:v1.36.0",
+			cause: "the kubelet of n2 is v1.36.0, and newer than an API server, which is v1.35.2"},
 		"kubelet older": {files: lab(tagged("", "v1.36.0"), worker("v1.32.1")), cause: "too old for API servers of v1.36.0"},
-		"scheduler":     {files: lab(scheduler), line: "image: registry.k8s.io/kube-scheduler:v1.33.2", cause: "the kube-scheduler of n1 is v1.33.2, and too old"},
+		"scheduler": {files: lab(scheduler), line: "image: registry.k8s.io/kube-scheduler:v1.33.2",
+			cause: "the kube-scheduler of n1 is v1.33.2, and too old"},
 		"in between":    {files: lab(tagged("", "v1.36.0"), worker("v1.33.1"))},
 		"a patch newer": {files: lab(tagged("", "v1.36.0"), worker("v1.36.3"))},
 		"no images":     {files: lab(config{}, config{role: "worker"})},
 	})
 
 	judge(t, diagnosis.KubernetesNotDeclared, map[string]trial{
-		"older":    {files: lab(tagged("", "v1.35.2")), line: "image: ghcr.io/siderolabs/kubelet:v1.35.2", cause: "the kubelet of n1 is v1.35.2, and kubernetesVersion is v1.36.0"},
+		"older": {files: lab(tagged("", "v1.35.2")), line: "image: ghcr.io/siderolabs/kubelet:v1.35.2",
+			cause: "the kubelet of n1 is v1.35.2, and kubernetesVersion is v1.36.0"},
 		"newer":    {files: lab(tagged("", "v1.36.1")), cause: "v1.36.1"},
 		"the same": {files: lab(tagged("", "v1.36.0"), config{})},
 	})
 
 	judge(t, diagnosis.ConfigKubernetes, map[string]trial{
-		"too new":  {files: lab(tagged("v1.12.1", "v1.36.0")), line: "image: ghcr.io/siderolabs/kubelet:v1.36.0", cause: "the kubelet is v1.36.0, and its installer is v1.12.1: version of Kubernetes 1.36.0 is too new", severity: diagnosis.Failure},
+		"too new": {files: lab(tagged("v1.12.1", "v1.36.0")), line: "image: ghcr.io/siderolabs/kubelet:v1.36.0",
+			cause:    "the kubelet is v1.36.0, and its installer is v1.12.1: version of Kubernetes 1.36.0 is too new",
+			severity: diagnosis.Failure},
 		"too old":  {files: lab(tagged("v1.13.9", "v1.30.1")), cause: "too old"},
 		"declared": {files: lab(tagged("", "v1.29.0")), cause: "talosVersion is v1.13.9"},
 		"together": {files: lab(tagged("v1.12.1", "v1.35.0"), tagged("", "v1.36.0"))},
@@ -112,7 +129,9 @@ func TestWaysFromVersionToVersion(t *testing.T) {
 	}
 
 	judge(t, diagnosis.TalosUpgradePath, map[string]trial{
-		"too far":   {files: from("v1.9.6", "v1.13.9"), line: "image: ghcr.io/siderolabs/installer:v1.9.6", cause: "from the installer v1.9.6 of n1 to talosVersion v1.13.9: the installer refuses that: host version 1.9.6 is too old"},
+		"too far": {files: from("v1.9.6", "v1.13.9"), line: "image: ghcr.io/siderolabs/installer:v1.9.6",
+			cause: "from the installer v1.9.6 of n1 to talosVersion v1.13.9: the installer refuses that: host version 1.9.6 " +
+				"is too old"},
 		"two":       {files: from("v1.11.6", "v1.13.9"), cause: "it is 2 minor versions"},
 		"back":      {files: from("v1.13.9", "v1.10.4"), cause: "host version 1.13.9 is too new to downgrade"},
 		"next":      {files: from("v1.12.6", "v1.13.9")},
@@ -122,13 +141,16 @@ func TestWaysFromVersionToVersion(t *testing.T) {
 	})
 
 	judge(t, diagnosis.KubernetesUpgradePath, map[string]trial{
-		"skipped": {files: lab(tagged("", "v1.33.4")), line: "image: ghcr.io/siderolabs/kubelet:v1.33.4", cause: "it is 3 minor versions, and Kubernetes goes one at a time"},
-		"back":    {files: declaredVersions("v1.13.9", "v1.34.0", tagged("", "v1.35.2")), cause: "kubernetesVersion v1.34.0 is older than the v1.35.2 of n1"},
-		"next":    {files: lab(tagged("", "v1.35.2"))},
-		"patch":   {files: lab(tagged("", "v1.36.1"))},
+		"skipped": {files: lab(tagged("", "v1.33.4")), line: "image: ghcr.io/siderolabs/kubelet:v1.33.4",
+			cause: "it is 3 minor versions, and Kubernetes goes one at a time"},
+		"back": {files: declaredVersions("v1.13.9", "v1.34.0", tagged("", "v1.35.2")),
+			cause: "kubernetesVersion v1.34.0 is older than the v1.35.2 of n1"},
+		"next":  {files: lab(tagged("", "v1.35.2"))},
+		"patch": {files: lab(tagged("", "v1.36.1"))},
 	})
 
-	found := findingsOf(audit.Run(context.Background(), lab(tagged("", "v1.33.4")).read(t)), diagnosis.KubernetesUpgradePath)
+	found := findingsOf(audit.Run(context.Background(), lab(tagged("", "v1.33.4")).read(t)),
+		diagnosis.KubernetesUpgradePath)
 	require.Equal(t, "upgrade to v1.34 first", found[0].Next)
 }
 
@@ -144,12 +166,14 @@ func TestTheInstallerOfANodeThatRunsAnotherTalos(t *testing.T) {
 		facts            preflight.Facts
 		installer, cause string
 	}{
-		"too old":    {running("v1.9.6"), "v1.13.9", "the node runs Talos v1.9.6, and its installer is v1.13.9: the installer refuses that"},
+		"too old": {running("v1.9.6"), "v1.13.9",
+			"the node runs Talos v1.9.6, and its installer is v1.13.9: the installer refuses that"},
 		"skipped":    {running("v1.11.6"), "v1.13.9", "it is 2 minor versions"},
 		"too new":    {running("v1.13.9"), "v1.9.6", "too new to downgrade"},
 		"back":       {running("v1.13.9"), "v1.12.6", "an upgrade with it goes back"},
 		"configured": {preflight.Facts{Version: "v1.13.9", State: talos.Ours}, "v1.13.2", "goes back"},
-		"booted":     {preflight.Facts{Version: "v1.13.2"}, "v1.12.6", "was booted from Talos v1.13.2, and its older installer v1.12.6"},
+		"booted": {preflight.Facts{Version: "v1.13.2"}, "v1.12.6",
+			"was booted from Talos v1.13.2, and its older installer v1.12.6"},
 	} {
 		found := judged(test.facts, test.installer)
 		require.Len(t, found, 1, name)
@@ -168,15 +192,18 @@ func TestDeclaredVersions(t *testing.T) {
 	t.Parallel()
 
 	judge(t, diagnosis.TalosVersionUnknown, map[string]trial{
-		"newer": {files: declaredVersions("v1.14.0", "v1.36.0", config{}), at: "talconfig.yaml", line: "talosVersion: v1.14.0", cause: "talosVersion v1.14.0 is not known here", severity: diagnosis.Warning},
+		"newer": {files: declaredVersions("v1.14.0", "v1.36.0", config{}), at: "talconfig.yaml",
+			line: "talosVersion: v1.14.0", cause: "talosVersion v1.14.0 is not known here", severity: diagnosis.Warning},
 		"older": {files: declaredVersions("v1.4.8", "v1.27.0", config{}), cause: "v1.4.8"},
 		"known": {files: declaredVersions("v1.5.0", "v1.27.0", config{})},
 	})
 
 	judge(t, diagnosis.VersionIncomplete, map[string]trial{
-		"Talos":      {files: declaredVersions("v1.13", "v1.36.0", config{}), at: "talconfig.yaml", line: "talosVersion: v1.13", cause: "talosVersion is v1.13, and no image has such a tag"},
-		"Kubernetes": {files: declaredVersions("v1.13.9", "v1.36", config{}), line: "kubernetesVersion: v1.36", cause: "kubernetesVersion is v1.36"},
-		"word":       {files: declaredVersions("latest", "v1.36.0", config{}), cause: "vlatest"},
-		"whole":      {files: declaredVersions("v1.13.0-beta.1", "1.36.0", config{})},
+		"Talos": {files: declaredVersions("v1.13", "v1.36.0", config{}), at: "talconfig.yaml",
+			line: "talosVersion: v1.13", cause: "talosVersion is v1.13, and no image has such a tag"},
+		"Kubernetes": {files: declaredVersions("v1.13.9", "v1.36", config{}), line: "kubernetesVersion: v1.36",
+			cause: "kubernetesVersion is v1.36"},
+		"word":  {files: declaredVersions("latest", "v1.36.0", config{}), cause: "vlatest"},
+		"whole": {files: declaredVersions("v1.13.0-beta.1", "1.36.0", config{})},
 	})
 }

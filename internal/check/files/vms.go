@@ -34,13 +34,16 @@ func (in *Input) readVMs() ([]proxmox.VM, string) {
 	}
 }
 
-// nodesAmong are the machines that are nodes of the inventory, or may be. If no name is a node's, the machines are called otherwise, and all may be.
+// nodesAmong are the machines that are nodes of the inventory, or may be. If no name is a node's, the machines are
+// called otherwise, and all may be.
 func (in *Input) nodesAmong(machines []proxmox.VM) []proxmox.VM {
-	if in.Cluster == nil || !slices.ContainsFunc(machines, func(vm proxmox.VM) bool { return in.Cluster.Node(in.nodeOfVM(vm)) != nil }) {
+	if in.Cluster == nil || !slices.ContainsFunc(machines,
+		func(vm proxmox.VM) bool { return in.Cluster.Node(in.nodeOfVM(vm)) != nil }) {
 		return machines
 	}
 
-	return slices.DeleteFunc(slices.Clone(machines), func(vm proxmox.VM) bool { return vm.Name != "" && in.Cluster.Node(in.nodeOfVM(vm)) == nil })
+	return slices.DeleteFunc(slices.Clone(machines),
+		func(vm proxmox.VM) bool { return vm.Name != "" && in.Cluster.Node(in.nodeOfVM(vm)) == nil })
 }
 
 // vmReport judges one machine.
@@ -86,7 +89,9 @@ func eachVM(id diagnosis.ID, needs diagnosis.Need, run func(*vmReport)) Check {
 		}
 
 		if len(gaps) > 0 && len(gaps) == len(machines) {
-			gaps = []NotRun{{ID: id, Why: "no VM's " + strings.TrimPrefix(strings.TrimSuffix(gaps[0].Why, " is not written as a value"), "its ") + " is written as a value"}}
+			gaps = []NotRun{{ID: id, Why: "no VM's " +
+				strings.TrimPrefix(strings.TrimSuffix(gaps[0].Why, " is not written as a value"), "its ") +
+				" is written as a value"}}
 		}
 
 		return report, gaps
@@ -117,7 +122,8 @@ func (r *vmReport) known(setting proxmox.Setting, what string) bool {
 }
 
 func (r *vmReport) tell(severity diagnosis.Severity, setting proxmox.Setting, change, cause string, args ...any) {
-	at := at{elsewhere: &diagnosis.Location{Path: setting.At.Path, Line: setting.At.Line, Column: setting.At.Column, Text: setting.At.Text}}
+	at := at{elsewhere: &diagnosis.Location{Path: setting.At.Path, Line: setting.At.Line, Column: setting.At.Column,
+		Text: setting.At.Text}}
 	r.add(severity, at, change, cause, args...)
 	r.findings[len(r.findings)-1].Node = r.node
 }
@@ -162,16 +168,19 @@ func checkFirmware(r *vmReport) {
 	switch {
 	case !r.known(bios, "bios"):
 	case bios.Value != "ovmf" && secure:
-		r.tell(diagnosis.Failure, bios, "set bios to ovmf", "the installer image is for SecureBoot, and the BIOS is %s", bios.Value)
+		r.tell(diagnosis.Failure, bios, "set bios to ovmf", "the installer image is for SecureBoot, and the BIOS is %s",
+			bios.Value)
 	case bios.Value != "ovmf":
 		r.tell(diagnosis.Warning, bios, "set bios to ovmf", "the BIOS is %s, not ovmf (UEFI)", bios.Value)
 	case secure && r.vm.PreEnrolledKeys.Is("true"):
-		r.tell(diagnosis.Warning, r.vm.PreEnrolledKeys, "make the EFI disk without pre-enrolled keys", "the EFI disk comes with Microsoft's keys, and the installer image is for SecureBoot")
+		r.tell(diagnosis.Warning, r.vm.PreEnrolledKeys, "make the EFI disk without pre-enrolled keys",
+			"the EFI disk comes with Microsoft's keys, and the installer image is for SecureBoot")
 	}
 }
 
 // bareProcessors have less than x86-64-v2.
-var bareProcessors = []string{"kvm32", "kvm64", "qemu32", "qemu64", "486", "pentium", "pentium2", "pentium3", "coreduo", "athlon", "x86-64-v1"}
+var bareProcessors = []string{"kvm32", "kvm64", "qemu32", "qemu64", "486", "pentium", "pentium2", "pentium3", "coreduo",
+	"athlon", "x86-64-v1"}
 
 // checkProcessor looks for machines that Talos stops on.
 func checkProcessor(r *vmReport) {
@@ -182,9 +191,11 @@ func checkProcessor(r *vmReport) {
 	switch cpu := r.vm.CPU; {
 	case r.vm.CPUArguments, !r.known(cpu, "processor type"):
 	case slices.Contains(bareProcessors, strings.ToLower(cpu.Value)):
-		r.tell(diagnosis.Warning, cpu, "set the processor type to host", "the processor type %s lacks what Talos needs (x86-64-v2)", cpu.Value)
+		r.tell(diagnosis.Warning, cpu, "set the processor type to host",
+			"the processor type %s lacks what Talos needs (x86-64-v2)", cpu.Value)
 	case cpu.Value != "host":
-		r.tell(diagnosis.OK, cpu, "set the processor type to host, unless the VM is to be moved while it runs", "the processor type is %s", cpu.Value)
+		r.tell(diagnosis.OK, cpu, "set the processor type to host, unless the VM is to be moved while it runs",
+			"the processor type is %s", cpu.Value)
 	}
 }
 
@@ -195,7 +206,8 @@ func checkBallooning(r *vmReport) {
 	}
 
 	if hotplug := r.vm.Hotplug; r.known(hotplug, "hotplug") && strings.Contains(hotplug.Value, "memory") {
-		r.tell(diagnosis.Warning, hotplug, "take memory out of hotplug", "memory is added while the VM runs (hotplug %s)", hotplug.Value)
+		r.tell(diagnosis.Warning, hotplug, "take memory out of hotplug", "memory is added while the VM runs (hotplug %s)",
+			hotplug.Value)
 	}
 }
 
@@ -222,7 +234,8 @@ func checkNetworkModel(r *vmReport) {
 // size is what a machine has at least: cores and memory in MiB.
 type size struct{ cores, memory int }
 
-// leastSizes and goodSizes are by whether the node is a control plane. Talos itself takes a little off the least, for the kernel.
+// leastSizes and goodSizes are by whether the node is a control plane. Talos itself takes a little off the least, for
+// the kernel.
 var (
 	leastSizes = map[bool]size{true: {2, 1848}, false: {1, 1024}}
 	goodSizes  = map[bool]size{true: {2, 4096}, false: {4, 8192}}
@@ -244,7 +257,8 @@ func checkResources(r *vmReport) {
 		case value < least:
 			r.tell(diagnosis.Warning, setting, "give it more", "it has %s %d%s, and needs %d%s", what, value, unit, least, unit)
 		case value < good:
-			r.tell(diagnosis.OK, setting, "give it "+strconv.Itoa(good)+unit, "it has %s %d%s, and %d%s are recommended", what, value, unit, good, unit)
+			r.tell(diagnosis.OK, setting, "give it "+strconv.Itoa(good)+unit, "it has %s %d%s, and %d%s are recommended", what,
+				value, unit, good, unit)
 		}
 	}
 

@@ -12,8 +12,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// checkClusterSubnets keeps node addresses and VIPs out of the pod and service subnets: Talos would leave such addresses out, and etcd would
-// wait for one for ever.
+// checkClusterSubnets keeps node addresses and VIPs out of the pod and service subnets: Talos would leave such
+// addresses out, and etcd would wait for one for ever.
 func checkClusterSubnets(_ context.Context, w whole) []diagnosis.Finding {
 	var findings []diagnosis.Finding
 
@@ -105,13 +105,15 @@ func checkNodeIPs(_ context.Context, w whole) []diagnosis.Finding {
 		valid := config.Provider.Machine().Kubelet().NodeIP().ValidSubnets()
 		addresses := addressesOf(node, config)
 
-		if len(valid) == 0 || len(addresses) == 0 || slices.ContainsFunc(addresses, func(address netip.Addr) bool { return Selects(valid, address) }) {
+		if len(valid) == 0 || len(addresses) == 0 ||
+			slices.ContainsFunc(addresses, func(address netip.Addr) bool { return Selects(valid, address) }) {
 			continue
 		}
 
 		findings = append(findings, w.about(node, diagnosis.NodeIPExcluded, diagnosis.Failure,
 			w.regenerate("put the subnet of "+node.Name+" into kubelet.nodeIP.validSubnets"),
-			"kubelet.nodeIP.validSubnets (%s) leaves out %s, all that the node has", strings.Join(valid, ", "), join(addresses))...)
+			"kubelet.nodeIP.validSubnets (%s) leaves out %s, all that the node has", strings.Join(valid, ", "),
+			join(addresses))...)
 	}
 
 	return findings

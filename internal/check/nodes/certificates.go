@@ -22,7 +22,8 @@ func checkClientCertificate(_ context.Context, w whole) []diagnosis.Finding {
 	switch {
 	case now.After(ends):
 		return w.about(nil, diagnosis.ClientCertificate, diagnosis.Failure, renew,
-			"the talosconfig's client certificate expired on %s: no configured node would answer", ends.UTC().Format(time.DateOnly))
+			"the talosconfig's client certificate expired on %s: no configured node would answer",
+			ends.UTC().Format(time.DateOnly))
 	case now.Before(begins):
 		return w.about(nil, diagnosis.ClientCertificate, diagnosis.Failure, "set this machine's clock, or "+renew,
 			"the talosconfig's client certificate is valid from %s on, and this machine's clock says %s",

@@ -14,7 +14,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -80,7 +80,8 @@ func newFixture(t *testing.T, change ...func(*machineconfig.GenerateOptions)) *f
 
 	f := &fixture{
 		cluster: &inventory.Cluster{
-			Name: "demo", Endpoint: endpoint, TalosVersion: "v1.13.9", KubernetesVersion: "v" + generated.Options.KubernetesVersion, CNI: "none",
+			Name: "demo", Endpoint: endpoint, TalosVersion: "v1.13.9",
+			KubernetesVersion: "v" + generated.Options.KubernetesVersion, CNI: "none",
 			PodSubnets:     []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
 			ServiceSubnets: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
 			Source:         "talconfig.yaml",
@@ -93,7 +94,8 @@ func newFixture(t *testing.T, change ...func(*machineconfig.GenerateOptions)) *f
 
 	for _, made := range generated.Configs {
 		node := &inventory.Node{
-			Name: made.Node.Name, Hostname: made.Node.Name, Role: made.Node.Role, Address: made.Node.Declared, ConfigFile: made.FileName,
+			Name: made.Node.Name, Hostname: made.Node.Name, Role: made.Node.Role, Address: made.Node.Declared,
+			ConfigFile: made.FileName,
 		}
 
 		if node.Role == inventory.ControlPlane && options.VIP.IsValid() {

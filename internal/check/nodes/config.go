@@ -40,7 +40,8 @@ func checkConfigs(_ context.Context, w whole) []diagnosis.Finding {
 	return w.okUnless(findings, diagnosis.ConfigInvalid, "%d machine configs are valid", len(w.configs))
 }
 
-// checkConfigHere validates the machine config for the very machine that answered: with its disks, and knowing whether it is installed.
+// checkConfigHere validates the machine config for the very machine that answered: with its disks, and knowing whether
+// it is installed.
 func checkConfigHere(ctx context.Context, s subject) []diagnosis.Finding {
 	if s.config == nil {
 		return nil
@@ -80,7 +81,8 @@ func (s subject) mode() machineconfig.Mode {
 	return machineconfig.Mode{Metal: true, Installed: s.installed() && !s.alwaysAsksForInstall()}
 }
 
-// alwaysAsksForInstall tells of Talos before 1.13 in maintenance mode: it judges an install section that it then ignores, as it is installed.
+// alwaysAsksForInstall tells of Talos before 1.13 in maintenance mode: it judges an install section that it then
+// ignores, as it is installed.
 func (s subject) alwaysAsksForInstall() bool {
 	running, err := talosconfig.ParseContractFromVersion(s.facts.Version)
 
@@ -92,8 +94,8 @@ func (s subject) installed() bool {
 	return s.facts.Installed || s.facts.State == talos.Ours
 }
 
-// others leaves out what checks of their own explain better: the disk selector of a machine that will install, and the Kubernetes versions,
-// which machinery compares with the Talos version that it belongs to itself instead of the node's.
+// others leaves out what checks of their own explain better: the disk selector of a machine that will install, and the
+// Kubernetes versions, which machinery compares with the Talos version that it belongs to itself instead of the node's.
 func (s subject) others(err error) []string {
 	return slices.DeleteFunc(list(err), func(problem string) bool {
 		return !s.installed() && strings.Contains(problem, "no disks matched the expression") ||

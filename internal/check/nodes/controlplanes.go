@@ -23,12 +23,13 @@ func checkControlPlaneCount(_ context.Context, w whole) []diagnosis.Finding {
 		return w.ok(diagnosis.EvenControlPlanes, "%d control planes bear the loss of %d", count, (count-1)/2)
 	}
 
-	return w.about(nil, diagnosis.EvenControlPlanes, diagnosis.Warning, "use "+strconv.Itoa(count-1)+" or "+strconv.Itoa(count+1)+" control planes",
+	return w.about(nil, diagnosis.EvenControlPlanes, diagnosis.Warning,
+		"use "+strconv.Itoa(count-1)+" or "+strconv.Itoa(count+1)+" control planes",
 		"%d control planes bear the loss of %d, no more than %d do", count, (count-1)/2, count-1)
 }
 
-// checkTalosconfigEndpoints finds endpoints of the talosconfig that can't pass calls on. This program asks each node directly, other programs
-// don't.
+// checkTalosconfigEndpoints finds endpoints of the talosconfig that can't pass calls on. This program asks each node
+// directly, other programs don't.
 func checkTalosconfigEndpoints(_ context.Context, w whole) []diagnosis.Finding {
 	if w.credentials == nil || len(w.credentials.Endpoints()) == 0 {
 		return nil
@@ -47,7 +48,8 @@ func checkTalosconfigEndpoints(_ context.Context, w whole) []diagnosis.Finding {
 			continue
 		}
 
-		if owner := w.ownerOf(append([]string{host}, texts(addresses)...)); owner != nil && owner.Role != inventory.ControlPlane {
+		if owner := w.ownerOf(append([]string{host}, texts(addresses)...)); owner != nil &&
+			owner.Role != inventory.ControlPlane {
 			findings = append(findings, w.about(owner, diagnosis.TalosconfigEndpoint, diagnosis.Failure,
 				w.setEndpoints(), "the talosconfig's endpoint %s is a worker, which passes no calls on", endpoint)...)
 		}

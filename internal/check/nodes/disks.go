@@ -16,8 +16,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// checkInstallDisk finds the disk that Talos would wipe, the way Talos does: a selector wins over a named disk, and the first match over
-// the others. On a node with Talos on a disk nothing is wiped.
+// checkInstallDisk finds the disk that Talos would wipe, the way Talos does: a selector wins over a named disk, and the
+// first match over the others. On a node with Talos on a disk nothing is wiped.
 func checkInstallDisk(ctx context.Context, s subject) []diagnosis.Finding {
 	switch {
 	case s.installed():
@@ -47,7 +47,8 @@ func (s subject) installedAlready() []diagnosis.Finding {
 	}
 
 	return s.warn(diagnosis.AlreadyInstalled,
-		"nothing, if that is the right disk; else boot the machine once with the kernel argument "+constants.KernelParamWipe+"=system",
+		"nothing, if that is the right disk; else boot the machine once with the kernel argument "+constants.KernelParamWipe+
+			"=system",
 		"Talos is already on %s: install section ignored%s, no reinstall", disk, ignored)
 }
 
@@ -94,7 +95,8 @@ func (s subject) ambiguousDisk(selector string, judged, matching []machineconfig
 		return s.warn(diagnosis.InstallDiskAmbiguous, next, "%s", cause)
 	}
 
-	return s.fail(diagnosis.InstallDiskAmbiguous, next+"; to accept the marked disk, pass -allowAmbiguousDisk", "%s", cause)
+	return s.fail(diagnosis.InstallDiskAmbiguous, next+"; to accept the marked disk, pass -allowAmbiguousDisk", "%s",
+		cause)
 }
 
 // namedDisk judges a disk that the machine config names by its path.
@@ -103,7 +105,8 @@ func (s subject) namedDisk(named string) []diagnosis.Finding {
 
 	if disk := findDisk(s.facts.Disks, named); disk != nil {
 		if fault := unusable(disk); fault != "" {
-			return s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s is %s\n%s", named, fault, s.diskTable(usability(s.facts.Disks)))
+			return s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s is %s\n%s", named, fault,
+				s.diskTable(usability(s.facts.Disks)))
 		}
 
 		return s.chosenDisk(disk, "the install disk exists")
@@ -111,7 +114,8 @@ func (s subject) namedDisk(named string) []diagnosis.Finding {
 
 	if strings.HasPrefix(named, "/dev/disk/") && !slices.ContainsFunc(s.facts.Disks, knowsSymlinks) {
 		return s.warn(diagnosis.InstallDiskAbsent, s.regenerate("give "+s.node.Name+" a disk selector instead"),
-			"install disk %s is a link, and this node does not tell where such links lead\n%s", named, s.diskTable(usability(s.facts.Disks)))
+			"install disk %s is a link, and this node does not tell where such links lead\n%s", named,
+			s.diskTable(usability(s.facts.Disks)))
 	}
 
 	hint := ""
@@ -120,7 +124,8 @@ func (s subject) namedDisk(named string) []diagnosis.Finding {
 		hint = fmt.Sprintf("; %s exists, %s", devPath(likely), size(likely.TypedSpec().Size))
 	}
 
-	return s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s does not exist%s\n%s", named, hint, s.diskTable(usability(s.facts.Disks)))
+	return s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s does not exist%s\n%s", named, hint,
+		s.diskTable(usability(s.facts.Disks)))
 }
 
 // chosenDisk passes the one disk that Talos would take, with a warning when it is not empty.
@@ -158,7 +163,8 @@ func unusable(disk *block.Disk) string {
 	}
 }
 
-// likelyDisk guesses the disk that was meant: the one in the same place on another kind of controller (sda, vda), or the only usable one.
+// likelyDisk guesses the disk that was meant: the one in the same place on another kind of controller (sda, vda), or
+// the only usable one.
 func likelyDisk(disks []*block.Disk, named string) *block.Disk {
 	usable := slices.DeleteFunc(slices.Clone(disks), func(disk *block.Disk) bool {
 		return unusable(disk) != "" || disk.TypedSpec().Transport == "" || disk.TypedSpec().Transport == "usb"

@@ -9,7 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
@@ -75,7 +75,8 @@ func TestInstallDisk(t *testing.T) {
 		},
 		"selector rules out disks without transport": {
 			install: selector(v1alpha1.InstallDiskSelector{Type: "ssd"}),
-			disks:   []*block.Disk{disk("xvda", 40e9, "", "", "")}, id: diagnosis.InstallDiskNoMatch, severity: diagnosis.Failure,
+			disks:   []*block.Disk{disk("xvda", 40e9, "", "", "")}, id: diagnosis.InstallDiskNoMatch,
+			severity: diagnosis.Failure,
 		},
 		"selector matches several": {
 			install: selector(v1alpha1.InstallDiskSelector{Type: "ssd"}),
@@ -99,7 +100,8 @@ func TestInstallDisk(t *testing.T) {
 		},
 		"named disk absent, one usable disk": {
 			install: named("/dev/sda"),
-			disks:   []*block.Disk{disk("vda", 40e9, "virtio", "", "")}, id: diagnosis.InstallDiskAbsent, severity: diagnosis.Failure,
+			disks:   []*block.Disk{disk("vda", 40e9, "virtio", "", "")}, id: diagnosis.InstallDiskAbsent,
+			severity: diagnosis.Failure,
 		},
 		"named disk absent, no guess": {
 			install: named("/dev/mmcblk0"),
@@ -144,7 +146,8 @@ func TestInstallDisk(t *testing.T) {
 				require.Equal(t, diagnosis.ExitPreflight, finding.ExitCode())
 			}
 
-			golden.Assert(t, filepath.Join("testdata", "disks", fileName(name)+".txt"), finding.Cause+"\nNext: "+finding.Next+"\n")
+			golden.Assert(t, filepath.Join("testdata", "disks", fileName(name)+".txt"),
+				finding.Cause+"\nNext: "+finding.Next+"\n")
 		})
 	}
 }
@@ -175,7 +178,8 @@ func TestTalosOnADiskIsNoReinstall(t *testing.T) {
 			require.Contains(t, finding.Cause, "/dev/vda")
 
 			if test.severity == diagnosis.Warning {
-				require.Equal(t, "Talos is already on /dev/vda: install section ignored (its disk is /dev/nvme0n1), no reinstall", finding.Cause)
+				require.Equal(t, "Talos is already on /dev/vda: install section ignored (its disk is /dev/nvme0n1), no reinstall",
+					finding.Cause)
 			}
 
 			require.Empty(t, failures(findings), "%+v", findings)

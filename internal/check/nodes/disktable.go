@@ -93,7 +93,8 @@ func trimLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// holds lists what was recognised on a disk: partitions and file systems with their labels. An empty partition table is nothing.
+// holds lists what was recognised on a disk: partitions and file systems with their labels. An empty partition table is
+// nothing.
 func (s subject) holds(disk *block.Disk) string {
 	var found []string
 

@@ -23,7 +23,8 @@ func checkEndpoint(_ context.Context, w whole) []diagnosis.Finding {
 	case endpoint == nil || endpoint.Hostname() == "":
 		return w.about(nil, diagnosis.EndpointUnusable, diagnosis.Failure, next, "the endpoint has no host")
 	case endpoint.Scheme != "https":
-		return w.about(nil, diagnosis.EndpointUnusable, diagnosis.Failure, next, "the endpoint %s is not https", endpoint.Redacted())
+		return w.about(nil, diagnosis.EndpointUnusable, diagnosis.Failure, next, "the endpoint %s is not https",
+			endpoint.Redacted())
 	}
 
 	host := endpoint.Hostname()
@@ -45,14 +46,16 @@ func checkEndpoint(_ context.Context, w whole) []diagnosis.Finding {
 		return w.portOf(endpoint, "the VIP")
 	default:
 		return w.about(nil, diagnosis.EndpointElsewhere, diagnosis.OK, "",
-			"the endpoint %s is neither the VIP nor a control plane: it is taken for a balancer, which has to forward to port %d of the control planes",
+			"the endpoint %s is neither the VIP nor a control plane: it is taken for a balancer, which has to forward to "+
+				"port %d of the control planes",
 			endpoint.Redacted(), defaultAPIServerPort)
 	}
 }
 
 // unresolved is a name that leads nowhere. It is not in the files, so a later run may find it.
 func (w whole) unresolved(endpoint *url.URL, host string) []diagnosis.Finding {
-	finding := w.about(nil, diagnosis.EndpointUnusable, diagnosis.Failure, "add a DNS record for "+host+", or "+w.regenerate("correct endpoint"),
+	finding := w.about(nil, diagnosis.EndpointUnusable, diagnosis.Failure,
+		"add a DNS record for "+host+", or "+w.regenerate("correct endpoint"),
 		"the endpoint %s: %s does not resolve", endpoint.Redacted(), host)
 	finding[0].Exit = diagnosis.ExitPreflight
 

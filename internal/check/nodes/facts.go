@@ -38,7 +38,8 @@ type Facts struct {
 	Security *talos.Security
 	// Cmdline holds the kernel arguments that the node booted with.
 	Cmdline string
-	// Schematic is the image factory schematic that the node booted from; empty when it did not come from an image factory.
+	// Schematic is the image factory schematic that the node booted from; empty when it did not come from an image
+	// factory.
 	Schematic string
 	Hostname  string
 	Addresses []netip.Prefix
@@ -71,8 +72,9 @@ func (f Facts) unread(what string) bool {
 	return false
 }
 
-// ReadFacts reads all that the checks need from a node, in maintenance or configured. The reads run at once, each with the connection's
-// own deadline, so that a node that stops answering costs one of them; a read that fails is recorded, and fatal only to its check.
+// ReadFacts reads all that the checks need from a node, in maintenance or configured. The reads run at once, each with
+// the connection's own deadline, so that a node that stops answering costs one of them; a read that fails is recorded,
+// and fatal only to its check.
 func ReadFacts(ctx context.Context, conn *talos.Conn) Facts {
 	facts := Facts{Address: conn.Address(), Proxy: talos.ProxyFor(conn.Address())}
 
@@ -85,7 +87,8 @@ func ReadFacts(ctx context.Context, conn *talos.Conn) Facts {
 
 	for i, fact := range fanout.Collect(ctx, len(factReads), factReads, read, broken) {
 		if fact.err != nil {
-			facts.Unread = append(facts.Unread, Unread{What: factReads[i].what, Err: fmt.Errorf("read %s: %w", factReads[i].what, fact.err)})
+			facts.Unread = append(facts.Unread,
+				Unread{What: factReads[i].what, Err: fmt.Errorf("read %s: %w", factReads[i].what, fact.err)})
 
 			continue
 		}
@@ -169,7 +172,8 @@ var factReads = []factRead{
 	}},
 }
 
-// checkProxy shows that a proxy stands between this computer and the node: the first suspect when something else goes wrong.
+// checkProxy shows that a proxy stands between this computer and the node: the first suspect when something else goes
+// wrong.
 func checkProxy(_ context.Context, s subject) []diagnosis.Finding {
 	if s.facts.Proxy == nil {
 		return nil
@@ -178,7 +182,8 @@ func checkProxy(_ context.Context, s subject) []diagnosis.Finding {
 	return s.ok(diagnosis.ThroughProxy, "reached through the proxy of %s", s.facts.Proxy)
 }
 
-// checkUnread tells which checks were left out for want of an answer, in one warning for each reason. Identity is the exception: it fails by itself.
+// checkUnread tells which checks were left out for want of an answer, in one warning for each reason. Identity is the
+// exception: it fails by itself.
 func checkUnread(_ context.Context, s subject) []diagnosis.Finding {
 	var reasons []string
 
@@ -197,7 +202,8 @@ func checkUnread(_ context.Context, s subject) []diagnosis.Finding {
 
 	for _, reason := range reasons {
 		findings = append(findings, s.warn(diagnosis.FactUnread, s.rerun(),
-			"not read, so that what depends on it was not checked: the node's %s (%s)", strings.Join(lost[reason], ", "), reason)...)
+			"not read, so that what depends on it was not checked: the node's %s (%s)", strings.Join(lost[reason], ", "),
+			reason)...)
 	}
 
 	return findings
@@ -205,7 +211,8 @@ func checkUnread(_ context.Context, s subject) []diagnosis.Finding {
 
 // Interrupted tells that some reads failed for a reason of the connection's, so that another connection may do better.
 func (f Facts) Interrupted() bool {
-	return slices.ContainsFunc(f.Unread, func(unread Unread) bool { return talos.Classify(talos.OpRead, unread.Err) == talos.Retry })
+	return slices.ContainsFunc(f.Unread,
+		func(unread Unread) bool { return talos.Classify(talos.OpRead, unread.Err) == talos.Retry })
 }
 
 // IdentityUnread is why the machine's identity could not be read; nil when it was.

@@ -7,7 +7,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -46,9 +46,10 @@ func TestFactsOfAMachineThatFits(t *testing.T) {
 	t.Parallel()
 
 	facts := readFrom(t, emulator.NodeOptions{
-		Name:       "cp1",
-		UUID:       "00000000-0000-4000-8000-000000000011",
-		Links:      []emulator.Link{{Name: "eth0", MAC: "02:00:00:00:00:11"}, {Name: "bond0", MAC: "02:00:00:00:00:12", Virtual: true}},
+		Name: "cp1",
+		UUID: "00000000-0000-4000-8000-000000000011",
+		Links: []emulator.Link{{Name: "eth0", MAC: "02:00:00:00:00:11"},
+			{Name: "bond0", MAC: "02:00:00:00:00:12", Virtual: true}},
 		Disks:      []emulator.Disk{{Name: "vda", Size: 40e9, Transport: "virtio", Serial: "V001"}},
 		SecureBoot: true,
 		Cmdline:    "talos.platform=metal net.ifnames=0",
@@ -79,7 +80,8 @@ func TestLiveMachinesAreJudged(t *testing.T) {
 
 	links := []emulator.Link{{Name: "eth0", MAC: "02:00:00:00:00:11"}}
 	twoDisks := []emulator.Disk{
-		{Name: "nvme0n1", Size: 1e12, Transport: "nvme", Volumes: []emulator.Volume{{Filesystem: "ext4", Label: "photos", Size: 1e12}}},
+		{Name: "nvme0n1", Size: 1e12, Transport: "nvme",
+			Volumes: []emulator.Volume{{Filesystem: "ext4", Label: "photos", Size: 1e12}}},
 		{Name: "sda", Size: 40e9, Transport: "sata"},
 	}
 
@@ -108,7 +110,8 @@ func TestLiveMachinesAreJudged(t *testing.T) {
 			failures: []diagnosis.ID{diagnosis.InstallDiskAmbiguous},
 		},
 		"install disk absent, link absent": {
-			machine:  emulator.NodeOptions{Links: []emulator.Link{{Name: "ens18", MAC: "02:00:00:00:00:11"}}, Disks: twoDisks[1:]},
+			machine: emulator.NodeOptions{Links: []emulator.Link{{Name: "ens18", MAC: "02:00:00:00:00:11"}},
+				Disks: twoDisks[1:]},
 			failures: []diagnosis.ID{diagnosis.InstallDiskAbsent, diagnosis.LinkAbsent},
 		},
 		"Talos on a disk": {
@@ -137,7 +140,8 @@ func TestLiveMachinesAreJudged(t *testing.T) {
 	}
 }
 
-// Talos 1.12 tells as much, and is asked for more: an installed machine in maintenance mode judges an install section that it does not need.
+// Talos 1.12 tells as much, and is asked for more: an installed machine in maintenance mode judges an install section
+// that it does not need.
 func TestLiveMachinesOfTalos112AreJudged(t *testing.T) {
 	t.Parallel()
 
@@ -174,7 +178,8 @@ func TestLiveMachinesOfTalos112AreJudged(t *testing.T) {
 			}
 
 			facts := readFrom(t, emulator.NodeOptions{
-				Name: "cp1", TalosVersion: "v1.12.1", Installed: test.installed, Links: []emulator.Link{{Name: "eth0", MAC: "02:00:00:00:00:11"}},
+				Name: "cp1", TalosVersion: "v1.12.1", Installed: test.installed,
+				Links: []emulator.Link{{Name: "eth0", MAC: "02:00:00:00:00:11"}},
 			})
 			require.Empty(t, facts.Unread)
 
@@ -196,7 +201,8 @@ func TestReadsThatFailLeaveTheRestRead(t *testing.T) {
 
 	f, facts := newFixture(t), goodFacts()
 	facts.Security = nil
-	facts.Unread = []preflight.Unread{{What: "security state", Err: talos.ErrNotAllowed}, {What: "hostname", Err: talos.ErrNotAllowed}}
+	facts.Unread = []preflight.Unread{{What: "security state", Err: talos.ErrNotAllowed},
+		{What: "hostname", Err: talos.ErrNotAllowed}}
 
 	findings := f.checkNode(t, "cp1", facts)
 

@@ -13,7 +13,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -74,11 +74,13 @@ func TestInvalidFiles(t *testing.T) {
 			spoil: func(t *testing.T, f *fixture) {
 				f.patch(t, "w1", func(config *v1alpha1.Config) { config.MachineConfig.MachineType = "master" })
 			},
-			id: diagnosis.ConfigInvalid, severity: diagnosis.Failure, node: "w1", cause: "unknown machine type", next: "talos:generate-config",
+			id: diagnosis.ConfigInvalid, severity: diagnosis.Failure, node: "w1", cause: "unknown machine type",
+			next: "talos:generate-config",
 		},
 		"versions that don't go together": {
 			spoil: func(_ *testing.T, f *fixture) { f.cluster.KubernetesVersion = "v1.10.0" },
-			id:    diagnosis.KubernetesUnsupported, severity: diagnosis.Failure, cause: "talosVersion v1.13.9 and kubernetesVersion v1.10.0",
+			id:    diagnosis.KubernetesUnsupported, severity: diagnosis.Failure,
+			cause: "talosVersion v1.13.9 and kubernetesVersion v1.10.0",
 		},
 	})
 }
@@ -89,11 +91,13 @@ func TestAddressesInTheClustersOwnSubnets(t *testing.T) {
 	runFilesTests(t, map[string]filesTest{
 		"declared address in the default service subnet": {
 			spoil: func(_ *testing.T, f *fixture) { f.cluster.Node("w1").Address = "10.100.0.21" },
-			id:    diagnosis.AddressInClusterSubnet, severity: diagnosis.Failure, node: "w1", cause: "10.100.0.21 lies in the service subnet 10.96.0.0/12",
+			id:    diagnosis.AddressInClusterSubnet, severity: diagnosis.Failure, node: "w1",
+			cause: "10.100.0.21 lies in the service subnet 10.96.0.0/12",
 		},
 		"static address in the pod subnet": {
 			spoil: func(t *testing.T, f *fixture) { f.replace(t, "w1", "192.0.2.14/24", "10.244.3.1/24") },
-			id:    diagnosis.AddressInClusterSubnet, severity: diagnosis.Failure, node: "w1", cause: "10.244.3.1 lies in the pod subnet",
+			id:    diagnosis.AddressInClusterSubnet, severity: diagnosis.Failure, node: "w1",
+			cause: "10.244.3.1 lies in the pod subnet",
 		},
 		"IPv6 address in an IPv6 service subnet": {
 			spoil: func(_ *testing.T, f *fixture) {
@@ -105,7 +109,8 @@ func TestAddressesInTheClustersOwnSubnets(t *testing.T) {
 		"valid subnets that leave the node out": {
 			spoil: func(t *testing.T, f *fixture) {
 				f.patch(t, "w1", func(config *v1alpha1.Config) {
-					config.MachineConfig.MachineKubelet.KubeletNodeIP = &v1alpha1.KubeletNodeIPConfig{KubeletNodeIPValidSubnets: []string{"198.51.100.0/24"}}
+					config.MachineConfig.MachineKubelet.KubeletNodeIP = &v1alpha1.KubeletNodeIPConfig{
+						KubeletNodeIPValidSubnets: []string{"198.51.100.0/24"}}
 				})
 			},
 			id: diagnosis.NodeIPExcluded, severity: diagnosis.Failure, node: "w1", cause: "leaves out 192.0.2.14",
@@ -123,7 +128,8 @@ func TestAddressesInTheClustersOwnSubnets(t *testing.T) {
 		"valid subnets that exclude others": {
 			spoil: func(t *testing.T, f *fixture) {
 				f.patch(t, "w1", func(config *v1alpha1.Config) {
-					config.MachineConfig.MachineKubelet.KubeletNodeIP = &v1alpha1.KubeletNodeIPConfig{KubeletNodeIPValidSubnets: []string{"!198.51.100.0/24"}}
+					config.MachineConfig.MachineKubelet.KubeletNodeIP = &v1alpha1.KubeletNodeIPConfig{
+						KubeletNodeIPValidSubnets: []string{"!198.51.100.0/24"}}
 				})
 			},
 			id: diagnosis.AddressInClusterSubnet, severity: diagnosis.OK,
@@ -174,23 +180,27 @@ func TestVIP(t *testing.T) {
 				f.replace(t, "cp3", "192.0.2.13/24", "198.51.100.13/24")
 				f.cluster.Node("cp3").Address = "198.51.100.13"
 			},
-			id: diagnosis.VIPOutsideSubnet, severity: diagnosis.Failure, node: "cp3", cause: "outside the node's subnets (198.51.100.0/24)",
+			id: diagnosis.VIPOutsideSubnet, severity: diagnosis.Failure, node: "cp3",
+			cause: "outside the node's subnets (198.51.100.0/24)",
 		},
 		"in a service subnet": {
 			spoil: func(_ *testing.T, f *fixture) {
 				f.cluster.ServiceSubnets = []netip.Prefix{netip.MustParsePrefix("192.0.2.10/32")}
 			},
-			id: diagnosis.AddressInClusterSubnet, severity: diagnosis.Failure, cause: "the VIP 192.0.2.10 lies in the service subnet",
+			id: diagnosis.AddressInClusterSubnet, severity: diagnosis.Failure,
+			cause: "the VIP 192.0.2.10 lies in the service subnet",
 		},
 		"nobody answers": {
 			spoil: answers(false, false, nil), id: diagnosis.VIPForeign, severity: diagnosis.OK, cause: "nobody answers",
 		},
 		"ours answers": {
-			spoil: answers(true, true, nil), id: diagnosis.VIPForeign, severity: diagnosis.OK, cause: "this cluster's Kubernetes API",
+			spoil: answers(true, true, nil), id: diagnosis.VIPForeign, severity: diagnosis.OK,
+			cause: "this cluster's Kubernetes API",
 		},
 		"something else answers": {
-			spoil: answers(true, false, nil), id: diagnosis.VIPForeign, severity: diagnosis.Failure, cause: "something answers on the VIP 192.0.2.10",
-			exit: diagnosis.ExitPreflight,
+			spoil: answers(true, false, nil), id: diagnosis.VIPForeign, severity: diagnosis.Failure,
+			cause: "something answers on the VIP 192.0.2.10",
+			exit:  diagnosis.ExitPreflight,
 		},
 		"it could not be asked": {
 			spoil: answers(false, false, errors.New("no route to host")), id: diagnosis.VIPForeign, severity: diagnosis.Warning,
@@ -211,7 +221,8 @@ func TestVIPOutsideTheSubnetOfItsInterface(t *testing.T) {
 	require.Equal(t, "cp3", finding.Node)
 
 	f.replace(t, "cp3", "- interface: eth0", "- interface: eth0\n              dhcp: true")
-	require.Equal(t, diagnosis.OK, the(t, f.checkCluster(t), diagnosis.VIPOutsideSubnet).Severity, "it may get an address in the VIP's subnet")
+	require.Equal(t, diagnosis.OK, the(t, f.checkCluster(t), diagnosis.VIPOutsideSubnet).Severity,
+		"it may get an address in the VIP's subnet")
 }
 
 func TestVIPThatIsANodesAddress(t *testing.T) {
@@ -258,7 +269,8 @@ func TestVIPOfAnotherFamilyThanTheStaticAddresses(t *testing.T) {
 	require.Empty(t, failures(f.checkCluster(t)), "the nodes may get IPv6 addresses from the network")
 
 	facts := goodFacts()
-	require.Equal(t, []diagnosis.ID{diagnosis.VIPOutsideSubnet}, failures(f.checkNode(t, "cp1", facts)), "this one did not")
+	require.Equal(t, []diagnosis.ID{diagnosis.VIPOutsideSubnet}, failures(f.checkNode(t, "cp1", facts)),
+		"this one did not")
 
 	facts.Addresses = append(facts.Addresses, netip.MustParsePrefix("2001:db8::11/64"))
 	require.Empty(t, failures(f.checkNode(t, "cp1", facts)))
@@ -285,30 +297,41 @@ func TestEndpoint(t *testing.T) {
 	}
 
 	runFilesTests(t, map[string]filesTest{
-		"VIP":                     {spoil: endpoint("https://192.0.2.10:6443"), id: diagnosis.EndpointUnusable, cause: "is the VIP"},
-		"control plane":           {spoil: endpoint("https://192.0.2.12:6443"), id: diagnosis.EndpointUnusable, cause: "is the control plane cp2"},
-		"name of the VIP":         {spoil: endpoint("https://vip.example.net:6443"), id: diagnosis.EndpointUnusable, cause: "is the VIP"},
-		"name of a control plane": {spoil: endpoint("https://cp1.example.net:6443"), id: diagnosis.EndpointUnusable, cause: "is the control plane cp1"},
-		"balancer":                {spoil: endpoint("https://203.0.113.7:443"), id: diagnosis.EndpointElsewhere, cause: "taken for a balancer"},
-		"name of a balancer":      {spoil: endpoint("https://balancer.example.net"), id: diagnosis.EndpointElsewhere, cause: "taken for a balancer"},
+		"VIP": {spoil: endpoint("https://192.0.2.10:6443"), id: diagnosis.EndpointUnusable,
+			cause: "is the VIP"},
+		"control plane": {spoil: endpoint("https://192.0.2.12:6443"), id: diagnosis.EndpointUnusable,
+			cause: "is the control plane cp2"},
+		"name of the VIP": {spoil: endpoint("https://vip.example.net:6443"), id: diagnosis.EndpointUnusable,
+			cause: "is the VIP"},
+		"name of a control plane": {spoil: endpoint("https://cp1.example.net:6443"), id: diagnosis.EndpointUnusable,
+			cause: "is the control plane cp1"},
+		"balancer": {spoil: endpoint("https://203.0.113.7:443"), id: diagnosis.EndpointElsewhere,
+			cause: "taken for a balancer"},
+		"name of a balancer": {spoil: endpoint("https://balancer.example.net"), id: diagnosis.EndpointElsewhere,
+			cause: "taken for a balancer"},
 		"worker": {
-			spoil: endpoint("https://192.0.2.14:6443"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure, node: "w1", cause: "a worker",
+			spoil: endpoint("https://192.0.2.14:6443"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure, node: "w1",
+			cause: "a worker",
 		},
 		"name of a worker": {
-			spoil: endpoint("https://worker.example.net:6443"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure, node: "w1",
+			spoil: endpoint("https://worker.example.net:6443"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure,
+			node: "w1",
 		},
 		"not https": {
-			spoil: endpoint("http://192.0.2.10:6443"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure, cause: "not https",
+			spoil: endpoint("http://192.0.2.10:6443"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure,
+			cause: "not https",
 		},
 		"no host": {
 			spoil: endpoint("https:///"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure, cause: "no host",
 		},
 		"name that does not resolve": {
-			spoil: endpoint("https://nowhere.example.net:6443"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure, cause: "does not resolve",
-			exit: diagnosis.ExitPreflight,
+			spoil: endpoint("https://nowhere.example.net:6443"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure,
+			cause: "does not resolve",
+			exit:  diagnosis.ExitPreflight,
 		},
 		"VIP with the port of a balancer": {
-			spoil: endpoint("https://192.0.2.10"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure, cause: "port 6443, not 443",
+			spoil: endpoint("https://192.0.2.10"), id: diagnosis.EndpointUnusable, severity: diagnosis.Failure,
+			cause: "port 6443, not 443",
 		},
 	})
 }
@@ -335,13 +358,16 @@ func TestHostnames(t *testing.T) {
 		"a..b":   "use a.b;",
 	} {
 		tests[hostname] = filesTest{
-			spoil: rename(hostname), id: diagnosis.HostnameInvalid, severity: diagnosis.Failure, node: "w1", cause: hostname, next: next,
+			spoil: rename(hostname), id: diagnosis.HostnameInvalid, severity: diagnosis.Failure, node: "w1", cause: hostname,
+			next: next,
 		}
 	}
 
-	tests["w1.example.net"] = filesTest{spoil: rename("w1.example.net"), id: diagnosis.HostnameInvalid, severity: diagnosis.OK}
+	tests["w1.example.net"] = filesTest{spoil: rename("w1.example.net"), id: diagnosis.HostnameInvalid,
+		severity: diagnosis.OK}
 	tests["taken, but for the domain"] = filesTest{
-		spoil: rename("cp1.example.net"), id: diagnosis.HostnameNotUnique, severity: diagnosis.Failure, node: "w1", cause: "cp1 and w1 would both be",
+		spoil: rename("cp1.example.net"), id: diagnosis.HostnameNotUnique, severity: diagnosis.Failure, node: "w1",
+		cause: "cp1 and w1 would both be",
 	}
 
 	runFilesTests(t, tests)
@@ -397,7 +423,8 @@ func TestTalosconfigEndpoints(t *testing.T) {
 		"worker by name and port": {
 			spoil: with("w1:50000"), id: diagnosis.TalosconfigEndpoint, severity: diagnosis.Failure, node: "w1",
 		},
-		"VIP":      {spoil: with("192.0.2.10"), id: diagnosis.TalosconfigEndpoint, severity: diagnosis.Warning, cause: "is the VIP"},
+		"VIP": {spoil: with("192.0.2.10"), id: diagnosis.TalosconfigEndpoint, severity: diagnosis.Warning,
+			cause: "is the VIP"},
 		"balancer": {spoil: with("203.0.113.7"), id: diagnosis.TalosconfigEndpoint, severity: diagnosis.OK},
 	})
 }
@@ -435,11 +462,13 @@ func TestEvenNumberOfControlPlanes(t *testing.T) {
 	runFilesTests(t, map[string]filesTest{
 		"two": {
 			spoil: func(_ *testing.T, f *fixture) { f.cluster.Nodes = append(f.cluster.Nodes[:2:2], f.cluster.Nodes[3]) },
-			id:    diagnosis.EvenControlPlanes, severity: diagnosis.Warning, cause: "2 control planes bear the loss of 0", next: "use 1 or 3",
+			id:    diagnosis.EvenControlPlanes, severity: diagnosis.Warning, cause: "2 control planes bear the loss of 0",
+			next: "use 1 or 3",
 		},
 		"four": {
 			spoil: func(_ *testing.T, f *fixture) {
-				f.cluster.Nodes = append(f.cluster.Nodes, &inventory.Node{Name: "cp4", Hostname: "cp4", Role: machine.TypeControlPlane, Address: "192.0.2.15"})
+				f.cluster.Nodes = append(f.cluster.Nodes,
+					&inventory.Node{Name: "cp4", Hostname: "cp4", Role: machine.TypeControlPlane, Address: "192.0.2.15"})
 			},
 			id: diagnosis.EvenControlPlanes, severity: diagnosis.Warning, cause: "4 control planes bear the loss of 1",
 		},
@@ -468,22 +497,27 @@ func TestNodesDeclaredByName(t *testing.T) {
 
 	runFilesTests(t, map[string]filesTest{
 		"one address": {
-			spoil: byName(true, "192.0.2.14"), id: diagnosis.NameUnresolved, severity: diagnosis.OK, node: "w1", cause: name + " is 192.0.2.14",
+			spoil: byName(true, "192.0.2.14"), id: diagnosis.NameUnresolved, severity: diagnosis.OK, node: "w1",
+			cause: name + " is 192.0.2.14",
 		},
 		"no address": {
-			spoil: byName(true), id: diagnosis.NameUnresolved, severity: diagnosis.Failure, node: "w1", cause: "does not resolve", next: "DNS record",
+			spoil: byName(true), id: diagnosis.NameUnresolved, severity: diagnosis.Failure, node: "w1",
+			cause: "does not resolve", next: "DNS record",
 			exit: diagnosis.ExitPreflight,
 		},
 		"several addresses": {
-			spoil: byName(true, "192.0.2.14", "2001:db8::14"), id: diagnosis.NameAmbiguous, severity: diagnosis.Warning, node: "w1",
+			spoil: byName(true, "192.0.2.14", "2001:db8::14"), id: diagnosis.NameAmbiguous, severity: diagnosis.Warning,
+			node:  "w1",
 			cause: "192.0.2.14, 2001:db8::14",
 		},
 		"the endpoint's address": {
-			spoil: byName(true, "192.0.2.10"), id: diagnosis.NameAmbiguous, severity: diagnosis.Failure, node: "w1", cause: "the cluster's endpoint",
-			exit: diagnosis.ExitPreflight,
+			spoil: byName(true, "192.0.2.10"), id: diagnosis.NameAmbiguous, severity: diagnosis.Failure, node: "w1",
+			cause: "the cluster's endpoint",
+			exit:  diagnosis.ExitPreflight,
 		},
 		"not in certSANs": {
-			spoil: byName(false, "192.0.2.14"), id: diagnosis.NameNotCertified, severity: diagnosis.Failure, node: "w1", cause: name, next: "certSANs",
+			spoil: byName(false, "192.0.2.14"), id: diagnosis.NameNotCertified, severity: diagnosis.Failure, node: "w1",
+			cause: name, next: "certSANs",
 		},
 	})
 }

@@ -8,15 +8,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
 )
 
-// FuzzClusterChecks judges any text as a talconfig.yaml, with any text as the machine config of all its nodes, wherever both can be read.
+// FuzzClusterChecks judges any text as a talconfig.yaml, with any text as the machine config of all its nodes, wherever
+// both can be read.
 func FuzzClusterChecks(f *testing.F) {
-	const config = "version: v1alpha1\nmachine: {type: controlplane, install: {image: a/b:v1.13.9}}\ncluster: {controlPlane: {endpoint: https://192.0.2.10:6443}}\n"
+	const config = "version: v1alpha1\nmachine: {type: controlplane, install: {image: a/b:v1.13.9}}\ncluster: " +
+		"{controlPlane: {endpoint: https://192.0.2.10:6443}}\n"
 
 	for _, data := range fuzztest.Seeds(f, ".yaml", ".yml") {
 		f.Add(data, []byte(config))

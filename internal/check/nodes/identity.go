@@ -12,9 +12,10 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// Identity compares the machine that answers with the one that the files declare: nil when it is the declared machine, or when the files
-// declare neither MAC addresses nor a UUID. The cluster serves to name the node whose machine it is instead.
-// A machine with one of the declared MACs is the declared one: a second, missing card is not a question of identity.
+// Identity compares the machine that answers with the one that the files declare: nil when it is the declared machine,
+// or when the files declare neither MAC addresses nor a UUID. The cluster serves to name the node whose machine it is
+// instead. A machine with one of the declared MACs is the declared one: a second, missing card is not a question of
+// identity.
 func Identity(
 	cluster *inventory.Cluster, node *inventory.Node, links []talos.Link, system talos.SystemInfo,
 ) *diagnosis.Finding {
@@ -36,7 +37,8 @@ func Identity(
 		ID:       diagnosis.WrongMachine,
 		Severity: diagnosis.Failure,
 		Node:     node.Name,
-		Next:     "find where " + node.Name + " answers (its console shows it) and pass NODE_ADDRESSES=" + node.Name + "=<address>, or correct the declared machine",
+		Next: "find where " + node.Name + " answers (its console shows it) and pass NODE_ADDRESSES=" + node.Name +
+			"=<address>, or correct the declared machine",
 	}
 
 	switch {
@@ -74,7 +76,8 @@ func ownerOf(cluster *inventory.Cluster, node *inventory.Node, macs []string, sy
 	return nil
 }
 
-// anyMAC tells whether a machine with these addresses has one of the declared ones, which may hold wildcards, as Talos' selectors may.
+// anyMAC tells whether a machine with these addresses has one of the declared ones, which may hold wildcards, as Talos'
+// selectors may.
 func anyMAC(declared, macs []string) bool {
 	return slices.ContainsFunc(declared, func(pattern string) bool {
 		return slices.ContainsFunc(macs, func(mac string) bool { return matchesMAC(pattern, mac) })
@@ -117,7 +120,8 @@ func orNone(text string) string {
 
 func checkIdentity(_ context.Context, s subject) []diagnosis.Finding {
 	if what := s.unreadIdentity(); what != "" {
-		return s.fail(diagnosis.IdentityUnread, s.rerun(), "the node's %s could not be read, so it is not known whether this is the declared machine%s",
+		return s.fail(diagnosis.IdentityUnread, s.rerun(),
+			"the node's %s could not be read, so it is not known whether this is the declared machine%s",
 			what, because(s.facts.IdentityUnread()))
 	}
 

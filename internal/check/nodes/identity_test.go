@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -37,8 +37,10 @@ func TestIdentity(t *testing.T) {
 		"a pattern that fits":                    {macs: []string{"02:00:*"}},
 		"the declared UUID in capitals":          {uuid: "00000000-0000-4000-8000-0000000000AA"},
 		"machines of one entry share their MACs": {macs: []string{mac1, mac2}, otherMACs: []string{mac1, mac2}},
-		"another MAC":                            {macs: []string{mac2}, cause: "the machine has " + mac1 + ", declared is " + mac2},
-		"another node's MAC":                     {macs: []string{mac2}, otherMACs: []string{mac1}, cause: "this is cp2's machine"},
+		"another MAC": {macs: []string{mac2},
+			cause: "the machine has " + mac1 + ", declared is " + mac2},
+		"another node's MAC": {macs: []string{mac2}, otherMACs: []string{mac1},
+			cause: "this is cp2's machine"},
 		"another node's MAC, none declared here": {otherMACs: []string{mac1}, cause: "this is cp2's machine"},
 		"another UUID":                           {uuid: uuid2, cause: "UUID is " + uuid1},
 		"another node's UUID":                    {uuid: uuid2, otherUUID: uuid1, cause: "this is cp2's machine"},
@@ -48,7 +50,8 @@ func TestIdentity(t *testing.T) {
 			t.Parallel()
 
 			node := &inventory.Node{Name: "cp1", MACs: test.macs, UUID: test.uuid}
-			cluster := &inventory.Cluster{Nodes: []*inventory.Node{node, {Name: "cp2", MACs: test.otherMACs, UUID: test.otherUUID}}}
+			cluster := &inventory.Cluster{Nodes: []*inventory.Node{node,
+				{Name: "cp2", MACs: test.otherMACs, UUID: test.otherUUID}}}
 
 			finding := preflight.Identity(cluster, node, links, system)
 
@@ -80,5 +83,6 @@ func TestIdentityIsNeverSkippedAndNeverAssumed(t *testing.T) {
 	unread.Links = nil
 	unread.Unread = []preflight.Unread{{What: "links", Err: talos.ErrNotAllowed}}
 
-	require.Contains(t, failures(f.checkNode(t, "cp1", unread)), diagnosis.IdentityUnread, "a machine that does not tell is not the declared one")
+	require.Contains(t, failures(f.checkNode(t, "cp1", unread)), diagnosis.IdentityUnread,
+		"a machine that does not tell is not the declared one")
 }

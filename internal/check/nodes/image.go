@@ -15,7 +15,8 @@ type image struct{ schematic.Reference }
 
 var releaseTag = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
-// lastOnGHCR is the last Talos minor version whose installer was published outside of the image factory, by the release notes of 1.14.
+// lastOnGHCR is the last Talos minor version whose installer was published outside of the image factory, by the release
+// notes of 1.14.
 var lastOnGHCR = talosconfig.TalosVersion1_13
 
 // newerThan tells whether the tag is a version newer than a minor version.
@@ -75,8 +76,8 @@ func checkImages(_ context.Context, w whole) []diagnosis.Finding {
 	return w.okUnless(findings, diagnosis.InstallerReference, "the installer images' references are sound")
 }
 
-// checkSecureBoot compares the installer image with the way the node booted. A node that has Talos on a disk does not install, so there
-// it is a warning about the next upgrade.
+// checkSecureBoot compares the installer image with the way the node booted. A node that has Talos on a disk does not
+// install, so there it is a warning about the next upgrade.
 func checkSecureBoot(_ context.Context, s subject) []diagnosis.Finding {
 	if s.config == nil || s.facts.Security == nil || s.config.InstallImage() == "" {
 		return nil
@@ -91,11 +92,13 @@ func checkSecureBoot(_ context.Context, s subject) []diagnosis.Finding {
 
 	switch {
 	case machine && !installer:
-		return s.finding(diagnosis.InstallerSecureBoot, severity, s.regenerate("use the -secureboot installer image for "+s.node.Name),
+		return s.finding(diagnosis.InstallerSecureBoot, severity,
+			s.regenerate("use the -secureboot installer image for "+s.node.Name),
 			"the node booted with SecureBoot, and %s is not for SecureBoot: it would not boot again", s.config.InstallImage())
 	case !machine && installer:
 		return s.finding(diagnosis.InstallerSecureBoot, severity,
-			"enable SecureBoot in the machine's firmware and boot the -secureboot image, or "+s.regenerate("use the ordinary installer image for "+s.node.Name),
+			"enable SecureBoot in the machine's firmware and boot the -secureboot image, or "+
+				s.regenerate("use the ordinary installer image for "+s.node.Name),
 			"the node booted without SecureBoot, and %s is for SecureBoot only", s.config.InstallImage())
 	case machine:
 		return s.ok(diagnosis.InstallerSecureBoot, "SecureBoot, and so is the installer image")

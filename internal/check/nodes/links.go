@@ -14,8 +14,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// checkLinks looks for the physical links that the machine config names or selects by MAC. A missing name is only surely wrong if the node
-// booted with the kernel arguments that it will have once installed: net.ifnames decides how links are called. A MAC never changes.
+// checkLinks looks for the physical links that the machine config names or selects by MAC. A missing name is only
+// surely wrong if the node booted with the kernel arguments that it will have once installed: net.ifnames decides how
+// links are called. A MAC never changes.
 func checkLinks(_ context.Context, s subject) []diagnosis.Finding {
 	if s.config == nil || s.facts.unread(readLinks) {
 		return nil
@@ -55,7 +56,8 @@ func (s subject) absentLinks() []string {
 }
 
 func (s subject) absentMACs() []string {
-	return slices.DeleteFunc(slices.Clone(s.node.MACs), func(mac string) bool { return anyMAC([]string{mac}, physicalMACs(s.facts.Links)) })
+	return slices.DeleteFunc(slices.Clone(s.node.MACs),
+		func(mac string) bool { return anyMAC([]string{mac}, physicalMACs(s.facts.Links)) })
 }
 
 // called tells whether a link goes by a name.
@@ -82,8 +84,8 @@ func linkList(links []talos.Link) string {
 // namingArgs are the kernel arguments that decide how links are called.
 var namingArgs = []string{"net.ifnames", "biosdevname"}
 
-// namingDifference says why the installed system may name its links otherwise than the running one does; empty when it will not.
-// An installed node keeps its names: it runs what it will run.
+// namingDifference says why the installed system may name its links otherwise than the running one does; empty when it
+// will not. An installed node keeps its names: it runs what it will run.
 func (s subject) namingDifference() string {
 	switch {
 	case s.installed():
@@ -123,7 +125,8 @@ func (s subject) declaredNaming() map[string]string {
 	return namingOf(install.ExtraKernelArgs())
 }
 
-// namingOf picks the naming arguments; the last of several wins, as it does in the kernel. net.ifnames=1 is Talos' default, so it says nothing.
+// namingOf picks the naming arguments; the last of several wins, as it does in the kernel. net.ifnames=1 is Talos'
+// default, so it says nothing.
 func namingOf(args []string) map[string]string {
 	named := make(map[string]string)
 
@@ -173,8 +176,9 @@ func checkLinkDeclarations(_ context.Context, w whole) []diagnosis.Finding {
 			vlan, isVLAN := link.(talosconfig.NetworkVLANConfig)
 
 			if old[link.Name()] || isVLAN && old[vlanName(vlan.ParentLink(), vlan.VLANID())] {
-				findings = append(findings, w.about(node, diagnosis.LinkDeclaredTwice, diagnosis.Warning, w.regenerate("keep one of the two"),
-					"%s configures %s in machine.network.interfaces and in a document of its own", config.Path, link.Name())...)
+				findings = append(findings,
+					w.about(node, diagnosis.LinkDeclaredTwice, diagnosis.Warning, w.regenerate("keep one of the two"),
+						"%s configures %s in machine.network.interfaces and in a document of its own", config.Path, link.Name())...)
 			}
 		}
 	}

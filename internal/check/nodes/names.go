@@ -63,7 +63,8 @@ func suggestion(hostname string) string {
 	return "use a name like cp1"
 }
 
-// checkHostnames judges the names that nodes will register with. Machines that get their hostname elsewhere are judged once they answered.
+// checkHostnames judges the names that nodes will register with. Machines that get their hostname elsewhere are judged
+// once they answered.
 func checkHostnames(_ context.Context, w whole) []diagnosis.Finding {
 	var findings []diagnosis.Finding
 
@@ -74,7 +75,8 @@ func checkHostnames(_ context.Context, w whole) []diagnosis.Finding {
 		static := w.configs[node.Name] != nil && w.configs[node.Name].Hostname() != ""
 
 		if fault := hostnameFault(hostname); fault != "" && (static || !node.IgnoreHostname) {
-			findings = append(findings, w.about(node, diagnosis.HostnameInvalid, diagnosis.Failure, w.regenerate(suggestion(hostname)), "%s", fault)...)
+			findings = append(findings,
+				w.about(node, diagnosis.HostnameInvalid, diagnosis.Failure, w.regenerate(suggestion(hostname)), "%s", fault)...)
 		}
 
 		if node.IgnoreHostname {
@@ -84,8 +86,9 @@ func checkHostnames(_ context.Context, w whole) []diagnosis.Finding {
 		folded := nodeName(hostname, w.configs[node.Name])
 
 		if first, taken := owners[folded]; taken {
-			findings = append(findings, w.about(node, diagnosis.HostnameNotUnique, diagnosis.Failure, w.regenerate("rename one of the two"),
-				"%s and %s would both be the Kubernetes node %s", first.Name, node.Name, folded)...)
+			findings = append(findings,
+				w.about(node, diagnosis.HostnameNotUnique, diagnosis.Failure, w.regenerate("rename one of the two"),
+					"%s and %s would both be the Kubernetes node %s", first.Name, node.Name, folded)...)
 		} else {
 			owners[folded] = node
 		}
@@ -103,7 +106,8 @@ func hostnameOf(node *inventory.Node, config *machineconfig.Config) string {
 	return node.Hostname
 }
 
-// nodeName is what Kubernetes makes of a hostname: lower case, and without the domain unless the kubelet registers with it.
+// nodeName is what Kubernetes makes of a hostname: lower case, and without the domain unless the kubelet registers with
+// it.
 func nodeName(hostname string, config *machineconfig.Config) string {
 	name := strings.ToLower(hostname)
 
@@ -159,7 +163,8 @@ func checkNames(_ context.Context, w whole) []diagnosis.Finding {
 
 		findings = append(findings, w.about(node, diagnosis.NameNotCertified, diagnosis.Failure,
 			w.regenerate("add "+node.Address+" to certSANs of "+node.Name),
-			"the node is declared as %s, and %s has it neither as hostname nor in certSANs: its certificate would not be for that name",
+			"the node is declared as %s, and %s has it neither as hostname nor in certSANs: its certificate would not be for "+
+				"that name",
 			node.Address, config.Path)...)
 	}
 
@@ -195,20 +200,24 @@ func (w whole) resolves(node *inventory.Node) []diagnosis.Finding {
 
 	switch {
 	case err != nil:
-		return w.about(node, diagnosis.NameUnresolved, diagnosis.Failure, "add a DNS record for "+node.Address+", or declare the node by its IP address",
+		return w.about(node, diagnosis.NameUnresolved, diagnosis.Failure,
+			"add a DNS record for "+node.Address+", or declare the node by its IP address",
 			"%s does not resolve", node.Address)
 	case w.isEndpoint(node, addresses):
-		return w.about(node, diagnosis.NameAmbiguous, diagnosis.Failure, w.regenerate("declare "+node.Name+" by an address of its own"),
+		return w.about(node, diagnosis.NameAmbiguous, diagnosis.Failure,
+			w.regenerate("declare "+node.Name+" by an address of its own"),
 			"%s is %s, the cluster's endpoint", node.Address, join(addresses))
 	case len(addresses) > 1:
-		return w.about(node, diagnosis.NameAmbiguous, diagnosis.Warning, w.regenerate("declare "+node.Name+" by a name with one address"),
+		return w.about(node, diagnosis.NameAmbiguous, diagnosis.Warning,
+			w.regenerate("declare "+node.Name+" by a name with one address"),
 			"%s has several addresses: %s", node.Address, join(addresses))
 	default:
 		return w.about(node, diagnosis.NameUnresolved, diagnosis.OK, "", "%s is %s", node.Address, join(addresses))
 	}
 }
 
-// isEndpoint tells whether a node's name leads to the cluster's endpoint instead. Where a control plane itself is the endpoint, it may.
+// isEndpoint tells whether a node's name leads to the cluster's endpoint instead. Where a control plane itself is the
+// endpoint, it may.
 func (w whole) isEndpoint(node *inventory.Node, addresses []netip.Addr) bool {
 	if w.cluster.Endpoint == nil {
 		return false
@@ -225,5 +234,6 @@ func (w whole) isEndpoint(node *inventory.Node, addresses []netip.Addr) bool {
 
 	single := node.Role == inventory.ControlPlane && len(w.cluster.ControlPlanes()) == 1
 
-	return !single && slices.ContainsFunc(addresses, func(address netip.Addr) bool { return slices.Contains(endpoints, address) })
+	return !single && slices.ContainsFunc(addresses,
+		func(address netip.Addr) bool { return slices.Contains(endpoints, address) })
 }

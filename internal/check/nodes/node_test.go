@@ -7,7 +7,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -69,7 +69,8 @@ func TestVersions(t *testing.T) {
 					config.MachineConfig.MachineInstall.InstallImage = machineconfig.DefaultImage + ":v1.12.1"
 				})
 			},
-			id: diagnosis.TalosVersionMismatch, severity: diagnosis.Warning, cause: "made for the older v1.12", next: "set talosVersion to v1.13",
+			id: diagnosis.TalosVersionMismatch, severity: diagnosis.Warning, cause: "made for the older v1.12",
+			next: "set talosVersion to v1.13",
 		},
 		"nothing declared, image older": {
 			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) {
@@ -153,7 +154,8 @@ func TestSecureBoot(t *testing.T) {
 		t.Helper()
 
 		f.patch(t, "cp1", func(config *v1alpha1.Config) {
-			config.MachineConfig.MachineInstall.InstallImage = strings.Replace(machineconfig.DefaultImage, "metal-installer", "metal-installer-secureboot", 1) + ":v1.13.9"
+			config.MachineConfig.MachineInstall.InstallImage = strings.Replace(machineconfig.DefaultImage, "metal-installer",
+				"metal-installer-secureboot", 1) + ":v1.13.9"
 		})
 	}
 
@@ -166,7 +168,8 @@ func TestSecureBoot(t *testing.T) {
 		},
 		"SecureBoot image on an ordinary machine": {
 			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) { secureImage(t, f) },
-			id:    diagnosis.InstallerSecureBoot, severity: diagnosis.Failure, cause: "without SecureBoot", next: "enable SecureBoot",
+			id:    diagnosis.InstallerSecureBoot, severity: diagnosis.Failure, cause: "without SecureBoot",
+			next: "enable SecureBoot",
 		},
 		"SecureBoot on both sides": {
 			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
@@ -242,7 +245,8 @@ func TestConfigThatOnlyThisMachineRefuses(t *testing.T) {
 	runNodeTests(t, map[string]nodeTest{
 		"a bare machine": {
 			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) { clash(t, f) },
-			id:    diagnosis.ConfigRefusedHere, severity: diagnosis.Failure, cause: "can't be used together", next: "talos:generate-config",
+			id:    diagnosis.ConfigRefusedHere, severity: diagnosis.Failure, cause: "can't be used together",
+			next: "talos:generate-config",
 		},
 		"an installed machine": {
 			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
@@ -303,7 +307,8 @@ func TestLinks(t *testing.T) {
 	runNodeTests(t, map[string]nodeTest{
 		"absent, and the names will stay": {
 			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) { renamed(facts) },
-			id:    diagnosis.LinkAbsent, severity: diagnosis.Failure, cause: "no link eth0; the node has ens18 02:00:00:00:00:11", next: "MAC",
+			id:    diagnosis.LinkAbsent, severity: diagnosis.Failure,
+			cause: "no link eth0; the node has ens18 02:00:00:00:00:11", next: "MAC",
 		},
 		"absent, and the machine config asks for other names": {
 			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
@@ -388,7 +393,8 @@ func TestLinks(t *testing.T) {
 			spoil: func(_ *testing.T, f *fixture, _ *preflight.Facts) {
 				f.cluster.Node("cp1").MACs = []string{"02:00:00:00:00:11", "02:00:00:00:00:99"}
 			},
-			id: diagnosis.LinkAbsent, severity: diagnosis.Failure, cause: "no physical link has the MAC address 02:00:00:00:00:99",
+			id: diagnosis.LinkAbsent, severity: diagnosis.Failure,
+			cause: "no physical link has the MAC address 02:00:00:00:00:99",
 		},
 		"unread": {
 			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {

@@ -1,7 +1,8 @@
 // Package preflight judges whether a cluster's files and its machines fit each other before anything is sent to a node.
 //
-// Every check is a small function over data: the inventory, the machine configs, and the facts that were read from a node.
-// Reading happens in ReadFacts alone; what little else reaches out of the process (DNS, the VIP) comes in through Options.
+// Every check is a small function over data: the inventory, the machine configs, and the facts that were read from a
+// node. Reading happens in ReadFacts alone; what little else reaches out of the process (DNS, the VIP) comes in through
+// Options.
 package preflight
 
 import (
@@ -25,10 +26,11 @@ type Options struct {
 	SkipChecks []diagnosis.ID
 	// Now is the time that certificates are judged at.
 	Now time.Time
-	// LookupHost resolves a DNS name; an error or no address means that it does not resolve. Nil leaves names unresolved and unjudged.
+	// LookupHost resolves a DNS name; an error or no address means that it does not resolve. Nil leaves names unresolved
+	// and unjudged.
 	LookupHost func(ctx context.Context, host string) ([]netip.Addr, error)
-	// VIPAnswers asks the Kubernetes API's port of an address who answers there, and whether with a certificate of this cluster's
-	// Kubernetes CA. Nil leaves the VIP unasked.
+	// VIPAnswers asks the Kubernetes API's port of an address who answers there, and whether with a certificate of this
+	// cluster's Kubernetes CA. Nil leaves the VIP unasked.
 	VIPAnswers func(ctx context.Context, address netip.Addr) (answered, ours bool, err error)
 }
 
@@ -47,11 +49,15 @@ type Check struct {
 var nodeChecks = []Check{
 	ofNode(checkProxy, 0, diagnosis.ThroughProxy),
 	ofNode(checkUnread, 0, diagnosis.FactUnread),
-	ofNode(checkIdentity, diagnosis.NeedsTalconfig, diagnosis.WrongMachine, diagnosis.IdentityUnread), // the right machine?
-	ofNode(checkConfigHere, diagnosis.NeedsConfig, diagnosis.ConfigRefusedHere),                       // would it take the config?
-	ofNode(checkTalosVersion, diagnosis.NeedsConfig, diagnosis.TalosVersionMismatch),                  //
-	ofNode(checkKubernetesVersion, diagnosis.NeedsConfig, diagnosis.KubernetesUnsupported),            //
-	ofNode(checkInstallDisk, diagnosis.NeedsConfig, diagnosis.InstallDiskNoMatch, diagnosis.InstallDiskAmbiguous, diagnosis.InstallDiskAbsent, diagnosis.InstallDiskHoldsData, diagnosis.AlreadyInstalled), // where would Talos go?
+	// the right machine?
+	ofNode(checkIdentity, diagnosis.NeedsTalconfig, diagnosis.WrongMachine, diagnosis.IdentityUnread),
+	// would it take the config?
+	ofNode(checkConfigHere, diagnosis.NeedsConfig, diagnosis.ConfigRefusedHere),
+	ofNode(checkTalosVersion, diagnosis.NeedsConfig, diagnosis.TalosVersionMismatch),       //
+	ofNode(checkKubernetesVersion, diagnosis.NeedsConfig, diagnosis.KubernetesUnsupported), //
+	// where would Talos go?
+	ofNode(checkInstallDisk, diagnosis.NeedsConfig, diagnosis.InstallDiskNoMatch, diagnosis.InstallDiskAmbiguous,
+		diagnosis.InstallDiskAbsent, diagnosis.InstallDiskHoldsData, diagnosis.AlreadyInstalled),
 	ofNode(checkSecureBoot, diagnosis.NeedsConfig, diagnosis.InstallerSecureBoot),  // would it boot again?
 	ofNode(checkTPM, diagnosis.NeedsConfig, diagnosis.TPMUnsealed),                 //
 	ofNode(checkKernelArgs, diagnosis.NeedsConfig, diagnosis.KernelArgsIgnored),    //
@@ -67,10 +73,11 @@ func ofNode(run func(context.Context, subject) []diagnosis.Finding, needs diagno
 // NodeChecks are the checks of a node that answered.
 func NodeChecks() []Check { return slices.Clone(nodeChecks) }
 
-// Node runs the checks of one node that answered. A nil config leaves out what needs it: the missing file is another finding.
-// Findings are in the order of the checks, with SkipChecks applied.
+// Node runs the checks of one node that answered. A nil config leaves out what needs it: the missing file is another
+// finding. Findings are in the order of the checks, with SkipChecks applied.
 func Node(
-	ctx context.Context, cluster *inventory.Cluster, node *inventory.Node, config *machineconfig.Config, facts Facts, options Options,
+	ctx context.Context, cluster *inventory.Cluster, node *inventory.Node, config *machineconfig.Config, facts Facts,
+	options Options,
 ) []diagnosis.Finding {
 	s := subject{cluster: cluster, node: node, config: config, facts: facts, options: options}
 
@@ -87,7 +94,8 @@ func Node(
 var clusterChecks = []Check{
 	ofCluster(checkConfigs, diagnosis.NeedsConfig, diagnosis.ConfigInvalid),
 	ofCluster(checkClientCertificate, diagnosis.NeedsTalosconfig, diagnosis.ClientCertificate),
-	ofCluster(checkTalosconfigEndpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsTalosconfig, diagnosis.TalosconfigEndpoint),
+	ofCluster(checkTalosconfigEndpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsTalosconfig,
+		diagnosis.TalosconfigEndpoint),
 	ofCluster(checkControlPlaneCount, diagnosis.NeedsTalconfig, diagnosis.EvenControlPlanes),
 	ofCluster(checkHostnames, diagnosis.NeedsTalconfig, diagnosis.HostnameInvalid, diagnosis.HostnameNotUnique),
 	ofCluster(checkClusterSubnets, diagnosis.NeedsTalconfig, diagnosis.AddressInClusterSubnet),
@@ -96,7 +104,8 @@ var clusterChecks = []Check{
 	ofCluster(checkVIPAnswers, diagnosis.NeedsTalconfig|diagnosis.NeedsNetwork, diagnosis.VIPForeign),
 	ofCluster(checkEndpoint, diagnosis.NeedsTalconfig, diagnosis.EndpointUnusable, diagnosis.EndpointElsewhere),
 	ofCluster(checkNames, diagnosis.NeedsConfig, diagnosis.NameNotCertified),
-	ofCluster(checkResolution, diagnosis.NeedsTalconfig|diagnosis.NeedsNetwork, diagnosis.NameUnresolved, diagnosis.NameAmbiguous),
+	ofCluster(checkResolution, diagnosis.NeedsTalconfig|diagnosis.NeedsNetwork, diagnosis.NameUnresolved,
+		diagnosis.NameAmbiguous),
 	ofCluster(checkDeclaredKubernetes, diagnosis.NeedsTalconfig, diagnosis.KubernetesUnsupported),
 	ofCluster(checkImages, diagnosis.NeedsConfig, diagnosis.InstallerReference, diagnosis.InstallerVersion),
 	ofCluster(checkLinkDeclarations, diagnosis.NeedsConfig, diagnosis.LinkDeclaredTwice),
@@ -114,7 +123,8 @@ type Files struct{ whole }
 
 // NewFiles looks the names up that the options allow.
 func NewFiles(
-	ctx context.Context, cluster *inventory.Cluster, configs map[string]*machineconfig.Config, credentials *talos.Credentials, options Options,
+	ctx context.Context, cluster *inventory.Cluster, configs map[string]*machineconfig.Config,
+	credentials *talos.Credentials, options Options,
 ) Files {
 	return Files{whole{
 		cluster: cluster, configs: configs, credentials: credentials, options: options,
@@ -127,11 +137,12 @@ func (c Check) OfFiles(ctx context.Context, files Files) []diagnosis.Finding {
 	return c.cluster(ctx, files.whole)
 }
 
-// Cluster runs the checks that need no node. Whether the files belong together (roles, hostnames, secrets, certificate authority) is
-// inventory's CrossCheck to say. Configs are by node name; a node without one is left out of what needs it.
-// Nil credentials mean that there is no talosconfig, which is a finding of the node probe. SkipChecks are applied.
+// Cluster runs the checks that need no node. Whether the files belong together (roles, hostnames, secrets, certificate
+// authority) is inventory's CrossCheck to say. Configs are by node name; a node without one is left out of what needs
+// it. Nil credentials mean that there is no talosconfig, which is a finding of the node probe. SkipChecks are applied.
 func Cluster(
-	ctx context.Context, cluster *inventory.Cluster, configs map[string]*machineconfig.Config, credentials *talos.Credentials, options Options,
+	ctx context.Context, cluster *inventory.Cluster, configs map[string]*machineconfig.Config,
+	credentials *talos.Credentials, options Options,
 ) []diagnosis.Finding {
 	files := NewFiles(ctx, cluster, configs, credentials, options)
 
@@ -144,7 +155,8 @@ func Cluster(
 	return Skip(findings, options.SkipChecks)
 }
 
-// Skip turns failures with one of the ids into warnings that say that they were skipped. Identity and certificate authority can't be skipped.
+// Skip turns failures with one of the ids into warnings that say that they were skipped. Identity and certificate
+// authority can't be skipped.
 func Skip(findings []diagnosis.Finding, ids []diagnosis.ID) []diagnosis.Finding {
 	skipped := slices.Clone(findings)
 
@@ -173,7 +185,8 @@ type subject struct {
 	options Options
 }
 
-func (s subject) finding(id diagnosis.ID, severity diagnosis.Severity, next, cause string, args ...any) []diagnosis.Finding {
+func (s subject) finding(id diagnosis.ID, severity diagnosis.Severity, next, cause string,
+	args ...any) []diagnosis.Finding {
 	return []diagnosis.Finding{{
 		ID:       id,
 		Severity: severity,

@@ -25,9 +25,10 @@ type resolved struct {
 // names are the DNS names of a cluster's files, looked up once.
 type names map[string]resolved
 
-// resolveNames looks up the endpoint, the nodes that are declared by name and the talosconfig's endpoints, all at once: where DNS is down, each takes
-// its time.
-func resolveNames(ctx context.Context, cluster *inventory.Cluster, credentials *talos.Credentials, options Options) names {
+// resolveNames looks up the endpoint, the nodes that are declared by name and the talosconfig's endpoints, all at once:
+// where DNS is down, each takes its time.
+func resolveNames(ctx context.Context, cluster *inventory.Cluster, credentials *talos.Credentials,
+	options Options) names {
 	if options.LookupHost == nil {
 		return nil
 	}
@@ -58,7 +59,8 @@ func resolveNames(ctx context.Context, cluster *inventory.Cluster, credentials *
 	return byHost
 }
 
-// hostNames are the names, not addresses, by which the inventory calls the endpoint and its nodes, and the talosconfig its endpoints.
+// hostNames are the names, not addresses, by which the inventory calls the endpoint and its nodes, and the talosconfig
+// its endpoints.
 func hostNames(cluster *inventory.Cluster, credentials *talos.Credentials) []string {
 	var hosts []string
 

@@ -27,11 +27,14 @@ func checkTPM(_ context.Context, s subject) []diagnosis.Finding {
 		return s.ok(diagnosis.TPMUnsealed, "TPM keys, with SecureBoot and a UKI")
 	}
 
-	return s.warn(diagnosis.TPMUnsealed, "enable SecureBoot and boot a -secureboot image, or "+s.regenerate("use other disk encryption keys for "+s.node.Name),
-		"disks are to be encrypted with TPM keys, and the node booted without %s: it may never unlock them again", strings.Join(missing, " and "))
+	return s.warn(diagnosis.TPMUnsealed,
+		"enable SecureBoot and boot a -secureboot image, or "+s.regenerate("use other disk encryption keys for "+s.node.Name),
+		"disks are to be encrypted with TPM keys, and the node booted without %s: it may never unlock them again",
+		strings.Join(missing, " and "))
 }
 
-// checkKernelArgs warns about kernel arguments that only a node that boots with GRUB and its own command line takes from the machine config.
+// checkKernelArgs warns about kernel arguments that only a node that boots with GRUB and its own command line takes
+// from the machine config.
 func checkKernelArgs(_ context.Context, s subject) []diagnosis.Finding {
 	if s.config == nil {
 		return nil
@@ -42,6 +45,7 @@ func checkKernelArgs(_ context.Context, s subject) []diagnosis.Finding {
 		return nil
 	}
 
-	return s.warn(diagnosis.KernelArgsIgnored, "put them into the image's schematic, then "+s.regenerate("drop install.extraKernelArgs of "+s.node.Name),
+	return s.warn(diagnosis.KernelArgsIgnored,
+		"put them into the image's schematic, then "+s.regenerate("drop install.extraKernelArgs of "+s.node.Name),
 		"the node boots a unified kernel image: install.extraKernelArgs (%s) will be ignored", args)
 }

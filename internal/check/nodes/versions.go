@@ -15,7 +15,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// checkTalosVersion compares what the node runs with what its machine config is made for. Only the minor version counts.
+// checkTalosVersion compares what the node runs with what its machine config is made for. Only the minor version
+// counts.
 func checkTalosVersion(_ context.Context, s subject) []diagnosis.Finding {
 	running, err := talosconfig.ParseContractFromVersion(s.facts.Version)
 	if err != nil {
@@ -36,7 +37,8 @@ func checkTalosVersion(_ context.Context, s subject) []diagnosis.Finding {
 	case madeFor.Greater(running):
 		return s.fail(diagnosis.TalosVersionMismatch,
 			"boot the node from a "+madeFor.String()+" image, or "+s.regenerate("set talosVersion to "+running.String()),
-			"the node runs Talos %s, its machine config is made for %s (%s): it would refuse what it does not know", s.facts.Version, madeFor, why)
+			"the node runs Talos %s, its machine config is made for %s (%s): it would refuse what it does not know",
+			s.facts.Version, madeFor, why)
 	case running.Greater(madeFor):
 		return s.warn(diagnosis.TalosVersionMismatch, s.regenerate("set talosVersion to "+running.String()),
 			"the node runs Talos %s, its machine config is made for the older %s (%s)", s.facts.Version, madeFor, why)
@@ -45,7 +47,8 @@ func checkTalosVersion(_ context.Context, s subject) []diagnosis.Finding {
 	}
 }
 
-// contract is the Talos minor version that the node's machine config is made for, and where that is said; nil when nothing says it.
+// contract is the Talos minor version that the node's machine config is made for, and where that is said; nil when
+// nothing says it.
 func (s subject) contract() (contract *talosconfig.VersionContract, why string) {
 	if declared, err := talosconfig.ParseContractFromVersion(s.cluster.TalosVersion); err == nil {
 		return declared, "talosVersion " + s.cluster.TalosVersion
@@ -62,7 +65,8 @@ func (s subject) contract() (contract *talosconfig.VersionContract, why string) 
 	return nil, ""
 }
 
-// checkKubernetesVersion asks machinery whether the node's Talos version runs the Kubernetes version of its machine config.
+// checkKubernetesVersion asks machinery whether the node's Talos version runs the Kubernetes version of its machine
+// config.
 func checkKubernetesVersion(_ context.Context, s subject) []diagnosis.Finding {
 	if s.config == nil || s.facts.Version == "" {
 		return nil
@@ -82,9 +86,11 @@ func checkKubernetesVersion(_ context.Context, s subject) []diagnosis.Finding {
 		case err == nil:
 		case errors.Is(err, errUnknownTalos):
 			return s.warn(diagnosis.KubernetesUnsupported, "compare with the support matrix of Talos "+s.facts.Version,
-				"Talos %s is newer than this program knows, or a development build: it can't tell whether Kubernetes v%s goes with it", s.facts.Version, kubernetes)
+				"Talos %s is newer than this program knows, or a development build: it can't tell whether Kubernetes v%s goes "+
+					"with it", s.facts.Version, kubernetes)
 		default:
-			return s.fail(diagnosis.KubernetesUnsupported, s.regenerate("change kubernetesVersion"), "%s: %s, which the node runs", image, err)
+			return s.fail(diagnosis.KubernetesUnsupported, s.regenerate("change kubernetesVersion"),
+				"%s: %s, which the node runs", image, err)
 		}
 	}
 
@@ -95,7 +101,8 @@ func checkKubernetesVersion(_ context.Context, s subject) []diagnosis.Finding {
 	return s.ok(diagnosis.KubernetesUnsupported, "Kubernetes v%s goes with Talos %s", kubelet, s.facts.Version)
 }
 
-// kubernetesImages are the images whose tags are Kubernetes versions, the kubelet's first: those that Talos itself judges.
+// kubernetesImages are the images whose tags are Kubernetes versions, the kubelet's first: those that Talos itself
+// judges.
 func kubernetesImages(config *machineconfig.Config) []string {
 	images := []string{config.Provider.Machine().Kubelet().Image()}
 
@@ -123,8 +130,10 @@ func checkDeclaredKubernetes(_ context.Context, w whole) []diagnosis.Finding {
 		return nil
 	}
 
-	findings := w.about(nil, diagnosis.KubernetesUnsupported, diagnosis.Failure, w.regenerate("change kubernetesVersion or talosVersion"),
-		"talosVersion %s and kubernetesVersion %s don't go together: %s", w.cluster.TalosVersion, w.cluster.KubernetesVersion, err)
+	findings := w.about(nil, diagnosis.KubernetesUnsupported, diagnosis.Failure,
+		w.regenerate("change kubernetesVersion or talosVersion"),
+		"talosVersion %s and kubernetesVersion %s don't go together: %s", w.cluster.TalosVersion, w.cluster.KubernetesVersion,
+		err)
 	findings[0].Exit = diagnosis.ExitBadInput
 
 	return findings

@@ -27,8 +27,8 @@ func (w whole) vips() []netip.Addr {
 	return slices.Compact(vips)
 }
 
-// checkVIP judges where each VIP lies: within the static subnets of every control plane, and on nobody's address. Control planes that get
-// addresses from the network are judged once they answered.
+// checkVIP judges where each VIP lies: within the static subnets of every control plane, and on nobody's address.
+// Control planes that get addresses from the network are judged once they answered.
 func checkVIP(_ context.Context, w whole) []diagnosis.Finding {
 	vips := w.vips()
 	if len(vips) == 0 {
@@ -48,7 +48,8 @@ func checkVIP(_ context.Context, w whole) []diagnosis.Finding {
 
 			findings = append(findings, w.about(node, diagnosis.VIPOutsideSubnet, diagnosis.Failure,
 				w.regenerate("choose a VIP within the control planes' subnet"),
-				"the VIP %s is outside the node's subnets (%s): it could never take it over", vip, join(subnetsOf(config.Addresses())))...)
+				"the VIP %s is outside the node's subnets (%s): it could never take it over", vip,
+				join(subnetsOf(config.Addresses())))...)
 		}
 	}
 
@@ -66,18 +67,22 @@ func (w whole) vipTaken(vip netip.Addr) []diagnosis.Finding {
 
 		switch {
 		case slices.Contains(addressesOf(node, config), vip):
-			findings = append(findings, w.about(node, diagnosis.VIPTaken, diagnosis.Failure, next, "the VIP %s is the node's own address", vip)...)
+			findings = append(findings,
+				w.about(node, diagnosis.VIPTaken, diagnosis.Failure, next, "the VIP %s is the node's own address", vip)...)
 		case config != nil && slices.Contains(config.Gateways(), vip):
-			findings = append(findings, w.about(node, diagnosis.VIPTaken, diagnosis.Failure, next, "the VIP %s is the node's gateway", vip)...)
+			findings = append(findings,
+				w.about(node, diagnosis.VIPTaken, diagnosis.Failure, next, "the VIP %s is the node's gateway", vip)...)
 		}
 	}
 
 	return findings
 }
 
-// mayGetSubnet tells whether a node may still get an address of a VIP's family from the network: by DHCP, or where none is static.
+// mayGetSubnet tells whether a node may still get an address of a VIP's family from the network: by DHCP, or where none
+// is static.
 func mayGetSubnet(config *machineconfig.Config, vip netip.Addr) bool {
-	static := slices.ContainsFunc(config.Addresses(), func(address netip.Prefix) bool { return address.Addr().Is4() == vip.Is4() })
+	static := slices.ContainsFunc(config.Addresses(),
+		func(address netip.Prefix) bool { return address.Addr().Is4() == vip.Is4() })
 
 	return !static || config.UsesDHCP() && !config.VIPOnStaticInterface(vip)
 }
@@ -124,7 +129,8 @@ func checkVIPAnswers(ctx context.Context, w whole) []diagnosis.Finding {
 				"free "+vip.String()+", or "+w.regenerate("choose another VIP"),
 				"something answers on the VIP %s, and not with a certificate of this cluster's Kubernetes CA", vip)...)
 		case answered:
-			findings = append(findings, w.ok(diagnosis.VIPForeign, "this cluster's Kubernetes API answers on the VIP %s", vip)...)
+			findings = append(findings,
+				w.ok(diagnosis.VIPForeign, "this cluster's Kubernetes API answers on the VIP %s", vip)...)
 		default:
 			findings = append(findings, w.ok(diagnosis.VIPForeign, "nobody answers on the VIP %s yet", vip)...)
 		}

@@ -40,7 +40,8 @@ func (a API) VMs(ctx context.Context, wanted func(name string) bool) ([]VM, erro
 
 	defer transport.CloseIdleConnections()
 
-	client := &http.Client{Transport: transport, Timeout: askTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{Transport: transport, Timeout: askTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 	var guests []struct {
 		ID       json.Number `json:"vmid"`
@@ -63,7 +64,8 @@ func (a API) VMs(ctx context.Context, wanted func(name string) bool) ([]VM, erro
 
 		var config map[string]any
 
-		if err := a.get(ctx, client, "nodes/"+url.PathEscape(guest.Node)+"/qemu/"+url.PathEscape(guest.ID.String())+"/config", &config); err != nil {
+		if err := a.get(ctx, client, "nodes/"+url.PathEscape(guest.Node)+"/qemu/"+url.PathEscape(guest.ID.String())+"/config",
+			&config); err != nil {
 			return nil, err
 		}
 
@@ -77,7 +79,8 @@ func (a API) VMs(ctx context.Context, wanted func(name string) bool) ([]VM, erro
 
 // get asks for the data at a path below /api2/json.
 func (a API) get(ctx context.Context, client *http.Client, path string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(a.Endpoint, "/")+"/api2/json/"+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(a.Endpoint, "/")+"/api2/json/"+path,
+		nil)
 	if err != nil {
 		return fmt.Errorf("ask Proxmox: %s is no URL", a.Endpoint)
 	}
@@ -123,8 +126,10 @@ func fromConfig(name string, config map[string]any) VM {
 	}
 
 	made := VM{
-		Name: name, BIOS: get("bios", "seabios"), Machine: get("machine", "pc"), CPU: first(get("cpu", "kvm64"), "cputype"), CPUArguments: config["args"] != nil,
-		Cores: times(get("cores", "1"), get("sockets", "1")), Memory: first(get("memory", "512"), "current"), SCSI: get("scsihw", "lsi"),
+		Name: name, BIOS: get("bios", "seabios"), Machine: get("machine", "pc"), CPU: first(get("cpu", "kvm64"), "cputype"),
+		CPUArguments: config["args"] != nil,
+		Cores:        times(get("cores", "1"), get("sockets", "1")), Memory: first(get("memory", "512"), "current"),
+		SCSI:  get("scsihw", "lsi"),
 		Agent: enabled(first(get("agent", "0"), "enabled")), Hotplug: get("hotplug", usualHotplug),
 	}
 
@@ -132,7 +137,8 @@ func fromConfig(name string, config map[string]any) VM {
 	made.Balloon = get("balloon", made.Memory.Value) // without a word Proxmox gives the machine a balloon
 
 	if disk, set := config["efidisk0"]; set {
-		made.PreEnrolledKeys = Setting{Value: fmt.Sprint(strings.Contains(fmt.Sprint(disk), "pre-enrolled-keys=1")), Known: true}
+		made.PreEnrolledKeys = Setting{Value: fmt.Sprint(strings.Contains(fmt.Sprint(disk), "pre-enrolled-keys=1")),
+			Known: true}
 	}
 
 	var cards []string

@@ -64,9 +64,11 @@ func TestMachinesOfTheAPI(t *testing.T) {
 		{"vmid": 300, "name": "nas", "node": "pve1", "type": "qemu"},
 	}, map[string]map[string]any{
 		"101": {
-			"bios": "ovmf", "machine": "pc-q35-9.0,viommu=virtio", "cpu": "host,flags=+aes", "cores": 4, "sockets": 2, "memory": "8192", "balloon": 0,
+			"bios": "ovmf", "machine": "pc-q35-9.0,viommu=virtio", "cpu": "host,flags=+aes", "cores": 4, "sockets": 2,
+			"memory": "8192", "balloon": 0,
 			"agent": "enabled=1,fstrim_cloned_disks=1", "hotplug": "disk,memory",
-			"scsihw": "virtio-scsi-pci", "net1": "model=e1000,macaddr=02:00:00:00:00:02", "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0",
+			"scsihw": "virtio-scsi-pci", "net1": "model=e1000,macaddr=02:00:00:00:00:02",
+			"net0":     "virtio=02:00:00:00:00:01,bridge=vmbr0",
 			"efidisk0": "local:vm-101-disk-0,efitype=4m,pre-enrolled-keys=1,size=4M",
 		},
 		"102": {"cpu": "cputype=kvm64", "args": "-cpu kvm64,+cx16", "efidisk0": "local:vm-102-disk-0,size=4M"},
@@ -78,13 +80,18 @@ func TestMachinesOfTheAPI(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []proxmox.VM{
 		{
-			Name: "cp1", BIOS: set("ovmf"), Machine: set("pc-q35-9.0"), CPU: set("host"), Cores: set("8"), Memory: set("8192"), Balloon: set("0"),
-			SCSI: set("virtio-scsi-pci"), Networks: []proxmox.Setting{set("virtio"), set("e1000")}, PreEnrolledKeys: set("true"), Agent: set("true"),
-			Hotplug: set("disk,memory"),
+			Name: "cp1", BIOS: set("ovmf"), Machine: set("pc-q35-9.0"), CPU: set("host"), Cores: set("8"), Memory: set("8192"),
+			Balloon: set("0"),
+			SCSI:    set("virtio-scsi-pci"), Networks: []proxmox.Setting{set("virtio"), set("e1000")},
+			PreEnrolledKeys: set("true"),
+			Agent:           set("true"),
+			Hotplug:         set("disk,memory"),
 		},
 		{ // Proxmox' own defaults: a balloon among them
-			Name: "w1", BIOS: set("seabios"), Machine: set("pc"), CPU: set("kvm64"), CPUArguments: true, Cores: set("1"), Memory: set("512"),
-			Balloon: set("512"), SCSI: set("lsi"), PreEnrolledKeys: set("false"), Agent: set("0"), Hotplug: set("network,disk,usb"),
+			Name: "w1", BIOS: set("seabios"), Machine: set("pc"), CPU: set("kvm64"), CPUArguments: true, Cores: set("1"),
+			Memory:  set("512"),
+			Balloon: set("512"), SCSI: set("lsi"), PreEnrolledKeys: set("false"), Agent: set("0"),
+			Hotplug: set("network,disk,usb"),
 		},
 	}, machines)
 }
@@ -94,7 +101,8 @@ func TestWhatTheAPIRefusesHasNoToken(t *testing.T) {
 
 	guest := []map[string]any{{"vmid": 1, "name": "cp1", "node": "pve1", "type": "qemu"}}
 	server := pve(t, guest, nil)
-	odd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
+	odd := httptest.NewServer(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
 	t.Cleanup(odd.Close)
 
 	moved := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,12 +114,15 @@ func TestWhatTheAPIRefusesHasNoToken(t *testing.T) {
 		api  proxmox.API
 		want string
 	}{
-		"wrong token":         {proxmox.API{Endpoint: server.URL, Token: "s3cr3t", Insecure: true}, "it answers 401 to cluster/resources?type=vm"},
+		"wrong token": {proxmox.API{Endpoint: server.URL, Token: "s3cr3t", Insecure: true},
+			"it answers 401 to cluster/resources?type=vm"},
 		"unknown certificate": {proxmox.API{Endpoint: server.URL, Token: token}, "certificate"},
-		"no configuration":    {proxmox.API{Endpoint: server.URL, Token: token, Insecure: true}, "it answers 500 to nodes/pve1/qemu/1/config"},
-		"no URL":              {proxmox.API{Endpoint: "http://a b:1", Token: token}, "is no URL"},
-		"not Proxmox":         {proxmox.API{Endpoint: odd.URL, Token: token}, "read Proxmox' answer to cluster/resources?type=vm"},
-		"a redirect":          {proxmox.API{Endpoint: moved.URL, Token: token}, "it answers 302"},
+		"no configuration": {proxmox.API{Endpoint: server.URL, Token: token, Insecure: true},
+			"it answers 500 to nodes/pve1/qemu/1/config"},
+		"no URL": {proxmox.API{Endpoint: "http://a b:1", Token: token}, "is no URL"},
+		"not Proxmox": {proxmox.API{Endpoint: odd.URL, Token: token},
+			"read Proxmox' answer to cluster/resources?type=vm"},
+		"a redirect": {proxmox.API{Endpoint: moved.URL, Token: token}, "it answers 302"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,7 +138,8 @@ func TestWhatTheAPIRefusesHasNoToken(t *testing.T) {
 func told(vm proxmox.VM) string {
 	words := []string{vm.Name}
 
-	for _, setting := range append([]proxmox.Setting{vm.BIOS, vm.Machine, vm.CPU, vm.Cores, vm.Memory, vm.Balloon, vm.SCSI, vm.Agent, vm.Hotplug, vm.PreEnrolledKeys}, vm.Networks...) {
+	for _, setting := range append([]proxmox.Setting{vm.BIOS, vm.Machine, vm.CPU, vm.Cores, vm.Memory, vm.Balloon, vm.SCSI,
+		vm.Agent, vm.Hotplug, vm.PreEnrolledKeys}, vm.Networks...) {
 		if !setting.Known {
 			setting.Value = "?"
 		}
@@ -170,11 +182,15 @@ func TestMachinesOfOpenTofuFiles(t *testing.T) {
   network_device {
     model = "e1000"
   }
-}`, []string{"cp1 ovmf q35 host 4 8192 1024 virtio-scsi-single true network,disk,usb true virtio e1000", "w1 ovmf q35 host 4 16384 1024 virtio-scsi-single true network,disk,usb true virtio e1000"}},
-		"bpg, defaults":                {`resource "proxmox_virtual_environment_vm" "a" {}`, []string{"a seabios pc qemu64 1 512 0 virtio-scsi-pci false network,disk,usb ?"}},
-		"bpg, a clone":                 {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  bios = \"ovmf\"\n  clone {}\n}", []string{"a ovmf ? ? ? ? ? ? ? ? ?"}},
-		"bpg, a template":              {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  template = true\n}", nil},
-		"bpg, made when it is applied": {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  dynamic \"cpu\" {}\n  count = 2\n}", []string{" seabios pc ? ? 512 0 virtio-scsi-pci false network,disk,usb ?"}},
+}`, []string{"cp1 ovmf q35 host 4 8192 1024 virtio-scsi-single true network,disk,usb true virtio e1000",
+			"w1 ovmf q35 host 4 16384 1024 virtio-scsi-single true network,disk,usb true virtio e1000"}},
+		"bpg, defaults": {`resource "proxmox_virtual_environment_vm" "a" {}`,
+			[]string{"a seabios pc qemu64 1 512 0 virtio-scsi-pci false network,disk,usb ?"}},
+		"bpg, a clone": {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  bios = \"ovmf\"\n  " +
+			"clone {}\n}", []string{"a ovmf ? ? ? ? ? ? ? ? ?"}},
+		"bpg, a template": {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  template = true\n}", nil},
+		"bpg, made when it is applied": {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  dynamic \"cpu\" {}\n  " +
+			"count = 2\n}", []string{" seabios pc ? ? 512 0 virtio-scsi-pci false network,disk,usb ?"}},
 		"Telmate, version 3": {`resource "proxmox_vm_qemu" "a" {
   name = "cp1"
   bios = "ovmf"
@@ -195,9 +211,11 @@ func TestMachinesOfOpenTofuFiles(t *testing.T) {
     model = "virtio"
   }
 }`, []string{"cp1 ovmf q35 x86-64-v2-AES 4 4096 2048 virtio-scsi-pci true network,memory true virtio"}},
-		"Telmate, version 2": {"resource \"proxmox_vm_qemu\" \"a\" {\n  cpu = \"kvm64\"\n  cores = 2\n}", []string{"a seabios pc kvm64 2 512 0 lsi 0 network,disk,usb ?"}},
-		"Telmate, a clone":   {"resource \"proxmox_vm_qemu\" \"a\" {\n  clone = \"base\"\n}", []string{"a ? ? ? ? ? ? ? ? ? ?"}},
-		"other things":       {"resource \"proxmox_virtual_environment_file\" \"a\" {}\n", nil},
+		"Telmate, version 2": {"resource \"proxmox_vm_qemu\" \"a\" {\n  cpu = \"kvm64\"\n  cores = 2\n}",
+			[]string{"a seabios pc kvm64 2 512 0 lsi 0 network,disk,usb ?"}},
+		"Telmate, a clone": {"resource \"proxmox_vm_qemu\" \"a\" {\n  clone = \"base\"\n}",
+			[]string{"a ? ? ? ? ? ? ? ? ? ?"}},
+		"other things": {"resource \"proxmox_virtual_environment_file\" \"a\" {}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -222,12 +240,14 @@ func TestASettingHasItsPlace(t *testing.T) {
 	t.Parallel()
 
 	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.tf"), []byte("resource \"proxmox_virtual_environment_vm\" \"a\" {\n  bios = var.bios\n}\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.tf"),
+		[]byte("resource \"proxmox_virtual_environment_vm\" \"a\" {\n  bios = var.bios\n}\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "terraform.tfvars"), []byte("bios = \"ovmf\"\n"), 0o600))
 
 	machines, err := proxmox.FromTofu(folder, filepath.Base)
 	require.NoError(t, err)
-	require.Equal(t, proxmox.Location{Path: "terraform.tfvars", Line: 1, Column: 8, Text: `bios = "ovmf"`}, machines[0].BIOS.At)
+	require.Equal(t, proxmox.Location{Path: "terraform.tfvars", Line: 1, Column: 8, Text: `bios = "ovmf"`},
+		machines[0].BIOS.At)
 	require.Equal(t, 1, machines[0].SCSI.At.Line, "of a default the block's")
 
 	_, err = proxmox.FromTofu(filepath.Join(folder, "absent"), filepath.Base)

@@ -7,8 +7,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check/proxmox/tofu"
 )
 
-// FromTofu reads the machines that OpenTofu files make: proxmox_virtual_environment_vm of the bpg provider and proxmox_vm_qemu of Telmate's.
-// shown is how people are told a path. Machines that are templates for others are left out.
+// FromTofu reads the machines that OpenTofu files make: proxmox_virtual_environment_vm of the bpg provider and
+// proxmox_vm_qemu of Telmate's. shown is how people are told a path. Machines that are templates for others are left
+// out.
 func FromTofu(folder string, shown func(path string) string) ([]VM, error) {
 	module, err := tofu.Read(folder, shown)
 	if err != nil {
@@ -100,8 +101,10 @@ func fromBPG(resource tofu.Resource) VM {
 	_, arguments := vm.Attribute("kvm_arguments")
 
 	made := VM{
-		Name: nameOf(resource), BIOS: vm.setting("bios", "seabios"), Machine: vm.setting("machine", "pc"), CPU: cpuType(cpu.setting("type", "qemu64")),
-		CPUArguments: arguments, Cores: times(cpu.setting("cores", "1"), cpu.setting("sockets", "1")), Memory: memory.setting("dedicated", "512"),
+		Name: nameOf(resource), BIOS: vm.setting("bios", "seabios"), Machine: vm.setting("machine", "pc"),
+		CPU:          cpuType(cpu.setting("type", "qemu64")),
+		CPUArguments: arguments, Cores: times(cpu.setting("cores", "1"), cpu.setting("sockets", "1")),
+		Memory:  memory.setting("dedicated", "512"),
 		Balloon: memory.setting("floating", "0"), SCSI: vm.setting("scsi_hardware", "virtio-scsi-pci"),
 		Agent: vm.inner("agent").setting("enabled", "false"), Hotplug: vm.setting("hotplug", usualHotplug),
 	}
@@ -124,17 +127,20 @@ func fromTelmate(resource tofu.Resource) VM {
 	vm := source{resource.Block, cloned || clonedByID}
 
 	made := VM{
-		Name: nameOf(resource), BIOS: vm.setting("bios", "seabios"), Machine: vm.setting("machine", "pc"), CPUArguments: arguments,
-		Memory: vm.setting("memory", "512"), Balloon: vm.setting("balloon", "0"), SCSI: vm.setting("scsihw", "lsi"),
+		Name: nameOf(resource), BIOS: vm.setting("bios", "seabios"), Machine: vm.setting("machine", "pc"),
+		CPUArguments: arguments,
+		Memory:       vm.setting("memory", "512"), Balloon: vm.setting("balloon", "0"), SCSI: vm.setting("scsihw", "lsi"),
 		Agent: enabled(vm.setting("agent", "0")), Hotplug: vm.setting("hotplug", usualHotplug),
 	}
 
 	// Version 3 has a block, earlier ones attributes.
 	if vm.Has("cpu") {
 		cpu := vm.inner("cpu")
-		made.CPU, made.Cores = cpuType(cpu.setting("type", "host")), times(cpu.setting("cores", "1"), cpu.setting("sockets", "1"))
+		made.CPU, made.Cores = cpuType(cpu.setting("type", "host")),
+			times(cpu.setting("cores", "1"), cpu.setting("sockets", "1"))
 	} else {
-		made.CPU, made.Cores = cpuType(vm.setting("cpu_type", "host")), times(vm.setting("cores", "1"), vm.setting("sockets", "1"))
+		made.CPU, made.Cores = cpuType(vm.setting("cpu_type", "host")),
+			times(vm.setting("cores", "1"), vm.setting("sockets", "1"))
 
 		if _, set := vm.Attribute("cpu"); set {
 			made.CPU = cpuType(vm.setting("cpu", "host"))

@@ -1,8 +1,10 @@
-// Package proxmox reads how the virtual machines of a cluster are set up, from OpenTofu files or from the API of Proxmox VE.
+// Package proxmox reads how the virtual machines of a cluster are set up, from OpenTofu files or from the API of
+// Proxmox VE.
 //
-// What is not set has the default of who makes the machine: that of the provider in OpenTofu files, that of Proxmox in its API's answers. The
-// defaults are those of github.com/bpg/terraform-provider-proxmox (docs/resources/virtual_environment_vm.md), of
-// github.com/Telmate/terraform-provider-proxmox (docs/resources/vm_qemu.md), and of Proxmox' qm.conf(5).
+// What is not set has the default of who makes the machine: that of the provider in OpenTofu files, that of Proxmox in
+// its API's answers. The defaults are those of github.com/bpg/terraform-provider-proxmox
+// (docs/resources/virtual_environment_vm.md), of github.com/Telmate/terraform-provider-proxmox
+// (docs/resources/vm_qemu.md), and of Proxmox' qm.conf(5).
 package proxmox
 
 import "errors"
@@ -67,4 +69,5 @@ func (s Setting) Is(values ...string) bool {
 }
 
 // ErrNone says that there is nothing that describes machines.
-var ErrNone = errors.New("no OpenTofu files describe VMs: set TOFU_DIR, or PROXMOX_VE_ENDPOINT and PROXMOX_VE_API_TOKEN")
+var ErrNone = errors.New("no OpenTofu files describe VMs: set TOFU_DIR, or PROXMOX_VE_ENDPOINT and " +
+	"PROXMOX_VE_API_TOKEN")

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
-	"github.com/talos-mage/talos-mage/internal/check/files"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
 	"github.com/talos-mage/talos-mage/internal/check/proxmox"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -41,14 +41,16 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 	}
 
 	if code := result.ExitCode(); code != diagnosis.ExitOK {
-		return &Failure{Code: code, Message: report.Scrub("audit: the files can't work as they are. Next: correct what is listed, then mage audit")}
+		return &Failure{Code: code,
+			Message: report.Scrub("audit: the files can't work as they are. Next: correct what is listed, then mage audit")}
 	}
 
 	return nil
 }
 
 // virtualMachines lists the VMs: the Proxmox API's if it is given, else those of the OpenTofu files.
-func (i Invocation) virtualMachines(ctx context.Context, loaded *settings.Settings) func(func(string) bool) ([]proxmox.VM, error) {
+func (i Invocation) virtualMachines(ctx context.Context,
+	loaded *settings.Settings) func(func(string) bool) ([]proxmox.VM, error) {
 	return func(wanted func(string) bool) ([]proxmox.VM, error) {
 		if loaded.ProxmoxEndpoint != "" && loaded.ProxmoxToken == "" {
 			return nil, errors.New("PROXMOX_VE_ENDPOINT is set, and PROXMOX_VE_API_TOKEN is not")

@@ -29,7 +29,8 @@ func audited(t *testing.T, talconfig string, flags map[string]string) (string, *
 
 	var out, errs bytes.Buffer
 
-	failure := invocation.Invocation{Environ: []string{"ROOT_DIR=" + root}, Workdir: root, Out: &out, Err: &errs}.Audit(context.Background(), flags)
+	failure := invocation.Invocation{Environ: []string{"ROOT_DIR=" + root}, Workdir: root, Out: &out,
+		Err: &errs}.Audit(context.Background(), flags)
 
 	return out.String(), failure
 }
@@ -74,9 +75,12 @@ func TestExplain(t *testing.T) {
 func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
 	t.Parallel()
 
-	const talconfig = "clusterName: lab\nendpoint: https://192.0.2.11:6443\ntalosVersion: v1.13.9\nkubernetesVersion: v1.36.0\nnodes:\n" +
-		"  - hostname: cp1\n    ipAddress: 192.0.2.11\n    controlPlane: true\n    installDisk: /dev/vda\n    networkInterfaces:\n" +
-		"      - interface: eth0\n        addresses: [192.0.2.11/24]\n        routes:\n          - network: 0.0.0.0/0\n            gateway: GATEWAY\n"
+	const talconfig = "clusterName: lab\nendpoint: https://192.0.2.11:6443\ntalosVersion: v1.13.9\nkubernetesVersion: " +
+		"v1.36.0\nnodes:\n" +
+		"  - hostname: cp1\n    ipAddress: 192.0.2.11\n    controlPlane: true\n    installDisk: /dev/vda\n    " +
+		"networkInterfaces:\n" +
+		"      - interface: eth0\n        addresses: [192.0.2.11/24]\n        routes:\n          - network: 0.0.0.0/0\n   " +
+		"         gateway: GATEWAY\n"
 
 	bundle, err := quicksecrets.New()
 	require.NoError(t, err)
@@ -96,7 +100,8 @@ func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
 
 		var out bytes.Buffer
 
-		failure := invocation.Invocation{Environ: append(environ, "ROOT_DIR="+root), Workdir: root, Out: &out, Err: &out}.Audit(context.Background(), nil)
+		failure := invocation.Invocation{Environ: append(environ, "ROOT_DIR="+root), Workdir: root, Out: &out,
+			Err: &out}.Audit(context.Background(), nil)
 		require.NoDirExists(t, filepath.Join(root, "talos", "clusterconfig"), "an audit writes nothing")
 
 		return out.String(), failure
@@ -139,9 +144,11 @@ func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
 		files   map[string]string
 		why     string
 	}{
-		"no secrets":         {nil, map[string]string{}, "there is no talsecret.yaml to make it from"},
-		"encrypted secrets":  {[]string{"PATH="}, map[string]string{"talsecret.sops.yaml": "cluster: ENC[AES256_GCM,data:x]\nsops: {}\n"}, "sops is not on the PATH"},
-		"another generator":  {[]string{"CONFIG_GENERATOR=talhelper"}, secretsFile(), "CONFIG_GENERATOR=talhelper: mage config:generate makes it"},
+		"no secrets": {nil, map[string]string{}, "there is no talsecret.yaml to make it from"},
+		"encrypted secrets": {[]string{"PATH="},
+			map[string]string{"talsecret.sops.yaml": "cluster: ENC[AES256_GCM,data:x]\nsops: {}\n"}, "sops is not on the PATH"},
+		"another generator": {[]string{"CONFIG_GENERATOR=talhelper"}, secretsFile(),
+			"CONFIG_GENERATOR=talhelper: mage config:generate makes it"},
 		"misfitting secrets": {nil, map[string]string{"talsecret.yaml": "cluster: {}\n"}, "mistakes in the files"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,11 +190,14 @@ func TestTheInteroperabilityProfile(t *testing.T) {
 
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"talos/talconfig.yaml":               "clusterName: lab\nendpoint: https://192.0.2.10:6443\nnodes:\n  - {hostname: n1, ipAddress: 192.0.2.11, controlPlane: true, installDisk: /dev/sda}\n",
-		"talos/clusterconfig/lab-n1.yaml":    "version: v1alpha1\nmachine: {type: controlplane}\ncluster: {controlPlane: {endpoint: https://192.0.2.10:6443}}\n",
-		"infrastructure/tofu/main.tf":        "resource \"proxmox_virtual_environment_vm\" \"n1\" {\n  bios = \"other\"\n}\n",
-		"kubernetes/cilium/helmrelease.yaml": "kind: HelmRelease\nmetadata: {name: cilium}\nspec: {values: {ipam: {mode: from-release}}}\n",
-		"values.yaml":                        "ipam: {mode: from-values}\n",
+		"talos/talconfig.yaml": "clusterName: lab\nendpoint: https://192.0.2.10:6443\nnodes:\n  - " +
+			"{hostname: n1, ipAddress: 192.0.2.11, controlPlane: true, installDisk: /dev/sda}\n",
+		"talos/clusterconfig/lab-n1.yaml": "version: v1alpha1\nmachine: {type: controlplane}\ncluster: {controlPlane: " +
+			"{endpoint: https://192.0.2.10:6443}}\n",
+		"infrastructure/tofu/main.tf": "resource \"proxmox_virtual_environment_vm\" \"n1\" {\n  bios = \"other\"\n}\n",
+		"kubernetes/cilium/helmrelease.yaml": "kind: HelmRelease\nmetadata: {name: cilium}\nspec: {values: {ipam: {mode: " +
+			"from-release}}}\n",
+		"values.yaml": "ipam: {mode: from-values}\n",
 	} {
 		path := filepath.Join(root, filepath.FromSlash(name))
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -198,18 +208,23 @@ func TestTheInteroperabilityProfile(t *testing.T) {
 		environ []string
 		want    []string
 	}{
-		"found":           {nil, []string{"at    infrastructure/tofu/main.tf:2:10", "the BIOS is other, not ovmf", "at    kubernetes/cilium/helmrelease.yaml:3:30", "ipam.mode is from-release"}},
-		"named":           {[]string{"CILIUM_VALUES=values.yaml", "TOFU_DIR=elsewhere"}, []string{"ipam.mode is from-values", "no OpenTofu files describe VMs"}},
-		"API":             {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL, "PROXMOX_VE_API_TOKEN=a@b!c=d"}, []string{"the BIOS is seabios, not ovmf"}},
-		"API, no token":   {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL}, []string{"PROXMOX_VE_API_TOKEN is not"}},
-		"API that is off": {[]string{"PROXMOX_VE_ENDPOINT=http://127.0.0.1:1", "PROXMOX_VE_API_TOKEN=a@b!c=s3cr3t"}, []string{"the VMs can't be read: ask Proxmox"}},
+		"found": {nil, []string{"at    infrastructure/tofu/main.tf:2:10", "the BIOS is other, not ovmf",
+			"at    kubernetes/cilium/helmrelease.yaml:3:30", "ipam.mode is from-release"}},
+		"named": {[]string{"CILIUM_VALUES=values.yaml", "TOFU_DIR=elsewhere"},
+			[]string{"ipam.mode is from-values", "no OpenTofu files describe VMs"}},
+		"API": {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL, "PROXMOX_VE_API_TOKEN=a@b!c=d"},
+			[]string{"the BIOS is seabios, not ovmf"}},
+		"API, no token": {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL}, []string{"PROXMOX_VE_API_TOKEN is not"}},
+		"API that is off": {[]string{"PROXMOX_VE_ENDPOINT=http://127.0.0.1:1", "PROXMOX_VE_API_TOKEN=a@b!c=s3cr3t"},
+			[]string{"the VMs can't be read: ask Proxmox"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			var out, errs bytes.Buffer
 
-			call := invocation.Invocation{Environ: append([]string{"ROOT_DIR=" + root}, test.environ...), Workdir: root, Out: &out, Err: &errs}
+			call := invocation.Invocation{Environ: append([]string{"ROOT_DIR=" + root}, test.environ...), Workdir: root,
+				Out: &out, Err: &errs}
 			failure := call.Audit(context.Background(), map[string]string{"AUDIT_PROFILE": "interop"})
 
 			for _, want := range append(test.want, "Proxmox VMs") {

@@ -12,7 +12,8 @@ import (
 func TestSchemasArePrintedForEditors(t *testing.T) {
 	t.Parallel()
 
-	for file, key := range map[string]string{"": "clusterName", "talconfig.yaml": "clusterName", "cluster.yaml": "regenerate_secrets"} {
+	for file, key := range map[string]string{"": "clusterName", "talconfig.yaml": "clusterName",
+		"cluster.yaml": "regenerate_secrets"} {
 		made, out, errs := call(t)
 		require.Nil(t, made.Schema(file), file)
 		require.Empty(t, errs.String())

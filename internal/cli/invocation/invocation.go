@@ -1,5 +1,6 @@
-// Package invocation is one call of the program: it reads the settings, builds a run, has its steps executed, shows what happened and
-// maps the outcome to an exit code. It knows nothing about Mage, so that targets, demo and tests call it alike.
+// Package invocation is one call of the program: it reads the settings, builds a run, has its steps executed, shows
+// what happened and maps the outcome to an exit code. It knows nothing about Mage, so that targets, demo and tests call
+// it alike.
 package invocation
 
 import (
@@ -52,7 +53,8 @@ func FromProcess() Invocation {
 }
 
 // Execute runs the steps that a target consists of.
-func (i Invocation) Execute(ctx context.Context, target string, flags settings.Overrides, list func(*settings.Settings) []steps.Step) *Failure {
+func (i Invocation) Execute(ctx context.Context, target string, flags settings.Overrides,
+	list func(*settings.Settings) []steps.Step) *Failure {
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
@@ -69,7 +71,8 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 	return i.failure(ctx, target, err).and(unwrittenReport(run, closing))
 }
 
-// unwrittenReport is the failure of a run that did all that it should, and could not tell it to REPORT_FILE; nil if it could.
+// unwrittenReport is the failure of a run that did all that it should, and could not tell it to REPORT_FILE; nil if it
+// could.
 func unwrittenReport(run *steps.Run, err error) *Failure {
 	if err == nil {
 		return nil
@@ -150,8 +153,9 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 		return nil
 	}
 
-	return &Failure{Code: diagnosis.ExitPreflight, Message: fmt.Sprintf("%d of %d machines do not answer as Talos nodes: %s. Next: boot them, or check their addresses",
-		len(silent), len(machines), strings.Join(silent, ", "))}
+	return &Failure{Code: diagnosis.ExitPreflight,
+		Message: fmt.Sprintf("%d of %d machines do not answer as Talos nodes: %s. Next: boot them, or check their addresses",
+			len(silent), len(machines), strings.Join(silent, ", "))}
 }
 
 // machines are names and addresses from nodes.yaml beside or below the root folder, else from the inventory.
@@ -162,7 +166,8 @@ func (i Invocation) machines(loaded *settings.Settings) ([]inventory.Machine, er
 	}
 
 	cluster, err := inventory.Load(inventory.Options{
-		TalosDir: loaded.TalosDir, Source: inventory.Kind(loaded.ClusterSource), ConfigDir: loaded.ClusterConfigDir, Environ: i.Environ,
+		TalosDir: loaded.TalosDir, Source: inventory.Kind(loaded.ClusterSource), ConfigDir: loaded.ClusterConfigDir,
+		Environ: i.Environ,
 	})
 	if err != nil {
 		return nil, err
@@ -177,7 +182,8 @@ func (i Invocation) machines(loaded *settings.Settings) ([]inventory.Machine, er
 }
 
 // start reads the settings and the cluster's files, and opens the report.
-func (i Invocation) start(flags settings.Overrides, list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
+func (i Invocation) start(flags settings.Overrides, list func(*settings.Settings) []steps.Step) (*steps.Run,
+	[]steps.Step, *Failure) {
 	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
 	if err != nil {
 		return nil, nil, badInput(err)
@@ -232,7 +238,8 @@ func (i Invocation) sinks(loaded *settings.Settings, console *report.Console) ([
 	return append(sinks, file), nil
 }
 
-// watched tells that a person sees results and live lines on one terminal; log lines of the same events would say everything twice.
+// watched tells that a person sees results and live lines on one terminal; log lines of the same events would say
+// everything twice.
 func (i Invocation) watched(loaded *settings.Settings) bool {
 	return isTerminal(i.Out) && isTerminal(i.Err) && loaded.LogFormat == "text" && loaded.LogLevel != "debug"
 }
@@ -311,7 +318,8 @@ func nothingDone(results []report.Result) bool {
 
 func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {
 	if code, reason := interruption(ctx); code != diagnosis.ExitOK {
-		return &Failure{Code: code, Message: fmt.Sprintf("%s; what was done is told above. Next: mage %s goes on from here", reason, target)}
+		return &Failure{Code: code,
+			Message: fmt.Sprintf("%s; what was done is told above. Next: mage %s goes on from here", reason, target)}
 	}
 
 	if err == nil {

@@ -30,7 +30,8 @@ func call(t *testing.T, environ ...string) (made invocation.Invocation, out, err
 	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
 
 	return invocation.Invocation{
-		Environ: append(cluster.Environ(), append([]string{"ROOT_DIR=" + root, "NODE_REACHABILITY_RETRIES=1"}, environ...)...),
+		Environ: append(cluster.Environ(),
+			append([]string{"ROOT_DIR=" + root, "NODE_REACHABILITY_RETRIES=1"}, environ...)...),
 		Workdir: root,
 		Out:     out,
 		Err:     errs,

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// launchers are the processes through which somebody who waits for it started this one: mage, and the go above it (go tool mage). None, if
-// another program is the parent, which may well end before its child.
+// launchers are the processes through which somebody who waits for it started this one: mage, and the go above it (go
+// tool mage). None, if another program is the parent, which may well end before its child.
 type launchers struct {
 	parent int // 0 without one
 	above  int // 0 without one
@@ -54,8 +54,9 @@ func (l launchers) gone() bool {
 
 func isLauncher(name string) bool { return slices.Contains([]string{"mage", "go"}, name) }
 
-// adopted tells that the parent is not the mage that started this process, but took it over when that died: a child of mage's is in mage's process
-// group. The first process of a container, which takes over whoever is left, may be in it too.
+// adopted tells that the parent is not the mage that started this process, but took it over when that died: a child of
+// mage's is in mage's process group. The first process of a container, which takes over whoever is left, may be in it
+// too.
 func adopted(parent int, name string) bool {
 	return parent == 1 && !isLauncher(name) || !sameGroup(parent)
 }

@@ -20,8 +20,8 @@ var (
 // launcherInterval is how often a child of mage looks whether its launchers still live.
 const launcherInterval = 100 * time.Millisecond
 
-// withSignals gives a context that ends, with the reason as its cause, on SIGINT, SIGTERM, or the death of a launcher: mage does not pass
-// SIGTERM on, and a child that went on changing nodes would surprise everybody.
+// withSignals gives a context that ends, with the reason as its cause, on SIGINT, SIGTERM, or the death of a launcher:
+// mage does not pass SIGTERM on, and a child that went on changing nodes would surprise everybody.
 func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)

@@ -19,9 +19,9 @@ import (
 // An empty value takes the setting back to its default.
 type Overrides map[string]string
 
-// Load reads the settings from an environment of "NAME=value" and the overrides; an empty variable counts as not set. Relative paths are
-// relative to workdir, the working directory. Of bad values it returns one *diagnosis.Problem each, with exit code 2: a single one as
-// it is, several as a multierror.
+// Load reads the settings from an environment of "NAME=value" and the overrides; an empty variable counts as not set.
+// Relative paths are relative to workdir, the working directory. Of bad values it returns one *diagnosis.Problem each,
+// with exit code 2: a single one as it is, several as a multierror.
 func Load(environ []string, overrides Overrides, workdir string) (*Settings, error) {
 	workdir, err := filepath.Abs(workdir)
 	if err != nil {
@@ -138,7 +138,8 @@ func checkValues(s *Settings, values map[string]string, overrides Overrides) []e
 	return append(problems, checkSkips(s, overrides)...)
 }
 
-// checkSkips refuses ids that the catalogue doesn't have and those that nobody may skip. It leaves the ids in the catalogue's spelling.
+// checkSkips refuses ids that the catalogue doesn't have and those that nobody may skip. It leaves the ids in the
+// catalogue's spelling.
 func checkSkips(s *Settings, overrides Overrides) []error {
 	var (
 		problems []error
@@ -157,14 +158,16 @@ func checkSkips(s *Settings, overrides Overrides) []error {
 		switch {
 		case !found:
 			knob, _ := Lookup("SKIP_CHECKS")
-			problems = append(problems, badValue(knob, id, overrides, errors.New("there is no check of this id"), suggest.Word(id, known)))
+			problems = append(problems,
+				badValue(knob, id, overrides, errors.New("there is no check of this id"), suggest.Word(id, known)))
 		case entry.Unskippable:
 			problems = append(problems, &diagnosis.Problem{
 				Step: stepName,
 				Finding: diagnosis.Finding{
 					ID: diagnosis.UnskippableCheck, Severity: diagnosis.Failure,
-					Cause: fmt.Sprintf("SKIP_CHECKS names %s (%s), which protects the cluster's secrets and can't be skipped", entry.ID, entry.Title),
-					Next:  "take " + string(entry.ID) + " out of SKIP_CHECKS",
+					Cause: fmt.Sprintf("SKIP_CHECKS names %s (%s), which protects the cluster's secrets and can't be skipped",
+						entry.ID, entry.Title),
+					Next: "take " + string(entry.ID) + " out of SKIP_CHECKS",
 				},
 			})
 		}
@@ -204,7 +207,8 @@ func badValue(knob Knob, value string, overrides Overrides, reason error, guess 
 	}
 }
 
-// resolvePaths fills in the paths that were not given and makes all of them absolute. A default builds on paths of fields above it.
+// resolvePaths fills in the paths that were not given and makes all of them absolute. A default builds on paths of
+// fields above it.
 func (s *Settings) resolvePaths(workdir string) {
 	resolved := map[string]string{}
 
@@ -244,8 +248,8 @@ func first(paths []string) string {
 	return ""
 }
 
-// topLevel is the nearest folder at or above dir that git knows as a work tree: one with a .git folder, or file (worktrees, submodules).
-// It is dir when there is none.
+// topLevel is the nearest folder at or above dir that git knows as a work tree: one with a .git folder, or file
+// (worktrees, submodules). It is dir when there is none.
 func topLevel(dir string) string {
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {

@@ -9,9 +9,9 @@ import (
 
 // Settings are the knobs of one run, with defaults filled in and paths made absolute.
 //
-// The tags of a field are the whole truth about it: env (the variable's name, also that of the override), flag (the Mage flag, if a
-// target takes one), envDefault or path (the default; a path may build on settings above it), oneof (the words it takes), min (its
-// smallest value), group and doc (the documentation's table).
+// The tags of a field are the whole truth about it: env (the variable's name, also that of the override), flag (the
+// Mage flag, if a target takes one), envDefault or path (the default; a path may build on settings above it), oneof
+// (the words it takes), min (its smallest value), group and doc (the documentation's table).
 type Settings struct {
 	RootDir          string `env:"ROOT_DIR" path:"" default:"the git top level of the working directory, else the working directory" group:"Files" doc:"The repository that the cluster's files lie in."`
 	TalosDir         string `env:"TALOS_DIR" path:"$ROOT_DIR/talos" group:"Files" doc:"Folder with talconfig.yaml, talenv.yaml and the encrypted secrets."`
@@ -78,7 +78,8 @@ type Settings struct {
 	ClockScale float64 `env:"CLOCK_SCALE" envDefault:"1" min:"1" group:"Rehearsals" doc:"Waits and budgets are divided by this, for runs against the emulator, whose nodes are as many times faster."`
 }
 
-// MoveConfigDir makes another folder that of the machine configs, and the talosconfig's with it where that was left to its default.
+// MoveConfigDir makes another folder that of the machine configs, and the talosconfig's with it where that was left to
+// its default.
 func (s *Settings) MoveConfigDir(folder string) {
 	if s.Talosconfig == filepath.Join(s.ClusterConfigDir, "talosconfig") {
 		s.Talosconfig = filepath.Join(folder, "talosconfig")
@@ -87,7 +88,8 @@ func (s *Settings) MoveConfigDir(folder string) {
 	s.ClusterConfigDir = folder
 }
 
-// Environ is the environment that the programs a run starts (talhelper, sops, kubectl, helmfile) expect, as "NAME=value".
+// Environ is the environment that the programs a run starts (talhelper, sops, kubectl, helmfile) expect, as
+// "NAME=value".
 func (s *Settings) Environ() []string {
 	return []string{
 		"KUBECONFIG=" + s.Kubeconfig,

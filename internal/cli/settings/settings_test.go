@@ -60,23 +60,28 @@ func TestValuesThatAreTaken(t *testing.T) {
 		get      func(*settings.Settings) any
 		want     any
 	}{
-		"bare number of seconds": {"VERIFICATION_TIMEOUT=300", func(s *settings.Settings) any { return s.VerificationTimeout }, 5 * time.Minute},
-		"fraction of a second":   {"CHECK_INTERVAL=0.5", func(s *settings.Settings) any { return s.CheckInterval }, 500 * time.Millisecond},
-		"duration with units":    {"INSTALL_TIMEOUT=1h30m", func(s *settings.Settings) any { return s.InstallTimeout }, 90 * time.Minute},
-		"no wait at all":         {"NODE_WAIT=0", func(s *settings.Settings) any { return s.NodeWait }, time.Duration(0)},
-		"spaces around a value":  {"MAX_RETRIES= 7 ", func(s *settings.Settings) any { return s.MaxRetries }, 7},
-		"no retries":             {"MAX_RETRIES=0", func(s *settings.Settings) any { return s.MaxRetries }, 0},
-		"multiplier":             {"BACKOFF_MULTIPLIER=1.5", func(s *settings.Settings) any { return s.BackoffMultiplier }, 1.5},
-		"word in capitals":       {"LOG_LEVEL=DEBUG", func(s *settings.Settings) any { return s.LogLevel }, "debug"},
-		"switch as a digit":      {"DRY_RUN=1", func(s *settings.Settings) any { return s.DryRun }, true},
-		"switch as a word":       {"UPDATE=yes", func(s *settings.Settings) any { return s.Update }, true},
-		"switch that is off":     {"UPDATE=false", func(s *settings.Settings) any { return s.Update }, false},
-		"any value of NO_COLOR":  {"NO_COLOR=please", func(s *settings.Settings) any { return s.NoColor }, true},
-		"empty NO_COLOR":         {"NO_COLOR=", func(s *settings.Settings) any { return s.NoColor }, false},
-		"empty counts as unset":  {"MODE=", func(s *settings.Settings) any { return s.Mode }, "auto"},
-		"mode":                   {"MODE=no-reboot", func(s *settings.Settings) any { return s.Mode }, "no-reboot"},
-		"list":                   {"NODE=cp1, cp[192.0.2.11],,worker1 ", func(s *settings.Settings) any { return s.Node }, []string{"cp1", "cp[192.0.2.11]", "worker1"}},
-		"share of the nodes":     {"MAX_PARALLEL=50%", func(s *settings.Settings) any { return s.MaxParallel.Of(5) }, 3},
+		"bare number of seconds": {"VERIFICATION_TIMEOUT=300",
+			func(s *settings.Settings) any { return s.VerificationTimeout }, 5 * time.Minute},
+		"fraction of a second": {"CHECK_INTERVAL=0.5", func(s *settings.Settings) any { return s.CheckInterval },
+			500 * time.Millisecond},
+		"duration with units": {"INSTALL_TIMEOUT=1h30m", func(s *settings.Settings) any { return s.InstallTimeout },
+			90 * time.Minute},
+		"no wait at all":        {"NODE_WAIT=0", func(s *settings.Settings) any { return s.NodeWait }, time.Duration(0)},
+		"spaces around a value": {"MAX_RETRIES= 7 ", func(s *settings.Settings) any { return s.MaxRetries }, 7},
+		"no retries":            {"MAX_RETRIES=0", func(s *settings.Settings) any { return s.MaxRetries }, 0},
+		"multiplier": {"BACKOFF_MULTIPLIER=1.5", func(s *settings.Settings) any { return s.BackoffMultiplier },
+			1.5},
+		"word in capitals":      {"LOG_LEVEL=DEBUG", func(s *settings.Settings) any { return s.LogLevel }, "debug"},
+		"switch as a digit":     {"DRY_RUN=1", func(s *settings.Settings) any { return s.DryRun }, true},
+		"switch as a word":      {"UPDATE=yes", func(s *settings.Settings) any { return s.Update }, true},
+		"switch that is off":    {"UPDATE=false", func(s *settings.Settings) any { return s.Update }, false},
+		"any value of NO_COLOR": {"NO_COLOR=please", func(s *settings.Settings) any { return s.NoColor }, true},
+		"empty NO_COLOR":        {"NO_COLOR=", func(s *settings.Settings) any { return s.NoColor }, false},
+		"empty counts as unset": {"MODE=", func(s *settings.Settings) any { return s.Mode }, "auto"},
+		"mode":                  {"MODE=no-reboot", func(s *settings.Settings) any { return s.Mode }, "no-reboot"},
+		"list": {"NODE=cp1, cp[192.0.2.11],,worker1 ", func(s *settings.Settings) any { return s.Node },
+			[]string{"cp1", "cp[192.0.2.11]", "worker1"}},
+		"share of the nodes": {"MAX_PARALLEL=50%", func(s *settings.Settings) any { return s.MaxParallel.Of(5) }, 3},
 		"check to skip": {
 			"SKIP_CHECKS=tm036", func(s *settings.Settings) any { return s.SkipChecks }, []string{string(diagnosis.BadSetting)},
 		},
@@ -85,7 +90,8 @@ func TestValuesThatAreTaken(t *testing.T) {
 			func(s *settings.Settings) any { return len(s.CertFingerprints) }, 1,
 		},
 		"addresses": {
-			"NODE_ADDRESSES=cp1=192.0.2.73, cp2=[2001:db8::5]:50000,cp3=2001:db8::6,cp[192.0.2.11]=node.example.com:50001,w=[2001:db8::7],x=node-1",
+			"NODE_ADDRESSES=cp1=192.0.2.73, " +
+				"cp2=[2001:db8::5]:50000,cp3=2001:db8::6,cp[192.0.2.11]=node.example.com:50001,w=[2001:db8::7],x=node-1",
 			func(s *settings.Settings) any { return s.NodeAddresses },
 			settings.Addresses{
 				"cp1": "192.0.2.73", "cp2": "[2001:db8::5]:50000", "cp3": "2001:db8::6",
@@ -235,7 +241,8 @@ func TestPaths(t *testing.T) {
 	require.NoError(t, os.MkdirAll(inside, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(repository, ".git"), []byte("gitdir: elsewhere\n"), 0o600))
 
-	list := strings.Join([]string{"", filepath.Join(repository, "first"), filepath.Join(repository, "second")}, string(os.PathListSeparator))
+	list := strings.Join([]string{"", filepath.Join(repository, "first"), filepath.Join(repository, "second")},
+		string(os.PathListSeparator))
 
 	for name, tt := range map[string]struct {
 		environ []string
@@ -244,21 +251,25 @@ func TestPaths(t *testing.T) {
 	}{
 		"the root is the git top level": {nil, func(s *settings.Settings) string { return s.RootDir }, repository},
 		"relative to the working directory": {
-			[]string{"TALOS_DIR=../other"}, func(s *settings.Settings) string { return s.TalosDir }, filepath.Join(repository, "talos", "other"),
+			[]string{"TALOS_DIR=../other"}, func(s *settings.Settings) string { return s.TalosDir },
+			filepath.Join(repository, "talos", "other"),
 		},
 		"defaults build on given paths": {
 			[]string{"ROOT_DIR=" + filepath.FromSlash("/srv/lab")}, func(s *settings.Settings) string { return s.Talosconfig },
 			filepath.FromSlash("/srv/lab/talos/clusterconfig/talosconfig"),
 		},
 		"a dollar in a given path is a dollar": {
-			[]string{"TALOS_DIR=" + filepath.FromSlash("/srv/$ROOT_DIR")}, func(s *settings.Settings) string { return s.TalosDir },
+			[]string{"TALOS_DIR=" + filepath.FromSlash("/srv/$ROOT_DIR")},
+			func(s *settings.Settings) string { return s.TalosDir },
 			filepath.FromSlash("/srv/$ROOT_DIR"),
 		},
 		"the first path of a list": {
-			[]string{"KUBECONFIG=" + list}, func(s *settings.Settings) string { return s.Kubeconfig }, filepath.Join(repository, "first"),
+			[]string{"KUBECONFIG=" + list}, func(s *settings.Settings) string { return s.Kubeconfig },
+			filepath.Join(repository, "first"),
 		},
 		"unclean paths are cleaned": {
-			[]string{"CLUSTERCONFIG_DIR=./a/../b/"}, func(s *settings.Settings) string { return s.ClusterConfigDir }, filepath.Join(inside, "b"),
+			[]string{"CLUSTERCONFIG_DIR=./a/../b/"}, func(s *settings.Settings) string { return s.ClusterConfigDir },
+			filepath.Join(inside, "b"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,7 +343,8 @@ func TestTheScriptsKnobsKeepTheirNames(t *testing.T) {
 	t.Parallel()
 
 	for _, name := range []string{
-		"TALOSCONFIG", "ROOT_DIR", "LOG_LEVEL", "NODE_REACHABILITY_RETRIES", "NODE_REACHABILITY_DELAY", "INITIAL_DELAY", "MAX_DELAY",
+		"TALOSCONFIG", "ROOT_DIR", "LOG_LEVEL", "NODE_REACHABILITY_RETRIES", "NODE_REACHABILITY_DELAY", "INITIAL_DELAY",
+		"MAX_DELAY",
 		"MAX_RETRIES", "BACKOFF_MULTIPLIER", "VERIFICATION_TIMEOUT", "CHECK_INTERVAL", "KUBECONFIG", "SOPS_AGE_KEY_FILE",
 	} {
 		_, found := settings.Lookup(name)
@@ -351,7 +363,8 @@ func FuzzSettings(f *testing.F) {
 	knobs := settings.Table()
 
 	for number, knob := range knobs {
-		for _, value := range []string{knob.Default, "", "50%", "1h30m", "cp1=192.0.2.73,cp2=[2001:db8::5]:50000", "a:b", "-1", "1e400", "$ROOT_DIR/x"} {
+		for _, value := range []string{knob.Default, "", "50%", "1h30m", "cp1=192.0.2.73,cp2=[2001:db8::5]:50000", "a:b",
+			"-1", "1e400", "$ROOT_DIR/x"} {
 			f.Add(uint(number), value)
 		}
 	}

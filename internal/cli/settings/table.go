@@ -152,7 +152,8 @@ func (k Knob) takes() string {
 	}
 }
 
-// refuse gives the reason why a parsed value isn't one that the setting takes, and for a word the one that was probably meant.
+// refuse gives the reason why a parsed value isn't one that the setting takes, and for a word the one that was probably
+// meant.
 func (k Knob) refuse(value reflect.Value) (guess string, err error) {
 	if len(k.words) > 0 {
 		return k.refuseWord(value.String())
@@ -192,7 +193,8 @@ func refuseFingerprints(list reflect.Value) error {
 	return nil
 }
 
-// tooSmall compares a value with the minimum of its tag; a minimum that can't be read lets nothing pass, so that a test sees it.
+// tooSmall compares a value with the minimum of its tag; a minimum that can't be read lets nothing pass, so that a test
+// sees it.
 func (k Knob) tooSmall(value reflect.Value) bool {
 	switch of := value.Interface().(type) {
 	case time.Duration:
@@ -218,9 +220,12 @@ func Markdown() string {
 
 	page.WriteString("# Settings\n\n" +
 		"<!-- Made from internal/cli/settings: go test ./internal/cli/settings -update -->\n\n" +
-		"Every setting is an environment variable; those with a flag can also be given to a target (`mage applyParallel -parallel=3`),\n" +
-		"and the flag goes over the variable. An empty variable counts as not set. Durations are seconds (`300`) or have units (`5m`).\n" +
-		"Relative paths are relative to the working directory. A bad value ends a run with exit code 2 before anything is done.\n")
+		"Every setting is an environment variable; those with a flag can also be given to a target (`mage applyParallel " +
+		"-parallel=3`),\n" +
+		"and the flag goes over the variable. An empty variable counts as not set. Durations are seconds (`300`) or have " +
+		"units (`5m`).\n" +
+		"Relative paths are relative to the working directory. A bad value ends a run with exit code 2 before anything is " +
+		"done.\n")
 
 	group := ""
 

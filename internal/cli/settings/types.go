@@ -142,7 +142,8 @@ func (p Parallel) String() string {
 // Addresses maps names of nodes to where they answer now: "host", or "host:port" with IPv6 in brackets.
 type Addresses map[string]string
 
-// UnmarshalText reads "cp1=192.0.2.73,cp2=[2001:db8::5]:50000". The name of a node may have an address in brackets ("cp[192.0.2.11]").
+// UnmarshalText reads "cp1=192.0.2.73,cp2=[2001:db8::5]:50000". The name of a node may have an address in brackets
+// ("cp[192.0.2.11]").
 func (a *Addresses) UnmarshalText(text []byte) error {
 	addresses := Addresses{}
 
@@ -215,7 +216,8 @@ func parseAddress(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// checkHostName refuses what DNS could not resolve, and above all a mistyped IPv4 address, which would otherwise be looked up as a name.
+// checkHostName refuses what DNS could not resolve, and above all a mistyped IPv4 address, which would otherwise be
+// looked up as a name.
 func checkHostName(host string) error {
 	if strings.Trim(host, "0123456789.") == "" {
 		return errors.New("not an IP address")

@@ -24,8 +24,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos/talosconfig"
 )
 
-// CrossCheck compares the inventory with the machine configs and the talosconfig: do the files exist, are they for the declared
-// nodes, and do they belong to one cluster? Each check that passes is a finding too, with severity OK. No node is asked.
+// CrossCheck compares the inventory with the machine configs and the talosconfig: do the files exist, are they for the
+// declared nodes, and do they belong to one cluster? Each check that passes is a finding too, with severity OK. No node
+// is asked.
 func (c *Cluster) CrossCheck(talosconfigPath string) []diagnosis.Finding {
 	check := &crossCheck{cluster: c, configs: map[string]*machineconfig.Config{}}
 
@@ -88,7 +89,8 @@ func (x *crossCheck) loadConfigs() {
 		x.loadConfig(node)
 	}
 
-	x.passed(before, diagnosis.ConfigMissing, "%d machine configs are there for %d nodes", len(x.configs), len(x.cluster.Nodes))
+	x.passed(before, diagnosis.ConfigMissing, "%d machine configs are there for %d nodes", len(x.configs),
+		len(x.cluster.Nodes))
 }
 
 func (x *crossCheck) loadConfig(node *Node) {
@@ -98,15 +100,18 @@ func (x *crossCheck) loadConfig(node *Node) {
 	// A file with placeholders often can't be decoded, and then they are the better explanation.
 	if placeholders := machineconfig.Placeholders(content(node, config)); len(placeholders) > 0 {
 		first := placeholders[0]
-		x.found(diagnosis.ConfigPlaceholder, diagnosis.Failure, node, "resolve or decrypt the secrets, then "+machineconfig.HowToGenerate,
-			"%s:%d:%d: %s is %s%s", shown, first.Line, first.Column, first.Field, first.Kind, andMore(len(placeholders)-1, "field"))
+		x.found(diagnosis.ConfigPlaceholder, diagnosis.Failure, node,
+			"resolve or decrypt the secrets, then "+machineconfig.HowToGenerate,
+			"%s:%d:%d: %s is %s%s", shown, first.Line, first.Column, first.Field, first.Kind,
+			andMore(len(placeholders)-1, "field"))
 
 		return
 	}
 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		x.found(diagnosis.ConfigMissing, diagnosis.Failure, node, machineconfig.HowToGenerate, "its machine config %s does not exist", shown)
+		x.found(diagnosis.ConfigMissing, diagnosis.Failure, node, machineconfig.HowToGenerate,
+			"its machine config %s does not exist", shown)
 	case err != nil:
 		explained, next := err, machineconfig.HowToGenerate
 
@@ -193,7 +198,8 @@ func (x *crossCheck) hostname(node *Node, config *machineconfig.Config) {
 	case node.IgnoreHostname || sameHostname(static, node.Hostname):
 	case static == "":
 		x.found(diagnosis.ConfigHostname, diagnosis.Warning, node, machineconfig.HowToGenerate,
-			"%s sets no hostname, so the node will not be called %s; set `ignoreHostname: true` if that is meant", x.shown(node.ConfigFile), node.Hostname)
+			"%s sets no hostname, so the node will not be called %s; set `ignoreHostname: true` if that is meant",
+			x.shown(node.ConfigFile), node.Hostname)
 	default:
 		x.found(diagnosis.ConfigHostname, diagnosis.Failure, node, machineconfig.HowToGenerate,
 			"%s sets the hostname %q", x.shown(node.ConfigFile), static)
@@ -261,7 +267,8 @@ func (x *crossCheck) clusterIdentity(node *Node, config *machineconfig.Config) {
 			"%s is of cluster %q, and the inventory of %q", shown, name, x.cluster.Name)
 	}
 
-	if endpoint := config.Endpoint(); endpoint != nil && x.cluster.Endpoint != nil && endpoint.String() != x.cluster.Endpoint.String() {
+	if endpoint := config.Endpoint(); endpoint != nil && x.cluster.Endpoint != nil &&
+		endpoint.String() != x.cluster.Endpoint.String() {
 		x.found(diagnosis.ConfigCluster, diagnosis.Failure, node, machineconfig.HowToGenerate,
 			"%s has the endpoint %s, and the inventory %s", shown, endpoint.Redacted(), x.cluster.Endpoint.Redacted())
 	}
@@ -284,13 +291,15 @@ func (x *crossCheck) sharedFiles() {
 
 		if hostname := config.Hostname(); hostname != "" {
 			x.found(diagnosis.SharedConfig, diagnosis.Failure, nil, next,
-				"%d machines would get the hostname %q: %s is for all of %s", len(users[path]), hostname, x.shown(path), names(users[path]))
+				"%d machines would get the hostname %q: %s is for all of %s", len(users[path]), hostname, x.shown(path),
+				names(users[path]))
 			x.standsIn(path)
 		}
 
 		if static := config.Addresses(); len(static) > 0 {
 			x.found(diagnosis.SharedConfig, diagnosis.Failure, nil, next,
-				"%d machines would get the address %s: %s is for all of %s", len(users[path]), joinPrefixes(static), x.shown(path), names(users[path]))
+				"%d machines would get the address %s: %s is for all of %s", len(users[path]), joinPrefixes(static), x.shown(path),
+				names(users[path]))
 			x.standsIn(path)
 		}
 	}
@@ -327,7 +336,8 @@ func (x *crossCheck) secrets(talosconfigPath string) {
 		}
 	}
 
-	x.passed(before, diagnosis.ConfigCA, "%d machine configs trust one certificate authority (%s)", len(paths), shortSum(common))
+	x.passed(before, diagnosis.ConfigCA, "%d machine configs trust one certificate authority (%s)", len(paths),
+		shortSum(common))
 	x.compareSecrets(paths, common)
 
 	switch {
@@ -335,7 +345,8 @@ func (x *crossCheck) secrets(talosconfigPath string) {
 	case trustedByAny(x.configs, common, talosconfigCA):
 		x.found(diagnosis.TalosconfigForeign, diagnosis.OK, nil, "", "%s is this cluster's", x.shown(talosconfigPath))
 	default:
-		x.found(diagnosis.TalosconfigForeign, diagnosis.Failure, nil, "set TALOSCONFIG to this cluster's file, or "+machineconfig.HowToGenerate,
+		x.found(diagnosis.TalosconfigForeign, diagnosis.Failure, nil,
+			"set TALOSCONFIG to this cluster's file, or "+machineconfig.HowToGenerate,
 			"%s trusts another certificate authority (%s) than the machine configs (%s): it is another cluster's",
 			x.shown(talosconfigPath), shortSum(talosconfigCA), shortSum(common))
 	}
@@ -408,7 +419,8 @@ func (x *crossCheck) compareSecrets(paths []string, common []byte) {
 	for _, path := range paths {
 		if different := right.Differing(x.configs[path].SharedSecrets()); len(different) > 0 {
 			x.found(diagnosis.ConfigSecrets, diagnosis.Failure, x.nodeOf(path), machineconfig.HowToGenerate,
-				"%s differs from %s in %s: they come from two sets of secrets", x.shown(path), x.shown(reference), strings.Join(different, ", "))
+				"%s differs from %s in %s: they come from two sets of secrets", x.shown(path), x.shown(reference),
+				strings.Join(different, ", "))
 		}
 	}
 
@@ -451,24 +463,28 @@ func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		x.found(diagnosis.TalosconfigMissing, diagnosis.Failure, nil, machineconfig.HowToGenerate+", or set TALOSCONFIG", "%s does not exist", shown)
+		x.found(diagnosis.TalosconfigMissing, diagnosis.Failure, nil, machineconfig.HowToGenerate+", or set TALOSCONFIG",
+			"%s does not exist", shown)
 
 		return nil, false
 	case err != nil:
-		x.found(diagnosis.TalosconfigBroken, diagnosis.Failure, nil, "give your user the right to read it", "%s can't be read", shown)
+		x.found(diagnosis.TalosconfigBroken, diagnosis.Failure, nil, "give your user the right to read it",
+			"%s can't be read", shown)
 
 		return nil, false
 	}
 
 	broken := func(cause string, args ...any) ([]byte, bool) {
-		x.found(diagnosis.TalosconfigBroken, diagnosis.Failure, nil, machineconfig.HowToGenerate, "%s %s", shown, fmt.Sprintf(cause, args...))
+		x.found(diagnosis.TalosconfigBroken, diagnosis.Failure, nil, machineconfig.HowToGenerate, "%s %s", shown,
+			fmt.Sprintf(cause, args...))
 
 		return nil, false
 	}
 
 	if placeholders := machineconfig.Placeholders(data); len(placeholders) > 0 {
 		first := placeholders[0]
-		x.found(diagnosis.ConfigPlaceholder, diagnosis.Failure, nil, "resolve or decrypt the secrets, or "+machineconfig.HowToGenerate,
+		x.found(diagnosis.ConfigPlaceholder, diagnosis.Failure, nil,
+			"resolve or decrypt the secrets, or "+machineconfig.HowToGenerate,
 			"%s is %s%s", first.Field, first.Kind, andMore(len(placeholders)-1, "field"))
 		x.findings[len(x.findings)-1].At = diagnosis.Location{Path: shown, Line: first.Line, Column: first.Column}
 
@@ -522,9 +538,10 @@ func (c *Cluster) AmbiguousSecrets() []diagnosis.Finding {
 
 		findings = append(findings, diagnosis.Finding{
 			ID: diagnosis.SecretsAmbiguous, Severity: diagnosis.Warning, Exit: diagnosis.ExitBadInput,
-			Cause: fmt.Sprintf("%s and %s are both there: %s is read, as talhelper does, and the other one is not", read, other, read),
-			Next:  "keep the one that the nodes' configs were made from, and move the other one away",
-			At:    diagnosis.Location{Path: other},
+			Cause: fmt.Sprintf("%s and %s are both there: %s is read, as talhelper does, and the other one is not", read, other,
+				read),
+			Next: "keep the one that the nodes' configs were made from, and move the other one away",
+			At:   diagnosis.Location{Path: other},
 		})
 	}
 

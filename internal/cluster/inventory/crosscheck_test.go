@@ -49,8 +49,8 @@ func foreign(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// TestCrossCheck spoils the demo cluster's files in each way that the check finds. Of each case the golden file has the findings
-// that are not OK.
+// TestCrossCheck spoils the demo cluster's files in each way that the check finds. Of each case the golden file has the
+// findings that are not OK.
 func TestCrossCheck(t *testing.T) {
 	t.Parallel()
 
@@ -66,7 +66,8 @@ func TestCrossCheck(t *testing.T) {
 		},
 		"no config at all": {
 			func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(filepath.Join(dir, "clusterconfig"))) },
-			[]diagnosis.ID{diagnosis.ConfigMissing, diagnosis.ConfigMissing, diagnosis.ConfigMissing, diagnosis.TalosconfigMissing},
+			[]diagnosis.ID{diagnosis.ConfigMissing, diagnosis.ConfigMissing, diagnosis.ConfigMissing,
+				diagnosis.TalosconfigMissing},
 		},
 		"a config is broken": {
 			func(t *testing.T, dir string) { edit(t, dir, "clusterconfig/demo-w1.yaml", "kubelet:", "kublet:") },
@@ -232,7 +233,8 @@ func TestCrossCheck(t *testing.T) {
 				require.True(t, known)
 
 				found = append(found, finding.ID)
-				fmt.Fprintf(&text, "%s %s %s: %s\n    next: %s\n", finding.ID, finding.Severity, finding.Subject(), withoutSums(finding.Cause), finding.Next)
+				fmt.Fprintf(&text, "%s %s %s: %s\n    next: %s\n", finding.ID, finding.Severity, finding.Subject(),
+					withoutSums(finding.Cause), finding.Next)
 			}
 
 			require.Equal(t, tt.want, found, text.String())
@@ -265,7 +267,8 @@ func writeSecrets(t *testing.T, dir string, bundle func() (*secrets.Bundle, erro
 	made, err := bundle()
 	require.NoError(t, err)
 
-	overwrite(t, dir, "talsecret.yaml", "certs:\n  os:\n    crt: "+base64.StdEncoding.EncodeToString(made.Certs.OS.Crt)+"\n")
+	overwrite(t, dir, "talsecret.yaml",
+		"certs:\n  os:\n    crt: "+base64.StdEncoding.EncodeToString(made.Certs.OS.Crt)+"\n")
 }
 
 // An operator who replaces the CA step by step has configs that accept both.

@@ -13,8 +13,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
-// TestMistakes keeps the text of every kind of mistake: each file of testdata/mistakes has a talconfig.yaml and, after a line of
-// equal signs, a talenv.yaml if it needs one. The messages are in the golden file beside it.
+// TestMistakes keeps the text of every kind of mistake: each file of testdata/mistakes has a talconfig.yaml and, after
+// a line of equal signs, a talenv.yaml if it needs one. The messages are in the golden file beside it.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 
@@ -85,26 +85,31 @@ func TestUnreadableInventory(t *testing.T) {
 func TestEncryptedTalenvIsNamedWhenAVariableIsMissing(t *testing.T) {
 	t.Parallel()
 
-	talconfig := "clusterName: ${NAME}\nendpoint: https://192.0.2.10:6443\nnodes: [{hostname: cp1, ipAddress: 192.0.2.11}]\n"
+	talconfig := "clusterName: ${NAME}\nendpoint: https://192.0.2.10:6443\nnodes: [{hostname: cp1, ipAddress: " +
+		"192.0.2.11}]\n"
 	encrypted := "NAME: ENC[AES256_GCM,data:x]\nsops: {mac: x}\n"
 
 	_, err := load(t, map[string]string{"talconfig.yaml": talconfig, "talenv.sops.yaml": encrypted})
-	require.EqualError(t, err, "talconfig.yaml:1:14: variable NAME is not set (talenv.sops.yaml is encrypted and was not read) (clusterName)")
+	require.EqualError(t, err,
+		"talconfig.yaml:1:14: variable NAME is not set (talenv.sops.yaml is encrypted and was not read) (clusterName)")
 
 	_, err = load(t, map[string]string{"talconfig.yaml": talconfig, "talenv.sops.yaml": encrypted}, "NAME=demo")
 	require.NoError(t, err)
 }
 
-// What a variable is missing for is named too: the file that can't be decrypted, for whom it is, and where a key was looked for.
+// What a variable is missing for is named too: the file that can't be decrypted, for whom it is, and where a key was
+// looked for.
 func TestATalenvThatCannotBeDecryptedIsAMistakeOnlyWhereAVariableIsMissing(t *testing.T) {
 	t.Parallel()
 
-	files := map[string]string{"talconfig.yaml": "clusterName: ${NAME:-lab}\n", "talenv.sops.yaml": "NAME: ENC[AES256_GCM,data:x]\nsops: {age: []}\n"}
+	files := map[string]string{"talconfig.yaml": "clusterName: ${NAME:-lab}\n",
+		"talenv.sops.yaml": "NAME: ENC[AES256_GCM,data:x]\nsops: {age: []}\n"}
 	options := inventory.Options{TalosDir: folderWith(t, files)}
 	options.Root = options.TalosDir
 	options.Decrypt = func(string, []byte) ([]byte, error) {
 		return nil, &diagnosis.Problem{Finding: diagnosis.Finding{
-			ID: diagnosis.SecretsUndecryptable, Cause: "talenv.sops.yaml can't be decrypted: it is encrypted for age1example", Next: "bring the key",
+			ID: diagnosis.SecretsUndecryptable, Cause: "talenv.sops.yaml can't be decrypted: it is encrypted for age1example",
+			Next: "bring the key",
 		}}
 	}
 

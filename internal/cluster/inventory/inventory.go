@@ -32,7 +32,8 @@ type Cluster struct {
 	Nodes []*Node
 	// Source is the file that the inventory was read from.
 	Source string
-	// Talconfig is what a talconfig.yaml says beyond the fields here, with its variables replaced; nil if the source is a profile.
+	// Talconfig is what a talconfig.yaml says beyond the fields here, with its variables replaced; nil if the source is a
+	// profile.
 	Talconfig *talconfig.Config
 	// Profile is what a cluster profile says beyond the fields here; nil if the source is a talconfig.yaml.
 	Profile *profile.Profile
@@ -114,8 +115,8 @@ func (c *Cluster) Node(name string) *Node {
 	return nil
 }
 
-// MachineConfig is the machine config of a node as it was when it was first asked for, which Load does: whatever a run checks, compares and sends,
-// it is the same content. Errors are *machineconfig.LoadError.
+// MachineConfig is the machine config of a node as it was when it was first asked for, which Load does: whatever a run
+// checks, compares and sends, it is the same content. Errors are *machineconfig.LoadError.
 func (c *Cluster) MachineConfig(node *Node) (*machineconfig.Config, error) {
 	return c.configs.of(node.ConfigFile, c.load)
 }
@@ -168,11 +169,13 @@ type loadedConfigs struct {
 	byPath map[string]func() (*machineconfig.Config, error)
 }
 
-func (l *loadedConfigs) of(path string, load func(string) (*machineconfig.Config, error)) (*machineconfig.Config, error) {
+func (l *loadedConfigs) of(path string, load func(string) (*machineconfig.Config, error)) (*machineconfig.Config,
+	error) {
 	return l.loader(path, load)()
 }
 
-func (l *loadedConfigs) loader(path string, load func(string) (*machineconfig.Config, error)) func() (*machineconfig.Config, error) {
+func (l *loadedConfigs) loader(path string,
+	load func(string) (*machineconfig.Config, error)) func() (*machineconfig.Config, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 

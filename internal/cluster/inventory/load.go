@@ -34,8 +34,8 @@ type Options struct {
 	TalosDir string
 	// Source is the form that the cluster is declared in. Default: Auto.
 	Source Kind
-	// ConfigDir holds the machine configs and the talosconfig. Default: TalosDir/clusterconfig; with a profile its config_dir, which
-	// also goes before that folder when it is named here.
+	// ConfigDir holds the machine configs and the talosconfig. Default: TalosDir/clusterconfig; with a profile its
+	// config_dir, which also goes before that folder when it is named here.
 	ConfigDir string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
 	Environ []string
@@ -43,14 +43,14 @@ type Options struct {
 	Decrypt func(path string, data []byte) ([]byte, error)
 	// Root shortens the paths in messages: they are shown relative to it.
 	Root string
-	// Unwritten gives the content that a file of ConfigDir would have, by its path in there, where none is there yet; nil where none can be made.
-	// It is asked from several goroutines. Without it such files are missing.
+	// Unwritten gives the content that a file of ConfigDir would have, by its path in there, where none is there yet; nil
+	// where none can be made. It is asked from several goroutines. Without it such files are missing.
 	Unwritten func(name string) []byte
 }
 
-// Load reads talconfig.yaml with the variables of talenv.yaml and the environment, or a cluster profile. An error lists every mistake in the files: it
-// is a multierror of *yamlfile.Error, see FileErrors. Facts that patches can change, as the CNI, come from the machine configs where
-// they exist; whether those fit is CrossCheck's to say.
+// Load reads talconfig.yaml with the variables of talenv.yaml and the environment, or a cluster profile. An error lists
+// every mistake in the files: it is a multierror of *yamlfile.Error, see FileErrors. Facts that patches can change, as
+// the CNI, come from the machine configs where they exist; whether those fit is CrossCheck's to say.
 func Load(options Options) (*Cluster, error) {
 	cluster, err := Inspect(options)
 	if err != nil {
@@ -60,8 +60,8 @@ func Load(options Options) (*Cluster, error) {
 	return cluster, nil
 }
 
-// Inspect is Load for those who only look: with the error comes as much of the cluster as the files tell all the same, for what can be said
-// about it. It may lack anything, and is nil where nothing can be made out.
+// Inspect is Load for those who only look: with the error comes as much of the cluster as the files tell all the same,
+// for what can be said about it. It may lack anything, and is nil where nothing can be made out.
 func Inspect(options Options) (*Cluster, error) {
 	kind, err := options.kind()
 
@@ -115,7 +115,8 @@ func (r *reader) read(path string) {
 	data, err := r.Source.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		mistake := r.Mistake(nil, diagnosis.FileMissing, "the inventory does not exist")
-		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+" or "+profile.FileName+", or write one", fs.ErrNotExist
+		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+" or "+profile.FileName+
+			", or write one", fs.ErrNotExist
 		r.Add(mistake)
 	}
 
@@ -162,8 +163,8 @@ func (r *reader) read(path string) {
 	r.readNodes(root, config)
 }
 
-// decode fills the schema's types; false if that is impossible. Types were checked before, and a value that Talos' own types refuse
-// is left out here: the machine config will say so, if it is needed there.
+// decode fills the schema's types; false if that is impossible. Types were checked before, and a value that Talos' own
+// types refuse is left out here: the machine config will say so, if it is needed there.
 func (r *reader) decode(root *yaml.Node) (config *talconfig.Config, ok bool) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
@@ -222,13 +223,15 @@ func (r *reader) readEndpoint(root *yaml.Node, text string) {
 
 	endpoint, err := url.Parse(text)
 	if bare := bareIPv6(text); err != nil && bare != "" {
-		r.At(yamlfile.PlaceOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" has an IPv6 address without brackets, write https://[%s]:6443", bare)
+		r.At(yamlfile.PlaceOf(root, "endpoint"), diagnosis.FileValue,
+			"\"endpoint\" has an IPv6 address without brackets, write https://[%s]:6443", bare)
 
 		return
 	}
 
 	if err != nil || endpoint.Scheme == "" || endpoint.Hostname() == "" {
-		r.At(yamlfile.PlaceOf(root, "endpoint"), diagnosis.FileValue, "\"endpoint\" must be a URL with a host, as https://192.0.2.10:6443")
+		r.At(yamlfile.PlaceOf(root, "endpoint"), diagnosis.FileValue,
+			"\"endpoint\" must be a URL with a host, as https://192.0.2.10:6443")
 
 		return
 	}
@@ -236,7 +239,8 @@ func (r *reader) readEndpoint(root *yaml.Node, text string) {
 	r.cluster.Endpoint = endpoint
 }
 
-// bareIPv6 is the IPv6 address of a URL that lacks its brackets, with a port behind it or without; empty if there is none.
+// bareIPv6 is the IPv6 address of a URL that lacks its brackets, with a port behind it or without; empty if there is
+// none.
 func bareIPv6(text string) string {
 	_, host, _ := strings.Cut(text, "://")
 	host, _, _ = strings.Cut(host, "/")
@@ -260,7 +264,8 @@ func (r *reader) subnets(root *yaml.Node, key string, declared []string, fallbac
 	for i, text := range declared {
 		subnet, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
-			r.At(yamlfile.Item(yamlfile.PlaceOf(root, key), i), diagnosis.FileValue, "%q: %q is not a subnet, as 10.244.0.0/16", key, text)
+			r.At(yamlfile.Item(yamlfile.PlaceOf(root, key), i), diagnosis.FileValue, "%q: %q is not a subnet, as 10.244.0.0/16",
+				key, text)
 
 			continue
 		}
@@ -402,14 +407,16 @@ func (r *reader) checkHostname(place *yaml.Node, declared talconfig.Node, shared
 	folded := strings.ToLower(declared.Hostname)
 
 	if first := r.names[folded]; first != nil {
-		r.At(value, diagnosis.FileDuplicate, "hostname %q is another node's already, in line %d", declared.Hostname, first.Line)
+		r.At(value, diagnosis.FileDuplicate, "hostname %q is another node's already, in line %d", declared.Hostname,
+			first.Line)
 	} else {
 		r.names[folded] = value
 	}
 
 	if shared && !declared.IgnoreHostname {
 		mistake := r.Mistake(yamlfile.PlaceOf(place, "ipAddress"), diagnosis.SharedConfig,
-			"each address of %s is a machine of its own, and all of them would get the hostname %q", declared.Hostname, declared.Hostname)
+			"each address of %s is a machine of its own, and all of them would get the hostname %q", declared.Hostname,
+			declared.Hostname)
 		mistake.Next = "give each machine an entry of its own, or set `ignoreHostname: true` and let DHCP name them"
 		r.Add(mistake)
 	}
@@ -427,7 +434,8 @@ func (r *reader) configFile(place *yaml.Node, config *talconfig.Config, declared
 	path := filepath.Join(r.options.ConfigDir, name)
 
 	// Two entries with one hostname have one file too, and are told of the hostname.
-	if first := r.files[path]; first != nil && declared.Hostname != "" && r.names[strings.ToLower(declared.Hostname)] == nil {
+	if first := r.files[path]; first != nil && declared.Hostname != "" &&
+		r.names[strings.ToLower(declared.Hostname)] == nil {
 		r.At(place, diagnosis.FileDuplicate, "the machine config %s is another node's already, in line %d", name, first.Line)
 	}
 
@@ -473,7 +481,8 @@ func (c *Cluster) loadConfigs() {
 		return err
 	}
 
-	fanout.Collect(context.Background(), runtime.GOMAXPROCS(0), c.Nodes, load, func(_ *Node, err error) error { return err })
+	fanout.Collect(context.Background(), runtime.GOMAXPROCS(0), c.Nodes, load,
+		func(_ *Node, err error) error { return err })
 }
 
 // learnFromConfigs takes facts that patches can change from the machine configs, where they exist and can be read.

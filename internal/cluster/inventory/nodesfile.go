@@ -18,8 +18,8 @@ type Machine struct {
 	Address string
 }
 
-// ReadNodesFile reads the machines of a nodes.yaml, `.nodes[].name` and `.nodes[].address`, in the file's order. Other keys are
-// passed over: the file belongs to whatever made the machines. Errors are those of Load.
+// ReadNodesFile reads the machines of a nodes.yaml, `.nodes[].name` and `.nodes[].address`, in the file's order. Other
+// keys are passed over: the file belongs to whatever made the machines. Errors are those of Load.
 func ReadNodesFile(path string) ([]Machine, error) {
 	source := yamlfile.Source{Shown: path, Mistakes: &yamlfile.Mistakes{}}
 
@@ -75,7 +75,8 @@ func readMachines(s yamlfile.Source, root *yaml.Node) []Machine {
 		if problem := badAddress(machine.Address); problem != "" {
 			s.At(address, diagnosis.FileAddress, "address %q of %s %s", machine.Address, machine.Name, problem)
 		} else if first := used[addressKey(machine.Address)]; first != nil {
-			s.At(address, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", machine.Address, first.Line)
+			s.At(address, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", machine.Address,
+				first.Line)
 		}
 
 		used[addressKey(machine.Address)] = address

@@ -19,16 +19,22 @@ func TestReadNodesFile(t *testing.T) {
 		err  string
 	}{
 		"machines": {
-			text: "nodes:\n  - {name: a, address: 192.0.2.1, cpu: 4}\n  - {name: b, address: b.example.com}\n  - address: \"2001:db8::1\"\nother: 1\n",
-			want: []inventory.Machine{{Name: "a", Address: "192.0.2.1"}, {Name: "b", Address: "b.example.com"}, {Name: "node 3", Address: "2001:db8::1"}},
+			text: "nodes:\n  - {name: a, address: 192.0.2.1, cpu: 4}\n  - {name: b, address: b.example.com}\n  - address: " +
+				"\"2001:db8::1\"\nother: 1\n",
+			want: []inventory.Machine{{Name: "a", Address: "192.0.2.1"}, {Name: "b", Address: "b.example.com"},
+				{Name: "node 3", Address: "2001:db8::1"}},
 		},
-		"empty":           {text: "", err: "nodes.yaml: no nodes are declared"},
-		"no list":         {text: "nodes: {a: b}\n", err: "nodes.yaml: no nodes are declared"},
-		"no address":      {text: "nodes:\n  - name: a\n", err: `nodes.yaml:2:5: "address" of a is needed`},
-		"bad address":     {text: "nodes:\n  - {name: a, address: 192.0.2.1/24}\n", err: `nodes.yaml:2:24: address "192.0.2.1/24" of a has a prefix length: give the address alone`},
-		"address twice":   {text: "nodes:\n  - {name: a, address: 192.0.2.1}\n  - {name: b, address: 192.0.2.1}\n", err: "nodes.yaml:3:24: address 192.0.2.1 is another node's already, in line 2"},
-		"not a mapping":   {text: "nodes: [a]\n", err: `nodes.yaml:1:9: "address" of node 1 is needed`},
-		"not YAML at all": {text: "nodes: [\n", err: "nodes.yaml:2: is not valid YAML: while parsing a flow node begun in line 2: did not find expected node content"},
+		"empty":      {text: "", err: "nodes.yaml: no nodes are declared"},
+		"no list":    {text: "nodes: {a: b}\n", err: "nodes.yaml: no nodes are declared"},
+		"no address": {text: "nodes:\n  - name: a\n", err: `nodes.yaml:2:5: "address" of a is needed`},
+		"bad address": {text: "nodes:\n  - {name: a, address: 192.0.2.1/24}\n",
+			err: `nodes.yaml:2:24: address "192.0.2.1/24" of a has a prefix length: give the address alone`},
+		"address twice": {text: "nodes:\n  - {name: a, address: 192.0.2.1}\n  - {name: b, address: 192.0.2.1}\n",
+			err: "nodes.yaml:3:24: address 192.0.2.1 is another node's already, in line 2"},
+		"not a mapping": {text: "nodes: [a]\n", err: `nodes.yaml:1:9: "address" of node 1 is needed`},
+		"not YAML at all": {text: "nodes: [\n",
+			err: "nodes.yaml:2: is not valid YAML: while parsing a flow node begun in line 2: did not find expected node " +
+				"content"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

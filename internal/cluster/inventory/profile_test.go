@@ -66,7 +66,8 @@ func TestAProfileIsAnInventory(t *testing.T) {
 	require.Equal(t, "192.0.2.11", cp1.Address)
 	require.Equal(t, []string{"02:00:5e:10:00:01"}, cp1.MACs)
 	require.Equal(t, filepath.Join(dir, "configs", "demo-cp1.yaml"), cp1.ConfigFile)
-	require.Equal(t, "factory.talos.dev/installer/ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515", cp1.ImageURL)
+	require.Equal(t, "factory.talos.dev/installer/ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515",
+		cp1.ImageURL)
 	require.Equal(t, 12, cp1.Line)
 	require.Empty(t, w1.VIPs)
 	require.Equal(t, "4c4c4544-0042-4b10-8053-b3c04f4d3532", w1.UUID)
@@ -91,14 +92,17 @@ func TestTheSourceIsWhatIsThereOrWhatWasChosen(t *testing.T) {
 		name  string // of the cluster
 		err   string
 	}{
-		"profile alone":               {[]string{"cluster.yaml"}, "", "demo", ""},
-		"both":                        {[]string{"cluster.yaml", "talconfig.yaml"}, inventory.Auto, "other", ""},
-		"both, profile chosen":        {[]string{"cluster.yaml", "talconfig.yaml"}, inventory.Profile, "demo", ""},
-		"talconfig chosen, not there": {[]string{"cluster.yaml"}, inventory.Talconfig, "", "talconfig.yaml: the inventory does not exist"},
-		"profile chosen, not there":   {[]string{"talconfig.yaml"}, inventory.Profile, "", "cluster.yaml: the profile does not exist"},
-		"nothing":                     {nil, inventory.Auto, "", "talconfig.yaml: the inventory does not exist"},
-		"topf":                        {[]string{"topf.yaml"}, inventory.Auto, "", "topf.yaml: is an input of topf, which is not read here"},
-		"topf beside a profile":       {[]string{"topf.yaml", "cluster.yaml"}, inventory.Auto, "demo", ""},
+		"profile alone":        {[]string{"cluster.yaml"}, "", "demo", ""},
+		"both":                 {[]string{"cluster.yaml", "talconfig.yaml"}, inventory.Auto, "other", ""},
+		"both, profile chosen": {[]string{"cluster.yaml", "talconfig.yaml"}, inventory.Profile, "demo", ""},
+		"talconfig chosen, not there": {[]string{"cluster.yaml"}, inventory.Talconfig, "",
+			"talconfig.yaml: the inventory does not exist"},
+		"profile chosen, not there": {[]string{"talconfig.yaml"}, inventory.Profile, "",
+			"cluster.yaml: the profile does not exist"},
+		"nothing": {nil, inventory.Auto, "", "talconfig.yaml: the inventory does not exist"},
+		"topf": {[]string{"topf.yaml"}, inventory.Auto, "",
+			"topf.yaml: is an input of topf, which is not read here"},
+		"topf beside a profile": {[]string{"topf.yaml", "cluster.yaml"}, inventory.Auto, "demo", ""},
 	}
 
 	for name, test := range tests {
@@ -107,7 +111,8 @@ func TestTheSourceIsWhatIsThereOrWhatWasChosen(t *testing.T) {
 
 			files := map[string]string{}
 			for _, file := range test.files {
-				files[file] = map[string]string{"cluster.yaml": someProfile, "talconfig.yaml": someTalconfig, "topf.yaml": "nodes: []\n"}[file]
+				files[file] = map[string]string{"cluster.yaml": someProfile, "talconfig.yaml": someTalconfig,
+					"topf.yaml": "nodes: []\n"}[file]
 			}
 
 			cluster, err := inventory.Load(inventory.Options{TalosDir: folderWith(t, files), Source: test.kind})

@@ -90,7 +90,8 @@ func TestEveryKeyOfTheSchemaIsKnown(t *testing.T) {
 	}
 
 	values := map[string]any{
-		"string": "text", "boolean": true, "integer": 1, "any": "text", "list": []any{}, "mapping": map[string]any{}, "map": map[string]any{},
+		"string": "text", "boolean": true, "integer": 1, "any": "text", "list": []any{}, "mapping": map[string]any{},
+		"map": map[string]any{},
 	}
 
 	for _, key := range schemaKeys(t) {

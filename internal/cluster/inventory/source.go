@@ -27,8 +27,8 @@ const (
 // topfName is the input of topf, a program whose files are not read here.
 const topfName = "topf.yaml"
 
-// kind is the chosen source, or the one that is there. A folder with none of them is taken for one whose talconfig.yaml is missing, and
-// one with a topf.yaml alone is a mistake of its own.
+// kind is the chosen source, or the one that is there. A folder with none of them is taken for one whose talconfig.yaml
+// is missing, and one with a topf.yaml alone is a mistake of its own.
 func (o Options) kind() (Kind, error) {
 	if o.Source != "" && o.Source != Auto {
 		return o.Source, nil
@@ -53,10 +53,13 @@ func exists(path string) bool {
 }
 
 func (o Options) refuseTopf() error {
-	source := yamlfile.Source{Shown: yamlfile.ShownPath(o.Root, filepath.Join(o.TalosDir, topfName)), Mistakes: &yamlfile.Mistakes{}}
+	source := yamlfile.Source{Shown: yamlfile.ShownPath(o.Root, filepath.Join(o.TalosDir, topfName)),
+		Mistakes: &yamlfile.Mistakes{}}
 
-	mistake := source.Mistake(nil, diagnosis.FileMissing, "is an input of topf, which is not read here, and there is neither a %s nor a %s", TalconfigName, profile.FileName)
-	mistake.Next = "declare the nodes in a " + profile.FileName + " (docs/profile.md); or keep topf: list the nodes in a " + TalconfigName +
+	mistake := source.Mistake(nil, diagnosis.FileMissing,
+		"is an input of topf, which is not read here, and there is neither a %s nor a %s", TalconfigName, profile.FileName)
+	mistake.Next = "declare the nodes in a " + profile.FileName +
+		" (docs/profile.md); or keep topf: list the nodes in a " + TalconfigName +
 		", have topf render the machine configs, put them where its entries expect them, and set CONFIG_GENERATOR=none"
 	source.Add(mistake)
 

@@ -12,8 +12,9 @@ import (
 // talenvFiles are the files that talhelper takes variables from, in its order; later ones win.
 var talenvFiles = []string{"talenv.yaml", "talenv.sops.yaml", "talenv.yml", "talenv.sops.yml"}
 
-// loadVariables collects the environment and then the files, which win over it, as with talhelper. Files that sops encrypted and that
-// can't be decrypted here are no mistakes, but are named when a variable is missing; why they can't be is the second result.
+// loadVariables collects the environment and then the files, which win over it, as with talhelper. Files that sops
+// encrypted and that can't be decrypted here are no mistakes, but are named when a variable is missing; why they can't
+// be is the second result.
 func loadVariables(options Options, mistakes *yamlfile.Mistakes) (talconfig.Variables, []*yamlfile.Error) {
 	var sealed []*yamlfile.Error
 
@@ -50,7 +51,8 @@ func loadVariables(options Options, mistakes *yamlfile.Mistakes) (talconfig.Vari
 
 		if problem, known := diagnosis.AsProblem(err); known {
 			sealed = append(sealed, &yamlfile.Error{
-				ID: problem.ID, Path: source.Shown, Message: strings.TrimPrefix(problem.Cause, source.Shown+" "), Next: problem.Next,
+				ID: problem.ID, Path: source.Shown, Message: strings.TrimPrefix(problem.Cause, source.Shown+" "),
+				Next: problem.Next,
 			})
 		}
 	}
@@ -58,8 +60,10 @@ func loadVariables(options Options, mistakes *yamlfile.Mistakes) (talconfig.Vari
 	return variables, sealed
 }
 
-// readEncrypted adds the variables of a file that sops encrypted; false if it can't be decrypted, with the reason if that was tried.
-func readEncrypted(options Options, source yamlfile.Source, path string, data []byte, values map[string]string) (bool, error) {
+// readEncrypted adds the variables of a file that sops encrypted; false if it can't be decrypted, with the reason if
+// that was tried.
+func readEncrypted(options Options, source yamlfile.Source, path string, data []byte, values map[string]string) (bool,
+	error) {
 	if options.Decrypt == nil {
 		return false, nil
 	}
@@ -72,8 +76,8 @@ func readEncrypted(options Options, source yamlfile.Source, path string, data []
 	return talconfig.ReadVariables(source, plain, values), nil
 }
 
-// Variables are the values that texts of the cluster's files may use, from the environment and the files of variables. A file that can't be read or
-// decrypted is an error.
+// Variables are the values that texts of the cluster's files may use, from the environment and the files of variables.
+// A file that can't be read or decrypted is an error.
 func Variables(options Options) (talconfig.Variables, error) {
 	var failed error
 

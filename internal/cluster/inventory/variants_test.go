@@ -134,7 +134,8 @@ func TestLaterTalenvFilesWin(t *testing.T) {
 	t.Parallel()
 
 	cluster, err := load(t, map[string]string{
-		"talconfig.yaml": strings.Replace(twoNodes, "demo", "${NAME}", 1), "talenv.yaml": "NAME: first", "talenv.yml": "NAME: last",
+		"talconfig.yaml": strings.Replace(twoNodes, "demo", "${NAME}", 1), "talenv.yaml": "NAME: first",
+		"talenv.yml": "NAME: last",
 	})
 	require.NoError(t, err)
 	require.Equal(t, "last", cluster.Name)
@@ -160,8 +161,9 @@ func TestVariableOfANumberOrTruthValue(t *testing.T) {
 	t.Parallel()
 
 	cluster, err := load(t, map[string]string{
-		"talconfig.yaml": strings.Replace(twoNodes, "controlPlane: true", "controlPlane: ${IS_CP}\n    networkInterfaces: [{interface: eth0, mtu: $MTU}]", 1),
-		"talenv.yaml":    "IS_CP: true\nMTU: 9000\n",
+		"talconfig.yaml": strings.Replace(twoNodes, "controlPlane: true",
+			"controlPlane: ${IS_CP}\n    networkInterfaces: [{interface: eth0, mtu: $MTU}]", 1),
+		"talenv.yaml": "IS_CP: true\nMTU: 9000\n",
 	})
 	require.NoError(t, err)
 	require.Equal(t, inventory.ControlPlane, cluster.Nodes[0].Role)

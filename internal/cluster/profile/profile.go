@@ -1,5 +1,6 @@
-// Package profile reads a cluster profile, cluster.yaml: one file that says which machines a cluster has, their addresses, and which
-// Talos and Kubernetes they run. It is the form of those who otherwise call `talosctl gen config` and patch its result for each node.
+// Package profile reads a cluster profile, cluster.yaml: one file that says which machines a cluster has, their
+// addresses, and which Talos and Kubernetes they run. It is the form of those who otherwise call `talosctl gen config`
+// and patch its result for each node.
 package profile
 
 import (
@@ -58,8 +59,8 @@ type Machine struct {
 	Line, Column int
 }
 
-// Installer is the installer image. Without a platform it has the name that talosctl's users know, <registry>/installer/<id>:<version>,
-// which the factory takes for every version.
+// Installer is the installer image. Without a platform it has the name that talosctl's users know,
+// <registry>/installer/<id>:<version>, which the factory takes for every version.
 func (p *Profile) Installer() string {
 	if p.Image.Mode == "" {
 		return p.Image.LegacyInstaller()

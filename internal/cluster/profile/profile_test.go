@@ -82,10 +82,13 @@ func TestProfileIsReadWithItsDefaults(t *testing.T) {
 	require.Len(t, declared.Machines, 2)
 
 	cp1, w1 := declared.Machines[0], declared.Machines[1]
-	require.Equal(t, "cp1 192.0.2.11/24 192.0.2.1 ens18", fmt.Sprint(cp1.Name, " ", cp1.Address, " ", cp1.Gateway, " ", cp1.Interface))
-	require.Equal(t, "02:00:5e:10:00:01 4c4c4544-0042-4b10-8053-b3c04f4d3532 101", fmt.Sprint(cp1.MAC, " ", cp1.UUID, " ", cp1.VMID))
+	require.Equal(t, "cp1 192.0.2.11/24 192.0.2.1 ens18",
+		fmt.Sprint(cp1.Name, " ", cp1.Address, " ", cp1.Gateway, " ", cp1.Interface))
+	require.Equal(t, "02:00:5e:10:00:01 4c4c4544-0042-4b10-8053-b3c04f4d3532 101",
+		fmt.Sprint(cp1.MAC, " ", cp1.UUID, " ", cp1.VMID))
 	require.Equal(t, machine.TypeControlPlane, cp1.Role)
-	require.Equal(t, "w1 192.0.2.21/24 192.0.2.1 eth0", fmt.Sprint(w1.Name, " ", w1.Address, " ", w1.Gateway, " ", w1.Interface))
+	require.Equal(t, "w1 192.0.2.21/24 192.0.2.1 eth0",
+		fmt.Sprint(w1.Name, " ", w1.Address, " ", w1.Gateway, " ", w1.Interface))
 	require.Equal(t, machine.TypeWorker, w1.Role)
 	require.Equal(t, "demo-w1.yaml", declared.ConfigFile(w1))
 }
@@ -101,7 +104,8 @@ func change(t *testing.T, from, to string) string {
 func TestInstallerFollowsTheFactorySettings(t *testing.T) {
 	t.Parallel()
 
-	const id = "    schematic_id: ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515\n    extensions: [siderolabs/qemu-guest-agent]\n"
+	const id = "    schematic_id: ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515\n    extensions: " +
+		"[siderolabs/qemu-guest-agent]\n"
 
 	tests := map[string]struct{ to, image string }{
 		"extensions": {
@@ -137,59 +141,100 @@ func TestInstallerFollowsTheFactorySettings(t *testing.T) {
 func TestIPv6ProfileHasAWiderNetwork(t *testing.T) {
 	t.Parallel()
 
-	text := strings.NewReplacer("192.0.2.10", "2001:db8::10", "192.0.2.11", "2001:db8::11", "192.0.2.21", "2001:db8::21").Replace(valid)
-	text = strings.NewReplacer("10.20.0.0/16", "2001:db8:1::/64", "10.21.0.0/16", "2001:db8:2::/112", "ip: 2001:db8::10}", `ip: "2001:db8::10"}`).Replace(text)
+	text := strings.NewReplacer("192.0.2.10", "2001:db8::10", "192.0.2.11", "2001:db8::11", "192.0.2.21",
+		"2001:db8::21").Replace(valid)
+	text = strings.NewReplacer("10.20.0.0/16", "2001:db8:1::/64", "10.21.0.0/16", "2001:db8:2::/112", "ip: 2001:db8::10}",
+		`ip: "2001:db8::10"}`).Replace(text)
 
 	declared, _, err := read(t, text)
 	require.NoError(t, err)
 	require.Equal(t, "https://[2001:db8::10]:6443", declared.Endpoint.String())
-	require.Equal(t, "2001:db8::11/64 2001:db8::1", fmt.Sprint(declared.Machines[0].Address, " ", declared.Machines[0].Gateway))
+	require.Equal(t, "2001:db8::11/64 2001:db8::1",
+		fmt.Sprint(declared.Machines[0].Address, " ", declared.Machines[0].Gateway))
 }
 
 func TestMistakesOfAProfileHaveAPlaceAndAField(t *testing.T) {
 	t.Parallel()
 
 	tests := map[string]struct{ from, to, want string }{
-		"misspelt key":        {"pod_cidr", "pod_cdir", `cluster.yaml:5:3: unknown key "pod_cdir" (network.pod_cdir), did you mean "pod_cidr"?`},
-		"unknown key":         {"  config_dir: out", "  output: out", `cluster.yaml:14:3: unknown key "output" (talos.output)`},
-		"misspelt assignment": {"vmid: 111", "vm_id: 111", `cluster.yaml:28:20: unknown key "vm_id" (nodes.workers.assignments[0].vm_id), did you mean "vmid"?`},
-		"misspelt section":    {"nodes:", "node:", `cluster.yaml:17:1: unknown key "node" (node), did you mean "nodes"?`},
-		"missing key":         {"name: w1, ", "", `cluster.yaml:28:9: "name" is needed (nodes.workers.assignments[0].name)`},
-		"missing section":     {"network:\n  api_endpoint: 192.0.2.10\n  pod_cidr: 10.20.0.0/16\n  service_cidr: 10.21.0.0/16\n", "", `cluster.yaml:1:1: "network" is needed (network)`},
-		"wrong type":          {"vmid: 101", "vmid: one", `cluster.yaml:24:39: "vmid" must be a number (nodes.controlplane.assignments[0].vmid)`},
-		"list for a value":    {"192.0.2.10\n", "[192.0.2.10]\n", `cluster.yaml:4:17: "api_endpoint" must be a single value, not a list (network.api_endpoint)`},
-		"type of cluster":     {"type: talos", "type: taols", `cluster.yaml:2:7: "taols" is not allowed: it takes talos (type), did you mean "talos"?`},
-		"name":                {"name: demo", "name: de/mo", `cluster.yaml:1:7: "de/mo" is no name of a cluster: letters, digits and dashes (name)`},
-		"no release":          {`"1.11.6"`, `"1.11"`, `cluster.yaml:8:12: "1.11" is no release: it takes all three numbers, as 1.13.9 (talos.version)`},
-		"too new":             {`"1.11.6"`, `"1.99.0"`, `cluster.yaml:8:12: Talos v1.99.0 is newer than this program: it knows v1.2 to v1.13 (talos.version)`},
-		"too old":             {`"1.11.6"`, `"1.1.0"`, `cluster.yaml:8:12: Talos v1.1.0 is too old: it takes v1.2 to v1.13 (talos.version)`},
-		"Kubernetes too new":  {"v1.34.3", "v1.36.0", "cluster.yaml:9:23: version of Kubernetes 1.36.0 is too new to be used with Talos 1.11.6 (talos.kubernetes_version)"},
-		"schematic id":        {"ce4c98", "ce4c9", `cluster.yaml:11:19: "ce4c90550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515" is no id of a schematic: 64 hexadecimal digits (talos.factory.schematic_id)`},
-		"subnet":              {"10.20.0.0/16", "10.20.0.0", `cluster.yaml:5:13: "10.20.0.0" is not a subnet, as 10.244.0.0/16 (network.pod_cidr)`},
-		"subnet's address":    {"10.20.0.0/16", "10.20.0.1/16", `cluster.yaml:5:13: 10.20.0.1/16 is an address in a subnet (network.pod_cidr), did you mean "10.20.0.0/16"?`},
-		"overlap":             {"10.21.0.0/16", "10.20.8.0/24", `cluster.yaml:6:17: 10.20.8.0/24 overlaps with pod_cidr, 10.20.0.0/16 (network.service_cidr)`},
-		"endpoint with port":  {"192.0.2.10\n", "192.0.2.10:6443\n", `cluster.yaml:4:17: "192.0.2.10:6443" is neither an IP address nor a DNS name: give the host alone, the port is 6443 (network.api_endpoint)`},
-		"endpoint is no VIP":  {"192.0.2.10\n", "192.0.2.11\n", `cluster.yaml:4:17: 192.0.2.11 is not the VIP, 192.0.2.10: the Kubernetes API would be asked for where no VIP is (network.api_endpoint)`},
-		"VIP":                 {"ip: 192.0.2.10}", "ip: vip.example.net}", `cluster.yaml:13:31: "vip.example.net" is no IP address (talos.vip.ip)`},
-		"address with prefix": {"ip: 192.0.2.21", "ip: 192.0.2.21/24", `cluster.yaml:28:35: address "192.0.2.21/24" of w1 has a prefix length: give the address alone, and the length as "prefix" (nodes.workers.assignments[0].ip)`},
-		"address":             {"ip: 192.0.2.21", "ip: w1.example.net", `cluster.yaml:28:35: address "w1.example.net" of w1 is no IP address (nodes.workers.assignments[0].ip)`},
-		"address twice":       {"ip: 192.0.2.21", "ip: 192.0.2.11", `cluster.yaml:28:35: address 192.0.2.11 is another node's already, in line 24 (nodes.workers.assignments[0].ip)`},
-		"address of the VIP":  {"ip: 192.0.2.21", "ip: 192.0.2.10", `cluster.yaml:28:35: address 192.0.2.10 is the VIP, which the control planes share (nodes.workers.assignments[0].ip)`},
-		"address of a router": {"ip: 192.0.2.21", "ip: 192.0.2.1", `cluster.yaml:28:35: address 192.0.2.1 is the first of its network, which is taken for the gateway (nodes.workers.assignments[0].ip)`},
-		"name twice":          {"name: w1", "name: CP1", `cluster.yaml:28:16: name cp1 is another node's already, in line 24 (nodes.workers.assignments[0].name)`},
-		"hostname":            {"name: w1", "name: w_1", `cluster.yaml:28:16: "w_1" is no hostname: letters, digits and dashes, up to 63 (nodes.workers.assignments[0].name)`},
-		"vmid twice":          {"vmid: 111", "vmid: 101", `cluster.yaml:28:26: vmid 101 is another node's already, in line 24 (nodes.workers.assignments[0].vmid)`},
-		"MAC":                 {"02:00:5E:10:00:01", "02:00:5E:10:00", `cluster.yaml:24:65: "02:00:5E:10:00" is no MAC address, as 02:00:5e:10:00:01 (nodes.controlplane.assignments[0].mac)`},
-		"UUID":                {"4C4C4544-", "4C4C4544", `cluster.yaml:24:92: "4C4C45440042-4B10-8053-B3C04F4D3532" is no UUID, as 4c4c4544-0042-4b10-8053-b3c04f4d3532 (nodes.controlplane.assignments[0].uuid)`},
-		"count":               {"count: 1", "count: 3", `cluster.yaml:19:12: "count" is 3, and there are 1 assignments (nodes.controlplane.count)`},
-		"prefix":              {"network:\n", "network:\n  prefix: 33\n", `cluster.yaml:4:11: 33 is no prefix length of 192.0.2.11: 1 to 32 (network.prefix)`},
-		"gateway":             {"network:\n", "network:\n  gateway: 198.51.100.1\n", `cluster.yaml:4:12: gateway 198.51.100.1 is not in the network of cp1, 192.0.2.0/24 (network.gateway)`},
-		"own gateway":         {"ip: 192.0.2.21", "ip: 192.0.2.21, gateway: 192.0.2.21", `cluster.yaml:28:56: gateway 192.0.2.21 is the address of w1 itself (nodes.workers.assignments[0].gateway)`},
-		"name server":         {"network:\n", "network:\n  nameservers: [192.0.2.53, dns]\n", `cluster.yaml:4:29: "dns" is no IP address (network.nameservers[1])`},
-		"registry":            {"  factory:\n", "  factory:\n    registry: https://images.example.net\n", `cluster.yaml:11:15: "https://images.example.net" has a scheme: give the host alone (talos.factory.registry)`},
-		"two schematics":      {"  factory:\n", "  factory:\n    schematic: {}\n", `cluster.yaml:11:16: "schematic" and "schematic_id" are both set: one of them is enough (talos.factory.schematic)`},
-		"bootloader":          {"schematic_id: ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515", "schematic: {customization: {bootloader: lilo}}", `cluster.yaml:11:45: "bootloader": `},
-		"YAML":                {"type: talos", "type: [talos", "cluster.yaml:"},
+		"misspelt key": {"pod_cidr", "pod_cdir",
+			`cluster.yaml:5:3: unknown key "pod_cdir" (network.pod_cdir), did you mean "pod_cidr"?`},
+		"unknown key": {"  config_dir: out", "  output: out",
+			`cluster.yaml:14:3: unknown key "output" (talos.output)`},
+		"misspelt assignment": {"vmid: 111", "vm_id: 111",
+			`cluster.yaml:28:20: unknown key "vm_id" (nodes.workers.assignments[0].vm_id), did you mean "vmid"?`},
+		"misspelt section": {"nodes:", "node:", `cluster.yaml:17:1: unknown key "node" (node), did you mean "nodes"?`},
+		"missing key":      {"name: w1, ", "", `cluster.yaml:28:9: "name" is needed (nodes.workers.assignments[0].name)`},
+		"missing section": {"network:\n  api_endpoint: 192.0.2.10\n  pod_cidr: 10.20.0.0/16\n  service_cidr: " +
+			"10.21.0.0/16\n", "", `cluster.yaml:1:1: "network" is needed (network)`},
+		"wrong type": {"vmid: 101", "vmid: one",
+			`cluster.yaml:24:39: "vmid" must be a number (nodes.controlplane.assignments[0].vmid)`},
+		"list for a value": {"192.0.2.10\n", "[192.0.2.10]\n",
+			`cluster.yaml:4:17: "api_endpoint" must be a single value, not a list (network.api_endpoint)`},
+		"type of cluster": {"type: talos", "type: taols",
+			`cluster.yaml:2:7: "taols" is not allowed: it takes talos (type), did you mean "talos"?`},
+		"name": {"name: demo", "name: de/mo",
+			`cluster.yaml:1:7: "de/mo" is no name of a cluster: letters, digits and dashes (name)`},
+		"no release": {`"1.11.6"`, `"1.11"`,
+			`cluster.yaml:8:12: "1.11" is no release: it takes all three numbers, as 1.13.9 (talos.version)`},
+		"too new": {`"1.11.6"`, `"1.99.0"`,
+			`cluster.yaml:8:12: Talos v1.99.0 is newer than this program: it knows v1.2 to v1.13 (talos.version)`},
+		"too old": {`"1.11.6"`, `"1.1.0"`,
+			`cluster.yaml:8:12: Talos v1.1.0 is too old: it takes v1.2 to v1.13 (talos.version)`},
+		"Kubernetes too new": {"v1.34.3", "v1.36.0",
+			"cluster.yaml:9:23: version of Kubernetes 1.36.0 is too new to be used with Talos 1.11.6 " +
+				"(talos.kubernetes_version)"},
+		"schematic id": {"ce4c98", "ce4c9",
+			`cluster.yaml:11:19: "ce4c90550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515" is no id of a schematic: 64 hexadecimal digits (talos.factory.schematic_id)`},
+		"subnet": {"10.20.0.0/16", "10.20.0.0",
+			`cluster.yaml:5:13: "10.20.0.0" is not a subnet, as 10.244.0.0/16 (network.pod_cidr)`},
+		"subnet's address": {"10.20.0.0/16", "10.20.0.1/16",
+			`cluster.yaml:5:13: 10.20.0.1/16 is an address in a subnet (network.pod_cidr), did you mean "10.20.0.0/16"?`},
+		"overlap": {"10.21.0.0/16", "10.20.8.0/24",
+			`cluster.yaml:6:17: 10.20.8.0/24 overlaps with pod_cidr, 10.20.0.0/16 (network.service_cidr)`},
+		"endpoint with port": {"192.0.2.10\n", "192.0.2.10:6443\n",
+			`cluster.yaml:4:17: "192.0.2.10:6443" is neither an IP address nor a DNS name: give the host alone, the port is 6443 (network.api_endpoint)`},
+		"endpoint is no VIP": {"192.0.2.10\n", "192.0.2.11\n",
+			`cluster.yaml:4:17: 192.0.2.11 is not the VIP, 192.0.2.10: the Kubernetes API would be asked for where no VIP is (network.api_endpoint)`},
+		"VIP": {"ip: 192.0.2.10}", "ip: vip.example.net}",
+			`cluster.yaml:13:31: "vip.example.net" is no IP address (talos.vip.ip)`},
+		"address with prefix": {"ip: 192.0.2.21", "ip: 192.0.2.21/24",
+			`cluster.yaml:28:35: address "192.0.2.21/24" of w1 has a prefix length: give the address alone, and the length as "prefix" (nodes.workers.assignments[0].ip)`},
+		"address": {"ip: 192.0.2.21", "ip: w1.example.net",
+			`cluster.yaml:28:35: address "w1.example.net" of w1 is no IP address (nodes.workers.assignments[0].ip)`},
+		"address twice": {"ip: 192.0.2.21", "ip: 192.0.2.11",
+			`cluster.yaml:28:35: address 192.0.2.11 is another node's already, in line 24 (nodes.workers.assignments[0].ip)`},
+		"address of the VIP": {"ip: 192.0.2.21", "ip: 192.0.2.10",
+			`cluster.yaml:28:35: address 192.0.2.10 is the VIP, which the control planes share (nodes.workers.assignments[0].ip)`},
+		"address of a router": {"ip: 192.0.2.21", "ip: 192.0.2.1",
+			`cluster.yaml:28:35: address 192.0.2.1 is the first of its network, which is taken for the gateway (nodes.workers.assignments[0].ip)`},
+		"name twice": {"name: w1", "name: CP1",
+			`cluster.yaml:28:16: name cp1 is another node's already, in line 24 (nodes.workers.assignments[0].name)`},
+		"hostname": {"name: w1", "name: w_1",
+			`cluster.yaml:28:16: "w_1" is no hostname: letters, digits and dashes, up to 63 (nodes.workers.assignments[0].name)`},
+		"vmid twice": {"vmid: 111", "vmid: 101",
+			`cluster.yaml:28:26: vmid 101 is another node's already, in line 24 (nodes.workers.assignments[0].vmid)`},
+		"MAC": {"02:00:5E:10:00:01", "02:00:5E:10:00",
+			`cluster.yaml:24:65: "02:00:5E:10:00" is no MAC address, as 02:00:5e:10:00:01 (nodes.controlplane.assignments[0].mac)`},
+		"UUID": {"4C4C4544-", "4C4C4544",
+			`cluster.yaml:24:92: "4C4C45440042-4B10-8053-B3C04F4D3532" is no UUID, as 4c4c4544-0042-4b10-8053-b3c04f4d3532 (nodes.controlplane.assignments[0].uuid)`},
+		"count": {"count: 1", "count: 3",
+			`cluster.yaml:19:12: "count" is 3, and there are 1 assignments (nodes.controlplane.count)`},
+		"prefix": {"network:\n", "network:\n  prefix: 33\n",
+			`cluster.yaml:4:11: 33 is no prefix length of 192.0.2.11: 1 to 32 (network.prefix)`},
+		"gateway": {"network:\n", "network:\n  gateway: 198.51.100.1\n",
+			`cluster.yaml:4:12: gateway 198.51.100.1 is not in the network of cp1, 192.0.2.0/24 (network.gateway)`},
+		"own gateway": {"ip: 192.0.2.21", "ip: 192.0.2.21, gateway: 192.0.2.21",
+			`cluster.yaml:28:56: gateway 192.0.2.21 is the address of w1 itself (nodes.workers.assignments[0].gateway)`},
+		"name server": {"network:\n", "network:\n  nameservers: [192.0.2.53, dns]\n",
+			`cluster.yaml:4:29: "dns" is no IP address (network.nameservers[1])`},
+		"registry": {"  factory:\n", "  factory:\n    registry: https://images.example.net\n",
+			`cluster.yaml:11:15: "https://images.example.net" has a scheme: give the host alone (talos.factory.registry)`},
+		"two schematics": {"  factory:\n", "  factory:\n    schematic: {}\n",
+			`cluster.yaml:11:16: "schematic" and "schematic_id" are both set: one of them is enough (talos.factory.schematic)`},
+		"bootloader": {"schematic_id: ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515",
+			"schematic: {customization: {bootloader: lilo}}", `cluster.yaml:11:45: "bootloader": `},
+		"YAML": {"type: talos", "type: [talos", "cluster.yaml:"},
 	}
 
 	for name, test := range tests {
@@ -206,7 +251,8 @@ func TestMistakesOfAProfileHaveAPlaceAndAField(t *testing.T) {
 func TestAllMistakesOfAProfileAreToldAtOnce(t *testing.T) {
 	t.Parallel()
 
-	_, _, err := read(t, strings.NewReplacer("10.20.0.0/16", "10.20.0.0", "name: w1", "name: w_1", `"1.11.6"`, "newest").Replace(valid))
+	_, _, err := read(t, strings.NewReplacer("10.20.0.0/16", "10.20.0.0", "name: w1", "name: w_1", `"1.11.6"`,
+		"newest").Replace(valid))
 	require.Len(t, yamlfile.Errors(err), 3)
 }
 

@@ -45,7 +45,8 @@ var (
 	newestTalos = config.TalosVersion1_13
 )
 
-// Read reads a profile. root shortens its path in messages. An error lists every mistake in the file: see yamlfile.Errors.
+// Read reads a profile. root shortens its path in messages. An error lists every mistake in the file: see
+// yamlfile.Errors.
 func Read(path, root string) (*Profile, error) {
 	reader := &reader{
 		Source:  yamlfile.Source{Shown: yamlfile.ShownPath(root, path), Mistakes: &yamlfile.Mistakes{}, Strict: true},
@@ -214,7 +215,8 @@ func (r *reader) readNetwork() {
 	r.profile.PodSubnet = r.subnet("pod_cidr", declared.PodCIDR)
 	r.profile.ServiceSubnet = r.subnet("service_cidr", declared.ServiceCIDR)
 
-	if pods, services := r.profile.PodSubnet, r.profile.ServiceSubnet; pods.IsValid() && services.IsValid() && pods.Overlaps(services) {
+	if pods, services := r.profile.PodSubnet, r.profile.ServiceSubnet; pods.IsValid() && services.IsValid() &&
+		pods.Overlaps(services) {
 		r.bad(r.place("network", "service_cidr"), "%s overlaps with pod_cidr, %s", services, pods)
 	}
 
@@ -337,10 +339,12 @@ func (r *reader) readContract() bool {
 	case err != nil:
 		mistake.Message = r.profile.TalosVersion + " is no release of Talos"
 	case contract.Greater(newestTalos):
-		mistake.Message = fmt.Sprintf("Talos %s is newer than this program: it knows %s to %s", r.profile.TalosVersion, oldestTalos, newestTalos)
+		mistake.Message = fmt.Sprintf("Talos %s is newer than this program: it knows %s to %s", r.profile.TalosVersion,
+			oldestTalos, newestTalos)
 		mistake.Next = "use a newer talos-mage, or an older Talos"
 	case oldestTalos.Greater(contract):
-		mistake.Message = fmt.Sprintf("Talos %s is too old: it takes %s to %s", r.profile.TalosVersion, oldestTalos, newestTalos)
+		mistake.Message = fmt.Sprintf("Talos %s is too old: it takes %s to %s", r.profile.TalosVersion, oldestTalos,
+			newestTalos)
 	default:
 		r.profile.Contract = contract
 
@@ -382,7 +386,8 @@ func (r *reader) schematicID() string {
 		r.bad(yamlfile.PlaceOf(place, "extensions"), "\"schematic\" has its own list of extensions: name them there")
 	case declared.SchematicID != "":
 		if !schematic.IsID(declared.SchematicID) {
-			r.bad(yamlfile.PlaceOf(place, "schematic_id"), "%q is no id of a schematic: 64 hexadecimal digits", declared.SchematicID)
+			r.bad(yamlfile.PlaceOf(place, "schematic_id"), "%q is no id of a schematic: 64 hexadecimal digits",
+				declared.SchematicID)
 		}
 
 		return declared.SchematicID
@@ -420,10 +425,12 @@ func (r *reader) readGroup(used map[string]*yaml.Node, role machine.Type, key st
 
 	if role == machine.TypeControlPlane && len(declared.Assignments) == 0 {
 		mistake := r.Mistake(place, diagnosis.FileNoNodes, "no control planes are declared")
-		mistake.Field, mistake.Next = "nodes.controlplane.assignments", "list them under `assignments:`, each with name and ip"
+		mistake.Field, mistake.Next = "nodes.controlplane.assignments",
+			"list them under `assignments:`, each with name and ip"
 		r.Add(mistake)
 	} else if declared.Count != nil && *declared.Count != len(declared.Assignments) {
-		r.bad(yamlfile.PlaceOf(place, "count"), "\"count\" is %d, and there are %d assignments", *declared.Count, len(declared.Assignments))
+		r.bad(yamlfile.PlaceOf(place, "count"), "\"count\" is %d, and there are %d assignments", *declared.Count,
+			len(declared.Assignments))
 	}
 
 	for i, entry := range declared.Assignments {
@@ -432,7 +439,8 @@ func (r *reader) readGroup(used map[string]*yaml.Node, role machine.Type, key st
 }
 
 func (r *reader) readMachine(used map[string]*yaml.Node, role machine.Type, place *yaml.Node, declared assignment) {
-	node := Machine{Name: declared.Name, Role: role, Interface: r.interfaceOf(role, declared), Line: place.Line, Column: place.Column}
+	node := Machine{Name: declared.Name, Role: role, Interface: r.interfaceOf(role, declared), Line: place.Line,
+		Column: place.Column}
 
 	at := func(key string) *yaml.Node { return yamlfile.PlaceOf(place, key) }
 
@@ -498,7 +506,9 @@ func (r *reader) readAddress(node *Machine, used map[string]*yaml.Node, place *y
 	address, err := netip.ParseAddr(declared.IP)
 	if err != nil {
 		if _, err := netip.ParsePrefix(declared.IP); err == nil {
-			r.At(at, diagnosis.FileAddress, "address %q of %s has a prefix length: give the address alone, and the length as \"prefix\"", declared.IP, declared.Name)
+			r.At(at, diagnosis.FileAddress,
+				"address %q of %s has a prefix length: give the address alone, and the length as \"prefix\"", declared.IP,
+				declared.Name)
 		} else {
 			r.At(at, diagnosis.FileAddress, "address %q of %s is no IP address", declared.IP, declared.Name)
 		}

@@ -17,7 +17,8 @@ const (
 	DefaultProtocol = "https"
 )
 
-// Image says which of a schematic's images is meant. Its fields are what a template of talhelper's imageFactory can use.
+// Image says which of a schematic's images is meant. Its fields are what a template of talhelper's imageFactory can
+// use.
 type Image struct {
 	// RegistryURL is the factory's host, and a path if it has one; no scheme. Empty means DefaultRegistry.
 	RegistryURL string
@@ -41,8 +42,8 @@ type Image struct {
 	Suffix string
 }
 
-// Installer is the container image that installs and upgrades Talos, <platform>-installer. Talos below v1.10 knows it by that name
-// as well as by LegacyInstaller's. Source: image-factory, docs/api.md.
+// Installer is the container image that installs and upgrades Talos, <platform>-installer. Talos below v1.10 knows it
+// by that name as well as by LegacyInstaller's. Source: image-factory, docs/api.md.
 func (i Image) Installer() string {
 	i = i.withDefaults()
 
@@ -52,8 +53,9 @@ func (i Image) Installer() string {
 // LegacyInstaller is the same image for platform metal, by the name that it had before Talos v1.10.
 func (i Image) LegacyInstaller() string { return i.withDefaults().installer("installer") }
 
-// UsualInstaller is the name that the factory's own web page shows for a Talos version: LegacyInstaller below v1.10, else Installer.
-// Source: image-factory internal/frontend/http/ui.go, machinery imager/quirks (SupportsUnifiedInstaller).
+// UsualInstaller is the name that the factory's own web page shows for a Talos version: LegacyInstaller below v1.10,
+// else Installer. Source: image-factory internal/frontend/http/ui.go, machinery imager/quirks
+// (SupportsUnifiedInstaller).
 func (i Image) UsualInstaller() string {
 	if quirks.New(i.Version).SupportsUnifiedInstaller() {
 		return i.Installer()
@@ -88,8 +90,8 @@ func (i Image) Boot() string {
 	return fmt.Sprintf("%s://%s/image/%s/%s/%s", i.Protocol, i.RegistryURL, i.ID, i.Version, name)
 }
 
-// Fill executes a template for the name of an image, as talhelper's imageFactory.installerURLTmpl; functions are what it can call
-// beside text/template's own.
+// Fill executes a template for the name of an image, as talhelper's imageFactory.installerURLTmpl; functions are what
+// it can call beside text/template's own.
 func (i Image) Fill(pattern string, functions template.FuncMap) (string, error) {
 	parsed, err := template.New("image").Funcs(functions).Parse(pattern)
 	if err != nil {

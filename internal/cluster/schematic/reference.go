@@ -12,7 +12,8 @@ type Reference struct {
 	Repository string
 	// Schematic is the id between repository and tag.
 	Schematic string
-	// HasSchematic is set when the reference has the shape of an image factory's: <installer>/<schematic>, even if the id itself is missing.
+	// HasSchematic is set when the reference has the shape of an image factory's: <installer>/<schematic>, even if the id
+	// itself is missing.
 	HasSchematic bool
 	Tag          string
 	Digest       string
@@ -50,13 +51,14 @@ func ParseReference(reference string) Reference {
 	return parsed
 }
 
-// Official tells whether the image is the Talos project's by its name: of an image factory, or of ghcr.io/siderolabs. Only then does the
-// name tell what the image is for, and the tag which version it is.
+// Official tells whether the image is the Talos project's by its name: of an image factory, or of ghcr.io/siderolabs.
+// Only then does the name tell what the image is for, and the tag which version it is.
 func (r Reference) Official() bool {
 	return r.HasSchematic || r.Registry == DefaultRegistry || strings.HasPrefix(r.Repository, "siderolabs/")
 }
 
-// Platform is the platform that an image factory's installer is for, "metal" where its name says none; empty for other images.
+// Platform is the platform that an image factory's installer is for, "metal" where its name says none; empty for other
+// images.
 func (r Reference) Platform() string {
 	match := installerName.FindStringSubmatch(r.Repository[strings.LastIndex(r.Repository, "/")+1:])
 
@@ -73,7 +75,8 @@ func (r Reference) Platform() string {
 // SecureBoot tells whether the image is made for SecureBoot.
 func (r Reference) SecureBoot() bool { return strings.HasSuffix(r.Repository, "-secureboot") }
 
-// Plain tells whether the image is known to hold nothing beyond Talos itself. A schematic's id does not tell what it holds.
+// Plain tells whether the image is known to hold nothing beyond Talos itself. A schematic's id does not tell what it
+// holds.
 func (r Reference) Plain() bool {
 	return r.Schematic == PlainID || r.Repository == "siderolabs/installer"
 }

@@ -1,8 +1,9 @@
-// Package schematic names what the Image Factory builds: what a Talos image is made of, and where the image is pulled from.
+// Package schematic names what the Image Factory builds: what a Talos image is made of, and where the image is pulled
+// from.
 //
-// The factory's answer to a schematic is a hash of its canonical text, so nothing here needs the network. The fields, their order
-// and the hash are those of github.com/siderolabs/image-factory v1.4.0, pkg/schematic; the names of images are those of its
-// docs/api.md.
+// The factory's answer to a schematic is a hash of its canonical text, so nothing here needs the network. The fields,
+// their order and the hash are those of github.com/siderolabs/image-factory v1.4.0, pkg/schematic; the names of images
+// are those of its docs/api.md.
 package schematic
 
 import (
@@ -18,7 +19,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Schematic is what a Talos image is made of beyond Talos itself. The order of the fields here and below is part of the id.
+// Schematic is what a Talos image is made of beyond Talos itself. The order of the fields here and below is part of the
+// id.
 type Schematic struct {
 	// Owner is the account that a schematic belongs to, in the factory's enterprise edition alone.
 	Owner string `yaml:"owner,omitempty" doc:"The account that it belongs to, at a factory that has accounts."`

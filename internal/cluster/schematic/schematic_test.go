@@ -23,7 +23,8 @@ func TestIDIsTheOneThatTheFactoryGives(t *testing.T) {
 	tests := map[string]struct{ text, id string }{
 		"nothing":             {"", plainID},
 		"empty customization": {"customization: {extraKernelArgs: [], systemExtensions: {}}", plainID},
-		"extension":           {"customization: {systemExtensions: {officialExtensions: [siderolabs/qemu-guest-agent]}}", guestAgentID},
+		"extension": {"customization: {systemExtensions: {officialExtensions: [siderolabs/qemu-guest-agent]}}",
+			guestAgentID},
 		"kernel log and extension": {`
 customization:
   systemExtensions:
@@ -32,10 +33,14 @@ customization:
   extraKernelArgs:
     - talos.logging.kernel=udp://127.0.0.1:6050
 `, "a7f294c4436e874167652f711750f9bc607c89f12f7c27f183584a25763a2bca"},
-		"meta":        {"customization: {meta: [{key: 10, value: foo}]}", "d308a2a5ee2277bed5fbaa104fcbc8d59122abfa737df987a95b4ca763459a7f"},
-		"secureboot":  {"customization: {secureboot: {includeWellKnownCertificates: true}}", "fa8e05f142a851d3ee568eb0a8e5841eaf6b0ebc8df9a63df16ac5ed2c04f3e6"},
-		"overlay":     {"overlay: {name: rpi_generic, image: siderolabs/sbc-raspberrypi}", "ee21ef4a5ef808a9b7484cc0dda0f25075021691c8c09a276591eedb638ea1f9"},
-		"sector size": {"customization: {diskImage: {sectorSize: 4096}}", "92833e9ddd9bb9e11b2464fa5525429f01866306d52ebd882ee08d7918f6d1ea"},
+		"meta": {"customization: {meta: [{key: 10, value: foo}]}",
+			"d308a2a5ee2277bed5fbaa104fcbc8d59122abfa737df987a95b4ca763459a7f"},
+		"secureboot": {"customization: {secureboot: {includeWellKnownCertificates: true}}",
+			"fa8e05f142a851d3ee568eb0a8e5841eaf6b0ebc8df9a63df16ac5ed2c04f3e6"},
+		"overlay": {"overlay: {name: rpi_generic, image: siderolabs/sbc-raspberrypi}",
+			"ee21ef4a5ef808a9b7484cc0dda0f25075021691c8c09a276591eedb638ea1f9"},
+		"sector size": {"customization: {diskImage: {sectorSize: 4096}}",
+			"92833e9ddd9bb9e11b2464fa5525429f01866306d52ebd882ee08d7918f6d1ea"},
 	}
 
 	for name, test := range tests {
@@ -68,7 +73,8 @@ func TestBootloaderIsReadByItsName(t *testing.T) {
 func TestParseRefusesWhatTheFactoryRefuses(t *testing.T) {
 	t.Parallel()
 
-	for _, text := range []string{"customisation: {}", "customization: {bootloader: lilo}", "customization: {meta: [{key: 256}]}", "- a"} {
+	for _, text := range []string{"customisation: {}", "customization: {bootloader: lilo}",
+		"customization: {meta: [{key: 256}]}", "- a"} {
 		_, err := schematic.Parse([]byte(text))
 		require.ErrorContains(t, err, "parse schematic", text)
 	}
@@ -89,13 +95,17 @@ func TestInstallerIsNamedByPlatformVersionAndSecureBoot(t *testing.T) {
 		image schematic.Image
 		usual string
 	}{
-		"before v1.10":         {schematic.Image{Version: "v1.9.6"}, "factory.talos.dev/installer/ID:v1.9.6"},
-		"from v1.10 on":        {schematic.Image{Version: "v1.10.0"}, "factory.talos.dev/metal-installer/ID:v1.10.0"},
-		"newest":               {schematic.Image{Version: "v1.13.9"}, "factory.talos.dev/metal-installer/ID:v1.13.9"},
-		"platform":             {schematic.Image{Version: "v1.13.9", Mode: "nocloud"}, "factory.talos.dev/nocloud-installer/ID:v1.13.9"},
-		"secure boot":          {schematic.Image{Version: "v1.13.9", Secureboot: true}, "factory.talos.dev/metal-installer-secureboot/ID:v1.13.9"},
-		"secure boot, earlier": {schematic.Image{Version: "v1.9.6", Secureboot: true}, "factory.talos.dev/installer-secureboot/ID:v1.9.6"},
-		"registry":             {schematic.Image{Version: "v1.13.9", RegistryURL: "images.example.net/factory"}, "images.example.net/factory/metal-installer/ID:v1.13.9"},
+		"before v1.10":  {schematic.Image{Version: "v1.9.6"}, "factory.talos.dev/installer/ID:v1.9.6"},
+		"from v1.10 on": {schematic.Image{Version: "v1.10.0"}, "factory.talos.dev/metal-installer/ID:v1.10.0"},
+		"newest":        {schematic.Image{Version: "v1.13.9"}, "factory.talos.dev/metal-installer/ID:v1.13.9"},
+		"platform": {schematic.Image{Version: "v1.13.9", Mode: "nocloud"},
+			"factory.talos.dev/nocloud-installer/ID:v1.13.9"},
+		"secure boot": {schematic.Image{Version: "v1.13.9", Secureboot: true},
+			"factory.talos.dev/metal-installer-secureboot/ID:v1.13.9"},
+		"secure boot, earlier": {schematic.Image{Version: "v1.9.6", Secureboot: true},
+			"factory.talos.dev/installer-secureboot/ID:v1.9.6"},
+		"registry": {schematic.Image{Version: "v1.13.9", RegistryURL: "images.example.net/factory"},
+			"images.example.net/factory/metal-installer/ID:v1.13.9"},
 	}
 
 	for name, test := range tests {
@@ -107,7 +117,8 @@ func TestInstallerIsNamedByPlatformVersionAndSecureBoot(t *testing.T) {
 		})
 	}
 
-	require.Equal(t, "factory.talos.dev/metal-installer/ID:v1.9.6", schematic.Image{ID: "ID", Version: "v1.9.6"}.Installer())
+	require.Equal(t, "factory.talos.dev/metal-installer/ID:v1.9.6",
+		schematic.Image{ID: "ID", Version: "v1.9.6"}.Installer())
 }
 
 func TestBootImageIsNamedByMethod(t *testing.T) {
@@ -133,7 +144,8 @@ func TestTemplatesNameAnImage(t *testing.T) {
 
 	image := schematic.Image{ID: "ID", Version: "v1.13.9", Secureboot: true}
 
-	name, err := image.Fill("{{ .RegistryURL }}/{{ upper .Mode }}{{ if .Secureboot }}-signed{{ end }}/{{ .ID }}:{{ .Version }}", template.FuncMap{"upper": strings.ToUpper})
+	name, err := image.Fill("{{ .RegistryURL }}/{{ upper .Mode }}{{ if .Secureboot }}-signed{{ end }}/{{ .ID }}:{{ "+
+		".Version }}", template.FuncMap{"upper": strings.ToUpper})
 	require.NoError(t, err)
 	require.Equal(t, "factory.talos.dev/METAL-signed/ID:v1.13.9", name)
 
@@ -153,18 +165,22 @@ func TestReferencesAreTakenApart(t *testing.T) {
 		platform                    string
 	}{
 		"factory.talos.dev/metal-installer-secureboot/" + plainID + ":v1.13.9": {
-			Reference: schematic.Reference{Registry: "factory.talos.dev", Repository: "metal-installer-secureboot", Schematic: plainID, HasSchematic: true, Tag: "v1.13.9"},
-			official:  true, secureBoot: true, plain: true, platform: "metal",
+			Reference: schematic.Reference{Registry: "factory.talos.dev", Repository: "metal-installer-secureboot",
+				Schematic: plainID, HasSchematic: true, Tag: "v1.13.9"},
+			official: true, secureBoot: true, plain: true, platform: "metal",
 		},
 		"factory.talos.dev/installer/:v1.13.9": {
-			Reference: schematic.Reference{Registry: "factory.talos.dev", Repository: "installer", HasSchematic: true, Tag: "v1.13.9"}, official: true, platform: "metal",
+			Reference: schematic.Reference{Registry: "factory.talos.dev", Repository: "installer", HasSchematic: true,
+				Tag: "v1.13.9"}, official: true, platform: "metal",
 		},
 		"images.example.net:5000/factory/nocloud-installer/" + guestAgentID: {
-			Reference: schematic.Reference{Registry: "images.example.net:5000", Repository: "factory/nocloud-installer", Schematic: guestAgentID, HasSchematic: true},
-			official:  true, platform: "nocloud",
+			Reference: schematic.Reference{Registry: "images.example.net:5000", Repository: "factory/nocloud-installer",
+				Schematic: guestAgentID, HasSchematic: true},
+			official: true, platform: "nocloud",
 		},
 		"ghcr.io/siderolabs/installer:v1.13.9": {
-			Reference: schematic.Reference{Registry: "ghcr.io", Repository: "siderolabs/installer", Tag: "v1.13.9"}, official: true, plain: true,
+			Reference: schematic.Reference{Registry: "ghcr.io", Repository: "siderolabs/installer", Tag: "v1.13.9"},
+			official:  true, plain: true,
 		},
 		"registry.example.net/talos@sha256:00": {
 			Reference: schematic.Reference{Registry: "registry.example.net", Repository: "talos", Digest: "sha256:00"},

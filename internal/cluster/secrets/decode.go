@@ -18,8 +18,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// document is the file. All values are needed, but for one of the two encryption secrets. Its keys are those that machinery's Bundle has in YAML;
-// in JSON, as Terraform's provider gives it, they are the same in mixed case.
+// document is the file. All values are needed, but for one of the two encryption secrets. Its keys are those that
+// machinery's Bundle has in YAML; in JSON, as Terraform's provider gives it, they are the same in mixed case.
 type document struct {
 	Cluster struct {
 		ID     string `yaml:"id"`
@@ -53,15 +53,17 @@ type pair struct {
 // required are the paths of values that every bundle has.
 var required = []string{
 	"cluster.id", "cluster.secret", "secrets.bootstraptoken", "trustdinfo.token",
-	"certs.etcd.crt", "certs.etcd.key", "certs.k8s.crt", "certs.k8s.key", "certs.k8saggregator.crt", "certs.k8saggregator.key",
+	"certs.etcd.crt", "certs.etcd.key", "certs.k8s.crt", "certs.k8s.key", "certs.k8saggregator.crt",
+	"certs.k8saggregator.key",
 	"certs.k8sserviceaccount.key", "certs.os.crt", "certs.os.key",
 }
 
 // bootstrapToken is the form that Kubernetes gives its bootstrap tokens.
 var bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
-// Decode reads the plain text of a bundle. Variables in its values are replaced, as talhelper does. The error lists every mistake with its place, never
-// with a value: it is that of yamlfile.Mistakes. Certificates of the bundle's own are valid from now on.
+// Decode reads the plain text of a bundle. Variables in its values are replaced, as talhelper does. The error lists
+// every mistake with its place, never with a value: it is that of yamlfile.Mistakes. Certificates of the bundle's own
+// are valid from now on.
 func Decode(shown string, data []byte, variables talconfig.Variables, now time.Time) (*secrets.Bundle, error) {
 	reader := reader{Source: yamlfile.Source{Shown: shown, Mistakes: &yamlfile.Mistakes{}}}
 
@@ -158,7 +160,8 @@ func (r reader) bundle() *secrets.Bundle {
 
 	if secretbox == "" && aescbc == "" {
 		_, node := r.value("secrets.secretboxencryptionsecret")
-		r.At(node, diagnosis.FileValue, "one of \"secrets.secretboxencryptionsecret\" and, before Talos 1.3, \"secrets.aescbcencryptionsecret\" is needed")
+		r.At(node, diagnosis.FileValue,
+			"one of \"secrets.secretboxencryptionsecret\" and, before Talos 1.3, \"secrets.aescbcencryptionsecret\" is needed")
 	}
 
 	if len(r.List) > before {
@@ -166,7 +169,8 @@ func (r reader) bundle() *secrets.Bundle {
 	}
 
 	if _, node := r.value("secrets.bootstraptoken"); !bootstrapToken.MatchString(strings.TrimSpace(node.Value)) {
-		r.At(node, diagnosis.FileValue, "\"secrets.bootstraptoken\" is no bootstrap token: six letters or digits, a dot, and sixteen more")
+		r.At(node, diagnosis.FileValue,
+			"\"secrets.bootstraptoken\" is no bootstrap token: six letters or digits, a dot, and sixteen more")
 	}
 
 	return &secrets.Bundle{
@@ -196,7 +200,8 @@ func (r reader) authority(path string) *x509.PEMEncodedCertificateAndKey {
 
 	if _, err := tls.X509KeyPair(crt, key); err != nil {
 		_, node := r.value(path + ".crt")
-		r.At(node, diagnosis.FileValue, "%q is no certificate with the key beside it: one of them is damaged, or they are of two bundles", path)
+		r.At(node, diagnosis.FileValue,
+			"%q is no certificate with the key beside it: one of them is damaged, or they are of two bundles", path)
 	}
 
 	return &x509.PEMEncodedCertificateAndKey{Crt: crt, Key: key}

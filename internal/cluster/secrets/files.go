@@ -16,13 +16,14 @@ const (
 	PlainName = "talsecret.yaml"
 )
 
-// Names are the files that bundles are looked for in, in talhelper's order: the first that exists counts. Any of them may be encrypted.
-// Source: talhelper v3.1.16, cmd/genconfig.go.
+// Names are the files that bundles are looked for in, in talhelper's order: the first that exists counts. Any of them
+// may be encrypted. Source: talhelper v3.1.16, cmd/genconfig.go.
 func Names() []string {
 	return []string{PlainName, EncryptedName, "talsecret.yml", "talsecret.sops.yml"}
 }
 
-// otherNames are what other programs and templates call the file, which nothing reads here: talosctl's default, and that of a known template once.
+// otherNames are what other programs and templates call the file, which nothing reads here: talosctl's default, and
+// that of a known template once.
 var otherNames = []string{"secrets.yaml", "secrets.sops.yaml", "talhelper.sops.yaml", "talsecret", "talsecret.sops"}
 
 // Find are the paths of all files in a folder that may be the bundle by their names; the first is the one that counts.
@@ -39,7 +40,8 @@ func Find(folder string) []string {
 	return found
 }
 
-// NearMisses are files in a folder that hold a bundle by their names, but for a slip of those that are looked for. They are sorted.
+// NearMisses are files in a folder that hold a bundle by their names, but for a slip of those that are looked for. They
+// are sorted.
 func NearMisses(folder string, lookedFor ...string) []string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

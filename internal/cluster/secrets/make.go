@@ -15,7 +15,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// Encode is the text of a bundle as talhelper writes it, unencrypted. A dollar sign in a secret is doubled, since whoever reads the file replaces variables.
+// Encode is the text of a bundle as talhelper writes it, unencrypted. A dollar sign in a secret is doubled, since
+// whoever reads the file replaces variables.
 func Encode(bundle *secrets.Bundle) ([]byte, error) {
 	var text bytes.Buffer
 
@@ -29,8 +30,8 @@ func Encode(bundle *secrets.Bundle) ([]byte, error) {
 	return bytes.ReplaceAll(text.Bytes(), []byte("$"), []byte("$$")), nil
 }
 
-// Recover takes the bundle of a cluster out of the machine config of one of its control planes, which holds all of it. Errors name what is missing,
-// as in a worker's config or one that was blacked out.
+// Recover takes the bundle of a cluster out of the machine config of one of its control planes, which holds all of it.
+// Errors name what is missing, as in a worker's config or one that was blacked out.
 func Recover(config *machineconfig.Config, now time.Time) (*secrets.Bundle, error) {
 	if config.Provider.Machine() == nil || config.Provider.Cluster() == nil {
 		return nil, errors.New("it is not the config of a node: machine or cluster is missing")

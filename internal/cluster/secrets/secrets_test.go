@@ -98,7 +98,8 @@ func TestBundlesAreReadInEveryFormThatProgramsWrite(t *testing.T) {
 func TestTheFileHasTalhelpersForm(t *testing.T) {
 	t.Parallel()
 
-	golden.Assert(t, filepath.Join("testdata", "talsecret.golden"), regexp.MustCompile(`: \S+`).ReplaceAllString(encoded(t), ": x"))
+	golden.Assert(t, filepath.Join("testdata", "talsecret.golden"),
+		regexp.MustCompile(`: \S+`).ReplaceAllString(encoded(t), ": x"))
 }
 
 func TestVariablesInTheFileAreReplaced(t *testing.T) {
@@ -147,18 +148,25 @@ func TestMistakesAreNamedByPlaceAndNeverByValue(t *testing.T) {
 		change func(string) string
 		want   string
 	}{
-		"empty":                 {func(string) string { return "" }, "talsecret.yaml: the secrets file is empty"},
-		"a word":                {func(string) string { return "secret" }, "talsecret.yaml:1:1: the file must be a mapping, not a single value"},
-		"no YAML":               {func(text string) string { return text + "\t- {" }, "talsecret.yaml:"},
-		"a misspelt key":        {replaced(`^trustdinfo:`, "trustinfo:"), `unknown key "trustinfo", did you mean "trustdinfo"?`},
-		"a missing part":        {replaced(`^trustdinfo:\n.*\n`, ""), `talsecret.yaml:1:1: "trustdinfo.token" is needed`},
-		"an empty value":        {replaced(`^  id: .*`, "  id:"), `talsecret.yaml:2:6: "cluster.id" is needed`},
-		"no encryption secret":  {replaced(`^  secretbox.*\n`, ""), `one of "secrets.secretboxencryptionsecret" and, before Talos 1.3`},
-		"a strange token":       {replaced(`^  bootstraptoken: .*`, "  bootstraptoken: hunter2hunter2"), `talsecret.yaml:5:19: "secrets.bootstraptoken" is no bootstrap token`},
-		"no base64":             {replaced(`^    crt: .*`, "    crt: hunter2hunter2"), `"certs.etcd.crt" must be base64 of a PEM text`},
-		"sops without metadata": {replaced(`^    key: .*`, "    key: ENC[AES256_GCM,data:hunter2]"), "it is still encrypted, though the file has no `sops` part"},
-		"blacked out":           {replaced(`^    key: .*`, "    key: '******'"), "it was blacked out"},
-		"a manager's reference": {replaced(`^    key: .*`, "    key: op://vault/hunter2"), "it is a password manager's reference"},
+		"empty": {func(string) string { return "" }, "talsecret.yaml: the secrets file is empty"},
+		"a word": {func(string) string { return "secret" },
+			"talsecret.yaml:1:1: the file must be a mapping, not a single value"},
+		"no YAML": {func(text string) string { return text + "\t- {" }, "talsecret.yaml:"},
+		"a misspelt key": {replaced(`^trustdinfo:`, "trustinfo:"),
+			`unknown key "trustinfo", did you mean "trustdinfo"?`},
+		"a missing part": {replaced(`^trustdinfo:\n.*\n`, ""), `talsecret.yaml:1:1: "trustdinfo.token" is needed`},
+		"an empty value": {replaced(`^  id: .*`, "  id:"), `talsecret.yaml:2:6: "cluster.id" is needed`},
+		"no encryption secret": {replaced(`^  secretbox.*\n`, ""),
+			`one of "secrets.secretboxencryptionsecret" and, before Talos 1.3`},
+		"a strange token": {replaced(`^  bootstraptoken: .*`, "  bootstraptoken: hunter2hunter2"),
+			`talsecret.yaml:5:19: "secrets.bootstraptoken" is no bootstrap token`},
+		"no base64": {replaced(`^    crt: .*`, "    crt: hunter2hunter2"),
+			`"certs.etcd.crt" must be base64 of a PEM text`},
+		"sops without metadata": {replaced(`^    key: .*`, "    key: ENC[AES256_GCM,data:hunter2]"),
+			"it is still encrypted, though the file has no `sops` part"},
+		"blacked out": {replaced(`^    key: .*`, "    key: '******'"), "it was blacked out"},
+		"a manager's reference": {replaced(`^    key: .*`, "    key: op://vault/hunter2"),
+			"it is a password manager's reference"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -252,15 +260,17 @@ func TestTheFileIsFoundAsTalhelperFindsIt(t *testing.T) {
 	t.Parallel()
 
 	for name, tt := range map[string]struct{ files, found, near []string }{
-		"nothing":                {[]string{"talconfig.yaml", "talenv.sops.yaml"}, nil, nil},
-		"encrypted":              {[]string{"talsecret.sops.yaml"}, []string{"talsecret.sops.yaml"}, nil},
-		"both: the plain first":  {[]string{"talsecret.sops.yaml", "talsecret.yaml"}, []string{"talsecret.yaml", "talsecret.sops.yaml"}, nil},
-		"the other ending":       {[]string{"talsecret.sops.yml"}, []string{"talsecret.sops.yml"}, nil},
-		"a slip":                 {[]string{"talsecrets.sops.yaml"}, nil, []string{"talsecrets.sops.yaml"}},
-		"in capitals":            {[]string{"TalSecret.yaml"}, nil, []string{"TalSecret.yaml"}},
-		"talosctl's name":        {[]string{"secrets.yaml"}, nil, []string{"secrets.yaml"}},
-		"a template's old name":  {[]string{"talhelper.sops.yaml"}, nil, []string{"talhelper.sops.yaml"}},
-		"a slip beside the file": {[]string{"talsecret.yaml", "talsecrets.yaml"}, []string{"talsecret.yaml"}, []string{"talsecrets.yaml"}},
+		"nothing":   {[]string{"talconfig.yaml", "talenv.sops.yaml"}, nil, nil},
+		"encrypted": {[]string{"talsecret.sops.yaml"}, []string{"talsecret.sops.yaml"}, nil},
+		"both: the plain first": {[]string{"talsecret.sops.yaml", "talsecret.yaml"},
+			[]string{"talsecret.yaml", "talsecret.sops.yaml"}, nil},
+		"the other ending":      {[]string{"talsecret.sops.yml"}, []string{"talsecret.sops.yml"}, nil},
+		"a slip":                {[]string{"talsecrets.sops.yaml"}, nil, []string{"talsecrets.sops.yaml"}},
+		"in capitals":           {[]string{"TalSecret.yaml"}, nil, []string{"TalSecret.yaml"}},
+		"talosctl's name":       {[]string{"secrets.yaml"}, nil, []string{"secrets.yaml"}},
+		"a template's old name": {[]string{"talhelper.sops.yaml"}, nil, []string{"talhelper.sops.yaml"}},
+		"a slip beside the file": {[]string{"talsecret.yaml", "talsecrets.yaml"}, []string{"talsecret.yaml"},
+			[]string{"talsecrets.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -285,9 +295,11 @@ func TestAProfilesNameOfTheFileHasSlipsOfItsOwn(t *testing.T) {
 	t.Parallel()
 
 	folder := t.TempDir()
-	for _, file := range []string{"secrets.yaml", "secret.yaml", "secrets.yml", "secrets.sops.yaml", "talsecret.yaml", "lab-cp1.yaml", "talosconfig"} {
+	for _, file := range []string{"secrets.yaml", "secret.yaml", "secrets.yml", "secrets.sops.yaml", "talsecret.yaml",
+		"lab-cp1.yaml", "talosconfig"} {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, file), nil, 0o600))
 	}
 
-	require.Equal(t, []string{"secret.yaml", "secrets.sops.yaml", "secrets.yml", "talsecret.yaml"}, clustersecrets.NearMisses(folder, "secrets.yaml"))
+	require.Equal(t, []string{"secret.yaml", "secrets.sops.yaml", "secrets.yml", "talsecret.yaml"},
+		clustersecrets.NearMisses(folder, "secrets.yaml"))
 }

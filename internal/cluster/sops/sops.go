@@ -1,4 +1,5 @@
-// Package sops encrypts and decrypts files with the user's sops program, keys and rules. Plaintext goes through pipes and is never written anywhere.
+// Package sops encrypts and decrypts files with the user's sops program, keys and rules. Plaintext goes through pipes
+// and is never written anywhere.
 package sops
 
 import (
@@ -24,16 +25,19 @@ const (
 	rulesFile = ".sops.yaml"
 )
 
-// recipientVariables name keys to encrypt for where there are no rules. Source: getsops/sops, README, "Encrypting using".
+// recipientVariables name keys to encrypt for where there are no rules. Source: getsops/sops, README, "Encrypting
+// using".
 var recipientVariables = []string{
-	"SOPS_AGE_RECIPIENTS", "SOPS_PGP_FP", "SOPS_KMS_ARN", "SOPS_GCP_KMS_IDS", "SOPS_AZURE_KEYVAULT_URLS", "SOPS_VAULT_URIS",
+	"SOPS_AGE_RECIPIENTS", "SOPS_PGP_FP", "SOPS_KMS_ARN", "SOPS_GCP_KMS_IDS", "SOPS_AZURE_KEYVAULT_URLS",
+	"SOPS_VAULT_URIS",
 }
 
 // Sops is the user's sops.
 type Sops struct {
 	// Programs is where sops is found, and how it is run. Its folder is where sops begins to look for rules.
 	Programs program.Runner
-	// KeyFile is where the age key is expected; a message names it also when there is nothing and Programs was not told of it.
+	// KeyFile is where the age key is expected; a message names it also when there is nothing and Programs was not told of
+	// it.
 	KeyFile string
 }
 
@@ -47,7 +51,8 @@ func (s Sops) Installed() bool {
 	return found
 }
 
-// Rules says what tells sops how to encrypt: the path of the nearest .sops.yaml, or the name of a variable with recipients. Empty if there is nothing.
+// Rules says what tells sops how to encrypt: the path of the nearest .sops.yaml, or the name of a variable with
+// recipients. Empty if there is nothing.
 func (s Sops) Rules() string {
 	if path := s.Programs.Variable("SOPS_CONFIG"); path != "" {
 		return path
@@ -73,8 +78,8 @@ func (s Sops) Rules() string {
 	return ""
 }
 
-// Decrypt gives the plaintext of a file's content, in the form that its name's ending stands for. An error is a *diagnosis.Problem that names the file's
-// recipients and where a key was looked for.
+// Decrypt gives the plaintext of a file's content, in the form that its name's ending stands for. An error is a
+// *diagnosis.Problem that names the file's recipients and where a key was looked for.
 func (s Sops) Decrypt(ctx context.Context, path string, data []byte) ([]byte, error) {
 	form := formOf(path)
 	plain, err := s.Programs.Run(ctx, data, name, "decrypt", "--input-type", form, "--output-type", form, "/dev/stdin")
@@ -109,16 +114,19 @@ func formOf(path string) string {
 	}
 }
 
-// Encrypt gives the ciphertext of a YAML text by the rules for a file at path. Text in which a value of the plaintext can still be read is refused:
-// a rule made for other files, as encrypted_regex of Kubernetes secrets, would encrypt nothing of this one.
+// Encrypt gives the ciphertext of a YAML text by the rules for a file at path. Text in which a value of the plaintext
+// can still be read is refused: a rule made for other files, as encrypted_regex of Kubernetes secrets, would encrypt
+// nothing of this one.
 func (s Sops) Encrypt(ctx context.Context, path string, plain []byte) ([]byte, error) {
-	encrypted, err := s.Programs.Run(ctx, plain, name, "encrypt", "--filename-override", path, "--input-type", "yaml", "--output-type", "yaml", "/dev/stdin")
+	encrypted, err := s.Programs.Run(ctx, plain, name, "encrypt", "--filename-override", path, "--input-type", "yaml",
+		"--output-type", "yaml", "/dev/stdin")
 
 	var failure *program.Failure
 
 	switch {
 	case err == nil && leaks(plain, encrypted):
-		return nil, unencryptable(path, s.Rules()+" leaves its values in the clear", "add a rule for this file that encrypts all values, before the others: path_regex, and no encrypted_regex", nil)
+		return nil, unencryptable(path, s.Rules()+" leaves its values in the clear",
+			"add a rule for this file that encrypts all values, before the others: path_regex, and no encrypted_regex", nil)
 	case err == nil:
 		return encrypted, nil
 	case ctx.Err() != nil:
@@ -157,7 +165,8 @@ func (s Sops) undecryptable(path string, data []byte, failure *program.Failure) 
 	}
 
 	return &diagnosis.Problem{Err: failure, Finding: diagnosis.Finding{
-		ID: diagnosis.SecretsUndecryptable, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: cause, Next: next,
+		ID: diagnosis.SecretsUndecryptable, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: cause,
+		Next: next,
 	}}
 }
 
@@ -231,7 +240,8 @@ func plainly(failure *program.Failure) string {
 	return strings.TrimSuffix(text, ".")
 }
 
-// Recipients are those that a file is encrypted for, as its metadata names them: age and PGP keys, and the keys of cloud services and vaults.
+// Recipients are those that a file is encrypted for, as its metadata names them: age and PGP keys, and the keys of
+// cloud services and vaults.
 func Recipients(data []byte) []string {
 	var recipients []string
 
@@ -248,7 +258,8 @@ func collect(node *yaml.Node, key string, into *[]string) {
 	}
 
 	for i, child := range node.Content {
-		if node.Kind == yaml.MappingNode && i%2 == 1 && node.Content[i-1].Value == key && !slices.Contains(*into, child.Value) {
+		if node.Kind == yaml.MappingNode && i%2 == 1 && node.Content[i-1].Value == key &&
+			!slices.Contains(*into, child.Value) {
 			*into = append(*into, child.Value)
 		}
 

@@ -48,8 +48,9 @@ func newUser(t *testing.T, variables ...string) user {
 	require.NoError(t, os.MkdirAll(folder, 0o700))
 
 	return user{home: home, Sops: sops.Sops{
-		KeyFile:  filepath.Join(home, "repository", "age.key"),
-		Programs: program.Runner{Dir: folder, Environ: append([]string{"HOME=" + home, "PATH=" + filepath.Join(home, "bin")}, variables...)},
+		KeyFile: filepath.Join(home, "repository", "age.key"),
+		Programs: program.Runner{Dir: folder,
+			Environ: append([]string{"HOME=" + home, "PATH=" + filepath.Join(home, "bin")}, variables...)},
 	}}
 }
 
@@ -71,7 +72,8 @@ func (u *user) withRealSops(t *testing.T) (recipient string) {
 
 	program, err := exec.LookPath("sops")
 	if err != nil {
-		t.Skip("SKIP: no sops: go build -C tools/sops -o ../../bin/ github.com/getsops/sops/v3/cmd/sops filippo.io/age/cmd/age-keygen")
+		t.Skip("SKIP: no sops: go build -C tools/sops -o ../../bin/ github.com/getsops/sops/v3/cmd/sops " +
+			"filippo.io/age/cmd/age-keygen")
 	}
 
 	keygen, err := exec.LookPath("age-keygen")
@@ -108,7 +110,8 @@ func TestAnEncryptedFileIsKnownByItsMetadata(t *testing.T) {
 	t.Parallel()
 
 	require.True(t, sops.Encrypted([]byte(encrypted)))
-	require.Equal(t, []string{"age1first", "age1second", "0123456789ABCDEF", "arn:aws:kms:example"}, sops.Recipients([]byte(encrypted)))
+	require.Equal(t, []string{"age1first", "age1second", "0123456789ABCDEF", "arn:aws:kms:example"},
+		sops.Recipients([]byte(encrypted)))
 
 	for _, text := range []string{"", plain, "sops: yes", "- sops: {}", "\t", "a: ENC[AES256_GCM,data:x]"} {
 		require.False(t, sops.Encrypted([]byte(text)), text)
@@ -147,9 +150,11 @@ exit 128`)
 
 	_, err := u.Decrypt(t.Context(), "talos/talsecret.sops.yaml", []byte(encrypted))
 	found := problem(t, err, diagnosis.SecretsUndecryptable)
-	require.Equal(t, "talos/talsecret.sops.yaml can't be decrypted: it is encrypted for age1first, age1second, 0123456789ABCDEF, arn:aws:kms:example; "+
+	require.Equal(t, "talos/talsecret.sops.yaml can't be decrypted: it is encrypted for age1first, age1second, "+
+		"0123456789ABCDEF, arn:aws:kms:example; "+
 		"a key was looked for in SOPS_AGE_KEY_FILE ("+u.KeyFile+": not there), SOPS_AGE_KEY (not set), "+
-		filepath.Join(u.home, ".config", "sops", "age", "keys.txt")+": not there; sops says: failed to load age identities", notOnDarwin(found.Cause))
+		filepath.Join(u.home, ".config", "sops", "age", "keys.txt")+": not there; sops says: failed to load age identities",
+		notOnDarwin(found.Cause))
 	require.Contains(t, found.Next, "SOPS_AGE_KEY_FILE")
 }
 
@@ -205,7 +210,8 @@ func TestPlaintextReachesSopsThroughAPipeOnly(t *testing.T) {
 
 	got, err := u.Encrypt(t.Context(), "/r/talsecret.sops.yaml", []byte(plain))
 	require.NoError(t, err)
-	require.Equal(t, "arguments: encrypt --filename-override /r/talsecret.sops.yaml --input-type yaml --output-type yaml /dev/stdin\nread: yes\n", string(got))
+	require.Equal(t, "arguments: encrypt --filename-override /r/talsecret.sops.yaml --input-type yaml --output-type "+
+		"yaml /dev/stdin\nread: yes\n", string(got))
 }
 
 func TestAStoppedRunIsNoFailureOfSops(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 )
 
-// talosKeys describe the keys of Talos' own types, which have no tags for it. Sources: Talos' configuration reference for v1.13; for bonds the Linux
-// kernel's Documentation/networking/bonding.rst.
+// talosKeys describe the keys of Talos' own types, which have no tags for it. Sources: Talos' configuration reference
+// for v1.13; for bonds the Linux kernel's Documentation/networking/bonding.rst.
 var talosKeys = yamlfile.Descriptions{
 	reflect.TypeFor[v1alpha1.Device](): {
 		"interface":      "The link's name, as eth0. Either this or deviceSelector.",
@@ -43,8 +43,10 @@ var talosKeys = yamlfile.Descriptions{
 	reflect.TypeFor[v1alpha1.Bond](): {
 		"interfaces":      "The links that are joined, by name.",
 		"deviceSelectors": "The links that are joined, by what they are.",
-		"mode":            "How they share the load: balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb or balance-alb.",
-		"xmitHashPolicy":  "What decides which link a packet takes: layer2, layer3+4, layer2+3, encap2+3, encap3+4 or vlan+srcmac.",
+		"mode": "How they share the load: balance-rr, active-backup, balance-xor, broadcast, 802.3ad, " +
+			"balance-tlb or balance-alb.",
+		"xmitHashPolicy": "What decides which link a packet takes: layer2, layer3+4, layer2+3, encap2+3, encap3+4 or " +
+			"vlan+srcmac.",
 		"lacpRate":        "How often the switch is to send LACP packets: slow or fast.",
 		"miimon":          "Milliseconds between looks at the links' carriers; 0 never looks.",
 		"updelay":         "Milliseconds that a link has to be up before it is used.",
@@ -55,7 +57,8 @@ var talosKeys = yamlfile.Descriptions{
 		"failOverMac":     "Whose MAC address the bond has: none, active or follow.",
 		"arpIPTarget":     "Addresses that are asked by ARP to see whether a link works.",
 		"arpInterval":     "Milliseconds between questions by ARP; 0 asks none.",
-		"arpValidate":     "Which links' answers have to be right: none, active, backup, all, filter, filter_active or filter_backup.",
+		"arpValidate": "Which links' answers have to be right: none, active, backup, all, filter, filter_active or " +
+			"filter_backup.",
 		"arpAllTargets":   "How many targets have to answer: any or all.",
 		"adSelect":        "Which group of links is used with 802.3ad: stable, bandwidth or count.",
 		"adActorSystem":   "The MAC address of this side in LACP packets. Not for Talos 1.12 and newer.",
@@ -75,11 +78,15 @@ var talosKeys = yamlfile.Descriptions{
 		"stp":        "The spanning tree protocol.",
 		"vlan":       "VLANs in the bridge.",
 	},
-	reflect.TypeFor[v1alpha1.BridgePort]():            {"master": "The bridge's name."},
-	reflect.TypeFor[v1alpha1.STP]():                   {"enabled": "Switches the protocol on, which keeps bridges from making loops."},
-	reflect.TypeFor[v1alpha1.BridgeVLAN]():            {"vlanFiltering": "Lets a port have only the VLANs that it is given."},
-	reflect.TypeFor[v1alpha1.VIPEquinixMetalConfig](): {"apiToken": "Token of the cloud's API, by which the address moves."},
-	reflect.TypeFor[v1alpha1.VIPHCloudConfig]():       {"apiToken": "Token of the cloud's API, by which the address moves."},
+	reflect.TypeFor[v1alpha1.BridgePort](): {"master": "The bridge's name."},
+	reflect.TypeFor[v1alpha1.STP](): {"enabled": "Switches the protocol on, which keeps bridges from " +
+		"making loops."},
+	reflect.TypeFor[v1alpha1.BridgeVLAN](): {"vlanFiltering": "Lets a port have only the VLANs that it " +
+		"is given."},
+	reflect.TypeFor[v1alpha1.VIPEquinixMetalConfig](): {"apiToken": "Token of the cloud's API, by which the " +
+		"address moves."},
+	reflect.TypeFor[v1alpha1.VIPHCloudConfig](): {"apiToken": "Token of the cloud's API, by which the " +
+		"address moves."},
 	reflect.TypeFor[v1alpha1.Vlan](): {
 		"addresses":   "Static addresses, each with its prefix length.",
 		"cidr":        "One static address; an older spelling of addresses.",
@@ -170,8 +177,10 @@ var talosKeys = yamlfile.Descriptions{
 		"minSize":      "The least it needs, as 10GB.",
 		"maxSize":      "The most it takes, as 100GB or 50%.",
 	},
-	reflect.TypeFor[block.DiskSelector]():   {"match": "A CEL expression over `disk` and `system_disk`, as disk.transport == \"nvme\"."},
-	reflect.TypeFor[block.FilesystemSpec](): {"type": "The file system: xfs, which is the default, or ext4.", "projectQuotaSupport": "Lets quotas limit folders, with xfs."},
+	reflect.TypeFor[block.DiskSelector](): {"match": "A CEL expression over `disk` and `system_disk`, as " +
+		"disk.transport == \"nvme\"."},
+	reflect.TypeFor[block.FilesystemSpec](): {"type": "The file system: xfs, which is the default, or ext4.",
+		"projectQuotaSupport": "Lets quotas limit folders, with xfs."},
 	reflect.TypeFor[Encryption](): {
 		"provider":  "How it is encrypted: luks2.",
 		"keys":      "What opens it: any one of these.",

@@ -37,7 +37,8 @@ func (c *Config) FileName(node Node) (string, error) {
 // longestTemplate is that of a file's name, in bytes; a longer one makes no name that any system takes.
 const longestTemplate = 256
 
-// fillFilename executes a template that ends soon: without loops, and without templates in it, which could contain each other.
+// fillFilename executes a template that ends soon: without loops, and without templates in it, which could contain each
+// other.
 func fillFilename(pattern string, data filenameData) (string, error) {
 	parsed, err := template.New("filenameTmpl").Parse(pattern)
 

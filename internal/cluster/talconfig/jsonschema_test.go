@@ -24,7 +24,8 @@ type schemaNode struct {
 	AdditionalProperties json.RawMessage        `json:"additionalProperties"`
 }
 
-// has tells whether a key path, as nodes[].bond.mode, leads somewhere; a schema without a type allows everything below it.
+// has tells whether a key path, as nodes[].bond.mode, leads somewhere; a schema without a type allows everything below
+// it.
 func (n *schemaNode) has(root *schemaNode, path []string) bool {
 	if name, ok := strings.CutPrefix(n.Ref, "#/definitions/"); ok {
 		n = root.Definitions[name]
@@ -76,7 +77,8 @@ func TestPublishedSchemaOfTalconfigHasEveryKeyOfTalhelper(t *testing.T) {
 	require.False(t, root.has(root, []string{"clusterNmae"}))
 }
 
-// An editor shows what a key means. Keys of Talos' own types get their words from talosKeys, which a newer machinery can add to.
+// An editor shows what a key means. Keys of Talos' own types get their words from talosKeys, which a newer machinery
+// can add to.
 func TestPublishedSchemaOfTalconfigSaysWhatEachKeyMeans(t *testing.T) {
 	t.Parallel()
 

@@ -13,8 +13,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 )
 
-// Config is a talconfig.yaml, with the keys that the JSON schema of talhelper v3.1.16 lists. Where talhelper uses Talos' own types, so
-// does this.
+// Config is a talconfig.yaml, with the keys that the JSON schema of talhelper v3.1.16 lists. Where talhelper uses
+// Talos' own types, so does this.
 type Config struct {
 	ClusterName                    string              `yaml:"clusterName" required:"true" doc:"The cluster's name: of the machine configs' files, of the context in talosconfig and kubeconfig."`
 	TalosVersion                   string              `yaml:"talosVersion" doc:"The Talos release, as v1.13.9. Default: the newest that is known."`

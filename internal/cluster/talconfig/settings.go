@@ -18,8 +18,9 @@ func (c *Config) Group(node Node) NodeSettings {
 	return c.Worker
 }
 
-// Settings are the settings of an entry: its own where it has some, else its group's. Patches, extra manifests and certificate SANs are
-// added up, unless the entry says that its own are all. The order is talhelper's: the group's patches come first, its other items last.
+// Settings are the settings of an entry: its own where it has some, else its group's. Patches, extra manifests and
+// certificate SANs are added up, unless the entry says that its own are all. The order is talhelper's: the group's
+// patches come first, its other items last.
 func (c *Config) Settings(node Node) NodeSettings {
 	own, group := node.NodeSettings, c.Group(node)
 
@@ -46,8 +47,8 @@ func (c *Config) Settings(node Node) NodeSettings {
 	return own
 }
 
-// Straighten changes the tree of a talconfig.yaml so that it can be decoded: talhelper's schema shows `meta` of a schematic once as a
-// mapping and once as a list of them.
+// Straighten changes the tree of a talconfig.yaml so that it can be decoded: talhelper's schema shows `meta` of a
+// schematic once as a mapping and once as a list of them.
 func Straighten(root *yaml.Node) {
 	settings := []*yaml.Node{yamlfile.Field(root, "controlPlane"), yamlfile.Field(root, "worker")}
 
@@ -60,7 +61,8 @@ func Straighten(root *yaml.Node) {
 			meta := yamlfile.Field(yamlfile.Field(yamlfile.Field(place, name), "customization"), "meta")
 			if meta != nil && meta.Kind == yaml.MappingNode {
 				single := *meta
-				*meta = yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: []*yaml.Node{&single}, Line: meta.Line, Column: meta.Column}
+				*meta = yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: []*yaml.Node{&single}, Line: meta.Line,
+					Column: meta.Column}
 			}
 		}
 	}

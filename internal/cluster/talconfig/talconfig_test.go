@@ -65,7 +65,8 @@ func TestSettingsOfAnEntryWin(t *testing.T) {
 		Nameservers: []string{"192.0.2.53"}, MachineSpec: talconfig.MachineSpec{Arch: "arm64"},
 	}}
 	node := talconfig.Node{NodeSettings: talconfig.NodeSettings{
-		Patches: []string{"own"}, CertSANs: []string{"own"}, ExtraManifests: []string{"own"}, MachineSpec: talconfig.MachineSpec{Mode: "nocloud"},
+		Patches: []string{"own"}, CertSANs: []string{"own"}, ExtraManifests: []string{"own"},
+		MachineSpec: talconfig.MachineSpec{Mode: "nocloud"},
 	}}
 
 	merged := config.Settings(node)

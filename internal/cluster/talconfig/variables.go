@@ -25,9 +25,9 @@ type Variables struct {
 // LookupFailure says why a variable has no value.
 type LookupFailure struct{ Name, Reason string }
 
-// Expand replaces the variables in a text, in the dialect of talhelper's library: $NAME, ${NAME}, ${NAME-x} and ${NAME:-x} (and the
-// same with = for -), ${NAME+x}; $$ is a dollar sign, and any other $ stands for itself. Source: github.com/a8m/envsubst,
-// which talhelper calls so that variables which are unset or empty are errors.
+// Expand replaces the variables in a text, in the dialect of talhelper's library: $NAME, ${NAME}, ${NAME-x} and
+// ${NAME:-x} (and the same with = for -), ${NAME+x}; $$ is a dollar sign, and any other $ stands for itself. Source:
+// github.com/a8m/envsubst, which talhelper calls so that variables which are unset or empty are errors.
 func (v Variables) Expand(text string) (string, []LookupFailure) {
 	var (
 		out      strings.Builder
@@ -165,16 +165,18 @@ func closingBrace(text string) int {
 	return -1
 }
 
-// foreign are the keys whose texts belong to others: patches, manifests and files, in which $host need be no variable of ours.
+// foreign are the keys whose texts belong to others: patches, manifests and files, in which $host need be no variable
+// of ours.
 var foreign = []string{"patches", "inlineManifests", "machineFiles", "extraManifests", "extensionServices"}
 
-// Substitute replaces variables in a tree but for texts that belong to others, each scalar by itself so that places stay true.
+// Substitute replaces variables in a tree but for texts that belong to others, each scalar by itself so that places
+// stay true.
 func (v Variables) Substitute(source yamlfile.Source, node *yaml.Node) {
 	v.substitute(source, node, func(*yaml.Node) {})
 }
 
-// SubstituteAll replaces variables in the whole tree. In texts that belong to others, a $name of small letters without braces that is
-// not set stays as it is: it is theirs.
+// SubstituteAll replaces variables in the whole tree. In texts that belong to others, a $name of small letters without
+// braces that is not set stays as it is: it is theirs.
 func (v Variables) SubstituteAll(source yamlfile.Source, node *yaml.Node) {
 	v.substitute(source, node, func(theirs *yaml.Node) { v.SubstituteForeign(source, theirs) })
 }

@@ -21,8 +21,8 @@ import (
 // ForeignKeys is a type whose mapping may hold keys that belong to others.
 type ForeignKeys interface{ IsForeign(key string) bool }
 
-// Check compares a tree with the Go type that it is to be decoded into: unknown keys and values of the wrong type are mistakes,
-// each at its place. What types that decode themselves say is a mistake when the source is strict.
+// Check compares a tree with the Go type that it is to be decoded into: unknown keys and values of the wrong type are
+// mistakes, each at its place. What types that decode themselves say is a mistake when the source is strict.
 func (s Source) Check(name string, node *yaml.Node, in reflect.Type) {
 	for in.Kind() == reflect.Pointer {
 		in = in.Elem()
@@ -134,7 +134,8 @@ func decodeInto(node *yaml.Node, into any) (err error) {
 	return node.Decode(into)
 }
 
-// ownError is what a type says without the decoder's own words, and without those of a parser of numbers, which mean nothing to people.
+// ownError is what a type says without the decoder's own words, and without those of a parser of numbers, which mean
+// nothing to people.
 func ownError(node *yaml.Node, err error) string {
 	_, _, message := machineconfig.YAMLError(err)
 	message = strings.TrimPrefix(message, "construct errors: ")
@@ -235,7 +236,8 @@ func (s Source) checkScalar(name string, node *yaml.Node, kind reflect.Kind) {
 	switch kind {
 	case reflect.Bool:
 		// The last three are what YAML 1.1 took for true and false, and its decoder still does.
-		if node.ShortTag() != "!!bool" && !slices.Contains([]string{"y", "yes", "on", "n", "no", "off"}, strings.ToLower(node.Value)) {
+		if node.ShortTag() != "!!bool" && !slices.Contains([]string{"y", "yes", "on", "n", "no", "off"},
+			strings.ToLower(node.Value)) {
 			s.At(node, diagnosis.FileType, "%s must be true or false", name)
 		}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
@@ -248,7 +250,8 @@ func (s Source) checkScalar(name string, node *yaml.Node, kind reflect.Kind) {
 	}
 }
 
-// Decode fills a value from a tree that Check found no fault with; what is left, as a quoted text for a number, is a mistake.
+// Decode fills a value from a tree that Check found no fault with; what is left, as a quoted text for a number, is a
+// mistake.
 func (s Source) Decode(node *yaml.Node, into any) bool {
 	err := decodeInto(node, into)
 	if err == nil {

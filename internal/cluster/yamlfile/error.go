@@ -55,7 +55,8 @@ func (e *Error) ExitCode() diagnosis.ExitCode { return diagnosis.ExitBadInput }
 
 // Finding is the error as a finding about the whole cluster.
 func (e *Error) Finding() diagnosis.Finding {
-	return diagnosis.Finding{ID: e.ID, Severity: diagnosis.Failure, Cause: e.Error(), Next: e.Next, Exit: diagnosis.ExitBadInput}
+	return diagnosis.Finding{ID: e.ID, Severity: diagnosis.Failure, Cause: e.Error(), Next: e.Next,
+		Exit: diagnosis.ExitBadInput}
 }
 
 // Errors lists the mistakes in an error that Mistakes.Err made, in the order of files and lines.
@@ -88,8 +89,8 @@ type Mistakes struct {
 // Add takes one more mistake.
 func (m *Mistakes) Add(mistake *Error) { m.List = append(m.List, mistake) }
 
-// Err is a multierror of all mistakes, sorted by place; nil if there are none. What follows from an earlier mistake about the same
-// value is left out, as that a variable without a value is no address.
+// Err is a multierror of all mistakes, sorted by place; nil if there are none. What follows from an earlier mistake
+// about the same value is left out, as that a variable without a value is no address.
 func (m *Mistakes) Err() error {
 	slices.SortStableFunc(m.List, func(a, b *Error) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -106,7 +107,8 @@ func (m *Mistakes) Err() error {
 	return all.ErrorOrNil()
 }
 
-// follows tells whether a mistake says no more than the one before it: the same, or what comes of a value that has no meaning.
+// follows tells whether a mistake says no more than the one before it: the same, or what comes of a value that has no
+// meaning.
 func (e *Error) follows(before *Error) bool {
 	samePlace := e.Path == before.Path && e.Line == before.Line && e.Column == before.Column && e.Column > 0
 	meaningless := before.ID == diagnosis.FileVariable || before.ID == diagnosis.FileType

@@ -14,8 +14,8 @@ import (
 // Descriptions say what the keys of structs mean whose fields have no doc tags, since they are others'.
 type Descriptions map[reflect.Type]map[string]string
 
-// JSONSchema describes the files that Check accepts for a type, for the completion of editors (JSON Schema, draft 7). Tags of the type's
-// fields say more: doc, required ("true"), enum (words with commas), pattern, minimum and maximum.
+// JSONSchema describes the files that Check accepts for a type, for the completion of editors (JSON Schema, draft 7).
+// Tags of the type's fields say more: doc, required ("true"), enum (words with commas), pattern, minimum and maximum.
 func JSONSchema(title string, in reflect.Type, others Descriptions) ([]byte, error) {
 	schema := &schemaWriter{definitions: map[string]any{}, names: map[reflect.Type]string{}, others: others}
 	root := schema.structure(in)
@@ -80,7 +80,8 @@ func (w *schemaWriter) of(in reflect.Type) map[string]any {
 	}
 }
 
-// reference names a struct's definition, which is written when it is first needed; structs without a name stand where they are.
+// reference names a struct's definition, which is written when it is first needed; structs without a name stand where
+// they are.
 func (w *schemaWriter) reference(in reflect.Type) map[string]any {
 	if in.Name() == "" {
 		return w.structure(in)

@@ -62,8 +62,8 @@ func (s Source) Read(path string) ([]byte, error) {
 	return data, err
 }
 
-// Parse reads the first document of a YAML text into a tree without comments, aliases and merge keys; the places of the nodes are
-// those in the file. Nil if there is no document, or it is broken, which is added to the mistakes.
+// Parse reads the first document of a YAML text into a tree without comments, aliases and merge keys; the places of the
+// nodes are those in the file. Nil if there is no document, or it is broken, which is added to the mistakes.
 func (s Source) Parse(data []byte) *yaml.Node {
 	var document yaml.Node
 
@@ -134,7 +134,8 @@ func (f *flattener) flatten(node *yaml.Node, depth int) *yaml.Node {
 		return nil
 	}
 
-	copied := &yaml.Node{Kind: node.Kind, Tag: node.Tag, Value: node.Value, Style: node.Style, Line: node.Line, Column: node.Column}
+	copied := &yaml.Node{Kind: node.Kind, Tag: node.Tag, Value: node.Value, Style: node.Style, Line: node.Line,
+		Column: node.Column}
 
 	if node.Kind == yaml.MappingNode {
 		f.flattenMapping(node, copied, depth)
@@ -187,7 +188,8 @@ func (f *flattener) flattenMapping(node, copied *yaml.Node, depth int) {
 }
 
 func isMerge(key *yaml.Node) bool {
-	return key.Kind == yaml.ScalarNode && key.Value == "<<" && (key.Tag == "!!merge" || key.Tag == "" || key.Tag == "!!str" && key.Style == 0)
+	return key.Kind == yaml.ScalarNode && key.Value == "<<" &&
+		(key.Tag == "!!merge" || key.Tag == "" || key.Tag == "!!str" && key.Style == 0)
 }
 
 func (f *flattener) pair(copied, key, value *yaml.Node, depth int) {
@@ -270,7 +272,8 @@ func Plain(text string) *yaml.Node {
 	return document.Content[0]
 }
 
-// NameFields gives each mistake in the file that has none yet the path of the field that stands at its place in the file's tree.
+// NameFields gives each mistake in the file that has none yet the path of the field that stands at its place in the
+// file's tree.
 func (s Source) NameFields(root *yaml.Node) {
 	if root == nil {
 		return
@@ -283,7 +286,8 @@ func (s Source) NameFields(root *yaml.Node) {
 	}
 }
 
-// FieldAt is the dotted path of the outermost key or item that begins at a place in a tree, as in nodes[0].hostname; empty if there is none.
+// FieldAt is the dotted path of the outermost key or item that begins at a place in a tree, as in nodes[0].hostname;
+// empty if there is none.
 func FieldAt(root *yaml.Node, line, column int) string {
 	if root.Line == line && root.Column == column {
 		return "" // the place of the whole is also that of its first key

@@ -73,7 +73,8 @@ func TestFieldAt(t *testing.T) {
 	root := source.Parse([]byte(text))
 
 	for place, want := range map[[2]int]string{
-		{1, 1}: "", {1, 9}: "action", {2, 1}: "links", {3, 5}: "links[0]", {4, 5}: "links[0].mtu", {4, 10}: "links[0].mtu", {6, 12}: "links[2].nmae", {9, 9}: "",
+		{1, 1}: "", {1, 9}: "action", {2, 1}: "links", {3, 5}: "links[0]", {4, 5}: "links[0].mtu", {4, 10}: "links[0].mtu",
+		{6, 12}: "links[2].nmae", {9, 9}: "",
 	} {
 		require.Equal(t, want, yamlfile.FieldAt(root, place[0], place[1]), "%v", place)
 	}

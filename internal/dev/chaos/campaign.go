@@ -42,7 +42,8 @@ func (c Campaign) Run(ctx context.Context) *Summary {
 		c.Parallel = perProcessor * runtime.GOMAXPROCS(0)
 	}
 
-	summary := &Summary{began: time.Now(), Incidents: map[string]int{}, Codes: map[int]int{}, Second: map[int]int{}, Violations: map[string]int{}}
+	summary := &Summary{began: time.Now(), Incidents: map[string]int{}, Codes: map[int]int{}, Second: map[int]int{},
+		Violations: map[string]int{}}
 	outcomes := make(chan Outcome)
 	workers := pool.New().WithMaxGoroutines(c.Parallel)
 
@@ -134,7 +135,8 @@ func (s *Summary) Write(out io.Writer) {
 		total += count
 	}
 
-	fmt.Fprintf(out, "%s in %s, %d incidents, %s\n", counted(s.Plans, "plan"), time.Since(s.began).Round(time.Second), total, counted(len(s.Failed), "violated plan"))
+	fmt.Fprintf(out, "%s in %s, %d incidents, %s\n", counted(s.Plans, "plan"), time.Since(s.began).Round(time.Second),
+		total, counted(len(s.Failed), "violated plan"))
 	fmt.Fprintln(out, "\nincidents that happened:")
 
 	for _, kind := range slices.Sorted(maps.Keys(s.Incidents)) {
@@ -174,7 +176,8 @@ func (o Outcome) Brief() string {
 	return brief.String()
 }
 
-// Write tells people what did not hold: the command that replays it, the plan in plain words, and what the program wrote.
+// Write tells people what did not hold: the command that replays it, the plan in plain words, and what the program
+// wrote.
 func (o Outcome) Write(out io.Writer) {
 	fmt.Fprintf(out, "%s\n%s\n", o.Brief(), indented(o.Plan.String()))
 

@@ -97,7 +97,8 @@ func succeeded(runs []Run) bool {
 	return slices.ContainsFunc(runs, func(run Run) bool { return run.Code == diagnosis.ExitOK })
 }
 
-// ownConfigOnly: a machine with a declared MAC accepted its own config and no other; one that nobody declared accepted none.
+// ownConfigOnly: a machine with a declared MAC accepted its own config and no other; one that nobody declared accepted
+// none.
 func ownConfigOnly(h *History) []string {
 	if !h.DeclaredMACs {
 		return nil
@@ -125,7 +126,8 @@ func ownConfigOnly(h *History) []string {
 	return found
 }
 
-// etcdLeftAlone: no call changed a machine that held etcd data. One with data of an earlier life and without a config is nobody's to know.
+// etcdLeftAlone: no call changed a machine that held etcd data. One with data of an earlier life and without a config
+// is nobody's to know.
 func etcdLeftAlone(h *History) []string {
 	var found []string
 
@@ -204,7 +206,8 @@ func (h *History) befell(name string) bool {
 	})
 }
 
-// swapsAreTold: a node that ended with another node's config is named by every run that came as far as looking at what nodes run.
+// swapsAreTold: a node that ended with another node's config is named by every run that came as far as looking at what
+// nodes run.
 func swapsAreTold(h *History) []string {
 	var found []string
 
@@ -223,7 +226,8 @@ func swapsAreTold(h *History) []string {
 	return found
 }
 
-// failuresAreRight: every line of a failure names a node that had an incident, or the cluster, and a diagnosis that is right for its class.
+// failuresAreRight: every line of a failure names a node that had an incident, or the cluster, and a diagnosis that is
+// right for its class.
 func failuresAreRight(h *History) []string {
 	var found []string
 
@@ -279,8 +283,8 @@ func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 	return !slices.Contains(withoutCluster, problem.ID) || h.indispensable(strike.Node, run)
 }
 
-// indispensable tells of a control plane that the cluster can't do without: the endpoint is its address, etcd began with it, or so many others were
-// struck too that etcd has no quorum.
+// indispensable tells of a control plane that the cluster can't do without: the endpoint is its address, etcd began
+// with it, or so many others were struck too that etcd has no quorum.
 func (h *History) indispensable(name string, run Run) bool {
 	struck, all := map[string]bool{}, 0
 
@@ -344,7 +348,8 @@ func nobodyIsForgotten(h *History) []string {
 		}
 
 		for _, node := range h.Nodes {
-			if ailment := h.Ailments[node.Name]; ailment != "" && !strings.Contains(run.Message, node.Name) && !h.befell(node.Name) {
+			if ailment := h.Ailments[node.Name]; ailment != "" && !strings.Contains(run.Message, node.Name) &&
+				!h.befell(node.Name) {
 				found = append(found, fmt.Sprintf("%s is not healthy (%s), and %s was not told", node.Name, ailment, run.Operator))
 			}
 		}

@@ -54,7 +54,8 @@ func sound() *chaos.History {
 			{Name: "worker1", MAC: "mac of worker1", Calls: []emulator.Call{apply("config of worker1")}},
 		},
 		MadeFirst: 1, Made: 1,
-		First: []chaos.Run{{Operator: "first", Began: began, Ended: ended, Output: "done", Report: everything, Secrets: []string{secret}}},
+		First: []chaos.Run{{Operator: "first", Began: began, Ended: ended, Output: "done", Report: everything,
+			Secrets: []string{secret}}},
 		Again: &chaos.Run{Operator: "first", Healed: true, Began: healed, Ended: healed.Add(time.Minute)},
 	}
 }
@@ -70,8 +71,10 @@ func failed(code diagnosis.ExitCode, message string, strikes ...chaos.Strike) *c
 // silence is a node that falls silent, and nothing follows from that for others.
 func silence(node string) chaos.Strike {
 	return chaos.Strike{
-		Incident: chaos.Incident{Kind: "silence", Node: node, Class: chaos.Class{Here: []diagnosis.ID{diagnosis.NodeSilent}, Around: []diagnosis.ID{diagnosis.EtcdIncomplete, diagnosis.WorkerJoining}}},
-		Time:     struck,
+		Incident: chaos.Incident{Kind: "silence", Node: node,
+			Class: chaos.Class{Here: []diagnosis.ID{diagnosis.NodeSilent},
+				Around: []diagnosis.ID{diagnosis.EtcdIncomplete, diagnosis.WorkerJoining}}},
+		Time: struck,
 	}
 }
 
@@ -80,21 +83,25 @@ const (
 	silentCP2    = "cp2 (192.0.2.12): verify: no answer at 192.0.2.12 for 5m [TM091]. Next: power it on"
 	incomplete   = "bootstrap: etcd works with 2 of 3: cp2 missing [TM112]. Next: bring them up, then mage talos"
 	joining      = "worker1 (192.0.2.14): verifyWorkers: port 50000 refused for 8m [TM097]. Next: look at its console"
-	swappedNode  = "cp2 (192.0.2.12): preflight: the machine at cp2's address runs the config of cp3 [TM098]. Next: compare the addresses"
+	swappedNode  = "cp2 (192.0.2.12): preflight: the machine at cp2's address runs the config of cp3 [TM098]. Next: " +
+		"compare the addresses"
 )
 
 func TestWhatHoldsIsNoViolation(t *testing.T) {
 	t.Parallel()
 
 	histories := map[string]*chaos.History{
-		"nothing happened":            sound(),
-		"the right node, its class":   failed(diagnosis.ExitVerify, silentWorker, silence("worker1")),
-		"what follows from it":        failed(diagnosis.ExitBootstrap, incomplete, silence("cp2")),
-		"who needs the bootstrapped":  failed(diagnosis.ExitVerify, joining, silence("cp1")),
-		"a swap that is told":         failed(diagnosis.ExitVerify, swappedNode, chaos.Strike{Incident: chaos.Incident{Node: "cp2", Class: chaos.Class{Here: []diagnosis.ID{diagnosis.NodesSwapped}}}, Time: struck}),
-		"a node that fell ill later":  sound(),
-		"interrupted, with its code":  failed(diagnosis.ExitInterrupt, "stopped by SIGINT"),
-		"a lock that another one has": failed(diagnosis.ExitPreflight, "cluster: another run is changing this cluster [TM116]. Next: wait"),
+		"nothing happened":           sound(),
+		"the right node, its class":  failed(diagnosis.ExitVerify, silentWorker, silence("worker1")),
+		"what follows from it":       failed(diagnosis.ExitBootstrap, incomplete, silence("cp2")),
+		"who needs the bootstrapped": failed(diagnosis.ExitVerify, joining, silence("cp1")),
+		"a swap that is told": failed(diagnosis.ExitVerify, swappedNode,
+			chaos.Strike{Incident: chaos.Incident{Node: "cp2", Class: chaos.Class{Here: []diagnosis.ID{diagnosis.NodesSwapped}}},
+				Time: struck}),
+		"a node that fell ill later": sound(),
+		"interrupted, with its code": failed(diagnosis.ExitInterrupt, "stopped by SIGINT"),
+		"a lock that another one has": failed(diagnosis.ExitPreflight,
+			"cluster: another run is changing this cluster [TM116]. Next: wait"),
 	}
 
 	later := silence("worker1")
@@ -168,10 +175,11 @@ func TestEveryCheckCanFail(t *testing.T) {
 			changed(func(h *chaos.History) { h.Confused = []string{"cp2"} }),
 		},
 		"failures are right": {
-			failed(diagnosis.ExitVerify, silentWorker),                                                  // nothing happened
-			failed(diagnosis.ExitVerify, silentWorker, silence("cp2")),                                  // another node
-			failed(diagnosis.ExitBootstrap, incomplete, silence("worker1")),                             // no member
-			failed(diagnosis.ExitVerify, joining, silence("cp2")),                                       // the others sign certificates
+			failed(diagnosis.ExitVerify, silentWorker),                      // nothing happened
+			failed(diagnosis.ExitVerify, silentWorker, silence("cp2")),      // another node
+			failed(diagnosis.ExitBootstrap, incomplete, silence("worker1")), // no member
+			// the others sign certificates
+			failed(diagnosis.ExitVerify, joining, silence("cp2")),
 			failed(diagnosis.ExitVerify, swappedNode, silence("cp2")),                                   // another class
 			failed(diagnosis.ExitVerify, ""),                                                            // without a word
 			failed(diagnosis.ExitUnexpected, "unexpected", silence("worker1")),                          // no diagnosis
@@ -229,12 +237,14 @@ func TestAFailureTellsItsReplayItsPlanAndWhatTheProgramWrote(t *testing.T) {
 
 	var text strings.Builder
 
-	outcome := chaos.Outcome{Plan: chaos.NewPlan(7), History: sound(), Violations: []chaos.Violation{{Check: "one etcd", Text: "2 etcd clusters were made"}}}
+	outcome := chaos.Outcome{Plan: chaos.NewPlan(7), History: sound(),
+		Violations: []chaos.Violation{{Check: "one etcd", Text: "2 etcd clusters were made"}}}
 	outcome.Write(&text)
 
 	require.True(t, outcome.Failed())
 
-	for _, part := range []string{"go tool mage chaos -seed=7 -runs=1", "control plane", "2 etcd clusters were made", "exit code 0\ndone"} {
+	for _, part := range []string{"go tool mage chaos -seed=7 -runs=1", "control plane", "2 etcd clusters were made",
+		"exit code 0\ndone"} {
 		require.Contains(t, text.String(), part)
 	}
 }

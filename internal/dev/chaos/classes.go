@@ -6,7 +6,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Class is how a fault looks to a client. Faults of one class can't be told apart from outside, so one of its diagnoses is right for any of them.
+// Class is how a fault looks to a client. Faults of one class can't be told apart from outside, so one of its diagnoses
+// is right for any of them.
 type Class struct {
 	Name string
 	// Here are the diagnoses that are right for the node that has the fault.
@@ -19,10 +20,11 @@ type Class struct {
 var (
 	// withoutMember: etcd lacks it.
 	withoutMember = []diagnosis.ID{diagnosis.EtcdIncomplete}
-	// withoutCluster: etcd lacks its quorum, or the endpoint leads nowhere, so that workers lack trustd and everybody the Kubernetes API. One
-	// control plane of several has no such consequences, unless the endpoint is its address.
+	// withoutCluster: etcd lacks its quorum, or the endpoint leads nowhere, so that workers lack trustd and everybody the
+	// Kubernetes API. One control plane of several has no such consequences, unless the endpoint is its address.
 	withoutCluster = []diagnosis.ID{
-		diagnosis.EtcdNotHealthy, diagnosis.WorkerJoining, diagnosis.NodeRefused, diagnosis.APINotReady, diagnosis.EndpointSilent,
+		diagnosis.EtcdNotHealthy, diagnosis.WorkerJoining, diagnosis.NodeRefused, diagnosis.APINotReady,
+		diagnosis.EndpointSilent,
 		diagnosis.KubeconfigUnavailable, diagnosis.NotRegistered,
 	}
 	withoutControlPlane = slices.Concat(withoutMember, withoutCluster)
@@ -34,12 +36,15 @@ var (
 	harmless = Class{Name: "nothing but delay"}
 	// silent: nothing answers at the node's address.
 	silent = Class{
-		Name:   "no answer",
-		Here:   []diagnosis.ID{diagnosis.NodeSilent, diagnosis.BootstrapBlocked, diagnosis.ApplyOutcomeUnknown, diagnosis.ApplyGaveUp, diagnosis.NotRegistered},
+		Name: "no answer",
+		Here: []diagnosis.ID{diagnosis.NodeSilent, diagnosis.BootstrapBlocked, diagnosis.ApplyOutcomeUnknown,
+			diagnosis.ApplyGaveUp, diagnosis.NotRegistered},
 		Around: withoutControlPlane,
 	}
 	// away: nothing answers, or the port is closed, since the machine is at another address, or boots again.
-	away = Class{Name: "no answer or port refused", Here: append([]diagnosis.ID{diagnosis.NodeRefused, diagnosis.WorkerJoining}, silent.Here...), Around: withoutControlPlane}
+	away = Class{Name: "no answer or port refused",
+		Here:   append([]diagnosis.ID{diagnosis.NodeRefused, diagnosis.WorkerJoining}, silent.Here...),
+		Around: withoutControlPlane}
 	// poweredOff: the same, and what a machine has not written to its disk is gone.
 	poweredOff = Class{
 		Name:   "no answer, and what was not finished has to begin again",
@@ -50,65 +55,83 @@ var (
 	refused = Class{
 		Name: "port refused",
 		Here: []diagnosis.ID{
-			diagnosis.NodeRefused, diagnosis.BootstrapBlocked, diagnosis.ApplyOutcomeUnknown, diagnosis.ApplyGaveUp, diagnosis.WorkerJoining,
+			diagnosis.NodeRefused, diagnosis.BootstrapBlocked, diagnosis.ApplyOutcomeUnknown, diagnosis.ApplyGaveUp,
+			diagnosis.WorkerJoining,
 			diagnosis.StillMaintenance, // what was being sent when the port closed did not arrive
 		},
 		Around: withoutControlPlane,
 	}
 	// stalled: connections die once a machine config is sent over them.
-	stalled = Class{Name: "an apply never ends", Here: []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyOutcomeUnknown}, Around: withoutControlPlane}
+	stalled = Class{Name: "an apply never ends",
+		Here: []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyOutcomeUnknown}, Around: withoutControlPlane}
 	// notTalos: something else answers.
 	notTalos = Class{Name: "not Talos", Here: []diagnosis.ID{diagnosis.NotTalos}, Around: withoutControlPlane}
 	// wrongMachine: what answers is a Talos machine, and not the declared one.
-	wrongMachine = Class{Name: "another machine", Here: []diagnosis.ID{diagnosis.WrongMachine}, Around: withoutControlPlane}
+	wrongMachine = Class{Name: "another machine", Here: []diagnosis.ID{diagnosis.WrongMachine},
+		Around: withoutControlPlane}
 	// foreignNode: what answers runs in another cluster.
-	foreignNode = Class{Name: "another cluster's node", Here: []diagnosis.ID{diagnosis.ForeignNode}, Around: withoutControlPlane}
+	foreignNode = Class{Name: "another cluster's node", Here: []diagnosis.ID{diagnosis.ForeignNode},
+		Around: withoutControlPlane}
 	// swapped: a machine runs another node's config.
-	swapped = Class{Name: "another node's config", Here: []diagnosis.ID{diagnosis.NodesSwapped}, Around: withoutControlPlane}
+	swapped = Class{Name: "another node's config", Here: []diagnosis.ID{diagnosis.NodesSwapped},
+		Around: withoutControlPlane}
 	// moved: a machine with its own config answers where another node belongs; a declared MAC tells, else the config does.
-	moved = Class{Name: "another node's place", Here: []diagnosis.ID{diagnosis.NodesSwapped, diagnosis.WrongMachine}, Around: withoutControlPlane}
+	moved = Class{Name: "another node's place", Here: []diagnosis.ID{diagnosis.NodesSwapped, diagnosis.WrongMachine},
+		Around: withoutControlPlane}
 	// installFailed: the machine is back in maintenance.
-	installFailed = Class{Name: "back in maintenance", Here: []diagnosis.ID{diagnosis.InstallFailed}, Around: withoutControlPlane}
+	installFailed = Class{Name: "back in maintenance", Here: []diagnosis.ID{diagnosis.InstallFailed},
+		Around: withoutControlPlane}
 	// slow: an install takes longer than anybody waits for.
 	slow = Class{
-		Name:   "an install does not end",
-		Here:   []diagnosis.ID{diagnosis.NodeRefused, diagnosis.StageStuck, diagnosis.BootstrapBlocked, diagnosis.WorkerJoining},
+		Name: "an install does not end",
+		Here: []diagnosis.ID{diagnosis.NodeRefused, diagnosis.StageStuck, diagnosis.BootstrapBlocked,
+			diagnosis.WorkerJoining},
 		Around: withoutControlPlane,
 	}
 	// looping: the machine comes and goes.
 	looping = Class{
 		Name: "a boot does not end",
 		Here: []diagnosis.ID{
-			diagnosis.NodeRefused, diagnosis.NodeSilent, diagnosis.StageStuck, diagnosis.BootstrapBlocked, diagnosis.WorkerJoining, diagnosis.ApplyGaveUp,
+			diagnosis.NodeRefused, diagnosis.NodeSilent, diagnosis.StageStuck, diagnosis.BootstrapBlocked,
+			diagnosis.WorkerJoining, diagnosis.ApplyGaveUp,
 		},
 		Around: withoutControlPlane,
 	}
 	// unsynced: the machine's clock is not synced.
-	unsynced = Class{Name: "clock not synced", Here: []diagnosis.ID{diagnosis.TimeNotSynced, diagnosis.StageStuck, diagnosis.BootstrapBlocked, diagnosis.WorkerJoining}, Around: withoutControlPlane}
+	unsynced = Class{Name: "clock not synced",
+		Here: []diagnosis.ID{diagnosis.TimeNotSynced, diagnosis.StageStuck, diagnosis.BootstrapBlocked,
+			diagnosis.WorkerJoining}, Around: withoutControlPlane}
 	// offClock: the machine's certificate is not valid at this time, or it takes ours for invalid.
-	offClock = Class{Name: "clock wrong", Here: []diagnosis.ID{diagnosis.NodeClock, diagnosis.ClientRefused, diagnosis.StageStuck, diagnosis.BootstrapBlocked, diagnosis.WorkerJoining}, Around: withoutControlPlane}
+	offClock = Class{Name: "clock wrong",
+		Here: []diagnosis.ID{diagnosis.NodeClock, diagnosis.ClientRefused, diagnosis.StageStuck, diagnosis.BootstrapBlocked,
+			diagnosis.WorkerJoining}, Around: withoutControlPlane}
 	// signerDown: no control plane signs workers' certificates.
-	signerDown = Class{Name: "trustd down", Here: []diagnosis.ID{diagnosis.StageStuck}, Around: []diagnosis.ID{diagnosis.WorkerJoining}}
+	signerDown = Class{Name: "trustd down", Here: []diagnosis.ID{diagnosis.StageStuck},
+		Around: []diagnosis.ID{diagnosis.WorkerJoining}}
 	// bootstrapFails: the node refuses to bootstrap.
 	bootstrapFails = Class{Name: "Bootstrap refused", Here: []diagnosis.ID{diagnosis.BootstrapFailed}}
 	// etcdApart: etcd runs without this member, or not at all.
 	etcdApart = Class{Name: "etcd not whole", Around: withoutControlPlane}
 	// etcdStuck: etcd does not get as far as running.
-	etcdStuck = Class{Name: "etcd does not run", Here: []diagnosis.ID{diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked}, Around: withoutControlPlane}
+	etcdStuck = Class{Name: "etcd does not run",
+		Here: []diagnosis.ID{diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked}, Around: withoutControlPlane}
 	// apiDown: the Kubernetes API of a control plane does not come up.
 	apiDown = Class{Name: "Kubernetes API down", Here: []diagnosis.ID{diagnosis.StageStuck}, Around: withoutCluster}
 	// kubeletIll: the node does not get Kubernetes running.
-	kubeletIll = Class{Name: "kubelet down", Here: []diagnosis.ID{diagnosis.StageStuck, diagnosis.NotRegistered, diagnosis.NodesNotReady}}
+	kubeletIll = Class{Name: "kubelet down",
+		Here: []diagnosis.ID{diagnosis.StageStuck, diagnosis.NotRegistered, diagnosis.NodesNotReady}}
 	// brokenCalls: calls break off, or are never answered.
 	brokenCalls = Class{
-		Name:   "calls break off",
-		Here:   []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyOutcomeUnknown, diagnosis.IdentityUnread, diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},
+		Name: "calls break off",
+		Here: []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyOutcomeUnknown, diagnosis.IdentityUnread,
+			diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},
 		Around: withoutControlPlane,
 	}
 	// refusedCalls: calls are answered with an error.
 	refusedCalls = Class{
-		Name:   "calls are refused",
-		Here:   []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyRejected, diagnosis.IdentityUnread, diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},
+		Name: "calls are refused",
+		Here: []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyRejected, diagnosis.IdentityUnread,
+			diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},
 		Around: withoutControlPlane,
 	}
 	// crowded: somebody else does the same at the same time.

@@ -10,8 +10,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 )
 
-// NewPlan makes the plan of a seed. Each part has a source of chance of its own, so that most plans stay as they are when a kind of trouble is
-// added: a seed that is kept goes on finding what it found.
+// NewPlan makes the plan of a seed. Each part has a source of chance of its own, so that most plans stay as they are
+// when a kind of trouble is added: a seed that is kept goes on finding what it found.
 func NewPlan(seed uint64) *Plan {
 	random := source(seed, "cluster")
 	chance := func(percent int) bool { return random.IntN(100) < percent }
@@ -67,7 +67,8 @@ const (
 	olderTalos = "v1.12.1"
 )
 
-// drawMachines makes small clusters most of the time, since a run's cost grows with its machines, and a mixed one now and then.
+// drawMachines makes small clusters most of the time, since a run's cost grows with its machines, and a mixed one now
+// and then.
 func drawMachines(random *rand.Rand, plan *Plan) {
 	controlPlanes := pick(random, 1, 1, 1, 1, 2, 3, 3, 3, 3, 4, 5)
 	workers := pick(random, 0, 0, 1, 1, 1, 2, 2, 3)
@@ -81,7 +82,8 @@ func drawMachines(random *rand.Rand, plan *Plan) {
 	slow := random.IntN(5) == 0
 
 	add := func(prefix string, number int, controlPlane bool) {
-		machine := Machine{Name: fmt.Sprint(prefix, number), ControlPlane: controlPlane, TalosVersion: common, Timing: drawTiming(random, slow)}
+		machine := Machine{Name: fmt.Sprint(prefix, number), ControlPlane: controlPlane, TalosVersion: common,
+			Timing: drawTiming(random, slow)}
 		if mixed {
 			machine.TalosVersion = pick(random, newerTalos, olderTalos)
 		}
@@ -162,7 +164,8 @@ func Kinds() []string {
 	return names
 }
 
-// drawTrouble adds a random trouble to the plan, unless it does not go with what is there. Every kind draws a lot; the highest wins.
+// drawTrouble adds a random trouble to the plan, unless it does not go with what is there. Every kind draws a lot; the
+// highest wins.
 func drawTrouble(seed uint64, slot string, plan *Plan) {
 	var (
 		chosen  trouble
@@ -187,11 +190,12 @@ func drawTrouble(seed uint64, slot string, plan *Plan) {
 	plan.Incidents = append(plan.Incidents, drawn...)
 }
 
-// clashes tells of an incident that does not go with one that is there: the same at the same machine, two mix-ups of one machine, or a power cut
-// that makes a machine forget its etcd.
+// clashes tells of an incident that does not go with one that is there: the same at the same machine, two mix-ups of
+// one machine, or a power cut that makes a machine forget its etcd.
 func (p *Plan) clashes(drawn Incident) bool {
 	return slices.ContainsFunc(p.Incidents, func(there Incident) bool {
-		return there.Node == drawn.Node && (there.Kind == drawn.Kind || there.equip != nil && drawn.equip != nil || there.forgets != drawn.forgets && (there.cutsPower || drawn.cutsPower))
+		return there.Node == drawn.Node && (there.Kind == drawn.Kind || there.equip != nil && drawn.equip != nil ||
+			there.forgets != drawn.forgets && (there.cutsPower || drawn.cutsPower))
 	})
 }
 

@@ -76,7 +76,8 @@ var faults = []fault{
 	{name: "new certificates", draw: func(*rand.Rand, *Plan, string) knob {
 		return knob{
 			words: "shows another certificate on every connection while it is in maintenance", class: harmless,
-			on: func(f *emulator.Faults) { f.NewCertificates = true }, off: func(f *emulator.Faults) { f.NewCertificates = false },
+			on:  func(f *emulator.Faults) { f.NewCertificates = true },
+			off: func(f *emulator.Faults) { f.NewCertificates = false },
 		}
 	}},
 	{name: "lost", only: []Anchor{Before, Started, Configured}, draw: func(random *rand.Rand, _ *Plan, _ string) knob {
@@ -96,14 +97,15 @@ var faults = []fault{
 		}
 	}},
 	{name: "failing install", only: []Anchor{Before, Started, Configured}, draw: drawInstall},
-	{name: "slow install", only: []Anchor{Before, Started, Configured}, draw: func(random *rand.Rand, _ *Plan, _ string) knob {
-		stall := between(random, time.Minute, 12*time.Minute)
+	{name: "slow install", only: []Anchor{Before, Started, Configured},
+		draw: func(random *rand.Rand, _ *Plan, _ string) knob {
+			stall := between(random, time.Minute, 12*time.Minute)
 
-		return knob{
-			words: fmt.Sprintf("installs without a sign of life for %s", stall), class: slow,
-			on: func(f *emulator.Faults) { f.InstallStall = stall }, off: func(f *emulator.Faults) { f.InstallStall = 0 },
-		}
-	}},
+			return knob{
+				words: fmt.Sprintf("installs without a sign of life for %s", stall), class: slow,
+				on: func(f *emulator.Faults) { f.InstallStall = stall }, off: func(f *emulator.Faults) { f.InstallStall = 0 },
+			}
+		}},
 	{name: "forgetful", only: []Anchor{Before, Started, Configured}, draw: func(*rand.Rand, *Plan, string) knob {
 		return knob{
 			words: "forgets at each boot what was installed", class: installFailed, forgets: true,
@@ -146,8 +148,10 @@ var faults = []fault{
 		kind := pick(random, emulator.BootstrapTypeUnset, emulator.BootstrapEtcdStuck, emulator.BootstrapEtcdStartFails)
 
 		return knob{
-			words: "refuses to bootstrap: " + [...]string{"", "its type is unset", "its etcd does not stop", "its etcd does not start"}[kind], class: bootstrapFails,
-			on: func(f *emulator.Faults) { f.Bootstrap = kind }, off: func(f *emulator.Faults) { f.Bootstrap = emulator.BootstrapWorks },
+			words: "refuses to bootstrap: " + [...]string{"", "its type is unset", "its etcd does not stop",
+				"its etcd does not start"}[kind], class: bootstrapFails,
+			on:  func(f *emulator.Faults) { f.Bootstrap = kind },
+			off: func(f *emulator.Faults) { f.Bootstrap = emulator.BootstrapWorks },
 		}
 	}},
 	{name: "etcd without image", whom: controlPlanes, draw: func(*rand.Rand, *Plan, string) knob {
@@ -207,7 +211,8 @@ func drawImpostor(random *rand.Rand, _ *Plan, _ string) knob {
 
 	return knob{
 		words: kind.words + " answers in its place", class: kind.class,
-		on: func(f *emulator.Faults) { f.Impostor = kind.is }, off: func(f *emulator.Faults) { f.Impostor = emulator.NoImpostor },
+		on:  func(f *emulator.Faults) { f.Impostor = kind.is },
+		off: func(f *emulator.Faults) { f.Impostor = emulator.NoImpostor },
 	}
 }
 
@@ -230,7 +235,8 @@ func drawInstall(random *rand.Rand, _ *Plan, _ string) knob {
 	}
 }
 
-// calls that the recipe makes, the ones that change something more often than the others; and the resources that it reads.
+// calls that the recipe makes, the ones that change something more often than the others; and the resources that it
+// reads.
 var (
 	calls = []string{
 		"ApplyConfiguration", "ApplyConfiguration", "ApplyConfiguration", "Bootstrap", "Bootstrap", "Bootstrap",
@@ -263,11 +269,13 @@ func drawCalls(random *rand.Rand, _ *Plan, _ string) knob {
 
 	if call.Do == emulator.Fail {
 		class = refusedCalls
-		call.Code = pick(random, codes.Unavailable, codes.FailedPrecondition, codes.Unknown, codes.Internal, codes.DeadlineExceeded)
+		call.Code = pick(random, codes.Unavailable, codes.FailedPrecondition, codes.Unknown, codes.Internal,
+			codes.DeadlineExceeded)
 		call.Text = "something is wrong"
 	}
 
-	how := [...]string{emulator.Cut: "are cut", emulator.Hang: "hang", emulator.Fail: "fail with " + call.Code.String(), emulator.Freeze: "freeze their connection"}
+	how := [...]string{emulator.Cut: "are cut", emulator.Hang: "hang", emulator.Fail: "fail with " + call.Code.String(),
+		emulator.Freeze: "freeze their connection"}
 	when := [...]string{emulator.BeforeEffect: "before", emulator.AfterEffect: "after"}
 	times := "all"
 
@@ -276,7 +284,8 @@ func drawCalls(random *rand.Rand, _ *Plan, _ string) knob {
 	}
 
 	return knob{
-		words: fmt.Sprintf("%s calls of %s %s %s they took effect, after %d that go well", times, strings.TrimSpace(what), how[call.Do], when[call.When], call.After),
+		words: fmt.Sprintf("%s calls of %s %s %s they took effect, after %d that go well", times, strings.TrimSpace(what),
+			how[call.Do], when[call.When], call.After),
 		class: class,
 		on:    func(f *emulator.Faults) { f.Calls = append(f.Calls, call) },
 		off:   func(f *emulator.Faults) { f.Calls = nil },

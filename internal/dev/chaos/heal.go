@@ -8,7 +8,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 )
 
-// heal ends everything that is wrong, as the people on the spot would, and gives the nodes that ran another node's config or etcd new machines.
+// heal ends everything that is wrong, as the people on the spot would, and gives the nodes that ran another node's
+// config or etcd new machines.
 func (w *world) heal() error {
 	for _, planned := range w.plan.Machines {
 		node := w.node(planned.Name)
@@ -46,7 +47,8 @@ func (w *world) misplaced(name string) bool {
 
 	return node.Options().Links[0].MAC != w.links(name)[0].MAC ||
 		len(config) > 0 && !bytes.Equal(config, w.config(name)) ||
-		node.Options().EtcdData == emulator.LostEtcdData || node.Options().EtcdData == emulator.WholeEtcdData && w.aloneInEtcd(name)
+		node.Options().EtcdData == emulator.LostEtcdData || node.Options().EtcdData == emulator.WholeEtcdData &&
+		w.aloneInEtcd(name)
 }
 
 // aloneInEtcd tells of a control plane whose etcd no other control plane has joined.
@@ -56,15 +58,16 @@ func (w *world) aloneInEtcd(name string) bool {
 	})
 }
 
-// needsBoot tells of a machine that is wrong until it boots: at another address, with certificates of another time, or with an etcd that a second
-// Bootstrap stopped.
+// needsBoot tells of a machine that is wrong until it boots: at another address, with certificates of another time, or
+// with an etcd that a second Bootstrap stopped.
 func (w *world) needsBoot(name string) bool {
 	node := w.node(name)
 	signers := w.plan.ControlPlanes()
 
 	// A control plane signs its own certificates and those of the workers.
 	wrongTime := slices.ContainsFunc(w.struck(), func(strike Strike) bool {
-		return strike.Kind == "wrong clock" && (strike.Node == name || slices.Contains(signers, strike.Node) && !slices.Contains(signers, name))
+		return strike.Kind == "wrong clock" && (strike.Node == name || slices.Contains(signers, strike.Node) &&
+			!slices.Contains(signers, name))
 	})
 
 	return node.Faults().AddressAfter != (netip.Addr{}) || wrongTime || node.EtcdClusterID() != 0 && !node.EtcdVoter()

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// ailment says by the machines' own records what a node lacks for being a healthy member of its cluster; empty for a node that lacks nothing.
+// ailment says by the machines' own records what a node lacks for being a healthy member of its cluster; empty for a
+// node that lacks nothing.
 func (w *world) ailment(name string) string {
 	node := w.node(name)
 

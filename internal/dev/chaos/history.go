@@ -12,7 +12,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// History is what the machines recorded over the runs of a plan, and what the operators were told. The checks need nothing else.
+// History is what the machines recorded over the runs of a plan, and what the operators were told. The checks need
+// nothing else.
 type History struct {
 	DeclaredMACs bool
 	// Endpoint is the node whose address is the cluster's endpoint; empty for a virtual one and a balancer's.

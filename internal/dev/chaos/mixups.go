@@ -73,7 +73,8 @@ func drawSwap(random *rand.Rand, plan *Plan, node string) ([]Incident, bool) {
 
 	swap := func(node, other string) Incident {
 		return Incident{
-			Node: node, Other: other, Words: fmt.Sprintf("stands where %s belongs", other), Class: wrongMachine, At: Moment{Anchor: Before},
+			Node: node, Other: other, Words: fmt.Sprintf("stands where %s belongs", other), Class: wrongMachine,
+			At: Moment{Anchor: Before},
 			equip: func(w *world, options *emulator.NodeOptions) error {
 				options.Links = w.links(other)
 
@@ -94,7 +95,8 @@ func drawLeases(random *rand.Rand, plan *Plan, node string) ([]Incident, bool) {
 
 	swap := func(node, other string) Incident {
 		return Incident{
-			Node: node, Other: other, Words: fmt.Sprintf("gets the address of %s once it has its config", other), Class: moved, At: Moment{Anchor: Before},
+			Node: node, Other: other, Words: fmt.Sprintf("gets the address of %s once it has its config", other), Class: moved,
+			At: Moment{Anchor: Before},
 			equip: func(w *world, options *emulator.NodeOptions) error {
 				options.Faults.AddressAfter = w.address(other)
 
@@ -148,7 +150,8 @@ func foreignConfig(w *world, address netip.Addr, controlPlane bool) ([]byte, err
 		Endpoint:    "https://" + netip.AddrPortFrom(address, emulator.KubernetesPort).String(),
 		CNI:         "none",
 		Secrets:     secrets,
-		Nodes:       []machineconfig.NodeSpec{{Name: "theirs", Role: machine.TypeControlPlane, Address: netip.PrefixFrom(address, w.lab.Prefix().Bits())}},
+		Nodes: []machineconfig.NodeSpec{{Name: "theirs", Role: machine.TypeControlPlane,
+			Address: netip.PrefixFrom(address, w.lab.Prefix().Bits())}},
 	})
 	if err != nil {
 		return nil, err
@@ -157,12 +160,14 @@ func foreignConfig(w *world, address netip.Addr, controlPlane bool) ([]byte, err
 	return generated.Configs[0].Bytes, nil
 }
 
-// drawConfused is a machine that somebody gave another node's config. Where configs have addresses it would have moved there.
+// drawConfused is a machine that somebody gave another node's config. Where configs have addresses it would have moved
+// there.
 func drawConfused(random *rand.Rand, plan *Plan, node string) ([]Incident, bool) {
 	other, found := partner(random, plan, node)
 
 	return []Incident{{
-		Node: node, Other: other, Words: "has the config of " + other + " already", Class: swapped, At: Moment{Anchor: Before},
+		Node: node, Other: other, Words: "has the config of " + other + " already", Class: swapped,
+		At: Moment{Anchor: Before},
 		equip: func(w *world, options *emulator.NodeOptions) error {
 			options.Config = w.config(other)
 

@@ -40,7 +40,8 @@ type Run struct {
 	Secrets []string
 }
 
-// limits of the waits and calls. A wait is in the machines' time; a call's limit is the wall's, and bounds what a frozen connection costs.
+// limits of the waits and calls. A wait is in the machines' time; a call's limit is the wall's, and bounds what a
+// frozen connection costs.
 var limits = []string{
 	"DIAL_TIMEOUT=1500ms",
 	"APPLY_TIMEOUT=3s",

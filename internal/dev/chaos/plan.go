@@ -106,9 +106,11 @@ func (p *Plan) oldestTalos() string {
 func (p *Plan) String() string {
 	var text strings.Builder
 
-	fmt.Fprintf(&text, "%s and %s; the endpoint is %s\n", counted(len(p.ControlPlanes()), "control plane"), counted(len(p.Workers()), "worker"), p.Endpoint)
+	fmt.Fprintf(&text, "%s and %s; the endpoint is %s\n", counted(len(p.ControlPlanes()), "control plane"),
+		counted(len(p.Workers()), "worker"), p.Endpoint)
 	fmt.Fprintf(&text, "discovery: %s; MACs declared: %s; addresses by DHCP: %s; Talos' own CNI: %s; applied %s\n",
-		yes(p.Discovery), yes(p.DeclaredMACs), yes(p.DHCP), yes(p.OwnCNI), map[bool]string{true: "to several at once", false: "one by one"}[p.Parallel])
+		yes(p.Discovery), yes(p.DeclaredMACs), yes(p.DHCP), yes(p.OwnCNI),
+		map[bool]string{true: "to several at once", false: "one by one"}[p.Parallel])
 
 	for _, machine := range p.Machines {
 		fmt.Fprintf(&text, "%s: Talos %s, %s\n", machine.Name, machine.TalosVersion, timingWords(machine.Timing))

@@ -40,7 +40,8 @@ func (o Outcome) Failed() bool { return o.Err != nil || len(o.Violations) > 0 }
 // limit is the wall clock's for a whole plan: what takes longer hangs, however busy the machine.
 const limit = 10 * time.Minute
 
-// Play runs a plan: the recipe while things go wrong, then everything healed, and the recipe again; and checks what must hold.
+// Play runs a plan: the recipe while things go wrong, then everything healed, and the recipe again; and checks what
+// must hold.
 func Play(ctx context.Context, plan *Plan, options Options) Outcome {
 	began := time.Now()
 	outcome := Outcome{Plan: plan}
@@ -202,7 +203,8 @@ func (w *world) secondOperator() (operator, error) {
 
 // newHistory has what is known before anything happens.
 func (w *world) newHistory() *History {
-	history := &History{DeclaredMACs: w.plan.DeclaredMACs, Crowded: w.plan.Second != NoSecond, Former: w.lab.EtcdClusters()}
+	history := &History{DeclaredMACs: w.plan.DeclaredMACs, Crowded: w.plan.Second != NoSecond,
+		Former: w.lab.EtcdClusters()}
 
 	if w.plan.Endpoint == NodeAddress {
 		history.Endpoint = w.plan.Machines[0].Name
@@ -210,7 +212,8 @@ func (w *world) newHistory() *History {
 
 	for _, planned := range w.plan.Machines {
 		history.Nodes = append(history.Nodes, Declared{
-			Name: planned.Name, ControlPlane: planned.ControlPlane, MAC: w.links(planned.Name)[0].MAC, Config: sum(w.config(planned.Name)),
+			Name: planned.Name, ControlPlane: planned.ControlPlane, MAC: w.links(planned.Name)[0].MAC,
+			Config: sum(w.config(planned.Name)),
 		})
 	}
 
@@ -272,5 +275,6 @@ func (w *world) conclude(history *History) {
 func recordOf(machine *emulator.Node) Recorded {
 	options := machine.Options()
 
-	return Recorded{Name: options.Name, MAC: options.Links[0].MAC, FormerEtcd: options.EtcdData != emulator.NoEtcdData, Calls: machine.Calls()}
+	return Recorded{Name: options.Name, MAC: options.Links[0].MAC, FormerEtcd: options.EtcdData != emulator.NoEtcdData,
+		Calls: machine.Calls()}
 }

@@ -20,7 +20,8 @@ var secretFields = []string{
 	"key", "token", "secret", "bootstraptoken", "aescbcEncryptionSecret", "secretboxEncryptionSecret", "client-key-data",
 }
 
-// secretsBelow collects the secrets of all files in a folder and of a kubeconfig, each also in the pieces that a text may be broken into.
+// secretsBelow collects the secrets of all files in a folder and of a kubeconfig, each also in the pieces that a text
+// may be broken into.
 func secretsBelow(folder, kubeconfig string) ([]string, error) {
 	found := map[string]bool{}
 

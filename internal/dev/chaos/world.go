@@ -31,7 +31,8 @@ type world struct {
 	scale     float64
 
 	mu sync.Mutex
-	// machines are those that stand where the inventory says, by the node's name; removed are the ones that a healing replaced.
+	// machines are those that stand where the inventory says, by the node's name; removed are the ones that a healing
+	// replaced.
 	machines map[string]*emulator.Node
 	removed  []*emulator.Node
 	strikes  []Strike
@@ -110,7 +111,8 @@ func (w *world) build() error {
 		controlPlanes = append(controlPlanes, w.machines[name])
 	}
 
-	return w.lab.Balance(endpoint, []uint16{emulator.KubernetesPort, emulator.TrustdPort, emulator.APIPort}, controlPlanes...)
+	return w.lab.Balance(endpoint, []uint16{emulator.KubernetesPort, emulator.TrustdPort, emulator.APIPort},
+		controlPlanes...)
 }
 
 func (w *world) spec(planned Machine) machineconfig.NodeSpec {
@@ -150,7 +152,8 @@ func (w *world) config(name string) []byte { return w.generated.Configs[w.plan.n
 // start switches a machine on, with the mix-ups and the faults that it has from the beginning, or sound.
 func (w *world) start(planned Machine, troubled bool) error {
 	options := emulator.NodeOptions{
-		Name: planned.Name, Address: w.address(planned.Name), TalosVersion: planned.TalosVersion, Timing: planned.Timing, Links: w.links(planned.Name),
+		Name: planned.Name, Address: w.address(planned.Name), TalosVersion: planned.TalosVersion, Timing: planned.Timing,
+		Links: w.links(planned.Name),
 	}
 
 	var begin []Incident

@@ -20,9 +20,11 @@ const (
 	chaosProgress = 5 * time.Second
 )
 
-// Chaos brings random clusters of emulated nodes up while random things go wrong, heals them, runs the recipe again, and checks what the nodes recorded.
+// Chaos brings random clusters of emulated nodes up while random things go wrong, heals them, runs the recipe again,
+// and checks what the nodes recorded.
 //
-// -runs is how many (2000 by default), -seed the first one's seed; the others follow it. A run that fails says how to repeat it alone.
+// -runs is how many (2000 by default), -seed the first one's seed; the others follow it. A run that fails says how to
+// repeat it alone.
 func Chaos(ctx context.Context, runs, seed *int) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

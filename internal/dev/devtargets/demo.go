@@ -18,7 +18,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
-// Demo brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a second run has nothing to do.
+// Demo brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a
+// second run has nothing to do.
 func Demo(ctx context.Context) error {
 	folder, err := os.MkdirTemp("", "talos-mage-demo-")
 	if err != nil {

@@ -21,9 +21,9 @@ type Emulator mg.Namespace
 
 // Up runs emulated nodes in the foreground until Ctrl-C, and prints the environment that leads to them.
 //
-// Without arguments it makes the files of three control planes and three workers. -talosDir plays the nodes that the talconfig.yaml there declares,
-// -scenario those of a scenario file (docs/emulator.md), with its faults and events. -scale says how many times as fast as the wall clock time passes
-// on the nodes (20 by default).
+// Without arguments it makes the files of three control planes and three workers. -talosDir plays the nodes that the
+// talconfig.yaml there declares, -scenario those of a scenario file (docs/emulator.md), with its faults and events.
+// -scale says how many times as fast as the wall clock time passes on the nodes (20 by default).
 func (Emulator) Up(ctx context.Context, talosDir, scenario *string, scale *float64) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -40,7 +40,8 @@ func (Emulator) Up(ctx context.Context, talosDir, scenario *string, scale *float
 		return nil //nolint:nilerr // Ctrl-C while they boot
 	}
 
-	fmt.Fprintf(os.Stderr, "%d emulated nodes on %s; Ctrl-C ends them. In another terminal:\n\n", len(rehearsal.cluster.Nodes), rehearsal.cluster.Lab.Prefix())
+	fmt.Fprintf(os.Stderr, "%d emulated nodes on %s; Ctrl-C ends them. In another terminal:\n\n",
+		len(rehearsal.cluster.Nodes), rehearsal.cluster.Lab.Prefix())
 
 	for _, pair := range rehearsal.environ {
 		fmt.Printf("export %s\n", shellQuoted(pair))

@@ -23,8 +23,8 @@ import (
 
 // Fuzz feeds random input to every parser of the operator's files, and to the probe of nodes, one target after another.
 //
-// -seconds is for how long each (60 by default), -only names targets, comma separated. Input that breaks one is kept in testdata/fuzz of the package;
-// the message says how to run it again.
+// -seconds is for how long each (60 by default), -only names targets, comma separated. Input that breaks one is kept in
+// testdata/fuzz of the package; the message says how to run it again.
 func Fuzz(ctx context.Context, seconds *int, only *string) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -86,7 +86,8 @@ type fuzzTarget struct {
 	folder string
 }
 
-// shortening is how long the fuzzer may take to make an interesting input shorter; without a limit that takes most of its time.
+// shortening is how long the fuzzer may take to make an interesting input shorter; without a limit that takes most of
+// its time.
 const shortening = "5s"
 
 var fuzzFunction = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
@@ -173,7 +174,8 @@ func newFuzzPrograms(root string) (*fuzzPrograms, error) {
 		return nil, fmt.Errorf("make folder for fuzz programs: %w", err)
 	}
 
-	return &fuzzPrograms{root: root, made: made, cache: filepath.Join(strings.TrimSpace(string(cache)), "fuzz", "talos-mage"), paths: map[string]string{}}, nil
+	return &fuzzPrograms{root: root, made: made,
+		cache: filepath.Join(strings.TrimSpace(string(cache)), "fuzz", "talos-mage"), paths: map[string]string{}}, nil
 }
 
 func (p *fuzzPrograms) remove() {
@@ -199,9 +201,10 @@ func (p *fuzzPrograms) of(ctx context.Context, folder string, out io.Writer) (st
 	return path, nil
 }
 
-// run fuzzes for some time, from the seeds and from what earlier runs found worth keeping. An error comes with a few words about the input that broke
-// the target and how to run it again.
-func (t fuzzTarget) run(ctx context.Context, programs *fuzzPrograms, each time.Duration, out io.Writer) (crasher string, err error) {
+// run fuzzes for some time, from the seeds and from what earlier runs found worth keeping. An error comes with a few
+// words about the input that broke the target and how to run it again.
+func (t fuzzTarget) run(ctx context.Context, programs *fuzzPrograms, each time.Duration, out io.Writer) (crasher string,
+	err error) {
 	var said bytes.Buffer
 
 	both := io.MultiWriter(out, &said)
@@ -234,7 +237,8 @@ func (t fuzzTarget) run(ctx context.Context, programs *fuzzPrograms, each time.D
 	return "", nil
 }
 
-// verdictLast passes on what go says line by line, but from the word of a failure on: it is kept until somebody has judged it.
+// verdictLast passes on what go says line by line, but from the word of a failure on: it is kept until somebody has
+// judged it.
 type verdictLast struct {
 	out  io.Writer
 	held []byte // the line that is not complete yet, or all from the failure on
@@ -270,10 +274,12 @@ var (
 	failingSeed  = regexp.MustCompile(`failure while testing seed corpus entry: (\w+/\S+)`)
 )
 
-// deadlineOnly is how go's fuzzer now and then ends when its time is up, instead of well: https://go.dev/issue/75804, mended in Go 1.27.
+// deadlineOnly is how go's fuzzer now and then ends when its time is up, instead of well: https://go.dev/issue/75804,
+// mended in Go 1.27.
 var deadlineOnly = regexp.MustCompile(`(?m)^--- FAIL: \w+ \([0-9.]+s\)\n    context deadline exceeded\n(FAIL\n|\z)`)
 
-// timeWasUp tells that a fuzzer failed with nothing but the end of its time. An input that breaks a target is always named before.
+// timeWasUp tells that a fuzzer failed with nothing but the end of its time. An input that breaks a target is always
+// named before.
 func timeWasUp(said string) bool {
 	return deadlineOnly.MatchString(said) && !failingInput.MatchString(said)
 }
@@ -281,7 +287,8 @@ func timeWasUp(said string) bool {
 // explain names what broke a target in what go said.
 func (t fuzzTarget) explain(said string) string {
 	if match := failingInput.FindStringSubmatch(said); match != nil {
-		return fmt.Sprintf("the input is %s/%s; again: go test ./%s -run '%s/%s'", t.folder, match[1], t.folder, t.name, match[2])
+		return fmt.Sprintf("the input is %s/%s; again: go test ./%s -run '%s/%s'", t.folder, match[1], t.folder, t.name,
+			match[2])
 	}
 
 	if match := failingSeed.FindStringSubmatch(said); match != nil {

@@ -118,7 +118,8 @@ func FuzzFound(f *testing.F) {
 	require.Len(t, inputs, 1, said.String())
 
 	input := filepath.Base(inputs[0])
-	require.Equal(t, "the input is internal/broken/testdata/fuzz/FuzzFound/"+input+"; again: go test ./internal/broken -run 'FuzzFound/"+input+"'", crasher)
+	require.Equal(t, "the input is internal/broken/testdata/fuzz/FuzzFound/"+input+
+		"; again: go test ./internal/broken -run 'FuzzFound/"+input+"'", crasher)
 }
 
 func TestTheEndOfAFuzzersTimeIsNoFailure(t *testing.T) {
@@ -132,10 +133,13 @@ func TestTheEndOfAFuzzersTimeIsNoFailure(t *testing.T) {
 	require.True(t, timeWasUp(late))
 
 	for name, said := range map[string]string{
-		"an input":                "Failing input written to testdata/fuzz/FuzzTalenv/12ab\n" + late,
-		"a test's own deadline":   progress + "--- FAIL: FuzzTalenv (2.04s)\n    talenv_test.go:12: context deadline exceeded\nFAIL\n",
-		"something else with it":  progress + "--- FAIL: FuzzTalenv (2.04s)\n    context deadline exceeded\n    and more\nFAIL\n",
-		"a worker that went away": progress + "--- FAIL: FuzzTalenv (2.04s)\n    fuzzing process hung or terminated unexpectedly: exit status 2\nFAIL\n",
+		"an input": "Failing input written to testdata/fuzz/FuzzTalenv/12ab\n" + late,
+		"a test's own deadline": progress + "--- FAIL: FuzzTalenv (2.04s)\n    talenv_test.go:12: context deadline " +
+			"exceeded\nFAIL\n",
+		"something else with it": progress + "--- FAIL: FuzzTalenv (2.04s)\n    context deadline exceeded\n    and " +
+			"more\nFAIL\n",
+		"a worker that went away": progress + "--- FAIL: FuzzTalenv (2.04s)\n    fuzzing process hung or terminated " +
+			"unexpectedly: exit status 2\nFAIL\n",
 	} {
 		require.False(t, timeWasUp(said), name)
 	}

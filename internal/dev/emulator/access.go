@@ -42,10 +42,13 @@ func init() { //nolint:gochecknoinits // a table that is easier to read as lists
 	allow(readers, "machine.MachineService",
 		// In maintenance mode everybody is a reader; the handler demands an administrator once the node is configured.
 		"ApplyConfiguration",
-		"CPUFreqStats", "CPUInfo", "Containers", "DiskStats", "DiskUsage", "Dmesg", "Events", "Hostname", "ImageList", "List", "LoadAvg", "Logs",
-		"LogsContainers", "Memory", "Mounts", "Netstat", "NetworkDeviceStats", "Processes", "ServiceList", "Stats", "SystemStat", "Version")
+		"CPUFreqStats", "CPUInfo", "Containers", "DiskStats", "DiskUsage", "Dmesg", "Events", "Hostname", "ImageList", "List",
+		"LoadAvg", "Logs",
+		"LogsContainers", "Memory", "Mounts", "Netstat", "NetworkDeviceStats", "Processes", "ServiceList", "Stats",
+		"SystemStat", "Version")
 	allow(operators, "machine.MachineService",
-		"EtcdAlarmDisarm", "EtcdDefragment", "ImagePull", "PacketCapture", "Reboot", "Restart", "ServiceRestart", "ServiceStart", "ServiceStop", "Shutdown")
+		"EtcdAlarmDisarm", "EtcdDefragment", "ImagePull", "PacketCapture", "Reboot", "Restart", "ServiceRestart",
+		"ServiceStart", "ServiceStop", "Shutdown")
 	allow(role.MakeSet(role.Admin, role.Operator, role.Reader, role.EtcdBackup), "machine.MachineService",
 		"EtcdAlarmList", "EtcdMemberList", "EtcdStatus")
 	allow(role.MakeSet(role.Admin, role.Operator, role.EtcdBackup), "machine.MachineService", "EtcdSnapshot")
@@ -73,7 +76,8 @@ func rolesOf(ctx context.Context) role.Set {
 	return roles
 }
 
-// gatekeeper stands before every call: it finds the caller's roles, records the call, lets faults act on it and checks the rules.
+// gatekeeper stands before every call: it finds the caller's roles, records the call, lets faults act on it and checks
+// the rules.
 type gatekeeper struct {
 	boot *boot
 	api  *apiServer
@@ -110,16 +114,19 @@ func (g *gatekeeper) roles(ctx context.Context) role.Set {
 	return roles
 }
 
-func (g *gatekeeper) identifyUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (g *gatekeeper) identifyUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	return handler(g.identify(ctx), request)
 }
 
-func (g *gatekeeper) identifyStream(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (g *gatekeeper) identifyStream(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	return handler(service, &contextStream{ServerStream: stream, ctx: g.identify(stream.Context())})
 }
 
 // admitUnary records the call and lets it through if the caller may make it.
-func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (reply any, err error) {
 	call := g.boot.node.record(ctx, info.FullMethod, request)
 	defer func() { g.boot.node.recordEnd(call, err) }()
 
@@ -161,7 +168,8 @@ func (g *gatekeeper) lose(call *Call, result, fault error) error {
 	return fault
 }
 
-func (g *gatekeeper) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (g *gatekeeper) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) (err error) {
 	ctx := stream.Context()
 
 	call := g.boot.node.record(ctx, info.FullMethod, nil)
@@ -259,7 +267,8 @@ func (b *boot) accessPolicy(ctx context.Context, access state.Access) error {
 	}
 
 	definition, err := safe.StateGet[*meta.ResourceDefinition](ctx, b.resources,
-		resource.NewMetadata(meta.NamespaceName, meta.ResourceDefinitionType, strings.ToLower(access.ResourceType), resource.VersionUndefined))
+		resource.NewMetadata(meta.NamespaceName, meta.ResourceDefinitionType, strings.ToLower(access.ResourceType),
+			resource.VersionUndefined))
 	if state.IsNotFoundError(err) {
 		return status.Errorf(codes.PermissionDenied, "resource type %q is not supported", access.ResourceType)
 	} else if err != nil {

@@ -17,9 +17,11 @@ const (
 	lastReload  = time.Minute
 )
 
-// acquireConfig takes the machine config from the disk, or waits for one in maintenance mode: also if the one on the disk is not complete.
+// acquireConfig takes the machine config from the disk, or waits for one in maintenance mode: also if the one on the
+// disk is not complete.
 func (b *boot) acquireConfig(ctx context.Context) error {
-	// The config on disk comes before the network: a machine that has one never shows the maintenance API, not even for a moment.
+	// The config on disk comes before the network: a machine that has one never shows the maintenance API, not even for a
+	// moment.
 	if data := b.node.readDrive().config; len(data) > 0 {
 		if err := b.holdWhile(ctx, LostDisk); err != nil {
 			return err
@@ -41,7 +43,8 @@ func (b *boot) acquireConfig(ctx context.Context) error {
 	return b.maintenance(ctx)
 }
 
-// ownLease gives a machine without a config the address that it had before it got one: what a config gave it is gone with the config.
+// ownLease gives a machine without a config the address that it had before it got one: what a config gave it is gone
+// with the config.
 func (b *boot) ownLease() {
 	address := b.node.options.Address
 
@@ -77,7 +80,8 @@ func (b *boot) loadConfig(data []byte) error {
 	return nil
 }
 
-// refuseConfig is what becomes of a machine whose config on the disk can't be used: it tries again for ever, and never opens its API.
+// refuseConfig is what becomes of a machine whose config on the disk can't be used: it tries again for ever, and never
+// opens its API.
 func (b *boot) refuseConfig(ctx context.Context, reason error) error {
 	for wait := firstReload; ; wait = min(2*wait, lastReload) {
 		b.events.publish(b.now(), "", &machineapi.ConfigLoadErrorEvent{Error: reason.Error()})
@@ -119,7 +123,8 @@ func (b *boot) maintenance(ctx context.Context) error {
 	return err
 }
 
-// inform tells a person at the console how to send the machine its config, and again each fingerprint that the API's certificate gets.
+// inform tells a person at the console how to send the machine its config, and again each fingerprint that the API's
+// certificate gets.
 func (b *boot) inform() {
 	b.mu.Lock()
 	stage, told := b.stage, b.toldFingerprint
@@ -160,5 +165,6 @@ func (b *boot) inform() {
 	b.print("upload configuration using talosctl:")
 	b.print("\ttalosctl apply-config --insecure --nodes %s --file <config.yaml>", b.node.Address())
 	b.print("optionally with node fingerprint check:")
-	b.print("\ttalosctl apply-config --insecure --nodes %s --cert-fingerprint '%s' --file <config.yaml>", b.node.Address(), fingerprint)
+	b.print("\ttalosctl apply-config --insecure --nodes %s --cert-fingerprint '%s' --file <config.yaml>", b.node.Address(),
+		fingerprint)
 }

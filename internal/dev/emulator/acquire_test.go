@@ -89,7 +89,8 @@ func TestClaim_1_16_PartialSettingsTakeEffectInMaintenance(t *testing.T) {
 
 	first, elsewhere := fingerprintOf(t, node), cluster.Lab.Address(120)
 
-	_, err := apply(t, insecure(t, node), []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: early\n"), modeAuto)
+	_, err := apply(t, insecure(t, node), []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: early\n"),
+		modeAuto)
 	require.NoError(t, err)
 
 	second := leafOf(t, node)
@@ -100,7 +101,9 @@ func TestClaim_1_16_PartialSettingsTakeEffectInMaintenance(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "early", name.TypedSpec().Hostname)
 
-	_, err = apply(t, insecure(t, node), []byte("apiVersion: v1alpha1\nkind: LinkConfig\nname: eth0\naddresses:\n  - address: "+elsewhere.String()+"/24\n"), modeAuto)
+	_, err = apply(t, insecure(t, node),
+		[]byte("apiVersion: v1alpha1\nkind: LinkConfig\nname: eth0\naddresses:\n  - address: "+elsewhere.String()+"/24\n"),
+		modeAuto)
 	require.NoError(t, err)
 	require.Equal(t, elsewhere, node.Address())
 	require.NoError(t, leafOf(t, node).VerifyHostname(elsewhere.String()))
@@ -121,7 +124,8 @@ func TestClaim_1_17_TheConsoleTellsHowToSendAConfig(t *testing.T) {
 		require.Contains(t, console(node), line)
 	}
 
-	require.Regexp(t, "talosctl apply-config --insecure --nodes "+address+" --cert-fingerprint '[A-Za-z0-9+/]{43}=' --file <config.yaml>", console(node))
+	require.Regexp(t, "talosctl apply-config --insecure --nodes "+address+
+		" --cert-fingerprint '[A-Za-z0-9+/]{43}=' --file <config.yaml>", console(node))
 }
 
 func TestClaim_1_18_OnlyACompleteConfigEndsMaintenance(t *testing.T) {
@@ -174,7 +178,8 @@ func TestClaim_1_20_AnAgentTakesNoConfig(t *testing.T) {
 
 	cluster.Lab.Remove(agent)
 
-	configured, err := cluster.Lab.Start(emulator.NodeOptions{Name: "configured", Address: agent.Address(), Agent: true, Config: data})
+	configured, err := cluster.Lab.Start(emulator.NodeOptions{Name: "configured", Address: agent.Address(), Agent: true,
+		Config: data})
 	require.NoError(t, err)
 
 	c := secure(t, cluster.Talosconfig(), configured)
@@ -196,7 +201,8 @@ func TestClaim_2_19_ATriedPartialConfigIsTakenBackInMaintenance(t *testing.T) {
 	_, node := alone(t, labcluster.Options{})
 
 	reply, err := insecure(t, node).ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{
-		Data: []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: tried\n"), Mode: modeTry, TryModeTimeout: durationpb.New(10 * time.Second),
+		Data: []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: tried\n"), Mode: modeTry,
+		TryModeTimeout: durationpb.New(10 * time.Second),
 	})
 	require.NoError(t, err)
 	require.Equal(t, modeTry, reply.GetMessages()[0].GetMode())

@@ -45,7 +45,8 @@ func TestAMachineAnswersAtEveryStaticAddressOfItsConfig(t *testing.T) {
 		})
 	}
 
-	shown, err := safe.StateGetByID[*network.NodeAddress](deadline(t), secure(t, cluster.Talosconfig(), node).COSI, network.NodeAddressCurrentID)
+	shown, err := safe.StateGetByID[*network.NodeAddress](deadline(t), secure(t, cluster.Talosconfig(), node).COSI,
+		network.NodeAddressCurrentID)
 	require.NoError(t, err)
 	require.Equal(t, []netip.Addr{first, second}, shown.TypedSpec().IPs())
 }

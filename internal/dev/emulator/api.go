@@ -51,7 +51,8 @@ type apiServer struct {
 	lastReply atomic.Int64
 }
 
-// serveAPI keeps the API port the way the boot wants it. Between two ways the port is closed, for as long as open calls take to end.
+// serveAPI keeps the API port the way the boot wants it. Between two ways the port is closed, for as long as open calls
+// take to end.
 func (b *boot) serveAPI() {
 	b.renewMaintenanceCertificate()
 
@@ -201,8 +202,8 @@ func (s *apiServer) drain() {
 	<-drained
 }
 
-// Of the wall clock: how long a drain at its limit still waits for answers that are being made, how long an answer may take to be written
-// out, and how often both are looked at.
+// Of the wall clock: how long a drain at its limit still waits for answers that are being made, how long an answer may
+// take to be written out, and how often both are looked at.
 const (
 	replyPatience = 2 * time.Second
 	replyFlush    = 300 * time.Millisecond
@@ -274,7 +275,8 @@ func (s *apiServer) serveCluster(server *grpc.Server) {
 
 func (s *apiServer) serveMachine(server *grpc.Server) {
 	storageapi.RegisterStorageServiceServer(server, &storageService{boot: s.boot})
-	v1alpha1.RegisterStateServer(server, cosiserver.NewState(state.WrapCore(state.Filter(s.boot.state, s.boot.accessPolicy))))
+	v1alpha1.RegisterStateServer(server,
+		cosiserver.NewState(state.WrapCore(state.Filter(s.boot.state, s.boot.accessPolicy))))
 }
 
 // serveImpostor plays something that is not Talos, until its listener closes.

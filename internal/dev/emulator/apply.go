@@ -40,7 +40,8 @@ func (m validationMode) RequiresInstall() bool { return !m.installed }
 func (validationMode) InContainer() bool { return false }
 
 // ApplyConfiguration checks a machine config and lets it take effect, in the order that a node does both.
-func (s *machineService) ApplyConfiguration(ctx context.Context, request *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+func (s *machineService) ApplyConfiguration(ctx context.Context,
+	request *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
 	b := s.boot
 
 	if b.node.options.Agent {
@@ -118,7 +119,8 @@ func (b *boot) enterApply() (leave func(), err error) {
 // metaWait is how long an ApplyConfiguration waits for the META volume, in node time.
 const metaWait = 15 * time.Minute
 
-// checkConfig loads and validates. Whether the machine is installed is known once its META volume is; no caller's deadline cuts that wait short.
+// checkConfig loads and validates. Whether the machine is installed is known once its META volume is; no caller's
+// deadline cuts that wait short.
 func (b *boot) checkConfig(data []byte, active talosconfig.Provider) (talosconfig.Provider, []string, error) {
 	provider, err := b.release.load(data)
 	if err != nil {
@@ -127,7 +129,8 @@ func (b *boot) checkConfig(data []byte, active talosconfig.Provider) (talosconfi
 
 	if active != nil && provider.RawV1Alpha1() == nil {
 		return nil, nil, status.Error(codes.InvalidArgument,
-			"the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config instead?")
+			"the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config "+
+				"instead?")
 	}
 
 	b.awaitMeta()
@@ -155,7 +158,8 @@ func (b *boot) awaitMeta() {
 	b.node.changed.until(ctx, func() bool { return !b.node.Faults().MetaNotReady }) //nolint:errcheck // then it goes on without
 }
 
-// effectiveMode is what an apply in a mode does to this node, with the text that tells so, and with the text of what makes a reboot necessary.
+// effectiveMode is what an apply in a mode does to this node, with the text that tells so, and with the text of what
+// makes a reboot necessary.
 func effectiveMode(mode machineapi.ApplyConfigurationRequest_Mode, active, provider talosconfig.Provider) (
 	effective machineapi.ApplyConfigurationRequest_Mode, details, obstacle string, err error,
 ) {
@@ -248,8 +252,10 @@ func forgiveMachine(before, after *v1alpha1.MachineConfig) {
 	}
 }
 
-// dryRun is the answer to a dry run. Like a node's it carries the machine configs' secrets in the clear, and no warnings.
-func dryRun(active, provider talosconfig.Provider, mode machineapi.ApplyConfigurationRequest_Mode, details string) (*machineapi.ApplyConfigurationResponse, error) {
+// dryRun is the answer to a dry run. Like a node's it carries the machine configs' secrets in the clear, and no
+// warnings.
+func dryRun(active, provider talosconfig.Provider, mode machineapi.ApplyConfigurationRequest_Mode,
+	details string) (*machineapi.ApplyConfigurationResponse, error) {
 	var before talosconfig.Encoder
 	if active != nil {
 		before = active
@@ -273,7 +279,8 @@ func dryRun(active, provider talosconfig.Provider, mode machineapi.ApplyConfigur
 }
 
 // takeEffect saves and activates what the mode asks for.
-func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi.ApplyConfigurationRequest_Mode, details string, try time.Duration) (string, error) {
+func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi.ApplyConfigurationRequest_Mode,
+	details string, try time.Duration) (string, error) {
 	switch mode {
 	case modeTry:
 		if try <= 0 {
@@ -310,7 +317,8 @@ func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi
 	return details, nil
 }
 
-// leaveMaintenance gives the machine its first config, if a fault asks for it only after a while or once the fault is taken back.
+// leaveMaintenance gives the machine its first config, if a fault asks for it only after a while or once the fault is
+// taken back.
 func (b *boot) leaveMaintenance(provider talosconfig.Provider) {
 	linger := b.node.Faults().Lingers
 	if linger == 0 {
@@ -354,8 +362,8 @@ func (b *boot) rollbackAfter(after time.Duration) {
 	})
 }
 
-// putBack makes a former config the active one. If it was none, or not complete, a machine that has left maintenance mode then has none: its port
-// closes until the next boot, and an install that runs goes on.
+// putBack makes a former config the active one. If it was none, or not complete, a machine that has left maintenance
+// mode then has none: its port closes until the next boot, and an install that runs goes on.
 func (b *boot) putBack(former talosconfig.Provider) {
 	switch complete := former != nil && former.CompleteForBoot(); {
 	case !complete && b.activeConfig() != nil:

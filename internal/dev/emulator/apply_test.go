@@ -43,7 +43,8 @@ func edited(t *testing.T, cluster *labcluster.Cluster, name string, change func(
 	return out
 }
 
-func apply(t *testing.T, c *client.Client, data []byte, mode machineapi.ApplyConfigurationRequest_Mode) (*machineapi.ApplyConfiguration, error) {
+func apply(t *testing.T, c *client.Client, data []byte,
+	mode machineapi.ApplyConfigurationRequest_Mode) (*machineapi.ApplyConfiguration, error) {
 	t.Helper()
 
 	reply, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: data, Mode: mode})
@@ -65,7 +66,8 @@ const (
 func TestClaim_2_03_MaintenanceAnswersWithoutARebootAndThenInstalls(t *testing.T) {
 	t.Parallel()
 
-	for name, mode := range map[string]machineapi.ApplyConfigurationRequest_Mode{"auto": modeAuto, "reboot": modeReboot, "no-reboot": modeNoReboot} {
+	for name, mode := range map[string]machineapi.ApplyConfigurationRequest_Mode{"auto": modeAuto, "reboot": modeReboot,
+		"no-reboot": modeNoReboot} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -92,7 +94,8 @@ func TestClaim_2_04_DryRunChangesNothingAndShowsTheDifference(t *testing.T) {
 	data, err := cluster.Config("cp1")
 	require.NoError(t, err)
 
-	reply, err := insecure(t, node).ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto, DryRun: true})
+	reply, err := insecure(t, node).ApplyConfiguration(deadline(t),
+		&machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto, DryRun: true})
 	require.NoError(t, err)
 	require.Equal(t, modeNoReboot, reply.GetMessages()[0].GetMode())
 	require.True(t, strings.HasPrefix(reply.GetMessages()[0].GetModeDetails(),
@@ -140,7 +143,8 @@ func TestClaim_2_06_ASecondAnonymousApplyIsNotAuthorized(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = apply(t, c, data, modeAuto)
-	require.Contains(t, []codes.Code{codes.PermissionDenied, codes.Unavailable}, client.StatusCode(err), "not authorized until the port closes")
+	require.Contains(t, []codes.Code{codes.PermissionDenied, codes.Unavailable}, client.StatusCode(err),
+		"not authorized until the port closes")
 	require.Len(t, node.MutatingCalls(), 1+countRefused(node))
 }
 
@@ -159,7 +163,8 @@ func countRefused(node *emulator.Node) int {
 func TestClaim_2_07_AStaticHostnameKeepsTheAPIDuringTheInstall(t *testing.T) {
 	t.Parallel()
 
-	cluster, node := alone(t, labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 100}, Timing: emulator.Timing{Install: time.Hour}})
+	cluster, node := alone(t,
+		labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 100}, Timing: emulator.Timing{Install: time.Hour}})
 	applyOwn(t, cluster, "cp1")
 
 	c := secure(t, cluster.Talosconfig(), node)
@@ -188,7 +193,8 @@ func TestClaim_2_08_AnAutomaticHostnameClosesThePortForTheInstall(t *testing.T) 
 	t.Parallel()
 
 	cluster, node := alone(t, labcluster.Options{
-		AutoHostnames: true, LabOptions: emulator.LabOptions{TimeScale: 100}, Timing: emulator.Timing{Install: 100 * time.Second},
+		AutoHostnames: true, LabOptions: emulator.LabOptions{TimeScale: 100},
+		Timing: emulator.Timing{Install: 100 * time.Second},
 	})
 	applyOwn(t, cluster, "cp1")
 	waitStage(t, node, "installing")
@@ -214,7 +220,8 @@ func TestClaim_2_35_ANameThatWasSentBeforeTheConfigIsGoneWithIt(t *testing.T) {
 
 	cluster, node := alone(t, labcluster.Options{AutoHostnames: true, Timing: emulator.Timing{Install: 1000 * time.Hour}})
 
-	_, err := apply(t, insecure(t, node), []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: early\n"), modeAuto)
+	_, err := apply(t, insecure(t, node), []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: early\n"),
+		modeAuto)
 	require.NoError(t, err)
 
 	applyOwn(t, cluster, "cp1")
@@ -235,13 +242,15 @@ func TestClaim_2_09_AFailedInstallEndsInMaintenanceWithoutATrace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			cluster, node := alone(t, labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 100}, Edit: func(o *emulator.NodeOptions) {
-				o.Faults.Install, o.Faults.InstallTimes = test.fault, 1
-			}})
+			cluster, node := alone(t,
+				labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 100}, Edit: func(o *emulator.NodeOptions) {
+					o.Faults.Install, o.Faults.InstallTimes = test.fault, 1
+				}})
 			applyOwn(t, cluster, "cp1")
 			eventually(t, func() error { return until(strings.Contains(strings.Join(node.Console(), "\n"), test.want)) })
 
-			require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+			require.NoError(t, node.WaitFor(deadline(t),
+				func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 			require.Nil(t, node.Config())
 			require.NotContains(t, strings.Join(node.Console(), "\n"), test.want)
 
@@ -308,23 +317,28 @@ func TestClaim_2_10_ARunningNodeRebootsOnlyForWhatNeedsIt(t *testing.T) {
 	reply, err = apply(t, c, heavy, modeAuto)
 	require.NoError(t, err)
 	require.Equal(t, modeReboot, reply.GetMode())
-	require.Contains(t, reply.GetModeDetails(), "Applied configuration with a reboot: this config change can't be applied in immediate mode\ndiff:\n")
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == boots+1 && n.Stage() == "running" }))
+	require.Contains(t, reply.GetModeDetails(),
+		"Applied configuration with a reboot: this config change can't be applied in immediate mode\ndiff:\n")
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == boots+1 && n.Stage() == "running" }))
 }
 
 func TestClaim_2_11_ATryIsRolledBack(t *testing.T) {
 	t.Parallel()
 
 	cluster, node, c := ready(t, labcluster.Options{})
-	tried := edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineSysctls = map[string]string{"vm.swappiness": "1"} })
+	tried := edited(t, cluster, "cp1",
+		func(c *v1alpha1.Config) { c.MachineConfig.MachineSysctls = map[string]string{"vm.swappiness": "1"} })
 
 	reply, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{
 		Data: tried, Mode: modeTry, TryModeTimeout: durationpb.New(20 * time.Second),
 	})
 	require.NoError(t, err)
-	require.Contains(t, reply.GetMessages()[0].GetModeDetails(), "\nThe config is applied in 'try' mode and will be automatically reverted back in 20s")
+	require.Contains(t, reply.GetMessages()[0].GetModeDetails(),
+		"\nThe config is applied in 'try' mode and will be automatically reverted back in 20s")
 
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return !strings.Contains(string(n.Config()), "vm.swappiness") }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return !strings.Contains(string(n.Config()), "vm.swappiness") }))
 }
 
 func TestClaim_2_12_AnInstalledNodeLeavesMaintenanceWithoutAnInstall(t *testing.T) {
@@ -345,7 +359,8 @@ func TestClaim_2_12_AnInstalledNodeLeavesMaintenanceWithoutAnInstall(t *testing.
 		require.Empty(t, refusal(t, insecure(t, node), data), name)
 	}
 
-	_, err := apply(t, insecure(t, node), edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall = nil }), modeAuto)
+	_, err := apply(t, insecure(t, node),
+		edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall = nil }), modeAuto)
 	require.NoError(t, err, "an installed machine needs no install section")
 
 	waitStage(t, node, "booting")
@@ -365,7 +380,8 @@ func TestClaim_2_14_AnApplyThatIsWaitingIsAlone(t *testing.T) {
 	results := make(chan error, callers)
 	for range callers {
 		go func() {
-			_, err := insecure(t, node).ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto, DryRun: true})
+			_, err := insecure(t, node).ApplyConfiguration(deadline(t),
+				&machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto, DryRun: true})
 			results <- err
 		}()
 	}
@@ -387,7 +403,8 @@ func TestClaim_2_14_AnApplyThatIsWaitingIsAlone(t *testing.T) {
 	require.Positive(t, worked)
 }
 
-// giveUpOnApply sends a config to a machine whose META volume is not ready, impatiently, until the first that got through keeps the others out.
+// giveUpOnApply sends a config to a machine whose META volume is not ready, impatiently, until the first that got
+// through keeps the others out.
 func giveUpOnApply(t *testing.T, node *emulator.Node, data []byte) {
 	t.Helper()
 
@@ -395,7 +412,8 @@ func giveUpOnApply(t *testing.T, node *emulator.Node, data []byte) {
 		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 
-		_, err := insecure(t, node).ApplyConfiguration(short, &machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto})
+		_, err := insecure(t, node).ApplyConfiguration(short,
+			&machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto})
 		require.Error(t, err)
 
 		return until(client.StatusCode(err) == codes.FailedPrecondition)
@@ -461,7 +479,8 @@ func TestClaim_2_17_ATryAsTheFirstConfigEndsInstalledAndWithoutOne(t *testing.T)
 	waitStage(t, node, "installing")
 	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Config() == nil }))
 
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 	require.True(t, node.Installed())
 	require.Nil(t, node.Config())
 }
@@ -470,7 +489,8 @@ func TestClaim_2_18_AnyLaterApplyKeepsATriedConfig(t *testing.T) {
 	t.Parallel()
 
 	cluster, node, c := ready(t, labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 100}})
-	tried := edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineSysctls = map[string]string{"vm.swappiness": "1"} })
+	tried := edited(t, cluster, "cp1",
+		func(c *v1alpha1.Config) { c.MachineConfig.MachineSysctls = map[string]string{"vm.swappiness": "1"} })
 
 	_, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{
 		Data: tried, Mode: modeTry, TryModeTimeout: durationpb.New(50 * time.Second),
@@ -483,5 +503,6 @@ func TestClaim_2_18_AnyLaterApplyKeepsATriedConfig(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 
-	require.Error(t, node.WaitFor(short, func(n *emulator.Node) bool { return !strings.Contains(string(n.Config()), "vm.swappiness") }))
+	require.Error(t, node.WaitFor(short,
+		func(n *emulator.Node) bool { return !strings.Contains(string(n.Config()), "vm.swappiness") }))
 }

@@ -56,19 +56,25 @@ func TestClaim_2_20_AnApplyIsCheckedInOrder(t *testing.T) {
 	good, err := cluster.Config("cp1")
 	require.NoError(t, err)
 
-	refused := func(c *client.Client, data []byte, mode machineapi.ApplyConfigurationRequest_Mode, code codes.Code, text string) {
+	refused := func(c *client.Client, data []byte, mode machineapi.ApplyConfigurationRequest_Mode, code codes.Code,
+		text string) {
 		t.Helper()
 
-		_, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: data, Mode: mode, DryRun: true})
+		_, err := c.ApplyConfiguration(deadline(t),
+			&machineapi.ApplyConfigurationRequest{Data: data, Mode: mode, DryRun: true})
 		require.Equal(t, code, client.StatusCode(err), "%v", err)
 		require.ErrorContains(t, err, text)
 	}
 
 	// From the last check to the first: each request would fail the later ones as well.
-	refused(c, edited(t, cluster, "cp1", needsReboot), modeNoReboot, codes.InvalidArgument, "this config change can't be applied in immediate mode\ndiff:\n")
-	refused(c, edited(t, cluster, "cp1", both(needsReboot, oldKubelet)), modeNoReboot, codes.InvalidArgument, "kubelet image is not valid")
-	refused(c, edited(t, cluster, "cp1", both(needsReboot, oldKubelet, wrongType)), modeNoReboot, codes.InvalidArgument, `unknown machine type "master"`)
-	refused(c, []byte(conflictingNames), modeNoReboot, codes.InvalidArgument, "the applied machine configuration doesn't contain v1alpha1 config")
+	refused(c, edited(t, cluster, "cp1", needsReboot), modeNoReboot, codes.InvalidArgument,
+		"this config change can't be applied in immediate mode\ndiff:\n")
+	refused(c, edited(t, cluster, "cp1", both(needsReboot, oldKubelet)), modeNoReboot, codes.InvalidArgument,
+		"kubelet image is not valid")
+	refused(c, edited(t, cluster, "cp1", both(needsReboot, oldKubelet, wrongType)), modeNoReboot, codes.InvalidArgument,
+		`unknown machine type "master"`)
+	refused(c, []byte(conflictingNames), modeNoReboot, codes.InvalidArgument,
+		"the applied machine configuration doesn't contain v1alpha1 config")
 	refused(c, []byte("no config at all"), modeNoReboot, codes.InvalidArgument, "expected a YAML document")
 	refused(reader, []byte("no config at all"), modeNoReboot, codes.PermissionDenied, "not authorized")
 
@@ -78,7 +84,8 @@ func TestClaim_2_20_AnApplyIsCheckedInOrder(t *testing.T) {
 	})
 	require.NoError(t, err)
 	refused(reader, good, modeNoReboot, codes.PermissionDenied, "not authorized")
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return !strings.Contains(string(n.Config()), "vm.swappiness") }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return !strings.Contains(string(n.Config()), "vm.swappiness") }))
 
 	// The lock comes before the role.
 	node.Set(func(f *emulator.Faults) { f.MetaNotReady = true })
@@ -86,7 +93,8 @@ func TestClaim_2_20_AnApplyIsCheckedInOrder(t *testing.T) {
 	started, waited := ended(node, "ApplyConfiguration"), make(chan error, 1)
 
 	go func() {
-		_, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: good, DryRun: true, Mode: modeAuto})
+		_, err := c.ApplyConfiguration(deadline(t),
+			&machineapi.ApplyConfigurationRequest{Data: good, DryRun: true, Mode: modeAuto})
 		waited <- err
 	}()
 
@@ -96,7 +104,8 @@ func TestClaim_2_20_AnApplyIsCheckedInOrder(t *testing.T) {
 
 		return until(client.StatusCode(err) == codes.FailedPrecondition)
 	})
-	refused(reader, []byte("no config at all"), modeNoReboot, codes.FailedPrecondition, "another apply configuration is already in progress")
+	refused(reader, []byte("no config at all"), modeNoReboot, codes.FailedPrecondition,
+		"another apply configuration is already in progress")
 	node.Set(func(f *emulator.Faults) { f.MetaNotReady = false })
 	require.NoError(t, <-waited)
 
@@ -140,7 +149,8 @@ func TestClaim_2_21_TheModesOfAConfiguredNode(t *testing.T) {
 	cluster, node, c := ready(t, labcluster.Options{Endpoint: labcluster.FirstControlPlane})
 	waitStage(t, node, "running")
 
-	send := func(mode machineapi.ApplyConfigurationRequest_Mode, dry bool, changes ...func(*v1alpha1.Config)) *machineapi.ApplyConfiguration {
+	send := func(mode machineapi.ApplyConfigurationRequest_Mode, dry bool,
+		changes ...func(*v1alpha1.Config)) *machineapi.ApplyConfiguration {
 		t.Helper()
 
 		reply, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{
@@ -179,12 +189,14 @@ func TestClaim_2_21_TheModesOfAConfiguredNode(t *testing.T) {
 	require.Contains(t, send(modeAuto, true).GetModeDetails(), "No changes.")
 	expect("", "")
 
-	require.Equal(t, "Applied configuration without a reboot", send(modeNoReboot, false, patchedSysctl("1")).GetModeDetails())
+	require.Equal(t, "Applied configuration without a reboot",
+		send(modeNoReboot, false, patchedSysctl("1")).GetModeDetails())
 	expect("1", "1")
 
 	reply := send(modeTry, false, patchedSysctl("2"))
 	require.Equal(t, modeTry, reply.GetMode())
-	require.Equal(t, "Applied configuration without a reboot\nThe config is applied in 'try' mode and will be automatically reverted back in 1m0s", reply.GetModeDetails())
+	require.Equal(t, "Applied configuration without a reboot\nThe config is applied in 'try' mode and will be "+
+		"automatically reverted back in 1m0s", reply.GetModeDetails())
 	expect("2", "1")
 
 	_, err := apply(t, c, edited(t, cluster, "cp1", needsReboot), modeTry)
@@ -200,10 +212,12 @@ func TestClaim_2_21_TheModesOfAConfiguredNode(t *testing.T) {
 
 	// Without a mode a node reboots.
 	boots := node.Boots()
-	answer, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: edited(t, cluster, "cp1", patchedSysctl("4"))})
+	answer, err := c.ApplyConfiguration(deadline(t),
+		&machineapi.ApplyConfigurationRequest{Data: edited(t, cluster, "cp1", patchedSysctl("4"))})
 	require.NoError(t, err)
 	require.Equal(t, modeReboot, answer.GetMessages()[0].GetMode())
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == boots+1 && n.Stage() == "running" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == boots+1 && n.Stage() == "running" }))
 	eventually(t, func() error { _, err := c.Version(deadline(t)); return err })
 	expect("4", "4")
 }
@@ -229,7 +243,8 @@ func TestClaim_2_22_AStagedConfigWaitsForTheNextBoot(t *testing.T) {
 			node.PowerOn()
 
 			if !installed {
-				require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+				require.NoError(t, node.WaitFor(deadline(t),
+					func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 
 				return
 			}
@@ -260,22 +275,29 @@ func TestClaim_2_23_MostOfAConfigTakesEffectWithoutAReboot(t *testing.T) {
 			yes := true
 			c.MachineConfig.MachineKubelet.KubeletSkipNodeRegistration = &yes
 		}, modeNoReboot},
-		"logging":         {func(c *v1alpha1.Config) { c.MachineConfig.MachineLogging = &v1alpha1.LoggingConfig{} }, modeNoReboot},
-		"network":         {func(c *v1alpha1.Config) { c.MachineConfig.MachineNetwork = &v1alpha1.NetworkConfig{} }, modeNoReboot},
-		"nodeAnnotations": {func(c *v1alpha1.Config) { c.MachineConfig.MachineNodeAnnotations = map[string]string{"a": "b"} }, modeNoReboot},
-		"nodeLabels":      {func(c *v1alpha1.Config) { c.MachineConfig.MachineNodeLabels = map[string]string{"a": "b"} }, modeNoReboot},
+		"logging": {func(c *v1alpha1.Config) { c.MachineConfig.MachineLogging = &v1alpha1.LoggingConfig{} },
+			modeNoReboot},
+		"network": {func(c *v1alpha1.Config) { c.MachineConfig.MachineNetwork = &v1alpha1.NetworkConfig{} },
+			modeNoReboot},
+		"nodeAnnotations": {func(c *v1alpha1.Config) { c.MachineConfig.MachineNodeAnnotations = map[string]string{"a": "b"} },
+			modeNoReboot},
+		"nodeLabels": {func(c *v1alpha1.Config) { c.MachineConfig.MachineNodeLabels = map[string]string{"a": "b"} },
+			modeNoReboot},
 		"nodeTaints":      {func(c *v1alpha1.Config) { c.MachineConfig.MachineNodeTaints = map[string]string{"a": "b:NoSchedule"} }, modeNoReboot},
 		"seccompProfiles": {func(c *v1alpha1.Config) { c.MachineConfig.MachineSeccompProfiles = nil }, modeNoReboot},
 		"sysctls":         {patchedSysctl("1"), modeNoReboot},
-		"sysfs":           {func(c *v1alpha1.Config) { c.MachineConfig.MachineSysfs = map[string]string{"a": "b"} }, modeNoReboot},
-		"time":            {func(c *v1alpha1.Config) { c.MachineConfig.MachineTime = &v1alpha1.TimeConfig{} }, modeNoReboot},
-		"registries":      {func(c *v1alpha1.Config) { c.MachineConfig.MachineRegistries.RegistryMirrors = nil }, modeNoReboot},
-		"pods":            {func(c *v1alpha1.Config) { c.MachineConfig.MachinePods = nil }, modeNoReboot},
-		"env":             {needsReboot, modeReboot},
+		"sysfs": {func(c *v1alpha1.Config) { c.MachineConfig.MachineSysfs = map[string]string{"a": "b"} },
+			modeNoReboot},
+		"time": {func(c *v1alpha1.Config) { c.MachineConfig.MachineTime = &v1alpha1.TimeConfig{} }, modeNoReboot},
+		"registries": {func(c *v1alpha1.Config) { c.MachineConfig.MachineRegistries.RegistryMirrors = nil },
+			modeNoReboot},
+		"pods": {func(c *v1alpha1.Config) { c.MachineConfig.MachinePods = nil }, modeNoReboot},
+		"env":  {needsReboot, modeReboot},
 		"files": {func(c *v1alpha1.Config) {
 			c.MachineConfig.MachineFiles = []*v1alpha1.MachineFile{{FileContent: "x", FilePath: "/var/x", FileOp: "create"}}
 		}, modeReboot},
-		"udev":  {func(c *v1alpha1.Config) { c.MachineConfig.MachineUdev = &v1alpha1.UdevConfig{UdevRules: []string{"x"}} }, modeReboot},
+		"udev": {func(c *v1alpha1.Config) { c.MachineConfig.MachineUdev = &v1alpha1.UdevConfig{UdevRules: []string{"x"}} },
+			modeReboot},
 		"token": {func(c *v1alpha1.Config) { c.MachineConfig.MachineToken = "aaaaaa.bbbbbbbbbbbbbbbb" }, modeReboot},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -305,7 +327,8 @@ func TestClaim_2_23_MostOfAConfigTakesEffectWithoutAReboot(t *testing.T) {
 
 		eventually(t, func() error {
 			reply, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{
-				Data: append(good, []byte("\n---\napiVersion: v1alpha1\nkind: WatchdogTimerConfig\ndevice: /dev/watchdog0\n")...), Mode: modeAuto, DryRun: true,
+				Data: append(good, []byte("\n---\napiVersion: v1alpha1\nkind: WatchdogTimerConfig\ndevice: /dev/watchdog0\n")...),
+				Mode: modeAuto, DryRun: true,
 			})
 			if client.StatusCode(err) == codes.FailedPrecondition {
 				return err

@@ -24,7 +24,8 @@ func refusal(t *testing.T, c *client.Client, data []byte) string {
 
 	// Others may ask the same machine just now, which takes one at a time.
 	eventually(t, func() error {
-		_, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto, DryRun: true})
+		_, err := c.ApplyConfiguration(deadline(t),
+			&machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto, DryRun: true})
 
 		switch client.StatusCode(err) {
 		case codes.FailedPrecondition:
@@ -52,11 +53,14 @@ func TestClaim_2_01_BrokenConfigsAreRefusedWithTheLoadersText(t *testing.T) {
 	require.NoError(t, err)
 
 	for name, test := range map[string]struct{ data, want string }{
-		"empty":       {"", `^config not found$`},
-		"scalar":      {"just text", `^expected a YAML document at line 1$`},
-		"broken":      {"machine: [a\nb: c", `^decode error: yaml: while parsing a flow sequence at .*: did not find expected ',' or ']'$`},
-		"tab":         {"machine:\n\ttype: worker", `^decode error: yaml: while scanning for the next token at line 2.*: found character that cannot start any token$`},
-		"unknown key": {"version: v1alpha1\nmachine:\n  foo: bar\n", `^error decoding document /v1alpha1/ \(line 1\): unknown keys found during decoding:\nmachine:\n    foo: bar\n$`},
+		"empty":  {"", `^config not found$`},
+		"scalar": {"just text", `^expected a YAML document at line 1$`},
+		"broken": {"machine: [a\nb: c",
+			`^decode error: yaml: while parsing a flow sequence at .*: did not find expected ',' or ']'$`},
+		"tab": {"machine:\n\ttype: worker",
+			`^decode error: yaml: while scanning for the next token at line 2.*: found character that cannot start any token$`},
+		"unknown key": {"version: v1alpha1\nmachine:\n  foo: bar\n",
+			`^error decoding document /v1alpha1/ \(line 1\): unknown keys found during decoding:\nmachine:\n    foo: bar\n$`},
 		"wrong type": {
 			"version: v1alpha1\ndebug: [1]\n",
 			`^error decoding document /v1alpha1/ \(line 1\): error decoding  to \*v1alpha1.Config: yaml: construct errors:\n  line 2: cannot construct !!seq into bool$`,
@@ -65,7 +69,8 @@ func TestClaim_2_01_BrokenConfigsAreRefusedWithTheLoadersText(t *testing.T) {
 			string(good) + "\n---\napiVersion: v1alpha1\nkind: FooConfig\n",
 			`^error decoding document v1alpha1/FooConfig/ \(line \d+\): "FooConfig" "v1alpha1": not registered$`,
 		},
-		"document without a kind": {string(good) + "\n---\nfoo: bar\n", `^duplicate document /v1alpha1/ is not allowed \(line \d+\)$`},
+		"document without a kind": {string(good) + "\n---\nfoo: bar\n",
+			`^duplicate document /v1alpha1/ is not allowed \(line \d+\)$`},
 		"endpoint without a scheme": {
 			"version: v1alpha1\ncluster:\n  controlPlane:\n    endpoint: 10.0.0.10:6443\n",
 			`line \d+: parse "10.0.0.10:6443": first path segment in URL cannot contain colon$`,
@@ -102,12 +107,17 @@ func TestClaim_2_02_InvalidConfigsAreRefusedWithAllReasons(t *testing.T) {
 		change func(*v1alpha1.Config)
 		want   string
 	}{
-		"unknown type": {wrongType, "1 error occurred:\n\t* v1alpha1.Config: 3 errors occurred:\n\t* etcd config is only allowed on control plane machines\n\t* " +
-			"cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)\n\t* unknown machine type \"master\"\n\n\n\n"},
+		"unknown type": {wrongType,
+			"1 error occurred:\n\t* v1alpha1.Config: 3 errors occurred:\n\t* etcd config is only allowed on control plane " +
+				"machines\n\t* " +
+				"cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)\n\t* unknown machine type " +
+				"\"master\"\n\n\n\n"},
 		"a control plane's secrets on a worker": {
 			func(c *v1alpha1.Config) { c.MachineConfig.MachineType = "worker" },
-			"1 error occurred:\n\t* v1alpha1.Config: 4 errors occurred:\n\t* etcd config is only allowed on control plane machines\n\t* " +
-				"cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)\n\t* issuing Talos API CA key is not allowed on non-controlplane nodes (.machine.ca)\n\t* " +
+			"1 error occurred:\n\t* v1alpha1.Config: 4 errors occurred:\n\t* etcd config is only allowed on control plane " +
+				"machines\n\t* " +
+				"cluster CA key is not allowed on non-controlplane nodes (.cluster.ca)\n\t* issuing Talos API CA key is not " +
+				"allowed on non-controlplane nodes (.machine.ca)\n\t* " +
 				"issuing Kubernetes API CA key is not allowed on non-controlplane nodes (.cluster.ca)\n\n\n\n",
 		},
 		"arguments of two kinds": {
@@ -121,12 +131,16 @@ func TestClaim_2_02_InvalidConfigsAreRefusedWithAllReasons(t *testing.T) {
 			selector(v1alpha1.InstallDiskSelector{Model: "NOPE*"}),
 			one + `no disks matched the expression: glob("NOPE*", disk.model) && disk.transport != "" && !disk.readonly && !disk.cdrom` + tail,
 		},
-		"a type of disk that there is not": {selector(v1alpha1.InstallDiskSelector{Type: "floppy"}), `install disk selector is invalid: unsupported disk type "floppy"`},
-		"a selector by name":               {selector(v1alpha1.InstallDiskSelector{Name: "vda"}), "install disk selector is invalid: selector on name is not supported"},
+		"a type of disk that there is not": {selector(v1alpha1.InstallDiskSelector{Type: "floppy"}),
+			`install disk selector is invalid: unsupported disk type "floppy"`},
+		"a selector by name": {selector(v1alpha1.InstallDiskSelector{Name: "vda"}),
+			"install disk selector is invalid: selector on name is not supported"},
 		"no install section": {
-			func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall = nil }, `install instructions are required in "metal" mode`,
+			func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall = nil },
+			`install instructions are required in "metal" mode`,
 		},
-		"a kubelet that is too old": {oldKubelet, "kubelet image is not valid: version of Kubernetes 1.10.0 is too old to be used with Talos 1.13.9"},
+		"a kubelet that is too old": {oldKubelet,
+			"kubelet image is not valid: version of Kubernetes 1.10.0 is too old to be used with Talos 1.13.9"},
 		"two static names": {
 			func(c *v1alpha1.Config) {
 				c.MachineConfig.MachineNetwork = &v1alpha1.NetworkConfig{NetworkHostname: "other"}
@@ -153,7 +167,8 @@ func TestClaim_2_02_InvalidConfigsAreRefusedWithAllReasons(t *testing.T) {
 	t.Run("two kinds of host name", func(t *testing.T) {
 		t.Parallel()
 
-		require.Equal(t, "1 error occurred:\n\t* HostnameConfig: 'auto' and 'hostname' cannot be set at the same time\n\n", refusal(t, c, []byte(conflictingNames)))
+		require.Equal(t, "1 error occurred:\n\t* HostnameConfig: 'auto' and 'hostname' cannot be set at the same time\n\n",
+			refusal(t, c, []byte(conflictingNames)))
 	})
 }
 
@@ -168,7 +183,8 @@ func TestClaim_2_25_AConfigWithoutAMachineTypeIsAWorkers(t *testing.T) {
 		c.MachineConfig.MachineCA.Key = nil
 	}), modeAuto)
 	require.NoError(t, err)
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "running" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "running" }))
 }
 
 func TestClaim_2_26_PatchesOfTheOldKindDoNotFitGeneratedConfigs(t *testing.T) {
@@ -178,7 +194,8 @@ func TestClaim_2_26_PatchesOfTheOldKindDoNotFitGeneratedConfigs(t *testing.T) {
 	data, err := cluster.Config("cp1")
 	require.NoError(t, err)
 
-	patches, err := configpatcher.LoadPatches([]string{`[{"op": "replace", "path": "/machine/install/disk", "value": "/dev/sdb"}]`})
+	patches, err := configpatcher.LoadPatches(
+		[]string{`[{"op": "replace", "path": "/machine/install/disk", "value": "/dev/sdb"}]`})
 	require.NoError(t, err)
 
 	_, err = configpatcher.Apply(configpatcher.WithBytes(data), patches)
@@ -191,11 +208,13 @@ func TestClaim_2_27_WarningsComeWithTheAnswer(t *testing.T) {
 	cluster, node := alone(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Installed, o.UKI = true, true }})
 
 	old := edited(t, cluster, "cp1", func(c *v1alpha1.Config) {
-		c.MachineConfig.MachineInstall.InstallExtensions = []v1alpha1.InstallExtensionConfig{{ExtensionImage: "ghcr.io/siderolabs/iscsi-tools:v0.2.0"}}
+		c.MachineConfig.MachineInstall.InstallExtensions = []v1alpha1.InstallExtensionConfig{
+			{ExtensionImage: "ghcr.io/siderolabs/iscsi-tools:v0.2.0"}}
 		c.MachineConfig.MachineInstall.InstallExtraKernelArgs = []string{"a=b"}
 	})
 
-	dry, err := insecure(t, node).ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: old, Mode: modeAuto, DryRun: true})
+	dry, err := insecure(t, node).ApplyConfiguration(deadline(t),
+		&machineapi.ApplyConfigurationRequest{Data: old, Mode: modeAuto, DryRun: true})
 	require.NoError(t, err)
 	require.Empty(t, dry.GetMessages()[0].GetWarnings(), "but not with that to a dry run")
 
@@ -205,7 +224,8 @@ func TestClaim_2_27_WarningsComeWithTheAnswer(t *testing.T) {
 	const deprecated = ".machine.install.extensions is deprecated, please see " +
 		"https://docs.siderolabs.com/talos/latest/platform-specific-installations/boot-assets"
 
-	require.Equal(t, []string{deprecated, "extra kernel arguments are not supported when booting using SDBoot", deprecated}, reply.GetWarnings(),
+	require.Equal(t, []string{deprecated, "extra kernel arguments are not supported when booting using SDBoot",
+		deprecated}, reply.GetWarnings(),
 		"both validations warn")
 }
 

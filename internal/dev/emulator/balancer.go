@@ -13,8 +13,8 @@ import (
 // balancerDial is how long a balancer waits for a machine, of the wall clock.
 const balancerDial = time.Second
 
-// Balance makes an address of the lab a TCP load balancer for these ports of these machines: a connection goes to the first that accepts it.
-// It lives as long as the lab.
+// Balance makes an address of the lab a TCP load balancer for these ports of these machines: a connection goes to the
+// first that accepts it. It lives as long as the lab.
 func (l *Lab) Balance(address netip.Addr, ports []uint16, nodes ...*Node) error {
 	for _, number := range ports {
 		listener, err := l.network.listen(netip.AddrPortFrom(address, number))
@@ -50,7 +50,8 @@ type balanced struct {
 	nodes []*Node
 }
 
-// leadsTo tells whether a machine with this address stands behind the balancer: it may have taken the place of one that was removed.
+// leadsTo tells whether a machine with this address stands behind the balancer: it may have taken the place of one that
+// was removed.
 func (g balanced) leadsTo(address netip.Addr) bool {
 	return slices.ContainsFunc(g.nodes, func(node *Node) bool { return node.Address() == address })
 }
@@ -85,7 +86,8 @@ func (l *Lab) relay(client net.Conn, number uint16, nodes []*Node) {
 	}
 }
 
-// leads tells whether an address leads to a machine for a port: as its own, as a virtual one that it holds, or as that of a balancer before it.
+// leads tells whether an address leads to a machine for a port: as its own, as a virtual one that it holds, or as that
+// of a balancer before it.
 func (l *Lab) leads(address netip.Addr, number uint16, b *boot) bool {
 	l.mu.Lock()
 	holder, group := l.holders[address], l.balanced[address]

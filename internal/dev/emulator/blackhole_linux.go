@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blackHole is an address that drops every SYN: a listening socket with no room for a connection, filled by one of its own.
+// blackHole is an address that drops every SYN: a listening socket with no room for a connection, filled by one of its
+// own.
 type blackHole struct {
 	fd   int
 	plug net.Conn

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 )
 
-// blackHole is an address that answers nothing. Without Linux's listen queue a SYN can't be dropped without privileges, so connections
-// open here and then stay silent for ever.
+// blackHole is an address that answers nothing. Without Linux's listen queue a SYN can't be dropped without privileges,
+// so connections open here and then stay silent for ever.
 type blackHole struct {
 	listener net.Listener
 }

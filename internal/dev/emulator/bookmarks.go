@@ -8,8 +8,8 @@ import (
 	"github.com/cosi-project/runtime/pkg/state"
 )
 
-// bookmarkState makes the bookmarks of a boot's watches its own. In one process all states share a cookie, so without it a client could go on
-// with the bookmark of the boot before, which a real node refuses.
+// bookmarkState makes the bookmarks of a boot's watches its own. In one process all states share a cookie, so without
+// it a client could go on with the bookmark of the boot before, which a real node refuses.
 type bookmarkState struct {
 	state.CoreState
 
@@ -21,7 +21,8 @@ func staleBookmarks(core state.CoreState, boot string) state.CoreState {
 }
 
 // Watch implements state.CoreState.
-func (s *bookmarkState) Watch(ctx context.Context, pointer resource.Pointer, out chan<- state.Event, options ...state.WatchOption) error {
+func (s *bookmarkState) Watch(ctx context.Context, pointer resource.Pointer, out chan<- state.Event,
+	options ...state.WatchOption) error {
 	var given state.WatchOptions
 	for _, option := range options {
 		option(&given)
@@ -47,7 +48,8 @@ func (s *bookmarkState) Watch(ctx context.Context, pointer resource.Pointer, out
 }
 
 // WatchKind implements state.CoreState.
-func (s *bookmarkState) WatchKind(ctx context.Context, kind resource.Kind, out chan<- state.Event, options ...state.WatchKindOption) error {
+func (s *bookmarkState) WatchKind(ctx context.Context, kind resource.Kind, out chan<- state.Event,
+	options ...state.WatchKindOption) error {
 	options, err := s.kindOptions(options)
 	if err != nil {
 		return err
@@ -64,7 +66,8 @@ func (s *bookmarkState) WatchKind(ctx context.Context, kind resource.Kind, out c
 }
 
 // WatchKindAggregated implements state.CoreState.
-func (s *bookmarkState) WatchKindAggregated(ctx context.Context, kind resource.Kind, out chan<- []state.Event, options ...state.WatchKindOption) error {
+func (s *bookmarkState) WatchKindAggregated(ctx context.Context, kind resource.Kind, out chan<- []state.Event,
+	options ...state.WatchKindOption) error {
 	options, err := s.kindOptions(options)
 	if err != nil {
 		return err

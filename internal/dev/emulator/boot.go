@@ -367,7 +367,8 @@ func (b *boot) kubelet(ctx context.Context) {
 
 	down := func() bool { return b.node.Faults().KubeletDown }
 	if down() {
-		b.setHealth(serviceKubelet, false, `Get "http://127.0.0.1:10248/healthz": dial tcp 127.0.0.1:10248: connect: connection refused`)
+		b.setHealth(serviceKubelet, false,
+			`Get "http://127.0.0.1:10248/healthz": dial tcp 127.0.0.1:10248: connect: connection refused`)
 	}
 
 	if b.node.changed.until(ctx, func() bool { return !down() }) != nil {
@@ -448,7 +449,8 @@ func (b *boot) activeConfig() talosconfig.Provider {
 	return b.config
 }
 
-// settings are the machine config that the services of the boot were started with: the active one, or one that was withdrawn under them.
+// settings are the machine config that the services of the boot were started with: the active one, or one that was
+// withdrawn under them.
 func (b *boot) settings() talosconfig.Provider {
 	if active := b.activeConfig(); active != nil {
 		return active
@@ -465,7 +467,8 @@ func (b *boot) inMaintenance() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	return (b.api != nil && b.api.wish.kind == apiMaintenance) || (b.draining != nil && b.draining.wish.kind == apiMaintenance)
+	return (b.api != nil && b.api.wish.kind == apiMaintenance) ||
+		(b.draining != nil && b.draining.wish.kind == apiMaintenance)
 }
 
 func (b *boot) apiOpen() bool {

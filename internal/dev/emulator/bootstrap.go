@@ -20,9 +20,10 @@ const (
 // errEtcdData is what a node says about an etcd directory with data in it.
 const errEtcdData = "etcd data directory is not empty"
 
-// Bootstrap makes this node's etcd the first of a new cluster. It looks at this node alone: nothing stops a second control plane from making
-// a second cluster.
-func (s *machineService) Bootstrap(ctx context.Context, request *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
+// Bootstrap makes this node's etcd the first of a new cluster. It looks at this node alone: nothing stops a second
+// control plane from making a second cluster.
+func (s *machineService) Bootstrap(ctx context.Context,
+	request *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
 	b := s.boot
 
 	b.print("bootstrap request received")
@@ -63,8 +64,8 @@ func (b *boot) within(ctx context.Context, limit time.Duration, condition func()
 	return b.changed.until(ctx, condition) == nil
 }
 
-// bootstrapEtcd replaces the waiting etcd service by one that makes a cluster. An etcd of an earlier Bootstrap is stopped first; if that one
-// already ran, it leaves data behind and nothing starts again until the node reboots.
+// bootstrapEtcd replaces the waiting etcd service by one that makes a cluster. An etcd of an earlier Bootstrap is
+// stopped first; if that one already ran, it leaves data behind and nothing starts again until the node reboots.
 func (b *boot) bootstrapEtcd(start etcdStart) error {
 	b.bootstrapping.Lock()
 	defer b.bootstrapping.Unlock()

@@ -19,7 +19,8 @@ type Call struct {
 	Time, Ended time.Time
 	// Method is the full name, as in "/machine.MachineService/Bootstrap".
 	Method string
-	// Resource is the type of resource that a read asked for, as in "MachineStatuses.runtime.talos.dev"; empty for any other call.
+	// Resource is the type of resource that a read asked for, as in "MachineStatuses.runtime.talos.dev"; empty for any
+	// other call.
 	Resource string
 	// Mutating calls change the machine when they succeed; a dry run does not.
 	Mutating bool
@@ -47,12 +48,17 @@ func methodName(full string) string { return full[strings.LastIndexByte(full, '/
 
 // mutatingMethods change a machine. ApplyConfiguration is looked at more closely, since a dry run changes nothing.
 var mutatingMethods = map[string]bool{
-	"ApplyConfiguration": true, "Bootstrap": true, "EtcdAlarmDisarm": true, "EtcdDefragment": true, "EtcdDowngradeCancel": true,
-	"EtcdDowngradeEnable": true, "EtcdForfeitLeadership": true, "EtcdLeaveCluster": true, "EtcdRecover": true, "EtcdRemoveMemberByID": true,
-	"MetaDelete": true, "MetaWrite": true, "Reboot": true, "Reset": true, "Restart": true, "Rollback": true, "ServiceRestart": true,
-	"ServiceStart": true, "ServiceStop": true, "Shutdown": true, "Upgrade": true, "ImagePull": true, "BlockDeviceWipe": true,
-	"/machine.LifecycleService/Install": true, "/machine.ImageService/Pull": true, "/machine.ImageService/Import": true, "/machine.ImageService/Remove": true,
-	"/cosi.resource.State/Create": true, "/cosi.resource.State/Update": true, "/cosi.resource.State/Destroy": true,
+	"ApplyConfiguration": true, "Bootstrap": true, "EtcdAlarmDisarm": true, "EtcdDefragment": true,
+	"EtcdDowngradeCancel": true,
+	"EtcdDowngradeEnable": true, "EtcdForfeitLeadership": true, "EtcdLeaveCluster": true, "EtcdRecover": true,
+	"EtcdRemoveMemberByID": true,
+	"MetaDelete":           true, "MetaWrite": true, "Reboot": true, "Reset": true, "Restart": true, "Rollback": true,
+	"ServiceRestart": true,
+	"ServiceStart":   true, "ServiceStop": true, "Shutdown": true, "Upgrade": true, "ImagePull": true,
+	"BlockDeviceWipe":                   true,
+	"/machine.LifecycleService/Install": true, "/machine.ImageService/Pull": true, "/machine.ImageService/Import": true,
+	"/machine.ImageService/Remove": true,
+	"/cosi.resource.State/Create":  true, "/cosi.resource.State/Update": true, "/cosi.resource.State/Destroy": true,
 }
 
 // record notes a call that has just arrived.

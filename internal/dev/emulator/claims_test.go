@@ -32,7 +32,8 @@ func TestEveryClaimHasATest(t *testing.T) {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)
 
-		for _, match := range regexp.MustCompile(`(?m)^func TestClaim_(\d+_\d\d)_`).FindAllStringSubmatch(string(source), -1) {
+		for _, match := range regexp.MustCompile(`(?m)^func TestClaim_(\d+_\d\d)_`).FindAllStringSubmatch(string(source),
+			-1) {
 			tested = append(tested, strings.ReplaceAll(match[1], "_", "."))
 		}
 	}
@@ -43,7 +44,8 @@ func TestEveryClaimHasATest(t *testing.T) {
 	require.Equal(t, claimed, tested)
 }
 
-// TestFewThingsAreNotPlayed keeps the list of what the emulator leaves out short, and every entry of it with its reason.
+// TestFewThingsAreNotPlayed keeps the list of what the emulator leaves out short, and every entry of it with its
+// reason.
 func TestFewThingsAreNotPlayed(t *testing.T) {
 	t.Parallel()
 

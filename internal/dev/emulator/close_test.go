@@ -47,7 +47,8 @@ func ours() []string {
 	return stacks
 }
 
-// isOurs tells lines of a stack that name a function of the emulator. Lines with a file's path don't count: the folder can have any name.
+// isOurs tells lines of a stack that name a function of the emulator. Lines with a file's path don't count: the folder
+// can have any name.
 func isOurs(line string) bool {
 	const module = "github.com/talos-mage/talos-mage/internal/dev/emulator"
 
@@ -62,14 +63,16 @@ func callAgain[T any](ctx context.Context, call func(context.Context, *emptypb.E
 	}
 }
 
-// Not parallel, so that all goroutines of the emulator are this lab's. What clients hold open, half a handshake, a frozen connection, a call that
-// is never answered, keeps no lab from closing, whatever its machines are doing.
+// Not parallel, so that all goroutines of the emulator are this lab's. What clients hold open, half a handshake, a
+// frozen connection, a call that is never answered, keeps no lab from closing, whatever its machines are doing.
 func TestALabClosesAtOnceAndLeavesNothing(t *testing.T) { //nolint:paralleltest // see above
 	require.NoError(t, closeStanding())
 
-	cluster, err := labcluster.New(t.TempDir(), labcluster.Options{ControlPlanes: 1, Workers: 4, Edit: func(o *emulator.NodeOptions) {
-		o.Faults.Calls = []emulator.CallFault{{Method: "Memory", Do: emulator.Hang}, {Method: "LoadAvg", Do: emulator.Freeze}}
-	}})
+	cluster, err := labcluster.New(t.TempDir(),
+		labcluster.Options{ControlPlanes: 1, Workers: 4, Edit: func(o *emulator.NodeOptions) {
+			o.Faults.Calls = []emulator.CallFault{{Method: "Memory", Do: emulator.Hang},
+				{Method: "LoadAvg", Do: emulator.Freeze}}
+		}})
 	require.NoError(t, err)
 
 	running := cluster.Node("cp1")
@@ -111,9 +114,11 @@ func TestALabClosesAtOnceAndLeavesNothing(t *testing.T) { //nolint:paralleltest 
 
 	for _, name := range []string{"worker1", "worker2"} {
 		c := insecure(t, cluster.Node(name))
-		require.NoError(t, safe.StateWatch(ctx, c.COSI, runtimeres.NewMachineStatus().Metadata(), make(chan safe.WrappedStateEvent[*runtimeres.MachineStatus], 100)))
+		require.NoError(t, safe.StateWatch(ctx, c.COSI, runtimeres.NewMachineStatus().Metadata(),
+			make(chan safe.WrappedStateEvent[*runtimeres.MachineStatus], 100)))
 
-		// Neither is ever answered. One that the machine did not get, since it renewed its certificate just then, is made again.
+		// Neither is ever answered. One that the machine did not get, since it renewed its certificate just then, is made
+		// again.
 		go callAgain(ctx, c.MachineClient.Memory)
 		go callAgain(ctx, c.MachineClient.LoadAvg)
 	}

@@ -18,8 +18,8 @@ import (
 // kubeletRetry is how long a kubelet waits between two attempts to register its node, in node time.
 const kubeletRetry = time.Second
 
-// controlPlaneEndpoints are where the node looks for control planes: the host of the cluster endpoint, what discovery tells, and, once
-// its kubelet has reached the API, Kubernetes' EndpointSlices.
+// controlPlaneEndpoints are where the node looks for control planes: the host of the cluster endpoint, what discovery
+// tells, and, once its kubelet has reached the API, Kubernetes' EndpointSlices.
 func (b *boot) controlPlaneEndpoints() []netip.Addr {
 	config := b.activeConfig()
 	if config == nil {
@@ -61,7 +61,8 @@ func (b *boot) knownNodes() []*boot {
 // errNoEndpoints is why nothing can be asked of the cluster's etcd.
 var errNoEndpoints = errors.New("no controlplane endpoints discovered yet")
 
-// knowsControlPlanes tells whether the node knows of any place where etcd may be: itself, if it serves Kubernetes, or others.
+// knowsControlPlanes tells whether the node knows of any place where etcd may be: itself, if it serves Kubernetes, or
+// others.
 func (b *boot) knowsControlPlanes() bool {
 	return b.servesKubernetes() || len(b.controlPlaneEndpoints()) > 0
 }
@@ -116,7 +117,8 @@ func (b *boot) vips() []netip.Addr {
 	return vips
 }
 
-// claimVIPs takes the virtual addresses that nobody holds, as long as this node's etcd works, and gives them up when it does not.
+// claimVIPs takes the virtual addresses that nobody holds, as long as this node's etcd works, and gives them up when it
+// does not.
 func (b *boot) claimVIPs(member *etcdMember) {
 	if !b.etcdHealthy(member) {
 		b.releaseVIPs()
@@ -223,7 +225,8 @@ func (b *boot) openTrustd() (*trustd.Server, error) {
 	})
 }
 
-// endpointAddresses are the addresses of the cluster endpoint and of the virtual ones, by their declared and their real names.
+// endpointAddresses are the addresses of the cluster endpoint and of the virtual ones, by their declared and their real
+// names.
 func (b *boot) endpointAddresses() []netip.Addr {
 	addresses := b.vips()
 
@@ -249,7 +252,8 @@ func (b *boot) kubernetesOptions() kubernetes.Options {
 	}
 
 	return kubernetes.Options{Version: version, CNI: config.Cluster().Network().CNI().Name(), Now: b.wallNow,
-		NoProxy: !config.Cluster().Proxy().Enabled(), NoDNS: !config.Cluster().CoreDNS().Enabled(), Changed: b.node.lab.changed.raise,
+		NoProxy: !config.Cluster().Proxy().Enabled(), NoDNS: !config.Cluster().CoreDNS().Enabled(),
+		Changed: b.node.lab.changed.raise,
 	}
 }
 

@@ -141,7 +141,8 @@ func TestClaim_4_03_WorkersRefuseControlPlaneCalls(t *testing.T) {
 	_, err = c.Kubeconfig(deadline(t))
 	require.ErrorContains(t, err, "kubeconfig is only available on control plane nodes")
 
-	_, err = c.MachineClient.Version(client.WithNode(deadline(t), cluster.Node("cp1").Address().String()), &emptypb.Empty{})
+	_, err = c.MachineClient.Version(client.WithNode(deadline(t), cluster.Node("cp1").Address().String()),
+		&emptypb.Empty{})
 	require.Equal(t, codes.PermissionDenied, client.StatusCode(err))
 	require.ErrorContains(t, err, "no request forwarding")
 
@@ -152,7 +153,8 @@ func TestClaim_4_03_WorkersRefuseControlPlaneCalls(t *testing.T) {
 func TestClaim_4_04_NothingStopsASecondCluster(t *testing.T) {
 	t.Parallel()
 
-	cluster := newCluster(t, labcluster.Options{ControlPlanes: 2, Workers: -1, Edit: func(o *emulator.NodeOptions) { o.Faults.EtcdNever = true }})
+	cluster := newCluster(t, labcluster.Options{ControlPlanes: 2, Workers: -1,
+		Edit: func(o *emulator.NodeOptions) { o.Faults.EtcdNever = true }})
 
 	for _, node := range cluster.Nodes {
 		applyOwn(t, cluster, node.Name())
@@ -169,27 +171,32 @@ func TestClaim_4_04_NothingStopsASecondCluster(t *testing.T) {
 func TestClaim_4_05_BootstrapNeedsSyncedTime(t *testing.T) {
 	t.Parallel()
 
-	cluster, node := configured(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.TimeUnsynced = true }})
+	cluster, node := configured(t,
+		labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.TimeUnsynced = true }})
 	c := secure(t, cluster.Talosconfig(), node)
 
 	eventually(t, func() error {
 		err := c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{})
 
-		return until(client.StatusCode(err) == codes.FailedPrecondition && client.Status(err).Message() == "time is not in sync yet")
+		return until(client.StatusCode(err) == codes.FailedPrecondition &&
+			client.Status(err).Message() == "time is not in sync yet")
 	})
 
 	_, err := c.EtcdStatus(deadline(t))
-	require.ErrorContains(t, err, "failed to create etcd client: error building etcd client TLS config: open /system/secrets/etcd/admin.crt")
+	require.ErrorContains(t, err,
+		"failed to create etcd client: error building etcd client TLS config: open /system/secrets/etcd/admin.crt")
 	require.Equal(t, codes.Unknown, client.StatusCode(err))
 }
 
 func TestClaim_4_06_ASecondBootstrapTooEarlyStopsEtcdUntilAReboot(t *testing.T) {
 	t.Parallel()
 
-	cluster, node := configured(t, labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 10}, Timing: emulator.Timing{
-		Boot: time.Second, Install: time.Second, Stop: time.Second, Reboot: time.Second, Containers: time.Second, Kubelet: time.Second,
-		EtcdData: time.Hour,
-	}})
+	cluster, node := configured(t,
+		labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 10}, Timing: emulator.Timing{
+			Boot: time.Second, Install: time.Second, Stop: time.Second, Reboot: time.Second, Containers: time.Second,
+			Kubelet:  time.Second,
+			EtcdData: time.Hour,
+		}})
 	c := secure(t, cluster.Talosconfig(), node)
 
 	eventually(t, func() error { return c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{}) })
@@ -198,7 +205,8 @@ func TestClaim_4_06_ASecondBootstrapTooEarlyStopsEtcdUntilAReboot(t *testing.T) 
 	err := c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{})
 	require.Equal(t, codes.Unknown, client.StatusCode(err))
 	require.ErrorContains(t, err, "etcd data directory is not empty")
-	require.Equal(t, "Finished: Bootstrap requested", history(serviceInfo(t, c, "etcd"))[len(history(serviceInfo(t, c, "etcd")))-1])
+	require.Equal(t, "Finished: Bootstrap requested",
+		history(serviceInfo(t, c, "etcd"))[len(history(serviceInfo(t, c, "etcd")))-1])
 	require.False(t, node.EtcdVoter())
 
 	require.NoError(t, c.Reboot(deadline(t)))
@@ -231,7 +239,8 @@ func TestClaim_4_07_EtcdNeedsItsQuorum(t *testing.T) {
 	eventually(t, func() error {
 		service := serviceInfo(t, c, "etcd")
 
-		return until(service.GetState() == "Running" && !service.GetHealth().GetHealthy() && !service.GetHealth().GetUnknown())
+		return until(service.GetState() == "Running" && !service.GetHealth().GetHealthy() &&
+			!service.GetHealth().GetUnknown())
 	})
 
 	cluster.Node("cp2").PowerOn()
@@ -284,7 +293,8 @@ func TestClaim_7_01_EventsBeginWithAHelloAndTellTheHistory(t *testing.T) {
 	require.Equal(t, "talos/runtime/machine.MachineStatusEvent", first.GetData().GetTypeUrl())
 	require.Len(t, first.GetId(), 20)
 
-	both, err := insecure(t, node).MachineClient.Events(deadline(t), &machineapi.EventsRequest{TailEvents: 1, TailSeconds: 5})
+	both, err := insecure(t, node).MachineClient.Events(deadline(t),
+		&machineapi.EventsRequest{TailEvents: 1, TailSeconds: 5})
 	require.NoError(t, err)
 	_, err = both.Recv()
 	require.NoError(t, err)
@@ -333,10 +343,12 @@ func TestClaim_7_03_BookmarksOfAnotherBootAreRefused(t *testing.T) {
 	require.NotEmpty(t, bookmark)
 
 	cancel()
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 3 && n.Stage() == "running" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 3 && n.Stage() == "running" }))
 
 	again := secure(t, cluster.Talosconfig(), node)
-	err := again.COSI.Watch(deadline(t), runtimeres.NewMachineStatus().Metadata(), make(chan state.Event), state.WithStartFromBookmark(bookmark))
+	err := again.COSI.Watch(deadline(t), runtimeres.NewMachineStatus().Metadata(), make(chan state.Event),
+		state.WithStartFromBookmark(bookmark))
 	require.ErrorContains(t, err, "invalid watch bookmark")
 }
 
@@ -344,11 +356,13 @@ func TestClaim_8_01_ResettingStateAndEphemeralReturnsToMaintenance(t *testing.T)
 	t.Parallel()
 
 	_, node, c := ready(t, labcluster.Options{})
-	require.NoError(t, c.ResetGeneric(deadline(t), &machineapi.ResetRequest{Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
-		{Label: constants.StatePartitionLabel, Wipe: true}, {Label: constants.EphemeralPartitionLabel, Wipe: true},
-	}}))
+	require.NoError(t, c.ResetGeneric(deadline(t),
+		&machineapi.ResetRequest{Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
+			{Label: constants.StatePartitionLabel, Wipe: true}, {Label: constants.EphemeralPartitionLabel, Wipe: true},
+		}}))
 
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 3 && n.Stage() == "maintenance" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 3 && n.Stage() == "maintenance" }))
 	require.True(t, node.Installed())
 	require.Zero(t, node.EtcdClusterID())
 }
@@ -373,7 +387,8 @@ func TestClaim_8_02_TheBootIDTellsBootsApart(t *testing.T) {
 	before := read(c)
 	require.Equal(t, before, read(c))
 	require.NoError(t, c.Reboot(deadline(t)))
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 3 && n.Stage() == "running" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 3 && n.Stage() == "running" }))
 	require.NotEqual(t, before, read(secure(t, cluster.Talosconfig(), node)))
 }
 
@@ -416,10 +431,12 @@ func TestClaim_9_01_ControlPlanesForwardToNodes(t *testing.T) {
 
 	require.Equal(t, 1, failed)
 
-	_, err = safe.StateGetByID[*runtimeres.MachineStatus](client.WithNode(deadline(t), two), c.COSI, runtimeres.MachineStatusID)
+	_, err = safe.StateGetByID[*runtimeres.MachineStatus](client.WithNode(deadline(t), two), c.COSI,
+		runtimeres.MachineStatusID)
 	require.NoError(t, err)
 
-	_, err = safe.StateGetByID[*runtimeres.MachineStatus](client.WithNodes(deadline(t), two), c.COSI, runtimeres.MachineStatusID)
+	_, err = safe.StateGetByID[*runtimeres.MachineStatus](client.WithNodes(deadline(t), two), c.COSI,
+		runtimeres.MachineStatusID)
 	require.ErrorContains(t, err, "one-2-many proxying is not supported for method /cosi.resource.State/Get")
 
 	stream, err := c.MachineClient.Dmesg(client.WithNodes(deadline(t), two), &machineapi.DmesgRequest{})
@@ -438,17 +455,23 @@ func TestFaultsOfCallsLoseRequestsAndReplies(t *testing.T) {
 		code     codes.Code
 		happened bool
 	}{
-		"cut before": {emulator.CallFault{Method: "ApplyConfiguration", When: emulator.BeforeEffect, Do: emulator.Cut, Times: 1}, codes.Unavailable, false},
-		"cut after":  {emulator.CallFault{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Cut, Times: 1}, codes.Unavailable, true},
-		"hang":       {emulator.CallFault{Method: "ApplyConfiguration", When: emulator.BeforeEffect, Do: emulator.Hang, Times: 1}, codes.DeadlineExceeded, false},
-		"fail": {emulator.CallFault{Method: "ApplyConfiguration", Do: emulator.Fail, Code: codes.ResourceExhausted, Text: "busy", Times: 1},
+		"cut before": {emulator.CallFault{Method: "ApplyConfiguration", When: emulator.BeforeEffect, Do: emulator.Cut,
+			Times: 1}, codes.Unavailable, false},
+		"cut after": {emulator.CallFault{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Cut,
+			Times: 1}, codes.Unavailable, true},
+		"hang": {emulator.CallFault{Method: "ApplyConfiguration", When: emulator.BeforeEffect, Do: emulator.Hang,
+			Times: 1}, codes.DeadlineExceeded, false},
+		"fail": {emulator.CallFault{Method: "ApplyConfiguration", Do: emulator.Fail, Code: codes.ResourceExhausted,
+			Text: "busy", Times: 1},
 			codes.ResourceExhausted, false},
-		"freeze": {emulator.CallFault{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Freeze, Times: 1}, codes.DeadlineExceeded, true},
+		"freeze": {emulator.CallFault{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Freeze,
+			Times: 1}, codes.DeadlineExceeded, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			cluster, node := alone(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.Calls = []emulator.CallFault{test.fault} }})
+			cluster, node := alone(t,
+				labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.Calls = []emulator.CallFault{test.fault} }})
 			data, err := cluster.Config("cp1")
 			require.NoError(t, err)
 
@@ -461,7 +484,8 @@ func TestFaultsOfCallsLoseRequestsAndReplies(t *testing.T) {
 			short, cancel := context.WithTimeout(t.Context(), wait)
 			defer cancel()
 
-			_, err = insecure(t, node).ApplyConfiguration(short, &machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto})
+			_, err = insecure(t, node).ApplyConfiguration(short,
+				&machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto})
 			require.Equal(t, test.code, client.StatusCode(err), "%v", err)
 
 			if test.happened {

@@ -18,7 +18,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 )
 
-// persist makes a config the one that the machine will boot with. Without a STATE partition it lives only as long as the boot.
+// persist makes a config the one that the machine will boot with. Without a STATE partition it lives only as long as
+// the boot.
 func (b *boot) persist(provider talosconfig.Provider) {
 	b.mu.Lock()
 	b.persistent = provider
@@ -91,7 +92,8 @@ func (b *boot) withdraw() {
 	b.node.lab.changed.raise()
 }
 
-// moveAddresses gives the machine the static addresses of its config, as far as the lab has them. Without any it stays where it is.
+// moveAddresses gives the machine the static addresses of its config, as far as the lab has them. Without any it stays
+// where it is.
 func (b *boot) moveAddresses(provider talosconfig.Provider) {
 	var targets []netip.Addr
 
@@ -155,7 +157,8 @@ func staticAddresses(provider talosconfig.Provider) []netip.Prefix {
 	return prefixes
 }
 
-// hostname is the machine's name: static, or made from the node id, which only an installed machine has. Empty while it has none.
+// hostname is the machine's name: static, or made from the node id, which only an installed machine has. Empty while it
+// has none.
 func (b *boot) hostname() string {
 	b.mu.Lock()
 	provider := b.config

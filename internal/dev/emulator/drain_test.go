@@ -24,15 +24,17 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
-// unhurried are machines that are quick at everything but keep the wall's time, so that the ten seconds that a node waits for its open calls are long.
+// unhurried are machines that are quick at everything but keep the wall's time, so that the ten seconds that a node
+// waits for its open calls are long.
 func unhurried(edit func(*emulator.NodeOptions)) labcluster.Options {
 	const moment = 5 * time.Millisecond
 
 	return labcluster.Options{
 		LabOptions: emulator.LabOptions{TimeScale: 1},
 		Timing: emulator.Timing{
-			Boot: moment, Install: moment, Stop: moment, Reboot: moment, Containers: moment, Kubelet: moment, EtcdData: moment, EtcdStart: moment,
-			EtcdJoin: moment, ControlPlane: moment, TimeSync: moment,
+			Boot: moment, Install: moment, Stop: moment, Reboot: moment, Containers: moment, Kubelet: moment, EtcdData: moment,
+			EtcdStart: moment,
+			EtcdJoin:  moment, ControlPlane: moment, TimeSync: moment,
 		},
 		Edit: edit,
 	}
@@ -172,7 +174,8 @@ func TestClaim_2_31_AHeldStreamTellsTheWholeInstall(t *testing.T) {
 	}
 
 	require.Equal(t, []string{"runningMaintenance STOP", "initialize STOP", "install START"}, told)
-	require.Equal(t, []string{"env", "install", "meta", "saveMeta", "volumeFinalize", "stopEverything"}, phases, "the rest is not told any more")
+	require.Equal(t, []string{"env", "install", "meta", "saveMeta", "volumeFinalize", "stopEverything"}, phases,
+		"the rest is not told any more")
 	require.Equal(t, []string{"INSTALLING"}, stages(shown))
 
 	installed(t, node)
@@ -189,10 +192,13 @@ func TestClaim_2_32_AFailedInstallIsToldToWhoListensAndOnTheConsole(t *testing.T
 	_, err = stream.Recv()
 	require.NoError(t, err)
 
-	_, err = apply(t, insecure(t, node), edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall.InstallDisk = "/dev/nope" }), modeAuto)
+	_, err = apply(t, insecure(t, node),
+		edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall.InstallDisk = "/dev/nope" }),
+		modeAuto)
 	require.NoError(t, err)
 
-	const reason = "error running phase 2 in install sequence: task 1/1: failed, lstat /dev/nope: no such file or directory"
+	const reason = "error running phase 2 in install sequence: task 1/1: failed, lstat /dev/nope: no such file or " +
+		"directory"
 
 	var (
 		failures []*machineapi.SequenceEvent
@@ -229,7 +235,8 @@ func TestClaim_2_32_AFailedInstallIsToldToWhoListensAndOnTheConsole(t *testing.T
 func TestClaim_2_33_AMachineCountsDownBeforeItRebootsAfterAFailure(t *testing.T) {
 	t.Parallel()
 
-	cluster, node := alone(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.Install = emulator.InstallImagePull }})
+	cluster, node := alone(t,
+		labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.Install = emulator.InstallImagePull }})
 
 	seen := make(chan []string, 1)
 
@@ -248,10 +255,12 @@ func TestClaim_2_33_AMachineCountsDownBeforeItRebootsAfterAFailure(t *testing.T)
 	}()
 
 	applyOwn(t, cluster, "cp1")
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 
 	last := <-seen
-	require.True(t, slices.ContainsFunc(last, func(line string) bool { return strings.Contains(line, "rebooting in 10 seconds") }))
+	require.True(t, slices.ContainsFunc(last,
+		func(line string) bool { return strings.Contains(line, "rebooting in 10 seconds") }))
 	require.NotContains(t, console(node), "failed to pull image")
 }
 
@@ -296,7 +305,9 @@ func TestClaim_2_34_WhatAnInstallingNodeAnswers(t *testing.T) {
 	for sequence, call := range map[string]func() error{
 		"reboot": func() error { return c.Reboot(deadline(t)) },
 		"reset": func() error {
-			return c.ResetGeneric(deadline(t), &machineapi.ResetRequest{Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: "STATE", Wipe: true}}})
+			return c.ResetGeneric(deadline(t),
+				&machineapi.ResetRequest{Reboot: true,
+					SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: "STATE", Wipe: true}}})
 		},
 	} {
 		err := call()
@@ -327,8 +338,9 @@ func upgradeLife(t *testing.T, c *client.Client) (*machineapi.LifecycleServiceUp
 	t.Helper()
 
 	stream, err := c.LifecycleClient.Upgrade(deadline(t), &machineapi.LifecycleServiceUpgradeRequest{
-		Containerd: &common.ContainerdInstance{Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM},
-		Source:     &machineapi.InstallArtifactsSource{ImageName: "ghcr.io/siderolabs/installer:v1.13.9"},
+		Containerd: &common.ContainerdInstance{Driver: common.ContainerDriver_CONTAINERD,
+			Namespace: common.ContainerdNamespace_NS_SYSTEM},
+		Source: &machineapi.InstallArtifactsSource{ImageName: "ghcr.io/siderolabs/installer:v1.13.9"},
 	})
 	require.NoError(t, err)
 

@@ -130,7 +130,8 @@ func newEtcdID() uint64 { return rand.Uint64() | 1 } //nolint:gosec // an id, no
 
 // newEtcdCluster makes a cluster of one member. Needs Lab.mu.
 func (l *Lab) newEtcdCluster(ca, name string, address netip.Addr, options kubernetes.Options) *etcdMember {
-	cluster := &etcdCluster{id: newEtcdID(), ca: ca, kube: kubernetes.NewCluster(options), network: options.CNI != constants.NoneCNI}
+	cluster := &etcdCluster{id: newEtcdID(), ca: ca, kube: kubernetes.NewCluster(options),
+		network: options.CNI != constants.NoneCNI}
 	member := &etcdMember{cluster: cluster, id: newEtcdID(), name: name, address: address}
 
 	cluster.members = []*etcdMember{member}
@@ -146,7 +147,8 @@ func (l *Lab) formerEtcd(node *Node, kind EtcdData) *etcdMember {
 
 	if kind == LostEtcdData {
 		for _, gone := range []string{"former-1", "former-2"} {
-			member.cluster.members = append(member.cluster.members, &etcdMember{cluster: member.cluster, id: newEtcdID(), name: gone, startedOnce: true})
+			member.cluster.members = append(member.cluster.members,
+				&etcdMember{cluster: member.cluster, id: newEtcdID(), name: gone, startedOnce: true})
 		}
 	}
 
@@ -254,8 +256,9 @@ func (b *boot) runEtcd(ctx context.Context, start etcdStart) error {
 	return b.watchEtcd(ctx, member)
 }
 
-// etcdData is the member whose data etcd starts with: what is on the disk, a snapshot's, or that of a cluster that it joins. It is nil for a cluster
-// that is made without any. A node of the type init, which Talos no longer generates, makes one by itself.
+// etcdData is the member whose data etcd starts with: what is on the disk, a snapshot's, or that of a cluster that it
+// joins. It is nil for a cluster that is made without any. A node of the type init, which Talos no longer generates,
+// makes one by itself.
 func (b *boot) etcdData(ctx context.Context, start etcdStart) (*etcdMember, error) {
 	if start.recover {
 		return b.recoverEtcd(start.skipHash)
@@ -276,7 +279,8 @@ func (b *boot) etcdJoins(member *etcdMember) bool {
 	return member.learner && !member.startedOnce
 }
 
-// awaitEtcdConditions shows the shrinking list of what the service waits for. It begins with all of it, whatever is there already.
+// awaitEtcdConditions shows the shrinking list of what the service waits for. It begins with all of it, whatever is
+// there already.
 func (b *boot) awaitEtcdConditions(ctx context.Context) error {
 	shown := etcdConditions(true, true, true)
 	b.setService(serviceEtcd, stateWaiting, "Waiting for "+shown)
@@ -336,7 +340,8 @@ func (b *boot) joinEtcd(ctx context.Context) (*etcdMember, error) {
 		if !b.now().Before(nag) {
 			nag = b.now().Add(etcdNagInterval)
 
-			b.print("etcd is waiting to join the cluster, if this node is the first node in the cluster, please run `talosctl bootstrap` against one of the following IPs:")
+			b.print("etcd is waiting to join the cluster, if this node is the first node in the cluster, please run " +
+				"`talosctl bootstrap` against one of the following IPs:")
 			b.print("%s", b.addresses())
 		}
 

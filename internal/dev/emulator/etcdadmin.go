@@ -86,7 +86,8 @@ func (b *boot) withEtcd(ctx context.Context, use func(*etcdCluster) error) error
 	return failure
 }
 
-// awaitWorkingEtcd waits for an etcd that answers: the node's own, or that of the control planes that it knows of. The lab is locked meanwhile.
+// awaitWorkingEtcd waits for an etcd that answers: the node's own, or that of the control planes that it knows of. The
+// lab is locked meanwhile.
 func (b *boot) awaitWorkingEtcd(ctx context.Context, use func(*etcdCluster)) error {
 	return b.awaitEtcd(ctx, func(endpoints []netip.Addr) bool {
 		cluster := b.localEtcd()
@@ -110,7 +111,8 @@ const (
 	leaveInterval = 10 * time.Second
 )
 
-// leaveEtcd takes the node out of its etcd cluster for good, and clears its data. Nothing is done where etcd has none or does not run.
+// leaveEtcd takes the node out of its etcd cluster for good, and clears its data. Nothing is done where etcd has none
+// or does not run.
 func (b *boot) leaveEtcd(ctx context.Context) error {
 	member := b.node.readDrive().etcd
 	if member == nil {
@@ -162,7 +164,8 @@ func (b *boot) leaveEtcdCluster(ctx context.Context, member *etcdMember) error {
 var errLeaving = errors.New("leaving the etcd cluster")
 
 // EtcdLeaveCluster takes this node out of etcd.
-func (s *machineService) EtcdLeaveCluster(ctx context.Context, _ *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
+func (s *machineService) EtcdLeaveCluster(ctx context.Context,
+	_ *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
 	b := s.boot
 
 	if err := b.onlyOnControlPlane("etcd leave"); err != nil {
@@ -207,7 +210,8 @@ func (b *boot) ownMember(ctx context.Context) (*etcdMember, error) {
 }
 
 // EtcdForfeitLeadership gives the leadership to another member. The reply names it only if there was something to give.
-func (s *machineService) EtcdForfeitLeadership(ctx context.Context, _ *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
+func (s *machineService) EtcdForfeitLeadership(ctx context.Context,
+	_ *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
 	b := s.boot
 
 	if err := b.onlyOnControlPlane("etcd forfeit leadership"); err != nil {
@@ -248,7 +252,8 @@ func (s *machineService) EtcdForfeitLeadership(ctx context.Context, _ *machineap
 }
 
 // EtcdRemoveMemberByID removes any member from etcd.
-func (s *machineService) EtcdRemoveMemberByID(ctx context.Context, request *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
+func (s *machineService) EtcdRemoveMemberByID(ctx context.Context,
+	request *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
 	b := s.boot
 
 	if err := b.onlyOnControlPlane("etcd remove member"); err != nil {

@@ -15,9 +15,10 @@ import (
 // etcdDirectory is where a control plane keeps etcd's data.
 const etcdDirectory = "/var/lib/etcd"
 
-// EtcdMemberList asks the local etcd, or the control planes that the node knows of. Without an etcd that answers it blocks until the caller's
-// deadline, as etcd's client does.
-func (s *machineService) EtcdMemberList(ctx context.Context, request *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
+// EtcdMemberList asks the local etcd, or the control planes that the node knows of. Without an etcd that answers it
+// blocks until the caller's deadline, as etcd's client does.
+func (s *machineService) EtcdMemberList(ctx context.Context,
+	request *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
 	b := s.boot
 
 	if err := b.onlyOnControlPlane("member list"); err != nil {
@@ -57,7 +58,8 @@ func (s *machineService) EtcdMemberList(ctx context.Context, request *machineapi
 		names = append(names, member.GetHostname())
 	}
 
-	return &machineapi.EtcdMemberListResponse{Messages: []*machineapi.EtcdMembers{{LegacyMembers: names, Members: members}}}, nil
+	return &machineapi.EtcdMemberListResponse{Messages: []*machineapi.EtcdMembers{{LegacyMembers: names,
+		Members: members}}}, nil
 }
 
 // EtcdStatus asks the local etcd.
@@ -107,7 +109,8 @@ func (s *machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*mac
 }
 
 // EtcdAlarmList asks the local etcd.
-func (s *machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
+func (s *machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmListResponse,
+	error) {
 	if err := s.boot.maintainEtcd(ctx, "etcd alarm list"); err != nil {
 		return nil, err
 	}
@@ -116,7 +119,8 @@ func (s *machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*
 }
 
 // EtcdAlarmDisarm asks the local etcd; there are never any alarms.
-func (s *machineService) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse, error) {
+func (s *machineService) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse,
+	error) {
 	if err := s.boot.maintainEtcd(ctx, "etcd alarm disarm"); err != nil {
 		return nil, err
 	}
@@ -125,7 +129,8 @@ func (s *machineService) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) 
 }
 
 // EtcdDefragment asks the local etcd, which has nothing to tidy up.
-func (s *machineService) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
+func (s *machineService) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse,
+	error) {
 	if err := s.boot.maintainEtcd(ctx, "etcd defragment"); err != nil {
 		return nil, err
 	}
@@ -156,10 +161,12 @@ func (b *boot) etcdClientReady() error {
 		return nil
 	}
 
-	return errors.New("error building etcd client TLS config: open /system/secrets/etcd/admin.crt: no such file or directory")
+	return errors.New("error building etcd client TLS config: open /system/secrets/etcd/admin.crt: no such file or " +
+		"directory")
 }
 
-// awaitEtcd waits until the question can be answered. It is asked with the lab locked, and given the control planes that the node knows of.
+// awaitEtcd waits until the question can be answered. It is asked with the lab locked, and given the control planes
+// that the node knows of.
 func (b *boot) awaitEtcd(ctx context.Context, answered func(endpoints []netip.Addr) bool) error {
 	lab := b.node.lab
 
@@ -240,14 +247,16 @@ func (s *machineService) List(request *machineapi.ListRequest, stream machineapi
 
 	now := s.boot.now().Unix()
 
-	if err := stream.Send(&machineapi.FileInfo{Name: root, RelativeName: ".", Mode: uint32(os.ModeDir | 0o700), IsDir: true, Modified: now}); err != nil {
+	if err := stream.Send(&machineapi.FileInfo{Name: root, RelativeName: ".", Mode: uint32(os.ModeDir | 0o700),
+		IsDir: true, Modified: now}); err != nil {
 		return err
 	}
 
 	for _, entry := range entries {
 		full := path.Join(root, entry)
 
-		if err := stream.Send(&machineapi.FileInfo{Name: full, RelativeName: entry, Mode: uint32(os.ModeDir | 0o700), IsDir: true, Modified: now}); err != nil {
+		if err := stream.Send(&machineapi.FileInfo{Name: full, RelativeName: entry, Mode: uint32(os.ModeDir | 0o700),
+			IsDir: true, Modified: now}); err != nil {
 			return err
 		}
 	}

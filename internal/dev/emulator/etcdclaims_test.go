@@ -38,16 +38,17 @@ func requireStatus(t *testing.T, err error, code codes.Code, text string) {
 func TestClaim_4_12_ABootstrapIsCheckedInOrder(t *testing.T) {
 	t.Parallel()
 
-	cluster := newCluster(t, labcluster.Options{ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane, Edit: func(o *emulator.NodeOptions) {
-		if o.Name == "worker1" {
-			o.Timing.Install = 1000 * time.Hour
-			o.Faults.Bootstrap = emulator.BootstrapTypeUnset
+	cluster := newCluster(t, labcluster.Options{ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane,
+		Edit: func(o *emulator.NodeOptions) {
+			if o.Name == "worker1" {
+				o.Timing.Install = 1000 * time.Hour
+				o.Faults.Bootstrap = emulator.BootstrapTypeUnset
 
-			return
-		}
+				return
+			}
 
-		o.EtcdData, o.Faults.TimeUnsynced = emulator.WholeEtcdData, true
-	}})
+			o.EtcdData, o.Faults.TimeUnsynced = emulator.WholeEtcdData, true
+		}})
 
 	plane, worker := cluster.Node("cp1"), cluster.Node("worker1")
 	waitStage(t, plane, "maintenance")
@@ -81,7 +82,8 @@ func TestClaim_4_12_ABootstrapIsCheckedInOrder(t *testing.T) {
 	require.NoError(t, err)
 
 	worker, err = cluster.Lab.Start(emulator.NodeOptions{
-		Name: "worker1", Address: worker.Address(), Config: data, Faults: emulator.Faults{Bootstrap: emulator.BootstrapTypeUnset, TimeUnsynced: true},
+		Name: "worker1", Address: worker.Address(), Config: data,
+		Faults: emulator.Faults{Bootstrap: emulator.BootstrapTypeUnset, TimeUnsynced: true},
 	})
 	require.NoError(t, err)
 
@@ -97,7 +99,8 @@ func TestClaim_4_13_TheHistoryOfEtcd(t *testing.T) {
 
 	const all = `Waiting: Waiting for volumes /var/lib, ETCD to be mounted, service "cri" to be "up", time sync, network, etcd spec`
 
-	cluster, node := configured(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.TimeUnsynced = true }})
+	cluster, node := configured(t,
+		labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.TimeUnsynced = true }})
 	c := secure(t, cluster.Talosconfig(), node)
 
 	eventually(t, func() error {
@@ -127,13 +130,15 @@ func TestClaim_4_13_TheHistoryOfEtcd(t *testing.T) {
 		require.NoError(t, err)
 
 		if change, ok := payload(t, event).(*machineapi.ServiceStateEvent); ok && change.GetService() == "etcd" {
-			told = append(told, change.GetAction().String()+": "+regexp.MustCompile(`PID \d+`).ReplaceAllString(change.GetMessage(), "PID n"))
+			told = append(told, change.GetAction().String()+": "+
+				regexp.MustCompile(`PID \d+`).ReplaceAllString(change.GetMessage(), "PID n"))
 		}
 	}
 
 	require.Equal(t, []string{
 		"FINISHED: Service finished successfully", "FINISHED: Bootstrap requested", "STARTING: Starting service",
-		"WAITING: " + strings.TrimPrefix(all, "Waiting: "), "PREPARING: Running pre state", "PREPARING: Creating service runner",
+		"WAITING: " + strings.TrimPrefix(all, "Waiting: "), "PREPARING: Running pre state",
+		"PREPARING: Creating service runner",
 		"RUNNING: Started task etcd (PID n) for container etcd", "RUNNING: Health check successful",
 	}, told)
 
@@ -141,7 +146,8 @@ func TestClaim_4_13_TheHistoryOfEtcd(t *testing.T) {
 	require.Len(t, texts, 6, "the history starts again with the new service")
 	require.Equal(t, "Starting: Starting service", texts[0])
 
-	for _, line := range []string{"service[etcd](Finished): Bootstrap requested", "service[etcd](Running): Health check successful", "bootstrap request received"} {
+	for _, line := range []string{"service[etcd](Finished): Bootstrap requested",
+		"service[etcd](Running): Health check successful", "bootstrap request received"} {
 		require.Contains(t, console(node), line)
 	}
 }
@@ -151,7 +157,8 @@ func TestClaim_4_14_AControlPlaneAsksForABootstrapAgainAndAgain(t *testing.T) {
 
 	_, node := waiting(t)
 
-	const line = "etcd is waiting to join the cluster, if this node is the first node in the cluster, please run `talosctl bootstrap` against one of the following IPs:"
+	const line = "etcd is waiting to join the cluster, if this node is the first node in the cluster, please run " +
+		"`talosctl bootstrap` against one of the following IPs:"
 
 	eventually(t, func() error { return until(strings.Count(console(node), line) >= 2) })
 
@@ -234,7 +241,8 @@ func TestClaim_4_17_EtcdIsRecoveredFromASnapshot(t *testing.T) {
 			require.NoError(t, err)
 		}
 
-		require.NoError(t, c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{RecoverEtcd: true, RecoverSkipHashCheck: skipHash}), "the call tells nothing")
+		require.NoError(t, c.Bootstrap(deadline(t),
+			&machineapi.BootstrapRequest{RecoverEtcd: true, RecoverSkipHashCheck: skipHash}), "the call tells nothing")
 		eventually(t, func() error { return until(serviceInfo(t, c, "etcd").GetState() == "Failed") })
 
 		texts := history(serviceInfo(t, c, "etcd"))
@@ -249,7 +257,8 @@ func TestClaim_4_17_EtcdIsRecoveredFromASnapshot(t *testing.T) {
 	require.Zero(t, cluster.Lab.EtcdClusters())
 
 	// A copied database has no hash, so nobody asks for it.
-	require.NoError(t, c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{RecoverEtcd: true, RecoverSkipHashCheck: true}))
+	require.NoError(t, c.Bootstrap(deadline(t),
+		&machineapi.BootstrapRequest{RecoverEtcd: true, RecoverSkipHashCheck: true}))
 	require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
 	require.Contains(t, console(node), "recovering etcd from snapshot: hash ")
 
@@ -262,7 +271,8 @@ func TestClaim_4_18_AnInitNodeBootstrapsItself(t *testing.T) {
 	t.Parallel()
 
 	cluster, node := alone(t, labcluster.Options{})
-	_, err := apply(t, insecure(t, node), edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineType = "init" }), modeAuto)
+	_, err := apply(t, insecure(t, node),
+		edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineType = "init" }), modeAuto)
 	require.NoError(t, err)
 	require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
 
@@ -290,11 +300,12 @@ func TestClaim_4_19_EtcdGivesUpJoiningAndCanStillBeBootstrapped(t *testing.T) {
 func TestClaim_4_20_EtcdCallsAreMadeLocallyOrToAllControlPlanes(t *testing.T) {
 	t.Parallel()
 
-	cluster := newCluster(t, labcluster.Options{ControlPlanes: 2, Workers: -1, Endpoint: labcluster.FirstControlPlane, Edit: func(o *emulator.NodeOptions) {
-		if o.Name == "cp2" {
-			o.Timing.EtcdData = 1000 * time.Hour
-		}
-	}})
+	cluster := newCluster(t, labcluster.Options{ControlPlanes: 2, Workers: -1, Endpoint: labcluster.FirstControlPlane,
+		Edit: func(o *emulator.NodeOptions) {
+			if o.Name == "cp2" {
+				o.Timing.EtcdData = 1000 * time.Hour
+			}
+		}})
 	bringUp(t, cluster)
 
 	c := secure(t, cluster.Talosconfig(), cluster.Node("cp1"))
@@ -364,11 +375,13 @@ func TestClaim_4_21_EtcdCallsFailAtOnceWithoutACertificateOrAPlaceToAsk(t *testi
 	c := secure(t, cluster.Talosconfig(), node)
 	eventually(t, func() error { _, err := c.Version(deadline(t)); return err })
 
-	const noCertificate = "error building etcd client TLS config: open /system/secrets/etcd/admin.crt: no such file or directory"
+	const noCertificate = "error building etcd client TLS config: open /system/secrets/etcd/admin.crt: no such file or " +
+		"directory"
 
 	for method, text := range map[string]string{
 		"EtcdMemberList": noCertificate, "EtcdStatus": "failed to create etcd client: " + noCertificate,
-		"EtcdAlarmList": "failed to create etcd client: " + noCertificate, "EtcdSnapshot": "failed to create etcd client: " + noCertificate,
+		"EtcdAlarmList": "failed to create etcd client: " + noCertificate,
+		"EtcdSnapshot":  "failed to create etcd client: " + noCertificate,
 	} {
 		requireStatus(t, knock(t, c, deadline(t), "/machine.MachineService/"+method), codes.Unknown, text)
 	}
@@ -393,7 +406,8 @@ func TestClaim_4_22_ServicesAreListedByNameWithTheirHistory(t *testing.T) {
 	}
 
 	for name, want := range map[string][]string{
-		"cp1":     {"apid", "auditd", "containerd", "cri", "dashboard", "etcd", "kubelet", "machined", "syslogd", "trustd", "udevd"},
+		"cp1": {"apid", "auditd", "containerd", "cri", "dashboard", "etcd", "kubelet", "machined", "syslogd", "trustd",
+			"udevd"},
 		"worker1": {"apid", "auditd", "containerd", "cri", "dashboard", "kubelet", "machined", "syslogd", "udevd"},
 	} {
 		var ids []string

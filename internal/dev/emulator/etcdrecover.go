@@ -43,7 +43,8 @@ func (s *machineService) EtcdRecover(stream machineapi.MachineService_EtcdRecove
 	return stream.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
 }
 
-// recoverEtcd makes a cluster of one member from the snapshot that the node was sent. What Kubernetes kept in it is there again.
+// recoverEtcd makes a cluster of one member from the snapshot that the node was sent. What Kubernetes kept in it is
+// there again.
 func (b *boot) recoverEtcd(skipHash bool) (*etcdMember, error) {
 	snapshot := b.node.readDrive().recovery
 

@@ -15,7 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Sizes of a node's event ring: what it holds, and how much of that is left out for readers that begin, as a gap before the writer.
+// Sizes of a node's event ring: what it holds, and how much of that is left out for readers that begin, as a gap before
+// the writer.
 const (
 	eventCapacity = 1000
 	eventGap      = 10
@@ -65,7 +66,8 @@ func (r *eventRing) publish(at time.Time, actor string, payload proto.Message) {
 	r.changed.raise()
 }
 
-// at returns the event at a position; found is false when there is none yet, and lost is true when the reader was too slow for the ring.
+// at returns the event at a position; found is false when there is none yet, and lost is true when the reader was too
+// slow for the ring.
 func (r *eventRing) at(position int) (found event, ok, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +123,8 @@ func (r *eventRing) start(request *machineapi.EventsRequest, now time.Time) (int
 	}
 }
 
-// checkTails tells which of the ways to ask for history do not go together. Source: Talos internal/app/machined/pkg/runtime/events.go.
+// checkTails tells which of the ways to ask for history do not go together. Source: Talos
+// internal/app/machined/pkg/runtime/events.go.
 func checkTails(request *machineapi.EventsRequest) error {
 	number, id, seconds := request.GetTailEvents() != 0, request.GetTailId() != "", request.GetTailSeconds() != 0
 
@@ -139,7 +142,8 @@ func checkTails(request *machineapi.EventsRequest) error {
 
 const eventIDLength = 20
 
-// eventID makes an id in the form that Talos uses: sortable, 20 characters of lower-case base 32, of which the last tell the position.
+// eventID makes an id in the form that Talos uses: sortable, 20 characters of lower-case base 32, of which the last
+// tell the position.
 func eventID(at time.Time, position int) string {
 	var raw [12]byte
 
@@ -149,11 +153,14 @@ func eventID(at time.Time, position int) string {
 	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(raw[:]))
 }
 
-// Events streams the ring: an empty hello, the asked-for history, and what follows. It ends cleanly when the node stops its services.
-func (s *machineService) Events(request *machineapi.EventsRequest, stream machineapi.MachineService_EventsServer) error {
+// Events streams the ring: an empty hello, the asked-for history, and what follows. It ends cleanly when the node stops
+// its services.
+func (s *machineService) Events(request *machineapi.EventsRequest,
+	stream machineapi.MachineService_EventsServer) error {
 	b := s.boot
 
-	if err := stream.Send(&machineapi.Event{Metadata: &common.Metadata{}, Data: &anypb.Any{}, ActorId: request.GetWithActorId()}); err != nil {
+	if err := stream.Send(&machineapi.Event{Metadata: &common.Metadata{}, Data: &anypb.Any{},
+		ActorId: request.GetWithActorId()}); err != nil {
 		return err
 	}
 

@@ -216,7 +216,8 @@ func TestClaim_7_09_AWatchBeginsWithWhatThereIs(t *testing.T) {
 	clock, disk := make(chan state.Event, 10), make(chan state.Event, 10)
 
 	require.NoError(t, c.COSI.Watch(deadline(t), timeres.NewStatus().Metadata(), clock))
-	require.NoError(t, c.COSI.Watch(deadline(t), block.NewSystemDisk(block.NamespaceName, block.SystemDiskID).Metadata(), disk))
+	require.NoError(t, c.COSI.Watch(deadline(t), block.NewSystemDisk(block.NamespaceName, block.SystemDiskID).Metadata(),
+		disk))
 
 	require.Equal(t, state.Created, nextEvent(t, clock).Type)
 	require.Equal(t, state.Destroyed, nextEvent(t, disk).Type, "there is none")
@@ -224,7 +225,8 @@ func TestClaim_7_09_AWatchBeginsWithWhatThereIs(t *testing.T) {
 	node.Set(func(f *emulator.Faults) { f.TimeUnsynced = true })
 	require.Equal(t, state.Updated, nextEvent(t, clock).Type)
 
-	err := c.COSI.Watch(deadline(t), config.NewMachineConfigWithID(nil, config.ActiveID).Metadata(), make(chan state.Event))
+	err := c.COSI.Watch(deadline(t), config.NewMachineConfigWithID(nil, config.ActiveID).Metadata(),
+		make(chan state.Event))
 	requireStatus(t, err, codes.PermissionDenied, "not authorized")
 }
 
@@ -235,7 +237,8 @@ func TestClaim_7_10_OnlyAWatchThatHadAnUpdateSurvivesItsConnection(t *testing.T)
 	eventually(t, func() error { return timeSynced(t, node) })
 
 	quiet, lively := make(chan state.Event, 10), make(chan state.Event, 10)
-	require.NoError(t, insecure(t, node).COSI.Watch(deadline(t), block.NewSystemDisk(block.NamespaceName, block.SystemDiskID).Metadata(), quiet))
+	require.NoError(t, insecure(t, node).COSI.Watch(deadline(t),
+		block.NewSystemDisk(block.NamespaceName, block.SystemDiskID).Metadata(), quiet))
 	require.NoError(t, insecure(t, node).COSI.Watch(deadline(t), timeres.NewStatus().Metadata(), lively))
 	nextEvent(t, quiet)
 	nextEvent(t, lively)

@@ -7,7 +7,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Faults are what can be wrong with a machine. All of them can be changed while it runs, with Node.Set; the zero value is a sound machine.
+// Faults are what can be wrong with a machine. All of them can be changed while it runs, with Node.Set; the zero value
+// is a sound machine.
 type Faults struct {
 	// Refuse closes the API port: connections are refused, live ones reset.
 	Refuse bool
@@ -19,16 +20,17 @@ type Faults struct {
 	Impostor Impostor
 	// ResetRefused makes the machine reset the connection of a client that it refuses before the client can read why.
 	ResetRefused bool
-	// NewCertificates makes the machine show another certificate on every connection while it is in maintenance mode, as one whose addresses
-	// come and go.
+	// NewCertificates makes the machine show another certificate on every connection while it is in maintenance mode, as
+	// one whose addresses come and go.
 	NewCertificates bool
-	// AddressAfter is where the machine answers once it has a machine config, as after another DHCP lease. The zero value changes nothing.
+	// AddressAfter is where the machine answers once it has a machine config, as after another DHCP lease. The zero value
+	// changes nothing.
 	AddressAfter netip.Addr
 
 	// Lost takes the machine off the network for good once it has a machine config.
 	Lost Loss
-	// Lingers is how much longer the machine stays in maintenance mode after it accepted a machine config, as if nothing had come; at most
-	// until the fault is taken back.
+	// Lingers is how much longer the machine stays in maintenance mode after it accepted a machine config, as if nothing
+	// had come; at most until the fault is taken back.
 	Lingers time.Duration
 
 	// Install makes installs fail.
@@ -37,12 +39,13 @@ type Faults struct {
 	InstallTimes int
 	// InstallStall makes the installer wait for so long in addition, without a sign of life, or until it is taken back.
 	InstallStall time.Duration
-	// Forgets makes the machine's disk empty at every boot: what an install wrote is gone, and it comes back to maintenance mode.
+	// Forgets makes the machine's disk empty at every boot: what an install wrote is gone, and it comes back to
+	// maintenance mode.
 	Forgets bool
 	// BootLoop makes every boot from disk end in another reboot.
 	BootLoop bool
-	// MetaNotReady keeps the META volume from getting ready: an ApplyConfiguration waits for it, even when its caller has given up, and
-	// keeps others out.
+	// MetaNotReady keeps the META volume from getting ready: an ApplyConfiguration waits for it, even when its caller has
+	// given up, and keeps others out.
 	MetaNotReady bool
 
 	// TimeUnsynced keeps the machine's time from being synced.
@@ -114,9 +117,11 @@ type Loss int
 const (
 	// NotLost is no fault.
 	NotLost Loss = iota
-	// LostLink is a machine config whose links the machine does not have. It is off the network from the apply on, and the install does not go on.
+	// LostLink is a machine config whose links the machine does not have. It is off the network from the apply on, and the
+	// install does not go on.
 	LostLink
-	// LostDisk is a disk that can't be unlocked, as after a change of the firmware's settings: every boot from it hangs before the network is up.
+	// LostDisk is a disk that can't be unlocked, as after a change of the firmware's settings: every boot from it hangs
+	// before the network is up.
 	LostDisk
 )
 
@@ -143,13 +148,15 @@ const (
 	BootstrapTypeUnset
 	// BootstrapEtcdStuck is an etcd that does not stop. It stays as it is.
 	BootstrapEtcdStuck
-	// BootstrapEtcdStartFails is an etcd that stops and does not start again. Another Bootstrap works once the fault is gone.
+	// BootstrapEtcdStartFails is an etcd that stops and does not start again. Another Bootstrap works once the fault is
+	// gone.
 	BootstrapEtcdStartFails
 )
 
 // CallFault makes a call go wrong.
 type CallFault struct {
-	// Method is the RPC's name without its service, as in "ApplyConfiguration", or with it, as in "/machine.MachineService/List"; "*" is every call.
+	// Method is the RPC's name without its service, as in "ApplyConfiguration", or with it, as in
+	// "/machine.MachineService/List"; "*" is every call.
 	Method string
 	// Resource, if given, is the type of resource that the call reads, as in "MachineStatuses.runtime.talos.dev".
 	Resource string
@@ -194,7 +201,8 @@ const (
 
 // concerns tells whether the fault is one of this call.
 func (f CallFault) concerns(call *Call) bool {
-	return (f.Method == call.Name() || f.Method == call.Method || f.Method == "*") && (f.Resource == "" || f.Resource == call.Resource)
+	return (f.Method == call.Name() || f.Method == call.Method || f.Method == "*") &&
+		(f.Resource == "" || f.Resource == call.Resource)
 }
 
 // takeCallFault finds the fault for a call and counts it down.

@@ -132,7 +132,8 @@ func impostor(kind emulator.Impostor, shows func(t *testing.T, s *sick)) faultTe
 	}
 }
 
-// failingInstall fails with this text on the console; then the machine is in maintenance mode again, and the next install works.
+// failingInstall fails with this text on the console; then the machine is in maintenance mode again, and the next
+// install works.
 func failingInstall(faults emulator.Faults, text string) faultTest {
 	return faultTest{
 		faults: faults,
@@ -140,7 +141,8 @@ func failingInstall(faults emulator.Faults, text string) faultTest {
 			t.Helper()
 			applyOwn(t, s.Cluster, s.node.Name())
 			s.says(t, text)
-			require.NoError(t, s.node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+			require.NoError(t, s.node.WaitFor(deadline(t),
+				func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 			require.False(t, s.node.Installed())
 		},
 		healed: func(t *testing.T, s *sick) {
@@ -176,7 +178,8 @@ type faultTest struct {
 	healed func(t *testing.T, s *sick)
 }
 
-// Every knob does what it says, and taking it back heals the machine. A key is the knob's name, with a colon and its value if it has several.
+// Every knob does what it says, and taking it back heals the machine. A key is the knob's name, with a colon and its
+// value if it has several.
 var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 	"Refuse": {
 		faults: emulator.Faults{Refuse: true},
@@ -292,15 +295,18 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			t.Helper()
 			applyOwn(t, s.Cluster, s.node.Name())
 			waitStage(t, s.node, "installing")
-			require.NoError(t, s.node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+			require.NoError(t, s.node.WaitFor(deadline(t),
+				func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 			require.False(t, s.node.Installed())
 		},
 		healed: func(t *testing.T, s *sick) { t.Helper(); s.install(t) },
 	},
-	"Install: no disk":    failingInstall(emulator.Faults{Install: emulator.InstallDiskMissing}, "lstat /dev/vda: no such file or directory"),
-	"Install: no image":   failingInstall(emulator.Faults{Install: emulator.InstallImagePull}, "failed to pull image"),
-	"Install: bad disk":   failingInstall(emulator.Faults{Install: emulator.InstallDiskWrite}, "input/output error"),
-	"Install: slow image": failingInstall(emulator.Faults{Install: emulator.InstallImageSlow}, "context deadline exceeded"),
+	"Install: no disk": failingInstall(emulator.Faults{Install: emulator.InstallDiskMissing},
+		"lstat /dev/vda: no such file or directory"),
+	"Install: no image": failingInstall(emulator.Faults{Install: emulator.InstallImagePull}, "failed to pull image"),
+	"Install: bad disk": failingInstall(emulator.Faults{Install: emulator.InstallDiskWrite}, "input/output error"),
+	"Install: slow image": failingInstall(emulator.Faults{Install: emulator.InstallImageSlow},
+		"context deadline exceeded"),
 	"InstallTimes": {
 		faults: emulator.Faults{Install: emulator.InstallImagePull, InstallTimes: 2},
 		shows: func(t *testing.T, s *sick) {
@@ -308,7 +314,8 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 
 			for boots := 2; boots <= 3; boots++ {
 				applyOwn(t, s.Cluster, s.node.Name())
-				require.NoError(t, s.node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == boots && n.Stage() == "maintenance" }))
+				require.NoError(t, s.node.WaitFor(deadline(t),
+					func(n *emulator.Node) bool { return n.Boots() == boots && n.Stage() == "maintenance" }))
 				require.False(t, s.node.Installed())
 			}
 
@@ -327,7 +334,8 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			short, cancel := context.WithTimeout(t.Context(), 2*silence)
 			defer cancel()
 
-			require.Error(t, s.node.WaitFor(short, func(n *emulator.Node) bool { return n.Stage() != "installing" }), "nothing happens any more")
+			require.Error(t, s.node.WaitFor(short, func(n *emulator.Node) bool { return n.Stage() != "installing" }),
+				"nothing happens any more")
 		},
 		healed: func(t *testing.T, s *sick) {
 			t.Helper()
@@ -421,9 +429,11 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			s.unmet(t, "services", "etcd not running")
 		},
 	},
-	"Bootstrap: type unset":  failingBootstrap(emulator.BootstrapTypeUnset, codes.Unimplemented, "machine type is not set, cannot use bootstrap API"),
-	"Bootstrap: etcd stuck":  failingBootstrap(emulator.BootstrapEtcdStuck, codes.Unknown, "failed to stop etcd: "),
-	"Bootstrap: start fails": failingBootstrap(emulator.BootstrapEtcdStartFails, codes.Unknown, "error starting etcd in bootstrap mode: "),
+	"Bootstrap: type unset": failingBootstrap(emulator.BootstrapTypeUnset, codes.Unimplemented,
+		"machine type is not set, cannot use bootstrap API"),
+	"Bootstrap: etcd stuck": failingBootstrap(emulator.BootstrapEtcdStuck, codes.Unknown, "failed to stop etcd: "),
+	"Bootstrap: start fails": failingBootstrap(emulator.BootstrapEtcdStartFails, codes.Unknown,
+		"error starting etcd in bootstrap mode: "),
 	"EtcdImage": {
 		faults: emulator.Faults{EtcdImage: true},
 		shows: func(t *testing.T, s *sick) {
@@ -519,7 +529,8 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 		healed: func(t *testing.T, s *sick) { t.Helper(); s.unmet(t, "services", "etcd not running") },
 	},
 	"Calls": {
-		faults: emulator.Faults{Calls: []emulator.CallFault{{Method: "Version", Do: emulator.Fail, Code: codes.Aborted, Text: "not now", After: 1, Times: 2}}},
+		faults: emulator.Faults{Calls: []emulator.CallFault{{Method: "Version", Do: emulator.Fail, Code: codes.Aborted,
+			Text: "not now", After: 1, Times: 2}}},
 		shows: func(t *testing.T, s *sick) {
 			t.Helper()
 
@@ -533,7 +544,8 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 	},
 	"Calls: of one resource": {
 		faults: emulator.Faults{Calls: []emulator.CallFault{
-			{Method: "/cosi.resource.State/List", Resource: "Disks.block.talos.dev", Do: emulator.Fail, Code: codes.Aborted, Text: "not now"},
+			{Method: "/cosi.resource.State/List", Resource: "Disks.block.talos.dev", Do: emulator.Fail, Code: codes.Aborted,
+				Text: "not now"},
 		}},
 		shows: func(t *testing.T, s *sick) {
 			t.Helper()
@@ -584,7 +596,8 @@ func failingBootstrap(fault emulator.BootstrapFault, code codes.Code, text strin
 func (s *sick) members(t *testing.T) []*machineapi.EtcdMember {
 	t.Helper()
 
-	reply, err := secure(t, s.Talosconfig(), s.Node("cp1")).EtcdMemberList(deadline(t), &machineapi.EtcdMemberListRequest{QueryLocal: true})
+	reply, err := secure(t, s.Talosconfig(), s.Node("cp1")).EtcdMemberList(deadline(t),
+		&machineapi.EtcdMemberListRequest{QueryLocal: true})
 	require.NoError(t, err)
 
 	return reply.GetMessages()[0].GetMembers()

@@ -57,7 +57,8 @@ func (b *boot) archive(archive *tar.Writer, root, name string) error {
 			relative = path.Base(name)
 		}
 
-		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: relative, Size: int64(len(content)), Mode: 0o444, ModTime: b.now()}); err != nil {
+		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: relative, Size: int64(len(content)),
+			Mode: 0o444, ModTime: b.now()}); err != nil {
 			return err
 		}
 
@@ -71,7 +72,8 @@ func (b *boot) archive(archive *tar.Writer, root, name string) error {
 		return fmt.Errorf("lstat %s: no such file or directory", name)
 	}
 
-	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: relative, Mode: 0o700, ModTime: b.now()}); err != nil {
+	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: relative, Mode: 0o700,
+		ModTime: b.now()}); err != nil {
 		return err
 	}
 
@@ -89,12 +91,14 @@ func (b *boot) archive(archive *tar.Writer, root, name string) error {
 }
 
 // DiskUsage tells the sizes of directories, those further down first, or why one can't be read.
-func (s *machineService) DiskUsage(request *machineapi.DiskUsageRequest, stream machineapi.MachineService_DiskUsageServer) error {
+func (s *machineService) DiskUsage(request *machineapi.DiskUsageRequest,
+	stream machineapi.MachineService_DiskUsageServer) error {
 	for _, name := range request.GetPaths() {
 		root := path.Clean("/" + name)
 
 		if _, ok := s.boot.directory(root); !ok {
-			failure := &machineapi.DiskUsageInfo{Name: root, RelativeName: root, Error: fmt.Sprintf("lstat %s: no such file or directory", root)}
+			failure := &machineapi.DiskUsageInfo{Name: root, RelativeName: root,
+				Error: fmt.Sprintf("lstat %s: no such file or directory", root)}
 			if err := stream.Send(failure); err != nil {
 				return err
 			}
@@ -111,7 +115,8 @@ func (s *machineService) DiskUsage(request *machineapi.DiskUsageRequest, stream 
 }
 
 // usage tells of a directory, and returns its size.
-func (b *boot) usage(root, name string, depth int32, request *machineapi.DiskUsageRequest, stream machineapi.MachineService_DiskUsageServer) (int64, error) {
+func (b *boot) usage(root, name string, depth int32, request *machineapi.DiskUsageRequest,
+	stream machineapi.MachineService_DiskUsageServer) (int64, error) {
 	size := int64(directorySize)
 	entries, _ := b.directory(name)
 

@@ -57,20 +57,27 @@ func TestClaim_9_02_TheMetadataDecidesWhoAnswers(t *testing.T) {
 		code     codes.Code
 		text     string
 	}{
-		"nothing":                       {nil, map[string]string{"": "cp1"}, codes.OK, ""},
-		"node":                          {[]string{"node", two}, map[string]string{"": "cp2"}, codes.OK, ""},
-		"node by name":                  {[]string{"node", "cp2"}, map[string]string{"": "cp2"}, codes.OK, ""},
-		"nodes are marked as written":   {[]string{"nodes", two, "nodes", "cp1"}, map[string]string{two: "cp2", "cp1": "cp1"}, codes.OK, ""},
-		"itself among nodes is marked":  {[]string{"nodes", one}, map[string]string{one: "cp1"}, codes.OK, ""},
-		"nodes win over node":           {[]string{"node", one, "nodes", two}, map[string]string{two: "cp2"}, codes.OK, ""},
-		"a forwarded call stays":        {[]string{"proxyfrom", "elsewhere", "node", two}, map[string]string{"": "cp1"}, codes.OK, ""},
-		"several values of node":        {[]string{"node", one, "node", two}, nil, codes.InvalidArgument, "node metadata must be single-valued"},
-		"several values of node first":  {[]string{"node", one, "node", two, "nodes", one}, nil, codes.InvalidArgument, "node metadata must be single-valued"},
-		"a port":                        {[]string{"node", two + ":50000"}, nil, codes.Internal, `invalid target "` + two + `:50000"`},
-		"a port among nodes fails all":  {[]string{"nodes", two, "nodes", two + ":50000"}, nil, codes.Internal, `invalid target "` + two + `:50000"`},
-		"an empty target":               {[]string{"node", ""}, nil, codes.Internal, `invalid target ""`},
-		"a name that nobody can find":   {[]string{"node", "nobody"}, nil, codes.Unavailable, "no such host"},
-		"an address that nobody has":    {[]string{"node", cluster.Lab.Address(240).String()}, nil, codes.Unavailable, ":50000: connect: connection refused"},
+		"nothing":      {nil, map[string]string{"": "cp1"}, codes.OK, ""},
+		"node":         {[]string{"node", two}, map[string]string{"": "cp2"}, codes.OK, ""},
+		"node by name": {[]string{"node", "cp2"}, map[string]string{"": "cp2"}, codes.OK, ""},
+		"nodes are marked as written": {[]string{"nodes", two, "nodes", "cp1"}, map[string]string{two: "cp2", "cp1": "cp1"},
+			codes.OK, ""},
+		"itself among nodes is marked": {[]string{"nodes", one}, map[string]string{one: "cp1"}, codes.OK, ""},
+		"nodes win over node":          {[]string{"node", one, "nodes", two}, map[string]string{two: "cp2"}, codes.OK, ""},
+		"a forwarded call stays": {[]string{"proxyfrom", "elsewhere", "node", two}, map[string]string{"": "cp1"},
+			codes.OK, ""},
+		"several values of node": {[]string{"node", one, "node", two}, nil, codes.InvalidArgument,
+			"node metadata must be single-valued"},
+		"several values of node first": {[]string{"node", one, "node", two, "nodes", one}, nil, codes.InvalidArgument,
+			"node metadata must be single-valued"},
+		"a port": {[]string{"node", two + ":50000"}, nil, codes.Internal,
+			`invalid target "` + two + `:50000"`},
+		"a port among nodes fails all": {[]string{"nodes", two, "nodes", two + ":50000"}, nil, codes.Internal,
+			`invalid target "` + two + `:50000"`},
+		"an empty target":             {[]string{"node", ""}, nil, codes.Internal, `invalid target ""`},
+		"a name that nobody can find": {[]string{"node", "nobody"}, nil, codes.Unavailable, "no such host"},
+		"an address that nobody has": {[]string{"node", cluster.Lab.Address(240).String()}, nil, codes.Unavailable,
+			":50000: connect: connection refused"},
 		"no address at all among nodes": {[]string{"nodes", ""}, nil, codes.Internal, `invalid target ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +104,8 @@ func TestClaim_9_03_ErrorsOfSeveralNodesAreMessages(t *testing.T) {
 	two, worker := cluster.Node("cp2").Address().String(), cluster.Node("worker1").Address().String()
 	c := secure(t, cluster.Talosconfig(), cluster.Node("cp1"))
 
-	raw, err := c.MachineClient.EtcdMemberList(client.WithNodes(deadline(t), two, worker), &machineapi.EtcdMemberListRequest{})
+	raw, err := c.MachineClient.EtcdMemberList(client.WithNodes(deadline(t), two, worker),
+		&machineapi.EtcdMemberListRequest{})
 	require.NoError(t, err, "the call itself succeeds")
 	require.Len(t, raw.GetMessages(), 2)
 
@@ -112,7 +120,8 @@ func TestClaim_9_03_ErrorsOfSeveralNodesAreMessages(t *testing.T) {
 		}
 
 		require.Equal(t, worker, mark.GetHostname())
-		require.Equal(t, "rpc error: code = Unimplemented desc = member list is only available on control plane nodes", mark.GetError())
+		require.Equal(t, "rpc error: code = Unimplemented desc = member list is only available on control plane nodes",
+			mark.GetError())
 		require.Equal(t, int32(codes.Unimplemented), mark.GetStatus().GetCode())
 		require.Empty(t, message.GetMembers())
 	}
@@ -151,8 +160,8 @@ func TestClaim_9_04_RepliesComeInTheOrderOfTheirEnd(t *testing.T) {
 	data, err := cluster.Config("cp1")
 	require.NoError(t, err)
 
-	// Which of two replies the endpoint gets first is not quite certain, when one of them was on its way already. In the order of the request
-	// they never come.
+	// Which of two replies the endpoint gets first is not quite certain, when one of them was on its way already. In the
+	// order of the request they never come.
 	eventually(t, func() error {
 		names := orderOfReplies(t, c, data, slow, quick)
 		require.ElementsMatch(t, []string{slow.Address().String(), quick.Address().String()}, names)
@@ -161,7 +170,8 @@ func TestClaim_9_04_RepliesComeInTheOrderOfTheirEnd(t *testing.T) {
 	})
 }
 
-// orderOfReplies has a machine keep an apply waiting until the other has answered, and gives the order in which their replies came.
+// orderOfReplies has a machine keep an apply waiting until the other has answered, and gives the order in which their
+// replies came.
 func orderOfReplies(t *testing.T, c *client.Client, data []byte, slow, quick *emulator.Node) []string {
 	t.Helper()
 
@@ -175,7 +185,8 @@ func orderOfReplies(t *testing.T, c *client.Client, data []byte, slow, quick *em
 	failures := make(chan error, 1)
 
 	go func() {
-		reply, err := c.MachineClient.ApplyConfiguration(client.WithNodes(deadline(t), slow.Address().String(), quick.Address().String()),
+		reply, err := c.MachineClient.ApplyConfiguration(
+			client.WithNodes(deadline(t), slow.Address().String(), quick.Address().String()),
 			&machineapi.ApplyConfigurationRequest{Data: data, Mode: modeAuto, DryRun: true})
 		replies <- reply
 		failures <- err
@@ -218,7 +229,8 @@ func TestClaim_9_05_OnlyServicesWithMarksAreForSeveralNodes(t *testing.T) {
 	two := cluster.Node("cp2").Address().String()
 
 	for _, method := range []string{
-		"/cosi.resource.State/Get", "/cosi.resource.State/List", "/cosi.resource.State/Watch", "/machine.ImageService/List", "/machine.ImageService/Verify",
+		"/cosi.resource.State/Get", "/cosi.resource.State/List", "/cosi.resource.State/Watch", "/machine.ImageService/List",
+		"/machine.ImageService/Verify",
 		"/machine.LifecycleService/Install", "/machine.LifecycleService/Upgrade", "/machine.DebugService/ContainerRun",
 	} {
 		err := knock(t, c, routed(t, "nodes", two), method)
@@ -227,12 +239,14 @@ func TestClaim_9_05_OnlyServicesWithMarksAreForSeveralNodes(t *testing.T) {
 	}
 
 	for _, method := range []string{
-		"/machine.MachineService/Version", "/inspect.InspectService/ControllerRuntimeDependencies", "/storage.StorageService/Disks", "/time.TimeService/Time",
+		"/machine.MachineService/Version", "/inspect.InspectService/ControllerRuntimeDependencies",
+		"/storage.StorageService/Disks", "/time.TimeService/Time",
 	} {
 		require.NoError(t, knock(t, c, routed(t, "nodes", two), method), method)
 	}
 
-	_, err := safe.StateGetByID[*runtimeres.MachineStatus](client.WithNode(deadline(t), two), c.COSI, runtimeres.MachineStatusID)
+	_, err := safe.StateGetByID[*runtimeres.MachineStatus](client.WithNode(deadline(t), two), c.COSI,
+		runtimeres.MachineStatusID)
 	require.NoError(t, err, "one node can be asked for its resources")
 }
 
@@ -240,7 +254,8 @@ func TestClaim_9_06_StreamsOfSeveralNodesHaveMarkedFrames(t *testing.T) {
 	t.Parallel()
 
 	cluster := wholeLab.use(t)
-	two, worker, gone := cluster.Node("cp2").Address().String(), cluster.Node("worker1").Address().String(), cluster.Lab.Address(240).String()
+	two, worker, gone := cluster.Node("cp2").Address().String(), cluster.Node("worker1").Address().String(),
+		cluster.Lab.Address(240).String()
 	c := secure(t, cluster.Talosconfig(), cluster.Node("cp1"))
 
 	stream, err := c.MachineClient.Dmesg(client.WithNodes(deadline(t), two, worker, gone), &machineapi.DmesgRequest{})
@@ -295,15 +310,17 @@ func TestClaim_9_07_WorkersForwardNothing(t *testing.T) {
 	}
 
 	for name, pairs := range map[string][]string{
-		"another": {"node", one}, "others": {"nodes", one}, "itself and another": {"nodes", worker.Address().String(), "nodes", one},
-		"itself twice": {"nodes", "worker1", "nodes", "worker1"},
+		"another": {"node", one}, "others": {"nodes", one},
+		"itself and another": {"nodes", worker.Address().String(), "nodes", one},
+		"itself twice":       {"nodes", "worker1", "nodes", "worker1"},
 	} {
 		_, err := hostnames(t, c, routed(t, pairs...))
 		require.Equal(t, codes.PermissionDenied, client.StatusCode(err), name)
 		require.ErrorContains(t, err, "no request forwarding", name)
 	}
 
-	require.Equal(t, codes.InvalidArgument, client.StatusCode(knock(t, c, routed(t, "nodes", one), "/cosi.resource.State/Get")), "looked at first")
+	require.Equal(t, codes.InvalidArgument,
+		client.StatusCode(knock(t, c, routed(t, "nodes", one), "/cosi.resource.State/Get")), "looked at first")
 }
 
 func TestClaim_9_08_AForwardedCallKeepsItsCallersRoles(t *testing.T) {

@@ -36,8 +36,10 @@ type clusterService struct {
 // checkInterval is between two attempts of a check that fails, in node time.
 const checkInterval = 5 * time.Second
 
-// HealthCheck runs the checks of a cluster, and streams what comes of each. The control plane asks its own API for that, with the caller's roles.
-func (s *clusterService) HealthCheck(request *clusterapi.HealthCheckRequest, stream clusterapi.ClusterService_HealthCheckServer) error {
+// HealthCheck runs the checks of a cluster, and streams what comes of each. The control plane asks its own API for
+// that, with the caller's roles.
+func (s *clusterService) HealthCheck(request *clusterapi.HealthCheckRequest,
+	stream clusterapi.ClusterService_HealthCheckServer) error {
 	b := s.boot
 
 	if err := b.onlyOnControlPlane("cluster health check"); err != nil {
@@ -85,7 +87,8 @@ func (b *boot) checkLimit(ctx context.Context, check string) (context.Context, c
 	return context.WithCancel(ctx)
 }
 
-// findNodes settles whom to check: whom the caller names, whom the node has discovered, or at last whom Kubernetes knows.
+// findNodes settles whom to check: whom the caller names, whom the node has discovered, or at last whom Kubernetes
+// knows.
 func (b *boot) findNodes(ctx context.Context, checked *clusterhealth.Cluster, named *clusterapi.ClusterInfo) error {
 	if len(named.GetControlPlaneNodes())+len(named.GetWorkerNodes()) > 0 {
 		var err error
@@ -166,13 +169,16 @@ func (b *boot) ownAPI(ctx context.Context, roles role.Set) (*client.Client, erro
 	return client.New(ctx,
 		client.WithEndpoints(self.String()),
 		client.WithTLSConfig(&tls.Config{
-			MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: self.Addr().String(), Time: b.wallNow,
+			MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair},
+			ServerName: self.Addr().String(), Time: b.wallNow,
 		}),
-		client.WithGRPCDialOptions(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return b.node.nic.dial(ctx, self) })),
+		client.WithGRPCDialOptions(grpc.WithContextDialer(
+			func(ctx context.Context, _ string) (net.Conn, error) { return b.node.nic.dial(ctx, self) })),
 	)
 }
 
-// kubernetesAccess connects to Kubernetes with the kubeconfig that the node gives. It is fetched when it is first needed.
+// kubernetesAccess connects to Kubernetes with the kubeconfig that the node gives. It is fetched when it is first
+// needed.
 type kubernetesAccess struct {
 	boot     *boot
 	talos    *client.Client

@@ -108,13 +108,18 @@ func TestClaim_6_02_AControlPlaneRunsTheClustersHealthChecks(t *testing.T) {
 
 			lines, err := health(t, c, long, &clusterapi.ClusterInfo{})
 			require.NoError(t, err)
-			require.Equal(t, fmt.Sprintf("discovered nodes: [%q %q]", cluster.Nodes[0].Address(), cluster.Nodes[1].Address()), lines[0])
+			require.Equal(t, fmt.Sprintf("discovered nodes: [%q %q]", cluster.Nodes[0].Address(), cluster.Nodes[1].Address()),
+				lines[0])
 			require.Equal(t, "waiting for etcd to be healthy: ...", lines[1])
 			require.Equal(t, []string{
-				"etcd to be healthy: OK", "etcd members to be consistent across nodes: OK", "etcd members to be control plane nodes: OK",
-				"apid to be ready: OK", "all nodes memory sizes: OK", "all nodes disk sizes: OK", "no diagnostics: OK", "kubelet to be healthy: OK",
-				"all nodes to finish boot sequence: OK", "all k8s nodes to report: OK", "all control plane static pods to be running: OK",
-				"all control plane components to be ready: OK", "all k8s nodes to report ready: " + skipped, "kube-proxy to report ready: OK",
+				"etcd to be healthy: OK", "etcd members to be consistent across nodes: OK",
+				"etcd members to be control plane nodes: OK",
+				"apid to be ready: OK", "all nodes memory sizes: OK", "all nodes disk sizes: OK", "no diagnostics: OK",
+				"kubelet to be healthy: OK",
+				"all nodes to finish boot sequence: OK", "all k8s nodes to report: OK",
+				"all control plane static pods to be running: OK",
+				"all control plane components to be ready: OK", "all k8s nodes to report ready: " + skipped,
+				"kube-proxy to report ready: OK",
 				"coredns to report ready: " + skipped, "all k8s nodes to report schedulable: OK",
 			}, ends(lines))
 		})
@@ -127,7 +132,8 @@ func TestClaim_6_03_TheCheckedNodesAreNamedDiscoveredOrThoseOfKubernetes(t *test
 	cluster, c := checkedCluster(t, labcluster.Options{CNI: "flannel"})
 	controlPlane, worker := cluster.Nodes[0].Address().String(), cluster.Nodes[1].Address().String()
 
-	lines, err := health(t, c, long, &clusterapi.ClusterInfo{ControlPlaneNodes: []string{controlPlane}, WorkerNodes: []string{worker}})
+	lines, err := health(t, c, long,
+		&clusterapi.ClusterInfo{ControlPlaneNodes: []string{controlPlane}, WorkerNodes: []string{worker}})
 	require.NoError(t, err)
 	require.Equal(t, fmt.Sprintf("discovered nodes: [%q %q]", controlPlane, worker), lines[0])
 
@@ -183,10 +189,12 @@ func TestClaim_6_04_AFailingCheckTellsWhyUntilTheTimeIsOver(t *testing.T) {
 	kube, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 
-	_, err = kube.CoreV1().Nodes().Patch(deadline(t), "worker1", types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	_, err = kube.CoreV1().Nodes().Patch(deadline(t), "worker1", types.StrategicMergePatchType,
+		[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 
-	lines := healthUntil(t, c, nil, "waiting for all k8s nodes to report schedulable: some nodes are not schedulable: [worker1]")
+	lines := healthUntil(t, c, nil,
+		"waiting for all k8s nodes to report schedulable: some nodes are not schedulable: [worker1]")
 	require.Equal(t, "waiting for all k8s nodes to report schedulable: ...", lines[len(lines)-2])
 
 	_, err = health(t, c, time.Second, nil)
@@ -211,6 +219,7 @@ func TestClaim_6_05_TheChecksAreMadeWithTheCallersRoles(t *testing.T) {
 	reader := signed(t, cluster, cluster.Nodes[0], x509.Organization(string(role.Reader)))
 
 	// A kubeconfig is for administrators.
-	lines := healthUntil(t, reader, nil, "waiting for all k8s nodes to report: rpc error: code = PermissionDenied desc = not authorized")
+	lines := healthUntil(t, reader, nil,
+		"waiting for all k8s nodes to report: rpc error: code = PermissionDenied desc = not authorized")
 	require.Equal(t, "all nodes to finish boot sequence: OK", ends(lines)[len(ends(lines))-1])
 }

@@ -64,7 +64,8 @@ func (b *boot) imageStore(instance *common.ContainerdInstance) (imageStore, erro
 	case driver == common.ContainerDriver_CONTAINERD:
 		return systemImages, nil
 	case !b.serviceUp(serviceCRI):
-		return 0, status.Error(codes.Unavailable, `error connecting to containerd: failed to dial "/run/containerd/containerd.sock": context deadline exceeded`)
+		return 0, status.Error(codes.Unavailable,
+			`error connecting to containerd: failed to dial "/run/containerd/containerd.sock": context deadline exceeded`)
 	case namespace == common.ContainerdNamespace_NS_CRI:
 		return podImages, nil
 	default:
@@ -123,14 +124,17 @@ type imageName struct {
 	digest string // "sha256:…"
 }
 
-var imageReference = regexp.MustCompile(`^((?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*)` +
-	`(?::([A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(sha256:[0-9a-f]{64}))?$`)
+var imageReference = regexp.MustCompile(
+	`^((?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*)` +
+		`(?::([A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(sha256:[0-9a-f]{64}))?$`)
 
-// parseImage reads an image reference as Docker does: what names no registry is at Docker's, what names nothing more is the latest.
+// parseImage reads an image reference as Docker does: what names no registry is at Docker's, what names nothing more is
+// the latest.
 func parseImage(reference string) (imageName, error) {
 	found := imageReference.FindStringSubmatch(reference)
 	if shouted := shoutedName(reference); found == nil && shouted != "" {
-		return imageName{}, fmt.Errorf("failed to parse image reference %q: invalid reference format: repository name (%s) must be lowercase", reference, shouted)
+		return imageName{}, fmt.Errorf("failed to parse image reference %q: invalid reference format: repository name "+
+			"(%s) must be lowercase", reference, shouted)
 	} else if found == nil {
 		return imageName{}, fmt.Errorf("failed to parse image reference %q: invalid reference format", reference)
 	}
@@ -183,8 +187,10 @@ func (n imageName) String() string {
 // pinned is the reference by digest.
 func (n imageName) pinned(digest string) string { return n.name + "@" + digest }
 
-// pull fetches an image into a store, under all its names. Every image exists, but while a fault says that installers do not.
-func (b *boot) pull(ctx context.Context, store imageStore, reference string, progress func(machineapi.ImageServicePullLayerProgress_Status)) (imageName, string, error) {
+// pull fetches an image into a store, under all its names. Every image exists, but while a fault says that installers
+// do not.
+func (b *boot) pull(ctx context.Context, store imageStore, reference string,
+	progress func(machineapi.ImageServicePullLayerProgress_Status)) (imageName, string, error) {
 	parsed, err := parseImage(reference)
 	if err != nil {
 		return parsed, "", err
@@ -195,7 +201,8 @@ func (b *boot) pull(ctx context.Context, store imageStore, reference string, pro
 	}
 
 	if b.node.takeInstallFault(InstallImagePull) == InstallImagePull {
-		return parsed, "", notFoundError{fmt.Sprintf("1 error(s) occurred:\n\tfailed to pull image %q: failed to resolve reference %q: %s: not found",
+		return parsed, "", notFoundError{fmt.Sprintf(
+			"1 error(s) occurred:\n\tfailed to pull image %q: failed to resolve reference %q: %s: not found",
 			parsed, parsed, parsed)}
 	}
 
@@ -239,7 +246,8 @@ func (b *boot) pullInstaller(ctx context.Context, reference string) error {
 }
 
 // List tells the images of a store, each under all its names.
-func (s *imageService) List(request *machineapi.ImageServiceListRequest, stream machineapi.ImageService_ListServer) error {
+func (s *imageService) List(request *machineapi.ImageServiceListRequest,
+	stream machineapi.ImageService_ListServer) error {
 	store, err := s.boot.imageStore(request.GetContainerd())
 	if err != nil {
 		return err
@@ -259,7 +267,8 @@ func (s *imageService) List(request *machineapi.ImageServiceListRequest, stream 
 }
 
 // Pull fetches an image into a store. It tells its progress and at the end the image's name by digest.
-func (s *imageService) Pull(request *machineapi.ImageServicePullRequest, stream machineapi.ImageService_PullServer) error {
+func (s *imageService) Pull(request *machineapi.ImageServicePullRequest,
+	stream machineapi.ImageService_PullServer) error {
 	store, err := s.boot.imageStore(request.GetContainerd())
 	if err != nil {
 		return err
@@ -267,24 +276,27 @@ func (s *imageService) Pull(request *machineapi.ImageServicePullRequest, stream 
 
 	start := s.boot.now()
 
-	name, digest, err := s.boot.pull(stream.Context(), store, request.GetImageRef(), func(now machineapi.ImageServicePullLayerProgress_Status) {
-		progress := &machineapi.ImageServicePullLayerProgress{Status: now, Elapsed: durationpb.New(s.boot.now().Sub(start)), Total: imageSize}
-		if now != machineapi.ImageServicePullLayerProgress_DOWNLOADING {
-			progress.Offset = imageSize
-		}
+	name, digest, err := s.boot.pull(stream.Context(), store, request.GetImageRef(),
+		func(now machineapi.ImageServicePullLayerProgress_Status) {
+			progress := &machineapi.ImageServicePullLayerProgress{Status: now, Elapsed: durationpb.New(s.boot.now().Sub(start)),
+				Total: imageSize}
+			if now != machineapi.ImageServicePullLayerProgress_DOWNLOADING {
+				progress.Offset = imageSize
+			}
 
-		// A caller that has gone is told so by what comes next.
-		_ = stream.Send(&machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_PullProgress{
-			PullProgress: &machineapi.ImageServicePullProgress{LayerId: "layer-0", Progress: progress},
-		}})
-	})
+			// A caller that has gone is told so by what comes next.
+			_ = stream.Send(&machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_PullProgress{
+				PullProgress: &machineapi.ImageServicePullProgress{LayerId: "layer-0", Progress: progress},
+			}})
+		})
 	if errors.As(err, &notFoundError{}) {
 		return status.Errorf(codes.NotFound, "error pulling image: %s", err)
 	} else if err != nil {
 		return err
 	}
 
-	return stream.Send(&machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_Name{Name: name.pinned(digest)}})
+	return stream.Send(&machineapi.ImageServicePullResponse{
+		Response: &machineapi.ImageServicePullResponse_Name{Name: name.pinned(digest)}})
 }
 
 // Import takes an image as a stream of chunks and keeps it under a name made from what it holds.
@@ -333,7 +345,8 @@ func (s *imageService) Import(stream machineapi.ImageService_ImportServer) error
 }
 
 // Remove forgets one name of an image.
-func (s *imageService) Remove(_ context.Context, request *machineapi.ImageServiceRemoveRequest) (*emptypb.Empty, error) {
+func (s *imageService) Remove(_ context.Context, request *machineapi.ImageServiceRemoveRequest) (*emptypb.Empty,
+	error) {
 	store, err := s.boot.imageStore(request.GetContainerd())
 	if err != nil {
 		return nil, err
@@ -349,9 +362,11 @@ func (s *imageService) Remove(_ context.Context, request *machineapi.ImageServic
 }
 
 // Verify allows every image: there are no rules for any.
-func (s *imageService) Verify(_ context.Context, request *machineapi.ImageServiceVerifyRequest) (*machineapi.ImageServiceVerifyResponse, error) {
+func (s *imageService) Verify(_ context.Context,
+	request *machineapi.ImageServiceVerifyRequest) (*machineapi.ImageServiceVerifyResponse, error) {
 	if _, err := parseImage(request.GetImageRef()); err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "image reference is invalid: could not parse reference: %s", request.GetImageRef())
+		return nil, status.Errorf(codes.InvalidArgument, "image reference is invalid: could not parse reference: %s",
+			request.GetImageRef())
 	}
 
 	return &machineapi.ImageServiceVerifyResponse{Message: "no matched rule"}, nil

@@ -29,7 +29,8 @@ func readyz(t *testing.T, kubeconfig []byte) func() error {
 
 	// A connection to a machine that lost its power would hang.
 	config.Timeout = time.Second
-	config.Dial = (&net.Dialer{Timeout: time.Second}).DialContext // a dialer of its own keeps client-go from sharing connections
+	// a dialer of its own keeps client-go from sharing connections
+	config.Dial = (&net.Dialer{Timeout: time.Second}).DialContext
 
 	return func() error {
 		transport, err := rest.HTTPClientFor(rest.CopyConfig(config))
@@ -86,7 +87,8 @@ func TestClaim_6_01_TheVIPServesKubernetesOnceEtcdWorksAndMovesOn(t *testing.T) 
 func TestClaim_3_09_DiscoveryLeadsAWorkerToTrustdBeforeBootstrap(t *testing.T) {
 	t.Parallel()
 
-	lab := newCluster(t, labcluster.Options{ControlPlanes: 1, Workers: 1, LabOptions: emulator.LabOptions{Discovery: true}})
+	lab := newCluster(t, labcluster.Options{ControlPlanes: 1, Workers: 1,
+		LabOptions: emulator.LabOptions{Discovery: true}})
 	for _, node := range lab.Nodes {
 		applyOwn(t, lab, node.Name())
 	}
@@ -116,7 +118,8 @@ func TestClaim_2_13_AnAddressCanChangeWithTheConfig(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, lab.Close()) })
 
 	cluster, err := labcluster.New(t.TempDir(), labcluster.Options{
-		Lab: lab, ControlPlanes: 1, Workers: -1, Edit: func(o *emulator.NodeOptions) { o.Faults.AddressAfter = lab.Address(77) },
+		Lab: lab, ControlPlanes: 1, Workers: -1,
+		Edit: func(o *emulator.NodeOptions) { o.Faults.AddressAfter = lab.Address(77) },
 	})
 	require.NoError(t, err)
 	applyOwn(t, cluster, "cp1")

@@ -14,8 +14,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 )
 
-// runtimeValidate is machinery's validation against the running machine. Machinery takes its own Talos version for the machine's when it
-// judges the versions of Kubernetes, so these judgements are made again here.
+// runtimeValidate is machinery's validation against the running machine. Machinery takes its own Talos version for the
+// machine's when it judges the versions of Kubernetes, so these judgements are made again here.
 func (b *boot) runtimeValidate(provider talosconfig.Provider, mode validation.RuntimeMode) ([]string, error) {
 	warnings, err := provider.RuntimeValidate(b.ctx, b.resources, mode)
 
@@ -27,7 +27,8 @@ func (b *boot) runtimeValidate(provider talosconfig.Provider, mode validation.Ru
 	return warnings, err
 }
 
-// bootWarnings are those of a machine that was booted from a unified kernel image, which machinery takes the system that it runs on for.
+// bootWarnings are those of a machine that was booted from a unified kernel image, which machinery takes the system
+// that it runs on for.
 func (b *boot) bootWarnings(config *v1alpha1.Config) []string {
 	if !b.node.options.UKI || len(config.Machine().Install().ExtraKernelArgs()) == 0 {
 		return nil
@@ -79,7 +80,8 @@ func supported(image, talosVersion string) error {
 	return kubernetes.SupportedWith(talos)
 }
 
-// rejudge replaces what a validation has against versions of Kubernetes; its other problems stay, in its order and its form.
+// rejudge replaces what a validation has against versions of Kubernetes; its other problems stay, in its order and its
+// form.
 func rejudge(validated error, problems []error) error {
 	const prefix = "v1alpha1.Config: "
 
@@ -102,7 +104,8 @@ func rejudge(validated error, problems []error) error {
 		}
 	}
 
-	ofMain = slices.DeleteFunc(ofMain, func(problem error) bool { return strings.Contains(problem.Error(), " image is not valid: ") })
+	ofMain = slices.DeleteFunc(ofMain,
+		func(problem error) bool { return strings.Contains(problem.Error(), " image is not valid: ") })
 	ofMain = append(ofMain, problems...)
 
 	var result *multierror.Error

@@ -15,7 +15,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 )
 
-// claimPort is bound on the last usable address of each of a lab's blocks for as long as the lab lives, so that no other lab takes the block.
+// claimPort is bound on the last usable address of each of a lab's blocks for as long as the lab lives, so that no
+// other lab takes the block.
 const claimPort = 50009
 
 // Addresses in a block of 256: machines have host parts from firstHost on, and a block holds this many of them.
@@ -94,8 +95,8 @@ const mostBlocks = 256
 // prefixBits is the length of a prefix of so many neighbouring blocks, a power of two.
 func prefixBits(blocks int) int { return blockBits - bits.TrailingZeros(uint(blocks)) } //nolint:gosec // never negative
 
-// declaredPrefix has the addresses that machines believe they have when all of them share one: a documentation network, or, where that is too
-// small, the one for benchmarks (RFC 2544).
+// declaredPrefix has the addresses that machines believe they have when all of them share one: a documentation network,
+// or, where that is too small, the one for benchmarks (RFC 2544).
 func declaredPrefix(blocks int) netip.Prefix {
 	if blocks == 1 {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, 0}), blockBits)
@@ -104,7 +105,8 @@ func declaredPrefix(blocks int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, 0, 0}), prefixBits(blocks))
 }
 
-// claimBlocks finds neighbouring blocks 127.a.b.0/24 that nobody uses. It starts at random ones so that labs seldom meet.
+// claimBlocks finds neighbouring blocks 127.a.b.0/24 that nobody uses. It starts at random ones so that labs seldom
+// meet.
 func (l *Lab) claimBlocks(blocks int) error {
 	var last error
 
@@ -155,8 +157,8 @@ func (l *Lab) Prefix() netip.Prefix { return l.prefix }
 // Address is the address with this host part in the first block.
 func (l *Lab) Address(host byte) netip.Addr { return l.address(0, host) }
 
-// MachineAddress is the address of the machine with this number, counted from 0, when machines are started one after another without addresses
-// of their own.
+// MachineAddress is the address of the machine with this number, counted from 0, when machines are started one after
+// another without addresses of their own.
 func (l *Lab) MachineAddress(number int) netip.Addr {
 	return l.address(number/perBlock, byte(firstHost+number%perBlock)) //nolint:gosec // a byte holds it
 }
@@ -172,11 +174,12 @@ func (l *Lab) address(block int, host byte) netip.Addr {
 // Clock is the nodes' clock.
 func (l *Lab) Clock() clock.Clock { return l.clock }
 
-// Map makes connections and listeners of a declared address use an address of the lab, for clusters that were declared elsewhere.
+// Map makes connections and listeners of a declared address use an address of the lab, for clusters that were declared
+// elsewhere.
 func (l *Lab) Map(declared, actual netip.Addr) { l.network.route(declared, actual) }
 
-// Endpoint is where a client on this system finds a port of a declared address, as host:port. With a single address it is known once a machine
-// has listened there.
+// Endpoint is where a client on this system finds a port of a declared address, as host:port. With a single address it
+// is known once a machine has listened there.
 func (l *Lab) Endpoint(declared netip.AddrPort) string {
 	at, _ := l.network.socket(declared)
 

@@ -25,7 +25,8 @@ func newBareLab(t *testing.T, options emulator.LabOptions) *emulator.Lab {
 func TestALabHasAnAddressForEachOfItsMachines(t *testing.T) {
 	t.Parallel()
 
-	for _, options := range []emulator.LabOptions{{Machines: 1000}, {Machines: 1000, SingleAddress: true}, {}, {SingleAddress: true}} {
+	for _, options := range []emulator.LabOptions{{Machines: 1000}, {Machines: 1000, SingleAddress: true}, {},
+		{SingleAddress: true}} {
 		lab := newBareLab(t, options)
 		seen := map[netip.Addr]bool{lab.Address(10): true}
 

@@ -18,7 +18,8 @@ type lifecycleService struct {
 }
 
 // Install writes Talos to a disk of a machine that has none. It does not end when its caller goes.
-func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRequest, stream machineapi.LifecycleService_InstallServer) error {
+func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRequest,
+	stream machineapi.LifecycleService_InstallServer) error {
 	b := s.boot
 
 	if err := b.beginInstaller(); err != nil {
@@ -56,7 +57,8 @@ func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRe
 }
 
 // Upgrade writes another system beside the one that the machine runs. It does not end when its caller goes.
-func (s *lifecycleService) Upgrade(request *machineapi.LifecycleServiceUpgradeRequest, stream machineapi.LifecycleService_UpgradeServer) error {
+func (s *lifecycleService) Upgrade(request *machineapi.LifecycleServiceUpgradeRequest,
+	stream machineapi.LifecycleService_UpgradeServer) error {
 	b := s.boot
 
 	if err := b.beginInstaller(); err != nil {
@@ -73,13 +75,14 @@ func (s *lifecycleService) Upgrade(request *machineapi.LifecycleServiceUpgradeRe
 		return errNoInstaller
 	}
 
-	err := b.runInstaller(request.GetContainerd(), image, func(progress *machineapi.LifecycleServiceInstallProgress) error {
-		return stream.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: progress})
-	}, func() error {
-		b.writeUpgrade(image)
+	err := b.runInstaller(request.GetContainerd(), image,
+		func(progress *machineapi.LifecycleServiceInstallProgress) error {
+			return stream.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: progress})
+		}, func() error {
+			b.writeUpgrade(image)
 
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		return status.Errorf(codes.Internal, "upgrade failed: %s", err)
 	}
@@ -104,8 +107,10 @@ func (b *boot) beginInstaller() error {
 	}
 }
 
-// runInstaller runs an installer that was pulled before, and tells what it prints and with which code it exits. One that fails is no error.
-func (b *boot) runInstaller(where *common.ContainerdInstance, image string, tell func(*machineapi.LifecycleServiceInstallProgress) error, write func() error) error {
+// runInstaller runs an installer that was pulled before, and tells what it prints and with which code it exits. One
+// that fails is no error.
+func (b *boot) runInstaller(where *common.ContainerdInstance, image string,
+	tell func(*machineapi.LifecycleServiceInstallProgress) error, write func() error) error {
 	store, err := b.imageStore(where)
 	if err != nil {
 		return err
@@ -115,7 +120,8 @@ func (b *boot) runInstaller(where *common.ContainerdInstance, image string, tell
 		return fmt.Errorf("installer image %q not found in containerd store: image %q: not found", image, image)
 	}
 
-	lines := []string{"running Talos installer " + versionOf(image, b.version), "creating new disk layout", "copying boot assets", "installing the boot loader"}
+	lines := []string{"running Talos installer " + versionOf(image, b.version), "creating new disk layout",
+		"copying boot assets", "installing the boot loader"}
 
 	for _, line := range lines {
 		// Who watches may go, and the installer runs on.
@@ -139,7 +145,8 @@ func (b *boot) runInstaller(where *common.ContainerdInstance, image string, tell
 
 	b.print("installer container exited with code %d", code)
 
-	if err := tell(&machineapi.LifecycleServiceInstallProgress{Response: &machineapi.LifecycleServiceInstallProgress_ExitCode{ExitCode: code}}); err != nil {
+	if err := tell(&machineapi.LifecycleServiceInstallProgress{
+		Response: &machineapi.LifecycleServiceInstallProgress_ExitCode{ExitCode: code}}); err != nil {
 		return fmt.Errorf("failed to send exit code: %w", err)
 	}
 
@@ -147,7 +154,8 @@ func (b *boot) runInstaller(where *common.ContainerdInstance, image string, tell
 }
 
 func installerMessage(line string) *machineapi.LifecycleServiceInstallProgress {
-	return &machineapi.LifecycleServiceInstallProgress{Response: &machineapi.LifecycleServiceInstallProgress_Message{Message: line + "\n"}}
+	return &machineapi.LifecycleServiceInstallProgress{
+		Response: &machineapi.LifecycleServiceInstallProgress_Message{Message: line + "\n"}}
 }
 
 // installerExitCode is how an installer ends that reached the disk: with an error if the disk is to fail.

@@ -90,7 +90,8 @@ func (s *machineService) Logs(request *machineapi.LogsRequest, stream machineapi
 	return s.sendLog(stream, log, request.GetFollow(), false, int(request.GetTailLines()))
 }
 
-func (s *machineService) sendLog(stream grpc.ServerStreamingServer[common.Data], log *logBuffer, follow, onlyNew bool, tail int) error {
+func (s *machineService) sendLog(stream grpc.ServerStreamingServer[common.Data], log *logBuffer, follow, onlyNew bool,
+	tail int) error {
 	lines := log.lines()
 	sent := 0
 

@@ -73,25 +73,30 @@ func (s *machineService) ServiceList(context.Context, *emptypb.Empty) (*machinea
 }
 
 // ServiceStart starts kubelet, and refuses the others. What runs already is left alone.
-func (s *machineService) ServiceStart(_ context.Context, request *machineapi.ServiceStartRequest) (*machineapi.ServiceStartResponse, error) {
+func (s *machineService) ServiceStart(_ context.Context,
+	request *machineapi.ServiceStartRequest) (*machineapi.ServiceStartResponse, error) {
 	if err := s.boot.serviceRefusal(request.GetId(), "start"); err != nil {
 		return nil, err
 	}
 
-	return &machineapi.ServiceStartResponse{Messages: []*machineapi.ServiceStart{{Resp: fmt.Sprintf("Service %q started", request.GetId())}}}, nil
+	return &machineapi.ServiceStartResponse{Messages: []*machineapi.ServiceStart{{Resp: fmt.Sprintf("Service %q started",
+		request.GetId())}}}, nil
 }
 
 // ServiceStop refuses: the services that a node has can't be stopped by hand.
-func (s *machineService) ServiceStop(_ context.Context, request *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse, error) {
+func (s *machineService) ServiceStop(_ context.Context,
+	request *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse, error) {
 	if err := s.boot.serviceRefusal(request.GetId(), "stop"); err != nil {
 		return nil, err
 	}
 
-	return &machineapi.ServiceStopResponse{Messages: []*machineapi.ServiceStop{{Resp: fmt.Sprintf("Service %q stopped", request.GetId())}}}, nil
+	return &machineapi.ServiceStopResponse{Messages: []*machineapi.ServiceStop{{Resp: fmt.Sprintf("Service %q stopped",
+		request.GetId())}}}, nil
 }
 
 // ServiceRestart restarts kubelet, and refuses the others.
-func (s *machineService) ServiceRestart(_ context.Context, request *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
+func (s *machineService) ServiceRestart(_ context.Context,
+	request *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
 	if err := s.boot.serviceRefusal(request.GetId(), "restart"); err != nil {
 		return nil, err
 	}
@@ -104,10 +109,12 @@ func (s *machineService) ServiceRestart(_ context.Context, request *machineapi.S
 		restart()
 	}
 
-	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{{Resp: fmt.Sprintf("Service %q restarted", request.GetId())}}}, nil
+	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{{Resp: fmt.Sprintf(
+		"Service %q restarted", request.GetId())}}}, nil
 }
 
-// serviceRefusal is why a service can't be started, stopped or restarted by hand; nil if it can, or if that would change nothing.
+// serviceRefusal is why a service can't be started, stopped or restarted by hand; nil if it can, or if that would
+// change nothing.
 func (b *boot) serviceRefusal(id, operation string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,20 +139,23 @@ func (b *boot) serviceRefusal(id, operation string) error {
 }
 
 // Reboot answers, then reboots.
-func (s *machineService) Reboot(_ context.Context, request *machineapi.RebootRequest) (*machineapi.RebootResponse, error) {
+func (s *machineService) Reboot(_ context.Context, request *machineapi.RebootRequest) (*machineapi.RebootResponse,
+	error) {
 	actor := s.boot.act("reboot", seqReboot, false, s.boot.rebootPhases(request.GetMode()))
 
 	return &machineapi.RebootResponse{Messages: []*machineapi.Reboot{{ActorId: actor}}}, nil
 }
 
 // Shutdown answers, then ends whatever runs and switches the machine off.
-func (s *machineService) Shutdown(_ context.Context, request *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse, error) {
+func (s *machineService) Shutdown(_ context.Context, request *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse,
+	error) {
 	actor := s.boot.act("shutdown", seqShutdown, true, s.boot.shutdownPhases(request.GetForce()))
 
 	return &machineapi.ShutdownResponse{Messages: []*machineapi.Shutdown{{ActorId: actor}}}, nil
 }
 
-// Kubeconfig signs a kubeconfig from the machine config; it tells nothing about the cluster. The archive has no end, as on a node.
+// Kubeconfig signs a kubeconfig from the machine config; it tells nothing about the cluster. The archive has no end, as
+// on a node.
 func (s *machineService) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineService_KubeconfigServer) error {
 	if err := s.boot.onlyOnControlPlane("kubeconfig"); err != nil {
 		return err
@@ -180,8 +190,10 @@ func (s *machineService) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineS
 	return stream.Send(&common.Data{Bytes: archive})
 }
 
-// GenerateClientConfiguration signs a client certificate from the machine config, and makes a talosconfig of it, without endpoints.
-func (s *machineService) GenerateClientConfiguration(_ context.Context, request *machineapi.GenerateClientConfigurationRequest) (
+// GenerateClientConfiguration signs a client certificate from the machine config, and makes a talosconfig of it,
+// without endpoints.
+func (s *machineService) GenerateClientConfiguration(_ context.Context,
+	request *machineapi.GenerateClientConfigurationRequest) (
 	*machineapi.GenerateClientConfigurationResponse, error,
 ) {
 	if err := s.boot.onlyOnControlPlane("generate client configuration"); err != nil {
@@ -225,7 +237,8 @@ func unfinishedArchive(name string, file []byte, modified time.Time) ([]byte, er
 	zipper := gzip.NewWriter(&buffer)
 	archive := tar.NewWriter(zipper)
 
-	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(file)), ModTime: modified, Mode: 0o600}); err != nil {
+	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(file)), ModTime: modified,
+		Mode: 0o600}); err != nil {
 		return nil, err
 	}
 
@@ -257,7 +270,8 @@ func (s *machineService) Read(request *machineapi.ReadRequest, stream machineapi
 }
 
 // MetaWrite writes a key of the META partition.
-func (s *machineService) MetaWrite(_ context.Context, request *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
+func (s *machineService) MetaWrite(_ context.Context,
+	request *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
 	key, err := metaKey(request.GetKey())
 	if err != nil {
 		return nil, err
@@ -270,7 +284,8 @@ func (s *machineService) MetaWrite(_ context.Context, request *machineapi.MetaWr
 }
 
 // MetaDelete removes a key of the META partition.
-func (s *machineService) MetaDelete(_ context.Context, request *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
+func (s *machineService) MetaDelete(_ context.Context,
+	request *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
 	key, err := metaKey(request.GetKey())
 	if err != nil {
 		return nil, err

@@ -93,7 +93,8 @@ func TestClaim_1_02_FingerprintChangesAtTimeSyncAndAtBoot(t *testing.T) {
 
 	node.PowerOff()
 	node.PowerOn()
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 	eventually(t, func() error { return timeSynced(t, node) })
 	look()
 	require.Len(t, seen, 2)
@@ -107,7 +108,8 @@ func TestClaim_1_05_UnknownMethodsAreUnimplemented(t *testing.T) {
 
 	_, node := alone(t, labcluster.Options{})
 
-	err := insecure(t, node).Conn().Invoke(deadline(t), "/machine.MachineService/GenerateConfiguration", &emptypb.Empty{}, &emptypb.Empty{})
+	err := insecure(t, node).Conn().Invoke(deadline(t), "/machine.MachineService/GenerateConfiguration", &emptypb.Empty{},
+		&emptypb.Empty{})
 	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
 	require.ErrorContains(t, err, "unknown method GenerateConfiguration for service machine.MachineService")
 
@@ -161,7 +163,8 @@ func TestClaim_1_10_HardwareIsReadableInMaintenance(t *testing.T) {
 	_, node := alone(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) {
 		o.UUID = "00000000-1111-4222-8333-444444444444"
 		o.SecureBoot = true
-		o.Disks = []emulator.Disk{{Name: "nvme0n1", Size: 1 << 40, Model: "Example 970", Transport: "nvme", Volumes: []emulator.Volume{{Filesystem: "ntfs", Label: "Data"}}}}
+		o.Disks = []emulator.Disk{{Name: "nvme0n1", Size: 1 << 40, Model: "Example 970", Transport: "nvme",
+			Volumes: []emulator.Volume{{Filesystem: "ntfs", Label: "Data"}}}}
 	}})
 	c := insecure(t, node)
 	ctx := deadline(t)

@@ -19,8 +19,8 @@ const (
 	KubernetesPort = 6443  // kube-apiserver, on control planes
 )
 
-// nic is a node's network card. Every port of the node is opened through it, so that the network faults act on all of them:
-// a refused port answers RST, a silent machine answers nothing at all.
+// nic is a node's network card. Every port of the node is opened through it, so that the network faults act on all of
+// them: a refused port answers RST, a silent machine answers nothing at all.
 type nic struct {
 	network *wiring
 
@@ -144,7 +144,8 @@ func (n *nic) refuse(number uint16, refused bool) {
 	n.reconcile()
 }
 
-// setSilent makes the machine vanish from the network, or come back. Live connections hang while it is gone and are reset on return.
+// setSilent makes the machine vanish from the network, or come back. Live connections hang while it is gone and are
+// reset on return.
 func (n *nic) setSilent(silent bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -225,8 +226,8 @@ func (n *nic) reconcile() {
 		}
 	}
 
-	// A child process that this one is just starting has a copy of each socket until it executes its program: an address that was let go of can
-	// be in use for a moment more.
+	// A child process that this one is just starting has a copy of each socket until it executes its program: an address
+	// that was let go of can be in use for a moment more.
 	if errors.Is(n.err, syscall.EADDRINUSE) && !n.rebinding {
 		n.rebinding = true
 
@@ -436,7 +437,8 @@ func (p *port) release() {
 	}
 }
 
-// dropHandshakes cuts the connections whose TLS handshake is not over: gRPC's server would wait for them when it is stopped.
+// dropHandshakes cuts the connections whose TLS handshake is not over: gRPC's server would wait for them when it is
+// stopped.
 func (p *port) dropHandshakes() {
 	for _, w := range p.live() {
 		if w.isShaking() && !w.isFrozen() {
@@ -658,8 +660,8 @@ func newWiring() *wiring {
 	return &wiring{routes: map[netip.Addr]netip.Addr{}, ports: map[netip.AddrPort]uint16{}}
 }
 
-// socket is where a declared address is found here. The second result is false when it is nowhere: outside of loopback, where no lab ever
-// reaches, or, with a single address, while nothing ever listened there.
+// socket is where a declared address is found here. The second result is false when it is nowhere: outside of loopback,
+// where no lab ever reaches, or, with a single address, while nothing ever listened there.
 func (n *wiring) socket(declared netip.AddrPort) (netip.AddrPort, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -706,7 +708,8 @@ func openError(at netip.AddrPort, err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("open %s: the port is in use on that address: %w", at, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("open %s: this system does not have the address (where 127.0.0.1 is the only one of loopback, machines have to share it): %w", at, err)
+		return fmt.Errorf("open %s: this system does not have the address (where 127.0.0.1 is the only one of loopback, "+
+			"machines have to share it): %w", at, err)
 	default:
 		return fmt.Errorf("open %s: %w", at, err)
 	}

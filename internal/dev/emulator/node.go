@@ -129,7 +129,8 @@ func (o NodeOptions) withDefaults() NodeOptions {
 	setDefault(&o.SerialNumber, "SN-"+hexed[32:40])
 	setDefault(&o.Manufacturer, "Example Machines")
 	setDefault(&o.ProductName, "Loopback 1")
-	setDefault(&o.Cmdline, "talos.platform=metal console=tty0 init_on_alloc=1 slab_nomerge pti=on consoleblank=0 nvme_core.io_timeout=4294967295 printk.devkmsg=on selinux=1 module.sig_enforce=1")
+	setDefault(&o.Cmdline, "talos.platform=metal console=tty0 init_on_alloc=1 slab_nomerge pti=on consoleblank=0 "+
+		"nvme_core.io_timeout=4294967295 printk.devkmsg=on selinux=1 module.sig_enforce=1")
 
 	if o.Links == nil {
 		o.Links = []Link{{Name: "eth0", MAC: net.HardwareAddr(append([]byte{0x52, 0x54, 0x00}, digest[29:]...)).String()}}
@@ -150,7 +151,8 @@ func setDefault(value *string, fallback string) {
 	}
 }
 
-// bootedRelease is the Talos release that the machine boots. One that can't be played is played as the machine's own line.
+// bootedRelease is the Talos release that the machine boots. One that can't be played is played as the machine's own
+// line.
 func (n *Node) bootedRelease() (string, *release) {
 	version := n.options.TalosVersion
 	if drive := n.readDrive(); drive.installed && drive.version != "" {
@@ -195,7 +197,8 @@ func (n *Node) start() error {
 	return nil
 }
 
-// reservePort settles the API's port before the machine answers, so that Endpoint can tell it; elsewhere it proves that the port is free.
+// reservePort settles the API's port before the machine answers, so that Endpoint can tell it; elsewhere it proves that
+// the port is free.
 func (n *Node) reservePort() error {
 	listener, err := n.lab.network.listen(netip.AddrPortFrom(n.options.Address, APIPort))
 	if err != nil {
@@ -245,7 +248,8 @@ func (n *Node) run() {
 	}
 }
 
-// restart is the time between two boots: first the ports are refused, then, during the firmware's self-test, nothing answers.
+// restart is the time between two boots: first the ports are refused, then, during the firmware's self-test, nothing
+// answers.
 func (n *Node) restart() {
 	ctx, cancel := n.whilePowered()
 	defer cancel()
@@ -387,7 +391,8 @@ func (n *Node) Faults() Faults {
 	return faults
 }
 
-// Stage is the stage of the machine's status: "maintenance", "running" and so on; "off" without power, "rebooting" between two boots.
+// Stage is the stage of the machine's status: "maintenance", "running" and so on; "off" without power, "rebooting"
+// between two boots.
 func (n *Node) Stage() string {
 	n.mu.Lock()
 	b, on := n.boot, n.on

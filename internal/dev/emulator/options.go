@@ -24,7 +24,8 @@ type LabOptions struct {
 	SingleAddress bool
 	// Logger gets the console of every node; none by default.
 	Logger zerolog.Logger
-	// Watch is told of every call to a node when it arrives. The call waits until Watch returns, before anything is done with it.
+	// Watch is told of every call to a node when it arrives. The call waits until Watch returns, before anything is done
+	// with it.
 	Watch func(node *Node, call Call)
 }
 
@@ -35,8 +36,8 @@ type NodeOptions struct {
 	// Address is where the machine answers in maintenance mode. Default: the lab's next free address.
 	// With a static address in its machine config it answers there afterwards.
 	Address netip.Addr
-	// TalosVersion is the Talos release that the machine runs, whatever installer its machine config names: v1.13.x behaves as v1.13.9 does, and
-	// v1.12.x as v1.12.1. Others can't be played. Default DefaultTalosVersion.
+	// TalosVersion is the Talos release that the machine runs, whatever installer its machine config names: v1.13.x
+	// behaves as v1.13.9 does, and v1.12.x as v1.12.1. Others can't be played. Default DefaultTalosVersion.
 	TalosVersion string
 	// UUID is the SMBIOS UUID; default: made from the name.
 	UUID         string
@@ -54,7 +55,8 @@ type NodeOptions struct {
 	Cmdline string
 	// Extensions are the system extensions of the image that the machine booted from.
 	Extensions []Extension
-	// Schematic is the image factory's id of that image; empty for an image from elsewhere. An install from a factory's installer changes it.
+	// Schematic is the image factory's id of that image; empty for an image from elsewhere. An install from a factory's
+	// installer changes it.
 	Schematic string
 	// Agent machines run Talos as the agent of a fleet's management: they take no machine config.
 	Agent bool
@@ -117,7 +119,8 @@ type EtcdData int
 const (
 	// NoEtcdData is an empty directory.
 	NoEtcdData EtcdData = iota
-	// LostEtcdData belongs to a member of a cluster of three whose other members are gone: its etcd starts and never gets healthy.
+	// LostEtcdData belongs to a member of a cluster of three whose other members are gone: its etcd starts and never gets
+	// healthy.
 	LostEtcdData
 	// WholeEtcdData belongs to a cluster of this one member: its etcd starts and is healthy.
 	WholeEtcdData
@@ -127,14 +130,15 @@ const (
 type Timing struct {
 	// Boot is from power-on to the first answer. Default 5 s.
 	Boot time.Duration
-	// Apply is how long the machine takes over a machine config that it is sent, before it answers. The caller's deadline does not
-	// shorten it. Default 0.
+	// Apply is how long the machine takes over a machine config that it is sent, before it answers. The caller's deadline
+	// does not shorten it. Default 0.
 	Apply time.Duration
 	// Install is the installer's run, at an upgrade as well. Default 30 s.
 	Install time.Duration
 	// Pull is how long it takes to fetch an image for an upgrade. Default 2 s.
 	Pull time.Duration
-	// Pods is how long a machine that runs pods waits for their end before it reboots; its API is there meanwhile. Default 0.
+	// Pods is how long a machine that runs pods waits for their end before it reboots; its API is there meanwhile. Default
+	// 0.
 	Pods time.Duration
 	// Stop is from then to the kernel's end. Default 2 s.
 	Stop time.Duration
@@ -146,10 +150,11 @@ type Timing struct {
 	Containers time.Duration
 	// Kubelet is how long kubelet takes after that. Default 5 s.
 	Kubelet time.Duration
-	// EtcdData is how long an etcd that makes a cluster runs before its directory has something in it, and one that joins a cluster before
-	// the cluster knows its name. Default 1 s.
+	// EtcdData is how long an etcd that makes a cluster runs before its directory has something in it, and one that joins
+	// a cluster before the cluster knows its name. Default 1 s.
 	EtcdData time.Duration
-	// EtcdStart is from an etcd start to its first successful health check, at least the 5 s of Talos' health check. Default 6 s.
+	// EtcdStart is from an etcd start to its first successful health check, at least the 5 s of Talos' health check.
+	// Default 6 s.
 	EtcdStart time.Duration
 	// EtcdJoin is how long a new member stays a learner. Default 5 s.
 	EtcdJoin time.Duration
@@ -157,10 +162,11 @@ type Timing struct {
 	ControlPlane time.Duration
 	// TimeSync is how long the first time sync of a boot takes. Default 1 s.
 	TimeSync time.Duration
-	// BootLimit is when a boot whose services are not all up is given up, and the machine reboots. Default 0: never, since scaled time can
-	// outrun a slow test; Talos has 70 min.
+	// BootLimit is when a boot whose services are not all up is given up, and the machine reboots. Default 0: never, since
+	// scaled time can outrun a slow test; Talos has 70 min.
 	BootLimit time.Duration
-	// EtcdJoinLimit is how long an etcd tries to join its cluster before its service fails for good. Default 30 min, as in Talos.
+	// EtcdJoinLimit is how long an etcd tries to join its cluster before its service fails for good. Default 30 min, as in
+	// Talos.
 	EtcdJoinLimit time.Duration
 }
 

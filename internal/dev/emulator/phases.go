@@ -50,8 +50,9 @@ func actorOf(ctx context.Context) string {
 	return actor
 }
 
-// runSequence runs the phases of a sequence if none runs, or if it may take over from the one that does. One that can't start leaves an event,
-// and so does one that ends early: as cancelled if another took over, else as fatal, which makes the machine reboot.
+// runSequence runs the phases of a sequence if none runs, or if it may take over from the one that does. One that can't
+// start leaves an event, and so does one that ends early: as cancelled if another took over, else as fatal, which makes
+// the machine reboot.
 func (b *boot) runSequence(ctx context.Context, name string, force bool, phases []phase) error {
 	ctx, mine, err := b.lockSequence(ctx, name, force)
 	if err != nil {
@@ -77,9 +78,11 @@ func (b *boot) runSequence(ctx context.Context, name string, force bool, phases 
 		b.setStage(runtimeres.MachineStageRunning)
 	case err == nil:
 	case errors.Is(err, context.Canceled):
-		b.sequenceEvent(ctx, name, machineapi.SequenceEvent_NOOP, &common.Error{Code: common.Code_CANCELED, Message: "sequence failed: " + err.Error()})
+		b.sequenceEvent(ctx, name, machineapi.SequenceEvent_NOOP,
+			&common.Error{Code: common.Code_CANCELED, Message: "sequence failed: " + err.Error()})
 	default:
-		b.sequenceEvent(ctx, name, machineapi.SequenceEvent_NOOP, &common.Error{Code: common.Code_FATAL, Message: "sequence failed: " + err.Error()})
+		b.sequenceEvent(ctx, name, machineapi.SequenceEvent_NOOP,
+			&common.Error{Code: common.Code_FATAL, Message: "sequence failed: " + err.Error()})
 
 		if name != seqShutdown {
 			b.setStage(runtimeres.MachineStageRebooting)
@@ -182,7 +185,8 @@ func (b *boot) warning(run func(context.Context) error) func(context.Context) er
 	}
 }
 
-func (b *boot) sequenceEvent(ctx context.Context, name string, action machineapi.SequenceEvent_Action, failure *common.Error) {
+func (b *boot) sequenceEvent(ctx context.Context, name string, action machineapi.SequenceEvent_Action,
+	failure *common.Error) {
 	b.events.publish(b.now(), actorOf(ctx), &machineapi.SequenceEvent{Sequence: name, Action: action, Error: failure})
 }
 

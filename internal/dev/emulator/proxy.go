@@ -27,10 +27,12 @@ const (
 
 // fanOutServices are those whose replies can be told apart by node, so that "nodes" works for them.
 var fanOutServices = []string{
-	"machine.MachineService", "cluster.ClusterService", "inspect.InspectService", "storage.StorageService", "time.TimeService",
+	"machine.MachineService", "cluster.ClusterService", "inspect.InspectService", "storage.StorageService",
+	"time.TimeService",
 }
 
-// targets are the nodes that a call's metadata asks for. fan tells whether the answers are to be merged; none means this node itself.
+// targets are the nodes that a call's metadata asks for. fan tells whether the answers are to be merged; none means
+// this node itself.
 func (g *gatekeeper) targets(ctx context.Context, method string) (targets []string, fan bool, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 
@@ -92,7 +94,8 @@ func invalidTarget(target string) bool {
 }
 
 // forwardUnary sends a call on to the nodes that its metadata names.
-func (g *gatekeeper) forwardUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (g *gatekeeper) forwardUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	targets, fan, err := g.targets(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
@@ -138,7 +141,8 @@ type nodeReply struct {
 	err   error
 }
 
-// mergeReply adds a node's messages, marked with the node's name as the caller wrote it; an error becomes a message of its own.
+// mergeReply adds a node's messages, marked with the node's name as the caller wrote it; an error becomes a message of
+// its own.
 func mergeReply(merged protoreflect.Message, from nodeReply) {
 	field := merged.Descriptor().Fields().ByName("messages")
 	if field == nil || !field.IsList() {
@@ -148,7 +152,8 @@ func mergeReply(merged protoreflect.Message, from nodeReply) {
 	list := merged.Mutable(field).List()
 
 	if from.err != nil {
-		list.Append(protoreflect.ValueOfMessage(withMetadata(list.NewElement().Message(), errorMetadata(from.node, from.err))))
+		list.Append(protoreflect.ValueOfMessage(
+			withMetadata(list.NewElement().Message(), errorMetadata(from.node, from.err))))
 
 		return
 	}

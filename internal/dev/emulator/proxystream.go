@@ -12,7 +12,8 @@ import (
 )
 
 // forwardStream is forwardUnary for streams: frames are marked, errors are frames.
-func (g *gatekeeper) forwardStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (g *gatekeeper) forwardStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	targets, fan, err := g.targets(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
@@ -56,7 +57,8 @@ type relay struct {
 	err    error // why there is no stream
 }
 
-func (g *gatekeeper) openRelay(ctx context.Context, target string, info *grpc.StreamServerInfo, output protoreflect.MessageType) *relay {
+func (g *gatekeeper) openRelay(ctx context.Context, target string, info *grpc.StreamServerInfo,
+	output protoreflect.MessageType) *relay {
 	opened := &relay{node: target, output: output, close: func() {}}
 
 	conn, ctx, err := g.dialNode(ctx, target)
@@ -68,12 +70,14 @@ func (g *gatekeeper) openRelay(ctx context.Context, target string, info *grpc.St
 
 	opened.close = func() { conn.Close() } //nolint:errcheck // the call is over
 	// A single reply is read like a stream of one.
-	opened.stream, opened.err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: info.IsClientStream}, info.FullMethod)
+	opened.stream, opened.err = conn.NewStream(ctx,
+		&grpc.StreamDesc{ServerStreams: true, ClientStreams: info.IsClientStream}, info.FullMethod)
 
 	return opened
 }
 
-// broadcast hands what the caller sends to all nodes. A node that has ended its stream tells why where its frames are read.
+// broadcast hands what the caller sends to all nodes. A node that has ended its stream tells why where its frames are
+// read.
 func broadcast(caller grpc.ServerStream, input protoreflect.MessageType, relays []*relay) {
 	for {
 		frame := input.New().Interface()

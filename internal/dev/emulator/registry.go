@@ -53,9 +53,12 @@ var resourceNamespaces = map[resource.Namespace]string{
 
 // resourceTypes are the types that nodes register: what `talosctl get` can name, and what the access policy knows.
 var resourceTypes = []meta.ResourceWithRD{
-	&block.Device{}, &block.DiscoveredVolume{}, &block.DiscoveryRefreshRequest{}, &block.DiscoveryRefreshStatus{}, &block.Disk{},
-	&block.MountRequest{}, &block.MountStatus{}, &block.SwapStatus{}, &block.Symlink{}, &block.SystemDisk{}, &block.UserDiskConfigStatus{},
-	&block.VolumeConfig{}, &block.VolumeLifecycle{}, &block.VolumeMountRequest{}, &block.VolumeMountStatus{}, &block.VolumeStatus{}, &block.ZswapStatus{},
+	&block.Device{}, &block.DiscoveredVolume{}, &block.DiscoveryRefreshRequest{}, &block.DiscoveryRefreshStatus{},
+	&block.Disk{},
+	&block.MountRequest{}, &block.MountStatus{}, &block.SwapStatus{}, &block.Symlink{}, &block.SystemDisk{},
+	&block.UserDiskConfigStatus{},
+	&block.VolumeConfig{}, &block.VolumeLifecycle{}, &block.VolumeMountRequest{}, &block.VolumeMountStatus{},
+	&block.VolumeStatus{}, &block.ZswapStatus{},
 
 	&cluster.Affiliate{}, &cluster.Config{}, &cluster.Identity{}, &cluster.Info{}, &cluster.Member{},
 
@@ -67,47 +70,72 @@ var resourceTypes = []meta.ResourceWithRD{
 
 	&files.EtcFileSpec{}, &files.EtcFileStatus{},
 
-	&hardware.MemoryModule{}, &hardware.PCIDevice{}, &hardware.PCIDriverRebindConfig{}, &hardware.PCIDriverRebindStatus{}, &hardware.PCRStatus{},
+	&hardware.MemoryModule{}, &hardware.PCIDevice{}, &hardware.PCIDriverRebindConfig{}, &hardware.PCIDriverRebindStatus{},
+	&hardware.PCRStatus{},
 	&hardware.Processor{}, &hardware.SystemInformation{},
 
-	&k8s.AdmissionControlConfig{}, &k8s.APIServerConfig{}, &k8s.AuditPolicyConfig{}, &k8s.AuthorizationConfig{}, &k8s.BootstrapManifestsConfig{},
-	&k8s.ConfigStatus{}, &k8s.ControllerManagerConfig{}, &k8s.Endpoint{}, &k8s.ExtraManifestsConfig{}, &k8s.KubeletConfig{}, &k8s.KubeletKubeconfig{},
-	&k8s.KubeletLifecycle{}, &k8s.KubeletSpec{}, &k8s.KubePrismConfig{}, &k8s.KubePrismEndpoints{}, &k8s.KubePrismStatuses{}, &k8s.Manifest{},
-	&k8s.ManifestStatus{}, &k8s.NodeAnnotationSpec{}, &k8s.NodeCordonedSpec{}, &k8s.NodeIP{}, &k8s.NodeIPConfig{}, &k8s.NodeLabelSpec{},
-	&k8s.Nodename{}, &k8s.NodeStatus{}, &k8s.NodeTaintSpec{}, &k8s.SchedulerConfig{}, &k8s.SecretsStatus{}, &k8s.StaticPod{},
+	&k8s.AdmissionControlConfig{}, &k8s.APIServerConfig{}, &k8s.AuditPolicyConfig{}, &k8s.AuthorizationConfig{},
+	&k8s.BootstrapManifestsConfig{},
+	&k8s.ConfigStatus{}, &k8s.ControllerManagerConfig{}, &k8s.Endpoint{}, &k8s.ExtraManifestsConfig{},
+	&k8s.KubeletConfig{}, &k8s.KubeletKubeconfig{},
+	&k8s.KubeletLifecycle{}, &k8s.KubeletSpec{}, &k8s.KubePrismConfig{}, &k8s.KubePrismEndpoints{},
+	&k8s.KubePrismStatuses{}, &k8s.Manifest{},
+	&k8s.ManifestStatus{}, &k8s.NodeAnnotationSpec{}, &k8s.NodeCordonedSpec{}, &k8s.NodeIP{}, &k8s.NodeIPConfig{},
+	&k8s.NodeLabelSpec{},
+	&k8s.Nodename{}, &k8s.NodeStatus{}, &k8s.NodeTaintSpec{}, &k8s.SchedulerConfig{}, &k8s.SecretsStatus{},
+	&k8s.StaticPod{},
 	&k8s.StaticPodServerStatus{}, &k8s.StaticPodStatus{},
 
-	&kubeaccess.Config{}, &kubespan.Config{}, &kubespan.Endpoint{}, &kubespan.Identity{}, &kubespan.PeerSpec{}, &kubespan.PeerStatus{},
+	&kubeaccess.Config{}, &kubespan.Config{}, &kubespan.Endpoint{}, &kubespan.Identity{}, &kubespan.PeerSpec{},
+	&kubespan.PeerStatus{},
 
-	&network.AddressSpec{}, &network.AddressStatus{}, &network.DeviceConfigSpec{}, &network.DNSResolveCache{}, &network.DNSUpstream{},
-	&network.EthernetSpec{}, &network.EthernetStatus{}, &network.HardwareAddr{}, &network.HostDNSConfig{}, &network.HostnameSpec{},
-	&network.HostnameStatus{}, &network.LinkAliasSpec{}, &network.LinkRefresh{}, &network.LinkSpec{}, &network.LinkStatus{}, &network.NfTablesChain{},
-	&network.NodeAddress{}, &network.NodeAddressFilter{}, &network.NodeAddressSortAlgorithm{}, &network.OperatorSpec{}, &network.PlatformConfig{},
-	&network.ProbeSpec{}, &network.ProbeStatus{}, &network.ResolverSpec{}, &network.ResolverStatus{}, &network.RouteSpec{}, &network.RouteStatus{},
-	&network.RoutingRuleSpec{}, &network.RoutingRuleStatus{}, &network.Status{}, &network.TimeServerSpec{}, &network.TimeServerStatus{},
+	&network.AddressSpec{}, &network.AddressStatus{}, &network.DeviceConfigSpec{}, &network.DNSResolveCache{},
+	&network.DNSUpstream{},
+	&network.EthernetSpec{}, &network.EthernetStatus{}, &network.HardwareAddr{}, &network.HostDNSConfig{},
+	&network.HostnameSpec{},
+	&network.HostnameStatus{}, &network.LinkAliasSpec{}, &network.LinkRefresh{}, &network.LinkSpec{},
+	&network.LinkStatus{}, &network.NfTablesChain{},
+	&network.NodeAddress{}, &network.NodeAddressFilter{}, &network.NodeAddressSortAlgorithm{}, &network.OperatorSpec{},
+	&network.PlatformConfig{},
+	&network.ProbeSpec{}, &network.ProbeStatus{}, &network.ResolverSpec{}, &network.ResolverStatus{}, &network.RouteSpec{},
+	&network.RouteStatus{},
+	&network.RoutingRuleSpec{}, &network.RoutingRuleStatus{}, &network.Status{}, &network.TimeServerSpec{},
+	&network.TimeServerStatus{},
 
 	&perf.CPU{}, &perf.Memory{},
 
-	&runtimeres.APIServiceConfig{}, &runtimeres.BootedEntry{}, &runtimeres.DevicesStatus{}, &runtimeres.Diagnostic{}, &runtimeres.Environment{},
-	&runtimeres.EventSinkConfig{}, &runtimeres.ExtensionServiceConfig{}, &runtimeres.ExtensionServiceConfigStatus{}, &runtimeres.ExtensionStatus{},
-	&runtimeres.KernelCmdline{}, &runtimeres.KernelModuleSpec{}, &runtimeres.KernelParamDefaultSpec{}, &runtimeres.KernelParamSpec{},
-	&runtimeres.KernelParamStatus{}, &runtimeres.KmsgLogConfig{}, &runtimeres.LoadedKernelModule{}, &runtimeres.MachineResetSignal{},
-	&runtimeres.MachineStatus{}, &runtimeres.MaintenanceServiceConfig{}, &runtimeres.MaintenanceServiceRequest{}, &runtimeres.MetaKey{},
-	&runtimeres.MetaLoaded{}, &runtimeres.MountStatus{}, &runtimeres.OOMAction{}, &runtimeres.PlatformMetadata{}, &runtimeres.SBOMItem{},
-	&runtimeres.SecurityState{}, &runtimeres.ServicePID{}, &runtimeres.UniqueMachineToken{}, &runtimeres.Version{}, &runtimeres.WatchdogTimerConfig{},
+	&runtimeres.APIServiceConfig{}, &runtimeres.BootedEntry{}, &runtimeres.DevicesStatus{}, &runtimeres.Diagnostic{},
+	&runtimeres.Environment{},
+	&runtimeres.EventSinkConfig{}, &runtimeres.ExtensionServiceConfig{}, &runtimeres.ExtensionServiceConfigStatus{},
+	&runtimeres.ExtensionStatus{},
+	&runtimeres.KernelCmdline{}, &runtimeres.KernelModuleSpec{}, &runtimeres.KernelParamDefaultSpec{},
+	&runtimeres.KernelParamSpec{},
+	&runtimeres.KernelParamStatus{}, &runtimeres.KmsgLogConfig{}, &runtimeres.LoadedKernelModule{},
+	&runtimeres.MachineResetSignal{},
+	&runtimeres.MachineStatus{}, &runtimeres.MaintenanceServiceConfig{}, &runtimeres.MaintenanceServiceRequest{},
+	&runtimeres.MetaKey{},
+	&runtimeres.MetaLoaded{}, &runtimeres.MountStatus{}, &runtimeres.OOMAction{}, &runtimeres.PlatformMetadata{},
+	&runtimeres.SBOMItem{},
+	&runtimeres.SecurityState{}, &runtimeres.ServicePID{}, &runtimeres.UniqueMachineToken{}, &runtimeres.Version{},
+	&runtimeres.WatchdogTimerConfig{},
 	&runtimeres.WatchdogTimerStatus{},
 
-	&secrets.API{}, &secrets.CertSAN{}, &secrets.EncryptionSalt{}, &secrets.Etcd{}, &secrets.EtcdRoot{}, &secrets.Kubelet{}, &secrets.Kubernetes{},
-	&secrets.KubernetesDynamicCerts{}, &secrets.KubernetesRoot{}, &secrets.MaintenanceRoot{}, &secrets.OSRoot{}, &secrets.Trustd{},
+	&secrets.API{}, &secrets.CertSAN{}, &secrets.EncryptionSalt{}, &secrets.Etcd{}, &secrets.EtcdRoot{},
+	&secrets.Kubelet{}, &secrets.Kubernetes{},
+	&secrets.KubernetesDynamicCerts{}, &secrets.KubernetesRoot{}, &secrets.MaintenanceRoot{}, &secrets.OSRoot{},
+	&secrets.Trustd{},
 
-	&security.ImageVerificationRule{}, &security.TUFTrustedRoot{}, &siderolink.Config{}, &siderolink.Status{}, &siderolink.Tunnel{},
+	&security.ImageVerificationRule{}, &security.TUFTrustedRoot{}, &siderolink.Config{}, &siderolink.Status{},
+	&siderolink.Tunnel{},
 
-	&timeres.AdjtimeStatus{}, &timeres.Status{}, &v1alpha1.AcquireConfigSpec{}, &v1alpha1.AcquireConfigStatus{}, &v1alpha1.Service{},
+	&timeres.AdjtimeStatus{}, &timeres.Status{}, &v1alpha1.AcquireConfigSpec{}, &v1alpha1.AcquireConfigStatus{},
+	&v1alpha1.Service{},
 }
 
-// definitionsOf makes the namespace "meta" of a release from its resource types. It is the same on all nodes and never changes: one for the whole
-// process.
-func definitionsOf(namespaces map[resource.Namespace]string, types func() []meta.ResourceDefinitionSpec) func() (state.CoreState, error) {
+// definitionsOf makes the namespace "meta" of a release from its resource types. It is the same on all nodes and never
+// changes: one for the whole process.
+func definitionsOf(namespaces map[resource.Namespace]string,
+	types func() []meta.ResourceDefinitionSpec) func() (state.CoreState, error) {
 	return sync.OnceValues(func() (state.CoreState, error) {
 		core := inmem.NewState(meta.NamespaceName)
 		all := state.WrapCore(namespaced.NewState(func(resource.Namespace) state.CoreState { return core }))

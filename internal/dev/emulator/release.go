@@ -18,7 +18,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/clusterhealth"
 )
 
-// release is what the releases of one line of Talos, such as v1.12.x, do in their own way. What it does not tell, all lines do alike.
+// release is what the releases of one line of Talos, such as v1.12.x, do in their own way. What it does not tell, all
+// lines do alike.
 type release struct {
 	// line is how the names of its releases begin: "v1.13.".
 	line string
@@ -26,23 +27,27 @@ type release struct {
 	oldestTLS uint16
 	// maintenance and configured are how the API is served without and with a machine config.
 	maintenance, configured door
-	// apidFirst tells that one apid serves both, from the first sequence of a boot on. Otherwise maintenance mode has a service of its own,
-	// whose end the machine waits for before it does anything else, and apid starts with the boot sequence: a machine has no API while it installs.
+	// apidFirst tells that one apid serves both, from the first sequence of a boot on. Otherwise maintenance mode has a
+	// service of its own, whose end the machine waits for before it does anything else, and apid starts with the boot
+	// sequence: a machine has no API while it installs.
 	apidFirst bool
 	// oneApply tells that a machine handles one ApplyConfiguration at a time, and none once it is about to reboot for one.
 	oneApply bool
 
 	// load reads a machine config, or says why it can't in the words of these releases.
 	load func([]byte) (talosconfig.Provider, error)
-	// refusals are the answers of nodes that are no control plane, by what was asked of them, where they differ from the usual one.
+	// refusals are the answers of nodes that are no control plane, by what was asked of them, where they differ from the
+	// usual one.
 	refusals map[string]error
 	// fanOutRefusal is what is said of a method that can't be asked of several nodes at once.
 	fanOutRefusal func(method string) string
-	// waitEnded is the last entry in the history of an etcd that a Bootstrap replaces while it waits for a cluster to join.
+	// waitEnded is the last entry in the history of an etcd that a Bootstrap replaces while it waits for a cluster to
+	// join.
 	waitEnded serviceEntry
 	// checkLimit is how long a check of the cluster's health may take by itself; 0 for as long as all of them together.
 	checkLimit func(check string) time.Duration
-	// checksNodesWithoutCNI tells that the cluster's health needs Ready nodes even when the machine config says that there is no CNI.
+	// checksNodesWithoutCNI tells that the cluster's health needs Ready nodes even when the machine config says that there
+	// is no CNI.
 	checksNodesWithoutCNI bool
 	// definitions is the namespace "meta": the resource types and namespaces that there are.
 	definitions func() (state.CoreState, error)
@@ -98,13 +103,17 @@ var releases = []*release{
 		},
 		load: load112,
 		refusals: map[string]error{
-			"bootstrap":                     status.Error(codes.FailedPrecondition, "bootstrap can only be performed on a control plane node"),
-			"etcd alarm disarm":             status.Error(codes.Unimplemented, "etcd alarm list is only available on control plane nodes"),
-			"generate client configuration": status.Error(codes.FailedPrecondition, "client configuration (talosconfig) can't be generated on worker nodes"),
+			"bootstrap": status.Error(codes.FailedPrecondition,
+				"bootstrap can only be performed on a control plane node"),
+			"etcd alarm disarm": status.Error(codes.Unimplemented,
+				"etcd alarm list is only available on control plane nodes"),
+			"generate client configuration": status.Error(codes.FailedPrecondition,
+				"client configuration (talosconfig) can't be generated on worker nodes"),
 		},
 		fanOutRefusal: func(string) string { return "one-2-many proxying is not supported for COSI methods" },
-		waitEnded: serviceEntry{stateFailed, "Failed to run pre stage: failed to build initial etcd cluster: failed to build cluster arguments: " +
-			"1 error(s) occurred:\n\terror getting etcd member list: context canceled"},
+		waitEnded: serviceEntry{stateFailed,
+			"Failed to run pre stage: failed to build initial etcd cluster: failed to build cluster arguments: " +
+				"1 error(s) occurred:\n\terror getting etcd member list: context canceled"},
 		checkLimit:            checkLimit112,
 		checksNodesWithoutCNI: true,
 		definitions:           definitionsOf(resourceNamespaces112(), resourceSpecs112),

@@ -14,7 +14,8 @@ import (
 )
 
 // Reset checks what is to be wiped, answers, and then wipes it.
-func (s *machineService) Reset(ctx context.Context, request *machineapi.ResetRequest) (*machineapi.ResetResponse, error) {
+func (s *machineService) Reset(ctx context.Context, request *machineapi.ResetRequest) (*machineapi.ResetResponse,
+	error) {
 	b := s.boot
 
 	if b.node.options.Agent {
@@ -50,7 +51,8 @@ func (b *boot) checkReset(ctx context.Context, request *machineapi.ResetRequest)
 	}
 
 	if len(request.GetSystemPartitionsToWipe()) > 0 && request.GetMode() == machineapi.ResetRequest_USER_DISKS {
-		return errors.New("reset failed: invalid input, wipe mode USER_DISKS doesn't support SystemPartitionsToWipe parameter")
+		return errors.New("reset failed: invalid input, wipe mode USER_DISKS doesn't support SystemPartitionsToWipe " +
+			"parameter")
 	}
 
 	for _, partition := range request.GetSystemPartitionsToWipe() {
@@ -67,12 +69,15 @@ func (b *boot) checkReset(ctx context.Context, request *machineapi.ResetRequest)
 	return nil
 }
 
-// resetPhases leave the cluster in order if that is asked for, stop everything, wipe, and reboot or switch the machine off.
+// resetPhases leave the cluster in order if that is asked for, stop everything, wipe, and reboot or switch the machine
+// off.
 func (b *boot) resetPhases(request *machineapi.ResetRequest) []phase {
 	var phases []phase
 
-	partitions := slices.DeleteFunc(slices.Clone(request.GetSystemPartitionsToWipe()), func(p *machineapi.ResetPartitionSpec) bool { return !p.GetWipe() })
-	boots := slices.ContainsFunc(partitions, func(p *machineapi.ResetPartitionSpec) bool { return p.GetLabel() == constants.BootPartitionLabel })
+	partitions := slices.DeleteFunc(slices.Clone(request.GetSystemPartitionsToWipe()),
+		func(p *machineapi.ResetPartitionSpec) bool { return !p.GetWipe() })
+	boots := slices.ContainsFunc(partitions,
+		func(p *machineapi.ResetPartitionSpec) bool { return p.GetLabel() == constants.BootPartitionLabel })
 	kexec := len(partitions) > 0 && !boots
 
 	cleanup := single("cleanup", "stopAllPods", b.stopAllPods)

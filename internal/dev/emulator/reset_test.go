@@ -32,7 +32,8 @@ func twoDisks(node *emulator.NodeOptions) {
 	node.Installed = true
 	node.Disks = []emulator.Disk{
 		{Name: "vda", Size: 50_000_000_000, Transport: "virtio"},
-		{Name: "vdb", Size: 10_000_000_000, Transport: "virtio", Volumes: []emulator.Volume{{Partition: "data", Filesystem: "xfs", Size: 1 << 30}}},
+		{Name: "vdb", Size: 10_000_000_000, Transport: "virtio",
+			Volumes: []emulator.Volume{{Partition: "data", Filesystem: "xfs", Size: 1 << 30}}},
 		{Name: "vdc", Size: 10_000_000_000, Transport: "virtio", Readonly: true},
 	}
 }
@@ -86,12 +87,14 @@ func TestClaim_8_11_WhatAResetWipesDecidesHowTheMachineComesBack(t *testing.T) {
 			happens: func(t *testing.T, node *emulator.Node) { t.Helper(); require.False(t, node.Installed()) },
 		},
 		{
-			name: "everything, without a reboot", request: &machineapi.ResetRequest{}, off: true, stage: "maintenance", left: []string{"vdb1"},
+			name: "everything, without a reboot", request: &machineapi.ResetRequest{}, off: true, stage: "maintenance",
+			left:    []string{"vdb1"},
 			happens: func(t *testing.T, node *emulator.Node) { t.Helper(); require.False(t, node.Installed()) },
 		},
 		{
 			name: "another disk alone", stage: "booting",
-			request: &machineapi.ResetRequest{Reboot: true, Mode: machineapi.ResetRequest_USER_DISKS, UserDisksToWipe: []string{"/dev/vdb"}},
+			request: &machineapi.ResetRequest{Reboot: true, Mode: machineapi.ResetRequest_USER_DISKS,
+				UserDisksToWipe: []string{"/dev/vdb"}},
 			happens: func(t *testing.T, node *emulator.Node) { t.Helper(); require.NotNil(t, node.Config()) },
 		},
 		{
@@ -165,7 +168,8 @@ func three(t *testing.T, number int) (*labcluster.Cluster, *client.Client) {
 	t.Helper()
 
 	cluster := newCluster(t, labcluster.Options{
-		ControlPlanes: number, Workers: -1, Endpoint: labcluster.FirstControlPlane, Edit: func(node *emulator.NodeOptions) { node.Installed = true },
+		ControlPlanes: number, Workers: -1, Endpoint: labcluster.FirstControlPlane,
+		Edit: func(node *emulator.NodeOptions) { node.Installed = true },
 	})
 
 	for _, node := range cluster.Nodes {
@@ -200,14 +204,16 @@ func TestClaim_8_12_AGracefulResetLeavesEtcdAndFailsIfItCannot(t *testing.T) {
 	t.Parallel()
 
 	request := &machineapi.ResetRequest{
-		Graceful: true, Reboot: true, SystemPartitionsToWipe: partitions(constants.StatePartitionLabel, constants.EphemeralPartitionLabel),
+		Graceful: true, Reboot: true,
+		SystemPartitionsToWipe: partitions(constants.StatePartitionLabel, constants.EphemeralPartitionLabel),
 	}
 
 	cluster, c := three(t, 3)
 	last := cluster.Node("cp3")
 
 	require.NoError(t, secure(t, cluster.Talosconfig(), last).ResetGeneric(deadline(t), request))
-	require.NoError(t, last.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+	require.NoError(t, last.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 	require.NotContains(t, members(t, c), "cp3")
 	require.Zero(t, last.EtcdClusterID())
 
@@ -223,7 +229,8 @@ func TestClaim_8_12_AGracefulResetLeavesEtcdAndFailsIfItCannot(t *testing.T) {
 	request.Graceful = false
 
 	eventually(t, func() error { return c.ResetGeneric(deadline(t), request) })
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 3 && n.Stage() == "maintenance" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 3 && n.Stage() == "maintenance" }))
 	require.Zero(t, node.EtcdClusterID())
 }
 
@@ -246,11 +253,13 @@ func TestClaim_8_13_MembersLeaveEtcdAndGiveItsLeadershipAway(t *testing.T) {
 		}
 	}
 
-	reply, err := secure(t, cluster.Talosconfig(), other).EtcdForfeitLeadership(deadline(t), &machineapi.EtcdForfeitLeadershipRequest{})
+	reply, err := secure(t, cluster.Talosconfig(), other).EtcdForfeitLeadership(deadline(t),
+		&machineapi.EtcdForfeitLeadershipRequest{})
 	require.NoError(t, err)
 	require.Empty(t, reply.GetMessages()[0].GetMember(), "it had none to give")
 
-	reply, err = secure(t, cluster.Talosconfig(), leader).EtcdForfeitLeadership(deadline(t), &machineapi.EtcdForfeitLeadershipRequest{})
+	reply, err = secure(t, cluster.Talosconfig(), leader).EtcdForfeitLeadership(deadline(t),
+		&machineapi.EtcdForfeitLeadershipRequest{})
 	require.NoError(t, err)
 	require.Contains(t, ids, reply.GetMessages()[0].GetMember())
 	require.NotEqual(t, leader.Name(), reply.GetMessages()[0].GetMember())
@@ -259,7 +268,8 @@ func TestClaim_8_13_MembersLeaveEtcdAndGiveItsLeadershipAway(t *testing.T) {
 	require.Equal(t, codes.NotFound, client.StatusCode(err))
 	require.ErrorContains(t, err, "failed to remove member 7: etcdserver: member not found")
 
-	require.NoError(t, secure(t, cluster.Talosconfig(), cluster.Node("cp3")).EtcdLeaveCluster(deadline(t), &machineapi.EtcdLeaveClusterRequest{}))
+	require.NoError(t, secure(t, cluster.Talosconfig(), cluster.Node("cp3")).EtcdLeaveCluster(deadline(t),
+		&machineapi.EtcdLeaveClusterRequest{}))
 	require.NotContains(t, members(t, c), "cp3")
 	require.Zero(t, cluster.Node("cp3").EtcdClusterID())
 

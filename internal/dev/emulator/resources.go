@@ -103,7 +103,8 @@ func (b *boot) prepare() error {
 	return nil
 }
 
-// showExtensions shows the system extensions of the running image, and after them its schematic as if it were one, as the image factory does.
+// showExtensions shows the system extensions of the running image, and after them its schematic as if it were one, as
+// the image factory does.
 func (b *boot) showExtensions() {
 	all := slices.Clone(b.node.options.Extensions)
 	schematic := b.node.options.Schematic
@@ -325,7 +326,8 @@ func (b *boot) showNetwork() {
 		b.put(status)
 	}
 
-	for _, id := range []string{network.NodeAddressDefaultID, network.NodeAddressCurrentID, network.NodeAddressAccumulativeID} {
+	for _, id := range []string{network.NodeAddressDefaultID, network.NodeAddressCurrentID,
+		network.NodeAddressAccumulativeID} {
 		shown := network.NewNodeAddress(network.NamespaceName, id)
 		shown.TypedSpec().Addresses = prefixes
 		b.put(shown)

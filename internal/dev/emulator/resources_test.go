@@ -20,11 +20,16 @@ import (
 
 // sensitiveTypes are for administrators, and so is every type of the group secrets.
 var sensitiveTypes = []string{
-	"APIServerConfigs.kubernetes.talos.dev", "AuditPolicyConfigs.kubernetes.talos.dev", "AuthorizationConfigs.kubernetes.talos.dev",
-	"DeviceConfigSpecs.net.talos.dev", "DiscoveryConfigs.cluster.talos.dev", "EtcFileSpecs.files.talos.dev", "ExtensionServiceConfigs.runtime.talos.dev",
-	"KubeSpanConfigs.kubespan.talos.dev", "KubeSpanIdentities.kubespan.talos.dev", "KubeletConfigs.kubernetes.talos.dev", "KubeletSpecs.kubernetes.talos.dev",
-	"LinkSpecs.net.talos.dev", "MachineConfigs.config.talos.dev", "NodeAnnotationSpecs.k8s.talos.dev", "NodeCordonedSpecs.k8s.talos.dev",
-	"NodeLabelSpecs.k8s.talos.dev", "NodeTaintSpecs.k8s.talos.dev", "OOMActions.talos.dev", "OperatorSpecs.net.talos.dev", "RegistryConfigs.cri.talos.dev",
+	"APIServerConfigs.kubernetes.talos.dev", "AuditPolicyConfigs.kubernetes.talos.dev",
+	"AuthorizationConfigs.kubernetes.talos.dev",
+	"DeviceConfigSpecs.net.talos.dev", "DiscoveryConfigs.cluster.talos.dev", "EtcFileSpecs.files.talos.dev",
+	"ExtensionServiceConfigs.runtime.talos.dev",
+	"KubeSpanConfigs.kubespan.talos.dev", "KubeSpanIdentities.kubespan.talos.dev", "KubeletConfigs.kubernetes.talos.dev",
+	"KubeletSpecs.kubernetes.talos.dev",
+	"LinkSpecs.net.talos.dev", "MachineConfigs.config.talos.dev", "NodeAnnotationSpecs.k8s.talos.dev",
+	"NodeCordonedSpecs.k8s.talos.dev",
+	"NodeLabelSpecs.k8s.talos.dev", "NodeTaintSpecs.k8s.talos.dev", "OOMActions.talos.dev", "OperatorSpecs.net.talos.dev",
+	"RegistryConfigs.cri.talos.dev",
 	"SiderolinkConfigs.siderolink.talos.dev", "SiderolinkTunnels.siderolink.talos.dev", "VolumeConfigs.block.talos.dev",
 }
 
@@ -56,18 +61,24 @@ func TestClaim_1_08_ResourcesAreGuardedInFourSteps(t *testing.T) {
 		write                   bool
 		want                    string
 	}{
-		"writes need an administrator":             {"anybody", "runtime", "MachineStatuses.runtime.talos.dev", true, notAuthorized},
-		"readers may not write either":             {"reader", "runtime", "MachineStatuses.runtime.talos.dev", true, notAuthorized},
-		"administrators may not either":            {"admin", "runtime", "MachineStatuses.runtime.talos.dev", true, readOnly},
-		"writes come before the type":              {"admin", "nowhere", "Nonsense.talos.dev", true, readOnly},
-		"unknown types":                            {"anybody", "runtime", "Nonsense.talos.dev", false, unknownType},
-		"unknown types for administrators":         {"admin", "runtime", "Nonsense.talos.dev", false, unknownType},
-		"the type comes before the namespace":      {"reader", "nowhere", "Nonsense.talos.dev", false, unknownType},
-		"sensitive types":                          {"anybody", "config", "MachineConfigs.config.talos.dev", false, notAuthorized},
-		"sensitive types for readers":              {"reader", "config", "MachineConfigs.config.talos.dev", false, notAuthorized},
-		"sensitivity comes before the namespace":   {"reader", "nowhere", "MachineConfigs.config.talos.dev", false, notAuthorized},
-		"unknown namespaces":                       {"anybody", "nowhere", "Disks.block.talos.dev", false, unknownNamespace},
-		"unknown namespaces for administrators":    {"admin", "nowhere", "MachineConfigs.config.talos.dev", false, unknownNamespace},
+		"writes need an administrator": {"anybody", "runtime", "MachineStatuses.runtime.talos.dev", true,
+			notAuthorized},
+		"readers may not write either": {"reader", "runtime", "MachineStatuses.runtime.talos.dev", true,
+			notAuthorized},
+		"administrators may not either":       {"admin", "runtime", "MachineStatuses.runtime.talos.dev", true, readOnly},
+		"writes come before the type":         {"admin", "nowhere", "Nonsense.talos.dev", true, readOnly},
+		"unknown types":                       {"anybody", "runtime", "Nonsense.talos.dev", false, unknownType},
+		"unknown types for administrators":    {"admin", "runtime", "Nonsense.talos.dev", false, unknownType},
+		"the type comes before the namespace": {"reader", "nowhere", "Nonsense.talos.dev", false, unknownType},
+		"sensitive types": {"anybody", "config", "MachineConfigs.config.talos.dev", false,
+			notAuthorized},
+		"sensitive types for readers": {"reader", "config", "MachineConfigs.config.talos.dev", false,
+			notAuthorized},
+		"sensitivity comes before the namespace": {"reader", "nowhere", "MachineConfigs.config.talos.dev", false,
+			notAuthorized},
+		"unknown namespaces": {"anybody", "nowhere", "Disks.block.talos.dev", false, unknownNamespace},
+		"unknown namespaces for administrators": {"admin", "nowhere", "MachineConfigs.config.talos.dev", false,
+			unknownNamespace},
 		"administrators read what is sensitive":    {"admin", "config", "MachineConfigs.config.talos.dev", false, ""},
 		"everybody reads the rest":                 {"anybody", "runtime", "Disks.block.talos.dev", false, ""},
 		"types are found however they are written": {"anybody", "runtime", "DISKS.block.talos.dev", false, ""},
@@ -78,7 +89,8 @@ func TestClaim_1_08_ResourcesAreGuardedInFourSteps(t *testing.T) {
 			c := callers[test.caller]
 
 			if test.write {
-				err := c.COSI.Destroy(deadline(t), resource.NewMetadata(test.namespace, test.kind, "machine", resource.VersionUndefined))
+				err := c.COSI.Destroy(deadline(t),
+					resource.NewMetadata(test.namespace, test.kind, "machine", resource.VersionUndefined))
 				require.ErrorContains(t, err, test.want)
 				require.Equal(t, codes.Unknown, client.StatusCode(err), "the state client hides the code")
 
@@ -88,7 +100,8 @@ func TestClaim_1_08_ResourcesAreGuardedInFourSteps(t *testing.T) {
 			for verb, read := range map[string]func() error{
 				"List": func() error { _, err := c.COSI.List(deadline(t), kindOf(test.namespace, test.kind)); return err },
 				"Get": func() error {
-					_, err := c.COSI.Get(deadline(t), resource.NewMetadata(test.namespace, test.kind, "nobody", resource.VersionUndefined))
+					_, err := c.COSI.Get(deadline(t),
+						resource.NewMetadata(test.namespace, test.kind, "nobody", resource.VersionUndefined))
 					if state.IsNotFoundError(err) {
 						return nil
 					}
@@ -186,11 +199,13 @@ func TestClaim_1_22_WhatAClientNeedsToKnowIsReadable(t *testing.T) {
 		{running, "StaticPodStatuses.kubernetes.talos.dev", "k8s", "kube-system/kube-apiserver-cp1"},
 		{running, "Nodenames.kubernetes.talos.dev", "k8s", "nodename"},
 	} {
-		_, err := test.where.COSI.Get(deadline(t), resource.NewMetadata(test.namespace, test.kind, test.id, resource.VersionUndefined))
+		_, err := test.where.COSI.Get(deadline(t),
+			resource.NewMetadata(test.namespace, test.kind, test.id, resource.VersionUndefined))
 		require.NoError(t, err, "%s %s", test.kind, test.id)
 	}
 
-	for _, kind := range []string{"Diagnostics.runtime.talos.dev", "MetaKeys.runtime.talos.dev", "ExtensionStatuses.runtime.talos.dev"} {
+	for _, kind := range []string{"Diagnostics.runtime.talos.dev", "MetaKeys.runtime.talos.dev",
+		"ExtensionStatuses.runtime.talos.dev"} {
 		_, err := insecure(t, maintenance).COSI.List(deadline(t), kindOf("runtime", kind))
 		require.NoError(t, err, kind)
 	}

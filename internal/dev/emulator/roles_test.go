@@ -22,7 +22,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
-// methodsFor are the methods that callers with other roles than os:admin may call, by those roles. An administrator may call all.
+// methodsFor are the methods that callers with other roles than os:admin may call, by those roles. An administrator may
+// call all.
 var methodsFor = []struct {
 	roles   []role.Role
 	service string
@@ -30,8 +31,10 @@ var methodsFor = []struct {
 }{
 	{
 		[]role.Role{role.Operator, role.Reader}, "machine.MachineService", []string{
-			"CPUFreqStats", "CPUInfo", "Containers", "DiskStats", "DiskUsage", "Dmesg", "Events", "Hostname", "ImageList", "List", "LoadAvg", "Logs",
-			"LogsContainers", "Memory", "Mounts", "Netstat", "NetworkDeviceStats", "Processes", "ServiceList", "Stats", "SystemStat", "Version",
+			"CPUFreqStats", "CPUInfo", "Containers", "DiskStats", "DiskUsage", "Dmesg", "Events", "Hostname", "ImageList",
+			"List", "LoadAvg", "Logs",
+			"LogsContainers", "Memory", "Mounts", "Netstat", "NetworkDeviceStats", "Processes", "ServiceList", "Stats",
+			"SystemStat", "Version",
 		},
 	},
 	{[]role.Role{role.Operator, role.Reader}, "cluster.ClusterService", []string{"HealthCheck"}},
@@ -49,14 +52,16 @@ var methodsFor = []struct {
 	{[]role.Role{role.Operator, role.EtcdBackup}, "machine.MachineService", []string{"EtcdSnapshot"}},
 	{
 		[]role.Role{role.Operator}, "machine.MachineService", []string{
-			"EtcdAlarmDisarm", "EtcdDefragment", "ImagePull", "PacketCapture", "Reboot", "Restart", "ServiceRestart", "ServiceStart", "ServiceStop", "Shutdown",
+			"EtcdAlarmDisarm", "EtcdDefragment", "ImagePull", "PacketCapture", "Reboot", "Restart", "ServiceRestart",
+			"ServiceStart", "ServiceStop", "Shutdown",
 		},
 	},
 	{[]role.Role{role.MetaWriter}, "machine.MachineService", []string{"MetaDelete", "MetaWrite"}},
 }
 
 // openInMaintenance are the methods that readers may call in maintenance mode alone.
-var openInMaintenance = []string{"/machine.MachineService/ApplyConfiguration", "/storage.StorageService/BlockDeviceWipe"}
+var openInMaintenance = []string{"/machine.MachineService/ApplyConfiguration",
+	"/storage.StorageService/BlockDeviceWipe"}
 
 // rolesFor are the roles besides os:admin that may call a method.
 func rolesFor(method string) []role.Role {
@@ -148,7 +153,8 @@ func TestClaim_1_03_EverybodyIsAReaderInMaintenance(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
 
-			requireAdmitted(t, c, method, slices.Contains(rolesFor(method), role.Reader) || slices.Contains(openInMaintenance, method))
+			requireAdmitted(t, c, method, slices.Contains(rolesFor(method), role.Reader) ||
+				slices.Contains(openInMaintenance, method))
 		})
 	}
 }
@@ -159,7 +165,8 @@ func TestClaim_3_03_RolesAreTheCertificatesOrganizations(t *testing.T) {
 	// A machine that installs for ever: hardly a call can disturb it.
 	cluster, node, _ := stillInstalling(t, labcluster.Options{})
 
-	for _, caller := range []role.Role{role.Reader, role.EtcdBackup, role.MetaWriter, role.ImageVerifier, role.Operator, role.Admin, ""} {
+	for _, caller := range []role.Role{role.Reader, role.EtcdBackup, role.MetaWriter, role.ImageVerifier, role.Operator,
+		role.Admin, ""} {
 		c := signed(t, cluster, node, x509.Organization(string(caller)))
 
 		for _, method := range allMethods() {
@@ -171,7 +178,8 @@ func TestClaim_3_03_RolesAreTheCertificatesOrganizations(t *testing.T) {
 		}
 	}
 
-	requireAdmitted(t, signed(t, cluster, node, x509.Organization(string(role.Operator))), "/machine.MachineService/Shutdown", true)
+	requireAdmitted(t, signed(t, cluster, node, x509.Organization(string(role.Operator))),
+		"/machine.MachineService/Shutdown", true)
 }
 
 func TestClaim_3_10_OnlyNodesSpeakForOthers(t *testing.T) {
@@ -183,13 +191,17 @@ func TestClaim_3_10_OnlyNodesSpeakForOthers(t *testing.T) {
 	}
 
 	_, maintenance := idle(t)
-	require.Equal(t, codes.PermissionDenied, client.StatusCode(knock(t, insecure(t, maintenance), as(role.Admin), "/machine.MachineService/Kubeconfig")))
+	require.Equal(t, codes.PermissionDenied,
+		client.StatusCode(knock(t, insecure(t, maintenance), as(role.Admin), "/machine.MachineService/Kubeconfig")))
 
 	reader := signed(t, cluster, node, x509.Organization(string(role.Reader)))
-	require.Equal(t, codes.PermissionDenied, client.StatusCode(knock(t, reader, as(role.Admin), "/machine.MachineService/Kubeconfig")))
+	require.Equal(t, codes.PermissionDenied,
+		client.StatusCode(knock(t, reader, as(role.Admin), "/machine.MachineService/Kubeconfig")))
 
 	other := signed(t, cluster, node, x509.Organization(string(role.Impersonator)))
 	require.NoError(t, knock(t, other, as(role.Admin), "/machine.MachineService/Kubeconfig"))
-	require.Equal(t, codes.PermissionDenied, client.StatusCode(knock(t, other, as(role.Reader), "/machine.MachineService/Kubeconfig")))
-	require.Equal(t, codes.PermissionDenied, client.StatusCode(knock(t, other, deadline(t), "/machine.MachineService/Version")), "for nobody")
+	require.Equal(t, codes.PermissionDenied,
+		client.StatusCode(knock(t, other, as(role.Reader), "/machine.MachineService/Kubeconfig")))
+	require.Equal(t, codes.PermissionDenied,
+		client.StatusCode(knock(t, other, deadline(t), "/machine.MachineService/Version")), "for nobody")
 }

@@ -43,7 +43,8 @@ func signedTLS(t *testing.T, cluster *labcluster.Cluster, options ...x509.Option
 	bundle := cluster.Generated.Options.Secrets
 
 	return &tls.Config{
-		RootCAs: pool(t, bundle.Certs.OS.Crt), Certificates: []tls.Certificate{clientCertificate(t, bundle, options...)}, MinVersion: tls.VersionTLS13,
+		RootCAs: pool(t, bundle.Certs.OS.Crt), Certificates: []tls.Certificate{clientCertificate(t, bundle, options...)},
+		MinVersion: tls.VersionTLS13,
 	}
 }
 
@@ -134,7 +135,8 @@ func TestClaim_3_02_TheCertificateIsForClientAuthenticationAlone(t *testing.T) {
 	_, err := signed(t, cluster, node, admin).Version(deadline(t))
 	require.NoError(t, err)
 
-	_, err = signed(t, cluster, node, admin, x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth, stdx509.ExtKeyUsageServerAuth})).
+	_, err = signed(t, cluster, node, admin,
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth, stdx509.ExtKeyUsageServerAuth})).
 		Version(deadline(t))
 	require.Equal(t, codes.Unavailable, client.StatusCode(err))
 }
@@ -181,7 +183,8 @@ func TestClaim_3_04_EveryMismatchIsUnavailableWithOneOfItsTexts(t *testing.T) {
 	foreign := foreignTalosconfig(t)
 	admin := x509.Organization(string(role.Admin))
 
-	races := []string{"broken pipe", "connection reset by peer", "EOF", "use of closed network connection", "write: connection was aborted"}
+	races := []string{"broken pipe", "connection reset by peer", "EOF", "use of closed network connection",
+		"write: connection was aborted"}
 
 	for name, test := range map[string]struct {
 		client func(t *testing.T) *client.Client
@@ -196,7 +199,8 @@ func TestClaim_3_04_EveryMismatchIsUnavailableWithOneOfItsTexts(t *testing.T) {
 			func(t *testing.T) *client.Client {
 				t.Helper()
 
-				return signed(t, cluster, node, admin, x509.NotBefore(time.Now().Add(-2*time.Hour)), x509.NotAfter(time.Now().Add(-time.Hour)))
+				return signed(t, cluster, node, admin, x509.NotBefore(time.Now().Add(-2*time.Hour)),
+					x509.NotAfter(time.Now().Add(-time.Hour)))
 			}, "tls: expired certificate", true,
 		},
 		"another cluster's client certificate": {
@@ -220,13 +224,15 @@ func TestClaim_3_04_EveryMismatchIsUnavailableWithOneOfItsTexts(t *testing.T) {
 					InsecureSkipVerify: true, //nolint:gosec // the fingerprint is what is looked at
 					VerifyConnection:   x509.MatchSPKIFingerprints(other),
 				})
-			}, "transport: authentication handshake failed: leaf peer certificate doesn't match the provided fingerprints: [AAAA", false,
+			}, "transport: authentication handshake failed: leaf peer certificate doesn't match the provided " +
+				"fingerprints: [AAAA", false,
 		},
 		"both key usages": {
 			func(t *testing.T) *client.Client {
 				t.Helper()
 
-				return signed(t, cluster, node, admin, x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth, stdx509.ExtKeyUsageServerAuth}))
+				return signed(t, cluster, node, admin,
+					x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth, stdx509.ExtKeyUsageServerAuth}))
 			}, "tls: bad certificate", true,
 		},
 		"talosconfig on maintenance": {
@@ -305,7 +311,8 @@ func TestClaim_3_06_AWorkerHasNoAPIUntilTrustdSignsIts(t *testing.T) {
 			labcluster.Options{}, func(*v1alpha1.Config) {}, func(*labcluster.Cluster) {},
 		},
 		"trustd closed": {
-			labcluster.Options{Endpoint: labcluster.FirstControlPlane, Edit: func(o *emulator.NodeOptions) { o.Faults.TrustdDown = true }},
+			labcluster.Options{Endpoint: labcluster.FirstControlPlane,
+				Edit: func(o *emulator.NodeOptions) { o.Faults.TrustdDown = true }},
 			func(*v1alpha1.Config) {},
 			func(c *labcluster.Cluster) { c.Node("cp1").Set(func(f *emulator.Faults) { f.TrustdDown = false }) },
 		},
@@ -337,13 +344,17 @@ func TestClaim_3_06_AWorkerHasNoAPIUntilTrustdSignsIts(t *testing.T) {
 
 			_, err := apply(t, insecure(t, worker), edited(t, cluster, "worker1", test.config), modeAuto)
 			require.NoError(t, err)
-			require.NoError(t, worker.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "running" }))
+			require.NoError(t, worker.WaitFor(deadline(t),
+				func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "running" }))
 
 			_, _, err = handshake(t, worker, 0)
 			require.ErrorContains(t, err, "connection refused")
 
 			if test.heal == nil {
-				eventually(t, func() error { return until(strings.Contains(strings.Join(worker.Console(), "\n"), "invalid token")) })
+				eventually(t, func() error {
+					return until(
+						strings.Contains(strings.Join(worker.Console(), "\n"), "invalid token"))
+				})
 
 				return
 			}

@@ -51,7 +51,8 @@ func (b *boot) initializePhases() []phase {
 	return []phase{
 		single("systemRequirements", "enforceKSPPRequirements", b.powerOn),
 		{"earlyServices", []task{
-			b.starts("startUdevd", serviceUdevd), b.starts("startMachined", serviceMachined), apid, b.starts("startAuditd", serviceAuditd),
+			b.starts("startUdevd", serviceUdevd), b.starts("startMachined", serviceMachined), apid,
+			b.starts("startAuditd", serviceAuditd),
 			b.starts("startSyslogd", serviceSyslogd), b.starts("startContainerd", serviceContainerd),
 		}},
 		idle("usb", "waitForUSB"),
@@ -61,7 +62,8 @@ func (b *boot) initializePhases() []phase {
 	}
 }
 
-// installPhases write Talos to the disk that the machine config names, or do an upgrade that was left to this boot, and reboot from it.
+// installPhases write Talos to the disk that the machine config names, or do an upgrade that was left to this boot, and
+// reboot from it.
 func (b *boot) installPhases() []phase {
 	return []phase{
 		idle("env", "setUserEnvVars"),
@@ -231,7 +233,8 @@ func (b *boot) installFailure(install configtypes.Install) error {
 	case InstallImageSlow:
 		return fmt.Errorf("failed to pull image %q: context deadline exceeded", install.Image())
 	case InstallDiskWrite:
-		return errors.New("task \"install\" failed: exit code 1: failed to create partition: write /dev/" + b.node.options.Disks[0].Name + ": input/output error")
+		return errors.New("task \"install\" failed: exit code 1: failed to create partition: write /dev/" +
+			b.node.options.Disks[0].Name + ": input/output error")
 	default:
 		return nil
 	}

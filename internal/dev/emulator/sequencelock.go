@@ -25,8 +25,8 @@ type sequence struct {
 	done   chan struct{}
 }
 
-// lockSequence makes a sequence the running one. It ends the one that runs if it may, or is forced to, and waits for its end.
-// The context is done as soon as another one takes over.
+// lockSequence makes a sequence the running one. It ends the one that runs if it may, or is forced to, and waits for
+// its end. The context is done as soon as another one takes over.
 func (b *boot) lockSequence(ctx context.Context, name string, force bool) (context.Context, *sequence, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	mine := &sequence{name: name, cancel: cancel, done: make(chan struct{})}

@@ -18,11 +18,13 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
-// leisurely is a time in which a busy machine still reads what a node tells before its API closes, with everything else short.
+// leisurely is a time in which a busy machine still reads what a node tells before its API closes, with everything else
+// short.
 func leisurely(options labcluster.Options) labcluster.Options {
 	options.LabOptions.TimeScale = 20
 	options.Timing = emulator.Timing{
-		Boot: time.Second, Install: 4 * time.Second, Stop: time.Second, Reboot: time.Second, Containers: time.Second, Kubelet: time.Second,
+		Boot: time.Second, Install: 4 * time.Second, Stop: time.Second, Reboot: time.Second, Containers: time.Second,
+		Kubelet:   time.Second,
 		EtcdStart: 2 * time.Second, EtcdJoin: time.Second, ControlPlane: time.Second, EtcdJoinLimit: 24 * time.Hour,
 	}
 
@@ -144,7 +146,8 @@ func configuredOnDisk(t *testing.T, options labcluster.Options) (*labcluster.Clu
 func rebooted(t *testing.T, node *emulator.Node, boots int) {
 	t.Helper()
 
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == boots && n.Stage() == "booting" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == boots && n.Stage() == "booting" }))
 }
 
 func TestClaim_8_05_ARebootGoesThroughItsPhasesInTheNameOfItsActor(t *testing.T) {
@@ -155,10 +158,12 @@ func TestClaim_8_05_ARebootGoesThroughItsPhasesInTheNameOfItsActor(t *testing.T)
 		phases []string
 	}{
 		{machineapi.RebootRequest_DEFAULT, []string{
-			"cleanup", "dbus", "stopServices", "umount", "unmountBind", "unmountSystem", "volumeFinalize", "kexec", "stopEverything",
+			"cleanup", "dbus", "stopServices", "umount", "unmountBind", "unmountSystem", "volumeFinalize", "kexec",
+			"stopEverything",
 		}},
 		{machineapi.RebootRequest_POWERCYCLE, []string{
-			"cleanup", "dbus", "stopServices", "umount", "unmountBind", "unmountSystem", "volumeFinalize", "kexec", "stopEverything",
+			"cleanup", "dbus", "stopServices", "umount", "unmountBind", "unmountSystem", "volumeFinalize", "kexec",
+			"stopEverything",
 		}},
 		{machineapi.RebootRequest_FORCE, []string{"reboot"}},
 	} {
@@ -180,8 +185,10 @@ func TestClaim_8_05_ARebootGoesThroughItsPhasesInTheNameOfItsActor(t *testing.T)
 
 			if test.mode == machineapi.RebootRequest_FORCE {
 				require.Equal(t, []string{
-					"sequence reboot START", "phase reboot START", "task reboot START", "restart 1234567", "task reboot STOP", "phase reboot STOP",
-					"sequence reboot STOP", "sequence reboot NOOP FATAL sequence failed: error running phase 1 in reboot sequence: task 1/1: failed, unix.Reboot(1234567)",
+					"sequence reboot START", "phase reboot START", "task reboot START", "restart 1234567", "task reboot STOP",
+					"phase reboot STOP",
+					"sequence reboot STOP", "sequence reboot NOOP FATAL sequence failed: error running phase 1 in reboot sequence: " +
+						"task 1/1: failed, unix.Reboot(1234567)",
 				}, texts)
 			} else {
 				require.Contains(t, texts, "task stopAllServices START")
@@ -205,9 +212,10 @@ func TestClaim_8_06_OneSequenceRunsAndFewTakeOver(t *testing.T) {
 
 	events := follow(t, c)
 
-	require.NoError(t, c.ResetGeneric(deadline(t), &machineapi.ResetRequest{Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
-		{Label: constants.EphemeralPartitionLabel, Wipe: true},
-	}}))
+	require.NoError(t, c.ResetGeneric(deadline(t),
+		&machineapi.ResetRequest{Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
+			{Label: constants.EphemeralPartitionLabel, Wipe: true},
+		}}))
 	waitStage(t, node, "resetting")
 
 	upgrade, err := c.UpgradeWithOptions(deadline(t), client.WithUpgradeImage("ghcr.io/siderolabs/installer:v1.13.9"), client.WithUpgradeForce(true)) //nolint:staticcheck // what old clients call
@@ -226,11 +234,14 @@ func TestClaim_8_06_OneSequenceRunsAndFewTakeOver(t *testing.T) {
 
 	select {
 	case all := <-events.done:
-		require.Contains(t, all, told{"sequence boot NOOP CANCELED sequence failed: error running phase 9 in boot sequence: task 1/1: failed, context canceled", ""})
-		require.Contains(t, all, told{"sequence upgrade NOOP LOCKED sequence not started: locked", ""}, "a sequence that does not start has no actor")
+		require.Contains(t, all, told{"sequence boot NOOP CANCELED sequence failed: error running phase 9 in boot " +
+			"sequence: task 1/1: failed, context canceled", ""})
+		require.Contains(t, all, told{"sequence upgrade NOOP LOCKED sequence not started: locked", ""},
+			"a sequence that does not start has no actor")
 		require.NotContains(t, all, told{"sequence upgrade START", upgrade.GetMessages()[0].GetActorId()})
 		require.Contains(t, all, told{"sequence reboot START", reply.GetMessages()[0].GetActorId()})
-		require.True(t, slices.ContainsFunc(all, func(one told) bool { return strings.HasPrefix(one.what, "sequence reset NOOP CANCELED") }))
+		require.True(t, slices.ContainsFunc(all,
+			func(one told) bool { return strings.HasPrefix(one.what, "sequence reset NOOP CANCELED") }))
 	case <-deadline(t).Done():
 		require.Fail(t, "the events do not end")
 	}
@@ -292,7 +303,9 @@ func TestClaim_8_08_AShutdownLeavesKubernetesInOrderUnlessForced(t *testing.T) {
 			require.Equal(t, test.reached, slices.Contains(phasesIn(texts), "cleanup"))
 
 			if !test.reached {
-				require.Contains(t, texts, "sequence shutdown NOOP FATAL sequence failed: error running phase 2 in shutdown sequence: task 1/1: failed, context deadline exceeded")
+				require.Contains(t, texts,
+					"sequence shutdown NOOP FATAL sequence failed: error running phase 2 in shutdown sequence: task 1/1: failed, "+
+						"context deadline exceeded")
 			}
 
 			waitStage(t, node, "off")
@@ -324,10 +337,12 @@ func TestClaim_8_09_AFailedSequenceStopsEverythingAndCountsDown(t *testing.T) {
 	failure := "sequence install NOOP FATAL sequence failed: error running phase 2 in install sequence: task 1/1: failed, "
 	require.True(t, strings.HasPrefix(texts[len(texts)-1], failure), "the events end with it: %s", texts)
 
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 
 	for _, line := range []string{
-		"[talos] task install (1/1): failed: ", "[talos] phase install (2/8): failed", "[talos] install sequence: failed", "[talos] running emergency volume cleanup",
+		"[talos] task install (1/1): failed: ", "[talos] phase install (2/8): failed", "[talos] install sequence: failed",
+		"[talos] running emergency volume cleanup",
 		"[talos] rebooting in 10 seconds", "[talos] rebooting in 0 seconds",
 	} {
 		require.Contains(t, printed.String(), line)

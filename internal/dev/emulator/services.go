@@ -168,7 +168,8 @@ func (b *boot) addServiceEvent(svc *service, message string) {
 		b.wereUp[svc.id] = true
 	}
 
-	svc.events = append(svc.events, &machineapi.ServiceEvent{Msg: message, State: string(svc.state), Ts: timestamppb.New(now)})
+	svc.events = append(svc.events,
+		&machineapi.ServiceEvent{Msg: message, State: string(svc.state), Ts: timestamppb.New(now)})
 	if len(svc.events) > maxServiceEvents {
 		svc.events = svc.events[1:]
 	}

@@ -74,14 +74,17 @@ func TestClaim_4_08_ABootstrapCanFailOnItsWay(t *testing.T) {
 		// then is the state in which etcd is left.
 		then string
 	}{
-		"type unset": {emulator.BootstrapTypeUnset, codes.Unimplemented, "machine type is not set, cannot use bootstrap API", "Preparing"},
-		"stuck":      {emulator.BootstrapEtcdStuck, codes.Unknown, "failed to stop etcd: ", "Preparing"},
-		"start":      {emulator.BootstrapEtcdStartFails, codes.Unknown, "error starting etcd in bootstrap mode: ", "Finished"},
+		"type unset": {emulator.BootstrapTypeUnset, codes.Unimplemented, "machine type is not set, cannot use bootstrap API",
+			"Preparing"},
+		"stuck": {emulator.BootstrapEtcdStuck, codes.Unknown, "failed to stop etcd: ", "Preparing"},
+		"start": {emulator.BootstrapEtcdStartFails, codes.Unknown, "error starting etcd in bootstrap mode: ",
+			"Finished"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			cluster, node := configured(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.Bootstrap = test.fault }})
+			cluster, node := configured(t,
+				labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.Bootstrap = test.fault }})
 			c := secure(t, cluster.Talosconfig(), node)
 			eventually(t, func() error { return until(serviceInfo(t, c, "etcd").GetState() == "Preparing") })
 
@@ -155,7 +158,8 @@ func TestClaim_5_02_AClientConfigurationIsSignedFromTheConfig(t *testing.T) {
 	cluster, node := configured(t, labcluster.Options{})
 	c := secure(t, cluster.Talosconfig(), node)
 
-	_, err := c.GenerateClientConfiguration(deadline(t), &machineapi.GenerateClientConfigurationRequest{Roles: []string{string(role.Reader)}})
+	_, err := c.GenerateClientConfiguration(deadline(t),
+		&machineapi.GenerateClientConfigurationRequest{Roles: []string{string(role.Reader)}})
 	require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
 	require.ErrorContains(t, err, "crt_ttl should be positive")
 
@@ -180,7 +184,8 @@ func TestClaim_5_02_AClientConfigurationIsSignedFromTheConfig(t *testing.T) {
 	_, err = reader.Kubeconfig(deadline(t))
 	require.Equal(t, codes.PermissionDenied, client.StatusCode(err))
 
-	_, err = reader.GenerateClientConfiguration(deadline(t), &machineapi.GenerateClientConfigurationRequest{CrtTtl: durationpb.New(time.Hour)})
+	_, err = reader.GenerateClientConfiguration(deadline(t),
+		&machineapi.GenerateClientConfigurationRequest{CrtTtl: durationpb.New(time.Hour)})
 	require.Equal(t, codes.PermissionDenied, client.StatusCode(err))
 }
 
@@ -212,11 +217,13 @@ func TestClaim_8_03_OnlyKubeletIsRestartedByHand(t *testing.T) {
 	eventually(t, func() error {
 		after := serviceInfo(t, c, "kubelet")
 
-		return until(len(after.GetEvents().GetEvents()) >= len(before.GetEvents().GetEvents())+7 && after.GetHealth().GetHealthy())
+		return until(len(after.GetEvents().GetEvents()) >= len(before.GetEvents().GetEvents())+7 &&
+			after.GetHealth().GetHealthy())
 	})
 
 	texts := history(serviceInfo(t, c, "kubelet"))[len(before.GetEvents().GetEvents()):]
-	require.Equal(t, []string{"Stopping: Sending SIGTERM to kubelet", "Finished: Service finished successfully", "Starting: Starting service"}, texts[:3])
+	require.Equal(t, []string{"Stopping: Sending SIGTERM to kubelet", "Finished: Service finished successfully",
+		"Starting: Starting service"}, texts[:3])
 	require.Equal(t, "Running: Health check successful", texts[len(texts)-1])
 	require.Equal(t, "running", node.Stage())
 }
@@ -249,7 +256,8 @@ func TestClaim_8_04_FilesAreCopiedAndMeasured(t *testing.T) {
 	missing, err := c.MachineClient.Copy(deadline(t), &machineapi.CopyRequest{RootPath: "/nowhere"})
 	require.ErrorContains(t, firstFrame(missing, err), "lstat /nowhere: no such file or directory")
 
-	usage, err := c.MachineClient.DiskUsage(deadline(t), &machineapi.DiskUsageRequest{Paths: []string{"/var/lib/etcd", "/nowhere"}, RecursionDepth: 1})
+	usage, err := c.MachineClient.DiskUsage(deadline(t),
+		&machineapi.DiskUsageRequest{Paths: []string{"/var/lib/etcd", "/nowhere"}, RecursionDepth: 1})
 	require.NoError(t, err)
 
 	sizes, failures := map[string]int64{}, map[string]string{}
@@ -293,5 +301,6 @@ func TestClaim_7_04_ABootBeginsInAnUnknownStageAndReady(t *testing.T) {
 	require.Equal(t, machineapi.MachineStatusEvent_UNKNOWN, first.GetStage())
 	require.True(t, first.GetStatus().GetReady())
 
-	require.Equal(t, 1, serviceInfo(t, c, "auditd").GetHealth().GetLastChange().AsTime().Year(), "a service without a check has never changed")
+	require.Equal(t, 1, serviceInfo(t, c, "auditd").GetHealth().GetLastChange().AsTime().Year(),
+		"a service without a check has never changed")
 }

@@ -38,7 +38,8 @@ func (s *timeService) TimeCheck(_ context.Context, request *timeapi.TimeRequest)
 	now := s.boot.now()
 
 	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{
-		Server: request.GetServer(), Localtime: timestamppb.New(now), Remotetime: timestamppb.New(now.Add(-s.boot.node.Faults().ClockOffset)),
+		Server: request.GetServer(), Localtime: timestamppb.New(now),
+		Remotetime: timestamppb.New(now.Add(-s.boot.node.Faults().ClockOffset)),
 	}}}, nil
 }
 
@@ -67,7 +68,8 @@ func (s *storageService) Disks(context.Context, *emptypb.Empty) (*storageapi.Dis
 		}
 
 		disks = append(disks, &storageapi.Disk{
-			DeviceName: "/dev/" + disk.Name, Size: disk.Size, Model: disk.Model, Serial: disk.Serial, Wwid: disk.WWID, Type: kind,
+			DeviceName: "/dev/" + disk.Name, Size: disk.Size, Model: disk.Model, Serial: disk.Serial, Wwid: disk.WWID,
+			Type:       kind,
 			SystemDisk: disk.Name == system, Readonly: disk.Readonly,
 		})
 	}
@@ -76,7 +78,8 @@ func (s *storageService) Disks(context.Context, *emptypb.Empty) (*storageapi.Dis
 }
 
 // BlockDeviceWipe wipes disks; in maintenance mode for everybody.
-func (s *storageService) BlockDeviceWipe(ctx context.Context, request *storageapi.BlockDeviceWipeRequest) (*storageapi.BlockDeviceWipeResponse, error) {
+func (s *storageService) BlockDeviceWipe(ctx context.Context,
+	request *storageapi.BlockDeviceWipeRequest) (*storageapi.BlockDeviceWipeResponse, error) {
 	if s.boot.activeConfig() != nil && !rolesOf(ctx).Includes(role.Admin) {
 		return nil, errNotAuthorized
 	}
@@ -106,6 +109,7 @@ type inspectService struct {
 }
 
 // ControllerRuntimeDependencies has no controllers to tell of.
-func (*inspectService) ControllerRuntimeDependencies(context.Context, *emptypb.Empty) (*inspectapi.ControllerRuntimeDependenciesResponse, error) {
+func (*inspectService) ControllerRuntimeDependencies(context.Context,
+	*emptypb.Empty) (*inspectapi.ControllerRuntimeDependenciesResponse, error) {
 	return &inspectapi.ControllerRuntimeDependenciesResponse{Messages: []*inspectapi.ControllerRuntimeDependency{{}}}, nil
 }

@@ -23,7 +23,8 @@ const etcdStorage = "3.6.0"
 const snapshotFrame = 1024
 
 // EtcdSnapshot streams a snapshot of the local etcd, which needs no quorum for that.
-func (s *machineService) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, stream machineapi.MachineService_EtcdSnapshotServer) error {
+func (s *machineService) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
+	stream machineapi.MachineService_EtcdSnapshotServer) error {
 	b := s.boot
 
 	if err := b.onlyOnControlPlane("etcd snapshot"); err != nil {
@@ -73,7 +74,8 @@ func (c *etcdCluster) snapshot() ([]byte, error) {
 
 	for _, member := range c.members {
 		described, err := json.Marshal(map[string]any{
-			"id": member.id, "name": member.name, "peerURLs": []string{"https://" + netip.AddrPortFrom(member.address, 2380).String()},
+			"id": member.id, "name": member.name,
+			"peerURLs":  []string{"https://" + netip.AddrPortFrom(member.address, 2380).String()},
 			"isLearner": member.learner,
 		})
 		if err != nil {

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// standingLab is a lab that is made when a test first needs it and lives until the end of all tests, for those that only look at its machines.
+// standingLab is a lab that is made when a test first needs it and lives until the end of all tests, for those that
+// only look at its machines.
 type standingLab struct {
 	bring   func(t *testing.T, dir string) *labcluster.Cluster
 	mu      sync.Mutex
@@ -131,7 +132,8 @@ func bringWaiting(t *testing.T, dir string) *labcluster.Cluster {
 func bringWhole(t *testing.T, dir string) *labcluster.Cluster {
 	t.Helper()
 
-	cluster, err := labcluster.New(dir, labcluster.Options{ControlPlanes: 2, Workers: 1, Endpoint: labcluster.FirstControlPlane})
+	cluster, err := labcluster.New(dir,
+		labcluster.Options{ControlPlanes: 2, Workers: 1, Endpoint: labcluster.FirstControlPlane})
 	require.NoError(t, err)
 	bringUp(t, cluster)
 

@@ -62,7 +62,8 @@ func (b *boot) showStaticPods() {
 			condition = "True"
 		}
 
-		podStatus = map[string]any{"phase": "Running", "conditions": []any{map[string]any{"type": "Ready", "status": condition}}}
+		podStatus = map[string]any{"phase": "Running",
+			"conditions": []any{map[string]any{"type": "Ready", "status": condition}}}
 	}
 
 	for _, pod := range staticPods {

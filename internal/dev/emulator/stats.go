@@ -27,7 +27,8 @@ func (s *machineService) LoadAvg(context.Context, *emptypb.Empty) (*machineapi.L
 
 // CPUInfo tells of the machine's one processor.
 func (s *machineService) CPUInfo(context.Context, *emptypb.Empty) (*machineapi.CPUInfoResponse, error) {
-	return &machineapi.CPUInfoResponse{Messages: []*machineapi.CPUsInfo{{CpuInfo: []*machineapi.CPUInfo{{ModelName: "Emulated CPU", CpuCores: 1}}}}}, nil
+	return &machineapi.CPUInfoResponse{
+		Messages: []*machineapi.CPUsInfo{{CpuInfo: []*machineapi.CPUInfo{{ModelName: "Emulated CPU", CpuCores: 1}}}}}, nil
 }
 
 // SystemStat tells when the machine was booted.
@@ -47,7 +48,8 @@ func (s *machineService) DiskStats(context.Context, *emptypb.Empty) (*machineapi
 }
 
 // NetworkDeviceStats tells the links' names; they are idle.
-func (s *machineService) NetworkDeviceStats(context.Context, *emptypb.Empty) (*machineapi.NetworkDeviceStatsResponse, error) {
+func (s *machineService) NetworkDeviceStats(context.Context, *emptypb.Empty) (*machineapi.NetworkDeviceStatsResponse,
+	error) {
 	stats := &machineapi.NetworkDeviceStats{Total: &machineapi.NetDev{Name: "total"}}
 
 	for _, link := range s.boot.node.options.Links {
@@ -62,7 +64,8 @@ func (s *machineService) Mounts(context.Context, *emptypb.Empty) (*machineapi.Mo
 	mounts := &machineapi.Mounts{Stats: []*machineapi.MountStat{{Filesystem: "rootfs", MountedOn: "/"}}}
 
 	if disk := s.boot.node.readDrive().systemDisk; disk != "" {
-		mounts.Stats = append(mounts.Stats, &machineapi.MountStat{Filesystem: "/dev/" + partitionName(disk, len(systemPartitions)), MountedOn: "/var"})
+		mounts.Stats = append(mounts.Stats,
+			&machineapi.MountStat{Filesystem: "/dev/" + partitionName(disk, len(systemPartitions)), MountedOn: "/var"})
 	}
 
 	return &machineapi.MountsResponse{Messages: []*machineapi.Mounts{mounts}}, nil
@@ -82,7 +85,8 @@ func (s *machineService) Processes(context.Context, *emptypb.Empty) (*machineapi
 }
 
 // Containers tells that no container runs outside of Kubernetes.
-func (s *machineService) Containers(context.Context, *machineapi.ContainersRequest) (*machineapi.ContainersResponse, error) {
+func (s *machineService) Containers(context.Context, *machineapi.ContainersRequest) (*machineapi.ContainersResponse,
+	error) {
 	return &machineapi.ContainersResponse{Messages: []*machineapi.Container{{}}}, nil
 }
 
@@ -94,7 +98,8 @@ func (s *machineService) Stats(context.Context, *machineapi.StatsRequest) (*mach
 // Netstat tells the ports that the machine listens on.
 func (s *machineService) Netstat(context.Context, *machineapi.NetstatRequest) (*machineapi.NetstatResponse, error) {
 	return &machineapi.NetstatResponse{Messages: []*machineapi.Netstat{{
-		Connectrecord: []*machineapi.ConnectRecord{{L4Proto: "tcp", Localip: "0.0.0.0", Localport: APIPort, State: machineapi.ConnectRecord_LISTEN}},
+		Connectrecord: []*machineapi.ConnectRecord{{L4Proto: "tcp", Localip: "0.0.0.0", Localport: APIPort,
+			State: machineapi.ConnectRecord_LISTEN}},
 	}}}, nil
 }
 

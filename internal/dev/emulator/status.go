@@ -25,7 +25,8 @@ func (b *boot) setStage(stage runtimeres.MachineStage) {
 	b.refresh()
 }
 
-// refresh computes the machine's status and shows it, as a resource and an event, if it has changed. It wakes whoever waits for the boot.
+// refresh computes the machine's status and shows it, as a resource and an event, if it has changed. It wakes whoever
+// waits for the boot.
 func (b *boot) refresh() {
 	unmet := b.unmetConditions()
 

@@ -31,7 +31,8 @@ func payload(t *testing.T, event *machineapi.Event) proto.Message {
 		return nil
 	}
 
-	kind, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(strings.TrimPrefix(url, "talos/runtime/")))
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(
+		protoreflect.FullName(strings.TrimPrefix(url, "talos/runtime/")))
 	require.NoError(t, err)
 
 	message := kind.New().Interface()
@@ -41,7 +42,8 @@ func payload(t *testing.T, event *machineapi.Event) proto.Message {
 }
 
 // statuses are the machine statuses that are told until one fits.
-func statuses(t *testing.T, c *client.Client, last func(*machineapi.MachineStatusEvent) bool) []*machineapi.MachineStatusEvent {
+func statuses(t *testing.T, c *client.Client,
+	last func(*machineapi.MachineStatusEvent) bool) []*machineapi.MachineStatusEvent {
 	t.Helper()
 
 	stream, err := c.MachineClient.Events(deadline(t), &machineapi.EventsRequest{TailEvents: -1})
@@ -110,7 +112,8 @@ func TestClaim_1_24_OnlyBootingAndRunningMachinesAreEverUnready(t *testing.T) {
 	require.Equal(t, []string{"UNKNOWN", "BOOTING", "MAINTENANCE"}, stages(told))
 
 	for _, status := range told {
-		require.Equal(t, status.GetStage() != machineapi.MachineStatusEvent_BOOTING, status.GetStatus().GetReady(), status.GetStage())
+		require.Equal(t, status.GetStage() != machineapi.MachineStatusEvent_BOOTING, status.GetStatus().GetReady(),
+			status.GetStage())
 	}
 
 	require.Equal(t, []string{
@@ -127,7 +130,8 @@ func TestClaim_1_25_AControlPlaneBootsUntilSomebodyBootstrapsEtcd(t *testing.T) 
 	c := secure(t, cluster.Talosconfig(), node)
 
 	waits := func(status *machineapi.MachineStatusEvent) bool {
-		return slices.Equal(reasons(status), []string{"services: etcd not running", `nodeReady: node "cp1" status is not available yet`})
+		return slices.Equal(reasons(status),
+			[]string{"services: etcd not running", `nodeReady: node "cp1" status is not available yet`})
 	}
 
 	told := statuses(t, c, waits)
@@ -171,7 +175,8 @@ func TestClaim_1_26_AfterABootstrapItBecomesReadyBitByBit(t *testing.T) {
 	}
 
 	pods := func(state string) string {
-		return "staticPods: kube-system/kube-apiserver-cp1 " + state + ", kube-system/kube-controller-manager-cp1 " + state + ", kube-system/kube-scheduler-cp1 " + state
+		return "staticPods: kube-system/kube-apiserver-cp1 " + state + ", kube-system/kube-controller-manager-cp1 " + state +
+			", kube-system/kube-scheduler-cp1 " + state
 	}
 
 	require.Contains(t, seen, pods("pending"))
@@ -224,7 +229,8 @@ func TestClaim_1_27_WorkersRunWithoutEtcd(t *testing.T) {
 }
 
 // statusesOf are the statuses of a node, as soon as it has its API.
-func statusesOf(t *testing.T, cluster *labcluster.Cluster, name string, last func(*machineapi.MachineStatusEvent) bool) []*machineapi.MachineStatusEvent {
+func statusesOf(t *testing.T, cluster *labcluster.Cluster, name string,
+	last func(*machineapi.MachineStatusEvent) bool) []*machineapi.MachineStatusEvent {
 	t.Helper()
 
 	node := cluster.Node(name)
@@ -268,9 +274,12 @@ func TestClaim_1_29_TheStatusIsAResourceAndAnEvent(t *testing.T) {
 	require.Equal(t, status.TypedSpec().Status.Ready, last.GetStatus().GetReady())
 
 	for i, number := range []machineapi.MachineStatusEvent_MachineStage{
-		machineapi.MachineStatusEvent_UNKNOWN, machineapi.MachineStatusEvent_BOOTING, machineapi.MachineStatusEvent_INSTALLING,
-		machineapi.MachineStatusEvent_MAINTENANCE, machineapi.MachineStatusEvent_RUNNING, machineapi.MachineStatusEvent_REBOOTING,
-		machineapi.MachineStatusEvent_SHUTTING_DOWN, machineapi.MachineStatusEvent_RESETTING, machineapi.MachineStatusEvent_UPGRADING,
+		machineapi.MachineStatusEvent_UNKNOWN, machineapi.MachineStatusEvent_BOOTING,
+		machineapi.MachineStatusEvent_INSTALLING,
+		machineapi.MachineStatusEvent_MAINTENANCE, machineapi.MachineStatusEvent_RUNNING,
+		machineapi.MachineStatusEvent_REBOOTING,
+		machineapi.MachineStatusEvent_SHUTTING_DOWN, machineapi.MachineStatusEvent_RESETTING,
+		machineapi.MachineStatusEvent_UPGRADING,
 	} {
 		require.EqualValues(t, i, number)
 		require.Equal(t, strings.ToLower(strings.ReplaceAll(number.String(), "_", " ")), runtimeres.MachineStage(i).String())

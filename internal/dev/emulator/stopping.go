@@ -28,7 +28,8 @@ type restart struct {
 // Error implements error with Talos' own text.
 func (r restart) Error() string { return fmt.Sprintf("unix.Reboot(%x)", r.command) }
 
-// act runs a sequence in a new actor's name, after the answer to the call that asked for it; only an event tells if it could not start.
+// act runs a sequence in a new actor's name, after the answer to the call that asked for it; only an event tells if it
+// could not start.
 func (b *boot) act(what, sequence string, force bool, phases []phase) string {
 	actor := uuid.NewString()
 
@@ -57,7 +58,8 @@ func (b *boot) follow(ctx context.Context, what, sequence string, force bool, ph
 	})
 }
 
-// settle ends the boot if the end of a sequence asks for that, or if it was fatal. One that did not start, or was taken over from, changes nothing.
+// settle ends the boot if the end of a sequence asks for that, or if it was fatal. One that did not start, or was taken
+// over from, changes nothing.
 func (b *boot) settle(sequence string, err error) {
 	var over restart
 
@@ -71,7 +73,8 @@ func (b *boot) settle(sequence string, err error) {
 	}
 }
 
-// fail is how a boot ends whose sequence failed: its services stop, and after some seconds in which only the console tells why it reboots.
+// fail is how a boot ends whose sequence failed: its services stop, and after some seconds in which only the console
+// tells why it reboots.
 func (b *boot) fail(sequence string, err error) {
 	b.shutServices()
 	b.print("running emergency volume cleanup")
@@ -187,7 +190,8 @@ func (b *boot) powerOffPhase() phase {
 	})
 }
 
-// kexecs tells whether the machine can start its next kernel without its firmware: from a disk, and not with secure boot.
+// kexecs tells whether the machine can start its next kernel without its firmware: from a disk, and not with secure
+// boot.
 func (b *boot) kexecs() bool { return b.node.Installed() && !b.node.options.SecureBoot }
 
 func (b *boot) kexecPrepare(context.Context) error {
@@ -262,8 +266,8 @@ func (b *boot) registers() bool {
 // cordonLimit is how long a node waits until it sees itself cordoned, in node time.
 const cordonLimit = time.Minute
 
-// cordonAndDrain takes the pods off the node. There is nothing to do for one whose kubelet never got into its cluster; else it needs
-// Kubernetes' API, and fails without.
+// cordonAndDrain takes the pods off the node. There is nothing to do for one whose kubelet never got into its cluster;
+// else it needs Kubernetes' API, and fails without.
 func (b *boot) cordonAndDrain(ctx context.Context) error {
 	if !b.node.readDrive().registered {
 		return nil

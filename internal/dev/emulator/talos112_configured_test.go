@@ -107,9 +107,10 @@ func TestClaim_10_20_WorkersRefuseWithAFailedPrecondition(t *testing.T) {
 	refused("worker1", "bootstrap can only be performed on a control plane node")
 	refused("worker2", "bootstrap is not available yet")
 
-	_, err := secure(t, cluster.Talosconfig(), cluster.Node("worker1")).GenerateClientConfiguration(deadline(t), &machineapi.GenerateClientConfigurationRequest{
-		Roles: []string{"os:admin"}, CrtTtl: durationpb.New(time.Hour),
-	})
+	_, err := secure(t, cluster.Talosconfig(), cluster.Node("worker1")).GenerateClientConfiguration(deadline(t),
+		&machineapi.GenerateClientConfigurationRequest{
+			Roles: []string{"os:admin"}, CrtTtl: durationpb.New(time.Hour),
+		})
 	require.Equal(t, codes.FailedPrecondition, client.StatusCode(err))
 	require.ErrorContains(t, err, "client configuration (talosconfig) can't be generated on worker nodes")
 
@@ -155,7 +156,8 @@ func TestClaim_10_21_BootstrapMakesTheWaitForAClusterFail(t *testing.T) {
 	require.NoError(t, c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{}))
 
 	events := serviceEvents(t, c, "etcd", "FINISHED: Bootstrap requested")
-	require.Equal(t, "FAILED: Failed to run pre stage: failed to build initial etcd cluster: failed to build cluster arguments: "+
+	require.Equal(t, "FAILED: Failed to run pre stage: failed to build initial etcd cluster: failed to build cluster "+
+		"arguments: "+
 		"1 error(s) occurred:\n\terror getting etcd member list: context canceled", events[len(events)-2])
 
 	require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
@@ -169,7 +171,10 @@ func TestClaim_10_22_ServicesOfTalos113AreUnknown(t *testing.T) {
 	ctx := deadline(t)
 
 	for service, call := range map[string]func() error{
-		"machine.ImageService": func() error { return firstFrame(c.ImageClient.List(ctx, &machineapi.ImageServiceListRequest{})) },
+		"machine.ImageService": func() error {
+			return firstFrame(
+				c.ImageClient.List(ctx, &machineapi.ImageServiceListRequest{}))
+		},
 		"machine.LifecycleService": func() error {
 			return firstFrame(c.LifecycleClient.Upgrade(ctx, &machineapi.LifecycleServiceUpgradeRequest{}))
 		},
@@ -180,7 +185,8 @@ func TestClaim_10_22_ServicesOfTalos113AreUnknown(t *testing.T) {
 		require.ErrorContains(t, err, "unknown service "+service)
 	}
 
-	_, err := safe.StateGetByID[*runtimeres.MachineStatus](client.WithNodes(ctx, node.Address().String()), c.COSI, runtimeres.MachineStatusID)
+	_, err := safe.StateGetByID[*runtimeres.MachineStatus](client.WithNodes(ctx, node.Address().String()), c.COSI,
+		runtimeres.MachineStatusID)
 	require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
 	require.ErrorContains(t, err, "one-2-many proxying is not supported for COSI methods")
 }
@@ -188,7 +194,8 @@ func TestClaim_10_22_ServicesOfTalos113AreUnknown(t *testing.T) {
 func TestClaim_10_23_EachHealthCheckHasItsOwnLimitAndAskesForACNI(t *testing.T) {
 	t.Parallel()
 
-	cluster, node, c := configured112(t, labcluster.Options{CNI: constants.NoneCNI, LabOptions: emulator.LabOptions{TimeScale: 400}})
+	cluster, node, c := configured112(t,
+		labcluster.Options{CNI: constants.NoneCNI, LabOptions: emulator.LabOptions{TimeScale: 400}})
 
 	eventually(t, func() error { return c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{}) })
 	eventually(t, func() error {

@@ -36,10 +36,12 @@ type configGenerator interface {
 	generateConfiguration(request *generateRequest) (config, talosconfig []byte, err error)
 }
 
-// handleGenerateConfiguration serves a method whose messages machinery has dropped: they travel as the unknown fields of an empty one.
+// handleGenerateConfiguration serves a method whose messages machinery has dropped: they travel as the unknown fields
+// of an empty one.
 //
 //nolint:revive // the parameters are in gRPC's order
-func handleGenerateConfiguration(service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+func handleGenerateConfiguration(service any, ctx context.Context, decode func(any) error,
+	interceptor grpc.UnaryServerInterceptor) (any, error) {
 	raw := new(emptypb.Empty)
 	if err := decode(raw); err != nil {
 		return nil, err
@@ -64,7 +66,8 @@ func handleGenerateConfiguration(service any, ctx context.Context, decode func(a
 		return generateReply(config, client), nil
 	}
 
-	info := &grpc.UnaryServerInfo{Server: service, FullMethod: "/" + machineapi.MachineService_ServiceDesc.ServiceName + "/GenerateConfiguration"}
+	info := &grpc.UnaryServerInfo{Server: service,
+		FullMethod: "/" + machineapi.MachineService_ServiceDesc.ServiceName + "/GenerateConfiguration"}
 
 	return interceptor(ctx, raw, info, handler)
 }
@@ -178,9 +181,11 @@ func (r *generateRequest) generate(base talosconfig.Provider) (config, client []
 		return nil, nil, err
 	}
 
-	options := append(r.options(), generate.WithSecretsBundle(bundle), generate.WithVersionContract(talosconfig.TalosVersion1_11))
+	options := append(r.options(), generate.WithSecretsBundle(bundle),
+		generate.WithVersionContract(talosconfig.TalosVersion1_11))
 
-	input, err := generate.NewInput(r.cluster.GetName(), r.cluster.GetControlPlane().GetEndpoint(), r.machine.GetKubernetesVersion(), options...)
+	input, err := generate.NewInput(r.cluster.GetName(), r.cluster.GetControlPlane().GetEndpoint(),
+		r.machine.GetKubernetesVersion(), options...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -227,10 +232,12 @@ func (r *generateRequest) secrets(base talosconfig.Provider) (*secrets.Bundle, e
 
 // options are the choices that the request makes.
 func (r *generateRequest) options() []generate.Option {
-	options := []generate.Option{generate.WithAllowSchedulingOnControlPlanes(r.cluster.GetAllowSchedulingOnControlPlanes())}
+	options := []generate.Option{generate.WithAllowSchedulingOnControlPlanes(
+		r.cluster.GetAllowSchedulingOnControlPlanes())}
 
 	if name := r.machine.GetNetworkConfig().GetHostname(); name != "" {
-		options = append(options, generate.WithNetworkOptions(v1alpha1.WithNetworkConfig(&v1alpha1.NetworkConfig{NetworkHostname: name})))
+		options = append(options,
+			generate.WithNetworkOptions(v1alpha1.WithNetworkConfig(&v1alpha1.NetworkConfig{NetworkHostname: name})))
 	}
 
 	if disk := r.machine.GetInstallConfig().GetInstallDisk(); disk != "" {
@@ -246,7 +253,8 @@ func (r *generateRequest) options() []generate.Option {
 	}
 
 	if cni := r.cluster.GetClusterNetwork().GetCniConfig(); cni != nil {
-		options = append(options, generate.WithClusterCNIConfig(&v1alpha1.CNIConfig{CNIName: cni.GetName(), CNIUrls: cni.GetUrls()}))
+		options = append(options,
+			generate.WithClusterCNIConfig(&v1alpha1.CNIConfig{CNIName: cni.GetName(), CNIUrls: cni.GetUrls()}))
 	}
 
 	return options

@@ -18,7 +18,8 @@ import (
 
 // kindsSince112 are the documents that Talos 1.12 does not know.
 var kindsSince112 = []string{
-	block.ExternalVolumeConfigKind, network.BlackholeRouteKind, network.KubeSpanKind, network.RoutingRuleKind, network.TCPProbeKind, network.VRFKind,
+	block.ExternalVolumeConfigKind, network.BlackholeRouteKind, network.KubeSpanKind, network.RoutingRuleKind,
+	network.TCPProbeKind, network.VRFKind,
 	runtimecfg.EnvironmentConfigKind, security.ImageVerificationConfigKind,
 }
 
@@ -69,14 +70,17 @@ var loaderTexts112 = []struct {
 }{
 	{regexp.MustCompile(`^expected a YAML document at line \d+$`), noMapping112},
 	{regexp.MustCompile(`^(duplicate document .* is not allowed) \(line \d+\)$`), "$1"},
-	{regexp.MustCompile(`^error decoding document /([^/]*)/.* \(line \d+\): missing apiVersion$`), `"$1" "": not registered`},
+	{regexp.MustCompile(`^error decoding document /([^/]*)/.* \(line \d+\): missing apiVersion$`),
+		`"$1" "": not registered`},
 	{regexp.MustCompile(`(?s)^error decoding document .*? \(line \d+\): (.*)$`), "$1"},
 	{regexp.MustCompile(`yaml: construct errors:\n`), "yaml: unmarshal errors:\n"},
 	{regexp.MustCompile(`(\n  line \d+: )cannot construct `), "${1}cannot unmarshal "},
 	// The position of a mistake is told otherwise: that of what was being read, if there was any, or none at all.
 	{regexp.MustCompile(`^decode error: yaml: while [^:]* at (line \d+)(?:, column \d+)?: (?:line \d+(?:, column \d+)?: )?`), "decode error: yaml: $1: "},
-	{regexp.MustCompile(`^decode error: yaml: while [^:]* at <unknown position>: (line \d+)(?:, column \d+)?: `), "decode error: yaml: $1: "},
-	{regexp.MustCompile(`^decode error: yaml: (?:line \d+, column \d+|offset \d+|<unknown position>): `), "decode error: yaml: "},
+	{regexp.MustCompile(`^decode error: yaml: while [^:]* at <unknown position>: (line \d+)(?:, column \d+)?: `),
+		"decode error: yaml: $1: "},
+	{regexp.MustCompile(`^decode error: yaml: (?:line \d+, column \d+|offset \d+|<unknown position>): `),
+		"decode error: yaml: "},
 }
 
 // loaderText112 is a complaint of machinery's loader in the words of Talos 1.12.

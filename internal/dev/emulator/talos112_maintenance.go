@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// maintenanceService112 is the machine API of Talos 1.12 in maintenance mode: a service of its own, made to take a machine config and hardly
-// anything else. What it does not have is Unimplemented, by its base.
+// maintenanceService112 is the machine API of Talos 1.12 in maintenance mode: a service of its own, made to take a
+// machine config and hardly anything else. What it does not have is Unimplemented, by its base.
 type maintenanceService112 struct {
 	machineapi.UnimplementedMachineServiceServer
 
@@ -36,7 +36,8 @@ func (s *apiServer) serveConfigured112(server *grpc.Server) {
 	s.serveMachine(server)
 }
 
-// errOnlySideroLink is the answer to calls that only peers in a SideroLink network may make in maintenance mode. The emulator has none.
+// errOnlySideroLink is the answer to calls that only peers in a SideroLink network may make in maintenance mode. The
+// emulator has none.
 var errOnlySideroLink = status.Error(codes.Unimplemented, "API is not implemented in maintenance mode")
 
 // Version is for SideroLink alone.
@@ -45,7 +46,8 @@ func (*maintenanceService112) Version(context.Context, *emptypb.Empty) (*machine
 }
 
 // Upgrade is for SideroLink alone.
-func (*maintenanceService112) Upgrade(context.Context, *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
+func (*maintenanceService112) Upgrade(context.Context, *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse,
+	error) {
 	return nil, errOnlySideroLink
 }
 
@@ -55,28 +57,33 @@ func (*maintenanceService112) Reset(context.Context, *machineapi.ResetRequest) (
 }
 
 // MetaWrite is for SideroLink alone.
-func (*maintenanceService112) MetaWrite(context.Context, *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
+func (*maintenanceService112) MetaWrite(context.Context, *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse,
+	error) {
 	return nil, errOnlySideroLink
 }
 
 // MetaDelete is for SideroLink alone.
-func (*maintenanceService112) MetaDelete(context.Context, *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
+func (*maintenanceService112) MetaDelete(context.Context,
+	*machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
 	return nil, errOnlySideroLink
 }
 
 // GenerateClientConfiguration has nothing to sign with.
-func (*maintenanceService112) GenerateClientConfiguration(context.Context, *machineapi.GenerateClientConfigurationRequest) (
+func (*maintenanceService112) GenerateClientConfiguration(context.Context,
+	*machineapi.GenerateClientConfigurationRequest) (
 	*machineapi.GenerateClientConfigurationResponse, error,
 ) {
-	return nil, status.Error(codes.Unimplemented, "client configuration (talosconfig) can't be generated in the maintenance mode")
+	return nil, status.Error(codes.Unimplemented,
+		"client configuration (talosconfig) can't be generated in the maintenance mode")
 }
 
-// ApplyConfiguration takes the machine's first config. It looks at the mode before it looks at the config, always expects an install, and
-// answers without a mode or details of its own.
+// ApplyConfiguration takes the machine's first config. It looks at the mode before it looks at the config, always
+// expects an install, and answers without a mode or details of its own.
 func (s *maintenanceService112) ApplyConfiguration(ctx context.Context, request *machineapi.ApplyConfigurationRequest) (
 	*machineapi.ApplyConfigurationResponse, error,
 ) {
-	if mode := request.GetMode(); !slices.Contains([]machineapi.ApplyConfigurationRequest_Mode{modeAuto, modeReboot, modeTry}, mode) {
+	if mode := request.GetMode(); !slices.Contains(
+		[]machineapi.ApplyConfigurationRequest_Mode{modeAuto, modeReboot, modeTry}, mode) {
 		return nil, status.Errorf(codes.Unimplemented, "apply configuration --mode='%s' is not supported in maintenance mode",
 			strings.ReplaceAll(strings.ToLower(mode.String()), "_", "-"))
 	}

@@ -23,7 +23,8 @@ var unknown112 = []resource.Type{
 
 // open112 are the resource types that every reader may read with Talos 1.12, and administrators alone since.
 var open112 = []resource.Type{
-	cri.RegistriesConfigType, files.EtcFileSpecType, k8s.APIServerConfigType, k8s.AuthorizationConfigType, k8s.KubeletConfigType, k8s.KubeletSpecType,
+	cri.RegistriesConfigType, files.EtcFileSpecType, k8s.APIServerConfigType, k8s.AuthorizationConfigType,
+	k8s.KubeletConfigType, k8s.KubeletSpecType,
 	runtimeres.ExtensionServiceConfigType,
 }
 
@@ -44,7 +45,8 @@ func resourceSpecs112() []meta.ResourceDefinitionSpec {
 	}
 
 	return append(specs, meta.ResourceDefinitionSpec{
-		Type: "MaintenanceServiceCertificates.secrets.talos.dev", DefaultNamespace: secrets.NamespaceName, Sensitivity: meta.Sensitive,
+		Type: "MaintenanceServiceCertificates.secrets.talos.dev", DefaultNamespace: secrets.NamespaceName,
+		Sensitivity: meta.Sensitive,
 	})
 }
 

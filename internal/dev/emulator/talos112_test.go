@@ -64,7 +64,8 @@ func TestClaim_10_01_TwoLinesOfReleasesCanBePlayed(t *testing.T) {
 
 	for _, version := range []string{"v1.11.6", "v1.14.0", "v1.120.1", "1.13.9", "v1.13", "latest"} {
 		_, err := lab.Start(emulator.NodeOptions{Name: "other", TalosVersion: version})
-		require.EqualError(t, err, `start node other: TalosVersion "`+version+`" can't be played, only v1.13.x and v1.12.x can`)
+		require.EqualError(t, err,
+			`start node other: TalosVersion "`+version+`" can't be played, only v1.13.x and v1.12.x can`)
 	}
 }
 
@@ -79,8 +80,9 @@ func TestClaim_10_02_MaintenanceIsAServiceOfItsOwn(t *testing.T) {
 		call func() error
 		want string
 	}{
-		"Version":    {func() error { _, err := c.Version(ctx); return err }, onlySideroLink},
-		"Upgrade":    {func() error { _, err := c.MachineClient.Upgrade(ctx, &machineapi.UpgradeRequest{}); return err }, onlySideroLink},
+		"Version": {func() error { _, err := c.Version(ctx); return err }, onlySideroLink},
+		"Upgrade": {func() error { _, err := c.MachineClient.Upgrade(ctx, &machineapi.UpgradeRequest{}); return err },
+			onlySideroLink},
 		"Reset":      {func() error { return c.Reset(ctx, true, true) }, onlySideroLink},
 		"MetaWrite":  {func() error { return c.MetaWrite(ctx, 0x0a, []byte("x")) }, onlySideroLink},
 		"MetaDelete": {func() error { return c.MetaDelete(ctx, 0x0a) }, onlySideroLink},
@@ -97,8 +99,9 @@ func TestClaim_10_02_MaintenanceIsAServiceOfItsOwn(t *testing.T) {
 		"Logs": {func() error {
 			return firstFrame(c.MachineClient.Logs(ctx, &machineapi.LogsRequest{Id: "apid"}))
 		}, "method Logs not implemented"},
-		"Bootstrap": {func() error { return c.Bootstrap(ctx, &machineapi.BootstrapRequest{}) }, "method Bootstrap not implemented"},
-		"Reboot":    {func() error { return c.Reboot(ctx) }, "method Reboot not implemented"},
+		"Bootstrap": {func() error { return c.Bootstrap(ctx, &machineapi.BootstrapRequest{}) },
+			"method Bootstrap not implemented"},
+		"Reboot": {func() error { return c.Reboot(ctx) }, "method Reboot not implemented"},
 		"EtcdMemberList": {func() error {
 			_, err := c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
 			return err
@@ -153,7 +156,8 @@ func TestClaim_10_03_MoreResourcesAreOpenInMaintenance(t *testing.T) {
 		return err
 	}
 
-	require.True(t, state.IsNotFoundError(get(k8s.NamespaceName, k8s.KubeletSpecType, k8s.KubeletID)), "an administrator's with Talos 1.13")
+	require.True(t, state.IsNotFoundError(get(k8s.NamespaceName, k8s.KubeletSpecType, k8s.KubeletID)),
+		"an administrator's with Talos 1.13")
 
 	for _, closed := range []error{
 		get(config.NamespaceName, config.MachineConfigType, config.ActiveID),
@@ -184,7 +188,8 @@ func TestClaim_10_04_TheModeIsLookedAtBeforeTheConfig(t *testing.T) {
 	cluster, node, _ := alone112(t, labcluster.Options{})
 	c := insecure(t, node)
 
-	for mode, name := range map[machineapi.ApplyConfigurationRequest_Mode]string{modeNoReboot: "no-reboot", modeStaged: "staged"} {
+	for mode, name := range map[machineapi.ApplyConfigurationRequest_Mode]string{modeNoReboot: "no-reboot",
+		modeStaged: "staged"} {
 		_, err := apply(t, c, []byte("broken: ["), mode)
 		require.Equal(t, codes.Unimplemented, client.StatusCode(err))
 		require.ErrorContains(t, err, "apply configuration --mode='"+name+"' is not supported in maintenance mode")
@@ -194,13 +199,17 @@ func TestClaim_10_04_TheModeIsLookedAtBeforeTheConfig(t *testing.T) {
 	require.Equal(t, codes.Unknown, client.StatusCode(err))
 	require.ErrorContains(t, err, "failed to parse config: decode error: yaml: line 1: did not find expected")
 
-	_, err = apply(t, c, edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineType = "master" }), modeAuto)
+	_, err = apply(t, c, edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineType = "master" }),
+		modeAuto)
 	require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
-	require.ErrorContains(t, err, "configuration validation failed: 1 error occurred:\n\t* v1alpha1.Config: 3 errors occurred:")
+	require.ErrorContains(t, err,
+		"configuration validation failed: 1 error occurred:\n\t* v1alpha1.Config: 3 errors occurred:")
 
 	_, err = apply(t, c, edited(t, cluster, "cp1", badSelector), modeAuto)
 	require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
-	require.ErrorContains(t, err, "runtime configuration validation failed: 1 error occurred:\n\t* v1alpha1.Config: 1 error occurred:\n\t* no disks matched")
+	require.ErrorContains(t, err,
+		"runtime configuration validation failed: 1 error occurred:\n\t* v1alpha1.Config: 1 error occurred:\n\t* no disks "+
+			"matched")
 	require.Equal(t, "maintenance", node.Stage())
 }
 
@@ -224,22 +233,26 @@ func TestClaim_10_05_TheLoaderSpeaksOtherwise(t *testing.T) {
 		"separator too many": {base, "recovered: expected a mapping node"},
 		"sequence":           {"machine: [a, b\nfoo", "decode error: yaml: line 2: did not find expected ',' or ']'"},
 		"mapping":            {"machine: {a: b\n", "decode error: yaml: line 1: did not find expected ',' or '}'"},
-		"tab":                {"machine:\n\ttype: worker\n", "decode error: yaml: line 2: found character that cannot start any token"},
-		"quote":              {"machine:\n  type: 'abc\n", "decode error: yaml: line 2: found unexpected end of stream"},
-		"indent":             {"machine:\n  - a\n b\n", "decode error: yaml: line 2: did not find expected key"},
-		"colon":              {"a: b: c\n", "decode error: yaml: mapping values are not allowed in this context"},
-		"anchor":             {"machine: &a\n  b: *c\n", "decode error: yaml: unknown anchor 'c' referenced"},
-		"control":            {"\x00\x01", "decode error: yaml: control characters are not allowed"},
-		"unknown key":        {"machine:\n    foo: bar\n", "unknown keys found during decoding:\nmachine:\n    foo: bar\n"},
-		"wrong type":         {"debug: [1]\n", "error decoding  to *v1alpha1.Config: yaml: unmarshal errors:\n  line 1: cannot unmarshal !!seq into bool"},
-		"duplicate":          {base + "foo: bar\n", "duplicate document /v1alpha1/ is not allowed"},
-		"no kind":            {base + "name: x\n", "missing kind"},
-		"unknown kind":       {base + "apiVersion: v1alpha1\nkind: FooConfig\n", `"FooConfig" "v1alpha1": not registered`},
-		"later kind":         {base + "apiVersion: v1alpha1\nkind: VRFConfig\nname: a\n", `"VRFConfig" "v1alpha1": not registered`},
-		"no version":         {base + "kind: HostnameConfig\n", `"HostnameConfig" "": not registered`},
+		"tab": {"machine:\n\ttype: worker\n",
+			"decode error: yaml: line 2: found character that cannot start any token"},
+		"quote":       {"machine:\n  type: 'abc\n", "decode error: yaml: line 2: found unexpected end of stream"},
+		"indent":      {"machine:\n  - a\n b\n", "decode error: yaml: line 2: did not find expected key"},
+		"colon":       {"a: b: c\n", "decode error: yaml: mapping values are not allowed in this context"},
+		"anchor":      {"machine: &a\n  b: *c\n", "decode error: yaml: unknown anchor 'c' referenced"},
+		"control":     {"\x00\x01", "decode error: yaml: control characters are not allowed"},
+		"unknown key": {"machine:\n    foo: bar\n", "unknown keys found during decoding:\nmachine:\n    foo: bar\n"},
+		"wrong type": {"debug: [1]\n",
+			"error decoding  to *v1alpha1.Config: yaml: unmarshal errors:\n  line 1: cannot unmarshal !!seq into bool"},
+		"duplicate":    {base + "foo: bar\n", "duplicate document /v1alpha1/ is not allowed"},
+		"no kind":      {base + "name: x\n", "missing kind"},
+		"unknown kind": {base + "apiVersion: v1alpha1\nkind: FooConfig\n", `"FooConfig" "v1alpha1": not registered`},
+		"later kind": {base + "apiVersion: v1alpha1\nkind: VRFConfig\nname: a\n",
+			`"VRFConfig" "v1alpha1": not registered`},
+		"no version": {base + "kind: HostnameConfig\n", `"HostnameConfig" "": not registered`},
 		"endpoint": {
 			"cluster:\n  controlPlane:\n    endpoint: 192.0.2.10:6443\n",
-			"error decoding  to *v1alpha1.Config: yaml: unmarshal errors:\n  line 3: parse \"192.0.2.10:6443\": first path segment in URL cannot contain colon",
+			"error decoding  to *v1alpha1.Config: yaml: unmarshal errors:\n  line 3: parse \"192.0.2.10:6443\": first path " +
+				"segment in URL cannot contain colon",
 		},
 	} {
 		_, err := apply(t, c, []byte(test.data), modeAuto)
@@ -267,10 +280,12 @@ func TestClaim_10_06_EachReleaseTakesItsOwnVersionsOfKubernetes(t *testing.T) {
 	require.Equal(t, codes.InvalidArgument, client.StatusCode(err))
 
 	for _, image := range []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		require.ErrorContains(t, err, "* "+image+" image is not valid: version of Kubernetes 1.36.3 is too new to be used with Talos 1.12.1")
+		require.ErrorContains(t, err,
+			"* "+image+" image is not valid: version of Kubernetes 1.36.3 is too new to be used with Talos 1.12.1")
 	}
 
-	reply, err := c.ApplyConfiguration(deadline(t), &machineapi.ApplyConfigurationRequest{Data: kubernetes("1.30.1"), Mode: modeAuto, DryRun: true})
+	reply, err := c.ApplyConfiguration(deadline(t),
+		&machineapi.ApplyConfigurationRequest{Data: kubernetes("1.30.1"), Mode: modeAuto, DryRun: true})
 	require.NoError(t, err, "too old for Talos 1.13 alone")
 	require.Len(t, reply.GetMessages(), 1)
 }
@@ -278,7 +293,8 @@ func TestClaim_10_06_EachReleaseTakesItsOwnVersionsOfKubernetes(t *testing.T) {
 func TestClaim_10_07_EveryModeInstallsForGoodAndNoneIsTold(t *testing.T) {
 	t.Parallel()
 
-	for name, mode := range map[string]machineapi.ApplyConfigurationRequest_Mode{"auto": modeAuto, "reboot": modeReboot, "try": modeTry} {
+	for name, mode := range map[string]machineapi.ApplyConfigurationRequest_Mode{"auto": modeAuto, "reboot": modeReboot,
+		"try": modeTry} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -307,7 +323,8 @@ func TestClaim_10_08_ADryRunInMaintenanceKeepsItsWarningsAndShowsNoDifference(t 
 		Mode: modeAuto, DryRun: true,
 	})
 	require.NoError(t, err)
-	require.Equal(t, "Dry run summary:\nNode is running in maintenance mode and does not have a config yet.", reply.GetMessages()[0].GetModeDetails())
+	require.Equal(t, "Dry run summary:\nNode is running in maintenance mode and does not have a config yet.",
+		reply.GetMessages()[0].GetModeDetails())
 	require.NotEmpty(t, reply.GetMessages()[0].GetWarnings())
 	require.Equal(t, "maintenance", node.Stage())
 	require.Empty(t, node.MutatingCalls())
@@ -322,7 +339,8 @@ func TestClaim_10_09_APartialConfigHasNoEffect(t *testing.T) {
 	_, err := apply(t, c, []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: early\n"), modeAuto)
 	require.NoError(t, err)
 
-	_, err = c.COSI.Get(deadline(t), resource.NewMetadata("network", "HostnameStatuses.net.talos.dev", "hostname", resource.VersionUndefined))
+	_, err = c.COSI.Get(deadline(t),
+		resource.NewMetadata("network", "HostnameStatuses.net.talos.dev", "hostname", resource.VersionUndefined))
 	require.True(t, state.IsNotFoundError(err))
 
 	_, err = apply(t, c, data, modeAuto)
@@ -343,7 +361,8 @@ func TestClaim_10_10_AfterACompleteConfigOthersHangUntilTheAPICloses(t *testing.
 	second := make(chan error, 1)
 
 	go func() {
-		_, err := insecure(t, node).ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: other, Mode: modeAuto})
+		_, err := insecure(t, node).ApplyConfiguration(t.Context(),
+			&machineapi.ApplyConfigurationRequest{Data: other, Mode: modeAuto})
 		second <- err
 	}()
 
@@ -362,7 +381,8 @@ func TestClaim_10_10_AfterACompleteConfigOthersHangUntilTheAPICloses(t *testing.
 func TestClaim_10_11_AMachineHasNoAPIWhileItInstalls(t *testing.T) {
 	t.Parallel()
 
-	cluster, node, data := alone112(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.InstallStall = 24 * time.Hour }})
+	cluster, node, data := alone112(t,
+		labcluster.Options{Edit: func(o *emulator.NodeOptions) { o.Faults.InstallStall = 24 * time.Hour }})
 	require.Contains(t, string(data), "hostname: cp1", "with this Talos 1.13 has an API during the install")
 
 	_, err := apply(t, insecure(t, node), data, modeAuto)
@@ -385,7 +405,8 @@ func TestClaim_10_12_AHeldWatchHoldsTheInstallUp(t *testing.T) {
 	clock := cluster.Lab.Clock()
 	events := make(chan safe.WrappedStateEvent[*runtimeres.MachineStatus])
 
-	require.NoError(t, safe.StateWatch(deadline(t), insecure(t, node).COSI, runtimeres.NewMachineStatus().Metadata(), events))
+	require.NoError(t, safe.StateWatch(deadline(t), insecure(t, node).COSI, runtimeres.NewMachineStatus().Metadata(),
+		events))
 
 	first := <-events
 	require.NoError(t, first.Error())
@@ -433,7 +454,8 @@ func TestClaim_10_13_AFailedInstallLeavesNoTraceForAnybody(t *testing.T) {
 	require.ErrorContains(t, err, "connection refused")
 	node.Set(func(f *emulator.Faults) { f.InstallStall = 0 })
 
-	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
 	require.Nil(t, node.Config())
 
 	after, _, err := handshake(t, node, 0)
@@ -509,7 +531,8 @@ func TestClaim_10_16_AnInstalledMachineInMaintenanceIsAskedForAnInstallAllTheSam
 }
 
 // generateRequest encodes a GenerateConfigurationRequest, which machinery has no type for any more.
-func generateRequest(t *testing.T, cluster *machineapi.ClusterConfig, machine *machineapi.MachineConfig) *emptypb.Empty {
+func generateRequest(t *testing.T, cluster *machineapi.ClusterConfig,
+	machine *machineapi.MachineConfig) *emptypb.Empty {
 	t.Helper()
 
 	raw := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "v1alpha1")
@@ -534,7 +557,8 @@ func TestClaim_10_17_MachineConfigsAreGeneratedOnRequest(t *testing.T) {
 
 	cluster, node, data := alone112(t, labcluster.Options{})
 	_, newer := alone(t, labcluster.Options{})
-	wanted := &machineapi.ClusterConfig{Name: "made", ControlPlane: &machineapi.ControlPlaneConfig{Endpoint: "https://192.0.2.10:6443"}}
+	wanted := &machineapi.ClusterConfig{Name: "made",
+		ControlPlane: &machineapi.ControlPlaneConfig{Endpoint: "https://192.0.2.10:6443"}}
 
 	generate := func(c *client.Client, kind machineapi.MachineConfig_MachineType) (string, error) {
 		reply := new(emptypb.Empty)

@@ -37,8 +37,8 @@ func (b *boot) keepMaintenanceCertificate(ctx context.Context) {
 	}
 }
 
-// maintenanceTrust holds the CA of the maintenance API, made anew at each boot, and its certificate. Both are made for the first client that needs
-// them: most boots see none.
+// maintenanceTrust holds the CA of the maintenance API, made anew at each boot, and its certificate. Both are made for
+// the first client that needs them: most boots see none.
 type maintenanceTrust struct {
 	mu   sync.Mutex
 	ca   *x509.CertificateAuthority
@@ -63,7 +63,8 @@ type apiCertificate struct {
 	roots *stdx509.CertPool
 }
 
-// renewMaintenanceCertificate makes a new leaf, as a node does at boot, after a time sync and when its addresses change.
+// renewMaintenanceCertificate makes a new leaf, as a node does at boot, after a time sync and when its addresses
+// change.
 func (b *boot) renewMaintenanceCertificate() {
 	b.trust.renew(maintenanceLeaf{b.addresses(), b.hostname(), b.wallNow()})
 	b.inform()
@@ -96,7 +97,8 @@ func (t *maintenanceTrust) current() (*tls.Certificate, error) {
 		t.ca = ca
 	}
 
-	pair, err := x509.NewKeyPair(t.ca, serverCertificate(constants.MaintenanceServiceCommonName, t.due.addresses, t.due.hostname, nil, from)...)
+	pair, err := x509.NewKeyPair(t.ca,
+		serverCertificate(constants.MaintenanceServiceCommonName, t.due.addresses, t.due.hostname, nil, from)...)
 	if err != nil {
 		return nil, fmt.Errorf("sign maintenance certificate: %w", err)
 	}
@@ -146,7 +148,8 @@ func verifyKeyUsage(_ [][]byte, chains [][]*stdx509.Certificate) error {
 			}
 
 			if !slices.Equal(certificate.ExtKeyUsage, []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}) {
-				return fmt.Errorf("certificate %q must have client authentication as its only extended key usage", certificate.Subject)
+				return fmt.Errorf("certificate %q must have client authentication as its only extended key usage",
+					certificate.Subject)
 			}
 		}
 	}
@@ -154,7 +157,8 @@ func verifyKeyUsage(_ [][]byte, chains [][]*stdx509.Certificate) error {
 	return nil
 }
 
-func serverCertificate(commonName string, addresses []netip.Addr, hostname string, names []string, now time.Time) []x509.Option {
+func serverCertificate(commonName string, addresses []netip.Addr, hostname string, names []string,
+	now time.Time) []x509.Option {
 	named, dns := splitNames(names)
 
 	all := slices.Concat([]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, addresses, named)
@@ -201,8 +205,8 @@ func leafOnly(pair *x509.KeyPair) *tls.Certificate {
 	return &certificate
 }
 
-// certificates gets the secure API its certificate once the machine config and the hostname are known: a control plane signs its own,
-// a worker asks trustd until it gets one.
+// certificates gets the secure API its certificate once the machine config and the hostname are known: a control plane
+// signs its own, a worker asks trustd until it gets one.
 func (b *boot) certificates() {
 	config := b.activeConfig()
 
@@ -227,7 +231,9 @@ func (b *boot) certificates() {
 
 			wait = renewAfter
 		} else {
-			b.printLine("user: warning", `[talos] controller failed {"component": "controller-runtime", "controller": "secrets.APIController", "error": "`+err.Error()+`"}`)
+			b.printLine("user: warning",
+				`[talos] controller failed {"component": "controller-runtime", "controller": "secrets.APIController", "error": "`+
+					err.Error()+`"}`)
 		}
 
 		// A clock that was set has the certificate made anew.
@@ -265,7 +271,8 @@ func (b *boot) signOwn() (*apiCertificate, error) {
 
 	now := b.wallNow()
 
-	server, err := x509.NewKeyPair(ca, serverCertificate(b.hostname(), b.certificateAddresses(), b.hostname(), security.CertSANs(), now)...)
+	server, err := x509.NewKeyPair(ca,
+		serverCertificate(b.hostname(), b.certificateAddresses(), b.hostname(), security.CertSANs(), now)...)
 	if err != nil {
 		return nil, fmt.Errorf("failed to generate API server cert: %w", err)
 	}
@@ -340,7 +347,8 @@ func (b *boot) askTrustd() (*apiCertificate, error) {
 	return certificate, nil
 }
 
-// certificateAddresses are what the API's certificate is valid for: the node's addresses, by their declared and their real names.
+// certificateAddresses are what the API's certificate is valid for: the node's addresses, by their declared and their
+// real names.
 func (b *boot) certificateAddresses() []netip.Addr {
 	addresses := append([]netip.Addr{netip.IPv6Loopback(), netip.AddrFrom4([4]byte{127, 0, 0, 1})}, b.addresses()...)
 

@@ -12,8 +12,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Upgrade checks, answers, and then installs the image and reboots, or reboots and leaves the installation to the next boot.
-func (s *machineService) Upgrade(ctx context.Context, request *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
+// Upgrade checks, answers, and then installs the image and reboots, or reboots and leaves the installation to the next
+// boot.
+func (s *machineService) Upgrade(ctx context.Context, request *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse,
+	error) {
 	b := s.boot
 
 	if b.node.options.Agent {
@@ -24,7 +26,8 @@ func (s *machineService) Upgrade(ctx context.Context, request *machineapi.Upgrad
 		return nil, status.Error(codes.FailedPrecondition, "Talos is not installed")
 	}
 
-	b.print("upgrade request received: staged %v, force %v, reboot mode %s", request.GetStage(), request.GetForce(), request.GetRebootMode())
+	b.print("upgrade request received: staged %v, force %v, reboot mode %s", request.GetStage(), request.GetForce(),
+		request.GetRebootMode())
 	b.print("validating %q", request.GetImage())
 
 	if err := b.pullInstaller(ctx, request.GetImage()); err != nil {
@@ -46,7 +49,8 @@ func (s *machineService) Upgrade(ctx context.Context, request *machineapi.Upgrad
 		actor = b.act("upgrade", seqUpgrade, false, b.upgradePhases(request))
 	}
 
-	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}}}, nil
+	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}}},
+		nil
 }
 
 // quorumCheck is how long a node waits for each etcd member to prove that it works, in node time.
@@ -72,12 +76,14 @@ func (b *boot) etcdAllowsUpgrade(ctx context.Context) error {
 	const minority = 2
 
 	if len(members) == minority {
-		return fmt.Errorf("error validating etcd for upgrade: etcd member count(%d) is insufficient to maintain quorum if upgrade commences", minority)
+		return fmt.Errorf("error validating etcd for upgrade: etcd member count(%d) is insufficient to maintain quorum if "+
+			"upgrade commences", minority)
 	}
 
 	for _, member := range members {
 		if !member.startedOnce {
-			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be running to perform an upgrade", member.id)
+			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be "+
+				"running to perform an upgrade", member.id)
 		}
 
 		if member.boot != nil {
@@ -88,7 +94,8 @@ func (b *boot) etcdAllowsUpgrade(ctx context.Context) error {
 			return err
 		}
 
-		return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade: %w",
+		return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be "+
+			"healthy to perform an upgrade: %w",
 			member.id, context.DeadlineExceeded)
 	}
 

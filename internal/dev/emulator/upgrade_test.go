@@ -67,7 +67,8 @@ func TestClaim_8_14_AnUpgradeIsCheckedBeforeItIsAnswered(t *testing.T) {
 
 	_, err := upgrade(t, c, client.WithUpgradeImage(""))
 	require.Equal(t, codes.Unknown, client.StatusCode(err))
-	require.ErrorContains(t, err, `error validating installer image "": failed to parse image reference "": invalid reference format`)
+	require.ErrorContains(t, err,
+		`error validating installer image "": failed to parse image reference "": invalid reference format`)
 
 	node.Set(func(f *emulator.Faults) { f.Install = emulator.InstallImagePull })
 
@@ -80,7 +81,8 @@ func TestClaim_8_14_AnUpgradeIsCheckedBeforeItIsAnswered(t *testing.T) {
 
 	_, err = upgrade(t, c, client.WithUpgradeImage(newer))
 	require.Equal(t, codes.Unknown, client.StatusCode(err))
-	require.ErrorContains(t, err, "error validating etcd for upgrade: etcd member count(2) is insufficient to maintain quorum if upgrade commences")
+	require.ErrorContains(t, err,
+		"error validating etcd for upgrade: etcd member count(2) is insufficient to maintain quorum if upgrade commences")
 	require.Equal(t, "v1.13.9", versionOf(t, c))
 
 	answer, err := upgrade(t, c, client.WithUpgradeImage(newer), client.WithUpgradePreserve(true))
@@ -104,7 +106,8 @@ func TestClaim_8_15_AnUpgradeGoesThroughItsPhasesIntoTheNewRelease(t *testing.T)
 	texts := events.of(t, answer.GetActorId())
 	require.Equal(t, "sequence upgrade START", texts[0])
 	require.Equal(t, []string{
-		"drain", "cleanup", "dbus", "stopServices", "unmount", "unmountBind", "unmountSystem", "volumeFinalize", "upgrade", "meta", "kexec", "stopEverything",
+		"drain", "cleanup", "dbus", "stopServices", "unmount", "unmountBind", "unmountSystem", "volumeFinalize", "upgrade",
+		"meta", "kexec", "stopEverything",
 	}, phasesIn(texts))
 
 	rebooted(t, node, 2)
@@ -142,7 +145,8 @@ func TestClaim_8_16_AStagedUpgradeIsDoneByTheNextBoot(t *testing.T) {
 
 // here names the containerd whose images are in memory.
 func here() *common.ContainerdInstance {
-	return &common.ContainerdInstance{Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM}
+	return &common.ContainerdInstance{Driver: common.ContainerDriver_CONTAINERD,
+		Namespace: common.ContainerdNamespace_NS_SYSTEM}
 }
 
 // frames reads a stream to its end.
@@ -165,7 +169,8 @@ func frames[T any](stream grpc.ServerStreamingClient[T], err error) ([]*T, error
 	}
 }
 
-func pull(t *testing.T, c *client.Client, where *common.ContainerdInstance, image string) ([]*machineapi.ImageServicePullResponse, error) {
+func pull(t *testing.T, c *client.Client, where *common.ContainerdInstance,
+	image string) ([]*machineapi.ImageServicePullResponse, error) {
 	t.Helper()
 
 	return frames(c.ImageClient.Pull(deadline(t), &machineapi.ImageServicePullRequest{Containerd: where, ImageRef: image}))
@@ -255,7 +260,8 @@ func TestClaim_8_17_ImagesArePulledIntoOneOfThreePlaces(t *testing.T) {
 	require.Contains(t, list(disk), newer)
 }
 
-func lifecycleUpgrade(t *testing.T, c *client.Client, image string) ([]*machineapi.LifecycleServiceUpgradeResponse, error) {
+func lifecycleUpgrade(t *testing.T, c *client.Client, image string) ([]*machineapi.LifecycleServiceUpgradeResponse,
+	error) {
 	t.Helper()
 
 	return frames(c.LifecycleClient.Upgrade(deadline(t), &machineapi.LifecycleServiceUpgradeRequest{
@@ -295,7 +301,8 @@ func TestClaim_8_18_TheLifecycleServiceNeitherPullsNorReboots(t *testing.T) {
 	said, err = lifecycleUpgrade(t, c, newer)
 	require.NoError(t, err)
 	require.Contains(t, said[0].GetProgress().GetMessage(), "v1.13.10")
-	require.IsType(t, &machineapi.LifecycleServiceInstallProgress_ExitCode{}, said[len(said)-1].GetProgress().GetResponse())
+	require.IsType(t, &machineapi.LifecycleServiceInstallProgress_ExitCode{},
+		said[len(said)-1].GetProgress().GetResponse())
 	require.Zero(t, said[len(said)-1].GetProgress().GetExitCode())
 	require.Equal(t, 1, node.Boots())
 	require.Equal(t, "v1.13.9", versionOf(t, c))
@@ -308,7 +315,9 @@ func TestClaim_8_18_TheLifecycleServiceNeitherPullsNorReboots(t *testing.T) {
 func TestClaim_8_19_OneInstallationRunsAndItEndsWithoutItsCaller(t *testing.T) {
 	t.Parallel()
 
-	_, node, c := configuredOnDisk(t, labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 50}, Timing: emulator.Timing{Install: 30 * time.Second}})
+	_, node, c := configuredOnDisk(t,
+		labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 50},
+			Timing: emulator.Timing{Install: 30 * time.Second}})
 
 	_, err := pull(t, c, here(), newer)
 	require.NoError(t, err)
@@ -354,7 +363,8 @@ func TestClaim_8_20_AMachineThatInstallsCanNeitherBeUpgradedNorRolledBack(t *tes
 
 	install := func(image, disk string) error {
 		_, err := frames(c.LifecycleClient.Install(deadline(t), &machineapi.LifecycleServiceInstallRequest{
-			Containerd: here(), Source: &machineapi.InstallArtifactsSource{ImageName: image}, Destination: &machineapi.InstallDestination{Disk: disk},
+			Containerd: here(), Source: &machineapi.InstallArtifactsSource{ImageName: image},
+			Destination: &machineapi.InstallDestination{Disk: disk},
 		}))
 
 		return err
@@ -368,7 +378,8 @@ func TestClaim_8_20_AMachineThatInstallsCanNeitherBeUpgradedNorRolledBack(t *tes
 		{"", "/dev/vda", codes.InvalidArgument, "installer image name is required"},
 		{newer, "", codes.InvalidArgument, "destination disk is required"},
 		{newer, "/dev/nope", codes.InvalidArgument, "invalid disk path: lstat /dev/nope: no such file or directory"},
-		{newer, "/dev/vda", codes.Internal, `installation failed: installer image "` + newer + `" not found in containerd store: `},
+		{newer, "/dev/vda", codes.Internal,
+			`installation failed: installer image "` + newer + `" not found in containerd store: `},
 	} {
 		err := install(test.image, test.disk)
 		require.Equal(t, test.code, client.StatusCode(err), test.text)

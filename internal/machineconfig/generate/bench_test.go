@@ -10,16 +10,19 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 )
 
-// hundredNodes are 100 nodes with ten patches each: of the cluster, of the group and their own, in files and in place, with and without
-// templates and variables.
+// hundredNodes are 100 nodes with ten patches each: of the cluster, of the group and their own, in files and in place,
+// with and without templates and variables.
 func hundredNodes() map[string]string {
 	files := map[string]string{
-		"patches/time.yaml":    "machine:\n  time:\n    servers: [\"${NTP:-192.0.2.123}\"]\n",
-		"patches/kubelet.yaml": "machine:\n  kubelet:\n    extraArgs:\n      # rotate\n      rotate-server-certificates: \"true\"\n",
-		"patches/sysctls.yaml": "machine:\n  sysctls:\n    net.core.somaxconn: \"65535\"\n    net.core.netdev_max_backlog: \"4096\"\n",
-		"patches/name.yaml":    "machine:\n  nodeLabels:\n    installer: '{{ .MachineConfig.MachineInstall.InstallDisk | base }}'\n",
-		"patches/delete.yaml":  "cluster:\n  discovery:\n    $patch: delete\n",
-		"patches/kmsg.yaml":    "apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: tcp://192.0.2.5:3478/\n",
+		"patches/time.yaml": "machine:\n  time:\n    servers: [\"${NTP:-192.0.2.123}\"]\n",
+		"patches/kubelet.yaml": "machine:\n  kubelet:\n    extraArgs:\n      # rotate\n      rotate-server-certificates: " +
+			"\"true\"\n",
+		"patches/sysctls.yaml": "machine:\n  sysctls:\n    net.core.somaxconn: \"65535\"\n    " +
+			"net.core.netdev_max_backlog: \"4096\"\n",
+		"patches/name.yaml": "machine:\n  nodeLabels:\n    installer: '{{ .MachineConfig.MachineInstall.InstallDisk | " +
+			"base }}'\n",
+		"patches/delete.yaml": "cluster:\n  discovery:\n    $patch: delete\n",
+		"patches/kmsg.yaml":   "apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: tcp://192.0.2.5:3478/\n",
 	}
 
 	var text strings.Builder

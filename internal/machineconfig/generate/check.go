@@ -67,8 +67,10 @@ func (c *cluster) checkCluster() {
 	}
 
 	if c.config.Endpoint != "" {
-		if endpoint, err := url.Parse(c.config.Endpoint); err != nil || endpoint.Scheme != "https" || endpoint.Hostname() == "" {
-			c.value(yamlfile.Field(c.root, "endpoint"), "\"endpoint\" must be a URL with https and a host, as https://192.0.2.10:6443")
+		if endpoint, err := url.Parse(c.config.Endpoint); err != nil || endpoint.Scheme != "https" ||
+			endpoint.Hostname() == "" {
+			c.value(yamlfile.Field(c.root, "endpoint"),
+				"\"endpoint\" must be a URL with https and a host, as https://192.0.2.10:6443")
 		}
 	}
 
@@ -109,8 +111,10 @@ func (c *cluster) checkVersions() {
 
 		return
 	case c.contract.Greater(newest):
-		mistake := c.Mistake(place, diagnosis.FileValue, "Talos %s is newer than what configs can be made for here: up to %s", c.contract, newest)
-		mistake.Next = "use a newer talos-mage, or set talosVersion to " + newest.String() + " or older; or have a talhelper that knows it render: CONFIG_GENERATOR=talhelper"
+		mistake := c.Mistake(place, diagnosis.FileValue, "Talos %s is newer than what configs can be made for here: up to %s",
+			c.contract, newest)
+		mistake.Next = "use a newer talos-mage, or set talosVersion to " + newest.String() +
+			" or older; or have a talhelper that knows it render: CONFIG_GENERATOR=talhelper"
 		c.Add(mistake)
 
 		return
@@ -264,7 +268,8 @@ func (e *entry) checkInstall() {
 	}
 
 	if url := e.settings.TalosImageURL; url != "" && !image.MatchString(url) {
-		e.value(e.placeOf("talosImageURL"), "%q is no image without a tag, as factory.talos.dev/metal-installer/<schematic>: the tag is talosVersion", url)
+		e.value(e.placeOf("talosImageURL"),
+			"%q is no image without a tag, as factory.talos.dev/metal-installer/<schematic>: the tag is talosVersion", url)
 	}
 }
 
@@ -298,20 +303,23 @@ func (e *entry) checkMachineSpec() {
 	case "", "iso":
 		e.oneOf(e.placeOf("machineSpec", "imageSuffix"), spec.ImageSuffix, "iso")
 	case "disk-image":
-		e.oneOf(e.placeOf("machineSpec", "imageSuffix"), spec.ImageSuffix, "raw.zst", "raw.xz", "raw.tar.gz", "vhd.xz", "raw.gz", "ova", "qcow2")
+		e.oneOf(e.placeOf("machineSpec", "imageSuffix"), spec.ImageSuffix, "raw.zst", "raw.xz", "raw.tar.gz", "vhd.xz",
+			"raw.gz", "ova", "qcow2")
 	case "pxe":
 		if spec.ImageSuffix != "" {
 			e.value(e.placeOf("machineSpec", "imageSuffix"), "a PXE boot has no \"imageSuffix\"")
 		}
 	}
 
-	if factory := e.config.ImageFactory.RegistryURL; !e.settings.NoSchematicValidate && (factory == "" || factory == schematic.DefaultRegistry) {
+	if factory := e.config.ImageFactory.RegistryURL; !e.settings.NoSchematicValidate &&
+		(factory == "" || factory == schematic.DefaultRegistry) {
 		e.checkSchematic("schematic", e.settings.Schematic)
 		e.checkSchematic("imageSchematic", e.settings.ImageSchematic)
 	}
 }
 
-// checkSchematic finds what the public Image Factory refuses. Which extensions and overlays it has for a release only it knows.
+// checkSchematic finds what the public Image Factory refuses. Which extensions and overlays it has for a release only
+// it knows.
 func (e *entry) checkSchematic(key string, declared *schematic.Schematic) {
 	if declared == nil {
 		return
@@ -376,7 +384,8 @@ func (e *entry) checkFirewall() {
 func (e *entry) checkVolumes() {
 	e.unique("volumes", len(e.settings.Volumes), func(i int) string { return e.settings.Volumes[i].Name })
 	e.unique("userVolumes", len(e.settings.UserVolumes), func(i int) string { return e.settings.UserVolumes[i].Name })
-	e.unique("extensionServices", len(e.settings.ExtensionServices), func(i int) string { return e.settings.ExtensionServices[i].Name })
+	e.unique("extensionServices", len(e.settings.ExtensionServices),
+		func(i int) string { return e.settings.ExtensionServices[i].Name })
 
 	for i, volume := range e.settings.Volumes {
 		e.checkEncryption(e.item(i, "volumes"), volume.Encryption)
@@ -391,7 +400,8 @@ func (e *entry) checkVolumes() {
 
 		for i, rule := range firewall.Rules {
 			if rule.Name != "" && names[rule.Name] {
-				e.At(yamlfile.PlaceOf(e.item(i, "ingressFirewall", "rules"), "name"), diagnosis.FileDuplicate, "%q is the name of two rules", rule.Name)
+				e.At(yamlfile.PlaceOf(e.item(i, "ingressFirewall", "rules"), "name"), diagnosis.FileDuplicate,
+					"%q is the name of two rules", rule.Name)
 			}
 
 			names[rule.Name] = true
@@ -401,7 +411,8 @@ func (e *entry) checkVolumes() {
 
 func (e *entry) checkEncryption(place *yaml.Node, declared talconfig.Encryption) {
 	if declared.AllowDiscards != nil {
-		e.value(yamlfile.PlaceOf(yamlfile.PlaceOf(place, "encryption"), "allowDiscards"), "\"allowDiscards\" needs Talos v1.14 or newer")
+		e.value(yamlfile.PlaceOf(yamlfile.PlaceOf(place, "encryption"), "allowDiscards"),
+			"\"allowDiscards\" needs Talos v1.14 or newer")
 	}
 }
 

@@ -28,7 +28,8 @@ func (e *entry) resolverDocument() config.Document {
 
 	for _, server := range e.settings.Nameservers {
 		if address, err := netip.ParseAddr(server); err == nil { // else it was told
-			document.ResolverNameservers = append(document.ResolverNameservers, network.NameserverConfig{Address: network.Addr{Addr: address}})
+			document.ResolverNameservers = append(document.ResolverNameservers,
+				network.NameserverConfig{Address: network.Addr{Addr: address}})
 		}
 	}
 
@@ -59,7 +60,8 @@ func (e *entry) serviceDocuments() []config.Document {
 
 	for _, declared := range e.settings.ExtensionServices {
 		service := extensions.NewServicesConfigV1Alpha1()
-		service.ServiceName, service.ServiceConfigFiles, service.ServiceEnvironment = declared.Name, declared.ConfigFiles, declared.Environment
+		service.ServiceName, service.ServiceConfigFiles, service.ServiceEnvironment = declared.Name, declared.ConfigFiles,
+			declared.Environment
 		documents = append(documents, service)
 	}
 
@@ -71,14 +73,16 @@ func (e *entry) volumeDocuments() []config.Document {
 
 	for _, declared := range e.settings.Volumes {
 		volume := block.NewVolumeConfigV1Alpha1()
-		volume.MetaName, volume.ProvisioningSpec, volume.EncryptionSpec = declared.Name, declared.Provisioning, declared.Encryption.EncryptionSpec
+		volume.MetaName, volume.ProvisioningSpec, volume.EncryptionSpec = declared.Name, declared.Provisioning,
+			declared.Encryption.EncryptionSpec
 		documents = append(documents, volume)
 	}
 
 	for _, declared := range e.settings.UserVolumes {
 		volume := block.NewUserVolumeConfigV1Alpha1()
 		volume.MetaName, volume.VolumeType = declared.Name, declared.VolumeType
-		volume.ProvisioningSpec, volume.FilesystemSpec, volume.EncryptionSpec = declared.Provisioning, declared.Filesystem, declared.Encryption.EncryptionSpec
+		volume.ProvisioningSpec, volume.FilesystemSpec, volume.EncryptionSpec = declared.Provisioning, declared.Filesystem,
+			declared.Encryption.EncryptionSpec
 		documents = append(documents, volume)
 	}
 

@@ -92,7 +92,8 @@ func (s Source) decrypted(in yamlfile.Source, place *yaml.Node, opened *file, da
 	return string(plain)
 }
 
-// content is a text that is given as such, or as @file. The variables in a file's text are replaced, but for lines that are comments.
+// content is a text that is given as such, or as @file. The variables in a file's text are replaced, but for lines that
+// are comments.
 func (c *cluster) content(place *yaml.Node, text string, asIs bool) string {
 	if !strings.HasPrefix(text, "@") || strings.TrimSpace(text) == "@" {
 		return text

@@ -9,16 +9,17 @@ import (
 	"github.com/Masterminds/sprig/v3"
 )
 
-// changing are functions of sprig whose results differ from call to call or from machine to machine, besides those that sprig leaves out itself:
-// they ask the clock, the machine's time zone, or chance.
+// changing are functions of sprig whose results differ from call to call or from machine to machine, besides those that
+// sprig leaves out itself: they ask the clock, the machine's time zone, or chance.
 var changing = []string{
 	"ago", "toDate", "mustToDate", "mustDateModify", "must_date_modify",
 	"randInt", "shuffle", "bcrypt", "htpasswd", "encryptAES",
-	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey",
+	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert",
+	"genSignedCertWithKey",
 }
 
-// templateFunctions are what templates can call: sprig's functions, as with talhelper, but for those that would give other machine configs the next
-// time. Variables are found by lookup.
+// templateFunctions are what templates can call: sprig's functions, as with talhelper, but for those that would give
+// other machine configs the next time. Variables are found by lookup.
 func templateFunctions(lookup func(string) (string, bool)) template.FuncMap {
 	functions := sprig.HermeticTxtFuncMap()
 	maps.DeleteFunc(functions, func(name string, _ any) bool { return slices.Contains(changing, name) })

@@ -42,7 +42,8 @@ func TestTemplatesCanNotCallFunctionsThatGiveSomethingElseTheNextTime(t *testing
 	t.Parallel()
 
 	for _, name := range []string{
-		"now", "date", "dateModify", "htmlDate", "ago", "toDate", "randAlphaNum", "randBytes", "randInt", "shuffle", "uuidv4", "bcrypt", "htpasswd",
+		"now", "date", "dateModify", "htmlDate", "ago", "toDate", "randAlphaNum", "randBytes", "randInt", "shuffle", "uuidv4",
+		"bcrypt", "htpasswd",
 		"encryptAES", "genPrivateKey", "genCA", "genSelfSignedCert", "genSignedCert", "getHostByName",
 	} {
 		_, err := filled(name)

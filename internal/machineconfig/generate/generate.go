@@ -1,7 +1,8 @@
-// Package generate makes the machine configs and the talosconfig of a cluster from its talconfig.yaml or its profile, in memory and without the
-// network. The same source gives the same bytes.
+// Package generate makes the machine configs and the talosconfig of a cluster from its talconfig.yaml or its profile,
+// in memory and without the network. The same source gives the same bytes.
 //
-// What each key does, and the order in which patches are applied, is talhelper's (v3.1.16); docs/talconfig.md lists where this differs.
+// What each key does, and the order in which patches are applied, is talhelper's (v3.1.16); docs/talconfig.md lists
+// where this differs.
 package generate
 
 import (
@@ -48,8 +49,8 @@ type Config struct {
 	Bytes []byte
 }
 
-// checkSecrets finds parts that are missing from the bundle, which machinery takes for granted. That both keys of encryption at rest are
-// there is right for an old cluster, though machinery's own validation refuses it.
+// checkSecrets finds parts that are missing from the bundle, which machinery takes for granted. That both keys of
+// encryption at rest are there is right for an old cluster, though machinery's own validation refuses it.
 func (s Source) checkSecrets() error {
 	bundle := s.Secrets
 
@@ -61,14 +62,17 @@ func (s Source) checkSecrets() error {
 	}
 
 	certs := bundle.Certs
-	if certs.OS == nil || certs.K8s == nil || certs.K8sAggregator == nil || certs.K8sServiceAccount == nil || certs.Etcd == nil {
-		return errors.New("generate machine configs: the cluster's certs need os, k8s, k8saggregator, k8sserviceaccount and etcd")
+	if certs.OS == nil || certs.K8s == nil || certs.K8sAggregator == nil || certs.K8sServiceAccount == nil ||
+		certs.Etcd == nil {
+		return errors.New("generate machine configs: the cluster's certs need os, k8s, k8saggregator, k8sserviceaccount " +
+			"and etcd")
 	}
 
 	return nil
 }
 
-// Talconfig makes everything that a talconfig.yaml describes. An error lists every mistake in the files, see yamlfile.Errors.
+// Talconfig makes everything that a talconfig.yaml describes. An error lists every mistake in the files, see
+// yamlfile.Errors.
 func Talconfig(source Source) (*Output, error) {
 	if err := source.checkSecrets(); err != nil {
 		return nil, err

@@ -56,7 +56,8 @@ func (e *entry) images() (Images, error) {
 	return images, err
 }
 
-// installer gives the schematic's id and the container image: talosImageURL as it is, or what the factory makes of the schematic.
+// installer gives the schematic's id and the container image: talosImageURL as it is, or what the factory makes of the
+// schematic.
 func (e *entry) installer() (id, name string, err error) {
 	if declared := e.settings.TalosImageURL; declared != "" {
 		return "", declared + ":" + e.talosVersion, nil
@@ -66,7 +67,8 @@ func (e *entry) installer() (id, name string, err error) {
 }
 
 // image names one of a schematic's images, by a template or as usual.
-func (e *entry) image(made *schematic.Schematic, pattern string, usual func(schematic.Image) string) (id, name string, err error) {
+func (e *entry) image(made *schematic.Schematic, pattern string, usual func(schematic.Image) string) (id, name string,
+	err error) {
 	factory, spec := e.config.ImageFactory, e.settings.MachineSpec
 
 	image := schematic.Image{

@@ -141,7 +141,8 @@ func (c *cluster) err() error {
 }
 
 func (c *cluster) newEntry(i int, node talconfig.Node) *entry {
-	entry := &entry{cluster: c, Node: node, settings: c.config.Settings(node), place: yamlfile.Item(yamlfile.Field(c.root, "nodes"), i)}
+	entry := &entry{cluster: c, Node: node, settings: c.config.Settings(node),
+		place: yamlfile.Item(yamlfile.Field(c.root, "nodes"), i)}
 
 	entry.group = yamlfile.Field(c.root, "worker")
 	if node.ControlPlane {
@@ -162,9 +163,11 @@ func (c *cluster) checkFileNames() {
 		case err != nil:
 			c.At(entry.placeOf("filenameTmpl"), diagnosis.FileValue, "\"filenameTmpl\" %s", err)
 		case !filepath.IsLocal(name):
-			c.At(entry.placeOf("filenameTmpl"), diagnosis.FileValue, "%q is no name of a file in the folder of the machine configs", name)
+			c.At(entry.placeOf("filenameTmpl"), diagnosis.FileValue,
+				"%q is no name of a file in the folder of the machine configs", name)
 		case first != nil:
-			c.At(entry.placeOf("hostname"), diagnosis.FileDuplicate, "the machine config %s is another node's already, in line %d", name, first.place.Line)
+			c.At(entry.placeOf("hostname"), diagnosis.FileDuplicate,
+				"the machine config %s is another node's already, in line %d", name, first.place.Line)
 		}
 
 		entry.file, used[name] = name, entry

@@ -13,7 +13,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
-// TestMistakes keeps the text of every kind of mistake, with its place: one talconfig and one golden file each in testdata/mistakes.
+// TestMistakes keeps the text of every kind of mistake, with its place: one talconfig and one golden file each in
+// testdata/mistakes.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 

@@ -20,7 +20,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// checkDevices looks at the network interfaces: as they are needed for newer versions, and as machinery does for machine.network.
+// checkDevices looks at the network interfaces: as they are needed for newer versions, and as machinery does for
+// machine.network.
 func (e *entry) checkDevices() {
 	before := len(e.List)
 
@@ -289,7 +290,8 @@ func (l *links) commonOf(addresses []string, routes []*v1alpha1.Route, mtu uint3
 	for i, text := range addresses {
 		address, err := parsePrefix(text)
 		if err != nil {
-			l.value(yamlfile.Item(yamlfile.PlaceOf(l.place, "addresses"), i), "%q is no address with a prefix length, as 192.0.2.11/24", text)
+			l.value(yamlfile.Item(yamlfile.PlaceOf(l.place, "addresses"), i),
+				"%q is no address with a prefix length, as 192.0.2.11/24", text)
 
 			continue
 		}
@@ -320,7 +322,8 @@ func (l *links) route(i int, declared *v1alpha1.Route) network.RouteConfig {
 	if declared.RouteNetwork != "" {
 		destination, err := netip.ParsePrefix(declared.RouteNetwork)
 		if err != nil {
-			l.value(yamlfile.PlaceOf(place, "network"), "\"network\": %q is not a subnet, as 198.51.100.0/24", declared.RouteNetwork)
+			l.value(yamlfile.PlaceOf(place, "network"), "\"network\": %q is not a subnet, as 198.51.100.0/24",
+				declared.RouteNetwork)
 		}
 
 		// Talos knows the destination of a default route by its gateway, and refuses it when it is written.
@@ -508,7 +511,8 @@ func (l *links) bond() {
 	bondNumbers(bond, declared)
 
 	for _, text := range declared.BondARPIPTarget {
-		bond.BondARPIPTargets = append(bond.BondARPIPTargets, l.address(yamlfile.PlaceOf(l.place, "bond"), "arpIPTarget", text).Addr)
+		bond.BondARPIPTargets = append(bond.BondARPIPTargets,
+			l.address(yamlfile.PlaceOf(l.place, "bond"), "arpIPTarget", text).Addr)
 	}
 
 	l.add(bondRank, bond)
@@ -525,7 +529,8 @@ func (l *links) bondModes(bond *network.BondConfigV1Alpha1, declared *v1alpha1.B
 	bond.BondFailOverMAC = choice(l, "failOverMac", declared.BondFailOverMac, nethelpers.FailOverMACByName)
 	bond.BondADSelect = choice(l, "adSelect", declared.BondADSelect, nethelpers.ADSelectByName)
 
-	for _, dropped := range []struct{ key, value string }{{"primary", declared.BondPrimary}, {"adActorSystem", declared.BondADActorSystem}} {
+	for _, dropped := range []struct{ key, value string }{{"primary", declared.BondPrimary},
+		{"adActorSystem", declared.BondADActorSystem}} {
 		if dropped.value != "" {
 			l.bad("bond", "Talos %s has no bonds with %q", l.contract, dropped.key)
 		}

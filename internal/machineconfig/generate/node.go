@@ -28,7 +28,8 @@ func (c *cluster) prepare() error {
 	options := []generate.Option{
 		generate.WithVersionContract(c.contract),
 		generate.WithSecretsBundle(c.source.Secrets),
-		generate.WithAllowSchedulingOnControlPlanes(c.config.AllowSchedulingOnMasters || c.config.AllowSchedulingOnControlPlanes),
+		generate.WithAllowSchedulingOnControlPlanes(c.config.AllowSchedulingOnMasters ||
+			c.config.AllowSchedulingOnControlPlanes),
 	}
 
 	if c.config.Domain != "" {
@@ -57,7 +58,8 @@ func (c *cluster) subnets(declared []string, fallback string) []string {
 	return declared
 }
 
-// generate makes the machine config of an entry. What is wrong with the entry's values is added to the mistakes, and then there may be none.
+// generate makes the machine config of an entry. What is wrong with the entry's values is added to the mistakes, and
+// then there may be none.
 func (e *entry) generate() ([]byte, error) {
 	provider, err := e.base()
 	if err != nil {
@@ -90,8 +92,8 @@ func (e *entry) generate() ([]byte, error) {
 	return narrow(data)
 }
 
-// narrow indents a config by two spaces, as talhelper writes it: who had it generate a cluster's configs sees no other change than those of
-// meaning.
+// narrow indents a config by two spaces, as talhelper writes it: who had it generate a cluster's configs sees no other
+// change than those of meaning.
 func narrow(data []byte) ([]byte, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 
@@ -185,7 +187,8 @@ func (e *entry) setMachine(raw *v1alpha1.MachineConfig) {
 //
 //nolint:staticcheck // deprecated, and the only fields that these versions know
 func (e *entry) setOldNetwork(raw *v1alpha1.MachineConfig) {
-	settings := &v1alpha1.NetworkConfig{NameServers: e.settings.Nameservers, NetworkInterfaces: e.settings.NetworkInterfaces}
+	settings := &v1alpha1.NetworkConfig{NameServers: e.settings.Nameservers,
+		NetworkInterfaces: e.settings.NetworkInterfaces}
 
 	if !e.IgnoreHostname {
 		settings.NetworkHostname = e.Hostname
@@ -214,7 +217,8 @@ func (e *entry) setInstall(raw *v1alpha1.MachineConfig) {
 
 	// Where the kernel and its arguments are one signed file, Talos refuses arguments here; they are in the image.
 	// Source: talhelper issues 1000 and 1341.
-	if declared := e.settings.Schematic; declared != nil && !e.settings.MachineSpec.UseUKI && !e.contract.GrubUseUKICmdlineDefault() {
+	if declared := e.settings.Schematic; declared != nil && !e.settings.MachineSpec.UseUKI &&
+		!e.contract.GrubUseUKICmdlineDefault() {
 		install.InstallExtraKernelArgs = slices.Clone(declared.Customization.ExtraKernelArgs) //nolint:staticcheck // what these versions know
 	}
 }
@@ -303,7 +307,8 @@ func (e *entry) validate(data []byte) {
 
 	// Of what is older than 1.5 nothing is known, and nothing is asked.
 	if needed := made.TalosContract(); needed.Greater(e.contract) && needed.Greater(talosconfig.TalosVersion1_5) {
-		e.value(e.place, "the machine config of %s needs Talos %s or newer, and talosVersion is %s", e.Hostname, needed, e.talosVersion)
+		e.value(e.place, "the machine config of %s needs Talos %s or newer, and talosVersion is %s", e.Hostname, needed,
+			e.talosVersion)
 	}
 }
 

@@ -82,7 +82,8 @@ func TestTalosconfigIsAnAdministrators(t *testing.T) {
 
 	// The secrets of these tests begin later than the time of the source.
 	from := made.Clock.Now().Add(time.Minute)
-	_, err = certificate.Verify(x509.VerifyOptions{Roots: authorities, CurrentTime: from, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, err = certificate.Verify(x509.VerifyOptions{Roots: authorities, CurrentTime: from,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"os:admin"}, certificate.Subject.Organization)
 	require.Equal(t, now, certificate.NotBefore)
@@ -103,13 +104,16 @@ func TestEachTalosVersionGetsItsDocuments(t *testing.T) {
 		{"v1.9.0", "v1.32.0", []string{"v1alpha1"}, "stableHostname: true", "grubUseUKICmdline"},
 		{"v1.10.0", "v1.33.0", []string{"v1alpha1"}, "stableHostname: true", "grubUseUKICmdline"},
 		{"v1.11.0", "v1.34.0", []string{"v1alpha1"}, "apidCheckExtKeyUsage: true", "grubUseUKICmdline"},
-		{"1.12.0", "1.35.0", []string{"v1alpha1", "HostnameConfig", "ResolverConfig"}, "grubUseUKICmdline: true", "rbac: true"},
-		{"v1.13.9", "v1.36.3", []string{"v1alpha1", "HostnameConfig", "ResolverConfig"}, "grubUseUKICmdline: true", "rbac: true"},
+		{"1.12.0", "1.35.0", []string{"v1alpha1", "HostnameConfig", "ResolverConfig"}, "grubUseUKICmdline: true",
+			"rbac: true"},
+		{"v1.13.9", "v1.36.3", []string{"v1alpha1", "HostnameConfig", "ResolverConfig"}, "grubUseUKICmdline: true",
+			"rbac: true"},
 	} {
 		t.Run(version.talos, func(t *testing.T) {
 			t.Parallel()
 
-			output, err := generate.Talconfig(sourceOf(t, map[string]string{"talconfig.yaml": fmt.Sprintf(twoNodes, version.talos, version.kubernetes)}))
+			output, err := generate.Talconfig(sourceOf(t,
+				map[string]string{"talconfig.yaml": fmt.Sprintf(twoNodes, version.talos, version.kubernetes)}))
 			require.NoError(t, err)
 
 			provider, err := configloader.NewFromBytes(output.Configs[0].Bytes)
@@ -125,7 +129,9 @@ func TestEachTalosVersionGetsItsDocuments(t *testing.T) {
 			require.Equal(t, "cp1", provider.NetworkHostnameConfig().Hostname())
 			require.Contains(t, string(output.Configs[0].Bytes), version.text)
 			require.NotContains(t, string(output.Configs[0].Bytes), version.without)
-			require.Contains(t, string(output.Configs[0].Bytes), "metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v"+strings.TrimPrefix(version.talos, "v"))
+			require.Contains(t, string(output.Configs[0].Bytes),
+				"metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v"+
+					strings.TrimPrefix(version.talos, "v"))
 		})
 	}
 }
@@ -143,7 +149,8 @@ func TestAnOldKeyOfEncryptionIsKept(t *testing.T) {
 	output, err := generate.Talconfig(source)
 	require.NoError(t, err)
 
-	for _, kept := range []string{"aescbcEncryptionSecret: b2xkZXI=\n", "secretboxEncryptionSecret: " + keys.SecretboxEncryptionSecret + "\n"} {
+	for _, kept := range []string{"aescbcEncryptionSecret: b2xkZXI=\n",
+		"secretboxEncryptionSecret: " + keys.SecretboxEncryptionSecret + "\n"} {
 		require.True(t, strings.Contains(string(output.Configs[0].Bytes), kept))
 	}
 }
@@ -210,7 +217,8 @@ func TestImages(t *testing.T) {
 
 	const (
 		plain = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba" // the factory's id of an empty schematic
-		agent = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515" // that of siderolabs/qemu-guest-agent alone
+		// that of siderolabs/qemu-guest-agent alone
+		agent = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
 	)
 
 	talconfig := `clusterName: lab
@@ -245,8 +253,10 @@ nodes:
 	images, err = generate.TalconfigImages(sourceOf(t, map[string]string{"talconfig.yaml": fmt.Sprintf(talconfig,
 		`{registryURL: own.example, protocol: http, ISOURLTmpl: "{{.Protocol}}://{{.RegistryURL}}/{{.Arch}}{{.Suffix}}", installerURLTmpl: "{{.RegistryURL}}/{{.Version}}"}`)}))
 	require.NoError(t, err)
-	require.Equal(t, []string{"own.example/v1.13.9", "http://own.example/amd64.iso"}, []string{images[0].Installer, images[0].Boot})
+	require.Equal(t, []string{"own.example/v1.13.9", "http://own.example/amd64.iso"},
+		[]string{images[0].Installer, images[0].Boot})
 
-	_, err = generate.TalconfigImages(sourceOf(t, map[string]string{"talconfig.yaml": fmt.Sprintf(talconfig, `{ISOURLTmpl: "{{.Nothing}}"}`)}))
+	_, err = generate.TalconfigImages(sourceOf(t,
+		map[string]string{"talconfig.yaml": fmt.Sprintf(talconfig, `{ISOURLTmpl: "{{.Nothing}}"}`)}))
 	require.ErrorContains(t, err, "Nothing")
 }

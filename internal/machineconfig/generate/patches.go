@@ -85,11 +85,12 @@ func fileReference(text string) (string, bool) {
 		return text, true
 	}
 
-	return text, text != "" && !strings.ContainsAny(text, "\n ") && !strings.HasPrefix(text, "[") && !strings.HasPrefix(text, "{")
+	return text, text != "" && !strings.ContainsAny(text, "\n ") && !strings.HasPrefix(text, "[") &&
+		!strings.HasPrefix(text, "{")
 }
 
-// apply applies patches one after the other. Their templates all see the config as it is before the first of them. Nil if one is
-// a mistake.
+// apply applies patches one after the other. Their templates all see the config as it is before the first of them. Nil
+// if one is a mistake.
 func (e *entry) apply(provider talosconfig.Provider, patches []patch) talosconfig.Provider {
 	before := provider.RawV1Alpha1()
 
@@ -145,8 +146,8 @@ func patched(provider talosconfig.Provider, loaded configpatcher.Patch) (result 
 	return result, leftDeletion(result.Documents())
 }
 
-// leftDeletion tells of a `$patch: delete` of a document that is not there. Machinery adds it to the documents, and panics when it writes them
-// (config/configpatcher/strategic.go).
+// leftDeletion tells of a `$patch: delete` of a document that is not there. Machinery adds it to the documents, and
+// panics when it writes them (config/configpatcher/strategic.go).
 func leftDeletion(documents []config.Document) error {
 	for _, document := range documents {
 		if _, deletes := document.(interface {
@@ -182,7 +183,8 @@ func (e *entry) badPatch(one patch, err error) {
 		e.Add(mistake)
 	case errors.As(err, &broken) && one.file != nil:
 		// A patch that several nodes share is told of once.
-		e.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: broken.Path, Line: broken.Line, Column: broken.Column, Message: "as a patch: " + broken.Message})
+		e.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: broken.Path, Line: broken.Line, Column: broken.Column,
+			Message: "as a patch: " + broken.Message})
 	case errors.As(err, &broken) && broken.Line > 0:
 		e.value(one.place, "the patch, in its line %d: %s", broken.Line, broken.Message)
 	case errors.As(err, &broken):
@@ -192,7 +194,8 @@ func (e *entry) badPatch(one patch, err error) {
 	}
 }
 
-// loadPatch reads a patch whose template is filled. Variables in a file are replaced here; those in the talconfig were already.
+// loadPatch reads a patch whose template is filled. Variables in a file are replaced here; those in the talconfig were
+// already.
 func (e *entry) loadPatch(one patch, text string) (configpatcher.Patch, error) {
 	key := text
 	if one.file != nil {
@@ -312,7 +315,8 @@ func (e *entry) readManifests() []patch {
 	return manifests
 }
 
-// addManifests appends the documents of extraManifests; nil if one is a mistake. Their templates see the patched config.
+// addManifests appends the documents of extraManifests; nil if one is a mistake. Their templates see the patched
+// config.
 func (e *entry) addManifests(provider talosconfig.Provider) talosconfig.Provider {
 	if len(e.extraManifests) == 0 {
 		return provider

@@ -13,10 +13,11 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// Profile makes the machine configs of a cluster profile, cluster.yaml. For Talos up to 1.11 they mean what these steps give:
-// `talosctl gen config` with discovery off and with patches that set the pods' and services' subnets, and `talosctl apply-config` with
-// a patch that has each node's hostname, address, route, name servers and VIP. Talos from 1.12 on refuses such patches, and here the
-// hostname is a document of its own. The user's own patches of patches_dir come last. An error is one of the profile's files.
+// Profile makes the machine configs of a cluster profile, cluster.yaml. For Talos up to 1.11 they mean what these steps
+// give: `talosctl gen config` with discovery off and with patches that set the pods' and services' subnets, and
+// `talosctl apply-config` with a patch that has each node's hostname, address, route, name servers and VIP. Talos from
+// 1.12 on refuses such patches, and here the hostname is a document of its own. The user's own patches of patches_dir
+// come last. An error is one of the profile's files.
 func Profile(source Source) (*Output, error) {
 	if err := source.checkSecrets(); err != nil {
 		return nil, err
@@ -77,7 +78,8 @@ func ProfileImages(source Source) ([]Images, error) {
 }
 
 func profileInput(declared *profile.Profile, source Source) (*generate.Input, error) {
-	input, err := generate.NewInput(declared.Name, declared.Endpoint.String(), strings.TrimPrefix(declared.KubernetesVersion, "v"),
+	input, err := generate.NewInput(declared.Name, declared.Endpoint.String(),
+		strings.TrimPrefix(declared.KubernetesVersion, "v"),
 		generate.WithVersionContract(declared.Contract),
 		generate.WithSecretsBundle(source.Secrets),
 		generate.WithInstallDisk(declared.InstallDisk),
@@ -101,7 +103,8 @@ func profileInput(declared *profile.Profile, source Source) (*generate.Input, er
 }
 
 // profileConfig is a node's machine config, after Talos' own word on it.
-func profileConfig(input *generate.Input, declared *profile.Profile, node profile.Machine, patches []profilePatch) ([]byte, error) {
+func profileConfig(input *generate.Input, declared *profile.Profile, node profile.Machine,
+	patches []profilePatch) ([]byte, error) {
 	text, err := patchedConfig(input, declared, node, patches)
 	if err != nil {
 		return nil, err
@@ -134,13 +137,15 @@ func refusal(text []byte, declared *profile.Profile, node profile.Machine) error
 
 	// Of what is older than 1.5 nothing is known, and nothing is asked.
 	if needed := made.TalosContract(); needed.Greater(declared.Contract) && needed.Greater(talosconfig.TalosVersion1_5) {
-		return fmt.Errorf("the machine config of %s needs Talos %s or newer, and talos.version is %s", node.Name, needed, declared.TalosVersion)
+		return fmt.Errorf("the machine config of %s needs Talos %s or newer, and talos.version is %s", node.Name, needed,
+			declared.TalosVersion)
 	}
 
 	return nil
 }
 
-func patchedConfig(input *generate.Input, declared *profile.Profile, node profile.Machine, patches []profilePatch) ([]byte, error) {
+func patchedConfig(input *generate.Input, declared *profile.Profile, node profile.Machine,
+	patches []profilePatch) ([]byte, error) {
 	config, err := input.Config(node.Role)
 	if err != nil {
 		return nil, fmt.Errorf("generate machine config of %s: %w", node.Name, err)

@@ -83,7 +83,8 @@ func fromProfile(t *testing.T, text string, files map[string]string) (*generate.
 	shared, err := profileSecrets()
 	require.NoError(t, err)
 
-	return generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Root: dir, Secrets: shared, Now: time.Unix(1_700_000_000, 0)})
+	return generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Root: dir, Secrets: shared,
+		Now: time.Unix(1_700_000_000, 0)})
 }
 
 // stepPatch is the patch of a node as people write it for `talosctl apply-config --config-patch`.
@@ -111,13 +112,15 @@ const subnetPatch = `[
 ]`
 
 // talosctlSteps does what `talosctl gen config` does and gives the two machine configs.
-func talosctlSteps(t *testing.T, talosVersion, kubernetesVersion string, patches ...string) (*talosbundle.Bundle, error) {
+func talosctlSteps(t *testing.T, talosVersion, kubernetesVersion string, patches ...string) (*talosbundle.Bundle,
+	error) {
 	t.Helper()
 
 	return talosctlStepsAt(t, "https://192.0.2.10:6443", talosVersion, kubernetesVersion, patches...)
 }
 
-func talosctlStepsAt(t *testing.T, endpoint, talosVersion, kubernetesVersion string, patches ...string) (*talosbundle.Bundle, error) {
+func talosctlStepsAt(t *testing.T, endpoint, talosVersion, kubernetesVersion string,
+	patches ...string) (*talosbundle.Bundle, error) {
 	t.Helper()
 
 	shared, err := profileSecrets()
@@ -189,7 +192,8 @@ func withoutEmptyLists(tree any) any {
 	return tree
 }
 
-var oldReleases = map[string]string{"1.2.8": "1.25.3", "1.5.5": "1.28.3", "1.7.7": "1.30.3", "1.8.4": "1.31.5", "1.9.6": "1.32.4", "1.10.9": "1.33.6", "1.11.6": "1.34.3"}
+var oldReleases = map[string]string{"1.2.8": "1.25.3", "1.5.5": "1.28.3", "1.7.7": "1.30.3", "1.8.4": "1.31.5",
+	"1.9.6": "1.32.4", "1.10.9": "1.33.6", "1.11.6": "1.34.3"}
 
 func TestProfileEqualsTheStepsOfTalosctlUpToTalos111(t *testing.T) {
 	t.Parallel()
@@ -198,7 +202,8 @@ func TestProfileEqualsTheStepsOfTalosctlUpToTalos111(t *testing.T) {
 		for name, patches := range map[string]map[string]string{
 			"generated": nil,
 			"with the patches of those steps": {
-				"cp1.yaml": stepPatch("cp1", "ens18", "192.0.2.11", "192.0.2.10"), "w1.yaml": stepPatch("w1", "eth0", "192.0.2.21", ""),
+				"cp1.yaml": stepPatch("cp1", "ens18", "192.0.2.11", "192.0.2.10"),
+				"w1.yaml":  stepPatch("w1", "eth0", "192.0.2.21", ""),
 			},
 		} {
 			t.Run(talosVersion+" "+name, func(t *testing.T) {
@@ -244,25 +249,34 @@ func TestOtherShapesOfAProfileEqualTheStepsToo(t *testing.T) {
 			"eth0, dhcp: false, addresses: [192.0.2.11/24], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.1}]",
 		},
 		"DNS name": {
-			[]string{"api_endpoint: 192.0.2.10", "api_endpoint: k8s.example.net"}, "https://k8s.example.net:6443", []string{subnetPatch},
-			"ens18, dhcp: false, addresses: [192.0.2.11/24], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.1}], vip: {ip: 192.0.2.10}",
+			[]string{"api_endpoint: 192.0.2.10", "api_endpoint: k8s.example.net"}, "https://k8s.example.net:6443",
+			[]string{subnetPatch},
+			"ens18, dhcp: false, addresses: [192.0.2.11/24], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.1}], vip: {ip: " +
+				"192.0.2.10}",
 		},
 		"Talos' own subnets": {
 			[]string{subnets, ""}, "https://192.0.2.10:6443", nil,
-			"ens18, dhcp: false, addresses: [192.0.2.11/24], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.1}], vip: {ip: 192.0.2.10}",
+			"ens18, dhcp: false, addresses: [192.0.2.11/24], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.1}], vip: {ip: " +
+				"192.0.2.10}",
 		},
 		"the profile's prefix and gateway": {
-			[]string{subnets, subnets + "  prefix: 23\n  gateway: 192.0.3.254\n"}, "https://192.0.2.10:6443", []string{subnetPatch},
-			"ens18, dhcp: false, addresses: [192.0.2.11/23], routes: [{network: 0.0.0.0/0, gateway: 192.0.3.254}], vip: {ip: 192.0.2.10}",
+			[]string{subnets, subnets + "  prefix: 23\n  gateway: 192.0.3.254\n"}, "https://192.0.2.10:6443",
+			[]string{subnetPatch},
+			"ens18, dhcp: false, addresses: [192.0.2.11/23], routes: [{network: 0.0.0.0/0, gateway: 192.0.3.254}], vip: {ip: " +
+				"192.0.2.10}",
 		},
 		"the assignment's": {
-			[]string{"ip: 192.0.2.11,", "ip: 192.0.2.11, prefix: 28, gateway: 192.0.2.14, interface: bond0,"}, "https://192.0.2.10:6443", []string{subnetPatch},
-			"bond0, dhcp: false, addresses: [192.0.2.11/28], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.14}], vip: {ip: 192.0.2.10}",
+			[]string{"ip: 192.0.2.11,", "ip: 192.0.2.11, prefix: 28, gateway: 192.0.2.14, interface: bond0,"},
+			"https://192.0.2.10:6443", []string{subnetPatch},
+			"bond0, dhcp: false, addresses: [192.0.2.11/28], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.14}], vip: {ip: " +
+				"192.0.2.10}",
 		},
 		"IPv6": {
-			[]string{"api_endpoint: 192.0.2.10", "api_endpoint: 2001:db8::10", "ip: 192.0.2.10}", "ip: '2001:db8::10'}", "192.0.2.11", "2001:db8::11", "192.0.2.21", "2001:db8::21"},
+			[]string{"api_endpoint: 192.0.2.10", "api_endpoint: 2001:db8::10", "ip: 192.0.2.10}", "ip: '2001:db8::10'}",
+				"192.0.2.11", "2001:db8::11", "192.0.2.21", "2001:db8::21"},
 			"https://[2001:db8::10]:6443", []string{subnetPatch},
-			"ens18, dhcp: false, addresses: ['2001:db8::11/64'], routes: [{network: '::/0', gateway: '2001:db8::1'}], vip: {ip: '2001:db8::10'}",
+			"ens18, dhcp: false, addresses: ['2001:db8::11/64'], routes: [{network: '::/0', gateway: '2001:db8::1'}], vip: " +
+				"{ip: '2001:db8::10'}",
 		},
 	}
 
@@ -343,9 +357,11 @@ func TestProfileMeansTheSameFromTalos112On(t *testing.T) {
 				require.Equal(t, []string{"10.20.0.0/16"}, raw.ClusterConfig.ClusterNetwork.PodSubnet)
 				require.Equal(t, []string{"10.21.0.0/16"}, raw.ClusterConfig.ClusterNetwork.ServiceSubnet)
 				require.False(t, config.Provider.Cluster().Discovery().Enabled())
-				require.True(t, strings.HasSuffix(string(output.Configs[0].Bytes), "kind: HostnameConfig\nauto: \"off\"\nhostname: cp1\n"))
+				require.True(t, strings.HasSuffix(string(output.Configs[0].Bytes),
+					"kind: HostnameConfig\nauto: \"off\"\nhostname: cp1\n"))
 				require.Empty(t, raw.MachineConfig.MachineNetwork.NetworkHostname)
-				require.Equal(t, "factory.talos.dev/installer/"+testSchematic+":v"+talosVersion, raw.MachineConfig.MachineInstall.InstallImage)
+				require.Equal(t, "factory.talos.dev/installer/"+testSchematic+":v"+talosVersion,
+					raw.MachineConfig.MachineInstall.InstallImage)
 
 				devices := raw.MachineConfig.MachineNetwork.NetworkInterfaces
 				require.Len(t, devices, 1)
@@ -379,13 +395,15 @@ func TestOnlyControlPlanesOfAProfileHaveTheVIP(t *testing.T) {
 func TestPrefixGatewayAndNameServersComeFromTheProfile(t *testing.T) {
 	t.Parallel()
 
-	text := strings.Replace(testProfile("1.11.6", "1.34.3"), "network:\n", "network:\n  prefix: 26\n  gateway: 192.0.2.62\n  nameservers: [192.0.2.53]\n  interface: enp1s0\n", 1)
+	text := strings.Replace(testProfile("1.11.6", "1.34.3"), "network:\n",
+		"network:\n  prefix: 26\n  gateway: 192.0.2.62\n  nameservers: [192.0.2.53]\n  interface: enp1s0\n", 1)
 	text = strings.Replace(text, "ip: 192.0.2.21,", "ip: 192.0.2.21, gateway: 192.0.2.1, prefix: 24,", 1)
 
 	output, err := fromProfile(t, text, nil)
 	require.NoError(t, err)
 
-	for i, want := range []struct{ link, address, gateway string }{{"ens18", "192.0.2.11/26", "192.0.2.62"}, {"enp1s0", "192.0.2.21/24", "192.0.2.1"}} {
+	for i, want := range []struct{ link, address, gateway string }{{"ens18", "192.0.2.11/26", "192.0.2.62"},
+		{"enp1s0", "192.0.2.21/24", "192.0.2.1"}} {
 		provider, err := configloader.NewFromBytes(output.Configs[i].Bytes)
 		require.NoError(t, err)
 
@@ -404,11 +422,13 @@ func TestPatchesOfAProfileApplyFromAllToOne(t *testing.T) {
 
 	for talosVersion, kubernetesVersion := range map[string]string{"1.11.6": "1.34.3", "1.13.9": "1.36.3"} {
 		output, err := fromProfile(t, testProfile(talosVersion, kubernetesVersion), map[string]string{
-			"all.yaml": label("all"), "worker.yml": label("worker"), "w1.yaml": label("own"), "empty.txt": "x", "cp1.yaml": "# nothing yet\n---\n",
+			"all.yaml": label("all"), "worker.yml": label("worker"), "w1.yaml": label("own"), "empty.txt": "x",
+			"cp1.yaml": "# nothing yet\n---\n",
 		})
 		require.NoError(t, err)
 
-		for i, want := range []map[string]string{{"from": "all", "all": "yes"}, {"from": "own", "all": "yes", "worker": "yes", "own": "yes"}} {
+		for i, want := range []map[string]string{{"from": "all", "all": "yes"},
+			{"from": "own", "all": "yes", "worker": "yes", "own": "yes"}} {
 			provider, err := configloader.NewFromBytes(output.Configs[i].Bytes)
 			require.NoError(t, err)
 
@@ -448,13 +468,16 @@ func TestTheVIPFollowsTheLinkThatAPatchGivesTheAddressTo(t *testing.T) {
 
 	tests := map[string]struct{ version, patch, link string }{
 		"interface": {
-			"1.11.6", "machine: {network: {interfaces: [{interface: bond0, addresses: [192.0.2.11/24], routes: [{gateway: 192.0.2.1}]}]}}\n", "bond0",
+			"1.11.6", "machine: {network: {interfaces: [{interface: bond0, addresses: [192.0.2.11/24], routes: [{gateway: " +
+				"192.0.2.1}]}]}}\n", "bond0",
 		},
 		"selector": {
-			"1.13.9", "machine: {network: {interfaces: [{deviceSelector: {hardwareAddr: '02:00:5e:10:00:01'}, addresses: [192.0.2.11/24]}]}}\n", "",
+			"1.13.9", "machine: {network: {interfaces: [{deviceSelector: {hardwareAddr: '02:00:5e:10:00:01'}, addresses: " +
+				"[192.0.2.11/24]}]}}\n", "",
 		},
 		"document": {
-			"1.13.9", "apiVersion: v1alpha1\nkind: LinkConfig\nname: bond0\naddresses: [{address: 192.0.2.11/24}]\nroutes: [{gateway: 192.0.2.1}]\n", "bond0",
+			"1.13.9", "apiVersion: v1alpha1\nkind: LinkConfig\nname: bond0\naddresses: [{address: 192.0.2.11/24}]\nroutes: " +
+				"[{gateway: 192.0.2.1}]\n", "bond0",
 		},
 	}
 
@@ -462,7 +485,8 @@ func TestTheVIPFollowsTheLinkThatAPatchGivesTheAddressTo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			output, err := fromProfile(t, testProfile(test.version, oldReleases[test.version]+newReleases[test.version]), map[string]string{"cp1.yaml": test.patch})
+			output, err := fromProfile(t, testProfile(test.version, oldReleases[test.version]+newReleases[test.version]),
+				map[string]string{"cp1.yaml": test.patch})
 			require.NoError(t, err)
 
 			config, err := machineconfig.FromBytes("cp1", output.Configs[0].Bytes)
@@ -510,18 +534,25 @@ func TestBadPatchesOfAProfileAreNamed(t *testing.T) {
 	tests := map[string]struct{ version, file, text, message, next string }{
 		"list of operations": {
 			"1.13.9", "cp1.yaml", "- {op: add, path: /machine/nodeLabels, value: {a: b}}\n",
-			"out/patches/cp1.yaml: is a JSON patch (RFC 6902), which Talos takes for a config of one document only", "{machine: {nodeLabels: '...'}}",
+			"out/patches/cp1.yaml: is a JSON patch (RFC 6902), which Talos takes for a config of one document only",
+			"{machine: {nodeLabels: '...'}}",
 		},
-		"no such path":   {"1.11.6", "w1.yaml", "- {op: remove, path: /machine/nothing}\n", "out/patches/w1.yaml: can't be applied to w1: ", ""},
-		"unknown key":    {"1.13.9", "w1.yaml", "machine: {netwrk: {}}\n", "out/patches/w1.yaml", ""},
-		"unknown node":   {"1.13.9", "wl1.yaml", "machine: {}\n", `out/patches/wl1.yaml: no node has this name, so nothing would read the patch, did you mean "w1"?`, "all.yaml"},
-		"invalid result": {"1.13.9", "all.yaml", "cluster: {network: {dnsDomain: x}}\nmachine: {install: {image: ''}}\nx: 1\n", "out/patches/all.yaml", ""},
+		"no such path": {"1.11.6", "w1.yaml", "- {op: remove, path: /machine/nothing}\n",
+			"out/patches/w1.yaml: can't be applied to w1: ", ""},
+		"unknown key": {"1.13.9", "w1.yaml", "machine: {netwrk: {}}\n", "out/patches/w1.yaml", ""},
+		"unknown node": {"1.13.9", "wl1.yaml", "machine: {}\n",
+			`out/patches/wl1.yaml: no node has this name, so nothing would read the patch, did you mean "w1"?`, "all.yaml"},
+		"invalid result": {"1.13.9", "all.yaml",
+			"cluster: {network: {dnsDomain: x}}\nmachine: {install: {image: ''}}\nx: 1\n", "out/patches/all.yaml", ""},
 		"newer documents": {
 			"1.11.6", "w1.yaml", "apiVersion: v1alpha1\nkind: LinkConfig\nname: eth1\nmtu: 9000\n",
-			"out/patches/w1.yaml: can't be applied to w1: the machine config of w1 needs Talos v1.12 or newer, and talos.version is v1.11.6", "",
+			"out/patches/w1.yaml: can't be applied to w1: the machine config of w1 needs Talos v1.12 or newer, and " +
+				"talos.version is v1.11.6", "",
 		},
-		"encrypted":        {"1.13.9", "w1.yaml", "machine: ENC[AES256_GCM,data:x]\n", "out/patches/w1.yaml is encrypted by sops, and can't be decrypted here", ""},
-		"refused hostname": {"1.13.9", "w1.yaml", "apiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n", "out/patches/w1.yaml: can't be applied to w1: ", ""},
+		"encrypted": {"1.13.9", "w1.yaml", "machine: ENC[AES256_GCM,data:x]\n",
+			"out/patches/w1.yaml is encrypted by sops, and can't be decrypted here", ""},
+		"refused hostname": {"1.13.9", "w1.yaml", "apiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n",
+			"out/patches/w1.yaml: can't be applied to w1: ", ""},
 	}
 
 	for name, test := range tests {
@@ -574,7 +605,9 @@ func TestTheBrokenOneOfSeveralPatchesIsNamed(t *testing.T) {
 	t.Parallel()
 
 	_, err := fromProfile(t, testProfile("1.13.9", "1.36.3"), map[string]string{
-		"all.yaml": "machine: {nodeLabels: {a: b}}\n", "worker.yaml": "machine: {sysctls: {a: b}, nodeLabels: {'not a label': x}}\n", "w1.yaml": "machine: {nodeLabels: {c: d}}\n",
+		"all.yaml":    "machine: {nodeLabels: {a: b}}\n",
+		"worker.yaml": "machine: {sysctls: {a: b}, nodeLabels: {'not a label': x}}\n",
+		"w1.yaml":     "machine: {nodeLabels: {c: d}}\n",
 	})
 	require.ErrorContains(t, err, "out/patches/worker.yaml: can't be applied to w1: ")
 }
@@ -590,7 +623,8 @@ func TestFilesMadeOfAProfileFitTheirInventory(t *testing.T) {
 		dir := t.TempDir()
 		configs := filepath.Join(dir, "out")
 		require.NoError(t, os.Mkdir(configs, 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(testProfile(talosVersion, kubernetesVersion)), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "cluster.yaml"),
+			[]byte(testProfile(talosVersion, kubernetesVersion)), 0o600))
 		require.NoError(t, os.WriteFile(filepath.Join(configs, "talosconfig"), output.Talosconfig, 0o600))
 
 		for _, config := range output.Configs {

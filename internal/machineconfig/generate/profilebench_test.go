@@ -23,7 +23,8 @@ func BenchmarkProfileOfHundredNodes(b *testing.B) {
 		writePatch(b, dir, fmt.Sprintf("w%d.yaml", i), "machine: {nodeLabels: {own: label}}\n")
 	}
 
-	text := strings.Replace(testProfile("1.13.9", "1.36.3"), "      - {name: w1, ip: 192.0.2.21, vmid: 111}", strings.Join(workers, "\n"), 1)
+	text := strings.Replace(testProfile("1.13.9", "1.36.3"), "      - {name: w1, ip: 192.0.2.21, vmid: 111}",
+		strings.Join(workers, "\n"), 1)
 	require.NoError(b, os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(text), 0o600))
 	writePatch(b, dir, "all.yaml", "machine: {sysctls: {net.core.somaxconn: '1024'}}\n")
 	writePatch(b, dir, "worker.yaml", "machine: {kubelet: {extraArgs: {max-pods: '200'}}}\n")
@@ -32,7 +33,8 @@ func BenchmarkProfileOfHundredNodes(b *testing.B) {
 	require.NoError(b, err)
 
 	for b.Loop() {
-		output, err := generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Secrets: shared, Now: time.Unix(1_700_000_000, 0)})
+		output, err := generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Secrets: shared,
+			Now: time.Unix(1_700_000_000, 0)})
 		require.NoError(b, err)
 		require.Len(b, output.Configs, 100)
 	}

@@ -44,11 +44,12 @@ func nodeNetwork(declared *profile.Profile, node profile.Machine) *profileNetwor
 		device.DeviceVIPConfig = &v1alpha1.DeviceVIPConfig{SharedIP: declared.VIP.String()}
 	}
 
-	return &profileNetwork{hostname: node.Name, address: node.Address.Addr(), device: device, servers: declared.Nameservers}
+	return &profileNetwork{hostname: node.Name, address: node.Address.Addr(), device: device,
+		servers: declared.Nameservers}
 }
 
-// leaveTo takes out what a patch says itself. Talos appends lists when it merges, so that a patch with the node's whole network, as
-// those who use talosctl have one, would leave each address and route there twice.
+// leaveTo takes out what a patch says itself. Talos appends lists when it merges, so that a patch with the node's whole
+// network, as those who use talosctl have one, would leave each address and route there twice.
 func (n *profileNetwork) leaveTo(patches []profilePatch) {
 	for _, patch := range patches {
 		for _, document := range patch.documents() {
@@ -89,13 +90,16 @@ func (n *profileNetwork) leaveToOld(said *v1alpha1.Config) {
 			n.device.DeviceInterface, n.device.DeviceSelector = device.DeviceInterface, device.DeviceSelector.DeepCopy()
 		}
 
-		n.leaveAddresses(device.DeviceInterface == n.device.DeviceInterface, hasAddress, slices.ContainsFunc(device.DeviceRoutes, isDefaultRoute))
+		n.leaveAddresses(device.DeviceInterface == n.device.DeviceInterface, hasAddress,
+			slices.ContainsFunc(device.DeviceRoutes, isDefaultRoute))
 	}
 }
 
 func (n *profileNetwork) leaveToLink(said config.NetworkCommonLinkConfig) {
-	hasAddress := slices.ContainsFunc(said.Addresses(), func(one config.NetworkAddressConfig) bool { return one.Address().Addr() == n.address })
-	hasDefault := slices.ContainsFunc(said.Routes(), func(one config.NetworkRouteConfig) bool { return one.Destination().ValueOrZero().Bits() <= 0 })
+	hasAddress := slices.ContainsFunc(said.Addresses(),
+		func(one config.NetworkAddressConfig) bool { return one.Address().Addr() == n.address })
+	hasDefault := slices.ContainsFunc(said.Routes(),
+		func(one config.NetworkRouteConfig) bool { return one.Destination().ValueOrZero().Bits() <= 0 })
 
 	if hasAddress {
 		n.device.DeviceInterface = said.Name()
@@ -143,7 +147,8 @@ func (n *profileNetwork) addTo(generated talosconfig.Provider, multidoc bool) (t
 
 	resolver := network.NewResolverConfigV1Alpha1()
 	for _, server := range n.servers {
-		resolver.ResolverNameservers = append(resolver.ResolverNameservers, network.NameserverConfig{Address: network.Addr{Addr: server}})
+		resolver.ResolverNameservers = append(resolver.ResolverNameservers,
+			network.NameserverConfig{Address: network.Addr{Addr: server}})
 	}
 
 	return withDocument(generated, resolver)
@@ -158,11 +163,12 @@ func withDocument(provider talosconfig.Provider, document config.Document) (talo
 	return configpatcher.StrategicMerge(provider, configpatcher.NewStrategicMergePatch(added))
 }
 
-// moveHostname makes a hostname of machine.network that of a HostnameConfig: Talos from 1.12 on, whose generated configs have such a
-// document, refuses both side by side.
+// moveHostname makes a hostname of machine.network that of a HostnameConfig: Talos from 1.12 on, whose generated
+// configs have such a document, refuses both side by side.
 func moveHostname(provider talosconfig.Provider) (talosconfig.Provider, error) {
 	raw := provider.RawV1Alpha1()
-	if raw == nil || raw.MachineConfig == nil || raw.MachineConfig.MachineNetwork == nil || raw.MachineConfig.MachineNetwork.NetworkHostname == "" {
+	if raw == nil || raw.MachineConfig == nil || raw.MachineConfig.MachineNetwork == nil ||
+		raw.MachineConfig.MachineNetwork.NetworkHostname == "" {
 		return provider, nil
 	}
 

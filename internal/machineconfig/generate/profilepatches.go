@@ -79,8 +79,8 @@ func (p profilePatches) of(node profile.Machine) []profilePatch {
 	return list
 }
 
-// readProfilePatches reads the folder of a profile's patches: all.yaml, controlplane.yaml, worker.yaml and <node>.yaml. A folder that does not
-// exist holds none. An error lists every mistake.
+// readProfilePatches reads the folder of a profile's patches: all.yaml, controlplane.yaml, worker.yaml and <node>.yaml.
+// A folder that does not exist holds none. An error lists every mistake.
 func readProfilePatches(declared *profile.Profile, source Source) (profilePatches, error) {
 	mistakes := &yamlfile.Mistakes{}
 	folder := yamlfile.Source{Shown: yamlfile.ShownPath(source.Root, declared.PatchesDir), Mistakes: mistakes}
@@ -156,7 +156,8 @@ func (s Source) readPatch(opened *file) (profilePatch, bool) {
 
 	switch {
 	case errors.As(err, &broken):
-		opened.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: broken.Path, Line: broken.Line, Column: broken.Column, Message: "as a patch: " + broken.Message})
+		opened.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: broken.Path, Line: broken.Line, Column: broken.Column,
+			Message: "as a patch: " + broken.Message})
 	case err != nil:
 		opened.At(nil, diagnosis.FileValue, "as a patch: %s", oneLine(err))
 	}

@@ -50,8 +50,9 @@ func (s Source) talosconfig(cluster string, endpoints, nodes []string) ([]byte, 
 	return data, nil
 }
 
-// clientCertificate is an administrator's, as machinery makes them, but that key and serial number follow from the cluster's CA and
-// the time: the same source gives the same talosconfig. Who knows the CA's key can sign any certificate anyway.
+// clientCertificate is an administrator's, as machinery makes them, but that key and serial number follow from the
+// cluster's CA and the time: the same source gives the same talosconfig. Who knows the CA's key can sign any
+// certificate anyway.
 func (s Source) clientCertificate(cluster string) (*x509.PEMEncodedCertificateAndKey, error) {
 	authority, err := x509.NewCertificateAuthorityFromCertificateAndKey(s.Secrets.Certs.OS)
 	if err != nil {
@@ -60,7 +61,8 @@ func (s Source) clientCertificate(cluster string) (*x509.PEMEncodedCertificateAn
 
 	from := s.Now.UTC()
 
-	derived, err := hkdf.Key(sha256.New, s.Secrets.Certs.OS.Key, nil, "talosconfig of "+cluster+from.String(), ed25519.SeedSize+16)
+	derived, err := hkdf.Key(sha256.New, s.Secrets.Certs.OS.Key, nil, "talosconfig of "+cluster+from.String(),
+		ed25519.SeedSize+16)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,8 @@ func TestParse(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"192.0.2.11"}, config.Contexts["home"].Endpoints)
 
-	for _, text := range []string{"context: home\ncontexts: {home: null}\n", "context: home\ncontexts: {home: }\n", "contexts: [s3cr3t]\n", "\t"} {
+	for _, text := range []string{"context: home\ncontexts: {home: null}\n", "context: home\ncontexts: {home: }\n",
+		"contexts: [s3cr3t]\n", "\t"} {
 		_, err := talosconfig.Parse([]byte(text))
 		require.EqualError(t, err, "it is not a talosconfig: the YAML could not be read", text)
 	}

@@ -15,7 +15,8 @@ type place struct {
 	talosDir string
 }
 
-// places are this repository, with the cluster's files elsewhere, and one of the users', with its own files and with others.
+// places are this repository, with the cluster's files elsewhere, and one of the users', with its own files and with
+// others.
 func places(t *testing.T) map[string]place {
 	t.Helper()
 
@@ -37,7 +38,8 @@ func TestTheRecipeBringsAClusterUpAndThenHasNothingToDo(t *testing.T) {
 
 			c := newCluster(t, at.talosDir, 3, 1)
 			typed := command{
-				dir: at.root, env: c.environment("TALOS_MAGE=" + launcher(t)), args: []string{taskProgram(t), "-x", "bootstrap:talos"},
+				dir: at.root, env: c.environment("TALOS_MAGE=" + launcher(t)),
+				args: []string{taskProgram(t), "-x", "bootstrap:talos"},
 			}
 
 			got := run(t, typed)
@@ -138,7 +140,10 @@ func TestBadFilesEndEveryWayInWithCode2(t *testing.T) {
 	task := taskProgram(t)
 
 	for name, spoil := range map[string]func(t *testing.T, talosDir string){
-		"no talconfig":    func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "talconfig.yaml"))) },
+		"no talconfig": func(t *testing.T,
+			dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "talconfig.yaml")))
+		},
 		"empty talconfig": func(t *testing.T, dir string) { write(t, filepath.Join(dir, "talconfig.yaml"), "") },
 		"no YAML":         func(t *testing.T, dir string) { write(t, filepath.Join(dir, "talconfig.yaml"), "nodes: [\n") },
 		"no nodes": func(t *testing.T, dir string) {

@@ -24,7 +24,8 @@ type cluster struct {
 	*labcluster.Cluster
 	// kubeconfig is where it is to be written.
 	kubeconfig string
-	// temporary is the operator's TMPDIR. The lock lies there, and all clusters of a test process have one CA, which names it.
+	// temporary is the operator's TMPDIR. The lock lies there, and all clusters of a test process have one CA, which names
+	// it.
 	temporary string
 }
 
@@ -58,7 +59,8 @@ func (c *cluster) environment(more ...string) []string {
 	return append(append(c.Environ(), "KUBECONFIG="+c.kubeconfig, "TMPDIR="+c.temporary), more...)
 }
 
-// changes are the calls that changed a machine, as "cp1 ApplyConfiguration", machine by machine and in the order they came.
+// changes are the calls that changed a machine, as "cp1 ApplyConfiguration", machine by machine and in the order they
+// came.
 func (c *cluster) changes() []string {
 	made := []string{}
 
@@ -71,7 +73,8 @@ func (c *cluster) changes() []string {
 	return made
 }
 
-// eachOnce is what changes a cluster that is brought up: a config for each machine, and one Bootstrap, on the first control plane.
+// eachOnce is what changes a cluster that is brought up: a config for each machine, and one Bootstrap, on the first
+// control plane.
 func (c *cluster) eachOnce() []string {
 	var made []string
 
@@ -114,7 +117,8 @@ func (c *cluster) fingerprints(t *testing.T) map[string]string {
 	return found
 }
 
-// launcher is the script that compiles and becomes the program. Compiling takes long once, so the first to ask waits for it.
+// launcher is the script that compiles and becomes the program. Compiling takes long once, so the first to ask waits
+// for it.
 func launcher(t *testing.T) string {
 	t.Helper()
 

@@ -90,7 +90,8 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// taskProgram is the path of Task, from the PATH or the repository's bin folder. The test is skipped where there is none.
+// taskProgram is the path of Task, from the PATH or the repository's bin folder. The test is skipped where there is
+// none.
 func taskProgram(t *testing.T) string {
 	t.Helper()
 
@@ -118,8 +119,8 @@ func lookForTask(t *testing.T) string {
 	return ""
 }
 
-// userRepository makes a repository laid out as the users' are, with our Taskfiles and scripts copied in and no Go, and returns
-// its root.
+// userRepository makes a repository laid out as the users' are, with our Taskfiles and scripts copied in and no Go, and
+// returns its root.
 func userRepository(t *testing.T) string {
 	t.Helper()
 

@@ -16,7 +16,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/test/e2e/agekey"
 )
 
-// desk is where somebody makes a cluster's files: a talconfig, machines in maintenance mode, and nothing that was made yet.
+// desk is where somebody makes a cluster's files: a talconfig, machines in maintenance mode, and nothing that was made
+// yet.
 type desk struct {
 	*cluster
 	root string
@@ -139,7 +140,8 @@ func TestADryRunOfGenerateShowsWhatChangesWithoutItsSecrets(t *testing.T) {
 	require.Regexp(t, `(?m)\+\s+disk: /dev/other$`, said)
 	require.Contains(t, said, "lab-gone.yaml is the machine config of no node")
 
-	for _, secret := range regexp.MustCompile(`(?m)^ +(?:id|secret|bootstraptoken|secretboxencryptionsecret|token|crt|key): (\S{12,})$`).
+	for _, secret := range regexp.MustCompile(
+		`(?m)^ +(?:id|secret|bootstraptoken|secretboxencryptionsecret|token|crt|key): (\S{12,})$`).
 		FindAllStringSubmatch(d.read(t, "talsecret.yaml"), -1) {
 		require.False(t, strings.Contains(said, secret[1]), "a secret is shown")
 	}
@@ -157,7 +159,8 @@ func TestSecretsAreEncryptedByTheUsersRulesAndReadAgain(t *testing.T) {
 	keyFile := key.WriteTo(t, t.TempDir())
 	d := newDesk(t, "PATH="+key.Programs+":"+os.Getenv("PATH"), "SOPS_AGE_KEY_FILE="+keyFile, "HOME="+t.TempDir())
 
-	write(t, filepath.Join(d.root, ".sops.yaml"), "creation_rules:\n  - path_regex: talos/.*\\.sops\\.yaml$\n    age: "+key.Recipient+"\n")
+	write(t, filepath.Join(d.root, ".sops.yaml"),
+		"creation_rules:\n  - path_regex: talos/.*\\.sops\\.yaml$\n    age: "+key.Recipient+"\n")
 
 	d.types(t, 0, "config:secrets")
 	d.requirePrivate(t, "talsecret.sops.yaml")
@@ -165,13 +168,15 @@ func TestSecretsAreEncryptedByTheUsersRulesAndReadAgain(t *testing.T) {
 	require.NotContains(t, d.read(t, "talsecret.sops.yaml"), "LS0tLS1CRUdJTi", "a PEM text in base64")
 
 	// Variables come out of an encrypted file, too.
-	sealing := exec.CommandContext(t.Context(), filepath.Join(key.Programs, "sops"), "encrypt", "--age", key.Recipient, "--input-type", "yaml", "--output-type", "yaml",
+	sealing := exec.CommandContext(t.Context(), filepath.Join(key.Programs, "sops"), "encrypt", "--age", key.Recipient,
+		"--input-type", "yaml", "--output-type", "yaml",
 		"--filename-override", d.path("talenv.sops.yaml"), "/dev/stdin")
 	sealing.Stdin, sealing.Dir = strings.NewReader("INSTALL_DISK: /dev/sealed\n"), d.root
 	sealed, err := sealing.Output()
 	require.NoError(t, err)
 	write(t, d.path("talenv.sops.yaml"), string(sealed))
-	write(t, d.path("talconfig.yaml"), strings.ReplaceAll(d.read(t, "talconfig.yaml"), "installDisk: ", "installDisk: ${INSTALL_DISK} # "))
+	write(t, d.path("talconfig.yaml"),
+		strings.ReplaceAll(d.read(t, "talconfig.yaml"), "installDisk: ", "installDisk: ${INSTALL_DISK} # "))
 
 	d.types(t, 0, "config:generate")
 	require.Contains(t, d.read(t, "clusterconfig/lab-cp1.yaml"), "/dev/sealed")
@@ -215,7 +220,8 @@ nodes: {controlplane: {assignments: [{name: cp1, ip: 192.0.2.11}]}}
 	}
 
 	write(t, d.path("cluster.yaml"), strings.Replace(profile, "192.0.2.11", d.Node("cp1").Address().String(), 1))
-	require.Regexp(t, `cp1 +376567988ad3\w+ +factory\.talos\.dev/\S*installer/376567988ad3\w+:v1\.13\.9 `, d.types(t, 0, "config:schematic"))
+	require.Regexp(t, `cp1 +376567988ad3\w+ +factory\.talos\.dev/\S*installer/376567988ad3\w+:v1\.13\.9 `,
+		d.types(t, 0, "config:schematic"))
 
 	// A talconfig goes before a profile, unless it is said otherwise.
 	write(t, d.path("talconfig.yaml"), talconfig)
@@ -248,7 +254,9 @@ func TestWhoRendersIsASetting(t *testing.T) {
 	d.env = append(d.env, "CONFIG_GENERATOR=none")
 	require.Contains(t, d.types(t, 0, "config:generate"), "are used as they are")
 
-	d.env = append(d.env, "CONFIG_GENERATOR=talhelper", "PATH="+filepath.Dir(script(t, filepath.Join(t.TempDir(), "talhelper"), "echo wrong >&2; exit 1\n"))+":"+os.Getenv("PATH"))
+	d.env = append(d.env, "CONFIG_GENERATOR=talhelper",
+		"PATH="+filepath.Dir(script(t, filepath.Join(t.TempDir(), "talhelper"), "echo wrong >&2; exit 1\n"))+":"+
+			os.Getenv("PATH"))
 	require.Contains(t, d.types(t, 2, "config:generate"), "talhelper")
 
 	d.env = append(d.env, "CONFIG_GENERATOR=other")
@@ -275,20 +283,24 @@ func TestMistakesInATalconfigAreToldByPlace(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 
-	d := desk{&cluster{Cluster: c, temporary: t.TempDir()}, root, append(c.Environ(), "TMPDIR="+t.TempDir(), "TALOS_MAGE="+launcher(t))}
+	d := desk{&cluster{Cluster: c, temporary: t.TempDir()}, root,
+		append(c.Environ(), "TMPDIR="+t.TempDir(), "TALOS_MAGE="+launcher(t))}
 	write(t, d.path("talsecret.yaml"), plainSecrets(t, d.cluster))
 
 	for name, tt := range map[string]struct{ text, want string }{
 		"a newer Talos": {
-			"clusterName: lab\ntalosVersion: v1.99.0\nkubernetesVersion: v1.36.3\nendpoint: https://192.0.2.10:6443\nnodes: [{hostname: cp1, ipAddress: 192.0.2.11, controlPlane: true, installDisk: /dev/sda}]\n",
+			"clusterName: lab\ntalosVersion: v1.99.0\nkubernetesVersion: v1.36.3\nendpoint: https://192.0.2.10:6443\nnodes: " +
+				"[{hostname: cp1, ipAddress: 192.0.2.11, controlPlane: true, installDisk: /dev/sda}]\n",
 			`talos/talconfig\.yaml:2:15: Talos v1\.99 is newer than what configs can be made for here: up to v1\.13.*talosVersion`,
 		},
 		"a misspelt key": {
-			"clusterName: lab\nkubernetesVersion: v1.36.3\nendpoint: https://192.0.2.10:6443\nnodes:\n  - hostname: cp1\n    ipAddress: 192.0.2.11\n    controlPlane: true\n    instalDisk: /dev/sda\n",
+			"clusterName: lab\nkubernetesVersion: v1.36.3\nendpoint: https://192.0.2.10:6443\nnodes:\n  - hostname: cp1\n    " +
+				"ipAddress: 192.0.2.11\n    controlPlane: true\n    instalDisk: /dev/sda\n",
 			`talos/talconfig\.yaml:8:5: unknown key "instalDisk" \(nodes\[0\]\.instalDisk\), did you mean "installDisk"\?`,
 		},
 		"a word that is not allowed": {
-			"clusterName: lab\nkubernetesVersion: v1.36.3\nendpoint: https://192.0.2.10:6443\nnodes:\n  - hostname: cp1\n    ipAddress: 192.0.2.11\n    controlPlane: true\n    installDisk: /dev/sda\n    machineSpec: {arch: arm}\n",
+			"clusterName: lab\nkubernetesVersion: v1.36.3\nendpoint: https://192.0.2.10:6443\nnodes:\n  - hostname: cp1\n    " +
+				"ipAddress: 192.0.2.11\n    controlPlane: true\n    installDisk: /dev/sda\n    machineSpec: {arch: arm}\n",
 			`talos/talconfig\.yaml:9:25: "arm" is none of amd64, arm64.*nodes\[0\]\.machineSpec\.arch`,
 		},
 	} {
@@ -300,7 +312,8 @@ func TestMistakesInATalconfigAreToldByPlace(t *testing.T) {
 func TestSchemasArePrintedAsTheyArePublished(t *testing.T) {
 	t.Parallel()
 
-	for flag, file := range map[string]string{"-of=talconfig.yaml": "talconfig.schema.json", "-of=cluster.yaml": "cluster.schema.json"} {
+	for flag, file := range map[string]string{"-of=talconfig.yaml": "talconfig.schema.json",
+		"-of=cluster.yaml": "cluster.schema.json"} {
 		got := run(t, command{dir: t.TempDir(), args: []string{launcher(t), "config:schema", flag}})
 		require.Equal(t, 0, got.code, got.stderr)
 

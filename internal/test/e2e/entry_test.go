@@ -76,7 +76,8 @@ func TestATaskKeepsTheExitCode(t *testing.T) {
 	task, root := taskProgram(t), userRepository(t)
 	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
-	got := run(t, command{dir: root, env: []string{"TALOS_MAGE=" + fake, "CODE=5"}, args: []string{task, "-x", "bootstrap:verify"}})
+	got := run(t, command{dir: root, env: []string{"TALOS_MAGE=" + fake, "CODE=5"},
+		args: []string{task, "-x", "bootstrap:verify"}})
 	require.Equal(t, 5, got.code)
 }
 
@@ -86,7 +87,8 @@ func TestTheCallersTalosDirReachesTheProgram(t *testing.T) {
 	task, elsewhere := taskProgram(t), t.TempDir()
 	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
-	for name, root := range map[string]string{"from this repository": repository(t), "from another one": userRepository(t)} {
+	for name, root := range map[string]string{"from this repository": repository(t),
+		"from another one": userRepository(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -138,14 +140,15 @@ func TestScriptsHandOverWithTheirOldArguments(t *testing.T) {
 	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	for call, want := range map[string]string{
-		"bootstrap-talos-preflight.sh":                              "preflight\n",
-		"bootstrap-talos-preflight.sh -node=cp1":                    "preflight -node=cp1\n",
-		"bootstrap-talos-verify.sh":                                 "verify\n",
-		"bootstrap-talos-apply.sh":                                  "applySequential\nCLUSTERCONFIG_DIR=" + root + "\n",
-		"bootstrap-talos-apply.sh talos/clusterconfig":              "applySequential\nCLUSTERCONFIG_DIR=" + configs + "\n",
-		"bootstrap-talos-apply.sh talos/clusterconfig sequential":   "applySequential\nCLUSTERCONFIG_DIR=" + configs + "\n",
-		"bootstrap-talos-apply.sh talos/clusterconfig parallel":     "applyParallel\nCLUSTERCONFIG_DIR=" + configs + "\n",
-		"bootstrap-talos-apply.sh " + configs + " parallel -node=a": "applyParallel -node=a\nCLUSTERCONFIG_DIR=" + configs + "\n",
+		"bootstrap-talos-preflight.sh":                            "preflight\n",
+		"bootstrap-talos-preflight.sh -node=cp1":                  "preflight -node=cp1\n",
+		"bootstrap-talos-verify.sh":                               "verify\n",
+		"bootstrap-talos-apply.sh":                                "applySequential\nCLUSTERCONFIG_DIR=" + root + "\n",
+		"bootstrap-talos-apply.sh talos/clusterconfig":            "applySequential\nCLUSTERCONFIG_DIR=" + configs + "\n",
+		"bootstrap-talos-apply.sh talos/clusterconfig sequential": "applySequential\nCLUSTERCONFIG_DIR=" + configs + "\n",
+		"bootstrap-talos-apply.sh talos/clusterconfig parallel":   "applyParallel\nCLUSTERCONFIG_DIR=" + configs + "\n",
+		"bootstrap-talos-apply.sh " + configs + " parallel -node=a": "applyParallel -node=a\nCLUSTERCONFIG_DIR=" + configs +
+			"\n",
 	} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
@@ -212,10 +215,11 @@ func TestTheProgramIsFoundInOrder(t *testing.T) {
 			code       int
 			out, error string
 		}{
-			"TALOS_MAGE first":      {[]string{"TALOS_MAGE=" + named, "PATH=" + onPath}, 0, "mine preflight", ""},
-			"then the PATH":         {[]string{"PATH=" + onPath}, 0, "talos-mage preflight", ""},
-			"none":                  {[]string{"PATH=" + onlyBash(t)}, 2, "", "not found: git clone https://"},
-			"TALOS_MAGE is no such": {[]string{"TALOS_MAGE=/nowhere", "PATH=" + onPath}, 2, "", "TALOS_MAGE=/nowhere is not a program"},
+			"TALOS_MAGE first": {[]string{"TALOS_MAGE=" + named, "PATH=" + onPath}, 0, "mine preflight", ""},
+			"then the PATH":    {[]string{"PATH=" + onPath}, 0, "talos-mage preflight", ""},
+			"none":             {[]string{"PATH=" + onlyBash(t)}, 2, "", "not found: git clone https://"},
+			"TALOS_MAGE is no such": {[]string{"TALOS_MAGE=/nowhere", "PATH=" + onPath}, 2, "",
+				"TALOS_MAGE=/nowhere is not a program"},
 		} {
 			t.Run(entry+": "+name, func(t *testing.T) {
 				t.Parallel()
@@ -349,7 +353,8 @@ func TestAnIncludedTaskfileCompilesTheModuleItLiesIn(t *testing.T) {
 	t.Parallel()
 
 	task, module, user := taskProgram(t), smallModule(t), t.TempDir()
-	write(t, filepath.Join(user, "Taskfile.yaml"), "version: \"3\"\nincludes:\n  bootstrap: "+module+"/.taskfiles/bootstrap\n")
+	write(t, filepath.Join(user, "Taskfile.yaml"),
+		"version: \"3\"\nincludes:\n  bootstrap: "+module+"/.taskfiles/bootstrap\n")
 
 	got := run(t, command{dir: user, args: []string{task, "bootstrap:preflight"}})
 	require.Equal(t, 0, got.code, got.stderr)

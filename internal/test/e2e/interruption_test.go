@@ -17,7 +17,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/test/e2e/program"
 )
 
-// A signal reaches the program through Task and the scripts; it says how to go on, and the same command then does the rest.
+// A signal reaches the program through Task and the scripts; it says how to go on, and the same command then does the
+// rest.
 func TestWhatIsStoppedGoesOn(t *testing.T) {
 	t.Parallel()
 
@@ -33,7 +34,8 @@ func TestWhatIsStoppedGoesOn(t *testing.T) {
 			[]string{lookForTask(t), "-x", "bootstrap:talos"}, syscall.SIGINT, true, 130, "mage talos goes on from here",
 		},
 		"SIGTERM to a script": {
-			[]string{"bash", "scripts/bootstrap-talos-apply.sh", "talos/clusterconfig"}, syscall.SIGTERM, false, 143, "mage applySequential goes on from here",
+			[]string{"bash", "scripts/bootstrap-talos-apply.sh", "talos/clusterconfig"}, syscall.SIGTERM, false, 143,
+			"mage applySequential goes on from here",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +51,8 @@ func TestWhatIsStoppedGoesOn(t *testing.T) {
 
 			// A machine that still boots would be served at the end, and might have to wait for the next one.
 			for _, node := range c.Nodes {
-				require.NoError(t, node.WaitFor(t.Context(), func(node *emulator.Node) bool { return node.Stage() == "maintenance" }))
+				require.NoError(t, node.WaitFor(t.Context(),
+					func(node *emulator.Node) bool { return node.Stage() == "maintenance" }))
 			}
 
 			// The second control plane keeps its apply waiting.

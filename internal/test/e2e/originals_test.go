@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorders are programs that write down how they were called, one line a call, and answer the least that their callers need.
+// recorders are programs that write down how they were called, one line a call, and answer the least that their callers
+// need.
 var recorders = map[string]string{
 	"sops":      `echo 'tfstate_username: operator'`,
 	"talhelper": `echo "talosctl from-talhelper"`,
@@ -36,7 +37,8 @@ func TestTasksThatAreNotOursYetRunTheOriginalCommands(t *testing.T) {
 
 	for call, want := range map[string][]string{
 		"talos:upgrade-node IP=192.0.2.11": {
-			"talhelper gencommand upgrade --node 192.0.2.11 --extra-flags --image='factory.example.com/installer/abc:v1.13.9' --timeout=10m",
+			"talhelper gencommand upgrade --node 192.0.2.11 --extra-flags " +
+				"--image='factory.example.com/installer/abc:v1.13.9' --timeout=10m",
 			"talosctl from-talhelper",
 		},
 		"talos:upgrade-k8s": {
@@ -44,7 +46,8 @@ func TestTasksThatAreNotOursYetRunTheOriginalCommands(t *testing.T) {
 			"talosctl from-talhelper",
 		},
 		"talos:reset --yes": {
-			"talhelper gencommand reset --extra-flags=--reboot --system-labels-to-wipe STATE --system-labels-to-wipe EPHEMERAL --graceful=false --wait=false",
+			"talhelper gencommand reset --extra-flags=--reboot --system-labels-to-wipe STATE --system-labels-to-wipe " +
+				"EPHEMERAL --graceful=false --wait=false",
 			"talosctl from-talhelper",
 		},
 		"talos:reset --yes --force": {
@@ -148,7 +151,8 @@ func TestWhatDestroysAsksFirst(t *testing.T) {
 			t.Parallel()
 
 			root := userRepository(t)
-			for _, file := range []string{"talos/talconfig.yaml", "infrastructure/secrets.sops.yaml", "infrastructure/tofu/tfplan"} {
+			for _, file := range []string{"talos/talconfig.yaml", "infrastructure/secrets.sops.yaml",
+				"infrastructure/tofu/tfplan"} {
 				write(t, filepath.Join(root, file), "")
 			}
 

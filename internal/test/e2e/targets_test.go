@@ -11,11 +11,13 @@ import (
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
-// What another repository gets is what this list says: any exported function of the package that has a target's shape would show up.
+// What another repository gets is what this list says: any exported function of the package that has a target's shape
+// would show up.
 func TestImportersGetTheseTargetsAndNoOthers(t *testing.T) {
 	t.Parallel()
 
-	got := run(t, command{dir: filepath.Join(repository(t), "testdata", "consumer"), args: []string{"go", "tool", "mage", "-l"}})
+	got := run(t, command{dir: filepath.Join(repository(t), "testdata", "consumer"),
+		args: []string{"go", "tool", "mage", "-l"}})
 	require.Equal(t, 0, got.code, got.stderr)
 	golden.Assert(t, filepath.Join("testdata", "consumer.golden"), got.stdout)
 }
@@ -34,7 +36,8 @@ func TestTheExampleMagefileListsTheSameTargets(t *testing.T) {
 	got := run(t, command{dir: repository(t), args: []string{"go", "tool", "mage", "-d", "examples/magefile", "-l"}})
 	require.Equal(t, 0, got.code, got.stderr)
 
-	consumer := run(t, command{dir: filepath.Join(repository(t), "testdata", "consumer"), args: []string{"go", "tool", "mage", "-l"}})
+	consumer := run(t, command{dir: filepath.Join(repository(t), "testdata", "consumer"),
+		args: []string{"go", "tool", "mage", "-l"}})
 	require.Equal(t, names(consumer.stdout, "backup"), names(got.stdout))
 }
 

@@ -1,4 +1,5 @@
-// Package fuzztest is what fuzz targets share: seeds from all test data of the repository, and limits for what is done with an input.
+// Package fuzztest is what fuzz targets share: seeds from all test data of the repository, and limits for what is done
+// with an input.
 package fuzztest
 
 import (
@@ -17,7 +18,8 @@ import (
 // mostSeed is the size of the largest file that is a seed, in bytes: mutations of larger ones find nothing in a minute.
 const mostSeed = 64 << 10
 
-// Seeds gives the content of every file with one of these extensions (".yaml") in the folders testdata and examples of the repository.
+// Seeds gives the content of every file with one of these extensions (".yaml") in the folders testdata and examples of
+// the repository.
 func Seeds(f *testing.F, extensions ...string) [][]byte {
 	f.Helper()
 

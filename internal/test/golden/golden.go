@@ -1,4 +1,5 @@
-// Package golden compares what a test got with a file kept in testdata, so that texts people read are reviewed as files.
+// Package golden compares what a test got with a file kept in testdata, so that texts people read are reviewed as
+// files.
 //
 // Only tests import it. `go test ./internal/... -update` rewrites the files; the difference is then read in the commit.
 package golden
@@ -33,7 +34,8 @@ func Assert(t testing.TB, path, got string) {
 	require.NoError(t, err, "no golden file yet: run the test with -update and review what it writes")
 
 	if string(want) != got {
-		require.Fail(t, path+" differs: if the new text is right, run the test with -update", firstDifference(string(want), got))
+		require.Fail(t, path+" differs: if the new text is right, run the test with -update",
+			firstDifference(string(want), got))
 	}
 }
 

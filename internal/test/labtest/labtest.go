@@ -1,5 +1,5 @@
-// Package labtest runs the tests of a package that plays many emulated nodes. Such tests wait most of the time, and what they do then is handshakes
-// and garbage: they run many at once, and with cheaper ones of both.
+// Package labtest runs the tests of a package that plays many emulated nodes. Such tests wait most of the time, and
+// what they do then is handshakes and garbage: they run many at once, and with cheaper ones of both.
 package labtest
 
 import (
@@ -15,8 +15,8 @@ import (
 // garbage is how much larger than what is in use the heap may get before it is swept, in percent.
 const garbage = 1000
 
-// Run runs the tests, so many at once unless the command line or the number of processors asks for more, and gives the process's exit code.
-// Programs that the tests start inherit what makes them cheaper.
+// Run runs the tests, so many at once unless the command line or the number of processors asks for more, and gives the
+// process's exit code. Programs that the tests start inherit what makes them cheaper.
 func Run(m *testing.M, atOnce int) int {
 	flag.Parse()
 

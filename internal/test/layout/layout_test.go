@@ -44,7 +44,8 @@ var mayImport = map[string][]string{
 		"internal/steps",
 	},
 	"internal/steps": {
-		"internal/check", "internal/cli/settings", "internal/cluster", "internal/cluster/sops", "internal/kube", "internal/machineconfig",
+		"internal/check", "internal/cli/settings", "internal/cluster", "internal/cluster/sops", "internal/kube",
+		"internal/machineconfig",
 		"internal/machineconfig/generate", "internal/report", "internal/talos",
 	},
 	"internal/check":                  {"internal/cluster", "internal/machineconfig", "internal/talos"},

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Require waits until no more goroutines than these are left: what is closed may take a moment to end. After a minute it fails with
-// the stacks of all that run.
+// Require waits until no more goroutines than these are left: what is closed may take a moment to end. After a minute
+// it fails with the stacks of all that run.
 func Require(t *testing.T, most int) {
 	t.Helper()
 

@@ -18,9 +18,9 @@ const inside = "BADDISK_FOLDER"
 
 const skipped = "SKIP: this machine lets no test mount a file system for itself"
 
-// Run calls prepare with the folder of a small file system, brings that into the state, and calls check. Both happen in a second
-// process that runs the calling test again, in a mount namespace of its own, and whose output it gives: none in that process itself. Where that
-// is not allowed the test is skipped.
+// Run calls prepare with the folder of a small file system, brings that into the state, and calls check. Both happen in
+// a second process that runs the calling test again, in a mount namespace of its own, and whose output it gives: none
+// in that process itself. Where that is not allowed the test is skipped.
 func Run(t *testing.T, state State, prepare, check func(folder string)) (output string) {
 	t.Helper()
 

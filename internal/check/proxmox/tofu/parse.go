@@ -125,7 +125,8 @@ func (p *parser) block(head token) (block, error) {
 	return inner, err
 }
 
-// expression takes the tokens of one expression: up to the end of the line, a comma or a closing bracket outside of brackets of its own.
+// expression takes the tokens of one expression: up to the end of the line, a comma or a closing bracket outside of
+// brackets of its own.
 func (p *parser) expression() expression {
 	first, depth := p.next, 0
 
@@ -163,7 +164,8 @@ type scope struct {
 	loops []Field
 	// busy are the locals that are being evaluated: one that needs itself is unknown.
 	busy map[string]bool
-	// depth counts expressions within expressions, and left how many may still be evaluated: files can be written that never end.
+	// depth counts expressions within expressions, and left how many may still be evaluated: files can be written that
+	// never end.
 	depth int
 	left  *int
 }
@@ -580,7 +582,8 @@ func (p *parser) loop(head token, outer scope) Value {
 	return made
 }
 
-// loopParts are what a loop goes over, and the expressions of its results: one, or key and value; none when there is a condition.
+// loopParts are what a loop goes over, and the expressions of its results: one, or key and value; none when there is a
+// condition.
 func (p *parser) loopParts() (over expression, results []expression) {
 	parts := []expression{{at: p.peek().at}}
 	depth, conditional := 0, false
@@ -590,7 +593,8 @@ func (p *parser) loopParts() (over expression, results []expression) {
 
 		switch {
 		case head.kind == end, depth == 0 && closes(head):
-			if conditional || slices.ContainsFunc(parts, func(part expression) bool { return len(part.tokens) == 0 }) || len(parts) > 3 {
+			if conditional || slices.ContainsFunc(parts, func(part expression) bool { return len(part.tokens) == 0 }) ||
+				len(parts) > 3 {
 				return parts[0], nil
 			}
 

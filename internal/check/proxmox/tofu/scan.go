@@ -121,10 +121,13 @@ func (s *scanner) next() token {
 	case strings.HasPrefix(rest, "<<"):
 		return s.heredoc(at)
 	case unicode.IsLetter(first) || first == '_':
-		return token{word, s.advance(length(rest, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '-' })), at}
+		return token{word, s.advance(length(rest,
+			func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '-' })), at}
 	case unicode.IsDigit(first):
-		return token{number, s.advance(length(rest, func(r rune) bool { return unicode.IsDigit(r) || r == '.' || r == 'e' || r == 'E' })), at}
-	case strings.HasPrefix(rest, "=>"), strings.HasPrefix(rest, "=="), strings.HasPrefix(rest, "!="), strings.HasPrefix(rest, "<="),
+		return token{number, s.advance(length(rest,
+			func(r rune) bool { return unicode.IsDigit(r) || r == '.' || r == 'e' || r == 'E' })), at}
+	case strings.HasPrefix(rest, "=>"), strings.HasPrefix(rest, "=="), strings.HasPrefix(rest, "!="),
+		strings.HasPrefix(rest, "<="),
 		strings.HasPrefix(rest, ">="), strings.HasPrefix(rest, "&&"), strings.HasPrefix(rest, "||"):
 		return token{sign, s.advance(2), at}
 	case strings.ContainsRune("{}[]().,=:?!<>+-*/%&|", first):

@@ -1,10 +1,11 @@
 // Package tofu reads what OpenTofu files say about resources, as far as it can be told without running OpenTofu.
 //
-// It knows the part of the language that lists of machines are written in: blocks and attributes; strings, numbers, booleans, lists, objects and
-// heredocs; references to variables, locals and for_each; strings that are built of those; objects and lists made by for; and the functions try,
-// coalesce, lookup, merge, toset and tomap. Everything else has an unknown value, which is never guessed. Modules, *.tf.json and TF_VAR_
-// variables are not read. The syntax is that of github.com/hashicorp/hcl/v2, hclsyntax/spec.md; which file of values goes over which is
-// OpenTofu's documentation, Input variables.
+// It knows the part of the language that lists of machines are written in: blocks and attributes; strings, numbers,
+// booleans, lists, objects and heredocs; references to variables, locals and for_each; strings that are built of those;
+// objects and lists made by for; and the functions try, coalesce, lookup, merge, toset and tomap. Everything else has
+// an unknown value, which is never guessed. Modules, *.tf.json and TF_VAR_ variables are not read. The syntax is that
+// of github.com/hashicorp/hcl/v2, hclsyntax/spec.md; which file of values goes over which is OpenTofu's documentation,
+// Input variables.
 package tofu
 
 import (
@@ -148,7 +149,8 @@ func Read(folder string, shown func(path string) string) (*Module, error) {
 			}
 
 			module.blocks = append(module.blocks, body.blocks...)
-		case name == "terraform.tfvars", name == "terraform.tfvars.json", strings.HasSuffix(name, ".auto.tfvars"), strings.HasSuffix(name, ".auto.tfvars.json"):
+		case name == "terraform.tfvars", name == "terraform.tfvars.json", strings.HasSuffix(name, ".auto.tfvars"),
+			strings.HasSuffix(name, ".auto.tfvars.json"):
 			values = append(values, name)
 		}
 	}
@@ -166,7 +168,8 @@ func Read(folder string, shown func(path string) string) (*Module, error) {
 	return module, nil
 }
 
-// precedence orders files of values: the later goes over the earlier. os.ReadDir has them by name, and so they stay within a class.
+// precedence orders files of values: the later goes over the earlier. os.ReadDir has them by name, and so they stay
+// within a class.
 func precedence(name string) int {
 	switch name {
 	case "terraform.tfvars":
@@ -287,7 +290,8 @@ func (m *Module) instances(declared block) []Resource {
 	var instances []Resource
 
 	for _, item := range pairs(over) {
-		inner := m.scope.with("each", Value{Kind: Object, At: item.value.At, Fields: []Field{{"key", item.key}, {"value", item.value}}})
+		inner := m.scope.with("each",
+			Value{Kind: Object, At: item.value.At, Fields: []Field{{"key", item.key}, {"value", item.value}}})
 		instances = append(instances, Resource{Block: declared.in(inner), Key: item.key.Text})
 	}
 

@@ -118,7 +118,8 @@ locals {
 		t.Run(fmt.Sprintf("%.60s", expression), func(t *testing.T) {
 			t.Parallel()
 
-			module, err := read(t, map[string]string{"main.tf": declarations + "resource \"x\" \"y\" {\n  value = " + expression + "\n  after = 1\n}\n"})
+			module, err := read(t, map[string]string{"main.tf": declarations + "resource \"x\" \"y\" {\n  value = " +
+				expression + "\n  after = 1\n}\n"})
 			require.NoError(t, err)
 
 			made := module.Resources("x")
@@ -139,7 +140,8 @@ func TestFilesOfValuesGoOverDefaultsInOrder(t *testing.T) {
 	t.Parallel()
 
 	module, err := read(t, map[string]string{
-		"variables.tf":          "variable \"a\" { default = 1 }\nvariable \"b\" { default = 1 }\nvariable \"c\" { default = 1 }\nvariable \"d\" { default = 1 }\n",
+		"variables.tf": "variable \"a\" { default = 1 }\nvariable \"b\" { default = 1 }\nvariable \"c\" { " +
+			"default = 1 }\nvariable \"d\" { default = 1 }\n",
 		"terraform.tfvars":      "b = 2\nc = 2\nd = 2\n",
 		"terraform.tfvars.json": `{"c": 3, "d": 3}`,
 		"a.auto.tfvars":         "d = 4\n",
@@ -206,13 +208,15 @@ func TestFilesThatAreNoneHaveAPlace(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct{ file, text, want string }{
-		"open block":   {"main.tf", "resource \"a\" \"b\" {\n  x = 1\n", "main.tf:3:1: ends too early: an attribute or a block was expected"},
+		"open block": {"main.tf", "resource \"a\" \"b\" {\n  x = 1\n",
+			"main.tf:3:1: ends too early: an attribute or a block was expected"},
 		"no attribute": {"main.tf", "= 1\n", "main.tf:1:1: an attribute or a block was expected"},
 		"no brace":     {"main.tf", "resource \"a\" 3\n", "main.tf:1:14: = or { was expected after resource"},
 		"open string":  {"main.tf", "\"a\n", "main.tf:1:1: an attribute or a block was expected"},
 		"nested":       {"main.tf", strings.Repeat("a {\n", 150), "main.tf:100:4: is nested too deep"},
 		"JSON":         {"terraform.tfvars.json", "{", "terraform.tfvars.json: is not valid JSON"},
-		"tfvars":       {"terraform.tfvars", "a {\n", "terraform.tfvars:2:1: ends too early: an attribute or a block was expected"},
+		"tfvars": {"terraform.tfvars", "a {\n",
+			"terraform.tfvars:2:1: ends too early: an attribute or a block was expected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -233,7 +237,8 @@ func TestFilesThatAreNoneHaveAPlace(t *testing.T) {
 // Whatever a file holds, reading it ends, and without a panic.
 func FuzzTofu(f *testing.F) {
 	for _, seed := range []string{
-		"a = 1\n", "resource \"x\" \"y\" {\n  v = { for a, b in c : a => b if d }\n}\n", "v = \"${x[\"a\"]}\"\n", "a = <<EOT\nEOT\n", "a = [[[[\n", "a = f(,)\n", "x = a.b[c\n", "locals { a = local.a }\n",
+		"a = 1\n", "resource \"x\" \"y\" {\n  v = { for a, b in c : a => b if d }\n}\n", "v = \"${x[\"a\"]}\"\n",
+		"a = <<EOT\nEOT\n", "a = [[[[\n", "a = f(,)\n", "x = a.b[c\n", "locals { a = local.a }\n",
 	} {
 		f.Add(seed)
 	}

@@ -1,7 +1,7 @@
 // Package boltfile writes small databases in the format of bbolt, which etcd keeps its data in.
 //
-// A file has four pages: two copies of the description of the whole, the list of free pages, and one leaf with all buckets, whose entries are
-// in the leaf as well. Source: the page layouts in bbolt's internal/common.
+// A file has four pages: two copies of the description of the whole, the list of free pages, and one leaf with all
+// buckets, whose entries are in the leaf as well. Source: the page layouts in bbolt's internal/common.
 package boltfile
 
 import (
@@ -125,7 +125,8 @@ func meta(id uint64) []byte {
 	var body, page bytes.Buffer
 
 	write(&body, metaBody{
-		Magic: magic, Version: version, PageSize: pageSize, Root: bucketHeader{Root: rootPage}, FreeList: freePage, HighWater: pages, Transaction: id,
+		Magic: magic, Version: version, PageSize: pageSize, Root: bucketHeader{Root: rootPage}, FreeList: freePage,
+		HighWater: pages, Transaction: id,
 	})
 
 	sum := fnv.New64a()

@@ -40,7 +40,8 @@ func entries(t *testing.T, page []byte) map[string][]byte {
 func TestADatabaseIsReadAsBboltReadsIt(t *testing.T) {
 	t.Parallel()
 
-	data, err := boltfile.Encode(map[string]boltfile.Bucket{"key": {"b": []byte("two"), "a": []byte("1")}, "meta": {"version": []byte("3")}, "empty": {}})
+	data, err := boltfile.Encode(map[string]boltfile.Bucket{"key": {"b": []byte("two"), "a": []byte("1")},
+		"meta": {"version": []byte("3")}, "empty": {}})
 	require.NoError(t, err)
 	require.Len(t, data, 4*4096)
 

@@ -1,4 +1,5 @@
-// Package clusterhealth is Talos' checks of a cluster's health, made through the APIs of Talos and Kubernetes as talosctl and the nodes make them.
+// Package clusterhealth is Talos' checks of a cluster's health, made through the APIs of Talos and Kubernetes as
+// talosctl and the nodes make them.
 //
 // Source: Talos pkg/cluster/check. The texts are Talos' own, since people read them.
 package clusterhealth
@@ -118,7 +119,8 @@ func checks(options Options) []check {
 	}
 }
 
-// Wait runs all checks in order, each until it passes, and tells every change of their state in one line. It ends early with the context.
+// Wait runs all checks in order, each until it passes, and tells every change of their state in one line. It ends early
+// with the context.
 func Wait(ctx context.Context, cluster *Cluster, options Options, tell func(line string) error) error {
 	for _, one := range checks(options) {
 		if err := one.wait(ctx, cluster, options, tell); err != nil {

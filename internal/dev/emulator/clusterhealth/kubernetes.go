@@ -79,7 +79,8 @@ func sortNodes(found []corev1.Node) (controlPlanes, workers []Node, err error) {
 	return controlPlanes, workers, nil
 }
 
-// FromKubernetes makes the cluster's nodes those that Kubernetes knows: what is left where nobody names them and discovery is off.
+// FromKubernetes makes the cluster's nodes those that Kubernetes knows: what is left where nobody names them and
+// discovery is off.
 func (c *Cluster) FromKubernetes(ctx context.Context) error {
 	_, controlPlanes, workers, err := sortedNodes(ctx, c)
 	if err != nil {
@@ -149,7 +150,8 @@ func componentsReady(ctx context.Context, c *Cluster) error {
 
 	for _, set := range sets.Items {
 		if status := set.Status; status.NumberReady != status.DesiredNumberScheduled {
-			return fmt.Errorf("expected number ready for %s to be %d, got %d", set.Name, status.DesiredNumberScheduled, status.NumberReady)
+			return fmt.Errorf("expected number ready for %s to be %d, got %d", set.Name, status.DesiredNumberScheduled,
+				status.NumberReady)
 		}
 	}
 
@@ -163,7 +165,8 @@ func componentsReady(ctx context.Context, c *Cluster) error {
 			return fmt.Errorf("expected number of pods for %s to be %d, got %d", app, len(controlPlanes), len(pods.Items))
 		}
 
-		notReady := podNames(pods.Items, func(pod corev1.Pod) bool { return podReadiness(pod) != "" && podReadiness(pod) != corev1.ConditionTrue })
+		notReady := podNames(pods.Items,
+			func(pod corev1.Pod) bool { return podReadiness(pod) != "" && podReadiness(pod) != corev1.ConditionTrue })
 		if len(notReady) > 0 {
 			return fmt.Errorf("some pods are not ready for %s: %v", app, notReady)
 		}
@@ -257,7 +260,8 @@ func deployment(ctx context.Context, api kubernetes.Interface, selector string) 
 }
 
 // podsReady checks the pods of something that wants a number of them.
-func podsReady(wanted func(context.Context, kubernetes.Interface, string) (int, error), selector string) func(context.Context, *Cluster) error {
+func podsReady(wanted func(context.Context, kubernetes.Interface, string) (int, error),
+	selector string) func(context.Context, *Cluster) error {
 	return func(ctx context.Context, c *Cluster) error {
 		api, err := c.Kubernetes(ctx)
 		if err != nil {
@@ -307,5 +311,6 @@ func podProblem(pods []corev1.Pod, replicas int, selector string) error {
 
 // completed pods are left by a kubelet that was shut down in order: they run by name alone.
 func completed(pod corev1.Pod) bool {
-	return !slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool { return status.State.Terminated == nil })
+	return !slices.ContainsFunc(pod.Status.ContainerStatuses,
+		func(status corev1.ContainerStatus) bool { return status.State.Terminated == nil })
 }

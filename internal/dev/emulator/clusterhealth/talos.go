@@ -57,7 +57,8 @@ func serviceProblem(found client.ServiceInfo, service string) error {
 	}
 
 	if last := events[len(events)-1]; last.GetState() != "Running" {
-		return fmt.Errorf("%s: service %q not in expected state %q: current state [%s] %s", node, service, "Running", last.GetState(), last.GetMsg())
+		return fmt.Errorf("%s: service %q not in expected state %q: current state [%s] %s", node, service, "Running",
+			last.GetState(), last.GetMsg())
 	}
 
 	if !found.Service.GetHealth().GetHealthy() {
@@ -75,7 +76,8 @@ type memberFacts struct {
 }
 
 func etcdConsistent(ctx context.Context, c *Cluster) error {
-	reply, err := c.Talos.EtcdMemberList(client.WithNodes(ctx, addresses(c.ControlPlanes)...), &machineapi.EtcdMemberListRequest{})
+	reply, err := c.Talos.EtcdMemberList(client.WithNodes(ctx, addresses(c.ControlPlanes)...),
+		&machineapi.EtcdMemberListRequest{})
 	if err != nil {
 		return err
 	}
@@ -228,8 +230,9 @@ func memorySizes(ctx context.Context, c *Cluster) error {
 		}
 
 		if total := answer.GetMeminfo().GetMemtotal() * kibibyte; total < smallest {
-			problems = multierror.Append(problems, fmt.Errorf("node %q does not meet memory requirements: expected at least %d MiB, actual %d MiB",
-				node, smallest/mebibyte, total/mebibyte))
+			problems = multierror.Append(problems,
+				fmt.Errorf("node %q does not meet memory requirements: expected at least %d MiB, actual %d MiB",
+					node, smallest/mebibyte, total/mebibyte))
 		}
 	}
 
@@ -254,7 +257,8 @@ func diskSizes(ctx context.Context, c *Cluster) error {
 	var problems *multierror.Error
 
 	for _, node := range nodes {
-		volume, err := safe.StateGetByID[*block.VolumeStatus](client.WithNode(ctx, node), c.Talos.COSI, constants.EphemeralPartitionLabel)
+		volume, err := safe.StateGetByID[*block.VolumeStatus](client.WithNode(ctx, node), c.Talos.COSI,
+			constants.EphemeralPartitionLabel)
 
 		switch {
 		case client.StatusCode(err) == codes.PermissionDenied:
@@ -262,8 +266,9 @@ func diskSizes(ctx context.Context, c *Cluster) error {
 		case err != nil:
 			problems = multierror.Append(problems, fmt.Errorf("error getting volume status for node %q: %w", node, err))
 		case volume.TypedSpec().Size < smallest:
-			problems = multierror.Append(problems, fmt.Errorf("ephemeral partition %q for node %q is too small, expected at least %s, actual %s",
-				volume.TypedSpec().Location, node, gibibytes(smallest), gibibytes(volume.TypedSpec().Size)))
+			problems = multierror.Append(problems,
+				fmt.Errorf("ephemeral partition %q for node %q is too small, expected at least %s, actual %s",
+					volume.TypedSpec().Location, node, gibibytes(smallest), gibibytes(volume.TypedSpec().Size)))
 		}
 	}
 
@@ -319,7 +324,8 @@ func booted(ctx context.Context, c *Cluster) error {
 
 	for _, node := range c.Addresses() {
 		changes := make(chan state.Event)
-		if err := c.Talos.COSI.Watch(client.WithNode(ctx, node), runtimeres.NewMachineStatus().Metadata(), changes); err != nil {
+		if err := c.Talos.COSI.Watch(client.WithNode(ctx, node), runtimeres.NewMachineStatus().Metadata(),
+			changes); err != nil {
 			return err
 		}
 

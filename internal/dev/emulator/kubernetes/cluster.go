@@ -1,8 +1,9 @@
-// Package kubernetes is the emulated lab's Kubernetes: the state of one cluster, and API servers that show it over real TLS.
+// Package kubernetes is the emulated lab's Kubernetes: the state of one cluster, and API servers that show it over real
+// TLS.
 //
-// It knows what a bring-up looks at: versions, health checks, nodes with their conditions, the cluster's own pods and what owns them, the
-// endpoints of the API itself. All of it comes from what the emulated nodes report, and can only be read; but nodes can be cordoned and
-// drained, as before a reboot.
+// It knows what a bring-up looks at: versions, health checks, nodes with their conditions, the cluster's own pods and
+// what owns them, the endpoints of the API itself. All of it comes from what the emulated nodes report, and can only be
+// read; but nodes can be cordoned and drained, as before a reboot.
 package kubernetes
 
 import (
@@ -19,7 +20,8 @@ import (
 
 // Options describe a cluster.
 type Options struct {
-	// Version is the Kubernetes version of the API servers and kubelets, "v1.36.3"; by default the one that machinery generates configs for.
+	// Version is the Kubernetes version of the API servers and kubelets, "v1.36.3"; by default the one that machinery
+	// generates configs for.
 	Version string
 	// CNI is the machine configs' cluster.network.cni.name. With "none" nodes stay NotReady until InstallCNI.
 	CNI string
@@ -134,7 +136,8 @@ func (c *Cluster) Register(node Node) {
 	})
 }
 
-// Silence is a kubelet that stopped posting status: its node becomes NotReady with status Unknown until it registers again.
+// Silence is a kubelet that stopped posting status: its node becomes NotReady with status Unknown until it registers
+// again.
 func (c *Cluster) Silence(name string) {
 	c.change(func(revision uint64) {
 		if state, ok := c.nodes[name]; ok && state.alive {
@@ -200,7 +203,8 @@ func (c *Cluster) InstallCNI() {
 	})
 }
 
-// Available says whether etcd has quorum. Without it the API servers answer that they are not ready, and give no objects.
+// Available says whether etcd has quorum. Without it the API servers answer that they are not ready, and give no
+// objects.
 func (c *Cluster) Available(quorum bool) {
 	c.change(func(uint64) { c.quorum = quorum })
 }
@@ -257,8 +261,9 @@ func (c *Cluster) snapshot() snapshot {
 
 	state := snapshot{
 		version: c.version, cni: c.cni, now: c.now(), created: c.created,
-		revision: c.revision, quorum: c.quorum, networkReady: c.networkReady, endpointsRev: c.endpointsRev, changed: c.changed,
-		proxy: c.proxy, dns: slices.Clone(c.dns),
+		revision: c.revision, quorum: c.quorum, networkReady: c.networkReady, endpointsRev: c.endpointsRev,
+		changed: c.changed,
+		proxy:   c.proxy, dns: slices.Clone(c.dns),
 	}
 
 	for _, node := range c.nodes {

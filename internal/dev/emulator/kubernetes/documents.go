@@ -36,10 +36,12 @@ func serveDocument(w http.ResponseWriter, path string, state snapshot) {
 		writeJSON(w, http.StatusOK, versionInfo(state.version))
 	case apiPath:
 		writeJSON(w, http.StatusOK, metav1.APIVersions{
-			TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}, ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{},
+			TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
+			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{},
 		})
 	case apisPath:
-		writeJSON(w, http.StatusOK, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroupList"}, Groups: groups()})
+		writeJSON(w, http.StatusOK,
+			metav1.APIGroupList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroupList"}, Groups: groups()})
 	case corePath:
 		writeJSON(w, http.StatusOK, resourceList("v1"))
 	default:
@@ -102,19 +104,22 @@ func (r served) verbs() []string {
 }
 
 func resourceList(groupVersion string) metav1.APIResourceList {
-	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: groupVersion}
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
+		GroupVersion: groupVersion}
 
 	for _, r := range resources {
 		if r.groupVersion == groupVersion {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: r.name, SingularName: r.singular, Kind: r.kind, ShortNames: r.short, Namespaced: r.namespaced, Verbs: r.verbs(),
+				Name: r.name, SingularName: r.singular, Kind: r.kind, ShortNames: r.short, Namespaced: r.namespaced,
+				Verbs: r.verbs(),
 			})
 		}
 	}
 
 	if groupVersion == "v1" {
 		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: "pods/" + evictionName, Group: "policy", Version: "v1", Kind: "Eviction", Namespaced: true, Verbs: []string{"create"},
+			Name: "pods/" + evictionName, Group: "policy", Version: "v1", Kind: "Eviction", Namespaced: true,
+			Verbs: []string{"create"},
 		})
 	}
 

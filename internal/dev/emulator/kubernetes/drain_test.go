@@ -18,7 +18,8 @@ import (
 func podsOn(t *testing.T, api kubernetes.Interface, node string) []corev1.Pod {
 	t.Helper()
 
-	pods, err := api.CoreV1().Pods(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, Limit: 500})
+	pods, err := api.CoreV1().Pods(metav1.NamespaceAll).List(t.Context(),
+		metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, Limit: 500})
 	require.NoError(t, err)
 
 	return pods.Items
@@ -58,7 +59,8 @@ func TestNodesAreCordonedAndDrained(t *testing.T) {
 	before := movable(podsOn(t, api, cp1.Name))
 	require.Len(t, before, 2, "CoreDNS, both on the node that was there first")
 
-	_, err := api.CoreV1().Nodes().Patch(t.Context(), cp1.Name, types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	_, err := api.CoreV1().Nodes().Patch(t.Context(), cp1.Name, types.StrategicMergePatchType,
+		[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.False(t, schedulable(t, api, cp1.Name))
 	require.True(t, schedulable(t, api, worker1.Name))
@@ -84,7 +86,8 @@ func TestNodesAreCordonedAndDrained(t *testing.T) {
 	lab.cluster.Restore(cp1.Name)
 	require.False(t, schedulable(t, api, cp1.Name), "a node does not take back what an administrator did")
 
-	_, err = api.CoreV1().Nodes().Patch(t.Context(), cp1.Name, types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":null}}`), metav1.PatchOptions{})
+	_, err = api.CoreV1().Nodes().Patch(t.Context(), cp1.Name, types.StrategicMergePatchType,
+		[]byte(`{"spec":{"unschedulable":null}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.True(t, schedulable(t, api, cp1.Name))
 
@@ -108,8 +111,10 @@ func TestOnlyADrainWritesAnything(t *testing.T) {
 	_, err := api.CoreV1().Pods("kube-system").Get(t.Context(), "kube-apiserver-cp1", metav1.GetOptions{})
 	require.NoError(t, err, "a static pod comes back")
 
-	require.True(t, apierrors.IsNotFound(api.CoreV1().Pods("kube-system").Delete(t.Context(), "none", metav1.DeleteOptions{})))
-	require.True(t, apierrors.IsMethodNotSupported(api.CoreV1().Nodes().Delete(t.Context(), cp1.Name, metav1.DeleteOptions{})))
+	require.True(t, apierrors.IsNotFound(api.CoreV1().Pods("kube-system").Delete(t.Context(), "none",
+		metav1.DeleteOptions{})))
+	require.True(t, apierrors.IsMethodNotSupported(
+		api.CoreV1().Nodes().Delete(t.Context(), cp1.Name, metav1.DeleteOptions{})))
 
 	_, err = api.CoreV1().Nodes().Patch(t.Context(), cp1.Name, types.MergePatchType, []byte(`{`), metav1.PatchOptions{})
 	require.True(t, apierrors.IsBadRequest(err))
@@ -128,12 +133,14 @@ func TestWorkloadsOfAFreshCluster(t *testing.T) {
 
 	api := lab.client(t)
 
-	sets, err := api.AppsV1().DaemonSets("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=kube-proxy"})
+	sets, err := api.AppsV1().DaemonSets("kube-system").List(t.Context(),
+		metav1.ListOptions{LabelSelector: "k8s-app=kube-proxy"})
 	require.NoError(t, err)
 	require.Len(t, sets.Items, 1)
 	require.EqualValues(t, 1, sets.Items[0].Status.NumberReady)
 
-	deployments, err := api.AppsV1().Deployments("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"})
+	deployments, err := api.AppsV1().Deployments("kube-system").List(t.Context(),
+		metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"})
 	require.NoError(t, err)
 	require.Len(t, deployments.Items, 1)
 	require.EqualValues(t, 2, *deployments.Items[0].Spec.Replicas)

@@ -10,8 +10,10 @@ import (
 // checks are the API server's health checks in its own order. Those of etcd follow the quorum, the others pass.
 // Source: kubernetes staging/src/k8s.io/apiserver/pkg/server/healthz.
 var checks = map[string][]string{
-	"/healthz": {"ping", "log", "etcd", "poststarthook/start-apiextensions-informers", "poststarthook/start-kube-aggregator-informers"},
-	"/livez":   {"ping", "log", "etcd", "poststarthook/start-apiextensions-informers", "poststarthook/start-kube-aggregator-informers"},
+	"/healthz": {"ping", "log", "etcd", "poststarthook/start-apiextensions-informers",
+		"poststarthook/start-kube-aggregator-informers"},
+	"/livez": {"ping", "log", "etcd", "poststarthook/start-apiextensions-informers",
+		"poststarthook/start-kube-aggregator-informers"},
 	"/readyz": {
 		"ping", "log", "etcd", "etcd-readiness", "informer-sync",
 		"poststarthook/start-apiextensions-informers", "poststarthook/start-kube-aggregator-informers", "shutdown",

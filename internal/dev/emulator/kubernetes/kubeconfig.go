@@ -27,8 +27,9 @@ type AdminOptions struct {
 	Now func() time.Time
 }
 
-// AdminKubeconfig is the file that the Kubeconfig call returns, with the names that Talos gives: cluster <name>, user and context
-// admin@<name>, namespace default. It needs no running cluster, only the machine config, and signs a new certificate each time.
+// AdminKubeconfig is the file that the Kubeconfig call returns, with the names that Talos gives: cluster <name>, user
+// and context admin@<name>, namespace default. It needs no running cluster, only the machine config, and signs a new
+// certificate each time.
 func AdminKubeconfig(options AdminOptions) ([]byte, error) {
 	if options.IssuingCA == nil {
 		return nil, errors.New("issuing CA is not set")
@@ -76,9 +77,12 @@ func AdminKubeconfig(options AdminOptions) ([]byte, error) {
 	name := "admin@" + options.ClusterName
 
 	return clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{options.ClusterName: {Server: options.Endpoint, CertificateAuthorityData: options.AcceptedCAs}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {ClientCertificateData: client.Crt, ClientKeyData: client.Key}},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: options.ClusterName, AuthInfo: name, Namespace: "default"}},
+		Clusters: map[string]*clientcmdapi.Cluster{options.ClusterName: {Server: options.Endpoint,
+			CertificateAuthorityData: options.AcceptedCAs}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {ClientCertificateData: client.Crt,
+			ClientKeyData: client.Key}},
+		Contexts: map[string]*clientcmdapi.Context{name: {Cluster: options.ClusterName, AuthInfo: name,
+			Namespace: "default"}},
 		CurrentContext: name,
 	})
 }

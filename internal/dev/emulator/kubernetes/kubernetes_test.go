@@ -34,8 +34,9 @@ import (
 
 var (
 	loopback = netip.MustParseAddr("127.0.0.1")
-	cp1      = emulated.Node{Name: "cp1", Address: netip.MustParseAddr("192.0.2.11"), ControlPlane: true, TalosVersion: "v1.13.9"}
-	worker1  = emulated.Node{Name: "worker1", Address: netip.MustParseAddr("192.0.2.21"), TalosVersion: "v1.13.9"}
+	cp1      = emulated.Node{Name: "cp1", Address: netip.MustParseAddr("192.0.2.11"), ControlPlane: true,
+		TalosVersion: "v1.13.9"}
+	worker1 = emulated.Node{Name: "worker1", Address: netip.MustParseAddr("192.0.2.21"), TalosVersion: "v1.13.9"}
 )
 
 func TestClientCertificateIsDemanded(t *testing.T) {
@@ -54,7 +55,8 @@ func TestClientCertificateIsDemanded(t *testing.T) {
 		{name: "anonymous, objects", path: "/api/v1/nodes", code: http.StatusUnauthorized, text: `"reason":"Unauthorized"`},
 		{name: "anonymous, version", path: "/version", code: http.StatusUnauthorized, text: "Unauthorized"},
 		{name: "anonymous, health", path: "/readyz", code: http.StatusUnauthorized, text: "Unauthorized"},
-		{name: "client of another cluster", kubeconfig: lab.admin(t, emulated.AdminOptions{IssuingCA: foreign}), path: "/readyz", code: http.StatusUnauthorized},
+		{name: "client of another cluster", kubeconfig: lab.admin(t, emulated.AdminOptions{IssuingCA: foreign}),
+			path: "/readyz", code: http.StatusUnauthorized},
 		{
 			name: "expired", path: "/readyz", code: http.StatusUnauthorized,
 			kubeconfig: lab.admin(t, emulated.AdminOptions{Now: func() time.Time { return time.Now().AddDate(-2, 0, 0) }}),
@@ -73,7 +75,8 @@ func TestClientCertificateIsDemanded(t *testing.T) {
 			text:       `pods \"x\" is forbidden: User \"jane\" cannot get resource \"pods\" in API group \"\" in the namespace \"kube-system\"`,
 			kubeconfig: lab.admin(t, emulated.AdminOptions{CommonName: "jane", Organization: "viewers"}),
 		},
-		{name: "administrator", kubeconfig: lab.kubeconfig, path: "/api/v1/nodes", code: http.StatusOK, text: `"kind":"NodeList"`},
+		{name: "administrator", kubeconfig: lab.kubeconfig, path: "/api/v1/nodes", code: http.StatusOK,
+			text: `"kind":"NodeList"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -154,7 +157,8 @@ func TestNodeConditionsFollowNetwork(t *testing.T) {
 			name: "CNI none, then installed", cni: "none", after: (*emulated.Cluster).InstallCNI,
 			status: corev1.ConditionTrue, reason: "KubeletReady", message: "kubelet is posting ready status",
 		},
-		{name: "flannel", cni: "flannel", status: corev1.ConditionTrue, reason: "KubeletReady", message: "kubelet is posting ready status"},
+		{name: "flannel", cni: "flannel", status: corev1.ConditionTrue, reason: "KubeletReady",
+			message: "kubelet is posting ready status"},
 		{
 			name: "kubelet stopped", cni: "flannel", after: func(c *emulated.Cluster) { c.Silence("cp1") },
 			status: corev1.ConditionUnknown, reason: "NodeStatusUnknown", message: "Kubelet stopped posting node status.",
@@ -196,12 +200,14 @@ func TestSelectors(t *testing.T) {
 	lab.cluster.Register(worker1)
 	core := lab.client(t).CoreV1()
 
-	nodes, err := core.Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "!node-role.kubernetes.io/control-plane"})
+	nodes, err := core.Nodes().List(t.Context(),
+		metav1.ListOptions{LabelSelector: "!node-role.kubernetes.io/control-plane"})
 	require.NoError(t, err)
 	require.Len(t, nodes.Items, 1)
 	require.Equal(t, "worker1", nodes.Items[0].Name)
 
-	pods, err := core.Pods("kube-system").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=worker1,status.phase=Running", LabelSelector: "k8s-app=kube-proxy"})
+	pods, err := core.Pods("kube-system").List(t.Context(),
+		metav1.ListOptions{FieldSelector: "spec.nodeName=worker1,status.phase=Running", LabelSelector: "k8s-app=kube-proxy"})
 	require.NoError(t, err)
 	require.Len(t, pods.Items, 1)
 
@@ -277,7 +283,8 @@ func TestEndpointsAreTheServedControlPlanes(t *testing.T) {
 	lab := newLab(t, emulated.Options{})
 
 	addresses := func() []string {
-		slices, err := lab.client(t).DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+		slices, err := lab.client(t).DiscoveryV1().EndpointSlices("default").List(t.Context(),
+			metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
 		require.NoError(t, err)
 		require.Len(t, slices.Items, 1)
 
@@ -320,14 +327,16 @@ func TestDiscoveryDocuments(t *testing.T) {
 		}
 	}
 
-	require.ElementsMatch(t, []string{"v1 namespaces", "v1 nodes", "v1 pods", "v1 pods/eviction", "apps/v1 daemonsets", "apps/v1 deployments", "discovery.k8s.io/v1 endpointslices"}, found)
+	require.ElementsMatch(t, []string{"v1 namespaces", "v1 nodes", "v1 pods", "v1 pods/eviction", "apps/v1 daemonsets",
+		"apps/v1 deployments", "discovery.k8s.io/v1 endpointslices"}, found)
 
 	for _, path := range []string{"/apis/discovery.k8s.io", "/apis/discovery.k8s.io/v1", "/apis/"} {
 		code, _ := lab.get(t, lab.kubeconfig, path)
 		require.Equal(t, http.StatusOK, code, path)
 	}
 
-	for _, path := range []string{"/metrics", "/apis/batch/v1/jobs", "/api/v1/secrets", "/api/v1/nodes/cp1/status", "/readyz/none"} {
+	for _, path := range []string{"/metrics", "/apis/batch/v1/jobs", "/api/v1/secrets", "/api/v1/nodes/cp1/status",
+		"/readyz/none"} {
 		code, _ := lab.get(t, lab.kubeconfig, path)
 		require.Equal(t, http.StatusNotFound, code, path)
 	}
@@ -344,7 +353,8 @@ func TestServeNeedsTheClustersCA(t *testing.T) {
 	_, err = cluster.Serve(nil, emulated.ServerOptions{IssuingCA: newCA(t), AcceptedCAs: []byte("x")})
 	require.ErrorContains(t, err, "no certificate in PEM form")
 
-	_, err = cluster.Serve(nil, emulated.ServerOptions{IssuingCA: &x509.PEMEncodedCertificateAndKey{}, AcceptedCAs: newCA(t).Crt})
+	_, err = cluster.Serve(nil,
+		emulated.ServerOptions{IssuingCA: &x509.PEMEncodedCertificateAndKey{}, AcceptedCAs: newCA(t).Crt})
 	require.ErrorContains(t, err, "read issuing CA")
 
 	_, err = emulated.AdminKubeconfig(emulated.AdminOptions{})
@@ -395,7 +405,8 @@ func TestKubectl(t *testing.T) {
 	require.Contains(t, kubectl("api-resources"), "endpointslices")
 
 	lab.cluster.InstallCNI()
-	require.Contains(t, kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=10s"), "node/worker1 condition met")
+	require.Contains(t, kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=10s"),
+		"node/worker1 condition met")
 }
 
 // lab is one cluster with one API server.
@@ -411,7 +422,8 @@ func newLab(t *testing.T, options emulated.Options) *lab {
 	t.Helper()
 
 	l := &lab{cluster: emulated.NewCluster(options), ca: newCA(t)}
-	l.server = l.serve(t, emulated.ServerOptions{IssuingCA: l.ca, Addresses: []netip.Addr{loopback}, Advertise: cp1.Address})
+	l.server = l.serve(t, emulated.ServerOptions{IssuingCA: l.ca, Addresses: []netip.Addr{loopback},
+		Advertise: cp1.Address})
 	l.kubeconfig = l.admin(t, emulated.AdminOptions{})
 
 	return l
@@ -478,12 +490,16 @@ func (l *lab) get(t *testing.T, kubeconfig []byte, path string) (code int, body 
 		require.NoError(t, err)
 
 		// Sent even if the server asks for certificates of another CA.
-		settings.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
+		settings.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &certificate,
+				nil
+		}
 	}
 
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: settings, DisableKeepAlives: true}}
 
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://%s%s", l.address, path), nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://%s%s", l.address, path),
+		nil)
 	require.NoError(t, err)
 
 	response, err := client.Do(request)

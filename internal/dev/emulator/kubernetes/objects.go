@@ -19,10 +19,11 @@ import (
 // Reasons and messages of a node's Ready condition, as the kubelet and the node controller write them.
 // Source: kubernetes pkg/kubelet/nodestatus/setters.go, pkg/controller/nodelifecycle.
 const (
-	reasonReady       = "KubeletReady"
-	messageReady      = "kubelet is posting ready status"
-	reasonNotReady    = "KubeletNotReady"
-	messageNoNetwork  = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+	reasonReady      = "KubeletReady"
+	messageReady     = "kubelet is posting ready status"
+	reasonNotReady   = "KubeletNotReady"
+	messageNoNetwork = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady " +
+		"message:Network plugin returns error: cni plugin not initialized"
 	reasonUnknown     = "NodeStatusUnknown"
 	messageUnknown    = "Kubelet stopped posting node status."
 	labelControlPlane = "node-role.kubernetes.io/control-plane"
@@ -37,7 +38,8 @@ type object interface {
 	runtime.Object
 }
 
-// item is an object with what the API server knows of it beside its JSON: its row in a table, and the fields to select it by.
+// item is an object with what the API server knows of it beside its JSON: its row in a table, and the fields to select
+// it by.
 type item struct {
 	object
 
@@ -86,9 +88,11 @@ func (s snapshot) node(state nodeState) item {
 		ObjectMeta: meta(state.Name, "", state.created, state.revision, state.uid),
 		Spec:       corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.244.%d.0/24", state.index), Unschedulable: state.cordoned},
 		Status: corev1.NodeStatus{
-			Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")},
+			Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"),
+				corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")},
 			Conditions: []corev1.NodeCondition{
-				s.condition(state, corev1.NodeMemoryPressure, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+				s.condition(state, corev1.NodeMemoryPressure, "KubeletHasSufficientMemory",
+					"kubelet has sufficient memory available"),
 				s.condition(state, corev1.NodeDiskPressure, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
 				s.condition(state, corev1.NodePIDPressure, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 				{
@@ -102,20 +106,23 @@ func (s snapshot) node(state nodeState) item {
 			},
 			NodeInfo: corev1.NodeSystemInfo{
 				KubeletVersion: s.version, OperatingSystem: "linux", Architecture: "amd64",
-				OSImage: fmt.Sprintf("Talos (%s)", state.TalosVersion), KernelVersion: "6.18.0-talos", ContainerRuntimeVersion: "containerd://2.2.0",
+				OSImage: fmt.Sprintf("Talos (%s)", state.TalosVersion), KernelVersion: "6.18.0-talos",
+				ContainerRuntimeVersion: "containerd://2.2.0",
 			},
 		},
 	}
 
 	node.Status.Allocatable = node.Status.Capacity
-	node.Labels = map[string]string{"kubernetes.io/hostname": state.Name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+	node.Labels = map[string]string{"kubernetes.io/hostname": state.Name, "kubernetes.io/os": "linux",
+		"kubernetes.io/arch": "amd64"}
 
 	role := none
 
 	if state.ControlPlane {
 		role = "control-plane"
 		node.Labels[labelControlPlane] = ""
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule})
+		node.Spec.Taints = append(node.Spec.Taints,
+			corev1.Taint{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule})
 	}
 
 	shown := "Ready"
@@ -127,7 +134,8 @@ func (s snapshot) node(state nodeState) item {
 
 	if state.cordoned {
 		shown += ",SchedulingDisabled"
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+		node.Spec.Taints = append(node.Spec.Taints,
+			corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
 
 	info := node.Status.NodeInfo
@@ -143,7 +151,8 @@ func (s snapshot) node(state nodeState) item {
 }
 
 // condition is one of a node's pressures: absent, or unknown once the kubelet is silent.
-func (s snapshot) condition(state nodeState, kind corev1.NodeConditionType, reason, message string) corev1.NodeCondition {
+func (s snapshot) condition(state nodeState, kind corev1.NodeConditionType, reason,
+	message string) corev1.NodeCondition {
 	status := corev1.ConditionFalse
 	if !state.alive {
 		status, reason, message = corev1.ConditionUnknown, reasonUnknown, messageUnknown
@@ -179,8 +188,9 @@ func (s snapshot) listNamespaces() []item {
 // listEndpointSlices holds the one slice that API servers maintain themselves: where they are reached.
 func (s snapshot) listEndpointSlices() []item {
 	slice := &discoveryv1.EndpointSlice{
-		TypeMeta:    metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"},
-		ObjectMeta:  meta("kubernetes", metav1.NamespaceDefault, s.created, s.endpointsRev, stableUID("endpointslice", "kubernetes")),
+		TypeMeta: metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"},
+		ObjectMeta: meta("kubernetes", metav1.NamespaceDefault, s.created, s.endpointsRev,
+			stableUID("endpointslice", "kubernetes")),
 		AddressType: discoveryv1.AddressTypeIPv4,
 	}
 

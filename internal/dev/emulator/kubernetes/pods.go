@@ -71,7 +71,8 @@ func (c *Cluster) evict(which func(n int, pod dnsPod) bool) {
 // name is the pod's name, another one in each generation.
 func (p dnsPod) name(n int) string { return "coredns-" + suffix(fmt.Sprintf("%d/%d", n, p.generation)) }
 
-// listPods are the pods of a fresh cluster: the control plane's static ones, kube-proxy, CoreDNS and, if it is Talos' own, the CNI.
+// listPods are the pods of a fresh cluster: the control plane's static ones, kube-proxy, CoreDNS and, if it is Talos'
+// own, the CNI.
 func (s snapshot) listPods() []item {
 	var items []item
 
@@ -104,7 +105,8 @@ func (s snapshot) listPods() []item {
 func owner(apiVersion, kind, name string) []metav1.OwnerReference {
 	controls := true
 
-	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: stableUID(kind, name), Controller: &controls}}
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: stableUID(kind, name),
+		Controller: &controls}}
 }
 
 // hostPod is a pod on its node's own network: it runs without a CNI. It stops being ready with its node.
@@ -114,7 +116,8 @@ func (s snapshot) hostPod(name, app string, node nodeState) *corev1.Pod {
 	pod.Spec.HostNetwork = true
 	pod.Status.PodIP = node.Address.String()
 	pod.Status.HostIP = node.Address.String()
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+		LastTransitionTime: pod.CreationTimestamp}}
 
 	if !node.alive {
 		pod.Status.Conditions[0].Status = corev1.ConditionFalse
@@ -130,7 +133,8 @@ func (s snapshot) dnsPod(n int, placed dnsPod) item {
 	i := slices.IndexFunc(s.nodes, func(node nodeState) bool { return node.Name == placed.node })
 	if i < 0 {
 		pod.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node is ready", LastTransitionTime: pod.CreationTimestamp,
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node is ready",
+			LastTransitionTime: pod.CreationTimestamp,
 		}}
 
 		return s.podItem(pod, false)
@@ -140,7 +144,8 @@ func (s snapshot) dnsPod(n int, placed dnsPod) item {
 	pod.Spec.NodeName = node.Name
 	pod.Status.HostIP = node.Address.String()
 	pod.Status.PodIP = fmt.Sprintf("10.244.%d.%d", node.index, n+2)
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+		LastTransitionTime: pod.CreationTimestamp}}
 
 	return s.podItem(pod, true)
 }
@@ -149,7 +154,8 @@ func (s snapshot) pod(name, app string, created time.Time, revision uint64) *cor
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: meta(name, kubeSystem, created, revision, stableUID("pod", name)),
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: app, Image: "registry.example/" + app + ":" + s.version}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: app,
+			Image: "registry.example/" + app + ":" + s.version}}},
 	}
 
 	pod.Labels = map[string]string{"k8s-app": app}
@@ -178,7 +184,8 @@ func (s snapshot) podItem(pod *corev1.Pod, running bool) item {
 			pod.Name, ready, string(pod.Status.Phase), 0, s.age(pod.CreationTimestamp.Time),
 			orNone(pod.Status.PodIP), orNone(pod.Spec.NodeName), none, none,
 		},
-		fields: fields.Set{"spec.nodeName": pod.Spec.NodeName, "status.phase": string(pod.Status.Phase), "status.podIP": pod.Status.PodIP},
+		fields: fields.Set{"spec.nodeName": pod.Spec.NodeName, "status.phase": string(pod.Status.Phase),
+			"status.podIP": pod.Status.PodIP},
 	}
 }
 
@@ -224,7 +231,8 @@ func (s snapshot) listDaemonSets() []item {
 		}
 
 		set.Labels = map[string]string{"k8s-app": one.app}
-		items = append(items, item{object: set, cells: []any{one.name, wanted, wanted, ready, wanted, ready, none, s.age(s.created)}})
+		items = append(items, item{object: set,
+			cells: []any{one.name, wanted, wanted, ready, wanted, ready, none, s.age(s.created)}})
 	}
 
 	return items
@@ -250,7 +258,8 @@ func (s snapshot) listDeployments() []item {
 		ObjectMeta: meta("coredns", kubeSystem, s.created, revision, stableUID("Deployment", "coredns")),
 		Spec:       appsv1.DeploymentSpec{Replicas: &wanted},
 		Status: appsv1.DeploymentStatus{
-			Replicas: wanted, UpdatedReplicas: wanted, ReadyReplicas: ready, AvailableReplicas: ready, UnavailableReplicas: wanted - ready,
+			Replicas: wanted, UpdatedReplicas: wanted, ReadyReplicas: ready, AvailableReplicas: ready,
+			UnavailableReplicas: wanted - ready,
 		},
 	}
 
@@ -258,6 +267,7 @@ func (s snapshot) listDeployments() []item {
 
 	return []item{{
 		object: deployment,
-		cells:  []any{"coredns", strconv.Itoa(int(ready)) + "/" + strconv.Itoa(dnsReplicas), dnsReplicas, int(ready), s.age(s.created)},
+		cells: []any{"coredns", strconv.Itoa(int(ready)) + "/" + strconv.Itoa(dnsReplicas), dnsReplicas, int(ready),
+			s.age(s.created)},
 	}}
 }

@@ -39,24 +39,30 @@ var resources = []served{
 	},
 	{
 		groupVersion: "v1", name: "nodes", singular: "node", kind: "Node", short: []string{"no"},
-		columns: columns("Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP", "+OS-Image", "+Kernel-Version", "+Container-Runtime"),
-		items:   snapshot.listNodes,
+		columns: columns("Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP", "+OS-Image",
+			"+Kernel-Version", "+Container-Runtime"),
+		items: snapshot.listNodes,
 	},
 	{
 		groupVersion: "v1", name: "pods", singular: "pod", kind: "Pod", short: []string{"po"}, namespaced: true,
-		columns: columns("Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Readiness Gates"), items: snapshot.listPods,
+		columns: columns("Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Readiness Gates"),
+		items:   snapshot.listPods,
 	},
 	{
-		groupVersion: appsGroup, name: "daemonsets", singular: "daemonset", kind: "DaemonSet", short: []string{"ds"}, namespaced: true,
-		columns: columns("Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age"), items: snapshot.listDaemonSets,
+		groupVersion: appsGroup, name: "daemonsets", singular: "daemonset", kind: "DaemonSet", short: []string{"ds"},
+		namespaced: true,
+		columns:    columns("Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age"),
+		items:      snapshot.listDaemonSets,
 	},
 	{
-		groupVersion: appsGroup, name: "deployments", singular: "deployment", kind: "Deployment", short: []string{"deploy"}, namespaced: true,
-		columns: columns("Name", "Ready", "Up-to-date", "Available", "Age"), items: snapshot.listDeployments,
+		groupVersion: appsGroup, name: "deployments", singular: "deployment", kind: "Deployment", short: []string{"deploy"},
+		namespaced: true,
+		columns:    columns("Name", "Ready", "Up-to-date", "Available", "Age"), items: snapshot.listDeployments,
 	},
 	{
-		groupVersion: "discovery.k8s.io/v1", name: "endpointslices", singular: "endpointslice", kind: "EndpointSlice", namespaced: true,
-		columns: columns("Name", "AddressType", "Ports", "Endpoints", "Age"), items: snapshot.listEndpointSlices,
+		groupVersion: "discovery.k8s.io/v1", name: "endpointslices", singular: "endpointslice", kind: "EndpointSlice",
+		namespaced: true,
+		columns:    columns("Name", "AddressType", "Ports", "Endpoints", "Age"), items: snapshot.listEndpointSlices,
 	},
 }
 
@@ -172,7 +178,8 @@ func (c call) forbidden(user string) string {
 		scope = fmt.Sprintf("in the namespace %q", c.namespace)
 	}
 
-	return fmt.Sprintf("%s forbidden: User %q cannot %s resource %q in API group %q %s", subject, user, verb, c.resource.name, c.resource.group(), scope)
+	return fmt.Sprintf("%s forbidden: User %q cannot %s resource %q in API group %q %s", subject, user, verb,
+		c.resource.name, c.resource.group(), scope)
 }
 
 // serveResource answers get, list and watch.
@@ -195,7 +202,8 @@ func (s *Server) serveResource(w http.ResponseWriter, request *http.Request, c c
 	case c.name != "":
 		items := keep(c.resource.items(state), match)
 		if len(items) == 0 {
-			writeStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", c.resource.name, c.name))
+			writeStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound,
+				fmt.Sprintf("%s %q not found", c.resource.name, c.name))
 
 			return
 		}
@@ -269,7 +277,8 @@ func list(r served, items []item, revision string) objectList {
 func wantsTable(request *http.Request) bool {
 	first, _, _ := strings.Cut(request.Header.Get("Accept"), ",")
 
-	return strings.Contains(first, "as=Table") && strings.Contains(first, "v=v1") && strings.Contains(first, "g="+metav1.GroupName)
+	return strings.Contains(first, "as=Table") && strings.Contains(first, "v=v1") &&
+		strings.Contains(first, "g="+metav1.GroupName)
 }
 
 func table(r served, items []item, revision, include string) *metav1.Table {
@@ -312,7 +321,8 @@ func present(r served, one item, asTable bool, include string) any {
 	return one.object
 }
 
-// watch streams the changes since the request's resource version. There is no history: what was deleted before the watch began is not told.
+// watch streams the changes since the request's resource version. There is no history: what was deleted before the
+// watch began is not told.
 func (s *Server) watch(w http.ResponseWriter, request *http.Request, c call, match func(item) bool, asTable bool) {
 	query := request.URL.Query()
 
@@ -376,8 +386,8 @@ type change struct {
 	item item
 }
 
-// difference brings known up to date with the current items and tells what changed. The first time, items that are no newer than since
-// are taken as known to the client.
+// difference brings known up to date with the current items and tells what changed. The first time, items that are no
+// newer than since are taken as known to the client.
 func difference(known map[string]item, current []item, first bool, since uint64) []change {
 	var changes []change
 
@@ -413,7 +423,8 @@ func bookmark(r served, revision uint64) watchEvent {
 	return watchEvent{Type: watch.Bookmark, Object: &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: r.groupVersion, Kind: r.kind},
 		ObjectMeta: metav1.ObjectMeta{
-			ResourceVersion: strconv.FormatUint(revision, 10), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+			ResourceVersion: strconv.FormatUint(revision, 10),
+			Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 		},
 	}}
 }

@@ -34,8 +34,8 @@ type ServerOptions struct {
 	IssuingCA *x509.PEMEncodedCertificateAndKey
 	// AcceptedCAs are the PEM certificates that sign clients; nil for the issuing CA alone.
 	AcceptedCAs []byte
-	// Addresses and Names go into the certificate: the endpoint's host, the node's addresses, its host name, cluster.apiServer.certSANs.
-	// localhost, 127.0.0.1 and the names of the service "kubernetes" are added.
+	// Addresses and Names go into the certificate: the endpoint's host, the node's addresses, its host name,
+	// cluster.apiServer.certSANs. localhost, 127.0.0.1 and the names of the service "kubernetes" are added.
 	Addresses []netip.Addr
 	Names     []string
 	// Advertise is the node's address in the EndpointSlice while it is served; leave it out for a VIP, which is nobody's.
@@ -76,9 +76,11 @@ func (c *Cluster) Serve(listener net.Listener, options ServerOptions) (*Server, 
 
 	server.http = http.Server{
 		Handler: http.HandlerFunc(server.handle),
-		// A certificate is asked for, and judged by the handler: a client without a good one gets 401, not a failed handshake.
+		// A certificate is asked for, and judged by the handler: a client without a good one gets 401, not a failed
+		// handshake.
 		TLSConfig: &tls.Config{
-			Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequestClientCert, ClientCAs: clients, MinVersion: tls.VersionTLS13,
+			Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequestClientCert, ClientCAs: clients,
+			MinVersion: tls.VersionTLS13,
 		},
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		// Its log is about clients that hang up during the handshake, as probes do.
@@ -111,7 +113,8 @@ func (o ServerOptions) certificate(now time.Time) (tls.Certificate, error) {
 		return tls.Certificate{}, fmt.Errorf("read issuing CA: %w", err)
 	}
 
-	names := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost"}, o.Names...)
+	names := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local", "localhost"}, o.Names...)
 	addresses := []net.IP{net.IPv4(127, 0, 0, 1)}
 
 	for _, address := range o.Addresses {
@@ -141,7 +144,8 @@ type user struct {
 	groups []string
 }
 
-// authenticate finds the client's user. Talos' API servers run with --anonymous-auth=false, so nobody is nobody, even at /readyz.
+// authenticate finds the client's user. Talos' API servers run with --anonymous-auth=false, so nobody is nobody, even
+// at /readyz.
 func (s *Server) authenticate(request *http.Request) (user, bool) {
 	certificates := request.TLS.PeerCertificates
 	if len(certificates) == 0 {
@@ -154,7 +158,8 @@ func (s *Server) authenticate(request *http.Request) (user, bool) {
 	}
 
 	if _, err := certificates[0].Verify(stdx509.VerifyOptions{
-		Roots: s.clients, Intermediates: intermediates, CurrentTime: s.cluster.now(), KeyUsages: []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth},
+		Roots: s.clients, Intermediates: intermediates, CurrentTime: s.cluster.now(),
+		KeyUsages: []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth},
 	}); err != nil {
 		return user{}, false
 	}
@@ -176,7 +181,8 @@ func (s *Server) handle(w http.ResponseWriter, request *http.Request) {
 
 	switch call, kind := route(request.URL.Path); {
 	case !reads && kind != resourceCall:
-		writeStatus(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
+		writeStatus(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"the server does not allow this method on the requested resource")
 	case kind == healthCall:
 		serveHealth(w, request, state)
 	case kind == documentCall:

@@ -23,7 +23,8 @@ func (s *Server) serveWrite(w http.ResponseWriter, request *http.Request, c call
 		request.Method == http.MethodDelete && c.resource.name == "pods" && c.name != "" && c.subresource == "":
 		s.deletePod(w, c, state)
 	default:
-		writeStatus(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
+		writeStatus(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"the server does not allow this method on the requested resource")
 	}
 }
 
@@ -60,7 +61,8 @@ func (s *Server) deletePod(w http.ResponseWriter, c call, state snapshot) {
 	for n, pod := range state.dns {
 		if pod.name(n) == c.name {
 			s.cluster.evict(func(other int, _ dnsPod) bool { return other == n })
-			writeJSON(w, http.StatusCreated, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+			writeJSON(w, http.StatusCreated,
+				metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 
 			return
 		}
@@ -68,7 +70,8 @@ func (s *Server) deletePod(w http.ResponseWriter, c call, state snapshot) {
 
 	for _, pod := range c.resource.items(state) {
 		if pod.GetName() == c.name && pod.GetNamespace() == c.namespace {
-			writeJSON(w, http.StatusCreated, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+			writeJSON(w, http.StatusCreated,
+				metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 
 			return
 		}

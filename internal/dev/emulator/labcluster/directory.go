@@ -20,11 +20,11 @@ import (
 // usualDiskSize is what a machine's disk holds when its selector asks for nothing else, in bytes.
 const usualDiskSize = 50_000_000_000
 
-// FromDirectory starts a machine, in maintenance mode, for every node that the talconfig.yaml in dir declares. Addresses that are not
-// loopback ones are played on addresses of the lab; Environ tells a client where. The machines have the declared MACs, UUIDs and disks.
-// The machines find the cluster's endpoint in the lab too and never send anything elsewhere. A client has no such map of the endpoint: it looks for
-// Kubernetes at the declared address or name.
-// Of the options Lab, LabOptions, Timing and Edit are heeded.
+// FromDirectory starts a machine, in maintenance mode, for every node that the talconfig.yaml in dir declares.
+// Addresses that are not loopback ones are played on addresses of the lab; Environ tells a client where. The machines
+// have the declared MACs, UUIDs and disks. The machines find the cluster's endpoint in the lab too and never send
+// anything elsewhere. A client has no such map of the endpoint: it looks for Kubernetes at the declared address or
+// name. Of the options Lab, LabOptions, Timing and Edit are heeded.
 func FromDirectory(dir string, environ []string, options Options) (*Cluster, error) {
 	declared, err := inventory.Load(inventory.Options{TalosDir: dir, Environ: environ})
 	if err != nil {
@@ -91,7 +91,8 @@ func (c *Cluster) play(declared *inventory.Cluster, options Options) error {
 	return c.playEndpoint(declared, controlPlanes)
 }
 
-// playEndpoint gives the cluster's endpoint an address of the lab: a virtual one, or a balancer's if it is no machine's.
+// playEndpoint gives the cluster's endpoint an address of the lab: a virtual one, or a balancer's if it is no
+// machine's.
 func (c *Cluster) playEndpoint(declared *inventory.Cluster, controlPlanes []*emulator.Node) error {
 	endpoint, err := netip.ParseAddr(declared.Endpoint.Hostname())
 	if err != nil {
@@ -116,12 +117,14 @@ func (c *Cluster) playEndpoint(declared *inventory.Cluster, controlPlanes []*emu
 		return nil
 	}
 
-	return c.Lab.Balance(endpoint, []uint16{emulator.KubernetesPort, emulator.TrustdPort, emulator.APIPort}, controlPlanes...)
+	return c.Lab.Balance(endpoint, []uint16{emulator.KubernetesPort, emulator.TrustdPort, emulator.APIPort},
+		controlPlanes...)
 }
 
 // describe makes a machine that fits its declaration and is found at an address of the lab.
 func (c *Cluster) describe(node *inventory.Node, actual netip.Addr) (emulator.NodeOptions, error) {
-	options := emulator.NodeOptions{Name: node.Name, Address: actual, UUID: node.UUID, SecureBoot: node.SecureBoot, UKI: node.SecureBoot}
+	options := emulator.NodeOptions{Name: node.Name, Address: actual, UUID: node.UUID, SecureBoot: node.SecureBoot,
+		UKI: node.SecureBoot}
 
 	if address, err := netip.ParseAddr(node.Address); err == nil {
 		options.Address = address
@@ -157,8 +160,10 @@ func (c *Cluster) describe(node *inventory.Node, actual netip.Addr) (emulator.No
 	return c.fit(options, disk, data, actual)
 }
 
-// fit makes the machine what its machine config expects: a disk that the selector matches, and its static addresses in the lab.
-func (c *Cluster) fit(options emulator.NodeOptions, disk emulator.Disk, data []byte, actual netip.Addr) (emulator.NodeOptions, error) {
+// fit makes the machine what its machine config expects: a disk that the selector matches, and its static addresses in
+// the lab.
+func (c *Cluster) fit(options emulator.NodeOptions, disk emulator.Disk, data []byte,
+	actual netip.Addr) (emulator.NodeOptions, error) {
 	provider, err := configloader.NewFromBytes(data)
 	if err != nil {
 		// What is wrong with the file is for the tool to find, not for its rehearsal.
@@ -224,9 +229,9 @@ func fittingSize(operator string, size uint64) uint64 {
 	}
 }
 
-// Environ is what a client needs in its environment to talk to the machines: where the files are (the talosconfig too, since a repository's
-// Taskfile names its own), how fast time passes, and, for machines that do not answer at their declared addresses, where they answer: with the
-// port, so that nothing is ever sent to the declared ones.
+// Environ is what a client needs in its environment to talk to the machines: where the files are (the talosconfig too,
+// since a repository's Taskfile names its own), how fast time passes, and, for machines that do not answer at their
+// declared addresses, where they answer: with the port, so that nothing is ever sent to the declared ones.
 func (c *Cluster) Environ() []string {
 	environ := []string{
 		"TALOS_DIR=" + c.Dir,

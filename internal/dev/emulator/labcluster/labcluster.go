@@ -1,4 +1,5 @@
-// Package labcluster makes a whole cluster for tests and rehearsals: its files, laid out as talhelper does, and its emulated machines.
+// Package labcluster makes a whole cluster for tests and rehearsals: its files, laid out as talhelper does, and its
+// emulated machines.
 package labcluster
 
 import (
@@ -53,8 +54,8 @@ type Options struct {
 	// ControlPlanes and Workers are how many there are; 0 means 3 each, less than 0 none.
 	ControlPlanes, Workers int
 	Endpoint               EndpointKind
-	// TalosVersion is what the machines run and the files are for, Kubernetes' version included. Default emulator.DefaultTalosVersion. Edit can give
-	// a machine another one.
+	// TalosVersion is what the machines run and the files are for, Kubernetes' version included. Default
+	// emulator.DefaultTalosVersion. Edit can give a machine another one.
 	TalosVersion string
 	// CNI is "none" (the default), "flannel" or "custom".
 	CNI string
@@ -228,7 +229,8 @@ func (c *Cluster) make(options Options) error {
 	return nil
 }
 
-// Links are the network links of a spec's machine: one with the declared address, or, where none is declared, what a machine has by itself.
+// Links are the network links of a spec's machine: one with the declared address, or, where none is declared, what a
+// machine has by itself.
 func Links(spec machineconfig.NodeSpec) []emulator.Link {
 	if spec.MAC == "" {
 		return nil
@@ -311,7 +313,8 @@ func (c *Cluster) ConfigDir() string { return filepath.Join(c.Dir, "clusterconfi
 // Talosconfig is the path of the cluster's talosconfig.
 func (c *Cluster) Talosconfig() string { return filepath.Join(c.ConfigDir(), "talosconfig") }
 
-// Client is machinery's own, with the rights of the talosconfig, as another tool would call a machine. The caller closes it.
+// Client is machinery's own, with the rights of the talosconfig, as another tool would call a machine. The caller
+// closes it.
 func (c *Cluster) Client(ctx context.Context, name string) (*client.Client, error) {
 	talosconfig, err := clientconfig.Open(c.Talosconfig())
 	if err != nil {

@@ -39,7 +39,8 @@ func apply(t *testing.T, cluster *labcluster.Cluster, node *emulator.Node, data 
 
 	defer c.Close() //nolint:errcheck // the call is over
 
-	_, err = c.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: data, Mode: machineapi.ApplyConfigurationRequest_AUTO})
+	_, err = c.ApplyConfiguration(t.Context(),
+		&machineapi.ApplyConfigurationRequest{Data: data, Mode: machineapi.ApplyConfigurationRequest_AUTO})
 	require.NoError(t, err)
 	require.NotNil(t, cluster.Lab)
 }
@@ -53,7 +54,8 @@ func TestFilesAreLaidOutAsTalhelperDoes(t *testing.T) {
 
 	defer cluster.Close() //nolint:errcheck // nothing runs
 
-	for _, file := range []string{"talconfig.yaml", "talenv.yaml", "clusterconfig/talosconfig", "clusterconfig/lab-cp1.yaml", "clusterconfig/lab-worker3.yaml"} {
+	for _, file := range []string{"talconfig.yaml", "talenv.yaml", "clusterconfig/talosconfig",
+		"clusterconfig/lab-cp1.yaml", "clusterconfig/lab-worker3.yaml"} {
 		require.FileExists(t, filepath.Join(dir, file))
 	}
 
@@ -87,10 +89,12 @@ func TestMachinesOfADirectoryAnswerInTheLab(t *testing.T) {
 	require.NoError(t, err)
 
 	generated, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
-		ClusterName: "declared", Endpoint: "https://192.0.2.10:6443", VIP: netip.MustParseAddr("192.0.2.10"), CNI: "none", Secrets: secrets,
+		ClusterName: "declared", Endpoint: "https://192.0.2.10:6443", VIP: netip.MustParseAddr("192.0.2.10"), CNI: "none",
+		Secrets:     secrets,
 		InstallDisk: "/dev/nvme0n1",
 		Nodes: []machineconfig.NodeSpec{
-			{Name: "cp1", Role: machine.TypeControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24"), MAC: "02:00:00:00:00:01"},
+			{Name: "cp1", Role: machine.TypeControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24"),
+				MAC: "02:00:00:00:00:01"},
 		},
 	})
 	require.NoError(t, err)
@@ -117,9 +121,10 @@ func TestAMachineWhoseInstallFailedIsAtTheAddressThatItHadBefore(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, lab.Close()) })
 
-	cluster, err := labcluster.New(t.TempDir(), labcluster.Options{Lab: lab, ControlPlanes: 1, Workers: -1, Edit: func(node *emulator.NodeOptions) {
-		node.Faults = emulator.Faults{AddressAfter: lab.Address(77), Install: emulator.InstallDiskMissing}
-	}})
+	cluster, err := labcluster.New(t.TempDir(),
+		labcluster.Options{Lab: lab, ControlPlanes: 1, Workers: -1, Edit: func(node *emulator.NodeOptions) {
+			node.Faults = emulator.Faults{AddressAfter: lab.Address(77), Install: emulator.InstallDiskMissing}
+		}})
 	require.NoError(t, err)
 
 	data, err := cluster.Config("cp1")

@@ -18,7 +18,8 @@ var (
 	foreign = sync.OnceValues(quicksecrets.New)
 )
 
-// Secrets is the bundle of a new cluster: its CAs are those of every cluster of this process, its id, secret and token are its own.
+// Secrets is the bundle of a new cluster: its CAs are those of every cluster of this process, its id, secret and token
+// are its own.
 func Secrets() (*secrets.Bundle, error) { return newCluster(ours) }
 
 // ForeignSecrets is the same with CAs that no cluster made with Secrets trusts.

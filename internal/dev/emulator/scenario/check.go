@@ -56,7 +56,8 @@ func (s *Scenario) checkCluster(at *places) {
 
 	plugins := []string{"none", "flannel", "custom"}
 	if s.Cluster.CNI != "" && !slices.Contains(plugins, s.Cluster.CNI) {
-		at.wrong("cluster.cni", suggest.Word(s.Cluster.CNI, plugins), "%q: takes %s", s.Cluster.CNI, strings.Join(plugins, ", "))
+		at.wrong("cluster.cni", suggest.Word(s.Cluster.CNI, plugins), "%q: takes %s", s.Cluster.CNI,
+			strings.Join(plugins, ", "))
 	}
 
 	checkVersion(at, "cluster.talosVersion", s.Cluster.TalosVersion)
@@ -79,7 +80,8 @@ func (s *Scenario) exists(at *places, field, name string) bool {
 		return true
 	}
 
-	at.wrong(field, suggest.Word(name, names), "there is no node %q; the cluster has %d control planes, cp1 and on, and %d workers, worker1 and on",
+	at.wrong(field, suggest.Word(name, names),
+		"there is no node %q; the cluster has %d control planes, cp1 and on, and %d workers, worker1 and on",
 		name, s.Cluster.ControlPlanes, s.Cluster.Workers)
 
 	return false
@@ -99,7 +101,8 @@ func (s *Scenario) checkNode(at *places, field, name string) {
 
 	for i, link := range node.Links {
 		if _, err := net.ParseMAC(link.MAC); err != nil {
-			at.wrong(inside(field, fmt.Sprintf("links.%d.mac", i+1)), "", "%q: takes a hardware address, such as 52:54:00:00:00:01", link.MAC)
+			at.wrong(inside(field, fmt.Sprintf("links.%d.mac", i+1)), "",
+				"%q: takes a hardware address, such as 52:54:00:00:00:01", link.MAC)
 		}
 	}
 
@@ -156,10 +159,14 @@ func checkFaults(at *places, field, node string, faults emulator.Faults) {
 	}{
 		{"refuse", faults.Refuse && faults.Silence, "a port that is refused is not silent: give one of refuse and silence"},
 		{"impostor", faults.Impostor != emulator.NoImpostor && mute, "nothing answers on a port that is refused or silent"},
-		{"bootLoop", faults.BootLoop && faults.Forgets, "a machine that forgets its install never boots from its disk: give one of bootLoop and forgets"},
-		{"bootLoop", faults.BootLoop && faults.Lost != emulator.NotLost, "a lost machine does not come as far as that: give one of bootLoop and lost"},
-		{"forgets", faults.Forgets && faults.Lost != emulator.NotLost, "a lost machine never comes back to maintenance mode: give one of forgets and lost"},
-		{"installTimes", faults.InstallTimes != 0 && faults.Install == emulator.InstallWorks, "no install fails without a reason: give install too"},
+		{"bootLoop", faults.BootLoop && faults.Forgets,
+			"a machine that forgets its install never boots from its disk: give one of bootLoop and forgets"},
+		{"bootLoop", faults.BootLoop && faults.Lost != emulator.NotLost,
+			"a lost machine does not come as far as that: give one of bootLoop and lost"},
+		{"forgets", faults.Forgets && faults.Lost != emulator.NotLost,
+			"a lost machine never comes back to maintenance mode: give one of forgets and lost"},
+		{"installTimes", faults.InstallTimes != 0 && faults.Install == emulator.InstallWorks,
+			"no install fails without a reason: give install too"},
 		{"installTimes", faults.InstallTimes < 0, "can't be less than 0"},
 		{"lingers", faults.Lingers < 0, "can't be less than 0"},
 		{"installStall", faults.InstallStall < 0, "can't be less than 0"},
@@ -170,11 +177,15 @@ func checkFaults(at *places, field, node string, faults emulator.Faults) {
 		{"etcdImage", faults.EtcdImage && isWorker(node), "a worker has no etcd"},
 		{"etcdNever", faults.EtcdNever && isWorker(node), "a worker has no etcd"},
 		{"etcdJoin", faults.EtcdJoin != 0 && isWorker(node), "a worker has no etcd"},
-		{"etcdJoin", faults.EtcdJoin != 0 && faults.EtcdNever, "an etcd that never joins is not late: give one of etcdJoin and etcdNever"},
-		{"etcdNever", faults.EtcdNever && faults.EtcdImage, "an etcd whose image is missing does not come as far as that: give one of etcdNever and etcdImage"},
-		{"etcdJoin", faults.EtcdJoin != 0 && faults.EtcdImage, "an etcd whose image is missing does not come as far as that: give one of etcdJoin and etcdImage"},
+		{"etcdJoin", faults.EtcdJoin != 0 && faults.EtcdNever,
+			"an etcd that never joins is not late: give one of etcdJoin and etcdNever"},
+		{"etcdNever", faults.EtcdNever && faults.EtcdImage,
+			"an etcd whose image is missing does not come as far as that: give one of etcdNever and etcdImage"},
+		{"etcdJoin", faults.EtcdJoin != 0 && faults.EtcdImage,
+			"an etcd whose image is missing does not come as far as that: give one of etcdJoin and etcdImage"},
 		{"etcdUnhealthy", faults.EtcdUnhealthy && isWorker(node), "a worker has no etcd"},
-		{"etcdUnhealthy", faults.EtcdUnhealthy && (faults.EtcdNever || faults.EtcdImage), "an etcd that never joins or never starts is not even unhealthy"},
+		{"etcdUnhealthy", faults.EtcdUnhealthy && (faults.EtcdNever || faults.EtcdImage),
+			"an etcd that never joins or never starts is not even unhealthy"},
 		{"kubernetesDown", faults.KubernetesDown && isWorker(node), "a worker has no kube-apiserver"},
 	} {
 		if rule.broken {

@@ -60,7 +60,8 @@ type places struct {
 	left int
 }
 
-// mostValues is how many values a scenario has at most, those that aliases repeat included: more is no description of a lab.
+// mostValues is how many values a scenario has at most, those that aliases repeat included: more is no description of a
+// lab.
 const mostValues = 100_000
 
 // decode fills a scenario strictly: every field has to exist and to hold what it takes.
@@ -74,7 +75,8 @@ func decode(path string, data []byte, into *Scenario) (*places, error) {
 		p.mistakes = append(p.mistakes, &Mistake{Path: path, Reason: "has a second document; a scenario is one"})
 	case err != nil:
 		line, column, message := machineconfig.YAMLError(err)
-		p.mistakes = append(p.mistakes, &Mistake{Path: path, Line: line, Column: column, Reason: "is not valid YAML: " + message})
+		p.mistakes = append(p.mistakes,
+			&Mistake{Path: path, Line: line, Column: column, Reason: "is not valid YAML: " + message})
 	case root == nil:
 		p.mistakes = append(p.mistakes, &Mistake{Path: path, Reason: "the scenario is empty"})
 	default:
@@ -121,7 +123,8 @@ func (p *places) err() error {
 		return nil
 	}
 
-	slices.SortStableFunc(p.mistakes, func(a, b *Mistake) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
+	slices.SortStableFunc(p.mistakes,
+		func(a, b *Mistake) int { return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column)) })
 
 	list := &multierror.Error{ErrorFormat: diagnosis.Lines}
 	for _, mistake := range p.mistakes {
@@ -145,7 +148,8 @@ func (p *places) wrong(field, suggestion, reason string, args ...any) {
 // wrongAt notes a mistake at a place of its own.
 func (p *places) wrongAt(place *yaml.Node, field, suggestion, reason string, args ...any) {
 	p.mistakes = append(p.mistakes, &Mistake{
-		Path: p.path, Line: place.Line, Column: place.Column, Field: cmp.Or(field, "the file"), Reason: fmt.Sprintf(reason, args...), Suggestion: suggestion,
+		Path: p.path, Line: place.Line, Column: place.Column, Field: cmp.Or(field, "the file"),
+		Reason: fmt.Sprintf(reason, args...), Suggestion: suggestion,
 	})
 }
 
@@ -279,7 +283,8 @@ func kindOf(node *yaml.Node) string {
 	}
 }
 
-// Fields are the names that a struct's fields have in a scenario, in their order: "InstallTimes" is installTimes, "DHCP" is dhcp.
+// Fields are the names that a struct's fields have in a scenario, in their order: "InstallTimes" is installTimes,
+// "DHCP" is dhcp.
 func Fields(in reflect.Type) []string {
 	names := make([]string, 0, in.NumField())
 	for i := range in.NumField() {

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// methods are the names of all calls of the Talos API, without their services and with them, as in "/machine.MachineService/List".
+// methods are the names of all calls of the Talos API, without their services and with them, as in
+// "/machine.MachineService/List".
 func methods() []string {
 	var names []string
 

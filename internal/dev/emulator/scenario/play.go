@@ -9,7 +9,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
-// Play makes the scenario's events happen to a cluster that was made of its Options, until the last one or the context's end. It tells of each.
+// Play makes the scenario's events happen to a cluster that was made of its Options, until the last one or the
+// context's end. It tells of each.
 func (s *Scenario) Play(ctx context.Context, cluster *labcluster.Cluster, tell func(Event)) {
 	timepiece := cluster.Lab.Clock()
 	began := timepiece.Now()

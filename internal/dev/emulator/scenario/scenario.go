@@ -23,7 +23,8 @@ type Scenario struct {
 	Cluster   Cluster
 	// Timing is that of every node that has no timing of its own.
 	Timing emulator.Timing
-	// Nodes are those that differ from a sound one, by name: control planes are cp1, cp2 and so on, workers worker1 and so on.
+	// Nodes are those that differ from a sound one, by name: control planes are cp1, cp2 and so on, workers worker1 and so
+	// on.
 	Nodes map[string]Node
 	// Events happen while the nodes run.
 	Events []Event
@@ -53,7 +54,8 @@ type Cluster struct {
 type Node struct {
 	// TalosVersion is the release that it runs. Default that of the cluster.
 	TalosVersion string
-	// Address is where it answers in maintenance mode, as by DHCP: the last part of an address in the lab's block. Default the declared one.
+	// Address is where it answers in maintenance mode, as by DHCP: the last part of an address in the lab's block. Default
+	// the declared one.
 	Address netip.Addr
 	// UUID is the SMBIOS UUID. Default made from the name.
 	UUID string

@@ -19,7 +19,8 @@ import (
 )
 
 // aliasBomb is a short text that repeats 300 volumes on each of 300 disks of three nodes.
-var aliasBomb = "nodes:\n  cp1:\n    disks: &disks\n      - &disk {name: a, size: 1, volumes: [" + strings.Repeat("{name: a},", 300) + "]}\n" +
+var aliasBomb = "nodes:\n  cp1:\n    disks: &disks\n      - &disk {name: a, size: 1, volumes: [" +
+	strings.Repeat("{name: a},", 300) + "]}\n" +
 	strings.Repeat("      - *disk\n", 300) + "  cp2: {disks: *disks}\n  cp3: {disks: *disks}\n"
 
 const whole = `
@@ -127,7 +128,8 @@ events:
 			require.NotEqual(t, "off", node.Stage())
 		}
 	})
-	require.Equal(t, []scenario.Action{scenario.Set, scenario.Heal, scenario.PowerOff, scenario.PowerOn}, happened, "in the order of their times")
+	require.Equal(t, []scenario.Action{scenario.Set, scenario.Heal, scenario.PowerOff, scenario.PowerOn}, happened,
+		"in the order of their times")
 
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
@@ -138,55 +140,83 @@ func TestAnImpossibleScenarioIsRefusedWithFieldAndReason(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing in it":            {"", "lab.yaml: the scenario is empty"},
-		"no YAML":                  {"nodes: [\n", "lab.yaml:2: is not valid YAML: "},
-		"a list":                   {"- cp1\n", `lab.yaml:1:1: the file: takes fields, not a list`},
-		"a field that is misspelt": {"clutser: {}\n", `lab.yaml:1:1: clutser: there is no such field, did you mean "cluster"?`},
+		"nothing in it": {"", "lab.yaml: the scenario is empty"},
+		"no YAML":       {"nodes: [\n", "lab.yaml:2: is not valid YAML: "},
+		"a list":        {"- cp1\n", `lab.yaml:1:1: the file: takes fields, not a list`},
+		"a field that is misspelt": {"clutser: {}\n",
+			`lab.yaml:1:1: clutser: there is no such field, did you mean "cluster"?`},
 		"a fault that is misspelt": {
-			"nodes:\n  cp1:\n    faults: {timeUnsyncd: true}\n", `lab.yaml:3:14: nodes.cp1.faults.timeUnsyncd: there is no such field, did you mean "timeUnsynced"?`,
+			"nodes:\n  cp1:\n    faults: {timeUnsyncd: true}\n",
+			`lab.yaml:3:14: nodes.cp1.faults.timeUnsyncd: there is no such field, did you mean "timeUnsynced"?`,
 		},
-		"a field given twice":   {"scale: 2\nscale: 3\n", `lab.yaml:2:`},
-		"a word that is no one": {"nodes: {cp1: {faults: {install: imagepul}}}\n", `takes none, diskMissing, imagePull, diskWrite, imageSlow, did you mean "imagePull"?`},
-		"a wrong type":          {"nodes: {cp1: {faults: {refuse: sometimes}}}\n", `lab.yaml:1:32: nodes.cp1.faults.refuse: "sometimes": takes true or false`},
-		"a wrong shape":         {"nodes: {cp1: {faults: [refuse]}}\n", `nodes.cp1.faults: takes fields, not a list`},
-		"no duration":           {"timing: {install: 12}\n", `timing.install: "12": takes a duration, such as 90s or 12m`},
-		"no number":             {"cluster: {workers: some}\n", `cluster.workers: "some": takes a whole number`},
-		"no size":               {"nodes: {cp1: {disks: [{name: vda, size: -1}]}}\n", `nodes.cp1.disks.1.size: "-1": takes a whole number from 0 on`},
-		"no place in the block": {"nodes: {cp1: {faults: {addressAfter: 192.0.2.7}}}\n", `takes the last part of an address in the lab's block, 1 to 254`},
-		"time that stands":      {"scale: 0\n", `lab.yaml:1:8: scale: has to be more than 0`},
-		"time that runs back":   {"nodes: {cp1: {timing: {boot: -1s}}}\n", `nodes.cp1.timing.boot: can't be less than 0`},
-		"no control plane":      {"cluster: {controlPlanes: 0}\n", `cluster.controlPlanes: has to be 1 to 50`},
-		"too many workers":      {"cluster: {workers: 1501}\n", `cluster.workers: has to be 0 to 1500`},
-		"a CNI":                 {"cluster: {cni: flanel}\n", `takes none, flannel, custom, did you mean "flannel"?`},
-		"a release":             {"nodes: {cp1: {talosVersion: v1.11.6}}\n", `nodes.cp1.talosVersion: TalosVersion "v1.11.6" can't be played, only v1.13.x and v1.12.x can`},
-		"a node that isn't":     {"nodes: {wroker1: {uki: true}}\n", `lab.yaml:1:9: nodes.wroker1: there is no node "wroker1"`},
-		"a worker's etcd data":  {"nodes: {worker1: {etcdData: whole}}\n", `nodes.worker1.etcdData: a worker holds no etcd data`},
-		"a worker's trustd":     {"nodes: {worker1: {faults: {trustdDown: true}}}\n", `nodes.worker1.faults.trustdDown: a worker has no trustd`},
-		"faults at odds":        {"nodes: {cp1: {faults: {refuse: true, silence: true}}}\n", `nodes.cp1.faults.refuse: a port that is refused is not silent`},
-		"nobody to speak":       {"nodes: {cp1: {faults: {silence: true, impostor: ssh}}}\n", `nothing answers on a port that is refused or silent`},
-		"no reason to fail":     {"nodes: {cp1: {faults: {installTimes: 2}}}\n", `no install fails without a reason: give install too`},
-		"late for ever":         {"nodes: {cp1: {faults: {etcdNever: true, etcdJoin: 3m}}}\n", `an etcd that never joins is not late`},
-		"a call without a name": {"nodes: {cp1: {faults: {calls: [{do: cut}]}}}\n", `nodes.cp1.faults.calls.1: names no method`},
-		"a failure without why": {"nodes: {cp1: {faults: {calls: [{method: List, do: fail}]}}}\n", `a call that fails needs a code`},
-		"a code for a cut":      {"nodes: {cp1: {faults: {calls: [{method: List, code: Internal}]}}}\n", `only a call that fails has a code and a text`},
-		"no hardware address":   {"nodes: {cp1: {links: [{name: eth0, mac: 52-54}]}}\n", `nodes.cp1.links.1.mac: "52-54": takes a hardware address`},
-		"two documents":         {"scale: 2\n---\nscale: 3\n", `lab.yaml: has a second document; a scenario is one`},
-		"an alias bomb":         {aliasBomb, `is more than a scenario holds: 100000 values`},
-		"one address for two":   {"nodes:\n  cp1: {address: 77}\n  cp2: {address: 77}\n", `lab.yaml:3:18: nodes.cp2.address: "77" is also that of cp1`},
-		"an address elsewhere":  {"nodes: {cp1: {address: 192.0.2.7}}\n", `nodes.cp1.address: "192.0.2.7": takes the last part of an address`},
-		"a call that isn't":     {"nodes: {cp1: {faults: {calls: [{method: Bootstrp, do: cut}]}}}\n", `nodes.cp1.faults.calls.1.method: "Bootstrp": the API has no such call, did you mean "Bootstrap"?`},
-		"two disks of a name":   {"nodes: {cp1: {disks: [{name: vda, size: 1}, {name: vda, size: 1}]}}\n", `nodes.cp1.disks.2.name: cp1 has two disks of this name`},
-		"a disk without a size": {"nodes: {cp1: {disks: [{name: vda}]}}\n", `nodes.cp1.disks.1: a disk needs a name and a size`},
-		"installed nowhere":     {"nodes: {cp1: {installed: true, disks: []}}\n", `nodes.cp1.disks: Talos is on a disk of this node, so it has one`},
-		"lost and looping":      {"nodes: {cp1: {faults: {lost: disk, bootLoop: true}}}\n", `nodes.cp1.faults.bootLoop: a lost machine does not come as far as that`},
-		"switched off twice":    {"events: [{at: 9s, node: cp1, do: powerOff}, {at: 3s, node: cp1, do: powerOff}]\n", `lab.yaml:1:34: events.1.do: cp1 is off already at 9s`},
-		"switched on while on":  {"events: [{at: 9s, node: cp1, do: powerOn}]\n", `events.1.do: cp1 is on already at 9s`},
-		"a shared UUID":         {"nodes:\n  cp1: {uuid: a}\n  cp2: {uuid: a}\n", `lab.yaml:3:15: nodes.cp2.uuid: "a" is also that of cp1`},
+		"a field given twice": {"scale: 2\nscale: 3\n", `lab.yaml:2:`},
+		"a word that is no one": {"nodes: {cp1: {faults: {install: imagepul}}}\n",
+			`takes none, diskMissing, imagePull, diskWrite, imageSlow, did you mean "imagePull"?`},
+		"a wrong type": {"nodes: {cp1: {faults: {refuse: sometimes}}}\n",
+			`lab.yaml:1:32: nodes.cp1.faults.refuse: "sometimes": takes true or false`},
+		"a wrong shape": {"nodes: {cp1: {faults: [refuse]}}\n", `nodes.cp1.faults: takes fields, not a list`},
+		"no duration":   {"timing: {install: 12}\n", `timing.install: "12": takes a duration, such as 90s or 12m`},
+		"no number":     {"cluster: {workers: some}\n", `cluster.workers: "some": takes a whole number`},
+		"no size": {"nodes: {cp1: {disks: [{name: vda, size: -1}]}}\n",
+			`nodes.cp1.disks.1.size: "-1": takes a whole number from 0 on`},
+		"no place in the block": {"nodes: {cp1: {faults: {addressAfter: 192.0.2.7}}}\n",
+			`takes the last part of an address in the lab's block, 1 to 254`},
+		"time that stands":    {"scale: 0\n", `lab.yaml:1:8: scale: has to be more than 0`},
+		"time that runs back": {"nodes: {cp1: {timing: {boot: -1s}}}\n", `nodes.cp1.timing.boot: can't be less than 0`},
+		"no control plane":    {"cluster: {controlPlanes: 0}\n", `cluster.controlPlanes: has to be 1 to 50`},
+		"too many workers":    {"cluster: {workers: 1501}\n", `cluster.workers: has to be 0 to 1500`},
+		"a CNI":               {"cluster: {cni: flanel}\n", `takes none, flannel, custom, did you mean "flannel"?`},
+		"a release": {"nodes: {cp1: {talosVersion: v1.11.6}}\n",
+			`nodes.cp1.talosVersion: TalosVersion "v1.11.6" can't be played, only v1.13.x and v1.12.x can`},
+		"a node that isn't": {"nodes: {wroker1: {uki: true}}\n",
+			`lab.yaml:1:9: nodes.wroker1: there is no node "wroker1"`},
+		"a worker's etcd data": {"nodes: {worker1: {etcdData: whole}}\n",
+			`nodes.worker1.etcdData: a worker holds no etcd data`},
+		"a worker's trustd": {"nodes: {worker1: {faults: {trustdDown: true}}}\n",
+			`nodes.worker1.faults.trustdDown: a worker has no trustd`},
+		"faults at odds": {"nodes: {cp1: {faults: {refuse: true, silence: true}}}\n",
+			`nodes.cp1.faults.refuse: a port that is refused is not silent`},
+		"nobody to speak": {"nodes: {cp1: {faults: {silence: true, impostor: ssh}}}\n",
+			`nothing answers on a port that is refused or silent`},
+		"no reason to fail": {"nodes: {cp1: {faults: {installTimes: 2}}}\n",
+			`no install fails without a reason: give install too`},
+		"late for ever": {"nodes: {cp1: {faults: {etcdNever: true, etcdJoin: 3m}}}\n",
+			`an etcd that never joins is not late`},
+		"a call without a name": {"nodes: {cp1: {faults: {calls: [{do: cut}]}}}\n",
+			`nodes.cp1.faults.calls.1: names no method`},
+		"a failure without why": {"nodes: {cp1: {faults: {calls: [{method: List, do: fail}]}}}\n",
+			`a call that fails needs a code`},
+		"a code for a cut": {"nodes: {cp1: {faults: {calls: [{method: List, code: Internal}]}}}\n",
+			`only a call that fails has a code and a text`},
+		"no hardware address": {"nodes: {cp1: {links: [{name: eth0, mac: 52-54}]}}\n",
+			`nodes.cp1.links.1.mac: "52-54": takes a hardware address`},
+		"two documents": {"scale: 2\n---\nscale: 3\n", `lab.yaml: has a second document; a scenario is one`},
+		"an alias bomb": {aliasBomb, `is more than a scenario holds: 100000 values`},
+		"one address for two": {"nodes:\n  cp1: {address: 77}\n  cp2: {address: 77}\n",
+			`lab.yaml:3:18: nodes.cp2.address: "77" is also that of cp1`},
+		"an address elsewhere": {"nodes: {cp1: {address: 192.0.2.7}}\n",
+			`nodes.cp1.address: "192.0.2.7": takes the last part of an address`},
+		"a call that isn't": {"nodes: {cp1: {faults: {calls: [{method: Bootstrp, do: cut}]}}}\n",
+			`nodes.cp1.faults.calls.1.method: "Bootstrp": the API has no such call, did you mean "Bootstrap"?`},
+		"two disks of a name": {"nodes: {cp1: {disks: [{name: vda, size: 1}, {name: vda, size: 1}]}}\n",
+			`nodes.cp1.disks.2.name: cp1 has two disks of this name`},
+		"a disk without a size": {"nodes: {cp1: {disks: [{name: vda}]}}\n",
+			`nodes.cp1.disks.1: a disk needs a name and a size`},
+		"installed nowhere": {"nodes: {cp1: {installed: true, disks: []}}\n",
+			`nodes.cp1.disks: Talos is on a disk of this node, so it has one`},
+		"lost and looping": {"nodes: {cp1: {faults: {lost: disk, bootLoop: true}}}\n",
+			`nodes.cp1.faults.bootLoop: a lost machine does not come as far as that`},
+		"switched off twice": {"events: [{at: 9s, node: cp1, do: powerOff}, {at: 3s, node: cp1, do: powerOff}]\n",
+			`lab.yaml:1:34: events.1.do: cp1 is off already at 9s`},
+		"switched on while on": {"events: [{at: 9s, node: cp1, do: powerOn}]\n", `events.1.do: cp1 is on already at 9s`},
+		"a shared UUID": {"nodes:\n  cp1: {uuid: a}\n  cp2: {uuid: a}\n",
+			`lab.yaml:3:15: nodes.cp2.uuid: "a" is also that of cp1`},
 		"an event of nobody":    {"events: [{at: 1s, do: heal}]\n", `events.1: names no node`},
 		"an event too early":    {"events: [{at: -1s, node: cp1, do: heal}]\n", `events.1.at: can't be less than 0`},
 		"an event's other node": {"events: [{node: cp4, do: heal}]\n", `events.1.node: there is no node "cp4"`},
 		"set without faults":    {"events: [{node: cp1}]\n", `events.1: set takes faults`},
-		"faults without set":    {"events: [{node: cp1, do: heal, faults: {refuse: true}}]\n", `events.1.faults: only set takes faults`},
+		"faults without set": {"events: [{node: cp1, do: heal, faults: {refuse: true}}]\n",
+			`events.1.faults: only set takes faults`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,7 +230,8 @@ func TestAnImpossibleScenarioIsRefusedWithFieldAndReason(t *testing.T) {
 func TestAllMistakesOfAScenarioAreToldInTheirOrder(t *testing.T) {
 	t.Parallel()
 
-	_, err := scenario.Parse("lab.yaml", []byte("events: [{node: cp9, do: heal}]\nscale: -1\ncluster: {controlPlanes: 0}\n"))
+	_, err := scenario.Parse("lab.yaml",
+		[]byte("events: [{node: cp9, do: heal}]\nscale: -1\ncluster: {controlPlanes: 0}\n"))
 	require.EqualError(t, err, `lab.yaml:1:17: events.1.node: there is no node "cp9"; the cluster has 0 control planes, cp1 and on, and 3 workers, worker1 and on
 lab.yaml:2:8: scale: has to be more than 0
 lab.yaml:3:26: cluster.controlPlanes: has to be 1 to 50`)
@@ -209,7 +240,8 @@ lab.yaml:3:26: cluster.controlPlanes: has to be 1 to 50`)
 func TestANodeThatAnswersElsewhereIsFoundThere(t *testing.T) {
 	t.Parallel()
 
-	made, err := scenario.Parse("lab.yaml", []byte("scale: 200\ncluster: {controlPlanes: 1, workers: 0}\nnodes: {cp1: {address: 77}}\n"))
+	made, err := scenario.Parse("lab.yaml",
+		[]byte("scale: 200\ncluster: {controlPlanes: 1, workers: 0}\nnodes: {cp1: {address: 77}}\n"))
 	require.NoError(t, err)
 
 	cluster, err := labcluster.New(t.TempDir(), made.Options())

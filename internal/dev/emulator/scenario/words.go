@@ -17,10 +17,13 @@ import (
 var words = map[reflect.Type][]string{
 	reflect.TypeFor[labcluster.EndpointKind](): {labcluster.VIP: "vip", labcluster.FirstControlPlane: "firstControlPlane"},
 	reflect.TypeFor[Action]():                  {Set: "set", Heal: "heal", PowerOff: "powerOff", PowerOn: "powerOn"},
-	reflect.TypeFor[emulator.EtcdData]():       {emulator.NoEtcdData: "none", emulator.LostEtcdData: "lost", emulator.WholeEtcdData: "whole"},
-	reflect.TypeFor[emulator.Loss]():           {emulator.NotLost: "none", emulator.LostLink: "link", emulator.LostDisk: "disk"},
-	reflect.TypeFor[emulator.When]():           {emulator.BeforeEffect: "before", emulator.AfterEffect: "after"},
-	reflect.TypeFor[emulator.Mishap]():         {emulator.Cut: "cut", emulator.Hang: "hang", emulator.Fail: "fail", emulator.Freeze: "freeze"},
+	reflect.TypeFor[emulator.EtcdData](): {emulator.NoEtcdData: "none", emulator.LostEtcdData: "lost",
+		emulator.WholeEtcdData: "whole"},
+	reflect.TypeFor[emulator.Loss](): {emulator.NotLost: "none", emulator.LostLink: "link",
+		emulator.LostDisk: "disk"},
+	reflect.TypeFor[emulator.When](): {emulator.BeforeEffect: "before", emulator.AfterEffect: "after"},
+	reflect.TypeFor[emulator.Mishap](): {emulator.Cut: "cut", emulator.Hang: "hang", emulator.Fail: "fail",
+		emulator.Freeze: "freeze"},
 	reflect.TypeFor[emulator.BootstrapFault](): {
 		emulator.BootstrapWorks: "none", emulator.BootstrapTypeUnset: "typeUnset", emulator.BootstrapEtcdStuck: "etcdStuck",
 		emulator.BootstrapEtcdStartFails: "etcdStartFails",
@@ -30,8 +33,9 @@ var words = map[reflect.Type][]string{
 		emulator.InstallDiskWrite: "diskWrite", emulator.InstallImageSlow: "imageSlow",
 	},
 	reflect.TypeFor[emulator.Impostor](): {
-		emulator.NoImpostor: "none", emulator.HTTPSImpostor: "https", emulator.SSHImpostor: "ssh", emulator.PlainHTTPImpostor: "http",
-		emulator.MuteImpostor: "mute", emulator.HangUpImpostor: "hangUp",
+		emulator.NoImpostor: "none", emulator.HTTPSImpostor: "https", emulator.SSHImpostor: "ssh",
+		emulator.PlainHTTPImpostor: "http",
+		emulator.MuteImpostor:      "mute", emulator.HangUpImpostor: "hangUp",
 	},
 	reflect.TypeFor[codes.Code](): codeNames(),
 }

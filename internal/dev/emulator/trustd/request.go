@@ -21,13 +21,13 @@ import (
 
 // Request is a worker's request for the certificate that its Talos API serves with.
 type Request struct {
-	// Endpoints are the control planes' addresses, or the cluster endpoint's host; "host" or "host:port", 50001 by default.
-	// One that works suffices: they are dialled together, as a node does.
+	// Endpoints are the control planes' addresses, or the cluster endpoint's host; "host" or "host:port", 50001 by
+	// default. One that works suffices: they are dialled together, as a node does.
 	Endpoints []string
 	// Token is the worker's machine.token.
 	Token string
-	// AcceptedCAs are the PEM machine CAs of the worker's config. trustd must serve with a certificate of one of them, and the
-	// certificate that it signs must be of one of them too.
+	// AcceptedCAs are the PEM machine CAs of the worker's config. trustd must serve with a certificate of one of them, and
+	// the certificate that it signs must be of one of them too.
 	AcceptedCAs []byte
 	// Addresses and Names are what the worker's certificate is to be valid for; the first name is its subject.
 	Addresses []netip.Addr
@@ -36,8 +36,8 @@ type Request struct {
 	Now func() time.Time
 }
 
-// Send asks once. The error is what the worker's log would show: a gRPC status with the dial's, TLS' or trustd's own text.
-// The context bounds it; without a deadline a silent address holds it up for as long as TCP does.
+// Send asks once. The error is what the worker's log would show: a gRPC status with the dial's, TLS' or trustd's own
+// text. The context bounds it; without a deadline a silent address holds it up for as long as TCP does.
 func (r Request) Send(ctx context.Context) (tls.Certificate, error) {
 	if len(r.Endpoints) == 0 {
 		return tls.Certificate{}, errors.New("at least one root of trust endpoint is required")
@@ -54,7 +54,8 @@ func (r Request) Send(ctx context.Context) (tls.Certificate, error) {
 	}
 
 	conn, err := grpc.NewClient(r.target(),
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, Time: r.Now, MinVersion: tls.VersionTLS13})),
+		grpc.WithTransportCredentials(credentials.NewTLS(
+			&tls.Config{RootCAs: roots, Time: r.Now, MinVersion: tls.VersionTLS13})),
 		grpc.WithPerRPCCredentials(token(r.Token)),
 		// Not through a proxy: nodes are on loopback, and a proxy of this machine is none of theirs.
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
@@ -68,7 +69,8 @@ func (r Request) Send(ctx context.Context) (tls.Certificate, error) {
 	// Closing has nothing left to fail at.
 	defer func() { _ = conn.Close() }()
 
-	response, err := securityapi.NewSecurityServiceClient(conn).Certificate(ctx, &securityapi.CertificateRequest{Csr: request.X509CertificateRequestPEM})
+	response, err := securityapi.NewSecurityServiceClient(conn).Certificate(ctx,
+		&securityapi.CertificateRequest{Csr: request.X509CertificateRequestPEM})
 	if err != nil {
 		return tls.Certificate{}, err
 	}

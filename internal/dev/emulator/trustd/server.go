@@ -38,7 +38,8 @@ type ServerOptions struct {
 	AcceptedCAs []byte
 	// Token is machine.token; a request with another one is refused.
 	Token string
-	// Addresses and Names go into trustd's own certificate: the node's addresses (a VIP that it holds among them), its host name, its certSANs.
+	// Addresses and Names go into trustd's own certificate: the node's addresses (a VIP that it holds among them), its
+	// host name, its certSANs.
 	Addresses []netip.Addr
 	Names     []string
 	// Now is the control plane's clock, which dates the certificates; nil for the real one.
@@ -71,7 +72,8 @@ func Serve(listener net.Listener, options ServerOptions) (*Server, error) {
 	}
 
 	server := &Server{grpc: grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13})),
+		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate},
+			MinVersion: tls.VersionTLS13})),
 		grpc.UnaryInterceptor(options.authenticate),
 	)}
 
@@ -118,7 +120,8 @@ func (o ServerOptions) certificate() (tls.Certificate, error) {
 }
 
 // authenticate demands the machine token. Hashes are compared, so that neither length nor content leaks through timing.
-func (o ServerOptions) authenticate(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (o ServerOptions) authenticate(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	values := metadata.ValueFromIncomingContext(ctx, tokenKey)
 	if len(values) == 0 {
 		return nil, status.Error(codes.Unauthenticated, "missing token")
@@ -140,7 +143,8 @@ type service struct {
 
 // Certificate signs a request for a serving certificate. What could authenticate a client is taken out rather than
 // refused, as Talos does for old workers: an organization, which would be a role, and every key usage but serving.
-func (s *service) Certificate(_ context.Context, request *securityapi.CertificateRequest) (*securityapi.CertificateResponse, error) {
+func (s *service) Certificate(_ context.Context,
+	request *securityapi.CertificateRequest) (*securityapi.CertificateResponse, error) {
 	block, _ := pem.Decode(request.GetCsr())
 	if block == nil {
 		return nil, status.Error(codes.InvalidArgument, "failed to decode CSR")

@@ -46,7 +46,8 @@ func TestWorkerGetsServingCertificate(t *testing.T) {
 	require.True(t, leaf.IPAddresses[0].Equal(net.IPv4(192, 0, 2, 21)))
 	require.Equal(t, []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}, leaf.ExtKeyUsage)
 
-	_, err = leaf.Verify(stdx509.VerifyOptions{Roots: pool(t, ca.Crt), KeyUsages: []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}})
+	_, err = leaf.Verify(stdx509.VerifyOptions{Roots: pool(t, ca.Crt),
+		KeyUsages: []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}})
 	require.NoError(t, err)
 }
 
@@ -55,7 +56,8 @@ func TestWorkerIsRefused(t *testing.T) {
 
 	ours, foreign := newCA(t), newCA(t)
 	address := serve(t, trustd.ServerOptions{IssuingCA: ours, Token: machineToken, Addresses: []netip.Addr{loopback}})
-	elsewhere := serve(t, trustd.ServerOptions{IssuingCA: ours, Token: machineToken, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.11")}})
+	elsewhere := serve(t, trustd.ServerOptions{IssuingCA: ours, Token: machineToken,
+		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.11")}})
 
 	for _, test := range []struct {
 		name   string
@@ -160,7 +162,8 @@ func TestServerChecksRequests(t *testing.T) {
 		text     string
 	}{
 		{name: "no token", csr: roleRequest.X509CertificateRequestPEM, code: codes.Unauthenticated, text: "missing token"},
-		{name: "no PEM", metadata: []string{"token", machineToken}, csr: []byte("x"), code: codes.InvalidArgument, text: "failed to decode CSR"},
+		{name: "no PEM", metadata: []string{"token", machineToken}, csr: []byte("x"), code: codes.InvalidArgument,
+			text: "failed to decode CSR"},
 		{
 			name: "no request in the PEM", metadata: []string{"token", machineToken}, csr: ca.Crt,
 			code: codes.InvalidArgument, text: "failed to parse CSR",
@@ -197,7 +200,8 @@ func TestCloseEndsServingAndLeavesNoGoroutine(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 
-	server, err := trustd.Serve(listener, trustd.ServerOptions{IssuingCA: ca, Token: machineToken, Addresses: []netip.Addr{loopback}})
+	server, err := trustd.Serve(listener,
+		trustd.ServerOptions{IssuingCA: ca, Token: machineToken, Addresses: []netip.Addr{loopback}})
 	require.NoError(t, err)
 
 	_, err = worker(ca, listener.Addr().String()).Send(t.Context())
@@ -216,7 +220,8 @@ func TestServeNeedsTheIssuingCA(t *testing.T) {
 	_, err := trustd.Serve(nil, trustd.ServerOptions{})
 	require.ErrorContains(t, err, "no issuing CA")
 
-	_, err = trustd.Serve(nil, trustd.ServerOptions{IssuingCA: &x509.PEMEncodedCertificateAndKey{Crt: []byte("x"), Key: []byte("y")}})
+	_, err = trustd.Serve(nil,
+		trustd.ServerOptions{IssuingCA: &x509.PEMEncodedCertificateAndKey{Crt: []byte("x"), Key: []byte("y")}})
 	require.ErrorContains(t, err, "read issuing CA")
 }
 
@@ -255,7 +260,8 @@ func worker(ca *x509.PEMEncodedCertificateAndKey, endpoints ...string) trustd.Re
 func rawClient(t *testing.T, address string, ca []byte) securityapi.SecurityServiceClient {
 	t.Helper()
 
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool(t, ca)})))
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool(t, ca)})))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 

@@ -21,7 +21,8 @@ type Key struct {
 	Recipient string
 }
 
-// New makes a key. The test is skipped where there is no sops with an age-keygen beside it, neither in the repository's bin/ nor on the PATH.
+// New makes a key. The test is skipped where there is no sops with an age-keygen beside it, neither in the repository's
+// bin/ nor on the PATH.
 func New(tb testing.TB) Key {
 	tb.Helper()
 
@@ -49,7 +50,8 @@ func (k Key) WriteTo(tb testing.TB, folder string) string {
 func find(tb testing.TB) string {
 	tb.Helper()
 
-	for _, folder := range append([]string{filepath.Join(repository(tb), "bin")}, filepath.SplitList(os.Getenv("PATH"))...) {
+	for _, folder := range append([]string{filepath.Join(repository(tb), "bin")},
+		filepath.SplitList(os.Getenv("PATH"))...) {
 		_, noSops := os.Stat(filepath.Join(folder, "sops"))
 		_, noKeygen := os.Stat(filepath.Join(folder, "age-keygen"))
 

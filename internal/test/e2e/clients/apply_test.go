@@ -131,8 +131,10 @@ func TestApplyConfigThatChangesNothing(t *testing.T) {
 		garbled.fingerprints = []string{"nonsense!"}
 		fails(t, ctl, garbled, "error parsing certificate fingerprint")
 
-		fails(t, ctl, c.applyInsecurely("cp1", c.edited(t, "cp1", "machine:\n", "machine:\n    gadget: 1\n"), "auto"), "unknown keys found during decoding")
-		fails(t, ctl, c.applyInsecurely("cp1", c.edited(t, "cp1", "type: controlplane", "type: worker"), "auto"), "etcd config is only allowed on control plane machines")
+		fails(t, ctl, c.applyInsecurely("cp1", c.edited(t, "cp1", "machine:\n", "machine:\n    gadget: 1\n"), "auto"),
+			"unknown keys found during decoding")
+		fails(t, ctl, c.applyInsecurely("cp1", c.edited(t, "cp1", "type: controlplane", "type: worker"), "auto"),
+			"etcd config is only allowed on control plane machines")
 		fails(t, ctl, c.applyInsecurely("cp1", filepath.Join(c.Dir, "nowhere.yaml"), "auto"), "no such file or directory")
 
 		secure := c.on("cp1", "apply-config")
@@ -193,12 +195,14 @@ func TestApplyConfigToAConfiguredNode(t *testing.T) {
 		require.Contains(t, works(t, ctl, apply(live, "no-reboot")).stderr, "Applied configuration without a reboot")
 		require.True(t, has(node, after))
 
-		require.Contains(t, works(t, ctl, apply(c.ConfigFile("cp1"), "auto")).stderr, "Applied configuration without a reboot")
+		require.Contains(t, works(t, ctl, apply(c.ConfigFile("cp1"), "auto")).stderr,
+			"Applied configuration without a reboot")
 		require.True(t, has(node, before))
 
 		boots := node.Boots()
 
-		require.Contains(t, works(t, ctl, apply(afterReboot, "staged")).stderr, "Staged configuration to be applied after the next reboot")
+		require.Contains(t, works(t, ctl, apply(afterReboot, "staged")).stderr,
+			"Staged configuration to be applied after the next reboot")
 		require.Equal(t, boots, node.Boots())
 
 		require.Contains(t, works(t, ctl, apply(afterReboot, "auto")).stderr, "Applied configuration with a reboot")

@@ -37,7 +37,8 @@ func TestBootstrapRefusals(t *testing.T) {
 	})
 }
 
-// A kubeconfig is made from the machine config, so that a control plane gives one before there is a cluster; bootstrap works once.
+// A kubeconfig is made from the machine config, so that a control plane gives one before there is a cluster; bootstrap
+// works once.
 func TestBootstrap(t *testing.T) {
 	t.Parallel()
 
@@ -45,7 +46,8 @@ func TestBootstrap(t *testing.T) {
 		c := newConfigured(t, 2, 0)
 
 		early := filepath.Join(t.TempDir(), "kubeconfig")
-		require.Eventually(t, func() bool { return ctl.run(t, c.on("cp2", "kubeconfig", early)).code == 0 }, limit, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return ctl.run(t, c.on("cp2", "kubeconfig", early)).code == 0 }, limit,
+			10*time.Millisecond)
 		require.FileExists(t, early)
 
 		require.Eventually(t, func() bool {

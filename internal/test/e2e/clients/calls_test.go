@@ -29,8 +29,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// calls makes the calls that a release of talosctl makes for a command line, in the same order, and prints the facts that it prints.
-// Releases up to v1.13 send one call that the endpoint fans out to several nodes, later ones a call for each node.
+// calls makes the calls that a release of talosctl makes for a command line, in the same order, and prints the facts
+// that it prints. Releases up to v1.13 send one call that the endpoint fans out to several nodes, later ones a call for
+// each node.
 type calls struct {
 	release string
 	fansOut bool
@@ -82,9 +83,11 @@ func (s *invocation) warn(format string, values ...any) {
 
 func (s *invocation) run(ctx context.Context) error {
 	commands := map[string]func(context.Context) error{
-		"version": s.version, "get": s.get, "apply-config": s.applyConfig, "bootstrap": s.bootstrap, "kubeconfig": s.kubeconfig,
-		"service": s.service, "etcd members": s.etcdMembers, "etcd status": s.etcdStatus, "etcd alarm": s.etcdAlarms,
-		"dmesg": s.dmesg, "events": s.events, "reboot": s.reboot, "health": s.health, "shutdown": s.shutdown, "reset": s.reset, "upgrade": s.upgrade,
+		"version": s.version, "get": s.get, "apply-config": s.applyConfig, "bootstrap": s.bootstrap,
+		"kubeconfig": s.kubeconfig,
+		"service":    s.service, "etcd members": s.etcdMembers, "etcd status": s.etcdStatus, "etcd alarm": s.etcdAlarms,
+		"dmesg": s.dmesg, "events": s.events, "reboot": s.reboot, "health": s.health, "shutdown": s.shutdown,
+		"reset": s.reset, "upgrade": s.upgrade,
 		"rollback": s.rollback, "image": s.images, "etcd snapshot": s.etcdSnapshot,
 	}
 
@@ -119,7 +122,8 @@ func (s *invocation) connect(ctx context.Context, options ...grpc.DialOption) ([
 	}
 
 	add := func(nodes []string, with ...client.OptionFunc) error {
-		c, err := client.New(ctx, append(with, client.WithDefaultGRPCDialOptions(), client.WithGRPCDialOptions(options...))...)
+		c, err := client.New(ctx,
+			append(with, client.WithDefaultGRPCDialOptions(), client.WithGRPCDialOptions(options...))...)
 		if err != nil {
 			return err
 		}
@@ -203,8 +207,10 @@ func (s *invocation) maintenanceTLS() (*tls.Config, error) {
 	return config, nil
 }
 
-// ask makes a call for all nodes: one that is fanned out, or one for each. node is who answers where the answer itself does not say.
-func (s *invocation) ask(ctx context.Context, call func(ctx context.Context, api *client.Client, node string) error) error {
+// ask makes a call for all nodes: one that is fanned out, or one for each. node is who answers where the answer itself
+// does not say.
+func (s *invocation) ask(ctx context.Context,
+	call func(ctx context.Context, api *client.Client, node string) error) error {
 	lines, hangUp, err := s.connect(ctx)
 	if err != nil {
 		return err
@@ -428,7 +434,8 @@ func (s *invocation) serviceInfo(ctx context.Context, id string) error {
 		for _, answer := range services {
 			found.Store(true)
 
-			s.print("NODE %s\nID %s\nSTATE %s\nHEALTH %s\n", who(answer.Metadata, node), id, answer.Service.GetState(), health(answer.Service))
+			s.print("NODE %s\nID %s\nSTATE %s\nHEALTH %s\n", who(answer.Metadata, node), id, answer.Service.GetState(),
+				health(answer.Service))
 
 			for _, event := range answer.Service.GetEvents().GetEvents() {
 				s.print("[%s]: %s\n", event.GetState(), event.GetMsg())
@@ -482,7 +489,8 @@ func (s *invocation) etcdMembers(ctx context.Context) error {
 
 		for _, message := range reply.GetMessages() {
 			for _, member := range message.GetMembers() {
-				s.print("%s %s %s %s %s %v\n", who(message.GetMetadata(), node), etcdres.FormatMemberID(member.GetId()), member.GetHostname(),
+				s.print("%s %s %s %s %s %v\n", who(message.GetMetadata(), node), etcdres.FormatMemberID(member.GetId()),
+					member.GetHostname(),
 					strings.Join(member.GetPeerUrls(), ","), strings.Join(member.GetClientUrls(), ","), member.GetIsLearner())
 			}
 		}
@@ -517,7 +525,8 @@ func (s *invocation) etcdAlarms(ctx context.Context) error {
 
 		for _, message := range reply.GetMessages() {
 			for _, alarm := range message.GetMemberAlarms() {
-				s.print("%s %s %s\n", who(message.GetMetadata(), node), etcdres.FormatMemberID(alarm.GetMemberId()), alarm.GetAlarm())
+				s.print("%s %s %s\n", who(message.GetMetadata(), node), etcdres.FormatMemberID(alarm.GetMemberId()),
+					alarm.GetAlarm())
 			}
 		}
 

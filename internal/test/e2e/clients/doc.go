@@ -1,2 +1,3 @@
-// Package clients tests emulated nodes with other people's clients: talosctl, the calls that talosctl makes, and kubectl.
+// Package clients tests emulated nodes with other people's clients: talosctl, the calls that talosctl makes, and
+// kubectl.
 package clients

@@ -44,8 +44,8 @@ func sensitive(definition *meta.ResourceDefinition) bool {
 	return definition.TypedSpec().Sensitivity == meta.Sensitive
 }
 
-// Every type that a node knows can be listed, shown as YAML and watched: by administrators all, by others those that are not sensitive.
-// The calls are made on one connection, since for each command talosctl asks for all types again.
+// Every type that a node knows can be listed, shown as YAML and watched: by administrators all, by others those that
+// are not sensitive. The calls are made on one connection, since for each command talosctl asks for all types again.
 func TestEveryResourceTypeIsListedAndWatched(t *testing.T) {
 	t.Parallel()
 
@@ -62,13 +62,16 @@ func TestEveryResourceTypeIsListedAndWatched(t *testing.T) {
 			ctx := s.toNode(t.Context(), s.nodes[0])
 
 			for _, definition := range typesOf(t, api) {
-				kind := resource.NewMetadata(definition.TypedSpec().DefaultNamespace, definition.TypedSpec().Type, "", resource.VersionUndefined)
+				kind := resource.NewMetadata(definition.TypedSpec().DefaultNamespace, definition.TypedSpec().Type, "",
+					resource.VersionUndefined)
 
 				view, err := newView(s, definition)
 				require.NoError(t, err, definition.Metadata().ID())
 
-				listed := idsOf(func(show func(resource.Resource) error) error { return s.list(ctx, api, kind, show) }, view, s.nodes[0])
-				watched := idsOf(func(show func(resource.Resource) error) error { return watchAll(ctx, api, kind, show) }, view, s.nodes[0])
+				listed := idsOf(func(show func(resource.Resource) error) error { return s.list(ctx, api, kind, show) }, view,
+					s.nodes[0])
+				watched := idsOf(func(show func(resource.Resource) error) error { return watchAll(ctx, api, kind, show) }, view,
+					s.nodes[0])
 
 				if s.insecure && sensitive(definition) {
 					require.Equal(t, codes.PermissionDenied, client.StatusCode(listed.err), definition.Metadata().ID())
@@ -109,7 +112,8 @@ func idsOf(get func(show func(resource.Resource) error) error, view *view, node 
 }
 
 // watchAll shows what a watch begins with.
-func watchAll(ctx context.Context, api *client.Client, kind resource.Metadata, show func(resource.Resource) error) error {
+func watchAll(ctx context.Context, api *client.Client, kind resource.Metadata,
+	show func(resource.Resource) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// get asks for the version, finds the resource type among those that the first node knows, and then asks each node for the resources.
-// Resources can't be fanned out, so all releases do that alike.
+// get asks for the version, finds the resource type among those that the first node knows, and then asks each node for
+// the resources. Resources can't be fanned out, so all releases do that alike.
 func (s *invocation) get(ctx context.Context) error {
 	lines, hangUp, err := s.connect(ctx)
 	if err != nil {
@@ -93,7 +93,8 @@ func (s *invocation) checkVersion(ctx context.Context, lines []line) error {
 	return nil
 }
 
-func (s *invocation) list(ctx context.Context, api *client.Client, kind resource.Metadata, show func(resource.Resource) error) error {
+func (s *invocation) list(ctx context.Context, api *client.Client, kind resource.Metadata,
+	show func(resource.Resource) error) error {
 	if kind.ID() != "" {
 		found, err := api.COSI.Get(ctx, kind, state.WithGetUnmarshalOptions(state.WithSkipProtobufUnmarshal()))
 		if err != nil {
@@ -117,7 +118,8 @@ func (s *invocation) list(ctx context.Context, api *client.Client, kind resource
 	return nil
 }
 
-func (s *invocation) watchKind(ctx context.Context, api *client.Client, kind resource.Metadata, show func(resource.Resource) error) error {
+func (s *invocation) watchKind(ctx context.Context, api *client.Client, kind resource.Metadata,
+	show func(resource.Resource) error) error {
 	events := make(chan state.Event)
 
 	var err error

@@ -35,7 +35,8 @@ func TestGetInMaintenanceMode(t *testing.T) {
 
 		yaml := c.insecurely("cp1", "get", "machinestatus", "machine")
 		yaml.output = "yaml"
-		require.Regexp(t, `(?s)type: MachineStatuses.runtime.talos.dev\n.*id: machine\n.*stage: maintenance\n.*ready: true`, works(t, ctl, yaml).stdout)
+		require.Regexp(t, `(?s)type: MachineStatuses.runtime.talos.dev\n.*id: machine\n.*stage: maintenance\n.*ready: true`,
+			works(t, ctl, yaml).stdout)
 
 		require.NotContains(t, works(t, ctl, c.insecurely("cp1", "get", "members")).stdout, "cp1")
 		require.NotContains(t, works(t, ctl, c.insecurely("cp1", "get", "systemdisk")).stdout, "vda")
@@ -65,7 +66,8 @@ func TestGetOfARunningCluster(t *testing.T) {
 
 		yaml := c.on("worker1", "get", "links", "eth0")
 		yaml.output = "yaml"
-		require.Regexp(t, `(?s)node: `+address(c.Node("worker1"))+`\n.*type: LinkStatuses.net.talos.dev\n.*permanentAddr: [0-9a-f:]+\n`, works(t, ctl, yaml).stdout)
+		require.Regexp(t, `(?s)node: `+address(c.Node("worker1"))+
+			`\n.*type: LinkStatuses.net.talos.dev\n.*permanentAddr: [0-9a-f:]+\n`, works(t, ctl, yaml).stdout)
 
 		for resource, fact := range map[string]string{
 			"systemdisk": "vda", "machinetype": "controlplane", "hostname": "cp1", "etcdmembers": "local", "services": "etcd",
@@ -79,7 +81,8 @@ func TestGetOfARunningCluster(t *testing.T) {
 		require.Contains(t, works(t, ctl, config).stdout, "type: worker")
 
 		fails(t, ctl, c.on("cp1", "get", "disks", "sdz"), "doesn't exist")
-		require.Contains(t, fails(t, ctl, c.at([]string{"cp1", "cp2"}, "get", "links", "eth7"), "doesn't exist").stdout, "NODE")
+		require.Contains(t, fails(t, ctl, c.at([]string{"cp1", "cp2"}, "get", "links", "eth7"), "doesn't exist").stdout,
+			"NODE")
 
 		// The nodes and endpoints of the talosconfig do as well.
 		require.Contains(t, works(t, ctl, command{

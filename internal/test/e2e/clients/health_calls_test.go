@@ -13,7 +13,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/clusterhealth"
 )
 
-// healthFromHere makes the checks of the cluster's health from the operator's side: the members as the endpoint knows them, every call through it.
+// healthFromHere makes the checks of the cluster's health from the operator's side: the members as the endpoint knows
+// them, every call through it.
 func (s *invocation) healthFromHere(ctx context.Context) error {
 	// Whom the command is for does not matter.
 	s.nodes = []string{""}

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Kubernetes' own client takes the kubeconfig that a control plane gave, and finds the cluster behind its endpoint, the virtual address.
+// Kubernetes' own client takes the kubeconfig that a control plane gave, and finds the cluster behind its endpoint, the
+// virtual address.
 func TestKubectlAgainstTheWholeCluster(t *testing.T) {
 	t.Parallel()
 

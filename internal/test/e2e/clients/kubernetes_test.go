@@ -17,7 +17,8 @@ import (
 // asTable is what kubectl accepts for what it shows in columns.
 const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
-// The calls that `kubectl get nodes`, `get pods -A` and `get --raw /readyz` make, with the kubeconfig that a control plane gave.
+// The calls that `kubectl get nodes`, `get pods -A` and `get --raw /readyz` make, with the kubeconfig that a control
+// plane gave.
 func TestKubernetesIsThereForTheKubeconfigOfAControlPlane(t *testing.T) {
 	t.Parallel()
 
@@ -47,7 +48,8 @@ func TestKubernetesIsThereForTheKubeconfigOfAControlPlane(t *testing.T) {
 	require.Equal(t, "ok", ask("/readyz", "*/*"))
 
 	for path, columns := range map[string][]string{
-		"/api/v1/nodes": {"Name", "Status", "Roles", "Age", "Version"}, "/api/v1/pods": {"Name", "Ready", "Status", "Restarts", "Age"},
+		"/api/v1/nodes": {"Name", "Status", "Roles", "Age", "Version"},
+		"/api/v1/pods":  {"Name", "Ready", "Status", "Restarts", "Age"},
 	} {
 		table := ask(path, asTable)
 		require.Contains(t, table, `"kind":"Table"`)

@@ -21,8 +21,8 @@ import (
 // limit is how long one command may take before its test fails.
 const limit = labcluster.Deadline
 
-// timeScale is how many times faster than the wall clock time passes for the nodes: slow enough that no etcd gives up joining, after half an
-// hour, while a busy machine gets to the bootstrap.
+// timeScale is how many times faster than the wall clock time passes for the nodes: slow enough that no etcd gives up
+// joining, after half an hour, while a busy machine gets to the bootstrap.
 const timeScale = 100
 
 // The cluster that all tests share which change nothing on it.
@@ -144,7 +144,8 @@ func newConfigured(t *testing.T, controlPlanes, workers int, edits ...func(*labc
 
 	for _, node := range c.Nodes {
 		c.await(t, node.Name(), configured)
-		require.Eventually(t, func() bool { return oneByOne.run(t, c.on(node.Name(), "version")).code == 0 }, limit, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return oneByOne.run(t, c.on(node.Name(), "version")).code == 0 }, limit,
+			10*time.Millisecond)
 	}
 
 	return c
@@ -164,19 +165,20 @@ func newRunning(t *testing.T, controlPlanes, workers int, edits ...func(*labclus
 	return c
 }
 
-// slowReboot makes a machine's later reboots last long enough, in wall time, for a client that looks each second to notice them.
-// Nodes that are not installed are spared: they reboot once before they matter.
+// slowReboot makes a machine's later reboots last long enough, in wall time, for a client that looks each second to
+// notice them. Nodes that are not installed are spared: they reboot once before they matter.
 func slowReboot(node *emulator.NodeOptions) {
 	node.Installed = true
 	node.Timing.Reboot = 2500 * time.Millisecond * timeScale
 }
 
-// unhurried makes node time so slow that a busy machine still reads the last events of a node before its API closes, and lets nodes wait for
-// their pods for long enough that who asked them to stop is there by then.
+// unhurried makes node time so slow that a busy machine still reads the last events of a node before its API closes,
+// and lets nodes wait for their pods for long enough that who asked them to stop is there by then.
 func unhurried(o *labcluster.Options) {
 	o.LabOptions.TimeScale = 20
 	o.Timing = emulator.Timing{
-		Boot: time.Second, Pods: time.Minute, Stop: time.Second, Reboot: time.Second, Containers: time.Second, Kubelet: time.Second, EtcdStart: 2 * time.Second,
+		Boot: time.Second, Pods: time.Minute, Stop: time.Second, Reboot: time.Second, Containers: time.Second,
+		Kubelet: time.Second, EtcdStart: 2 * time.Second,
 		EtcdJoin: time.Second, ControlPlane: time.Second, EtcdJoinLimit: 24 * time.Hour,
 	}
 	o.Edit = func(node *emulator.NodeOptions) { node.Installed = true }
@@ -187,7 +189,8 @@ func (c *cluster) apply(ctx context.Context, name string) error {
 	node := c.Node(name)
 
 	r := oneByOne.do(ctx, command{
-		words: []string{"apply-config"}, insecure: true, nodes: []string{address(node)}, file: c.ConfigFile(name), mode: "auto",
+		words: []string{"apply-config"}, insecure: true, nodes: []string{address(node)}, file: c.ConfigFile(name),
+		mode: "auto",
 	})
 	if r.code != 0 {
 		return fmt.Errorf("apply to %s: %s", name, r.stderr)
@@ -221,7 +224,8 @@ func (c *cluster) bootstrap(ctx context.Context) error {
 
 	for {
 		r := oneByOne.do(ctx, command{
-			words: []string{"bootstrap"}, talosconfig: c.Talosconfig(), endpoints: []string{address(first)}, nodes: []string{address(first)},
+			words: []string{"bootstrap"}, talosconfig: c.Talosconfig(), endpoints: []string{address(first)},
+			nodes: []string{address(first)},
 		})
 		if r.code == 0 {
 			break

@@ -71,9 +71,11 @@ var wipeModes = map[string]machineapi.ResetRequest_WipeMode{
 
 // reset wipes nodes. One that reboots afterwards is looked for in maintenance mode, or in another boot.
 func (s *invocation) reset(ctx context.Context) error {
-	request := &machineapi.ResetRequest{Graceful: !s.ungraceful, Reboot: s.reboots, UserDisksToWipe: s.disks, Mode: wipeModes[s.mode]}
+	request := &machineapi.ResetRequest{Graceful: !s.ungraceful, Reboot: s.reboots, UserDisksToWipe: s.disks,
+		Mode: wipeModes[s.mode]}
 	for _, label := range s.labels {
-		request.SystemPartitionsToWipe = append(request.SystemPartitionsToWipe, &machineapi.ResetPartitionSpec{Label: label, Wipe: true})
+		request.SystemPartitionsToWipe = append(request.SystemPartitionsToWipe,
+			&machineapi.ResetPartitionSpec{Label: label, Wipe: true})
 	}
 
 	if s.noWait {
@@ -110,7 +112,8 @@ func (s *invocation) reset(ctx context.Context) error {
 
 // inMaintenance is an error unless the nodes of the command answer to anybody.
 func (s *invocation) inMaintenance(ctx context.Context) error {
-	api, err := client.New(ctx, client.WithDefaultGRPCDialOptions(), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(s.nodes...))
+	api, err := client.New(ctx, client.WithDefaultGRPCDialOptions(),
+		client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(s.nodes...))
 	if err != nil {
 		return err
 	}

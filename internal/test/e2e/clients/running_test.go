@@ -33,7 +33,8 @@ func TestService(t *testing.T) {
 		// Nothing is stopped or started by these.
 		require.Contains(t, works(t, ctl, c.on("worker1", "service", "kubelet", "start")).stdout, `Service "kubelet" started`)
 		fails(t, ctl, c.on("cp1", "service", "etcd", "stop"), `service "etcd" doesn't support stop operation via API`)
-		fails(t, ctl, c.on("cp1", "service", "trustd", "restart"), `service "trustd" doesn't support restart operation via API`)
+		fails(t, ctl, c.on("cp1", "service", "trustd", "restart"),
+			`service "trustd" doesn't support restart operation via API`)
 		fails(t, ctl, c.on("cp1", "service", "gadgetd", "restart"), `service "gadgetd" not defined`)
 		fails(t, ctl, c.on("worker1", "service", "etcd"), `service "etcd" is not registered on any nodes`)
 
@@ -101,7 +102,8 @@ func TestDmesg(t *testing.T) {
 		c := sharedCluster(t)
 
 		log := works(t, ctl, c.at([]string{"cp1", "worker1"}, "dmesg")).stdout
-		require.Regexp(t, `(?m)^`+address(c.Node("cp1"))+`: .*\[talos\] service\[etcd\]\(Running\): Health check successful`, log)
+		require.Regexp(t, `(?m)^`+address(c.Node("cp1"))+`: .*\[talos\] service\[etcd\]\(Running\): Health check successful`,
+			log)
 		require.Regexp(t, `(?m)^`+address(c.Node("worker1"))+`: .*\[talos\]`, log)
 	})
 }
@@ -117,7 +119,8 @@ func TestEvents(t *testing.T) {
 		events.enough = func(stdout string) bool {
 			return strings.Contains(stdout, "machine.SequenceEvent") && strings.Contains(stdout, "machine.ServiceStateEvent") &&
 				strings.Contains(stdout, "machine.MachineStatusEvent") && strings.Contains(stdout, "machine.PhaseEvent") &&
-				strings.Contains(stdout, address(c.Node("cp1"))) && strings.Contains(stdout, address(c.Node("worker1"))) && strings.Contains(stdout, "RUNNING")
+				strings.Contains(stdout, address(c.Node("cp1"))) && strings.Contains(stdout, address(c.Node("worker1"))) &&
+				strings.Contains(stdout, "RUNNING")
 		}
 
 		works(t, ctl, events)
@@ -140,10 +143,13 @@ func TestHealth(t *testing.T) {
 		}
 
 		for _, condition := range []string{
-			"etcd to be healthy", "etcd members to be consistent across nodes", "etcd members to be control plane nodes", "apid to be ready",
-			"all nodes memory sizes", "all nodes disk sizes", "no diagnostics", "kubelet to be healthy", "all nodes to finish boot sequence",
+			"etcd to be healthy", "etcd members to be consistent across nodes", "etcd members to be control plane nodes",
+			"apid to be ready",
+			"all nodes memory sizes", "all nodes disk sizes", "no diagnostics", "kubelet to be healthy",
+			"all nodes to finish boot sequence",
 			"all k8s nodes to report", "all control plane static pods to be running", "all control plane components to be ready",
-			"all k8s nodes to report ready", "kube-proxy to report ready", "coredns to report ready", "all k8s nodes to report schedulable",
+			"all k8s nodes to report ready", "kube-proxy to report ready", "coredns to report ready",
+			"all k8s nodes to report schedulable",
 		} {
 			require.Contains(t, r.text(), "waiting for "+condition+": OK")
 		}

@@ -43,7 +43,8 @@ type command struct {
 	noWait bool
 	// force and noMerge are about a kubeconfig that exists; shutdown and upgrade can be forced as well.
 	force, noMerge bool
-	// limit is how long the command may wait for a cluster's health, or for the end of a reboot, a shutdown, a reset or an upgrade.
+	// limit is how long the command may wait for a cluster's health, or for the end of a reboot, a shutdown, a reset or an
+	// upgrade.
 	limit time.Duration
 
 	// Of reset.
@@ -140,7 +141,8 @@ func (p program) run(t *testing.T, c command) result {
 	process.Stdout, process.Stderr = stdout, &stderr
 	process.Dir = p.home
 	process.Env = []string{
-		"HOME=" + p.home, "TALOS_HOME=" + filepath.Join(p.home, ".talos"), "TALOSCONFIG=" + c.talosconfig, "PATH=" + os.Getenv("PATH"),
+		"HOME=" + p.home, "TALOS_HOME=" + filepath.Join(p.home, ".talos"), "TALOSCONFIG=" + c.talosconfig,
+		"PATH=" + os.Getenv("PATH"),
 	}
 	process.Cancel = func() error { return process.Process.Signal(os.Interrupt) }
 	process.WaitDelay = limit

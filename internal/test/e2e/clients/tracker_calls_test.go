@@ -20,7 +20,8 @@ import (
 // lookAgain is how long talosctl waits before it looks again at a node that it can't reach.
 const lookAgain = time.Second
 
-// tracked is something that a node does after it has answered, and how talosctl follows it: by the node's events, over a reboot if need be.
+// tracked is something that a node does after it has answered, and how talosctl follows it: by the node's events, over
+// a reboot if need be.
 type tracked struct {
 	// act asks for it, and returns the actor whose events tell of it.
 	act func(ctx context.Context, api *client.Client) (actor string, err error)
@@ -156,8 +157,10 @@ func servicesStop(event client.EventResult) bool {
 	return ok && task.GetTask() == "stopAllServices"
 }
 
-// watchEvents follows a node's events until one says that it is over: new ones first, all of the new boot's once the node was away.
-func (s *invocation) watchEvents(ctx context.Context, api *client.Client, actors <-chan string, done func(client.EventResult) bool) error {
+// watchEvents follows a node's events until one says that it is over: new ones first, all of the new boot's once the
+// node was away.
+func (s *invocation) watchEvents(ctx context.Context, api *client.Client, actors <-chan string,
+	done func(client.EventResult) bool) error {
 	var (
 		tail  int32
 		actor string
@@ -197,7 +200,8 @@ func (s *invocation) watchEvents(ctx context.Context, api *client.Client, actors
 }
 
 // follow reads events until one says that it is over. began tells that they ended since the node is on its way down.
-func (s *invocation) follow(ctx context.Context, events <-chan client.EventResult, actor string, done func(client.EventResult) bool) (began bool, err error) {
+func (s *invocation) follow(ctx context.Context, events <-chan client.EventResult, actor string,
+	done func(client.EventResult) bool) (began bool, err error) {
 	for {
 		var next client.EventResult
 

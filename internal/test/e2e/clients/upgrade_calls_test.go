@@ -33,7 +33,8 @@ func onDisk() *common.ContainerdInstance {
 	return &common.ContainerdInstance{Driver: common.ContainerDriver_CRI, Namespace: common.ContainerdNamespace_NS_SYSTEM}
 }
 
-// upgrade pulls the installer, runs it, drains the nodes, reboots them and takes the cordon back; older nodes are left to do it by themselves.
+// upgrade pulls the installer, runs it, drains the nodes, reboots them and takes the cordon back; older nodes are left
+// to do it by themselves.
 func (s *invocation) upgrade(ctx context.Context) error {
 	lines, hangUp, err := s.connect(ctx)
 	if err != nil {
@@ -104,7 +105,8 @@ func (s *invocation) upgradeAsBefore(ctx context.Context) error {
 }
 
 // stream makes a call on every node, one by one, and hands on what each says.
-func stream[T any](ctx context.Context, nodes []string, call func(ctx context.Context) (grpc.ServerStreamingClient[T], error), each func(node string, frame *T)) error {
+func stream[T any](ctx context.Context, nodes []string,
+	call func(ctx context.Context) (grpc.ServerStreamingClient[T], error), each func(node string, frame *T)) error {
 	all := pool.New().WithErrors()
 
 	for _, node := range nodes {
@@ -131,13 +133,14 @@ func stream[T any](ctx context.Context, nodes []string, call func(ctx context.Co
 }
 
 func (s *invocation) pull(ctx context.Context, api *client.Client, nodes []string, image string) error {
-	return stream(ctx, nodes, func(ctx context.Context) (grpc.ServerStreamingClient[machineapi.ImageServicePullResponse], error) {
-		return api.ImageClient.Pull(ctx, &machineapi.ImageServicePullRequest{Containerd: onDisk(), ImageRef: image})
-	}, func(node string, frame *machineapi.ImageServicePullResponse) {
-		if name := frame.GetName(); name != "" {
-			s.warn("%s: pulled image %s", node, name)
-		}
-	})
+	return stream(ctx, nodes,
+		func(ctx context.Context) (grpc.ServerStreamingClient[machineapi.ImageServicePullResponse], error) {
+			return api.ImageClient.Pull(ctx, &machineapi.ImageServicePullRequest{Containerd: onDisk(), ImageRef: image})
+		}, func(node string, frame *machineapi.ImageServicePullResponse) {
+			if name := frame.GetName(); name != "" {
+				s.warn("%s: pulled image %s", node, name)
+			}
+		})
 }
 
 func (s *invocation) images(ctx context.Context) error {
@@ -152,11 +155,12 @@ func (s *invocation) images(ctx context.Context) error {
 		where.Namespace = common.ContainerdNamespace_NS_CRI
 	}
 
-	return stream(ctx, lines[0].nodes, func(ctx context.Context) (grpc.ServerStreamingClient[machineapi.ImageServiceListResponse], error) {
-		return lines[0].ImageClient.List(ctx, &machineapi.ImageServiceListRequest{Containerd: where})
-	}, func(node string, frame *machineapi.ImageServiceListResponse) {
-		s.print("%s %s %s\n", node, frame.GetName(), frame.GetDigest())
-	})
+	return stream(ctx, lines[0].nodes,
+		func(ctx context.Context) (grpc.ServerStreamingClient[machineapi.ImageServiceListResponse], error) {
+			return lines[0].ImageClient.List(ctx, &machineapi.ImageServiceListRequest{Containerd: where})
+		}, func(node string, frame *machineapi.ImageServiceListResponse) {
+			s.print("%s %s %s\n", node, frame.GetName(), frame.GetDigest())
+		})
 }
 
 func (s *invocation) install(ctx context.Context, api *client.Client, nodes []string) error {
@@ -165,24 +169,25 @@ func (s *invocation) install(ctx context.Context, api *client.Client, nodes []st
 		failed error
 	)
 
-	err := stream(ctx, nodes, func(ctx context.Context) (grpc.ServerStreamingClient[machineapi.LifecycleServiceUpgradeResponse], error) {
-		return api.LifecycleClient.Upgrade(ctx, &machineapi.LifecycleServiceUpgradeRequest{
-			Containerd: onDisk(), Source: &machineapi.InstallArtifactsSource{ImageName: s.image},
+	err := stream(ctx, nodes,
+		func(ctx context.Context) (grpc.ServerStreamingClient[machineapi.LifecycleServiceUpgradeResponse], error) {
+			return api.LifecycleClient.Upgrade(ctx, &machineapi.LifecycleServiceUpgradeRequest{
+				Containerd: onDisk(), Source: &machineapi.InstallArtifactsSource{ImageName: s.image},
+			})
+		}, func(node string, frame *machineapi.LifecycleServiceUpgradeResponse) {
+			exit, ended := frame.GetProgress().GetResponse().(*machineapi.LifecycleServiceInstallProgress_ExitCode)
+
+			switch {
+			case !ended:
+			case exit.ExitCode != 0:
+				mu.Lock()
+				defer mu.Unlock()
+
+				failed = fmt.Errorf("node %s: upgrade failed with exit code %d", node, exit.ExitCode)
+			default:
+				s.warn("%s: upgrade completed", node)
+			}
 		})
-	}, func(node string, frame *machineapi.LifecycleServiceUpgradeResponse) {
-		exit, ended := frame.GetProgress().GetResponse().(*machineapi.LifecycleServiceInstallProgress_ExitCode)
-
-		switch {
-		case !ended:
-		case exit.ExitCode != 0:
-			mu.Lock()
-			defer mu.Unlock()
-
-			failed = fmt.Errorf("node %s: upgrade failed with exit code %d", node, exit.ExitCode)
-		default:
-			s.warn("%s: upgrade completed", node)
-		}
-	})
 
 	return errors.Join(err, failed)
 }
@@ -236,13 +241,15 @@ func (s *invocation) drain(ctx context.Context, api *client.Client, nodes []stri
 }
 
 func cordon(ctx context.Context, kube kubernetes.Interface, name, wanted string) error {
-	_, err := kube.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":`+wanted+`}}`), metav1.PatchOptions{})
+	_, err := kube.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType,
+		[]byte(`{"spec":{"unschedulable":`+wanted+`}}`), metav1.PatchOptions{})
 
 	return err
 }
 
 func evictAll(ctx context.Context, kube kubernetes.Interface, node string) error {
-	pods, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, Limit: 500})
+	pods, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, Limit: 500})
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,8 @@ func callFaults() []fault {
 
 	for _, r := range reads {
 		faults = append(faults, fault{
-			title: "two resets while a node is asked for " + r.what, group: "a reset in the middle of any read, before the node read anything and, the next time, after that",
+			title: "two resets while a node is asked for " + r.what,
+			group: "a reset in the middle of any read, before the node read anything and, the next time, after that",
 			class: "a call breaks off", knob: "Calls: Cut",
 			inject: onCalls(
 				emulator.CallFault{Method: r.method, Resource: r.resource, When: emulator.BeforeEffect, Do: emulator.Cut, Times: 1},
@@ -115,19 +116,23 @@ func changeFaults() []fault {
 			},
 		},
 		{
-			title: "a reset of an apply before the node took the config", class: "a reply is lost, nothing has changed", knob: "Calls: Cut, BeforeEffect",
+			title: "a reset of an apply before the node took the config", class: "a reply is lost, nothing has changed",
+			knob:     "Calls: Cut, BeforeEffect",
 			inject:   onCalls(cut("ApplyConfiguration", emulator.BeforeEffect)),
-			settings: unhurriedCalls, seen: "attempt 1 failed: the config was sent, no reply came, and the node is as before", node: cp1,
+			settings: unhurriedCalls, seen: "attempt 1 failed: the config was sent, no reply came, and the node is as before",
+			node: cp1,
 			also: applied(2),
 		},
 		{
-			title: "a reset of an apply after the node took the config", class: "a reply is lost, the node went on", knob: "Calls: Cut, AfterEffect",
+			title: "a reset of an apply after the node took the config", class: "a reply is lost, the node went on",
+			knob:     "Calls: Cut, AfterEffect",
 			inject:   onCalls(cut("ApplyConfiguration", emulator.AfterEffect)),
 			settings: unhurriedCalls, seen: "reply lost", node: cp1,
 			also: applied(1),
 		},
 		{
-			title: "the port closes in an apply before the node took the config, and opens again", class: "a reply is lost, nothing has changed",
+			title:    "the port closes in an apply before the node took the config, and opens again",
+			class:    "a reply is lost, nothing has changed",
 			knob:     "Refuse, Calls: Hang, BeforeEffect",
 			inject:   onCalls(emulator.CallFault{Method: "ApplyConfiguration", Do: emulator.Hang, Times: 1}),
 			settings: append([]string{"NODE_REACHABILITY_RETRIES=10"}, unhurriedCalls...),
@@ -142,45 +147,56 @@ func changeFaults() []fault {
 			also: applied(2),
 		},
 		{
-			title: "an apply that never answers, before the node took the config", class: "a reply is lost, nothing has changed", knob: "Calls: Hang, BeforeEffect",
+			title: "an apply that never answers, before the node took the config", class: "a reply is lost, nothing has changed",
+			knob:     "Calls: Hang, BeforeEffect",
 			inject:   onCalls(emulator.CallFault{Method: "ApplyConfiguration", Do: emulator.Hang, Times: 1}),
-			settings: unhurriedCalls, seen: "attempt 1 failed: the config was sent, no reply came, and the node is as before", node: cp1,
+			settings: unhurriedCalls, seen: "attempt 1 failed: the config was sent, no reply came, and the node is as before",
+			node: cp1,
 			also: applied(2),
 		},
 		{
-			title: "an apply that never answers, after the node took the config", class: "a reply is lost, the node went on", knob: "Calls: Hang, AfterEffect",
-			inject:   onCalls(emulator.CallFault{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Hang, Times: 1}),
+			title: "an apply that never answers, after the node took the config", class: "a reply is lost, the node went on",
+			knob: "Calls: Hang, AfterEffect",
+			inject: onCalls(emulator.CallFault{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Hang,
+				Times: 1}),
 			settings: unhurriedCalls, seen: "reply lost", node: cp1,
 			also: applied(1),
 		},
 		{
-			title: "a connection goes half open in an apply, after the node took the config", class: "a reply is lost, the node went on", knob: "Calls: Freeze, AfterEffect",
-			inject:   onCalls(emulator.CallFault{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Freeze, Times: 1}),
+			title: "a connection goes half open in an apply, after the node took the config",
+			class: "a reply is lost, the node went on", knob: "Calls: Freeze, AfterEffect",
+			inject: onCalls(emulator.CallFault{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Freeze,
+				Times: 1}),
 			settings: unhurriedCalls, seen: "reply lost", node: cp1,
 			also: applied(1),
 		},
 		{
-			title: "a reset of a Bootstrap before it took effect", class: "a reply is lost, nothing has changed", knob: "Calls: Cut, BeforeEffect",
+			title: "a reset of a Bootstrap before it took effect", class: "a reply is lost, nothing has changed",
+			knob:     "Calls: Cut, BeforeEffect",
 			inject:   onCalls(cut("Bootstrap", emulator.BeforeEffect)),
 			settings: unhurriedCalls, seen: "looking whether the first Bootstrap took effect", node: cp1,
 			also: bootstrapped(2),
 		},
 		{
-			title: "a reset of a Bootstrap after it took effect", class: "a reply is lost, the node went on", knob: "Calls: Cut, AfterEffect",
+			title: "a reset of a Bootstrap after it took effect", class: "a reply is lost, the node went on",
+			knob:     "Calls: Cut, AfterEffect",
 			inject:   onCalls(cut("Bootstrap", emulator.AfterEffect)),
 			settings: unhurriedCalls, seen: "looking at etcd", node: cp1,
 			also: bootstrapped(1),
 		},
 		{
-			title: "a Bootstrap that never answers, after it took effect", class: "a reply is lost, the node went on", knob: "Calls: Hang, AfterEffect",
+			title: "a Bootstrap that never answers, after it took effect", class: "a reply is lost, the node went on",
+			knob:     "Calls: Hang, AfterEffect",
 			inject:   onCalls(emulator.CallFault{Method: "Bootstrap", When: emulator.AfterEffect, Do: emulator.Hang, Times: 1}),
 			settings: unhurriedCalls, seen: "looking at etcd", node: cp1,
 			also: bootstrapped(1),
 		},
 		{
-			title: "a node panics in an apply, after it took the config", class: "an answer that tells nothing", knob: "Calls: Fail with Internal, AfterEffect",
+			title: "a node panics in an apply, after it took the config", class: "an answer that tells nothing",
+			knob: "Calls: Fail with Internal, AfterEffect",
 			inject: onCalls(emulator.CallFault{
-				Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Fail, Code: codes.Internal, Text: "panic recovered", Times: 1,
+				Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Fail, Code: codes.Internal,
+				Text: "panic recovered", Times: 1,
 			}),
 			settings: unhurriedCalls, seen: "reply lost", node: cp1,
 			also: applied(1),
@@ -209,7 +225,8 @@ func TestEveryReadOfARunHasItsFaults(t *testing.T) {
 
 	for _, node := range w.Nodes {
 		for _, call := range node.Calls() {
-			known := call.Mutating || call.Method == watch || slices.ContainsFunc(reads, func(r read) bool { return r.method == call.Method && r.resource == call.Resource })
+			known := call.Mutating || call.Method == watch ||
+				slices.ContainsFunc(reads, func(r read) bool { return r.method == call.Method && r.resource == call.Resource })
 			require.True(t, known, "%s %s", call.Method, call.Resource)
 		}
 	}

@@ -26,7 +26,8 @@ const (
 // three control planes, as etcd likes them.
 var three = labcluster.Options{ControlPlanes: 3}
 
-// etcdFaults are what can go wrong with the start of etcd, and what an earlier life or another hand may have left of it.
+// etcdFaults are what can go wrong with the start of etcd, and what an earlier life or another hand may have left of
+// it.
 func etcdFaults() []fault {
 	return afterBoot(append(append(bootstrapFaults(), joinFaults()...), dataFaults()...))
 }
@@ -37,7 +38,8 @@ func bootstrapFaults() []fault {
 		return fault{
 			title: title, class: "Bootstrap refused", knob: knob,
 			inject: set(func(f *emulator.Faults) { f.Bootstrap = reason }),
-			code:   diagnosis.ExitBootstrap, id: diagnosis.BootstrapFailed, node: cp1, says: says, seen: "the node refused to bootstrap",
+			code:   diagnosis.ExitBootstrap, id: diagnosis.BootstrapFailed, node: cp1, says: says,
+			seen: "the node refused to bootstrap",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
 				require.Equal(t, 1, w.count(cp1, "Bootstrap"), "it is not sent again")
@@ -59,45 +61,56 @@ func bootstrapFaults() []fault {
 
 	return []fault{
 		{
-			title: "the node never knows what it is", class: "Bootstrap refused, may pass", knob: "Bootstrap: BootstrapTypeUnset",
+			title: "the node never knows what it is", class: "Bootstrap refused, may pass",
+			knob: "Bootstrap: BootstrapTypeUnset",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.installed(t)
 				w.Node(cp1).Set(func(f *emulator.Faults) { f.Bootstrap = emulator.BootstrapTypeUnset })
 			},
 			settings: []string{"STAGE_TIMEOUT=60s"},
-			code:     diagnosis.ExitBootstrap, id: diagnosis.BootstrapFailed, node: cp1, says: "machine type is not set", seen: "machine type is not set",
+			code:     diagnosis.ExitBootstrap, id: diagnosis.BootstrapFailed, node: cp1, says: "machine type is not set",
+			seen:    "machine type is not set",
 			repeats: true, heal: calm,
 		},
-		refused("the waiting etcd can't be stopped", "Bootstrap: BootstrapEtcdStuck", emulator.BootstrapEtcdStuck, "failed to stop etcd"),
-		refused("etcd can't be started", "Bootstrap: BootstrapEtcdStartFails", emulator.BootstrapEtcdStartFails, "error starting etcd in bootstrap mode"),
-		lost("the reply to Bootstrap is lost before it took effect", emulator.CallFault{Do: emulator.Cut, When: emulator.BeforeEffect}, 2),
-		lost("the reply to Bootstrap is lost after it took effect", emulator.CallFault{Do: emulator.Cut, When: emulator.AfterEffect}, 1),
+		refused("the waiting etcd can't be stopped", "Bootstrap: BootstrapEtcdStuck", emulator.BootstrapEtcdStuck,
+			"failed to stop etcd"),
+		refused("etcd can't be started", "Bootstrap: BootstrapEtcdStartFails", emulator.BootstrapEtcdStartFails,
+			"error starting etcd in bootstrap mode"),
+		lost("the reply to Bootstrap is lost before it took effect",
+			emulator.CallFault{Do: emulator.Cut, When: emulator.BeforeEffect}, 2),
+		lost("the reply to Bootstrap is lost after it took effect",
+			emulator.CallFault{Do: emulator.Cut, When: emulator.AfterEffect}, 1),
 		lost("the node says once that it holds data, and holds none",
 			emulator.CallFault{Do: emulator.Fail, Code: codes.AlreadyExists, Text: "etcd data directory is not empty"}, 2),
 		{
-			title: "the node says for ever that it holds data, and holds none", class: "Bootstrap without an effect", knob: "Calls: Fail Bootstrap",
+			title: "the node says for ever that it holds data, and holds none", class: "Bootstrap without an effect",
+			knob: "Calls: Fail Bootstrap",
 			inject: func(_ *testing.T, w *world) {
-				w.fault(cp1, emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.AlreadyExists, Text: "etcd data directory is not empty"})
+				w.fault(cp1, emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.AlreadyExists,
+					Text: "etcd data directory is not empty"})
 			},
 			settings: []string{"ETCD_TIMEOUT=60s"},
-			code:     diagnosis.ExitBootstrap, id: diagnosis.BootstrapFailed, node: cp1, says: "Bootstrap came to nothing", seen: "looking at etcd",
+			code:     diagnosis.ExitBootstrap, id: diagnosis.BootstrapFailed, node: cp1, says: "Bootstrap came to nothing",
+			seen: "looking at etcd",
 			heal: calm,
 		},
 		{
 			title: "a control plane says that it is a worker", class: "Bootstrap refused", knob: "Calls: Fail Bootstrap",
 			inject: func(_ *testing.T, w *world) {
 				w.fault(cp1, emulator.CallFault{
-					Method: "Bootstrap", Do: emulator.Fail, Code: codes.Unimplemented, Text: "bootstrap is only available on control plane nodes", Times: 1,
+					Method: "Bootstrap", Do: emulator.Fail, Code: codes.Unimplemented,
+					Text: "bootstrap is only available on control plane nodes", Times: 1,
 				})
 			},
 			code: diagnosis.ExitBootstrap, id: diagnosis.BootstrapFailed, node: cp1, seen: "the node refused to bootstrap",
 			also: func(t *testing.T, w *world, _ outcome) { t.Helper(); require.Equal(t, 1, w.count(cp1, "Bootstrap")) },
 		},
 		{
-			title: "the file of a worker is a control plane's", class: "wrong files", knob: "machine config: machine.type", cluster: withWorker,
-			inject: func(t *testing.T, w *world) { t.Helper(); w.edit(t, worker1, "type: worker", "type: controlplane") },
-			code:   diagnosis.ExitBadInput, id: diagnosis.ConfigRole, node: worker1, seen: "controlplane",
+			title: "the file of a worker is a control plane's", class: "wrong files", knob: "machine config: machine.type",
+			cluster: withWorker,
+			inject:  func(t *testing.T, w *world) { t.Helper(); w.edit(t, worker1, "type: worker", "type: controlplane") },
+			code:    diagnosis.ExitBadInput, id: diagnosis.ConfigRole, node: worker1, seen: "controlplane",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
 				require.Zero(t, w.count(cp1, "ApplyConfiguration"))
@@ -105,15 +118,19 @@ func bootstrapFaults() []fault {
 			heal: func(t *testing.T, w *world) { t.Helper(); w.restore(t, worker1) },
 		},
 		{
-			title: "a control plane is in maintenance when bootstrap is due", class: "in maintenance", knob: "-node=", cluster: labcluster.Options{ControlPlanes: 2},
-			inject: func(t *testing.T, w *world) { t.Helper(); w.installed(t, "NODE=cp1") },
-			run:    "bootstrap", settings: []string{"VERIFICATION_TIMEOUT=10s"},
-			code: diagnosis.ExitBootstrap, id: diagnosis.BootstrapBlocked, node: cp2, says: "in maintenance, for", seen: "in maintenance",
+			title: "a control plane is in maintenance when bootstrap is due", class: "in maintenance", knob: "-node=",
+			cluster: labcluster.Options{ControlPlanes: 2},
+			inject:  func(t *testing.T, w *world) { t.Helper(); w.installed(t, "NODE=cp1") },
+			run:     "bootstrap", settings: []string{"VERIFICATION_TIMEOUT=10s"},
+			code: diagnosis.ExitBootstrap, id: diagnosis.BootstrapBlocked, node: cp2, says: "in maintenance, for",
+			seen:    "in maintenance",
 			repeats: true,
 		},
 		{
-			title: "a power cut right after Bootstrap, before etcd wrote anything", class: "no answer, then no etcd data", knob: "PowerOff, Timing.EtcdData",
-			cluster: labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 20}, Timing: emulator.Timing{EtcdData: time.Minute}},
+			title: "a power cut right after Bootstrap, before etcd wrote anything", class: "no answer, then no etcd data",
+			knob: "PowerOff, Timing.EtcdData",
+			cluster: labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 20},
+				Timing: emulator.Timing{EtcdData: time.Minute}},
 			during: func(t *testing.T, w *world) {
 				t.Helper()
 				eventually(t, func() bool { return w.bootstrapped(cp1) })
@@ -125,7 +142,8 @@ func bootstrapFaults() []fault {
 			also: func(t *testing.T, w *world, _ outcome) { t.Helper(); require.Equal(t, 2, w.count(cp1, "Bootstrap")) },
 		},
 		{
-			title: "a power cut right after Bootstrap, once etcd has data", class: "no answer, then etcd data", knob: "PowerOff", cluster: three,
+			title: "a power cut right after Bootstrap, once etcd has data", class: "no answer, then etcd data", knob: "PowerOff",
+			cluster: three,
 			during: func(t *testing.T, w *world) {
 				t.Helper()
 				w.cutOnceItHasData(t)
@@ -142,7 +160,8 @@ func bootstrapFaults() []fault {
 			title: "the node stays off after Bootstrap", class: "no answer", knob: "PowerOff", cluster: three,
 			during:   func(t *testing.T, w *world) { t.Helper(); w.cutOnceItHasData(t) },
 			settings: []string{"ETCD_TIMEOUT=400s"},
-			code:     diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "cp1: no answer; cp2: ", seen: "etcd: its node gives no answer",
+			code:     diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "cp1: no answer; cp2: ",
+			seen: "etcd: its node gives no answer",
 			also: func(t *testing.T, _ *world, got outcome) {
 				t.Helper()
 				require.NotContains(t, got.message, " reset ", "the data on cp1 is the cluster's")
@@ -150,7 +169,8 @@ func bootstrapFaults() []fault {
 			heal: func(_ *testing.T, w *world) { w.Node(cp1).PowerOn() },
 		},
 		{
-			title: "a second Bootstrap stopped the etcd of the first", class: "etcd Finished, with data", knob: "Bootstrap by another client",
+			title: "a second Bootstrap stopped the etcd of the first", class: "etcd Finished, with data",
+			knob:    "Bootstrap by another client",
 			cluster: labcluster.Options{Timing: emulator.Timing{EtcdData: forEver}},
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
@@ -171,7 +191,8 @@ func bootstrapFaults() []fault {
 			},
 		},
 		{
-			title: "the run that bootstrapped was stopped before it knew", class: "etcd data", knob: "Bootstrap by another client",
+			title: "the run that bootstrapped was stopped before it knew", class: "etcd data",
+			knob: "Bootstrap by another client",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.installed(t)
@@ -182,7 +203,8 @@ func bootstrapFaults() []fault {
 			also: func(t *testing.T, w *world, _ outcome) { t.Helper(); require.Equal(t, 1, w.count(cp1, "Bootstrap")) },
 		},
 		{
-			title: "two control planes were bootstrapped", class: "two lists of members", knob: "Bootstrap by another client", cluster: labcluster.Options{ControlPlanes: 2},
+			title: "two control planes were bootstrapped", class: "two lists of members", knob: "Bootstrap by another client",
+			cluster: labcluster.Options{ControlPlanes: 2},
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 
@@ -198,7 +220,8 @@ func bootstrapFaults() []fault {
 					until(t, w.Node(name), (*emulator.Node).EtcdVoter)
 				}
 			},
-			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdSplit, says: "two etcd clusters exist that do not know each other", seen: "etcd exists: bootstrap is not called",
+			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdSplit, says: "two etcd clusters exist that do not know each other",
+			seen:    "etcd exists: bootstrap is not called",
 			repeats: true,
 			heal: func(t *testing.T, w *world) {
 				t.Helper()
@@ -214,13 +237,15 @@ func bootstrapFaults() []fault {
 func joinFaults() []fault {
 	return []fault{
 		{
-			title: "a control plane takes a minute to catch up with etcd", class: "etcd learner", knob: "EtcdJoin: 1 min", cluster: three,
-			inject: func(_ *testing.T, w *world) { w.Node(cp3).Set(func(f *emulator.Faults) { f.EtcdJoin = time.Minute }) },
-			seen:   "etcd", node: cp3,
+			title: "a control plane takes a minute to catch up with etcd", class: "etcd learner", knob: "EtcdJoin: 1 min",
+			cluster: three,
+			inject:  func(_ *testing.T, w *world) { w.Node(cp3).Set(func(f *emulator.Faults) { f.EtcdJoin = time.Minute }) },
+			seen:    "etcd", node: cp3,
 		},
 		{
-			title: "control planes wait for minutes before they join etcd", class: "etcd Preparing", knob: "EtcdNever", cluster: three,
-			inject: func(_ *testing.T, w *world) { w.neverJoin(cp2, cp3) },
+			title: "control planes wait for minutes before they join etcd", class: "etcd Preparing", knob: "EtcdNever",
+			cluster: three,
+			inject:  func(_ *testing.T, w *world) { w.neverJoin(cp2, cp3) },
 			during: func(t *testing.T, w *world) {
 				t.Helper()
 				until(t, w.Node(cp1), (*emulator.Node).EtcdVoter)
@@ -236,18 +261,21 @@ func joinFaults() []fault {
 		{
 			title: "a control plane never joins etcd", class: "etcd Preparing", knob: "EtcdNever", cluster: three,
 			inject: func(_ *testing.T, w *world) { w.neverJoin(cp3) }, settings: []string{"ETCD_JOIN_TIMEOUT=4m"},
-			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdIncomplete, says: "etcd works with 2 of 3", seen: "etcd waits to join",
+			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdIncomplete, says: "etcd works with 2 of 3",
+			seen: "etcd waits to join",
 			heal: func(_ *testing.T, w *world) { w.heal(cp3) },
 		},
 		{
-			title: "a control plane gives up joining etcd", class: "etcd Failed", knob: "EtcdNever, Timing.EtcdJoinLimit", cluster: three,
+			title: "a control plane gives up joining etcd", class: "etcd Failed", knob: "EtcdNever, Timing.EtcdJoinLimit",
+			cluster: three,
 			edit: func(_ *testing.T, _ *world, machine *emulator.NodeOptions) {
 				if machine.Name == cp3 {
 					machine.Timing.EtcdJoinLimit, machine.Faults.EtcdNever = time.Second, true
 				}
 			},
 			settings: []string{"ETCD_JOIN_TIMEOUT=4m"},
-			code:     diagnosis.ExitBootstrap, id: diagnosis.EtcdIncomplete, says: "cp3: no etcd data, service Failed (Failed to run pre stage: failed to build initial etcd cluster",
+			code:     diagnosis.ExitBootstrap, id: diagnosis.EtcdIncomplete,
+			says: "cp3: no etcd data, service Failed (Failed to run pre stage: failed to build initial etcd cluster",
 			seen: "etcd: Failed",
 			heal: func(_ *testing.T, w *world) {
 				w.heal(cp3)
@@ -256,15 +284,20 @@ func joinFaults() []fault {
 			},
 		},
 		{
-			title: "one of three control planes is off, and there is no etcd", class: "no answer", knob: "PowerOff", cluster: three,
-			inject: func(_ *testing.T, w *world) { w.Node(cp3).PowerOff() }, settings: []string{"NODE_WAIT=4m"},
-			code: diagnosis.ExitApply, id: diagnosis.BootstrapBlocked, node: cp3, says: "there is no etcd yet", seen: "no answer",
+			title: "one of three control planes is off, and there is no etcd", class: "no answer", knob: "PowerOff",
+			cluster: three,
+			inject:  func(_ *testing.T, w *world) { w.Node(cp3).PowerOff() }, settings: []string{"NODE_WAIT=4m"},
+			code: diagnosis.ExitApply, id: diagnosis.BootstrapBlocked, node: cp3, says: "there is no etcd yet",
+			seen: "no answer",
 			heal: func(_ *testing.T, w *world) { w.Node(cp3).PowerOn() },
 		},
 		{
-			title: "one of three control planes is off, and said to be empty", class: "no answer", knob: "PowerOff, ASSUME_EMPTY", cluster: three,
-			inject: func(_ *testing.T, w *world) { w.Node(cp3).PowerOff() }, settings: []string{"NODE_WAIT=4m", "ASSUME_EMPTY=cp3"},
-			code: diagnosis.ExitApply, id: diagnosis.EtcdIncomplete, says: "etcd works with 2 of 3: cp3 missing", seen: "no answer",
+			title: "one of three control planes is off, and said to be empty", class: "no answer",
+			knob: "PowerOff, ASSUME_EMPTY", cluster: three,
+			inject:   func(_ *testing.T, w *world) { w.Node(cp3).PowerOff() },
+			settings: []string{"NODE_WAIT=4m", "ASSUME_EMPTY=cp3"},
+			code:     diagnosis.ExitApply, id: diagnosis.EtcdIncomplete, says: "etcd works with 2 of 3: cp3 missing",
+			seen: "no answer",
 			heal: func(_ *testing.T, w *world) { w.Node(cp3).PowerOn() },
 		},
 		{
@@ -274,18 +307,21 @@ func joinFaults() []fault {
 				w.ends(t, 0, "talos")
 				w.Node(cp3).PowerOff()
 			},
-			run: "bootstrap", code: diagnosis.ExitBootstrap, id: diagnosis.EtcdIncomplete, says: "etcd works with 2 of 3: cp3 missing",
+			run: "bootstrap", code: diagnosis.ExitBootstrap, id: diagnosis.EtcdIncomplete,
+			says: "etcd works with 2 of 3: cp3 missing",
 			seen: "etcd exists: bootstrap is not called", repeats: true,
 			heal: func(_ *testing.T, w *world) { w.Node(cp3).PowerOn() },
 		},
 		{
-			title: "a member's machine was reset", class: "in maintenance, and a member of etcd", knob: "Reset by another client", cluster: three,
+			title: "a member's machine was reset", class: "in maintenance, and a member of etcd",
+			knob: "Reset by another client", cluster: three,
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.ends(t, 0, "talos")
 
 				_, err := w.client(t, cp3).MachineClient.Reset(t.Context(), &machine.ResetRequest{
-					Reboot: true, SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: "STATE", Wipe: true}, {Label: "EPHEMERAL", Wipe: true}},
+					Reboot: true, SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: "STATE", Wipe: true},
+						{Label: "EPHEMERAL", Wipe: true}},
 				})
 				require.NoError(t, err)
 				w.inMaintenance(t, cp3)
@@ -294,7 +330,8 @@ func joinFaults() []fault {
 			says: "stale members, whose nodes are in maintenance: cp3", seen: "etcd exists: bootstrap is not called",
 		},
 		{
-			title: "etcd has a member that the inventory no longer names", class: "an unknown member", knob: "talconfig.yaml", cluster: three,
+			title: "etcd has a member that the inventory no longer names", class: "an unknown member", knob: "talconfig.yaml",
+			cluster: three,
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.ends(t, 0, "talos")
@@ -326,7 +363,8 @@ func dataFaults() []fault {
 
 	return []fault{
 		{
-			title: "a control plane holds a whole etcd of an earlier cluster", class: "etcd data, healthy", knob: "NodeOptions.EtcdData: WholeEtcdData",
+			title: "a control plane holds a whole etcd of an earlier cluster", class: "etcd data, healthy",
+			knob:    "NodeOptions.EtcdData: WholeEtcdData",
 			cluster: three, edit: holds(emulator.WholeEtcdData, cp2),
 			id: diagnosis.AlreadyInstalled, node: cp2, seen: "Talos is already on",
 			also: func(t *testing.T, w *world, _ outcome) {
@@ -338,9 +376,11 @@ func dataFaults() []fault {
 			},
 		},
 		{
-			title: "a control plane holds the etcd of a cluster that is lost", class: "etcd data, no quorum", knob: "NodeOptions.EtcdData: LostEtcdData",
+			title: "a control plane holds the etcd of a cluster that is lost", class: "etcd data, no quorum",
+			knob:    "NodeOptions.EtcdData: LostEtcdData",
 			cluster: three, edit: holds(emulator.LostEtcdData, cp2), settings: []string{"ETCD_TIMEOUT=60s"},
-			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "only cp2 holds data, left from an earlier install or a broken bootstrap",
+			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy,
+			says: "only cp2 holds data, left from an earlier install or a broken bootstrap",
 			seen: "etcd exists: bootstrap is not called",
 			also: func(t *testing.T, w *world, got outcome) {
 				t.Helper()
@@ -355,13 +395,18 @@ func dataFaults() []fault {
 					Reboot: true, SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: "EPHEMERAL", Wipe: true}},
 				})
 				require.NoError(t, err)
-				until(t, w.Node(cp2), func(node *emulator.Node) bool { return node.EtcdClusterID() == 0 && node.Stage() == "booting" })
+				until(t, w.Node(cp2), func(node *emulator.Node) bool {
+					return node.EtcdClusterID() == 0 &&
+						node.Stage() == "booting"
+				})
 			},
 		},
 		{
-			title: "two control planes hold the etcd of clusters that are lost", class: "etcd data, no quorum", knob: "NodeOptions.EtcdData: LostEtcdData",
+			title: "two control planes hold the etcd of clusters that are lost", class: "etcd data, no quorum",
+			knob:    "NodeOptions.EtcdData: LostEtcdData",
 			cluster: three, edit: holds(emulator.LostEtcdData, cp1, cp3), settings: []string{"ETCD_TIMEOUT=60s"},
-			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "members: not readable, etcd does not answer without quorum",
+			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy,
+			says: "members: not readable, etcd does not answer without quorum",
 			seen: "etcd exists: bootstrap is not called",
 			also: func(t *testing.T, w *world, got outcome) {
 				t.Helper()

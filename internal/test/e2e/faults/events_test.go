@@ -67,8 +67,8 @@ type said struct {
 	cause string
 }
 
-// lastLine is a line of what a run says last: the node with its address or "cluster", the step, the cause, the id and what to do next. What concerns the
-// cluster in a step begins with the step.
+// lastLine is a line of what a run says last: the node with its address or "cluster", the step, the cause, the id and
+// what to do next. What concerns the cluster in a step begins with the step.
 var lastLine = regexp.MustCompile(`^(?:(\S+ \([^)]*\)|[a-z0-9]+): )?(?:(\w+): )?(.*?) \[(TM\d{3})\](?:\. Next: .*)?$`)
 
 // failures are what the run gave as the reasons for its end, in that order.
@@ -111,7 +111,8 @@ func (o outcome) findings() []said {
 	return found
 }
 
-// saw tells whether a text is in anything that the run told about a node, or about any, while it went on: progress, results, findings, log lines.
+// saw tells whether a text is in anything that the run told about a node, or about any, while it went on: progress,
+// results, findings, log lines.
 func (o outcome) saw(node, text string) bool {
 	for _, e := range o.events {
 		if (node == "" || e.Node == node) && strings.Contains(strings.Join([]string{e.Text, e.Cause, e.Detail}, "\n"), text) {

@@ -27,32 +27,41 @@ func identityFaults() []fault {
 
 	return []fault{
 		{
-			title: "a node of another cluster is at the address", class: "a certificate of another CA", knob: "NodeOptions.Config",
+			title: "a node of another cluster is at the address", class: "a certificate of another CA",
+			knob: "NodeOptions.Config",
 			edit: ofAnotherCluster, inject: func(t *testing.T, w *world) { t.Helper(); w.listens(t, cp1) },
-			code: diagnosis.ExitPreflight, id: diagnosis.ForeignNode, node: cp1, seen: "with another cluster's certificate authority",
+			code: diagnosis.ExitPreflight, id: diagnosis.ForeignNode, node: cp1,
+			seen: "with another cluster's certificate authority",
 			heal: reset,
 		},
 		{
-			title: "two machines stand at each other's addresses, MACs are declared", class: "another machine's hardware addresses", knob: "NodeOptions.Address",
+			title: "two machines stand at each other's addresses, MACs are declared",
+			class: "another machine's hardware addresses", knob: "NodeOptions.Address",
 			cluster: twoLeases, edit: exchanged,
 			inject: func(t *testing.T, w *world) { t.Helper(); w.inMaintenance(t, cp1, cp2) },
-			code:   diagnosis.ExitPreflight, id: diagnosis.WrongMachine, node: cp1, says: "this is cp2's machine", seen: "this is cp2's machine",
+			code:   diagnosis.ExitPreflight, id: diagnosis.WrongMachine, node: cp1, says: "this is cp2's machine",
+			seen: "this is cp2's machine",
 			heal: func(_ *testing.T, w *world) { w.answersAt(cp1, cp2) },
 		},
 		{
-			title: "two machines exchange their leases after the apply, MACs are declared", class: "another machine's hardware addresses", knob: "AddressAfter",
+			title: "two machines exchange their leases after the apply, MACs are declared",
+			class: "another machine's hardware addresses", knob: "AddressAfter",
 			cluster: twoLeases, inject: exchangeLeases,
-			code: diagnosis.ExitVerify, id: diagnosis.WrongMachine, node: cp1, says: "this is cp2's machine", seen: "config sent",
+			code: diagnosis.ExitVerify, id: diagnosis.WrongMachine, node: cp1, says: "this is cp2's machine",
+			seen: "config sent",
 			heal: func(_ *testing.T, w *world) { w.answersAt(cp1, cp2) },
 		},
 		{
-			title: "two machines exchange their leases after the apply, no MAC is declared", class: "another node's machine config", knob: "AddressAfter, labcluster.Options.NoMACs",
+			title: "two machines exchange their leases after the apply, no MAC is declared",
+			class: "another node's machine config", knob: "AddressAfter, labcluster.Options.NoMACs",
 			cluster: undeclared, inject: exchangeLeases,
 			code: diagnosis.ExitVerify, id: diagnosis.NodesSwapped, node: cp1, seen: "config sent",
 			heal: func(_ *testing.T, w *world) { w.answersAt(cp1, cp2) },
 		},
 		{
-			title: "a machine gets another lease after the apply", class: "connection refused; on a network of one's own no answer", knob: "AddressAfter", cluster: labcluster.Options{DHCP: true},
+			title: "a machine gets another lease after the apply",
+			class: "connection refused; on a network of one's own no answer", knob: "AddressAfter",
+			cluster: labcluster.Options{DHCP: true},
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.inMaintenance(t, cp1)
@@ -66,7 +75,8 @@ func identityFaults() []fault {
 			},
 		},
 		{
-			title: "a worker gets another lease after the apply, and discovery sees it", class: "connection refused; on a network of one's own no answer", knob: "AddressAfter, LabOptions.Discovery",
+			title: "a worker gets another lease after the apply, and discovery sees it",
+			class: "connection refused; on a network of one's own no answer", knob: "AddressAfter, LabOptions.Discovery",
 			cluster: labcluster.Options{
 				Workers: 1, DHCP: true, Endpoint: labcluster.FirstControlPlane, LabOptions: emulator.LabOptions{Discovery: true},
 			},
@@ -86,7 +96,8 @@ func identityFaults() []fault {
 			},
 		},
 		{
-			title: "a machine has another address in maintenance than its config gives it", class: "connection refused, then another address", knob: "NodeOptions.Address, NODE_ADDRESSES",
+			title: "a machine has another address in maintenance than its config gives it",
+			class: "connection refused, then another address", knob: "NodeOptions.Address, NODE_ADDRESSES",
 			edit: func(_ *testing.T, w *world, machine *emulator.NodeOptions) {
 				machine.Address = w.Lab.Address(78)
 				w.settings = append(w.settings, "NODE_ADDRESSES=cp1="+machine.Address.String())
@@ -95,16 +106,19 @@ func identityFaults() []fault {
 			seen:   "booting, at", node: cp1,
 		},
 		{
-			title: "the same, and the reply to the apply is lost", class: "a reply is lost, then another address", knob: "NodeOptions.Address, Calls: Cut, AfterEffect",
+			title: "the same, and the reply to the apply is lost", class: "a reply is lost, then another address",
+			knob: "NodeOptions.Address, Calls: Cut, AfterEffect",
 			edit: func(_ *testing.T, w *world, machine *emulator.NodeOptions) {
 				machine.Address = w.Lab.Address(78)
 				w.settings = append(w.settings, "NODE_ADDRESSES=cp1="+machine.Address.String())
 			},
-			inject: onCalls(emulator.CallFault{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Cut, Times: 1}),
-			seen:   "reply lost", node: cp1, also: applied(1),
+			inject: onCalls(emulator.CallFault{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: emulator.Cut,
+				Times: 1}),
+			seen: "reply lost", node: cp1, also: applied(1),
 		},
 		{
-			title: "talconfig.yaml declares an address that the machine config does not have", class: "files alone", knob: "talconfig.yaml: ipAddress",
+			title: "talconfig.yaml declares an address that the machine config does not have", class: "files alone",
+			knob: "talconfig.yaml: ipAddress",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.retype(t, `ipAddress: "`+w.Node(cp1).Address().String(), `ipAddress: "`+w.Lab.Address(79).String())
@@ -116,7 +130,8 @@ func identityFaults() []fault {
 			},
 		},
 		{
-			title: "a machine is reached through an address that its certificate does not name", class: "a certificate for other names", knob: "Lab.Balance, NODE_ADDRESSES",
+			title: "a machine is reached through an address that its certificate does not name",
+			class: "a certificate for other names", knob: "Lab.Balance, NODE_ADDRESSES",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.inMaintenance(t, cp1)
@@ -126,11 +141,13 @@ func identityFaults() []fault {
 			edit: func(_ *testing.T, w *world, _ *emulator.NodeOptions) {
 				w.settings = append(w.settings, "NODE_ADDRESSES=cp1="+w.Lab.Address(99).String()+":50000")
 			},
-			code: diagnosis.ExitVerify, id: diagnosis.CertificateName, node: cp1, says: "the node's certificate doesn't name this address", seen: "config sent",
+			code: diagnosis.ExitVerify, id: diagnosis.CertificateName, node: cp1,
+			says: "the node's certificate doesn't name this address", seen: "config sent",
 			heal: func(_ *testing.T, w *world) { w.settings = append(w.settings, "NODE_ADDRESSES=") },
 		},
 		{
-			title: "somebody else sends the same config meanwhile", class: "maintenance, then configured", knob: "another client",
+			title: "somebody else sends the same config meanwhile", class: "maintenance, then configured",
+			knob: "another client",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.inMaintenance(t, cp1)
@@ -173,7 +190,8 @@ func exchangeLeases(t *testing.T, w *world) {
 
 // answersAt tells the runs to come that two machines answer at each other's addresses.
 func (w *world) answersAt(one, two string) {
-	w.settings = append(w.settings, "NODE_ADDRESSES="+one+"="+w.Lab.MachineAddress(1).String()+","+two+"="+w.Lab.MachineAddress(0).String())
+	w.settings = append(w.settings,
+		"NODE_ADDRESSES="+one+"="+w.Lab.MachineAddress(1).String()+","+two+"="+w.Lab.MachineAddress(0).String())
 }
 
 // retype replaces a text in talconfig.yaml.
@@ -200,7 +218,8 @@ func (w *world) configure(t *testing.T, name string) {
 
 	defer other.Close()
 
-	_, err = other.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{Data: data, Mode: machineapi.ApplyConfigurationRequest_AUTO})
+	_, err = other.ApplyConfiguration(t.Context(),
+		&machineapi.ApplyConfigurationRequest{Data: data, Mode: machineapi.ApplyConfigurationRequest_AUTO})
 	require.NoError(t, err)
 }
 
@@ -212,7 +231,8 @@ func (w *world) otherFiles(t *testing.T) *labcluster.Cluster {
 	require.NoError(t, err)
 
 	other, err := labcluster.New(filepath.Join(w.root, "other"), labcluster.Options{
-		Name: "other", Lab: w.Lab, Off: true, Secrets: bundle, ControlPlanes: 1, Workers: -1, Endpoint: labcluster.FirstControlPlane,
+		Name: "other", Lab: w.Lab, Off: true, Secrets: bundle, ControlPlanes: 1, Workers: -1,
+		Endpoint: labcluster.FirstControlPlane,
 	})
 	require.NoError(t, err)
 
@@ -245,7 +265,8 @@ func configured(t *testing.T, w *world, machine *emulator.NodeOptions) {
 func reset(t *testing.T, w *world) {
 	t.Helper()
 
-	other, err := client.New(t.Context(), client.WithConfigFromFile(filepath.Join(w.root, "other", "clusterconfig", "talosconfig")),
+	other, err := client.New(t.Context(),
+		client.WithConfigFromFile(filepath.Join(w.root, "other", "clusterconfig", "talosconfig")),
 		client.WithEndpoints(w.Node(cp1).Endpoint()))
 	require.NoError(t, err)
 
@@ -299,7 +320,8 @@ func certificateFaults() []fault {
 			machine.Faults.ResetRefused = rude
 		}
 		f.settings = []string{"STAGE_TIMEOUT=1m", "SKIP_CHECKS=" + string(diagnosis.ClientNotSigned)}
-		f.code, f.id, f.node, f.seen = diagnosis.ExitApply, diagnosis.ClientRefused, cp1, "doesn't accept this client certificate"
+		f.code, f.id, f.node, f.seen = diagnosis.ExitApply, diagnosis.ClientRefused, cp1,
+			"doesn't accept this client certificate"
 
 		if rude {
 			f.knob += "; ResetRefused"
@@ -312,7 +334,8 @@ func certificateFaults() []fault {
 		clock("a node's clock is two days ahead", 48*time.Hour),
 		clock("a node's clock is two days behind", -48*time.Hour),
 		{
-			title: "bootstrap meets a node whose clock is two days ahead", class: "a certificate that is not valid now", knob: "ClockOffset",
+			title: "bootstrap meets a node whose clock is two days ahead", class: "a certificate that is not valid now",
+			knob: "ClockOffset",
 			edit: configured,
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
@@ -323,18 +346,21 @@ func certificateFaults() []fault {
 			code: diagnosis.ExitBootstrap, id: diagnosis.NodeClock, node: cp1, seen: "becomes valid only in",
 			heal: calm,
 		},
-		files("the talosconfig's client certificate has expired", "files alone", "talosconfig: crt", diagnosis.ClientCertificate, "client certificate expired", withExpiredClient),
-		files("the talosconfig is another cluster's", "files alone", "talosconfig", diagnosis.TalosconfigForeign, "trusts another certificate authority", func(t *testing.T, w *world) {
-			t.Helper()
+		files("the talosconfig's client certificate has expired", "files alone", "talosconfig: crt",
+			diagnosis.ClientCertificate, "client certificate expired", withExpiredClient),
+		files("the talosconfig is another cluster's", "files alone", "talosconfig", diagnosis.TalosconfigForeign,
+			"trusts another certificate authority", func(t *testing.T, w *world) {
+				t.Helper()
 
-			data, err := os.ReadFile(w.otherFiles(t).Talosconfig())
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(w.Talosconfig(), data, 0o600))
-		}),
+				data, err := os.ReadFile(w.otherFiles(t).Talosconfig())
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(w.Talosconfig(), data, 0o600))
+			}),
 		refused("the node refuses the talosconfig's client certificate, with an alert", false),
 		refused("the node refuses the talosconfig's client certificate, with a reset", true),
 		{
-			title: "a node in maintenance shows a new certificate on every connection", class: "certificates that change", knob: "NewCertificates",
+			title: "a node in maintenance shows a new certificate on every connection", class: "certificates that change",
+			knob: "NewCertificates",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.inMaintenance(t, cp1)
@@ -343,10 +369,12 @@ func certificateFaults() []fault {
 			also: applied(1), heal: calm,
 		},
 		{
-			title: "a node in maintenance has another certificate than CERT_FINGERPRINTS says", class: "another certificate", knob: "CERT_FINGERPRINTS",
+			title: "a node in maintenance has another certificate than CERT_FINGERPRINTS says", class: "another certificate",
+			knob:     "CERT_FINGERPRINTS",
 			inject:   func(t *testing.T, w *world) { t.Helper(); w.inMaintenance(t, cp1) },
 			settings: []string{"CERT_FINGERPRINTS=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="},
-			code:     diagnosis.ExitPreflight, id: diagnosis.FingerprintMismatch, node: cp1, seen: "has none of the given fingerprints",
+			code:     diagnosis.ExitPreflight, id: diagnosis.FingerprintMismatch, node: cp1,
+			seen: "has none of the given fingerprints",
 			also: applied(0),
 		},
 	}

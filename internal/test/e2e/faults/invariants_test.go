@@ -21,7 +21,8 @@ func secretsOf(t *testing.T, cluster *labcluster.Cluster) []string {
 	t.Helper()
 
 	bundle := cluster.Generated.Options.Secrets
-	keys := [][]byte{bundle.Certs.OS.Key, bundle.Certs.Etcd.Key, bundle.Certs.K8s.Key, bundle.Certs.K8sAggregator.Key, bundle.Certs.K8sServiceAccount.Key}
+	keys := [][]byte{bundle.Certs.OS.Key, bundle.Certs.Etcd.Key, bundle.Certs.K8s.Key, bundle.Certs.K8sAggregator.Key,
+		bundle.Certs.K8sServiceAccount.Key}
 
 	talosconfig, err := config.Open(cluster.Talosconfig())
 	require.NoError(t, err)
@@ -29,7 +30,8 @@ func secretsOf(t *testing.T, cluster *labcluster.Cluster) []string {
 	client, err := base64.StdEncoding.DecodeString(talosconfig.Contexts[talosconfig.Context].Key)
 	require.NoError(t, err)
 
-	secrets := []string{bundle.Cluster.Secret, bundle.TrustdInfo.Token, bundle.Secrets.BootstrapToken, bundle.Secrets.SecretboxEncryptionSecret}
+	secrets := []string{bundle.Cluster.Secret, bundle.TrustdInfo.Token, bundle.Secrets.BootstrapToken,
+		bundle.Secrets.SecretboxEncryptionSecret}
 
 	for _, key := range append(keys, client) {
 		secrets = append(secrets, base64.StdEncoding.EncodeToString(key), pemBody(key))
@@ -71,7 +73,8 @@ func (w *world) holdsSecrets(t *testing.T, got outcome, reports string) {
 
 // past is what holds before a run.
 type past struct {
-	// members are the configured machines with etcd data, and how often each had booted; data tells of any etcd data at all.
+	// members are the configured machines with etcd data, and how often each had booted; data tells of any etcd data at
+	// all.
 	members map[string]int
 	data    bool
 	// calls counts the changes of each machine.
@@ -132,12 +135,15 @@ func (w *world) keepsPromises(t *testing.T, before past, got outcome) {
 			_, member := before.members[name]
 
 			require.Contains(t, []string{"ApplyConfiguration", "Bootstrap"}, call.Name(), "%s: nobody asked for that", name)
-			require.False(t, call.Name() == "ApplyConfiguration" && member, "%s has etcd and was sent a config\n%s", name, got.told())
-			require.False(t, call.Name() == "ApplyConfiguration" && started != nil && call.Time.After(started.Time) && strings.Contains(call.Roles, "os:admin"),
+			require.False(t, call.Name() == "ApplyConfiguration" && member, "%s has etcd and was sent a config\n%s", name,
+				got.told())
+			require.False(t, call.Name() == "ApplyConfiguration" && started != nil && call.Time.After(started.Time) &&
+				strings.Contains(call.Roles, "os:admin"),
 				"%s was reconfigured after the cluster got its etcd\n%s", name, got.told())
 
 			if call.Name() == "ApplyConfiguration" {
-				require.Contains(t, w.digestsFor(t, name), call.ConfigSHA256, "%s was sent another machine's config\n%s", name, got.told())
+				require.Contains(t, w.digestsFor(t, name), call.ConfigSHA256, "%s was sent another machine's config\n%s", name,
+					got.told())
 			}
 		}
 	}
@@ -158,7 +164,8 @@ func firstBootstrap(made map[string][]emulator.Call) *emulator.Call {
 	return first
 }
 
-// digestsFor are those of the configs that a machine may get: its file's. Machines that are not the inventory's get none.
+// digestsFor are those of the configs that a machine may get: its file's. Machines that are not the inventory's get
+// none.
 func (w *world) digestsFor(t *testing.T, name string) []string {
 	t.Helper()
 

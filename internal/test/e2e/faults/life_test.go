@@ -67,33 +67,44 @@ func installFaults() []fault {
 	}
 
 	return []fault{
-		failing("the install disk does not exist", "Install: InstallDiskMissing", emulator.InstallDiskMissing, "lstat /dev/vda: no such file or directory"),
-		failing("the installer image does not exist", "Install: InstallImagePull", emulator.InstallImagePull, "failed to pull image"),
-		failing("the installer image's pull takes too long, once", "Install: InstallImageSlow, InstallTimes: 1", emulator.InstallImageSlow, "context deadline exceeded"),
-		failing("the install disk can't be written to", "Install: InstallDiskWrite", emulator.InstallDiskWrite, "input/output error"),
+		failing("the install disk does not exist", "Install: InstallDiskMissing", emulator.InstallDiskMissing,
+			"lstat /dev/vda: no such file or directory"),
+		failing("the installer image does not exist", "Install: InstallImagePull", emulator.InstallImagePull,
+			"failed to pull image"),
+		failing("the installer image's pull takes too long, once", "Install: InstallImageSlow, InstallTimes: 1",
+			emulator.InstallImageSlow, "context deadline exceeded"),
+		failing("the install disk can't be written to", "Install: InstallDiskWrite", emulator.InstallDiskWrite,
+			"input/output error"),
 		{
-			title: "the install fails while the API is closed", class: "maintenance again, without a reason", knob: "Install, LabOptions.AutoHostnames",
+			title: "the install fails while the API is closed", class: "maintenance again, without a reason",
+			knob:    "Install, LabOptions.AutoHostnames",
 			cluster: labcluster.Options{AutoHostnames: true},
 			inject:  set(func(f *emulator.Faults) { f.Install = emulator.InstallImagePull }),
 			code:    diagnosis.ExitVerify, id: diagnosis.InstallFailed, node: cp1, seen: "config sent",
 			repeats: true, heal: calm,
 		},
 		{
-			title: "maintenance, then configured, then maintenance again: the disk keeps nothing", class: "maintenance again, without a reason", knob: "Forgets",
+			title: "maintenance, then configured, then maintenance again: the disk keeps nothing",
+			class: "maintenance again, without a reason", knob: "Forgets",
 			inject: set(func(f *emulator.Faults) { f.Forgets, f.InstallStall = true, forEver }),
 			during: func(t *testing.T, w *world) { t.Helper(); w.installsUnder(t, cp1) },
-			code:   diagnosis.ExitVerify, id: diagnosis.InstallFailed, node: cp1, says: "it accepted its config and came back to maintenance: the install failed",
+			code:   diagnosis.ExitVerify, id: diagnosis.InstallFailed, node: cp1,
+			says: "it accepted its config and came back to maintenance: the install failed",
 			seen: "installing", heal: calm,
 		},
 		{
-			title: "maintenance goes on for 90 s after the config was accepted", class: "maintenance, with the certificate that got the config", knob: "Lingers: 90 s",
-			inject: set(func(f *emulator.Faults) { f.Lingers = 90 * time.Second }), settings: []string{"VERIFICATION_TIMEOUT=2h"},
-			seen: "accepted its config, still in maintenance", node: cp1,
+			title: "maintenance goes on for 90 s after the config was accepted",
+			class: "maintenance, with the certificate that got the config", knob: "Lingers: 90 s",
+			inject:   set(func(f *emulator.Faults) { f.Lingers = 90 * time.Second }),
+			settings: []string{"VERIFICATION_TIMEOUT=2h"},
+			seen:     "accepted its config, still in maintenance", node: cp1,
 		},
 		{
-			title: "maintenance never ends after the config was accepted", class: "maintenance, with the certificate that got the config", knob: "Lingers",
+			title: "maintenance never ends after the config was accepted",
+			class: "maintenance, with the certificate that got the config", knob: "Lingers",
 			inject: set(func(f *emulator.Faults) { f.Lingers = forEver }), settings: []string{"VERIFICATION_TIMEOUT=60s"},
-			code: diagnosis.ExitVerify, id: diagnosis.StillMaintenance, node: cp1, says: "it accepted its config, and it is still in maintenance",
+			code: diagnosis.ExitVerify, id: diagnosis.StillMaintenance, node: cp1,
+			says: "it accepted its config, and it is still in maintenance",
 			seen: "accepted its config, still in maintenance",
 			heal: func(t *testing.T, w *world) {
 				t.Helper()
@@ -125,12 +136,15 @@ func installFaults() []fault {
 			},
 		},
 		{
-			title: "an install of 15 minutes that shows its progress", class: "configured, installing", knob: "Timing.Install: 15 min",
-			cluster:  labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: hastyScale}, Timing: emulator.Timing{Install: 15 * time.Minute}},
+			title: "an install of 15 minutes that shows its progress", class: "configured, installing",
+			knob: "Timing.Install: 15 min",
+			cluster: labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: hastyScale},
+				Timing: emulator.Timing{Install: 15 * time.Minute}},
 			settings: unhurried, seen: "installing", node: cp1, nextSettings: unhurried,
 		},
 		{
-			title: "an install that is silent for 12 minutes", class: "connection refused", knob: "InstallStall: 12 min, LabOptions.AutoHostnames",
+			title: "an install that is silent for 12 minutes", class: "connection refused",
+			knob:    "InstallStall: 12 min, LabOptions.AutoHostnames",
 			cluster: labcluster.Options{AutoHostnames: true, LabOptions: emulator.LabOptions{TimeScale: hastyScale}},
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
@@ -149,7 +163,8 @@ func installFaults() []fault {
 			heal: calm,
 		},
 		{
-			title: "the node's META volume is slow to get ready", class: "no reply to the apply, then FailedPrecondition", knob: "MetaNotReady",
+			title: "the node's META volume is slow to get ready", class: "no reply to the apply, then FailedPrecondition",
+			knob:    "MetaNotReady",
 			cluster: slow,
 			inject:  set(func(f *emulator.Faults) { f.MetaNotReady = true }),
 			during: func(t *testing.T, w *world) {
@@ -160,10 +175,12 @@ func installFaults() []fault {
 			seen: "another apply configuration is already in progress", node: cp1,
 		},
 		{
-			title: "the node's META volume never gets ready", class: "no reply to the apply, then FailedPrecondition", knob: "MetaNotReady",
+			title: "the node's META volume never gets ready", class: "no reply to the apply, then FailedPrecondition",
+			knob:    "MetaNotReady",
 			cluster: slow,
 			inject:  set(func(f *emulator.Faults) { f.MetaNotReady = true }), settings: []string{"MAX_RETRIES=2"},
-			code: diagnosis.ExitApply, id: diagnosis.ApplyGaveUp, node: cp1, seen: "another apply configuration is already in progress",
+			code: diagnosis.ExitApply, id: diagnosis.ApplyGaveUp, node: cp1,
+			seen: "another apply configuration is already in progress",
 			heal: func(t *testing.T, w *world) {
 				t.Helper()
 				w.heal(cp1)
@@ -172,7 +189,8 @@ func installFaults() []fault {
 			},
 		},
 		{
-			title: "the node finds keys in its config that its Talos does not know", class: "InvalidArgument", knob: "Calls: Fail ApplyConfiguration",
+			title: "the node finds keys in its config that its Talos does not know", class: "InvalidArgument",
+			knob: "Calls: Fail ApplyConfiguration",
 			inject: func(_ *testing.T, w *world) {
 				w.fault(cp1, emulator.CallFault{
 					Method: "ApplyConfiguration", Do: emulator.Fail, Code: codes.InvalidArgument, Times: 1,
@@ -183,7 +201,8 @@ func installFaults() []fault {
 			also: applied(1), // sending it again would not help
 		},
 		{
-			title: "an older Talos finds keys in its config that it does not know", class: "Unknown, failed to parse config", knob: "Calls: Fail ApplyConfiguration",
+			title: "an older Talos finds keys in its config that it does not know", class: "Unknown, failed to parse config",
+			knob: "Calls: Fail ApplyConfiguration",
 			inject: func(_ *testing.T, w *world) {
 				w.fault(cp1, emulator.CallFault{
 					Method: "ApplyConfiguration", Do: emulator.Fail, Code: codes.Unknown, Times: 1,
@@ -199,7 +218,8 @@ func installFaults() []fault {
 // slow lets little time pass on the machines while a call is waited for by the wall's clock.
 var slow = labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 20}}
 
-// hastyScale lets waits of minutes pass in seconds; unhurried are limits that such a haste does not come near, the one that a fault tries aside.
+// hastyScale lets waits of minutes pass in seconds; unhurried are limits that such a haste does not come near, the one
+// that a fault tries aside.
 const hastyScale = 150
 
 var unhurried = []string{"ETCD_TIMEOUT=5h", "API_TIMEOUT=5h", "STAGE_TIMEOUT=5h", "VERIFICATION_TIMEOUT=5h"}
@@ -240,7 +260,8 @@ func (w *world) namesItself(t *testing.T) {
 	const line = "  - hostname: cp1\n"
 
 	require.Contains(t, string(data), line)
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(data), line, line+"    ignoreHostname: true\n", 1)), 0o600))
+	require.NoError(t, os.WriteFile(path,
+		[]byte(strings.Replace(string(data), line, line+"    ignoreHostname: true\n", 1)), 0o600))
 }
 
 // edit changes a node's machine config.
@@ -260,18 +281,22 @@ func bootFaults() []fault {
 			title: "a node that reboots for ever", class: "refuses and answers in turn", knob: "BootLoop",
 			cluster: labcluster.Options{Timing: emulator.Timing{Containers: 40 * time.Second, Reboot: 20 * time.Second}},
 			inject:  set(func(f *emulator.Faults) { f.BootLoop = true }),
-			code:    diagnosis.ExitVerify, id: diagnosis.StageStuck, node: cp1, says: "it rebooted 3 times without getting any further", seen: "booting",
+			code:    diagnosis.ExitVerify, id: diagnosis.StageStuck, node: cp1,
+			says: "it rebooted 3 times without getting any further", seen: "booting",
 			heal: calm,
 		},
 		{
 			title: "a power-on self-test of 7 minutes", class: "no answer", knob: "Timing.SelfTest: 7 min",
-			cluster:  labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: hastyScale}, Timing: emulator.Timing{SelfTest: 7 * time.Minute}},
+			cluster: labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: hastyScale},
+				Timing: emulator.Timing{SelfTest: 7 * time.Minute}},
 			settings: unhurried, seen: "no answer: self-test, reboot or off", node: cp1, nextSettings: unhurried,
 		},
 		{
-			title: "the config names a link that the machine does not have", class: "in maintenance, without that link", knob: "NodeOptions.Links",
+			title: "the config names a link that the machine does not have", class: "in maintenance, without that link",
+			knob:   "NodeOptions.Links",
 			inject: func(t *testing.T, w *world) { t.Helper(); w.callLink(t, "ens18") },
-			code:   diagnosis.ExitPreflight, id: diagnosis.LinkAbsent, node: cp1, says: "no link ens18", seen: "it would not be on the network",
+			code:   diagnosis.ExitPreflight, id: diagnosis.LinkAbsent, node: cp1, says: "no link ens18",
+			seen: "it would not be on the network",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
 				require.Zero(t, w.count(cp1, "ApplyConfiguration"))
@@ -287,7 +312,8 @@ func bootFaults() []fault {
 				w.Node(cp1).Set(func(f *emulator.Faults) { f.Lost = emulator.LostLink })
 			},
 			settings: []string{"SKIP_CHECKS=" + string(diagnosis.LinkAbsent), "NODE_WAIT=150s"},
-			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: cp1, says: "or off the network, if it has no link ens18",
+			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: cp1,
+			says: "or off the network, if it has no link ens18",
 			seen: "no answer: self-test, reboot or off",
 			heal: func(t *testing.T, w *world) {
 				t.Helper()
@@ -300,15 +326,19 @@ func bootFaults() []fault {
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.Node(cp1).Set(func(f *emulator.Faults) { f.Lost = emulator.LostDisk })
-				w.edit(t, cp1, "machine:\n", "machine:\n    systemDiskEncryption:\n        state:\n            provider: luks2\n            keys:\n                - slot: 0\n                  tpm: {}\n")
+				w.edit(t, cp1, "machine:\n",
+					"machine:\n    systemDiskEncryption:\n        state:\n            provider: luks2\n            keys:\n         "+
+						"       - slot: 0\n                  tpm: {}\n")
 			},
 			settings: []string{"NODE_WAIT=20s"},
-			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: cp1, says: "or its disk can't be unlocked with the TPM's key",
+			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: cp1,
+			says: "or its disk can't be unlocked with the TPM's key",
 			seen: "it may never unlock them again",
 			heal: calm,
 		},
 		{
-			title: "Talos is installed on another disk than the config's", class: "in maintenance, with a Talos disk", knob: "NodeOptions.Installed, Disks",
+			title: "Talos is installed on another disk than the config's", class: "in maintenance, with a Talos disk",
+			knob: "NodeOptions.Installed, Disks",
 			edit: func(_ *testing.T, _ *world, machine *emulator.NodeOptions) {
 				machine.Installed = true
 				machine.Disks = []emulator.Disk{
@@ -322,9 +352,11 @@ func bootFaults() []fault {
 			},
 		},
 		{
-			title: "the config is newer than the Talos that the node booted", class: "in maintenance, another Talos version", knob: "NodeOptions.TalosVersion",
+			title: "the config is newer than the Talos that the node booted", class: "in maintenance, another Talos version",
+			knob: "NodeOptions.TalosVersion",
 			edit: func(_ *testing.T, _ *world, machine *emulator.NodeOptions) { machine.TalosVersion = "v1.12.1" },
-			code: diagnosis.ExitPreflight, id: diagnosis.TalosVersionMismatch, node: cp1, seen: "it would refuse what it does not know",
+			code: diagnosis.ExitPreflight, id: diagnosis.TalosVersionMismatch, node: cp1,
+			seen: "it would refuse what it does not know",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
 				require.Zero(t, w.count(cp1, "ApplyConfiguration"))
@@ -333,20 +365,23 @@ func bootFaults() []fault {
 		},
 		{
 			cluster: labcluster.Options{TalosVersion: "v1.12.1"},
-			title:   "the config is older than the Talos that the node booted", class: "in maintenance, another Talos version", knob: "NodeOptions.TalosVersion",
+			title:   "the config is older than the Talos that the node booted", class: "in maintenance, another Talos version",
+			knob: "NodeOptions.TalosVersion",
 			edit: func(_ *testing.T, _ *world, machine *emulator.NodeOptions) {
 				machine.TalosVersion = emulator.DefaultTalosVersion
 			},
 			id: diagnosis.TalosVersionMismatch, node: cp1, seen: "its machine config is made for the older",
 		},
 		{
-			title: "a node in maintenance does not tell its version", class: "Unimplemented", knob: "NodeOptions.TalosVersion: v1.12.1",
+			title: "a node in maintenance does not tell its version", class: "Unimplemented",
+			knob:    "NodeOptions.TalosVersion: v1.12.1",
 			cluster: labcluster.Options{TalosVersion: "v1.12.1"},
 			edit:    func(_ *testing.T, _ *world, machine *emulator.NodeOptions) { machine.TalosVersion = "v1.12.1" },
 			seen:    "config sent", node: cp1,
 		},
 		{
-			title: "a node has another address in maintenance than afterwards", class: "answers at another address", knob: "NodeOptions.Address, NODE_ADDRESSES",
+			title: "a node has another address in maintenance than afterwards", class: "answers at another address",
+			knob: "NodeOptions.Address, NODE_ADDRESSES",
 			edit: func(_ *testing.T, w *world, machine *emulator.NodeOptions) { machine.Address = w.Lab.Address(99) },
 			inject: func(_ *testing.T, w *world) {
 				w.settings = append(w.settings, "NODE_ADDRESSES="+cp1+"="+w.Lab.Address(99).String())
@@ -358,7 +393,8 @@ func bootFaults() []fault {
 			},
 		},
 		{
-			title: "a node of two cards is declared by the address of the second", class: "answers at both addresses", knob: "machine config: two addresses",
+			title: "a node of two cards is declared by the address of the second", class: "answers at both addresses",
+			knob:    "machine config: two addresses",
 			cluster: labcluster.Options{ControlPlanes: 3},
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
@@ -422,7 +458,8 @@ func serviceFaults() []fault {
 		{
 			title: "the clock is never synced", class: "time is not synced", knob: "TimeUnsynced",
 			inject: set(func(f *emulator.Faults) { f.TimeUnsynced = true }), settings: []string{"TIME_SYNC_TIMEOUT=20s"},
-			code: diagnosis.ExitBootstrap, id: diagnosis.TimeNotSynced, node: cp1, seen: "its clock is not synced, and etcd waits for that",
+			code: diagnosis.ExitBootstrap, id: diagnosis.TimeNotSynced, node: cp1,
+			seen:    "its clock is not synced, and etcd waits for that",
 			repeats: true, heal: calm,
 		},
 		{
@@ -437,21 +474,26 @@ func serviceFaults() []fault {
 		},
 		{
 			title: "trustd never answers", class: "connection refused", knob: "TrustdDown", cluster: withWorker,
-			inject: set(func(f *emulator.Faults) { f.TrustdDown = true }), settings: []string{"INSTALL_TIMEOUT=4m", "STAGE_TIMEOUT=4m"},
-			code: diagnosis.ExitVerify, id: diagnosis.WorkerJoining, node: worker1, says: "a worker opens its API when a control plane signs its certificate",
+			inject:   set(func(f *emulator.Faults) { f.TrustdDown = true }),
+			settings: []string{"INSTALL_TIMEOUT=4m", "STAGE_TIMEOUT=4m"},
+			code:     diagnosis.ExitVerify, id: diagnosis.WorkerJoining, node: worker1,
+			says: "a worker opens its API when a control plane signs its certificate",
 			seen: "its API opens once the endpoint answers for it", heal: calm,
 		},
 		{
-			title: "a worker's kubelet never gets healthy", class: "booting, kubelet not healthy", knob: "KubeletDown", cluster: withWorker,
+			title: "a worker's kubelet never gets healthy", class: "booting, kubelet not healthy", knob: "KubeletDown",
+			cluster:  withWorker,
 			inject:   func(_ *testing.T, w *world) { w.Node(worker1).Set(func(f *emulator.Faults) { f.KubeletDown = true }) },
 			settings: []string{"STAGE_TIMEOUT=4m"},
-			code:     diagnosis.ExitVerify, id: diagnosis.StageStuck, node: worker1, says: "booting, waiting for kubelet not healthy", seen: "kubelet not healthy",
+			code:     diagnosis.ExitVerify, id: diagnosis.StageStuck, node: worker1,
+			says: "booting, waiting for kubelet not healthy", seen: "kubelet not healthy",
 			heal: func(_ *testing.T, w *world) { w.heal(worker1) },
 		},
 		{
 			title: "a control plane's kubelet never gets healthy", class: "booting, kubelet not healthy", knob: "KubeletDown",
 			inject: set(func(f *emulator.Faults) { f.KubeletDown = true }), settings: []string{"STAGE_TIMEOUT=4m"},
-			code: diagnosis.ExitVerify, id: diagnosis.StageStuck, node: cp1, says: "booting, waiting for kubelet not healthy", seen: "kubelet not healthy",
+			code: diagnosis.ExitVerify, id: diagnosis.StageStuck, node: cp1, says: "booting, waiting for kubelet not healthy",
+			seen: "kubelet not healthy",
 			heal: calm,
 		},
 		{
@@ -466,7 +508,9 @@ func serviceFaults() []fault {
 				w.heal(worker1)
 			},
 			settings: []string{"NODE_WAIT=4m"},
-			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: worker1, says: "powered off, still in its self-test, or at another address", seen: "its API opens once the endpoint answers for it",
+			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: worker1,
+			says: "powered off, still in its self-test, or at another address",
+			seen: "its API opens once the endpoint answers for it",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
 				require.True(t, w.Node(cp1).EtcdVoter(), "a worker never holds up the cluster")
@@ -477,15 +521,18 @@ func serviceFaults() []fault {
 		{
 			title: "the Kubernetes API never comes up", class: "port 6443 refused", knob: "KubernetesDown",
 			inject: set(func(f *emulator.Faults) { f.KubernetesDown = true }), settings: []string{"API_TIMEOUT=30s"},
-			code: diagnosis.ExitKubernetes, id: diagnosis.APINotReady, says: "is not ready after", seen: "waiting for the Kubernetes API",
+			code: diagnosis.ExitKubernetes, id: diagnosis.APINotReady, says: "is not ready after",
+			seen:    "waiting for the Kubernetes API",
 			repeats: true, heal: calm,
 		},
 		{
-			title: "no CNI: the nodes are never Ready", class: "NotReady", knob: "labcluster.Options.CNI: none", cluster: withWorker,
-			seen: "expected until a CNI is installed",
+			title: "no CNI: the nodes are never Ready", class: "NotReady", knob: "labcluster.Options.CNI: none",
+			cluster: withWorker,
+			seen:    "expected until a CNI is installed",
 		},
 		{
-			title: "no network in spite of Talos' own CNI", class: "NotReady", knob: "machine config: CNI flannel", cluster: withWorker,
+			title: "no network in spite of Talos' own CNI", class: "NotReady", knob: "machine config: CNI flannel",
+			cluster: withWorker,
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.ends(t, 0, "talos")
@@ -494,7 +541,8 @@ func serviceFaults() []fault {
 				w.edit(t, cp1, "name: none", "name: flannel")
 			},
 			settings: []string{"API_TIMEOUT=60s"},
-			code:     diagnosis.ExitKubernetes, id: diagnosis.NodesNotReady, says: "not Ready after", seen: "waiting for nodes to become Ready",
+			code:     diagnosis.ExitKubernetes, id: diagnosis.NodesNotReady, says: "not Ready after",
+			seen: "waiting for nodes to become Ready",
 			heal: func(_ *testing.T, w *world) { w.Lab.InstallCNI() },
 		},
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// fault is something that goes wrong, and what has to come of it. Of the zero values: the cluster is one control plane, the fault is there from the
-// start, the run is the recipe and ends well, and so does the next one.
+// fault is something that goes wrong, and what has to come of it. Of the zero values: the cluster is one control plane,
+// the fault is there from the start, the run is the recipe and ends well, and so does the next one.
 type fault struct {
 	// title says in plain words what goes wrong.
 	title string
@@ -39,12 +39,13 @@ type fault struct {
 	// during goes on while the run does. The run's end is waited for, so it must end too.
 	during func(t *testing.T, w *world)
 
-	// disk has all of it happen with a file system that comes into this state once onDisk was called with its folder, in a process of its own.
+	// disk has all of it happen with a file system that comes into this state once onDisk was called with its folder, in a
+	// process of its own.
 	disk   *baddisk.State
 	onDisk func(t *testing.T, w *world, folder string)
 
-	// code, id and node are what the run ends with: exit code, kind of trouble, and the node that is named. With code 0 it is a remark; without an id
-	// nothing is said at all.
+	// code, id and node are what the run ends with: exit code, kind of trouble, and the node that is named. With code 0 it
+	// is a remark; without an id nothing is said at all.
 	code diagnosis.ExitCode
 	id   diagnosis.ID
 	node string
@@ -144,7 +145,8 @@ func (f fault) play(t *testing.T) record {
 	return f.playIn(t, newWorld(t, f.cluster, f.edit))
 }
 
-// playOnDisk has the fault happen in a second process, which has the bad file system. It tells what it recorded as a line of its output.
+// playOnDisk has the fault happen in a second process, which has the bad file system. It tells what it recorded as a
+// line of its output.
 func (f fault) playOnDisk(t *testing.T) record {
 	t.Helper()
 
@@ -255,14 +257,17 @@ func (f fault) judge(t *testing.T, got outcome) string {
 	}
 
 	if f.id == "" {
-		// A computer that is busy with other things may keep a run from hearing a machine in time, or until somebody else has configured it.
-		things = slices.DeleteFunc(things, func(s said) bool { return s.id == diagnosis.NodeSilent || s.id == diagnosis.NodeRefused })
+		// A computer that is busy with other things may keep a run from hearing a machine in time, or until somebody else has
+		// configured it.
+		things = slices.DeleteFunc(things,
+			func(s said) bool { return s.id == diagnosis.NodeSilent || s.id == diagnosis.NodeRefused })
 		require.Empty(t, things, got.told())
 
 		return ""
 	}
 
-	index := slices.IndexFunc(things, func(s said) bool { return s.id == f.id && s.node == f.node && strings.Contains(s.cause, f.says) })
+	index := slices.IndexFunc(things,
+		func(s said) bool { return s.id == f.id && s.node == f.node && strings.Contains(s.cause, f.says) })
 	require.GreaterOrEqual(t, index, 0, "%s about %q was not said; %+v\n%s", f.id, f.node, things, got.told())
 
 	if f.says != "" {

@@ -68,17 +68,23 @@ func networkFaults() []fault {
 	}
 
 	return []fault{
-		silent("the API port is closed", "connection refused", "Refuse", diagnosis.NodeRefused, "port 50000 refused: installing or booting",
+		silent("the API port is closed", "connection refused", "Refuse", diagnosis.NodeRefused,
+			"port 50000 refused: installing or booting",
 			func(f *emulator.Faults) { f.Refuse = true }),
-		silent("nothing answers", "no answer", "Silence", diagnosis.NodeSilent, "no answer: in its self-test, rebooting, off, or at another address",
+		silent("nothing answers", "no answer", "Silence", diagnosis.NodeSilent,
+			"no answer: in its self-test, rebooting, off, or at another address",
 			func(f *emulator.Faults) { f.Silence = true }),
 		silent("the port accepts connections and says nothing", "no answer", "Impostor: MuteImpostor", diagnosis.NodeSilent,
-			"no answer: in its self-test, rebooting, off, or at another address", func(f *emulator.Faults) { f.Impostor = emulator.MuteImpostor }),
-		silent("the port accepts connections and closes them", "connection refused", "Impostor: HangUpImpostor", diagnosis.NodeRefused,
+			"no answer: in its self-test, rebooting, off, or at another address",
+			func(f *emulator.Faults) { f.Impostor = emulator.MuteImpostor }),
+		silent("the port accepts connections and closes them", "connection refused", "Impostor: HangUpImpostor",
+			diagnosis.NodeRefused,
 			"the connection was closed without an answer", func(f *emulator.Faults) { f.Impostor = emulator.HangUpImpostor }),
-		stranger("a plain HTTPS server is at the address", "HTTPSImpostor", emulator.HTTPSImpostor, "an HTTPS server that asks for no client certificate"),
+		stranger("a plain HTTPS server is at the address", "HTTPSImpostor", emulator.HTTPSImpostor,
+			"an HTTPS server that asks for no client certificate"),
 		stranger("an SSH server is at the address", "SSHImpostor", emulator.SSHImpostor, "an SSH server"),
-		stranger("a plain HTTP server is at the address", "PlainHTTPImpostor", emulator.PlainHTTPImpostor, "a plain HTTP server"),
+		stranger("a plain HTTP server is at the address", "PlainHTTPImpostor", emulator.PlainHTTPImpostor,
+			"a plain HTTP server"),
 		{
 			title: "a connection goes half open in the middle of a read", class: "a call hangs", knob: "Calls: Freeze",
 			inject: func(t *testing.T, w *world) {
@@ -107,7 +113,8 @@ func networkFaults() []fault {
 				w.Node(cp1).Set(func(f *emulator.Faults) { f.StallAfter = 16 << 10 })
 			},
 			settings: impatient,
-			code:     diagnosis.ExitApply, id: diagnosis.ApplyGaveUp, node: cp1, seen: "the config was sent, no reply came, and the node is as before",
+			code:     diagnosis.ExitApply, id: diagnosis.ApplyGaveUp, node: cp1,
+			seen: "the config was sent, no reply came, and the node is as before",
 			heal: calm,
 		},
 	}

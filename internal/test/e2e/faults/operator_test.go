@@ -32,13 +32,15 @@ func operatorFaults() []fault {
 		{
 			title: "the kubeconfig's disk is full", class: "no space left on device", knob: "KUBECONFIG",
 			disk: &full, onDisk: elsewhere("KUBECONFIG", "kubeconfig"),
-			code: diagnosis.ExitUnexpected, id: diagnosis.KubeconfigUnwritable, says: "no space left on device", seen: "no space left on device",
+			code: diagnosis.ExitUnexpected, id: diagnosis.KubeconfigUnwritable, says: "no space left on device",
+			seen:    "no space left on device",
 			repeats: true, heal: mended("KUBECONFIG", root("kubeconfig")),
 		},
 		{
 			title: "the kubeconfig's folder is read-only", class: "read-only file system", knob: "KUBECONFIG",
 			disk: &readOnly, onDisk: elsewhere("KUBECONFIG", "kubeconfig"),
-			code: diagnosis.ExitBadInput, id: diagnosis.KubeconfigUnwritable, says: "read-only file system", seen: "read-only file system",
+			code: diagnosis.ExitBadInput, id: diagnosis.KubeconfigUnwritable, says: "read-only file system",
+			seen:    "read-only file system",
 			repeats: true, heal: mended("KUBECONFIG", root("kubeconfig")),
 		},
 		{
@@ -56,19 +58,22 @@ func operatorFaults() []fault {
 				require.NoError(t, talosconfig.Save(path))
 				w.settings = append(w.settings, "TALOSCONFIG="+path)
 			},
-			code: diagnosis.ExitBadInput, id: diagnosis.FileUnwritable, says: "can't be written: read-only file system", seen: "read-only file system",
+			code: diagnosis.ExitBadInput, id: diagnosis.FileUnwritable, says: "can't be written: read-only file system",
+			seen: "read-only file system",
 			heal: mended("TALOSCONFIG", func(w *world) string { return w.Talosconfig() }),
 		},
 		{
 			title: "the report's disk is full", class: "no space left on device", knob: "REPORT_FILE",
 			settings: []string{"REPORT_FILE=/dev/full"},
-			code:     diagnosis.ExitUnexpected, id: diagnosis.FileUnwritable, says: "/dev/full can't be written: no space left on device", seen: "no space left on device",
+			code:     diagnosis.ExitUnexpected, id: diagnosis.FileUnwritable,
+			says: "/dev/full can't be written: no space left on device", seen: "no space left on device",
 			repeats: true,
 		},
 		{
 			title: "the report's folder is read-only", class: "read-only file system", knob: "REPORT_FILE",
 			disk: &readOnly, onDisk: elsewhere("REPORT_FILE", "report.jsonl"),
-			code: diagnosis.ExitBadInput, id: diagnosis.FileUnwritable, says: "can't be written: read-only file system", seen: "report.jsonl",
+			code: diagnosis.ExitBadInput, id: diagnosis.FileUnwritable, says: "can't be written: read-only file system",
+			seen: "report.jsonl",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
 				require.Zero(t, w.count(cp1, "ApplyConfiguration"))
@@ -78,7 +83,8 @@ func operatorFaults() []fault {
 		{
 			title: "the lock's folder is read-only", class: "read-only file system", knob: "TMPDIR",
 			disk: &readOnly, onDisk: elsewhere("TMPDIR", ""),
-			code: diagnosis.ExitBadInput, id: diagnosis.FileUnwritable, says: "can't be written: read-only file system", seen: "read-only file system",
+			code: diagnosis.ExitBadInput, id: diagnosis.FileUnwritable, says: "can't be written: read-only file system",
+			seen: "read-only file system",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
 				require.Zero(t, w.count(cp1, "ApplyConfiguration"))

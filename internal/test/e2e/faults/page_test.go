@@ -44,8 +44,8 @@ const (
 	tableEnds   = "<!-- Here the table ends. -->\n"
 )
 
-// assertPage compares the table of docs/reliability.md with what was recorded; with -update it writes it. A run of some of the faults alone says
-// nothing about the others.
+// assertPage compares the table of docs/reliability.md with what was recorded; with -update it writes it. A run of some
+// of the faults alone says nothing about the others.
 func (r *records) assertPage(t *testing.T) {
 	t.Helper()
 
@@ -86,7 +86,8 @@ func (r *records) table(t *testing.T) string {
 
 	for _, section := range sections() {
 		fmt.Fprintf(&table, "\n### %s\n\n", section.title)
-		table.WriteString("| fault | what a client can tell | seen | said | exit code | the next run |\n|---|---|---|---|---|---|\n")
+		table.WriteString("| fault | what a client can tell | seen | said | exit code | the next run " +
+			"|\n|---|---|---|---|---|---|\n")
 
 		groups := map[string]string{}
 
@@ -112,7 +113,8 @@ func (r *records) table(t *testing.T) string {
 
 // row are a record's cells after the fault itself.
 func (r record) row() string {
-	return fmt.Sprintf("%s | %s | %s | %d | %s |", cell(r.class), cell(orNothing(r.seen)), cell(r.said()), r.code, cell(r.next))
+	return fmt.Sprintf("%s | %s | %s | %d | %s |", cell(r.class), cell(orNothing(r.seen)), cell(r.said()), r.code,
+		cell(r.next))
 }
 
 // said is the kind of trouble and the cause.

@@ -2,7 +2,8 @@
 
 package faults_test
 
-// How long a look at a machine, and a call that changes it, may take: long for a loaded computer, short for tests with machines that are off.
+// How long a look at a machine, and a call that changes it, may take: long for a loaded computer, short for tests with
+// machines that are off.
 const (
 	dialTimeout  = "1500ms"
 	applyTimeout = "4s"

@@ -15,8 +15,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// gateway is the proxy that this process's HTTPS_PROXY names. Connections to loopback addresses never use one, so it concerns only those worlds whose
-// machines are said to be elsewhere.
+// gateway is the proxy that this process's HTTPS_PROXY names. Connections to loopback addresses never use one, so it
+// concerns only those worlds whose machines are said to be elsewhere.
 type gateway struct {
 	mu    sync.Mutex
 	leads map[string]string // where a host and port lead; those that it doesn't have can't be reached
@@ -33,7 +33,8 @@ func (g *gateway) start() error {
 
 	go http.Serve(listener, g) //nolint:errcheck,gosec // as above
 
-	for name, value := range map[string]string{"HTTPS_PROXY": "http://" + listener.Addr().String(), "https_proxy": "", "NO_PROXY": "", "no_proxy": ""} {
+	for name, value := range map[string]string{"HTTPS_PROXY": "http://" + listener.Addr().String(), "https_proxy": "",
+		"NO_PROXY": "", "no_proxy": ""} {
 		if err := os.Setenv(name, value); err != nil {
 			return fmt.Errorf("put proxy in force: %w", err)
 		}
@@ -113,10 +114,12 @@ func proxyFaults() []fault {
 			heal: directly,
 		},
 		{
-			title: "HTTPS_PROXY is in force, and the proxy does not lead to the nodes", class: "the proxy answers, not the node", knob: "HTTPS_PROXY",
+			title: "HTTPS_PROXY is in force, and the proxy does not lead to the nodes", class: "the proxy answers, not the node",
+			knob:     "HTTPS_PROXY",
 			edit:     at("192.0.2.12:50000"),
 			settings: soon,
-			code:     diagnosis.ExitApply, id: diagnosis.ProxyInTheWay, node: cp1, seen: "the connection through the proxy failed",
+			code:     diagnosis.ExitApply, id: diagnosis.ProxyInTheWay, node: cp1,
+			seen: "the connection through the proxy failed",
 			also: func(t *testing.T, _ *world, got outcome) {
 				t.Helper()
 				require.Contains(t, got.message, "NO_PROXY")

@@ -15,11 +15,13 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// scenarios are the kinds of bring-ups that a line of shell commands, one after the other whatever became of it, used to leave half done.
+// scenarios are the kinds of bring-ups that a line of shell commands, one after the other whatever became of it, used
+// to leave half done.
 func scenarios() []fault {
 	return afterBoot([]fault{
 		{
-			title: "the cable of one machine is loose while the others get their configs", class: "no answer, for a while", knob: "Silence", cluster: withWorker,
+			title: "the cable of one machine is loose while the others get their configs", class: "no answer, for a while",
+			knob: "Silence", cluster: withWorker,
 			inject: func(_ *testing.T, w *world) { w.Node(worker1).Silence(true) },
 			during: func(t *testing.T, w *world) {
 				t.Helper()
@@ -29,7 +31,8 @@ func scenarios() []fault {
 			id: diagnosis.NodeSilent, node: worker1, seen: "no answer: in its self-test, rebooting, off, or at another address",
 		},
 		{
-			title: "the controller calls the disk otherwise than its declaration does", class: "in maintenance, without that disk", knob: "NodeOptions.Disks",
+			title: "the controller calls the disk otherwise than its declaration does",
+			class: "in maintenance, without that disk", knob: "NodeOptions.Disks",
 			edit: func(_ *testing.T, _ *world, machine *emulator.NodeOptions) {
 				machine.Disks = []emulator.Disk{{Name: "sda", Size: 64_000_000_000, Transport: "sata"}}
 			},
@@ -42,7 +45,8 @@ func scenarios() []fault {
 			heal:    func(t *testing.T, w *world) { t.Helper(); w.edit(t, cp1, "disk: /dev/vda", "disk: /dev/sda") },
 		},
 		{
-			title: "a machine loses its power while it installs", class: "maintenance again, without a reason", knob: "InstallStall, PowerOff",
+			title: "a machine loses its power while it installs", class: "maintenance again, without a reason",
+			knob:   "InstallStall, PowerOff",
 			inject: set(func(f *emulator.Faults) { f.InstallStall = forEver }),
 			during: func(t *testing.T, w *world) {
 				t.Helper()
@@ -61,7 +65,8 @@ func scenarios() []fault {
 				secrets, err := labcluster.ForeignSecrets()
 				require.NoError(t, err)
 
-				former, err := labcluster.New(t.TempDir(), labcluster.Options{Off: true, ControlPlanes: 1, Workers: -1, Secrets: secrets})
+				former, err := labcluster.New(t.TempDir(),
+					labcluster.Options{Off: true, ControlPlanes: 1, Workers: -1, Secrets: secrets})
 				require.NoError(t, err)
 				require.NoError(t, former.Close())
 				w.settings = append(w.settings, "TALOSCONFIG="+former.Talosconfig())
@@ -75,7 +80,8 @@ func scenarios() []fault {
 			heal:    func(_ *testing.T, w *world) { w.settings = append(w.settings, "TALOSCONFIG="+w.Talosconfig()) },
 		},
 		{
-			title: "a node runs with an earlier version of its file", class: "configured, with another config", knob: "machine config",
+			title: "a node runs with an earlier version of its file", class: "configured, with another config",
+			knob: "machine config",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.edit(t, cp1, "machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"1\"\n")
@@ -92,7 +98,8 @@ func scenarios() []fault {
 			title: "the node's API is busy now and then", class: "Unavailable, for a while", knob: "Calls: Fail",
 			inject: func(_ *testing.T, w *world) {
 				for _, method := range []string{"ApplyConfiguration", "ServiceList", "Bootstrap", "EtcdStatus", "Kubeconfig"} {
-					w.fault(cp1, emulator.CallFault{Method: method, Do: emulator.Fail, Code: codes.Unavailable, Text: "try again later", Times: 2})
+					w.fault(cp1, emulator.CallFault{Method: method, Do: emulator.Fail, Code: codes.Unavailable,
+						Text: "try again later", Times: 2})
 				}
 			},
 			seen: "attempt 1 failed", node: cp1,
@@ -100,7 +107,8 @@ func scenarios() []fault {
 		{
 			title: "everything is slow", class: "slow answers", knob: "Timing",
 			cluster: labcluster.Options{Timing: emulator.Timing{
-				Boot: 15 * time.Second, Apply: 20 * time.Second, Install: 90 * time.Second, Kubelet: 30 * time.Second, EtcdStart: 60 * time.Second, ControlPlane: 90 * time.Second,
+				Boot: 15 * time.Second, Apply: 20 * time.Second, Install: 90 * time.Second, Kubelet: 30 * time.Second,
+				EtcdStart: 60 * time.Second, ControlPlane: 90 * time.Second,
 			}},
 			seen: "waiting for the Kubernetes API",
 		},
@@ -117,7 +125,8 @@ func scenarios() []fault {
 			},
 		},
 		{
-			title: "two of three control planes lose their power", class: "no answer, no quorum", knob: "PowerOff", cluster: three,
+			title: "two of three control planes lose their power", class: "no answer, no quorum", knob: "PowerOff",
+			cluster: three,
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.ends(t, 0, "talos")
@@ -125,7 +134,8 @@ func scenarios() []fault {
 				w.Node(cp3).PowerOff()
 			},
 			run: "bootstrap", settings: []string{"ETCD_TIMEOUT=150s"},
-			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "cp2: no answer; cp3: no answer", seen: "etcd exists: bootstrap is not called",
+			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "cp2: no answer; cp3: no answer",
+			seen: "etcd exists: bootstrap is not called",
 			also: func(t *testing.T, _ *world, got outcome) {
 				t.Helper()
 				require.NotContains(t, got.message, " reset ")
@@ -153,5 +163,6 @@ func (w *world) indent(t *testing.T, before, after string) {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Contains(t, string(data), before+"controlPlane: true")
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(data), before+"controlPlane", after+"controlPlane", 1)), 0o600))
+	require.NoError(t, os.WriteFile(path,
+		[]byte(strings.Replace(string(data), before+"controlPlane", after+"controlPlane", 1)), 0o600))
 }

@@ -20,7 +20,8 @@ func takenLock() fault {
 	first := make(chan outcome, 1)
 
 	return fault{
-		title: "a second operator runs the same recipe on the same machine", class: "the lock is taken", knob: "another run, same TMPDIR",
+		title: "a second operator runs the same recipe on the same machine", class: "the lock is taken",
+		knob: "another run, same TMPDIR",
 		inject: func(t *testing.T, w *world) {
 			t.Helper()
 			w.inMaintenance(t, cp1)
@@ -45,11 +46,12 @@ func takenLock() fault {
 	}
 }
 
-// twoMachines are two runs that no lock keeps apart. Both send everything; the first Bootstrap that comes is held up, so that the second one meets a
-// node that another one is bootstrapping.
+// twoMachines are two runs that no lock keeps apart. Both send everything; the first Bootstrap that comes is held up,
+// so that the second one meets a node that another one is bootstrapping.
 func twoMachines() fault {
 	return fault{
-		title: "a second operator runs the same recipe on another machine", class: "a node that changes by itself", knob: "another run, another TMPDIR", cluster: three,
+		title: "a second operator runs the same recipe on another machine", class: "a node that changes by itself",
+		knob: "another run, another TMPDIR", cluster: three,
 		inject: func(t *testing.T, w *world) {
 			t.Helper()
 			w.inMaintenance(t, cp1, cp2, cp3)
@@ -66,7 +68,8 @@ func twoMachines() fault {
 	}
 }
 
-// Nothing holds anybody up here: then a second Bootstrap may stop the etcd of the first, which is recognised and heals with a reboot.
+// Nothing holds anybody up here: then a second Bootstrap may stop the etcd of the first, which is recognised and heals
+// with a reboot.
 func TestTwoOperatorsOnTwoMachinesMakeOneEtcd(t *testing.T) {
 	t.Parallel()
 

@@ -55,9 +55,10 @@ type world struct {
 	others []string
 }
 
-// newWorld writes the files of a cluster and switches its machines on, each as edit makes it. No number of control planes means one, and no
-// number of workers none. The machines have yet to boot.
-func newWorld(t *testing.T, options labcluster.Options, edit func(t *testing.T, w *world, machine *emulator.NodeOptions)) *world {
+// newWorld writes the files of a cluster and switches its machines on, each as edit makes it. No number of control
+// planes means one, and no number of workers none. The machines have yet to boot.
+func newWorld(t *testing.T, options labcluster.Options,
+	edit func(t *testing.T, w *world, machine *emulator.NodeOptions)) *world {
 	t.Helper()
 
 	if options.ControlPlanes == 0 {
@@ -125,7 +126,8 @@ func (w *world) close(t *testing.T) {
 
 	if t.Failed() {
 		for _, node := range w.Lab.Nodes() {
-			t.Logf("%s, %s, changed by %v:\n%s", node.Name(), node.Stage(), node.MutatingCalls(), strings.Join(node.Console(), "\n"))
+			t.Logf("%s, %s, changed by %v:\n%s", node.Name(), node.Stage(), node.MutatingCalls(),
+				strings.Join(node.Console(), "\n"))
 		}
 	}
 

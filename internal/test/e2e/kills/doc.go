@@ -1,2 +1,3 @@
-// Package kills holds tests alone: the program, or the mage that started it, is killed at any moment, as a real process.
+// Package kills holds tests alone: the program, or the mage that started it, is killed at any moment, as a real
+// process.
 package kills

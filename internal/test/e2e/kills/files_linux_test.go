@@ -27,7 +27,8 @@ const (
 	newLeftovers
 )
 
-// requireFiles looks at every file of the operator: whole, for his eyes alone, and nothing that he would have to clean up.
+// requireFiles looks at every file of the operator: whole, for his eyes alone, and nothing that he would have to clean
+// up.
 func (w *world) requireFiles(t *testing.T, may leftovers) {
 	t.Helper()
 
@@ -58,7 +59,8 @@ func (w *world) requireFiles(t *testing.T, may leftovers) {
 
 // isLeftover tells what the program makes for the time of its work alone.
 func (w *world) isLeftover(path string) bool {
-	return strings.Contains(filepath.Base(path), ".talos-mage-") || strings.HasPrefix(path, filepath.Join(w.temporary, "talos-mage-configs-")) ||
+	return strings.Contains(filepath.Base(path), ".talos-mage-") ||
+		strings.HasPrefix(path, filepath.Join(w.temporary, "talos-mage-configs-")) ||
 		path == w.kubeconfig()+".lock"
 }
 
@@ -77,7 +79,8 @@ func (w *world) requireFile(t *testing.T, path string, may leftovers) {
 	inRendered := strings.HasPrefix(path, filepath.Join(w.temporary, "talos-mage-configs-"))
 
 	// Nothing in these is secret, or their folder keeps others out.
-	if name == "talconfig.yaml" || name == "talenv.yaml" || name == ".sops.yaml" || strings.HasPrefix(name, "..gitignore.") || inRendered {
+	if name == "talconfig.yaml" || name == "talenv.yaml" || name == ".sops.yaml" ||
+		strings.HasPrefix(name, "..gitignore.") || inRendered {
 		return
 	}
 

@@ -45,7 +45,8 @@ type folderWatch struct {
 }
 
 func (w *folderWatch) add(folder string) error {
-	wd, err := unix.InotifyAddWatch(w.fd, folder, unix.IN_CREATE|unix.IN_MODIFY|unix.IN_CLOSE_WRITE|unix.IN_MOVED_TO|unix.IN_DELETE|unix.IN_ATTRIB)
+	wd, err := unix.InotifyAddWatch(w.fd, folder,
+		unix.IN_CREATE|unix.IN_MODIFY|unix.IN_CLOSE_WRITE|unix.IN_MOVED_TO|unix.IN_DELETE|unix.IN_ATTRIB)
 	if err == nil {
 		w.folders[int32(wd)] = folder //nolint:gosec // the kernel's own type
 	}

@@ -24,7 +24,8 @@ const (
 	sparse = 60
 )
 
-// Whenever the program or its mage is killed: no file is half-written, nobody goes on changing nodes, and the next run brings the cluster up.
+// Whenever the program or its mage is killed: no file is half-written, nobody goes on changing nodes, and the next run
+// brings the cluster up.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 
@@ -67,7 +68,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// The kills that are drawn may miss the milliseconds in which files are written. Here one comes with each change of the operator's folders.
+// The kills that are drawn may miss the milliseconds in which files are written. Here one comes with each change of the
+// operator's folders.
 func TestKilledAtEveryChangeOfAFile(t *testing.T) {
 	t.Parallel()
 
@@ -94,8 +96,8 @@ func drawShape(random *rand.Rand) shape {
 	}
 }
 
-// killUntilHit kills one run of the recipe. A process that has ended before its moment was none of them: the cluster is up, and the moment comes
-// earlier the next time.
+// killUntilHit kills one run of the recipe. A process that has ended before its moment was none of them: the cluster is
+// up, and the moment comes earlier the next time.
 func (w *world) killUntilHit(t *testing.T, random *rand.Rand, k kill, count *tally) {
 	t.Helper()
 
@@ -110,7 +112,8 @@ func (w *world) killUntilHit(t *testing.T, random *rand.Rand, k kill, count *tal
 	require.Fail(t, "no kill came in time", "%s", k)
 }
 
-// kill kills one run of the recipe, and requires what must hold afterwards. It tells whether the kill came before the run's own end.
+// kill kills one run of the recipe, and requires what must hold afterwards. It tells whether the kill came before the
+// run's own end.
 func (w *world) kill(t *testing.T, k kill, count *tally) bool {
 	t.Helper()
 
@@ -212,7 +215,8 @@ func (w *world) requireHealthy(t *testing.T) {
 	t.Helper()
 
 	require.Equal(t, 1, w.Lab.EtcdClusters())
-	require.Len(t, slices.DeleteFunc(w.changes(), func(change string) bool { return !strings.Contains(change, "Bootstrap") }), 1, "%v", w.changes())
+	require.Len(t, slices.DeleteFunc(w.changes(),
+		func(change string) bool { return !strings.Contains(change, "Bootstrap") }), 1, "%v", w.changes())
 
 	for number, node := range w.Nodes {
 		require.Equal(t, "running", node.Stage(), node.Name())

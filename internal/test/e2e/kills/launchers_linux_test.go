@@ -13,7 +13,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
-// newHeldWorld is a cluster whose only machine does not take its config before the test says so, which keeps the recipe in its apply step.
+// newHeldWorld is a cluster whose only machine does not take its config before the test says so, which keeps the recipe
+// in its apply step.
 func newHeldWorld(t *testing.T) *world {
 	t.Helper()
 
@@ -26,7 +27,8 @@ func newHeldWorld(t *testing.T) *world {
 // inApply waits until a process is in the apply step.
 func inApply(t *testing.T, p *process) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "applySequential started") }, labcluster.Deadline, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "applySequential started") },
+		labcluster.Deadline, 5*time.Millisecond)
 }
 
 // The first thing that a process can do may come after its mage was killed.

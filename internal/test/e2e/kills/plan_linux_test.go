@@ -34,7 +34,8 @@ var ways = []way{
 	{aloneTool, syscall.SIGTERM}, {aloneTool, syscall.SIGTERM},
 	{aloneTool, syscall.SIGINT}, {aloneTool, syscall.SIGINT},
 	{launchedTool, syscall.SIGKILL}, {launchedTool, syscall.SIGTERM}, {launchedTool, syscall.SIGINT},
-	{itsLauncher, syscall.SIGKILL}, {itsLauncher, syscall.SIGKILL}, {itsLauncher, syscall.SIGKILL}, {itsLauncher, syscall.SIGKILL},
+	{itsLauncher, syscall.SIGKILL}, {itsLauncher, syscall.SIGKILL}, {itsLauncher, syscall.SIGKILL},
+	{itsLauncher, syscall.SIGKILL},
 	{itsLauncher, syscall.SIGTERM}, {itsLauncher, syscall.SIGTERM}, {itsLauncher, syscall.SIGTERM},
 	{wholeGroup, syscall.SIGINT}, {wholeGroup, syscall.SIGINT}, {wholeGroup, syscall.SIGINT},
 }
@@ -93,10 +94,12 @@ func stepsOf(parallel bool) []string {
 		apply = "applyParallel"
 	}
 
-	return []string{beginning, "secrets", "configs", "preflight", apply, "verify", "bootstrap", "kubeconfig", "verifyWorkers"}
+	return []string{beginning, "secrets", "configs", "preflight", apply, "verify", "bootstrap", "kubeconfig",
+		"verifyWorkers"}
 }
 
-// drawKills draws the kills of one bring-up, in the order of the steps that they hit: a run gets as far as the last one did, and further.
+// drawKills draws the kills of one bring-up, in the order of the steps that they hit: a run gets as far as the last one
+// did, and further.
 func drawKills(random *rand.Rand, parallel bool, count int) []kill {
 	steps := stepsOf(parallel)
 	chosen := make([]int, count)

@@ -27,13 +27,15 @@ const lastLines = 12
 
 // quick is what the machines need for a bring-up of half a minute of their time.
 var quick = emulator.Timing{
-	Boot: 3 * time.Second, Apply: time.Second, Install: 6 * time.Second, Stop: time.Second, Reboot: 3 * time.Second, Containers: time.Second,
-	Kubelet: 2 * time.Second, ControlPlane: 3 * time.Second, EtcdJoinLimit: 24 * time.Hour,
+	Boot: 3 * time.Second, Apply: time.Second, Install: 6 * time.Second, Stop: time.Second, Reboot: 3 * time.Second,
+	Containers: time.Second,
+	Kubelet:    2 * time.Second, ControlPlane: 3 * time.Second, EtcdJoinLimit: 24 * time.Hour,
 }
 
 // patient are limits that no run comes near, however busy the machine is: what has to come comes.
 var patient = []string{
-	"VERIFICATION_TIMEOUT=5h", "INSTALL_TIMEOUT=5h", "NODE_WAIT=5h", "STAGE_TIMEOUT=5h", "ETCD_TIMEOUT=5h", "ETCD_JOIN_TIMEOUT=5h", "TIME_SYNC_TIMEOUT=5h",
+	"VERIFICATION_TIMEOUT=5h", "INSTALL_TIMEOUT=5h", "NODE_WAIT=5h", "STAGE_TIMEOUT=5h", "ETCD_TIMEOUT=5h",
+	"ETCD_JOIN_TIMEOUT=5h", "TIME_SYNC_TIMEOUT=5h",
 	"API_TIMEOUT=5h", "APPLY_TIMEOUT=10s",
 }
 
@@ -66,7 +68,8 @@ func newWorld(t *testing.T, shape shape) *world {
 	w := &world{root: t.TempDir(), temporary: t.TempDir(), shape: shape}
 	options := labcluster.Options{
 		ControlPlanes: shape.controlPlanes, Workers: shape.workers, Timing: quick,
-		LabOptions: emulator.LabOptions{TimeScale: timeScale, Watch: func(*emulator.Node, emulator.Call) { w.happened(call) }},
+		LabOptions: emulator.LabOptions{TimeScale: timeScale,
+			Watch: func(*emulator.Node, emulator.Call) { w.happened(call) }},
 	}
 
 	if options.Workers == 0 {
@@ -128,7 +131,8 @@ current-context: other
 // sealedWith is the last line that the stand-in for sops writes.
 const sealedWith = "sops: {age: [{recipient: age1example}]}"
 
-// furnish makes what else the operator has: the programs that render, which take their time, settings, and perhaps a kubeconfig.
+// furnish makes what else the operator has: the programs that render, which take their time, settings, and perhaps a
+// kubeconfig.
 func (w *world) furnish(t *testing.T) {
 	t.Helper()
 

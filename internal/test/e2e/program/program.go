@@ -1,4 +1,5 @@
-// Package program compiles talos-mage the way its users do, and runs it as a process of its own, for tests of what a person gets to see.
+// Package program compiles talos-mage the way its users do, and runs it as a process of its own, for tests of what a
+// person gets to see.
 package program
 
 import (
@@ -22,8 +23,8 @@ func Compile(root string) (path string, err error) {
 		return "", fmt.Errorf("find the repository: %w", err)
 	}
 
-	// All test processes compile in one folder, one after the other, so that the first of them does the work. It has to lie in the module; a name
-	// that starts with an underscore keeps it out of ./... .
+	// All test processes compile in one folder, one after the other, so that the first of them does the work. It has to
+	// lie in the module; a name that starts with an underscore keeps it out of ./... .
 	sources := filepath.Join(root, "bin", "_program")
 	if err := os.MkdirAll(sources, 0o755); err != nil { //nolint:gosec // programs are for everybody
 		return "", fmt.Errorf("make folder for the magefiles: %w", err)
@@ -85,7 +86,8 @@ func copyProgram(from, to string) error {
 	return nil
 }
 
-// Environment is this process's environment without the variables that talos-mage, its Taskfiles and Mage read, and then more.
+// Environment is this process's environment without the variables that talos-mage, its Taskfiles and Mage read, and
+// then more.
 func Environment(more ...string) []string {
 	ours := map[string]bool{"TALOS_MAGE": true, "NODES_FILE": true}
 	for _, knob := range settings.Table() {

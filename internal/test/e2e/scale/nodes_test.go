@@ -42,13 +42,15 @@ type nodes struct {
 	command *exec.Cmd
 }
 
-// startNodes starts so many nodes in another process, that take so long over an apply, and waits until they are in maintenance.
+// startNodes starts so many nodes in another process, that take so long over an apply, and waits until they are in
+// maintenance.
 func startNodes(tb testing.TB, count int, apply time.Duration) *nodes {
 	tb.Helper()
 
 	folder := tb.TempDir()
 	command := exec.Command(os.Args[0]) //nolint:gosec,noctx // this program; it ends with its input
-	command.Env = append(os.Environ(), role+"=nodes", nodesFolder+"="+folder, nodesCount+"="+strconv.Itoa(count), nodesApply+"="+apply.String())
+	command.Env = append(os.Environ(), role+"=nodes", nodesFolder+"="+folder, nodesCount+"="+strconv.Itoa(count),
+		nodesApply+"="+apply.String())
 	command.Stderr = os.Stderr
 
 	end, err := command.StdinPipe()
@@ -85,7 +87,8 @@ func (n *nodes) close() {
 	n.command.Wait() //nolint:errcheck // as above
 }
 
-// serveNodes is the process of the nodes: it says when all are in maintenance, and after its input has ended what it used.
+// serveNodes is the process of the nodes: it says when all are in maintenance, and after its input has ended what it
+// used.
 func serveNodes() error {
 	// They have the machine to share with the program, and memory in plenty.
 	debug.SetGCPercent(400)
@@ -102,10 +105,12 @@ func serveNodes() error {
 
 	cluster, err := labcluster.New(filepath.Join(os.Getenv(nodesFolder), "talos"), labcluster.Options{
 		ControlPlanes: controlPlanes, Workers: count - controlPlanes,
-		Endpoint:   labcluster.FirstControlPlane, // so that workers get their certificates, and are verified, before bootstrap
+		// so that workers get their certificates, and are verified, before bootstrap
+		Endpoint:   labcluster.FirstControlPlane,
 		LabOptions: emulator.LabOptions{TimeScale: 1},
 		Timing: emulator.Timing{
-			Apply: apply, Boot: quick, TimeSync: quick, Install: quick, Stop: quick, Reboot: quick, Containers: quick, Kubelet: quick,
+			Apply: apply, Boot: quick, TimeSync: quick, Install: quick, Stop: quick, Reboot: quick, Containers: quick,
+			Kubelet: quick,
 		},
 	})
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 // parallel is how many nodes get their configs at once.
 const parallel = 50
 
-// TestABringUpOfManyNodesLeavesNothingBehind also bounds what it holds meanwhile by how many nodes it serves at once, not by how many there are.
+// TestABringUpOfManyNodesLeavesNothingBehind also bounds what it holds meanwhile by how many nodes it serves at once,
+// not by how many there are.
 func TestABringUpOfManyNodesLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 
@@ -45,7 +46,8 @@ const (
 // each is how long a node takes over its config.
 const each = 3 * time.Second
 
-// BenchmarkApplyAndVerify gives nodes that take 3 s each their configs, 50 at once, and sees them boot. Ideal is a program that takes no time at all.
+// BenchmarkApplyAndVerify gives nodes that take 3 s each their configs, 50 at once, and sees them boot. Ideal is a
+// program that takes no time at all.
 func BenchmarkApplyAndVerify(b *testing.B) {
 	for _, count := range []int{10, 100, 1000} {
 		b.Run(strconv.Itoa(count), func(b *testing.B) {
@@ -61,7 +63,8 @@ func BenchmarkApplyAndVerify(b *testing.B) {
 				cost.report(b)
 
 				if cost.tooHigh() {
-					b.Errorf("more than %.2f times the ideal, %.0f ms a node or %.0f MB: %s; both processes need the whole of two processors",
+					b.Errorf("more than %.2f times the ideal, %.0f ms a node or %.0f MB: %s; both processes need the whole of two "+
+						"processors",
 						mostWall, mostProcessor, mostResident, cost)
 				}
 			}
@@ -101,11 +104,13 @@ func (c cost) wall() float64 {
 
 // tooHigh tells of a thousand nodes; the start of the program weighs too much on fewer.
 func (c cost) tooHigh() bool {
-	return c.count == 1000 && (c.wall() > mostWall || perNode(c.tool.Processor, c.count) > mostProcessor || c.tool.Resident > mostResident)
+	return c.count == 1000 && (c.wall() > mostWall || perNode(c.tool.Processor, c.count) > mostProcessor ||
+		c.tool.Resident > mostResident)
 }
 
 func (c cost) String() string {
-	return fmt.Sprintf("%.2f times the ideal, %.1f ms a node, %.0f MB", c.wall(), perNode(c.tool.Processor, c.count), c.tool.Resident)
+	return fmt.Sprintf("%.2f times the ideal, %.1f ms a node, %.0f MB", c.wall(), perNode(c.tool.Processor, c.count),
+		c.tool.Resident)
 }
 
 func (c cost) report(b *testing.B) {

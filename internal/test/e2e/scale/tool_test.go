@@ -37,7 +37,8 @@ func (n *nodes) tool(tb testing.TB, parallel int) outcome {
 
 	command := exec.CommandContext(tb.Context(), os.Args[0]) //nolint:gosec // this program
 	command.Env = program.Environment(role+"=tool", "LOG_LEVEL=error", "TMPDIR="+n.folder, "ROOT_DIR="+n.folder,
-		"TALOS_DIR="+filepath.Join(n.folder, "talos"), "KUBECONFIG="+filepath.Join(n.folder, "kubeconfig"), "MAX_PARALLEL="+strconv.Itoa(parallel))
+		"TALOS_DIR="+filepath.Join(n.folder, "talos"), "KUBECONFIG="+filepath.Join(n.folder, "kubeconfig"),
+		"MAX_PARALLEL="+strconv.Itoa(parallel))
 
 	var out, errs bytes.Buffer
 
@@ -76,7 +77,8 @@ func runTool() error {
 	return json.NewEncoder(os.Stdout).Encode(outcome{used, wall})
 }
 
-// warmUp makes the runtime open what stays until the process ends: with its first connection, and with the first signal that it is told to watch.
+// warmUp makes the runtime open what stays until the process ends: with its first connection, and with the first signal
+// that it is told to watch.
 func warmUp() error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)

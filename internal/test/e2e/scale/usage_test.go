@@ -96,8 +96,8 @@ func descriptors() int {
 	return len(entries) - 1
 }
 
-// resident is the peak of this process's resident memory in MB. The resource usage would tell that of the process which started this one, if that
-// had more.
+// resident is the peak of this process's resident memory in MB. The resource usage would tell that of the process which
+// started this one, if that had more.
 func resident() (float64, error) {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -13,11 +13,13 @@ import (
 
 func (w *world) talconfig() string { return filepath.Join(w.Dir, "talconfig.yaml") }
 
-// mistake is bad input: what is wrong, and which commands find it. Commands that need nothing of what is wrong may go on.
+// mistake is bad input: what is wrong, and which commands find it. Commands that need nothing of what is wrong may go
+// on.
 type mistake struct {
 	make func(t *testing.T, w *world)
 	env  []string
-	// atStart mistakes are found by every command, before anything else; the others by those that send something, and by preflight.
+	// atStart mistakes are found by every command, before anything else; the others by those that send something, and by
+	// preflight.
 	atStart bool
 	// kinship mistakes, files of different clusters, are found by every command but status, which shows what it can.
 	kinship bool
@@ -25,8 +27,9 @@ type mistake struct {
 
 // everyCommand are those that work on a cluster, askingFirst those among them that judge all files.
 var (
-	everyCommand = []string{"talos", "preflight", "applySequential", "applyParallel", "verify", "bootstrap", "kubeconfig", "status"}
-	askingFirst  = []string{"talos", "preflight", "applySequential", "applyParallel"}
+	everyCommand = []string{"talos", "preflight", "applySequential", "applyParallel", "verify", "bootstrap", "kubeconfig",
+		"status"}
+	askingFirst = []string{"talos", "preflight", "applySequential", "applyParallel"}
 )
 
 func mistakes() map[string]mistake {
@@ -69,14 +72,17 @@ func mistakes() map[string]mistake {
 			data, err := w.Config("cp1")
 			require.NoError(t, err)
 
-			text := strings.NewReplacer("cp1", "worker1", w.Lab.Address(11).String()+"/", w.Lab.Address(12).String()+"/").Replace(string(data))
+			text := strings.NewReplacer("cp1", "worker1", w.Lab.Address(11).String()+"/",
+				w.Lab.Address(12).String()+"/").Replace(string(data))
 			require.NoError(t, os.WriteFile(w.ConfigFile("worker1"), []byte(text), 0o600))
 		}),
 		"machine config that fails validation": config(func(t *testing.T, w *world) {
-			edit(t, w.ConfigFile("worker1"), func(text string) string { return strings.Replace(text, "    install:\n", "    unused:\n", 1) })
+			edit(t, w.ConfigFile("worker1"),
+				func(text string) string { return strings.Replace(text, "    install:\n", "    unused:\n", 1) })
 		}),
 		"machine config that is no YAML": config(func(t *testing.T, w *world) {
-			edit(t, w.ConfigFile("worker1"), func(text string) string { return strings.Replace(text, "machine:\n", "machine: [\n", 1) })
+			edit(t, w.ConfigFile("worker1"),
+				func(text string) string { return strings.Replace(text, "machine:\n", "machine: [\n", 1) })
 		}),
 		"missing machine config": config(func(t *testing.T, w *world) { hide(t, w.ConfigFile("worker1")) }),
 		"talosconfig of another cluster": {kinship: true, make: func(t *testing.T, w *world) {

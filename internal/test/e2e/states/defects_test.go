@@ -38,11 +38,12 @@ func (w *world) apply(t *testing.T, env []string, mode string) program.Outcome {
 func withImpostor(t *testing.T, controlPlanes, workers int, name string) *world {
 	t.Helper()
 
-	w := newWorld(t, labcluster.Options{ControlPlanes: controlPlanes, Workers: workers}, func(w *world, machine *emulator.NodeOptions) {
-		if machine.Name == name {
-			impostor(t, w, machine)
-		}
-	})
+	w := newWorld(t, labcluster.Options{ControlPlanes: controlPlanes, Workers: workers},
+		func(w *world, machine *emulator.NodeOptions) {
+			if machine.Name == name {
+				impostor(t, w, machine)
+			}
+		})
 
 	return w
 }
@@ -158,12 +159,14 @@ func TestDefect06AnApplyThatWorkedIsASuccess(t *testing.T) {
 func TestDefect07ALostReplyIsNotAFailure(t *testing.T) {
 	t.Parallel()
 
-	for name, mishap := range map[string]emulator.Mishap{"cut": emulator.Cut, "hanging": emulator.Hang, "frozen": emulator.Freeze} {
+	for name, mishap := range map[string]emulator.Mishap{"cut": emulator.Cut, "hanging": emulator.Hang,
+		"frozen": emulator.Freeze} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, func(_ *world, machine *emulator.NodeOptions) {
-				machine.Faults.Calls = []emulator.CallFault{{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: mishap, Times: 1}}
+				machine.Faults.Calls = []emulator.CallFault{{Method: "ApplyConfiguration", When: emulator.AfterEffect, Do: mishap,
+					Times: 1}}
 			})
 
 			got := w.apply(t, []string{"APPLY_TIMEOUT=2s"}, "sequential")
@@ -201,7 +204,8 @@ func TestDefect08AMissingInstallDiskIsFound(t *testing.T) {
 func TestDefect09NodesHaveHostNamesAndIPv6Addresses(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1, DHCP: true, Endpoint: labcluster.FirstControlPlane}, nil)
+	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1, DHCP: true, Endpoint: labcluster.FirstControlPlane},
+		nil)
 
 	// The files name machines the way people do; where they answer from here is told apart.
 	cp1, worker1 := w.Node("cp1").Address().String(), w.Node("worker1").Address().String()
@@ -283,11 +287,13 @@ func TestDefect11EveryJobOfAParallelRunIsReported(t *testing.T) {
 	require.Contains(t, got.Stdout, "applyParallel: 6 of 8 nodes applied, 2 failed")
 
 	for _, name := range names {
-		require.Equal(t, 1, strings.Count(got.Stdout, "applyParallel  "+name+" ("), "%s has one line in\n%s", name, got.Stdout)
+		require.Equal(t, 1, strings.Count(got.Stdout, "applyParallel  "+name+" ("), "%s has one line in\n%s", name,
+			got.Stdout)
 	}
 }
 
-// The recovery commands that were printed are refused by a node in maintenance. What is printed now is typed here, word for word.
+// The recovery commands that were printed are refused by a node in maintenance. What is printed now is typed here, word
+// for word.
 func TestDefect12TheCommandsThatAreAdvisedWork(t *testing.T) {
 	t.Parallel()
 
@@ -312,7 +318,8 @@ func TestDefect12TheCommandsThatAreAdvisedWork(t *testing.T) {
 	require.Equal(t, 0, w.script(t, nil, "bootstrap-talos-verify.sh").Code)
 }
 
-// Commands joined by `;` passed a failed node over in silence, and the bootstrap waited for ever for a control plane that never came.
+// Commands joined by `;` passed a failed node over in silence, and the bootstrap waited for ever for a control plane
+// that never came.
 func TestDefect13AFailedNodeIsNamedAndNotWaitedForEver(t *testing.T) {
 	t.Parallel()
 

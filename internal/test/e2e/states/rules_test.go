@@ -12,7 +12,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
-// hurried are the settings of commands that meet machines which do not answer: waits for those end soon, all others are long enough.
+// hurried are the settings of commands that meet machines which do not answer: waits for those end soon, all others are
+// long enough.
 var hurried = []string{"NODE_REACHABILITY_RETRIES=1", "NODE_WAIT=20s", "DIAL_TIMEOUT=1s"}
 
 // broughtUp is a cluster that has everything.
@@ -106,10 +107,12 @@ func TestAWorkerBehindAVIPIsNotWaitedForBeforeBootstrap(t *testing.T) {
 	until(t, w.Node("cp1"), func(node *emulator.Node) bool { return node.Boots() == 2 })
 	settled(t, w.Node("cp1"))
 
-	// The worker installs, and afterwards waits for an endpoint that answers after bootstrap only. Whoever asks again is told so.
+	// The worker installs, and afterwards waits for an endpoint that answers after bootstrap only. Whoever asks again is
+	// told so.
 	for _, command := range [][]string{{"applySequential"}, {"applyParallel"}, {"applySequential", "-noWait"}} {
 		got := w.ends(t, 0, nil, command...)
-		require.Regexp(t, `joining\s+`+command[0]+`\s+worker1 .*port refused: its API opens once the endpoint answers for it`, got.Stdout)
+		require.Regexp(t, `joining\s+`+command[0]+`\s+worker1 .*port refused: its API opens once the endpoint answers for it`,
+			got.Stdout)
 	}
 
 	require.ElementsMatch(t, sentTo("cp1", "worker1"), w.changes())
@@ -141,7 +144,8 @@ func TestAFailedControlPlaneEndsTheRecipeBeforeBootstrap(t *testing.T) {
 	w.Node("cp3").PowerOff()
 
 	w.tells(t, w.ends(t, 4, hurried, "talos"))
-	require.ElementsMatch(t, []string{"cp1 ApplyConfiguration", "cp2 ApplyConfiguration", "worker1 ApplyConfiguration"}, w.changes())
+	require.ElementsMatch(t, []string{"cp1 ApplyConfiguration", "cp2 ApplyConfiguration", "worker1 ApplyConfiguration"},
+		w.changes())
 	require.Zero(t, w.Lab.EtcdClusters())
 	require.NoFileExists(t, w.kubeconfig())
 
@@ -225,7 +229,8 @@ func TestDriftOfAClusterThatIsUp(t *testing.T) {
 	t.Run("ends with -update, one node at a time and control planes last", func(t *testing.T) {
 		w.tells(t, w.ends(t, 0, nil, "applyParallel", "-update", "-parallel=4"))
 
-		require.Equal(t, []string{"worker1 ApplyConfiguration", "cp1 ApplyConfiguration", "cp3 ApplyConfiguration"}, w.inOrder()[len(start):])
+		require.Equal(t, []string{"worker1 ApplyConfiguration", "cp1 ApplyConfiguration", "cp3 ApplyConfiguration"},
+			w.inOrder()[len(start):])
 
 		got := w.ends(t, 0, nil, "applySequential")
 		require.Contains(t, got.Stdout, "nothing to do")
@@ -343,7 +348,8 @@ func TestDryRunsChangeNothing(t *testing.T) {
 	t.Run("with nothing to do", func(t *testing.T) {
 		t.Parallel()
 
-		dry(t, broughtUp(t, labcluster.Options{ControlPlanes: 1, Workers: 1}), 0, "talos", "applySequential", "bootstrap", "kubeconfig")
+		dry(t, broughtUp(t, labcluster.Options{ControlPlanes: 1, Workers: 1}), 0, "talos", "applySequential", "bootstrap",
+			"kubeconfig")
 	})
 }
 
@@ -370,9 +376,10 @@ func TestNoWaitEndsEveryWait(t *testing.T) {
 func TestAssumeEmptyBootstrapsWithoutASilentControlPlane(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, labcluster.Options{ControlPlanes: 3, Endpoint: labcluster.FirstControlPlane}, func(w *world, machine *emulator.NodeOptions) {
-		configured(t, w, machine)
-	})
+	w := newWorld(t, labcluster.Options{ControlPlanes: 3, Endpoint: labcluster.FirstControlPlane},
+		func(w *world, machine *emulator.NodeOptions) {
+			configured(t, w, machine)
+		})
 	w.Node("cp3").PowerOff()
 
 	w.tells(t, w.ends(t, 6, hurried, "bootstrap", "-assumeEmpty=cp3"))
@@ -383,11 +390,12 @@ func TestAssumeEmptyBootstrapsWithoutASilentControlPlane(t *testing.T) {
 func TestAssumeEmptyIsRefusedWhileAKubernetesAPIAnswers(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, labcluster.Options{ControlPlanes: 3, Endpoint: labcluster.FirstControlPlane}, func(w *world, machine *emulator.NodeOptions) {
-		configured(t, w, machine)
+	w := newWorld(t, labcluster.Options{ControlPlanes: 3, Endpoint: labcluster.FirstControlPlane},
+		func(w *world, machine *emulator.NodeOptions) {
+			configured(t, w, machine)
 
-		machine.Faults.EtcdNever = machine.Name != "cp1"
-	})
+			machine.Faults.EtcdNever = machine.Name != "cp1"
+		})
 
 	w.ends(t, 6, []string{"ETCD_JOIN_TIMEOUT=20s"}, "bootstrap")
 	require.Equal(t, []string{"cp1 Bootstrap"}, w.changes())

@@ -14,17 +14,20 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// subjectOf is the machine whose state is the row's, by role: a third control plane beside two sound ones, or a worker beside a sound control plane.
+// subjectOf is the machine whose state is the row's, by role: a third control plane beside two sound ones, or a worker
+// beside a sound control plane.
 var subjectOf = map[string]string{"control plane": "cp3", "worker": "worker1"}
 
 // The columns of the table, and what is typed for each.
 var commands = map[string]string{
-	"preflight": "preflight", "apply": "applySequential", "apply in parallel": "applyParallel", "verify": "verify", "bootstrap": "bootstrap",
+	"preflight": "preflight", "apply": "applySequential", "apply in parallel": "applyParallel", "verify": "verify",
+	"bootstrap": "bootstrap",
 }
 
 // impatient are clocks that run out soon.
 var impatient = []string{
-	"NODE_REACHABILITY_RETRIES=1", "VERIFICATION_TIMEOUT=20s", "INSTALL_TIMEOUT=20s", "NODE_WAIT=20s", "STAGE_TIMEOUT=60s", "DIAL_TIMEOUT=1s",
+	"NODE_REACHABILITY_RETRIES=1", "VERIFICATION_TIMEOUT=20s", "INSTALL_TIMEOUT=20s", "NODE_WAIT=20s", "STAGE_TIMEOUT=60s",
+	"DIAL_TIMEOUT=1s",
 }
 
 // cell is what one command does with a machine in one state.
@@ -80,7 +83,8 @@ func rows(role string) map[string]state {
 		afterwards = sent
 	}
 
-	stranger := []cell{{"preflight", preflight, none}, {"verify", verify, none}, {"apply", apply, none}, {"apply in parallel", apply, none}, refused}
+	stranger := []cell{{"preflight", preflight, none}, {"verify", verify, none}, {"apply", apply, none},
+		{"apply in parallel", apply, none}, refused}
 	absent := []cell{{"preflight", ok, none}, silent, {"apply", apply, none}, {"apply in parallel", apply, none}, refused}
 
 	unwanted := func(changes []string) []string {
@@ -108,7 +112,8 @@ func rows(role string) map[string]state {
 		"ours with the same config": {
 			edit: configured,
 			cells: []cell{
-				{"preflight", ok, none}, {"apply", ok, none}, {"apply in parallel", ok, none}, {"verify", ok, none}, {"bootstrap", ok, bootstrapped},
+				{"preflight", ok, none}, {"apply", ok, none}, {"apply in parallel", ok, none}, {"verify", ok, none},
+				{"bootstrap", ok, bootstrapped},
 			},
 		},
 		"ours with another config": {
@@ -161,7 +166,8 @@ func rows(role string) map[string]state {
 			spoil: func(t *testing.T, w *world, _ *emulator.Node) { hide(t, w.Talosconfig()) },
 			heal:  func(t *testing.T, w *world, _ *emulator.Node) { unhide(t, w.Talosconfig()) },
 			cells: []cell{
-				{"preflight", badInput, none}, {"apply", badInput, none}, {"apply in parallel", badInput, none}, {"verify", badInput, none},
+				{"preflight", badInput, none}, {"apply", badInput, none}, {"apply in parallel", badInput, none},
+				{"verify", badInput, none},
 				{"bootstrap", badInput, none},
 			},
 			healed: bootstrapped,
@@ -223,7 +229,8 @@ func (s state) test(t *testing.T, role string) {
 func (s state) world(t *testing.T, role string) *world {
 	t.Helper()
 
-	options := labcluster.Options{ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane, TalosVersion: s.talos}
+	options := labcluster.Options{ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane,
+		TalosVersion: s.talos}
 	if role == "control plane" {
 		options.ControlPlanes, options.Workers = 3, 0
 	}
@@ -260,7 +267,8 @@ func drifted(t *testing.T, w *world, machine *emulator.NodeOptions) {
 
 	configured(t, w, machine)
 
-	machine.Config = []byte(strings.Replace(string(machine.Config), "machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"10\"\n", 1))
+	machine.Config = []byte(strings.Replace(string(machine.Config), "machine:\n",
+		"machine:\n    sysctls:\n        vm.swappiness: \"10\"\n", 1))
 }
 
 // ofAnotherCluster machines run with the config of another cluster's control plane.
@@ -290,7 +298,8 @@ func otherDir(w *world) string { return filepath.Join(w.root, "other") }
 func reset(t *testing.T, w *world, subject *emulator.Node) {
 	t.Helper()
 
-	talosctl, err := client.New(t.Context(), client.WithConfigFromFile(filepath.Join(otherDir(w), "clusterconfig", "talosconfig")),
+	talosctl, err := client.New(t.Context(),
+		client.WithConfigFromFile(filepath.Join(otherDir(w), "clusterconfig", "talosconfig")),
 		client.WithEndpoints(subject.Address().String()))
 	require.NoError(t, err)
 

@@ -61,7 +61,8 @@ type world struct {
 	settings []string
 }
 
-// newWorld writes the files of a cluster and switches its machines on, each as edit makes it, until they can be asked. No workers means none.
+// newWorld writes the files of a cluster and switches its machines on, each as edit makes it, until they can be asked.
+// No workers means none.
 func newWorld(t *testing.T, options labcluster.Options, edit func(w *world, machine *emulator.NodeOptions)) *world {
 	t.Helper()
 
@@ -96,7 +97,8 @@ func newWorld(t *testing.T, options labcluster.Options, edit func(w *world, mach
 
 	for _, spec := range made.Generated.Options.Nodes {
 		machine := emulator.NodeOptions{
-			Name: spec.Name, Address: netip.MustParseAddr(spec.Declared), Links: []emulator.Link{{Name: "eth0", MAC: spec.MAC}}, Timing: options.Timing,
+			Name: spec.Name, Address: netip.MustParseAddr(spec.Declared), Links: []emulator.Link{{Name: "eth0", MAC: spec.MAC}},
+			Timing:       options.Timing,
 			TalosVersion: made.Generated.Options.TalosVersion,
 		}
 
@@ -121,7 +123,8 @@ func (w *world) kubeconfig() string { return filepath.Join(w.root, "kubeconfig")
 func (w *world) start(t *testing.T, env []string, args ...string) *program.Process {
 	t.Helper()
 
-	process, err := program.Start(w.root, program.Environment(append(w.settings, env...)...), append([]string{talosMage}, args...)...)
+	process, err := program.Start(w.root, program.Environment(append(w.settings, env...)...),
+		append([]string{talosMage}, args...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { process.Signal(os.Kill) }) //nolint:errcheck // it has ended, as a rule
 
@@ -155,7 +158,8 @@ func (w *world) ends(t *testing.T, code int, env []string, args ...string) progr
 	return got
 }
 
-// changes are the calls that changed a machine, as "cp1 ApplyConfiguration", machine by machine and in the order they came.
+// changes are the calls that changed a machine, as "cp1 ApplyConfiguration", machine by machine and in the order they
+// came.
 func (w *world) changes() []string {
 	made := []string{}
 
@@ -235,8 +239,8 @@ func until(t *testing.T, node *emulator.Node, condition func(*emulator.Node) boo
 	require.NoError(t, node.WaitFor(waiting, condition))
 }
 
-// settled waits until a machine has come as far as it can without its cluster: in maintenance, running, with an etcd that waits for others, or
-// with something else in its place.
+// settled waits until a machine has come as far as it can without its cluster: in maintenance, running, with an etcd
+// that waits for others, or with something else in its place.
 func settled(t *testing.T, node *emulator.Node) {
 	t.Helper()
 
@@ -250,7 +254,8 @@ func settled(t *testing.T, node *emulator.Node) {
 			return err == nil
 		}
 
-		return inStage("maintenance", "running")(node) || strings.Contains(strings.Join(node.Console(), "\n"), "etcd is waiting to join the cluster")
+		return inStage("maintenance", "running")(node) ||
+			strings.Contains(strings.Join(node.Console(), "\n"), "etcd is waiting to join the cluster")
 	})
 }
 
@@ -275,7 +280,8 @@ func eventually(t *testing.T, holds func() bool) {
 // logLine is a line of the old scripts' look.
 var logLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (DEBUG|INFO|WARN|ERROR) `)
 
-// told is what a command tells a person: exit code, results, and the lines on stderr that are no log lines; without what differs from run to run.
+// told is what a command tells a person: exit code, results, and the lines on stderr that are no log lines; without
+// what differs from run to run.
 func (w *world) told(got program.Outcome) string {
 	var last strings.Builder
 
@@ -285,7 +291,8 @@ func (w *world) told(got program.Outcome) string {
 		}
 	}
 
-	return fmt.Sprintf("exit code %d\n--- stdout\n%s--- stderr, without log lines\n%s", got.Code, w.normal(got.Stdout), w.normal(last.String()))
+	return fmt.Sprintf("exit code %d\n--- stdout\n%s--- stderr, without log lines\n%s", got.Code, w.normal(got.Stdout),
+		w.normal(last.String()))
 }
 
 var unsteady = []struct {

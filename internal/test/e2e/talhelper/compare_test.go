@@ -83,7 +83,8 @@ func presence(is bool) any {
 
 // compareConfigs takes documents by kind and name, since their order means nothing, and reads them as a node does.
 func compareConfigs(file string, talhelpers, ours []byte) []difference {
-	// Most are the same text but for the quotes that a release of the library takes, and reading them costs more than all else here.
+	// Most are the same text but for the quotes that a release of the library takes, and reading them costs more than all
+	// else here.
 	if bytes.Equal(bytes.ReplaceAll(talhelpers, []byte("'off'"), []byte(`"off"`)), ours) {
 		return nil
 	}
@@ -150,7 +151,8 @@ func documents(text []byte) (map[string]any, error) {
 	return found, nil
 }
 
-// compareValues goes down both values as far as both have the same fields. A list is compared item by item: the order matters.
+// compareValues goes down both values as far as both have the same fields. A list is compared item by item: the order
+// matters.
 func compareValues(at difference, talhelpers, ours any) []difference {
 	theirs, own := withoutEmpty(talhelpers), withoutEmpty(ours)
 
@@ -226,7 +228,8 @@ func withoutEmpty(value any) any {
 	return value
 }
 
-// clientSettings is what a talosconfig says. Of the client's certificate, which is another one each time, it is what it allows and for how long.
+// clientSettings is what a talosconfig says. Of the client's certificate, which is another one each time, it is what it
+// allows and for how long.
 func clientSettings(text []byte) any {
 	read, err := clientconfig.FromBytes(text)
 	if err != nil {
@@ -237,7 +240,8 @@ func clientSettings(text []byte) any {
 
 	for name, context := range read.Contexts {
 		contexts[name] = map[string]any{
-			"endpoints": fmt.Sprint(context.Endpoints), "nodes": fmt.Sprint(context.Nodes), "ca": context.CA, "certificate": certificate(context),
+			"endpoints": fmt.Sprint(context.Endpoints), "nodes": fmt.Sprint(context.Nodes), "ca": context.CA,
+			"certificate": certificate(context),
 		}
 	}
 
@@ -261,7 +265,8 @@ func certificate(context *clientconfig.Context) any {
 	}
 
 	return map[string]any{
-		"subject": parsed.Subject.String(), "issuer": parsed.Issuer.String(), "for": parsed.NotAfter.Sub(parsed.NotBefore).String(),
+		"subject": parsed.Subject.String(), "issuer": parsed.Issuer.String(),
+		"for":   parsed.NotAfter.Sub(parsed.NotBefore).String(),
 		"usage": fmt.Sprint(parsed.KeyUsage, parsed.ExtKeyUsage), "key": parsed.PublicKeyAlgorithm.String(),
 	}
 }

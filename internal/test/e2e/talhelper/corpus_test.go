@@ -22,11 +22,13 @@ type example struct {
 	newest bool
 }
 
-// corpus is all that both programs are given: talhelper's documentation said again, the clusters of this repository, and what chance made.
+// corpus is all that both programs are given: talhelper's documentation said again, the clusters of this repository,
+// and what chance made.
 func corpus(tb testing.TB) []example {
 	tb.Helper()
 
-	examples := append(folders(tb, filepath.Join("testdata", "examples")), folders(tb, filepath.Join(repository, "testdata", "clusters"))...)
+	examples := append(folders(tb, filepath.Join("testdata", "examples")),
+		folders(tb, filepath.Join(repository, "testdata", "clusters"))...)
 
 	for _, drawn := range drawTalconfigs(drawnSeed, drawnCount) {
 		files, err := drawn.folder()
@@ -49,7 +51,8 @@ func folders(tb testing.TB, root string) []example {
 	examples := make([]example, 0, len(entries))
 
 	for _, entry := range entries {
-		examples = append(examples, example{name: filepath.Base(root) + "/" + entry.Name(), files: folder(tb, filepath.Join(root, entry.Name()))})
+		examples = append(examples,
+			example{name: filepath.Base(root) + "/" + entry.Name(), files: folder(tb, filepath.Join(root, entry.Name()))})
 	}
 
 	return examples
@@ -80,7 +83,8 @@ func folder(tb testing.TB, root string) map[string]string {
 	return files
 }
 
-// variables are those of the talenv files in a folder, as the product reads them. Nothing comes from the environment, as with talhelper here.
+// variables are those of the talenv files in a folder, as the product reads them. Nothing comes from the environment,
+// as with talhelper here.
 func variables(tb testing.TB, dir string) func(string) (string, bool) {
 	tb.Helper()
 

@@ -65,7 +65,8 @@ var knownDifferences = []knownDifference{
 		ours:       "makes a `DummyLinkConfig`",
 		reason:     "Only that makes the link.",
 		is: func(_ example, d difference) bool {
-			return d.path == "" && (d.document == "LinkConfig/"+dummy(d) && d.ours == nil || d.document == "DummyLinkConfig/"+dummy(d) && d.talhelpers == nil)
+			return d.path == "" && (d.document == "LinkConfig/"+dummy(d) && d.ours == nil ||
+				d.document == "DummyLinkConfig/"+dummy(d) && d.talhelpers == nil)
 		},
 	},
 	{
@@ -74,7 +75,8 @@ var knownDifferences = []knownDifference{
 		ours:       "adds the link to those of the `BridgeConfig`",
 		reason:     "The document of a bridge names its links, not the other way round.",
 		is: func(e example, d difference) bool {
-			return strings.HasPrefix(d.document, "BridgeConfig/") && d.path == "links" && strings.Contains(e.files["talconfig.yaml"], "bridgePort:")
+			return strings.HasPrefix(d.document, "BridgeConfig/") && d.path == "links" &&
+				strings.Contains(e.files["talconfig.yaml"], "bridgePort:")
 		},
 	},
 	{
@@ -114,14 +116,16 @@ var knownDifferences = []knownDifference{
 		ours:       "writes it into the `DHCPv6Config`",
 		reason:     "Without it the machine asks as somebody else and gets another address.",
 		is: func(_ example, d difference) bool {
-			return strings.HasPrefix(d.document, "DHCPv6Config/") && (d.path == "clientIdentifier" || d.path == "duidRaw") && d.talhelpers == nil
+			return strings.HasPrefix(d.document, "DHCPv6Config/") && (d.path == "clientIdentifier" || d.path == "duidRaw") &&
+				d.talhelpers == nil
 		},
 	},
 }
 
 var schematicID = regexp.MustCompile(`/[0-9a-f]{64}:`)
 
-// sameImage says whether two texts with installer images in them are the same, were the Talos version ours and, if the schematic has quotes, whatever its id.
+// sameImage says whether two texts with installer images in them are the same, were the Talos version ours and, if the
+// schematic has quotes, whatever its id.
 func sameImage(e example, d difference) bool {
 	theirs, isText := d.talhelpers.(string)
 	ours, both := d.ours.(string)
@@ -184,10 +188,12 @@ type refusal struct {
 var refusals = []refusal{
 	{
 		folder: "unknown-key", says: "nameservers", title: "a key that the schema does not have, such as `nameserver`",
-		reason: "It is misspelt or at the wrong level, so what it asks for would be missing on the machine. The message has the nearest right spelling.",
+		reason: "It is misspelt or at the wrong level, so what it asks for would be missing on the machine. The message " +
+			"has the nearest right spelling.",
 	},
 	{
-		folder: "newer-talos", says: "newer", title: "a `talosVersion` that is newer than this version knows, such as v1.14.0",
+		folder: "newer-talos", says: "newer",
+		title:  "a `talosVersion` that is newer than this version knows, such as v1.14.0",
 		reason: "Which documents that release wants is not known here; an older config would mean something else to it.",
 	},
 	{
@@ -195,15 +201,18 @@ var refusals = []refusal{
 		reason: "These releases do not know the field and refuse the whole config.",
 	},
 	{
-		folder: "volume-before-its-release", says: "v1.10", title: "documents that the release does not know, such as user volumes for Talos 1.9",
+		folder: "volume-before-its-release", says: "v1.10",
+		title:  "documents that the release does not know, such as user volumes for Talos 1.9",
 		reason: "The machine refuses the whole config.",
 	},
 	{
-		folder: "one-hostname-for-many", says: "machine of its own", title: "several addresses in `ipAddress` without `ignoreHostname: true`",
+		folder: "one-hostname-for-many", says: "machine of its own",
+		title:  "several addresses in `ipAddress` without `ignoreHostname: true`",
 		reason: "Each address is a machine, and all of them would get the same hostname and be the same Kubernetes node.",
 	},
 	{
-		folder: "wireguard-endpoint-name", says: "endpoint", title: "a WireGuard `endpoint` that is a name, for Talos 1.12 and newer",
+		folder: "wireguard-endpoint-name", says: "endpoint",
+		title:  "a WireGuard `endpoint` that is a name, for Talos 1.12 and newer",
 		reason: "The document for WireGuard takes addresses alone; without one the machine waits for the peer to call.",
 	},
 	{

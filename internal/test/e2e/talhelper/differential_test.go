@@ -14,8 +14,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 )
 
-// Each talconfig of the corpus is one that talhelper accepts, and both programs make the same of it, but for the known differences. Each of those is still
-// one: it goes from the list and the page when it stops being true.
+// Each talconfig of the corpus is one that talhelper accepts, and both programs make the same of it, but for the known
+// differences. Each of those is still one: it goes from the list and the page when it stops being true.
 func TestMachineConfigsMeanTheSameAsTalhelpers(t *testing.T) {
 	t.Parallel()
 
@@ -111,7 +111,8 @@ func native(tb testing.TB, dir string) (map[string][]byte, error) {
 	return filesOf(output), nil
 }
 
-// differences are those of talhelper's folder and ours; none if Talos is newer than known here, since then there is nothing of ours.
+// differences are those of talhelper's folder and ours; none if Talos is newer than known here, since then there is
+// nothing of ours.
 func differences(tb testing.TB, example example, dir string, ours map[string][]byte) []difference {
 	tb.Helper()
 

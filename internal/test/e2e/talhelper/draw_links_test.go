@@ -12,7 +12,8 @@ const (
 
 // networkInterfaces draws links, each of a kind of its own.
 func (a *artist) networkInterfaces(at object, controlPlane bool) {
-	kinds := []string{"ignored", "vlans", "dhcp", "static", "selected", "bond", "selected bond", "bridge", "wireguard", "dummy", "port"}
+	kinds := []string{"ignored", "vlans", "dhcp", "static", "selected", "bond", "selected bond", "bridge", "wireguard",
+		"dummy", "port"}
 	if controlPlane {
 		kinds = append([]string{"vip", "vlan vip"}, kinds...)
 	}
@@ -90,7 +91,8 @@ func (a *artist) device(index int, kind string, device object) {
 	}
 }
 
-// ignored draws a link that Talos leaves alone. Nothing checks it, so it may have the fields that are refused anywhere else.
+// ignored draws a link that Talos leaves alone. Nothing checks it, so it may have the fields that are refused anywhere
+// else.
 func (a *artist) ignored(index int, device object) {
 	device.set("interface", fmt.Sprintf("ignored%d", index))
 	device.set("ignore", true)
@@ -160,7 +162,8 @@ func (a *artist) bond(bond object) {
 	bond.may("allSlavesActive", 1)
 	bond.may("useCarrier", a.IntN(2) == 0)
 
-	monitored := mode == "802.3ad" || a.rarest(bond.path+" in mode "+mode, "watched by ARP", "watched by MII") == "watched by MII"
+	monitored := mode == "802.3ad" || a.rarest(bond.path+" in mode "+mode, "watched by ARP",
+		"watched by MII") == "watched by MII"
 	if monitored {
 		bond.set("miimon", 100)
 		bond.may("updelay", 200)

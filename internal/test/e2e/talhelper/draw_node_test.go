@@ -5,19 +5,23 @@ import (
 	"strings"
 )
 
-// nodeConfigs draws what may stand at a node and at `controlPlane` and `worker`. The owner's name keeps names apart that meet in one machine config.
-// Only control planes may have virtual addresses.
+// nodeConfigs draws what may stand at a node and at `controlPlane` and `worker`. The owner's name keeps names apart
+// that meet in one machine config. Only control planes may have virtual addresses.
 func (a *artist) nodeConfigs(at object, owner string, controlPlane bool) {
 	at.may("nodeLabels", map[string]any{
 		"example.org/owner": owner,
-		"example.org/disk":  one(a, `{{ .MachineConfig.MachineInstall.InstallDisk | replace "/" "_" | trimPrefix "_" }}`, "any"),
+		"example.org/disk": one(a, `{{ .MachineConfig.MachineInstall.InstallDisk | replace "/" "_" | trimPrefix "_" }}`,
+			"any"),
 	})
 	at.may("nodeAnnotations", map[string]any{
 		"example.org/installer": "{{ .MachineConfig.MachineInstall.InstallImage }}",
-		"example.org/secure":    one(a, `{{ .MachineConfig.MachineInstall.InstallImage | contains "installer-secureboot" }}`, "unknown"),
-		"example.org/name":      one(a, "{{ .ClusterConfig.ClusterName | upper | quote }}", "{{ .MachineConfig.MachineType }} of {{ .ClusterConfig.ClusterName }}"),
+		"example.org/secure": one(a, `{{ .MachineConfig.MachineInstall.InstallImage | contains "installer-secureboot" }}`,
+			"unknown"),
+		"example.org/name": one(a, "{{ .ClusterConfig.ClusterName | upper | quote }}",
+			"{{ .MachineConfig.MachineType }} of {{ .ClusterConfig.ClusterName }}"),
 	})
-	at.may("nodeTaints", map[string]any{"example.org/only": one(a, "storage:NoSchedule", ":NoExecute", "gpu:PreferNoSchedule")})
+	at.may("nodeTaints", map[string]any{"example.org/only": one(a, "storage:NoSchedule", ":NoExecute",
+		"gpu:PreferNoSchedule")})
 	at.mayList("machineDisks", 2, a.machineDisk)
 	at.mayList("machineFiles", 2, func(index int, file object) { a.machineFile(index, owner, file) })
 	at.may("disableSearchDomain", a.IntN(2) == 0)
@@ -35,7 +39,8 @@ func (a *artist) nodeConfigs(at object, owner string, controlPlane bool) {
 	at.mayBe("imageSchematic", func(schematic object) { a.schematic(schematic, true) })
 	at.mayBe("machineSpec", a.machineSpec)
 
-	at.may("filenameTmpl", one(a, "{{.ClusterName}}-{{.Role}}-{{.Hostname}}.yaml", "{{ .Hostname }}.yaml", "{{ .Role }}-{{ .IPAddress }}.yaml"))
+	at.may("filenameTmpl", one(a, "{{.ClusterName}}-{{.Role}}-{{.Hostname}}.yaml", "{{ .Hostname }}.yaml",
+		"{{ .Role }}-{{ .IPAddress }}.yaml"))
 
 	if a.single {
 		return
@@ -104,7 +109,8 @@ func (a *artist) schematic(schematic object, forImage bool) {
 	schematic.mayBe("overlay", func(overlay object) {
 		board := one(a, "rpi_generic", "rock64")
 		overlay.set("name", board)
-		overlay.set("image", map[string]string{"rpi_generic": "siderolabs/sbc-raspberrypi", "rock64": "siderolabs/sbc-rockchip"}[board])
+		overlay.set("image", map[string]string{"rpi_generic": "siderolabs/sbc-raspberrypi",
+			"rock64": "siderolabs/sbc-rockchip"}[board])
 		overlay.may("options", map[string]any{"configTxt": "gpu_mem=16\n", "count": 2, "enabled": true})
 	})
 	schematic.mayBe("customization", func(customization object) {
@@ -114,7 +120,8 @@ func (a *artist) schematic(schematic object, forImage bool) {
 			meta.set("value", "addresses: []\n")
 		})
 		customization.mayBe("systemExtensions", func(extensions object) {
-			extensions.set("officialExtensions", some(a, "siderolabs/intel-ucode", "siderolabs/iscsi-tools", "siderolabs/amd-ucode", "siderolabs/tailscale"))
+			extensions.set("officialExtensions",
+				some(a, "siderolabs/intel-ucode", "siderolabs/iscsi-tools", "siderolabs/amd-ucode", "siderolabs/tailscale"))
 		})
 		customization.may("bootloader", one(a, "sd-boot", "grub", "dual-boot"))
 		customization.mayBe("secureboot", func(secureboot object) {
@@ -272,16 +279,20 @@ func (a *artist) patches(owner string) []any {
 
 	kinds := []any{
 		// Of patches that set the same, the later one wins.
-		fmt.Sprintf("machine:\n  env:\n    OWNER: %s\n    FROM_%s: \"1\"\n", owner, strings.ToUpper(strings.ReplaceAll(owner, "-", "_"))),
-		"machine:\n  kubelet:\n    extraConfig:\n      maxPods: ${MAX_PODS}\n    extraArgs:\n      rotate-server-certificates: \"true\"\n",
+		fmt.Sprintf("machine:\n  env:\n    OWNER: %s\n    FROM_%s: \"1\"\n", owner,
+			strings.ToUpper(strings.ReplaceAll(owner, "-", "_"))),
+		"machine:\n  kubelet:\n    extraConfig:\n      maxPods: ${MAX_PODS}\n    extraArgs:\n      " +
+			"rotate-server-certificates: \"true\"\n",
 		"machine:\n  sysctls:\n    net.core.somaxconn: \"65535\"\n    vm.example: \"{{ .ClusterConfig.ClusterName }}\"\n",
-		"machine:\n  network:\n    extraHostEntries:\n      - ip: 192.0.2.70\n        aliases:\n          - cache.example.org\n",
+		"machine:\n  network:\n    extraHostEntries:\n      - ip: 192.0.2.70\n        aliases:\n          - " +
+			"cache.example.org\n",
 		"cluster:\n  apiServer:\n    $$patch: delete\n",
 		"cluster:\n  discovery:\n    $$patch: delete\n",
 		"machine:\n  features:\n    hostDNS:\n      $$patch: delete\n",
 		"{\"machine\": {\"time\": {\"servers\": [\"ntp.example.org\"]}}}",
-		a.file("patches/"+owner+"-kubelet.yaml", "# a remark\nmachine:\n  kubelet:\n    nodeIP:\n      validSubnets:\n        - "+a.subnet()+"\n"+
-			"{{- if ne .MachineConfig.MachineType \"worker\" }}\n    extraConfig:\n      maxPods: ${MAX_PODS}\n{{- end }}\n"),
+		a.file("patches/"+owner+"-kubelet.yaml",
+			"# a remark\nmachine:\n  kubelet:\n    nodeIP:\n      validSubnets:\n        - "+a.subnet()+"\n"+
+				"{{- if ne .MachineConfig.MachineType \"worker\" }}\n    extraConfig:\n      maxPods: ${MAX_PODS}\n{{- end }}\n"),
 		a.file("patches/"+owner+"-none.yaml", "\n  \n"),
 	}
 
@@ -289,13 +300,16 @@ func (a *artist) patches(owner string) []any {
 		kinds = append(kinds,
 			"- op: add\n  path: /machine/env\n  value:\n    JSON_PATCH: \"yes\"\n",
 			`[{"op": "replace", "path": "/machine/install/wipe", "value": true}]`,
-			a.file("patches/"+owner+"-json.yaml", "- op: add\n  path: /machine/kubelet/clusterDNS\n  value:\n    - 10.96.0.10\n"),
+			a.file("patches/"+owner+"-json.yaml",
+				"- op: add\n  path: /machine/kubelet/clusterDNS\n  value:\n    - 10.96.0.10\n"),
 		)
 	} else {
 		kinds = append(kinds,
 			"apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: patched\nurl: tcp://192.0.2.62:5044/\n",
-			"---\nmachine:\n  env:\n    SEVERAL: documents\n---\napiVersion: v1alpha1\nkind: EventSinkConfig\nendpoint: 192.0.2.63:10000\n",
-			a.file("patches/"+owner+"-volume.yaml", "apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nprovisioning:\n  maxSize: 100GiB\n"),
+			"---\nmachine:\n  env:\n    SEVERAL: documents\n---\napiVersion: v1alpha1\nkind: EventSinkConfig\nendpoint: "+
+				"192.0.2.63:10000\n",
+			a.file("patches/"+owner+"-volume.yaml",
+				"apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nprovisioning:\n  maxSize: 100GiB\n"),
 		)
 	}
 

@@ -15,8 +15,8 @@ const (
 	drawnCount = 200
 )
 
-// generation is a span of Talos releases that talhelper writes one kind of machine config for. A field has to be drawn in each of them, since each has code
-// of its own for it.
+// generation is a span of Talos releases that talhelper writes one kind of machine config for. A field has to be drawn
+// in each of them, since each has code of its own for it.
 type generation struct {
 	name string
 	// releases that a talconfig asks for, each with Kubernetes releases that it supports.
@@ -75,8 +75,9 @@ func (d drawn) folder() (map[string]string, error) {
 	return files, nil
 }
 
-// drawTalconfigs makes the same talconfigs for the same seed. A field that may be there is, as long as no talconfig of the generation has had it;
-// from then on chance decides. So all fields are touched, the early talconfigs have many at once, and the late ones have few.
+// drawTalconfigs makes the same talconfigs for the same seed. A field that may be there is, as long as no talconfig of
+// the generation has had it; from then on chance decides. So all fields are touched, the early talconfigs have many at
+// once, and the late ones have few.
 func drawTalconfigs(seed uint64, count int) []drawn {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	seen := map[string]map[string]int{}
@@ -93,7 +94,8 @@ func drawTalconfigs(seed uint64, count int) []drawn {
 			seen[kind.name] = map[string]int{}
 		}
 
-		artist := &artist{Rand: chance, seen: seen[kind.name], generation: kind, number: number, files: map[string]string{}, talenv: map[string]string{}}
+		artist := &artist{Rand: chance, seen: seen[kind.name], generation: kind, number: number, files: map[string]string{},
+			talenv: map[string]string{}}
 		talconfig := artist.talconfig()
 
 		if len(artist.talenv) > 0 {
@@ -259,7 +261,8 @@ func (a *artist) talconfig() map[string]any {
 
 	config.set("clusterName", fmt.Sprintf("%s-%03d", one(a, "harbour", "orchard", "quarry"), a.number))
 	config.set("kubernetesVersion", one(a, a.release.kubernetes...))
-	config.set("endpoint", one(a, "https://192.0.2.10:6443", "https://[2001:db8::10]:6443", "https://kube.example.org:6443", "https://198.51.100.10"))
+	config.set("endpoint", one(a, "https://192.0.2.10:6443", "https://[2001:db8::10]:6443",
+		"https://kube.example.org:6443", "https://198.51.100.10"))
 
 	if a.release.talos != "" {
 		config.set("talosVersion", a.release.talos)
@@ -269,7 +272,8 @@ func (a *artist) talconfig() map[string]any {
 	config.may("allowSchedulingOnMasters", a.IntN(2) == 0)
 	config.may("allowSchedulingOnControlPlanes", a.IntN(2) == 0)
 	config.may("additionalMachineCertSans", some(a, "192.0.2.10", "2001:db8::10", "machines.example.org"))
-	config.may("additionalApiServerCertSans", some(a, "192.0.2.10", "api.example.org", a.variable("API_NAME", "kube.example.net")))
+	config.may("additionalApiServerCertSans",
+		some(a, "192.0.2.10", "api.example.org", a.variable("API_NAME", "kube.example.net")))
 	config.may("clusterPodNets", []any{a.variable("POD_NET", "10.32.0.0/16"), "fd00:10:244::/56"})
 
 	if config.fields["clusterPodNets"] != nil {

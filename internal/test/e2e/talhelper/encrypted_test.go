@@ -28,12 +28,14 @@ nodes:
   - {hostname: apple, controlPlane: true, ipAddress: 192.0.2.11, installDisk: "${DISK}"}
 `
 
-// Both decrypt the secrets and the variables, with the user's key; and talhelper reads a bundle that was made and encrypted here.
+// Both decrypt the secrets and the variables, with the user's key; and talhelper reads a bundle that was made and
+// encrypted here.
 func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
 	t.Parallel()
 
 	talhelper, key, home := talhelper(t), agekey.New(t), t.TempDir()
-	environ := []string{"PATH=" + key.Programs, "HOME=" + home, "SOPS_AGE_KEY_FILE=" + key.WriteTo(t, home), "SOPS_AGE_RECIPIENTS=" + key.Recipient}
+	environ := []string{"PATH=" + key.Programs, "HOME=" + home, "SOPS_AGE_KEY_FILE=" + key.WriteTo(t, home),
+		"SOPS_AGE_RECIPIENTS=" + key.Recipient}
 
 	dir := write(t, map[string]string{"talconfig.yaml": sealedTalconfig})
 	plain := filepath.Join(dir, "talsecret.yaml")

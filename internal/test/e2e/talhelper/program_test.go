@@ -23,7 +23,8 @@ var repository = filepath.Join("..", "..", "..", "..")
 // noTalhelper is what a run without the program says.
 const noTalhelper = "SKIP: no talhelper"
 
-// findTalhelper is the path of the real program: in bin/, where `.ci/run tools` builds it, else on the PATH; empty without one.
+// findTalhelper is the path of the real program: in bin/, where `.ci/run tools` builds it, else on the PATH; empty
+// without one.
 func findTalhelper(tb testing.TB) string {
 	tb.Helper()
 
@@ -67,10 +68,11 @@ func runTalhelper(program, dir string, args ...string) error {
 	return nil
 }
 
-// environment is what talhelper runs with: nothing of the machine's, so that no variable of it is a talconfig's, and no proxy or factory is asked. It lives a
-// fraction of a second, so collecting garbage is not worth the while.
+// environment is what talhelper runs with: nothing of the machine's, so that no variable of it is a talconfig's, and no
+// proxy or factory is asked. It lives a fraction of a second, so collecting garbage is not worth the while.
 func environment() []string {
-	return []string{"PATH=/nonexistent", "GOGC=off", "GOMAXPROCS=1", "HTTPS_PROXY=http://127.0.0.1:1", "HTTP_PROXY=http://127.0.0.1:1"}
+	return []string{"PATH=/nonexistent", "GOGC=off", "GOMAXPROCS=1", "HTTPS_PROXY=http://127.0.0.1:1",
+		"HTTP_PROXY=http://127.0.0.1:1"}
 }
 
 // genconfig makes the machine configs of the talconfig in dir, in dir/clusterconfig, without asking an image factory.
