@@ -56,7 +56,7 @@ var needNames = []struct {
 	{NeedsVMs, "the Proxmox VMs"},
 }
 
-// Has tells whether another need is part of this one.
+// Has reports whether another need is part of this one.
 func (n Need) Has(other Need) bool { return n&other == other }
 
 // Names are the needs in words.
@@ -72,5 +72,5 @@ func (n Need) Names() []string {
 	return names
 }
 
-// Offline tells whether files alone are enough.
+// Offline reports whether files alone are enough.
 func (n Need) Offline() bool { return n&(NeedsNetwork|NeedsFacts) == 0 }

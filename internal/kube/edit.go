@@ -19,7 +19,7 @@ type layoutError struct{ text string }
 
 func (e *layoutError) Error() string { return e.text }
 
-// isEmpty tells whether a file says nothing: no bytes, or only comments, or an empty document.
+// isEmpty reports whether a file says nothing: no bytes, or only comments, or an empty document.
 func isEmpty(data []byte) bool {
 	var document yaml.Node
 
@@ -140,7 +140,7 @@ func placeUser(config *clientcmdapi.Config, ours entry, clusterName string) stri
 	return firstUsable(ours.context.AuthInfo, usable)
 }
 
-// onlyOurs tells whether our context uses something and no other does.
+// onlyOurs reports whether our context uses something and no other does.
 func onlyOurs(config *clientcmdapi.Config, name string, uses func(*clientcmdapi.Context) bool) bool {
 	present := config.Contexts[name]
 	if present == nil || !uses(present) {
@@ -165,7 +165,7 @@ func firstUsable(name string, usable func(string) bool) string {
 	return candidate
 }
 
-// isOurs tells whether a cluster's entry leads to our cluster.
+// isOurs reports whether a cluster's entry leads to our cluster.
 func isOurs(cluster *clientcmdapi.Cluster, ours entry) bool {
 	if cluster == nil {
 		return false

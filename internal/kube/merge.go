@@ -320,7 +320,7 @@ func normalServer(server string) string {
 	return parsed.Scheme + "://" + host + strings.TrimSuffix(parsed.Path, "/")
 }
 
-// good tells whether the present client certificate can stay, and until when.
+// good reports whether the present client certificate can stay, and until when.
 func (e entry) good(ours entry, options MergeOptions) (good bool, until time.Time) {
 	if e.certificate == nil || !signedBy(e.certificate, ours.authorities) {
 		return false, time.Time{}

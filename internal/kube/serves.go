@@ -54,7 +54,7 @@ func cancellation(ctx context.Context) error {
 	return nil
 }
 
-// signedBy tells whether one of the authorities signed the certificate, whatever the date.
+// signedBy reports whether one of the authorities signed the certificate, whatever the date.
 func signedBy(certificate *x509.Certificate, authorities []*x509.Certificate) bool {
 	for _, authority := range authorities {
 		if certificate.CheckSignatureFrom(authority) == nil {

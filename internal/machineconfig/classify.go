@@ -167,7 +167,7 @@ func isSecretName(word string) bool {
 		slices.ContainsFunc(secretNames, func(secret string) bool { return strings.HasSuffix(word, secret) })
 }
 
-// isKnownKind tells whether machinery can decode the document's kind; the document without a kind is the v1alpha1
+// isKnownKind reports whether machinery can decode the document's kind; the document without a kind is the v1alpha1
 // config.
 func isKnownKind(root *yaml.Node) bool {
 	kind, version := fieldText(root, "kind"), fieldText(root, "apiVersion")

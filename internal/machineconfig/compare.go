@@ -10,7 +10,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/textdiff"
 )
 
-// Same tells whether two configs mean the same: what their documents say once decoded, whatever the order of the
+// Same reports whether two configs mean the same: what their documents say once decoded, whatever the order of the
 // documents, the comments and the layout of the text.
 func Same(a, b *Config) bool {
 	first, firstErr := a.canonical()

@@ -24,7 +24,7 @@ type DiskMatch struct {
 	RuledOut []string
 }
 
-// Matches tells whether the disk fits.
+// Matches reports whether the disk fits.
 func (m DiskMatch) Matches() bool { return len(m.RuledOut) == 0 }
 
 // InstallDisk is the device path to install on; empty when a selector picks the disk, which wins over a path.

@@ -51,7 +51,7 @@ func (c *Config) AcceptedCAs() [][]byte {
 	return certificates
 }
 
-// Trusts tells whether a node with this config accepts certificates of a CA, which is PEM: its own, or one of
+// Trusts reports whether a node with this config accepts certificates of a CA, which is PEM: its own, or one of
 // machine.acceptedCAs.
 func (c *Config) Trusts(ca []byte) bool {
 	accepts := func(accepted []byte) bool { return bytes.Equal(bytes.TrimSpace(accepted), bytes.TrimSpace(ca)) }
@@ -171,10 +171,10 @@ func (c *Config) InstallImage() string {
 	return c.raw.MachineConfig.MachineInstall.InstallImage
 }
 
-// SecureBootImage tells whether the installer image is made for SecureBoot: its name ends with "-secureboot".
+// SecureBootImage reports whether the installer image is made for SecureBoot: its name ends with "-secureboot".
 func (c *Config) SecureBootImage() bool { return IsSecureBootImage(c.InstallImage()) }
 
-// IsSecureBootImage tells whether an image reference, as in factory.talos.dev/metal-installer-secureboot/<id>:v1.13.9
+// IsSecureBootImage reports whether an image reference, as in factory.talos.dev/metal-installer-secureboot/<id>:v1.13.9
 // or ghcr.io/…/installer-secureboot:v1.13.9, is a SecureBoot installer.
 func IsSecureBootImage(image string) bool {
 	for part := range strings.SplitSeq(image, "/") {
@@ -199,7 +199,7 @@ func (c *Config) ExtraKernelArgs() []string {
 	return slices.Clone(c.raw.MachineConfig.MachineInstall.InstallExtraKernelArgs)
 }
 
-// HasTPMKeys tells whether a volume is encrypted with a key that the TPM holds.
+// HasTPMKeys reports whether a volume is encrypted with a key that the TPM holds.
 func (c *Config) HasTPMKeys() bool {
 	if encryption := c.raw.MachineConfig.MachineSystemDiskEncryption; encryption != nil { //nolint:staticcheck // old files have it
 		for _, partition := range []*v1alpha1.EncryptionConfig{encryption.StatePartition, encryption.EphemeralPartition} {

@@ -263,7 +263,7 @@ func keysOf(in reflect.Type) []string {
 	return keys
 }
 
-// KnowsKey tells whether a kind of document has a field at a path of keys; "[]" stands for any item of a list. An
+// KnowsKey reports whether a kind of document has a field at a path of keys; "[]" stands for any item of a list. An
 // unknown kind has none.
 func KnowsKey(kind string, path []string) bool {
 	if kind != "" && !slices.Contains(Kinds(), kind) {

@@ -109,7 +109,7 @@ func DeviceVIPs(devices []*v1alpha1.Device) []netip.Addr {
 	return vips
 }
 
-// VIPOnStaticInterface tells whether an interface, or a VLAN of one, in machine.network has this virtual address,
+// VIPOnStaticInterface reports whether an interface, or a VLAN of one, in machine.network has this virtual address,
 // static addresses of its family, and no DHCP: whatever other links get, the virtual address is used beside those.
 func (c *Config) VIPOnStaticInterface(vip netip.Addr) bool {
 	static := func(holds *v1alpha1.DeviceVIPConfig, dhcp *bool, addresses []string) bool {
@@ -226,14 +226,14 @@ func (c *Config) Links() []string {
 	})
 }
 
-// isLogical tells whether Talos makes the link: a bond, a bridge, a dummy, a WireGuard tunnel, or nothing but a name
+// isLogical reports whether Talos makes the link: a bond, a bridge, a dummy, a WireGuard tunnel, or nothing but a name
 // for those.
 func isLogical(device *v1alpha1.Device) bool {
 	return device.DeviceBond != nil || device.DeviceBridge != nil || device.DeviceWireguardConfig != nil ||
 		device.DeviceDummy != nil && *device.DeviceDummy || strings.HasPrefix(device.DeviceInterface, "lo")
 }
 
-// IsAlias tells whether a LinkAliasConfig document makes the name; "net%d" makes net0, net1 and so on.
+// IsAlias reports whether a LinkAliasConfig document makes the name; "net%d" makes net0, net1 and so on.
 func (c *Config) IsAlias(name string) bool {
 	for _, alias := range c.Provider.NetworkLinkAliasConfigs() {
 		prefix, _, pattern := strings.Cut(alias.Name(), "%")
@@ -247,7 +247,7 @@ func (c *Config) IsAlias(name string) bool {
 	return false
 }
 
-// LinkSelectors tells whether the config picks a link by its hardware properties.
+// LinkSelectors reports whether the config picks a link by its hardware properties.
 func (c *Config) LinkSelectors() bool {
 	return len(c.Provider.NetworkLinkAliasConfigs()) > 0 ||
 		slices.ContainsFunc(c.devices(), func(device *v1alpha1.Device) bool { return device.DeviceSelector != nil })
@@ -345,7 +345,7 @@ func hasTPMKey(volume encryptedVolume) bool {
 	})
 }
 
-// UsesDHCP tells whether a link may get an address by DHCP: one asks for it, or none is configured by a document, so
+// UsesDHCP reports whether a link may get an address by DHCP: one asks for it, or none is configured by a document, so
 // that Talos runs DHCP on the links that nothing configures.
 func (c *Config) UsesDHCP() bool {
 	for _, device := range c.devices() {

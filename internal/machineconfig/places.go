@@ -87,7 +87,7 @@ func (p *Places) Find(document, path string) (line, column int) {
 	return line, column
 }
 
-// Has tells whether a field is there, as Find names it.
+// Has reports whether a field is there, as Find names it.
 func (p *Places) Has(document, path string) bool {
 	node := p.document(document)
 

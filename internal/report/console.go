@@ -274,7 +274,7 @@ func sameReason(a, b diagnosis.Finding) bool {
 	return a.Severity == diagnosis.NotRun && b.Severity == diagnosis.NotRun && a.Node == b.Node && a.Cause == b.Cause
 }
 
-// told tells that a check which was not run stands in the line of an earlier one.
+// told reports whether a check which was not run stands in the line of an earlier one.
 func told(earlier []diagnosis.Finding, finding diagnosis.Finding) bool {
 	// Of many nodes there are many findings, and next to none that was not run.
 	return finding.Severity == diagnosis.NotRun &&

@@ -125,7 +125,7 @@ func (s *LogSink) finished(step string, finished Finished) {
 	s.log.WithLevel(level).Str("duration", short(finished.Duration)).Msg(step + end)
 }
 
-// failure tells whether a step's error is one: the answer of a dry run, "changes would be made", isn't.
+// failure reports whether a step's error is one: the answer of a dry run, "changes would be made", isn't.
 func failure(err error) bool {
 	problem, ok := diagnosis.AsProblem(err)
 

@@ -48,7 +48,7 @@ func (Apply) Nodes(run *Run) []*inventory.Node { return run.present(run.Nodes())
 // Mutates marks the step as one that needs the cluster's lock.
 func (Apply) Mutates() {}
 
-// Needed tells whether there is anybody to serve.
+// Needed reports whether there is anybody to serve.
 func (s Apply) Needed(run *Run) bool { return !s.Late || len(run.joining()) > 0 }
 
 // Run serves every node that answers, control planes first, and after that waits for the silent ones together.

@@ -98,7 +98,7 @@ func (r *Run) pauseWhileAnswering(seen sight) time.Duration {
 	return min(r.Settings.CheckInterval, lookAgain)
 }
 
-// watched tells that the node's status is watched between two looks. A watch on a node that is about to reboot would
+// watched reports whether the node's status is watched between two looks. A watch on a node that is about to reboot would
 // hold up its shutdown, so only a booting one is.
 func (s sight) watched() bool { return s.State == talos.Ours && s.stage() == "booting" }
 

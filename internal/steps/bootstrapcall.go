@@ -33,7 +33,7 @@ type sentBootstrap struct {
 	toldUndone bool
 }
 
-// undone tells that the node has rebooted since, and that no control plane holds any data: the Bootstrap came to
+// undone reports whether the node has rebooted since, and that no control plane holds any data: the Bootstrap came to
 // nothing.
 func (s *sentBootstrap) undone(survey etcdSurvey) bool {
 	rebooted := false

@@ -220,7 +220,7 @@ func (s Configs) showDiffs(run *Run, writing []renderedFile) {
 	}
 }
 
-// sameAccess tells whether a talosconfig that is there gives what a new one would: of the same certificate authority,
+// sameAccess reports whether a talosconfig that is there gives what a new one would: of the same certificate authority,
 // and not expired.
 func (r *Run) sameAccess(present, rendered []byte) bool {
 	first, err := talos.ParseCredentials(present)
@@ -330,7 +330,7 @@ func (r *Run) generatedFiles() []string {
 	return made
 }
 
-// complete tells whether every node has a machine config, and there is a talosconfig.
+// complete reports whether every node has a machine config, and there is a talosconfig.
 func (r *Run) complete() bool {
 	return fileExists(r.Settings.Talosconfig) && !slices.ContainsFunc(r.Cluster.Nodes, func(node *inventory.Node) bool {
 		return !fileExists(node.ConfigFile)

@@ -29,14 +29,14 @@ type etcdSight struct {
 	members        []talos.EtcdMember
 }
 
-// running tells whether the etcd process runs, healthy or not.
+// running reports whether the etcd process runs, healthy or not.
 func (e etcdSight) running() bool { return e.etcd.State == "Running" }
 
 func (e etcdSight) healthy() bool {
 	return e.running() && !e.etcd.HealthUnknown && e.etcd.Healthy && e.member != 0 && e.isVoter()
 }
 
-// isVoter tells whether its own list holds it as a full member.
+// isVoter reports whether its own list holds it as a full member.
 func (e etcdSight) isVoter() bool {
 	for _, member := range e.members {
 		if member.ID == e.member {
@@ -197,7 +197,7 @@ func (e *etcdSight) readMembership(ctx context.Context, conn *talos.Conn) {
 	}
 }
 
-// pastWaiting tells that the service's volumes are mounted, so that an empty directory means no data.
+// pastWaiting reports whether the service's volumes are mounted, so that an empty directory means no data.
 func pastWaiting(state string) bool {
 	return !slices.Contains([]string{"", "Initialized", "Starting", "Waiting"}, state)
 }
@@ -223,12 +223,12 @@ func (s etcdSurvey) without(node *inventory.Node) etcdSurvey {
 	return slices.DeleteFunc(slices.Clone(s), func(sight etcdSight) bool { return sight.node == node })
 }
 
-// present tells that some control plane has data or a running etcd.
+// present reports whether some control plane has data or a running etcd.
 func (s etcdSurvey) present() bool {
 	return slices.ContainsFunc(s, func(node etcdSight) bool { return node.data || node.running() })
 }
 
-// running tells that etcd runs on some control plane.
+// running reports whether etcd runs on some control plane.
 func (s etcdSurvey) running() bool { return slices.ContainsFunc(s, etcdSight.running) }
 
 // healthyCount is how many members are healthy voters.
@@ -276,7 +276,7 @@ func (s etcdSurvey) memberCount() int {
 	return count
 }
 
-// losesQuorumWithout tells whether etcd would stop working while the given control plane is away.
+// losesQuorumWithout reports whether etcd would stop working while the given control plane is away.
 func (s etcdSurvey) losesQuorumWithout(away *inventory.Node) bool {
 	left, member := s.healthyCount(), false
 
@@ -293,7 +293,7 @@ func (s etcdSurvey) losesQuorumWithout(away *inventory.Node) bool {
 	return member && s.memberCount() > 1 && left < s.memberCount()/2+1
 }
 
-// agree tells whether all given control planes are healthy voters whose own lists hold the same members. No Talos call
+// agree reports whether all given control planes are healthy voters whose own lists hold the same members. No Talos call
 // carries a cluster id, so that is the proof that they are one etcd.
 func (s etcdSurvey) agree(expected []*inventory.Node) bool {
 	var ids []uint64
@@ -329,7 +329,7 @@ func memberIDs(members []talos.EtcdMember) []uint64 {
 	return ids
 }
 
-// lists tells whether a member list names a control plane.
+// lists reports whether a member list names a control plane.
 func (s etcdSurvey) lists(node *inventory.Node) bool {
 	return slices.ContainsFunc(s, func(other etcdSight) bool {
 		return slices.ContainsFunc(other.members, func(member talos.EtcdMember) bool {

@@ -263,7 +263,7 @@ func wait(tb testing.TB, node *emulator.Node, condition func(*emulator.Node) boo
 	require.NoError(tb, node.WaitFor(ctx, condition))
 }
 
-// inStage tells whether a machine is in a stage.
+// inStage reports whether a machine is in a stage.
 func inStage(stage string) func(*emulator.Node) bool {
 	return func(node *emulator.Node) bool { return node.Stage() == stage }
 }

@@ -151,7 +151,7 @@ func (s Kubeconfig) completeTalosconfig(run *Run) error {
 	return nil
 }
 
-// fillContext tells whether the context lacked anything.
+// fillContext reports whether the context lacked anything.
 func fillContext(current *config.Context, cluster *inventory.Cluster) bool {
 	if current == nil || len(current.Endpoints) > 0 && len(current.Nodes) > 0 {
 		return false

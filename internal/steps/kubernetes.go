@@ -30,7 +30,7 @@ const (
 // kubeconfigRetries is how often a kubeconfig that could not be had is asked for again.
 const kubeconfigRetries = 2
 
-// errNoControlPlane tells that nobody is there who could make a kubeconfig.
+// errNoControlPlane reports whether nobody is there who could make a kubeconfig.
 var errNoControlPlane = errors.New("no control plane answers with this cluster's certificate authority")
 
 // awaitKubeconfig asks for the kubeconfig, and once more and once again if that failed for a reason that may pass.
@@ -128,7 +128,7 @@ func (a *adminAccess) ready(ctx context.Context, address string) error {
 // trustdPort is where control planes sign the certificates of workers (machinery's constants.TrustdPort).
 const trustdPort = "50001"
 
-// trustdAnswers tells whether a worker can have its certificate signed at the endpoint.
+// trustdAnswers reports whether a worker can have its certificate signed at the endpoint.
 func (r *Run) trustdAnswers(ctx context.Context) bool {
 	dialer := net.Dialer{Timeout: r.Settings.DialTimeout}
 
@@ -142,7 +142,7 @@ func (r *Run) trustdAnswers(ctx context.Context) bool {
 	return true
 }
 
-// apiAnswers tells whether a Kubernetes API is there at the endpoint, ready or not.
+// apiAnswers reports whether a Kubernetes API is there at the endpoint, ready or not.
 func (r *Run) apiAnswers(ctx context.Context) bool {
 	host := r.Cluster.Endpoint.Host
 
@@ -228,7 +228,7 @@ type registration struct {
 	err      error
 }
 
-// complete tells that all are known to Kubernetes. NotReady counts only with Talos' own CNI: without one it is
+// complete reports whether all are known to Kubernetes. NotReady counts only with Talos' own CNI: without one it is
 // expected.
 func (g registration) complete(cni string) bool {
 	return g.err == nil && len(g.missing) == 0 && (len(g.notReady) == 0 || cni != flannel)

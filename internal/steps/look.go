@@ -60,7 +60,7 @@ func (s sight) stage() string {
 	return s.status.Stage
 }
 
-// installed tells whether Talos has loaded the services of its boot sequence: before that, a stage `booting` is the way
+// installed reports whether Talos has loaded the services of its boot sequence: before that, a stage `booting` is the way
 // into the installer.
 func (s sight) installed() bool {
 	return s.hasService("kubelet") && (s.node.Role != inventory.ControlPlane || s.hasService("etcd"))
@@ -82,29 +82,29 @@ func (s sight) service(id string) (talos.Service, bool) {
 	return talos.Service{}, false
 }
 
-// unsynced tells that the node says itself that its clock is not synced.
+// unsynced reports whether the node says itself that its clock is not synced.
 func (s sight) unsynced() bool {
 	return s.status != nil && slices.ContainsFunc(s.status.Unmet,
 		func(condition talos.Condition) bool { return condition.Name == "time" })
 }
 
-// stranger tells that what answers is not ours to change: another machine, another cluster's node, no Talos, or a node
+// stranger reports whether what answers is not ours to change: another machine, another cluster's node, no Talos, or a node
 // that can't be told without a talosconfig.
 func (s sight) stranger() bool {
 	return s.wrong != nil || s.State != talos.Unreachable && s.State != talos.Maintenance && s.State != talos.Ours
 }
 
-// silent tells that nothing answered at any of the node's addresses.
+// silent reports whether nothing answered at any of the node's addresses.
 func (s sight) silent() bool { return s.State == talos.Unreachable }
 
-// lacksNothing tells that the node waits for nothing. Whether Kubernetes has it Ready is left aside: without a CNI no
+// lacksNothing reports whether the node waits for nothing. Whether Kubernetes has it Ready is left aside: without a CNI no
 // node is.
 func (s sight) lacksNothing() bool {
 	return s.status != nil && !slices.ContainsFunc(s.status.Unmet,
 		func(condition talos.Condition) bool { return condition.Name != "nodeReady" })
 }
 
-// up tells that the install is over and the node boots or runs with its config.
+// up reports whether the install is over and the node boots or runs with its config.
 func (s sight) up() bool {
 	return s.State == talos.Ours && (s.stage() == "booting" || s.stage() == "running") && s.installed()
 }
@@ -134,7 +134,7 @@ func (r *Run) addresses(node *inventory.Node) []string {
 	return addresses
 }
 
-// isAnothers tells that the settings say of another node that it answers at this address now.
+// isAnothers reports whether the settings say of another node that it answers at this address now.
 func (r *Run) isAnothers(node *inventory.Node, address string) bool {
 	return slices.ContainsFunc(r.Cluster.Nodes, func(other *inventory.Node) bool {
 		now, given := r.addressNow(other)

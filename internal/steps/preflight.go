@@ -168,7 +168,7 @@ func (r *Run) evenly(tries int) retry.Policy {
 		Multiplier: 1}
 }
 
-// whoServes tells whether anything answers on the Kubernetes API's port of an address, and whether this cluster's API
+// whoServes reports whether anything answers on the Kubernetes API's port of an address, and whether this cluster's API
 // does.
 func (r *Run) whoServes(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
 	asking, stop := context.WithTimeout(ctx, r.Settings.DialTimeout)

@@ -309,7 +309,7 @@ type nodeFacts struct {
 	failed error
 }
 
-// stillThere tells that the machine never left the boot in maintenance that the config was sent to: a failed install
+// stillThere reports whether the machine never left the boot in maintenance that the config was sent to: a failed install
 // ends with another boot. Where boots can't be told apart, one that was seen to be gone from maintenance has left it.
 func (f *nodeFacts) stillThere() bool {
 	if f.sentTo.IsZero() || f.boot.IsZero() {
@@ -319,7 +319,7 @@ func (f *nodeFacts) stillThere() bool {
 	return f.boot.Equal(f.sentTo)
 }
 
-// lost tells that the config never arrived: its reply is missing, and the machine is where it was although its port was
+// lost reports whether the config never arrived: its reply is missing, and the machine is where it was although its port was
 // closed meanwhile, which a machine that took it opens in another boot only.
 func (f *nodeFacts) lost() bool {
 	return f.sent != nil && f.unsure && f.leftMaintenance && f.stillThere()

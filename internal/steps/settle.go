@@ -61,7 +61,7 @@ func (a *applier) arrival(before, now sight, closed time.Time) string {
 	}
 }
 
-// notArrived tells that the config has to be sent again (*againError), that something is wrong, or nil: that it is too
+// notArrived reports whether the config has to be sent again (*againError), that something is wrong, or nil: that it is too
 // early to say.
 func (a *applier) notArrived(before, now sight, waited time.Duration, lost error) error {
 	settled := waited > a.Settings.ReachabilityDelay
@@ -87,7 +87,7 @@ func (a *applier) notArrived(before, now sight, waited time.Duration, lost error
 	}
 }
 
-// unchanged tells that a configured node runs the config that it ran before.
+// unchanged reports whether a configured node runs the config that it ran before.
 func unchanged(before, now sight) bool {
 	return before.running != nil && now.running != nil && machineconfig.Same(before.running, now.running)
 }

@@ -199,7 +199,7 @@ func (r *Run) nextCommand(ctx context.Context, nodes []statusSight) string {
 	}
 }
 
-// allUp tells that every control plane boots or runs with its install finished.
+// allUp reports whether every control plane boots or runs with its install finished.
 func allUp(survey etcdSurvey) bool {
 	return !slices.ContainsFunc(survey, func(node etcdSight) bool { return !node.up() })
 }

@@ -33,7 +33,7 @@ type perNode interface {
 	Nodes(run *Run) []*inventory.Node
 }
 
-// Mutates tells whether any of the steps may change a node or a file.
+// Mutates reports whether any of the steps may change a node or a file.
 func Mutates(steps []Step) bool {
 	return slices.ContainsFunc(steps, func(step Step) bool {
 		_, changes := step.(mutating)

@@ -35,7 +35,7 @@ func splitAddress(address string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// isPrivate tells whether a host is an address of a local network.
+// isPrivate reports whether a host is an address of a local network.
 func isPrivate(host string) bool {
 	address, err := netip.ParseAddr(host)
 

@@ -40,7 +40,7 @@ const (
 	OpReboot
 )
 
-// changes tells whether a call may change the node, so that a lost reply leaves its outcome unknown.
+// changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
 func (o Operation) changes() bool { return o == OpApply || o == OpBootstrap || o == OpReboot }
 
 func (o Operation) verb() string {
@@ -232,13 +232,13 @@ var rules = []rule{
 	{ops: []Operation{OpWatch}, code: codes.FailedPrecondition, class: Retry},
 }
 
-// IsTimeNotSynced tells whether a Bootstrap was refused because the node's clock is not synchronised yet.
+// IsTimeNotSynced reports whether a Bootstrap was refused because the node's clock is not synchronised yet.
 func IsTimeNotSynced(err error) bool {
 	return client.StatusCode(err) == codes.FailedPrecondition &&
 		strings.Contains(client.Status(err).Message(), "time is not in sync yet")
 }
 
-// isTransport tells whether an error is the connection's, not the node's answer.
+// isTransport reports whether an error is the connection's, not the node's answer.
 func isTransport(err error) bool {
 	switch client.StatusCode(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:

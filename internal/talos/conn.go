@@ -199,7 +199,7 @@ func (c *Conn) Close() {
 // Address is the address that was dialled.
 func (c *Conn) Address() string { return c.address }
 
-// Insecure tells whether the node was dialled in maintenance mode.
+// Insecure reports whether the node was dialled in maintenance mode.
 func (c *Conn) Insecure() bool { return c.insecure }
 
 // Fingerprint is that of the certificate the node presented on this very connection.

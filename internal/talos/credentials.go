@@ -141,7 +141,7 @@ func (c *Credentials) NotBefore() time.Time { return c.leaf.NotBefore }
 // NotAfter is when the client certificate expires.
 func (c *Credentials) NotAfter() time.Time { return c.leaf.NotAfter }
 
-// SignedBy tells whether one of the certificate authorities in a PEM text signed the client certificate, whatever the
+// SignedBy reports whether one of the certificate authorities in a PEM text signed the client certificate, whatever the
 // dates.
 func (c *Credentials) SignedBy(ca []byte) bool {
 	authorities, err := parseCertificates(ca)
@@ -169,7 +169,7 @@ func (c *Credentials) ClusterHash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// signed tells whether one of the cluster's CAs signed a certificate. Validity dates play no part: a node with a wrong
+// signed reports whether one of the cluster's CAs signed a certificate. Validity dates play no part: a node with a wrong
 // clock is still ours.
 func (c *Credentials) signed(leaf *x509.Certificate) bool {
 	return slices.ContainsFunc(c.cas, func(ca *x509.Certificate) bool {

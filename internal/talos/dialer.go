@@ -49,7 +49,7 @@ func (d *Dialer) now() time.Time {
 	return time.Now()
 }
 
-// Accepts tells whether a maintenance certificate with this fingerprint may be talked to: always, unless Fingerprints
+// Accepts reports whether a maintenance certificate with this fingerprint may be talked to: always, unless Fingerprints
 // are given.
 func (d *Dialer) Accepts(fingerprint string) bool {
 	return len(d.Fingerprints) == 0 || slices.Contains(d.Fingerprints, fingerprint)

@@ -74,7 +74,7 @@ type Error struct {
 	Address string
 	// Insecure is set when the call went to a node in maintenance mode, without credentials.
 	Insecure bool
-	// Sent tells whether the request was handed to the connection, so that the node may have acted on it.
+	// Sent reports whether the request was handed to the connection, so that the node may have acted on it.
 	Sent bool
 	// Cause is what happened to the connection, if anything did.
 	Cause error

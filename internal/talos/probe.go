@@ -108,7 +108,7 @@ type Probed struct {
 	Took time.Duration
 }
 
-// Configured tells whether the node has a machine config, whosever.
+// Configured reports whether the node has a machine config, whosever.
 func (p Probed) Configured() bool {
 	return p.State == Ours || p.State == Foreign || p.State == UnknownCA
 }

@@ -148,7 +148,7 @@ func TestEveryMismatchOfCertificatesHasOneClassHoweverItIsTold(t *testing.T) {
 	}
 }
 
-// contains tells whether an error has one of the texts.
+// contains reports whether an error has one of the texts.
 func contains(err error, texts ...string) bool {
 	said := strings.ReplaceAll(err.Error(), `\`, "")
 

@@ -70,7 +70,7 @@ type Status struct {
 	Unmet []Condition
 }
 
-// Same tells that nothing has changed for the node.
+// Same reports whether nothing has changed for the node.
 func (s Status) Same(other Status) bool {
 	return s.Stage == other.Stage && s.Ready == other.Ready && slices.Equal(s.Unmet, other.Unmet)
 }
@@ -142,7 +142,7 @@ func StateOf(ctx context.Context, disks []*block.Disk) (state.State, error) {
 	return held, nil
 }
 
-// SystemDisk tells whether Talos is installed, and on which device ("/dev/sda").
+// SystemDisk reports whether Talos is installed, and on which device ("/dev/sda").
 func (c *Conn) SystemDisk(ctx context.Context) (devPath string, installed bool, err error) {
 	disk, err := get[*block.SystemDisk](ctx, c, block.NewSystemDisk(block.NamespaceName, block.SystemDiskID).Metadata())
 
@@ -413,7 +413,7 @@ func (c *Conn) Members(ctx context.Context) ([]Member, error) {
 	return members, nil
 }
 
-// TimeSynced tells whether the node's clock is synchronised (or is not to be). Bootstrap waits for it.
+// TimeSynced reports whether the node's clock is synchronised (or is not to be). Bootstrap waits for it.
 func (c *Conn) TimeSynced(ctx context.Context) (bool, error) {
 	status, err := get[*timeres.Status](ctx, c, timeres.NewStatus().Metadata())
 	if err != nil {

@@ -29,7 +29,7 @@ type Service struct {
 	Events []ServiceEvent
 }
 
-// Running tells whether the service runs and, as far as it is checked, is healthy.
+// Running reports whether the service runs and, as far as it is checked, is healthy.
 func (s Service) Running() bool { return s.State == "Running" && (s.HealthUnknown || s.Healthy) }
 
 // ServiceEvent is one change of a service's state.

@@ -122,7 +122,7 @@ func statusIn(event safe.WrappedStateEvent[*runtime.MachineStatus]) (*runtime.Ma
 	}
 }
 
-// goesDown tells whether a node in this stage is about to stop answering.
+// goesDown reports whether a node in this stage is about to stop answering.
 func goesDown(stage string) bool {
 	switch stage {
 	case StageRebooting, StageShutdown, StageResetting, StageUpgrading:

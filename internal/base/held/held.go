@@ -156,7 +156,7 @@ func hold(path string) (*os.File, error) {
 	return file, nil
 }
 
-// isAt tells whether the open file is still the one that has the path.
+// isAt reports whether the open file is still the one that has the path.
 func isAt(file *os.File, path string) bool {
 	own, err := file.Stat()
 	if err != nil {

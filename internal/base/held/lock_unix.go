@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// locks tells that the system has locks which end with their process, and which leave the file to everybody.
+// locks reports whether the system has locks which end with their process, and which leave the file to everybody.
 const locks = true
 
 // lock takes the lock of an open file or folder, which ends when that is closed. It tells whether it got it.

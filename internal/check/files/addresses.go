@@ -116,7 +116,7 @@ func checkNetworkAddress(r *Report, config *Rendered) {
 	}
 }
 
-// hasOnly tells whether an address is all that a node has: nothing else is static, and no link asks for DHCP.
+// hasOnly reports whether an address is all that a node has: nothing else is static, and no link asks for DHCP.
 func (c *Rendered) hasOnly(addr netip.Addr) bool {
 	for _, link := range c.links() {
 		if link.dhcp {
@@ -326,7 +326,7 @@ func (in *Input) sharing(addr netip.Addr, first, second owner) diagnosis.Severit
 	}
 }
 
-// isDeclared tells whether an address is what the inventory knows a node by.
+// isDeclared reports whether an address is what the inventory knows a node by.
 func (in *Input) isDeclared(addr netip.Addr) bool {
 	return in.Cluster != nil && slices.ContainsFunc(in.Cluster.Nodes, func(node *inventory.Node) bool {
 		declared, err := netip.ParseAddr(node.Address)
@@ -372,7 +372,7 @@ func (c *Rendered) resolverTexts() []string {
 	return nil
 }
 
-// hasDocument tells whether a document of a kind is there.
+// hasDocument reports whether a document of a kind is there.
 func (c *Rendered) hasDocument(kind string) bool {
 	return slices.ContainsFunc(c.Provider.Documents(),
 		func(document config.Document) bool { return document.Kind() == kind })
@@ -618,12 +618,12 @@ func checkSpecialAddresses(r *Report, config *Rendered) {
 	}
 }
 
-// rehearses tells whether an address is a loopback one in a cluster that is on loopback as a whole: emulated nodes are.
+// rehearses reports whether an address is a loopback one in a cluster that is on loopback as a whole: emulated nodes are.
 func (in *Input) rehearses(addr netip.Addr) bool {
 	return addr.IsLoopback() && in.onLoopback()
 }
 
-// findLoopback tells whether every node is declared at a loopback address.
+// findLoopback reports whether every node is declared at a loopback address.
 func (in *Input) findLoopback() bool {
 	return in.Cluster != nil && !slices.ContainsFunc(in.Cluster.Nodes, func(node *inventory.Node) bool {
 		addr, err := netip.ParseAddr(node.Address)

@@ -15,10 +15,10 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// replacesKubeProxy tells whether Cilium is known to serve Services. Old charts have "strict" and "partial" for it.
+// replacesKubeProxy reports whether Cilium is known to serve Services. Old charts have "strict" and "partial" for it.
 func (v *helmValues) replacesKubeProxy() bool { return v.is("kubeProxyReplacement", "true", "strict") }
 
-// routesInBPF tells whether Cilium is known to route past the host's network stack.
+// routesInBPF reports whether Cilium is known to route past the host's network stack.
 func (v *helmValues) routesInBPF() bool {
 	return v.replacesKubeProxy() && v.is("bpf.masquerade", "true") && v.is("bpf.hostLegacyRouting", "", "false")
 }

@@ -17,7 +17,7 @@ var documentChecks = []Check{
 // sameThing is an older field and the kind of document that has its meaning now.
 type sameThing struct {
 	field, kind string
-	// set tells whether the field says anything, as Talos judges it.
+	// set reports whether the field says anything, as Talos judges it.
 	set func(*Rendered) bool
 }
 

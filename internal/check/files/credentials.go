@@ -188,7 +188,7 @@ func checkAuthorityKeys(r *Report, in *Input) {
 	}
 }
 
-// isForeignKey tells whether a certificate has another key than the one that is with it. What can't be read is another
+// isForeignKey reports whether a certificate has another key than the one that is with it. What can't be read is another
 // check's.
 func isForeignKey(pair *pki.PEMEncodedCertificateAndKey) bool {
 	certificate, err := pair.GetCert()
@@ -315,7 +315,7 @@ func checkClientRole(r *Report, in *Input) {
 		cmp.Or(strings.Join(roles, ", "), "of nobody"))
 }
 
-// ignoresRoles tells whether a node's config asks for what older versions of Talos do: to let every client do
+// ignoresRoles reports whether a node's config asks for what older versions of Talos do: to let every client do
 // everything.
 func (c *Rendered) ignoresRoles() bool {
 	features := c.Provider.RawV1Alpha1().MachineConfig.MachineFeatures

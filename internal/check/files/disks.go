@@ -89,7 +89,7 @@ func volumesOf(file *File, config *machineconfig.Config) []volume {
 	return volumes
 }
 
-// isSystem tells whether a volume is one of Talos' own.
+// isSystem reports whether a volume is one of Talos' own.
 func (v volume) isSystem() bool { return v.kind == "VolumeConfig" }
 
 // severity is how bad it is that a volume is never made: the node waits for Talos' own, and only what uses them for
@@ -228,7 +228,7 @@ func checkVolumeSizes(r *Report, config *Rendered) {
 	}
 }
 
-// tooSmall tells whether the disks that a volume's selector can match are smaller than the volume has to be.
+// tooSmall reports whether the disks that a volume's selector can match are smaller than the volume has to be.
 func (in *Input) tooSmall(volume volume) bool {
 	if in.reachOf(volume.match).never {
 		return false

@@ -76,7 +76,7 @@ func checkBareVIPLink(r *Report, config *Rendered) {
 	}
 }
 
-// addressedElsewhere tells whether another part of the config gives the link of this name its address.
+// addressedElsewhere reports whether another part of the config gives the link of this name its address.
 func (c *Rendered) addressedElsewhere(link *link) bool {
 	for _, other := range c.links() {
 		if other != link && other.name == link.name && link.name != "" && (other.dhcp || len(other.addresses) > 0) {

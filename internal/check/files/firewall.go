@@ -95,7 +95,7 @@ func (f firewall) door(port port) door {
 	return made
 }
 
-// admits tells whether a call from an address comes through. By default blocked, one rule that has the address lets it
+// admits reports whether a call from an address comes through. By default blocked, one rule that has the address lets it
 // in; by default open, one that does not have it shuts it out.
 func (d door) admits(from netip.Addr) bool {
 	for _, rule := range d.rules {
@@ -107,7 +107,7 @@ func (d door) admits(from netip.Addr) bool {
 	return !d.blocks
 }
 
-// has tells whether an address is among a rule's.
+// has reports whether an address is among a rule's.
 func (o opening) has(addr netip.Addr) bool {
 	contains := func(subnet netip.Prefix) bool { return subnet.Contains(addr) }
 
@@ -120,7 +120,7 @@ func (o opening) hasSharedSpace() bool {
 		func(subnet netip.Prefix) bool { return subnet.Bits() > 0 && subnet.Overlaps(sharedSpace) })
 }
 
-// admitsAnybody tells whether there is an address that comes through. The ends of all subnets stand for what lies
+// admitsAnybody reports whether there is an address that comes through. The ends of all subnets stand for what lies
 // between.
 func (d door) admitsAnybody() bool {
 	return len(d.rules) == 0 && !d.blocks ||
@@ -196,7 +196,7 @@ func tunnelPorts(config *Rendered) []port {
 	}
 }
 
-// hasKubeSpan tells whether nodes call each other through WireGuard, which the firewall trusts.
+// hasKubeSpan reports whether nodes call each other through WireGuard, which the firewall trusts.
 func (c *Rendered) hasKubeSpan() bool {
 	kubeSpan := c.Provider.NetworkKubeSpanConfig()
 
@@ -295,7 +295,7 @@ type caller struct {
 	addresses []netip.Addr
 }
 
-// certain tells whether the node has no other addresses than its files say, as far as IPv4 goes. A system extension may
+// certain reports whether the node has no other addresses than its files say, as far as IPv4 goes. A system extension may
 // bring others.
 func (c caller) certain() bool {
 	return len(c.config.Addresses()) > 0 && !c.config.UsesDHCP() && len(c.config.Provider.ExtensionServiceConfigs()) == 0
@@ -333,7 +333,7 @@ func (c caller) facing(server *Rendered) []netip.Addr {
 	return c.addresses
 }
 
-// hasBalancer tells whether the endpoint may be something that is no node: then calls through it have its address.
+// hasBalancer reports whether the endpoint may be something that is no node: then calls through it have its address.
 func (in *Input) hasBalancer() bool {
 	if in.Cluster == nil || in.Cluster.Endpoint == nil {
 		return true

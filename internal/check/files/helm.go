@@ -148,7 +148,7 @@ func (in *Input) valuesBeside(release *File) (*helmValues, string) {
 		" takes its values from elsewhere (valuesFrom): set CILIUM_VALUES to the file with them"
 }
 
-// isCiliumRelease tells whether a document is Flux' HelmRelease of Cilium.
+// isCiliumRelease reports whether a document is Flux' HelmRelease of Cilium.
 func isCiliumRelease(root *yaml.Node) bool {
 	if textAt(root, "kind") != "HelmRelease" {
 		return false
@@ -200,7 +200,7 @@ func (v *helmValues) get(path string) helmValue {
 	}
 }
 
-// is tells whether a value is known to be one of these; "" stands for the chart's default.
+// is reports whether a value is known to be one of these; "" stands for the chart's default.
 func (v *helmValues) is(path string, texts ...string) bool {
 	value := v.get(path)
 

@@ -119,7 +119,7 @@ func checkPatchedKernelArgs(r *Report, in *Input) {
 	}
 }
 
-// setsUKICmdline tells whether a patch decides on grubUseUKICmdline itself, or may do so.
+// setsUKICmdline reports whether a patch decides on grubUseUKICmdline itself, or may do so.
 func setsUKICmdline(patch *Patch) bool {
 	switch patch.form() {
 	case strategic:
@@ -144,14 +144,14 @@ func checkInstallExtensions(r *Report, config *Rendered) {
 	}
 }
 
-// bootsInstalled tells whether the inventory declares machines that start from a disk image, as boards do: Talos is on
+// bootsInstalled reports whether the inventory declares machines that start from a disk image, as boards do: Talos is on
 // them already.
 func (in *Input) bootsInstalled(config *Rendered) bool {
 	return in.Cluster != nil && slices.ContainsFunc(config.Nodes,
 		func(node *inventory.Node) bool { return !in.installsItself(node) })
 }
 
-// installsItself tells whether Talos has yet to be installed on a machine, as far as the inventory says.
+// installsItself reports whether Talos has yet to be installed on a machine, as far as the inventory says.
 func (in *Input) installsItself(node *inventory.Node) bool {
 	settings, _ := in.settingsOf(node)
 	spec := settings.MachineSpec
@@ -289,7 +289,7 @@ func (in *Input) settings(config *Rendered) (talconfig.NodeSettings, bool) {
 	return in.settingsOf(config.Nodes[0])
 }
 
-// patchesImage tells whether a patch for the node names an image of its own, or may do so.
+// patchesImage reports whether a patch for the node names an image of its own, or may do so.
 func (in *Input) patchesImage(config *Rendered) bool {
 	return slices.ContainsFunc(in.imagePatches(), func(patch *Patch) bool {
 		return slices.ContainsFunc(patch.uses(),

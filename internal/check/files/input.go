@@ -525,7 +525,7 @@ func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named at, gro
 	return patches
 }
 
-// fileReference tells whether an item of a list of patches is the name of a file: @name, or a single word, which no
+// fileReference reports whether an item of a list of patches is the name of a file: @name, or a single word, which no
 // patch is. Source: machinery config/configpatcher/load.go.
 func fileReference(item string) (string, bool) {
 	if name, isFile := strings.CutPrefix(strings.TrimSpace(item), "@"); isFile {
@@ -645,7 +645,7 @@ func (in *Input) none(text string) string {
 	return text + "; " + in.whyNot
 }
 
-// nothingMade tells whether no file of the folder of machine configs exists yet, and none could be made to be judged:
+// nothingMade reports whether no file of the folder of machine configs exists yet, and none could be made to be judged:
 // then it is not run what is about them, and it is no trouble that they are missing.
 func (in *Input) nothingMade() bool {
 	return in.whyNot != "" && len(in.Configs) == 0 && in.TalosconfigFile == nil && len(in.onDisk()) == 0

@@ -205,7 +205,7 @@ func checkMembers(r *Report, config *Rendered) {
 	}
 }
 
-// vrfMember tells whether a link is a member of a VRF, which takes its addresses along.
+// vrfMember reports whether a link is a member of a VRF, which takes its addresses along.
 func (l *link) vrfMember(rendered *Rendered) bool {
 	return slices.ContainsFunc(rendered.Provider.NetworkCommonLinkConfigs(),
 		func(declared config.NetworkCommonLinkConfig) bool {

@@ -94,14 +94,14 @@ func area(name Area, checks ...Check) []Check {
 	return checks
 }
 
-// forwards tells whether CoreDNS asks the node's DNS cache.
+// forwards reports whether CoreDNS asks the node's DNS cache.
 func forwards(config *Rendered) bool {
 	dns := config.Provider.Machine().Features().HostDNS()
 
 	return dns.Enabled() && dns.ForwardKubeDNSToHost()
 }
 
-// hostDNSAddressOnLoopback tells whether the node has the cache's address on its loopback link, as a way around eBPF
+// hostDNSAddressOnLoopback reports whether the node has the cache's address on its loopback link, as a way around eBPF
 // routing.
 func hostDNSAddressOnLoopback(config *Rendered) bool {
 	return slices.ContainsFunc(config.links(), func(link *link) bool {
@@ -243,7 +243,7 @@ func checkResolverFamily(r *Report, config *Rendered) {
 		"no address of the node is of the family of its name servers (%s)", strings.Join(texts, ", "))
 }
 
-// syncsTime tells whether the node sets its clock.
+// syncsTime reports whether the node sets its clock.
 func syncsTime(config *Rendered) bool {
 	sync := config.Provider.NetworkTimeSyncConfig()
 
@@ -264,7 +264,7 @@ func checkTimeSync(r *Report, config *Rendered) {
 	r.found(place, "let the node set its clock", "time synchronisation is off")
 }
 
-// timeDevices tells whether a clock of the hypervisor is used instead of servers.
+// timeDevices reports whether a clock of the hypervisor is used instead of servers.
 func timeDevices(config *Rendered) bool {
 	line, _ := config.File.places.Find("TimeSyncConfig", "ptp.devices")
 	above, _ := config.File.places.Find("TimeSyncConfig", "ptp")
@@ -526,7 +526,7 @@ var kubeletLabels = []string{
 	"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
 }
 
-// refusedToKubelets tells whether NodeRestriction keeps a label from kubelets.
+// refusedToKubelets reports whether NodeRestriction keeps a label from kubelets.
 func refusedToKubelets(label string) bool {
 	domain, _, qualified := strings.Cut(label, "/")
 	within := func(name string) bool { return domain == name || strings.HasSuffix(domain, "."+name) }

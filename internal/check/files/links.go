@@ -59,7 +59,7 @@ type route struct {
 	at    at
 }
 
-// isDefault tells whether a route leads everywhere.
+// isDefault reports whether a route leads everywhere.
 func (r route) isDefault() bool {
 	network, err := netip.ParsePrefix(r.network)
 
@@ -325,18 +325,18 @@ func selectorText(selector *v1alpha1.NetworkDeviceSelector) string {
 	return strings.Join(parts, ", ")
 }
 
-// isControlPlane tells whether a config makes a control plane.
+// isControlPlane reports whether a config makes a control plane.
 func isControlPlane(config *Rendered) bool {
 	return config.Role().String() != "worker" && config.Role().String() != "unknown"
 }
 
-// hasFamily tells whether the link has a static address of an address's family.
+// hasFamily reports whether the link has a static address of an address's family.
 func (l *link) hasFamily(addr netip.Addr) bool {
 	return slices.ContainsFunc(l.addresses,
 		func(a address) bool { return a.prefix.IsValid() && a.prefix.Addr().Is4() == addr.Is4() })
 }
 
-// reaches tells whether a node may reach an address over a link: it asks for DHCP, or the address lies in a subnet of
+// reaches reports whether a node may reach an address over a link: it asks for DHCP, or the address lies in a subnet of
 // it, in whichever style that is written.
 func (c *Rendered) reaches(over *link, addr netip.Addr) bool {
 	return slices.ContainsFunc(c.links(), func(other *link) bool {
@@ -344,7 +344,7 @@ func (c *Rendered) reaches(over *link, addr netip.Addr) bool {
 	})
 }
 
-// reaches tells whether an address lies in a subnet of the link, or in a network that a route without a gateway puts on
+// reaches reports whether an address lies in a subnet of the link, or in a network that a route without a gateway puts on
 // it.
 func (l *link) reaches(addr netip.Addr) bool {
 	return slices.ContainsFunc(l.addresses,

@@ -128,7 +128,7 @@ func checkEtcdSubnets(r *Report, config *Rendered) {
 // sharedSpace are the addresses that providers and private networks between machines use.
 var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
 
-// mayBeLearned tells whether a filter selects addresses that a node can have without a word in its files.
+// mayBeLearned reports whether a filter selects addresses that a node can have without a word in its files.
 func mayBeLearned(filter string) bool {
 	prefix, err := netip.ParsePrefix(filter)
 
@@ -181,7 +181,7 @@ func (f families) String() string {
 	}
 }
 
-// lacks tells whether there is a family that the other has not.
+// lacks reports whether there is a family that the other has not.
 func (f families) lacks(other families) bool { return f.four && !other.four || f.six && !other.six }
 
 func familiesOf(prefixes []netip.Prefix) families {
@@ -345,7 +345,7 @@ func (c *Rendered) managerArguments(name string) []string {
 	return c.Provider.Cluster().ControllerManager().ExtraArgs()[name]
 }
 
-// givesNoParts tells whether the controller manager is told to leave pods' addresses to others.
+// givesNoParts reports whether the controller manager is told to leave pods' addresses to others.
 func (c *Rendered) givesNoParts() bool {
 	return slices.Contains(c.managerArguments("allocate-node-cidrs"), "false") ||
 		slices.ContainsFunc(c.managerArguments("controllers"), func(list string) bool {

@@ -17,7 +17,7 @@ type deletion struct {
 	at   *yaml.Node
 }
 
-// deletesWhole tells whether a document of a patch only says which document to take out.
+// deletesWhole reports whether a document of a patch only says which document to take out.
 func deletesWhole(root *yaml.Node) bool { return isDelete(machineconfig.Field(root, "$patch")) }
 
 func isDelete(value *yaml.Node) bool { return value != nil && value.Value == "delete" }
@@ -157,7 +157,7 @@ func (k *patchedKeys) add(root *yaml.Node) {
 	}
 }
 
-// onlyDeletes tells whether a part of a patch sets nothing.
+// onlyDeletes reports whether a part of a patch sets nothing.
 func onlyDeletes(node *yaml.Node) bool {
 	if node.Kind != yaml.MappingNode || len(node.Content) == 0 {
 		return false

@@ -112,7 +112,7 @@ func areOperations(list *yaml.Node) bool {
 	})
 }
 
-// isEmptyPatch tells whether a text has nothing but comments and document marks.
+// isEmptyPatch reports whether a text has nothing but comments and document marks.
 func isEmptyPatch(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && !bytes.Equal(line, []byte("---")) && line[0] != '#' {
@@ -132,7 +132,7 @@ func (p *Patch) name() string {
 	return "the patch " + p.File.Shown
 }
 
-// used tells whether any node gets the patch; an inventory without nodes of a role has patches for nobody.
+// used reports whether any node gets the patch; an inventory without nodes of a role has patches for nobody.
 func (in *Input) used(patch *Patch) bool {
 	return slices.ContainsFunc(patch.uses(), func(use patchUse) bool { return len(in.nodesOf(use)) > 0 })
 }

@@ -39,7 +39,7 @@ func wordsOf(cause string) []string {
 	return words
 }
 
-// declares tells whether a cause is about the value that a node's entry of the inventory has for a key.
+// declares reports whether a cause is about the value that a node's entry of the inventory has for a key.
 func declares(node *inventory.Node, key, cause string) bool {
 	switch key {
 	case "ipAddress":

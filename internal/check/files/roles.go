@@ -191,7 +191,7 @@ var sharedGates = map[string]int{
 	"UserNamespacesSupport": 33,
 }
 
-// needsBoth tells whether a gate has to be set on both sides, since it is off by default.
+// needsBoth reports whether a gate has to be set on both sides, since it is off by default.
 func (in *Input) needsBoth(server *Rendered, name string) bool {
 	from, shared := sharedGates[name]
 	minor, known := server.kubernetesMinor()

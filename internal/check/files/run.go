@@ -125,7 +125,7 @@ func (c Check) notJudged(in *Input, failed bool) []NotRun {
 	return rows
 }
 
-// sameLine tells whether trouble stands where a finding does, of which a check then has told already.
+// sameLine reports whether trouble stands where a finding does, of which a check then has told already.
 func sameLine(finding diagnosis.Finding) func(diagnosis.Finding) bool {
 	return func(other diagnosis.Finding) bool {
 		return other.Severity != diagnosis.OK && other.At.Path == finding.At.Path && other.At.Line == finding.At.Line

@@ -69,12 +69,12 @@ func (d declaredSchematic) extensions(visit func(name string, place at)) {
 	}
 }
 
-// ownNames tells whether the inventory calls its images as it likes: then their names don't say what they are for.
+// ownNames reports whether the inventory calls its images as it likes: then their names don't say what they are for.
 func (in *Input) ownNames() bool {
 	return in.Cluster != nil && in.Cluster.Talconfig != nil && in.Cluster.Talconfig.ImageFactory.InstallerURLTmpl != ""
 }
 
-// fromPublicFactory tells whether images come from the public factory, whose extensions are known; other factories may
+// fromPublicFactory reports whether images come from the public factory, whose extensions are known; other factories may
 // have their own.
 func (in *Input) fromPublicFactory() bool {
 	registry := in.Cluster.Talconfig.ImageFactory.RegistryURL

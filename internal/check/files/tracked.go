@@ -198,7 +198,7 @@ func secretIn(line string, yaml bool) string {
 	return ""
 }
 
-// holdsKey tells whether the beginning of a PEM text in base64 is a private key's.
+// holdsKey reports whether the beginning of a PEM text in base64 is a private key's.
 func holdsKey(text string) bool {
 	begin, err := base64.StdEncoding.DecodeString(text[:len(text)/4*4])
 	header, _, _ := bytes.Cut(begin, []byte("\n"))

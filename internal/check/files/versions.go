@@ -207,7 +207,7 @@ func components(rendered *Rendered) []component {
 	return all
 }
 
-// declared tells whether the config itself names the image; else it is the default of this program's machinery, and
+// declared reports whether the config itself names the image; else it is the default of this program's machinery, and
 // tells nothing.
 func (c component) declared(rendered *Rendered) bool {
 	return rendered.File.places.Has("", c.field)

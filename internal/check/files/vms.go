@@ -112,7 +112,7 @@ func eachVM(id diagnosis.ID, needs diagnosis.Need, run func(*vmReport)) Check {
 	}
 }
 
-// known tells whether a setting can be judged, and remembers it if not.
+// known reports whether a setting can be judged, and remembers it if not.
 func (r *vmReport) known(setting proxmox.Setting, what string) bool {
 	if !setting.Known {
 		r.gap = what
@@ -128,7 +128,7 @@ func (r *vmReport) tell(severity diagnosis.Severity, setting proxmox.Setting, ch
 	r.findings[len(r.findings)-1].Node = r.node
 }
 
-// isControlPlaneVM tells whether the machine is a control plane; false for a machine that is no node.
+// isControlPlaneVM reports whether the machine is a control plane; false for a machine that is no node.
 func (r *vmReport) isControlPlane() bool {
 	node := r.in.Cluster.Node(r.node)
 
@@ -148,7 +148,7 @@ func (r *vmReport) machineConfig() *Rendered {
 
 const guestAgent = "siderolabs/qemu-guest-agent"
 
-// agentMissing tells whether the node's image is known to be without the guest agent.
+// agentMissing reports whether the node's image is known to be without the guest agent.
 func (r *vmReport) agentMissing(config *Rendered) bool {
 	made := r.in.madeOf(config)
 

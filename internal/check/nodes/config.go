@@ -89,7 +89,7 @@ func (s subject) alwaysAsksForInstall() bool {
 	return err == nil && !running.Greater(talosconfig.TalosVersion1_12) && s.facts.State != talos.Ours
 }
 
-// installed tells whether the node ignores its install section: Talos is on a disk, or it runs from one.
+// installed reports whether the node ignores its install section: Talos is on a disk, or it runs from one.
 func (s subject) installed() bool {
 	return s.facts.Installed || s.facts.State == talos.Ours
 }

@@ -76,7 +76,7 @@ func ownerOf(cluster *inventory.Cluster, node *inventory.Node, macs []string, sy
 	return nil
 }
 
-// anyMAC tells whether a machine with these addresses has one of the declared ones, which may hold wildcards, as Talos'
+// anyMAC reports whether a machine with these addresses has one of the declared ones, which may hold wildcards, as Talos'
 // selectors may.
 func anyMAC(declared, macs []string) bool {
 	return slices.ContainsFunc(declared, func(pattern string) bool {

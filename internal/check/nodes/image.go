@@ -19,7 +19,7 @@ var releaseTag = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 // notes of 1.14.
 var lastOnGHCR = talosconfig.TalosVersion1_13
 
-// newerThan tells whether the tag is a version newer than a minor version.
+// newerThan reports whether the tag is a version newer than a minor version.
 func (i image) newerThan(contract *talosconfig.VersionContract) bool {
 	tagged, err := talosconfig.ParseContractFromVersion(i.Tag)
 

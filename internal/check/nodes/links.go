@@ -60,7 +60,7 @@ func (s subject) absentMACs() []string {
 		func(mac string) bool { return anyMAC([]string{mac}, physicalMACs(s.facts.Links)) })
 }
 
-// called tells whether a link goes by a name.
+// called reports whether a link goes by a name.
 func called(link talos.Link, name string) bool {
 	return link.Name == name || slices.Contains(link.Aliases, name)
 }

@@ -171,7 +171,7 @@ func checkNames(_ context.Context, w whole) []diagnosis.Finding {
 	return findings
 }
 
-// covers tells whether the certificate that Talos will make for a node is for the name that it is declared by.
+// covers reports whether the certificate that Talos will make for a node is for the name that it is declared by.
 func covers(config *machineconfig.Config, node *inventory.Node) bool {
 	hostname := hostnameOf(node, config)
 	short, _, _ := strings.Cut(hostname, ".")
@@ -216,7 +216,7 @@ func (w whole) resolves(node *inventory.Node) []diagnosis.Finding {
 	}
 }
 
-// isEndpoint tells whether a node's name leads to the cluster's endpoint instead. Where a control plane itself is the
+// isEndpoint reports whether a node's name leads to the cluster's endpoint instead. Where a control plane itself is the
 // endpoint, it may.
 func (w whole) isEndpoint(node *inventory.Node, addresses []netip.Addr) bool {
 	if w.cluster.Endpoint == nil {

@@ -78,7 +78,7 @@ func (w whole) vipTaken(vip netip.Addr) []diagnosis.Finding {
 	return findings
 }
 
-// mayGetSubnet tells whether a node may still get an address of a VIP's family from the network: by DHCP, or where none
+// mayGetSubnet reports whether a node may still get an address of a VIP's family from the network: by DHCP, or where none
 // is static.
 func mayGetSubnet(config *machineconfig.Config, vip netip.Addr) bool {
 	static := slices.ContainsFunc(config.Addresses(),

@@ -57,7 +57,7 @@ type Location struct {
 	Text         string
 }
 
-// Is tells whether the setting is known to be one of these.
+// Is reports whether the setting is known to be one of these.
 func (s Setting) Is(values ...string) bool {
 	for _, value := range values {
 		if s.Known && s.Value == value {

@@ -238,7 +238,7 @@ func (i Invocation) sinks(loaded *settings.Settings, console *report.Console) ([
 	return append(sinks, file), nil
 }
 
-// watched tells that a person sees results and live lines on one terminal; log lines of the same events would say
+// watched reports whether a person sees results and live lines on one terminal; log lines of the same events would say
 // everything twice.
 func (i Invocation) watched(loaded *settings.Settings) bool {
 	return isTerminal(i.Out) && isTerminal(i.Err) && loaded.LogFormat == "text" && loaded.LogLevel != "debug"
@@ -303,7 +303,7 @@ func (i Invocation) overview(ctx context.Context, run *steps.Run, planned []step
 	}
 }
 
-// nothingDone tells that no step changed anything or would have to.
+// nothingDone reports whether no step changed anything or would have to.
 func nothingDone(results []report.Result) bool {
 	for _, result := range results {
 		switch result.Status {

@@ -47,14 +47,14 @@ func findLaunchers() launchers {
 	return found
 }
 
-// gone tells that one of them does not live any more.
+// gone reports whether one of them does not live any more.
 func (l launchers) gone() bool {
 	return l.dead || l.parent != 0 && os.Getppid() != l.parent || l.above != 0 && !lives(l.above)
 }
 
 func isLauncher(name string) bool { return slices.Contains([]string{"mage", "go"}, name) }
 
-// adopted tells that the parent is not the mage that started this process, but took it over when that died: a child of
+// adopted reports whether the parent is not the mage that started this process, but took it over when that died: a child of
 // mage's is in mage's process group. The first process of a container, which takes over whoever is left, may be in it
 // too.
 func adopted(parent int, name string) bool {

@@ -374,7 +374,7 @@ func (x *crossCheck) commonCA(paths []string, talosconfigCA []byte) []byte {
 	return []byte(best)
 }
 
-// trustedByAny tells whether the configs of the common CA accept another one too.
+// trustedByAny reports whether the configs of the common CA accept another one too.
 func trustedByAny(configs map[string]*machineconfig.Config, common, ca []byte) bool {
 	for _, config := range configs {
 		if config.Trusts(common) && config.Trusts(ca) {

@@ -190,7 +190,7 @@ func (l *loadedConfigs) loader(path string,
 	return l.byPath[path]
 }
 
-// HasVIP tells whether the cluster's endpoint is a virtual address of its control planes.
+// HasVIP reports whether the cluster's endpoint is a virtual address of its control planes.
 func (c *Cluster) HasVIP() bool {
 	if c.Endpoint == nil {
 		return false

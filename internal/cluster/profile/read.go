@@ -584,7 +584,7 @@ var (
 
 func isHostname(text string) bool { return hostname.MatchString(text) }
 
-// isDNSName tells whether a text is a name, and no address that is broken.
+// isDNSName reports whether a text is a name, and no address that is broken.
 func isDNSName(text string) bool {
 	labels := strings.Split(strings.TrimSuffix(text, "."), ".")
 

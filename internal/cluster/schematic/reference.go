@@ -51,7 +51,7 @@ func ParseReference(reference string) Reference {
 	return parsed
 }
 
-// Official tells whether the image is the Talos project's by its name: of an image factory, or of ghcr.io/siderolabs.
+// Official reports whether the image is the Talos project's by its name: of an image factory, or of ghcr.io/siderolabs.
 // Only then does the name tell what the image is for, and the tag which version it is.
 func (r Reference) Official() bool {
 	return r.HasSchematic || r.Registry == DefaultRegistry || strings.HasPrefix(r.Repository, "siderolabs/")
@@ -72,10 +72,10 @@ func (r Reference) Platform() string {
 	}
 }
 
-// SecureBoot tells whether the image is made for SecureBoot.
+// SecureBoot reports whether the image is made for SecureBoot.
 func (r Reference) SecureBoot() bool { return strings.HasSuffix(r.Repository, "-secureboot") }
 
-// Plain tells whether the image is known to hold nothing beyond Talos itself. A schematic's id does not tell what it
+// Plain reports whether the image is known to hold nothing beyond Talos itself. A schematic's id does not tell what it
 // holds.
 func (r Reference) Plain() bool {
 	return r.Schematic == PlainID || r.Repository == "siderolabs/installer"

@@ -121,5 +121,5 @@ func (s *Schematic) ID() (string, error) {
 
 var id = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// IsID tells whether a text has the form of a schematic's id.
+// IsID reports whether a text has the form of a schematic's id.
 func IsID(text string) bool { return id.MatchString(text) }

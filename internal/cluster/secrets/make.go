@@ -63,7 +63,7 @@ func Recover(config *machineconfig.Config, now time.Time) (*secrets.Bundle, erro
 // noVariables are those of a text that may use none.
 var noVariables = talconfig.Variables{Lookup: func(string) (string, bool) { return "", false }}
 
-// whole tells whether a config has each of the keys; a missing one would be taken for an empty one.
+// whole reports whether a config has each of the keys; a missing one would be taken for an empty one.
 func whole(config *machineconfig.Config) bool {
 	cluster := config.Provider.Cluster()
 

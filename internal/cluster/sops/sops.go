@@ -41,10 +41,10 @@ type Sops struct {
 	KeyFile string
 }
 
-// Encrypted tells whether a YAML text is one that sops encrypted: such texts have a top-level key "sops".
+// Encrypted reports whether a YAML text is one that sops encrypted: such texts have a top-level key "sops".
 func Encrypted(data []byte) bool { return metadataOf(data) != nil }
 
-// Installed tells whether there is a sops at all.
+// Installed reports whether there is a sops at all.
 func (s Sops) Installed() bool {
 	_, found := s.Programs.Find(name)
 
@@ -303,7 +303,7 @@ func parse(data []byte) (root *yaml.Node) {
 // shortest is the length of a value that can't stand in a ciphertext by chance.
 const shortest = 12
 
-// leaks tells whether a value of the plaintext can be read in the ciphertext.
+// leaks reports whether a value of the plaintext can be read in the ciphertext.
 func leaks(plain, encrypted []byte) bool {
 	var readable func(*yaml.Node) bool
 

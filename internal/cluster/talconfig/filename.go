@@ -58,7 +58,7 @@ func fillFilename(pattern string, data filenameData) (string, error) {
 	return out.String(), nil
 }
 
-// loops tells whether a part of a template repeats something.
+// loops reports whether a part of a template repeats something.
 func loops(part parse.Node) bool {
 	switch part := part.(type) {
 	case *parse.ListNode:

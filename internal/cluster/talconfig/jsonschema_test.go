@@ -24,7 +24,7 @@ type schemaNode struct {
 	AdditionalProperties json.RawMessage        `json:"additionalProperties"`
 }
 
-// has tells whether a key path, as nodes[].bond.mode, leads somewhere; a schema without a type allows everything below
+// has reports whether a key path, as nodes[].bond.mode, leads somewhere; a schema without a type allows everything below
 // it.
 func (n *schemaNode) has(root *schemaNode, path []string) bool {
 	if name, ok := strings.CutPrefix(n.Ref, "#/definitions/"); ok {

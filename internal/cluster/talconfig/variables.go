@@ -69,7 +69,7 @@ func (v Variables) Expand(text string) (string, []LookupFailure) {
 	}
 }
 
-// isTheirs tells whether a name without braces in a text that belongs to others is one of theirs.
+// isTheirs reports whether a name without braces in a text that belongs to others is one of theirs.
 func (v Variables) isTheirs(name string) bool {
 	if !v.foreign || strings.ToUpper(name) == name {
 		return false

@@ -107,7 +107,7 @@ func (m *Mistakes) Err() error {
 	return all.ErrorOrNil()
 }
 
-// follows tells whether a mistake says no more than the one before it: the same, or what comes of a value that has no
+// follows reports whether a mistake says no more than the one before it: the same, or what comes of a value that has no
 // meaning.
 func (e *Error) follows(before *Error) bool {
 	samePlace := e.Path == before.Path && e.Line == before.Line && e.Column == before.Column && e.Column > 0

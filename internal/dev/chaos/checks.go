@@ -199,7 +199,7 @@ func successIsTrue(h *History) []string {
 	return found
 }
 
-// befell tells whether something happened to a node that was healthy before, or to a control plane that it needs.
+// befell reports whether something happened to a node that was healthy before, or to a control plane that it needs.
 func (h *History) befell(name string) bool {
 	return slices.ContainsFunc(h.Strikes, func(strike Strike) bool {
 		return slices.Contains(strike.Healthy, name) && (strike.Node == name || h.isControlPlane(strike.Node))
@@ -251,7 +251,7 @@ func failuresAreRight(h *History) []string {
 	return found
 }
 
-// explained tells whether something that happened before a run ended makes one of its problems right.
+// explained reports whether something that happened before a run ended makes one of its problems right.
 func (h *History) explained(run Run, problem Problem) bool {
 	if h.Crowded && (slices.Contains(crowded.Here, problem.ID) || slices.Contains(crowded.Around, problem.ID)) {
 		return true
@@ -269,7 +269,7 @@ func (h *History) explained(run Run, problem Problem) bool {
 	})
 }
 
-// explains tells whether an incident makes a problem right, for its own node or for those that need it.
+// explains reports whether an incident makes a problem right, for its own node or for those that need it.
 func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 	named := problem.Node == strike.Node || problem.Node == "" && strings.Contains(problem.Line, strike.Node)
 	if named && slices.Contains(strike.Class.Here, problem.ID) {

@@ -32,7 +32,7 @@ type History struct {
 	Ailments, AilmentsAgain map[string]string
 	// Confused are the nodes that ran another node's config right after the runs before the healing.
 	Confused []string
-	// Crowded tells that two operators were at work.
+	// Crowded reports whether two operators were at work.
 	Crowded bool
 }
 
@@ -49,12 +49,12 @@ type Declared struct {
 type Recorded struct {
 	// Name is the node in whose place it stands, MAC its own.
 	Name, MAC string
-	// FormerEtcd tells that its disk held etcd data from the beginning.
+	// FormerEtcd reports whether its disk held etcd data from the beginning.
 	FormerEtcd bool
 	Calls      []emulator.Call
 }
 
-// bootstrapped tells whether a Bootstrap that came before then took effect on the machine.
+// bootstrapped reports whether a Bootstrap that came before then took effect on the machine.
 func (r Recorded) bootstrapped(then time.Time) bool {
 	return slices.ContainsFunc(r.Calls, func(call emulator.Call) bool {
 		return call.Name() == "Bootstrap" && call.Succeeded() && call.Time.Before(then)
@@ -105,7 +105,7 @@ func (r Run) Problems() []Problem {
 	return problems
 }
 
-// reached tells whether a step was begun.
+// reached reports whether a step was begun.
 func (r Run) reached(step string) bool {
 	return strings.Contains(r.Report, `"event":"started","step":"`+step+`"`)
 }

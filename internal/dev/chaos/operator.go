@@ -27,7 +27,7 @@ type Run struct {
 	// Operator is who made it, and Healed tells that it came after the healing.
 	Operator string
 	Healed   bool
-	// Interrupted tells that the operator pressed Ctrl-C before it was over.
+	// Interrupted reports whether the operator pressed Ctrl-C before it was over.
 	Interrupted bool
 	// Began and Ended are the wall clock's.
 	Began, Ended time.Time

@@ -13,9 +13,9 @@ import (
 type Plan struct {
 	Seed     uint64
 	Endpoint Endpoint
-	// Discovery tells that the nodes find each other without the endpoint.
+	// Discovery reports whether the nodes find each other without the endpoint.
 	Discovery bool
-	// DeclaredMACs tells that the inventory names every machine's hardware address.
+	// DeclaredMACs reports whether the inventory names every machine's hardware address.
 	DeclaredMACs bool
 	// DHCP leaves the addresses out of the machine configs.
 	DHCP bool
@@ -25,7 +25,7 @@ type Plan struct {
 	Parallel bool
 	// Machines are control planes first.
 	Machines []Machine
-	// Settled tells that the operator starts when all machines that can have booted.
+	// Settled reports whether the operator starts when all machines that can have booted.
 	Settled bool
 	// Interrupted is when the operator presses Ctrl-C; 0 for never.
 	Interrupted time.Duration

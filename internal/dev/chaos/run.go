@@ -34,7 +34,7 @@ type Outcome struct {
 	Took time.Duration
 }
 
-// Failed tells that something did not hold.
+// Failed reports whether something did not hold.
 func (o Outcome) Failed() bool { return o.Err != nil || len(o.Violations) > 0 }
 
 // limit is the wall clock's for a whole plan: what takes longer hangs, however busy the machine.
@@ -233,7 +233,7 @@ func (w *world) observe(ctx context.Context, history *History) {
 	}
 }
 
-// runsAnothers tells whether the machine at a node's address runs another node's config, and would say so.
+// runsAnothers reports whether the machine at a node's address runs another node's config, and would say so.
 func (w *world) runsAnothers(ctx context.Context, name string) bool {
 	for _, node := range w.lab.Nodes() {
 		if node.Address() != w.address(name) || !answers(ctx, node) {
@@ -250,7 +250,7 @@ func (w *world) runsAnothers(ctx context.Context, name string) bool {
 	return false
 }
 
-// answers tells whether a machine's API port is open.
+// answers reports whether a machine's API port is open.
 func answers(ctx context.Context, node *emulator.Node) bool {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", node.Endpoint())
 	if err != nil {

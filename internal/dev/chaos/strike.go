@@ -120,7 +120,7 @@ func (w *world) reached(incident Incident) bool {
 	}
 }
 
-// accepted tells whether a call that changes a machine took effect.
+// accepted reports whether a call that changes a machine took effect.
 func accepted(node *emulator.Node, method string) bool {
 	return slices.ContainsFunc(node.MutatingCalls(),
 		func(call emulator.Call) bool { return call.Name() == method && call.Succeeded() })

@@ -278,7 +278,7 @@ var (
 // mended in Go 1.27.
 var deadlineOnly = regexp.MustCompile(`(?m)^--- FAIL: \w+ \([0-9.]+s\)\n    context deadline exceeded\n(FAIL\n|\z)`)
 
-// timeWasUp tells that a fuzzer failed with nothing but the end of its time. An input that breaks a target is always
+// timeWasUp reports whether a fuzzer failed with nothing but the end of its time. An input that breaks a target is always
 // named before.
 func timeWasUp(said string) bool {
 	return deadlineOnly.MatchString(said) && !failingInput.MatchString(said)

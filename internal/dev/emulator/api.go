@@ -210,7 +210,7 @@ const (
 	replyPoll     = 5 * time.Millisecond
 )
 
-// answering tells whether a call is being answered, or may still be on its way to the client.
+// answering reports whether a call is being answered, or may still be on its way to the client.
 func (s *apiServer) answering() bool {
 	return s.replies.Load() > 0 || time.Since(time.Unix(0, s.lastReply.Load())) < replyFlush
 }

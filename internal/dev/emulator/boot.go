@@ -462,7 +462,7 @@ func (b *boot) settings() talosconfig.Provider {
 	return b.withdrawn
 }
 
-// inMaintenance tells whether the maintenance API listens, or still has open calls.
+// inMaintenance reports whether the maintenance API listens, or still has open calls.
 func (b *boot) inMaintenance() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -30,7 +30,7 @@ type Call struct {
 	Code codes.Code
 	// Roles are those of the caller.
 	Roles string
-	// HadEtcd tells that the machine held etcd data when the call arrived.
+	// HadEtcd reports whether the machine held etcd data when the call arrived.
 	HadEtcd bool
 	// ConfigSHA256 is the hex digest of the machine config that an ApplyConfiguration carried.
 	ConfigSHA256 string
@@ -38,7 +38,7 @@ type Call struct {
 	kept bool // the result is recorded already, the reply was lost
 }
 
-// Succeeded tells whether the call ended without an error.
+// Succeeded reports whether the call ended without an error.
 func (c Call) Succeeded() bool { return c.Done && c.Code == codes.OK }
 
 // Name is the method without its service.

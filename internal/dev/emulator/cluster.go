@@ -61,7 +61,7 @@ func (b *boot) knownNodes() []*boot {
 // errNoEndpoints is why nothing can be asked of the cluster's etcd.
 var errNoEndpoints = errors.New("no controlplane endpoints discovered yet")
 
-// knowsControlPlanes tells whether the node knows of any place where etcd may be: itself, if it serves Kubernetes, or
+// knowsControlPlanes reports whether the node knows of any place where etcd may be: itself, if it serves Kubernetes, or
 // others.
 func (b *boot) knowsControlPlanes() bool {
 	return b.servesKubernetes() || len(b.controlPlaneEndpoints()) > 0
@@ -324,7 +324,7 @@ func (b *boot) setKubernetes(cluster *etcdCluster) {
 	b.refresh()
 }
 
-// servesKubernetes tells whether the node's kube-apiserver answers.
+// servesKubernetes reports whether the node's kube-apiserver answers.
 func (b *boot) servesKubernetes() bool {
 	b.node.lab.mu.Lock()
 	defer b.node.lab.mu.Unlock()
@@ -461,7 +461,7 @@ func (b *boot) registeredWith(cluster *etcdCluster) bool {
 	return b.registered == cluster
 }
 
-// nodeReady tells whether the node's Kubernetes object exists, and is Ready.
+// nodeReady reports whether the node's Kubernetes object exists, and is Ready.
 func (b *boot) nodeReady() (known, ready bool) {
 	b.mu.Lock()
 	cluster := b.registered
@@ -477,7 +477,7 @@ func (b *boot) nodeReady() (known, ready bool) {
 	return true, cluster.network
 }
 
-// cordoned tells whether the node's Kubernetes object takes no new pods.
+// cordoned reports whether the node's Kubernetes object takes no new pods.
 func (b *boot) cordoned() bool {
 	b.mu.Lock()
 	cluster := b.registered

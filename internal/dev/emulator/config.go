@@ -116,7 +116,7 @@ func (b *boot) moveAddresses(provider talosconfig.Provider) {
 	}
 }
 
-// has tells whether a machine of the lab can have the address.
+// has reports whether a machine of the lab can have the address.
 func (l *Lab) has(address netip.Addr) bool {
 	if l.prefix.Contains(address) {
 		return true

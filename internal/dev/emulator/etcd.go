@@ -44,7 +44,7 @@ type etcdMember struct {
 	startedOnce bool
 }
 
-// quorum tells whether enough voters run. Needs Lab.mu.
+// quorum reports whether enough voters run. Needs Lab.mu.
 func (c *etcdCluster) quorum() bool {
 	voters, up := 0, 0
 
@@ -113,7 +113,7 @@ func (n *Node) EtcdMemberID() uint64 {
 	return 0
 }
 
-// EtcdVoter tells whether the machine is a full member of an etcd cluster with quorum, and runs.
+// EtcdVoter reports whether the machine is a full member of an etcd cluster with quorum, and runs.
 func (n *Node) EtcdVoter() bool {
 	member := n.readDrive().etcd
 	if member == nil {
@@ -164,7 +164,7 @@ type etcdRun struct {
 	started bool
 }
 
-// over tells that the service has ended, or was never started.
+// over reports whether the service has ended, or was never started.
 func (r etcdRun) over() bool {
 	select {
 	case <-r.done:
@@ -271,7 +271,7 @@ func (b *boot) etcdData(ctx context.Context, start etcdStart) (*etcdMember, erro
 	return b.joinEtcd(ctx)
 }
 
-// etcdJoins tells whether a member has a place in its cluster but never ran.
+// etcdJoins reports whether a member has a place in its cluster but never ran.
 func (b *boot) etcdJoins(member *etcdMember) bool {
 	b.node.lab.mu.Lock()
 	defer b.node.lab.mu.Unlock()
@@ -391,7 +391,7 @@ func (b *boot) tryJoinEtcd() (*etcdMember, error) {
 	return nil, errors.New("error getting etcd member list: context deadline exceeded")
 }
 
-// reachable tells whether one of the endpoints leads to a running member. Needs Lab.mu.
+// reachable reports whether one of the endpoints leads to a running member. Needs Lab.mu.
 func (c *etcdCluster) reachable(lab *Lab, endpoints []netip.Addr) bool {
 	for _, member := range c.members {
 		if member.boot == nil {

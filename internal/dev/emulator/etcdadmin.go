@@ -39,7 +39,7 @@ func (c *etcdCluster) remove(id uint64) error {
 	return nil
 }
 
-// spares tells whether the cluster can do without a voter. Needs Lab.mu.
+// spares reports whether the cluster can do without a voter. Needs Lab.mu.
 func (c *etcdCluster) spares(leaving *etcdMember) error {
 	others, started, running := 0, 0, 0
 

@@ -84,7 +84,7 @@ const (
 	boltMagicOffset = 16
 )
 
-// checkSnapshot tells whether a snapshot is a database at all.
+// checkSnapshot reports whether a snapshot is a database at all.
 func checkSnapshot(snapshot []byte) error {
 	switch {
 	case snapshot == nil:
@@ -108,7 +108,7 @@ func splitSnapshot(snapshot []byte) (database, hash []byte) {
 	return snapshot[:len(snapshot)-sha256.Size], snapshot[len(snapshot)-sha256.Size:]
 }
 
-// checkSnapshotHash tells whether a snapshot is whole.
+// checkSnapshotHash reports whether a snapshot is whole.
 func checkSnapshotHash(snapshot []byte) error {
 	database, hash := splitSnapshot(snapshot)
 	if hash == nil {

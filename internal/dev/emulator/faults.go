@@ -160,7 +160,7 @@ type CallFault struct {
 	Method string
 	// Resource, if given, is the type of resource that the call reads, as in "MachineStatuses.runtime.talos.dev".
 	Resource string
-	// When tells whether the call takes effect first.
+	// When reports whether the call takes effect first.
 	When When
 	// What happens to it.
 	Do Mishap
@@ -199,7 +199,7 @@ const (
 	Freeze
 )
 
-// concerns tells whether the fault is one of this call.
+// concerns reports whether the fault is one of this call.
 func (f CallFault) concerns(call *Call) bool {
 	return (f.Method == call.Name() || f.Method == call.Method || f.Method == "*") &&
 		(f.Resource == "" || f.Resource == call.Resource)

@@ -65,7 +65,7 @@ type drive struct {
 	previousSchematic string
 	// staged is the installer image of an upgrade that the next boot is to do.
 	staged string
-	// registered tells that kubelet has been in its Kubernetes cluster.
+	// registered reports whether kubelet has been in its Kubernetes cluster.
 	registered bool
 	// images are those that were pulled onto the disk.
 	images map[imageStore]map[string]storedImage
@@ -303,7 +303,7 @@ func (n *Node) applyNetworkFaults() {
 	n.nic.setSilent(faults.Silence || !on || n.isLost())
 }
 
-// isLost tells whether the running boot is held because the machine is lost.
+// isLost reports whether the running boot is held because the machine is lost.
 func (n *Node) isLost() bool {
 	n.mu.Lock()
 	b := n.boot
@@ -408,7 +408,7 @@ func (n *Node) Stage() string {
 	}
 }
 
-// Ready tells whether the machine is running and all conditions for being ready are met.
+// Ready reports whether the machine is running and all conditions for being ready are met.
 func (n *Node) Ready() bool {
 	n.mu.Lock()
 	b := n.boot
@@ -417,7 +417,7 @@ func (n *Node) Ready() bool {
 	return b != nil && b.isReady()
 }
 
-// Registered tells whether the machine has registered itself in Kubernetes in its running boot.
+// Registered reports whether the machine has registered itself in Kubernetes in its running boot.
 func (n *Node) Registered() bool {
 	n.mu.Lock()
 	b := n.boot
@@ -449,7 +449,7 @@ func (n *Node) Config() []byte {
 	return slices.Clone(config)
 }
 
-// Installed tells whether Talos is on a disk of the machine.
+// Installed reports whether Talos is on a disk of the machine.
 func (n *Node) Installed() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -49,7 +49,7 @@ type NodeOptions struct {
 	// Disks default to one empty 50 GB virtio disk, vda.
 	Disks      []Disk
 	SecureBoot bool
-	// UKI tells that the machine was booted from a unified kernel image.
+	// UKI reports whether the machine was booted from a unified kernel image.
 	UKI bool
 	// Cmdline is the kernel command line. Default: that of the metal image.
 	Cmdline string

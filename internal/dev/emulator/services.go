@@ -242,7 +242,7 @@ func (b *boot) serviceUp(id string) bool {
 	return svc != nil && svc.up()
 }
 
-// serviceWasUp tells whether the service was up at any time in this boot.
+// serviceWasUp reports whether the service was up at any time in this boot.
 func (b *boot) serviceWasUp(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

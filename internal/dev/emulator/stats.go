@@ -20,7 +20,7 @@ func (s *machineService) Memory(context.Context, *emptypb.Empty) (*machineapi.Me
 	}}}, nil
 }
 
-// LoadAvg tells that the machine is idle.
+// LoadAvg reports whether the machine is idle.
 func (s *machineService) LoadAvg(context.Context, *emptypb.Empty) (*machineapi.LoadAvgResponse, error) {
 	return &machineapi.LoadAvgResponse{Messages: []*machineapi.LoadAvg{{Load1: 0.1, Load5: 0.1, Load15: 0.1}}}, nil
 }
@@ -84,7 +84,7 @@ func (s *machineService) Processes(context.Context, *emptypb.Empty) (*machineapi
 	return &machineapi.ProcessesResponse{Messages: []*machineapi.Process{processes}}, nil
 }
 
-// Containers tells that no container runs outside of Kubernetes.
+// Containers reports whether no container runs outside of Kubernetes.
 func (s *machineService) Containers(context.Context, *machineapi.ContainersRequest) (*machineapi.ContainersResponse,
 	error) {
 	return &machineapi.ContainersResponse{Messages: []*machineapi.Container{{}}}, nil

@@ -190,7 +190,7 @@ func (b *boot) powerOffPhase() phase {
 	})
 }
 
-// kexecs tells whether the machine can start its next kernel without its firmware: from a disk, and not with secure
+// kexecs reports whether the machine can start its next kernel without its firmware: from a disk, and not with secure
 // boot.
 func (b *boot) kexecs() bool { return b.node.Installed() && !b.node.options.SecureBoot }
 
@@ -256,7 +256,7 @@ func (b *boot) shutServices() {
 	}
 }
 
-// registers tells whether the node's kubelet registers it with Kubernetes.
+// registers reports whether the node's kubelet registers it with Kubernetes.
 func (b *boot) registers() bool {
 	config := b.activeConfig()
 

@@ -79,7 +79,7 @@ func (e *entry) readPatches(texts []string, places []*yaml.Node) []patch {
 	return patches
 }
 
-// fileReference tells whether a patch is the name of a file: @name, or a single word that can't be a patch.
+// fileReference reports whether a patch is the name of a file: @name, or a single word that can't be a patch.
 func fileReference(text string) (string, bool) {
 	if strings.HasPrefix(text, "@") {
 		return text, true
@@ -244,7 +244,7 @@ func parsePatch(one patch, text string) (patch configpatcher.Patch, err error) {
 	return patch, nil
 }
 
-// isEmpty tells whether a text has nothing but comments and document marks.
+// isEmpty reports whether a text has nothing but comments and document marks.
 func isEmpty(text string) bool {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && line != "---" && !strings.HasPrefix(line, "#") {

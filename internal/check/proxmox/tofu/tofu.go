@@ -103,7 +103,7 @@ func (b Block) Blocks(kind string) []Block {
 	return found
 }
 
-// Has tells whether the block has one of a type, or one that is made when it is applied.
+// Has reports whether the block has one of a type, or one that is made when it is applied.
 func (b Block) Has(kind string) bool {
 	return slices.ContainsFunc(b.blocks, func(inner block) bool {
 		return inner.labels[0] == kind || inner.labels[0] == "dynamic" && len(inner.labels) > 1 && inner.labels[1] == kind

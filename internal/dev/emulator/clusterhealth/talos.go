@@ -398,7 +398,7 @@ func stageProblem(stages map[string]runtimeres.MachineStage) error {
 	return fmt.Errorf("nodes are not running: %s", strings.Join(problems, ", "))
 }
 
-// cniLeftOut tells whether the control plane leaves the CNI to somebody else.
+// cniLeftOut reports whether the control plane leaves the CNI to somebody else.
 func cniLeftOut(ctx context.Context, c *Cluster) (bool, error) {
 	manifests, err := safe.StateGetByID[*k8s.BootstrapManifestsConfig](ctx, c.Talos.COSI, k8s.BootstrapManifestsConfigID)
 	if err != nil {

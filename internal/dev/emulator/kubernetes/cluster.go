@@ -164,7 +164,7 @@ func (c *Cluster) Restore(name string) {
 	}
 }
 
-// Cordoned tells whether a node takes no new pods.
+// Cordoned reports whether a node takes no new pods.
 func (c *Cluster) Cordoned(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

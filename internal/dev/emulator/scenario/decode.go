@@ -153,7 +153,7 @@ func (p *places) wrongAt(place *yaml.Node, field, suggestion, reason string, arg
 	})
 }
 
-// given tells whether a field is in the file.
+// given reports whether a field is in the file.
 func (p *places) given(field string) bool { return p.at[field] != nil }
 
 func inside(field, name string) string { return strings.TrimPrefix(field+"."+name, ".") }

@@ -63,9 +63,9 @@ type Node struct {
 	Links []emulator.Link
 	// Disks are its disks. Default one empty 50 GB virtio disk, vda.
 	Disks []emulator.Disk
-	// SecureBoot tells that it booted with SecureBoot.
+	// SecureBoot reports whether it booted with SecureBoot.
 	SecureBoot bool
-	// UKI tells that it was booted from a unified kernel image.
+	// UKI reports whether it was booted from a unified kernel image.
 	UKI bool
 	// Cmdline is the kernel command line. Default that of the metal image.
 	Cmdline string

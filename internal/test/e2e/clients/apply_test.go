@@ -32,7 +32,7 @@ func fingerprint(t *testing.T, node *emulator.Node) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// has tells whether a node's active config has a text in it.
+// has reports whether a node's active config has a text in it.
 func has(node *emulator.Node, text string) bool { return bytes.Contains(node.Config(), []byte(text)) }
 
 // applyInsecurely is a command that sends a file to a node in maintenance mode.
@@ -98,7 +98,7 @@ func TestApplyConfigInMaintenanceMode(t *testing.T) {
 	})
 }
 
-// knowsRebootMode tells whether a talosctl can ask for a reboot with an apply; since v1.14 none can.
+// knowsRebootMode reports whether a talosctl can ask for a reboot with an apply; since v1.14 none can.
 func knowsRebootMode(t *testing.T, ctl talosctl) bool {
 	t.Helper()
 

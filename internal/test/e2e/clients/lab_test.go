@@ -249,7 +249,7 @@ func (c *cluster) bootstrap(ctx context.Context) error {
 
 func inMaintenance(node *emulator.Node) bool { return node.Stage() == "maintenance" }
 
-// configured tells whether a node runs its machine config from disk.
+// configured reports whether a node runs its machine config from disk.
 func configured(node *emulator.Node) bool {
 	return node.Config() != nil && node.Installed() && (node.Stage() == "booting" || node.Stage() == "running")
 }

@@ -71,7 +71,7 @@ func (s *invocation) upgrade(ctx context.Context) error {
 	return errors.Join(s.rebootAndWait(ctx), s.uncordon(ctx, api, names))
 }
 
-// anyOlder tells whether a node has no LifecycleService.
+// anyOlder reports whether a node has no LifecycleService.
 func (s *invocation) anyOlder(ctx context.Context) (older bool, err error) {
 	var mu sync.Mutex
 

@@ -460,7 +460,7 @@ func (w *world) bootstrap(t *testing.T, name string) {
 	require.NoError(t, api.Bootstrap(t.Context(), &machine.BootstrapRequest{}))
 }
 
-// bootstrapped tells whether a Bootstrap of a machine took effect.
+// bootstrapped reports whether a Bootstrap of a machine took effect.
 func (w *world) bootstrapped(name string) bool {
 	for _, call := range w.Node(name).Calls() {
 		if call.Name() == "Bootstrap" && call.Succeeded() {

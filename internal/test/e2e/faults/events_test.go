@@ -111,7 +111,7 @@ func (o outcome) findings() []said {
 	return found
 }
 
-// saw tells whether a text is in anything that the run told about a node, or about any, while it went on: progress,
+// saw reports whether a text is in anything that the run told about a node, or about any, while it went on: progress,
 // results, findings, log lines.
 func (o outcome) saw(node, text string) bool {
 	for _, e := range o.events {

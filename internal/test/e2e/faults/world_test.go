@@ -221,7 +221,7 @@ func until(t *testing.T, node *emulator.Node, condition func(*emulator.Node) boo
 	require.NoError(t, node.WaitFor(waiting, condition))
 }
 
-// inStage tells whether a machine is in a stage.
+// inStage reports whether a machine is in a stage.
 func inStage(stage string) func(*emulator.Node) bool {
 	return func(node *emulator.Node) bool { return node.Stage() == stage }
 }

@@ -184,7 +184,7 @@ func (w *world) judge(t *testing.T, k kill, p *process) leftovers {
 	}
 }
 
-// done tells that all that a run that ends well says was said.
+// done reports whether all that a run that ends well says was said.
 func (p *process) done() bool { return strings.Contains(p.stdout.String(), "\nkubeconfig: ") }
 
 // stepStart is what a step says first.

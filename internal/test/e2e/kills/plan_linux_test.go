@@ -40,10 +40,10 @@ var ways = []way{
 	{wholeGroup, syscall.SIGINT}, {wholeGroup, syscall.SIGINT}, {wholeGroup, syscall.SIGINT},
 }
 
-// launched tells that mage starts the program.
+// launched reports whether mage starts the program.
 func (w way) launched() bool { return w.victim != aloneTool }
 
-// reachesTool tells that the program itself gets a signal that it can answer, and so has to say how to go on.
+// reachesTool reports whether the program itself gets a signal that it can answer, and so has to say how to go on.
 func (w way) reachesTool() bool { return w.signal != syscall.SIGKILL && w.victim != itsLauncher }
 
 // code is what the program ends with when it answers the signal.

@@ -18,13 +18,13 @@ type stop struct {
 	edit  func(t *testing.T, w *world, machine *emulator.NodeOptions)
 	spoil func(w *world)
 	heal  func(w *world)
-	// inside tells that the command waits.
+	// inside reports whether the command waits.
 	inside func(w *world) bool
 	// whole are the changes over both runs.
 	whole []string
 }
 
-// asked tells whether the machine was called in the given way.
+// asked reports whether the machine was called in the given way.
 func asked(node *emulator.Node, method string) bool {
 	for _, call := range node.Calls() {
 		if call.Name() == method {
