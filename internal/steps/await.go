@@ -98,8 +98,8 @@ func (r *Run) pauseWhileAnswering(seen sight) time.Duration {
 	return min(r.Settings.CheckInterval, lookAgain)
 }
 
-// watched reports whether the node's status is watched between two looks. A watch on a node that is about to reboot would
-// hold up its shutdown, so only a booting one is.
+// watched reports whether the node's status is watched between two looks. A watch on a node that is about to reboot
+// would hold up its shutdown, so only a booting one is.
 func (s sight) watched() bool { return s.State == talos.Ours && s.stage() == "booting" }
 
 // rest waits until the next look: an answering node is watched, so that a change of its status ends the wait at once.

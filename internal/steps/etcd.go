@@ -293,8 +293,8 @@ func (s etcdSurvey) losesQuorumWithout(away *inventory.Node) bool {
 	return member && s.memberCount() > 1 && left < s.memberCount()/2+1
 }
 
-// agree reports whether all given control planes are healthy voters whose own lists hold the same members. No Talos call
-// carries a cluster id, so that is the proof that they are one etcd.
+// agree reports whether all given control planes are healthy voters whose own lists hold the same members. No Talos
+// call carries a cluster id, so that is the proof that they are one etcd.
 func (s etcdSurvey) agree(expected []*inventory.Node) bool {
 	var ids []uint64
 

@@ -60,8 +60,8 @@ func (s sight) stage() string {
 	return s.status.Stage
 }
 
-// installed reports whether Talos has loaded the services of its boot sequence: before that, a stage `booting` is the way
-// into the installer.
+// installed reports whether Talos has loaded the services of its boot sequence: before that, a stage `booting` is the
+// way into the installer.
 func (s sight) installed() bool {
 	return s.hasService("kubelet") && (s.node.Role != inventory.ControlPlane || s.hasService("etcd"))
 }
@@ -88,8 +88,8 @@ func (s sight) unsynced() bool {
 		func(condition talos.Condition) bool { return condition.Name == "time" })
 }
 
-// stranger reports whether what answers is not ours to change: another machine, another cluster's node, no Talos, or a node
-// that can't be told without a talosconfig.
+// stranger reports whether what answers is not ours to change: another machine, another cluster's node, no Talos, or a
+// node that can't be told without a talosconfig.
 func (s sight) stranger() bool {
 	return s.wrong != nil || s.State != talos.Unreachable && s.State != talos.Maintenance && s.State != talos.Ours
 }
@@ -97,8 +97,8 @@ func (s sight) stranger() bool {
 // silent reports whether nothing answered at any of the node's addresses.
 func (s sight) silent() bool { return s.State == talos.Unreachable }
 
-// lacksNothing reports whether the node waits for nothing. Whether Kubernetes has it Ready is left aside: without a CNI no
-// node is.
+// lacksNothing reports whether the node waits for nothing. Whether Kubernetes has it Ready is left aside: without a CNI
+// no node is.
 func (s sight) lacksNothing() bool {
 	return s.status != nil && !slices.ContainsFunc(s.status.Unmet,
 		func(condition talos.Condition) bool { return condition.Name != "nodeReady" })

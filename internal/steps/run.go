@@ -309,8 +309,9 @@ type nodeFacts struct {
 	failed error
 }
 
-// stillThere reports whether the machine never left the boot in maintenance that the config was sent to: a failed install
-// ends with another boot. Where boots can't be told apart, one that was seen to be gone from maintenance has left it.
+// stillThere reports whether the machine never left the boot in maintenance that the config was sent to: a failed
+// install ends with another boot. Where boots can't be told apart, one that was seen to be gone from maintenance has
+// left it.
 func (f *nodeFacts) stillThere() bool {
 	if f.sentTo.IsZero() || f.boot.IsZero() {
 		return !f.leftMaintenance
@@ -319,8 +320,8 @@ func (f *nodeFacts) stillThere() bool {
 	return f.boot.Equal(f.sentTo)
 }
 
-// lost reports whether the config never arrived: its reply is missing, and the machine is where it was although its port was
-// closed meanwhile, which a machine that took it opens in another boot only.
+// lost reports whether the config never arrived: its reply is missing, and the machine is where it was although its
+// port was closed meanwhile, which a machine that took it opens in another boot only.
 func (f *nodeFacts) lost() bool {
 	return f.sent != nil && f.unsure && f.leftMaintenance && f.stillThere()
 }

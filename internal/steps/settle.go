@@ -61,8 +61,8 @@ func (a *applier) arrival(before, now sight, closed time.Time) string {
 	}
 }
 
-// notArrived reports whether the config has to be sent again (*againError), that something is wrong, or nil: that it is too
-// early to say.
+// notArrived reports whether the config has to be sent again (*againError), that something is wrong, or nil: that it is
+// too early to say.
 func (a *applier) notArrived(before, now sight, waited time.Duration, lost error) error {
 	settled := waited > a.Settings.ReachabilityDelay
 

@@ -169,8 +169,8 @@ func (c *Credentials) ClusterHash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// signed reports whether one of the cluster's CAs signed a certificate. Validity dates play no part: a node with a wrong
-// clock is still ours.
+// signed reports whether one of the cluster's CAs signed a certificate. Validity dates play no part: a node with a
+// wrong clock is still ours.
 func (c *Credentials) signed(leaf *x509.Certificate) bool {
 	return slices.ContainsFunc(c.cas, func(ca *x509.Certificate) bool {
 		return leaf.CheckSignatureFrom(ca) == nil

@@ -618,7 +618,8 @@ func checkSpecialAddresses(r *Report, config *Rendered) {
 	}
 }
 
-// rehearses reports whether an address is a loopback one in a cluster that is on loopback as a whole: emulated nodes are.
+// rehearses reports whether an address is a loopback one in a cluster that is on loopback as a whole: emulated nodes
+// are.
 func (in *Input) rehearses(addr netip.Addr) bool {
 	return addr.IsLoopback() && in.onLoopback()
 }

@@ -188,8 +188,8 @@ func checkAuthorityKeys(r *Report, in *Input) {
 	}
 }
 
-// isForeignKey reports whether a certificate has another key than the one that is with it. What can't be read is another
-// check's.
+// isForeignKey reports whether a certificate has another key than the one that is with it. What can't be read is
+// another check's.
 func isForeignKey(pair *pki.PEMEncodedCertificateAndKey) bool {
 	certificate, err := pair.GetCert()
 	if err != nil {

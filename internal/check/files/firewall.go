@@ -95,8 +95,8 @@ func (f firewall) door(port port) door {
 	return made
 }
 
-// admits reports whether a call from an address comes through. By default blocked, one rule that has the address lets it
-// in; by default open, one that does not have it shuts it out.
+// admits reports whether a call from an address comes through. By default blocked, one rule that has the address lets
+// it in; by default open, one that does not have it shuts it out.
 func (d door) admits(from netip.Addr) bool {
 	for _, rule := range d.rules {
 		if rule.has(from) == d.blocks {
@@ -295,8 +295,8 @@ type caller struct {
 	addresses []netip.Addr
 }
 
-// certain reports whether the node has no other addresses than its files say, as far as IPv4 goes. A system extension may
-// bring others.
+// certain reports whether the node has no other addresses than its files say, as far as IPv4 goes. A system extension
+// may bring others.
 func (c caller) certain() bool {
 	return len(c.config.Addresses()) > 0 && !c.config.UsesDHCP() && len(c.config.Provider.ExtensionServiceConfigs()) == 0
 }

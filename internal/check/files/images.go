@@ -144,8 +144,8 @@ func checkInstallExtensions(r *Report, config *Rendered) {
 	}
 }
 
-// bootsInstalled reports whether the inventory declares machines that start from a disk image, as boards do: Talos is on
-// them already.
+// bootsInstalled reports whether the inventory declares machines that start from a disk image, as boards do: Talos is
+// on them already.
 func (in *Input) bootsInstalled(config *Rendered) bool {
 	return in.Cluster != nil && slices.ContainsFunc(config.Nodes,
 		func(node *inventory.Node) bool { return !in.installsItself(node) })

@@ -344,8 +344,8 @@ func (c *Rendered) reaches(over *link, addr netip.Addr) bool {
 	})
 }
 
-// reaches reports whether an address lies in a subnet of the link, or in a network that a route without a gateway puts on
-// it.
+// reaches reports whether an address lies in a subnet of the link, or in a network that a route without a gateway puts
+// on it.
 func (l *link) reaches(addr netip.Addr) bool {
 	return slices.ContainsFunc(l.addresses,
 		func(a address) bool { return a.prefix.IsValid() && a.prefix.Masked().Contains(addr) }) ||

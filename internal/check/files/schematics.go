@@ -74,8 +74,8 @@ func (in *Input) ownNames() bool {
 	return in.Cluster != nil && in.Cluster.Talconfig != nil && in.Cluster.Talconfig.ImageFactory.InstallerURLTmpl != ""
 }
 
-// fromPublicFactory reports whether images come from the public factory, whose extensions are known; other factories may
-// have their own.
+// fromPublicFactory reports whether images come from the public factory, whose extensions are known; other factories
+// may have their own.
 func (in *Input) fromPublicFactory() bool {
 	registry := in.Cluster.Talconfig.ImageFactory.RegistryURL
 

@@ -209,7 +209,8 @@ func checkUnread(_ context.Context, s subject) []diagnosis.Finding {
 	return findings
 }
 
-// Interrupted reports whether some reads failed for a reason of the connection's, so that another connection may do better.
+// Interrupted reports whether some reads failed for a reason of the connection's, so that another connection may do
+// better.
 func (f Facts) Interrupted() bool {
 	return slices.ContainsFunc(f.Unread,
 		func(unread Unread) bool { return talos.Classify(talos.OpRead, unread.Err) == talos.Retry })

@@ -76,8 +76,8 @@ func ownerOf(cluster *inventory.Cluster, node *inventory.Node, macs []string, sy
 	return nil
 }
 
-// anyMAC reports whether a machine with these addresses has one of the declared ones, which may hold wildcards, as Talos'
-// selectors may.
+// anyMAC reports whether a machine with these addresses has one of the declared ones, which may hold wildcards, as
+// Talos' selectors may.
 func anyMAC(declared, macs []string) bool {
 	return slices.ContainsFunc(declared, func(pattern string) bool {
 		return slices.ContainsFunc(macs, func(mac string) bool { return matchesMAC(pattern, mac) })

@@ -78,8 +78,8 @@ func (w whole) vipTaken(vip netip.Addr) []diagnosis.Finding {
 	return findings
 }
 
-// mayGetSubnet reports whether a node may still get an address of a VIP's family from the network: by DHCP, or where none
-// is static.
+// mayGetSubnet reports whether a node may still get an address of a VIP's family from the network: by DHCP, or where
+// none is static.
 func mayGetSubnet(config *machineconfig.Config, vip netip.Addr) bool {
 	static := slices.ContainsFunc(config.Addresses(),
 		func(address netip.Prefix) bool { return address.Addr().Is4() == vip.Is4() })

@@ -54,9 +54,9 @@ func (l launchers) gone() bool {
 
 func isLauncher(name string) bool { return slices.Contains([]string{"mage", "go"}, name) }
 
-// adopted reports whether the parent is not the mage that started this process, but took it over when that died: a child of
-// mage's is in mage's process group. The first process of a container, which takes over whoever is left, may be in it
-// too.
+// adopted reports whether the parent is not the mage that started this process, but took it over when that died: a
+// child of mage's is in mage's process group. The first process of a container, which takes over whoever is left, may
+// be in it too.
 func adopted(parent int, name string) bool {
 	return parent == 1 && !isLauncher(name) || !sameGroup(parent)
 }

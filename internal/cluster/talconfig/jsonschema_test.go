@@ -24,8 +24,8 @@ type schemaNode struct {
 	AdditionalProperties json.RawMessage        `json:"additionalProperties"`
 }
 
-// has reports whether a key path, as nodes[].bond.mode, leads somewhere; a schema without a type allows everything below
-// it.
+// has reports whether a key path, as nodes[].bond.mode, leads somewhere; a schema without a type allows everything
+// below it.
 func (n *schemaNode) has(root *schemaNode, path []string) bool {
 	if name, ok := strings.CutPrefix(n.Ref, "#/definitions/"); ok {
 		n = root.Definitions[name]

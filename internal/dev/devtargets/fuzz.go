@@ -278,8 +278,8 @@ var (
 // mended in Go 1.27.
 var deadlineOnly = regexp.MustCompile(`(?m)^--- FAIL: \w+ \([0-9.]+s\)\n    context deadline exceeded\n(FAIL\n|\z)`)
 
-// timeWasUp reports whether a fuzzer failed with nothing but the end of its time. An input that breaks a target is always
-// named before.
+// timeWasUp reports whether a fuzzer failed with nothing but the end of its time. An input that breaks a target is
+// always named before.
 func timeWasUp(said string) bool {
 	return deadlineOnly.MatchString(said) && !failingInput.MatchString(said)
 }

@@ -50,8 +50,8 @@ type balanced struct {
 	nodes []*Node
 }
 
-// leadsTo reports whether a machine with this address stands behind the balancer: it may have taken the place of one that
-// was removed.
+// leadsTo reports whether a machine with this address stands behind the balancer: it may have taken the place of one
+// that was removed.
 func (g balanced) leadsTo(address netip.Addr) bool {
 	return slices.ContainsFunc(g.nodes, func(node *Node) bool { return node.Address() == address })
 }
@@ -86,8 +86,8 @@ func (l *Lab) relay(client net.Conn, number uint16, nodes []*Node) {
 	}
 }
 
-// leads reports whether an address leads to a machine for a port: as its own, as a virtual one that it holds, or as that
-// of a balancer before it.
+// leads reports whether an address leads to a machine for a port: as its own, as a virtual one that it holds, or as
+// that of a balancer before it.
 func (l *Lab) leads(address netip.Addr, number uint16, b *boot) bool {
 	l.mu.Lock()
 	holder, group := l.holders[address], l.balanced[address]

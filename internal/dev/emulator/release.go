@@ -27,11 +27,12 @@ type release struct {
 	oldestTLS uint16
 	// maintenance and configured are how the API is served without and with a machine config.
 	maintenance, configured door
-	// apidFirst reports whether one apid serves both, from the first sequence of a boot on. Otherwise maintenance mode has a
-	// service of its own, whose end the machine waits for before it does anything else, and apid starts with the boot
+	// apidFirst reports whether one apid serves both, from the first sequence of a boot on. Otherwise maintenance mode has
+	// a service of its own, whose end the machine waits for before it does anything else, and apid starts with the boot
 	// sequence: a machine has no API while it installs.
 	apidFirst bool
-	// oneApply reports whether a machine handles one ApplyConfiguration at a time, and none once it is about to reboot for one.
+	// oneApply reports whether a machine handles one ApplyConfiguration at a time, and none once it is about to reboot for
+	// one.
 	oneApply bool
 
 	// load reads a machine config, or says why it can't in the words of these releases.
@@ -46,8 +47,8 @@ type release struct {
 	waitEnded serviceEntry
 	// checkLimit is how long a check of the cluster's health may take by itself; 0 for as long as all of them together.
 	checkLimit func(check string) time.Duration
-	// checksNodesWithoutCNI reports whether the cluster's health needs Ready nodes even when the machine config says that there
-	// is no CNI.
+	// checksNodesWithoutCNI reports whether the cluster's health needs Ready nodes even when the machine config says that
+	// there is no CNI.
 	checksNodesWithoutCNI bool
 	// definitions is the namespace "meta": the resource types and namespaces that there are.
 	definitions func() (state.CoreState, error)
