@@ -76,7 +76,8 @@ func TestAConfigThatTalos112RefusesIsFinal(t *testing.T) {
 	}{
 		{"separator too many", func(c string) string { return c + "---\n" }, codes.Unknown,
 			[]string{"recovered: expected a mapping node"}},
-		{"unknown key", underMachine("foo: s3cret"), codes.Unknown, []string{"error decoding document /v1alpha1/ (line 1): unknown keys: .machine.foo"}},
+		{"unknown key", underMachine("foo: s3cret"), codes.Unknown,
+			[]string{"error decoding document /v1alpha1/ (line 1): unknown keys: .machine.foo"}},
 		{"unknown kind", appendDocument("apiVersion: v1alpha1\nkind: VRFConfig\nname: a\n"), codes.Unknown,
 			[]string{`"VRFConfig" "v1alpha1": not registered`}},
 		{"unknown machine type", replace("type: controlplane", "type: master"), codes.InvalidArgument, []string{

@@ -106,7 +106,7 @@ func (c *etcdCluster) snapshot() ([]byte, error) {
 // bucket is the entries of a bucket by key.
 type bucket map[string][]byte
 
-// encodeDatabase makes a database of these buckets, in the format that etcd keeps its data in. bbolt needs a file for it.
+// encodeDatabase makes a database of these buckets, in the format that etcd keeps its data in.
 func encodeDatabase(buckets map[string]bucket) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "etcd")
 	if err != nil {
