@@ -8,7 +8,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	clusterres "github.com/siderolabs/talos/pkg/machinery/resources/cluster"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/clusterhealth"
 )
@@ -63,17 +63,21 @@ func (s *invocation) healthFromHere(ctx context.Context) error {
 }
 
 // kubernetesOnce connects when it is first asked to.
-func (s *invocation) kubernetesOnce(api *client.Client) func(context.Context) (kubernetes.Interface, error) {
-	var known kubernetes.Interface
+func (s *invocation) kubernetesOnce(api *client.Client) func(context.Context) (rest.Interface, error) {
+	var known rest.Interface
 
-	return func(ctx context.Context) (kubernetes.Interface, error) {
+	return func(ctx context.Context) (rest.Interface, error) {
 		if known != nil {
 			return known, nil
 		}
 
 		made, err := s.kubernetes(ctx, api)
-		known = made
+		if err != nil {
+			return nil, err
+		}
 
-		return made, err
+		known = made.CoreV1().RESTClient()
+
+		return known, nil
 	}
 }
