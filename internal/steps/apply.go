@@ -394,7 +394,8 @@ func (a *applier) send(ctx context.Context, seen observe.Observation, result *ou
 
 // admit lets a config out only to the declared machine, whose disks, links and version were checked. It reads on the
 // very connection that sends.
-func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Observation, config *machineconfig.Config) error {
+func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Observation,
+	config *machineconfig.Config) error {
 	if err := a.admitMachine(ctx, conn, seen); err != nil {
 		return err
 	}

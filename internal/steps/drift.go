@@ -154,7 +154,8 @@ func (a *applier) rehearse(ctx context.Context, seen observe.Observation) (conn 
 }
 
 // change sends a configured node its new config over the secure API. With an etcd, it must be healthy before and after.
-func (a *applier) change(ctx context.Context, seen observe.Observation, etcd observe.EtcdSurvey, result *outcome) error {
+func (a *applier) change(ctx context.Context, seen observe.Observation, etcd observe.EtcdSurvey,
+	result *outcome) error {
 	conn, mode, err := a.rehearse(ctx, seen)
 	if err != nil {
 		return err

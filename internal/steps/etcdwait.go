@@ -163,7 +163,8 @@ func (b *bootstrapper) incomplete(survey observe.EtcdSurvey) *diagnosis.Problem 
 		return nil
 	}
 
-	cause := fmt.Sprintf("etcd works with %d of %d: %s missing", survey.HealthyCount(), len(survey), text.List(names(b.absent)))
+	cause := fmt.Sprintf("etcd works with %d of %d: %s missing",
+		survey.HealthyCount(), len(survey), text.List(names(b.absent)))
 	if stale := survey.Stale(); len(stale) > 0 {
 		cause += "; stale members, whose nodes are in maintenance: " + text.List(stale)
 	}

@@ -287,7 +287,8 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 	return checked
 }
 
-func (c *checker) stateFindings(ctx context.Context, seen observe.Observation, config *machineconfig.Config) []diagnosis.Finding {
+func (c *checker) stateFindings(ctx context.Context, seen observe.Observation,
+	config *machineconfig.Config) []diagnosis.Finding {
 	finding := diagnosis.Finding{Node: seen.Node.Name, Address: seen.Address, Severity: diagnosis.OK}
 
 	switch {
@@ -348,7 +349,8 @@ func (c *checker) silentFinding(seen observe.Observation, finding diagnosis.Find
 }
 
 // nodeChecks read the machine's facts and evaluate everything that needs them.
-func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation, config *machineconfig.Config) []diagnosis.Finding {
+func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation,
+	config *machineconfig.Config) []diagnosis.Finding {
 	facts, fingerprint, err := c.readFacts(ctx, seen)
 	if err == nil && facts.Interrupted() {
 		err = facts.IdentityUnread()
@@ -393,7 +395,8 @@ const factTries = 3
 
 // readFacts reads a machine's facts, all on one connection: after one that broke in the middle everything is read again
 // on the next.
-func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (facts preflight.Facts, fingerprint string, err error) {
+func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (facts preflight.Facts,
+	fingerprint string, err error) {
 	_, err = retry.Do(ctx, c.Clock, c.evenly(factTries), func(ctx context.Context, attempt int) error {
 		conn, err := c.observer.Dialer().Maintenance(ctx, seen.Address)
 		if err != nil {

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
@@ -31,6 +32,7 @@ type Run struct {
 	// NewSecrets makes the secrets of a cluster that is born with a Talos release.
 	NewSecrets func(talosVersion string) (*secrets.Bundle, error)
 
+	files    *reading.Files
 	observer *observe.Observer
 	lock     *clusterLock
 	// filesChecked is set once the files were judged, which no step of a run does again.
@@ -39,7 +41,7 @@ type Run struct {
 
 // New starts a run: it reads the inventory, the machine configs and the talosconfig.
 // Bad input is an error with exit code 2; a file that a later step may still make is not.
-func New(settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger,
+func New(ctx context.Context, settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger,
 	clk clock.Clock) (*Run, error) {
 	run := &Run{
 		Subject:    observe.Subject{Settings: settings, Clock: clk},
@@ -49,6 +51,7 @@ func New(settings *settings.Settings, environ []string, recorder *report.Recorde
 		NewSecrets: machineconfig.NewSecrets,
 	}
 	run.observer = observe.New(&run.Subject)
+	run.files = run.newFiles(ctx)
 
 	if err := run.load(); err != nil {
 		return nil, err
@@ -60,7 +63,7 @@ func New(settings *settings.Settings, environ []string, recorder *report.Recorde
 // load reads the cluster's files; again once the configs step has made some, since machine configs say more about a
 // cluster than its talconfig.
 func (r *Run) load() error {
-	cluster, err := inventory.Load(r.inventoryOptions(context.Background()))
+	cluster, err := inventory.Load(r.inventoryOptions())
 	if err != nil {
 		return badInput(err)
 	}
@@ -72,16 +75,22 @@ func (r *Run) load() error {
 	return r.loadCredentials()
 }
 
-func (r *Run) inventoryOptions(ctx context.Context) inventory.Options {
+// newFiles are what the run reads, each file once. A context that ends stops the programs that decrypt.
+func (r *Run) newFiles(ctx context.Context) *reading.Files {
+	shown := reading.New(r.Settings.RootDir, nil).Shown
+
+	return reading.New(r.Settings.RootDir, func(path string, data []byte) ([]byte, error) {
+		return r.sops().Decrypt(ctx, shown(path), data)
+	})
+}
+
+func (r *Run) inventoryOptions() inventory.Options {
 	return inventory.Options{
 		TalosDir:  r.Settings.TalosDir,
 		Source:    inventory.Kind(r.Settings.ClusterSource),
 		ConfigDir: r.Settings.ClusterConfigDir,
-		Root:      r.Settings.RootDir,
 		Environ:   r.Environ,
-		Decrypt: func(path string, data []byte) ([]byte, error) {
-			return r.sops().Decrypt(ctx, yamlfile.ShownPath(r.Settings.RootDir, path), data)
-		},
+		Files:     r.files,
 	}
 }
 
@@ -97,16 +106,19 @@ func (r *Run) loadConfigs() {
 }
 
 func (r *Run) loadCredentials() error {
-	credentials, err := talos.LoadCredentials(r.Settings.Talosconfig)
-
-	switch {
-	case isNotExist(err):
+	file := r.files.Open(r.Settings.Talosconfig)
+	if file.Missing() {
 		r.Credentials = nil
-	case err != nil:
-		return badInput(fmt.Errorf("read talosconfig: %w", err))
-	default:
-		r.Credentials = credentials
+
+		return nil
 	}
+
+	credentials, err := talos.ParseCredentials(file.Data)
+	if err = cmp.Or(file.Err, err); err != nil {
+		return badInput(fmt.Errorf("read talosconfig %s: %w", r.Settings.Talosconfig, err))
+	}
+
+	r.Credentials = credentials
 
 	return nil
 }

@@ -33,7 +33,8 @@ type Status struct {
 
 // ReadStatus probes all nodes once and changes nothing. It works at every stage of a bring-up.
 func ReadStatus(ctx context.Context, run *Run) Status {
-	seen := fanout.Collect(ctx, observe.Limit, run.Nodes(), func(ctx context.Context, node *inventory.Node) nodeObservation {
+	seen := fanout.Collect(ctx, observe.Limit, run.Nodes(), func(ctx context.Context,
+		node *inventory.Node) nodeObservation {
 		if node.Role == inventory.ControlPlane {
 			etcd := run.observer.ObserveEtcd(ctx, node)
 

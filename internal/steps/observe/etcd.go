@@ -212,7 +212,8 @@ func (s EtcdSurvey) MayExist() bool {
 // since they install or boot, hold none so far.
 func (s EtcdSurvey) MayTurnOutEmpty() bool {
 	return !slices.ContainsFunc(s, func(node EtcdObservation) bool {
-		return node.State != talos.Maintenance && node.State != talos.Ours || node.HasData || node.Running() || node.Starting()
+		return node.State != talos.Maintenance && node.State != talos.Ours || node.HasData ||
+			node.Running() || node.Starting()
 	})
 }
 
