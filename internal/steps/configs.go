@@ -147,6 +147,10 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile)
 		return run.done(s.Name(), report.Failed, "", err)
 	}
 
+	for _, file := range writing {
+		run.files.Renew(filepath.Join(run.Settings.ClusterConfigDir, file.name))
+	}
+
 	if err := run.load(); err != nil {
 		return err
 	}
@@ -158,13 +162,13 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile)
 // existing one of the same CA stays, as long as its certificate is valid; so does every config with the same meaning.
 func (s Configs) difference(run *Run, rendered []renderedFile) (added, changed []renderedFile) {
 	for _, file := range rendered {
-		present, err := os.ReadFile(filepath.Join(run.Settings.ClusterConfigDir, file.name))
+		present := run.files.Open(filepath.Join(run.Settings.ClusterConfigDir, file.name))
 
 		switch {
-		case isNotExist(err):
+		case present.Missing():
 			added = append(added, file)
-		case err == nil && file.name == talosconfigName && run.sameAccess(present, file.data):
-		case err == nil && file.name != talosconfigName && sameConfig(present, file.data):
+		case present.Err == nil && file.name == talosconfigName && run.sameAccess(present.Data, file.data):
+		case present.Err == nil && file.name != talosconfigName && sameConfig(present.Data, file.data):
 		default:
 			changed = append(changed, file)
 		}

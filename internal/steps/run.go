@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -12,7 +13,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
@@ -40,6 +41,7 @@ type Run struct {
 	// NewSecrets makes the secrets of a cluster that is born with a Talos release.
 	NewSecrets func(talosVersion string) (*secrets.Bundle, error)
 
+	files  *reading.Files
 	memory *memory
 	lock   *clusterLock
 	// filesChecked is set once the files were judged, which no step of a run does again.
@@ -48,7 +50,7 @@ type Run struct {
 
 // New starts a run: it reads the inventory, the machine configs and the talosconfig.
 // Bad input is an error with exit code 2; a file that a later step may still make is not.
-func New(settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger,
+func New(ctx context.Context, settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger,
 	clk clock.Clock) (*Run, error) {
 	run := &Run{
 		Settings:   settings,
@@ -59,6 +61,7 @@ func New(settings *settings.Settings, environ []string, recorder *report.Recorde
 		NewSecrets: machineconfig.NewSecrets,
 		memory:     newMemory(),
 	}
+	run.files = run.newFiles(ctx)
 
 	if err := run.load(); err != nil {
 		return nil, err
@@ -70,7 +73,7 @@ func New(settings *settings.Settings, environ []string, recorder *report.Recorde
 // load reads the cluster's files; again once the configs step has made some, since machine configs say more about a
 // cluster than its talconfig.
 func (r *Run) load() error {
-	cluster, err := inventory.Load(r.inventoryOptions(context.Background()))
+	cluster, err := inventory.Load(r.inventoryOptions())
 	if err != nil {
 		return badInput(err)
 	}
@@ -82,16 +85,22 @@ func (r *Run) load() error {
 	return r.loadCredentials()
 }
 
-func (r *Run) inventoryOptions(ctx context.Context) inventory.Options {
+// newFiles are what the run reads, each file once. A context that ends stops the programs that decrypt.
+func (r *Run) newFiles(ctx context.Context) *reading.Files {
+	shown := reading.New(r.Settings.RootDir, nil).Shown
+
+	return reading.New(r.Settings.RootDir, func(path string, data []byte) ([]byte, error) {
+		return r.sops().Decrypt(ctx, shown(path), data)
+	})
+}
+
+func (r *Run) inventoryOptions() inventory.Options {
 	return inventory.Options{
 		TalosDir:  r.Settings.TalosDir,
 		Source:    inventory.Kind(r.Settings.ClusterSource),
 		ConfigDir: r.Settings.ClusterConfigDir,
-		Root:      r.Settings.RootDir,
 		Environ:   r.Environ,
-		Decrypt: func(path string, data []byte) ([]byte, error) {
-			return r.sops().Decrypt(ctx, yamlfile.ShownPath(r.Settings.RootDir, path), data)
-		},
+		Files:     r.files,
 	}
 }
 
@@ -107,16 +116,19 @@ func (r *Run) loadConfigs() {
 }
 
 func (r *Run) loadCredentials() error {
-	credentials, err := talos.LoadCredentials(r.Settings.Talosconfig)
-
-	switch {
-	case isNotExist(err):
+	file := r.files.Open(r.Settings.Talosconfig)
+	if file.Missing() {
 		r.Credentials = nil
-	case err != nil:
-		return badInput(fmt.Errorf("read talosconfig: %w", err))
-	default:
-		r.Credentials = credentials
+
+		return nil
 	}
+
+	credentials, err := talos.ParseCredentials(file.Data)
+	if err = cmp.Or(file.Err, err); err != nil {
+		return badInput(fmt.Errorf("read talosconfig %s: %w", r.Settings.Talosconfig, err))
+	}
+
+	r.Credentials = credentials
 
 	return nil
 }

@@ -306,6 +306,8 @@ func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle
 		}
 	}
 
+	run.files.Renew(path)
+
 	if err := atomicfile.WriteFile(path, text, 0o600); err != nil {
 		return unwritable(s.Name(), path, err)
 	}
