@@ -333,6 +333,10 @@ func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tr
 // attempt does one thing for the node, according to what was seen.
 func (a *applier) attempt(ctx context.Context, seen observe.Observation, result *outcome) error {
 	switch {
+	case a.unjudged(seen):
+		result.status, result.detail = report.Skipped, notJudged
+
+		return nil
 	case seen.NotOurs():
 		return a.strangerProblem(a.step, seen)
 	case seen.FailedForGood():
@@ -353,7 +357,13 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 // send gives a node in maintenance its config. Checks and identity are read on the very connection that sends it.
 func (a *applier) send(ctx context.Context, seen observe.Observation, result *outcome) error {
 	config, err := a.config(seen)
-	if err != nil {
+
+	switch {
+	case err != nil && a.Settings.DryRun && a.made.WhyNot != nil:
+		result.status, result.detail = report.Planned, "in maintenance: would get its config, once it is made"
+
+		return nil
+	case err != nil:
 		return err
 	}
 

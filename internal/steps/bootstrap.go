@@ -206,7 +206,7 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) 
 				fmt.Sprintf("it can't be assumed empty: a Kubernetes API answers at %s, so an etcd exists somewhere",
 					b.Cluster.Endpoint.Host),
 				command("status", nil))
-		case node.NotOurs():
+		case node.NotOurs() && !b.unjudged(node.Observation):
 			return b.strangerProblem(bootstrapName, node.Observation)
 		case node.Relation == observe.ConfigSwapped:
 			return b.swappedProblem(bootstrapName, node.Observation)

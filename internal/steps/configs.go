@@ -11,6 +11,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
@@ -42,8 +43,8 @@ func (Configs) Name() string { return configsName }
 // Mutates marks the step as one that needs the cluster's lock.
 func (Configs) Mutates() {}
 
-// EndsRecipe stops a recipe, also a dry run that would write configs: without them the steps that follow make no sense.
-func (Configs) EndsRecipe(error) bool { return true }
+// EndsRecipe stops a recipe: without configs the steps that follow make no sense. A dry run has them in memory.
+func (Configs) EndsRecipe(err error) bool { return CodeOf(err) != diagnosis.ExitDryRun }
 
 // Run renders in memory, or in a temporary folder, and compares.
 func (s Configs) Run(ctx context.Context, run *Run) error {
@@ -52,7 +53,7 @@ func (s Configs) Run(ctx context.Context, run *Run) error {
 	}
 
 	path := run.secretsPath()
-	if path == "" {
+	if path == "" && (!run.Settings.DryRun || len(run.generatedFiles()) > 0) {
 		return s.withoutSecrets(run)
 	}
 
@@ -66,12 +67,29 @@ func (s Configs) Run(ctx context.Context, run *Run) error {
 		return s.asTheyAre(run, program+" is not installed", "")
 	}
 
-	rendered, err := run.render(ctx, s.Name(), path)
+	var (
+		rendered []renderedFile
+		standIn  string
+		err      error
+	)
+
+	switch native := run.Settings.ConfigGenerator != talhelperGenerator; {
+	case run.Settings.DryRun && native:
+		rendered, standIn, err = run.rehearse(ctx, s.Name())
+	case path == "": // talhelper reads secrets from a file, where none that are made up may be
+		run.made.WhyNot = errByTalhelper
+		run.plan(s.Name(), "talhelper would render")
+
+		return wouldMake(s.Name(), "the machine configs")
+	default:
+		rendered, err = run.render(ctx, s.Name(), path)
+	}
+
 	if err != nil {
 		return run.done(s.Name(), report.Failed, "", err)
 	}
 
-	return s.install(ctx, run, rendered)
+	return s.install(ctx, run, rendered, standIn)
 }
 
 // asTheyAre renders nothing, for a reason; where files are missing that is a failure.
@@ -111,9 +129,15 @@ func (s Configs) withoutSecrets(run *Run) error {
 	}})
 }
 
-// install takes over what was rendered, file by file.
-func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile) error {
+// install takes over what was rendered, file by file. With throwaway secrets standing in, files that are there can't be
+// compared.
+func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile, standIn string) error {
 	added, changed := s.difference(run, rendered)
+	judged := ""
+
+	if standIn != "" {
+		changed, judged = nil, "; judged with throwaway secrets, made up since "+standIn
+	}
 	s.nameStale(run, rendered)
 
 	writing := added
@@ -133,14 +157,18 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile)
 	}
 
 	if len(writing) == 0 {
-		return run.done(s.Name(), report.Skipped, "nothing to write", nil)
+		return run.done(s.Name(), report.Skipped, "nothing to write"+judged, nil)
 	}
 
 	names := text.List(namesOf(writing))
 
 	if run.Settings.DryRun {
 		s.showDiffs(run, writing)
-		run.plan(s.Name(), "would write "+names)
+		run.plan(s.Name(), "would write "+names+judged)
+
+		if err := run.pretendFiles(writing, standIn); err != nil {
+			return err
+		}
 
 		return wouldMake(s.Name(), names)
 	}
@@ -253,6 +281,12 @@ func sameConfig(present, rendered []byte) bool {
 // writeConfigs puts rendered files into a folder. Git is told of them first: a run that ends in between must not leave
 // secrets for the next commit.
 func writeConfigs(folder string, files []renderedFile) error {
+	for _, file := range files {
+		if file.throwaway || throwaway.Made(file.data) {
+			return fmt.Errorf("write %s: %w", file.name, throwaway.ErrMarked)
+		}
+	}
+
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return unwritable(configsName, folder, err)
 	}
@@ -338,9 +372,10 @@ func (r *Run) generatedFiles() []string {
 
 // complete reports whether every node has a machine config, and there is a talosconfig.
 func (r *Run) complete() bool {
-	return fileExists(r.Settings.Talosconfig) && !slices.ContainsFunc(r.Cluster.Nodes, func(node *inventory.Node) bool {
-		return !fileExists(node.ConfigFile)
-	})
+	return !r.files.Open(r.Settings.Talosconfig).Missing() &&
+		!slices.ContainsFunc(r.Cluster.Nodes, func(node *inventory.Node) bool {
+			return r.files.Open(node.ConfigFile).Missing()
+		})
 }
 
 func (r *Run) allInMaintenance(ctx context.Context) bool {

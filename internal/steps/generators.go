@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
@@ -16,9 +17,11 @@ import (
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
+	"github.com/talos-mage/talos-mage/internal/report"
 )
 
 // Words of CONFIG_GENERATOR, besides "native".
@@ -33,6 +36,8 @@ const talosconfigName = "talosconfig"
 type renderedFile struct {
 	name string
 	data []byte
+	// throwaway is set when it was made with throwaway secrets: it is only judged.
+	throwaway bool
 }
 
 func namesOf(files []renderedFile) []string {
@@ -51,7 +56,35 @@ func (r *Run) render(ctx context.Context, step, secretsPath string) ([]renderedF
 		return r.renderByTalhelper(ctx, step, secretsPath)
 	}
 
-	return r.renderNatively(ctx, step, secretsPath)
+	return r.renderNatively(ctx, step, func(variables talconfig.Variables) (*secrets.Bundle, error) {
+		return r.readSecrets(secretsPath, variables)
+	})
+}
+
+// rehearse renders what is only judged: throwaway secrets stand in where the cluster's own are not here or can't be
+// decrypted, for the reason that is told.
+func (r *Run) rehearse(ctx context.Context, step string) (files []renderedFile, standIn string, err error) {
+	files, err = r.renderNatively(ctx, step, func(variables talconfig.Variables) (*secrets.Bundle, error) {
+		path := r.secretsPath()
+		standIn = "there is no " + r.files.Shown(r.Cluster.NewSecretsPath(r.sops().Rules() != ""))
+
+		if path != "" {
+			bundle, err := r.readSecrets(path, variables)
+
+			problem, _ := diagnosis.AsProblem(err)
+			if problem == nil || problem.ID != diagnosis.SecretsUndecryptable && problem.ID != diagnosis.ProgramMissing {
+				standIn = ""
+
+				return bundle, err
+			}
+
+			standIn, _, _ = strings.Cut(report.Scrub(problem.Headline()), ";") // which key, without all that was tried
+		}
+
+		return throwaway.Secrets()
+	})
+
+	return files, standIn, err
 }
 
 // missingProgram names the program that rendering would be in need of and that is not there.
@@ -70,13 +103,14 @@ func (r *Run) missingProgram(secretsPath string) (name string, missing bool) {
 func certificateTime() time.Time { return time.Now() }
 
 // renderNatively makes them in memory.
-func (r *Run) renderNatively(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
+func (r *Run) renderNatively(ctx context.Context, step string,
+	secretsFor func(talconfig.Variables) (*secrets.Bundle, error)) ([]renderedFile, error) {
 	variables, err := inventory.Variables(r.inventoryOptions())
 	if err != nil {
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
 
-	bundle, err := r.readSecrets(secretsPath, variables)
+	bundle, err := secretsFor(variables)
 	if err != nil {
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
@@ -90,12 +124,13 @@ func (r *Run) renderNatively(ctx context.Context, step, secretsPath string) ([]r
 	}
 
 	files := make([]renderedFile, 0, len(output.Configs)+1)
+	marked := throwaway.Made([]byte(bundle.Cluster.ID))
 
 	for _, config := range output.Configs {
-		files = append(files, renderedFile{config.File, config.Bytes})
+		files = append(files, renderedFile{config.File, config.Bytes, marked})
 	}
 
-	return append(files, renderedFile{talosconfigName, output.Talosconfig}), nil
+	return append(files, renderedFile{talosconfigName, output.Talosconfig, marked}), nil
 }
 
 // generator makes machine configs of what the cluster is declared in.
@@ -214,7 +249,7 @@ func readFiles(folder string) ([]renderedFile, error) {
 			return nil, fmt.Errorf("read rendered config: %w", err)
 		}
 
-		files = append(files, renderedFile{entry.Name(), data})
+		files = append(files, renderedFile{name: entry.Name(), data: data})
 	}
 
 	return files, nil

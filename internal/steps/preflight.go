@@ -12,6 +12,7 @@ import (
 	audit "github.com/talos-mage/talos-mage/internal/check/files"
 	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/kube"
@@ -41,6 +42,10 @@ func (Preflight) EndsRecipe(error) bool { return true }
 
 // Run checks the cluster's files, and all nodes at once.
 func (s Preflight) Run(ctx context.Context, run *Run) error {
+	if !s.InRecipe { // there it is the configs step that makes them
+		run.pretend(ctx, s.Name())
+	}
+
 	checker := &checker{Run: run, inRecipe: s.InRecipe}
 
 	problems := checker.judge(run.fileFindings(ctx, run.preflightOptions()))
@@ -190,7 +195,7 @@ func (r *Run) skipChecks() []diagnosis.ID {
 // kubernetesCA is the CA that the machine configs declare for the Kubernetes API.
 func (r *Run) kubernetesCA() []byte {
 	for _, node := range r.Cluster.ControlPlanes() {
-		if config := r.Configs[node.Name]; config != nil {
+		if config := r.Configs[node.Name]; config != nil && !throwaway.Made(config.Bytes) {
 			return config.KubernetesCA()
 		}
 	}
@@ -232,6 +237,10 @@ func (c *checker) result(checked checkedNode) {
 	result := report.Result{
 		Node: checked.node.Name, Address: checked.seen.Address, Step: preflightName, Status: report.OK,
 		Attempts: checked.tries, Duration: checked.took, Detail: stateText(checked.seen),
+	}
+
+	if c.unjudged(checked.seen) {
+		result.Status, result.Detail = report.Skipped, "configured, not judged"
 	}
 
 	for _, finding := range checked.findings {
@@ -296,6 +305,10 @@ func (c *checker) stateFindings(ctx context.Context, seen observe.Observation,
 		finding.ID, finding.Cause = diagnosis.NodeState, "in maintenance, ready for its config"
 
 		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config)...)
+	case c.unjudged(seen):
+		finding.ID, finding.Severity, finding.Cause = diagnosis.NodeState, diagnosis.NotRun, notJudged
+
+		return []diagnosis.Finding{finding}
 	case seen.NotOurs():
 		return []diagnosis.Finding{c.strangerProblem(preflightName, seen).Finding}
 	case seen.Silent():

@@ -9,6 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
+	audit "github.com/talos-mage/talos-mage/internal/check/files"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
@@ -35,6 +36,8 @@ type Run struct {
 	files    *reading.Files
 	observer *observe.Observer
 	lock     *clusterLock
+	// made says what became of making files in memory.
+	made audit.Made
 	// filesChecked is set once the files were judged, which no step of a run does again.
 	filesChecked bool
 }
@@ -107,7 +110,7 @@ func (r *Run) loadConfigs() {
 
 func (r *Run) loadCredentials() error {
 	file := r.files.Open(r.Settings.Talosconfig)
-	if file.Missing() {
+	if file.Missing() || file.Unwritten && r.made.StandIn != "" {
 		r.Credentials = nil
 
 		return nil

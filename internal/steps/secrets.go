@@ -13,6 +13,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
+	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -45,8 +46,8 @@ func (Secrets) Name() string { return secretsName }
 // Mutates marks the step as one that needs the cluster's lock.
 func (Secrets) Mutates() {}
 
-// EndsRecipe stops a recipe, also a dry run that would make secrets: without them the steps that follow make no sense.
-func (Secrets) EndsRecipe(error) bool { return true }
+// EndsRecipe stops a recipe: without secrets the steps that follow make no sense. In a dry run others stand in.
+func (Secrets) EndsRecipe(err error) bool { return CodeOf(err) != diagnosis.ExitDryRun }
 
 // Run asks the nodes before it makes anything.
 func (s Secrets) Run(ctx context.Context, run *Run) error {
@@ -294,8 +295,12 @@ func (s Secrets) write(ctx context.Context, run *Run, bundle *secrets.Bundle, ho
 // by.
 func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle, path string, encrypted bool) error {
 	text, err := clustersecrets.Encode(bundle)
-	if err != nil {
+
+	switch {
+	case err != nil:
 		return err
+	case throwaway.Made(text):
+		return fmt.Errorf("write %s: %w", path, throwaway.ErrMarked)
 	}
 
 	if encrypted {

@@ -11,6 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 )
 
 // changeTimeout bounds a call that changes a node when its context has no earlier deadline.
@@ -59,7 +61,7 @@ func (e *RejectedError) Error() string {
 	return "the node refuses the machine config: " + strings.Join(e.Problems, "; ")
 }
 
-// Apply sends a machine config. After an error, Classify tells whether the node may have taken it all the same.
+// Apply sends a machine config, unless it was made with throwaway secrets. After an error, Classify tells whether the node may have taken it all the same.
 func (c *Conn) Apply(ctx context.Context, data []byte, options ApplyOptions) (Applied, error) {
 	name := options.Mode
 	if name == "" {
@@ -69,6 +71,10 @@ func (c *Conn) Apply(ctx context.Context, data []byte, options ApplyOptions) (Ap
 	mode, ok := applyModes[name]
 	if !ok {
 		return Applied{}, c.failure(OpApply, nil, fmt.Errorf("unknown apply mode %q", name))
+	}
+
+	if throwaway.Made(data) {
+		return Applied{}, c.failure(OpApply, nil, throwaway.ErrMarked)
 	}
 
 	op := OpApply

@@ -37,30 +37,25 @@ func madeInMemory(t *testing.T, folder string) audit.Options {
 	bundle, err := ourSecrets()
 	require.NoError(t, err)
 
-	return audit.Options{
-		TalosDir: folder, Root: folder, ConfigDir: filepath.Join(folder, "clusterconfig"),
-		Generate: func() (map[string][]byte, error) {
-			variables, err := inventory.Variables(inventory.Options{TalosDir: folder, Files: reading.New(folder, nil)})
-			if err != nil {
-				return nil, err
-			}
+	read := reading.New(folder, nil)
 
-			made, err := generate.Talconfig(generate.Source{
-				File: filepath.Join(folder, inventory.TalconfigName), Files: reading.New(folder, nil),
-				Lookup: variables.Lookup, Secrets: bundle, Now: time.Now(),
-			})
-			if err != nil {
-				return nil, err
-			}
+	variables, err := inventory.Variables(inventory.Options{TalosDir: folder, Files: read})
+	require.NoError(t, err)
 
-			files := map[string][]byte{"talosconfig": made.Talosconfig}
-			for _, config := range made.Configs {
-				files[config.File] = config.Bytes
-			}
+	made, err := generate.Talconfig(generate.Source{
+		File: filepath.Join(folder, inventory.TalconfigName), Files: read,
+		Lookup: variables.Lookup, Secrets: bundle, Now: time.Now(),
+	})
+	require.NoError(t, err)
 
-			return files, nil
-		},
+	configs := filepath.Join(folder, "clusterconfig")
+	read.Pretend(filepath.Join(configs, "talosconfig"), made.Talosconfig)
+
+	for _, config := range made.Configs {
+		read.Pretend(filepath.Join(configs, config.File), config.Bytes)
 	}
+
+	return audit.Options{TalosDir: folder, Root: folder, ConfigDir: configs, Files: read}
 }
 
 // expected is a finding about an example that is right, with why it is there.

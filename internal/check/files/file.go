@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"os"
 	"strconv"
 	"strings"
 
@@ -27,13 +26,6 @@ type File struct {
 
 func newFile(path, shown string, data []byte) *File {
 	return &File{Path: path, Shown: shown, Data: data, places: machineconfig.NewPlaces(data)}
-}
-
-// readMode reads the permission bits; a file that is not there has none.
-func (f *File) readMode() {
-	if info, err := os.Stat(f.Path); err == nil {
-		f.Mode = uint32(info.Mode().Perm())
-	}
 }
 
 // at is a place in the file's document without a kind.

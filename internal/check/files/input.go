@@ -40,10 +40,9 @@ type Options struct {
 	Source inventory.Kind
 	// Files are what the run has read so far; nil has the audit read all itself.
 	Files *reading.Files
-	// Generate makes the machine configs and the talosconfig in memory, by their paths in ConfigDir: it is asked when one
-	// of them is not there. Its error says why there are none, in one line, or holds the mistakes in the files (see
-	// inventory.FileErrors). Nil makes none.
-	Generate func() (map[string][]byte, error)
+	// Made says what became of making the machine configs and the talosconfig in memory where one is not there. What was
+	// made is in Files.
+	Made Made
 	// Profile narrows the checks to those of one profile; empty for all that need none.
 	Profile Profile
 	// CiliumValues is the file with the Helm values of Cilium, or with its HelmRelease. Empty looks for a HelmRelease
@@ -59,6 +58,16 @@ type Options struct {
 	AsTheyAre bool
 	// Checks are the settings of the checks, and their ways out of the process.
 	Checks preflight.Options
+}
+
+// Made is what became of making files that are not there, as they would be written. The zero value is for files that
+// nobody tried to make.
+type Made struct {
+	// WhyNot says why there are none, in one line, or holds the mistakes in the files (see inventory.FileErrors), or is the
+	// *diagnosis.Problem that is in the way.
+	WhyNot error
+	// StandIn says why throwaway secrets took the place of the cluster's own; empty where they did not.
+	StandIn string
 }
 
 // Input is everything that the checks look at. It is read once and not changed afterwards.
@@ -118,10 +127,8 @@ type Input struct {
 	// looked are the files as preflight's checks take them.
 	looked  preflight.Files
 	lookups sync.Once
-	// generated are the files of ConfigDir as they would be written; whyNot says why there are none, and is empty while
-	// nobody asked.
-	generated func() map[string][]byte
-	whyNot    string
+	// whyNot says why files that are not there could not be made; empty while nobody tried.
+	whyNot string
 	// ungenerable are the mistakes in the files that making machine configs came upon.
 	ungenerable []diagnosis.Finding
 	// entries are the indices of the talconfig's entries of nodes, by their first line.
@@ -192,20 +199,12 @@ func Read(options Options) *Input {
 		in.Options.Talosconfig = filepath.Join(in.Options.ConfigDir, talosconfigName)
 	}
 
-	in.generated = sync.OnceValue(func() map[string][]byte {
-		if options.Generate == nil {
-			return nil
-		}
-
-		made, err := options.Generate()
-		if err != nil {
-			in.ungenerated(err)
-		}
-
-		return made
-	})
-
 	in.readInventory()
+
+	if options.Made.WhyNot != nil {
+		in.ungenerated(options.Made.WhyNot)
+	}
+
 	in.readConfigs()
 	in.readPatches()
 	in.readTalosconfig()
@@ -246,7 +245,12 @@ func (in *Input) open(path string) *File {
 		return nil
 	}
 
-	return &File{Path: path, Shown: read.Shown, Data: read.Data, Mode: uint32(read.Mode), places: read.Places()}
+	shown := read.Shown
+	if read.Unwritten {
+		shown += notWritten
+	}
+
+	return &File{Path: path, Shown: shown, Data: read.Data, Mode: uint32(read.Mode), places: read.Places()}
 }
 
 func (in *Input) readInventory() {
@@ -259,7 +263,6 @@ func (in *Input) readInventory() {
 	cluster, err := inventory.Inspect(inventory.Options{
 		TalosDir: in.Options.TalosDir, Source: in.Options.Source, ConfigDir: in.Options.ConfigDir,
 		Environ: in.Options.Environ, Files: in.Options.Files,
-		Unwritten: func(name string) []byte { return in.generated()[filepath.ToSlash(name)] },
 	})
 
 	in.Cluster = cluster
@@ -284,8 +287,12 @@ func (in *Input) moveConfigDir() {
 func (in *Input) ungenerated(err error) {
 	in.ungenerable, in.whyNot = in.mistakes(err), err.Error()
 
+	if problem, ok := diagnosis.AsProblem(err); ok && len(in.ungenerable) == 0 {
+		in.ungenerable = []diagnosis.Finding{problem.Finding}
+	}
+
 	if len(in.ungenerable) > 0 {
-		in.whyNot = "mistakes in the files keep it from being made"
+		in.whyNot = "mistakes in the files keep them from being made"
 	}
 }
 
@@ -379,20 +386,13 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 		in.unreadable = append(in.unreadable, in.loadFinding(path, err)) // with an inventory the cross-check tells it
 	}
 
-	shown := in.shown(path)
-
-	if in.Cluster != nil && in.Cluster.Unwritten(path) != nil {
-		shown += notWritten
-	}
-
 	if err != nil {
 		in.missing = append(in.missing, name)
 
 		return nil
 	}
 
-	rendered := &Rendered{Name: name, File: newFile(path, shown, config.Bytes), Config: config}
-	rendered.File.readMode()
+	rendered := &Rendered{Name: name, File: in.open(path), Config: config}
 
 	rendered.links = sync.OnceValue(func() []*link { return linksOf(rendered) })
 
@@ -568,13 +568,7 @@ func (in *Input) readSyntax(file *File) {
 }
 
 func (in *Input) readTalosconfig() {
-	if in.TalosconfigFile = in.open(in.Options.Talosconfig); in.TalosconfigFile == nil && in.Cluster != nil {
-		if made := in.Cluster.Unwritten(in.Options.Talosconfig); made != nil {
-			in.TalosconfigFile = newFile(in.Options.Talosconfig, in.shown(in.Options.Talosconfig)+notWritten, made)
-		}
-	}
-
-	if in.TalosconfigFile == nil {
+	if in.TalosconfigFile = in.open(in.Options.Talosconfig); in.TalosconfigFile == nil {
 		return
 	}
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -167,10 +168,10 @@ func TestMachineConfigsThatAreMadeInMemory(t *testing.T) {
 		"198.51.100.1\n"
 
 	folder := made.write(t)
-	result := audit.Run(context.Background(), audit.Read(audit.Options{
-		TalosDir: folder, Root: folder,
-		Generate: func() (map[string][]byte, error) { return map[string][]byte{"lab-n1.yaml": []byte(text)}, nil },
-	}))
+	read := reading.New(folder, nil)
+	read.Pretend(filepath.Join(folder, "clusterconfig", "lab-n1.yaml"), []byte(text))
+
+	result := audit.Run(context.Background(), audit.Read(audit.Options{TalosDir: folder, Root: folder, Files: read}))
 
 	found := findingsOf(result, diagnosis.GatewayOutside)
 	require.Len(t, found, 1)

@@ -52,7 +52,7 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 	reported := map[*look]bool{}
 
 	for _, check := range table {
-		if why := in.unmet(check.Needs); why != "" {
+		if why := cmp.Or(in.unmet(check.Needs), in.ofThrowaway(check.ID)); why != "" {
 			result.NotRun = append(result.NotRun,
 				NotRun{ID: check.ID, Why: why, asksNodes: check.Needs.Has(diagnosis.NeedsFacts)})
 
@@ -61,7 +61,7 @@ func runTable(ctx context.Context, in *Input, table []Check) Result {
 
 		findings, done := ran[check.look]
 		if !done {
-			findings = check.look.run(ctx, in)
+			findings = in.judgeable(check.look.run(ctx, in))
 			ran[check.look] = findings
 		}
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -49,9 +51,11 @@ func TestSARIFNamesTheSourceOfGeneratedText(t *testing.T) {
 	made["talconfig.yaml"] += source
 
 	folder := made.write(t)
+	read := reading.New(folder, nil)
+	read.Pretend(filepath.Join(folder, "clusterconfig", "lab-n2.yaml"), []byte(unwritten))
+
 	results := sarifResults(t, audit.Run(context.Background(), audit.Read(audit.Options{
-		TalosDir: folder, Root: folder,
-		Generate: func() (map[string][]byte, error) { return map[string][]byte{"lab-n2.yaml": []byte(unwritten)}, nil },
+		TalosDir: folder, Root: folder, Files: read,
 	})))
 
 	gateways := map[string]sarifResult{}

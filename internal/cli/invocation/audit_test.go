@@ -2,12 +2,15 @@ package invocation_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,24 +147,69 @@ func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
 		files   map[string]string
 		why     string
 	}{
-		"no secrets": {nil, map[string]string{}, "there is no talsecret.yaml to make it from"},
+		"no secrets": {nil, map[string]string{}, "there is no talos/talsecret.yaml"},
 		"encrypted secrets": {[]string{"PATH="},
-			map[string]string{"talsecret.sops.yaml": "cluster: ENC[AES256_GCM,data:x]\nsops: {}\n"}, "sops is not on the PATH"},
+			map[string]string{"talsecret.sops.yaml": "cluster: ENC[AES256_GCM,data:x]\nsops: {}\n"},
+			"sops is not on the PATH, and talos/talsecret.sops.yaml is encrypted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			out, failure := audit("198.51.100.1", test.environ, test.files)
+			require.NotNil(t, failure, "the configs are judged as they would be")
+			require.Contains(t, out, "talos/clusterconfig/lab-cp1.yaml (not written yet):")
+			require.Regexp(t, `(?m)^not run  \d+ checks need the cluster's own secrets; throwaway ones were made up to `+
+				`judge the rest: `+test.why+`$`, out)
+
+			out, failure = audit("192.0.2.1", test.environ, test.files)
+			require.Nil(t, failure, out)
+			require.Contains(t, out, "0 failures")
+		})
+	}
+
+	for name, test := range map[string]struct {
+		environ []string
+		files   map[string]string
+		why     string
+	}{
 		"another generator": {[]string{"CONFIG_GENERATOR=talhelper"}, secretsFile(),
-			"CONFIG_GENERATOR=talhelper: mage config:generate makes it"},
+			"CONFIG_GENERATOR=talhelper: mage config:generate makes them"},
 		"misfitting secrets": {nil, map[string]string{"talsecret.yaml": "cluster: {}\n"}, "mistakes in the files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			out, failure := audit("198.51.100.1", test.environ, test.files)
-			require.Contains(t, out, test.why)
-			require.Regexp(t, `not run  \d+ checks: not all files are written yet; `, out)
+			require.Regexp(t, `not run  \d+ checks: not all files are written yet; `+test.why, out)
 			require.NotContains(t, out, "TM020  ", "that nothing is written yet is no failure")
 
 			if name != "misfitting secrets" {
 				require.Nil(t, failure, out)
 			}
+		})
+	}
+
+	// Only the secrets may be made up: what else can't be decrypted is a failure that names the key.
+	for name, files := range map[string]map[string]string{
+		"talenv.sops.yaml": {"talenv.sops.yaml": "A: ENC[AES256_GCM,data:x]\nsops: {age: [{recipient: age1example}]}\n"},
+		"patch.yaml": {"patch.yaml": "A: ENC[AES256_GCM,data:x]\nsops: {age: [{recipient: age1example}]}\n",
+			"gateway": "192.0.2.1\n    patches: [\"@patch.yaml\"]"},
+	} {
+		t.Run("undecryptable "+name, func(t *testing.T) {
+			t.Parallel()
+
+			bin := t.TempDir()
+			script := "#!/bin/sh\nexit 128\n"
+			require.NoError(t, os.WriteFile(filepath.Join(bin, "sops"), []byte(script), 0o755)) //nolint:gosec // a program
+
+			gateway := cmp.Or(files["gateway"], "192.0.2.1")
+			delete(files, "gateway")
+
+			out, failure := audit(gateway, []string{"PATH=" + bin}, files)
+			require.NotNil(t, failure, out)
+			require.Equal(t, diagnosis.ExitBadInput, failure.Code)
+			require.Contains(t, out, "talos/"+name+" can't be decrypted")
+			require.Contains(t, out, "age1example")
 		})
 	}
 
@@ -235,4 +283,106 @@ func TestTheInteroperabilityProfile(t *testing.T) {
 			require.NotNil(t, failure, "SYS_MODULE is among the chart's defaults")
 		})
 	}
+}
+
+// notRunOf are the checks that an audit of a cluster did not run for any node, by the reason, and how many it ran.
+func notRunOf(t *testing.T, folder string, environ ...string) (reasons map[string][]string, ran int) {
+	t.Helper()
+
+	var out bytes.Buffer
+
+	failure := invocation.Invocation{Environ: append(environ, "ROOT_DIR="+folder, "TALOS_DIR="+folder), Workdir: folder,
+		Out: &out, Err: &out}.Audit(context.Background(), map[string]string{"AUDIT_FORMAT": "json"})
+	require.Nil(t, failure, out.String())
+
+	var document struct {
+		NotRun   []struct{ ID, Node, Why string }
+		Passed   []string
+		Findings []struct{ ID string }
+	}
+	require.NoError(t, json.Unmarshal(out.Bytes(), &document))
+
+	reasons = map[string][]string{}
+
+	for _, check := range document.NotRun {
+		require.Empty(t, check.Node)
+		reasons[check.Why] = append(reasons[check.Why], check.ID)
+	}
+
+	seen := document.Passed
+	for _, finding := range document.Findings {
+		seen = append(seen, finding.ID)
+	}
+
+	slices.Sort(seen)
+
+	return reasons, len(slices.Compact(seen))
+}
+
+// A fresh clone of a public repository, as every CI run has it: secrets encrypted, no key, no clusterconfig/. All is
+// judged but what is about the secrets and the talosconfig's credentials, and what takes a node or the network.
+func TestAuditOfPublicClones(t *testing.T) {
+	t.Parallel()
+
+	folders, err := filepath.Glob(filepath.Join("..", "..", "..", "testdata", "clusters", "*"))
+	require.NoError(t, err)
+	require.Len(t, folders, 8)
+
+	for _, example := range folders {
+		t.Run(filepath.Base(example), func(t *testing.T) {
+			t.Parallel()
+
+			folder := t.TempDir()
+			require.NoError(t, os.CopyFS(folder, os.DirFS(example)))
+
+			bundle, err := quicksecrets.New()
+			require.NoError(t, err)
+
+			plain, err := secrets.Encode(bundle)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "talsecret.yaml"), plain, 0o600))
+
+			_, withKey := notRunOf(t, folder, "PATH=")
+
+			require.NoError(t, os.Rename(filepath.Join(folder, "talsecret.yaml"),
+				filepath.Join(folder, "talsecret.sops.yaml")))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "talsecret.sops.yaml"),
+				[]byte("cluster: ENC[AES256_GCM,data:x]\nsops: {age: [{recipient: age1example}]}\n"), 0o600))
+
+			before := treeOf(t, folder)
+			reasons, without := notRunOf(t, folder, "PATH=")
+			require.Equal(t, before, treeOf(t, folder), "an audit writes nothing")
+
+			const atLeast = 138 // of 179
+
+			require.GreaterOrEqual(t, without, atLeast)
+			require.GreaterOrEqual(t, without, withKey-13, "those about secrets alone are left out")
+
+			for why, ids := range reasons {
+				t.Logf("%d %s", len(ids), why)
+			}
+		})
+	}
+}
+
+// treeOf is every file below a folder with its content.
+func treeOf(t *testing.T, folder string) map[string]string {
+	t.Helper()
+
+	tree := map[string]string{}
+
+	require.NoError(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			tree[path] = "folder"
+
+			return err
+		}
+
+		data, err := os.ReadFile(path)
+		tree[path] = string(data)
+
+		return err
+	}))
+
+	return tree
 }

@@ -453,7 +453,8 @@ func shortSum(pem []byte) string {
 func (x *crossCheck) readTalosconfig(path string) ([]byte, bool) {
 	shown := x.shown(path)
 
-	data, err := x.cluster.readFile(path)
+	file := x.cluster.Files.Open(path)
+	data, err := file.Data, file.Err
 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -2,12 +2,8 @@
 package inventory
 
 import (
-	"errors"
-	"io/fs"
 	"net/netip"
 	"net/url"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
@@ -44,8 +40,6 @@ type Cluster struct {
 	// Files are those that it was read from, and others that a run asks for.
 	Files *reading.Files
 
-	// unwritten gives the content of files of ConfigDir that are not there yet; it may be nil.
-	unwritten func(name string) []byte
 	// configs are the machine configs that were asked for so far.
 	configs loadedConfigs
 }
@@ -123,39 +117,10 @@ func (c *Cluster) MachineConfig(node *Node) (*machineconfig.Config, error) {
 	return c.configs.of(node.ConfigFile, c.load)
 }
 
-// load reads a machine config, or takes the one that would be written.
 func (c *Cluster) load(path string) (*machineconfig.Config, error) {
-	data, err := c.readFile(path)
-
-	return machineconfig.FromFile(path, data, err)
-}
-
-// Unwritten is the content that a file below ConfigDir would have, if it is not there and can be made; nil otherwise.
-func (c *Cluster) Unwritten(path string) []byte {
-	name, err := filepath.Rel(c.ConfigDir, path)
-	if c.unwritten == nil || err != nil || !filepath.IsLocal(name) {
-		return nil
-	}
-
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-
-	return c.unwritten(name)
-}
-
-// readFile reads a file, or takes the content that it would have.
-func (c *Cluster) readFile(path string) ([]byte, error) {
 	file := c.Files.Open(path)
-	if !file.Missing() {
-		return file.Data, file.Err
-	}
 
-	if made := c.Unwritten(path); made != nil {
-		return made, nil
-	}
-
-	return nil, file.Err
+	return machineconfig.FromFile(path, file.Data, file.Err)
 }
 
 // loadedConfigs loads each machine config once. The zero value is ready for use.

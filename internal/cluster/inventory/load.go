@@ -42,9 +42,6 @@ type Options struct {
 	Environ []string
 	// Files are what the run has read so far; nil opens each file anew.
 	Files *reading.Files
-	// Unwritten gives the content that a file of ConfigDir would have, by its path in there, where none is there yet; nil
-	// where none can be made. It is asked from several goroutines. Without it such files are missing.
-	Unwritten func(name string) []byte
 }
 
 // Load reads talconfig.yaml with the variables of talenv.yaml and the environment, or a cluster profile. An error lists
@@ -87,7 +84,7 @@ func inspectTalconfig(options Options) (*Cluster, error) {
 		Source:  yamlfile.Source{Shown: options.Files.Shown(path), Mistakes: mistakes},
 		options: options,
 		cluster: &Cluster{
-			Source: path, ConfigDir: options.ConfigDir, Files: options.Files, unwritten: options.Unwritten,
+			Source: path, ConfigDir: options.ConfigDir, Files: options.Files,
 		},
 	}
 

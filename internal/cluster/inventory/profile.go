@@ -31,7 +31,6 @@ func loadProfile(options Options) (*Cluster, error) {
 		Profile:           declared,
 		ConfigDir:         options.ConfigDir,
 		Files:             options.Files,
-		unwritten:         options.Unwritten,
 	}
 
 	// A folder that was not chosen is the profile's.

@@ -38,6 +38,8 @@ type File struct {
 	Mode fs.FileMode
 	// Err is the file system's error; nil if it could be read.
 	Err error
+	// Unwritten is set for what Pretend gave: no such file is there.
+	Unwritten bool
 
 	places    func() *machineconfig.Places
 	plaintext func() ([]byte, error)
@@ -62,6 +64,18 @@ func (f *Files) Open(path string) *File {
 	f.mu.Unlock()
 
 	return open()
+}
+
+// Pretend has a file taken for what it would hold, once it is written.
+func (f *Files) Pretend(path string, data []byte) {
+	path = filepath.Clean(path)
+	made := f.file(path, data, 0, nil)
+	made.Unwritten = true
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.byPath[path] = func() *File { return made }
 }
 
 // Renew has files opened again when they are next asked for: those that this run has written itself.
@@ -93,8 +107,13 @@ func (f *Files) Shown(path string) string {
 }
 
 func (f *Files) read(path string) *File {
-	read := &File{Path: path, Shown: f.Shown(path)}
-	read.Data, read.Mode, read.Err = content(path)
+	data, mode, err := content(path)
+
+	return f.file(path, data, mode, err)
+}
+
+func (f *Files) file(path string, data []byte, mode fs.FileMode, err error) *File {
+	read := &File{Path: path, Shown: f.Shown(path), Data: data, Mode: mode, Err: err}
 	read.places = sync.OnceValue(func() *machineconfig.Places { return machineconfig.NewPlaces(read.Data) })
 	read.plaintext = sync.OnceValues(func() ([]byte, error) { return f.decrypt(path, read.Data) })
 

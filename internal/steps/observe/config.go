@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -24,7 +25,7 @@ func (o *Observer) readConfig(ctx context.Context, seen *Observation, conn *talo
 		return err //nolint:wrapcheck // it says what was read where
 	}
 
-	declared := o.Configs[seen.Node.Name]
+	declared := o.declared(seen.Node)
 	facts := o.Facts(seen.Node)
 	last := facts.compared
 
@@ -55,15 +56,26 @@ func (o *Observer) readConfig(ctx context.Context, seen *Observation, conn *talo
 	return nil
 }
 
+// declared is a node's config as the inventory has it; nil without one, and for one that was made with throwaway
+// secrets, with which nothing is compared.
+func (o *Observer) declared(node *inventory.Node) *machineconfig.Config {
+	config := o.Configs[node.Name]
+	if config == nil || throwaway.Made(config.Bytes) {
+		return nil
+	}
+
+	return config
+}
+
 // compare relates the config that a node runs to the inventory's, and to the one that this run sent.
 func (o *Observer) compare(node *inventory.Node, running, sent *machineconfig.Config) (is Relation, owner string) {
-	declared := o.Configs[node.Name]
+	declared := o.declared(node)
 	if declared != nil && machineconfig.Same(running, declared) {
 		return ConfigSame, ""
 	}
 
 	for _, other := range o.Cluster.Nodes {
-		theirs := o.Configs[other.Name]
+		theirs := o.declared(other)
 		if other == node || theirs == nil {
 			continue
 		}

@@ -25,6 +25,7 @@ const (
 var leaves = []string{
 	"internal/base",
 	"internal/cluster/schematic",
+	"internal/cluster/throwaway",
 	"internal/diagnosis",
 	"internal/fanout",
 	"internal/retry",
