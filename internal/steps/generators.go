@@ -61,9 +61,7 @@ func (r *Run) missingProgram(secretsPath string) (name string, missing bool) {
 		return talhelperGenerator, !found
 	}
 
-	data, err := os.ReadFile(secretsPath)
-
-	return "sops", err == nil && sops.Encrypted(data) && !r.sops().Installed()
+	return "sops", sops.Encrypted(r.files.Open(secretsPath).Data) && !r.sops().Installed()
 }
 
 // certificateTime is what certificates are valid from and compared with: the wall's time also in a rehearsal, whose
@@ -72,17 +70,17 @@ func certificateTime() time.Time { return time.Now() }
 
 // renderNatively makes them in memory.
 func (r *Run) renderNatively(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
-	variables, err := inventory.Variables(r.inventoryOptions(ctx))
+	variables, err := inventory.Variables(r.inventoryOptions())
 	if err != nil {
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
 
-	bundle, err := r.readSecrets(ctx, secretsPath, variables)
+	bundle, err := r.readSecrets(secretsPath, variables)
 	if err != nil {
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
 
-	source := r.source(ctx, variables)
+	source := r.source(variables)
 	source.Secrets, source.Now = bundle, certificateTime()
 
 	output, err := r.generator()(source)
@@ -109,18 +107,17 @@ func (r *Run) generator() func(generate.Source) (*generate.Output, error) {
 }
 
 // source is what is generated from, but for the secrets.
-func (r *Run) source(ctx context.Context, variables talconfig.Variables) generate.Source {
+func (r *Run) source(variables talconfig.Variables) generate.Source {
 	return generate.Source{
-		File:    r.Cluster.Source,
-		Root:    r.Settings.RootDir,
-		Lookup:  variables.Lookup,
-		Decrypt: r.inventoryOptions(ctx).Decrypt,
+		File:   r.Cluster.Source,
+		Files:  r.files,
+		Lookup: variables.Lookup,
 	}
 }
 
 // Images names the installer and boot image of every node. No node, and no factory, is asked.
-func Images(ctx context.Context, run *Run) ([]generate.Images, error) {
-	variables, err := inventory.Variables(run.inventoryOptions(ctx))
+func Images(run *Run) ([]generate.Images, error) {
+	variables, err := inventory.Variables(run.inventoryOptions())
 	if err != nil {
 		return nil, badInput(err)
 	}
@@ -130,7 +127,7 @@ func Images(ctx context.Context, run *Run) ([]generate.Images, error) {
 		named = generate.ProfileImages
 	}
 
-	images, err := named(run.source(ctx, variables))
+	images, err := named(run.source(variables))
 	if err != nil {
 		return nil, badInput(err)
 	}
@@ -139,17 +136,18 @@ func Images(ctx context.Context, run *Run) ([]generate.Images, error) {
 }
 
 // readSecrets reads the cluster's secrets, decrypted if they are encrypted.
-func (r *Run) readSecrets(ctx context.Context, path string, variables talconfig.Variables) (*secrets.Bundle, error) {
-	shown := yamlfile.ShownPath(r.Settings.RootDir, path)
+func (r *Run) readSecrets(path string, variables talconfig.Variables) (*secrets.Bundle, error) {
+	file := r.files.Open(path)
+	shown := file.Shown
 	source := yamlfile.Source{Shown: shown, Mistakes: &yamlfile.Mistakes{}}
 
-	data, err := source.Read(path)
+	data, err := source.Read(file)
 	if err != nil {
 		return nil, cmp.Or(source.Err(), err)
 	}
 
 	if sops.Encrypted(data) {
-		if data, err = r.sops().Decrypt(ctx, shown, data); err != nil {
+		if data, err = file.Decrypted(); err != nil {
 			return nil, err
 		}
 

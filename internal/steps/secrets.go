@@ -16,6 +16,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -146,7 +147,7 @@ func misnamed(run *Run) error {
 		Severity: diagnosis.Failure,
 		Cause: fmt.Sprintf("%s holds %s, which may be the cluster's secrets and is a name that nothing reads; no new ones "+
 			"are made beside it",
-			filepath.Dir(run.Cluster.NewSecretsPath(true)), list(near)),
+			filepath.Dir(run.Cluster.NewSecretsPath(true)), text.List(near)),
 		Next: fmt.Sprintf("rename it to %s; or, if it is something else, move it out of the folder",
 			run.Cluster.ProperSecretsName(near[0])),
 		Exit: diagnosis.ExitBadInput,
@@ -185,7 +186,7 @@ func notAllowed(run *Run) error {
 
 // mayBelongToCluster refuses new secrets while a node is configured, or silent and so perhaps configured.
 func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
-	for _, seen := range run.lookAll(ctx, run.Cluster.Nodes) {
+	for _, seen := range run.observer.All(ctx, run.Cluster.Nodes) {
 		var cause string
 
 		switch {
@@ -193,15 +194,15 @@ func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 			continue
 		case seen.Silence == talos.Refused:
 			cause = "'s port is closed: it is on, and may be installing or booting with a cluster's config"
-		case seen.silent() && run.Settings.NewSecrets:
+		case seen.Silent() && run.Settings.NewSecrets:
 			continue
-		case seen.silent():
+		case seen.Silent():
 			cause = " does not answer, so it may belong to a cluster whose secrets these files lack"
 		default:
 			cause = " is configured already, and the cluster's secrets are not here"
 		}
 
-		problem := run.problem(secretsName, seen, diagnosis.SecretsMissing, seen.node.Name+cause, fmt.Sprintf(
+		problem := run.problem(secretsName, seen, diagnosis.SecretsMissing, seen.Node.Name+cause, fmt.Sprintf(
 			"restore %s; or, if this is to be a new cluster, boot the node into maintenance (all nodes off: -newSecrets)",
 			run.Cluster.NewSecretsPath(run.sops().Rules() != "")))
 		problem.Exit = diagnosis.ExitPreflight
@@ -305,6 +306,8 @@ func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle
 			return err
 		}
 	}
+
+	run.files.Renew(path)
 
 	if err := atomicfile.WriteFile(path, text, 0o600); err != nil {
 		return unwritable(s.Name(), path, err)

@@ -23,6 +23,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -83,8 +84,9 @@ func fromProfile(t *testing.T, text string, files map[string]string) (*generate.
 	shared, err := profileSecrets()
 	require.NoError(t, err)
 
-	return generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Root: dir, Secrets: shared,
-		Now: time.Unix(1_700_000_000, 0)})
+	return generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Files: reading.New(dir, nil),
+		Secrets: shared,
+		Now:     time.Unix(1_700_000_000, 0)})
 }
 
 // stepPatch is the patch of a node as people write it for `talosctl apply-config --config-patch`.

@@ -193,7 +193,7 @@ var refusals = []refusal{
 	},
 	{
 		folder: "newer-talos", says: "newer",
-		title:  "a `talosVersion` that is newer than this version knows, such as v1.14.0",
+		title: "a `talosVersion` that is newer than this version knows, such as v1.14.0",
 		reason: "This version does not know which documents that release needs. An older config could mean something " +
 			"else there.",
 	},
