@@ -195,7 +195,7 @@ func (s Configs) difference(run *Run, rendered []renderedFile) (added, changed [
 		present := run.files.Open(filepath.Join(run.Settings.ClusterConfigDir, file.name))
 
 		switch {
-		case present.Missing():
+		case present.Missing() || present.Unwritten:
 			added = append(added, file)
 		case present.Err == nil && file.name == talosconfigName && run.sameAccess(present.Data, file.data):
 		case present.Err == nil && file.name != talosconfigName && sameConfig(present.Data, file.data):
