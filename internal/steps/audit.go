@@ -12,6 +12,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
 )
 
 const auditName = "audit"
@@ -20,7 +21,7 @@ const auditName = "audit"
 // judged as they would be, where this program makes them and can read the cluster's secrets. No node and no network is
 // asked.
 func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []string) audit.Options {
-	run := &Run{Settings: loaded, Environ: environ}
+	run := &Run{Subject: observe.Subject{Settings: loaded}, Environ: environ}
 	run.files = run.newFiles(ctx)
 
 	options := run.auditOptions(preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk,
