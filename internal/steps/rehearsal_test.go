@@ -11,7 +11,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -160,10 +159,7 @@ func TestWhatHasTheMarkIsNeitherWrittenNorSent(t *testing.T) {
 	require.NoDirExists(t, w.ConfigDir())
 	require.NoError(t, os.Remove(path))
 
-	made, err := generate.Talconfig(generate.Source{
-		File: filepath.Join(w.Dir, "talconfig.yaml"), Files: reading.New(w.Dir, nil), Lookup: w.variable(t),
-		Secrets: bundle, Now: time.Now(),
-	})
+	made, err := generate.Configs(generate.Source{Cluster: w.session(t).Cluster, Secrets: bundle, Now: time.Now()})
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(w.ConfigDir(), 0o700))
 	require.NoError(t, os.WriteFile(w.Talosconfig(), made.Talosconfig, 0o600))

@@ -39,13 +39,10 @@ func madeInMemory(t *testing.T, folder string) audit.Options {
 
 	read := reading.New(folder, nil)
 
-	variables, err := inventory.Variables(inventory.Options{TalosDir: folder, Files: read})
+	cluster, err := inventory.Load(inventory.Options{TalosDir: folder, Files: read})
 	require.NoError(t, err)
 
-	made, err := generate.Talconfig(generate.Source{
-		File: filepath.Join(folder, inventory.TalconfigName), Files: read,
-		Lookup: variables.Lookup, Secrets: bundle, Now: time.Now(),
-	})
+	made, err := generate.Configs(generate.Source{Cluster: cluster, Secrets: bundle, Now: time.Now()})
 	require.NoError(t, err)
 
 	configs := filepath.Join(folder, "clusterconfig")
