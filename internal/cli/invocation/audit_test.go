@@ -47,7 +47,7 @@ func TestAuditEndsWithBadInputForBadFiles(t *testing.T) {
 	require.Contains(t, out, "talos/talconfig.yaml:")
 	require.Contains(t, out, "not run")
 
-	out, failure = audited(t, "clusterName: lab\nnodes: [\n", map[string]string{"AUDIT_FORMAT": "json"})
+	out, failure = audited(t, "clusterName: lab\nnodes: [\n", map[string]string{"format": "json"})
 	require.NotNil(t, failure)
 
 	var document struct{ ExitCode int }
@@ -292,7 +292,7 @@ func notRunOf(t *testing.T, folder string, environ ...string) (reasons map[strin
 	var out bytes.Buffer
 
 	failure := invocation.Invocation{Environ: append(environ, "ROOT_DIR="+folder, "TALOS_DIR="+folder), Workdir: folder,
-		Out: &out, Err: &out}.Audit(context.Background(), map[string]string{"AUDIT_FORMAT": "json"})
+		Out: &out, Err: &out}.Audit(context.Background(), map[string]string{"format": "json"})
 	require.Nil(t, failure, out.String())
 
 	var document struct {
