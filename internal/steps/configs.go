@@ -39,6 +39,9 @@ type Configs struct {
 // Name is the step's name.
 func (Configs) Name() string { return configsName }
 
+// Exit is the code for configs that could not be made.
+func (Configs) Exit() diagnosis.ExitCode { return diagnosis.ExitUnexpected }
+
 // Mutates marks the step as one that needs the cluster's lock.
 func (Configs) Mutates() {}
 
@@ -313,10 +316,7 @@ func ignoreInGit(step, folder string, names []string) error {
 }
 
 func wouldMake(step, what string) error {
-	return &diagnosis.Problem{Step: step, Finding: diagnosis.Finding{
-		ID: diagnosis.WouldChange, Severity: diagnosis.Warning, Cause: "dry run: " + what + " would be written",
-		Next: "the same command without -dryRun", Exit: diagnosis.ExitDryRun,
-	}}
+	return wouldChange(step, what+" would be written", "the same command without -dryRun")
 }
 
 // generatedFiles are the machine configs and the talosconfig that exist.

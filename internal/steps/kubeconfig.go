@@ -31,6 +31,9 @@ type Kubeconfig struct{}
 // Name is the step's name.
 func (Kubeconfig) Name() string { return kubeconfigName }
 
+// Exit is the code for a kubeconfig that could not be had.
+func (Kubeconfig) Exit() diagnosis.ExitCode { return diagnosis.ExitKubernetes }
+
 // Mutates marks the step as one that needs the cluster's lock.
 func (Kubeconfig) Mutates() {}
 
@@ -55,18 +58,17 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 		return err
 	}
 
-	data, err := run.awaitKubeconfig(ctx)
+	data, err := awaitKubeconfig(ctx, run)
 
 	switch {
 	case ctx.Err() != nil:
-		return finish(run.interruptedStep(ctx, s.Name()))
+		return finish(interrupted(ctx, s.Name()))
 	case err != nil && run.Settings.DryRun:
 		run.plan(s.Name(), "would be fetched once a control plane is up")
 
 		return wouldMake(s.Name(), run.Settings.Kubeconfig)
 	case err != nil:
-		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, talos.Explain(err),
-			command("status", nil), err))
+		return finish(s.unavailable(talos.Explain(err), command("status", nil), err))
 	}
 
 	merged, err := kube.Merge(run.Settings.Kubeconfig, data, kube.MergeOptions{
@@ -84,8 +86,7 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 
 		return finish(refused)
 	case err != nil:
-		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, err.Error(),
-			"make the file writable, then "+command("kubeconfig", nil), err))
+		return finish(s.unavailable(err.Error(), "make the file writable, then "+command("kubeconfig", nil), err))
 	}
 
 	result.Status, result.Detail = report.Skipped, run.Settings.Kubeconfig+" is good"
@@ -106,6 +107,13 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 	}
 
 	return finish(nil)
+}
+
+func (s Kubeconfig) unavailable(cause, next string, err error) *diagnosis.Problem {
+	failed := problem(s.Name(), s.Exit(), diagnosis.KubeconfigUnavailable, cause, next)
+	failed.Err = err
+
+	return failed
 }
 
 // completeTalosconfig gives the cluster's context of the talosconfig the control planes as endpoints and all nodes as

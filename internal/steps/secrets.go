@@ -38,6 +38,9 @@ type Secrets struct {
 // Name is the step's name.
 func (Secrets) Name() string { return secretsName }
 
+// Exit is the code for secrets that could not be made.
+func (Secrets) Exit() diagnosis.ExitCode { return diagnosis.ExitUnexpected }
+
 // Mutates marks the step as one that needs the cluster's lock.
 func (Secrets) Mutates() {}
 
@@ -74,7 +77,7 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 
 	switch {
 	case ctx.Err() != nil:
-		return run.interruptedStep(ctx, s.Name())
+		return interrupted(ctx, s.Name())
 	case problem != nil:
 		return run.done(s.Name(), report.Failed, "", problem)
 	}
@@ -87,7 +90,7 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 
 	switch {
 	case ctx.Err() != nil:
-		return run.interruptedStep(ctx, s.Name())
+		return interrupted(ctx, s.Name())
 	case err != nil:
 		return run.done(s.Name(), report.Failed, "", badInput(err))
 	}
@@ -185,7 +188,7 @@ func notAllowed(run *Run) error {
 }
 
 // mayBelongToCluster refuses new secrets while a node is configured, or silent and so perhaps configured.
-func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
+func (s Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 	for _, seen := range run.observer.All(ctx, run.Cluster.Nodes) {
 		var cause string
 
@@ -202,7 +205,7 @@ func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 			cause = " is configured already, and the cluster's secrets are not here"
 		}
 
-		problem := run.problem(secretsName, seen, diagnosis.SecretsMissing, seen.Node.Name+cause, fmt.Sprintf(
+		problem := (&work{run, s}).problem(seen, diagnosis.SecretsMissing, seen.Node.Name+cause, fmt.Sprintf(
 			"restore %s; or, if this is to be a new cluster, boot the node into maintenance (all nodes off: -newSecrets)",
 			run.Cluster.NewSecretsPath(run.sops().Rules() != "")))
 		problem.Exit = diagnosis.ExitPreflight
@@ -345,7 +348,7 @@ func (r *Run) sops() sops.Sops {
 // fromSops is an error of sops as this step's, or the end of the run that stopped it.
 func (r *Run) fromSops(ctx context.Context, step string, err error) error {
 	if ctx.Err() != nil {
-		return r.interruptedStep(ctx, step)
+		return interrupted(ctx, step)
 	}
 
 	var problem *diagnosis.Problem
