@@ -3,6 +3,8 @@ package steps
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +12,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
-	"github.com/talos-mage/talos-mage/internal/base/held"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
@@ -157,8 +158,12 @@ func (r *Run) readSecrets(path string, variables talconfig.Variables) (*secrets.
 	return clustersecrets.Decode(shown, data, variables, certificateTime())
 }
 
-// renderedFolders is the pattern of the folders that configs are rendered into.
-const renderedFolders = "talos-mage-configs-*"
+// renderedFolder is the one folder that this cluster's configs are rendered into, for who holds the cluster's lock.
+func (r *Run) renderedFolder() string {
+	sum := sha256.Sum256([]byte(r.Settings.Talosconfig))
+
+	return filepath.Join(r.temporaryFolder(), "talos-mage-configs-"+hex.EncodeToString(sum[:8]))
+}
 
 // renderByTalhelper has talhelper render into a temporary folder, which only this user can read.
 func (r *Run) renderByTalhelper(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
@@ -170,20 +175,25 @@ func (r *Run) renderByTalhelper(ctx context.Context, step, secretsPath string) (
 		}}
 	}
 
-	folder, err := held.NewFolder(r.temporaryFolder(), renderedFolders)
-	if err != nil {
+	// A dry run needs the lock too: the folder is one.
+	if err := r.acquireLock(ctx); err != nil {
+		return nil, err
+	}
+
+	folder := r.renderedFolder()
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make folder for rendered configs: %w", err)
 	}
 
-	defer folder.Remove() //nolint:errcheck // the next run does it then
+	defer os.RemoveAll(folder) // or the next run does it
 
-	_, err = r.talhelper(ctx, step, "genconfig", "--no-gitignore", "--config-file", r.Cluster.Source, "--secret-file",
-		secretsPath, "--out-dir", folder.Path)
+	_, err := r.talhelper(ctx, step, "genconfig", "--no-gitignore", "--config-file", r.Cluster.Source, "--secret-file",
+		secretsPath, "--out-dir", folder)
 	if err != nil {
 		return nil, err
 	}
 
-	return readFiles(folder.Path)
+	return readFiles(folder)
 }
 
 func readFiles(folder string) ([]renderedFile, error) {
