@@ -471,7 +471,7 @@ func (a *applier) apply(ctx context.Context, conn *talos.Conn, seen observe.Obse
 		facts.Unsure, facts.LeftMaintenance = false, false
 	})
 
-	applied, err := conn.Apply(calling, config.Bytes, talos.ApplyOptions{Mode: mode})
+	applied, err := a.gate().Apply(calling, conn, config.Bytes, mode)
 	switch {
 	case err == nil:
 	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:

@@ -145,7 +145,7 @@ func (b *bootstrapper) send(ctx context.Context, target observe.EtcdObservation)
 	calling, stop := context.WithTimeout(ctx, b.Settings.AttemptTimeout)
 	defer stop()
 
-	return conn.Bootstrap(calling)
+	return b.gate().Bootstrap(calling, conn)
 }
 
 func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObservation, err error) wait.State {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/client/config"
 
-	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
@@ -71,11 +70,10 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 		return finish(s.unavailable(talos.Explain(err), command("status", nil), err))
 	}
 
-	merged, err := kube.Merge(run.Settings.Kubeconfig, data, kube.MergeOptions{
+	merged, err := run.gate().MergeKubeconfig(run.Settings.Kubeconfig, data, kube.MergeOptions{
 		Force:       run.Settings.Force,
 		MinValidity: kubeconfigValidity,
 		Now:         time.Now, // certificates live in the world's time, not in the run's
-		DryRun:      run.Settings.DryRun,
 		LockFolder:  run.temporaryFolder(),
 	})
 
@@ -151,7 +149,7 @@ func (s Kubeconfig) completeTalosconfig(run *Run) error {
 		return fmt.Errorf("encode talosconfig: %w", err)
 	}
 
-	if err := atomicfile.WriteFile(path, data, 0o600); err != nil {
+	if err := run.gate().WriteFile(path, data, 0o600); err != nil {
 		return unwritable(s.Name(), path, err)
 	}
 

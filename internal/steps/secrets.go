@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
-	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -307,10 +305,6 @@ func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle
 		}
 	}
 
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return unwritable(s.Name(), filepath.Dir(path), err)
-	}
-
 	if !encrypted {
 		if err := s.keepOutOfGit(run, path); err != nil {
 			return err
@@ -319,7 +313,7 @@ func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle
 
 	run.files.Renew(path)
 
-	if err := atomicfile.WriteFile(path, text, 0o600); err != nil {
+	if err := run.gate().WriteFile(path, text, 0o600); err != nil {
 		return unwritable(s.Name(), path, err)
 	}
 
@@ -335,7 +329,7 @@ func (s Secrets) keepOutOfGit(run *Run, path string) error {
 		Next:     "make a .sops.yaml" + encryptBy(path, run.Cluster.NewSecretsPath(true)),
 	})
 
-	return ignoreInGit(s.Name(), filepath.Dir(path), []string{filepath.Base(path)})
+	return ignoreInGit(run.gate(), s.Name(), filepath.Dir(path), []string{filepath.Base(path)})
 }
 
 // encryptBy says how a file in the clear becomes the encrypted one: in place, or under the name of encrypted ones.
