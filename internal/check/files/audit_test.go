@@ -45,7 +45,7 @@ func write(t *testing.T, result audit.Result, format string) string {
 
 	var text strings.Builder
 
-	require.NoError(t, result.Write(&text, format, false))
+	require.NoError(t, result.Write(&text, format))
 
 	return text.String()
 }

@@ -13,16 +13,15 @@ import (
 // Formats are the forms in which a result can be written.
 func Formats() []string { return []string{"table", "json", "sarif"} }
 
-// Write writes a result in one of the Formats. The table names the ids of checks that were not run only when it is to
-// be verbose.
-func (r Result) Write(w io.Writer, format string, verbose bool) error {
+// Write writes a result in one of the Formats.
+func (r Result) Write(w io.Writer, format string) error {
 	switch format {
 	case "json":
 		return encode(w, r.document())
 	case "sarif":
 		return encode(w, r.sarif())
 	default:
-		_, err := io.WriteString(w, r.text(verbose))
+		_, err := io.WriteString(w, r.text())
 
 		return err
 	}
@@ -42,7 +41,7 @@ func encode(w io.Writer, document any) error {
 
 // text is the table for people: each finding with its place, its line and what to do, then what was not run, then the
 // sums.
-func (r Result) text(verbose bool) string {
+func (r Result) text() string {
 	var text strings.Builder
 
 	r.writeAreas(&text)
@@ -51,7 +50,7 @@ func (r Result) text(verbose bool) string {
 		writeFinding(&text, finding)
 	}
 
-	r.writeNotRun(&text, verbose)
+	r.writeNotRun(&text)
 
 	trouble := r.Trouble()
 	failures := 0
@@ -136,25 +135,29 @@ func (r Result) notRunIDs() []diagnosis.ID {
 	return ids
 }
 
-// writeNotRun has one line a reason.
-func (r Result) writeNotRun(text *strings.Builder, verbose bool) {
-	type reason struct{ node, why string }
+// writeNotRun lists the checks that were not run by reason.
+func (r Result) writeNotRun(text *strings.Builder) {
+	var reasons []string
 
-	var reasons []reason
-
-	ids := map[reason][]diagnosis.ID{}
+	ids := map[string][]string{}
 
 	for _, check := range r.NotRun {
-		because := reason{check.Node, check.Why}
-		if ids[because] == nil {
-			reasons = append(reasons, because)
+		reason := check.Why
+		if check.Node != "" {
+			reason = check.Node + ": " + reason
 		}
 
-		ids[because] = append(ids[because], check.ID)
+		if ids[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+
+		if id := string(check.ID); !slices.Contains(ids[reason], id) {
+			ids[reason] = append(ids[reason], id)
+		}
 	}
 
-	for _, because := range reasons {
-		fmt.Fprintf(text, "not run  %s\n", diagnosis.NotRunLine(ids[because], because.node, because.why, verbose))
+	for _, reason := range reasons {
+		fmt.Fprintf(text, "not run  %s  (%s)\n", reason, strings.Join(ids[reason], " "))
 	}
 
 	if len(reasons) > 0 {
