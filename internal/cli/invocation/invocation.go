@@ -269,6 +269,7 @@ func (i Invocation) consoleOptions(loaded *settings.Settings, timepiece clock.Cl
 	}
 
 	options.LogFormat, options.LogLevel, options.Now = loaded.LogFormat, loaded.LogLevel, timepiece.Now
+	options.Verbose = loaded.Detailed()
 
 	return options
 }
