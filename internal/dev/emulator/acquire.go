@@ -53,7 +53,7 @@ func (m *machineConfig) ownLease() {
 	}
 
 	if err := m.boot.node.nic.setAddresses(address); err != nil {
-		m.boot.print("failed to assign address %s: %s", address, err)
+		m.boot.log("failed to assign address %s: %s", address, err)
 	}
 }
 
@@ -85,7 +85,7 @@ func (m *machineConfig) load(data []byte) error {
 func (m *machineConfig) refuse(ctx context.Context, reason error) error {
 	for wait := firstReload; ; wait = min(2*wait, lastReload) {
 		m.boot.events.publish(m.boot.now(), "", &machineapi.ConfigLoadErrorEvent{Error: reason.Error()})
-		m.boot.print(`controller failed {"component": "controller-runtime", `+
+		m.boot.log(`controller failed {"component": "controller-runtime", `+
 			`"controller": "config.AcquireController", "error": %q}`, reason)
 
 		if err := m.boot.sleep(ctx, wait); err != nil {
@@ -102,7 +102,7 @@ func (m *machineConfig) maintenance(ctx context.Context) error {
 
 	m.boot.sequences.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_START)
 	m.boot.status.setStage(runtimeres.MachineStageMaintenance)
-	m.boot.print("entering maintenance service")
+	m.boot.log("entering maintenance service")
 	m.boot.certificates.inform()
 
 	renewing, stop := context.WithCancel(ctx)
@@ -137,7 +137,7 @@ func (c *certificates) inform() {
 
 	leaf, err := c.trust.current()
 	if err != nil {
-		c.boot.print("failed to make the maintenance certificate: %s", err)
+		c.boot.log("failed to make the maintenance certificate: %s", err)
 
 		return
 	}
@@ -151,22 +151,22 @@ func (c *certificates) inform() {
 	c.toldFingerprint = fingerprint
 	c.boot.mu.Unlock()
 
-	c.boot.print("this machine is reachable at:")
+	c.boot.log("this machine is reachable at:")
 
 	for _, address := range c.boot.addresses() {
-		c.boot.print("\t%s", address)
+		c.boot.log("\t%s", address)
 	}
 
-	c.boot.print(`server certificate issued {"component": "controller-runtime", `+
+	c.boot.log(`server certificate issued {"component": "controller-runtime", `+
 		`"controller": "runtime.MaintenanceServiceInformController", "fingerprint": %q}`, fingerprint)
 
 	if told != "" || c.boot.node.options.Agent {
 		return
 	}
 
-	c.boot.print("upload configuration using talosctl:")
-	c.boot.print("\ttalosctl apply-config --insecure --nodes %s --file <config.yaml>", c.boot.node.Address())
-	c.boot.print("optionally with node fingerprint check:")
-	c.boot.print("\ttalosctl apply-config --insecure --nodes %s --cert-fingerprint '%s' --file <config.yaml>",
+	c.boot.log("upload configuration using talosctl:")
+	c.boot.log("\ttalosctl apply-config --insecure --nodes %s --file <config.yaml>", c.boot.node.Address())
+	c.boot.log("optionally with node fingerprint check:")
+	c.boot.log("\ttalosctl apply-config --insecure --nodes %s --cert-fingerprint '%s' --file <config.yaml>",
 		c.boot.node.Address(), fingerprint)
 }

@@ -137,7 +137,7 @@ func (a *apiPort) wish() apiWish {
 func (a *apiPort) listen(wish apiWish) {
 	listener, err := a.boot.node.nic.listen(APIPort)
 	if err != nil {
-		a.boot.print("failed to listen: %s", err)
+		a.boot.log("failed to listen: %s", err)
 
 		if a.boot.sleep(a.boot.ctx, time.Second) == nil {
 			a.boot.status.notify()

@@ -79,7 +79,7 @@ func (s *machineService) ApplyConfiguration(ctx context.Context,
 		return dryRun(active, provider, mode, details)
 	}
 
-	b.print("apply config request: mode %s", mode)
+	b.log("apply config request: mode %s", mode)
 
 	// From here on the caller's patience does not matter: what it gave up on happens all the same.
 	if err := b.sleep(b.ctx, b.node.options.Timing.Apply); err != nil {
@@ -357,7 +357,7 @@ func (m *machineConfig) rollbackAfter(after time.Duration) {
 		defer cancel()
 
 		if m.boot.sleep(ctx, after) == nil {
-			m.boot.print("rolling back the configuration")
+			m.boot.log("rolling back the configuration")
 			m.putBack(former)
 		}
 	})

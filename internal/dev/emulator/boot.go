@@ -113,7 +113,7 @@ func (b *boot) run() end {
 	var how end
 
 	if err := b.resources.prepare(); err != nil {
-		b.print("failed to start: %s", err)
+		b.log("failed to start: %s", err)
 
 		return endPowerOff
 	}
@@ -273,7 +273,7 @@ func (b *boot) holdWhile(ctx context.Context, loss Loss) error {
 		return err
 	}
 
-	b.print("no network: %s", loss)
+	b.log("no network: %s", loss)
 	b.lost.Store(true)
 	b.node.applyNetworkFaults()
 

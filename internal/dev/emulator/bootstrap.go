@@ -26,7 +26,7 @@ func (s *etcdAPI) Bootstrap(ctx context.Context,
 	request *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
 	b := s.boot
 
-	b.print("bootstrap request received")
+	b.log("bootstrap request received")
 
 	if !b.etcd.within(ctx, bootstrapCRIWait, func() bool { return b.services.up(serviceCRI) }) {
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")

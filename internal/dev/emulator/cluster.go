@@ -283,7 +283,7 @@ func (c *controlPlane) run(ctx context.Context, cluster *etcdCluster) {
 
 		server, err := c.open(cluster)
 		if err != nil {
-			c.boot.print("kube-apiserver failed: %s", err)
+			c.boot.log("kube-apiserver failed: %s", err)
 
 			return
 		}

@@ -128,7 +128,7 @@ func (m *machineConfig) moveAddresses(provider talosconfig.Provider) {
 	}
 
 	if err := m.boot.node.nic.setAddresses(targets...); err != nil {
-		m.boot.print("failed to assign addresses %s: %s", targets, err)
+		m.boot.log("failed to assign addresses %s: %s", targets, err)
 	}
 }
 

@@ -351,9 +351,9 @@ func (e *etcdService) join(ctx context.Context) (*etcdMember, error) {
 		if !e.boot.now().Before(nag) {
 			nag = e.boot.now().Add(etcdNagInterval)
 
-			e.boot.print("etcd is waiting to join the cluster, if this node is the first node in the cluster, please run " +
+			e.boot.log("etcd is waiting to join the cluster, if this node is the first node in the cluster, please run " +
 				"`talosctl bootstrap` against one of the following IPs:")
-			e.boot.print("%s", e.boot.addresses())
+			e.boot.log("%s", e.boot.addresses())
 		}
 
 		if err := e.boot.sleep(ctx, etcdJoinInterval); err != nil {

@@ -53,7 +53,7 @@ func (e *etcdService) recoverData(skipHash bool) (*etcdMember, error) {
 	}
 
 	key := snapshotKey(snapshot)
-	e.boot.print("recovering etcd from snapshot: hash %x, revision 2, total keys 1, total size %d", key[:4], len(snapshot))
+	e.boot.log("recovering etcd from snapshot: hash %x, revision 2, total keys 1, total size %d", key[:4], len(snapshot))
 
 	if err := checkSnapshotHash(snapshot); err != nil && !skipHash {
 		return nil, preStageFailure(fmt.Errorf("error recovering from the snapshot: %w", err))

@@ -50,7 +50,8 @@ func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRe
 		return stream.Send(&machineapi.LifecycleServiceInstallResponse{Progress: progress})
 	}
 
-	err = b.installer.run(request.GetContainerd(), image, send, func() error { return b.installer.writeSystem(disk, image) })
+	err = b.installer.run(request.GetContainerd(), image, send,
+		func() error { return b.installer.writeSystem(disk, image) })
 	if err != nil {
 		return status.Errorf(codes.Internal, "installation failed: %s", err)
 	}
@@ -145,7 +146,7 @@ func (i *installer) run(where *common.ContainerdInstance, image string,
 		tell(installerMessage("error: failed to write partition: input/output error")) //nolint:errcheck // as above
 	}
 
-	i.boot.print("installer container exited with code %d", code)
+	i.boot.log("installer container exited with code %d", code)
 
 	if err := tell(&machineapi.LifecycleServiceInstallProgress{
 		Response: &machineapi.LifecycleServiceInstallProgress_ExitCode{ExitCode: code}}); err != nil {

@@ -36,8 +36,8 @@ func (l *logBuffer) lines() []string {
 	return slices.Clone(l.texts)
 }
 
-// print writes a line to the kernel log, as everything that machined says.
-func (b *boot) print(format string, values ...any) {
+// log writes a line to the kernel log, as everything that machined says.
+func (b *boot) log(format string, values ...any) {
 	b.printLine("user: warning", "[talos] "+fmt.Sprintf(format, values...))
 }
 

@@ -103,11 +103,11 @@ func (s *sequencer) run(ctx context.Context, name string, force bool, phases []p
 func (s *sequencer) runPhases(ctx context.Context, sequence string, phases []phase) error {
 	start := s.boot.now()
 
-	s.boot.print("%s sequence: %d phase(s)", sequence, len(phases))
+	s.boot.log("%s sequence: %d phase(s)", sequence, len(phases))
 
 	for number, current := range phases {
 		if err := s.runPhase(ctx, fmt.Sprintf("%d/%d", number+1, len(phases)), current); err != nil {
-			s.boot.print("%s sequence: failed", sequence)
+			s.boot.log("%s sequence: failed", sequence)
 
 			return fmt.Errorf("error running phase %d in %s sequence: %w", number+1, sequence, err)
 		}
@@ -117,7 +117,7 @@ func (s *sequencer) runPhases(ctx context.Context, sequence string, phases []pha
 		}
 	}
 
-	s.boot.print("%s sequence: done: %s", sequence, s.boot.now().Sub(start))
+	s.boot.log("%s sequence: done: %s", sequence, s.boot.now().Sub(start))
 
 	return nil
 }
@@ -125,7 +125,7 @@ func (s *sequencer) runPhases(ctx context.Context, sequence string, phases []pha
 func (s *sequencer) runPhase(ctx context.Context, progress string, current phase) error {
 	start := s.boot.now()
 
-	s.boot.print("phase %s (%s): %d tasks(s)", current.name, progress, len(current.tasks))
+	s.boot.log("phase %s (%s): %d tasks(s)", current.name, progress, len(current.tasks))
 	s.phaseEvent(ctx, current.name, machineapi.PhaseEvent_START)
 
 	for number, one := range current.tasks {
@@ -133,14 +133,14 @@ func (s *sequencer) runPhase(ctx context.Context, progress string, current phase
 
 		if err := s.runTask(ctx, which, one); err != nil {
 			s.phaseEvent(ctx, current.name, machineapi.PhaseEvent_STOP)
-			s.boot.print("phase %s (%s): failed", current.name, progress)
+			s.boot.log("phase %s (%s): failed", current.name, progress)
 
 			return fmt.Errorf("task %s: failed, %w", which, err)
 		}
 	}
 
 	s.phaseEvent(ctx, current.name, machineapi.PhaseEvent_STOP)
-	s.boot.print("phase %s (%s): done, %s", current.name, progress, s.boot.now().Sub(start))
+	s.boot.log("phase %s (%s): done, %s", current.name, progress, s.boot.now().Sub(start))
 
 	return nil
 }
@@ -148,7 +148,7 @@ func (s *sequencer) runPhase(ctx context.Context, progress string, current phase
 func (s *sequencer) runTask(ctx context.Context, progress string, current task) error {
 	start := s.boot.now()
 
-	s.boot.print("task %s (%s): starting", current.name, progress)
+	s.boot.log("task %s (%s): starting", current.name, progress)
 	s.taskEvent(ctx, current.name, machineapi.TaskEvent_START)
 
 	var err error
@@ -159,12 +159,12 @@ func (s *sequencer) runTask(ctx context.Context, progress string, current task) 
 	s.taskEvent(ctx, current.name, machineapi.TaskEvent_STOP)
 
 	if err != nil {
-		s.boot.print("task %s (%s): failed: %s", current.name, progress, err)
+		s.boot.log("task %s (%s): failed: %s", current.name, progress, err)
 
 		return err
 	}
 
-	s.boot.print("task %s (%s): done, %s", current.name, progress, s.boot.now().Sub(start))
+	s.boot.log("task %s (%s): done, %s", current.name, progress, s.boot.now().Sub(start))
 
 	return nil
 }
@@ -185,7 +185,7 @@ func (s *sequencer) warned(phases ...phase) []phase {
 func (s *sequencer) warning(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := run(ctx); err != nil && ctx.Err() == nil {
-			s.boot.print("WARNING: task failed: %s", err)
+			s.boot.log("WARNING: task failed: %s", err)
 		}
 
 		return context.Cause(ctx)

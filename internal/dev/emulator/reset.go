@@ -128,7 +128,7 @@ func (p *phases) wipe(request *machineapi.ResetRequest, partitions []*machineapi
 	if len(request.GetUserDisksToWipe()) > 0 && request.GetMode() != machineapi.ResetRequest_SYSTEM_DISK {
 		phases = append(phases, single("resetUserDisks", "resetUserDisks", func(context.Context) error {
 			for _, device := range request.GetUserDisksToWipe() {
-				p.boot.print("wiping user disk %s", device)
+				p.boot.log("wiping user disk %s", device)
 				p.boot.node.editDrive(func(d *drive) { d.wipeDisk(device) })
 			}
 
@@ -143,11 +143,11 @@ func (p *phases) wipeSystem(request *machineapi.ResetRequest, partitions []*mach
 	if len(partitions) > 0 {
 		return single("resetSpec", "resetSystemDiskSpec", func(context.Context) error {
 			for _, partition := range partitions {
-				p.boot.print("wiping volume %q", partition.GetLabel())
+				p.boot.log("wiping volume %q", partition.GetLabel())
 				p.boot.node.editDrive(func(d *drive) { d.wipePartition(partition.GetLabel()) })
 			}
 
-			p.boot.print("successfully reset system disk by the spec")
+			p.boot.log("successfully reset system disk by the spec")
 
 			return nil
 		})

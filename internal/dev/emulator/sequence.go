@@ -126,7 +126,7 @@ func (i *installer) writeDisk(ctx context.Context) error {
 	faults := i.boot.node.Faults()
 	image := config.Machine().Install().Image()
 
-	i.boot.print("installing Talos to disk with %q", image)
+	i.boot.log("installing Talos to disk with %q", image)
 
 	if err := i.boot.holdWhile(ctx, LostLink); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (i *installer) writeDisk(ctx context.Context) error {
 		return err
 	}
 
-	i.boot.print("install successful")
+	i.boot.log("install successful")
 
 	return nil
 }

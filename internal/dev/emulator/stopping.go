@@ -35,9 +35,9 @@ func (s *sequencer) act(what, sequence string, force bool, phases []phase) strin
 
 	switch sequence {
 	case seqReboot, seqShutdown:
-		s.boot.print("%s via API received. actor id: %s", what, actor)
+		s.boot.log("%s via API received. actor id: %s", what, actor)
 	case seqReset:
-		s.boot.print("reset request received. actorID: %s", actor)
+		s.boot.log("reset request received. actorID: %s", actor)
 	}
 
 	s.follow(withActor(s.boot.ctx, actor), what, sequence, force, phases)
@@ -51,7 +51,7 @@ func (s *sequencer) follow(ctx context.Context, what, sequence string, force boo
 		err := s.run(ctx, sequence, force, phases)
 
 		if !errors.As(err, &restart{}) && err != nil {
-			s.boot.print("%s failed: %s", what, err)
+			s.boot.log("%s failed: %s", what, err)
 		}
 
 		s.settle(sequence, err)
@@ -77,8 +77,8 @@ func (s *sequencer) settle(sequence string, err error) {
 // tells why it reboots.
 func (s *sequencer) fail(sequence string, err error) {
 	s.boot.phases.shutServices()
-	s.boot.print("running emergency volume cleanup")
-	s.boot.print("%s", err)
+	s.boot.log("running emergency volume cleanup")
+	s.boot.log("%s", err)
 
 	if sequence == seqShutdown {
 		s.boot.finish(endPowerOff)
@@ -87,13 +87,13 @@ func (s *sequencer) fail(sequence string, err error) {
 	}
 
 	if slices.Contains(strings.Fields(s.boot.node.options.Cmdline), "panic=0") {
-		s.boot.print("panic=0 kernel flag found, sleeping forever")
+		s.boot.log("panic=0 kernel flag found, sleeping forever")
 
 		return
 	}
 
 	for left := rebootCountdown; left >= 0; left-- {
-		s.boot.print("rebooting in %d seconds", left)
+		s.boot.log("rebooting in %d seconds", left)
 
 		if s.boot.sleep(s.boot.ctx, time.Second) != nil {
 			return
@@ -197,9 +197,9 @@ func (p *phases) kexecs() bool { return p.boot.node.Installed() && !p.boot.node.
 func (p *phases) kexecPrepare(context.Context) error {
 	switch {
 	case p.boot.node.options.SecureBoot:
-		p.boot.print("kexec skipped as secure boot is enabled")
+		p.boot.log("kexec skipped as secure boot is enabled")
 	case !p.boot.node.Installed():
-		p.boot.print("kexec skipped as system disk is not found")
+		p.boot.log("kexec skipped as system disk is not found")
 	}
 
 	return nil
@@ -273,7 +273,7 @@ func (k *kubelet) cordonAndDrain(ctx context.Context) error {
 		return nil
 	}
 
-	k.boot.print("waiting for node to be cordoned")
+	k.boot.log("waiting for node to be cordoned")
 
 	limited, cancel := k.boot.node.lab.clock.WithTimeout(ctx, cordonLimit)
 	defer cancel()

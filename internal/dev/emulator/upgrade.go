@@ -26,9 +26,9 @@ func (s *sequenceAPI) Upgrade(ctx context.Context, request *machineapi.UpgradeRe
 		return nil, status.Error(codes.FailedPrecondition, "Talos is not installed")
 	}
 
-	b.print("upgrade request received: staged %v, force %v, reboot mode %s", request.GetStage(), request.GetForce(),
+	b.log("upgrade request received: staged %v, force %v, reboot mode %s", request.GetStage(), request.GetForce(),
 		request.GetRebootMode())
-	b.print("validating %q", request.GetImage())
+	b.log("validating %q", request.GetImage())
 
 	if err := b.installer.pull(ctx, request.GetImage()); err != nil {
 		return nil, fmt.Errorf("error validating installer image %q: %w", request.GetImage(), err)
@@ -149,7 +149,7 @@ func (i *installer) commandAfterUpgrade(mode machineapi.UpgradeRequest_RebootMod
 
 // upgradeTo runs the installer of an upgrade.
 func (i *installer) upgradeTo(ctx context.Context, image string) error {
-	i.boot.print("performing upgrade via %q", image)
+	i.boot.log("performing upgrade via %q", image)
 
 	if err := i.boot.sleep(ctx, i.boot.node.options.Timing.Install); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (i *installer) upgradeTo(ctx context.Context, image string) error {
 	}
 
 	i.writeUpgrade(image)
-	i.boot.print("upgrade successful")
+	i.boot.log("upgrade successful")
 
 	return nil
 }
@@ -190,7 +190,7 @@ func versionOf(image, fallback string) string {
 func (s *sequenceAPI) Rollback(context.Context, *machineapi.RollbackRequest) (*machineapi.RollbackResponse, error) {
 	b := s.boot
 
-	b.print("rollback via API received")
+	b.log("rollback via API received")
 
 	disk := b.node.readDrive()
 
