@@ -14,8 +14,10 @@ import (
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -31,6 +33,8 @@ type Secrets struct {
 	// Asked is set when the user asked for a new file: one that exists is then a mistake, and none can be made while
 	// configs exist.
 	Asked bool
+	// ByName is set when the user asked for files by name: then a node that does not answer is no reason to make none.
+	ByName bool
 	// From is the machine config of a control plane that the secrets are taken out of, instead of making new ones.
 	From string
 }
@@ -184,13 +188,16 @@ func notAllowed(run *Run) error {
 	}}
 }
 
-// mayBelongToCluster refuses new secrets while a node is configured, or silent and so perhaps configured.
-func (Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
-	for _, seen := range run.observer.All(ctx, run.Cluster.Nodes) {
+// mayBelongToCluster refuses new secrets while a node is configured. In a recipe a silent node counts as one that
+// perhaps is; asked for by name, secrets are often made before there is any machine.
+func (s Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
+	nodes := run.Cluster.Nodes
+
+	for _, seen := range fanout.Collect(ctx, len(nodes), nodes, run.observer.Contact, observe.Unobserved) {
 		var cause string
 
 		switch {
-		case seen.State == talos.Maintenance, seen.State == talos.NotTalos:
+		case seen.State == talos.Maintenance, seen.State == talos.NotTalos, seen.Silent() && (s.Asked || s.ByName):
 			continue
 		case seen.Silence == talos.Refused:
 			cause = "'s port is closed: it is on, and may be installing or booting with a cluster's config"

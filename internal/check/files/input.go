@@ -606,9 +606,9 @@ func (in *Input) readSecrets() {
 func (in *Input) unmet(needs diagnosis.Need) string {
 	switch {
 	case needs.Has(diagnosis.NeedsFacts):
-		return "needs a node's answer: mage preflight asks the nodes"
+		return "needs a node's answer: mage preflight"
 	case needs.Has(diagnosis.NeedsNetwork) && in.Options.Checks.LookupHost == nil:
-		return "needs the network: mage preflight asks it"
+		return "needs the network: mage preflight"
 	case needs.Has(diagnosis.NeedsTalconfig) && in.Cluster == nil:
 		return "the inventory can't be read"
 	case needs.Has(diagnosis.NeedsConfig) && len(in.Configs) == 0:
@@ -632,13 +632,13 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 	}
 }
 
-// none adds to what is missing why it can't be made in memory, if that was tried.
+// none is what is missing, or why it can't be made in memory, if that was tried.
 func (in *Input) none(text string) string {
 	if in.whyNot == "" {
 		return text
 	}
 
-	return text + "; " + in.whyNot
+	return "not all files are written yet; " + in.whyNot
 }
 
 // nothingMade reports whether no file of the folder of machine configs exists yet, and none could be made to be judged:

@@ -63,6 +63,10 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 		return failure
 	}
 
+	for _, warning := range settings.Retired(i.Environ) {
+		run.Log.Warn().Msg(warning)
+	}
+
 	err := steps.Execute(ctx, run, planned...)
 	closing := run.Report.Close()
 
@@ -265,6 +269,7 @@ func (i Invocation) consoleOptions(loaded *settings.Settings, timepiece clock.Cl
 	}
 
 	options.LogFormat, options.LogLevel, options.Now = loaded.LogFormat, loaded.LogLevel, timepiece.Now
+	options.Verbose = loaded.Detailed()
 
 	return options
 }
