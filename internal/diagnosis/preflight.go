@@ -101,7 +101,7 @@ var preflightEntries = []Entry{
 		Exit:     ExitPreflight,
 		Cause:    "Talos takes the first match without asking, and wipes it.",
 		Remedy: "Make the selector match one disk (a serial number does), or accept the marked disk with " +
-			"ALLOW_AMBIGUOUS_DISK=true.",
+			"-allowAmbiguousDisk.",
 		Source: "siderolabs/talos#12370, #11255",
 	},
 	{

@@ -12,6 +12,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
 )
 
 const auditName = "audit"
@@ -20,12 +21,12 @@ const auditName = "audit"
 // judged as they would be, where this program makes them and can read the cluster's secrets. No node and no network is
 // asked.
 func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []string) audit.Options {
-	run := &Run{Settings: loaded, Environ: environ}
-	files := run.inventoryOptions(ctx)
+	run := &Run{Subject: observe.Subject{Settings: loaded}, Environ: environ}
+	run.files = run.newFiles(ctx)
 
 	options := run.auditOptions(preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk,
 		SkipChecks: run.skipChecks()})
-	options.Source, options.Decrypt = files.Source, files.Decrypt
+	options.Source = run.inventoryOptions().Source
 
 	if loaded.ConfigGenerator != noGenerator {
 		options.Generate = func() (map[string][]byte, error) { return run.inMemory(ctx) }
@@ -39,6 +40,7 @@ func (r *Run) auditOptions(checks preflight.Options) audit.Options {
 	return audit.Options{
 		TalosDir: r.Settings.TalosDir, ConfigDir: r.Settings.ClusterConfigDir, Root: r.Settings.RootDir,
 		Talosconfig: r.Settings.Talosconfig, Kubeconfig: r.Settings.Kubeconfig,
+		Files:   r.files,
 		Environ: r.Environ, CallsFrom: audit.CallsFrom, Checks: checks,
 	}
 }
@@ -51,7 +53,7 @@ func (r *Run) inMemory(ctx context.Context) (map[string][]byte, error) {
 	}
 
 	var err error
-	if r.Cluster, err = inventory.Load(r.inventoryOptions(ctx)); err != nil {
+	if r.Cluster, err = inventory.Load(r.inventoryOptions()); err != nil {
 		return nil, errors.New("the inventory has mistakes")
 	}
 

@@ -124,7 +124,9 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 		"NODE_REACHABILITY_RETRIES=1",
 	}, environ...)
 
-	loaded, err := settings.Load(environ, nil, l.folder)
+	environ, flags := labtest.Given(environ)
+
+	loaded, err := settings.Load(environ, flags, l.folder)
 	require.NoError(tb, err)
 
 	s := &session{out: &syncbuffer.Buffer{}}
@@ -133,7 +135,7 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 		LogLevel: loaded.LogLevel, Now: timepiece.Now})
 	s.Recorder = report.NewRecorder(timepiece.Now, console, report.NewLogSink(console.Logger()))
 
-	s.Run, err = steps.New(loaded, environ, s.Recorder, console.Logger(), timepiece)
+	s.Run, err = steps.New(tb.Context(), loaded, environ, s.Recorder, console.Logger(), timepiece)
 	require.NoError(tb, err)
 
 	s.NewSecrets = func(string) (*secrets.Bundle, error) { return quicksecrets.New() }

@@ -18,6 +18,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 func fileExists(path string) bool {
@@ -46,7 +47,7 @@ func TestSecretsThatExistAreNeverReplaced(t *testing.T) {
 			before, err := os.ReadFile(w.secrets())
 			require.NoError(t, err)
 
-			problem := w.session(t, "NEW_SECRETS=true").fails(t, diagnosis.ExitBadInput, diagnosis.SecretsExist, step)
+			problem := w.session(t, "-newSecrets=true").fails(t, diagnosis.ExitBadInput, diagnosis.SecretsExist, step)
 			require.Contains(t, problem.Cause, w.secrets())
 
 			after, err := os.ReadFile(w.secrets())
@@ -68,6 +69,39 @@ func TestWhoMakesSecretsIsToldWhatLosingThemMeans(t *testing.T) {
 	require.Equal(t, report.Applied, s.status("secrets", ""))
 	require.Contains(t, s.out.String(), "if it is lost, no node can be added to the cluster")
 	require.NoError(t, w.unseal(t).Validate())
+}
+
+// Files are often made before there is any machine: only one that answers as configured speaks against new secrets.
+func TestSecretsAskedForByNameAreMadeBeforeAnyMachineExists(t *testing.T) {
+	t.Parallel()
+
+	for name, step := range map[string]steps.Secrets{"secrets": {Asked: true}, "with configs": {ByName: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := desk(t)
+			s := w.session(t).succeeds(t, step, steps.Configs{Replace: true})
+			require.Equal(t, report.Applied, s.status("secrets", ""))
+			require.FileExists(t, w.secrets())
+			require.FileExists(t, w.ConfigFile("worker1"))
+		})
+
+		t.Run(name+", and a node is configured", func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorkshop(t, 1, 1)
+			w.untilMaintenance(t)
+			w.Node("worker1").PowerOff()
+			w.configure(t)
+			require.Eventually(t, func() bool {
+				return (&talos.Dialer{Timeout: time.Minute}).Probe(t.Context(), w.Node("cp1").Endpoint()).Configured()
+			}, patience, time.Millisecond)
+
+			problem := w.session(t).fails(t, diagnosis.ExitPreflight, diagnosis.SecretsMissing, step)
+			require.Equal(t, "cp1", problem.Node)
+			require.NoFileExists(t, w.secrets())
+		})
+	}
 }
 
 func TestAnInterruptedRunDoesNotWaitForKeysThatAreBeingMade(t *testing.T) {
@@ -116,7 +150,7 @@ func TestNewSecretsAreNotMadeBesideOldOnes(t *testing.T) {
 			w := desk(t)
 			tt.prepare(t, w)
 
-			problem := w.session(t, "NEW_SECRETS=true").fails(t, diagnosis.ExitBadInput, tt.id, steps.Secrets{Asked: true})
+			problem := w.session(t, "-newSecrets=true").fails(t, diagnosis.ExitBadInput, tt.id, steps.Secrets{Asked: true})
 			require.Contains(t, problem.Cause, tt.cause)
 			require.NoFileExists(t, w.secrets())
 		})
@@ -208,7 +242,7 @@ func TestNewSecretsAreNotMadeBesideAMisspeltFileOfAProfile(t *testing.T) {
 	require.NoError(t, os.MkdirAll(w.ConfigDir(), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(w.ConfigDir(), "secrets.yml"), []byte("sops: {}\n"), 0o600))
 
-	problem := w.session(t, "CLUSTER_SOURCE=profile", "NEW_SECRETS=true").
+	problem := w.session(t, "CLUSTER_SOURCE=profile", "-newSecrets=true").
 		fails(t, diagnosis.ExitBadInput, diagnosis.SecretsFileMisnamed, steps.Secrets{})
 	require.Contains(t, problem.Cause, "secrets.yml")
 	require.Contains(t, problem.Next, "rename it to secrets.yaml")

@@ -45,7 +45,7 @@ func write(t *testing.T, result audit.Result, format string) string {
 
 	var text strings.Builder
 
-	require.NoError(t, result.Write(&text, format))
+	require.NoError(t, result.Write(&text, format, false))
 
 	return text.String()
 }

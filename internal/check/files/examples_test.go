@@ -14,6 +14,7 @@ import (
 
 	audit "github.com/talos-mage/talos-mage/internal/check/files"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 )
@@ -39,15 +40,12 @@ func madeInMemory(t *testing.T, folder string) audit.Options {
 	return audit.Options{
 		TalosDir: folder, Root: folder, ConfigDir: filepath.Join(folder, "clusterconfig"),
 		Generate: func() (map[string][]byte, error) {
-			variables, err := inventory.Variables(inventory.Options{TalosDir: folder, Root: folder})
+			cluster, err := inventory.Load(inventory.Options{TalosDir: folder, Files: reading.New(folder, nil)})
 			if err != nil {
 				return nil, err
 			}
 
-			made, err := generate.Talconfig(generate.Source{
-				File: filepath.Join(folder, inventory.TalconfigName), Root: folder, Lookup: variables.Lookup, Secrets: bundle,
-				Now: time.Now(),
-			})
+			made, err := generate.Configs(generate.Source{Cluster: cluster, Secrets: bundle, Now: time.Now()})
 			if err != nil {
 				return nil, err
 			}

@@ -97,7 +97,7 @@ func noTalosconfig(in *Input) string {
 // notMade says why nothing of the folder of machine configs is there, where that is no trouble.
 func notMade(in *Input) string {
 	if in.nothingMade() {
-		return "it is not written yet; " + in.whyNot
+		return in.none("")
 	}
 
 	return ""

@@ -432,12 +432,15 @@ func checkLiveUpgrade(_ context.Context, l *live) []diagnosis.Finding {
 	}
 }
 
+// KnownTalos names the Talos releases that the tables here know.
+func KnownTalos() string { return config.TalosVersion1_5.String() + " to " + newestContract.String() }
+
 // checkKnownTalos looks for versions that the tables here say nothing about.
 func checkKnownTalos(r *Report, in *Input) {
 	declared, err := config.ParseContractFromVersion(in.Cluster.TalosVersion)
 	if err == nil && (declared.Greater(newestContract) || config.TalosVersion1_5.Greater(declared)) {
 		r.found(in.clusterPlace("talosVersion"),
-			"use a Talos from v1.5 to "+newestContract.String()+", or a program that knows it",
+			"use a Talos from "+KnownTalos()+", or a program that knows it",
 			"talosVersion %s is not known here: whether keys, extensions and Kubernetes go with it is not judged",
 			in.Cluster.TalosVersion)
 	}

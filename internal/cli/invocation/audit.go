@@ -36,7 +36,7 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 
 	result := audit.Run(ctx, audit.Read(options))
 
-	if err := result.Write(i.Out, loaded.AuditFormat); err != nil {
+	if err := result.Write(i.Out, loaded.AuditFormat, loaded.Detailed()); err != nil {
 		return badInput(diagnosis.Unwritable("the output", err))
 	}
 

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,7 +45,7 @@ type crossCheck struct {
 	findings []diagnosis.Finding
 }
 
-func (x *crossCheck) shown(path string) string { return yamlfile.ShownPath(x.cluster.root, path) }
+func (x *crossCheck) shown(path string) string { return x.cluster.Files.Shown(path) }
 
 // found adds a finding about a node, or about the cluster if node is nil.
 func (x *crossCheck) found(id diagnosis.ID, severity diagnosis.Severity, node *Node, next, cause string, args ...any) {
@@ -98,7 +97,7 @@ func (x *crossCheck) loadConfig(node *Node) {
 	config, err := x.cluster.MachineConfig(node)
 
 	// A file with placeholders often can't be decoded, and then they are the better explanation.
-	if placeholders := machineconfig.Placeholders(content(node, config)); len(placeholders) > 0 {
+	if placeholders := machineconfig.Placeholders(x.content(node, config)); len(placeholders) > 0 {
 		first := placeholders[0]
 		x.found(diagnosis.ConfigPlaceholder, diagnosis.Failure, node,
 			"resolve or decrypt the secrets, then "+machineconfig.HowToGenerate,
@@ -129,17 +128,12 @@ func (x *crossCheck) loadConfig(node *Node) {
 }
 
 // content is the text of a machine config, also of one that could not be decoded; empty if there is none.
-func content(node *Node, config *machineconfig.Config) []byte {
+func (x *crossCheck) content(node *Node, config *machineconfig.Config) []byte {
 	if config != nil {
 		return config.Bytes
 	}
 
-	data, err := os.ReadFile(node.ConfigFile)
-	if err != nil {
-		return nil
-	}
-
-	return data
+	return x.cluster.Files.Open(node.ConfigFile).Data
 }
 
 func andMore(count int, noun string) string {
@@ -534,7 +528,7 @@ func (c *Cluster) AmbiguousSecrets() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 
 	for _, path := range c.PassedOverSecrets() {
-		read, other := yamlfile.ShownPath(c.root, c.SecretsPath()), yamlfile.ShownPath(c.root, path)
+		read, other := c.Files.Shown(c.SecretsPath()), c.Files.Shown(path)
 
 		findings = append(findings, diagnosis.Finding{
 			ID: diagnosis.SecretsAmbiguous, Severity: diagnosis.Warning, Exit: diagnosis.ExitBadInput,
@@ -551,14 +545,9 @@ func (c *Cluster) AmbiguousSecrets() []diagnosis.Finding {
 // comparePlainSecrets compares the CA of a secrets file that is not encrypted with the configs'.
 func (x *crossCheck) comparePlainSecrets(paths []string) {
 	for _, path := range x.cluster.secretsPaths() {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-
 		quiet := yamlfile.Source{Mistakes: &yamlfile.Mistakes{}}
 
-		crt := yamlfile.Field(yamlfile.Field(yamlfile.Field(quiet.Parse(data), "certs"), "os"), "crt")
+		crt := yamlfile.Field(yamlfile.Field(yamlfile.Field(quiet.Parse(x.cluster.Files.Open(path).Data), "certs"), "os"), "crt")
 		if crt == nil {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -212,7 +213,7 @@ func TestCrossCheck(t *testing.T) {
 			dir := writeDemo(t, demoOptions(t))
 			tt.spoil(t, dir)
 
-			cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Root: dir})
+			cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Files: reading.New(dir, nil)})
 			require.NoError(t, err)
 
 			var (

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
 )
 
@@ -38,7 +39,7 @@ func seeds(f *testing.F, add func(talconfig, talenv string)) {
 func requireSound(t *testing.T, dir string) {
 	t.Helper()
 
-	cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Root: dir})
+	cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Files: reading.New(dir, nil)})
 	if err != nil {
 		mistakes := inventory.FileErrors(err)
 		require.NotEmpty(t, mistakes)
@@ -103,7 +104,7 @@ func FuzzNodesFile(f *testing.F) {
 		require.NoError(t, os.WriteFile(path, data, 0o600))
 
 		fuzztest.Bounded(t, func() {
-			machines, err := inventory.ReadNodesFile(path)
+			machines, err := inventory.ReadNodesFile(nil, path)
 			if err != nil {
 				require.NotEmpty(t, inventory.FileErrors(err))
 
@@ -144,7 +145,7 @@ func FuzzCrossCheck(f *testing.F) {
 		}
 
 		fuzztest.Bounded(t, func() {
-			cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Root: dir})
+			cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Files: reading.New(dir, nil)})
 			require.NoError(t, err)
 
 			for _, finding := range cluster.CrossCheck(filepath.Join(configs, "talosconfig")) {

@@ -13,7 +13,10 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/profile"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
@@ -32,16 +35,18 @@ type Cluster struct {
 	Nodes []*Node
 	// Source is the file that the inventory was read from.
 	Source string
-	// Talconfig is what a talconfig.yaml says beyond the fields here, with its variables replaced; nil if the source is a
-	// profile.
-	Talconfig *talconfig.Config
+	// Talconfig is the talconfig.yaml that the cluster was read from; nil if the source is a profile.
+	Talconfig *talconfig.Reading
 	// Profile is what a cluster profile says beyond the fields here; nil if the source is a talconfig.yaml.
 	Profile *profile.Profile
 	// ConfigDir holds the generated machine configs (talhelper's clusterconfig/).
 	ConfigDir string
 
-	// root shortens the paths in findings.
-	root string
+	// Files are those that it was read from, and others that a run asks for.
+	Files *reading.Files
+
+	// environ are variables, as NAME=value.
+	environ []string
 	// unwritten gives the content of files of ConfigDir that are not there yet; it may be nil.
 	unwritten func(name string) []byte
 	// configs are the machine configs that were asked for so far.
@@ -121,18 +126,24 @@ func (c *Cluster) MachineConfig(node *Node) (*machineconfig.Config, error) {
 	return c.configs.of(node.ConfigFile, c.load)
 }
 
+// Variables are the values that texts of the cluster's files may use, from the environment and the files of variables.
+// A file that can't be read or decrypted is an error.
+func (c *Cluster) Variables() (talconfig.Variables, error) {
+	if c.Talconfig != nil {
+		return c.Talconfig.Variables, c.Talconfig.Variables.Failed
+	}
+
+	mistakes := &yamlfile.Mistakes{}
+	variables := talconfig.ReadVariables(c.Files, filepath.Dir(c.Source), c.environ, mistakes)
+
+	return variables, diagnosis.Join(variables.Failed, mistakes.Err())
+}
+
 // load reads a machine config, or takes the one that would be written.
 func (c *Cluster) load(path string) (*machineconfig.Config, error) {
-	config, err := machineconfig.Load(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return config, err
-	}
+	data, err := c.readFile(path)
 
-	if data := c.Unwritten(path); data != nil {
-		return machineconfig.FromBytes(path, data)
-	}
-
-	return nil, err
+	return machineconfig.FromFile(path, data, err)
 }
 
 // Unwritten is the content that a file below ConfigDir would have, if it is not there and can be made; nil otherwise.
@@ -151,16 +162,16 @@ func (c *Cluster) Unwritten(path string) []byte {
 
 // readFile reads a file, or takes the content that it would have.
 func (c *Cluster) readFile(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return data, err
+	file := c.Files.Open(path)
+	if !file.Missing() {
+		return file.Data, file.Err
 	}
 
 	if made := c.Unwritten(path); made != nil {
 		return made, nil
 	}
 
-	return nil, err
+	return nil, file.Err
 }
 
 // loadedConfigs loads each machine config once. The zero value is ready for use.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
@@ -69,7 +70,7 @@ func load(t *testing.T, files map[string]string, environ ...string) (*inventory.
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 
-	return inventory.Load(inventory.Options{TalosDir: dir, Environ: environ, Root: dir})
+	return inventory.Load(inventory.Options{TalosDir: dir, Environ: environ, Files: reading.New(dir, nil)})
 }
 
 func TestLoadReadsWhatGenerateWrote(t *testing.T) {

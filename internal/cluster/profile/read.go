@@ -1,9 +1,7 @@
 package profile
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -22,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -45,15 +44,14 @@ var (
 	newestTalos = config.TalosVersion1_13
 )
 
-// Read reads a profile. root shortens its path in messages. An error lists every mistake in the file: see
-// yamlfile.Errors.
-func Read(path, root string) (*Profile, error) {
+// Read reads a profile. An error lists every mistake in the file: see yamlfile.Errors.
+func Read(file *reading.File) (*Profile, error) {
 	reader := &reader{
-		Source:  yamlfile.Source{Shown: yamlfile.ShownPath(root, path), Mistakes: &yamlfile.Mistakes{}, Strict: true},
+		Source:  yamlfile.Source{Shown: file.Shown, Mistakes: &yamlfile.Mistakes{}},
 		profile: &Profile{},
 	}
 
-	reader.read(path)
+	reader.read(file)
 
 	if err := reader.Err(); err != nil {
 		return nil, err
@@ -71,25 +69,9 @@ type reader struct {
 	keys    keys
 }
 
-func (r *reader) read(path string) {
-	data, err := r.Source.Read(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		mistake := r.Mistake(nil, diagnosis.FileMissing, "the profile does not exist")
-		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+FileName, fs.ErrNotExist
-		r.Add(mistake)
-	}
-
-	if err != nil {
-		return
-	}
-
-	if r.root = r.Parse(data); r.root == nil || r.root.Tag == "!!null" {
-		if len(r.List) == 0 {
-			mistake := r.Mistake(nil, diagnosis.FileMissing, "the profile is empty")
-			mistake.Next = "declare name, network, talos and nodes in it"
-			r.Add(mistake)
-		}
-
+func (r *reader) read(file *reading.File) {
+	if r.root = r.Needed(file, "profile", "set TALOS_DIR to the folder of your "+FileName,
+		"declare name, network, talos and nodes in it"); r.root == nil {
 		return
 	}
 
@@ -106,7 +88,7 @@ func (r *reader) read(path string) {
 	}
 
 	if len(r.List) == 0 {
-		r.readCluster(filepath.Dir(path))
+		r.readCluster(filepath.Dir(file.Path))
 		r.readMachines()
 	}
 
