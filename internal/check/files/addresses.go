@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -229,9 +229,9 @@ func (in *Input) talosconfigPlace(endpoint string) at {
 }
 
 var (
-	addressRange = regexp.MustCompile(`^[0-9a-fA-F.:]+\s*-\s*[0-9a-fA-F.:]+$`)
-	threeNumbers = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}(/\d+)?$`)
-	fourNumbers  = regexp.MustCompile(`^\d+(\.\d+){3,}(/\d+)?$`)
+	addressRange = pattern.New(`^[0-9a-fA-F.:]+\s*-\s*[0-9a-fA-F.:]+$`)
+	threeNumbers = pattern.New(`^\d{1,3}(\.\d{1,3}){0,2}(/\d+)?$`)
+	fourNumbers  = pattern.New(`^\d+(\.\d+){3,}(/\d+)?$`)
 )
 
 // malformed says in plain words what is wrong with a text that should be an address.

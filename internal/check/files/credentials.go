@@ -6,7 +6,6 @@ import (
 	"crypto"
 	"encoding/base64"
 	"fmt"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	pki "github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
@@ -208,7 +208,7 @@ func isForeignKey(pair *pki.PEMEncodedCertificateAndKey) bool {
 }
 
 // bootstrapToken is the form that Kubernetes takes.
-var bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+var bootstrapToken = pattern.New(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
 // secretForm is what a secret must be.
 type secretForm struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -92,10 +93,10 @@ func checkNameAndSelector(r *Report, config *Rendered) {
 }
 
 // virtualName is how links are called that exist only when a config makes them.
-var virtualName = regexp.MustCompile(`^(bond|br|vlan|dummy|wg|vrf|team)[-_]?\d+$|^bond\.|^[a-z][a-z0-9]*\.\d+$`)
+var virtualName = pattern.New(`^(bond|br|vlan|dummy|wg|vrf|team)[-_]?\d+$|^bond\.|^[a-z][a-z0-9]*\.\d+$`)
 
 // aliasName is how a link alias is commonly called: "net0".
-var aliasName = regexp.MustCompile(`^net\d+$`)
+var aliasName = pattern.New(`^net\d+$`)
 
 // checkParents looks for parents and members that nothing makes. A physical link needs no declaration.
 func checkParents(r *Report, config *Rendered) {
@@ -267,10 +268,10 @@ func checkWideSelectors(r *Report, config *Rendered) {
 
 var (
 	// macPattern is what a MAC address may be matched with: lower case, colons, wildcards for the rest.
-	macPattern = regexp.MustCompile(`^[0-9a-f:*]+$`)
-	fullMAC    = regexp.MustCompile(`^[0-9a-f]{2}(:[0-9a-f]{2}){5}$`)
+	macPattern = pattern.New(`^[0-9a-f:*]+$`)
+	fullMAC    = pattern.New(`^[0-9a-f]{2}(:[0-9a-f]{2}){5}$`)
 	// comparedMAC finds MAC addresses in the expression of a link alias.
-	comparedMAC = regexp.MustCompile(`mac\(link\.(?:permanent|hardware)_addr\) ?== ?["']([^"']*)["']|glob\(["']([^"']*)["'], ?mac\(`)
+	comparedMAC = pattern.New(`mac\(link\.(?:permanent|hardware)_addr\) ?== ?["']([^"']*)["']|glob\(["']([^"']*)["'], ?mac\(`)
 )
 
 // checkImpossibleSelectors looks for MAC addresses in a form that Talos never has.

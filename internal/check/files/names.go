@@ -3,10 +3,10 @@ package audit
 import (
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -21,7 +21,7 @@ var nameChecks = []Check{
 	whole(diagnosis.HostnameIsEndpoint, Names, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkHostnameIsEndpoint),
 }
 
-var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
+var dnsName = pattern.New(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
 // checkClusterName looks at the name that files, contexts and certificates share.
 func checkClusterName(r *Report, in *Input) {

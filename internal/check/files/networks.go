@@ -3,13 +3,13 @@ package audit
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -292,7 +292,7 @@ func minorOf(image string) (int, bool) {
 	return minor, err == nil
 }
 
-var kubernetesTag = regexp.MustCompile(`:v1\.(\d+)\.`)
+var kubernetesTag = pattern.New(`:v1\.(\d+)\.`)
 
 // checkPodSize looks for pod subnets that the nodes' parts don't fit into.
 func checkPodSize(r *Report, in *Input) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
@@ -53,7 +53,7 @@ func milder(run func(*Report, *Input)) func(*Report, *Input) {
 }
 
 // variable is a variable in a patch, which gets its value before the patch is read as YAML.
-var variable = regexp.MustCompile(`\$\{[^}\n]*\}|\$[A-Z_][A-Z0-9_]*`)
+var variable = pattern.New(`\$\{[^}\n]*\}|\$[A-Z_][A-Z0-9_]*`)
 
 // adopt notes what in a patch's text can't be judged, and finds the places of what can: variables count as nothing.
 func (p *Patch) adopt() {

@@ -2,10 +2,10 @@ package preflight
 
 import (
 	"context"
-	"regexp"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -13,7 +13,7 @@ import (
 // image is an installer image's reference, as it is judged here.
 type image struct{ schematic.Reference }
 
-var releaseTag = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+var releaseTag = pattern.New(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
 // lastOnGHCR is the last Talos minor version whose installer was published outside of the image factory, by the release
 // notes of 1.14.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -17,8 +17,8 @@ import (
 const maxHostname = 63
 
 var (
-	validHostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	notInHostname = regexp.MustCompile(`[^a-z0-9.-]+`)
+	validHostname = pattern.New(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	notInHostname = pattern.New(`[^a-z0-9.-]+`)
 )
 
 // hostnameFault says what keeps a hostname from being a Kubernetes node name; empty when nothing does.
