@@ -149,20 +149,6 @@ func (c *Cluster) Unwritten(path string) []byte {
 	return c.unwritten(name)
 }
 
-// readFile reads a file, or takes the content that it would have.
-func (c *Cluster) readFile(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return data, err
-	}
-
-	if made := c.Unwritten(path); made != nil {
-		return made, nil
-	}
-
-	return nil, err
-}
-
 // loadedConfigs loads each machine config once. The zero value is ready for use.
 type loadedConfigs struct {
 	mu     sync.Mutex
