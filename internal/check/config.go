@@ -12,15 +12,15 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// hostnames are the static names that a config gives, with their places: the old field's and the document's.
-func (c *Rendered) hostnames() map[string]Place {
+// Hostnames are the static names that a config gives, with their places: the old field's and the document's.
+func (c *Rendered) Hostnames() map[string]Place {
 	names := map[string]Place{}
 
 	if network := c.Provider.RawV1Alpha1().MachineConfig.MachineNetwork; network != nil && network.NetworkHostname != "" { //nolint:staticcheck // old files have it
 		names[network.NetworkHostname] = c.File.At("machine.network.hostname") //nolint:staticcheck // old files have it
 	}
 
-	if c.hasDocument("HostnameConfig") && c.Hostname() != "" {
+	if c.HasDocument("HostnameConfig") && c.Hostname() != "" {
 		names[c.Hostname()] = c.File.In("HostnameConfig", "hostname")
 	}
 
@@ -29,21 +29,21 @@ func (c *Rendered) hostnames() map[string]Place {
 
 // HostnamePlace is where a config sets a static hostname; the document for it where it sets none.
 func (c *Rendered) HostnamePlace(name string) Place {
-	if place, known := c.hostnames()[name]; known {
+	if place, known := c.Hostnames()[name]; known {
 		return place
 	}
 
 	return c.File.In("HostnameConfig", "hostname")
 }
 
-// hasDocument reports whether a document of a kind is there.
-func (c *Rendered) hasDocument(kind string) bool {
+// HasDocument reports whether a document of a kind is there.
+func (c *Rendered) HasDocument(kind string) bool {
 	return slices.ContainsFunc(c.Provider.Documents(),
 		func(document config.Document) bool { return document.Kind() == kind })
 }
 
-// resolverTexts are the name servers, of machine.network or of the ResolverConfig document.
-func (c *Rendered) resolverTexts() []string {
+// ResolverTexts are the name servers, of machine.network or of the ResolverConfig document.
+func (c *Rendered) ResolverTexts() []string {
 	if resolver := c.Provider.NetworkResolverConfig(); resolver != nil && len(resolver.Resolvers()) > 0 {
 		var texts []string
 		for _, addr := range resolver.Resolvers() {
@@ -60,18 +60,18 @@ func (c *Rendered) resolverTexts() []string {
 	return nil
 }
 
-func (c *Rendered) resolverPlace(i int) Place {
-	if c.hasDocument("ResolverConfig") {
+func (c *Rendered) ResolverPlace(i int) Place {
+	if c.HasDocument("ResolverConfig") {
 		return c.File.In("ResolverConfig", "nameservers").Item(i).Field("address")
 	}
 
 	return c.File.At("machine.network.nameservers").Item(i)
 }
 
-// timeServerTexts are the time servers, of machine.time or of the TimeSyncConfig document; none where Talos' default
+// TimeServerTexts are the time servers, of machine.time or of the TimeSyncConfig document; none where Talos' default
 // counts.
-func (c *Rendered) timeServerTexts() []string {
-	if sync := c.Provider.NetworkTimeSyncConfig(); sync != nil && c.hasDocument("TimeSyncConfig") {
+func (c *Rendered) TimeServerTexts() []string {
+	if sync := c.Provider.NetworkTimeSyncConfig(); sync != nil && c.HasDocument("TimeSyncConfig") {
 		return sync.Servers()
 	}
 
@@ -82,16 +82,16 @@ func (c *Rendered) timeServerTexts() []string {
 	return nil
 }
 
-func (c *Rendered) timeServerPlace(i int) Place {
-	if c.hasDocument("TimeSyncConfig") {
+func (c *Rendered) TimeServerPlace(i int) Place {
+	if c.HasDocument("TimeSyncConfig") {
 		return c.File.In("TimeSyncConfig", "ntp.servers").Item(i)
 	}
 
 	return c.File.At("machine.time.servers").Item(i)
 }
 
-// special names the kind of an address that is not one machine's; empty for ordinary ones.
-func special(addr netip.Addr) string {
+// Special names the kind of an address that is not one machine's; empty for ordinary ones.
+func Special(addr netip.Addr) string {
 	switch {
 	case !addr.IsValid():
 		return ""
@@ -110,13 +110,13 @@ func special(addr netip.Addr) string {
 	}
 }
 
-// ownAddresses are the static addresses of links that others reach, and the declared ones.
-func (c *Rendered) ownAddresses() []netip.Addr {
+// OwnAddresses are the static addresses of links that others reach, and the declared ones.
+func (c *Rendered) OwnAddresses() []netip.Addr {
 	var addresses []netip.Addr
 
-	for _, link := range c.links() {
-		for _, address := range link.addresses {
-			if addr := address.prefix.Addr(); addr.IsValid() && special(addr) == "" {
+	for _, link := range c.Links() {
+		for _, address := range link.Addresses {
+			if addr := address.Prefix.Addr(); addr.IsValid() && Special(addr) == "" {
 				addresses = append(addresses, addr)
 			}
 		}
@@ -131,8 +131,8 @@ func (c *Rendered) ownAddresses() []netip.Addr {
 	return slices.Compact(addresses)
 }
 
-// kubernetesMinor is the minor version of the API server's image, or the kubelet's; false if no file names one.
-func (c *Rendered) kubernetesMinor() (int, bool) {
+// KubernetesMinor is the minor version of the API server's image, or the kubelet's; false if no file names one.
+func (c *Rendered) KubernetesMinor() (int, bool) {
 	raw := c.Provider.RawV1Alpha1()
 
 	var images []string
@@ -146,7 +146,7 @@ func (c *Rendered) kubernetesMinor() (int, bool) {
 	}
 
 	for _, image := range images {
-		if minor, known := minorOf(image); known {
+		if minor, known := MinorOf(image); known {
 			return minor, true
 		}
 	}
@@ -154,8 +154,8 @@ func (c *Rendered) kubernetesMinor() (int, bool) {
 	return 0, false
 }
 
-// minorOf reads the tag of an image of Kubernetes; false if it is none.
-func minorOf(image string) (int, bool) {
+// MinorOf reads the tag of an image of Kubernetes; false if it is none.
+func MinorOf(image string) (int, bool) {
 	match := kubernetesTag.FindStringSubmatch(image)
 	if match == nil {
 		return 0, false
@@ -168,22 +168,22 @@ func minorOf(image string) (int, bool) {
 
 var kubernetesTag = regexp.MustCompile(`:v1\.(\d+)\.`)
 
-// isControlPlane reports whether a config makes a control plane.
-func isControlPlane(config *Rendered) bool {
+// IsControlPlane reports whether a config makes a control plane.
+func IsControlPlane(config *Rendered) bool {
 	return config.Role().String() != "worker" && config.Role().String() != "unknown"
 }
 
-func isWorker(config *Rendered) bool { return !isControlPlane(config) }
+func IsWorker(config *Rendered) bool { return !IsControlPlane(config) }
 
 // InstallPlace is where a machine config names its installer.
 func (c *Rendered) InstallPlace(field string) Place { return c.File.At("machine.install." + field) }
 
 // AddressPlace is where a machine config sets a static address.
 func (c *Rendered) AddressPlace(addr netip.Addr) (Place, bool) {
-	for _, link := range c.links() {
-		for _, address := range link.addresses {
-			if address.prefix.IsValid() && address.prefix.Addr() == addr {
-				return address.at, true
+	for _, link := range c.Links() {
+		for _, address := range link.Addresses {
+			if address.Prefix.IsValid() && address.Prefix.Addr() == addr {
+				return address.At, true
 			}
 		}
 	}
@@ -201,7 +201,7 @@ type Rendered struct {
 	File  *File
 	*machineconfig.Config
 
-	links func() []*link
+	Links func() []*Link
 }
 
 // AddressesOf are the addresses that the files give a node, without their prefix lengths.
@@ -223,5 +223,5 @@ func AddressesOf(node *inventory.Node, config *Rendered) []netip.Addr {
 	return slices.Compact(addresses)
 }
 
-// sharedSpace are the addresses that providers and private networks between machines use.
-var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
+// SharedSpace are the addresses that providers and private networks between machines use.
+var SharedSpace = netip.MustParsePrefix("100.64.0.0/10")

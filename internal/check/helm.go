@@ -11,30 +11,30 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// helmValues are the values that a chart is installed with.
-type helmValues struct {
+// HelmValues are the values that a chart is installed with.
+type HelmValues struct {
 	file *File
-	root *yaml.Node
+	Root *yaml.Node
 	// partly is set when a ConfigMap or Secret adds values that can't be seen: what is not set here may be set there.
 	partly bool
 }
 
 // helmValue is one value: set, absent, or unknown, when a template makes it.
 type helmValue struct {
-	text    string
-	set     bool
-	unknown bool
-	node    *yaml.Node
+	Text    string
+	Set     bool
+	Unknown bool
+	Node    *yaml.Node
 }
 
 // cilium are Cilium's Helm values, or why there are none.
 type cilium struct {
-	values *helmValues
+	values *HelmValues
 	why    string
 }
 
 // Cilium are Cilium's Helm values, or why there are none to look at.
-func (in *Input) Cilium() (*helmValues, string) {
+func (in *Input) Cilium() (*HelmValues, string) {
 	found := Once(in, readCilium)
 
 	return found.values, found.why
@@ -47,7 +47,7 @@ func readCilium(in *Input) cilium {
 	return cilium{values, why}
 }
 
-func (in *Input) findCilium() (*helmValues, string) {
+func (in *Input) findCilium() (*HelmValues, string) {
 	path := in.Options.CiliumValues
 	if path != "" {
 		file := in.Open(path)
@@ -121,15 +121,15 @@ func (in *Input) ciliumFiles() []string {
 }
 
 // ciliumOf takes the values out of a file: those of Cilium's HelmRelease, or, if the file was named, the file itself.
-func (in *Input) ciliumOf(file *File, named bool) (*helmValues, string) {
+func (in *Input) ciliumOf(file *File, named bool) (*HelmValues, string) {
 	for _, root := range file.Places.Roots() {
 		if !isCiliumRelease(root) {
 			continue
 		}
 
-		values := &helmValues{file: file, root: nodeAt(root, "spec", "values"),
+		values := &HelmValues{file: file, Root: Follow(root, "spec", "values"),
 			partly: machineconfig.Field(machineconfig.Field(root, "spec"), "valuesFrom") != nil}
-		if values.root != nil {
+		if values.Root != nil {
 			return values, ""
 		}
 
@@ -149,15 +149,15 @@ func (in *Input) ciliumOf(file *File, named bool) (*helmValues, string) {
 		return nil, file.Shown + " holds no Helm values"
 	}
 
-	return &helmValues{file: file, root: roots[0]}, ""
+	return &HelmValues{file: file, Root: roots[0]}, ""
 }
 
 // valuesBeside reads the file that a ConfigMap with a HelmRelease's values is usually made of.
-func (in *Input) valuesBeside(release *File) (*helmValues, string) {
+func (in *Input) valuesBeside(release *File) (*HelmValues, string) {
 	for _, name := range []string{"values.yaml", "helm/values.yaml", "helm-values.yaml"} {
 		if file := in.Open(filepath.Join(filepath.Dir(release.Path), filepath.FromSlash(name))); file != nil {
 			if roots := file.Places.Roots(); len(roots) > 0 && roots[0].Kind == yaml.MappingNode {
-				return &helmValues{file: file, root: roots[0]}, ""
+				return &HelmValues{file: file, Root: roots[0]}, ""
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func isCiliumRelease(root *yaml.Node) bool {
 }
 
 // nodeAt follows keys; nil if one is missing.
-func nodeAt(node *yaml.Node, keys ...string) *yaml.Node {
+func Follow(node *yaml.Node, keys ...string) *yaml.Node {
 	for _, key := range keys {
 		if node = machineconfig.Field(node, key); node == nil {
 			return nil
@@ -194,40 +194,40 @@ func nodeAt(node *yaml.Node, keys ...string) *yaml.Node {
 }
 
 func textAt(node *yaml.Node, keys ...string) string {
-	if found := nodeAt(node, keys...); found != nil && found.Kind == yaml.ScalarNode {
+	if found := Follow(node, keys...); found != nil && found.Kind == yaml.ScalarNode {
 		return found.Value
 	}
 
 	return ""
 }
 
-// get is the value at a dotted path.
-func (v *helmValues) get(path string) helmValue {
-	node := nodeAt(v.root, strings.Split(path, ".")...)
+// Get is the value at a dotted path.
+func (v *HelmValues) Get(path string) helmValue {
+	node := Follow(v.Root, strings.Split(path, ".")...)
 
 	switch {
 	case node == nil:
-		return helmValue{unknown: v.partly}
+		return helmValue{Unknown: v.partly}
 	case node.Kind == yaml.ScalarNode && (strings.Contains(node.Value, "${") || strings.Contains(node.Value, "{{") ||
 		strings.Contains(node.Value, "#{")):
-		return helmValue{unknown: true, node: node}
+		return helmValue{Unknown: true, Node: node}
 	case node.Kind == yaml.ScalarNode:
-		return helmValue{text: node.Value, set: true, node: node}
+		return helmValue{Text: node.Value, Set: true, Node: node}
 	default:
-		return helmValue{set: true, node: node}
+		return helmValue{Set: true, Node: node}
 	}
 }
 
-// is reports whether a value is known to be one of these; "" stands for the chart's default.
-func (v *helmValues) is(path string, texts ...string) bool {
-	value := v.get(path)
+// Is reports whether a value is known to be one of these; "" stands for the chart's default.
+func (v *HelmValues) Is(path string, texts ...string) bool {
+	value := v.Get(path)
 
-	return !value.unknown && slices.Contains(texts, strings.ToLower(value.text))
+	return !value.Unknown && slices.Contains(texts, strings.ToLower(value.Text))
 }
 
-// at is where a value stands, or the nearest one above it.
-func (v *helmValues) at(path string) Place {
-	nearest, node := v.root, v.root
+// At is where a value stands, or the nearest one above it.
+func (v *HelmValues) At(path string) Place {
+	nearest, node := v.Root, v.Root
 
 	for key := range strings.SplitSeq(path, ".") {
 		if node = machineconfig.Field(node, key); node == nil {
@@ -237,12 +237,12 @@ func (v *helmValues) at(path string) Place {
 		nearest = node
 	}
 
-	return v.place(nearest)
+	return v.Place(nearest)
 }
 
-// place is where a node stands. Its line is shown as it is, unless it holds more than this value: what values mean that
+// Place is where a node stands. Its line is shown as it is, unless it holds more than this value: what values mean that
 // are not read here, secrets among them, is not known.
-func (v *helmValues) place(node *yaml.Node) Place {
+func (v *HelmValues) Place(node *yaml.Node) Place {
 	found := v.file.Location(node.Line, node.Column)
 
 	if lines := strings.Split(string(v.file.Data), "\n"); node.Kind == yaml.ScalarNode && node.Line <= len(lines) &&

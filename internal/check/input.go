@@ -292,8 +292,8 @@ func (in *Input) readConfigs() {
 // talosconfigName is the name of the talosconfig in the folder of machine configs.
 const talosconfigName = "talosconfig"
 
-// notWritten marks the path of a machine config that exists in memory only.
-const notWritten = " (not written yet)"
+// NotWritten marks the path of a machine config that exists in memory only.
+const NotWritten = " (not written yet)"
 
 func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 	var (
@@ -310,7 +310,7 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 	shown := in.Shown(path)
 
 	if in.Cluster != nil && in.Cluster.Unwritten(path) != nil {
-		shown += notWritten
+		shown += NotWritten
 	}
 
 	if err != nil {
@@ -322,7 +322,7 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 	rendered := &Rendered{Name: name, File: newFile(path, shown, config.Bytes), Config: config}
 	rendered.File.readMode()
 
-	rendered.links = sync.OnceValue(func() []*link { return linksOf(rendered) })
+	rendered.Links = sync.OnceValue(func() []*Link { return linksOf(rendered) })
 
 	if node != nil {
 		rendered.Nodes = []*inventory.Node{node}
@@ -375,7 +375,7 @@ func (in *Input) readSyntax(file *File) {
 func (in *Input) readTalosconfig() {
 	if in.TalosconfigFile = in.Open(in.Options.Talosconfig); in.TalosconfigFile == nil && in.Cluster != nil {
 		if made := in.Cluster.Unwritten(in.Options.Talosconfig); made != nil {
-			in.TalosconfigFile = newFile(in.Options.Talosconfig, in.Shown(in.Options.Talosconfig)+notWritten, made)
+			in.TalosconfigFile = newFile(in.Options.Talosconfig, in.Shown(in.Options.Talosconfig)+NotWritten, made)
 		}
 	}
 

@@ -12,80 +12,80 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 )
 
-// link is one network link of a machine config, whichever way it is written: an item of machine.network.interfaces, a
+// Link is one network link of a machine config, whichever way it is written: an item of machine.network.interfaces, a
 // VLAN of one, or a document of its own.
-type link struct {
-	at Place
+type Link struct {
+	At Place
 	// name is empty when a selector picks the link; label is what people call it.
-	name, label string
-	selector    *v1alpha1.NetworkDeviceSelector
+	Name, Label string
+	Selector    *v1alpha1.NetworkDeviceSelector
 	// document is set when the link has a document of its own.
-	document bool
+	Document bool
 	// made is set for links that Talos creates: bonds, bridges, VLANs and the like.
-	made, vlan, dummy bool
+	Made, VLAN, dummy bool
 	// parent is what a VLAN runs on: a name, or the selected link that it stands under.
-	parent   string
-	parentAt Place
-	members  []member
-	mtu      int
-	dhcp     bool
-	ignored  bool
+	Parent   string
+	ParentAt Place
+	Members  []member
+	MTU      int
+	DHCP     bool
+	Ignored  bool
 
-	addresses []address
-	routes    []route
-	vips      []vip
+	Addresses []Address
+	Routes    []Route
+	VIPs      []VIP
 }
 
 // member is a link that is part of a bond, a bridge or a VRF.
 type member struct {
-	name string
-	at   Place
+	Name string
+	At   Place
 }
 
-// address is a static address of a link as it is written.
-type address struct {
-	text   string
-	prefix netip.Prefix // invalid if the text is no address
-	bare   bool         // without a prefix length
-	at     Place
+// Address is a static address of a link as it is written.
+type Address struct {
+	Text   string
+	Prefix netip.Prefix // invalid if the text is no address
+	Bare   bool         // without a prefix length
+	At     Place
 }
 
-// route is a route of a link.
-type route struct {
+// Route is a route of a link.
+type Route struct {
 	network string
-	gateway netip.Addr // invalid if there is none
+	Gateway netip.Addr // invalid if there is none
 	// aside is set for routes of other tables than the main one.
 	aside bool
-	at    Place
+	At    Place
 }
 
-// isDefault reports whether a route leads everywhere.
-func (r route) isDefault() bool {
+// IsDefault reports whether a route leads everywhere.
+func (r Route) IsDefault() bool {
 	network, err := netip.ParsePrefix(r.network)
 
 	return !r.aside && (r.network == "" || err == nil && network.Bits() == 0)
 }
 
-// vip is a virtual address that the node takes part in.
-type vip struct {
-	text string
-	addr netip.Addr // invalid if the text is no address
-	at   Place
+// VIP is a virtual address that the node takes part in.
+type VIP struct {
+	Text string
+	Addr netip.Addr // invalid if the text is no address
+	At   Place
 }
 
 // linksOf makes the links of a machine config.
-func linksOf(config *Rendered) []*link {
-	return slices.Concat(interfaceLinks(config), documentLinks(config))
+func linksOf(config *Rendered) []*Link {
+	return slices.Concat(InterfaceLinks(config), documentLinks(config))
 }
 
-// interfaceLinks are those of machine.network.interfaces.
-func interfaceLinks(config *Rendered) []*link {
+// InterfaceLinks are those of machine.network.interfaces.
+func InterfaceLinks(config *Rendered) []*Link {
 	network := config.Provider.RawV1Alpha1().MachineConfig.MachineNetwork //nolint:staticcheck // old files have it
 	if network == nil {
 		return nil
 	}
 
-	var links []*link
+	var links []*Link
 
 	for i, device := range network.NetworkInterfaces { //nolint:staticcheck // old files have them
 		if device == nil {
@@ -106,45 +106,45 @@ func interfaceLinks(config *Rendered) []*link {
 	return links
 }
 
-func interfaceLink(device *v1alpha1.Device, place Place) *link {
-	made := &link{
-		at: place, name: device.DeviceInterface, label: device.DeviceInterface, selector: device.DeviceSelector,
-		mtu: device.DeviceMTU, dhcp: isSet(device.DeviceDHCP), ignored: isSet(device.DeviceIgnore),
+func interfaceLink(device *v1alpha1.Device, place Place) *Link {
+	made := &Link{
+		At: place, Name: device.DeviceInterface, Label: device.DeviceInterface, Selector: device.DeviceSelector,
+		MTU: device.DeviceMTU, DHCP: isSet(device.DeviceDHCP), Ignored: isSet(device.DeviceIgnore),
 		dummy: isSet(device.DeviceDummy),
-		made: device.DeviceBond != nil || device.DeviceBridge != nil || device.DeviceWireguardConfig != nil ||
+		Made: device.DeviceBond != nil || device.DeviceBridge != nil || device.DeviceWireguardConfig != nil ||
 			isSet(device.DeviceDummy),
-		addresses: writtenAddresses(device.Addresses(), place.Field("addresses")),
-		routes:    writtenRoutes(device.DeviceRoutes, place.Field("routes")),
-		vips:      writtenVIPs(device.DeviceVIPConfig, place.Field("vip")),
+		Addresses: writtenAddresses(device.Addresses(), place.Field("addresses")),
+		Routes:    writtenRoutes(device.DeviceRoutes, place.Field("routes")),
+		VIPs:      writtenVIPs(device.DeviceVIPConfig, place.Field("vip")),
 	}
 
-	if made.label == "" {
-		made.label = "the link of " + selectorText(device.DeviceSelector)
+	if made.Label == "" {
+		made.Label = "the link of " + SelectorText(device.DeviceSelector)
 	}
 
 	if device.DeviceBond != nil {
-		made.members = members(device.DeviceBond.BondInterfaces, place.Field("bond.interfaces"))
+		made.Members = members(device.DeviceBond.BondInterfaces, place.Field("bond.interfaces"))
 	}
 
 	if device.DeviceBridge != nil {
-		made.members = members(device.DeviceBridge.BridgedInterfaces, place.Field("bridge.interfaces"))
+		made.Members = members(device.DeviceBridge.BridgedInterfaces, place.Field("bridge.interfaces"))
 	}
 
 	return made
 }
 
-func vlanLink(parent *link, vlan *v1alpha1.Vlan, place Place) *link {
+func vlanLink(parent *Link, vlan *v1alpha1.Vlan, place Place) *Link {
 	id := strconv.Itoa(int(vlan.VlanID))
-	made := &link{
-		at: place, label: parent.label + "." + id, made: true, vlan: true, parent: parent.name, parentAt: parent.at,
-		mtu: int(vlan.VlanMTU), dhcp: isSet(vlan.VlanDHCP),
-		addresses: writtenAddresses(vlan.Addresses(), place.Field("addresses")),
-		routes:    writtenRoutes(vlan.VlanRoutes, place.Field("routes")),
-		vips:      writtenVIPs(vlan.VlanVIP, place.Field("vip")),
+	made := &Link{
+		At: place, Label: parent.Label + "." + id, Made: true, VLAN: true, Parent: parent.Name, ParentAt: parent.At,
+		MTU: int(vlan.VlanMTU), DHCP: isSet(vlan.VlanDHCP),
+		Addresses: writtenAddresses(vlan.Addresses(), place.Field("addresses")),
+		Routes:    writtenRoutes(vlan.VlanRoutes, place.Field("routes")),
+		VIPs:      writtenVIPs(vlan.VlanVIP, place.Field("vip")),
 	}
 
-	if parent.name != "" {
-		made.name = parent.name + "." + id
+	if parent.Name != "" {
+		made.Name = parent.Name + "." + id
 	}
 
 	return made
@@ -155,22 +155,22 @@ func isSet(value *bool) bool { return value != nil && *value }
 func members(names []string, place Place) []member {
 	list := make([]member, 0, len(names))
 	for i, name := range names {
-		list = append(list, member{name: name, at: place.Item(i)})
+		list = append(list, member{Name: name, At: place.Item(i)})
 	}
 
 	return list
 }
 
-func writtenAddresses(texts []string, place Place) []address {
-	list := make([]address, 0, len(texts))
+func writtenAddresses(texts []string, place Place) []Address {
+	list := make([]Address, 0, len(texts))
 
 	for i, text := range texts {
-		written := address{text: text, at: place.Item(i)}
+		written := Address{Text: text, At: place.Item(i)}
 
 		if prefix, err := netip.ParsePrefix(text); err == nil {
-			written.prefix = prefix
+			written.Prefix = prefix
 		} else if addr, err := netip.ParseAddr(text); err == nil {
-			written.prefix, written.bare = netip.PrefixFrom(addr, addr.BitLen()), true
+			written.Prefix, written.Bare = netip.PrefixFrom(addr, addr.BitLen()), true
 		}
 
 		list = append(list, written)
@@ -179,8 +179,8 @@ func writtenAddresses(texts []string, place Place) []address {
 	return list
 }
 
-func writtenRoutes(routes []*v1alpha1.Route, place Place) []route {
-	var list []route
+func writtenRoutes(routes []*v1alpha1.Route, place Place) []Route {
+	var list []Route
 
 	for i, declared := range routes {
 		if declared == nil {
@@ -188,37 +188,37 @@ func writtenRoutes(routes []*v1alpha1.Route, place Place) []route {
 		}
 
 		gateway, _ := netip.ParseAddr(declared.RouteGateway) // Talos' validation tells of what is none
-		list = append(list, route{network: declared.RouteNetwork, gateway: gateway, at: place.Item(i).Field("gateway")})
+		list = append(list, Route{network: declared.RouteNetwork, Gateway: gateway, At: place.Item(i).Field("gateway")})
 	}
 
 	return list
 }
 
-func writtenVIPs(declared *v1alpha1.DeviceVIPConfig, place Place) []vip {
+func writtenVIPs(declared *v1alpha1.DeviceVIPConfig, place Place) []VIP {
 	if declared == nil {
 		return nil
 	}
 
 	addr, _ := netip.ParseAddr(declared.SharedIP)
 
-	return []vip{{text: declared.SharedIP, addr: addr, at: place.Field("ip")}}
+	return []VIP{{Text: declared.SharedIP, Addr: addr, At: place.Field("ip")}}
 }
 
 // documentLinks are those with documents of their own. A DHCP or VIP document is about a link that may have none.
-func documentLinks(config *Rendered) []*link {
-	var links []*link
+func documentLinks(config *Rendered) []*Link {
+	var links []*Link
 
-	byName := map[string]*link{}
+	byName := map[string]*Link{}
 
 	for _, declared := range config.Provider.NetworkCommonLinkConfigs() {
 		made := documentLink(config, declared)
 		links = append(links, made)
-		byName[made.name] = made
+		byName[made.Name] = made
 	}
 
-	about := func(name string, place Place) *link {
+	about := func(name string, place Place) *Link {
 		if byName[name] == nil {
-			byName[name] = &link{at: place, name: name, label: name, document: true}
+			byName[name] = &Link{At: place, Name: name, Label: name, Document: true}
 			links = append(links, byName[name])
 		}
 
@@ -226,22 +226,22 @@ func documentLinks(config *Rendered) []*link {
 	}
 
 	for _, dhcp := range config.Provider.NetworkDHCPConfigs() {
-		place := config.File.In(documentName(dhcp), "name")
-		about(dhcp.Name(), place).dhcp = true
+		place := config.File.In(DocumentName(dhcp), "name")
+		about(dhcp.Name(), place).DHCP = true
 	}
 
 	for _, declared := range config.Provider.NetworkVirtualIPConfigs() {
-		place := config.File.In(documentName(declared), "name")
+		place := config.File.In(DocumentName(declared), "name")
 		addr, _ := netip.ParseAddr(declared.Name())
 		on := about(declared.Link(), place)
-		on.vips = append(on.vips, vip{text: declared.Name(), addr: addr, at: place})
+		on.VIPs = append(on.VIPs, VIP{Text: declared.Name(), Addr: addr, At: place})
 	}
 
 	return links
 }
 
-// documentName is how places call a document: "LinkConfig/eth0".
-func documentName(named config.NamedDocument) string {
+// DocumentName is how places call a document: "LinkConfig/eth0".
+func DocumentName(named config.NamedDocument) string {
 	if document, ok := named.(config.Document); ok {
 		return document.Kind() + "/" + named.Name()
 	}
@@ -249,21 +249,21 @@ func documentName(named config.NamedDocument) string {
 	return "/" + named.Name()
 }
 
-func documentLink(rendered *Rendered, declared config.NetworkCommonLinkConfig) *link {
-	document := documentName(declared)
+func documentLink(rendered *Rendered, declared config.NetworkCommonLinkConfig) *Link {
+	document := DocumentName(declared)
 	place := rendered.File.In(document, "name")
 	_, physical := declared.(config.NetworkPhysicalLinkConfig)
 
-	made := &link{at: place, name: declared.Name(), label: declared.Name(), document: true, made: !physical}
+	made := &Link{At: place, Name: declared.Name(), Label: declared.Name(), Document: true, Made: !physical}
 
 	if mtu, set := declared.MTU().Get(); set {
-		made.mtu = int(mtu)
+		made.MTU = int(mtu)
 	}
 
 	for i, listed := range declared.Addresses() {
-		made.addresses = append(made.addresses, address{
-			text: listed.Address().String(), prefix: listed.Address(),
-			at: rendered.File.In(document, fmt.Sprintf("addresses[%d].address", i)),
+		made.Addresses = append(made.Addresses, Address{
+			Text: listed.Address().String(), Prefix: listed.Address(),
+			At: rendered.File.In(document, fmt.Sprintf("addresses[%d].address", i)),
 		})
 	}
 
@@ -277,27 +277,27 @@ func documentLink(rendered *Rendered, declared config.NetworkCommonLinkConfig) *
 
 		table := listed.Table().ValueOr(nethelpers.TableMain)
 
-		made.routes = append(made.routes, route{
-			network: network, gateway: gateway, aside: table != nethelpers.TableMain && table != nethelpers.TableUnspec,
-			at: rendered.File.In(document, fmt.Sprintf("routes[%d].gateway", i)),
+		made.Routes = append(made.Routes, Route{
+			network: network, Gateway: gateway, aside: table != nethelpers.TableMain && table != nethelpers.TableUnspec,
+			At: rendered.File.In(document, fmt.Sprintf("routes[%d].gateway", i)),
 		})
 	}
 
 	_, made.dummy = declared.(config.NetworkDummyLinkConfig)
 
 	if vlan, ok := declared.(config.NetworkVLANConfig); ok {
-		made.vlan, made.parent, made.parentAt = true, vlan.ParentLink(), rendered.File.In(document, "parent")
+		made.VLAN, made.Parent, made.ParentAt = true, vlan.ParentLink(), rendered.File.In(document, "parent")
 	}
 
 	if grouped, ok := declared.(interface{ Links() []string }); ok {
-		made.members = members(grouped.Links(), rendered.File.In(document, "links"))
+		made.Members = members(grouped.Links(), rendered.File.In(document, "links"))
 	}
 
 	return made
 }
 
-// selectorText shows a link's selector in few words.
-func selectorText(selector *v1alpha1.NetworkDeviceSelector) string {
+// SelectorText shows a link's selector in few words.
+func SelectorText(selector *v1alpha1.NetworkDeviceSelector) string {
 	if selector == nil {
 		return "no name"
 	}
@@ -325,42 +325,42 @@ func selectorText(selector *v1alpha1.NetworkDeviceSelector) string {
 	return strings.Join(parts, ", ")
 }
 
-// hasFamily reports whether the link has a static address of an address's family.
-func (l *link) hasFamily(addr netip.Addr) bool {
-	return slices.ContainsFunc(l.addresses,
-		func(a address) bool { return a.prefix.IsValid() && a.prefix.Addr().Is4() == addr.Is4() })
+// HasFamily reports whether the link has a static address of an address's family.
+func (l *Link) HasFamily(addr netip.Addr) bool {
+	return slices.ContainsFunc(l.Addresses,
+		func(a Address) bool { return a.Prefix.IsValid() && a.Prefix.Addr().Is4() == addr.Is4() })
 }
 
-// reaches reports whether a node may reach an address over a link: it asks for DHCP, or the address lies in a subnet of
+// Reaches reports whether a node may reach an address over a link: it asks for DHCP, or the address lies in a subnet of
 // it, in whichever style that is written.
-func (c *Rendered) reaches(over *link, addr netip.Addr) bool {
-	return slices.ContainsFunc(c.links(), func(other *link) bool {
-		return (other == over || other.name == over.name && over.name != "") && (other.dhcp || other.reaches(addr))
+func (c *Rendered) Reaches(over *Link, addr netip.Addr) bool {
+	return slices.ContainsFunc(c.Links(), func(other *Link) bool {
+		return (other == over || other.Name == over.Name && over.Name != "") && (other.DHCP || other.reaches(addr))
 	})
 }
 
 // reaches reports whether an address lies in a subnet of the link, or in a network that a route without a gateway puts
 // on it.
-func (l *link) reaches(addr netip.Addr) bool {
-	return slices.ContainsFunc(l.addresses,
-		func(a address) bool { return a.prefix.IsValid() && a.prefix.Masked().Contains(addr) }) ||
-		slices.ContainsFunc(l.routes, func(r route) bool {
+func (l *Link) reaches(addr netip.Addr) bool {
+	return slices.ContainsFunc(l.Addresses,
+		func(a Address) bool { return a.Prefix.IsValid() && a.Prefix.Masked().Contains(addr) }) ||
+		slices.ContainsFunc(l.Routes, func(r Route) bool {
 			network, err := netip.ParsePrefix(r.network)
 
-			return err == nil && !r.gateway.IsValid() && network.Contains(addr)
+			return err == nil && !r.Gateway.IsValid() && network.Contains(addr)
 		})
 }
 
-// isLocal tells of links that reach no other machine, whose addresses may be the same on each.
-func (l *link) isLocal() bool { return strings.HasPrefix(l.name, "lo") || l.dummy }
+// IsLocal tells of links that reach no other machine, whose addresses may be the same on each.
+func (l *Link) IsLocal() bool { return strings.HasPrefix(l.Name, "lo") || l.dummy }
 
-// subnets are those of the link's addresses, for people.
-func (l *link) subnets() string {
+// Subnets are those of the link's addresses, for people.
+func (l *Link) Subnets() string {
 	var texts []string
 
-	for _, address := range l.addresses {
-		if address.prefix.IsValid() {
-			texts = append(texts, address.prefix.Masked().String())
+	for _, address := range l.Addresses {
+		if address.Prefix.IsValid() {
+			texts = append(texts, address.Prefix.Masked().String())
 		}
 	}
 

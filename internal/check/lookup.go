@@ -77,7 +77,7 @@ func hostNames(in *Input) []string {
 
 	if in.Credentials != nil {
 		for _, endpoint := range in.Credentials.Endpoints() {
-			hosts = append(hosts, endpointHost(endpoint))
+			hosts = append(hosts, EndpointHost(endpoint))
 		}
 	}
 
@@ -126,7 +126,7 @@ func (in *Input) IsVIP(addr netip.Addr) bool { return slices.Contains(in.VIPs(),
 // OwnerOf finds the node that one of these names or addresses belongs to; nil for none.
 func (in *Input) OwnerOf(hosts []string) *inventory.Node {
 	for _, node := range in.Cluster.Nodes {
-		own := append(texts(AddressesOf(node, in.ConfigOf(node))), node.Address, node.Hostname)
+		own := append(Texts(AddressesOf(node, in.ConfigOf(node))), node.Address, node.Hostname)
 
 		if slices.ContainsFunc(hosts, func(host string) bool { return host != "" && slices.Contains(own, host) }) {
 			return node
@@ -136,8 +136,8 @@ func (in *Input) OwnerOf(hosts []string) *inventory.Node {
 	return nil
 }
 
-// theVIP stands for a node's name where an address is that of several.
-const theVIP = "VIP"
+// TheVIP stands for a node's name where an address is that of several.
+const TheVIP = "VIP"
 
 // hosts are the names of nodes by their addresses, hostnames and virtual addresses, in lower case.
 type hosts map[string]string
@@ -154,7 +154,7 @@ func findHosts(in *Input) hosts {
 		}
 
 		for _, vip := range config.VIPs() {
-			hosts[vip.String()] = theVIP
+			hosts[vip.String()] = TheVIP
 		}
 	}
 
@@ -179,8 +179,8 @@ func findHosts(in *Input) hosts {
 	return hosts
 }
 
-// endpointHost takes the port and the brackets off an endpoint.
-func endpointHost(endpoint string) string {
+// EndpointHost takes the port and the brackets off an endpoint.
+func EndpointHost(endpoint string) string {
 	if parsed, err := netip.ParseAddrPort(endpoint); err == nil {
 		return parsed.Addr().String()
 	}

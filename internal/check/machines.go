@@ -34,7 +34,7 @@ func (in *Input) findVMs() ([]proxmox.VM, string) {
 	}
 
 	machines, err := in.Options.VMs(func(name string) bool {
-		return in.Cluster == nil || in.Cluster.Node(in.nodeOfVM(proxmox.VM{Name: name})) != nil
+		return in.Cluster == nil || in.Cluster.Node(in.NodeOfVM(proxmox.VM{Name: name})) != nil
 	})
 
 	switch {
@@ -53,16 +53,16 @@ func (in *Input) findVMs() ([]proxmox.VM, string) {
 // called otherwise, and all may be.
 func (in *Input) nodesAmong(machines []proxmox.VM) []proxmox.VM {
 	if in.Cluster == nil || !slices.ContainsFunc(machines,
-		func(vm proxmox.VM) bool { return in.Cluster.Node(in.nodeOfVM(vm)) != nil }) {
+		func(vm proxmox.VM) bool { return in.Cluster.Node(in.NodeOfVM(vm)) != nil }) {
 		return machines
 	}
 
 	return slices.DeleteFunc(slices.Clone(machines),
-		func(vm proxmox.VM) bool { return vm.Name != "" && in.Cluster.Node(in.nodeOfVM(vm)) == nil })
+		func(vm proxmox.VM) bool { return vm.Name != "" && in.Cluster.Node(in.NodeOfVM(vm)) == nil })
 }
 
 // node is the name of the inventory's node that a machine is; the machine's own, if it is none.
-func (in *Input) nodeOfVM(vm proxmox.VM) string {
+func (in *Input) NodeOfVM(vm proxmox.VM) string {
 	if in.Cluster != nil {
 		for _, node := range in.Cluster.Nodes {
 			if strings.EqualFold(node.Name, vm.Name) || strings.EqualFold(node.Hostname, vm.Name) {

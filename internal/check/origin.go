@@ -78,7 +78,7 @@ func (in *Input) originOf(config *Rendered, line int) string {
 	entry := in.entryOf(config)
 	role := "worker"
 
-	if isControlPlane(config) {
+	if IsControlPlane(config) {
 		role = "controlPlane"
 	}
 

@@ -32,23 +32,23 @@ type Patch struct {
 	Node  int
 
 	// again are the further places that name the same file.
-	again []patchUse
+	again []PatchUse
 	// templated is set for a text with {{ }}: only what comes out of it can be judged.
 	templated bool
 	// unresolved is set when the file's name has a variable in it.
 	unresolved bool
 }
 
-// patchUse is an item of one of the talconfig's lists of patches.
-type patchUse struct {
-	named Place
+// PatchUse is an item of one of the talconfig's lists of patches.
+type PatchUse struct {
+	Named Place
 	group string
 	node  int
 }
 
-// uses are all places that name the patch, in the order in which they are read.
-func (p *Patch) uses() []patchUse {
-	return append([]patchUse{{p.Named, p.Group, p.Node}}, p.again...)
+// Uses are all places that name the patch, in the order in which they are read.
+func (p *Patch) Uses() []PatchUse {
+	return append([]PatchUse{{p.Named, p.Group, p.Node}}, p.again...)
 }
 
 // patchLists are where a talconfig lists patches for all nodes or a role.
@@ -112,14 +112,14 @@ func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named Place, 
 
 		patch := &Patch{Named: named.Item(i), Group: group, Node: node}
 
-		if name, isFile := fileReference(item.Value); isFile {
+		if name, isFile := FileReference(item.Value); isFile {
 			path := name
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(in.Options.TalosDir, path)
 			}
 
 			if known := seen[path]; known != nil {
-				known.again = append(known.again, patchUse{patch.Named, group, node})
+				known.again = append(known.again, PatchUse{patch.Named, group, node})
 
 				continue
 			}
@@ -144,9 +144,9 @@ func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named Place, 
 	return patches
 }
 
-// fileReference reports whether an item of a list of patches is the name of a file: @name, or a single word, which no
+// FileReference reports whether an item of a list of patches is the name of a file: @name, or a single word, which no
 // patch is. Source: machinery config/configpatcher/load.go.
-func fileReference(item string) (string, bool) {
+func FileReference(item string) (string, bool) {
 	if name, isFile := strings.CutPrefix(strings.TrimSpace(item), "@"); isFile {
 		return name, true
 	}
@@ -180,7 +180,7 @@ func (in *Input) readFolder() []*Patch {
 
 	var patches []*Patch
 
-	for _, name := range namesIn(folder) {
+	for _, name := range NamesIn(folder) {
 		ending := filepath.Ext(name)
 		if ending != ".yaml" && ending != ".yml" {
 			continue
@@ -209,8 +209,8 @@ func (in *Input) readFolder() []*Patch {
 	return patches
 }
 
-// namesIn are the names of the files in a folder.
-func namesIn(folder string) []string {
+// NamesIn are the names of the files in a folder.
+func NamesIn(folder string) []string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil
@@ -227,15 +227,15 @@ func namesIn(folder string) []string {
 	return names
 }
 
-// variable is a variable in a patch, which gets its value before the patch is read as YAML.
-var variable = regexp.MustCompile(`\$\{[^}\n]*\}|\$[A-Z_][A-Z0-9_]*`)
+// Variable is a variable in a patch, which gets its value before the patch is read as YAML.
+var Variable = regexp.MustCompile(`\$\{[^}\n]*\}|\$[A-Z_][A-Z0-9_]*`)
 
 // adopt notes what in a patch's text can't be judged, and finds the places of what can: variables count as nothing.
 func (p *Patch) adopt() {
 	p.templated = bytes.Contains(p.File.Data, []byte("{{"))
 
-	if variable.Match(p.File.Data) {
-		blank := machineconfig.NewPlaces(variable.ReplaceAll(p.File.Data, nil))
+	if Variable.Match(p.File.Data) {
+		blank := machineconfig.NewPlaces(Variable.ReplaceAll(p.File.Data, nil))
 
 		if _, _, message := p.File.Places.SyntaxError(); message != "" {
 			p.File.Places = blank
@@ -247,38 +247,38 @@ func (p *Patch) adopt() {
 type form int
 
 const (
-	strategic form = iota // documents to merge
-	operations
-	empty
-	unusable
-	unknown // templates, ciphertext, or no text at all
+	StrategicPatch form = iota // documents to merge
+	OperationsPatch
+	EmptyPatch
+	UnusablePatch
+	UnknownPatch // templates, ciphertext, or no text at all
 )
 
-// form tells what the patch is, by its text alone.
-func (p *Patch) form() form {
+// Form tells what the patch is, by its text alone.
+func (p *Patch) Form() form {
 	roots := p.File.Places.Roots()
 
 	switch {
 	case p.Missing, p.unresolved, p.templated, p.File.Data == nil:
-		return unknown
+		return UnknownPatch
 	case isEmptyPatch(p.File.Data):
-		return empty
+		return EmptyPatch
 	case len(roots) == 0:
-		return unusable
+		return UnusablePatch
 	case roots[0].Kind == yaml.SequenceNode && len(roots) == 1 && areOperations(roots[0]):
-		return operations
+		return OperationsPatch
 	}
 
 	for _, root := range roots {
 		switch {
 		case machineconfig.Field(root, "sops") != nil:
-			return unknown
+			return UnknownPatch
 		case root.Kind != yaml.MappingNode && root.Tag != "!!null":
-			return unusable
+			return UnusablePatch
 		}
 	}
 
-	return strategic
+	return StrategicPatch
 }
 
 func areOperations(list *yaml.Node) bool {
@@ -298,8 +298,8 @@ func isEmptyPatch(text []byte) bool {
 	return true
 }
 
-// name is how people are told of a patch.
-func (p *Patch) name() string {
+// Name is how people are told of a patch.
+func (p *Patch) Name() string {
 	if p.Inline {
 		return "the patch"
 	}
@@ -307,9 +307,9 @@ func (p *Patch) name() string {
 	return "the patch " + p.File.Shown
 }
 
-// used reports whether any node gets the patch; an inventory without nodes of a role has patches for nobody.
-func (in *Input) used(patch *Patch) bool {
-	return slices.ContainsFunc(patch.uses(), func(use patchUse) bool { return len(in.nodesOf(use)) > 0 })
+// Used reports whether any node gets the patch; an inventory without nodes of a role has patches for nobody.
+func (in *Input) Used(patch *Patch) bool {
+	return slices.ContainsFunc(patch.Uses(), func(use PatchUse) bool { return len(in.NodesOf(use)) > 0 })
 }
 
 // recipients are the nodes that the talconfig's lists of patches are for.
@@ -344,9 +344,9 @@ func findRecipients(in *Input) recipients {
 	return found
 }
 
-// nodesOf are the nodes that get what an item of a list of patches names. What is for a role is not for nodes that
+// NodesOf are the nodes that get what an item of a list of patches names. What is for a role is not for nodes that
 // override it.
-func (in *Input) nodesOf(use patchUse) []*inventory.Node {
+func (in *Input) NodesOf(use PatchUse) []*inventory.Node {
 	switch use.group {
 	case "":
 		return Once(in, findRecipients).all
@@ -367,8 +367,8 @@ func (in *Input) entry(node *inventory.Node) *talconfig.Node {
 	return &declared.Nodes[index]
 }
 
-// settingsOf are the settings of a node's entry, with those of its role; of a profile what there is of them.
-func (in *Input) settingsOf(node *inventory.Node) (talconfig.NodeSettings, bool) {
+// SettingsOf are the settings of a node's entry, with those of its role; of a profile what there is of them.
+func (in *Input) SettingsOf(node *inventory.Node) (talconfig.NodeSettings, bool) {
 	if in.Cluster.Profile != nil {
 		return talconfig.NodeSettings{TalosImageURL: node.ImageURL,
 			MachineSpec: talconfig.MachineSpec{SecureBoot: node.SecureBoot}}, true
@@ -382,26 +382,26 @@ func (in *Input) settingsOf(node *inventory.Node) (talconfig.NodeSettings, bool)
 	return in.Cluster.Talconfig.Settings(*entry), true
 }
 
-// contract is the Talos version that machine configs are made for; nil if it is newer than what is known here, or none.
-func (in *Input) contract() *config.VersionContract {
+// Contract is the Talos version that machine configs are made for; nil if it is newer than what is known here, or none.
+func (in *Input) Contract() *config.VersionContract {
 	version := in.Cluster.TalosVersion
 	if version == "" {
 		version = machineconfig.DefaultTalosVersion
 	}
 
 	contract, err := config.ParseContractFromVersion(version)
-	if err != nil || contract.Greater(newestContract) {
+	if err != nil || contract.Greater(NewestContract) {
 		return nil
 	}
 
 	return contract
 }
 
-// newestContract is the newest Talos version that this program's machinery knows.
-var newestContract = config.TalosVersion1_13
+// NewestContract is the newest Talos version that this program's machinery knows.
+var NewestContract = config.TalosVersion1_13
 
-// documentID tells documents apart as Talos does: by kind and name.
-func documentID(root *yaml.Node) string {
+// DocumentID tells documents apart as Talos does: by kind and name.
+func DocumentID(root *yaml.Node) string {
 	text := func(key string) string {
 		if value := machineconfig.Field(root, key); value != nil && value.Kind == yaml.ScalarNode {
 			return value.Value
@@ -413,31 +413,31 @@ func documentID(root *yaml.Node) string {
 	return text("kind") + "/" + text("name")
 }
 
-// deletion is one `$patch: delete` of a patch.
-type deletion struct {
-	kind, name string
+// Deletion is one `$patch: delete` of a patch.
+type Deletion struct {
+	Kind, Name string
 	// path are the keys above it, with "[]" for the item of a list; empty for the whole document.
-	path []string
-	at   *yaml.Node
+	Path []string
+	At   *yaml.Node
 }
 
-// deletesWhole reports whether a document of a patch only says which document to take out.
-func deletesWhole(root *yaml.Node) bool { return isDelete(machineconfig.Field(root, "$patch")) }
+// DeletesWhole reports whether a document of a patch only says which document to take out.
+func DeletesWhole(root *yaml.Node) bool { return isDelete(machineconfig.Field(root, "$patch")) }
 
 func isDelete(value *yaml.Node) bool { return value != nil && value.Value == "delete" }
 
-// deletions lists those of a document.
-func deletions(root *yaml.Node) []deletion {
-	kind, name, _ := strings.Cut(documentID(root), "/")
+// Deletions lists those of a document.
+func Deletions(root *yaml.Node) []Deletion {
+	kind, name, _ := strings.Cut(DocumentID(root), "/")
 
-	var found []deletion
+	var found []Deletion
 
 	var visit func(*yaml.Node, []string)
 
 	visit = func(node *yaml.Node, path []string) {
 		for i := 0; i+1 < len(node.Content) && node.Kind == yaml.MappingNode; i += 2 {
 			if key, value := node.Content[i], node.Content[i+1]; key.Value == "$patch" && isDelete(value) {
-				found = append(found, deletion{kind, name, slices.Clone(path), key})
+				found = append(found, Deletion{kind, name, slices.Clone(path), key})
 			} else {
 				visit(value, append(path[:len(path):len(path)], key.Value))
 			}

@@ -119,7 +119,7 @@ func (in *Input) Locate(place Place) diagnosis.Location {
 		found.From = in.originOf(config, line)
 
 		// A file that is not written yet has nothing else that could be looked at.
-		if found.From == "" && strings.HasSuffix(place.file.Shown, notWritten) {
+		if found.From == "" && strings.HasSuffix(place.file.Shown, NotWritten) {
 			found.From = in.entryPlace(config)
 		}
 	}
@@ -203,9 +203,9 @@ func (in *Input) VIPPlace(config *Rendered, addr netip.Addr) (Place, bool) {
 	}
 
 	for _, config := range configs {
-		for _, link := range config.links() {
-			if i := slices.IndexFunc(link.vips, func(vip vip) bool { return vip.addr == addr }); i >= 0 {
-				return link.vips[i].at, true
+		for _, link := range config.Links() {
+			if i := slices.IndexFunc(link.VIPs, func(vip VIP) bool { return vip.Addr == addr }); i >= 0 {
+				return link.VIPs[i].At, true
 			}
 		}
 	}

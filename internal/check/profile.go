@@ -26,10 +26,10 @@ const (
 	MetricsArea   Area = "etcd Metrics"
 	LabelsArea    Area = "Node Labels"
 	ProxmoxArea   Area = "Proxmox VMs"
-	compliant          = "Compliant"
-	enhancement        = "Enhancement Available"
-	notCompliant       = "Not Compliant"
-	areaNotRun         = "Not Run"
+	Compliant          = "Compliant"
+	Enhancement        = "Enhancement Available"
+	NotCompliant       = "Not Compliant"
+	AreaNotRun         = "Not Run"
 	findingsShown      = 2
 )
 
@@ -85,9 +85,9 @@ func areaResult(table []Check, result Result, area Area) AreaResult {
 		switch {
 		case !slices.Contains(ids, finding.ID):
 		case finding.Severity != diagnosis.OK:
-			trouble = append(trouble, headline(finding))
+			trouble = append(trouble, Headline(finding))
 		case finding.Next != "":
-			suggested = append(suggested, headline(finding))
+			suggested = append(suggested, Headline(finding))
 		default:
 			seen = append(seen, finding.Headline())
 		}
@@ -95,7 +95,7 @@ func areaResult(table []Check, result Result, area Area) AreaResult {
 
 	passed := 0
 
-	for _, id := range unique(ids) {
+	for _, id := range Unique(ids) {
 		if slices.Contains(result.Passed, id) {
 			passed++
 		}
@@ -103,19 +103,19 @@ func areaResult(table []Check, result Result, area Area) AreaResult {
 
 	switch {
 	case len(trouble) > 0:
-		return AreaResult{area, notCompliant, firstOf(trouble)}
+		return AreaResult{area, NotCompliant, firstOf(trouble)}
 	case len(seen) > 0:
-		return AreaResult{area, compliant, strings.Join(seen, "; ") + leftOut(result, ids)}
+		return AreaResult{area, Compliant, strings.Join(seen, "; ") + leftOut(result, ids)}
 	case len(suggested) > 0:
-		return AreaResult{area, enhancement, firstOf(suggested)}
+		return AreaResult{area, Enhancement, firstOf(suggested)}
 	case passed > 0:
 		if missing := leftOut(result, ids); missing != "" {
-			return AreaResult{area, compliant, "nothing wrong in what could be judged" + missing}
+			return AreaResult{area, Compliant, "nothing wrong in what could be judged" + missing}
 		}
 
-		return AreaResult{area, compliant, allRight[area]}
+		return AreaResult{area, Compliant, allRight[area]}
 	default:
-		return AreaResult{area, areaNotRun, whyNotRun(result, ids)}
+		return AreaResult{area, AreaNotRun, whyNotRun(result, ids)}
 	}
 }
 
@@ -135,8 +135,8 @@ func leftOut(result Result, ids []diagnosis.ID) string {
 		}
 	}
 
-	if notRun = unique(notRun); len(notRun) > 0 {
-		return fmt.Sprintf(" (%s not run)", count(len(notRun), "check"))
+	if notRun = Unique(notRun); len(notRun) > 0 {
+		return fmt.Sprintf(" (%s not run)", Count(len(notRun), "check"))
 	}
 
 	return ""

@@ -27,9 +27,9 @@ func InInventory(source, change, rerun string) string {
 }
 
 // Join lists values for people.
-func Join[T fmt.Stringer](values []T) string { return strings.Join(texts(values), ", ") }
+func Join[T fmt.Stringer](values []T) string { return strings.Join(Texts(values), ", ") }
 
-func texts[T fmt.Stringer](values []T) []string {
+func Texts[T fmt.Stringer](values []T) []string {
 	texts := make([]string, 0, len(values))
 	for _, value := range values {
 		texts = append(texts, value.String())
@@ -67,8 +67,8 @@ func CoversName(certified, host string) bool {
 	return strings.EqualFold(certified, host)
 }
 
-// unique are the texts in the order of their first appearance.
-func unique[T ~string](texts []T) []T {
+// Unique are the texts in the order of their first appearance.
+func Unique[T ~string](texts []T) []T {
 	seen := map[T]bool{}
 
 	return slices.DeleteFunc(slices.Clone(texts), func(text T) bool {
@@ -79,7 +79,7 @@ func unique[T ~string](texts []T) []T {
 	})
 }
 
-func count(n int, noun string) string {
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -87,8 +87,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// headline names the node before the cause.
-func headline(finding diagnosis.Finding) string {
+// Headline names the node before the cause.
+func Headline(finding diagnosis.Finding) string {
 	if finding.Node == "" {
 		return finding.Headline()
 	}
@@ -96,11 +96,11 @@ func headline(finding diagnosis.Finding) string {
 	return finding.Node + ": " + finding.Headline()
 }
 
-// suggestion is the word for a finding that makes nothing wrong.
-const suggestion = "suggestion"
+// Suggestion is the word for a finding that makes nothing wrong.
+const Suggestion = "suggestion"
 
-// nodeList is a list of nodes for people, cut where it gets long.
-func nodeList(names []string) string {
+// NodeList is a list of nodes for people, cut where it gets long.
+func NodeList(names []string) string {
 	const most = 3
 
 	if len(names) <= most {

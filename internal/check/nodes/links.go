@@ -1,0 +1,184 @@
+package nodes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/talos"
+)
+
+// checkLinks looks for the physical links that the machine config names or selects by MAC. A missing name is only
+// surely wrong if the node booted with the kernel arguments that it will have once installed: net.ifnames decides how
+// links are called. A MAC never changes.
+func checkLinks(_ context.Context, s subject) {
+	if s.Facts.Lacks(check.FactLinks) {
+		return
+	}
+
+	next := s.regenerate("name a link that " + s.Name + " has, or select it by its MAC")
+
+	absentMACs := s.absentMACs()
+	unmatched := len(absentMACs) > 0 && anyMAC(s.MACs, physicalMACs(s.Facts.Links))
+
+	if unmatched {
+		s.fail(diagnosis.LinkAbsent, next, "no physical link has the MAC address %s; the node has %s",
+			strings.Join(absentMACs, ", "), linkList(s.Facts.Links))
+	}
+
+	absent := s.absentLinks()
+	cause := fmt.Sprintf("no link %s; the node has %s", strings.Join(absent, ", "), linkList(s.Facts.Links))
+
+	switch difference := s.namingDifference(); {
+	case len(absent) == 0 && (unmatched || len(s.Config.Links()) == 0):
+	case len(absent) == 0:
+		s.ok(diagnosis.LinkAbsent, "has %s", strings.Join(s.Config.Links(), ", "))
+	case difference != "":
+		s.warn(diagnosis.LinkAbsent, next, "%s, and its names may change: %s", cause, difference)
+	default:
+		s.fail(diagnosis.LinkAbsent, next, "%s: it would not be on the network", cause)
+	}
+}
+
+func (s subject) absentLinks() []string {
+	return slices.DeleteFunc(slices.Clone(s.Config.Links()), func(name string) bool {
+		return slices.ContainsFunc(s.Facts.Links, func(link talos.Link) bool { return called(link, name) })
+	})
+}
+
+func (s subject) absentMACs() []string {
+	return slices.DeleteFunc(slices.Clone(s.MACs),
+		func(mac string) bool { return anyMAC([]string{mac}, physicalMACs(s.Facts.Links)) })
+}
+
+// called reports whether a link goes by a name.
+func called(link talos.Link, name string) bool {
+	return link.Name == name || slices.Contains(link.Aliases, name)
+}
+
+func linkList(links []talos.Link) string {
+	var texts []string
+
+	for _, link := range links {
+		if link.Physical {
+			texts = append(texts, strings.TrimSpace(link.Name+" "+link.MAC))
+		}
+	}
+
+	if len(texts) == 0 {
+		return "no physical link"
+	}
+
+	return strings.Join(texts, ", ")
+}
+
+// namingArgs are the kernel arguments that decide how links are called.
+var namingArgs = []string{"net.ifnames", "biosdevname"}
+
+// namingDifference says why the installed system may name its links otherwise than the running one does; empty when it
+// will not. An installed node keeps its names: it runs what it will run.
+func (s subject) namingDifference() string {
+	switch {
+	case s.installed():
+		return ""
+	case s.Facts.Lacks(check.FactCmdline):
+		return "the arguments that it booted with are not known"
+	}
+
+	booted, declared := namingOf(strings.Fields(s.Facts.Cmdline)), s.declaredNaming()
+
+	for _, name := range namingArgs {
+		if value, ok := declared[name]; ok && booted[name] != value {
+			return fmt.Sprintf("it booted without %s=%s, which its machine config asks for", name, value)
+		}
+	}
+
+	image := schematic.ParseReference(s.Config.InstallImage())
+
+	switch plain := s.Config.InstallImage() == "" || image.Plain(); {
+	case plain && !maps.Equal(booted, declared):
+		return "it booted with " + namingText(booted) + ", which its installer image does not have"
+	case plain, len(declared) > 0, image.Schematic != "" && image.Schematic == s.Facts.Schematic:
+		return ""
+	default:
+		return "the installer image may have arguments of its own, and the node did not boot from it"
+	}
+}
+
+// declaredNaming are the naming arguments that the machine config adds; none where it lets the image decide.
+func (s subject) declaredNaming() map[string]string {
+	install := s.Config.Provider.Machine().Install()
+
+	if install.GrubUseUKICmdline() || (s.Facts.Security != nil && s.Facts.Security.UKI) {
+		return nil
+	}
+
+	return namingOf(install.ExtraKernelArgs())
+}
+
+// namingOf picks the naming arguments; the last of several wins, as it does in the kernel. net.ifnames=1 is Talos'
+// default, so it says nothing.
+func namingOf(args []string) map[string]string {
+	named := make(map[string]string)
+
+	for _, arg := range args {
+		if name, value, _ := strings.Cut(arg, "="); slices.Contains(namingArgs, name) {
+			named[name] = value
+		}
+	}
+
+	if named["net.ifnames"] == "1" {
+		delete(named, "net.ifnames")
+	}
+
+	return named
+}
+
+func namingText(args map[string]string) string {
+	var texts []string
+
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		texts = append(texts, name+"="+args[name])
+	}
+
+	return strings.Join(texts, " ")
+}
+
+// checkLiveSelectors compares selectors by MAC with the node's links. Other properties are not read in maintenance.
+func checkLiveSelectors(_ context.Context, s subject) {
+	if len(s.Facts.Links) == 0 {
+		return
+	}
+
+	for _, link := range check.InterfaceLinks(&check.Rendered{Config: s.Config}) {
+		if link.Selector == nil || link.VLAN {
+			continue
+		}
+
+		pattern := cmp.Or(link.Selector.NetworkDeviceHardwareAddress, link.Selector.NetworkDevicePermanentAddress)
+
+		// A complete address is compared where the machine's identity is.
+		if !strings.Contains(pattern, "*") {
+			continue
+		}
+
+		matching := slices.DeleteFunc(slices.Clone(s.Facts.Links),
+			func(link talos.Link) bool { return !link.Physical || !matchesMAC(pattern, strings.ToLower(link.MAC)) })
+
+		if len(matching) != 1 {
+			found := ""
+			if len(matching) > 0 {
+				found = linkList(matching)
+			}
+
+			s.found(diagnosis.LinkSelectorUnmatched, "select one of the node's links by its MAC address",
+				"%d links match %q (%s); the node has %s", len(matching), pattern, found, linkList(s.Facts.Links))
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package nodes
+
+import (
+	"context"
+	"slices"
+
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/files/endpoints"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// checkLiveSubnet judges the VIPs of a control plane that gets addresses from the network by those that it has now.
+func checkLiveSubnet(_ context.Context, s subject) {
+	if len(s.Facts.Addresses) == 0 {
+		return
+	}
+
+	addresses := slices.Concat(s.Config.Addresses(), s.Facts.Addresses)
+
+	for _, vip := range s.Config.VIPs() {
+		if !check.AnyContains(addresses, vip) && endpoints.MayGetSubnet(s.Config, vip) {
+			s.fail(diagnosis.VIPOutsideSubnet, s.regenerate("choose a VIP within the control planes' subnet"), "%s",
+				endpoints.OutsideSubnets(vip, addresses))
+			s.report.Last().Exit = diagnosis.ExitPreflight
+		}
+	}
+}
