@@ -14,8 +14,8 @@ type Config mg.Namespace
 
 // Secrets makes the cluster's secrets, encrypted by the rules of .sops.yaml, and never replaces any.
 //
-// -from takes them out of a control plane's machine config instead. New ones are refused while a config exists or a
-// node may belong to a cluster; -newSecrets says that silent nodes do not.
+// -from takes them out of a control plane's machine config instead. New ones are refused while a machine config or a
+// talosconfig exists, or a node answers that is configured already.
 func (Config) Secrets(ctx context.Context, from *string, newSecrets, dryRun *bool) error {
 	step := steps.Secrets{Asked: true}
 	if from != nil {
@@ -31,7 +31,7 @@ func (Config) Secrets(ctx context.Context, from *string, newSecrets, dryRun *boo
 func (Config) Generate(ctx context.Context, newSecrets, dryRun *bool) error {
 	return execute(ctx, "config:generate", overrides{
 		"NEW_SECRETS": newSecrets, "DRY_RUN": dryRun,
-	}, only(steps.Secrets{}, steps.Configs{Replace: true}))
+	}, only(steps.Secrets{ByName: true}, steps.Configs{Replace: true}))
 }
 
 // Schema prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you

@@ -3,7 +3,6 @@ package check
 import (
 	"errors"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/check/proxmox"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -32,8 +32,8 @@ type Options struct {
 	Cluster *inventory.Cluster
 	// Source is the form that the cluster is declared in. Default: the one that is there.
 	Source inventory.Kind
-	// Decrypt gives the plaintext of a file that sops encrypted; without it such files are not read.
-	Decrypt func(path string, data []byte) ([]byte, error)
+	// Files are what the run has read so far; nil has the audit read all itself.
+	Files *reading.Files
 	// Generate makes the machine configs and the talosconfig in memory, by their paths in ConfigDir: it is asked when one
 	// of them is not there. Its error says why there are none, in one line, or holds the mistakes in the files (see
 	// inventory.FileErrors). Nil makes none.
@@ -113,6 +113,10 @@ func Read(options Options) *Input {
 	in := &Input{Options: options, byFile: map[*File]*Rendered{}, byNode: map[*inventory.Node]*Rendered{},
 		Cluster: options.Cluster}
 
+	if options.Files == nil {
+		in.Options.Files = reading.New(options.Root, nil)
+	}
+
 	if options.ConfigDir == "" {
 		in.Options.ConfigDir = filepath.Join(options.TalosDir, "clusterconfig")
 	}
@@ -154,26 +158,16 @@ func Read(options Options) *Input {
 }
 
 // Shown is a path as people are told it.
-func (in *Input) Shown(path string) string {
-	relative, err := filepath.Rel(in.Options.Root, path)
-	if in.Options.Root == "" || err != nil || strings.HasPrefix(relative, "..") {
-		return path
-	}
-
-	return filepath.ToSlash(relative)
-}
+func (in *Input) Shown(path string) string { return in.Options.Files.Shown(path) }
 
 // Open reads a file; nil if it can't be read.
 func (in *Input) Open(path string) *File {
-	data, err := os.ReadFile(path)
-	if err != nil {
+	read := in.Options.Files.Open(path)
+	if read.Err != nil {
 		return nil
 	}
 
-	file := newFile(path, in.Shown(path), data)
-	file.readMode()
-
-	return file
+	return &File{Path: path, Shown: read.Shown, Data: read.Data, Mode: uint32(read.Mode), Places: read.Places()}
 }
 
 func (in *Input) readInventory() {
@@ -185,8 +179,7 @@ func (in *Input) readInventory() {
 
 	cluster, err := inventory.Inspect(inventory.Options{
 		TalosDir: in.Options.TalosDir, Source: in.Options.Source, ConfigDir: in.Options.ConfigDir,
-		Environ: in.Options.Environ,
-		Decrypt: in.Options.Decrypt, Root: in.Options.Root,
+		Environ: in.Options.Environ, Files: in.Options.Files,
 		Unwritten: func(name string) []byte { return in.generated()[filepath.ToSlash(name)] },
 	})
 
@@ -411,9 +404,9 @@ func (in *Input) readSecrets() {
 func (in *Input) unmet(needs diagnosis.Need) string {
 	switch {
 	case needs.Has(diagnosis.NeedsFacts):
-		return "needs a node's answer: mage preflight asks the nodes"
+		return "needs a node's answer: mage preflight"
 	case needs.Has(diagnosis.NeedsNetwork) && in.Options.Checks.LookupHost == nil:
-		return "needs the network: mage preflight asks it"
+		return "needs the network: mage preflight"
 	case needs.Has(diagnosis.NeedsTalconfig) && in.Cluster == nil:
 		return "the inventory can't be read"
 	case needs.Has(diagnosis.NeedsConfig) && len(in.Configs) == 0:
@@ -437,13 +430,13 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 	}
 }
 
-// None adds to what is missing why it can't be made in memory, if that was tried.
+// None is what is missing, or why it can't be made in memory, if that was tried.
 func (in *Input) None(text string) string {
 	if in.whyNot == "" {
 		return text
 	}
 
-	return text + "; " + in.whyNot
+	return "not all files are written yet; " + in.whyNot
 }
 
 // NothingMade says why no file of the folder of machine configs exists yet and none could be made to be judged: then it

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"runtime"
 	"testing"
 	"time"
 
@@ -14,12 +13,12 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
-	"github.com/talos-mage/talos-mage/internal/test/leaks"
 )
 
 var (
@@ -78,20 +77,20 @@ func TestClientAsksAnotherAddressInTheServersName(t *testing.T) {
 	require.NoError(t, client.Ready(t.Context()))
 }
 
-// Not parallel: it counts the goroutines of the whole process.
+// Not parallel: it looks at the goroutines of the whole process.
 func TestClientLeavesNoGoroutine(t *testing.T) {
 	api := newAPI(t, kubernetes.Options{})
 
 	client, err := kube.Open(api.kubeconfig(t, kubernetes.AdminOptions{}), kube.Options{})
 	require.NoError(t, err)
 
-	before := runtime.NumGoroutine()
+	before := goleak.IgnoreCurrent()
 
 	for range 5 {
 		require.NoError(t, client.Ready(t.Context()))
 	}
 
-	leaks.Require(t, before)
+	goleak.VerifyNone(t, before)
 }
 
 func TestFailuresAreExplained(t *testing.T) {

@@ -1,15 +1,19 @@
 package kube
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/talos-mage/talos-mage/internal/base/held"
+	"github.com/gofrs/flock"
+
+	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -19,75 +23,116 @@ const (
 	lockAttempts = 40
 )
 
-// lockMark is what this program's lock files hold. kubectl's are empty, and nobody can tell whether their process still
-// lives.
-const lockMark = "talos-mage is changing the kubeconfig. Was it killed? Then its next run removes this file.\n"
+// fileLock is kubectl's lock file beside a kubeconfig. Ours is a symbolic link, which comes into being with all that it
+// says, to a file on which this program holds a lock of the system's. That one ends with the process: who holds it and
+// meets the link knows that nobody else's process made it and still lives. kubectl's own lock file tells nobody whose
+// it is.
+type fileLock struct {
+	name string
+	held *flock.Flock
+}
 
-func lockName(path string) string { return path + ".lock" }
-
-// removeAbandonedLock takes away the lock file of a process of this program that was killed.
-func removeAbandonedLock(path string) { held.RemoveAbandoned(lockName(path), isMarked) }
-
-// lock takes the lock file that kubectl takes before it writes.
-func lock(path string) (unlock func(), err error) {
-	mine, err := newLockFile(path)
+func newFileLock(path, folder string) fileLock {
+	// Two names of one file need one lock.
+	target, err := atomicfile.Target(path)
 	if err != nil {
-		return nil, unwritable(path, err)
+		target = path
 	}
 
-	name := lockName(path)
+	sum := sha256.Sum256([]byte(absolute(target)))
+	held := filepath.Join(absolute(cmp.Or(folder, os.TempDir())), "talos-mage-"+hex.EncodeToString(sum[:8])+".lock")
 
+	return fileLock{name: path + ".lock", held: flock.New(held, flock.SetPermissions(0o600))}
+}
+
+// absolute is the path as it is, where the working directory can't be told.
+func absolute(path string) string {
+	if found, err := filepath.Abs(path); err == nil {
+		return found
+	}
+
+	return path
+}
+
+// take waits a moment for the lock.
+func (l fileLock) take(path string) error {
 	for attempt := range lockAttempts {
 		if attempt > 0 {
 			<-time.After(lockPause)
 		}
 
-		err := mine.MoveTo(name)
+		ours, err := l.held.TryLock()
+		if err != nil {
+			return unwritable(l.held.Path(), err)
+		}
 
-		switch {
+		if !ours {
+			continue
+		}
+
+		l.removeLink()
+
+		switch err := l.link(); {
 		case err == nil:
-			return func() {
-				_ = os.Remove(name) // what stays is reported, or taken away, by whoever meets it
-				mine.Release()
-			}, nil
-		case errors.Is(err, fs.ErrExist):
-			removeAbandonedLock(path)
-		default:
-			mine.Release()
+			return nil
+		case !errors.Is(err, fs.ErrExist):
+			_ = l.held.Unlock()
 
-			return nil, unwritable(path, errors.Join(err, os.Remove(mine.Name())))
+			return unwritable(path, err)
 		}
 	}
 
-	mine.Release()
-	_ = os.Remove(mine.Name())
+	_ = l.held.Unlock()
 
-	return nil, problem(diagnosis.KubeconfigLocked, fs.ErrExist,
-		fmt.Sprintf("another program is changing %s: %s did not go away", path, name),
-		"rm "+name+", if no other program is running; then mage kubeconfig")
+	return problem(diagnosis.KubeconfigLocked, fs.ErrExist,
+		fmt.Sprintf("another program is changing %s: %s did not go away", path, l.name),
+		"rm "+l.name+", if no other program is running; then mage kubeconfig")
 }
 
-// newLockFile makes a lock file under another name: it has to be whole and held before it is one.
-func newLockFile(path string) (*held.File, error) {
-	file, err := held.NewFile(filepath.Dir(path), "."+filepath.Base(path)+".lock.talos-mage-*")
+// link makes the lock file; an empty one, as kubectl's are, where there are no symbolic links.
+func (l fileLock) link() error {
+	err := os.Symlink(l.held.Path(), l.name)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+
+	file, err := os.OpenFile(l.name, os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
-	_, err = file.WriteString(lockMark)
-	if err = errors.Join(err, file.Close()); err != nil {
-		file.Release()
-
-		return nil, errors.Join(err, os.Remove(file.Name()))
-	}
-
-	return file, nil
+	return file.Close()
 }
 
-// isMarked tells a lock file of this program from kubectl's.
-func isMarked(file *os.File) bool {
-	mark := make([]byte, len(lockMark))
-	_, err := io.ReadFull(file, mark)
+func (l fileLock) release() {
+	_ = os.Remove(l.name) // what stays is reported, or taken away, by whoever meets it
+	_ = l.held.Unlock()
+}
 
-	return err == nil && string(mark) == lockMark
+// removeAbandoned takes away the lock file of a process of this program that was killed.
+func (l fileLock) removeAbandoned() {
+	if !l.isLink() {
+		return
+	}
+
+	if ours, err := l.held.TryLock(); err != nil || !ours {
+		return
+	}
+
+	l.removeLink()
+
+	_ = l.held.Unlock()
+}
+
+// removeLink is for who holds the lock of the system's.
+func (l fileLock) removeLink() {
+	if l.isLink() {
+		_ = os.Remove(l.name)
+	}
+}
+
+func (l fileLock) isLink() bool {
+	target, err := os.Readlink(l.name)
+
+	return err == nil && target == l.held.Path()
 }

@@ -35,6 +35,9 @@ type MergeOptions struct {
 	MinValidity time.Duration
 	// Now is the time that certificates are judged by; nil for the real one.
 	Now func() time.Time
+	// LockFolder is where this program's own lock is, by which it knows whether one of its processes still lives; the
+	// system's folder for temporary files if empty.
+	LockFolder string
 }
 
 // MergeResult says what became of the file.
@@ -83,7 +86,7 @@ func Merge(path string, fetched []byte, options MergeOptions) (MergeResult, erro
 
 	// It may be in kubectl's way only.
 	if !options.DryRun {
-		removeAbandonedLock(path)
+		newFileLock(path, options.LockFolder).removeAbandoned()
 	}
 
 	// Looked at first without the lock: a file that is good is left alone even in a folder that is read-only.
@@ -101,12 +104,12 @@ func change(path string, fetched []byte, ours entry, options MergeOptions) (Merg
 		return MergeResult{}, unwritable(path, err)
 	}
 
-	unlock, err := lock(path)
-	if err != nil {
+	lock := newFileLock(path, options.LockFolder)
+	if err := lock.take(path); err != nil {
 		return MergeResult{}, err
 	}
 
-	defer unlock()
+	defer lock.release()
 
 	result, merged, err := plan(path, fetched, ours, options)
 	if err != nil || !result.Changed {

@@ -7,17 +7,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/talos-mage/talos-mage/internal/base/atomicfile/baddisk"
-	"github.com/talos-mage/talos-mage/internal/base/held"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
@@ -568,40 +567,58 @@ func TestMergeWaitsForTheLockAndGivesUp(t *testing.T) {
 func TestMergeTakesAwayTheLockOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 
-	if runtime.GOOS == "windows" {
-		t.Skip("this system can't tell whether the process still lives")
-	}
-
-	path := write(t, elsewhere)
+	path, folder := write(t, elsewhere), t.TempDir()
 	fetched := home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint})
 
-	const mark = "talos-mage is changing the kubeconfig. Was it killed? Then its next run removes this file.\n"
+	// Which file a process of this program locks can be seen where it has merged.
+	other := write(t, elsewhere)
+	require.NoError(t, os.Remove(other))
+	require.NoError(t, os.Symlink(path, other))
 
-	living, err := held.NewFile(filepath.Dir(path), "lock-*")
+	result, err := kube.Merge(other, fetched, kube.MergeOptions{LockFolder: folder})
 	require.NoError(t, err)
+	require.True(t, result.Changed)
+	require.NoError(t, os.WriteFile(path, []byte(elsewhere), 0o600))
 
-	_, err = living.WriteString(mark)
+	locks, err := filepath.Glob(filepath.Join(folder, "*.lock"))
 	require.NoError(t, err)
-	require.NoError(t, living.Close())
-	require.NoError(t, living.MoveTo(path+".lock"))
+	require.Len(t, locks, 1)
 
-	_, err = kube.Merge(path, fetched, kube.MergeOptions{})
+	living := flock.New(locks[0])
+	require.NoError(t, living.Lock())
+	require.NoError(t, os.Symlink(locks[0], path+".lock"))
+
+	_, err = kube.Merge(path, fetched, kube.MergeOptions{LockFolder: folder})
 	requireProblem(t, err, diagnosis.KubeconfigLocked, diagnosis.ExitPreflight, path+".lock did not go away")
 
-	living.Release() // as when it is killed
+	require.NoError(t, living.Unlock()) // as when it is killed
 
-	result, err := kube.Merge(path, fetched, kube.MergeOptions{})
+	result, err = kube.Merge(path, fetched, kube.MergeOptions{LockFolder: folder})
 	require.NoError(t, err)
 	require.True(t, result.Changed)
 	require.NoFileExists(t, path+".lock")
 
 	// Also when nothing is left to be changed: kubectl would stumble over it.
-	require.NoError(t, os.WriteFile(path+".lock", []byte(mark), 0o600))
+	require.NoError(t, os.Symlink(locks[0], path+".lock"))
 
-	result, err = kube.Merge(path, fetched, kube.MergeOptions{})
+	result, err = kube.Merge(path, fetched, kube.MergeOptions{LockFolder: folder})
 	require.NoError(t, err)
 	require.False(t, result.Changed)
-	require.NoFileExists(t, path+".lock")
+
+	_, err = os.Lstat(path + ".lock")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// One of another machine's, or of a run with another folder for temporary files, may live.
+func TestMergeLeavesALockThatItCannotJudge(t *testing.T) {
+	t.Parallel()
+
+	path := write(t, elsewhere)
+	require.NoError(t, os.Symlink("/another/folder/talos-mage-0123456789abcdef.lock", path+".lock"))
+
+	_, err := kube.Merge(path, home(t).kubeconfig(t, kubernetes.AdminOptions{Endpoint: endpoint}),
+		kube.MergeOptions{LockFolder: t.TempDir()})
+	requireProblem(t, err, diagnosis.KubeconfigLocked, diagnosis.ExitPreflight, path+".lock did not go away")
 }
 
 func TestParallelMergesLoseNothing(t *testing.T) {

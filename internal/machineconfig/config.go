@@ -34,6 +34,11 @@ type Config struct {
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 
+	return FromFile(path, data, err)
+}
+
+// FromFile is Load for a file that was read, or could not be.
+func FromFile(path string, data []byte, err error) (*Config, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &LoadError{Path: path, Message: "the machine config does not exist", Next: HowToGenerate,

@@ -31,6 +31,8 @@ type ConsoleOptions struct {
 	LogFormat, LogLevel string
 	// Brief leaves out findings that are ok, for runs of many steps; they are still counted.
 	Brief bool
+	// Verbose names the ids of the checks that were not run.
+	Verbose bool
 	// Now is the source of time for durations that are still running: the run's clock; default time.Now.
 	Now func() time.Time
 }
@@ -281,25 +283,25 @@ func told(earlier []diagnosis.Finding, finding diagnosis.Finding) bool {
 		slices.ContainsFunc(earlier, func(other diagnosis.Finding) bool { return sameReason(other, finding) })
 }
 
-// ids are the finding's, and for a check that was not run those of the others that the same reason kept from it.
-func (c *Console) ids(finding diagnosis.Finding) string {
-	if finding.Severity != diagnosis.NotRun {
-		return string(finding.ID)
-	}
-
-	var ids []string
+// notRunLine stands for all checks that the same reason kept from being run.
+func (c *Console) notRunLine(finding diagnosis.Finding) string {
+	var ids []diagnosis.ID
 
 	for _, other := range c.findings {
-		if id := string(other.ID); sameReason(other, finding) && !slices.Contains(ids, id) {
-			ids = append(ids, id)
+		if sameReason(other, finding) {
+			ids = append(ids, other.ID)
 		}
 	}
 
-	return strings.Join(ids, " ")
+	return diagnosis.NotRunLine(ids, finding.Node, finding.Cause, c.options.Verbose)
 }
 
 func (c *Console) findingLine(finding diagnosis.Finding) string {
 	severity := paint(c.options.Color, severityColor(finding.Severity), fmt.Sprintf("%-7s", finding.Severity))
+	if finding.Severity == diagnosis.NotRun {
+		return severity + "  " + indented(c.notRunLine(finding))
+	}
+
 	cause := finding.Cause
 
 	if finding.Skipped {
@@ -318,7 +320,7 @@ func (c *Console) findingLine(finding diagnosis.Finding) string {
 		}
 	}
 
-	return fmt.Sprintf("%s  %s  %s  %s", severity, c.ids(finding), finding.Subject(), indented(cause))
+	return fmt.Sprintf("%s  %s  %s  %s", severity, finding.ID, finding.Subject(), indented(cause))
 }
 
 func (c *Console) resultLine(result Result) (line, next string) {

@@ -76,6 +76,36 @@ func play(clk *clock.Fake, recorder *report.Recorder) {
 		Duration: 3700 * time.Second})
 }
 
+// Checks that were not run are one line a reason; their ids are for those who ask for all.
+func TestChecksThatWereNotRunAreOneLineAReason(t *testing.T) {
+	t.Parallel()
+
+	for verbose, want := range map[bool]string{
+		false: "not run  2 checks need a node's answer: mage preflight\nnot run  1 check of cp1: no file\n",
+		true: "not run  2 checks need a node's answer: mage preflight  [TM044 TM047]\n" +
+			"not run  1 check of cp1: no file  [TM044]\n",
+	} {
+		var out bytes.Buffer
+
+		console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &out, Verbose: verbose})
+		recorder := report.NewRecorder(time.Now, console)
+		recorder.Start("preflight")
+
+		for _, finding := range []diagnosis.Finding{
+			{ID: "TM047", Cause: "needs a node's answer: mage preflight"}, {ID: "TM044", Node: "cp1", Cause: "no file"},
+			{ID: "TM044", Cause: "needs a node's answer: mage preflight"},
+		} {
+			finding.Severity = diagnosis.NotRun
+			recorder.Finding("preflight", finding)
+		}
+
+		recorder.Finish("preflight", time.Second, nil)
+		require.NoError(t, recorder.Close())
+		require.Contains(t, out.String(), want)
+		require.Contains(t, out.String(), "3 checks not run")
+	}
+}
+
 func TestConsoleWritesResultsInTheOrderOfTheNodes(t *testing.T) {
 	t.Parallel()
 

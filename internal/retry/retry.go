@@ -1,4 +1,4 @@
-// Package retry tries something again after growing pauses: within bounds of attempts and time, stopped at once by its
+// Package retry tries something again after growing pauses: up to a number of attempts, stopped at once by its
 // context, and never without keeping the last real cause. What is worth another attempt is the caller's to say; an
 // error is final by default.
 package retry
@@ -27,31 +27,22 @@ type Policy struct {
 	// Jitter lengthens each pause by a random share of it, up to this one (0.1: up to a tenth), so that many nodes don't
 	// retry in step.
 	Jitter float64
-	// AttemptTimeout bounds one attempt (0: only the context does). It is wall time on every clock: a network call takes
-	// what it takes.
-	AttemptTimeout time.Duration
-	// Budget bounds all attempts and pauses together, in the clock's time (0: no bound).
-	Budget time.Duration
 	// Waiting, if set, is told before each pause which attempt failed, how long the pause is and why there is one.
 	Waiting func(attempt int, pause time.Duration, cause error)
 }
-
-// ErrBudget is in the chain of an error that ended the attempts because the policy's budget was used up.
-var ErrBudget = errors.New("time budget used up")
 
 // Do calls attempt, with 1 for the first time, until it succeeds, fails with an error that again doesn't want to retry,
 // or the policy or the context ends it. It gives the number of attempts begun.
 //
 // The error of a single or final attempt comes back as it is. Otherwise it says why there was no further attempt, and
-// errors.Is finds the last cause and, if one of them ended it, the context's cause or ErrBudget. A last attempt that
-// only ran into its deadline doesn't hide the cause of the attempt before it.
+// errors.Is finds the last cause and, if the context ended it, the context's cause. A last attempt that only ran into
+// its deadline doesn't hide the cause of the attempt before it.
 func Do(
 	ctx context.Context, clk clock.Clock, p Policy, attempt func(ctx context.Context, n int) error, again func(error) bool,
 ) (attempts int, err error) {
 	var (
 		causes causes
 		pauses = p.pauses()
-		ends   = clk.Now().Add(p.Budget)
 	)
 
 	for {
@@ -61,7 +52,7 @@ func Do(
 
 		attempts++
 
-		err := p.once(ctx, clk, ends, attempts, attempt)
+		err := attempt(ctx, attempts)
 		if err == nil {
 			return attempts, nil
 		}
@@ -81,12 +72,6 @@ func Do(
 		}
 
 		pause := pauses()
-
-		// A pause that outlasts the budget could be followed by nothing.
-		if p.Budget > 0 && clk.Now().Add(pause).After(ends) {
-			return attempts, causes.stopped(ErrBudget, attempts)
-		}
-
 		if p.Waiting != nil {
 			p.Waiting(attempts, pause, err)
 		}
@@ -95,27 +80,6 @@ func Do(
 			return attempts, causes.stopped(err, attempts)
 		}
 	}
-}
-
-// once makes one attempt within its bounds.
-func (p Policy) once(
-	ctx context.Context, clk clock.Clock, ends time.Time, n int, attempt func(ctx context.Context, n int) error,
-) error {
-	if p.Budget > 0 {
-		var cancel context.CancelFunc
-
-		ctx, cancel = clk.WithTimeout(ctx, ends.Sub(clk.Now()))
-		defer cancel()
-	}
-
-	if p.AttemptTimeout > 0 {
-		var cancel context.CancelFunc
-
-		ctx, cancel = context.WithTimeout(ctx, p.AttemptTimeout)
-		defer cancel()
-	}
-
-	return attempt(ctx, n)
 }
 
 // pauses gives the pauses of the policy, one a call.
@@ -173,7 +137,7 @@ func (c *causes) exhausted(attempts int) error {
 	return fmt.Errorf("gave up after %d attempts: %w", attempts, c.last())
 }
 
-// stopped is the error when something else than the attempts ended them.
+// stopped is the error when the context ended the attempts.
 func (c *causes) stopped(why error, attempts int) error {
 	last := c.last()
 

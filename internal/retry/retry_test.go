@@ -152,61 +152,6 @@ func TestTheErrorTellsHowManyAttemptsThereWere(t *testing.T) {
 	require.Equal(t, errRefused, err)
 }
 
-func TestTheBudgetEndsTheAttempts(t *testing.T) {
-	t.Parallel()
-
-	clk := clock.NewFake(time.Time{})
-	policy := defaults()
-	policy.Budget = 20 * time.Second
-
-	attempts, err := retry.Do(t.Context(), clk, policy, func(context.Context, int) error {
-		clk.Advance(time.Second) // what the attempt takes counts too
-
-		return errRefused
-	}, always)
-
-	// 1+3+1+6+1 = 12 s; the next pause of 12 s would end after 24 s.
-	require.Equal(t, 3, attempts)
-	require.Equal(t, seconds(3, 6), clk.Sleeps())
-	require.ErrorIs(t, err, retry.ErrBudget)
-	require.ErrorIs(t, err, errRefused)
-	require.EqualError(t, err, "time budget used up after 3 attempts: connection refused")
-}
-
-func TestTheBudgetEndsARunningAttempt(t *testing.T) {
-	t.Parallel()
-
-	policy := defaults()
-	policy.Budget = 10 * time.Millisecond
-
-	attempts, err := retry.Do(t.Context(), clock.Real(), policy, func(ctx context.Context, _ int) error {
-		<-ctx.Done()
-
-		return ctx.Err()
-	}, always)
-
-	require.Equal(t, 1, attempts)
-	require.ErrorIs(t, err, retry.ErrBudget)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-}
-
-func TestEachAttemptHasItsOwnTimeout(t *testing.T) {
-	t.Parallel()
-
-	policy := defaults()
-	policy.Retries = 2
-	policy.AttemptTimeout = 5 * time.Millisecond
-
-	attempts, err := retry.Do(t.Context(), clock.NewFake(time.Time{}), policy, func(ctx context.Context, _ int) error {
-		<-ctx.Done()
-
-		return ctx.Err()
-	}, always)
-
-	require.Equal(t, 3, attempts)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-}
-
 func TestADeadlineDoesNotHideTheCauseBeforeIt(t *testing.T) {
 	t.Parallel()
 

@@ -7,13 +7,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/retry"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -91,7 +94,7 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 		}
 	}
 
-	served = append(served, fanout.Collect(ctx, probeLimit, silent, applier.waitAndServe, applier.broken)...)
+	served = append(served, fanout.Collect(ctx, observe.Limit, silent, applier.waitAndServe, applier.broken)...)
 
 	return diagnosis.Join(run.conclude(served), dryRunOutcome(s.Name(), served))
 }
@@ -113,7 +116,7 @@ func dryRunOutcome(step string, outcomes []outcome) error {
 	return &diagnosis.Problem{Step: step, Finding: diagnosis.Finding{
 		ID:       diagnosis.WouldChange,
 		Severity: diagnosis.Warning,
-		Cause:    fmt.Sprintf("dry run: %s would change", list(changing)),
+		Cause:    fmt.Sprintf("dry run: %s would change", text.List(changing)),
 		Next:     command(step, nil),
 		Exit:     diagnosis.ExitDryRun,
 	}}
@@ -134,9 +137,9 @@ type applier struct {
 func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 	started := a.Clock.Now()
 
-	seen := a.glance(ctx, node)
-	if seen.silent() && !a.Settings.DryRun {
-		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "silent: served at the end", Since: seen.at})
+	seen := a.observer.Contact(ctx, node)
+	if seen.Silent() && !a.Settings.DryRun {
+		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "silent: served at the end", Since: seen.At})
 
 		return outcome{node: node}
 	}
@@ -160,7 +163,7 @@ func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcom
 		}
 	}
 
-	seen := sight{node: node, Probed: talos.Probed{Address: a.addresses(node)[0]}}
+	seen := observe.Observation{Node: node, Probed: talos.Probed{Address: a.observer.Addresses(node)[0]}}
 	problem := a.problem(a.step, seen, diagnosis.ApplyGaveUp, "it answers and falls silent again and again",
 		command(a.step, node))
 
@@ -168,15 +171,15 @@ func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcom
 }
 
 func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) outcome {
-	seen, problem := a.await(ctx, node, a.step, func(ctx context.Context, seen sight) judgement {
-		return judgement{done: !seen.silent() || a.joins(ctx, seen)}
+	seen, problem := a.await(ctx, node, a.step, func(ctx context.Context, seen observe.Observation) verdict {
+		return verdict{done: !seen.Silent() || a.joins(ctx, seen)}
 	})
 
 	switch {
 	case problem != nil:
 		return outcome{node: node, status: report.Failed, address: seen.Address, problem: problem}
-	case seen.silent():
-		a.memory.of(node).remember(func(facts *nodeFacts) { facts.joining = true })
+	case seen.Silent():
+		a.observer.Note(node, func(facts *observe.Facts) { facts.Joining = true })
 
 		return outcome{node: node, status: report.Joining, address: seen.Address,
 			detail: "port refused: " + joiningText(seen)}
@@ -188,14 +191,14 @@ func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) ou
 // joins tells of a worker with a closed port that no waiting opens it yet: its certificate is signed at the endpoint,
 // by trustd, and behind a VIP trustd answers after bootstrap only. A machine that is just booting has its port open
 // within the time in which a node counts as unreachable.
-func (a *applier) joins(ctx context.Context, seen sight) bool {
-	if a.late || seen.node.Role != inventory.Worker || seen.Silence != talos.Refused {
+func (a *applier) joins(ctx context.Context, seen observe.Observation) bool {
+	if a.late || seen.Node.Role != inventory.Worker || seen.Silence != talos.Refused {
 		return false
 	}
 
-	silent := a.Clock.Now().Sub(a.memory.of(seen.node).recall().silentSince)
+	silent := a.Clock.Now().Sub(a.observer.Facts(seen.Node).SilentSince)
 
-	return (silent >= a.reachable() || a.Settings.NoWait) && !a.trustdAnswers(ctx)
+	return (silent >= a.reachable() || a.Settings.NoWait) && !a.observer.TrustdAnswers(ctx)
 }
 
 // broken is the outcome for a node whose handling broke off for a reason that lies in this program.
@@ -220,13 +223,13 @@ func (a *applier) finish(result outcome, started time.Time) outcome {
 
 // applyTo does what the node's state asks for, with retries; every attempt starts with a fresh look. The outcome of a
 // node that falls silent before it was sent anything is left open.
-func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
-	node := seen.node
+func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome {
+	node := seen.Node
 
 	select {
 	case a.turn <- struct{}{}:
 	default:
-		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.at})
+		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.At})
 		a.turn <- struct{}{}
 	}
 
@@ -248,7 +251,7 @@ func (a *applier) applyTo(ctx context.Context, seen sight) outcome {
 
 	tries, err := retry.Do(ctx, a.Clock, policy, func(ctx context.Context, attempt int) error {
 		if attempt > 1 {
-			seen = a.glance(ctx, node)
+			seen = a.observer.Contact(ctx, node)
 		}
 
 		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "applying", Since: a.Clock.Now()})
@@ -293,15 +296,15 @@ func (e *againError) Unwrap() error { return e.error }
 func explainAttempt(err error) string {
 	var again *againError
 	if errors.As(err, &again) && again.what != "" {
-		return again.what + because(talos.Explain(again.error))
+		return again.what + text.Because(talos.Explain(again.error))
 	}
 
 	return talos.Explain(err)
 }
 
-func (a *applier) applyProblem(ctx context.Context, seen sight, tries int, err error) *diagnosis.Problem {
+func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tries int, err error) *diagnosis.Problem {
 	if ctx.Err() != nil {
-		return a.interrupted(ctx, seen.node, a.step)
+		return a.interrupted(ctx, seen.Node, a.step)
 	}
 
 	if problem, ok := diagnosis.AsProblem(err); ok {
@@ -311,7 +314,7 @@ func (a *applier) applyProblem(ctx context.Context, seen sight, tries int, err e
 	var again *againError
 	if errors.As(err, &again) {
 		problem := a.problem(a.step, seen, diagnosis.ApplyGaveUp,
-			fmt.Sprintf("gave up after %d attempts: %s", tries, explainAttempt(again)), command(a.step, seen.node))
+			fmt.Sprintf("gave up after %d attempts: %s", tries, explainAttempt(again)), command(a.step, seen.Node))
 		problem.Err = err
 
 		if id, remedy, known := diagnosed(again.error); known {
@@ -322,18 +325,18 @@ func (a *applier) applyProblem(ctx context.Context, seen sight, tries int, err e
 	}
 
 	problem := a.problem(a.step, seen, diagnosis.ApplyRejected, "the node refused the config: "+talos.Explain(err),
-		"correct the config (task talos:generate-config), then "+command(a.step, seen.node))
+		"correct the config (task talos:generate-config), then "+command(a.step, seen.Node))
 	problem.Err = err
 
 	return problem
 }
 
 // attempt does one thing for the node, according to what was seen.
-func (a *applier) attempt(ctx context.Context, seen sight, result *outcome) error {
+func (a *applier) attempt(ctx context.Context, seen observe.Observation, result *outcome) error {
 	switch {
-	case seen.stranger():
+	case seen.NotOurs():
 		return a.strangerProblem(a.step, seen)
-	case seen.hopeless():
+	case seen.FailedForGood():
 		return a.hopelessProblem(a.step, seen)
 	case seen.State == talos.Maintenance:
 		return a.send(ctx, seen, result)
@@ -349,15 +352,15 @@ func (a *applier) attempt(ctx context.Context, seen sight, result *outcome) erro
 }
 
 // send gives a node in maintenance its config. Checks and identity are read on the very connection that sends it.
-func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
+func (a *applier) send(ctx context.Context, seen observe.Observation, result *outcome) error {
 	config, err := a.config(seen)
 	if err != nil {
 		return err
 	}
 
-	conn, err := a.dialer().Maintenance(ctx, seen.Address)
+	conn, err := a.observer.Dialer().Maintenance(ctx, seen.Address)
 	if err != nil {
-		if seen.readErr = err; seen.hopeless() {
+		if seen.ReadErr = err; seen.FailedForGood() {
 			return a.hopelessProblem(a.step, seen)
 		}
 
@@ -379,7 +382,7 @@ func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
 
 	switch {
 	case err == nil:
-		a.warn(seen.node, applied.Warnings)
+		a.warn(seen.Node, applied.Warnings)
 		result.status, result.detail = report.Applied, "config sent"
 
 		return nil
@@ -392,26 +395,29 @@ func (a *applier) send(ctx context.Context, seen sight, result *outcome) error {
 
 // admit lets a config out only to the declared machine, whose disks, links and version were checked. It reads on the
 // very connection that sends.
-func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen sight, config *machineconfig.Config) error {
+func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Observation,
+	config *machineconfig.Config) error {
 	if err := a.admitMachine(ctx, conn, seen); err != nil {
 		return err
 	}
 
-	if a.memory.of(seen.node).recall().checkedFingerprint == conn.Fingerprint() {
+	if a.observer.Facts(seen.Node).CheckedFingerprint == conn.Fingerprint() {
 		return nil
 	}
 
 	// Another certificate than the one that preflight saw, or no preflight: the checks are made here.
-	facts := preflight.ReadFacts(ctx, conn)
+	facts := check.ReadFacts(ctx, conn)
 	facts.State = seen.State
 
-	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.node) {
+	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.Node) {
 		return &againError{fmt.Errorf("read the machine's facts: %w", unread), identityUnread}
 	}
 
 	var refusals []*diagnosis.Problem
 
-	for _, finding := range preflight.Node(ctx, a.Cluster, seen.node, config, facts, a.preflightOptions()) {
+	for _, finding := range table.Node(ctx, &check.Node{
+		Node: seen.Node, Cluster: a.Cluster, Config: config, Facts: facts, Settings: a.preflightOptions(),
+	}) {
 		if finding.Severity != diagnosis.OK {
 			a.Report.Finding(a.step, finding)
 		}
@@ -431,11 +437,11 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen sight, confi
 const identityUnread = "it could not be read whether it is the declared machine"
 
 // admitMachine refuses a machine that is not the declared one.
-func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen sight) error {
-	finding, err := a.wrongMachine(ctx, seen.node, conn)
+func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen observe.Observation) error {
+	finding, err := a.observer.WrongMachine(ctx, seen.Node, conn)
 
 	switch {
-	case err != nil && declaresMachine(seen.node):
+	case err != nil && declaresMachine(seen.Node):
 		return &againError{err, identityUnread}
 	case finding != nil:
 		return a.findingProblem(seen, *finding)
@@ -446,34 +452,34 @@ func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen sight
 
 func declaresMachine(node *inventory.Node) bool { return len(node.MACs) > 0 || node.UUID != "" }
 
-func (a *applier) findingProblem(seen sight, finding diagnosis.Finding) *diagnosis.Problem {
+func (a *applier) findingProblem(seen observe.Observation, finding diagnosis.Finding) *diagnosis.Problem {
 	if finding.ExitCode() != diagnosis.ExitBadInput {
 		finding.Exit = exitOf(a.step)
 	}
 
-	finding.Node, finding.Address = seen.node.Name, seen.Address
+	finding.Node, finding.Address = seen.Node.Name, seen.Address
 
 	return &diagnosis.Problem{Finding: finding, Step: a.step}
 }
 
 // apply makes the call and remembers that it was made: from here on the node's clocks count from now.
-func (a *applier) apply(ctx context.Context, conn *talos.Conn, seen sight, config *machineconfig.Config,
+func (a *applier) apply(ctx context.Context, conn *talos.Conn, seen observe.Observation, config *machineconfig.Config,
 	mode string) (talos.Applied, error) {
 	calling, stop := context.WithTimeout(ctx, a.Settings.AttemptTimeout)
 	defer stop()
 
-	a.memory.of(seen.node).remember(func(facts *nodeFacts) {
-		facts.sent, facts.sentAt, facts.sentTo = config, a.Clock.Now(), facts.boot
-		facts.unsure, facts.leftMaintenance = false, false
+	a.observer.Note(seen.Node, func(facts *observe.Facts) {
+		facts.Sent, facts.SentAt, facts.SentTo = config, a.Clock.Now(), facts.Boot
+		facts.Unsure, facts.LeftMaintenance = false, false
 	})
 
 	applied, err := conn.Apply(calling, config.Bytes, talos.ApplyOptions{Mode: mode})
 	switch {
 	case err == nil:
 	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
-		a.memory.of(seen.node).remember(func(facts *nodeFacts) { facts.unsure = true })
+		a.observer.Note(seen.Node, func(facts *observe.Facts) { facts.Unsure = true })
 	default:
-		a.memory.of(seen.node).remember(func(facts *nodeFacts) { facts.sent = nil })
+		a.observer.Note(seen.Node, func(facts *observe.Facts) { facts.Sent = nil })
 	}
 
 	return applied, err
@@ -488,12 +494,12 @@ func (a *applier) classified(op talos.Operation, err error) error {
 	return err
 }
 
-func (a *applier) config(seen sight) (*machineconfig.Config, error) {
-	if config := a.Configs[seen.node.Name]; config != nil {
+func (a *applier) config(seen observe.Observation) (*machineconfig.Config, error) {
+	if config := a.Configs[seen.Node.Name]; config != nil {
 		return config, nil
 	}
 
-	_, err := a.Cluster.MachineConfig(seen.node)
+	_, err := a.Cluster.MachineConfig(seen.Node)
 	cause := "its machine config can't be read"
 
 	if err != nil {

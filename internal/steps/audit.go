@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"path/filepath"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
 )
 
 const auditName = "audit"
@@ -19,13 +19,13 @@ const auditName = "audit"
 // AuditOptions are the settings as an audit of the files takes them. Machine configs that are not written yet are
 // judged as they would be, where this program makes them and can read the cluster's secrets. No node and no network is
 // asked.
-func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []string) audit.Options {
-	run := &Run{Settings: loaded, Environ: environ}
-	files := run.inventoryOptions(ctx)
+func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []string) check.Options {
+	run := &Run{Subject: observe.Subject{Settings: loaded}, Environ: environ}
+	run.files = run.newFiles(ctx)
 
-	options := run.auditOptions(preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk,
+	options := run.auditOptions(check.Settings{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk,
 		SkipChecks: run.skipChecks()})
-	options.Source, options.Decrypt = files.Source, files.Decrypt
+	options.Source = run.inventoryOptions().Source
 
 	if loaded.ConfigGenerator != noGenerator {
 		options.Generate = func() (map[string][]byte, error) { return run.inMemory(ctx) }
@@ -35,11 +35,12 @@ func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []stri
 }
 
 // auditOptions are the files that an audit and a preflight look at alike, and how they check them.
-func (r *Run) auditOptions(checks preflight.Options) audit.Options {
-	return audit.Options{
+func (r *Run) auditOptions(checks check.Settings) check.Options {
+	return check.Options{
 		TalosDir: r.Settings.TalosDir, ConfigDir: r.Settings.ClusterConfigDir, Root: r.Settings.RootDir,
 		Talosconfig: r.Settings.Talosconfig, Kubeconfig: r.Settings.Kubeconfig,
-		Environ: r.Environ, CallsFrom: audit.CallsFrom, Checks: checks,
+		Files:   r.files,
+		Environ: r.Environ, CallsFrom: check.CallsFrom, Checks: checks,
 	}
 }
 
@@ -51,7 +52,7 @@ func (r *Run) inMemory(ctx context.Context) (map[string][]byte, error) {
 	}
 
 	var err error
-	if r.Cluster, err = inventory.Load(r.inventoryOptions(ctx)); err != nil {
+	if r.Cluster, err = inventory.Load(r.inventoryOptions()); err != nil {
 		return nil, errors.New("the inventory has mistakes")
 	}
 

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -25,7 +28,7 @@ const (
 )
 
 // judgement is what a step makes of one look at a node.
-type judgement struct {
+type verdict struct {
 	// done ends the wait well; problem ends it badly; neither goes on.
 	done    bool
 	problem *diagnosis.Problem
@@ -36,14 +39,14 @@ type judgement struct {
 // await looks at a node until the judge is satisfied or one of the three clocks has run out: still in maintenance,
 // silent, or answering with an unchanged stage.
 func (r *Run) await(ctx context.Context, node *inventory.Node, step string,
-	judge func(context.Context, sight) judgement) (sight, *diagnosis.Problem) {
+	judge func(context.Context, observe.Observation) verdict) (observe.Observation, *diagnosis.Problem) {
 	var clocks clocks
 
 	install := installWatch{run: r}
 	defer install.stop()
 
 	for redial := redialFirst; ; {
-		seen := r.look(ctx, node)
+		seen := r.observer.Observe(ctx, node)
 		verdict := judge(ctx, seen)
 
 		if ctx.Err() != nil {
@@ -55,7 +58,7 @@ func (r *Run) await(ctx context.Context, node *inventory.Node, step string,
 			return seen, verdict.problem
 		case verdict.done:
 			return seen, nil
-		case seen.hopeless():
+		case seen.FailedForGood():
 			return seen, r.hopelessProblem(step, seen)
 		}
 
@@ -75,7 +78,7 @@ func (r *Run) await(ctx context.Context, node *inventory.Node, step string,
 
 		pause := min(redial, left)
 
-		if seen.silent() {
+		if seen.Silent() {
 			redial = min(2*redial, redialLast)
 		} else {
 			redial = redialFirst
@@ -90,8 +93,8 @@ func (r *Run) await(ctx context.Context, node *inventory.Node, step string,
 
 // pauseWhileAnswering is the gap between two looks at a node that answers. What a booting node still lacks shows in its
 // status, which is watched; anything else has to be asked for.
-func (r *Run) pauseWhileAnswering(seen sight) time.Duration {
-	if seen.watched() && seen.installed() {
+func (r *Run) pauseWhileAnswering(seen observe.Observation) time.Duration {
+	if watched(seen) && seen.Installed() {
 		return r.Settings.CheckInterval
 	}
 
@@ -100,18 +103,20 @@ func (r *Run) pauseWhileAnswering(seen sight) time.Duration {
 
 // watched reports whether the node's status is watched between two looks. A watch on a node that is about to reboot
 // would hold up its shutdown, so only a booting one is.
-func (s sight) watched() bool { return s.State == talos.Ours && s.stage() == "booting" }
+func watched(seen observe.Observation) bool {
+	return seen.State == talos.Ours && seen.Stage() == "booting"
+}
 
 // rest waits until the next look: an answering node is watched, so that a change of its status ends the wait at once.
-func (r *Run) rest(ctx context.Context, seen sight, pause time.Duration) error {
-	if !seen.watched() {
+func (r *Run) rest(ctx context.Context, seen observe.Observation, pause time.Duration) error {
+	if !watched(seen) {
 		return r.Clock.Sleep(ctx, pause)
 	}
 
 	watching, stop := r.Clock.WithTimeout(ctx, pause)
 	defer stop()
 
-	conn, err := r.dialer().Secure(watching, seen.Address)
+	conn, err := r.observer.Dialer().Secure(watching, seen.Address)
 	if err != nil {
 		return r.Clock.Sleep(ctx, min(pause, lookAgain))
 	}
@@ -121,7 +126,7 @@ func (r *Run) rest(ctx context.Context, seen sight, pause time.Duration) error {
 		switch {
 		case update.Err != nil && watching.Err() == nil:
 			return r.Clock.Sleep(ctx, min(pause, lookAgain))
-		case update.Err == nil && !update.Status.Same(*seen.status):
+		case update.Err == nil && !update.Status.Same(*seen.Status):
 			return nil
 		}
 	}
@@ -158,8 +163,8 @@ type runningClock struct {
 
 // left is what was left of its time when the node was asked. A node that falls silent meanwhile makes a look long: it
 // says nothing of the time since.
-func (c runningClock) left(seen sight) time.Duration {
-	return min(c.limit, c.limit-seen.asked.Sub(c.since))
+func (c runningClock) left(seen observe.Observation) time.Duration {
+	return min(c.limit, c.limit-seen.Asked.Sub(c.since))
 }
 
 type clockKind int
@@ -173,8 +178,8 @@ const (
 )
 
 // tick takes in a look and gives the clock that counts now.
-func (c *clocks) tick(r *Run, seen sight) runningClock {
-	c.countReboots(seen, r.memory.of(seen.node).recall().boot)
+func (c *clocks) tick(r *Run, seen observe.Observation) runningClock {
+	c.countReboots(seen, r.observer.Facts(seen.Node).Boot)
 
 	if seen.State != talos.Maintenance {
 		c.maintenanceSince = time.Time{}
@@ -182,20 +187,20 @@ func (c *clocks) tick(r *Run, seen sight) runningClock {
 
 	switch {
 	case c.reboots >= maxReboots:
-		return runningClock{kind: rebootClock, what: "reboots again and again", since: seen.at}
-	case seen.silent():
+		return runningClock{kind: rebootClock, what: "reboots again and again", since: seen.At}
+	case seen.Silent():
 		c.stage = ""
 
-		return silenceClock(r.memory.of(seen.node).recall(), seen.Silence, r.Settings)
+		return silenceClock(r.observer.Facts(seen.Node), seen.Silence, r.Settings)
 	case seen.State == talos.Maintenance:
 		if c.maintenanceSince.IsZero() {
-			c.maintenanceSince = seen.at
+			c.maintenanceSince = seen.At
 		}
 
-		return runningClock{maintenanceClock, "in maintenance", c.maintenanceSince, r.maintenanceLimit(seen.node)}
+		return runningClock{maintenanceClock, "in maintenance", c.maintenanceSince, r.maintenanceLimit(seen.Node)}
 	default:
-		if stage := seen.stage(); stage != c.stage || c.stageSince.IsZero() {
-			c.stage, c.stageSince = stage, seen.at
+		if stage := seen.Stage(); stage != c.stage || c.stageSince.IsZero() {
+			c.stage, c.stageSince = stage, seen.At
 		}
 
 		limit := r.Settings.StageTimeout
@@ -209,7 +214,7 @@ func (c *clocks) tick(r *Run, seen sight) runningClock {
 
 // maintenanceLimit is how long a node may stay in maintenance.
 func (r *Run) maintenanceLimit(node *inventory.Node) time.Duration {
-	if facts := r.memory.of(node).recall(); facts.lost() {
+	if facts := r.observer.Facts(node); facts.NotDelivered() {
 		return r.reachable()
 	}
 
@@ -223,12 +228,12 @@ func (r *Run) reachable() time.Duration {
 
 // countReboots goes by what the node says of its boot: one that does not answer for a moment may be behind a bad cable.
 // Only of a node that does not say it every silence counts.
-func (c *clocks) countReboots(seen sight, boot time.Time) {
+func (c *clocks) countReboots(seen observe.Observation, boot time.Time) {
 	ours := seen.State == talos.Ours
 
 	switch {
 	case boot.IsZero():
-		if c.answered && seen.silent() {
+		if c.answered && seen.Silent() {
 			c.reboots++
 		}
 	case ours && !c.boot.IsZero() && !boot.Equal(c.boot):
@@ -243,8 +248,8 @@ func (c *clocks) countReboots(seen sight, boot time.Time) {
 // silenceClock counts from this run's first look at a silent node, or from its apply. A node that refused in the
 // meantime has a limit for no answer from then on (it installed, and reboots now), but no more time in all than one
 // that refuses.
-func silenceClock(facts nodeFacts, silence talos.Silence, settings *settings.Settings) runningClock {
-	since := later(facts.silentSince, facts.sentAt)
+func silenceClock(facts observe.Facts, silence talos.Silence, settings *settings.Settings) runningClock {
+	since := later(facts.SilentSince, facts.SentAt)
 
 	if silence == talos.Refused {
 		return runningClock{refusedClock, "port refused: installing or booting", since, settings.InstallTimeout}
@@ -252,8 +257,8 @@ func silenceClock(facts nodeFacts, silence talos.Silence, settings *settings.Set
 
 	limit, end := settings.NodeWait, since.Add(settings.InstallTimeout)
 
-	if facts.refusedAt.After(since) {
-		since = facts.refusedAt
+	if facts.RefusedAt.After(since) {
+		since = facts.RefusedAt
 		limit = min(limit, end.Sub(since))
 	}
 
@@ -268,15 +273,15 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func stageText(seen sight) string {
-	text := orUnread(seen.stage())
+func stageText(seen observe.Observation) string {
+	text := orUnread(seen.Stage())
 
-	if seen.status != nil && len(seen.status.Unmet) > 0 {
-		text += ", waiting for " + seen.status.Unmet[0].Reason
+	if seen.Status != nil && len(seen.Status.Unmet) > 0 {
+		text += ", waiting for " + seen.Status.Unmet[0].Reason
 	}
 
-	if seen.status == nil && seen.readErr != nil {
-		text += ": " + talos.Explain(seen.readErr)
+	if seen.Status == nil && seen.ReadErr != nil {
+		text += ": " + talos.Explain(seen.ReadErr)
 	}
 
 	return text
@@ -291,7 +296,7 @@ func orUnread(stage string) string {
 }
 
 // stuck is the diagnosis for a clock that ran out: what was last seen, and what to do.
-func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Problem {
+func (r *Run) stuck(step string, seen observe.Observation, clock runningClock) *diagnosis.Problem {
 	waited := r.Clock.Now().Sub(clock.since).Round(time.Second)
 	problem := r.problem(step, seen, diagnosis.StageStuck, "", "")
 
@@ -299,18 +304,18 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 	case maintenanceClock:
 		problem.ID = diagnosis.StillMaintenance
 		problem.Cause = fmt.Sprintf("still in maintenance after %s: the config was not sent, or not accepted", waited)
-		if facts := r.memory.of(seen.node).recall(); facts.sent != nil {
-			problem.Cause = fmt.Sprintf("%s, and it is still in maintenance after %s", facts.receipt(), waited)
+		if facts := r.observer.Facts(seen.Node); facts.Sent != nil {
+			problem.Cause = fmt.Sprintf("%s, and it is still in maintenance after %s", facts.Receipt(), waited)
 		}
 
-		problem.Next = command("applySequential", seen.node)
+		problem.Next = command("applySequential", seen.Node)
 	case refusedClock:
 		problem.ID = diagnosis.NodeRefused
 		problem.Cause = fmt.Sprintf("port 50000 refused for %s: the install or the boot does not end", waited)
 
 		// Something accepts connections, and closes them.
 		if !errors.Is(seen.Err, syscall.ECONNREFUSED) {
-			problem.Cause += because(talos.Explain(seen.Err))
+			problem.Cause += text.Because(talos.Explain(seen.Err))
 		}
 
 		problem.Next = "look at the machine's console; then " + command("status", nil)
@@ -318,9 +323,9 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 		problem.ID = diagnosis.NodeSilent
 		problem.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another "+
 			"address%s (%s)",
-			list(r.addresses(seen.node)), waited, r.lossesByConfig(seen.node), talos.Explain(seen.Err))
-		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.node.Name,
-			command(step, seen.node))
+			text.List(r.observer.Addresses(seen.Node)), waited, r.lossesByConfig(seen.Node), talos.Explain(seen.Err))
+		problem.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.Node.Name,
+			command(step, seen.Node))
 
 		if id, remedy, known := diagnosed(seen.Err); known {
 			problem.ID, problem.Next = id, remedy
@@ -328,15 +333,15 @@ func (r *Run) stuck(step string, seen sight, clock runningClock) *diagnosis.Prob
 		}
 	case rebootClock:
 		problem.Cause = fmt.Sprintf("it rebooted %d times without getting any further",
-			maxReboots) + because(r.memory.of(seen.node).recall().lastWords)
+			maxReboots) + text.Because(r.observer.Facts(seen.Node).InstallFailure)
 		problem.Next = "look at the machine's console; then " + command("status", nil)
 	case stageClock:
 		problem.Cause = fmt.Sprintf("%s unchanged for %s", stageText(seen), waited)
-		problem.Next = talosctl(seen.node, "dmesg")
+		problem.Next = talosctl(seen.Node, "dmesg")
 
-		if id, remedy, known := diagnosed(seen.readErr); known && seen.status == nil {
+		if id, remedy, known := diagnosed(seen.ReadErr); known && seen.Status == nil {
 			problem.ID, problem.Next = id, remedy
-			problem.Cause = fmt.Sprintf("%s, for %s", talos.Explain(seen.readErr), waited)
+			problem.Cause = fmt.Sprintf("%s, for %s", talos.Explain(seen.ReadErr), waited)
 		}
 	}
 
@@ -369,7 +374,7 @@ func (r *Run) lossesByConfig(node *inventory.Node) string {
 	losses := ""
 
 	if links := config.Links(); len(links) > 0 {
-		losses += fmt.Sprintf(", or off the network, if it has no link %s", list(links))
+		losses += fmt.Sprintf(", or off the network, if it has no link %s", text.List(links))
 	}
 
 	if config.HasTPMKeys() {
@@ -380,36 +385,30 @@ func (r *Run) lossesByConfig(node *inventory.Node) string {
 }
 
 // stillness is what is said without waiting (-noWait).
-func stillness(seen sight, clock runningClock) string {
-	if seen.silent() && seen.Err != nil {
+func stillness(seen observe.Observation, clock runningClock) string {
+	if seen.Silent() && seen.Err != nil {
 		return clock.what + " (" + talos.Explain(seen.Err) + ")"
 	}
 
 	return clock.what
 }
 
-// hopeless tells of an error that no waiting heals.
-func (s sight) hopeless() bool {
-	return errors.Is(s.readErr, talos.ErrCertificateName) || errors.Is(s.readErr, talos.ErrCredentialsExpired) ||
-		errors.Is(s.readErr, talos.ErrFingerprint)
-}
+func (r *Run) hopelessProblem(step string, seen observe.Observation) *diagnosis.Problem {
+	id, remedy, _ := diagnosed(seen.ReadErr)
 
-func (r *Run) hopelessProblem(step string, seen sight) *diagnosis.Problem {
-	id, remedy, _ := diagnosed(seen.readErr)
-
-	return r.problem(step, seen, id, talos.Explain(seen.readErr), remedy)
+	return r.problem(step, seen, id, talos.Explain(seen.ReadErr), remedy)
 }
 
 // problem starts a problem about a node in a step; the step's exit code is the problem's unless the catalogue says
 // otherwise.
-func (r *Run) problem(step string, seen sight, id diagnosis.ID, cause, next string) *diagnosis.Problem {
+func (r *Run) problem(step string, seen observe.Observation, id diagnosis.ID, cause, next string) *diagnosis.Problem {
 	return &diagnosis.Problem{
 		Step: step,
-		Err:  firstError(seen.Err, seen.readErr),
+		Err:  cmp.Or(seen.Err, seen.ReadErr),
 		Finding: diagnosis.Finding{
 			ID:       id,
 			Severity: diagnosis.Failure,
-			Node:     seen.node.Name,
+			Node:     seen.Node.Name,
 			Address:  seen.Address,
 			Cause:    cause,
 			Next:     next,
@@ -420,21 +419,11 @@ func (r *Run) problem(step string, seen sight, id diagnosis.ID, cause, next stri
 
 // unexpected is the problem for what is a fault of this program.
 func (r *Run) unexpected(step string, node *inventory.Node, err error) *diagnosis.Problem {
-	problem := r.problem(step, unseen(node, err), diagnosis.Unexpected, "unexpected error: "+err.Error(),
+	problem := r.problem(step, observe.Unobserved(node, err), diagnosis.Unexpected, "unexpected error: "+err.Error(),
 		"run the same command again with LOG_LEVEL=debug, and report it")
 	problem.Exit = diagnosis.ExitUnexpected
 
 	return problem
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-
-	return nil
 }
 
 // exitOf is the code a step fails with.

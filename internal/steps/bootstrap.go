@@ -11,6 +11,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -95,7 +97,7 @@ func (w waits) of(what string, now time.Time) time.Time {
 
 // bringUp ends with an etcd that all reachable control planes belong to, or says what is in the way. A Bootstrap that a
 // power cut undid is made again, a few times.
-func (b *bootstrapper) bringUp(ctx context.Context) (etcdSurvey, *diagnosis.Problem) {
+func (b *bootstrapper) bringUp(ctx context.Context) (observe.EtcdSurvey, *diagnosis.Problem) {
 	for again := maxReboots; ; again-- {
 		survey, problem := b.decide(ctx)
 		if problem != nil || b.Settings.DryRun {
@@ -110,9 +112,9 @@ func (b *bootstrapper) bringUp(ctx context.Context) (etcdSurvey, *diagnosis.Prob
 }
 
 // decide asks all control planes until it is sure whether the cluster has an etcd; if it has none, it starts one.
-func (b *bootstrapper) decide(ctx context.Context) (etcdSurvey, *diagnosis.Problem) {
+func (b *bootstrapper) decide(ctx context.Context) (observe.EtcdSurvey, *diagnosis.Problem) {
 	for {
-		survey := b.surveyEtcd(ctx)
+		survey := b.observer.SurveyEtcd(ctx)
 
 		switch {
 		case ctx.Err() != nil:
@@ -121,9 +123,9 @@ func (b *bootstrapper) decide(ctx context.Context) (etcdSurvey, *diagnosis.Probl
 			b.plan(survey)
 
 			return survey, nil
-		case survey.present():
+		case survey.Present():
 			b.noteAbsent(survey)
-			b.Log.Info().Str("etcd", survey.describe()).Msg("etcd exists: bootstrap is not called")
+			b.Log.Info().Str("etcd", survey.Describe()).Msg("etcd exists: bootstrap is not called")
 
 			return survey, b.refuseAssumption(survey)
 		}
@@ -137,7 +139,7 @@ func (b *bootstrapper) decide(ctx context.Context) (etcdSurvey, *diagnosis.Probl
 
 // advance does the next thing on the way to a Bootstrap while no control plane has data: it stops, waits or calls. It
 // tells whether the call is made.
-func (b *bootstrapper) advance(ctx context.Context, survey etcdSurvey) (done bool, problem *diagnosis.Problem) {
+func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) (done bool, problem *diagnosis.Problem) {
 	if left := b.goneAfterBootstrap(survey); left > 0 {
 		b.Report.Progress(bootstrapName, report.Progress{
 			Node: b.sent.to.Name, Text: "no answer since Bootstrap was sent: nobody knows whether it took effect",
@@ -152,7 +154,7 @@ func (b *bootstrapper) advance(ctx context.Context, survey etcdSurvey) (done boo
 	}
 
 	for _, node := range survey {
-		if !node.empty() && !node.silent() {
+		if !node.Empty() && !node.Silent() {
 			return false, b.keepWaiting(ctx, node)
 		}
 	}
@@ -164,10 +166,10 @@ func (b *bootstrapper) advance(ctx context.Context, survey etcdSurvey) (done boo
 }
 
 // goneAfterBootstrap is how much longer a node may be silent that this run sent a Bootstrap to; 0 if it is not.
-func (b *bootstrapper) goneAfterBootstrap(survey etcdSurvey) time.Duration {
+func (b *bootstrapper) goneAfterBootstrap(survey observe.EtcdSurvey) time.Duration {
 	for _, node := range survey {
-		if b.sent != nil && node.node == b.sent.to && node.silent() && !b.Settings.NoWait {
-			return b.Settings.EtcdTimeout - node.asked.Sub(b.sent.at)
+		if b.sent != nil && node.Node == b.sent.to && node.Silent() && !b.Settings.NoWait {
+			return b.Settings.EtcdTimeout - node.Asked.Sub(b.sent.at)
 		}
 	}
 
@@ -175,8 +177,8 @@ func (b *bootstrapper) goneAfterBootstrap(survey etcdSurvey) time.Duration {
 }
 
 // plan says where a dry run would bootstrap, if nothing holds etcd data yet.
-func (b *bootstrapper) plan(survey etcdSurvey) {
-	if survey.present() {
+func (b *bootstrapper) plan(survey observe.EtcdSurvey) {
+	if survey.Present() {
 		return
 	}
 
@@ -189,25 +191,25 @@ func (b *bootstrapper) plan(survey etcdSurvey) {
 }
 
 // obstacle is why Bootstrap must not be called, whatever is waited for.
-func (b *bootstrapper) obstacle(ctx context.Context, survey etcdSurvey) *diagnosis.Problem {
+func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) *diagnosis.Problem {
 	for _, node := range survey {
 		switch {
-		case b.memory.of(node.node).recall().failed != nil && !b.assumedEmpty(node.node):
-			return b.problem(bootstrapName, node.sight, diagnosis.BootstrapBlocked,
+		case b.observer.Facts(node.Node).Failed != nil && !b.assumedEmpty(node.Node):
+			return b.problem(bootstrapName, node.Observation, diagnosis.BootstrapBlocked,
 				"it failed in an earlier step, and there is no etcd yet: a cluster is not started without one of its "+
 					"control planes",
 				"mend that first, then mage talos")
-		case node.silent() && !b.assumedEmpty(node.node):
+		case node.Silent() && !b.assumedEmpty(node.Node):
 			return b.silentProblem(survey, node)
-		case node.silent() && b.apiAnswers(ctx):
-			return b.problem(bootstrapName, node.sight, diagnosis.AssumeEmptyRefused,
+		case node.Silent() && b.observer.APIAnswers(ctx):
+			return b.problem(bootstrapName, node.Observation, diagnosis.AssumeEmptyRefused,
 				fmt.Sprintf("it can't be assumed empty: a Kubernetes API answers at %s, so an etcd exists somewhere",
 					b.Cluster.Endpoint.Host),
 				command("status", nil))
-		case node.stranger():
-			return b.strangerProblem(bootstrapName, node.sight)
-		case node.config == configSwapped:
-			return b.swappedProblem(bootstrapName, node.sight)
+		case node.NotOurs():
+			return b.strangerProblem(bootstrapName, node.Observation)
+		case node.Relation == observe.ConfigSwapped:
+			return b.swappedProblem(bootstrapName, node.Observation)
 		}
 	}
 
@@ -215,16 +217,16 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey etcdSurvey) *diagnos
 }
 
 // silentProblem names a silent control plane, and in the command to go on without them all of those.
-func (b *bootstrapper) silentProblem(survey etcdSurvey, first etcdSight) *diagnosis.Problem {
+func (b *bootstrapper) silentProblem(survey observe.EtcdSurvey, first observe.EtcdObservation) *diagnosis.Problem {
 	empty := slices.Clone(b.Settings.AssumeEmpty)
 
 	for _, node := range survey {
-		if node.silent() && !b.assumedEmpty(node.node) {
-			empty = append(empty, node.node.Name)
+		if node.Silent() && !b.assumedEmpty(node.Node) {
+			empty = append(empty, node.Node.Name)
 		}
 	}
 
-	return b.problem(bootstrapName, first.sight, diagnosis.BootstrapBlocked,
+	return b.problem(bootstrapName, first.Observation, diagnosis.BootstrapBlocked,
 		"it does not answer, so nobody knows whether it holds etcd data; a second etcd must never start",
 		fmt.Sprintf("bring it up (mage status), or if it is sure to be empty: mage bootstrap -assumeEmpty=%s",
 			strings.Join(empty, ",")))
@@ -235,10 +237,10 @@ func (b *bootstrapper) assumedEmpty(node *inventory.Node) bool {
 }
 
 // refuseAssumption refuses to take a control plane for empty that is a member of the etcd that exists.
-func (b *bootstrapper) refuseAssumption(survey etcdSurvey) *diagnosis.Problem {
+func (b *bootstrapper) refuseAssumption(survey observe.EtcdSurvey) *diagnosis.Problem {
 	for _, node := range survey {
-		if node.silent() && b.assumedEmpty(node.node) && survey.lists(node.node) {
-			return b.problem(bootstrapName, node.sight, diagnosis.AssumeEmptyRefused,
+		if node.Silent() && b.assumedEmpty(node.Node) && survey.Lists(node.Node) {
+			return b.problem(bootstrapName, node.Observation, diagnosis.AssumeEmptyRefused,
 				"it can't be assumed empty: it is a member of the etcd that runs",
 				"bring it up, then mage bootstrap without -assumeEmpty")
 		}
@@ -248,49 +250,49 @@ func (b *bootstrapper) refuseAssumption(survey etcdSurvey) *diagnosis.Problem {
 }
 
 // keepWaiting waits a moment for a control plane that can't say yet whether it holds etcd data, unless its time is up.
-func (b *bootstrapper) keepWaiting(ctx context.Context, node etcdSight) *diagnosis.Problem {
+func (b *bootstrapper) keepWaiting(ctx context.Context, node observe.EtcdObservation) *diagnosis.Problem {
 	clock, id, next := b.clockOf(node)
 
-	left := clock.left(node.sight)
+	left := clock.left(node.Observation)
 	if left <= 0 || b.Settings.NoWait {
-		return b.problem(bootstrapName, node.sight, id, fmt.Sprintf("%s, for %s", clock.what, b.ago(clock.since)), next)
+		return b.problem(bootstrapName, node.Observation, id, fmt.Sprintf("%s, for %s", clock.what, b.ago(clock.since)), next)
 	}
 
 	b.Report.Progress(bootstrapName,
-		report.Progress{Node: node.node.Name, Text: clock.what, Since: clock.since, Left: left})
+		report.Progress{Node: node.Node.Name, Text: clock.what, Since: clock.since, Left: left})
 
 	return b.pause(ctx, etcdPause)
 }
 
 // clockOf is the clock that counts for such a control plane, what its end is called and what to do then.
-func (b *bootstrapper) clockOf(node etcdSight) (runningClock, diagnosis.ID, string) {
-	name := node.node.Name
+func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diagnosis.ID, string) {
+	name := node.Node.Name
 
 	if b.clocks[name] == nil {
 		b.clocks[name] = &clocks{}
 	}
 
-	clock := b.clocks[name].tick(b.Run, node.sight)
+	clock := b.clocks[name].tick(b.Run, node.Observation)
 
 	switch {
 	case node.State == talos.Maintenance:
-		return clock, diagnosis.BootstrapBlocked, command("applySequential", node.node)
-	case node.unsynced():
+		return clock, diagnosis.BootstrapBlocked, command("applySequential", node.Node)
+	case node.Unsynced():
 		clock.what = "its clock is not synced, and etcd waits for that"
 		clock.since, clock.limit = b.since.of("time of "+name, b.Clock.Now()), b.Settings.TimeSyncTimeout
 
-		return clock, diagnosis.TimeNotSynced, timeCommand(node.node)
-	case node.status == nil && node.readErr != nil:
-		id, known := talos.Diagnose(node.readErr)
+		return clock, diagnosis.TimeNotSynced, timeCommand(node.Node)
+	case node.Status == nil && node.ReadErr != nil:
+		id, known := talos.Diagnose(node.ReadErr)
 		if !known {
 			id = diagnosis.BootstrapBlocked
 		}
 
 		return clock, id, command("status", nil)
 	default:
-		clock.what = "waiting for its etcd service: " + orUnknown(node.etcd.State) + because(node.lastEvent())
+		clock.what = "waiting for its etcd service: " + observe.OrUnknown(node.Etcd.State) + text.Because(node.LastEvent())
 
-		return clock, diagnosis.BootstrapBlocked, talosctl(node.node, "service etcd")
+		return clock, diagnosis.BootstrapBlocked, talosctl(node.Node, "service etcd")
 	}
 }
 
@@ -314,31 +316,31 @@ func (b *bootstrapper) clusterProblem(id diagnosis.ID, cause, next string) *diag
 
 // reportMembers records a result for each control plane. What one of them is in the way of, or a signal, is not the
 // others' failure.
-func (b *bootstrapper) reportMembers(survey etcdSurvey, problem *diagnosis.Problem) {
+func (b *bootstrapper) reportMembers(survey observe.EtcdSurvey, problem *diagnosis.Problem) {
 	for _, node := range survey {
 		result := report.Result{
-			Node:     node.node.Name,
+			Node:     node.Node.Name,
 			Address:  node.Address,
 			Step:     bootstrapName,
 			Status:   report.OK,
 			Duration: b.Clock.Now().Sub(b.started),
-			Detail:   fmt.Sprintf("etcd member %016x", node.member),
+			Detail:   fmt.Sprintf("etcd member %016x", node.MemberID),
 		}
 
 		switch {
-		case b.Settings.DryRun && len(b.planned) > 0 && b.planned[0].node == node.node:
+		case b.Settings.DryRun && len(b.planned) > 0 && b.planned[0].node == node.Node:
 			result.Status, result.Detail = report.Planned, "etcd would be bootstrapped here"
 		case b.Settings.DryRun:
-			result.Detail = node.words()
-		case problem != nil && problem.Node == node.node.Name, problem != nil && problem.ID == diagnosis.Interrupted:
+			result.Detail = node.Text()
+		case problem != nil && problem.Node == node.Node.Name, problem != nil && problem.ID == diagnosis.Interrupted:
 			result.Status, result.Detail, result.Err = report.Failed, "", problem
 		case problem != nil && problem.Node != "":
-			result.Status, result.Detail = report.Skipped, node.words()
-		case !node.healthy():
-			result.Status, result.Detail, result.Err = report.Failed, "", errors.New(node.words())
+			result.Status, result.Detail = report.Skipped, node.Text()
+		case !node.Healthy():
+			result.Status, result.Detail, result.Err = report.Failed, "", errors.New(node.Text())
 		case b.sent == nil || b.sent.earlier:
 			result.Status = report.Skipped
-		case node.node == b.sent.to:
+		case node.Node == b.sent.to:
 			result.Status = report.Applied
 			result.Attempts = 1
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -35,15 +36,15 @@ type sentBootstrap struct {
 
 // undone reports whether the node has rebooted since, and that no control plane holds any data: the Bootstrap came to
 // nothing.
-func (s *sentBootstrap) undone(survey etcdSurvey) bool {
+func (s *sentBootstrap) undone(survey observe.EtcdSurvey) bool {
 	rebooted := false
 
 	for _, node := range survey {
-		if !node.empty() {
+		if !node.Empty() {
 			return false
 		}
 
-		rebooted = rebooted || node.node == s.to && !node.booted().IsZero() && !node.booted().Equal(s.boot)
+		rebooted = rebooted || node.Node == s.to && !node.Booted().IsZero() && !node.Booted().Equal(s.boot)
 	}
 
 	return rebooted
@@ -51,24 +52,24 @@ func (s *sentBootstrap) undone(survey etcdSurvey) bool {
 
 // target is the control plane that gets the call: the one asked for, else the first of the inventory that answers and
 // is empty.
-func (b *bootstrapper) target(survey etcdSurvey) (etcdSight, bool) {
+func (b *bootstrapper) target(survey observe.EtcdSurvey) (observe.EtcdObservation, bool) {
 	for _, node := range survey {
-		if node.empty() && (b.Settings.BootstrapNode == "" || namesNode([]string{b.Settings.BootstrapNode}, node.node)) {
+		if node.Empty() && (b.Settings.BootstrapNode == "" || namesNode([]string{b.Settings.BootstrapNode}, node.Node)) {
 			return node, true
 		}
 	}
 
-	return etcdSight{}, false
+	return observe.EtcdObservation{}, false
 }
 
 // earlierBootstrap finds a Bootstrap that took effect before this run looked, and whose etcd has written nothing yet:
 // that of a run which was killed, or of another operator. nil, if there is none.
-func (b *bootstrapper) earlierBootstrap(survey etcdSurvey) *sentBootstrap {
+func (b *bootstrapper) earlierBootstrap(survey observe.EtcdSurvey) *sentBootstrap {
 	for _, node := range survey {
-		if node.starting() {
-			b.Log.Info().Str("node", node.node.Name).Msg("etcd is starting there already: bootstrap is not called")
+		if node.Starting() {
+			b.Log.Info().Str("node", node.Node.Name).Msg("etcd is starting there already: bootstrap is not called")
 
-			return &sentBootstrap{at: b.Clock.Now(), to: node.node, boot: node.booted(), earlier: true}
+			return &sentBootstrap{at: b.Clock.Now(), to: node.Node, boot: node.Booted(), earlier: true}
 		}
 	}
 
@@ -76,10 +77,10 @@ func (b *bootstrapper) earlierBootstrap(survey etcdSurvey) *sentBootstrap {
 }
 
 // call sends Bootstrap to the target, directly. Not done means that everybody has to be asked again.
-func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey) (done bool, problem *diagnosis.Problem) {
+func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) (done bool, problem *diagnosis.Problem) {
 	target, found := b.target(survey)
 	if !found {
-		return false, b.clusterProblem(diagnosis.BootstrapBlocked, "no control plane can be bootstrapped: "+survey.describe(),
+		return false, b.clusterProblem(diagnosis.BootstrapBlocked, "no control plane can be bootstrapped: "+survey.Describe(),
 			command("status", nil))
 	}
 
@@ -111,33 +112,33 @@ func (b *bootstrapper) call(ctx context.Context, survey etcdSurvey) (done bool, 
 	}
 
 	b.Report.Progress(bootstrapName,
-		report.Progress{Node: target.node.Name, Text: "bootstrapping etcd", Since: b.Clock.Now()})
+		report.Progress{Node: target.Node.Name, Text: "bootstrapping etcd", Since: b.Clock.Now()})
 
 	return b.judgeReply(ctx, target, b.send(ctx, target))
 }
 
 // beyondResending ends a run whose Bootstraps have come to nothing for as long as etcd may take.
-func (b *bootstrapper) beyondResending(target etcdSight) *diagnosis.Problem {
+func (b *bootstrapper) beyondResending(target observe.EtcdObservation) *diagnosis.Problem {
 	since := b.since.of("bootstrap: no effect", b.sent.at)
-	if target.asked.Sub(since) < b.Settings.EtcdTimeout {
+	if target.Asked.Sub(since) < b.Settings.EtcdTimeout {
 		return nil
 	}
 
-	return b.problem(bootstrapName, target.sight, diagnosis.BootstrapFailed,
+	return b.problem(bootstrapName, target.Observation, diagnosis.BootstrapFailed,
 		fmt.Sprintf("Bootstrap came to nothing for %s: no reply said that it worked, and no control plane holds etcd data",
 			b.ago(since)), command("status", nil))
 }
 
 // tookEffect tells of a Bootstrap whose reply was lost that the node has begun a new etcd service, though without data
 // so far: its image may take minutes to be pulled.
-func (b *bootstrapper) tookEffect(survey etcdSurvey) bool {
-	return slices.ContainsFunc(survey, func(node etcdSight) bool {
-		return node.node == b.sent.to && node.State == talos.Ours && node.began().After(b.sent.history)
+func (b *bootstrapper) tookEffect(survey observe.EtcdSurvey) bool {
+	return slices.ContainsFunc(survey, func(node observe.EtcdObservation) bool {
+		return node.Node == b.sent.to && node.State == talos.Ours && node.Began().After(b.sent.history)
 	})
 }
 
-func (b *bootstrapper) send(ctx context.Context, target etcdSight) error {
-	conn, err := b.dialer().Secure(ctx, target.Address)
+func (b *bootstrapper) send(ctx context.Context, target observe.EtcdObservation) error {
+	conn, err := b.observer.Dialer().Secure(ctx, target.Address)
 	if err != nil {
 		return err
 	}
@@ -149,9 +150,9 @@ func (b *bootstrapper) send(ctx context.Context, target etcdSight) error {
 	return conn.Bootstrap(calling)
 }
 
-func (b *bootstrapper) judgeReply(ctx context.Context, target etcdSight, err error) (done bool,
+func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObservation, err error) (done bool,
 	problem *diagnosis.Problem) {
-	sent := &sentBootstrap{at: b.Clock.Now(), to: target.node, history: target.began(), boot: target.booted()}
+	sent := &sentBootstrap{at: b.Clock.Now(), to: target.Node, history: target.Began(), boot: target.Booted()}
 
 	if ctx.Err() != nil {
 		return false, b.interruptedStep(ctx, bootstrapName)
@@ -159,20 +160,20 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target etcdSight, err err
 
 	switch class := talos.Classify(talos.OpBootstrap, err); {
 	case err == nil:
-		b.Log.Info().Str("node", target.node.Name).Msg("etcd bootstrapped")
+		b.Log.Info().Str("node", target.Node.Name).Msg("etcd bootstrapped")
 		b.sent = sent
 
 		return true, nil
 	case class == talos.Done, class == talos.UnknownOutcome:
 		// Done means that data appeared meanwhile. Either way: look at etcd before anything else.
-		b.Log.Warn().Str("node", target.node.Name).Msg("looking at etcd: " + talos.Explain(err))
+		b.Log.Warn().Str("node", target.Node.Name).Msg("looking at etcd: " + talos.Explain(err))
 		b.sent = sent
 
 		return false, nil
 	case class == talos.Retry:
 		return false, b.retryLater(ctx, target, err)
 	default:
-		problem := b.problem(bootstrapName, target.sight, diagnosis.BootstrapFailed,
+		problem := b.problem(bootstrapName, target.Observation, diagnosis.BootstrapFailed,
 			"the node refused to bootstrap: "+talos.Explain(err), command("status", nil))
 		problem.Err = err
 
@@ -181,11 +182,11 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target etcdSight, err err
 }
 
 // retryLater waits out a refusal that may pass, such as a clock that is not synced yet.
-func (b *bootstrapper) retryLater(ctx context.Context, target etcdSight, cause error) *diagnosis.Problem {
+func (b *bootstrapper) retryLater(ctx context.Context, target observe.EtcdObservation, cause error) *diagnosis.Problem {
 	id, limit, next := diagnosis.BootstrapFailed, b.Settings.StageTimeout, command("bootstrap", nil)
 
 	if talos.IsTimeNotSynced(cause) {
-		id, limit, next = diagnosis.TimeNotSynced, b.Settings.TimeSyncTimeout, timeCommand(target.node)
+		id, limit, next = diagnosis.TimeNotSynced, b.Settings.TimeSyncTimeout, timeCommand(target.Node)
 	}
 
 	text := talos.Explain(cause)
@@ -193,13 +194,13 @@ func (b *bootstrapper) retryLater(ctx context.Context, target etcdSight, cause e
 
 	left := limit - b.Clock.Now().Sub(since)
 	if left <= 0 {
-		problem := b.problem(bootstrapName, target.sight, id, fmt.Sprintf("%s, for %s", text, b.ago(since)), next)
+		problem := b.problem(bootstrapName, target.Observation, id, fmt.Sprintf("%s, for %s", text, b.ago(since)), next)
 		problem.Err = cause
 
 		return problem
 	}
 
-	b.Report.Progress(bootstrapName, report.Progress{Node: target.node.Name, Text: text, Since: since, Left: left})
+	b.Report.Progress(bootstrapName, report.Progress{Node: target.Node.Name, Text: text, Since: since, Left: left})
 
 	return b.pause(ctx, refusalPause)
 }

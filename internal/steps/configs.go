@@ -14,6 +14,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -125,7 +127,7 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile)
 			ID:       diagnosis.RenderedDiffers,
 			Severity: diagnosis.Warning,
 			Cause: fmt.Sprintf("%s would change, and are left alone since nodes are configured: %s",
-				run.Settings.ClusterConfigDir, list(namesOf(changed))),
+				run.Settings.ClusterConfigDir, text.List(namesOf(changed))),
 			Next: "task talos:generate-config",
 		})
 	}
@@ -134,7 +136,7 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile)
 		return run.done(s.Name(), report.Skipped, "nothing to write", nil)
 	}
 
-	names := list(namesOf(writing))
+	names := text.List(namesOf(writing))
 
 	if run.Settings.DryRun {
 		s.showDiffs(run, writing)
@@ -145,6 +147,10 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile)
 
 	if err := writeConfigs(run.Settings.ClusterConfigDir, writing); err != nil {
 		return run.done(s.Name(), report.Failed, "", err)
+	}
+
+	for _, file := range writing {
+		run.files.Renew(filepath.Join(run.Settings.ClusterConfigDir, file.name))
 	}
 
 	if err := run.load(); err != nil {
@@ -158,13 +164,13 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile)
 // existing one of the same CA stays, as long as its certificate is valid; so does every config with the same meaning.
 func (s Configs) difference(run *Run, rendered []renderedFile) (added, changed []renderedFile) {
 	for _, file := range rendered {
-		present, err := os.ReadFile(filepath.Join(run.Settings.ClusterConfigDir, file.name))
+		present := run.files.Open(filepath.Join(run.Settings.ClusterConfigDir, file.name))
 
 		switch {
-		case isNotExist(err):
+		case present.Missing():
 			added = append(added, file)
-		case err == nil && file.name == talosconfigName && run.sameAccess(present, file.data):
-		case err == nil && file.name != talosconfigName && sameConfig(present, file.data):
+		case present.Err == nil && file.name == talosconfigName && run.sameAccess(present.Data, file.data):
+		case present.Err == nil && file.name != talosconfigName && sameConfig(present.Data, file.data):
 		default:
 			changed = append(changed, file)
 		}
@@ -338,8 +344,8 @@ func (r *Run) complete() bool {
 }
 
 func (r *Run) allInMaintenance(ctx context.Context) bool {
-	return !slices.ContainsFunc(r.lookAll(ctx, r.Cluster.Nodes),
-		func(seen sight) bool { return seen.State != talos.Maintenance })
+	return !slices.ContainsFunc(r.observer.All(ctx, r.Cluster.Nodes),
+		func(seen observe.Observation) bool { return seen.State != talos.Maintenance })
 }
 
 // done records the result of a step that concerns the cluster as a whole.

@@ -1,12 +1,13 @@
 package steps_test
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -216,18 +217,15 @@ func TestSecretsAreMadeOnlyForAClusterThatCanNotExistYet(t *testing.T) {
 func TestARunCleansUpAfterOneThatWasKilled(t *testing.T) {
 	t.Parallel()
 
-	if runtime.GOOS == "windows" {
-		t.Skip("this system can't tell whether a process still lives")
-	}
-
 	w := newWorkshop(t, 1, 0)
 	w.untilMaintenance(t)
 	w.seal(t)
 
 	s := w.session(t, byTalhelper)
-	rendered := filepath.Join(w.folder, "talos-mage-configs-1") // its TMPDIR
-	left := []string{filepath.Join(w.Dir, ".talsecret.sops.yaml.talos-mage-1"),
-		filepath.Join(w.ConfigDir(), ".lab-cp1.yaml.talos-mage-1")}
+	sum := sha256.Sum256([]byte(w.Talosconfig()))
+	rendered := filepath.Join(w.folder, "talos-mage-configs-"+hex.EncodeToString(sum[:8])) // its TMPDIR
+	left := []string{filepath.Join(w.Dir, ".talsecret.sops.yaml.talos-mage-tmp"),
+		filepath.Join(w.ConfigDir(), ".lab-cp1.yaml.talos-mage-tmp")}
 
 	require.NoError(t, os.MkdirAll(rendered, 0o700))
 	require.NoError(t, os.MkdirAll(w.ConfigDir(), 0o700))

@@ -8,73 +8,75 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // reconcile decides about a node that is configured by us already.
-func (a *applier) reconcile(ctx context.Context, seen sight, result *outcome) error {
-	switch seen.config {
-	case configSame:
+func (a *applier) reconcile(ctx context.Context, seen observe.Observation, result *outcome) error {
+	switch seen.Relation {
+	case observe.ConfigSame:
 		result.status, result.detail = report.Skipped, "has its config"
 
-		if sent := a.memory.of(seen.node).recall().sent; sent != nil {
+		if sent := a.observer.Facts(seen.Node).Sent; sent != nil {
 			result.status, result.detail = report.Applied, "config is there"
 		}
 
 		return nil
-	case configSwapped:
+	case observe.ConfigSwapped:
 		return a.swappedProblem(a.step, seen)
-	case configUnsent:
+	case observe.ConfigUnsent:
 		return a.unsentProblem(a.step, seen)
-	case configDrifted:
+	case observe.ConfigDrifted:
 		return a.reconcileDrift(ctx, seen, result)
 	default:
 		if _, err := a.config(seen); err != nil {
 			return err
 		}
 
-		return &againError{fmt.Errorf("read the node's config: %w", seen.readErr), "its config could not be read"}
+		return &againError{fmt.Errorf("read the node's config: %w", seen.ReadErr), "its config could not be read"}
 	}
 }
 
 // reconcileDrift gives a node its new config, unless the cluster has an etcd and nobody asked for it.
-func (a *applier) reconcileDrift(ctx context.Context, seen sight, result *outcome) error {
-	etcd := a.surveyEtcd(ctx)
+func (a *applier) reconcileDrift(ctx context.Context, seen observe.Observation, result *outcome) error {
+	etcd := a.observer.SurveyEtcd(ctx)
 	waits := !a.Settings.DryRun && !a.Settings.NoWait
 
 	switch {
-	case !a.Settings.Update && etcd.mayExist() && (!waits || !etcd.mayTurnOutEmpty()):
+	case !a.Settings.Update && etcd.MayExist() && (!waits || !etcd.MayTurnOutEmpty()):
 		return a.leaveDrifted(seen, result)
 	case a.Settings.DryRun:
 		return a.planChange(ctx, seen, result)
 	}
 
-	settled, problem := a.await(ctx, seen.node, a.step, func(ctx context.Context, now sight) judgement {
+	settled, problem := a.await(ctx, seen.Node, a.step, func(ctx context.Context, now observe.Observation) verdict {
 		switch {
-		case now.stranger() || now.State == talos.Maintenance:
-			return judgement{done: true}
-		case !now.up():
+		case now.NotOurs() || now.State == talos.Maintenance:
+			return verdict{done: true}
+		case !now.Up():
 			// A change that reboots takes over a running installer, so the install must be over.
-			return judgement{doing: "waiting for the install to end: " + stageText(now)}
+			return verdict{doing: "waiting for the install to end: " + stageText(now)}
 		}
 
 		// The wait may have been long, and an etcd may have come up in it.
-		etcd = a.surveyEtcd(ctx)
+		etcd = a.observer.SurveyEtcd(ctx)
 
-		return judgement{
-			done:  a.Settings.Update || !etcd.mayExist() || !etcd.mayTurnOutEmpty(),
+		return verdict{
+			done:  a.Settings.Update || !etcd.MayExist() || !etcd.MayTurnOutEmpty(),
 			doing: "waiting for the control planes to tell whether there is an etcd",
 		}
 	})
 
 	switch {
-	case problem != nil && settled.up() && ctx.Err() == nil:
+	case problem != nil && settled.Up() && ctx.Err() == nil:
 		return a.leaveDrifted(settled, result)
 	case problem != nil:
 		return problem
-	case settled.stranger() || settled.config != configDrifted:
+	case settled.NotOurs() || settled.Relation != observe.ConfigDrifted:
 		return &againError{error: errors.New("apply config: the node changed its state meanwhile")}
-	case etcd.mayExist() && !a.Settings.Update:
+	case etcd.MayExist() && !a.Settings.Update:
 		return a.leaveDrifted(settled, result)
 	}
 
@@ -82,9 +84,9 @@ func (a *applier) reconcileDrift(ctx context.Context, seen sight, result *outcom
 }
 
 // leaveDrifted shows the difference and changes nothing: a running cluster is never reconfigured unasked.
-func (a *applier) leaveDrifted(seen sight, result *outcome) error {
+func (a *applier) leaveDrifted(seen observe.Observation, result *outcome) error {
 	result.status = report.Drifted
-	result.detail = "differs from " + seen.node.ConfigFile
+	result.detail = "differs from " + seen.Node.ConfigFile
 
 	if a.Settings.DryRun {
 		result.status = report.Planned
@@ -95,20 +97,20 @@ func (a *applier) leaveDrifted(seen sight, result *outcome) error {
 	return nil
 }
 
-func (a *applier) showDiff(seen sight) {
+func (a *applier) showDiff(seen observe.Observation) {
 	a.Report.Finding(a.step, diagnosis.Finding{
 		ID:       diagnosis.ConfigDrifted,
 		Severity: diagnosis.Warning,
-		Node:     seen.node.Name,
+		Node:     seen.Node.Name,
 		Address:  seen.Address,
-		Cause: "its config differs from " + seen.node.ConfigFile + ":\n" +
-			machineconfig.Diff(seen.running, a.Configs[seen.node.Name]),
-		Next: command("applySequential", seen.node) + " -update",
+		Cause: "its config differs from " + seen.Node.ConfigFile + ":\n" +
+			machineconfig.Diff(seen.Config, a.Configs[seen.Node.Name]),
+		Next: command("applySequential", seen.Node) + " -update",
 	})
 }
 
 // planChange shows what a dry run would change.
-func (a *applier) planChange(ctx context.Context, seen sight, result *outcome) error {
+func (a *applier) planChange(ctx context.Context, seen observe.Observation, result *outcome) error {
 	conn, mode, err := a.rehearse(ctx, seen)
 	if err != nil {
 		return err
@@ -124,13 +126,13 @@ func (a *applier) planChange(ctx context.Context, seen sight, result *outcome) e
 
 // rehearse has the node check its new config and tell the mode in which it would take it. The connection stays open for
 // the real call.
-func (a *applier) rehearse(ctx context.Context, seen sight) (conn *talos.Conn, mode string, err error) {
+func (a *applier) rehearse(ctx context.Context, seen observe.Observation) (conn *talos.Conn, mode string, err error) {
 	config, err := a.config(seen)
 	if err != nil {
 		return nil, "", err
 	}
 
-	conn, err = a.dialer().Secure(ctx, seen.Address)
+	conn, err = a.observer.Dialer().Secure(ctx, seen.Address)
 	if err != nil {
 		return nil, "", a.classified(talos.OpDial, err)
 	}
@@ -152,26 +154,27 @@ func (a *applier) rehearse(ctx context.Context, seen sight) (conn *talos.Conn, m
 }
 
 // change sends a configured node its new config over the secure API. With an etcd, it must be healthy before and after.
-func (a *applier) change(ctx context.Context, seen sight, etcd etcdSurvey, result *outcome) error {
+func (a *applier) change(ctx context.Context, seen observe.Observation, etcd observe.EtcdSurvey,
+	result *outcome) error {
 	conn, mode, err := a.rehearse(ctx, seen)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 
-	if etcd.mayExist() {
+	if etcd.MayExist() {
 		if err := a.mayChange(seen, etcd, mode); err != nil {
 			return err
 		}
 	}
 
-	a.Log.Info().Str("node", seen.node.Name).Str("mode", mode).Msg("applying the changed config")
+	a.Log.Info().Str("node", seen.Node.Name).Str("mode", mode).Msg("applying the changed config")
 
-	applied, err := a.apply(ctx, conn, seen, a.Configs[seen.node.Name], a.Settings.Mode)
+	applied, err := a.apply(ctx, conn, seen, a.Configs[seen.Node.Name], a.Settings.Mode)
 
 	switch {
 	case err == nil:
-		a.warn(seen.node, applied.Warnings)
+		a.warn(seen.Node, applied.Warnings)
 
 		result.status, result.detail = report.Applied, "changed, mode "+applied.Mode
 	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
@@ -182,7 +185,7 @@ func (a *applier) change(ctx context.Context, seen sight, etcd etcdSurvey, resul
 		return a.classified(talos.OpApply, err)
 	}
 
-	if !etcd.mayExist() {
+	if !etcd.MayExist() {
 		return nil
 	}
 
@@ -191,7 +194,7 @@ func (a *applier) change(ctx context.Context, seen sight, etcd etcdSurvey, resul
 
 // mayChange guards a running cluster: etcd healthy, a reboot asked for, quorum kept, and the change before this one
 // gone well.
-func (a *applier) mayChange(seen sight, etcd etcdSurvey, mode string) error {
+func (a *applier) mayChange(seen observe.Observation, etcd observe.EtcdSurvey, mode string) error {
 	if broken := a.brokenBy.Load(); broken != nil {
 		return a.problem(a.step, seen, diagnosis.ChangeHeldBack,
 			fmt.Sprintf("it is left as it is, since %s did not come back well from its change", broken.Name),
@@ -199,9 +202,9 @@ func (a *applier) mayChange(seen sight, etcd etcdSurvey, mode string) error {
 	}
 
 	// A control plane whose own etcd is ill may be changed: that may be its cure.
-	if unhealthy := etcd.without(seen.node).unhealthy(); len(unhealthy) > 0 {
+	if unhealthy := etcd.Without(seen.Node).Unhealthy(); len(unhealthy) > 0 {
 		return a.problem(a.step, seen, diagnosis.EtcdNotHealthy,
-			"etcd is not healthy, so nothing is changed: "+list(unhealthy), command("status", nil))
+			"etcd is not healthy, so nothing is changed: "+text.List(unhealthy), command("status", nil))
 	}
 
 	if mode != talos.ModeReboot {
@@ -210,33 +213,33 @@ func (a *applier) mayChange(seen sight, etcd etcdSurvey, mode string) error {
 
 	if !a.Settings.Reboot {
 		return a.problem(a.step, seen, diagnosis.UpdateNeedsReboot,
-			"this change reboots the node", command(a.step, seen.node)+" -update -reboot")
+			"this change reboots the node", command(a.step, seen.Node)+" -update -reboot")
 	}
 
-	if etcd.losesQuorumWithout(seen.node) {
+	if etcd.LosesQuorumWithout(seen.Node) {
 		return a.problem(a.step, seen, diagnosis.QuorumWouldBeLost,
 			"rebooting it would cost etcd its quorum", "bring the other control planes up first: mage status")
 	}
 
-	a.Log.Warn().Str("node", seen.node.Name).Msg("this change reboots the node")
+	a.Log.Warn().Str("node", seen.Node.Name).Msg("this change reboots the node")
 
 	return nil
 }
 
 // healthyAgain waits until the changed node and etcd are well, before the next node is touched.
-func (a *applier) healthyAgain(ctx context.Context, changed sight) error {
-	_, problem := a.await(ctx, changed.node, a.step, func(ctx context.Context, now sight) judgement {
+func (a *applier) healthyAgain(ctx context.Context, changed observe.Observation) error {
+	_, problem := a.await(ctx, changed.Node, a.step, func(ctx context.Context, now observe.Observation) verdict {
 		// A staged config takes effect at the next reboot only.
-		if !now.up() || now.config != configSame && a.Settings.Mode != talos.ModeStaged {
-			return judgement{doing: "waiting for the changed node: " + stageText(now)}
+		if !now.Up() || now.Relation != observe.ConfigSame && a.Settings.Mode != talos.ModeStaged {
+			return verdict{doing: "waiting for the changed node: " + stageText(now)}
 		}
 
-		unhealthy := a.surveyEtcd(ctx).unhealthy()
+		unhealthy := a.observer.SurveyEtcd(ctx).Unhealthy()
 
-		return judgement{done: len(unhealthy) == 0, doing: "waiting for etcd: " + list(unhealthy)}
+		return verdict{done: len(unhealthy) == 0, doing: "waiting for etcd: " + text.List(unhealthy)}
 	})
 	if problem != nil {
-		a.brokenBy.Store(changed.node)
+		a.brokenBy.Store(changed.Node)
 
 		return problem
 	}

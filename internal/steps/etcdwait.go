@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -40,14 +41,14 @@ func (c *etcdClock) tick(r *Run, healthy bool, at time.Time) (since time.Time, l
 
 // awaitWhole waits until etcd is healthy, and then until the other control planes have joined; with again, also until
 // it turns out that the Bootstrap came to nothing.
-func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (etcdSurvey, *diagnosis.Problem) {
+func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (observe.EtcdSurvey, *diagnosis.Problem) {
 	var clock etcdClock
 
 	for began := b.Clock.Now(); ; {
 		// A node that does not answer makes a survey long, and what it says of the others old: it stands for the time when
 		// they were asked.
 		asked := b.Clock.Now()
-		survey := b.surveyEtcd(ctx)
+		survey := b.observer.SurveyEtcd(ctx)
 		if ctx.Err() != nil {
 			return survey, b.interruptedStep(ctx, bootstrapName)
 		}
@@ -61,11 +62,11 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (etcdSurvey, 
 		}
 
 		expected := b.expected(survey)
-		if survey.agree(expected) {
+		if survey.Agree(expected) {
 			return survey, b.incomplete(survey)
 		}
 
-		healthy := survey.healthyCount() > 0
+		healthy := survey.HealthyCount() > 0
 		since, left := clock.tick(b.Run, healthy, asked)
 
 		if left <= 0 || b.Settings.NoWait && healthy {
@@ -73,9 +74,9 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (etcdSurvey, 
 		}
 
 		for _, node := range survey {
-			if !node.healthy() && slices.Contains(expected, node.node) {
+			if !node.Healthy() && slices.Contains(expected, node.Node) {
 				b.Report.Progress(bootstrapName,
-					report.Progress{Node: node.node.Name, Text: node.waitingText(), Since: since, Left: left})
+					report.Progress{Node: node.Node.Name, Text: waitingText(node), Since: since, Left: left})
 			}
 		}
 
@@ -86,10 +87,10 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (etcdSurvey, 
 }
 
 // beyondWaiting is what no waiting can heal: two clusters, or an etcd that is stopped for good.
-func (b *bootstrapper) beyondWaiting(survey etcdSurvey, began time.Time) *diagnosis.Problem {
-	if survey.split() {
+func (b *bootstrapper) beyondWaiting(survey observe.EtcdSurvey, began time.Time) *diagnosis.Problem {
+	if survey.Split() {
 		return b.clusterProblem(diagnosis.EtcdSplit,
-			"two etcd clusters exist that do not know each other: "+survey.describe(),
+			"two etcd clusters exist that do not know each other: "+survey.Describe(),
 			"keep the one with your data; reset the other's nodes: docs/recovery.md")
 	}
 
@@ -99,55 +100,55 @@ func (b *bootstrapper) beyondWaiting(survey etcdSurvey, began time.Time) *diagno
 	}
 
 	for _, node := range survey {
-		if node.stopped() {
-			return b.problem(bootstrapName, node.sight, diagnosis.EtcdStopped,
+		if node.Stopped() {
+			return b.problem(bootstrapName, node.Observation, diagnosis.EtcdStopped,
 				"its etcd was stopped by a second Bootstrap right after the first, and stays stopped until the node reboots",
-				talosctl(node.node, "reboot")+", then mage bootstrap")
+				talosctl(node.Node, "reboot")+", then mage bootstrap")
 		}
 	}
 
 	return nil
 }
 
-func (e etcdSight) waitingText() string {
+func waitingText(e observe.EtcdObservation) string {
 	switch {
-	case e.silent():
-		return "etcd: its node gives " + e.words()
-	case e.etcd.State == "Preparing":
+	case e.Silent():
+		return "etcd: its node gives " + e.Text()
+	case e.Etcd.State == "Preparing":
 		return "etcd waits to join"
-	case e.running() && e.etcd.HealthUnknown:
+	case e.Running() && e.Etcd.HealthUnknown:
 		return "etcd runs, its first health check is due"
-	case e.running() && e.etcd.Healthy:
+	case e.Running() && e.Etcd.Healthy:
 		return "etcd runs, not a voter yet"
-	case e.etcd.LastMessage == "":
-		return "etcd: " + orUnknown(e.etcd.State) + because(e.lastEvent())
+	case e.Etcd.LastMessage == "":
+		return "etcd: " + observe.OrUnknown(e.Etcd.State) + text.Because(e.LastEvent())
 	}
 
-	return "etcd: " + orUnknown(e.etcd.State) + because(e.etcd.LastMessage)
+	return "etcd: " + observe.OrUnknown(e.Etcd.State) + text.Because(e.Etcd.LastMessage)
 }
 
 // noteAbsent decides which control planes are not waited for: those that are silent or in maintenance without this run
 // having sent them a config, and those that an earlier step left out and that have no part in etcd. One that goes away
 // later is waited for.
-func (b *bootstrapper) noteAbsent(survey etcdSurvey) {
+func (b *bootstrapper) noteAbsent(survey observe.EtcdSurvey) {
 	b.absent = nil
 
 	for _, node := range survey {
-		facts := b.memory.of(node.node).recall()
+		facts := b.observer.Facts(node.Node)
 
-		if facts.failed != nil && !node.healthy() || facts.sent == nil && node.State != talos.Ours {
-			b.absent = append(b.absent, node.node)
+		if facts.Failed != nil && !node.Healthy() || facts.Sent == nil && node.State != talos.Ours {
+			b.absent = append(b.absent, node.Node)
 		}
 	}
 }
 
 // expected are the control planes whose etcd is waited for.
-func (b *bootstrapper) expected(survey etcdSurvey) []*inventory.Node {
+func (b *bootstrapper) expected(survey observe.EtcdSurvey) []*inventory.Node {
 	var expected []*inventory.Node
 
 	for _, node := range survey {
-		if !slices.Contains(b.absent, node.node) {
-			expected = append(expected, node.node)
+		if !slices.Contains(b.absent, node.Node) {
+			expected = append(expected, node.Node)
 		}
 	}
 
@@ -155,23 +156,24 @@ func (b *bootstrapper) expected(survey etcdSurvey) []*inventory.Node {
 }
 
 // incomplete warns of members that should not be there and fails for control planes that have no part in etcd.
-func (b *bootstrapper) incomplete(survey etcdSurvey) *diagnosis.Problem {
+func (b *bootstrapper) incomplete(survey observe.EtcdSurvey) *diagnosis.Problem {
 	b.warnOfStrangers(survey)
 
 	if len(b.absent) == 0 {
 		return nil
 	}
 
-	cause := fmt.Sprintf("etcd works with %d of %d: %s missing", survey.healthyCount(), len(survey), list(names(b.absent)))
-	if stale := survey.stale(); len(stale) > 0 {
-		cause += "; stale members, whose nodes are in maintenance: " + list(stale)
+	cause := fmt.Sprintf("etcd works with %d of %d: %s missing",
+		survey.HealthyCount(), len(survey), text.List(names(b.absent)))
+	if stale := survey.Stale(); len(stale) > 0 {
+		cause += "; stale members, whose nodes are in maintenance: " + text.List(stale)
 	}
 
 	return b.clusterProblem(diagnosis.EtcdIncomplete, cause, "bring them up, then mage talos")
 }
 
-func (b *bootstrapper) warnOfStrangers(survey etcdSurvey) {
-	strangers := survey.strangers(b.Cluster)
+func (b *bootstrapper) warnOfStrangers(survey observe.EtcdSurvey) {
+	strangers := survey.UnknownMembers(b.Cluster)
 	if len(strangers) == 0 {
 		return
 	}
@@ -179,99 +181,33 @@ func (b *bootstrapper) warnOfStrangers(survey etcdSurvey) {
 	b.Report.Finding(bootstrapName, diagnosis.Finding{
 		ID:       diagnosis.UnknownMembers,
 		Severity: diagnosis.Warning,
-		Cause:    fmt.Sprintf("etcd has members that %s does not name: %s", b.Cluster.Source, list(strangers)),
+		Cause:    fmt.Sprintf("etcd has members that %s does not name: %s", b.Cluster.Source, text.List(strangers)),
 		Next:     "talosctl etcd members; remove the ones that are gone with talosctl etcd remove-member",
 	})
 }
 
 // notWhole explains an etcd that did not become healthy, or that control planes did not join, in time.
-func (b *bootstrapper) notWhole(ctx context.Context, survey etcdSurvey, since time.Time) *diagnosis.Problem {
+func (b *bootstrapper) notWhole(ctx context.Context, survey observe.EtcdSurvey, since time.Time) *diagnosis.Problem {
 	b.warnOfStrangers(survey)
 
-	if count := survey.healthyCount(); count > 0 {
+	if count := survey.HealthyCount(); count > 0 {
 		return b.clusterProblem(diagnosis.EtcdIncomplete,
 			fmt.Sprintf("etcd works with %d of %d after %s: %s; members: %s", count, len(survey), b.ago(since),
-				survey.describe(), survey.memberText()),
+				survey.Describe(), survey.MemberText()),
 			"look at the etcd service of those that are missing (talosctl service etcd), then mage bootstrap")
 	}
 
 	problem := b.clusterProblem(diagnosis.EtcdNotHealthy,
-		fmt.Sprintf("etcd is not healthy after %s: %s; members: %s%s", b.ago(since), survey.describe(), survey.memberText(),
-			survey.causeText()),
+		fmt.Sprintf("etcd is not healthy after %s: %s; members: %s%s", b.ago(since), survey.Describe(), survey.MemberText(),
+			survey.CauseText()),
 		"bring all control planes up; look at talosctl service etcd and talosctl dmesg on each; then mage bootstrap")
 
-	if lone := survey.loneData(); lone != nil && !b.apiAnswers(ctx) {
+	if lone := survey.LoneData(); lone != nil && !b.observer.APIAnswers(ctx) {
 		problem.Cause += fmt.Sprintf("; only %s holds data, left from an earlier install or a broken bootstrap", lone.Name)
 		problem.Next = fmt.Sprintf("this may be the only copy of a cluster: snapshot or copy %s first; then %s, and mage "+
 			"bootstrap",
-			etcdDirectory, talosctl(lone, "reset --system-labels-to-wipe EPHEMERAL --reboot --graceful=false"))
+			observe.EtcdDirectory, talosctl(lone, "reset --system-labels-to-wipe EPHEMERAL --reboot --graceful=false"))
 	}
 
 	return problem
-}
-
-// causeText says why etcd is not healthy, as far as its members tell.
-func (s etcdSurvey) causeText() string {
-	var causes []string
-
-	for _, node := range s {
-		switch {
-		case node.State == talos.Ours && node.unsynced():
-			causes = append(causes, node.node.Name+"'s clock is not synced")
-		case node.running() && node.member != 0 && node.leader == 0:
-			causes = appendNew(causes, "quorum is lost: a member runs and sees no leader")
-		case node.data && !node.running():
-			causes = append(causes, node.node.Name+" has data and its etcd does not run")
-		}
-	}
-
-	if len(causes) == 0 {
-		return ""
-	}
-
-	return "; cause: " + strings.Join(causes, ", ")
-}
-
-// memberText lists the members that the control planes know of.
-func (s etcdSurvey) memberText() string {
-	var members []string
-
-	for _, node := range s {
-		for _, member := range node.members {
-			members = appendNew(members, memberName(member))
-		}
-	}
-
-	if len(members) == 0 {
-		return "not readable, etcd does not answer without quorum"
-	}
-
-	return list(members)
-}
-
-func memberName(member talos.EtcdMember) string {
-	switch {
-	case member.Hostname == "":
-		return fmt.Sprintf("%016x (never started)", member.ID)
-	case member.Learner:
-		return member.Hostname + " (learner)"
-	default:
-		return member.Hostname
-	}
-}
-
-// loneData is the only control plane that holds data, when all others were asked and are empty.
-func (s etcdSurvey) loneData() *inventory.Node {
-	var lone *inventory.Node
-
-	for _, node := range s {
-		switch {
-		case node.data && lone == nil:
-			lone = node.node
-		case !node.empty():
-			return nil
-		}
-	}
-
-	return lone
 }

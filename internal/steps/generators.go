@@ -3,6 +3,8 @@ package steps
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +12,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
-	"github.com/talos-mage/talos-mage/internal/base/held"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
@@ -61,9 +62,7 @@ func (r *Run) missingProgram(secretsPath string) (name string, missing bool) {
 		return talhelperGenerator, !found
 	}
 
-	data, err := os.ReadFile(secretsPath)
-
-	return "sops", err == nil && sops.Encrypted(data) && !r.sops().Installed()
+	return "sops", sops.Encrypted(r.files.Open(secretsPath).Data) && !r.sops().Installed()
 }
 
 // certificateTime is what certificates are valid from and compared with: the wall's time also in a rehearsal, whose
@@ -72,17 +71,17 @@ func certificateTime() time.Time { return time.Now() }
 
 // renderNatively makes them in memory.
 func (r *Run) renderNatively(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
-	variables, err := inventory.Variables(r.inventoryOptions(ctx))
+	variables, err := inventory.Variables(r.inventoryOptions())
 	if err != nil {
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
 
-	bundle, err := r.readSecrets(ctx, secretsPath, variables)
+	bundle, err := r.readSecrets(secretsPath, variables)
 	if err != nil {
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
 
-	source := r.source(ctx, variables)
+	source := r.source(variables)
 	source.Secrets, source.Now = bundle, certificateTime()
 
 	output, err := r.generator()(source)
@@ -109,18 +108,17 @@ func (r *Run) generator() func(generate.Source) (*generate.Output, error) {
 }
 
 // source is what is generated from, but for the secrets.
-func (r *Run) source(ctx context.Context, variables talconfig.Variables) generate.Source {
+func (r *Run) source(variables talconfig.Variables) generate.Source {
 	return generate.Source{
-		File:    r.Cluster.Source,
-		Root:    r.Settings.RootDir,
-		Lookup:  variables.Lookup,
-		Decrypt: r.inventoryOptions(ctx).Decrypt,
+		File:   r.Cluster.Source,
+		Files:  r.files,
+		Lookup: variables.Lookup,
 	}
 }
 
 // Images names the installer and boot image of every node. No node, and no factory, is asked.
-func Images(ctx context.Context, run *Run) ([]generate.Images, error) {
-	variables, err := inventory.Variables(run.inventoryOptions(ctx))
+func Images(run *Run) ([]generate.Images, error) {
+	variables, err := inventory.Variables(run.inventoryOptions())
 	if err != nil {
 		return nil, badInput(err)
 	}
@@ -130,7 +128,7 @@ func Images(ctx context.Context, run *Run) ([]generate.Images, error) {
 		named = generate.ProfileImages
 	}
 
-	images, err := named(run.source(ctx, variables))
+	images, err := named(run.source(variables))
 	if err != nil {
 		return nil, badInput(err)
 	}
@@ -139,17 +137,18 @@ func Images(ctx context.Context, run *Run) ([]generate.Images, error) {
 }
 
 // readSecrets reads the cluster's secrets, decrypted if they are encrypted.
-func (r *Run) readSecrets(ctx context.Context, path string, variables talconfig.Variables) (*secrets.Bundle, error) {
-	shown := yamlfile.ShownPath(r.Settings.RootDir, path)
+func (r *Run) readSecrets(path string, variables talconfig.Variables) (*secrets.Bundle, error) {
+	file := r.files.Open(path)
+	shown := file.Shown
 	source := yamlfile.Source{Shown: shown, Mistakes: &yamlfile.Mistakes{}}
 
-	data, err := source.Read(path)
+	data, err := source.Read(file)
 	if err != nil {
 		return nil, cmp.Or(source.Err(), err)
 	}
 
 	if sops.Encrypted(data) {
-		if data, err = r.sops().Decrypt(ctx, shown, data); err != nil {
+		if data, err = file.Decrypted(); err != nil {
 			return nil, err
 		}
 
@@ -159,8 +158,12 @@ func (r *Run) readSecrets(ctx context.Context, path string, variables talconfig.
 	return clustersecrets.Decode(shown, data, variables, certificateTime())
 }
 
-// renderedFolders is the pattern of the folders that configs are rendered into.
-const renderedFolders = "talos-mage-configs-*"
+// renderedFolder is the one folder that this cluster's configs are rendered into, for who holds the cluster's lock.
+func (r *Run) renderedFolder() string {
+	sum := sha256.Sum256([]byte(r.Settings.Talosconfig))
+
+	return filepath.Join(r.temporaryFolder(), "talos-mage-configs-"+hex.EncodeToString(sum[:8]))
+}
 
 // renderByTalhelper has talhelper render into a temporary folder, which only this user can read.
 func (r *Run) renderByTalhelper(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
@@ -172,20 +175,25 @@ func (r *Run) renderByTalhelper(ctx context.Context, step, secretsPath string) (
 		}}
 	}
 
-	folder, err := held.NewFolder(r.temporaryFolder(), renderedFolders)
-	if err != nil {
+	// A dry run needs the lock too: the folder is one.
+	if err := r.acquireLock(ctx); err != nil {
+		return nil, err
+	}
+
+	folder := r.renderedFolder()
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make folder for rendered configs: %w", err)
 	}
 
-	defer folder.Remove() //nolint:errcheck // the next run does it then
+	defer os.RemoveAll(folder) // or the next run does it
 
-	_, err = r.talhelper(ctx, step, "genconfig", "--no-gitignore", "--config-file", r.Cluster.Source, "--secret-file",
-		secretsPath, "--out-dir", folder.Path)
+	_, err := r.talhelper(ctx, step, "genconfig", "--no-gitignore", "--config-file", r.Cluster.Source, "--secret-file",
+		secretsPath, "--out-dir", folder)
 	if err != nil {
 		return nil, err
 	}
 
-	return readFiles(folder.Path)
+	return readFiles(folder)
 }
 
 func readFiles(folder string) ([]renderedFile, error) {

@@ -133,7 +133,7 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 		LogLevel: loaded.LogLevel, Now: timepiece.Now})
 	s.Recorder = report.NewRecorder(timepiece.Now, console, report.NewLogSink(console.Logger()))
 
-	s.Run, err = steps.New(loaded, environ, s.Recorder, console.Logger(), timepiece)
+	s.Run, err = steps.New(tb.Context(), loaded, environ, s.Recorder, console.Logger(), timepiece)
 	require.NoError(tb, err)
 
 	s.NewSecrets = func(string) (*secrets.Bundle, error) { return quicksecrets.New() }

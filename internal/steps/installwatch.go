@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -19,8 +20,8 @@ type installWatch struct {
 }
 
 // watch starts to listen to a node that installs, unless it does already.
-func (w *installWatch) watch(ctx context.Context, seen sight) {
-	if seen.State != talos.Ours || seen.stage() != "installing" || !w.begin() {
+func (w *installWatch) watch(ctx context.Context, seen observe.Observation) {
+	if seen.State != talos.Ours || seen.Stage() != "installing" || !w.begin() {
 		return
 	}
 
@@ -33,14 +34,14 @@ func (w *installWatch) watch(ctx context.Context, seen sight) {
 	w.waiting.Go(func() {
 		defer w.end()
 
-		conn, err := w.run.dialer().Secure(ctx, seen.Address)
+		conn, err := w.run.observer.Dialer().Secure(ctx, seen.Address)
 		if err != nil {
 			return
 		}
 		defer conn.Close()
 
 		if words, err := conn.InstallFailure(ctx); err == nil && words != "" {
-			w.run.memory.of(seen.node).remember(func(facts *nodeFacts) { facts.lastWords = words })
+			w.run.observer.Note(seen.Node, func(facts *observe.Facts) { facts.InstallFailure = words })
 		}
 	})
 }

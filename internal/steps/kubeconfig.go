@@ -74,6 +74,7 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 		MinValidity: kubeconfigValidity,
 		Now:         time.Now, // certificates live in the world's time, not in the run's
 		DryRun:      run.Settings.DryRun,
+		LockFolder:  run.temporaryFolder(),
 	})
 
 	var refused *diagnosis.Problem

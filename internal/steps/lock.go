@@ -14,7 +14,6 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
-	"github.com/talos-mage/talos-mage/internal/base/held"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -78,11 +77,10 @@ func (r *Run) acquireLock(ctx context.Context) error {
 // cleanUp removes what runs that were killed left behind: half-written temporary files and rendered configs, with
 // secrets in them.
 func (r *Run) cleanUp() {
-	held.Clean(r.temporaryFolder(), renderedFolders)
+	_ = os.RemoveAll(r.renderedFolder()) // whoever needs it says so
 
 	for _, path := range []string{
 		r.Cluster.NewSecretsPath(true), filepath.Join(r.Settings.ClusterConfigDir, ".gitignore"), r.Settings.Talosconfig,
-		r.Settings.Kubeconfig,
 	} {
 		atomicfile.Clean(path)
 	}

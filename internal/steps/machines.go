@@ -6,6 +6,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/fanout"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -21,7 +22,8 @@ func ProbeMachines(ctx context.Context, settings *settings.Settings, machines []
 	dialer := &talos.Dialer{Credentials: credentials, Timeout: settings.DialTimeout}
 	rows = [][]string{{"NODE", "ADDRESS", "STATE"}}
 
-	probed := fanout.Collect(ctx, probeLimit, machines, func(ctx context.Context, machine inventory.Machine) talos.Probed {
+	probed := fanout.Collect(ctx, observe.Limit, machines, func(ctx context.Context,
+		machine inventory.Machine) talos.Probed {
 		address := machine.Address
 		if now, given := settings.NodeAddresses[machine.Name]; given {
 			address = now

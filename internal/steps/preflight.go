@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -18,6 +18,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/retry"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -46,8 +47,8 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	run.filesChecked = true
 
 	nodes := run.Nodes()
-	checked := fanout.Collect(ctx, probeLimit, nodes, checker.check, func(node *inventory.Node, err error) checkedNode {
-		return checkedNode{node: node, seen: unseen(node, err),
+	checked := fanout.Collect(ctx, observe.Limit, nodes, checker.check, func(node *inventory.Node, err error) checkedNode {
+		return checkedNode{node: node, seen: observe.Unobserved(node, err),
 			findings: []diagnosis.Finding{run.unexpected(preflightName, node, err).Finding}}
 	})
 
@@ -58,7 +59,7 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	answered := false
 
 	for _, node := range checked {
-		answered = answered || !node.seen.silent()
+		answered = answered || !node.seen.Silent()
 		problems = append(problems, checker.judge(node.findings)...)
 		checker.result(node)
 	}
@@ -78,11 +79,11 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 }
 
 // fileFindings are what the files tell, also about each other; of nodes that -node= leaves out nothing is told.
-func (r *Run) fileFindings(ctx context.Context, options preflight.Options) []diagnosis.Finding {
+func (r *Run) fileFindings(ctx context.Context, options check.Settings) []diagnosis.Finding {
 	files := r.auditOptions(options)
 	files.Cluster, files.AsTheyAre = r.Cluster, true
 
-	result := audit.Run(ctx, audit.Read(files))
+	result := table.Run(ctx, check.Read(files))
 	findings := append(result.Findings, result.NotRunOfFiles()...)
 
 	return slices.DeleteFunc(findings, func(finding diagnosis.Finding) bool {
@@ -134,8 +135,8 @@ func (r *Run) refuseFiles(ctx context.Context, step string, matters func(diagnos
 }
 
 // preflightOptions are the settings that the checks take.
-func (r *Run) preflightOptions() preflight.Options {
-	return preflight.Options{
+func (r *Run) preflightOptions() check.Settings {
+	return check.Settings{
 		AllowAmbiguousDisk: r.Settings.AllowAmbiguousDisk,
 		SkipChecks:         r.skipChecks(),
 		Now:                time.Now(), // certificates live in the world's time, not in the run's
@@ -174,7 +175,7 @@ func (r *Run) whoServes(ctx context.Context, address netip.Addr) (answered, ours
 	asking, stop := context.WithTimeout(ctx, r.Settings.DialTimeout)
 	defer stop()
 
-	return kube.ServesCA(asking, net.JoinHostPort(address.String(), kubernetesPort), r.kubernetesCA())
+	return kube.ServesCA(asking, net.JoinHostPort(address.String(), observe.KubernetesPort), r.kubernetesCA())
 }
 
 func (r *Run) skipChecks() []diagnosis.ID {
@@ -206,7 +207,7 @@ type checker struct {
 // checkedNode is a node with everything that was found about it.
 type checkedNode struct {
 	node     *inventory.Node
-	seen     sight
+	seen     observe.Observation
 	findings []diagnosis.Finding
 	tries    int
 	took     time.Duration
@@ -246,12 +247,12 @@ func (c *checker) result(checked checkedNode) {
 }
 
 // stateText is a node's state in a few words.
-func stateText(seen sight) string {
+func stateText(seen observe.Observation) string {
 	switch seen.State {
 	case talos.Unreachable:
 		return seen.Silence.String()
 	case talos.Ours:
-		return seen.stage()
+		return seen.Stage()
 	default:
 		return seen.State.String()
 	}
@@ -271,9 +272,9 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 	}
 
 	checked.tries, _ = retry.Do(ctx, c.Clock, c.evenly(tries), func(ctx context.Context, _ int) error {
-		checked.seen = c.look(ctx, node)
+		checked.seen = c.observer.Observe(ctx, node)
 
-		if checked.seen.silent() {
+		if checked.seen.Silent() {
 			return fmt.Errorf("reach node: %w", checked.seen.Err)
 		}
 
@@ -286,50 +287,51 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 	return checked
 }
 
-func (c *checker) stateFindings(ctx context.Context, seen sight, config *machineconfig.Config) []diagnosis.Finding {
-	finding := diagnosis.Finding{Node: seen.node.Name, Address: seen.Address, Severity: diagnosis.OK}
+func (c *checker) stateFindings(ctx context.Context, seen observe.Observation,
+	config *machineconfig.Config) []diagnosis.Finding {
+	finding := diagnosis.Finding{Node: seen.Node.Name, Address: seen.Address, Severity: diagnosis.OK}
 
 	switch {
 	case seen.State == talos.Maintenance:
 		finding.ID, finding.Cause = diagnosis.NodeState, "in maintenance, ready for its config"
 
 		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config)...)
-	case seen.stranger():
+	case seen.NotOurs():
 		return []diagnosis.Finding{c.strangerProblem(preflightName, seen).Finding}
-	case seen.silent():
+	case seen.Silent():
 		return []diagnosis.Finding{c.silentFinding(seen, finding)}
 	default:
 		return []diagnosis.Finding{c.configuredFinding(seen, finding)}
 	}
 }
 
-func (c *checker) configuredFinding(seen sight, finding diagnosis.Finding) diagnosis.Finding {
-	finding.ID, finding.Cause = diagnosis.NodeState, "has its config already, stage "+seen.stage()
+func (c *checker) configuredFinding(seen observe.Observation, finding diagnosis.Finding) diagnosis.Finding {
+	finding.ID, finding.Cause = diagnosis.NodeState, "has its config already, stage "+seen.Stage()
 
-	switch seen.config {
-	case configSwapped:
+	switch seen.Relation {
+	case observe.ConfigSwapped:
 		return c.swappedProblem(preflightName, seen).Finding
-	case configDrifted:
+	case observe.ConfigDrifted:
 		finding.ID, finding.Severity = diagnosis.ConfigDrifted, diagnosis.Warning
-		finding.Cause = "its config differs from " + seen.node.ConfigFile + ":\n" +
-			machineconfig.Diff(seen.running, c.Configs[seen.node.Name])
-		finding.Next = command("applySequential", seen.node) + " (-update once the cluster has an etcd)"
-	case configUnread:
+		finding.Cause = "its config differs from " + seen.Node.ConfigFile + ":\n" +
+			machineconfig.Diff(seen.Config, c.Configs[seen.Node.Name])
+		finding.Next = command("applySequential", seen.Node) + " (-update once the cluster has an etcd)"
+	case observe.ConfigUnread:
 		finding.Severity, finding.Cause = diagnosis.Warning,
 			"configured by this cluster, but its config could not be compared"
-		if seen.readErr != nil {
-			finding.Cause += ": " + talos.Explain(seen.readErr)
+		if seen.ReadErr != nil {
+			finding.Cause += ": " + talos.Explain(seen.ReadErr)
 		}
 	}
 
 	return finding
 }
 
-func (c *checker) silentFinding(seen sight, finding diagnosis.Finding) diagnosis.Finding {
+func (c *checker) silentFinding(seen observe.Observation, finding diagnosis.Finding) diagnosis.Finding {
 	finding.Severity = diagnosis.Warning
 	finding.ID, finding.Cause = diagnosis.NodeSilent, "no answer: in its self-test, rebooting, off, or at another address"
 	finding.Next = fmt.Sprintf("nothing, if it is booting: apply waits for it; else NODE_ADDRESSES=%s=<address>",
-		seen.node.Name)
+		seen.Node.Name)
 
 	if seen.Silence == talos.Refused {
 		finding.ID, finding.Cause = diagnosis.NodeRefused, "port 50000 refused: installing or booting"
@@ -347,7 +349,8 @@ func (c *checker) silentFinding(seen sight, finding diagnosis.Finding) diagnosis
 }
 
 // nodeChecks read the machine's facts and evaluate everything that needs them.
-func (c *checker) nodeChecks(ctx context.Context, seen sight, config *machineconfig.Config) []diagnosis.Finding {
+func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation,
+	config *machineconfig.Config) []diagnosis.Finding {
 	facts, fingerprint, err := c.readFacts(ctx, seen)
 	if err == nil && facts.Interrupted() {
 		err = facts.IdentityUnread()
@@ -357,23 +360,25 @@ func (c *checker) nodeChecks(ctx context.Context, seen sight, config *machinecon
 	if err != nil && talos.Classify(talos.OpRead, err) == talos.Retry {
 		seen.Err = err
 
-		return []diagnosis.Finding{c.silentFinding(seen, diagnosis.Finding{Node: seen.node.Name, Address: seen.Address})}
+		return []diagnosis.Finding{c.silentFinding(seen, diagnosis.Finding{Node: seen.Node.Name, Address: seen.Address})}
 	} else if err != nil {
 		return []diagnosis.Finding{c.unreadable(seen, err)}
 	}
 
 	facts.State = seen.State
-	findings := audit.Node(ctx, c.Cluster, seen.node, config, facts, c.preflightOptions())
+	findings := table.Node(ctx, &check.Node{
+		Node: seen.Node, Cluster: c.Cluster, Config: config, Facts: facts, Settings: c.preflightOptions(),
+	})
 
 	if config != nil && !hasFailure(findings) {
-		c.memory.of(seen.node).remember(func(known *nodeFacts) { known.checkedFingerprint = fingerprint })
+		c.observer.Note(seen.Node, func(known *observe.Facts) { known.CheckedFingerprint = fingerprint })
 	}
 
 	return findings
 }
 
 // unreadable is a node in maintenance that can't be talked to, for a reason that does not pass.
-func (c *checker) unreadable(seen sight, err error) diagnosis.Finding {
+func (c *checker) unreadable(seen observe.Observation, err error) diagnosis.Finding {
 	id, known := talos.Diagnose(err)
 	if !known {
 		id = diagnosis.IdentityUnread
@@ -382,7 +387,7 @@ func (c *checker) unreadable(seen sight, err error) diagnosis.Finding {
 	entry, _ := diagnosis.Lookup(id)
 
 	return diagnosis.Finding{
-		ID: id, Severity: diagnosis.Failure, Node: seen.node.Name, Address: seen.Address, Cause: talos.Explain(err),
+		ID: id, Severity: diagnosis.Failure, Node: seen.Node.Name, Address: seen.Address, Cause: talos.Explain(err),
 		Next: entry.Remedy,
 	}
 }
@@ -392,15 +397,16 @@ const factTries = 3
 
 // readFacts reads a machine's facts, all on one connection: after one that broke in the middle everything is read again
 // on the next.
-func (c *checker) readFacts(ctx context.Context, seen sight) (facts preflight.Facts, fingerprint string, err error) {
+func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (facts check.Facts,
+	fingerprint string, err error) {
 	_, err = retry.Do(ctx, c.Clock, c.evenly(factTries), func(ctx context.Context, attempt int) error {
-		conn, err := c.dialer().Maintenance(ctx, seen.Address)
+		conn, err := c.observer.Dialer().Maintenance(ctx, seen.Address)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
 
-		facts, fingerprint = preflight.ReadFacts(ctx, conn), conn.Fingerprint()
+		facts, fingerprint = check.ReadFacts(ctx, conn), conn.Fingerprint()
 
 		if facts.Interrupted() && attempt < factTries {
 			return errInterrupted

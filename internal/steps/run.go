@@ -1,10 +1,9 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
@@ -12,53 +11,47 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
-
-// probeLimit bounds how many nodes are looked at or waited for at once; it is about sockets, not about load on the
-// nodes.
-const probeLimit = 32
 
 // Run is what a step is given: the cluster, the settings, a way to the nodes, a clock and a recorder. Nothing is
 // global.
 type Run struct {
-	Settings *settings.Settings
+	observe.Subject
+
 	// Environ is the environment, as "NAME=value", in which the user's programs are found and run.
 	Environ []string
-	Cluster *inventory.Cluster
-	// Configs are the loaded machine configs by node name; a node whose file is missing or broken has none.
-	Configs map[string]*machineconfig.Config
-	// Credentials come from the talosconfig; nil without one.
-	Credentials *talos.Credentials
-	Clock       clock.Clock
-	Report      *report.Recorder
-	Log         zerolog.Logger
+	Report  *report.Recorder
+	Log     zerolog.Logger
 	// NewSecrets makes the secrets of a cluster that is born with a Talos release.
 	NewSecrets func(talosVersion string) (*secrets.Bundle, error)
 
-	memory *memory
-	lock   *clusterLock
+	files    *reading.Files
+	observer *observe.Observer
+	lock     *clusterLock
 	// filesChecked is set once the files were judged, which no step of a run does again.
 	filesChecked bool
 }
 
 // New starts a run: it reads the inventory, the machine configs and the talosconfig.
 // Bad input is an error with exit code 2; a file that a later step may still make is not.
-func New(settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger,
+func New(ctx context.Context, settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger,
 	clk clock.Clock) (*Run, error) {
 	run := &Run{
-		Settings:   settings,
+		Subject:    observe.Subject{Settings: settings, Clock: clk},
 		Environ:    environ,
-		Clock:      clk,
 		Report:     recorder,
 		Log:        log,
 		NewSecrets: machineconfig.NewSecrets,
-		memory:     newMemory(),
 	}
+	run.observer = observe.New(&run.Subject)
+	run.files = run.newFiles(ctx)
 
 	if err := run.load(); err != nil {
 		return nil, err
@@ -70,7 +63,7 @@ func New(settings *settings.Settings, environ []string, recorder *report.Recorde
 // load reads the cluster's files; again once the configs step has made some, since machine configs say more about a
 // cluster than its talconfig.
 func (r *Run) load() error {
-	cluster, err := inventory.Load(r.inventoryOptions(context.Background()))
+	cluster, err := inventory.Load(r.inventoryOptions())
 	if err != nil {
 		return badInput(err)
 	}
@@ -82,16 +75,22 @@ func (r *Run) load() error {
 	return r.loadCredentials()
 }
 
-func (r *Run) inventoryOptions(ctx context.Context) inventory.Options {
+// newFiles are what the run reads, each file once. A context that ends stops the programs that decrypt.
+func (r *Run) newFiles(ctx context.Context) *reading.Files {
+	shown := reading.New(r.Settings.RootDir, nil).Shown
+
+	return reading.New(r.Settings.RootDir, func(path string, data []byte) ([]byte, error) {
+		return r.sops().Decrypt(ctx, shown(path), data)
+	})
+}
+
+func (r *Run) inventoryOptions() inventory.Options {
 	return inventory.Options{
 		TalosDir:  r.Settings.TalosDir,
 		Source:    inventory.Kind(r.Settings.ClusterSource),
 		ConfigDir: r.Settings.ClusterConfigDir,
-		Root:      r.Settings.RootDir,
 		Environ:   r.Environ,
-		Decrypt: func(path string, data []byte) ([]byte, error) {
-			return r.sops().Decrypt(ctx, yamlfile.ShownPath(r.Settings.RootDir, path), data)
-		},
+		Files:     r.files,
 	}
 }
 
@@ -107,16 +106,19 @@ func (r *Run) loadConfigs() {
 }
 
 func (r *Run) loadCredentials() error {
-	credentials, err := talos.LoadCredentials(r.Settings.Talosconfig)
-
-	switch {
-	case isNotExist(err):
+	file := r.files.Open(r.Settings.Talosconfig)
+	if file.Missing() {
 		r.Credentials = nil
-	case err != nil:
-		return badInput(fmt.Errorf("read talosconfig: %w", err))
-	default:
-		r.Credentials = credentials
+
+		return nil
 	}
+
+	credentials, err := talos.ParseCredentials(file.Data)
+	if err = cmp.Or(file.Err, err); err != nil {
+		return badInput(fmt.Errorf("read talosconfig %s: %w", r.Settings.Talosconfig, err))
+	}
+
+	r.Credentials = credentials
 
 	return nil
 }
@@ -159,7 +161,7 @@ func (r *Run) checkName(variable, name string) error {
 			ID:       diagnosis.UnknownNode,
 			Severity: diagnosis.Failure,
 			Cause: fmt.Sprintf("%s names %q, which is not a node of %s; it takes %s", variable, name, r.Cluster.Source,
-				list(names)),
+				text.List(names)),
 			Next: "correct " + variable,
 		}}
 	}
@@ -213,7 +215,7 @@ func (r *Run) present(nodes []*inventory.Node) []*inventory.Node {
 	var present []*inventory.Node
 
 	for _, node := range nodes {
-		if r.memory.of(node).recall().failed == nil {
+		if r.observer.Facts(node).Failed == nil {
 			present = append(present, node)
 		}
 	}
@@ -226,7 +228,7 @@ func (r *Run) joining() []*inventory.Node {
 	var joining []*inventory.Node
 
 	for _, node := range r.present(r.Nodes()) {
-		if r.memory.of(node).recall().joining {
+		if r.observer.Facts(node).Joining {
 			joining = append(joining, node)
 		}
 	}
@@ -253,111 +255,4 @@ func names(nodes []*inventory.Node) []string {
 	}
 
 	return names
-}
-
-// dialer reaches nodes with this run's credentials. Made fresh, so that nothing outlives a step.
-func (r *Run) dialer() *talos.Dialer {
-	return &talos.Dialer{
-		Credentials:  r.Credentials,
-		Timeout:      r.Settings.DialTimeout,
-		Fingerprints: r.Settings.CertFingerprints,
-	}
-}
-
-// memory is what this run itself saw and did, node by node. It is never written down: the nodes are the source of
-// truth.
-type memory struct {
-	mu    sync.Mutex
-	nodes map[string]*nodeMemory
-}
-
-// nodeMemory guards the facts of one node.
-type nodeMemory struct {
-	mu    sync.Mutex
-	facts nodeFacts
-}
-
-type nodeFacts struct {
-	// silentSince is when this run first found the node not answering, or when a config was sent; zero while it answers.
-	silentSince time.Time
-	// oursAt is where the node answered at the last look, if it was ours and could be read.
-	oursAt string
-	// compared is the node's config at the last look.
-	compared comparison
-	// refusedAt is when the node's port was last found closed.
-	refusedAt time.Time
-	// identified is the certificate of the machine that was found to be the declared one.
-	identified string
-	// boot tells the machine's boots apart; zero if it could not be read.
-	boot time.Time
-	// sent is the config that this run sent; sentAt and sentTo say when, and to which boot of the machine.
-	sent   *machineconfig.Config
-	sentAt time.Time
-	sentTo time.Time
-	// unsure is set while the reply to it is missing.
-	unsure bool
-	// leftMaintenance is set once the node was seen to be gone from maintenance after the config was sent, or to have a
-	// config of its own.
-	leftMaintenance bool
-	// checkedFingerprint is the certificate of the node whose checks passed.
-	checkedFingerprint string
-	// lastWords is the reason of a failed sequence, as the node's events told it.
-	lastWords string
-	// joining is set for a worker that apply could not ask, since its API opens after bootstrap only.
-	joining bool
-	// failed is why later steps leave the node out.
-	failed error
-}
-
-// stillThere reports whether the machine never left the boot in maintenance that the config was sent to: a failed
-// install ends with another boot. Where boots can't be told apart, one that was seen to be gone from maintenance has
-// left it.
-func (f *nodeFacts) stillThere() bool {
-	if f.sentTo.IsZero() || f.boot.IsZero() {
-		return !f.leftMaintenance
-	}
-
-	return f.boot.Equal(f.sentTo)
-}
-
-// lost reports whether the config never arrived: its reply is missing, and the machine is where it was although its
-// port was closed meanwhile, which a machine that took it opens in another boot only.
-func (f *nodeFacts) lost() bool {
-	return f.sent != nil && f.unsure && f.leftMaintenance && f.stillThere()
-}
-
-// receipt says what became of the config that was sent.
-func (f *nodeFacts) receipt() string {
-	if f.unsure {
-		return "the reply to its config was lost"
-	}
-
-	return "it accepted its config"
-}
-
-func newMemory() *memory { return &memory{nodes: make(map[string]*nodeMemory)} }
-
-func (m *memory) of(node *inventory.Node) *nodeMemory {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	if m.nodes[node.Name] == nil {
-		m.nodes[node.Name] = &nodeMemory{}
-	}
-
-	return m.nodes[node.Name]
-}
-
-func (m *nodeMemory) remember(change func(*nodeFacts)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	change(&m.facts)
-}
-
-func (m *nodeMemory) recall() nodeFacts {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	return m.facts
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 func fileExists(path string) bool {
@@ -68,6 +69,39 @@ func TestWhoMakesSecretsIsToldWhatLosingThemMeans(t *testing.T) {
 	require.Equal(t, report.Applied, s.status("secrets", ""))
 	require.Contains(t, s.out.String(), "if it is lost, no node can be added to the cluster")
 	require.NoError(t, w.unseal(t).Validate())
+}
+
+// Files are often made before there is any machine: only one that answers as configured speaks against new secrets.
+func TestSecretsAskedForByNameAreMadeBeforeAnyMachineExists(t *testing.T) {
+	t.Parallel()
+
+	for name, step := range map[string]steps.Secrets{"secrets": {Asked: true}, "with configs": {ByName: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := desk(t)
+			s := w.session(t).succeeds(t, step, steps.Configs{Replace: true})
+			require.Equal(t, report.Applied, s.status("secrets", ""))
+			require.FileExists(t, w.secrets())
+			require.FileExists(t, w.ConfigFile("worker1"))
+		})
+
+		t.Run(name+", and a node is configured", func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorkshop(t, 1, 1)
+			w.untilMaintenance(t)
+			w.Node("worker1").PowerOff()
+			w.configure(t)
+			require.Eventually(t, func() bool {
+				return (&talos.Dialer{Timeout: time.Minute}).Probe(t.Context(), w.Node("cp1").Endpoint()).Configured()
+			}, patience, time.Millisecond)
+
+			problem := w.session(t).fails(t, diagnosis.ExitPreflight, diagnosis.SecretsMissing, step)
+			require.Equal(t, "cp1", problem.Node)
+			require.NoFileExists(t, w.secrets())
+		})
+	}
 }
 
 func TestAnInterruptedRunDoesNotWaitForKeysThatAreBeingMade(t *testing.T) {

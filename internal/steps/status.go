@@ -8,6 +8,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -31,17 +33,20 @@ type Status struct {
 
 // ReadStatus probes all nodes once and changes nothing. It works at every stage of a bring-up.
 func ReadStatus(ctx context.Context, run *Run) Status {
-	seen := fanout.Collect(ctx, probeLimit, run.Nodes(), func(ctx context.Context, node *inventory.Node) statusSight {
+	seen := fanout.Collect(ctx, observe.Limit, run.Nodes(), func(ctx context.Context,
+		node *inventory.Node) nodeObservation {
 		if node.Role == inventory.ControlPlane {
-			etcd := run.askEtcd(ctx, node)
+			etcd := run.observer.ObserveEtcd(ctx, node)
 
-			return statusSight{sight: etcd.sight, etcd: &etcd, version: run.version(ctx, etcd.sight)}
+			return nodeObservation{Observation: etcd.Observation, etcd: &etcd, version: run.version(ctx, etcd.Observation)}
 		}
 
-		worker := run.look(ctx, node)
+		worker := run.observer.Observe(ctx, node)
 
-		return statusSight{sight: worker, version: run.version(ctx, worker)}
-	}, func(node *inventory.Node, err error) statusSight { return statusSight{sight: unseen(node, err)} })
+		return nodeObservation{Observation: worker, version: run.version(ctx, worker)}
+	}, func(node *inventory.Node, err error) nodeObservation {
+		return nodeObservation{Observation: observe.Unobserved(node, err)}
+	})
 
 	status := Status{Next: run.nextCommand(ctx, seen)}
 
@@ -52,14 +57,14 @@ func ReadStatus(ctx context.Context, run *Run) Status {
 	return status
 }
 
-type statusSight struct {
-	sight
-	etcd    *etcdSight
+type nodeObservation struct {
+	observe.Observation
+	etcd    *observe.EtcdObservation
 	version string
 }
 
 // version reads the running Talos of a node that answers; a refusal leaves it empty.
-func (r *Run) version(ctx context.Context, seen sight) string {
+func (r *Run) version(ctx context.Context, seen observe.Observation) string {
 	var (
 		conn *talos.Conn
 		err  error
@@ -67,9 +72,9 @@ func (r *Run) version(ctx context.Context, seen sight) string {
 
 	switch seen.State {
 	case talos.Maintenance:
-		conn, err = r.dialer().Maintenance(ctx, seen.Address)
+		conn, err = r.observer.Dialer().Maintenance(ctx, seen.Address)
 	case talos.Ours:
-		conn, err = r.dialer().Secure(ctx, seen.Address)
+		conn, err = r.observer.Dialer().Secure(ctx, seen.Address)
 	default:
 		return ""
 	}
@@ -87,40 +92,40 @@ func (r *Run) version(ctx context.Context, seen sight) string {
 	return version
 }
 
-func (s statusSight) line() NodeStatus {
+func (s nodeObservation) line() NodeStatus {
 	line := NodeStatus{
-		Node:    s.node.Name,
-		Role:    s.node.Role.String(),
+		Node:    s.Node.Name,
+		Role:    s.Node.Role.String(),
 		Address: s.Address,
 		State:   s.State.String(),
-		Stage:   s.stage(),
+		Stage:   s.Stage(),
 		Version: s.version,
 	}
 
 	switch {
-	case s.silent():
+	case s.Silent():
 		line.State = s.Silence.String()
-	case s.wrong != nil:
+	case s.Wrong != nil:
 		line.State += " (another machine)"
 	}
 
-	if s.status != nil && s.State == talos.Ours && !s.status.Ready && len(s.status.Unmet) > 0 {
-		line.Stage += ", " + shortened(s.status.Unmet[0].Reason)
+	if s.Status != nil && s.State == talos.Ours && !s.Status.Ready && len(s.Status.Unmet) > 0 {
+		line.Stage += ", " + shortened(s.Status.Unmet[0].Reason)
 	}
 
-	switch s.config {
-	case configSame:
+	switch s.Relation {
+	case observe.ConfigSame:
 		line.Config = "same"
-	case configDrifted:
+	case observe.ConfigDrifted:
 		line.Config = "drifted"
-	case configSwapped:
-		line.Config = "that of " + s.owner
-	case configUnsent:
+	case observe.ConfigSwapped:
+		line.Config = "that of " + s.Owner
+	case observe.ConfigUnsent:
 		line.Config = "unknown"
 	}
 
 	if s.etcd != nil && s.State == talos.Ours {
-		line.Etcd = s.etcd.summary()
+		line.Etcd = etcdText(*s.etcd)
 	}
 
 	return line
@@ -137,27 +142,27 @@ func shortened(reason string) string {
 	return reason
 }
 
-// summary is the etcd column.
-func (e etcdSight) summary() string {
+// etcdText is the etcd column.
+func etcdText(e observe.EtcdObservation) string {
 	switch {
-	case e.healthy():
-		return "healthy, " + counted(len(e.members), "member")
-	case e.running():
+	case e.Healthy():
+		return "healthy, " + text.Counted(len(e.Members), "member")
+	case e.Running():
 		return "running, not healthy"
-	case e.stopped():
+	case e.Stopped():
 		return "stopped until reboot"
-	case e.empty():
+	case e.Empty():
 		return "no data"
-	case e.data:
-		return "data, " + orUnknown(e.etcd.State)
+	case e.HasData:
+		return "data, " + observe.OrUnknown(e.Etcd.State)
 	default:
-		return orUnknown(e.etcd.State)
+		return observe.OrUnknown(e.Etcd.State)
 	}
 }
 
 // nextCommand is the one line that says how to go on.
-func (r *Run) nextCommand(ctx context.Context, nodes []statusSight) string {
-	var survey etcdSurvey
+func (r *Run) nextCommand(ctx context.Context, nodes []nodeObservation) string {
+	var survey observe.EtcdSurvey
 
 	for _, node := range nodes {
 		if node.etcd != nil {
@@ -165,32 +170,32 @@ func (r *Run) nextCommand(ctx context.Context, nodes []statusSight) string {
 		}
 	}
 
-	silent := filter(nodes, func(node statusSight) bool { return node.silent() })
-	maintenance := filter(nodes, func(node statusSight) bool { return node.State == talos.Maintenance })
-	strangers := filter(nodes, func(node statusSight) bool {
-		return node.stranger() || node.config == configSwapped
+	silent := filter(nodes, func(node nodeObservation) bool { return node.Silent() })
+	maintenance := filter(nodes, func(node nodeObservation) bool { return node.State == talos.Maintenance })
+	strangers := filter(nodes, func(node nodeObservation) bool {
+		return node.NotOurs() || node.Relation == observe.ConfigSwapped
 	})
-	drifted := filter(nodes, func(node statusSight) bool { return node.config == configDrifted })
+	drifted := filter(nodes, func(node nodeObservation) bool { return node.Relation == observe.ConfigDrifted })
 
 	switch {
 	case len(strangers) > 0:
-		return fmt.Sprintf("mage preflight -node=%s (%s)", strangers[0].node.Name, stateText(strangers[0].sight))
+		return fmt.Sprintf("mage preflight -node=%s (%s)", strangers[0].Node.Name, stateText(strangers[0].Observation))
 	case len(silent) == len(nodes):
 		return "boot the machines, or say where they answer with NODE_ADDRESSES; then mage status"
 	case len(maintenance) > 0:
 		return "mage talos"
-	case len(survey) > 0 && !survey.present() && !allUp(survey):
+	case len(survey) > 0 && !survey.Present() && !allUp(survey):
 		return "mage verify"
-	case len(survey) > 0 && !survey.present():
+	case len(survey) > 0 && !survey.Present():
 		return "mage bootstrap"
-	case len(survey.unhealthy()) > 0:
+	case len(survey.Unhealthy()) > 0:
 		return "mage bootstrap (it waits for etcd and says what is missing)"
 	case len(silent) > 0:
-		return "mage verify -node=" + silent[0].node.Name
-	case !r.apiAnswers(ctx):
+		return "mage verify -node=" + silent[0].Node.Name
+	case !r.observer.APIAnswers(ctx):
 		return "mage bootstrap (etcd is healthy, the Kubernetes API does not answer yet)"
 	case len(drifted) > 0:
-		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].node.Name,
+		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].Node.Name,
 			len(drifted), len(nodes), r.Cluster.ConfigDir)
 	case !fileExists(r.Settings.Kubeconfig):
 		return "mage kubeconfig"
@@ -200,12 +205,12 @@ func (r *Run) nextCommand(ctx context.Context, nodes []statusSight) string {
 }
 
 // allUp reports whether every control plane boots or runs with its install finished.
-func allUp(survey etcdSurvey) bool {
-	return !slices.ContainsFunc(survey, func(node etcdSight) bool { return !node.up() })
+func allUp(survey observe.EtcdSurvey) bool {
+	return !slices.ContainsFunc(survey, func(node observe.EtcdObservation) bool { return !node.Up() })
 }
 
-func filter(nodes []statusSight, matches func(statusSight) bool) []statusSight {
-	var matching []statusSight
+func filter(nodes []nodeObservation, matches func(nodeObservation) bool) []nodeObservation {
+	var matching []nodeObservation
 
 	for _, node := range nodes {
 		if matches(node) {
@@ -239,14 +244,14 @@ func dash(text string) string {
 func EtcdMembers(ctx context.Context, run *Run) [][]string {
 	rows := [][]string{{"MEMBER", "HOSTNAME", "VOTER", "HEALTHY"}}
 
-	survey := run.surveyEtcd(ctx)
+	survey := run.observer.SurveyEtcd(ctx)
 	for _, node := range survey {
-		if node.member == 0 {
+		if node.MemberID == 0 {
 			continue
 		}
 
-		rows = append(rows, []string{fmt.Sprintf("%016x", node.member), node.node.Name, yesNo(node.isVoter()),
-			yesNo(node.healthy())})
+		rows = append(rows, []string{fmt.Sprintf("%016x", node.MemberID), node.Node.Name, yesNo(node.IsVoter()),
+			yesNo(node.Healthy())})
 	}
 
 	return rows

@@ -5,16 +5,15 @@ package steps
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
 )
 
 // Step is one thing to do for a cluster.
@@ -211,7 +210,7 @@ func (r *Run) conclude(outcomes []outcome) error {
 		for _, result := range outcomes {
 			if result.node == node && result.failed() {
 				problems = append(problems, result.problem)
-				r.memory.of(node).remember(func(facts *nodeFacts) { facts.failed = result.problem })
+				r.observer.Note(node, func(facts *observe.Facts) { facts.Failed = result.problem })
 			}
 		}
 	}
@@ -255,24 +254,3 @@ func badInput(err error) error {
 }
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-
-// list is "a, b and c".
-func list(words []string) string {
-	switch len(words) {
-	case 0:
-		return "none"
-	case 1:
-		return words[0]
-	default:
-		return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
-	}
-}
-
-// counted is "1 member", "3 members".
-func counted(count int, what string) string {
-	if count == 1 {
-		return "1 " + what
-	}
-
-	return fmt.Sprintf("%d %ss", count, what)
-}

@@ -9,6 +9,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -35,7 +37,7 @@ func (s Verify) Run(ctx context.Context, run *Run) error {
 	}
 
 	// A cluster that is up already is verified whole.
-	whole := !run.Settings.DryRun && run.surveyEtcd(ctx).running()
+	whole := !run.Settings.DryRun && run.observer.SurveyEtcd(ctx).Running()
 
 	return verifyNodes(ctx, run, s.Name(), run.present(run.Nodes()), whole)
 }
@@ -82,7 +84,7 @@ func awaitControlPlanes(ctx context.Context, run *Run, step string) error {
 			})
 		})
 
-	outcomes := fanout.Collect(ctx, probeLimit, controlPlanes, func(ctx context.Context, node *inventory.Node) outcome {
+	outcomes := fanout.Collect(ctx, observe.Limit, controlPlanes, func(ctx context.Context, node *inventory.Node) outcome {
 		verifier := &verifier{Run: run, step: step, etcdWhole: true}
 
 		return verifier.verify(ctx, node)
@@ -104,9 +106,9 @@ func awaitControlPlanes(ctx context.Context, run *Run, step string) error {
 // sign their certificate.
 func (r *Run) forgiveRefusals(workers []*inventory.Node) {
 	for _, node := range workers {
-		r.memory.of(node).remember(func(facts *nodeFacts) {
-			if !facts.silentSince.IsZero() && !facts.refusedAt.Before(facts.silentSince) {
-				facts.silentSince = r.Clock.Now()
+		r.observer.Note(node, func(facts *observe.Facts) {
+			if !facts.SilentSince.IsZero() && !facts.RefusedAt.Before(facts.SilentSince) {
+				facts.SilentSince = r.Clock.Now()
 			}
 		})
 	}
@@ -117,7 +119,7 @@ func verifyNodes(ctx context.Context, run *Run, step string, nodes []*inventory.
 		return run.done(step, report.Skipped, "dry run: nothing to wait for", nil)
 	}
 
-	outcomes := fanout.Collect(ctx, probeLimit, nodes, func(ctx context.Context, node *inventory.Node) outcome {
+	outcomes := fanout.Collect(ctx, observe.Limit, nodes, func(ctx context.Context, node *inventory.Node) outcome {
 		started := run.Clock.Now()
 		verifier := &verifier{Run: run, step: step, workersUp: workersUp}
 
@@ -154,7 +156,7 @@ type verifier struct {
 
 func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 	seen, problem := v.await(ctx, node, v.step, v.judge)
-	result := outcome{node: node, address: seen.Address, status: report.OK, detail: seen.stage()}
+	result := outcome{node: node, address: seen.Address, status: report.OK, detail: seen.Stage()}
 
 	switch {
 	case problem != nil:
@@ -162,29 +164,29 @@ func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 		result.detail = ""
 	case v.joining:
 		result.status, result.detail = report.Joining, joiningText(seen)
-	case seen.config == configDrifted:
-		result.status, result.detail = report.Drifted, seen.stage()+", differs from "+node.ConfigFile
-	case seen.config == configUnread:
-		result.status, result.detail = report.Warned, seen.stage()+", its config could not be compared"
+	case seen.Relation == observe.ConfigDrifted:
+		result.status, result.detail = report.Drifted, seen.Stage()+", differs from "+node.ConfigFile
+	case seen.Relation == observe.ConfigUnread:
+		result.status, result.detail = report.Warned, seen.Stage()+", its config could not be compared"
 	}
 
-	if problem == nil && seen.Address != "" && seen.Address != v.addresses(node)[0] {
+	if problem == nil && seen.Address != "" && seen.Address != v.observer.Addresses(node)[0] {
 		result.detail += ", at " + seen.Address
 	}
 
 	return result
 }
 
-func (v *verifier) judge(_ context.Context, seen sight) judgement {
+func (v *verifier) judge(_ context.Context, seen observe.Observation) verdict {
 	v.joining = false
 
 	switch {
-	case seen.stranger():
-		return judgement{problem: v.strangerProblem(v.step, seen)}
-	case seen.silent():
+	case seen.NotOurs():
+		return verdict{problem: v.strangerProblem(v.step, seen)}
+	case seen.Silent():
 		v.joining = v.onItsWay(seen)
 
-		return judgement{done: v.joining}
+		return verdict{done: v.joining}
 	case seen.State == talos.Maintenance:
 		return v.judgeMaintenance(seen)
 	default:
@@ -192,80 +194,80 @@ func (v *verifier) judge(_ context.Context, seen sight) judgement {
 	}
 }
 
-func joiningText(seen sight) string {
-	if seen.silent() {
+func joiningText(seen observe.Observation) string {
+	if seen.Silent() {
 		return "its API opens once the endpoint answers for it"
 	}
 
-	return orUnread(seen.stage())
+	return orUnread(seen.Stage())
 }
 
 // onItsWay tells of a worker that it need not be waited for yet: nothing before bootstrap depends on it.
-func (v *verifier) onItsWay(seen sight) bool {
-	return seen.node.Role == inventory.Worker && (!v.workersUp || v.servedLater(seen.node))
+func (v *verifier) onItsWay(seen observe.Observation) bool {
+	return seen.Node.Role == inventory.Worker && (!v.workersUp || v.servedLater(seen.Node))
 }
 
 // servedLater tells of a worker that apply left for its second turn, which comes after this step, whatever etcd there
 // is already.
 func (v *verifier) servedLater(node *inventory.Node) bool {
-	return v.step == verifyName && v.memory.of(node).recall().joining
+	return v.step == verifyName && v.observer.Facts(node).Joining
 }
 
 // judgeMaintenance tells a node that has yet to leave maintenance from one that came back to it: a failed install
 // leaves no other trace.
-func (v *verifier) judgeMaintenance(seen sight) judgement {
-	facts := v.memory.of(seen.node).recall()
+func (v *verifier) judgeMaintenance(seen observe.Observation) verdict {
+	facts := v.observer.Facts(seen.Node)
 
 	switch {
-	case facts.sent == nil && facts.joining && v.onItsWay(seen):
+	case facts.Sent == nil && facts.Joining && v.onItsWay(seen):
 		// Apply found its port closed and left it for after bootstrap: it was only late to boot.
 		v.joining = true
 
-		return judgement{done: true}
-	case facts.sent == nil && !facts.leftMaintenance:
-		return judgement{}
-	case facts.sent != nil && facts.stillThere():
-		return judgement{doing: facts.receipt() + ", still in maintenance"}
+		return verdict{done: true}
+	case facts.Sent == nil && !facts.LeftMaintenance:
+		return verdict{}
+	case facts.Sent != nil && facts.InSameBoot():
+		return verdict{doing: facts.Receipt() + ", still in maintenance"}
 	}
 
 	cause := "it accepted its config and came back to maintenance: the install failed"
 
 	switch {
-	case facts.sent == nil:
+	case facts.Sent == nil:
 		cause = "it had its config and is back in maintenance: the install failed, or its disk was wiped"
-	case facts.unsure:
+	case facts.Unsure:
 		cause = "the reply to its config was lost and it is back in maintenance: the config did not arrive, or the " +
 			"install failed"
 	}
 
-	if facts.lastWords != "" {
-		cause += ": " + facts.lastWords
+	if facts.InstallFailure != "" {
+		cause += ": " + facts.InstallFailure
 	} else {
 		cause += "; the node keeps no trace of why: the usual causes are an install disk that does not exist, or an " +
 			"installer image that can't be pulled"
 	}
 
-	return judgement{problem: v.problem(v.step, seen, diagnosis.InstallFailed, cause,
-		"correct the install disk or image (task talos:generate-config), then "+command("applySequential", seen.node))}
+	return verdict{problem: v.problem(v.step, seen, diagnosis.InstallFailed, cause,
+		"correct the install disk or image (task talos:generate-config), then "+command("applySequential", seen.Node))}
 }
 
-func (v *verifier) judgeConfigured(seen sight) judgement {
-	switch seen.config {
-	case configSwapped:
-		return judgement{problem: v.swappedProblem(v.step, seen)}
-	case configUnsent:
-		return judgement{problem: v.unsentProblem(v.step, seen)}
+func (v *verifier) judgeConfigured(seen observe.Observation) verdict {
+	switch seen.Relation {
+	case observe.ConfigSwapped:
+		return verdict{problem: v.swappedProblem(v.step, seen)}
+	case observe.ConfigUnsent:
+		return verdict{problem: v.unsentProblem(v.step, seen)}
 	}
 
 	switch {
-	case seen.node.Role == inventory.Worker && v.workersUp, v.etcdWhole:
-		return judgement{done: seen.stage() == "running" && seen.lacksNothing()}
+	case seen.Node.Role == inventory.Worker && v.workersUp, v.etcdWhole:
+		return verdict{done: seen.Stage() == "running" && seen.Complete()}
 	case v.onItsWay(seen):
-		v.joining = !seen.up()
+		v.joining = !seen.Up()
 
-		return judgement{done: true}
+		return verdict{done: true}
 	default:
-		return judgement{done: seen.up()}
+		return verdict{done: seen.Up()}
 	}
 }
 
@@ -277,7 +279,7 @@ func (v *verifier) withCause(ctx context.Context, node *inventory.Node, problem 
 	}
 
 	if elsewhere := v.discoveredAddresses(ctx, node); len(elsewhere) > 0 {
-		problem.Cause += "; other nodes see it at " + list(elsewhere)
+		problem.Cause += "; other nodes see it at " + text.List(elsewhere)
 		problem.Next = fmt.Sprintf("NODE_ADDRESSES=%s=%s %s", node.Name, elsewhere[0], command(v.step, node))
 
 		return problem
@@ -307,12 +309,12 @@ func (v *verifier) discoveredAddresses(ctx context.Context, lost *inventory.Node
 			continue
 		}
 
-		probed := v.probe(asking, node)
+		probed := v.observer.Probe(asking, node)
 		if probed.State != talos.Ours {
 			continue
 		}
 
-		conn, err := v.dialer().Secure(asking, probed.Address)
+		conn, err := v.observer.Dialer().Secure(asking, probed.Address)
 		if err != nil {
 			continue
 		}
@@ -344,17 +346,17 @@ func (v *verifier) discoveredAddresses(ctx context.Context, lost *inventory.Node
 	return nil
 }
 
-func (r *Run) swappedProblem(step string, seen sight) *diagnosis.Problem {
+func (r *Run) swappedProblem(step string, seen observe.Observation) *diagnosis.Problem {
 	problem := r.problem(step, seen, diagnosis.NodesSwapped,
-		fmt.Sprintf("the machine at %s's address runs the config of %s", seen.node.Name, seen.owner),
+		fmt.Sprintf("the machine at %s's address runs the config of %s", seen.Node.Name, seen.Owner),
 		fmt.Sprintf("compare the addresses and MACs of %s and %s in the talconfig; then reset the machine and apply again",
-			seen.node.Name, seen.owner))
+			seen.Node.Name, seen.Owner))
 	problem.Exit = diagnosis.ExitVerify
 
 	return problem
 }
 
-func (r *Run) unsentProblem(step string, seen sight) *diagnosis.Problem {
+func (r *Run) unsentProblem(step string, seen observe.Observation) *diagnosis.Problem {
 	problem := r.problem(step, seen, diagnosis.ConfigUnsent,
 		"it runs a config that this run did not send: somebody else configures the same machine", command("status", nil))
 	problem.Exit = diagnosis.ExitVerify

@@ -74,10 +74,10 @@ func TestAConfigThatTalos112RefusesIsFinal(t *testing.T) {
 		code   codes.Code
 		says   []string
 	}{
-		{"scalar", text("hello"), codes.Unknown, []string{"recovered: expected a mapping node"}},
-		{"tab indent", text("machine:\n\ttype: worker"), codes.Unknown,
-			[]string{"decode error: yaml: line 2: found character that cannot start any token"}},
-		{"unknown key", underMachine("foo: s3cret"), codes.Unknown, []string{"unknown keys: .machine.foo"}},
+		{"separator too many", func(c string) string { return c + "---\n" }, codes.Unknown,
+			[]string{"recovered: expected a mapping node"}},
+		{"unknown key", underMachine("foo: s3cret"), codes.Unknown,
+			[]string{"error decoding document /v1alpha1/ (line 1): unknown keys: .machine.foo"}},
 		{"unknown kind", appendDocument("apiVersion: v1alpha1\nkind: VRFConfig\nname: a\n"), codes.Unknown,
 			[]string{`"VRFConfig" "v1alpha1": not registered`}},
 		{"unknown machine type", replace("type: controlplane", "type: master"), codes.InvalidArgument, []string{
@@ -165,7 +165,7 @@ func TestReadsOfAConfiguredNodeOfTalos112(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, services)
 
-	_, err = conn.Apply(t.Context(), []byte("hello"), talos.ApplyOptions{})
+	_, err = conn.Apply(t.Context(), append(l.config(t, "cp1"), "---\n"...), talos.ApplyOptions{})
 
 	var rejected *talos.RejectedError
 

@@ -8,67 +8,75 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
-
-	"github.com/talos-mage/talos-mage/internal/base/held"
 )
 
 // maxLinks bounds a chain of symbolic links, as the kernel does.
 const maxLinks = 40
 
-// WriteFile puts data at path with exactly the mode perm, whatever the umask and whatever mode the file had.
+// WriteFile puts data at path with exactly the mode perm, whatever the umask and whatever mode the file had. Who calls
+// it holds a lock that keeps other writers of the file away.
 //
 // The data goes to a temporary file in the target's folder, is synced to the disk and renamed into place. A symbolic
 // link stays one: what it points to is replaced, or created. The folder must exist. After an error the old file is as
-// it was and no temporary file is left; one of a process that was killed stays until Clean.
-func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
+// it was and no temporary file is left; one of a process that was killed stays until the file is written again, or
+// until Clean.
+func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	target, err := Target(path)
 	if err != nil {
 		return err
 	}
 
-	return place(target, data, perm, func(temporary *held.File) error {
-		if err := os.Rename(temporary.Name(), target); err != nil {
-			return fmt.Errorf("replace file: %w", err)
-		}
+	return place(target, data, perm, target)
+}
 
-		return nil
-	})
+// suffix is what a file's temporary file is called beside the file's name.
+const suffix = ".talos-mage-tmp"
+
+func temporaryName(target string) string {
+	return filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+suffix)
 }
 
 // Clean removes what processes that were killed while they wrote the file at path, or another one of its folder, left
-// there.
+// there. Who calls it holds the lock of all of them.
 func Clean(path string) {
-	held.Clean(filepath.Dir(path), temporaryName("*"))
+	folders := []string{filepath.Dir(path)}
+	if target, err := Target(path); err == nil {
+		folders = append(folders, filepath.Dir(target))
+	}
 
-	if target, err := Target(path); err == nil && target != path {
-		held.Clean(filepath.Dir(target), temporaryName("*"))
+	for _, folder := range folders {
+		entries, _ := os.ReadDir(folder) // what can't be looked at is somebody else's
+
+		for _, entry := range entries {
+			if entry.Type().IsRegular() && strings.HasPrefix(entry.Name(), ".") && strings.HasSuffix(entry.Name(), suffix) {
+				_ = os.Remove(filepath.Join(folder, entry.Name()))
+			}
+		}
 	}
 }
 
-// temporaryName is the pattern of the names of a file's temporary files.
-func temporaryName(base string) string { return "." + base + ".talos-mage-*" }
+// place writes the data beside the target and gives the whole file its name.
+func place(target string, data []byte, perm fs.FileMode, name string) (err error) {
+	temporary := temporaryName(target)
 
-// place writes the data beside the target and has the whole file put where it belongs.
-func place(target string, data []byte, perm fs.FileMode, put func(temporary *held.File) error) (err error) {
-	temporary, err := held.NewFile(filepath.Dir(target), temporaryName(filepath.Base(target)))
+	// What a killed process left is no start: it may be a link, or may have been opened by somebody.
+	if err := ignoreMissing(os.Remove(temporary)); err != nil {
+		return fmt.Errorf("remove old temporary file: %w", err)
+	}
+
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
-	}
-	defer temporary.Release()
-
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, ignoreMissing(os.Remove(temporary.Name())))
-		}
-	}()
-
-	if err = fill(temporary.File, data, perm); err != nil {
-		return err
+		return fmt.Errorf("create temporary file: %w", err)
 	}
 
-	if err = put(temporary); err != nil {
-		return err
+	if err = fill(file, data, perm); err == nil {
+		err = os.Rename(temporary, name)
+	}
+
+	if err != nil {
+		return errors.Join(err, ignoreMissing(os.Remove(temporary)))
 	}
 
 	syncFolder(filepath.Dir(target))
@@ -78,6 +86,7 @@ func place(target string, data []byte, perm fs.FileMode, put func(temporary *hel
 
 // Backup copies the file at path to <path>.bak-<UTC time> with mode 0600 and returns the copy's path. An older backup
 // is never overwritten: the name gets a number. A file that does not exist needs no backup: the returned path is empty.
+// Who calls it holds the file's lock.
 func Backup(path string, now time.Time) (string, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,32 +97,24 @@ func Backup(path string, now time.Time) (string, error) {
 		return "", fmt.Errorf("read file to back up: %w", err)
 	}
 
-	var name string
+	base := path + ".bak-" + now.UTC().Format("20060102T150405Z")
+	name := base
 
-	err = place(path, data, 0o600, func(temporary *held.File) error {
-		name, err = nameBackup(temporary, path+".bak-"+now.UTC().Format("20060102T150405Z"))
+	for n := 2; exists(name); n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
 
-		return err
-	})
-	if err != nil {
+	if err := place(path, data, 0o600, name); err != nil {
 		return "", fmt.Errorf("write backup: %w", err)
 	}
 
 	return name, nil
 }
 
-// nameBackup gives the whole copy the first name that is free.
-func nameBackup(temporary *held.File, base string) (string, error) {
-	for n := 1; ; n++ {
-		name := base
-		if n > 1 {
-			name = fmt.Sprintf("%s-%d", base, n)
-		}
+func exists(path string) bool {
+	_, err := os.Lstat(path)
 
-		if err := temporary.MoveTo(name); !errors.Is(err, fs.ErrExist) {
-			return name, err
-		}
-	}
+	return err == nil
 }
 
 // Target is the file that a write to path replaces: path itself, or the end of its chain of symbolic links, which need

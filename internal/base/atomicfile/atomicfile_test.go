@@ -136,16 +136,23 @@ func TestReadersNeverSeePartOfAFile(t *testing.T) {
 
 	require.NoError(t, atomicfile.WriteFile(path, contents[0], 0o600))
 
-	var writers sync.WaitGroup
+	var (
+		writers sync.WaitGroup
+		lock    sync.Mutex
+	)
 
 	done := make(chan struct{})
 
 	for _, content := range contents {
 		writers.Go(func() {
 			for range 20 {
+				lock.Lock()
+
 				if err := atomicfile.WriteFile(path, content, 0o600); err != nil {
 					t.Errorf("write: %v", err)
 				}
+
+				lock.Unlock()
 			}
 		})
 	}
@@ -235,20 +242,49 @@ func requireOnly(t *testing.T, dir string, names ...string) {
 func TestWhatAKilledProcessLeftIsCleanedUp(t *testing.T) {
 	t.Parallel()
 
-	if runtime.GOOS == "windows" {
-		t.Skip("this system can't tell whether a process still writes a file")
-	}
-
 	dir, links := t.TempDir(), t.TempDir()
 
-	for _, name := range []string{".config.talos-mage-1", ".other.talos-mage-2", ".config.tmp-3", "config"} {
+	for _, name := range []string{".config.talos-mage-tmp", ".other.talos-mage-tmp", ".config.tmp", "config"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("part"), 0o600))
 	}
 
-	require.NoError(t, os.WriteFile(filepath.Join(links, ".config.talos-mage-4"), []byte("part"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(links, ".config.talos-mage-tmp"), []byte("part"), 0o600))
+	require.NoError(t, os.Symlink("config", filepath.Join(links, ".link.talos-mage-tmp")))
 	require.NoError(t, os.Symlink(filepath.Join(dir, "config"), filepath.Join(links, "config")))
 
 	atomicfile.Clean(filepath.Join(links, "config"))
-	requireOnly(t, dir, ".config.tmp-3", "config")
-	requireOnly(t, links, "config")
+	requireOnly(t, dir, ".config.tmp", "config")
+	requireOnly(t, links, ".link.talos-mage-tmp", "config")
+
+	atomicfile.Clean(filepath.Join(dir, "missing", "config"))
+}
+
+// It may be readable by others, or lead elsewhere.
+func TestWhatAKilledProcessLeftIsNotWrittenInto(t *testing.T) {
+	t.Parallel()
+
+	for _, test := range []struct {
+		name  string
+		leave func(path, elsewhere string) error
+	}{
+		{name: "a file", leave: func(path, _ string) error { return os.WriteFile(path, []byte("a longer part"), 0o644) }},
+		{name: "a link", leave: func(path, elsewhere string) error { return os.Symlink(elsewhere, path) }},
+		{name: "another name of a file", leave: func(path, elsewhere string) error { return os.Link(elsewhere, path) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+
+			dir := t.TempDir()
+			path, elsewhere := filepath.Join(dir, "config"), filepath.Join(dir, "elsewhere")
+
+			require.NoError(t, os.WriteFile(elsewhere, []byte("kept"), 0o644))
+			require.NoError(t, test.leave(filepath.Join(dir, ".config.talos-mage-tmp"), elsewhere))
+
+			require.NoError(t, atomicfile.WriteFile(path, []byte("new"), 0o600))
+			requireContent(t, path, "new")
+			requireMode(t, path, 0o600)
+			requireContent(t, elsewhere, "kept")
+			requireOnly(t, dir, "config", "elsewhere")
+		})
+	}
 }

@@ -46,7 +46,7 @@ func write(t *testing.T, result check.Result, format string) string {
 
 	var text strings.Builder
 
-	require.NoError(t, output.Write(result, &text, format))
+	require.NoError(t, output.Write(result, &text, format, false))
 
 	return text.String()
 }

@@ -163,7 +163,7 @@ func TestVolumesOnTheNode(t *testing.T) {
 	require.Contains(t, lived(t, on("disk.transport == 'nvme'"), facts, diagnosis.VolumeDiskAmbiguous)[0].Cause,
 		"2 disks match UserVolumeConfig data: /dev/nvme0n1, /dev/nvme1n1")
 	require.Contains(t, lived(t, on("disk.size > 1500u * GB"), facts, diagnosis.VolumeDiskHoldsData)[0].Cause,
-		"/dev/nvme1n1 holds xfs photos")
+		"/dev/nvme1n1 holds xfs \"photos\"")
 
 	fitting := on("disk.transport == 'nvme' && disk.size <= 1500u * GB")
 	for _, id := range []diagnosis.ID{diagnosis.VolumeNoDisk, diagnosis.VolumeDiskAmbiguous,

@@ -15,6 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 )
@@ -40,14 +41,14 @@ func madeInMemory(t *testing.T, folder string) check.Options {
 	return check.Options{
 		TalosDir: folder, Root: folder, ConfigDir: filepath.Join(folder, "clusterconfig"),
 		Generate: func() (map[string][]byte, error) {
-			variables, err := inventory.Variables(inventory.Options{TalosDir: folder, Root: folder})
+			variables, err := inventory.Variables(inventory.Options{TalosDir: folder, Files: reading.New(folder, nil)})
 			if err != nil {
 				return nil, err
 			}
 
 			made, err := generate.Talconfig(generate.Source{
-				File: filepath.Join(folder, inventory.TalconfigName), Root: folder, Lookup: variables.Lookup, Secrets: bundle,
-				Now: time.Now(),
+				File: filepath.Join(folder, inventory.TalconfigName), Files: reading.New(folder, nil),
+				Lookup: variables.Lookup, Secrets: bundle, Now: time.Now(),
 			})
 			if err != nil {
 				return nil, err

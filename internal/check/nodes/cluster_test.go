@@ -20,6 +20,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
@@ -183,7 +184,7 @@ func (f *fixture) checkCluster(t *testing.T) []diagnosis.Finding {
 	cluster := &inventory.Cluster{
 		Name: f.cluster.Name, Endpoint: f.cluster.Endpoint, TalosVersion: f.cluster.TalosVersion,
 		KubernetesVersion: f.cluster.KubernetesVersion, CNI: f.cluster.CNI, PodSubnets: f.cluster.PodSubnets,
-		ServiceSubnets: f.cluster.ServiceSubnets, Source: filepath.Join(dir, f.cluster.Source),
+		ServiceSubnets: f.cluster.ServiceSubnets, Source: filepath.Join(dir, f.cluster.Source), Files: reading.New(dir, nil),
 	}
 
 	for _, node := range f.cluster.Nodes {

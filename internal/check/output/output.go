@@ -14,15 +14,16 @@ import (
 // Formats are the forms in which a result can be written.
 func Formats() []string { return []string{"table", "json", "sarif"} }
 
-// Write writes a result in one of the Formats.
-func Write(r check.Result, w io.Writer, format string) error {
+// Write writes a result in one of the Formats. The table names the ids of checks that were not run only when it is to
+// be verbose.
+func Write(r check.Result, w io.Writer, format string, verbose bool) error {
 	switch format {
 	case "json":
 		return encode(w, asDocument(r))
 	case "sarif":
 		return encode(w, sarif(r))
 	default:
-		_, err := io.WriteString(w, text(r))
+		_, err := io.WriteString(w, text(r, verbose))
 
 		return err
 	}
@@ -42,7 +43,7 @@ func encode(w io.Writer, document any) error {
 
 // text is the table for people: each finding with its place, its line and what to do, then what was not run, then the
 // sums.
-func text(r check.Result) string {
+func text(r check.Result, verbose bool) string {
 	var text strings.Builder
 
 	writeAreas(r, &text)
@@ -51,7 +52,7 @@ func text(r check.Result) string {
 		writeFinding(&text, finding)
 	}
 
-	writeNotRun(r, &text)
+	writeNotRun(r, &text, verbose)
 
 	trouble := r.Trouble()
 	failures := 0
@@ -116,29 +117,25 @@ func notRunIDs(r check.Result) []diagnosis.ID {
 	return ids
 }
 
-// writeNotRun lists the checks that were not run by reason.
-func writeNotRun(r check.Result, text *strings.Builder) {
-	var reasons []string
+// writeNotRun has one line a reason.
+func writeNotRun(r check.Result, text *strings.Builder, verbose bool) {
+	type reason struct{ node, why string }
 
-	ids := map[string][]string{}
+	var reasons []reason
+
+	ids := map[reason][]diagnosis.ID{}
 
 	for _, check := range r.NotRun {
-		reason := check.Why
-		if check.Node != "" {
-			reason = check.Node + ": " + reason
+		because := reason{check.Node, check.Why}
+		if ids[because] == nil {
+			reasons = append(reasons, because)
 		}
 
-		if ids[reason] == nil {
-			reasons = append(reasons, reason)
-		}
-
-		if id := string(check.ID); !slices.Contains(ids[reason], id) {
-			ids[reason] = append(ids[reason], id)
-		}
+		ids[because] = append(ids[because], check.ID)
 	}
 
-	for _, reason := range reasons {
-		fmt.Fprintf(text, "not run  %s  (%s)\n", reason, strings.Join(ids[reason], " "))
+	for _, because := range reasons {
+		fmt.Fprintf(text, "not run  %s\n", diagnosis.NotRunLine(ids[because], because.node, because.why, verbose))
 	}
 
 	if len(reasons) > 0 {

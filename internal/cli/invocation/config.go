@@ -54,12 +54,12 @@ func (i Invocation) Images(ctx context.Context, flags settings.Overrides) *Failu
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	run, _, failure := i.start(flags, func(*settings.Settings) []steps.Step { return nil })
+	run, _, failure := i.start(ctx, "config:schematic", flags, func(*settings.Settings) []steps.Step { return nil })
 	if failure != nil {
 		return failure
 	}
 
-	images, err := steps.Images(ctx, run)
+	images, err := steps.Images(run)
 	closing := run.Report.Close()
 
 	if err != nil {

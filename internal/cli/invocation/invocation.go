@@ -58,7 +58,7 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	run, planned, failure := i.start(flags, list)
+	run, planned, failure := i.start(ctx, target, flags, list)
 	if failure != nil {
 		return failure
 	}
@@ -109,7 +109,7 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	run, _, failure := i.start(flags, func(*settings.Settings) []steps.Step { return nil })
+	run, _, failure := i.start(ctx, "status", flags, func(*settings.Settings) []steps.Step { return nil })
 	if failure != nil {
 		return failure
 	}
@@ -162,7 +162,7 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 func (i Invocation) machines(loaded *settings.Settings) ([]inventory.Machine, error) {
 	path := filepath.Join(loaded.RootDir, "nodes.yaml")
 	if _, err := os.Stat(path); err == nil {
-		return inventory.ReadNodesFile(path)
+		return inventory.ReadNodesFile(nil, path)
 	}
 
 	cluster, err := inventory.Load(inventory.Options{
@@ -182,8 +182,8 @@ func (i Invocation) machines(loaded *settings.Settings) ([]inventory.Machine, er
 }
 
 // start reads the settings and the cluster's files, and opens the report.
-func (i Invocation) start(flags settings.Overrides, list func(*settings.Settings) []steps.Step) (*steps.Run,
-	[]steps.Step, *Failure) {
+func (i Invocation) start(ctx context.Context, target string, flags settings.Overrides,
+	list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
 	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
 	if err != nil {
 		return nil, nil, badInput(err)
@@ -203,9 +203,13 @@ func (i Invocation) start(flags settings.Overrides, list func(*settings.Settings
 		return nil, nil, badInput(err)
 	}
 
-	run, err := steps.New(loaded, i.Environ, report.NewRecorder(timepiece.Now, sinks...), console.Logger(), timepiece)
+	run, err := steps.New(ctx, loaded, i.Environ, report.NewRecorder(timepiece.Now, sinks...), console.Logger(), timepiece)
 	if err != nil {
 		_ = console.Close()
+
+		if ctx.Err() != nil {
+			return nil, nil, i.failure(ctx, target, err)
+		}
 
 		return nil, nil, badInput(err)
 	}
@@ -261,6 +265,7 @@ func (i Invocation) consoleOptions(loaded *settings.Settings, timepiece clock.Cl
 	}
 
 	options.LogFormat, options.LogLevel, options.Now = loaded.LogFormat, loaded.LogLevel, timepiece.Now
+	options.Verbose = loaded.Detailed()
 
 	return options
 }

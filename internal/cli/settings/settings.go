@@ -24,6 +24,7 @@ type Settings struct {
 	ConfigGenerator string `env:"CONFIG_GENERATOR" envDefault:"native" oneof:"native,talhelper,none" group:"Files" doc:"Who renders machine configs: this program, the talhelper program, or nobody: the files in CLUSTERCONFIG_DIR are then used as they are."`
 
 	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug,info,warn,error" group:"Logs" doc:"Least level of the log lines on stderr."`
+	Verbose    bool   `env:"MAGEFILE_VERBOSE" envDefault:"false" group:"Logs" doc:"Name the ids of checks that were not run, too. -v before the target sets it; so does LOG_LEVEL=debug."`
 	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" oneof:"text,json" group:"Logs" doc:"Form of the log lines on stderr: for people, or one JSON object a line."`
 	ReportFile string `env:"REPORT_FILE" group:"Logs" doc:"File that every event of a run is appended to, one JSON object a line; relative to the working directory. None when empty."`
 	NoColor    bool   `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
@@ -87,6 +88,9 @@ func (s *Settings) MoveConfigDir(folder string) {
 
 	s.ClusterConfigDir = folder
 }
+
+// Detailed reports whether a person asked for everything that there is to tell.
+func (s *Settings) Detailed() bool { return s.Verbose || s.LogLevel == "debug" }
 
 // Environ is the environment that the programs a run starts (talhelper, sops, kubectl, helmfile) expect, as
 // "NAME=value".

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -77,7 +78,7 @@ func TestUnreadableInventory(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "talconfig.yaml"), 0o700))
 
-	_, err := inventory.Load(inventory.Options{TalosDir: dir, Root: dir})
+	_, err := inventory.Load(inventory.Options{TalosDir: dir, Files: reading.New(dir, nil)})
 	require.ErrorContains(t, err, "talconfig.yaml: can't be read: ")
 	require.Equal(t, diagnosis.FileUnreadable, inventory.FileErrors(err)[0].ID)
 }
@@ -105,18 +106,18 @@ func TestATalenvThatCannotBeDecryptedIsAMistakeOnlyWhereAVariableIsMissing(t *te
 	files := map[string]string{"talconfig.yaml": "clusterName: ${NAME:-lab}\n",
 		"talenv.sops.yaml": "NAME: ENC[AES256_GCM,data:x]\nsops: {age: []}\n"}
 	options := inventory.Options{TalosDir: folderWith(t, files)}
-	options.Root = options.TalosDir
-	options.Decrypt = func(string, []byte) ([]byte, error) {
+	options.Files = reading.New(options.TalosDir, func(string, []byte) ([]byte, error) {
 		return nil, &diagnosis.Problem{Finding: diagnosis.Finding{
 			ID: diagnosis.SecretsUndecryptable, Cause: "talenv.sops.yaml can't be decrypted: it is encrypted for age1example",
 			Next: "bring the key",
 		}}
-	}
+	})
 
 	_, err := inventory.Load(options)
 	require.NotContains(t, err.Error(), "talenv.sops.yaml")
 
 	overwrite(t, options.TalosDir, "talconfig.yaml", "clusterName: ${NAME}\n")
+	options.Files.Renew(filepath.Join(options.TalosDir, "talconfig.yaml"))
 
 	_, err = inventory.Load(options)
 	require.ErrorContains(t, err, "talconfig.yaml:1:14: variable NAME is not set")

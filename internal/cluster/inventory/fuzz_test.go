@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
 )
 
@@ -38,7 +39,7 @@ func seeds(f *testing.F, add func(talconfig, talenv string)) {
 func requireSound(t *testing.T, dir string) {
 	t.Helper()
 
-	cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Root: dir})
+	cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Files: reading.New(dir, nil)})
 	if err != nil {
 		mistakes := inventory.FileErrors(err)
 		require.NotEmpty(t, mistakes)
@@ -65,7 +66,6 @@ func requireSound(t *testing.T, dir string) {
 		names[node.Name], addresses[node.Address] = true, true
 	}
 
-	require.NotEmpty(t, cluster.CrossCheck(filepath.Join(dir, "talosconfig")))
 }
 
 // FuzzTalconfig reads any text as talconfig.yaml.
@@ -103,7 +103,7 @@ func FuzzNodesFile(f *testing.F) {
 		require.NoError(t, os.WriteFile(path, data, 0o600))
 
 		fuzztest.Bounded(t, func() {
-			machines, err := inventory.ReadNodesFile(path)
+			machines, err := inventory.ReadNodesFile(nil, path)
 			if err != nil {
 				require.NotEmpty(t, inventory.FileErrors(err))
 
@@ -115,41 +115,6 @@ func FuzzNodesFile(f *testing.F) {
 			for _, machine := range machines {
 				require.NotEmpty(t, machine.Name)
 				require.NotEmpty(t, machine.Address)
-			}
-		})
-	})
-}
-
-// FuzzCrossCheck compares an inventory with any text as a machine config, a talosconfig and a secrets file.
-func FuzzCrossCheck(f *testing.F) {
-	const talosconfig, secrets = "context: demo\ncontexts: {demo: {ca: Zm9v}}\n", "certs: {os: {crt: Zm9v}}\n"
-
-	for _, data := range fuzztest.Seeds(f, ".yaml", ".yml") {
-		f.Add(data, []byte(talosconfig), []byte(secrets))
-	}
-
-	f.Fuzz(func(t *testing.T, config, talosconfig, secrets []byte) {
-		dir := t.TempDir()
-		configs := filepath.Join(dir, "clusterconfig")
-		require.NoError(t, os.Mkdir(configs, 0o700))
-
-		for path, data := range map[string][]byte{
-			filepath.Join(dir, "talconfig.yaml"):     []byte(twoNodes),
-			filepath.Join(dir, "talsecret.yaml"):     secrets,
-			filepath.Join(configs, "talosconfig"):    talosconfig,
-			filepath.Join(configs, "demo-cp1.yaml"):  config,
-			filepath.Join(configs, "demo-node.yaml"): config,
-		} {
-			require.NoError(t, os.WriteFile(path, data, 0o600))
-		}
-
-		fuzztest.Bounded(t, func() {
-			cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Root: dir})
-			require.NoError(t, err)
-
-			for _, finding := range cluster.CrossCheck(filepath.Join(configs, "talosconfig")) {
-				require.NotEmpty(t, finding.ID)
-				require.NotEmpty(t, finding.Cause)
 			}
 		})
 	})

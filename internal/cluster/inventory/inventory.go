@@ -13,6 +13,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/profile"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
@@ -40,8 +41,9 @@ type Cluster struct {
 	// ConfigDir holds the generated machine configs (talhelper's clusterconfig/).
 	ConfigDir string
 
-	// root shortens the paths in findings.
-	root string
+	// Files are those that it was read from, and others that a run asks for.
+	Files *reading.Files
+
 	// unwritten gives the content of files of ConfigDir that are not there yet; it may be nil.
 	unwritten func(name string) []byte
 	// configs are the machine configs that were asked for so far.
@@ -123,16 +125,9 @@ func (c *Cluster) MachineConfig(node *Node) (*machineconfig.Config, error) {
 
 // load reads a machine config, or takes the one that would be written.
 func (c *Cluster) load(path string) (*machineconfig.Config, error) {
-	config, err := machineconfig.Load(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return config, err
-	}
+	data, err := c.readFile(path)
 
-	if data := c.Unwritten(path); data != nil {
-		return machineconfig.FromBytes(path, data)
-	}
-
-	return nil, err
+	return machineconfig.FromFile(path, data, err)
 }
 
 // Unwritten is the content that a file below ConfigDir would have, if it is not there and can be made; nil otherwise.
@@ -147,6 +142,20 @@ func (c *Cluster) Unwritten(path string) []byte {
 	}
 
 	return c.unwritten(name)
+}
+
+// readFile reads a file, or takes the content that it would have.
+func (c *Cluster) readFile(path string) ([]byte, error) {
+	file := c.Files.Open(path)
+	if !file.Missing() {
+		return file.Data, file.Err
+	}
+
+	if made := c.Unwritten(path); made != nil {
+		return made, nil
+	}
+
+	return nil, file.Err
 }
 
 // loadedConfigs loads each machine config once. The zero value is ready for use.

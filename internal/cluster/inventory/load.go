@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/profile"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -39,10 +40,8 @@ type Options struct {
 	ConfigDir string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
 	Environ []string
-	// Decrypt gives the plaintext of a file that sops encrypted; without it such files are not read.
-	Decrypt func(path string, data []byte) ([]byte, error)
-	// Root shortens the paths in messages: they are shown relative to it.
-	Root string
+	// Files are what the run has read so far; nil opens each file anew.
+	Files *reading.Files
 	// Unwritten gives the content that a file of ConfigDir would have, by its path in there, where none is there yet; nil
 	// where none can be made. It is asked from several goroutines. Without it such files are missing.
 	Unwritten func(name string) []byte
@@ -50,7 +49,7 @@ type Options struct {
 
 // Load reads talconfig.yaml with the variables of talenv.yaml and the environment, or a cluster profile. An error lists
 // every mistake in the files: it is a multierror of *yamlfile.Error, see FileErrors. Facts that patches can change, as
-// the CNI, come from the machine configs where they exist; whether those fit is CrossCheck's to say.
+// the CNI, come from the machine configs where they exist; whether those fit is for the checks to say.
 func Load(options Options) (*Cluster, error) {
 	cluster, err := Inspect(options)
 	if err != nil {
@@ -85,9 +84,11 @@ func inspectTalconfig(options Options) (*Cluster, error) {
 	mistakes := &yamlfile.Mistakes{}
 	path := filepath.Join(options.TalosDir, TalconfigName)
 	reader := &reader{
-		Source:  yamlfile.Source{Shown: yamlfile.ShownPath(options.Root, path), Mistakes: mistakes},
+		Source:  yamlfile.Source{Shown: options.Files.Shown(path), Mistakes: mistakes},
 		options: options,
-		cluster: &Cluster{Source: path, ConfigDir: options.ConfigDir, root: options.Root, unwritten: options.Unwritten},
+		cluster: &Cluster{
+			Source: path, ConfigDir: options.ConfigDir, Files: options.Files, unwritten: options.Unwritten,
+		},
 	}
 
 	reader.read(path)
@@ -112,7 +113,7 @@ type reader struct {
 }
 
 func (r *reader) read(path string) {
-	data, err := r.Source.Read(path)
+	data, err := r.Source.Read(r.options.Files.Open(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		mistake := r.Mistake(nil, diagnosis.FileMissing, "the inventory does not exist")
 		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+" or "+profile.FileName+

@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -20,10 +21,10 @@ type Machine struct {
 
 // ReadNodesFile reads the machines of a nodes.yaml, `.nodes[].name` and `.nodes[].address`, in the file's order. Other
 // keys are passed over: the file belongs to whatever made the machines. Errors are those of Load.
-func ReadNodesFile(path string) ([]Machine, error) {
-	source := yamlfile.Source{Shown: path, Mistakes: &yamlfile.Mistakes{}}
+func ReadNodesFile(files *reading.Files, path string) ([]Machine, error) {
+	source := yamlfile.Source{Shown: files.Shown(path), Mistakes: &yamlfile.Mistakes{}}
 
-	data, err := source.Read(path)
+	data, err := source.Read(files.Open(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		mistake := source.Mistake(nil, diagnosis.FileMissing, "the file does not exist")
 		mistake.Err = fs.ErrNotExist

@@ -43,7 +43,7 @@ func TestReadNodesFile(t *testing.T) {
 			path := filepath.Join(dir, "nodes.yaml")
 			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
 
-			machines, err := inventory.ReadNodesFile(path)
+			machines, err := inventory.ReadNodesFile(nil, path)
 
 			if tt.err != "" {
 				require.EqualError(t, err, filepath.Join(dir, tt.err))
@@ -56,6 +56,6 @@ func TestReadNodesFile(t *testing.T) {
 		})
 	}
 
-	_, err := inventory.ReadNodesFile(filepath.Join(t.TempDir(), "nodes.yaml"))
+	_, err := inventory.ReadNodesFile(nil, filepath.Join(t.TempDir(), "nodes.yaml"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

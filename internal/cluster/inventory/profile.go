@@ -14,7 +14,7 @@ import (
 func loadProfile(options Options) (*Cluster, error) {
 	path := filepath.Join(options.TalosDir, profile.FileName)
 
-	declared, err := profile.Read(path, options.Root)
+	declared, err := profile.Read(options.Files.Open(path))
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func loadProfile(options Options) (*Cluster, error) {
 		Source:            path,
 		Profile:           declared,
 		ConfigDir:         options.ConfigDir,
-		root:              options.Root,
+		Files:             options.Files,
 		unwritten:         options.Unwritten,
 	}
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
-	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -93,7 +92,7 @@ func (c *Cluster) AmbiguousSecrets() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 
 	for _, path := range c.PassedOverSecrets() {
-		read, other := yamlfile.ShownPath(c.root, c.SecretsPath()), yamlfile.ShownPath(c.root, path)
+		read, other := c.Files.Shown(c.SecretsPath()), c.Files.Shown(path)
 
 		findings = append(findings, diagnosis.Finding{
 			ID: diagnosis.SecretsAmbiguous, Severity: diagnosis.Warning, Exit: diagnosis.ExitBadInput,

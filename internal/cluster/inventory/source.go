@@ -53,7 +53,7 @@ func exists(path string) bool {
 }
 
 func (o Options) refuseTopf() error {
-	source := yamlfile.Source{Shown: yamlfile.ShownPath(o.Root, filepath.Join(o.TalosDir, topfName)),
+	source := yamlfile.Source{Shown: o.Files.Shown(filepath.Join(o.TalosDir, topfName)),
 		Mistakes: &yamlfile.Mistakes{}}
 
 	mistake := source.Mistake(nil, diagnosis.FileMissing,

@@ -1,9 +1,11 @@
 package inventory
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -32,10 +34,10 @@ func loadVariables(options Options, mistakes *yamlfile.Mistakes) (talconfig.Vari
 	}
 
 	for _, name := range talenvFiles {
-		path := filepath.Join(options.TalosDir, name)
-		source := yamlfile.Source{Shown: yamlfile.ShownPath(options.Root, path), Mistakes: mistakes}
+		file := options.Files.Open(filepath.Join(options.TalosDir, name))
+		source := yamlfile.Source{Shown: file.Shown, Mistakes: mistakes}
 
-		data, err := source.Read(path)
+		data, err := source.Read(file)
 		if err != nil {
 			continue
 		}
@@ -44,9 +46,13 @@ func loadVariables(options Options, mistakes *yamlfile.Mistakes) (talconfig.Vari
 			continue
 		}
 
-		read, err := readEncrypted(options, source, path, data, values)
+		read, err := readEncrypted(source, file, values)
 		if !read {
 			variables.Unread = append(variables.Unread, source.Shown)
+		}
+
+		if err != nil && !errors.Is(err, reading.ErrNoKey) {
+			variables.Failed = diagnosis.Join(variables.Failed, err)
 		}
 
 		if problem, known := diagnosis.AsProblem(err); known {
@@ -62,13 +68,8 @@ func loadVariables(options Options, mistakes *yamlfile.Mistakes) (talconfig.Vari
 
 // readEncrypted adds the variables of a file that sops encrypted; false if it can't be decrypted, with the reason if
 // that was tried.
-func readEncrypted(options Options, source yamlfile.Source, path string, data []byte, values map[string]string) (bool,
-	error) {
-	if options.Decrypt == nil {
-		return false, nil
-	}
-
-	plain, err := options.Decrypt(path, data)
+func readEncrypted(source yamlfile.Source, file *reading.File, values map[string]string) (bool, error) {
+	plain, err := file.Decrypted()
 	if err != nil {
 		return false, err
 	}
@@ -79,19 +80,8 @@ func readEncrypted(options Options, source yamlfile.Source, path string, data []
 // Variables are the values that texts of the cluster's files may use, from the environment and the files of variables.
 // A file that can't be read or decrypted is an error.
 func Variables(options Options) (talconfig.Variables, error) {
-	var failed error
-
-	if decrypt := options.Decrypt; decrypt != nil {
-		options.Decrypt = func(path string, data []byte) ([]byte, error) {
-			plain, err := decrypt(path, data)
-			failed = diagnosis.Join(failed, err)
-
-			return plain, err
-		}
-	}
-
 	mistakes := &yamlfile.Mistakes{}
 	variables, _ := loadVariables(options, mistakes)
 
-	return variables, diagnosis.Join(failed, mistakes.Err())
+	return variables, diagnosis.Join(variables.Failed, mistakes.Err())
 }

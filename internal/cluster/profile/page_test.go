@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
@@ -102,7 +103,7 @@ func TestPageOfTheProfile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	require.NoError(t, os.WriteFile(path, []byte(example), 0o600))
 
-	_, err := Read(path, "")
+	_, err := Read(reading.New("", nil).Open(path))
 	require.NoError(t, err)
 
 	indented := "    " + strings.ReplaceAll(strings.TrimSuffix(example, "\n"), "\n", "\n    ") + "\n"

@@ -22,6 +22,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -45,15 +46,14 @@ var (
 	newestTalos = config.TalosVersion1_13
 )
 
-// Read reads a profile. root shortens its path in messages. An error lists every mistake in the file: see
-// yamlfile.Errors.
-func Read(path, root string) (*Profile, error) {
+// Read reads a profile. An error lists every mistake in the file: see yamlfile.Errors.
+func Read(file *reading.File) (*Profile, error) {
 	reader := &reader{
-		Source:  yamlfile.Source{Shown: yamlfile.ShownPath(root, path), Mistakes: &yamlfile.Mistakes{}, Strict: true},
+		Source:  yamlfile.Source{Shown: file.Shown, Mistakes: &yamlfile.Mistakes{}, Strict: true},
 		profile: &Profile{},
 	}
 
-	reader.read(path)
+	reader.read(file)
 
 	if err := reader.Err(); err != nil {
 		return nil, err
@@ -71,8 +71,8 @@ type reader struct {
 	keys    keys
 }
 
-func (r *reader) read(path string) {
-	data, err := r.Source.Read(path)
+func (r *reader) read(file *reading.File) {
+	data, err := r.Source.Read(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		mistake := r.Mistake(nil, diagnosis.FileMissing, "the profile does not exist")
 		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+FileName, fs.ErrNotExist
@@ -106,7 +106,7 @@ func (r *reader) read(path string) {
 	}
 
 	if len(r.List) == 0 {
-		r.readCluster(filepath.Dir(path))
+		r.readCluster(filepath.Dir(file.Path))
 		r.readMachines()
 	}
 

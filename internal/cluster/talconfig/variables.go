@@ -17,6 +17,8 @@ type Variables struct {
 	Lookup func(name string) (string, bool)
 	// Unread are encrypted files that may hold more, as they are shown.
 	Unread []string
+	// Failed is why files could not be decrypted; nil if none was tried in vain.
+	Failed error
 
 	// foreign is set for texts that belong to others.
 	foreign bool

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,7 +16,7 @@ import (
 type Error struct {
 	// ID is the catalogue's entry.
 	ID diagnosis.ID
-	// Path is as it is shown; see ShownPath.
+	// Path is as it is shown to people.
 	Path string
 	// Line and Column count from 1; 0 when the mistake has no place, as with a missing file.
 	Line, Column int
@@ -114,18 +113,4 @@ func (e *Error) follows(before *Error) bool {
 	meaningless := before.ID == diagnosis.FileVariable || before.ID == diagnosis.FileType
 
 	return e.Error() == before.Error() || samePlace && meaningless && e.ID != diagnosis.FileVariable
-}
-
-// ShownPath is a path as people want to read it: relative to root when it lies below.
-func ShownPath(root, path string) string {
-	if root == "" {
-		return path
-	}
-
-	relative, err := filepath.Rel(root, path)
-	if err != nil || relative == ".." || strings.HasPrefix(relative, ".."+string(filepath.Separator)) {
-		return path
-	}
-
-	return filepath.ToSlash(relative)
 }

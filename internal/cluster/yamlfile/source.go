@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
@@ -43,23 +43,21 @@ func (s Source) Mistake(node *yaml.Node, id diagnosis.ID, format string, args ..
 }
 
 // Read returns the content of a file; missing files are the caller's to judge.
-func (s Source) Read(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (s Source) Read(file *reading.File) ([]byte, error) {
+	if file.Err != nil && !file.Missing() {
 		var pathError *fs.PathError
 
-		cause := err
-		if errors.As(err, &pathError) {
+		cause := file.Err
+		if errors.As(file.Err, &pathError) {
 			cause = pathError.Err
 		}
 
 		mistake := s.Mistake(nil, diagnosis.FileUnreadable, "can't be read: %s", cause)
-		mistake.Err = err
+		mistake.Err = file.Err
 		s.Add(mistake)
 	}
 
-	return data, err
+	return file.Data, file.Err
 }
 
 // Parse reads the first document of a YAML text into a tree without comments, aliases and merge keys; the places of the

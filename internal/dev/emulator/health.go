@@ -3,6 +3,7 @@ package emulator
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,7 +20,10 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc"
-	kubeclient "k8s.io/client-go/kubernetes"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -184,11 +188,11 @@ type kubernetesAccess struct {
 	talos    *client.Client
 	endpoint string // in the place of the kubeconfig's
 
-	known     kubeclient.Interface
+	known     rest.Interface
 	transport *http.Transport
 }
 
-func (k *kubernetesAccess) client(ctx context.Context) (kubeclient.Interface, error) {
+func (k *kubernetesAccess) client(ctx context.Context) (rest.Interface, error) {
 	if k.known != nil {
 		return k.known, nil
 	}
@@ -216,9 +220,23 @@ func (k *kubernetesAccess) client(ctx context.Context) (kubeclient.Interface, er
 	}
 
 	k.transport = &http.Transport{TLSClientConfig: security, DialContext: k.dial}
-	k.known, err = kubeclient.NewForConfigAndClient(config, &http.Client{Transport: k.transport})
 
-	return k.known, err
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+
+	config.GroupVersion = &corev1.SchemeGroupVersion // any: every request names the whole path
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+
+	api, err := rest.RESTClientForConfigAndClient(config, &http.Client{Transport: k.transport})
+	if err != nil {
+		return nil, err
+	}
+
+	k.known = api
+
+	return api, nil
 }
 
 func withPort(host string) string {

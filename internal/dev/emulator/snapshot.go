@@ -1,19 +1,21 @@
 package emulator
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	bolt "go.etcd.io/bbolt"
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/talos-mage/talos-mage/internal/dev/emulator/boltfile"
 )
 
 // etcdStorage is the version of etcd's data.
@@ -70,7 +72,7 @@ func (s *machineService) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
 
 // snapshot is the cluster's data as etcd hands it out: a database, and its hash after it. Needs Lab.mu.
 func (c *etcdCluster) snapshot() ([]byte, error) {
-	members := boltfile.Bucket{}
+	members := bucket{}
 
 	for _, member := range c.members {
 		described, err := json.Marshal(map[string]any{
@@ -85,7 +87,7 @@ func (c *etcdCluster) snapshot() ([]byte, error) {
 		members[strconv.FormatUint(member.id, 16)] = described
 	}
 
-	database, err := boltfile.Encode(map[string]boltfile.Bucket{
+	database, err := encodeDatabase(map[string]bucket{
 		"alarm": {}, "auth": {}, "authRoles": {}, "authUsers": {}, "lease": {}, "members_removed": {},
 		"cluster": {"clusterVersion": []byte(etcdStorage)},
 		"members": members,
@@ -99,6 +101,48 @@ func (c *etcdCluster) snapshot() ([]byte, error) {
 	digest := sha256.Sum256(database)
 
 	return append(database, digest[:]...), nil
+}
+
+// bucket is the entries of a bucket by key.
+type bucket map[string][]byte
+
+// encodeDatabase makes a database of these buckets, in the format that etcd keeps its data in.
+func encodeDatabase(buckets map[string]bucket) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "etcd")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // the system clears its temporary folder
+
+	db, err := bolt.Open(filepath.Join(dir, "db"), 0o600, &bolt.Options{NoSync: true})
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close() //nolint:errcheck // nothing is left to be written
+
+	var encoded bytes.Buffer
+
+	err = db.Update(func(tx *bolt.Tx) error {
+		for name, entries := range buckets {
+			made, err := tx.CreateBucket([]byte(name))
+			if err != nil {
+				return err
+			}
+
+			for key, value := range entries {
+				if err := made.Put([]byte(key), value); err != nil {
+					return err
+				}
+			}
+		}
+
+		return nil
+	})
+	if err == nil {
+		err = db.View(func(tx *bolt.Tx) error { _, err := tx.WriteTo(&encoded); return err })
+	}
+
+	return encoded.Bytes(), err
 }
 
 // etcdRevision is the key under which etcd keeps what a revision changed.

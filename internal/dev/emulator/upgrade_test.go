@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
@@ -402,7 +405,22 @@ func TestClaim_8_21_ASnapshotIsADatabaseWithItsHashAtTheEnd(t *testing.T) {
 	database, digest := snapshot[:len(snapshot)-sha256.Size], snapshot[len(snapshot)-sha256.Size:]
 	sum := sha256.Sum256(database)
 	require.Equal(t, sum[:], digest)
-	require.Contains(t, string(database), `"name":"cp1"`)
+
+	path := filepath.Join(t.TempDir(), "db")
+	require.NoError(t, os.WriteFile(path, database, 0o600))
+
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
+	require.NoError(t, err)
+
+	defer db.Close()
+
+	require.NoError(t, db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket([]byte("members")).ForEach(func(_, described []byte) error {
+			require.Contains(t, string(described), `"name":"cp1"`)
+
+			return nil
+		})
+	}))
 }
 
 func TestClaim_8_22_AMachineIsUpgradedFromOneLineOfReleasesToTheNext(t *testing.T) {

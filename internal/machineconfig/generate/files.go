@@ -2,12 +2,13 @@ package generate
 
 import (
 	"bytes"
-	"os"
+	"errors"
 	"path/filepath"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -19,10 +20,17 @@ type files map[string]*file
 type file struct {
 	yamlfile.Source
 
-	path string
+	read *reading.File
 	text string
 	// unusable is set when the mistake is told already.
 	unusable bool
+}
+
+// newFile is a file whose mistakes are added to those of another.
+func newFile(source yamlfile.Source, read *reading.File) *file {
+	source.Shown = read.Shown
+
+	return &file{Source: source, read: read}
 }
 
 // open reads the file of a reference @path, which stands at a place of the talconfig.
@@ -42,18 +50,16 @@ func (c *cluster) open(place *yaml.Node, reference string) *file {
 		return known
 	}
 
-	opened := &file{Source: c.Source, path: path}
-	opened.Shown = yamlfile.ShownPath(c.source.Root, path)
+	opened := newFile(c.Source, c.source.Files.Open(path))
 	c.files[path] = opened
 
-	data, err := os.ReadFile(path)
-	if err != nil {
+	if opened.read.Err != nil {
 		mistake := c.Mistake(place, diagnosis.FileUnreadable, "file %s can't be read", opened.Shown)
-		if os.IsNotExist(err) {
+		if opened.read.Missing() {
 			mistake = c.Mistake(place, diagnosis.FileMissing, "file %s does not exist", opened.Shown)
 		}
 
-		mistake.Err = err
+		mistake.Err = opened.read.Err
 		c.Add(mistake)
 
 		opened.unusable = true
@@ -61,33 +67,29 @@ func (c *cluster) open(place *yaml.Node, reference string) *file {
 		return opened
 	}
 
-	opened.text = c.source.decrypted(c.Source, place, opened, data)
+	opened.text = opened.decrypted(c.Source, place)
 
 	return opened
 }
 
 // decrypted is the text of a file that sops may have encrypted. A mistake is told of a place in the file that names it.
-func (s Source) decrypted(in yamlfile.Source, place *yaml.Node, opened *file, data []byte) string {
-	if !bytes.Contains(data, []byte("ENC[AES256_GCM,")) {
-		return string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+func (f *file) decrypted(in yamlfile.Source, place *yaml.Node) string {
+	if !bytes.Contains(f.read.Data, []byte("ENC[AES256_GCM,")) {
+		return string(bytes.TrimPrefix(f.read.Data, []byte("\xef\xbb\xbf")))
 	}
 
-	if s.Decrypt == nil {
-		in.At(place, diagnosis.FileUnreadable, "file %s is encrypted by sops, and can't be decrypted here", opened.Shown)
+	plain, err := f.read.Decrypted()
 
-		opened.unusable = true
-
-		return ""
-	}
-
-	plain, err := s.Decrypt(opened.path, data)
-	if err != nil {
-		mistake := in.Mistake(place, diagnosis.FileUnreadable, "file %s can't be decrypted: %s", opened.Shown, err)
+	switch {
+	case errors.Is(err, reading.ErrNoKey):
+		in.At(place, diagnosis.FileUnreadable, "file %s %s", f.Shown, err)
+	case err != nil:
+		mistake := in.Mistake(place, diagnosis.FileUnreadable, "file %s can't be decrypted: %s", f.Shown, err)
 		mistake.Err = err
 		in.Add(mistake)
-
-		opened.unusable = true
 	}
+
+	f.unusable = err != nil
 
 	return string(plain)
 }

@@ -10,18 +10,18 @@ import (
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 )
 
 // Source is what machine configs are made from.
 type Source struct {
 	// File is the path of the talconfig.yaml or the profile; @file paths in it are relative to its folder.
 	File string
-	// Root shortens the paths in messages: they are shown relative to it.
-	Root string
+	// Files are what the run has read so far; nil opens each file anew.
+	Files *reading.Files
 	// Lookup finds the value of a variable, from talenv.yaml, talenv.sops.yaml and the environment. Nil knows none.
 	Lookup func(name string) (string, bool)
-	// Decrypt gives the content of an @file that sops encrypted. Nil makes such a file a mistake.
-	Decrypt func(path string, data []byte) ([]byte, error)
 	// Secrets of the cluster.
 	Secrets *secrets.Bundle
 	// Now is what the talosconfig's client certificate is valid from.

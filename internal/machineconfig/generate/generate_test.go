@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
@@ -39,7 +40,7 @@ func sourceOf(t testing.TB, files map[string]string, environ ...string) generate
 	}
 
 	return generate.Source{
-		File: filepath.Join(dir, "talconfig.yaml"), Root: dir, Secrets: made, Now: now,
+		File: filepath.Join(dir, "talconfig.yaml"), Files: reading.New(dir, nil), Secrets: made, Now: now,
 		Lookup: func(name string) (string, bool) {
 			for _, entry := range environ {
 				if value, found := strings.CutPrefix(entry, name+"="); found {

@@ -66,7 +66,7 @@ func load(source Source) (*cluster, error) {
 
 	cluster := &cluster{
 		Source: yamlfile.Source{
-			Shown: yamlfile.ShownPath(source.Root, source.File), Mistakes: &yamlfile.Mistakes{}, Strict: true,
+			Shown: source.Files.Shown(source.File), Mistakes: &yamlfile.Mistakes{}, Strict: true,
 		},
 		source:    source,
 		folder:    filepath.Dir(source.File),
@@ -101,7 +101,7 @@ func load(source Source) (*cluster, error) {
 
 // read decodes the file; false if there is nothing to go on with.
 func (c *cluster) read() bool {
-	data, err := c.Read(c.source.File)
+	data, err := c.Read(c.source.Files.Open(c.source.File))
 	if errors.Is(err, fs.ErrNotExist) {
 		mistake := c.Mistake(nil, diagnosis.FileMissing, "does not exist")
 		mistake.Err = fs.ErrNotExist

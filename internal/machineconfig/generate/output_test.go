@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 	"github.com/talos-mage/talos-mage/internal/talos/talosconfig"
@@ -163,19 +165,19 @@ func TestEncryptedFilesAreDecrypted(t *testing.T) {
 	talconfig := fmt.Sprintf(twoNodes, "v1.13.9", "v1.36.3") + "patches: [\"@secret.yaml\"]\n"
 	source := sourceOf(t, map[string]string{"talconfig.yaml": talconfig, "secret.yaml": encrypted}, "VALUE=set")
 
-	source.Decrypt = func(path string, data []byte) ([]byte, error) {
+	source.Files = reading.New(filepath.Dir(source.File), func(path string, data []byte) ([]byte, error) {
 		require.True(t, strings.HasSuffix(path, "secret.yaml"))
 		require.Equal(t, encrypted, string(data))
 
 		return []byte("machine: {env: {A: \"${VALUE}\"}}\n"), nil
-	}
+	})
 
 	output, err := generate.Talconfig(source)
 	require.NoError(t, err)
 	require.Contains(t, string(output.Configs[0].Bytes), "A: set")
 
 	broken := errors.New("no key fits")
-	source.Decrypt = func(string, []byte) ([]byte, error) { return nil, broken }
+	source.Files = reading.New(filepath.Dir(source.File), func(string, []byte) ([]byte, error) { return nil, broken })
 
 	_, err = generate.Talconfig(source)
 	require.ErrorContains(t, err, "file secret.yaml can't be decrypted: no key fits")

@@ -199,7 +199,7 @@ func (e *entry) badPatch(one patch, err error) {
 func (e *entry) loadPatch(one patch, text string) (configpatcher.Patch, error) {
 	key := text
 	if one.file != nil {
-		key = one.file.path + "\x00" + text
+		key = one.file.read.Path + "\x00" + text
 	}
 
 	loaded, known := e.patches[key]

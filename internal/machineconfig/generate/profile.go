@@ -23,7 +23,7 @@ func Profile(source Source) (*Output, error) {
 		return nil, err
 	}
 
-	declared, err := profile.Read(source.File, source.Root)
+	declared, err := profile.Read(source.Files.Open(source.File))
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func Profile(source Source) (*Output, error) {
 
 // ProfileImages names the images of every node of a cluster profile. Secrets are not needed.
 func ProfileImages(source Source) ([]Images, error) {
-	declared, err := profile.Read(source.File, source.Root)
+	declared, err := profile.Read(source.Files.Open(source.File))
 	if err != nil {
 		return nil, err
 	}

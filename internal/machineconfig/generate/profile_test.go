@@ -22,7 +22,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -83,8 +86,9 @@ func fromProfile(t *testing.T, text string, files map[string]string) (*generate.
 	shared, err := profileSecrets()
 	require.NoError(t, err)
 
-	return generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Root: dir, Secrets: shared,
-		Now: time.Unix(1_700_000_000, 0)})
+	return generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Files: reading.New(dir, nil),
+		Secrets: shared,
+		Now:     time.Unix(1_700_000_000, 0)})
 }
 
 // stepPatch is the patch of a node as people write it for `talosctl apply-config --config-patch`.
@@ -635,8 +639,10 @@ func TestFilesMadeOfAProfileFitTheirInventory(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, configs, cluster.ConfigDir)
 
-		for _, finding := range cluster.CrossCheck(filepath.Join(configs, "talosconfig")) {
-			require.Equal(t, diagnosis.OK, finding.Severity, "%s %s", finding.ID, finding.Cause)
+		for _, finding := range table.Run(t.Context(), check.Read(check.Options{TalosDir: dir, Root: dir})).Findings {
+			if finding.ID < diagnosis.ConfigInvalid {
+				require.Equal(t, diagnosis.OK, finding.Severity, "%s %s", finding.ID, finding.Cause)
+			}
 		}
 	}
 }

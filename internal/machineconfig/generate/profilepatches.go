@@ -83,7 +83,7 @@ func (p profilePatches) of(node profile.Machine) []profilePatch {
 // A folder that does not exist holds none. An error lists every mistake.
 func readProfilePatches(declared *profile.Profile, source Source) (profilePatches, error) {
 	mistakes := &yamlfile.Mistakes{}
-	folder := yamlfile.Source{Shown: yamlfile.ShownPath(source.Root, declared.PatchesDir), Mistakes: mistakes}
+	folder := yamlfile.Source{Shown: source.Files.Shown(declared.PatchesDir), Mistakes: mistakes}
 
 	entries, err := os.ReadDir(declared.PatchesDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +106,7 @@ func readProfilePatches(declared *profile.Profile, source Source) (profilePatche
 		}
 
 		path := filepath.Join(declared.PatchesDir, entry.Name())
-		opened := &file{Source: yamlfile.Source{Shown: yamlfile.ShownPath(source.Root, path), Mistakes: mistakes}, path: path}
+		opened := newFile(yamlfile.Source{Mistakes: mistakes}, source.Files.Open(path))
 
 		if !slices.Contains(known, name) {
 			mistake := opened.Mistake(nil, diagnosis.FileValue, "no node has this name, so nothing would read the patch")
@@ -117,7 +117,7 @@ func readProfilePatches(declared *profile.Profile, source Source) (profilePatche
 			continue
 		}
 
-		if patch, ok := source.readPatch(opened); ok {
+		if patch, ok := readPatch(opened); ok {
 			patches[name] = patch
 		}
 	}
@@ -136,13 +136,12 @@ func withoutEnding(name string) (string, bool) {
 }
 
 // readPatch is false for a file that says nothing, which Talos would take for a list of operations.
-func (s Source) readPatch(opened *file) (profilePatch, bool) {
-	data, err := opened.Read(opened.path)
-	if err != nil {
+func readPatch(opened *file) (profilePatch, bool) {
+	if _, err := opened.Read(opened.read); err != nil {
 		return profilePatch{}, false
 	}
 
-	text := s.decrypted(opened.Source, nil, opened, data)
+	text := opened.decrypted(opened.Source, nil)
 	if opened.unusable {
 		return profilePatch{}, false
 	}

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -72,8 +71,8 @@ func noTalosconfig(in *check.Input) string {
 
 // notMade says why nothing of the folder of machine configs is there, where that is no trouble.
 func notMade(in *check.Input) string {
-	if why := in.NothingMade(); why != "" {
-		return "it is not written yet; " + why
+	if in.NothingMade() != "" {
+		return in.None("")
 	}
 
 	return ""
@@ -158,11 +157,9 @@ func checkTalosconfigFile(r *check.Report, in *check.Input) {
 	shown := in.Shown(in.Options.Talosconfig)
 
 	if in.TalosconfigFile == nil {
-		_, err := os.Stat(in.Options.Talosconfig)
-
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && in.NothingMade() != "":
-		case errors.Is(err, fs.ErrNotExist):
+		switch missing := in.Options.Files.Open(in.Options.Talosconfig).Missing(); {
+		case missing && in.NothingMade() != "":
+		case missing:
 			r.As(diagnosis.TalosconfigMissing).Found(in.Path(in.Options.Talosconfig),
 				machineconfig.HowToGenerate+", or set TALOSCONFIG", "%s does not exist", shown)
 		default:

@@ -31,6 +31,7 @@ func Checks() []check.Check {
 		check.Whole(diagnosis.SchematicDiffers, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkSchematicOfImage),
 		check.Whole(diagnosis.SecureBootDeclared, check.Images, diagnosis.NeedsTalconfig, checkDeclaredSecureBoot),
 		check.EachConfig(diagnosis.TPMWithoutSecureBoot, check.Images, checkTPMKeys),
+		check.Whole(diagnosis.InstallerReference, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkReferences),
 		check.Whole(diagnosis.InstallerReference, check.Images, diagnosis.NeedsTalconfig, checkDeclaredImages),
 		check.Whole(diagnosis.SchematicUnused, check.Images, diagnosis.NeedsTalconfig, checkUnusedSchematics),
 		check.Whole(diagnosis.ExtensionName, check.Images, diagnosis.NeedsTalconfig, checkExtensionNames),
@@ -40,7 +41,6 @@ func Checks() []check.Check {
 		check.Whole(diagnosis.SchematicTooNew, check.Images, diagnosis.NeedsTalconfig, checkSchematicVersions),
 		check.Whole(diagnosis.ModuleWithoutImage, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkModules),
 		check.EachConfig(diagnosis.InstallExtensions, check.Images, checkInstallExtensions),
-		check.Whole(diagnosis.InstallerReference, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkReferences),
 		check.Whole(diagnosis.InstallerVersion, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkInstallerTags),
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/client"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // Node is a machine that belongs to the cluster.
@@ -27,7 +27,7 @@ type Cluster struct {
 	// Talos is a connection to a control plane, which forwards to the other nodes.
 	Talos *client.Client
 	// Kubernetes connects to the cluster's Kubernetes.
-	Kubernetes func(ctx context.Context) (kubernetes.Interface, error)
+	Kubernetes func(ctx context.Context) (rest.Interface, error)
 
 	ControlPlanes, Workers []Node
 }

@@ -7,23 +7,51 @@ import (
 	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 )
 
 // kubeSystem is the namespace of the cluster's own pods.
 const kubeSystem = "kube-system"
 
+// Where the API has what is looked at.
+const (
+	nodesPath       = "/api/v1/nodes"
+	podsPath        = "/api/v1/namespaces/" + kubeSystem + "/pods"
+	daemonSetsPath  = "/apis/apps/v1/namespaces/" + kubeSystem + "/daemonsets"
+	deploymentsPath = "/apis/apps/v1/namespaces/" + kubeSystem + "/deployments"
+)
+
+// list reads what has these labels; all there is without a selector.
+func list(ctx context.Context, api rest.Interface, path, selector string, into runtime.Object) error {
+	return api.Get().AbsPath(path).Param("labelSelector", selector).Do(ctx).Into(into)
+}
+
+func listPods(ctx context.Context, api rest.Interface, selector string) ([]corev1.Pod, error) {
+	var found corev1.PodList
+	err := list(ctx, api, podsPath, selector, &found)
+
+	return found.Items, err
+}
+
+func listDaemonSets(ctx context.Context, api rest.Interface, selector string) ([]appsv1.DaemonSet, error) {
+	var found appsv1.DaemonSetList
+	err := list(ctx, api, daemonSetsPath, selector, &found)
+
+	return found.Items, err
+}
+
 // kubernetesNodes are the cluster's nodes as Kubernetes knows them.
-func kubernetesNodes(ctx context.Context, c *Cluster) (kubernetes.Interface, []corev1.Node, error) {
+func kubernetesNodes(ctx context.Context, c *Cluster) (rest.Interface, []corev1.Node, error) {
 	api, err := c.Kubernetes(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	found, err := api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
+	var found corev1.NodeList
+	if err := list(ctx, api, nodesPath, "", &found); err != nil {
 		return nil, nil, err
 	}
 
@@ -37,7 +65,7 @@ func isControlPlane(node corev1.Node) bool {
 }
 
 // sortedNodes asks Kubernetes, and gives its nodes as the checks know nodes: control planes and workers.
-func sortedNodes(ctx context.Context, c *Cluster) (api kubernetes.Interface, controlPlanes, workers []Node, err error) {
+func sortedNodes(ctx context.Context, c *Cluster) (api rest.Interface, controlPlanes, workers []Node, err error) {
 	api, found, err := kubernetesNodes(ctx, c)
 	if err != nil {
 		return nil, nil, nil, err
@@ -141,14 +169,12 @@ func componentsReady(ctx context.Context, c *Cluster) error {
 	}
 
 	// Control planes of very old clusters ran as DaemonSets.
-	sets, err := api.AppsV1().DaemonSets(kubeSystem).List(ctx, metav1.ListOptions{
-		LabelSelector: "k8s-app in (kube-apiserver,kube-scheduler,kube-controller-manager)",
-	})
+	sets, err := listDaemonSets(ctx, api, "k8s-app in (kube-apiserver,kube-scheduler,kube-controller-manager)")
 	if err != nil {
 		return err
 	}
 
-	for _, set := range sets.Items {
+	for _, set := range sets {
 		if status := set.Status; status.NumberReady != status.DesiredNumberScheduled {
 			return fmt.Errorf("expected number ready for %s to be %d, got %d", set.Name, status.DesiredNumberScheduled,
 				status.NumberReady)
@@ -156,16 +182,16 @@ func componentsReady(ctx context.Context, c *Cluster) error {
 	}
 
 	for _, app := range []string{"kube-apiserver", "kube-scheduler", "kube-controller-manager"} {
-		pods, err := api.CoreV1().Pods(kubeSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app = " + app})
+		pods, err := listPods(ctx, api, "k8s-app = "+app)
 		if err != nil {
 			return fmt.Errorf("error listing pods for app %s: %w", app, err)
 		}
 
-		if len(pods.Items) != len(controlPlanes) {
-			return fmt.Errorf("expected number of pods for %s to be %d, got %d", app, len(controlPlanes), len(pods.Items))
+		if len(pods) != len(controlPlanes) {
+			return fmt.Errorf("expected number of pods for %s to be %d, got %d", app, len(controlPlanes), len(pods))
 		}
 
-		notReady := podNames(pods.Items,
+		notReady := podNames(pods,
 			func(pod corev1.Pod) bool { return podReadiness(pod) != "" && podReadiness(pod) != corev1.ConditionTrue })
 		if len(notReady) > 0 {
 			return fmt.Errorf("some pods are not ready for %s: %v", app, notReady)
@@ -237,18 +263,18 @@ func nodesSchedulable(ctx context.Context, c *Cluster) error {
 }
 
 // daemonSet and deployment tell how many pods one wants; less than 0 if there is none.
-func daemonSet(ctx context.Context, api kubernetes.Interface, selector string) (int, error) {
-	found, err := api.AppsV1().DaemonSets(kubeSystem).List(ctx, metav1.ListOptions{LabelSelector: selector})
-	if err != nil || len(found.Items) == 0 {
+func daemonSet(ctx context.Context, api rest.Interface, selector string) (int, error) {
+	found, err := listDaemonSets(ctx, api, selector)
+	if err != nil || len(found) == 0 {
 		return -1, err
 	}
 
-	return int(found.Items[0].Status.DesiredNumberScheduled), nil
+	return int(found[0].Status.DesiredNumberScheduled), nil
 }
 
-func deployment(ctx context.Context, api kubernetes.Interface, selector string) (int, error) {
-	found, err := api.AppsV1().Deployments(kubeSystem).List(ctx, metav1.ListOptions{LabelSelector: selector})
-	if err != nil || len(found.Items) == 0 {
+func deployment(ctx context.Context, api rest.Interface, selector string) (int, error) {
+	var found appsv1.DeploymentList
+	if err := list(ctx, api, deploymentsPath, selector, &found); err != nil || len(found.Items) == 0 {
 		return -1, err
 	}
 
@@ -260,7 +286,7 @@ func deployment(ctx context.Context, api kubernetes.Interface, selector string) 
 }
 
 // podsReady checks the pods of something that wants a number of them.
-func podsReady(wanted func(context.Context, kubernetes.Interface, string) (int, error),
+func podsReady(wanted func(context.Context, rest.Interface, string) (int, error),
 	selector string) func(context.Context, *Cluster) error {
 	return func(ctx context.Context, c *Cluster) error {
 		api, err := c.Kubernetes(ctx)
@@ -277,12 +303,12 @@ func podsReady(wanted func(context.Context, kubernetes.Interface, string) (int, 
 			return errSkip
 		}
 
-		pods, err := api.CoreV1().Pods(kubeSystem).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		pods, err := listPods(ctx, api, selector)
 		if err != nil {
 			return err
 		}
 
-		return podProblem(pods.Items, replicas, selector)
+		return podProblem(pods, replicas, selector)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -29,7 +29,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	emulated "github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
-	"github.com/talos-mage/talos-mage/internal/test/leaks"
 )
 
 var (
@@ -259,9 +258,9 @@ func TestWatchTellsEveryChange(t *testing.T) {
 	require.Equal(t, watch.Bookmark, (<-all.ResultChan()).Type)
 }
 
-// Not parallel: it counts the goroutines of the whole process.
+// Not parallel: it looks at the goroutines of the whole process.
 func TestCloseLeavesNoGoroutine(t *testing.T) {
-	before := runtime.NumGoroutine()
+	before := goleak.IgnoreCurrent()
 
 	lab := newLab(t, emulated.Options{})
 
@@ -274,7 +273,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 		require.Equal(t, watch.Error, event.Type, "nothing else happened")
 	}
 
-	leaks.Require(t, before)
+	goleak.VerifyNone(t, before)
 }
 
 func TestEndpointsAreTheServedControlPlanes(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	stdx509 "crypto/x509"
 	"net"
 	"net/netip"
-	"runtime"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	securityapi "github.com/siderolabs/talos/pkg/machinery/api/security"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/trustd"
-	"github.com/talos-mage/talos-mage/internal/test/leaks"
 )
 
 const machineToken = "abcdef.0123456789abcdef"
@@ -192,10 +191,10 @@ func TestServerChecksRequests(t *testing.T) {
 	}
 }
 
-// Not parallel: it counts the goroutines of the whole process.
+// Not parallel: it looks at the goroutines of the whole process.
 func TestCloseEndsServingAndLeavesNoGoroutine(t *testing.T) {
 	ca := newCA(t)
-	before := runtime.NumGoroutine()
+	before := goleak.IgnoreCurrent()
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -211,7 +210,7 @@ func TestCloseEndsServingAndLeavesNoGoroutine(t *testing.T) {
 
 	_, err = worker(ca, listener.Addr().String()).Send(t.Context())
 	require.ErrorContains(t, err, "connection refused")
-	leaks.Require(t, before)
+	goleak.VerifyNone(t, before)
 }
 
 func TestServeNeedsTheIssuingCA(t *testing.T) {

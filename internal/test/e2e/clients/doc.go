@@ -1,3 +1,2 @@
-// Package clients tests emulated nodes with other people's clients: talosctl, the calls that talosctl makes, and
-// kubectl.
+// Package clients tests emulated nodes with other people's clients: machinery's, client-go and kubectl.
 package clients

@@ -3,7 +3,6 @@ package clients_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,16 +19,13 @@ func TestKubectlAgainstTheWholeCluster(t *testing.T) {
 	}
 
 	c := sharedCluster(t)
-	home := t.TempDir()
-	kubeconfig := filepath.Join(home, "kubeconfig")
-
-	works(t, oneByOne, c.on("cp3", "kubeconfig", kubeconfig))
+	home, path := t.TempDir(), kubeconfig(t, c)
 
 	kubectl := func(arguments ...string) string {
 		t.Helper()
 
 		command := exec.CommandContext(t.Context(), program, arguments...)
-		command.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + home, "PATH=" + os.Getenv("PATH")}
+		command.Env = []string{"KUBECONFIG=" + path, "HOME=" + home, "PATH=" + os.Getenv("PATH")}
 
 		output, err := command.CombinedOutput()
 		require.NoError(t, err, string(output))
@@ -43,7 +39,7 @@ func TestKubectlAgainstTheWholeCluster(t *testing.T) {
 	pods := kubectl("get", "pods", "-A")
 
 	for _, node := range c.Nodes {
-		require.Regexp(t, `(?m)^`+node.Name()+` +Ready .*`+address(node)+` `, nodes)
+		require.Regexp(t, `(?m)^`+node.Name()+` +Ready .*`+node.Address().String()+` `, nodes)
 	}
 
 	for _, name := range []string{"cp1", "cp2", "cp3"} {

@@ -2,8 +2,6 @@ package clients_test
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,14 +21,8 @@ func TestKubernetesIsThereForTheKubeconfigOfAControlPlane(t *testing.T) {
 	t.Parallel()
 
 	c := sharedCluster(t)
-	path := filepath.Join(t.TempDir(), "kubeconfig")
 
-	works(t, oneByOne, c.on("cp3", "kubeconfig", path))
-
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-
-	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig(t, c))
 	require.NoError(t, err)
 
 	api, err := kubernetes.NewForConfig(config)
@@ -68,8 +60,7 @@ func TestKubernetesIsThereForTheKubeconfigOfAControlPlane(t *testing.T) {
 	require.Len(t, nodes.Items, len(c.Nodes))
 
 	for _, node := range nodes.Items {
-		require.True(t, nodeReady(&node), node.Name)
-		require.Equal(t, address(c.Node(node.Name)), node.Status.Addresses[0].Address)
+		require.Equal(t, c.Node(node.Name).Address().String(), node.Status.Addresses[0].Address)
 	}
 
 	pods, err := api.CoreV1().Pods(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})

@@ -2,15 +2,16 @@ package clients_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
@@ -18,30 +19,21 @@ import (
 	"github.com/talos-mage/talos-mage/internal/test/labtest"
 )
 
-// limit is how long one command may take before its test fails.
-const limit = labcluster.Deadline
-
-// timeScale is how many times faster than the wall clock time passes for the nodes: slow enough that no etcd gives up
-// joining, after half an hour, while a busy machine gets to the bootstrap.
-const timeScale = 100
-
-// The cluster that all tests share which change nothing on it.
+// The cluster that all tests share; they change nothing on it.
 var (
 	sharedDir string
-	shared    = sync.OnceValues(func() (*cluster, error) {
-		made, err := labcluster.New(sharedDir, labcluster.Options{
-			ControlPlanes: 3, Workers: 2, CNI: "flannel", LabOptions: emulator.LabOptions{Discovery: true, TimeScale: timeScale},
+	shared    = sync.OnceValues(func() (*labcluster.Cluster, error) {
+		c, err := labcluster.New(sharedDir, labcluster.Options{
+			ControlPlanes: 3, Workers: 2, CNI: "flannel", LabOptions: emulator.LabOptions{Discovery: true, TimeScale: 100},
 		})
 		if err != nil {
 			return nil, err
 		}
 
-		c := &cluster{Cluster: made}
-
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		ctx, cancel := context.WithTimeout(context.Background(), labcluster.Deadline)
 		defer cancel()
 
-		return c, c.bringUp(ctx)
+		return c, bringUp(ctx, c)
 	})
 )
 
@@ -74,13 +66,8 @@ func runTests(m *testing.M) (code int, err error) {
 	return code, nil
 }
 
-// cluster is a cluster of emulated nodes with the files of its operator.
-type cluster struct {
-	*labcluster.Cluster
-}
-
-// sharedCluster is a whole healthy cluster. Tests must change nothing on it.
-func sharedCluster(t *testing.T) *cluster {
+// sharedCluster is a whole healthy cluster.
+func sharedCluster(t *testing.T) *labcluster.Cluster {
 	t.Helper()
 
 	c, err := shared()
@@ -89,150 +76,40 @@ func sharedCluster(t *testing.T) *cluster {
 	return c
 }
 
-// newCluster is a cluster of the test's own, in maintenance mode.
-func newCluster(t *testing.T, controlPlanes, workers int, edit func(*labcluster.Options)) *cluster {
+// secure is an administrator's connection to a node.
+func secure(t *testing.T, c *labcluster.Cluster, name string) *client.Client {
 	t.Helper()
 
-	options := labcluster.Options{
-		ControlPlanes: controlPlanes, Workers: workers, Endpoint: labcluster.FirstControlPlane, CNI: "flannel",
-		LabOptions: emulator.LabOptions{TimeScale: timeScale},
-	}
-
-	if workers == 0 {
-		options.Workers = -1
-	}
-
-	if edit != nil {
-		edit(&options)
-	}
-
-	made, err := labcluster.New(t.TempDir(), options)
+	api, err := c.Client(t.Context(), name)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			for _, node := range made.Nodes {
-				t.Logf("%s, %s:\n%s", node.Name(), node.Stage(), strings.Join(node.Console(), "\n"))
-			}
-		}
+	t.Cleanup(func() { api.Close() })
 
-		require.NoError(t, made.Close())
-	})
-
-	c := &cluster{made}
-	for _, node := range c.Nodes {
-		c.await(t, node.Name(), inMaintenance)
-	}
-
-	return c
+	return api
 }
 
-// newConfigured is a cluster of the test's own whose nodes have their machine configs, and no etcd.
-func newConfigured(t *testing.T, controlPlanes, workers int, edits ...func(*labcluster.Options)) *cluster {
-	t.Helper()
-
-	c := newCluster(t, controlPlanes, workers, func(o *labcluster.Options) {
-		o.Edit = slowReboot
-
-		for _, edit := range edits {
-			edit(o)
-		}
-	})
-
-	for _, node := range c.Nodes {
-		require.NoError(t, c.apply(t.Context(), node.Name()))
-	}
-
-	for _, node := range c.Nodes {
-		c.await(t, node.Name(), configured)
-		require.Eventually(t, func() bool { return oneByOne.run(t, c.on(node.Name(), "version")).code == 0 }, limit,
-			10*time.Millisecond)
-	}
-
-	return c
-}
-
-// newRunning is a healthy cluster of the test's own, whose nodes take their time to reboot.
-func newRunning(t *testing.T, controlPlanes, workers int, edits ...func(*labcluster.Options)) *cluster {
-	t.Helper()
-
-	c := newConfigured(t, controlPlanes, workers, edits...)
-
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-
-	require.NoError(t, c.bootstrap(ctx))
-
-	return c
-}
-
-// slowReboot makes a machine's later reboots last long enough, in wall time, for a client that looks each second to
-// notice them. Nodes that are not installed are spared: they reboot once before they matter.
-func slowReboot(node *emulator.NodeOptions) {
-	node.Installed = true
-	node.Timing.Reboot = 2500 * time.Millisecond * timeScale
-}
-
-// unhurried makes node time so slow that a busy machine still reads the last events of a node before its API closes,
-// and lets nodes wait for their pods for long enough that who asked them to stop is there by then.
-func unhurried(o *labcluster.Options) {
-	o.LabOptions.TimeScale = 20
-	o.Timing = emulator.Timing{
-		Boot: time.Second, Pods: time.Minute, Stop: time.Second, Reboot: time.Second, Containers: time.Second,
-		Kubelet: time.Second, EtcdStart: 2 * time.Second,
-		EtcdJoin: time.Second, ControlPlane: time.Second, EtcdJoinLimit: 24 * time.Hour,
-	}
-	o.Edit = func(node *emulator.NodeOptions) { node.Installed = true }
-}
-
-// apply sends a machine its config.
-func (c *cluster) apply(ctx context.Context, name string) error {
-	node := c.Node(name)
-
-	r := oneByOne.do(ctx, command{
-		words: []string{"apply-config"}, insecure: true, nodes: []string{address(node)}, file: c.ConfigFile(name),
-		mode: "auto",
-	})
-	if r.code != 0 {
-		return fmt.Errorf("apply to %s: %s", name, r.stderr)
-	}
-
-	return nil
+// insecure is a connection to a node in maintenance mode.
+func insecure(ctx context.Context, node *emulator.Node) (*client.Client, error) {
+	return client.New(ctx, client.WithEndpoints(node.Endpoint()),
+		client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}))
 }
 
 // bringUp makes a healthy cluster of nodes in maintenance mode.
-func (c *cluster) bringUp(ctx context.Context) error {
+func bringUp(ctx context.Context, c *labcluster.Cluster) error {
 	for _, node := range c.Nodes {
-		if err := node.WaitFor(ctx, inMaintenance); err != nil {
-			return fmt.Errorf("wait for %s in maintenance mode: %w", node.Name(), err)
-		}
-
-		if err := c.apply(ctx, node.Name()); err != nil {
-			return err
+		if err := apply(ctx, c, node); err != nil {
+			return fmt.Errorf("apply to %s: %w", node.Name(), err)
 		}
 	}
 
-	if err := c.Node("cp1").WaitFor(ctx, configured); err != nil {
-		return fmt.Errorf("wait for cp1: %w", err)
+	api, err := c.Client(ctx, "cp1")
+	if err != nil {
+		return err
 	}
+	defer api.Close()
 
-	return c.bootstrap(ctx)
-}
-
-// bootstrap sends Bootstrap until it is taken, and waits until every node is ready.
-func (c *cluster) bootstrap(ctx context.Context) error {
-	first := c.Node("cp1")
-
-	for {
-		r := oneByOne.do(ctx, command{
-			words: []string{"bootstrap"}, talosconfig: c.Talosconfig(), endpoints: []string{address(first)},
-			nodes: []string{address(first)},
-		})
-		if r.code == 0 {
-			break
-		}
-
+	for api.Bootstrap(ctx, &machineapi.BootstrapRequest{}) != nil {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("bootstrap: %s: %w", r.stderr, err)
+			return fmt.Errorf("bootstrap: %w", err)
 		}
 
 		time.Sleep(5 * time.Millisecond)
@@ -247,74 +124,40 @@ func (c *cluster) bootstrap(ctx context.Context) error {
 	return nil
 }
 
+func apply(ctx context.Context, c *labcluster.Cluster, node *emulator.Node) error {
+	if err := node.WaitFor(ctx, inMaintenance); err != nil {
+		return err
+	}
+
+	data, err := c.Config(node.Name())
+	if err != nil {
+		return err
+	}
+
+	api, err := insecure(ctx, node)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+
+	_, err = api.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+		Data: data, Mode: machineapi.ApplyConfigurationRequest_AUTO,
+	})
+
+	return err
+}
+
 func inMaintenance(node *emulator.Node) bool { return node.Stage() == "maintenance" }
 
-// configured reports whether a node runs its machine config from disk.
-func configured(node *emulator.Node) bool {
-	return node.Config() != nil && node.Installed() && (node.Stage() == "booting" || node.Stage() == "running")
-}
-
-// await waits until something is true of a node.
-func (c *cluster) await(t *testing.T, name string, condition func(*emulator.Node) bool) {
+// kubeconfig writes the one that a control plane gives.
+func kubeconfig(t *testing.T, c *labcluster.Cluster) string {
 	t.Helper()
 
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-
-	require.NoError(t, c.Node(name).WaitFor(ctx, condition), "%s in stage %s", name, c.Node(name).Stage())
-}
-
-// at makes a command for nodes, insecure or, through the first control plane, with the cluster's talosconfig.
-func (c *cluster) at(names []string, words ...string) command {
-	made := command{words: words, talosconfig: c.Talosconfig(), endpoints: []string{address(c.Node("cp1"))}}
-
-	for _, name := range names {
-		made.nodes = append(made.nodes, address(c.Node(name)))
-	}
-
-	return made
-}
-
-// on is at for one node.
-func (c *cluster) on(name string, words ...string) command { return c.at([]string{name}, words...) }
-
-// insecurely is a command for a node in maintenance mode.
-func (c *cluster) insecurely(name string, words ...string) command {
-	return command{words: words, insecure: true, nodes: []string{address(c.Node(name))}, talosconfig: c.Talosconfig()}
-}
-
-// ownTalosconfig is a copy of the cluster's talosconfig with other endpoints and nodes in it.
-func (c *cluster) ownTalosconfig(t *testing.T, endpoint string, nodes ...string) string {
-	t.Helper()
-
-	config, err := clientconfig.Open(c.Talosconfig())
+	data, err := secure(t, c, "cp3").Kubeconfig(t.Context())
 	require.NoError(t, err)
 
-	config.Contexts[config.Context].Endpoints = []string{address(c.Node(endpoint))}
-	config.Contexts[config.Context].Nodes = nil
-
-	for _, name := range nodes {
-		config.Contexts[config.Context].Nodes = append(config.Contexts[config.Context].Nodes, address(c.Node(name)))
-	}
-
-	path := filepath.Join(t.TempDir(), "talosconfig")
-	require.NoError(t, config.Save(path))
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(path, data, 0o600))
 
 	return path
-}
-
-// address is what a node is called in talosctl's --nodes.
-func address(node *emulator.Node) string { return node.Address().String() }
-
-// taken counts the calls of a method that a node let take effect.
-func taken(node *emulator.Node, method string) int {
-	count := 0
-
-	for _, call := range node.MutatingCalls() {
-		if call.Name() == method && call.Succeeded() {
-			count++
-		}
-	}
-
-	return count
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 )
 
 // example is one talconfig of the corpus, with the files that it names.
@@ -88,7 +89,7 @@ func folder(tb testing.TB, root string) map[string]string {
 func variables(tb testing.TB, dir string) func(string) (string, bool) {
 	tb.Helper()
 
-	read, err := inventory.Variables(inventory.Options{TalosDir: dir, Root: dir})
+	read, err := inventory.Variables(inventory.Options{TalosDir: dir, Files: reading.New(dir, nil)})
 	require.NoError(tb, err)
 
 	return read.Lookup

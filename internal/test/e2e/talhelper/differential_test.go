@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 )
 
@@ -102,7 +103,8 @@ func native(tb testing.TB, dir string) (map[string][]byte, error) {
 	require.NoError(tb, err)
 
 	output, err := generate.Talconfig(generate.Source{
-		File: filepath.Join(dir, "talconfig.yaml"), Root: dir, Lookup: variables(tb, dir), Secrets: secrets, Now: time.Now(),
+		File: filepath.Join(dir, "talconfig.yaml"), Files: reading.New(dir, nil), Lookup: variables(tb, dir),
+		Secrets: secrets, Now: time.Now(),
 	})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the tests look at it as it is

@@ -13,6 +13,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
@@ -59,7 +60,7 @@ func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
 	require.NoError(t, err, string(said))
 
 	decrypt := func(path string, data []byte) ([]byte, error) { return ours.Decrypt(t.Context(), path, data) }
-	read, err := inventory.Variables(inventory.Options{TalosDir: dir, Root: dir, Decrypt: decrypt})
+	read, err := inventory.Variables(inventory.Options{TalosDir: dir, Files: reading.New(dir, decrypt)})
 	require.NoError(t, err)
 
 	opened, err := decrypt(clustersecrets.EncryptedName, sealed)
@@ -69,7 +70,7 @@ func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
 	require.NoError(t, err)
 
 	output, err := generate.Talconfig(generate.Source{
-		File: filepath.Join(dir, "talconfig.yaml"), Root: dir, Lookup: read.Lookup, Secrets: bundle, Now: time.Now(),
+		File: filepath.Join(dir, "talconfig.yaml"), Files: reading.New(dir, nil), Lookup: read.Lookup, Secrets: bundle, Now: time.Now(),
 	})
 	require.NoError(t, err)
 	require.Contains(t, string(output.Configs[0].Bytes), "/dev/sealed-disk")

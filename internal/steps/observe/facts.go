@@ -1,0 +1,102 @@
+package observe
+
+import (
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/talos"
+)
+
+// Facts are what this run saw of a node and did to it.
+type Facts struct {
+	// SilentSince is when the node was first found not answering; zero while it answers.
+	SilentSince time.Time
+	// RefusedAt is when its port was last found closed.
+	RefusedAt time.Time
+	// Boot tells the machine's boots apart; zero if it could not be read.
+	Boot time.Time
+	// Sent is the config that this run sent; SentAt and SentTo say when, and to which boot of the machine.
+	Sent   *machineconfig.Config
+	SentAt time.Time
+	SentTo time.Time
+	// Unsure is set while the reply to it is missing.
+	Unsure bool
+	// LeftMaintenance is set once the node was seen to be gone from maintenance after the config was sent, or to have a
+	// config of its own.
+	LeftMaintenance bool
+	// CheckedFingerprint is the certificate of the node whose checks passed.
+	CheckedFingerprint string
+	// InstallFailure is the reason of a failed install, as the node's events told it.
+	InstallFailure string
+	// Joining is set for a worker that apply could not ask, since its API opens after bootstrap only.
+	Joining bool
+	// Failed is why later steps leave the node out.
+	Failed error
+
+	// oursAt is where the node last answered, if it was ours and could be read.
+	oursAt string
+	// compared is what came of comparing its config the last time.
+	compared comparison
+	// identified is the certificate of the machine that was found to be the declared one.
+	identified string
+}
+
+// InSameBoot reports whether the machine never left the boot in maintenance that the config was sent to: a failed
+// install ends with another boot. Where boots can't be told apart, one that was seen to be gone from maintenance has
+// left it.
+func (f *Facts) InSameBoot() bool {
+	if f.SentTo.IsZero() || f.Boot.IsZero() {
+		return !f.LeftMaintenance
+	}
+
+	return f.Boot.Equal(f.SentTo)
+}
+
+// NotDelivered reports whether the config never arrived: its reply is missing, and the machine is where it was although
+// its port was closed meanwhile, which a machine that took it opens in another boot only.
+func (f *Facts) NotDelivered() bool {
+	return f.Sent != nil && f.Unsure && f.LeftMaintenance && f.InSameBoot()
+}
+
+// Receipt says what became of the config that was sent.
+func (f *Facts) Receipt() string {
+	if f.Unsure {
+		return "the reply to its config was lost"
+	}
+
+	return "it accepted its config"
+}
+
+// noteAnswer takes in whether and how a node answered.
+func (f *Facts) noteAnswer(seen Observation) {
+	switch {
+	case !seen.Silent():
+		f.SilentSince = time.Time{}
+	case f.SilentSince.IsZero():
+		f.SilentSince = seen.At
+	}
+
+	if seen.Silence == talos.Refused {
+		f.RefusedAt = seen.At
+	}
+
+	if f.Sent != nil && seen.State != talos.Maintenance {
+		f.LeftMaintenance = true
+	}
+}
+
+// noteConfig takes in whose config a node was seen with.
+func (f *Facts) noteConfig(seen Observation) {
+	f.oursAt = ""
+
+	if seen.Wrong != nil || seen.Relation != ConfigSame && seen.Relation != ConfigDrifted {
+		return
+	}
+
+	f.LeftMaintenance = true
+	f.Unsure = f.Unsure && seen.Relation != ConfigSame
+
+	if seen.ReadErr == nil {
+		f.oursAt = seen.Address
+	}
+}

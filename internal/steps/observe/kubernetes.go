@@ -1,0 +1,190 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/kube"
+	"github.com/talos-mage/talos-mage/internal/talos"
+)
+
+const (
+	// KubernetesPort is the Kubernetes API's on a control plane.
+	KubernetesPort = "6443"
+	// trustdPort is where control planes sign the certificates of workers (machinery's constants.TrustdPort).
+	trustdPort = "50001"
+	// requestTimeout bounds one request to the Kubernetes API.
+	requestTimeout = 5 * time.Second
+	// flannel is Talos' own CNI.
+	flannel = "flannel"
+)
+
+// ErrNoControlPlane is of a cluster in which nobody answers who could make a kubeconfig.
+var ErrNoControlPlane = errors.New("no control plane answers with this cluster's certificate authority")
+
+// Kubeconfig asks the control planes in turn for the admin kubeconfig. Talos makes it from its machine config, so it
+// says nothing about the cluster's health.
+func (o *Observer) Kubeconfig(ctx context.Context) ([]byte, error) {
+	err := ErrNoControlPlane
+
+	for _, node := range o.Cluster.ControlPlanes() {
+		probed := o.Probe(ctx, node)
+		if probed.State != talos.Ours {
+			continue
+		}
+
+		conn, dialErr := o.Dialer().Secure(ctx, probed.Address)
+		if dialErr != nil {
+			err = dialErr
+
+			continue
+		}
+
+		data, fetchErr := conn.Kubeconfig(ctx)
+		conn.Close()
+
+		if fetchErr == nil {
+			return data, nil
+		}
+
+		err = fmt.Errorf("fetch kubeconfig from %s: %w", node.Name, fetchErr)
+	}
+
+	return nil, err
+}
+
+// TrustdAnswers reports whether a worker can have its certificate signed at the endpoint.
+func (o *Observer) TrustdAnswers(ctx context.Context) bool {
+	dialer := net.Dialer{Timeout: o.Settings.DialTimeout}
+
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(o.Cluster.Endpoint.Hostname(), trustdPort))
+	if err != nil {
+		return false
+	}
+
+	_ = conn.Close()
+
+	return true
+}
+
+// APIAnswers reports whether a Kubernetes API is there at the endpoint, ready or not.
+func (o *Observer) APIAnswers(ctx context.Context) bool {
+	host := o.Cluster.Endpoint.Host
+
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		host = net.JoinHostPort(strings.Trim(host, "[]"), "443")
+	}
+
+	asking, stop := context.WithTimeout(ctx, o.Settings.DialTimeout)
+	defer stop()
+
+	answered, _, err := kube.ServesCA(asking, host, nil)
+
+	return err == nil && answered
+}
+
+// Kubernetes asks the cluster's Kubernetes API as an administrator.
+type Kubernetes struct {
+	*Observer
+	// kubeconfig is fetched once: each time a control plane makes a new client certificate.
+	kubeconfig []byte
+}
+
+// open is a client for the API at an address, or at the endpoint.
+func (k *Kubernetes) open(ctx context.Context, address string) (*kube.Client, error) {
+	if k.kubeconfig == nil {
+		kubeconfig, err := k.Kubeconfig(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		k.kubeconfig = kubeconfig
+	}
+
+	return kube.Open(k.kubeconfig, kube.Options{Address: address, Timeout: requestTimeout}) //nolint:wrapcheck // one layer
+}
+
+// Ready asks the API at an address, or at the endpoint, whether it is ready.
+func (k *Kubernetes) Ready(ctx context.Context, address string) error {
+	client, err := k.open(ctx, address)
+	if err != nil {
+		return err
+	}
+
+	return client.Ready(ctx) //nolint:wrapcheck // it says what was asked
+}
+
+// ReadyControlPlane is where a control plane's own API is ready; empty if none is.
+func (k *Kubernetes) ReadyControlPlane(ctx context.Context) string {
+	for _, node := range k.Cluster.ControlPlanes() {
+		own := net.JoinHostPort(node.Address, KubernetesPort)
+		if own != k.Cluster.Endpoint.Host && k.Ready(ctx, own) == nil {
+			return own
+		}
+	}
+
+	return ""
+}
+
+// Registration is what Kubernetes says about nodes.
+type Registration struct {
+	Missing  []string
+	NotReady []kube.Node
+	Err      error
+}
+
+// Complete reports whether all are known to Kubernetes. NotReady counts only with Talos' own CNI: without one it is
+// expected.
+func (r Registration) Complete(cni string) bool {
+	return r.Err == nil && len(r.Missing) == 0 && (len(r.NotReady) == 0 || cni != flannel)
+}
+
+// Registered compares the inventory's nodes with Kubernetes', by hostname or address.
+func (k *Kubernetes) Registered(ctx context.Context, wanted []*inventory.Node) Registration {
+	client, err := k.open(ctx, "")
+	if err != nil {
+		return Registration{Err: err}
+	}
+
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return Registration{Err: err}
+	}
+
+	var seen Registration
+
+	for _, node := range wanted {
+		index := slices.IndexFunc(nodes, func(registered kube.Node) bool {
+			return !node.IgnoreHostname && strings.EqualFold(node.Hostname, registered.Name)
+		})
+
+		// By its address only where no name fits: the node of a machine that had it before may still be listed.
+		if index < 0 {
+			index = slices.IndexFunc(nodes, func(registered kube.Node) bool { return k.hasAddress(node, registered) })
+		}
+
+		switch {
+		case index < 0:
+			seen.Missing = append(seen.Missing, node.Name)
+		case !nodes[index].Ready:
+			seen.NotReady = append(seen.NotReady, nodes[index])
+		}
+	}
+
+	return seen
+}
+
+func (o *Observer) hasAddress(node *inventory.Node, registered kube.Node) bool {
+	addresses := o.Addresses(node)
+
+	return slices.ContainsFunc(registered.InternalIPs, func(theirs netip.Addr) bool {
+		return slices.Contains(addresses, theirs.String())
+	})
+}

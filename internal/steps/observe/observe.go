@@ -1,0 +1,157 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/fanout"
+	"github.com/talos-mage/talos-mage/internal/talos"
+)
+
+// reading reads more of a node that is configured by us.
+type reading func(*Observation, *talos.Conn)
+
+// Observe asks a node what state it is in, at all its addresses at once, and reads what that state allows.
+func (o *Observer) Observe(ctx context.Context, node *inventory.Node) Observation {
+	return o.observe(ctx, node, nil)
+}
+
+// All observes many nodes at once, in order.
+func (o *Observer) All(ctx context.Context, nodes []*inventory.Node) []Observation {
+	return fanout.Collect(ctx, Limit, nodes, o.Observe, Unobserved)
+}
+
+// Contact observes, but reads nothing of a node in maintenance: whoever sends it its config reads what that takes on
+// the connection that sends it.
+func (o *Observer) Contact(ctx context.Context, node *inventory.Node) Observation {
+	return o.contact(ctx, node, nil)
+}
+
+func (o *Observer) observe(ctx context.Context, node *inventory.Node, more reading) Observation {
+	seen := o.contact(ctx, node, more)
+	if seen.State != talos.Maintenance {
+		return seen
+	}
+
+	conn, err := o.Dialer().Maintenance(ctx, seen.Address)
+	if err != nil {
+		seen.ReadErr = err
+
+		return seen
+	}
+	defer conn.Close()
+
+	o.identify(ctx, &seen, conn)
+	seen.readStatus(ctx, conn)
+
+	return seen
+}
+
+func (o *Observer) contact(ctx context.Context, node *inventory.Node, more reading) Observation {
+	asked := o.Clock.Now()
+	probed, conn := o.reach(ctx, node)
+	seen := Observation{Node: node, Probed: probed, Asked: asked, At: o.Clock.Now()}
+
+	o.Note(node, func(facts *Facts) { facts.noteAnswer(seen) })
+
+	if seen.State == talos.Ours {
+		o.readConfigured(ctx, &seen, conn, more)
+	}
+
+	o.Note(node, func(facts *Facts) { facts.noteConfig(seen) })
+
+	return seen
+}
+
+// reach finds out what answers. A node that was ours the last time most likely still is: the connection that will be
+// read from tells that as well as a probe, in one handshake less. There is none if the node was probed.
+func (o *Observer) reach(ctx context.Context, node *inventory.Node) (talos.Probed, *talos.Conn) {
+	if address := o.Facts(node).oursAt; address != "" {
+		if conn, err := o.Dialer().Secure(ctx, address); err == nil {
+			return conn.Probed(), conn
+		}
+	}
+
+	return o.Probe(ctx, node), nil
+}
+
+// readConfigured reads what there is to know of a node configured by us, on the given connection or one of its own.
+func (o *Observer) readConfigured(ctx context.Context, seen *Observation, conn *talos.Conn, more reading) {
+	var err error
+
+	if conn == nil {
+		if conn, err = o.Dialer().Secure(ctx, seen.Address); err != nil {
+			seen.ReadErr = err
+
+			return
+		}
+	}
+	defer conn.Close()
+
+	o.identify(ctx, seen, conn)
+	seen.readStatus(ctx, conn)
+
+	seen.Services, err = conn.Services(ctx)
+	seen.failed(err)
+	seen.failed(o.readConfig(ctx, seen, conn))
+
+	if more != nil {
+		more(seen, conn)
+	}
+}
+
+// failed keeps the first read that did not work.
+func (s *Observation) failed(err error) { s.ReadErr = cmp.Or(s.ReadErr, err) }
+
+func (s *Observation) readStatus(ctx context.Context, conn *talos.Conn) {
+	status, err := conn.MachineStatus(ctx)
+	if err == nil {
+		s.Status = &status
+	}
+
+	s.failed(err)
+}
+
+// identify asks once for each certificate whether it is the declared machine: a machine makes itself a new one whenever
+// it boots.
+func (o *Observer) identify(ctx context.Context, seen *Observation, conn *talos.Conn) {
+	if o.Facts(seen.Node).identified == conn.Fingerprint() {
+		return
+	}
+
+	finding, err := o.WrongMachine(ctx, seen.Node, conn)
+	seen.failed(err)
+
+	if err == nil && finding == nil {
+		o.Note(seen.Node, func(facts *Facts) { facts.identified = conn.Fingerprint() })
+	}
+
+	seen.Wrong = finding
+}
+
+// WrongMachine reads, on this very connection, the hardware addresses and the UUID of the machine, and compares them
+// with the declared ones. Nil means that it is the declared machine, or that nothing is declared.
+func (o *Observer) WrongMachine(ctx context.Context, node *inventory.Node,
+	conn *talos.Conn) (*diagnosis.Finding, error) {
+	links, err := conn.Links(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the machine's links: %w", err)
+	}
+
+	system, err := conn.SystemInformation(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the machine's UUID: %w", err)
+	}
+
+	finding := nodes.Identity(o.Cluster, node, links, system)
+	if finding == nil {
+		// Another machine's boots are not this node's.
+		o.Note(node, func(facts *Facts) { facts.Boot = system.Read })
+	}
+
+	return finding, nil
+}

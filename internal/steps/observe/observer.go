@@ -1,0 +1,68 @@
+// Package observe finds out what the nodes of a cluster say of themselves: what answers at their addresses, whose
+// machine config they run, how their etcd is, and what Kubernetes knows of them. It changes nothing. What one run saw
+// and did is remembered for that run; it is never written down, since the nodes are the source of truth.
+package observe
+
+import (
+	"sync"
+
+	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/talos"
+)
+
+// Limit bounds how many nodes are observed or waited for at once; it is about sockets, not about load on the nodes.
+const Limit = 32
+
+// Subject is the cluster that is observed, and with what.
+type Subject struct {
+	Settings *settings.Settings
+	Cluster  *inventory.Cluster
+	// Configs are the loaded machine configs by node name; a node whose file is missing or broken has none.
+	Configs map[string]*machineconfig.Config
+	// Credentials come from the talosconfig; nil without one.
+	Credentials *talos.Credentials
+	Clock       clock.Clock
+}
+
+// Observer observes the nodes of one run. Safe for concurrent use while the subject stays as it is.
+type Observer struct {
+	*Subject
+
+	mu    sync.Mutex
+	facts map[string]Facts
+}
+
+// New observes a subject that may still change between two steps.
+func New(subject *Subject) *Observer {
+	return &Observer{Subject: subject, facts: make(map[string]Facts)}
+}
+
+// Dialer reaches nodes with the run's credentials. Made fresh, so that nothing outlives a step.
+func (o *Observer) Dialer() *talos.Dialer {
+	return &talos.Dialer{
+		Credentials:  o.Credentials,
+		Timeout:      o.Settings.DialTimeout,
+		Fingerprints: o.Settings.CertFingerprints,
+	}
+}
+
+// Facts are what this run saw of a node and did to it so far.
+func (o *Observer) Facts(node *inventory.Node) Facts {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return o.facts[node.Name]
+}
+
+// Note takes in what this run has just seen of a node or done to it.
+func (o *Observer) Note(node *inventory.Node, change func(*Facts)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	facts := o.facts[node.Name]
+	change(&facts)
+	o.facts[node.Name] = facts
+}
