@@ -225,19 +225,19 @@ func (v *HelmValues) Is(path string, texts ...string) bool {
 	return !value.Unknown && slices.Contains(texts, strings.ToLower(value.Text))
 }
 
-// At is where a value stands, or the nearest one above it.
+// At is where a value stands, or the first one above it that is there.
 func (v *HelmValues) At(path string) Place {
-	nearest, node := v.Root, v.Root
+	deepest, node := v.Root, v.Root
 
 	for key := range strings.SplitSeq(path, ".") {
 		if node = machineconfig.Field(node, key); node == nil {
 			break
 		}
 
-		nearest = node
+		deepest = node
 	}
 
-	return v.Place(nearest)
+	return v.Place(deepest)
 }
 
 // Place is where a node stands. Its line is shown as it is, unless it holds more than this value: what values mean that

@@ -85,7 +85,7 @@ func (p Place) Masked() Place {
 	return p
 }
 
-// Exists reports whether the field is there; a place that is not is shown as the nearest one above it.
+// Exists reports whether the field is there; the place of one that is not is the first above it that is.
 func (p Place) Exists() bool { return p.file.Places.Has(p.document, p.path) }
 
 // Position is the line and the column of a place.

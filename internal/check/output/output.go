@@ -1,3 +1,5 @@
+// Package output shows what came of the checks: as a table for people, as JSON and as SARIF. It makes the page of all
+// checks, too.
 package output
 
 import (

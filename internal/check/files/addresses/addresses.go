@@ -1,3 +1,4 @@
+// Package addresses holds the checks of addresses: of links, routes, resolvers, and of what the talosconfig calls.
 package addresses
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Checks of addresses.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return slices.Concat(
 		[]check.Check{

@@ -1,3 +1,5 @@
+// Package belonging holds the checks of files that belong together: can they be read, are they for the declared nodes,
+// and do they belong to one cluster?
 package belonging
 
 import (
@@ -24,8 +26,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos/talosconfig"
 )
 
-// belongingChecks compare the files with each other: do they exist, are they for the declared nodes, and do they belong to
-// one cluster?
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	const inventory, configs = diagnosis.NeedsTalconfig, diagnosis.NeedsTalconfig | diagnosis.NeedsConfig
 

@@ -1,3 +1,4 @@
+// Package disks holds the checks of disks and volumes, as far as files tell. A node's own disks are for package nodes.
 package disks
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// Checks of disks and volumes. What a node's own disks decide is preflight's, and checkLiveVolumes'.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return []check.Check{
 		check.EachConfig(diagnosis.InstallDiskChoice, check.Disks, checkInstallChoice),

@@ -1,3 +1,4 @@
+// Package documents holds the checks of documents and patches: what Talos refuses, and what says the same thing twice.
 package documents
 
 import (
@@ -5,7 +6,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// documentChecks are those of documents and patches: what Talos refuses, and what says the same thing twice.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return []check.Check{
 		check.EachConfig(diagnosis.DocumentConflict, check.Documents, checkDocumentConflicts),

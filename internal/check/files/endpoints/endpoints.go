@@ -1,3 +1,4 @@
+// Package endpoints holds the checks of VIPs and of the endpoint.
 package endpoints
 
 import (
@@ -9,7 +10,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Checks of VIPs and the endpoint.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return slices.Concat(
 		[]check.Check{
@@ -117,7 +118,7 @@ func checkWorkerVIP(r *check.Report, config *check.Rendered) {
 }
 
 // checkEndpointPort looks for an endpoint that leaves its port to the scheme. Where it leads to a control plane,
-// preflight's check says more.
+// checkEndpoint says more.
 func checkEndpointPort(r *check.Report, in *check.Input) {
 	if endpoint := in.Cluster.Endpoint; endpoint != nil && endpoint.Hostname() != "" && endpoint.Port() == "" &&
 		in.Talconfig != nil {

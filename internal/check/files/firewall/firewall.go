@@ -1,3 +1,5 @@
+// Package firewall holds the checks of firewall documents: whom does a node shut out that the cluster, or its operator,
+// needs?
 package firewall
 
 import (
@@ -13,7 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Checks of firewall documents: whom does a node shut out that the cluster, or its operator, needs?
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return []check.Check{
 		check.EachConfig(diagnosis.FirewallOperator, check.Firewall, checkFirewallOperator),

@@ -1,3 +1,5 @@
+// Package images holds the checks of installer images, and of what they are made from. What only a machine knows, as
+// how it booted, is for package nodes.
 package images
 
 import (
@@ -21,8 +23,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// Checks of installer images, and of what they are made from. Whether a reference is sound at all, and whether its tag
-// is the declared version, is preflight's to say, as is what only the machine knows: how it booted.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return []check.Check{
 		check.EachConfig(diagnosis.KernelArgsRefused, check.Images, checkKernelArgs),

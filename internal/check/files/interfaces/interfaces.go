@@ -1,3 +1,4 @@
+// Package interfaces holds the checks of links: their names, selectors, parents and members.
 package interfaces
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Checks of interfaces. A link in both styles is preflight's finding.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return []check.Check{
 		check.EachConfig(diagnosis.LinkNamedTwice, check.Interfaces, checkLinkNamedTwice),
@@ -167,7 +168,7 @@ func checkMTU(r *check.Report, config *check.Rendered) {
 	}
 }
 
-// parentIndex is the nearest link before a VLAN that is none: in the old style VLANs follow their parent.
+// parentIndex is the last link before a VLAN that is none: in the old style VLANs follow their parent.
 func parentIndex(links []*check.Link, of int) int {
 	for i := of; i > 0; i-- {
 		if !links[i].VLAN {

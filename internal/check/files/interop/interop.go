@@ -1,3 +1,4 @@
+// Package interop holds the checks of the interoperability profile: how the cluster's parts fit each other.
 package interop
 
 import (
@@ -15,8 +16,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// interopChecks are the checks of the interoperability profile. Those that hold for every cluster run without it as
-// well.
+// Checks are its rows of the table. Those that hold for every cluster run without the profile as well.
 func Checks() []check.Check {
 	const config, vms, cilium = diagnosis.NeedsConfig, diagnosis.NeedsVMs, diagnosis.NeedsCilium
 

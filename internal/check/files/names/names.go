@@ -1,3 +1,4 @@
+// Package names holds the checks of the names of the cluster and its nodes.
 package names
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Checks of names. Whether a hostname is a node's name, and nobody else's, is preflight's to say.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return slices.Concat(
 		[]check.Check{

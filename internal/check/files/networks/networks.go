@@ -1,3 +1,4 @@
+// Package networks holds the checks of pod, service and node networks.
 package networks
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Checks of pod, service and node networks.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return []check.Check{
 		check.EachConfig(diagnosis.SubnetsOverlap, check.Networks, checkSubnetsOverlap),
@@ -75,8 +76,8 @@ func checkSubnetsOverlap(r *check.Report, config *check.Rendered) {
 	}
 }
 
-// checkNodeNetwork compares the networks of the links with the subnets. An address that lies in one is preflight's
-// finding.
+// checkNodeNetwork compares the networks of the links with the subnets. An address that lies in one is
+// checkClusterSubnets'.
 func checkNodeNetwork(r *check.Report, config *check.Rendered) {
 	for _, link := range config.Links() {
 		for _, address := range link.Addresses {

@@ -1,3 +1,4 @@
+// Package roles holds the checks of roles and quorum, and of feature gates.
 package roles
 
 import (
@@ -13,8 +14,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Checks of roles and quorum. An even number of control planes is preflight's finding, the wrong role in a file the
-// inventory's.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return []check.Check{
 		check.Whole(diagnosis.SingleControlPlane, check.Roles, diagnosis.NeedsTalconfig, checkSingleControlPlane),

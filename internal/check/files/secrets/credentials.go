@@ -210,7 +210,7 @@ type secretForm struct {
 	severity    diagnosis.Severity
 }
 
-// checkSecretForms looks for words where secrets must be. References and ciphertext are the inventory's to find.
+// checkSecretForms looks for words where secrets must be. Another check tells of references and ciphertext.
 func checkSecretForms(r *check.Report, config *check.Rendered) {
 	for _, form := range secretForms(config) {
 		if form.value == "" || form.is(form.value) {

@@ -1,3 +1,4 @@
+// Package secrets holds the checks of keys, certificates and tokens, and of the files that hold them.
 package secrets
 
 import (
@@ -7,7 +8,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// secretChecks are those of keys, certificates and tokens, and of the files that hold them.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return []check.Check{
 		check.Whole(diagnosis.ControlPlaneSecrets, check.Secrets, diagnosis.NeedsConfig, checkSharedKeys),

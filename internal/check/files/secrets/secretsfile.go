@@ -60,7 +60,7 @@ func checkBundle(r *check.Report, in *check.Input) {
 }
 
 // checkBundleOfConfigs compares the file with the machine configs that trust its authority. That they trust another one
-// is the inventory's finding.
+// is a check of files that belong together.
 func checkBundleOfConfigs(r *check.Report, in *check.Input) {
 	held := check.Once(in, readBundle)
 	if held.err != nil {

@@ -1,3 +1,4 @@
+// Package versions holds the checks of the versions of Talos and Kubernetes, as far as files tell.
 package versions
 
 import (
@@ -21,8 +22,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// Checks of versions. Whether the declared versions go together, and what a node runs with what its config is made for,
-// is preflight's to say.
+// Checks are its rows of the table.
 func Checks() []check.Check {
 	return []check.Check{
 		check.EachConfig(diagnosis.ConfigNewer, check.Versions, checkConfigNewer),
