@@ -7,5 +7,7 @@ import (
 	//mage:import
 	_ "github.com/talos-mage/talos-mage/internal/dev/devtargets"
 	//mage:import
+	_ "github.com/talos-mage/talos-mage/internal/dev/rehearsal"
+	//mage:import
 	_ "github.com/talos-mage/talos-mage/targets"
 )

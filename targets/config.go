@@ -6,6 +6,7 @@ import (
 	"github.com/magefile/mage/mg"
 
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
@@ -17,32 +18,24 @@ type Config mg.Namespace
 // -from takes them out of a control plane's machine config instead. New ones are refused while a machine config or a
 // talosconfig exists, or a node answers that is configured already.
 func (Config) Secrets(ctx context.Context, from *string, newSecrets, dryRun *bool) error {
-	step := steps.Secrets{Asked: true}
-	if from != nil {
-		step.From = *from
-	}
-
-	return execute(ctx, "config:secrets", overrides{"NEW_SECRETS": newSecrets, "DRY_RUN": dryRun}, only(step))
+	return execute(ctx, "config:secrets", overrides{"from": from, "newSecrets": newSecrets, "dryRun": dryRun},
+		func(s *settings.Settings) []steps.Step {
+			return []steps.Step{steps.Secrets{Asked: true, From: s.SecretsFrom}}
+		})
 }
 
 // Generate renders the machine configs and the talosconfig into clusterconfig/, and replaces those that changed.
 //
 // -dryRun shows what would change, with secrets masked, and exits 8 if anything would.
 func (Config) Generate(ctx context.Context, newSecrets, dryRun *bool) error {
-	return execute(ctx, "config:generate", overrides{
-		"NEW_SECRETS": newSecrets, "DRY_RUN": dryRun,
-	}, only(steps.Secrets{ByName: true}, steps.Configs{Replace: true}))
+	return execute(ctx, "config:generate", overrides{"newSecrets": newSecrets, "dryRun": dryRun},
+		only(steps.Secrets{ByName: true}, steps.Configs{Replace: true}))
 }
 
 // Schema prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you
 // type.
 func (Config) Schema(of *string) error {
-	file := ""
-	if of != nil {
-		file = *of
-	}
-
-	return exit(invocation.FromProcess().Schema(file))
+	return exit(invocation.FromProcess().Schema(overrides{"of": of}.set()))
 }
 
 // Schematic shows each node's Image Factory schematic, its installer image, and the image to boot it with. No node and

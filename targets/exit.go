@@ -11,7 +11,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
-// overrides are a target's flags by the setting's name; the ones that were not given are nil pointers.
+// overrides are a target's flags by name; the ones that were not given are nil pointers.
 type overrides map[string]any
 
 // set leaves out the flags that were not given.

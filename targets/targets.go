@@ -20,20 +20,21 @@ import (
 // Talos brings the whole cluster up: secrets, configs, preflight, apply, verify, bootstrap, kubeconfig, workers.
 //
 // Run again, it does what is missing, and nothing if the cluster is up. -node leaves the other nodes out.
-func Talos(ctx context.Context, node, parallel, applyMode, bootstrapNode, assumeEmpty, skipChecks *string,
-	allowAmbiguousDisk, newSecrets, noWait, dryRun, force *bool) error {
+func Talos(ctx context.Context, node, parallel, applyMode, bootstrapNode, assumeEmpty, skipChecks,
+	certFingerprints *string, allowAmbiguousDisk, newSecrets, noWait, dryRun, force *bool) error {
 	return execute(ctx, "talos", overrides{
-		"NODE": node, "MAX_PARALLEL": parallel, "APPLY_MODE": applyMode, "BOOTSTRAP_NODE": bootstrapNode,
-		"ASSUME_EMPTY": assumeEmpty, "SKIP_CHECKS": skipChecks,
-		"ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk, "NEW_SECRETS": newSecrets, "NO_WAIT": noWait, "DRY_RUN": dryRun,
-		"FORCE": force,
+		"node": node, "parallel": parallel, "applyMode": applyMode, "bootstrapNode": bootstrapNode,
+		"assumeEmpty": assumeEmpty, "skipChecks": skipChecks, "certFingerprints": certFingerprints,
+		"allowAmbiguousDisk": allowAmbiguousDisk, "newSecrets": newSecrets, "noWait": noWait, "dryRun": dryRun,
+		"force": force,
 	}, steps.Talos)
 }
 
 // Preflight finds what would make the bring-up fail, in the files and on each node, before anything is sent.
-func Preflight(ctx context.Context, node, skipChecks *string, allowAmbiguousDisk *bool) error {
+func Preflight(ctx context.Context, node, skipChecks, certFingerprints *string, allowAmbiguousDisk *bool) error {
 	return execute(ctx, "preflight", overrides{
-		"NODE": node, "SKIP_CHECKS": skipChecks, "ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk,
+		"node": node, "skipChecks": skipChecks, "certFingerprints": certFingerprints,
+		"allowAmbiguousDisk": allowAmbiguousDisk,
 	}, only(steps.Preflight{}))
 }
 
@@ -43,10 +44,10 @@ func Preflight(ctx context.Context, node, skipChecks *string, allowAmbiguousDisk
 // instead how Talos, Cilium and the Proxmox VMs are set up for each other (docs/interop.md).
 func Audit(ctx context.Context, format, profile, skipChecks *string) error {
 	return exit(invocation.FromProcess().Audit(ctx,
-		overrides{"AUDIT_FORMAT": format, "AUDIT_PROFILE": profile, "SKIP_CHECKS": skipChecks}.set()))
+		overrides{"format": format, "profile": profile, "skipChecks": skipChecks}.set()))
 }
 
-// Explain tells what a finding's id stands for: cause, remedy and source (mage explain TM065).
+// Explain tells what a finding's id, such as TM065, stands for: its cause, remedy and source.
 func Explain(id string) error {
 	return exit(invocation.FromProcess().Explain(id))
 }
@@ -55,20 +56,20 @@ func Explain(id string) error {
 //
 // Nodes that have their config are skipped. On a cluster that is up nothing changes without -update, and nothing
 // reboots without -reboot.
-func ApplySequential(ctx context.Context, node, mode, skipChecks *string, update, reboot, allowAmbiguousDisk, noWait,
-	dryRun *bool) error {
+func ApplySequential(ctx context.Context, node, mode, skipChecks, certFingerprints *string, update, reboot,
+	allowAmbiguousDisk, noWait, dryRun *bool) error {
 	return execute(ctx, "applySequential", overrides{
-		"NODE": node, "MODE": mode, "SKIP_CHECKS": skipChecks, "UPDATE": update, "REBOOT": reboot,
-		"ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk, "NO_WAIT": noWait, "DRY_RUN": dryRun,
+		"node": node, "mode": mode, "skipChecks": skipChecks,
+		"certFingerprints": certFingerprints, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk, "noWait": noWait, "dryRun": dryRun,
 	}, only(steps.Apply{}))
 }
 
 // ApplyParallel sends the machine configs to several nodes at once (-parallel=N or N%, 2 by default).
-func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks *string, update, reboot, allowAmbiguousDisk,
-	noWait, dryRun *bool) error {
+func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks, certFingerprints *string, update, reboot,
+	allowAmbiguousDisk, noWait, dryRun *bool) error {
 	return execute(ctx, "applyParallel", overrides{
-		"NODE": node, "MAX_PARALLEL": parallel, "MODE": mode, "SKIP_CHECKS": skipChecks, "UPDATE": update, "REBOOT": reboot,
-		"ALLOW_AMBIGUOUS_DISK": allowAmbiguousDisk, "NO_WAIT": noWait, "DRY_RUN": dryRun,
+		"node": node, "parallel": parallel, "mode": mode, "skipChecks": skipChecks,
+		"certFingerprints": certFingerprints, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk, "noWait": noWait, "dryRun": dryRun,
 	}, only(steps.Apply{Parallel: true}))
 }
 
@@ -76,29 +77,29 @@ func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks *string
 // asking.
 //
 // -mode is auto (the default; it may reboot, and says so first), no-reboot, reboot, staged or try.
-func ApplyNode(ctx context.Context, ip string, mode *string, dryRun *bool) error {
+func ApplyNode(ctx context.Context, address string, mode, certFingerprints *string, dryRun *bool) error {
 	yes := true
 
 	return execute(ctx, "applyNode", overrides{
-		"NODE": &ip, "MODE": mode, "DRY_RUN": dryRun, "UPDATE": &yes, "REBOOT": &yes,
+		"node": &address, "mode": mode, "certFingerprints": certFingerprints, "dryRun": dryRun, "update": &yes, "reboot": &yes,
 	}, only(steps.Apply{}))
 }
 
 // Verify waits until the nodes have left maintenance with their own config; once etcd runs, the workers must be up too.
 func Verify(ctx context.Context, node *string, noWait *bool) error {
-	return execute(ctx, "verify", overrides{"NODE": node, "NO_WAIT": noWait}, only(steps.Verify{}))
+	return execute(ctx, "verify", overrides{"node": node, "noWait": noWait}, only(steps.Verify{}))
 }
 
 // Bootstrap starts etcd on one control plane, exactly once, and waits until it is whole and the Kubernetes API answers.
 func Bootstrap(ctx context.Context, bootstrapNode, assumeEmpty *string, noWait, dryRun *bool) error {
 	return execute(ctx, "bootstrap", overrides{
-		"BOOTSTRAP_NODE": bootstrapNode, "ASSUME_EMPTY": assumeEmpty, "NO_WAIT": noWait, "DRY_RUN": dryRun,
+		"bootstrapNode": bootstrapNode, "assumeEmpty": assumeEmpty, "noWait": noWait, "dryRun": dryRun,
 	}, only(steps.Bootstrap{}))
 }
 
 // Kubeconfig merges the cluster's admin kubeconfig into the user's file; the file is kept if it is good.
 func Kubeconfig(ctx context.Context, force, dryRun *bool) error {
-	return execute(ctx, "kubeconfig", overrides{"FORCE": force, "DRY_RUN": dryRun}, only(steps.Kubeconfig{}))
+	return execute(ctx, "kubeconfig", overrides{"force": force, "dryRun": dryRun}, only(steps.Kubeconfig{}))
 }
 
 // GenerateConfig is config:generate under its older name.
@@ -109,7 +110,7 @@ func GenerateConfig(ctx context.Context, newSecrets, dryRun *bool) error {
 // Status shows every node's state, stage, version, config and etcd at once, and the next command. It works at every
 // stage.
 func Status(ctx context.Context, node *string) error {
-	return exit(invocation.FromProcess().Status(ctx, overrides{"NODE": node}.set()))
+	return exit(invocation.FromProcess().Status(ctx, overrides{"node": node}.set()))
 }
 
 // VerifyNodes shows whether the machines of nodes.yaml, or of the inventory where there is none, answer as Talos nodes.

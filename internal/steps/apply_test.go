@@ -316,7 +316,7 @@ func TestApplyAloneRefusesAnAmbiguousDisk(t *testing.T) {
 	l.session(t).fails(t, diagnosis.ExitApply, diagnosis.InstallDiskAmbiguous, steps.Apply{})
 	require.Zero(t, applied(l.Node("cp1")))
 
-	l.session(t, "ALLOW_AMBIGUOUS_DISK=true").succeeds(t, steps.Apply{})
+	l.session(t, "-allowAmbiguousDisk=true").succeeds(t, steps.Apply{})
 	require.Equal(t, 1, applied(l.Node("cp1")))
 }
 
@@ -392,7 +392,7 @@ func TestADriftedNode(t *testing.T) {
 		require.Equal(t, report.Drifted, s.status("applySequential", "cp2"))
 		require.Equal(t, 1, applied(l.Node("cp2")))
 
-		s = l.session(t, "UPDATE=true").succeeds(t, steps.Apply{})
+		s = l.session(t, "-update=true").succeeds(t, steps.Apply{})
 		require.Equal(t, report.Applied, s.status("applySequential", "cp2"))
 		require.True(t, l.times("worker1", applyMethod)[1].Before(l.times("cp2", applyMethod)[1]),
 			"workers meet a bad config first")
@@ -406,17 +406,17 @@ func TestADriftedNode(t *testing.T) {
 		l.up(t)
 		l.needsReboot(t, "cp2")
 
-		problem := l.session(t, "UPDATE=true").fails(t, diagnosis.ExitApply, diagnosis.UpdateNeedsReboot, steps.Apply{})
+		problem := l.session(t, "-update=true").fails(t, diagnosis.ExitApply, diagnosis.UpdateNeedsReboot, steps.Apply{})
 		require.Contains(t, problem.Next, "-update -reboot")
 
-		l.session(t, "UPDATE=true", "REBOOT=true").succeeds(t, steps.Apply{})
+		l.session(t, "-update=true", "-reboot=true").succeeds(t, steps.Apply{})
 		require.Equal(t, 3, l.Node("cp2").Boots())
 		l.requireOneEtcd(t)
 
 		two := newLab(t, 2, 0)
 		two.up(t)
 		two.needsReboot(t, "cp2")
-		two.session(t, "UPDATE=true", "REBOOT=true").fails(t, diagnosis.ExitApply, diagnosis.QuorumWouldBeLost, steps.Apply{})
+		two.session(t, "-update=true", "-reboot=true").fails(t, diagnosis.ExitApply, diagnosis.QuorumWouldBeLost, steps.Apply{})
 		require.Equal(t, 2, two.Node("cp2").Boots())
 	})
 
@@ -428,7 +428,7 @@ func TestADriftedNode(t *testing.T) {
 		l.tuned(t, "cp2")
 		l.Node("cp3").PowerOff()
 
-		l.session(t, "UPDATE=true", "NODE=cp2").fails(t, diagnosis.ExitApply, diagnosis.EtcdNotHealthy, steps.Apply{})
+		l.session(t, "-update=true", "NODE=cp2").fails(t, diagnosis.ExitApply, diagnosis.EtcdNotHealthy, steps.Apply{})
 		require.Equal(t, 1, applied(l.Node("cp2")))
 	})
 
@@ -441,7 +441,7 @@ func TestADriftedNode(t *testing.T) {
 		l.tuned(t, "worker2")
 		l.Node("worker1").Set(func(f *emulator.Faults) { f.BootLoop = true })
 
-		s := l.session(t, "UPDATE=true", "REBOOT=true")
+		s := l.session(t, "-update=true", "-reboot=true")
 		problem := s.fails(t, diagnosis.ExitApply, diagnosis.StageStuck, steps.Apply{})
 		require.Equal(t, "worker1", problem.Node)
 		require.ErrorContains(t, s.err, string(diagnosis.ChangeHeldBack))
@@ -462,7 +462,7 @@ func TestADriftedNode(t *testing.T) {
 
 				// The dry run that comes first goes well.
 				fault(l.Node("cp1"), emulator.CallFault{Method: applyMethod, When: when, Do: emulator.Cut, After: 1, Times: 1})
-				l.session(t, "UPDATE=true").succeeds(t, steps.Apply{})
+				l.session(t, "-update=true").succeeds(t, steps.Apply{})
 				require.Contains(t, string(l.Node("cp1").Config()), tunedSetting)
 			})
 		}

@@ -194,7 +194,7 @@ func BenchmarkFirstPacket(b *testing.B) {
 	folder := b.TempDir()
 	program := filepath.Join(folder, "talos-mage")
 
-	compile := exec.CommandContext(b.Context(), "go", "tool", "mage", "-compile", program)
+	compile := exec.CommandContext(b.Context(), "go", "build", "-o", program, "./cmd/talos-mage")
 	compile.Dir = filepath.Join("..", "..")
 	text, err := compile.CombinedOutput()
 	require.NoError(b, err, string(text))

@@ -480,7 +480,7 @@ func TestASilentControlPlane(t *testing.T) {
 			sent, _ := l.bootstraps()
 			require.Zero(t, sent)
 
-			problem = l.session(t, "ASSUME_EMPTY=cp2,cp3").fails(t, diagnosis.ExitBootstrap, diagnosis.EtcdIncomplete,
+			problem = l.session(t, "-assumeEmpty=cp2,cp3").fails(t, diagnosis.ExitBootstrap, diagnosis.EtcdIncomplete,
 				steps.Bootstrap{})
 			require.Contains(t, problem.Cause, "etcd works with 1 of 3")
 
@@ -498,7 +498,7 @@ func TestASilentControlPlane(t *testing.T) {
 			problem := l.session(t).fails(t, diagnosis.ExitBootstrap, diagnosis.EtcdIncomplete, steps.Bootstrap{})
 			require.Contains(t, problem.Cause, "etcd works with 2 of 3: cp3 missing")
 
-			problem = l.session(t, "ASSUME_EMPTY=cp3").fails(t, diagnosis.ExitBootstrap, diagnosis.AssumeEmptyRefused,
+			problem = l.session(t, "-assumeEmpty=cp3").fails(t, diagnosis.ExitBootstrap, diagnosis.AssumeEmptyRefused,
 				steps.Bootstrap{})
 			require.Equal(t, "cp3", problem.Node)
 		})

@@ -182,9 +182,9 @@ func TestSecretsAreMadeOnlyForAClusterThatCanNotExistYet(t *testing.T) {
 		"one is silent": {func(w *workshop, _ *testing.T) { w.Node("worker1").PowerOff() }, nil, false,
 			diagnosis.ExitPreflight},
 		"one is silent, but new": {func(w *workshop, _ *testing.T) { w.Node("worker1").PowerOff() },
-			[]string{"NEW_SECRETS=true"}, true, 0},
+			[]string{"-newSecrets=true"}, true, 0},
 		"one is configured":           {(*workshop).configure, nil, false, diagnosis.ExitPreflight},
-		"one is configured, but new":  {(*workshop).configure, []string{"NEW_SECRETS=true"}, false, diagnosis.ExitPreflight},
+		"one is configured, but new":  {(*workshop).configure, []string{"-newSecrets=true"}, false, diagnosis.ExitPreflight},
 		"a machine config is there":   {(*workshop).keepConfig, nil, false, 0},
 		"there are some under a name": {(*workshop).keepOtherSecrets, nil, false, 0},
 	} {

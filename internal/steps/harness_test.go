@@ -124,7 +124,9 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 		"NODE_REACHABILITY_RETRIES=1",
 	}, environ...)
 
-	loaded, err := settings.Load(environ, nil, l.folder)
+	environ, flags := labtest.Given(environ)
+
+	loaded, err := settings.Load(environ, flags, l.folder)
 	require.NoError(tb, err)
 
 	s := &session{out: &syncbuffer.Buffer{}}

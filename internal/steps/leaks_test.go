@@ -98,7 +98,7 @@ func TestNoOutputHoldsASecret(t *testing.T) {
 
 			l.changeFile(t, "cp3", "certSANs: []", "certSANs: [192.0.2.78]")
 			l.needsReboot(t, "cp3")
-			fourth := l.session(t, "LOG_FORMAT="+format, "NODE=cp3", "UPDATE=true", "MODE=no-reboot")
+			fourth := l.session(t, "LOG_FORMAT="+format, "NODE=cp3", "-update=true", "MODE=no-reboot")
 			fourth.do(t, steps.Preflight{}, steps.Apply{})
 			require.Error(t, fourth.err, "the node can't take that without a reboot, and says so with both configs in full")
 

@@ -127,7 +127,7 @@ func (r *Run) loadCredentials() error {
 func (r *Run) checkNames() error {
 	named := map[string][]string{
 		"NODE":         r.Settings.Node,
-		"ASSUME_EMPTY": r.Settings.AssumeEmpty,
+		"-assumeEmpty": r.Settings.AssumeEmpty,
 	}
 
 	if r.Settings.BootstrapNode != "" {
@@ -138,7 +138,7 @@ func (r *Run) checkNames() error {
 		named["NODE_ADDRESSES"] = append(named["NODE_ADDRESSES"], name)
 	}
 
-	for _, variable := range []string{"NODE", "ASSUME_EMPTY", "BOOTSTRAP_NODE", "NODE_ADDRESSES"} {
+	for _, variable := range []string{"NODE", "-assumeEmpty", "BOOTSTRAP_NODE", "NODE_ADDRESSES"} {
 		for _, name := range named[variable] {
 			if err := r.checkName(variable, name); err != nil {
 				return err

@@ -47,7 +47,7 @@ func TestSecretsThatExistAreNeverReplaced(t *testing.T) {
 			before, err := os.ReadFile(w.secrets())
 			require.NoError(t, err)
 
-			problem := w.session(t, "NEW_SECRETS=true").fails(t, diagnosis.ExitBadInput, diagnosis.SecretsExist, step)
+			problem := w.session(t, "-newSecrets=true").fails(t, diagnosis.ExitBadInput, diagnosis.SecretsExist, step)
 			require.Contains(t, problem.Cause, w.secrets())
 
 			after, err := os.ReadFile(w.secrets())
@@ -150,7 +150,7 @@ func TestNewSecretsAreNotMadeBesideOldOnes(t *testing.T) {
 			w := desk(t)
 			tt.prepare(t, w)
 
-			problem := w.session(t, "NEW_SECRETS=true").fails(t, diagnosis.ExitBadInput, tt.id, steps.Secrets{Asked: true})
+			problem := w.session(t, "-newSecrets=true").fails(t, diagnosis.ExitBadInput, tt.id, steps.Secrets{Asked: true})
 			require.Contains(t, problem.Cause, tt.cause)
 			require.NoFileExists(t, w.secrets())
 		})
@@ -242,7 +242,7 @@ func TestNewSecretsAreNotMadeBesideAMisspeltFileOfAProfile(t *testing.T) {
 	require.NoError(t, os.MkdirAll(w.ConfigDir(), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(w.ConfigDir(), "secrets.yml"), []byte("sops: {}\n"), 0o600))
 
-	problem := w.session(t, "CLUSTER_SOURCE=profile", "NEW_SECRETS=true").
+	problem := w.session(t, "CLUSTER_SOURCE=profile", "-newSecrets=true").
 		fails(t, diagnosis.ExitBadInput, diagnosis.SecretsFileMisnamed, steps.Secrets{})
 	require.Contains(t, problem.Cause, "secrets.yml")
 	require.Contains(t, problem.Next, "rename it to secrets.yaml")

@@ -16,26 +16,24 @@ fail() {
 # The name of the binary holds a checksum of all it is made from: it is compiled again when a source
 # changes, also back to an older one, and two checkouts of different sources never run each other's.
 sources_sum() {
-  find go.mod go.sum magefiles targets internal -type f \
-    ! -name '*_test.go' ! -name mage_output_file.go ! -path '*/testdata/*' -print |
+  find go.mod go.sum cmd targets internal -type f ! -name '*_test.go' ! -path '*/testdata/*' -print |
     LC_ALL=C sort | xargs cksum | cksum | cut -d ' ' -f 1
 }
 
-# Mage writes a main file beside the magefiles while it compiles. A private copy of them, and a rename at
-# the end, keep several runs of this script out of each other's way. Directories that start with an
-# underscore are not part of ./... .
+# A rename at the end keeps several runs of this script out of each other's way.
 compile() {
-  local binary=$1 work
+  local binary=$1 work stamp=auto
   command -v go >/dev/null || fail "there is no Go to compile it with: https://go.dev/dl/"
   mkdir -p bin
   find bin -maxdepth 1 -name 'talos-mage-*' -mtime +7 -delete
   work=$(mktemp -d "$PWD/bin/_compile.XXXXXX")
   # shellcheck disable=SC2064 # the path of now, not of then
   trap "rm -rf -- '$work'" EXIT
-  cp -R magefiles "$work/"
   printf 'talos-mage: compiling it from %s; the first time takes a minute or two\n' "$PWD" >&2
+  # Where git does not answer, as in a folder of another user, Go would end for want of a commit to write down.
+  git rev-parse HEAD >/dev/null 2>&1 || stamp=false
   # Settings of the caller's own builds are not meant for this one.
-  GOWORK=off GOOS='' GOARCH='' go tool mage -d "$work/magefiles" -compile "$work/talos-mage" >&2 ||
+  GOWORK=off GOOS='' GOARCH='' go build -buildvcs="$stamp" -trimpath -ldflags='-s -w' -o "$work/" ./cmd/talos-mage >&2 ||
     fail "compiling it failed: see above"
   mv -f "$work/talos-mage" "$binary"
   rm -rf -- "$work"
@@ -53,7 +51,7 @@ fi
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd -P)
 if ! grep -qsx "module $module" "$root/go.mod"; then
-  fail "not found: git clone https://$module && (cd talos-mage && go tool mage -compile /usr/local/bin/talos-mage), or set TALOS_MAGE to where it is"
+  fail "not found: git clone https://$module && (cd talos-mage && go build -o /usr/local/bin/ ./cmd/talos-mage), or set TALOS_MAGE to where it is"
 fi
 
 binary=$(cd -- "$root" && printf '%s/bin/talos-mage-%s' "$root" "$(sources_sum)")

@@ -2,39 +2,24 @@ package invocation
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
-	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/profile"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
-// Schema prints the JSON schema of one of the files that a cluster is declared in; of talconfig.yaml if none is named.
-func (i Invocation) Schema(file string) *Failure {
-	schemas := map[string]func() ([]byte, error){
-		"":                      talconfig.JSONSchema,
-		inventory.TalconfigName: talconfig.JSONSchema,
-		profile.FileName:        profile.JSONSchema,
+// Schema prints the JSON schema of one of the files that a cluster is declared in.
+func (i Invocation) Schema(flags settings.Overrides) *Failure {
+	loaded, err := settings.Load(nil, flags, i.Workdir)
+	if err != nil {
+		return badInput(err)
 	}
 
-	schema, known := schemas[file]
-	if !known {
-		names := []string{inventory.TalconfigName, profile.FileName}
-		problem := &diagnosis.Problem{Step: "schema", Finding: diagnosis.Finding{
-			ID: diagnosis.BadSetting, Severity: diagnosis.Failure,
-			Cause: fmt.Sprintf("-of=%q: -of takes %s or %s", file, names[0], names[1]),
-			Next:  "correct -of",
-		}}
-
-		if guess := suggest.Word(file, names); guess != "" {
-			problem.Next = "-of=" + guess
-		}
-
-		return badInput(problem)
+	schema := talconfig.JSONSchema
+	if loaded.SchemaOf == profile.FileName {
+		schema = profile.JSONSchema
 	}
 
 	text, err := schema()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -14,8 +15,9 @@ func TestSchemasArePrintedForEditors(t *testing.T) {
 
 	for file, key := range map[string]string{"": "clusterName", "talconfig.yaml": "clusterName",
 		"cluster.yaml": "regenerate_secrets"} {
+		flags := settings.Overrides{"of": file}
 		made, out, errs := call(t)
-		require.Nil(t, made.Schema(file), file)
+		require.Nil(t, made.Schema(flags), file)
 		require.Empty(t, errs.String())
 
 		var schema struct{ Properties map[string]any }
@@ -25,7 +27,7 @@ func TestSchemasArePrintedForEditors(t *testing.T) {
 	}
 
 	made, out, _ := call(t)
-	failure := made.Schema("cluster.yml")
+	failure := made.Schema(settings.Overrides{"of": "cluster.yml"})
 	require.Equal(t, diagnosis.ExitBadInput, failure.Code)
 	require.Contains(t, failure.Message, "-of=cluster.yaml")
 	require.Empty(t, out.String())

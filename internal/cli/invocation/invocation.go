@@ -63,6 +63,10 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 		return failure
 	}
 
+	for _, warning := range settings.Retired(i.Environ) {
+		run.Log.Warn().Msg(warning)
+	}
+
 	err := steps.Execute(ctx, run, planned...)
 	closing := run.Report.Close()
 

@@ -15,7 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Overrides maps names of variables to values that go over the environment, as the flags of a target do.
+// Overrides maps names of flags to the values that a target was given; they go over the environment.
 // An empty value takes the setting back to its default.
 type Overrides map[string]string
 
@@ -62,6 +62,11 @@ func merge(environ []string, overrides Overrides) (map[string]string, error) {
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 
+		// What comes from the command line alone has a name that no variable can have in a shell.
+		if strings.HasPrefix(name, "-") {
+			continue
+		}
+
 		if value = strings.TrimSpace(value); value == "" {
 			delete(values, name)
 
@@ -76,21 +81,40 @@ func merge(environ []string, overrides Overrides) (map[string]string, error) {
 		values["NO_COLOR"] = "true"
 	}
 
-	for name, value := range overrides {
-		if _, known := fieldOf(name); !known {
-			return nil, fmt.Errorf("override setting %s: there is no setting of this name", name)
+	for flag, value := range overrides {
+		knob, known := OfFlag(flag)
+		if !known {
+			return nil, fmt.Errorf("read flag -%s: no setting has it", flag)
 		}
 
 		if value = strings.TrimSpace(value); value == "" {
-			delete(values, name)
+			delete(values, knob.Name)
 
 			continue
 		}
 
-		values[name] = value
+		values[knob.Name] = value
 	}
 
 	return values, nil
+}
+
+// Retired says of each variable in the environment that permitted loss once, and is not obeyed any more, what does now.
+func Retired(environ []string) []string {
+	var warnings []string
+
+	for _, knob := range Table() {
+		if knob.Retired != "" && slices.ContainsFunc(environ, func(variable string) bool {
+			name, value, _ := strings.Cut(variable, "=")
+
+			return name == knob.Retired && strings.TrimSpace(value) != ""
+		}) {
+			warnings = append(warnings, fmt.Sprintf(
+				"%s is set and not obeyed: what permits loss comes from the command line alone, as -%s", knob.Retired, knob.Flag))
+		}
+	}
+
+	return warnings
 }
 
 // parseProblems turns the errors of the environment's parser into problems that name the variable or flag.
@@ -182,7 +206,7 @@ const stepName = "settings"
 // badValue says which variable, or flag, has a value that it doesn't take, and what it takes.
 func badValue(knob Knob, value string, overrides Overrides, reason error, guess string) *diagnosis.Problem {
 	name := knob.Name
-	if _, overridden := overrides[knob.Name]; overridden && knob.Flag != "" {
+	if _, overridden := overrides[knob.Flag]; overridden {
 		name = "-" + knob.Flag
 	}
 
@@ -192,7 +216,7 @@ func badValue(knob Knob, value string, overrides Overrides, reason error, guess 
 		cause += reason.Error() + "; "
 	}
 
-	cause += name + " takes " + knob.takes()
+	cause += name + " takes " + knob.Takes()
 	next := "correct " + name + " (docs/settings.md lists all settings)"
 
 	if guess != "" {

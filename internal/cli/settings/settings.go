@@ -1,5 +1,5 @@
 // Package settings holds every knob of a run: its name, type, default and meaning stand once, in the Settings struct.
-// Environment variables set them, and the flags of a Mage target go over the environment.
+// Environment variables set them, and the flags of a target go over the environment.
 package settings
 
 import (
@@ -9,9 +9,10 @@ import (
 
 // Settings are the knobs of one run, with defaults filled in and paths made absolute.
 //
-// The tags of a field are the whole truth about it: env (the variable's name, also that of the override), flag (the
-// Mage flag, if a target takes one), envDefault or path (the default; a path may build on settings above it), oneof
-// (the words it takes), min (its smallest value), group and doc (the documentation's table).
+// The tags of a field are the whole truth about it: env (the variable's name), flag (that of a target's flag, if one
+// takes it), envDefault or path (the default; a path may build on settings above it), oneof (the words it takes), min
+// (its smallest value), group and doc (the documentation's table). Where env is a flag's name, with its dash, the
+// setting comes from the command line alone, as all do that permit loss; retired is the variable that it had once.
 type Settings struct {
 	RootDir          string `env:"ROOT_DIR" path:"" default:"the git top level of the working directory, else the working directory" group:"Files" doc:"The repository that the cluster's files lie in."`
 	TalosDir         string `env:"TALOS_DIR" path:"$ROOT_DIR/talos" group:"Files" doc:"Folder with talconfig.yaml, talenv.yaml and the encrypted secrets."`
@@ -23,6 +24,9 @@ type Settings struct {
 	ClusterSource   string `env:"CLUSTER_SOURCE" envDefault:"auto" oneof:"auto,talconfig,profile" group:"Files" doc:"What the cluster is read from: talconfig.yaml, or a profile, cluster.yaml. By default the one that is there."`
 	ConfigGenerator string `env:"CONFIG_GENERATOR" envDefault:"native" oneof:"native,talhelper,none" group:"Files" doc:"Who renders machine configs: this program, the talhelper program, or nobody: the files in CLUSTERCONFIG_DIR are then used as they are."`
 
+	SecretsFrom string `env:"-from" group:"Files" doc:"Machine config of a control plane that the cluster's secrets are taken out of, instead of making new ones."`
+	SchemaOf    string `env:"-of" envDefault:"talconfig.yaml" oneof:"talconfig.yaml,cluster.yaml" group:"Files" doc:"File whose JSON schema is printed."`
+
 	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug,info,warn,error" group:"Logs" doc:"Least level of the log lines on stderr."`
 	Verbose    bool   `env:"MAGEFILE_VERBOSE" envDefault:"false" group:"Logs" doc:"Name the ids of checks that were not run, too. -v before the target sets it; so does LOG_LEVEL=debug."`
 	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" oneof:"text,json" group:"Logs" doc:"Form of the log lines on stderr: for people, or one JSON object a line."`
@@ -33,9 +37,9 @@ type Settings struct {
 	NodeAddresses      Addresses `env:"NODE_ADDRESSES" group:"Nodes" doc:"Where nodes answer now if it isn't their declared address (DHCP in maintenance mode): name=host or name=host:port, comma separated, IPv6 with a port in brackets."`
 	CertFingerprints   []string  `env:"CERT_FINGERPRINTS" flag:"certFingerprints" group:"Nodes" doc:"Certificates that nodes in maintenance mode may show: base64 of the SHA-256 of the public key, comma separated, as the node's screen prints them. Any when empty."`
 	SkipChecks         []string  `env:"SKIP_CHECKS" flag:"skipChecks" group:"Nodes" doc:"Ids of checks whose failures become warnings, comma separated. Identity and certificate authority can't be skipped."`
-	AssumeEmpty        []string  `env:"ASSUME_EMPTY" flag:"assumeEmpty" group:"Nodes" doc:"Control planes that do not answer and are known to hold no etcd data, comma separated; bootstrap then goes on without them."`
+	AssumeEmpty        []string  `env:"-assumeEmpty" retired:"ASSUME_EMPTY" group:"Nodes" doc:"Control planes that do not answer and are known to hold no etcd data, comma separated; bootstrap then goes on without them."`
 	BootstrapNode      string    `env:"BOOTSTRAP_NODE" flag:"bootstrapNode" group:"Nodes" doc:"Control plane that etcd is bootstrapped on; the first of the inventory when empty."`
-	AllowAmbiguousDisk bool      `env:"ALLOW_AMBIGUOUS_DISK" flag:"allowAmbiguousDisk" envDefault:"false" group:"Nodes" doc:"Go on when an install disk selector matches several disks of a node: Talos wipes the first of them."`
+	AllowAmbiguousDisk bool      `env:"-allowAmbiguousDisk" retired:"ALLOW_AMBIGUOUS_DISK" envDefault:"false" group:"Nodes" doc:"Go on when an install disk selector matches several disks of a node: Talos wipes the first of them."`
 
 	AuditFormat  string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings are written: for people, as one JSON document, or as SARIF 2.1.0 for code-scanning tools."`
 	AuditProfile string `env:"AUDIT_PROFILE" flag:"profile" envDefault:"files" oneof:"files,interop" group:"Nodes" doc:"Which checks an audit makes: those of the files that a bring-up needs, or those of how Talos, Cilium and the Proxmox VMs are set up for each other."`
@@ -47,12 +51,12 @@ type Settings struct {
 	ProxmoxInsecure bool   `env:"PROXMOX_VE_INSECURE" envDefault:"false" group:"Interoperability" doc:"Take any certificate of the Proxmox API."`
 
 	DryRun     bool   `env:"DRY_RUN" flag:"dryRun" envDefault:"false" group:"What is allowed" doc:"Show what would be done: no node is changed and no file written. Ends with exit code 8 if anything would change."`
-	Update     bool   `env:"UPDATE" flag:"update" envDefault:"false" group:"What is allowed" doc:"Apply changed configs to nodes of a cluster that has an etcd already, one node at a time."`
-	Reboot     bool   `env:"REBOOT" flag:"reboot" envDefault:"false" group:"What is allowed" doc:"With UPDATE, apply changes that reboot a node too."`
+	Update     bool   `env:"-update" retired:"UPDATE" envDefault:"false" group:"What is allowed" doc:"Apply changed configs to nodes of a cluster that has an etcd already, one node at a time."`
+	Reboot     bool   `env:"-reboot" retired:"REBOOT" envDefault:"false" group:"What is allowed" doc:"With -update, apply changes that reboot a node too."`
 	Mode       string `env:"MODE" flag:"mode" envDefault:"auto" oneof:"auto,no-reboot,reboot,staged,try" group:"What is allowed" doc:"How a changed config is applied to a configured node."`
 	NoWait     bool   `env:"NO_WAIT" flag:"noWait" envDefault:"false" group:"What is allowed" doc:"Do not wait for nodes that are silent."`
-	NewSecrets bool   `env:"NEW_SECRETS" flag:"newSecrets" envDefault:"false" group:"What is allowed" doc:"Make new cluster secrets although silent nodes may belong to a cluster already."`
-	Force      bool   `env:"FORCE" flag:"force" envDefault:"false" group:"What is allowed" doc:"Replace a kubeconfig context of the same name that belongs to another cluster."`
+	NewSecrets bool   `env:"-newSecrets" retired:"NEW_SECRETS" envDefault:"false" group:"What is allowed" doc:"Make new cluster secrets although silent nodes may belong to a cluster already."`
+	Force      bool   `env:"-force" retired:"FORCE" envDefault:"false" group:"What is allowed" doc:"Replace a kubeconfig context of the same name that belongs to another cluster."`
 
 	ApplyMode   string   `env:"APPLY_MODE" flag:"applyMode" envDefault:"sequential" oneof:"sequential,parallel" group:"Concurrency" doc:"How the recipe applies configs: node after node, or several at once."`
 	MaxParallel Parallel `env:"MAX_PARALLEL" flag:"parallel" envDefault:"2" group:"Concurrency" doc:"Nodes that get their config at once in parallel mode: a number, or a share of the nodes such as 50%."`

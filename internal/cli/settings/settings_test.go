@@ -73,8 +73,8 @@ func TestValuesThatAreTaken(t *testing.T) {
 			1.5},
 		"word in capitals":      {"LOG_LEVEL=DEBUG", func(s *settings.Settings) any { return s.LogLevel }, "debug"},
 		"switch as a digit":     {"DRY_RUN=1", func(s *settings.Settings) any { return s.DryRun }, true},
-		"switch as a word":      {"UPDATE=yes", func(s *settings.Settings) any { return s.Update }, true},
-		"switch that is off":    {"UPDATE=false", func(s *settings.Settings) any { return s.Update }, false},
+		"switch as a word":      {"NO_WAIT=yes", func(s *settings.Settings) any { return s.NoWait }, true},
+		"switch that is off":    {"NO_WAIT=false", func(s *settings.Settings) any { return s.NoWait }, false},
 		"any value of NO_COLOR": {"NO_COLOR=please", func(s *settings.Settings) any { return s.NoColor }, true},
 		"empty NO_COLOR":        {"NO_COLOR=", func(s *settings.Settings) any { return s.NoColor }, false},
 		"empty counts as unset": {"MODE=", func(s *settings.Settings) any { return s.Mode }, "auto"},
@@ -198,7 +198,7 @@ func TestOverridesGoOverTheEnvironment(t *testing.T) {
 
 	got, err := settings.Load(
 		[]string{"MAX_PARALLEL=4", "NODE=cp1", "DRY_RUN=true", "MODE=try"},
-		settings.Overrides{"MAX_PARALLEL": "50%", "DRY_RUN": "false", "NODE": ""}, t.TempDir(),
+		settings.Overrides{"parallel": "50%", "dryRun": "false", "node": ""}, t.TempDir(),
 	)
 
 	require.NoError(t, err)
@@ -211,7 +211,7 @@ func TestOverridesGoOverTheEnvironment(t *testing.T) {
 func TestABadOverrideNamesItsFlag(t *testing.T) {
 	t.Parallel()
 
-	_, err := settings.Load([]string{"MAX_PARALLEL=4"}, settings.Overrides{"MAX_PARALLEL": "lots"}, t.TempDir())
+	_, err := settings.Load([]string{"MAX_PARALLEL=4"}, settings.Overrides{"parallel": "lots"}, t.TempDir())
 
 	require.ErrorContains(t, err, `-parallel="lots": -parallel takes a number of nodes (2) or a share of them (50%)`)
 }
@@ -219,18 +219,60 @@ func TestABadOverrideNamesItsFlag(t *testing.T) {
 func TestAnUnknownOverrideIsRefused(t *testing.T) {
 	t.Parallel()
 
-	_, err := settings.Load(nil, settings.Overrides{"NO_SUCH": "1"}, t.TempDir())
+	_, err := settings.Load(nil, settings.Overrides{"noSuch": "1"}, t.TempDir())
 
-	require.ErrorContains(t, err, "NO_SUCH")
+	require.ErrorContains(t, err, "-noSuch")
 }
 
 func TestABadVariableUnderAGoodOverrideDoesNotMatter(t *testing.T) {
 	t.Parallel()
 
-	got, err := settings.Load([]string{"MAX_PARALLEL=lots"}, settings.Overrides{"MAX_PARALLEL": "3"}, t.TempDir())
+	got, err := settings.Load([]string{"MAX_PARALLEL=lots"}, settings.Overrides{"parallel": "3"}, t.TempDir())
 
 	require.NoError(t, err)
 	require.Equal(t, 3, got.MaxParallel.Of(10))
+}
+
+// losses are the flags that permit loss, with the variables that did so once.
+var losses = map[string]string{
+	"allowAmbiguousDisk": "ALLOW_AMBIGUOUS_DISK", "assumeEmpty": "ASSUME_EMPTY", "force": "FORCE",
+	"newSecrets": "NEW_SECRETS", "reboot": "REBOOT", "update": "UPDATE",
+}
+
+func TestWhatPermitsLossComesFromTheCommandLineAlone(t *testing.T) {
+	t.Parallel()
+
+	byDefault, err := settings.Load(nil, nil, t.TempDir())
+	require.NoError(t, err)
+
+	retired := map[string]string{}
+
+	for _, knob := range settings.Table() {
+		if knob.Retired != "" {
+			retired[knob.Flag] = knob.Retired
+		}
+	}
+
+	require.Equal(t, losses, retired)
+
+	for flag, variable := range losses {
+		dir := byDefault.RootDir
+
+		for _, name := range []string{variable, "-" + flag} {
+			got, err := settings.Load([]string{name + "=true"}, nil, dir)
+			require.NoError(t, err)
+			require.Equal(t, byDefault, got, name)
+		}
+
+		got, err := settings.Load(nil, settings.Overrides{flag: "true"}, dir)
+		require.NoError(t, err)
+		require.NotEqual(t, byDefault, got, flag)
+
+		require.Equal(t, []string{variable + " is set and not obeyed: what permits loss comes from the command line alone, as -" +
+			flag}, settings.Retired([]string{variable + "=true"}))
+	}
+
+	require.Empty(t, settings.Retired([]string{"FORCE=", "DRY_RUN=true", "REBOOTS=1"}))
 }
 
 func TestPaths(t *testing.T) {

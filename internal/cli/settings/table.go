@@ -15,10 +15,12 @@ import (
 
 // Knob describes one setting, as the documentation's table shows it.
 type Knob struct {
-	// Name is the environment variable's.
+	// Name is the environment variable's, or the flag's with its dash where there is no variable.
 	Name string
-	// Flag is the Mage flag's name without its dash; empty when no target takes one.
+	// Flag is the flag's name without its dash; empty when no target takes one.
 	Flag string
+	// Retired is a variable that meant the same and is not obeyed any more.
+	Retired string
 	// Type is a word or two: "duration", "path", "list".
 	Type string
 	// Default is the value when nothing is set; empty when the setting then is empty.
@@ -53,6 +55,20 @@ func Lookup(name string) (Knob, bool) {
 	return knobOf(field), true
 }
 
+// OfFlag finds a setting by the name of its flag, without the dash.
+func OfFlag(name string) (Knob, bool) {
+	for _, knob := range Table() {
+		if name != "" && knob.Flag == name {
+			return knob, true
+		}
+	}
+
+	return Knob{}, false
+}
+
+// FlagAlone reports whether no variable sets it.
+func (k Knob) FlagAlone() bool { return k.Name == "-"+k.Flag }
+
 func fieldOf(name string) (reflect.StructField, bool) {
 	for field := range reflect.TypeFor[Settings]().Fields() {
 		if field.Tag.Get("env") == name {
@@ -67,10 +83,15 @@ func knobOf(field reflect.StructField) Knob {
 	knob := Knob{
 		Name:    field.Tag.Get("env"),
 		Flag:    field.Tag.Get("flag"),
+		Retired: field.Tag.Get("retired"),
 		Default: field.Tag.Get("envDefault"),
 		Doc:     field.Tag.Get("doc"),
 		Group:   field.Tag.Get("group"),
 		minimum: field.Tag.Get("min"),
+	}
+
+	if flag, alone := strings.CutPrefix(knob.Name, "-"); alone {
+		knob.Flag = flag
 	}
 
 	if words := field.Tag.Get("oneof"); words != "" {
@@ -116,8 +137,8 @@ func typeName(of reflect.Type, isPath bool, words []string) string {
 	}
 }
 
-// takes says which values the setting accepts, to go on after "takes".
-func (k Knob) takes() string {
+// Takes says which values the setting accepts, to go on after "takes".
+func (k Knob) Takes() string {
 	if k.Name == "CERT_FINGERPRINTS" {
 		return "base64 of SHA-256 sums, comma separated"
 	}
@@ -220,12 +241,13 @@ func Markdown() string {
 
 	page.WriteString("# Settings\n\n" +
 		"<!-- Made from internal/cli/settings: go test ./internal/cli/settings -update -->\n\n" +
-		"Every setting is an environment variable; those with a flag can also be given to a target (`mage applyParallel " +
-		"-parallel=3`),\n" +
-		"and the flag goes over the variable. An empty variable counts as not set. Durations are seconds (`300`) or have " +
-		"units (`5m`).\n" +
-		"Relative paths are relative to the working directory. A bad value ends a run with exit code 2 before anything is " +
-		"done.\n")
+		"A setting is an environment variable, a flag of a target (`mage applyParallel -parallel=3`), or both; then the " +
+		"flag goes over the variable.\n" +
+		"What permits loss, such as `-update`, is a flag alone: the variables of the same meaning that were there before " +
+		"are not obeyed, and a warning says so.\n" +
+		"An empty variable counts as not set. Durations are seconds (`300`) or have units (`5m`). Relative paths are " +
+		"relative to the working\n" +
+		"directory. A bad value ends a run with exit code 2 before anything is done.\n")
 
 	group := ""
 
@@ -236,10 +258,15 @@ func Markdown() string {
 		}
 
 		// The forms of a duration stand above the tables.
-		takes, _, _ := strings.Cut(knob.takes(), ": seconds")
+		takes, _, _ := strings.Cut(knob.Takes(), ": seconds")
 
-		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n",
-			knob.Name, code("-", knob.Flag), cell(takes), code("", knob.Default), cell(knob.Doc))
+		variable := knob.Name
+		if knob.FlagAlone() {
+			variable = ""
+		}
+
+		fmt.Fprintf(&page, "| %s | %s | %s | %s | %s |\n",
+			code("", variable), code("-", knob.Flag), cell(takes), code("", knob.Default), cell(knob.Doc))
 	}
 
 	return page.String()

@@ -45,10 +45,10 @@ type talos struct {
 
 type factory struct {
 	SchematicID string               `yaml:"schematic_id" doc:"Id of the Image Factory's schematic, 64 hexadecimal digits." pattern:"^[0-9a-f]{64}$"`
-	Schematic   *schematic.Schematic `yaml:"schematic" doc:"The schematic itself, in place of its id."`
-	Extensions  []string             `yaml:"extensions" doc:"Official system extensions. In place of an id they are the schematic; beside one they are a note."`
+	Schematic   *schematic.Schematic `yaml:"schematic" doc:"The schematic itself, instead of its id."`
+	Extensions  []string             `yaml:"extensions" doc:"Official system extensions. Without an id they are the schematic; beside an id they are only a note."`
 	Registry    string               `yaml:"registry" doc:"The Image Factory's host. Default: factory.talos.dev."`
-	Platform    string               `yaml:"platform" doc:"Platform of the installer image, as nocloud. Default: the factory's, which is metal."`
+	Platform    string               `yaml:"platform" doc:"Platform of the installer image, such as nocloud. Default: the factory's, which is metal."`
 	SecureBoot  bool                 `yaml:"secureboot" doc:"Takes the installer that is signed for SecureBoot."`
 }
 
@@ -63,7 +63,7 @@ type nodes struct {
 }
 
 type group struct {
-	Count       *int         `yaml:"count" doc:"How many there are; has to be the number of assignments." minimum:"0"`
+	Count       *int         `yaml:"count" doc:"How many there are; must equal the number of assignments." minimum:"0"`
 	Assignments []assignment `yaml:"assignments" doc:"One entry a machine."`
 	NamePrefix  any          `yaml:"name_prefix" doc:"For the program that makes the machines."`
 	Cores       any          `yaml:"cores" doc:"For the program that makes the machines."`

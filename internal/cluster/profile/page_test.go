@@ -46,53 +46,56 @@ const introduction = `# Cluster profiles
 
 <!-- Made from internal/cluster/profile: go test ./internal/cluster/profile -update -->
 
-A ` + "`cluster.yaml`" + ` in TALOS_DIR says in one file what a cluster is. It is for those who otherwise call ` + "`talosctl gen config`" + ` and give
-` + "`talosctl apply-config`" + ` a patch for each node; from here on the configs are made by ` + "`mage config:generate`" + `, and the recipe does the rest.
-With a talconfig.yaml in the same folder that one is read, unless CLUSTER_SOURCE=profile.
+A ` + "`cluster.yaml`" + ` in TALOS_DIR describes a cluster in one file. It replaces calls of ` + "`talosctl gen config`" + `, and of ` + "`talosctl apply-config`" + ` with
+a patch for each node. ` + "`mage config:generate`" + ` makes the configs, and the recipe does the rest. If the folder also has a talconfig.yaml, that
+one is read, unless CLUSTER_SOURCE=profile.
 
 `
 
 const meaning = `
-Editors complete and check the file with [its schema](schemas/cluster.schema.json), which ` + "`mage config:schema -of=cluster.yaml`" + ` prints too. A mistake is told with file, line,
-column and key before anything is done.
+[The schema](schemas/cluster.schema.json) lets editors complete and check the file; ` + "`mage config:schema -of=cluster.yaml`" + ` prints it too. A
+mistake is reported with file, line, column and key before anything is done.
 
-## What the machine configs are
+## What the machine configs contain
 
-| from | is made |
+| from | comes |
 |---|---|
 | ` + "`talos.factory`" + ` | the installer image, ` + "`factory.talos.dev/installer/<schematic>:<version>`" + `; with a platform ` + "`<platform>-installer`" + `; with secureboot ` + "`…-secureboot`" + ` |
-| ` + "`network.pod_cidr`, `network.service_cidr`" + ` | the subnets, in place of Talos' own |
-| an assignment | hostname, address with prefix, default route, name servers, on the node's interface without DHCP |
-| ` + "`talos.vip`" + ` | the VIP, on control planes alone |
+| ` + "`network.pod_cidr`" + `, ` + "`network.service_cidr`" + ` | the subnets, instead of Talos' own |
+| an assignment | hostname, address with prefix, default route and name servers, on the node's interface, without DHCP |
+| ` + "`talos.vip`" + ` | the VIP, on control planes only |
 | always | cluster discovery off |
 
-For Talos up to 1.11 that is, in meaning, what these steps give, and a test compares it with the library that talosctl calls:
+Up to Talos 1.11 the result means the same as that of these commands. A test compares it with the library that talosctl calls:
 
     talosctl gen config <name> https://<api_endpoint>:6443 --with-secrets <secrets_file> --install-image <installer> \
       --kubernetes-version <kubernetes_version> --with-cluster-discovery=false --config-patch <JSON patch of both subnets>
     talosctl apply-config --insecure --nodes <ip> --file controlplane.yaml --config-patch @<patches_dir>/<node>.yaml
 
-Talos from 1.12 on refuses both: the first with ` + "`JSON6902 patches are not supported for multi-document machine configuration`" + `, the second with
-` + "`static hostname is already set in v1alpha1 config`" + `. Here the hostname is then a document of its own, HostnameConfig with ` + "`auto: off`" + `, and the rest means the same.
+From 1.12 on Talos refuses both. The first fails with ` + "`JSON6902 patches are not supported for multi-document machine configuration`" + `, the second with
+` + "`static hostname is already set in v1alpha1 config`" + `. Here the hostname is then in a document of its own, HostnameConfig with ` + "`auto: off`" + `. The
+rest means the same.
 
 ## Your own patches
 
-Files of ` + "`patches_dir`" + ` go on top, in this order: ` + "`all.yaml`" + `, then ` + "`controlplane.yaml` or `worker.yaml`" + `, then ` + "`<node>.yaml`" + `. Each is a part of a machine config (with
-` + "`$patch: delete`" + ` for what has to go), or further documents; up to Talos 1.11 also a list of operations (JSON6902). A patch that no node has the name of is a mistake.
+Files in ` + "`patches_dir`" + ` are merged on top, in this order: ` + "`all.yaml`" + `, then ` + "`controlplane.yaml`" + ` or ` + "`worker.yaml`" + `, then ` + "`<node>.yaml`" + `. Each is a part
+of a machine config (` + "`$patch: delete`" + ` removes things) or further documents. Up to Talos 1.11 it may also be a list of operations (JSON6902). A
+patch that has no node's name is a mistake.
 
-The patches that you have from those steps can stay. Where a patch says itself what the profile says, only the patch counts: its name servers, the node's address,
-a default route of the same interface. If it gives the node's address to another interface, the VIP goes there too. That holds for ` + "`machine.network`" + ` and for documents
-as LinkConfig and ResolverConfig alike. From Talos 1.12 on a hostname in ` + "`machine.network`" + ` becomes that of the HostnameConfig.
+You can keep the patches from those commands. If a patch sets what the profile sets too, only the patch counts: its name servers, the node's
+address, a default route of the same interface. If it gives the node's address to another interface, the VIP
+moves there too. This holds for ` + "`machine.network`" + ` and for documents such as LinkConfig and ResolverConfig. From Talos 1.12 on a hostname in ` + "`machine.network`" + ` becomes that of the
+HostnameConfig.
 
 ## Secrets
 
-` + "`secrets_file`" + ` is a bundle of ` + "`talosctl gen secrets`" + ` or of talhelper. ` + "`regenerate_secrets: true`" + ` lets new ones be made where there are none; it replaces no existing bundle:
-who means to start anew moves the old one away first.
+` + "`secrets_file`" + ` is a bundle made by ` + "`talosctl gen secrets`" + ` or talhelper. With ` + "`regenerate_secrets: true`" + ` the recipe makes a missing bundle. It never
+replaces an existing one. To start over, move the old bundle away first.
 
 ## Keys
 
-A key that is none of these and looks like none of these is passed over at the top level, in a group and in an assignment, since the program that makes the machines
-keeps its own there. Elsewhere every unknown key is a mistake.
+The program that makes the machines may keep keys of its own in this file. So an unknown key is ignored at the top level, in a group and in an
+assignment, unless it looks like a misspelt one. Elsewhere every unknown key is a mistake.
 
 `
 

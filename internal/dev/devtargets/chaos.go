@@ -1,3 +1,4 @@
+// Package devtargets holds the Mage targets of this repository alone: what its checks run.
 package devtargets
 
 import (

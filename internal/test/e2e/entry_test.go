@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -250,38 +251,21 @@ func TestAFileCopiedAloneSaysHowToGetTheProgram(t *testing.T) {
 	}
 }
 
-// smallModule is a module that passes for ours, with one target, so that compiling it takes a second.
+// smallModule is a module that passes for ours, with a program that only answers, so that compiling it takes a second.
 func smallModule(t *testing.T) string {
 	t.Helper()
 
 	root := userRepository(t)
-	ours := repository(t)
 
-	sum, err := os.ReadFile(filepath.Join(ours, "go.sum"))
+	mod, err := os.ReadFile(filepath.Join(repository(t), "go.mod"))
 	require.NoError(t, err)
 
-	mod, err := os.ReadFile(filepath.Join(ours, "go.mod"))
-	require.NoError(t, err)
-
-	var mage, language string
-
-	for line := range strings.Lines(string(mod)) {
-		if strings.HasPrefix(line, "\tgithub.com/magefile/mage ") {
-			mage = strings.TrimSpace(line)
-		}
-
-		if strings.HasPrefix(line, "go ") {
-			language = strings.TrimSpace(line)
-		}
-	}
-
-	write(t, filepath.Join(root, "go.mod"), "module github.com/talos-mage/talos-mage\n\n"+language+"\n\nrequire "+mage+
-		"\n\ntool github.com/magefile/mage\n")
-	write(t, filepath.Join(root, "go.sum"), string(sum))
-	write(t, filepath.Join(root, "magefiles", "magefile.go"),
-		"// Package main.\npackage main\n\nimport (\n\t//mage:import\n\t_ \"github.com/talos-mage/talos-mage/targets\"\n)\n")
+	language := regexp.MustCompile(`(?m)^go .*$`).FindString(string(mod))
+	write(t, filepath.Join(root, "go.mod"), "module github.com/talos-mage/talos-mage\n\n"+language+"\n")
+	write(t, filepath.Join(root, "go.sum"), "")
+	write(t, filepath.Join(root, "targets", "targets.go"), "package targets\n")
 	write(t, filepath.Join(root, "internal", "answer", "answer.go"), "package answer\n\nconst Text = \"first\"\n")
-	write(t, filepath.Join(root, "targets", "targets.go"), `package targets
+	write(t, filepath.Join(root, "cmd", "talos-mage", "main.go"), `package main
 
 import (
 	"fmt"
@@ -289,8 +273,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/answer"
 )
 
-// Preflight answers.
-func Preflight() { fmt.Println(answer.Text) }
+func main() { fmt.Println(answer.Text) }
 `)
 
 	return root

@@ -34,10 +34,12 @@ var leaves = []string{
 // mayImport says which of this repository's folders the code of a folder may import besides leaves and itself. The
 // longest name that a package's path begins with is its folder. Tests may import what they like.
 var mayImport = map[string][]string{
-	"magefiles": {"internal/dev/devtargets", "targets"},
+	"cmd":       {"internal/cli", "internal/dev/rehearsal", "targets"},
+	"magefiles": {"internal/dev/devtargets", "internal/dev/rehearsal", "targets"},
 	"targets":   {"internal/cli", "internal/cli/settings", "internal/steps"},
 	"internal/cli": {
 		"internal/check",
+		"internal/check/files",
 		"internal/check/output",
 		"internal/check/proxmox",
 		"internal/check/table",
@@ -72,16 +74,15 @@ var mayImport = map[string][]string{
 	"internal/talos":                  {},
 
 	// Apart from what ships.
-	"internal/dev/chaos": {"internal/cli", "internal/dev/emulator", "internal/machineconfig", "internal/steps"},
-	"internal/dev/devtargets": {
-		"internal/cli", "internal/cli/settings", "internal/dev/chaos", "internal/dev/emulator", "internal/steps",
-	},
-	"internal/dev/emulator": {"internal/cluster", "internal/machineconfig"},
-	"internal/test":         {"internal/cli/settings"},
+	"internal/dev/chaos":      {"internal/cli", "internal/dev/emulator", "internal/machineconfig", "internal/steps"},
+	"internal/dev/devtargets": {"internal/dev/chaos"},
+	"internal/dev/rehearsal":  {"internal/cli", "internal/cli/settings", "internal/dev/emulator", "internal/steps"},
+	"internal/dev/emulator":   {"internal/cluster", "internal/machineconfig"},
+	"internal/test":           {"internal/cli/settings"},
 }
 
 // knowMage are the packages that may import Mage.
-var knowMage = []string{"targets", "internal/dev/devtargets"}
+var knowMage = []string{"targets", "internal/dev/devtargets", "internal/dev/rehearsal"}
 
 func TestImportsGoOneWay(t *testing.T) {
 	t.Parallel()
@@ -166,7 +167,7 @@ func importsOf(t *testing.T, root string) map[string][]string {
 
 	found := make(map[string][]string)
 
-	for _, dir := range []string{"internal", "magefiles", "targets"} {
+	for _, dir := range []string{"cmd", "internal", "magefiles", "targets"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(name string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return err

@@ -18,8 +18,8 @@ type vmReport struct {
 
 	vm   proxmox.VM
 	node string
-	// gap is the setting that could not be judged.
-	gap string
+	// gap is the setting that could not be judged, and why.
+	gap, why string
 }
 
 // eachVM is a check of single machines. What it can't judge is told as not run.
@@ -27,19 +27,21 @@ func eachVM(id diagnosis.ID, needs diagnosis.Need, run func(*vmReport)) check.Ch
 	judge := func(r *check.Report, in *check.Input) []check.NotRun {
 		machines, _ := in.Machines()
 
-		var gaps []check.NotRun
+		var (
+			gaps      []check.NotRun
+			what, why string
+		)
 
 		for _, vm := range machines {
 			judged := &vmReport{Report: r, vm: vm, node: in.NodeOfVM(vm)}
 			if run(judged); judged.gap != "" {
-				gaps = append(gaps, check.NotRun{ID: id, Node: judged.node, Why: "its " + judged.gap + " is not written as a value"})
+				what, why = judged.gap, judged.why
+				gaps = append(gaps, check.NotRun{ID: id, Node: judged.node, Why: "its " + what + " is not known: " + why})
 			}
 		}
 
 		if len(gaps) > 0 && len(gaps) == len(machines) {
-			gaps = []check.NotRun{{ID: id, Why: "no VM's " +
-				strings.TrimPrefix(strings.TrimSuffix(gaps[0].Why, " is not written as a value"), "its ") +
-				" is written as a value"}}
+			gaps = []check.NotRun{{ID: id, Why: "no VM's " + what + " is known: " + why}}
 		}
 
 		return gaps
@@ -52,7 +54,7 @@ func eachVM(id diagnosis.ID, needs diagnosis.Need, run func(*vmReport)) check.Ch
 // known reports whether a setting can be judged, and remembers it if not.
 func (r *vmReport) known(setting proxmox.Setting, what string) bool {
 	if !setting.Known {
-		r.gap = what
+		r.gap, r.why = what, setting.Why
 	}
 
 	return setting.Known

@@ -429,12 +429,17 @@ func checkUpgradePath(r *check.Report, in *check.Input) {
 	}
 }
 
+// KnownTalos names the Talos releases that the tables here know.
+func KnownTalos() string {
+	return config.TalosVersion1_5.String() + " to " + check.NewestContract.String()
+}
+
 // checkKnownTalos looks for versions that the tables here say nothing about.
 func checkKnownTalos(r *check.Report, in *check.Input) {
 	declared, err := config.ParseContractFromVersion(in.Cluster.TalosVersion)
 	if err == nil && (declared.Greater(check.NewestContract) || config.TalosVersion1_5.Greater(declared)) {
 		r.Found(in.Declared("talosVersion"),
-			"use a Talos from v1.5 to "+check.NewestContract.String()+", or a program that knows it",
+			"use a Talos from "+KnownTalos()+", or a program that knows it",
 			"talosVersion %s is not known here: whether keys, extensions and Kubernetes go with it is not judged",
 			in.Cluster.TalosVersion)
 	}

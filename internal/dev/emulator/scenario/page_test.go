@@ -20,11 +20,12 @@ import (
 
 const pageStart = `# Scenarios of the emulator
 
-` + "`go tool mage emulator:up -scenario=lab.yaml`" + ` plays the lab that a file describes: a cluster, its nodes, what is wrong with them, and what happens when. An
-example is [scenario.yaml](../examples/scenario.yaml). A scenario that can't be played is refused, with line, field and reason. Times are the nodes', which
-pass ` + "`scale`" + ` times as fast as the wall clock's.
+` + "`go tool mage emulator:up -scenario=lab.yaml`" + ` plays the lab that a file describes: a cluster, its nodes, their faults, and what happens when.
+[scenario.yaml](../examples/scenario.yaml) is an example. A mistake in the file is reported with line, field and
+reason. All times are the nodes' times, which pass ` + "`scale`" + ` times as fast as the wall clock's.
 
-All nodes are made from the cluster's files, as ` + "`mage talos`" + ` reads them: control planes are called cp1, cp2 and so on, workers worker1 and so on.
+The cluster's files declare the nodes, and ` + "`mage talos`" + ` reads the same files. Control planes are called cp1, cp2 and so on, workers worker1 and
+so on.
 `
 
 // sections are the structs of a scenario, in the page's order.

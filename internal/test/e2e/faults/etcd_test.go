@@ -293,9 +293,9 @@ func joinFaults() []fault {
 		},
 		{
 			title: "one of three control planes is off, and said to be empty", class: "no answer",
-			knob: "PowerOff, ASSUME_EMPTY", cluster: three,
+			knob: "PowerOff, -assumeEmpty", cluster: three,
 			inject:   func(_ *testing.T, w *world) { w.Node(cp3).PowerOff() },
-			settings: []string{"NODE_WAIT=4m", "ASSUME_EMPTY=cp3"},
+			settings: []string{"NODE_WAIT=4m", "-assumeEmpty=cp3"},
 			code:     diagnosis.ExitApply, id: diagnosis.EtcdIncomplete, says: "etcd works with 2 of 3: cp3 missing",
 			seen: "no answer",
 			heal: func(_ *testing.T, w *world) { w.Node(cp3).PowerOn() },

@@ -178,11 +178,9 @@ func (w *world) run(t *testing.T, target string, overrides ...string) outcome {
 
 	var out, errs syncbuffer.Buffer
 
-	call := invocation.Invocation{
-		Environ: append(append([]string{"REPORT_FILE=" + reports}, w.settings...), overrides...),
-		Workdir: w.root, Out: &out, Err: &errs,
-	}
-	failure := call.Execute(ctx, target, nil, targets[target])
+	environ, flags := labtest.Given(append(append([]string{"REPORT_FILE=" + reports}, w.settings...), overrides...))
+	call := invocation.Invocation{Environ: environ, Workdir: w.root, Out: &out, Err: &errs}
+	failure := call.Execute(ctx, target, flags, targets[target])
 
 	got := outcome{stdout: out.String(), stderr: errs.String(), events: readEvents(t, reports)}
 	if failure != nil {

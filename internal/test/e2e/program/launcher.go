@@ -8,12 +8,12 @@ import (
 	"regexp"
 )
 
-// Launcher is the mage program with the repository's targets, already compiled, in its cache: it looks there and starts
-// what it finds.
+// Launcher is the mage program with what it makes of the repository's magefile, compiled already, in its cache: it looks
+// there and starts what it finds.
 type Launcher struct {
 	// Folder holds all of it; the caller removes it.
 	Folder string
-	// Mage is the launcher, Program what it starts: the same as Compile makes, by the name that it has in Mage's cache.
+	// Mage is the launcher, Program what it starts: the same targets as talos-mage has, behind Mage's own front end.
 	Mage, Program string
 }
 
@@ -22,18 +22,31 @@ var cachedName = regexp.MustCompile(`output exe is +(\S+)`)
 
 // CompileLauncher makes the launcher of the version that the repository at root uses, and fills its cache.
 func CompileLauncher(root string) (Launcher, error) {
-	compiled, err := Compile(root)
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return Launcher{}, fmt.Errorf("find the repository: %w", err)
+	}
+
+	magefile := filepath.Join(root, "magefiles", "magefile.go")
+	sources := filepath.Join(root, compiled, "_magefiles")
+
+	if err := os.MkdirAll(sources, 0o755); err != nil { //nolint:gosec // programs are for everybody
+		return Launcher{}, fmt.Errorf("make folder for the magefile: %w", err)
+	}
+
+	if err := copyFile(magefile, filepath.Join(sources, "magefile.go")); err != nil {
+		return Launcher{}, err
+	}
+
+	made, err := compile(root, "launched", func(target string) []string {
+		return []string{"go", "tool", "mage", "-d", sources, "-compile", target}
+	})
 	if err != nil {
 		return Launcher{}, err
 	}
 
-	folder := filepath.Dir(compiled)
+	folder := filepath.Dir(made)
 	launcher := Launcher{Folder: folder, Mage: filepath.Join(folder, "mage")}
-
-	magefile, err := os.ReadFile(filepath.Join(root, "magefiles", "magefile.go"))
-	if err != nil {
-		return launcher, fmt.Errorf("read magefile: %w", err)
-	}
 
 	for _, folder := range []string{launcher.magefiles(), launcher.cache()} {
 		if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // programs are for everybody
@@ -41,8 +54,8 @@ func CompileLauncher(root string) (Launcher, error) {
 		}
 	}
 
-	if err := os.WriteFile(filepath.Join(launcher.magefiles(), "magefile.go"), magefile, 0o600); err != nil {
-		return launcher, fmt.Errorf("copy magefile: %w", err)
+	if err := copyFile(magefile, filepath.Join(launcher.magefiles(), "magefile.go")); err != nil {
+		return launcher, err
 	}
 
 	building := exec.Command("go", "build", "-o", launcher.Mage, "github.com/magefile/mage") //nolint:gosec // its arguments are made above
@@ -56,7 +69,7 @@ func CompileLauncher(root string) (Launcher, error) {
 		return launcher, err
 	}
 
-	if err := os.Rename(compiled, launcher.Program); err != nil {
+	if err := os.Rename(made, launcher.Program); err != nil {
 		return launcher, fmt.Errorf("put the program into mage's cache: %w", err)
 	}
 

@@ -18,27 +18,37 @@ import (
 
 // Compile makes the program of the repository at root and returns its path, in a folder that the caller removes.
 func Compile(root string) (path string, err error) {
+	return compile(root, "talos-mage", func(target string) []string {
+		return []string{"go", "build", "-o", target, "./cmd/talos-mage"}
+	})
+}
+
+// compile runs a command that makes a program, and copies it into a folder of its own. All test processes compile at the
+// same place, one after the other, so that the first of them does the work.
+func compile(root, name string, command func(target string) []string) (path string, err error) {
 	root, err = filepath.Abs(root)
 	if err != nil {
 		return "", fmt.Errorf("find the repository: %w", err)
 	}
 
-	// All test processes compile in one folder, one after the other, so that the first of them does the work. It has to
-	// lie in the module; a name that starts with an underscore keeps it out of ./... .
-	sources := filepath.Join(root, "bin", "_program")
-	if err := os.MkdirAll(sources, 0o755); err != nil { //nolint:gosec // programs are for everybody
-		return "", fmt.Errorf("make folder for the magefiles: %w", err)
+	place := filepath.Join(root, compiled)
+	if err := os.MkdirAll(place, 0o755); err != nil { //nolint:gosec // programs are for everybody
+		return "", fmt.Errorf("make folder to compile in: %w", err)
 	}
 
-	turn := flock.New(filepath.Join(sources, "lock"))
+	turn := flock.New(filepath.Join(place, "lock"))
 	if err := turn.Lock(); err != nil {
 		return "", fmt.Errorf("wait for another compilation: %w", err)
 	}
 	defer turn.Unlock() //nolint:errcheck // it ends with the process
 
-	compiled := filepath.Join(sources, "talos-mage")
-	if err := compile(root, sources, compiled); err != nil {
-		return "", err
+	target := filepath.Join(place, name)
+	words := command(target)
+	compiling := exec.Command(words[0], words[1:]...) //nolint:gosec // words of this package
+	compiling.Dir, compiling.Env = root, Environment()
+
+	if output, err := compiling.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile the program: %w\n%s", err, output)
 	}
 
 	folder, err := os.MkdirTemp("", "talos-mage-program-")
@@ -48,39 +58,22 @@ func Compile(root string) (path string, err error) {
 
 	path = filepath.Join(folder, "talos-mage")
 
-	return path, copyProgram(compiled, path)
+	return path, copyFile(target, path)
 }
 
-// compile makes the program in target, unless what is there is up to date.
-func compile(root, sources, target string) error {
-	magefile, err := os.ReadFile(filepath.Join(root, "magefiles", "magefile.go"))
+// compiled is where programs are compiled, from the repository's root: it has to lie in the module, and a name that
+// starts with an underscore keeps it out of ./... .
+var compiled = filepath.Join("bin", "_program")
+
+// copyFile keeps a file as it is now, whatever is made in its place.
+func copyFile(from, to string) error {
+	data, err := os.ReadFile(from)
 	if err != nil {
-		return fmt.Errorf("read magefile: %w", err)
+		return fmt.Errorf("read %s: %w", from, err)
 	}
 
-	if err := os.WriteFile(filepath.Join(sources, "magefile.go"), magefile, 0o600); err != nil {
-		return fmt.Errorf("copy magefile: %w", err)
-	}
-
-	compiling := exec.Command("go", "tool", "mage", "-d", sources, "-compile", target) //nolint:gosec // its arguments are made above
-	compiling.Dir, compiling.Env = root, Environment()
-
-	if output, err := compiling.CombinedOutput(); err != nil {
-		return fmt.Errorf("compile the program: %w\n%s", err, output)
-	}
-
-	return nil
-}
-
-// copyProgram keeps a program as it is now, whatever is compiled in its place.
-func copyProgram(from, to string) error {
-	program, err := os.ReadFile(from)
-	if err != nil {
-		return fmt.Errorf("read the program: %w", err)
-	}
-
-	if err := os.WriteFile(to, program, 0o755); err != nil { //nolint:gosec // programs are for everybody
-		return fmt.Errorf("copy the program: %w", err)
+	if err := os.WriteFile(to, data, 0o755); err != nil { //nolint:gosec // programs are for everybody
+		return fmt.Errorf("copy %s: %w", from, err)
 	}
 
 	return nil

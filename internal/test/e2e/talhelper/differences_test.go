@@ -36,16 +36,16 @@ var knownDifferences = []knownDifference{
 		title:      "no `talosVersion`",
 		talhelpers: "takes v1.13.8, the newest release when it was built",
 		ours:       "takes v1.13.9, the newest release that this version knows",
-		reason:     "Either is a guess; name the version.",
+		reason:     "Both are guesses. Declare the version.",
 		is: func(e example, d difference) bool {
 			return strings.Contains(fmt.Sprint(d.talhelpers), ":v1.13.8") && sameImage(e, d)
 		},
 	},
 	{
-		title:      "the id of a schematic with a text that YAML has to quote, such as `enrollKeys: \"off\"`",
-		talhelpers: "with `--offline-mode` makes the id of a text with single quotes; without it the Image Factory makes it",
-		ours:       "makes the id of a text with double quotes",
-		reason:     "So does the Image Factory (v1.4.0), which knows the image by that id.",
+		title:      "the id of a schematic with a string that YAML must quote, such as `enrollKeys: \"off\"`",
+		talhelpers: "with `--offline-mode` computes the id with single quotes; without it the Image Factory computes it",
+		ours:       "computes the id with double quotes",
+		reason:     "So does the Image Factory (v1.4.0), and its images have that id.",
 		is: func(e example, d difference) bool {
 			return sameImage(e, d)
 		},
@@ -54,7 +54,7 @@ var knownDifferences = []knownDifference{
 		title:      "a link with `ignore: true`, Talos 1.12 and newer",
 		talhelpers: "makes documents for it, so that Talos sets it up",
 		ours:       "makes none",
-		reason:     "The key says that Talos leaves the link alone, and in older releases it does.",
+		reason:     "The key says that Talos leaves the link alone. In older releases it does.",
 		is: func(_ example, d difference) bool {
 			return strings.Contains(d.document, "/ignored") && d.path == "" && d.ours == nil
 		},
@@ -63,7 +63,7 @@ var knownDifferences = []knownDifference{
 		title:      "a link with `dummy: true`, Talos 1.12 and newer",
 		talhelpers: "makes a `LinkConfig`, for a link that does not exist",
 		ours:       "makes a `DummyLinkConfig`",
-		reason:     "Only that makes the link.",
+		reason:     "Only this document makes the link.",
 		is: func(_ example, d difference) bool {
 			return d.path == "" && (d.document == "LinkConfig/"+dummy(d) && d.ours == nil ||
 				d.document == "DummyLinkConfig/"+dummy(d) && d.talhelpers == nil)
@@ -73,14 +73,14 @@ var knownDifferences = []knownDifference{
 		title:      "`bridgePort`, Talos 1.12 and newer",
 		talhelpers: "loses it",
 		ours:       "adds the link to those of the `BridgeConfig`",
-		reason:     "The document of a bridge names its links, not the other way round.",
+		reason:     "A bridge's document names its links; a link's document does not name its bridge.",
 		is: func(e example, d difference) bool {
 			return strings.HasPrefix(d.document, "BridgeConfig/") && d.path == "links" &&
 				strings.Contains(e.files["talconfig.yaml"], "bridgePort:")
 		},
 	},
 	{
-		title:      "a number where a text is wanted, such as the label `release: 1.10`",
+		title:      "a number where a string is expected, such as the label `release: 1.10`",
 		talhelpers: "reads it as a number and writes `1.1`",
 		ours:       "keeps the text, `1.10`",
 		reason:     "It is what the file says.",
@@ -104,7 +104,7 @@ var knownDifferences = []knownDifference{
 		title:      "`vip.hcloud`, Talos 1.12 and newer",
 		talhelpers: "makes a `Layer2VIPConfig` and loses the token",
 		ours:       "makes an `HCloudVIPConfig`",
-		reason:     "In that cloud an address moves through its API alone.",
+		reason:     "In that cloud only its API can move an address.",
 		is: func(_ example, d difference) bool {
 			return d.path == "" && (strings.HasPrefix(d.document, "Layer2VIPConfig/") && d.ours == nil ||
 				strings.HasPrefix(d.document, "HCloudVIPConfig/") && d.talhelpers == nil)
@@ -114,7 +114,7 @@ var knownDifferences = []knownDifference{
 		title:      "`dhcpOptions.duidv6`, Talos 1.12 and newer",
 		talhelpers: "loses it",
 		ours:       "writes it into the `DHCPv6Config`",
-		reason:     "Without it the machine asks as somebody else and gets another address.",
+		reason:     "Without it the machine has another DHCP identity and gets another address.",
 		is: func(_ example, d difference) bool {
 			return strings.HasPrefix(d.document, "DHCPv6Config/") && (d.path == "clientIdentifier" || d.path == "duidRaw") &&
 				d.talhelpers == nil
@@ -188,13 +188,14 @@ type refusal struct {
 var refusals = []refusal{
 	{
 		folder: "unknown-key", says: "nameservers", title: "a key that the schema does not have, such as `nameserver`",
-		reason: "It is misspelt or at the wrong level, so what it asks for would be missing on the machine. The message " +
-			"has the nearest right spelling.",
+		reason: "It is misspelt or at the wrong level, so the machine would lack the setting. The message has the nearest " +
+			"known key.",
 	},
 	{
 		folder: "newer-talos", says: "newer",
-		title:  "a `talosVersion` that is newer than this version knows, such as v1.14.0",
-		reason: "Which documents that release wants is not known here; an older config would mean something else to it.",
+		title: "a `talosVersion` that is newer than this version knows, such as v1.14.0",
+		reason: "This version does not know which documents that release needs. An older config could mean something " +
+			"else there.",
 	},
 	{
 		folder: "field-of-newer-talos", says: "v1.14", title: "`encryption.allowDiscards` for Talos 1.13 and older",
@@ -208,15 +209,15 @@ var refusals = []refusal{
 	{
 		folder: "one-hostname-for-many", says: "machine of its own",
 		title:  "several addresses in `ipAddress` without `ignoreHostname: true`",
-		reason: "Each address is a machine, and all of them would get the same hostname and be the same Kubernetes node.",
+		reason: "Each address is a machine. All would get the same hostname and be the same Kubernetes node.",
 	},
 	{
 		folder: "wireguard-endpoint-name", says: "endpoint",
 		title:  "a WireGuard `endpoint` that is a name, for Talos 1.12 and newer",
-		reason: "The document for WireGuard takes addresses alone; without one the machine waits for the peer to call.",
+		reason: "The WireGuard document takes only addresses. Without one the machine waits for the peer to connect.",
 	},
 	{
 		folder: "bond-with-primary", says: "primary", title: "`bond.primary` for Talos 1.12 and newer",
-		reason: "The document for bonds has no place for it, and without it another link may carry the traffic.",
+		reason: "The bond document has no such field, and without it another link may carry the traffic.",
 	},
 }

@@ -1,4 +1,4 @@
-package devtargets
+package rehearsal
 
 import (
 	"context"
@@ -21,10 +21,12 @@ type Emulator mg.Namespace
 
 // Up runs emulated nodes in the foreground until Ctrl-C, and prints the environment that leads to them.
 //
-// Without arguments it makes the files of three control planes and three workers. -talosDir plays the nodes that the
-// talconfig.yaml there declares, -scenario those of a scenario file (docs/emulator.md), with its faults and events.
-// -scale says how many times as fast as the wall clock time passes on the nodes (20 by default).
-func (Emulator) Up(ctx context.Context, talosDir, scenario *string, scale *float64) error {
+// Without flags it makes the files of three control planes and three workers.
+func (Emulator) Up(ctx context.Context,
+	talosDir *string, // Folder with the talconfig.yaml whose nodes are played.
+	scenario *string, // Scenario file, whose nodes are played with its faults and events (docs/emulator.md).
+	scale *float64, // How many times as fast as the wall clock time passes on the nodes; by default 20.
+) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 

@@ -1,5 +1,6 @@
-// Package devtargets holds the Mage targets of this repository alone: the demo, the emulator, and what the checks run.
-package devtargets
+// Package rehearsal holds the targets that play a bring-up against emulated nodes. The program has them, and this
+// repository's magefile; importers of the targets do not.
+package rehearsal
 
 import (
 	"context"

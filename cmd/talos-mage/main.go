@@ -1,0 +1,17 @@
+// Command talos-mage takes machines in Talos maintenance mode to a healthy Kubernetes cluster. Its targets are those
+// that a magefile can import, and the rehearsals.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/talos-mage/talos-mage/internal/cli/commandline"
+)
+
+func main() {
+	program := commandline.Program{Name: "talos-mage", Targets: allTargets()}
+	code := program.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)
+
+	os.Exit(code) //nolint:forbidigo // it is what all else hands its code to
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/cli/commandline"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/test/golden"
+)
+
+func call(t *testing.T, words ...string) string {
+	t.Helper()
+
+	var out, errs bytes.Buffer
+
+	program := commandline.Program{Name: "talos-mage", Targets: allTargets()}
+	require.Zero(t, program.Main(t.Context(), words, &out, &errs), errs.String())
+
+	return out.String()
+}
+
+func TestTheProgramListsItsTargets(t *testing.T) {
+	t.Parallel()
+	golden.Assert(t, filepath.Join("testdata", "list.txt"), call(t, "-l"))
+}
+
+func TestEveryTargetExplainsItself(t *testing.T) {
+	t.Parallel()
+
+	for _, target := range allTargets() {
+		golden.Assert(t, filepath.Join("testdata", "help", strings.ReplaceAll(target.Name, ":", "-")+".txt"),
+			call(t, target.Name, "-h"))
+	}
+}
+
+// ownFlags are those of targets that are no settings.
+var ownFlags = []string{"scale", "scenario", "talosDir"}
+
+// The flags that targets take, the table of settings, and what the pages name are the same.
+func TestFlagsSettingsAndPagesAgree(t *testing.T) {
+	t.Parallel()
+
+	taken := map[string]bool{}
+
+	for _, target := range allTargets() {
+		for _, flag := range target.Flags {
+			taken[flag.Name] = true
+
+			_, known := settings.OfFlag(flag.Name)
+			require.NotEqual(t, known, flag.Meaning != "", "-%s has one meaning, the setting's or its own", flag.Name)
+			require.NotEqual(t, known, slices.Contains(ownFlags, flag.Name), "-%s of %s", flag.Name, target.Name)
+		}
+	}
+
+	for _, knob := range settings.Table() {
+		require.True(t, knob.Flag == "" || taken[knob.Flag], "no target takes -%s", knob.Flag)
+	}
+
+	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
+	require.NoError(t, err)
+
+	named := map[string]bool{}
+
+	for _, page := range append(pages, filepath.Join("..", "..", "README.md")) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+
+		for _, flag := range flagsIn(string(text)) {
+			if !taken[flag] && !slices.Contains(general, flag) {
+				t.Errorf("%s names -%s, which no target takes", page, flag)
+			}
+
+			named[flag] = true
+		}
+	}
+
+	for flag := range taken {
+		require.True(t, named[flag], "no page names -%s", flag)
+	}
+}
+
+// general are the flags of the program itself, and those of mage and task that pages name.
+var general = []string{"h", "help", "l", "list", "v", "version", "x"}
+
+var (
+	code = regexp.MustCompile("(?m)`[^`\n]+`|^    .*$")
+	flag = regexp.MustCompile(`(?:^|[ (/])-([a-zA-Z]+)`)
+	ours = regexp.MustCompile(`^-|(^|[ (])(talos-)?mage `)
+)
+
+// flagsIn are the flags that a page's code gives to our targets.
+func flagsIn(page string) []string {
+	var found []string
+
+	for _, span := range code.FindAllString(page, -1) {
+		span = strings.Trim(span, "` ")
+
+		// Other programs have flags too.
+		if !ours.MatchString(span) {
+			continue
+		}
+
+		for _, match := range flag.FindAllStringSubmatch(span, -1) {
+			found = append(found, match[1])
+		}
+	}
+
+	return found
+}

@@ -1,0 +1,252 @@
+// Code generated from the functions in targets and internal/dev/rehearsal: go test ./internal/cli/commandline -update. DO NOT EDIT.
+
+package main
+
+import (
+	"context"
+
+	"github.com/talos-mage/talos-mage/internal/cli/commandline"
+	"github.com/talos-mage/talos-mage/internal/dev/rehearsal"
+	"github.com/talos-mage/talos-mage/targets"
+)
+
+// allTargets are the functions with what people type to call them.
+func allTargets() []commandline.Target {
+	return []commandline.Target{
+		{
+			Name:      "applyNode",
+			Summary:   "sends one node its machine config, by address or name, also on a cluster that is up: naming a node is asking.",
+			More:      "-mode is auto (the default; it may reboot, and says so first), no-reboot, reboot, staged or try.",
+			Arguments: []string{"address"},
+			Flags: []commandline.Flag{
+				{Name: "mode", Kind: commandline.Text},
+				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.ApplyNode(ctx, given.Argument("address"), given.Text("mode"), given.Text("certFingerprints"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "applyParallel",
+			Summary: "sends the machine configs to several nodes at once (-parallel=N or N%, 2 by default).",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "parallel", Kind: commandline.Text},
+				{Name: "mode", Kind: commandline.Text},
+				{Name: "skipChecks", Kind: commandline.Text},
+				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "update", Kind: commandline.Switch},
+				{Name: "reboot", Kind: commandline.Switch},
+				{Name: "allowAmbiguousDisk", Kind: commandline.Switch},
+				{Name: "noWait", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.ApplyParallel(ctx, given.Text("node"), given.Text("parallel"), given.Text("mode"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("noWait"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "applySequential",
+			Summary: "sends each node its machine config, one node after the other, control planes first.",
+			More:    "Nodes that have their config are skipped. On a cluster that is up nothing changes without -update, and nothing reboots without -reboot.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "mode", Kind: commandline.Text},
+				{Name: "skipChecks", Kind: commandline.Text},
+				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "update", Kind: commandline.Switch},
+				{Name: "reboot", Kind: commandline.Switch},
+				{Name: "allowAmbiguousDisk", Kind: commandline.Switch},
+				{Name: "noWait", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.ApplySequential(ctx, given.Text("node"), given.Text("mode"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("noWait"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "audit",
+			Summary: "finds what is wrong in the files alone, without a node or the network, and says what to change.",
+			More:    "-format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks. -profile=interop judges instead how Talos, Cilium and the Proxmox VMs are set up for each other (docs/interop.md).",
+			Flags: []commandline.Flag{
+				{Name: "format", Kind: commandline.Text},
+				{Name: "profile", Kind: commandline.Text},
+				{Name: "skipChecks", Kind: commandline.Text},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Audit(ctx, given.Text("format"), given.Text("profile"), given.Text("skipChecks"))
+			},
+		},
+		{
+			Name:    "bootstrap",
+			Summary: "starts etcd on one control plane, exactly once, and waits until it is whole and the Kubernetes API answers.",
+			Flags: []commandline.Flag{
+				{Name: "bootstrapNode", Kind: commandline.Text},
+				{Name: "assumeEmpty", Kind: commandline.Text},
+				{Name: "noWait", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Bootstrap(ctx, given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Switch("noWait"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "config:generate",
+			Summary: "renders the machine configs and the talosconfig into clusterconfig/, and replaces those that changed.",
+			More:    "-dryRun shows what would change, with secrets masked, and exits 8 if anything would.",
+			Flags: []commandline.Flag{
+				{Name: "newSecrets", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Config{}.Generate(ctx, given.Switch("newSecrets"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "config:schema",
+			Summary: "prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you type.",
+			Flags: []commandline.Flag{
+				{Name: "of", Kind: commandline.Text},
+			},
+			Run: func(_ context.Context, given commandline.Values) error {
+				return targets.Config{}.Schema(given.Text("of"))
+			},
+		},
+		{
+			Name:    "config:schematic",
+			Summary: "shows each node's Image Factory schematic, its installer image, and the image to boot it with.",
+			More:    "No node and no factory is asked.",
+			Run: func(ctx context.Context, _ commandline.Values) error {
+				return targets.Config{}.Schematic(ctx)
+			},
+		},
+		{
+			Name:    "config:secrets",
+			Summary: "makes the cluster's secrets, encrypted by the rules of .sops.yaml, and never replaces any.",
+			More:    "-from takes them out of a control plane's machine config instead. New ones are refused while a config exists or a node may belong to a cluster; -newSecrets says that silent nodes do not.",
+			Flags: []commandline.Flag{
+				{Name: "from", Kind: commandline.Text},
+				{Name: "newSecrets", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Config{}.Secrets(ctx, given.Text("from"), given.Switch("newSecrets"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "demo",
+			Summary: "brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a second run has nothing to do.",
+			Run: func(ctx context.Context, _ commandline.Values) error {
+				return rehearsal.Demo(ctx)
+			},
+		},
+		{
+			Name:    "emulator:up",
+			Summary: "runs emulated nodes in the foreground until Ctrl-C, and prints the environment that leads to them.",
+			More:    "Without flags it makes the files of three control planes and three workers.",
+			Flags: []commandline.Flag{
+				{Name: "talosDir", Kind: commandline.Text, Meaning: "Folder with the talconfig.yaml whose nodes are played."},
+				{Name: "scenario", Kind: commandline.Text, Meaning: "Scenario file, whose nodes are played with its faults and events (docs/emulator.md)."},
+				{Name: "scale", Kind: commandline.Number, Meaning: "How many times as fast as the wall clock time passes on the nodes; by default 20."},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return rehearsal.Emulator{}.Up(ctx, given.Text("talosDir"), given.Text("scenario"), given.Number("scale"))
+			},
+		},
+		{
+			Name:      "explain",
+			Summary:   "tells what a finding's id, such as TM065, stands for: its cause, remedy and source.",
+			Arguments: []string{"id"},
+			Run: func(_ context.Context, given commandline.Values) error {
+				return targets.Explain(given.Argument("id"))
+			},
+		},
+		{
+			Name:    "generateConfig",
+			Summary: "is config:generate under its older name.",
+			Flags: []commandline.Flag{
+				{Name: "newSecrets", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.GenerateConfig(ctx, given.Switch("newSecrets"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "kubeconfig",
+			Summary: "merges the cluster's admin kubeconfig into the user's file; the file is kept if it is good.",
+			Flags: []commandline.Flag{
+				{Name: "force", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Kubeconfig(ctx, given.Switch("force"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "preflight",
+			Summary: "finds what would make the bring-up fail, in the files and on each node, before anything is sent.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "skipChecks", Kind: commandline.Text},
+				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "allowAmbiguousDisk", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Preflight(ctx, given.Text("node"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("allowAmbiguousDisk"))
+			},
+		},
+		{
+			Name:    "status",
+			Summary: "shows every node's state, stage, version, config and etcd at once, and the next command.",
+			More:    "It works at every stage.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Status(ctx, given.Text("node"))
+			},
+		},
+		{
+			Name:    "talos",
+			Summary: "brings the whole cluster up: secrets, configs, preflight, apply, verify, bootstrap, kubeconfig, workers.",
+			More:    "Run again, it does what is missing, and nothing if the cluster is up. -node leaves the other nodes out.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "parallel", Kind: commandline.Text},
+				{Name: "applyMode", Kind: commandline.Text},
+				{Name: "bootstrapNode", Kind: commandline.Text},
+				{Name: "assumeEmpty", Kind: commandline.Text},
+				{Name: "skipChecks", Kind: commandline.Text},
+				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "allowAmbiguousDisk", Kind: commandline.Switch},
+				{Name: "newSecrets", Kind: commandline.Switch},
+				{Name: "noWait", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+				{Name: "force", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Talos(ctx, given.Text("node"), given.Text("parallel"), given.Text("applyMode"), given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("allowAmbiguousDisk"), given.Switch("newSecrets"), given.Switch("noWait"), given.Switch("dryRun"), given.Switch("force"))
+			},
+		},
+		{
+			Name:    "verify",
+			Summary: "waits until the nodes have left maintenance with their own config; once etcd runs, the workers must be up too.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "noWait", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Verify(ctx, given.Text("node"), given.Switch("noWait"))
+			},
+		},
+		{
+			Name:    "verifyNodes",
+			Summary: "shows whether the machines of nodes.yaml, or of the inventory where there is none, answer as Talos nodes.",
+			Run: func(ctx context.Context, _ commandline.Values) error {
+				return targets.VerifyNodes(ctx)
+			},
+		},
+	}
+}

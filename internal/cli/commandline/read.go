@@ -1,0 +1,207 @@
+package commandline
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/base/suggest"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+)
+
+// request is what a command line asks for.
+type request struct {
+	help, list, version, verbose bool
+	calls                        []call
+}
+
+// call is a target with what it is given.
+type call struct {
+	target Target
+	given  Values
+}
+
+// read understands all words, or says what is wrong with the first that it does not.
+func (p Program) read(words []string) (request, error) {
+	var asked request
+
+	for _, word := range words {
+		if err := p.take(&asked, word); err != nil {
+			return request{}, err
+		}
+	}
+
+	if asked.help || asked.version || asked.list {
+		return asked, nil
+	}
+
+	for _, call := range asked.calls {
+		if err := p.judge(call); err != nil {
+			return request{}, err
+		}
+	}
+
+	return asked, nil
+}
+
+// take reads one word: a flag belongs to the target before it, and so does a word that this still needs.
+func (p Program) take(asked *request, word string) error {
+	if strings.HasPrefix(word, "-") {
+		return p.takeFlag(asked, word)
+	}
+
+	if len(asked.calls) > 0 {
+		last := asked.calls[len(asked.calls)-1]
+
+		if missing := last.missing(); missing != "" {
+			last.given.arguments[missing] = word
+
+			return nil
+		}
+	}
+
+	target, err := p.target(word)
+	if err != nil {
+		return err
+	}
+
+	asked.calls = append(asked.calls, call{target, Values{map[string]string{}, map[string]string{}}})
+
+	return nil
+}
+
+// target finds a target by its name, in any case.
+func (p Program) target(word string) (Target, error) {
+	var names []string
+
+	for _, target := range p.Targets {
+		if strings.EqualFold(target.Name, word) {
+			return target, nil
+		}
+
+		names = append(names, target.Name)
+	}
+
+	if near := suggest.Word(word, names); near != "" {
+		return Target{}, fmt.Errorf("there is no target %q; did you mean %s? Next: %s %s", word, near, p.Name, near)
+	}
+
+	return Target{}, fmt.Errorf("there is no target %q. Next: %s -l lists them", word, p.Name)
+}
+
+// takeFlag reads a flag, with one dash or two. Help can be asked for anywhere.
+func (p Program) takeFlag(asked *request, word string) error {
+	name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
+
+	general := map[string]*bool{"h": &asked.help, "help": &asked.help, "v": &asked.verbose, "verbose": &asked.verbose}
+	if len(asked.calls) == 0 {
+		general["l"], general["list"], general["version"] = &asked.list, &asked.list, &asked.version
+	}
+
+	if option, found := general[strings.ToLower(name)]; found && !hasValue {
+		*option = true
+
+		return nil
+	}
+
+	if len(asked.calls) == 0 {
+		return fmt.Errorf("%s stands before every target. Next: put it behind the target that it is for", word)
+	}
+
+	last := asked.calls[len(asked.calls)-1]
+
+	flag, err := p.flag(last.target, name)
+	if err != nil {
+		return err
+	}
+
+	switch {
+	case flag.Kind == Switch && !hasValue:
+		value = "true"
+	case !hasValue:
+		return fmt.Errorf("-%s lacks its value. Next: -%s=VALUE", flag.Name, flag.Name)
+	}
+
+	last.given.flags[flag.Name] = value
+
+	return nil
+}
+
+// flag finds one of a target's flags, in any case.
+func (p Program) flag(t Target, name string) (Flag, error) {
+	var names []string
+
+	for _, flag := range t.Flags {
+		if strings.EqualFold(flag.Name, name) {
+			return flag, nil
+		}
+
+		names = append(names, flag.Name)
+	}
+
+	if near := suggest.Word(name, names); near != "" {
+		return Flag{}, fmt.Errorf("%s takes no flag -%s; did you mean -%s? Next: correct it", t.Name, name, near)
+	}
+
+	return Flag{}, fmt.Errorf("%s takes no flag -%s. Next: %s %s -h lists its flags", t.Name, name, p.Name, t.Name)
+}
+
+// missing is the first argument that was not given; empty if all were.
+func (c call) missing() string {
+	for _, name := range c.target.Arguments {
+		if _, given := c.given.arguments[name]; !given {
+			return name
+		}
+	}
+
+	return ""
+}
+
+// judge refuses a call that lacks something, and values that can't be read. Settings know best what theirs may be.
+func (p Program) judge(c call) error {
+	if missing := c.missing(); missing != "" {
+		return fmt.Errorf("%s lacks its <%s>. Next: %s %s", c.target.Name, missing, p.Name, c.target.usage())
+	}
+
+	ours := settings.Overrides{}
+
+	for _, flag := range c.target.Flags {
+		value, given := c.given.flags[flag.Name]
+		if !given {
+			continue
+		}
+
+		_, err := strconv.ParseBool(value)
+		if flag.Kind == Switch && err != nil {
+			return fmt.Errorf("-%s=%q: -%s takes true or false. Next: correct it", flag.Name, value, flag.Name)
+		}
+
+		_, err = parseNumber(value)
+		if flag.Kind == Number && err != nil {
+			return fmt.Errorf("-%s=%q: -%s takes a number. Next: correct it", flag.Name, value, flag.Name)
+		}
+
+		if _, known := settings.OfFlag(flag.Name); known {
+			ours[flag.Name] = value
+		}
+	}
+
+	_, err := settings.Load(nil, ours, ".")
+
+	return err
+}
+
+// usage is how the target is typed.
+func (t Target) usage() string {
+	words := []string{t.Name}
+
+	for _, argument := range t.Arguments {
+		words = append(words, "<"+argument+">")
+	}
+
+	if len(t.Flags) > 0 {
+		words = append(words, "[-flag=value]...")
+	}
+
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,24 @@
+package labtest
+
+import (
+	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+)
+
+// Given parts what a test gives a run, "NODE=cp1" and "-update=true" alike, into environment and flags.
+func Given(entries []string) (environ []string, flags settings.Overrides) {
+	flags = settings.Overrides{}
+
+	for _, entry := range entries {
+		name, value, _ := strings.Cut(entry, "=")
+
+		if flag, ok := strings.CutPrefix(name, "-"); ok {
+			flags[flag] = value
+		} else {
+			environ = append(environ, entry)
+		}
+	}
+
+	return environ, flags
+}
