@@ -12,7 +12,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
-	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
@@ -71,7 +70,7 @@ func certificateTime() time.Time { return time.Now() }
 
 // renderNatively makes them in memory.
 func (r *Run) renderNatively(ctx context.Context, step, secretsPath string) ([]renderedFile, error) {
-	variables, err := inventory.Variables(r.inventoryOptions())
+	variables, err := r.Cluster.Variables()
 	if err != nil {
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
@@ -81,10 +80,7 @@ func (r *Run) renderNatively(ctx context.Context, step, secretsPath string) ([]r
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
 
-	source := r.source(variables)
-	source.Secrets, source.Now = bundle, certificateTime()
-
-	output, err := r.generator()(source)
+	output, err := generate.Configs(generate.Source{Cluster: r.Cluster, Secrets: bundle, Now: certificateTime()})
 	if err != nil {
 		return nil, r.fromSops(ctx, step, badInput(err))
 	}
@@ -98,37 +94,9 @@ func (r *Run) renderNatively(ctx context.Context, step, secretsPath string) ([]r
 	return append(files, renderedFile{talosconfigName, output.Talosconfig}), nil
 }
 
-// generator makes machine configs of what the cluster is declared in.
-func (r *Run) generator() func(generate.Source) (*generate.Output, error) {
-	if r.Cluster.Profile != nil {
-		return generate.Profile
-	}
-
-	return generate.Talconfig
-}
-
-// source is what is generated from, but for the secrets.
-func (r *Run) source(variables talconfig.Variables) generate.Source {
-	return generate.Source{
-		File:   r.Cluster.Source,
-		Files:  r.files,
-		Lookup: variables.Lookup,
-	}
-}
-
 // Images names the installer and boot image of every node. No node, and no factory, is asked.
 func Images(run *Run) ([]generate.Images, error) {
-	variables, err := inventory.Variables(run.inventoryOptions())
-	if err != nil {
-		return nil, badInput(err)
-	}
-
-	named := generate.TalconfigImages
-	if run.Cluster.Profile != nil {
-		named = generate.ProfileImages
-	}
-
-	images, err := named(run.source(variables))
+	images, err := generate.NameImages(run.Cluster)
 	if err != nil {
 		return nil, badInput(err)
 	}

@@ -316,11 +316,11 @@ func TestATalosconfigIsReplacedOnceItsCertificateHasEnded(t *testing.T) {
 	w.seal(t)
 	w.session(t).succeeds(t, steps.Configs{Replace: true})
 
-	old, err := generate.Talconfig(generate.Source{
-		File:    filepath.Join(w.Dir, "talconfig.yaml"),
-		Lookup:  w.variable(t),
-		Secrets: w.Generated.Options.Secrets,
-		Now:     time.Now().AddDate(-2, 0, 0),
+	cluster, err := inventory.Load(inventory.Options{TalosDir: w.Dir})
+	require.NoError(t, err)
+
+	old, err := generate.Configs(generate.Source{
+		Cluster: cluster, Secrets: w.Generated.Options.Secrets, Now: time.Now().AddDate(-2, 0, 0),
 	})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(w.Talosconfig(), old.Talosconfig, 0o600))
@@ -330,14 +330,4 @@ func TestATalosconfigIsReplacedOnceItsCertificateHasEnded(t *testing.T) {
 	credentials, err := talos.LoadCredentials(w.Talosconfig())
 	require.NoError(t, err)
 	require.True(t, credentials.NotAfter().After(time.Now()))
-}
-
-// variable finds the variables of the workshop's talenv.yaml.
-func (w *workshop) variable(t *testing.T) func(string) (string, bool) {
-	t.Helper()
-
-	variables, err := inventory.Variables(inventory.Options{TalosDir: w.Dir})
-	require.NoError(t, err)
-
-	return variables.Lookup
 }

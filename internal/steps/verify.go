@@ -102,7 +102,7 @@ func awaitControlPlanes(ctx context.Context, run work) error {
 		if outcome.failed() {
 			run.Report.Result(report.Result{Node: outcome.node.Name, Address: outcome.address, Step: run.step.Name(),
 				Status: report.Failed,
-				Err: outcome.problem})
+				Err:    outcome.problem})
 		}
 	}
 

@@ -40,15 +40,12 @@ func madeInMemory(t *testing.T, folder string) audit.Options {
 	return audit.Options{
 		TalosDir: folder, Root: folder, ConfigDir: filepath.Join(folder, "clusterconfig"),
 		Generate: func() (map[string][]byte, error) {
-			variables, err := inventory.Variables(inventory.Options{TalosDir: folder, Files: reading.New(folder, nil)})
+			cluster, err := inventory.Load(inventory.Options{TalosDir: folder, Files: reading.New(folder, nil)})
 			if err != nil {
 				return nil, err
 			}
 
-			made, err := generate.Talconfig(generate.Source{
-				File: filepath.Join(folder, inventory.TalconfigName), Files: reading.New(folder, nil),
-				Lookup: variables.Lookup, Secrets: bundle, Now: time.Now(),
-			})
+			made, err := generate.Configs(generate.Source{Cluster: cluster, Secrets: bundle, Now: time.Now()})
 			if err != nil {
 				return nil, err
 			}

@@ -15,6 +15,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/profile"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
@@ -33,9 +35,8 @@ type Cluster struct {
 	Nodes []*Node
 	// Source is the file that the inventory was read from.
 	Source string
-	// Talconfig is what a talconfig.yaml says beyond the fields here, with its variables replaced; nil if the source is a
-	// profile.
-	Talconfig *talconfig.Config
+	// Talconfig is the talconfig.yaml that the cluster was read from; nil if the source is a profile.
+	Talconfig *talconfig.Reading
 	// Profile is what a cluster profile says beyond the fields here; nil if the source is a talconfig.yaml.
 	Profile *profile.Profile
 	// ConfigDir holds the generated machine configs (talhelper's clusterconfig/).
@@ -44,6 +45,8 @@ type Cluster struct {
 	// Files are those that it was read from, and others that a run asks for.
 	Files *reading.Files
 
+	// environ are variables, as NAME=value.
+	environ []string
 	// unwritten gives the content of files of ConfigDir that are not there yet; it may be nil.
 	unwritten func(name string) []byte
 	// configs are the machine configs that were asked for so far.
@@ -121,6 +124,19 @@ func (c *Cluster) Node(name string) *Node {
 // checks, compares and sends, it is the same content. Errors are *machineconfig.LoadError.
 func (c *Cluster) MachineConfig(node *Node) (*machineconfig.Config, error) {
 	return c.configs.of(node.ConfigFile, c.load)
+}
+
+// Variables are the values that texts of the cluster's files may use, from the environment and the files of variables.
+// A file that can't be read or decrypted is an error.
+func (c *Cluster) Variables() (talconfig.Variables, error) {
+	if c.Talconfig != nil {
+		return c.Talconfig.Variables, c.Talconfig.Variables.Failed
+	}
+
+	mistakes := &yamlfile.Mistakes{}
+	variables := talconfig.ReadVariables(c.Files, filepath.Dir(c.Source), c.environ, mistakes)
+
+	return variables, diagnosis.Join(variables.Failed, mistakes.Err())
 }
 
 // load reads a machine config, or takes the one that would be written.

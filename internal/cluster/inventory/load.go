@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/talos-mage/talos-mage/internal/cluster/profile"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
@@ -27,7 +24,7 @@ import (
 )
 
 // TalconfigName is the inventory's file in TALOS_DIR.
-const TalconfigName = "talconfig.yaml"
+const TalconfigName = talconfig.FileName
 
 // Options say where a cluster's files are.
 type Options struct {
@@ -81,111 +78,39 @@ func inspectTalconfig(options Options) (*Cluster, error) {
 		options.ConfigDir = defaultConfigDir(options.TalosDir)
 	}
 
-	mistakes := &yamlfile.Mistakes{}
-	path := filepath.Join(options.TalosDir, TalconfigName)
-	reader := &reader{
-		Source:  yamlfile.Source{Shown: options.Files.Shown(path), Mistakes: mistakes},
-		options: options,
-		cluster: &Cluster{
-			Source: path, ConfigDir: options.ConfigDir, Files: options.Files, unwritten: options.Unwritten,
-		},
+	read := talconfig.Read(options.Files, options.TalosDir, options.Environ)
+	reader := &reader{Reading: read, cluster: &Cluster{
+		Source: filepath.Join(options.TalosDir, TalconfigName), ConfigDir: options.ConfigDir, Files: options.Files,
+		Talconfig: read, unwritten: options.Unwritten,
+	}}
+
+	if read.Config != nil {
+		reader.readCluster(read.Root, read.Config)
+		reader.readNodes(read.Root, read.Config)
 	}
 
-	reader.read(path)
+	read.NameFields(read.Root)
 
 	if len(reader.cluster.Nodes) == 0 {
-		return nil, mistakes.Err()
+		return nil, read.Err()
 	}
 
 	reader.cluster.learnFromConfigs()
 
-	return reader.cluster, mistakes.Err()
+	return reader.cluster, read.Err()
 }
 
 // reader turns one talconfig.yaml into a cluster.
 type reader struct {
-	yamlfile.Source
+	*talconfig.Reading
 
-	options Options
 	cluster *Cluster
 	// addresses, names and files find what is used twice; the values are where it was used first.
 	addresses, names, files map[string]*yaml.Node
 }
 
-func (r *reader) read(path string) {
-	data, err := r.Source.Read(r.options.Files.Open(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		mistake := r.Mistake(nil, diagnosis.FileMissing, "the inventory does not exist")
-		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+TalconfigName+" or "+profile.FileName+
-			", or write one", fs.ErrNotExist
-		r.Add(mistake)
-	}
-
-	if err != nil {
-		return
-	}
-
-	root := r.Parse(data)
-	variables, sealed := loadVariables(r.options, r.Mistakes)
-
-	if root == nil || root.Tag == "!!null" {
-		if len(r.List) == 0 {
-			mistake := r.Mistake(nil, diagnosis.FileMissing, "the inventory is empty")
-			mistake.Next = "declare clusterName, endpoint and nodes in it"
-			r.Add(mistake)
-		}
-
-		return
-	}
-
-	defer r.NameFields(root)
-
-	talconfig.Straighten(root)
-	variables.Substitute(r.Source, root)
-
-	if slices.ContainsFunc(r.List, func(mistake *yamlfile.Error) bool { return mistake.ID == diagnosis.FileVariable }) {
-		r.List = append(r.List, sealed...)
-	}
-
-	before := len(r.List)
-	r.Check("the file", root, reflect.TypeFor[talconfig.Config]())
-
-	config, ok := r.decode(root)
-	if !ok {
-		// Without a wrong type there is a value that Talos' own types refuse.
-		if len(r.List) == before {
-			r.At(root, diagnosis.FileType, "can't be decoded")
-		}
-
-		return
-	}
-
-	r.readCluster(root, config)
-	r.readNodes(root, config)
-}
-
-// decode fills the schema's types; false if that is impossible. Types were checked before, and a value that Talos' own
-// types refuse is left out here: the machine config will say so, if it is needed there.
-func (r *reader) decode(root *yaml.Node) (config *talconfig.Config, ok bool) {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			config, ok = nil, false
-		}
-	}()
-
-	if root.Kind != yaml.MappingNode {
-		return nil, false
-	}
-
-	config = &talconfig.Config{}
-	_ = root.Decode(config)
-
-	return config, true
-}
-
 func (r *reader) readCluster(root *yaml.Node, config *talconfig.Config) {
 	cluster := r.cluster
-	cluster.Talconfig = config
 	cluster.Name = config.ClusterName
 	cluster.TalosVersion = withV(config.TalosVersion)
 	cluster.KubernetesVersion = withV(config.KubernetesVersion)
@@ -432,7 +357,7 @@ func (r *reader) configFile(place *yaml.Node, config *talconfig.Config, declared
 		return ""
 	}
 
-	path := filepath.Join(r.options.ConfigDir, name)
+	path := filepath.Join(r.cluster.ConfigDir, name)
 
 	// Two entries with one hostname have one file too, and are told of the hostname.
 	if first := r.files[path]; first != nil && declared.Hostname != "" &&

@@ -1,8 +1,6 @@
 package inventory
 
 import (
-	"errors"
-	"io/fs"
 	"strconv"
 
 	"go.yaml.in/yaml/v4"
@@ -22,20 +20,15 @@ type Machine struct {
 // ReadNodesFile reads the machines of a nodes.yaml, `.nodes[].name` and `.nodes[].address`, in the file's order. Other
 // keys are passed over: the file belongs to whatever made the machines. Errors are those of Load.
 func ReadNodesFile(files *reading.Files, path string) ([]Machine, error) {
-	source := yamlfile.Source{Shown: files.Shown(path), Mistakes: &yamlfile.Mistakes{}}
+	file := files.Open(path)
+	source := yamlfile.Source{Shown: file.Shown, Mistakes: &yamlfile.Mistakes{}}
 
-	data, err := source.Read(files.Open(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		mistake := source.Mistake(nil, diagnosis.FileMissing, "the file does not exist")
-		mistake.Err = fs.ErrNotExist
-		source.Add(mistake)
-	}
-
-	if err != nil {
+	root := source.Needed(file, "file", "", "list nodes under `nodes:`, each with `name` and `address`")
+	if root == nil {
 		return nil, source.Err()
 	}
 
-	machines := readMachines(source, source.Parse(data))
+	machines := readMachines(source, root)
 
 	return machines, source.Err()
 }

@@ -24,7 +24,7 @@ func TestReadNodesFile(t *testing.T) {
 			want: []inventory.Machine{{Name: "a", Address: "192.0.2.1"}, {Name: "b", Address: "b.example.com"},
 				{Name: "node 3", Address: "2001:db8::1"}},
 		},
-		"empty":      {text: "", err: "nodes.yaml: no nodes are declared"},
+		"empty":      {text: "", err: "nodes.yaml: the file is empty"},
 		"no list":    {text: "nodes: {a: b}\n", err: "nodes.yaml: no nodes are declared"},
 		"no address": {text: "nodes:\n  - name: a\n", err: `nodes.yaml:2:5: "address" of a is needed`},
 		"bad address": {text: "nodes:\n  - {name: a, address: 192.0.2.1/24}\n",

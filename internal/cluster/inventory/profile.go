@@ -31,6 +31,7 @@ func loadProfile(options Options) (*Cluster, error) {
 		Profile:           declared,
 		ConfigDir:         options.ConfigDir,
 		Files:             options.Files,
+		environ:           options.Environ,
 		unwritten:         options.Unwritten,
 	}
 

@@ -1,9 +1,7 @@
 package profile
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -49,7 +47,7 @@ var (
 // Read reads a profile. An error lists every mistake in the file: see yamlfile.Errors.
 func Read(file *reading.File) (*Profile, error) {
 	reader := &reader{
-		Source:  yamlfile.Source{Shown: file.Shown, Mistakes: &yamlfile.Mistakes{}, Strict: true},
+		Source:  yamlfile.Source{Shown: file.Shown, Mistakes: &yamlfile.Mistakes{}},
 		profile: &Profile{},
 	}
 
@@ -72,24 +70,8 @@ type reader struct {
 }
 
 func (r *reader) read(file *reading.File) {
-	data, err := r.Source.Read(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		mistake := r.Mistake(nil, diagnosis.FileMissing, "the profile does not exist")
-		mistake.Next, mistake.Err = "set TALOS_DIR to the folder of your "+FileName, fs.ErrNotExist
-		r.Add(mistake)
-	}
-
-	if err != nil {
-		return
-	}
-
-	if r.root = r.Parse(data); r.root == nil || r.root.Tag == "!!null" {
-		if len(r.List) == 0 {
-			mistake := r.Mistake(nil, diagnosis.FileMissing, "the profile is empty")
-			mistake.Next = "declare name, network, talos and nodes in it"
-			r.Add(mistake)
-		}
-
+	if r.root = r.Needed(file, "profile", "set TALOS_DIR to the folder of your "+FileName,
+		"declare name, network, talos and nodes in it"); r.root == nil {
 		return
 	}
 

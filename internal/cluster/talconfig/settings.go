@@ -47,9 +47,9 @@ func (c *Config) Settings(node Node) NodeSettings {
 	return own
 }
 
-// Straighten changes the tree of a talconfig.yaml so that it can be decoded: talhelper's schema shows `meta` of a
+// straighten changes the tree of a talconfig.yaml so that it can be decoded: talhelper's schema shows `meta` of a
 // schematic once as a mapping and once as a list of them.
-func Straighten(root *yaml.Node) {
+func straighten(root *yaml.Node) {
 	settings := []*yaml.Node{yamlfile.Field(root, "controlPlane"), yamlfile.Field(root, "worker")}
 
 	if nodes := yamlfile.Field(root, "nodes"); nodes != nil {

@@ -1,10 +1,13 @@
 package talconfig_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 )
@@ -17,44 +20,25 @@ func variables(values map[string]string) talconfig.Variables {
 	}}
 }
 
-// TestTextsOfOthersKeepTheirVariables: with and without them, by what a caller wants of the file.
+// Texts of others are replaced with care: $host may be theirs, and what is missing is told to who needs them.
 func TestTextsOfOthersKeepTheirVariables(t *testing.T) {
 	t.Parallel()
 
-	const text = "clusterName: $NAME\ncount: ${COUNT}\nlist: ${LIST}\n${NAME}: key\npatches: [\"$host $NAME $$x\"]\n"
+	const text = "clusterName: $NAME\ncount: ${COUNT}\nlist: ${LIST}\n${NAME}: key\n" +
+		"patches: [\"$host $NAME $$x\", \"$UNSET\"]\n"
 
-	values := variables(map[string]string{"NAME": "lab", "COUNT": "3", "LIST": "[a, b]"})
+	source := yamlfile.Source{Shown: "a.yaml", Mistakes: &yamlfile.Mistakes{}, Refused: &yamlfile.Mistakes{}}
+	root := source.Parse([]byte(text))
+	variables(map[string]string{"NAME": "lab", "COUNT": "3", "LIST": "[a, b]"}).Substitute(source, root)
 
-	for name, substitute := range map[string]func(talconfig.Variables, yamlfile.Source) map[string]any{
-		"none": func(v talconfig.Variables, source yamlfile.Source) map[string]any {
-			root := source.Parse([]byte(text))
-			v.Substitute(source, root)
+	var decoded map[string]any
 
-			var decoded map[string]any
-
-			require.True(t, source.Decode(root, &decoded))
-
-			return decoded
-		},
-		"all": func(v talconfig.Variables, source yamlfile.Source) map[string]any {
-			root := source.Parse([]byte(text))
-			v.SubstituteAll(source, root)
-
-			var decoded map[string]any
-
-			require.True(t, source.Decode(root, &decoded))
-
-			return decoded
-		},
-	} {
-		source := yamlfile.Source{Shown: "a.yaml", Mistakes: &yamlfile.Mistakes{}}
-		patch := map[string]string{"none": "$host $NAME $$x", "all": "$host lab $x"}[name]
-
-		require.Equal(t, map[string]any{
-			"clusterName": "lab", "count": 3, "list": []any{"a", "b"}, "lab": "key", "patches": []any{patch},
-		}, substitute(values, source), name)
-		require.NoError(t, source.Err())
-	}
+	require.True(t, source.Decode(root, &decoded))
+	require.Equal(t, map[string]any{
+		"clusterName": "lab", "count": 3, "list": []any{"a", "b"}, "lab": "key", "patches": []any{"$host lab $x", ""},
+	}, decoded)
+	require.NoError(t, source.Err())
+	require.EqualError(t, source.Refused.Err(), "a.yaml:5:30: variable UNSET is not set")
 }
 
 func TestSettingsOfAnEntryWin(t *testing.T) {
@@ -88,14 +72,33 @@ func TestSettingsOfAnEntryWin(t *testing.T) {
 func TestReadVariables(t *testing.T) {
 	t.Parallel()
 
-	source := yamlfile.Source{Shown: "talenv.yaml", Mistakes: &yamlfile.Mistakes{}}
-	values := map[string]string{}
+	read := func(decrypt func(string, []byte) ([]byte, error)) (talconfig.Variables, error) {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "talenv.yaml"), []byte("A: 1\nB:\nC: [x]\n"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "talenv.sops.yaml"), []byte("D: ENC[x]\nsops: {mac: x}\n"),
+			0o600))
 
-	require.True(t, talconfig.ReadVariables(source, []byte("A: 1\nB:\n"), values))
-	require.Equal(t, map[string]string{"A": "1", "B": ""}, values)
-	require.False(t, talconfig.ReadVariables(source, []byte("A: ENC[x]\nsops: {mac: x}\n"), values))
-	require.NoError(t, source.Err())
+		mistakes := &yamlfile.Mistakes{}
 
-	require.True(t, talconfig.ReadVariables(source, []byte("A: [x]\n"), values))
-	require.EqualError(t, source.Err(), `talenv.yaml:1:1: "A" must be a single value, not a list`)
+		return talconfig.ReadVariables(reading.New(dir, decrypt), dir, []string{"A=0", "E=2"}, mistakes), mistakes.Err()
+	}
+
+	variables, err := read(nil)
+	require.EqualError(t, err, `talenv.yaml:3:1: "C" must be a single value, not a list`)
+	require.Equal(t, []string{"talenv.sops.yaml"}, variables.Unread)
+	require.NoError(t, variables.Failed, "nothing was tried")
+
+	for name, want := range map[string]string{"A": "1", "B": "", "E": "2"} {
+		value, set := variables.Lookup(name)
+		require.True(t, set, name)
+		require.Equal(t, want, value)
+	}
+
+	variables, _ = read(func(string, []byte) ([]byte, error) { return []byte("D: opened\n"), nil })
+	value, _ := variables.Lookup("D")
+	require.Equal(t, "opened", value)
+	require.Empty(t, variables.Unread)
+
+	variables, _ = read(func(string, []byte) ([]byte, error) { return nil, os.ErrPermission })
+	require.ErrorIs(t, variables.Failed, os.ErrPermission)
 }

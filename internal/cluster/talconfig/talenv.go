@@ -1,14 +1,66 @@
 package talconfig
 
 import (
+	"errors"
+	"path/filepath"
+	"strings"
+
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// ReadVariables adds the variables of a talenv.yaml; false if sops encrypted it.
-func ReadVariables(source yamlfile.Source, data []byte, values map[string]string) bool {
+// talenvFiles are the files that talhelper takes variables from, in its order; later ones win.
+var talenvFiles = []string{"talenv.yaml", "talenv.sops.yaml", "talenv.yml", "talenv.sops.yml"}
+
+// ReadVariables collects the environment and then a folder's files of variables, which win over it, as with talhelper.
+// A file that sops encrypted and that can't be decrypted is no mistake as long as no variable is missing.
+func ReadVariables(files *reading.Files, folder string, environ []string, mistakes *yamlfile.Mistakes) Variables {
+	values := map[string]string{}
+	variables := Variables{Lookup: func(name string) (string, bool) {
+		value, set := values[name]
+
+		return value, set
+	}}
+
+	for _, entry := range environ {
+		if name, value, found := strings.Cut(entry, "="); found {
+			values[name] = value
+		}
+	}
+
+	for _, name := range talenvFiles {
+		file := files.Open(filepath.Join(folder, name))
+		source := yamlfile.Source{Shown: file.Shown, Mistakes: mistakes}
+
+		data, err := source.Read(file)
+		if err != nil || readVariables(source, data, values) {
+			continue
+		}
+
+		if data, err = file.Decrypted(); err == nil && readVariables(source, data, values) {
+			continue
+		}
+
+		variables.Unread = append(variables.Unread, source.Shown)
+
+		if err != nil && !errors.Is(err, reading.ErrNoKey) {
+			variables.Failed = diagnosis.Join(variables.Failed, err)
+		}
+
+		if problem, known := diagnosis.AsProblem(err); known {
+			variables.sealed = append(variables.sealed, &yamlfile.Error{ID: problem.ID, Path: source.Shown,
+				Message: strings.TrimPrefix(problem.Cause, source.Shown+" "), Next: problem.Next})
+		}
+	}
+
+	return variables
+}
+
+// readVariables adds the variables of a file; false if sops encrypted it.
+func readVariables(source yamlfile.Source, data []byte, values map[string]string) bool {
 	root := source.Parse(data)
 
 	switch {

@@ -20,6 +20,8 @@ type Variables struct {
 	// Failed is why files could not be decrypted; nil if none was tried in vain.
 	Failed error
 
+	// sealed are those reasons as mistakes, for whom a variable is missing.
+	sealed []*yamlfile.Error
 	// foreign is set for texts that belong to others.
 	foreign bool
 }
@@ -171,25 +173,9 @@ func closingBrace(text string) int {
 // of ours.
 var foreign = []string{"patches", "inlineManifests", "machineFiles", "extraManifests", "extensionServices"}
 
-// Substitute replaces variables in a tree but for texts that belong to others, each scalar by itself so that places
-// stay true.
+// Substitute replaces variables in a tree, each scalar by itself so that places stay true. The mistakes in texts that
+// belong to others are among the source's refused ones.
 func (v Variables) Substitute(source yamlfile.Source, node *yaml.Node) {
-	v.substitute(source, node, func(*yaml.Node) {})
-}
-
-// SubstituteAll replaces variables in the whole tree. In texts that belong to others, a $name of small letters without
-// braces that is not set stays as it is: it is theirs.
-func (v Variables) SubstituteAll(source yamlfile.Source, node *yaml.Node) {
-	v.substitute(source, node, func(theirs *yaml.Node) { v.SubstituteForeign(source, theirs) })
-}
-
-// SubstituteForeign replaces variables in a tree that belongs to others, see SubstituteAll.
-func (v Variables) SubstituteForeign(source yamlfile.Source, node *yaml.Node) {
-	v.foreign = true
-	v.substitute(source, node, func(theirs *yaml.Node) { v.SubstituteForeign(source, theirs) })
-}
-
-func (v Variables) substitute(source yamlfile.Source, node *yaml.Node, foreignText func(*yaml.Node)) {
 	if node.Kind == yaml.ScalarNode {
 		v.substituteScalar(source, node)
 
@@ -198,11 +184,18 @@ func (v Variables) substitute(source yamlfile.Source, node *yaml.Node, foreignTe
 
 	for i, child := range node.Content {
 		if node.Kind == yaml.MappingNode && i%2 == 1 && slices.Contains(foreign, node.Content[i-1].Value) {
-			foreignText(child)
+			v.SubstituteForeign(source.Refusal(), child)
 		} else {
-			v.substitute(source, child, foreignText)
+			v.Substitute(source, child)
 		}
 	}
+}
+
+// SubstituteForeign is Substitute for a text that belongs to others: a $name of small letters without braces that is
+// not set stays as it is, for it is theirs.
+func (v Variables) SubstituteForeign(source yamlfile.Source, node *yaml.Node) {
+	v.foreign = true
+	v.Substitute(source, node)
 }
 
 func (v Variables) substituteScalar(source yamlfile.Source, node *yaml.Node) {

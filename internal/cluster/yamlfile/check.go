@@ -22,7 +22,7 @@ import (
 type ForeignKeys interface{ IsForeign(key string) bool }
 
 // Check compares a tree with the Go type that it is to be decoded into: unknown keys and values of the wrong type are
-// mistakes, each at its place. What types that decode themselves say is a mistake when the source is strict.
+// mistakes, each at its place; see Source.Refused for what types say that decode themselves.
 func (s Source) Check(name string, node *yaml.Node, in reflect.Type) {
 	for in.Kind() == reflect.Pointer {
 		in = in.Elem()
@@ -58,8 +58,8 @@ func (s Source) Check(name string, node *yaml.Node, in reflect.Type) {
 	case reflect.Slice, reflect.Array:
 		if s.requireKind(name, node, yaml.SequenceNode) {
 			for _, item := range node.Content {
-				if s.Strict && item.Tag == "!!null" && in.Elem().Kind() == reflect.Pointer {
-					s.At(item, diagnosis.FileType, "an item of %s is empty", name)
+				if item.Tag == "!!null" && in.Elem().Kind() == reflect.Pointer {
+					s.Refusal().At(item, diagnosis.FileType, "an item of %s is empty", name)
 				}
 
 				s.Check("an item of "+name, item, in.Elem())
@@ -75,20 +75,31 @@ func (s Source) Check(name string, node *yaml.Node, in reflect.Type) {
 // checkOwn lets a type that decodes itself judge a value. Such types take scalars or lists as they like.
 func (s Source) checkOwn(name string, node *yaml.Node, in reflect.Type) {
 	err := decodeInto(node, reflect.New(in).Interface())
+	refusal := s.Refusal()
 
 	switch allowed := choices(in); {
 	case err == nil:
-	case !s.Strict:
-		*node = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null", Line: node.Line, Column: node.Column}
+		return
 	case node.Kind != yaml.ScalarNode:
-		s.At(node, diagnosis.FileType, "%s can't be a %s", name, KindName(node))
+		refusal.At(node, diagnosis.FileType, "%s can't be a %s", name, KindName(node))
 	case len(allowed) > 0:
 		mistake := s.Mistake(node, diagnosis.FileValue, "%s: %q is none of %s", name, node.Value, strings.Join(allowed, ", "))
 		mistake.Suggestion = suggest.Word(node.Value, allowed)
-		s.Add(mistake)
+		refusal.Add(mistake)
 	default:
-		s.At(node, diagnosis.FileValue, "%s: %s", name, ownError(node, err))
+		refusal.At(node, diagnosis.FileValue, "%s: %s", name, ownError(node, err))
 	}
+
+	*node = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null", Line: node.Line, Column: node.Column}
+}
+
+// Refusal is the source of mistakes that only who uses a value minds.
+func (s Source) Refusal() Source {
+	if s.Refused != nil {
+		s.Mistakes = s.Refused
+	}
+
+	return s
 }
 
 // choices are the words that a type takes which stands for one of a few numbers; nil for other types.

@@ -22,8 +22,9 @@ type Source struct {
 	// Shown is the path for messages.
 	Shown string
 	*Mistakes
-	// Strict makes values that a type of Talos refuses mistakes; otherwise Check takes them for absent.
-	Strict bool
+	// Refused gets the values that a type of Talos refuses, which Check then takes for absent; nil makes them mistakes
+	// like all others.
+	Refused *Mistakes
 }
 
 // At adds a mistake at a node's place.
@@ -58,6 +59,38 @@ func (s Source) Read(file *reading.File) ([]byte, error) {
 	}
 
 	return file.Data, file.Err
+}
+
+// Needed is the tree of a file that has to be there and to hold something; otherwise nil, and a mistake that says so of
+// what the file is.
+func (s Source) Needed(file *reading.File, what, nextIfMissing, nextIfEmpty string) *yaml.Node {
+	before := len(s.List)
+	missing := func(how, next string, err error) {
+		mistake := s.Mistake(nil, diagnosis.FileMissing, "the %s %s", what, how)
+		mistake.Next, mistake.Err = next, err
+		s.Add(mistake)
+	}
+
+	if file.Missing() {
+		missing("does not exist", nextIfMissing, file.Err)
+
+		return nil
+	}
+
+	data, err := s.Read(file)
+	if err != nil {
+		return nil
+	}
+
+	if root := s.Parse(data); root != nil && root.Tag != "!!null" {
+		return root
+	}
+
+	if len(s.List) == before {
+		missing("is empty", nextIfEmpty, nil)
+	}
+
+	return nil
 }
 
 // Parse reads the first document of a YAML text into a tree without comments, aliases and merge keys; the places of the

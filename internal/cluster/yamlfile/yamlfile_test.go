@@ -32,7 +32,7 @@ links:
 func TestCheckSaysWhereAndWhichWouldDo(t *testing.T) {
 	t.Parallel()
 
-	source := yamlfile.Source{Shown: "a.yaml", Mistakes: &yamlfile.Mistakes{}, Strict: true}
+	source := yamlfile.Source{Shown: "a.yaml", Mistakes: &yamlfile.Mistakes{}}
 	source.Check("the file", source.Parse([]byte(text)), reflect.TypeFor[firewall]())
 
 	require.EqualError(t, source.Err(), `a.yaml:1:9: "action": "accep" is none of accept, block, did you mean "accept"?
@@ -41,14 +41,15 @@ a.yaml:5:5: an item of "links" is empty
 a.yaml:6:6: unknown key "nmae", did you mean "name"?`)
 }
 
-// TestWithoutStrictnessWhatATypeRefusesIsAbsent: the rest can be decoded.
-func TestWithoutStrictnessWhatATypeRefusesIsAbsent(t *testing.T) {
+// TestWhatATypeRefusesIsAbsent: the rest can be decoded.
+func TestWhatATypeRefusesIsAbsent(t *testing.T) {
 	t.Parallel()
 
-	source := yamlfile.Source{Shown: "a.yaml", Mistakes: &yamlfile.Mistakes{}}
+	source := yamlfile.Source{Shown: "a.yaml", Mistakes: &yamlfile.Mistakes{}, Refused: &yamlfile.Mistakes{}}
 	root := source.Parse([]byte("action: accep\nlinks: [{name: eth0, mtu: 1500}]\n"))
 	source.Check("the file", root, reflect.TypeFor[firewall]())
 	require.NoError(t, source.Err())
+	require.ErrorContains(t, source.Refused.Err(), `a.yaml:1:9: "action": "accep" is none of accept, block`)
 
 	var decoded firewall
 
@@ -59,7 +60,7 @@ func TestWithoutStrictnessWhatATypeRefusesIsAbsent(t *testing.T) {
 func TestDecodeTellsWhatCheckCanNotSee(t *testing.T) {
 	t.Parallel()
 
-	source := yamlfile.Source{Shown: "a.yaml", Mistakes: &yamlfile.Mistakes{}, Strict: true}
+	source := yamlfile.Source{Shown: "a.yaml", Mistakes: &yamlfile.Mistakes{}}
 	root := source.Parse([]byte("links:\n  - mtu: \"1500\"\n"))
 	source.Check("the file", root, reflect.TypeFor[firewall]())
 	require.False(t, source.Decode(root, &firewall{}))

@@ -63,7 +63,7 @@ func BenchmarkHundredNodesTenPatches(b *testing.B) {
 	source := sourceOf(b, hundredNodes())
 
 	for b.Loop() {
-		output, err := generate.Talconfig(source)
+		output, err := generate.Configs(source)
 		require.NoError(b, err)
 		require.Len(b, output.Configs, 100)
 	}

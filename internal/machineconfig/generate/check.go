@@ -3,8 +3,8 @@ package generate
 import (
 	"maps"
 	"net/netip"
-	"net/url"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,26 +52,14 @@ func (c *cluster) oneOf(place *yaml.Node, value string, allowed ...string) {
 }
 
 func (c *cluster) checkCluster() {
-	for _, needed := range []struct{ key, value, why string }{
-		{"clusterName", c.config.ClusterName, "it is the first part of the machine configs' names"},
-		{"endpoint", c.config.Endpoint, "the URL of the Kubernetes API, as https://192.0.2.10:6443"},
-		{"kubernetesVersion", c.config.KubernetesVersion, "the images of Kubernetes are chosen by it"},
-	} {
-		if needed.value == "" {
-			c.value(yamlfile.PlaceOf(c.root, needed.key), "%q is needed: %s", needed.key, needed.why)
-		}
+	if c.config.KubernetesVersion == "" {
+		c.value(yamlfile.PlaceOf(c.root, "kubernetesVersion"),
+			"\"kubernetesVersion\" is needed: the images of Kubernetes are chosen by it")
 	}
 
-	if len(c.config.Nodes) == 0 {
-		c.At(yamlfile.PlaceOf(c.root, "nodes"), diagnosis.FileNoNodes, "no nodes are declared")
-	}
-
-	if c.config.Endpoint != "" {
-		if endpoint, err := url.Parse(c.config.Endpoint); err != nil || endpoint.Scheme != "https" ||
-			endpoint.Hostname() == "" {
-			c.value(yamlfile.Field(c.root, "endpoint"),
-				"\"endpoint\" must be a URL with https and a host, as https://192.0.2.10:6443")
-		}
+	if c.source.Cluster.Endpoint.Scheme != "https" {
+		c.value(yamlfile.Field(c.root, "endpoint"),
+			"\"endpoint\" must be a URL with https and a host, as https://192.0.2.10:6443")
 	}
 
 	if c.config.Domain != "" && !domain.MatchString(c.config.Domain) {
@@ -79,8 +67,6 @@ func (c *cluster) checkCluster() {
 	}
 
 	c.checkVersions()
-	c.checkSubnets("clusterPodNets", c.config.PodNets)
-	c.checkSubnets("clusterSvcNets", c.config.ServiceNets)
 	c.checkCNI()
 	c.checkFactory()
 	c.readInlineManifests()
@@ -152,14 +138,6 @@ func (c *cluster) checkKubernetesVersion() {
 	}
 }
 
-func (c *cluster) checkSubnets(key string, subnets []string) {
-	for i, text := range subnets {
-		if _, err := netip.ParsePrefix(text); err != nil {
-			c.value(yamlfile.Item(yamlfile.Field(c.root, key), i), "%q: %q is not a subnet, as 10.244.0.0/16", key, text)
-		}
-	}
-}
-
 func (c *cluster) checkCNI() {
 	cni, place := c.config.CNI, yamlfile.Field(c.root, "cniConfig")
 	if cni == nil {
@@ -217,30 +195,14 @@ func (e *entry) check() {
 }
 
 func (e *entry) checkNames() {
-	switch {
-	case e.Hostname == "":
-		e.value(e.placeOf("hostname"), "\"hostname\" is needed: it names the node and its machine config")
-	case !hostname.MatchString(e.Hostname) || len(e.Hostname) > 253:
+	if !hostname.MatchString(e.Hostname) || len(e.Hostname) > 253 {
 		e.value(e.placeOf("hostname"), "%q is no hostname: letters, digits, dots and dashes", e.Hostname)
 	}
 
-	if strings.TrimSpace(e.IPAddress) == "" {
-		e.value(e.placeOf("ipAddress"), "\"ipAddress\" is needed: it is where the machine answers")
+	e.file, _ = e.config.FileName(e.Node) // the inventory tells of a template that makes none
 
-		return
-	}
-
-	for _, address := range e.addresses() {
-		if _, err := netip.ParseAddr(address); err != nil && !domain.MatchString(address) {
-			e.At(e.placeOf("ipAddress"), diagnosis.FileAddress, "%q is neither an IP address nor a DNS name", address)
-		}
-	}
-
-	if len(e.addresses()) > 1 && !e.IgnoreHostname {
-		mistake := e.Mistake(e.placeOf("ipAddress"), diagnosis.SharedConfig,
-			"each address of %s is a machine of its own, and all of them would get the hostname %q", e.Hostname, e.Hostname)
-		mistake.Next = "give each machine an entry of its own, or set `ignoreHostname: true` and let DHCP name them"
-		e.Add(mistake)
+	if !filepath.IsLocal(e.file) {
+		e.value(e.placeOf("filenameTmpl"), "%q is no name of a file in the folder of the machine configs", e.file)
 	}
 }
 

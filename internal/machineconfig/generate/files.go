@@ -50,7 +50,7 @@ func (c *cluster) open(place *yaml.Node, reference string) *file {
 		return known
 	}
 
-	opened := newFile(c.Source, c.source.Files.Open(path))
+	opened := newFile(c.Source, c.source.Cluster.Files.Open(path))
 	c.files[path] = opened
 
 	if opened.read.Err != nil {

@@ -6,14 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
 )
 
 // FuzzMachineConfigs makes machine configs of any text: either they are there, or mistakes that can be shown.
 func FuzzMachineConfigs(f *testing.F) {
 	// Keys take time, which is not that of the first input.
-	_, err := bundle()
+	secrets, err := bundle()
 	require.NoError(f, err)
 
 	for _, folder := range []string{"configs", "mistakes"} {
@@ -23,10 +22,10 @@ func FuzzMachineConfigs(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, talconfig, patch string) {
-		source := sourceOf(t, map[string]string{"talconfig.yaml": talconfig, "patches/a.yaml": patch}, environ...)
+		dir := folderOf(t, map[string]string{"talconfig.yaml": talconfig, "patches/a.yaml": patch})
 
 		fuzztest.Bounded(t, func() {
-			output, err := generate.Talconfig(source)
+			output, err := configsIn(dir, secrets, environ...)
 			if err != nil {
 				require.NotEmpty(t, yamlfile.Errors(err), err)
 

@@ -11,17 +11,13 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
-	"github.com/talos-mage/talos-mage/internal/cluster/reading"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 )
 
 // Source is what machine configs are made from.
 type Source struct {
-	// File is the path of the talconfig.yaml or the profile; @file paths in it are relative to its folder.
-	File string
-	// Files are what the run has read so far; nil opens each file anew.
-	Files *reading.Files
-	// Lookup finds the value of a variable, from talenv.yaml, talenv.sops.yaml and the environment. Nil knows none.
-	Lookup func(name string) (string, bool)
+	// Cluster is what was read of the talconfig.yaml or the profile.
+	Cluster *inventory.Cluster
 	// Secrets of the cluster.
 	Secrets *secrets.Bundle
 	// Now is what the talosconfig's client certificate is valid from.
@@ -71,13 +67,20 @@ func (s Source) checkSecrets() error {
 	return nil
 }
 
-// Talconfig makes everything that a talconfig.yaml describes. An error lists every mistake in the files, see
-// yamlfile.Errors.
-func Talconfig(source Source) (*Output, error) {
-	if err := source.checkSecrets(); err != nil {
+// Configs makes everything that a cluster's files describe. An error lists every mistake in the files that keeps
+// machine configs from being made, see yamlfile.Errors.
+func Configs(source Source) (*Output, error) {
+	switch err := source.checkSecrets(); {
+	case err != nil:
 		return nil, err
+	case source.Cluster.Profile != nil:
+		return profileConfigs(source)
+	default:
+		return talconfigConfigs(source)
 	}
+}
 
+func talconfigConfigs(source Source) (*Output, error) {
 	cluster, err := load(source)
 	if err != nil {
 		return nil, err

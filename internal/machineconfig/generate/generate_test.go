@@ -10,8 +10,10 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
@@ -24,12 +26,9 @@ var now = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 // bundle is made once: keys take time.
 var bundle = sync.OnceValues(quicksecrets.New)
 
-// sourceOf writes files to a folder, the talconfig.yaml among them.
-func sourceOf(t testing.TB, files map[string]string, environ ...string) generate.Source {
+// folderOf writes files to a folder, the talconfig.yaml among them.
+func folderOf(t testing.TB, files map[string]string) string {
 	t.Helper()
-
-	made, err := bundle()
-	require.NoError(t, err)
 
 	dir := t.TempDir()
 
@@ -39,18 +38,31 @@ func sourceOf(t testing.TB, files map[string]string, environ ...string) generate
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 
-	return generate.Source{
-		File: filepath.Join(dir, "talconfig.yaml"), Files: reading.New(dir, nil), Secrets: made, Now: now,
-		Lookup: func(name string) (string, bool) {
-			for _, entry := range environ {
-				if value, found := strings.CutPrefix(entry, name+"="); found {
-					return value, true
-				}
-			}
+	return dir
+}
 
-			return "", false
-		},
+// configsIn reads the cluster that a folder's files declare, and makes its machine configs.
+func configsIn(dir string, secrets *secrets.Bundle, environ ...string) (*generate.Output, error) {
+	cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Environ: environ, Files: reading.New(dir, nil)})
+	if err != nil {
+		return nil, err
 	}
+
+	return generate.Configs(generate.Source{Cluster: cluster, Secrets: secrets, Now: now})
+}
+
+// sourceOf reads files that have no mistakes of the inventory's.
+func sourceOf(t testing.TB, files map[string]string, environ ...string) generate.Source {
+	t.Helper()
+
+	made, err := bundle()
+	require.NoError(t, err)
+
+	dir := folderOf(t, files)
+	cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Environ: environ, Files: reading.New(dir, nil)})
+	require.NoError(t, err)
+
+	return generate.Source{Cluster: cluster, Secrets: made, Now: now}
 }
 
 // cases reads testdata/<folder>/*.yaml: a talconfig.yaml, and more files, each after a line `====== name`.
@@ -119,7 +131,7 @@ func TestConfigs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			output, err := generate.Talconfig(sourceOf(t, files, environ...))
+			output, err := generate.Configs(sourceOf(t, files, environ...))
 			require.NoError(t, err)
 
 			var text strings.Builder

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 )
 
@@ -21,9 +22,13 @@ type Images struct {
 	Boot string
 }
 
-// TalconfigImages names the images of every entry of a talconfig.yaml. Secrets are not needed.
-func TalconfigImages(source Source) ([]Images, error) {
-	cluster, err := load(source)
+// NameImages names the images of every entry of a cluster's talconfig.yaml, or every node of its profile.
+func NameImages(declared *inventory.Cluster) ([]Images, error) {
+	if declared.Profile != nil {
+		return profileImages(declared.Profile), nil
+	}
+
+	cluster, err := load(Source{Cluster: declared})
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,7 @@
 package generate
 
 import (
-	"errors"
-	"io/fs"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"text/template"
 
@@ -15,7 +12,6 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
-	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
 // cluster is a talconfig.yaml that was read and checked.
@@ -58,25 +54,29 @@ type entry struct {
 	extraManifests []patch
 }
 
-// load reads and checks everything but what depends on a generated config.
+// load checks what making machine configs needs, beyond what was checked when the file was read.
 func load(source Source) (*cluster, error) {
-	if source.Lookup == nil {
-		source.Lookup = func(string) (string, bool) { return "", false }
+	read := source.Cluster.Talconfig
+
+	variables, err := source.Cluster.Variables()
+	if err != nil {
+		return nil, err
 	}
 
 	cluster := &cluster{
-		Source: yamlfile.Source{
-			Shown: source.Files.Shown(source.File), Mistakes: &yamlfile.Mistakes{}, Strict: true,
-		},
+		// What was refused when the file was read keeps configs from being made.
+		Source:    yamlfile.Source{Shown: read.Shown, Mistakes: &yamlfile.Mistakes{List: slices.Clone(read.Refused.List)}},
 		source:    source,
-		folder:    filepath.Dir(source.File),
-		variables: talconfig.Variables{Lookup: source.Lookup},
+		folder:    filepath.Dir(source.Cluster.Source),
+		root:      read.Root,
+		config:    read.Config,
+		variables: variables,
 		files:     files{},
 		patches:   patchCache{},
-		templates: templates{functions: templateFunctions(source.Lookup), parsed: map[string]*template.Template{}},
+		templates: templates{functions: templateFunctions(variables.Lookup), parsed: map[string]*template.Template{}},
 	}
 
-	if !cluster.read() {
+	if len(cluster.List) > 0 {
 		return nil, cluster.err()
 	}
 
@@ -85,8 +85,6 @@ func load(source Source) (*cluster, error) {
 	for i, node := range cluster.config.Nodes {
 		cluster.entries = append(cluster.entries, cluster.newEntry(i, node))
 	}
-
-	cluster.checkFileNames()
 
 	for _, entry := range cluster.entries {
 		entry.check()
@@ -97,40 +95,6 @@ func load(source Source) (*cluster, error) {
 	}
 
 	return cluster, cluster.prepare()
-}
-
-// read decodes the file; false if there is nothing to go on with.
-func (c *cluster) read() bool {
-	data, err := c.Read(c.source.Files.Open(c.source.File))
-	if errors.Is(err, fs.ErrNotExist) {
-		mistake := c.Mistake(nil, diagnosis.FileMissing, "does not exist")
-		mistake.Err = fs.ErrNotExist
-		c.Add(mistake)
-	}
-
-	if err != nil {
-		return false
-	}
-
-	if c.root = c.Parse(data); c.root == nil {
-		if len(c.List) == 0 {
-			c.Add(c.Mistake(nil, diagnosis.FileMissing, "is empty"))
-		}
-
-		return false
-	}
-
-	talconfig.Straighten(c.root)
-	c.variables.SubstituteAll(c.Source, c.root)
-	c.Check("the file", c.root, reflect.TypeFor[talconfig.Config]())
-
-	if len(c.List) > 0 {
-		return false
-	}
-
-	c.config = &talconfig.Config{}
-
-	return c.Decode(c.root, c.config)
 }
 
 // err lists the mistakes so far, each with the path of its field.
@@ -150,28 +114,6 @@ func (c *cluster) newEntry(i int, node talconfig.Node) *entry {
 	}
 
 	return entry
-}
-
-// checkFileNames names each entry's file, which must be its own.
-func (c *cluster) checkFileNames() {
-	used := map[string]*entry{}
-
-	for _, entry := range c.entries {
-		name, err := c.config.FileName(entry.Node)
-
-		switch first := used[name]; {
-		case err != nil:
-			c.At(entry.placeOf("filenameTmpl"), diagnosis.FileValue, "\"filenameTmpl\" %s", err)
-		case !filepath.IsLocal(name):
-			c.At(entry.placeOf("filenameTmpl"), diagnosis.FileValue,
-				"%q is no name of a file in the folder of the machine configs", name)
-		case first != nil:
-			c.At(entry.placeOf("hostname"), diagnosis.FileDuplicate,
-				"the machine config %s is another node's already, in line %d", name, first.place.Line)
-		}
-
-		entry.file, used[name] = name, entry
-	}
 }
 
 // placeOf is where a setting stands: at the entry, at its group, or the entry itself if it is nowhere.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
@@ -22,7 +21,10 @@ func TestMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			_, err := generate.Talconfig(sourceOf(t, files, environ...))
+			made, err := bundle()
+			require.NoError(t, err)
+
+			_, err = configsIn(folderOf(t, files), made, environ...)
 			require.Error(t, err)
 
 			mistakes := yamlfile.Errors(err)

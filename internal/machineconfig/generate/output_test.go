@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +14,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
-	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 	"github.com/talos-mage/talos-mage/internal/talos/talosconfig"
 )
@@ -36,16 +35,16 @@ func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
 
 	source := sourceOf(t, cases(t, "configs")["everything"], environ...)
 
-	first, err := generate.Talconfig(source)
+	first, err := generate.Configs(source)
 	require.NoError(t, err)
 
-	second, err := generate.Talconfig(source)
+	second, err := generate.Configs(source)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
 
 	source.Now = source.Now.Add(time.Second)
 
-	later, err := generate.Talconfig(source)
+	later, err := generate.Configs(source)
 	require.NoError(t, err)
 	require.Equal(t, first.Configs, later.Configs)
 	require.NotEqual(t, first.Talosconfig, later.Talosconfig)
@@ -56,7 +55,7 @@ func TestTalosconfigIsAnAdministrators(t *testing.T) {
 
 	source := sourceOf(t, map[string]string{"talconfig.yaml": fmt.Sprintf(twoNodes, "v1.13.9", "v1.36.3")})
 
-	output, err := generate.Talconfig(source)
+	output, err := generate.Configs(source)
 	require.NoError(t, err)
 	require.Equal(t, "lab", output.Cluster)
 	require.Equal(t, "lab-cp1.yaml\nlab-pool.yaml\ntalosconfig\n", string(output.GitIgnore))
@@ -114,7 +113,7 @@ func TestEachTalosVersionGetsItsDocuments(t *testing.T) {
 		t.Run(version.talos, func(t *testing.T) {
 			t.Parallel()
 
-			output, err := generate.Talconfig(sourceOf(t,
+			output, err := generate.Configs(sourceOf(t,
 				map[string]string{"talconfig.yaml": fmt.Sprintf(twoNodes, version.talos, version.kubernetes)}))
 			require.NoError(t, err)
 
@@ -148,7 +147,7 @@ func TestAnOldKeyOfEncryptionIsKept(t *testing.T) {
 	older.Secrets = &keys
 	source.Secrets = &older
 
-	output, err := generate.Talconfig(source)
+	output, err := generate.Configs(source)
 	require.NoError(t, err)
 
 	for _, kept := range []string{"aescbcEncryptionSecret: b2xkZXI=\n",
@@ -163,23 +162,31 @@ func TestEncryptedFilesAreDecrypted(t *testing.T) {
 	const encrypted = "machine: ENC[AES256_GCM,data:x]\nsops: {mac: x}\n"
 
 	talconfig := fmt.Sprintf(twoNodes, "v1.13.9", "v1.36.3") + "patches: [\"@secret.yaml\"]\n"
-	source := sourceOf(t, map[string]string{"talconfig.yaml": talconfig, "secret.yaml": encrypted}, "VALUE=set")
+	dir := folderOf(t, map[string]string{"talconfig.yaml": talconfig, "secret.yaml": encrypted})
 
-	source.Files = reading.New(filepath.Dir(source.File), func(path string, data []byte) ([]byte, error) {
+	made, err := bundle()
+	require.NoError(t, err)
+
+	configs := func(decrypt func(string, []byte) ([]byte, error)) (*generate.Output, error) {
+		cluster, err := inventory.Load(inventory.Options{
+			TalosDir: dir, Environ: []string{"VALUE=set"}, Files: reading.New(dir, decrypt),
+		})
+		require.NoError(t, err)
+
+		return generate.Configs(generate.Source{Cluster: cluster, Secrets: made, Now: now})
+	}
+
+	output, err := configs(func(path string, data []byte) ([]byte, error) {
 		require.True(t, strings.HasSuffix(path, "secret.yaml"))
 		require.Equal(t, encrypted, string(data))
 
 		return []byte("machine: {env: {A: \"${VALUE}\"}}\n"), nil
 	})
-
-	output, err := generate.Talconfig(source)
 	require.NoError(t, err)
 	require.Contains(t, string(output.Configs[0].Bytes), "A: set")
 
 	broken := errors.New("no key fits")
-	source.Files = reading.New(filepath.Dir(source.File), func(string, []byte) ([]byte, error) { return nil, broken })
-
-	_, err = generate.Talconfig(source)
+	_, err = configs(func(string, []byte) ([]byte, error) { return nil, broken })
 	require.ErrorContains(t, err, "file secret.yaml can't be decrypted: no key fits")
 	require.ErrorIs(t, err, broken)
 }
@@ -187,10 +194,10 @@ func TestEncryptedFilesAreDecrypted(t *testing.T) {
 func TestSecretsAreNeeded(t *testing.T) {
 	t.Parallel()
 
-	_, err := generate.Talconfig(generate.Source{File: "talconfig.yaml"})
+	_, err := generate.Configs(generate.Source{})
 	require.ErrorContains(t, err, "secrets are needed")
 
-	_, err = generate.Talconfig(generate.Source{File: "talconfig.yaml", Secrets: &secrets.Bundle{}})
+	_, err = generate.Configs(generate.Source{Secrets: &secrets.Bundle{}})
 	require.ErrorContains(t, err, "secrets need cluster, secrets, trustdinfo and certs")
 
 	made, err := bundle()
@@ -198,20 +205,14 @@ func TestSecretsAreNeeded(t *testing.T) {
 
 	partial := *made
 	partial.Certs = &secrets.Certs{}
-	_, err = generate.Talconfig(generate.Source{File: "talconfig.yaml", Secrets: &partial})
+	_, err = generate.Configs(generate.Source{Secrets: &partial})
 	require.ErrorContains(t, err, "certs need os,")
 }
 
-func TestMissingTalconfig(t *testing.T) {
-	t.Parallel()
+func imagesOf(t *testing.T, talconfig string) ([]generate.Images, error) {
+	t.Helper()
 
-	source := sourceOf(t, nil)
-
-	_, err := generate.Talconfig(source)
-	require.EqualError(t, yamlfile.Errors(err)[0], "talconfig.yaml: does not exist")
-
-	_, err = generate.TalconfigImages(sourceOf(t, map[string]string{"talconfig.yaml": "# nothing\n"}))
-	require.EqualError(t, yamlfile.Errors(err)[0], "talconfig.yaml: is empty")
+	return generate.NameImages(sourceOf(t, map[string]string{"talconfig.yaml": talconfig}).Cluster)
 }
 
 func TestImages(t *testing.T) {
@@ -235,7 +236,7 @@ nodes:
   - {hostname: c, ipAddress: 192.0.2.13, installDisk: /dev/vda, talosImageURL: other.example/installer/x, imageSchematic: {}, machineSpec: {bootMethod: disk-image, imageSuffix: qcow2, mode: nocloud}}
 `
 
-	images, err := generate.TalconfigImages(sourceOf(t, map[string]string{"talconfig.yaml": fmt.Sprintf(talconfig, "{}")}))
+	images, err := imagesOf(t, fmt.Sprintf(talconfig, "{}"))
 	require.NoError(t, err)
 	require.Equal(t, []generate.Images{
 		{
@@ -252,13 +253,13 @@ nodes:
 		},
 	}, images)
 
-	images, err = generate.TalconfigImages(sourceOf(t, map[string]string{"talconfig.yaml": fmt.Sprintf(talconfig,
-		`{registryURL: own.example, protocol: http, ISOURLTmpl: "{{.Protocol}}://{{.RegistryURL}}/{{.Arch}}{{.Suffix}}", installerURLTmpl: "{{.RegistryURL}}/{{.Version}}"}`)}))
+	images, err = imagesOf(t, fmt.Sprintf(talconfig,
+		`{registryURL: own.example, protocol: http, ISOURLTmpl: "{{.Protocol}}://{{.RegistryURL}}/{{.Arch}}{{.Suffix}}", installerURLTmpl: "{{.RegistryURL}}/{{.Version}}"}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{"own.example/v1.13.9", "http://own.example/amd64.iso"},
 		[]string{images[0].Installer, images[0].Boot})
 
-	_, err = generate.TalconfigImages(sourceOf(t,
-		map[string]string{"talconfig.yaml": fmt.Sprintf(talconfig, `{ISOURLTmpl: "{{.Nothing}}"}`)}))
+	_, err = imagesOf(t,
+		fmt.Sprintf(talconfig, `{ISOURLTmpl: "{{.Nothing}}"}`))
 	require.ErrorContains(t, err, "Nothing")
 }

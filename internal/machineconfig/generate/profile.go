@@ -13,22 +13,15 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// Profile makes the machine configs of a cluster profile, cluster.yaml. For Talos up to 1.11 they mean what these steps
+// profileConfigs makes the machine configs of a cluster profile, cluster.yaml. For Talos up to 1.11 they mean what these steps
 // give: `talosctl gen config` with discovery off and with patches that set the pods' and services' subnets, and
 // `talosctl apply-config` with a patch that has each node's hostname, address, route, name servers and VIP. Talos from
 // 1.12 on refuses such patches, and here the hostname is a document of its own. The user's own patches of patches_dir
 // come last. An error is one of the profile's files.
-func Profile(source Source) (*Output, error) {
-	if err := source.checkSecrets(); err != nil {
-		return nil, err
-	}
+func profileConfigs(source Source) (*Output, error) {
+	declared := source.Cluster.Profile
 
-	declared, err := profile.Read(source.Files.Open(source.File))
-	if err != nil {
-		return nil, err
-	}
-
-	patches, err := readProfilePatches(declared, source)
+	patches, err := readProfilePatches(declared, source.Cluster.Files)
 	if err != nil {
 		return nil, err
 	}
@@ -55,13 +48,7 @@ func Profile(source Source) (*Output, error) {
 	return output, err
 }
 
-// ProfileImages names the images of every node of a cluster profile. Secrets are not needed.
-func ProfileImages(source Source) ([]Images, error) {
-	declared, err := profile.Read(source.Files.Open(source.File))
-	if err != nil {
-		return nil, err
-	}
-
+func profileImages(declared *profile.Profile) []Images {
 	all := make([]Images, 0, len(declared.Machines))
 
 	for _, node := range declared.Machines {
@@ -74,7 +61,7 @@ func ProfileImages(source Source) ([]Images, error) {
 		})
 	}
 
-	return all, nil
+	return all
 }
 
 func profileInput(declared *profile.Profile, source Source) (*generate.Input, error) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -23,7 +22,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -84,9 +82,7 @@ func fromProfile(t *testing.T, text string, files map[string]string) (*generate.
 	shared, err := profileSecrets()
 	require.NoError(t, err)
 
-	return generate.Profile(generate.Source{File: filepath.Join(dir, "cluster.yaml"), Files: reading.New(dir, nil),
-		Secrets: shared,
-		Now:     time.Unix(1_700_000_000, 0)})
+	return configsIn(dir, shared)
 }
 
 // stepPatch is the patch of a node as people write it for `talosctl apply-config --config-patch`.
@@ -576,10 +572,12 @@ func TestBadPatchesOfAProfileAreNamed(t *testing.T) {
 func TestImagesOfAProfileNeedNoSecrets(t *testing.T) {
 	t.Parallel()
 
-	path := filepath.Join(t.TempDir(), "cluster.yaml")
-	require.NoError(t, os.WriteFile(path, []byte(testProfile("1.13.9", "1.36.3")), 0o600))
+	dir := folderOf(t, map[string]string{"cluster.yaml": testProfile("1.13.9", "1.36.3")})
 
-	images, err := generate.ProfileImages(generate.Source{File: path})
+	cluster, err := inventory.Load(inventory.Options{TalosDir: dir})
+	require.NoError(t, err)
+
+	images, err := generate.NameImages(cluster)
 	require.NoError(t, err)
 	require.Len(t, images, 2)
 	require.Equal(t, generate.Images{
@@ -587,7 +585,7 @@ func TestImagesOfAProfileNeedNoSecrets(t *testing.T) {
 		BootSchematic: testSchematic, Boot: "https://factory.talos.dev/image/" + testSchematic + "/v1.13.9/metal-amd64.iso",
 	}, images[1])
 
-	_, err = generate.Profile(generate.Source{File: path})
+	_, err = generate.Configs(generate.Source{Cluster: cluster})
 	require.ErrorContains(t, err, "secrets are needed")
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cluster/profile"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -81,9 +82,9 @@ func (p profilePatches) of(node profile.Machine) []profilePatch {
 
 // readProfilePatches reads the folder of a profile's patches: all.yaml, controlplane.yaml, worker.yaml and <node>.yaml.
 // A folder that does not exist holds none. An error lists every mistake.
-func readProfilePatches(declared *profile.Profile, source Source) (profilePatches, error) {
+func readProfilePatches(declared *profile.Profile, files *reading.Files) (profilePatches, error) {
 	mistakes := &yamlfile.Mistakes{}
-	folder := yamlfile.Source{Shown: source.Files.Shown(declared.PatchesDir), Mistakes: mistakes}
+	folder := yamlfile.Source{Shown: files.Shown(declared.PatchesDir), Mistakes: mistakes}
 
 	entries, err := os.ReadDir(declared.PatchesDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +107,7 @@ func readProfilePatches(declared *profile.Profile, source Source) (profilePatche
 		}
 
 		path := filepath.Join(declared.PatchesDir, entry.Name())
-		opened := newFile(yamlfile.Source{Mistakes: mistakes}, source.Files.Open(path))
+		opened := newFile(yamlfile.Source{Mistakes: mistakes}, files.Open(path))
 
 		if !slices.Contains(known, name) {
 			mistake := opened.Mistake(nil, diagnosis.FileValue, "no node has this name, so nothing would read the patch")

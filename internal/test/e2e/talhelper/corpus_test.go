@@ -9,9 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 )
 
 // example is one talconfig of the corpus, with the files that it names.
@@ -82,17 +79,6 @@ func folder(tb testing.TB, root string) map[string]string {
 	}))
 
 	return files
-}
-
-// variables are those of the talenv files in a folder, as the product reads them. Nothing comes from the environment,
-// as with talhelper here.
-func variables(tb testing.TB, dir string) func(string) (string, bool) {
-	tb.Helper()
-
-	read, err := inventory.Variables(inventory.Options{TalosDir: dir, Files: reading.New(dir, nil)})
-	require.NoError(tb, err)
-
-	return read.Lookup
 }
 
 func decode(text string) ([]byte, error) {

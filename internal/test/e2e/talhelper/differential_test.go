@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 )
@@ -102,10 +103,12 @@ func native(tb testing.TB, dir string) (map[string][]byte, error) {
 	secrets, err := bundle()
 	require.NoError(tb, err)
 
-	output, err := generate.Talconfig(generate.Source{
-		File: filepath.Join(dir, "talconfig.yaml"), Files: reading.New(dir, nil), Lookup: variables(tb, dir),
-		Secrets: secrets, Now: time.Now(),
-	})
+	cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Files: reading.New(dir, nil)})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the tests look at it as it is
+	}
+
+	output, err := generate.Configs(generate.Source{Cluster: cluster, Secrets: secrets, Now: time.Now()})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the tests look at it as it is
 	}

@@ -60,7 +60,10 @@ func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
 	require.NoError(t, err, string(said))
 
 	decrypt := func(path string, data []byte) ([]byte, error) { return ours.Decrypt(t.Context(), path, data) }
-	read, err := inventory.Variables(inventory.Options{TalosDir: dir, Files: reading.New(dir, decrypt)})
+	cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Files: reading.New(dir, decrypt)})
+	require.NoError(t, err)
+
+	read, err := cluster.Variables()
 	require.NoError(t, err)
 
 	opened, err := decrypt(clustersecrets.EncryptedName, sealed)
@@ -69,9 +72,7 @@ func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
 	bundle, err := clustersecrets.Decode(clustersecrets.EncryptedName, opened, read, time.Now())
 	require.NoError(t, err)
 
-	output, err := generate.Talconfig(generate.Source{
-		File: filepath.Join(dir, "talconfig.yaml"), Files: reading.New(dir, nil), Lookup: read.Lookup, Secrets: bundle, Now: time.Now(),
-	})
+	output, err := generate.Configs(generate.Source{Cluster: cluster, Secrets: bundle, Now: time.Now()})
 	require.NoError(t, err)
 	require.Contains(t, string(output.Configs[0].Bytes), "/dev/sealed-disk")
 	require.Empty(t, compare(made(t, filepath.Join(dir, "clusterconfig")), filesOf(output)))

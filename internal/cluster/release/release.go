@@ -1,0 +1,81 @@
+// Package release judges versions: which are whole, which machine configs can be made for, and which Kubernetes runs on
+// which Talos.
+package release
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+)
+
+// Oldest and newest Talos that machine configs can be made for: talhelper's own limit, and what machinery knows.
+var (
+	oldest = config.TalosVersion1_2
+	newest = config.TalosVersion1_13
+)
+
+var (
+	whole   = regexp.MustCompile(`^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+	version = regexp.MustCompile(`^v?\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+)
+
+// IsWhole reports whether a version has all three numbers, as the tags of images have.
+func IsWhole(text string) bool { return whole.MatchString(text) }
+
+// WithV is a version with its v; empty for none.
+func WithV(text string) string {
+	if text == "" || strings.HasPrefix(text, "v") {
+		return text
+	}
+
+	return "v" + text
+}
+
+// ErrTooNew is of a Talos that is newer than this program.
+var ErrTooNew = errors.New("a newer Talos")
+
+// tooNew is an ErrTooNew that says which.
+type tooNew string
+
+func (e tooNew) Error() string        { return string(e) }
+func (e tooNew) Is(target error) bool { return target == ErrTooNew }
+
+// Contract is what machine configs of a Talos version may hold. An error is the reason that none can be made here;
+// ErrTooNew is one of them.
+func Contract(talos string) (*config.VersionContract, error) {
+	contract, err := config.ParseContractFromVersion(WithV(talos))
+
+	switch {
+	case !version.MatchString(talos), err != nil:
+		return nil, fmt.Errorf("%q is no version of Talos, as %s.0", talos, newest)
+	case contract.Greater(newest):
+		return nil, tooNew(fmt.Sprintf("Talos %s is newer than what configs can be made for here: up to %s", contract, newest))
+	case oldest.Greater(contract):
+		return nil, fmt.Errorf("Talos %s is older than what configs can be made for: %s to %s", contract, oldest, newest)
+	default:
+		return contract, nil
+	}
+}
+
+// Newest is the newest Talos that machine configs can be made for.
+func Newest() *config.VersionContract { return newest }
+
+// Fit says why a Kubernetes version does not run on a Talos version, by the latter's support matrix; nil if it does.
+func Fit(kubernetes, talos string) error {
+	asked, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(kubernetes, "v"))
+	if err != nil {
+		return fmt.Errorf("%q is no version of Kubernetes, as v1.36.3", kubernetes)
+	}
+
+	on, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: WithV(talos)})
+	if err != nil {
+		return err
+	}
+
+	return asked.SupportedWith(on)
+}
