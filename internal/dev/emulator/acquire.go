@@ -52,7 +52,7 @@ func (m *machineConfig) ownLease() {
 		return
 	}
 
-	if err := m.boot.node.nic.setAddresses(address); err != nil {
+	if err := m.boot.node.nic.SetAddresses(address); err != nil {
 		m.boot.log("failed to assign address %s: %s", address, err)
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 )
 
 // apiKind is how the API port is served.
@@ -41,7 +43,7 @@ type apiWish struct {
 type apiServer struct {
 	boot *boot
 	wish apiWish
-	port *port
+	port *network.Port
 	grpc *grpc.Server
 	gone chan struct{} // closed when every call has ended
 
@@ -135,7 +137,7 @@ func (a *apiPort) wish() apiWish {
 
 // listen listens.
 func (a *apiPort) listen(wish apiWish) {
-	listener, err := a.boot.node.nic.listen(APIPort)
+	listener, err := a.boot.node.nic.Listen(APIPort)
 	if err != nil {
 		a.boot.log("failed to listen: %s", err)
 
@@ -147,7 +149,7 @@ func (a *apiPort) listen(wish apiWish) {
 	}
 
 	server := &apiServer{boot: a.boot, wish: wish, gone: make(chan struct{})}
-	server.port, _ = listener.(*port)
+	server.port, _ = listener.(*network.Port)
 
 	if wish.kind == apiImpostor {
 		a.boot.tasks.Go(func() { serveImpostor(listener, wish.impostor) })
@@ -170,7 +172,7 @@ func (s *apiServer) drain() {
 	s.port.Close() //nolint:errcheck // never fails
 
 	if s.grpc == nil {
-		s.port.reset()
+		s.port.Reset()
 
 		return
 	}
@@ -195,7 +197,7 @@ func (s *apiServer) drain() {
 	// In scaled time the limit can be shorter than an answer takes on its way to the client, which on a node it never is.
 	patience := time.Now().Add(replyPatience)
 
-	s.port.dropHandshakes()
+	s.port.DropHandshakes()
 
 	for s.answering() && time.Now().Before(patience) {
 		select {
@@ -205,8 +207,8 @@ func (s *apiServer) drain() {
 		}
 	}
 
-	s.port.release()
-	s.port.dropHandshakes()
+	s.port.Release()
+	s.port.DropHandshakes()
 	s.grpc.Stop()
 	<-drained
 }
@@ -228,7 +230,7 @@ func (s *apiServer) answering() bool {
 func (s *apiServer) abort() {
 	defer close(s.gone)
 
-	s.port.abandon()
+	s.port.Abandon()
 
 	if s.grpc != nil {
 		s.grpc.Stop()
@@ -319,9 +321,9 @@ type doorman struct {
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if line, ok := raw.(*wire); ok {
-		line.shake(d.node.Faults().ResetRefused)
-		defer line.shaken()
+	if line, ok := raw.(*network.Wire); ok {
+		line.Shake(d.node.Faults().ResetRefused)
+		defer line.Shaken()
 	}
 
 	return d.TransportCredentials.ServerHandshake(raw)

@@ -499,4 +499,4 @@ func (b *boot) networkUp() {
 }
 
 // addresses are the node's own, virtual ones aside.
-func (b *boot) addresses() []netip.Addr { return b.node.nic.ownAddresses() }
+func (b *boot) addresses() []netip.Addr { return b.node.nic.OwnAddresses() }

@@ -149,7 +149,7 @@ func (c *controlPlane) claimVIPs(member *etcdMember) {
 		lab.mu.Unlock()
 
 		if holder == nil {
-			c.boot.node.nic.addAddress(vip)
+			c.boot.node.nic.AddAddress(vip)
 			lab.changed.raise()
 		}
 	}
@@ -169,7 +169,7 @@ func (c *controlPlane) releaseVIPs() {
 	lab.mu.Unlock()
 
 	for _, vip := range held {
-		c.boot.node.nic.removeAddress(vip)
+		c.boot.node.nic.RemoveAddress(vip)
 
 		lab.mu.Lock()
 		delete(lab.holders, vip)
@@ -210,7 +210,7 @@ func (c *controlPlane) runTrustd(ctx context.Context) {
 		c.boot.services.setHealth(serviceTrustd, true, "")
 
 		c.boot.node.changed.until(ctx, down) //nolint:errcheck // either way it closes now
-		c.boot.node.nic.abandon(TrustdPort)
+		c.boot.node.nic.Abandon(TrustdPort)
 		server.Close()
 
 		if ctx.Err() == nil {
@@ -222,7 +222,7 @@ func (c *controlPlane) runTrustd(ctx context.Context) {
 func (c *controlPlane) openTrustd() (*trustd.Server, error) {
 	security := c.boot.config.settings().Machine().Security()
 
-	listener, err := c.boot.node.nic.listen(TrustdPort)
+	listener, err := c.boot.node.nic.Listen(TrustdPort)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func (c *controlPlane) endpointAddresses() []netip.Addr {
 	}
 
 	for _, address := range slices.Clone(addresses) {
-		if at, known := c.boot.node.lab.network.socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
+		if at, known := c.boot.node.lab.network.Socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
 			addresses = append(addresses, at.Addr())
 		}
 	}
@@ -291,7 +291,7 @@ func (c *controlPlane) run(ctx context.Context, cluster *etcdCluster) {
 		c.setServing(cluster)
 		c.boot.node.changed.until(ctx, down) //nolint:errcheck // either way it closes now
 		c.setServing(nil)
-		c.boot.node.nic.abandon(KubernetesPort)
+		c.boot.node.nic.Abandon(KubernetesPort)
 		server.Close()
 	}
 }
@@ -299,7 +299,7 @@ func (c *controlPlane) run(ctx context.Context, cluster *etcdCluster) {
 func (c *controlPlane) open(cluster *etcdCluster) (*kubernetes.Server, error) {
 	config := c.boot.config.settings().Cluster()
 
-	listener, err := c.boot.node.nic.listen(KubernetesPort)
+	listener, err := c.boot.node.nic.Listen(KubernetesPort)
 	if err != nil {
 		return nil, err
 	}

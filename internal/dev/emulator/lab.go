@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 )
 
 // claimPort is bound on the last usable address of each of a lab's blocks for as long as the lab lives, so that no
@@ -33,7 +34,7 @@ type Lab struct {
 	clock   clock.Clock
 	prefix  netip.Prefix
 	claims  []net.Listener
-	network *wiring
+	network *network.Wiring
 
 	ctx    context.Context //nolint:containedctx // the lab's life, which no single call has
 	cancel context.CancelFunc
@@ -57,7 +58,7 @@ func NewLab(options LabOptions) (*Lab, error) {
 	lab := &Lab{
 		options:    options,
 		clock:      clock.Scaled(options.TimeScale),
-		network:    newWiring(),
+		network:    network.NewWiring(),
 		kubernetes: map[*boot]*etcdCluster{},
 		snapshots:  map[[sha256.Size]byte]*etcdCluster{},
 		holders:    map[netip.Addr]*boot{},
@@ -76,7 +77,7 @@ func NewLab(options LabOptions) (*Lab, error) {
 	}
 
 	if options.SingleAddress {
-		lab.network.single = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		lab.network.ShareAddress(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 		lab.prefix = declaredPrefix(blocks)
 
 		return lab, nil
@@ -133,7 +134,7 @@ func (l *Lab) claim(blocks int) error {
 		if err != nil {
 			l.release()
 
-			return openError(at, err)
+			return network.OpenError(at, err)
 		}
 
 		l.claims = append(l.claims, listener)
@@ -176,19 +177,19 @@ func (l *Lab) Clock() clock.Clock { return l.clock }
 
 // Map makes connections and listeners of a declared address use an address of the lab, for clusters that were declared
 // elsewhere.
-func (l *Lab) Map(declared, actual netip.Addr) { l.network.route(declared, actual) }
+func (l *Lab) Map(declared, actual netip.Addr) { l.network.Route(declared, actual) }
 
 // Endpoint is where a client on this system finds a port of a declared address, as host:port. With a single address it
 // is known once a machine has listened there.
 func (l *Lab) Endpoint(declared netip.AddrPort) string {
-	at, _ := l.network.socket(declared)
+	at, _ := l.network.Socket(declared)
 
 	return at.String()
 }
 
 // Dial connects to a declared address the way the lab's machines do.
 func (l *Lab) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-	return l.network.dial(ctx, to)
+	return l.network.Dial(ctx, to)
 }
 
 // Start switches a new machine on. It returns when the machine has its address, before it answers.

@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 )
 
 // Node is one emulated machine. Its methods are safe for concurrent use.
@@ -21,7 +23,7 @@ type Node struct {
 	options NodeOptions
 	// release is that of the machine's own version; an upgrade can make its boots run another.
 	release *release
-	nic     *nic
+	nic     *network.NIC
 
 	ctx    context.Context //nolint:containedctx // the machine's life in the lab, which no single call has
 	cancel context.CancelFunc
@@ -86,7 +88,7 @@ func newNode(lab *Lab, options NodeOptions) (*Node, error) {
 		lab:     lab,
 		options: options,
 		release: release,
-		nic:     newNIC(lab.network),
+		nic:     network.NewNIC(lab.network),
 		done:    make(chan struct{}),
 		faults:  options.Faults,
 		on:      true,
@@ -178,16 +180,16 @@ func identityOf(seed string) string {
 
 // start brings the machine's address up and switches it on.
 func (n *Node) start() error {
-	if err := n.nic.setAddresses(n.options.Address); err != nil {
+	if err := n.nic.SetAddresses(n.options.Address); err != nil {
 		close(n.done)
-		n.nic.close()
+		n.nic.Close()
 
 		return err
 	}
 
 	if err := n.reservePort(); err != nil {
 		close(n.done)
-		n.nic.close()
+		n.nic.Close()
 
 		return err
 	}
@@ -202,7 +204,7 @@ func (n *Node) start() error {
 // reservePort settles the API's port before the machine answers, so that Endpoint can tell it; elsewhere it proves that
 // the port is free.
 func (n *Node) reservePort() error {
-	listener, err := n.lab.network.listen(netip.AddrPortFrom(n.options.Address, APIPort))
+	listener, err := n.lab.network.Listen(netip.AddrPortFrom(n.options.Address, APIPort))
 	if err != nil {
 		return err
 	}
@@ -260,7 +262,7 @@ func (n *Node) restart() {
 		return
 	}
 
-	n.nic.setSilent(true)
+	n.nic.SetSilent(true)
 	n.lab.clock.Sleep(ctx, n.options.Timing.SelfTest) //nolint:errcheck // cut short by a power cut
 	n.applyNetworkFaults()
 }
@@ -281,7 +283,7 @@ func (n *Node) whilePowered() (context.Context, context.CancelFunc) {
 func (n *Node) stop() {
 	n.cancel()
 	<-n.done
-	n.nic.close()
+	n.nic.Close()
 }
 
 func (n *Node) poweredOn() bool {
@@ -300,9 +302,9 @@ func (n *Node) applyNetworkFaults() {
 	faults, on := n.faults, n.on
 	n.mu.Unlock()
 
-	n.nic.setStall(faults.StallAfter)
-	n.nic.refuse(APIPort, faults.Refuse)
-	n.nic.setSilent(faults.Silence || !on || n.isLost())
+	n.nic.SetStall(faults.StallAfter)
+	n.nic.Refuse(APIPort, faults.Refuse)
+	n.nic.SetSilent(faults.Silence || !on || n.isLost())
 }
 
 // isLost reports whether the running boot is held because the machine is lost.
@@ -327,19 +329,16 @@ func (n *Node) Options() NodeOptions { return n.options }
 
 // Address is the address that the machine has now.
 func (n *Node) Address() netip.Addr {
-	n.nic.mu.Lock()
-	defer n.nic.mu.Unlock()
-
-	if len(n.nic.addresses) == 0 {
-		return n.options.Address
+	if address := n.nic.Address(); address.IsValid() {
+		return address
 	}
 
-	return n.nic.addresses[0]
+	return n.options.Address
 }
 
 // Endpoint is where a client on this system reaches the machine's API, as host:port.
 func (n *Node) Endpoint() string {
-	at, _ := n.lab.network.socket(netip.AddrPortFrom(n.Address(), APIPort))
+	at, _ := n.lab.network.Socket(netip.AddrPortFrom(n.Address(), APIPort))
 
 	return at.String()
 }

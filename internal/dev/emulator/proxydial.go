@@ -43,7 +43,7 @@ func (g *gatekeeper) dialNode(ctx context.Context, target string) (*grpc.ClientC
 		})),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return g.boot.node.nic.dial(ctx, netip.AddrPortFrom(address, APIPort))
+			return g.boot.node.nic.Dial(ctx, netip.AddrPortFrom(address, APIPort))
 		}),
 	)
 	if err != nil {

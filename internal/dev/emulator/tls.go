@@ -321,7 +321,7 @@ func (c *certificates) askTrustd() (*apiCertificate, error) {
 	var endpoints []string
 
 	for _, endpoint := range c.boot.members.controlPlaneEndpoints() {
-		if at, known := c.boot.node.lab.network.socket(netip.AddrPortFrom(endpoint, TrustdPort)); known {
+		if at, known := c.boot.node.lab.network.Socket(netip.AddrPortFrom(endpoint, TrustdPort)); known {
 			endpoints = append(endpoints, at.String())
 		}
 	}
@@ -366,7 +366,7 @@ func (c *certificates) addresses() []netip.Addr {
 	addresses := append([]netip.Addr{netip.IPv6Loopback(), netip.AddrFrom4([4]byte{127, 0, 0, 1})}, c.boot.addresses()...)
 
 	for _, address := range c.boot.addresses() {
-		if at, known := c.boot.node.lab.network.socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
+		if at, known := c.boot.node.lab.network.Socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
 			addresses = append(addresses, at.Addr())
 		}
 	}
