@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/certs"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 )
 
@@ -35,7 +36,7 @@ const (
 // apiWish is what the API port should be; the server follows it.
 type apiWish struct {
 	kind        apiKind
-	certificate *apiCertificate
+	certificate *certs.API
 	impostor    Impostor
 }
 
@@ -70,7 +71,7 @@ func (a *apiPort) serve() {
 	a.boot.tasks.Go(a.boot.certificates.keep)
 
 	for {
-		changed, nodeChanged := a.boot.changed.wait(), a.boot.node.changed.wait()
+		changed, nodeChanged := a.boot.changed.Wait(), a.boot.node.changed.Wait()
 
 		a.boot.mu.Lock()
 		current := a.current
@@ -250,7 +251,7 @@ func (s *apiServer) door() door {
 func (a *apiPort) newGRPCServer(api *apiServer) *grpc.Server {
 	config := a.boot.certificates.maintenanceTLS()
 	if api.wish.kind == apiSecure {
-		config = api.wish.certificate.tlsConfig(a.boot.release.oldestTLS, a.boot.wallNow)
+		config = api.wish.certificate.TLSConfig(a.boot.release.oldestTLS, a.boot.wallNow)
 	}
 
 	guard := &gatekeeper{boot: a.boot, api: api}

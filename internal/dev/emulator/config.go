@@ -81,7 +81,7 @@ func (m *machineConfig) activate(provider talosconfig.Provider) {
 	}
 
 	m.boot.status.refresh()
-	m.boot.node.lab.changed.raise()
+	m.boot.node.lab.changed.Raise()
 }
 
 // forget leaves a machine in maintenance mode without the settings that it was sent there.
@@ -105,7 +105,7 @@ func (m *machineConfig) withdraw() {
 	m.boot.resources.remove(config.NewMachineConfigWithID(nil, config.ActiveID))
 	m.boot.resources.showMachineType()
 	m.boot.status.refresh()
-	m.boot.node.lab.changed.raise()
+	m.boot.node.lab.changed.Raise()
 }
 
 // moveAddresses gives the machine the static addresses of its config, as far as the lab has them. Without any it stays

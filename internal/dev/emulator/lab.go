@@ -14,6 +14,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/signal"
 )
 
 // claimPort is bound on the last usable address of each of a lab's blocks for as long as the lab lives, so that no
@@ -40,7 +41,7 @@ type Lab struct {
 	cancel context.CancelFunc
 
 	// changed is raised whenever something that nodes share has changed: etcd, virtual addresses, Kubernetes.
-	changed signal
+	changed signal.Signal
 
 	mu       sync.Mutex
 	nodes    []*Node
@@ -276,7 +277,7 @@ func (l *Lab) Remove(node *Node) {
 	l.nodes = slices.DeleteFunc(l.nodes, func(other *Node) bool { return other == node })
 	l.mu.Unlock()
 
-	l.changed.raise()
+	l.changed.Raise()
 }
 
 // Close switches everything off and gives the addresses back.
@@ -290,49 +291,4 @@ func (l *Lab) Close() error {
 	l.release()
 
 	return nil
-}
-
-// signal wakes everyone who waits for a change.
-type signal struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// wait is closed at the next raise. Take it before looking at what may change.
-func (s *signal) wait() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.ch == nil {
-		s.ch = make(chan struct{})
-	}
-
-	return s.ch
-}
-
-func (s *signal) raise() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.ch != nil {
-		close(s.ch)
-		s.ch = nil
-	}
-}
-
-// until waits until done says so; it looks again after every raise. It returns the context's cause if that ends first.
-func (s *signal) until(ctx context.Context, done func() bool) error {
-	for {
-		changed := s.wait()
-
-		if done() {
-			return nil
-		}
-
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-changed:
-		}
-	}
 }

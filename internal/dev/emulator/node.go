@@ -15,6 +15,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/signal"
 )
 
 // Node is one emulated machine. Its methods are safe for concurrent use.
@@ -30,7 +31,7 @@ type Node struct {
 	done   chan struct{}
 
 	// changed is raised when the faults or the power change, and at every change that the running boot makes.
-	changed signal
+	changed signal.Signal
 
 	// wiring keeps two that carry out the power and the faults apart, so that the last one does it by what holds then.
 	wiring sync.Mutex
@@ -217,7 +218,7 @@ func (n *Node) run() {
 	defer close(n.done)
 
 	for n.ctx.Err() == nil {
-		if err := n.changed.until(n.ctx, n.poweredOn); err != nil {
+		if err := n.changed.Until(n.ctx, n.poweredOn); err != nil {
 			return
 		}
 
@@ -243,8 +244,8 @@ func (n *Node) run() {
 		n.mu.Unlock()
 
 		n.applyNetworkFaults()
-		n.changed.raise()
-		n.lab.changed.raise()
+		n.changed.Raise()
+		n.lab.changed.Raise()
 
 		if end == endReboot {
 			n.restart()
@@ -274,7 +275,7 @@ func (n *Node) whilePowered() (context.Context, context.CancelFunc) {
 	go func() {
 		defer cancel()
 
-		n.changed.until(ctx, func() bool { return !n.poweredOn() }) //nolint:errcheck // either way it is over
+		n.changed.Until(ctx, func() bool { return !n.poweredOn() }) //nolint:errcheck // either way it is over
 	}()
 
 	return ctx, cancel
@@ -361,7 +362,7 @@ func (n *Node) power(on bool) {
 		b.cut(errPowerCut)
 	}
 
-	n.changed.raise()
+	n.changed.Raise()
 }
 
 // Set changes the machine's faults.
@@ -371,8 +372,8 @@ func (n *Node) Set(change func(*Faults)) {
 	n.mu.Unlock()
 
 	n.applyNetworkFaults()
-	n.changed.raise()
-	n.lab.changed.raise()
+	n.changed.Raise()
+	n.lab.changed.Raise()
 }
 
 // Refuse opens or closes the API port.
@@ -489,7 +490,7 @@ func (n *Node) Meta() map[uint8]string {
 
 // WaitFor waits until the condition holds; it looks again at every change of the machine.
 func (n *Node) WaitFor(ctx context.Context, condition func(*Node) bool) error {
-	if err := n.changed.until(ctx, func() bool { return condition(n) }); err != nil {
+	if err := n.changed.Until(ctx, func() bool { return condition(n) }); err != nil {
 		return fmt.Errorf("wait for node %s in stage %s: %w", n.options.Name, n.Stage(), err)
 	}
 

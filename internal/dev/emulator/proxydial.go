@@ -37,8 +37,8 @@ func (g *gatekeeper) dialNode(ctx context.Context, target string) (*grpc.ClientC
 	conn, err := grpc.NewClient("passthrough:///"+netip.AddrPortFrom(address, APIPort).String(),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 			MinVersion:   tls.VersionTLS13,
-			RootCAs:      certificate.roots,
-			Certificates: []tls.Certificate{*certificate.client},
+			RootCAs:      certificate.Roots,
+			Certificates: []tls.Certificate{*certificate.Client},
 			Time:         g.boot.wallNow,
 		})),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize)),
