@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -407,7 +408,7 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 	}
 
 	// Another certificate than the one that preflight saw, or no preflight: the checks are made here.
-	facts := preflight.ReadFacts(ctx, conn)
+	facts := check.ReadFacts(ctx, conn)
 	facts.State = seen.State
 
 	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.Node) {
@@ -416,7 +417,9 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 
 	var refusals []*diagnosis.Problem
 
-	for _, finding := range preflight.Node(ctx, a.Cluster, seen.Node, config, facts, a.preflightOptions()) {
+	for _, finding := range table.Node(ctx, &check.Node{
+		Node: seen.Node, Cluster: a.Cluster, Config: config, Facts: facts, Settings: a.preflightOptions(),
+	}) {
 		if finding.Severity != diagnosis.OK {
 			a.Report.Finding(a.step.Name(), finding)
 		}
