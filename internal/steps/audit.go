@@ -6,8 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
@@ -21,11 +20,11 @@ const auditName = "audit"
 
 // AuditOptions are the settings as an audit of the files takes them. Machine configs that are not written yet are
 // judged as they would be, where this program makes them. No node and no network is asked.
-func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []string) audit.Options {
+func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []string) check.Options {
 	run := &Run{Subject: observe.Subject{Settings: loaded}, Environ: environ}
 	run.files = run.newFiles(ctx)
 
-	checks := preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: run.skipChecks()}
+	checks := check.Settings{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk, SkipChecks: run.skipChecks()}
 
 	if err := run.load(); err != nil {
 		run.made.WhyNot = errors.New("the inventory has mistakes")
@@ -40,12 +39,12 @@ func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []stri
 }
 
 // auditOptions are the files that an audit and a preflight look at alike, and how they check them.
-func (r *Run) auditOptions(checks preflight.Options) audit.Options {
-	return audit.Options{
+func (r *Run) auditOptions(checks check.Settings) check.Options {
+	return check.Options{
 		TalosDir: r.Settings.TalosDir, ConfigDir: r.Settings.ClusterConfigDir, Root: r.Settings.RootDir,
 		Talosconfig: r.Settings.Talosconfig, Kubeconfig: r.Settings.Kubeconfig,
 		Files: r.files, Made: r.made,
-		Environ: r.Environ, CallsFrom: audit.CallsFrom, Checks: checks,
+		Environ: r.Environ, CallsFrom: check.CallsFrom, Checks: checks,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
@@ -38,7 +38,7 @@ type Run struct {
 	observer *observe.Observer
 	lock     *clusterLock
 	// made says what became of making files in memory.
-	made audit.Made
+	made check.Made
 	// filesChecked is set once the files were judged, which no step of a run does again.
 	filesChecked bool
 }
