@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -33,6 +33,9 @@ type Preflight struct {
 // Name is the step's name.
 func (Preflight) Name() string { return preflightName }
 
+// Exit is the code for a node or a cluster that can't proceed.
+func (Preflight) Exit() diagnosis.ExitCode { return diagnosis.ExitPreflight }
+
 // Nodes are those that the run works on.
 func (Preflight) Nodes(run *Run) []*inventory.Node { return run.Nodes() }
 
@@ -41,7 +44,7 @@ func (Preflight) EndsRecipe(error) bool { return true }
 
 // Run checks the cluster's files, and all nodes at once.
 func (s Preflight) Run(ctx context.Context, run *Run) error {
-	checker := &checker{Run: run, inRecipe: s.InRecipe}
+	checker := &checker{work: work{run, s}, inRecipe: s.InRecipe}
 
 	problems := checker.judge(run.fileFindings(ctx, run.preflightOptions()))
 	run.filesChecked = true
@@ -49,11 +52,11 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	nodes := run.Nodes()
 	checked := fanout.Collect(ctx, observe.Limit, nodes, checker.check, func(node *inventory.Node, err error) checkedNode {
 		return checkedNode{node: node, seen: observe.Unobserved(node, err),
-			findings: []diagnosis.Finding{run.unexpected(preflightName, node, err).Finding}}
+			findings: []diagnosis.Finding{checker.unexpected(node, err).Finding}}
 	})
 
 	if ctx.Err() != nil {
-		return run.interrupted(ctx, nodes[0], s.Name())
+		return checker.interrupted(ctx, nodes[0])
 	}
 
 	answered := false
@@ -79,11 +82,11 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 }
 
 // fileFindings are what the files tell, also about each other; of nodes that -node= leaves out nothing is told.
-func (r *Run) fileFindings(ctx context.Context, options preflight.Options) []diagnosis.Finding {
+func (r *Run) fileFindings(ctx context.Context, options check.Settings) []diagnosis.Finding {
 	files := r.auditOptions(options)
 	files.Cluster, files.AsTheyAre = r.Cluster, true
 
-	result := audit.Run(ctx, audit.Read(files))
+	result := table.Run(ctx, check.Read(files))
 	findings := append(result.Findings, result.NotRunOfFiles()...)
 
 	return slices.DeleteFunc(findings, func(finding diagnosis.Finding) bool {
@@ -135,8 +138,8 @@ func (r *Run) refuseFiles(ctx context.Context, step string, matters func(diagnos
 }
 
 // preflightOptions are the settings that the checks take.
-func (r *Run) preflightOptions() preflight.Options {
-	return preflight.Options{
+func (r *Run) preflightOptions() check.Settings {
+	return check.Settings{
 		AllowAmbiguousDisk: r.Settings.AllowAmbiguousDisk,
 		SkipChecks:         r.skipChecks(),
 		Now:                time.Now(), // certificates live in the world's time, not in the run's
@@ -200,7 +203,7 @@ func (r *Run) kubernetesCA() []byte {
 
 // checker is one run of the preflight step.
 type checker struct {
-	*Run
+	work
 	inRecipe bool
 }
 
@@ -297,7 +300,7 @@ func (c *checker) stateFindings(ctx context.Context, seen observe.Observation,
 
 		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config)...)
 	case seen.NotOurs():
-		return []diagnosis.Finding{c.strangerProblem(preflightName, seen).Finding}
+		return []diagnosis.Finding{c.notOurs(seen).Finding}
 	case seen.Silent():
 		return []diagnosis.Finding{c.silentFinding(seen, finding)}
 	default:
@@ -310,7 +313,7 @@ func (c *checker) configuredFinding(seen observe.Observation, finding diagnosis.
 
 	switch seen.Relation {
 	case observe.ConfigSwapped:
-		return c.swappedProblem(preflightName, seen).Finding
+		return c.swapped(seen).Finding
 	case observe.ConfigDrifted:
 		finding.ID, finding.Severity = diagnosis.ConfigDrifted, diagnosis.Warning
 		finding.Cause = "its config differs from " + seen.Node.ConfigFile + ":\n" +
@@ -366,7 +369,9 @@ func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation,
 	}
 
 	facts.State = seen.State
-	findings := audit.Node(ctx, c.Cluster, seen.Node, config, facts, c.preflightOptions())
+	findings := table.Node(ctx, &check.Node{
+		Node: seen.Node, Cluster: c.Cluster, Config: config, Facts: facts, Settings: c.preflightOptions(),
+	})
 
 	if config != nil && !hasFailure(findings) {
 		c.observer.Note(seen.Node, func(known *observe.Facts) { known.CheckedFingerprint = fingerprint })
@@ -395,7 +400,7 @@ const factTries = 3
 
 // readFacts reads a machine's facts, all on one connection: after one that broke in the middle everything is read again
 // on the next.
-func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (facts preflight.Facts,
+func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (facts check.Facts,
 	fingerprint string, err error) {
 	_, err = retry.Do(ctx, c.Clock, c.evenly(factTries), func(ctx context.Context, attempt int) error {
 		conn, err := c.observer.Dialer().Maintenance(ctx, seen.Address)
@@ -404,7 +409,7 @@ func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (fact
 		}
 		defer conn.Close()
 
-		facts, fingerprint = preflight.ReadFacts(ctx, conn), conn.Fingerprint()
+		facts, fingerprint = check.ReadFacts(ctx, conn), conn.Fingerprint()
 
 		if facts.Interrupted() && attempt < factTries {
 			return errInterrupted

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -147,7 +147,7 @@ func (o *Observer) WrongMachine(ctx context.Context, node *inventory.Node,
 		return nil, fmt.Errorf("read the machine's UUID: %w", err)
 	}
 
-	finding := preflight.Identity(o.Cluster, node, links, system)
+	finding := nodes.Identity(o.Cluster, node, links, system)
 	if finding == nil {
 		// Another machine's boots are not this node's.
 		o.Note(node, func(facts *Facts) { facts.Boot = system.Read })
