@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Role is the machine type; a config that names none is a worker's, as Talos reads it.
@@ -219,7 +220,7 @@ func (c *Config) HasTPMKeys() bool {
 }
 
 // macAddress is a complete hardware address: no glob, six octets.
-var macAddress = regexp.MustCompile(`^(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5}$`)
+var macAddress = pattern.New(`^(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5}$`)
 
 // normalizeMAC is the address in lower case with colons; empty for anything else, as a glob.
 func normalizeMAC(text string) string {

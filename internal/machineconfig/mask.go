@@ -9,11 +9,12 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 const (
@@ -111,7 +112,7 @@ func (m masker) text(value string) string {
 }
 
 // argumentSecret finds `--client-secret=…` and the like in lists of arguments.
-var argumentSecret = regexp.MustCompile(
+var argumentSecret = pattern.New(
 	`(?i)((?:token|secret|password|passphrase|private-?key|api-?key)[a-z0-9_-]*\s*[=:]\s*)[^\s(]\S*`)
 
 // url hides the user and the query of a URL: tokens travel there (a SideroLink join token, a registry's credentials).
@@ -163,7 +164,7 @@ func holdsPrivateKey(text string) bool {
 }
 
 // tagged is what stands for a secret while two masked texts are compared: equal secrets have equal tags.
-var tagged = regexp.MustCompile(`\(masked:[0-9a-f]{16}\)`)
+var tagged = pattern.New(`\(masked:[0-9a-f]{16}\)`)
 
 // newTagger returns a function that gives each secret a tag, from a random key that is forgotten with it.
 func newTagger() func(string) string {

@@ -2,12 +2,13 @@ package machineconfig
 
 import (
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Network settings stand in two places: machine.network.interfaces, as all Talos versions read them, and documents of
@@ -309,7 +310,7 @@ func distinct(texts []string) []string {
 
 // selectorMAC finds an address compared with a link's: mac(link.permanent_addr) == "…" or glob("…",
 // mac(link.hardware_addr)).
-var selectorMAC = regexp.MustCompile(`mac\(link\.(?:permanent|hardware)_addr\) == "([^"]*)"|glob\("([^"]*)", mac\(link\.(?:permanent|hardware)_addr\)\)`)
+var selectorMAC = pattern.New(`mac\(link\.(?:permanent|hardware)_addr\) == "([^"]*)"|glob\("([^"]*)", mac\(link\.(?:permanent|hardware)_addr\)\)`)
 
 func selectorMACs(selector *v1alpha1.NetworkDeviceSelector) []string {
 	if selector == nil {

@@ -222,7 +222,7 @@ func (a *applier) finish(result outcome, started time.Time) outcome {
 	return result
 }
 
-// applyTo does what the node's state asks for, with retries; every attempt starts with a fresh look. The outcome of a
+// applyTo does what the node's state asks for, with retries; every attempt observes anew. The outcome of a
 // node that falls silent before it was sent anything is left open.
 func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome {
 	node := seen.Node
@@ -230,7 +230,8 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 	select {
 	case a.turn <- struct{}{}:
 	default:
-		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.At})
+		a.Report.Progress(a.step.Name(),
+			report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.At})
 		a.turn <- struct{}{}
 	}
 

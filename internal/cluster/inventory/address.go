@@ -2,15 +2,16 @@ package inventory
 
 import (
 	"net/netip"
-	"regexp"
 	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 var (
-	label        = regexp.MustCompile(`^[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9])?$`)
-	rangeAddress = regexp.MustCompile(`^[0-9.]+-[0-9.]+$`)
-	numbersOnly  = regexp.MustCompile(`^[0-9.]+$`)
-	withPort     = regexp.MustCompile(`^[^:]*:[0-9]+$|^\[.*\]`)
+	label        = pattern.New(`^[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9])?$`)
+	rangeAddress = pattern.New(`^[0-9.]+-[0-9.]+$`)
+	numbersOnly  = pattern.New(`^[0-9.]+$`)
+	withPort     = pattern.New(`^[^:]*:[0-9]+$|^\[.*\]`)
 )
 
 // badAddress says what is wrong with a node's address; empty if it is an IP address or a DNS name.

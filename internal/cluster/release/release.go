@@ -5,12 +5,13 @@ package release
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Oldest and newest Talos that machine configs can be made for: talhelper's own limit, and what machinery knows.
@@ -20,8 +21,8 @@ var (
 )
 
 var (
-	whole   = regexp.MustCompile(`^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
-	version = regexp.MustCompile(`^v?\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	whole   = pattern.New(`^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+	version = pattern.New(`^v?\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
 
 // IsWhole reports whether a version has all three numbers, as the tags of images have.

@@ -10,10 +10,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 
 	"github.com/siderolabs/talos/pkg/machinery/imager/imageropts"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Schematic is what a Talos image is made of beyond Talos itself. The order of the fields here and below is part of the
@@ -102,7 +103,7 @@ func (s *Schematic) ID() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-var id = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var id = pattern.New(`^[0-9a-f]{64}$`)
 
 // IsID reports whether a text has the form of a schematic's id.
 func IsID(text string) bool { return id.MatchString(text) }

@@ -155,3 +155,32 @@ func (o *Observer) WrongMachine(ctx context.Context, node *inventory.Node,
 
 	return finding, nil
 }
+
+// Version reads the running Talos of a node that answers; a refusal leaves it empty.
+func (o *Observer) Version(ctx context.Context, seen Observation) string {
+	var (
+		conn *talos.Conn
+		err  error
+	)
+
+	switch seen.State {
+	case talos.Maintenance:
+		conn, err = o.Dialer().Maintenance(ctx, seen.Address)
+	case talos.Ours:
+		conn, err = o.Dialer().Secure(ctx, seen.Address)
+	default:
+		return ""
+	}
+
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+
+	version, err := conn.Version(ctx)
+	if err != nil {
+		return ""
+	}
+
+	return version
+}

@@ -4,11 +4,11 @@ package addresses
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -207,9 +207,9 @@ func checkTalosconfigTexts(r *check.Report, in *check.Input) {
 }
 
 var (
-	addressRange = regexp.MustCompile(`^[0-9a-fA-F.:]+\s*-\s*[0-9a-fA-F.:]+$`)
-	threeNumbers = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}(/\d+)?$`)
-	fourNumbers  = regexp.MustCompile(`^\d+(\.\d+){3,}(/\d+)?$`)
+	addressRange = pattern.New(`^[0-9a-fA-F.:]+\s*-\s*[0-9a-fA-F.:]+$`)
+	threeNumbers = pattern.New(`^\d{1,3}(\.\d{1,3}){0,2}(/\d+)?$`)
+	fourNumbers  = pattern.New(`^\d+(\.\d+){3,}(/\d+)?$`)
 )
 
 // malformed says in plain words what is wrong with a text that should be an address.

@@ -4,11 +4,11 @@ package images
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -575,7 +575,7 @@ func checkModules(r *check.Report, in *check.Input) {
 	}
 }
 
-var releaseTag = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+var releaseTag = pattern.New(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
 // lastOnGHCR is the last Talos minor version whose installer was published outside of the image factory, by the release
 // notes of 1.14.

@@ -4,10 +4,10 @@ package names
 import (
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -31,7 +31,7 @@ func Checks() []check.Check {
 	)
 }
 
-var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
+var dnsName = pattern.New(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
 // checkClusterName looks at the name that files, contexts and certificates share.
 func checkClusterName(r *check.Report, in *check.Input) {

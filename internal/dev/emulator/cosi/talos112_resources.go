@@ -1,4 +1,4 @@
-package emulator
+package cosi
 
 import (
 	"maps"
@@ -28,11 +28,11 @@ var open112 = []resource.Type{
 	runtimeres.ExtensionServiceConfigType,
 }
 
-// resourceSpecs112 are the resource types of Talos 1.12.
-func resourceSpecs112() []meta.ResourceDefinitionSpec {
+// ResourceSpecs112 are the resource types of Talos 1.12.
+func ResourceSpecs112() []meta.ResourceDefinitionSpec {
 	var specs []meta.ResourceDefinitionSpec
 
-	for _, spec := range resourceSpecs() {
+	for _, spec := range ResourceSpecs() {
 		if slices.Contains(unknown112, spec.Type) {
 			continue
 		}
@@ -50,9 +50,9 @@ func resourceSpecs112() []meta.ResourceDefinitionSpec {
 	})
 }
 
-// resourceNamespaces112 are the namespaces of Talos 1.12.
-func resourceNamespaces112() map[resource.Namespace]string {
-	namespaces := maps.Clone(resourceNamespaces)
+// ResourceNamespaces112 are the namespaces of Talos 1.12.
+func ResourceNamespaces112() map[resource.Namespace]string {
+	namespaces := maps.Clone(ResourceNamespaces)
 	delete(namespaces, security.NamespaceName)
 
 	return namespaces

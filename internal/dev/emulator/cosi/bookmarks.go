@@ -1,4 +1,4 @@
-package emulator
+package cosi
 
 import (
 	"bytes"
@@ -16,7 +16,8 @@ type bookmarkState struct {
 	cookie []byte
 }
 
-func staleBookmarks(core state.CoreState, boot string) state.CoreState {
+// StaleBookmarks makes a boot refuse the bookmarks of other boots.
+func StaleBookmarks(core state.CoreState, boot string) state.CoreState {
 	return &bookmarkState{CoreState: core, cookie: []byte(boot)}
 }
 
