@@ -7,12 +7,9 @@
 package schematic
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/siderolabs/talos/pkg/machinery/imager/imageropts"
 	"go.yaml.in/yaml/v4"
@@ -82,20 +79,6 @@ type SecureBoot struct {
 type DiskImage struct {
 	// SectorSize is in bytes; 0 means 512.
 	SectorSize uint `yaml:"sectorSize,omitempty" doc:"Size of its sectors in bytes. Default: 512."`
-}
-
-// Parse reads a schematic as the factory does: an unknown key is an error, an empty text is an empty schematic.
-func Parse(text []byte) (*Schematic, error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-
-	parsed := &Schematic{}
-
-	if err := decoder.Decode(parsed); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("parse schematic: %w", err)
-	}
-
-	return parsed, nil
 }
 
 // Canonical is the text that the id is the hash of.

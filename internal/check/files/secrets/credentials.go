@@ -285,11 +285,6 @@ func isCertificate(text string) bool {
 	return err == nil
 }
 
-// talosconfigField is where the talosconfig's current context has a field.
-func talosconfigField(in *check.Input, name string) check.Place {
-	return in.TalosconfigFile.At("contexts").Field(in.Credentials.ContextName()).Field(name)
-}
-
 // checkClientRole looks for certificates of operators and readers.
 func checkClientRole(r *check.Report, in *check.Input) {
 	roles := in.Credentials.Roles()

@@ -445,19 +445,6 @@ func checkKnownTalos(r *check.Report, in *check.Input) {
 	}
 }
 
-// clusterPlace is where the inventory declares something for the whole cluster; of a profile the file alone is known.
-func clusterPlace(in *check.Input, key string) check.Place {
-	if in.Talconfig != nil && in.Cluster.Profile == nil {
-		return in.Talconfig.At(key)
-	}
-
-	if file := in.Open(in.Cluster.Source); file != nil {
-		return file.Itself()
-	}
-
-	return check.Place{}
-}
-
 // checkVersionForms looks for versions that are no tag of an image.
 func checkVersionForms(r *check.Report, in *check.Input) {
 	for _, declared := range []struct{ key, version, example string }{

@@ -1,4 +1,5 @@
-package diagnosis
+// Package sourcelinks makes links of the sources that the catalogue of diagnoses names, for the pages that tests make.
+package sourcelinks
 
 import (
 	"strings"
@@ -49,9 +50,9 @@ const knownOwners = `(?:siderolabs|budimanjojo|cozystack|onedr0p|kubernetes|gets
 // furtherIssue is an issue of the repository that was named before it.
 var furtherIssue = pattern.New(`#(\d+)`)
 
-// LinkSource makes links, as Markdown has them, of what a source names. Words that name nothing that can be read stay
+// Of makes links, as Markdown has them, of what a source names. Words that name nothing that can be read stay
 // as they are.
-func LinkSource(source string) string {
+func Of(source string) string {
 	pieces := []sourcePiece{{text: source}}
 
 	for _, link := range sourceLinks {
