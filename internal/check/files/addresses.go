@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -172,7 +172,7 @@ func checkAddressTexts(r *Report, config *Rendered) {
 	raw := config.Provider.RawV1Alpha1()
 	judge := func(texts []string, place func(int) at) {
 		for i, text := range texts {
-			if why := likeAddress(text); why != "" {
+			if why := host.Mistyped(text); why != "" {
 				// One entry that leads nowhere stops nothing: certificates have their other names, and there are other servers.
 				r.warn(place(i), "write one address or name", "%q is neither an address nor a name: %s", text, why)
 			}
@@ -196,7 +196,7 @@ func checkTalosconfigTexts(r *Report, in *Input) {
 			continue
 		}
 
-		if why := likeAddress(endpoint); why != "" {
+		if why := host.Mistyped(endpoint); why != "" {
 			r.warn(in.talosconfigPlace(endpoint), "write one address or name",
 				"the endpoint %q is neither an address nor a name: %s", endpoint, why)
 		}
@@ -228,15 +228,9 @@ func (in *Input) talosconfigPlace(endpoint string) at {
 	return in.TalosconfigFile.at("")
 }
 
-var (
-	addressRange = regexp.MustCompile(`^[0-9a-fA-F.:]+\s*-\s*[0-9a-fA-F.:]+$`)
-	threeNumbers = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}(/\d+)?$`)
-	fourNumbers  = regexp.MustCompile(`^\d+(\.\d+){3,}(/\d+)?$`)
-)
-
 // malformed says in plain words what is wrong with a text that should be an address.
 func malformed(text string) string {
-	if why := likeAddress(text); why != "" {
+	if why := host.Mistyped(text); why != "" {
 		return why
 	}
 
@@ -246,31 +240,6 @@ func malformed(text string) string {
 	}
 
 	return "an IP address is expected"
-}
-
-// likeAddress says what is wrong with a text that looks like an address and is none; empty for addresses and names.
-func likeAddress(text string) string {
-	trimmed := strings.TrimSpace(text)
-	host, _, hasLength := strings.Cut(trimmed, "/")
-	_, err := netip.ParseAddr(host)
-
-	switch {
-	case err == nil && !hasLength:
-		return ""
-	case strings.ContainsAny(trimmed, ", ") && trimmed != "":
-		return "several values stand in one"
-	case addressRange.MatchString(trimmed):
-		return "a range of addresses"
-	case threeNumbers.MatchString(trimmed):
-		return "an IPv4 address has four numbers"
-	case fourNumbers.MatchString(trimmed) && err != nil:
-		return "an IPv4 address has four numbers from 0 to 255"
-	case strings.Count(trimmed, ":") > 1 && !strings.HasPrefix(trimmed, "[") && !strings.Contains(trimmed, "://") &&
-		err != nil:
-		return "an IPv6 address, with brackets if a port follows"
-	default:
-		return ""
-	}
 }
 
 // owner is one use of an address.
@@ -479,7 +448,7 @@ func (in *Input) findHosts() map[string]string {
 // checkTalosconfigNobody looks for endpoints of the talosconfig that no node has.
 func checkTalosconfigNobody(r *Report, in *Input) {
 	for _, endpoint := range in.Credentials.Endpoints() {
-		if in.nodesByHost()[strings.ToLower(endpointHost(endpoint))] == "" && likeAddress(endpoint) == "" {
+		if in.nodesByHost()[strings.ToLower(endpointHost(endpoint))] == "" && host.Mistyped(endpoint) == "" {
 			r.found(in.talosconfigPlace(endpoint), in.setEndpoints(),
 				"the talosconfig's endpoint %s is no node of the inventory", endpoint)
 		}

@@ -3,10 +3,10 @@ package audit
 import (
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -21,12 +21,10 @@ var nameChecks = []Check{
 	whole(diagnosis.HostnameIsEndpoint, Names, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkHostnameIsEndpoint),
 }
 
-var dnsName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
-
 // checkClusterName looks at the name that files, contexts and certificates share.
 func checkClusterName(r *Report, in *Input) {
 	name := in.Cluster.Name
-	if name == "" || dnsName.MatchString(name) || in.Talconfig == nil {
+	if name == "" || host.IsLowerName(name) || in.Talconfig == nil {
 		return
 	}
 
@@ -51,9 +49,9 @@ func checkDNSDomain(r *Report, config *Rendered) {
 	folded := strings.ToLower(strings.TrimSuffix(domain, "."))
 
 	switch {
-	case folded != domain && dnsName.MatchString(folded):
+	case folded != domain && host.IsLowerName(folded):
 		r.warn(place, "write "+folded, "dnsDomain %q is not as other programs write it", domain)
-	case !dnsName.MatchString(domain):
+	case !host.IsLowerName(domain):
 		r.found(place, "use cluster.local, or a name of your own domain", "dnsDomain %q is no DNS name in lower case", domain)
 	case strings.HasSuffix(domain, ".local") && domain != "cluster.local":
 		r.warn(place, "use cluster.local, or a name of your own domain",

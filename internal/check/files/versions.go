@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -15,6 +13,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -37,13 +36,10 @@ var versionChecks = []Check{
 	eachConfig(diagnosis.ConfigOlder, Versions, checkConfigOlder),
 }
 
-// wholeVersion is a release, or a pre-release.
-var wholeVersion = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?$`)
-
 // installerTag is the version of the config's installer, and empty if its tag is none.
 func installerTag(config *machineconfig.Config) string {
 	image := schematic.ParseReference(config.InstallImage())
-	if !image.Official() || !wholeVersion.MatchString(image.Tag) {
+	if !image.Official() || !release.IsWhole(image.Tag) {
 		return ""
 	}
 
@@ -163,25 +159,9 @@ func checkInstallerVersions(r *Report, in *Input) {
 	}
 }
 
-// version is a version's numbers; false if it has not all three.
-func version(text string) ([3]int, bool) {
-	var numbers [3]int
-
-	match := wholeVersion.FindStringSubmatch(text)
-	if match == nil {
-		return numbers, false
-	}
-
-	for i := range numbers {
-		numbers[i], _ = strconv.Atoi(match[i+1]) // more digits than fit are no version of anything
-	}
-
-	return numbers, true
-}
-
 func compareVersions(a, b string) int {
-	some, _ := version(a)
-	other, _ := version(b)
+	some, _ := release.Numbers(a)
+	other, _ := release.Numbers(b)
 
 	return slices.Compare(some[:], other[:])
 }
@@ -256,9 +236,9 @@ func checkSkew(r *Report, in *Input) {
 			}
 
 			r.config = config
-			own, _ := version(tag)
-			first, _ := version(oldest)
-			last, _ := version(newest)
+			own, _ := release.Numbers(tag)
+			first, _ := release.Numbers(oldest)
+			last, _ := release.Numbers(newest)
 
 			switch {
 			case slices.Compare(own[:2], first[:2]) > 0:
@@ -286,7 +266,7 @@ func checkDeclaredKubernetes(r *Report, in *Input) {
 // eachKubelet visits the kubelets that configs name a version of, where one is declared.
 func (in *Input) eachKubelet(visit func(config *Rendered, kubelet component, tag, declared string)) {
 	declared := in.Cluster.KubernetesVersion
-	if _, known := version(declared); !known {
+	if _, known := release.Numbers(declared); !known {
 		return
 	}
 
@@ -302,8 +282,8 @@ func checkKubernetesPath(r *Report, in *Input) {
 	told := map[string]bool{}
 
 	in.eachKubelet(func(config *Rendered, kubelet component, tag, declared string) {
-		from, _ := version(tag)
-		to, _ := version(declared)
+		from, _ := release.Numbers(tag)
+		to, _ := release.Numbers(declared)
 		steps := to[1] - from[1]
 
 		if from[0] != to[0] || steps >= 0 && steps <= 1 || told[tag] {
@@ -370,8 +350,8 @@ func upgrade(from, to string) string {
 		return ""
 	}
 
-	first, known := version(from)
-	last, alsoKnown := version(to)
+	first, known := release.Numbers(from)
+	last, alsoKnown := release.Numbers(to)
 
 	switch err := target.UpgradeableFrom(host); {
 	case !known || !alsoKnown, err != nil && strings.HasPrefix(err.Error(), "upgrades to version"):
@@ -407,7 +387,7 @@ func checkUpgradePath(r *Report, in *Input) {
 // checkLiveUpgrade looks at the way from what a node runs to its installer.
 func checkLiveUpgrade(_ context.Context, l *live) []diagnosis.Finding {
 	tag, running := installerTag(l.config), l.facts.Version
-	if _, known := version(running); tag == "" || !known {
+	if _, known := release.Numbers(running); tag == "" || !known {
 		return nil
 	}
 
@@ -465,7 +445,7 @@ func checkVersionForms(r *Report, in *Input) {
 		{"talosVersion", in.Cluster.TalosVersion, machineconfig.DefaultTalosVersion},
 		{"kubernetesVersion", in.Cluster.KubernetesVersion, "v1.36.3"},
 	} {
-		if declared.version != "" && !wholeVersion.MatchString(declared.version) && !strings.Contains(declared.version, "$") {
+		if declared.version != "" && !release.IsWhole(declared.version) && !strings.Contains(declared.version, "$") {
 			r.found(in.clusterPlace(declared.key), "write the whole version, as "+declared.example,
 				"%s is %s, and no image has such a tag", declared.key, declared.version)
 		}

@@ -2,18 +2,16 @@ package preflight
 
 import (
 	"context"
-	"regexp"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
 // image is an installer image's reference, as it is judged here.
 type image struct{ schematic.Reference }
-
-var releaseTag = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
 // lastOnGHCR is the last Talos minor version whose installer was published outside of the image factory, by the release
 // notes of 1.14.
@@ -38,7 +36,7 @@ func (i image) fault() string {
 		return "the schematic id " + i.Schematic + " is not 64 hexadecimal digits"
 	case i.Tag == "" && i.Digest == "":
 		return "the tag is missing"
-	case i.Tag != "" && i.Official() && !releaseTag.MatchString(i.Tag):
+	case i.Tag != "" && i.Official() && !release.IsTag(i.Tag):
 		return "the tag " + i.Tag + " is not a version like v1.13.9"
 	case i.Registry == "ghcr.io" && i.Repository == "siderolabs/installer" && i.newerThan(lastOnGHCR):
 		return "it is published up to " + lastOnGHCR.String() + " only: newer ones come from the image factory"
@@ -66,7 +64,7 @@ func checkImages(_ context.Context, w whole) []diagnosis.Finding {
 			continue
 		}
 
-		if declared := w.cluster.TalosVersion; declared != "" && releaseTag.MatchString(image.Tag) && image.Tag != declared {
+		if declared := w.cluster.TalosVersion; declared != "" && release.IsTag(image.Tag) && image.Tag != declared {
 			findings = append(findings, w.about(node, diagnosis.InstallerVersion, diagnosis.Warning,
 				w.regenerate("bring talosVersion and the image of "+node.Name+" together"),
 				"the installer image is %s, talosVersion is %s: the node will run %s", image.Tag, declared, image.Tag)...)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -16,10 +17,7 @@ import (
 // maxHostname is the longest hostname, in characters: Linux and Kubernetes' labels agree on it.
 const maxHostname = 63
 
-var (
-	validHostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	notInHostname = regexp.MustCompile(`[^a-z0-9.-]+`)
-)
+var notInHostname = regexp.MustCompile(`[^a-z0-9.-]+`)
 
 // hostnameFault says what keeps a hostname from being a Kubernetes node name; empty when nothing does.
 func hostnameFault(hostname string) string {
@@ -28,7 +26,7 @@ func hostnameFault(hostname string) string {
 		return "the hostname is empty"
 	case len([]rune(name)) > maxHostname:
 		return fmt.Sprintf("hostname %s has %d characters, at most %d are allowed", hostname, len([]rune(name)), maxHostname)
-	case !validHostname.MatchString(hostname):
+	case !host.IsLowerName(hostname):
 		return fmt.Sprintf("hostname %s is no RFC 1123 name: lower-case letters, digits and hyphens are allowed", hostname)
 	default:
 		return ""
