@@ -12,23 +12,23 @@ const (
 
 var apiEntries = []Entry{
 	{
-		ID: KubeconfigUnavailable, Title: "The kubeconfig can't be had", Severity: Failure, Exit: ExitKubernetes,
+		ID: KubeconfigUnavailable, Title: "The kubeconfig can't be fetched", Severity: Failure, Exit: ExitKubernetes,
 		Cause:  "No control plane answers with this cluster's certificate authority, or the file can't be written.",
 		Remedy: "mage status shows which control planes answer; check that KUBECONFIG names a writable file.",
 		Source: "Talos v1.13.9: internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go (Kubeconfig)",
 	},
 	{
 		ID: APINotReady, Title: "The Kubernetes API is not ready", Severity: Failure, Exit: ExitKubernetes,
-		Cause: "etcd works, and the API server's static pod does not: its image is being pulled, or its configuration " +
-			"is wrong.",
+		Cause: "etcd works, but the API server's static pod does not: its image is being pulled, or its " +
+			"configuration is wrong.",
 		Remedy: "Read the kubelet's log on a control plane; then run the same command again.",
 		Source: "Talos v1.13.9: internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go",
 	},
 	{
 		ID: EndpointSilent, Title: "The endpoint does not lead to the Kubernetes API", Severity: Failure,
 		Exit: ExitKubernetes,
-		Cause: "A control plane's own port 6443 answers and the cluster's endpoint does not: the VIP is not up, the " +
-			"balancer has no backend, or the name leads elsewhere.",
+		Cause: "A control plane's own port 6443 answers, but the cluster's endpoint does not: the VIP is not " +
+			"up, the balancer has no backend, or the name leads elsewhere.",
 		Remedy: "Check the VIP's interface name in the machine configs, the balancer's backends or the DNS record.",
 		Source: "siderolabs/talos#8640",
 	},
@@ -41,7 +41,7 @@ var apiEntries = []Entry{
 	{
 		ID: NodesNotReady, Title: "Nodes are not Ready", Severity: Failure, Exit: ExitKubernetes,
 		Cause:  "Talos' own CNI is declared and a node's kubelet still reports NotReady.",
-		Remedy: "kubectl describe node tells the condition that is missing.",
+		Remedy: "kubectl describe node shows the missing condition.",
 		Source: "siderolabs/talos#7967",
 	},
 	{

@@ -33,31 +33,35 @@ var credentialEntries = []Entry{
 	},
 	{
 		ID: CAOutOfDate, Title: "A certificate authority is not in date", Severity: Failure, Exit: ExitBadInput,
-		Cause: "Talos and Kubernetes trust no certificate of an authority that has expired. Its end within 30 days, a " +
-			"beginning that this computer's clock has not reached, and the end of one that is accepted besides are warnings.",
+		Cause: "Talos and Kubernetes trust no certificate of an authority that has expired. It is a warning if " +
+			"the authority ends within 30 days, if it is not valid yet by this computer's clock, or if an " +
+			"additionally accepted one ends.",
 		Remedy: "Rotate the authority (talosctl rotate-ca), or, before the cluster exists, make new secrets.",
 		Source: talosCertificateSource,
 	},
 	{
-		ID: CAKeyForeign, Title: "A certificate authority's key is another one's", Severity: Failure, Exit: ExitBadInput,
-		Cause: "What is signed with the key does not fit the certificate that everybody trusts: no node or client would " +
-			"be believed.",
+		ID: CAKeyForeign, Title: "A certificate authority's key belongs to another certificate",
+		Severity: Failure, Exit: ExitBadInput,
+		Cause: "Signatures of the key do not match the certificate that everybody trusts, so no node or client " +
+			"would be trusted.",
 		Remedy: "Take certificate and key from the same secrets file.",
 		Source: machineSecretsSource,
 	},
 	{
-		ID: SecretMalformed, Title: "A secret has not the form that it must have", Severity: Failure, Exit: ExitBadInput,
-		Cause: "A word stands where a token, a key or a certificate must be: a placeholder that nobody filled in, or a " +
-			"value that lost a part. Kubernetes takes bootstrap tokens of 6 and 16 letters and digits, and encryption " +
-			"secrets of 32 bytes in base64. What only discovery or a worker's certificate needs is a warning.",
+		ID: SecretMalformed, Title: "A secret does not have the right form", Severity: Failure, Exit: ExitBadInput,
+		Cause: "A token, a key or a certificate has another form: it is a placeholder that nobody filled in, or " +
+			"a part is missing. Kubernetes accepts bootstrap tokens of 6 and 16 letters and digits, and " +
+			"encryption secrets of 32 bytes in base64. If only discovery or a worker's certificate needs it, it " +
+			"is a warning.",
 		Remedy: "Take the value from the cluster's secrets file, or generate the configs again.",
 		Source: bootstrapTokenSource + "; " + machineSecretsSource,
 	},
 	{
-		ID: ClientRoleWeak, Title: "The talosconfig's certificate may not do what a bring-up does", Severity: Failure,
+		ID: ClientRoleWeak, Title: "The talosconfig's certificate lacks the role for a bring-up", Severity: Failure,
 		Exit: ExitBadInput,
-		Cause: "Applying a config to a running node, bootstrapping etcd and reading the kubeconfig need the role " +
-			"os:admin; operators and readers may not. Without RBAC in the machine configs roles don't count.",
+		Cause: "Applying a config to a running node, bootstrapping etcd and reading the kubeconfig need the " +
+			"role os:admin; operators and readers lack it. Without RBAC in the machine configs roles don't " +
+			"matter.",
 		Remedy: "Use a talosconfig with the role os:admin: generate it, or `talosctl config new --roles os:admin`.",
 		Source: "siderolabs/talos internal/app/machined/pkg/system/services/machined.go; Talos documentation, Role-based " +
 			"access control",
@@ -65,36 +69,37 @@ var credentialEntries = []Entry{
 	{
 		ID: ClientNotSigned, Title: "The talosconfig's certificate is not signed by an authority that nodes trust",
 		Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Its ca and crt come from different clusters or runs: the nodes are believed, and they refuse every call.",
+		Cause: "Its ca and crt come from different clusters or runs: this computer trusts the nodes, but they " +
+			"refuse every call.",
 		Remedy: "Generate the talosconfig again from the cluster's secrets.",
 		Source: "siderolabs/talos#12575; " + talosCertificateSource,
 	},
 	{
 		ID: SecretTracked, Title: "Git tracks a file with secrets in the clear", Severity: Warning,
-		Cause: "Who can read the repository, or a copy of it, can take over the cluster; the history keeps the file when " +
-			"it is deleted.",
-		Remedy: "Encrypt the file with sops, or take it out of git (git rm --cached) and list it in .gitignore. Secrets " +
-			"that were published have to be replaced.",
+		Cause: "Whoever can read the repository, or a copy of it, can take over the cluster. The history keeps " +
+			"the file after it is deleted.",
+		Remedy: "Encrypt the file with sops, or take it out of git (git rm --cached) and list it in .gitignore. " +
+			"Replace secrets that were published.",
 		Source: "talhelper documentation, Configuring SOPS; Talos documentation, talosctl gen secrets",
 	},
 	{
 		ID: SecretsFileBroken, Title: "The secrets file lacks a part, or holds something else", Severity: Warning,
-		Cause: "A secrets file without one of its keys or tokens, or with a placeholder in its place, can't make machine " +
-			"configs: the next time that they are generated it fails, or they don't fit the cluster.",
+		Cause: "A secrets file without one of its keys or tokens, or with a placeholder in its place, can't " +
+			"make machine configs. The next generation fails, or its configs don't fit the cluster.",
 		Remedy: "Restore the part from a backup, or the whole bundle from a control plane's machine config.",
 		Source: machineSecretsSource,
 	},
 	{
 		ID: SecretsFileOther, Title: "The machine configs have other secrets than the secrets file", Severity: Warning,
-		Cause: "The authority is the same and a token or key is not: the file was changed after the configs were made. " +
-			"The next configs don't fit the nodes that run with these.",
+		Cause: "The authority is the same, but a token or key differs: the file was changed after the configs " +
+			"were made. The next configs won't fit the nodes that run with these.",
 		Remedy: "Generate all machine configs again before the cluster exists; afterwards restore the file.",
 		Source: "budimanjojo/talhelper#436; " + machineSecretsSource,
 	},
 	{
 		ID: KubeconfigOutOfDate, Title: "The kubeconfig's client certificate is not in date", Severity: Warning,
-		Cause: "Talos gives out kubeconfigs that are good for a year: afterwards the Kubernetes API takes kubectl for a " +
-			"stranger.",
+		Cause: "Talos issues kubeconfigs that are valid for a year. After that the Kubernetes API rejects " +
+			"kubectl.",
 		Remedy: "Get a new one: mage kubeconfig.",
 		Source: "Talos documentation, talosctl kubeconfig; " + talosCertificateSource,
 	},
@@ -102,7 +107,7 @@ var credentialEntries = []Entry{
 		ID: FilesWithSecretsOpen, Title: "Machine configs or the talosconfig can be read by other users", Severity: Warning,
 		Cause: "They hold keys that open the cluster, and their mode lets other users of this computer read them. Git " +
 			"does not keep modes: after a checkout they are open.",
-		Remedy: "Take the rights of others away: chmod 600.",
+		Remedy: "Remove the rights of others: chmod 600.",
 		Source: "talhelper v3.1.16, pkg/generate/config.go",
 	},
 }

@@ -23,8 +23,8 @@ const (
 var diskEntries = []Entry{
 	{
 		ID: InstallDiskChoice, Title: "The install section has both a disk and a selector, or neither", Severity: Warning,
-		Cause: "With both Talos takes the selector and never looks at the disk's name. With neither it refuses to " +
-			"install; a machine that has Talos on its disk already does without.",
+		Cause: "With both Talos takes the selector and never looks at the disk's name. With neither it refuses " +
+			"to install; a machine that already has Talos on its disk needs neither.",
 		Remedy: "Keep one of the two.",
 		Source: "siderolabs/talos#9647; machinery config/types/v1alpha1/v1alpha1_validation.go",
 	},
@@ -64,7 +64,7 @@ var diskEntries = []Entry{
 	},
 	{
 		ID: VolumeNoDisk, Title: "A volume's selector matches no disk of the node", Severity: Failure, Exit: ExitPreflight,
-		Cause:  "The volume waits for a disk for ever: what is to be mounted there does not start.",
+		Cause:  "The volume waits forever for a disk. Whatever should be mounted there does not start.",
 		Remedy: "Correct the selector with the values of the table.",
 		Source: volumeSource,
 	},
@@ -77,8 +77,8 @@ var diskEntries = []Entry{
 	},
 	{
 		ID: VolumeDiskAmbiguous, Title: "A volume's selector matches several disks of the node", Severity: Warning,
-		Cause: "Talos takes the first with enough room: which one that is may change with the order in which disks are " +
-			"found, until the volume is made.",
+		Cause: "Talos takes the first with enough room: until the volume is made, the order in which disks are " +
+			"found may change that.",
 		Remedy: "Make the selector match one disk.",
 		Source: volumeSource,
 	},

@@ -23,8 +23,8 @@ const (
 var documentEntries = []Entry{
 	{
 		ID: DocumentTwice, Title: "A patch has a document twice", Severity: Failure, Exit: ExitBadInput,
-		Cause: "Talos takes one document of a kind and a name in a text, and one without a kind: two parts with " +
-			"`machine:` between `---` are refused as duplicates.",
+		Cause: "In one text Talos accepts one document of a kind and name, and one without a kind. Two parts " +
+			"with `machine:`, separated by `---`, are refused as duplicates.",
 		Remedy: "Put the two into one document, or make two patches of them.",
 		Source: loaderSource + "; budimanjojo/talhelper#1538",
 	},
@@ -41,7 +41,7 @@ var documentEntries = []Entry{
 		ID: PatchEmpty, Title: "A patch is empty", Severity: Warning,
 		Cause: "It has nothing but comments, or nothing at all. Talos takes such a text for a JSON patch, and refuses it " +
 			"from 1.12 on with a message that names no file. A template whose condition does not hold leaves such files behind.",
-		Remedy: "Take it out of the list of patches, or look why its template gives nothing.",
+		Remedy: "Take it out of the list of patches, or find out why its template gives nothing.",
 		Source: "siderolabs/talos#13029; " + patchSource,
 	},
 	{
@@ -53,8 +53,8 @@ var documentEntries = []Entry{
 		Source: "talhelper v3.1.16, pkg/patcher; " + patchSource,
 	},
 	{
-		ID: PatchUnusable, Title: "A patch is nothing that Talos can merge", Severity: Failure, Exit: ExitBadInput,
-		Cause: "A patch is a mapping as a machine config is one, documents with kind and apiVersion, or a list of " +
+		ID: PatchUnusable, Title: "A patch is not something that Talos can merge", Severity: Failure, Exit: ExitBadInput,
+		Cause: "A patch is a mapping like a machine config, or documents with kind and apiVersion, or a list of " +
 			"operations. A single value, another list, broken YAML or a value of the wrong type is refused.",
 		Remedy: "Correct the patch; the name of a file begins with @.",
 		Source: patchSource + "; " + loaderSource,
@@ -76,9 +76,9 @@ var documentEntries = []Entry{
 	},
 	{
 		ID: DocumentConflict, Title: "An old field and a document say the same thing", Severity: Failure, Exit: ExitBadInput,
-		Cause: "What has a document of its own since 1.12 can't stand in machine: as well. Talos refuses both for " +
-			"resolvers, time, KubeSpan and disk encryption; of registries and environment variables the document wins in " +
-			"silence, which is a warning.",
+		Cause: "What has a document of its own since 1.12 can't stand in machine: as well. Talos refuses both " +
+			"for resolvers, time, KubeSpan and disk encryption; for registries and environment variables the " +
+			"document silently wins, which is a warning.",
 		Remedy: "Keep the document and take the field out.",
 		Source: "machinery config/types/network/resolver.go, time_sync.go, kubespan.go; " +
 			"config/types/block/volume_config.go; config/container/container.go; cozystack/talm#232",
@@ -92,17 +92,17 @@ var documentEntries = []Entry{
 	},
 	{
 		ID: PatchListedTwice, Title: "A node gets a patch twice", Severity: Warning,
-		Cause: "Patches of the cluster, of the role and of the node add up, and lists are merged by appending: what the " +
-			"patch adds to a list is there twice.",
+		Cause: "Patches of the cluster, of the role and of the node add up, and lists are merged by appending: " +
+			"whatever the patch adds to a list is then in it twice.",
 		Remedy: "List it once: for all, for a role, or for a node.",
 		Source: "machinery config/merge/merge.go; talhelper v3.1.16, pkg/config",
 	},
 	{
-		ID: ManifestDuplicate, Title: "extraManifests bring a document that is there already", Severity: Failure,
+		ID: ManifestDuplicate, Title: "extraManifests add a document that exists already", Severity: Failure,
 		Exit: ExitBadInput,
-		Cause: "The documents of extraManifests are added, not merged: one of a kind and name that the node's config has " +
-			"from elsewhere is refused as a duplicate.",
-		Remedy: "Make a patch of it, which is merged, or drop one of the two.",
+		Cause: "The documents of extraManifests are added, not merged. If the node's config already has one of " +
+			"that kind and name, it is refused as a duplicate.",
+		Remedy: "Make it a patch, which is merged, or drop one of the two.",
 		Source: "machinery config/container/container.go; talhelper v3.1.16, pkg/generate",
 	},
 }

@@ -14,22 +14,23 @@ const vipSource = "Talos documentation, Virtual (shared) IP"
 var endpointEntries = []Entry{
 	{
 		ID: VIPsDiffer, Title: "The control planes declare several VIPs", Severity: Warning,
-		Cause: "Each VIP is an address of its own that etcd elects an owner for. Two of one family are a typing error in " +
-			"one node's file more often than they are meant.",
+		Cause: "Each VIP is an address of its own that etcd elects an owner for. Two of one family are usually " +
+			"a typo in one node's file.",
 		Remedy: "Declare the same VIP on every control plane.",
 		Source: vipSource,
 	},
 	{
 		ID: VIPOnBareLink, Title: "The VIP is on a link that gets no address", Severity: Warning,
-		Cause: "The VIP is added to a link that is up already: one with neither DHCP nor a static address is in no " +
-			"network, and nobody finds the VIP there, unless a router or a cloud's metadata gives it one.",
+		Cause: "The VIP is added to a link that is up already: a link with neither DHCP nor a static address is " +
+			"in no network, so nobody finds the VIP there, unless a router or a cloud's metadata gives it an " +
+			"address.",
 		Remedy: "Put the VIP on the link that has the node's address.",
 		Source: vipSource,
 	},
 	{
 		ID: VIPOnWorker, Title: "A worker declares a VIP", Severity: Failure, Exit: ExitBadInput,
-		Cause: "The owner of the VIP is elected through etcd, which workers don't have. Talos refuses the older form of " +
-			"such a config; in a document it stays without effect, which is a warning.",
+		Cause: "The owner of the VIP is elected through etcd, which workers don't have. Talos refuses the older " +
+			"form of such a config; in a document it has no effect, which is a warning.",
 		Remedy: "Take the VIP out of the worker's config.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go; " + vipSource,
 	},
@@ -40,9 +41,9 @@ var endpointEntries = []Entry{
 		Source: "Talos documentation, Production Notes, Kubernetes endpoint",
 	},
 	{
-		ID: VIPNotShared, Title: "A control plane takes no part in the VIP", Severity: Warning,
-		Cause: "Other control planes declare the VIP, this one does not: when they are down the endpoint is gone " +
-			"although etcd may live.",
+		ID: VIPNotShared, Title: "A control plane does not declare the VIP", Severity: Warning,
+		Cause: "Other control planes declare the VIP, but this one does not. When they are down the endpoint is " +
+			"gone, although etcd may be up.",
 		Remedy: "Declare the VIP on every control plane.",
 		Source: vipSource,
 	},

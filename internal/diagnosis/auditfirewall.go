@@ -18,33 +18,35 @@ const firewallSource = "Talos documentation, Ingress Firewall; siderolabs/talos 
 var firewallEntries = []Entry{
 	{
 		ID: FirewallOperator, Title: "A node's firewall shuts out the operator", Severity: Failure, Exit: ExitBadInput,
-		Cause: "Port 50000 is how Talos is talked to. With rules that let nobody in there, the node can't be asked, " +
-			"changed or repaired after it took its config. Where others are let in, but not the address that this computer " +
-			"calls from, it is a warning.",
+		Cause: "Talos' API is on port 50000. With rules that let nobody in there, the node can't be asked, " +
+			"changed or repaired once it has its config. It is a warning if others are let in, but not the " +
+			"address that this computer calls from.",
 		Remedy: "Add the operator's subnet to a NetworkRuleConfig for port 50000.",
 		Source: firewallSource,
 	},
 	{
 		ID: FirewallEtcd, Title: "A control plane's firewall shuts out etcd's other members", Severity: Failure,
 		Exit: ExitBadInput,
-		Cause: "The members of etcd join through port 2379 and talk to each other on 2380: a control plane that is shut " +
-			"out waits to join for ever. Where DHCP or a router may give the other node another address it is a warning.",
+		Cause: "The members of etcd join through port 2379 and talk to each other on 2380: a control plane that " +
+			"is shut out waits forever to join. It is a warning if DHCP or a router may give the other node " +
+			"another address.",
 		Remedy: "Add the control planes' addresses to a NetworkRuleConfig for the ports 2379-2380.",
 		Source: firewallSource,
 	},
 	{
 		ID: FirewallKubernetes, Title: "A control plane's firewall shuts nodes out of the Kubernetes API", Severity: Failure,
 		Exit: ExitBadInput,
-		Cause: "Every node's kubelet needs the Kubernetes API (port 6443) to register. With a balancer in front, or " +
-			"addresses that stand in no file, it is a warning.",
+		Cause: "Every node's kubelet needs the Kubernetes API (port 6443) to register. It is a warning if there " +
+			"is a balancer in front, or if addresses are in no file.",
 		Remedy: "Add the nodes' subnet to a NetworkRuleConfig for port 6443.",
 		Source: firewallSource,
 	},
 	{
 		ID: FirewallTrustd, Title: "A control plane's firewall shuts workers out of trustd", Severity: Failure,
 		Exit: ExitBadInput,
-		Cause: "A worker gets the certificate of its API from a control plane's trustd (port 50001). Without it the " +
-			"worker never opens its API. With a balancer in front, or addresses that stand in no file, it is a warning.",
+		Cause: "A worker gets the certificate of its API from a control plane's trustd (port 50001). Without it " +
+			"the worker never opens its API. It is a warning if there is a balancer in front, or if addresses " +
+			"are in no file.",
 		Remedy: "Add the workers' subnet to a NetworkRuleConfig for port 50001 on the control planes.",
 		Source: firewallSource,
 	},
@@ -56,17 +58,17 @@ var firewallEntries = []Entry{
 		Source: firewallSource,
 	},
 	{
-		ID: FirewallTalos, Title: "A node's firewall shuts out control planes that pass Talos calls on", Severity: Warning,
-		Cause: "talosctl asks its endpoints, the control planes, which call the node that is meant on port 50000. They " +
-			"are shut out, so that the node can only be called directly.",
+		ID: FirewallTalos, Title: "A node's firewall shuts out control planes that forward Talos calls", Severity: Warning,
+		Cause: "talosctl asks its endpoints, the control planes, which then call the node itself on port 50000. " +
+			"They are shut out, so the node can only be called directly.",
 		Remedy: "Add the control planes' addresses to the NetworkRuleConfig for port 50000.",
 		Source: firewallSource,
 	},
 	{
 		ID: FirewallTunnel, Title: "A node's firewall shuts out the tunnels between nodes", Severity: Warning,
-		Cause: "Pods of different nodes talk through Flannel's tunnel (UDP port 4789), and with KubeSpan everything " +
-			"between nodes goes through WireGuard (UDP port 51820): shut out, nodes are Ready and their pods don't reach " +
-			"each other.",
+		Cause: "Pods of different nodes talk through Flannel's tunnel (UDP port 4789), and with KubeSpan " +
+			"everything between nodes goes through WireGuard (UDP port 51820): if these are shut out, nodes are " +
+			"Ready but their pods don't reach each other.",
 		Remedy: "Add the nodes' subnet to a NetworkRuleConfig for that port, with protocol udp.",
 		Source: firewallSource,
 	},

@@ -27,16 +27,17 @@ var imageEntries = []Entry{
 	{
 		ID: KernelArgsRefused, Title: "install.extraKernelArgs together with grubUseUKICmdline", Severity: Failure,
 		Exit: ExitBadInput,
-		Cause: "grubUseUKICmdline, which configs from 1.12 on have, takes the kernel arguments from the image. Talos " +
-			"refuses both on a machine that it is to be installed on, and the installer refuses the config at the next upgrade.",
+		Cause: "grubUseUKICmdline, which configs from 1.12 on have, takes the kernel arguments from the image. " +
+			"Talos refuses the two together on a machine where it has to install, and the installer refuses the " +
+			"config at the next upgrade.",
 		Remedy: "Put the arguments into the image's schematic and take install.extraKernelArgs out.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go; siderolabs/talos " +
 			"cmd/installer/cmd/installer/install.go; siderolabs/talos#10519; budimanjojo/talhelper#1000",
 	},
 	{
 		ID: KernelArgsSecureBoot, Title: "install.extraKernelArgs with a SecureBoot image", Severity: Warning,
-		Cause: "A SecureBoot image is one signed file with its kernel arguments: systemd-boot takes none from the " +
-			"machine config.",
+		Cause: "A SecureBoot image is one signed file with its kernel arguments: systemd-boot takes no " +
+			"arguments from the machine config.",
 		Remedy: "Put the arguments into the image's schematic and take install.extraKernelArgs out.",
 		Source: "siderolabs/talos#10519, #10339, #13967; budimanjojo/talhelper#1000",
 	},
@@ -51,9 +52,9 @@ var imageEntries = []Entry{
 	{
 		ID: SecureBootDeclared, Title: "The installer image does not fit the declared SecureBoot", Severity: Failure,
 		Exit: ExitBadInput,
-		Cause: "A machine with SecureBoot does not start what is not signed: after the install, or an upgrade, with an " +
-			"ordinary installer it is gone, and with TPM encryption its data are. The reverse, a SecureBoot installer where " +
-			"the declared boot image is an ordinary one, is a warning.",
+		Cause: "A machine with SecureBoot starts only what is signed. After an install or an upgrade with an " +
+			"ordinary installer it does not boot, and with TPM encryption its data is lost. The reverse, a " +
+			"SecureBoot installer where the declared boot image is an ordinary one, is a warning.",
 		Remedy: "Use the -secureboot installer with machineSpec.secureboot: true, and the ordinary one without.",
 		Source: "siderolabs/talos#12152, #9482; budimanjojo/talhelper#304; onedr0p/cluster-template#1634",
 	},
@@ -66,32 +67,32 @@ var imageEntries = []Entry{
 		Source: "siderolabs/talos internal/pkg/encryption/keys/tpm2.go; siderolabs/talos#9415, #8995, #10205",
 	},
 	{
-		ID: SchematicUnused, Title: "A schematic that nothing is made from", Severity: Warning,
-		Cause: "talosImageURL names the installer, and then the schematic beside it has no effect: its extensions and " +
+		ID: SchematicUnused, Title: "A schematic is not used", Severity: Warning,
+		Cause: "talosImageURL names the installer, so the schematic beside it has no effect: its extensions and " +
 			"kernel arguments are not in the image.",
-		Remedy: "Take talosImageURL out, or bring its id and the schematic together.",
+		Remedy: "Take talosImageURL out, or use the schematic's own id in it.",
 		Source: "talhelper v3.1.16, pkg/talos",
 	},
 	{
 		ID: ExtensionName, Title: "A schematic names an extension that the image factory does not have", Severity: Failure,
 		Exit: ExitBadInput,
-		Cause: "The factory takes official extensions by name, as siderolabs/iscsi-tools, without registry and tag, and " +
-			"builds no image with one that it does not know. A name that looks misspelt is a warning: extensions are added " +
-			"with each release.",
+		Cause: "The factory takes official extensions by name, such as siderolabs/iscsi-tools, without registry " +
+			"and tag. It builds no image with one that it does not know. A name that looks misspelt is a " +
+			"warning: extensions are added with each release.",
 		Remedy: "Correct the name.",
 		Source: factorySource + "; talhelper v3.1.16, pkg/config/schemas/talos-extensions.json",
 	},
 	{
 		ID: ExtensionsContradict, Title: "Parts of a schematic exclude each other", Severity: Warning,
-		Cause: "NVIDIA's drivers and container toolkit have to be of one series, lts or production, and one kind of " +
-			"driver; overlays are for arm64 boards; a SecureBoot image boots by systemd-boot alone.",
+		Cause: "NVIDIA's drivers and container toolkit must be of one series, lts or production, and one kind " +
+			"of driver. Overlays are for arm64 boards. A SecureBoot image boots only with systemd-boot.",
 		Remedy: "Keep one of the two.",
 		Source: "Talos documentation, NVIDIA GPU; Image Factory; siderolabs/overlays",
 	},
 	{
 		ID: ExtensionService, Title: "An extension's service and its configuration don't go together", Severity: Warning,
-		Cause: "A service of an extension waits for its ExtensionServiceConfig for ever, and an ExtensionServiceConfig " +
-			"is for nobody if the image lacks the extension.",
+		Cause: "The service of an extension waits forever for its ExtensionServiceConfig. An " +
+			"ExtensionServiceConfig has no effect if the image lacks the extension.",
 		Remedy: "Add the extension to the schematic, or the ExtensionServiceConfig to the node.",
 		Source: serviceSource,
 	},
@@ -100,11 +101,11 @@ var imageEntries = []Entry{
 		Severity: Warning,
 		Cause: "From 1.10 on an installer has the platform in its name and in its kernel arguments: the installed node " +
 			"looks for its config and network settings elsewhere than the booted one.",
-		Remedy: "Use the installer of machineSpec.mode, as nocloud-installer.",
+		Remedy: "Use the installer of machineSpec.mode, such as nocloud-installer.",
 		Source: factorySource,
 	},
 	{
-		ID: SchematicTooNew, Title: "A schematic has what the declared Talos version's images can't have", Severity: Failure,
+		ID: SchematicTooNew, Title: "A schematic needs a newer Talos version than the declared one", Severity: Failure,
 		Exit: ExitBadInput,
 		Cause: "Extensions, overlays (1.7) and embedded machine configs (1.12) came with a later release than " +
 			"talosVersion: the factory builds no such image, and the node can't pull it.",
@@ -113,23 +114,23 @@ var imageEntries = []Entry{
 			"pkg/config/schemas/talos-extensions.json",
 	},
 	{
-		ID: ModuleWithoutImage, Title: "A kernel module is to be loaded that the image does not have", Severity: Warning,
-		Cause: "The module is part of an extension, and the installer image is known to be without it: Talos tries to " +
-			"load it again and again.",
+		ID: ModuleWithoutImage, Title: "A kernel module to load is not in the image", Severity: Warning,
+		Cause: "The module is part of an extension, and the installer image lacks that extension: Talos tries " +
+			"to load it again and again.",
 		Remedy: "Add the extension to the schematic.",
 		Source: "siderolabs/extensions; Talos documentation, machine.kernel.modules",
 	},
 	{
 		ID: InstallExtensions, Title: "install.extensions in a machine config", Severity: Warning,
-		Cause: "Extensions are part of the image since Talos 1.5, and the field is deprecated: newer installers don't " +
-			"read it, and the node is without them.",
+		Cause: "Extensions are part of the image since Talos 1.5, and the field is deprecated: newer installers " +
+			"don't read it, so the node lacks them.",
 		Remedy: "Put the extensions into the image's schematic and take install.extensions out.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go (RuntimeValidate); Talos documentation, Boot Assets",
 	},
 	{
 		ID: AgentElsewhere, Title: "The image has the guest agent of another hypervisor", Severity: Warning,
-		Cause: "A guest agent talks to the hypervisor that it is made for. On another, or on a machine without one, its " +
-			"service finds nobody and starts again and again.",
+		Cause: "A guest agent talks to one kind of hypervisor. On another kind, or without one, its service " +
+			"fails and restarts again and again.",
 		Remedy: "Take the extension out of the schematic of these machines.",
 		Source: "siderolabs/extensions, guest-agents",
 	},

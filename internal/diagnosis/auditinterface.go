@@ -23,16 +23,17 @@ const (
 var interfaceEntries = []Entry{
 	{
 		ID: LinkNamedTwice, Title: "A link is configured twice in one style", Severity: Warning,
-		Cause: "Two items of machine.network.interfaces have one name, or two VLANs of a link one number: which of two " +
-			"settings counts depends on their order.",
+		Cause: "Two items of machine.network.interfaces have the same name, or two VLANs of a link the same " +
+			"number. Which setting counts depends on their order.",
 		Remedy: "Make one of the two.",
 		Source: "machinery config/types/network/vlan.go; budimanjojo/talhelper#1538",
 	},
 	{
 		ID: LinkNameAndSelector, Title: "An interface has both a name and a selector, or neither", Severity: Failure,
-		Exit:   ExitBadInput,
-		Cause:  "interface and deviceSelector exclude each other, and one of the two has to say which link is meant.",
-		Remedy: "Keep one of the two; a selector by MAC survives when links are renamed.",
+		Exit: ExitBadInput,
+		Cause: "interface and deviceSelector exclude each other, and one of the two must say which link is " +
+			"meant.",
+		Remedy: "Keep one of the two; a selector by MAC address keeps working when links are renamed.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go; budimanjojo/talhelper#1380",
 	},
 	{
@@ -44,20 +45,20 @@ var interfaceEntries = []Entry{
 	},
 	{
 		ID: MTUAboveParent, Title: "A link's MTU is larger than its parent's", Severity: Failure, Exit: ExitBadInput,
-		Cause: "The kernel refuses a VLAN with a larger MTU than the link that it runs on, which has 1500 unless it is " +
-			"told otherwise; what the files don't tell is a warning.",
+		Cause: "The kernel refuses a VLAN with a larger MTU than the link that it runs on, which has 1500 " +
+			"unless the config says otherwise. If the files don't say, it is a warning.",
 		Remedy: "Raise the parent's mtu as well.",
 		Source: "Linux, net/8021q/vlan_dev.c, vlan_dev_change_mtu",
 	},
 	{
 		ID: MemberConfigured, Title: "A member of a bond or bridge has addresses of its own", Severity: Warning,
-		Cause: "What arrives at a member goes to the bond or bridge: an address, DHCP or VIP on the member itself works " +
-			"by half, if at all.",
+		Cause: "What arrives at a member goes to the bond or bridge: an address, DHCP or VIP on the member " +
+			"itself works partly, if at all.",
 		Remedy: "Move them to the bond or bridge.",
 		Source: bondSource,
 	},
 	{
-		ID: LinkSelectorWide, Title: "A link selector matches more links than one", Severity: Warning,
+		ID: LinkSelectorWide, Title: "A link selector matches more than one link", Severity: Warning,
 		Cause: "An empty selector, or one that names only a kernel driver or asks for any physical link, configures " +
 			"every link that fits: with a static address, all of them get it.",
 		Remedy: "Select the link by its MAC address.",
@@ -65,8 +66,8 @@ var interfaceEntries = []Entry{
 	},
 	{
 		ID: LinkSelectorNever, Title: "A link selector can never match", Severity: Failure, Exit: ExitBadInput,
-		Cause: "MAC addresses are compared as text in lower case with colons. Capital letters, hyphens or a wrong length " +
-			"match nothing, and nothing says so. It is a failure if no other link has addresses.",
+		Cause: "MAC addresses are compared as text in lower case with colons. Capital letters, hyphens or a " +
+			"wrong length match nothing, silently. It is a failure if no other link has addresses.",
 		Remedy: "Write the address in lower case, with colons.",
 		Source: deviceSource,
 	},
@@ -86,14 +87,14 @@ var interfaceEntries = []Entry{
 	},
 	{
 		ID: MemberShared, Title: "A link is a member of two bonds or bridges", Severity: Failure, Exit: ExitBadInput,
-		Cause: "A link has one master. The second bond or bridge stays without it; Talos refuses it in " +
-			"machine.network.interfaces, and takes it in documents, which is a warning.",
+		Cause: "A link has one master. The second bond or bridge does not get it. Talos refuses this in " +
+			"machine.network.interfaces and accepts it in documents, which is a warning.",
 		Remedy: "Leave the link in one of the two.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go; Linux, ip-link(8), master",
 	},
 	{
 		ID: LinkIgnored, Title: "An ignored link has settings", Severity: Warning,
-		Cause:  "With `ignore: true` Talos leaves the link alone, and everything else that is set on it with it.",
+		Cause:  "With `ignore: true` Talos leaves the link alone and ignores everything else that is set on it.",
 		Remedy: "Take `ignore` out, or the settings.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_types.go, Device.ignore",
 	},

@@ -61,35 +61,36 @@ var interopEntries = []Entry{
 	{
 		ID: HostDNSNotForwarded, Title: "CoreDNS does not ask the node's DNS cache", Severity: OK,
 		Cause: "machine.features.hostDNS.forwardKubeDNSToHost is not true: CoreDNS forwards to the name servers " +
-			"themselves. It is a default of Talos 1.8 and newer, and has to be off where Cilium masquerades in eBPF without " +
-			"a way around.",
+			"itself. The setting is a default of Talos 1.8 and newer. It must be off if Cilium masquerades in " +
+			"eBPF without host routing.",
 		Remedy: "Set machine.features.hostDNS.forwardKubeDNSToHost to true, unless something is in its way.",
 		Source: hostDNSPage,
 	},
 	{
 		ID: HostDNSBehindCilium, Title: "CoreDNS forwards to a DNS cache that Cilium cuts off", Severity: Warning,
-		Cause: "With kubeProxyReplacement and bpf.masquerade Cilium routes in eBPF, past the host's stack. Answers of the " +
-			"node's DNS cache at 169.254.116.108 then don't find back to CoreDNS: names outside of the cluster " +
-			"don't resolve in pods (i/o timeout in CoreDNS' log), since Cilium 1.16.5.",
+		Cause: "With kubeProxyReplacement and bpf.masquerade Cilium routes in eBPF, past the host's stack. " +
+			"Answers of the node's DNS cache at 169.254.116.108 then don't reach CoreDNS: names outside of the " +
+			"cluster don't resolve in pods (i/o timeout in CoreDNS' log), since Cilium 1.16.5.",
 		Remedy: "Set bpf.hostLegacyRouting to true in Cilium's values, or machine.features.hostDNS.forwardKubeDNSToHost " +
 			"to false, or add 169.254.116.108/32 to the link lo.",
 		Source: "siderolabs/talos#10002, #9200; cilium/cilium#36761, #36852; " + ciliumPage + ", known issues",
 	},
 	{
-		ID: ResolversDefault, Title: "The nodes' name servers are left to others", Severity: OK,
-		Cause:  "No name servers are configured: the ones of DHCP count, and without DHCP 1.1.1.1 and 8.8.8.8.",
-		Remedy: "Name the servers that shall be asked, in machine.network.nameservers or a ResolverConfig document.",
+		ID: ResolversDefault, Title: "No name servers are configured", Severity: OK,
+		Cause:  "The nodes use those from DHCP, and without DHCP 1.1.1.1 and 8.8.8.8.",
+		Remedy: "Declare the name servers in machine.network.nameservers or a ResolverConfig document.",
 		Source: "Talos documentation, Resolvers; machinery constants/constants.go, DefaultPrimaryResolver",
 	},
 	{
 		ID: ResolverIsHostDNS, Title: "A name server is the node's own DNS cache", Severity: Warning,
 		Cause:  "127.0.0.53 and 169.254.116.108 are where the node's DNS cache listens: it would ask itself.",
-		Remedy: "Name the servers that the cache shall ask.",
+		Remedy: "Declare the servers that the cache should ask.",
 		Source: "Talos documentation, Host DNS; machinery constants/constants.go, HostDNSAddress",
 	},
 	{
 		ID: ResolverSingle, Title: "A node has one name server", Severity: OK,
-		Cause:  "While that server is down the node pulls no images, and a name as endpoint leads nowhere.",
+		Cause: "While that server is down the node pulls no images, and can't resolve an endpoint that is a " +
+			"name.",
 		Remedy: "Add a second name server.",
 		Source: "Talos documentation, Resolvers",
 	},
@@ -108,8 +109,8 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: CiliumKubeProxy, Title: "kube-proxy and Cilium don't agree on who serves Services", Severity: Warning,
-		Cause: "With kubeProxyReplacement and a kube-proxy both program the nodes; with neither no Service has an " +
-			"address that answers, the API server's among them.",
+		Cause: "With kubeProxyReplacement and a kube-proxy, both program the nodes. With neither, no Service " +
+			"answers, including the API server's.",
 		Remedy: "Set cluster.proxy.disabled to true together with kubeProxyReplacement, or neither.",
 		Source: ciliumPage + "; Cilium documentation, Kubernetes without kube-proxy",
 	},
@@ -139,42 +140,42 @@ var interopEntries = []Entry{
 	{
 		ID: CiliumCapabilities, Title: "Cilium asks for a capability that Talos never gives", Severity: Failure,
 		Exit: ExitBadInput,
-		Cause: "No container may load kernel modules on Talos. SYS_MODULE is among the capabilities that Cilium's chart " +
-			"asks for by default: its agent is then not started.",
+		Cause: "No container may load kernel modules on Talos. Cilium's chart asks for SYS_MODULE by default, " +
+			"and its agent then does not start.",
 		Remedy: "List securityContext.capabilities.ciliumAgent without SYS_MODULE.",
 		Source: ciliumPage + ciliumHelmDefaultsSource,
 	},
 	{
 		ID: CiliumValueMisspelt, Title: "A Helm value of Cilium is misspelt", Severity: Warning,
-		Cause: "Helm tells upper from lower case, and takes keys that no template reads without a word: the chart's " +
-			"default counts.",
+		Cause: "Helm's keys are case-sensitive, and Helm silently ignores keys that no template reads. The " +
+			"chart's default then counts.",
 		Remedy: correctHelmValues,
 		Source: "Helm documentation, Values files" + ciliumHelmDefaultsSource,
 	},
 	{
 		ID: TimeSyncOff, Title: "A node does not set its clock", Severity: Warning,
-		Cause: "Certificates are valid by the clock. A node whose clock is wrong is refused by the others, and nothing " +
-			"corrects it.",
-		Remedy: "Take machine.time.disabled, or enabled: false of the TimeSyncConfig document, out.",
+		Cause: "Certificates are valid by the clock. The others refuse a node whose clock is wrong, and nothing " +
+			"corrects the clock.",
+		Remedy: "Remove machine.time.disabled, or enabled: false from the TimeSyncConfig document.",
 		Source: "Talos documentation, Time sync; siderolabs/talos#6493",
 	},
 	{
 		ID: TimeServersDefault, Title: "The nodes' time server is Talos' default", Severity: OK,
-		Cause: "No time servers are configured: time.cloudflare.com counts, which needs a name server and the internet " +
-			"before etcd can start.",
+		Cause: "No time servers are configured, so the nodes use time.cloudflare.com. That needs a name server " +
+			"and the internet before etcd can start.",
 		Remedy: "Name time servers of your own network, in machine.time.servers or a TimeSyncConfig document.",
 		Source: "machinery constants/constants.go, DefaultNTPServer",
 	},
 	{
-		ID: TimeServersNamed, Title: "Every time server is known by name alone", Severity: OK,
+		ID: TimeServersNamed, Title: "All time servers are declared by name", Severity: OK,
 		Cause:  "The first synchronisation of a boot then waits for a name server.",
 		Remedy: "Add a time server by its address.",
 		Source: "Talos documentation, Time sync",
 	},
 	{
 		ID: EtcdMetricsOff, Title: "etcd offers no metrics", Severity: OK,
-		Cause: "Without listen-metrics-urls etcd's metrics are behind client certificates, and monitoring sees nothing " +
-			"of the disk latency and the elections that decide the cluster's health.",
+		Cause: "Without listen-metrics-urls etcd's metrics are behind client certificates, so monitoring does " +
+			"not see the disk latency and the elections that decide the cluster's health.",
 		Remedy: "Set cluster.etcd.extraArgs.listen-metrics-urls to http://0.0.0.0:2381 on the control planes, and shut " +
 			"the port to others with the firewall documents.",
 		Source: etcdMetricsPage,
@@ -188,8 +189,8 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: EtcdMetricsOpen, Title: "Anybody can read etcd's metrics", Severity: OK,
-		Cause: "The metrics are served without TLS or credentials at every address of the node. etcd's advertisedSubnets " +
-			"choose what it tells others, not where it listens.",
+		Cause: "The metrics are served without TLS or credentials at every address of the node. etcd's " +
+			"advertisedSubnets select the addresses that it advertises, not where it listens.",
 		Remedy: "Let a NetworkRuleConfig document open the port to those that read it, with NetworkDefaultActionConfig " +
 			"ingress: block.",
 		Source: etcdMetricsPage + "; Talos documentation, Ingress firewall",
@@ -202,17 +203,16 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: NodeLabelsNone, Title: "Nodes have no topology labels", Severity: OK,
-		Cause: "Without topology.kubernetes.io/zone and region pods can't be spread over hosts that fail together, and " +
-			"storage is not told where a node is. A cloud controller manager may set them later.",
+		Cause: "Without topology.kubernetes.io/zone and region pods can't be spread over hosts that fail " +
+			"together, and storage does not know where a node is. A cloud controller manager may set them later.",
 		Remedy: "Set machine.nodeLabels, unless a cloud controller manager does it.",
 		Source: "Talos documentation, Node labels; kubernetes.io, Well-known labels",
 	},
 	{
-		ID: NodeLabelRefused, Title: "A worker sets a label that Kubernetes refuses it", Severity: Warning,
-		Cause: "A worker writes its labels as its own kubelet, and NodeRestriction leaves a kubelet few labels of " +
-			"kubernetes.io and k8s.io. The write is refused as a whole, so that the node's other labels, annotations and " +
-			"taints are not set either. " +
-			"Control planes write theirs as an administrator.",
+		ID: NodeLabelRefused, Title: "A worker sets a label that Kubernetes does not let it set", Severity: Warning,
+		Cause: "A worker writes its labels as its own kubelet, and NodeRestriction allows a kubelet few labels " +
+			"of kubernetes.io and k8s.io. The whole write is refused, so the node's other labels, annotations " +
+			"and taints are not set either. Control planes write theirs as an administrator.",
 		Remedy: "Use a label of your own domain, or set it with kubectl label node.",
 		Source: nodeRestrictionSources,
 	},
@@ -224,22 +224,21 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: VMFirmware, Title: "A VM's firmware or guest agent does not fit its Talos image", Severity: Warning,
-		Cause: "Talos is meant to be booted by UEFI (OVMF). A SecureBoot image boots by nothing else, and can only enroll " +
-			"its own keys on an EFI disk without Microsoft's. " +
-			"A guest agent that is on and in no extension of the image never answers: OpenTofu and Proxmox wait for it until " +
-			"they give up.",
-		Remedy: correctVirtualMachine + " The EFI disk has to be made anew without pre-enrolled keys.",
+		Cause: "Talos should boot with UEFI (OVMF). A SecureBoot image boots only that way, and can enroll its " +
+			"keys only on an EFI disk without Microsoft's. If the guest agent is switched on in the VM but is " +
+			"not in the image, it never answers: OpenTofu and Proxmox wait for it until they give up.",
+		Remedy: correctVirtualMachine + " Make the EFI disk again, without pre-enrolled keys.",
 		Source: proxmoxPage + "; Talos documentation, SecureBoot",
 	},
 	{
-		ID: VMProcessor, Title: "A VM's machine or processor model is not Talos'", Severity: Warning,
-		Cause: "Talos needs x86-64-v2, which the processor types kvm64 and qemu64 don't have: it stops before " +
-			"maintenance mode. q35 and host are what is documented.",
+		ID: VMProcessor, Title: "A VM's machine or processor model does not suit Talos", Severity: Warning,
+		Cause: "Talos needs x86-64-v2, which the processor types kvm64 and qemu64 lack; with those it stops " +
+			"before maintenance mode. The documented types are q35 and host.",
 		Remedy: correctVirtualMachine,
 		Source: proxmoxPage + "; Talos documentation, System requirements; siderolabs/talos discussion 6313",
 	},
 	{
-		ID: VMBallooning, Title: "A VM's memory comes and goes while it runs", Severity: Warning,
+		ID: VMBallooning, Title: "A VM's memory changes while it runs", Severity: Warning,
 		Cause: "Talos does not take part in ballooning or memory hotplug: with a balloon the host may reclaim memory that " +
 			"Kubernetes has given to pods, and with hotplug of memory " +
 			"Talos sees too little of it to install.",
@@ -261,9 +260,9 @@ var interopEntries = []Entry{
 	},
 	{
 		ID: VMResources, Title: "A VM has less than Talos asks for", Severity: Warning,
-		Cause: "The least is 2 cores and 2 GiB for a control plane, 1 core and 1 GiB for a worker; with less the kernel " +
-			"ends etcd or the API server. Recommended on Proxmox are 2 cores and 4 GiB, and 4 cores and 8 GiB for a worker: " +
-			"a VM with less than that is a suggestion.",
+		Cause: "The least is 2 cores and 2 GiB for a control plane, 1 core and 1 GiB for a worker; with less " +
+			"the kernel ends etcd or the API server. On Proxmox 2 cores and 4 GiB are recommended for a control " +
+			"plane, 4 cores and 8 GiB for a worker. Less than that is only a suggestion.",
 		Remedy: correctVirtualMachine,
 		Source: proxmoxPage + " and System requirements; siderolabs/talos pkg/minimal/limits.go",
 	},

@@ -19,10 +19,10 @@ const (
 
 var roleEntries = []Entry{
 	{
-		ID: SingleControlPlane, Title: "One control plane among nodes enough for three", Severity: Warning,
-		Cause: "A single control plane bears no loss: when it is down, or upgrades, there is no Kubernetes API, and with " +
-			"its disk the cluster is lost. Three bear the loss of one.",
-		Remedy: "Make two of the workers control planes, or see to backups of etcd.",
+		ID: SingleControlPlane, Title: "One control plane, although there are enough nodes for three", Severity: Warning,
+		Cause: "A single control plane tolerates no loss. While it is down or upgrades there is no Kubernetes " +
+			"API, and if its disk is lost the cluster is lost. Three tolerate the loss of one.",
+		Remedy: "Make two of the workers control planes, or make backups of etcd.",
 		Source: "etcd documentation, FAQ, failure tolerance; Talos documentation, Production Notes",
 	},
 	{
@@ -41,14 +41,14 @@ var roleEntries = []Entry{
 	},
 	{
 		ID: FeatureGateTwice, Title: "A kubelet's feature gate has two values", Severity: Warning,
-		Cause: "machine.kubelet.extraArgs and machine.kubelet.extraConfig both set it, to different values. The argument " +
-			"counts, and the other one is not what runs.",
+		Cause: "machine.kubelet.extraArgs and machine.kubelet.extraConfig both set it, to different values. The " +
+			"argument counts; the other value has no effect.",
 		Remedy: "Keep one of the two.",
 		Source: gateSource,
 	},
 	{
 		ID: FeatureGatesVary, Title: "The control planes disagree on a feature gate", Severity: Warning,
-		Cause:  "A call goes to any of the API servers: what one takes another refuses, or drops a field of.",
+		Cause:  "A call may go to any API server: what one accepts, another refuses or strips of a field.",
 		Remedy: "Set feature-gates in a patch of all control planes.",
 		Source: gateSource,
 	},
@@ -69,7 +69,8 @@ var roleEntries = []Entry{
 	},
 	{
 		ID: SchedulingVaries, Title: "The control planes disagree on whether they take pods", Severity: Warning,
-		Cause:  "Each control plane sets or takes off its own taint by its own file: pods gather on some of them.",
+		Cause: "Each control plane sets or removes its own taint by its own file, so pods gather on some of " +
+			"them.",
 		Remedy: "Set allowSchedulingOnControlPlanes for all control planes at once.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_types.go, allowSchedulingOnControlPlanes",
 	},

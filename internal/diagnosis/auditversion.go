@@ -23,11 +23,13 @@ const (
 
 var versionEntries = []Entry{
 	{
-		ID: ConfigNewer, Title: "A machine config has what its Talos version does not know", Severity: Failure,
-		Exit: ExitBadInput,
-		Cause: "Talos refuses a config with a key or a document that it does not know. This one was made for a later " +
-			"version than its installer's, or than talosVersion, often by a program that takes its own version for granted.",
-		Remedy: "Bring talosVersion, the installer and the config together: task talos:generate-config.",
+		ID: ConfigNewer, Title: "A machine config has keys or documents that its Talos version does not know",
+		Severity: Failure,
+		Exit:     ExitBadInput,
+		Cause: "Talos refuses a config with a key or a document that it does not know. This one was made for a " +
+			"later version than its installer's, or than talosVersion, often by a program that assumed its own " +
+			"version.",
+		Remedy: "Make talosVersion, the installer and the config agree: task talos:generate-config.",
 		Source: "cozystack/talm#132; siderolabs/terraform-provider-talos#304; machinery config/types, v1.5.0 to v1.13.9",
 	},
 	{
@@ -37,17 +39,17 @@ var versionEntries = []Entry{
 		Source: "Talos documentation, Upgrading Talos Linux",
 	},
 	{
-		ID: KubernetesSkew, Title: "Kubernetes' parts are of versions that don't go together", Severity: Warning,
-		Cause: "A kubelet, a controller manager or a scheduler must not be newer than any API server, the latter two at " +
-			"most one minor version older, and a kubelet at most three.",
+		ID: KubernetesSkew, Title: "Kubernetes' components have versions that don't go together", Severity: Warning,
+		Cause: "A kubelet, a controller manager or a scheduler must not be newer than any API server. A " +
+			"controller manager or a scheduler may be one minor version older, a kubelet three.",
 		Remedy: "Use one version for all; upgrade control planes first.",
 		Source: skewSource,
 	},
 	{
 		ID: KubernetesNotDeclared, Title: "A machine config has another Kubernetes version than the inventory",
 		Severity: Warning,
-		Cause: "The config was made before kubernetesVersion was changed, or a patch names an image: the node will run " +
-			"what its config says.",
+		Cause: "The config was made before kubernetesVersion was changed, or a patch names an image. The node " +
+			"will run what its config says.",
 		Remedy: "Make the machine configs again: task talos:generate-config. A running cluster is upgraded with talosctl " +
 			"upgrade-k8s.",
 		Source: "Talos documentation, Upgrading Kubernetes",
@@ -63,44 +65,44 @@ var versionEntries = []Entry{
 	{
 		ID: TalosUpgradePath, Title: "There is no upgrade from the machine configs' Talos to the declared one",
 		Severity: Warning,
-		Cause: "The machine configs on disk say what was installed. An installer takes over from a range of versions " +
-			"only, and refuses to go back beyond another; from minor version to minor version is what is tested.",
+		Cause: "The machine configs on disk say what was installed. An installer upgrades only from a range of " +
+			"versions, and downgrades only to a range. Only steps of one minor version are tested.",
 		Remedy: "Upgrade by the latest patch of every minor version in between.",
 		Source: upgradeSource,
 	},
 	{
 		ID: KubernetesUpgradePath, Title: "There is no upgrade from the machine configs' Kubernetes to the declared one",
 		Severity: Warning,
-		Cause:    "Kubernetes goes forward one minor version at a time, and never back.",
+		Cause:    "Kubernetes is upgraded one minor version at a time, and never downgraded.",
 		Remedy:   "Declare the next minor version, upgrade, and repeat.",
 		Source:   "siderolabs/talos pkg/cluster/kubernetes/talos_managed.go; " + skewSource,
 	},
 	{
 		ID: NodeUpgradePath, Title: "The installer does not follow on from the Talos that the node runs", Severity: Warning,
-		Cause: "An installed node is upgraded step by step, and an installer refuses hosts that are too old or too new. " +
-			"A machine that is not installed yet takes any, but an older one than it was booted from judges the config by " +
-			"itself after the install.",
+		Cause: "An installed node is upgraded step by step, and an installer refuses hosts that are too old or " +
+			"too new. A machine that is not installed yet takes any installer. But an installer older than the " +
+			"booted version applies its own rules to the config after the install.",
 		Remedy: "Upgrade by the latest patch of every minor version in between, or boot the machine from an image of the " +
 			"installer's version.",
 		Source: "cozystack/talm#219; " + upgradeSource,
 	},
 	{
-		ID: TalosVersionUnknown, Title: "The declared Talos version is outside of what is known here", Severity: Warning,
-		Cause: "This program knows Talos from 1.5 to 1.13. What a later release added, took away or checks, and whether " +
-			"Kubernetes goes with it, can't be judged.",
+		ID: TalosVersionUnknown, Title: "This program does not know the declared Talos version", Severity: Warning,
+		Cause: "This program knows Talos from 1.5 to 1.13. It can't judge what a later release added, removed " +
+			"or checks, or which Kubernetes goes with it.",
 		Remedy: "Update this program, or take a version that it knows.",
 		Source: "machinery compatibility; talhelper v3.1.16",
 	},
 	{
-		ID: VersionIncomplete, Title: "A version has not three numbers", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Versions become tags of images, and no image is tagged v1.13 or latest: the node can't pull it.",
-		Remedy: "Write the whole version, as v1.13.9.",
+		ID: VersionIncomplete, Title: "A version does not have three numbers", Severity: Failure, Exit: ExitBadInput,
+		Cause:  "Versions become image tags, and no image is tagged v1.13 or latest, so the node can't pull it.",
+		Remedy: "Write the whole version, such as v1.13.9.",
 		Source: "onedr0p/cluster-template#1398; ghcr.io/siderolabs, factory.talos.dev",
 	},
 	{
 		ID: ConfigOlder, Title: "A machine config was made for an older Talos than the declared one", Severity: Warning,
-		Cause: "It has what configs up to 1.11 have and not what later ones get by default, as HostnameConfig and " +
-			"grubUseUKICmdline. Newer Talos takes it, with the older defaults.",
+		Cause: "It has what configs up to 1.11 have, and lacks what later ones get by default, such as " +
+			"HostnameConfig and grubUseUKICmdline. Newer Talos accepts it, with the older defaults.",
 		Remedy: "Make the machine configs again: task talos:generate-config.",
 		Source: "machinery config/contract.go",
 	},

@@ -79,15 +79,15 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: StillMaintenance, Title: "A node is still in maintenance", Severity: Failure, Exit: ExitVerify,
-		Cause: "It was sent no config, did not take it in, or the connection broke before it had arrived. `reboot " +
-			"--insecure` and `reset --insecure` are refused by a node in maintenance and do not help.",
+		Cause: "It was sent no config, did not accept it, or the connection broke before the config arrived. A " +
+			"node in maintenance refuses `reboot --insecure` and `reset --insecure`, so these do not help.",
 		Remedy: "Apply its config again: mage applySequential -node=<node>.",
 		Source: "siderolabs/talos#9241; " + sourceApply,
 	},
 	{
 		ID: InstallFailed, Title: "The install failed", Severity: Failure, Exit: ExitVerify,
-		Cause: "The node took its config, tried to install and came back to maintenance. Nothing was written, so the " +
-			"node itself keeps no trace of why.",
+		Cause: "The node took its config, tried to install and came back to maintenance. Nothing was written, " +
+			"so the node keeps no trace of the reason.",
 		Remedy: "Check the install disk and the installer image in the machine config, then apply again. The machine's " +
 			"console shows the reason during the ten seconds before it reboots.",
 		Source: sourceSequencer,
@@ -101,15 +101,16 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: WorkerJoining, Title: "A worker does not open its API", Severity: Failure, Exit: ExitVerify,
-		Cause: "A worker's API certificate is signed by a control plane's trustd on port 50001, at the cluster's " +
-			"endpoint or where discovery finds one. Its port, its token or the worker's clock keeps it from that.",
+		Cause: "A worker's API certificate is signed by a control plane's trustd on port 50001, at the " +
+			"cluster's endpoint or where discovery finds one. A closed port, a wrong token or a wrong clock " +
+			"prevents that.",
 		Remedy: "Make the endpoint and the control planes' port 50001 reachable from the worker, and let it reach its NTP " +
 			"servers.",
 		Source: "Talos v1.13.9: internal/app/machined/pkg/controllers/secrets/api.go",
 	},
 	{
 		ID: NodesSwapped, Title: "A machine runs another node's config", Severity: Failure, Exit: ExitVerify,
-		Cause: "Two addresses were exchanged between inventory and machines, and no MAC or UUID was declared that would " +
+		Cause: "The inventory has two machines' addresses swapped, and no MAC or UUID is declared that would " +
 			"have stopped it.",
 		Remedy: "Correct the addresses, declare the MACs in the talconfig, reset the machine and apply again.",
 		Source: sourceOurs,
@@ -122,8 +123,8 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: ConfigDrifted, Title: "A node's config differs from its file", Severity: Warning,
-		Cause: "The file was changed, or the node was, since the config was applied. A cluster that has an etcd is not " +
-			"changed unasked.",
+		Cause: "The file was changed, or the node was, since the config was applied. A cluster that has an etcd " +
+			"is not changed unless you ask.",
 		Remedy: "Look at the difference, then mage applySequential -node=<node> -update.",
 		Source: sourceOurs,
 	},
@@ -141,16 +142,16 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: ApplyGaveUp, Title: "A config could not be delivered", Severity: Failure, Exit: ExitApply,
-		Cause: "Every attempt failed for a reason that may pass: the connection broke, or the node was busy with " +
-			"another apply.",
-		Remedy: "Apply again to this node; raise MAX_RETRIES on a bad network. If reads work and a config never arrives, " +
-			"large packets are lost on the way: compare the MTUs.",
+		Cause: "Every attempt failed for a reason that may be temporary: the connection broke, or the node was " +
+			"busy with another apply.",
+		Remedy: "Apply again to this node; raise MAX_RETRIES on a bad network. If reads work but a config never " +
+			"arrives, large packets get lost: compare the MTUs.",
 		Source: "siderolabs/talos#8566",
 	},
 	{
-		ID: ApplyOutcomeUnknown, Title: "Nobody knows whether a config arrived", Severity: Failure, Exit: ExitApply,
+		ID: ApplyOutcomeUnknown, Title: "It is unknown whether a config arrived", Severity: Failure, Exit: ExitApply,
 		Cause:  "The connection broke after the config was sent, and the node has not answered since.",
-		Remedy: "Look at it again once it answers: mage verify -node=<node>. Applying again is safe too.",
+		Remedy: "Check it once it answers: mage verify -node=<node>. Applying again is safe too.",
 		Source: "siderolabs/talos#8566, #9268",
 	},
 	{
@@ -167,41 +168,41 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: BootstrapBlocked, Title: "Bootstrap is not safe", Severity: Failure, Exit: ExitBootstrap,
-		Cause: "Talos does not stop a second bootstrap on another control plane: it would make a second etcd cluster. So " +
-			"every control plane has to say first that it holds no data.",
+		Cause: "Talos does not prevent a second Bootstrap on another control plane, which would make a second " +
+			"etcd cluster. So every control plane must first say that it holds no data.",
 		Remedy: "Bring the node up; or, if it is sure to be empty, name it with -assumeEmpty=.",
 		Source: "siderolabs/talos#5500; " + sourceBootstrap,
 	},
 	{
 		ID: BootstrapFailed, Title: "Bootstrap was refused", Severity: Failure, Exit: ExitBootstrap,
-		Cause:  "The control plane answered the call with an error that does not pass by itself, or did not pass in time.",
+		Cause:  "The control plane answered with an error that is permanent, or that did not go away in time.",
 		Remedy: "mage status shows each control plane's etcd.",
 		Source: sourceBootstrap,
 	},
 	{
 		ID: TimeNotSynced, Title: "The node's clock is not synced", Severity: Failure, Exit: ExitBootstrap,
-		Cause:  "Talos starts etcd only once its time is in sync, and the node does not reach a time source.",
+		Cause:  "Talos starts etcd only once its time is in sync, but the node does not reach a time source.",
 		Remedy: "Let it reach its NTP servers (machine.time.servers, UDP 123), then run mage bootstrap again.",
 		Source: "siderolabs/talos#6493",
 	},
 	{
 		ID: AssumeEmptyRefused, Title: "A node can't be assumed empty", Severity: Failure, Exit: ExitBootstrap,
-		Cause:  "Something proves that the cluster has an etcd already.",
+		Cause:  "There is proof that the cluster already has an etcd.",
 		Remedy: "mage status; bring the silent control plane up.",
 		Source: sourceOurs,
 	},
 	{
 		ID: EtcdNotHealthy, Title: "etcd is not healthy", Severity: Failure, Exit: ExitBootstrap,
-		Cause: "There is etcd data, and etcd does not run well: quorum is lost, a clock or a disk is bad, or the data is " +
-			"left from an earlier install.",
-		Remedy: "Bring all members up; read the etcd service's log. Only if one control plane alone holds data that " +
-			"nobody needs, reset its EPHEMERAL partition.",
+		Cause: "There is etcd data, but etcd is not healthy: quorum is lost, a clock or a disk is bad, or the " +
+			"data is left from an earlier install.",
+		Remedy: "Bring all members up; read the etcd service's log. If only one control plane holds data, and " +
+			"nobody needs it, reset that node's EPHEMERAL partition.",
 		Source: sourceEtcd,
 	},
 	{
 		ID: EtcdIncomplete, Title: "Control planes are missing from etcd", Severity: Failure, Exit: ExitBootstrap,
-		Cause: "etcd works with fewer members than the inventory has control planes. The console's advice to run " +
-			"bootstrap on the others is not for this situation.",
+		Cause: "etcd works with fewer members than the inventory has control planes. Ignore the console's " +
+			"advice to run bootstrap on the others.",
 		Remedy: "Bring them up, then run the same command again.",
 		Source: "siderolabs/talos#12898, #5942",
 	},
@@ -239,13 +240,14 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: Interrupted, Title: "The run was stopped", Severity: Failure, Exit: ExitInterrupt,
-		Cause:  "Ctrl-C or a signal ended it. Nothing is half-written; the nodes go on with what they were sent.",
+		Cause: "Ctrl-C or a signal ended it. Nothing is half-written. The nodes continue with what they were " +
+			"sent.",
 		Remedy: "Run the same command again: it looks at each node first and does only what is missing.",
 		Source: sourceOurs,
 	},
 	{
 		ID: Unexpected, Title: "An error that should not happen", Severity: Failure, Exit: ExitUnexpected,
-		Cause:  "A fault of talos-mage itself.",
+		Cause:  "This is a bug in talos-mage.",
 		Remedy: "Run the same command again; report what it printed.",
 		Source: sourceOurs,
 	},

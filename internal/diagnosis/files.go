@@ -44,15 +44,16 @@ const (
 var fileEntries = []Entry{
 	{
 		ID: FileMissing, Title: "A file of the cluster does not exist or is empty", Severity: Failure, Exit: ExitBadInput,
-		Cause: "The inventory, talconfig.yaml or cluster.yaml, is not where TALOS_DIR points to, or holds nothing. A " +
-			"topf.yaml is none.",
+		Cause: "The inventory, talconfig.yaml or cluster.yaml, is not where TALOS_DIR points to, or is empty. A " +
+			"topf.yaml is not one.",
 		Remedy: "Set TALOS_DIR to the folder that holds it, or write a talconfig.yaml (clusterName, endpoint and nodes " +
 			"are needed) or a profile (docs/profile.md).",
 		Source: talhelperSource,
 	},
 	{
 		ID: FileUnreadable, Title: "A file of the cluster can't be read", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The file exists, and the operating system refuses to read it: its mode, its owner, or it is a folder.",
+		Cause: "The file exists, but the operating system refuses to read it, because of its mode or its " +
+			"owner, or because it is a folder.",
 		Remedy: "Give your user the right to read it.",
 		Source: "operating system",
 	},
@@ -64,21 +65,22 @@ var fileEntries = []Entry{
 	},
 	{
 		ID: FileKey, Title: "A file has a key that nothing reads", Severity: Failure, Exit: ExitBadInput,
-		Cause: "The key is misspelt, stands at the wrong level, or belongs to another version of talhelper. talhelper " +
-			"itself passes over it in silence.",
+		Cause: "The key is misspelt, stands at the wrong level, or belongs to another version of talhelper. " +
+			"talhelper itself ignores it silently.",
 		Remedy: "Correct the spelling; keys that only hold anchors may start with x- or a dot at the top level.",
 		Source: talhelperSource,
 	},
 	{
 		ID: FileType, Title: "A value has the wrong type", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "A list stands where a single value is expected, a word where true or false is, and the like.",
+		Cause: "For example, there is a list where a single value is expected, or a word where true or false " +
+			"is expected.",
 		Remedy: "Write the value in the form that the message names.",
 		Source: talhelperSource,
 	},
 	{
 		ID: FileVariable, Title: "A variable has no value", Severity: Failure, Exit: ExitBadInput,
-		Cause: "talconfig.yaml uses ${NAME}, and neither talenv.yaml nor the environment sets NAME, or it is empty. " +
-			"A talenv.sops.yaml counts only where sops is installed and finds a key.",
+		Cause: "talconfig.yaml uses ${NAME}, and neither talenv.yaml nor the environment sets NAME, or it is " +
+			"empty. A talenv.sops.yaml is read only if sops is installed and finds a key.",
 		Remedy: "Set the variable in talenv.yaml or in the environment, give it a default, ${NAME:-value}, or write $$ " +
 			"for a dollar sign.",
 		Source: "github.com/a8m/envsubst, as talhelper's pkg/substitute calls it; budimanjojo/talhelper#833, #1459",
@@ -90,18 +92,17 @@ var fileEntries = []Entry{
 		Source: talhelperSource,
 	},
 	{
-		ID: FileAddress, Title: "A node's address is no address", Severity: Failure, Exit: ExitBadInput,
-		Cause: "ipAddress takes IP addresses and DNS names, separated by commas. Ranges, prefix lengths and ports are " +
-			"none; talhelper takes " +
-			"some of them for host names.",
+		ID: FileAddress, Title: "A node's address is not an address", Severity: Failure, Exit: ExitBadInput,
+		Cause: "ipAddress takes IP addresses and DNS names, separated by commas. Ranges, prefix lengths and " +
+			"ports are not allowed; talhelper takes some of them for host names.",
 		Remedy: "Write each machine's address out.",
 		Source: "talhelper v3.1.16, pkg/config/validator.go",
 	},
 	{
 		ID: FileDuplicate, Title: "Two nodes have the same address, hostname or machine config", Severity: Failure,
 		Exit: ExitBadInput,
-		Cause: "An entry was copied and not changed everywhere. Hostnames are compared without regard to case, as " +
-			"Kubernetes names nodes in lower case.",
+		Cause: "An entry was copied and not changed everywhere. Hostnames are compared without regard to case, " +
+			"because Kubernetes node names are in lower case.",
 		Remedy: "Give each node its own address and hostname.",
 		Source: "docs.siderolabs.com, hostnames; talhelper v3.1.16, pkg/config/outputfilename.go",
 	},
@@ -204,8 +205,8 @@ var fileEntries = []Entry{
 	},
 	{
 		ID: SecretsFileMisnamed, Title: "The cluster's secrets file may be misnamed", Severity: Warning, Exit: ExitBadInput,
-		Cause: "The secrets are read from talsecret.yaml or talsecret.sops.yaml, and neither is there. talhelper would " +
-			"then make new ones on every run, and say so only in passing; here none are made.",
+		Cause: "The secrets are read from talsecret.yaml or talsecret.sops.yaml, and neither exists. talhelper " +
+			"would then silently make new ones on every run. Here none are made.",
 		Remedy: "Rename the file to talsecret.sops.yaml.",
 		Source: "budimanjojo/talhelper#926; onedr0p/cluster-template#1358",
 	},
@@ -219,16 +220,17 @@ var fileEntries = []Entry{
 	},
 	{
 		ID: FileUnwritable, Title: "A file can't be written", Severity: Failure, Exit: ExitBadInput,
-		Cause: "The folder is read-only or not yours, the disk is full, or something else has the file's name. A file " +
-			"that was there before is as it was.",
+		Cause: "The folder is read-only or not yours, the disk is full, or something else has the file's name. " +
+			"An existing file is unchanged.",
 		Remedy: "Make room, or the folder writable, and run the same command again; or say where else the file may be " +
 			"(TMPDIR, REPORT_FILE, TALOSCONFIG, CLUSTERCONFIG_DIR).",
 		Source: "operating system",
 	},
 	{
 		ID: SecretsAmbiguous, Title: "There is more than one secrets file", Severity: Warning, Exit: ExitBadInput,
-		Cause: "Of talsecret.yaml, talsecret.sops.yaml, talsecret.yml and talsecret.sops.yml the first that is there is " +
-			"read. A plain one that was left beside the encrypted one wins over it, be it older or another cluster's.",
+		Cause: "The first of talsecret.yaml, talsecret.sops.yaml, talsecret.yml and talsecret.sops.yml that " +
+			"exists is read. A plain one beside the encrypted one wins, even if it is older or another " +
+			"cluster's.",
 		Remedy: "Keep the one that the nodes' configs were made from, encrypted, and move the other one away.",
 		Source: "talhelper v3.1.16, cmd/genconfig.go",
 	},

@@ -17,10 +17,9 @@ var kubernetesEntries = []Entry{
 		Title:    "The kubeconfig has a context of this name for another cluster",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "Talos names the context admin@<cluster name>. The file already has one of that name, whose server or CA " +
-			"is another: a cluster of the same name, " +
-			"or this one before it was reset with new secrets. Replacing it unasked could take away the only access to that " +
-			"cluster.",
+		Cause: "Talos names the context admin@<cluster name>. The file already has one of that name, with " +
+			"another server or CA: a cluster of the same name, or this one before it was reset with new " +
+			"secrets. Replacing it without being asked could remove the only access to that cluster.",
 		Remedy: "If the old context is no longer needed, run again with -force: it replaces that context alone and keeps " +
 			"a backup of the file. " +
 			"Otherwise point KUBECONFIG to another file, or rename the old context with kubectl config rename-context.",
@@ -42,9 +41,9 @@ var kubernetesEntries = []Entry{
 		Title:    "The kubeconfig can't be written",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "The new file is written beside the old one and then takes its place, so that a crash or a full disk can't " +
-			"leave half a file. For that the " +
-			"folder must be writable and have room. The old file is as it was.",
+		Cause: "The new file is written beside the old one and then takes its place, so that a crash or a full " +
+			"disk can't leave half a file. For that the folder must be writable and have room. The old file is " +
+			"unchanged.",
 		Remedy: "Make the folder writable or free some space, then run again; or point KUBECONFIG to another file.",
 		Source: "Linux, rename(2)",
 	},
@@ -53,9 +52,9 @@ var kubernetesEntries = []Entry{
 		Title:    "Another program is changing the kubeconfig",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "kubectl, and this program, hold <kubeconfig>.lock while they change the file, so that neither loses what " +
-			"the other wrote. " +
-			"The lock did not go away: the other program still runs, or was killed before it could remove it.",
+		Cause: "kubectl, and this program, hold <kubeconfig>.lock while they change the file, so that neither " +
+			"loses what the other wrote. The lock stayed: the other program is still running, or was killed " +
+			"before it could remove it.",
 		Remedy: "If no other program is changing the file, remove <kubeconfig>.lock and run again.",
 		Source: "client-go tools/clientcmd/loader.go (lockFile)",
 	},
@@ -64,9 +63,8 @@ var kubernetesEntries = []Entry{
 		Title:    "The kubeconfig that the node gave can't be used",
 		Severity: Failure,
 		Exit:     ExitKubernetes,
-		Cause: "A control plane makes the kubeconfig from its machine config. One without a server, a CA or a client " +
-			"certificate that fits them is of no use, " +
-			"and is not merged into the user's file.",
+		Cause: "A control plane makes the kubeconfig from its machine config. A kubeconfig without a server, a " +
+			"CA or a matching client certificate is useless, and is not merged into the user's file.",
 		Remedy: "Look at the Kubernetes CA and the endpoint in the control planes' machine configs, and check the " +
 			"node's clock.",
 		Source: "Talos v1.13.9: pkg/kubeconfig/generate.go",

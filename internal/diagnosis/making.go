@@ -29,15 +29,15 @@ var makingEntries = []Entry{
 		ID: ProgramMissing, Title: "A program is not installed", Severity: Failure, Exit: ExitBadInput,
 		Cause: "Encrypted files need sops, and CONFIG_GENERATOR=talhelper needs talhelper; the program that is named is " +
 			"not on the PATH.",
-		Remedy: "Install it, or bring the rendered machine configs along.",
+		Remedy: "Install it, or provide the rendered machine configs.",
 		Source: sourceOurs,
 	},
 	{
 		ID: ProgramFailed, Title: "A program failed", Severity: Failure, Exit: ExitBadInput,
 		Cause: "talhelper ended with an error: a mistake in the talconfig or a patch, or a key that can't decrypt the " +
 			"secrets.",
-		Remedy: "Correct what it complains about. For sops: SOPS_AGE_KEY_FILE names the key's file, SOPS_AGE_KEY would be " +
-			"the key itself.",
+		Remedy: "Correct what it complains about. For sops: SOPS_AGE_KEY_FILE names the key's file; " +
+			"SOPS_AGE_KEY holds the key itself.",
 		Source: "budimanjojo/talhelper#671; getsops/sops#1402",
 	},
 	{
@@ -50,26 +50,27 @@ var makingEntries = []Entry{
 	},
 	{
 		ID: BadInput, Title: "An input file is wrong", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "The file named by the message can't be read or says something that can't be.",
+		Cause:  "The file named by the message can't be read, or something in it is impossible.",
 		Remedy: "Correct the line that the message names.",
 		Source: sourceOurs,
 	},
 	{
 		ID: UnknownNode, Title: "A setting names a node that does not exist", Severity: Failure, Exit: ExitBadInput,
-		Cause:  "Node names are those of the talconfig; machines of one ignoreHostname entry are called like cp[192.0.2.11].",
+		Cause: "Node names are those of the talconfig; machines of one ignoreHostname entry have names such as " +
+			"cp[192.0.2.11].",
 		Remedy: "mage status lists the names.",
 		Source: sourceOurs,
 	},
 	{
 		ID: SecretsUndecryptable, Title: "A file can't be decrypted", Severity: Failure, Exit: ExitBadInput,
 		Cause:  "None of the keys that sops found here belongs to a recipient of the file, or it found none.",
-		Remedy: "Bring the key: SOPS_AGE_KEY_FILE names the key's file, SOPS_AGE_KEY would be the key itself.",
+		Remedy: "Provide the key: SOPS_AGE_KEY_FILE names the key's file; SOPS_AGE_KEY holds the key itself.",
 		Source: "getsops/sops, age/keysource.go, issue 1402; budimanjojo/talhelper#671",
 	},
 	{
 		ID: SecretsNotEncryptable, Title: "The cluster's secrets can't be encrypted", Severity: Failure, Exit: ExitBadInput,
-		Cause: "No rule of .sops.yaml is for this file, its keys can't be used, or the rule is made for other files and " +
-			"would leave the values in the clear. Nothing was written.",
+		Cause: "No rule of .sops.yaml matches this file, its keys can't be used, or the rule is for other files " +
+			"and would leave the values unencrypted. Nothing was written.",
 		Remedy: "Add a rule with `path_regex: talsecret\\.sops\\.yaml$` and your key before the others.",
 		Source: "getsops/sops, README: using .sops.yaml, encrypting only parts of a file",
 	},
@@ -91,7 +92,7 @@ var makingEntries = []Entry{
 		ID: ConfigsStale, Title: "A machine config belongs to no node", Severity: Warning,
 		Cause: "A node was renamed or taken out of the inventory since its config was made, or the pattern of the names " +
 			"changed. The file still holds the cluster's secrets.",
-		Remedy: "Remove the file, once you have seen that no machine is in need of it.",
+		Remedy: "Remove the file once you are sure that no machine needs it.",
 		Source: sourceOurs,
 	},
 }

@@ -65,7 +65,7 @@ func ExitCodesMarkdown() string {
 		"are no failure: a run ends with 0 and says how many differ; a dry run ends with 8.\n\n" +
 		"Task hides the code of a command that failed unless it is called with `-x` (`task -x bootstrap:talos`), and `go " +
 		"run` ends with 1\n" +
-		"whatever the code was; the program, `mage` and the scripts keep it. The scripts of old ended with 1 for " +
+		"whatever the code was; the program, `mage` and the scripts keep it. The former scripts ended with 1 for " +
 		"every failure.\n")
 
 	return page.String()

@@ -17,7 +17,7 @@ const (
 var nodeEntries = []Entry{
 	{
 		ID: NotTalos, Severity: Failure, Exit: ExitPreflight,
-		Title:  "Something answers at the node's address that is no Talos node",
+		Title:  "Something other than a Talos node answers at the node's address",
 		Cause:  "Another machine or program has this address and port: an SSH or web server, a balancer, the Kubernetes API.",
 		Remedy: "Check the address in talconfig.yaml, or say where the node answers now with NODE_ADDRESSES.",
 		Source: "Talos' API speaks HTTP/2 over TLS on port 50000 and either asks for a client certificate or presents the " +
@@ -28,17 +28,17 @@ var nodeEntries = []Entry{
 		Title: "The node belongs to another cluster",
 		Cause: "The node is configured and its certificate comes from another machine CA than the talosconfig's: it runs " +
 			"in another cluster, or the secrets were made anew after it was configured.",
-		Remedy: "Check the address and TALOSCONFIG. If the secrets were made anew, take the earlier talosconfig and " +
-			"secrets file back, out of git or a backup: new ones open no node " +
-			"that has the earlier. If the machine is meant to join this cluster, reset it with its own cluster's " +
+		Remedy: "Check the address and TALOSCONFIG. If the secrets were made anew, restore the earlier " +
+			"talosconfig and secrets file from git or a backup: new ones do not work on nodes that have the " +
+			"earlier ones. If the machine is meant to join this cluster, reset it with its own cluster's " +
 			"talosconfig; that wipes it.",
 		Source: "siderolabs/talos: internal/app/apid, TLS of a configured node",
 	},
 	{
 		ID: UnknownNodeCA, Severity: Failure, Exit: ExitBadInput, Unskippable: true,
-		Title: "The node is configured, and there is no talosconfig to tell by whom",
-		Cause: "The node asks for a client certificate, so it has a machine config; without a talosconfig nobody can " +
-			"tell whose.",
+		Title: "The node is configured, and without a talosconfig its cluster is unknown",
+		Cause: "The node asks for a client certificate, so it has a machine config; without a talosconfig its " +
+			"cluster is unknown.",
 		Remedy: "Point TALOSCONFIG to the cluster's talosconfig, or make it again from the cluster's secrets: task " +
 			"talos:generate-config.",
 		Source: "siderolabs/talos: internal/app/apid, TLS of a configured node",

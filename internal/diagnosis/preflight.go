@@ -46,7 +46,7 @@ var preflightEntries = []Entry{
 		Title:    "The machine config is not valid",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause:    "Talos' own validation refuses the file whatever machine it is for: a node would refuse it the same way.",
+		Cause:    "Talos' own validation refuses the file for every machine. A node would refuse it too.",
 		Remedy:   "Correct the inventory or its patches, generate the configs again and rerun preflight.",
 		Source:   "machinery config/types/v1alpha1/v1alpha1_validation.go; siderolabs/talos#8134",
 	},
@@ -88,9 +88,8 @@ var preflightEntries = []Entry{
 		Title:    "The install disk selector matches no disk",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "The selector's clauses rule out every disk of the node. Talos adds three of its own: the disk needs a " +
-			"transport, is not " +
-			"read-only and not a CD-ROM.",
+		Cause: "The selector's conditions rule out every disk of the node. Talos adds three of its own: the " +
+			"disk has a transport, is not read-only, and is not a CD-ROM.",
 		Remedy: "Correct the selector with the values of the table, and generate the configs again.",
 		Source: "siderolabs/talos#10315, #6175",
 	},
@@ -118,7 +117,7 @@ var preflightEntries = []Entry{
 		ID:       InstallDiskHoldsData,
 		Title:    "The install disk holds data",
 		Severity: Warning,
-		Cause:    "Talos repartitions the install disk without asking: what is on it is lost.",
+		Cause:    "Talos repartitions the install disk without asking. Everything on it is lost.",
 		Remedy:   "Make sure that it is the right disk.",
 		Source:   "siderolabs/talos#12370",
 	},
@@ -128,7 +127,7 @@ var preflightEntries = []Entry{
 		Severity: Warning,
 		Cause: "A node in maintenance mode that has Talos on a disk takes a config without installing again: its " +
 			"install section is ignored.",
-		Remedy: "Nothing, if that disk is the right one. Else wipe it before the node gets its config.",
+		Remedy: "Nothing, if that disk is the right one. Otherwise wipe it before the node gets its config.",
 		Source: "siderolabs/talos#13814, #14228, siderolabs/sbc-raspberrypi#35",
 	},
 	{
@@ -158,7 +157,7 @@ var preflightEntries = []Entry{
 		Cause: "A SecureBoot machine does not boot what an ordinary installer writes, and the installer for SecureBoot " +
 			"fails, or writes a " +
 			"disk that is never unlocked, on a machine without it.",
-		Remedy: "Take the installer image with -secureboot in its name exactly for SecureBoot machines.",
+		Remedy: "Use an installer image with -secureboot in its name for SecureBoot machines, and only for them.",
 		Source: "siderolabs/talos#12152, #9482, budimanjojo/talhelper#304",
 	},
 	{
@@ -224,9 +223,8 @@ var preflightEntries = []Entry{
 		Title:    "An address of a machine lies in the pod or service subnets",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "Talos leaves out node addresses that lie in the pod or service subnets: etcd then waits for its address " +
-			"for ever. The " +
-			"default service subnet 10.96.0.0/12 reaches up to 10.111.255.255.",
+		Cause: "Talos leaves out node addresses that lie in the pod or service subnets: etcd then waits forever " +
+			"for its address. The default service subnet 10.96.0.0/12 reaches up to 10.111.255.255.",
 		Remedy: "Choose other clusterPodNets or clusterSvcNets before the cluster exists; they can't be changed later.",
 		Source: "siderolabs/talos#8882, #6205, siderolabs/sidero#1033",
 	},
@@ -250,7 +248,7 @@ var preflightEntries = []Entry{
 	},
 	{
 		ID:       VIPTaken,
-		Title:    "The VIP is an address that something else has",
+		Title:    "The VIP is the address of something else",
 		Severity: Failure,
 		Exit:     ExitBadInput,
 		Cause:    "The VIP is the address of a node or of a gateway: two machines would claim it.",
@@ -281,8 +279,8 @@ var preflightEntries = []Entry{
 		ID:       EndpointElsewhere,
 		Title:    "The cluster's endpoint is neither the VIP nor a control plane",
 		Severity: Warning,
-		Cause: "It is taken for a balancer, which has to forward to port 6443 of the control planes, and to port 50001 " +
-			"for workers to join.",
+		Cause: "It is assumed to be a balancer, which must forward to port 6443 of the control planes, and to " +
+			"port 50001 for workers to join.",
 		Remedy: "Nothing, if there is such a balancer.",
 		Source: "Talos documentation, Production Notes, Kubernetes endpoint",
 	},
@@ -306,12 +304,11 @@ var preflightEntries = []Entry{
 	},
 	{
 		ID:       TalosconfigEndpoint,
-		Title:    "The talosconfig has an endpoint that is no control plane",
+		Title:    "The talosconfig has an endpoint that is not a control plane",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "Only a control plane passes Talos API calls on to other nodes. The VIP answers only once etcd runs, so " +
-			"that nothing works " +
-			"through it when it is needed most.",
+		Cause: "Only a control plane forwards Talos API calls to other nodes. The VIP answers only while etcd " +
+			"runs, so not when you need it most.",
 		Remedy: "List the control planes' own addresses as endpoints.",
 		Source: "Talos documentation, talosctl; cozystack/talos-bootstrap#30",
 	},
@@ -328,8 +325,8 @@ var preflightEntries = []Entry{
 		ID:       EvenControlPlanes,
 		Title:    "An even number of control planes",
 		Severity: Warning,
-		Cause: "etcd needs more than half of its members: with two, the loss of either stops the cluster; four bear no " +
-			"more losses than three.",
+		Cause: "etcd needs more than half of its members: with two, the loss of either stops the cluster; four " +
+			"tolerate no more losses than three.",
 		Remedy: "Use 1, 3 or 5 control planes.",
 		Source: "siderolabs/talos#9276",
 	},
@@ -356,8 +353,8 @@ var preflightEntries = []Entry{
 		Title:    "The node's certificate will not cover its name",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause: "Once configured, the node's certificate is for its addresses, its hostname and machine.certSANs. The " +
-			"name that it is declared by is none of these.",
+		Cause: "Once configured, the node's certificate is for its addresses, its hostname and " +
+			"machine.certSANs. The name that it is declared by is not among these.",
 		Remedy: "Add the name to certSANs and generate the configs again.",
 		Source: "budimanjojo/talhelper#1088; siderolabs/talos " +
 			"internal/app/machined/pkg/controllers/secrets/api_cert_sans.go",
@@ -373,11 +370,12 @@ var preflightEntries = []Entry{
 	},
 	{
 		ID:       IdentityUnread,
-		Title:    "It could not be read which machine answers",
+		Title:    "The machine's identity could not be read",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "MAC addresses or a UUID are declared for the node, and the machine refused to tell its own, or the " +
-			"connection broke each time. A machine that does not tell is not taken for the declared one.",
+		Cause: "MAC addresses or a UUID are declared for the node, but the machine refused to show its own, or " +
+			"the connection broke each time. A machine that does not show them is not accepted as the declared " +
+			"one.",
 		Remedy:      "Run preflight again; if it stays, look at the network in between, or at the node's console.",
 		Source:      "talos-mage: docs/reliability.md",
 		Unskippable: true,

@@ -9,11 +9,11 @@ const (
 var settingEntries = []Entry{
 	{
 		ID: BadSetting, Severity: Failure, Exit: ExitBadInput,
-		Title: "A setting has a value that it doesn't take",
-		Cause: "An environment variable, or the flag that goes over it, can't be read: it is misspelt, has another form, " +
-			"or is out of range.",
-		Remedy: "Correct the variable or flag that the message names; it says what is taken. docs/settings.md lists every " +
-			"setting.",
+		Title: "A setting has an invalid value",
+		Cause: "An environment variable, or the flag that overrides it, can't be read: it is misspelt, has the " +
+			"wrong form, or is out of range.",
+		Remedy: "Correct the variable or flag that the message names; it says what is allowed. docs/settings.md " +
+			"lists every setting.",
 		Source: "talos-mage: docs/settings.md",
 	},
 	{

@@ -50,8 +50,17 @@ func (Apply) Nodes(run *Run) []*inventory.Node { return run.present(run.Nodes())
 // Mutates marks the step as one that needs the cluster's lock.
 func (Apply) Mutates() {}
 
-// Needed reports whether there is anybody to serve.
-func (s Apply) Needed(run *Run) bool { return !s.Late || len(run.joining()) > 0 }
+// Exit is the code for a node that got no config.
+func (Apply) Exit() diagnosis.ExitCode { return diagnosis.ExitApply }
+
+// Skip leaves the late turn out where nobody is to be served in it.
+func (s Apply) Skip(run *Run) *Skip {
+	if s.Late && len(run.joining()) == 0 {
+		return &Skip{Reason: "no worker was left for after bootstrap"}
+	}
+
+	return nil
+}
 
 // Run serves every node that answers, control planes first, and after that waits for the silent ones together.
 func (s Apply) Run(ctx context.Context, run *Run) error {
@@ -77,7 +86,7 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 		limit = 1
 	}
 
-	applier := &applier{Run: run, step: s.Name(), late: s.Late, turn: make(chan struct{}, limit)}
+	applier := &applier{work: work{run, s}, late: s.Late, turn: make(chan struct{}, limit)}
 
 	outcomes := fanout.Collect(ctx, limit, ordered, applier.serve, applier.broken)
 
@@ -95,11 +104,11 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 
 	served = append(served, fanout.Collect(ctx, observe.Limit, silent, applier.waitAndServe, applier.broken)...)
 
-	return diagnosis.Join(run.conclude(served), dryRunOutcome(s.Name(), served))
+	return diagnosis.Join(run.conclude(served), dryRunOutcome(s, served))
 }
 
 // dryRunOutcome turns "would change" into the exit code that says so.
-func dryRunOutcome(step string, outcomes []outcome) error {
+func dryRunOutcome(step Step, outcomes []outcome) error {
 	var changing []string
 
 	for _, outcome := range outcomes {
@@ -112,19 +121,12 @@ func dryRunOutcome(step string, outcomes []outcome) error {
 		return nil
 	}
 
-	return &diagnosis.Problem{Step: step, Finding: diagnosis.Finding{
-		ID:       diagnosis.WouldChange,
-		Severity: diagnosis.Warning,
-		Cause:    fmt.Sprintf("dry run: %s would change", text.List(changing)),
-		Next:     command(step, nil),
-		Exit:     diagnosis.ExitDryRun,
-	}}
+	return wouldChange(step.Name(), text.List(changing)+" would change", command(step.Name(), nil))
 }
 
 // applier is one run of the apply step.
 type applier struct {
-	*Run
-	step string
+	work
 	late bool
 	// turn bounds how many nodes are changed at once, also among those that were waited for.
 	turn chan struct{}
@@ -138,7 +140,7 @@ func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 
 	seen := a.observer.Contact(ctx, node)
 	if seen.Silent() && !a.Settings.DryRun {
-		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "silent: served at the end", Since: seen.At})
+		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "silent: served at the end", Since: seen.At})
 
 		return outcome{node: node}
 	}
@@ -163,14 +165,13 @@ func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcom
 	}
 
 	seen := observe.Observation{Node: node, Probed: talos.Probed{Address: a.observer.Addresses(node)[0]}}
-	problem := a.problem(a.step, seen, diagnosis.ApplyGaveUp, "it answers and falls silent again and again",
-		command(a.step, node))
+	gaveUp := a.problem(seen, diagnosis.ApplyGaveUp, "it answers and falls silent again and again", a.command(node))
 
-	return a.finish(outcome{node: node, address: seen.Address, status: report.Failed, problem: problem}, started)
+	return a.finish(outcome{node: node, address: seen.Address, status: report.Failed, problem: gaveUp}, started)
 }
 
 func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) outcome {
-	seen, problem := a.await(ctx, node, a.step, func(ctx context.Context, seen observe.Observation) verdict {
+	seen, problem := a.await(ctx, node, func(ctx context.Context, seen observe.Observation) verdict {
 		return verdict{done: !seen.Silent() || a.joins(ctx, seen)}
 	})
 
@@ -197,19 +198,19 @@ func (a *applier) joins(ctx context.Context, seen observe.Observation) bool {
 
 	silent := a.Clock.Now().Sub(a.observer.Facts(seen.Node).SilentSince)
 
-	return (silent >= a.reachable() || a.Settings.NoWait) && !a.observer.TrustdAnswers(ctx)
+	return (silent >= reachable(a.Settings) || a.Settings.NoWait) && !a.observer.TrustdAnswers(ctx)
 }
 
 // broken is the outcome for a node whose handling broke off for a reason that lies in this program.
 func (a *applier) broken(node *inventory.Node, err error) outcome {
-	return a.finish(outcome{node: node, status: report.Failed, problem: a.unexpected(a.step, node, err)}, a.Clock.Now())
+	return a.finish(outcome{node: node, status: report.Failed, problem: a.unexpected(node, err)}, a.Clock.Now())
 }
 
 func (a *applier) finish(result outcome, started time.Time) outcome {
 	a.Report.Result(report.Result{
 		Node:     result.node.Name,
 		Address:  result.address,
-		Step:     a.step,
+		Step:     a.step.Name(),
 		Status:   result.status,
 		Attempts: result.tries,
 		Duration: a.Clock.Now().Sub(started),
@@ -228,7 +229,7 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 	select {
 	case a.turn <- struct{}{}:
 	default:
-		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.At})
+		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.At})
 		a.turn <- struct{}{}
 	}
 
@@ -253,7 +254,7 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 			seen = a.observer.Contact(ctx, node)
 		}
 
-		a.Report.Progress(a.step, report.Progress{Node: node.Name, Text: "applying", Since: a.Clock.Now()})
+		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "applying", Since: a.Clock.Now()})
 
 		return a.attempt(ctx, seen, &result)
 	}, func(err error) bool {
@@ -303,7 +304,7 @@ func explainAttempt(err error) string {
 
 func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tries int, err error) *diagnosis.Problem {
 	if ctx.Err() != nil {
-		return a.interrupted(ctx, seen.Node, a.step)
+		return a.interrupted(ctx, seen.Node)
 	}
 
 	if problem, ok := diagnosis.AsProblem(err); ok {
@@ -312,8 +313,8 @@ func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tr
 
 	var again *againError
 	if errors.As(err, &again) {
-		problem := a.problem(a.step, seen, diagnosis.ApplyGaveUp,
-			fmt.Sprintf("gave up after %d attempts: %s", tries, explainAttempt(again)), command(a.step, seen.Node))
+		problem := a.problem(seen, diagnosis.ApplyGaveUp,
+			fmt.Sprintf("gave up after %d attempts: %s", tries, explainAttempt(again)), a.command(seen.Node))
 		problem.Err = err
 
 		if id, remedy, known := diagnosed(again.error); known {
@@ -323,8 +324,8 @@ func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tr
 		return problem
 	}
 
-	problem := a.problem(a.step, seen, diagnosis.ApplyRejected, "the node refused the config: "+talos.Explain(err),
-		"correct the config (task talos:generate-config), then "+command(a.step, seen.Node))
+	problem := a.problem(seen, diagnosis.ApplyRejected, "the node refused the config: "+talos.Explain(err),
+		"correct the config (task talos:generate-config), then "+a.command(seen.Node))
 	problem.Err = err
 
 	return problem
@@ -334,9 +335,9 @@ func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tr
 func (a *applier) attempt(ctx context.Context, seen observe.Observation, result *outcome) error {
 	switch {
 	case seen.NotOurs():
-		return a.strangerProblem(a.step, seen)
+		return a.notOurs(seen)
 	case seen.FailedForGood():
-		return a.hopelessProblem(a.step, seen)
+		return a.readFailure(seen)
 	case seen.State == talos.Maintenance:
 		return a.send(ctx, seen, result)
 	case seen.State == talos.Ours:
@@ -360,7 +361,7 @@ func (a *applier) send(ctx context.Context, seen observe.Observation, result *ou
 	conn, err := a.observer.Dialer().Maintenance(ctx, seen.Address)
 	if err != nil {
 		if seen.ReadErr = err; seen.FailedForGood() {
-			return a.hopelessProblem(a.step, seen)
+			return a.readFailure(seen)
 		}
 
 		return a.classified(talos.OpDial, err)
@@ -416,7 +417,7 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 
 	for _, finding := range preflight.Node(ctx, a.Cluster, seen.Node, config, facts, a.preflightOptions()) {
 		if finding.Severity != diagnosis.OK {
-			a.Report.Finding(a.step, finding)
+			a.Report.Finding(a.step.Name(), finding)
 		}
 
 		if finding.Severity == diagnosis.Failure {
@@ -451,12 +452,12 @@ func declaresMachine(node *inventory.Node) bool { return len(node.MACs) > 0 || n
 
 func (a *applier) findingProblem(seen observe.Observation, finding diagnosis.Finding) *diagnosis.Problem {
 	if finding.ExitCode() != diagnosis.ExitBadInput {
-		finding.Exit = exitOf(a.step)
+		finding.Exit = a.step.Exit()
 	}
 
 	finding.Node, finding.Address = seen.Node.Name, seen.Address
 
-	return &diagnosis.Problem{Finding: finding, Step: a.step}
+	return &diagnosis.Problem{Finding: finding, Step: a.step.Name()}
 }
 
 // apply makes the call and remembers that it was made: from here on the node's clocks count from now.
@@ -470,7 +471,7 @@ func (a *applier) apply(ctx context.Context, conn *talos.Conn, seen observe.Obse
 		facts.Unsure, facts.LeftMaintenance = false, false
 	})
 
-	applied, err := conn.Apply(calling, config.Bytes, talos.ApplyOptions{Mode: mode})
+	applied, err := a.gate().Apply(calling, conn, config.Bytes, mode)
 	switch {
 	case err == nil:
 	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
@@ -503,7 +504,7 @@ func (a *applier) config(seen observe.Observation) (*machineconfig.Config, error
 		cause = err.Error()
 	}
 
-	problem := a.problem(a.step, seen, diagnosis.ConfigUnusable, cause, "task talos:generate-config")
+	problem := a.problem(seen, diagnosis.ConfigUnusable, cause, "task talos:generate-config")
 	problem.Exit = diagnosis.ExitBadInput
 
 	return nil, problem

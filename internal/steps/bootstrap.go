@@ -13,6 +13,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
+	"github.com/talos-mage/talos-mage/internal/steps/wait"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -27,6 +28,9 @@ type Bootstrap struct{}
 
 // Name is the step's name.
 func (Bootstrap) Name() string { return bootstrapName }
+
+// Exit is the code for an etcd that does not come up.
+func (Bootstrap) Exit() diagnosis.ExitCode { return diagnosis.ExitBootstrap }
 
 // Nodes are the control planes, also those that the run leaves out: all are asked.
 func (Bootstrap) Nodes(run *Run) []*inventory.Node { return run.Cluster.ControlPlanes() }
@@ -48,7 +52,7 @@ func (s Bootstrap) Run(ctx context.Context, run *Run) error {
 	}
 
 	started := run.Clock.Now()
-	bootstrapper := &bootstrapper{Run: run, started: started, clocks: make(map[string]*clocks), since: make(waits)}
+	bootstrapper := &bootstrapper{work: work{run, s}, started: started, clocks: make(map[string]*clocks), since: make(waits)}
 
 	survey, problem := bootstrapper.bringUp(ctx)
 	problems := collected(problem)
@@ -59,7 +63,7 @@ func (s Bootstrap) Run(ctx context.Context, run *Run) error {
 
 	bootstrapper.reportMembers(survey, problem)
 
-	return diagnosis.Join(joined(problems), dryRunOutcome(s.Name(), bootstrapper.planned))
+	return diagnosis.Join(joined(problems), dryRunOutcome(s, bootstrapper.planned))
 }
 
 func collected(problem *diagnosis.Problem) []*diagnosis.Problem {
@@ -72,7 +76,7 @@ func collected(problem *diagnosis.Problem) []*diagnosis.Problem {
 
 // bootstrapper is one run of the bootstrap step.
 type bootstrapper struct {
-	*Run
+	work
 	started time.Time
 	// absent are the control planes that have no part in this run: they are reported, and not waited for.
 	absent []*inventory.Node
@@ -112,50 +116,53 @@ func (b *bootstrapper) bringUp(ctx context.Context) (observe.EtcdSurvey, *diagno
 }
 
 // decide asks all control planes until it is sure whether the cluster has an etcd; if it has none, it starts one.
-func (b *bootstrapper) decide(ctx context.Context) (observe.EtcdSurvey, *diagnosis.Problem) {
-	for {
-		survey := b.observer.SurveyEtcd(ctx)
+func (b *bootstrapper) decide(ctx context.Context) (survey observe.EtcdSurvey, failed *diagnosis.Problem) {
+	failed = b.waiter().Until(ctx, func(ctx context.Context) wait.State {
+		survey = b.observer.SurveyEtcd(ctx)
 
 		switch {
 		case ctx.Err() != nil:
-			return survey, b.interruptedStep(ctx, bootstrapName)
+			return wait.State{}
 		case b.Settings.DryRun:
 			b.plan(survey)
 
-			return survey, nil
+			return wait.State{Done: true}
 		case survey.Present():
 			b.noteAbsent(survey)
 			b.Log.Info().Str("etcd", survey.Describe()).Msg("etcd exists: bootstrap is not called")
 
-			return survey, b.refuseAssumption(survey)
+			return wait.State{Done: true, Problem: b.refuseAssumption(survey)}
+		default:
+			return b.advance(ctx, survey)
 		}
+	})
 
-		done, problem := b.advance(ctx, survey)
-		if problem != nil || done {
-			return survey, problem
-		}
-	}
+	return survey, failed
 }
 
-// advance does the next thing on the way to a Bootstrap while no control plane has data: it stops, waits or calls. It
-// tells whether the call is made.
-func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) (done bool, problem *diagnosis.Problem) {
-	if left := b.goneAfterBootstrap(survey); left > 0 {
-		b.Report.Progress(bootstrapName, report.Progress{
-			Node: b.sent.to.Name, Text: "no answer since Bootstrap was sent: nobody knows whether it took effect",
-			Since: b.sent.at, Left: left,
-		})
+// advance does the next thing on the way to a Bootstrap while no control plane has data: it stops, waits or calls.
+func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) wait.State {
+	for _, node := range survey {
+		if b.sent != nil && node.Node == b.sent.to && node.Silent() {
+			gone := wait.State{
+				Limit: wait.Limit{For: "no answer since Bootstrap was sent: nobody knows whether it took effect",
+					Since: b.sent.at, Limit: b.Settings.EtcdTimeout},
+				Asked: node.Asked, Node: node.Node.Name, Pause: etcdPause,
+			}
 
-		return false, b.pause(ctx, etcdPause)
+			if gone.Left(node.Asked) > 0 {
+				return gone
+			}
+		}
 	}
 
-	if problem := b.obstacle(ctx, survey); problem != nil {
-		return false, problem
+	if obstacle := b.obstacle(ctx, survey); obstacle != nil {
+		return wait.State{Problem: obstacle}
 	}
 
 	for _, node := range survey {
 		if !node.Empty() && !node.Silent() {
-			return false, b.keepWaiting(ctx, node)
+			return b.undecided(node)
 		}
 	}
 
@@ -163,17 +170,6 @@ func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) (
 	b.noteAbsent(survey)
 
 	return b.call(ctx, survey)
-}
-
-// goneAfterBootstrap is how much longer a node may be silent that this run sent a Bootstrap to; 0 if it is not.
-func (b *bootstrapper) goneAfterBootstrap(survey observe.EtcdSurvey) time.Duration {
-	for _, node := range survey {
-		if b.sent != nil && node.Node == b.sent.to && node.Silent() && !b.Settings.NoWait {
-			return b.Settings.EtcdTimeout - node.Asked.Sub(b.sent.at)
-		}
-	}
-
-	return 0
 }
 
 // plan says where a dry run would bootstrap, if nothing holds etcd data yet.
@@ -195,21 +191,21 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) 
 	for _, node := range survey {
 		switch {
 		case b.observer.Facts(node.Node).Failed != nil && !b.assumedEmpty(node.Node):
-			return b.problem(bootstrapName, node.Observation, diagnosis.BootstrapBlocked,
+			return b.problem(node.Observation, diagnosis.BootstrapBlocked,
 				"it failed in an earlier step, and there is no etcd yet: a cluster is not started without one of its "+
 					"control planes",
 				"mend that first, then mage talos")
 		case node.Silent() && !b.assumedEmpty(node.Node):
 			return b.silentProblem(survey, node)
 		case node.Silent() && b.observer.APIAnswers(ctx):
-			return b.problem(bootstrapName, node.Observation, diagnosis.AssumeEmptyRefused,
+			return b.problem(node.Observation, diagnosis.AssumeEmptyRefused,
 				fmt.Sprintf("it can't be assumed empty: a Kubernetes API answers at %s, so an etcd exists somewhere",
 					b.Cluster.Endpoint.Host),
 				command("status", nil))
 		case node.NotOurs():
-			return b.strangerProblem(bootstrapName, node.Observation)
+			return b.notOurs(node.Observation)
 		case node.Relation == observe.ConfigSwapped:
-			return b.swappedProblem(bootstrapName, node.Observation)
+			return b.swapped(node.Observation)
 		}
 	}
 
@@ -226,7 +222,7 @@ func (b *bootstrapper) silentProblem(survey observe.EtcdSurvey, first observe.Et
 		}
 	}
 
-	return b.problem(bootstrapName, first.Observation, diagnosis.BootstrapBlocked,
+	return b.problem(first.Observation, diagnosis.BootstrapBlocked,
 		"it does not answer, so nobody knows whether it holds etcd data; a second etcd must never start",
 		fmt.Sprintf("bring it up (mage status), or if it is sure to be empty: mage bootstrap -assumeEmpty=%s",
 			strings.Join(empty, ",")))
@@ -240,7 +236,7 @@ func (b *bootstrapper) assumedEmpty(node *inventory.Node) bool {
 func (b *bootstrapper) refuseAssumption(survey observe.EtcdSurvey) *diagnosis.Problem {
 	for _, node := range survey {
 		if node.Silent() && b.assumedEmpty(node.Node) && survey.Lists(node.Node) {
-			return b.problem(bootstrapName, node.Observation, diagnosis.AssumeEmptyRefused,
+			return b.problem(node.Observation, diagnosis.AssumeEmptyRefused,
 				"it can't be assumed empty: it is a member of the etcd that runs",
 				"bring it up, then mage bootstrap without -assumeEmpty")
 		}
@@ -249,19 +245,16 @@ func (b *bootstrapper) refuseAssumption(survey observe.EtcdSurvey) *diagnosis.Pr
 	return nil
 }
 
-// keepWaiting waits a moment for a control plane that can't say yet whether it holds etcd data, unless its time is up.
-func (b *bootstrapper) keepWaiting(ctx context.Context, node observe.EtcdObservation) *diagnosis.Problem {
+// undecided waits for a control plane that can't say yet whether it holds etcd data.
+func (b *bootstrapper) undecided(node observe.EtcdObservation) wait.State {
 	clock, id, next := b.clockOf(node)
 
-	left := clock.left(node.Observation)
-	if left <= 0 || b.Settings.NoWait {
-		return b.problem(bootstrapName, node.Observation, id, fmt.Sprintf("%s, for %s", clock.what, b.ago(clock.since)), next)
+	return wait.State{
+		Limit: clock.Limit, Asked: node.Asked, Node: node.Node.Name, Pause: etcdPause,
+		TimeUp: func(waited time.Duration) *diagnosis.Problem {
+			return b.problem(node.Observation, id, fmt.Sprintf("%s, for %s", clock.For, waited), next)
+		},
 	}
-
-	b.Report.Progress(bootstrapName,
-		report.Progress{Node: node.Node.Name, Text: clock.what, Since: clock.since, Left: left})
-
-	return b.pause(ctx, etcdPause)
 }
 
 // clockOf is the clock that counts for such a control plane, what its end is called and what to do then.
@@ -272,14 +265,14 @@ func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diag
 		b.clocks[name] = &clocks{}
 	}
 
-	clock := b.clocks[name].tick(b.Run, node.Observation)
+	clock := b.clocks[name].tick(b.observer, node.Observation)
 
 	switch {
 	case node.State == talos.Maintenance:
 		return clock, diagnosis.BootstrapBlocked, command("applySequential", node.Node)
 	case node.Unsynced():
-		clock.what = "its clock is not synced, and etcd waits for that"
-		clock.since, clock.limit = b.since.of("time of "+name, b.Clock.Now()), b.Settings.TimeSyncTimeout
+		clock.For = "its clock is not synced, and etcd waits for that"
+		clock.Since, clock.Limit.Limit = b.since.of("time of "+name, b.Clock.Now()), b.Settings.TimeSyncTimeout
 
 		return clock, diagnosis.TimeNotSynced, timeCommand(node.Node)
 	case node.Status == nil && node.ReadErr != nil:
@@ -290,28 +283,14 @@ func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diag
 
 		return clock, id, command("status", nil)
 	default:
-		clock.what = "waiting for its etcd service: " + observe.OrUnknown(node.Etcd.State) + text.Because(node.LastEvent())
+		clock.For = "waiting for its etcd service: " + observe.OrUnknown(node.Etcd.State) + text.Because(node.LastEvent())
 
 		return clock, diagnosis.BootstrapBlocked, talosctl(node.Node, "service etcd")
 	}
 }
 
-func (b *bootstrapper) pause(ctx context.Context, pause time.Duration) *diagnosis.Problem {
-	if b.Clock.Sleep(ctx, pause) != nil {
-		return b.interruptedStep(ctx, bootstrapName)
-	}
-
-	return nil
-}
-
 func timeCommand(node *inventory.Node) string {
 	return fmt.Sprintf("check that %s reaches its NTP servers: %s", node.Name, talosctl(node, "get timeservers"))
-}
-
-func (b *bootstrapper) clusterProblem(id diagnosis.ID, cause, next string) *diagnosis.Problem {
-	return &diagnosis.Problem{Step: bootstrapName, Finding: diagnosis.Finding{
-		ID: id, Severity: diagnosis.Failure, Cause: cause, Next: next, Exit: diagnosis.ExitBootstrap,
-	}}
 }
 
 // reportMembers records a result for each control plane. What one of them is in the way of, or a signal, is not the

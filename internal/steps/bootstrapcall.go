@@ -10,6 +10,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/wait"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -76,12 +77,12 @@ func (b *bootstrapper) earlierBootstrap(survey observe.EtcdSurvey) *sentBootstra
 	return nil
 }
 
-// call sends Bootstrap to the target, directly. Not done means that everybody has to be asked again.
-func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) (done bool, problem *diagnosis.Problem) {
+// call sends Bootstrap to the target, directly, unless one that was sent already may still take effect.
+func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) wait.State {
 	target, found := b.target(survey)
 	if !found {
-		return false, b.clusterProblem(diagnosis.BootstrapBlocked, "no control plane can be bootstrapped: "+survey.Describe(),
-			command("status", nil))
+		return wait.State{Problem: b.clusterProblem(diagnosis.BootstrapBlocked,
+			"no control plane can be bootstrapped: "+survey.Describe(), command("status", nil))}
 	}
 
 	if b.sent == nil {
@@ -95,19 +96,16 @@ func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) (don
 			b.Log.Warn().Str("node", b.sent.to.Name).Msg(
 				"it rebooted right after Bootstrap, before etcd had any data: bootstrapping again")
 		case !undone && b.tookEffect(survey):
-			return true, nil
+			return wait.State{Done: true}
 		}
 
 		if problem := b.beyondResending(target); problem != nil {
-			return false, problem
+			return wait.State{Problem: problem}
 		}
 
-		if left := resendAfter - b.Clock.Now().Sub(b.sent.at); left > 0 {
-			b.Report.Progress(bootstrapName, report.Progress{
-				Node: b.sent.to.Name, Text: "looking whether the first Bootstrap took effect", Since: b.sent.at, Left: left,
-			})
-
-			return false, b.pause(ctx, etcdPause)
+		looking := wait.Limit{For: "looking whether the first Bootstrap took effect", Since: b.sent.at, Limit: resendAfter}
+		if now := b.Clock.Now(); looking.Left(now) > 0 {
+			return wait.State{Limit: looking, Asked: now, Node: b.sent.to.Name, Pause: etcdPause}
 		}
 	}
 
@@ -124,9 +122,9 @@ func (b *bootstrapper) beyondResending(target observe.EtcdObservation) *diagnosi
 		return nil
 	}
 
-	return b.problem(bootstrapName, target.Observation, diagnosis.BootstrapFailed,
+	return b.problem(target.Observation, diagnosis.BootstrapFailed,
 		fmt.Sprintf("Bootstrap came to nothing for %s: no reply said that it worked, and no control plane holds etcd data",
-			b.ago(since)), command("status", nil))
+			b.Clock.Now().Sub(since).Round(time.Second)), command("status", nil))
 }
 
 // tookEffect tells of a Bootstrap whose reply was lost that the node has begun a new etcd service, though without data
@@ -147,15 +145,14 @@ func (b *bootstrapper) send(ctx context.Context, target observe.EtcdObservation)
 	calling, stop := context.WithTimeout(ctx, b.Settings.AttemptTimeout)
 	defer stop()
 
-	return conn.Bootstrap(calling)
+	return b.gate().Bootstrap(calling, conn)
 }
 
-func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObservation, err error) (done bool,
-	problem *diagnosis.Problem) {
+func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObservation, err error) wait.State {
 	sent := &sentBootstrap{at: b.Clock.Now(), to: target.Node, history: target.Began(), boot: target.Booted()}
 
 	if ctx.Err() != nil {
-		return false, b.interruptedStep(ctx, bootstrapName)
+		return wait.State{}
 	}
 
 	switch class := talos.Classify(talos.OpBootstrap, err); {
@@ -163,44 +160,42 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObserv
 		b.Log.Info().Str("node", target.Node.Name).Msg("etcd bootstrapped")
 		b.sent = sent
 
-		return true, nil
+		return wait.State{Done: true}
 	case class == talos.Done, class == talos.UnknownOutcome:
 		// Done means that data appeared meanwhile. Either way: look at etcd before anything else.
 		b.Log.Warn().Str("node", target.Node.Name).Msg("looking at etcd: " + talos.Explain(err))
 		b.sent = sent
 
-		return false, nil
+		return wait.State{}
 	case class == talos.Retry:
-		return false, b.retryLater(ctx, target, err)
+		return b.retryLater(target, err)
 	default:
-		problem := b.problem(bootstrapName, target.Observation, diagnosis.BootstrapFailed,
+		refused := b.problem(target.Observation, diagnosis.BootstrapFailed,
 			"the node refused to bootstrap: "+talos.Explain(err), command("status", nil))
-		problem.Err = err
+		refused.Err = err
 
-		return false, problem
+		return wait.State{Problem: refused}
 	}
 }
 
 // retryLater waits out a refusal that may pass, such as a clock that is not synced yet.
-func (b *bootstrapper) retryLater(ctx context.Context, target observe.EtcdObservation, cause error) *diagnosis.Problem {
+func (b *bootstrapper) retryLater(target observe.EtcdObservation, cause error) wait.State {
 	id, limit, next := diagnosis.BootstrapFailed, b.Settings.StageTimeout, command("bootstrap", nil)
 
 	if talos.IsTimeNotSynced(cause) {
 		id, limit, next = diagnosis.TimeNotSynced, b.Settings.TimeSyncTimeout, timeCommand(target.Node)
 	}
 
-	text := talos.Explain(cause)
-	since := b.since.of("bootstrap: "+string(id), b.Clock.Now())
+	now := b.Clock.Now()
 
-	left := limit - b.Clock.Now().Sub(since)
-	if left <= 0 {
-		problem := b.problem(bootstrapName, target.Observation, id, fmt.Sprintf("%s, for %s", text, b.ago(since)), next)
-		problem.Err = cause
+	return wait.State{
+		Limit: wait.Limit{For: talos.Explain(cause), Since: b.since.of("bootstrap: "+string(id), now), Limit: limit},
+		Asked: now, Node: target.Node.Name, Pause: refusalPause,
+		TimeUp: func(waited time.Duration) *diagnosis.Problem {
+			refused := b.problem(target.Observation, id, fmt.Sprintf("%s, for %s", talos.Explain(cause), waited), next)
+			refused.Err = cause
 
-		return problem
+			return refused
+		},
 	}
-
-	b.Report.Progress(bootstrapName, report.Progress{Node: target.Node.Name, Text: text, Since: since, Left: left})
-
-	return b.pause(ctx, refusalPause)
 }

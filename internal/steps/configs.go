@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/gate"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -38,6 +38,9 @@ type Configs struct {
 
 // Name is the step's name.
 func (Configs) Name() string { return configsName }
+
+// Exit is the code for configs that could not be made.
+func (Configs) Exit() diagnosis.ExitCode { return diagnosis.ExitUnexpected }
 
 // Mutates marks the step as one that needs the cluster's lock.
 func (Configs) Mutates() {}
@@ -145,7 +148,7 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile)
 		return wouldMake(s.Name(), names)
 	}
 
-	if err := writeConfigs(run.Settings.ClusterConfigDir, writing); err != nil {
+	if err := writeConfigs(run.gate(), run.Settings.ClusterConfigDir, writing); err != nil {
 		return run.done(s.Name(), report.Failed, "", err)
 	}
 
@@ -252,24 +255,15 @@ func sameConfig(present, rendered []byte) bool {
 
 // writeConfigs puts rendered files into a folder. Git is told of them first: a run that ends in between must not leave
 // secrets for the next commit.
-func writeConfigs(folder string, files []renderedFile) error {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return unwritable(configsName, folder, err)
-	}
-
-	if err := ignoreInGit(configsName, folder, namesOf(files)); err != nil {
+func writeConfigs(gate gate.Gate, folder string, files []renderedFile) error {
+	if err := ignoreInGit(gate, configsName, folder, namesOf(files)); err != nil {
 		return err
 	}
 
 	for _, file := range files {
 		path := filepath.Join(folder, file.name)
 
-		// A name may have folders in it, as filenameTmpl likes.
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return unwritable(configsName, filepath.Dir(path), err)
-		}
-
-		if err := atomicfile.WriteFile(path, file.data, 0o600); err != nil {
+		if err := gate.WriteFile(path, file.data, 0o600); err != nil {
 			return unwritable(configsName, path, err)
 		}
 	}
@@ -278,7 +272,7 @@ func writeConfigs(folder string, files []renderedFile) error {
 }
 
 // ignoreInGit keeps files with secrets out of commits, and what else the .gitignore says in it.
-func ignoreInGit(step, folder string, names []string) error {
+func ignoreInGit(gate gate.Gate, step, folder string, names []string) error {
 	path := filepath.Join(folder, ".gitignore")
 
 	present, err := os.ReadFile(path)
@@ -305,7 +299,7 @@ func ignoreInGit(step, folder string, names []string) error {
 		return nil
 	}
 
-	if err := atomicfile.WriteFile(path, []byte(text), 0o644); err != nil {
+	if err := gate.WriteFile(path, []byte(text), 0o644); err != nil {
 		return unwritable(step, path, err)
 	}
 
@@ -313,10 +307,7 @@ func ignoreInGit(step, folder string, names []string) error {
 }
 
 func wouldMake(step, what string) error {
-	return &diagnosis.Problem{Step: step, Finding: diagnosis.Finding{
-		ID: diagnosis.WouldChange, Severity: diagnosis.Warning, Cause: "dry run: " + what + " would be written",
-		Next: "the same command without -dryRun", Exit: diagnosis.ExitDryRun,
-	}}
+	return wouldChange(step, what+" would be written", "the same command without -dryRun")
 }
 
 // generatedFiles are the machine configs and the talosconfig that exist.

@@ -25,9 +25,9 @@ func (a *applier) reconcile(ctx context.Context, seen observe.Observation, resul
 
 		return nil
 	case observe.ConfigSwapped:
-		return a.swappedProblem(a.step, seen)
+		return a.swapped(seen)
 	case observe.ConfigUnsent:
-		return a.unsentProblem(a.step, seen)
+		return a.unsent(seen)
 	case observe.ConfigDrifted:
 		return a.reconcileDrift(ctx, seen, result)
 	default:
@@ -42,16 +42,15 @@ func (a *applier) reconcile(ctx context.Context, seen observe.Observation, resul
 // reconcileDrift gives a node its new config, unless the cluster has an etcd and nobody asked for it.
 func (a *applier) reconcileDrift(ctx context.Context, seen observe.Observation, result *outcome) error {
 	etcd := a.observer.SurveyEtcd(ctx)
-	waits := !a.Settings.DryRun && !a.Settings.NoWait
 
 	switch {
-	case !a.Settings.Update && etcd.MayExist() && (!waits || !etcd.MayTurnOutEmpty()):
+	case !a.Settings.Update && etcd.MayExist() && (a.Settings.DryRun || !etcd.MayTurnOutEmpty()):
 		return a.leaveDrifted(seen, result)
 	case a.Settings.DryRun:
 		return a.planChange(ctx, seen, result)
 	}
 
-	settled, problem := a.await(ctx, seen.Node, a.step, func(ctx context.Context, now observe.Observation) verdict {
+	settled, problem := a.await(ctx, seen.Node, func(ctx context.Context, now observe.Observation) verdict {
 		switch {
 		case now.NotOurs() || now.State == talos.Maintenance:
 			return verdict{done: true}
@@ -98,7 +97,7 @@ func (a *applier) leaveDrifted(seen observe.Observation, result *outcome) error 
 }
 
 func (a *applier) showDiff(seen observe.Observation) {
-	a.Report.Finding(a.step, diagnosis.Finding{
+	a.Report.Finding(a.step.Name(), diagnosis.Finding{
 		ID:       diagnosis.ConfigDrifted,
 		Severity: diagnosis.Warning,
 		Node:     seen.Node.Name,
@@ -140,7 +139,7 @@ func (a *applier) rehearse(ctx context.Context, seen observe.Observation) (conn 
 	if err = a.admitMachine(ctx, conn, seen); err == nil {
 		var planned talos.Applied
 
-		planned, err = conn.Apply(ctx, config.Bytes, talos.ApplyOptions{Mode: a.Settings.Mode, DryRun: true})
+		planned, err = a.gate().Rehearse(ctx, conn, config.Bytes, a.Settings.Mode)
 		if err == nil {
 			return conn, planned.Mode, nil
 		}
@@ -196,14 +195,14 @@ func (a *applier) change(ctx context.Context, seen observe.Observation, etcd obs
 // gone well.
 func (a *applier) mayChange(seen observe.Observation, etcd observe.EtcdSurvey, mode string) error {
 	if broken := a.brokenBy.Load(); broken != nil {
-		return a.problem(a.step, seen, diagnosis.ChangeHeldBack,
+		return a.problem(seen, diagnosis.ChangeHeldBack,
 			fmt.Sprintf("it is left as it is, since %s did not come back well from its change", broken.Name),
 			"mend "+broken.Name+" first: mage status")
 	}
 
 	// A control plane whose own etcd is ill may be changed: that may be its cure.
 	if unhealthy := etcd.Without(seen.Node).Unhealthy(); len(unhealthy) > 0 {
-		return a.problem(a.step, seen, diagnosis.EtcdNotHealthy,
+		return a.problem(seen, diagnosis.EtcdNotHealthy,
 			"etcd is not healthy, so nothing is changed: "+text.List(unhealthy), command("status", nil))
 	}
 
@@ -212,12 +211,12 @@ func (a *applier) mayChange(seen observe.Observation, etcd observe.EtcdSurvey, m
 	}
 
 	if !a.Settings.Reboot {
-		return a.problem(a.step, seen, diagnosis.UpdateNeedsReboot,
-			"this change reboots the node", command(a.step, seen.Node)+" -update -reboot")
+		return a.problem(seen, diagnosis.UpdateNeedsReboot,
+			"this change reboots the node", a.command(seen.Node)+" -update -reboot")
 	}
 
 	if etcd.LosesQuorumWithout(seen.Node) {
-		return a.problem(a.step, seen, diagnosis.QuorumWouldBeLost,
+		return a.problem(seen, diagnosis.QuorumWouldBeLost,
 			"rebooting it would cost etcd its quorum", "bring the other control planes up first: mage status")
 	}
 
@@ -228,7 +227,7 @@ func (a *applier) mayChange(seen observe.Observation, etcd observe.EtcdSurvey, m
 
 // healthyAgain waits until the changed node and etcd are well, before the next node is touched.
 func (a *applier) healthyAgain(ctx context.Context, changed observe.Observation) error {
-	_, problem := a.await(ctx, changed.Node, a.step, func(ctx context.Context, now observe.Observation) verdict {
+	_, problem := a.await(ctx, changed.Node, func(ctx context.Context, now observe.Observation) verdict {
 		// A staged config takes effect at the next reboot only.
 		if !now.Up() || now.Relation != observe.ConfigSame && a.Settings.Mode != talos.ModeStaged {
 			return verdict{doing: "waiting for the changed node: " + stageText(now)}

@@ -6,11 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
+	"github.com/talos-mage/talos-mage/internal/steps/wait"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -22,68 +23,68 @@ type etcdClock struct {
 	joining time.Time
 }
 
-// tick gives the wait that counts for a survey of that time, since when and how much of it was left then.
-func (c *etcdClock) tick(r *Run, healthy bool, at time.Time) (since time.Time, left time.Duration) {
+// tick gives the wait that counts for a survey of that time.
+func (c *etcdClock) tick(limits *settings.Settings, healthy bool, at time.Time) wait.Limit {
 	if c.changed.IsZero() || healthy != c.healthy {
 		c.healthy, c.changed = healthy, at
 	}
 
 	if !healthy {
-		return c.changed, r.Settings.EtcdTimeout - at.Sub(c.changed)
+		return wait.Limit{Since: c.changed, Limit: limits.EtcdTimeout}
 	}
 
 	if c.joining.IsZero() {
 		c.joining = at
 	}
 
-	return c.joining, r.Settings.EtcdJoinTimeout - at.Sub(c.joining)
+	return wait.Limit{Since: c.joining, Limit: limits.EtcdJoinTimeout}
 }
 
 // awaitWhole waits until etcd is healthy, and then until the other control planes have joined; with again, also until
 // it turns out that the Bootstrap came to nothing.
-func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (observe.EtcdSurvey, *diagnosis.Problem) {
+func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (survey observe.EtcdSurvey,
+	failed *diagnosis.Problem) {
 	var clock etcdClock
 
-	for began := b.Clock.Now(); ; {
+	began := b.Clock.Now()
+
+	failed = b.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		// A node that does not answer makes a survey long, and what it says of the others old: it stands for the time when
 		// they were asked.
 		asked := b.Clock.Now()
-		survey := b.observer.SurveyEtcd(ctx)
-		if ctx.Err() != nil {
-			return survey, b.interruptedStep(ctx, bootstrapName)
-		}
+		survey = b.observer.SurveyEtcd(ctx)
 
 		if problem := b.beyondWaiting(survey, began); problem != nil {
-			return survey, problem
+			return wait.State{Problem: problem}
 		}
 
 		if again && b.sent != nil && b.sent.undone(survey) {
-			return survey, nil
+			return wait.State{Done: true}
 		}
 
 		expected := b.expected(survey)
 		if survey.Agree(expected) {
-			return survey, b.incomplete(survey)
+			return wait.State{Done: true, Problem: b.incomplete(survey)}
 		}
 
-		healthy := survey.HealthyCount() > 0
-		since, left := clock.tick(b.Run, healthy, asked)
-
-		if left <= 0 || b.Settings.NoWait && healthy {
-			return survey, b.notWhole(ctx, survey, since)
+		state := wait.State{
+			Limit: clock.tick(b.Settings, survey.HealthyCount() > 0, asked), Asked: asked, Silent: true, Pause: etcdPause,
+			TimeUp: func(waited time.Duration) *diagnosis.Problem { return b.notWhole(ctx, survey, waited) },
 		}
 
 		for _, node := range survey {
 			if !node.Healthy() && slices.Contains(expected, node.Node) {
-				b.Report.Progress(bootstrapName,
-					report.Progress{Node: node.Node.Name, Text: waitingText(node), Since: since, Left: left})
+				state.Lines = append(state.Lines, wait.Line{Node: node.Node.Name, Text: waitingText(node)})
+				state.Silent = state.Silent && b.observer.SilentByItself(node.Observation)
 			}
 		}
 
-		if problem := b.pause(ctx, etcdPause); problem != nil {
-			return survey, problem
-		}
-	}
+		state.Silent = state.Silent && len(state.Lines) > 0
+
+		return state
+	})
+
+	return survey, failed
 }
 
 // beyondWaiting is what no waiting can heal: two clusters, or an etcd that is stopped for good.
@@ -101,7 +102,7 @@ func (b *bootstrapper) beyondWaiting(survey observe.EtcdSurvey, began time.Time)
 
 	for _, node := range survey {
 		if node.Stopped() {
-			return b.problem(bootstrapName, node.Observation, diagnosis.EtcdStopped,
+			return b.problem(node.Observation, diagnosis.EtcdStopped,
 				"its etcd was stopped by a second Bootstrap right after the first, and stays stopped until the node reboots",
 				talosctl(node.Node, "reboot")+", then mage bootstrap")
 		}
@@ -157,7 +158,7 @@ func (b *bootstrapper) expected(survey observe.EtcdSurvey) []*inventory.Node {
 
 // incomplete warns of members that should not be there and fails for control planes that have no part in etcd.
 func (b *bootstrapper) incomplete(survey observe.EtcdSurvey) *diagnosis.Problem {
-	b.warnOfStrangers(survey)
+	b.warnOfUnknownMembers(survey)
 
 	if len(b.absent) == 0 {
 		return nil
@@ -172,33 +173,34 @@ func (b *bootstrapper) incomplete(survey observe.EtcdSurvey) *diagnosis.Problem 
 	return b.clusterProblem(diagnosis.EtcdIncomplete, cause, "bring them up, then mage talos")
 }
 
-func (b *bootstrapper) warnOfStrangers(survey observe.EtcdSurvey) {
-	strangers := survey.UnknownMembers(b.Cluster)
-	if len(strangers) == 0 {
+func (b *bootstrapper) warnOfUnknownMembers(survey observe.EtcdSurvey) {
+	unknown := survey.UnknownMembers(b.Cluster)
+	if len(unknown) == 0 {
 		return
 	}
 
 	b.Report.Finding(bootstrapName, diagnosis.Finding{
 		ID:       diagnosis.UnknownMembers,
 		Severity: diagnosis.Warning,
-		Cause:    fmt.Sprintf("etcd has members that %s does not name: %s", b.Cluster.Source, text.List(strangers)),
+		Cause:    fmt.Sprintf("etcd has members that %s does not name: %s", b.Cluster.Source, text.List(unknown)),
 		Next:     "talosctl etcd members; remove the ones that are gone with talosctl etcd remove-member",
 	})
 }
 
 // notWhole explains an etcd that did not become healthy, or that control planes did not join, in time.
-func (b *bootstrapper) notWhole(ctx context.Context, survey observe.EtcdSurvey, since time.Time) *diagnosis.Problem {
-	b.warnOfStrangers(survey)
+func (b *bootstrapper) notWhole(ctx context.Context, survey observe.EtcdSurvey,
+	waited time.Duration) *diagnosis.Problem {
+	b.warnOfUnknownMembers(survey)
 
 	if count := survey.HealthyCount(); count > 0 {
 		return b.clusterProblem(diagnosis.EtcdIncomplete,
-			fmt.Sprintf("etcd works with %d of %d after %s: %s; members: %s", count, len(survey), b.ago(since),
+			fmt.Sprintf("etcd works with %d of %d after %s: %s; members: %s", count, len(survey), waited,
 				survey.Describe(), survey.MemberText()),
 			"look at the etcd service of those that are missing (talosctl service etcd), then mage bootstrap")
 	}
 
 	problem := b.clusterProblem(diagnosis.EtcdNotHealthy,
-		fmt.Sprintf("etcd is not healthy after %s: %s; members: %s%s", b.ago(since), survey.Describe(), survey.MemberText(),
+		fmt.Sprintf("etcd is not healthy after %s: %s; members: %s%s", waited, survey.Describe(), survey.MemberText(),
 			survey.CauseText()),
 		"bring all control planes up; look at talosctl service etcd and talosctl dmesg on each; then mage bootstrap")
 

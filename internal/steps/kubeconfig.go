@@ -10,7 +10,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/client/config"
 
-	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
@@ -30,6 +29,9 @@ type Kubeconfig struct{}
 
 // Name is the step's name.
 func (Kubeconfig) Name() string { return kubeconfigName }
+
+// Exit is the code for a kubeconfig that could not be had.
+func (Kubeconfig) Exit() diagnosis.ExitCode { return diagnosis.ExitKubernetes }
 
 // Mutates marks the step as one that needs the cluster's lock.
 func (Kubeconfig) Mutates() {}
@@ -55,25 +57,23 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 		return err
 	}
 
-	data, err := run.awaitKubeconfig(ctx)
+	data, err := awaitKubeconfig(ctx, run)
 
 	switch {
 	case ctx.Err() != nil:
-		return finish(run.interruptedStep(ctx, s.Name()))
+		return finish(interrupted(ctx, s.Name()))
 	case err != nil && run.Settings.DryRun:
 		run.plan(s.Name(), "would be fetched once a control plane is up")
 
 		return wouldMake(s.Name(), run.Settings.Kubeconfig)
 	case err != nil:
-		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, talos.Explain(err),
-			command("status", nil), err))
+		return finish(s.unavailable(talos.Explain(err), command("status", nil), err))
 	}
 
-	merged, err := kube.Merge(run.Settings.Kubeconfig, data, kube.MergeOptions{
+	merged, err := run.gate().MergeKubeconfig(run.Settings.Kubeconfig, data, kube.MergeOptions{
 		Force:       run.Settings.Force,
 		MinValidity: kubeconfigValidity,
 		Now:         time.Now, // certificates live in the world's time, not in the run's
-		DryRun:      run.Settings.DryRun,
 		LockFolder:  run.temporaryFolder(),
 	})
 
@@ -85,8 +85,7 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 
 		return finish(refused)
 	case err != nil:
-		return finish(run.kubernetesProblem(s.Name(), diagnosis.KubeconfigUnavailable, err.Error(),
-			"make the file writable, then "+command("kubeconfig", nil), err))
+		return finish(s.unavailable(err.Error(), "make the file writable, then "+command("kubeconfig", nil), err))
 	}
 
 	result.Status, result.Detail = report.Skipped, run.Settings.Kubeconfig+" is good"
@@ -107,6 +106,13 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 	}
 
 	return finish(nil)
+}
+
+func (s Kubeconfig) unavailable(cause, next string, err error) *diagnosis.Problem {
+	failed := problem(s.Name(), s.Exit(), diagnosis.KubeconfigUnavailable, cause, next)
+	failed.Err = err
+
+	return failed
 }
 
 // completeTalosconfig gives the cluster's context of the talosconfig the control planes as endpoints and all nodes as
@@ -143,7 +149,7 @@ func (s Kubeconfig) completeTalosconfig(run *Run) error {
 		return fmt.Errorf("encode talosconfig: %w", err)
 	}
 
-	if err := atomicfile.WriteFile(path, data, 0o600); err != nil {
+	if err := run.gate().WriteFile(path, data, 0o600); err != nil {
 		return unwritable(s.Name(), path, err)
 	}
 

@@ -55,7 +55,7 @@ func (r *Run) acquireLock(ctx context.Context) error {
 	case ctx.Err() != nil:
 		_ = file.Unlock() // it may have been taken in the same moment
 
-		return r.interruptedStep(ctx, "lock")
+		return interrupted(ctx, "lock")
 	case !taken && waiting.Err() != nil:
 		return lockTaken(path)
 	case err != nil:

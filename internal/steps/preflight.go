@@ -33,6 +33,9 @@ type Preflight struct {
 // Name is the step's name.
 func (Preflight) Name() string { return preflightName }
 
+// Exit is the code for a node or a cluster that can't proceed.
+func (Preflight) Exit() diagnosis.ExitCode { return diagnosis.ExitPreflight }
+
 // Nodes are those that the run works on.
 func (Preflight) Nodes(run *Run) []*inventory.Node { return run.Nodes() }
 
@@ -41,7 +44,7 @@ func (Preflight) EndsRecipe(error) bool { return true }
 
 // Run checks the cluster's files, and all nodes at once.
 func (s Preflight) Run(ctx context.Context, run *Run) error {
-	checker := &checker{Run: run, inRecipe: s.InRecipe}
+	checker := &checker{work: work{run, s}, inRecipe: s.InRecipe}
 
 	problems := checker.judge(run.fileFindings(ctx, run.preflightOptions()))
 	run.filesChecked = true
@@ -49,11 +52,11 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	nodes := run.Nodes()
 	checked := fanout.Collect(ctx, observe.Limit, nodes, checker.check, func(node *inventory.Node, err error) checkedNode {
 		return checkedNode{node: node, seen: observe.Unobserved(node, err),
-			findings: []diagnosis.Finding{run.unexpected(preflightName, node, err).Finding}}
+			findings: []diagnosis.Finding{checker.unexpected(node, err).Finding}}
 	})
 
 	if ctx.Err() != nil {
-		return run.interrupted(ctx, nodes[0], s.Name())
+		return checker.interrupted(ctx, nodes[0])
 	}
 
 	answered := false
@@ -200,7 +203,7 @@ func (r *Run) kubernetesCA() []byte {
 
 // checker is one run of the preflight step.
 type checker struct {
-	*Run
+	work
 	inRecipe bool
 }
 
@@ -297,7 +300,7 @@ func (c *checker) stateFindings(ctx context.Context, seen observe.Observation,
 
 		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config)...)
 	case seen.NotOurs():
-		return []diagnosis.Finding{c.strangerProblem(preflightName, seen).Finding}
+		return []diagnosis.Finding{c.notOurs(seen).Finding}
 	case seen.Silent():
 		return []diagnosis.Finding{c.silentFinding(seen, finding)}
 	default:
@@ -310,7 +313,7 @@ func (c *checker) configuredFinding(seen observe.Observation, finding diagnosis.
 
 	switch seen.Relation {
 	case observe.ConfigSwapped:
-		return c.swappedProblem(preflightName, seen).Finding
+		return c.swapped(seen).Finding
 	case observe.ConfigDrifted:
 		finding.ID, finding.Severity = diagnosis.ConfigDrifted, diagnosis.Warning
 		finding.Cause = "its config differs from " + seen.Node.ConfigFile + ":\n" +

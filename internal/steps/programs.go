@@ -30,7 +30,7 @@ func (r *Run) talhelper(ctx context.Context, step string, arguments ...string) (
 	case err == nil:
 		return output, nil
 	case ctx.Err() != nil:
-		return nil, r.interruptedStep(ctx, step)
+		return nil, interrupted(ctx, step)
 	case errors.Is(err, program.ErrMissing):
 		return nil, &diagnosis.Problem{Step: step, Err: err, Finding: diagnosis.Finding{
 			ID: diagnosis.ProgramMissing, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,

@@ -14,6 +14,37 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
+func TestWithoutWaitingTheRecipeStillWaitsForNodesThatItConfigured(t *testing.T) {
+	t.Parallel()
+
+	for name, auto := range map[string]bool{
+		"their API is open while they install":    false,
+		"their port is closed while they install": true,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 3, 2, func(options *labcluster.Options) { options.AutoHostnames = auto })
+			l.untilMaintenance(t)
+
+			s := l.session(t, "NO_WAIT=true")
+			s.succeeds(t, s.recipe()...)
+		})
+	}
+}
+
+func TestAStepThatIsLeftOutSaysWhy(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	s := l.session(t)
+	s.succeeds(t, steps.Apply{Late: true})
+
+	require.Equal(t, report.Skipped, s.status("applySequential", ""))
+	require.Equal(t, "no worker was left for after bootstrap", s.detail("applySequential", ""))
+	require.Contains(t, s.out.String(), "no worker was left for after bootstrap")
+}
+
 func TestTheRecipeBringsAClusterUpOnceAndThenDoesNothing(t *testing.T) {
 	t.Parallel()
 

@@ -15,6 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/gate"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -178,6 +179,9 @@ func (r *Run) checkName(variable, name string) error {
 
 	return nil
 }
+
+// gate is the way of every change to a node or a file.
+func (r *Run) gate() gate.Gate { return gate.New(r.Settings.DryRun) }
 
 // Nodes are the nodes that this run works on: all, or those that -node= names.
 func (r *Run) Nodes() []*inventory.Node {

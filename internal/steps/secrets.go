@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
-	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -41,6 +39,9 @@ type Secrets struct {
 
 // Name is the step's name.
 func (Secrets) Name() string { return secretsName }
+
+// Exit is the code for secrets that could not be made.
+func (Secrets) Exit() diagnosis.ExitCode { return diagnosis.ExitUnexpected }
 
 // Mutates marks the step as one that needs the cluster's lock.
 func (Secrets) Mutates() {}
@@ -78,7 +79,7 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 
 	switch {
 	case ctx.Err() != nil:
-		return run.interruptedStep(ctx, s.Name())
+		return interrupted(ctx, s.Name())
 	case problem != nil:
 		return run.done(s.Name(), report.Failed, "", problem)
 	}
@@ -91,7 +92,7 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 
 	switch {
 	case ctx.Err() != nil:
-		return run.interruptedStep(ctx, s.Name())
+		return interrupted(ctx, s.Name())
 	case err != nil:
 		return run.done(s.Name(), report.Failed, "", badInput(err))
 	}
@@ -209,7 +210,7 @@ func (s Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 			cause = " is configured already, and the cluster's secrets are not here"
 		}
 
-		problem := run.problem(secretsName, seen, diagnosis.SecretsMissing, seen.Node.Name+cause, fmt.Sprintf(
+		problem := (&work{run, s}).problem(seen, diagnosis.SecretsMissing, seen.Node.Name+cause, fmt.Sprintf(
 			"restore %s; or, if this is to be a new cluster, boot the node into maintenance (all nodes off: -newSecrets)",
 			run.Cluster.NewSecretsPath(run.sops().Rules() != "")))
 		problem.Exit = diagnosis.ExitPreflight
@@ -304,10 +305,6 @@ func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle
 		}
 	}
 
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return unwritable(s.Name(), filepath.Dir(path), err)
-	}
-
 	if !encrypted {
 		if err := s.keepOutOfGit(run, path); err != nil {
 			return err
@@ -316,7 +313,7 @@ func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle
 
 	run.files.Renew(path)
 
-	if err := atomicfile.WriteFile(path, text, 0o600); err != nil {
+	if err := run.gate().WriteFile(path, text, 0o600); err != nil {
 		return unwritable(s.Name(), path, err)
 	}
 
@@ -332,7 +329,7 @@ func (s Secrets) keepOutOfGit(run *Run, path string) error {
 		Next:     "make a .sops.yaml" + encryptBy(path, run.Cluster.NewSecretsPath(true)),
 	})
 
-	return ignoreInGit(s.Name(), filepath.Dir(path), []string{filepath.Base(path)})
+	return ignoreInGit(run.gate(), s.Name(), filepath.Dir(path), []string{filepath.Base(path)})
 }
 
 // encryptBy says how a file in the clear becomes the encrypted one: in place, or under the name of encrypted ones.
@@ -352,7 +349,7 @@ func (r *Run) sops() sops.Sops {
 // fromSops is an error of sops as this step's, or the end of the run that stopped it.
 func (r *Run) fromSops(ctx context.Context, step string, err error) error {
 	if ctx.Err() != nil {
-		return r.interruptedStep(ctx, step)
+		return interrupted(ctx, step)
 	}
 
 	var problem *diagnosis.Problem

@@ -20,6 +20,8 @@ import (
 type Step interface {
 	// Name is how people call the step; results and errors carry it.
 	Name() string
+	// Exit is the code that a run ends with when the step fails, unless the kind of failure has one of its own.
+	Exit() diagnosis.ExitCode
 	// Run does it. Errors of several nodes come as one *multierror.Error in the inventory's order.
 	Run(ctx context.Context, run *Run) error
 }
@@ -44,8 +46,11 @@ func Mutates(steps []Step) bool {
 // essential steps say which of their failures end a recipe; after any other it goes on with the nodes that are left.
 type essential interface{ EndsRecipe(err error) bool }
 
-// conditional steps say whether there is anything for them to do; if not, they leave no trace.
-type conditional interface{ Needed(run *Run) bool }
+// conditional steps may have nothing to do, and say why; nil if they have.
+type conditional interface{ Skip(run *Run) *Skip }
+
+// Skip is why a step of a recipe is left out.
+type Skip struct{ Reason string }
 
 // Execute runs steps in order. The error is a *Failure: everything that failed, with the exit code of the earliest
 // failure. Recording, timing and locking wrap every step here, once.
@@ -55,8 +60,14 @@ func Execute(ctx context.Context, run *Run, steps ...Step) error {
 	var failures []*Failure
 
 	for _, step := range steps {
-		if step, ok := step.(conditional); ok && !step.Needed(run) {
-			continue
+		if conditional, ok := step.(conditional); ok {
+			if skip := conditional.Skip(run); skip != nil {
+				run.Report.Start(step.Name())
+				run.Report.Result(report.Result{Step: step.Name(), Status: report.Skipped, Detail: skip.Reason})
+				run.Report.Finish(step.Name(), 0, nil)
+
+				continue
+			}
 		}
 
 		err := execute(ctx, run, step)

@@ -27,6 +27,9 @@ type Verify struct{}
 // Name is the step's name.
 func (Verify) Name() string { return verifyName }
 
+// Exit is the code for a node that is stuck.
+func (Verify) Exit() diagnosis.ExitCode { return diagnosis.ExitVerify }
+
 // Nodes are those that the run works on and no earlier step left out.
 func (Verify) Nodes(run *Run) []*inventory.Node { return run.present(run.Nodes()) }
 
@@ -39,7 +42,7 @@ func (s Verify) Run(ctx context.Context, run *Run) error {
 	// A cluster that is up already is verified whole.
 	whole := !run.Settings.DryRun && run.observer.SurveyEtcd(ctx).Running()
 
-	return verifyNodes(ctx, run, s.Name(), run.present(run.Nodes()), whole)
+	return verifyNodes(ctx, work{run, s}, run.present(run.Nodes()), whole)
 }
 
 // VerifyWorkers waits, after bootstrap, until every worker answers with its own config and runs, and until the control
@@ -50,6 +53,9 @@ type VerifyWorkers struct{}
 // Name is the step's name.
 func (VerifyWorkers) Name() string { return verifyWorkersName }
 
+// Exit is the code for a node that is stuck.
+func (VerifyWorkers) Exit() diagnosis.ExitCode { return diagnosis.ExitVerify }
+
 // Nodes are the workers that no earlier step left out.
 func (VerifyWorkers) Nodes(run *Run) []*inventory.Node {
 	return ofRole(run.present(run.Nodes()), inventory.Worker)
@@ -58,25 +64,25 @@ func (VerifyWorkers) Nodes(run *Run) []*inventory.Node {
 // Run verifies the workers, that the control planes lack nothing, and that all nodes are registered in Kubernetes.
 func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
 	workers := ofRole(run.present(run.Nodes()), inventory.Worker)
-	run.forgiveRefusals(workers)
+	forgiveRefusals(run, workers)
 
-	verified := verifyNodes(ctx, run, s.Name(), workers, true)
+	verified := verifyNodes(ctx, work{run, s}, workers, true)
 
 	if ctx.Err() != nil || run.Settings.DryRun {
 		return verified
 	}
 
-	started := awaitControlPlanes(ctx, run, s.Name())
+	started := awaitControlPlanes(ctx, work{run, s})
 	if ctx.Err() != nil {
 		return diagnosis.Join(verified, started)
 	}
 
-	return diagnosis.Join(verified, started, run.awaitRegistered(ctx, s.Name()))
+	return diagnosis.Join(verified, started, (&work{run, s}).awaitRegistered(ctx))
 }
 
 // awaitControlPlanes waits until the control planes have all that they wait for, but for those that bootstrap found
 // missing from etcd. Only those are reported that do not come so far: they are no workers.
-func awaitControlPlanes(ctx context.Context, run *Run, step string) error {
+func awaitControlPlanes(ctx context.Context, run work) error {
 	controlPlanes := slices.DeleteFunc(ofRole(run.present(run.Nodes()), inventory.ControlPlane),
 		func(node *inventory.Node) bool {
 			return slices.ContainsFunc(run.Report.Results(), func(result report.Result) bool {
@@ -85,16 +91,16 @@ func awaitControlPlanes(ctx context.Context, run *Run, step string) error {
 		})
 
 	outcomes := fanout.Collect(ctx, observe.Limit, controlPlanes, func(ctx context.Context, node *inventory.Node) outcome {
-		verifier := &verifier{Run: run, step: step, etcdWhole: true}
+		verifier := &verifier{work: run, etcdWhole: true}
 
 		return verifier.verify(ctx, node)
 	}, func(node *inventory.Node, err error) outcome {
-		return outcome{node: node, problem: run.unexpected(step, node, err)}
+		return outcome{node: node, problem: run.unexpected(node, err)}
 	})
 
 	for _, outcome := range outcomes {
 		if outcome.failed() {
-			run.Report.Result(report.Result{Node: outcome.node.Name, Address: outcome.address, Step: step, Status: report.Failed,
+			run.Report.Result(report.Result{Node: outcome.node.Name, Address: outcome.address, Step: run.step.Name(), Status: report.Failed,
 				Err: outcome.problem})
 		}
 	}
@@ -104,24 +110,26 @@ func awaitControlPlanes(ctx context.Context, run *Run, step string) error {
 
 // forgiveRefusals starts the clock of workers anew that only refused connections so far: before bootstrap nobody could
 // sign their certificate.
-func (r *Run) forgiveRefusals(workers []*inventory.Node) {
+func forgiveRefusals(run *Run, workers []*inventory.Node) {
 	for _, node := range workers {
-		r.observer.Note(node, func(facts *observe.Facts) {
+		run.observer.Note(node, func(facts *observe.Facts) {
 			if !facts.SilentSince.IsZero() && !facts.RefusedAt.Before(facts.SilentSince) {
-				facts.SilentSince = r.Clock.Now()
+				facts.SilentSince = run.Clock.Now()
 			}
 		})
 	}
 }
 
-func verifyNodes(ctx context.Context, run *Run, step string, nodes []*inventory.Node, workersUp bool) error {
+func verifyNodes(ctx context.Context, run work, nodes []*inventory.Node, workersUp bool) error {
+	step := run.step.Name()
+
 	if run.Settings.DryRun {
 		return run.done(step, report.Skipped, "dry run: nothing to wait for", nil)
 	}
 
 	outcomes := fanout.Collect(ctx, observe.Limit, nodes, func(ctx context.Context, node *inventory.Node) outcome {
 		started := run.Clock.Now()
-		verifier := &verifier{Run: run, step: step, workersUp: workersUp}
+		verifier := &verifier{work: run, workersUp: workersUp}
 
 		result := verifier.verify(ctx, node)
 		run.Report.Result(report.Result{
@@ -136,7 +144,7 @@ func verifyNodes(ctx context.Context, run *Run, step string, nodes []*inventory.
 
 		return result
 	}, func(node *inventory.Node, err error) outcome {
-		problem := run.unexpected(step, node, err)
+		problem := run.unexpected(node, err)
 		run.Report.Result(report.Result{Node: node.Name, Step: step, Status: report.Failed, Err: problem})
 
 		return outcome{node: node, status: report.Failed, problem: problem}
@@ -146,8 +154,7 @@ func verifyNodes(ctx context.Context, run *Run, step string, nodes []*inventory.
 }
 
 type verifier struct {
-	*Run
-	step string
+	work
 	// workersUp is set when nothing keeps a worker from being up; etcdWhole when nothing keeps a control plane from it.
 	workersUp, etcdWhole bool
 	// joining is set when the node ended as a worker whose API is not open yet.
@@ -155,7 +162,7 @@ type verifier struct {
 }
 
 func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
-	seen, problem := v.await(ctx, node, v.step, v.judge)
+	seen, problem := v.await(ctx, node, v.judge)
 	result := outcome{node: node, address: seen.Address, status: report.OK, detail: seen.Stage()}
 
 	switch {
@@ -182,7 +189,7 @@ func (v *verifier) judge(_ context.Context, seen observe.Observation) verdict {
 
 	switch {
 	case seen.NotOurs():
-		return verdict{problem: v.strangerProblem(v.step, seen)}
+		return verdict{problem: v.notOurs(seen)}
 	case seen.Silent():
 		v.joining = v.onItsWay(seen)
 
@@ -210,7 +217,7 @@ func (v *verifier) onItsWay(seen observe.Observation) bool {
 // servedLater tells of a worker that apply left for its second turn, which comes after this step, whatever etcd there
 // is already.
 func (v *verifier) servedLater(node *inventory.Node) bool {
-	return v.step == verifyName && v.observer.Facts(node).Joining
+	return v.step.Name() == verifyName && v.observer.Facts(node).Joining
 }
 
 // judgeMaintenance tells a node that has yet to leave maintenance from one that came back to it: a failed install
@@ -247,16 +254,16 @@ func (v *verifier) judgeMaintenance(seen observe.Observation) verdict {
 			"installer image that can't be pulled"
 	}
 
-	return verdict{problem: v.problem(v.step, seen, diagnosis.InstallFailed, cause,
+	return verdict{problem: v.problem(seen, diagnosis.InstallFailed, cause,
 		"correct the install disk or image (task talos:generate-config), then "+command("applySequential", seen.Node))}
 }
 
 func (v *verifier) judgeConfigured(seen observe.Observation) verdict {
 	switch seen.Relation {
 	case observe.ConfigSwapped:
-		return verdict{problem: v.swappedProblem(v.step, seen)}
+		return verdict{problem: v.swapped(seen)}
 	case observe.ConfigUnsent:
-		return verdict{problem: v.unsentProblem(v.step, seen)}
+		return verdict{problem: v.unsent(seen)}
 	}
 
 	switch {
@@ -280,7 +287,7 @@ func (v *verifier) withCause(ctx context.Context, node *inventory.Node, problem 
 
 	if elsewhere := v.discoveredAddresses(ctx, node); len(elsewhere) > 0 {
 		problem.Cause += "; other nodes see it at " + text.List(elsewhere)
-		problem.Next = fmt.Sprintf("NODE_ADDRESSES=%s=%s %s", node.Name, elsewhere[0], command(v.step, node))
+		problem.Next = fmt.Sprintf("NODE_ADDRESSES=%s=%s %s", node.Name, elsewhere[0], v.command(node))
 
 		return problem
 	}
@@ -344,30 +351,4 @@ func (v *verifier) discoveredAddresses(ctx context.Context, lost *inventory.Node
 	}
 
 	return nil
-}
-
-func (r *Run) swappedProblem(step string, seen observe.Observation) *diagnosis.Problem {
-	problem := r.problem(step, seen, diagnosis.NodesSwapped,
-		fmt.Sprintf("the machine at %s's address runs the config of %s", seen.Node.Name, seen.Owner),
-		fmt.Sprintf("compare the addresses and MACs of %s and %s in the talconfig; then reset the machine and apply again",
-			seen.Node.Name, seen.Owner))
-	problem.Exit = diagnosis.ExitVerify
-
-	return problem
-}
-
-func (r *Run) unsentProblem(step string, seen observe.Observation) *diagnosis.Problem {
-	problem := r.problem(step, seen, diagnosis.ConfigUnsent,
-		"it runs a config that this run did not send: somebody else configures the same machine", command("status", nil))
-	problem.Exit = diagnosis.ExitVerify
-
-	return problem
-}
-
-func asError(problem *diagnosis.Problem) error {
-	if problem == nil {
-		return nil
-	}
-
-	return problem
 }

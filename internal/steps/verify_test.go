@@ -27,15 +27,17 @@ func TestEachOfTheThreeClocksEndsTheWait(t *testing.T) {
 		spoil   func(*testing.T, *lab)
 		setting string
 		want    diagnosis.ID
+		silent  bool
 	}{
-		"in maintenance": {func(*testing.T, *lab) {}, "VERIFICATION_TIMEOUT=20", diagnosis.StillMaintenance},
+		"in maintenance": {func(*testing.T, *lab) {}, "VERIFICATION_TIMEOUT=20", diagnosis.StillMaintenance, false},
 		"port refused": {func(_ *testing.T, l *lab) { l.Node("cp1").Refuse(true) }, "INSTALL_TIMEOUT=20",
-			diagnosis.NodeRefused},
-		"no answer": {func(_ *testing.T, l *lab) { l.Node("cp1").PowerOff() }, "NODE_WAIT=20", diagnosis.NodeSilent},
+			diagnosis.NodeRefused, true},
+		"no answer": {func(_ *testing.T, l *lab) { l.Node("cp1").PowerOff() }, "NODE_WAIT=20", diagnosis.NodeSilent,
+			true},
 		"stage unchanged": {func(t *testing.T, l *lab) {
 			l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = time.Hour })
 			l.session(t).succeeds(t, steps.Apply{})
-		}, "INSTALL_TIMEOUT=20", diagnosis.StageStuck},
+		}, "INSTALL_TIMEOUT=20", diagnosis.StageStuck, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,10 +51,16 @@ func TestEachOfTheThreeClocksEndsTheWait(t *testing.T) {
 			require.NotEmpty(t, problem.Cause)
 			require.NotEmpty(t, problem.Next)
 
-			impatient := l.session(t, "NO_WAIT=true")
+			impatient := l.session(t, "NO_WAIT=true", tt.setting)
 			paused := impatient.pauses()
-			impatient.fails(t, diagnosis.ExitVerify, tt.want, steps.Verify{})
-			require.Zero(t, paused.soFar())
+			problem = impatient.fails(t, diagnosis.ExitVerify, tt.want, steps.Verify{})
+
+			if tt.silent {
+				require.Zero(t, paused.soFar(), "nobody answers, so nobody is waited for")
+				require.NotContains(t, problem.Cause, " for ")
+			} else {
+				require.NotZero(t, paused.soFar(), "a node that answers is waited for")
+			}
 		})
 	}
 }
@@ -203,6 +211,8 @@ func TestAfterBootstrapAWorkerThatIsNotUpIsAFailureWithItsCause(t *testing.T) {
 type meanwhile struct{ do func() }
 
 func (meanwhile) Name() string { return "meanwhile" }
+
+func (meanwhile) Exit() diagnosis.ExitCode { return diagnosis.ExitUnexpected }
 
 func (m meanwhile) Run(context.Context, *steps.Run) error {
 	m.do()

@@ -636,17 +636,19 @@ func TestWhichMachinesAreJudged(t *testing.T) {
 	// One of two machines can't be judged.
 	result = judged(rightVM(`"n1"`) + strings.ReplaceAll(rightVM(`"n2"`), `"ovmf"`, "var.bios"))
 	require.Contains(t, result.NotRun,
-		audit.NotRun{ID: diagnosis.VMFirmware, Node: "n2", Why: "its bios is not written as a value"})
+		audit.NotRun{ID: diagnosis.VMFirmware, Node: "n2",
+			Why: "its bios is not known: var.bios is not declared (main.tf:23)"})
 	require.Contains(t, result.Passed, diagnosis.VMFirmware)
 
 	// None can.
 	result = judged(strings.ReplaceAll(rightVM(`"n1"`)+rightVM(`"n2"`), `"ovmf"`, "var.bios"))
-	require.Contains(t, result.NotRun, audit.NotRun{ID: diagnosis.VMFirmware, Why: "no VM's bios is written as a value"})
+	require.Contains(t, result.NotRun, audit.NotRun{ID: diagnosis.VMFirmware, Why: "no VM's bios is known: var.bios is not declared (main.tf:23)"})
 	require.NotContains(t, result.Passed, diagnosis.VMFirmware)
 
 	result = judged("resource \"x\" {\n")
 	require.Equal(t, audit.AreaResult{Area: audit.ProxmoxArea, Status: "Not Run",
-		Finding: "the VMs can't be read: main.tf:2:1: ends too early: an attribute or a block was expected"}, area(result))
+		Finding: "the VMs can't be read: main.tf:1:14: Unclosed configuration block: There is no closing brace for this " +
+			"block before the end of the file. This may be caused by incorrect brace nesting elsewhere in this file."}, area(result))
 
 	result = judged("")
 	require.Contains(t, area(result).Finding, "no OpenTofu files describe VMs: set TOFU_DIR")

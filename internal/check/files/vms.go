@@ -52,8 +52,8 @@ type vmReport struct {
 
 	vm   proxmox.VM
 	node string
-	// gap is the setting that could not be judged.
-	gap string
+	// gap is the setting that could not be judged, and why.
+	gap, why string
 }
 
 // node is the name of the inventory's node that a machine is; the machine's own, if it is none.
@@ -79,19 +79,21 @@ func eachVM(id diagnosis.ID, needs diagnosis.Need, run func(*vmReport)) Check {
 		report := &Report{id: id, in: in}
 		machines, _ := in.machines()
 
-		var gaps []NotRun
+		var (
+			gaps      []NotRun
+			what, why string
+		)
 
 		for _, vm := range machines {
 			judged := &vmReport{Report: report, vm: vm, node: in.nodeOfVM(vm)}
 			if run(judged); judged.gap != "" {
-				gaps = append(gaps, NotRun{ID: id, Node: judged.node, Why: "its " + judged.gap + " is not written as a value"})
+				what, why = judged.gap, judged.why
+				gaps = append(gaps, NotRun{ID: id, Node: judged.node, Why: "its " + what + " is not known: " + why})
 			}
 		}
 
 		if len(gaps) > 0 && len(gaps) == len(machines) {
-			gaps = []NotRun{{ID: id, Why: "no VM's " +
-				strings.TrimPrefix(strings.TrimSuffix(gaps[0].Why, " is not written as a value"), "its ") +
-				" is written as a value"}}
+			gaps = []NotRun{{ID: id, Why: "no VM's " + what + " is known: " + why}}
 		}
 
 		return report, gaps
@@ -115,7 +117,7 @@ func eachVM(id diagnosis.ID, needs diagnosis.Need, run func(*vmReport)) Check {
 // known reports whether a setting can be judged, and remembers it if not.
 func (r *vmReport) known(setting proxmox.Setting, what string) bool {
 	if !setting.Known {
-		r.gap = what
+		r.gap, r.why = what, setting.Why
 	}
 
 	return setting.Known

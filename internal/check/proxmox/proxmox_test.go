@@ -189,8 +189,25 @@ func TestMachinesOfOpenTofuFiles(t *testing.T) {
 		"bpg, a clone": {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  bios = \"ovmf\"\n  " +
 			"clone {}\n}", []string{"a ovmf ? ? ? ? ? ? ? ? ?"}},
 		"bpg, a template": {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  template = true\n}", nil},
-		"bpg, made when it is applied": {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  dynamic \"cpu\" {}\n  " +
-			"count = 2\n}", []string{" seabios pc ? ? 512 0 virtio-scsi-pci false network,disk,usb ?"}},
+		"bpg, made when it is applied": {"resource \"proxmox_virtual_environment_vm\" \"a\" {\n  dynamic \"cpu\" {\n    " +
+			"for_each = data.a.b\n    content {}\n  }\n  count = data.a.b\n}",
+			[]string{" seabios pc ? ? 512 0 virtio-scsi-pci false network,disk,usb ?"}},
+		"bpg, operators, conditions and dynamic blocks": {`variable "big" { default = true }
+resource "proxmox_virtual_environment_vm" "a" {
+  count = 2
+  name = "w${count.index + 1}"
+  bios = var.big && count.index == 0 ? "ovmf" : "seabios"
+  memory {
+    dedicated = 4 * 1024
+  }
+  dynamic "network_device" {
+    for_each = ["virtio", "e1000"]
+    content {
+      model = network_device.value
+    }
+  }
+}`, []string{"w1 ovmf pc qemu64 1 4096 0 virtio-scsi-pci false network,disk,usb ? virtio e1000",
+			"w2 seabios pc qemu64 1 4096 0 virtio-scsi-pci false network,disk,usb ? virtio e1000"}},
 		"Telmate, version 3": {`resource "proxmox_vm_qemu" "a" {
   name = "cp1"
   bios = "ovmf"
@@ -241,14 +258,20 @@ func TestASettingHasItsPlace(t *testing.T) {
 
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.tf"),
-		[]byte("resource \"proxmox_virtual_environment_vm\" \"a\" {\n  bios = var.bios\n}\n"), 0o600))
+		[]byte("variable \"bios\" {}\nresource \"proxmox_virtual_environment_vm\" \"a\" {\n  bios = var.bios\n}\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "terraform.tfvars"), []byte("bios = \"ovmf\"\n"), 0o600))
 
 	machines, err := proxmox.FromTofu(folder, filepath.Base)
 	require.NoError(t, err)
 	require.Equal(t, proxmox.Location{Path: "terraform.tfvars", Line: 1, Column: 8, Text: `bios = "ovmf"`},
 		machines[0].BIOS.At)
-	require.Equal(t, 1, machines[0].SCSI.At.Line, "of a default the block's")
+	require.Equal(t, 2, machines[0].SCSI.At.Line, "of a default the block's")
+
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.tf"),
+		[]byte("module \"vms\" {\n  source = \"acme/vms/proxmox\"\n}\n"), 0o600))
+
+	_, err = proxmox.FromTofu(folder, filepath.Base)
+	require.ErrorContains(t, err, "module vms (main.tf:1)", "a module from elsewhere may make them")
 
 	_, err = proxmox.FromTofu(filepath.Join(folder, "absent"), filepath.Base)
 	require.ErrorIs(t, err, os.ErrNotExist)

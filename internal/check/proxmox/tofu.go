@@ -1,6 +1,8 @@
 package proxmox
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -16,16 +18,30 @@ func FromTofu(folder string, shown func(path string) string) ([]VM, error) {
 		return nil, err
 	}
 
+	bpg, err := module.Resources("proxmox_virtual_environment_vm")
+	if err != nil {
+		return nil, err
+	}
+
+	telmate, err := module.Resources("proxmox_vm_qemu")
+	if err != nil {
+		return nil, err
+	}
+
 	var machines []VM
 
-	for _, resource := range module.Resources("proxmox_virtual_environment_vm") {
+	for _, resource := range bpg {
 		if template, set := resource.Attribute("template"); !set || template.Text != "true" {
 			machines = append(machines, fromBPG(resource))
 		}
 	}
 
-	for _, resource := range module.Resources("proxmox_vm_qemu") {
+	for _, resource := range telmate {
 		machines = append(machines, fromTelmate(resource))
+	}
+
+	if unread := module.Unread(); len(machines) == 0 && len(unread) > 0 {
+		return nil, fmt.Errorf("what makes them may come from elsewhere, and is not read: %s", strings.Join(unread, ", "))
 	}
 
 	return machines, nil
@@ -35,28 +51,56 @@ func FromTofu(folder string, shown func(path string) string) ([]VM, error) {
 type source struct {
 	tofu.Block
 
-	// cloned is set when what is not set comes from a template.
-	cloned bool
+	// unset says why what is not set can't be told: it comes from a template, or from a block that may be made. Without
+	// it that has the provider's default.
+	unset string
 }
 
 // setting is an attribute, or its default.
 func (s source) setting(name, byDefault string) Setting {
 	value, set := s.Attribute(name)
-	if !set || value.Kind == tofu.Null {
-		return Setting{Value: byDefault, Known: !s.cloned, At: location(s.At)}
+	if !set || value.Null {
+		return Setting{Value: byDefault, Known: s.unset == "", Why: s.unset, At: location(s.At)}
 	}
 
-	return Setting{Value: value.Text, Known: value.Kind == tofu.Scalar, At: location(value.At)}
+	return Setting{Value: value.Text, Known: value.Known, Why: value.Why, At: location(value.At)}
 }
 
 // inner is the first block of a type, or an empty one that has all defaults.
 func (s source) inner(kind string) source {
-	if blocks := s.Blocks(kind); len(blocks) > 0 {
-		return source{blocks[0], s.cloned}
+	blocks, untold := s.Blocks(kind)
+	if len(blocks) > 0 {
+		return source{blocks[0], s.unset}
 	}
 
-	// A block that is made when it is applied may set anything.
-	return source{tofu.Block{At: s.At}, s.cloned || s.Has(kind)}
+	return source{tofu.Block{At: s.At}, cmp.Or(s.unset, untold)}
+}
+
+// has reports whether there is, or may be, a block of a type.
+func (s source) has(kind string) bool {
+	blocks, untold := s.Blocks(kind)
+
+	return len(blocks) > 0 || untold != ""
+}
+
+// all are the settings of all blocks of a type.
+func (s source) all(kind, name, byDefault string) []Setting {
+	var found []Setting
+
+	blocks, untold := s.Blocks(kind)
+	for _, block := range blocks {
+		found = append(found, source{block, s.unset}.setting(name, byDefault))
+	}
+
+	if untold != "" {
+		found = append(found, Setting{Why: untold, At: location(s.At)})
+	}
+
+	return found
+}
+
+func fromTemplate(resource tofu.Resource) string {
+	return fmt.Sprintf("it may come from the template that is cloned (%s)", resource.At)
 }
 
 func location(at tofu.Position) Location {
@@ -65,7 +109,7 @@ func location(at tofu.Position) Location {
 
 // nameOf is the machine's name, or the key that stands for it.
 func nameOf(resource tofu.Resource) string {
-	if name, set := resource.Attribute("name"); set && name.Kind == tofu.Scalar {
+	if name, set := resource.Attribute("name"); set && name.Known {
 		return name.Text
 	}
 
@@ -88,6 +132,8 @@ func times(cores, sockets Setting) Setting {
 	one, err := strconv.Atoi(cores.Value)
 	other, err2 := strconv.Atoi(sockets.Value)
 
+	cores.Why = cmp.Or(cores.Why, sockets.Why)
+
 	if cores.Known = cores.Known && sockets.Known && err == nil && err2 == nil; cores.Known {
 		cores.Value = strconv.Itoa(one * other)
 	}
@@ -96,7 +142,11 @@ func times(cores, sockets Setting) Setting {
 }
 
 func fromBPG(resource tofu.Resource) VM {
-	vm := source{resource.Block, resource.Has("clone")}
+	vm := source{Block: resource.Block}
+	if vm.has("clone") {
+		vm.unset = fromTemplate(resource)
+	}
+
 	cpu, memory := vm.inner("cpu"), vm.inner("memory")
 	_, arguments := vm.Attribute("kvm_arguments")
 
@@ -109,13 +159,11 @@ func fromBPG(resource tofu.Resource) VM {
 		Agent: vm.inner("agent").setting("enabled", "false"), Hotplug: vm.setting("hotplug", usualHotplug),
 	}
 
-	if vm.Has("efi_disk") {
+	if vm.has("efi_disk") {
 		made.PreEnrolledKeys = vm.inner("efi_disk").setting("pre_enrolled_keys", "false")
 	}
 
-	for _, network := range vm.Blocks("network_device") {
-		made.Networks = append(made.Networks, source{network, vm.cloned}.setting("model", "virtio"))
-	}
+	made.Networks = vm.all("network_device", "model", "virtio")
 
 	return made
 }
@@ -124,7 +172,11 @@ func fromTelmate(resource tofu.Resource) VM {
 	_, cloned := resource.Attribute("clone")
 	_, clonedByID := resource.Attribute("clone_id")
 	_, arguments := resource.Attribute("args")
-	vm := source{resource.Block, cloned || clonedByID}
+
+	vm := source{Block: resource.Block}
+	if cloned || clonedByID {
+		vm.unset = fromTemplate(resource)
+	}
 
 	made := VM{
 		Name: nameOf(resource), BIOS: vm.setting("bios", "seabios"), Machine: vm.setting("machine", "pc"),
@@ -134,7 +186,7 @@ func fromTelmate(resource tofu.Resource) VM {
 	}
 
 	// Version 3 has a block, earlier ones attributes.
-	if vm.Has("cpu") {
+	if vm.has("cpu") {
 		cpu := vm.inner("cpu")
 		made.CPU, made.Cores = cpuType(cpu.setting("type", "host")),
 			times(cpu.setting("cores", "1"), cpu.setting("sockets", "1"))
@@ -147,13 +199,11 @@ func fromTelmate(resource tofu.Resource) VM {
 		}
 	}
 
-	if vm.Has("efidisk") {
+	if vm.has("efidisk") {
 		made.PreEnrolledKeys = enabled(vm.inner("efidisk").setting("pre_enrolled_keys", "false"))
 	}
 
-	for _, network := range vm.Blocks("network") {
-		made.Networks = append(made.Networks, source{network, vm.cloned}.setting("model", ""))
-	}
+	made.Networks = vm.all("network", "model", "")
 
 	return made
 }

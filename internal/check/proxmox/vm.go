@@ -45,8 +45,9 @@ const usualHotplug = "network,disk,usb"
 // Setting is one setting of a machine, and where it is set.
 type Setting struct {
 	Value string
-	// Known is false when only OpenTofu can tell the value.
+	// Known is false when only OpenTofu can tell the value; Why says why, with a place.
 	Known bool
+	Why   string
 	At    Location
 }
 

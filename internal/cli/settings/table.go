@@ -241,10 +241,10 @@ func Markdown() string {
 
 	page.WriteString("# Settings\n\n" +
 		"<!-- Made from internal/cli/settings: go test ./internal/cli/settings -update -->\n\n" +
-		"A setting is an environment variable, a flag of a target (`mage applyParallel -parallel=3`), or both; then the " +
-		"flag goes over the variable.\n" +
-		"What permits loss, such as `-update`, is a flag alone: the variables of the same meaning that were there before " +
-		"are not obeyed, and a warning says so.\n" +
+		"A setting is an environment variable, a flag of a target (`mage applyParallel -parallel=3`), or both. A " +
+		"flag overrides the variable.\n" +
+		"What permits loss, such as `-update`, is only a flag. Its former variable has no effect; if it is set, a " +
+		"warning says so.\n" +
 		"An empty variable counts as not set. Durations are seconds (`300`) or have units (`5m`). Relative paths are " +
 		"relative to the working\n" +
 		"directory. A bad value ends a run with exit code 2 before anything is done.\n")

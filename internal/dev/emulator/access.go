@@ -127,8 +127,8 @@ func (g *gatekeeper) identifyStream(service any, stream grpc.ServerStream, _ *gr
 // admitUnary records the call and lets it through if the caller may make it.
 func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler) (reply any, err error) {
-	call := g.boot.node.record(ctx, info.FullMethod, request)
-	defer func() { g.boot.node.recordEnd(call, err) }()
+	call := g.boot.node.recorder.arrive(ctx, info.FullMethod, request)
+	defer func() { g.boot.node.recorder.end(call, err) }()
 
 	if err = g.mishap(ctx, call, BeforeEffect); err != nil {
 		return nil, err
@@ -162,8 +162,8 @@ func (g *gatekeeper) answer(ctx context.Context, request any, handler grpc.Unary
 
 // lose notes what really became of a call whose reply is lost.
 func (g *gatekeeper) lose(call *Call, result, fault error) error {
-	g.boot.node.recordEnd(call, result)
-	g.boot.node.keepResult(call)
+	g.boot.node.recorder.end(call, result)
+	g.boot.node.recorder.keep(call)
 
 	return fault
 }
@@ -172,8 +172,8 @@ func (g *gatekeeper) admitStream(service any, stream grpc.ServerStream, info *gr
 	handler grpc.StreamHandler) (err error) {
 	ctx := stream.Context()
 
-	call := g.boot.node.record(ctx, info.FullMethod, nil)
-	defer func() { g.boot.node.recordEnd(call, err) }()
+	call := g.boot.node.recorder.arrive(ctx, info.FullMethod, nil)
+	defer func() { g.boot.node.recorder.end(call, err) }()
 
 	if err = g.authorize(ctx, info.FullMethod); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (g *gatekeeper) admitStream(service any, stream grpc.ServerStream, info *gr
 
 	// What a stream asks for comes as its first message.
 	request := &requestStream{ServerStream: stream, arrived: func(request any) error {
-		g.boot.node.recordRequest(call, request)
+		g.boot.node.recorder.asks(call, request)
 
 		return g.mishap(ctx, call, BeforeEffect)
 	}}
@@ -232,7 +232,7 @@ func (g *gatekeeper) authorize(ctx context.Context, method string) error {
 
 // mishap lets a fault act on a call.
 func (g *gatekeeper) mishap(ctx context.Context, call *Call, when When) error {
-	fault, found := g.boot.node.takeCallFault(call, when)
+	fault, found := g.boot.node.recorder.takeFault(call, when)
 	if !found {
 		return nil
 	}
@@ -261,12 +261,12 @@ func (g *gatekeeper) mishap(ctx context.Context, call *Call, when When) error {
 }
 
 // accessPolicy decides who reads which resource, in four steps.
-func (b *boot) accessPolicy(ctx context.Context, access state.Access) error {
+func (r *resources) accessPolicy(ctx context.Context, access state.Access) error {
 	if !access.Verb.Readonly() {
 		return status.Error(codes.PermissionDenied, "write access is not allowed")
 	}
 
-	definition, err := safe.StateGet[*meta.ResourceDefinition](ctx, b.resources,
+	definition, err := safe.StateGet[*meta.ResourceDefinition](ctx, r.own,
 		resource.NewMetadata(meta.NamespaceName, meta.ResourceDefinitionType, strings.ToLower(access.ResourceType),
 			resource.VersionUndefined))
 	if state.IsNotFoundError(err) {
@@ -279,7 +279,7 @@ func (b *boot) accessPolicy(ctx context.Context, access state.Access) error {
 		return errNotAuthorized
 	}
 
-	_, err = safe.StateGet[*meta.Namespace](ctx, b.resources,
+	_, err = safe.StateGet[*meta.Namespace](ctx, r.own,
 		resource.NewMetadata(meta.NamespaceName, meta.NamespaceType, access.ResourceNamespace, resource.VersionUndefined))
 	if state.IsNotFoundError(err) {
 		return status.Errorf(codes.PermissionDenied, "namespace %q is not supported", access.ResourceNamespace)

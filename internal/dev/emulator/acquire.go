@@ -17,43 +17,43 @@ const (
 	lastReload  = time.Minute
 )
 
-// acquireConfig takes the machine config from the disk, or waits for one in maintenance mode: also if the one on the
+// acquire takes the machine config from the disk, or waits for one in maintenance mode: also if the one on the
 // disk is not complete.
-func (b *boot) acquireConfig(ctx context.Context) error {
+func (m *machineConfig) acquire(ctx context.Context) error {
 	// The config on disk comes before the network: a machine that has one never shows the maintenance API, not even for a
 	// moment.
-	if data := b.node.readDrive().config; len(data) > 0 {
-		if err := b.holdWhile(ctx, LostDisk); err != nil {
+	if data := m.boot.node.readDrive().config; len(data) > 0 {
+		if err := m.boot.holdWhile(ctx, LostDisk); err != nil {
 			return err
 		}
 
-		if err := b.loadConfig(data); err != nil {
-			return b.refuseConfig(ctx, err)
+		if err := m.load(data); err != nil {
+			return m.refuse(ctx, err)
 		}
 	} else {
-		b.ownLease()
+		m.ownLease()
 	}
 
-	b.networkUp()
+	m.boot.networkUp()
 
-	if b.activeConfig() != nil {
+	if m.active() != nil {
 		return nil
 	}
 
-	return b.maintenance(ctx)
+	return m.maintenance(ctx)
 }
 
 // ownLease gives a machine without a config the address that it had before it got one: what a config gave it is gone
 // with the config.
-func (b *boot) ownLease() {
-	address := b.node.options.Address
+func (m *machineConfig) ownLease() {
+	address := m.boot.node.options.Address
 
-	if addresses := b.addresses(); len(addresses) == 1 && addresses[0] == address {
+	if addresses := m.boot.addresses(); len(addresses) == 1 && addresses[0] == address {
 		return
 	}
 
-	if err := b.node.nic.setAddresses(address); err != nil {
-		b.print("failed to assign address %s: %s", address, err)
+	if err := m.boot.node.nic.setAddresses(address); err != nil {
+		m.boot.log("failed to assign address %s: %s", address, err)
 	}
 }
 
@@ -63,8 +63,8 @@ type diskMode struct{ validationMode }
 // String implements validation.RuntimeMode.
 func (diskMode) String() string { return "diskConfig" }
 
-// loadConfig activates the machine config of the disk.
-func (b *boot) loadConfig(data []byte) error {
+// load activates the machine config of the disk.
+func (m *machineConfig) load(data []byte) error {
 	provider, err := configloader.NewFromBytes(data)
 	if err != nil {
 		return fmt.Errorf("failed to load on-disk config: %w", err)
@@ -74,50 +74,51 @@ func (b *boot) loadConfig(data []byte) error {
 		return fmt.Errorf("failed to validate on-disk config: %w", err)
 	}
 
-	b.persist(provider)
-	b.activate(provider)
+	m.persist(provider)
+	m.activate(provider)
 
 	return nil
 }
 
-// refuseConfig is what becomes of a machine whose config on the disk can't be used: it tries again for ever, and never
+// refuse is what becomes of a machine whose config on the disk can't be used: it tries again for ever, and never
 // opens its API.
-func (b *boot) refuseConfig(ctx context.Context, reason error) error {
+func (m *machineConfig) refuse(ctx context.Context, reason error) error {
 	for wait := firstReload; ; wait = min(2*wait, lastReload) {
-		b.events.publish(b.now(), "", &machineapi.ConfigLoadErrorEvent{Error: reason.Error()})
-		b.print(`controller failed {"component": "controller-runtime", "controller": "config.AcquireController", "error": %q}`, reason)
+		m.boot.events.publish(m.boot.now(), "", &machineapi.ConfigLoadErrorEvent{Error: reason.Error()})
+		m.boot.log(`controller failed {"component": "controller-runtime", `+
+			`"controller": "config.AcquireController", "error": %q}`, reason)
 
-		if err := b.sleep(ctx, wait); err != nil {
+		if err := m.boot.sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
 // maintenance waits until somebody applies a machine config.
-func (b *boot) maintenance(ctx context.Context) error {
-	if err := b.changed.until(ctx, b.apiOpen); err != nil {
+func (m *machineConfig) maintenance(ctx context.Context) error {
+	if err := m.boot.changed.until(ctx, m.boot.api.isOpen); err != nil {
 		return err
 	}
 
-	b.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_START)
-	b.setStage(runtimeres.MachineStageMaintenance)
-	b.print("entering maintenance service")
-	b.inform()
+	m.boot.sequences.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_START)
+	m.boot.status.setStage(runtimeres.MachineStageMaintenance)
+	m.boot.log("entering maintenance service")
+	m.boot.certificates.inform()
 
 	renewing, stop := context.WithCancel(ctx)
 	defer stop()
 
-	b.tasks.Go(func() { b.keepMaintenanceCertificate(renewing) })
+	m.boot.tasks.Go(func() { m.boot.certificates.keepMaintenance(renewing) })
 
-	err := b.changed.until(ctx, func() bool { return b.activeConfig() != nil })
-	if err == nil && !b.release.apidFirst {
-		err = b.changed.until(ctx, func() bool { return !b.inMaintenance() })
+	err := m.boot.changed.until(ctx, func() bool { return m.active() != nil })
+	if err == nil && !m.boot.release.apidFirst {
+		err = m.boot.changed.until(ctx, func() bool { return !m.boot.api.inMaintenance() })
 	}
 
-	b.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_STOP)
+	m.boot.sequences.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_STOP)
 
-	if err == nil && b.node.Installed() {
-		b.setStage(runtimeres.MachineStageBooting)
+	if err == nil && m.boot.node.Installed() {
+		m.boot.status.setStage(runtimeres.MachineStageBooting)
 	}
 
 	return err
@@ -125,18 +126,18 @@ func (b *boot) maintenance(ctx context.Context) error {
 
 // inform tells a person at the console how to send the machine its config, and again each fingerprint that the API's
 // certificate gets.
-func (b *boot) inform() {
-	b.mu.Lock()
-	stage, told := b.stage, b.toldFingerprint
-	b.mu.Unlock()
+func (c *certificates) inform() {
+	c.boot.mu.Lock()
+	stage, told := c.boot.status.stage, c.toldFingerprint
+	c.boot.mu.Unlock()
 
 	if stage != runtimeres.MachineStageMaintenance {
 		return
 	}
 
-	leaf, err := b.trust.current()
+	leaf, err := c.trust.current()
 	if err != nil {
-		b.print("failed to make the maintenance certificate: %s", err)
+		c.boot.log("failed to make the maintenance certificate: %s", err)
 
 		return
 	}
@@ -146,25 +147,26 @@ func (b *boot) inform() {
 		return
 	}
 
-	b.mu.Lock()
-	b.toldFingerprint = fingerprint
-	b.mu.Unlock()
+	c.boot.mu.Lock()
+	c.toldFingerprint = fingerprint
+	c.boot.mu.Unlock()
 
-	b.print("this machine is reachable at:")
+	c.boot.log("this machine is reachable at:")
 
-	for _, address := range b.addresses() {
-		b.print("\t%s", address)
+	for _, address := range c.boot.addresses() {
+		c.boot.log("\t%s", address)
 	}
 
-	b.print(`server certificate issued {"component": "controller-runtime", "controller": "runtime.MaintenanceServiceInformController", "fingerprint": %q}`, fingerprint)
+	c.boot.log(`server certificate issued {"component": "controller-runtime", `+
+		`"controller": "runtime.MaintenanceServiceInformController", "fingerprint": %q}`, fingerprint)
 
-	if told != "" || b.node.options.Agent {
+	if told != "" || c.boot.node.options.Agent {
 		return
 	}
 
-	b.print("upload configuration using talosctl:")
-	b.print("\ttalosctl apply-config --insecure --nodes %s --file <config.yaml>", b.node.Address())
-	b.print("optionally with node fingerprint check:")
-	b.print("\ttalosctl apply-config --insecure --nodes %s --cert-fingerprint '%s' --file <config.yaml>", b.node.Address(),
-		fingerprint)
+	c.boot.log("upload configuration using talosctl:")
+	c.boot.log("\ttalosctl apply-config --insecure --nodes %s --file <config.yaml>", c.boot.node.Address())
+	c.boot.log("optionally with node fingerprint check:")
+	c.boot.log("\ttalosctl apply-config --insecure --nodes %s --cert-fingerprint '%s' --file <config.yaml>",
+		c.boot.node.Address(), fingerprint)
 }

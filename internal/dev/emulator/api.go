@@ -51,46 +51,55 @@ type apiServer struct {
 	lastReply atomic.Int64
 }
 
-// serveAPI keeps the API port the way the boot wants it. Between two ways the port is closed, for as long as open calls
-// take to end.
-func (b *boot) serveAPI() {
-	b.renewMaintenanceCertificate()
+// apiPort is the port that the API of a boot listens on. Guarded by boot.mu.
+type apiPort struct {
+	boot *boot
 
-	b.tasks.Go(b.certificates)
+	ready    bool       // the API of configured nodes can be served
+	current  *apiServer // the one that listens
+	draining *apiServer // the one that waits for its open calls to end
+}
+
+// serve keeps the API port the way the boot wants it. Between two ways the port is closed, for as long as open calls
+// take to end.
+func (a *apiPort) serve() {
+	a.boot.certificates.renewMaintenance()
+
+	a.boot.tasks.Go(a.boot.certificates.keep)
 
 	for {
-		changed, nodeChanged := b.changed.wait(), b.node.changed.wait()
+		changed, nodeChanged := a.boot.changed.wait(), a.boot.node.changed.wait()
 
-		b.mu.Lock()
-		current := b.api
-		b.mu.Unlock()
+		a.boot.mu.Lock()
+		current := a.current
+		a.boot.mu.Unlock()
 
-		want := b.apiWish()
+		want := a.wish()
 
 		if current != nil && current.wish != want {
-			b.mu.Lock()
-			b.api, b.draining = nil, current
-			b.mu.Unlock()
+			a.boot.mu.Lock()
+			a.current, a.draining = nil, current
+			a.boot.mu.Unlock()
 
 			current.drain()
 
-			b.mu.Lock()
-			b.draining = nil
-			b.mu.Unlock()
+			a.boot.mu.Lock()
+			a.draining = nil
+			a.boot.mu.Unlock()
 
-			b.refresh()
+			a.boot.status.refresh()
 
 			continue
 		}
 
-		if current == nil && want.kind != apiClosed && b.ctx.Err() == nil {
-			b.openAPI(want)
+		if current == nil && want.kind != apiClosed && a.boot.ctx.Err() == nil {
+			a.listen(want)
 
 			continue
 		}
 
 		select {
-		case <-b.ctx.Done():
+		case <-a.boot.ctx.Done():
 			if current != nil {
 				current.abort()
 			}
@@ -102,56 +111,56 @@ func (b *boot) serveAPI() {
 	}
 }
 
-// apiWish is what the API port should be now.
-func (b *boot) apiWish() apiWish {
-	faults := b.node.Faults()
-	config := b.activeConfig()
+// wish is what the API port should be now.
+func (a *apiPort) wish() apiWish {
+	faults := a.boot.node.Faults()
+	config := a.boot.config.active()
 
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	a.boot.mu.Lock()
+	defer a.boot.mu.Unlock()
 
 	switch {
-	case b.stopping || !b.addressed || b.withdrawn != nil:
+	case a.boot.phases.stopping || !a.boot.addressed || a.boot.config.withdrawn != nil:
 		return apiWish{}
 	case faults.Impostor != NoImpostor:
 		return apiWish{kind: apiImpostor, impostor: faults.Impostor}
 	case config == nil:
 		return apiWish{kind: apiMaintenance}
-	case b.certificate != nil && b.apid:
-		return apiWish{kind: apiSecure, certificate: b.certificate}
+	case a.boot.certificates.own != nil && a.ready:
+		return apiWish{kind: apiSecure, certificate: a.boot.certificates.own}
 	default:
 		return apiWish{}
 	}
 }
 
-// openAPI listens.
-func (b *boot) openAPI(wish apiWish) {
-	listener, err := b.node.nic.listen(APIPort)
+// listen listens.
+func (a *apiPort) listen(wish apiWish) {
+	listener, err := a.boot.node.nic.listen(APIPort)
 	if err != nil {
-		b.print("failed to listen: %s", err)
+		a.boot.log("failed to listen: %s", err)
 
-		if b.sleep(b.ctx, time.Second) == nil {
-			b.notify()
+		if a.boot.sleep(a.boot.ctx, time.Second) == nil {
+			a.boot.status.notify()
 		}
 
 		return
 	}
 
-	server := &apiServer{boot: b, wish: wish, gone: make(chan struct{})}
+	server := &apiServer{boot: a.boot, wish: wish, gone: make(chan struct{})}
 	server.port, _ = listener.(*port)
 
 	if wish.kind == apiImpostor {
-		b.tasks.Go(func() { serveImpostor(listener, wish.impostor) })
+		a.boot.tasks.Go(func() { serveImpostor(listener, wish.impostor) })
 	} else {
-		server.grpc = b.newGRPCServer(server)
-		b.tasks.Go(func() { server.grpc.Serve(listener) }) //nolint:errcheck // ends when the listener closes
+		server.grpc = a.newGRPCServer(server)
+		a.boot.tasks.Go(func() { server.grpc.Serve(listener) }) //nolint:errcheck // ends when the listener closes
 	}
 
-	b.mu.Lock()
-	b.api = server
-	b.mu.Unlock()
+	a.boot.mu.Lock()
+	a.current = server
+	a.boot.mu.Unlock()
 
-	b.refresh()
+	a.boot.status.refresh()
 }
 
 // drain closes the port at once, waits for open calls as long as a node does, and cuts the rest.
@@ -236,16 +245,16 @@ func (s *apiServer) door() door {
 }
 
 // newGRPCServer registers the services that the node has behind this door.
-func (b *boot) newGRPCServer(api *apiServer) *grpc.Server {
-	config := b.maintenanceTLS()
+func (a *apiPort) newGRPCServer(api *apiServer) *grpc.Server {
+	config := a.boot.certificates.maintenanceTLS()
 	if api.wish.kind == apiSecure {
-		config = api.wish.certificate.tlsConfig(b.release.oldestTLS, b.wallNow)
+		config = api.wish.certificate.tlsConfig(a.boot.release.oldestTLS, a.boot.wallNow)
 	}
 
-	guard := &gatekeeper{boot: b, api: api}
+	guard := &gatekeeper{boot: a.boot, api: api}
 
 	server := grpc.NewServer(
-		grpc.Creds(&doorman{TransportCredentials: credentials.NewTLS(config), node: b.node}),
+		grpc.Creds(&doorman{TransportCredentials: credentials.NewTLS(config), node: a.boot.node}),
 		grpc.MaxRecvMsgSize(api.door().messageLimit),
 		grpc.ChainUnaryInterceptor(guard.identifyUnary, guard.forwardUnary, guard.admitUnary),
 		grpc.ChainStreamInterceptor(guard.identifyStream, guard.forwardStream, guard.admitStream),
@@ -258,7 +267,7 @@ func (b *boot) newGRPCServer(api *apiServer) *grpc.Server {
 
 // serveEverything registers all services of a node.
 func (s *apiServer) serveEverything(server *grpc.Server) {
-	machineapi.RegisterMachineServiceServer(server, &machineService{boot: s.boot})
+	machineapi.RegisterMachineServiceServer(server, newMachineService(s.boot))
 	machineapi.RegisterImageServiceServer(server, &imageService{boot: s.boot})
 	machineapi.RegisterLifecycleServiceServer(server, &lifecycleService{boot: s.boot})
 	machineapi.RegisterDebugServiceServer(server, &machineapi.UnimplementedDebugServiceServer{})
@@ -276,7 +285,7 @@ func (s *apiServer) serveCluster(server *grpc.Server) {
 func (s *apiServer) serveMachine(server *grpc.Server) {
 	storageapi.RegisterStorageServiceServer(server, &storageService{boot: s.boot})
 	v1alpha1.RegisterStateServer(server,
-		cosiserver.NewState(state.WrapCore(state.Filter(s.boot.state, s.boot.accessPolicy))))
+		cosiserver.NewState(state.WrapCore(state.Filter(s.boot.resources.state, s.boot.resources.accessPolicy))))
 }
 
 // serveImpostor plays something that is not Talos, until its listener closes.

@@ -49,23 +49,23 @@ func (s *machineService) ApplyConfiguration(ctx context.Context,
 	}
 
 	if b.release.oneApply {
-		leave, err := b.enterApply()
+		leave, err := b.config.enterApply()
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
 	}
 
-	active := b.activeConfig()
+	active := b.config.active()
 	if active != nil && !rolesOf(ctx).Includes(role.Admin) {
 		return nil, errNotAuthorized
 	}
 
 	if request.GetMode() != modeTry {
-		b.cancelRollback()
+		b.config.cancelRollback()
 	}
 
-	provider, warnings, err := b.checkConfig(request.GetData(), active)
+	provider, warnings, err := b.config.check(request.GetData(), active)
 	if err != nil {
 		return nil, err
 	}
@@ -79,14 +79,14 @@ func (s *machineService) ApplyConfiguration(ctx context.Context,
 		return dryRun(active, provider, mode, details)
 	}
 
-	b.print("apply config request: mode %s", mode)
+	b.log("apply config request: mode %s", mode)
 
 	// From here on the caller's patience does not matter: what it gave up on happens all the same.
 	if err := b.sleep(b.ctx, b.node.options.Timing.Apply); err != nil {
 		return nil, err
 	}
 
-	details, err = b.takeEffect(provider, active, mode, details, request.GetTryModeTimeout().AsDuration())
+	details, err = b.config.takeEffect(provider, active, mode, details, request.GetTryModeTimeout().AsDuration())
 	if err != nil {
 		return nil, err
 	}
@@ -97,32 +97,32 @@ func (s *machineService) ApplyConfiguration(ctx context.Context,
 }
 
 // enterApply takes the turn of the one ApplyConfiguration that the node handles at a time; leave gives it back.
-func (b *boot) enterApply() (leave func(), err error) {
-	if !b.apply.TryLock() {
+func (m *machineConfig) enterApply() (leave func(), err error) {
+	if !m.applying.TryLock() {
 		return nil, status.Error(codes.FailedPrecondition, "another apply configuration is already in progress")
 	}
 
-	b.mu.Lock()
-	rebooting := b.rebooting
-	b.mu.Unlock()
+	m.boot.mu.Lock()
+	rebooting := m.rebooting
+	m.boot.mu.Unlock()
 
 	if rebooting {
-		b.apply.Unlock()
+		m.applying.Unlock()
 
 		return nil, status.Error(codes.FailedPrecondition,
 			"configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot")
 	}
 
-	return b.apply.Unlock, nil
+	return m.applying.Unlock, nil
 }
 
 // metaWait is how long an ApplyConfiguration waits for the META volume, in node time.
 const metaWait = 15 * time.Minute
 
-// checkConfig loads and validates. Whether the machine is installed is known once its META volume is; no caller's
+// check loads and validates. Whether the machine is installed is known once its META volume is; no caller's
 // deadline cuts that wait short.
-func (b *boot) checkConfig(data []byte, active talosconfig.Provider) (talosconfig.Provider, []string, error) {
-	provider, err := b.release.load(data)
+func (m *machineConfig) check(data []byte, active talosconfig.Provider) (talosconfig.Provider, []string, error) {
+	provider, err := m.boot.release.load(data)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -133,16 +133,16 @@ func (b *boot) checkConfig(data []byte, active talosconfig.Provider) (talosconfi
 				"instead?")
 	}
 
-	b.awaitMeta()
+	m.awaitMeta()
 
-	mode := validationMode{installed: b.node.Installed()}
+	mode := validationMode{installed: m.boot.node.Installed()}
 
 	warnings, err := provider.Validate(mode)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	more, err := b.runtimeValidate(provider, mode)
+	more, err := m.runtimeValidate(provider, mode)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -151,11 +151,11 @@ func (b *boot) checkConfig(data []byte, active talosconfig.Provider) (talosconfi
 }
 
 // awaitMeta waits until the state of the META volume is known, or for long enough.
-func (b *boot) awaitMeta() {
-	ctx, cancel := b.node.lab.clock.WithTimeout(b.ctx, metaWait)
+func (m *machineConfig) awaitMeta() {
+	ctx, cancel := m.boot.node.lab.clock.WithTimeout(m.boot.ctx, metaWait)
 	defer cancel()
 
-	b.node.changed.until(ctx, func() bool { return !b.node.Faults().MetaNotReady }) //nolint:errcheck // then it goes on without
+	m.boot.node.changed.until(ctx, func() bool { return !m.boot.node.Faults().MetaNotReady }) //nolint:errcheck // then it goes on without
 }
 
 // effectiveMode is what an apply in a mode does to this node, with the text that tells so, and with the text of what
@@ -279,37 +279,38 @@ func dryRun(active, provider talosconfig.Provider, mode machineapi.ApplyConfigur
 }
 
 // takeEffect saves and activates what the mode asks for.
-func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi.ApplyConfigurationRequest_Mode,
-	details string, try time.Duration) (string, error) {
+func (m *machineConfig) takeEffect(provider, active talosconfig.Provider,
+	mode machineapi.ApplyConfigurationRequest_Mode, details string, try time.Duration) (string, error) {
 	switch mode {
 	case modeTry:
 		if try <= 0 {
 			try = constants.ConfigTryTimeout
 		}
 
-		b.rollbackAfter(try)
-		b.activate(provider)
+		m.rollbackAfter(try)
+		m.activate(provider)
 
 		details += fmt.Sprintf("\nThe config is applied in 'try' mode and will be automatically reverted back in %s", try)
 	case modeStaged:
-		b.persist(provider)
+		m.persist(provider)
 	case modeReboot:
-		b.persist(provider)
+		m.persist(provider)
 
-		b.mu.Lock()
-		b.rebooting = true
-		b.mu.Unlock()
+		m.boot.mu.Lock()
+		m.rebooting = true
+		m.boot.mu.Unlock()
 
-		b.follow(b.ctx, "apply configuration", seqReboot, true, b.rebootPhases(machineapi.RebootRequest_DEFAULT))
+		m.boot.sequences.follow(m.boot.ctx, "apply configuration", seqReboot, true,
+			m.boot.phases.reboot(machineapi.RebootRequest_DEFAULT))
 	case modeNoReboot:
 		if active == nil {
-			b.leaveMaintenance(provider)
+			m.leaveMaintenance(provider)
 
 			break
 		}
 
-		b.persist(provider)
-		b.activate(provider)
+		m.persist(provider)
+		m.activate(provider)
 	default:
 		return "", errors.New("apply in mode " + mode.String())
 	}
@@ -319,68 +320,68 @@ func (b *boot) takeEffect(provider, active talosconfig.Provider, mode machineapi
 
 // leaveMaintenance gives the machine its first config, if a fault asks for it only after a while or once the fault is
 // taken back.
-func (b *boot) leaveMaintenance(provider talosconfig.Provider) {
-	linger := b.node.Faults().Lingers
+func (m *machineConfig) leaveMaintenance(provider talosconfig.Provider) {
+	linger := m.boot.node.Faults().Lingers
 	if linger == 0 {
-		b.persist(provider)
-		b.activate(provider)
+		m.persist(provider)
+		m.activate(provider)
 
 		return
 	}
 
-	b.tasks.Go(func() {
-		lingering, cancel := b.node.lab.clock.WithTimeout(b.ctx, linger)
+	m.boot.tasks.Go(func() {
+		lingering, cancel := m.boot.node.lab.clock.WithTimeout(m.boot.ctx, linger)
 		defer cancel()
 
-		b.node.changed.until(lingering, func() bool { return b.node.Faults().Lingers == 0 }) //nolint:errcheck // either way it is over
+		m.boot.node.changed.until(lingering, func() bool { return m.boot.node.Faults().Lingers == 0 }) //nolint:errcheck // either way it is over
 
-		if b.ctx.Err() == nil {
-			b.persist(provider)
-			b.activate(provider)
+		if m.boot.ctx.Err() == nil {
+			m.persist(provider)
+			m.activate(provider)
 		}
 	})
 }
 
 // rollbackAfter puts the config of now back when the time of a try is over.
-func (b *boot) rollbackAfter(after time.Duration) {
-	b.cancelRollback()
+func (m *machineConfig) rollbackAfter(after time.Duration) {
+	m.cancelRollback()
 
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(m.boot.ctx)
 
-	b.mu.Lock()
-	b.rollback = cancel
-	former := b.config
-	b.mu.Unlock()
+	m.boot.mu.Lock()
+	m.rollback = cancel
+	former := m.current
+	m.boot.mu.Unlock()
 
-	b.tasks.Go(func() {
+	m.boot.tasks.Go(func() {
 		defer cancel()
 
-		if b.sleep(ctx, after) == nil {
-			b.print("rolling back the configuration")
-			b.putBack(former)
+		if m.boot.sleep(ctx, after) == nil {
+			m.boot.log("rolling back the configuration")
+			m.putBack(former)
 		}
 	})
 }
 
 // putBack makes a former config the active one. If it was none, or not complete, a machine that has left maintenance
 // mode then has none: its port closes until the next boot, and an install that runs goes on.
-func (b *boot) putBack(former talosconfig.Provider) {
+func (m *machineConfig) putBack(former talosconfig.Provider) {
 	switch complete := former != nil && former.CompleteForBoot(); {
-	case !complete && b.activeConfig() != nil:
-		b.withdraw()
+	case !complete && m.active() != nil:
+		m.withdraw()
 	case former == nil:
-		b.forget()
+		m.forget()
 	default:
-		b.activate(former)
+		m.activate(former)
 	}
 }
 
-func (b *boot) cancelRollback() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (m *machineConfig) cancelRollback() {
+	m.boot.mu.Lock()
+	defer m.boot.mu.Unlock()
 
-	if b.rollback != nil {
-		b.rollback()
-		b.rollback = nil
+	if m.rollback != nil {
+		m.rollback()
+		m.rollback = nil
 	}
 }

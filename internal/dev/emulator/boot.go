@@ -9,11 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/google/uuid"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
-	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
 
 // errPowerCut is why everything in a boot ends that nobody ended in order.
@@ -28,7 +26,8 @@ const (
 	endPowerCut
 )
 
-// boot is one life of a machine, from power-on to reboot: its resources, services, events and API.
+// boot is one life of a machine, from power-on to reboot. What it consists of are the parts below, each of which
+// knows the boot and finds the others through it.
 type boot struct {
 	node *Node
 	id   string // /proc/sys/kernel/random/boot_id
@@ -43,81 +42,68 @@ type boot struct {
 	// stopped is done when the services of the boot begin to stop.
 	stopped context.Context //nolint:containedctx // as above
 	stop    context.CancelFunc
-	// workload is done before that, when those stop that need the system's data, and kubeletLife before all others.
-	workload, kubeletLife    context.Context //nolint:containedctx // as above
-	endWorkload, stopKubelet context.CancelFunc
-	ended                    chan end
-	tasks                    sync.WaitGroup
+	// workload is done before that, when those stop that need the system's data.
+	workload    context.Context //nolint:containedctx // as above
+	endWorkload context.CancelFunc
+	ended       chan end
+	tasks       sync.WaitGroup
 
-	state     state.CoreState // resources as they are
-	resources state.State     // the same, for the node's own use
 	events    *eventRing
 	kernelLog *logBuffer
-
-	// changed is raised at every change of what follows.
-	changed signal
-	apply   sync.Mutex // held by the running ApplyConfiguration
-	// installing is held by the running call of the LifecycleService.
-	installing sync.Mutex
-	// bootstrapping is held while etcd is replaced.
-	bootstrapping sync.Mutex
-	pids          atomic.Int64
-	trust         maintenanceTrust
+	pids      atomic.Int64
 	// lost is set while the boot is held because its machine is lost.
 	lost atomic.Bool
 
-	mu        sync.Mutex
-	stage     runtimeres.MachineStage
-	published statusText // the status that was last shown
-	// toldFingerprint is the maintenance certificate's that the console told last.
-	toldFingerprint string
-	config          talosconfig.Provider
-	persistent      talosconfig.Provider
-	rollback        context.CancelFunc // of a running try
-	rebooting       bool               // a reboot-mode apply was accepted
-	received        bool               // a machine config was accepted in maintenance mode
-	services        map[string]*service
-	wereUp          map[string]bool // services that were up once, which is all that the boot sequence waits for
-	serviceLogs     map[string]*logBuffer
-	certificate     *apiCertificate // nil until the secure API has one
-	timeSynced      bool
-	addressed       bool // the network is up
-	stopping        bool
-	apid            bool               // the API of configured nodes can be served
-	api             *apiServer         // the one that listens
-	draining        *apiServer         // the one that waits for its open calls to end
-	sequence        *sequence          // the one that runs
-	restartKubelet  context.CancelFunc // nil before kubelet is started
-	kubeletGone     chan struct{}      // closed at kubelet's end; nil before it is started
-	etcd            etcdRun
-	registered      *etcdCluster // where the node is registered
-	pods            podPhase     // of the control plane
-	images          map[string]storedImage
-	withdrawn       talosconfig.Provider // a tried config that was taken back, when there was none before it
+	sequences    sequencer
+	phases       phases
+	installer    installer
+	status       machineStatus
+	resources    resources
+	config       machineConfig
+	certificates certificates
+	api          apiPort
+	services     services
+	etcd         etcdService
+	kubelet      kubelet
+	controlPlane controlPlane
+	members      membership
+	images       images
+	files        fileTree
+
+	// changed is raised at every change of what mu guards, here and in the parts.
+	changed signal
+
+	mu         sync.Mutex
+	timeSynced bool
+	addressed  bool // the network is up
 }
 
 func newBoot(node *Node) *boot {
 	version, release := node.bootedRelease()
 
 	b := &boot{
-		node:        node,
-		id:          uuid.NewString(),
-		version:     version,
-		release:     release,
-		ended:       make(chan end, 1),
-		events:      &eventRing{},
-		kernelLog:   &logBuffer{},
-		services:    map[string]*service{},
-		wereUp:      map[string]bool{},
-		serviceLogs: map[string]*logBuffer{},
+		node:      node,
+		id:        uuid.NewString(),
+		version:   version,
+		release:   release,
+		ended:     make(chan end, 1),
+		events:    &eventRing{},
+		kernelLog: &logBuffer{},
 	}
 
 	b.ctx, b.cancel = context.WithCancelCause(node.ctx)
 	b.stopped, b.stop = context.WithCancel(b.ctx)
 	b.workload, b.endWorkload = context.WithCancel(b.stopped)
-	b.kubeletLife, b.stopKubelet = context.WithCancel(b.workload)
 	b.started = b.now()
 	b.pids.Store(1000)
+
+	b.sequences.boot, b.phases.boot, b.installer.boot = b, b, b
+	b.status.boot, b.resources.boot, b.config.boot = b, b, b
+	b.certificates.boot, b.api.boot, b.etcd.boot = b, b, b
+	b.controlPlane.boot, b.members.boot, b.images.boot, b.files.boot = b, b, b, b
+	b.services = services{boot: b, byID: map[string]*service{}, wereUp: map[string]bool{}, logs: map[string]*logBuffer{}}
+	b.kubelet = kubelet{boot: b}
+	b.kubelet.life, b.kubelet.stop = context.WithCancel(b.workload)
 
 	return b
 }
@@ -126,13 +112,13 @@ func newBoot(node *Node) *boot {
 func (b *boot) run() end {
 	var how end
 
-	if err := b.prepare(); err != nil {
-		b.print("failed to start: %s", err)
+	if err := b.resources.prepare(); err != nil {
+		b.log("failed to start: %s", err)
 
 		return endPowerOff
 	}
 
-	b.tasks.Go(b.serveAPI)
+	b.tasks.Go(b.api.serve)
 	b.tasks.Go(b.syncTime)
 	b.tasks.Go(b.main)
 
@@ -144,9 +130,9 @@ func (b *boot) run() end {
 
 	b.stop()
 	b.cancel(errPowerCut)
-	b.leaveCluster()
+	b.etcd.loseData()
 	b.tasks.Wait()
-	b.leaveKubernetes() // if kubelet got there just then
+	b.kubelet.leave() // if kubelet got there just then
 
 	return how
 }
@@ -164,86 +150,88 @@ func (b *boot) finish(how end) {
 
 // main goes through the sequences of a normal start.
 func (b *boot) main() {
-	if err := b.runSequence(b.ctx, seqInitialize, false, b.initializePhases()); err != nil {
-		b.settle(seqInitialize, err)
+	if err := b.sequences.run(b.ctx, seqInitialize, false, b.phases.initialize()); err != nil {
+		b.sequences.settle(seqInitialize, err)
 
 		return
 	}
 
 	if !b.node.Installed() || b.node.readDrive().staged != "" {
-		b.settle(seqInstall, b.runSequence(b.ctx, seqInstall, false, b.installPhases()))
+		b.sequences.settle(seqInstall, b.sequences.run(b.ctx, seqInstall, false, b.phases.install()))
 
 		return
 	}
 
 	if !b.release.apidFirst {
-		if err := b.startAPId(b.ctx); err != nil {
+		if err := b.api.start(b.ctx); err != nil {
 			return // the boot is over
 		}
 	}
 
-	b.settle(seqBoot, b.runSequence(b.ctx, seqBoot, false, b.bootPhases()))
+	b.sequences.settle(seqBoot, b.sequences.run(b.ctx, seqBoot, false, b.phases.bootUp()))
 }
 
-// startAPId starts what serves the API of configured nodes.
-func (b *boot) startAPId(ctx context.Context) error {
-	if err := b.runService(ctx, serviceAPId, 0); err != nil {
+// start starts what serves the API of configured nodes.
+func (a *apiPort) start(ctx context.Context) error {
+	if err := a.boot.services.run(ctx, serviceAPId, 0); err != nil {
 		return err
 	}
 
-	b.mu.Lock()
-	b.apid = true
-	b.mu.Unlock()
+	a.boot.mu.Lock()
+	a.ready = true
+	a.boot.mu.Unlock()
 
-	b.notify()
+	a.boot.status.notify()
 
 	return nil
 }
 
 // powerOn is the time from power-on to the first service.
-func (b *boot) powerOn(ctx context.Context) error { return b.sleep(ctx, b.node.options.Timing.Boot) }
+func (p *phases) powerOn(ctx context.Context) error {
+	return p.boot.sleep(ctx, p.boot.node.options.Timing.Boot)
+}
 
 // starts is a task that starts a service.
-func (b *boot) starts(name, service string) task {
-	return task{name, func(ctx context.Context) error { return b.runService(ctx, service, 0) }}
+func (p *phases) starts(name, service string) task {
+	return task{name, func(ctx context.Context) error { return p.boot.services.run(ctx, service, 0) }}
 }
 
 // mountEphemeral mounts the partition that Kubernetes and etcd keep their data on.
-func (b *boot) mountEphemeral(ctx context.Context) error {
-	if err := b.holdWhile(ctx, LostLink); err != nil {
+func (p *phases) mountEphemeral(ctx context.Context) error {
+	if err := p.boot.holdWhile(ctx, LostLink); err != nil {
 		return err
 	}
 
-	if !b.node.Faults().BootLoop {
+	if !p.boot.node.Faults().BootLoop {
 		return nil
 	}
 
-	if err := b.sleep(ctx, b.node.options.Timing.Containers); err != nil {
+	if err := p.boot.sleep(ctx, p.boot.node.options.Timing.Containers); err != nil {
 		return err
 	}
 
 	return errors.New("failed to wait for EPHEMERAL to be mounted: structure needs cleaning")
 }
 
-// bootUp starts Kubernetes' services and waits until every service is up.
-func (b *boot) bootUp(ctx context.Context) error {
-	timing := b.node.options.Timing
-	role := b.role()
+// startEverything starts Kubernetes' services and waits until every service is up.
+func (p *phases) startEverything(ctx context.Context) error {
+	timing := p.boot.node.options.Timing
+	role := p.boot.config.role()
 
-	b.setService(serviceKubelet, stateStarting, "Starting service")
-	b.setService(serviceKubelet, stateWaiting, `Waiting for service "cri" to be "up", time sync, network`)
+	p.boot.services.set(serviceKubelet, stateStarting, "Starting service")
+	p.boot.services.set(serviceKubelet, stateWaiting, `Waiting for service "cri" to be "up", time sync, network`)
 
 	if role.IsControlPlane() {
-		b.tasks.Go(func() { b.runTrustd(b.workload) })
-		b.startEtcd(etcdStart{})
+		p.boot.tasks.Go(func() { p.boot.controlPlane.runTrustd(p.boot.workload) })
+		p.boot.etcd.start(etcdStart{})
 	}
 
-	if err := b.runService(ctx, serviceCRI, timing.Containers); err != nil {
+	if err := p.boot.services.run(ctx, serviceCRI, timing.Containers); err != nil {
 		return err
 	}
 
-	b.startKubelet()
-	b.tasks.Go(func() { b.followMembers(b.stopped) })
+	p.boot.kubelet.start()
+	p.boot.tasks.Go(func() { p.boot.members.follow(p.boot.stopped) })
 
 	required := []string{serviceKubelet}
 	if role.IsControlPlane() {
@@ -252,13 +240,13 @@ func (b *boot) bootUp(ctx context.Context) error {
 
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if timing.BootLimit > 0 {
-		limited, cancel = b.node.lab.clock.WithTimeout(ctx, timing.BootLimit)
+		limited, cancel = p.boot.node.lab.clock.WithTimeout(ctx, timing.BootLimit)
 	}
 	defer cancel()
 
-	err := b.changed.until(limited, func() bool {
+	err := p.boot.changed.until(limited, func() bool {
 		for _, id := range required {
-			if !b.serviceWasUp(id) {
+			if !p.boot.services.wasUp(id) {
 				return false
 			}
 		}
@@ -281,11 +269,11 @@ func (b *boot) holdWhile(ctx context.Context, loss Loss) error {
 	}
 
 	// Who sent the config has to hear that it was taken.
-	if err := b.changed.until(ctx, func() bool { return !b.inMaintenance() }); err != nil {
+	if err := b.changed.until(ctx, func() bool { return !b.api.inMaintenance() }); err != nil {
 		return err
 	}
 
-	b.print("no network: %s", loss)
+	b.log("no network: %s", loss)
 	b.lost.Store(true)
 	b.node.applyNetworkFaults()
 
@@ -297,46 +285,60 @@ func (b *boot) holdWhile(ctx context.Context, loss Loss) error {
 	return err
 }
 
-// startKubelet starts kubelet, which runs until endKubelet.
-func (b *boot) startKubelet() {
+// kubelet is the one of a boot.
+type kubelet struct {
+	boot *boot
+
+	// life is done before the system's data goes.
+	life context.Context //nolint:containedctx // as those of the boot
+	stop context.CancelFunc
+
+	// What follows is guarded by boot.mu.
+	restart    context.CancelFunc // nil before kubelet is started
+	gone       chan struct{}      // closed at kubelet's end; nil before it is started
+	registered *etcdCluster       // where the node is registered
+}
+
+// start starts kubelet, which runs until endKubelet.
+func (k *kubelet) start() {
 	gone := make(chan struct{})
 
-	b.mu.Lock()
-	b.kubeletGone = gone
-	b.mu.Unlock()
+	k.boot.mu.Lock()
+	k.gone = gone
+	k.boot.mu.Unlock()
 
-	b.tasks.Go(func() {
+	k.boot.tasks.Go(func() {
 		defer close(gone)
 
-		b.runKubelet(b.kubeletLife)
+		k.keepRunning(k.life)
 	})
 }
 
-// endKubelet ends kubelet and takes the node out of Kubernetes.
-func (b *boot) endKubelet() {
-	b.stopKubelet()
+// end ends kubelet and takes the node out of Kubernetes.
+func (k *kubelet) end() {
+	k.stop()
 
-	b.mu.Lock()
-	gone := b.kubeletGone
-	b.mu.Unlock()
+	k.boot.mu.Lock()
+	gone := k.gone
+	k.boot.mu.Unlock()
 
 	if gone != nil {
 		<-gone
 	}
 
-	b.leaveKubernetes()
+	k.leave()
 }
 
-// runKubelet keeps kubelet running; a restart ends one run and begins the next.
-func (b *boot) runKubelet(ctx context.Context) {
+// keepRunning keeps kubelet running; a restart ends one run and begins the next.
+func (k *kubelet) keepRunning(ctx context.Context) {
 	for {
 		run, restart := context.WithCancel(ctx)
 
-		b.mu.Lock()
-		b.restartKubelet = restart
-		b.mu.Unlock()
+		k.boot.mu.Lock()
+		k.restart = restart
+		k.boot.mu.Unlock()
 
-		b.kubelet(run)
+		k.run(run)
 		<-run.Done()
 		restart()
 
@@ -344,41 +346,41 @@ func (b *boot) runKubelet(ctx context.Context) {
 			return
 		}
 
-		b.setService(serviceKubelet, stateStopping, "Sending SIGTERM to "+serviceKubelet)
-		b.setService(serviceKubelet, stateFinished, "Service finished successfully")
-		b.setService(serviceKubelet, stateStarting, "Starting service")
+		k.boot.services.set(serviceKubelet, stateStopping, "Sending SIGTERM to "+serviceKubelet)
+		k.boot.services.set(serviceKubelet, stateFinished, "Service finished successfully")
+		k.boot.services.set(serviceKubelet, stateStarting, "Starting service")
 	}
 }
 
-// kubelet starts kubelet once what it waits for is there, and registers the node.
-func (b *boot) kubelet(ctx context.Context) {
-	if b.changed.until(ctx, func() bool { return b.synced() && b.hostname() != "" }) != nil {
+// run starts kubelet once what it waits for is there, and registers the node.
+func (k *kubelet) run(ctx context.Context) {
+	if k.boot.changed.until(ctx, func() bool { return k.boot.synced() && k.boot.config.hostname() != "" }) != nil {
 		return
 	}
 
-	b.setService(serviceKubelet, statePreparing, "Running pre state")
-	b.setService(serviceKubelet, statePreparing, "Creating service runner")
+	k.boot.services.set(serviceKubelet, statePreparing, "Running pre state")
+	k.boot.services.set(serviceKubelet, statePreparing, "Creating service runner")
 
-	if b.sleep(ctx, b.node.options.Timing.Kubelet) != nil {
+	if k.boot.sleep(ctx, k.boot.node.options.Timing.Kubelet) != nil {
 		return
 	}
 
-	b.setService(serviceKubelet, stateRunning, b.startedMessage(serviceKubelet))
+	k.boot.services.set(serviceKubelet, stateRunning, k.boot.services.startedMessage(serviceKubelet))
 
-	down := func() bool { return b.node.Faults().KubeletDown }
+	down := func() bool { return k.boot.node.Faults().KubeletDown }
 	if down() {
-		b.setHealth(serviceKubelet, false,
+		k.boot.services.setHealth(serviceKubelet, false,
 			`Get "http://127.0.0.1:10248/healthz": dial tcp 127.0.0.1:10248: connect: connection refused`)
 	}
 
-	if b.node.changed.until(ctx, func() bool { return !down() }) != nil {
+	if k.boot.node.changed.until(ctx, func() bool { return !down() }) != nil {
 		return
 	}
 
-	b.setHealth(serviceKubelet, true, "")
+	k.boot.services.setHealth(serviceKubelet, true, "")
 
-	if b.registers() {
-		b.joinKubernetes(ctx)
+	if k.registers() {
+		k.join(ctx)
 	}
 }
 
@@ -400,9 +402,9 @@ func (b *boot) syncTime() {
 			b.timeSynced = now
 			b.mu.Unlock()
 
-			b.renewMaintenanceCertificate()
-			b.showTime()
-			b.refresh()
+			b.certificates.renewMaintenance()
+			b.resources.showTime()
+			b.status.refresh()
 		}
 
 		select {
@@ -437,50 +439,50 @@ func (b *boot) wallNow() time.Time { return time.Now().Add(b.node.Faults().Clock
 
 func (b *boot) nextPID() string { return strconv.FormatInt(b.pids.Add(7), 10) }
 
-// activeConfig is the complete machine config that the node runs with; nil in maintenance mode.
-func (b *boot) activeConfig() talosconfig.Provider {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// active is the complete machine config that the node runs with; nil in maintenance mode.
+func (m *machineConfig) active() talosconfig.Provider {
+	m.boot.mu.Lock()
+	defer m.boot.mu.Unlock()
 
-	if b.config == nil || !b.config.CompleteForBoot() {
+	if m.current == nil || !m.current.CompleteForBoot() {
 		return nil
 	}
 
-	return b.config
+	return m.current
 }
 
 // settings are the machine config that the services of the boot were started with: the active one, or one that was
 // withdrawn under them.
-func (b *boot) settings() talosconfig.Provider {
-	if active := b.activeConfig(); active != nil {
+func (m *machineConfig) settings() talosconfig.Provider {
+	if active := m.active(); active != nil {
 		return active
 	}
 
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	m.boot.mu.Lock()
+	defer m.boot.mu.Unlock()
 
-	return b.withdrawn
+	return m.withdrawn
 }
 
 // inMaintenance reports whether the maintenance API listens, or still has open calls.
-func (b *boot) inMaintenance() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (a *apiPort) inMaintenance() bool {
+	a.boot.mu.Lock()
+	defer a.boot.mu.Unlock()
 
-	return (b.api != nil && b.api.wish.kind == apiMaintenance) ||
-		(b.draining != nil && b.draining.wish.kind == apiMaintenance)
+	return (a.current != nil && a.current.wish.kind == apiMaintenance) ||
+		(a.draining != nil && a.draining.wish.kind == apiMaintenance)
 }
 
-func (b *boot) apiOpen() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (a *apiPort) isOpen() bool {
+	a.boot.mu.Lock()
+	defer a.boot.mu.Unlock()
 
-	return b.api != nil
+	return a.current != nil
 }
 
 // role is the machine type; unknown in maintenance mode.
-func (b *boot) role() machine.Type {
-	if config := b.activeConfig(); config != nil {
+func (m *machineConfig) role() machine.Type {
+	if config := m.active(); config != nil {
 		return config.Machine().Type()
 	}
 
@@ -492,8 +494,8 @@ func (b *boot) networkUp() {
 	b.addressed = true
 	b.mu.Unlock()
 
-	b.showNetwork()
-	b.refresh()
+	b.resources.showNetwork()
+	b.status.refresh()
 }
 
 // addresses are the node's own, virtual ones aside.

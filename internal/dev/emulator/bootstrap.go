@@ -22,13 +22,13 @@ const errEtcdData = "etcd data directory is not empty"
 
 // Bootstrap makes this node's etcd the first of a new cluster. It looks at this node alone: nothing stops a second
 // control plane from making a second cluster.
-func (s *machineService) Bootstrap(ctx context.Context,
+func (s *etcdAPI) Bootstrap(ctx context.Context,
 	request *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
 	b := s.boot
 
-	b.print("bootstrap request received")
+	b.log("bootstrap request received")
 
-	if !b.within(ctx, bootstrapCRIWait, func() bool { return b.serviceUp(serviceCRI) }) {
+	if !b.etcd.within(ctx, bootstrapCRIWait, func() bool { return b.services.up(serviceCRI) }) {
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	}
 
@@ -40,7 +40,7 @@ func (s *machineService) Bootstrap(ctx context.Context,
 		return nil, err
 	}
 
-	if !b.within(ctx, bootstrapTimeWait, b.synced) {
+	if !b.etcd.within(ctx, bootstrapTimeWait, b.synced) {
 		return nil, status.Error(codes.FailedPrecondition, "time is not in sync yet")
 	}
 
@@ -49,7 +49,7 @@ func (s *machineService) Bootstrap(ctx context.Context,
 	}
 
 	start := etcdStart{bootstrap: true, recover: request.GetRecoverEtcd(), skipHash: request.GetRecoverSkipHashCheck()}
-	if err := b.bootstrapEtcd(start); err != nil {
+	if err := b.etcd.bootstrap(start); err != nil {
 		return nil, err
 	}
 
@@ -57,47 +57,47 @@ func (s *machineService) Bootstrap(ctx context.Context,
 }
 
 // within waits a while, in node time, for a condition of the boot.
-func (b *boot) within(ctx context.Context, limit time.Duration, condition func() bool) bool {
-	ctx, cancel := b.node.lab.clock.WithTimeout(ctx, limit)
+func (e *etcdService) within(ctx context.Context, limit time.Duration, condition func() bool) bool {
+	ctx, cancel := e.boot.node.lab.clock.WithTimeout(ctx, limit)
 	defer cancel()
 
-	return b.changed.until(ctx, condition) == nil
+	return e.boot.changed.until(ctx, condition) == nil
 }
 
-// bootstrapEtcd replaces the waiting etcd service by one that makes a cluster. An etcd of an earlier Bootstrap is
+// bootstrap replaces the waiting etcd service by one that makes a cluster. An etcd of an earlier Bootstrap is
 // stopped first; if that one already ran, it leaves data behind and nothing starts again until the node reboots.
-func (b *boot) bootstrapEtcd(start etcdStart) error {
-	b.bootstrapping.Lock()
-	defer b.bootstrapping.Unlock()
+func (e *etcdService) bootstrap(start etcdStart) error {
+	e.bootstrapping.Lock()
+	defer e.bootstrapping.Unlock()
 
-	fault := b.node.Faults().Bootstrap
+	fault := e.boot.node.Faults().Bootstrap
 
 	if fault == BootstrapEtcdStuck {
 		return errors.New("failed to stop etcd: its task is still running")
 	}
 
-	b.mu.Lock()
-	started, over := b.etcd.started, b.etcd.over()
-	ran := b.etcd.bootstrap && started
-	b.mu.Unlock()
+	e.boot.mu.Lock()
+	started, over := e.run.started, e.run.over()
+	ran := e.run.bootstrap && started
+	e.boot.mu.Unlock()
 
-	b.stopEtcd(errBootstrapRequested)
+	e.stop(errBootstrapRequested)
 
 	switch {
 	case over: // nothing was stopped
 	case started:
-		b.setService(serviceEtcd, stateFinished, "Service finished successfully")
+		e.boot.services.set(serviceEtcd, stateFinished, "Service finished successfully")
 	default:
-		b.setService(serviceEtcd, b.release.waitEnded.state, b.release.waitEnded.message)
+		e.boot.services.set(serviceEtcd, e.boot.release.waitEnded.state, e.boot.release.waitEnded.message)
 	}
 
-	b.setService(serviceEtcd, stateFinished, "Bootstrap requested")
+	e.boot.services.set(serviceEtcd, stateFinished, "Bootstrap requested")
 
-	if ran && b.node.readDrive().etcd == nil {
-		b.makeEtcdCluster()
+	if ran && e.boot.node.readDrive().etcd == nil {
+		e.makeCluster()
 	}
 
-	if b.node.readDrive().etcd != nil {
+	if e.boot.node.readDrive().etcd != nil {
 		return errors.New(errEtcdData)
 	}
 
@@ -105,7 +105,7 @@ func (b *boot) bootstrapEtcd(start etcdStart) error {
 		return fmt.Errorf("error starting etcd in bootstrap mode: service %q not defined", serviceEtcd)
 	}
 
-	b.startEtcd(start)
+	e.start(start)
 
 	return nil
 }

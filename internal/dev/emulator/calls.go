@@ -61,8 +61,15 @@ var mutatingMethods = map[string]bool{
 	"/cosi.resource.State/Create":  true, "/cosi.resource.State/Update": true, "/cosi.resource.State/Destroy": true,
 }
 
-// record notes a call that has just arrived.
-func (n *Node) record(ctx context.Context, method string, request any) *Call {
+// recorder notes the calls that a machine receives. Guarded by Node.mu.
+type recorder struct {
+	node *Node
+
+	calls []*Call
+}
+
+// arrive notes a call that has just arrived.
+func (r *recorder) arrive(ctx context.Context, method string, request any) *Call {
 	call := &Call{
 		Time:     time.Now(),
 		Method:   method,
@@ -82,23 +89,23 @@ func (n *Node) record(ctx context.Context, method string, request any) *Call {
 		call.Mutating = !apply.GetDryRun()
 	}
 
-	n.mu.Lock()
-	call.HadEtcd = n.drive.etcd != nil
-	n.calls = append(n.calls, call)
+	r.node.mu.Lock()
+	call.HadEtcd = r.node.drive.etcd != nil
+	r.calls = append(r.calls, call)
 	arrived := *call
-	n.mu.Unlock()
+	r.node.mu.Unlock()
 
-	if watch := n.lab.options.Watch; watch != nil {
-		watch(n, arrived)
+	if watch := r.node.lab.options.Watch; watch != nil {
+		watch(r.node, arrived)
 	}
 
 	return call
 }
 
-// recordRequest notes what a streaming call asks for, which comes after the call itself.
-func (n *Node) recordRequest(call *Call, request any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// asks notes what a streaming call asks for, which comes after the call itself.
+func (r *recorder) asks(call *Call, request any) {
+	r.node.mu.Lock()
+	defer r.node.mu.Unlock()
 
 	call.Resource = resourceOf(call.Method, request)
 }
@@ -112,9 +119,9 @@ func resourceOf(method string, request any) string {
 	return ""
 }
 
-func (n *Node) recordEnd(call *Call, err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (r *recorder) end(call *Call, err error) {
+	r.node.mu.Lock()
+	defer r.node.mu.Unlock()
 
 	if call.kept {
 		return
@@ -124,10 +131,10 @@ func (n *Node) recordEnd(call *Call, err error) {
 	call.Code = status.Code(err)
 }
 
-// keepResult makes the recorded result of a call final.
-func (n *Node) keepResult(call *Call) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// keep makes the recorded result of a call final.
+func (r *recorder) keep(call *Call) {
+	r.node.mu.Lock()
+	defer r.node.mu.Unlock()
 
 	call.kept = true
 }
@@ -137,8 +144,8 @@ func (n *Node) Calls() []Call {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	calls := make([]Call, 0, len(n.calls))
-	for _, call := range n.calls {
+	calls := make([]Call, 0, len(n.recorder.calls))
+	for _, call := range n.recorder.calls {
 		calls = append(calls, *call)
 	}
 

@@ -18,10 +18,13 @@ import (
 // kubeletRetry is how long a kubelet waits between two attempts to register its node, in node time.
 const kubeletRetry = time.Second
 
+// membership is what a node knows of the others of its cluster.
+type membership struct{ boot *boot }
+
 // controlPlaneEndpoints are where the node looks for control planes: the host of the cluster endpoint, what discovery
 // tells, and, once its kubelet has reached the API, Kubernetes' EndpointSlices.
-func (b *boot) controlPlaneEndpoints() []netip.Addr {
-	config := b.activeConfig()
+func (m *membership) controlPlaneEndpoints() []netip.Addr {
+	config := m.boot.config.active()
 	if config == nil {
 		return nil
 	}
@@ -32,8 +35,8 @@ func (b *boot) controlPlaneEndpoints() []netip.Addr {
 		endpoints = append(endpoints, address)
 	}
 
-	for _, other := range b.knownNodes() {
-		if other != b && other.role().IsControlPlane() {
+	for _, other := range m.knownNodes() {
+		if other != m.boot && other.config.role().IsControlPlane() {
 			endpoints = append(endpoints, other.node.Address())
 		}
 	}
@@ -42,20 +45,21 @@ func (b *boot) controlPlaneEndpoints() []netip.Addr {
 }
 
 // knownNodes are the nodes that this one has heard of by another way than the cluster endpoint.
-func (b *boot) knownNodes() []*boot {
-	if b.node.lab.options.Discovery {
-		return slices.DeleteFunc(b.node.lab.running(), func(other *boot) bool { return other.clusterID() != b.clusterID() })
+func (m *membership) knownNodes() []*boot {
+	if m.boot.node.lab.options.Discovery {
+		return slices.DeleteFunc(m.boot.node.lab.running(),
+			func(other *boot) bool { return other.members.clusterID() != m.clusterID() })
 	}
 
-	b.mu.Lock()
-	registered := b.registered
-	b.mu.Unlock()
+	m.boot.mu.Lock()
+	registered := m.boot.kubelet.registered
+	m.boot.mu.Unlock()
 
 	if registered == nil {
 		return nil
 	}
 
-	return b.node.lab.serving(registered)
+	return m.boot.node.lab.serving(registered)
 }
 
 // errNoEndpoints is why nothing can be asked of the cluster's etcd.
@@ -63,8 +67,8 @@ var errNoEndpoints = errors.New("no controlplane endpoints discovered yet")
 
 // knowsControlPlanes reports whether the node knows of any place where etcd may be: itself, if it serves Kubernetes, or
 // others.
-func (b *boot) knowsControlPlanes() bool {
-	return b.servesKubernetes() || len(b.controlPlaneEndpoints()) > 0
+func (m *membership) knowsControlPlanes() bool {
+	return m.boot.controlPlane.serves() || len(m.controlPlaneEndpoints()) > 0
 }
 
 // running are the boots of all machines that are on.
@@ -82,8 +86,8 @@ func (l *Lab) running() []*boot {
 	return boots
 }
 
-func (b *boot) clusterID() string {
-	config := b.activeConfig()
+func (m *membership) clusterID() string {
+	config := m.boot.config.active()
 	if config == nil {
 		return ""
 	}
@@ -91,9 +95,16 @@ func (b *boot) clusterID() string {
 	return config.Cluster().ID()
 }
 
+// controlPlane is what a control plane runs besides etcd: trustd, the static pods of Kubernetes, and virtual addresses.
+type controlPlane struct {
+	boot *boot
+
+	pods podPhase // guarded by boot.mu
+}
+
 // VIPs are the virtual addresses that the node takes part in.
-func (b *boot) vips() []netip.Addr {
-	config := b.activeConfig()
+func (c *controlPlane) vips() []netip.Addr {
+	config := c.boot.config.active()
 	if config == nil {
 		return nil
 	}
@@ -119,46 +130,46 @@ func (b *boot) vips() []netip.Addr {
 
 // claimVIPs takes the virtual addresses that nobody holds, as long as this node's etcd works, and gives them up when it
 // does not.
-func (b *boot) claimVIPs(member *etcdMember) {
-	if !b.etcdHealthy(member) {
-		b.releaseVIPs()
+func (c *controlPlane) claimVIPs(member *etcdMember) {
+	if !c.boot.etcd.healthy(member) {
+		c.releaseVIPs()
 
 		return
 	}
 
-	lab := b.node.lab
+	lab := c.boot.node.lab
 
-	for _, vip := range b.vips() {
+	for _, vip := range c.vips() {
 		lab.mu.Lock()
 		holder := lab.holders[vip]
 
 		if holder == nil {
-			lab.holders[vip] = b
+			lab.holders[vip] = c.boot
 		}
 		lab.mu.Unlock()
 
 		if holder == nil {
-			b.node.nic.addAddress(vip)
+			c.boot.node.nic.addAddress(vip)
 			lab.changed.raise()
 		}
 	}
 }
 
-func (b *boot) releaseVIPs() {
-	lab := b.node.lab
+func (c *controlPlane) releaseVIPs() {
+	lab := c.boot.node.lab
 
 	var held []netip.Addr
 
 	lab.mu.Lock()
 	for vip, holder := range lab.holders {
-		if holder == b {
+		if holder == c.boot {
 			held = append(held, vip)
 		}
 	}
 	lab.mu.Unlock()
 
 	for _, vip := range held {
-		b.node.nic.removeAddress(vip)
+		c.boot.node.nic.removeAddress(vip)
 
 		lab.mu.Lock()
 		delete(lab.holders, vip)
@@ -171,47 +182,47 @@ func (b *boot) releaseVIPs() {
 }
 
 // runTrustd serves trustd as long as the services of the boot run and no fault keeps it down.
-func (b *boot) runTrustd(ctx context.Context) {
-	b.setService(serviceTrustd, stateStarting, "Starting service")
-	b.setService(serviceTrustd, stateWaiting, `Waiting for service "containerd" to be "up", time sync, network`)
+func (c *controlPlane) runTrustd(ctx context.Context) {
+	c.boot.services.set(serviceTrustd, stateStarting, "Starting service")
+	c.boot.services.set(serviceTrustd, stateWaiting, `Waiting for service "containerd" to be "up", time sync, network`)
 
-	if b.changed.until(ctx, func() bool { return b.synced() && b.hostname() != "" }) != nil {
+	if c.boot.changed.until(ctx, func() bool { return c.boot.synced() && c.boot.config.hostname() != "" }) != nil {
 		return
 	}
 
 	for ctx.Err() == nil {
-		down := func() bool { return b.node.Faults().TrustdDown }
+		down := func() bool { return c.boot.node.Faults().TrustdDown }
 
-		if b.node.changed.until(ctx, func() bool { return !down() }) != nil {
+		if c.boot.node.changed.until(ctx, func() bool { return !down() }) != nil {
 			return
 		}
 
-		server, err := b.openTrustd()
+		server, err := c.openTrustd()
 		if err != nil {
-			b.setService(serviceTrustd, stateFailed, err.Error())
+			c.boot.services.set(serviceTrustd, stateFailed, err.Error())
 
 			return
 		}
 
-		b.setService(serviceTrustd, statePreparing, "Running pre state")
-		b.setService(serviceTrustd, statePreparing, "Creating service runner")
-		b.setService(serviceTrustd, stateRunning, b.startedMessage(serviceTrustd))
-		b.setHealth(serviceTrustd, true, "")
+		c.boot.services.set(serviceTrustd, statePreparing, "Running pre state")
+		c.boot.services.set(serviceTrustd, statePreparing, "Creating service runner")
+		c.boot.services.set(serviceTrustd, stateRunning, c.boot.services.startedMessage(serviceTrustd))
+		c.boot.services.setHealth(serviceTrustd, true, "")
 
-		b.node.changed.until(ctx, down) //nolint:errcheck // either way it closes now
-		b.node.nic.abandon(TrustdPort)
+		c.boot.node.changed.until(ctx, down) //nolint:errcheck // either way it closes now
+		c.boot.node.nic.abandon(TrustdPort)
 		server.Close()
 
 		if ctx.Err() == nil {
-			b.setService(serviceTrustd, stateFailed, "task \"trustd\" failed: exit code 1")
+			c.boot.services.set(serviceTrustd, stateFailed, "task \"trustd\" failed: exit code 1")
 		}
 	}
 }
 
-func (b *boot) openTrustd() (*trustd.Server, error) {
-	security := b.settings().Machine().Security()
+func (c *controlPlane) openTrustd() (*trustd.Server, error) {
+	security := c.boot.config.settings().Machine().Security()
 
-	listener, err := b.node.nic.listen(TrustdPort)
+	listener, err := c.boot.node.nic.listen(TrustdPort)
 	if err != nil {
 		return nil, err
 	}
@@ -219,23 +230,23 @@ func (b *boot) openTrustd() (*trustd.Server, error) {
 	return trustd.Serve(listener, trustd.ServerOptions{
 		IssuingCA: security.IssuingCA(),
 		Token:     security.Token(),
-		Addresses: append(b.certificateAddresses(), b.endpointAddresses()...),
-		Names:     append([]string{b.hostname()}, security.CertSANs()...),
-		Now:       b.wallNow,
+		Addresses: append(c.boot.certificates.addresses(), c.endpointAddresses()...),
+		Names:     append([]string{c.boot.config.hostname()}, security.CertSANs()...),
+		Now:       c.boot.wallNow,
 	})
 }
 
 // endpointAddresses are the addresses of the cluster endpoint and of the virtual ones, by their declared and their real
 // names.
-func (b *boot) endpointAddresses() []netip.Addr {
-	addresses := b.vips()
+func (c *controlPlane) endpointAddresses() []netip.Addr {
+	addresses := c.vips()
 
-	if address, err := netip.ParseAddr(b.settings().Cluster().Endpoint().Hostname()); err == nil {
+	if address, err := netip.ParseAddr(c.boot.config.settings().Cluster().Endpoint().Hostname()); err == nil {
 		addresses = append(addresses, address)
 	}
 
 	for _, address := range slices.Clone(addresses) {
-		if at, known := b.node.lab.network.socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
+		if at, known := c.boot.node.lab.network.socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
 			addresses = append(addresses, at.Addr())
 		}
 	}
@@ -243,52 +254,52 @@ func (b *boot) endpointAddresses() []netip.Addr {
 	return addresses
 }
 
-func (b *boot) kubernetesOptions() kubernetes.Options {
-	config := b.settings()
+func (c *controlPlane) options() kubernetes.Options {
+	config := c.boot.config.settings()
 	version := ""
 
 	if image := config.Machine().Kubelet().Image(); strings.Contains(image, ":") {
 		version = image[strings.LastIndexByte(image, ':')+1:]
 	}
 
-	return kubernetes.Options{Version: version, CNI: config.Cluster().Network().CNI().Name(), Now: b.wallNow,
+	return kubernetes.Options{Version: version, CNI: config.Cluster().Network().CNI().Name(), Now: c.boot.wallNow,
 		NoProxy: !config.Cluster().Proxy().Enabled(), NoDNS: !config.Cluster().CoreDNS().Enabled(),
-		Changed: b.node.lab.changed.raise,
+		Changed: c.boot.node.lab.changed.raise,
 	}
 }
 
-// runControlPlane serves the Kubernetes API while the node's etcd runs.
-func (b *boot) runControlPlane(ctx context.Context, cluster *etcdCluster) {
-	if b.changed.until(ctx, b.etcdPassedCheck) != nil || b.startStaticPods(ctx) != nil {
+// run serves the Kubernetes API while the node's etcd runs.
+func (c *controlPlane) run(ctx context.Context, cluster *etcdCluster) {
+	if c.boot.changed.until(ctx, c.boot.etcd.passedCheck) != nil || c.startStaticPods(ctx) != nil {
 		return
 	}
 
 	for ctx.Err() == nil {
-		down := func() bool { return b.node.Faults().KubernetesDown }
+		down := func() bool { return c.boot.node.Faults().KubernetesDown }
 
-		if b.node.changed.until(ctx, func() bool { return !down() }) != nil {
+		if c.boot.node.changed.until(ctx, func() bool { return !down() }) != nil {
 			return
 		}
 
-		server, err := b.openKubernetes(cluster)
+		server, err := c.open(cluster)
 		if err != nil {
-			b.print("kube-apiserver failed: %s", err)
+			c.boot.log("kube-apiserver failed: %s", err)
 
 			return
 		}
 
-		b.setKubernetes(cluster)
-		b.node.changed.until(ctx, down) //nolint:errcheck // either way it closes now
-		b.setKubernetes(nil)
-		b.node.nic.abandon(KubernetesPort)
+		c.setServing(cluster)
+		c.boot.node.changed.until(ctx, down) //nolint:errcheck // either way it closes now
+		c.setServing(nil)
+		c.boot.node.nic.abandon(KubernetesPort)
 		server.Close()
 	}
 }
 
-func (b *boot) openKubernetes(cluster *etcdCluster) (*kubernetes.Server, error) {
-	config := b.settings().Cluster()
+func (c *controlPlane) open(cluster *etcdCluster) (*kubernetes.Server, error) {
+	config := c.boot.config.settings().Cluster()
 
-	listener, err := b.node.nic.listen(KubernetesPort)
+	listener, err := c.boot.node.nic.listen(KubernetesPort)
 	if err != nil {
 		return nil, err
 	}
@@ -301,35 +312,35 @@ func (b *boot) openKubernetes(cluster *etcdCluster) (*kubernetes.Server, error) 
 	return cluster.kube.Serve(listener, kubernetes.ServerOptions{
 		IssuingCA:   config.IssuingCA(),
 		AcceptedCAs: bytes.Join(pems, []byte("\n")),
-		Addresses:   append(b.certificateAddresses(), b.endpointAddresses()...),
-		Names:       append([]string{b.hostname(), config.Endpoint().Hostname()}, config.CertSANs()...),
-		Advertise:   b.node.Address(),
+		Addresses:   append(c.boot.certificates.addresses(), c.endpointAddresses()...),
+		Names:       append([]string{c.boot.config.hostname(), config.Endpoint().Hostname()}, config.CertSANs()...),
+		Advertise:   c.boot.node.Address(),
 	})
 }
 
-// setKubernetes notes whose API the node serves; nil for none.
-func (b *boot) setKubernetes(cluster *etcdCluster) {
-	lab := b.node.lab
+// setServing notes whose API the node serves; nil for none.
+func (c *controlPlane) setServing(cluster *etcdCluster) {
+	lab := c.boot.node.lab
 
 	lab.mu.Lock()
 	if cluster == nil {
-		delete(lab.kubernetes, b)
+		delete(lab.kubernetes, c.boot)
 	} else {
-		lab.kubernetes[b] = cluster
+		lab.kubernetes[c.boot] = cluster
 	}
 	lab.mu.Unlock()
 
-	b.showStaticPods()
+	c.showStaticPods()
 	lab.changed.raise()
-	b.refresh()
+	c.boot.status.refresh()
 }
 
-// servesKubernetes reports whether the node's kube-apiserver answers.
-func (b *boot) servesKubernetes() bool {
-	b.node.lab.mu.Lock()
-	defer b.node.lab.mu.Unlock()
+// serves reports whether the node's kube-apiserver answers.
+func (c *controlPlane) serves() bool {
+	c.boot.node.lab.mu.Lock()
+	defer c.boot.node.lab.mu.Unlock()
 
-	return b.node.lab.kubernetes[b] != nil
+	return c.boot.node.lab.kubernetes[c.boot] != nil
 }
 
 // serving are the nodes that serve a cluster's Kubernetes API; nil stands for any cluster.
@@ -369,36 +380,36 @@ func (l *Lab) kubernetesAt(address netip.Addr) *etcdCluster {
 	return nil
 }
 
-// joinKubernetes registers the node once the cluster's API answers at the endpoint, and follows what becomes of it.
-func (b *boot) joinKubernetes(ctx context.Context) {
+// join registers the node once the cluster's API answers at the endpoint, and follows what becomes of it.
+func (k *kubelet) join(ctx context.Context) {
 	var cluster *etcdCluster
 
 	for cluster == nil {
-		for _, endpoint := range b.kubernetesEndpoints() {
-			if cluster = b.node.lab.kubernetesAt(endpoint); cluster != nil {
+		for _, endpoint := range k.endpoints() {
+			if cluster = k.boot.node.lab.kubernetesAt(endpoint); cluster != nil {
 				break
 			}
 		}
 
-		if cluster == nil && b.sleep(ctx, kubeletRetry) != nil {
+		if cluster == nil && k.boot.sleep(ctx, kubeletRetry) != nil {
 			return
 		}
 	}
 
-	b.mu.Lock()
-	b.registered = cluster
-	b.mu.Unlock()
+	k.boot.mu.Lock()
+	k.registered = cluster
+	k.boot.mu.Unlock()
 
-	b.postStatus(cluster)
-	b.node.editDrive(func(d *drive) { d.registered = true })
-	cluster.kube.Restore(b.hostname())
-	b.node.lab.changed.raise()
+	k.postStatus(cluster)
+	k.boot.node.editDrive(func(d *drive) { d.registered = true })
+	cluster.kube.Restore(k.boot.config.hostname())
+	k.boot.node.lab.changed.raise()
 
 	for {
-		changed := b.node.lab.changed.wait()
+		changed := k.boot.node.lab.changed.wait()
 
-		b.showNodeStatus()
-		b.refresh()
+		k.boot.resources.showNodeStatus()
+		k.boot.status.refresh()
 
 		select {
 		case <-ctx.Done():
@@ -409,91 +420,91 @@ func (b *boot) joinKubernetes(ctx context.Context) {
 }
 
 // postStatus is a kubelet that makes its node, or tells that it lives.
-func (b *boot) postStatus(cluster *etcdCluster) {
+func (k *kubelet) postStatus(cluster *etcdCluster) {
 	cluster.kube.Register(kubernetes.Node{
-		Name:         b.hostname(),
-		Address:      b.node.Address(),
-		ControlPlane: b.role() != machine.TypeWorker,
-		TalosVersion: b.version,
+		Name:         k.boot.config.hostname(),
+		Address:      k.boot.node.Address(),
+		ControlPlane: k.boot.config.role() != machine.TypeWorker,
+		TalosVersion: k.boot.version,
 	})
 }
 
-// kubernetesEndpoints are where the node's kubelet looks for the API: the endpoint, and on a control plane its own.
-func (b *boot) kubernetesEndpoints() []netip.Addr {
+// endpoints are where the node's kubelet looks for the API: the endpoint, and on a control plane its own.
+func (k *kubelet) endpoints() []netip.Addr {
 	var endpoints []netip.Addr
 
-	if b.role().IsControlPlane() {
-		endpoints = append(endpoints, b.node.Address())
+	if k.boot.config.role().IsControlPlane() {
+		endpoints = append(endpoints, k.boot.node.Address())
 	}
 
-	if address, err := netip.ParseAddr(b.settings().Cluster().Endpoint().Hostname()); err == nil {
+	if address, err := netip.ParseAddr(k.boot.config.settings().Cluster().Endpoint().Hostname()); err == nil {
 		endpoints = append(endpoints, address)
 	}
 
 	return endpoints
 }
 
-func (b *boot) leaveKubernetes() {
-	b.mu.Lock()
-	cluster := b.registered
-	b.registered = nil
-	b.mu.Unlock()
+func (k *kubelet) leave() {
+	k.boot.mu.Lock()
+	cluster := k.registered
+	k.registered = nil
+	k.boot.mu.Unlock()
 
 	if cluster == nil {
 		return
 	}
 
-	name := b.hostname()
+	name := k.boot.config.hostname()
 	cluster.kube.Silence(name)
 
 	// A kubelet posts its status every few seconds, also one whose node another machine of the same name had taken.
-	for _, other := range b.node.lab.running() {
-		if other != b && other.hostname() == name && other.registeredWith(cluster) {
-			other.postStatus(cluster)
+	for _, other := range k.boot.node.lab.running() {
+		if other != k.boot && other.config.hostname() == name && other.kubelet.registeredWith(cluster) {
+			other.kubelet.postStatus(cluster)
 		}
 	}
 }
 
-func (b *boot) registeredWith(cluster *etcdCluster) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (k *kubelet) registeredWith(cluster *etcdCluster) bool {
+	k.boot.mu.Lock()
+	defer k.boot.mu.Unlock()
 
-	return b.registered == cluster
+	return k.registered == cluster
 }
 
 // nodeReady reports whether the node's Kubernetes object exists, and is Ready.
-func (b *boot) nodeReady() (known, ready bool) {
-	b.mu.Lock()
-	cluster := b.registered
-	b.mu.Unlock()
+func (k *kubelet) nodeReady() (known, ready bool) {
+	k.boot.mu.Lock()
+	cluster := k.registered
+	k.boot.mu.Unlock()
 
 	if cluster == nil {
 		return false, false
 	}
 
-	b.node.lab.mu.Lock()
-	defer b.node.lab.mu.Unlock()
+	k.boot.node.lab.mu.Lock()
+	defer k.boot.node.lab.mu.Unlock()
 
 	return true, cluster.network
 }
 
 // cordoned reports whether the node's Kubernetes object takes no new pods.
-func (b *boot) cordoned() bool {
-	b.mu.Lock()
-	cluster := b.registered
-	b.mu.Unlock()
+func (k *kubelet) cordoned() bool {
+	k.boot.mu.Lock()
+	cluster := k.registered
+	k.boot.mu.Unlock()
 
-	return cluster != nil && cluster.kube.Cordoned(b.hostname())
+	return cluster != nil && cluster.kube.Cordoned(k.boot.config.hostname())
 }
 
 // nodeProblem is the reason of the unmet condition "nodeReady"; empty when there is none.
-func (b *boot) nodeProblem() string {
-	name := b.hostname()
-	if name == "" || !b.registers() {
+func (k *kubelet) nodeProblem() string {
+	name := k.boot.config.hostname()
+	if name == "" || !k.registers() {
 		return "" // without a node name nothing is asked for
 	}
 
-	known, ready := b.nodeReady()
+	known, ready := k.nodeReady()
 
 	switch {
 	case !known:
@@ -505,11 +516,11 @@ func (b *boot) nodeProblem() string {
 	}
 }
 
-func (b *boot) etcdPassedCheck() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (e *etcdService) passedCheck() bool {
+	e.boot.mu.Lock()
+	defer e.boot.mu.Unlock()
 
-	svc := b.services[serviceEtcd]
+	svc := e.boot.services.byID[serviceEtcd]
 
 	return svc != nil && svc.state == stateRunning && svc.checked && svc.healthy
 }
@@ -527,11 +538,11 @@ func (l *Lab) InstallCNI() {
 }
 
 // clusterNodes are the running machines of the node's cluster.
-func (b *boot) clusterNodes() []*boot {
+func (m *membership) clusterNodes() []*boot {
 	var nodes []*boot
 
-	for _, other := range b.node.lab.running() {
-		if other == b || (other.clusterID() != "" && other.clusterID() == b.clusterID()) {
+	for _, other := range m.boot.node.lab.running() {
+		if other == m.boot || (other.members.clusterID() != "" && other.members.clusterID() == m.clusterID()) {
 			nodes = append(nodes, other)
 		}
 	}

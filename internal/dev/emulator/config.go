@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -18,21 +19,36 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 )
 
+// machineConfig is the one that a boot runs with, and what becomes of those that it is sent.
+type machineConfig struct {
+	boot *boot
+
+	applying sync.Mutex // held by the running ApplyConfiguration
+
+	// What follows is guarded by boot.mu.
+	current    talosconfig.Provider
+	persistent talosconfig.Provider
+	rollback   context.CancelFunc   // of a running try
+	rebooting  bool                 // a reboot-mode apply was accepted
+	received   bool                 // a machine config was accepted in maintenance mode
+	withdrawn  talosconfig.Provider // a tried config that was taken back, when there was none before it
+}
+
 // persist makes a config the one that the machine will boot with. Without a STATE partition it lives only as long as
 // the boot.
-func (b *boot) persist(provider talosconfig.Provider) {
-	b.mu.Lock()
-	b.persistent = provider
-	b.mu.Unlock()
+func (m *machineConfig) persist(provider talosconfig.Provider) {
+	m.boot.mu.Lock()
+	m.persistent = provider
+	m.boot.mu.Unlock()
 
-	b.showConfig(config.PersistentID, provider)
+	m.boot.resources.showConfig(config.PersistentID, provider)
 
 	data, err := provider.Bytes()
 	if err != nil {
 		return // configs that were loaded encode
 	}
 
-	b.node.editDrive(func(d *drive) {
+	m.boot.node.editDrive(func(d *drive) {
 		if d.installed {
 			d.config = data
 		}
@@ -40,79 +56,79 @@ func (b *boot) persist(provider talosconfig.Provider) {
 }
 
 // activate makes a config the one that the machine runs with.
-func (b *boot) activate(provider talosconfig.Provider) {
-	b.mu.Lock()
-	b.config = provider
-	b.mu.Unlock()
+func (m *machineConfig) activate(provider talosconfig.Provider) {
+	m.boot.mu.Lock()
+	m.current = provider
+	m.boot.mu.Unlock()
 
-	b.node.editDrive(func(d *drive) {
+	m.boot.node.editDrive(func(d *drive) {
 		if d.installed && d.identity == "" {
-			d.identity = identityOf(b.node.options.UUID + b.id)
+			d.identity = identityOf(m.boot.node.options.UUID + m.boot.id)
 		}
 	})
 
-	b.moveAddresses(provider)
-	b.showConfig(config.ActiveID, provider)
-	b.showMachineType()
-	b.showNetwork()
+	m.moveAddresses(provider)
+	m.boot.resources.showConfig(config.ActiveID, provider)
+	m.boot.resources.showMachineType()
+	m.boot.resources.showNetwork()
 
 	switch {
 	case !provider.CompleteForBoot():
-		b.renewMaintenanceCertificate() // for the names and addresses that the machine may have got
-	case b.hostname() != "":
-		b.showNodename()
-		b.showIdentity()
+		m.boot.certificates.renewMaintenance() // for the names and addresses that the machine may have got
+	case m.hostname() != "":
+		m.boot.resources.showNodename()
+		m.boot.resources.showIdentity()
 	}
 
-	b.refresh()
-	b.node.lab.changed.raise()
+	m.boot.status.refresh()
+	m.boot.node.lab.changed.raise()
 }
 
 // forget leaves a machine in maintenance mode without the settings that it was sent there.
-func (b *boot) forget() {
-	b.mu.Lock()
-	b.config = nil
-	b.mu.Unlock()
+func (m *machineConfig) forget() {
+	m.boot.mu.Lock()
+	m.current = nil
+	m.boot.mu.Unlock()
 
-	b.remove(config.NewMachineConfigWithID(nil, config.ActiveID))
-	b.showNetwork()
-	b.renewMaintenanceCertificate()
-	b.refresh()
+	m.boot.resources.remove(config.NewMachineConfigWithID(nil, config.ActiveID))
+	m.boot.resources.showNetwork()
+	m.boot.certificates.renewMaintenance()
+	m.boot.status.refresh()
 }
 
 // withdraw leaves the machine without a config in the middle of a boot that has left maintenance mode.
-func (b *boot) withdraw() {
-	b.mu.Lock()
-	b.config, b.withdrawn, b.certificate = nil, b.config, nil
-	b.mu.Unlock()
+func (m *machineConfig) withdraw() {
+	m.boot.mu.Lock()
+	m.current, m.withdrawn, m.boot.certificates.own = nil, m.current, nil
+	m.boot.mu.Unlock()
 
-	b.remove(config.NewMachineConfigWithID(nil, config.ActiveID))
-	b.showMachineType()
-	b.refresh()
-	b.node.lab.changed.raise()
+	m.boot.resources.remove(config.NewMachineConfigWithID(nil, config.ActiveID))
+	m.boot.resources.showMachineType()
+	m.boot.status.refresh()
+	m.boot.node.lab.changed.raise()
 }
 
 // moveAddresses gives the machine the static addresses of its config, as far as the lab has them. Without any it stays
 // where it is.
-func (b *boot) moveAddresses(provider talosconfig.Provider) {
+func (m *machineConfig) moveAddresses(provider talosconfig.Provider) {
 	var targets []netip.Addr
 
-	if elsewhere := b.node.Faults().AddressAfter; elsewhere.IsValid() && provider.CompleteForBoot() {
+	if elsewhere := m.boot.node.Faults().AddressAfter; elsewhere.IsValid() && provider.CompleteForBoot() {
 		targets = append(targets, elsewhere)
 	} else {
 		for _, prefix := range staticAddresses(provider) {
-			if b.node.lab.has(prefix.Addr()) && !slices.Contains(targets, prefix.Addr()) {
+			if m.boot.node.lab.has(prefix.Addr()) && !slices.Contains(targets, prefix.Addr()) {
 				targets = append(targets, prefix.Addr())
 			}
 		}
 	}
 
-	if len(targets) == 0 || slices.Equal(targets, b.addresses()) {
+	if len(targets) == 0 || slices.Equal(targets, m.boot.addresses()) {
 		return
 	}
 
-	if err := b.node.nic.setAddresses(targets...); err != nil {
-		b.print("failed to assign addresses %s: %s", targets, err)
+	if err := m.boot.node.nic.setAddresses(targets...); err != nil {
+		m.boot.log("failed to assign addresses %s: %s", targets, err)
 	}
 }
 
@@ -159,10 +175,10 @@ func staticAddresses(provider talosconfig.Provider) []netip.Prefix {
 
 // hostname is the machine's name: static, or made from the node id, which only an installed machine has. Empty while it
 // has none.
-func (b *boot) hostname() string {
-	b.mu.Lock()
-	provider := b.config
-	b.mu.Unlock()
+func (m *machineConfig) hostname() string {
+	m.boot.mu.Lock()
+	provider := m.current
+	m.boot.mu.Unlock()
 
 	if provider == nil {
 		return ""
@@ -177,7 +193,7 @@ func (b *boot) hostname() string {
 		return name
 	}
 
-	identity := b.node.readDrive().identity
+	identity := m.boot.node.readDrive().identity
 
 	if settings.AutoHostname() != nethelpers.AutoHostnameKindStable || identity == "" {
 		return ""
@@ -190,17 +206,17 @@ func (b *boot) hostname() string {
 }
 
 // installDisk finds the disk that the machine config names or selects; the first match counts.
-func (b *boot) installDisk(ctx context.Context, install configtypes.Install) (string, error) {
+func (m *machineConfig) installDisk(ctx context.Context, install configtypes.Install) (string, error) {
 	expression, err := install.DiskMatchExpression()
 	if err != nil {
 		return "", fmt.Errorf("install disk selector is invalid: %w", err)
 	}
 
 	if expression == nil {
-		return b.diskByPath(ctx, install.Disk())
+		return m.diskByPath(ctx, install.Disk())
 	}
 
-	matched, err := blockhelpers.MatchDisks(ctx, b.resources, expression)
+	matched, err := blockhelpers.MatchDisks(ctx, m.boot.resources.own, expression)
 	if err != nil {
 		return "", fmt.Errorf("match disks: %w", err)
 	}
@@ -212,8 +228,8 @@ func (b *boot) installDisk(ctx context.Context, install configtypes.Install) (st
 	return matched[0].Metadata().ID(), nil
 }
 
-func (b *boot) diskByPath(ctx context.Context, path string) (string, error) {
-	disks, err := safe.StateListAll[*block.Disk](ctx, b.resources)
+func (m *machineConfig) diskByPath(ctx context.Context, path string) (string, error) {
+	disks, err := safe.StateListAll[*block.Disk](ctx, m.boot.resources.own)
 	if err != nil {
 		return "", fmt.Errorf("list disks: %w", err)
 	}

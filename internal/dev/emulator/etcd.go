@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
@@ -184,122 +185,132 @@ type etcdStart struct {
 
 var errBootstrapRequested = errors.New("bootstrap requested")
 
-// startEtcd starts the service in a goroutine.
-func (b *boot) startEtcd(start etcdStart) {
-	ctx, cancel := context.WithCancelCause(b.stopped)
+// etcdService is etcd on a node.
+type etcdService struct {
+	boot *boot
+
+	// bootstrapping is held while etcd is replaced.
+	bootstrapping sync.Mutex
+	run           etcdRun // guarded by boot.mu
+}
+
+// start starts the service in a goroutine.
+func (e *etcdService) start(start etcdStart) {
+	ctx, cancel := context.WithCancelCause(e.boot.stopped)
 	done := make(chan struct{})
 
-	b.mu.Lock()
-	b.etcd = etcdRun{cancel: cancel, done: done, etcdStart: start}
-	b.mu.Unlock()
+	e.boot.mu.Lock()
+	e.run = etcdRun{cancel: cancel, done: done, etcdStart: start}
+	e.boot.mu.Unlock()
 
-	b.resetService(serviceEtcd)
-	b.setService(serviceEtcd, stateStarting, "Starting service")
+	e.boot.services.reset(serviceEtcd)
+	e.boot.services.set(serviceEtcd, stateStarting, "Starting service")
 
-	b.tasks.Go(func() {
+	e.boot.tasks.Go(func() {
 		defer close(done)
 		defer cancel(nil)
 
-		if err := b.runEtcd(ctx, start); err != nil && ctx.Err() == nil {
-			b.setService(serviceEtcd, stateFailed, err.Error())
+		if err := e.live(ctx, start); err != nil && ctx.Err() == nil {
+			e.boot.services.set(serviceEtcd, stateFailed, err.Error())
 		}
 
-		b.etcdDown()
+		e.down()
 	})
 }
 
-// runEtcd is the service's life: its waits, joining or making a cluster, and its health from then on.
-func (b *boot) runEtcd(ctx context.Context, start etcdStart) error {
-	if err := b.awaitEtcdConditions(ctx); err != nil {
+// live is the service's life: its waits, joining or making a cluster, and its health from then on.
+func (e *etcdService) live(ctx context.Context, start etcdStart) error {
+	if err := e.awaitConditions(ctx); err != nil {
 		return err
 	}
 
-	b.setService(serviceEtcd, statePreparing, "Running pre state")
+	e.boot.services.set(serviceEtcd, statePreparing, "Running pre state")
 
-	if err := b.node.changed.until(ctx, func() bool { return !b.node.Faults().EtcdImage }); err != nil {
+	if err := e.boot.node.changed.until(ctx, func() bool { return !e.boot.node.Faults().EtcdImage }); err != nil {
 		return err
 	}
 
-	member, err := b.etcdData(ctx, start)
+	member, err := e.data(ctx, start)
 	if err != nil {
 		return err
 	}
 
-	b.setService(serviceEtcd, statePreparing, "Creating service runner")
+	e.boot.services.set(serviceEtcd, statePreparing, "Creating service runner")
 
-	b.mu.Lock()
-	b.etcd.started = true
-	b.mu.Unlock()
+	e.boot.mu.Lock()
+	e.run.started = true
+	e.boot.mu.Unlock()
 
-	b.setService(serviceEtcd, stateRunning, b.startedMessage(serviceEtcd))
+	e.boot.services.set(serviceEtcd, stateRunning, e.boot.services.startedMessage(serviceEtcd))
 
-	if member == nil || b.etcdJoins(member) {
-		if err := b.sleep(ctx, b.node.options.Timing.EtcdData); err != nil {
+	if member == nil || e.joins(member) {
+		if err := e.boot.sleep(ctx, e.boot.node.options.Timing.EtcdData); err != nil {
 			return err
 		}
 	}
 
 	if member == nil {
-		member = b.makeEtcdCluster()
+		member = e.makeCluster()
 	}
 
-	b.etcdUp(member)
+	e.up(member)
 
-	if err := b.sleep(ctx, b.node.options.Timing.EtcdStart); err != nil {
+	if err := e.boot.sleep(ctx, e.boot.node.options.Timing.EtcdStart); err != nil {
 		return err
 	}
 
-	if err := b.promoteEtcd(ctx, member); err != nil {
+	if err := e.promote(ctx, member); err != nil {
 		return err
 	}
 
-	return b.watchEtcd(ctx, member)
+	return e.watch(ctx, member)
 }
 
-// etcdData is the member whose data etcd starts with: what is on the disk, a snapshot's, or that of a cluster that it
+// data is the member whose data etcd starts with: what is on the disk, a snapshot's, or that of a cluster that it
 // joins. It is nil for a cluster that is made without any. A node of the type init, which Talos no longer generates,
 // makes one by itself.
-func (b *boot) etcdData(ctx context.Context, start etcdStart) (*etcdMember, error) {
+func (e *etcdService) data(ctx context.Context, start etcdStart) (*etcdMember, error) {
 	if start.recover {
-		return b.recoverEtcd(start.skipHash)
+		return e.recoverData(start.skipHash)
 	}
 
-	if member := b.node.readDrive().etcd; member != nil || start.bootstrap || b.role() == machine.TypeInit {
+	member := e.boot.node.readDrive().etcd
+	if member != nil || start.bootstrap || e.boot.config.role() == machine.TypeInit {
 		return member, nil
 	}
 
-	return b.joinEtcd(ctx)
+	return e.join(ctx)
 }
 
-// etcdJoins reports whether a member has a place in its cluster but never ran.
-func (b *boot) etcdJoins(member *etcdMember) bool {
-	b.node.lab.mu.Lock()
-	defer b.node.lab.mu.Unlock()
+// joins reports whether a member has a place in its cluster but never ran.
+func (e *etcdService) joins(member *etcdMember) bool {
+	e.boot.node.lab.mu.Lock()
+	defer e.boot.node.lab.mu.Unlock()
 
 	return member.learner && !member.startedOnce
 }
 
-// awaitEtcdConditions shows the shrinking list of what the service waits for. It begins with all of it, whatever is
+// awaitConditions shows the shrinking list of what the service waits for. It begins with all of it, whatever is
 // there already.
-func (b *boot) awaitEtcdConditions(ctx context.Context) error {
+func (e *etcdService) awaitConditions(ctx context.Context) error {
 	shown := etcdConditions(true, true, true)
-	b.setService(serviceEtcd, stateWaiting, "Waiting for "+shown)
+	e.boot.services.set(serviceEtcd, stateWaiting, "Waiting for "+shown)
 
-	return b.changed.until(ctx, func() bool {
-		waiting := b.etcdProblems()
+	return e.boot.changed.until(ctx, func() bool {
+		waiting := e.waitingFor()
 		if waiting != "" && waiting != shown {
 			shown = waiting
 
-			b.setService(serviceEtcd, stateWaiting, "Waiting for "+waiting)
+			e.boot.services.set(serviceEtcd, stateWaiting, "Waiting for "+waiting)
 		}
 
 		return waiting == ""
 	})
 }
 
-// etcdProblems are the conditions that do not hold yet.
-func (b *boot) etcdProblems() string {
-	return etcdConditions(!b.serviceUp(serviceCRI), !b.synced(), b.hostname() == "")
+// waitingFor are the conditions that do not hold yet.
+func (e *etcdService) waitingFor() string {
+	return etcdConditions(!e.boot.services.up(serviceCRI), !e.boot.synced(), e.boot.config.hostname() == "")
 }
 
 func etcdConditions(volumes, clock, network bool) string {
@@ -320,50 +331,52 @@ func etcdConditions(volumes, clock, network bool) string {
 	return strings.Join(conditions, ", ")
 }
 
-// joinEtcd tries to become a member of the cluster that the endpoints know, until it succeeds or gives up.
-func (b *boot) joinEtcd(ctx context.Context) (*etcdMember, error) {
-	deadline := b.now().Add(b.node.options.Timing.EtcdJoinLimit)
-	nag := b.now()
+// join tries to become a member of the cluster that the endpoints know, until it succeeds or gives up.
+func (e *etcdService) join(ctx context.Context) (*etcdMember, error) {
+	deadline := e.boot.now().Add(e.boot.node.options.Timing.EtcdJoinLimit)
+	nag := e.boot.now()
 
 	for {
-		member, err := b.tryJoinEtcd()
+		member, err := e.tryJoin()
 		if err == nil {
-			b.node.editDrive(func(d *drive) { d.etcd = member })
+			e.boot.node.editDrive(func(d *drive) { d.etcd = member })
 
 			return member, nil
 		}
 
-		if b.now().After(deadline) {
+		if e.boot.now().After(deadline) {
 			return nil, fmt.Errorf("Failed to run pre stage: failed to build initial etcd cluster: %w", err) //nolint:staticcheck // Talos' own text
 		}
 
-		if !b.now().Before(nag) {
-			nag = b.now().Add(etcdNagInterval)
+		if !e.boot.now().Before(nag) {
+			nag = e.boot.now().Add(etcdNagInterval)
 
-			b.print("etcd is waiting to join the cluster, if this node is the first node in the cluster, please run " +
+			e.boot.log("etcd is waiting to join the cluster, if this node is the first node in the cluster, please run " +
 				"`talosctl bootstrap` against one of the following IPs:")
-			b.print("%s", b.addresses())
+			e.boot.log("%s", e.boot.addresses())
 		}
 
-		if err := b.sleep(ctx, etcdJoinInterval); err != nil {
+		if err := e.boot.sleep(ctx, etcdJoinInterval); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// tryJoinEtcd asks the control planes that the node knows of to add it as a learner.
-func (b *boot) tryJoinEtcd() (*etcdMember, error) {
-	if b.node.Faults().EtcdNever {
+// tryJoin asks the control planes that the node knows of to add it as a learner.
+func (e *etcdService) tryJoin() (*etcdMember, error) {
+	if e.boot.node.Faults().EtcdNever {
 		return nil, errors.New("error getting etcd member list: context deadline exceeded")
 	}
 
-	ca := b.etcdCA()
-	endpoints := b.controlPlaneEndpoints()
-	lab := b.node.lab
+	ca := e.ca()
+	endpoints := e.boot.members.controlPlaneEndpoints()
+	lab := e.boot.node.lab
 
 	if len(endpoints) == 0 {
 		return nil, errNoEndpoints
 	}
+
+	name := e.boot.config.hostname()
 
 	lab.mu.Lock()
 	defer lab.mu.Unlock()
@@ -373,7 +386,7 @@ func (b *boot) tryJoinEtcd() (*etcdMember, error) {
 			continue
 		}
 
-		if i := slices.IndexFunc(cluster.members, func(m *etcdMember) bool { return m.name == b.hostname() }); i >= 0 {
+		if i := slices.IndexFunc(cluster.members, func(m *etcdMember) bool { return m.name == name }); i >= 0 {
 			// A member without data: etcd would refuse it, so it is replaced, as Talos does for its own stale entry.
 			cluster.members = slices.Delete(cluster.members, i, i+1)
 		}
@@ -382,7 +395,8 @@ func (b *boot) tryJoinEtcd() (*etcdMember, error) {
 			return nil, errors.New("error adding member: etcdserver: too many learner members in cluster")
 		}
 
-		member := &etcdMember{cluster: cluster, id: newEtcdID(), name: b.hostname(), address: b.node.Address(), learner: true}
+		member := &etcdMember{cluster: cluster, id: newEtcdID(), name: name, address: e.boot.node.Address(),
+			learner: true}
 		cluster.members = append(cluster.members, member)
 
 		return member, nil
@@ -408,50 +422,50 @@ func (c *etcdCluster) reachable(lab *Lab, endpoints []netip.Addr) bool {
 	return false
 }
 
-// makeEtcdCluster is what a bootstrapped etcd does first.
-func (b *boot) makeEtcdCluster() *etcdMember {
-	lab := b.node.lab
-	options := b.kubernetesOptions()
+// makeCluster is what a bootstrapped etcd does first.
+func (e *etcdService) makeCluster() *etcdMember {
+	lab := e.boot.node.lab
+	options := e.boot.controlPlane.options()
 
 	lab.mu.Lock()
-	member := lab.newEtcdCluster(b.etcdCA(), b.hostname(), b.node.Address(), options)
+	member := lab.newEtcdCluster(e.ca(), e.boot.config.hostname(), e.boot.node.Address(), options)
 	lab.mu.Unlock()
 
-	b.node.editDrive(func(d *drive) { d.etcd = member })
+	e.boot.node.editDrive(func(d *drive) { d.etcd = member })
 
 	return member
 }
 
-// etcdUp makes the member a running one.
-func (b *boot) etcdUp(member *etcdMember) {
-	lab := b.node.lab
+// up makes the member a running one.
+func (e *etcdService) up(member *etcdMember) {
+	lab := e.boot.node.lab
 
 	lab.mu.Lock()
-	member.boot, member.startedOnce = b, true
-	member.address = b.node.Address()
+	member.boot, member.startedOnce = e.boot, true
+	member.address = e.boot.node.Address()
 
 	if member.cluster.ca == "" {
-		member.cluster.ca = b.etcdCA()
+		member.cluster.ca = e.ca()
 	}
 
 	member.cluster.elect()
 	lab.mu.Unlock()
 
 	lab.changed.raise()
-	b.showEtcdMember(member.id)
+	e.boot.resources.showEtcdMember(member.id)
 }
 
-// etcdDown takes the member out of its cluster's running ones.
-func (b *boot) etcdDown() {
-	member := b.node.readDrive().etcd
+// down takes the member out of its cluster's running ones.
+func (e *etcdService) down() {
+	member := e.boot.node.readDrive().etcd
 	if member == nil {
 		return
 	}
 
-	lab := b.node.lab
+	lab := e.boot.node.lab
 
 	lab.mu.Lock()
-	if member.boot == b {
+	if member.boot == e.boot {
 		member.boot = nil
 		member.cluster.elect()
 	}
@@ -460,9 +474,9 @@ func (b *boot) etcdDown() {
 	lab.changed.raise()
 }
 
-// promoteEtcd makes a learner a voter, after the time it takes to catch up.
-func (b *boot) promoteEtcd(ctx context.Context, member *etcdMember) error {
-	lab := b.node.lab
+// promote makes a learner a voter, after the time it takes to catch up.
+func (e *etcdService) promote(ctx context.Context, member *etcdMember) error {
+	lab := e.boot.node.lab
 
 	lab.mu.Lock()
 	learner := member.learner
@@ -472,7 +486,7 @@ func (b *boot) promoteEtcd(ctx context.Context, member *etcdMember) error {
 		return nil
 	}
 
-	if err := b.sleep(ctx, b.node.options.Timing.EtcdJoin+b.node.Faults().EtcdJoin); err != nil {
+	if err := e.boot.sleep(ctx, e.boot.node.options.Timing.EtcdJoin+e.boot.node.Faults().EtcdJoin); err != nil {
 		return err
 	}
 
@@ -491,23 +505,23 @@ func (b *boot) promoteEtcd(ctx context.Context, member *etcdMember) error {
 	})
 }
 
-// watchEtcd keeps the service's health what the cluster's quorum makes it.
-func (b *boot) watchEtcd(ctx context.Context, member *etcdMember) error {
-	lab := b.node.lab
+// watch keeps the service's health what the cluster's quorum makes it.
+func (e *etcdService) watch(ctx context.Context, member *etcdMember) error {
+	lab := e.boot.node.lab
 	lab.changed.raise()
 
-	b.tasks.Go(func() { b.runControlPlane(ctx, member.cluster) })
+	e.boot.tasks.Go(func() { e.boot.controlPlane.run(ctx, member.cluster) })
 
 	for {
 		changed := lab.changed.wait()
 
-		if b.etcdHealthy(member) {
-			b.setHealth(serviceEtcd, true, "")
+		if e.healthy(member) {
+			e.boot.services.setHealth(serviceEtcd, true, "")
 		} else {
-			b.setHealth(serviceEtcd, false, "context deadline exceeded")
+			e.boot.services.setHealth(serviceEtcd, false, "context deadline exceeded")
 		}
 
-		b.claimVIPs(member)
+		e.boot.controlPlane.claimVIPs(member)
 
 		select {
 		case <-ctx.Done():
@@ -517,22 +531,22 @@ func (b *boot) watchEtcd(ctx context.Context, member *etcdMember) error {
 	}
 }
 
-func (b *boot) etcdHealthy(member *etcdMember) bool {
-	if b.node.Faults().EtcdUnhealthy {
+func (e *etcdService) healthy(member *etcdMember) bool {
+	if e.boot.node.Faults().EtcdUnhealthy {
 		return false
 	}
 
-	b.node.lab.mu.Lock()
-	defer b.node.lab.mu.Unlock()
+	e.boot.node.lab.mu.Lock()
+	defer e.boot.node.lab.mu.Unlock()
 
-	return member.boot == b && !member.learner && member.cluster.quorum()
+	return member.boot == e.boot && !member.learner && member.cluster.quorum()
 }
 
-// stopEtcd stops the service and waits for it.
-func (b *boot) stopEtcd(cause error) {
-	b.mu.Lock()
-	run := b.etcd
-	b.mu.Unlock()
+// stop stops the service and waits for it.
+func (e *etcdService) stop(cause error) {
+	e.boot.mu.Lock()
+	run := e.run
+	e.boot.mu.Unlock()
 
 	if run.cancel == nil {
 		return
@@ -542,16 +556,16 @@ func (b *boot) stopEtcd(cause error) {
 	<-run.done
 }
 
-// leaveCluster takes the node's etcd, Kubernetes API and virtual addresses off the network.
-func (b *boot) leaveCluster() {
-	b.stopEtcd(errPowerCut)
-	b.releaseVIPs()
-	b.leaveKubernetes()
+// loseData takes the node's etcd, Kubernetes API and virtual addresses off the network.
+func (e *etcdService) loseData() {
+	e.stop(errPowerCut)
+	e.boot.controlPlane.releaseVIPs()
+	e.boot.kubelet.leave()
 }
 
-// etcdCA is the certificate of the config's etcd CA; empty on workers.
-func (b *boot) etcdCA() string {
-	config := b.activeConfig()
+// ca is the certificate of the config's etcd CA; empty on workers.
+func (e *etcdService) ca() string {
+	config := e.boot.config.active()
 	if config == nil || config.Cluster().Etcd().CA() == nil {
 		return ""
 	}

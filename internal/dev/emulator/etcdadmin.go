@@ -69,30 +69,30 @@ func (c *etcdCluster) spares(leaving *etcdMember) error {
 	}
 }
 
-// withEtcd uses an etcd that answers, and tells everybody that it may have changed.
-func (b *boot) withEtcd(ctx context.Context, use func(*etcdCluster) error) error {
-	if err := b.etcdClientReady(); err != nil {
+// with uses an etcd that answers, and tells everybody that it may have changed.
+func (e *etcdService) with(ctx context.Context, use func(*etcdCluster) error) error {
+	if err := e.clientReady(); err != nil {
 		return fmt.Errorf("failed to create etcd client: %w", err)
 	}
 
 	var failure error
 
-	if err := b.awaitWorkingEtcd(ctx, func(cluster *etcdCluster) { failure = use(cluster) }); err != nil {
+	if err := e.awaitWorking(ctx, func(cluster *etcdCluster) { failure = use(cluster) }); err != nil {
 		return err
 	}
 
-	b.node.lab.changed.raise()
+	e.boot.node.lab.changed.raise()
 
 	return failure
 }
 
-// awaitWorkingEtcd waits for an etcd that answers: the node's own, or that of the control planes that it knows of. The
+// awaitWorking waits for an etcd that answers: the node's own, or that of the control planes that it knows of. The
 // lab is locked meanwhile.
-func (b *boot) awaitWorkingEtcd(ctx context.Context, use func(*etcdCluster)) error {
-	return b.awaitEtcd(ctx, func(endpoints []netip.Addr) bool {
-		cluster := b.localEtcd()
+func (e *etcdService) awaitWorking(ctx context.Context, use func(*etcdCluster)) error {
+	return e.await(ctx, func(endpoints []netip.Addr) bool {
+		cluster := e.localCluster()
 		if cluster == nil {
-			cluster = b.reachableEtcd(endpoints)
+			cluster = e.reachable(endpoints)
 		}
 
 		if cluster == nil || !cluster.quorum() {
@@ -111,52 +111,52 @@ const (
 	leaveInterval = 10 * time.Second
 )
 
-// leaveEtcd takes the node out of its etcd cluster for good, and clears its data. Nothing is done where etcd has none
+// leave takes the node out of its etcd cluster for good, and clears its data. Nothing is done where etcd has none
 // or does not run.
-func (b *boot) leaveEtcd(ctx context.Context) error {
-	member := b.node.readDrive().etcd
+func (e *etcdService) leave(ctx context.Context) error {
+	member := e.boot.node.readDrive().etcd
 	if member == nil {
 		return nil
 	}
 
-	b.mu.Lock()
-	svc := b.services[serviceEtcd]
+	e.boot.mu.Lock()
+	svc := e.boot.services.byID[serviceEtcd]
 	runs := svc != nil && (svc.state == stateRunning || svc.state == stateStopping || svc.state == stateFailed)
-	b.mu.Unlock()
+	e.boot.mu.Unlock()
 
 	if !runs {
 		return nil
 	}
 
-	if err := b.leaveEtcdCluster(ctx, member); err != nil {
+	if err := e.leaveCluster(ctx, member); err != nil {
 		return fmt.Errorf("failed to leave cluster: %w", err)
 	}
 
 	return nil
 }
 
-func (b *boot) leaveEtcdCluster(ctx context.Context, member *etcdMember) error {
-	deadline := b.now().Add(leaveLimit)
+func (e *etcdService) leaveCluster(ctx context.Context, member *etcdMember) error {
+	deadline := e.boot.now().Add(leaveLimit)
 
 	for {
-		err := b.withEtcd(ctx, func(cluster *etcdCluster) error { return cluster.remove(member.id) })
+		err := e.with(ctx, func(cluster *etcdCluster) error { return cluster.remove(member.id) })
 		if err == nil || errors.Is(err, errMemberNotFound) {
 			break
 		}
 
-		if !errors.Is(err, errUnhealthy) || b.now().After(deadline) {
+		if !errors.Is(err, errUnhealthy) || e.boot.now().After(deadline) {
 			return fmt.Errorf("1 error(s) occurred:\n\tfailed to remove member %d: %w", member.id, err)
 		}
 
-		if err := b.sleep(ctx, leaveInterval); err != nil {
+		if err := e.boot.sleep(ctx, leaveInterval); err != nil {
 			return err
 		}
 	}
 
-	b.stopEtcd(errLeaving)
-	b.stopServices(serviceEtcd)
-	b.node.editDrive(func(d *drive) { d.etcd = nil })
-	b.node.lab.changed.raise()
+	e.stop(errLeaving)
+	e.boot.services.stop(serviceEtcd)
+	e.boot.node.editDrive(func(d *drive) { d.etcd = nil })
+	e.boot.node.lab.changed.raise()
 
 	return nil
 }
@@ -164,7 +164,7 @@ func (b *boot) leaveEtcdCluster(ctx context.Context, member *etcdMember) error {
 var errLeaving = errors.New("leaving the etcd cluster")
 
 // EtcdLeaveCluster takes this node out of etcd.
-func (s *machineService) EtcdLeaveCluster(ctx context.Context,
+func (s *etcdAPI) EtcdLeaveCluster(ctx context.Context,
 	_ *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
 	b := s.boot
 
@@ -172,9 +172,9 @@ func (s *machineService) EtcdLeaveCluster(ctx context.Context,
 		return nil, err
 	}
 
-	member, err := b.ownMember(ctx)
+	member, err := b.etcd.ownMember(ctx)
 	if err == nil {
-		err = b.leaveEtcdCluster(ctx, member)
+		err = b.etcd.leaveCluster(ctx, member)
 	}
 
 	if err != nil {
@@ -188,18 +188,18 @@ func (s *machineService) EtcdLeaveCluster(ctx context.Context,
 const memberLimit = 3 * time.Minute
 
 // ownMember is the member whose data the node has. It is waited for.
-func (b *boot) ownMember(ctx context.Context) (*etcdMember, error) {
-	if err := b.etcdClientReady(); err != nil {
+func (e *etcdService) ownMember(ctx context.Context) (*etcdMember, error) {
+	if err := e.clientReady(); err != nil {
 		return nil, fmt.Errorf("failed to create etcd client: %w", err)
 	}
 
-	limited, cancel := b.node.lab.clock.WithTimeout(ctx, memberLimit)
+	limited, cancel := e.boot.node.lab.clock.WithTimeout(ctx, memberLimit)
 	defer cancel()
 
 	var member *etcdMember
 
-	if err := b.node.lab.changed.until(limited, func() bool {
-		member = b.node.readDrive().etcd
+	if err := e.boot.node.lab.changed.until(limited, func() bool {
+		member = e.boot.node.readDrive().etcd
 
 		return member != nil
 	}); err != nil {
@@ -210,7 +210,7 @@ func (b *boot) ownMember(ctx context.Context) (*etcdMember, error) {
 }
 
 // EtcdForfeitLeadership gives the leadership to another member. The reply names it only if there was something to give.
-func (s *machineService) EtcdForfeitLeadership(ctx context.Context,
+func (s *etcdAPI) EtcdForfeitLeadership(ctx context.Context,
 	_ *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
 	b := s.boot
 
@@ -220,12 +220,12 @@ func (s *machineService) EtcdForfeitLeadership(ctx context.Context,
 
 	reply := &machineapi.EtcdForfeitLeadership{}
 
-	member, err := b.ownMember(ctx)
+	member, err := b.etcd.ownMember(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	err = b.withEtcd(ctx, func(cluster *etcdCluster) error {
+	err = b.etcd.with(ctx, func(cluster *etcdCluster) error {
 		switch {
 		case len(cluster.members) == 1:
 			return errors.New("failed to forfeit leadership: cannot forfeit leadership, only one member")
@@ -252,7 +252,7 @@ func (s *machineService) EtcdForfeitLeadership(ctx context.Context,
 }
 
 // EtcdRemoveMemberByID removes any member from etcd.
-func (s *machineService) EtcdRemoveMemberByID(ctx context.Context,
+func (s *etcdAPI) EtcdRemoveMemberByID(ctx context.Context,
 	request *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
 	b := s.boot
 
@@ -260,7 +260,7 @@ func (s *machineService) EtcdRemoveMemberByID(ctx context.Context,
 		return nil, err
 	}
 
-	err := b.withEtcd(ctx, func(cluster *etcdCluster) error {
+	err := b.etcd.with(ctx, func(cluster *etcdCluster) error {
 		if err := cluster.remove(request.GetMemberId()); err != nil {
 			return fmt.Errorf("failed to remove member %d: %w", request.GetMemberId(), err)
 		}

@@ -17,7 +17,7 @@ const etcdDirectory = "/var/lib/etcd"
 
 // EtcdMemberList asks the local etcd, or the control planes that the node knows of. Without an etcd that answers it
 // blocks until the caller's deadline, as etcd's client does.
-func (s *machineService) EtcdMemberList(ctx context.Context,
+func (s *etcdAPI) EtcdMemberList(ctx context.Context,
 	request *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
 	b := s.boot
 
@@ -25,20 +25,20 @@ func (s *machineService) EtcdMemberList(ctx context.Context,
 		return nil, err
 	}
 
-	if err := b.etcdClientReady(); err != nil {
+	if err := b.etcd.clientReady(); err != nil {
 		return nil, err
 	}
 
-	if !request.GetQueryLocal() && !b.knowsControlPlanes() {
+	if !request.GetQueryLocal() && !b.members.knowsControlPlanes() {
 		return nil, errNoEndpoints
 	}
 
 	var members []*machineapi.EtcdMember
 
-	err := b.awaitEtcd(ctx, func(endpoints []netip.Addr) bool {
-		cluster := b.localEtcd()
+	err := b.etcd.await(ctx, func(endpoints []netip.Addr) bool {
+		cluster := b.etcd.localCluster()
 		if cluster == nil && !request.GetQueryLocal() {
-			cluster = b.reachableEtcd(endpoints)
+			cluster = b.etcd.reachable(endpoints)
 		}
 
 		if cluster == nil || !cluster.quorum() {
@@ -63,21 +63,21 @@ func (s *machineService) EtcdMemberList(ctx context.Context,
 }
 
 // EtcdStatus asks the local etcd.
-func (s *machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
+func (s *etcdAPI) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
 	b := s.boot
 
 	if err := b.onlyOnControlPlane("etcd status"); err != nil {
 		return nil, err
 	}
 
-	if err := b.etcdClientReady(); err != nil {
+	if err := b.etcd.clientReady(); err != nil {
 		return nil, fmt.Errorf("failed to create etcd client: %w", err)
 	}
 
 	var reply *machineapi.EtcdMemberStatus
 
-	err := b.awaitEtcd(ctx, func([]netip.Addr) bool {
-		member := b.localMember()
+	err := b.etcd.await(ctx, func([]netip.Addr) bool {
+		member := b.etcd.localMember()
 		if member == nil {
 			return false
 		}
@@ -109,9 +109,9 @@ func (s *machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*mac
 }
 
 // EtcdAlarmList asks the local etcd.
-func (s *machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmListResponse,
+func (s *etcdAPI) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmListResponse,
 	error) {
-	if err := s.boot.maintainEtcd(ctx, "etcd alarm list"); err != nil {
+	if err := s.boot.etcd.maintain(ctx, "etcd alarm list"); err != nil {
 		return nil, err
 	}
 
@@ -119,9 +119,9 @@ func (s *machineService) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*
 }
 
 // EtcdAlarmDisarm asks the local etcd; there are never any alarms.
-func (s *machineService) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse,
+func (s *etcdAPI) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse,
 	error) {
-	if err := s.boot.maintainEtcd(ctx, "etcd alarm disarm"); err != nil {
+	if err := s.boot.etcd.maintain(ctx, "etcd alarm disarm"); err != nil {
 		return nil, err
 	}
 
@@ -129,35 +129,35 @@ func (s *machineService) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) 
 }
 
 // EtcdDefragment asks the local etcd, which has nothing to tidy up.
-func (s *machineService) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse,
+func (s *etcdAPI) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse,
 	error) {
-	if err := s.boot.maintainEtcd(ctx, "etcd defragment"); err != nil {
+	if err := s.boot.etcd.maintain(ctx, "etcd defragment"); err != nil {
 		return nil, err
 	}
 
 	return &machineapi.EtcdDefragmentResponse{Messages: []*machineapi.EtcdDefragment{{}}}, nil
 }
 
-// maintainEtcd waits for the local etcd to answer what only control planes answer.
-func (b *boot) maintainEtcd(ctx context.Context, what string) error {
-	if err := b.onlyOnControlPlane(what); err != nil {
+// maintain waits for the local etcd to answer what only control planes answer.
+func (e *etcdService) maintain(ctx context.Context, what string) error {
+	if err := e.boot.onlyOnControlPlane(what); err != nil {
 		return err
 	}
 
-	if err := b.etcdClientReady(); err != nil {
+	if err := e.clientReady(); err != nil {
 		return fmt.Errorf("failed to create etcd client: %w", err)
 	}
 
-	return b.awaitEtcd(ctx, func([]netip.Addr) bool {
-		cluster := b.localEtcd()
+	return e.await(ctx, func([]netip.Addr) bool {
+		cluster := e.localCluster()
 
 		return cluster != nil && cluster.quorum()
 	})
 }
 
-// etcdClientReady fails before the node has the certificate that its own etcd client needs: that takes a synced clock.
-func (b *boot) etcdClientReady() error {
-	if b.synced() {
+// clientReady fails before the node has the certificate that its own etcd client needs: that takes a synced clock.
+func (e *etcdService) clientReady() error {
+	if e.boot.synced() {
 		return nil
 	}
 
@@ -165,13 +165,13 @@ func (b *boot) etcdClientReady() error {
 		"directory")
 }
 
-// awaitEtcd waits until the question can be answered. It is asked with the lab locked, and given the control planes
+// await waits until the question can be answered. It is asked with the lab locked, and given the control planes
 // that the node knows of.
-func (b *boot) awaitEtcd(ctx context.Context, answered func(endpoints []netip.Addr) bool) error {
-	lab := b.node.lab
+func (e *etcdService) await(ctx context.Context, answered func(endpoints []netip.Addr) bool) error {
+	lab := e.boot.node.lab
 
 	return lab.changed.until(ctx, func() bool {
-		endpoints := b.controlPlaneEndpoints()
+		endpoints := e.boot.members.controlPlaneEndpoints()
 
 		lab.mu.Lock()
 		defer lab.mu.Unlock()
@@ -180,10 +180,10 @@ func (b *boot) awaitEtcd(ctx context.Context, answered func(endpoints []netip.Ad
 	})
 }
 
-// reachableEtcd is the cluster that one of the endpoints leads to. Needs Lab.mu.
-func (b *boot) reachableEtcd(endpoints []netip.Addr) *etcdCluster {
-	for _, cluster := range b.node.lab.clusters {
-		if cluster.ca == b.etcdCA() && cluster.reachable(b.node.lab, endpoints) {
+// reachable is the cluster that one of the endpoints leads to. Needs Lab.mu.
+func (e *etcdService) reachable(endpoints []netip.Addr) *etcdCluster {
+	for _, cluster := range e.boot.node.lab.clusters {
+		if cluster.ca == e.ca() && cluster.reachable(e.boot.node.lab, endpoints) {
 			return cluster
 		}
 	}
@@ -192,10 +192,10 @@ func (b *boot) reachableEtcd(endpoints []netip.Addr) *etcdCluster {
 }
 
 // localMember is the running member on this node. Needs Lab.mu.
-func (b *boot) localMember() *etcdMember {
-	for _, cluster := range b.node.lab.clusters {
+func (e *etcdService) localMember() *etcdMember {
+	for _, cluster := range e.boot.node.lab.clusters {
 		for _, member := range cluster.members {
-			if member.boot == b {
+			if member.boot == e.boot {
 				return member
 			}
 		}
@@ -204,9 +204,9 @@ func (b *boot) localMember() *etcdMember {
 	return nil
 }
 
-// localEtcd is the cluster of the running member on this node. Needs Lab.mu.
-func (b *boot) localEtcd() *etcdCluster {
-	if member := b.localMember(); member != nil {
+// localCluster is the cluster of the running member on this node. Needs Lab.mu.
+func (e *etcdService) localCluster() *etcdCluster {
+	if member := e.localMember(); member != nil {
 		return member.cluster
 	}
 
@@ -237,10 +237,10 @@ func (c *etcdCluster) list() []*machineapi.EtcdMember {
 }
 
 // List lists a directory: only /var/lib/etcd has anything in it that clients ask for.
-func (s *machineService) List(request *machineapi.ListRequest, stream machineapi.MachineService_ListServer) error {
+func (s *fileAPI) List(request *machineapi.ListRequest, stream machineapi.MachineService_ListServer) error {
 	root := path.Clean("/" + request.GetRoot())
 
-	entries, known := s.boot.directory(root)
+	entries, known := s.boot.files.directory(root)
 	if !known {
 		return fmt.Errorf("lstat %s: no such file or directory", root)
 	}
@@ -265,20 +265,20 @@ func (s *machineService) List(request *machineapi.ListRequest, stream machineapi
 }
 
 // directory is what a directory holds; the second result is false when there is none.
-func (b *boot) directory(root string) ([]string, bool) {
-	drive := b.node.readDrive()
-	mounted := b.serviceUp(serviceCRI)
+func (f *fileTree) directory(root string) ([]string, bool) {
+	drive := f.boot.node.readDrive()
+	mounted := f.boot.services.up(serviceCRI)
 
 	switch {
 	case root == "/":
 		return []string{"etc", "proc", "system", "var"}, true
 	case root == "/var/lib":
-		if mounted && b.role().IsControlPlane() {
+		if mounted && f.boot.config.role().IsControlPlane() {
 			return []string{"containerd", "etcd", "kubelet"}, true
 		}
 
 		return nil, true
-	case root == etcdDirectory && mounted && b.role().IsControlPlane():
+	case root == etcdDirectory && mounted && f.boot.config.role().IsControlPlane():
 		if drive.etcd == nil {
 			return nil, true
 		}

@@ -14,10 +14,10 @@ import (
 )
 
 // EtcdRecover takes a snapshot for a later Bootstrap. Nobody looks at it before that.
-func (s *machineService) EtcdRecover(stream machineapi.MachineService_EtcdRecoverServer) error {
+func (s *etcdAPI) EtcdRecover(stream machineapi.MachineService_EtcdRecoverServer) error {
 	b := s.boot
 
-	if !b.serviceUp(serviceCRI) {
+	if !b.services.up(serviceCRI) {
 		return status.Error(codes.FailedPrecondition, "etcd service is not ready for recovery yet")
 	}
 
@@ -43,24 +43,24 @@ func (s *machineService) EtcdRecover(stream machineapi.MachineService_EtcdRecove
 	return stream.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
 }
 
-// recoverEtcd makes a cluster of one member from the snapshot that the node was sent. What Kubernetes kept in it is
+// recoverData makes a cluster of one member from the snapshot that the node was sent. What Kubernetes kept in it is
 // there again.
-func (b *boot) recoverEtcd(skipHash bool) (*etcdMember, error) {
-	snapshot := b.node.readDrive().recovery
+func (e *etcdService) recoverData(skipHash bool) (*etcdMember, error) {
+	snapshot := e.boot.node.readDrive().recovery
 
 	if err := checkSnapshot(snapshot); err != nil {
 		return nil, preStageFailure(fmt.Errorf("error verifying snapshot: %w", err))
 	}
 
 	key := snapshotKey(snapshot)
-	b.print("recovering etcd from snapshot: hash %x, revision 2, total keys 1, total size %d", key[:4], len(snapshot))
+	e.boot.log("recovering etcd from snapshot: hash %x, revision 2, total keys 1, total size %d", key[:4], len(snapshot))
 
 	if err := checkSnapshotHash(snapshot); err != nil && !skipHash {
 		return nil, preStageFailure(fmt.Errorf("error recovering from the snapshot: %w", err))
 	}
 
-	member := b.makeEtcdCluster()
-	lab := b.node.lab
+	member := e.makeCluster()
+	lab := e.boot.node.lab
 
 	lab.mu.Lock()
 	if former := lab.snapshots[key]; former != nil {
@@ -68,7 +68,7 @@ func (b *boot) recoverEtcd(skipHash bool) (*etcdMember, error) {
 	}
 	lab.mu.Unlock()
 
-	b.node.editDrive(func(d *drive) { d.recovery = nil })
+	e.boot.node.editDrive(func(d *drive) { d.recovery = nil })
 
 	return member, nil
 }

@@ -155,7 +155,7 @@ func eventID(at time.Time, position int) string {
 
 // Events streams the ring: an empty hello, the asked-for history, and what follows. It ends cleanly when the node stops
 // its services.
-func (s *machineService) Events(request *machineapi.EventsRequest,
+func (s *logAPI) Events(request *machineapi.EventsRequest,
 	stream machineapi.MachineService_EventsServer) error {
 	b := s.boot
 

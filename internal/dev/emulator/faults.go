@@ -205,13 +205,13 @@ func (f CallFault) concerns(call *Call) bool {
 		(f.Resource == "" || f.Resource == call.Resource)
 }
 
-// takeCallFault finds the fault for a call and counts it down.
-func (n *Node) takeCallFault(call *Call, when When) (CallFault, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// takeFault finds the fault for a call and counts it down.
+func (r *recorder) takeFault(call *Call, when When) (CallFault, bool) {
+	r.node.mu.Lock()
+	defer r.node.mu.Unlock()
 
-	for i := range n.faults.Calls {
-		fault := &n.faults.Calls[i]
+	for i := range r.node.faults.Calls {
+		fault := &r.node.faults.Calls[i]
 		if fault.When != when || fault.Times < 0 || !fault.concerns(call) {
 			continue
 		}

@@ -16,20 +16,23 @@ import (
 // directorySize is what an empty directory takes on the machine's disk, in bytes.
 const directorySize = 4096
 
-// file is the content of one of the few files that clients read; the second result is false when there is none.
-func (b *boot) file(name string) (string, bool) {
+// fileTree is what clients can see of a node's file systems.
+type fileTree struct{ boot *boot }
+
+// read is the content of one of the few files that clients read; the second result is false when there is none.
+func (f *fileTree) read(name string) (string, bool) {
 	switch name {
 	case bootIDPath:
-		return b.id + "\n", true
+		return f.boot.id + "\n", true
 	case "/proc/cmdline":
-		return b.node.options.Cmdline + "\n", true
+		return f.boot.node.options.Cmdline + "\n", true
 	default:
 		return "", false
 	}
 }
 
 // Copy streams a file, or a directory with all that is in it, as a tar.gz.
-func (s *machineService) Copy(request *machineapi.CopyRequest, stream machineapi.MachineService_CopyServer) error {
+func (s *fileAPI) Copy(request *machineapi.CopyRequest, stream machineapi.MachineService_CopyServer) error {
 	root := path.Clean(request.GetRootPath())
 	if !path.IsAbs(root) {
 		return fmt.Errorf("path is not absolute %v", root)
@@ -38,7 +41,7 @@ func (s *machineService) Copy(request *machineapi.CopyRequest, stream machineapi
 	zipper := gzip.NewWriter(dataWriter{stream})
 	archive := tar.NewWriter(zipper)
 
-	if err := s.boot.archive(archive, root, root); err != nil {
+	if err := s.boot.files.archive(archive, root, root); err != nil {
 		return err
 	}
 
@@ -46,19 +49,19 @@ func (s *machineService) Copy(request *machineapi.CopyRequest, stream machineapi
 }
 
 // archive adds a file or directory, under its name relative to root.
-func (b *boot) archive(archive *tar.Writer, root, name string) error {
+func (f *fileTree) archive(archive *tar.Writer, root, name string) error {
 	relative := strings.TrimPrefix(strings.TrimPrefix(name, root), "/")
 	if relative == "" {
 		relative = "."
 	}
 
-	if content, ok := b.file(name); ok {
+	if content, ok := f.read(name); ok {
 		if relative == "." {
 			relative = path.Base(name)
 		}
 
 		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: relative, Size: int64(len(content)),
-			Mode: 0o444, ModTime: b.now()}); err != nil {
+			Mode: 0o444, ModTime: f.boot.now()}); err != nil {
 			return err
 		}
 
@@ -67,22 +70,22 @@ func (b *boot) archive(archive *tar.Writer, root, name string) error {
 		return err
 	}
 
-	entries, ok := b.directory(name)
+	entries, ok := f.directory(name)
 	if !ok {
 		return fmt.Errorf("lstat %s: no such file or directory", name)
 	}
 
 	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: relative, Mode: 0o700,
-		ModTime: b.now()}); err != nil {
+		ModTime: f.boot.now()}); err != nil {
 		return err
 	}
 
 	for _, entry := range entries {
-		if _, ok := b.directory(path.Join(name, entry)); !ok {
+		if _, ok := f.directory(path.Join(name, entry)); !ok {
 			continue // the machine has no more of it than its name
 		}
 
-		if err := b.archive(archive, root, path.Join(name, entry)); err != nil {
+		if err := f.archive(archive, root, path.Join(name, entry)); err != nil {
 			return err
 		}
 	}
@@ -91,12 +94,12 @@ func (b *boot) archive(archive *tar.Writer, root, name string) error {
 }
 
 // DiskUsage tells the sizes of directories, those further down first, or why one can't be read.
-func (s *machineService) DiskUsage(request *machineapi.DiskUsageRequest,
+func (s *fileAPI) DiskUsage(request *machineapi.DiskUsageRequest,
 	stream machineapi.MachineService_DiskUsageServer) error {
 	for _, name := range request.GetPaths() {
 		root := path.Clean("/" + name)
 
-		if _, ok := s.boot.directory(root); !ok {
+		if _, ok := s.boot.files.directory(root); !ok {
 			failure := &machineapi.DiskUsageInfo{Name: root, RelativeName: root,
 				Error: fmt.Sprintf("lstat %s: no such file or directory", root)}
 			if err := stream.Send(failure); err != nil {
@@ -106,7 +109,7 @@ func (s *machineService) DiskUsage(request *machineapi.DiskUsageRequest,
 			continue
 		}
 
-		if _, err := s.boot.usage(root, root, 0, request, stream); err != nil {
+		if _, err := s.boot.files.usage(root, root, 0, request, stream); err != nil {
 			return err
 		}
 	}
@@ -115,17 +118,17 @@ func (s *machineService) DiskUsage(request *machineapi.DiskUsageRequest,
 }
 
 // usage tells of a directory, and returns its size.
-func (b *boot) usage(root, name string, depth int32, request *machineapi.DiskUsageRequest,
+func (f *fileTree) usage(root, name string, depth int32, request *machineapi.DiskUsageRequest,
 	stream machineapi.MachineService_DiskUsageServer) (int64, error) {
 	size := int64(directorySize)
-	entries, _ := b.directory(name)
+	entries, _ := f.directory(name)
 
 	for _, entry := range entries {
-		if _, ok := b.directory(path.Join(name, entry)); !ok {
+		if _, ok := f.directory(path.Join(name, entry)); !ok {
 			continue
 		}
 
-		more, err := b.usage(root, path.Join(name, entry), depth+1, request, stream)
+		more, err := f.usage(root, path.Join(name, entry), depth+1, request, stream)
 		if err != nil {
 			return 0, err
 		}

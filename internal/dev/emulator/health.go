@@ -63,7 +63,7 @@ func (s *clusterService) HealthCheck(request *clusterapi.HealthCheckRequest,
 	defer kube.close()
 
 	checked := &clusterhealth.Cluster{Talos: api, Kubernetes: kube.client}
-	if err := b.findNodes(ctx, checked, request.GetClusterInfo()); err != nil {
+	if err := b.members.find(ctx, checked, request.GetClusterInfo()); err != nil {
 		return err
 	}
 
@@ -91,9 +91,9 @@ func (b *boot) checkLimit(ctx context.Context, check string) (context.Context, c
 	return context.WithCancel(ctx)
 }
 
-// findNodes settles whom to check: whom the caller names, whom the node has discovered, or at last whom Kubernetes
+// find settles whom to check: whom the caller names, whom the node has discovered, or at last whom Kubernetes
 // knows.
-func (b *boot) findNodes(ctx context.Context, checked *clusterhealth.Cluster, named *clusterapi.ClusterInfo) error {
+func (m *membership) find(ctx context.Context, checked *clusterhealth.Cluster, named *clusterapi.ClusterInfo) error {
 	if len(named.GetControlPlaneNodes())+len(named.GetWorkerNodes()) > 0 {
 		var err error
 
@@ -104,7 +104,7 @@ func (b *boot) findNodes(ctx context.Context, checked *clusterhealth.Cluster, na
 		return err
 	}
 
-	members, err := safe.StateListAll[*cluster.Member](ctx, b.resources)
+	members, err := safe.StateListAll[*cluster.Member](ctx, m.boot.resources.own)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ const ownCertificate = 10 * time.Minute
 
 // ownAPI is a connection to the node's own API, with a certificate of these roles.
 func (b *boot) ownAPI(ctx context.Context, roles role.Set) (*client.Client, error) {
-	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(b.wallNow()), b.settings())
+	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(b.wallNow()), b.config.settings())
 
 	signed, err := bundle.GenerateTalosAPIClientCertificateWithTTL(roles, ownCertificate)
 	if err != nil {
@@ -163,7 +163,7 @@ func (b *boot) ownAPI(ctx context.Context, roles role.Set) (*client.Client, erro
 		return nil, fmt.Errorf("failed to generate client certificate: %w", err)
 	}
 
-	roots, err := b.acceptedCAs()
+	roots, err := b.certificates.acceptedCAs()
 	if err != nil {
 		return nil, err
 	}

@@ -50,8 +50,15 @@ type storedImage struct {
 // imageSize is that of every image, in bytes.
 const imageSize = 100_000_000
 
-// imageStore finds the store that a request names.
-func (b *boot) imageStore(instance *common.ContainerdInstance) (imageStore, error) {
+// images are those that were pulled.
+type images struct {
+	boot *boot
+
+	pulled map[string]storedImage // into memory, while there is no disk; guarded by boot.mu
+}
+
+// store finds the store that a request names.
+func (i *images) store(instance *common.ContainerdInstance) (imageStore, error) {
 	driver, namespace := instance.GetDriver(), instance.GetNamespace()
 
 	switch {
@@ -63,7 +70,7 @@ func (b *boot) imageStore(instance *common.ContainerdInstance) (imageStore, erro
 		return 0, status.Error(codes.InvalidArgument, "cannot use CRI namespace with containerd driver")
 	case driver == common.ContainerDriver_CONTAINERD:
 		return systemImages, nil
-	case !b.serviceUp(serviceCRI):
+	case !i.boot.services.up(serviceCRI):
 		return 0, status.Error(codes.Unavailable,
 			`error connecting to containerd: failed to dial "/run/containerd/containerd.sock": context deadline exceeded`)
 	case namespace == common.ContainerdNamespace_NS_CRI:
@@ -73,20 +80,20 @@ func (b *boot) imageStore(instance *common.ContainerdInstance) (imageStore, erro
 	}
 }
 
-// imagesOf is what a store holds, by name.
-func (b *boot) imagesOf(store imageStore) map[string]storedImage {
+// of is what a store holds, by name.
+func (i *images) of(store imageStore) map[string]storedImage {
 	if store != systemImages {
-		return b.node.readDrive().images[store]
+		return i.boot.node.readDrive().images[store]
 	}
 
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	i.boot.mu.Lock()
+	defer i.boot.mu.Unlock()
 
-	return b.images
+	return i.pulled
 }
 
-// changeImages replaces what a store holds by a changed copy.
-func (b *boot) changeImages(store imageStore, change func(map[string]storedImage)) {
+// change replaces what a store holds by a changed copy.
+func (i *images) change(store imageStore, change func(map[string]storedImage)) {
 	changed := func(held map[string]storedImage) map[string]storedImage {
 		copied := maps.Clone(held)
 		if copied == nil {
@@ -99,14 +106,14 @@ func (b *boot) changeImages(store imageStore, change func(map[string]storedImage
 	}
 
 	if store == systemImages {
-		b.mu.Lock()
-		b.images = changed(b.images)
-		b.mu.Unlock()
+		i.boot.mu.Lock()
+		i.pulled = changed(i.pulled)
+		i.boot.mu.Unlock()
 
 		return
 	}
 
-	b.node.editDrive(func(d *drive) {
+	i.boot.node.editDrive(func(d *drive) {
 		stores := maps.Clone(d.images)
 		if stores == nil {
 			stores = map[imageStore]map[string]storedImage{}
@@ -189,18 +196,18 @@ func (n imageName) pinned(digest string) string { return n.name + "@" + digest }
 
 // pull fetches an image into a store, under all its names. Every image exists, but while a fault says that installers
 // do not.
-func (b *boot) pull(ctx context.Context, store imageStore, reference string,
+func (i *images) pull(ctx context.Context, store imageStore, reference string,
 	progress func(machineapi.ImageServicePullLayerProgress_Status)) (imageName, string, error) {
 	parsed, err := parseImage(reference)
 	if err != nil {
 		return parsed, "", err
 	}
 
-	if held, known := b.imagesOf(store)[parsed.String()]; known {
+	if held, known := i.of(store)[parsed.String()]; known {
 		return parsed, held.digest, nil
 	}
 
-	if b.node.takeInstallFault(InstallImagePull) == InstallImagePull {
+	if i.boot.node.takeInstallFault(InstallImagePull) == InstallImagePull {
 		return parsed, "", notFoundError{fmt.Sprintf(
 			"1 error(s) occurred:\n\tfailed to pull image %q: failed to resolve reference %q: %s: not found",
 			parsed, parsed, parsed)}
@@ -208,7 +215,7 @@ func (b *boot) pull(ctx context.Context, store imageStore, reference string,
 
 	progress(machineapi.ImageServicePullLayerProgress_DOWNLOADING)
 
-	if err := b.sleep(ctx, b.node.options.Timing.Pull); err != nil {
+	if err := i.boot.sleep(ctx, i.boot.node.options.Timing.Pull); err != nil {
 		return parsed, "", err
 	}
 
@@ -216,14 +223,14 @@ func (b *boot) pull(ctx context.Context, store imageStore, reference string,
 	progress(machineapi.ImageServicePullLayerProgress_EXTRACTING)
 	progress(machineapi.ImageServicePullLayerProgress_EXTRACT_COMPLETE)
 
-	held := storedImage{parsed.digest, b.now()}
+	held := storedImage{parsed.digest, i.boot.now()}
 
 	if held.digest == "" {
 		sum := sha256.Sum256([]byte(parsed.String()))
 		held.digest = "sha256:" + hex.EncodeToString(sum[:])
 	}
 
-	b.changeImages(store, func(images map[string]storedImage) {
+	i.change(store, func(images map[string]storedImage) {
 		for _, name := range []string{held.digest, parsed.String(), parsed.pinned(held.digest)} {
 			images[name] = held
 		}
@@ -238,9 +245,9 @@ type notFoundError struct{ text string }
 // Error implements error.
 func (e notFoundError) Error() string { return e.text }
 
-// pullInstaller fetches an installer into memory for an upgrade.
-func (b *boot) pullInstaller(ctx context.Context, reference string) error {
-	_, _, err := b.pull(ctx, systemImages, reference, func(machineapi.ImageServicePullLayerProgress_Status) {})
+// pull fetches an installer into memory for an upgrade.
+func (i *installer) pull(ctx context.Context, reference string) error {
+	_, _, err := i.boot.images.pull(ctx, systemImages, reference, func(machineapi.ImageServicePullLayerProgress_Status) {})
 
 	return err
 }
@@ -248,12 +255,12 @@ func (b *boot) pullInstaller(ctx context.Context, reference string) error {
 // List tells the images of a store, each under all its names.
 func (s *imageService) List(request *machineapi.ImageServiceListRequest,
 	stream machineapi.ImageService_ListServer) error {
-	store, err := s.boot.imageStore(request.GetContainerd())
+	store, err := s.boot.images.store(request.GetContainerd())
 	if err != nil {
 		return err
 	}
 
-	images := s.boot.imagesOf(store)
+	images := s.boot.images.of(store)
 
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		if err := stream.Send(&machineapi.ImageServiceListResponse{
@@ -269,14 +276,14 @@ func (s *imageService) List(request *machineapi.ImageServiceListRequest,
 // Pull fetches an image into a store. It tells its progress and at the end the image's name by digest.
 func (s *imageService) Pull(request *machineapi.ImageServicePullRequest,
 	stream machineapi.ImageService_PullServer) error {
-	store, err := s.boot.imageStore(request.GetContainerd())
+	store, err := s.boot.images.store(request.GetContainerd())
 	if err != nil {
 		return err
 	}
 
 	start := s.boot.now()
 
-	name, digest, err := s.boot.pull(stream.Context(), store, request.GetImageRef(),
+	name, digest, err := s.boot.images.pull(stream.Context(), store, request.GetImageRef(),
 		func(now machineapi.ImageServicePullLayerProgress_Status) {
 			progress := &machineapi.ImageServicePullLayerProgress{Status: now, Elapsed: durationpb.New(s.boot.now().Sub(start)),
 				Total: imageSize}
@@ -310,7 +317,7 @@ func (s *imageService) Import(stream machineapi.ImageService_ImportServer) error
 		return status.Error(codes.InvalidArgument, "containerd instance is required")
 	}
 
-	store, err := s.boot.imageStore(first.GetContainerd())
+	store, err := s.boot.images.store(first.GetContainerd())
 	if err != nil {
 		return err
 	}
@@ -339,7 +346,7 @@ func (s *imageService) Import(stream machineapi.ImageService_ImportServer) error
 
 	digest := "sha256:" + hex.EncodeToString(content.Sum(nil))
 
-	s.boot.changeImages(store, func(images map[string]storedImage) { images[digest] = storedImage{digest, s.boot.now()} })
+	s.boot.images.change(store, func(images map[string]storedImage) { images[digest] = storedImage{digest, s.boot.now()} })
 
 	return stream.SendAndClose(&machineapi.ImageServiceImportResponse{Name: digest})
 }
@@ -347,16 +354,16 @@ func (s *imageService) Import(stream machineapi.ImageService_ImportServer) error
 // Remove forgets one name of an image.
 func (s *imageService) Remove(_ context.Context, request *machineapi.ImageServiceRemoveRequest) (*emptypb.Empty,
 	error) {
-	store, err := s.boot.imageStore(request.GetContainerd())
+	store, err := s.boot.images.store(request.GetContainerd())
 	if err != nil {
 		return nil, err
 	}
 
-	if _, known := s.boot.imagesOf(store)[request.GetImageRef()]; !known {
+	if _, known := s.boot.images.of(store)[request.GetImageRef()]; !known {
 		return nil, status.Errorf(codes.NotFound, "image %s not found", request.GetImageRef())
 	}
 
-	s.boot.changeImages(store, func(images map[string]storedImage) { delete(images, request.GetImageRef()) })
+	s.boot.images.change(store, func(images map[string]storedImage) { delete(images, request.GetImageRef()) })
 
 	return &emptypb.Empty{}, nil
 }

@@ -16,12 +16,12 @@ import (
 
 // runtimeValidate is machinery's validation against the running machine. Machinery takes its own Talos version for the
 // machine's when it judges the versions of Kubernetes, so these judgements are made again here.
-func (b *boot) runtimeValidate(provider talosconfig.Provider, mode validation.RuntimeMode) ([]string, error) {
-	warnings, err := provider.RuntimeValidate(b.ctx, b.resources, mode)
+func (m *machineConfig) runtimeValidate(provider talosconfig.Provider, mode validation.RuntimeMode) ([]string, error) {
+	warnings, err := provider.RuntimeValidate(m.boot.ctx, m.boot.resources.own, mode)
 
 	if config := provider.RawV1Alpha1(); config != nil {
-		warnings = append(b.bootWarnings(config), warnings...)
-		err = rejudge(err, kubernetesProblems(config, b.version))
+		warnings = append(m.bootWarnings(config), warnings...)
+		err = rejudge(err, kubernetesProblems(config, m.boot.version))
 	}
 
 	return warnings, err
@@ -29,8 +29,8 @@ func (b *boot) runtimeValidate(provider talosconfig.Provider, mode validation.Ru
 
 // bootWarnings are those of a machine that was booted from a unified kernel image, which machinery takes the system
 // that it runs on for.
-func (b *boot) bootWarnings(config *v1alpha1.Config) []string {
-	if !b.node.options.UKI || len(config.Machine().Install().ExtraKernelArgs()) == 0 {
+func (m *machineConfig) bootWarnings(config *v1alpha1.Config) []string {
+	if !m.boot.node.options.UKI || len(config.Machine().Install().ExtraKernelArgs()) == 0 {
 		return nil
 	}
 

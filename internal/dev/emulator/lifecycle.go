@@ -22,10 +22,10 @@ func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRe
 	stream machineapi.LifecycleService_InstallServer) error {
 	b := s.boot
 
-	if err := b.beginInstaller(); err != nil {
+	if err := b.installer.begin(); err != nil {
 		return err
 	}
-	defer b.installing.Unlock()
+	defer b.installer.installing.Unlock()
 
 	if b.node.Installed() {
 		return status.Error(codes.AlreadyExists, "machine is already installed")
@@ -41,14 +41,17 @@ func (s *lifecycleService) Install(request *machineapi.LifecycleServiceInstallRe
 		return status.Error(codes.InvalidArgument, "destination disk is required")
 	}
 
-	disk, err := b.diskByPath(stream.Context(), path)
+	disk, err := b.config.diskByPath(stream.Context(), path)
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "invalid disk path: %s", err)
 	}
 
-	err = b.runInstaller(request.GetContainerd(), image, func(progress *machineapi.LifecycleServiceInstallProgress) error {
+	send := func(progress *machineapi.LifecycleServiceInstallProgress) error {
 		return stream.Send(&machineapi.LifecycleServiceInstallResponse{Progress: progress})
-	}, func() error { return b.writeSystem(disk, image) })
+	}
+
+	err = b.installer.run(request.GetContainerd(), image, send,
+		func() error { return b.installer.writeSystem(disk, image) })
 	if err != nil {
 		return status.Errorf(codes.Internal, "installation failed: %s", err)
 	}
@@ -61,10 +64,10 @@ func (s *lifecycleService) Upgrade(request *machineapi.LifecycleServiceUpgradeRe
 	stream machineapi.LifecycleService_UpgradeServer) error {
 	b := s.boot
 
-	if err := b.beginInstaller(); err != nil {
+	if err := b.installer.begin(); err != nil {
 		return err
 	}
-	defer b.installing.Unlock()
+	defer b.installer.installing.Unlock()
 
 	image := request.GetSource().GetImageName()
 
@@ -75,11 +78,11 @@ func (s *lifecycleService) Upgrade(request *machineapi.LifecycleServiceUpgradeRe
 		return errNoInstaller
 	}
 
-	err := b.runInstaller(request.GetContainerd(), image,
+	err := b.installer.run(request.GetContainerd(), image,
 		func(progress *machineapi.LifecycleServiceInstallProgress) error {
 			return stream.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: progress})
 		}, func() error {
-			b.writeUpgrade(image)
+			b.installer.writeUpgrade(image)
 
 			return nil
 		})
@@ -95,55 +98,55 @@ var (
 	errNoInstaller = status.Error(codes.InvalidArgument, "installer image name is required")
 )
 
-// beginInstaller keeps other installers out, until the lock is given back.
-func (b *boot) beginInstaller() error {
+// begin keeps other installers out, until the lock is given back.
+func (i *installer) begin() error {
 	switch {
-	case b.node.options.Agent:
+	case i.boot.node.options.Agent:
 		return errAgent
-	case !b.installing.TryLock():
+	case !i.installing.TryLock():
 		return errInstalling
 	default:
 		return nil
 	}
 }
 
-// runInstaller runs an installer that was pulled before, and tells what it prints and with which code it exits. One
+// run runs an installer that was pulled before, and tells what it prints and with which code it exits. One
 // that fails is no error.
-func (b *boot) runInstaller(where *common.ContainerdInstance, image string,
+func (i *installer) run(where *common.ContainerdInstance, image string,
 	tell func(*machineapi.LifecycleServiceInstallProgress) error, write func() error) error {
-	store, err := b.imageStore(where)
+	store, err := i.boot.images.store(where)
 	if err != nil {
 		return err
 	}
 
-	if _, known := b.imagesOf(store)[image]; !known {
+	if _, known := i.boot.images.of(store)[image]; !known {
 		return fmt.Errorf("installer image %q not found in containerd store: image %q: not found", image, image)
 	}
 
-	lines := []string{"running Talos installer " + versionOf(image, b.version), "creating new disk layout",
+	lines := []string{"running Talos installer " + versionOf(image, i.boot.version), "creating new disk layout",
 		"copying boot assets", "installing the boot loader"}
 
 	for _, line := range lines {
 		// Who watches may go, and the installer runs on.
 		tell(installerMessage(line)) //nolint:errcheck // as above
 
-		if err := b.sleep(b.ctx, b.node.options.Timing.Install/time.Duration(len(lines))); err != nil {
+		if err := i.boot.sleep(i.boot.ctx, i.boot.node.options.Timing.Install/time.Duration(len(lines))); err != nil {
 			return err
 		}
 	}
 
-	code := b.installerExitCode()
+	code := i.exitCode()
 	if code == 0 {
 		if err := write(); err != nil {
 			return err
 		}
 
-		tell(installerMessage("installation of " + versionOf(image, b.version) + " complete")) //nolint:errcheck // as above
+		tell(installerMessage("installation of " + versionOf(image, i.boot.version) + " complete")) //nolint:errcheck // as above
 	} else {
 		tell(installerMessage("error: failed to write partition: input/output error")) //nolint:errcheck // as above
 	}
 
-	b.print("installer container exited with code %d", code)
+	i.boot.log("installer container exited with code %d", code)
 
 	if err := tell(&machineapi.LifecycleServiceInstallProgress{
 		Response: &machineapi.LifecycleServiceInstallProgress_ExitCode{ExitCode: code}}); err != nil {
@@ -158,9 +161,9 @@ func installerMessage(line string) *machineapi.LifecycleServiceInstallProgress {
 		Response: &machineapi.LifecycleServiceInstallProgress_Message{Message: line + "\n"}}
 }
 
-// installerExitCode is how an installer ends that reached the disk: with an error if the disk is to fail.
-func (b *boot) installerExitCode() int32 {
-	if b.node.takeInstallFault(InstallDiskWrite) == InstallDiskWrite {
+// exitCode is how an installer ends that reached the disk: with an error if the disk is to fail.
+func (i *installer) exitCode() int32 {
+	if i.boot.node.takeInstallFault(InstallDiskWrite) == InstallDiskWrite {
 		return 1
 	}
 

@@ -36,8 +36,8 @@ func (l *logBuffer) lines() []string {
 	return slices.Clone(l.texts)
 }
 
-// print writes a line to the kernel log, as everything that machined says.
-func (b *boot) print(format string, values ...any) {
+// log writes a line to the kernel log, as everything that machined says.
+func (b *boot) log(format string, values ...any) {
 	b.printLine("user: warning", "[talos] "+fmt.Sprintf(format, values...))
 }
 
@@ -50,24 +50,24 @@ func (b *boot) printLine(facility, text string) {
 }
 
 // logOf is the log of a service, made when it is first needed.
-func (b *boot) logOf(id string) *logBuffer {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (s *services) logOf(id string) *logBuffer {
+	s.boot.mu.Lock()
+	defer s.boot.mu.Unlock()
 
-	if b.serviceLogs[id] == nil {
-		b.serviceLogs[id] = &logBuffer{}
+	if s.logs[id] == nil {
+		s.logs[id] = &logBuffer{}
 	}
 
-	return b.serviceLogs[id]
+	return s.logs[id]
 }
 
 // Dmesg streams the kernel log, one line a message.
-func (s *machineService) Dmesg(request *machineapi.DmesgRequest, stream machineapi.MachineService_DmesgServer) error {
+func (s *logAPI) Dmesg(request *machineapi.DmesgRequest, stream machineapi.MachineService_DmesgServer) error {
 	return s.sendLog(stream, s.boot.kernelLog, request.GetFollow(), request.GetTail(), -1)
 }
 
 // Logs streams the log of a service.
-func (s *machineService) Logs(request *machineapi.LogsRequest, stream machineapi.MachineService_LogsServer) error {
+func (s *logAPI) Logs(request *machineapi.LogsRequest, stream machineapi.MachineService_LogsServer) error {
 	if request.GetNamespace() == "" {
 		return status.Error(codes.InvalidArgument, "namespace can't be empty")
 	}
@@ -75,14 +75,14 @@ func (s *machineService) Logs(request *machineapi.LogsRequest, stream machineapi
 	id := request.GetId()
 
 	s.boot.mu.Lock()
-	_, known := s.boot.services[id]
+	_, known := s.boot.services.byID[id]
 	s.boot.mu.Unlock()
 
 	if !known && id != "kernel" {
 		return fmt.Errorf("container %q not found", id)
 	}
 
-	log := s.boot.logOf(id)
+	log := s.boot.services.logOf(id)
 	if id == "kernel" {
 		log = s.boot.kernelLog
 	}
@@ -90,7 +90,7 @@ func (s *machineService) Logs(request *machineapi.LogsRequest, stream machineapi
 	return s.sendLog(stream, log, request.GetFollow(), false, int(request.GetTailLines()))
 }
 
-func (s *machineService) sendLog(stream grpc.ServerStreamingServer[common.Data], log *logBuffer, follow, onlyNew bool,
+func (s *logAPI) sendLog(stream grpc.ServerStreamingServer[common.Data], log *logBuffer, follow, onlyNew bool,
 	tail int) error {
 	lines := log.lines()
 	sent := 0

@@ -23,16 +23,47 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 )
 
-// machineService is the machine API of one boot.
+// machineService is the machine API of one boot, put together from the APIs of its subjects.
 type machineService struct {
-	machineapi.UnimplementedMachineServiceServer
+	unimplemented
+	etcdAPI
+	fileAPI
+	logAPI
+	sequenceAPI
+	statsAPI
 
 	boot *boot
 }
 
+// unimplemented has what no subject has. As a type of its own it is embedded deeper than they are, and gives way.
+type unimplemented struct {
+	machineapi.UnimplementedMachineServiceServer
+}
+
+// Each is the part of the machine API about its subject.
+type (
+	// etcdAPI looks after the node's etcd and its cluster.
+	etcdAPI struct{ boot *boot }
+	// fileAPI shows files and folders, and writes the META partition.
+	fileAPI struct{ boot *boot }
+	// logAPI shows logs and events.
+	logAPI struct{ boot *boot }
+	// sequenceAPI starts sequences that end the boot.
+	sequenceAPI struct{ boot *boot }
+	// statsAPI shows figures.
+	statsAPI struct{ boot *boot }
+)
+
+func newMachineService(b *boot) *machineService {
+	return &machineService{
+		etcdAPI: etcdAPI{b}, fileAPI: fileAPI{b}, logAPI: logAPI{b}, sequenceAPI: sequenceAPI{b}, statsAPI: statsAPI{b},
+		boot: b,
+	}
+}
+
 // onlyOnControlPlane is the answer to a call that other nodes do not serve.
 func (b *boot) onlyOnControlPlane(what string) error {
-	if !b.role().IsControlPlane() {
+	if !b.config.role().IsControlPlane() {
 		if refusal, own := b.release.refusals[what]; own {
 			return refusal
 		}
@@ -52,7 +83,7 @@ func (s *machineService) Version(context.Context, *emptypb.Empty) (*machineapi.V
 		Platform: &machineapi.PlatformInfo{Name: "metal", Mode: s.boot.node.options.platformMode()},
 	}
 
-	if s.boot.activeConfig() != nil {
+	if s.boot.config.active() != nil {
 		version.Features = &machineapi.FeaturesInfo{Rbac: true}
 	}
 
@@ -61,7 +92,7 @@ func (s *machineService) Version(context.Context, *emptypb.Empty) (*machineapi.V
 
 // Hostname tells the machine's name.
 func (s *machineService) Hostname(context.Context, *emptypb.Empty) (*machineapi.HostnameResponse, error) {
-	name := s.boot.hostname()
+	name := s.boot.config.hostname()
 	setDefault(&name, "localhost")
 
 	return &machineapi.HostnameResponse{Messages: []*machineapi.Hostname{{Hostname: name}}}, nil
@@ -69,13 +100,13 @@ func (s *machineService) Hostname(context.Context, *emptypb.Empty) (*machineapi.
 
 // ServiceList tells all services with their history.
 func (s *machineService) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
-	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{{Services: s.boot.serviceList()}}}, nil
+	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{{Services: s.boot.services.list()}}}, nil
 }
 
 // ServiceStart starts kubelet, and refuses the others. What runs already is left alone.
 func (s *machineService) ServiceStart(_ context.Context,
 	request *machineapi.ServiceStartRequest) (*machineapi.ServiceStartResponse, error) {
-	if err := s.boot.serviceRefusal(request.GetId(), "start"); err != nil {
+	if err := s.boot.services.refusal(request.GetId(), "start"); err != nil {
 		return nil, err
 	}
 
@@ -86,7 +117,7 @@ func (s *machineService) ServiceStart(_ context.Context,
 // ServiceStop refuses: the services that a node has can't be stopped by hand.
 func (s *machineService) ServiceStop(_ context.Context,
 	request *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse, error) {
-	if err := s.boot.serviceRefusal(request.GetId(), "stop"); err != nil {
+	if err := s.boot.services.refusal(request.GetId(), "stop"); err != nil {
 		return nil, err
 	}
 
@@ -97,12 +128,12 @@ func (s *machineService) ServiceStop(_ context.Context,
 // ServiceRestart restarts kubelet, and refuses the others.
 func (s *machineService) ServiceRestart(_ context.Context,
 	request *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
-	if err := s.boot.serviceRefusal(request.GetId(), "restart"); err != nil {
+	if err := s.boot.services.refusal(request.GetId(), "restart"); err != nil {
 		return nil, err
 	}
 
 	s.boot.mu.Lock()
-	restart := s.boot.restartKubelet
+	restart := s.boot.kubelet.restart
 	s.boot.mu.Unlock()
 
 	if restart != nil {
@@ -113,13 +144,13 @@ func (s *machineService) ServiceRestart(_ context.Context,
 		"Service %q restarted", request.GetId())}}}, nil
 }
 
-// serviceRefusal is why a service can't be started, stopped or restarted by hand; nil if it can, or if that would
+// refusal is why a service can't be started, stopped or restarted by hand; nil if it can, or if that would
 // change nothing.
-func (b *boot) serviceRefusal(id, operation string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (s *services) refusal(id, operation string) error {
+	s.boot.mu.Lock()
+	defer s.boot.mu.Unlock()
 
-	svc := b.services[id]
+	svc := s.byID[id]
 	if svc == nil {
 		return fmt.Errorf("service %q not defined", id)
 	}
@@ -139,17 +170,17 @@ func (b *boot) serviceRefusal(id, operation string) error {
 }
 
 // Reboot answers, then reboots.
-func (s *machineService) Reboot(_ context.Context, request *machineapi.RebootRequest) (*machineapi.RebootResponse,
+func (s *sequenceAPI) Reboot(_ context.Context, request *machineapi.RebootRequest) (*machineapi.RebootResponse,
 	error) {
-	actor := s.boot.act("reboot", seqReboot, false, s.boot.rebootPhases(request.GetMode()))
+	actor := s.boot.sequences.act("reboot", seqReboot, false, s.boot.phases.reboot(request.GetMode()))
 
 	return &machineapi.RebootResponse{Messages: []*machineapi.Reboot{{ActorId: actor}}}, nil
 }
 
 // Shutdown answers, then ends whatever runs and switches the machine off.
-func (s *machineService) Shutdown(_ context.Context, request *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse,
+func (s *sequenceAPI) Shutdown(_ context.Context, request *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse,
 	error) {
-	actor := s.boot.act("shutdown", seqShutdown, true, s.boot.shutdownPhases(request.GetForce()))
+	actor := s.boot.sequences.act("shutdown", seqShutdown, true, s.boot.phases.shutdown(request.GetForce()))
 
 	return &machineapi.ShutdownResponse{Messages: []*machineapi.Shutdown{{ActorId: actor}}}, nil
 }
@@ -161,7 +192,7 @@ func (s *machineService) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineS
 		return err
 	}
 
-	cluster := s.boot.settings().Cluster()
+	cluster := s.boot.config.settings().Cluster()
 
 	pems := [][]byte{cluster.IssuingCA().Crt}
 	for _, ca := range cluster.AcceptedCAs() {
@@ -206,7 +237,7 @@ func (s *machineService) GenerateClientConfiguration(_ context.Context,
 	}
 
 	roles, _ := role.Parse(request.GetRoles())
-	config := s.boot.settings()
+	config := s.boot.config.settings()
 
 	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(s.boot.wallNow()), config)
 
@@ -257,12 +288,12 @@ func unfinishedArchive(name string, file []byte, modified time.Time) ([]byte, er
 const bootIDPath = "/proc/sys/kernel/random/boot_id"
 
 // Read gives a file's content.
-func (s *machineService) Read(request *machineapi.ReadRequest, stream machineapi.MachineService_ReadServer) error {
-	if content, ok := s.boot.file(request.GetPath()); ok {
+func (s *fileAPI) Read(request *machineapi.ReadRequest, stream machineapi.MachineService_ReadServer) error {
+	if content, ok := s.boot.files.read(request.GetPath()); ok {
 		return stream.Send(&common.Data{Bytes: []byte(content)})
 	}
 
-	if _, ok := s.boot.directory(request.GetPath()); ok {
+	if _, ok := s.boot.files.directory(request.GetPath()); ok {
 		return status.Error(codes.InvalidArgument, "path must be a regular file")
 	}
 
@@ -270,7 +301,7 @@ func (s *machineService) Read(request *machineapi.ReadRequest, stream machineapi
 }
 
 // MetaWrite writes a key of the META partition.
-func (s *machineService) MetaWrite(_ context.Context,
+func (s *fileAPI) MetaWrite(_ context.Context,
 	request *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
 	key, err := metaKey(request.GetKey())
 	if err != nil {
@@ -278,13 +309,13 @@ func (s *machineService) MetaWrite(_ context.Context,
 	}
 
 	s.boot.node.editDrive(func(d *drive) { d.meta[key] = string(request.GetValue()) })
-	s.boot.showMeta(key, string(request.GetValue()))
+	s.boot.resources.showMeta(key, string(request.GetValue()))
 
 	return &machineapi.MetaWriteResponse{Messages: []*machineapi.MetaWrite{{}}}, nil
 }
 
 // MetaDelete removes a key of the META partition.
-func (s *machineService) MetaDelete(_ context.Context,
+func (s *fileAPI) MetaDelete(_ context.Context,
 	request *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
 	key, err := metaKey(request.GetKey())
 	if err != nil {
@@ -296,7 +327,7 @@ func (s *machineService) MetaDelete(_ context.Context,
 	}
 
 	s.boot.node.editDrive(func(d *drive) { delete(d.meta, key) })
-	s.boot.removeMeta(key)
+	s.boot.resources.removeMeta(key)
 
 	return &machineapi.MetaDeleteResponse{Messages: []*machineapi.MetaDelete{{}}}, nil
 }

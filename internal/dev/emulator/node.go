@@ -33,13 +33,14 @@ type Node struct {
 	// wiring keeps two that carry out the power and the faults apart, so that the last one does it by what holds then.
 	wiring sync.Mutex
 
+	recorder recorder
+
 	mu     sync.Mutex
 	faults Faults
 	on     bool
 	boot   *boot // the running boot; nil while the machine is off or between two boots
 	boots  int
 	drive  drive
-	calls  []*Call
 }
 
 // drive is what outlives a boot.
@@ -93,6 +94,7 @@ func newNode(lab *Lab, options NodeOptions) (*Node, error) {
 	}
 
 	node.faults.Calls = slices.Clone(options.Faults.Calls) // they are counted down
+	node.recorder.node = node
 	node.ctx, node.cancel = context.WithCancel(lab.ctx)
 
 	if options.Config != nil {
@@ -404,7 +406,7 @@ func (n *Node) Stage() string {
 	case b == nil:
 		return "rebooting"
 	default:
-		return b.stageName()
+		return b.status.stageName()
 	}
 }
 
@@ -414,7 +416,7 @@ func (n *Node) Ready() bool {
 	b := n.boot
 	n.mu.Unlock()
 
-	return b != nil && b.isReady()
+	return b != nil && b.status.isReady()
 }
 
 // Registered reports whether the machine has registered itself in Kubernetes in its running boot.
@@ -427,7 +429,7 @@ func (n *Node) Registered() bool {
 		return false
 	}
 
-	known, _ := b.nodeReady()
+	known, _ := b.kubelet.nodeReady()
 
 	return known
 }
@@ -439,7 +441,7 @@ func (n *Node) Config() []byte {
 	n.mu.Unlock()
 
 	if b != nil {
-		if active := b.activeConfig(); active != nil {
+		if active := b.config.active(); active != nil {
 			if data, err := active.Bytes(); err == nil {
 				return data
 			}

@@ -50,42 +50,49 @@ func actorOf(ctx context.Context) string {
 	return actor
 }
 
-// runSequence runs the phases of a sequence if none runs, or if it may take over from the one that does. One that can't
+// sequencer runs the sequences of a boot, one at a time.
+type sequencer struct {
+	boot *boot
+
+	running *sequence // guarded by boot.mu
+}
+
+// run runs the phases of a sequence if none runs, or if it may take over from the one that does. One that can't
 // start leaves an event, and so does one that ends early: as cancelled if another took over, else as fatal, which makes
 // the machine reboot.
-func (b *boot) runSequence(ctx context.Context, name string, force bool, phases []phase) error {
-	ctx, mine, err := b.lockSequence(ctx, name, force)
+func (s *sequencer) run(ctx context.Context, name string, force bool, phases []phase) error {
+	ctx, mine, err := s.lock(ctx, name, force)
 	if err != nil {
 		if errors.Is(err, errLocked) {
 			// As in Talos nobody is named as its actor, so that who waits for the actor's events never sees it.
-			b.sequenceEvent(context.Background(), name, machineapi.SequenceEvent_NOOP,
+			s.sequenceEvent(context.Background(), name, machineapi.SequenceEvent_NOOP,
 				&common.Error{Code: common.Code_LOCKED, Message: "sequence not started: " + err.Error()})
 		}
 
 		return err
 	}
-	defer b.unlockSequence(mine)
+	defer s.unlock(mine)
 
-	b.sequenceEvent(ctx, name, machineapi.SequenceEvent_START, nil)
-	b.stageFor(name)
+	s.sequenceEvent(ctx, name, machineapi.SequenceEvent_START, nil)
+	s.stageFor(name)
 
-	err = b.runPhases(ctx, name, phases)
+	err = s.runPhases(ctx, name, phases)
 
-	b.sequenceEvent(ctx, name, machineapi.SequenceEvent_STOP, nil)
+	s.sequenceEvent(ctx, name, machineapi.SequenceEvent_STOP, nil)
 
 	switch {
 	case err == nil && name == seqBoot:
-		b.setStage(runtimeres.MachineStageRunning)
+		s.boot.status.setStage(runtimeres.MachineStageRunning)
 	case err == nil:
 	case errors.Is(err, context.Canceled):
-		b.sequenceEvent(ctx, name, machineapi.SequenceEvent_NOOP,
+		s.sequenceEvent(ctx, name, machineapi.SequenceEvent_NOOP,
 			&common.Error{Code: common.Code_CANCELED, Message: "sequence failed: " + err.Error()})
 	default:
-		b.sequenceEvent(ctx, name, machineapi.SequenceEvent_NOOP,
+		s.sequenceEvent(ctx, name, machineapi.SequenceEvent_NOOP,
 			&common.Error{Code: common.Code_FATAL, Message: "sequence failed: " + err.Error()})
 
 		if name != seqShutdown {
-			b.setStage(runtimeres.MachineStageRebooting)
+			s.boot.status.setStage(runtimeres.MachineStageRebooting)
 		}
 	}
 
@@ -93,14 +100,14 @@ func (b *boot) runSequence(ctx context.Context, name string, force bool, phases 
 }
 
 // runPhases runs a sequence's phases one after the other.
-func (b *boot) runPhases(ctx context.Context, sequence string, phases []phase) error {
-	start := b.now()
+func (s *sequencer) runPhases(ctx context.Context, sequence string, phases []phase) error {
+	start := s.boot.now()
 
-	b.print("%s sequence: %d phase(s)", sequence, len(phases))
+	s.boot.log("%s sequence: %d phase(s)", sequence, len(phases))
 
 	for number, current := range phases {
-		if err := b.runPhase(ctx, fmt.Sprintf("%d/%d", number+1, len(phases)), current); err != nil {
-			b.print("%s sequence: failed", sequence)
+		if err := s.runPhase(ctx, fmt.Sprintf("%d/%d", number+1, len(phases)), current); err != nil {
+			s.boot.log("%s sequence: failed", sequence)
 
 			return fmt.Errorf("error running phase %d in %s sequence: %w", number+1, sequence, err)
 		}
@@ -110,64 +117,64 @@ func (b *boot) runPhases(ctx context.Context, sequence string, phases []phase) e
 		}
 	}
 
-	b.print("%s sequence: done: %s", sequence, b.now().Sub(start))
+	s.boot.log("%s sequence: done: %s", sequence, s.boot.now().Sub(start))
 
 	return nil
 }
 
-func (b *boot) runPhase(ctx context.Context, progress string, current phase) error {
-	start := b.now()
+func (s *sequencer) runPhase(ctx context.Context, progress string, current phase) error {
+	start := s.boot.now()
 
-	b.print("phase %s (%s): %d tasks(s)", current.name, progress, len(current.tasks))
-	b.phaseEvent(ctx, current.name, machineapi.PhaseEvent_START)
+	s.boot.log("phase %s (%s): %d tasks(s)", current.name, progress, len(current.tasks))
+	s.phaseEvent(ctx, current.name, machineapi.PhaseEvent_START)
 
 	for number, one := range current.tasks {
 		which := fmt.Sprintf("%d/%d", number+1, len(current.tasks))
 
-		if err := b.runTask(ctx, which, one); err != nil {
-			b.phaseEvent(ctx, current.name, machineapi.PhaseEvent_STOP)
-			b.print("phase %s (%s): failed", current.name, progress)
+		if err := s.runTask(ctx, which, one); err != nil {
+			s.phaseEvent(ctx, current.name, machineapi.PhaseEvent_STOP)
+			s.boot.log("phase %s (%s): failed", current.name, progress)
 
 			return fmt.Errorf("task %s: failed, %w", which, err)
 		}
 	}
 
-	b.phaseEvent(ctx, current.name, machineapi.PhaseEvent_STOP)
-	b.print("phase %s (%s): done, %s", current.name, progress, b.now().Sub(start))
+	s.phaseEvent(ctx, current.name, machineapi.PhaseEvent_STOP)
+	s.boot.log("phase %s (%s): done, %s", current.name, progress, s.boot.now().Sub(start))
 
 	return nil
 }
 
-func (b *boot) runTask(ctx context.Context, progress string, current task) error {
-	start := b.now()
+func (s *sequencer) runTask(ctx context.Context, progress string, current task) error {
+	start := s.boot.now()
 
-	b.print("task %s (%s): starting", current.name, progress)
-	b.taskEvent(ctx, current.name, machineapi.TaskEvent_START)
+	s.boot.log("task %s (%s): starting", current.name, progress)
+	s.taskEvent(ctx, current.name, machineapi.TaskEvent_START)
 
 	var err error
 	if current.run != nil {
 		err = current.run(ctx)
 	}
 
-	b.taskEvent(ctx, current.name, machineapi.TaskEvent_STOP)
+	s.taskEvent(ctx, current.name, machineapi.TaskEvent_STOP)
 
 	if err != nil {
-		b.print("task %s (%s): failed: %s", current.name, progress, err)
+		s.boot.log("task %s (%s): failed: %s", current.name, progress, err)
 
 		return err
 	}
 
-	b.print("task %s (%s): done, %s", current.name, progress, b.now().Sub(start))
+	s.boot.log("task %s (%s): done, %s", current.name, progress, s.boot.now().Sub(start))
 
 	return nil
 }
 
 // warned makes the failures of phases warnings on the console.
-func (b *boot) warned(phases ...phase) []phase {
+func (s *sequencer) warned(phases ...phase) []phase {
 	for _, one := range phases {
 		for i, careful := range one.tasks {
 			if careful.run != nil {
-				one.tasks[i].run = b.warning(careful.run)
+				one.tasks[i].run = s.warning(careful.run)
 			}
 		}
 	}
@@ -175,25 +182,26 @@ func (b *boot) warned(phases ...phase) []phase {
 	return phases
 }
 
-func (b *boot) warning(run func(context.Context) error) func(context.Context) error {
+func (s *sequencer) warning(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := run(ctx); err != nil && ctx.Err() == nil {
-			b.print("WARNING: task failed: %s", err)
+			s.boot.log("WARNING: task failed: %s", err)
 		}
 
 		return context.Cause(ctx)
 	}
 }
 
-func (b *boot) sequenceEvent(ctx context.Context, name string, action machineapi.SequenceEvent_Action,
+func (s *sequencer) sequenceEvent(ctx context.Context, name string, action machineapi.SequenceEvent_Action,
 	failure *common.Error) {
-	b.events.publish(b.now(), actorOf(ctx), &machineapi.SequenceEvent{Sequence: name, Action: action, Error: failure})
+	s.boot.events.publish(s.boot.now(), actorOf(ctx),
+		&machineapi.SequenceEvent{Sequence: name, Action: action, Error: failure})
 }
 
-func (b *boot) phaseEvent(ctx context.Context, name string, action machineapi.PhaseEvent_Action) {
-	b.events.publish(b.now(), actorOf(ctx), &machineapi.PhaseEvent{Phase: name, Action: action})
+func (s *sequencer) phaseEvent(ctx context.Context, name string, action machineapi.PhaseEvent_Action) {
+	s.boot.events.publish(s.boot.now(), actorOf(ctx), &machineapi.PhaseEvent{Phase: name, Action: action})
 }
 
-func (b *boot) taskEvent(ctx context.Context, name string, action machineapi.TaskEvent_Action) {
-	b.events.publish(b.now(), actorOf(ctx), &machineapi.TaskEvent{Task: name, Action: action})
+func (s *sequencer) taskEvent(ctx context.Context, name string, action machineapi.TaskEvent_Action) {
+	s.boot.events.publish(s.boot.now(), actorOf(ctx), &machineapi.TaskEvent{Task: name, Action: action})
 }

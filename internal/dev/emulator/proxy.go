@@ -49,7 +49,7 @@ func (g *gatekeeper) targets(ctx context.Context, method string) (targets []stri
 	// A worker has no certificate to forward with: it serves itself and refuses the rest.
 	forwards := g.api.wish.certificate.client != nil
 	if !forwards {
-		node, nodes = g.boot.othersThan(node), g.boot.othersThan(nodes)
+		node, nodes = g.boot.members.othersThan(node), g.boot.members.othersThan(nodes)
 	}
 
 	switch service := strings.Split(strings.TrimPrefix(method, "/"), "/")[0]; {
@@ -73,13 +73,13 @@ func (g *gatekeeper) targets(ctx context.Context, method string) (targets []stri
 }
 
 // othersThan takes the node itself out of a list of targets that holds nothing else.
-func (b *boot) othersThan(targets []string) []string {
+func (m *membership) othersThan(targets []string) []string {
 	if len(targets) != 1 {
 		return targets
 	}
 
 	address, err := netip.ParseAddr(targets[0])
-	if targets[0] == b.hostname() || (err == nil && slices.Contains(b.addresses(), address)) {
+	if targets[0] == m.boot.config.hostname() || (err == nil && slices.Contains(m.boot.addresses(), address)) {
 		return nil
 	}
 

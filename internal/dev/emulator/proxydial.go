@@ -17,7 +17,7 @@ import (
 
 // dialNode connects to another node's API as this one, which speaks for the caller.
 func (g *gatekeeper) dialNode(ctx context.Context, target string) (*grpc.ClientConn, context.Context, error) {
-	address, err := g.boot.resolveTarget(target)
+	address, err := g.boot.members.resolveTarget(target)
 	if err != nil {
 		return nil, nil, status.Errorf(codes.Unavailable, "name resolver error: %s", err)
 	}
@@ -54,13 +54,13 @@ func (g *gatekeeper) dialNode(ctx context.Context, target string) (*grpc.ClientC
 }
 
 // resolveTarget finds the address of a forwarding target: an address, or a name of the cluster.
-func (b *boot) resolveTarget(target string) (netip.Addr, error) {
+func (m *membership) resolveTarget(target string) (netip.Addr, error) {
 	if address, err := netip.ParseAddr(target); err == nil {
 		return address, nil
 	}
 
-	for _, other := range b.clusterNodes() {
-		if other.hostname() == target {
+	for _, other := range m.clusterNodes() {
+		if other.config.hostname() == target {
 			return other.node.Address(), nil
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Reset checks what is to be wiped, answers, and then wipes it.
-func (s *machineService) Reset(ctx context.Context, request *machineapi.ResetRequest) (*machineapi.ResetResponse,
+func (s *sequenceAPI) Reset(ctx context.Context, request *machineapi.ResetRequest) (*machineapi.ResetResponse,
 	error) {
 	b := s.boot
 
@@ -22,30 +22,30 @@ func (s *machineService) Reset(ctx context.Context, request *machineapi.ResetReq
 		return nil, errAgent
 	}
 
-	if err := b.checkReset(ctx, request); err != nil {
+	if err := b.phases.checkReset(ctx, request); err != nil {
 		return nil, err
 	}
 
-	actor := b.act("reset", seqReset, false, b.resetPhases(request))
+	actor := b.sequences.act("reset", seqReset, false, b.phases.reset(request))
 
 	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{ActorId: actor}}}, nil
 }
 
 // checkReset finds fault with a request, in the words of a node: none of these errors has a code.
-func (b *boot) checkReset(ctx context.Context, request *machineapi.ResetRequest) error {
+func (p *phases) checkReset(ctx context.Context, request *machineapi.ResetRequest) error {
 	if len(request.GetUserDisksToWipe()) > 0 && request.GetMode() == machineapi.ResetRequest_SYSTEM_DISK {
 		return errors.New("reset failed: invalid input, wipe mode SYSTEM_DISK doesn't support UserDisksToWipe parameter")
 	}
 
 	for _, device := range request.GetUserDisksToWipe() {
-		i := slices.IndexFunc(b.node.options.Disks, func(d Disk) bool { return "/dev/"+d.Name == device })
+		i := slices.IndexFunc(p.boot.node.options.Disks, func(d Disk) bool { return "/dev/"+d.Name == device })
 
 		switch {
 		case i < 0:
 			return fmt.Errorf("reset user disk failed: device %s wasn't found", device)
-		case b.node.options.Disks[i].Readonly:
+		case p.boot.node.options.Disks[i].Readonly:
 			return fmt.Errorf("reset user disk failed: device %s is readonly", device)
-		case b.node.options.Disks[i].Name == b.node.readDrive().systemDisk:
+		case p.boot.node.options.Disks[i].Name == p.boot.node.readDrive().systemDisk:
 			return fmt.Errorf("reset user disk failed: device %s is the system disk", device)
 		}
 	}
@@ -56,7 +56,7 @@ func (b *boot) checkReset(ctx context.Context, request *machineapi.ResetRequest)
 	}
 
 	for _, partition := range request.GetSystemPartitionsToWipe() {
-		volume, err := safe.StateGetByID[*block.VolumeStatus](ctx, b.resources, partition.GetLabel())
+		volume, err := safe.StateGetByID[*block.VolumeStatus](ctx, p.boot.resources.own, partition.GetLabel())
 		if err != nil {
 			return fmt.Errorf("failed to get volume status with label %q: %w", partition.GetLabel(), err)
 		}
@@ -69,66 +69,67 @@ func (b *boot) checkReset(ctx context.Context, request *machineapi.ResetRequest)
 	return nil
 }
 
-// resetPhases leave the cluster in order if that is asked for, stop everything, wipe, and reboot or switch the machine
+// reset leave the cluster in order if that is asked for, stop everything, wipe, and reboot or switch the machine
 // off.
-func (b *boot) resetPhases(request *machineapi.ResetRequest) []phase {
+func (p *phases) reset(request *machineapi.ResetRequest) []phase {
 	var phases []phase
 
 	partitions := slices.DeleteFunc(slices.Clone(request.GetSystemPartitionsToWipe()),
-		func(p *machineapi.ResetPartitionSpec) bool { return !p.GetWipe() })
+		func(spec *machineapi.ResetPartitionSpec) bool { return !spec.GetWipe() })
 	boots := slices.ContainsFunc(partitions,
-		func(p *machineapi.ResetPartitionSpec) bool { return p.GetLabel() == constants.BootPartitionLabel })
+		func(spec *machineapi.ResetPartitionSpec) bool { return spec.GetLabel() == constants.BootPartitionLabel })
 	kexec := len(partitions) > 0 && !boots
 
-	cleanup := single("cleanup", "stopAllPods", b.stopAllPods)
+	cleanup := single("cleanup", "stopAllPods", p.stopAllPods)
 
 	if request.GetGraceful() {
-		if b.registers() {
-			phases = append(phases, b.warned(single("drain", "cordonAndDrainNode", b.cordonAndDrain))...)
+		if p.boot.kubelet.registers() {
+			drain := single("drain", "cordonAndDrainNode", p.boot.kubelet.cordonAndDrain)
+			phases = append(phases, p.boot.sequences.warned(drain)...)
 		}
 
-		cleanup = single("cleanup", "removeAllPods", b.stopAllPods)
+		cleanup = single("cleanup", "removeAllPods", p.stopAllPods)
 	}
 
-	phases = append(append(phases, b.warned(cleanup)...), idle("dbus", "stopDBus"))
+	phases = append(append(phases, p.boot.sequences.warned(cleanup)...), idle("dbus", "stopDBus"))
 
-	if request.GetGraceful() && b.role().IsControlPlane() {
-		phases = append(phases, single("leave", "leaveEtcd", b.leaveEtcd))
+	if request.GetGraceful() && p.boot.config.role().IsControlPlane() {
+		phases = append(phases, single("leave", "leaveEtcd", p.boot.etcd.leave))
 	}
 
 	phases = append(phases, single("preReset", "sendResetSignal", func(context.Context) error {
-		b.put(runtimeres.NewMachineResetSignal())
+		p.boot.resources.put(runtimeres.NewMachineResetSignal())
 
 		return nil
 	}))
-	phases = append(append(phases, b.warned(b.stopPhases(kexec)...)...), idle("forceCleanup", "forceCleanup"))
-	phases = append(phases, b.wipePhases(request, partitions)...)
+	phases = append(append(phases, p.boot.sequences.warned(p.stop(kexec)...)...), idle("forceCleanup", "forceCleanup"))
+	phases = append(phases, p.wipe(request, partitions)...)
 
 	command := int64(commandRestart)
-	if kexec && b.kexecs() {
+	if kexec && p.kexecs() {
 		command = commandKexec
 	}
 
 	if request.GetReboot() {
-		return append(phases, b.rebootPhase(command))
+		return append(phases, p.restart(command))
 	}
 
-	return append(phases, b.powerOffPhase())
+	return append(phases, p.powerOff())
 }
 
-// wipePhases wipe the named partitions, or without any the whole system disk, and the named other disks.
-func (b *boot) wipePhases(request *machineapi.ResetRequest, partitions []*machineapi.ResetPartitionSpec) []phase {
+// wipe wipe the named partitions, or without any the whole system disk, and the named other disks.
+func (p *phases) wipe(request *machineapi.ResetRequest, partitions []*machineapi.ResetPartitionSpec) []phase {
 	var phases []phase
 
 	if request.GetMode() != machineapi.ResetRequest_USER_DISKS {
-		phases = append(phases, b.wipeSystem(request, partitions))
+		phases = append(phases, p.wipeSystem(request, partitions))
 	}
 
 	if len(request.GetUserDisksToWipe()) > 0 && request.GetMode() != machineapi.ResetRequest_SYSTEM_DISK {
 		phases = append(phases, single("resetUserDisks", "resetUserDisks", func(context.Context) error {
 			for _, device := range request.GetUserDisksToWipe() {
-				b.print("wiping user disk %s", device)
-				b.node.editDrive(func(d *drive) { d.wipeDisk(device) })
+				p.boot.log("wiping user disk %s", device)
+				p.boot.node.editDrive(func(d *drive) { d.wipeDisk(device) })
 			}
 
 			return nil
@@ -138,15 +139,15 @@ func (b *boot) wipePhases(request *machineapi.ResetRequest, partitions []*machin
 	return phases
 }
 
-func (b *boot) wipeSystem(request *machineapi.ResetRequest, partitions []*machineapi.ResetPartitionSpec) phase {
+func (p *phases) wipeSystem(request *machineapi.ResetRequest, partitions []*machineapi.ResetPartitionSpec) phase {
 	if len(partitions) > 0 {
 		return single("resetSpec", "resetSystemDiskSpec", func(context.Context) error {
 			for _, partition := range partitions {
-				b.print("wiping volume %q", partition.GetLabel())
-				b.node.editDrive(func(d *drive) { d.wipePartition(partition.GetLabel()) })
+				p.boot.log("wiping volume %q", partition.GetLabel())
+				p.boot.node.editDrive(func(d *drive) { d.wipePartition(partition.GetLabel()) })
 			}
 
-			b.print("successfully reset system disk by the spec")
+			p.boot.log("successfully reset system disk by the spec")
 
 			return nil
 		})
@@ -155,7 +156,7 @@ func (b *boot) wipeSystem(request *machineapi.ResetRequest, partitions []*machin
 	return single("reset", "resetSystemDisk", func(context.Context) error {
 		// Partitions that were named only to be spared spare the disk as well: Talos finds nothing to wipe then.
 		if len(request.GetSystemPartitionsToWipe()) == 0 {
-			b.node.editDrive((*drive).wipeSystemDisk)
+			p.boot.node.editDrive((*drive).wipeSystemDisk)
 		}
 
 		return nil

@@ -34,70 +34,78 @@ var systemPartitions = []Volume{
 	{Partition: constants.EphemeralPartitionLabel, Filesystem: "xfs", Label: constants.EphemeralPartitionLabel},
 }
 
+// resources are what a boot shows of itself.
+type resources struct {
+	boot *boot
+
+	state state.CoreState // as they are
+	own   state.State     // the same, for the node's own use
+}
+
 // put creates a resource or brings it up to date.
-func (b *boot) put(r resource.Resource) {
-	err := b.resources.Create(b.ctx, r)
+func (r *resources) put(item resource.Resource) {
+	err := r.own.Create(r.boot.ctx, item)
 	if !state.IsConflictError(err) {
 		return
 	}
 
-	current, err := b.resources.Get(b.ctx, r.Metadata())
+	current, err := r.own.Get(r.boot.ctx, item.Metadata())
 	if err != nil {
 		return
 	}
 
-	r.Metadata().SetVersion(current.Metadata().Version())
-	b.resources.Update(b.ctx, r) //nolint:errcheck // lost only to a newer update, or to the end of the boot
+	item.Metadata().SetVersion(current.Metadata().Version())
+	r.own.Update(r.boot.ctx, item) //nolint:errcheck // lost only to a newer update, or to the end of the boot
 }
 
 // remove destroys a resource if it exists.
-func (b *boot) remove(r resource.Resource) {
-	b.resources.Destroy(b.ctx, r.Metadata()) //nolint:errcheck // gone is what was asked for
+func (r *resources) remove(item resource.Resource) {
+	r.own.Destroy(r.boot.ctx, item.Metadata()) //nolint:errcheck // gone is what was asked for
 }
 
 // prepare makes the boot's resources and shows what a kernel shows.
-func (b *boot) prepare() error {
-	core, err := b.release.newResources()
+func (r *resources) prepare() error {
+	core, err := r.boot.release.newResources()
 	if err != nil {
 		return fmt.Errorf("make resource state: %w", err)
 	}
 
-	b.state = staleBookmarks(core, b.id)
-	b.resources = state.WrapCore(core)
-	options := b.node.options
+	r.state = staleBookmarks(core, r.boot.id)
+	r.own = state.WrapCore(core)
+	options := r.boot.node.options
 
-	b.refresh()
+	r.boot.status.refresh()
 
 	version := runtimeres.NewVersion()
-	version.TypedSpec().Name, version.TypedSpec().Version = "Talos", b.version
-	b.put(version)
+	version.TypedSpec().Name, version.TypedSpec().Version = "Talos", r.boot.version
+	r.put(version)
 
 	cmdline := runtimeres.NewKernelCmdline()
 	cmdline.TypedSpec().Cmdline = options.Cmdline
-	b.put(cmdline)
+	r.put(cmdline)
 
 	platform := runtimeres.NewPlatformMetadataSpec(runtimeres.NamespaceName, runtimeres.PlatformMetadataID)
 	platform.TypedSpec().Platform = "metal"
-	b.put(platform)
+	r.put(platform)
 
 	system := hardware.NewSystemInformation(hardware.SystemInformationID)
 	system.TypedSpec().Manufacturer, system.TypedSpec().ProductName = options.Manufacturer, options.ProductName
 	system.TypedSpec().SerialNumber, system.TypedSpec().UUID = options.SerialNumber, options.UUID
-	b.put(system)
+	r.put(system)
 
 	security := runtimeres.NewSecurityStateSpec(runtimeres.NamespaceName)
 	security.TypedSpec().SecureBoot, security.TypedSpec().BootedWithUKI = options.SecureBoot, options.UKI
-	b.put(security)
+	r.put(security)
 
-	b.showExtensions()
-	b.showMachineType()
-	b.showTime()
-	b.showDisks()
-	b.showLinks()
-	b.showSystemDisk()
+	r.showExtensions()
+	r.showMachineType()
+	r.showTime()
+	r.showDisks()
+	r.showLinks()
+	r.showSystemDisk()
 
-	for key, value := range b.node.readDrive().meta {
-		b.showMeta(key, value)
+	for key, value := range r.boot.node.readDrive().meta {
+		r.showMeta(key, value)
 	}
 
 	return nil
@@ -105,11 +113,11 @@ func (b *boot) prepare() error {
 
 // showExtensions shows the system extensions of the running image, and after them its schematic as if it were one, as
 // the image factory does.
-func (b *boot) showExtensions() {
-	all := slices.Clone(b.node.options.Extensions)
-	schematic := b.node.options.Schematic
+func (r *resources) showExtensions() {
+	all := slices.Clone(r.boot.node.options.Extensions)
+	schematic := r.boot.node.options.Schematic
 
-	if drive := b.node.readDrive(); drive.installed {
+	if drive := r.boot.node.readDrive(); drive.installed {
 		schematic = drive.schematic
 	}
 
@@ -121,49 +129,50 @@ func (b *boot) showExtensions() {
 		shown := runtimeres.NewExtensionStatus(runtimeres.NamespaceName, strconv.Itoa(i))
 		shown.TypedSpec().Image = fmt.Sprintf("%d.sqsh", i)
 		shown.TypedSpec().Metadata.Name, shown.TypedSpec().Metadata.Version = extension.Name, extension.Version
-		b.put(shown)
+		r.put(shown)
 	}
 }
 
-func (b *boot) showMeta(key uint8, value string) {
+func (r *resources) showMeta(key uint8, value string) {
 	entry := runtimeres.NewMetaKey(runtimeres.NamespaceName, metaID(key))
 	entry.TypedSpec().Value = value
-	b.put(entry)
+	r.put(entry)
 }
 
-func (b *boot) removeMeta(key uint8) {
-	b.remove(runtimeres.NewMetaKey(runtimeres.NamespaceName, metaID(key)))
+func (r *resources) removeMeta(key uint8) {
+	r.remove(runtimeres.NewMetaKey(runtimeres.NamespaceName, metaID(key)))
 }
 
 func metaID(key uint8) string { return fmt.Sprintf("0x%02x", key) }
 
-func (b *boot) showMachineType() {
+func (r *resources) showMachineType() {
 	kind := config.NewMachineType()
-	kind.SetMachineType(b.role())
-	b.put(kind)
+	kind.SetMachineType(r.boot.config.role())
+	r.put(kind)
 }
 
-func (b *boot) showTime() {
-	b.mu.Lock()
-	synced := b.timeSynced
-	b.mu.Unlock()
+func (r *resources) showTime() {
+	r.boot.mu.Lock()
+	synced := r.boot.timeSynced
+	r.boot.mu.Unlock()
 
 	status := timeres.NewStatus()
 	status.TypedSpec().Synced = synced
-	b.put(status)
+	r.put(status)
 }
 
-func (b *boot) showDisks() {
-	for _, disk := range b.node.options.Disks {
-		b.put(diskResource(disk))
+func (r *resources) showDisks() {
+	for _, disk := range r.boot.node.options.Disks {
+		r.put(diskResource(disk))
 
 		whole := block.NewDiscoveredVolume(block.NamespaceName, disk.Name)
 		whole.TypedSpec().Type, whole.TypedSpec().DevPath = "disk", "/dev/"+disk.Name
 		whole.TypedSpec().SetSize(disk.Size)
-		b.put(whole)
+		r.put(whole)
 
-		if drive := b.node.readDrive(); disk.Name != drive.systemDisk && !slices.Contains(drive.wiped, "/dev/"+disk.Name) {
-			b.showVolumes(disk, disk.Volumes)
+		drive := r.boot.node.readDrive()
+		if disk.Name != drive.systemDisk && !slices.Contains(drive.wiped, "/dev/"+disk.Name) {
+			r.showVolumes(disk, disk.Volumes)
 		}
 	}
 }
@@ -184,7 +193,7 @@ func diskResource(disk Disk) *block.Disk {
 	return shown
 }
 
-func (b *boot) showVolumes(disk Disk, volumes []Volume) {
+func (r *resources) showVolumes(disk Disk, volumes []Volume) {
 	for i, volume := range volumes {
 		name := volume.Name
 		if name == "" {
@@ -198,20 +207,20 @@ func (b *boot) showVolumes(disk Disk, volumes []Volume) {
 		spec.Name, spec.Label, spec.PartitionLabel = volume.Filesystem, volume.Label, volume.Partition
 		spec.PartitionIndex = uint(i + 1) //nolint:gosec // a few
 		spec.SetSize(volume.Size)
-		b.put(shown)
+		r.put(shown)
 	}
 }
 
 // hideVolumes takes away what was found on a disk that is empty now.
-func (b *boot) hideVolumes(disk string) {
-	volumes, err := safe.StateListAll[*block.DiscoveredVolume](b.ctx, b.resources)
+func (r *resources) hideVolumes(disk string) {
+	volumes, err := safe.StateListAll[*block.DiscoveredVolume](r.boot.ctx, r.own)
 	if err != nil {
 		return // the boot is over
 	}
 
 	for volume := range volumes.All() {
 		if volume.TypedSpec().Parent == disk {
-			b.remove(volume)
+			r.remove(volume)
 		}
 	}
 }
@@ -226,17 +235,17 @@ func partitionName(disk string, number int) string {
 }
 
 // showSystemDisk shows where Talos is installed, if it is.
-func (b *boot) showSystemDisk() {
-	drive := b.node.readDrive()
+func (r *resources) showSystemDisk() {
+	drive := r.boot.node.readDrive()
 	if !drive.installed {
 		return
 	}
 
 	system := block.NewSystemDisk(block.NamespaceName, block.SystemDiskID)
 	system.TypedSpec().DiskID, system.TypedSpec().DevPath = drive.systemDisk, "/dev/"+drive.systemDisk
-	b.put(system)
+	r.put(system)
 
-	for _, disk := range b.node.options.Disks {
+	for _, disk := range r.boot.node.options.Disks {
 		if disk.Name != drive.systemDisk {
 			continue
 		}
@@ -249,12 +258,12 @@ func (b *boot) showSystemDisk() {
 		}
 
 		partitions[len(partitions)-1].Size = rest
-		b.showVolumes(disk, partitions)
-		b.showVolumeStatuses(disk, partitions)
+		r.showVolumes(disk, partitions)
+		r.showVolumeStatuses(disk, partitions)
 	}
 }
 
-func (b *boot) showVolumeStatuses(disk Disk, partitions []Volume) {
+func (r *resources) showVolumeStatuses(disk Disk, partitions []Volume) {
 	for i, partition := range partitions {
 		if partition.Partition == constants.EFIPartitionLabel {
 			continue
@@ -267,12 +276,12 @@ func (b *boot) showVolumeStatuses(disk Disk, partitions []Volume) {
 		spec.Location, spec.ParentLocation = "/dev/"+partitionName(disk.Name, i+1), "/dev/"+disk.Name
 		spec.MountLocation, spec.PartitionIndex = spec.Location, i+1
 		spec.SetSize(partition.Size)
-		b.put(status)
+		r.put(status)
 	}
 }
 
-func (b *boot) showLinks() {
-	for i, link := range b.node.options.Links {
+func (r *resources) showLinks() {
+	for i, link := range r.boot.node.options.Links {
 		shown := network.NewLinkStatus(network.NamespaceName, link.Name)
 		spec := shown.TypedSpec()
 
@@ -296,13 +305,13 @@ func (b *boot) showLinks() {
 			}
 		}
 
-		b.put(shown)
+		r.put(shown)
 	}
 }
 
 // linkOf is the first physical link that is up.
-func (b *boot) firstLink() string {
-	for _, link := range b.node.options.Links {
+func (r *resources) firstLink() string {
+	for _, link := range r.boot.node.options.Links {
 		if !link.Virtual && !link.Down {
 			return link.Name
 		}
@@ -312,118 +321,119 @@ func (b *boot) firstLink() string {
 }
 
 // showNetwork shows the node's addresses, its host name and how far its network is.
-func (b *boot) showNetwork() {
+func (r *resources) showNetwork() {
 	var prefixes []netip.Prefix
 
-	for _, address := range b.addresses() {
+	for _, address := range r.boot.addresses() {
 		prefix := netip.PrefixFrom(address, 24)
 		prefixes = append(prefixes, prefix)
-		link := b.firstLink()
+		link := r.firstLink()
 
 		status := network.NewAddressStatus(network.NamespaceName, network.AddressID(link, prefix))
 		status.TypedSpec().Address, status.TypedSpec().LinkName = prefix, link
 		status.TypedSpec().Family, status.TypedSpec().Scope = nethelpers.FamilyInet4, nethelpers.ScopeGlobal
-		b.put(status)
+		r.put(status)
 	}
 
 	for _, id := range []string{network.NodeAddressDefaultID, network.NodeAddressCurrentID,
 		network.NodeAddressAccumulativeID} {
 		shown := network.NewNodeAddress(network.NamespaceName, id)
 		shown.TypedSpec().Addresses = prefixes
-		b.put(shown)
+		r.put(shown)
 	}
 
-	b.hideAddresses(prefixes)
+	r.hideAddresses(prefixes)
 
-	hostname := b.hostname()
+	hostname := r.boot.config.hostname()
 	name := network.NewHostnameStatus(network.NamespaceName, network.HostnameID)
 	name.TypedSpec().Hostname = hostname
 
 	if hostname != "" {
-		b.put(name)
+		r.put(name)
 	} else {
-		b.remove(name)
+		r.remove(name)
 	}
 
 	ready := network.NewStatus(network.NamespaceName, network.StatusID)
 	ready.TypedSpec().AddressReady, ready.TypedSpec().ConnectivityReady, ready.TypedSpec().EtcFilesReady = true, true, true
 	ready.TypedSpec().HostnameReady = hostname != ""
-	b.put(ready)
+	r.put(ready)
 }
 
 // hideAddresses takes away the addresses that the machine has no more.
-func (b *boot) hideAddresses(kept []netip.Prefix) {
-	shown, err := safe.StateListAll[*network.AddressStatus](b.ctx, b.resources)
+func (r *resources) hideAddresses(kept []netip.Prefix) {
+	shown, err := safe.StateListAll[*network.AddressStatus](r.boot.ctx, r.own)
 	if err != nil {
 		return // the boot is over
 	}
 
 	for address := range shown.All() {
 		if !slices.Contains(kept, address.TypedSpec().Address) {
-			b.remove(address)
+			r.remove(address)
 		}
 	}
 }
 
 // showConfig shows a machine config under its id.
-func (b *boot) showConfig(id resource.ID, provider talosconfig.Provider) {
-	b.put(config.NewMachineConfigWithID(provider, id))
+func (r *resources) showConfig(id resource.ID, provider talosconfig.Provider) {
+	r.put(config.NewMachineConfigWithID(provider, id))
 }
 
-func (b *boot) showEtcdMember(id uint64) {
+func (r *resources) showEtcdMember(id uint64) {
 	member := etcd.NewMember(etcd.NamespaceName, etcd.LocalMemberID)
 	member.TypedSpec().MemberID = etcd.FormatMemberID(id)
-	b.put(member)
+	r.put(member)
 }
 
 // showNodename shows the name that the node has in Kubernetes.
-func (b *boot) showNodename() {
+func (r *resources) showNodename() {
 	name := k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID)
-	name.TypedSpec().Nodename, name.TypedSpec().SkipNodeRegistration = b.hostname(), !b.registers()
-	b.put(name)
+	name.TypedSpec().Nodename = r.boot.config.hostname()
+	name.TypedSpec().SkipNodeRegistration = !r.boot.kubelet.registers()
+	r.put(name)
 
-	if !b.role().IsControlPlane() {
+	if !r.boot.config.role().IsControlPlane() {
 		return
 	}
 
 	manifests := k8s.NewBootstrapManifestsConfig()
-	manifests.TypedSpec().CNIName = b.settings().Cluster().Network().CNI().Name()
-	b.put(manifests)
+	manifests.TypedSpec().CNIName = r.boot.config.settings().Cluster().Network().CNI().Name()
+	r.put(manifests)
 }
 
 // showNodeStatus shows what the node's kubelet sees of its own Kubernetes object.
-func (b *boot) showNodeStatus() {
-	known, ready := b.nodeReady()
+func (r *resources) showNodeStatus() {
+	known, ready := r.boot.kubelet.nodeReady()
 	if !known {
 		return
 	}
 
-	status := k8s.NewNodeStatus(k8s.NamespaceName, b.hostname())
-	status.TypedSpec().Nodename, status.TypedSpec().NodeReady = b.hostname(), ready
-	status.TypedSpec().Unschedulable = b.cordoned()
-	b.put(status)
+	status := k8s.NewNodeStatus(k8s.NamespaceName, r.boot.config.hostname())
+	status.TypedSpec().Nodename, status.TypedSpec().NodeReady = r.boot.config.hostname(), ready
+	status.TypedSpec().Unschedulable = r.boot.kubelet.cordoned()
+	r.put(status)
 }
 
 // showIdentity shows the node id, which the STATE partition keeps.
-func (b *boot) showIdentity() {
-	id := b.node.readDrive().identity
+func (r *resources) showIdentity() {
+	id := r.boot.node.readDrive().identity
 	if id == "" {
 		return
 	}
 
 	identity := cluster.NewIdentity(cluster.NamespaceName, cluster.LocalIdentity)
 	identity.TypedSpec().NodeID = id
-	b.put(identity)
+	r.put(identity)
 }
 
-// followMembers keeps the members up to date; without discovery a node knows of itself alone.
-func (b *boot) followMembers(ctx context.Context) {
+// follow keeps the members up to date; without discovery a node knows of itself alone.
+func (m *membership) follow(ctx context.Context) {
 	for {
-		changed := b.node.lab.changed.wait()
+		changed := m.boot.node.lab.changed.wait()
 
-		b.showMembers()
+		m.show()
 
-		if !b.node.lab.options.Discovery {
+		if !m.boot.node.lab.options.Discovery {
 			return
 		}
 
@@ -435,33 +445,34 @@ func (b *boot) followMembers(ctx context.Context) {
 	}
 }
 
-// showMembers shows the cluster's members; a node whose config wants no discovery does not even know itself.
-func (b *boot) showMembers() {
-	if !b.settings().Cluster().Discovery().Enabled() {
+// show shows the cluster's members; a node whose config wants no discovery does not even know itself.
+func (m *membership) show() {
+	if !m.boot.config.settings().Cluster().Discovery().Enabled() {
 		return
 	}
 
-	members := []*boot{b}
-	if b.node.lab.options.Discovery {
-		members = b.node.lab.running()
+	members := []*boot{m.boot}
+	if m.boot.node.lab.options.Discovery {
+		members = m.boot.node.lab.running()
 	}
 
 	for _, other := range members {
-		if other.clusterID() != b.clusterID() || other.hostname() == "" {
+		if other.members.clusterID() != m.clusterID() || other.config.hostname() == "" {
 			continue
 		}
 
-		member := cluster.NewMember(cluster.NamespaceName, other.hostname())
+		member := cluster.NewMember(cluster.NamespaceName, other.config.hostname())
 		spec := member.TypedSpec()
 
-		spec.Hostname, spec.NodeID, spec.Addresses = other.hostname(), other.node.readDrive().identity, other.addresses()
-		spec.MachineType = other.role()
+		spec.Hostname, spec.NodeID = other.config.hostname(), other.node.readDrive().identity
+		spec.Addresses = other.addresses()
+		spec.MachineType = other.config.role()
 		spec.OperatingSystem = "Talos (" + other.version + ")"
 
 		if spec.MachineType != machine.TypeWorker {
 			spec.ControlPlane = &cluster.ControlPlane{APIServerPort: KubernetesPort}
 		}
 
-		b.put(member)
+		m.boot.resources.put(member)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	configtypes "github.com/siderolabs/talos/pkg/machinery/config/config"
@@ -26,131 +27,146 @@ const (
 )
 
 // stageFor is the stage that the start of a sequence means.
-func (b *boot) stageFor(name string) {
+func (s *sequencer) stageFor(name string) {
 	switch name {
 	case seqInitialize, seqBoot:
-		b.setStage(runtimeres.MachineStageBooting)
+		s.boot.status.setStage(runtimeres.MachineStageBooting)
 	case seqReboot:
-		b.setStage(runtimeres.MachineStageRebooting)
+		s.boot.status.setStage(runtimeres.MachineStageRebooting)
 	case seqReset:
-		b.setStage(runtimeres.MachineStageResetting)
+		s.boot.status.setStage(runtimeres.MachineStageResetting)
 	case seqShutdown:
-		b.setStage(runtimeres.MachineStageShuttingDown)
+		s.boot.status.setStage(runtimeres.MachineStageShuttingDown)
 	case seqUpgrade, seqStageUpgrade:
-		b.setStage(runtimeres.MachineStageUpgrading)
+		s.boot.status.setStage(runtimeres.MachineStageUpgrading)
 	}
 }
 
-// initializePhases bring the early services up and load the machine config, in maintenance mode if need be.
-func (b *boot) initializePhases() []phase {
+// phases are what the sequences of a boot consist of.
+type phases struct {
+	boot *boot
+
+	stopping bool // guarded by boot.mu
+}
+
+// initialize bring the early services up and load the machine config, in maintenance mode if need be.
+func (p *phases) initialize() []phase {
 	apid := task{name: "startApid"}
-	if b.release.apidFirst {
-		apid.run = b.startAPId
+	if p.boot.release.apidFirst {
+		apid.run = p.boot.api.start
 	}
 
 	return []phase{
-		single("systemRequirements", "enforceKSPPRequirements", b.powerOn),
+		single("systemRequirements", "enforceKSPPRequirements", p.powerOn),
 		{"earlyServices", []task{
-			b.starts("startUdevd", serviceUdevd), b.starts("startMachined", serviceMachined), apid,
-			b.starts("startAuditd", serviceAuditd),
-			b.starts("startSyslogd", serviceSyslogd), b.starts("startContainerd", serviceContainerd),
+			p.starts("startUdevd", serviceUdevd), p.starts("startMachined", serviceMachined), apid,
+			p.starts("startAuditd", serviceAuditd),
+			p.starts("startSyslogd", serviceSyslogd), p.starts("startContainerd", serviceContainerd),
 		}},
 		idle("usb", "waitForUSB"),
 		idle("meta", "reloadMeta"),
-		{"dashboard", []task{b.starts("startDashboard", serviceDashboard)}},
-		single("config", "loadConfig", b.acquireConfig),
+		{"dashboard", []task{p.starts("startDashboard", serviceDashboard)}},
+		single("config", "loadConfig", p.boot.config.acquire),
 	}
 }
 
-// installPhases write Talos to the disk that the machine config names, or do an upgrade that was left to this boot, and
+// install write Talos to the disk that the machine config names, or do an upgrade that was left to this boot, and
 // reboot from it.
-func (b *boot) installPhases() []phase {
+func (p *phases) install() []phase {
 	return []phase{
 		idle("env", "setUserEnvVars"),
 		single("install", "install", func(ctx context.Context) error {
-			b.setStage(runtimeres.MachineStageInstalling)
+			p.boot.status.setStage(runtimeres.MachineStageInstalling)
 
-			if image := b.node.readDrive().staged; image != "" {
-				return b.upgradeTo(ctx, image)
+			if image := p.boot.node.readDrive().staged; image != "" {
+				return p.boot.installer.upgradeTo(ctx, image)
 			}
 
-			return b.writeDisk(ctx)
+			return p.boot.installer.writeDisk(ctx)
 		}),
 		idle("meta", "reloadMeta"),
 		idle("saveMeta", "flushMeta"),
 		idle("volumeFinalize", "teardownLifecycle"),
-		b.stopEverythingPhase(),
+		p.stopEverything(),
 		idle("kexec", "kexecPrepare"),
-		b.rebootPhase(commandKexec),
+		p.restart(commandKexec),
 	}
 }
 
-// bootPhases start what the machine config asks for.
-func (b *boot) bootPhases() []phase {
+// bootUp start what the machine config asks for.
+func (p *phases) bootUp() []phase {
 	return []phase{
 		idle("memorySizeCheck", "memorySizeCheck"),
 		idle("diskSizeCheck", "diskSizeCheck"),
 		idle("env", "setUserEnvVars", "waitForCARoots"),
 		idle("dbus", "startDBus"),
-		single("ephemeral", "mountEphemeralPartition", b.mountEphemeral),
+		single("ephemeral", "mountEphemeralPartition", p.mountEphemeral),
 		idle("udevSetup", "writeUdevRules"),
 		idle("userDisks", "mountUserDisks"),
 		idle("userSetup", "writeUserFiles"),
-		single("startEverything", "startAllServices", b.bootUp),
+		single("startEverything", "startAllServices", p.startEverything),
 	}
 }
 
+// installer writes Talos to disks.
+type installer struct {
+	boot *boot
+
+	// installing is held by the running call of the LifecycleService.
+	installing sync.Mutex
+}
+
 // writeDisk is the installer.
-func (b *boot) writeDisk(ctx context.Context) error {
-	config := b.activeConfig()
+func (i *installer) writeDisk(ctx context.Context) error {
+	config := i.boot.config.active()
 	if config == nil { // a try that is over already
 		return errors.New("failed to install: there is no machine config")
 	}
 
-	faults := b.node.Faults()
+	faults := i.boot.node.Faults()
 	image := config.Machine().Install().Image()
 
-	b.print("installing Talos to disk with %q", image)
+	i.boot.log("installing Talos to disk with %q", image)
 
-	if err := b.holdWhile(ctx, LostLink); err != nil {
+	if err := i.boot.holdWhile(ctx, LostLink); err != nil {
 		return err
 	}
 
-	if err := b.stall(ctx, faults.InstallStall); err != nil {
+	if err := i.stall(ctx, faults.InstallStall); err != nil {
 		return err
 	}
 
-	if failure := b.installFailure(config.Machine().Install()); failure != nil {
-		if err := b.sleep(ctx, b.node.options.Timing.Install/2); err != nil {
+	if failure := i.failure(config.Machine().Install()); failure != nil {
+		if err := i.boot.sleep(ctx, i.boot.node.options.Timing.Install/2); err != nil {
 			return err
 		}
 
 		return failure
 	}
 
-	disk, err := b.installDisk(ctx, config.Machine().Install())
+	disk, err := i.boot.config.installDisk(ctx, config.Machine().Install())
 	if err != nil {
 		return err
 	}
 
-	if err := b.sleep(ctx, b.node.options.Timing.Install); err != nil {
+	if err := i.boot.sleep(ctx, i.boot.node.options.Timing.Install); err != nil {
 		return err
 	}
 
-	if err := b.writeSystem(disk, image); err != nil {
+	if err := i.writeSystem(disk, image); err != nil {
 		return err
 	}
 
-	b.print("install successful")
+	i.boot.log("install successful")
 
 	return nil
 }
 
 // writeSystem makes a disk the one that Talos is on, and saves the machine config there.
-func (b *boot) writeSystem(disk, image string) error {
-	b.mu.Lock()
-	persistent := b.persistent
-	b.mu.Unlock()
+func (i *installer) writeSystem(disk, image string) error {
+	i.boot.mu.Lock()
+	persistent := i.boot.config.persistent
+	i.boot.mu.Unlock()
 
 	var data []byte
 
@@ -162,27 +178,27 @@ func (b *boot) writeSystem(disk, image string) error {
 		}
 	}
 
-	b.node.editDrive(func(d *drive) {
+	i.boot.node.editDrive(func(d *drive) {
 		d.installed, d.systemDisk, d.config = true, disk, data
-		d.identity = identityOf(b.node.options.UUID + b.id)
+		d.identity = identityOf(i.boot.node.options.UUID + i.boot.id)
 		d.schematic = schematicOf(image)
 	})
 
-	b.showSystemDisk()
+	i.boot.resources.showSystemDisk()
 
 	return nil
 }
 
 // stall waits, at the most until the fault that asks for it is taken back.
-func (b *boot) stall(ctx context.Context, limit time.Duration) error {
+func (i *installer) stall(ctx context.Context, limit time.Duration) error {
 	if limit <= 0 {
 		return nil
 	}
 
-	limited, cancel := b.node.lab.clock.WithTimeout(ctx, limit)
+	limited, cancel := i.boot.node.lab.clock.WithTimeout(ctx, limit)
 	defer cancel()
 
-	b.node.changed.until(limited, func() bool { return b.node.Faults().InstallStall == 0 }) //nolint:errcheck // either way it is over
+	i.boot.node.changed.until(limited, func() bool { return i.boot.node.Faults().InstallStall == 0 }) //nolint:errcheck // either way it is over
 
 	return context.Cause(ctx)
 }
@@ -219,9 +235,9 @@ func (n *Node) takeInstallFault(kinds ...InstallFault) InstallFault {
 	return fault
 }
 
-// installFailure is the reason why this install fails; nil if it does not.
-func (b *boot) installFailure(install configtypes.Install) error {
-	fault := b.node.takeInstallFault(InstallDiskMissing, InstallImagePull, InstallImageSlow, InstallDiskWrite)
+// failure is the reason why this install fails; nil if it does not.
+func (i *installer) failure(install configtypes.Install) error {
+	fault := i.boot.node.takeInstallFault(InstallDiskMissing, InstallImagePull, InstallImageSlow, InstallDiskWrite)
 
 	switch fault {
 	case InstallDiskMissing:
@@ -234,7 +250,7 @@ func (b *boot) installFailure(install configtypes.Install) error {
 		return fmt.Errorf("failed to pull image %q: context deadline exceeded", install.Image())
 	case InstallDiskWrite:
 		return errors.New("task \"install\" failed: exit code 1: failed to create partition: write /dev/" +
-			b.node.options.Disks[0].Name + ": input/output error")
+			i.boot.node.options.Disks[0].Name + ": input/output error")
 	default:
 		return nil
 	}

@@ -25,23 +25,23 @@ type sequence struct {
 	done   chan struct{}
 }
 
-// lockSequence makes a sequence the running one. It ends the one that runs if it may, or is forced to, and waits for
+// lock makes a sequence the running one. It ends the one that runs if it may, or is forced to, and waits for
 // its end. The context is done as soon as another one takes over.
-func (b *boot) lockSequence(ctx context.Context, name string, force bool) (context.Context, *sequence, error) {
+func (s *sequencer) lock(ctx context.Context, name string, force bool) (context.Context, *sequence, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	mine := &sequence{name: name, cancel: cancel, done: make(chan struct{})}
 
 	for {
-		b.mu.Lock()
-		running := b.sequence
+		s.boot.mu.Lock()
+		running := s.running
 
 		if running == nil {
-			b.sequence = mine
-			b.mu.Unlock()
+			s.running = mine
+			s.boot.mu.Unlock()
 
 			return ctx, mine, nil
 		}
-		b.mu.Unlock()
+		s.boot.mu.Unlock()
 
 		if !force && !slices.Contains(takeovers[running.name], name) {
 			cancel()
@@ -61,12 +61,12 @@ func (b *boot) lockSequence(ctx context.Context, name string, force bool) (conte
 	}
 }
 
-func (b *boot) unlockSequence(mine *sequence) {
-	b.mu.Lock()
-	if b.sequence == mine {
-		b.sequence = nil
+func (s *sequencer) unlock(mine *sequence) {
+	s.boot.mu.Lock()
+	if s.running == mine {
+		s.running = nil
 	}
-	b.mu.Unlock()
+	s.boot.mu.Unlock()
 
 	mine.cancel()
 	close(mine.done)

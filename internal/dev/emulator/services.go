@@ -104,22 +104,31 @@ func (s *service) info() *machineapi.ServiceInfo {
 	}
 }
 
-// resetService puts a service at the beginning of its history.
-func (b *boot) resetService(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// services are those of a boot. Guarded by boot.mu.
+type services struct {
+	boot *boot
 
-	b.services[id] = &service{id: id, state: "Initialized", message: "Unknown"}
+	byID   map[string]*service
+	wereUp map[string]bool // services that were up once, which is all that the boot sequence waits for
+	logs   map[string]*logBuffer
 }
 
-// setService moves a service to a state.
-func (b *boot) setService(id string, state serviceState, message string) {
-	b.mu.Lock()
+// reset puts a service at the beginning of its history.
+func (s *services) reset(id string) {
+	s.boot.mu.Lock()
+	defer s.boot.mu.Unlock()
 
-	svc := b.services[id]
+	s.byID[id] = &service{id: id, state: "Initialized", message: "Unknown"}
+}
+
+// set moves a service to a state.
+func (s *services) set(id string, state serviceState, message string) {
+	s.boot.mu.Lock()
+
+	svc := s.byID[id]
 	if svc == nil {
 		svc = &service{id: id, message: "Unknown"}
-		b.services[id] = svc
+		s.byID[id] = svc
 	}
 
 	svc.state = state
@@ -128,24 +137,24 @@ func (b *boot) setService(id string, state serviceState, message string) {
 		svc.checked, svc.healthy, svc.message = false, false, "Unknown"
 	}
 
-	b.addServiceEvent(svc, message)
-	b.mu.Unlock()
+	s.addEvent(svc, message)
+	s.boot.mu.Unlock()
 
-	b.showService(id)
+	s.show(id)
 }
 
 // setHealth records the result of a health check.
-func (b *boot) setHealth(id string, healthy bool, message string) {
-	b.mu.Lock()
+func (s *services) setHealth(id string, healthy bool, message string) {
+	s.boot.mu.Lock()
 
-	svc := b.services[id]
+	svc := s.byID[id]
 	if svc == nil || svc.state != stateRunning || (svc.checked && svc.healthy == healthy) {
-		b.mu.Unlock()
+		s.boot.mu.Unlock()
 
 		return
 	}
 
-	svc.checked, svc.healthy, svc.message, svc.lastChange = true, healthy, message, b.now()
+	svc.checked, svc.healthy, svc.message, svc.lastChange = true, healthy, message, s.boot.now()
 	text := "Health check successful"
 
 	if healthy {
@@ -154,18 +163,18 @@ func (b *boot) setHealth(id string, healthy bool, message string) {
 		text = "Health check failed: " + message
 	}
 
-	b.addServiceEvent(svc, text)
-	b.mu.Unlock()
+	s.addEvent(svc, text)
+	s.boot.mu.Unlock()
 
-	b.showService(id)
+	s.show(id)
 }
 
-// addServiceEvent needs b.mu.
-func (b *boot) addServiceEvent(svc *service, message string) {
-	now := b.now()
+// addEvent needs b.mu.
+func (s *services) addEvent(svc *service, message string) {
+	now := s.boot.now()
 
 	if svc.up() {
-		b.wereUp[svc.id] = true
+		s.wereUp[svc.id] = true
 	}
 
 	svc.events = append(svc.events,
@@ -174,89 +183,89 @@ func (b *boot) addServiceEvent(svc *service, message string) {
 		svc.events = svc.events[1:]
 	}
 
-	b.events.publish(now, "", &machineapi.ServiceStateEvent{
+	s.boot.events.publish(now, "", &machineapi.ServiceStateEvent{
 		Service: svc.id,
 		Action:  eventActions[svc.state],
 		Message: message,
 		Health:  svc.health(),
 	})
-	b.printLine("user: warning", "[talos] service["+svc.id+"]("+string(svc.state)+"): "+message)
+	s.boot.printLine("user: warning", "[talos] service["+svc.id+"]("+string(svc.state)+"): "+message)
 }
 
-// showService makes the service's resource follow it: only running services have one.
-func (b *boot) showService(id string) {
-	b.mu.Lock()
-	svc := *b.services[id]
-	b.mu.Unlock()
+// show makes the service's resource follow it: only running services have one.
+func (s *services) show(id string) {
+	s.boot.mu.Lock()
+	svc := *s.byID[id]
+	s.boot.mu.Unlock()
 
 	resource := v1alpha1.NewService(id)
 
 	if svc.state != stateRunning {
-		b.remove(resource)
+		s.boot.resources.remove(resource)
 	} else {
 		resource.TypedSpec().Running = true
 		resource.TypedSpec().Healthy = svc.healthy
 		resource.TypedSpec().Unknown = !svc.checked
-		b.put(resource)
+		s.boot.resources.put(resource)
 	}
 
-	b.refresh()
+	s.boot.status.refresh()
 }
 
-// runService starts a service that only takes its time.
-func (b *boot) runService(ctx context.Context, id string, takes time.Duration) error {
-	b.setService(id, stateStarting, "Starting service")
-	b.setService(id, statePreparing, "Running pre state")
-	b.setService(id, statePreparing, "Creating service runner")
+// run starts a service that only takes its time.
+func (s *services) run(ctx context.Context, id string, takes time.Duration) error {
+	s.set(id, stateStarting, "Starting service")
+	s.set(id, statePreparing, "Running pre state")
+	s.set(id, statePreparing, "Creating service runner")
 
-	if err := b.sleep(ctx, takes); err != nil {
+	if err := s.boot.sleep(ctx, takes); err != nil {
 		return err
 	}
 
-	b.setService(id, stateRunning, b.startedMessage(id))
+	s.set(id, stateRunning, s.startedMessage(id))
 
 	if !slices.Contains(uncheckedServices, id) {
-		b.setHealth(id, true, "")
+		s.setHealth(id, true, "")
 	}
 
 	return nil
 }
 
-func (b *boot) startedMessage(id string) string {
+func (s *services) startedMessage(id string) string {
 	switch id {
 	case serviceEtcd, serviceKubelet, serviceTrustd:
-		return "Started task " + id + " (PID " + b.nextPID() + ") for container " + id
+		return "Started task " + id + " (PID " + s.boot.nextPID() + ") for container " + id
 	case serviceAPId, serviceMachined, serviceAuditd, serviceSyslogd:
 		return "Service started as goroutine"
 	default:
-		return "Process Process([\"/sbin/" + id + "\"]) started with PID " + b.nextPID()
+		return "Process Process([\"/sbin/" + id + "\"]) started with PID " + s.boot.nextPID()
 	}
 }
 
-func (b *boot) serviceUp(id string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (s *services) up(id string) bool {
+	s.boot.mu.Lock()
+	defer s.boot.mu.Unlock()
 
-	svc := b.services[id]
+	svc := s.byID[id]
 
 	return svc != nil && svc.up()
 }
 
-// serviceWasUp reports whether the service was up at any time in this boot.
-func (b *boot) serviceWasUp(id string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// wasUp reports whether the service was up at any time in this boot.
+func (s *services) wasUp(id string) bool {
+	s.boot.mu.Lock()
+	defer s.boot.mu.Unlock()
 
-	return b.wereUp[id]
+	return s.wereUp[id]
 }
 
-// stopServices ends services that have not ended yet: the named ones, or all but machined.
-func (b *boot) stopServices(ids ...string) {
-	b.mu.Lock()
+// stop ends services that have not ended yet: the named ones, or all but machined.
+func (s *services) stop(ids ...string) {
+	s.boot.mu.Lock()
 
 	var ending []string
 
-	for id, svc := range b.services {
+	for id, svc := range s.byID {
 		ended := svc.state == stateFinished || svc.state == stateFailed || svc.state == stateSkipped
 		named := slices.Contains(ids, id) || (len(ids) == 0 && id != serviceMachined)
 
@@ -265,22 +274,22 @@ func (b *boot) stopServices(ids ...string) {
 		}
 	}
 
-	b.mu.Unlock()
+	s.boot.mu.Unlock()
 	sort.Strings(ending)
 
 	for _, id := range ending {
-		b.setService(id, stateStopping, "Sending SIGTERM to "+id)
-		b.setService(id, stateFinished, "Service finished successfully")
+		s.set(id, stateStopping, "Sending SIGTERM to "+id)
+		s.set(id, stateFinished, "Service finished successfully")
 	}
 }
 
-// serviceProblems is the reason of the unmet condition "services"; empty when there is none.
-func (b *boot) serviceProblems(required []string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// problems is the reason of the unmet condition "services"; empty when there is none.
+func (s *services) problems(required []string) string {
+	s.boot.mu.Lock()
+	defer s.boot.mu.Unlock()
 
-	ids := make([]string, 0, len(b.services))
-	for id := range b.services {
+	ids := make([]string, 0, len(s.byID))
+	for id := range s.byID {
 		ids = append(ids, id)
 	}
 
@@ -289,13 +298,13 @@ func (b *boot) serviceProblems(required []string) string {
 	var problems []string
 
 	for _, id := range ids {
-		if svc := b.services[id]; svc.state == stateRunning && svc.checked && !svc.healthy {
+		if svc := s.byID[id]; svc.state == stateRunning && svc.checked && !svc.healthy {
 			problems = append(problems, id+" not healthy")
 		}
 	}
 
 	for _, id := range required {
-		if svc := b.services[id]; svc == nil || svc.state != stateRunning {
+		if svc := s.byID[id]; svc == nil || svc.state != stateRunning {
 			problems = append(problems, id+" not running")
 		}
 	}
@@ -303,13 +312,13 @@ func (b *boot) serviceProblems(required []string) string {
 	return strings.Join(problems, ", ")
 }
 
-// serviceList is the answer of ServiceList.
-func (b *boot) serviceList() []*machineapi.ServiceInfo {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// list is the answer of ServiceList.
+func (s *services) list() []*machineapi.ServiceInfo {
+	s.boot.mu.Lock()
+	defer s.boot.mu.Unlock()
 
-	list := make([]*machineapi.ServiceInfo, 0, len(b.services))
-	for _, svc := range b.services {
+	list := make([]*machineapi.ServiceInfo, 0, len(s.byID))
+	for _, svc := range s.byID {
 		list = append(list, svc.info())
 	}
 

@@ -80,7 +80,7 @@ func (s *storageService) Disks(context.Context, *emptypb.Empty) (*storageapi.Dis
 // BlockDeviceWipe wipes disks; in maintenance mode for everybody.
 func (s *storageService) BlockDeviceWipe(ctx context.Context,
 	request *storageapi.BlockDeviceWipeRequest) (*storageapi.BlockDeviceWipeResponse, error) {
-	if s.boot.activeConfig() != nil && !rolesOf(ctx).Includes(role.Admin) {
+	if s.boot.config.active() != nil && !rolesOf(ctx).Includes(role.Admin) {
 		return nil, errNotAuthorized
 	}
 
@@ -98,7 +98,7 @@ func (s *storageService) BlockDeviceWipe(ctx context.Context,
 
 	for _, device := range request.GetDevices() {
 		s.boot.node.editDrive(func(d *drive) { d.wipeDisk("/dev/" + device.GetDevice()) })
-		s.boot.hideVolumes(device.GetDevice())
+		s.boot.resources.hideVolumes(device.GetDevice())
 	}
 
 	return &storageapi.BlockDeviceWipeResponse{Messages: []*storageapi.BlockDeviceWipe{{}}}, nil

@@ -25,7 +25,7 @@ const etcdStorage = "3.6.0"
 const snapshotFrame = 1024
 
 // EtcdSnapshot streams a snapshot of the local etcd, which needs no quorum for that.
-func (s *machineService) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
+func (s *etcdAPI) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
 	stream machineapi.MachineService_EtcdSnapshotServer) error {
 	b := s.boot
 
@@ -33,7 +33,7 @@ func (s *machineService) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
 		return err
 	}
 
-	if err := b.etcdClientReady(); err != nil {
+	if err := b.etcd.clientReady(); err != nil {
 		return fmt.Errorf("failed to create etcd client: %w", err)
 	}
 
@@ -42,8 +42,8 @@ func (s *machineService) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
 		failure  error
 	)
 
-	if err := b.awaitEtcd(stream.Context(), func([]netip.Addr) bool {
-		cluster := b.localEtcd()
+	if err := b.etcd.await(stream.Context(), func([]netip.Addr) bool {
+		cluster := b.etcd.localCluster()
 		if cluster == nil {
 			return false
 		}

@@ -20,16 +20,16 @@ const (
 )
 
 // startStaticPods runs the static pods, as far as kubelet tells of them, for the time that they take to get ready.
-func (b *boot) startStaticPods(ctx context.Context) error {
+func (c *controlPlane) startStaticPods(ctx context.Context) error {
 	for _, phase := range []podPhase{podsPending, podsRunning} {
-		b.mu.Lock()
-		b.pods = phase
-		b.mu.Unlock()
+		c.boot.mu.Lock()
+		c.pods = phase
+		c.boot.mu.Unlock()
 
-		b.showStaticPods()
-		b.refresh()
+		c.showStaticPods()
+		c.boot.status.refresh()
 
-		if err := b.sleep(ctx, b.node.options.Timing.ControlPlane/2); err != nil {
+		if err := c.boot.sleep(ctx, c.boot.node.options.Timing.ControlPlane/2); err != nil {
 			return err
 		}
 	}
@@ -38,18 +38,18 @@ func (b *boot) startStaticPods(ctx context.Context) error {
 }
 
 // podsState is how far the static pods are, and whether they are ready.
-func (b *boot) podsState() (phase podPhase, ready bool) {
-	ready = b.servesKubernetes()
+func (c *controlPlane) podsState() (phase podPhase, ready bool) {
+	ready = c.serves()
 
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	c.boot.mu.Lock()
+	defer c.boot.mu.Unlock()
 
-	return b.pods, ready
+	return c.pods, ready
 }
 
 // showStaticPods shows what kubelet tells of the static pods.
-func (b *boot) showStaticPods() {
-	phase, ready := b.podsState()
+func (c *controlPlane) showStaticPods() {
+	phase, ready := c.podsState()
 	if phase == podsAbsent {
 		return
 	}
@@ -67,17 +67,19 @@ func (b *boot) showStaticPods() {
 	}
 
 	for _, pod := range staticPods {
-		shown := k8s.NewStaticPodStatus(k8s.NamespaceName, b.staticPodID(pod))
+		shown := k8s.NewStaticPodStatus(k8s.NamespaceName, c.staticPodID(pod))
 		shown.TypedSpec().PodStatus = podStatus
-		b.put(shown)
+		c.boot.resources.put(shown)
 	}
 }
 
-func (b *boot) staticPodID(pod string) string { return "kube-system/" + pod + "-" + b.hostname() }
+func (c *controlPlane) staticPodID(pod string) string {
+	return "kube-system/" + pod + "-" + c.boot.config.hostname()
+}
 
 // staticPodProblems is the reason of the unmet condition "staticPods"; empty when there is none.
-func (b *boot) staticPodProblems() string {
-	phase, ready := b.podsState()
+func (c *controlPlane) staticPodProblems() string {
+	phase, ready := c.podsState()
 	if phase == podsAbsent || ready {
 		return ""
 	}
@@ -89,7 +91,7 @@ func (b *boot) staticPodProblems() string {
 
 	problems := make([]string, 0, len(staticPods))
 	for _, pod := range staticPods {
-		problems = append(problems, b.staticPodID(pod)+problem)
+		problems = append(problems, c.staticPodID(pod)+problem)
 	}
 
 	return strings.Join(problems, ", ")

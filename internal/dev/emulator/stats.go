@@ -14,30 +14,30 @@ const (
 )
 
 // Memory tells of the machine's memory.
-func (s *machineService) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryResponse, error) {
+func (s *statsAPI) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryResponse, error) {
 	return &machineapi.MemoryResponse{Messages: []*machineapi.Memory{{
 		Meminfo: &machineapi.MemInfo{Memtotal: memoryTotal, Memfree: memoryFree, Memavailable: memoryFree},
 	}}}, nil
 }
 
 // LoadAvg reports whether the machine is idle.
-func (s *machineService) LoadAvg(context.Context, *emptypb.Empty) (*machineapi.LoadAvgResponse, error) {
+func (s *statsAPI) LoadAvg(context.Context, *emptypb.Empty) (*machineapi.LoadAvgResponse, error) {
 	return &machineapi.LoadAvgResponse{Messages: []*machineapi.LoadAvg{{Load1: 0.1, Load5: 0.1, Load15: 0.1}}}, nil
 }
 
 // CPUInfo tells of the machine's one processor.
-func (s *machineService) CPUInfo(context.Context, *emptypb.Empty) (*machineapi.CPUInfoResponse, error) {
+func (s *statsAPI) CPUInfo(context.Context, *emptypb.Empty) (*machineapi.CPUInfoResponse, error) {
 	return &machineapi.CPUInfoResponse{
 		Messages: []*machineapi.CPUsInfo{{CpuInfo: []*machineapi.CPUInfo{{ModelName: "Emulated CPU", CpuCores: 1}}}}}, nil
 }
 
 // SystemStat tells when the machine was booted.
-func (s *machineService) SystemStat(context.Context, *emptypb.Empty) (*machineapi.SystemStatResponse, error) {
+func (s *statsAPI) SystemStat(context.Context, *emptypb.Empty) (*machineapi.SystemStatResponse, error) {
 	return &machineapi.SystemStatResponse{Messages: []*machineapi.SystemStat{{BootTime: uint64(s.boot.started.Unix())}}}, nil //nolint:gosec // after 1970
 }
 
 // DiskStats tells the disks' names; they are idle.
-func (s *machineService) DiskStats(context.Context, *emptypb.Empty) (*machineapi.DiskStatsResponse, error) {
+func (s *statsAPI) DiskStats(context.Context, *emptypb.Empty) (*machineapi.DiskStatsResponse, error) {
 	stats := &machineapi.DiskStats{Total: &machineapi.DiskStat{Name: "total"}}
 
 	for _, disk := range s.boot.node.options.Disks {
@@ -48,7 +48,7 @@ func (s *machineService) DiskStats(context.Context, *emptypb.Empty) (*machineapi
 }
 
 // NetworkDeviceStats tells the links' names; they are idle.
-func (s *machineService) NetworkDeviceStats(context.Context, *emptypb.Empty) (*machineapi.NetworkDeviceStatsResponse,
+func (s *statsAPI) NetworkDeviceStats(context.Context, *emptypb.Empty) (*machineapi.NetworkDeviceStatsResponse,
 	error) {
 	stats := &machineapi.NetworkDeviceStats{Total: &machineapi.NetDev{Name: "total"}}
 
@@ -60,7 +60,7 @@ func (s *machineService) NetworkDeviceStats(context.Context, *emptypb.Empty) (*m
 }
 
 // Mounts tells where the system's partitions are mounted.
-func (s *machineService) Mounts(context.Context, *emptypb.Empty) (*machineapi.MountsResponse, error) {
+func (s *statsAPI) Mounts(context.Context, *emptypb.Empty) (*machineapi.MountsResponse, error) {
 	mounts := &machineapi.Mounts{Stats: []*machineapi.MountStat{{Filesystem: "rootfs", MountedOn: "/"}}}
 
 	if disk := s.boot.node.readDrive().systemDisk; disk != "" {
@@ -72,10 +72,10 @@ func (s *machineService) Mounts(context.Context, *emptypb.Empty) (*machineapi.Mo
 }
 
 // Processes tells the running services.
-func (s *machineService) Processes(context.Context, *emptypb.Empty) (*machineapi.ProcessesResponse, error) {
+func (s *statsAPI) Processes(context.Context, *emptypb.Empty) (*machineapi.ProcessesResponse, error) {
 	processes := &machineapi.Process{}
 
-	for i, service := range s.boot.serviceList() {
+	for i, service := range s.boot.services.list() {
 		if service.GetState() == string(stateRunning) {
 			processes.Processes = append(processes.Processes, &machineapi.ProcessInfo{Pid: int32(i + 1), State: "S", Command: service.GetId()}) //nolint:gosec // a few
 		}
@@ -85,18 +85,18 @@ func (s *machineService) Processes(context.Context, *emptypb.Empty) (*machineapi
 }
 
 // Containers reports whether no container runs outside of Kubernetes.
-func (s *machineService) Containers(context.Context, *machineapi.ContainersRequest) (*machineapi.ContainersResponse,
+func (s *statsAPI) Containers(context.Context, *machineapi.ContainersRequest) (*machineapi.ContainersResponse,
 	error) {
 	return &machineapi.ContainersResponse{Messages: []*machineapi.Container{{}}}, nil
 }
 
 // Stats tells of the containers, of which there are none.
-func (s *machineService) Stats(context.Context, *machineapi.StatsRequest) (*machineapi.StatsResponse, error) {
+func (s *statsAPI) Stats(context.Context, *machineapi.StatsRequest) (*machineapi.StatsResponse, error) {
 	return &machineapi.StatsResponse{Messages: []*machineapi.Stats{{}}}, nil
 }
 
 // Netstat tells the ports that the machine listens on.
-func (s *machineService) Netstat(context.Context, *machineapi.NetstatRequest) (*machineapi.NetstatResponse, error) {
+func (s *statsAPI) Netstat(context.Context, *machineapi.NetstatRequest) (*machineapi.NetstatResponse, error) {
 	return &machineapi.NetstatResponse{Messages: []*machineapi.Netstat{{
 		Connectrecord: []*machineapi.ConnectRecord{{L4Proto: "tcp", Localip: "0.0.0.0", Localport: APIPort,
 			State: machineapi.ConnectRecord_LISTEN}},
@@ -104,10 +104,10 @@ func (s *machineService) Netstat(context.Context, *machineapi.NetstatRequest) (*
 }
 
 // LogsContainers tells whose logs there are.
-func (s *machineService) LogsContainers(context.Context, *emptypb.Empty) (*machineapi.LogsContainersResponse, error) {
+func (s *statsAPI) LogsContainers(context.Context, *emptypb.Empty) (*machineapi.LogsContainersResponse, error) {
 	logs := &machineapi.LogsContainer{Ids: []string{"kernel"}}
 
-	for _, service := range s.boot.serviceList() {
+	for _, service := range s.boot.services.list() {
 		logs.Ids = append(logs.Ids, service.GetId())
 	}
 

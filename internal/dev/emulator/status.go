@@ -16,37 +16,45 @@ type statusText struct {
 	shown bool
 }
 
-// setStage moves the machine's status to a stage.
-func (b *boot) setStage(stage runtimeres.MachineStage) {
-	b.mu.Lock()
-	b.stage = stage
-	b.mu.Unlock()
+// machineStatus is the stage that a boot is in, and what it shows of it. Guarded by boot.mu.
+type machineStatus struct {
+	boot *boot
 
-	b.refresh()
+	stage     runtimeres.MachineStage
+	published statusText // the status that was last shown
+}
+
+// setStage moves the machine's status to a stage.
+func (m *machineStatus) setStage(stage runtimeres.MachineStage) {
+	m.boot.mu.Lock()
+	m.stage = stage
+	m.boot.mu.Unlock()
+
+	m.refresh()
 }
 
 // refresh computes the machine's status and shows it, as a resource and an event, if it has changed. It wakes whoever
 // waits for the boot.
-func (b *boot) refresh() {
-	unmet := b.unmetConditions()
+func (m *machineStatus) refresh() {
+	unmet := m.unmet()
 
-	b.mu.Lock()
-	now := statusText{stage: b.stage, ready: len(unmet) == 0, unmet: fmt.Sprint(unmet), shown: true}
+	m.boot.mu.Lock()
+	now := statusText{stage: m.stage, ready: len(unmet) == 0, unmet: fmt.Sprint(unmet), shown: true}
 
-	if b.published == now {
-		b.mu.Unlock()
-		b.notify()
+	if m.published == now {
+		m.boot.mu.Unlock()
+		m.notify()
 
 		return
 	}
 
-	b.published = now
+	m.published = now
 
 	status := runtimeres.NewMachineStatus()
 	status.TypedSpec().Stage = now.stage
 	status.TypedSpec().Status.Ready = now.ready
 	status.TypedSpec().Status.UnmetConditions = unmet
-	b.put(status)
+	m.boot.resources.put(status)
 
 	notice := &machineapi.MachineStatusEvent{
 		Stage:  machineapi.MachineStatusEvent_MachineStage(now.stage), //nolint:gosec // the same numbers
@@ -58,23 +66,23 @@ func (b *boot) refresh() {
 			&machineapi.MachineStatusEvent_MachineStatus_UnmetCondition{Name: condition.Name, Reason: condition.Reason})
 	}
 
-	b.events.publish(b.now(), "", notice)
-	b.mu.Unlock()
+	m.boot.events.publish(m.boot.now(), "", notice)
+	m.boot.mu.Unlock()
 
-	b.notify()
+	m.notify()
 }
 
 // notify wakes whoever waits for a change of the boot or of its node.
-func (b *boot) notify() {
-	b.changed.raise()
-	b.node.changed.raise()
+func (m *machineStatus) notify() {
+	m.boot.changed.raise()
+	m.boot.node.changed.raise()
 }
 
-// unmetConditions are what keeps the machine from being ready. Only the stages booting and running ask for anything.
-func (b *boot) unmetConditions() []runtimeres.UnmetCondition {
-	b.mu.Lock()
-	stage, synced, addressed := b.stage, b.timeSynced, b.addressed
-	b.mu.Unlock()
+// unmet are what keeps the machine from being ready. Only the stages booting and running ask for anything.
+func (m *machineStatus) unmet() []runtimeres.UnmetCondition {
+	m.boot.mu.Lock()
+	stage, synced, addressed := m.stage, m.boot.timeSynced, m.boot.addressed
+	m.boot.mu.Unlock()
 
 	if stage != runtimeres.MachineStageBooting && stage != runtimeres.MachineStageRunning {
 		return nil
@@ -92,46 +100,46 @@ func (b *boot) unmetConditions() []runtimeres.UnmetCondition {
 		add("time", "time is not synced")
 	}
 
-	if waiting := b.networkProblems(addressed); len(waiting) > 0 {
+	if waiting := m.networkProblems(addressed); len(waiting) > 0 {
 		add("network", "waiting on: "+strings.Join(waiting, ", "))
 	}
 
 	required := []string{serviceAPId, serviceMachined, serviceKubelet}
-	if b.role().IsControlPlane() {
+	if m.boot.config.role().IsControlPlane() {
 		required = append(required, serviceEtcd, serviceTrustd)
 	}
 
-	add("services", b.serviceProblems(required))
-	add("staticPods", b.staticPodProblems())
-	add("nodeReady", b.nodeProblem())
+	add("services", m.boot.services.problems(required))
+	add("staticPods", m.boot.controlPlane.staticPodProblems())
+	add("nodeReady", m.boot.kubelet.nodeProblem())
 
 	return unmet
 }
 
-func (b *boot) networkProblems(addressed bool) []string {
+func (m *machineStatus) networkProblems(addressed bool) []string {
 	var waiting []string
 
 	if !addressed {
 		waiting = append(waiting, "address", "connectivity", "etc-files")
 	}
 
-	if b.hostname() == "" {
+	if m.boot.config.hostname() == "" {
 		waiting = append(waiting, "hostname")
 	}
 
 	return waiting
 }
 
-func (b *boot) stageName() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (m *machineStatus) stageName() string {
+	m.boot.mu.Lock()
+	defer m.boot.mu.Unlock()
 
-	return b.stage.String()
+	return m.stage.String()
 }
 
-func (b *boot) isReady() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (m *machineStatus) isReady() bool {
+	m.boot.mu.Lock()
+	defer m.boot.mu.Unlock()
 
-	return b.published.stage == runtimeres.MachineStageRunning && b.published.ready
+	return m.published.stage == runtimeres.MachineStageRunning && m.published.ready
 }

@@ -30,122 +30,122 @@ func (r restart) Error() string { return fmt.Sprintf("unix.Reboot(%x)", r.comman
 
 // act runs a sequence in a new actor's name, after the answer to the call that asked for it; only an event tells if it
 // could not start.
-func (b *boot) act(what, sequence string, force bool, phases []phase) string {
+func (s *sequencer) act(what, sequence string, force bool, phases []phase) string {
 	actor := uuid.NewString()
 
 	switch sequence {
 	case seqReboot, seqShutdown:
-		b.print("%s via API received. actor id: %s", what, actor)
+		s.boot.log("%s via API received. actor id: %s", what, actor)
 	case seqReset:
-		b.print("reset request received. actorID: %s", actor)
+		s.boot.log("reset request received. actorID: %s", actor)
 	}
 
-	b.follow(withActor(b.ctx, actor), what, sequence, force, phases)
+	s.follow(withActor(s.boot.ctx, actor), what, sequence, force, phases)
 
 	return actor
 }
 
 // follow runs a sequence in the background and does what its end asks for.
-func (b *boot) follow(ctx context.Context, what, sequence string, force bool, phases []phase) {
-	b.tasks.Go(func() {
-		err := b.runSequence(ctx, sequence, force, phases)
+func (s *sequencer) follow(ctx context.Context, what, sequence string, force bool, phases []phase) {
+	s.boot.tasks.Go(func() {
+		err := s.run(ctx, sequence, force, phases)
 
 		if !errors.As(err, &restart{}) && err != nil {
-			b.print("%s failed: %s", what, err)
+			s.boot.log("%s failed: %s", what, err)
 		}
 
-		b.settle(sequence, err)
+		s.settle(sequence, err)
 	})
 }
 
 // settle ends the boot if the end of a sequence asks for that, or if it was fatal. One that did not start, or was taken
 // over from, changes nothing.
-func (b *boot) settle(sequence string, err error) {
+func (s *sequencer) settle(sequence string, err error) {
 	var over restart
 
 	switch {
-	case err == nil, b.ctx.Err() != nil, errors.Is(err, errLocked), errors.Is(err, context.Canceled):
+	case err == nil, s.boot.ctx.Err() != nil, errors.Is(err, errLocked), errors.Is(err, context.Canceled):
 	case errors.As(err, &over):
-		b.shutServices() // those that a forced reboot left running
-		b.finish(over.how)
+		s.boot.phases.shutServices() // those that a forced reboot left running
+		s.boot.finish(over.how)
 	default:
-		b.fail(sequence, err)
+		s.fail(sequence, err)
 	}
 }
 
 // fail is how a boot ends whose sequence failed: its services stop, and after some seconds in which only the console
 // tells why it reboots.
-func (b *boot) fail(sequence string, err error) {
-	b.shutServices()
-	b.print("running emergency volume cleanup")
-	b.print("%s", err)
+func (s *sequencer) fail(sequence string, err error) {
+	s.boot.phases.shutServices()
+	s.boot.log("running emergency volume cleanup")
+	s.boot.log("%s", err)
 
 	if sequence == seqShutdown {
-		b.finish(endPowerOff)
+		s.boot.finish(endPowerOff)
 
 		return
 	}
 
-	if slices.Contains(strings.Fields(b.node.options.Cmdline), "panic=0") {
-		b.print("panic=0 kernel flag found, sleeping forever")
+	if slices.Contains(strings.Fields(s.boot.node.options.Cmdline), "panic=0") {
+		s.boot.log("panic=0 kernel flag found, sleeping forever")
 
 		return
 	}
 
 	for left := rebootCountdown; left >= 0; left-- {
-		b.print("rebooting in %d seconds", left)
+		s.boot.log("rebooting in %d seconds", left)
 
-		if b.sleep(b.ctx, time.Second) != nil {
+		if s.boot.sleep(s.boot.ctx, time.Second) != nil {
 			return
 		}
 	}
 
-	b.finish(endReboot)
+	s.boot.finish(endReboot)
 }
 
 // rebootCountdown is how many seconds a node counts down to the reboot after a failure.
 const rebootCountdown = 10
 
-// rebootPhases are those of a reboot: without the cleanup if it is forced, without kexec after a power cycle.
-func (b *boot) rebootPhases(mode machineapi.RebootRequest_Mode) []phase {
+// reboot are those of a reboot: without the cleanup if it is forced, without kexec after a power cycle.
+func (p *phases) reboot(mode machineapi.RebootRequest_Mode) []phase {
 	var phases []phase
 
 	if mode != machineapi.RebootRequest_FORCE {
-		phases = append(phases, single("cleanup", "stopAllPods", b.stopAllPods), idle("dbus", "stopDBus"))
-		phases = append(phases, b.stopPhases(true)...)
+		phases = append(phases, single("cleanup", "stopAllPods", p.stopAllPods), idle("dbus", "stopDBus"))
+		phases = append(phases, p.stop(true)...)
 	}
 
 	command := int64(commandKexec)
-	if mode != machineapi.RebootRequest_DEFAULT || !b.kexecs() {
+	if mode != machineapi.RebootRequest_DEFAULT || !p.kexecs() {
 		command = commandRestart
 	}
 
-	return append(phases, b.rebootPhase(command))
+	return append(phases, p.restart(command))
 }
 
-// shutdownPhases are those of a shutdown. Without force the node leaves Kubernetes in order first.
-func (b *boot) shutdownPhases(force bool) []phase {
+// shutdown are those of a shutdown. Without force the node leaves Kubernetes in order first.
+func (p *phases) shutdown(force bool) []phase {
 	phases := []phase{idle("storeShutdown", "storeShutdownEmergency")}
 
-	if !force && b.registers() {
-		phases = append(phases, single("drain", "cordonAndDrainNode", b.cordonAndDrain))
+	if !force && p.boot.kubelet.registers() {
+		phases = append(phases, single("drain", "cordonAndDrainNode", p.boot.kubelet.cordonAndDrain))
 	}
 
-	phases = append(phases, single("cleanup", "stopAllPods", b.stopAllPods), idle("dbus", "stopDBus"))
-	phases = append(phases, b.stopPhases(false)...)
+	phases = append(phases, single("cleanup", "stopAllPods", p.stopAllPods), idle("dbus", "stopDBus"))
+	phases = append(phases, p.stop(false)...)
 
-	return append(phases, b.powerOffPhase())
+	return append(phases, p.powerOff())
 }
 
-// stopPhases end all services in order.
-func (b *boot) stopPhases(kexec bool) []phase {
-	phases := append([]phase{single("stopServices", "stopServicesForUpgrade", b.stopWorkload)}, unmountPhases()...)
+// stop end all services in order.
+func (p *phases) stop(kexec bool) []phase {
+	phases := append([]phase{single("stopServices", "stopServicesForUpgrade", p.stopWorkload)}, unmountPhases()...)
 
 	if kexec {
-		phases = append(phases, single("kexec", "kexecPrepare", b.kexecPrepare))
+		phases = append(phases, single("kexec", "kexecPrepare", p.kexecPrepare))
 	}
 
-	return append(phases, b.stopEverythingPhase())
+	return append(phases, p.stopEverything())
 }
 
 func unmountPhases() []phase {
@@ -157,20 +157,20 @@ func unmountPhases() []phase {
 	}
 }
 
-func (b *boot) stopEverythingPhase() phase {
+func (p *phases) stopEverything() phase {
 	return single("stopEverything", "stopAllServices", func(context.Context) error {
-		b.shutServices()
+		p.shutServices()
 
 		return nil
 	})
 }
 
-// rebootPhase is the last one of a boot that is followed by another. The kernel takes its time to end.
-func (b *boot) rebootPhase(command int64) phase {
+// restart is the last one of a boot that is followed by another. The kernel takes its time to end.
+func (p *phases) restart(command int64) phase {
 	return single("reboot", "reboot", func(ctx context.Context) error {
-		b.events.publish(b.now(), actorOf(ctx), &machineapi.RestartEvent{Cmd: command})
+		p.boot.events.publish(p.boot.now(), actorOf(ctx), &machineapi.RestartEvent{Cmd: command})
 
-		if err := b.sleep(ctx, b.node.options.Timing.Stop); err != nil {
+		if err := p.boot.sleep(ctx, p.boot.node.options.Timing.Stop); err != nil {
 			return err
 		}
 
@@ -178,11 +178,11 @@ func (b *boot) rebootPhase(command int64) phase {
 	})
 }
 
-func (b *boot) powerOffPhase() phase {
+func (p *phases) powerOff() phase {
 	return single("shutdown", "shutdown", func(ctx context.Context) error {
-		b.events.publish(b.now(), actorOf(ctx), &machineapi.RestartEvent{Cmd: commandPowerOff})
+		p.boot.events.publish(p.boot.now(), actorOf(ctx), &machineapi.RestartEvent{Cmd: commandPowerOff})
 
-		if err := b.sleep(ctx, b.node.options.Timing.Stop); err != nil {
+		if err := p.boot.sleep(ctx, p.boot.node.options.Timing.Stop); err != nil {
 			return err
 		}
 
@@ -192,57 +192,57 @@ func (b *boot) powerOffPhase() phase {
 
 // kexecs reports whether the machine can start its next kernel without its firmware: from a disk, and not with secure
 // boot.
-func (b *boot) kexecs() bool { return b.node.Installed() && !b.node.options.SecureBoot }
+func (p *phases) kexecs() bool { return p.boot.node.Installed() && !p.boot.node.options.SecureBoot }
 
-func (b *boot) kexecPrepare(context.Context) error {
+func (p *phases) kexecPrepare(context.Context) error {
 	switch {
-	case b.node.options.SecureBoot:
-		b.print("kexec skipped as secure boot is enabled")
-	case !b.node.Installed():
-		b.print("kexec skipped as system disk is not found")
+	case p.boot.node.options.SecureBoot:
+		p.boot.log("kexec skipped as secure boot is enabled")
+	case !p.boot.node.Installed():
+		p.boot.log("kexec skipped as system disk is not found")
 	}
 
 	return nil
 }
 
 // stopAllPods ends kubelet and with it the node's pods.
-func (b *boot) stopAllPods(ctx context.Context) error {
-	ran := b.serviceUp(serviceKubelet)
+func (p *phases) stopAllPods(ctx context.Context) error {
+	ran := p.boot.services.up(serviceKubelet)
 
-	b.endKubelet()
-	b.stopServices(serviceKubelet)
+	p.boot.kubelet.end()
+	p.boot.services.stop(serviceKubelet)
 
 	if !ran {
 		return nil
 	}
 
-	return b.sleep(ctx, b.node.options.Timing.Pods)
+	return p.boot.sleep(ctx, p.boot.node.options.Timing.Pods)
 }
 
 // stopWorkload ends what needs the system's data: Kubernetes, etcd, their container runtime, and trustd.
-func (b *boot) stopWorkload(context.Context) error {
-	b.endWorkload()
-	b.endKubelet()
-	b.leaveCluster()
-	b.stopServices(serviceKubelet, serviceEtcd, serviceTrustd, serviceCRI)
+func (p *phases) stopWorkload(context.Context) error {
+	p.boot.endWorkload()
+	p.boot.kubelet.end()
+	p.boot.etcd.loseData()
+	p.boot.services.stop(serviceKubelet, serviceEtcd, serviceTrustd, serviceCRI)
 
 	return nil
 }
 
 // shutServices ends all services, and last the API, which lets its open calls finish for a while.
-func (b *boot) shutServices() {
-	b.endWorkload()
-	b.endKubelet()
-	b.leaveCluster()
-	b.stopServices()
-	b.stop()
+func (p *phases) shutServices() {
+	p.boot.endWorkload()
+	p.boot.kubelet.end()
+	p.boot.etcd.loseData()
+	p.boot.services.stop()
+	p.boot.stop()
 
-	b.mu.Lock()
-	b.stopping = true
-	open := []*apiServer{b.api, b.draining}
-	b.mu.Unlock()
+	p.boot.mu.Lock()
+	p.stopping = true
+	open := []*apiServer{p.boot.api.current, p.boot.api.draining}
+	p.boot.mu.Unlock()
 
-	b.notify()
+	p.boot.status.notify()
 
 	for _, api := range open {
 		if api == nil {
@@ -251,14 +251,14 @@ func (b *boot) shutServices() {
 
 		select {
 		case <-api.gone:
-		case <-b.ctx.Done():
+		case <-p.boot.ctx.Done():
 		}
 	}
 }
 
 // registers reports whether the node's kubelet registers it with Kubernetes.
-func (b *boot) registers() bool {
-	config := b.activeConfig()
+func (k *kubelet) registers() bool {
+	config := k.boot.config.active()
 
 	return config != nil && !config.Machine().Kubelet().SkipNodeRegistration()
 }
@@ -268,23 +268,23 @@ const cordonLimit = time.Minute
 
 // cordonAndDrain takes the pods off the node. There is nothing to do for one whose kubelet never got into its cluster;
 // else it needs Kubernetes' API, and fails without.
-func (b *boot) cordonAndDrain(ctx context.Context) error {
-	if !b.node.readDrive().registered {
+func (k *kubelet) cordonAndDrain(ctx context.Context) error {
+	if !k.boot.node.readDrive().registered {
 		return nil
 	}
 
-	b.print("waiting for node to be cordoned")
+	k.boot.log("waiting for node to be cordoned")
 
-	limited, cancel := b.node.lab.clock.WithTimeout(ctx, cordonLimit)
+	limited, cancel := k.boot.node.lab.clock.WithTimeout(ctx, cordonLimit)
 	defer cancel()
 
-	err := b.node.lab.changed.until(limited, func() bool {
-		cluster := b.reachableKubernetes()
+	err := k.boot.node.lab.changed.until(limited, func() bool {
+		cluster := k.reachable()
 		if cluster == nil {
 			return false
 		}
 
-		cluster.kube.Drain(b.hostname())
+		cluster.kube.Drain(k.boot.config.hostname())
 
 		return true
 	})
@@ -296,15 +296,15 @@ func (b *boot) cordonAndDrain(ctx context.Context) error {
 		return context.DeadlineExceeded
 	}
 
-	b.showNodeStatus()
+	k.boot.resources.showNodeStatus()
 
 	return nil
 }
 
-// reachableKubernetes is the cluster whose API the node reaches; nil if there is none.
-func (b *boot) reachableKubernetes() *etcdCluster {
-	for _, endpoint := range b.kubernetesEndpoints() {
-		if cluster := b.node.lab.kubernetesAt(endpoint); cluster != nil {
+// reachable is the cluster whose API the node reaches; nil if there is none.
+func (k *kubelet) reachable() *etcdCluster {
+	for _, endpoint := range k.endpoints() {
+		if cluster := k.boot.node.lab.kubernetesAt(endpoint); cluster != nil {
 			return cluster
 		}
 	}

@@ -159,11 +159,11 @@ func (*maintenanceService112) generateConfiguration(request *generateRequest) (c
 
 // generateConfiguration makes a machine config for the node's own cluster.
 func (s *machineService) generateConfiguration(request *generateRequest) (config, client []byte, err error) {
-	if s.boot.role() == machine.TypeWorker {
+	if s.boot.config.role() == machine.TypeWorker {
 		return nil, nil, errors.New("config can't be generated on worker nodes")
 	}
 
-	return request.generate(s.boot.settings())
+	return request.generate(s.boot.config.settings())
 }
 
 // generate makes a machine config and a talosconfig; with the secrets of a cluster's machine config, or with new ones.

@@ -31,7 +31,7 @@ func (s *apiServer) serveMaintenance112(server *grpc.Server) {
 
 // serveConfigured112 registers what a configured node has with Talos 1.12.
 func (s *apiServer) serveConfigured112(server *grpc.Server) {
-	server.RegisterService(machineService112(), &machineService{boot: s.boot})
+	server.RegisterService(machineService112(), newMachineService(s.boot))
 	s.serveCluster(server)
 	s.serveMachine(server)
 }
@@ -98,7 +98,7 @@ func (s *maintenanceService112) ApplyConfiguration(ctx context.Context, request 
 		return nil, status.Errorf(codes.InvalidArgument, "configuration validation failed: %s", err)
 	}
 
-	more, err := s.boot.runtimeValidate(provider, validationMode{})
+	more, err := s.boot.config.runtimeValidate(provider, validationMode{})
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "runtime configuration validation failed: %s", err)
 	}
@@ -117,7 +117,7 @@ func (s *maintenanceService112) ApplyConfiguration(ctx context.Context, request 
 		return nil, err
 	}
 
-	if !s.boot.receive(provider) {
+	if !s.boot.config.receive(provider) {
 		return nil, s.hang(ctx)
 	}
 
@@ -125,17 +125,17 @@ func (s *maintenanceService112) ApplyConfiguration(ctx context.Context, request 
 }
 
 // receive takes a machine config over. After a complete one nobody does any more.
-func (b *boot) receive(provider talosconfig.Provider) bool {
-	b.mu.Lock()
-	received := b.received
-	b.received = received || provider.CompleteForBoot()
-	b.mu.Unlock()
+func (m *machineConfig) receive(provider talosconfig.Provider) bool {
+	m.boot.mu.Lock()
+	received := m.received
+	m.received = received || provider.CompleteForBoot()
+	m.boot.mu.Unlock()
 
 	switch {
 	case received:
 		return false
 	case provider.CompleteForBoot():
-		b.leaveMaintenance(provider)
+		m.leaveMaintenance(provider)
 
 		return true
 	default:

@@ -30,10 +30,23 @@ const (
 // renewAfter is when the API's certificate is renewed, at half of its life, in node time.
 const renewAfter = x509.DefaultCertificateValidityDuration / 2
 
-// keepMaintenanceCertificate renews the maintenance API's certificate as long as the machine is in maintenance mode.
-func (b *boot) keepMaintenanceCertificate(ctx context.Context) {
-	for b.sleep(ctx, renewAfter) == nil {
-		b.renewMaintenanceCertificate()
+// certificates are what the API shows who it is with.
+type certificates struct {
+	boot *boot
+
+	trust maintenanceTrust
+
+	// What follows is guarded by boot.mu.
+
+	// toldFingerprint is the maintenance certificate's that the console told last.
+	toldFingerprint string
+	own             *apiCertificate // nil until the secure API has one
+}
+
+// keepMaintenance renews the maintenance API's certificate as long as the machine is in maintenance mode.
+func (c *certificates) keepMaintenance(ctx context.Context) {
+	for c.boot.sleep(ctx, renewAfter) == nil {
+		c.renewMaintenance()
 	}
 }
 
@@ -63,11 +76,11 @@ type apiCertificate struct {
 	roots *stdx509.CertPool
 }
 
-// renewMaintenanceCertificate makes a new leaf, as a node does at boot, after a time sync and when its addresses
+// renewMaintenance makes a new leaf, as a node does at boot, after a time sync and when its addresses
 // change.
-func (b *boot) renewMaintenanceCertificate() {
-	b.trust.renew(maintenanceLeaf{b.addresses(), b.hostname(), b.wallNow()})
-	b.inform()
+func (c *certificates) renewMaintenance() {
+	c.trust.renew(maintenanceLeaf{c.boot.addresses(), c.boot.config.hostname(), c.boot.wallNow()})
+	c.inform()
 }
 
 func (t *maintenanceTrust) renew(due maintenanceLeaf) {
@@ -109,18 +122,18 @@ func (t *maintenanceTrust) current() (*tls.Certificate, error) {
 }
 
 // maintenanceTLS is that of the maintenance API: no client certificate is even asked for.
-func (b *boot) maintenanceTLS() *tls.Config {
+func (c *certificates) maintenanceTLS() *tls.Config {
 	return &tls.Config{
-		MinVersion:             b.release.oldestTLS,
+		MinVersion:             c.boot.release.oldestTLS,
 		NextProtos:             []string{"h2"},
 		SessionTicketsDisabled: true,
 		ClientAuth:             tls.NoClientCert,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if b.node.Faults().NewCertificates {
-				b.renewMaintenanceCertificate()
+			if c.boot.node.Faults().NewCertificates {
+				c.renewMaintenance()
 			}
 
-			return b.trust.current()
+			return c.trust.current()
 		},
 	}
 }
@@ -205,80 +218,80 @@ func leafOnly(pair *x509.KeyPair) *tls.Certificate {
 	return &certificate
 }
 
-// certificates gets the secure API its certificate once the machine config and the hostname are known: a control plane
+// keep gets the secure API its certificate once the machine config and the hostname are known: a control plane
 // signs its own, a worker asks trustd until it gets one.
-func (b *boot) certificates() {
-	config := b.activeConfig()
+func (c *certificates) keep() {
+	config := c.boot.config.active()
 
-	if b.changed.until(b.ctx, func() bool {
-		config = b.activeConfig()
+	if c.boot.changed.until(c.boot.ctx, func() bool {
+		config = c.boot.config.active()
 
-		return config != nil && b.hostname() != ""
+		return config != nil && c.boot.config.hostname() != ""
 	}) != nil {
 		return
 	}
 
-	obtain := b.signOwn
+	obtain := c.signOwn
 	if !config.Machine().Type().IsControlPlane() {
-		obtain = b.askTrustd
+		obtain = c.askTrustd
 	}
 
-	for b.ctx.Err() == nil {
-		wait, offset := trustdRetry, b.node.Faults().ClockOffset
+	for c.boot.ctx.Err() == nil {
+		wait, offset := trustdRetry, c.boot.node.Faults().ClockOffset
 
 		if certificate, err := obtain(); err == nil {
-			b.serveWith(certificate)
+			c.serveWith(certificate)
 
 			wait = renewAfter
 		} else {
-			b.printLine("user: warning",
+			c.boot.printLine("user: warning",
 				`[talos] controller failed {"component": "controller-runtime", "controller": "secrets.APIController", "error": "`+
 					err.Error()+`"}`)
 		}
 
 		// A clock that was set has the certificate made anew.
-		waiting, cancel := b.node.lab.clock.WithTimeout(b.ctx, wait)
-		b.node.changed.until(waiting, func() bool { return b.node.Faults().ClockOffset != offset }) //nolint:errcheck // either way it is time
+		waiting, cancel := c.boot.node.lab.clock.WithTimeout(c.boot.ctx, wait)
+		c.boot.node.changed.until(waiting, func() bool { return c.boot.node.Faults().ClockOffset != offset }) //nolint:errcheck // either way it is time
 		cancel()
 	}
 }
 
 // serveWith makes a certificate that of the secure API, without a break if there was one before.
-func (b *boot) serveWith(certificate *apiCertificate) {
-	b.mu.Lock()
-	current := b.certificate
+func (c *certificates) serveWith(certificate *apiCertificate) {
+	c.boot.mu.Lock()
+	current := c.own
 
-	if current == nil && b.withdrawn == nil {
-		b.certificate = certificate
+	if current == nil && c.boot.config.withdrawn == nil {
+		c.own = certificate
 	}
-	b.mu.Unlock()
+	c.boot.mu.Unlock()
 
 	if current != nil {
 		current.server.Store(certificate.server.Load())
 	}
 
-	b.notify()
+	c.boot.status.notify()
 }
 
 // signOwn makes the certificates of a control plane from the machine CA in its config.
-func (b *boot) signOwn() (*apiCertificate, error) {
-	security := b.settings().Machine().Security()
+func (c *certificates) signOwn() (*apiCertificate, error) {
+	security := c.boot.config.settings().Machine().Security()
 
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(security.IssuingCA())
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse CA certificate: %w", err)
 	}
 
-	now := b.wallNow()
+	now := c.boot.wallNow()
 
 	server, err := x509.NewKeyPair(ca,
-		serverCertificate(b.hostname(), b.certificateAddresses(), b.hostname(), security.CertSANs(), now)...)
+		serverCertificate(c.boot.config.hostname(), c.addresses(), c.boot.config.hostname(), security.CertSANs(), now)...)
 	if err != nil {
 		return nil, fmt.Errorf("failed to generate API server cert: %w", err)
 	}
 
 	client, err := x509.NewKeyPair(ca,
-		x509.CommonName(b.hostname()),
+		x509.CommonName(c.boot.config.hostname()),
 		x509.Organization(string(role.Impersonator)),
 		x509.NotBefore(now),
 		x509.NotAfter(now.Add(x509.DefaultCertificateValidityDuration)),
@@ -289,7 +302,7 @@ func (b *boot) signOwn() (*apiCertificate, error) {
 		return nil, fmt.Errorf("failed to generate API client cert: %w", err)
 	}
 
-	roots, err := b.acceptedCAs()
+	roots, err := c.acceptedCAs()
 	if err != nil {
 		return nil, err
 	}
@@ -301,14 +314,14 @@ func (b *boot) signOwn() (*apiCertificate, error) {
 }
 
 // askTrustd asks the control planes that this worker knows of to sign its certificate.
-func (b *boot) askTrustd() (*apiCertificate, error) {
-	config := b.settings()
+func (c *certificates) askTrustd() (*apiCertificate, error) {
+	config := c.boot.config.settings()
 	security := config.Machine().Security()
 
 	var endpoints []string
 
-	for _, endpoint := range b.controlPlaneEndpoints() {
-		if at, known := b.node.lab.network.socket(netip.AddrPortFrom(endpoint, TrustdPort)); known {
+	for _, endpoint := range c.boot.members.controlPlaneEndpoints() {
+		if at, known := c.boot.node.lab.network.socket(netip.AddrPortFrom(endpoint, TrustdPort)); known {
 			endpoints = append(endpoints, at.String())
 		}
 	}
@@ -317,12 +330,12 @@ func (b *boot) askTrustd() (*apiCertificate, error) {
 		return nil, errors.New("failed to sign API server CSR: no control plane endpoint is reachable")
 	}
 
-	roots, err := b.acceptedCAs()
+	roots, err := c.acceptedCAs()
 	if err != nil {
 		return nil, err
 	}
 
-	ctx, cancel := context.WithTimeout(b.ctx, trustdTimeout)
+	ctx, cancel := context.WithTimeout(c.boot.ctx, trustdTimeout)
 	defer cancel()
 
 	named, dns := splitNames(security.CertSANs())
@@ -330,10 +343,10 @@ func (b *boot) askTrustd() (*apiCertificate, error) {
 	request := trustd.Request{
 		Endpoints:   endpoints,
 		Token:       security.Token(),
-		AcceptedCAs: b.acceptedPEM(),
-		Addresses:   append(b.certificateAddresses(), named...),
-		Names:       append([]string{b.hostname()}, dns...),
-		Now:         b.wallNow,
+		AcceptedCAs: c.acceptedPEM(),
+		Addresses:   append(c.addresses(), named...),
+		Names:       append([]string{c.boot.config.hostname()}, dns...),
+		Now:         c.boot.wallNow,
 	}
 
 	server, err := request.Send(ctx)
@@ -347,13 +360,13 @@ func (b *boot) askTrustd() (*apiCertificate, error) {
 	return certificate, nil
 }
 
-// certificateAddresses are what the API's certificate is valid for: the node's addresses, by their declared and their
+// addresses are what the API's certificate is valid for: the node's addresses, by their declared and their
 // real names.
-func (b *boot) certificateAddresses() []netip.Addr {
-	addresses := append([]netip.Addr{netip.IPv6Loopback(), netip.AddrFrom4([4]byte{127, 0, 0, 1})}, b.addresses()...)
+func (c *certificates) addresses() []netip.Addr {
+	addresses := append([]netip.Addr{netip.IPv6Loopback(), netip.AddrFrom4([4]byte{127, 0, 0, 1})}, c.boot.addresses()...)
 
-	for _, address := range b.addresses() {
-		if at, known := b.node.lab.network.socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
+	for _, address := range c.boot.addresses() {
+		if at, known := c.boot.node.lab.network.socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
 			addresses = append(addresses, at.Addr())
 		}
 	}
@@ -362,8 +375,8 @@ func (b *boot) certificateAddresses() []netip.Addr {
 }
 
 // acceptedPEM are the machine CAs of the config, issuing and accepted, in PEM form.
-func (b *boot) acceptedPEM() []byte {
-	security := b.settings().Machine().Security()
+func (c *certificates) acceptedPEM() []byte {
+	security := c.boot.config.settings().Machine().Security()
 
 	var pems [][]byte
 
@@ -378,10 +391,10 @@ func (b *boot) acceptedPEM() []byte {
 	return bytes.Join(pems, []byte("\n"))
 }
 
-func (b *boot) acceptedCAs() (*stdx509.CertPool, error) {
+func (c *certificates) acceptedCAs() (*stdx509.CertPool, error) {
 	pool := stdx509.NewCertPool()
 
-	if !pool.AppendCertsFromPEM(b.acceptedPEM()) {
+	if !pool.AppendCertsFromPEM(c.acceptedPEM()) {
 		return nil, errors.New("no accepted CAs")
 	}
 

@@ -14,7 +14,7 @@ import (
 
 // Upgrade checks, answers, and then installs the image and reboots, or reboots and leaves the installation to the next
 // boot.
-func (s *machineService) Upgrade(ctx context.Context, request *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse,
+func (s *sequenceAPI) Upgrade(ctx context.Context, request *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse,
 	error) {
 	b := s.boot
 
@@ -26,16 +26,16 @@ func (s *machineService) Upgrade(ctx context.Context, request *machineapi.Upgrad
 		return nil, status.Error(codes.FailedPrecondition, "Talos is not installed")
 	}
 
-	b.print("upgrade request received: staged %v, force %v, reboot mode %s", request.GetStage(), request.GetForce(),
+	b.log("upgrade request received: staged %v, force %v, reboot mode %s", request.GetStage(), request.GetForce(),
 		request.GetRebootMode())
-	b.print("validating %q", request.GetImage())
+	b.log("validating %q", request.GetImage())
 
-	if err := b.pullInstaller(ctx, request.GetImage()); err != nil {
+	if err := b.installer.pull(ctx, request.GetImage()); err != nil {
 		return nil, fmt.Errorf("error validating installer image %q: %w", request.GetImage(), err)
 	}
 
-	if b.role().IsControlPlane() && !request.GetForce() && !request.GetPreserve() {
-		if err := b.etcdAllowsUpgrade(ctx); err != nil {
+	if b.config.role().IsControlPlane() && !request.GetForce() && !request.GetPreserve() {
+		if err := b.installer.etcdAllowsUpgrade(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -44,9 +44,10 @@ func (s *machineService) Upgrade(ctx context.Context, request *machineapi.Upgrad
 
 	if request.GetStage() {
 		b.node.editDrive(func(d *drive) { d.staged = request.GetImage() })
-		actor = b.act("reboot for staged upgrade", seqStageUpgrade, false, b.stageUpgradePhases(request.GetRebootMode()))
+		actor = b.sequences.act("reboot for staged upgrade", seqStageUpgrade, false,
+			b.phases.stageUpgrade(request.GetRebootMode()))
 	} else {
-		actor = b.act("upgrade", seqUpgrade, false, b.upgradePhases(request))
+		actor = b.sequences.act("upgrade", seqUpgrade, false, b.phases.upgrade(request))
 	}
 
 	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}}},
@@ -57,14 +58,14 @@ func (s *machineService) Upgrade(ctx context.Context, request *machineapi.Upgrad
 const quorumCheck = 15 * time.Second
 
 // etcdAllowsUpgrade refuses where the reboot of one more member would cost the cluster its quorum.
-func (b *boot) etcdAllowsUpgrade(ctx context.Context) error {
-	if err := b.etcdClientReady(); err != nil {
+func (i *installer) etcdAllowsUpgrade(ctx context.Context) error {
+	if err := i.boot.etcd.clientReady(); err != nil {
 		return fmt.Errorf("failed to create etcd client: %w", err)
 	}
 
 	var members []etcdMember
 
-	err := b.awaitWorkingEtcd(ctx, func(cluster *etcdCluster) {
+	err := i.boot.etcd.awaitWorking(ctx, func(cluster *etcdCluster) {
 		for _, member := range cluster.members {
 			members = append(members, *member)
 		}
@@ -90,7 +91,7 @@ func (b *boot) etcdAllowsUpgrade(ctx context.Context) error {
 			continue
 		}
 
-		if err := b.sleep(ctx, quorumCheck); err != nil {
+		if err := i.boot.sleep(ctx, quorumCheck); err != nil {
 			return err
 		}
 
@@ -102,42 +103,44 @@ func (b *boot) etcdAllowsUpgrade(ctx context.Context) error {
 	return nil
 }
 
-// upgradePhases stop what runs on the system disk, write the new system beside the old one, and reboot into it.
-func (b *boot) upgradePhases(request *machineapi.UpgradeRequest) []phase {
+// upgrade stop what runs on the system disk, write the new system beside the old one, and reboot into it.
+func (p *phases) upgrade(request *machineapi.UpgradeRequest) []phase {
 	var phases []phase
 
-	if b.registers() {
-		phases = append(phases, single("drain", "cordonAndDrainNode", b.cordonAndDrain))
+	if p.boot.kubelet.registers() {
+		phases = append(phases, single("drain", "cordonAndDrainNode", p.boot.kubelet.cordonAndDrain))
 	}
 
 	phases = append(phases,
-		single("cleanup", "stopAllPods", b.stopAllPods),
+		single("cleanup", "stopAllPods", p.stopAllPods),
 		idle("dbus", "stopDBus"),
-		single("stopServices", "stopServicesForUpgrade", b.stopWorkload),
+		single("stopServices", "stopServicesForUpgrade", p.stopWorkload),
 		idle("unmount", "unmountPodMounts"),
 		idle("unmountBind", "unmountSystemDiskBindMounts"),
 		idle("unmountSystem", "unmountEphemeralPartition"),
 		idle("volumeFinalize", "teardownLifecycle"),
-		single("upgrade", "upgrade", func(ctx context.Context) error { return b.upgradeTo(ctx, request.GetImage()) }),
+		single("upgrade", "upgrade", func(ctx context.Context) error {
+			return p.boot.installer.upgradeTo(ctx, request.GetImage())
+		}),
 		idle("meta", "reloadMeta"),
 	)
 
 	if request.GetRebootMode() == machineapi.UpgradeRequest_DEFAULT {
-		phases = append(phases, single("kexec", "kexecPrepare", b.kexecPrepare))
+		phases = append(phases, single("kexec", "kexecPrepare", p.kexecPrepare))
 	}
 
-	return append(phases, b.stopEverythingPhase(), b.rebootPhase(b.commandAfterUpgrade(request.GetRebootMode())))
+	return append(phases, p.stopEverything(), p.restart(p.boot.installer.commandAfterUpgrade(request.GetRebootMode())))
 }
 
-func (b *boot) stageUpgradePhases(mode machineapi.UpgradeRequest_RebootMode) []phase {
-	phases := []phase{single("cleanup", "stopAllPods", b.stopAllPods), idle("dbus", "stopDBus")}
-	phases = append(phases, b.stopPhases(mode == machineapi.UpgradeRequest_DEFAULT)...)
+func (p *phases) stageUpgrade(mode machineapi.UpgradeRequest_RebootMode) []phase {
+	phases := []phase{single("cleanup", "stopAllPods", p.stopAllPods), idle("dbus", "stopDBus")}
+	phases = append(phases, p.stop(mode == machineapi.UpgradeRequest_DEFAULT)...)
 
-	return append(phases, b.rebootPhase(b.commandAfterUpgrade(mode)))
+	return append(phases, p.restart(p.boot.installer.commandAfterUpgrade(mode)))
 }
 
-func (b *boot) commandAfterUpgrade(mode machineapi.UpgradeRequest_RebootMode) int64 {
-	if mode == machineapi.UpgradeRequest_DEFAULT && b.kexecs() {
+func (i *installer) commandAfterUpgrade(mode machineapi.UpgradeRequest_RebootMode) int64 {
+	if mode == machineapi.UpgradeRequest_DEFAULT && i.boot.phases.kexecs() {
 		return commandKexec
 	}
 
@@ -145,27 +148,27 @@ func (b *boot) commandAfterUpgrade(mode machineapi.UpgradeRequest_RebootMode) in
 }
 
 // upgradeTo runs the installer of an upgrade.
-func (b *boot) upgradeTo(ctx context.Context, image string) error {
-	b.print("performing upgrade via %q", image)
+func (i *installer) upgradeTo(ctx context.Context, image string) error {
+	i.boot.log("performing upgrade via %q", image)
 
-	if err := b.sleep(ctx, b.node.options.Timing.Install); err != nil {
+	if err := i.boot.sleep(ctx, i.boot.node.options.Timing.Install); err != nil {
 		return err
 	}
 
-	if code := b.installerExitCode(); code != 0 {
+	if code := i.exitCode(); code != 0 {
 		return fmt.Errorf("task %q failed: exit code %d", "upgrade", code)
 	}
 
-	b.writeUpgrade(image)
-	b.print("upgrade successful")
+	i.writeUpgrade(image)
+	i.boot.log("upgrade successful")
 
 	return nil
 }
 
 // writeUpgrade makes the next boots of the machine run the system of an installer image.
-func (b *boot) writeUpgrade(image string) {
-	b.node.editDrive(func(d *drive) {
-		d.previous, d.version = b.version, versionOf(image, b.version)
+func (i *installer) writeUpgrade(image string) {
+	i.boot.node.editDrive(func(d *drive) {
+		d.previous, d.version = i.boot.version, versionOf(image, i.boot.version)
 		d.previousSchematic, d.schematic = d.schematic, schematicOf(image)
 		d.staged = ""
 	})
@@ -184,10 +187,10 @@ func versionOf(image, fallback string) string {
 }
 
 // Rollback makes the system that the last upgrade replaced the one that the machine boots, and reboots.
-func (s *machineService) Rollback(context.Context, *machineapi.RollbackRequest) (*machineapi.RollbackResponse, error) {
+func (s *sequenceAPI) Rollback(context.Context, *machineapi.RollbackRequest) (*machineapi.RollbackResponse, error) {
 	b := s.boot
 
-	b.print("rollback via API received")
+	b.log("rollback via API received")
 
 	disk := b.node.readDrive()
 
@@ -205,7 +208,7 @@ func (s *machineService) Rollback(context.Context, *machineapi.RollbackRequest) 
 		d.previousSchematic, d.schematic = d.schematic, d.previousSchematic
 	})
 
-	b.follow(b.ctx, "rollback", seqReboot, true, b.rebootPhases(machineapi.RebootRequest_DEFAULT))
+	b.sequences.follow(b.ctx, "rollback", seqReboot, true, b.phases.reboot(machineapi.RebootRequest_DEFAULT))
 
 	return &machineapi.RollbackResponse{Messages: []*machineapi.Rollback{{}}}, nil
 }

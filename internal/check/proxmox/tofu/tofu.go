@@ -1,56 +1,32 @@
 // Package tofu reads what OpenTofu files say about resources, as far as it can be told without running OpenTofu.
 //
-// It knows the part of the language that lists of machines are written in: blocks and attributes; strings, numbers,
-// booleans, lists, objects and heredocs; references to variables, locals and for_each; strings that are built of those;
-// objects and lists made by for; and the functions try, coalesce, lookup, merge, toset and tomap. Everything else has
-// an unknown value, which is never guessed. Modules, *.tf.json and TF_VAR_ variables are not read. The syntax is that
-// of github.com/hashicorp/hcl/v2, hclsyntax/spec.md; which file of values goes over which is OpenTofu's documentation,
-// Input variables.
+// Files are parsed and evaluated by github.com/hashicorp/hcl, so operators, conditions, for expressions, for_each,
+// count and dynamic blocks are what they are to OpenTofu; variables have their defaults and files of values, and modules
+// from a local folder are read too. What only OpenTofu can tell (data sources, other resources, a variable that is
+// given when it is applied, functions that read files) is unknown, with the reason; nothing is guessed. Which file of
+// values goes over which is OpenTofu's documentation, Input variables. TF_VAR_ variables are not read.
 package tofu
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// Kind is what a value is.
-type Kind int
-
-// Kinds of values.
-const (
-	// Unknown is a value that only OpenTofu can tell.
-	Unknown Kind = iota
-	// Null is no value: the provider's default counts.
-	Null
-	// Scalar is a string, a number or a boolean.
-	Scalar
-	// List is a list or a set.
-	List
-	// Object is an object or a map.
-	Object
-)
-
-// Value is what an expression comes to.
+// Value is what an attribute comes to.
 type Value struct {
-	Kind Kind
-	// Text is a scalar as it is written; true and false for booleans.
+	// Text is a string, a number or a boolean as text.
 	Text string
-	// Items are those of a list.
-	Items []Value
-	// Fields are those of an object, in the order of the file.
-	Fields []Field
-	// At is where the value is written, which is in a file of values for a variable.
+	// Known is false when only OpenTofu can tell the value, or when it is a list or an object; Why says why.
+	Known bool
+	Why   string
+	// Null is no value: the provider's default counts.
+	Null bool
+	// At is where the value is written: in a file of values, or at a default, for a variable.
 	At Position
-}
-
-// Field is a key of an object with its value.
-type Field struct {
-	Name  string
-	Value Value
 }
 
 // Position is where something stands in a file; lines and columns count from 1.
@@ -61,53 +37,90 @@ type Position struct {
 	Text string
 }
 
-// Get is a field of an object. What an object does not set is unknown: its type may give it a default.
-func (v Value) Get(name string) Value {
-	for _, field := range v.Fields {
-		if field.Name == name {
-			return field.Value
-		}
-	}
-
-	return Value{At: v.At}
-}
+func (p Position) String() string { return fmt.Sprintf("%s:%d", p.Path, p.Line) }
 
 // Block is the content of a block.
 type Block struct {
-	At         Position
-	attributes map[string]expression
-	blocks     []block
-	scope      scope
+	At    Position
+	body  hcl.Body
+	scope scope
 }
 
 // Attribute is the value of an attribute; false if the block does not set it.
 func (b Block) Attribute(name string) (Value, bool) {
-	expression, set := b.attributes[name]
-	if !set {
+	attribute := b.attribute(name)
+	if attribute == nil {
 		return Value{At: b.At}, false
 	}
 
-	return expression.evaluate(b.scope), true
+	return b.scope.told(attribute.Expr), true
 }
 
-// Blocks are the blocks of a type in this one.
-func (b Block) Blocks(kind string) []Block {
-	var found []Block
+func (b Block) attribute(name string) *hcl.Attribute {
+	if b.body == nil {
+		return nil
+	}
 
-	for _, inner := range b.blocks {
-		if inner.labels[0] == kind {
-			found = append(found, inner.in(b.scope))
+	// What is wrong with other attributes is OpenTofu's to say.
+	content, _, _ := b.body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: name}}})
+
+	return content.Attributes[name]
+}
+
+// Blocks are the blocks of a type in this one, those of dynamic blocks among them; untold says why there may be others.
+func (b Block) Blocks(kind string) (found []Block, untold string) {
+	if b.body == nil {
+		return nil, ""
+	}
+
+	content, _, _ := b.body.PartialContent(&hcl.BodySchema{
+		Blocks: []hcl.BlockHeaderSchema{{Type: kind}, {Type: "dynamic", LabelNames: []string{"type"}}}})
+
+	for _, inner := range content.Blocks {
+		switch {
+		case inner.Type == kind:
+			found = append(found, Block{b.scope.module.at(inner.DefRange), inner.Body, b.scope})
+		case inner.Labels[0] == kind:
+			made, why := b.dynamic(inner)
+			if found = append(found, made...); why != "" {
+				untold = why
+			}
 		}
 	}
 
-	return found
+	return found, untold
 }
 
-// Has reports whether the block has one of a type, or one that is made when it is applied.
-func (b Block) Has(kind string) bool {
-	return slices.ContainsFunc(b.blocks, func(inner block) bool {
-		return inner.labels[0] == kind || inner.labels[0] == "dynamic" && len(inner.labels) > 1 && inner.labels[1] == kind
-	})
+// dynamic are the blocks that a dynamic block makes.
+func (b Block) dynamic(block *hcl.Block) (found []Block, untold string) {
+	outer := Block{b.scope.module.at(block.DefRange), block.Body, b.scope}
+	each, iterator := outer.attribute("for_each"), block.Labels[0]
+
+	if named := outer.attribute("iterator"); named != nil {
+		iterator = hcl.ExprAsKeyword(named.Expr)
+	}
+
+	contents, _ := outer.Blocks("content")
+	if each == nil || len(contents) != 1 {
+		return nil, fmt.Sprintf("the dynamic block has no for_each or no content (%s)", outer.At)
+	}
+
+	told := b.scope.evaluate(each.Expr)
+
+	over, _ := told.Unmark()
+	if !over.CanIterateElements() {
+		return nil, b.scope.why(told, each.Expr)
+	}
+
+	for key, value := range elements(over) {
+		found = append(found, Block{contents[0].At, contents[0].body, b.scope.with(iterator, keyAndValue(key, value))})
+	}
+
+	return found, ""
+}
+
+func keyAndValue(key, value cty.Value) cty.Value {
+	return cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})
 }
 
 // Resource is one instance of a resource.
@@ -116,208 +129,126 @@ type Resource struct {
 	Type, Name string
 	// Key is the instance's key in for_each; empty without, and when it can't be told.
 	Key string
-	// Several is set when the instance stands for an unknown number of them.
+	// Several is set when the instance is one of several without a key, or stands for an unknown number of them.
 	Several bool
 }
 
-// Module is a folder of OpenTofu files.
-type Module struct {
-	blocks []block
-	scope  scope
+// instance is one of those that for_each or count makes of a block.
+type instance struct {
+	scope   scope
+	key     string
+	several bool
 }
 
-// Read reads the files of a folder. A file that can't be parsed is an *Error.
-func Read(folder string, shown func(path string) string) (*Module, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, fmt.Errorf("read OpenTofu files: %w", err)
+// instances are those of a resource or a module. Where their number can't be told one stands for all.
+func (s scope) instances(body hcl.Body) []instance {
+	block := Block{body: body, scope: s}
+
+	if each := block.attribute("for_each"); each != nil {
+		return s.each(each.Expr)
 	}
 
-	module := &Module{scope: newScope()}
+	count := block.attribute("count")
+	if count == nil {
+		return []instance{{scope: s}}
+	}
 
-	var values []string
+	told := s.evaluate(count.Expr)
+	plain, _ := told.Unmark()
 
-	for _, entry := range entries {
-		name := entry.Name()
+	number, err := convert.Convert(plain, cty.Number)
+	if err != nil || !number.IsKnown() || number.IsNull() {
+		return []instance{{scope: s.with("count", unknown(s.why(told, count.Expr))), several: true}}
+	}
 
-		switch {
-		case entry.IsDir():
-		case strings.HasSuffix(name, ".tf"), strings.HasSuffix(name, ".tofu"):
-			body, err := parseFile(filepath.Join(folder, name), shown)
+	var made []instance
+
+	// More are a mistake.
+	for i := 0; i < maxCount && cty.NumberIntVal(int64(i)).LessThan(number).True(); i++ {
+		index := cty.ObjectVal(map[string]cty.Value{"index": cty.NumberIntVal(int64(i))})
+		made = append(made, instance{scope: s.with("count", index), several: true})
+	}
+
+	return made
+}
+
+// maxCount is more than a Proxmox has machines.
+const maxCount = 10_000
+
+func (s scope) each(expression hcl.Expression) []instance {
+	told := s.evaluate(expression)
+
+	over, _ := told.Unmark()
+	if !over.CanIterateElements() {
+		return []instance{{scope: s.with("each", unknown(s.why(told, expression))), several: true}}
+	}
+
+	var made []instance
+
+	for key, value := range elements(over) {
+		name, _ := key.Unmark()
+		if name, err := convert.Convert(name, cty.String); err == nil && name.IsKnown() && !name.IsNull() {
+			made = append(made, instance{scope: s.with("each", keyAndValue(key, value)), key: name.AsString()})
+		} else {
+			made = append(made, instance{scope: s.with("each", keyAndValue(key, value)), several: true})
+		}
+	}
+
+	return made
+}
+
+// Resources are the instances of the resources of a type: those of the module in the order of its files, then those of
+// the modules that it calls.
+func (m *Module) Resources(kind string) ([]Resource, error) {
+	var found []Resource
+
+	for _, declared := range m.resources {
+		if declared.Labels[0] != kind {
+			continue
+		}
+
+		for _, one := range m.scope().instances(declared.Body) {
+			found = append(found, Resource{Block: Block{m.at(declared.DefRange), declared.Body, one.scope}, Type: kind,
+				Name: declared.Labels[1], Key: one.key, Several: one.several})
+		}
+	}
+
+	for _, call := range m.calls {
+		modules, err := m.called(call)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, module := range modules {
+			inner, err := module.Resources(kind)
 			if err != nil {
 				return nil, err
 			}
 
-			module.blocks = append(module.blocks, body.blocks...)
-		case name == "terraform.tfvars", name == "terraform.tfvars.json", strings.HasSuffix(name, ".auto.tfvars"),
-			strings.HasSuffix(name, ".auto.tfvars.json"):
-			values = append(values, name)
+			found = append(found, inner...)
 		}
 	}
 
-	module.declare()
+	return found, nil
+}
 
-	slices.SortStableFunc(values, func(a, b string) int { return precedence(a) - precedence(b) })
+// Unread are the modules that come from elsewhere, as people are told: what they make is not known.
+func (m *Module) Unread() []string {
+	var names []string
 
-	for _, name := range values {
-		if err := module.readValues(filepath.Join(folder, name), shown); err != nil {
-			return nil, err
+	for _, call := range m.calls {
+		if !call.local {
+			names = append(names, fmt.Sprintf("module %s (%s)", call.Labels[0], m.at(call.DefRange)))
+		}
+
+		for _, module := range call.modules {
+			names = append(names, module.Unread()...)
 		}
 	}
 
-	return module, nil
-}
+	slices.Sort(names)
 
-// precedence orders files of values: the later goes over the earlier. os.ReadDir has them by name, and so they stay
-// within a class.
-func precedence(name string) int {
-	switch name {
-	case "terraform.tfvars":
-		return 0
-	case "terraform.tfvars.json":
-		return 1
-	default:
-		return 2
-	}
-}
-
-// declare takes the defaults of variables, and the locals.
-func (m *Module) declare() {
-	for _, declared := range m.blocks {
-		switch {
-		case declared.labels[0] == "variable" && len(declared.labels) == 2:
-			if expression, set := declared.attributes["default"]; set {
-				m.scope.variables[declared.labels[1]] = expression.evaluate(m.scope)
-			}
-		case declared.labels[0] == "locals":
-			for name, expression := range declared.attributes {
-				m.scope.locals[name] = expression
-			}
-		}
-	}
-}
-
-func (m *Module) readValues(path string, shown func(string) string) error {
-	if strings.HasSuffix(path, ".json") {
-		return m.readJSON(path, shown)
-	}
-
-	body, err := parseFile(path, shown)
-	if err != nil {
-		return err
-	}
-
-	for name, expression := range body.attributes {
-		m.scope.variables[name] = expression.evaluate(newScope())
-	}
-
-	return nil
-}
-
-func (m *Module) readJSON(path string, shown func(string) string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read OpenTofu values: %w", err)
-	}
-
-	var values map[string]any
-
-	if err := json.Unmarshal(data, &values); err != nil {
-		return &Error{Position: Position{Path: shown(path)}, Message: "is not valid JSON"}
-	}
-
-	for name, value := range values {
-		m.scope.variables[name] = fromJSON(value, Position{Path: shown(path)})
-	}
-
-	return nil
-}
-
-func fromJSON(value any, at Position) Value {
-	switch value := value.(type) {
-	case nil:
-		return Value{Kind: Null, At: at}
-	case []any:
-		list := Value{Kind: List, At: at}
-		for _, item := range value {
-			list.Items = append(list.Items, fromJSON(item, at))
-		}
-
-		return list
-	case map[string]any:
-		object := Value{Kind: Object, At: at}
-		for name, field := range value {
-			object.Fields = append(object.Fields, Field{name, fromJSON(field, at)})
-		}
-
-		slices.SortFunc(object.Fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
-
-		return object
-	default:
-		return Value{Kind: Scalar, Text: fmt.Sprint(value), At: at}
-	}
-}
-
-// Resources are the instances of the resources of a type, in the order of the files.
-func (m *Module) Resources(kind string) []Resource {
-	var found []Resource
-
-	for _, declared := range m.blocks {
-		if declared.labels[0] != "resource" || len(declared.labels) != 3 || declared.labels[1] != kind {
-			continue
-		}
-
-		for _, made := range m.instances(declared) {
-			made.Type, made.Name = kind, declared.labels[2]
-			found = append(found, made)
-		}
-	}
-
-	return found
-}
-
-// instances are those that for_each or count makes.
-func (m *Module) instances(declared block) []Resource {
-	each, several := declared.attributes["for_each"]
-	if !several {
-		_, counted := declared.attributes["count"]
-
-		return []Resource{{Block: declared.in(m.scope), Several: counted}}
-	}
-
-	over := each.evaluate(m.scope)
-
-	var instances []Resource
-
-	for _, item := range pairs(over) {
-		inner := m.scope.with("each",
-			Value{Kind: Object, At: item.value.At, Fields: []Field{{"key", item.key}, {"value", item.value}}})
-		instances = append(instances, Resource{Block: declared.in(inner), Key: item.key.Text})
-	}
-
-	if over.Kind == Unknown {
-		return []Resource{{Block: declared.in(m.scope), Several: true}}
-	}
-
-	return instances
-}
-
-// pair is what a loop goes over.
-type pair struct{ key, value Value }
-
-// pairs are the keys and values of an object, or of a list: of a set the items stand for both.
-func pairs(over Value) []pair {
-	var list []pair
-
-	for _, field := range over.Fields {
-		list = append(list, pair{Value{Kind: Scalar, Text: field.Name, At: field.Value.At}, field.Value})
-	}
-
-	for _, item := range over.Items {
-		list = append(list, pair{item, item})
-	}
-
-	return list
+	return slices.Compact(names)
 }
 
 // Error is a place where a file is not what the package can read.
@@ -329,9 +260,5 @@ type Error struct {
 
 // Error is path:line:column: message.
 func (e *Error) Error() string {
-	if e.Line == 0 {
-		return e.Path + ": " + e.Message
-	}
-
 	return fmt.Sprintf("%s:%d:%d: %s", e.Path, e.Line, e.Column, e.Message)
 }

@@ -353,11 +353,11 @@ func TestDryRunsChangeNothing(t *testing.T) {
 	})
 }
 
-func TestNoWaitEndsEveryWait(t *testing.T) {
+func TestNoWaitEndsOnlyWaitsForSilentNodes(t *testing.T) {
 	t.Parallel()
 
-	// The clocks are those of real life: a command that waited would take most of a minute.
-	patient := []string{"DIAL_TIMEOUT=1s", "NODE_REACHABILITY_RETRIES=1"}
+	// A command that waited for the silent worker would take most of a minute; cp1 answers, and has its time.
+	patient := []string{"DIAL_TIMEOUT=1s", "NODE_REACHABILITY_RETRIES=1", "VERIFICATION_TIMEOUT=20s"}
 
 	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
 	w.Node("worker1").PowerOff()
@@ -370,7 +370,14 @@ func TestNoWaitEndsEveryWait(t *testing.T) {
 		w.tellsAs(t, ends.command, w.ends(t, ends.code, patient, ends.command, "-noWait"))
 	}
 
-	require.Equal(t, []string{"cp1 ApplyConfiguration"}, w.changes())
+	require.Equal(t, sentTo("cp1"), w.changes())
+
+	// A node that has just got its config is waited for, also while its port is closed.
+	w.Node("worker1").PowerOn()
+	settled(t, w.Node("worker1"))
+
+	w.ends(t, 0, nil, "talos", "-noWait")
+	require.ElementsMatch(t, eachOnce("cp1", "worker1"), w.changes())
 }
 
 func TestAssumeEmptyBootstrapsWithoutASilentControlPlane(t *testing.T) {

@@ -1,0 +1,238 @@
+package steps
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
+	"github.com/talos-mage/talos-mage/internal/steps/wait"
+	"github.com/talos-mage/talos-mage/internal/talos"
+)
+
+// maxReboots is how often a node may go away and come back in one wait before that counts as rebooting for ever.
+const maxReboots = 3
+
+// clocks are the three limits of a wait for one node; each starts anew when what it measures ends.
+type clocks struct {
+	maintenanceSince time.Time
+	stage            string
+	stageSince       time.Time
+	// reboots counts how often the node has booted since it first answered with its config; boot tells which boot it was
+	// in when it last did.
+	reboots int
+	boot    time.Time
+	// answered is whether it answered with its config the last time.
+	answered bool
+}
+
+// runningClock is the one that counts at the moment.
+type runningClock struct {
+	wait.Limit
+	kind clockKind
+}
+
+type clockKind int
+
+const (
+	maintenanceClock clockKind = iota
+	refusedClock
+	noAnswerClock
+	stageClock
+	rebootClock
+)
+
+// tick takes in an observation and gives the clock that counts now.
+func (c *clocks) tick(observer *observe.Observer, seen observe.Observation) runningClock {
+	facts, limits := observer.Facts(seen.Node), observer.Settings
+
+	c.countReboots(seen, facts.Boot)
+
+	if seen.State != talos.Maintenance {
+		c.maintenanceSince = time.Time{}
+	}
+
+	switch {
+	case c.reboots >= maxReboots:
+		return runningClock{wait.Limit{For: "reboots again and again", Since: seen.At}, rebootClock}
+	case seen.Silent():
+		c.stage = ""
+
+		return silenceClock(facts, seen.Silence, limits)
+	case seen.State == talos.Maintenance:
+		if c.maintenanceSince.IsZero() {
+			c.maintenanceSince = seen.At
+		}
+
+		limit := limits.VerificationTimeout
+		if facts.NotDelivered() {
+			limit = reachable(limits)
+		}
+
+		return runningClock{wait.Limit{For: "in maintenance", Since: c.maintenanceSince, Limit: limit}, maintenanceClock}
+	default:
+		if stage := seen.Stage(); stage != c.stage || c.stageSince.IsZero() {
+			c.stage, c.stageSince = stage, seen.At
+		}
+
+		limit := limits.StageTimeout
+		if c.stage == "installing" {
+			limit = limits.InstallTimeout
+		}
+
+		return runningClock{wait.Limit{For: stageText(seen), Since: c.stageSince, Limit: limit}, stageClock}
+	}
+}
+
+// reachable is the time in which a node that is there lets itself be reached, with some tries.
+func reachable(limits *settings.Settings) time.Duration {
+	return time.Duration(limits.ReachabilityRetries) * limits.ReachabilityDelay
+}
+
+// countReboots goes by what the node says of its boot: one that does not answer for a moment may be behind a bad cable.
+// Only of a node that does not say it every silence counts.
+func (c *clocks) countReboots(seen observe.Observation, boot time.Time) {
+	ours := seen.State == talos.Ours
+
+	switch {
+	case boot.IsZero():
+		if c.answered && seen.Silent() {
+			c.reboots++
+		}
+	case ours && !c.boot.IsZero() && !boot.Equal(c.boot):
+		c.reboots++
+	}
+
+	if c.answered = ours; ours {
+		c.boot = boot
+	}
+}
+
+// silenceClock counts from this run's first observation of a silent node, or from its apply. A node that refused in the
+// meantime has a limit for no answer from then on (it installed, and reboots now), but no more time in all than one
+// that refuses.
+func silenceClock(facts observe.Facts, silence talos.Silence, limits *settings.Settings) runningClock {
+	since := facts.SilentSince
+	if facts.SentAt.After(since) {
+		since = facts.SentAt
+	}
+
+	if silence == talos.Refused {
+		return runningClock{wait.Limit{For: "port refused: installing or booting", Since: since,
+			Limit: limits.InstallTimeout}, refusedClock}
+	}
+
+	limit, end := limits.NodeWait, since.Add(limits.InstallTimeout)
+
+	if facts.RefusedAt.After(since) {
+		since = facts.RefusedAt
+		limit = min(limit, end.Sub(since))
+	}
+
+	return runningClock{wait.Limit{For: "no answer: self-test, reboot or off", Since: since, Limit: limit}, noAnswerClock}
+}
+
+func stageText(seen observe.Observation) string {
+	stage := orUnread(seen.Stage())
+
+	if seen.Status != nil && len(seen.Status.Unmet) > 0 {
+		stage += ", waiting for " + seen.Status.Unmet[0].Reason
+	}
+
+	if seen.Status == nil && seen.ReadErr != nil {
+		stage += ": " + talos.Explain(seen.ReadErr)
+	}
+
+	return stage
+}
+
+func orUnread(stage string) string {
+	if stage == "" {
+		return "answers, status not readable yet"
+	}
+
+	return stage
+}
+
+// stuck is the diagnosis for a clock that ran out: what was last seen, and what to do.
+func (w *work) stuck(seen observe.Observation, clock runningClock, waited time.Duration) *diagnosis.Problem {
+	facts := w.observer.Facts(seen.Node)
+	stuck := w.problem(seen, diagnosis.StageStuck, "", "")
+
+	switch clock.kind {
+	case maintenanceClock:
+		stuck.ID, stuck.Next = diagnosis.StillMaintenance, command("applySequential", seen.Node)
+		stuck.Cause = fmt.Sprintf("still in maintenance after %s: the config was not sent, or not accepted", waited)
+
+		if facts.Sent != nil {
+			stuck.Cause = fmt.Sprintf("%s, and it is still in maintenance after %s", facts.Receipt(), waited)
+		}
+	case refusedClock:
+		stuck.ID, stuck.Next = diagnosis.NodeRefused, "look at the machine's console; then "+command("status", nil)
+		stuck.Cause = fmt.Sprintf("port 50000 refused for %s: the install or the boot does not end", waited)
+
+		// Something accepts connections, and closes them.
+		if !errors.Is(seen.Err, syscall.ECONNREFUSED) {
+			stuck.Cause += text.Because(talos.Explain(seen.Err))
+		}
+	case noAnswerClock:
+		stuck.ID = diagnosis.NodeSilent
+		stuck.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another "+
+			"address%s (%s)", text.List(w.observer.Addresses(seen.Node)), waited, w.lossesByConfig(seen.Node),
+			talos.Explain(seen.Err))
+		stuck.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.Node.Name,
+			w.command(seen.Node))
+
+		if id, remedy, known := diagnosed(seen.Err); known {
+			stuck.ID, stuck.Next = id, remedy
+			stuck.Cause = fmt.Sprintf("not reachable from here for %s: %s", waited, talos.Explain(seen.Err))
+		}
+	case rebootClock:
+		stuck.Cause = fmt.Sprintf("it rebooted %d times without getting any further", maxReboots) +
+			text.Because(facts.InstallFailure)
+		stuck.Next = "look at the machine's console; then " + command("status", nil)
+	case stageClock:
+		stuck.Cause, stuck.Next = fmt.Sprintf("%s unchanged for %s", stageText(seen), waited), talosctl(seen.Node, "dmesg")
+
+		if id, remedy, known := diagnosed(seen.ReadErr); known && seen.Status == nil {
+			stuck.ID, stuck.Next = id, remedy
+			stuck.Cause = fmt.Sprintf("%s, for %s", talos.Explain(seen.ReadErr), waited)
+		}
+	}
+
+	// Nobody waited for it: so long it has not been silent.
+	if w.Settings.NoWait && w.observer.SilentByItself(seen) && clock.kind != rebootClock {
+		stuck.Cause = clock.For
+
+		if seen.Err != nil {
+			stuck.Cause += text.Because(talos.Explain(seen.Err))
+		}
+	}
+
+	return stuck
+}
+
+// lossesByConfig are the ways in which its own machine config can keep a node from ever answering again.
+func (w *work) lossesByConfig(node *inventory.Node) string {
+	config := w.Configs[node.Name]
+	if config == nil {
+		return ""
+	}
+
+	losses := ""
+
+	if links := config.Links(); len(links) > 0 {
+		losses += fmt.Sprintf(", or off the network, if it has no link %s", text.List(links))
+	}
+
+	if config.HasTPMKeys() {
+		losses += ", or its disk can't be unlocked with the TPM's key"
+	}
+
+	return losses
+}
