@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -221,7 +222,7 @@ func (a *applier) finish(result outcome, started time.Time) outcome {
 	return result
 }
 
-// applyTo does what the node's state asks for, with retries; every attempt starts with a fresh look. The outcome of a
+// applyTo does what the node's state asks for, with retries; every attempt observes anew. The outcome of a
 // node that falls silent before it was sent anything is left open.
 func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome {
 	node := seen.Node
@@ -229,7 +230,8 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 	select {
 	case a.turn <- struct{}{}:
 	default:
-		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.At})
+		a.Report.Progress(a.step.Name(),
+			report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.At})
 		a.turn <- struct{}{}
 	}
 
@@ -406,7 +408,7 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 	}
 
 	// Another certificate than the one that preflight saw, or no preflight: the checks are made here.
-	facts := preflight.ReadFacts(ctx, conn)
+	facts := check.ReadFacts(ctx, conn)
 	facts.State = seen.State
 
 	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.Node) {
@@ -415,7 +417,9 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 
 	var refusals []*diagnosis.Problem
 
-	for _, finding := range preflight.Node(ctx, a.Cluster, seen.Node, config, facts, a.preflightOptions()) {
+	for _, finding := range table.Node(ctx, &check.Node{
+		Node: seen.Node, Cluster: a.Cluster, Config: config, Facts: facts, Settings: a.preflightOptions(),
+	}) {
 		if finding.Severity != diagnosis.OK {
 			a.Report.Finding(a.step.Name(), finding)
 		}

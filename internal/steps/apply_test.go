@@ -562,7 +562,7 @@ func TestANodeThatFallsSilentBeforeItWasSentAnythingIsWaitedFor(t *testing.T) {
 
 	l := newLab(t, 1, 0, func(options *labcluster.Options) {
 		options.LabOptions.Watch = func(node *emulator.Node, call emulator.Call) {
-			// The look at the node reads its links, and so does what is about to send.
+			// The observation of the node reads its links, and so does what is about to send.
 			if call.Name() == "List" && lists.Add(1) == 2 {
 				node.Refuse(true)
 				time.AfterFunc(500*time.Millisecond, func() { node.Refuse(false) })

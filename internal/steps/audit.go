@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -20,11 +19,11 @@ const auditName = "audit"
 // AuditOptions are the settings as an audit of the files takes them. Machine configs that are not written yet are
 // judged as they would be, where this program makes them and can read the cluster's secrets. No node and no network is
 // asked.
-func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []string) audit.Options {
+func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []string) check.Options {
 	run := &Run{Subject: observe.Subject{Settings: loaded}, Environ: environ}
 	run.files = run.newFiles(ctx)
 
-	options := run.auditOptions(preflight.Options{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk,
+	options := run.auditOptions(check.Settings{AllowAmbiguousDisk: loaded.AllowAmbiguousDisk,
 		SkipChecks: run.skipChecks()})
 	options.Source = run.inventoryOptions().Source
 
@@ -36,12 +35,12 @@ func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []stri
 }
 
 // auditOptions are the files that an audit and a preflight look at alike, and how they check them.
-func (r *Run) auditOptions(checks preflight.Options) audit.Options {
-	return audit.Options{
+func (r *Run) auditOptions(checks check.Settings) check.Options {
+	return check.Options{
 		TalosDir: r.Settings.TalosDir, ConfigDir: r.Settings.ClusterConfigDir, Root: r.Settings.RootDir,
 		Talosconfig: r.Settings.Talosconfig, Kubeconfig: r.Settings.Kubeconfig,
 		Files:   r.files,
-		Environ: r.Environ, CallsFrom: audit.CallsFrom, Checks: checks,
+		Environ: r.Environ, CallsFrom: check.CallsFrom, Checks: checks,
 	}
 }
 

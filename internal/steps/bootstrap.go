@@ -19,7 +19,7 @@ import (
 
 const bootstrapName = "bootstrap"
 
-// etcdPause is the wait between two looks at all etcds.
+// etcdPause is the wait between two surveys of all etcds.
 const etcdPause = time.Second
 
 // Bootstrap starts etcd on exactly one control plane, exactly once, and waits until it is whole and the Kubernetes API
@@ -45,14 +45,15 @@ func (Bootstrap) EndsRecipe(err error) bool {
 	})
 }
 
-// Run looks at every control plane's etcd before, and after, anything is started.
+// Run surveys every control plane's etcd before, and after, anything is started.
 func (s Bootstrap) Run(ctx context.Context, run *Run) error {
 	if err := run.checkKinship(ctx, s.Name()); err != nil {
 		return err
 	}
 
 	started := run.Clock.Now()
-	bootstrapper := &bootstrapper{work: work{run, s}, started: started, clocks: make(map[string]*clocks), since: make(waits)}
+	bootstrapper := &bootstrapper{work: work{run, s}, started: started, clocks: make(map[string]*clocks),
+		since: make(waits)}
 
 	survey, problem := bootstrapper.bringUp(ctx)
 	problems := collected(problem)

@@ -157,8 +157,8 @@ func TestADryRunReachesNothing(t *testing.T) {
 
 			for target, list := range dryRuns(l) {
 				for _, generator := range []string{"native", "none"} {
-					s := l.session(t, "DRY_RUN=true", "UPDATE=true", "REBOOT=true", "FORCE=true", "NEW_SECRETS=true",
-						"ASSUME_EMPTY=cp2", "CONFIG_GENERATOR="+generator)
+					s := l.session(t, "DRY_RUN=true", "-update=true", "-reboot=true", "-force=true", "-newSecrets=true",
+						"-assumeEmpty=cp2", "CONFIG_GENERATOR="+generator)
 					s.do(t, list(s)...)
 
 					require.Equal(t, changes, l.changes(), "%s\n%s", target, s.out)

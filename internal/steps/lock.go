@@ -27,7 +27,7 @@ type clusterLock struct {
 }
 
 // lockKey identifies the cluster by its CA; before there is one, by where its files will be.
-func (r *Run) lockKey() string {
+func lockKey(r *Run) string {
 	if r.Credentials != nil {
 		return r.Credentials.ClusterHash()
 	}
@@ -38,7 +38,7 @@ func (r *Run) lockKey() string {
 }
 
 func (r *Run) acquireLock(ctx context.Context) error {
-	key := r.lockKey()
+	key := lockKey(r)
 	if r.lock != nil && r.lock.key == key {
 		return nil
 	}
@@ -69,14 +69,14 @@ func (r *Run) acquireLock(ctx context.Context) error {
 
 	r.unlock()
 	r.lock = &clusterLock{key: key, file: file}
-	r.cleanUp()
+	cleanUp(r)
 
 	return nil
 }
 
 // cleanUp removes what runs that were killed left behind: half-written temporary files and rendered configs, with
 // secrets in them.
-func (r *Run) cleanUp() {
+func cleanUp(r *Run) {
 	_ = os.RemoveAll(r.renderedFolder()) // whoever needs it says so
 
 	for _, path := range []string{

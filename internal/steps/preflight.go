@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -82,11 +82,11 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 }
 
 // fileFindings are what the files tell, also about each other; of nodes that -node= leaves out nothing is told.
-func (r *Run) fileFindings(ctx context.Context, options preflight.Options) []diagnosis.Finding {
+func (r *Run) fileFindings(ctx context.Context, options check.Settings) []diagnosis.Finding {
 	files := r.auditOptions(options)
 	files.Cluster, files.AsTheyAre = r.Cluster, true
 
-	result := audit.Run(ctx, audit.Read(files))
+	result := table.Run(ctx, check.Read(files))
 	findings := append(result.Findings, result.NotRunOfFiles()...)
 
 	return slices.DeleteFunc(findings, func(finding diagnosis.Finding) bool {
@@ -138,8 +138,8 @@ func (r *Run) refuseFiles(ctx context.Context, step string, matters func(diagnos
 }
 
 // preflightOptions are the settings that the checks take.
-func (r *Run) preflightOptions() preflight.Options {
-	return preflight.Options{
+func (r *Run) preflightOptions() check.Settings {
+	return check.Settings{
 		AllowAmbiguousDisk: r.Settings.AllowAmbiguousDisk,
 		SkipChecks:         r.skipChecks(),
 		Now:                time.Now(), // certificates live in the world's time, not in the run's
@@ -369,7 +369,9 @@ func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation,
 	}
 
 	facts.State = seen.State
-	findings := audit.Node(ctx, c.Cluster, seen.Node, config, facts, c.preflightOptions())
+	findings := table.Node(ctx, &check.Node{
+		Node: seen.Node, Cluster: c.Cluster, Config: config, Facts: facts, Settings: c.preflightOptions(),
+	})
 
 	if config != nil && !hasFailure(findings) {
 		c.observer.Note(seen.Node, func(known *observe.Facts) { known.CheckedFingerprint = fingerprint })
@@ -398,7 +400,7 @@ const factTries = 3
 
 // readFacts reads a machine's facts, all on one connection: after one that broke in the middle everything is read again
 // on the next.
-func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (facts preflight.Facts,
+func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (facts check.Facts,
 	fingerprint string, err error) {
 	_, err = retry.Do(ctx, c.Clock, c.evenly(factTries), func(ctx context.Context, attempt int) error {
 		conn, err := c.observer.Dialer().Maintenance(ctx, seen.Address)
@@ -407,7 +409,7 @@ func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (fact
 		}
 		defer conn.Close()
 
-		facts, fingerprint = preflight.ReadFacts(ctx, conn), conn.Fingerprint()
+		facts, fingerprint = check.ReadFacts(ctx, conn), conn.Fingerprint()
 
 		if facts.Interrupted() && attempt < factTries {
 			return errInterrupted

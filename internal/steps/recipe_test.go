@@ -152,7 +152,7 @@ func TestANodeThatFallsSilentWhilePreflightReadsItsIdentityIsAskedAgainByApply(t
 	l := newLab(t, 1, 0)
 	l.untilMaintenance(t)
 
-	// The first read of its links is the look at it, the next three are those of the checks.
+	// The first read of its links is the observation's, the next three are those of the checks.
 	fault(l.Node("cp1"), emulator.CallFault{Method: "List", Resource: "LinkStatuses.net.talos.dev", Do: emulator.Cut,
 		After: 1, Times: 3})
 

@@ -71,8 +71,8 @@ func (a *applier) settle(ctx context.Context, before observe.Observation, lost e
 	return again
 }
 
-// arrival says how an observation shows that the node took the config in; empty if it does not show that. A port that is
-// closed for a moment does not: what closed it may be what lost the reply, or the call.
+// arrival says how an observation shows that the node took the config in; empty if it does not show that. A port that
+// is closed for a moment does not: what closed it may be what lost the reply, or the call.
 func (a *applier) arrival(before, now observe.Observation, closed time.Time) string {
 	switch {
 	case now.State == talos.Ours && now.Relation == observe.ConfigSame:

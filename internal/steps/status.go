@@ -38,17 +38,18 @@ func ReadStatus(ctx context.Context, run *Run) Status {
 		if node.Role == inventory.ControlPlane {
 			etcd := run.observer.ObserveEtcd(ctx, node)
 
-			return nodeObservation{Observation: etcd.Observation, etcd: &etcd, version: run.version(ctx, etcd.Observation)}
+			return nodeObservation{Observation: etcd.Observation, etcd: &etcd,
+				version: run.observer.Version(ctx, etcd.Observation)}
 		}
 
 		worker := run.observer.Observe(ctx, node)
 
-		return nodeObservation{Observation: worker, version: run.version(ctx, worker)}
+		return nodeObservation{Observation: worker, version: run.observer.Version(ctx, worker)}
 	}, func(node *inventory.Node, err error) nodeObservation {
 		return nodeObservation{Observation: observe.Unobserved(node, err)}
 	})
 
-	status := Status{Next: run.nextCommand(ctx, seen)}
+	status := Status{Next: nextCommand(ctx, run, seen)}
 
 	for _, node := range seen {
 		status.Nodes = append(status.Nodes, node.line())
@@ -61,35 +62,6 @@ type nodeObservation struct {
 	observe.Observation
 	etcd    *observe.EtcdObservation
 	version string
-}
-
-// version reads the running Talos of a node that answers; a refusal leaves it empty.
-func (r *Run) version(ctx context.Context, seen observe.Observation) string {
-	var (
-		conn *talos.Conn
-		err  error
-	)
-
-	switch seen.State {
-	case talos.Maintenance:
-		conn, err = r.observer.Dialer().Maintenance(ctx, seen.Address)
-	case talos.Ours:
-		conn, err = r.observer.Dialer().Secure(ctx, seen.Address)
-	default:
-		return ""
-	}
-
-	if err != nil {
-		return ""
-	}
-	defer conn.Close()
-
-	version, err := conn.Version(ctx)
-	if err != nil {
-		return ""
-	}
-
-	return version
 }
 
 func (s nodeObservation) line() NodeStatus {
@@ -161,7 +133,7 @@ func etcdText(e observe.EtcdObservation) string {
 }
 
 // nextCommand is the one line that says how to go on.
-func (r *Run) nextCommand(ctx context.Context, nodes []nodeObservation) string {
+func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation) string {
 	var survey observe.EtcdSurvey
 
 	for _, node := range nodes {
@@ -172,14 +144,14 @@ func (r *Run) nextCommand(ctx context.Context, nodes []nodeObservation) string {
 
 	silent := filter(nodes, func(node nodeObservation) bool { return node.Silent() })
 	maintenance := filter(nodes, func(node nodeObservation) bool { return node.State == talos.Maintenance })
-	strangers := filter(nodes, func(node nodeObservation) bool {
+	others := filter(nodes, func(node nodeObservation) bool {
 		return node.NotOurs() || node.Relation == observe.ConfigSwapped
 	})
 	drifted := filter(nodes, func(node nodeObservation) bool { return node.Relation == observe.ConfigDrifted })
 
 	switch {
-	case len(strangers) > 0:
-		return fmt.Sprintf("mage preflight -node=%s (%s)", strangers[0].Node.Name, stateText(strangers[0].Observation))
+	case len(others) > 0:
+		return fmt.Sprintf("mage preflight -node=%s (%s)", others[0].Node.Name, stateText(others[0].Observation))
 	case len(silent) == len(nodes):
 		return "boot the machines, or say where they answer with NODE_ADDRESSES; then mage status"
 	case len(maintenance) > 0:
@@ -192,12 +164,12 @@ func (r *Run) nextCommand(ctx context.Context, nodes []nodeObservation) string {
 		return "mage bootstrap (it waits for etcd and says what is missing)"
 	case len(silent) > 0:
 		return "mage verify -node=" + silent[0].Node.Name
-	case !r.observer.APIAnswers(ctx):
+	case !run.observer.APIAnswers(ctx):
 		return "mage bootstrap (etcd is healthy, the Kubernetes API does not answer yet)"
 	case len(drifted) > 0:
 		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].Node.Name,
-			len(drifted), len(nodes), r.Cluster.ConfigDir)
-	case !fileExists(r.Settings.Kubeconfig):
+			len(drifted), len(nodes), run.Cluster.ConfigDir)
+	case !fileExists(run.Settings.Kubeconfig):
 		return "mage kubeconfig"
 	default:
 		return "nothing: all nodes are up with their configs"

@@ -1,4 +1,4 @@
-// Package steps holds what a bring-up consists of: one file a step, and the recipes that list them in order.
+// Package steps holds what a bring-up consists of: the steps, and the recipes that list them in order.
 // A step first asks each node what state it is in and then does only what is missing, so every step can be run again.
 package steps
 

@@ -100,8 +100,9 @@ func awaitControlPlanes(ctx context.Context, run work) error {
 
 	for _, outcome := range outcomes {
 		if outcome.failed() {
-			run.Report.Result(report.Result{Node: outcome.node.Name, Address: outcome.address, Step: run.step.Name(), Status: report.Failed,
-				Err: outcome.problem})
+			run.Report.Result(report.Result{Node: outcome.node.Name, Address: outcome.address, Step: run.step.Name(),
+				Status: report.Failed,
+				Err:    outcome.problem})
 		}
 	}
 

@@ -1,11 +1,11 @@
-package audit_test
+package files_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -15,7 +15,7 @@ func TestGuestAgentsOfOtherHypervisors(t *testing.T) {
 
 	on := func(manufacturer, id string) []diagnosis.Finding {
 		return lived(t, imaged(factory("metal-installer", id)),
-			preflight.Facts{System: talos.SystemInfo{Manufacturer: manufacturer}}, diagnosis.AgentElsewhere)
+			check.Facts{System: talos.SystemInfo{Manufacturer: manufacturer}}, diagnosis.AgentElsewhere)
 	}
 
 	found := on("VMware, Inc.", guestAgentID)

@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -10,8 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/output"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -19,33 +20,33 @@ import (
 func TestThePageOfChecksIsTrue(t *testing.T) {
 	t.Parallel()
 
-	golden.Assert(t, filepath.Join("..", "..", "..", "docs", "checks.md"), audit.Markdown())
+	golden.Assert(t, filepath.Join("..", "..", "..", "docs", "checks.md"), output.Markdown())
 }
 
 func TestEveryCheckIsComplete(t *testing.T) {
 	t.Parallel()
 
-	kinds := map[audit.Kind]int{}
+	kinds := map[check.Kind]int{}
 
-	for _, check := range audit.Table() {
-		entry := check.Entry()
-		require.Equal(t, check.ID, entry.ID, "no entry in the catalogue")
-		require.Contains(t, audit.Kinds(), check.Kind, "%s has no kind", check.ID)
-		require.NotEmpty(t, entry.Source, check.ID)
+	for _, row := range table.Checks() {
+		entry := row.Entry()
+		require.Equal(t, row.ID, entry.ID, "no entry in the catalogue")
+		require.Contains(t, check.Kinds(), row.Kind, "%s has no kind", row.ID)
+		require.NotEmpty(t, entry.Source, row.ID)
 
-		kinds[check.Kind]++
+		kinds[row.Kind]++
 	}
 
-	require.GreaterOrEqual(t, len(audit.Table()), 60)
+	require.GreaterOrEqual(t, len(table.Checks()), 60)
 }
 
 // write is a result in one of the formats.
-func write(t *testing.T, result audit.Result, format string) string {
+func write(t *testing.T, result check.Result, format string) string {
 	t.Helper()
 
 	var text strings.Builder
 
-	require.NoError(t, result.Write(&text, format, false))
+	require.NoError(t, output.Write(result, &text, format, false))
 
 	return text.String()
 }
@@ -68,7 +69,7 @@ func broken() files {
 func TestFormats(t *testing.T) {
 	t.Parallel()
 
-	result := audit.Run(context.Background(), broken().read(t))
+	result := table.Run(context.Background(), broken().read(t))
 
 	golden.Assert(t, filepath.Join("testdata", "output", "table.golden"), write(t, result, "table"))
 	golden.Assert(t, filepath.Join("testdata", "output", "json.golden"), write(t, result, "json"))
@@ -115,7 +116,7 @@ func TestAFileThatDoesNotParseIsOneFindingAndTheOthersAreChecked(t *testing.T) {
 	t.Run("machine config", func(t *testing.T) {
 		t.Parallel()
 
-		result := audit.Run(context.Background(), broken().read(t))
+		result := table.Run(context.Background(), broken().read(t))
 		found := findingsOf(result, diagnosis.ConfigUnreadable)
 		require.Len(t, found, 1)
 		require.Equal(t, "clusterconfig/lab-n2.yaml", found[0].At.Path)
@@ -129,7 +130,7 @@ func TestAFileThatDoesNotParseIsOneFindingAndTheOthersAreChecked(t *testing.T) {
 
 		made := broken()
 		made["talconfig.yaml"] = "clusterName: lab\nnodes: [\n"
-		result := audit.Run(context.Background(), made.read(t))
+		result := table.Run(context.Background(), made.read(t))
 
 		found := findingsOf(result, diagnosis.FileSyntax)
 		require.Len(t, found, 1)
@@ -145,7 +146,7 @@ func TestAFileThatDoesNotParseIsOneFindingAndTheOthersAreChecked(t *testing.T) {
 
 		made := broken()
 		made["talconfig.yaml"] = strings.Replace(made["talconfig.yaml"], "talosVersion", "talosVersoin", 1)
-		result := audit.Run(context.Background(), made.read(t))
+		result := table.Run(context.Background(), made.read(t))
 
 		found := findingsOf(result, diagnosis.FileKey)
 		require.Len(t, found, 1)
@@ -160,7 +161,7 @@ func TestAFileThatDoesNotParseIsOneFindingAndTheOthersAreChecked(t *testing.T) {
 		made := broken()
 		made["talconfig.yaml"] += "patches:\n  - \"@./patches/a.yaml\"\n"
 		made["patches/a.yaml"] = "machine:\n  sysctls: {a\n"
-		found := findingsOf(audit.Run(context.Background(), made.read(t)), diagnosis.FileSyntax)
+		found := findingsOf(table.Run(context.Background(), made.read(t)), diagnosis.FileSyntax)
 		require.Len(t, found, 1)
 		require.Equal(t, "patches/a.yaml", found[0].At.Path)
 		require.NotZero(t, found[0].At.Line)
@@ -171,7 +172,7 @@ func TestAFileThatDoesNotParseIsOneFindingAndTheOthersAreChecked(t *testing.T) {
 func TestWhatIsMissingIsNotPassed(t *testing.T) {
 	t.Parallel()
 
-	result := audit.Run(context.Background(), files{"talconfig.yaml": lab(config{})["talconfig.yaml"]}.read(t))
+	result := table.Run(context.Background(), files{"talconfig.yaml": lab(config{})["talconfig.yaml"]}.read(t))
 
 	reasons := map[diagnosis.ID]string{}
 	for _, check := range result.NotRun {
@@ -195,7 +196,7 @@ func TestWhatIsMissingIsNotPassed(t *testing.T) {
 		require.Empty(t, reasons[id], id)
 	}
 
-	nothing := audit.Run(context.Background(), files{}.read(t))
+	nothing := table.Run(context.Background(), files{}.read(t))
 	require.Len(t, findingsOf(nothing, diagnosis.FileMissing), 1)
 	require.Equal(t, []diagnosis.ID{diagnosis.FileUnreadable}, nothing.Passed)
 }
@@ -204,9 +205,9 @@ func TestSkippedChecksAreWarningsThatSaySo(t *testing.T) {
 	t.Parallel()
 
 	folder := broken().write(t)
-	result := audit.Run(context.Background(), audit.Read(audit.Options{
+	result := table.Run(context.Background(), check.Read(check.Options{
 		TalosDir: folder, Root: folder,
-		Checks: preflight.Options{Now: time.Now(), SkipChecks: []diagnosis.ID{diagnosis.GatewayOutside}},
+		Checks: check.Settings{Now: time.Now(), SkipChecks: []diagnosis.ID{diagnosis.GatewayOutside}},
 	}))
 
 	found := findingsOf(result, diagnosis.GatewayOutside)
@@ -220,7 +221,7 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 
 	entry, _ := diagnosis.Lookup(diagnosis.GatewayOutside)
-	text := audit.Explain(entry)
+	text := output.Explain(entry)
 
 	for _, part := range []string{"TM200", entry.Title, entry.Cause, entry.Remedy, entry.Source, "a machine config",
 		"SKIP_CHECKS=TM200"} {

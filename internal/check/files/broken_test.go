@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -70,7 +70,7 @@ func TestEverySortOfFileThatDoesNotParse(t *testing.T) {
 				made[test.name] = test.text
 			}
 
-			result := audit.Run(context.Background(), made.read(t))
+			result := table.Run(context.Background(), made.read(t))
 
 			var found []diagnosis.Finding
 
@@ -103,7 +103,7 @@ func TestAFolderInThePlaceOfAFile(t *testing.T) {
 		require.NoError(t, os.Remove(filepath.Join(folder, name)))
 		require.NoError(t, os.Mkdir(filepath.Join(folder, name), 0o700))
 
-		result := audit.Run(context.Background(), readFolder(folder))
+		result := table.Run(context.Background(), readFolder(folder))
 		found := findingsOf(result, id)
 		require.Len(t, found, 1, name)
 		require.Equal(t, name, found[0].At.Path)

@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
@@ -56,8 +56,8 @@ func generated(t testing.TB, nodes int, change func(*machineconfig.GenerateOptio
 }
 
 // readFolder reads a folder that was written.
-func readFolder(folder string) *audit.Input {
-	return audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: preflight.Options{Now: time.Now()}})
+func readFolder(folder string) *check.Input {
+	return check.Read(check.Options{TalosDir: folder, Root: folder, Checks: check.Settings{Now: time.Now()}})
 }
 
 func TestAGeneratedClusterIsClean(t *testing.T) {
@@ -80,7 +80,7 @@ func TestAGeneratedClusterIsClean(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			result := audit.Run(context.Background(), readFolder(generated(t, 5, change)))
+			result := table.Run(context.Background(), readFolder(generated(t, 5, change)))
 			require.Empty(t, result.Trouble())
 			require.Equal(t, diagnosis.ExitOK, result.ExitCode())
 			require.NotEmpty(t, result.Passed)
@@ -120,11 +120,11 @@ func BenchmarkAudit(b *testing.B) {
 			patched(b, folder)
 
 			// A thousand nodes don't fit into Talos' default pod subnet, which is not what is measured.
-			options := preflight.Options{Now: time.Now(), SkipChecks: []diagnosis.ID{diagnosis.PodSubnetSize}}
+			options := check.Settings{Now: time.Now(), SkipChecks: []diagnosis.ID{diagnosis.PodSubnetSize}}
 
 			for b.Loop() {
-				result := audit.Run(context.Background(),
-					audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: options}))
+				result := table.Run(context.Background(),
+					check.Read(check.Options{TalosDir: folder, Root: folder, Checks: options}))
 				require.Equal(b, diagnosis.ExitOK, result.ExitCode())
 			}
 

@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
@@ -132,13 +132,13 @@ func TestKeysOfMachineConfigs(t *testing.T) {
 }
 
 // at reads files at a time.
-func (f files) at(t *testing.T, now time.Time) audit.Result {
+func (f files) at(t *testing.T, now time.Time) check.Result {
 	t.Helper()
 
 	folder := f.write(t)
 
-	return audit.Run(context.Background(),
-		audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: preflight.Options{Now: now}}))
+	return table.Run(context.Background(),
+		check.Read(check.Options{TalosDir: folder, Root: folder, Checks: check.Settings{Now: now}}))
 }
 
 func TestDatesOfAuthorities(t *testing.T) {
@@ -225,7 +225,7 @@ func TestModesOfFilesWithSecrets(t *testing.T) {
 			require.NoError(t, os.Chmod(filepath.Join(folder, name), mode))
 		}
 
-		return findingsOf(audit.Run(context.Background(), readFolder(folder)), diagnosis.FilesWithSecretsOpen)
+		return findingsOf(table.Run(context.Background(), readFolder(folder)), diagnosis.FilesWithSecretsOpen)
 	}
 
 	require.Empty(t, judged(0o600, first, "clusterconfig/talosconfig"))
@@ -240,7 +240,7 @@ func TestModesOfFilesWithSecrets(t *testing.T) {
 }
 
 // tracking is a folder with the files in a git repository that tracks some of them.
-func tracking(t *testing.T, made files, names ...string) audit.Result {
+func tracking(t *testing.T, made files, names ...string) check.Result {
 	t.Helper()
 
 	folder := made.write(t)
@@ -252,9 +252,9 @@ func tracking(t *testing.T, made files, names ...string) audit.Result {
 		require.NoError(t, command.Run())
 	}
 
-	return audit.Run(t.Context(), audit.Read(audit.Options{
+	return table.Run(t.Context(), check.Read(check.Options{
 		TalosDir: folder, Root: folder, Environ: append(environ, "GIT_DIR=/nowhere"),
-		Checks: preflight.Options{Now: time.Now()},
+		Checks: check.Settings{Now: time.Now()},
 	}))
 }
 
@@ -314,9 +314,9 @@ func TestSecretsThatGitTracks(t *testing.T) {
 
 	require.Equal(t, want, got)
 
-	elsewhere := audit.Run(t.Context(), audit.Read(audit.Options{
-		TalosDir: made.write(t), Environ: []string{"PATH=" + os.Getenv("PATH")}, Checks: preflight.Options{Now: time.Now()},
+	elsewhere := table.Run(t.Context(), check.Read(check.Options{
+		TalosDir: made.write(t), Environ: []string{"PATH=" + os.Getenv("PATH")}, Checks: check.Settings{Now: time.Now()},
 	}))
 	require.NotContains(t, elsewhere.Passed, diagnosis.SecretTracked, "nothing is in a repository")
-	require.NotContains(t, audit.Run(t.Context(), made.read(t)).Passed, diagnosis.SecretTracked, "there is no git")
+	require.NotContains(t, table.Run(t.Context(), made.read(t)).Passed, diagnosis.SecretTracked, "there is no git")
 }

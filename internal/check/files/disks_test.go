@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/stretchr/testify/require"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -150,7 +150,7 @@ func disk(path, transport string, size uint64) *block.Disk {
 func TestVolumesOnTheNode(t *testing.T) {
 	t.Parallel()
 
-	facts := preflight.Facts{
+	facts := check.Facts{
 		SystemDisk: "/dev/sda",
 		Disks: []*block.Disk{disk("/dev/sda", "sata", 40e9), disk("/dev/nvme0n1", "nvme", 1e12),
 			disk("/dev/nvme1n1", "nvme", 2e12)},
@@ -163,7 +163,7 @@ func TestVolumesOnTheNode(t *testing.T) {
 	require.Contains(t, lived(t, on("disk.transport == 'nvme'"), facts, diagnosis.VolumeDiskAmbiguous)[0].Cause,
 		"2 disks match UserVolumeConfig data: /dev/nvme0n1, /dev/nvme1n1")
 	require.Contains(t, lived(t, on("disk.size > 1500u * GB"), facts, diagnosis.VolumeDiskHoldsData)[0].Cause,
-		"/dev/nvme1n1 holds xfs photos")
+		"/dev/nvme1n1 holds xfs \"photos\"")
 
 	fitting := on("disk.transport == 'nvme' && disk.size <= 1500u * GB")
 	for _, id := range []diagnosis.ID{diagnosis.VolumeNoDisk, diagnosis.VolumeDiskAmbiguous,

@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"testing"

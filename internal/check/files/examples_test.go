@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"bytes"
@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -31,13 +32,13 @@ func examples(t *testing.T) []string {
 }
 
 // madeInMemory are the options for a folder without machine configs, which are generated.
-func madeInMemory(t *testing.T, folder string) audit.Options {
+func madeInMemory(t *testing.T, folder string) check.Options {
 	t.Helper()
 
 	bundle, err := ourSecrets()
 	require.NoError(t, err)
 
-	return audit.Options{
+	return check.Options{
 		TalosDir: folder, Root: folder, ConfigDir: filepath.Join(folder, "clusterconfig"),
 		Generate: func() (map[string][]byte, error) {
 			cluster, err := inventory.Load(inventory.Options{TalosDir: folder, Files: reading.New(folder, nil)})
@@ -77,8 +78,8 @@ func TestExampleClustersAreClean(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			in := audit.Read(madeInMemory(t, folder))
-			result := audit.Run(context.Background(), in)
+			in := check.Read(madeInMemory(t, folder))
+			result := table.Run(context.Background(), in)
 
 			require.Len(t, in.Cluster.Nodes, sizes[name])
 			require.NotEmpty(t, in.Configs)
@@ -136,7 +137,7 @@ func TestAnAuditWritesNothing(t *testing.T) {
 	t.Parallel()
 
 	for _, folder := range examples(t) {
-		require.NotEmpty(t, audit.Read(madeInMemory(t, folder)).Configs)
+		require.NotEmpty(t, check.Read(madeInMemory(t, folder)).Configs)
 		require.NoDirExists(t, filepath.Join(folder, "clusterconfig"))
 
 		require.NoError(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"net/netip"
@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -95,8 +95,8 @@ func TestWhereThisComputerCallsFrom(t *testing.T) {
 	judged := func(from string) []diagnosis.Finding {
 		folder := walledLab(everything...).write(t)
 
-		result := audit.Run(t.Context(), audit.Read(audit.Options{
-			TalosDir: folder, Root: folder, Checks: preflight.Options{Now: time.Now()},
+		result := table.Run(t.Context(), check.Read(check.Options{
+			TalosDir: folder, Root: folder, Checks: check.Settings{Now: time.Now()},
 			CallsFrom: func(netip.Addr) netip.Addr {
 				addr, _ := netip.ParseAddr(from)
 
@@ -117,7 +117,7 @@ func TestWhereThisComputerCallsFrom(t *testing.T) {
 	require.Empty(t, judged("127.0.0.1"), "the node is this computer's own")
 	require.Empty(t, judged(""), "nobody knows")
 
-	require.Equal(t, netip.MustParseAddr("127.0.0.1"), audit.CallsFrom(netip.MustParseAddr("127.0.0.1")))
+	require.Equal(t, netip.MustParseAddr("127.0.0.1"), check.CallsFrom(netip.MustParseAddr("127.0.0.1")))
 }
 
 func TestFirewallsThatShutOtherNodesOut(t *testing.T) {

@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
@@ -29,12 +29,12 @@ var ourSecrets = sync.OnceValues(quicksecrets.New)
 type files map[string]string
 
 // read writes the files and has them read.
-func (f files) read(t testing.TB) *audit.Input {
+func (f files) read(t testing.TB) *check.Input {
 	t.Helper()
 
 	folder := f.write(t)
 
-	return audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: preflight.Options{Now: time.Now()}})
+	return check.Read(check.Options{TalosDir: folder, Root: folder, Checks: check.Settings{Now: time.Now()}})
 }
 
 // write writes the files into a new folder.
@@ -127,7 +127,7 @@ func judge(t *testing.T, id diagnosis.ID, trials map[string]trial) {
 }
 
 // judgeRead is judge for files that are read in another way.
-func judgeRead(t *testing.T, id diagnosis.ID, trials map[string]trial, read func(files, testing.TB) *audit.Input) {
+func judgeRead(t *testing.T, id diagnosis.ID, trials map[string]trial, read func(files, testing.TB) *check.Input) {
 	t.Helper()
 
 	triggered, clean := false, false
@@ -144,7 +144,7 @@ func judgeRead(t *testing.T, id diagnosis.ID, trials map[string]trial, read func
 		t.Run(string(id)+" "+name, func(t *testing.T) {
 			t.Parallel()
 
-			found := findingsOf(audit.Run(context.Background(), read(trial.files, t)), id)
+			found := findingsOf(table.Run(context.Background(), read(trial.files, t)), id)
 
 			if trial.cause == "" {
 				require.Empty(t, found, "nothing was to be found")
@@ -173,7 +173,7 @@ func judgeRead(t *testing.T, id diagnosis.ID, trials map[string]trial, read func
 }
 
 // findingsOf are a check's findings and suggestions, without what it says of files that are right.
-func findingsOf(result audit.Result, id diagnosis.ID) []diagnosis.Finding {
+func findingsOf(result check.Result, id diagnosis.ID) []diagnosis.Finding {
 	var found []diagnosis.Finding
 
 	for _, finding := range result.Findings {

@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -72,14 +72,14 @@ func TestKernelArgumentsOfImages(t *testing.T) {
 
 	for name, made := range map[string]files{"by its id alone": lab(refused),
 		"as it is declared": declaring(guestAgent, refused)} {
-		found := findingsOf(audit.Run(context.Background(), made.read(t)), diagnosis.KernelArgsRefused)
+		found := findingsOf(table.Run(context.Background(), made.read(t)), diagnosis.KernelArgsRefused)
 		require.Len(t, found, 1, name)
 		require.Contains(t, found[0].Next, "the schematic's id is then "+guestAgentLoggingID, name)
 		require.Equal(t, diagnosis.ExitBadInput, found[0].ExitCode())
 	}
 
 	unknown := lab(imaged(factory("metal-installer", strings.Repeat("0", 64)), "grubUseUKICmdline: true", logging))
-	found := findingsOf(audit.Run(context.Background(), unknown.read(t)), diagnosis.KernelArgsRefused)
+	found := findingsOf(table.Run(context.Background(), unknown.read(t)), diagnosis.KernelArgsRefused)
 	require.NotContains(t, found[0].Next, "id is then", "what the image holds is not known")
 
 	judge(t, diagnosis.KernelArgsSecureBoot, map[string]trial{

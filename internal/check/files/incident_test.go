@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -101,9 +102,9 @@ func (f files) all(old, replacement string) files {
 }
 
 // incidentKinds are the checks that the incident was about; secrets are not part of these files.
-var incidentKinds = []audit.Kind{
-	audit.Reading, audit.Addresses, audit.Endpoints, audit.Networks, audit.Names, audit.Interfaces, audit.Disks,
-	audit.Documents, audit.Images, audit.Versions, audit.Roles,
+var incidentKinds = []check.Kind{
+	check.Reading, check.Addresses, check.Endpoints, check.Networks, check.Names, check.Interfaces, check.Disks,
+	check.Documents, check.Images, check.Versions, check.Roles,
 }
 
 // troubleOf are the ids of what is found about those kinds, once each, in the order of the findings.
@@ -111,7 +112,7 @@ func troubleOf(t *testing.T, made files) ([]diagnosis.ID, []diagnosis.Finding) {
 	t.Helper()
 
 	relevant := map[diagnosis.ID]bool{}
-	for _, check := range audit.Table() {
+	for _, check := range table.Checks() {
 		relevant[check.ID] = relevant[check.ID] || slices.Contains(incidentKinds, check.Kind)
 	}
 
@@ -120,7 +121,7 @@ func troubleOf(t *testing.T, made files) ([]diagnosis.ID, []diagnosis.Finding) {
 		findings []diagnosis.Finding
 	)
 
-	for _, finding := range audit.Run(context.Background(), made.read(t)).Trouble() {
+	for _, finding := range table.Run(context.Background(), made.read(t)).Trouble() {
 		// Without secrets Talos' own validation has something to say about every file.
 		if !relevant[finding.ID] || finding.ID == diagnosis.ConfigInvalid {
 			continue
@@ -276,7 +277,7 @@ func TestTheIncidentsVirtualMachines(t *testing.T) {
 	made := incident().with("tofu/main.tf", strings.ReplaceAll(rightVM(`"cp-1"`), "virtio-scsi-pci", "virtio-scsi-single")+
 		strings.ReplaceAll(rightVM(`"cp-2"`), `"q35"`, `"pc"`)+strings.ReplaceAll(rightVM(`"cp-3"`), `"ovmf"`,
 		`"seabios"`)+strings.ReplaceAll(rightVM(`"worker-1"`), "floating = 0", "floating = 1024")+rightVM(`"worker-2"`))
-	result := audit.Run(context.Background(), made.profiled(t))
+	result := table.Run(context.Background(), made.profiled(t))
 
 	for id, node := range map[diagnosis.ID]string{
 		diagnosis.VMDiskController: "cp-1", diagnosis.VMProcessor: "cp-2", diagnosis.VMFirmware: "cp-3",

@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"strings"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -168,7 +168,7 @@ func TestLinkSelectors(t *testing.T) {
 }
 
 // lived judges a node that answered.
-func lived(t *testing.T, made config, facts preflight.Facts, id diagnosis.ID) []diagnosis.Finding {
+func lived(t *testing.T, made config, facts check.Facts, id diagnosis.ID) []diagnosis.Finding {
 	t.Helper()
 
 	loaded, err := machineconfig.FromBytes("lab-n1.yaml", []byte(made.text()))
@@ -181,7 +181,7 @@ func lived(t *testing.T, made config, facts preflight.Facts, id diagnosis.ID) []
 
 	var found []diagnosis.Finding
 
-	for _, finding := range audit.Node(t.Context(), cluster, node, loaded, facts, preflight.Options{}) {
+	for _, finding := range table.Node(t.Context(), &check.Node{Node: node, Cluster: cluster, Config: loaded, Facts: facts}) {
 		if finding.ID == id && finding.Severity != diagnosis.OK {
 			require.NotEmpty(t, finding.Next)
 
@@ -195,7 +195,7 @@ func lived(t *testing.T, made config, facts preflight.Facts, id diagnosis.ID) []
 func TestLinkSelectorsOnTheNode(t *testing.T) {
 	t.Parallel()
 
-	facts := preflight.Facts{Links: []talos.Link{
+	facts := check.Facts{Links: []talos.Link{
 		{Name: "eth0", MAC: "02:00:00:00:00:11", Physical: true}, {Name: "eth1", MAC: "02:00:00:00:01:11", Physical: true},
 		{Name: "bond0", MAC: "02:00:00:00:00:11"},
 	}}

@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -10,18 +10,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/proxmox"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
 // interop reads a repository for the profile: machine configs in talos, OpenTofu files in tofu.
-func interop(root, talos, tofu string) *audit.Input {
-	return audit.Read(audit.Options{
-		Profile: audit.InteropProfile, TalosDir: talos, Root: root, Checks: preflight.Options{Now: time.Now()},
+func interop(root, talos, tofu string) *check.Input {
+	return check.Read(check.Options{
+		Profile: check.InteropProfile, TalosDir: talos, Root: root, Checks: check.Settings{Now: time.Now()},
 		VMs: func(func(string) bool) ([]proxmox.VM, error) {
 			machines, err := proxmox.FromTofu(tofu, filepath.Base)
 			if err == nil && len(machines) == 0 {
@@ -35,7 +35,7 @@ func interop(root, talos, tofu string) *audit.Input {
 
 // profiled reads files with the profile: talconfig.yaml and machine configs as lab has them, the rest by its path in
 // the repository.
-func (f files) profiled(t testing.TB) *audit.Input {
+func (f files) profiled(t testing.TB) *check.Input {
 	t.Helper()
 
 	folder := f.write(t)
@@ -55,7 +55,7 @@ func TestTheInteroperabilityProfileOfAWholeRepository(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("testdata", "interop"))
 	require.NoError(t, err)
 
-	result := audit.Run(context.Background(),
+	result := table.Run(context.Background(),
 		interop(root, filepath.Join(root, "talos"), filepath.Join(root, "infrastructure", "tofu")))
 
 	golden.Assert(t, filepath.Join("testdata", "interop", "table.golden"), write(t, result, "table"))
@@ -458,15 +458,15 @@ func TestWhereCiliumsValuesAreFound(t *testing.T) {
 			t.Parallel()
 
 			folder := test.files.write(t)
-			options := audit.Options{Profile: audit.InteropProfile, TalosDir: folder, Root: folder}
+			options := check.Options{Profile: check.InteropProfile, TalosDir: folder, Root: folder}
 
 			if test.values != "" {
 				options.CiliumValues = filepath.Join(folder, test.values)
 			}
 
-			result := audit.Run(context.Background(), audit.Read(options))
+			result := table.Run(context.Background(), check.Read(options))
 			row := result.Areas[2]
-			require.Equal(t, audit.CiliumArea, row.Area)
+			require.Equal(t, check.CiliumArea, row.Area)
 
 			if test.notRun == "" {
 				require.Equal(t, "Compliant", row.Status, row.Finding)
@@ -494,12 +494,12 @@ func TestValuesThatAreNotWrittenAreNotRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			result := audit.Run(context.Background(), lab(forCilium()).with("cilium.yaml", values).profiled(t))
+			result := table.Run(context.Background(), lab(forCilium()).with("cilium.yaml", values).profiled(t))
 
 			require.Empty(t, findingsOf(result, diagnosis.CiliumIPAM))
 			require.NotContains(t, result.Passed, diagnosis.CiliumIPAM)
 			require.Contains(t, result.NotRun,
-				audit.NotRun{ID: diagnosis.CiliumIPAM, Why: "Cilium's ipam.mode is not written as a value"})
+				check.NotRun{ID: diagnosis.CiliumIPAM, Why: "Cilium's ipam.mode is not written as a value"})
 			require.Contains(t, result.Passed, diagnosis.CiliumCgroup)
 			require.Contains(t, result.Areas[2].Finding, "nothing wrong in what could be judged (")
 		})
@@ -618,14 +618,14 @@ func TestVirtualMachines(t *testing.T) {
 func TestWhichMachinesAreJudged(t *testing.T) {
 	t.Parallel()
 
-	judged := func(main string) audit.Result {
-		return audit.Run(context.Background(), lab(config{}, config{role: "worker"}).with("tofu/main.tf", main).profiled(t))
+	judged := func(main string) check.Result {
+		return table.Run(context.Background(), lab(config{}, config{role: "worker"}).with("tofu/main.tf", main).profiled(t))
 	}
-	area := func(result audit.Result) audit.AreaResult { return result.Areas[len(result.Areas)-1] }
+	area := func(result check.Result) check.AreaResult { return result.Areas[len(result.Areas)-1] }
 
 	// Machines of other things in the same folder are left alone.
 	result := judged(rightVM(`"n1"`) + rightVM(`"n2"`) + strings.ReplaceAll(rightVM(`"nas"`), "ovmf", "seabios"))
-	require.Equal(t, audit.AreaResult{Area: audit.ProxmoxArea, Status: "Compliant",
+	require.Equal(t, check.AreaResult{Area: check.ProxmoxArea, Status: "Compliant",
 		Finding: "firmware, processor, memory, disk controller and network as documented"}, area(result))
 
 	// Names that are told at apply are judged, under the name of what makes them.
@@ -636,17 +636,17 @@ func TestWhichMachinesAreJudged(t *testing.T) {
 	// One of two machines can't be judged.
 	result = judged(rightVM(`"n1"`) + strings.ReplaceAll(rightVM(`"n2"`), `"ovmf"`, "var.bios"))
 	require.Contains(t, result.NotRun,
-		audit.NotRun{ID: diagnosis.VMFirmware, Node: "n2",
+		check.NotRun{ID: diagnosis.VMFirmware, Node: "n2",
 			Why: "its bios is not known: var.bios is not declared (main.tf:23)"})
 	require.Contains(t, result.Passed, diagnosis.VMFirmware)
 
 	// None can.
 	result = judged(strings.ReplaceAll(rightVM(`"n1"`)+rightVM(`"n2"`), `"ovmf"`, "var.bios"))
-	require.Contains(t, result.NotRun, audit.NotRun{ID: diagnosis.VMFirmware, Why: "no VM's bios is known: var.bios is not declared (main.tf:23)"})
+	require.Contains(t, result.NotRun, check.NotRun{ID: diagnosis.VMFirmware, Why: "no VM's bios is known: var.bios is not declared (main.tf:23)"})
 	require.NotContains(t, result.Passed, diagnosis.VMFirmware)
 
 	result = judged("resource \"x\" {\n")
-	require.Equal(t, audit.AreaResult{Area: audit.ProxmoxArea, Status: "Not Run",
+	require.Equal(t, check.AreaResult{Area: check.ProxmoxArea, Status: "Not Run",
 		Finding: "the VMs can't be read: main.tf:1:14: Unclosed configuration block: There is no closing brace for this " +
 			"block before the end of the file. This may be caused by incorrect brace nesting elsewhere in this file."}, area(result))
 
@@ -658,14 +658,14 @@ func TestWhichMachinesAreJudged(t *testing.T) {
 func TestAProfileWithoutInput(t *testing.T) {
 	t.Parallel()
 
-	result := audit.Run(context.Background(), files{"talconfig.yaml": lab(config{})["talconfig.yaml"]}.profiled(t))
+	result := table.Run(context.Background(), files{"talconfig.yaml": lab(config{})["talconfig.yaml"]}.profiled(t))
 	for _, row := range result.Areas {
 		require.Equal(t, "Not Run", row.Status, row.Area)
 		require.NotEmpty(t, row.Finding)
 	}
 
 	folder := lab(featuring(noHostDNS)).write(t)
-	plain := audit.Run(context.Background(), audit.Read(audit.Options{TalosDir: folder, Root: folder}))
+	plain := table.Run(context.Background(), check.Read(check.Options{TalosDir: folder, Root: folder}))
 	require.Empty(t, plain.Areas)
 	require.Empty(t, findingsOf(plain, diagnosis.HostDNSOff))
 	require.NotContains(t, plain.Passed, diagnosis.HostDNSOff)
@@ -675,7 +675,7 @@ func TestAProfileWithoutInput(t *testing.T) {
 func TestSuggestionsAreInEveryFormat(t *testing.T) {
 	t.Parallel()
 
-	result := audit.Run(context.Background(), lab(config{}).profiled(t))
+	result := table.Run(context.Background(), lab(config{}).profiled(t))
 	require.Contains(t, write(t, result, "table"), "suggestion  TM371")
 	require.Contains(t, write(t, result, "json"), `"severity": "suggestion"`)
 	require.Contains(t, write(t, result, "json"), `"area": "Node Labels"`)
@@ -701,7 +701,7 @@ func TestTheProfileOfAGeneratedClusterHasOnlySuggestions(t *testing.T) {
 			t.Parallel()
 
 			folder := generated(t, 5, change)
-			result := audit.Run(context.Background(), interop(folder, folder, filepath.Join(folder, "tofu")))
+			result := table.Run(context.Background(), interop(folder, folder, filepath.Join(folder, "tofu")))
 
 			require.Empty(t, result.Trouble())
 

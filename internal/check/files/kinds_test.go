@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/siderolabs/crypto/x509"
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -459,7 +459,7 @@ func (m mistake) findings(t *testing.T) (found []diagnosis.Finding, others []dia
 		}
 	}
 
-	options := preflight.Options{Now: time.Now()}
+	options := check.Settings{Now: time.Now()}
 
 	if m.resolves != nil {
 		options.LookupHost = func(_ context.Context, host string) ([]netip.Addr, error) {
@@ -476,7 +476,7 @@ func (m mistake) findings(t *testing.T) (found []diagnosis.Finding, others []dia
 		}
 	}
 
-	result := audit.Run(context.Background(), audit.Read(audit.Options{TalosDir: folder, Root: folder, Checks: options}))
+	result := table.Run(context.Background(), check.Read(check.Options{TalosDir: folder, Root: folder, Checks: options}))
 	for _, finding := range result.Trouble() {
 		others = append(others, finding.ID)
 	}
@@ -561,7 +561,7 @@ func TestRightFormsAreNoMistake(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
 
-			result := audit.Run(context.Background(), right.files.read(t))
+			result := table.Run(context.Background(), right.files.read(t))
 			for _, id := range right.ids {
 				require.Empty(t, findingsOf(result, id))
 			}

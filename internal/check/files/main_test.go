@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"flag"
@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 )
 
 // TestMain looks, after a run of all tests, whether each of this package's own checks was seen to find something and to
@@ -15,9 +15,9 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 
 	if flag.Lookup("test.run").Value.String() == "" && code == 0 {
-		for _, check := range audit.Table() {
-			if check.ID >= "TM200" && !tried.ids[check.ID] {
-				fmt.Printf("%s: no test triggers it: use judge or lived\n", check.ID)
+		for _, row := range table.Checks() {
+			if row.ID >= "TM200" && !tried.ids[row.ID] {
+				fmt.Printf("%s: no test triggers it: use judge or lived\n", row.ID)
 
 				code = 1
 			}

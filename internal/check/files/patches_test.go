@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -82,7 +83,7 @@ func TestJSONPatches(t *testing.T) {
 			"patches/a.yaml", strings.ReplaceAll(operations, "\t", "  "))},
 	})
 
-	found := findingsOf(audit.Run(context.Background(), inFile(operations).read(t)), diagnosis.JSONPatchRefused)
+	found := findingsOf(table.Run(context.Background(), inFile(operations).read(t)), diagnosis.JSONPatchRefused)
 	require.Equal(t, "write it as a strategic merge patch: {cluster: {apiServer: {admissionControl: {$patch: delete}}}}",
 		found[0].Next)
 }
@@ -151,7 +152,7 @@ func TestPatchesThatAreListedAndNotThere(t *testing.T) {
 		"near one there": {files: missing().with("patches/machine-loging.yaml", ""), cause: "does not exist"},
 	})
 
-	found := findingsOf(audit.Run(context.Background(),
+	found := findingsOf(table.Run(context.Background(),
 		missing().with("patches/machine-loging.yaml", "machine: {}\n").read(t)), diagnosis.PatchMissing)
 	require.Equal(t, "did you mean machine-loging.yaml?", found[0].Next)
 }
@@ -337,10 +338,10 @@ func TestPatchesThatAreNotNeeded(t *testing.T) {
 		"version": lab(config{}).replaced("talconfig.yaml", "v1.13.9", "v1.13"),
 	} {
 		folder := made.write(t)
-		options := audit.Options{TalosDir: folder, Root: folder, AsTheyAre: true}
+		options := check.Options{TalosDir: folder, Root: folder, AsTheyAre: true}
 
 		severity := func() diagnosis.Severity {
-			result := audit.Run(context.Background(), audit.Read(options))
+			result := table.Run(context.Background(), check.Read(options))
 			found := append(findingsOf(result, diagnosis.PatchMissing), findingsOf(result, diagnosis.VersionIncomplete)...)
 			require.Len(t, found, 1, name)
 
@@ -373,7 +374,7 @@ func TestAPatchThatATemplateDidNotWrite(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 
-	found := findingsOf(audit.Run(context.Background(), audit.Read(audit.Options{TalosDir: talos, Root: repository})),
+	found := findingsOf(table.Run(context.Background(), check.Read(check.Options{TalosDir: talos, Root: repository})),
 		diagnosis.PatchMissing)
 	require.Len(t, found, 1)
 	require.Equal(t, "talos/talconfig.yaml:15:5", found[0].At.String())

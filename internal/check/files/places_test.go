@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/output"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -44,7 +46,7 @@ func TestFindingsOfOtherPackagesHavePlaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			found := findingsOf(audit.Run(context.Background(), test.files.read(t)), test.id)
+			found := findingsOf(table.Run(context.Background(), test.files.read(t)), test.id)
 			require.NotEmpty(t, found)
 			require.Equal(t, test.at, found[0].At.String())
 			require.Equal(t, test.line, strings.TrimSpace(found[0].At.Text))
@@ -84,7 +86,7 @@ func TestWhereGeneratedTextComesFrom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			found := findingsOf(audit.Run(context.Background(), test.files.read(t)), diagnosis.GatewayOutside)
+			found := findingsOf(table.Run(context.Background(), test.files.read(t)), diagnosis.GatewayOutside)
 			require.Len(t, found, 1)
 			require.Equal(t, test.from, found[0].At.From)
 		})
@@ -110,9 +112,9 @@ func TestNoFormatShowsASecret(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, []byte(spoil(string(text))), 0o600))
 
-		result := audit.Run(context.Background(), readFolder(folder))
+		result := table.Run(context.Background(), readFolder(folder))
 
-		for _, format := range audit.Formats() {
+		for _, format := range output.Formats() {
 			shown := write(t, result, format)
 
 			for _, secret := range []string{bundle.TrustdInfo.Token, bundle.Secrets.BootstrapToken, bundle.Cluster.Secret,
@@ -134,7 +136,7 @@ func TestAPlaintextSecretsFileThatOthersCanRead(t *testing.T) {
 		folder := lab(config{}).with("talsecret.yaml", text).write(t)
 		require.NoError(t, os.Chmod(filepath.Join(folder, "talsecret.yaml"), mode))
 
-		return findingsOf(audit.Run(context.Background(), readFolder(folder)), diagnosis.SecretsFileOpen)
+		return findingsOf(table.Run(context.Background(), readFolder(folder)), diagnosis.SecretsFileOpen)
 	}
 
 	found := judged("cluster:\n  id: a\n", 0o644)
@@ -153,7 +155,7 @@ func TestMachinesThatShareAFile(t *testing.T) {
 
 	made := lab(routed("192.0.2.11/24", "198.51.100.1")).replaced("talconfig.yaml", "ipAddress: 192.0.2.11",
 		"ipAddress: 192.0.2.11, 192.0.2.12\n    ignoreHostname: true")
-	require.Len(t, findingsOf(audit.Run(context.Background(), made.read(t)), diagnosis.GatewayOutside), 1)
+	require.Len(t, findingsOf(table.Run(context.Background(), made.read(t)), diagnosis.GatewayOutside), 1)
 }
 
 // A machine config that is not written yet is judged as it would be, with where its text comes from.
@@ -167,7 +169,7 @@ func TestMachineConfigsThatAreMadeInMemory(t *testing.T) {
 		"198.51.100.1\n"
 
 	folder := made.write(t)
-	result := audit.Run(context.Background(), audit.Read(audit.Options{
+	result := table.Run(context.Background(), check.Read(check.Options{
 		TalosDir: folder, Root: folder,
 		Generate: func() (map[string][]byte, error) { return map[string][]byte{"lab-n1.yaml": []byte(text)}, nil },
 	}))

@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -8,7 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -24,7 +25,7 @@ type sarifResult struct {
 	Locations, RelatedLocations []sarifPlace
 }
 
-func sarifResults(t *testing.T, result audit.Result) []sarifResult {
+func sarifResults(t *testing.T, result check.Result) []sarifResult {
 	t.Helper()
 
 	var log struct {
@@ -49,7 +50,7 @@ func TestSARIFNamesTheSourceOfGeneratedText(t *testing.T) {
 	made["talconfig.yaml"] += source
 
 	folder := made.write(t)
-	results := sarifResults(t, audit.Run(context.Background(), audit.Read(audit.Options{
+	results := sarifResults(t, table.Run(context.Background(), check.Read(check.Options{
 		TalosDir: folder, Root: folder,
 		Generate: func() (map[string][]byte, error) { return map[string][]byte{"lab-n2.yaml": []byte(unwritten)}, nil },
 	})))
@@ -88,7 +89,7 @@ func TestSARIFRelatesSourceAndGeneratedText(t *testing.T) {
 	made["talconfig.yaml"] += "    networkInterfaces:\n      - interface: eth0\n        routes:\n          - gateway: " +
 		"198.51.100.1\n"
 
-	for _, result := range sarifResults(t, audit.Run(context.Background(), made.read(t))) {
+	for _, result := range sarifResults(t, table.Run(context.Background(), made.read(t))) {
 		if result.RuleID == string(diagnosis.GatewayOutside) {
 			require.Equal(t, "talconfig.yaml", result.Locations[0].PhysicalLocation.ArtifactLocation.URI)
 			require.Equal(t, "clusterconfig/lab-n1.yaml", result.RelatedLocations[0].PhysicalLocation.ArtifactLocation.URI)
@@ -107,7 +108,7 @@ func TestSARIFOfFilesElsewhere(t *testing.T) {
 	folder := lab(config{}, config{}).write(t)
 
 	for _, result := range sarifResults(t,
-		audit.Run(context.Background(), audit.Read(audit.Options{TalosDir: folder, Root: t.TempDir()}))) {
+		table.Run(context.Background(), check.Read(check.Options{TalosDir: folder, Root: t.TempDir()}))) {
 		for _, place := range result.Locations {
 			require.Regexp(t, "^file:///", place.PhysicalLocation.ArtifactLocation.URI)
 		}

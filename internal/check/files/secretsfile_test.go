@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"path/filepath"
@@ -9,8 +9,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -53,7 +53,7 @@ func TestSecretsFiles(t *testing.T) {
 		"the same": {files: right},
 	})
 
-	require.NotContains(t, audit.Run(t.Context(),
+	require.NotContains(t, table.Run(t.Context(),
 		right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: ENC[AES256_GCM,data:x]").read(t)).Passed,
 		diagnosis.SecretsFileBroken, "what is encrypted is not looked at")
 }
@@ -79,9 +79,9 @@ func TestDatesOfTheKubeconfig(t *testing.T) {
 	judged := func(kubeconfig string, later time.Duration) []diagnosis.Finding {
 		folder := generatedFiles(t).with("kubeconfig", kubeconfig).write(t)
 
-		return findingsOf(audit.Run(t.Context(), audit.Read(audit.Options{
+		return findingsOf(table.Run(t.Context(), check.Read(check.Options{
 			TalosDir: folder, Root: folder, Kubeconfig: filepath.Join(folder, "kubeconfig"),
-			Checks: preflight.Options{Now: time.Now().Add(later)},
+			Checks: check.Settings{Now: time.Now().Add(later)},
 		})), diagnosis.KubeconfigOutOfDate)
 	}
 
@@ -100,6 +100,6 @@ func TestDatesOfTheKubeconfig(t *testing.T) {
 	require.Contains(t, judged(right, -day)[0].Cause, "is valid from")
 	require.Empty(t, judged(of(foreignSecrets(t).Certs.Etcd.Crt), 61*day), "it is another cluster's")
 	require.Empty(t, judged("", 61*day))
-	require.NotContains(t, audit.Run(t.Context(), generatedFiles(t).read(t)).Passed, diagnosis.KubeconfigOutOfDate,
+	require.NotContains(t, table.Run(t.Context(), generatedFiles(t).read(t)).Passed, diagnosis.KubeconfigOutOfDate,
 		"there is none")
 }

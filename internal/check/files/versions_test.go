@@ -1,4 +1,4 @@
-package audit_test
+package files_test
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -149,7 +149,7 @@ func TestWaysFromVersionToVersion(t *testing.T) {
 		"patch": {files: lab(tagged("", "v1.36.1"))},
 	})
 
-	found := findingsOf(audit.Run(context.Background(), lab(tagged("", "v1.33.4")).read(t)),
+	found := findingsOf(table.Run(context.Background(), lab(tagged("", "v1.33.4")).read(t)),
 		diagnosis.KubernetesUpgradePath)
 	require.Equal(t, "upgrade to v1.34 first", found[0].Next)
 }
@@ -157,13 +157,13 @@ func TestWaysFromVersionToVersion(t *testing.T) {
 func TestTheInstallerOfANodeThatRunsAnotherTalos(t *testing.T) {
 	t.Parallel()
 
-	running := func(version string) preflight.Facts { return preflight.Facts{Version: version, Installed: true} }
-	judged := func(facts preflight.Facts, installer string) []diagnosis.Finding {
+	running := func(version string) check.Facts { return check.Facts{Version: version, Installed: true} }
+	judged := func(facts check.Facts, installer string) []diagnosis.Finding {
 		return lived(t, tagged(installer, ""), facts, diagnosis.NodeUpgradePath)
 	}
 
 	for name, test := range map[string]struct {
-		facts            preflight.Facts
+		facts            check.Facts
 		installer, cause string
 	}{
 		"too old": {running("v1.9.6"), "v1.13.9",
@@ -171,8 +171,8 @@ func TestTheInstallerOfANodeThatRunsAnotherTalos(t *testing.T) {
 		"skipped":    {running("v1.11.6"), "v1.13.9", "it is 2 minor versions"},
 		"too new":    {running("v1.13.9"), "v1.9.6", "too new to downgrade"},
 		"back":       {running("v1.13.9"), "v1.12.6", "an upgrade with it goes back"},
-		"configured": {preflight.Facts{Version: "v1.13.9", State: talos.Ours}, "v1.13.2", "goes back"},
-		"booted": {preflight.Facts{Version: "v1.13.2"}, "v1.12.6",
+		"configured": {check.Facts{Version: "v1.13.9", State: talos.Ours}, "v1.13.2", "goes back"},
+		"booted": {check.Facts{Version: "v1.13.2"}, "v1.12.6",
 			"was booted from Talos v1.13.2, and its older installer v1.12.6"},
 	} {
 		found := judged(test.facts, test.installer)
@@ -183,8 +183,8 @@ func TestTheInstallerOfANodeThatRunsAnotherTalos(t *testing.T) {
 
 	require.Empty(t, judged(running("v1.12.6"), "v1.13.9"))
 	require.Empty(t, judged(running("v1.13.9"), "v1.13.9"))
-	require.Empty(t, judged(preflight.Facts{Version: "v1.9.6"}, "v1.13.9"), "it is not installed yet")
-	require.Empty(t, judged(preflight.Facts{}, "v1.13.9"))
+	require.Empty(t, judged(check.Facts{Version: "v1.9.6"}, "v1.13.9"), "it is not installed yet")
+	require.Empty(t, judged(check.Facts{}, "v1.13.9"))
 	require.Empty(t, judged(running("v1.9.6"), ""))
 }
 

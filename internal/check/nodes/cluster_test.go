@@ -1,9 +1,12 @@
-package preflight_test
+package nodes_test
 
 import (
 	"context"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,8 +17,10 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/stretchr/testify/require"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
@@ -29,8 +34,8 @@ var ourSecrets = sync.OnceValues(quicksecrets.New)
 type fixture struct {
 	cluster     *inventory.Cluster
 	configs     map[string]*machineconfig.Config
-	credentials *talos.Credentials
-	options     preflight.Options
+	talosconfig []byte
+	options     check.Settings
 	generated   *machineconfig.Generated
 }
 
@@ -72,9 +77,6 @@ func newFixture(t *testing.T, change ...func(*machineconfig.GenerateOptions)) *f
 	generated, err := generate(options, len(change) == 0)
 	require.NoError(t, err)
 
-	credentials, err := talos.ParseCredentials(generated.Talosconfig)
-	require.NoError(t, err)
-
 	endpoint, err := url.Parse(options.Endpoint)
 	require.NoError(t, err)
 
@@ -87,8 +89,8 @@ func newFixture(t *testing.T, change ...func(*machineconfig.GenerateOptions)) *f
 			Source:         "talconfig.yaml",
 		},
 		configs:     make(map[string]*machineconfig.Config),
-		credentials: credentials,
-		options:     preflight.Options{Now: time.Now()},
+		talosconfig: generated.Talosconfig,
+		options:     check.Settings{Now: time.Now()},
 		generated:   generated,
 	}
 
@@ -178,18 +180,47 @@ func (f *fixture) resolve(table map[string][]string) {
 func (f *fixture) checkCluster(t *testing.T) []diagnosis.Finding {
 	t.Helper()
 
-	return preflight.Cluster(t.Context(), f.cluster, f.configs, f.credentials, f.options)
+	dir := t.TempDir()
+	cluster := &inventory.Cluster{
+		Name: f.cluster.Name, Endpoint: f.cluster.Endpoint, TalosVersion: f.cluster.TalosVersion,
+		KubernetesVersion: f.cluster.KubernetesVersion, CNI: f.cluster.CNI, PodSubnets: f.cluster.PodSubnets,
+		ServiceSubnets: f.cluster.ServiceSubnets, Source: filepath.Join(dir, f.cluster.Source), Files: reading.New(dir, nil),
+	}
+
+	for _, node := range f.cluster.Nodes {
+		placed := *node
+		placed.ConfigFile = filepath.Join(dir, node.ConfigFile)
+		cluster.Nodes = append(cluster.Nodes, &placed)
+
+		if config := f.configs[node.Name]; config != nil {
+			require.NoError(t, os.WriteFile(placed.ConfigFile, config.Bytes, 0o600))
+		}
+	}
+
+	if f.talosconfig != nil {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "talosconfig"), f.talosconfig, 0o600))
+	}
+
+	result := table.Run(t.Context(), check.Read(check.Options{
+		TalosDir: dir, ConfigDir: dir, Talosconfig: filepath.Join(dir, "talosconfig"), Root: dir, Cluster: cluster,
+		Checks: f.options,
+	}))
+
+	return slices.DeleteFunc(result.Findings,
+		func(finding diagnosis.Finding) bool { return finding.ID < "TM040" || finding.ID >= "TM080" })
 }
 
-func (f *fixture) checkNode(t *testing.T, name string, facts preflight.Facts) []diagnosis.Finding {
+func (f *fixture) checkNode(t *testing.T, name string, facts check.Facts) []diagnosis.Finding {
 	t.Helper()
 
-	return preflight.Node(t.Context(), f.cluster, f.cluster.Node(name), f.configs[name], facts, f.options)
+	return table.Node(t.Context(), &check.Node{
+		Node: f.cluster.Node(name), Cluster: f.cluster, Config: f.configs[name], Facts: facts, Settings: f.options,
+	})
 }
 
 // goodFacts are those of a machine that fits the fixture's machine configs.
-func goodFacts() preflight.Facts {
-	return preflight.Facts{
+func goodFacts() check.Facts {
+	return check.Facts{
 		Address:   "192.0.2.11",
 		State:     talos.Maintenance,
 		Version:   "v1.13.9",
@@ -306,22 +337,20 @@ func TestEveryTroubleHasACauseACommandAndAnEntry(t *testing.T) {
 func TestSkippedChecksAreShownAsWarnings(t *testing.T) {
 	t.Parallel()
 
-	failure := func(id diagnosis.ID) diagnosis.Finding { return diagnosis.Finding{ID: id, Severity: diagnosis.Failure} }
+	f := newFixture(t)
+	f.options.SkipChecks = []diagnosis.ID{diagnosis.InstallDiskAbsent, diagnosis.WrongMachine}
+	f.cluster.Node("cp1").UUID = "00000000-0000-4000-8000-000000000099"
 
-	skipped := preflight.Skip(
-		[]diagnosis.Finding{
-			failure(diagnosis.InstallDiskAbsent),
-			failure(diagnosis.InstallDiskNoMatch),
-			failure(diagnosis.WrongMachine),
-			{ID: diagnosis.InstallDiskAbsent, Severity: diagnosis.OK},
-		},
-		[]diagnosis.ID{diagnosis.InstallDiskAbsent, diagnosis.WrongMachine},
-	)
+	facts := goodFacts()
+	facts.Disks = nil
 
-	require.Equal(t, []diagnosis.Finding{
-		{ID: diagnosis.InstallDiskAbsent, Severity: diagnosis.Warning, Skipped: true},
-		failure(diagnosis.InstallDiskNoMatch),
-		failure(diagnosis.WrongMachine),
-		{ID: diagnosis.InstallDiskAbsent, Severity: diagnosis.OK},
-	}, skipped)
+	findings := f.checkNode(t, "cp1", facts)
+
+	absent := the(t, findings, diagnosis.InstallDiskAbsent)
+	require.Equal(t, diagnosis.Warning, absent.Severity)
+	require.True(t, absent.Skipped)
+
+	wrong := the(t, findings, diagnosis.WrongMachine)
+	require.Equal(t, diagnosis.Failure, wrong.Severity, "it can't be skipped")
+	require.False(t, wrong.Skipped)
 }

@@ -1,6 +1,7 @@
-package preflight
+package nodes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -11,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -18,52 +20,58 @@ import (
 
 // checkInstallDisk finds the disk that Talos would wipe, the way Talos does: a selector wins over a named disk, and the
 // first match over the others. On a node with Talos on a disk nothing is wiped.
-func checkInstallDisk(ctx context.Context, s subject) []diagnosis.Finding {
+func checkInstallDisk(ctx context.Context, s subject) {
 	switch {
-	case s.installed():
-		return s.installedAlready()
-	case s.config == nil || s.facts.unread(readDisks):
-		return nil // the missing file or the failed read is a finding of its own
-	case s.config.DiskSelector() != "":
-		return s.selectedDisk(ctx)
-	case s.config.InstallDisk() != "":
-		return s.namedDisk(s.config.InstallDisk())
-	default:
-		return nil // validation asks for one of the two
+	case s.installed(), s.Facts.Lacks(check.FactDisks): // other findings tell
+	case s.Config.DiskSelector() != "":
+		s.selectedDisk(ctx)
+	case s.Config.InstallDisk() != "": // validation asks for one of the two
+		s.namedDisk(s.Config.InstallDisk())
 	}
 }
 
-func (s subject) installedAlready() []diagnosis.Finding {
-	disk := orElse(s.facts.SystemDisk, "a disk")
+// checkInstalled tells that Talos is on a disk already.
+func checkInstalled(_ context.Context, s subject) {
+	if !s.installed() {
+		return
+	}
 
-	if s.facts.State == talos.Ours {
-		return s.ok(diagnosis.AlreadyInstalled, "Talos runs from %s", disk)
+	disk := cmp.Or(s.Facts.SystemDisk, "a disk")
+
+	if s.Facts.State == talos.Ours {
+		s.ok(diagnosis.AlreadyInstalled, "Talos runs from %s", disk)
+
+		return
 	}
 
 	ignored := ""
 
-	if s.config != nil && s.config.InstallDisk() != "" && s.config.InstallDisk() != s.facts.SystemDisk {
-		ignored = " (its disk is " + s.config.InstallDisk() + ")"
+	if s.Config != nil && s.Config.InstallDisk() != "" && s.Config.InstallDisk() != s.Facts.SystemDisk {
+		ignored = " (its disk is " + s.Config.InstallDisk() + ")"
 	}
 
-	return s.warn(diagnosis.AlreadyInstalled,
+	s.warn(diagnosis.AlreadyInstalled,
 		"nothing, if that is the right disk; else boot the machine once with the kernel argument "+constants.KernelParamWipe+
 			"=system",
 		"Talos is already on %s: install section ignored%s, no reinstall", disk, ignored)
 }
 
 // selectedDisk judges a disk selector by the disks that it matches.
-func (s subject) selectedDisk(ctx context.Context) []diagnosis.Finding {
-	next := s.regenerate("correct the disk selector of " + s.node.Name)
+func (s subject) selectedDisk(ctx context.Context) {
+	next := s.regenerate("correct the disk selector of " + s.Name)
 
-	disks, err := talos.StateOf(ctx, s.facts.Disks)
+	disks, err := talos.StateOf(ctx, s.Facts.Disks)
 	if err != nil {
-		return s.fail(diagnosis.InstallDiskNoMatch, s.rerun(), "the node's disks can't be judged: %s", err)
+		s.fail(diagnosis.InstallDiskNoMatch, s.rerun(), "the node's disks can't be judged: %s", err)
+
+		return
 	}
 
-	judged, err := s.config.MatchDisks(ctx, disks)
+	judged, err := s.Config.MatchDisks(ctx, disks)
 	if err != nil {
-		return s.fail(diagnosis.InstallDiskNoMatch, next, "the disk selector can't be evaluated: %s", err)
+		s.fail(diagnosis.InstallDiskNoMatch, next, "the disk selector can't be evaluated: %s", err)
+
+		return
 	}
 
 	var matching []machineconfig.DiskMatch
@@ -74,68 +82,78 @@ func (s subject) selectedDisk(ctx context.Context) []diagnosis.Finding {
 		}
 	}
 
-	selector := strings.Join(strings.Fields(s.config.DiskSelector()), " ") // CEL breaks long ones into lines
+	selector := strings.Join(strings.Fields(s.Config.DiskSelector()), " ") // CEL breaks long ones into lines
 
 	switch len(matching) {
 	case 0:
-		return s.fail(diagnosis.InstallDiskNoMatch, next, "no disk matches %s\n%s", selector, s.diskTable(rowsOf(judged)))
+		s.fail(diagnosis.InstallDiskNoMatch, next, "no disk matches %s\n%s", selector, s.diskTable(rowsOf(judged)))
 	case 1:
-		return s.chosenDisk(matching[0].Disk, "the selector matches")
+		s.chosenDisk(matching[0].Disk, "the selector matches")
 	default:
-		return s.ambiguousDisk(selector, judged, matching)
+		s.ambiguousDisk(selector, judged, matching)
 	}
 }
 
-func (s subject) ambiguousDisk(selector string, judged, matching []machineconfig.DiskMatch) []diagnosis.Finding {
-	next := s.regenerate("make the disk selector of " + s.node.Name + " match one disk")
+func (s subject) ambiguousDisk(selector string, judged, matching []machineconfig.DiskMatch) {
+	next := s.regenerate("make the disk selector of " + s.Name + " match one disk")
 	cause := fmt.Sprintf("%d disks match %s, and Talos would wipe the first: %s\n%s", len(matching), selector,
 		devPath(matching[0].Disk), s.diskTable(rowsOf(judged)))
 
-	if s.options.AllowAmbiguousDisk {
-		return s.warn(diagnosis.InstallDiskAmbiguous, next, "%s", cause)
+	if s.Settings.AllowAmbiguousDisk {
+		s.warn(diagnosis.InstallDiskAmbiguous, next, "%s", cause)
+
+		return
 	}
 
-	return s.fail(diagnosis.InstallDiskAmbiguous, next+"; to accept the marked disk, pass -allowAmbiguousDisk", "%s",
+	s.fail(diagnosis.InstallDiskAmbiguous, next+"; to accept the marked disk, pass -allowAmbiguousDisk", "%s",
 		cause)
 }
 
 // namedDisk judges a disk that the machine config names by its path.
-func (s subject) namedDisk(named string) []diagnosis.Finding {
-	next := s.regenerate("correct the install disk of " + s.node.Name)
+func (s subject) namedDisk(named string) {
+	next := s.regenerate("correct the install disk of " + s.Name)
 
-	if disk := findDisk(s.facts.Disks, named); disk != nil {
+	if disk := findDisk(s.Facts.Disks, named); disk != nil {
 		if fault := unusable(disk); fault != "" {
-			return s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s is %s\n%s", named, fault,
-				s.diskTable(usability(s.facts.Disks)))
+			s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s is %s\n%s", named, fault,
+				s.diskTable(usability(s.Facts.Disks)))
+
+			return
 		}
 
-		return s.chosenDisk(disk, "the install disk exists")
+		s.chosenDisk(disk, "the install disk exists")
+
+		return
 	}
 
-	if strings.HasPrefix(named, "/dev/disk/") && !slices.ContainsFunc(s.facts.Disks, knowsSymlinks) {
-		return s.warn(diagnosis.InstallDiskAbsent, s.regenerate("give "+s.node.Name+" a disk selector instead"),
+	if strings.HasPrefix(named, "/dev/disk/") && !slices.ContainsFunc(s.Facts.Disks, knowsSymlinks) {
+		s.warn(diagnosis.InstallDiskAbsent, s.regenerate("give "+s.Name+" a disk selector instead"),
 			"install disk %s is a link, and this node does not tell where such links lead\n%s", named,
-			s.diskTable(usability(s.facts.Disks)))
+			s.diskTable(usability(s.Facts.Disks)))
+
+		return
 	}
 
 	hint := ""
 
-	if likely := likelyDisk(s.facts.Disks, named); likely != nil {
+	if likely := likelyDisk(s.Facts.Disks, named); likely != nil {
 		hint = fmt.Sprintf("; %s exists, %s", devPath(likely), size(likely.TypedSpec().Size))
 	}
 
-	return s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s does not exist%s\n%s", named, hint,
-		s.diskTable(usability(s.facts.Disks)))
+	s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s does not exist%s\n%s", named, hint,
+		s.diskTable(usability(s.Facts.Disks)))
 }
 
 // chosenDisk passes the one disk that Talos would take, with a warning when it is not empty.
-func (s subject) chosenDisk(disk *block.Disk, why string) []diagnosis.Finding {
+func (s subject) chosenDisk(disk *block.Disk, why string) {
 	if held := s.holds(disk); held != "" {
-		return s.warn(diagnosis.InstallDiskHoldsData, "make sure that this is the right disk",
+		s.warn(diagnosis.InstallDiskHoldsData, "make sure that this is the right disk",
 			"%s: %s, %s; it would be wiped, and holds %s", why, devPath(disk), describe(disk), held)
+
+		return
 	}
 
-	return s.ok(diagnosis.InstallDiskNoMatch, "%s: %s, %s", why, devPath(disk), describe(disk))
+	s.ok(diagnosis.InstallDiskNoMatch, "%s: %s, %s", why, devPath(disk), describe(disk))
 }
 
 // findDisk finds a disk by its path or by one of the links that lead to it.

@@ -1,4 +1,4 @@
-package preflight_test
+package nodes_test
 
 import (
 	"path/filepath"
@@ -9,7 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/stretchr/testify/require"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
@@ -193,7 +193,7 @@ func TestUnreadDisksAreNotJudged(t *testing.T) {
 	f := newFixture(t)
 	facts := goodFacts()
 	facts.Disks = nil
-	facts.Unread = []preflight.Unread{{What: "disks", Err: talos.ErrNotAllowed}}
+	facts.Unread = []check.Unread{{What: "disks", Err: talos.ErrNotAllowed}}
 
 	findings := f.checkNode(t, "cp1", facts)
 

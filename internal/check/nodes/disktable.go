@@ -1,6 +1,7 @@
-package preflight
+package nodes
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func usability(disks []*block.Disk) []diskRow {
 	rows := make([]diskRow, 0, len(disks))
 
 	for _, disk := range disks {
-		rows = append(rows, diskRow{disk: disk, verdict: orElse(unusable(disk), "usable")})
+		rows = append(rows, diskRow{disk: disk, verdict: cmp.Or(unusable(disk), "usable")})
 	}
 
 	return rows
@@ -98,7 +99,7 @@ func trimLines(text string) string {
 func (s subject) holds(disk *block.Disk) string {
 	var found []string
 
-	for _, volume := range s.facts.Volumes {
+	for _, volume := range s.Facts.Volumes {
 		if volume.Disk != devPath(disk) || (volume.Whole && volume.Name == "gpt") {
 			continue
 		}
@@ -139,7 +140,7 @@ func describe(disk *block.Disk) string {
 
 // devPath is a disk's device path; a node that does not tell it names the disk after it.
 func devPath(disk *block.Disk) string {
-	return orElse(disk.TypedSpec().DevPath, "/dev/"+disk.Metadata().ID())
+	return cmp.Or(disk.TypedSpec().DevPath, "/dev/"+disk.Metadata().ID())
 }
 
 // size shows bytes the way disks are sold, in powers of 1000: "40 GB", "1.9 TB".
@@ -159,12 +160,4 @@ func size(bytes uint64) string {
 	return fmt.Sprintf("%.0f %s", value, units[unit])
 }
 
-func dash(text string) string { return orElse(text, "-") }
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-
-	return text
-}
+func dash(text string) string { return cmp.Or(text, "-") }

@@ -1,195 +1,29 @@
-package preflight
+package nodes
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/netip"
-	"slices"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/resources/block"
-
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// Facts are what one node told about itself. A field that could not be read has its zero value, and its name in Unread.
-type Facts struct {
-	// Address is where the node was asked.
-	Address string
-	// Proxy is what the connection went through; nil for none.
-	Proxy *talos.Proxy
-	// State is what the probe found; ReadFacts does not know it.
-	State talos.State
-	// Version is the running Talos version, as in "v1.13.9".
-	Version string
-	// Disks are in the order in which Talos looks at them.
-	Disks []*block.Disk
-	// Installed is set when Talos is on a disk; SystemDisk is its device path.
-	Installed  bool
-	SystemDisk string
-	// Volumes are what was found on the disks.
-	Volumes []talos.Volume
-	Links   []talos.Link
-	System  talos.SystemInfo
-	// Security is nil when unread.
-	Security *talos.Security
-	// Cmdline holds the kernel arguments that the node booted with.
-	Cmdline string
-	// Schematic is the image factory schematic that the node booted from; empty when it did not come from an image
-	// factory.
-	Schematic string
-	Hostname  string
-	Addresses []netip.Prefix
-	// Unread are the reads that failed.
-	Unread []Unread
-}
-
-// Unread is one read that a node refused or did not answer.
-type Unread struct {
-	// What was to be read, in plain words.
-	What string
-	Err  error
-}
-
-// The names of the reads that other checks ask about.
-const (
-	readDisks   = "disks"
-	readLinks   = "links"
-	readSystem  = "system information"
-	readCmdline = "kernel arguments"
-)
-
-func (f Facts) unread(what string) bool {
-	for _, unread := range f.Unread {
-		if unread.What == what {
-			return true
-		}
-	}
-
-	return false
-}
-
-// ReadFacts reads all that the checks need from a node, in maintenance or configured. The reads run at once, each with
-// the connection's own deadline, so that a node that stops answering costs one of them; a read that fails is recorded,
-// and fatal only to its check.
-func ReadFacts(ctx context.Context, conn *talos.Conn) Facts {
-	facts := Facts{Address: conn.Address(), Proxy: talos.ProxyFor(conn.Address())}
-
-	read := func(ctx context.Context, read factRead) readFact {
-		store, err := read.from(ctx, conn)
-
-		return readFact{store: store, err: err}
-	}
-	broken := func(_ factRead, err error) readFact { return readFact{err: err} }
-
-	for i, fact := range fanout.Collect(ctx, len(factReads), factReads, read, broken) {
-		if fact.err != nil {
-			facts.Unread = append(facts.Unread,
-				Unread{What: factReads[i].what, Err: fmt.Errorf("read %s: %w", factReads[i].what, fact.err)})
-
-			continue
-		}
-
-		fact.store(&facts)
-	}
-
-	return facts
-}
-
-// readFact is what came of one read.
-type readFact struct {
-	store func(*Facts)
-	err   error
-}
-
-// factRead fetches one thing and returns how to store it.
-type factRead struct {
-	what string
-	from func(context.Context, *talos.Conn) (store func(*Facts), err error)
-}
-
-var factReads = []factRead{
-	{"Talos version", func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		version, err := conn.Version(ctx)
-
-		return func(f *Facts) { f.Version = version }, err
-	}},
-	{readDisks, func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		disks, err := conn.Disks(ctx)
-
-		return func(f *Facts) { f.Disks = disks }, err
-	}},
-	{"system disk", func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		path, installed, err := conn.SystemDisk(ctx)
-
-		return func(f *Facts) { f.SystemDisk, f.Installed = path, installed }, err
-	}},
-	{"volumes", func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		volumes, err := conn.DiscoveredVolumes(ctx)
-
-		return func(f *Facts) { f.Volumes = volumes }, err
-	}},
-	{readLinks, func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		links, err := conn.Links(ctx)
-
-		return func(f *Facts) { f.Links = links }, err
-	}},
-	{readSystem, func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		system, err := conn.SystemInformation(ctx)
-
-		return func(f *Facts) { f.System = system }, err
-	}},
-	{"security state", func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		security, err := conn.SecurityState(ctx)
-
-		return func(f *Facts) { f.Security = &security }, err
-	}},
-	{readCmdline, func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		cmdline, err := conn.KernelCmdline(ctx)
-
-		return func(f *Facts) { f.Cmdline = cmdline }, err
-	}},
-	{"schematic", func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		schematic, err := conn.Schematic(ctx)
-
-		return func(f *Facts) { f.Schematic = schematic }, err
-	}},
-	{"hostname", func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		hostname, err := conn.Hostname(ctx)
-		if errors.Is(err, talos.ErrNotFound) {
-			err = nil // in maintenance a node has none unless DHCP gave it one
-		}
-
-		return func(f *Facts) { f.Hostname = hostname }, err
-	}},
-	{"addresses", func(ctx context.Context, conn *talos.Conn) (func(*Facts), error) {
-		addresses, err := conn.Addresses(ctx)
-
-		return func(f *Facts) { f.Addresses = addresses }, err
-	}},
-}
-
 // checkProxy shows that a proxy stands between this computer and the node: the first suspect when something else goes
 // wrong.
-func checkProxy(_ context.Context, s subject) []diagnosis.Finding {
-	if s.facts.Proxy == nil {
-		return nil
+func checkProxy(_ context.Context, s subject) {
+	if s.Facts.Proxy != nil {
+		s.ok(diagnosis.ThroughProxy, "reached through the proxy of %s", s.Facts.Proxy)
 	}
-
-	return s.ok(diagnosis.ThroughProxy, "reached through the proxy of %s", s.facts.Proxy)
 }
 
 // checkUnread tells which checks were left out for want of an answer, in one warning for each reason. Identity is the
 // exception: it fails by itself.
-func checkUnread(_ context.Context, s subject) []diagnosis.Finding {
+func checkUnread(_ context.Context, s subject) {
 	var reasons []string
 
 	lost := map[string][]string{}
 
-	for _, unread := range s.facts.Unread {
+	for _, unread := range s.Facts.Unread {
 		reason := talos.Explain(unread.Err)
 		if lost[reason] == nil {
 			reasons = append(reasons, reason)
@@ -198,31 +32,9 @@ func checkUnread(_ context.Context, s subject) []diagnosis.Finding {
 		lost[reason] = append(lost[reason], unread.What)
 	}
 
-	var findings []diagnosis.Finding
-
 	for _, reason := range reasons {
-		findings = append(findings, s.warn(diagnosis.FactUnread, s.rerun(),
+		s.warn(diagnosis.FactUnread, s.rerun(),
 			"not read, so that what depends on it was not checked: the node's %s (%s)", strings.Join(lost[reason], ", "),
-			reason)...)
+			reason)
 	}
-
-	return findings
-}
-
-// Interrupted reports whether some reads failed for a reason of the connection's, so that another connection may do
-// better.
-func (f Facts) Interrupted() bool {
-	return slices.ContainsFunc(f.Unread,
-		func(unread Unread) bool { return talos.Classify(talos.OpRead, unread.Err) == talos.Retry })
-}
-
-// IdentityUnread is why the machine's identity could not be read; nil when it was.
-func (f Facts) IdentityUnread() error {
-	for _, unread := range f.Unread {
-		if unread.What == readLinks || unread.What == readSystem {
-			return unread.Err
-		}
-	}
-
-	return nil
 }

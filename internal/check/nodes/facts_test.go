@@ -1,4 +1,4 @@
-package preflight_test
+package nodes_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/stretchr/testify/require"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -15,7 +15,7 @@ import (
 )
 
 // readFrom starts one emulated machine in maintenance mode and reads its facts.
-func readFrom(t *testing.T, options emulator.NodeOptions) preflight.Facts {
+func readFrom(t *testing.T, options emulator.NodeOptions) check.Facts {
 	t.Helper()
 
 	lab, err := emulator.NewLab(emulator.LabOptions{TimeScale: 100})
@@ -39,7 +39,7 @@ func readFrom(t *testing.T, options emulator.NodeOptions) preflight.Facts {
 
 	defer conn.Close()
 
-	return preflight.ReadFacts(t.Context(), conn)
+	return check.ReadFacts(t.Context(), conn)
 }
 
 func TestFactsOfAMachineThatFits(t *testing.T) {
@@ -201,7 +201,7 @@ func TestReadsThatFailLeaveTheRestRead(t *testing.T) {
 
 	f, facts := newFixture(t), goodFacts()
 	facts.Security = nil
-	facts.Unread = []preflight.Unread{{What: "security state", Err: talos.ErrNotAllowed},
+	facts.Unread = []check.Unread{{What: "security state", Err: talos.ErrNotAllowed},
 		{What: "hostname", Err: talos.ErrNotAllowed}}
 
 	findings := f.checkNode(t, "cp1", facts)

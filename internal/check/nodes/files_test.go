@@ -1,4 +1,4 @@
-package preflight_test
+package nodes_test
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/stretchr/testify/require"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -155,6 +154,7 @@ func TestVIP(t *testing.T) {
 
 	answers := func(answered, ours bool, err error) func(*testing.T, *fixture) {
 		return func(_ *testing.T, f *fixture) {
+			f.resolve(nil)
 			f.options.VIPAnswers = func(_ context.Context, address netip.Addr) (bool, bool, error) {
 				if address != netip.MustParseAddr("192.0.2.10") {
 					return false, false, errors.New("asked at " + address.String())
@@ -408,10 +408,7 @@ func TestTalosconfigEndpoints(t *testing.T) {
 
 			spoiled := strings.Replace(string(f.generated.Talosconfig), "- 192.0.2.11", "- "+endpoint, 1)
 
-			credentials, err := talos.ParseCredentials([]byte(spoiled))
-			require.NoError(t, err)
-
-			f.credentials = credentials
+			f.talosconfig = []byte(spoiled)
 		}
 	}
 
@@ -433,7 +430,14 @@ func TestClientCertificateDates(t *testing.T) {
 	t.Parallel()
 
 	at := func(moment func(*talos.Credentials) time.Time) func(*testing.T, *fixture) {
-		return func(_ *testing.T, f *fixture) { f.options.Now = moment(f.credentials) }
+		return func(t *testing.T, f *fixture) {
+			t.Helper()
+
+			credentials, err := talos.ParseCredentials(f.talosconfig)
+			require.NoError(t, err)
+
+			f.options.Now = moment(credentials)
+		}
 	}
 
 	runFilesTests(t, map[string]filesTest{
@@ -627,8 +631,8 @@ func TestMissingFilesAreLeftToOthers(t *testing.T) {
 	t.Parallel()
 
 	f := newFixture(t)
-	f.configs, f.credentials = nil, nil
+	f.configs, f.talosconfig = nil, nil
 
 	require.Empty(t, failures(f.checkCluster(t)))
-	require.Empty(t, failures(preflight.Node(t.Context(), f.cluster, f.cluster.Node("cp1"), nil, goodFacts(), f.options)))
+	require.Empty(t, failures(f.checkNode(t, "cp1", goodFacts())))
 }

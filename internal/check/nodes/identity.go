@@ -1,4 +1,4 @@
-package preflight
+package nodes
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -118,24 +119,30 @@ func orNone(text string) string {
 	return text
 }
 
-func checkIdentity(_ context.Context, s subject) []diagnosis.Finding {
+func checkIdentity(_ context.Context, s subject) {
 	if what := s.unreadIdentity(); what != "" {
-		return s.fail(diagnosis.IdentityUnread, s.rerun(),
+		s.fail(diagnosis.IdentityUnread, s.rerun(),
 			"the node's %s could not be read, so it is not known whether this is the declared machine%s",
-			what, because(s.facts.IdentityUnread()))
+			what, because(s.Facts.IdentityUnread()))
+
+		return
 	}
 
-	if finding := Identity(s.cluster, s.node, s.facts.Links, s.facts.System); finding != nil {
-		finding.Address = s.facts.Address
+	if finding := Identity(s.Cluster, s.Node.Node, s.Facts.Links, s.Facts.System); finding != nil {
+		finding.Address = s.Facts.Address
 
-		return []diagnosis.Finding{*finding}
+		s.report.Put(*finding)
+
+		return
 	}
 
-	if len(s.node.MACs) == 0 && s.node.UUID == "" {
-		return s.ok(diagnosis.WrongMachine, "no MAC address or UUID is declared: any machine would be taken")
+	if len(s.MACs) == 0 && s.UUID == "" {
+		s.ok(diagnosis.WrongMachine, "no MAC address or UUID is declared: any machine would be taken")
+
+		return
 	}
 
-	return s.ok(diagnosis.WrongMachine, "the declared machine answers")
+	s.ok(diagnosis.WrongMachine, "the declared machine answers")
 }
 
 // because is an error in plain words, in brackets.
@@ -150,10 +157,10 @@ func because(err error) string {
 // unreadIdentity names what the declared identity needs and could not be read.
 func (s subject) unreadIdentity() string {
 	switch {
-	case len(s.node.MACs) > 0 && s.facts.unread(readLinks):
-		return readLinks
-	case s.node.UUID != "" && s.facts.unread(readSystem):
-		return readSystem
+	case len(s.MACs) > 0 && s.Facts.Lacks(check.FactLinks):
+		return check.FactLinks
+	case s.UUID != "" && s.Facts.Lacks(check.FactSystem):
+		return check.FactSystem
 	default:
 		return ""
 	}

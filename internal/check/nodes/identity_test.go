@@ -1,11 +1,12 @@
-package preflight_test
+package nodes_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -53,7 +54,7 @@ func TestIdentity(t *testing.T) {
 			cluster := &inventory.Cluster{Nodes: []*inventory.Node{node,
 				{Name: "cp2", MACs: test.otherMACs, UUID: test.otherUUID}}}
 
-			finding := preflight.Identity(cluster, node, links, system)
+			finding := nodes.Identity(cluster, node, links, system)
 
 			if test.cause == "" {
 				require.Nil(t, finding)
@@ -81,7 +82,7 @@ func TestIdentityIsNeverSkippedAndNeverAssumed(t *testing.T) {
 
 	unread := goodFacts()
 	unread.Links = nil
-	unread.Unread = []preflight.Unread{{What: "links", Err: talos.ErrNotAllowed}}
+	unread.Unread = []check.Unread{{What: "links", Err: talos.ErrNotAllowed}}
 
 	require.Contains(t, failures(f.checkNode(t, "cp1", unread)), diagnosis.IdentityUnread,
 		"a machine that does not tell is not the declared one")

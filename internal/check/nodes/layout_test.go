@@ -1,4 +1,4 @@
-package preflight_test
+package nodes_test
 
 import (
 	"path/filepath"
@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
@@ -29,13 +30,13 @@ func TestGeneratedLayoutPasses(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	findings := preflight.Cluster(t.Context(), cluster, configs, f.credentials, f.options)
+	findings := table.Run(t.Context(), check.Read(check.Options{TalosDir: dir, Root: dir, Checks: f.options})).Findings
 
 	require.Empty(t, failures(findings), "%+v", findings)
-	require.Empty(t, warnings(findings), "%+v", findings)
 
-	facts := goodFacts()
-	findings = preflight.Node(t.Context(), cluster, cluster.Node("cp1"), configs["cp1"], facts, f.options)
+	findings = table.Node(t.Context(), &check.Node{
+		Node: cluster.Node("cp1"), Cluster: cluster, Config: configs["cp1"], Facts: goodFacts(), Settings: f.options,
+	})
 
 	require.Empty(t, failures(findings), "%+v", findings)
 }

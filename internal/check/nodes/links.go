@@ -1,14 +1,14 @@
-package preflight
+package nodes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
-
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -17,47 +17,44 @@ import (
 // checkLinks looks for the physical links that the machine config names or selects by MAC. A missing name is only
 // surely wrong if the node booted with the kernel arguments that it will have once installed: net.ifnames decides how
 // links are called. A MAC never changes.
-func checkLinks(_ context.Context, s subject) []diagnosis.Finding {
-	if s.config == nil || s.facts.unread(readLinks) {
-		return nil
+func checkLinks(_ context.Context, s subject) {
+	if s.Facts.Lacks(check.FactLinks) {
+		return
 	}
 
-	next := s.regenerate("name a link that " + s.node.Name + " has, or select it by its MAC")
+	next := s.regenerate("name a link that " + s.Name + " has, or select it by its MAC")
 
-	var findings []diagnosis.Finding
+	absentMACs := s.absentMACs()
+	unmatched := len(absentMACs) > 0 && anyMAC(s.MACs, physicalMACs(s.Facts.Links))
 
-	if absent := s.absentMACs(); len(absent) > 0 && anyMAC(s.node.MACs, physicalMACs(s.facts.Links)) {
-		findings = append(findings, s.fail(diagnosis.LinkAbsent, next,
-			"no physical link has the MAC address %s; the node has %s", strings.Join(absent, ", "), linkList(s.facts.Links))...)
+	if unmatched {
+		s.fail(diagnosis.LinkAbsent, next, "no physical link has the MAC address %s; the node has %s",
+			strings.Join(absentMACs, ", "), linkList(s.Facts.Links))
 	}
 
 	absent := s.absentLinks()
-	if len(absent) == 0 {
-		if len(findings) > 0 || len(s.config.Links()) == 0 {
-			return findings
-		}
+	cause := fmt.Sprintf("no link %s; the node has %s", strings.Join(absent, ", "), linkList(s.Facts.Links))
 
-		return s.ok(diagnosis.LinkAbsent, "has %s", strings.Join(s.config.Links(), ", "))
+	switch difference := s.namingDifference(); {
+	case len(absent) == 0 && (unmatched || len(s.Config.Links()) == 0):
+	case len(absent) == 0:
+		s.ok(diagnosis.LinkAbsent, "has %s", strings.Join(s.Config.Links(), ", "))
+	case difference != "":
+		s.warn(diagnosis.LinkAbsent, next, "%s, and its names may change: %s", cause, difference)
+	default:
+		s.fail(diagnosis.LinkAbsent, next, "%s: it would not be on the network", cause)
 	}
-
-	cause := fmt.Sprintf("no link %s; the node has %s", strings.Join(absent, ", "), linkList(s.facts.Links))
-
-	if difference := s.namingDifference(); difference != "" {
-		return append(findings, s.warn(diagnosis.LinkAbsent, next, "%s, and its names may change: %s", cause, difference)...)
-	}
-
-	return append(findings, s.fail(diagnosis.LinkAbsent, next, "%s: it would not be on the network", cause)...)
 }
 
 func (s subject) absentLinks() []string {
-	return slices.DeleteFunc(slices.Clone(s.config.Links()), func(name string) bool {
-		return slices.ContainsFunc(s.facts.Links, func(link talos.Link) bool { return called(link, name) })
+	return slices.DeleteFunc(slices.Clone(s.Config.Links()), func(name string) bool {
+		return slices.ContainsFunc(s.Facts.Links, func(link talos.Link) bool { return called(link, name) })
 	})
 }
 
 func (s subject) absentMACs() []string {
-	return slices.DeleteFunc(slices.Clone(s.node.MACs),
-		func(mac string) bool { return anyMAC([]string{mac}, physicalMACs(s.facts.Links)) })
+	return slices.DeleteFunc(slices.Clone(s.MACs),
+		func(mac string) bool { return anyMAC([]string{mac}, physicalMACs(s.Facts.Links)) })
 }
 
 // called reports whether a link goes by a name.
@@ -90,11 +87,11 @@ func (s subject) namingDifference() string {
 	switch {
 	case s.installed():
 		return ""
-	case s.facts.unread(readCmdline):
+	case s.Facts.Lacks(check.FactCmdline):
 		return "the arguments that it booted with are not known"
 	}
 
-	booted, declared := namingOf(strings.Fields(s.facts.Cmdline)), s.declaredNaming()
+	booted, declared := namingOf(strings.Fields(s.Facts.Cmdline)), s.declaredNaming()
 
 	for _, name := range namingArgs {
 		if value, ok := declared[name]; ok && booted[name] != value {
@@ -102,12 +99,12 @@ func (s subject) namingDifference() string {
 		}
 	}
 
-	image := schematic.ParseReference(s.config.InstallImage())
+	image := schematic.ParseReference(s.Config.InstallImage())
 
-	switch plain := s.config.InstallImage() == "" || image.Plain(); {
+	switch plain := s.Config.InstallImage() == "" || image.Plain(); {
 	case plain && !maps.Equal(booted, declared):
 		return "it booted with " + namingText(booted) + ", which its installer image does not have"
-	case plain, len(declared) > 0, image.Schematic != "" && image.Schematic == s.facts.Schematic:
+	case plain, len(declared) > 0, image.Schematic != "" && image.Schematic == s.Facts.Schematic:
 		return ""
 	default:
 		return "the installer image may have arguments of its own, and the node did not boot from it"
@@ -116,9 +113,9 @@ func (s subject) namingDifference() string {
 
 // declaredNaming are the naming arguments that the machine config adds; none where it lets the image decide.
 func (s subject) declaredNaming() map[string]string {
-	install := s.config.Provider.Machine().Install()
+	install := s.Config.Provider.Machine().Install()
 
-	if install.GrubUseUKICmdline() || (s.facts.Security != nil && s.facts.Security.UKI) {
+	if install.GrubUseUKICmdline() || (s.Facts.Security != nil && s.Facts.Security.UKI) {
 		return nil
 	}
 
@@ -153,38 +150,35 @@ func namingText(args map[string]string) string {
 	return strings.Join(texts, " ")
 }
 
-// checkLinkDeclarations finds links that a machine config configures in both ways that Talos knows.
-func checkLinkDeclarations(_ context.Context, w whole) []diagnosis.Finding {
-	var findings []diagnosis.Finding
-
-	for node, config := range w.each() {
-		old := make(map[string]bool)
-
-		for _, device := range config.Provider.Machine().Network().Devices() {
-			if device.Interface() == "" {
-				continue
-			}
-
-			old[device.Interface()] = true
-
-			for _, vlan := range device.Vlans() {
-				old[vlanName(device.Interface(), vlan.ID())] = true
-			}
-		}
-
-		for _, link := range config.Provider.NetworkCommonLinkConfigs() {
-			vlan, isVLAN := link.(talosconfig.NetworkVLANConfig)
-
-			if old[link.Name()] || isVLAN && old[vlanName(vlan.ParentLink(), vlan.VLANID())] {
-				findings = append(findings,
-					w.about(node, diagnosis.LinkDeclaredTwice, diagnosis.Warning, w.regenerate("keep one of the two"),
-						"%s configures %s in machine.network.interfaces and in a document of its own", config.Path, link.Name())...)
-			}
-		}
+// checkLiveSelectors compares selectors by MAC with the node's links. Other properties are not read in maintenance.
+func checkLiveSelectors(_ context.Context, s subject) {
+	if len(s.Facts.Links) == 0 {
+		return
 	}
 
-	return findings
-}
+	for _, link := range check.InterfaceLinks(&check.Rendered{Config: s.Config}) {
+		if link.Selector == nil || link.VLAN {
+			continue
+		}
 
-// vlanName is how Talos calls a VLAN of machine.network.interfaces.
-func vlanName(parent string, id uint16) string { return fmt.Sprintf("%s.%d", parent, id) }
+		pattern := cmp.Or(link.Selector.NetworkDeviceHardwareAddress, link.Selector.NetworkDevicePermanentAddress)
+
+		// A complete address is compared where the machine's identity is.
+		if !strings.Contains(pattern, "*") {
+			continue
+		}
+
+		matching := slices.DeleteFunc(slices.Clone(s.Facts.Links),
+			func(link talos.Link) bool { return !link.Physical || !matchesMAC(pattern, strings.ToLower(link.MAC)) })
+
+		if len(matching) != 1 {
+			found := ""
+			if len(matching) > 0 {
+				found = linkList(matching)
+			}
+
+			s.found(diagnosis.LinkSelectorUnmatched, "select one of the node's links by its MAC address",
+				"%d links match %q (%s); the node has %s", len(matching), pattern, found, linkList(s.Facts.Links))
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package preflight_test
+package nodes_test
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/stretchr/testify/require"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -15,7 +15,7 @@ import (
 
 // nodeTest spoils the fixture or the facts of cp1 and says what is found.
 type nodeTest struct {
-	spoil    func(*testing.T, *fixture, *preflight.Facts)
+	spoil    func(*testing.T, *fixture, *check.Facts)
 	id       diagnosis.ID
 	severity diagnosis.Severity
 	// cause is part of the finding's cause, next of what to do.
@@ -55,15 +55,15 @@ func TestVersions(t *testing.T) {
 
 	runNodeTests(t, map[string]nodeTest{
 		"another patch level": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) { facts.Version = "v1.13.2" },
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) { facts.Version = "v1.13.2" },
 			id:    diagnosis.TalosVersionMismatch, severity: diagnosis.OK, cause: "v1.13.2",
 		},
 		"pre-release of the same minor": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) { facts.Version = "v1.13.0-beta.1" },
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) { facts.Version = "v1.13.0-beta.1" },
 			id:    diagnosis.TalosVersionMismatch, severity: diagnosis.OK,
 		},
 		"config older than the node": {
-			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, _ *check.Facts) {
 				f.cluster.TalosVersion = "v1.12.1"
 				f.patch(t, "cp1", func(config *v1alpha1.Config) {
 					config.MachineConfig.MachineInstall.InstallImage = machineconfig.DefaultImage + ":v1.12.1"
@@ -73,7 +73,7 @@ func TestVersions(t *testing.T) {
 			next: "set talosVersion to v1.13",
 		},
 		"nothing declared, image older": {
-			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, _ *check.Facts) {
 				f.cluster.TalosVersion = ""
 				f.patch(t, "cp1", func(config *v1alpha1.Config) {
 					config.MachineConfig.MachineInstall.InstallImage = machineconfig.DefaultImage + ":v1.12.1"
@@ -82,14 +82,14 @@ func TestVersions(t *testing.T) {
 			id: diagnosis.TalosVersionMismatch, severity: diagnosis.Warning, cause: "installer image v1.12.1",
 		},
 		"nothing says a version": {
-			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, _ *check.Facts) {
 				f.cluster.TalosVersion = ""
 				f.patch(t, "cp1", func(config *v1alpha1.Config) { config.MachineConfig.MachineInstall.InstallImage = "" })
 			},
 			id: diagnosis.TalosVersionMismatch, severity: diagnosis.OK, cause: "runs Talos v1.13.9",
 		},
 		"Kubernetes too new for the node": {
-			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, _ *check.Facts) {
 				f.patch(t, "cp1", func(config *v1alpha1.Config) {
 					config.MachineConfig.MachineKubelet.KubeletImage = "ghcr.io/siderolabs/kubelet:v1.99.0"
 				})
@@ -97,7 +97,7 @@ func TestVersions(t *testing.T) {
 			id: diagnosis.KubernetesUnsupported, severity: diagnosis.Failure, cause: "too new", next: "kubernetesVersion",
 		},
 		"Kubernetes too old for the node": {
-			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, _ *check.Facts) {
 				f.patch(t, "cp1", func(config *v1alpha1.Config) {
 					config.MachineConfig.MachineKubelet.KubeletImage = "ghcr.io/siderolabs/kubelet:v1.10.0"
 				})
@@ -105,7 +105,7 @@ func TestVersions(t *testing.T) {
 			id: diagnosis.KubernetesUnsupported, severity: diagnosis.Failure, cause: "too old",
 		},
 		"API server too new for the node": {
-			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, _ *check.Facts) {
 				f.patch(t, "cp1", func(config *v1alpha1.Config) {
 					config.ClusterConfig.APIServerConfig.ContainerImage = "registry.k8s.io/kube-apiserver:v1.99.0"
 				})
@@ -113,7 +113,7 @@ func TestVersions(t *testing.T) {
 			id: diagnosis.KubernetesUnsupported, severity: diagnosis.Failure, cause: "1.99.0",
 		},
 		"Talos that this program does not know": {
-			spoil: func(_ *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, f *fixture, facts *check.Facts) {
 				f.cluster.TalosVersion = "v1.99.0"
 				facts.Version = "v1.99.0"
 			},
@@ -161,18 +161,18 @@ func TestSecureBoot(t *testing.T) {
 
 	runNodeTests(t, map[string]nodeTest{
 		"ordinary image on a SecureBoot machine": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) {
 				facts.Security = &talos.Security{SecureBoot: true, UKI: true}
 			},
 			id: diagnosis.InstallerSecureBoot, severity: diagnosis.Failure, cause: "not boot again", next: "-secureboot",
 		},
 		"SecureBoot image on an ordinary machine": {
-			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) { secureImage(t, f) },
+			spoil: func(t *testing.T, f *fixture, _ *check.Facts) { secureImage(t, f) },
 			id:    diagnosis.InstallerSecureBoot, severity: diagnosis.Failure, cause: "without SecureBoot",
 			next: "enable SecureBoot",
 		},
 		"SecureBoot on both sides": {
-			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, facts *check.Facts) {
 				secureImage(t, f)
 
 				facts.Security = &talos.Security{SecureBoot: true, UKI: true}
@@ -180,7 +180,7 @@ func TestSecureBoot(t *testing.T) {
 			id: diagnosis.InstallerSecureBoot, severity: diagnosis.OK,
 		},
 		"mismatch on a machine that does not install": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) {
 				facts.Security = &talos.Security{SecureBoot: true, UKI: true}
 				facts.Installed, facts.SystemDisk = true, "/dev/vda"
 			},
@@ -244,12 +244,12 @@ func TestConfigThatOnlyThisMachineRefuses(t *testing.T) {
 
 	runNodeTests(t, map[string]nodeTest{
 		"a bare machine": {
-			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) { clash(t, f) },
+			spoil: func(t *testing.T, f *fixture, _ *check.Facts) { clash(t, f) },
 			id:    diagnosis.ConfigRefusedHere, severity: diagnosis.Failure, cause: "can't be used together",
 			next: "talos:generate-config",
 		},
 		"an installed machine": {
-			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, facts *check.Facts) {
 				clash(t, f)
 
 				facts.Installed, facts.SystemDisk = true, "/dev/vda"
@@ -257,7 +257,7 @@ func TestConfigThatOnlyThisMachineRefuses(t *testing.T) {
 			id: diagnosis.ConfigRefusedHere, severity: diagnosis.OK,
 		},
 		"a bare machine without install section": {
-			spoil: func(t *testing.T, f *fixture, _ *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, _ *check.Facts) {
 				f.patch(t, "cp1", func(config *v1alpha1.Config) { config.MachineConfig.MachineInstall = nil })
 			},
 			id: diagnosis.ConfigRefusedHere, severity: diagnosis.Failure, cause: "install instructions are required",
@@ -270,7 +270,7 @@ func TestKernelArgumentsThatAUKIIgnores(t *testing.T) {
 
 	runNodeTests(t, map[string]nodeTest{
 		"UKI": {
-			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, facts *check.Facts) {
 				f.patch(t, "cp1", extraKernelArgs("quiet"))
 
 				facts.Security = &talos.Security{UKI: true}
@@ -294,7 +294,7 @@ func extraKernelArgs(args ...string) func(*v1alpha1.Config) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 
-	renamed := func(facts *preflight.Facts) {
+	renamed := func(facts *check.Facts) {
 		facts.Links = []talos.Link{{Name: "ens18", MAC: "02:00:00:00:00:11", Physical: true}}
 	}
 	image := func(t *testing.T, f *fixture, reference string) {
@@ -306,19 +306,19 @@ func TestLinks(t *testing.T) {
 
 	runNodeTests(t, map[string]nodeTest{
 		"absent, and the names will stay": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) { renamed(facts) },
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) { renamed(facts) },
 			id:    diagnosis.LinkAbsent, severity: diagnosis.Failure,
 			cause: "no link eth0; the node has ens18 02:00:00:00:00:11", next: "MAC",
 		},
 		"absent, and the machine config asks for other names": {
-			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, facts *check.Facts) {
 				renamed(facts)
 				f.patch(t, "cp1", extraKernelArgs("net.ifnames=0"))
 			},
 			id: diagnosis.LinkAbsent, severity: diagnosis.Warning, cause: "booted without net.ifnames=0",
 		},
 		"absent, and the node booted as the machine config asks": {
-			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, facts *check.Facts) {
 				renamed(facts)
 				f.patch(t, "cp1", extraKernelArgs("net.ifnames=0"))
 
@@ -327,7 +327,7 @@ func TestLinks(t *testing.T) {
 			id: diagnosis.LinkAbsent, severity: diagnosis.Failure,
 		},
 		"absent, and the plain image will not have the arguments of this boot": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) {
 				renamed(facts)
 
 				facts.Cmdline += " net.ifnames=0"
@@ -335,14 +335,14 @@ func TestLinks(t *testing.T) {
 			id: diagnosis.LinkAbsent, severity: diagnosis.Warning, cause: "booted with net.ifnames=0",
 		},
 		"absent, and the image has a schematic of its own": {
-			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, facts *check.Facts) {
 				renamed(facts)
 				image(t, f, customized+":v1.13.9")
 			},
 			id: diagnosis.LinkAbsent, severity: diagnosis.Warning, cause: "may have arguments of its own",
 		},
 		"absent, and the node booted from the image's schematic": {
-			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, facts *check.Facts) {
 				renamed(facts)
 				image(t, f, customized+":v1.13.9")
 
@@ -351,14 +351,14 @@ func TestLinks(t *testing.T) {
 			id: diagnosis.LinkAbsent, severity: diagnosis.Failure,
 		},
 		"absent, and the image is somebody's own": {
-			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, facts *check.Facts) {
 				renamed(facts)
 				image(t, f, "registry.example.net/own/talos:stable")
 			},
 			id: diagnosis.LinkAbsent, severity: diagnosis.Warning, cause: "may have arguments of its own",
 		},
 		"absent, and the node booted with what is the default": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) {
 				renamed(facts)
 
 				facts.Cmdline += " net.ifnames=1"
@@ -366,7 +366,7 @@ func TestLinks(t *testing.T) {
 			id: diagnosis.LinkAbsent, severity: diagnosis.Failure,
 		},
 		"absent on a machine that runs from its disk": {
-			spoil: func(t *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(t *testing.T, f *fixture, facts *check.Facts) {
 				renamed(facts)
 				image(t, f, customized+":v1.13.9")
 
@@ -375,31 +375,31 @@ func TestLinks(t *testing.T) {
 			id: diagnosis.LinkAbsent, severity: diagnosis.Failure,
 		},
 		"present under another name": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) {
 				facts.Links = []talos.Link{{Name: "ens18", Physical: true, Aliases: []string{"eth0"}}}
 			},
 			id: diagnosis.LinkAbsent, severity: diagnosis.OK,
 		},
 		"absent, and the kernel arguments are not known": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) {
 				renamed(facts)
 
 				facts.Cmdline = ""
-				facts.Unread = []preflight.Unread{{What: "kernel arguments", Err: talos.ErrNotAllowed}}
+				facts.Unread = []check.Unread{{What: "kernel arguments", Err: talos.ErrNotAllowed}}
 			},
 			id: diagnosis.LinkAbsent, severity: diagnosis.Warning, cause: "not known",
 		},
 		"one of the declared MACs absent": {
-			spoil: func(_ *testing.T, f *fixture, _ *preflight.Facts) {
+			spoil: func(_ *testing.T, f *fixture, _ *check.Facts) {
 				f.cluster.Node("cp1").MACs = []string{"02:00:00:00:00:11", "02:00:00:00:00:99"}
 			},
 			id: diagnosis.LinkAbsent, severity: diagnosis.Failure,
 			cause: "no physical link has the MAC address 02:00:00:00:00:99",
 		},
 		"unread": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) {
 				facts.Links = nil
-				facts.Unread = []preflight.Unread{{What: "links", Err: talos.ErrNotAllowed}}
+				facts.Unread = []check.Unread{{What: "links", Err: talos.ErrNotAllowed}}
 			},
 			id: diagnosis.FactUnread, severity: diagnosis.Warning, cause: "links",
 		},
@@ -411,7 +411,7 @@ func TestProxyIsShown(t *testing.T) {
 
 	runNodeTests(t, map[string]nodeTest{
 		"HTTPS_PROXY": {
-			spoil: func(_ *testing.T, _ *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, _ *fixture, facts *check.Facts) {
 				facts.Proxy = &talos.Proxy{Variable: "HTTPS_PROXY", Host: "203.0.113.9:3128"}
 			},
 			id: diagnosis.ThroughProxy, severity: diagnosis.OK, cause: "HTTPS_PROXY=203.0.113.9:3128",
@@ -424,14 +424,14 @@ func TestHostnameFromElsewhere(t *testing.T) {
 
 	runNodeTests(t, map[string]nodeTest{
 		"not a node name": {
-			spoil: func(_ *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, f *fixture, facts *check.Facts) {
 				f.cluster.Node("cp1").IgnoreHostname = true
 				facts.Hostname = "talos_1"
 			},
 			id: diagnosis.HostnameInvalid, severity: diagnosis.Warning, cause: "talos_1", next: "use talos-1",
 		},
 		"a node name": {
-			spoil: func(_ *testing.T, f *fixture, facts *preflight.Facts) {
+			spoil: func(_ *testing.T, f *fixture, facts *check.Facts) {
 				f.cluster.Node("cp1").IgnoreHostname = true
 				facts.Hostname = "talos-1"
 			},

@@ -1,65 +1,62 @@
-package preflight
+package nodes
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
-	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/files/versions"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
 // checkTalosVersion compares what the node runs with what its machine config is made for. Only the minor version
 // counts.
-func checkTalosVersion(_ context.Context, s subject) []diagnosis.Finding {
-	running, err := talosconfig.ParseContractFromVersion(s.facts.Version)
+func checkTalosVersion(_ context.Context, s subject) {
+	running, err := talosconfig.ParseContractFromVersion(s.Facts.Version)
 	if err != nil {
-		return nil // unread, or a development build without a version
+		return // unread, or a development build without a version
 	}
 
 	madeFor, why := s.contract()
 
-	if s.config != nil {
-		if needed := s.config.TalosContract(); needed.Greater(running) && (madeFor == nil || needed.Greater(madeFor)) {
+	if s.Config != nil {
+		if needed := s.Config.TalosContract(); needed.Greater(running) && (madeFor == nil || needed.Greater(madeFor)) {
 			madeFor, why = needed, "by its fields"
 		}
 	}
 
 	switch {
 	case madeFor == nil:
-		return s.ok(diagnosis.TalosVersionMismatch, "runs Talos %s", s.facts.Version)
+		s.ok(diagnosis.TalosVersionMismatch, "runs Talos %s", s.Facts.Version)
 	case madeFor.Greater(running):
-		return s.fail(diagnosis.TalosVersionMismatch,
+		s.fail(diagnosis.TalosVersionMismatch,
 			"boot the node from a "+madeFor.String()+" image, or "+s.regenerate("set talosVersion to "+running.String()),
 			"the node runs Talos %s, its machine config is made for %s (%s): it would refuse what it does not know",
-			s.facts.Version, madeFor, why)
+			s.Facts.Version, madeFor, why)
 	case running.Greater(madeFor):
-		return s.warn(diagnosis.TalosVersionMismatch, s.regenerate("set talosVersion to "+running.String()),
-			"the node runs Talos %s, its machine config is made for the older %s (%s)", s.facts.Version, madeFor, why)
+		s.warn(diagnosis.TalosVersionMismatch, s.regenerate("set talosVersion to "+running.String()),
+			"the node runs Talos %s, its machine config is made for the older %s (%s)", s.Facts.Version, madeFor, why)
 	default:
-		return s.ok(diagnosis.TalosVersionMismatch, "runs Talos %s, machine config for %s", s.facts.Version, madeFor)
+		s.ok(diagnosis.TalosVersionMismatch, "runs Talos %s, machine config for %s", s.Facts.Version, madeFor)
 	}
 }
 
 // contract is the Talos minor version that the node's machine config is made for, and where that is said; nil when
 // nothing says it.
 func (s subject) contract() (contract *talosconfig.VersionContract, why string) {
-	if declared, err := talosconfig.ParseContractFromVersion(s.cluster.TalosVersion); err == nil {
-		return declared, "talosVersion " + s.cluster.TalosVersion
+	if declared, err := talosconfig.ParseContractFromVersion(s.Cluster.TalosVersion); err == nil {
+		return declared, "talosVersion " + s.Cluster.TalosVersion
 	}
 
-	if s.config == nil {
+	if s.Config == nil {
 		return nil, ""
 	}
 
-	if tagged, err := talosconfig.ParseContractFromVersion(s.config.InstallerVersion()); err == nil {
-		return tagged, "installer image " + s.config.InstallerVersion()
+	if tagged, err := talosconfig.ParseContractFromVersion(s.Config.InstallerVersion()); err == nil {
+		return tagged, "installer image " + s.Config.InstallerVersion()
 	}
 
 	return nil, ""
@@ -67,92 +64,60 @@ func (s subject) contract() (contract *talosconfig.VersionContract, why string) 
 
 // checkKubernetesVersion asks machinery whether the node's Talos version runs the Kubernetes version of its machine
 // config.
-func checkKubernetesVersion(_ context.Context, s subject) []diagnosis.Finding {
-	if s.config == nil || s.facts.Version == "" {
-		return nil
+func checkKubernetesVersion(_ context.Context, s subject) {
+	if s.Facts.Version == "" {
+		return
 	}
 
-	var kubelet *compatibility.KubernetesVersion
+	kubelet := ""
 
-	for _, image := range kubernetesImages(s.config) {
-		kubernetes, err := v1alpha1.KubernetesVersionFromImageRef(image)
-		if err != nil {
+	for _, part := range versions.Components(&check.Rendered{Config: s.Config}) {
+		tag := part.Tag()
+		if tag == "" {
 			continue // validation refuses such an image reference
 		}
 
-		switch err := supported(kubernetes, s.facts.Version); {
-		case err == nil && kubelet == nil:
-			kubelet = kubernetes
+		switch err := versions.Supported(tag, s.Facts.Version); {
 		case err == nil:
-		case errors.Is(err, errUnknownTalos):
-			return s.warn(diagnosis.KubernetesUnsupported, "compare with the support matrix of Talos "+s.facts.Version,
-				"Talos %s is newer than this program knows, or a development build: it can't tell whether Kubernetes v%s goes "+
-					"with it", s.facts.Version, kubernetes)
+			kubelet = cmp.Or(kubelet, tag)
+		case errors.Is(err, versions.ErrUnknownTalos):
+			s.warn(diagnosis.KubernetesUnsupported, "compare with the support matrix of Talos "+s.Facts.Version,
+				"Talos %s is newer than this program knows, or a development build: it can't tell whether Kubernetes %s goes "+
+					"with it", s.Facts.Version, tag)
+
+			return
 		default:
-			return s.fail(diagnosis.KubernetesUnsupported, s.regenerate("change kubernetesVersion"),
-				"%s: %s, which the node runs", image, err)
+			s.fail(diagnosis.KubernetesUnsupported, s.regenerate("change kubernetesVersion"), "%s: %s, which the node runs",
+				part.Image, err)
+
+			return
 		}
 	}
 
-	if kubelet == nil {
-		return nil
+	if kubelet != "" {
+		s.ok(diagnosis.KubernetesUnsupported, "Kubernetes %s goes with Talos %s", kubelet, s.Facts.Version)
 	}
-
-	return s.ok(diagnosis.KubernetesUnsupported, "Kubernetes v%s goes with Talos %s", kubelet, s.facts.Version)
 }
 
-// kubernetesImages are the images whose tags are Kubernetes versions, the kubelet's first: those that Talos itself
-// judges.
-func kubernetesImages(config *machineconfig.Config) []string {
-	images := []string{config.Provider.Machine().Kubelet().Image()}
-
-	if config.Role() == inventory.ControlPlane {
-		cluster := config.Provider.Cluster()
-		images = append(images, cluster.APIServer().Image(), cluster.ControllerManager().Image(), cluster.Scheduler().Image())
+// checkLiveUpgrade looks at the way from what a node runs to its installer.
+func checkLiveUpgrade(_ context.Context, s subject) {
+	tag, running := versions.InstallerTag(s.Config), s.Facts.Version
+	if _, known := versions.Version(running); tag == "" || !known {
+		return
 	}
 
-	return images
-}
+	older := versions.CompareVersions(tag, running) < 0
 
-// checkDeclaredKubernetes finds a pair of declared versions that no machine could run.
-func checkDeclaredKubernetes(_ context.Context, w whole) []diagnosis.Finding {
-	if w.cluster.TalosVersion == "" || w.cluster.KubernetesVersion == "" {
-		return nil
+	switch why := versions.Upgrade(running, tag); {
+	case s.installed() && why != "":
+		s.found(diagnosis.NodeUpgradePath, "upgrade by the latest patch of every minor version in between",
+			"the node runs Talos %s, and its installer is %s: %s", running, tag, why)
+	case s.installed() && older:
+		s.found(diagnosis.NodeUpgradePath, "use an installer of "+running+" or newer",
+			"the node runs Talos %s, and its installer is %s: an upgrade with it goes back", running, tag)
+	case !s.installed() && older:
+		s.found(diagnosis.NodeUpgradePath, "use an installer of "+running+", or boot the machine from "+tag,
+			"the machine was booted from Talos %s, and its older installer %s judges the config anew after the install",
+			running, tag)
 	}
-
-	kubernetes, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(w.cluster.KubernetesVersion, "v"))
-	if err != nil {
-		return nil // the inventory refuses what is no version
-	}
-
-	err = supported(kubernetes, w.cluster.TalosVersion)
-	if err == nil || errors.Is(err, errUnknownTalos) {
-		return nil
-	}
-
-	findings := w.about(nil, diagnosis.KubernetesUnsupported, diagnosis.Failure,
-		w.regenerate("change kubernetesVersion or talosVersion"),
-		"talosVersion %s and kubernetesVersion %s don't go together: %s", w.cluster.TalosVersion, w.cluster.KubernetesVersion,
-		err)
-	findings[0].Exit = diagnosis.ExitBadInput
-
-	return findings
-}
-
-// errUnknownTalos is for Talos versions that machinery's table has no row for.
-var errUnknownTalos = errors.New("this Talos version is not known")
-
-// supported asks machinery's table of the Kubernetes versions that a Talos version runs.
-func supported(kubernetes *compatibility.KubernetesVersion, talos string) error {
-	version, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: talos})
-	if err != nil {
-		return errUnknownTalos
-	}
-
-	err = kubernetes.SupportedWith(version)
-	if err != nil && strings.HasPrefix(err.Error(), "compatibility with version") {
-		return errUnknownTalos
-	}
-
-	return err
 }

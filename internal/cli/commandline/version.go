@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check/files/versions"
 )
 
 // version is one line: the program's version and commit, as Go wrote them into it, and the Talos releases it knows.
@@ -30,5 +30,5 @@ func version(name string) string {
 		}
 	}
 
-	return fmt.Sprintf("%s %s, commit %s, Talos %s", name, number, commit, audit.KnownTalos())
+	return fmt.Sprintf("%s %s, commit %s, Talos %s", name, number, commit, versions.KnownTalos())
 }

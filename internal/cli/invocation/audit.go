@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
-	audit "github.com/talos-mage/talos-mage/internal/check/files"
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/output"
 	"github.com/talos-mage/talos-mage/internal/check/proxmox"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
@@ -26,17 +28,17 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 
 	options := steps.AuditOptions(ctx, loaded, i.Environ)
 
-	if loaded.AuditProfile == string(audit.InteropProfile) {
-		options.Profile, options.VMs = audit.InteropProfile, i.virtualMachines(ctx, loaded)
+	if loaded.AuditProfile == string(check.InteropProfile) {
+		options.Profile, options.VMs = check.InteropProfile, i.virtualMachines(ctx, loaded)
 
 		if options.CiliumValues = loaded.CiliumValues; options.CiliumValues != "" && !filepath.IsAbs(options.CiliumValues) {
 			options.CiliumValues = filepath.Join(i.Workdir, options.CiliumValues)
 		}
 	}
 
-	result := audit.Run(ctx, audit.Read(options))
+	result := table.Run(ctx, check.Read(options))
 
-	if err := result.Write(i.Out, loaded.AuditFormat, loaded.Detailed()); err != nil {
+	if err := output.Write(result, i.Out, loaded.AuditFormat, loaded.Detailed()); err != nil {
 		return badInput(diagnosis.Unwritable("the output", err))
 	}
 
@@ -82,7 +84,7 @@ func (i Invocation) virtualMachines(ctx context.Context,
 func (i Invocation) Explain(id string) *Failure {
 	entry, known := diagnosis.Lookup(diagnosis.ID(strings.ToUpper(strings.TrimSpace(id))))
 	if known {
-		fmt.Fprint(i.Out, audit.Explain(entry))
+		fmt.Fprint(i.Out, output.Explain(entry))
 
 		return nil
 	}

@@ -21,57 +21,57 @@ type Settings struct {
 	Kubeconfig       string `env:"KUBECONFIG" path:"$ROOT_DIR/kubeconfig" pathlist:"first" group:"Files" doc:"Where the kubeconfig is written; of a list of paths the first."`
 	SopsAgeKeyFile   string `env:"SOPS_AGE_KEY_FILE" path:"$ROOT_DIR/age.key" group:"Files" doc:"Age key that sops decrypts the cluster's secrets with."`
 
-	ClusterSource   string `env:"CLUSTER_SOURCE" envDefault:"auto" oneof:"auto,talconfig,profile" group:"Files" doc:"What the cluster is read from: talconfig.yaml, or a profile, cluster.yaml. By default the one that is there."`
+	ClusterSource   string `env:"CLUSTER_SOURCE" envDefault:"auto" oneof:"auto,talconfig,profile" group:"Files" doc:"What the cluster is read from: talconfig.yaml, or a profile, cluster.yaml. By default the one that exists."`
 	ConfigGenerator string `env:"CONFIG_GENERATOR" envDefault:"native" oneof:"native,talhelper,none" group:"Files" doc:"Who renders machine configs: this program, the talhelper program, or nobody: the files in CLUSTERCONFIG_DIR are then used as they are."`
 
 	SecretsFrom string `env:"-from" group:"Files" doc:"Machine config of a control plane that the cluster's secrets are taken out of, instead of making new ones."`
 	SchemaOf    string `env:"-of" envDefault:"talconfig.yaml" oneof:"talconfig.yaml,cluster.yaml" group:"Files" doc:"File whose JSON schema is printed."`
 
-	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug,info,warn,error" group:"Logs" doc:"Least level of the log lines on stderr."`
+	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug,info,warn,error" group:"Logs" doc:"Lowest level of the log lines on stderr."`
 	Verbose    bool   `env:"MAGEFILE_VERBOSE" envDefault:"false" group:"Logs" doc:"Name the ids of checks that were not run, too. -v before the target sets it; so does LOG_LEVEL=debug."`
 	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" oneof:"text,json" group:"Logs" doc:"Form of the log lines on stderr: for people, or one JSON object a line."`
-	ReportFile string `env:"REPORT_FILE" group:"Logs" doc:"File that every event of a run is appended to, one JSON object a line; relative to the working directory. None when empty."`
+	ReportFile string `env:"REPORT_FILE" group:"Logs" doc:"File to append every event of a run to, one JSON object a line; relative to the working directory. None when empty."`
 	NoColor    bool   `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
 
 	Node               []string  `env:"NODE" flag:"node" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
 	NodeAddresses      Addresses `env:"NODE_ADDRESSES" group:"Nodes" doc:"Where nodes answer now if it isn't their declared address (DHCP in maintenance mode): name=host or name=host:port, comma separated, IPv6 with a port in brackets."`
 	CertFingerprints   []string  `env:"CERT_FINGERPRINTS" flag:"certFingerprints" group:"Nodes" doc:"Certificates that nodes in maintenance mode may show: base64 of the SHA-256 of the public key, comma separated, as the node's screen prints them. Any when empty."`
 	SkipChecks         []string  `env:"SKIP_CHECKS" flag:"skipChecks" group:"Nodes" doc:"Ids of checks whose failures become warnings, comma separated. Identity and certificate authority can't be skipped."`
-	AssumeEmpty        []string  `env:"-assumeEmpty" retired:"ASSUME_EMPTY" group:"Nodes" doc:"Control planes that do not answer and are known to hold no etcd data, comma separated; bootstrap then goes on without them."`
+	AssumeEmpty        []string  `env:"-assumeEmpty" retired:"ASSUME_EMPTY" group:"Nodes" doc:"Control planes that do not answer and are known to hold no etcd data, comma separated; bootstrap then continues without them."`
 	BootstrapNode      string    `env:"BOOTSTRAP_NODE" flag:"bootstrapNode" group:"Nodes" doc:"Control plane that etcd is bootstrapped on; the first of the inventory when empty."`
-	AllowAmbiguousDisk bool      `env:"-allowAmbiguousDisk" retired:"ALLOW_AMBIGUOUS_DISK" envDefault:"false" group:"Nodes" doc:"Go on when an install disk selector matches several disks of a node: Talos wipes the first of them."`
+	AllowAmbiguousDisk bool      `env:"-allowAmbiguousDisk" retired:"ALLOW_AMBIGUOUS_DISK" envDefault:"false" group:"Nodes" doc:"Continue when an install disk selector matches several disks of a node: Talos wipes the first of them."`
 
 	AuditFormat  string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings are written: for people, as one JSON document, or as SARIF 2.1.0 for code-scanning tools."`
-	AuditProfile string `env:"AUDIT_PROFILE" flag:"profile" envDefault:"files" oneof:"files,interop" group:"Nodes" doc:"Which checks an audit makes: those of the files that a bring-up needs, or those of how Talos, Cilium and the Proxmox VMs are set up for each other."`
+	AuditProfile string `env:"AUDIT_PROFILE" flag:"profile" envDefault:"files" oneof:"files,interop" group:"Nodes" doc:"Which checks an audit runs: those of the files that a bring-up needs, or those of how Talos, Cilium and the Proxmox VMs are set up for each other."`
 
-	CiliumValues    string `env:"CILIUM_VALUES" group:"Interoperability" doc:"File with Cilium's Helm values, or with its Flux HelmRelease; relative to the working directory. When empty a HelmRelease is looked for in ROOT_DIR."`
+	CiliumValues    string `env:"CILIUM_VALUES" group:"Interoperability" doc:"File with Cilium's Helm values, or with its Flux HelmRelease; relative to the working directory. When empty, ROOT_DIR is searched for a HelmRelease."`
 	TofuDir         string `env:"TOFU_DIR" path:"$ROOT_DIR/infrastructure/tofu" group:"Interoperability" doc:"Folder with the OpenTofu files that make the Proxmox VMs."`
 	ProxmoxEndpoint string `env:"PROXMOX_VE_ENDPOINT" group:"Interoperability" doc:"URL of the Proxmox API, such as https://pve.example.net:8006/. When set it is asked for the VMs, and the OpenTofu files are not read."`
 	ProxmoxToken    string `env:"PROXMOX_VE_API_TOKEN" group:"Interoperability" doc:"API token for it, as user@realm!name=secret; the role PVEAuditor is enough."`
-	ProxmoxInsecure bool   `env:"PROXMOX_VE_INSECURE" envDefault:"false" group:"Interoperability" doc:"Take any certificate of the Proxmox API."`
+	ProxmoxInsecure bool   `env:"PROXMOX_VE_INSECURE" envDefault:"false" group:"Interoperability" doc:"Accept any certificate of the Proxmox API."`
 
 	DryRun     bool   `env:"DRY_RUN" flag:"dryRun" envDefault:"false" group:"What is allowed" doc:"Show what would be done: no node is changed and no file written. Ends with exit code 8 if anything would change."`
-	Update     bool   `env:"-update" retired:"UPDATE" envDefault:"false" group:"What is allowed" doc:"Apply changed configs to nodes of a cluster that has an etcd already, one node at a time."`
+	Update     bool   `env:"-update" retired:"UPDATE" envDefault:"false" group:"What is allowed" doc:"Apply changed configs to nodes of a cluster that already has an etcd, one node at a time."`
 	Reboot     bool   `env:"-reboot" retired:"REBOOT" envDefault:"false" group:"What is allowed" doc:"With -update, apply changes that reboot a node too."`
 	Mode       string `env:"MODE" flag:"mode" envDefault:"auto" oneof:"auto,no-reboot,reboot,staged,try" group:"What is allowed" doc:"How a changed config is applied to a configured node."`
 	NoWait     bool   `env:"NO_WAIT" flag:"noWait" envDefault:"false" group:"What is allowed" doc:"Do not wait for nodes that are silent."`
-	NewSecrets bool   `env:"-newSecrets" retired:"NEW_SECRETS" envDefault:"false" group:"What is allowed" doc:"Make new cluster secrets although silent nodes may belong to a cluster already."`
+	NewSecrets bool   `env:"-newSecrets" retired:"NEW_SECRETS" envDefault:"false" group:"What is allowed" doc:"Make new cluster secrets although silent nodes may already belong to a cluster."`
 	Force      bool   `env:"-force" retired:"FORCE" envDefault:"false" group:"What is allowed" doc:"Replace a kubeconfig context of the same name that belongs to another cluster."`
 
 	ApplyMode   string   `env:"APPLY_MODE" flag:"applyMode" envDefault:"sequential" oneof:"sequential,parallel" group:"Concurrency" doc:"How the recipe applies configs: node after node, or several at once."`
 	MaxParallel Parallel `env:"MAX_PARALLEL" flag:"parallel" envDefault:"2" group:"Concurrency" doc:"Nodes that get their config at once in parallel mode: a number, or a share of the nodes such as 50%."`
 
-	ReachabilityRetries int           `env:"NODE_REACHABILITY_RETRIES" envDefault:"3" min:"1" group:"Retries" doc:"Times a node is tried before it counts as unreachable."`
-	ReachabilityDelay   time.Duration `env:"NODE_REACHABILITY_DELAY" envDefault:"2s" group:"Retries" doc:"Pause between these tries."`
-	MaxRetries          int           `env:"MAX_RETRIES" envDefault:"5" min:"0" group:"Retries" doc:"Retries after a first attempt that failed for a passing reason."`
+	ReachabilityRetries int           `env:"NODE_REACHABILITY_RETRIES" envDefault:"3" min:"1" group:"Retries" doc:"Attempts to reach a node before it counts as unreachable."`
+	ReachabilityDelay   time.Duration `env:"NODE_REACHABILITY_DELAY" envDefault:"2s" group:"Retries" doc:"Pause between these attempts."`
+	MaxRetries          int           `env:"MAX_RETRIES" envDefault:"5" min:"0" group:"Retries" doc:"Retries after a first attempt that failed for a temporary reason."`
 	InitialDelay        time.Duration `env:"INITIAL_DELAY" envDefault:"3s" group:"Retries" doc:"Pause before the first retry."`
-	BackoffMultiplier   float64       `env:"BACKOFF_MULTIPLIER" envDefault:"2" min:"1" group:"Retries" doc:"Each further pause is so many times as long."`
+	BackoffMultiplier   float64       `env:"BACKOFF_MULTIPLIER" envDefault:"2" min:"1" group:"Retries" doc:"Factor by which each further pause grows."`
 	MaxDelay            time.Duration `env:"MAX_DELAY" envDefault:"60s" group:"Retries" doc:"Longest pause between two attempts."`
 	AttemptTimeout      time.Duration `env:"APPLY_TIMEOUT" envDefault:"60s" min:"1ms" group:"Retries" doc:"Longest time of one attempt of a call that changes a node."`
 	DialTimeout         time.Duration `env:"DIAL_TIMEOUT" envDefault:"5s" min:"1ms" group:"Retries" doc:"Longest time to connect to a node, and of one read from it."`
 
 	VerificationTimeout time.Duration `env:"VERIFICATION_TIMEOUT" envDefault:"300s" group:"Waits" doc:"How long a node may still be in maintenance mode after its config was applied."`
-	CheckInterval       time.Duration `env:"CHECK_INTERVAL" envDefault:"5s" min:"1ms" group:"Waits" doc:"Longest gap between two looks at a node that can be neither watched nor redialled."`
+	CheckInterval       time.Duration `env:"CHECK_INTERVAL" envDefault:"5s" min:"1ms" group:"Waits" doc:"Longest pause between two checks of a node that can be neither watched nor redialled."`
 	InstallTimeout      time.Duration `env:"INSTALL_TIMEOUT" envDefault:"30m" group:"Waits" doc:"How long a node may refuse connections or be installing."`
 	NodeWait            time.Duration `env:"NODE_WAIT" envDefault:"15m" group:"Waits" doc:"How long a node may give no answer at all."`
 	StageTimeout        time.Duration `env:"STAGE_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long a node that answers may stay in one stage."`
@@ -80,7 +80,7 @@ type Settings struct {
 	TimeSyncTimeout     time.Duration `env:"TIME_SYNC_TIMEOUT" envDefault:"2m" group:"Waits" doc:"How long bootstrap waits for a node whose clock is not in sync."`
 	APITimeout          time.Duration `env:"API_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long the Kubernetes API may take to become ready, and then the nodes to register."`
 
-	ClockScale float64 `env:"CLOCK_SCALE" envDefault:"1" min:"1" group:"Rehearsals" doc:"Waits and budgets are divided by this, for runs against the emulator, whose nodes are as many times faster."`
+	ClockScale float64 `env:"CLOCK_SCALE" envDefault:"1" min:"1" group:"Rehearsals" doc:"Divisor of all waits and time limits, for runs against the emulator, whose nodes are that many times faster."`
 }
 
 // MoveConfigDir makes another folder that of the machine configs, and the talosconfig's with it where that was left to

@@ -66,7 +66,6 @@ func requireSound(t *testing.T, dir string) {
 		names[node.Name], addresses[node.Address] = true, true
 	}
 
-	require.NotEmpty(t, cluster.CrossCheck(filepath.Join(dir, "talosconfig")))
 }
 
 // FuzzTalconfig reads any text as talconfig.yaml.
@@ -116,41 +115,6 @@ func FuzzNodesFile(f *testing.F) {
 			for _, machine := range machines {
 				require.NotEmpty(t, machine.Name)
 				require.NotEmpty(t, machine.Address)
-			}
-		})
-	})
-}
-
-// FuzzCrossCheck compares an inventory with any text as a machine config, a talosconfig and a secrets file.
-func FuzzCrossCheck(f *testing.F) {
-	const talosconfig, secrets = "context: demo\ncontexts: {demo: {ca: Zm9v}}\n", "certs: {os: {crt: Zm9v}}\n"
-
-	for _, data := range fuzztest.Seeds(f, ".yaml", ".yml") {
-		f.Add(data, []byte(talosconfig), []byte(secrets))
-	}
-
-	f.Fuzz(func(t *testing.T, config, talosconfig, secrets []byte) {
-		dir := t.TempDir()
-		configs := filepath.Join(dir, "clusterconfig")
-		require.NoError(t, os.Mkdir(configs, 0o700))
-
-		for path, data := range map[string][]byte{
-			filepath.Join(dir, "talconfig.yaml"):     []byte(twoNodes),
-			filepath.Join(dir, "talsecret.yaml"):     secrets,
-			filepath.Join(configs, "talosconfig"):    talosconfig,
-			filepath.Join(configs, "demo-cp1.yaml"):  config,
-			filepath.Join(configs, "demo-node.yaml"): config,
-		} {
-			require.NoError(t, os.WriteFile(path, data, 0o600))
-		}
-
-		fuzztest.Bounded(t, func() {
-			cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Files: reading.New(dir, nil)})
-			require.NoError(t, err)
-
-			for _, finding := range cluster.CrossCheck(filepath.Join(configs, "talosconfig")) {
-				require.NotEmpty(t, finding.ID)
-				require.NotEmpty(t, finding.Cause)
 			}
 		})
 	})

@@ -48,7 +48,7 @@ type Options struct {
 
 // Load reads talconfig.yaml with the variables of talenv.yaml and the environment, or a cluster profile. An error lists
 // every mistake in the files: it is a multierror of *yamlfile.Error, see FileErrors. Facts that patches can change, as
-// the CNI, come from the machine configs where they exist; whether those fit is CrossCheck's to say.
+// the CNI, come from the machine configs where they exist; whether those fit is for the checks to say.
 func Load(options Options) (*Cluster, error) {
 	cluster, err := Inspect(options)
 	if err != nil {

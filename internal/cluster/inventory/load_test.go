@@ -12,16 +12,12 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
-	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
-// sharedSecrets is one bundle for the whole test process, and foreignSecrets another cluster's.
-var (
-	sharedSecrets  = sync.OnceValues(quicksecrets.New)
-	foreignSecrets = sync.OnceValues(quicksecrets.New)
-)
+// sharedSecrets is one bundle for the whole test process.
+var sharedSecrets = sync.OnceValues(quicksecrets.New)
 
 // demoOptions is a cluster of two control planes and a worker, one control plane with DHCP.
 func demoOptions(t *testing.T) machineconfig.GenerateOptions {
@@ -103,8 +99,32 @@ func TestLoadReadsWhatGenerateWrote(t *testing.T) {
 	require.Empty(t, cluster.Node("w1").VIPs)
 	require.Same(t, cp1, cluster.Node("192.0.2.11"))
 	require.Nil(t, cluster.Node("cp9"))
+}
 
-	for _, finding := range cluster.CrossCheck(filepath.Join(dir, "clusterconfig", "talosconfig")) {
-		require.Equal(t, diagnosis.OK, finding.Severity, finding.Cause)
-	}
+func overwrite(t *testing.T, dir, name, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+}
+
+// Facts that a patch sets are in the machine configs alone.
+func TestLoadLearnsFromMachineConfigs(t *testing.T) {
+	t.Parallel()
+
+	options := demoOptions(t)
+	options.Nodes[1].MAC = "02:00:00:00:00:12"
+	dir := writeDemo(t, options)
+
+	overwrite(t, dir, "talconfig.yaml", `clusterName: demo
+endpoint: https://192.0.2.10:6443
+nodes:
+  - {hostname: cp1, ipAddress: 192.0.2.11, controlPlane: true}
+  - {hostname: cp2, ipAddress: 192.0.2.12, controlPlane: true}
+  - {hostname: w1, ipAddress: 192.0.2.21}
+`)
+
+	cluster, err := inventory.Load(inventory.Options{TalosDir: dir})
+	require.NoError(t, err)
+	require.Equal(t, "none", cluster.CNI)
+	require.Equal(t, []string{"02:00:00:00:00:12"}, cluster.Node("cp2").MACs)
+	require.Equal(t, []netip.Addr{netip.MustParseAddr("192.0.2.10")}, cluster.Node("cp1").VIPs)
 }

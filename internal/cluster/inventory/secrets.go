@@ -1,11 +1,13 @@
 package inventory
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
 // SecretsPath is the file that the cluster's secrets are read from; empty if there is none.
@@ -38,8 +40,8 @@ func (c *Cluster) secretsFound() []string {
 	return []string{c.Profile.SecretsFile}
 }
 
-// secretsPaths are all files that may hold the cluster's secrets.
-func (c *Cluster) secretsPaths() []string {
+// SecretsPaths are all files that may hold the cluster's secrets.
+func (c *Cluster) SecretsPaths() []string {
 	if c.Profile != nil {
 		return []string{c.Profile.SecretsFile}
 	}
@@ -70,7 +72,7 @@ func (c *Cluster) MisnamedSecrets() []string {
 		return nil
 	}
 
-	paths := c.secretsPaths()
+	paths := c.SecretsPaths()
 
 	names := make([]string, 0, len(paths))
 	for _, path := range paths {
@@ -83,4 +85,23 @@ func (c *Cluster) MisnamedSecrets() []string {
 // ProperSecretsName is what a misnamed file should be called.
 func (c *Cluster) ProperSecretsName(misnamed string) string {
 	return filepath.Base(c.NewSecretsPath(strings.Contains(misnamed, ".sops")))
+}
+
+// AmbiguousSecrets warns of each file that may hold the cluster's secrets beside the one that is read.
+func (c *Cluster) AmbiguousSecrets() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+
+	for _, path := range c.PassedOverSecrets() {
+		read, other := c.Files.Shown(c.SecretsPath()), c.Files.Shown(path)
+
+		findings = append(findings, diagnosis.Finding{
+			ID: diagnosis.SecretsAmbiguous, Severity: diagnosis.Warning, Exit: diagnosis.ExitBadInput,
+			Cause: fmt.Sprintf("%s and %s are both there: %s is read, as talhelper does, and the other one is not", read, other,
+				read),
+			Next: "keep the one that the nodes' configs were made from, and move the other one away",
+			At:   diagnosis.Location{Path: other},
+		})
+	}
+
+	return findings
 }

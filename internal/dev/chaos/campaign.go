@@ -185,8 +185,8 @@ func (o Outcome) Write(out io.Writer) {
 		return
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(o.History.Ailments)) {
-		fmt.Fprintf(out, "before the healing %s was not healthy: %s\n", name, o.History.Ailments[name])
+	for _, name := range slices.Sorted(maps.Keys(o.History.Unhealthy)) {
+		fmt.Fprintf(out, "before the healing %s was not healthy: %s\n", name, o.History.Unhealthy[name])
 	}
 
 	for _, run := range o.History.runs() {

@@ -191,8 +191,8 @@ func successIsTrue(h *History) []string {
 	var found []string
 
 	for _, node := range h.Nodes {
-		if ailment := h.Ailments[node.Name]; ailment != "" && !h.befell(node.Name) {
-			found = append(found, fmt.Sprintf("a run succeeded, and %s is not healthy: %s", node.Name, ailment))
+		if reason := h.Unhealthy[node.Name]; reason != "" && !h.befell(node.Name) {
+			found = append(found, fmt.Sprintf("a run succeeded, and %s is not healthy: %s", node.Name, reason))
 		}
 	}
 
@@ -348,9 +348,9 @@ func nobodyIsForgotten(h *History) []string {
 		}
 
 		for _, node := range h.Nodes {
-			if ailment := h.Ailments[node.Name]; ailment != "" && !strings.Contains(run.Message, node.Name) &&
+			if reason := h.Unhealthy[node.Name]; reason != "" && !strings.Contains(run.Message, node.Name) &&
 				!h.befell(node.Name) {
-				found = append(found, fmt.Sprintf("%s is not healthy (%s), and %s was not told", node.Name, ailment, run.Operator))
+				found = append(found, fmt.Sprintf("%s is not healthy (%s), and %s was not told", node.Name, reason, run.Operator))
 			}
 		}
 	}
@@ -371,8 +371,8 @@ func healedIsHealthy(h *History) []string {
 	}
 
 	for _, node := range h.Nodes {
-		if ailment := h.AilmentsAgain[node.Name]; ailment != "" {
-			found = append(found, fmt.Sprintf("after the healing %s is not healthy: %s", node.Name, ailment))
+		if reason := h.UnhealthyAgain[node.Name]; reason != "" {
+			found = append(found, fmt.Sprintf("after the healing %s is not healthy: %s", node.Name, reason))
 		}
 	}
 
@@ -381,7 +381,7 @@ func healedIsHealthy(h *History) []string {
 
 // nothingDoneTwice: a run over a cluster that is up changes nothing.
 func nothingDoneTwice(h *History) []string {
-	if h.Again == nil || !succeeded(h.First) || len(h.Ailments) > 0 {
+	if h.Again == nil || !succeeded(h.First) || len(h.Unhealthy) > 0 {
 		return nil
 	}
 

@@ -107,7 +107,7 @@ func TestWhatHoldsIsNoViolation(t *testing.T) {
 	later := silence("worker1")
 	later.Healthy = []string{"worker1"}
 	histories["a node that fell ill later"].Strikes = []chaos.Strike{later}
-	histories["a node that fell ill later"].Ailments = map[string]string{"worker1": "it is off"}
+	histories["a node that fell ill later"].Unhealthy = map[string]string{"worker1": "it is off"}
 	histories["a swap that is told"].Confused = []string{"cp2"}
 	histories["interrupted, with its code"].First[0].Interrupted = true
 	histories["a lock that another one has"].Crowded = true
@@ -165,9 +165,9 @@ func TestEveryCheckCanFail(t *testing.T) {
 			failed(diagnosis.ExitVerify, silentWorker+secret, silence("worker1")),
 		},
 		"success is true": {
-			changed(func(h *chaos.History) { h.Ailments = map[string]string{"cp2": "it is booting"} }),
+			changed(func(h *chaos.History) { h.Unhealthy = map[string]string{"cp2": "it is booting"} }),
 			changed(func(h *chaos.History) {
-				h.Ailments = map[string]string{"worker1": "it is off"}
+				h.Unhealthy = map[string]string{"worker1": "it is off"}
 				h.Strikes = []chaos.Strike{silence("worker1")} // it was not well before either
 			}),
 		},
@@ -194,12 +194,12 @@ func TestEveryCheckCanFail(t *testing.T) {
 		"nobody is forgotten": {
 			changed(func(h *chaos.History) {
 				*h = *failed(diagnosis.ExitVerify, silentWorker, silence("worker1"))
-				h.Ailments = map[string]string{"worker1": "it is off", "cp3": "it is booting"}
+				h.Unhealthy = map[string]string{"worker1": "it is off", "cp3": "it is booting"}
 			}),
 		},
 		"healed is healthy": {
 			changed(func(h *chaos.History) { h.Again.Code = diagnosis.ExitVerify }),
-			changed(func(h *chaos.History) { h.AilmentsAgain = map[string]string{"cp1": "it is booting"} }),
+			changed(func(h *chaos.History) { h.UnhealthyAgain = map[string]string{"cp1": "it is booting"} }),
 		},
 		"nothing done twice": {
 			changed(func(h *chaos.History) {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// ailment says by the machines' own records what a node lacks for being a healthy member of its cluster; empty for a
+// unhealthy says by the machines' own records what a node lacks for being a healthy member of its cluster; empty for a
 // node that lacks nothing.
-func (w *world) ailment(name string) string {
+func (w *world) unhealthy(name string) string {
 	node := w.node(name)
 
 	switch {
@@ -28,14 +28,14 @@ func (w *world) ailment(name string) string {
 	}
 }
 
-// ailments are those of all nodes, by name.
-func (w *world) ailments() map[string]string {
+// unhealthyNodes are the reasons of all nodes, by name.
+func (w *world) unhealthyNodes() map[string]string {
 	found := map[string]string{}
 	clusters := map[uint64]bool{}
 
 	for _, planned := range w.plan.Machines {
-		if ailment := w.ailment(planned.Name); ailment != "" {
-			found[planned.Name] = ailment
+		if reason := w.unhealthy(planned.Name); reason != "" {
+			found[planned.Name] = reason
 		}
 
 		if id := w.node(planned.Name).EtcdClusterID(); id != 0 {

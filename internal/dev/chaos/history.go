@@ -28,8 +28,8 @@ type History struct {
 	// First are the runs before the healing, Again is the one after it.
 	First []Run
 	Again *Run
-	// Ailments are what the nodes lack right after the runs before the healing, AilmentsAgain after the one after it.
-	Ailments, AilmentsAgain map[string]string
+	// Unhealthy are what the nodes lack right after the runs before the healing, UnhealthyAgain after the one after it.
+	Unhealthy, UnhealthyAgain map[string]string
 	// Confused are the nodes that ran another node's config right after the runs before the healing.
 	Confused []string
 	// Crowded reports whether two operators were at work.

@@ -22,7 +22,7 @@ var mixups = []mixup{
 	{"another address", drawAddress},
 	{"swapped machines", drawSwap},
 	{"swapped leases", drawLeases},
-	{"undeclared machine", drawStranger},
+	{"undeclared machine", drawUndeclared},
 	{"another cluster's node", drawForeign},
 	{"another node's config", drawConfused},
 	{"former etcd data", drawFormerEtcd},
@@ -108,20 +108,20 @@ func drawLeases(random *rand.Rand, plan *Plan, node string) ([]Incident, bool) {
 	return []Incident{swap(node, other), swap(other, node)}, true
 }
 
-// drawStranger is a machine that the inventory does not know, in the place of one that it does.
-func drawStranger(_ *rand.Rand, plan *Plan, node string) ([]Incident, bool) {
+// drawUndeclared is a machine that the inventory does not know, in the place of one that it does.
+func drawUndeclared(_ *rand.Rand, plan *Plan, node string) ([]Incident, bool) {
 	return []Incident{{
 		Node: node, Words: "is another machine than the declared one", Class: wrongMachine, At: Moment{Anchor: Before},
 		equip: func(_ *world, options *emulator.NodeOptions) error {
-			options.Links = []emulator.Link{{Name: "eth0", MAC: strangerMAC}}
+			options.Links = []emulator.Link{{Name: "eth0", MAC: undeclaredMAC}}
 
 			return nil
 		},
 	}}, plan.DeclaredMACs
 }
 
-// strangerMAC is no declared machine's.
-const strangerMAC = "52:54:00:ff:ff:ff"
+// undeclaredMAC is no declared machine's.
+const undeclaredMAC = "52:54:00:ff:ff:ff"
 
 // drawForeign is a machine that runs in another cluster.
 func drawForeign(_ *rand.Rand, plan *Plan, node string) ([]Incident, bool) {

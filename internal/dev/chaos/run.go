@@ -114,7 +114,7 @@ func play(ctx context.Context, plan *Plan, options Options) (*History, error) {
 
 // firstRuns are those of the one or two operators, with the plan's incidents.
 func (w *world) firstRuns(ctx context.Context) ([]Run, error) {
-	stop := w.misfortune(ctx)
+	stop := w.strikeAll(ctx)
 	defer stop()
 
 	operators := []operator{w.operator("first")}
@@ -223,7 +223,7 @@ func (w *world) newHistory() *History {
 // observe notes how the nodes are before the healing.
 func (w *world) observe(ctx context.Context, history *History) {
 	history.Strikes = w.struck()
-	history.Ailments = w.ailments()
+	history.Unhealthy = w.unhealthyNodes()
 	history.MadeFirst = w.lab.EtcdClusters() - history.Former
 
 	for _, planned := range w.plan.Machines {
@@ -264,7 +264,7 @@ func answers(ctx context.Context, node *emulator.Node) bool {
 
 // conclude notes how everything ended.
 func (w *world) conclude(history *History) {
-	history.AilmentsAgain = w.ailments()
+	history.UnhealthyAgain = w.unhealthyNodes()
 	history.Made = w.lab.EtcdClusters() - history.Former
 
 	for _, machine := range w.everyMachine() {

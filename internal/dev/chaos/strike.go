@@ -27,7 +27,7 @@ func (w *world) strike(incident Incident) {
 
 	if incident.At.Anchor != Before {
 		for _, planned := range w.plan.Machines {
-			if w.ailment(planned.Name) == "" {
+			if w.unhealthy(planned.Name) == "" {
 				strike.Healthy = append(strike.Healthy, planned.Name)
 			}
 		}
@@ -62,8 +62,8 @@ func (w *world) struck() []Strike {
 	return slices.Clone(w.strikes)
 }
 
-// misfortune makes the plan's incidents happen, each at its moment, until it is stopped.
-func (w *world) misfortune(ctx context.Context) (stop func()) {
+// strikeAll makes the plan's incidents happen, each at its moment, until it is stopped.
+func (w *world) strikeAll(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 
 	var playing sync.WaitGroup

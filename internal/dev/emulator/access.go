@@ -237,7 +237,7 @@ func (g *gatekeeper) mishap(ctx context.Context, call *Call, when When) error {
 		return nil
 	}
 
-	line := g.api.port.find(call.Peer)
+	line := g.api.port.Find(call.Peer)
 
 	switch fault.Do {
 	case Hang:
@@ -246,14 +246,14 @@ func (g *gatekeeper) mishap(ctx context.Context, call *Call, when When) error {
 		return status.Error(fault.Code, fault.Text)
 	case Freeze:
 		if line != nil {
-			line.freeze()
-			g.boot.node.nic.hold(line)
+			line.Freeze()
+			g.boot.node.nic.Hold(line)
 		}
 
 		return hang(ctx)
 	default:
 		if line != nil {
-			line.cut()
+			line.Cut()
 		}
 
 		return errGone

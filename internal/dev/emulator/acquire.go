@@ -52,7 +52,7 @@ func (m *machineConfig) ownLease() {
 		return
 	}
 
-	if err := m.boot.node.nic.setAddresses(address); err != nil {
+	if err := m.boot.node.nic.SetAddresses(address); err != nil {
 		m.boot.log("failed to assign address %s: %s", address, err)
 	}
 }
@@ -96,7 +96,7 @@ func (m *machineConfig) refuse(ctx context.Context, reason error) error {
 
 // maintenance waits until somebody applies a machine config.
 func (m *machineConfig) maintenance(ctx context.Context) error {
-	if err := m.boot.changed.until(ctx, m.boot.api.isOpen); err != nil {
+	if err := m.boot.changed.Until(ctx, m.boot.api.isOpen); err != nil {
 		return err
 	}
 
@@ -110,9 +110,9 @@ func (m *machineConfig) maintenance(ctx context.Context) error {
 
 	m.boot.tasks.Go(func() { m.boot.certificates.keepMaintenance(renewing) })
 
-	err := m.boot.changed.until(ctx, func() bool { return m.active() != nil })
+	err := m.boot.changed.Until(ctx, func() bool { return m.active() != nil })
 	if err == nil && !m.boot.release.apidFirst {
-		err = m.boot.changed.until(ctx, func() bool { return !m.boot.api.inMaintenance() })
+		err = m.boot.changed.Until(ctx, func() bool { return !m.boot.api.inMaintenance() })
 	}
 
 	m.boot.sequences.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_STOP)
@@ -135,7 +135,7 @@ func (c *certificates) inform() {
 		return
 	}
 
-	leaf, err := c.trust.current()
+	leaf, err := c.trust.Current()
 	if err != nil {
 		c.boot.log("failed to make the maintenance certificate: %s", err)
 

@@ -18,6 +18,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/certs"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 )
 
 // apiKind is how the API port is served.
@@ -33,7 +36,7 @@ const (
 // apiWish is what the API port should be; the server follows it.
 type apiWish struct {
 	kind        apiKind
-	certificate *apiCertificate
+	certificate *certs.API
 	impostor    Impostor
 }
 
@@ -41,7 +44,7 @@ type apiWish struct {
 type apiServer struct {
 	boot *boot
 	wish apiWish
-	port *port
+	port *network.Port
 	grpc *grpc.Server
 	gone chan struct{} // closed when every call has ended
 
@@ -68,7 +71,7 @@ func (a *apiPort) serve() {
 	a.boot.tasks.Go(a.boot.certificates.keep)
 
 	for {
-		changed, nodeChanged := a.boot.changed.wait(), a.boot.node.changed.wait()
+		changed, nodeChanged := a.boot.changed.Wait(), a.boot.node.changed.Wait()
 
 		a.boot.mu.Lock()
 		current := a.current
@@ -135,7 +138,7 @@ func (a *apiPort) wish() apiWish {
 
 // listen listens.
 func (a *apiPort) listen(wish apiWish) {
-	listener, err := a.boot.node.nic.listen(APIPort)
+	listener, err := a.boot.node.nic.Listen(APIPort)
 	if err != nil {
 		a.boot.log("failed to listen: %s", err)
 
@@ -147,7 +150,7 @@ func (a *apiPort) listen(wish apiWish) {
 	}
 
 	server := &apiServer{boot: a.boot, wish: wish, gone: make(chan struct{})}
-	server.port, _ = listener.(*port)
+	server.port, _ = listener.(*network.Port)
 
 	if wish.kind == apiImpostor {
 		a.boot.tasks.Go(func() { serveImpostor(listener, wish.impostor) })
@@ -170,7 +173,7 @@ func (s *apiServer) drain() {
 	s.port.Close() //nolint:errcheck // never fails
 
 	if s.grpc == nil {
-		s.port.reset()
+		s.port.Reset()
 
 		return
 	}
@@ -195,7 +198,7 @@ func (s *apiServer) drain() {
 	// In scaled time the limit can be shorter than an answer takes on its way to the client, which on a node it never is.
 	patience := time.Now().Add(replyPatience)
 
-	s.port.dropHandshakes()
+	s.port.DropHandshakes()
 
 	for s.answering() && time.Now().Before(patience) {
 		select {
@@ -205,8 +208,8 @@ func (s *apiServer) drain() {
 		}
 	}
 
-	s.port.release()
-	s.port.dropHandshakes()
+	s.port.Release()
+	s.port.DropHandshakes()
 	s.grpc.Stop()
 	<-drained
 }
@@ -228,7 +231,7 @@ func (s *apiServer) answering() bool {
 func (s *apiServer) abort() {
 	defer close(s.gone)
 
-	s.port.abandon()
+	s.port.Abandon()
 
 	if s.grpc != nil {
 		s.grpc.Stop()
@@ -248,7 +251,7 @@ func (s *apiServer) door() door {
 func (a *apiPort) newGRPCServer(api *apiServer) *grpc.Server {
 	config := a.boot.certificates.maintenanceTLS()
 	if api.wish.kind == apiSecure {
-		config = api.wish.certificate.tlsConfig(a.boot.release.oldestTLS, a.boot.wallNow)
+		config = api.wish.certificate.TLSConfig(a.boot.release.oldestTLS, a.boot.wallNow)
 	}
 
 	guard := &gatekeeper{boot: a.boot, api: api}
@@ -319,9 +322,9 @@ type doorman struct {
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (d *doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if line, ok := raw.(*wire); ok {
-		line.shake(d.node.Faults().ResetRefused)
-		defer line.shaken()
+	if line, ok := raw.(*network.Wire); ok {
+		line.Shake(d.node.Faults().ResetRefused)
+		defer line.Shaken()
 	}
 
 	return d.TransportCredentials.ServerHandshake(raw)

@@ -155,7 +155,7 @@ func (m *machineConfig) awaitMeta() {
 	ctx, cancel := m.boot.node.lab.clock.WithTimeout(m.boot.ctx, metaWait)
 	defer cancel()
 
-	m.boot.node.changed.until(ctx, func() bool { return !m.boot.node.Faults().MetaNotReady }) //nolint:errcheck // then it goes on without
+	m.boot.node.changed.Until(ctx, func() bool { return !m.boot.node.Faults().MetaNotReady }) //nolint:errcheck // then it goes on without
 }
 
 // effectiveMode is what an apply in a mode does to this node, with the text that tells so, and with the text of what
@@ -333,7 +333,7 @@ func (m *machineConfig) leaveMaintenance(provider talosconfig.Provider) {
 		lingering, cancel := m.boot.node.lab.clock.WithTimeout(m.boot.ctx, linger)
 		defer cancel()
 
-		m.boot.node.changed.until(lingering, func() bool { return m.boot.node.Faults().Lingers == 0 }) //nolint:errcheck // either way it is over
+		m.boot.node.changed.Until(lingering, func() bool { return m.boot.node.Faults().Lingers == 0 }) //nolint:errcheck // either way it is over
 
 		if m.boot.ctx.Err() == nil {
 			m.persist(provider)

@@ -17,7 +17,7 @@ const balancerDial = time.Second
 // first that accepts it. It lives as long as the lab.
 func (l *Lab) Balance(address netip.Addr, ports []uint16, nodes ...*Node) error {
 	for _, number := range ports {
-		listener, err := l.network.listen(netip.AddrPortFrom(address, number))
+		listener, err := l.network.Listen(netip.AddrPortFrom(address, number))
 		if err != nil {
 			return fmt.Errorf("balance port %d: %w", number, err)
 		}
@@ -62,7 +62,7 @@ func (l *Lab) relay(client net.Conn, number uint16, nodes []*Node) {
 
 	for _, node := range nodes {
 		ctx, cancel := context.WithTimeout(l.ctx, balancerDial)
-		conn, err := l.network.dial(ctx, netip.AddrPortFrom(node.Address(), number))
+		conn, err := l.network.Dial(ctx, netip.AddrPortFrom(node.Address(), number))
 
 		cancel()
 

@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/signal"
 )
 
 // errPowerCut is why everything in a boot ends that nobody ended in order.
@@ -71,7 +73,7 @@ type boot struct {
 	files        fileTree
 
 	// changed is raised at every change of what mu guards, here and in the parts.
-	changed signal
+	changed signal.Signal
 
 	mu         sync.Mutex
 	timeSynced bool
@@ -244,7 +246,7 @@ func (p *phases) startEverything(ctx context.Context) error {
 	}
 	defer cancel()
 
-	err := p.boot.changed.until(limited, func() bool {
+	err := p.boot.changed.Until(limited, func() bool {
 		for _, id := range required {
 			if !p.boot.services.wasUp(id) {
 				return false
@@ -269,7 +271,7 @@ func (b *boot) holdWhile(ctx context.Context, loss Loss) error {
 	}
 
 	// Who sent the config has to hear that it was taken.
-	if err := b.changed.until(ctx, func() bool { return !b.api.inMaintenance() }); err != nil {
+	if err := b.changed.Until(ctx, func() bool { return !b.api.inMaintenance() }); err != nil {
 		return err
 	}
 
@@ -277,7 +279,7 @@ func (b *boot) holdWhile(ctx context.Context, loss Loss) error {
 	b.lost.Store(true)
 	b.node.applyNetworkFaults()
 
-	err := b.node.changed.until(ctx, func() bool { return !lost() })
+	err := b.node.changed.Until(ctx, func() bool { return !lost() })
 
 	b.lost.Store(false)
 	b.node.applyNetworkFaults()
@@ -354,7 +356,7 @@ func (k *kubelet) keepRunning(ctx context.Context) {
 
 // run starts kubelet once what it waits for is there, and registers the node.
 func (k *kubelet) run(ctx context.Context) {
-	if k.boot.changed.until(ctx, func() bool { return k.boot.synced() && k.boot.config.hostname() != "" }) != nil {
+	if k.boot.changed.Until(ctx, func() bool { return k.boot.synced() && k.boot.config.hostname() != "" }) != nil {
 		return
 	}
 
@@ -373,7 +375,7 @@ func (k *kubelet) run(ctx context.Context) {
 			`Get "http://127.0.0.1:10248/healthz": dial tcp 127.0.0.1:10248: connect: connection refused`)
 	}
 
-	if k.boot.node.changed.until(ctx, func() bool { return !down() }) != nil {
+	if k.boot.node.changed.Until(ctx, func() bool { return !down() }) != nil {
 		return
 	}
 
@@ -393,7 +395,7 @@ func (b *boot) syncTime() {
 	synced := false
 
 	for {
-		changed := b.node.changed.wait()
+		changed := b.node.changed.Wait()
 
 		if now := !b.node.Faults().TimeUnsynced; now != synced {
 			synced = now
@@ -499,4 +501,4 @@ func (b *boot) networkUp() {
 }
 
 // addresses are the node's own, virtual ones aside.
-func (b *boot) addresses() []netip.Addr { return b.node.nic.ownAddresses() }
+func (b *boot) addresses() []netip.Addr { return b.node.nic.OwnAddresses() }

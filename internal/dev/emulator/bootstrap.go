@@ -61,7 +61,7 @@ func (e *etcdService) within(ctx context.Context, limit time.Duration, condition
 	ctx, cancel := e.boot.node.lab.clock.WithTimeout(ctx, limit)
 	defer cancel()
 
-	return e.boot.changed.until(ctx, condition) == nil
+	return e.boot.changed.Until(ctx, condition) == nil
 }
 
 // bootstrap replaces the waiting etcd service by one that makes a cluster. An etcd of an earlier Bootstrap is

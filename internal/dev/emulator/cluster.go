@@ -149,8 +149,8 @@ func (c *controlPlane) claimVIPs(member *etcdMember) {
 		lab.mu.Unlock()
 
 		if holder == nil {
-			c.boot.node.nic.addAddress(vip)
-			lab.changed.raise()
+			c.boot.node.nic.AddAddress(vip)
+			lab.changed.Raise()
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (c *controlPlane) releaseVIPs() {
 	lab.mu.Unlock()
 
 	for _, vip := range held {
-		c.boot.node.nic.removeAddress(vip)
+		c.boot.node.nic.RemoveAddress(vip)
 
 		lab.mu.Lock()
 		delete(lab.holders, vip)
@@ -177,7 +177,7 @@ func (c *controlPlane) releaseVIPs() {
 	}
 
 	if len(held) > 0 {
-		lab.changed.raise()
+		lab.changed.Raise()
 	}
 }
 
@@ -186,14 +186,14 @@ func (c *controlPlane) runTrustd(ctx context.Context) {
 	c.boot.services.set(serviceTrustd, stateStarting, "Starting service")
 	c.boot.services.set(serviceTrustd, stateWaiting, `Waiting for service "containerd" to be "up", time sync, network`)
 
-	if c.boot.changed.until(ctx, func() bool { return c.boot.synced() && c.boot.config.hostname() != "" }) != nil {
+	if c.boot.changed.Until(ctx, func() bool { return c.boot.synced() && c.boot.config.hostname() != "" }) != nil {
 		return
 	}
 
 	for ctx.Err() == nil {
 		down := func() bool { return c.boot.node.Faults().TrustdDown }
 
-		if c.boot.node.changed.until(ctx, func() bool { return !down() }) != nil {
+		if c.boot.node.changed.Until(ctx, func() bool { return !down() }) != nil {
 			return
 		}
 
@@ -209,8 +209,8 @@ func (c *controlPlane) runTrustd(ctx context.Context) {
 		c.boot.services.set(serviceTrustd, stateRunning, c.boot.services.startedMessage(serviceTrustd))
 		c.boot.services.setHealth(serviceTrustd, true, "")
 
-		c.boot.node.changed.until(ctx, down) //nolint:errcheck // either way it closes now
-		c.boot.node.nic.abandon(TrustdPort)
+		c.boot.node.changed.Until(ctx, down) //nolint:errcheck // either way it closes now
+		c.boot.node.nic.Abandon(TrustdPort)
 		server.Close()
 
 		if ctx.Err() == nil {
@@ -222,7 +222,7 @@ func (c *controlPlane) runTrustd(ctx context.Context) {
 func (c *controlPlane) openTrustd() (*trustd.Server, error) {
 	security := c.boot.config.settings().Machine().Security()
 
-	listener, err := c.boot.node.nic.listen(TrustdPort)
+	listener, err := c.boot.node.nic.Listen(TrustdPort)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func (c *controlPlane) endpointAddresses() []netip.Addr {
 	}
 
 	for _, address := range slices.Clone(addresses) {
-		if at, known := c.boot.node.lab.network.socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
+		if at, known := c.boot.node.lab.network.Socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
 			addresses = append(addresses, at.Addr())
 		}
 	}
@@ -264,20 +264,20 @@ func (c *controlPlane) options() kubernetes.Options {
 
 	return kubernetes.Options{Version: version, CNI: config.Cluster().Network().CNI().Name(), Now: c.boot.wallNow,
 		NoProxy: !config.Cluster().Proxy().Enabled(), NoDNS: !config.Cluster().CoreDNS().Enabled(),
-		Changed: c.boot.node.lab.changed.raise,
+		Changed: c.boot.node.lab.changed.Raise,
 	}
 }
 
 // run serves the Kubernetes API while the node's etcd runs.
 func (c *controlPlane) run(ctx context.Context, cluster *etcdCluster) {
-	if c.boot.changed.until(ctx, c.boot.etcd.passedCheck) != nil || c.startStaticPods(ctx) != nil {
+	if c.boot.changed.Until(ctx, c.boot.etcd.passedCheck) != nil || c.startStaticPods(ctx) != nil {
 		return
 	}
 
 	for ctx.Err() == nil {
 		down := func() bool { return c.boot.node.Faults().KubernetesDown }
 
-		if c.boot.node.changed.until(ctx, func() bool { return !down() }) != nil {
+		if c.boot.node.changed.Until(ctx, func() bool { return !down() }) != nil {
 			return
 		}
 
@@ -289,9 +289,9 @@ func (c *controlPlane) run(ctx context.Context, cluster *etcdCluster) {
 		}
 
 		c.setServing(cluster)
-		c.boot.node.changed.until(ctx, down) //nolint:errcheck // either way it closes now
+		c.boot.node.changed.Until(ctx, down) //nolint:errcheck // either way it closes now
 		c.setServing(nil)
-		c.boot.node.nic.abandon(KubernetesPort)
+		c.boot.node.nic.Abandon(KubernetesPort)
 		server.Close()
 	}
 }
@@ -299,7 +299,7 @@ func (c *controlPlane) run(ctx context.Context, cluster *etcdCluster) {
 func (c *controlPlane) open(cluster *etcdCluster) (*kubernetes.Server, error) {
 	config := c.boot.config.settings().Cluster()
 
-	listener, err := c.boot.node.nic.listen(KubernetesPort)
+	listener, err := c.boot.node.nic.Listen(KubernetesPort)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func (c *controlPlane) setServing(cluster *etcdCluster) {
 	lab.mu.Unlock()
 
 	c.showStaticPods()
-	lab.changed.raise()
+	lab.changed.Raise()
 	c.boot.status.refresh()
 }
 
@@ -403,10 +403,10 @@ func (k *kubelet) join(ctx context.Context) {
 	k.postStatus(cluster)
 	k.boot.node.editDrive(func(d *drive) { d.registered = true })
 	cluster.kube.Restore(k.boot.config.hostname())
-	k.boot.node.lab.changed.raise()
+	k.boot.node.lab.changed.Raise()
 
 	for {
-		changed := k.boot.node.lab.changed.wait()
+		changed := k.boot.node.lab.changed.Wait()
 
 		k.boot.resources.showNodeStatus()
 		k.boot.status.refresh()
@@ -534,7 +534,7 @@ func (l *Lab) InstallCNI() {
 	}
 	l.mu.Unlock()
 
-	l.changed.raise()
+	l.changed.Raise()
 }
 
 // clusterNodes are the running machines of the node's cluster.

@@ -81,7 +81,7 @@ func (m *machineConfig) activate(provider talosconfig.Provider) {
 	}
 
 	m.boot.status.refresh()
-	m.boot.node.lab.changed.raise()
+	m.boot.node.lab.changed.Raise()
 }
 
 // forget leaves a machine in maintenance mode without the settings that it was sent there.
@@ -105,7 +105,7 @@ func (m *machineConfig) withdraw() {
 	m.boot.resources.remove(config.NewMachineConfigWithID(nil, config.ActiveID))
 	m.boot.resources.showMachineType()
 	m.boot.status.refresh()
-	m.boot.node.lab.changed.raise()
+	m.boot.node.lab.changed.Raise()
 }
 
 // moveAddresses gives the machine the static addresses of its config, as far as the lab has them. Without any it stays
@@ -127,23 +127,14 @@ func (m *machineConfig) moveAddresses(provider talosconfig.Provider) {
 		return
 	}
 
-	if err := m.boot.node.nic.setAddresses(targets...); err != nil {
+	if err := m.boot.node.nic.SetAddresses(targets...); err != nil {
 		m.boot.log("failed to assign addresses %s: %s", targets, err)
 	}
 }
 
 // has reports whether a machine of the lab can have the address.
 func (l *Lab) has(address netip.Addr) bool {
-	if l.prefix.Contains(address) {
-		return true
-	}
-
-	l.network.mu.Lock()
-	defer l.network.mu.Unlock()
-
-	_, mapped := l.network.routes[address]
-
-	return mapped || l.network.single.IsValid()
+	return l.prefix.Contains(address) || l.network.Leads(address)
 }
 
 // staticAddresses are the addresses that a machine config gives, in both styles of network settings.

@@ -226,7 +226,7 @@ func (e *etcdService) live(ctx context.Context, start etcdStart) error {
 
 	e.boot.services.set(serviceEtcd, statePreparing, "Running pre state")
 
-	if err := e.boot.node.changed.until(ctx, func() bool { return !e.boot.node.Faults().EtcdImage }); err != nil {
+	if err := e.boot.node.changed.Until(ctx, func() bool { return !e.boot.node.Faults().EtcdImage }); err != nil {
 		return err
 	}
 
@@ -296,7 +296,7 @@ func (e *etcdService) awaitConditions(ctx context.Context) error {
 	shown := etcdConditions(true, true, true)
 	e.boot.services.set(serviceEtcd, stateWaiting, "Waiting for "+shown)
 
-	return e.boot.changed.until(ctx, func() bool {
+	return e.boot.changed.Until(ctx, func() bool {
 		waiting := e.waitingFor()
 		if waiting != "" && waiting != shown {
 			shown = waiting
@@ -451,7 +451,7 @@ func (e *etcdService) up(member *etcdMember) {
 	member.cluster.elect()
 	lab.mu.Unlock()
 
-	lab.changed.raise()
+	lab.changed.Raise()
 	e.boot.resources.showEtcdMember(member.id)
 }
 
@@ -471,7 +471,7 @@ func (e *etcdService) down() {
 	}
 	lab.mu.Unlock()
 
-	lab.changed.raise()
+	lab.changed.Raise()
 }
 
 // promote makes a learner a voter, after the time it takes to catch up.
@@ -490,7 +490,7 @@ func (e *etcdService) promote(ctx context.Context, member *etcdMember) error {
 		return err
 	}
 
-	return lab.changed.until(ctx, func() bool {
+	return lab.changed.Until(ctx, func() bool {
 		lab.mu.Lock()
 		defer lab.mu.Unlock()
 
@@ -508,12 +508,12 @@ func (e *etcdService) promote(ctx context.Context, member *etcdMember) error {
 // watch keeps the service's health what the cluster's quorum makes it.
 func (e *etcdService) watch(ctx context.Context, member *etcdMember) error {
 	lab := e.boot.node.lab
-	lab.changed.raise()
+	lab.changed.Raise()
 
 	e.boot.tasks.Go(func() { e.boot.controlPlane.run(ctx, member.cluster) })
 
 	for {
-		changed := lab.changed.wait()
+		changed := lab.changed.Wait()
 
 		if e.healthy(member) {
 			e.boot.services.setHealth(serviceEtcd, true, "")

@@ -81,7 +81,7 @@ func (e *etcdService) with(ctx context.Context, use func(*etcdCluster) error) er
 		return err
 	}
 
-	e.boot.node.lab.changed.raise()
+	e.boot.node.lab.changed.Raise()
 
 	return failure
 }
@@ -156,7 +156,7 @@ func (e *etcdService) leaveCluster(ctx context.Context, member *etcdMember) erro
 	e.stop(errLeaving)
 	e.boot.services.stop(serviceEtcd)
 	e.boot.node.editDrive(func(d *drive) { d.etcd = nil })
-	e.boot.node.lab.changed.raise()
+	e.boot.node.lab.changed.Raise()
 
 	return nil
 }
@@ -198,7 +198,7 @@ func (e *etcdService) ownMember(ctx context.Context) (*etcdMember, error) {
 
 	var member *etcdMember
 
-	if err := e.boot.node.lab.changed.until(limited, func() bool {
+	if err := e.boot.node.lab.changed.Until(limited, func() bool {
 		member = e.boot.node.readDrive().etcd
 
 		return member != nil

@@ -170,7 +170,7 @@ func (e *etcdService) clientReady() error {
 func (e *etcdService) await(ctx context.Context, answered func(endpoints []netip.Addr) bool) error {
 	lab := e.boot.node.lab
 
-	return lab.changed.until(ctx, func() bool {
+	return lab.changed.Until(ctx, func() bool {
 		endpoints := e.boot.members.controlPlaneEndpoints()
 
 		lab.mu.Lock()

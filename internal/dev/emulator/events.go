@@ -13,6 +13,8 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/signal"
 )
 
 // Sizes of a node's event ring: what it holds, and how much of that is left out for readers that begin, as a gap before
@@ -39,7 +41,7 @@ func (e event) message() *machineapi.Event {
 
 // eventRing is the history of a boot's events. It is lost at reboot.
 type eventRing struct {
-	changed signal
+	changed signal.Signal
 
 	mu     sync.Mutex
 	events []event
@@ -63,7 +65,7 @@ func (r *eventRing) publish(at time.Time, actor string, payload proto.Message) {
 	}
 	r.mu.Unlock()
 
-	r.changed.raise()
+	r.changed.Raise()
 }
 
 // at returns the event at a position; found is false when there is none yet, and lost is true when the reader was too
@@ -170,7 +172,7 @@ func (s *logAPI) Events(request *machineapi.EventsRequest,
 	}
 
 	for {
-		changed := b.events.changed.wait()
+		changed := b.events.changed.Wait()
 
 		stopped := b.stopped.Err() != nil // looked at first, so that the last events are told
 		entry, found, lost := b.events.at(position)

@@ -177,7 +177,7 @@ func (b *boot) ownAPI(ctx context.Context, roles role.Set) (*client.Client, erro
 			ServerName: self.Addr().String(), Time: b.wallNow,
 		}),
 		client.WithGRPCDialOptions(grpc.WithContextDialer(
-			func(ctx context.Context, _ string) (net.Conn, error) { return b.node.nic.dial(ctx, self) })),
+			func(ctx context.Context, _ string) (net.Conn, error) { return b.node.nic.Dial(ctx, self) })),
 	)
 }
 
@@ -255,7 +255,7 @@ func (k *kubernetesAccess) dial(ctx context.Context, _, to string) (net.Conn, er
 		return nil, fmt.Errorf("dial tcp: lookup %s: no such host", host)
 	}
 
-	return k.boot.node.nic.dial(ctx, at)
+	return k.boot.node.nic.Dial(ctx, at)
 }
 
 func (k *kubernetesAccess) close() {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/certs"
 )
 
 // serveHTTPS is a web server with a certificate that nobody knows.
@@ -20,7 +22,7 @@ func serveHTTPS(listener net.Listener) {
 		return
 	}
 
-	pair, err := x509.NewKeyPair(ca, serverCertificate("appliance.example", nil, "appliance.example", nil, now)...)
+	pair, err := x509.NewKeyPair(ca, certs.ServerCertificate("appliance.example", nil, "appliance.example", nil, now)...)
 	if err != nil {
 		return
 	}

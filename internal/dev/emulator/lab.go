@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/signal"
 )
 
 // claimPort is bound on the last usable address of each of a lab's blocks for as long as the lab lives, so that no
@@ -33,13 +35,13 @@ type Lab struct {
 	clock   clock.Clock
 	prefix  netip.Prefix
 	claims  []net.Listener
-	network *wiring
+	network *network.Wiring
 
 	ctx    context.Context //nolint:containedctx // the lab's life, which no single call has
 	cancel context.CancelFunc
 
 	// changed is raised whenever something that nodes share has changed: etcd, virtual addresses, Kubernetes.
-	changed signal
+	changed signal.Signal
 
 	mu       sync.Mutex
 	nodes    []*Node
@@ -57,7 +59,7 @@ func NewLab(options LabOptions) (*Lab, error) {
 	lab := &Lab{
 		options:    options,
 		clock:      clock.Scaled(options.TimeScale),
-		network:    newWiring(),
+		network:    network.NewWiring(),
 		kubernetes: map[*boot]*etcdCluster{},
 		snapshots:  map[[sha256.Size]byte]*etcdCluster{},
 		holders:    map[netip.Addr]*boot{},
@@ -76,7 +78,7 @@ func NewLab(options LabOptions) (*Lab, error) {
 	}
 
 	if options.SingleAddress {
-		lab.network.single = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		lab.network.ShareAddress(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 		lab.prefix = declaredPrefix(blocks)
 
 		return lab, nil
@@ -133,7 +135,7 @@ func (l *Lab) claim(blocks int) error {
 		if err != nil {
 			l.release()
 
-			return openError(at, err)
+			return network.OpenError(at, err)
 		}
 
 		l.claims = append(l.claims, listener)
@@ -176,19 +178,19 @@ func (l *Lab) Clock() clock.Clock { return l.clock }
 
 // Map makes connections and listeners of a declared address use an address of the lab, for clusters that were declared
 // elsewhere.
-func (l *Lab) Map(declared, actual netip.Addr) { l.network.route(declared, actual) }
+func (l *Lab) Map(declared, actual netip.Addr) { l.network.Route(declared, actual) }
 
 // Endpoint is where a client on this system finds a port of a declared address, as host:port. With a single address it
 // is known once a machine has listened there.
 func (l *Lab) Endpoint(declared netip.AddrPort) string {
-	at, _ := l.network.socket(declared)
+	at, _ := l.network.Socket(declared)
 
 	return at.String()
 }
 
 // Dial connects to a declared address the way the lab's machines do.
 func (l *Lab) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-	return l.network.dial(ctx, to)
+	return l.network.Dial(ctx, to)
 }
 
 // Start switches a new machine on. It returns when the machine has its address, before it answers.
@@ -275,7 +277,7 @@ func (l *Lab) Remove(node *Node) {
 	l.nodes = slices.DeleteFunc(l.nodes, func(other *Node) bool { return other == node })
 	l.mu.Unlock()
 
-	l.changed.raise()
+	l.changed.Raise()
 }
 
 // Close switches everything off and gives the addresses back.
@@ -289,49 +291,4 @@ func (l *Lab) Close() error {
 	l.release()
 
 	return nil
-}
-
-// signal wakes everyone who waits for a change.
-type signal struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// wait is closed at the next raise. Take it before looking at what may change.
-func (s *signal) wait() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.ch == nil {
-		s.ch = make(chan struct{})
-	}
-
-	return s.ch
-}
-
-func (s *signal) raise() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.ch != nil {
-		close(s.ch)
-		s.ch = nil
-	}
-}
-
-// until waits until done says so; it looks again after every raise. It returns the context's cause if that ends first.
-func (s *signal) until(ctx context.Context, done func() bool) error {
-	for {
-		changed := s.wait()
-
-		if done() {
-			return nil
-		}
-
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-changed:
-		}
-	}
 }

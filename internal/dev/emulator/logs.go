@@ -11,11 +11,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/signal"
 )
 
 // logBuffer is a growing log that readers can follow.
 type logBuffer struct {
-	changed signal
+	changed signal.Signal
 
 	mu    sync.Mutex
 	texts []string
@@ -26,7 +28,7 @@ func (l *logBuffer) add(line string) {
 	l.texts = append(l.texts, line)
 	l.mu.Unlock()
 
-	l.changed.raise()
+	l.changed.Raise()
 }
 
 func (l *logBuffer) lines() []string {
@@ -102,7 +104,7 @@ func (s *logAPI) sendLog(stream grpc.ServerStreamingServer[common.Data], log *lo
 	}
 
 	for {
-		changed := log.changed.wait()
+		changed := log.changed.Wait()
 		lines = log.lines()
 
 		for ; sent < len(lines); sent++ {

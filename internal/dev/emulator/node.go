@@ -13,6 +13,9 @@ import (
 	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/signal"
 )
 
 // Node is one emulated machine. Its methods are safe for concurrent use.
@@ -21,14 +24,14 @@ type Node struct {
 	options NodeOptions
 	// release is that of the machine's own version; an upgrade can make its boots run another.
 	release *release
-	nic     *nic
+	nic     *network.NIC
 
 	ctx    context.Context //nolint:containedctx // the machine's life in the lab, which no single call has
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	// changed is raised when the faults or the power change, and at every change that the running boot makes.
-	changed signal
+	changed signal.Signal
 
 	// wiring keeps two that carry out the power and the faults apart, so that the last one does it by what holds then.
 	wiring sync.Mutex
@@ -86,7 +89,7 @@ func newNode(lab *Lab, options NodeOptions) (*Node, error) {
 		lab:     lab,
 		options: options,
 		release: release,
-		nic:     newNIC(lab.network),
+		nic:     network.NewNIC(lab.network),
 		done:    make(chan struct{}),
 		faults:  options.Faults,
 		on:      true,
@@ -178,16 +181,16 @@ func identityOf(seed string) string {
 
 // start brings the machine's address up and switches it on.
 func (n *Node) start() error {
-	if err := n.nic.setAddresses(n.options.Address); err != nil {
+	if err := n.nic.SetAddresses(n.options.Address); err != nil {
 		close(n.done)
-		n.nic.close()
+		n.nic.Close()
 
 		return err
 	}
 
 	if err := n.reservePort(); err != nil {
 		close(n.done)
-		n.nic.close()
+		n.nic.Close()
 
 		return err
 	}
@@ -202,7 +205,7 @@ func (n *Node) start() error {
 // reservePort settles the API's port before the machine answers, so that Endpoint can tell it; elsewhere it proves that
 // the port is free.
 func (n *Node) reservePort() error {
-	listener, err := n.lab.network.listen(netip.AddrPortFrom(n.options.Address, APIPort))
+	listener, err := n.lab.network.Listen(netip.AddrPortFrom(n.options.Address, APIPort))
 	if err != nil {
 		return err
 	}
@@ -215,7 +218,7 @@ func (n *Node) run() {
 	defer close(n.done)
 
 	for n.ctx.Err() == nil {
-		if err := n.changed.until(n.ctx, n.poweredOn); err != nil {
+		if err := n.changed.Until(n.ctx, n.poweredOn); err != nil {
 			return
 		}
 
@@ -241,8 +244,8 @@ func (n *Node) run() {
 		n.mu.Unlock()
 
 		n.applyNetworkFaults()
-		n.changed.raise()
-		n.lab.changed.raise()
+		n.changed.Raise()
+		n.lab.changed.Raise()
 
 		if end == endReboot {
 			n.restart()
@@ -260,7 +263,7 @@ func (n *Node) restart() {
 		return
 	}
 
-	n.nic.setSilent(true)
+	n.nic.SetSilent(true)
 	n.lab.clock.Sleep(ctx, n.options.Timing.SelfTest) //nolint:errcheck // cut short by a power cut
 	n.applyNetworkFaults()
 }
@@ -272,7 +275,7 @@ func (n *Node) whilePowered() (context.Context, context.CancelFunc) {
 	go func() {
 		defer cancel()
 
-		n.changed.until(ctx, func() bool { return !n.poweredOn() }) //nolint:errcheck // either way it is over
+		n.changed.Until(ctx, func() bool { return !n.poweredOn() }) //nolint:errcheck // either way it is over
 	}()
 
 	return ctx, cancel
@@ -281,7 +284,7 @@ func (n *Node) whilePowered() (context.Context, context.CancelFunc) {
 func (n *Node) stop() {
 	n.cancel()
 	<-n.done
-	n.nic.close()
+	n.nic.Close()
 }
 
 func (n *Node) poweredOn() bool {
@@ -300,9 +303,9 @@ func (n *Node) applyNetworkFaults() {
 	faults, on := n.faults, n.on
 	n.mu.Unlock()
 
-	n.nic.setStall(faults.StallAfter)
-	n.nic.refuse(APIPort, faults.Refuse)
-	n.nic.setSilent(faults.Silence || !on || n.isLost())
+	n.nic.SetStall(faults.StallAfter)
+	n.nic.Refuse(APIPort, faults.Refuse)
+	n.nic.SetSilent(faults.Silence || !on || n.isLost())
 }
 
 // isLost reports whether the running boot is held because the machine is lost.
@@ -327,19 +330,16 @@ func (n *Node) Options() NodeOptions { return n.options }
 
 // Address is the address that the machine has now.
 func (n *Node) Address() netip.Addr {
-	n.nic.mu.Lock()
-	defer n.nic.mu.Unlock()
-
-	if len(n.nic.addresses) == 0 {
-		return n.options.Address
+	if address := n.nic.Address(); address.IsValid() {
+		return address
 	}
 
-	return n.nic.addresses[0]
+	return n.options.Address
 }
 
 // Endpoint is where a client on this system reaches the machine's API, as host:port.
 func (n *Node) Endpoint() string {
-	at, _ := n.lab.network.socket(netip.AddrPortFrom(n.Address(), APIPort))
+	at, _ := n.lab.network.Socket(netip.AddrPortFrom(n.Address(), APIPort))
 
 	return at.String()
 }
@@ -362,7 +362,7 @@ func (n *Node) power(on bool) {
 		b.cut(errPowerCut)
 	}
 
-	n.changed.raise()
+	n.changed.Raise()
 }
 
 // Set changes the machine's faults.
@@ -372,8 +372,8 @@ func (n *Node) Set(change func(*Faults)) {
 	n.mu.Unlock()
 
 	n.applyNetworkFaults()
-	n.changed.raise()
-	n.lab.changed.raise()
+	n.changed.Raise()
+	n.lab.changed.Raise()
 }
 
 // Refuse opens or closes the API port.
@@ -490,7 +490,7 @@ func (n *Node) Meta() map[uint8]string {
 
 // WaitFor waits until the condition holds; it looks again at every change of the machine.
 func (n *Node) WaitFor(ctx context.Context, condition func(*Node) bool) error {
-	if err := n.changed.until(ctx, func() bool { return condition(n) }); err != nil {
+	if err := n.changed.Until(ctx, func() bool { return condition(n) }); err != nil {
 		return fmt.Errorf("wait for node %s in stage %s: %w", n.options.Name, n.Stage(), err)
 	}
 

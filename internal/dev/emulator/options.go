@@ -6,6 +6,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 )
 
 // DefaultTalosVersion is the Talos release whose behaviour nodes show if nothing else is asked for.
@@ -193,3 +195,10 @@ func (t Timing) withDefaults() Timing {
 
 	return t
 }
+
+// Ports that a Talos node listens on.
+const (
+	APIPort        = network.APIPort        // the Talos API
+	TrustdPort     = network.TrustdPort     // trustd, on control planes
+	KubernetesPort = network.KubernetesPort // kube-apiserver, on control planes
+)

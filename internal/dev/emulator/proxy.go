@@ -47,7 +47,7 @@ func (g *gatekeeper) targets(ctx context.Context, method string) (targets []stri
 	}
 
 	// A worker has no certificate to forward with: it serves itself and refuses the rest.
-	forwards := g.api.wish.certificate.client != nil
+	forwards := g.api.wish.certificate.Client != nil
 	if !forwards {
 		node, nodes = g.boot.members.othersThan(node), g.boot.members.othersThan(nodes)
 	}

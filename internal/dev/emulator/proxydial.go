@@ -37,13 +37,13 @@ func (g *gatekeeper) dialNode(ctx context.Context, target string) (*grpc.ClientC
 	conn, err := grpc.NewClient("passthrough:///"+netip.AddrPortFrom(address, APIPort).String(),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 			MinVersion:   tls.VersionTLS13,
-			RootCAs:      certificate.roots,
-			Certificates: []tls.Certificate{*certificate.client},
+			RootCAs:      certificate.Roots,
+			Certificates: []tls.Certificate{*certificate.Client},
 			Time:         g.boot.wallNow,
 		})),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return g.boot.node.nic.dial(ctx, netip.AddrPortFrom(address, APIPort))
+			return g.boot.node.nic.Dial(ctx, netip.AddrPortFrom(address, APIPort))
 		}),
 	)
 	if err != nil {

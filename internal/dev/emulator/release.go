@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/clusterhealth"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/cosi"
 )
 
 // release is what the releases of one line of Talos, such as v1.12.x, do in their own way. What it does not tell, all
@@ -91,7 +92,7 @@ var releases = []*release{
 		},
 		waitEnded:   serviceEntry{stateFinished, "Service finished successfully"},
 		checkLimit:  func(string) time.Duration { return 0 },
-		definitions: definitionsOf(resourceNamespaces, resourceSpecs),
+		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
 	},
 	{
 		line:      "v1.12.",
@@ -117,7 +118,7 @@ var releases = []*release{
 				"1 error(s) occurred:\n\terror getting etcd member list: context canceled"},
 		checkLimit:            checkLimit112,
 		checksNodesWithoutCNI: true,
-		definitions:           definitionsOf(resourceNamespaces112(), resourceSpecs112),
+		definitions:           cosi.DefinitionsOf(cosi.ResourceNamespaces112(), cosi.ResourceSpecs112),
 	},
 }
 

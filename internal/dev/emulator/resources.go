@@ -24,6 +24,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	timeres "github.com/siderolabs/talos/pkg/machinery/resources/time"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/cosi"
 )
 
 // Partitions of an installed machine, in order, with their sizes in bytes; the last one takes the rest.
@@ -70,7 +72,7 @@ func (r *resources) prepare() error {
 		return fmt.Errorf("make resource state: %w", err)
 	}
 
-	r.state = staleBookmarks(core, r.boot.id)
+	r.state = cosi.StaleBookmarks(core, r.boot.id)
 	r.own = state.WrapCore(core)
 	options := r.boot.node.options
 
@@ -429,7 +431,7 @@ func (r *resources) showIdentity() {
 // follow keeps the members up to date; without discovery a node knows of itself alone.
 func (m *membership) follow(ctx context.Context) {
 	for {
-		changed := m.boot.node.lab.changed.wait()
+		changed := m.boot.node.lab.changed.Wait()
 
 		m.show()
 

@@ -198,7 +198,7 @@ func (i *installer) stall(ctx context.Context, limit time.Duration) error {
 	limited, cancel := i.boot.node.lab.clock.WithTimeout(ctx, limit)
 	defer cancel()
 
-	i.boot.node.changed.until(limited, func() bool { return i.boot.node.Faults().InstallStall == 0 }) //nolint:errcheck // either way it is over
+	i.boot.node.changed.Until(limited, func() bool { return i.boot.node.Faults().InstallStall == 0 }) //nolint:errcheck // either way it is over
 
 	return context.Cause(ctx)
 }

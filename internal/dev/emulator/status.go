@@ -74,8 +74,8 @@ func (m *machineStatus) refresh() {
 
 // notify wakes whoever waits for a change of the boot or of its node.
 func (m *machineStatus) notify() {
-	m.boot.changed.raise()
-	m.boot.node.changed.raise()
+	m.boot.changed.Raise()
+	m.boot.node.changed.Raise()
 }
 
 // unmet are what keeps the machine from being ready. Only the stages booting and running ask for anything.

@@ -278,7 +278,7 @@ func (k *kubelet) cordonAndDrain(ctx context.Context) error {
 	limited, cancel := k.boot.node.lab.clock.WithTimeout(ctx, cordonLimit)
 	defer cancel()
 
-	err := k.boot.node.lab.changed.until(limited, func() bool {
+	err := k.boot.node.lab.changed.Until(limited, func() bool {
 		cluster := k.reachable()
 		if cluster == nil {
 			return false

@@ -7,17 +7,13 @@ import (
 	stdx509 "crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/certs"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/trustd"
 )
 
@@ -34,13 +30,13 @@ const renewAfter = x509.DefaultCertificateValidityDuration / 2
 type certificates struct {
 	boot *boot
 
-	trust maintenanceTrust
+	trust certs.Maintenance
 
 	// What follows is guarded by boot.mu.
 
 	// toldFingerprint is the maintenance certificate's that the console told last.
 	toldFingerprint string
-	own             *apiCertificate // nil until the secure API has one
+	own             *certs.API // nil until the secure API has one
 }
 
 // keepMaintenance renews the maintenance API's certificate as long as the machine is in maintenance mode.
@@ -50,75 +46,13 @@ func (c *certificates) keepMaintenance(ctx context.Context) {
 	}
 }
 
-// maintenanceTrust holds the CA of the maintenance API, made anew at each boot, and its certificate. Both are made for
-// the first client that needs them: most boots see none.
-type maintenanceTrust struct {
-	mu   sync.Mutex
-	ca   *x509.CertificateAuthority
-	leaf *tls.Certificate
-	due  maintenanceLeaf
-}
-
-// maintenanceLeaf is what a certificate of the maintenance API says.
-type maintenanceLeaf struct {
-	addresses []netip.Addr
-	hostname  string
-	from      time.Time
-}
-
-// apiCertificate is what the secure API serves and dials with.
-type apiCertificate struct {
-	// server is replaced when it is renewed; connections stay.
-	server atomic.Pointer[tls.Certificate]
-	// client is for forwarding calls to other nodes; only control planes have one.
-	client *tls.Certificate
-	// roots are the CAs whose client certificates are accepted.
-	roots *stdx509.CertPool
-}
-
 // renewMaintenance makes a new leaf, as a node does at boot, after a time sync and when its addresses
 // change.
 func (c *certificates) renewMaintenance() {
-	c.trust.renew(maintenanceLeaf{c.boot.addresses(), c.boot.config.hostname(), c.boot.wallNow()})
+	c.trust.Renew(certs.Leaf{
+		Addresses: c.boot.addresses(), Hostname: c.boot.config.hostname(), From: c.boot.wallNow(),
+	})
 	c.inform()
-}
-
-func (t *maintenanceTrust) renew(due maintenanceLeaf) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	t.leaf, t.due = nil, due
-}
-
-// current is the certificate of the last renewal.
-func (t *maintenanceTrust) current() (*tls.Certificate, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	if t.leaf != nil {
-		return t.leaf, nil
-	}
-
-	from := t.due.from
-
-	if t.ca == nil {
-		ca, err := x509.NewSelfSignedCertificateAuthority(x509.NotBefore(from), x509.NotAfter(from.Add(24*time.Hour)))
-		if err != nil {
-			return nil, fmt.Errorf("make maintenance CA: %w", err)
-		}
-
-		t.ca = ca
-	}
-
-	pair, err := x509.NewKeyPair(t.ca,
-		serverCertificate(constants.MaintenanceServiceCommonName, t.due.addresses, t.due.hostname, nil, from)...)
-	if err != nil {
-		return nil, fmt.Errorf("sign maintenance certificate: %w", err)
-	}
-
-	t.leaf = leafOnly(pair)
-
-	return t.leaf, nil
 }
 
 // maintenanceTLS is that of the maintenance API: no client certificate is even asked for.
@@ -133,89 +67,9 @@ func (c *certificates) maintenanceTLS() *tls.Config {
 				c.renewMaintenance()
 			}
 
-			return c.trust.current()
+			return c.trust.Current()
 		},
 	}
-}
-
-// tlsConfig is that of the secure API.
-func (c *apiCertificate) tlsConfig(oldestTLS uint16, now func() time.Time) *tls.Config {
-	return &tls.Config{
-		MinVersion:             oldestTLS,
-		NextProtos:             []string{"h2"},
-		SessionTicketsDisabled: true,
-		ClientAuth:             tls.RequireAndVerifyClientCert,
-		ClientCAs:              c.roots,
-		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.server.Load(), nil },
-		Time:                   now,
-		VerifyPeerCertificate:  verifyKeyUsage,
-	}
-}
-
-// verifyKeyUsage lets in only client certificates that are for client authentication and nothing else.
-func verifyKeyUsage(_ [][]byte, chains [][]*stdx509.Certificate) error {
-	for _, chain := range chains {
-		for _, certificate := range chain {
-			if certificate.IsCA {
-				continue
-			}
-
-			if !slices.Equal(certificate.ExtKeyUsage, []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}) {
-				return fmt.Errorf("certificate %q must have client authentication as its only extended key usage",
-					certificate.Subject)
-			}
-		}
-	}
-
-	return nil
-}
-
-func serverCertificate(commonName string, addresses []netip.Addr, hostname string, names []string,
-	now time.Time) []x509.Option {
-	named, dns := splitNames(names)
-
-	all := slices.Concat([]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, addresses, named)
-	slices.SortFunc(all, netip.Addr.Compare)
-
-	var ips []net.IP
-	for _, address := range slices.Compact(all) {
-		ips = append(ips, address.AsSlice())
-	}
-
-	if hostname != "" {
-		dns = append([]string{hostname}, dns...)
-	}
-
-	return []x509.Option{
-		x509.CommonName(commonName),
-		x509.IPAddresses(ips),
-		x509.DNSNames(dns),
-		x509.NotBefore(now),
-		x509.NotAfter(now.Add(x509.DefaultCertificateValidityDuration)),
-		x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
-		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}),
-	}
-}
-
-// splitNames parts the additional names of a machine config into addresses and DNS names.
-func splitNames(names []string) (addresses []netip.Addr, dns []string) {
-	for _, name := range names {
-		if address, err := netip.ParseAddr(name); err == nil {
-			addresses = append(addresses, address)
-		} else {
-			dns = append(dns, name)
-		}
-	}
-
-	return addresses, dns
-}
-
-// leafOnly drops the CA from the chain, which nodes do not send.
-func leafOnly(pair *x509.KeyPair) *tls.Certificate {
-	certificate := *pair.Certificate
-	certificate.Certificate = certificate.Certificate[:1]
-
-	return &certificate
 }
 
 // keep gets the secure API its certificate once the machine config and the hostname are known: a control plane
@@ -223,7 +77,7 @@ func leafOnly(pair *x509.KeyPair) *tls.Certificate {
 func (c *certificates) keep() {
 	config := c.boot.config.active()
 
-	if c.boot.changed.until(c.boot.ctx, func() bool {
+	if c.boot.changed.Until(c.boot.ctx, func() bool {
 		config = c.boot.config.active()
 
 		return config != nil && c.boot.config.hostname() != ""
@@ -251,13 +105,13 @@ func (c *certificates) keep() {
 
 		// A clock that was set has the certificate made anew.
 		waiting, cancel := c.boot.node.lab.clock.WithTimeout(c.boot.ctx, wait)
-		c.boot.node.changed.until(waiting, func() bool { return c.boot.node.Faults().ClockOffset != offset }) //nolint:errcheck // either way it is time
+		c.boot.node.changed.Until(waiting, func() bool { return c.boot.node.Faults().ClockOffset != offset }) //nolint:errcheck // either way it is time
 		cancel()
 	}
 }
 
 // serveWith makes a certificate that of the secure API, without a break if there was one before.
-func (c *certificates) serveWith(certificate *apiCertificate) {
+func (c *certificates) serveWith(certificate *certs.API) {
 	c.boot.mu.Lock()
 	current := c.own
 
@@ -267,14 +121,14 @@ func (c *certificates) serveWith(certificate *apiCertificate) {
 	c.boot.mu.Unlock()
 
 	if current != nil {
-		current.server.Store(certificate.server.Load())
+		current.Server.Store(certificate.Server.Load())
 	}
 
 	c.boot.status.notify()
 }
 
 // signOwn makes the certificates of a control plane from the machine CA in its config.
-func (c *certificates) signOwn() (*apiCertificate, error) {
+func (c *certificates) signOwn() (*certs.API, error) {
 	security := c.boot.config.settings().Machine().Security()
 
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(security.IssuingCA())
@@ -282,10 +136,10 @@ func (c *certificates) signOwn() (*apiCertificate, error) {
 		return nil, fmt.Errorf("failed to parse CA certificate: %w", err)
 	}
 
-	now := c.boot.wallNow()
+	name, now := c.boot.config.hostname(), c.boot.wallNow()
 
 	server, err := x509.NewKeyPair(ca,
-		serverCertificate(c.boot.config.hostname(), c.addresses(), c.boot.config.hostname(), security.CertSANs(), now)...)
+		certs.ServerCertificate(name, c.addresses(), name, security.CertSANs(), now)...)
 	if err != nil {
 		return nil, fmt.Errorf("failed to generate API server cert: %w", err)
 	}
@@ -307,21 +161,21 @@ func (c *certificates) signOwn() (*apiCertificate, error) {
 		return nil, err
 	}
 
-	certificate := &apiCertificate{client: leafOnly(client), roots: roots}
-	certificate.server.Store(leafOnly(server))
+	certificate := &certs.API{Client: certs.LeafOnly(client), Roots: roots}
+	certificate.Server.Store(certs.LeafOnly(server))
 
 	return certificate, nil
 }
 
 // askTrustd asks the control planes that this worker knows of to sign its certificate.
-func (c *certificates) askTrustd() (*apiCertificate, error) {
+func (c *certificates) askTrustd() (*certs.API, error) {
 	config := c.boot.config.settings()
 	security := config.Machine().Security()
 
 	var endpoints []string
 
 	for _, endpoint := range c.boot.members.controlPlaneEndpoints() {
-		if at, known := c.boot.node.lab.network.socket(netip.AddrPortFrom(endpoint, TrustdPort)); known {
+		if at, known := c.boot.node.lab.network.Socket(netip.AddrPortFrom(endpoint, TrustdPort)); known {
 			endpoints = append(endpoints, at.String())
 		}
 	}
@@ -338,7 +192,7 @@ func (c *certificates) askTrustd() (*apiCertificate, error) {
 	ctx, cancel := context.WithTimeout(c.boot.ctx, trustdTimeout)
 	defer cancel()
 
-	named, dns := splitNames(security.CertSANs())
+	named, dns := certs.SplitNames(security.CertSANs())
 
 	request := trustd.Request{
 		Endpoints:   endpoints,
@@ -354,8 +208,8 @@ func (c *certificates) askTrustd() (*apiCertificate, error) {
 		return nil, fmt.Errorf("failed to sign API server CSR: %w", err)
 	}
 
-	certificate := &apiCertificate{roots: roots}
-	certificate.server.Store(&server)
+	certificate := &certs.API{Roots: roots}
+	certificate.Server.Store(&server)
 
 	return certificate, nil
 }
@@ -366,7 +220,7 @@ func (c *certificates) addresses() []netip.Addr {
 	addresses := append([]netip.Addr{netip.IPv6Loopback(), netip.AddrFrom4([4]byte{127, 0, 0, 1})}, c.boot.addresses()...)
 
 	for _, address := range c.boot.addresses() {
-		if at, known := c.boot.node.lab.network.socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
+		if at, known := c.boot.node.lab.network.Socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
 			addresses = append(addresses, at.Addr())
 		}
 	}

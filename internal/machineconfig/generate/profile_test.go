@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -635,8 +637,10 @@ func TestFilesMadeOfAProfileFitTheirInventory(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, configs, cluster.ConfigDir)
 
-		for _, finding := range cluster.CrossCheck(filepath.Join(configs, "talosconfig")) {
-			require.Equal(t, diagnosis.OK, finding.Severity, "%s %s", finding.ID, finding.Cause)
+		for _, finding := range table.Run(t.Context(), check.Read(check.Options{TalosDir: dir, Root: dir})).Findings {
+			if finding.ID < diagnosis.ConfigInvalid {
+				require.Equal(t, diagnosis.OK, finding.Severity, "%s %s", finding.ID, finding.Cause)
+			}
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package gate is the one way in which steps change a node or one of the user's files. A dry run finds it shut: whatever
-// a step tries, nothing arrives.
+// Package gate is the one way in which steps change a node or one of the user's files. A dry run finds it shut:
+// whatever a step tries, nothing arrives.
 package gate
 
 import (

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	preflight "github.com/talos-mage/talos-mage/internal/check/nodes"
+	"github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
@@ -147,11 +147,40 @@ func (o *Observer) WrongMachine(ctx context.Context, node *inventory.Node,
 		return nil, fmt.Errorf("read the machine's UUID: %w", err)
 	}
 
-	finding := preflight.Identity(o.Cluster, node, links, system)
+	finding := nodes.Identity(o.Cluster, node, links, system)
 	if finding == nil {
 		// Another machine's boots are not this node's.
 		o.Note(node, func(facts *Facts) { facts.Boot = system.Read })
 	}
 
 	return finding, nil
+}
+
+// Version reads the running Talos of a node that answers; a refusal leaves it empty.
+func (o *Observer) Version(ctx context.Context, seen Observation) string {
+	var (
+		conn *talos.Conn
+		err  error
+	)
+
+	switch seen.State {
+	case talos.Maintenance:
+		conn, err = o.Dialer().Maintenance(ctx, seen.Address)
+	case talos.Ours:
+		conn, err = o.Dialer().Secure(ctx, seen.Address)
+	default:
+		return ""
+	}
+
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+
+	version, err := conn.Version(ctx)
+	if err != nil {
+		return ""
+	}
+
+	return version
 }

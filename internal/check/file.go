@@ -1,0 +1,96 @@
+package check
+
+import (
+	"os"
+	"strconv"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// File is one file of the cluster, or a text that was made from one.
+type File struct {
+	// Path is where it lies; Shown is how people are told it.
+	Path, Shown string
+	Data        []byte
+	// From and FromLine say where the first line of a text stands that is part of another file, as an inline patch is.
+	From     *File
+	FromLine int
+	// Mode are the permission bits.
+	Mode uint32
+
+	// Places finds fields in it.
+	Places *machineconfig.Places
+}
+
+func newFile(path, shown string, data []byte) *File {
+	return &File{Path: path, Shown: shown, Data: data, Places: machineconfig.NewPlaces(data)}
+}
+
+// readMode reads the permission bits; a file that is not there has none.
+func (f *File) readMode() {
+	if info, err := os.Stat(f.Path); err == nil {
+		f.Mode = uint32(info.Mode().Perm())
+	}
+}
+
+// Location resolves a line and a column, into the file that the text is part of, if it is.
+func (f *File) Location(line, column int) diagnosis.Location {
+	if f.From != nil {
+		shown := f.From.Shown
+		if line == 0 {
+			return diagnosis.Location{Path: shown, Line: f.FromLine}
+		}
+
+		return diagnosis.Location{Path: shown, Line: f.FromLine + line - 1, Text: f.Places.Line(line)}
+	}
+
+	return diagnosis.Location{Path: f.Shown, Line: line, Column: column, Text: f.Places.Line(line)}
+}
+
+// entryPlace is where the entry of a config's node stands, or what the cluster is read from.
+func (in *Input) entryPlace(config *Rendered) string {
+	if len(config.Nodes) > 0 && config.Nodes[0].Line > 0 {
+		return diagnosis.Place(in.Shown(in.Cluster.Source), config.Nodes[0].Line, config.Nodes[0].Column)
+	}
+
+	return in.Shown(in.Cluster.Source)
+}
+
+// configAt is the machine config that a file is; other, if the file is none.
+func (in *Input) configAt(file *File, other *Rendered) *Rendered {
+	if config := in.byFile[file]; config != nil {
+		return config
+	}
+
+	return other
+}
+
+// scalar is a single value of a YAML text, with the key that it is set by: for an item of a list the list's.
+type scalar struct {
+	key, value   string
+	line, column int
+	// within are the keys and indices above it, as "nodes", "3".
+	within []string
+}
+
+// scalars lists the single values below a node.
+func scalars(node *yaml.Node, key string, within []string, visit func(scalar)) {
+	switch node.Kind {
+	case yaml.ScalarNode:
+		visit(scalar{key: key, value: node.Value, line: node.Line, column: node.Column, within: within})
+	case yaml.SequenceNode:
+		for i, item := range node.Content {
+			scalars(item, key, append(within[:len(within):len(within)], strconv.Itoa(i)), visit)
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			name := node.Content[i].Value
+			scalars(node.Content[i+1], name, append(within[:len(within):len(within)], name), visit)
+		}
+	default:
+		// parseNodes leaves no other kinds.
+	}
+}

@@ -1,0 +1,472 @@
+// Package versions holds the checks of the versions of Talos and Kubernetes, as far as files tell.
+package versions
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+)
+
+// Checks are its rows of the table.
+func Checks() []check.Check {
+	return []check.Check{
+		check.EachConfig(diagnosis.ConfigNewer, check.Versions, checkConfigNewer),
+		check.Whole(diagnosis.InstallerVersionsDiffer, check.Versions, diagnosis.NeedsConfig, checkInstallerVersions),
+		check.Whole(diagnosis.KubernetesSkew, check.Versions, diagnosis.NeedsConfig, checkSkew),
+		check.Whole(diagnosis.KubernetesNotDeclared, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
+			checkDeclaredKubernetes),
+		check.EachConfig(diagnosis.ConfigKubernetes, check.Versions, checkConfigKubernetes),
+		check.Whole(diagnosis.TalosUpgradePath, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkUpgradePath),
+		check.Whole(diagnosis.KubernetesUpgradePath, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkKubernetesPath),
+		check.Whole(diagnosis.TalosVersionUnknown, check.Versions, diagnosis.NeedsTalconfig, checkKnownTalos),
+		check.Whole(diagnosis.VersionIncomplete, check.Versions, diagnosis.NeedsTalconfig, check.Milder(checkVersionForms)),
+		check.EachConfig(diagnosis.ConfigOlder, check.Versions, checkConfigOlder),
+		check.Whole(diagnosis.KubernetesUnsupported, check.Versions, diagnosis.NeedsTalconfig, checkDeclaredPair),
+	}
+}
+
+// wholeVersion is a release, or a pre-release.
+var wholeVersion = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?$`)
+
+// InstallerTag is the version of the config's installer, and empty if its tag is none.
+func InstallerTag(config *machineconfig.Config) string {
+	image := schematic.ParseReference(config.InstallImage())
+	if !image.Official() || !wholeVersion.MatchString(image.Tag) {
+		return ""
+	}
+
+	return image.Tag
+}
+
+// willRun is the Talos version that a node with this config runs once it is installed, and who says so; empty if nobody
+// does.
+func willRun(in *check.Input, config *check.Rendered) (version, why string) {
+	if tag := InstallerTag(config.Config); tag != "" {
+		return tag, "its installer is " + tag
+	}
+
+	if in.Cluster != nil && in.Cluster.TalosVersion != "" {
+		return in.Cluster.TalosVersion, "talosVersion is " + in.Cluster.TalosVersion
+	}
+
+	return "", ""
+}
+
+// checkConfigNewer looks for what the Talos of a config's installer does not know.
+func checkConfigNewer(r *check.Report, rendered *check.Rendered) {
+	version, why := willRun(r.In, rendered)
+
+	contract, err := config.ParseContractFromVersion(version)
+	if err != nil {
+		return
+	}
+
+	var (
+		newer []machineconfig.NewerKey
+		since *config.VersionContract
+	)
+
+	for _, root := range rendered.File.Places.Roots() {
+		for _, key := range machineconfig.NewerKeys(root, contract) {
+			newer = append(newer, key)
+
+			if since == nil || key.Since.Greater(since) {
+				since = key.Since
+			}
+		}
+	}
+
+	if len(newer) == 0 {
+		return
+	}
+
+	more := ""
+	if len(newer) > 1 {
+		more = fmt.Sprintf(", and %d more", len(newer)-1)
+	}
+
+	// Without an installer of its own the node installs what it was booted from, which may be newer than what is declared.
+	severity := diagnosis.Warning
+	if InstallerTag(rendered.Config) != "" {
+		severity = diagnosis.Failure
+	}
+
+	r.Add(severity, rendered.File.Line(newer[0].Line, newer[0].Column),
+		"set talosVersion to "+since.String()+" or newer, or "+machineconfig.HowToGenerate+" for "+contract.String(),
+		"the config is made for Talos %s (%s%s), and %s, which would refuse it", since, newer[0].Name, more, why)
+}
+
+// checkConfigOlder looks for configs of before 1.12 where a later version is declared.
+func checkConfigOlder(r *check.Report, rendered *check.Rendered) {
+	if r.In.Cluster == nil {
+		return
+	}
+
+	declared, err := config.ParseContractFromVersion(r.In.Cluster.TalosVersion)
+	raw := rendered.Provider.RawV1Alpha1().MachineConfig
+
+	// RBAC is what configs say up to 1.11 and not later.
+	if err != nil || !declared.MultidocNetworkConfigSupported() || raw.MachineFeatures == nil ||
+		raw.MachineFeatures.RBAC == nil ||
+		rendered.HasDocument("HostnameConfig") || raw.MachineInstall == nil ||
+		raw.MachineInstall.InstallGrubUseUKICmdline != nil {
+		return
+	}
+
+	r.Found(rendered.File.At("machine.features.rbac"), machineconfig.HowToGenerate,
+		"the config is made for Talos 1.11 or older, and talosVersion is %s", r.In.Cluster.TalosVersion)
+}
+
+// checkInstallerVersions looks for the nodes whose installer is of another version than most others'.
+func checkInstallerVersions(r *check.Report, in *check.Input) {
+	holders := map[string]int{}
+
+	for _, config := range in.Configs {
+		if tag := InstallerTag(config.Config); tag != "" {
+			holders[tag]++
+		}
+	}
+
+	if len(holders) < 2 {
+		return
+	}
+
+	// Of equally common ones the newer is meant.
+	usual := slices.MaxFunc(slices.Sorted(maps.Keys(holders)), func(a, b string) int {
+		return cmp.Or(cmp.Compare(holders[a], holders[b]), CompareVersions(a, b))
+	})
+
+	for _, config := range in.Configs {
+		if tag := InstallerTag(config.Config); tag != "" && tag != usual {
+			r.Config = config
+			r.Found(config.InstallPlace("image"), machineconfig.HowToGenerate,
+				"the installer of %s is %s, and that of most nodes %s", config.Name, tag, usual)
+		}
+	}
+}
+
+// Version is a version's numbers; false if it has not all three.
+func Version(text string) ([3]int, bool) {
+	var numbers [3]int
+
+	match := wholeVersion.FindStringSubmatch(text)
+	if match == nil {
+		return numbers, false
+	}
+
+	for i := range numbers {
+		numbers[i], _ = strconv.Atoi(match[i+1]) // more digits than fit are no version of anything
+	}
+
+	return numbers, true
+}
+
+func CompareVersions(a, b string) int {
+	some, _ := Version(a)
+	other, _ := Version(b)
+
+	return slices.Compare(some[:], other[:])
+}
+
+// component is a part of Kubernetes in a machine config.
+type component struct {
+	name, field string
+	// Image is the reference.
+	Image string
+}
+
+// Components are those with an image, the kubelet first.
+func Components(rendered *check.Rendered) []component {
+	all := []component{{"kubelet", "machine.kubelet.image", rendered.Provider.Machine().Kubelet().Image()}}
+
+	if check.IsControlPlane(rendered) {
+		cluster := rendered.Provider.Cluster()
+		all = append(all,
+			component{"kube-apiserver", "cluster.apiServer.image", cluster.APIServer().Image()},
+			component{"kube-controller-manager", "cluster.controllerManager.image", cluster.ControllerManager().Image()},
+			component{"kube-scheduler", "cluster.scheduler.image", cluster.Scheduler().Image()},
+		)
+	}
+
+	return all
+}
+
+// declared reports whether the config itself names the image; else it is the default of this program's machinery, and
+// tells nothing.
+func (c component) declared(rendered *check.Rendered) bool {
+	return rendered.File.Places.Has("", c.field)
+}
+
+// Tag is the image's version.
+func (c component) Tag() string {
+	kubernetes, err := v1alpha1.KubernetesVersionFromImageRef(c.Image)
+	if err != nil {
+		return ""
+	}
+
+	return "v" + kubernetes.String()
+}
+
+// mostBehind is how many minor versions a part may be older than the API servers.
+var mostBehind = map[string]int{"kubelet": 3, "kube-controller-manager": 1, "kube-scheduler": 1}
+
+// checkSkew compares the parts of Kubernetes with the API servers.
+func checkSkew(r *check.Report, in *check.Input) {
+	oldest, newest := "", ""
+
+	for _, config := range in.Configs {
+		for _, part := range Components(config) {
+			if tag := part.Tag(); part.name == "kube-apiserver" && tag != "" && part.declared(config) {
+				if oldest == "" || CompareVersions(tag, oldest) < 0 {
+					oldest = tag
+				}
+
+				if newest == "" || CompareVersions(tag, newest) > 0 {
+					newest = tag
+				}
+			}
+		}
+	}
+
+	if oldest == "" {
+		return
+	}
+
+	for _, config := range in.Configs {
+		for _, part := range Components(config) {
+			tag := part.Tag()
+			if tag == "" || part.name == "kube-apiserver" || !part.declared(config) {
+				continue
+			}
+
+			r.Config = config
+			own, _ := Version(tag)
+			first, _ := Version(oldest)
+			last, _ := Version(newest)
+
+			switch {
+			case slices.Compare(own[:2], first[:2]) > 0:
+				r.Found(config.File.At(part.field), "upgrade the API servers first",
+					"the %s of %s is %s, and newer than an API server, which is %s", part.name, config.Name, tag, oldest)
+			case own[0] == last[0] && last[1]-own[1] > mostBehind[part.name]:
+				r.Found(config.File.At(part.field), "use the API servers' version",
+					"the %s of %s is %s, and too old for API servers of %s", part.name, config.Name, tag, newest)
+			}
+		}
+	}
+}
+
+// checkDeclaredKubernetes compares the kubelets with kubernetesVersion.
+func checkDeclaredKubernetes(r *check.Report, in *check.Input) {
+	eachKubelet(in, func(config *check.Rendered, kubelet component, tag, declared string) {
+		if tag != declared {
+			r.Config = config
+			r.Found(config.File.At(kubelet.field), machineconfig.HowToGenerate,
+				"the kubelet of %s is %s, and kubernetesVersion is %s", config.Name, tag, declared)
+		}
+	})
+}
+
+// eachKubelet visits the kubelets that configs name a version of, where one is declared.
+func eachKubelet(in *check.Input, visit func(config *check.Rendered, kubelet component, tag, declared string)) {
+	declared := in.Cluster.KubernetesVersion
+	if _, known := Version(declared); !known {
+		return
+	}
+
+	for _, config := range in.Configs {
+		if kubelet := Components(config)[0]; kubelet.Tag() != "" && kubelet.declared(config) {
+			visit(config, kubelet, kubelet.Tag(), declared)
+		}
+	}
+}
+
+// checkKubernetesPath looks for upgrades of Kubernetes that skip minor versions, or go back.
+func checkKubernetesPath(r *check.Report, in *check.Input) {
+	told := map[string]bool{}
+
+	eachKubelet(in, func(config *check.Rendered, kubelet component, tag, declared string) {
+		from, _ := Version(tag)
+		to, _ := Version(declared)
+		steps := to[1] - from[1]
+
+		if from[0] != to[0] || steps >= 0 && steps <= 1 || told[tag] {
+			return
+		}
+
+		told[tag], r.Config = true, config
+
+		if steps < 0 {
+			r.Found(config.File.At(kubelet.field), "declare "+tag+" or newer",
+				"kubernetesVersion %s is older than the %s of %s: Kubernetes does not go back", declared, tag, config.Name)
+		} else {
+			r.Found(config.File.At(kubelet.field), fmt.Sprintf("upgrade to v%d.%d first", from[0], from[1]+1),
+				"from the %s of %s to kubernetesVersion %s it is %d minor versions, and Kubernetes goes one at a time", tag,
+				config.Name, declared, steps)
+		}
+	})
+}
+
+// ErrUnknownTalos is for Talos versions that machinery's table has no row for.
+var ErrUnknownTalos = errors.New("this Talos version is not known")
+
+// Supported asks machinery's table of the Kubernetes versions that a Talos version runs.
+func Supported(kubernetes, talos string) error {
+	version, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: talos})
+	if err != nil {
+		return ErrUnknownTalos
+	}
+
+	declared, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(kubernetes, "v"))
+	if err != nil {
+		return nil //nolint:nilerr // whoever declares it refuses what is no version
+	}
+
+	err = declared.SupportedWith(version)
+	if err != nil && strings.HasPrefix(err.Error(), "compatibility with version") {
+		return ErrUnknownTalos
+	}
+
+	return err
+}
+
+// checkDeclaredPair finds a pair of declared versions that no machine could run.
+func checkDeclaredPair(r *check.Report, in *check.Input) {
+	talos, kubernetes := in.Cluster.TalosVersion, in.Cluster.KubernetesVersion
+	if talos == "" || kubernetes == "" {
+		return
+	}
+
+	if err := Supported(kubernetes, talos); err != nil && !errors.Is(err, ErrUnknownTalos) {
+		r.Fail(in.Declared("kubernetesVersion"), in.Regenerate("change kubernetesVersion or talosVersion"),
+			"talosVersion %s and kubernetesVersion %s don't go together: %s", talos, kubernetes, err)
+		r.Last().Exit = diagnosis.ExitBadInput // no node's answer was needed
+	}
+}
+
+// checkConfigKubernetes asks whether the Talos of a config's installer runs its Kubernetes. The declared pair is judged
+// by itself.
+func checkConfigKubernetes(r *check.Report, rendered *check.Rendered) {
+	talos, why := willRun(r.In, rendered)
+	if talos == "" {
+		return
+	}
+
+	for _, part := range Components(rendered) {
+		tag := part.Tag()
+		if tag == "" || !part.declared(rendered) || r.In.Cluster != nil && talos == r.In.Cluster.TalosVersion &&
+			tag == r.In.Cluster.KubernetesVersion {
+			continue
+		}
+
+		if err := Supported(tag, talos); err != nil && !errors.Is(err, ErrUnknownTalos) {
+			r.Found(rendered.File.At(part.field), "change kubernetesVersion, or the installer", "the %s is %s, and %s: %s",
+				part.name, tag, why, err)
+
+			return
+		}
+	}
+}
+
+// Upgrade says what is wrong with going from one Talos version to another; empty if nothing is, or it is not known.
+func Upgrade(from, to string) string {
+	host, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: from})
+	if err != nil {
+		return ""
+	}
+
+	target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: to})
+	if err != nil {
+		return ""
+	}
+
+	first, known := Version(from)
+	last, alsoKnown := Version(to)
+
+	switch err := target.UpgradeableFrom(host); {
+	case !known || !alsoKnown, err != nil && strings.HasPrefix(err.Error(), "upgrades to version"):
+		return ""
+	case err != nil:
+		return "the installer refuses that: " + err.Error()
+	case first[0] == last[0] && last[1]-first[1] > 1:
+		return fmt.Sprintf("it is %d minor versions, and upgrades are tested from one to the next alone", last[1]-first[1])
+	default:
+		return ""
+	}
+}
+
+// checkUpgradePath looks at the way from the installers in the machine configs to the declared version.
+func checkUpgradePath(r *check.Report, in *check.Input) {
+	told := map[string]bool{}
+
+	for _, config := range in.Configs {
+		tag := InstallerTag(config.Config)
+		if tag == "" || told[tag] || in.Cluster.TalosVersion == "" {
+			continue
+		}
+
+		if why := Upgrade(tag, in.Cluster.TalosVersion); why != "" {
+			told[tag], r.Config = true, config
+			r.Found(config.InstallPlace("image"), "upgrade by the latest patch of every minor version in between",
+				"from the installer %s of %s to talosVersion %s: %s",
+				tag, config.Name, in.Cluster.TalosVersion, why)
+		}
+	}
+}
+
+// KnownTalos names the Talos releases that the tables here know.
+func KnownTalos() string {
+	return config.TalosVersion1_5.String() + " to " + check.NewestContract.String()
+}
+
+// checkKnownTalos looks for versions that the tables here say nothing about.
+func checkKnownTalos(r *check.Report, in *check.Input) {
+	declared, err := config.ParseContractFromVersion(in.Cluster.TalosVersion)
+	if err == nil && (declared.Greater(check.NewestContract) || config.TalosVersion1_5.Greater(declared)) {
+		r.Found(in.Declared("talosVersion"),
+			"use a Talos from "+KnownTalos()+", or a program that knows it",
+			"talosVersion %s is not known here: whether keys, extensions and Kubernetes go with it is not judged",
+			in.Cluster.TalosVersion)
+	}
+}
+
+// clusterPlace is where the inventory declares something for the whole cluster; of a profile the file alone is known.
+func clusterPlace(in *check.Input, key string) check.Place {
+	if in.Talconfig != nil && in.Cluster.Profile == nil {
+		return in.Talconfig.At(key)
+	}
+
+	if file := in.Open(in.Cluster.Source); file != nil {
+		return file.Itself()
+	}
+
+	return check.Place{}
+}
+
+// checkVersionForms looks for versions that are no tag of an image.
+func checkVersionForms(r *check.Report, in *check.Input) {
+	for _, declared := range []struct{ key, version, example string }{
+		{"talosVersion", in.Cluster.TalosVersion, machineconfig.DefaultTalosVersion},
+		{"kubernetesVersion", in.Cluster.KubernetesVersion, "v1.36.3"},
+	} {
+		if declared.version != "" && !wholeVersion.MatchString(declared.version) && !strings.Contains(declared.version, "$") {
+			r.Found(in.Declared(declared.key), "write the whole version, as "+declared.example,
+				"%s is %s, and no image has such a tag", declared.key, declared.version)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/fanout"
+)
+
+// lookupLimit bounds how many names are looked up at once.
+const lookupLimit = 32
+
+var errNoAddress = errors.New("the name has no address")
+
+// resolved is what a name leads to.
+type resolved struct {
+	addresses []netip.Addr
+	err       error
+}
+
+// names are the DNS names of a cluster's files, looked up once.
+type names map[string]resolved
+
+// Lookup gives the addresses of a host of the files: itself when it is one, none when names are not to be looked up. The
+// endpoint, the nodes that are declared by name and the talosconfig's endpoints are looked up all at once: where DNS is
+// down, each takes its time.
+func (in *Input) Lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{address.Unmap()}, nil
+	}
+
+	found := Once(in, func(in *Input) names { return resolveNames(ctx, in) })[host]
+
+	return found.addresses, found.err
+}
+
+func resolveNames(ctx context.Context, in *Input) names {
+	if in.Options.Checks.LookupHost == nil {
+		return nil
+	}
+
+	hosts := hostNames(in)
+
+	found := fanout.Collect(ctx, lookupLimit, hosts,
+		func(ctx context.Context, host string) resolved {
+			addresses, err := in.Options.Checks.LookupHost(ctx, host)
+			if err == nil && len(addresses) == 0 {
+				err = errNoAddress
+			}
+
+			for i := range addresses {
+				addresses[i] = addresses[i].Unmap()
+			}
+
+			return resolved{addresses: addresses, err: err}
+		},
+		func(_ string, err error) resolved { return resolved{err: err} })
+
+	byHost := make(names, len(hosts))
+
+	for i, host := range hosts {
+		byHost[host] = found[i]
+	}
+
+	return byHost
+}
+
+// hostNames are the names, not addresses, by which the inventory calls the endpoint and its nodes, and the talosconfig
+// its endpoints.
+func hostNames(in *Input) []string {
+	var hosts []string
+
+	if in.Credentials != nil {
+		for _, endpoint := range in.Credentials.Endpoints() {
+			hosts = append(hosts, EndpointHost(endpoint))
+		}
+	}
+
+	if in.Cluster.Endpoint != nil {
+		hosts = append(hosts, in.Cluster.Endpoint.Hostname())
+	}
+
+	for _, node := range in.Cluster.Nodes {
+		hosts = append(hosts, node.Address)
+	}
+
+	slices.Sort(hosts)
+
+	return slices.DeleteFunc(slices.Compact(hosts), func(host string) bool {
+		_, err := netip.ParseAddr(host)
+
+		return host == "" || err == nil
+	})
+}
+
+// vips are the virtual addresses that the inventory and the machine configs of the control planes declare.
+type vips []netip.Addr
+
+// VIPs are the virtual addresses that the inventory and the machine configs of the control planes declare.
+func (in *Input) VIPs() []netip.Addr {
+	return Once(in, func(in *Input) vips {
+		var found vips
+
+		for _, node := range in.Cluster.ControlPlanes() {
+			found = append(found, node.VIPs...)
+
+			if config := in.ConfigOf(node); config != nil {
+				found = append(found, config.VIPs()...)
+			}
+		}
+
+		slices.SortFunc(found, netip.Addr.Compare)
+
+		return slices.Compact(found)
+	})
+}
+
+// IsVIP reports whether an address is one of them.
+func (in *Input) IsVIP(addr netip.Addr) bool { return slices.Contains(in.VIPs(), addr) }
+
+// OwnerOf finds the node that one of these names or addresses belongs to; nil for none.
+func (in *Input) OwnerOf(hosts []string) *inventory.Node {
+	for _, node := range in.Cluster.Nodes {
+		own := append(Texts(AddressesOf(node, in.ConfigOf(node))), node.Address, node.Hostname)
+
+		if slices.ContainsFunc(hosts, func(host string) bool { return host != "" && slices.Contains(own, host) }) {
+			return node
+		}
+	}
+
+	return nil
+}
+
+// TheVIP stands for a node's name where an address is that of several.
+const TheVIP = "VIP"
+
+// hosts are the names of nodes by their addresses, hostnames and virtual addresses, in lower case.
+type hosts map[string]string
+
+// NodeAt is the name of the node that is called so or is there; empty for none.
+func (in *Input) NodeAt(host string) string { return Once(in, findHosts)[strings.ToLower(host)] }
+
+func findHosts(in *Input) hosts {
+	hosts := hosts{}
+
+	for _, config := range in.Configs {
+		for _, addr := range config.Addresses() {
+			hosts[addr.Addr().String()] = config.Name
+		}
+
+		for _, vip := range config.VIPs() {
+			hosts[vip.String()] = TheVIP
+		}
+	}
+
+	if in.Cluster == nil {
+		return hosts
+	}
+
+	for _, node := range in.Cluster.Nodes {
+		for _, addr := range AddressesOf(node, nil) {
+			hosts[addr.String()] = node.Name
+		}
+
+		hosts[strings.ToLower(node.Address)] = node.Name
+
+		if node.Hostname != "" && !node.IgnoreHostname {
+			hosts[strings.ToLower(node.Hostname)] = node.Name
+		}
+	}
+
+	delete(hosts, "")
+
+	return hosts
+}
+
+// EndpointHost takes the port and the brackets off an endpoint.
+func EndpointHost(endpoint string) string {
+	if parsed, err := netip.ParseAddrPort(endpoint); err == nil {
+		return parsed.Addr().String()
+	}
+
+	if _, err := netip.ParseAddr(endpoint); err == nil {
+		return endpoint
+	}
+
+	if parsed, err := url.Parse("//" + endpoint); err == nil {
+		return parsed.Hostname()
+	}
+
+	return endpoint
+}

@@ -1,0 +1,208 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// Result is what came of the checks.
+type Result struct {
+	// Findings are in the order of the table; those of severity OK say what a check saw that passed.
+	Findings []diagnosis.Finding
+	// Passed are the checks that ran and found nothing.
+	Passed []diagnosis.ID
+	// NotRun are the checks whose input is missing.
+	NotRun []NotRun
+	// Areas are the rows of the interoperability profile's table; none without the profile.
+	Areas []AreaResult
+}
+
+// NotRun is a check that could not be run, for all nodes or for one.
+type NotRun struct {
+	ID diagnosis.ID
+	// Node is empty when the check was run for no node.
+	Node string
+	Why  string
+
+	asksNodes bool
+}
+
+// Run runs the checks of a table whose needs are met, on files.
+func Run(ctx context.Context, table []Check, in *Input) Result {
+	chosen := in.Options.Profile.choose(table)
+
+	result := runTable(ctx, chosen, in)
+	if in.Options.Profile == InteropProfile {
+		result.Areas = areaResults(table, result)
+	}
+
+	result.Findings = skip(result.Findings, in.Options.Checks.SkipChecks)
+
+	return result
+}
+
+// RunNode runs the checks of a table that judge a node that answered, in the table's order. Without a machine config
+// what needs it is left out: the missing file is another finding.
+func RunNode(ctx context.Context, table []Check, node *Node) []diagnosis.Finding {
+	report := &Report{answers: node}
+	done := map[*look]bool{}
+
+	for _, check := range table {
+		if check.look.node == nil || done[check.look] || check.Needs.Has(diagnosis.NeedsConfig) && node.Config == nil {
+			continue
+		}
+
+		done[check.look] = true
+		check.look.node(ctx, report.As(check.ID), node)
+	}
+
+	return skip(report.findings, node.Settings.SkipChecks)
+}
+
+// skip turns failures with one of the ids into warnings that say that they were skipped. Identity and certificate
+// authority can't be skipped.
+func skip(findings []diagnosis.Finding, ids []diagnosis.ID) []diagnosis.Finding {
+	for i := range findings {
+		finding := &findings[i]
+
+		if finding.Severity != diagnosis.Failure || !slices.Contains(ids, finding.ID) {
+			continue
+		}
+
+		if entry, ok := diagnosis.Lookup(finding.ID); ok && !entry.Unskippable {
+			finding.Severity, finding.Skipped = diagnosis.Warning, true
+		}
+	}
+
+	return findings
+}
+
+// runTable runs the rows of a table; a function that several rows share runs once.
+func runTable(ctx context.Context, table []Check, in *Input) Result {
+	var result Result
+
+	ran := map[*look]bool{}
+	failed := map[diagnosis.ID]bool{}
+
+	for _, check := range table {
+		if why := in.unmet(check.Needs); why != "" {
+			result.NotRun = append(result.NotRun,
+				NotRun{ID: check.ID, Why: why, asksNodes: check.Needs.Has(diagnosis.NeedsFacts)})
+
+			continue
+		}
+
+		if !ran[check.look] {
+			ran[check.look] = true
+			report := &Report{In: in, id: check.ID}
+			check.look.files(ctx, report, in)
+
+			for _, finding := range report.findings {
+				failed[finding.ID] = failed[finding.ID] || finding.Severity != diagnosis.OK
+			}
+
+			result.Findings = append(result.Findings, report.findings...)
+		}
+
+		result.NotRun = append(result.NotRun, check.notJudged(in, failed[check.ID])...)
+	}
+
+	for _, finding := range in.ungenerable {
+		if !slices.ContainsFunc(result.Findings, sameLine(finding)) {
+			result.Findings = append(result.Findings, finding)
+			failed[finding.ID] = true
+		}
+	}
+
+	in.completeColumns(result.Findings)
+
+	notRun := map[diagnosis.ID]bool{}
+	for _, check := range result.NotRun {
+		notRun[check.ID] = notRun[check.ID] || check.Node == ""
+	}
+
+	for _, check := range table {
+		if !failed[check.ID] && !notRun[check.ID] && !slices.Contains(result.Passed, check.ID) {
+			result.Passed = append(result.Passed, check.ID)
+		}
+	}
+
+	return result
+}
+
+// notJudged is what a check that was run could not look at, for some nodes or for all.
+func (c Check) notJudged(in *Input, failed bool) []NotRun {
+	var rows []NotRun
+
+	if c.unknown != nil {
+		rows = append(rows, c.unknown(in)...)
+	}
+
+	if c.idle != nil && !failed {
+		if why := c.idle(in); why != "" {
+			rows = append(rows, NotRun{ID: c.ID, Why: why})
+		}
+	}
+
+	if c.Needs.Has(diagnosis.NeedsConfig) {
+		for _, name := range in.Missing {
+			rows = append(rows, NotRun{ID: c.ID, Node: name, Why: in.None("its machine config can't be read")})
+		}
+	}
+
+	return rows
+}
+
+// sameLine reports whether trouble stands where a finding does, of which a check then has told already.
+func sameLine(finding diagnosis.Finding) func(diagnosis.Finding) bool {
+	return func(other diagnosis.Finding) bool {
+		return other.Severity != diagnosis.OK && other.At.Path == finding.At.Path && other.At.Line == finding.At.Line
+	}
+}
+
+// Trouble are the findings that are no good news, failures first, each kind in the order of files and lines.
+func (r Result) Trouble() []diagnosis.Finding {
+	trouble := slices.DeleteFunc(slices.Clone(r.Findings),
+		func(finding diagnosis.Finding) bool { return finding.Severity == diagnosis.OK })
+
+	slices.SortStableFunc(trouble, func(a, b diagnosis.Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.At.Path, b.At.Path),
+			cmp.Compare(a.At.Line, b.At.Line))
+	})
+
+	return trouble
+}
+
+// ExitCode is 0 without failures; of several codes bad input goes first, as it does in a step.
+func (r Result) ExitCode() diagnosis.ExitCode {
+	code := diagnosis.ExitOK
+
+	for _, finding := range r.Findings {
+		if finding.Severity != diagnosis.Failure {
+			continue
+		}
+
+		if found := finding.ExitCode(); code == diagnosis.ExitOK || found == diagnosis.ExitBadInput {
+			code = found
+		}
+	}
+
+	return code
+}
+
+// NotRunOfFiles are findings of severity NotRun about the checks of files and network that were not run for any node:
+// for a run that asks the nodes afterwards.
+func (r Result) NotRunOfFiles() []diagnosis.Finding {
+	var findings []diagnosis.Finding
+
+	for _, check := range r.NotRun {
+		if check.Node == "" && !check.asksNodes {
+			findings = append(findings, diagnosis.Finding{ID: check.ID, Severity: diagnosis.NotRun, Cause: check.Why})
+		}
+	}
+
+	return findings
+}
