@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
 var (
-	validHostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	notInHostname = regexp.MustCompile(`[^a-z0-9.-]+`)
 )
 
@@ -25,7 +25,7 @@ func HostnameFault(hostname string) string {
 		return "the hostname is empty"
 	case len([]rune(name)) > maxLabel:
 		return fmt.Sprintf("hostname %s has %d characters, at most %d are allowed", hostname, len([]rune(name)), maxLabel)
-	case !validHostname.MatchString(hostname):
+	case !host.IsLowerName(hostname):
 		return fmt.Sprintf("hostname %s is no RFC 1123 name: lower-case letters, digits and hyphens are allowed", hostname)
 	default:
 		return ""
