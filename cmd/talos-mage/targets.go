@@ -124,7 +124,7 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "config:secrets",
 			Summary: "makes the cluster's secrets, encrypted by the rules of .sops.yaml, and never replaces any.",
-			More:    "-from takes them out of a control plane's machine config instead. New ones are refused while a config exists or a node may belong to a cluster; -newSecrets says that silent nodes do not.",
+			More:    "-from takes them out of a control plane's machine config instead. New ones are refused while a machine config or a talosconfig exists, or a node answers that is configured already.",
 			Flags: []commandline.Flag{
 				{Name: "from", Kind: commandline.Text},
 				{Name: "newSecrets", Kind: commandline.Switch},

@@ -2,12 +2,12 @@ package check
 
 import (
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
@@ -166,7 +166,7 @@ func MinorOf(image string) (int, bool) {
 	return minor, err == nil
 }
 
-var kubernetesTag = regexp.MustCompile(`:v1\.(\d+)\.`)
+var kubernetesTag = pattern.New(`:v1\.(\d+)\.`)
 
 // IsControlPlane reports whether a config makes a control plane.
 func IsControlPlane(config *Rendered) bool {

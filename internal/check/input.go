@@ -217,7 +217,7 @@ func (in *Input) mistakes(err error) []diagnosis.Finding {
 	for _, mistake := range inventory.FileErrors(err) {
 		finding := mistake.Finding()
 		finding.At = diagnosis.Location{Path: mistake.Path, Line: mistake.Line, Column: mistake.Column}
-		finding.Cause = strings.TrimPrefix(mistake.Error(), finding.At.String()+": ")
+		finding.Cause = mistake.Cause()
 
 		if entry, known := diagnosis.Lookup(finding.ID); known && finding.Next == "" {
 			finding.Next = entry.Remedy

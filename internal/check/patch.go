@@ -6,13 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -228,7 +228,7 @@ func NamesIn(folder string) []string {
 }
 
 // Variable is a variable in a patch, which gets its value before the patch is read as YAML.
-var Variable = regexp.MustCompile(`\$\{[^}\n]*\}|\$[A-Z_][A-Z0-9_]*`)
+var Variable = pattern.New(`\$\{[^}\n]*\}|\$[A-Z_][A-Z0-9_]*`)
 
 // adopt notes what in a patch's text can't be judged, and finds the places of what can: variables count as nothing.
 func (p *Patch) adopt() {

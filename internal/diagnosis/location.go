@@ -71,6 +71,3 @@ func (n Need) Names() []string {
 
 	return names
 }
-
-// Offline reports whether files alone are enough.
-func (n Need) Offline() bool { return n&(NeedsNetwork|NeedsFacts) == 0 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/test/sourcelinks"
 )
 
 func TestSourcesAreLinks(t *testing.T) {
@@ -27,7 +28,7 @@ func TestSourcesAreLinks(t *testing.T) {
 		"talos-mage: docs/reliability.md": "[talos-mage: docs/reliability.md](reliability.md)",
 		"operating system":                "operating system",
 	} {
-		require.Equal(t, linked, diagnosis.LinkSource(source))
+		require.Equal(t, linked, sourcelinks.Of(source))
 	}
 }
 
@@ -39,10 +40,10 @@ func TestEverySourceCanBeRead(t *testing.T) {
 	nowhere := map[diagnosis.ID]bool{diagnosis.FileUnreadable: true, diagnosis.FileUnwritable: true}
 
 	for _, entry := range diagnosis.Catalogue() {
-		links := target.FindAllStringSubmatch(diagnosis.LinkSource(entry.Source), -1)
+		links := target.FindAllStringSubmatch(sourcelinks.Of(entry.Source), -1)
 		if !nowhere[entry.ID] {
 			require.NotEmpty(t, links,
-				"%s: %q names nothing that can be read: write owner/repository#number, or a form of sources.go", entry.ID,
+				"%s: %q names nothing that can be read: write owner/repository#number, or a form of sourcelinks", entry.ID,
 				entry.Source)
 		}
 

@@ -1,12 +1,10 @@
 // Package fanout runs one function over many items at once, bounded, and gives one result an item in the items' order.
-// What happens after a failure is in the function's name. A limit of one is the sequential case of the same code.
+// A limit of one is the sequential case of the same code.
 package fanout
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/sourcegraph/conc/panics"
 	"github.com/sourcegraph/conc/pool"
@@ -34,78 +32,6 @@ func Collect[T, R any](
 	workers.Wait()
 
 	return results
-}
-
-// UntilFailure runs do over the items, at most limit at once (limits below one count as one), until one fails or the
-// context is done: then no further item is begun, and those that run finish. Results are in the items' order; an item
-// that was not begun has the zero value. The error joins the items' errors in their order, and the context's cause if
-// that left items out. A panic is an error of its item.
-func UntilFailure[T, R any](
-	ctx context.Context, limit int, items []T, do func(context.Context, T) (R, error),
-) ([]R, error) {
-	var (
-		results = make([]R, len(items))
-		// One place more for the reason why items were left out.
-		errs    = make([]error, len(items)+1)
-		failed  atomic.Bool
-		leftOut atomic.Bool
-		workers = pool.New().WithMaxGoroutines(max(1, limit))
-	)
-
-	for i, item := range items {
-		// The pool blocks here until a worker is free, so the check belongs into the task: it must see the newest failure.
-		workers.Go(func() {
-			if failed.Load() {
-				return
-			}
-
-			if ctx.Err() != nil {
-				leftOut.Store(true)
-
-				return
-			}
-
-			var err error
-
-			if broken := try(func() { results[i], err = do(ctx, item) }); broken != nil {
-				err = broken
-			}
-
-			if err != nil {
-				errs[i] = err
-				failed.Store(true)
-			}
-		})
-	}
-
-	workers.Wait()
-
-	if leftOut.Load() {
-		errs[len(items)] = context.Cause(ctx)
-	}
-
-	return results, join(errs)
-}
-
-// join is errors.Join, but leaves a single error as it is.
-func join(errs []error) error {
-	var (
-		only  error
-		count int
-	)
-
-	for _, err := range errs {
-		if err != nil {
-			only = err
-			count++
-		}
-	}
-
-	if count == 1 {
-		return only
-	}
-
-	return errors.Join(errs...)
 }
 
 // PanicError is a defect of this program that ended the work on one item.

@@ -5,7 +5,6 @@ package kube
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -19,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -171,21 +169,6 @@ func failedChecks(body []byte) []string {
 	}
 
 	return failing
-}
-
-// Version is the API server's version: "v1.36.3".
-func (c *Client) Version(ctx context.Context) (string, error) {
-	body, err := c.get(ctx, "/version")
-	if err != nil {
-		return "", fmt.Errorf("ask Kubernetes for its version: %w", err)
-	}
-
-	var info version.Info
-	if err := json.Unmarshal(body, &info); err != nil {
-		return "", fmt.Errorf("read Kubernetes' version: %w", err)
-	}
-
-	return info.GitVersion, nil
 }
 
 func (c *Client) get(ctx context.Context, path string) ([]byte, error) {

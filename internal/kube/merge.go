@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -352,7 +352,7 @@ func conflict(path string, present, ours entry) error {
 }
 
 // yamlLine is the one part of a YAML error that holds nothing of the file's content.
-var yamlLine = regexp.MustCompile(`line \d+`)
+var yamlLine = pattern.New(`line \d+`)
 
 // broken is for a file that can't be read. The cause is shown without any of the file's content, which holds keys.
 func broken(path string, err error) error {

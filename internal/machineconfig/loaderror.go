@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -46,14 +46,14 @@ const (
 )
 
 var (
-	documentLine = regexp.MustCompile(`\(line (\d+)\)`)
-	innerLine    = regexp.MustCompile(`(?: at)? line (\d+)(?:, column (\d+))?: `)
+	documentLine = pattern.New(`\(line (\d+)\)`)
+	innerLine    = pattern.New(`(?: at)? line (\d+)(?:, column (\d+))?: `)
 	// excludedDocument is said of two documents of which a config can have one.
-	excludedDocument = regexp.MustCompile(`^conflicting documents: (\S+) and (\S+)$`)
-	loaderPrefix     = regexp.MustCompile(`^error decoding document \S* ?\(line \d+\): `)
-	decoderPrefix    = regexp.MustCompile(`error decoding +(?:\w+ )?to \*[\w.]+: |yaml: |construct errors:+ `)
+	excludedDocument = pattern.New(`^conflicting documents: (\S+) and (\S+)$`)
+	loaderPrefix     = pattern.New(`^error decoding document \S* ?\(line \d+\): `)
+	decoderPrefix    = pattern.New(`error decoding +(?:\w+ )?to \*[\w.]+: |yaml: |construct errors:+ `)
 	// decodedValue is how the decoder shows the value that it could not use.
-	decodedValue = regexp.MustCompile("`[^`]*`")
+	decodedValue = pattern.New("`[^`]*`")
 )
 
 // explainLoadError makes a message for people of the loader's error: where it is, which keys are unknown, and no

@@ -9,11 +9,12 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 const (
@@ -24,17 +25,6 @@ const (
 	// unreadable is all that is shown of text in which secrets can't be told from the rest.
 	unreadable = "(masked: not readable as YAML)\n"
 )
-
-// Mask returns the YAML documents without comments and with every secret replaced by Masked. Public certificates are
-// shown as fingerprints. Of text that is not YAML nothing is shown.
-func Mask(data []byte) []byte {
-	masked, err := maskWith(data, func(string) string { return Masked })
-	if err != nil {
-		return []byte(unreadable)
-	}
-
-	return masked
-}
 
 // maskWith replaces each secret by what replace makes of it.
 func maskWith(data []byte, replace func(secret string) string) ([]byte, error) {
@@ -122,7 +112,7 @@ func (m masker) text(value string) string {
 }
 
 // argumentSecret finds `--client-secret=…` and the like in lists of arguments.
-var argumentSecret = regexp.MustCompile(
+var argumentSecret = pattern.New(
 	`(?i)((?:token|secret|password|passphrase|private-?key|api-?key)[a-z0-9_-]*\s*[=:]\s*)[^\s(]\S*`)
 
 // url hides the user and the query of a URL: tokens travel there (a SideroLink join token, a registry's credentials).
@@ -174,7 +164,7 @@ func holdsPrivateKey(text string) bool {
 }
 
 // tagged is what stands for a secret while two masked texts are compared: equal secrets have equal tags.
-var tagged = regexp.MustCompile(`\(masked:[0-9a-f]{16}\)`)
+var tagged = pattern.New(`\(masked:[0-9a-f]{16}\)`)
 
 // newTagger returns a function that gives each secret a tag, from a random key that is forgotten with it.
 func newTagger() func(string) string {

@@ -2,7 +2,6 @@ package machineconfig
 
 import (
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -311,7 +310,7 @@ func distinct(texts []string) []string {
 
 // selectorMAC finds an address compared with a link's: mac(link.permanent_addr) == "…" or glob("…",
 // mac(link.hardware_addr)).
-var selectorMAC = regexp.MustCompile(`mac\(link\.(?:permanent|hardware)_addr\) == "([^"]*)"|glob\("([^"]*)", mac\(link\.(?:permanent|hardware)_addr\)\)`)
+var selectorMAC = pattern.New(`mac\(link\.(?:permanent|hardware)_addr\) == "([^"]*)"|glob\("([^"]*)", mac\(link\.(?:permanent|hardware)_addr\)\)`)
 
 func selectorMACs(selector *v1alpha1.NetworkDeviceSelector) []string {
 	if selector == nil {

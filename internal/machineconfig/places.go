@@ -1,12 +1,13 @@
 package machineconfig
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Places finds where the fields of a YAML text stand, and shows its lines without secrets. The text is parsed when it
@@ -150,11 +151,11 @@ func child(node *yaml.Node, step string) (key, value *yaml.Node) {
 }
 
 // keyValue is a line that sets a key to a value on the same line.
-var keyValue = regexp.MustCompile(`^(\s*(?:- +)*"?([\w.-]+)"?\s*:\s+)(\S.*)$`)
+var keyValue = pattern.New(`^(\s*(?:- +)*"?([\w.-]+)"?\s*:\s+)(\S.*)$`)
 
 // likeKey is a run of characters that a base64 key may be; a schematic's id and other hexadecimal numbers have no
 // capitals.
-var likeKey = regexp.MustCompile(`[A-Za-z0-9+/]{32,}={0,2}`)
+var likeKey = pattern.New(`[A-Za-z0-9+/]{32,}={0,2}`)
 
 // Line is a line of the text for people to see: a value that is secret, or may be, is masked. Lines count from 1.
 func (p *Places) Line(number int) string {

@@ -3,16 +3,17 @@ package machineconfig
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 var (
-	yamlPlace   = regexp.MustCompile(`(?: at)? line (\d+)(?:, column (\d+))?:`)
-	yamlOffset  = regexp.MustCompile(`^offset (\d+): `)
-	yamlContext = regexp.MustCompile(`^while parsing [a-z ]+ at line (\d+)(?:, column \d+)?:`)
+	yamlPlace   = pattern.New(`(?: at)? line (\d+)(?:, column (\d+))?:`)
+	yamlOffset  = pattern.New(`^offset (\d+): `)
+	yamlContext = pattern.New(`^while parsing [a-z ]+ at line (\d+)(?:, column \d+)?:`)
 )
 
 // YAMLError takes apart the decoder's message about text that is no YAML: where it stopped, 0 for unknown, and why.

@@ -10,20 +10,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/base/syncbuffer"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
 var start = time.Date(2026, 1, 4, 17, 40, 35, 0, time.UTC)
 
 // play sends the events of a small bring-up, in which cp2 is slow and worker1 fails, to a recorder.
-func play(clk *clock.Fake, recorder *report.Recorder) {
+func play(clk *fakeclock.Clock, recorder *report.Recorder) {
 	nodes := []string{"cp1", "cp2", "worker1"}
 
 	recorder.Start("preflight", nodes...)
@@ -115,7 +114,7 @@ func TestConsoleWritesResultsInTheOrderOfTheNodes(t *testing.T) {
 
 			var out, errs syncbuffer.Buffer
 
-			clk := clock.NewFake(start)
+			clk := fakeclock.New(start)
 			console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs, Color: color, Now: clk.Now})
 			recorder := report.NewRecorder(clk.Now, console)
 
@@ -134,7 +133,7 @@ func TestConsoleWithOneStepHasNoTable(t *testing.T) {
 
 	var out syncbuffer.Buffer
 
-	clk := clock.NewFake(start)
+	clk := fakeclock.New(start)
 	recorder := report.NewRecorder(clk.Now, report.NewConsole(report.ConsoleOptions{Out: &out, Err: &out, Now: clk.Now}))
 
 	recorder.Start("apply", "cp1")
@@ -152,7 +151,7 @@ func TestADryRunThatWouldChangeNodesIsNoFailure(t *testing.T) {
 
 	var out syncbuffer.Buffer
 
-	clk := clock.NewFake(start)
+	clk := fakeclock.New(start)
 	console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &out, Now: clk.Now, Color: true})
 	recorder := report.NewRecorder(clk.Now, console, report.NewLogSink(console.Logger()))
 
@@ -172,7 +171,7 @@ func TestConsoleMasksSecrets(t *testing.T) {
 
 	var out, errs, lines syncbuffer.Buffer
 
-	clk := clock.NewFake(start)
+	clk := fakeclock.New(start)
 	console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs, Now: clk.Now, LogLevel: "debug"})
 	recorder := report.NewRecorder(clk.Now, console, report.NewLogSink(console.Logger()), report.NewJSONLines(&lines))
 
@@ -200,7 +199,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pi
 func TestCloseTellsThatResultsCouldNotBeWritten(t *testing.T) {
 	t.Parallel()
 
-	clk := clock.NewFake(start)
+	clk := fakeclock.New(start)
 
 	for name, sink := range map[string]report.Sink{
 		"console":    report.NewConsole(report.ConsoleOptions{Out: brokenWriter{}, Err: &syncbuffer.Buffer{}, Now: clk.Now}),
@@ -216,42 +215,13 @@ func TestCloseTellsThatResultsCouldNotBeWritten(t *testing.T) {
 func TestTheRecorderKeepsResultsAndFindings(t *testing.T) {
 	t.Parallel()
 
-	clk := clock.NewFake(start)
+	clk := fakeclock.New(start)
 	recorder := report.NewRecorder(clk.Now)
 	play(clk, recorder)
 
 	require.Len(t, recorder.Findings(), 4)
 	require.Len(t, recorder.Results(), 5)
 	require.Equal(t, "worker1", recorder.Results()[0].Node)
-}
-
-func TestErrorsNameTheirNodesInTheInventorysOrder(t *testing.T) {
-	t.Parallel()
-
-	refused := errors.New("connection refused")
-	results := []report.Result{
-		{Step: "bootstrap", Err: errors.New("no quorum")},
-		{Node: "worker1", Address: "192.0.2.21", Step: "apply", Err: refused},
-		{Node: "cp2", Step: "apply"},
-		{Node: "cp1", Step: "apply", Err: &diagnosis.Problem{
-			Step: "apply", Finding: diagnosis.Finding{ID: "TM080", Node: "cp1", Address: "192.0.2.11", Cause: "silent",
-				Next: "mage verify"},
-		}},
-	}
-
-	err := report.Errors(results, []string{"cp1", "cp2", "worker1"})
-
-	var many *multierror.Error
-
-	require.ErrorAs(t, err, &many)
-	require.ErrorIs(t, err, refused)
-	require.EqualError(t, err, "cp1 (192.0.2.11): apply: silent [TM080]. Next: mage verify\n"+
-		"worker1 (192.0.2.21): apply: connection refused\n"+
-		"cluster: bootstrap: no quorum")
-
-	require.EqualError(t, report.Errors(results[1:2], nil), "worker1 (192.0.2.21): apply: connection refused")
-	require.NoError(t, report.Errors(results[2:3], nil))
-	require.NoError(t, report.Errors(nil, nil))
 }
 
 func TestTableOfNothingIsEmpty(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
 )
 
 // screen is a terminal of 80 columns: what was written to it, and what stands on it now.
@@ -119,7 +119,7 @@ func TestLiveLinesOnATerminal(t *testing.T) {
 	t.Parallel()
 
 	terminal, shown := openTerminal(t)
-	clk := clock.NewFake(start)
+	clk := fakeclock.New(start)
 	options := report.Terminals(terminal, terminal, true)
 	options.Now, options.Out = clk.Now, io.Discard
 	require.True(t, options.Terminal)
@@ -174,7 +174,7 @@ func TestNoLiveLinesBetweenJSONLines(t *testing.T) {
 	t.Parallel()
 
 	terminal, shown := openTerminal(t)
-	clk := clock.NewFake(start)
+	clk := fakeclock.New(start)
 	options := report.Terminals(terminal, terminal, false)
 	options.Now, options.Out, options.LogFormat = clk.Now, io.Discard, "json"
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
@@ -95,7 +95,7 @@ func TestLogLinesMaskSecrets(t *testing.T) {
 }
 
 // someEvents are one of each kind.
-func someEvents(clk *clock.Fake, recorder *Recorder) {
+func someEvents(clk *fakeclock.Clock, recorder *Recorder) {
 	recorder.Start("apply", "cp1", "cp2")
 	recorder.Progress("apply",
 		Progress{Node: "cp1", Text: "installing", Since: clk.Now().Add(-time.Minute), Left: 29 * time.Minute})
@@ -124,7 +124,7 @@ func TestEventsAsLogLines(t *testing.T) {
 
 	var out bytes.Buffer
 
-	clk := clock.NewFake(at())
+	clk := fakeclock.New(at())
 	recorder := NewRecorder(clk.Now, NewLogSink(newLogger(&out, "text", "debug", false, clk.Now)))
 	someEvents(clk, recorder)
 	require.NoError(t, recorder.Close())
@@ -137,7 +137,7 @@ func TestEventsAsJSONLines(t *testing.T) {
 
 	var out bytes.Buffer
 
-	clk := clock.NewFake(at())
+	clk := fakeclock.New(at())
 	recorder := NewRecorder(clk.Now, NewJSONLines(&out))
 	someEvents(clk, recorder)
 	require.NoError(t, recorder.Close())

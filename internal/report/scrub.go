@@ -2,8 +2,9 @@ package report
 
 import (
 	"encoding/base64"
-	"regexp"
 	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // masked stands where a secret was.
@@ -11,16 +12,16 @@ const masked = "(masked)"
 
 var (
 	// A key that was cut off is masked up to the next quote, as is one whose line breaks are escaped.
-	privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[^-"\\]|\\[nrt]|-[^-])*(?:-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
+	privateKey = pattern.New(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[^-"\\]|\\[nrt]|-[^-])*(?:-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
 
 	// Talos' and Kubernetes' bootstrap tokens: six characters, a dot, sixteen characters, standing alone.
-	bearerToken = regexp.MustCompile(`(^|[^\w.-])[a-z0-9]{6}\.[a-z0-9]{16}(\.?(?:[^\w.-]|$))`)
+	bearerToken = pattern.New(`(^|[^\w.-])[a-z0-9]{6}\.[a-z0-9]{16}(\.?(?:[^\w.-]|$))`)
 
 	// A value that a machine config's field names a secret, whatever it looks like, as long as it is no word of a
 	// sentence.
-	namedSecret = regexp.MustCompile(`(?i)\b(\w*(?:secret|token|passphrase|password|key)["']?\s*[:=]\s*["']?)[A-Za-z0-9+/_.-]{24,}={0,2}`)
+	namedSecret = pattern.New(`(?i)\b(\w*(?:secret|token|passphrase|password|key)["']?\s*[:=]\s*["']?)[A-Za-z0-9+/_.-]{24,}={0,2}`)
 
-	base64Run = regexp.MustCompile(`[A-Za-z0-9+/]{48,}={0,2}`)
+	base64Run = pattern.New(`[A-Za-z0-9+/]{48,}={0,2}`)
 )
 
 // Scrub masks secrets in text that people or files get: private keys (PEM, also in base64), bootstrap tokens, and

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
 )
 
 // On a pipe, what waits is spoken of once in ten seconds of the wall clock, with times of the run's clock.
@@ -16,7 +16,7 @@ func TestSignsOfLifeWithoutATerminal(t *testing.T) {
 
 	var out bytes.Buffer
 
-	clk := clock.NewFake(at())
+	clk := fakeclock.New(at())
 	console := NewConsole(ConsoleOptions{Out: &bytes.Buffer{}, Err: &out, Now: clk.Now})
 	// Lines of a known time; the console's own goroutine says nothing within the test's first ten seconds.
 	console.log = newLogger(console.LogWriter(), "text", "info", false, at)

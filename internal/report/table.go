@@ -8,15 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Table writes the final table: a row a node, a column a step, and in each cell how the step ended for the node, the
-// attempts if there was more than one, and the time. Nodes and steps are in the order of their first results, the
-// cluster as a whole in the last row. A later result of a node in the same step takes the place of an earlier one.
-// Without results nothing is written.
-func Table(w io.Writer, results []Result, color bool) error {
-	return writeTable(w, results, nil, color)
-}
-
-// writeTable is Table with the rows in the order of the nodes' names.
+// writeTable writes the final table: a row a node, a column a step, and in each cell how the step ended for the node,
+// the attempts if there was more than one, and the time. Nodes are in the given order, the others and the steps in that
+// of their first results, the cluster as a whole in the last row. A later result of a node in the same step takes the
+// place of an earlier one. Without results nothing is written.
 func writeTable(w io.Writer, results []Result, order []string, color bool) error {
 	if len(results) == 0 {
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/retry"
+	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
 )
 
 var (
@@ -55,7 +56,7 @@ func TestPauses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			clk := clock.NewFake(time.Time{})
+			clk := fakeclock.New(time.Time{})
 			policy := defaults()
 			tt.change(&policy)
 
@@ -77,7 +78,7 @@ func TestJitterOnlyLengthensAPauseAndByATenthAtMost(t *testing.T) {
 	different := map[time.Duration]bool{}
 
 	for range 200 {
-		clk := clock.NewFake(time.Time{})
+		clk := fakeclock.New(time.Time{})
 
 		_, err := retry.Do(t.Context(), clk, policy, func(context.Context, int) error { return errRefused }, always)
 		require.Error(t, err)
@@ -97,7 +98,7 @@ func TestJitterOnlyLengthensAPauseAndByATenthAtMost(t *testing.T) {
 func TestDoStopsAtSuccess(t *testing.T) {
 	t.Parallel()
 
-	clk := clock.NewFake(time.Time{})
+	clk := fakeclock.New(time.Time{})
 
 	var numbers []int
 
@@ -120,7 +121,7 @@ func TestDoStopsAtSuccess(t *testing.T) {
 func TestAFinalErrorComesBackAtOnceAndAsItIs(t *testing.T) {
 	t.Parallel()
 
-	clk := clock.NewFake(time.Time{})
+	clk := fakeclock.New(time.Time{})
 
 	attempts, err := retry.Do(t.Context(), clk, defaults(), func(_ context.Context, n int) error {
 		if n == 1 {
@@ -140,14 +141,14 @@ func TestTheErrorTellsHowManyAttemptsThereWere(t *testing.T) {
 
 	policy := defaults()
 
-	_, err := retry.Do(t.Context(), clock.NewFake(time.Time{}), policy, func(_ context.Context, n int) error {
+	_, err := retry.Do(t.Context(), fakeclock.New(time.Time{}), policy, func(_ context.Context, n int) error {
 		return fmt.Errorf("attempt %d: %w", n, errRefused)
 	}, always)
 	require.EqualError(t, err, "gave up after 6 attempts: attempt 6: connection refused")
 
 	policy.Retries = 0
 
-	_, err = retry.Do(t.Context(), clock.NewFake(time.Time{}), policy,
+	_, err = retry.Do(t.Context(), fakeclock.New(time.Time{}), policy,
 		func(context.Context, int) error { return errRefused }, always)
 	require.Equal(t, errRefused, err)
 }
@@ -168,7 +169,7 @@ func TestADeadlineDoesNotHideTheCauseBeforeIt(t *testing.T) {
 			policy := defaults()
 			policy.Retries = tt.retries
 
-			attempts, err := retry.Do(t.Context(), clock.NewFake(time.Time{}), policy, func(_ context.Context, n int) error {
+			attempts, err := retry.Do(t.Context(), fakeclock.New(time.Time{}), policy, func(_ context.Context, n int) error {
 				if n == 1 {
 					return errRefused
 				}
@@ -195,7 +196,7 @@ func TestDoIsCancelledAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(stopped)
 
-		attempts, err := retry.Do(ctx, clock.Real(), defaults(), func(context.Context, int) error { return errRefused },
+		attempts, err := retry.Do(ctx, clock.Scaled(1), defaults(), func(context.Context, int) error { return errRefused },
 			always)
 
 		require.Zero(t, attempts)
@@ -207,7 +208,7 @@ func TestDoIsCancelledAtOnce(t *testing.T) {
 
 		ctx, cancel := context.WithCancelCause(t.Context())
 
-		attempts, err := retry.Do(ctx, clock.Real(), defaults(), func(context.Context, int) error {
+		attempts, err := retry.Do(ctx, clock.Scaled(1), defaults(), func(context.Context, int) error {
 			cancel(stopped)
 
 			return errRefused
@@ -226,7 +227,7 @@ func TestDoIsCancelledAtOnce(t *testing.T) {
 		policy.Initial, policy.Max = time.Hour, time.Hour
 		policy.Waiting = func(int, time.Duration, error) { time.AfterFunc(time.Millisecond, func() { cancel(stopped) }) }
 
-		attempts, err := retry.Do(ctx, clock.Real(), policy, func(context.Context, int) error { return errRefused }, always)
+		attempts, err := retry.Do(ctx, clock.Scaled(1), policy, func(context.Context, int) error { return errRefused }, always)
 
 		require.Equal(t, 1, attempts)
 		require.EqualError(t, err, "stopped by a signal after 1 attempt: connection refused")
@@ -245,7 +246,7 @@ func TestWaitingIsToldOfEveryPause(t *testing.T) {
 		told = append(told, fmt.Sprintf("%d %v %v", attempt, pause, cause))
 	}
 
-	_, err := retry.Do(t.Context(), clock.NewFake(time.Time{}), policy,
+	_, err := retry.Do(t.Context(), fakeclock.New(time.Time{}), policy,
 		func(context.Context, int) error { return errRefused }, always)
 
 	require.Error(t, err)

@@ -322,7 +322,7 @@ func TestABootstrapOfAnEarlierRunIsNotRepeated(t *testing.T) {
 
 		// The run has looked at it.
 		for !strings.Contains(s.out.String(), "etcd is starting there already") && t.Context().Err() == nil {
-			clock.Real().Sleep(t.Context(), time.Millisecond) //nolint:errcheck // the loop looks
+			clock.Scaled(1).Sleep(t.Context(), time.Millisecond) //nolint:errcheck // the loop looks
 		}
 
 		l.Node("cp1").Set(func(f *emulator.Faults) { f.EtcdImage = false })

@@ -86,21 +86,6 @@ const (
 	UnknownOutcome
 )
 
-func (c Class) String() string {
-	switch c {
-	case Final:
-		return "final"
-	case Retry:
-		return "retry"
-	case Done:
-		return "done"
-	case UnknownOutcome:
-		return "unknown outcome"
-	default:
-		return fmt.Sprintf("class %d", int(c))
-	}
-}
-
 // Classify says what to do about an error of an operation. Errors of this package carry more than their text, their own
 // operation among it, and are classified best; any other error of a gRPC call works too.
 func Classify(op Operation, err error) Class {

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Event is one entry of a node's event log, which is kept in memory and lost at a reboot.
@@ -116,7 +117,7 @@ func readEvent(received *machine.Event) Event {
 }
 
 // taskFailure is the part of a sequence's error that says where it failed; what follows says why.
-var taskFailure = regexp.MustCompile(`task \d+/\d+: failed, `)
+var taskFailure = pattern.New(`task \d+/\d+: failed, `)
 
 // reason is the cause in the error of a failed sequence:
 // "sequence failed: error running phase 2 in install sequence: task 1/1: failed, <cause>".

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // maxText bounds what is quoted of a node's text.
@@ -29,7 +31,7 @@ var secrets = []struct {
 // leastRandom is from how many characters on a word may be encoded random bytes.
 const leastRandom = 32
 
-var base64Run = regexp.MustCompile(fmt.Sprintf(`[A-Za-z0-9+/]{%d,}={0,2}`, leastRandom))
+var base64Run = pattern.New(fmt.Sprintf(`[A-Za-z0-9+/]{%d,}={0,2}`, leastRandom))
 
 // scrub makes a node's text fit for people: no diff, no secrets, no control characters, not too long.
 func scrub(text string) string {
@@ -74,7 +76,7 @@ func maskRandom(run string) string {
 	return run
 }
 
-var countLine = regexp.MustCompile(`^(.*: )?\d+ errors? occurred:$`)
+var countLine = pattern.New(`^(.*: )?\d+ errors? occurred:$`)
 
 // problems takes a node's complaint about a machine config apart: one line a problem, in the order given.
 // Talos nests them as bullets under counted headings.

@@ -33,7 +33,7 @@ compile() {
   # Where git does not answer, as in a folder of another user, Go would end for want of a commit to write down.
   git rev-parse HEAD >/dev/null 2>&1 || stamp=false
   # Settings of the caller's own builds are not meant for this one.
-  GOWORK=off GOOS='' GOARCH='' go build -buildvcs="$stamp" -trimpath -ldflags='-s -w' -o "$work/" ./cmd/talos-mage >&2 ||
+  GOWORK=off GOOS='' GOARCH='' go build -buildvcs="$stamp" -ldflags='-s -w' -o "$work/" ./cmd/talos-mage >&2 ||
     fail "compiling it failed: see above"
   mv -f "$work/talos-mage" "$binary"
   rm -rf -- "$work"

@@ -8,6 +8,7 @@ require (
 	github.com/siderolabs/image-factory v1.4.0
 	github.com/stretchr/testify v1.12.1
 	github.com/talos-mage/talos-mage v0.0.0
+	go.yaml.in/yaml/v4 v4.0.0-rc.4
 )
 
 require (
@@ -15,7 +16,6 @@ require (
 	github.com/siderolabs/gen v0.8.7 // indirect
 	github.com/siderolabs/talos/pkg/machinery v1.14.0-alpha.1 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	go.yaml.in/yaml/v4 v4.0.0-rc.4 // indirect
 )
 
 replace github.com/talos-mage/talos-mage => ../..

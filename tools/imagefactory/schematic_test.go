@@ -8,6 +8,7 @@ import (
 
 	theirs "github.com/siderolabs/image-factory/pkg/schematic"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
 
 	ours "github.com/talos-mage/talos-mage/internal/cluster/schematic"
 )
@@ -63,6 +64,16 @@ func schematic(random *rand.Rand) string {
 	return "{" + strings.Join(whole, ",") + "}"
 }
 
+// parse reads one as the factory does: an unknown key is an error.
+func parse(text string) (*ours.Schematic, error) {
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	decoder.KnownFields(true)
+
+	parsed := &ours.Schematic{}
+
+	return parsed, decoder.Decode(parsed)
+}
+
 func TestIDsAreTheFactorysOwn(t *testing.T) {
 	t.Parallel()
 
@@ -74,7 +85,7 @@ func TestIDsAreTheFactorysOwn(t *testing.T) {
 		their, err := theirs.Unmarshal([]byte(text))
 		require.NoError(t, err, text)
 
-		our, err := ours.Parse([]byte(text))
+		our, err := parse(text)
 		require.NoError(t, err, text)
 
 		want, err := their.ID()
@@ -92,7 +103,7 @@ func TestWhatTheFactoryRefusesIsRefused(t *testing.T) {
 	for _, text := range []string{`{"customisation":{}}`, `{"customization":{"bootloader":"lilo"}}`,
 		`{"customization":{"meta":[{"key":256}]}}`, `[]`, `{"overlay":"x"}`} {
 		_, their := theirs.Unmarshal([]byte(text))
-		_, our := ours.Parse([]byte(text))
+		_, our := parse(text)
 		require.Equal(t, their == nil, our == nil, text)
 		require.Error(t, our)
 	}

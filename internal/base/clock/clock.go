@@ -18,9 +18,6 @@ type Clock interface {
 	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 }
 
-// Real is the wall clock.
-func Real() Clock { return wallClock{} }
-
 // Scaled is a clock that runs factor times as fast as the wall clock; factors up to 1 are the wall clock. While the
 // machine is too busy to let this process run in time it holds back.
 func Scaled(factor float64) Clock {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
 )
 
 func TestAScaledClockRunsFaster(t *testing.T) {
@@ -30,7 +31,7 @@ func TestAScaledClockRunsFaster(t *testing.T) {
 			clk := clock.Scaled(tt.factor)
 			before := clk.Now()
 
-			require.NoError(t, clock.Real().Sleep(t.Context(), 2*time.Millisecond))
+			require.NoError(t, clock.Scaled(1).Sleep(t.Context(), 2*time.Millisecond))
 			require.GreaterOrEqual(t, clk.Now().Sub(before), tt.least)
 		})
 	}
@@ -51,8 +52,8 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 
 	stopped := errors.New("stopped by a signal")
 
-	for name, clk := range map[string]clock.Clock{"real": clock.Real(), "scaled": clock.Scaled(2),
-		"fake": clock.NewFake(time.Time{})} {
+	for name, clk := range map[string]clock.Clock{"real": clock.Scaled(1), "scaled": clock.Scaled(2),
+		"fake": fakeclock.New(time.Time{})} {
 		t.Run(name+", done before", func(t *testing.T) {
 			t.Parallel()
 
@@ -69,7 +70,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Millisecond, func() { cancel(stopped) })
 
-		require.ErrorIs(t, clock.Real().Sleep(ctx, time.Hour), stopped)
+		require.ErrorIs(t, clock.Scaled(1).Sleep(ctx, time.Hour), stopped)
 	})
 }
 
@@ -88,7 +89,7 @@ func TestATimeoutEndsWithItsParentAndPassesOnToItsChildren(t *testing.T) {
 
 	stopped := errors.New("stopped by a signal")
 
-	for name, clk := range map[string]clock.Clock{"real": clock.Real(), "scaled": clock.Scaled(2)} {
+	for name, clk := range map[string]clock.Clock{"real": clock.Scaled(1), "scaled": clock.Scaled(2)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -127,7 +128,7 @@ func TestAFakeClockMovesOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 
 	start := time.Date(2026, 1, 4, 17, 40, 35, 0, time.UTC)
-	clk := clock.NewFake(start)
+	clk := fakeclock.New(start)
 
 	require.Equal(t, start, clk.Now())
 

@@ -20,6 +20,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/test/sourcelinks"
 )
 
 // mistake is one form of a kind of mistake, as a small cluster folder has it.
@@ -494,7 +495,7 @@ func TestEveryKindOfMistakeIsFoundInEveryForm(t *testing.T) {
 
 				entry, known := diagnosis.Lookup(mistake.id)
 				require.True(t, known)
-				require.Contains(t, diagnosis.LinkSource(entry.Source), "](https://", "where it was reported")
+				require.Contains(t, sourcelinks.Of(entry.Source), "](https://", "where it was reported")
 
 				found, others := mistake.findings(t)
 				require.NotEmpty(t, found, "%s tells nothing, but %s", mistake.id, others)

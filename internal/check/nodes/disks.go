@@ -5,13 +5,13 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -202,8 +202,8 @@ func likelyDisk(disks []*block.Disk, named string) *block.Disk {
 }
 
 var (
-	letteredDisk = regexp.MustCompile(`^(?:sd|vd|xvd|hd)([a-z])\d*$`)
-	nvmeDisk     = regexp.MustCompile(`^nvme(\d)n1(?:p\d+)?$`)
+	letteredDisk = pattern.New(`^(?:sd|vd|xvd|hd)([a-z])\d*$`)
+	nvmeDisk     = pattern.New(`^nvme(\d)n1(?:p\d+)?$`)
 )
 
 // place counts disks of a kind: 0 for /dev/sda, /dev/vda and /dev/nvme0n1, 1 for the next ones, -1 for other names.

@@ -1,5 +1,4 @@
-// Package output shows what came of the checks: as a table for people, as JSON and as SARIF. It makes the page of all
-// checks, too.
+// Package output shows what came of the checks: as a table for people, as JSON and as SARIF; and explains one.
 package output
 
 import (
@@ -13,10 +12,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Formats are the forms in which a result can be written.
-func Formats() []string { return []string{"table", "json", "sarif"} }
-
-// Write writes a result in one of the Formats. The table names the ids of checks that were not run only when it is to
+// Write writes a result as "table", "json" or "sarif". The table names the ids of checks that were not run only when it is to
 // be verbose.
 func Write(r check.Result, w io.Writer, format string, verbose bool) error {
 	switch format {

@@ -9,10 +9,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // API is the API of a Proxmox VE.
@@ -112,7 +113,7 @@ func (a API) get(ctx context.Context, client *http.Client, path string, into any
 	return nil
 }
 
-var network = regexp.MustCompile(`^net\d+$`)
+var network = pattern.New(`^net\d+$`)
 
 // fromConfig is a machine as its configuration has it.
 func fromConfig(name string, config map[string]any) VM {

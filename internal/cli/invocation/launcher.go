@@ -5,11 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // launchers are the processes through which somebody who waits for it started this one: mage, and the go above it (go
@@ -22,7 +23,7 @@ type launchers struct {
 }
 
 // cached is the name of a program in Mage's cache: only mage starts it from there.
-var cached = regexp.MustCompile(`^[0-9a-f]{40,64}(\.exe)?$`)
+var cached = pattern.New(`^[0-9a-f]{40,64}(\.exe)?$`)
 
 // findLaunchers looks at the parents as early as possible.
 func findLaunchers() launchers {

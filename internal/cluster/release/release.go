@@ -12,6 +12,8 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Oldest and newest Talos that machine configs can be made for: talhelper's own limit, and what machinery knows.

@@ -1,8 +1,9 @@
 package schematic
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Reference is an installer image's reference, taken apart. Parts that are missing are empty.
@@ -23,7 +24,7 @@ type Reference struct {
 const PlainID = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
 // installerName is how image factories call their installers: installer, metal-installer, metal-installer-secureboot, …
-var installerName = regexp.MustCompile(`^(?:([a-z0-9]+)-)?installer(-secureboot)?$`)
+var installerName = pattern.New(`^(?:([a-z0-9]+)-)?installer(-secureboot)?$`)
 
 // ParseReference takes a reference apart without judging it.
 func ParseReference(reference string) Reference {

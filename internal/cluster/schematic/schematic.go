@@ -7,16 +7,14 @@
 package schematic
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"regexp"
 
 	"github.com/siderolabs/talos/pkg/machinery/imager/imageropts"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Schematic is what a Talos image is made of beyond Talos itself. The order of the fields here and below is part of the
@@ -83,20 +81,6 @@ type DiskImage struct {
 	SectorSize uint `yaml:"sectorSize,omitempty" doc:"Size of its sectors in bytes. Default: 512."`
 }
 
-// Parse reads a schematic as the factory does: an unknown key is an error, an empty text is an empty schematic.
-func Parse(text []byte) (*Schematic, error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-
-	parsed := &Schematic{}
-
-	if err := decoder.Decode(parsed); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("parse schematic: %w", err)
-	}
-
-	return parsed, nil
-}
-
 // Canonical is the text that the id is the hash of.
 func (s *Schematic) Canonical() ([]byte, error) {
 	text, err := yaml.Marshal(s)
@@ -119,7 +103,7 @@ func (s *Schematic) ID() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-var id = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var id = pattern.New(`^[0-9a-f]{64}$`)
 
 // IsID reports whether a text has the form of a schematic's id.
 func IsID(text string) bool { return id.MatchString(text) }

@@ -33,7 +33,12 @@ type Error struct {
 
 // Error is path:line:column: message (field), did you mean "suggestion"?
 func (e *Error) Error() string {
-	text := diagnosis.Place(e.Path, e.Line, e.Column) + ": " + e.Message
+	return diagnosis.Place(e.Path, e.Line, e.Column) + ": " + e.Cause()
+}
+
+// Cause is what is wrong, without the place.
+func (e *Error) Cause() string {
+	text := e.Message
 
 	if e.Field != "" {
 		text += " (" + e.Field + ")"

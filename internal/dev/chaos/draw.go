@@ -154,16 +154,6 @@ func troubles() []trouble {
 	return all
 }
 
-// Kinds are the names of all kinds of trouble.
-func Kinds() []string {
-	var names []string
-	for _, kind := range troubles() {
-		names = append(names, kind.name)
-	}
-
-	return names
-}
-
 // drawTrouble adds a random trouble to the plan, unless it does not go with what is there. Every kind draws a lot; the
 // highest wins.
 func drawTrouble(seed uint64, slot string, plan *Plan) {

@@ -29,13 +29,6 @@ type Incident struct {
 	on, off func(*emulator.Faults)
 }
 
-// Turn makes of a machine's faults what they are while the incident lasts, as far as it is a matter of its own knobs.
-func (i Incident) Turn(faults *emulator.Faults) {
-	if i.on != nil {
-		i.on(faults)
-	}
-}
-
 // begin makes the incident happen to a machine that is on.
 func (i Incident) begin(node *emulator.Node) {
 	if i.cutsPower {

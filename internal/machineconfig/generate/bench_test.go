@@ -58,7 +58,7 @@ nodes:
 	return files
 }
 
-// BenchmarkHundredNodesTenPatches has to stay below three seconds an operation on one core.
+// BenchmarkHundredNodesTenPatches is what a hundred nodes with ten patches each cost; talhelper needs seconds for them.
 func BenchmarkHundredNodesTenPatches(b *testing.B) {
 	source := sourceOf(b, hundredNodes())
 

@@ -22,9 +22,6 @@ type Gate struct{ shut bool }
 // New is the gate of a run; that of a dry run is shut.
 func New(dryRun bool) Gate { return Gate{shut: dryRun} }
 
-// Shut reports whether this is a dry run.
-func (g Gate) Shut() bool { return g.shut }
-
 // pass makes a change, or none.
 func (g Gate) pass(change func() error) error {
 	if g.shut {

@@ -180,7 +180,7 @@ func checkTalosconfigFile(r *check.Report, in *check.Input) {
 		return
 	}
 
-	if _, what := check.Once(in, readAuthority).faults(); what != "" {
+	if what := check.Once(in, readAuthority).what; what != "" {
 		place := in.OfContext("ca").Masked()
 
 		if line, column, message := in.TalosconfigFile.Places.SyntaxError(); message != "" {
@@ -191,13 +191,11 @@ func checkTalosconfigFile(r *check.Report, in *check.Input) {
 	}
 }
 
-// authority is the certificate authority of the talosconfig's current context, or what is wrong with the file.
+// clientAuthority is the certificate authority of the talosconfig's current context, or what is wrong with the file.
 type clientAuthority struct {
 	ca   []byte
 	what string
 }
-
-func (a clientAuthority) faults() ([]byte, string) { return a.ca, a.what }
 
 func readAuthority(in *check.Input) clientAuthority {
 	if in.TalosconfigFile == nil || len(machineconfig.Placeholders(in.TalosconfigFile.Data)) > 0 {

@@ -1,11 +1,11 @@
 package disks
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 
 	blockpb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/block"
@@ -68,14 +68,14 @@ func usualDisks() []*blockpb.DiskSpec {
 }
 
 var (
-	equalText = regexp.MustCompile(`disk\.(\w+) ?== ?(?:"([^"]*)"|'([^']*)')`)
-	globText  = regexp.MustCompile(`glob\((?:"([^"]*)"|'([^']*)'), ?disk\.(\w+)\)`)
-	unequal   = regexp.MustCompile(`disk\.(\w+) ?!= ?(?:"([^"]*)"|'([^']*)')`)
-	listText  = regexp.MustCompile(`disk\.(\w+) in \[([^\]]*)\]`)
-	numbers   = regexp.MustCompile(`(\d+)u?(?: ?\* ?([KMGTP]i?B))?`)
+	equalText = pattern.New(`disk\.(\w+) ?== ?(?:"([^"]*)"|'([^']*)')`)
+	globText  = pattern.New(`glob\((?:"([^"]*)"|'([^']*)'), ?disk\.(\w+)\)`)
+	unequal   = pattern.New(`disk\.(\w+) ?!= ?(?:"([^"]*)"|'([^']*)')`)
+	listText  = pattern.New(`disk\.(\w+) in \[([^\]]*)\]`)
+	numbers   = pattern.New(`(\d+)u?(?: ?\* ?([KMGTP]i?B))?`)
 	// comparedSize is the comparison of a disk's size with one number and, at most, its unit.
-	comparedSize = regexp.MustCompile(`disk\.size ?(?:[<>]=?|[=!]=) ?\d+u?(?: ?\* ?[KMGTP]i?B)? ?(?:&&|\|\||\)|$)`)
-	textField    = regexp.MustCompile(`disk\.(model|serial|modalias|wwid|bus_path|sub_system|transport|dev_path|uuid|symlinks|secondary_disks|pretty_size|io_size|sector_size)\b`)
+	comparedSize = pattern.New(`disk\.size ?(?:[<>]=?|[=!]=) ?\d+u?(?: ?\* ?[KMGTP]i?B)? ?(?:&&|\|\||\)|$)`)
+	textField    = pattern.New(`disk\.(model|serial|modalias|wwid|bus_path|sub_system|transport|dev_path|uuid|symlinks|secondary_disks|pretty_size|io_size|sector_size)\b`)
 )
 
 var units = map[string]uint64{
@@ -115,7 +115,7 @@ func madeUpDisks(text string) ([]*blockpb.DiskSpec, bool) {
 	}
 
 	rest := text
-	for _, understood := range []*regexp.Regexp{equalText, globText, unequal, listText} {
+	for _, understood := range []pattern.Pattern{equalText, globText, unequal, listText} {
 		rest = understood.ReplaceAllString(rest, "")
 	}
 

@@ -5,10 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/check"
 )
@@ -78,7 +78,7 @@ func findTemplates(in *check.Input) templates {
 
 // condition is the beginning of a part of a template that is there only if something holds, in the marks of common
 // template programs.
-var condition = regexp.MustCompile(`^\s*(?:#%|\{%-?|\{\{-?|<%-?)\s*if\s+(.+?)\s*-?(?:%#|%\}|\}\}|%>)`)
+var condition = pattern.New(`^\s*(?:#%|\{%-?|\{\{-?|<%-?)\s*if\s+(.+?)\s*-?(?:%#|%\}|\}\}|%>)`)
 
 // madeFrom says which template a patch is made from and on which condition; empty if there is none.
 func madeFrom(in *check.Input, patch *check.Patch) string {
@@ -117,7 +117,7 @@ func madeFrom(in *check.Input, patch *check.Patch) string {
 }
 
 // word is what a variable is called in a template.
-var templateName = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
+var templateName = pattern.New(`[A-Za-z_][A-Za-z0-9_]*`)
 
 // undefined says that the first variable of a condition stands in none of the YAML files at the repository's root,
 // where those are kept that templates get their values from; empty if it does, or there are none.

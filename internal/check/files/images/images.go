@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"

@@ -3,7 +3,6 @@ package interfaces
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -99,10 +98,10 @@ func checkNameAndSelector(r *check.Report, config *check.Rendered) {
 }
 
 // virtualName is how links are called that exist only when a config makes them.
-var virtualName = regexp.MustCompile(`^(bond|br|vlan|dummy|wg|vrf|team)[-_]?\d+$|^bond\.|^[a-z][a-z0-9]*\.\d+$`)
+var virtualName = pattern.New(`^(bond|br|vlan|dummy|wg|vrf|team)[-_]?\d+$|^bond\.|^[a-z][a-z0-9]*\.\d+$`)
 
 // aliasName is how a link alias is commonly called: "net0".
-var aliasName = regexp.MustCompile(`^net\d+$`)
+var aliasName = pattern.New(`^net\d+$`)
 
 // checkParents looks for parents and members that nothing makes. A physical link needs no declaration.
 func checkParents(r *check.Report, config *check.Rendered) {
@@ -276,7 +275,7 @@ var (
 	// macPattern is what a MAC address may be matched with: lower case, colons, wildcards for the rest.
 	macPattern = regexp.MustCompile(`^[0-9a-f:*]+$`)
 	// comparedMAC finds MAC addresses in the expression of a link alias.
-	comparedMAC = regexp.MustCompile(`mac\(link\.(?:permanent|hardware)_addr\) ?== ?["']([^"']*)["']|glob\(["']([^"']*)["'], ?mac\(`)
+	comparedMAC = pattern.New(`mac\(link\.(?:permanent|hardware)_addr\) ?== ?["']([^"']*)["']|glob\(["']([^"']*)["'], ?mac\(`)
 )
 
 // checkImpossibleSelectors looks for MAC addresses in a form that Talos never has.

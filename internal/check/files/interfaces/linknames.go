@@ -1,15 +1,15 @@
 package interfaces
 
 import (
-	"regexp"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 )
 
 // predictableName is how a physical link is called by where it is: enp1s0, eno1, ens18, enx020000000001. Source:
 // systemd.net-naming-scheme(7).
-var predictableName = regexp.MustCompile(`^(en|wl|ww)(P\d+)?(o\d|p\d|s\d|x[0-9a-f]{12})`)
+var predictableName = pattern.New(`^(en|wl|ww)(P\d+)?(o\d|p\d|s\d|x[0-9a-f]{12})`)
 
 // checkLinkNames looks for links that are named by where they are, on nodes whose kernel is told to number them.
 func checkLinkNames(r *check.Report, config *check.Rendered) {

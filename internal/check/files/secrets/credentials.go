@@ -6,12 +6,12 @@ import (
 	"crypto"
 	"encoding/base64"
 	"fmt"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 
 	pki "github.com/siderolabs/crypto/x509"
@@ -200,7 +200,7 @@ func isForeignKey(pair *pki.PEMEncodedCertificateAndKey) bool {
 }
 
 // bootstrapToken is the form that Kubernetes takes.
-var bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+var bootstrapToken = pattern.New(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
 // secretForm is what a secret must be.
 type secretForm struct {
@@ -283,11 +283,6 @@ func isCertificate(text string) bool {
 	_, err := (&pki.PEMEncodedCertificateAndKey{Crt: []byte(text)}).GetCert()
 
 	return err == nil
-}
-
-// talosconfigField is where the talosconfig's current context has a field.
-func talosconfigField(in *check.Input, name string) check.Place {
-	return in.TalosconfigFile.At("contexts").Field(in.Credentials.ContextName()).Field(name)
 }
 
 // checkClientRole looks for certificates of operators and readers.

@@ -6,11 +6,11 @@ import (
 	"encoding/base64"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -137,15 +137,15 @@ type plainSecret struct {
 }
 
 var (
-	privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
+	privateKey = pattern.New(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
 	// encodedKey is a PEM text in base64, and may be a certificate.
-	encodedKey = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/]{34,}`)
-	ageKey     = regexp.MustCompile(`AGE-SECRET-KEY-1[0-9A-Z]{20,}`)
-	tokenValue = regexp.MustCompile(`(?i)token"?\s*:\s*["']?[a-z0-9]{6}\.[a-z0-9]{16}["']?\s*(?:#|$)`)
-	bytesValue = regexp.MustCompile(`(?i)(?:secret|private_?key|preshared_?key)"?\s*:\s*["']?[A-Za-z0-9+/]{43}=`)
+	encodedKey = pattern.New(`LS0tLS1CRUdJTi[A-Za-z0-9+/]{34,}`)
+	ageKey     = pattern.New(`AGE-SECRET-KEY-1[0-9A-Z]{20,}`)
+	tokenValue = pattern.New(`(?i)token"?\s*:\s*["']?[a-z0-9]{6}\.[a-z0-9]{16}["']?\s*(?:#|$)`)
+	bytesValue = pattern.New(`(?i)(?:secret|private_?key|preshared_?key)"?\s*:\s*["']?[A-Za-z0-9+/]{43}=`)
 	// password is one in a YAML file; references, variables and placeholders are none.
-	password  = regexp.MustCompile(`(?i)(?:^|[\s{,-])["']?(?:password|passphrase)["']?\s*:\s+["']?([^\s"'#}]{4,})`)
-	reference = regexp.MustCompile(`^(?:\$|\{\{|<|ENC\[|op://|ref\+|null$|true$|false$|[|>&*!])`)
+	password  = pattern.New(`(?i)(?:^|[\s{,-])["']?(?:password|passphrase)["']?\s*:\s+["']?([^\s"'#}]{4,})`)
+	reference = pattern.New(`^(?:\$|\{\{|<|ENC\[|op://|ref\+|null$|true$|false$|[|>&*!])`)
 )
 
 // plainSecrets are those that a text holds, by line.

@@ -14,6 +14,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
@@ -423,19 +424,6 @@ func checkKnownTalos(r *check.Report, in *check.Input) {
 			"talosVersion %s is not known here: whether keys, extensions and Kubernetes go with it is not judged",
 			in.Cluster.TalosVersion)
 	}
-}
-
-// clusterPlace is where the inventory declares something for the whole cluster; of a profile the file alone is known.
-func clusterPlace(in *check.Input, key string) check.Place {
-	if in.Talconfig != nil && in.Cluster.Profile == nil {
-		return in.Talconfig.At(key)
-	}
-
-	if file := in.Open(in.Cluster.Source); file != nil {
-		return file.Itself()
-	}
-
-	return check.Place{}
 }
 
 // checkVersionForms looks for versions that are no tag of an image.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -13,6 +12,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // scope is what names stand for: what the module declares, and each, count and the iterators of dynamic blocks.
@@ -277,7 +278,7 @@ func (s scope) lookup(reference hcl.Traversal) (name string, value cty.Value) {
 	}
 }
 
-var called = regexp.MustCompile(`[a-z][\w:-]*\s*\(`)
+var called = pattern.New(`[a-z][\w:-]*\s*\(`)
 
 // functions are those that are known, and for others in the expression ones that tell nothing: they must not be taken
 // for a mistake, which try would pass over.
@@ -295,7 +296,7 @@ func (s scope) functions(expression hcl.Expression) map[string]function.Function
 	return functions
 }
 
-var functionCall = regexp.MustCompile(`([a-z][\w:-]*)\s*\(`)
+var functionCall = pattern.New(`([a-z][\w:-]*)\s*\(`)
 
 // untold are the functions in an expression that are not evaluated here, with the reason. What only looks like one does
 // no harm.

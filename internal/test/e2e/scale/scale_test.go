@@ -3,7 +3,6 @@
 package scale_test
 
 import (
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -36,13 +35,6 @@ func TestABringUpOfManyNodesLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// What a bring-up of a thousand nodes may cost.
-const (
-	mostWall      = 1.15 // × the ideal
-	mostProcessor = 15.0 // ms for each node
-	mostResident  = 400.0
-)
-
 // each is how long a node takes over its config.
 const each = 3 * time.Second
 
@@ -52,21 +44,7 @@ func BenchmarkApplyAndVerify(b *testing.B) {
 	for _, count := range []int{10, 100, 1000} {
 		b.Run(strconv.Itoa(count), func(b *testing.B) {
 			for b.Loop() {
-				cost := measure(b, count)
-
-				// A computer that had something else to do for a moment is asked once more.
-				if cost.tooHigh() {
-					b.Logf("too high, measured again: %s", cost)
-					cost = measure(b, count)
-				}
-
-				cost.report(b)
-
-				if cost.tooHigh() {
-					b.Errorf("more than %.2f times the ideal, %.0f ms a node or %.0f MB: %s; both processes need the whole of two "+
-						"processors",
-						mostWall, mostProcessor, mostResident, cost)
-				}
+				measure(b, count).report(b)
 			}
 		})
 	}
@@ -100,17 +78,6 @@ func measure(b *testing.B, count int) cost {
 // wall is the time it took, in that of a program that takes none itself.
 func (c cost) wall() float64 {
 	return float64(c.tool.Wall) / float64(time.Duration((c.count+parallel-1)/parallel)*each)
-}
-
-// tooHigh tells of a thousand nodes; the start of the program weighs too much on fewer.
-func (c cost) tooHigh() bool {
-	return c.count == 1000 && (c.wall() > mostWall || perNode(c.tool.Processor, c.count) > mostProcessor ||
-		c.tool.Resident > mostResident)
-}
-
-func (c cost) String() string {
-	return fmt.Sprintf("%.2f times the ideal, %.1f ms a node, %.0f MB", c.wall(), perNode(c.tool.Processor, c.count),
-		c.tool.Resident)
 }
 
 func (c cost) report(b *testing.B) {

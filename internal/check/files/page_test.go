@@ -1,4 +1,4 @@
-package output
+package files_test
 
 import (
 	"fmt"
@@ -8,10 +8,11 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/test/sourcelinks"
 )
 
-// Markdown is the documentation page of all checks.
-func Markdown() string {
+// pageOfChecks is the documentation page of all checks.
+func pageOfChecks() string {
 	var page strings.Builder
 
 	page.WriteString("# Checks\n\n<!-- Made from internal/check/files: go test ./internal/check/files -update -->\n\n" +
@@ -48,7 +49,7 @@ func Markdown() string {
 			entry := check.Entry()
 			fmt.Fprintf(&page, "| [%s](diagnoses.md#%s) | %s | %s | %s | %s |\n", check.ID, strings.ToLower(string(check.ID)),
 				severity(check),
-				cell(entry.Title), strings.Join(check.Needs.Names(), ", ")+always(check), cell(diagnosis.LinkSource(entry.Source)))
+				cell(entry.Title), strings.Join(check.Needs.Names(), ", ")+always(check), cell(sourcelinks.Of(entry.Source)))
 		}
 	}
 
@@ -102,36 +103,3 @@ func interopIntroduction() string {
 }
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
-
-// Explain is what there is to know about a kind of trouble, for people.
-func Explain(entry diagnosis.Entry) string {
-	var text strings.Builder
-
-	fmt.Fprintf(&text, "%s  %s (%s", entry.ID, entry.Title, entry.Severity)
-
-	if entry.Exit != diagnosis.ExitOK {
-		fmt.Fprintf(&text, ", exit code %d", entry.Exit)
-	}
-
-	text.WriteString(")\n\n")
-	fmt.Fprintf(&text, "cause   %s\nremedy  %s\nsource  %s\n", entry.Cause, entry.Remedy, entry.Source)
-
-	for _, check := range table.Checks() {
-		if check.ID == entry.ID {
-			needs := strings.Join(check.Needs.Names(), ", ")
-			if needs == "" {
-				needs = "nothing but the files"
-			}
-
-			fmt.Fprintf(&text, "needs   %s\n", needs)
-		}
-	}
-
-	if entry.Unskippable {
-		text.WriteString("skip    it can't be skipped\n")
-	} else if entry.Severity == diagnosis.Failure {
-		fmt.Fprintf(&text, "skip    SKIP_CHECKS=%s turns it into a warning\n", entry.ID)
-	}
-
-	return text.String()
-}

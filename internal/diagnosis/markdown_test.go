@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/test/sourcelinks"
 )
 
 // madeFrom says in a page how to renew it.
@@ -35,7 +37,7 @@ func Markdown() string {
 			page.WriteString(" It can't be skipped.")
 		}
 
-		fmt.Fprintf(&page, "\n\n%s\n\nWhat to do: %s\n\nSource: %s\n", entry.Cause, entry.Remedy, LinkSource(entry.Source))
+		fmt.Fprintf(&page, "\n\n%s\n\nWhat to do: %s\n\nSource: %s\n", entry.Cause, entry.Remedy, sourcelinks.Of(entry.Source))
 	}
 
 	return page.String()
@@ -69,4 +71,28 @@ func ExitCodesMarkdown() string {
 		"every failure.\n")
 
 	return page.String()
+}
+
+// ExitMeaning pairs a code with its meaning; the documentation's table is made from these.
+type ExitMeaning struct {
+	Code    ExitCode
+	Meaning string
+}
+
+// ExitCodes lists every code the program ends with, in order.
+func ExitCodes() []ExitMeaning {
+	return []ExitMeaning{
+		{ExitOK, "done, or nothing to do"},
+		{ExitUnexpected, "unexpected error"},
+		{ExitBadInput, "bad input: decided by settings and files alone, whichever step finds it"},
+		{ExitPreflight, "preflight found a node or a cluster that can't proceed (it needed a node's answer), or another " +
+			"run holds the lock"},
+		{ExitApply, "apply failed on at least one node"},
+		{ExitVerify, "verify: a node is stuck, or its install failed"},
+		{ExitBootstrap, "bootstrap or etcd failed, or bootstrap was refused"},
+		{ExitKubernetes, "the Kubernetes API or the cluster's health did not come up"},
+		{ExitDryRun, "dry run: changes would be made"},
+		{ExitInterrupt, "stopped by SIGINT, after telling what was done and how to go on"},
+		{ExitTerminated, "stopped by SIGTERM, after telling what was done and how to go on"},
+	}
 }
