@@ -9,8 +9,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
-
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Role is the machine type; a config that names none is a worker's, as Talos reads it.

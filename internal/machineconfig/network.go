@@ -9,6 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
 	"github.com/talos-mage/talos-mage/internal/base/host"
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Network settings stand in two places: machine.network.interfaces, as all Talos versions read them, and documents of

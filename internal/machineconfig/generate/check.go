@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/base/host"
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
@@ -25,7 +26,7 @@ import (
 )
 
 // image is a container image with its registry, and without tag and digest.
-var image = regexp.MustCompile(`^[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
+var image = pattern.New(`^[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
 
 // value adds a mistake about a value.
 func (c *cluster) value(place *yaml.Node, format string, args ...any) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"

@@ -10,6 +10,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
 	"github.com/talos-mage/talos-mage/internal/base/host"
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -273,7 +274,7 @@ func checkWideSelectors(r *check.Report, config *check.Rendered) {
 
 var (
 	// macPattern is what a MAC address may be matched with: lower case, colons, wildcards for the rest.
-	macPattern = regexp.MustCompile(`^[0-9a-f:*]+$`)
+	macPattern = pattern.New(`^[0-9a-f:*]+$`)
 	// comparedMAC finds MAC addresses in the expression of a link alias.
 	comparedMAC = pattern.New(`mac\(link\.(?:permanent|hardware)_addr\) ?== ?["']([^"']*)["']|glob\(["']([^"']*)["'], ?mac\(`)
 )

@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/base/host"
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
 var (
-	notInHostname = regexp.MustCompile(`[^a-z0-9.-]+`)
+	notInHostname = pattern.New(`[^a-z0-9.-]+`)
 )
 
 // HostnameFault says what keeps a hostname from being a Kubernetes node name; empty when nothing does.
