@@ -25,22 +25,12 @@ func (p Pattern) FindStringSubmatch(text string) []string {
 // MatchString reports whether the text contains a match.
 func (p Pattern) MatchString(text string) bool { return p.compiled().MatchString(text) }
 
-// ExpandString appends by, with the groups of a match in the text for $1 and so on.
-func (p Pattern) ExpandString(to []byte, by, text string, match []int) []byte {
-	return p.compiled().ExpandString(to, by, text, match)
-}
-
-// FindAllStringSubmatchIndex is where they are.
-func (p Pattern) FindAllStringSubmatchIndex(text string, n int) [][]int {
-	return p.compiled().FindAllStringSubmatchIndex(text, n)
-}
-
 // FindAllString are the matches.
 func (p Pattern) FindAllString(text string, n int) []string {
 	return p.compiled().FindAllString(text, n)
 }
 
-// FindAllStringIndex is where they are.
+// FindAllStringIndex is where the matches are.
 func (p Pattern) FindAllStringIndex(text string, n int) [][]int {
 	return p.compiled().FindAllStringIndex(text, n)
 }

@@ -28,12 +28,10 @@ func TestAPatternIsItsExpression(t *testing.T) {
 	require.Equal(t, []string{"to", "be"}, word.FindAllString("to be", -1))
 	require.Equal(t, [][]int{{0, 2}, {3, 5}}, word.FindAllStringIndex("to be", -1))
 	require.Equal(t, [][]string{{"to", "t", "o"}}, word.FindAllStringSubmatch("to be", 1))
-	require.Equal(t, [][]int{{0, 2, 0, 1, 1, 2}}, word.FindAllStringSubmatchIndex("to be", 1))
 	require.Len(t, word.FindAllSubmatch([]byte("to be"), -1), 2)
 	require.Equal(t, "ot eb", word.ReplaceAllString("to be", "$2$1"))
 	require.Equal(t, "TO BE", word.ReplaceAllStringFunc("to be", strings.ToUpper))
 	require.Equal(t, "ot", string(word.ReplaceAll([]byte("to"), []byte("$2$1"))))
-	require.Equal(t, "ot", string(word.ExpandString(nil, "$2$1", "to", []int{0, 2, 0, 1, 1, 2})))
 }
 
 // An expression that is none would be found when it is used, which may be never in a test.

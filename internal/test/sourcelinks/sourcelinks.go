@@ -2,53 +2,52 @@
 package sourcelinks
 
 import (
+	"regexp"
 	"strings"
-
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // sourceLink is a form in which a source is named, with where it can be read: $1 and so on are the form's groups.
 type sourceLink struct {
-	form pattern.Pattern
+	form *regexp.Regexp
 	url  string
 }
 
 // sourceLinks are tried in order; what one has taken is left alone by those after it.
 var sourceLinks = []sourceLink{
-	{pattern.New(`https?://[^\s;,]+`), "$0"},
-	{pattern.New(`([\w.-]+/[\w.-]+)#(\d+)`), "https://github.com/$1/issues/$2"},
-	{pattern.New(`Talos (v[\d.]+): ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/siderolabs/talos/blob/$1/$2"},
-	{pattern.New(`machinery ((?:[\w-]+/)+[\w-]+(?:\.go)?|compatibility)`),
+	{regexp.MustCompile(`https?://[^\s;,]+`), "$0"},
+	{regexp.MustCompile(`([\w.-]+/[\w.-]+)#(\d+)`), "https://github.com/$1/issues/$2"},
+	{regexp.MustCompile(`Talos (v[\d.]+): ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/siderolabs/talos/blob/$1/$2"},
+	{regexp.MustCompile(`machinery ((?:[\w-]+/)+[\w-]+(?:\.go)?|compatibility)`),
 		"https://github.com/siderolabs/talos/blob/v1.13.9/pkg/machinery/$1"},
-	{pattern.New(`talhelper (v[\d.]+), ((?:[\w.-]+/)+[\w.-]+)`),
+	{regexp.MustCompile(`talhelper (v[\d.]+), ((?:[\w.-]+/)+[\w.-]+)`),
 		"https://github.com/budimanjojo/talhelper/blob/$1/$2"},
-	{pattern.New(`talhelper ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/budimanjojo/talhelper/blob/v3.1.16/$1"},
-	{pattern.New(`talos-mage: docs/([\w-]+\.md)`), "$1"},
-	{pattern.New(`Linux, ([\w-]+)\((\d)\)`), "https://man7.org/linux/man-pages/man$2/$1.$2.html"},
-	{pattern.New(`Linux, ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/torvalds/linux/blob/HEAD/$1"},
-	{pattern.New(`RFC (\d+)`), "https://www.rfc-editor.org/rfc/rfc$1"},
-	{pattern.New(`yaml\.org/spec/[\d.]+`), "https://$0/"},
-	{pattern.New(`client-go ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/kubernetes/client-go/blob/HEAD/$1"},
-	{pattern.New(`(?:github\.com/)?(` + knownOwners + `/[\w.-]+)[:,]? ((?:[\w.-]+/)+[\w.-]+)`),
+	{regexp.MustCompile(`talhelper ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/budimanjojo/talhelper/blob/v3.1.16/$1"},
+	{regexp.MustCompile(`talos-mage: docs/([\w-]+\.md)`), "$1"},
+	{regexp.MustCompile(`Linux, ([\w-]+)\((\d)\)`), "https://man7.org/linux/man-pages/man$2/$1.$2.html"},
+	{regexp.MustCompile(`Linux, ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/torvalds/linux/blob/HEAD/$1"},
+	{regexp.MustCompile(`RFC (\d+)`), "https://www.rfc-editor.org/rfc/rfc$1"},
+	{regexp.MustCompile(`yaml\.org/spec/[\d.]+`), "https://$0/"},
+	{regexp.MustCompile(`client-go ((?:[\w.-]+/)+[\w.-]+)`), "https://github.com/kubernetes/client-go/blob/HEAD/$1"},
+	{regexp.MustCompile(`(?:github\.com/)?(` + knownOwners + `/[\w.-]+)[:,]? ((?:[\w.-]+/)+[\w.-]+)`),
 		"https://github.com/$1/blob/HEAD/$2"},
-	{pattern.New(`(?:github\.com/)?(` + knownOwners + `/[\w-]+)`), "https://github.com/$1"},
-	{pattern.New(`Talos documentation|docs\.siderolabs\.com`), "https://docs.siderolabs.com/talos/"},
-	{pattern.New(`talhelper documentation|talhelper's guide`), "https://budimanjojo.github.io/talhelper/"},
-	{pattern.New(`etcd documentation`), "https://etcd.io/docs/"},
-	{pattern.New(`kubernetes\.io`), "https://kubernetes.io/docs/"},
-	{pattern.New(`Linux kernel documentation`), "https://docs.kernel.org/"},
-	{pattern.New(`IANA special-purpose address registries`),
+	{regexp.MustCompile(`(?:github\.com/)?(` + knownOwners + `/[\w-]+)`), "https://github.com/$1"},
+	{regexp.MustCompile(`Talos documentation|docs\.siderolabs\.com`), "https://docs.siderolabs.com/talos/"},
+	{regexp.MustCompile(`talhelper documentation|talhelper's guide`), "https://budimanjojo.github.io/talhelper/"},
+	{regexp.MustCompile(`etcd documentation`), "https://etcd.io/docs/"},
+	{regexp.MustCompile(`kubernetes\.io`), "https://kubernetes.io/docs/"},
+	{regexp.MustCompile(`Linux kernel documentation`), "https://docs.kernel.org/"},
+	{regexp.MustCompile(`IANA special-purpose address registries`),
 		"https://www.iana.org/assignments/iana-ipv4-special-registry/"},
-	{pattern.New(`IEEE 802\.1Q`), "https://standards.ieee.org/ieee/802.1Q/10323/"},
-	{pattern.New(`Image Factory`), "https://factory.talos.dev/"},
-	{pattern.New(`talhelper v[\d.]+`), "https://github.com/budimanjojo/talhelper"},
+	{regexp.MustCompile(`IEEE 802\.1Q`), "https://standards.ieee.org/ieee/802.1Q/10323/"},
+	{regexp.MustCompile(`Image Factory`), "https://factory.talos.dev/"},
+	{regexp.MustCompile(`talhelper v[\d.]+`), "https://github.com/budimanjojo/talhelper"},
 }
 
 // knownOwners are those of repositories that sources name without a number.
 const knownOwners = `(?:siderolabs|budimanjojo|cozystack|onedr0p|kubernetes|getsops|cilium|postfinance|a8m|Masterminds)`
 
 // furtherIssue is an issue of the repository that was named before it.
-var furtherIssue = pattern.New(`#(\d+)`)
+var furtherIssue = regexp.MustCompile(`#(\d+)`)
 
 // Of makes links, as Markdown has them, of what a source names. Words that name nothing that can be read stay
 // as they are.
@@ -86,7 +85,7 @@ func (p sourcePiece) markdown() string {
 }
 
 // split makes links of what has a form.
-func (p sourcePiece) split(form pattern.Pattern, url string) []sourcePiece {
+func (p sourcePiece) split(form *regexp.Regexp, url string) []sourcePiece {
 	if p.url != "" {
 		return []sourcePiece{p}
 	}
