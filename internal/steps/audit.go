@@ -58,6 +58,11 @@ func (r *Run) pretend(ctx context.Context, step string) {
 		return
 	}
 
+	// New secrets would belong to another cluster than the files that are there, so nothing would be made.
+	if r.secretsPath() == "" && len(r.generatedFiles()) > 0 {
+		return
+	}
+
 	if r.Settings.ConfigGenerator == talhelperGenerator {
 		r.made.WhyNot = errByTalhelper
 
