@@ -71,7 +71,9 @@ func (r *Run) pretend(ctx context.Context, step string) {
 
 	rendered, standIn, err := r.rehearse(ctx, step)
 	if err == nil {
-		missing := slices.DeleteFunc(rendered, func(file renderedFile) bool { return !r.files.Open(r.pathOf(file)).Missing() })
+		missing := slices.DeleteFunc(rendered, func(file renderedFile) bool {
+			return !r.files.Open(r.pathOf(file)).Missing()
+		})
 		err = r.pretendFiles(missing, standIn)
 	}
 
