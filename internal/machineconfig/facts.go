@@ -9,8 +9,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
-
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Role is the machine type; a config that names none is a worker's, as Talos reads it.
@@ -217,18 +215,6 @@ func (c *Config) HasTPMKeys() bool {
 	}
 
 	return slices.ContainsFunc(c.volumeEncryptions(), func(volume encryptedVolume) bool { return hasTPMKey(volume) })
-}
-
-// macAddress is a complete hardware address: no glob, six octets.
-var macAddress = pattern.New(`^(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5}$`)
-
-// normalizeMAC is the address in lower case with colons; empty for anything else, as a glob.
-func normalizeMAC(text string) string {
-	if !macAddress.MatchString(text) {
-		return ""
-	}
-
-	return strings.ToLower(strings.ReplaceAll(text, "-", ":"))
 }
 
 // InstallerVersion is the tag of the installer image, as in "v1.13.9"; empty if it has none.

@@ -8,6 +8,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
@@ -272,7 +273,7 @@ func (c *Config) MACs() []string {
 		}
 
 		for _, match := range selectorMAC.FindAllStringSubmatch(text, -1) {
-			macs = append(macs, normalizeMAC(match[1]+match[2]))
+			macs = append(macs, host.MAC(match[1]+match[2]))
 		}
 	}
 
@@ -317,8 +318,8 @@ func selectorMACs(selector *v1alpha1.NetworkDeviceSelector) []string {
 		return nil
 	}
 
-	return []string{normalizeMAC(selector.NetworkDeviceHardwareAddress),
-		normalizeMAC(selector.NetworkDevicePermanentAddress)}
+	return []string{host.MAC(selector.NetworkDeviceHardwareAddress),
+		host.MAC(selector.NetworkDevicePermanentAddress)}
 }
 
 // encryptedVolume is a document whose volume may be encrypted.

@@ -4,23 +4,24 @@ package host
 import (
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Longest name of a machine with its domain, in characters.
 const longest = 253
 
 var (
-	label = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
+	label = pattern.New(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 	// resolved are labels that name servers take too.
-	resolved = regexp.MustCompile(`^[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9])?$`)
+	resolved = pattern.New(`^[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9])?$`)
 
-	numbers      = regexp.MustCompile(`^[0-9.]+$`)
-	withPort     = regexp.MustCompile(`^[^:]*:[0-9]+$|^\[.*\]`)
-	threeNumbers = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}(/\d+)?$`)
-	fourNumbers  = regexp.MustCompile(`^\d+(\.\d+){3,}(/\d+)?$`)
+	numbers      = pattern.New(`^[0-9.]+$`)
+	withPort     = pattern.New(`^[^:]*:[0-9]+$|^\[.*\]`)
+	threeNumbers = pattern.New(`^\d{1,3}(\.\d{1,3}){0,2}(/\d+)?$`)
+	fourNumbers  = pattern.New(`^\d+(\.\d+){3,}(/\d+)?$`)
 )
 
 // IsLabel reports whether a text is one part of a machine's name: letters, digits and dashes, up to 63.
@@ -42,7 +43,7 @@ func IsIP(text string) bool {
 	return err == nil
 }
 
-func hasLabels(text string, label *regexp.Regexp) bool {
+func hasLabels(text string, label pattern.Pattern) bool {
 	return len(text) <= longest && !slices.ContainsFunc(strings.Split(text, "."),
 		func(part string) bool { return !label.MatchString(part) })
 }

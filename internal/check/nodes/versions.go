@@ -9,6 +9,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/files/versions"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -102,7 +103,7 @@ func checkKubernetesVersion(_ context.Context, s subject) {
 // checkLiveUpgrade looks at the way from what a node runs to its installer.
 func checkLiveUpgrade(_ context.Context, s subject) {
 	tag, running := versions.InstallerTag(s.Config), s.Facts.Version
-	if _, known := versions.Version(running); tag == "" || !known {
+	if _, known := release.Numbers(running); tag == "" || !known {
 		return
 	}
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/talos-mage/talos-mage/internal/base/host"
 )
 
 // errShape refuses a value that isn't of its type at all: what the setting takes says everything about it.
@@ -218,19 +220,13 @@ func parseAddress(text string) (string, error) {
 
 // checkHostName refuses what DNS could not resolve, and above all a mistyped IPv4 address, which would otherwise be
 // looked up as a name.
-func checkHostName(host string) error {
-	if strings.Trim(host, "0123456789.") == "" {
+func checkHostName(name string) error {
+	if strings.Trim(name, "0123456789.") == "" {
 		return errors.New("not an IP address")
 	}
 
-	for label := range strings.SplitSeq(strings.TrimSuffix(host, "."), ".") {
-		if label == "" || len(label) > 63 || strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-") {
-			return errors.New("neither an IP address nor a DNS name")
-		}
-
-		if strings.Trim(strings.ToLower(label), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-			return errors.New("neither an IP address nor a DNS name")
-		}
+	if host.Fault(name) != "" {
+		return errors.New("neither an IP address nor a DNS name")
 	}
 
 	return nil

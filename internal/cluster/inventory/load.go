@@ -15,7 +15,9 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -109,8 +111,8 @@ type reader struct {
 func (r *reader) readCluster(root *yaml.Node, config *talconfig.Config) {
 	cluster := r.cluster
 	cluster.Name = config.ClusterName
-	cluster.TalosVersion = withV(config.TalosVersion)
-	cluster.KubernetesVersion = withV(config.KubernetesVersion)
+	cluster.TalosVersion = release.WithV(config.TalosVersion)
+	cluster.KubernetesVersion = release.WithV(config.KubernetesVersion)
 	cluster.CNI = constants.FlannelCNI
 
 	if cluster.Name == "" {
@@ -165,10 +167,10 @@ func (r *reader) readEndpoint(root *yaml.Node, text string) {
 // bareIPv6 is the IPv6 address of a URL that lacks its brackets, with a port behind it or without; empty if there is
 // none.
 func bareIPv6(text string) string {
-	_, host, _ := strings.Cut(text, "://")
-	host, _, _ = strings.Cut(host, "/")
+	_, named, _ := strings.Cut(text, "://")
+	named, _, _ = strings.Cut(named, "/")
 
-	for _, candidate := range []string{strings.TrimSuffix(strings.TrimSuffix(host, ":6443"), ":443"), host} {
+	for _, candidate := range []string{strings.TrimSuffix(strings.TrimSuffix(named, ":6443"), ":443"), named} {
 		if address, err := netip.ParseAddr(candidate); err == nil && address.Is6() {
 			return candidate
 		}
@@ -197,14 +199,6 @@ func (r *reader) subnets(root *yaml.Node, key string, declared []string, fallbac
 	}
 
 	return subnets
-}
-
-func withV(version string) string {
-	if version == "" || strings.HasPrefix(version, "v") {
-		return version
-	}
-
-	return "v" + version
 }
 
 func (r *reader) readNodes(root *yaml.Node, config *talconfig.Config) {
@@ -291,13 +285,13 @@ func (r *reader) readAddresses(place *yaml.Node, declared talconfig.Node) []stri
 	for text := range strings.SplitSeq(declared.IPAddress, ",") {
 		address := strings.TrimSpace(text)
 
-		if problem := badAddress(address); problem != "" {
+		if problem := host.Fault(address); problem != "" {
 			r.At(value, diagnosis.FileAddress, "address %q of %s %s", address, nodeLabel(declared), problem)
 
 			continue
 		}
 
-		key := addressKey(address)
+		key := host.Key(address)
 
 		if first := r.addresses[key]; first != nil {
 			r.At(value, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", address, first.Line)

@@ -5,6 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -66,14 +67,14 @@ func readMachines(s yamlfile.Source, root *yaml.Node) []Machine {
 
 		machine.Address = address.Value
 
-		if problem := badAddress(machine.Address); problem != "" {
+		if problem := host.Fault(machine.Address); problem != "" {
 			s.At(address, diagnosis.FileAddress, "address %q of %s %s", machine.Address, machine.Name, problem)
-		} else if first := used[addressKey(machine.Address)]; first != nil {
+		} else if first := used[host.Key(machine.Address)]; first != nil {
 			s.At(address, diagnosis.FileDuplicate, "address %s is another node's already, in line %d", machine.Address,
 				first.Line)
 		}
 
-		used[addressKey(machine.Address)] = address
+		used[host.Key(machine.Address)] = address
 		machines = append(machines, machine)
 	}
 

@@ -179,9 +179,9 @@ func TestMistakesOfAProfileHaveAPlaceAndAField(t *testing.T) {
 		"no release": {`"1.11.6"`, `"1.11"`,
 			`cluster.yaml:8:12: "1.11" is no release: it takes all three numbers, as 1.13.9 (talos.version)`},
 		"too new": {`"1.11.6"`, `"1.99.0"`,
-			`cluster.yaml:8:12: Talos v1.99.0 is newer than this program: it knows v1.2 to v1.13 (talos.version)`},
+			`cluster.yaml:8:12: Talos v1.99 is newer than what configs can be made for here: up to v1.13 (talos.version)`},
 		"too old": {`"1.11.6"`, `"1.1.0"`,
-			`cluster.yaml:8:12: Talos v1.1.0 is too old: it takes v1.2 to v1.13 (talos.version)`},
+			`cluster.yaml:8:12: Talos v1.1 is older than what configs can be made for: v1.2 to v1.13 (talos.version)`},
 		"Kubernetes too new": {"v1.34.3", "v1.36.0",
 			"cluster.yaml:9:23: version of Kubernetes 1.36.0 is too new to be used with Talos 1.11.6 " +
 				"(talos.kubernetes_version)"},

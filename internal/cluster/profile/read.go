@@ -1,7 +1,7 @@
 package profile
 
 import (
-	"fmt"
+	"errors"
 	"net"
 	"net/netip"
 	"net/url"
@@ -11,16 +11,15 @@ import (
 	"strconv"
 	"strings"
 
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/compatibility"
-	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -36,12 +35,6 @@ const (
 	defaultInstallDisk = "/dev/sda"
 
 	ipv4Prefix, ipv6Prefix = 24, 64
-)
-
-// Oldest and newest Talos that machine configs can be made for; the newest is what machinery knows.
-var (
-	oldestTalos = config.TalosVersion1_2
-	newestTalos = config.TalosVersion1_13
 )
 
 // Read reads a profile. An error lists every mistake in the file: see yamlfile.Errors.
@@ -150,7 +143,7 @@ func (r *reader) readCluster(dir string) {
 	declared, profile := r.keys, r.profile
 
 	profile.Name = declared.Name
-	if !isHostname(profile.Name) {
+	if !host.IsLabel(profile.Name) {
 		r.bad(r.place("name"), "%q is no name of a cluster: letters, digits and dashes", profile.Name)
 	}
 
@@ -240,17 +233,15 @@ func (r *reader) subnet(key, text string) netip.Prefix {
 
 func (r *reader) readEndpoint(text string) {
 	place := r.place("network", "api_endpoint")
-	host := text
 
-	if address, err := netip.ParseAddr(text); err != nil {
-		if !isDNSName(text) {
-			r.bad(place, "%q is neither an IP address nor a DNS name: give the host alone, the port is 6443", text)
-		}
-	} else if address.Is6() {
-		host = "[" + address.String() + "]"
+	if address, err := netip.ParseAddr(text); err == nil {
+		text = address.String()
+	} else if host.Fault(text) != "" {
+		r.bad(place, "%q is neither an IP address nor a DNS name: give the host alone, the port is 6443", text)
 	}
 
-	r.profile.Endpoint = &url.URL{Scheme: "https", Host: host + ":" + strconv.Itoa(constants.DefaultControlPlanePort)}
+	r.profile.Endpoint = &url.URL{Scheme: "https",
+		Host: net.JoinHostPort(text, strconv.Itoa(constants.DefaultControlPlanePort))}
 
 	declared := r.keys.Talos.VIP
 	if declared == (vip{}) {
@@ -262,20 +253,12 @@ func (r *reader) readEndpoint(text string) {
 	switch {
 	case err != nil:
 		r.bad(r.place("talos", "vip", "ip"), "%q is no IP address", declared.IP)
-	case isAddress(text) && text != address.String():
+	case host.IsIP(text) && text != address.String():
 		r.bad(place, "%s is not the VIP, %s: the Kubernetes API would be asked for where no VIP is", text, address)
 	}
 
 	r.profile.VIP = address
 }
-
-func isAddress(text string) bool {
-	_, err := netip.ParseAddr(text)
-
-	return err == nil
-}
-
-var release = pattern.New(`^v?([0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?)$`)
 
 func (r *reader) readTalos() {
 	declared, profile := r.keys.Talos, r.profile
@@ -284,7 +267,9 @@ func (r *reader) readTalos() {
 	profile.KubernetesVersion = r.release("kubernetes_version", declared.KubernetesVersion)
 
 	if profile.TalosVersion != "" && r.readContract() && profile.KubernetesVersion != "" {
-		r.checkKubernetes()
+		if err := release.Fit(profile.KubernetesVersion, profile.TalosVersion); err != nil {
+			r.bad(r.place("talos", "kubernetes_version"), "%s", err)
+		}
 	}
 
 	profile.Image = schematic.Image{
@@ -302,57 +287,30 @@ func (r *reader) readTalos() {
 
 // release is a version with its v; empty if it is none, as 1.13 isn't: no image has such a tag.
 func (r *reader) release(key, text string) string {
-	match := release.FindStringSubmatch(text)
-	if match == nil {
+	if !release.IsWhole(text) {
 		r.bad(r.place("talos", key), "%q is no release: it takes all three numbers, as 1.13.9", text)
 
 		return ""
 	}
 
-	return "v" + match[1]
+	return release.WithV(text)
 }
 
 // readContract is false if no config can be made for the Talos version.
 func (r *reader) readContract() bool {
-	contract, err := config.ParseContractFromVersion(r.profile.TalosVersion)
-	mistake := r.Mistake(r.place("talos", "version"), diagnosis.FileValue, "")
-
-	switch {
-	case err != nil:
-		mistake.Message = r.profile.TalosVersion + " is no release of Talos"
-	case contract.Greater(newestTalos):
-		mistake.Message = fmt.Sprintf("Talos %s is newer than this program: it knows %s to %s", r.profile.TalosVersion,
-			oldestTalos, newestTalos)
-		mistake.Next = "use a newer talos-mage, or an older Talos"
-	case oldestTalos.Greater(contract):
-		mistake.Message = fmt.Sprintf("Talos %s is too old: it takes %s to %s", r.profile.TalosVersion, oldestTalos,
-			newestTalos)
-	default:
-		r.profile.Contract = contract
-
-		return true
-	}
-
-	r.Add(mistake)
-
-	return false
-}
-
-// checkKubernetes compares the two versions by Talos' support matrix.
-func (r *reader) checkKubernetes() {
-	talos, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: r.profile.TalosVersion})
+	contract, err := release.Contract(r.profile.TalosVersion)
 	if err != nil {
-		return
+		mistake := r.Mistake(r.place("talos", "version"), diagnosis.FileValue, "%s", err)
+		if errors.Is(err, release.ErrTooNew) {
+			mistake.Next = "use a newer talos-mage, or an older Talos"
+		}
+
+		r.Add(mistake)
 	}
 
-	kubernetes, err := compatibility.ParseKubernetesVersion(r.profile.KubernetesVersion)
-	if err == nil {
-		err = kubernetes.SupportedWith(talos)
-	}
+	r.profile.Contract = contract
 
-	if err != nil {
-		r.bad(r.place("talos", "kubernetes_version"), "%s", err)
-	}
+	return err == nil
 }
 
 // schematicID is the declared one, or that of the declared schematic.
@@ -426,7 +384,7 @@ func (r *reader) readMachine(used map[string]*yaml.Node, role machine.Type, plac
 
 	at := func(key string) *yaml.Node { return yamlfile.PlaceOf(place, key) }
 
-	if !isHostname(declared.Name) {
+	if !host.IsLabel(declared.Name) {
 		r.bad(at("name"), "%q is no hostname: letters, digits and dashes, up to 63", declared.Name)
 	}
 
@@ -434,12 +392,10 @@ func (r *reader) readMachine(used map[string]*yaml.Node, role machine.Type, plac
 	r.readAddress(&node, used, place, declared)
 
 	if declared.MAC != "" {
-		mac, err := net.ParseMAC(declared.MAC)
-		if err != nil || len(mac) != 6 {
+		if node.MAC = host.MAC(declared.MAC); node.MAC == "" {
 			r.bad(at("mac"), "%q is no MAC address, as 02:00:5e:10:00:01", declared.MAC)
 		}
 
-		node.MAC = mac.String()
 		r.claim(used, at("mac"), "MAC address", node.MAC)
 	}
 
@@ -559,17 +515,4 @@ func (r *reader) readGateway(node *Machine, place *yaml.Node, declared assignmen
 	node.Gateway = gateway
 }
 
-var (
-	hostname = pattern.New(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
-	uuid     = pattern.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-)
-
-func isHostname(text string) bool { return hostname.MatchString(text) }
-
-// isDNSName reports whether a text is a name, and no address that is broken.
-func isDNSName(text string) bool {
-	labels := strings.Split(strings.TrimSuffix(text, "."), ".")
-
-	return len(text) <= 253 && !slices.ContainsFunc(labels, func(label string) bool { return !isHostname(label) }) &&
-		strings.ContainsAny(labels[len(labels)-1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-}
+var uuid = pattern.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)

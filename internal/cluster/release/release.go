@@ -5,6 +5,7 @@ package release
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -21,12 +22,27 @@ var (
 )
 
 var (
-	whole   = pattern.New(`^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+	whole   = pattern.New(`^v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?$`)
 	version = pattern.New(`^v?\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
 
 // IsWhole reports whether a version has all three numbers, as the tags of images have.
 func IsWhole(text string) bool { return whole.MatchString(text) }
+
+// IsTag reports whether a text is a whole version with its v, as the tags of installers are.
+func IsTag(text string) bool { return IsWhole(text) && strings.HasPrefix(text, "v") }
+
+// Numbers are those of a version; false if it has not all three.
+func Numbers(text string) ([3]int, bool) {
+	var numbers [3]int
+
+	match := whole.FindStringSubmatch(text)
+	for i := range min(len(match), len(numbers)) {
+		numbers[i], _ = strconv.Atoi(match[i+1]) // more digits than fit are no version of anything
+	}
+
+	return numbers, match != nil
+}
 
 // WithV is a version with its v; empty for none.
 func WithV(text string) string {
@@ -53,7 +69,7 @@ func Contract(talos string) (*config.VersionContract, error) {
 
 	switch {
 	case !version.MatchString(talos), err != nil:
-		return nil, fmt.Errorf("%q is no version of Talos, as %s.0", talos, newest)
+		return nil, fmt.Errorf("%q is no version of Talos, as v1.13.9", talos)
 	case contract.Greater(newest):
 		return nil, tooNew(fmt.Sprintf("Talos %s is newer than what configs can be made for here: up to %s", contract, newest))
 	case oldest.Greater(contract):

@@ -1,22 +1,23 @@
 package generate
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"maps"
-	"net/netip"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/compatibility"
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/labels"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
@@ -24,16 +25,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// oldestTalos is the first release whose configs can be made; talhelper's own limit.
-var oldestTalos = talosconfig.TalosVersion1_2
-
-var (
-	version  = pattern.New(`^v?\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-	hostname = pattern.New(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
-	domain   = pattern.New(`^[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62}(\.[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62})*[._]?$`)
-	// image is a container image with its registry, and without tag and digest.
-	image = pattern.New(`^[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
-)
+// image is a container image with its registry, and without tag and digest.
+var image = pattern.New(`^[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$`)
 
 // value adds a mistake about a value.
 func (c *cluster) value(place *yaml.Node, format string, args ...any) {
@@ -62,7 +55,7 @@ func (c *cluster) checkCluster() {
 			"\"endpoint\" must be a URL with https and a host, as https://192.0.2.10:6443")
 	}
 
-	if c.config.Domain != "" && !domain.MatchString(c.config.Domain) {
+	if c.config.Domain != "" && !host.IsDNSName(c.config.Domain) {
 		c.value(yamlfile.Field(c.root, "domain"), "%q is no DNS domain", c.config.Domain)
 	}
 
@@ -73,68 +66,30 @@ func (c *cluster) checkCluster() {
 }
 
 func (c *cluster) checkVersions() {
-	c.talosVersion = machineconfig.DefaultTalosVersion
-	place := yamlfile.PlaceOf(c.root, "talosVersion")
+	var err error
 
-	if declared := c.config.TalosVersion; declared != "" {
-		c.talosVersion = "v" + strings.TrimPrefix(declared, "v")
+	declared := cmp.Or(c.config.TalosVersion, machineconfig.DefaultTalosVersion)
+	c.talosVersion = release.WithV(declared)
+	c.kubernetesVersion = strings.TrimPrefix(c.config.KubernetesVersion, "v")
 
-		if !version.MatchString(declared) {
-			c.value(place, "%q is no version of Talos, as %s", declared, machineconfig.DefaultTalosVersion)
-
-			return
+	if c.contract, err = release.Contract(declared); err != nil {
+		mistake := c.Mistake(yamlfile.PlaceOf(c.root, "talosVersion"), diagnosis.FileValue, "%s", err)
+		if errors.Is(err, release.ErrTooNew) {
+			mistake.Next = fmt.Sprintf("use a newer talos-mage, or set talosVersion to %s or older; or have a talhelper that "+
+				"knows it render: CONFIG_GENERATOR=talhelper", release.Newest())
 		}
-	}
 
-	newest, err := talosconfig.ParseContractFromVersion(machineconfig.DefaultTalosVersion)
-	if err == nil {
-		c.contract, err = talosconfig.ParseContractFromVersion(c.talosVersion)
-	}
-
-	switch {
-	case err != nil:
-		c.value(place, "%q is no version of Talos, as %s", c.config.TalosVersion, machineconfig.DefaultTalosVersion)
-
-		return
-	case c.contract.Greater(newest):
-		mistake := c.Mistake(place, diagnosis.FileValue, "Talos %s is newer than what configs can be made for here: up to %s",
-			c.contract, newest)
-		mistake.Next = "use a newer talos-mage, or set talosVersion to " + newest.String() +
-			" or older; or have a talhelper that knows it render: CONFIG_GENERATOR=talhelper"
 		c.Add(mistake)
 
 		return
-	case oldestTalos.Greater(c.contract):
-		c.value(place, "Talos %s is older than what configs can be made for: %s to %s", c.contract, oldestTalos, newest)
-
-		return
 	}
-
-	c.checkKubernetesVersion()
-}
-
-func (c *cluster) checkKubernetesVersion() {
-	c.kubernetesVersion = strings.TrimPrefix(c.config.KubernetesVersion, "v")
-	place := yamlfile.PlaceOf(c.root, "kubernetesVersion")
 
 	if c.kubernetesVersion == "" {
 		return
 	}
 
-	kubernetes, err := compatibility.ParseKubernetesVersion(c.kubernetesVersion)
-	if err != nil {
-		c.value(place, "%q is no version of Kubernetes, as v1.36.3", c.config.KubernetesVersion)
-
-		return
-	}
-
-	talos, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: c.talosVersion})
-	if err == nil {
-		err = kubernetes.SupportedWith(talos)
-	}
-
-	if err != nil {
-		c.value(place, "%s", err)
+	if err := release.Fit(c.config.KubernetesVersion, c.talosVersion); err != nil {
+		c.value(yamlfile.PlaceOf(c.root, "kubernetesVersion"), "%s", err)
 	}
 }
 
@@ -168,7 +123,7 @@ func (e *entry) check() {
 	e.checkMachineSpec()
 
 	for i, server := range e.settings.Nameservers {
-		if _, err := netip.ParseAddr(server); err != nil {
+		if !host.IsIP(server) {
 			e.value(e.item(i, "nameservers"), "nameserver %q is no IP address", server)
 		}
 	}
@@ -195,7 +150,7 @@ func (e *entry) check() {
 }
 
 func (e *entry) checkNames() {
-	if !hostname.MatchString(e.Hostname) || len(e.Hostname) > 253 {
+	if !host.IsName(e.Hostname) {
 		e.value(e.placeOf("hostname"), "%q is no hostname: letters, digits, dots and dashes", e.Hostname)
 	}
 

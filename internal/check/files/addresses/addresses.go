@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -175,7 +175,7 @@ func checkAddressTexts(r *check.Report, config *check.Rendered) {
 	raw := config.Provider.RawV1Alpha1()
 	judge := func(texts []string, place func(int) check.Place) {
 		for i, text := range texts {
-			if why := likeAddress(text); why != "" {
+			if why := host.Mistyped(text); why != "" {
 				// One entry that leads nowhere stops nothing: certificates have their other names, and there are other servers.
 				r.Warn(place(i), "write one address or name", "%q is neither an address nor a name: %s", text, why)
 			}
@@ -199,22 +199,16 @@ func checkTalosconfigTexts(r *check.Report, in *check.Input) {
 			continue
 		}
 
-		if why := likeAddress(endpoint); why != "" {
+		if why := host.Mistyped(endpoint); why != "" {
 			r.Warn(in.TalosconfigEndpoint(endpoint), "write one address or name",
 				"the endpoint %q is neither an address nor a name: %s", endpoint, why)
 		}
 	}
 }
 
-var (
-	addressRange = pattern.New(`^[0-9a-fA-F.:]+\s*-\s*[0-9a-fA-F.:]+$`)
-	threeNumbers = pattern.New(`^\d{1,3}(\.\d{1,3}){0,2}(/\d+)?$`)
-	fourNumbers  = pattern.New(`^\d+(\.\d+){3,}(/\d+)?$`)
-)
-
 // malformed says in plain words what is wrong with a text that should be an address.
 func malformed(text string) string {
-	if why := likeAddress(text); why != "" {
+	if why := host.Mistyped(text); why != "" {
 		return why
 	}
 
@@ -224,31 +218,6 @@ func malformed(text string) string {
 	}
 
 	return "an IP address is expected"
-}
-
-// likeAddress says what is wrong with a text that looks like an address and is none; empty for addresses and names.
-func likeAddress(text string) string {
-	trimmed := strings.TrimSpace(text)
-	host, _, hasLength := strings.Cut(trimmed, "/")
-	_, err := netip.ParseAddr(host)
-
-	switch {
-	case err == nil && !hasLength:
-		return ""
-	case strings.ContainsAny(trimmed, ", ") && trimmed != "":
-		return "several values stand in one"
-	case addressRange.MatchString(trimmed):
-		return "a range of addresses"
-	case threeNumbers.MatchString(trimmed):
-		return "an IPv4 address has four numbers"
-	case fourNumbers.MatchString(trimmed) && err != nil:
-		return "an IPv4 address has four numbers from 0 to 255"
-	case strings.Count(trimmed, ":") > 1 && !strings.HasPrefix(trimmed, "[") && !strings.Contains(trimmed, "://") &&
-		err != nil:
-		return "an IPv6 address, with brackets if a port follows"
-	default:
-		return ""
-	}
 }
 
 // owner is one use of an address.
@@ -365,7 +334,7 @@ func partOfCluster(in *check.Input, config *check.Rendered, host string) string 
 // checkTalosconfigNobody looks for endpoints of the talosconfig that no node has.
 func checkTalosconfigNobody(r *check.Report, in *check.Input) {
 	for _, endpoint := range in.Credentials.Endpoints() {
-		if in.NodeAt(check.EndpointHost(endpoint)) == "" && likeAddress(endpoint) == "" {
+		if in.NodeAt(check.EndpointHost(endpoint)) == "" && host.Mistyped(endpoint) == "" {
 			r.Found(in.TalosconfigEndpoint(endpoint), setEndpoints(in),
 				"the talosconfig's endpoint %s is no node of the inventory", endpoint)
 		}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -17,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -575,8 +575,6 @@ func checkModules(r *check.Report, in *check.Input) {
 	}
 }
 
-var releaseTag = pattern.New(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
-
 // lastOnGHCR is the last Talos minor version whose installer was published outside of the image factory, by the release
 // notes of 1.14.
 var lastOnGHCR = talosconfig.TalosVersion1_13
@@ -593,7 +591,7 @@ func referenceFault(text string) string {
 		return "the schematic id " + image.Schematic + " is not 64 hexadecimal digits"
 	case image.Tag == "" && image.Digest == "":
 		return "the tag is missing"
-	case image.Tag != "" && image.Official() && !releaseTag.MatchString(image.Tag):
+	case image.Tag != "" && image.Official() && !release.IsTag(image.Tag):
 		return "the tag " + image.Tag + " is not a version like v1.13.9"
 	case image.Registry == "ghcr.io" && image.Repository == "siderolabs/installer" && err == nil &&
 		tagged.Greater(lastOnGHCR):
@@ -625,7 +623,7 @@ func checkInstallerTags(r *check.Report, in *check.Input) {
 	r.EachNode(func(node *inventory.Node, config *check.Rendered) {
 		tag, declared := schematic.ParseReference(config.InstallImage()).Tag, in.Cluster.TalosVersion
 
-		if declared != "" && releaseTag.MatchString(tag) && tag != declared &&
+		if declared != "" && release.IsTag(tag) && tag != declared &&
 			referenceFault(config.InstallImage()) == "" {
 			r.Found(config.InstallPlace("image"), in.Regenerate("bring talosVersion and the image of "+node.Name+" together"),
 				"the installer image is %s, talosVersion is %s: the node will run %s", tag, declared, tag)

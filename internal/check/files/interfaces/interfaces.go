@@ -9,6 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -274,7 +275,6 @@ func checkWideSelectors(r *check.Report, config *check.Rendered) {
 var (
 	// macPattern is what a MAC address may be matched with: lower case, colons, wildcards for the rest.
 	macPattern = pattern.New(`^[0-9a-f:*]+$`)
-	fullMAC    = pattern.New(`^[0-9a-f]{2}(:[0-9a-f]{2}){5}$`)
 	// comparedMAC finds MAC addresses in the expression of a link alias.
 	comparedMAC = pattern.New(`mac\(link\.(?:permanent|hardware)_addr\) ?== ?["']([^"']*)["']|glob\(["']([^"']*)["'], ?mac\(`)
 )
@@ -333,7 +333,7 @@ func neverAMAC(pattern string) string {
 		return "MAC addresses are compared in lower case"
 	case !macPattern.MatchString(pattern):
 		return "MAC addresses have hexadecimal digits and colons"
-	case !strings.Contains(pattern, "*") && !fullMAC.MatchString(pattern):
+	case !strings.Contains(pattern, "*") && host.MAC(pattern) == "":
 		return "a MAC address has six parts of two digits"
 	default:
 		return ""

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -31,12 +31,10 @@ func Checks() []check.Check {
 	)
 }
 
-var dnsName = pattern.New(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
-
 // checkClusterName looks at the name that files, contexts and certificates share.
 func checkClusterName(r *check.Report, in *check.Input) {
 	name := in.Cluster.Name
-	if name == "" || dnsName.MatchString(name) || in.Talconfig == nil {
+	if name == "" || host.IsLowerName(name) || in.Talconfig == nil {
 		return
 	}
 
@@ -61,9 +59,9 @@ func checkDNSDomain(r *check.Report, config *check.Rendered) {
 	folded := strings.ToLower(strings.TrimSuffix(domain, "."))
 
 	switch {
-	case folded != domain && dnsName.MatchString(folded):
+	case folded != domain && host.IsLowerName(folded):
 		r.Warn(place, "write "+folded, "dnsDomain %q is not as other programs write it", domain)
-	case !dnsName.MatchString(domain):
+	case !host.IsLowerName(domain):
 		r.Found(place, "use cluster.local, or a name of your own domain", "dnsDomain %q is no DNS name in lower case", domain)
 	case strings.HasSuffix(domain, ".local") && domain != "cluster.local":
 		r.Warn(place, "use cluster.local, or a name of your own domain",

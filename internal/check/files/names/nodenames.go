@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -14,7 +15,6 @@ import (
 )
 
 var (
-	validHostname = pattern.New(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	notInHostname = pattern.New(`[^a-z0-9.-]+`)
 )
 
@@ -25,7 +25,7 @@ func HostnameFault(hostname string) string {
 		return "the hostname is empty"
 	case len([]rune(name)) > maxLabel:
 		return fmt.Sprintf("hostname %s has %d characters, at most %d are allowed", hostname, len([]rune(name)), maxLabel)
-	case !validHostname.MatchString(hostname):
+	case !host.IsLowerName(hostname):
 		return fmt.Sprintf("hostname %s is no RFC 1123 name: lower-case letters, digits and hyphens are allowed", hostname)
 	default:
 		return ""

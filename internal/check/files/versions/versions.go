@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -15,8 +14,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -40,13 +39,10 @@ func Checks() []check.Check {
 	}
 }
 
-// wholeVersion is a release, or a pre-release.
-var wholeVersion = pattern.New(`^v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?$`)
-
 // InstallerTag is the version of the config's installer, and empty if its tag is none.
 func InstallerTag(config *machineconfig.Config) string {
 	image := schematic.ParseReference(config.InstallImage())
-	if !image.Official() || !wholeVersion.MatchString(image.Tag) {
+	if !image.Official() || !release.IsWhole(image.Tag) {
 		return ""
 	}
 
@@ -160,25 +156,9 @@ func checkInstallerVersions(r *check.Report, in *check.Input) {
 	}
 }
 
-// Version is a version's numbers; false if it has not all three.
-func Version(text string) ([3]int, bool) {
-	var numbers [3]int
-
-	match := wholeVersion.FindStringSubmatch(text)
-	if match == nil {
-		return numbers, false
-	}
-
-	for i := range numbers {
-		numbers[i], _ = strconv.Atoi(match[i+1]) // more digits than fit are no version of anything
-	}
-
-	return numbers, true
-}
-
 func CompareVersions(a, b string) int {
-	some, _ := Version(a)
-	other, _ := Version(b)
+	some, _ := release.Numbers(a)
+	other, _ := release.Numbers(b)
 
 	return slices.Compare(some[:], other[:])
 }
@@ -255,9 +235,9 @@ func checkSkew(r *check.Report, in *check.Input) {
 			}
 
 			r.Config = config
-			own, _ := Version(tag)
-			first, _ := Version(oldest)
-			last, _ := Version(newest)
+			own, _ := release.Numbers(tag)
+			first, _ := release.Numbers(oldest)
+			last, _ := release.Numbers(newest)
 
 			switch {
 			case slices.Compare(own[:2], first[:2]) > 0:
@@ -285,7 +265,7 @@ func checkDeclaredKubernetes(r *check.Report, in *check.Input) {
 // eachKubelet visits the kubelets that configs name a version of, where one is declared.
 func eachKubelet(in *check.Input, visit func(config *check.Rendered, kubelet component, tag, declared string)) {
 	declared := in.Cluster.KubernetesVersion
-	if _, known := Version(declared); !known {
+	if _, known := release.Numbers(declared); !known {
 		return
 	}
 
@@ -301,8 +281,8 @@ func checkKubernetesPath(r *check.Report, in *check.Input) {
 	told := map[string]bool{}
 
 	eachKubelet(in, func(config *check.Rendered, kubelet component, tag, declared string) {
-		from, _ := Version(tag)
-		to, _ := Version(declared)
+		from, _ := release.Numbers(tag)
+		to, _ := release.Numbers(declared)
 		steps := to[1] - from[1]
 
 		if from[0] != to[0] || steps >= 0 && steps <= 1 || told[tag] {
@@ -395,8 +375,8 @@ func Upgrade(from, to string) string {
 		return ""
 	}
 
-	first, known := Version(from)
-	last, alsoKnown := Version(to)
+	first, known := release.Numbers(from)
+	last, alsoKnown := release.Numbers(to)
 
 	switch err := target.UpgradeableFrom(host); {
 	case !known || !alsoKnown, err != nil && strings.HasPrefix(err.Error(), "upgrades to version"):
@@ -451,7 +431,7 @@ func checkVersionForms(r *check.Report, in *check.Input) {
 		{"talosVersion", in.Cluster.TalosVersion, machineconfig.DefaultTalosVersion},
 		{"kubernetesVersion", in.Cluster.KubernetesVersion, "v1.36.3"},
 	} {
-		if declared.version != "" && !wholeVersion.MatchString(declared.version) && !strings.Contains(declared.version, "$") {
+		if declared.version != "" && !release.IsWhole(declared.version) && !strings.Contains(declared.version, "$") {
 			r.Found(in.Declared(declared.key), "write the whole version, as "+declared.example,
 				"%s is %s, and no image has such a tag", declared.key, declared.version)
 		}
