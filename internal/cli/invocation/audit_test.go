@@ -54,7 +54,7 @@ func TestAuditEndsWithBadInputForBadFiles(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &document))
 	require.Equal(t, 2, document.ExitCode)
 
-	_, failure = audited(t, "", map[string]string{"AUDIT_FORMAT": "xml"})
+	_, failure = audited(t, "", map[string]string{"format": "xml"})
 	require.NotNil(t, failure)
 	require.Equal(t, diagnosis.ExitBadInput, failure.Code)
 }
@@ -273,7 +273,7 @@ func TestTheInteroperabilityProfile(t *testing.T) {
 
 			call := invocation.Invocation{Environ: append([]string{"ROOT_DIR=" + root}, test.environ...), Workdir: root,
 				Out: &out, Err: &errs}
-			failure := call.Audit(context.Background(), map[string]string{"AUDIT_PROFILE": "interop"})
+			failure := call.Audit(context.Background(), map[string]string{"profile": "interop"})
 
 			for _, want := range append(test.want, "Proxmox VMs") {
 				require.Contains(t, out.String(), want)
