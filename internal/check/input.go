@@ -57,8 +57,8 @@ type Options struct {
 // Made is what became of making files that are not there, as they would be written. The zero value is for files that
 // nobody tried to make.
 type Made struct {
-	// WhyNot says why there are none, in one line, or holds the mistakes in the files (see inventory.FileErrors), or is the
-	// *diagnosis.Problem that is in the way.
+	// WhyNot says why there are none, in one line, or holds the mistakes in the files (see inventory.FileErrors), or is
+	// the *diagnosis.Problem that is in the way.
 	WhyNot error
 	// StandIn says why throwaway secrets took the place of the cluster's own; empty where they did not.
 	StandIn string

@@ -58,6 +58,11 @@ func (r *Run) pretend(ctx context.Context, step string) {
 		return
 	}
 
+	// New secrets would belong to another cluster than the files that are there, so nothing would be made.
+	if r.secretsPath() == "" && len(r.generatedFiles()) > 0 {
+		return
+	}
+
 	if r.Settings.ConfigGenerator == talhelperGenerator {
 		r.made.WhyNot = errByTalhelper
 
@@ -66,7 +71,9 @@ func (r *Run) pretend(ctx context.Context, step string) {
 
 	rendered, standIn, err := r.rehearse(ctx, step)
 	if err == nil {
-		missing := slices.DeleteFunc(rendered, func(file renderedFile) bool { return !r.files.Open(r.pathOf(file)).Missing() })
+		missing := slices.DeleteFunc(rendered, func(file renderedFile) bool {
+			return !r.files.Open(r.pathOf(file)).Missing()
+		})
 		err = r.pretendFiles(missing, standIn)
 	}
 

@@ -20,7 +20,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
-const madeUp = "checks need the cluster's own secrets; throwaway ones were made up to judge the rest: talos/talsecret.sops.yaml can't be decrypted"
+const madeUp = "checks need the cluster's own secrets; throwaway ones were made up to judge the rest: " +
+	"talos/talsecret.sops.yaml can't be decrypted"
 
 // withoutKey makes the workshop a fresh clone of a public repository: the secrets are encrypted for a key that is not
 // here, and git has no clusterconfig/.
@@ -164,7 +165,8 @@ func TestWhatHasTheMarkIsNeitherWrittenNorSent(t *testing.T) {
 	require.NoDirExists(t, w.ConfigDir())
 	require.NoError(t, os.Remove(path))
 
-	made, err := generate.Configs(generate.Source{Cluster: w.session(t).Cluster, Secrets: bundle, Now: time.Now()})
+	made, err := generate.Configs(generate.Source{Cluster: w.session(t).Cluster, Secrets: bundle,
+		Now: time.Now()})
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(w.ConfigDir(), 0o700))
 	require.NoError(t, os.WriteFile(w.Talosconfig(), made.Talosconfig, 0o600))

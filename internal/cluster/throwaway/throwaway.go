@@ -28,8 +28,8 @@ func encodedID() string { return base64.StdEncoding.EncodeToString([]byte(id)) }
 // ErrMarked is of an attempt to write or send what was made with throwaway secrets.
 var ErrMarked = errors.New("it was made with throwaway secrets, which are only for judging files")
 
-// Secrets makes a bundle. The contract is one whose service account key is no RSA key: that takes a processor seconds to
-// find, and the others a millisecond (siderolabs/talos, pkg/machinery/config/contract.go).
+// Secrets makes a bundle. The contract is one whose service account key is no RSA key: that takes a processor seconds
+// to find, and the others a millisecond (siderolabs/talos, pkg/machinery/config/contract.go).
 func Secrets() (*secrets.Bundle, error) {
 	bundle, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), talosconfig.TalosVersion1_6)
 	if err != nil {
