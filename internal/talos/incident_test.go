@@ -54,7 +54,7 @@ func TestTheErrorsOfAFailedBringUpHaveAFix(t *testing.T) {
 				return dialed(t, node.address, after.credentials(t))
 			},
 			class: talos.Final, says: "another cluster's CA", id: diagnosis.ForeignNode,
-			remedy: []string{"If the secrets were made anew, take the earlier talosconfig and secrets file back"},
+			remedy: []string{"If the secrets were made anew, restore the earlier talosconfig and secrets file"},
 		},
 		"certificates: the talosconfig is too old": {
 			op: talos.OpRead,
