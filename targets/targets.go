@@ -60,7 +60,8 @@ func ApplySequential(ctx context.Context, node, mode, skipChecks, certFingerprin
 	allowAmbiguousDisk, noWait, dryRun *bool) error {
 	return execute(ctx, "applySequential", overrides{
 		"node": node, "mode": mode, "skipChecks": skipChecks,
-		"certFingerprints": certFingerprints, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk, "noWait": noWait, "dryRun": dryRun,
+		"certFingerprints": certFingerprints, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk,
+		"noWait": noWait, "dryRun": dryRun,
 	}, only(steps.Apply{}))
 }
 
@@ -69,7 +70,8 @@ func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks, certFi
 	allowAmbiguousDisk, noWait, dryRun *bool) error {
 	return execute(ctx, "applyParallel", overrides{
 		"node": node, "parallel": parallel, "mode": mode, "skipChecks": skipChecks,
-		"certFingerprints": certFingerprints, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk, "noWait": noWait, "dryRun": dryRun,
+		"certFingerprints": certFingerprints, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk,
+		"noWait": noWait, "dryRun": dryRun,
 	}, only(steps.Apply{Parallel: true}))
 }
 
@@ -81,7 +83,8 @@ func ApplyNode(ctx context.Context, address string, mode, certFingerprints *stri
 	yes := true
 
 	return execute(ctx, "applyNode", overrides{
-		"node": &address, "mode": mode, "certFingerprints": certFingerprints, "dryRun": dryRun, "update": &yes, "reboot": &yes,
+		"node": &address, "mode": mode, "certFingerprints": certFingerprints, "dryRun": dryRun, "update": &yes,
+		"reboot": &yes,
 	}, only(steps.Apply{}))
 }
 

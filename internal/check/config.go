@@ -60,6 +60,7 @@ func (c *Rendered) ResolverTexts() []string {
 	return nil
 }
 
+// ResolverPlace is where a machine config names its i-th name server.
 func (c *Rendered) ResolverPlace(i int) Place {
 	if c.HasDocument("ResolverConfig") {
 		return c.File.In("ResolverConfig", "nameservers").Item(i).Field("address")
@@ -82,6 +83,7 @@ func (c *Rendered) TimeServerTexts() []string {
 	return nil
 }
 
+// TimeServerPlace is where a machine config names its i-th time server.
 func (c *Rendered) TimeServerPlace(i int) Place {
 	if c.HasDocument("TimeSyncConfig") {
 		return c.File.In("TimeSyncConfig", "ntp.servers").Item(i)
@@ -173,6 +175,7 @@ func IsControlPlane(config *Rendered) bool {
 	return config.Role().String() != "worker" && config.Role().String() != "unknown"
 }
 
+// IsWorker reports whether a config makes no control plane.
 func IsWorker(config *Rendered) bool { return !IsControlPlane(config) }
 
 // InstallPlace is where a machine config names its installer.

@@ -19,8 +19,8 @@ type HelmValues struct {
 	partly bool
 }
 
-// helmValue is one value: set, absent, or unknown, when a template makes it.
-type helmValue struct {
+// HelmValue is one value: set, absent, or unknown, when a template makes it.
+type HelmValue struct {
 	Text    string
 	Set     bool
 	Unknown bool
@@ -182,7 +182,7 @@ func isCiliumRelease(root *yaml.Node) bool {
 	return false
 }
 
-// nodeAt follows keys; nil if one is missing.
+// Follow follows keys; nil if one is missing.
 func Follow(node *yaml.Node, keys ...string) *yaml.Node {
 	for _, key := range keys {
 		if node = machineconfig.Field(node, key); node == nil {
@@ -202,19 +202,19 @@ func textAt(node *yaml.Node, keys ...string) string {
 }
 
 // Get is the value at a dotted path.
-func (v *HelmValues) Get(path string) helmValue {
+func (v *HelmValues) Get(path string) HelmValue {
 	node := Follow(v.Root, strings.Split(path, ".")...)
 
 	switch {
 	case node == nil:
-		return helmValue{Unknown: v.partly}
+		return HelmValue{Unknown: v.partly}
 	case node.Kind == yaml.ScalarNode && (strings.Contains(node.Value, "${") || strings.Contains(node.Value, "{{") ||
 		strings.Contains(node.Value, "#{")):
-		return helmValue{Unknown: true, Node: node}
+		return HelmValue{Unknown: true, Node: node}
 	case node.Kind == yaml.ScalarNode:
-		return helmValue{Text: node.Value, Set: true, Node: node}
+		return HelmValue{Text: node.Value, Set: true, Node: node}
 	default:
-		return helmValue{Set: true, Node: node}
+		return HelmValue{Set: true, Node: node}
 	}
 }
 

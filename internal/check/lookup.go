@@ -26,9 +26,9 @@ type resolved struct {
 // names are the DNS names of a cluster's files, looked up once.
 type names map[string]resolved
 
-// Lookup gives the addresses of a host of the files: itself when it is one, none when names are not to be looked up. The
-// endpoint, the nodes that are declared by name and the talosconfig's endpoints are looked up all at once: where DNS is
-// down, each takes its time.
+// Lookup gives the addresses of a host of the files: itself when it is one, none when names are not to be looked up.
+// The endpoint, the nodes that are declared by name and the talosconfig's endpoints are looked up all at once: where
+// DNS is down, each takes its time.
 func (in *Input) Lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{address.Unmap()}, nil

@@ -61,7 +61,7 @@ func (in *Input) nodesAmong(machines []proxmox.VM) []proxmox.VM {
 		func(vm proxmox.VM) bool { return vm.Name != "" && in.Cluster.Node(in.NodeOfVM(vm)) == nil })
 }
 
-// node is the name of the inventory's node that a machine is; the machine's own, if it is none.
+// NodeOfVM is the name of the inventory's node that a machine is; the machine's own, if it is none.
 func (in *Input) NodeOfVM(vm proxmox.VM) string {
 	if in.Cluster != nil {
 		for _, node := range in.Cluster.Nodes {

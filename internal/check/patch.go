@@ -243,11 +243,12 @@ func (p *Patch) adopt() {
 	}
 }
 
-// form is what kind of patch a text is.
-type form int
+// Form is what kind of patch a text is.
+type Form int
 
+// The kinds of patches.
 const (
-	StrategicPatch form = iota // documents to merge
+	StrategicPatch Form = iota // documents to merge
 	OperationsPatch
 	EmptyPatch
 	UnusablePatch
@@ -255,7 +256,7 @@ const (
 )
 
 // Form tells what the patch is, by its text alone.
-func (p *Patch) Form() form {
+func (p *Patch) Form() Form {
 	roots := p.File.Places.Roots()
 
 	switch {

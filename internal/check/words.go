@@ -29,6 +29,7 @@ func InInventory(source, change, rerun string) string {
 // Join lists values for people.
 func Join[T fmt.Stringer](values []T) string { return strings.Join(Texts(values), ", ") }
 
+// Texts are the values as text.
 func Texts[T fmt.Stringer](values []T) []string {
 	texts := make([]string, 0, len(values))
 	for _, value := range values {
@@ -79,6 +80,7 @@ func Unique[T ~string](texts []T) []T {
 	})
 }
 
+// Count is a number with its noun.
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -37,7 +37,8 @@ func Markdown() string {
 			page.WriteString(" It can't be skipped.")
 		}
 
-		fmt.Fprintf(&page, "\n\n%s\n\nWhat to do: %s\n\nSource: %s\n", entry.Cause, entry.Remedy, sourcelinks.Of(entry.Source))
+		fmt.Fprintf(&page, "\n\n%s\n\nWhat to do: %s\n\nSource: %s\n", entry.Cause, entry.Remedy,
+			sourcelinks.Of(entry.Source))
 	}
 
 	return page.String()

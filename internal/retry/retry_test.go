@@ -227,7 +227,8 @@ func TestDoIsCancelledAtOnce(t *testing.T) {
 		policy.Initial, policy.Max = time.Hour, time.Hour
 		policy.Waiting = func(int, time.Duration, error) { time.AfterFunc(time.Millisecond, func() { cancel(stopped) }) }
 
-		attempts, err := retry.Do(ctx, clock.Scaled(1), policy, func(context.Context, int) error { return errRefused }, always)
+		attempts, err := retry.Do(ctx, clock.Scaled(1), policy, func(context.Context, int) error { return errRefused },
+			always)
 
 		require.Equal(t, 1, attempts)
 		require.EqualError(t, err, "stopped by a signal after 1 attempt: connection refused")

@@ -416,7 +416,8 @@ func TestADriftedNode(t *testing.T) {
 		two := newLab(t, 2, 0)
 		two.up(t)
 		two.needsReboot(t, "cp2")
-		two.session(t, "-update=true", "-reboot=true").fails(t, diagnosis.ExitApply, diagnosis.QuorumWouldBeLost, steps.Apply{})
+		two.session(t, "-update=true", "-reboot=true").fails(t, diagnosis.ExitApply, diagnosis.QuorumWouldBeLost,
+			steps.Apply{})
 		require.Equal(t, 2, two.Node("cp2").Boots())
 	})
 

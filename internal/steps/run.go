@@ -45,7 +45,8 @@ type Run struct {
 
 // New starts a run: it reads the inventory, the machine configs and the talosconfig.
 // Bad input is an error with exit code 2; a file that a later step may still make is not.
-func New(ctx context.Context, settings *settings.Settings, environ []string, recorder *report.Recorder, log zerolog.Logger,
+func New(ctx context.Context, settings *settings.Settings, environ []string, recorder *report.Recorder,
+	log zerolog.Logger,
 	clk clock.Clock) (*Run, error) {
 	run := &Run{
 		Subject:    observe.Subject{Settings: settings, Clock: clk},

@@ -61,7 +61,8 @@ func (e *RejectedError) Error() string {
 	return "the node refuses the machine config: " + strings.Join(e.Problems, "; ")
 }
 
-// Apply sends a machine config, unless it was made with throwaway secrets. After an error, Classify tells whether the node may have taken it all the same.
+// Apply sends a machine config, unless it was made with throwaway secrets. After an error, Classify tells whether the
+// node may have taken it all the same.
 func (c *Conn) Apply(ctx context.Context, data []byte, options ApplyOptions) (Applied, error) {
 	name := options.Mode
 	if name == "" {

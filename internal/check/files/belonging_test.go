@@ -94,8 +94,8 @@ func foreign(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// TestFilesThatDoNotBelongTogether spoils the demo cluster's files in each way that the check finds. Of each case the golden file has the
-// findings that are not OK.
+// TestFilesThatDoNotBelongTogether spoils the demo cluster's files in each way that the check finds. Of each case the
+// golden file has the findings that are not OK.
 func TestFilesThatDoNotBelongTogether(t *testing.T) {
 	t.Parallel()
 
@@ -292,7 +292,8 @@ func belonging(t *testing.T, dir string) []diagnosis.Finding {
 	var found []diagnosis.Finding
 
 	for _, finding := range table.Run(t.Context(), check.Read(check.Options{TalosDir: dir, Root: dir})).Findings {
-		if finding.ID >= diagnosis.ConfigMissing && finding.ID < diagnosis.ConfigInvalid || finding.ID == diagnosis.SharedConfig {
+		if finding.ID >= diagnosis.ConfigMissing && finding.ID < diagnosis.ConfigInvalid ||
+			finding.ID == diagnosis.SharedConfig {
 			found = append(found, finding)
 		}
 	}

@@ -181,7 +181,8 @@ func lived(t *testing.T, made config, facts check.Facts, id diagnosis.ID) []diag
 
 	var found []diagnosis.Finding
 
-	for _, finding := range table.Node(t.Context(), &check.Node{Node: node, Cluster: cluster, Config: loaded, Facts: facts}) {
+	for _, finding := range table.Node(t.Context(),
+		&check.Node{Node: node, Cluster: cluster, Config: loaded, Facts: facts}) {
 		if finding.ID == id && finding.Severity != diagnosis.OK {
 			require.NotEmpty(t, finding.Next)
 

@@ -642,13 +642,15 @@ func TestWhichMachinesAreJudged(t *testing.T) {
 
 	// None can.
 	result = judged(strings.ReplaceAll(rightVM(`"n1"`)+rightVM(`"n2"`), `"ovmf"`, "var.bios"))
-	require.Contains(t, result.NotRun, check.NotRun{ID: diagnosis.VMFirmware, Why: "no VM's bios is known: var.bios is not declared (main.tf:23)"})
+	require.Contains(t, result.NotRun,
+		check.NotRun{ID: diagnosis.VMFirmware, Why: "no VM's bios is known: var.bios is not declared (main.tf:23)"})
 	require.NotContains(t, result.Passed, diagnosis.VMFirmware)
 
 	result = judged("resource \"x\" {\n")
 	require.Equal(t, check.AreaResult{Area: check.ProxmoxArea, Status: "Not Run",
 		Finding: "the VMs can't be read: main.tf:1:14: Unclosed configuration block: There is no closing brace for this " +
-			"block before the end of the file. This may be caused by incorrect brace nesting elsewhere in this file."}, area(result))
+			"block before the end of the file. This may be caused by incorrect brace nesting elsewhere in this file."},
+		area(result))
 
 	result = judged("")
 	require.Contains(t, area(result).Finding, "no OpenTofu files describe VMs: set TOFU_DIR")

@@ -12,8 +12,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
-// Write writes a result as "table", "json" or "sarif". The table names the ids of checks that were not run only when it is to
-// be verbose.
+// Write writes a result as "table", "json" or "sarif". The table names the ids of checks that were not run only when it
+// is to be verbose.
 func Write(r check.Result, w io.Writer, format string, verbose bool) error {
 	switch format {
 	case "json":

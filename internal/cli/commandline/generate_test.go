@@ -45,10 +45,10 @@ func TestTheProgramHasAllTargets(t *testing.T) {
 
 	root := filepath.Join("..", "..", "..")
 	entries := map[string]string{}
-	imports := ""
+	imports := strings.Builder{}
 
 	for _, folder := range sources {
-		imports += fmt.Sprintf("\t%q\n", "github.com/talos-mage/talos-mage/"+folder)
+		fmt.Fprintf(&imports, "\t%q\n", "github.com/talos-mage/talos-mage/"+folder)
 
 		paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 		require.NoError(t, err)
@@ -60,12 +60,12 @@ func TestTheProgramHasAllTargets(t *testing.T) {
 		}
 	}
 
-	table := ""
+	table := strings.Builder{}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		table += entries[name]
+		table.WriteString(entries[name])
 	}
 
-	text, err := format.Source(fmt.Appendf(nil, header, strings.Join(sources, " and "), imports, table))
+	text, err := format.Source(fmt.Appendf(nil, header, strings.Join(sources, " and "), imports.String(), table.String()))
 	require.NoError(t, err)
 	golden.Assert(t, filepath.Join(root, "cmd", "talos-mage", "targets.go"), string(text))
 }
@@ -98,7 +98,8 @@ func readTargets(t *testing.T, path string, entries map[string]string) {
 		}
 
 		require.NotNil(t, function.Doc, name)
-		entries[name] = entry(t, name, callee, function, func(at token.Pos) string { return remarks[files.Position(at).Line] })
+		entries[name] = entry(t, name, callee, function,
+			func(at token.Pos) string { return remarks[files.Position(at).Line] })
 	}
 }
 

@@ -65,7 +65,6 @@ func requireSound(t *testing.T, dir string) {
 
 		names[node.Name], addresses[node.Address] = true, true
 	}
-
 }
 
 // FuzzTalconfig reads any text as talconfig.yaml.

@@ -71,9 +71,10 @@ func Contract(talos string) (*config.VersionContract, error) {
 	case !version.MatchString(talos), err != nil:
 		return nil, fmt.Errorf("%q is no version of Talos, as v1.13.9", talos)
 	case contract.Greater(newest):
-		return nil, tooNew(fmt.Sprintf("Talos %s is newer than what configs can be made for here: up to %s", contract, newest))
+		return nil, tooNew(fmt.Sprintf("Talos %s is newer than what configs can be made for here: up to %s", contract,
+			newest))
 	case oldest.Greater(contract):
-		return nil, fmt.Errorf("Talos %s is older than what configs can be made for: %s to %s", contract, oldest, newest)
+		return nil, fmt.Errorf("Talos %s is older than what configs can be made for: %s to %s", contract, oldest, newest) //nolint:staticcheck // a name
 	default:
 		return contract, nil
 	}

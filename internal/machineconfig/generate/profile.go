@@ -13,11 +13,11 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// profileConfigs makes the machine configs of a cluster profile, cluster.yaml. For Talos up to 1.11 they mean what these steps
-// give: `talosctl gen config` with discovery off and with patches that set the pods' and services' subnets, and
-// `talosctl apply-config` with a patch that has each node's hostname, address, route, name servers and VIP. Talos from
-// 1.12 on refuses such patches, and here the hostname is a document of its own. The user's own patches of patches_dir
-// come last. An error is one of the profile's files.
+// profileConfigs makes the machine configs of a cluster profile, cluster.yaml. For Talos up to 1.11 they mean what
+// these steps give: `talosctl gen config` with discovery off and with patches that set the pods' and services' subnets,
+// and `talosctl apply-config` with a patch that has each node's hostname, address, route, name servers and VIP. Talos
+// from 1.12 on refuses such patches, and here the hostname is a document of its own. The user's own patches of
+// patches_dir come last. An error is one of the profile's files.
 func profileConfigs(source Source) (*Output, error) {
 	declared := source.Cluster.Profile
 

@@ -40,7 +40,8 @@ func Checks() []check.Check {
 			check.Whole(diagnosis.ConfigAddress, check.Belonging, configs, checkAddresses),
 			check.Whole(diagnosis.ConfigCA, check.Belonging, configs, checkAuthorities),
 			check.Whole(diagnosis.ConfigSecrets, check.Belonging, configs, checkSecrets),
-			check.Whole(diagnosis.TalosconfigForeign, check.Belonging, inventory|diagnosis.NeedsTalosconfig, checkTalosconfigAuthority),
+			check.Whole(diagnosis.TalosconfigForeign, check.Belonging, inventory|diagnosis.NeedsTalosconfig,
+				checkTalosconfigAuthority),
 			check.Whole(diagnosis.SecretsFileMisnamed, check.Belonging, inventory, checkSecretsNames),
 			check.Whole(diagnosis.SecretsAmbiguous, check.Belonging, inventory, checkSecretsFiles),
 			check.Whole(diagnosis.ConfigCluster, check.Belonging, configs, checkClusters),
@@ -115,7 +116,8 @@ func checkConfigFile(r *check.Report, in *check.Input, node *inventory.Node) {
 		if placeholders := machineconfig.Placeholders(file.Data); len(placeholders) > 0 {
 			first := placeholders[0]
 			r.As(diagnosis.ConfigPlaceholder).Found(file.Line(first.Line, first.Column).Masked(),
-				"resolve or decrypt the secrets, then "+machineconfig.HowToGenerate, "%s: %s is %s%s", shown, first.Field, first.Kind,
+				"resolve or decrypt the secrets, then "+machineconfig.HowToGenerate, "%s: %s is %s%s", shown, first.Field,
+				first.Kind,
 				andMore(len(placeholders)-1, "field"))
 
 			return
@@ -125,7 +127,8 @@ func checkConfigFile(r *check.Report, in *check.Input, node *inventory.Node) {
 	switch {
 	case missing && in.NothingMade() != "":
 	case missing:
-		r.As(diagnosis.ConfigMissing).Found(check.Place{}, machineconfig.HowToGenerate, "its machine config %s does not exist", shown)
+		r.As(diagnosis.ConfigMissing).Found(check.Place{}, machineconfig.HowToGenerate,
+			"its machine config %s does not exist", shown)
 	case err != nil:
 		place, cause, next := in.Path(node.ConfigFile), err.Error(), machineconfig.HowToGenerate
 
@@ -228,9 +231,10 @@ func findComplete(in *check.Input) complete {
 		func(config *check.Rendered) bool { return len(machineconfig.Placeholders(config.Bytes)) > 0 })
 }
 
-// eachComplete goes over the nodes whose machine config has no placeholders, and says what there is to say if nothing is
-// found.
-func eachComplete(r *check.Report, in *check.Input, id diagnosis.ID, passed string, visit func(*inventory.Node, *check.Rendered)) {
+// eachComplete goes over the nodes whose machine config has no placeholders, and says what there is to say if nothing
+// is found.
+func eachComplete(r *check.Report, in *check.Input, id diagnosis.ID, passed string,
+	visit func(*inventory.Node, *check.Rendered)) {
 	configs := check.Once(in, findComplete)
 
 	r.EachNode(func(node *inventory.Node, config *check.Rendered) {
@@ -437,7 +441,8 @@ func checkPlainSecrets(r *check.Report, in *check.Input) {
 			continue // encrypted
 		}
 
-		if !slices.ContainsFunc(check.Once(in, findComplete), func(config *check.Rendered) bool { return config.Trusts(ca) }) {
+		if !slices.ContainsFunc(check.Once(in, findComplete),
+			func(config *check.Rendered) bool { return config.Trusts(ca) }) {
 			r.Found(file.Line(crt.Line, crt.Column).Masked(), machineconfig.HowToGenerate,
 				"%s holds another certificate authority (%s) than every machine config", file.Shown, shortSum(ca))
 		}
@@ -462,7 +467,8 @@ func checkTalosconfigAuthority(r *check.Report, in *check.Input) {
 
 	common, shown := commonCA(in), in.Shown(in.Options.Talosconfig)
 
-	if slices.ContainsFunc(configs, func(config *check.Rendered) bool { return config.Trusts(common) && config.Trusts(ours) }) {
+	if slices.ContainsFunc(configs,
+		func(config *check.Rendered) bool { return config.Trusts(common) && config.Trusts(ours) }) {
 		r.Seen("%s is this cluster's", shown)
 
 		return

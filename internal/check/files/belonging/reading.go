@@ -9,7 +9,8 @@ import (
 
 // reading are what reading the files finds.
 func reading() []check.Check {
-	rows := check.Several(check.Reading, 0, func(_ context.Context, r *check.Report, in *check.Input) { r.Put(in.Unreadable()...) },
+	rows := check.Several(check.Reading, 0,
+		func(_ context.Context, r *check.Report, in *check.Input) { r.Put(in.Unreadable()...) },
 		diagnosis.FileMissing, diagnosis.FileUnreadable, diagnosis.FileSyntax, diagnosis.FileKey, diagnosis.FileType,
 		diagnosis.FileVariable,
 		diagnosis.FileValue, diagnosis.FileAddress, diagnosis.FileDuplicate, diagnosis.FileNoNodes)

@@ -53,6 +53,7 @@ type Volume struct {
 	at        check.Place // of the document's provisioning
 }
 
+// Label is the volume's kind and name.
 func (v Volume) Label() string { return v.kind + " " + v.name }
 
 // VolumesOf are the volumes that are provisioned on disks.

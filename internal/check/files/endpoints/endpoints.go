@@ -22,8 +22,10 @@ func Checks() []check.Check {
 		},
 		check.Several(check.Endpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkVIP, diagnosis.VIPOutsideSubnet,
 			diagnosis.VIPTaken),
-		check.Several(check.Endpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsNetwork, checkVIPAnswers, diagnosis.VIPForeign),
-		check.Several(check.Endpoints, diagnosis.NeedsTalconfig, checkEndpoint, diagnosis.EndpointUnusable, diagnosis.EndpointElsewhere),
+		check.Several(check.Endpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsNetwork, checkVIPAnswers,
+			diagnosis.VIPForeign),
+		check.Several(check.Endpoints, diagnosis.NeedsTalconfig, checkEndpoint, diagnosis.EndpointUnusable,
+			diagnosis.EndpointElsewhere),
 	)
 }
 

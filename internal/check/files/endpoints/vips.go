@@ -44,7 +44,8 @@ func OutsideSubnets(vip netip.Addr, addresses []netip.Prefix) string {
 		subnets = append(subnets, address.Masked())
 	}
 
-	return "the VIP " + vip.String() + " is outside the node's subnets (" + check.Join(subnets) + "): it could never take it over"
+	return "the VIP " + vip.String() + " is outside the node's subnets (" + check.Join(subnets) +
+		"): it could never take it over"
 }
 
 // vipPlace is where a node declares a VIP: in its machine config, or with its interfaces in the inventory.

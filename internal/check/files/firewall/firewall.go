@@ -20,7 +20,8 @@ func Checks() []check.Check {
 	return []check.Check{
 		check.EachConfig(diagnosis.FirewallOperator, check.Firewall, checkFirewallOperator),
 		check.Whole(diagnosis.FirewallEtcd, check.Firewall, diagnosis.NeedsConfig, passage{
-			what: "etcd", ports: tcp(constants.EtcdClientPort, constants.EtcdPeerPort), to: check.IsControlPlane, from: check.IsControlPlane,
+			what: "etcd", ports: tcp(constants.EtcdClientPort, constants.EtcdPeerPort), to: check.IsControlPlane,
+			from: check.IsControlPlane,
 		}.check),
 		check.Whole(diagnosis.FirewallKubernetes, check.Firewall, diagnosis.NeedsConfig, passage{
 			what: "the Kubernetes API", ports: apiServerPort, to: check.IsControlPlane, from: anyNode, balanced: true,
@@ -298,7 +299,8 @@ func callers(c *check.Rendered) []caller {
 	callers := make([]caller, 0, len(c.Nodes))
 
 	for _, node := range c.Nodes {
-		addresses := slices.DeleteFunc(check.AddressesOf(node, c), func(addr netip.Addr) bool { return check.Special(addr) != "" })
+		addresses := slices.DeleteFunc(check.AddressesOf(node, c),
+			func(addr netip.Addr) bool { return check.Special(addr) != "" })
 		callers = append(callers, caller{name: node.Name, config: c, addresses: addresses})
 	}
 

@@ -29,20 +29,24 @@ func Checks() []check.Check {
 		check.EachConfig(diagnosis.KernelArgsRefused, check.Images, checkKernelArgs),
 		check.Whole(diagnosis.KernelArgsRefused, check.Images, diagnosis.NeedsTalconfig, checkPatchedKernelArgs),
 		check.EachConfig(diagnosis.KernelArgsSecureBoot, check.Images, checkSecureBootArgs),
-		check.Whole(diagnosis.SchematicDiffers, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkSchematicOfImage),
+		check.Whole(diagnosis.SchematicDiffers, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
+			checkSchematicOfImage),
 		check.Whole(diagnosis.SecureBootDeclared, check.Images, diagnosis.NeedsTalconfig, checkDeclaredSecureBoot),
 		check.EachConfig(diagnosis.TPMWithoutSecureBoot, check.Images, checkTPMKeys),
-		check.Whole(diagnosis.InstallerReference, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkReferences),
+		check.Whole(diagnosis.InstallerReference, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
+			checkReferences),
 		check.Whole(diagnosis.InstallerReference, check.Images, diagnosis.NeedsTalconfig, checkDeclaredImages),
 		check.Whole(diagnosis.SchematicUnused, check.Images, diagnosis.NeedsTalconfig, checkUnusedSchematics),
 		check.Whole(diagnosis.ExtensionName, check.Images, diagnosis.NeedsTalconfig, checkExtensionNames),
 		check.Whole(diagnosis.ExtensionsContradict, check.Images, diagnosis.NeedsTalconfig, checkContradictions),
-		check.Whole(diagnosis.ExtensionService, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkExtensionServices),
+		check.Whole(diagnosis.ExtensionService, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
+			checkExtensionServices),
 		check.Whole(diagnosis.InstallerPlatform, check.Images, diagnosis.NeedsTalconfig, checkPlatforms),
 		check.Whole(diagnosis.SchematicTooNew, check.Images, diagnosis.NeedsTalconfig, checkSchematicVersions),
 		check.Whole(diagnosis.ModuleWithoutImage, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkModules),
 		check.EachConfig(diagnosis.InstallExtensions, check.Images, checkInstallExtensions),
-		check.Whole(diagnosis.InstallerVersion, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkInstallerTags),
+		check.Whole(diagnosis.InstallerVersion, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
+			checkInstallerTags),
 	}
 }
 
@@ -113,7 +117,8 @@ func checkPatchedKernelArgs(r *check.Report, in *check.Input) {
 
 			if args := machineconfig.Field(install, "extraKernelArgs"); len(names) > 0 && args != nil && len(args.Content) > 0 &&
 				args.Kind == yaml.SequenceNode {
-				r.Found(patch.File.Node(args), "put the arguments into the schematic's extraKernelArgs, and take them out of the patch",
+				r.Found(patch.File.Node(args),
+					"put the arguments into the schematic's extraKernelArgs, and take them out of the patch",
 					"%s sets install.extraKernelArgs for %s, and configs for Talos %s have install.grubUseUKICmdline: they can't "+
 						"be used together",
 					patch.Name(), check.NodeList(names), contract)
@@ -230,6 +235,7 @@ func findKnown(in *check.Input) known {
 	return known
 }
 
+// CommonSchematics are those that are told by their id without a factory, by id.
 var CommonSchematics = sync.OnceValue(func() map[string]*schematic.Schematic {
 	known := map[string]*schematic.Schematic{schematic.PlainID: {}}
 
@@ -536,6 +542,7 @@ func checkExtensionServices(r *check.Report, in *check.Input) {
 // network/*/*.yaml.
 var waitingServices = []string{"cloudflared", "nebula", "netbird", "newt", "zerotier"}
 
+// HasExtension reports whether an image made by the schematic has a system extension.
 func HasExtension(made *schematic.Schematic, name string) bool {
 	return slices.Contains(made.Customization.SystemExtensions.OfficialExtensions, Siderolabs+name)
 }

@@ -29,7 +29,8 @@ func Checks() []check.Check {
 		check.EachConfig(diagnosis.VLANNumber, check.Interfaces, checkVLANNumbers),
 		check.EachConfig(diagnosis.MemberShared, check.Interfaces, checkSharedMembers),
 		check.EachConfig(diagnosis.LinkIgnored, check.Interfaces, checkIgnoredLinks),
-		check.Whole(diagnosis.LinkDeclaredTwice, check.Interfaces, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkBothStyles),
+		check.Whole(diagnosis.LinkDeclaredTwice, check.Interfaces, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
+			checkBothStyles),
 		check.EachConfig(diagnosis.LinkNameTakenAway, check.Interfaces, checkLinkNames),
 	}
 }

@@ -61,8 +61,9 @@ func (r *vmReport) known(setting proxmox.Setting, what string) bool {
 }
 
 func (r *vmReport) tell(severity diagnosis.Severity, setting proxmox.Setting, change, cause string, args ...any) {
-	r.Add(severity, check.Elsewhere(diagnosis.Location{Path: setting.At.Path, Line: setting.At.Line, Column: setting.At.Column,
-		Text: setting.At.Text}), change, cause, args...)
+	r.Add(severity, check.Elsewhere(diagnosis.Location{Path: setting.At.Path, Line: setting.At.Line,
+		Column: setting.At.Column,
+		Text:   setting.At.Text}), change, cause, args...)
 	r.Last().Node = r.node
 }
 

@@ -184,5 +184,6 @@ func isEndpoint(ctx context.Context, in *check.Input, node *inventory.Node, addr
 
 	single := node.Role == inventory.ControlPlane && len(in.Cluster.ControlPlanes()) == 1
 
-	return !single && slices.ContainsFunc(addresses, func(addr netip.Addr) bool { return slices.Contains(endpoints, addr) })
+	return !single && slices.ContainsFunc(addresses,
+		func(addr netip.Addr) bool { return slices.Contains(endpoints, addr) })
 }

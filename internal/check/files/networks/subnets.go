@@ -94,7 +94,8 @@ func checkNodeIPs(r *check.Report, in *check.Input) {
 
 		r.Found(config.File.At("machine.kubelet.nodeIP.validSubnets"),
 			in.Regenerate("put the subnet of "+node.Name+" into kubelet.nodeIP.validSubnets"),
-			"kubelet.nodeIP.validSubnets (%s) leaves out %s, all that the node has", strings.Join(valid, ", "), check.Join(addresses))
+			"kubelet.nodeIP.validSubnets (%s) leaves out %s, all that the node has", strings.Join(valid, ", "),
+			check.Join(addresses))
 	})
 }
 

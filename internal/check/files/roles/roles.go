@@ -18,7 +18,8 @@ import (
 func Checks() []check.Check {
 	return []check.Check{
 		check.Whole(diagnosis.SingleControlPlane, check.Roles, diagnosis.NeedsTalconfig, checkSingleControlPlane),
-		check.Whole(diagnosis.NowhereToSchedule, check.Roles, diagnosis.NeedsTalconfig|diagnosis.NeedsConfigs, checkScheduling),
+		check.Whole(diagnosis.NowhereToSchedule, check.Roles, diagnosis.NeedsTalconfig|diagnosis.NeedsConfigs,
+			checkScheduling),
 		check.Whole(diagnosis.FeatureGatesDisagree, check.Roles, diagnosis.NeedsConfig, checkGatesAgree),
 		check.EachConfig(diagnosis.FeatureGateTwice, check.Roles, checkGateTwice),
 		check.Whole(diagnosis.FeatureGatesVary, check.Roles, diagnosis.NeedsConfig, checkGatesVary),
@@ -262,7 +263,8 @@ func checkGatesOfServer(r *check.Report, in *check.Input, server *check.Rendered
 		if len(without) > 0 {
 			r.Config = server
 			r.Found(gates[name].at, fmt.Sprintf("set machine.kubelet.extraConfig.featureGates.%s: true on all nodes", name),
-				"%s is enabled in the API server of %s, and the kubelets of %s do not set it", name, server.Name, check.Some(without))
+				"%s is enabled in the API server of %s, and the kubelets of %s do not set it", name, server.Name,
+				check.Some(without))
 		}
 	}
 }

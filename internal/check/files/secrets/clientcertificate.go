@@ -14,7 +14,8 @@ func checkClientCertificate(r *check.Report, in *check.Input) {
 
 	switch {
 	case now.After(ends):
-		r.Found(place, renew, "the talosconfig's client certificate expired on %s: no configured node would answer", day(ends))
+		r.Found(place, renew, "the talosconfig's client certificate expired on %s: no configured node would answer",
+			day(ends))
 	case now.Before(begins):
 		r.Found(place, "set this machine's clock, or "+renew,
 			"the talosconfig's client certificate is valid from %s on, and this machine's clock says %s",

@@ -18,11 +18,13 @@ func Checks() []check.Check {
 		check.Whole(diagnosis.ClientRoleWeak, check.Secrets, diagnosis.NeedsTalosconfig, checkClientRole),
 		check.Whole(diagnosis.ClientNotSigned, check.Secrets, diagnosis.NeedsTalosconfig, checkClientIssuer),
 		check.Whole(diagnosis.FilesWithSecretsOpen, check.Secrets, diagnosis.NeedsConfig, checkModes),
-		check.Whole(diagnosis.ClientCertificate, check.Secrets, diagnosis.NeedsTalconfig|diagnosis.NeedsTalosconfig, checkClientCertificate),
+		check.Whole(diagnosis.ClientCertificate, check.Secrets, diagnosis.NeedsTalconfig|diagnosis.NeedsTalosconfig,
+			checkClientCertificate),
 		ofBundle(diagnosis.SecretsFileBroken, diagnosis.NeedsSecrets, checkBundle),
 		ofBundle(diagnosis.SecretsFileOther, diagnosis.NeedsSecrets|diagnosis.NeedsConfig, checkBundleOfConfigs),
 		check.Whole(diagnosis.SecretsFileOpen, check.Secrets, diagnosis.NeedsSecrets, checkSecretsMode),
-		check.Whole(diagnosis.SecretTracked, check.Secrets, 0, checkTracked).IdleIf(func(in *check.Input) string { return tracked(in).why }),
+		check.Whole(diagnosis.SecretTracked, check.Secrets, 0,
+			checkTracked).IdleIf(func(in *check.Input) string { return tracked(in).why }),
 		kubeconfigCheck(),
 	}
 }

@@ -30,8 +30,10 @@ func Checks() []check.Check {
 		check.Whole(diagnosis.KubernetesNotDeclared, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
 			checkDeclaredKubernetes),
 		check.EachConfig(diagnosis.ConfigKubernetes, check.Versions, checkConfigKubernetes),
-		check.Whole(diagnosis.TalosUpgradePath, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkUpgradePath),
-		check.Whole(diagnosis.KubernetesUpgradePath, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkKubernetesPath),
+		check.Whole(diagnosis.TalosUpgradePath, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
+			checkUpgradePath),
+		check.Whole(diagnosis.KubernetesUpgradePath, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
+			checkKubernetesPath),
 		check.Whole(diagnosis.TalosVersionUnknown, check.Versions, diagnosis.NeedsTalconfig, checkKnownTalos),
 		check.Whole(diagnosis.VersionIncomplete, check.Versions, diagnosis.NeedsTalconfig, check.Milder(checkVersionForms)),
 		check.EachConfig(diagnosis.ConfigOlder, check.Versions, checkConfigOlder),
@@ -156,6 +158,7 @@ func checkInstallerVersions(r *check.Report, in *check.Input) {
 	}
 }
 
+// CompareVersions orders versions by their numbers.
 func CompareVersions(a, b string) int {
 	some, _ := release.Numbers(a)
 	other, _ := release.Numbers(b)
@@ -163,23 +166,23 @@ func CompareVersions(a, b string) int {
 	return slices.Compare(some[:], other[:])
 }
 
-// component is a part of Kubernetes in a machine config.
-type component struct {
+// Component is a part of Kubernetes in a machine config.
+type Component struct {
 	name, field string
 	// Image is the reference.
 	Image string
 }
 
 // Components are those with an image, the kubelet first.
-func Components(rendered *check.Rendered) []component {
-	all := []component{{"kubelet", "machine.kubelet.image", rendered.Provider.Machine().Kubelet().Image()}}
+func Components(rendered *check.Rendered) []Component {
+	all := []Component{{"kubelet", "machine.kubelet.image", rendered.Provider.Machine().Kubelet().Image()}}
 
 	if check.IsControlPlane(rendered) {
 		cluster := rendered.Provider.Cluster()
 		all = append(all,
-			component{"kube-apiserver", "cluster.apiServer.image", cluster.APIServer().Image()},
-			component{"kube-controller-manager", "cluster.controllerManager.image", cluster.ControllerManager().Image()},
-			component{"kube-scheduler", "cluster.scheduler.image", cluster.Scheduler().Image()},
+			Component{"kube-apiserver", "cluster.apiServer.image", cluster.APIServer().Image()},
+			Component{"kube-controller-manager", "cluster.controllerManager.image", cluster.ControllerManager().Image()},
+			Component{"kube-scheduler", "cluster.scheduler.image", cluster.Scheduler().Image()},
 		)
 	}
 
@@ -188,12 +191,12 @@ func Components(rendered *check.Rendered) []component {
 
 // declared reports whether the config itself names the image; else it is the default of this program's machinery, and
 // tells nothing.
-func (c component) declared(rendered *check.Rendered) bool {
+func (c Component) declared(rendered *check.Rendered) bool {
 	return rendered.File.Places.Has("", c.field)
 }
 
 // Tag is the image's version.
-func (c component) Tag() string {
+func (c Component) Tag() string {
 	kubernetes, err := v1alpha1.KubernetesVersionFromImageRef(c.Image)
 	if err != nil {
 		return ""
@@ -253,7 +256,7 @@ func checkSkew(r *check.Report, in *check.Input) {
 
 // checkDeclaredKubernetes compares the kubelets with kubernetesVersion.
 func checkDeclaredKubernetes(r *check.Report, in *check.Input) {
-	eachKubelet(in, func(config *check.Rendered, kubelet component, tag, declared string) {
+	eachKubelet(in, func(config *check.Rendered, kubelet Component, tag, declared string) {
 		if tag != declared {
 			r.Config = config
 			r.Found(config.File.At(kubelet.field), machineconfig.HowToGenerate,
@@ -263,7 +266,7 @@ func checkDeclaredKubernetes(r *check.Report, in *check.Input) {
 }
 
 // eachKubelet visits the kubelets that configs name a version of, where one is declared.
-func eachKubelet(in *check.Input, visit func(config *check.Rendered, kubelet component, tag, declared string)) {
+func eachKubelet(in *check.Input, visit func(config *check.Rendered, kubelet Component, tag, declared string)) {
 	declared := in.Cluster.KubernetesVersion
 	if _, known := release.Numbers(declared); !known {
 		return
@@ -280,7 +283,7 @@ func eachKubelet(in *check.Input, visit func(config *check.Rendered, kubelet com
 func checkKubernetesPath(r *check.Report, in *check.Input) {
 	told := map[string]bool{}
 
-	eachKubelet(in, func(config *check.Rendered, kubelet component, tag, declared string) {
+	eachKubelet(in, func(config *check.Rendered, kubelet Component, tag, declared string) {
 		from, _ := release.Numbers(tag)
 		to, _ := release.Numbers(declared)
 		steps := to[1] - from[1]

@@ -278,8 +278,6 @@ func (s scope) lookup(reference hcl.Traversal) (name string, value cty.Value) {
 	}
 }
 
-var called = pattern.New(`[a-z][\w:-]*\s*\(`)
-
 // functions are those that are known, and for others in the expression ones that tell nothing: they must not be taken
 // for a mistake, which try would pass over.
 func (s scope) functions(expression hcl.Expression) map[string]function.Function {

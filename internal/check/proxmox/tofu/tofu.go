@@ -1,10 +1,10 @@
 // Package tofu reads what OpenTofu files say about resources, as far as it can be told without running OpenTofu.
 //
 // Files are parsed and evaluated by github.com/hashicorp/hcl, so operators, conditions, for expressions, for_each,
-// count and dynamic blocks are what they are to OpenTofu; variables have their defaults and files of values, and modules
-// from a local folder are read too. What only OpenTofu can tell (data sources, other resources, a variable that is
-// given when it is applied, functions that read files) is unknown, with the reason; nothing is guessed. Which file of
-// values goes over which is OpenTofu's documentation, Input variables. TF_VAR_ variables are not read.
+// count and dynamic blocks are what they are to OpenTofu; variables have their defaults and files of values, and
+// modules from a local folder are read too. What only OpenTofu can tell (data sources, other resources, a variable that
+// is given when it is applied, functions that read files) is unknown, with the reason; nothing is guessed. Which file
+// of values goes over which is OpenTofu's documentation, Input variables. TF_VAR_ variables are not read.
 package tofu
 
 import (

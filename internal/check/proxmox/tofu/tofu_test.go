@@ -23,7 +23,10 @@ func read(t *testing.T, files map[string]string) (*tofu.Module, error) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 
-	return tofu.Read(folder, func(path string) string { return strings.TrimPrefix(path, folder+string(filepath.Separator)) })
+	return tofu.Read(folder, func(path string) string {
+		return strings.TrimPrefix(path,
+			folder+string(filepath.Separator))
+	})
 }
 
 // resources are those of a type.
@@ -132,7 +135,8 @@ func TestValues(t *testing.T) {
 		`file("secret")`:                   "? the function file is not evaluated here (main.tf:2)",
 		`try(file ("secret"), 2)`:          "? the function file is not evaluated here (main.tf:2)",
 		`provider::corefunc::str_snake(1)`: "? the function provider::corefunc::str_snake is not evaluated here (main.tf:2)",
-		`lookup(var.vm, "numa")`:           "? main.tf:2:27: Invalid function argument: Invalid value for \"key\" parameter: there is no such key, and no default.",
+		`lookup(var.vm, "numa")`: "? main.tf:2:27: Invalid function argument: Invalid value for \"key\" " +
+			"parameter: there is no such key, and no default.",
 		`var.vm.absent`: "? main.tf:2:17: Unsupported attribute: This object does not have an attribute named " +
 			`"absent".`,
 		`1 + "many"`: "? main.tf:2:15: Invalid operand: Unsuitable value for right operand: a number is required.",
@@ -206,9 +210,10 @@ func TestFilesOfValuesGoOverDefaultsInOrder(t *testing.T) {
 		"terraform.tfvars":      "b = 2\nc = 2\nd = 2\ne = null\nf = null\n",
 		"terraform.tfvars.json": `{"c": 3, "d": 3}`,
 		"a.auto.tfvars":         "d = 4\n",
-		"main.tofu":             "resource \"x\" \"y\" {\n  a = var.a\n  b = var.b\n  c = var.c\n  d = var.d\n  e = var.e\n  f = var.f\n}\n",
-		"main.tf":               "resource \"x\" \"replaced\" {}\n",
-		"unused.tfvars":         "a = 9\n",
+		"main.tofu": "resource \"x\" \"y\" {\n  a = var.a\n  b = var.b\n  c = var.c\n  d = var.d\n  e = " +
+			"var.e\n  f = var.f\n}\n",
+		"main.tf":       "resource \"x\" \"replaced\" {}\n",
+		"unused.tfvars": "a = 9\n",
 	})
 	require.NoError(t, err)
 
@@ -427,7 +432,8 @@ func TestFilesThatAreNoneHaveAPlace(t *testing.T) {
 		"open string":  {"main.tf", "a = \"a\n", "main.tf:1:7: Invalid multi-line string"},
 		"JSON":         {"terraform.tfvars.json", "{", "terraform.tfvars.json:1:2: "},
 		"tfvars":       {"terraform.tfvars", "a {\n", "terraform.tfvars:1:3: Unclosed configuration block"},
-		"override":     {"vm_override.tf", "resource \"a\" \"b\" {}\n", "vm_override.tf:1:1: override files are not understood"},
+		"override": {"vm_override.tf", "resource \"a\" \"b\" {}\n",
+			"vm_override.tf:1:1: override files are not understood"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

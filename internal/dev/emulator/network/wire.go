@@ -71,7 +71,7 @@ func (w *Wire) SetDeadline(at time.Time) error {
 	return w.Conn.SetDeadline(at)
 }
 
-// Shake notes the begin of a TLS handshake, shaken its end. A rude wire that is closed in between is reset.
+// Shake notes that a TLS handshake begins. A rude wire that is closed in between is reset.
 func (w *Wire) Shake(rude bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,6 +79,7 @@ func (w *Wire) Shake(rude bool) {
 	w.shaking, w.rude = true, rude
 }
 
+// Shaken notes that the handshake is over.
 func (w *Wire) Shaken() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,6 +129,7 @@ func (w *Wire) isFrozen() bool {
 	return w.frozen
 }
 
+// Freeze lets nothing through from now on, as when a machine vanishes.
 func (w *Wire) Freeze() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"regexp"
 )
 
-// Launcher is the mage program with what it makes of the repository's magefile, compiled already, in its cache: it looks
-// there and starts what it finds.
+// Launcher is the mage program with what it makes of the repository's magefile, compiled already, in its cache: it
+// looks there and starts what it finds.
 type Launcher struct {
 	// Folder holds all of it; the caller removes it.
 	Folder string

@@ -23,8 +23,8 @@ func Compile(root string) (path string, err error) {
 	})
 }
 
-// compile runs a command that makes a program, and copies it into a folder of its own. All test processes compile at the
-// same place, one after the other, so that the first of them does the work.
+// compile runs a command that makes a program, and copies it into a folder of its own. All test processes compile at
+// the same place, one after the other, so that the first of them does the work.
 func compile(root, name string, command func(target string) []string) (path string, err error) {
 	root, err = filepath.Abs(root)
 	if err != nil {
