@@ -359,7 +359,7 @@ func (a *artist) node(index int, node object, controlPlane bool) {
 	node.may("ignoreHostname", a.IntN(2) == 0)
 
 	if node.fields["ignoreHostname"] == true {
-		node.set("ipAddress", address+", 198.51.100.11")
+		node.set("ipAddress", fmt.Sprintf("%s, 198.51.100.%d", address, 11+index))
 	}
 
 	node.may("overridePatches", a.IntN(2) == 0)
