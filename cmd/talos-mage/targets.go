@@ -1,5 +1,4 @@
-// Code generated from the functions in targets and internal/dev/rehearsal: go test ./internal/cli/commandline -update.
-// DO NOT EDIT.
+// Code generated from the functions in targets and internal/dev/rehearsal: go test ./internal/cli/commandline -update. DO NOT EDIT.
 
 package main
 
@@ -15,9 +14,8 @@ import (
 func allTargets() []commandline.Target {
 	return []commandline.Target{
 		{
-			Name: "applyNode",
-			Summary: "sends one node its machine config, by address or name, also on a cluster that is up: naming a node " +
-				"is asking.",
+			Name:      "applyNode",
+			Summary:   "sends one node its machine config, by address or name, also on a cluster that is up: naming a node is asking.",
 			More:      "-mode is auto (the default; it may reboot, and says so first), no-reboot, reboot, staged or try.",
 			Arguments: []string{"address"},
 			Flags: []commandline.Flag{
@@ -26,8 +24,7 @@ func allTargets() []commandline.Target {
 				{Name: "dryRun", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.ApplyNode(ctx, given.Argument("address"), given.Text("mode"), given.Text("certFingerprints"),
-					given.Switch("dryRun"))
+				return targets.ApplyNode(ctx, given.Argument("address"), given.Text("mode"), given.Text("certFingerprints"), given.Switch("dryRun"))
 			},
 		},
 		{
@@ -46,16 +43,13 @@ func allTargets() []commandline.Target {
 				{Name: "dryRun", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.ApplyParallel(ctx, given.Text("node"), given.Text("parallel"), given.Text("mode"),
-					given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("update"), given.Switch("reboot"),
-					given.Switch("allowAmbiguousDisk"), given.Switch("noWait"), given.Switch("dryRun"))
+				return targets.ApplyParallel(ctx, given.Text("node"), given.Text("parallel"), given.Text("mode"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("noWait"), given.Switch("dryRun"))
 			},
 		},
 		{
 			Name:    "applySequential",
 			Summary: "sends each node its machine config, one node after the other, control planes first.",
-			More: "Nodes that have their config are skipped. On a cluster that is up nothing changes without -update, and " +
-				"nothing reboots without -reboot.",
+			More:    "Nodes that have their config are skipped. On a cluster that is up nothing changes without -update, and nothing reboots without -reboot.",
 			Flags: []commandline.Flag{
 				{Name: "node", Kind: commandline.Text},
 				{Name: "mode", Kind: commandline.Text},
@@ -68,17 +62,13 @@ func allTargets() []commandline.Target {
 				{Name: "dryRun", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.ApplySequential(ctx, given.Text("node"), given.Text("mode"), given.Text("skipChecks"),
-					given.Text("certFingerprints"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"),
-					given.Switch("noWait"), given.Switch("dryRun"))
+				return targets.ApplySequential(ctx, given.Text("node"), given.Text("mode"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("noWait"), given.Switch("dryRun"))
 			},
 		},
 		{
 			Name:    "audit",
 			Summary: "finds what is wrong in the files alone, without a node or the network, and says what to change.",
-			More: "-format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks. " +
-				"-profile=interop judges instead how Talos, Cilium and the Proxmox VMs are set up for each other " +
-				"(docs/interop.md).",
+			More:    "-format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks. -profile=interop judges instead how Talos, Cilium and the Proxmox VMs are set up for each other (docs/interop.md).",
 			Flags: []commandline.Flag{
 				{Name: "format", Kind: commandline.Text},
 				{Name: "profile", Kind: commandline.Text},
@@ -89,9 +79,8 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
-			Name: "bootstrap",
-			Summary: "starts etcd on one control plane, exactly once, and waits until it is whole and the Kubernetes API " +
-				"answers.",
+			Name:    "bootstrap",
+			Summary: "starts etcd on one control plane, exactly once, and waits until it is whole and the Kubernetes API answers.",
 			Flags: []commandline.Flag{
 				{Name: "bootstrapNode", Kind: commandline.Text},
 				{Name: "assumeEmpty", Kind: commandline.Text},
@@ -99,8 +88,7 @@ func allTargets() []commandline.Target {
 				{Name: "dryRun", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Bootstrap(ctx, given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Switch("noWait"),
-					given.Switch("dryRun"))
+				return targets.Bootstrap(ctx, given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Switch("noWait"), given.Switch("dryRun"))
 			},
 		},
 		{
@@ -116,9 +104,8 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
-			Name: "config:schema",
-			Summary: "prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check " +
-				"as you type.",
+			Name:    "config:schema",
+			Summary: "prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you type.",
 			Flags: []commandline.Flag{
 				{Name: "of", Kind: commandline.Text},
 			},
@@ -137,8 +124,7 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "config:secrets",
 			Summary: "makes the cluster's secrets, encrypted by the rules of .sops.yaml, and never replaces any.",
-			More: "-from takes them out of a control plane's machine config instead. New ones are refused while a machine " +
-				"config or a talosconfig exists, or a node answers that is configured already.",
+			More:    "-from takes them out of a control plane's machine config instead. New ones are refused while a machine config or a talosconfig exists, or a node answers that is configured already.",
 			Flags: []commandline.Flag{
 				{Name: "from", Kind: commandline.Text},
 				{Name: "newSecrets", Kind: commandline.Switch},
@@ -149,9 +135,8 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
-			Name: "demo",
-			Summary: "brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then " +
-				"shows that a second run has nothing to do.",
+			Name:    "demo",
+			Summary: "brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a second run has nothing to do.",
 			Run: func(ctx context.Context, _ commandline.Values) error {
 				return rehearsal.Demo(ctx)
 			},
@@ -162,10 +147,8 @@ func allTargets() []commandline.Target {
 			More:    "Without flags it makes the files of three control planes and three workers.",
 			Flags: []commandline.Flag{
 				{Name: "talosDir", Kind: commandline.Text, Meaning: "Folder with the talconfig.yaml whose nodes are played."},
-				{Name: "scenario", Kind: commandline.Text,
-					Meaning: "Scenario file, whose nodes are played with its faults and events (docs/emulator.md)."},
-				{Name: "scale", Kind: commandline.Number,
-					Meaning: "How many times as fast as the wall clock time passes on the nodes; by default 20."},
+				{Name: "scenario", Kind: commandline.Text, Meaning: "Scenario file, whose nodes are played with its faults and events (docs/emulator.md)."},
+				{Name: "scale", Kind: commandline.Number, Meaning: "How many times as fast as the wall clock time passes on the nodes; by default 20."},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return rehearsal.Emulator{}.Up(ctx, given.Text("talosDir"), given.Text("scenario"), given.Number("scale"))
@@ -211,8 +194,7 @@ func allTargets() []commandline.Target {
 				{Name: "allowAmbiguousDisk", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Preflight(ctx, given.Text("node"), given.Text("skipChecks"), given.Text("certFingerprints"),
-					given.Switch("allowAmbiguousDisk"))
+				return targets.Preflight(ctx, given.Text("node"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("allowAmbiguousDisk"))
 			},
 		},
 		{
@@ -245,16 +227,12 @@ func allTargets() []commandline.Target {
 				{Name: "force", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Talos(ctx, given.Text("node"), given.Text("parallel"), given.Text("applyMode"),
-					given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Text("skipChecks"), given.Text("certFingerprints"),
-					given.Switch("allowAmbiguousDisk"), given.Switch("newSecrets"), given.Switch("noWait"), given.Switch("dryRun"),
-					given.Switch("force"))
+				return targets.Talos(ctx, given.Text("node"), given.Text("parallel"), given.Text("applyMode"), given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("allowAmbiguousDisk"), given.Switch("newSecrets"), given.Switch("noWait"), given.Switch("dryRun"), given.Switch("force"))
 			},
 		},
 		{
-			Name: "verify",
-			Summary: "waits until the nodes have left maintenance with their own config; once etcd runs, the workers must be " +
-				"up too.",
+			Name:    "verify",
+			Summary: "waits until the nodes have left maintenance with their own config; once etcd runs, the workers must be up too.",
 			Flags: []commandline.Flag{
 				{Name: "node", Kind: commandline.Text},
 				{Name: "noWait", Kind: commandline.Switch},
