@@ -81,7 +81,6 @@ func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks, certFi
 // -mode is auto (the default; it may reboot, and says so first), no-reboot, reboot, staged or try.
 func ApplyNode(ctx context.Context, address string, mode, certFingerprints *string, dryRun *bool) error {
 	yes := true
-
 	return execute(ctx, "applyNode", overrides{
 		"node": &address, "mode": mode, "certFingerprints": certFingerprints, "dryRun": dryRun, "update": &yes,
 		"reboot": &yes,

@@ -41,7 +41,6 @@ type ConsoleOptions struct {
 // a terminal. Without colours if noColor is set.
 func Terminals(out, err *os.File, noColor bool) ConsoleOptions {
 	capable := func(file *os.File) bool { return term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" }
-
 	return ConsoleOptions{
 		Out: out, Err: err,
 		Color:    capable(out) && !noColor,
@@ -83,7 +82,6 @@ func NewConsole(options ConsoleOptions) *Console {
 	c := &Console{options: options, stop: make(chan struct{})}
 	c.log = NewLogger(c.LogWriter(), options.LogFormat, options.LogLevel, options.ErrColor)
 	c.still = newStillLines(options.Now)
-
 	if !c.showsLive() {
 		c.idle.Go(c.saySigns)
 	}
@@ -116,7 +114,6 @@ func (w consoleLines) Write(lines []byte) (int, error) {
 
 func (c *Console) showsLive() bool {
 	file, isFile := c.options.Err.(*os.File)
-
 	return c.options.Terminal && c.options.LogFormat != "json" && isFile && term.IsTerminal(int(file.Fd()))
 }
 
@@ -179,7 +176,6 @@ func (c *Console) Handle(event Event) {
 func (c *Console) start(step string, nodes []string) {
 	c.settle()
 	c.nodes = nodes
-
 	for _, node := range nodes {
 		if !slices.Contains(c.order, node) {
 			c.order = append(c.order, node)
@@ -286,7 +282,6 @@ func told(earlier []diagnosis.Finding, finding diagnosis.Finding) bool {
 // notRunLine stands for all checks that the same reason kept from being run.
 func (c *Console) notRunLine(finding diagnosis.Finding) string {
 	var ids []diagnosis.ID
-
 	for _, other := range c.findings {
 		if sameReason(other, finding) {
 			ids = append(ids, other.ID)
@@ -382,7 +377,6 @@ func explainAny(err error) (cause, next string) {
 func countResults(results []Result) string {
 	counts := map[Status]int{}
 	total := 0
-
 	for _, result := range results {
 		if result.Node != "" {
 			counts[result.Status]++
@@ -391,7 +385,6 @@ func countResults(results []Result) string {
 	}
 
 	var parts []string
-
 	for _, status := range []Status{Applied, OK, Planned, Skipped, Warned, Drifted, Joining, Failed} {
 		switch count := counts[status]; {
 		case count == 0:
@@ -408,7 +401,6 @@ func countResults(results []Result) string {
 // countFindings is "24 checks ok, 2 warnings, 1 failure".
 func countFindings(findings []diagnosis.Finding) string {
 	counts := map[diagnosis.Severity]int{}
-
 	for _, finding := range findings {
 		counts[finding.Severity]++
 	}

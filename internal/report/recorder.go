@@ -26,7 +26,6 @@ func (r *Recorder) emit(event Event) {
 	defer r.mu.Unlock()
 
 	event.Time = r.now()
-
 	if event.Result != nil {
 		r.results = append(r.results, *event.Result)
 	}
@@ -87,7 +86,6 @@ func (r *Recorder) Close() error {
 	defer r.mu.Unlock()
 
 	var first error
-
 	for _, sink := range r.sinks {
 		if err := sink.Close(); err != nil && first == nil {
 			first = err

@@ -94,7 +94,6 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 	var silent []*inventory.Node
 
 	served := outcomes[:0]
-
 	for _, outcome := range outcomes {
 		if outcome.status == "" {
 			silent = append(silent, outcome.node)
@@ -104,14 +103,12 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 	}
 
 	served = append(served, fanout.Collect(ctx, observe.Limit, silent, applier.waitAndServe, applier.broken)...)
-
 	return diagnosis.Join(run.conclude(served), dryRunOutcome(s, served))
 }
 
 // dryRunOutcome turns "would change" into the exit code that says so.
 func dryRunOutcome(step Step, outcomes []outcome) error {
 	var changing []string
-
 	for _, outcome := range outcomes {
 		if outcome.status == report.Planned {
 			changing = append(changing, outcome.node.Name)
@@ -142,7 +139,6 @@ func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 	seen := a.observer.Contact(ctx, node)
 	if seen.Silent() && !a.Settings.DryRun {
 		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "silent: served at the end", Since: seen.At})
-
 		return outcome{node: node}
 	}
 
@@ -158,7 +154,6 @@ func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 // for ever.
 func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcome {
 	started := a.Clock.Now()
-
 	for range a.Settings.MaxRetries + 1 {
 		if result := a.waitAndServeOnce(ctx, node); result.status != "" {
 			return a.finish(result, started)
@@ -167,7 +162,6 @@ func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcom
 
 	seen := observe.Observation{Node: node, Probed: talos.Probed{Address: a.observer.Addresses(node)[0]}}
 	gaveUp := a.problem(seen, diagnosis.ApplyGaveUp, "it answers and falls silent again and again", a.command(node))
-
 	return a.finish(outcome{node: node, address: seen.Address, status: report.Failed, problem: gaveUp}, started)
 }
 
@@ -175,13 +169,11 @@ func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) ou
 	seen, problem := a.await(ctx, node, func(ctx context.Context, seen observe.Observation) verdict {
 		return verdict{done: !seen.Silent() || a.joins(ctx, seen)}
 	})
-
 	switch {
 	case problem != nil:
 		return outcome{node: node, status: report.Failed, address: seen.Address, problem: problem}
 	case seen.Silent():
 		a.observer.Note(node, func(facts *observe.Facts) { facts.Joining = true })
-
 		return outcome{node: node, status: report.Joining, address: seen.Address,
 			detail: "port refused: " + joiningText(seen)}
 	default:
@@ -198,7 +190,6 @@ func (a *applier) joins(ctx context.Context, seen observe.Observation) bool {
 	}
 
 	silent := a.Clock.Now().Sub(a.observer.Facts(seen.Node).SilentSince)
-
 	return (silent >= reachable(a.Settings) || a.Settings.NoWait) && !a.observer.TrustdAnswers(ctx)
 }
 
@@ -261,13 +252,11 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 		return a.attempt(ctx, seen, &result)
 	}, func(err error) bool {
 		var again *againError
-
 		return errors.As(err, &again)
 	})
 
 	result.tries = tries
 	result.address = seen.Address
-
 	switch {
 	case err == nil:
 		return result
@@ -277,7 +266,6 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 
 	result.status = report.Failed
 	result.problem = a.applyProblem(ctx, seen, tries, err)
-
 	return result
 }
 
@@ -329,7 +317,6 @@ func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tr
 	problem := a.problem(seen, diagnosis.ApplyRejected, "the node refused the config: "+talos.Explain(err),
 		"correct the config (task talos:generate-config), then "+a.command(seen.Node))
 	problem.Err = err
-
 	return problem
 }
 
@@ -338,7 +325,6 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 	switch {
 	case a.unjudged(seen):
 		result.status, result.detail = report.Skipped, notJudged
-
 		return nil
 	case seen.NotOurs():
 		return a.notOurs(seen)
@@ -350,7 +336,6 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 		return a.reconcile(ctx, seen, result)
 	case a.Settings.DryRun:
 		result.status, result.detail = report.Planned, "silent: would be waited for"
-
 		return nil
 	default:
 		return errFellSilent
@@ -360,11 +345,9 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 // send gives a node in maintenance its config. Checks and identity are read on the very connection that sends it.
 func (a *applier) send(ctx context.Context, seen observe.Observation, result *outcome) error {
 	config, err := a.config(seen)
-
 	switch {
 	case err != nil && a.Settings.DryRun && a.made.WhyNot != nil:
 		result.status, result.detail = report.Planned, "in maintenance: would get its config, once it is made"
-
 		return nil
 	case err != nil:
 		return err
@@ -386,12 +369,10 @@ func (a *applier) send(ctx context.Context, seen observe.Observation, result *ou
 
 	if a.Settings.DryRun {
 		result.status, result.detail = report.Planned, "in maintenance: would get its config"
-
 		return nil
 	}
 
 	applied, err := a.apply(ctx, conn, seen, config, "auto")
-
 	switch {
 	case err == nil:
 		a.warn(seen.Node, applied.Warnings)
@@ -420,13 +401,11 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 	// Another certificate than the one that preflight saw, or no preflight: the checks are made here.
 	facts := check.ReadFacts(ctx, conn)
 	facts.State = seen.State
-
 	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.Node) {
 		return &againError{fmt.Errorf("read the machine's facts: %w", unread), identityUnread}
 	}
 
 	var refusals []*diagnosis.Problem
-
 	for _, finding := range table.Node(ctx, &check.Node{
 		Node: seen.Node, Cluster: a.Cluster, Config: config, Facts: facts, Settings: a.preflightOptions(),
 	}) {
@@ -451,7 +430,6 @@ const identityUnread = "it could not be read whether it is the declared machine"
 // admitMachine refuses a machine that is not the declared one.
 func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen observe.Observation) error {
 	finding, err := a.observer.WrongMachine(ctx, seen.Node, conn)
-
 	switch {
 	case err != nil && declaresMachine(seen.Node):
 		return &againError{err, identityUnread}
@@ -470,7 +448,6 @@ func (a *applier) findingProblem(seen observe.Observation, finding diagnosis.Fin
 	}
 
 	finding.Node, finding.Address = seen.Node.Name, seen.Address
-
 	return &diagnosis.Problem{Finding: finding, Step: a.step.Name()}
 }
 
@@ -520,7 +497,6 @@ func (a *applier) config(seen observe.Observation) (*machineconfig.Config, error
 
 	problem := a.problem(seen, diagnosis.ConfigUnusable, cause, "task talos:generate-config")
 	problem.Exit = diagnosis.ExitBadInput
-
 	return nil, problem
 }
 

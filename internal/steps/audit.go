@@ -34,7 +34,6 @@ func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []stri
 
 	options := run.auditOptions(checks)
 	options.Source = run.inventoryOptions().Source
-
 	return options
 }
 
@@ -65,7 +64,6 @@ func (r *Run) pretend(ctx context.Context, step string) {
 
 	if r.Settings.ConfigGenerator == talhelperGenerator {
 		r.made.WhyNot = errByTalhelper
-
 		return
 	}
 
@@ -102,7 +100,6 @@ func (r *Run) pretendFiles(files []renderedFile, standIn string) error {
 	}
 
 	r.made.StandIn = standIn
-
 	return r.load()
 }
 
@@ -114,7 +111,6 @@ func (r *Run) pathOf(file renderedFile) string {
 // in for the cluster's own.
 func (r *Run) unjudged(seen observe.Observation) bool {
 	config := r.Configs[seen.Node.Name]
-
 	return seen.Wrong == nil && (seen.State == talos.UnknownCA && r.made.StandIn != "" ||
 		seen.State == talos.Ours && config != nil && throwaway.Made(config.Bytes))
 }

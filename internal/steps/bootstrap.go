@@ -120,13 +120,11 @@ func (b *bootstrapper) bringUp(ctx context.Context) (observe.EtcdSurvey, *diagno
 func (b *bootstrapper) decide(ctx context.Context) (survey observe.EtcdSurvey, failed *diagnosis.Problem) {
 	failed = b.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		survey = b.observer.SurveyEtcd(ctx)
-
 		switch {
 		case ctx.Err() != nil:
 			return wait.State{}
 		case b.Settings.DryRun:
 			b.plan(survey)
-
 			return wait.State{Done: true}
 		case survey.Present():
 			b.noteAbsent(survey)
@@ -137,7 +135,6 @@ func (b *bootstrapper) decide(ctx context.Context) (survey observe.EtcdSurvey, f
 			return b.advance(ctx, survey)
 		}
 	})
-
 	return survey, failed
 }
 
@@ -150,7 +147,6 @@ func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) w
 					Since: b.sent.at, Limit: b.Settings.EtcdTimeout},
 				Asked: node.Asked, Node: node.Node.Name, Pause: etcdPause,
 			}
-
 			if gone.Left(node.Asked) > 0 {
 				return gone
 			}
@@ -216,7 +212,6 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) 
 // silentProblem names a silent control plane, and in the command to go on without them all of those.
 func (b *bootstrapper) silentProblem(survey observe.EtcdSurvey, first observe.EtcdObservation) *diagnosis.Problem {
 	empty := slices.Clone(b.Settings.AssumeEmpty)
-
 	for _, node := range survey {
 		if node.Silent() && !b.assumedEmpty(node.Node) {
 			empty = append(empty, node.Node.Name)
@@ -249,7 +244,6 @@ func (b *bootstrapper) refuseAssumption(survey observe.EtcdSurvey) *diagnosis.Pr
 // undecided waits for a control plane that can't say yet whether it holds etcd data.
 func (b *bootstrapper) undecided(node observe.EtcdObservation) wait.State {
 	clock, id, next := b.clockOf(node)
-
 	return wait.State{
 		Limit: clock.Limit, Asked: node.Asked, Node: node.Node.Name, Pause: etcdPause,
 		TimeUp: func(waited time.Duration) *diagnosis.Problem {
@@ -261,20 +255,17 @@ func (b *bootstrapper) undecided(node observe.EtcdObservation) wait.State {
 // clockOf is the clock that counts for such a control plane, what its end is called and what to do then.
 func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diagnosis.ID, string) {
 	name := node.Node.Name
-
 	if b.clocks[name] == nil {
 		b.clocks[name] = &clocks{}
 	}
 
 	clock := b.clocks[name].tick(b.observer, node.Observation)
-
 	switch {
 	case node.State == talos.Maintenance:
 		return clock, diagnosis.BootstrapBlocked, command("applySequential", node.Node)
 	case node.Unsynced():
 		clock.For = "its clock is not synced, and etcd waits for that"
 		clock.Since, clock.Limit.Limit = b.since.of("time of "+name, b.Clock.Now()), b.Settings.TimeSyncTimeout
-
 		return clock, diagnosis.TimeNotSynced, timeCommand(node.Node)
 	case node.Status == nil && node.ReadErr != nil:
 		id, known := talos.Diagnose(node.ReadErr)
@@ -285,7 +276,6 @@ func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diag
 		return clock, id, command("status", nil)
 	default:
 		clock.For = "waiting for its etcd service: " + observe.OrUnknown(node.Etcd.State) + text.Because(node.LastEvent())
-
 		return clock, diagnosis.BootstrapBlocked, talosctl(node.Node, "service etcd")
 	}
 }
@@ -306,7 +296,6 @@ func (b *bootstrapper) reportMembers(survey observe.EtcdSurvey, problem *diagnos
 			Duration: b.Clock.Now().Sub(b.started),
 			Detail:   fmt.Sprintf("etcd member %016x", node.MemberID),
 		}
-
 		switch {
 		case b.Settings.DryRun && len(b.planned) > 0 && b.planned[0].node == node.Node:
 			result.Status, result.Detail = report.Planned, "etcd would be bootstrapped here"

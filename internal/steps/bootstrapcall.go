@@ -39,7 +39,6 @@ type sentBootstrap struct {
 // nothing.
 func (s *sentBootstrap) undone(survey observe.EtcdSurvey) bool {
 	rebooted := false
-
 	for _, node := range survey {
 		if !node.Empty() {
 			return false
@@ -69,7 +68,6 @@ func (b *bootstrapper) earlierBootstrap(survey observe.EtcdSurvey) *sentBootstra
 	for _, node := range survey {
 		if node.Starting() {
 			b.Log.Info().Str("node", node.Node.Name).Msg("etcd is starting there already: bootstrap is not called")
-
 			return &sentBootstrap{at: b.Clock.Now(), to: node.Node, boot: node.Booted(), earlier: true}
 		}
 	}
@@ -173,7 +171,6 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObserv
 		refused := b.problem(target.Observation, diagnosis.BootstrapFailed,
 			"the node refused to bootstrap: "+talos.Explain(err), command("status", nil))
 		refused.Err = err
-
 		return wait.State{Problem: refused}
 	}
 }
@@ -194,7 +191,6 @@ func (b *bootstrapper) retryLater(target observe.EtcdObservation, cause error) w
 		TimeUp: func(waited time.Duration) *diagnosis.Problem {
 			refused := b.problem(target.Observation, id, fmt.Sprintf("%s, for %s", talos.Explain(cause), waited), next)
 			refused.Err = cause
-
 			return refused
 		},
 	}

@@ -62,7 +62,6 @@ func (c *clocks) tick(observer *observe.Observer, seen observe.Observation) runn
 		return runningClock{wait.Limit{For: "reboots again and again", Since: seen.At}, rebootClock}
 	case seen.Silent():
 		c.stage = ""
-
 		return silenceClock(facts, seen.Silence, limits)
 	case seen.State == talos.Maintenance:
 		if c.maintenanceSince.IsZero() {
@@ -98,7 +97,6 @@ func reachable(limits *settings.Settings) time.Duration {
 // Only of a node that does not say it every silence counts.
 func (c *clocks) countReboots(seen observe.Observation, boot time.Time) {
 	ours := seen.State == talos.Ours
-
 	switch {
 	case boot.IsZero():
 		if c.answered && seen.Silent() {

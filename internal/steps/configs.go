@@ -26,7 +26,6 @@ const configsName = "configs"
 func unwritable(step, path string, err error) error {
 	problem := diagnosis.Unwritable(path, err)
 	problem.Step = step
-
 	return problem
 }
 
@@ -144,7 +143,6 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile,
 	s.nameStale(run, rendered)
 
 	writing := added
-
 	switch {
 	case len(changed) == 0:
 	case s.Replace || run.allInMaintenance(ctx):
@@ -196,7 +194,6 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile,
 func (s Configs) difference(run *Run, rendered []renderedFile) (added, changed []renderedFile) {
 	for _, file := range rendered {
 		present := run.files.Open(filepath.Join(run.Settings.ClusterConfigDir, file.name))
-
 		switch {
 		case present.Missing() || present.Unwritten:
 			added = append(added, file)
@@ -218,10 +215,8 @@ func (s Configs) nameStale(run *Run, rendered []renderedFile) {
 	}
 
 	made := namesOf(rendered)
-
 	for _, path := range present {
 		config, err := machineconfig.Load(path)
-
 		if !slices.Contains(made, filepath.Base(path)) && err == nil && config.ClusterName() == run.Cluster.Name {
 			run.Report.Finding(s.Name(), diagnosis.Finding{
 				ID:       diagnosis.ConfigsStale,
@@ -266,7 +261,6 @@ func (r *Run) sameAccess(present, rendered []byte) bool {
 	}
 
 	second, err := talos.ParseCredentials(rendered)
-
 	return err == nil && bytes.Equal(first.CA(), second.CA()) && certificateTime().Before(first.NotAfter())
 }
 
@@ -277,7 +271,6 @@ func sameConfig(present, rendered []byte) bool {
 	}
 
 	second, err := machineconfig.FromBytes("", rendered)
-
 	return err == nil && machineconfig.Same(first, second)
 }
 
@@ -296,7 +289,6 @@ func writeConfigs(gate gate.Gate, folder string, files []renderedFile) error {
 
 	for _, file := range files {
 		path := filepath.Join(folder, file.name)
-
 		if err := gate.WriteFile(path, file.data, 0o600); err != nil {
 			return unwritable(configsName, path, err)
 		}
@@ -316,7 +308,6 @@ func ignoreInGit(gate gate.Gate, step, folder string, names []string) error {
 
 	text := string(present)
 	ignored := strings.Fields(text)
-
 	for _, name := range names {
 		if slices.Contains(ignored, name) || slices.Contains(ignored, "*") {
 			continue
@@ -347,7 +338,6 @@ func wouldMake(step, what string) error {
 // generatedFiles are the machine configs and the talosconfig that exist.
 func (r *Run) generatedFiles() []string {
 	var made []string
-
 	for _, node := range r.Cluster.Nodes {
 		if fileExists(node.ConfigFile) {
 			made = append(made, node.ConfigFile)
@@ -392,6 +382,5 @@ func (r *Run) plan(step, detail string) {
 
 func fileExists(path string) bool {
 	_, err := os.Stat(path)
-
 	return err == nil
 }

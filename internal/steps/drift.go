@@ -42,7 +42,6 @@ func (a *applier) reconcile(ctx context.Context, seen observe.Observation, resul
 // reconcileDrift gives a node its new config, unless the cluster has an etcd and nobody asked for it.
 func (a *applier) reconcileDrift(ctx context.Context, seen observe.Observation, result *outcome) error {
 	etcd := a.observer.SurveyEtcd(ctx)
-
 	switch {
 	case !a.Settings.Update && etcd.MayExist() && (a.Settings.DryRun || !etcd.MayTurnOutEmpty()):
 		return a.leaveDrifted(seen, result)
@@ -67,7 +66,6 @@ func (a *applier) reconcileDrift(ctx context.Context, seen observe.Observation, 
 			doing: "waiting for the control planes to tell whether there is an etcd",
 		}
 	})
-
 	switch {
 	case problem != nil && settled.Up() && ctx.Err() == nil:
 		return a.leaveDrifted(settled, result)
@@ -170,7 +168,6 @@ func (a *applier) change(ctx context.Context, seen observe.Observation, etcd obs
 	a.Log.Info().Str("node", seen.Node.Name).Str("mode", mode).Msg("applying the changed config")
 
 	applied, err := a.apply(ctx, conn, seen, a.Configs[seen.Node.Name], a.Settings.Mode)
-
 	switch {
 	case err == nil:
 		a.warn(seen.Node, applied.Warnings)
@@ -234,12 +231,10 @@ func (a *applier) healthyAgain(ctx context.Context, changed observe.Observation)
 		}
 
 		unhealthy := a.observer.SurveyEtcd(ctx).Unhealthy()
-
 		return verdict{done: len(unhealthy) == 0, doing: "waiting for etcd: " + text.List(unhealthy)}
 	})
 	if problem != nil {
 		a.brokenBy.Store(changed.Node)
-
 		return problem
 	}
 

@@ -73,7 +73,6 @@ func (r *Run) rehearse(ctx context.Context, step string) (files []renderedFile, 
 			problem, _ := diagnosis.AsProblem(err)
 			if problem == nil || problem.ID != diagnosis.SecretsUndecryptable && problem.ID != diagnosis.ProgramMissing {
 				standIn = ""
-
 				return bundle, err
 			}
 
@@ -82,7 +81,6 @@ func (r *Run) rehearse(ctx context.Context, step string) (files []renderedFile, 
 
 		return throwaway.Secrets()
 	})
-
 	return files, standIn, err
 }
 
@@ -90,7 +88,6 @@ func (r *Run) rehearse(ctx context.Context, step string) (files []renderedFile, 
 func (r *Run) missingProgram(secretsPath string) (name string, missing bool) {
 	if r.Settings.ConfigGenerator == talhelperGenerator {
 		_, found := r.programs().Find(talhelperGenerator)
-
 		return talhelperGenerator, !found
 	}
 
@@ -121,7 +118,6 @@ func (r *Run) renderNatively(ctx context.Context, step string,
 
 	files := make([]renderedFile, 0, len(output.Configs)+1)
 	marked := throwaway.Made([]byte(bundle.Cluster.ID))
-
 	for _, config := range output.Configs {
 		files = append(files, renderedFile{config.File, config.Bytes, marked})
 	}
@@ -164,7 +160,6 @@ func (r *Run) readSecrets(path string, variables talconfig.Variables) (*secrets.
 // renderedFolder is the one folder that this cluster's configs are rendered into, for who holds the cluster's lock.
 func (r *Run) renderedFolder() string {
 	sum := sha256.Sum256([]byte(r.Settings.Talosconfig))
-
 	return filepath.Join(r.temporaryFolder(), "talos-mage-configs-"+hex.EncodeToString(sum[:8]))
 }
 
@@ -206,7 +201,6 @@ func readFiles(folder string) ([]renderedFile, error) {
 	}
 
 	var files []renderedFile
-
 	for _, entry := range entries {
 		if entry.IsDir() || entry.Name() == ".gitignore" {
 			continue

@@ -44,7 +44,6 @@ func (s Kubeconfig) Run(ctx context.Context, run *Run) error {
 
 	started := run.Clock.Now()
 	problem := s.merge(ctx, run, started)
-
 	return diagnosis.Join(problem, s.completeTalosconfig(run))
 }
 
@@ -58,13 +57,11 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 	}
 
 	data, err := awaitKubeconfig(ctx, run)
-
 	switch {
 	case ctx.Err() != nil:
 		return finish(interrupted(ctx, s.Name()))
 	case err != nil && run.Settings.DryRun:
 		run.plan(s.Name(), "would be fetched once a control plane is up")
-
 		return wouldMake(s.Name(), run.Settings.Kubeconfig)
 	case err != nil:
 		return finish(s.unavailable(talos.Explain(err), command("status", nil), err))
@@ -78,11 +75,9 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 	})
 
 	var refused *diagnosis.Problem
-
 	switch {
 	case errors.As(err, &refused):
 		refused.Step = s.Name()
-
 		return finish(refused)
 	case err != nil:
 		return finish(s.unavailable(err.Error(), "make the file writable, then "+command("kubeconfig", nil), err))
@@ -111,7 +106,6 @@ func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) erro
 func (s Kubeconfig) unavailable(cause, next string, err error) *diagnosis.Problem {
 	failed := problem(s.Name(), s.Exit(), diagnosis.KubeconfigUnavailable, cause, next)
 	failed.Err = err
-
 	return failed
 }
 
@@ -122,7 +116,6 @@ func (s Kubeconfig) completeTalosconfig(run *Run) error {
 
 	// Not config.Open: it would make an empty file where there is none.
 	data, err := os.ReadFile(path)
-
 	switch {
 	case isNotExist(err):
 		return nil
@@ -141,7 +134,6 @@ func (s Kubeconfig) completeTalosconfig(run *Run) error {
 
 	if run.Settings.DryRun {
 		run.plan(s.Name(), path+" would get its endpoints and nodes")
-
 		return wouldMake(s.Name(), path)
 	}
 

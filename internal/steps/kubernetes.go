@@ -34,7 +34,6 @@ func awaitKubeconfig(ctx context.Context, run *Run) (kubeconfig []byte, err erro
 	//nolint:errcheck // the last attempt's own error says more
 	retry.Do(ctx, run.Clock, policy, func(ctx context.Context, _ int) error {
 		kubeconfig, err = run.observer.Kubeconfig(ctx)
-
 		return err
 	}, func(err error) bool {
 		return errors.Is(err, observe.ErrNoControlPlane) && !run.Settings.NoWait ||
@@ -47,10 +46,8 @@ func awaitKubeconfig(ctx context.Context, run *Run) (kubeconfig []byte, err erro
 // awaitAPI waits until the endpoint's Kubernetes API is ready.
 func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 	access, since := &observe.Kubernetes{Observer: b.observer}, b.Clock.Now()
-
 	return b.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		err := access.Ready(ctx, "")
-
 		return wait.State{
 			Done: err == nil,
 			Limit: wait.Limit{For: "waiting for the Kubernetes API: " + kube.Explain(err), Since: since,
@@ -90,7 +87,6 @@ func (w *work) awaitRegistered(ctx context.Context) error {
 
 	failed := w.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		seen = access.Registered(ctx, wanted)
-
 		return wait.State{
 			Done:   seen.Complete(w.Cluster.CNI),
 			Limit:  wait.Limit{For: registrationText(seen), Since: since, Limit: w.Settings.APITimeout},
@@ -143,13 +139,11 @@ func (w *work) noteNotReady(notReady []kube.Node) {
 
 func (w *work) registrationProblem(seen observe.Registration, waited time.Duration) *diagnosis.Problem {
 	step := w.step.Name()
-
 	switch {
 	case seen.Err != nil:
 		failed := problem(step, diagnosis.ExitKubernetes, diagnosis.APINotReady,
 			fmt.Sprintf("Kubernetes did not list its nodes for %s: %s", waited, kube.Explain(seen.Err)), command("status", nil))
 		failed.Err = seen.Err
-
 		return failed
 	case len(seen.Missing) > 0:
 		return problem(step, diagnosis.ExitKubernetes, diagnosis.NotRegistered,
@@ -157,7 +151,6 @@ func (w *work) registrationProblem(seen observe.Registration, waited time.Durati
 			"talosctl -n <node> -e <control plane> logs kubelet; then mage verify")
 	default:
 		first := seen.NotReady[0]
-
 		return problem(step, diagnosis.ExitKubernetes, diagnosis.NodesNotReady,
 			fmt.Sprintf("not Ready after %s: %s (%s)", waited, text.List(kubeNames(seen.NotReady)), first.Reason),
 			"kubectl describe node "+first.Name)

@@ -33,7 +33,6 @@ func lockKey(r *Run) string {
 	}
 
 	sum := sha256.Sum256([]byte(r.Settings.Talosconfig))
-
 	return hex.EncodeToString(sum[:])
 }
 
@@ -50,7 +49,6 @@ func (r *Run) acquireLock(ctx context.Context) error {
 	defer stop()
 
 	taken, err := file.TryLockContext(waiting, 100*time.Millisecond)
-
 	switch {
 	case ctx.Err() != nil:
 		_ = file.Unlock() // it may have been taken in the same moment

@@ -65,7 +65,6 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	}
 
 	answered := false
-
 	for _, node := range checked {
 		answered = answered || !node.seen.Silent()
 		problems = append(problems, checker.judge(node.findings)...)
@@ -96,7 +95,6 @@ func (r *Run) fileFindings(ctx context.Context, options check.Settings) []diagno
 
 	return slices.DeleteFunc(findings, func(finding diagnosis.Finding) bool {
 		node := r.Cluster.Node(finding.Node)
-
 		return node != nil && !r.selected(node)
 	})
 }
@@ -109,7 +107,6 @@ func (r *Run) checkFiles(ctx context.Context, step string) error {
 	}
 
 	r.filesChecked = true
-
 	return r.refuseFiles(ctx, step, func(diagnosis.Finding) bool { return true })
 }
 
@@ -131,7 +128,6 @@ func (r *Run) refuseFiles(ctx context.Context, step string, matters func(diagnos
 	options.LookupHost, options.VIPAnswers = nil, nil
 
 	var problems []*diagnosis.Problem
-
 	for _, finding := range r.fileFindings(ctx, options) {
 		if finding.Severity == diagnosis.Failure && finding.ExitCode() == diagnosis.ExitBadInput && matters(finding) {
 			r.Report.Finding(step, finding)
@@ -224,7 +220,6 @@ type checkedNode struct {
 // judge shows findings, with those that SKIP_CHECKS names as warnings, and gives the failures as problems.
 func (c *checker) judge(findings []diagnosis.Finding) []*diagnosis.Problem {
 	var problems []*diagnosis.Problem
-
 	for _, finding := range findings {
 		c.Report.Finding(preflightName, finding)
 
@@ -285,7 +280,6 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 
 	checked.tries, _ = retry.Do(ctx, c.Clock, c.evenly(tries), func(ctx context.Context, _ int) error {
 		checked.seen = c.observer.Observe(ctx, node)
-
 		if checked.seen.Silent() {
 			return fmt.Errorf("reach node: %w", checked.seen.Err)
 		}
@@ -295,22 +289,18 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 
 	checked.findings = c.stateFindings(ctx, checked.seen, c.Configs[node.Name])
 	checked.took = c.Clock.Now().Sub(started)
-
 	return checked
 }
 
 func (c *checker) stateFindings(ctx context.Context, seen observe.Observation,
 	config *machineconfig.Config) []diagnosis.Finding {
 	finding := diagnosis.Finding{Node: seen.Node.Name, Address: seen.Address, Severity: diagnosis.OK}
-
 	switch {
 	case seen.State == talos.Maintenance:
 		finding.ID, finding.Cause = diagnosis.NodeState, "in maintenance, ready for its config"
-
 		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config)...)
 	case c.unjudged(seen):
 		finding.ID, finding.Severity, finding.Cause = diagnosis.NodeState, diagnosis.NotRun, notJudged
-
 		return []diagnosis.Finding{finding}
 	case seen.NotOurs():
 		return []diagnosis.Finding{c.notOurs(seen).Finding}
@@ -375,7 +365,6 @@ func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation,
 	// A node that fell silent in the middle is a silent one; apply reads its identity again.
 	if err != nil && talos.Classify(talos.OpRead, err) == talos.Retry {
 		seen.Err = err
-
 		return []diagnosis.Finding{c.silentFinding(seen, diagnosis.Finding{Node: seen.Node.Name, Address: seen.Address})}
 	} else if err != nil {
 		return []diagnosis.Finding{c.unreadable(seen, err)}
@@ -385,7 +374,6 @@ func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation,
 	findings := table.Node(ctx, &check.Node{
 		Node: seen.Node, Cluster: c.Cluster, Config: config, Facts: facts, Settings: c.preflightOptions(),
 	})
-
 	if config != nil && !hasFailure(findings) {
 		c.observer.Note(seen.Node, func(known *observe.Facts) { known.CheckedFingerprint = fingerprint })
 	}
@@ -423,7 +411,6 @@ func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (fact
 		defer conn.Close()
 
 		facts, fingerprint = check.ReadFacts(ctx, conn), conn.Fingerprint()
-
 		if facts.Interrupted() && attempt < factTries {
 			return errInterrupted
 		}
@@ -432,7 +419,6 @@ func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (fact
 	}, func(err error) bool {
 		return errors.Is(err, errInterrupted) || talos.Classify(talos.OpDial, err) == talos.Retry
 	})
-
 	return facts, fingerprint, err
 }
 

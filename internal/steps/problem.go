@@ -24,7 +24,6 @@ func interrupted(ctx context.Context, step string) *diagnosis.Problem {
 	ended := problem(step, diagnosis.ExitInterrupt, diagnosis.Interrupted, "stopped before it was done",
 		"run the same command again: it looks at the nodes first and goes on where it stopped")
 	ended.Err = context.Cause(ctx)
-
 	return ended
 }
 
@@ -32,7 +31,6 @@ func interrupted(ctx context.Context, step string) *diagnosis.Problem {
 func wouldChange(step, what, next string) *diagnosis.Problem {
 	planned := problem(step, diagnosis.ExitDryRun, diagnosis.WouldChange, "dry run: "+what, next)
 	planned.Severity = diagnosis.Warning
-
 	return planned
 }
 
@@ -46,7 +44,6 @@ type work struct {
 func (w *work) problem(seen observe.Observation, id diagnosis.ID, cause, next string) *diagnosis.Problem {
 	failed := w.clusterProblem(id, cause, next)
 	failed.Node, failed.Address, failed.Err = seen.Node.Name, seen.Address, cmp.Or(seen.Err, seen.ReadErr)
-
 	return failed
 }
 
@@ -60,7 +57,6 @@ func (w *work) unexpected(node *inventory.Node, err error) *diagnosis.Problem {
 	failed := w.problem(observe.Unobserved(node, err), diagnosis.Unexpected, "unexpected error: "+err.Error(),
 		"run the same command again with LOG_LEVEL=debug, and report it")
 	failed.Exit = diagnosis.ExitUnexpected
-
 	return failed
 }
 
@@ -68,7 +64,6 @@ func (w *work) unexpected(node *inventory.Node, err error) *diagnosis.Problem {
 func (w *work) interrupted(ctx context.Context, node *inventory.Node) *diagnosis.Problem {
 	ended := interrupted(ctx, w.step.Name())
 	ended.Node = node.Name
-
 	return ended
 }
 
@@ -84,7 +79,6 @@ func (w *work) command(node *inventory.Node) string { return command(w.step.Name
 // readFailure is for a node that no waiting makes readable.
 func (w *work) readFailure(seen observe.Observation) *diagnosis.Problem {
 	id, remedy, _ := diagnosed(seen.ReadErr)
-
 	return w.problem(seen, id, talos.Explain(seen.ReadErr), remedy)
 }
 
@@ -105,7 +99,6 @@ func (w *work) notOurs(seen observe.Observation) *diagnosis.Problem {
 				w.Settings.Talosconfig),
 			"task talos:generate-config, or set TALOSCONFIG")
 		unknown.Exit = diagnosis.ExitBadInput
-
 		return unknown
 	default:
 		return w.problem(seen, diagnosis.NotTalos,
@@ -120,7 +113,6 @@ func (w *work) swapped(seen observe.Observation) *diagnosis.Problem {
 		fmt.Sprintf("compare the addresses and MACs of %s and %s in the talconfig; then reset the machine and apply again",
 			seen.Node.Name, seen.Owner))
 	failed.Exit = diagnosis.ExitVerify
-
 	return failed
 }
 
@@ -129,7 +121,6 @@ func (w *work) unsent(seen observe.Observation) *diagnosis.Problem {
 	failed := w.problem(seen, diagnosis.ConfigUnsent,
 		"it runs a config that this run did not send: somebody else configures the same machine", command("status", nil))
 	failed.Exit = diagnosis.ExitVerify
-
 	return failed
 }
 
@@ -141,7 +132,6 @@ func diagnosed(err error) (id diagnosis.ID, remedy string, known bool) {
 	}
 
 	entry, _ := diagnosis.Lookup(id)
-
 	return id, entry.Remedy, true
 }
 

@@ -25,7 +25,6 @@ func (r *Run) talhelper(ctx context.Context, step string, arguments ...string) (
 	output, err := r.programs().Run(ctx, nil, "talhelper", arguments...)
 
 	var failure *program.Failure
-
 	switch {
 	case err == nil:
 		return output, nil
@@ -53,7 +52,6 @@ func (r *Run) talhelper(ctx context.Context, step string, arguments ...string) (
 // out: sops would insist on it instead of trying the user's other keys.
 func (r *Run) programEnviron() []string {
 	environ := slices.Clone(r.Environ)
-
 	for _, pair := range r.Settings.Environ() {
 		if name, path, _ := strings.Cut(pair, "="); name != "SOPS_AGE_KEY_FILE" || fileExists(path) {
 			environ = append(environ, pair)

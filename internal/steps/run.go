@@ -57,7 +57,6 @@ func New(ctx context.Context, settings *settings.Settings, environ []string, rec
 	}
 	run.observer = observe.New(&run.Subject)
 	run.files = run.newFiles(ctx)
-
 	if err := run.load(); err != nil {
 		return nil, err
 	}
@@ -83,7 +82,6 @@ func (r *Run) load() error {
 // newFiles are what the run reads, each file once. A context that ends stops the programs that decrypt.
 func (r *Run) newFiles(ctx context.Context) *reading.Files {
 	shown := reading.New(r.Settings.RootDir, nil).Shown
-
 	return reading.New(r.Settings.RootDir, func(path string, data []byte) ([]byte, error) {
 		return r.sops().Decrypt(ctx, shown(path), data)
 	})
@@ -101,7 +99,6 @@ func (r *Run) inventoryOptions() inventory.Options {
 
 func (r *Run) loadConfigs() {
 	r.Configs = make(map[string]*machineconfig.Config)
-
 	for _, node := range r.Cluster.Nodes {
 		config, err := r.Cluster.MachineConfig(node)
 		if err == nil {
@@ -114,7 +111,6 @@ func (r *Run) loadCredentials() error {
 	file := r.files.Open(r.Settings.Talosconfig)
 	if file.Missing() || file.Unwritten && r.made.StandIn != "" {
 		r.Credentials = nil
-
 		return nil
 	}
 
@@ -194,7 +190,6 @@ func (r *Run) Nodes() []*inventory.Node {
 	}
 
 	var nodes []*inventory.Node
-
 	for _, node := range r.Cluster.Nodes {
 		if r.selected(node) {
 			nodes = append(nodes, node)
@@ -221,7 +216,6 @@ func namesNode(names []string, node *inventory.Node) bool {
 // present are the nodes of the run that no earlier step had to leave out.
 func (r *Run) present(nodes []*inventory.Node) []*inventory.Node {
 	var present []*inventory.Node
-
 	for _, node := range nodes {
 		if r.observer.Facts(node).Failed == nil {
 			present = append(present, node)
@@ -234,7 +228,6 @@ func (r *Run) present(nodes []*inventory.Node) []*inventory.Node {
 // joining are the workers that apply left for later, and no step has had to leave out.
 func (r *Run) joining() []*inventory.Node {
 	var joining []*inventory.Node
-
 	for _, node := range r.present(r.Nodes()) {
 		if r.observer.Facts(node).Joining {
 			joining = append(joining, node)
@@ -246,7 +239,6 @@ func (r *Run) joining() []*inventory.Node {
 
 func ofRole(nodes []*inventory.Node, role inventory.Role) []*inventory.Node {
 	var matching []*inventory.Node
-
 	for _, node := range nodes {
 		if node.Role == role {
 			matching = append(matching, node)

@@ -77,7 +77,6 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 	}
 
 	problem := s.mayBelongToCluster(ctx, run)
-
 	switch {
 	case ctx.Err() != nil:
 		return interrupted(ctx, s.Name())
@@ -90,7 +89,6 @@ func (s Secrets) Run(ctx context.Context, run *Run) error {
 	}
 
 	bundle, err := run.newSecrets(ctx)
-
 	switch {
 	case ctx.Err() != nil:
 		return interrupted(ctx, s.Name())
@@ -194,10 +192,8 @@ func notAllowed(run *Run) error {
 // perhaps is; asked for by name, secrets are often made before there is any machine.
 func (s Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 	nodes := run.Cluster.Nodes
-
 	for _, seen := range fanout.Collect(ctx, len(nodes), nodes, run.observer.Contact, observe.Unobserved) {
 		var cause string
-
 		switch {
 		case seen.State == talos.Maintenance, seen.State == talos.NotTalos, seen.Silent() && (s.Asked || s.ByName):
 			continue
@@ -215,7 +211,6 @@ func (s Secrets) mayBelongToCluster(ctx context.Context, run *Run) error {
 			"restore %s; or, if this is to be a new cluster, boot the node into maintenance (all nodes off: -newSecrets)",
 			run.Cluster.NewSecretsPath(run.sops().Rules() != "")))
 		problem.Exit = diagnosis.ExitPreflight
-
 		return problem
 	}
 
@@ -284,7 +279,6 @@ func (s Secrets) write(ctx context.Context, run *Run, bundle *secrets.Bundle, ho
 
 	if run.Settings.DryRun {
 		run.plan(s.Name(), name+" would be "+how)
-
 		return wouldMake(s.Name(), name)
 	}
 
@@ -296,7 +290,6 @@ func (s Secrets) write(ctx context.Context, run *Run, bundle *secrets.Bundle, ho
 // by.
 func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle, path string, encrypted bool) error {
 	text, err := clustersecrets.Encode(bundle)
-
 	switch {
 	case err != nil:
 		return err

@@ -30,7 +30,6 @@ func (a *applier) settle(ctx context.Context, before observe.Observation, lost e
 
 	failed := waiter.Until(ctx, func(ctx context.Context) wait.State {
 		now := a.observer.Observe(ctx, before.Node)
-
 		switch {
 		case now.Silence != talos.Refused:
 			closed = time.Time{}
@@ -40,7 +39,6 @@ func (a *applier) settle(ctx context.Context, before observe.Observation, lost e
 
 		if arrived := a.arrival(before, now, closed); arrived != "" {
 			result.status, result.detail = report.Applied, arrived
-
 			return wait.State{Done: true}
 		}
 

@@ -38,7 +38,6 @@ type perNode interface {
 func Mutates(steps []Step) bool {
 	return slices.ContainsFunc(steps, func(step Step) bool {
 		_, changes := step.(mutating)
-
 		return changes
 	})
 }
@@ -58,7 +57,6 @@ func Execute(ctx context.Context, run *Run, steps ...Step) error {
 	defer run.unlock()
 
 	var failures []*Failure
-
 	for _, step := range steps {
 		if conditional, ok := step.(conditional); ok {
 			if skip := conditional.Skip(run); skip != nil {
@@ -94,7 +92,6 @@ func earliest(failures []*Failure) error {
 
 	first := failures[0]
 	errs := make([]error, 0, len(failures))
-
 	for _, failure := range failures {
 		if first.Code == diagnosis.ExitDryRun {
 			first = failure
@@ -155,7 +152,6 @@ func CodeOf(err error) diagnosis.ExitCode {
 	}
 
 	first := diagnosis.ExitOK
-
 	for _, problem := range problemsIn(err) {
 		code := problem.ExitCode()
 		if code == diagnosis.ExitBadInput {
@@ -192,7 +188,6 @@ func problemsIn(err error) []*diagnosis.Problem {
 
 func problemsInAll(errs []error) []*diagnosis.Problem {
 	var problems []*diagnosis.Problem
-
 	for _, err := range errs {
 		problems = append(problems, problemsIn(err)...)
 	}
@@ -216,7 +211,6 @@ func (o outcome) failed() bool { return o.problem != nil }
 // out of later steps.
 func (r *Run) conclude(outcomes []outcome) error {
 	var problems []*diagnosis.Problem
-
 	for _, node := range r.Cluster.Nodes {
 		for _, result := range outcomes {
 			if result.node == node && result.failed() {

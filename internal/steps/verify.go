@@ -41,7 +41,6 @@ func (s Verify) Run(ctx context.Context, run *Run) error {
 
 	// A cluster that is up already is verified whole.
 	whole := !run.Settings.DryRun && run.observer.SurveyEtcd(ctx).Running()
-
 	return verifyNodes(ctx, work{run, s}, run.present(run.Nodes()), whole)
 }
 
@@ -92,7 +91,6 @@ func awaitControlPlanes(ctx context.Context, run work) error {
 
 	outcomes := fanout.Collect(ctx, observe.Limit, controlPlanes, func(ctx context.Context, node *inventory.Node) outcome {
 		verifier := &verifier{work: run, etcdWhole: true}
-
 		return verifier.verify(ctx, node)
 	}, func(node *inventory.Node, err error) outcome {
 		return outcome{node: node, problem: run.unexpected(node, err)}
@@ -165,7 +163,6 @@ type verifier struct {
 func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 	seen, problem := v.await(ctx, node, v.judge)
 	result := outcome{node: node, address: seen.Address, status: report.OK, detail: seen.Stage()}
-
 	switch {
 	case problem != nil:
 		result.status, result.problem = report.Failed, v.withCause(ctx, node, problem)
@@ -187,13 +184,11 @@ func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 
 func (v *verifier) judge(_ context.Context, seen observe.Observation) verdict {
 	v.joining = false
-
 	switch {
 	case seen.NotOurs():
 		return verdict{problem: v.notOurs(seen)}
 	case seen.Silent():
 		v.joining = v.onItsWay(seen)
-
 		return verdict{done: v.joining}
 	case seen.State == talos.Maintenance:
 		return v.judgeMaintenance(seen)
@@ -225,12 +220,10 @@ func (v *verifier) servedLater(node *inventory.Node) bool {
 // leaves no other trace.
 func (v *verifier) judgeMaintenance(seen observe.Observation) verdict {
 	facts := v.observer.Facts(seen.Node)
-
 	switch {
 	case facts.Sent == nil && facts.Joining && v.onItsWay(seen):
 		// Apply found its port closed and left it for after bootstrap: it was only late to boot.
 		v.joining = true
-
 		return verdict{done: true}
 	case facts.Sent == nil && !facts.LeftMaintenance:
 		return verdict{}
@@ -239,7 +232,6 @@ func (v *verifier) judgeMaintenance(seen observe.Observation) verdict {
 	}
 
 	cause := "it accepted its config and came back to maintenance: the install failed"
-
 	switch {
 	case facts.Sent == nil:
 		cause = "it had its config and is back in maintenance: the install failed, or its disk was wiped"
@@ -272,7 +264,6 @@ func (v *verifier) judgeConfigured(seen observe.Observation) verdict {
 		return verdict{done: seen.Stage() == "running" && seen.Complete()}
 	case v.onItsWay(seen):
 		v.joining = !seen.Up()
-
 		return verdict{done: true}
 	default:
 		return verdict{done: seen.Up()}
@@ -289,7 +280,6 @@ func (v *verifier) withCause(ctx context.Context, node *inventory.Node, problem 
 	if elsewhere := v.discoveredAddresses(ctx, node); len(elsewhere) > 0 {
 		problem.Cause += "; other nodes see it at " + text.List(elsewhere)
 		problem.Next = fmt.Sprintf("NODE_ADDRESSES=%s=%s %s", node.Name, elsewhere[0], v.command(node))
-
 		return problem
 	}
 
@@ -337,7 +327,6 @@ func (v *verifier) discoveredAddresses(ctx context.Context, lost *inventory.Node
 		for _, member := range members {
 			if member.Hostname == lost.Hostname && lost.Hostname != "" {
 				var elsewhere []string
-
 				for _, address := range member.Addresses {
 					if address.String() != lost.Address {
 						elsewhere = append(elsewhere, address.String())

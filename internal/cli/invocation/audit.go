@@ -30,14 +30,12 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 
 	if loaded.AuditProfile == string(check.InteropProfile) {
 		options.Profile, options.VMs = check.InteropProfile, i.virtualMachines(ctx, loaded)
-
 		if options.CiliumValues = loaded.CiliumValues; options.CiliumValues != "" && !filepath.IsAbs(options.CiliumValues) {
 			options.CiliumValues = filepath.Join(i.Workdir, options.CiliumValues)
 		}
 	}
 
 	result := table.Run(ctx, check.Read(options))
-
 	if err := output.Write(result, i.Out, loaded.AuditFormat, loaded.Detailed()); err != nil {
 		return badInput(diagnosis.Unwritable("the output", err))
 	}
@@ -60,7 +58,6 @@ func (i Invocation) virtualMachines(ctx context.Context,
 
 		if loaded.ProxmoxEndpoint != "" {
 			api := proxmox.API{Endpoint: loaded.ProxmoxEndpoint, Token: loaded.ProxmoxToken, Insecure: loaded.ProxmoxInsecure}
-
 			return api.VMs(ctx, wanted)
 		}
 
@@ -71,7 +68,6 @@ func (i Invocation) virtualMachines(ctx context.Context,
 
 			return path
 		})
-
 		if errors.Is(err, fs.ErrNotExist) || err == nil && len(machines) == 0 {
 			return nil, proxmox.ErrNone
 		}
@@ -85,7 +81,6 @@ func (i Invocation) Explain(id string) *Failure {
 	entry, known := diagnosis.Lookup(diagnosis.ID(strings.ToUpper(strings.TrimSpace(id))))
 	if known {
 		fmt.Fprint(i.Out, output.Explain(entry))
-
 		return nil
 	}
 

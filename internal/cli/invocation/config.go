@@ -52,7 +52,6 @@ func (i Invocation) Images(ctx context.Context, flags settings.Overrides) *Failu
 	}
 
 	rows := [][]string{{"node", "schematic", "installer", "boot image"}}
-
 	for _, image := range images {
 		schematic := image.Schematic
 		if schematic == "" {

@@ -92,7 +92,6 @@ func unwrittenReport(run *steps.Run, err error) *Failure {
 func unwritableReport(path string, err error) *diagnosis.Problem {
 	problem := diagnosis.Unwritable(path, err)
 	problem.Next += ", or point REPORT_FILE elsewhere"
-
 	return problem
 }
 
@@ -254,7 +253,6 @@ func (i Invocation) watched(loaded *settings.Settings) bool {
 
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
-
 	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor fits
 }
 
@@ -263,14 +261,12 @@ func (i Invocation) consoleOptions(loaded *settings.Settings, timepiece clock.Cl
 
 	out, outIsFile := i.Out.(*os.File)
 	errs, errIsFile := i.Err.(*os.File)
-
 	if outIsFile && errIsFile {
 		options = report.Terminals(out, errs, loaded.NoColor)
 	}
 
 	options.LogFormat, options.LogLevel, options.Now = loaded.LogFormat, loaded.LogLevel, timepiece.Now
 	options.Verbose = loaded.Detailed()
-
 	return options
 }
 
@@ -351,7 +347,6 @@ func badInput(err error) *Failure {
 // columns writes rows with aligned columns.
 func (i Invocation) columns(rows [][]string) {
 	table := tabwriter.NewWriter(i.Out, 0, 0, 2, ' ', 0)
-
 	for _, row := range rows {
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}

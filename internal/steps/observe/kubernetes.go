@@ -33,7 +33,6 @@ var ErrNoControlPlane = errors.New("no control plane answers with this cluster's
 // says nothing about the cluster's health.
 func (o *Observer) Kubeconfig(ctx context.Context) ([]byte, error) {
 	err := ErrNoControlPlane
-
 	for _, node := range o.Cluster.ControlPlanes() {
 		probed := o.Probe(ctx, node)
 		if probed.State != talos.Ours {
@@ -43,7 +42,6 @@ func (o *Observer) Kubeconfig(ctx context.Context) ([]byte, error) {
 		conn, dialErr := o.Dialer().Secure(ctx, probed.Address)
 		if dialErr != nil {
 			err = dialErr
-
 			continue
 		}
 
@@ -77,7 +75,6 @@ func (o *Observer) TrustdAnswers(ctx context.Context) bool {
 // APIAnswers reports whether a Kubernetes API is there at the endpoint, ready or not.
 func (o *Observer) APIAnswers(ctx context.Context) bool {
 	host := o.Cluster.Endpoint.Host
-
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host = net.JoinHostPort(strings.Trim(host, "[]"), "443")
 	}
@@ -86,7 +83,6 @@ func (o *Observer) APIAnswers(ctx context.Context) bool {
 	defer stop()
 
 	answered, _, err := kube.ServesCA(asking, host, nil)
-
 	return err == nil && answered
 }
 
@@ -159,7 +155,6 @@ func (k *Kubernetes) Registered(ctx context.Context, wanted []*inventory.Node) R
 	}
 
 	var seen Registration
-
 	for _, node := range wanted {
 		index := slices.IndexFunc(nodes, func(registered kube.Node) bool {
 			return !node.IgnoreHostname && strings.EqualFold(node.Hostname, registered.Name)
@@ -183,7 +178,6 @@ func (k *Kubernetes) Registered(ctx context.Context, wanted []*inventory.Node) R
 
 func (o *Observer) hasAddress(node *inventory.Node, registered kube.Node) bool {
 	addresses := o.Addresses(node)
-
 	return slices.ContainsFunc(registered.InternalIPs, func(theirs netip.Addr) bool {
 		return slices.Contains(addresses, theirs.String())
 	})

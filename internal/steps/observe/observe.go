@@ -40,7 +40,6 @@ func (o *Observer) observe(ctx context.Context, node *inventory.Node, more readi
 	conn, err := o.Dialer().Maintenance(ctx, seen.Address)
 	if err != nil {
 		seen.ReadErr = err
-
 		return seen
 	}
 	defer conn.Close()
@@ -86,7 +85,6 @@ func (o *Observer) readConfigured(ctx context.Context, seen *Observation, conn *
 	if conn == nil {
 		if conn, err = o.Dialer().Secure(ctx, seen.Address); err != nil {
 			seen.ReadErr = err
-
 			return
 		}
 	}
