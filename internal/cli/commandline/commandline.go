@@ -99,7 +99,7 @@ func (p Program) Main(ctx context.Context, words []string, out, errs io.Writer) 
 		fmt.Fprintf(errs, "Error: %v\nNothing was run.\n", err)
 		return int(diagnosis.ExitBadInput)
 	case asked.version:
-		fmt.Fprintln(out, version(p.Name))
+		fmt.Fprintln(out, version(p.Name, buildInfo()))
 	case asked.help:
 		p.help(out, asked.calls)
 	case asked.list || len(asked.calls) == 0:
