@@ -105,8 +105,8 @@ func Kubeconfig(ctx context.Context, force, dryRun *bool) error {
 }
 
 // GenerateConfig is config:generate under its older name.
-func GenerateConfig(ctx context.Context, newSecrets, dryRun *bool) error {
-	return Config{}.Generate(ctx, newSecrets, dryRun)
+func GenerateConfig(ctx context.Context, dryRun *bool) error {
+	return Config{}.Generate(ctx, dryRun)
 }
 
 // Status shows every node's state, stage, version, config and etcd at once, and the next command. It works at every

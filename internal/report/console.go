@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -235,14 +236,17 @@ func (c *Console) finish(step string, finished Finished) {
 	c.settle()
 	c.flush()
 
-	line := step + ": " + c.counts(finished)
-	c.findings, c.results = nil, nil
+	// What a step came to for the cluster as a whole, its result has said.
+	if counts := c.counts(); counts != "" || len(c.results) == 0 {
+		line := fmt.Sprintf("%s: %s (%s)", step, cmp.Or(counts, ending(finished.Err)), short(finished.Duration))
+		if failure(finished.Err) {
+			line = paint(c.options.Color, red, line)
+		}
 
-	if failure(finished.Err) {
-		line = paint(c.options.Color, red, line)
+		c.print(line)
 	}
 
-	c.print(line)
+	c.findings, c.results = nil, nil
 }
 
 // flush writes the step's findings and results: those of the nodes in order, then those of the cluster.
@@ -338,39 +342,24 @@ func (c *Console) resultLine(result Result) (line, next string) {
 	return fmt.Sprintf("%s  %s  %s%s  (%s)", status, result.Step, result.Subject(), text, took), next
 }
 
-// counts sums a step up: "5 of 6 nodes applied, 1 failed (12s)".
-func (c *Console) counts(finished Finished) string {
-	var parts []string
-
-	if text := countResults(c.results); text != "" {
-		parts = append(parts, text)
-	}
-
-	if text := countFindings(c.findings); text != "" {
-		parts = append(parts, text)
-	}
-
-	if len(parts) == 0 {
-		switch cause, _ := explainAny(finished.Err); {
-		case cause == "":
-			parts = []string{"done"}
-		case failure(finished.Err):
-			parts = []string{"failed: " + cause}
-		default:
-			parts = []string{cause}
-		}
-	}
-
-	return strings.Join(parts, "; ") + " (" + short(finished.Duration) + ")"
+// counts sums up what a step did for nodes, and found: "5 of 6 nodes applied, 1 failed; 2 warnings".
+func (c *Console) counts() string {
+	parts := []string{countResults(c.results), countFindings(c.findings)}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
 }
 
-// explainAny is explain for an error that may be nil.
-func explainAny(err error) (cause, next string) {
+// ending is how a step ended that had nothing to count.
+func ending(err error) string {
 	if err == nil {
-		return "", ""
+		return "done"
 	}
 
-	return explain(err)
+	cause, _ := explain(err)
+	if failure(err) {
+		return "failed: " + cause
+	}
+
+	return cause
 }
 
 // countResults is "5 of 6 nodes applied, 1 failed"; the cluster's own results don't count.

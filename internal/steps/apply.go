@@ -46,7 +46,7 @@ func (s Apply) Name() string {
 }
 
 // Nodes are those that the run works on and no earlier step left out.
-func (Apply) Nodes(run *Run) []*inventory.Node { return run.present(run.Nodes()) }
+func (Apply) Nodes(run *Run) []*inventory.Node { return run.present() }
 
 // Mutates marks the step as one that needs the cluster's lock.
 func (Apply) Mutates() {}
@@ -54,22 +54,23 @@ func (Apply) Mutates() {}
 // Exit is the code for a node that got no config.
 func (Apply) Exit() diagnosis.ExitCode { return diagnosis.ExitApply }
 
-// Skip leaves the late turn out where nobody is to be served in it.
-func (s Apply) Skip(run *Run) *Skip {
+// LeftOut leaves the late turn out where nobody is to be served in it.
+func (s Apply) LeftOut(run *Run) string {
 	if s.Late && len(run.joining()) == 0 {
-		return &Skip{Reason: "no worker was left for after bootstrap"}
+		return "no worker was left for after bootstrap"
 	}
 
-	return nil
+	return ""
 }
 
 // Run serves every node that answers, control planes first, and after that waits for the silent ones together.
 func (s Apply) Run(ctx context.Context, run *Run) error {
-	if err := run.checkFiles(ctx, s.Name()); err != nil {
+	work := begin(run, s)
+	if err := work.checkFiles(ctx); err != nil {
 		return err
 	}
 
-	nodes := run.present(run.Nodes())
+	nodes := run.present()
 	if s.Late {
 		nodes = run.joining()
 	}
@@ -87,7 +88,7 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 		limit = 1
 	}
 
-	applier := &applier{work: work{run, s}, late: s.Late, turn: make(chan struct{}, limit)}
+	applier := &applier{work: work, late: s.Late, turn: make(chan struct{}, limit)}
 
 	outcomes := fanout.Collect(ctx, limit, ordered, applier.serve, applier.broken)
 
@@ -103,11 +104,11 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 	}
 
 	served = append(served, fanout.Collect(ctx, observe.Limit, silent, applier.waitAndServe, applier.broken)...)
-	return diagnosis.Join(run.conclude(served), dryRunOutcome(s, served))
+	return diagnosis.Join(work.conclude(served), work.dryRunOutcome(served))
 }
 
 // dryRunOutcome turns "would change" into the exit code that says so.
-func dryRunOutcome(step Step, outcomes []outcome) error {
+func (w *work) dryRunOutcome(outcomes []outcome) error {
 	var changing []string
 	for _, outcome := range outcomes {
 		if outcome.status == report.Planned {
@@ -119,12 +120,12 @@ func dryRunOutcome(step Step, outcomes []outcome) error {
 		return nil
 	}
 
-	return wouldChange(step.Name(), text.List(changing)+" would change", command(step.Name(), nil))
+	return w.wouldChange(text.List(changing)+" would change", w.command(nil))
 }
 
 // applier is one run of the apply step.
 type applier struct {
-	work
+	*work
 	late bool
 	// turn bounds how many nodes are changed at once, also among those that were waited for.
 	turn chan struct{}
@@ -134,7 +135,7 @@ type applier struct {
 
 // serve applies to a node that answers; the outcome of a silent one is left open.
 func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
-	started := a.Clock.Now()
+	started := time.Now()
 
 	seen := a.observer.Contact(ctx, node)
 	if seen.Silent() && !a.Settings.DryRun {
@@ -153,7 +154,7 @@ func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 // waitAndServe waits for a silent node within its clock, and then applies; again if it falls silent meanwhile, but not
 // for ever.
 func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcome {
-	started := a.Clock.Now()
+	started := time.Now()
 	for range a.Settings.MaxRetries + 1 {
 		if result := a.waitAndServeOnce(ctx, node); result.status != "" {
 			return a.finish(result, started)
@@ -191,26 +192,6 @@ func (a *applier) joins(ctx context.Context, seen observe.Observation) bool {
 
 	silent := a.Clock.Now().Sub(a.observer.Facts(seen.Node).SilentSince)
 	return (silent >= reachable(a.Settings) || a.Settings.NoWait) && !a.observer.TrustdAnswers(ctx)
-}
-
-// broken is the outcome for a node whose handling broke off for a reason that lies in this program.
-func (a *applier) broken(node *inventory.Node, err error) outcome {
-	return a.finish(outcome{node: node, status: report.Failed, problem: a.unexpected(node, err)}, a.Clock.Now())
-}
-
-func (a *applier) finish(result outcome, started time.Time) outcome {
-	a.Report.Result(report.Result{
-		Node:     result.node.Name,
-		Address:  result.address,
-		Step:     a.step.Name(),
-		Status:   result.status,
-		Attempts: result.tries,
-		Duration: a.Clock.Now().Sub(started),
-		Detail:   result.detail,
-		Err:      asError(result.problem),
-	})
-
-	return result
 }
 
 // applyTo does what the node's state asks for, with retries; every attempt observes anew. The outcome of a
@@ -346,7 +327,7 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 func (a *applier) send(ctx context.Context, seen observe.Observation, result *outcome) error {
 	config, err := a.config(seen)
 	switch {
-	case err != nil && a.Settings.DryRun && a.made.WhyNot != nil:
+	case err != nil && a.Settings.DryRun && a.workspace.Made.WhyNot != nil:
 		result.status, result.detail = report.Planned, "in maintenance: would get its config, once it is made"
 		return nil
 	case err != nil:
@@ -407,7 +388,7 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 
 	var refusals []*diagnosis.Problem
 	for _, finding := range table.Node(ctx, &check.Node{
-		Node: seen.Node, Cluster: a.Cluster, Config: config, Facts: facts, Settings: a.preflightOptions(),
+		Node: seen.Node, Cluster: a.Cluster, Config: config, Facts: facts, Settings: a.checkSettings(),
 	}) {
 		if finding.Severity != diagnosis.OK {
 			a.Report.Finding(a.step.Name(), finding)
@@ -448,7 +429,7 @@ func (a *applier) findingProblem(seen observe.Observation, finding diagnosis.Fin
 	}
 
 	finding.Node, finding.Address = seen.Node.Name, seen.Address
-	return &diagnosis.Problem{Finding: finding, Step: a.step.Name()}
+	return finding.Problem(a.step.Name(), nil)
 }
 
 // apply makes the call and remembers that it was made: from here on the node's clocks count from now.
@@ -462,7 +443,7 @@ func (a *applier) apply(ctx context.Context, conn *talos.Conn, seen observe.Obse
 		facts.Unsure, facts.LeftMaintenance = false, false
 	})
 
-	applied, err := a.gate().Apply(calling, conn, config.Bytes, mode)
+	applied, err := a.gate.Apply(calling, conn, config.Bytes, mode)
 	switch {
 	case err == nil:
 	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
@@ -495,9 +476,7 @@ func (a *applier) config(seen observe.Observation) (*machineconfig.Config, error
 		cause = err.Error()
 	}
 
-	problem := a.problem(seen, diagnosis.ConfigUnusable, cause, "task talos:generate-config")
-	problem.Exit = diagnosis.ExitBadInput
-	return nil, problem
+	return nil, a.about(seen, diagnosis.NewProblem(diagnosis.ConfigUnusable, cause, "task talos:generate-config"))
 }
 
 func (a *applier) warn(node *inventory.Node, warnings []string) {

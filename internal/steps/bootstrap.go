@@ -47,13 +47,11 @@ func (Bootstrap) EndsRecipe(err error) bool {
 
 // Run surveys every control plane's etcd before, and after, anything is started.
 func (s Bootstrap) Run(ctx context.Context, run *Run) error {
-	if err := run.checkKinship(ctx, s.Name()); err != nil {
+	bootstrapper := &bootstrapper{work: begin(run, s), clocks: make(map[string]*clocks), since: make(waits)}
+	if err := bootstrapper.checkKinship(ctx); err != nil {
 		return err
 	}
 
-	started := run.Clock.Now()
-	bootstrapper := &bootstrapper{work: work{run, s}, started: started, clocks: make(map[string]*clocks),
-		since: make(waits)}
 
 	survey, problem := bootstrapper.bringUp(ctx)
 	problems := collected(problem)
@@ -64,7 +62,7 @@ func (s Bootstrap) Run(ctx context.Context, run *Run) error {
 
 	bootstrapper.reportMembers(survey, problem)
 
-	return diagnosis.Join(joined(problems), dryRunOutcome(s, bootstrapper.planned))
+	return diagnosis.Join(joined(problems), bootstrapper.dryRunOutcome(bootstrapper.planned))
 }
 
 func collected(problem *diagnosis.Problem) []*diagnosis.Problem {
@@ -77,8 +75,7 @@ func collected(problem *diagnosis.Problem) []*diagnosis.Problem {
 
 // bootstrapper is one run of the bootstrap step.
 type bootstrapper struct {
-	work
-	started time.Time
+	*work
 	// absent are the control planes that have no part in this run: they are reported, and not waited for.
 	absent []*inventory.Node
 	// sent is the Bootstrap that this run sent, if it did; planned what a dry run would have done.
@@ -293,7 +290,7 @@ func (b *bootstrapper) reportMembers(survey observe.EtcdSurvey, problem *diagnos
 			Address:  node.Address,
 			Step:     bootstrapName,
 			Status:   report.OK,
-			Duration: b.Clock.Now().Sub(b.started),
+			Duration: time.Since(b.started),
 			Detail:   fmt.Sprintf("etcd member %016x", node.MemberID),
 		}
 		switch {

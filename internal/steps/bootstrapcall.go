@@ -143,7 +143,7 @@ func (b *bootstrapper) send(ctx context.Context, target observe.EtcdObservation)
 	calling, stop := context.WithTimeout(ctx, b.Settings.AttemptTimeout)
 	defer stop()
 
-	return b.gate().Bootstrap(calling, conn)
+	return b.gate.Bootstrap(calling, conn)
 }
 
 func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObservation, err error) wait.State {

@@ -137,7 +137,7 @@ func (a *applier) rehearse(ctx context.Context, seen observe.Observation) (conn 
 	if err = a.admitMachine(ctx, conn, seen); err == nil {
 		var planned talos.Applied
 
-		planned, err = a.gate().Rehearse(ctx, conn, config.Bytes, a.Settings.Mode)
+		planned, err = a.gate.Rehearse(ctx, conn, config.Bytes, a.Settings.Mode)
 		if err == nil {
 			return conn, planned.Mode, nil
 		}

@@ -66,8 +66,7 @@ func (b *bootstrapper) apiProblem(ctx context.Context, access *observe.Kubernete
 		fmt.Sprintf("the Kubernetes API at %s is not ready after %s: %s", b.Cluster.Endpoint.Host, waited,
 			kube.Explain(cause)),
 		talosctl(first, "logs kubelet")+"; then mage bootstrap")
-	failed.Exit = diagnosis.ExitKubernetes
-	failed.Err = cause
+	failed.Exit, failed.Err = diagnosis.ExitKubernetes, cause
 
 	if own := access.ReadyControlPlane(ctx); own != "" {
 		failed.ID = diagnosis.EndpointSilent
@@ -83,7 +82,7 @@ func (b *bootstrapper) apiProblem(ctx context.Context, access *observe.Kubernete
 func (w *work) awaitRegistered(ctx context.Context) error {
 	var seen observe.Registration
 
-	access, since, wanted := &observe.Kubernetes{Observer: w.observer}, w.Clock.Now(), w.present(w.Nodes())
+	access, since, wanted := &observe.Kubernetes{Observer: w.observer}, w.Clock.Now(), w.present()
 
 	failed := w.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		seen = access.Registered(ctx, wanted)
@@ -138,21 +137,22 @@ func (w *work) noteNotReady(notReady []kube.Node) {
 }
 
 func (w *work) registrationProblem(seen observe.Registration, waited time.Duration) *diagnosis.Problem {
-	step := w.step.Name()
+	var problem *diagnosis.Problem
+
 	switch {
 	case seen.Err != nil:
-		failed := problem(step, diagnosis.ExitKubernetes, diagnosis.APINotReady,
+		problem = diagnosis.NewProblem(diagnosis.APINotReady,
 			fmt.Sprintf("Kubernetes did not list its nodes for %s: %s", waited, kube.Explain(seen.Err)), command("status", nil))
-		failed.Err = seen.Err
-		return failed
 	case len(seen.Missing) > 0:
-		return problem(step, diagnosis.ExitKubernetes, diagnosis.NotRegistered,
+		problem = diagnosis.NewProblem(diagnosis.NotRegistered,
 			fmt.Sprintf("not registered in Kubernetes after %s: %s", waited, text.List(seen.Missing)),
 			"talosctl -n <node> -e <control plane> logs kubelet; then mage verify")
 	default:
 		first := seen.NotReady[0]
-		return problem(step, diagnosis.ExitKubernetes, diagnosis.NodesNotReady,
+		problem = diagnosis.NewProblem(diagnosis.NodesNotReady,
 			fmt.Sprintf("not Ready after %s: %s (%s)", waited, text.List(kubeNames(seen.NotReady)), first.Reason),
 			"kubectl describe node "+first.Name)
 	}
+
+	return problem.In(w.step.Name()).From(seen.Err)
 }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -182,4 +183,21 @@ func TestAVIPWhoseHolderHangsUpForAMomentIsNotTakenForForeign(t *testing.T) {
 
 	s := l.session(t, "NODE_REACHABILITY_RETRIES=3")
 	s.succeeds(t, s.recipe()...)
+}
+
+// What people are shown is how long they waited: the nodes of a rehearsal live faster than they do.
+func TestARehearsalShowsTheWallsTime(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	began := time.Now()
+	l.installed(t)
+	s := l.session(t).succeeds(t, steps.Preflight{}, steps.Bootstrap{})
+	waited := time.Since(began)
+
+	for _, result := range s.Results() {
+		require.LessOrEqual(t, result.Duration, waited, result.Step)
+	}
+
+	require.Contains(t, s.out.String(), "bootstrap: ")
 }

@@ -163,7 +163,7 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation) string 
 	case len(drifted) > 0:
 		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].Node.Name,
 			len(drifted), len(nodes), run.Cluster.ConfigDir)
-	case !fileExists(run.Settings.Kubeconfig):
+	case isMissing(run.Settings.Kubeconfig):
 		return "mage kubeconfig"
 	default:
 		return "nothing: all nodes are up with their configs"

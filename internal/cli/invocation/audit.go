@@ -16,17 +16,20 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )
 
 // Audit judges the cluster's files, without a node and without the network.
 func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failure {
+	ctx, stop := withSignals(ctx)
+	defer stop()
+
 	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
 	if err != nil {
 		return badInput(err)
 	}
 
-	options := steps.AuditOptions(ctx, loaded, i.Environ)
+	options := workspace.AuditOptions(ctx, loaded, i.Environ)
 
 	if loaded.AuditProfile == string(check.InteropProfile) {
 		options.Profile, options.VMs = check.InteropProfile, i.virtualMachines(ctx, loaded)
@@ -36,6 +39,10 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 	}
 
 	result := table.Run(ctx, check.Read(options))
+	if ctx.Err() != nil {
+		return i.failure(ctx, "audit", context.Cause(ctx))
+	}
+
 	if err := output.Write(result, i.Out, loaded.AuditFormat, loaded.Detailed()); err != nil {
 		return badInput(diagnosis.Unwritable("the output", err))
 	}

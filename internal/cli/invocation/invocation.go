@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"golang.org/x/term"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )
 
 // Invocation is where a call gets its settings from and where it writes.
@@ -140,9 +142,9 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 		return badInput(err)
 	}
 
-	machines, err := i.machines(loaded)
+	machines, err := i.machines(ctx, loaded)
 	if err != nil {
-		return badInput(err)
+		return i.failure(ctx, "verifyNodes", err)
 	}
 
 	rows, silent := steps.ProbeMachines(ctx, loaded, machines)
@@ -162,16 +164,18 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 }
 
 // machines are names and addresses from nodes.yaml beside or below the root folder, else from the inventory.
-func (i Invocation) machines(loaded *settings.Settings) ([]inventory.Machine, error) {
+func (i Invocation) machines(ctx context.Context, loaded *settings.Settings) ([]inventory.Machine, error) {
 	path := filepath.Join(loaded.RootDir, "nodes.yaml")
 	if _, err := os.Stat(path); err == nil {
-		return inventory.ReadNodesFile(nil, path)
+		machines, err := inventory.ReadNodesFile(nil, path)
+		if err != nil {
+			return nil, workspace.BadInput(err)
+		}
+
+		return machines, nil
 	}
 
-	cluster, err := inventory.Load(inventory.Options{
-		TalosDir: loaded.TalosDir, Source: inventory.Kind(loaded.ClusterSource), ConfigDir: loaded.ClusterConfigDir,
-		Environ: i.Environ,
-	})
+	cluster, err := workspace.New(ctx, loaded, i.Environ).Inventory()
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +210,7 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 		return nil, nil, badInput(err)
 	}
 
-	run, err := steps.New(ctx, loaded, i.Environ, report.NewRecorder(timepiece.Now, sinks...), console.Logger(), timepiece)
+	run, err := steps.New(ctx, loaded, i.Environ, report.NewRecorder(time.Now, sinks...), console.Logger(), timepiece)
 	if err != nil {
 		_ = console.Close()
 

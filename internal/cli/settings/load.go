@@ -173,15 +173,10 @@ func checkSkips(s *Settings, overrides Overrides) []error {
 			problems = append(problems,
 				badValue(knob, id, overrides, errors.New("there is no check of this id"), suggest.Word(id, known)))
 		case entry.Unskippable:
-			problems = append(problems, &diagnosis.Problem{
-				Step: stepName,
-				Finding: diagnosis.Finding{
-					ID: diagnosis.UnskippableCheck, Severity: diagnosis.Failure,
-					Cause: fmt.Sprintf("SKIP_CHECKS names %s (%s), which protects the cluster's secrets and can't be skipped",
-						entry.ID, entry.Title),
-					Next: "take " + string(entry.ID) + " out of SKIP_CHECKS",
-				},
-			})
+			problems = append(problems, diagnosis.NewProblem(diagnosis.UnskippableCheck,
+				fmt.Sprintf("SKIP_CHECKS names %s (%s), which protects the cluster's secrets and can't be skipped",
+					entry.ID, entry.Title),
+				"take "+string(entry.ID)+" out of SKIP_CHECKS").In(stepName))
 		}
 	}
 
@@ -212,11 +207,7 @@ func badValue(knob Knob, value string, overrides Overrides, reason error, guess 
 		next = name + "=" + guess
 	}
 
-	return &diagnosis.Problem{
-		Step:    stepName,
-		Finding: diagnosis.Finding{ID: diagnosis.BadSetting, Severity: diagnosis.Failure, Cause: cause, Next: next},
-		Err:     reason,
-	}
+	return diagnosis.NewProblem(diagnosis.BadSetting, cause, next).In(stepName).From(reason)
 }
 
 // resolvePaths fills in the paths that were not given and makes all of them absolute. A default builds on paths of

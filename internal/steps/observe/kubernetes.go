@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/kube"
+	"github.com/talos-mage/talos-mage/internal/retry"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -84,6 +86,46 @@ func (o *Observer) APIAnswers(ctx context.Context) bool {
 
 	answered, _, err := kube.ServesCA(asking, host, nil)
 	return err == nil && answered
+}
+
+// errNotOurs is of an API that may be another cluster's, or this one's while it goes down: that hangs up, as anything
+// may.
+var errNotOurs = errors.New("what answers is not this cluster's API")
+
+// VIPAnswers reports whether anything answers on the Kubernetes API's port of an address, and whether this cluster's API
+// does. It asks again while something else does.
+func (o *Observer) VIPAnswers(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
+	//nolint:errcheck // what the last attempt saw is given
+	retry.Do(ctx, o.Clock, Evenly(o.Settings, o.Settings.ReachabilityRetries), func(ctx context.Context, _ int) error {
+		asking, stop := context.WithTimeout(ctx, o.Settings.DialTimeout)
+		defer stop()
+
+		answered, ours, err = kube.ServesCA(asking, net.JoinHostPort(address.String(), KubernetesPort), o.kubernetesCA())
+		if err == nil && answered && !ours {
+			return errNotOurs
+		}
+
+		return nil
+	}, func(error) bool { return true })
+
+	return answered, ours, err
+}
+
+// Evenly tries so many times in all, with the same pause between.
+func Evenly(limits *settings.Settings, tries int) retry.Policy {
+	return retry.Policy{Retries: tries - 1, Initial: limits.ReachabilityDelay, Max: limits.ReachabilityDelay,
+		Multiplier: 1}
+}
+
+// kubernetesCA is the CA that the machine configs declare for the Kubernetes API.
+func (o *Observer) kubernetesCA() []byte {
+	for _, node := range o.Cluster.ControlPlanes() {
+		if config := o.declared(node); config != nil {
+			return config.KubernetesCA()
+		}
+	}
+
+	return nil
 }
 
 // Kubernetes asks the cluster's Kubernetes API as an administrator.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -23,6 +24,12 @@ func (o *Observer) Observe(ctx context.Context, node *inventory.Node) Observatio
 // All observes many nodes at once, in order.
 func (o *Observer) All(ctx context.Context, nodes []*inventory.Node) []Observation {
 	return fanout.Collect(ctx, Limit, nodes, o.Observe, Unobserved)
+}
+
+// AllInMaintenance reports whether every node of the cluster answers in maintenance.
+func (o *Observer) AllInMaintenance(ctx context.Context) bool {
+	return !slices.ContainsFunc(o.All(ctx, o.Cluster.Nodes),
+		func(seen Observation) bool { return seen.State != talos.Maintenance })
 }
 
 // Contact observes, but reads nothing of a node in maintenance: whoever sends it its config reads what that takes on

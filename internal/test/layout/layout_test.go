@@ -2,6 +2,7 @@ package layout_test
 
 import (
 	"cmp"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -160,6 +161,34 @@ func TestInternalHasFewFolders(t *testing.T) {
 	folders, err := os.ReadDir(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(folders), 14)
+}
+
+// A problem is made by the catalogue's own constructors, so that none lacks what people are told of it.
+func TestProblemsHaveOneConstructor(t *testing.T) {
+	t.Parallel()
+
+	root := filepath.Join("..", "..", "..")
+	for file := range importsOf(t, root) {
+		if path.Dir(file) == "internal/diagnosis" {
+			continue
+		}
+
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, 0)
+		require.NoError(t, err)
+
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			literal, isLiteral := node.(*ast.CompositeLit)
+			if !isLiteral {
+				return true
+			}
+
+			of, _ := literal.Type.(*ast.SelectorExpr)
+			require.False(t, of != nil && of.Sel.Name == "Problem",
+				"%s makes a Problem by hand: diagnosis.NewProblem, or the Finding's Problem, is the way", file)
+
+			return true
+		})
+	}
 }
 
 // importsOf gives the imports of every Go file of this module that is no test, by the file's path from root.
