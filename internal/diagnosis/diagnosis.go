@@ -125,7 +125,9 @@ func NewProblem(id ID, cause, next string) *Problem {
 }
 
 // Problem is the finding as what ended a step; err is the underlying error, or nil.
-func (f Finding) Problem(step string, err error) *Problem { return &Problem{Finding: f, Step: step, Err: err} }
+func (f Finding) Problem(step string, err error) *Problem {
+	return &Problem{Finding: f, Step: step, Err: err}
+}
 
 // From names the underlying error.
 func (p *Problem) From(err error) *Problem {

@@ -1,6 +1,6 @@
 // Package retry tries something again after growing pauses: up to a number of attempts, stopped at once by its
-// context, and never without keeping the last real cause. What is worth another attempt is the caller's to say; an
-// error is final by default.
+// context, and never without keeping the last real cause. What is worth another attempt is the caller's to say, for
+// calls to Talos package talos (Classify); an error is final by default.
 package retry
 
 import (

@@ -57,7 +57,7 @@ func (Apply) Exit() diagnosis.ExitCode { return diagnosis.ExitApply }
 // LeftOut leaves the late turn out where nobody is to be served in it.
 func (s Apply) LeftOut(run *Run) string {
 	if s.Late && len(run.joining()) == 0 {
-		return "no worker was left for after bootstrap"
+		return "no worker had to wait for bootstrap"
 	}
 
 	return ""
@@ -129,7 +129,8 @@ type applier struct {
 	late bool
 	// turn bounds how many nodes are changed at once, also among those that were waited for.
 	turn chan struct{}
-	// brokenBy is a node of a running cluster that did not come back well from its change: the others are left alone then.
+	// brokenBy is a node of a running cluster that did not come back healthy from its own change: then the others are
+	// left alone.
 	brokenBy atomic.Pointer[inventory.Node]
 }
 
@@ -139,7 +140,7 @@ func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 
 	seen := a.observer.Contact(ctx, node)
 	if seen.Silent() && !a.Settings.DryRun {
-		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "silent: served at the end", Since: seen.At})
+		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "no answer: served last", Since: seen.At})
 		return outcome{node: node}
 	}
 
@@ -162,7 +163,7 @@ func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcom
 	}
 
 	seen := observe.Observation{Node: node, Probed: talos.Probed{Address: a.observer.Addresses(node)[0]}}
-	gaveUp := a.problem(seen, diagnosis.ApplyGaveUp, "it answers and falls silent again and again", a.command(node))
+	gaveUp := a.problem(seen, diagnosis.ApplyGaveUp, "it keeps answering and falling silent", a.command(node))
 	return a.finish(outcome{node: node, address: seen.Address, status: report.Failed, problem: gaveUp}, started)
 }
 
@@ -203,7 +204,7 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 	case a.turn <- struct{}{}:
 	default:
 		a.Report.Progress(a.step.Name(),
-			report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.At})
+			report.Progress{Node: node.Name, Text: "answers, waiting for its turn", Since: seen.At})
 		a.turn <- struct{}{}
 	}
 
@@ -316,7 +317,7 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 	case seen.State == talos.Ours:
 		return a.reconcile(ctx, seen, result)
 	case a.Settings.DryRun:
-		result.status, result.detail = report.Planned, "silent: would be waited for"
+		result.status, result.detail = report.Planned, "no answer: would be waited for"
 		return nil
 	default:
 		return errFellSilent
@@ -406,7 +407,7 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 	return nil
 }
 
-const identityUnread = "it could not be read whether it is the declared machine"
+const identityUnread = "could not read whether it is the declared machine"
 
 // admitMachine refuses a machine that is not the declared one.
 func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen observe.Observation) error {

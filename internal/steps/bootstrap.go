@@ -52,7 +52,6 @@ func (s Bootstrap) Run(ctx context.Context, run *Run) error {
 		return err
 	}
 
-
 	survey, problem := bootstrapper.bringUp(ctx)
 	problems := collected(problem)
 
@@ -125,7 +124,7 @@ func (b *bootstrapper) decide(ctx context.Context) (survey observe.EtcdSurvey, f
 			return wait.State{Done: true}
 		case survey.Present():
 			b.noteAbsent(survey)
-			b.Log.Info().Str("etcd", survey.Describe()).Msg("etcd exists: bootstrap is not called")
+			b.Log.Info().Str("etcd", survey.Describe()).Msg("etcd exists, so Bootstrap is not called")
 
 			return wait.State{Done: true, Problem: b.refuseAssumption(survey)}
 		default:
@@ -140,7 +139,7 @@ func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) w
 	for _, node := range survey {
 		if b.sent != nil && node.Node == b.sent.to && node.Silent() {
 			gone := wait.State{
-				Limit: wait.Limit{For: "no answer since Bootstrap was sent: nobody knows whether it took effect",
+				Limit: wait.Limit{For: "no answer since Bootstrap was sent: it may or may not have taken effect",
 					Since: b.sent.at, Limit: b.Settings.EtcdTimeout},
 				Asked: node.Asked, Node: node.Node.Name, Pause: etcdPause,
 			}
@@ -188,7 +187,7 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) 
 			return b.problem(node.Observation, diagnosis.BootstrapBlocked,
 				"it failed in an earlier step, and there is no etcd yet: a cluster is not started without one of its "+
 					"control planes",
-				"mend that first, then mage talos")
+				"fix that first, then mage talos")
 		case node.Silent() && !b.assumedEmpty(node.Node):
 			return b.silentProblem(survey, node)
 		case node.Silent() && b.observer.APIAnswers(ctx):
@@ -216,8 +215,8 @@ func (b *bootstrapper) silentProblem(survey observe.EtcdSurvey, first observe.Et
 	}
 
 	return b.problem(first.Observation, diagnosis.BootstrapBlocked,
-		"it does not answer, so nobody knows whether it holds etcd data; a second etcd must never start",
-		fmt.Sprintf("bring it up (mage status), or if it is sure to be empty: mage bootstrap -assumeEmpty=%s",
+		"it does not answer, so it may hold etcd data, and a second etcd must never start",
+		fmt.Sprintf("bring it up (mage status), or, if you are sure that it is empty, mage bootstrap -assumeEmpty=%s",
 			strings.Join(empty, ",")))
 }
 
@@ -230,7 +229,7 @@ func (b *bootstrapper) refuseAssumption(survey observe.EtcdSurvey) *diagnosis.Pr
 	for _, node := range survey {
 		if node.Silent() && b.assumedEmpty(node.Node) && survey.Lists(node.Node) {
 			return b.problem(node.Observation, diagnosis.AssumeEmptyRefused,
-				"it can't be assumed empty: it is a member of the etcd that runs",
+				"it can't be assumed empty: it is a member of the running etcd",
 				"bring it up, then mage bootstrap without -assumeEmpty")
 		}
 	}

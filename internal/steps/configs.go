@@ -220,7 +220,7 @@ func (m *configsMaker) nameStale(rendered []workspace.File) {
 			m.Report.Finding(m.step.Name(), diagnosis.Finding{
 				ID:       diagnosis.ConfigsStale,
 				Severity: diagnosis.Warning,
-				Cause:    path + " is the machine config of no node",
+				Cause:    "no node uses " + path,
 				Next:     "remove it, once you are sure that no machine needs it",
 			})
 		}

@@ -63,7 +63,7 @@ func (a *applier) reconcileDrift(ctx context.Context, seen observe.Observation, 
 
 		return verdict{
 			done:  a.Settings.Update || !etcd.MayExist() || !etcd.MayTurnOutEmpty(),
-			doing: "waiting for the control planes to tell whether there is an etcd",
+			doing: "waiting for the control planes to say whether etcd exists",
 		}
 	})
 	switch {
@@ -193,8 +193,8 @@ func (a *applier) change(ctx context.Context, seen observe.Observation, etcd obs
 func (a *applier) mayChange(seen observe.Observation, etcd observe.EtcdSurvey, mode string) error {
 	if broken := a.brokenBy.Load(); broken != nil {
 		return a.problem(seen, diagnosis.ChangeHeldBack,
-			fmt.Sprintf("it is left as it is, since %s did not come back well from its change", broken.Name),
-			"mend "+broken.Name+" first: mage status")
+			fmt.Sprintf("it is left unchanged, since %s did not come back healthy from its own change", broken.Name),
+			"fix "+broken.Name+" first: mage status")
 	}
 
 	// A control plane whose own etcd is ill may be changed: that may be its cure.

@@ -41,7 +41,7 @@ func (c *etcdClock) tick(limits *settings.Settings, healthy bool, at time.Time) 
 }
 
 // awaitWhole waits until etcd is healthy, and then until the other control planes have joined; with again, also until
-// it turns out that the Bootstrap came to nothing.
+// it turns out that the Bootstrap has had no effect.
 func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (survey observe.EtcdSurvey,
 	failed *diagnosis.Problem) {
 	var clock etcdClock
@@ -112,7 +112,7 @@ func (b *bootstrapper) beyondWaiting(survey observe.EtcdSurvey, began time.Time)
 func waitingText(e observe.EtcdObservation) string {
 	switch {
 	case e.Silent():
-		return "etcd: its node gives " + e.Text()
+		return "etcd: no answer from its node"
 	case e.Etcd.State == "Preparing":
 		return "etcd waits to join"
 	case e.Running() && e.Etcd.HealthUnknown:

@@ -205,7 +205,7 @@ func (c *checker) configuredFinding(seen observe.Observation, finding diagnosis.
 func (c *checker) silentFinding(seen observe.Observation, finding diagnosis.Finding) diagnosis.Finding {
 	finding.Severity = diagnosis.Warning
 	finding.ID, finding.Cause = diagnosis.NodeSilent, "no answer: in its self-test, rebooting, off, or at another address"
-	finding.Next = fmt.Sprintf("nothing, if it is booting: apply waits for it; else NODE_ADDRESSES=%s=<address>",
+	finding.Next = fmt.Sprintf("nothing if it is booting (apply waits for it); otherwise NODE_ADDRESSES=%s=<address>",
 		seen.Node.Name)
 
 	if seen.Silence == talos.Refused {

@@ -17,7 +17,7 @@ import (
 // interrupted is the problem of a step that a signal ended.
 func interrupted(ctx context.Context, step string) *diagnosis.Problem {
 	return diagnosis.NewProblem(diagnosis.Interrupted, "stopped before it was done",
-		"run the same command again: it looks at the nodes first and goes on where it stopped").
+		"run the same command again: it looks at the nodes first and continues where it stopped").
 		In(step).From(context.Cause(ctx))
 }
 
@@ -174,14 +174,14 @@ func (w *work) notOurs(seen observe.Observation) *diagnosis.Problem {
 				"own cluster's talosconfig")
 	case seen.State == talos.UnknownCA:
 		unknown := w.problem(seen, diagnosis.UnknownNodeCA,
-			fmt.Sprintf("it is configured already, and without a talosconfig (%s) nobody can tell for which cluster",
+			fmt.Sprintf("it is configured already, and without a talosconfig (%s) there is no telling for which cluster",
 				w.Settings.Talosconfig),
 			"task talos:generate-config, or set TALOSCONFIG")
 		unknown.Exit = diagnosis.ExitBadInput
 		return unknown
 	default:
 		return w.problem(seen, diagnosis.NotTalos,
-			"something else than Talos answers there: "+talos.Explain(seen.Err), "check the address: mage status")
+			"something other than Talos answers there: "+talos.Explain(seen.Err), "check the address: mage status")
 	}
 }
 

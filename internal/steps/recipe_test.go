@@ -42,8 +42,8 @@ func TestAStepThatIsLeftOutSaysWhy(t *testing.T) {
 	s.succeeds(t, steps.Apply{Late: true})
 
 	require.Equal(t, report.Skipped, s.status("applySequential", ""))
-	require.Equal(t, "no worker was left for after bootstrap", s.detail("applySequential", ""))
-	require.Contains(t, s.out.String(), "no worker was left for after bootstrap")
+	require.Equal(t, "no worker had to wait for bootstrap", s.detail("applySequential", ""))
+	require.Contains(t, s.out.String(), "no worker had to wait for bootstrap")
 }
 
 func TestTheRecipeBringsAClusterUpOnceAndThenDoesNothing(t *testing.T) {

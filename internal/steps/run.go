@@ -142,7 +142,7 @@ func (r *Run) unjudged(seen observe.Observation) bool {
 }
 
 // notJudged is what is said of such a node.
-const notJudged = "configured: whose it is and whether it has drifted is not judged with throwaway secrets"
+const notJudged = "configured, but not judged: throwaway secrets can't tell whose it is, or whether it has drifted"
 
 func filtered[T any](all []T, wanted func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !wanted(one) })

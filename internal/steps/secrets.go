@@ -82,9 +82,9 @@ func (m *secretsMaker) noNeed() string {
 	case len(m.Cluster.MisnamedSecrets()) > 0:
 		return ""
 	case len(written) > 0:
-		return fmt.Sprintf("none, and %s exists: new ones would belong to another cluster", written[0])
+		return fmt.Sprintf("there are none, but %s exists: new ones would belong to another cluster", written[0])
 	case m.Settings.ConfigGenerator == workspace.NoGenerator && !m.unallowed():
-		return "none, and CONFIG_GENERATOR=none makes none"
+		return "there are none, and CONFIG_GENERATOR=none makes none"
 	default:
 		return ""
 	}
@@ -104,7 +104,7 @@ func (m *secretsMaker) bundle(ctx context.Context) (bundle *secrets.Bundle, how 
 	case m.Cluster.SecretsPath() != "":
 		return nil, "", diagnosis.NewProblem(diagnosis.SecretsExist,
 			m.Cluster.SecretsPath()+" exists and is never replaced: with other secrets the nodes of its cluster would be lost",
-			"go on with it; or, if its cluster is gone for good, move the file away yourself")
+			"use it; or, if its cluster is gone for good, move the file away yourself")
 	case len(m.Cluster.MisnamedSecrets()) > 0:
 		return nil, "", misnamed(m.Run)
 	case m.wanted.From != "":

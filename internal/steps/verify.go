@@ -179,7 +179,7 @@ func (v *verifier) judge(_ context.Context, seen observe.Observation) verdict {
 
 func joiningText(seen observe.Observation) string {
 	if seen.Silent() {
-		return "its API opens once the endpoint answers for it"
+		return "its API opens once the endpoint can be reached"
 	}
 
 	return orUnread(seen.Stage())

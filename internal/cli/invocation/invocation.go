@@ -328,7 +328,7 @@ func nothingDone(results []report.Result) bool {
 func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {
 	if code, reason := interruption(ctx); code != diagnosis.ExitOK {
 		return &Failure{Code: code,
-			Message: fmt.Sprintf("%s; what was done is told above. Next: mage %s goes on from here", reason, target)}
+			Message: fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target)}
 	}
 
 	if err == nil {

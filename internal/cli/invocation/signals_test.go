@@ -83,11 +83,11 @@ func TestARetiredVariableIsWarnedOf(t *testing.T) {
 
 	made, _, errs := call(t, "FORCE=true")
 	made.Execute(t.Context(), "preflight", nil, func(*settings.Settings) []steps.Step { return nil })
-	require.Contains(t, errs.String(), "WARN FORCE is set and not obeyed: what permits loss comes from the command line "+
+	require.Contains(t, errs.String(), "WARN FORCE is set but ignored: what permits loss is given on the command line "+
 		"alone, as -force")
 
 	errs.Reset()
 	made.Environ = slices.DeleteFunc(made.Environ, func(pair string) bool { return pair == "FORCE=true" })
 	made.Execute(t.Context(), "preflight", nil, func(*settings.Settings) []steps.Step { return nil })
-	require.NotContains(t, errs.String(), "not obeyed")
+	require.NotContains(t, errs.String(), "ignored")
 }

@@ -105,7 +105,7 @@ func Retired(environ []string) []string {
 			return name == knob.Retired && strings.TrimSpace(value) != ""
 		}) {
 			warnings = append(warnings, fmt.Sprintf(
-				"%s is set and not obeyed: what permits loss comes from the command line alone, as -%s", knob.Retired, knob.Flag))
+				"%s is set but ignored: what permits loss is given on the command line alone, as -%s", knob.Retired, knob.Flag))
 		}
 	}
 

@@ -111,7 +111,7 @@ func (e EtcdObservation) Text() string {
 	case e.Healthy():
 		return "etcd runs and is healthy, " + text.Counted(len(e.Members), "member")
 	case e.Running() && e.MemberID != 0 && e.Leader == 0:
-		return "etcd runs and sees no leader"
+		return "etcd runs, but has no leader"
 	case e.Running() && e.MemberID != 0 && !e.IsVoter():
 		return "etcd runs, is a learner or not in its own list yet"
 	case e.Running():
@@ -405,7 +405,7 @@ func (s EtcdSurvey) CauseText() string {
 		case node.State == talos.Ours && node.Unsynced():
 			causes = append(causes, node.Node.Name+"'s clock is not synced")
 		case node.Running() && node.MemberID != 0 && node.Leader == 0:
-			causes = text.AppendNew(causes, "quorum is lost: a member runs and sees no leader")
+			causes = text.AppendNew(causes, "quorum is lost: a member runs without a leader")
 		case node.HasData && !node.Running():
 			causes = append(causes, node.Node.Name+" has data and its etcd does not run")
 		}

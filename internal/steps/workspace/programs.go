@@ -41,7 +41,7 @@ func (w *Workspace) talhelper(ctx context.Context, arguments ...string) error {
 	case errors.As(err, &failure):
 		return diagnosis.NewProblem(diagnosis.ProgramFailed,
 			fmt.Sprintf("talhelper %s failed: %s", failure.Verb, complaintOf(failure)),
-			"correct what it complains about, then run the same command again").From(err)
+			"fix what it complains about, then run the same command again").From(err)
 	default:
 		return err //nolint:wrapcheck // it names the program
 	}

@@ -41,7 +41,9 @@ type File struct {
 }
 
 // PathOf is where a rendered file belongs.
-func (w *Workspace) PathOf(file File) string { return filepath.Join(w.Settings.ClusterConfigDir, file.Name) }
+func (w *Workspace) PathOf(file File) string {
+	return filepath.Join(w.Settings.ClusterConfigDir, file.Name)
+}
 
 // Render makes the machine configs and the talosconfig from the secrets at a path. Nothing is written, but by talhelper
 // into a temporary folder.

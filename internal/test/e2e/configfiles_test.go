@@ -101,7 +101,7 @@ func TestTheLifeOfAClustersFiles(t *testing.T) {
 	// The file is lost, and other configs of the cluster are still there.
 	require.NoError(t, os.Remove(d.path("talsecret.yaml")))
 
-	for _, refused := range [][]string{{"config:secrets"}, {{"config:generate"}} {
+	for _, refused := range [][]string{{"config:secrets"}, {"config:generate"}} {
 		require.Contains(t, d.types(t, 2, refused...), "-from=")
 	}
 
@@ -138,7 +138,7 @@ func TestADryRunOfGenerateShowsWhatChangesWithoutItsSecrets(t *testing.T) {
 
 	require.Contains(t, said, "lab-cp1.yaml would change")
 	require.Regexp(t, `(?m)\+\s+disk: /dev/other$`, said)
-	require.Contains(t, said, "lab-gone.yaml is the machine config of no node")
+	require.Contains(t, said, "no node uses "+d.path("clusterconfig/lab-gone.yaml"))
 
 	for _, secret := range regexp.MustCompile(
 		`(?m)^ +(?:id|secret|bootstraptoken|secretboxencryptionsecret|token|crt|key): (\S{12,})$`).

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,6 +153,33 @@ func ownerOf(pkg string) string {
 	}
 
 	return owner
+}
+
+// The page that tells newcomers where to look names only what is there.
+func TestTheArchitecturePageNamesWhatIsThere(t *testing.T) {
+	t.Parallel()
+
+	root := filepath.Join("..", "..", "..")
+
+	page, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	require.NoError(t, err)
+
+	_, places, found := strings.Cut(string(page), "## Where do I change")
+	require.True(t, found)
+
+	places, _, _ = strings.Cut(places, "\n## ")
+	named := regexp.MustCompile("`([a-z/]+(?:/|\\.go))`").FindAllStringSubmatch(places, -1)
+	require.NotEmpty(t, named)
+
+	for _, path := range named {
+		below := filepath.Join(root, "internal", path[1])
+		if path[1] == "targets/" {
+			below = filepath.Join(root, path[1])
+		}
+
+		_, err := os.Stat(below)
+		require.NoError(t, err, path[1])
+	}
 }
 
 // At most fourteen folders, each with one idea, so that a newcomer finds the right one.
