@@ -15,7 +15,7 @@ import (
 func (i Invocation) Schema(flags settings.Overrides) *Failure {
 	loaded, err := settings.Load(nil, flags, i.Workdir)
 	if err != nil {
-		return badInput(err)
+		return i.badInput(err)
 	}
 
 	schema := talconfig.JSONSchema
@@ -29,7 +29,7 @@ func (i Invocation) Schema(flags settings.Overrides) *Failure {
 	}
 
 	if err != nil {
-		return &Failure{Code: diagnosis.ExitUnexpected, Message: err.Error()}
+		return i.fail(diagnosis.ExitUnexpected, err.Error())
 	}
 
 	return nil
@@ -42,7 +42,7 @@ func (i Invocation) Images(ctx context.Context, flags settings.Overrides) *Failu
 
 	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
 	if err != nil {
-		return badInput(err)
+		return i.badInput(err)
 	}
 
 	files := workspace.New(ctx, loaded, i.Environ)

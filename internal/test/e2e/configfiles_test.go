@@ -229,7 +229,7 @@ nodes: {controlplane: {assignments: [{name: cp1, ip: 192.0.2.11}]}}
 
 	d.env = append(d.env, "CLUSTER_SOURCE=profile")
 	require.NotContains(t, d.types(t, 0, "config:schematic"), "worker1")
-	require.Contains(t, d.types(t, 2, "config:generate"), "mage config:secrets")
+	require.Contains(t, d.types(t, 2, "config:generate"), "talos-mage config:secrets")
 	d.types(t, 0, "config:secrets")
 	d.types(t, 0, "config:generate")
 	d.requirePrivate(t, "clusterconfig/secrets.yaml", "clusterconfig/lab-cp1.yaml", "clusterconfig/talosconfig")

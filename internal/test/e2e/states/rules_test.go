@@ -205,7 +205,7 @@ func TestDriftOfAClusterThatIsUp(t *testing.T) {
 			got := w.ends(t, 0, nil, command)
 			require.Contains(t, got.Stdout, "3 nodes differ from")
 			require.Contains(t, got.Stdout, "vm.swappiness")
-			require.Contains(t, got.Stdout, "next: mage applySequential -node=worker1 -update")
+			require.Contains(t, got.Stdout, "next: talos-mage applySequential -node=worker1 -update")
 		}
 
 		w.tells(t, w.ends(t, 0, nil, "applySequential"))
