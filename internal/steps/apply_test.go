@@ -475,7 +475,7 @@ func (l *lab) needsReboot(t *testing.T, name string) {
 	t.Helper()
 
 	l.changeFile(t, name, "machine:\n",
-		"machine:\n    udev:\n        rules:\n            - SUBSYSTEM==\"example\", MODE=\"0660\"\n")
+		"machine:\n  udev:\n    rules:\n      - SUBSYSTEM==\"example\", MODE=\"0660\"\n")
 }
 
 func TestAMachineThatRunsAnothersConfigIsNamedWithBoth(t *testing.T) {

@@ -125,7 +125,7 @@ func installFaults() []fault {
 				api := w.client(t, cp1)
 
 				eventually(t, func() bool { _, err := api.Version(t.Context()); return err == nil })
-				w.edit(t, cp1, "machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"1\"\n")
+				w.edit(t, cp1, "machine:\n", "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n")
 			},
 			during: func(t *testing.T, w *world) { t.Helper(); w.installsUnder(t, cp1) },
 			id:     diagnosis.ConfigDrifted, node: cp1, says: "its config differs from", seen: "waiting for the install to end",
@@ -327,8 +327,8 @@ func bootFaults() []fault {
 				t.Helper()
 				w.Node(cp1).Set(func(f *emulator.Faults) { f.Lost = emulator.LostDisk })
 				w.edit(t, cp1, "machine:\n",
-					"machine:\n    systemDiskEncryption:\n        state:\n            provider: luks2\n            keys:\n         "+
-						"       - slot: 0\n                  tpm: {}\n")
+					"machine:\n  systemDiskEncryption:\n    state:\n      provider: luks2\n      keys:\n        - slot: 0\n"+
+						"          tpm: {}\n")
 			},
 			settings: []string{"NODE_WAIT=20s"},
 			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: cp1,
@@ -415,8 +415,8 @@ func bootFaults() []fault {
 func (w *world) callLink(t *testing.T, name string) {
 	t.Helper()
 
-	w.edit(t, cp1, "name: net0\naddresses:", "name: "+name+"\naddresses:")
-	w.edit(t, cp1, "link: net0", "link: "+name)
+	w.edit(t, cp1, "name: ethSel0\naddresses:", "name: "+name+"\naddresses:")
+	w.edit(t, cp1, "link: ethSel0", "link: "+name)
 }
 
 // restore makes a node's machine config what it was.
