@@ -41,7 +41,7 @@ func AuditOptions(ctx context.Context, loaded *settings.Settings, environ []stri
 // auditOptions are the files that an audit and a preflight look at alike, and how they check them.
 func (r *Run) auditOptions(checks check.Settings) check.Options {
 	return check.Options{
-		TalosDir: r.Settings.TalosDir, ConfigDir: r.Settings.ClusterConfigDir, Root: r.Settings.RootDir,
+		Cluster: r.Cluster, TalosDir: r.Settings.TalosDir, ConfigDir: r.Settings.ClusterConfigDir, Root: r.Settings.RootDir,
 		Talosconfig: r.Settings.Talosconfig, Kubeconfig: r.Settings.Kubeconfig,
 		Files: r.files, Made: r.made,
 		Environ: r.Environ, CallsFrom: check.CallsFrom, Checks: checks,
@@ -103,7 +103,7 @@ func (r *Run) pretendFiles(files []renderedFile, standIn string) error {
 
 	r.made.StandIn = standIn
 
-	return r.load()
+	return r.reload()
 }
 
 func (r *Run) pathOf(file renderedFile) string {

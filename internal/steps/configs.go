@@ -22,6 +22,9 @@ import (
 
 const configsName = "configs"
 
+// configMode are the permission bits of files with secrets: they are for their owner alone.
+const configMode = 0o600
+
 // unwritable is the problem of a step that could not write a file.
 func unwritable(step, path string, err error) error {
 	problem := diagnosis.Unwritable(path, err)
@@ -181,10 +184,10 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile,
 	}
 
 	for _, file := range writing {
-		run.files.Renew(filepath.Join(run.Settings.ClusterConfigDir, file.name))
+		run.files.Wrote(run.pathOf(file), file.data, configMode)
 	}
 
-	if err := run.load(); err != nil {
+	if err := run.reload(); err != nil {
 		return err
 	}
 
@@ -195,7 +198,7 @@ func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile,
 // existing one of the same CA stays, as long as its certificate is valid; so does every config with the same meaning.
 func (s Configs) difference(run *Run, rendered []renderedFile) (added, changed []renderedFile) {
 	for _, file := range rendered {
-		present := run.files.Open(filepath.Join(run.Settings.ClusterConfigDir, file.name))
+		present := run.files.Open(run.pathOf(file))
 
 		switch {
 		case present.Missing() || present.Unwritten:
@@ -220,9 +223,11 @@ func (s Configs) nameStale(run *Run, rendered []renderedFile) {
 	made := namesOf(rendered)
 
 	for _, path := range present {
-		config, err := machineconfig.Load(path)
+		if slices.Contains(made, filepath.Base(path)) {
+			continue
+		}
 
-		if !slices.Contains(made, filepath.Base(path)) && err == nil && config.ClusterName() == run.Cluster.Name {
+		if config, err := run.files.Open(path).Config(); err == nil && config.ClusterName() == run.Cluster.Name {
 			run.Report.Finding(s.Name(), diagnosis.Finding{
 				ID:       diagnosis.ConfigsStale,
 				Severity: diagnosis.Warning,
@@ -236,9 +241,9 @@ func (s Configs) nameStale(run *Run, rendered []renderedFile) {
 // showDiffs shows how files that are there would change, with secrets masked.
 func (s Configs) showDiffs(run *Run, writing []renderedFile) {
 	for _, file := range writing {
-		path := filepath.Join(run.Settings.ClusterConfigDir, file.name)
+		path := run.pathOf(file)
 
-		present, err := machineconfig.Load(path)
+		present, err := run.files.Open(path).Config()
 		if err != nil || file.name == talosconfigName {
 			continue
 		}
@@ -297,7 +302,7 @@ func writeConfigs(gate gate.Gate, folder string, files []renderedFile) error {
 	for _, file := range files {
 		path := filepath.Join(folder, file.name)
 
-		if err := gate.WriteFile(path, file.data, 0o600); err != nil {
+		if err := gate.WriteFile(path, file.data, configMode); err != nil {
 			return unwritable(configsName, path, err)
 		}
 	}

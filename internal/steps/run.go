@@ -66,16 +66,23 @@ func New(ctx context.Context, settings *settings.Settings, environ []string, rec
 	return run, run.checkNames()
 }
 
-// load reads the cluster's files; again once the configs step has made some, since machine configs say more about a
-// cluster than its talconfig.
+// load reads the cluster's files.
 func (r *Run) load() error {
 	cluster, err := inventory.Load(r.inventoryOptions())
 	if err != nil {
 		return badInput(err)
 	}
 
-	r.Cluster = cluster
 	r.Settings.MoveConfigDir(cluster.ConfigDir)
+
+	return r.take(cluster)
+}
+
+// reload takes up what the configs step has made: machine configs say more about a cluster than its talconfig.
+func (r *Run) reload() error { return r.take(r.Cluster.Renewed()) }
+
+func (r *Run) take(cluster *inventory.Cluster) error {
+	r.Cluster = cluster
 	r.loadConfigs()
 
 	return r.loadCredentials()

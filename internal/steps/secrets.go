@@ -316,11 +316,11 @@ func (s Secrets) writeFile(ctx context.Context, run *Run, bundle *secrets.Bundle
 		}
 	}
 
-	run.files.Renew(path)
-
-	if err := run.gate().WriteFile(path, text, 0o600); err != nil {
+	if err := run.gate().WriteFile(path, text, configMode); err != nil {
 		return unwritable(s.Name(), path, err)
 	}
+
+	run.files.Wrote(path, text, configMode)
 
 	return nil
 }
