@@ -400,7 +400,7 @@ func bootFaults() []fault {
 				t.Helper()
 
 				own := netip.PrefixFrom(w.Node(cp1).Options().Address, w.Lab.Prefix().Bits()).String()
-				w.edit(t, cp1, "- address: "+own, "- address: "+w.Lab.Address(98).String()+"/24\n    - address: "+own)
+				w.edit(t, cp1, "- address: "+own, "- address: "+w.Lab.Address(98).String()+"/24\n  - address: "+own)
 			},
 			seen: "config sent", node: cp1,
 			also: func(t *testing.T, w *world, _ outcome) {
