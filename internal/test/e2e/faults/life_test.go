@@ -146,11 +146,7 @@ func installFaults() []fault {
 			title: "an install that is silent for 12 minutes", class: "connection refused",
 			knob:    "InstallStall: 12 min, LabOptions.AutoHostnames",
 			cluster: labcluster.Options{AutoHostnames: true, LabOptions: emulator.LabOptions{TimeScale: hastyScale}},
-			inject: func(t *testing.T, w *world) {
-				t.Helper()
-				w.namesItself(t)
-				w.Node(cp1).Set(func(f *emulator.Faults) { f.InstallStall = 12 * time.Minute })
-			},
+			inject:   set(func(f *emulator.Faults) { f.InstallStall = 12 * time.Minute }),
 			settings: unhurried,
 			seen:     "port refused: installing or booting", node: cp1,
 			nextSettings: unhurried,
@@ -247,21 +243,6 @@ func (w *world) count(name, method string) int {
 	}
 
 	return count
-}
-
-// namesItself has the talconfig say that the control plane's name is its own business.
-func (w *world) namesItself(t *testing.T) {
-	t.Helper()
-
-	path := filepath.Join(w.Dir, "talconfig.yaml")
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-
-	const line = "  - hostname: cp1\n"
-
-	require.Contains(t, string(data), line)
-	require.NoError(t, os.WriteFile(path,
-		[]byte(strings.Replace(string(data), line, line+"    ignoreHostname: true\n", 1)), 0o600))
 }
 
 // edit changes a node's machine config.
