@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/api"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
 )
 
@@ -23,19 +24,19 @@ type (
 	Extension   = machine.Extension
 	EtcdData    = machine.EtcdData
 	Timing      = machine.Timing
-	Call        = machine.Call
+	Call        = faults.Call
 )
 
 // What can be wrong with a node.
 type (
-	Faults         = machine.Faults
-	Impostor       = machine.Impostor
-	InstallFault   = machine.InstallFault
-	Loss           = machine.Loss
-	BootstrapFault = machine.BootstrapFault
-	CallFault      = machine.CallFault
-	When           = machine.When
-	Mishap         = machine.Mishap
+	Faults         = faults.Faults
+	Impostor       = faults.Impostor
+	InstallFault   = faults.InstallFault
+	Loss           = faults.Loss
+	BootstrapFault = faults.BootstrapFault
+	CallFault      = faults.CallFault
+	When           = faults.When
+	Mishap         = faults.Mishap
 )
 
 // Their values.
@@ -50,33 +51,33 @@ const (
 	LostEtcdData  = machine.LostEtcdData
 	WholeEtcdData = machine.WholeEtcdData
 
-	NoImpostor        = machine.NoImpostor
-	HTTPSImpostor     = machine.HTTPSImpostor
-	SSHImpostor       = machine.SSHImpostor
-	PlainHTTPImpostor = machine.PlainHTTPImpostor
-	MuteImpostor      = machine.MuteImpostor
-	HangUpImpostor    = machine.HangUpImpostor
+	NoImpostor        = faults.NoImpostor
+	HTTPSImpostor     = faults.HTTPSImpostor
+	SSHImpostor       = faults.SSHImpostor
+	PlainHTTPImpostor = faults.PlainHTTPImpostor
+	MuteImpostor      = faults.MuteImpostor
+	HangUpImpostor    = faults.HangUpImpostor
 
-	InstallWorks       = machine.InstallWorks
-	InstallDiskMissing = machine.InstallDiskMissing
-	InstallImagePull   = machine.InstallImagePull
-	InstallDiskWrite   = machine.InstallDiskWrite
-	InstallImageSlow   = machine.InstallImageSlow
+	InstallWorks       = faults.InstallWorks
+	InstallDiskMissing = faults.InstallDiskMissing
+	InstallImagePull   = faults.InstallImagePull
+	InstallDiskWrite   = faults.InstallDiskWrite
+	InstallImageSlow   = faults.InstallImageSlow
 
-	NotLost  = machine.NotLost
-	LostLink = machine.LostLink
-	LostDisk = machine.LostDisk
+	NotLost  = faults.NotLost
+	LostLink = faults.LostLink
+	LostDisk = faults.LostDisk
 
-	BootstrapWorks          = machine.BootstrapWorks
-	BootstrapTypeUnset      = machine.BootstrapTypeUnset
-	BootstrapEtcdStuck      = machine.BootstrapEtcdStuck
-	BootstrapEtcdStartFails = machine.BootstrapEtcdStartFails
+	BootstrapWorks          = faults.BootstrapWorks
+	BootstrapTypeUnset      = faults.BootstrapTypeUnset
+	BootstrapEtcdStuck      = faults.BootstrapEtcdStuck
+	BootstrapEtcdStartFails = faults.BootstrapEtcdStartFails
 
-	BeforeEffect = machine.BeforeEffect
-	AfterEffect  = machine.AfterEffect
+	BeforeEffect = faults.BeforeEffect
+	AfterEffect  = faults.AfterEffect
 
-	Cut    = machine.Cut
-	Hang   = machine.Hang
-	Fail   = machine.Fail
-	Freeze = machine.Freeze
+	Cut    = faults.Cut
+	Hang   = faults.Hang
+	Fail   = faults.Fail
+	Freeze = faults.Freeze
 )

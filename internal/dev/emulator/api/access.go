@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
 )
 
@@ -132,10 +133,10 @@ func (g *gatekeeper) identifyStream(service any, stream grpc.ServerStream, _ *gr
 // admitUnary records the call and lets it through if the caller may make it.
 func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler) (reply any, err error) {
-	call := g.boot.Node.Recorder.Arrive(ctx, info.FullMethod, request, rolesText(ctx))
+	call := g.boot.Node.Arrive(ctx, info.FullMethod, request, rolesText(ctx))
 	defer func() { g.boot.Node.Recorder.End(call, err) }()
 
-	if err = g.mishap(ctx, call, machine.BeforeEffect); err != nil {
+	if err = g.mishap(ctx, call, faults.BeforeEffect); err != nil {
 		return nil, err
 	}
 
@@ -145,7 +146,7 @@ func (g *gatekeeper) admitUnary(ctx context.Context, request any, info *grpc.Una
 
 	reply, err = g.answer(ctx, request, handler)
 
-	if fault := g.mishap(ctx, call, machine.AfterEffect); fault != nil {
+	if fault := g.mishap(ctx, call, faults.AfterEffect); fault != nil {
 		// The call's own result stays in the record: it took effect.
 		return nil, g.lose(call, err, fault)
 	}
@@ -166,7 +167,7 @@ func (g *gatekeeper) answer(ctx context.Context, request any, handler grpc.Unary
 }
 
 // lose notes what really became of a call whose reply is lost.
-func (g *gatekeeper) lose(call *machine.Call, result, fault error) error {
+func (g *gatekeeper) lose(call *faults.Call, result, fault error) error {
 	g.boot.Node.Recorder.End(call, result)
 	g.boot.Node.Recorder.Keep(call)
 
@@ -177,7 +178,7 @@ func (g *gatekeeper) admitStream(service any, stream grpc.ServerStream, info *gr
 	handler grpc.StreamHandler) (err error) {
 	ctx := stream.Context()
 
-	call := g.boot.Node.Recorder.Arrive(ctx, info.FullMethod, nil, rolesText(ctx))
+	call := g.boot.Node.Arrive(ctx, info.FullMethod, nil, rolesText(ctx))
 	defer func() { g.boot.Node.Recorder.End(call, err) }()
 
 	if err = g.authorize(ctx, info.FullMethod); err != nil {
@@ -188,14 +189,14 @@ func (g *gatekeeper) admitStream(service any, stream grpc.ServerStream, info *gr
 	request := &requestStream{ServerStream: stream, arrived: func(request any) error {
 		g.boot.Node.Recorder.Asks(call, request)
 
-		return g.mishap(ctx, call, machine.BeforeEffect)
+		return g.mishap(ctx, call, faults.BeforeEffect)
 	}}
 
 	if err = handler(service, request); err != nil {
 		return err
 	}
 
-	return g.mishap(ctx, call, machine.AfterEffect)
+	return g.mishap(ctx, call, faults.AfterEffect)
 }
 
 // requestStream tells when the first message of a stream has arrived.
@@ -236,8 +237,8 @@ func (g *gatekeeper) authorize(ctx context.Context, method string) error {
 }
 
 // mishap lets a fault act on a call.
-func (g *gatekeeper) mishap(ctx context.Context, call *machine.Call, when machine.When) error {
-	fault, found := g.boot.Node.Recorder.TakeFault(call, when)
+func (g *gatekeeper) mishap(ctx context.Context, call *faults.Call, when faults.When) error {
+	fault, found := g.boot.Node.TakeFault(call, when)
 	if !found {
 		return nil
 	}
@@ -245,11 +246,11 @@ func (g *gatekeeper) mishap(ctx context.Context, call *machine.Call, when machin
 	line := g.api.port.Find(call.Peer)
 
 	switch fault.Do {
-	case machine.Hang:
+	case faults.Hang:
 		return hang(ctx)
-	case machine.Fail:
+	case faults.Fail:
 		return status.Error(fault.Code, fault.Text)
-	case machine.Freeze:
+	case faults.Freeze:
 		if line != nil {
 			line.Freeze()
 			g.boot.Node.NIC.Hold(line)

@@ -8,7 +8,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // How long a Bootstrap waits for what it needs, in node time.
@@ -25,11 +27,11 @@ func (s *etcdAPI) Bootstrap(ctx context.Context,
 
 	b.Log("bootstrap request received")
 
-	if !b.Etcd.Within(ctx, bootstrapCRIWait, func() bool { return b.Services.Up(machine.ServiceCRI) }) {
+	if !b.Etcd.Within(ctx, bootstrapCRIWait, func() bool { return b.Services.Up(service.CRI) }) {
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	}
 
-	if b.Node.Faults().Bootstrap == machine.BootstrapTypeUnset {
+	if b.Node.Faults().Bootstrap == faults.BootstrapTypeUnset {
 		return nil, status.Error(codes.Unimplemented, "machine type is not set, cannot use bootstrap API")
 	}
 

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
 )
 
 // EtcdLeaveCluster takes this node out of etcd.
@@ -49,24 +49,10 @@ func (s *etcdAPI) EtcdForfeitLeadership(ctx context.Context,
 		return nil, err
 	}
 
-	err = b.Etcd.With(ctx, func(cluster *machine.EtcdCluster) error {
-		switch {
-		case len(cluster.Members) == 1:
-			return errors.New("failed to forfeit leadership: cannot forfeit leadership, only one member")
-		case cluster.Leader != member.ID:
-			return nil
-		}
+	err = b.Etcd.With(ctx, func(cluster *etcd.Cluster) (err error) {
+		reply.Member, err = cluster.Forfeit(member)
 
-		for _, other := range cluster.Members {
-			if other != member && !other.Learner && other.Boot != nil {
-				cluster.Leader = other.ID
-				reply.Member = other.Name
-
-				return nil
-			}
-		}
-
-		return errors.New("failed to forfeit leadership: etcdserver: bad leader transferee")
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -84,7 +70,7 @@ func (s *etcdAPI) EtcdRemoveMemberByID(ctx context.Context,
 		return nil, err
 	}
 
-	err := b.Etcd.With(ctx, func(cluster *machine.EtcdCluster) error {
+	err := b.Etcd.With(ctx, func(cluster *etcd.Cluster) error {
 		if err := cluster.Remove(request.GetMemberId()); err != nil {
 			return fmt.Errorf("failed to remove member %d: %w", request.GetMemberId(), err)
 		}
@@ -93,7 +79,7 @@ func (s *etcdAPI) EtcdRemoveMemberByID(ctx context.Context,
 	})
 
 	switch {
-	case errors.Is(err, machine.ErrMemberNotFound):
+	case errors.Is(err, etcd.ErrMemberNotFound):
 		return nil, status.Error(codes.NotFound, err.Error())
 	case err != nil:
 		return nil, fmt.Errorf("failed to remove member: %w", err)

@@ -3,11 +3,11 @@ package api
 import (
 	"context"
 	"fmt"
-	"net/netip"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
 )
 
@@ -31,17 +31,17 @@ func (s *etcdAPI) EtcdMemberList(ctx context.Context,
 
 	var members []*machineapi.EtcdMember
 
-	err := b.Etcd.Await(ctx, func(endpoints []netip.Addr) bool {
-		cluster := b.Etcd.LocalCluster()
+	err := b.Etcd.Await(ctx, func() bool {
+		cluster := localCluster(b)
 		if cluster == nil && !request.GetQueryLocal() {
-			cluster = b.Etcd.Reachable(endpoints)
+			cluster = b.Etcd.Cluster()
 		}
 
-		if cluster == nil || !cluster.Quorum() {
+		if cluster == nil || !cluster.Works() {
 			return false
 		}
 
-		members = cluster.List()
+		members = cluster.Members()
 
 		return true
 	})
@@ -72,30 +72,12 @@ func (s *etcdAPI) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi
 
 	var reply *machineapi.EtcdMemberStatus
 
-	err := b.Etcd.Await(ctx, func([]netip.Addr) bool {
-		member := b.Etcd.LocalMember()
-		if member == nil {
-			return false
+	err := b.Etcd.Await(ctx, func() bool {
+		if member := b.Etcd.Local(); member != nil {
+			reply = member.Status()
 		}
 
-		reply = &machineapi.EtcdMemberStatus{
-			StorageVersion:   "3.6.0",
-			MemberId:         member.ID,
-			ProtocolVersion:  "3.6.12",
-			DbSize:           20480,
-			DbSizeInUse:      16384,
-			Leader:           member.Cluster.Leader,
-			RaftIndex:        42,
-			RaftTerm:         2,
-			RaftAppliedIndex: 42,
-			IsLearner:        member.Learner,
-		}
-
-		if member.Cluster.Leader == 0 {
-			reply.Errors = []string{"etcdserver: no leader"}
-		}
-
-		return true
+		return reply != nil
 	})
 	if err != nil {
 		return nil, err
@@ -144,9 +126,18 @@ func (s *etcdAPI) maintain(ctx context.Context, what string) error {
 		return fmt.Errorf("failed to create etcd client: %w", err)
 	}
 
-	return s.boot.Etcd.Await(ctx, func([]netip.Addr) bool {
-		cluster := s.boot.Etcd.LocalCluster()
+	return s.boot.Etcd.Await(ctx, func() bool {
+		cluster := localCluster(s.boot)
 
-		return cluster != nil && cluster.Quorum()
+		return cluster != nil && cluster.Works()
 	})
+}
+
+// localCluster is the cluster of the member that runs on the node; nil if none does.
+func localCluster(b *machine.Boot) *etcd.Cluster {
+	if member := b.Etcd.Local(); member != nil {
+		return member.Cluster
+	}
+
+	return nil
 }

@@ -10,13 +10,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // EtcdRecover takes a snapshot for a later Bootstrap. Nobody looks at it before that.
 func (s *etcdAPI) EtcdRecover(stream machineapi.MachineService_EtcdRecoverServer) error {
 	b := s.boot
 
-	if !b.Services.Up(machine.ServiceCRI) {
+	if !b.Services.Up(service.CRI) {
 		return status.Error(codes.FailedPrecondition, "etcd service is not ready for recovery yet")
 	}
 

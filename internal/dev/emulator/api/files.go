@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // etcdDirectory is where a control plane keeps etcd's data.
@@ -199,7 +200,7 @@ func (s *fileAPI) List(request *machineapi.ListRequest, stream machineapi.Machin
 // directory is what a directory holds; the second result is false when there is none.
 func (s *fileAPI) directory(root string) ([]string, bool) {
 	drive := s.boot.Node.ReadDrive()
-	mounted := s.boot.Services.Up(machine.ServiceCRI)
+	mounted := s.boot.Services.Up(service.CRI)
 
 	switch {
 	case root == "/":

@@ -11,7 +11,7 @@ import (
 	"github.com/siderolabs/crypto/x509"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/certs"
-	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 )
 
 // serveHTTPS is a web server with a certificate that nobody knows.
@@ -51,20 +51,20 @@ func serveHTTP(listener net.Listener) {
 }
 
 // serveText greets, or does not, and ignores what it is told; or it hangs up at once.
-func serveText(listener net.Listener, kind machine.Impostor) {
+func serveText(listener net.Listener, kind faults.Impostor) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
 
-		if kind == machine.HangUpImpostor {
+		if kind == faults.HangUpImpostor {
 			conn.Close() //nolint:errcheck // nothing was said
 
 			continue
 		}
 
-		if kind == machine.SSHImpostor {
+		if kind == faults.SSHImpostor {
 			conn.Write([]byte("SSH-2.0-OpenSSH_9.9\r\n")) //nolint:errcheck // the client may be gone
 		}
 

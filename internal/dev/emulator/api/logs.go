@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/journal"
 )
 
 // Dmesg streams the kernel log, one line a message.
@@ -38,7 +38,7 @@ func (s *logAPI) Logs(request *machineapi.LogsRequest, stream machineapi.Machine
 	return s.sendLog(stream, log, request.GetFollow(), false, int(request.GetTailLines()))
 }
 
-func (s *logAPI) sendLog(stream grpc.ServerStreamingServer[common.Data], log *machine.LogBuffer, follow, onlyNew bool,
+func (s *logAPI) sendLog(stream grpc.ServerStreamingServer[common.Data], log *journal.Log, follow, onlyNew bool,
 	tail int) error {
 	lines := log.Lines()
 	sent := 0

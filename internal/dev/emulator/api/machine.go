@@ -23,6 +23,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
 )
 
 // machineService is the machine API of one boot, put together from the APIs of its subjects.
@@ -142,7 +143,7 @@ func (s *machineService) ServiceRestart(_ context.Context,
 // Reboot answers, then reboots.
 func (s *sequenceAPI) Reboot(_ context.Context, request *machineapi.RebootRequest) (*machineapi.RebootResponse,
 	error) {
-	actor := s.boot.Sequences.Act("reboot", machine.SeqReboot, false, s.boot.Phases.Reboot(request.GetMode()))
+	actor := s.boot.Sequences.Act("reboot", sequence.Reboot, false, s.boot.Phases.Reboot(request.GetMode()))
 
 	return &machineapi.RebootResponse{Messages: []*machineapi.Reboot{{ActorId: actor}}}, nil
 }
@@ -150,7 +151,7 @@ func (s *sequenceAPI) Reboot(_ context.Context, request *machineapi.RebootReques
 // Shutdown answers, then ends whatever runs and switches the machine off.
 func (s *sequenceAPI) Shutdown(_ context.Context, request *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse,
 	error) {
-	actor := s.boot.Sequences.Act("shutdown", machine.SeqShutdown, true, s.boot.Phases.Shutdown(request.GetForce()))
+	actor := s.boot.Sequences.Act("shutdown", sequence.Shutdown, true, s.boot.Phases.Shutdown(request.GetForce()))
 
 	return &machineapi.ShutdownResponse{Messages: []*machineapi.Shutdown{{ActorId: actor}}}, nil
 }

@@ -5,7 +5,7 @@ import (
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 
-	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
 )
 
 // Reset checks what is to be wiped, answers, and then wipes it.
@@ -21,7 +21,7 @@ func (s *sequenceAPI) Reset(ctx context.Context, request *machineapi.ResetReques
 		return nil, err
 	}
 
-	actor := b.Sequences.Act("reset", machine.SeqReset, false, b.Phases.Reset(request))
+	actor := b.Sequences.Act("reset", sequence.Reset, false, b.Phases.Reset(request))
 
 	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{ActorId: actor}}}, nil
 }

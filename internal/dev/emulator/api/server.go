@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 )
@@ -175,11 +176,11 @@ func (s *server) serveMachine(server *grpc.Server) {
 }
 
 // serveImpostor plays something that is not Talos, until its listener closes.
-func serveImpostor(listener net.Listener, kind machine.Impostor) {
+func serveImpostor(listener net.Listener, kind faults.Impostor) {
 	switch kind {
-	case machine.HTTPSImpostor:
+	case faults.HTTPSImpostor:
 		serveHTTPS(listener)
-	case machine.PlainHTTPImpostor:
+	case faults.PlainHTTPImpostor:
 		serveHTTP(listener)
 	default:
 		serveText(listener, kind)

@@ -1,10 +1,13 @@
 package api
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
 )
 
 // snapshotFrame is how much of a snapshot a frame carries, in bytes.
@@ -19,7 +22,21 @@ func (s *etcdAPI) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
 		return err
 	}
 
-	snapshot, err := b.Etcd.Snapshot(stream.Context())
+	if err := b.Etcd.ClientReady(); err != nil {
+		return fmt.Errorf("failed to create etcd client: %w", err)
+	}
+
+	var cluster *etcd.Cluster
+
+	if err := b.Etcd.Await(stream.Context(), func() bool {
+		cluster = localCluster(b)
+
+		return cluster != nil
+	}); err != nil {
+		return fmt.Errorf("failed reading etcd snapshot: %w", err)
+	}
+
+	snapshot, err := cluster.Snapshot()
 	if err != nil {
 		return err
 	}

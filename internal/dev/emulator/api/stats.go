@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // What every emulated machine has, in KiB where the kernel counts so.
@@ -77,9 +78,9 @@ func (s *statsAPI) Mounts(context.Context, *emptypb.Empty) (*machineapi.MountsRe
 func (s *statsAPI) Processes(context.Context, *emptypb.Empty) (*machineapi.ProcessesResponse, error) {
 	processes := &machineapi.Process{}
 
-	for i, service := range s.boot.Services.List() {
-		if service.GetState() == string(machine.StateRunning) {
-			processes.Processes = append(processes.Processes, &machineapi.ProcessInfo{Pid: int32(i + 1), State: "S", Command: service.GetId()}) //nolint:gosec // a few
+	for i, shown := range s.boot.Services.List() {
+		if shown.GetState() == string(service.Running) {
+			processes.Processes = append(processes.Processes, &machineapi.ProcessInfo{Pid: int32(i + 1), State: "S", Command: shown.GetId()}) //nolint:gosec // a few
 		}
 	}
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
 )
 
 // Upgrade checks, answers, and then installs the image and reboots, or reboots and leaves the installation to the next
@@ -44,10 +45,10 @@ func (s *sequenceAPI) Upgrade(ctx context.Context, request *machineapi.UpgradeRe
 
 	if request.GetStage() {
 		b.Node.EditDrive(func(d *machine.Drive) { d.Staged = request.GetImage() })
-		actor = b.Sequences.Act("reboot for staged upgrade", machine.SeqStageUpgrade, false,
+		actor = b.Sequences.Act("reboot for staged upgrade", sequence.StageUpgrade, false,
 			b.Phases.StageUpgrade(request.GetRebootMode()))
 	} else {
-		actor = b.Sequences.Act("upgrade", machine.SeqUpgrade, false, b.Phases.Upgrade(request))
+		actor = b.Sequences.Act("upgrade", sequence.Upgrade, false, b.Phases.Upgrade(request))
 	}
 
 	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}}},
@@ -76,7 +77,7 @@ func (s *sequenceAPI) Rollback(context.Context, *machineapi.RollbackRequest) (*m
 		d.PreviousSchematic, d.Schematic = d.Schematic, d.PreviousSchematic
 	})
 
-	b.Sequences.Follow(b.Context, "rollback", machine.SeqReboot, true, b.Phases.Reboot(machineapi.RebootRequest_DEFAULT))
+	b.Sequences.Follow(b.Context, "rollback", sequence.Reboot, true, b.Phases.Reboot(machineapi.RebootRequest_DEFAULT))
 
 	return &machineapi.RollbackResponse{Messages: []*machineapi.Rollback{{}}}, nil
 }

@@ -9,6 +9,8 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 )
 
 // How long a machine waits until it looks again at a machine config on its disk that it can't use, in node time.
@@ -23,7 +25,7 @@ func (m *machineConfig) acquire(ctx context.Context) error {
 	// The config on disk comes before the network: a machine that has one never shows the maintenance API, not even for a
 	// moment.
 	if data := m.boot.Node.ReadDrive().config; len(data) > 0 {
-		if err := m.boot.holdWhile(ctx, LostDisk); err != nil {
+		if err := m.boot.holdWhile(ctx, faults.LostDisk); err != nil {
 			return err
 		}
 
@@ -84,7 +86,7 @@ func (m *machineConfig) load(data []byte) error {
 // opens its API.
 func (m *machineConfig) refuse(ctx context.Context, reason error) error {
 	for wait := firstReload; ; wait = min(2*wait, lastReload) {
-		m.boot.Events.publish(m.boot.Now(), "", &machineapi.ConfigLoadErrorEvent{Error: reason.Error()})
+		m.boot.Events.Publish(m.boot.Now(), "", &machineapi.ConfigLoadErrorEvent{Error: reason.Error()})
 		m.boot.Log(`controller failed {"component": "controller-runtime", `+
 			`"controller": "config.AcquireController", "error": %q}`, reason)
 
@@ -100,7 +102,7 @@ func (m *machineConfig) maintenance(ctx context.Context) error {
 		return err
 	}
 
-	m.boot.Sequences.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_START)
+	m.boot.Sequences.TaskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_START)
 	m.boot.status.setStage(runtimeres.MachineStageMaintenance)
 	m.boot.Log("entering maintenance service")
 	m.boot.Certificates.inform()
@@ -115,7 +117,7 @@ func (m *machineConfig) maintenance(ctx context.Context) error {
 		err = m.boot.changed.Until(ctx, func() bool { return !m.boot.api.inMaintenance() })
 	}
 
-	m.boot.Sequences.taskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_STOP)
+	m.boot.Sequences.TaskEvent(ctx, "runningMaintenance", machineapi.TaskEvent_STOP)
 
 	if err == nil && m.boot.Node.Installed() {
 		m.boot.status.setStage(runtimeres.MachineStageBooting)

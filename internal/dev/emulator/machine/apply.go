@@ -11,6 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
 )
 
 // Modes of an ApplyConfiguration, shorter.
@@ -118,7 +120,7 @@ func (m *machineConfig) TakeEffect(provider, active talosconfig.Provider,
 		m.rebooting = true
 		m.boot.mu.Unlock()
 
-		m.boot.Sequences.Follow(m.boot.Context, "apply configuration", SeqReboot, true,
+		m.boot.Sequences.Follow(m.boot.Context, "apply configuration", sequence.Reboot, true,
 			m.boot.Phases.Reboot(machineapi.RebootRequest_DEFAULT))
 	case ModeNoReboot:
 		if active == nil {
@@ -194,6 +196,7 @@ func (m *machineConfig) putBack(former talosconfig.Provider) {
 	}
 }
 
+// CancelRollback ends a try: its config stays.
 func (m *machineConfig) CancelRollback() {
 	m.boot.mu.Lock()
 	defer m.boot.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,13 @@ import (
 	"github.com/google/uuid"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/journal"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/signal"
 )
 
@@ -50,9 +55,8 @@ type Boot struct {
 	ended       chan end
 	Tasks       sync.WaitGroup
 
-	Events    *eventRing
-	KernelLog *LogBuffer
-	pids      atomic.Int64
+	Events    *journal.Events
+	KernelLog *journal.Log
 	// lost is set while the boot is held because its machine is lost.
 	lost atomic.Bool
 
@@ -64,7 +68,7 @@ type Boot struct {
 	Config       machineConfig
 	Certificates certificates
 	api          apiPort
-	Services     services
+	Services     *service.Table
 	Etcd         etcdService
 	Kubelet      kubelet
 	controlPlane controlPlane
@@ -88,25 +92,40 @@ func newBoot(node *Node) *Boot {
 		Version:   version,
 		Release:   release,
 		ended:     make(chan end, 1),
-		Events:    &eventRing{},
-		KernelLog: &LogBuffer{},
+		Events:    &journal.Events{},
+		KernelLog: &journal.Log{},
 	}
 
 	b.Context, b.cancel = context.WithCancelCause(node.ctx)
 	b.Stopped, b.stop = context.WithCancel(b.Context)
 	b.workload, b.endWorkload = context.WithCancel(b.Stopped)
 	b.Started = b.Now()
-	b.pids.Store(1000)
 
-	b.Sequences.boot, b.Phases.boot, b.Installer.boot = b, b, b
+	b.Sequences = sequencer{boot: b, Runner: &sequence.Runner{Options: sequence.Options{
+		Events: b.Events, Log: b.Log, Now: b.Now, Stage: b.status.setStage,
+	}}}
+	b.Phases.boot, b.Installer.boot = b, b
 	b.status.boot, b.Resources.boot, b.Config.boot = b, b, b
 	b.Certificates.boot, b.api.boot, b.Etcd.boot = b, b, b
 	b.controlPlane.boot, b.Members.boot, b.Images.boot = b, b, b
-	b.Services = services{boot: b, byID: map[string]*service{}, wereUp: map[string]bool{}, logs: map[string]*LogBuffer{}}
+	b.Services = service.NewTable(service.Options{
+		Events: b.Events, Console: b.printLine, Shown: b.showService, Now: b.Now, Sleep: b.Sleep,
+	})
 	b.Kubelet = kubelet{boot: b}
 	b.Kubelet.life, b.Kubelet.stop = context.WithCancel(b.workload)
 
 	return b
+}
+
+// showService shows the resource of a service, which only running ones have.
+func (b *Boot) showService(service *v1alpha1.Service, running bool) {
+	if running {
+		b.Resources.put(service)
+	} else {
+		b.Resources.remove(service)
+	}
+
+	b.status.refresh()
 }
 
 // run lives the boot's life.
@@ -151,14 +170,14 @@ func (b *Boot) finish(how end) {
 
 // main goes through the sequences of a normal start.
 func (b *Boot) main() {
-	if err := b.Sequences.run(b.Context, seqInitialize, false, b.Phases.initialize()); err != nil {
-		b.Sequences.settle(seqInitialize, err)
+	if err := b.Sequences.Run(b.Context, sequence.Initialize, false, b.Phases.initialize()); err != nil {
+		b.Sequences.settle(sequence.Initialize, err)
 
 		return
 	}
 
 	if !b.Node.Installed() || b.Node.ReadDrive().Staged != "" {
-		b.Sequences.settle(seqInstall, b.Sequences.run(b.Context, seqInstall, false, b.Phases.install()))
+		b.Sequences.settle(sequence.Install, b.Sequences.Run(b.Context, sequence.Install, false, b.Phases.install()))
 
 		return
 	}
@@ -169,7 +188,7 @@ func (b *Boot) main() {
 		}
 	}
 
-	b.Sequences.settle(seqBoot, b.Sequences.run(b.Context, seqBoot, false, b.Phases.bootUp()))
+	b.Sequences.settle(sequence.Boot, b.Sequences.Run(b.Context, sequence.Boot, false, b.Phases.bootUp()))
 }
 
 // powerOn is the time from power-on to the first service.
@@ -178,13 +197,13 @@ func (p *phases) powerOn(ctx context.Context) error {
 }
 
 // starts is a task that starts a service.
-func (p *phases) starts(name, service string) task {
-	return task{name, func(ctx context.Context) error { return p.boot.Services.run(ctx, service, 0) }}
+func (p *phases) starts(name, service string) sequence.Task {
+	return sequence.Task{Name: name, Run: func(ctx context.Context) error { return p.boot.Services.Run(ctx, service, 0) }}
 }
 
 // mountEphemeral mounts the partition that Kubernetes and etcd keep their data on.
 func (p *phases) mountEphemeral(ctx context.Context) error {
-	if err := p.boot.holdWhile(ctx, LostLink); err != nil {
+	if err := p.boot.holdWhile(ctx, faults.LostLink); err != nil {
 		return err
 	}
 
@@ -204,24 +223,24 @@ func (p *phases) startEverything(ctx context.Context) error {
 	timing := p.boot.Node.options.Timing
 	role := p.boot.Config.Role()
 
-	p.boot.Services.set(serviceKubelet, stateStarting, "Starting service")
-	p.boot.Services.set(serviceKubelet, stateWaiting, `Waiting for service "cri" to be "up", time sync, network`)
+	p.boot.Services.Set(service.Kubelet, service.Starting, "Starting service")
+	p.boot.Services.Set(service.Kubelet, service.Waiting, `Waiting for service "cri" to be "up", time sync, network`)
 
 	if role.IsControlPlane() {
 		p.boot.Tasks.Go(func() { p.boot.controlPlane.runTrustd(p.boot.workload) })
 		p.boot.Etcd.start(EtcdStart{})
 	}
 
-	if err := p.boot.Services.run(ctx, ServiceCRI, timing.Containers); err != nil {
+	if err := p.boot.Services.Run(ctx, service.CRI, timing.Containers); err != nil {
 		return err
 	}
 
 	p.boot.Kubelet.start()
 	p.boot.Tasks.Go(func() { p.boot.Members.follow(p.boot.Stopped) })
 
-	required := []string{serviceKubelet}
+	required := []string{service.Kubelet}
 	if role.IsControlPlane() {
-		required = append(required, serviceEtcd, serviceTrustd)
+		required = append(required, service.Etcd, service.Trustd)
 	}
 
 	limited, cancel := ctx, context.CancelFunc(func() {})
@@ -232,7 +251,7 @@ func (p *phases) startEverything(ctx context.Context) error {
 
 	err := p.boot.changed.Until(limited, func() bool {
 		for _, id := range required {
-			if !p.boot.Services.wasUp(id) {
+			if !p.boot.Services.WasUp(id) {
 				return false
 			}
 		}
@@ -248,7 +267,7 @@ func (p *phases) startEverything(ctx context.Context) error {
 }
 
 // holdWhile holds the boot, off the network, while its machine is lost for this reason.
-func (b *Boot) holdWhile(ctx context.Context, loss Loss) error {
+func (b *Boot) holdWhile(ctx context.Context, loss faults.Loss) error {
 	lost := func() bool { return b.Node.Faults().Lost == loss }
 	if !lost() {
 		return nil
@@ -282,7 +301,7 @@ type kubelet struct {
 	// What follows is guarded by boot.mu.
 	restart    context.CancelFunc // nil before kubelet is started
 	gone       chan struct{}      // closed at kubelet's end; nil before it is started
-	registered *EtcdCluster       // where the node is registered
+	registered *etcd.Cluster      // where the node is registered
 }
 
 // start starts kubelet, which runs until endKubelet.
@@ -332,9 +351,9 @@ func (k *kubelet) keepRunning(ctx context.Context) {
 			return
 		}
 
-		k.boot.Services.set(serviceKubelet, stateStopping, "Sending SIGTERM to "+serviceKubelet)
-		k.boot.Services.set(serviceKubelet, stateFinished, "Service finished successfully")
-		k.boot.Services.set(serviceKubelet, stateStarting, "Starting service")
+		k.boot.Services.Set(service.Kubelet, service.Stopping, "Sending SIGTERM to "+service.Kubelet)
+		k.boot.Services.Set(service.Kubelet, service.Finished, "Service finished successfully")
+		k.boot.Services.Set(service.Kubelet, service.Starting, "Starting service")
 	}
 }
 
@@ -355,18 +374,18 @@ func (k *kubelet) run(ctx context.Context) {
 		return
 	}
 
-	k.boot.Services.set(serviceKubelet, statePreparing, "Running pre state")
-	k.boot.Services.set(serviceKubelet, statePreparing, "Creating service runner")
+	k.boot.Services.Set(service.Kubelet, service.Preparing, "Running pre state")
+	k.boot.Services.Set(service.Kubelet, service.Preparing, "Creating service runner")
 
 	if k.boot.Sleep(ctx, k.boot.Node.options.Timing.Kubelet) != nil {
 		return
 	}
 
-	k.boot.Services.set(serviceKubelet, StateRunning, k.boot.Services.startedMessage(serviceKubelet))
+	k.boot.Services.Set(service.Kubelet, service.Running, k.boot.Services.StartedMessage(service.Kubelet))
 
 	down := func() bool { return k.boot.Node.Faults().KubeletDown }
 	if down() {
-		k.boot.Services.setHealth(serviceKubelet, false,
+		k.boot.Services.SetHealth(service.Kubelet, false,
 			`Get "http://127.0.0.1:10248/healthz": dial tcp 127.0.0.1:10248: connect: connection refused`)
 	}
 
@@ -374,7 +393,7 @@ func (k *kubelet) run(ctx context.Context) {
 		return
 	}
 
-	k.boot.Services.setHealth(serviceKubelet, true, "")
+	k.boot.Services.SetHealth(service.Kubelet, true, "")
 
 	if k.registers() {
 		k.join(ctx)
@@ -412,6 +431,7 @@ func (b *Boot) syncTime() {
 	}
 }
 
+// Synced reports whether the machine's time is synced.
 func (b *Boot) Synced() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -433,8 +453,6 @@ func (b *Boot) Now() time.Time { return b.Node.Lab.clock.Now().Add(b.Node.Faults
 
 // WallNow dates certificates: a scaled clock would run ahead of the clients that check them.
 func (b *Boot) WallNow() time.Time { return time.Now().Add(b.Node.Faults().ClockOffset) }
-
-func (b *Boot) nextPID() string { return strconv.FormatInt(b.pids.Add(7), 10) }
 
 // Active is the complete machine config that the node runs with; nil in maintenance mode.
 func (m *machineConfig) Active() talosconfig.Provider {

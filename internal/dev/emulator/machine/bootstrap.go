@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // ErrEtcdData is what a node says about an etcd directory with data in it.
@@ -26,7 +29,7 @@ func (e *etcdService) Bootstrap(start EtcdStart) error {
 
 	fault := e.boot.Node.Faults().Bootstrap
 
-	if fault == BootstrapEtcdStuck {
+	if fault == faults.BootstrapEtcdStuck {
 		return errors.New("failed to stop etcd: its task is still running")
 	}
 
@@ -40,12 +43,12 @@ func (e *etcdService) Bootstrap(start EtcdStart) error {
 	switch {
 	case over: // nothing was stopped
 	case started:
-		e.boot.Services.set(serviceEtcd, stateFinished, "Service finished successfully")
+		e.boot.Services.Set(service.Etcd, service.Finished, "Service finished successfully")
 	default:
-		e.boot.Services.set(serviceEtcd, e.boot.Release.waitEnded.state, e.boot.Release.waitEnded.message)
+		e.boot.Services.Set(service.Etcd, e.boot.Release.waitEnded.state, e.boot.Release.waitEnded.message)
 	}
 
-	e.boot.Services.set(serviceEtcd, stateFinished, "Bootstrap requested")
+	e.boot.Services.Set(service.Etcd, service.Finished, "Bootstrap requested")
 
 	if ran && e.boot.Node.ReadDrive().Etcd == nil {
 		e.makeCluster()
@@ -55,8 +58,8 @@ func (e *etcdService) Bootstrap(start EtcdStart) error {
 		return errors.New(ErrEtcdData)
 	}
 
-	if fault == BootstrapEtcdStartFails {
-		return fmt.Errorf("error starting etcd in bootstrap mode: service %q not defined", serviceEtcd)
+	if fault == faults.BootstrapEtcdStartFails {
+		return fmt.Errorf("error starting etcd in bootstrap mode: service %q not defined", service.Etcd)
 	}
 
 	e.start(start)

@@ -2,165 +2,37 @@ package machine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"strings"
-	"time"
+	"slices"
 
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 )
 
-// Call is one RPC that a machine received, whatever became of it.
-type Call struct {
-	// Time and Ended are the wall clock's; Ended is zero until the call has ended.
-	Time, Ended time.Time
-	// Method is the full name, as in "/machine.MachineService/Bootstrap".
-	Method string
-	// Resource is the type of resource that a read asked for, as in "MachineStatuses.runtime.talos.dev"; empty for any
-	// other call.
-	Resource string
-	// Mutating calls change the machine when they succeed; a dry run does not.
-	Mutating bool
-	Peer     string
-	// Done is set when the call has ended, with Code.
-	Done bool
-	Code codes.Code
-	// Roles are those of the caller.
-	Roles string
-	// HadEtcd reports whether the machine held etcd data when the call arrived.
-	HadEtcd bool
-	// ConfigSHA256 is the hex digest of the machine config that an ApplyConfiguration carried.
-	ConfigSHA256 string
+// Arrive notes a call that has just arrived, from a caller with these roles.
+func (n *Node) Arrive(ctx context.Context, method string, request any, roles string) *faults.Call {
+	call := faults.NewCall(ctx, method, request, roles)
+	call.HadEtcd = n.ReadDrive().Etcd != nil
 
-	kept bool // the result is recorded already, the reply was lost
-}
+	arrived := n.Recorder.Add(call)
 
-// Succeeded reports whether the call ended without an error.
-func (c Call) Succeeded() bool { return c.Done && c.Code == codes.OK }
-
-// Name is the method without its service.
-func (c Call) Name() string { return methodName(c.Method) }
-
-func methodName(full string) string { return full[strings.LastIndexByte(full, '/')+1:] }
-
-// mutatingMethods change a machine. ApplyConfiguration is looked at more closely, since a dry run changes nothing.
-var mutatingMethods = map[string]bool{
-	"ApplyConfiguration": true, "Bootstrap": true, "EtcdAlarmDisarm": true, "EtcdDefragment": true,
-	"EtcdDowngradeCancel": true,
-	"EtcdDowngradeEnable": true, "EtcdForfeitLeadership": true, "EtcdLeaveCluster": true, "EtcdRecover": true,
-	"EtcdRemoveMemberByID": true,
-	"MetaDelete":           true, "MetaWrite": true, "Reboot": true, "Reset": true, "Restart": true, "Rollback": true,
-	"ServiceRestart": true,
-	"ServiceStart":   true, "ServiceStop": true, "Shutdown": true, "Upgrade": true, "ImagePull": true,
-	"BlockDeviceWipe":                   true,
-	"/machine.LifecycleService/Install": true, "/machine.ImageService/Pull": true, "/machine.ImageService/Import": true,
-	"/machine.ImageService/Remove": true,
-	"/cosi.resource.State/Create":  true, "/cosi.resource.State/Update": true, "/cosi.resource.State/Destroy": true,
-}
-
-// recorder notes the calls that a machine receives. Guarded by Node.mu.
-type recorder struct {
-	node *Node
-
-	calls []*Call
-}
-
-// Arrive notes a call that has just arrived.
-func (r *recorder) Arrive(ctx context.Context, method string, request any, roles string) *Call {
-	call := &Call{
-		Time:     time.Now(),
-		Method:   method,
-		Mutating: mutatingMethods[methodName(method)] || mutatingMethods[method],
-		Roles:    roles,
-	}
-
-	if p, ok := peer.FromContext(ctx); ok {
-		call.Peer = p.Addr.String()
-	}
-
-	call.Resource = resourceOf(method, request)
-
-	if apply, ok := request.(*machineapi.ApplyConfigurationRequest); ok {
-		digest := sha256.Sum256(apply.GetData())
-		call.ConfigSHA256 = hex.EncodeToString(digest[:])
-		call.Mutating = !apply.GetDryRun()
-	}
-
-	r.node.mu.Lock()
-	call.HadEtcd = r.node.drive.Etcd != nil
-	r.calls = append(r.calls, call)
-	arrived := *call
-	r.node.mu.Unlock()
-
-	if watch := r.node.Lab.options.Watch; watch != nil {
-		watch(r.node, arrived)
+	if watch := n.Lab.options.Watch; watch != nil {
+		watch(n, arrived)
 	}
 
 	return call
 }
 
-// Asks notes what a streaming call asks for, which comes after the call itself.
-func (r *recorder) Asks(call *Call, request any) {
-	r.node.mu.Lock()
-	defer r.node.mu.Unlock()
-
-	call.Resource = resourceOf(call.Method, request)
-}
-
-// resourceOf is the type of resource that a call reads.
-func resourceOf(method string, request any) string {
-	if read, ok := request.(interface{ GetType() string }); ok && strings.HasPrefix(method, "/cosi.resource.State/") {
-		return read.GetType()
-	}
-
-	return ""
-}
-
-func (r *recorder) End(call *Call, err error) {
-	r.node.mu.Lock()
-	defer r.node.mu.Unlock()
-
-	if call.kept {
-		return
-	}
-
-	call.Done, call.Ended = true, time.Now()
-	call.Code = status.Code(err)
-}
-
-// Keep makes the recorded result of a call final.
-func (r *recorder) Keep(call *Call) {
-	r.node.mu.Lock()
-	defer r.node.mu.Unlock()
-
-	call.kept = true
-}
-
-// Calls are all calls that the machine received since it was started, over all its boots, in order of arrival.
-func (n *Node) Calls() []Call {
+// TakeFault finds the fault for a call and counts it down.
+func (n *Node) TakeFault(call *faults.Call, when faults.When) (faults.CallFault, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	calls := make([]Call, 0, len(n.Recorder.calls))
-	for _, call := range n.Recorder.calls {
-		calls = append(calls, *call)
-	}
-
-	return calls
+	return n.faults.Take(call, when)
 }
 
+// Calls are all calls that the machine received since it was started, over all its boots, in order of arrival.
+func (n *Node) Calls() []faults.Call { return n.Recorder.All() }
+
 // MutatingCalls are those calls that change the machine when they succeed.
-func (n *Node) MutatingCalls() []Call {
-	var calls []Call
-
-	for _, call := range n.Calls() {
-		if call.Mutating {
-			calls = append(calls, call)
-		}
-	}
-
-	return calls
+func (n *Node) MutatingCalls() []faults.Call {
+	return slices.DeleteFunc(n.Calls(), func(call faults.Call) bool { return !call.Mutating })
 }

@@ -11,7 +11,9 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/trustd"
 )
 
@@ -130,7 +132,7 @@ func (c *controlPlane) vips() []netip.Addr {
 
 // claimVIPs takes the virtual addresses that nobody holds, as long as this node's etcd works, and gives them up when it
 // does not.
-func (c *controlPlane) claimVIPs(member *etcdMember) {
+func (c *controlPlane) claimVIPs(member *etcd.Member) {
 	if !c.boot.Etcd.healthy(member) {
 		c.releaseVIPs()
 
@@ -183,8 +185,8 @@ func (c *controlPlane) releaseVIPs() {
 
 // runTrustd serves trustd as long as the services of the boot run and no fault keeps it down.
 func (c *controlPlane) runTrustd(ctx context.Context) {
-	c.boot.Services.set(serviceTrustd, stateStarting, "Starting service")
-	c.boot.Services.set(serviceTrustd, stateWaiting, `Waiting for service "containerd" to be "up", time sync, network`)
+	c.boot.Services.Set(service.Trustd, service.Starting, "Starting service")
+	c.boot.Services.Set(service.Trustd, service.Waiting, `Waiting for service "containerd" to be "up", time sync, network`)
 
 	if c.boot.changed.Until(ctx, func() bool { return c.boot.Synced() && c.boot.Config.Hostname() != "" }) != nil {
 		return
@@ -199,22 +201,22 @@ func (c *controlPlane) runTrustd(ctx context.Context) {
 
 		server, err := c.openTrustd()
 		if err != nil {
-			c.boot.Services.set(serviceTrustd, stateFailed, err.Error())
+			c.boot.Services.Set(service.Trustd, service.Failed, err.Error())
 
 			return
 		}
 
-		c.boot.Services.set(serviceTrustd, statePreparing, "Running pre state")
-		c.boot.Services.set(serviceTrustd, statePreparing, "Creating service runner")
-		c.boot.Services.set(serviceTrustd, StateRunning, c.boot.Services.startedMessage(serviceTrustd))
-		c.boot.Services.setHealth(serviceTrustd, true, "")
+		c.boot.Services.Set(service.Trustd, service.Preparing, "Running pre state")
+		c.boot.Services.Set(service.Trustd, service.Preparing, "Creating service runner")
+		c.boot.Services.Set(service.Trustd, service.Running, c.boot.Services.StartedMessage(service.Trustd))
+		c.boot.Services.SetHealth(service.Trustd, true, "")
 
 		c.boot.Node.changed.Until(ctx, down) //nolint:errcheck // either way it closes now
 		c.boot.Node.NIC.Abandon(TrustdPort)
 		server.Close()
 
 		if ctx.Err() == nil {
-			c.boot.Services.set(serviceTrustd, stateFailed, "task \"trustd\" failed: exit code 1")
+			c.boot.Services.Set(service.Trustd, service.Failed, "task \"trustd\" failed: exit code 1")
 		}
 	}
 }
@@ -269,8 +271,9 @@ func (c *controlPlane) options() kubernetes.Options {
 }
 
 // run serves the Kubernetes API while the node's etcd runs.
-func (c *controlPlane) run(ctx context.Context, cluster *EtcdCluster) {
-	if c.boot.changed.Until(ctx, c.boot.Etcd.passedCheck) != nil || c.startStaticPods(ctx) != nil {
+func (c *controlPlane) run(ctx context.Context, cluster *etcd.Cluster) {
+	healthy := func() bool { return c.boot.Services.Passes(service.Etcd) }
+	if c.boot.changed.Until(ctx, healthy) != nil || c.startStaticPods(ctx) != nil {
 		return
 	}
 
@@ -296,7 +299,7 @@ func (c *controlPlane) run(ctx context.Context, cluster *EtcdCluster) {
 	}
 }
 
-func (c *controlPlane) open(cluster *EtcdCluster) (*kubernetes.Server, error) {
+func (c *controlPlane) open(cluster *etcd.Cluster) (*kubernetes.Server, error) {
 	config := c.boot.Config.Settings().Cluster()
 
 	listener, err := c.boot.Node.NIC.Listen(KubernetesPort)
@@ -309,7 +312,7 @@ func (c *controlPlane) open(cluster *EtcdCluster) (*kubernetes.Server, error) {
 		pems = append(pems, ca.Crt)
 	}
 
-	return cluster.kube.Serve(listener, kubernetes.ServerOptions{
+	return cluster.Kubernetes.Serve(listener, kubernetes.ServerOptions{
 		IssuingCA:   config.IssuingCA(),
 		AcceptedCAs: bytes.Join(pems, []byte("\n")),
 		Addresses:   append(c.boot.Certificates.addresses(), c.endpointAddresses()...),
@@ -319,7 +322,7 @@ func (c *controlPlane) open(cluster *EtcdCluster) (*kubernetes.Server, error) {
 }
 
 // setServing notes whose API the node serves; nil for none.
-func (c *controlPlane) setServing(cluster *EtcdCluster) {
+func (c *controlPlane) setServing(cluster *etcd.Cluster) {
 	lab := c.boot.Node.Lab
 
 	lab.mu.Lock()
@@ -344,7 +347,7 @@ func (c *controlPlane) serves() bool {
 }
 
 // serving are the nodes that serve a cluster's Kubernetes API; nil stands for any cluster.
-func (l *Lab) serving(cluster *EtcdCluster) []*Boot {
+func (l *Lab) serving(cluster *etcd.Cluster) []*Boot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -362,7 +365,7 @@ func (l *Lab) serving(cluster *EtcdCluster) []*Boot {
 }
 
 // kubernetesAt is the cluster whose API answers at an address; nil if none does.
-func (l *Lab) kubernetesAt(address netip.Addr) *EtcdCluster {
+func (l *Lab) kubernetesAt(address netip.Addr) *etcd.Cluster {
 	for _, b := range l.serving(nil) {
 		if b.Node.Faults().Silence || !l.leads(address, KubernetesPort, b) {
 			continue
@@ -382,7 +385,7 @@ func (l *Lab) kubernetesAt(address netip.Addr) *EtcdCluster {
 
 // join registers the node once the cluster's API answers at the endpoint, and follows what becomes of it.
 func (k *kubelet) join(ctx context.Context) {
-	var cluster *EtcdCluster
+	var cluster *etcd.Cluster
 
 	for cluster == nil {
 		for _, endpoint := range k.endpoints() {
@@ -402,7 +405,7 @@ func (k *kubelet) join(ctx context.Context) {
 
 	k.postStatus(cluster)
 	k.boot.Node.EditDrive(func(d *Drive) { d.registered = true })
-	cluster.kube.Restore(k.boot.Config.Hostname())
+	cluster.Kubernetes.Restore(k.boot.Config.Hostname())
 	k.boot.Node.Lab.changed.Raise()
 
 	for {
@@ -420,8 +423,8 @@ func (k *kubelet) join(ctx context.Context) {
 }
 
 // postStatus is a kubelet that makes its node, or tells that it lives.
-func (k *kubelet) postStatus(cluster *EtcdCluster) {
-	cluster.kube.Register(kubernetes.Node{
+func (k *kubelet) postStatus(cluster *etcd.Cluster) {
+	cluster.Kubernetes.Register(kubernetes.Node{
 		Name:         k.boot.Config.Hostname(),
 		Address:      k.boot.Node.Address(),
 		ControlPlane: k.boot.Config.Role() != machine.TypeWorker,
@@ -455,7 +458,7 @@ func (k *kubelet) leave() {
 	}
 
 	name := k.boot.Config.Hostname()
-	cluster.kube.Silence(name)
+	cluster.Kubernetes.Silence(name)
 
 	// A kubelet posts its status every few seconds, also one whose node another machine of the same name had taken.
 	for _, other := range k.boot.Node.Lab.running() {
@@ -465,7 +468,7 @@ func (k *kubelet) leave() {
 	}
 }
 
-func (k *kubelet) registeredWith(cluster *EtcdCluster) bool {
+func (k *kubelet) registeredWith(cluster *etcd.Cluster) bool {
 	k.boot.mu.Lock()
 	defer k.boot.mu.Unlock()
 
@@ -482,10 +485,7 @@ func (k *kubelet) nodeReady() (known, ready bool) {
 		return false, false
 	}
 
-	k.boot.Node.Lab.mu.Lock()
-	defer k.boot.Node.Lab.mu.Unlock()
-
-	return true, cluster.network
+	return true, cluster.HasCNI()
 }
 
 // cordoned reports whether the node's Kubernetes object takes no new pods.
@@ -494,7 +494,7 @@ func (k *kubelet) cordoned() bool {
 	cluster := k.registered
 	k.boot.mu.Unlock()
 
-	return cluster != nil && cluster.kube.Cordoned(k.boot.Config.Hostname())
+	return cluster != nil && cluster.Kubernetes.Cordoned(k.boot.Config.Hostname())
 }
 
 // nodeProblem is the reason of the unmet condition "nodeReady"; empty when there is none.
@@ -516,24 +516,9 @@ func (k *kubelet) nodeProblem() string {
 	}
 }
 
-func (e *etcdService) passedCheck() bool {
-	e.boot.mu.Lock()
-	defer e.boot.mu.Unlock()
-
-	svc := e.boot.Services.byID[serviceEtcd]
-
-	return svc != nil && svc.state == StateRunning && svc.checked && svc.healthy
-}
-
 // InstallCNI gives every Kubernetes cluster of the lab a CNI, as a user does after a bring-up with CNI "none".
 func (l *Lab) InstallCNI() {
-	l.mu.Lock()
-	for _, cluster := range l.clusters {
-		cluster.network = true
-		cluster.kube.InstallCNI()
-	}
-	l.mu.Unlock()
-
+	l.etcd.InstallCNI()
 	l.changed.Raise()
 }
 

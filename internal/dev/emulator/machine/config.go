@@ -219,6 +219,7 @@ func (m *machineConfig) installDisk(ctx context.Context, install configtypes.Ins
 	return matched[0].Metadata().ID(), nil
 }
 
+// DiskByPath finds a disk by its device or by a link to it.
 func (m *machineConfig) DiskByPath(ctx context.Context, path string) (string, error) {
 	disks, err := safe.StateListAll[*block.Disk](ctx, m.boot.Resources.Own)
 	if err != nil {

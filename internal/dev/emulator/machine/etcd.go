@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 
-	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // Intervals of the etcd service, in node time.
@@ -23,83 +20,13 @@ const (
 	etcdNagInterval  = 30 * time.Second // between two lines that ask for a bootstrap
 )
 
-// EtcdCluster is one etcd cluster that exists or once existed. All of it is guarded by Lab.mu.
-type EtcdCluster struct {
-	id      uint64
-	ca      string // the etcd CA's certificate: members of one cluster share it
-	Members []*etcdMember
-	kube    *kubernetes.Cluster
-	network bool // nodes have a CNI
-	Leader  uint64
-}
-
-// etcdMember is one member. Guarded by Lab.mu.
-type etcdMember struct {
-	Cluster *EtcdCluster
-	ID      uint64
-	Name    string
-	address netip.Addr
-	Learner bool
-	Boot    *Boot // the boot that runs it; nil while it is down
-	// startedOnce is set when the member ran for the first time: until then the cluster knows no name for it.
-	startedOnce bool
-}
-
-// Quorum reports whether enough voters run. Needs Lab.mu.
-func (c *EtcdCluster) Quorum() bool {
-	voters, up := 0, 0
-
-	for _, member := range c.Members {
-		if !member.Learner {
-			voters++
-
-			if member.Boot != nil {
-				up++
-			}
-		}
-	}
-
-	return up > voters/2
-}
-
-// elect settles the leader and tells Kubernetes whether it can work. Needs Lab.mu.
-func (c *EtcdCluster) elect() {
-	if !c.Quorum() {
-		c.Leader = 0
-		c.kube.Available(false)
-
-		return
-	}
-
-	c.kube.Available(true)
-
-	for _, member := range c.Members {
-		if member.ID == c.Leader && member.Boot != nil {
-			return
-		}
-	}
-
-	for _, member := range c.Members {
-		if !member.Learner && member.Boot != nil {
-			c.Leader = member.ID
-
-			return
-		}
-	}
-}
-
 // EtcdClusters counts the distinct etcd clusters that were ever made in this lab.
-func (l *Lab) EtcdClusters() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	return len(l.clusters)
-}
+func (l *Lab) EtcdClusters() int { return l.etcd.Len() }
 
 // EtcdClusterID is the id of the etcd cluster that the machine's data belongs to; 0 if it has none.
 func (n *Node) EtcdClusterID() uint64 {
 	if member := n.ReadDrive().Etcd; member != nil {
-		return member.Cluster.id
+		return member.Cluster.ID
 	}
 
 	return 0
@@ -117,43 +44,8 @@ func (n *Node) EtcdMemberID() uint64 {
 // EtcdVoter reports whether the machine is a full member of an etcd cluster with quorum, and runs.
 func (n *Node) EtcdVoter() bool {
 	member := n.ReadDrive().Etcd
-	if member == nil {
-		return false
-	}
 
-	n.Lab.mu.Lock()
-	defer n.Lab.mu.Unlock()
-
-	return member.Boot != nil && !member.Learner && member.Cluster.Quorum()
-}
-
-func newEtcdID() uint64 { return rand.Uint64() | 1 } //nolint:gosec // an id, no secret
-
-// newEtcdCluster makes a cluster of one member. Needs Lab.mu.
-func (l *Lab) newEtcdCluster(ca, name string, address netip.Addr, options kubernetes.Options) *etcdMember {
-	cluster := &EtcdCluster{id: newEtcdID(), ca: ca, kube: kubernetes.NewCluster(options),
-		network: options.CNI != constants.NoneCNI}
-	member := &etcdMember{Cluster: cluster, ID: newEtcdID(), Name: name, address: address}
-
-	cluster.Members = []*etcdMember{member}
-	l.clusters = append(l.clusters, cluster)
-
-	return member
-}
-
-// formerEtcd makes the cluster that a machine's old etcd data belongs to. The lab must be locked.
-func (l *Lab) formerEtcd(node *Node, kind EtcdData) *etcdMember {
-	member := l.newEtcdCluster("", node.options.Name, node.options.Address, kubernetes.Options{})
-	member.startedOnce = true
-
-	if kind == LostEtcdData {
-		for _, gone := range []string{"former-1", "former-2"} {
-			member.Cluster.Members = append(member.Cluster.Members,
-				&etcdMember{Cluster: member.Cluster, ID: newEtcdID(), Name: gone, startedOnce: true})
-		}
-	}
-
-	return member
+	return member != nil && member.Votes()
 }
 
 // etcdRun is the etcd service of a boot. Guarded by boot.mu.
@@ -203,15 +95,15 @@ func (e *etcdService) start(start EtcdStart) {
 	e.run = etcdRun{cancel: cancel, done: done, EtcdStart: start}
 	e.boot.mu.Unlock()
 
-	e.boot.Services.reset(serviceEtcd)
-	e.boot.Services.set(serviceEtcd, stateStarting, "Starting service")
+	e.boot.Services.Reset(service.Etcd)
+	e.boot.Services.Set(service.Etcd, service.Starting, "Starting service")
 
 	e.boot.Tasks.Go(func() {
 		defer close(done)
 		defer cancel(nil)
 
 		if err := e.live(ctx, start); err != nil && ctx.Err() == nil {
-			e.boot.Services.set(serviceEtcd, stateFailed, err.Error())
+			e.boot.Services.Set(service.Etcd, service.Failed, err.Error())
 		}
 
 		e.down()
@@ -224,7 +116,7 @@ func (e *etcdService) live(ctx context.Context, start EtcdStart) error {
 		return err
 	}
 
-	e.boot.Services.set(serviceEtcd, statePreparing, "Running pre state")
+	e.boot.Services.Set(service.Etcd, service.Preparing, "Running pre state")
 
 	if err := e.boot.Node.changed.Until(ctx, func() bool { return !e.boot.Node.Faults().EtcdImage }); err != nil {
 		return err
@@ -235,15 +127,15 @@ func (e *etcdService) live(ctx context.Context, start EtcdStart) error {
 		return err
 	}
 
-	e.boot.Services.set(serviceEtcd, statePreparing, "Creating service runner")
+	e.boot.Services.Set(service.Etcd, service.Preparing, "Creating service runner")
 
 	e.boot.mu.Lock()
 	e.run.started = true
 	e.boot.mu.Unlock()
 
-	e.boot.Services.set(serviceEtcd, StateRunning, e.boot.Services.startedMessage(serviceEtcd))
+	e.boot.Services.Set(service.Etcd, service.Running, e.boot.Services.StartedMessage(service.Etcd))
 
-	if member == nil || e.joins(member) {
+	if member == nil || member.Joins() {
 		if err := e.boot.Sleep(ctx, e.boot.Node.options.Timing.EtcdData); err != nil {
 			return err
 		}
@@ -269,7 +161,7 @@ func (e *etcdService) live(ctx context.Context, start EtcdStart) error {
 // data is the member whose data etcd starts with: what is on the disk, a snapshot's, or that of a cluster that it
 // joins. It is nil for a cluster that is made without any. A node of the type init, which Talos no longer generates,
 // makes one by itself.
-func (e *etcdService) data(ctx context.Context, start EtcdStart) (*etcdMember, error) {
+func (e *etcdService) data(ctx context.Context, start EtcdStart) (*etcd.Member, error) {
 	if start.Recover {
 		return e.recoverData(start.SkipHash)
 	}
@@ -282,26 +174,18 @@ func (e *etcdService) data(ctx context.Context, start EtcdStart) (*etcdMember, e
 	return e.join(ctx)
 }
 
-// joins reports whether a member has a place in its cluster but never ran.
-func (e *etcdService) joins(member *etcdMember) bool {
-	e.boot.Node.Lab.mu.Lock()
-	defer e.boot.Node.Lab.mu.Unlock()
-
-	return member.Learner && !member.startedOnce
-}
-
 // awaitConditions shows the shrinking list of what the service waits for. It begins with all of it, whatever is
 // there already.
 func (e *etcdService) awaitConditions(ctx context.Context) error {
 	shown := etcdConditions(true, true, true)
-	e.boot.Services.set(serviceEtcd, stateWaiting, "Waiting for "+shown)
+	e.boot.Services.Set(service.Etcd, service.Waiting, "Waiting for "+shown)
 
 	return e.boot.changed.Until(ctx, func() bool {
 		waiting := e.waitingFor()
 		if waiting != "" && waiting != shown {
 			shown = waiting
 
-			e.boot.Services.set(serviceEtcd, stateWaiting, "Waiting for "+waiting)
+			e.boot.Services.Set(service.Etcd, service.Waiting, "Waiting for "+waiting)
 		}
 
 		return waiting == ""
@@ -310,7 +194,7 @@ func (e *etcdService) awaitConditions(ctx context.Context) error {
 
 // waitingFor are the conditions that do not hold yet.
 func (e *etcdService) waitingFor() string {
-	return etcdConditions(!e.boot.Services.Up(ServiceCRI), !e.boot.Synced(), e.boot.Config.Hostname() == "")
+	return etcdConditions(!e.boot.Services.Up(service.CRI), !e.boot.Synced(), e.boot.Config.Hostname() == "")
 }
 
 func etcdConditions(volumes, clock, network bool) string {
@@ -332,7 +216,7 @@ func etcdConditions(volumes, clock, network bool) string {
 }
 
 // join tries to become a member of the cluster that the endpoints know, until it succeeds or gives up.
-func (e *etcdService) join(ctx context.Context) (*etcdMember, error) {
+func (e *etcdService) join(ctx context.Context) (*etcd.Member, error) {
 	deadline := e.boot.Now().Add(e.boot.Node.options.Timing.EtcdJoinLimit)
 	nag := e.boot.Now()
 
@@ -363,73 +247,23 @@ func (e *etcdService) join(ctx context.Context) (*etcdMember, error) {
 }
 
 // tryJoin asks the control planes that the node knows of to add it as a learner.
-func (e *etcdService) tryJoin() (*etcdMember, error) {
+func (e *etcdService) tryJoin() (*etcd.Member, error) {
 	if e.boot.Node.Faults().EtcdNever {
 		return nil, errors.New("error getting etcd member list: context deadline exceeded")
 	}
 
-	ca := e.ca()
-	endpoints := e.boot.Members.controlPlaneEndpoints()
-	lab := e.boot.Node.Lab
-
-	if len(endpoints) == 0 {
+	reach := e.reach()
+	if len(reach.Addresses) == 0 {
 		return nil, ErrNoEndpoints
 	}
 
-	name := e.boot.Config.Hostname()
-
-	lab.mu.Lock()
-	defer lab.mu.Unlock()
-
-	for _, cluster := range lab.clusters {
-		if cluster.ca != ca || !cluster.Quorum() || !cluster.reachable(lab, endpoints) {
-			continue
-		}
-
-		if i := slices.IndexFunc(cluster.Members, func(m *etcdMember) bool { return m.Name == name }); i >= 0 {
-			// A member without data: etcd would refuse it, so it is replaced, as Talos does for its own stale entry.
-			cluster.Members = slices.Delete(cluster.Members, i, i+1)
-		}
-
-		if slices.ContainsFunc(cluster.Members, func(m *etcdMember) bool { return m.Learner }) {
-			return nil, errors.New("error adding member: etcdserver: too many learner members in cluster")
-		}
-
-		member := &etcdMember{Cluster: cluster, ID: newEtcdID(), Name: name, address: e.boot.Node.Address(),
-			Learner: true}
-		cluster.Members = append(cluster.Members, member)
-
-		return member, nil
-	}
-
-	return nil, errors.New("error getting etcd member list: context deadline exceeded")
-}
-
-// reachable reports whether one of the endpoints leads to a running member. Needs Lab.mu.
-func (c *EtcdCluster) reachable(lab *Lab, endpoints []netip.Addr) bool {
-	for _, member := range c.Members {
-		if member.Boot == nil {
-			continue
-		}
-
-		for _, endpoint := range endpoints {
-			if member.address == endpoint || lab.holders[endpoint] == member.Boot {
-				return true
-			}
-		}
-	}
-
-	return false
+	return e.boot.Node.Lab.etcd.Join(e.ca(), e.boot.Config.Hostname(), e.boot.Node.Address(), reach)
 }
 
 // makeCluster is what a bootstrapped etcd does first.
-func (e *etcdService) makeCluster() *etcdMember {
-	lab := e.boot.Node.Lab
-	options := e.boot.controlPlane.options()
-
-	lab.mu.Lock()
-	member := lab.newEtcdCluster(e.ca(), e.boot.Config.Hostname(), e.boot.Node.Address(), options)
-	lab.mu.Unlock()
+func (e *etcdService) makeCluster() *etcd.Member {
+	member := e.boot.Node.Lab.etcd.New(e.ca(), e.boot.Config.Hostname(), e.boot.Node.Address(),
+		e.boot.controlPlane.options())
 
 	e.boot.Node.EditDrive(func(d *Drive) { d.Etcd = member })
 
@@ -437,52 +271,23 @@ func (e *etcdService) makeCluster() *etcdMember {
 }
 
 // up makes the member a running one.
-func (e *etcdService) up(member *etcdMember) {
-	lab := e.boot.Node.Lab
-
-	lab.mu.Lock()
-	member.Boot, member.startedOnce = e.boot, true
-	member.address = e.boot.Node.Address()
-
-	if member.Cluster.ca == "" {
-		member.Cluster.ca = e.ca()
-	}
-
-	member.Cluster.elect()
-	lab.mu.Unlock()
-
-	lab.changed.Raise()
+func (e *etcdService) up(member *etcd.Member) {
+	member.Start(e.boot, e.boot.Node.Address(), e.ca())
+	e.boot.Node.Lab.changed.Raise()
 	e.boot.Resources.showEtcdMember(member.ID)
 }
 
 // down takes the member out of its cluster's running ones.
 func (e *etcdService) down() {
-	member := e.boot.Node.ReadDrive().Etcd
-	if member == nil {
-		return
+	if member := e.boot.Node.ReadDrive().Etcd; member != nil {
+		member.Stop(e.boot)
+		e.boot.Node.Lab.changed.Raise()
 	}
-
-	lab := e.boot.Node.Lab
-
-	lab.mu.Lock()
-	if member.Boot == e.boot {
-		member.Boot = nil
-		member.Cluster.elect()
-	}
-	lab.mu.Unlock()
-
-	lab.changed.Raise()
 }
 
 // promote makes a learner a voter, after the time it takes to catch up.
-func (e *etcdService) promote(ctx context.Context, member *etcdMember) error {
-	lab := e.boot.Node.Lab
-
-	lab.mu.Lock()
-	learner := member.Learner
-	lab.mu.Unlock()
-
-	if !learner {
+func (e *etcdService) promote(ctx context.Context, member *etcd.Member) error {
+	if !member.Learner() {
 		return nil
 	}
 
@@ -490,23 +295,11 @@ func (e *etcdService) promote(ctx context.Context, member *etcdMember) error {
 		return err
 	}
 
-	return lab.changed.Until(ctx, func() bool {
-		lab.mu.Lock()
-		defer lab.mu.Unlock()
-
-		if !member.Cluster.Quorum() {
-			return false
-		}
-
-		member.Learner = false
-		member.Cluster.elect()
-
-		return true
-	})
+	return e.boot.Node.Lab.changed.Until(ctx, member.Promote)
 }
 
 // watch keeps the service's health what the cluster's quorum makes it.
-func (e *etcdService) watch(ctx context.Context, member *etcdMember) error {
+func (e *etcdService) watch(ctx context.Context, member *etcd.Member) error {
 	lab := e.boot.Node.Lab
 	lab.changed.Raise()
 
@@ -516,9 +309,9 @@ func (e *etcdService) watch(ctx context.Context, member *etcdMember) error {
 		changed := lab.changed.Wait()
 
 		if e.healthy(member) {
-			e.boot.Services.setHealth(serviceEtcd, true, "")
+			e.boot.Services.SetHealth(service.Etcd, true, "")
 		} else {
-			e.boot.Services.setHealth(serviceEtcd, false, "context deadline exceeded")
+			e.boot.Services.SetHealth(service.Etcd, false, "context deadline exceeded")
 		}
 
 		e.boot.controlPlane.claimVIPs(member)
@@ -531,15 +324,8 @@ func (e *etcdService) watch(ctx context.Context, member *etcdMember) error {
 	}
 }
 
-func (e *etcdService) healthy(member *etcdMember) bool {
-	if e.boot.Node.Faults().EtcdUnhealthy {
-		return false
-	}
-
-	e.boot.Node.Lab.mu.Lock()
-	defer e.boot.Node.Lab.mu.Unlock()
-
-	return member.Boot == e.boot && !member.Learner && member.Cluster.Quorum()
+func (e *etcdService) healthy(member *etcd.Member) bool {
+	return !e.boot.Node.Faults().EtcdUnhealthy && member.VotesOn(e.boot)
 }
 
 // stop stops the service and waits for it.

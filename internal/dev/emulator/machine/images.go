@@ -14,6 +14,9 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // imageStore is one of the places where a node keeps images.
@@ -54,7 +57,7 @@ func (i *images) Store(instance *common.ContainerdInstance) (imageStore, error) 
 		return 0, status.Error(codes.InvalidArgument, "cannot use CRI namespace with containerd driver")
 	case driver == common.ContainerDriver_CONTAINERD:
 		return systemImages, nil
-	case !i.boot.Services.Up(ServiceCRI):
+	case !i.boot.Services.Up(service.CRI):
 		return 0, status.Error(codes.Unavailable,
 			`error connecting to containerd: failed to dial "/run/containerd/containerd.sock": context deadline exceeded`)
 	case namespace == common.ContainerdNamespace_NS_CRI:
@@ -191,7 +194,7 @@ func (i *images) Pull(ctx context.Context, store imageStore, reference string,
 		return parsed, held.Digest, nil
 	}
 
-	if i.boot.Node.takeInstallFault(InstallImagePull) == InstallImagePull {
+	if i.boot.Node.takeInstallFault(faults.InstallImagePull) == faults.InstallImagePull {
 		return parsed, "", NotFoundError{fmt.Sprintf(
 			"1 error(s) occurred:\n\tfailed to pull image %q: failed to resolve reference %q: %s: not found",
 			parsed, parsed, parsed)}

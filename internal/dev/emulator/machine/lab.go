@@ -2,7 +2,6 @@ package machine
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -13,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/signal"
 )
@@ -36,6 +36,7 @@ type Lab struct {
 	prefix  netip.Prefix
 	claims  []net.Listener
 	network *network.Wiring
+	etcd    *etcd.Clusters
 	serve   ServeAPI
 
 	ctx    context.Context //nolint:containedctx // the lab's life, which no single call has
@@ -44,15 +45,12 @@ type Lab struct {
 	// changed is raised whenever something that nodes share has changed: etcd, virtual addresses, Kubernetes.
 	changed signal.Signal
 
-	mu       sync.Mutex
-	nodes    []*Node
-	clusters []*EtcdCluster
+	mu    sync.Mutex
+	nodes []*Node
 	// kubernetes are the nodes whose kube-apiserver answers, with the cluster that they serve.
-	kubernetes map[*Boot]*EtcdCluster
-	// snapshots are the clusters that snapshots were taken of, by what is in them.
-	snapshots map[[sha256.Size]byte]*EtcdCluster
-	holders   map[netip.Addr]*Boot // who has a virtual address
-	balanced  map[netip.Addr]balanced
+	kubernetes map[*Boot]*etcd.Cluster
+	holders    map[netip.Addr]*Boot // who has a virtual address
+	balanced   map[netip.Addr]balanced
 }
 
 // NewLab takes as many free blocks of loopback addresses as its machines need, whose API is served as told. Close gives
@@ -62,9 +60,9 @@ func NewLab(options LabOptions, serve ServeAPI) (*Lab, error) {
 		options:    options,
 		clock:      clock.Scaled(options.TimeScale),
 		network:    network.NewWiring(),
+		etcd:       etcd.NewClusters(),
 		serve:      serve,
-		kubernetes: map[*Boot]*EtcdCluster{},
-		snapshots:  map[[sha256.Size]byte]*EtcdCluster{},
+		kubernetes: map[*Boot]*etcd.Cluster{},
 		holders:    map[netip.Addr]*Boot{},
 		balanced:   map[netip.Addr]balanced{},
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/signal"
 )
@@ -36,10 +38,10 @@ type Node struct {
 	// wiring keeps two that carry out the power and the faults apart, so that the last one does it by what holds then.
 	wiring sync.Mutex
 
-	Recorder recorder
+	Recorder faults.Recorder
 
 	mu     sync.Mutex
-	faults Faults
+	faults faults.Faults
 	on     bool
 	boot   *Boot // the running boot; nil while the machine is off or between two boots
 	boots  int
@@ -54,7 +56,7 @@ type Drive struct {
 	// config is the machine config in the STATE partition; empty if there is none.
 	config []byte
 	// Etcd is the member whose data /var/lib/etcd holds; nil when the directory is empty.
-	Etcd *etcdMember
+	Etcd *etcd.Member
 	// Recovery is the snapshot of etcd that was sent for a later Bootstrap; nil if none was.
 	Recovery []byte
 	// identity is the node id in the STATE partition.
@@ -97,7 +99,6 @@ func newNode(lab *Lab, options NodeOptions) (*Node, error) {
 	}
 
 	node.faults.Calls = slices.Clone(options.Faults.Calls) // they are counted down
-	node.Recorder.node = node
 	node.ctx, node.cancel = context.WithCancel(lab.ctx)
 
 	if options.Config != nil {
@@ -119,7 +120,7 @@ func newNode(lab *Lab, options NodeOptions) (*Node, error) {
 	}
 
 	if options.EtcdData != NoEtcdData {
-		node.drive.Etcd = lab.formerEtcd(node, options.EtcdData)
+		node.drive.Etcd = lab.etcd.Former(options.Name, options.Address, options.EtcdData == LostEtcdData)
 	}
 
 	return node, nil
@@ -366,7 +367,7 @@ func (n *Node) power(on bool) {
 }
 
 // Set changes the machine's faults.
-func (n *Node) Set(change func(*Faults)) {
+func (n *Node) Set(change func(*faults.Faults)) {
 	n.mu.Lock()
 	change(&n.faults)
 	n.mu.Unlock()
@@ -377,13 +378,13 @@ func (n *Node) Set(change func(*Faults)) {
 }
 
 // Refuse opens or closes the API port.
-func (n *Node) Refuse(refuse bool) { n.Set(func(f *Faults) { f.Refuse = refuse }) }
+func (n *Node) Refuse(refuse bool) { n.Set(func(f *faults.Faults) { f.Refuse = refuse }) }
 
 // Silence takes the machine off the network or brings it back.
-func (n *Node) Silence(silent bool) { n.Set(func(f *Faults) { f.Silence = silent }) }
+func (n *Node) Silence(silent bool) { n.Set(func(f *faults.Faults) { f.Silence = silent }) }
 
 // Faults are the faults the machine has now.
-func (n *Node) Faults() Faults {
+func (n *Node) Faults() faults.Faults {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
@@ -504,6 +505,7 @@ func (n *Node) EditDrive(edit func(*Drive)) {
 	n.mu.Unlock()
 }
 
+// ReadDrive is what is on the machine's disks.
 func (n *Node) ReadDrive() Drive {
 	n.mu.Lock()
 	defer n.mu.Unlock()

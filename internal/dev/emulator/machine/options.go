@@ -7,6 +7,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 )
 
@@ -28,7 +29,7 @@ type LabOptions struct {
 	Logger zerolog.Logger
 	// Watch is told of every call to a node when it arrives. The call waits until Watch returns, before anything is done
 	// with it.
-	Watch func(node *Node, call Call)
+	Watch func(node *Node, call faults.Call)
 }
 
 // NodeOptions describe one machine. The zero value of every field but Name is usable.
@@ -69,7 +70,7 @@ type NodeOptions struct {
 	// EtcdData is what /var/lib/etcd holds from an earlier life. It implies Installed.
 	EtcdData EtcdData
 	Timing   Timing
-	Faults   Faults
+	Faults   faults.Faults
 }
 
 // Link is a network link of a machine.

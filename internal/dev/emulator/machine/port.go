@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/certs"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // APIKind is how the API port is served.
@@ -22,7 +24,7 @@ const (
 type Wish struct {
 	Kind        APIKind
 	Certificate *certs.API
-	Impostor    Impostor
+	Impostor    faults.Impostor
 }
 
 // APIHandler serves the API at an open port in one way.
@@ -108,7 +110,7 @@ func (a *apiPort) serve() {
 
 // wish is what the API port should be now.
 func (a *apiPort) wish() Wish {
-	faults := a.boot.Node.Faults()
+	impostor := a.boot.Node.Faults().Impostor
 	config := a.boot.Config.Active()
 
 	a.boot.mu.Lock()
@@ -117,8 +119,8 @@ func (a *apiPort) wish() Wish {
 	switch {
 	case a.boot.Phases.stopping || !a.boot.addressed || a.boot.Config.withdrawn != nil:
 		return Wish{}
-	case faults.Impostor != NoImpostor:
-		return Wish{Kind: ImpostorAPI, Impostor: faults.Impostor}
+	case impostor != faults.NoImpostor:
+		return Wish{Kind: ImpostorAPI, Impostor: impostor}
 	case config == nil:
 		return Wish{Kind: MaintenanceAPI}
 	case a.boot.Certificates.own != nil && a.ready:
@@ -152,7 +154,7 @@ func (a *apiPort) listen(wish Wish) {
 
 // start starts what serves the API of configured nodes.
 func (a *apiPort) start(ctx context.Context) error {
-	if err := a.boot.Services.run(ctx, serviceAPId, 0); err != nil {
+	if err := a.boot.Services.Run(ctx, service.APId, 0); err != nil {
 		return err
 	}
 

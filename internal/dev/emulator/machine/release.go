@@ -11,6 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/cosi"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // release is what the machines of one line of Talos, such as v1.12.x, do in their own way. What it does not tell, all
@@ -21,8 +22,8 @@ type release struct {
 	// OldestTLS is the oldest version of TLS that the API speaks.
 	OldestTLS uint16
 	// apidFirst reports whether one apid serves the API without and with a machine config, from the first sequence of a
-	// boot on. Otherwise maintenance mode has a service of its own, whose end the machine waits for before it does anything
-	// else, and apid starts with the boot sequence: a machine has no API while it installs.
+	// boot on. Otherwise maintenance mode has a service of its own, whose end the machine waits for before it does
+	// anything else, and apid starts with the boot sequence: a machine has no API while it installs.
 	apidFirst bool
 	// OneApply reports whether a machine handles one ApplyConfiguration at a time, and none once it is about to reboot for
 	// one.
@@ -39,7 +40,7 @@ type release struct {
 
 // serviceEntry is an entry in the history of a service.
 type serviceEntry struct {
-	state   serviceState
+	state   service.State
 	message string
 }
 
@@ -51,14 +52,14 @@ var releases = []*release{
 		apidFirst:   true,
 		OneApply:    true,
 		Load:        func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
-		waitEnded:   serviceEntry{stateFinished, "Service finished successfully"},
+		waitEnded:   serviceEntry{service.Finished, "Service finished successfully"},
 		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
 	},
 	{
 		Line:      "v1.12.",
 		OldestTLS: tls.VersionTLS12,
 		Load:      load112,
-		waitEnded: serviceEntry{stateFailed,
+		waitEnded: serviceEntry{service.Failed,
 			"Failed to run pre stage: failed to build initial etcd cluster: failed to build cluster arguments: " +
 				"1 error(s) occurred:\n\terror getting etcd member list: context canceled"},
 		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces112(), cosi.ResourceSpecs112),

@@ -11,6 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
 )
 
 // CheckReset finds fault with a request, in the words of a node: none of these errors has a code.
@@ -53,8 +55,8 @@ func (p *phases) CheckReset(ctx context.Context, request *machineapi.ResetReques
 
 // Reset leave the cluster in order if that is asked for, stop everything, wipe, and reboot or switch the machine
 // off.
-func (p *phases) Reset(request *machineapi.ResetRequest) []phase {
-	var phases []phase
+func (p *phases) Reset(request *machineapi.ResetRequest) []sequence.Phase {
+	var phases []sequence.Phase
 
 	partitions := slices.DeleteFunc(slices.Clone(request.GetSystemPartitionsToWipe()),
 		func(spec *machineapi.ResetPartitionSpec) bool { return !spec.GetWipe() })
@@ -62,29 +64,30 @@ func (p *phases) Reset(request *machineapi.ResetRequest) []phase {
 		func(spec *machineapi.ResetPartitionSpec) bool { return spec.GetLabel() == constants.BootPartitionLabel })
 	kexec := len(partitions) > 0 && !boots
 
-	cleanup := single("cleanup", "stopAllPods", p.stopAllPods)
+	cleanup := sequence.Single("cleanup", "stopAllPods", p.stopAllPods)
 
 	if request.GetGraceful() {
 		if p.boot.Kubelet.registers() {
-			drain := single("drain", "cordonAndDrainNode", p.boot.Kubelet.cordonAndDrain)
-			phases = append(phases, p.boot.Sequences.warned(drain)...)
+			drain := sequence.Single("drain", "cordonAndDrainNode", p.boot.Kubelet.cordonAndDrain)
+			phases = append(phases, p.boot.Sequences.Warned(drain)...)
 		}
 
-		cleanup = single("cleanup", "removeAllPods", p.stopAllPods)
+		cleanup = sequence.Single("cleanup", "removeAllPods", p.stopAllPods)
 	}
 
-	phases = append(append(phases, p.boot.Sequences.warned(cleanup)...), idle("dbus", "stopDBus"))
+	phases = append(append(phases, p.boot.Sequences.Warned(cleanup)...), sequence.Idle("dbus", "stopDBus"))
 
 	if request.GetGraceful() && p.boot.Config.Role().IsControlPlane() {
-		phases = append(phases, single("leave", "leaveEtcd", p.boot.Etcd.leave))
+		phases = append(phases, sequence.Single("leave", "leaveEtcd", p.boot.Etcd.leave))
 	}
 
-	phases = append(phases, single("preReset", "sendResetSignal", func(context.Context) error {
+	phases = append(phases, sequence.Single("preReset", "sendResetSignal", func(context.Context) error {
 		p.boot.Resources.put(runtimeres.NewMachineResetSignal())
 
 		return nil
 	}))
-	phases = append(append(phases, p.boot.Sequences.warned(p.stop(kexec)...)...), idle("forceCleanup", "forceCleanup"))
+	phases = append(phases, p.boot.Sequences.Warned(p.stop(kexec)...)...)
+	phases = append(phases, sequence.Idle("forceCleanup", "forceCleanup"))
 	phases = append(phases, p.wipe(request, partitions)...)
 
 	command := int64(commandRestart)
@@ -100,15 +103,15 @@ func (p *phases) Reset(request *machineapi.ResetRequest) []phase {
 }
 
 // wipe wipe the named partitions, or without any the whole system disk, and the named other disks.
-func (p *phases) wipe(request *machineapi.ResetRequest, partitions []*machineapi.ResetPartitionSpec) []phase {
-	var phases []phase
+func (p *phases) wipe(request *machineapi.ResetRequest, partitions []*machineapi.ResetPartitionSpec) []sequence.Phase {
+	var phases []sequence.Phase
 
 	if request.GetMode() != machineapi.ResetRequest_USER_DISKS {
 		phases = append(phases, p.wipeSystem(request, partitions))
 	}
 
 	if len(request.GetUserDisksToWipe()) > 0 && request.GetMode() != machineapi.ResetRequest_SYSTEM_DISK {
-		phases = append(phases, single("resetUserDisks", "resetUserDisks", func(context.Context) error {
+		phases = append(phases, sequence.Single("resetUserDisks", "resetUserDisks", func(context.Context) error {
 			for _, device := range request.GetUserDisksToWipe() {
 				p.boot.Log("wiping user disk %s", device)
 				p.boot.Node.EditDrive(func(d *Drive) { d.WipeDisk(device) })
@@ -121,9 +124,10 @@ func (p *phases) wipe(request *machineapi.ResetRequest, partitions []*machineapi
 	return phases
 }
 
-func (p *phases) wipeSystem(request *machineapi.ResetRequest, partitions []*machineapi.ResetPartitionSpec) phase {
+func (p *phases) wipeSystem(request *machineapi.ResetRequest,
+	partitions []*machineapi.ResetPartitionSpec) sequence.Phase {
 	if len(partitions) > 0 {
-		return single("resetSpec", "resetSystemDiskSpec", func(context.Context) error {
+		return sequence.Single("resetSpec", "resetSystemDiskSpec", func(context.Context) error {
 			for _, partition := range partitions {
 				p.boot.Log("wiping volume %q", partition.GetLabel())
 				p.boot.Node.EditDrive(func(d *Drive) { d.wipePartition(partition.GetLabel()) })
@@ -135,7 +139,7 @@ func (p *phases) wipeSystem(request *machineapi.ResetRequest, partitions []*mach
 		})
 	}
 
-	return single("reset", "resetSystemDisk", func(context.Context) error {
+	return sequence.Single("reset", "resetSystemDisk", func(context.Context) error {
 		// Partitions that were named only to be spared spare the disk as well: Talos finds nothing to wipe then.
 		if len(request.GetSystemPartitionsToWipe()) == 0 {
 			p.boot.Node.EditDrive((*Drive).wipeSystemDisk)

@@ -28,7 +28,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/cosi"
 )
 
-// Partitions of an installed machine, in order, with their sizes in bytes; the last one takes the rest.
+// SystemPartitions are those of an installed machine, in order, with their sizes in bytes; the last takes the rest.
 var SystemPartitions = []Volume{
 	{Partition: constants.EFIPartitionLabel, Filesystem: "vfat", Label: constants.EFIPartitionLabel, Size: 2 << 30},
 	{Partition: constants.MetaPartitionLabel, Filesystem: "talosmeta", Size: 1 << 20},
@@ -135,12 +135,14 @@ func (r *resources) showExtensions() {
 	}
 }
 
+// ShowMeta shows a key of the META partition.
 func (r *resources) ShowMeta(key uint8, value string) {
 	entry := runtimeres.NewMetaKey(runtimeres.NamespaceName, metaID(key))
 	entry.TypedSpec().Value = value
 	r.put(entry)
 }
 
+// RemoveMeta takes it away.
 func (r *resources) RemoveMeta(key uint8) {
 	r.remove(runtimeres.NewMetaKey(runtimeres.NamespaceName, metaID(key)))
 }

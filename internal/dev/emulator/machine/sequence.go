@@ -11,36 +11,11 @@ import (
 
 	configtypes "github.com/siderolabs/talos/pkg/machinery/config/config"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
-)
 
-// Sequences of a node.
-const (
-	seqInitialize = "initialize"
-	seqInstall    = "install"
-	seqBoot       = "boot"
-	SeqReboot     = "reboot"
-	SeqReset      = "reset"
-	SeqShutdown   = "shutdown"
-	SeqUpgrade    = "upgrade"
-	// SeqStageUpgrade reboots into an upgrade that is done by the next boot.
-	SeqStageUpgrade = "stageUpgrade"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
-
-// stageFor is the stage that the start of a sequence means.
-func (s *sequencer) stageFor(name string) {
-	switch name {
-	case seqInitialize, seqBoot:
-		s.boot.status.setStage(runtimeres.MachineStageBooting)
-	case SeqReboot:
-		s.boot.status.setStage(runtimeres.MachineStageRebooting)
-	case SeqReset:
-		s.boot.status.setStage(runtimeres.MachineStageResetting)
-	case SeqShutdown:
-		s.boot.status.setStage(runtimeres.MachineStageShuttingDown)
-	case SeqUpgrade, SeqStageUpgrade:
-		s.boot.status.setStage(runtimeres.MachineStageUpgrading)
-	}
-}
 
 // phases are what the sequences of a boot consist of.
 type phases struct {
@@ -50,32 +25,32 @@ type phases struct {
 }
 
 // initialize bring the early services up and load the machine config, in maintenance mode if need be.
-func (p *phases) initialize() []phase {
-	apid := task{name: "startApid"}
+func (p *phases) initialize() []sequence.Phase {
+	apid := sequence.Task{Name: "startApid"}
 	if p.boot.Release.apidFirst {
-		apid.run = p.boot.api.start
+		apid.Run = p.boot.api.start
 	}
 
-	return []phase{
-		single("systemRequirements", "enforceKSPPRequirements", p.powerOn),
-		{"earlyServices", []task{
-			p.starts("startUdevd", serviceUdevd), p.starts("startMachined", serviceMachined), apid,
-			p.starts("startAuditd", serviceAuditd),
-			p.starts("startSyslogd", serviceSyslogd), p.starts("startContainerd", serviceContainerd),
+	return []sequence.Phase{
+		sequence.Single("systemRequirements", "enforceKSPPRequirements", p.powerOn),
+		{Name: "earlyServices", Tasks: []sequence.Task{
+			p.starts("startUdevd", service.Udevd), p.starts("startMachined", service.Machined), apid,
+			p.starts("startAuditd", service.Auditd),
+			p.starts("startSyslogd", service.Syslogd), p.starts("startContainerd", service.Containerd),
 		}},
-		idle("usb", "waitForUSB"),
-		idle("meta", "reloadMeta"),
-		{"dashboard", []task{p.starts("startDashboard", serviceDashboard)}},
-		single("config", "loadConfig", p.boot.Config.acquire),
+		sequence.Idle("usb", "waitForUSB"),
+		sequence.Idle("meta", "reloadMeta"),
+		{Name: "dashboard", Tasks: []sequence.Task{p.starts("startDashboard", service.Dashboard)}},
+		sequence.Single("config", "loadConfig", p.boot.Config.acquire),
 	}
 }
 
 // install write Talos to the disk that the machine config names, or do an upgrade that was left to this boot, and
 // reboot from it.
-func (p *phases) install() []phase {
-	return []phase{
-		idle("env", "setUserEnvVars"),
-		single("install", "install", func(ctx context.Context) error {
+func (p *phases) install() []sequence.Phase {
+	return []sequence.Phase{
+		sequence.Idle("env", "setUserEnvVars"),
+		sequence.Single("install", "install", func(ctx context.Context) error {
 			p.boot.status.setStage(runtimeres.MachineStageInstalling)
 
 			if image := p.boot.Node.ReadDrive().Staged; image != "" {
@@ -84,27 +59,27 @@ func (p *phases) install() []phase {
 
 			return p.boot.Installer.writeDisk(ctx)
 		}),
-		idle("meta", "reloadMeta"),
-		idle("saveMeta", "flushMeta"),
-		idle("volumeFinalize", "teardownLifecycle"),
+		sequence.Idle("meta", "reloadMeta"),
+		sequence.Idle("saveMeta", "flushMeta"),
+		sequence.Idle("volumeFinalize", "teardownLifecycle"),
 		p.stopEverything(),
-		idle("kexec", "kexecPrepare"),
+		sequence.Idle("kexec", "kexecPrepare"),
 		p.restart(commandKexec),
 	}
 }
 
 // bootUp start what the machine config asks for.
-func (p *phases) bootUp() []phase {
-	return []phase{
-		idle("memorySizeCheck", "memorySizeCheck"),
-		idle("diskSizeCheck", "diskSizeCheck"),
-		idle("env", "setUserEnvVars", "waitForCARoots"),
-		idle("dbus", "startDBus"),
-		single("ephemeral", "mountEphemeralPartition", p.mountEphemeral),
-		idle("udevSetup", "writeUdevRules"),
-		idle("userDisks", "mountUserDisks"),
-		idle("userSetup", "writeUserFiles"),
-		single("startEverything", "startAllServices", p.startEverything),
+func (p *phases) bootUp() []sequence.Phase {
+	return []sequence.Phase{
+		sequence.Idle("memorySizeCheck", "memorySizeCheck"),
+		sequence.Idle("diskSizeCheck", "diskSizeCheck"),
+		sequence.Idle("env", "setUserEnvVars", "waitForCARoots"),
+		sequence.Idle("dbus", "startDBus"),
+		sequence.Single("ephemeral", "mountEphemeralPartition", p.mountEphemeral),
+		sequence.Idle("udevSetup", "writeUdevRules"),
+		sequence.Idle("userDisks", "mountUserDisks"),
+		sequence.Idle("userSetup", "writeUserFiles"),
+		sequence.Single("startEverything", "startAllServices", p.startEverything),
 	}
 }
 
@@ -123,16 +98,16 @@ func (i *installer) writeDisk(ctx context.Context) error {
 		return errors.New("failed to install: there is no machine config")
 	}
 
-	faults := i.boot.Node.Faults()
+	stall := i.boot.Node.Faults().InstallStall
 	image := config.Machine().Install().Image()
 
 	i.boot.Log("installing Talos to disk with %q", image)
 
-	if err := i.boot.holdWhile(ctx, LostLink); err != nil {
+	if err := i.boot.holdWhile(ctx, faults.LostLink); err != nil {
 		return err
 	}
 
-	if err := i.stall(ctx, faults.InstallStall); err != nil {
+	if err := i.stall(ctx, stall); err != nil {
 		return err
 	}
 
@@ -216,19 +191,19 @@ func schematicOf(image string) string {
 }
 
 // takeInstallFault is the machine's fault for this install if it is of one of these kinds, counted down.
-func (n *Node) takeInstallFault(kinds ...InstallFault) InstallFault {
+func (n *Node) takeInstallFault(kinds ...faults.InstallFault) faults.InstallFault {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
 	fault := n.faults.Install
 	if !slices.Contains(kinds, fault) {
-		return InstallWorks
+		return faults.InstallWorks
 	}
 
 	if n.faults.InstallTimes > 0 {
 		n.faults.InstallTimes--
 		if n.faults.InstallTimes == 0 {
-			n.faults.Install = InstallWorks
+			n.faults.Install = faults.InstallWorks
 		}
 	}
 
@@ -237,18 +212,19 @@ func (n *Node) takeInstallFault(kinds ...InstallFault) InstallFault {
 
 // failure is the reason why this install fails; nil if it does not.
 func (i *installer) failure(install configtypes.Install) error {
-	fault := i.boot.Node.takeInstallFault(InstallDiskMissing, InstallImagePull, InstallImageSlow, InstallDiskWrite)
+	fault := i.boot.Node.takeInstallFault(faults.InstallDiskMissing, faults.InstallImagePull,
+		faults.InstallImageSlow, faults.InstallDiskWrite)
 
 	switch fault {
-	case InstallDiskMissing:
+	case faults.InstallDiskMissing:
 		return fmt.Errorf("lstat %s: no such file or directory", install.Disk())
-	case InstallImagePull:
+	case faults.InstallImagePull:
 		image := install.Image()
 
 		return fmt.Errorf("failed to pull image %q: failed to resolve reference %q: %s: not found", image, image, image)
-	case InstallImageSlow:
+	case faults.InstallImageSlow:
 		return fmt.Errorf("failed to pull image %q: context deadline exceeded", install.Image())
-	case InstallDiskWrite:
+	case faults.InstallDiskWrite:
 		return errors.New("task \"install\" failed: exit code 1: failed to create partition: write /dev/" +
 			i.boot.Node.options.Disks[0].Name + ": input/output error")
 	default:

@@ -6,6 +6,8 @@ import (
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // statusText is a machine status in comparable form.
@@ -66,7 +68,7 @@ func (m *machineStatus) refresh() {
 			&machineapi.MachineStatusEvent_MachineStatus_UnmetCondition{Name: condition.Name, Reason: condition.Reason})
 	}
 
-	m.boot.Events.publish(m.boot.Now(), "", notice)
+	m.boot.Events.Publish(m.boot.Now(), "", notice)
 	m.boot.mu.Unlock()
 
 	m.notify()
@@ -104,12 +106,12 @@ func (m *machineStatus) unmet() []runtimeres.UnmetCondition {
 		add("network", "waiting on: "+strings.Join(waiting, ", "))
 	}
 
-	required := []string{serviceAPId, serviceMachined, serviceKubelet}
+	required := []string{service.APId, service.Machined, service.Kubelet}
 	if m.boot.Config.Role().IsControlPlane() {
-		required = append(required, serviceEtcd, serviceTrustd)
+		required = append(required, service.Etcd, service.Trustd)
 	}
 
-	add("services", m.boot.Services.problems(required))
+	add("services", m.boot.Services.Problems(required))
 	add("staticPods", m.boot.controlPlane.staticPodProblems())
 	add("nodeReady", m.boot.Kubelet.nodeProblem())
 

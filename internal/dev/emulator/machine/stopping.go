@@ -10,6 +10,10 @@ import (
 
 	"github.com/google/uuid"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
 
 // What a node asks the kernel for at the end of a boot, as RestartEvents tell it. Source: linux/reboot.h.
@@ -28,59 +32,66 @@ type restart struct {
 // Error implements error with Talos' own text.
 func (r restart) Error() string { return fmt.Sprintf("unix.Reboot(%x)", r.command) }
 
+// sequencer runs the sequences of a boot, and ends the boot when one asks for it.
+type sequencer struct {
+	*sequence.Runner
+
+	boot *Boot
+}
+
 // Act runs a sequence in a new actor's name, after the answer to the call that asked for it; only an event tells if it
 // could not start.
-func (s *sequencer) Act(what, sequence string, force bool, phases []phase) string {
+func (s *sequencer) Act(what, name string, force bool, phases []sequence.Phase) string {
 	actor := uuid.NewString()
 
-	switch sequence {
-	case SeqReboot, SeqShutdown:
+	switch name {
+	case sequence.Reboot, sequence.Shutdown:
 		s.boot.Log("%s via API received. actor id: %s", what, actor)
-	case SeqReset:
+	case sequence.Reset:
 		s.boot.Log("reset request received. actorID: %s", actor)
 	}
 
-	s.Follow(withActor(s.boot.Context, actor), what, sequence, force, phases)
+	s.Follow(sequence.WithActor(s.boot.Context, actor), what, name, force, phases)
 
 	return actor
 }
 
 // Follow runs a sequence in the background and does what its end asks for.
-func (s *sequencer) Follow(ctx context.Context, what, sequence string, force bool, phases []phase) {
+func (s *sequencer) Follow(ctx context.Context, what, name string, force bool, phases []sequence.Phase) {
 	s.boot.Tasks.Go(func() {
-		err := s.run(ctx, sequence, force, phases)
+		err := s.Run(ctx, name, force, phases)
 
 		if !errors.As(err, &restart{}) && err != nil {
 			s.boot.Log("%s failed: %s", what, err)
 		}
 
-		s.settle(sequence, err)
+		s.settle(name, err)
 	})
 }
 
 // settle ends the boot if the end of a sequence asks for that, or if it was fatal. One that did not start, or was taken
 // over from, changes nothing.
-func (s *sequencer) settle(sequence string, err error) {
+func (s *sequencer) settle(name string, err error) {
 	var over restart
 
 	switch {
-	case err == nil, s.boot.Context.Err() != nil, errors.Is(err, errLocked), errors.Is(err, context.Canceled):
+	case err == nil, s.boot.Context.Err() != nil, errors.Is(err, sequence.ErrLocked), errors.Is(err, context.Canceled):
 	case errors.As(err, &over):
 		s.boot.Phases.shutServices() // those that a forced reboot left running
 		s.boot.finish(over.how)
 	default:
-		s.fail(sequence, err)
+		s.fail(name, err)
 	}
 }
 
 // fail is how a boot ends whose sequence failed: its services stop, and after some seconds in which only the console
 // tells why it reboots.
-func (s *sequencer) fail(sequence string, err error) {
+func (s *sequencer) fail(name string, err error) {
 	s.boot.Phases.shutServices()
 	s.boot.Log("running emergency volume cleanup")
 	s.boot.Log("%s", err)
 
-	if sequence == SeqShutdown {
+	if name == sequence.Shutdown {
 		s.boot.finish(endPowerOff)
 
 		return
@@ -107,11 +118,11 @@ func (s *sequencer) fail(sequence string, err error) {
 const rebootCountdown = 10
 
 // Reboot are those of a reboot: without the cleanup if it is forced, without kexec after a power cycle.
-func (p *phases) Reboot(mode machineapi.RebootRequest_Mode) []phase {
-	var phases []phase
+func (p *phases) Reboot(mode machineapi.RebootRequest_Mode) []sequence.Phase {
+	var phases []sequence.Phase
 
 	if mode != machineapi.RebootRequest_FORCE {
-		phases = append(phases, single("cleanup", "stopAllPods", p.stopAllPods), idle("dbus", "stopDBus"))
+		phases = append(phases, sequence.Single("cleanup", "stopAllPods", p.stopAllPods), sequence.Idle("dbus", "stopDBus"))
 		phases = append(phases, p.stop(true)...)
 	}
 
@@ -124,41 +135,42 @@ func (p *phases) Reboot(mode machineapi.RebootRequest_Mode) []phase {
 }
 
 // Shutdown are those of a shutdown. Without force the node leaves Kubernetes in order first.
-func (p *phases) Shutdown(force bool) []phase {
-	phases := []phase{idle("storeShutdown", "storeShutdownEmergency")}
+func (p *phases) Shutdown(force bool) []sequence.Phase {
+	phases := []sequence.Phase{sequence.Idle("storeShutdown", "storeShutdownEmergency")}
 
 	if !force && p.boot.Kubelet.registers() {
-		phases = append(phases, single("drain", "cordonAndDrainNode", p.boot.Kubelet.cordonAndDrain))
+		phases = append(phases, sequence.Single("drain", "cordonAndDrainNode", p.boot.Kubelet.cordonAndDrain))
 	}
 
-	phases = append(phases, single("cleanup", "stopAllPods", p.stopAllPods), idle("dbus", "stopDBus"))
+	phases = append(phases, sequence.Single("cleanup", "stopAllPods", p.stopAllPods), sequence.Idle("dbus", "stopDBus"))
 	phases = append(phases, p.stop(false)...)
 
 	return append(phases, p.powerOff())
 }
 
 // stop end all services in order.
-func (p *phases) stop(kexec bool) []phase {
-	phases := append([]phase{single("stopServices", "stopServicesForUpgrade", p.stopWorkload)}, unmountPhases()...)
+func (p *phases) stop(kexec bool) []sequence.Phase {
+	phases := []sequence.Phase{sequence.Single("stopServices", "stopServicesForUpgrade", p.stopWorkload)}
+	phases = append(phases, unmountPhases()...)
 
 	if kexec {
-		phases = append(phases, single("kexec", "kexecPrepare", p.kexecPrepare))
+		phases = append(phases, sequence.Single("kexec", "kexecPrepare", p.kexecPrepare))
 	}
 
 	return append(phases, p.stopEverything())
 }
 
-func unmountPhases() []phase {
-	return []phase{
-		idle("umount", "unmountPodMounts"),
-		idle("unmountBind", "unmountSystemDiskBindMounts"),
-		idle("unmountSystem", "unmountEphemeralPartition"),
-		idle("volumeFinalize", "teardownLifecycle"),
+func unmountPhases() []sequence.Phase {
+	return []sequence.Phase{
+		sequence.Idle("umount", "unmountPodMounts"),
+		sequence.Idle("unmountBind", "unmountSystemDiskBindMounts"),
+		sequence.Idle("unmountSystem", "unmountEphemeralPartition"),
+		sequence.Idle("volumeFinalize", "teardownLifecycle"),
 	}
 }
 
-func (p *phases) stopEverything() phase {
-	return single("stopEverything", "stopAllServices", func(context.Context) error {
+func (p *phases) stopEverything() sequence.Phase {
+	return sequence.Single("stopEverything", "stopAllServices", func(context.Context) error {
 		p.shutServices()
 
 		return nil
@@ -166,9 +178,9 @@ func (p *phases) stopEverything() phase {
 }
 
 // restart is the last one of a boot that is followed by another. The kernel takes its time to end.
-func (p *phases) restart(command int64) phase {
-	return single("reboot", "reboot", func(ctx context.Context) error {
-		p.boot.Events.publish(p.boot.Now(), actorOf(ctx), &machineapi.RestartEvent{Cmd: command})
+func (p *phases) restart(command int64) sequence.Phase {
+	return sequence.Single("reboot", "reboot", func(ctx context.Context) error {
+		p.boot.Events.Publish(p.boot.Now(), sequence.ActorOf(ctx), &machineapi.RestartEvent{Cmd: command})
 
 		if err := p.boot.Sleep(ctx, p.boot.Node.options.Timing.Stop); err != nil {
 			return err
@@ -178,9 +190,9 @@ func (p *phases) restart(command int64) phase {
 	})
 }
 
-func (p *phases) powerOff() phase {
-	return single("shutdown", "shutdown", func(ctx context.Context) error {
-		p.boot.Events.publish(p.boot.Now(), actorOf(ctx), &machineapi.RestartEvent{Cmd: commandPowerOff})
+func (p *phases) powerOff() sequence.Phase {
+	return sequence.Single("shutdown", "shutdown", func(ctx context.Context) error {
+		p.boot.Events.Publish(p.boot.Now(), sequence.ActorOf(ctx), &machineapi.RestartEvent{Cmd: commandPowerOff})
 
 		if err := p.boot.Sleep(ctx, p.boot.Node.options.Timing.Stop); err != nil {
 			return err
@@ -207,10 +219,10 @@ func (p *phases) kexecPrepare(context.Context) error {
 
 // stopAllPods ends kubelet and with it the node's pods.
 func (p *phases) stopAllPods(ctx context.Context) error {
-	ran := p.boot.Services.Up(serviceKubelet)
+	ran := p.boot.Services.Up(service.Kubelet)
 
 	p.boot.Kubelet.end()
-	p.boot.Services.stop(serviceKubelet)
+	p.boot.Services.Stop(service.Kubelet)
 
 	if !ran {
 		return nil
@@ -224,7 +236,7 @@ func (p *phases) stopWorkload(context.Context) error {
 	p.boot.endWorkload()
 	p.boot.Kubelet.end()
 	p.boot.Etcd.loseData()
-	p.boot.Services.stop(serviceKubelet, serviceEtcd, serviceTrustd, ServiceCRI)
+	p.boot.Services.Stop(service.Kubelet, service.Etcd, service.Trustd, service.CRI)
 
 	return nil
 }
@@ -234,7 +246,7 @@ func (p *phases) shutServices() {
 	p.boot.endWorkload()
 	p.boot.Kubelet.end()
 	p.boot.Etcd.loseData()
-	p.boot.Services.stop()
+	p.boot.Services.Stop()
 	p.boot.stop()
 
 	p.boot.mu.Lock()
@@ -284,7 +296,7 @@ func (k *kubelet) cordonAndDrain(ctx context.Context) error {
 			return false
 		}
 
-		cluster.kube.Drain(k.boot.Config.Hostname())
+		cluster.Kubernetes.Drain(k.boot.Config.Hostname())
 
 		return true
 	})
@@ -302,7 +314,7 @@ func (k *kubelet) cordonAndDrain(ctx context.Context) error {
 }
 
 // reachable is the cluster whose API the node reaches; nil if there is none.
-func (k *kubelet) reachable() *EtcdCluster {
+func (k *kubelet) reachable() *etcd.Cluster {
 	for _, endpoint := range k.endpoints() {
 		if cluster := k.boot.Node.Lab.kubernetesAt(endpoint); cluster != nil {
 			return cluster

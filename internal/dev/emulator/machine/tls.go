@@ -245,6 +245,7 @@ func (c *certificates) acceptedPEM() []byte {
 	return bytes.Join(pems, []byte("\n"))
 }
 
+// AcceptedCAs are whose client certificates the secure API takes.
 func (c *certificates) AcceptedCAs() (*stdx509.CertPool, error) {
 	pool := stdx509.NewCertPool()
 

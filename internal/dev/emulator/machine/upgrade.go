@@ -7,6 +7,9 @@ import (
 	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
 )
 
 // quorumCheck is how long a node waits for each etcd member to prove that it works, in node time.
@@ -18,32 +21,23 @@ func (i *installer) EtcdAllowsUpgrade(ctx context.Context) error {
 		return fmt.Errorf("failed to create etcd client: %w", err)
 	}
 
-	var members []etcdMember
-
-	err := i.boot.Etcd.awaitWorking(ctx, func(cluster *EtcdCluster) {
-		for _, member := range cluster.Members {
-			members = append(members, *member)
-		}
-	})
+	cluster, err := i.boot.Etcd.awaitWorking(ctx)
 	if err != nil {
 		return fmt.Errorf("failed to acquire upgrade mutex: %w", err)
 	}
 
 	const minority = 2
 
-	if len(members) == minority {
+	down, of := cluster.Down()
+	if of == minority {
 		return fmt.Errorf("error validating etcd for upgrade: etcd member count(%d) is insufficient to maintain quorum if "+
 			"upgrade commences", minority)
 	}
 
-	for _, member := range members {
-		if !member.startedOnce {
+	for _, member := range down {
+		if !member.Started {
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be "+
 				"running to perform an upgrade", member.ID)
-		}
-
-		if member.Boot != nil {
-			continue
 		}
 
 		if err := i.boot.Sleep(ctx, quorumCheck); err != nil {
@@ -51,44 +45,44 @@ func (i *installer) EtcdAllowsUpgrade(ctx context.Context) error {
 		}
 
 		return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be "+
-			"healthy to perform an upgrade: %w",
-			member.ID, context.DeadlineExceeded)
+			"healthy to perform an upgrade: %w", member.ID, context.DeadlineExceeded)
 	}
 
 	return nil
 }
 
 // Upgrade stop what runs on the system disk, write the new system beside the old one, and reboot into it.
-func (p *phases) Upgrade(request *machineapi.UpgradeRequest) []phase {
-	var phases []phase
+func (p *phases) Upgrade(request *machineapi.UpgradeRequest) []sequence.Phase {
+	var phases []sequence.Phase
 
 	if p.boot.Kubelet.registers() {
-		phases = append(phases, single("drain", "cordonAndDrainNode", p.boot.Kubelet.cordonAndDrain))
+		phases = append(phases, sequence.Single("drain", "cordonAndDrainNode", p.boot.Kubelet.cordonAndDrain))
 	}
 
 	phases = append(phases,
-		single("cleanup", "stopAllPods", p.stopAllPods),
-		idle("dbus", "stopDBus"),
-		single("stopServices", "stopServicesForUpgrade", p.stopWorkload),
-		idle("unmount", "unmountPodMounts"),
-		idle("unmountBind", "unmountSystemDiskBindMounts"),
-		idle("unmountSystem", "unmountEphemeralPartition"),
-		idle("volumeFinalize", "teardownLifecycle"),
-		single("upgrade", "upgrade", func(ctx context.Context) error {
+		sequence.Single("cleanup", "stopAllPods", p.stopAllPods),
+		sequence.Idle("dbus", "stopDBus"),
+		sequence.Single("stopServices", "stopServicesForUpgrade", p.stopWorkload),
+		sequence.Idle("unmount", "unmountPodMounts"),
+		sequence.Idle("unmountBind", "unmountSystemDiskBindMounts"),
+		sequence.Idle("unmountSystem", "unmountEphemeralPartition"),
+		sequence.Idle("volumeFinalize", "teardownLifecycle"),
+		sequence.Single("upgrade", "upgrade", func(ctx context.Context) error {
 			return p.boot.Installer.upgradeTo(ctx, request.GetImage())
 		}),
-		idle("meta", "reloadMeta"),
+		sequence.Idle("meta", "reloadMeta"),
 	)
 
 	if request.GetRebootMode() == machineapi.UpgradeRequest_DEFAULT {
-		phases = append(phases, single("kexec", "kexecPrepare", p.kexecPrepare))
+		phases = append(phases, sequence.Single("kexec", "kexecPrepare", p.kexecPrepare))
 	}
 
 	return append(phases, p.stopEverything(), p.restart(p.boot.Installer.commandAfterUpgrade(request.GetRebootMode())))
 }
 
-func (p *phases) StageUpgrade(mode machineapi.UpgradeRequest_RebootMode) []phase {
-	phases := []phase{single("cleanup", "stopAllPods", p.stopAllPods), idle("dbus", "stopDBus")}
+// StageUpgrade are those of a reboot into an upgrade that the next boot does.
+func (p *phases) StageUpgrade(mode machineapi.UpgradeRequest_RebootMode) []sequence.Phase {
+	phases := []sequence.Phase{sequence.Single("cleanup", "stopAllPods", p.stopAllPods), sequence.Idle("dbus", "stopDBus")}
 	phases = append(phases, p.stop(mode == machineapi.UpgradeRequest_DEFAULT)...)
 
 	return append(phases, p.restart(p.boot.Installer.commandAfterUpgrade(mode)))
@@ -143,7 +137,7 @@ func VersionOf(image, fallback string) string {
 
 // ExitCode is how an installer ends that reached the disk: with an error if the disk is to fail.
 func (i *installer) ExitCode() int32 {
-	if i.boot.Node.takeInstallFault(InstallDiskWrite) == InstallDiskWrite {
+	if i.boot.Node.takeInstallFault(faults.InstallDiskWrite) == faults.InstallDiskWrite {
 		return 1
 	}
 

@@ -41,8 +41,8 @@ var sections = []struct {
 	{"`nodes.<name>.disks[].volumes[]`", "../machine", reflect.TypeFor[emulator.Volume]()},
 	{"`nodes.<name>.extensions[]`", "../machine", reflect.TypeFor[emulator.Extension]()},
 	{"`timing`", "../machine", reflect.TypeFor[emulator.Timing]()},
-	{"`faults`", "../machine", reflect.TypeFor[emulator.Faults]()},
-	{"`faults.calls[]`", "../machine", reflect.TypeFor[emulator.CallFault]()},
+	{"`faults`", "../faults", reflect.TypeFor[emulator.Faults]()},
+	{"`faults.calls[]`", "../faults", reflect.TypeFor[emulator.CallFault]()},
 	{"`events[]`", ".", reflect.TypeFor[scenario.Event]()},
 }
 
@@ -136,8 +136,8 @@ func TestEveryValueOfAChoiceHasAWord(t *testing.T) {
 
 	values := map[string]int{}
 
-	for _, file := range []string{"faults.go", "options.go"} {
-		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "machine", file), nil, 0)
+	for _, file := range []string{"faults/faults.go", "machine/options.go"} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", filepath.FromSlash(file)), nil, 0)
 		require.NoError(t, err)
 
 		ast.Inspect(parsed, func(node ast.Node) bool {

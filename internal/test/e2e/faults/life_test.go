@@ -3,7 +3,6 @@ package faults_test
 import (
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -144,8 +143,8 @@ func installFaults() []fault {
 		},
 		{
 			title: "an install that is silent for 12 minutes", class: "connection refused",
-			knob:    "InstallStall: 12 min, LabOptions.AutoHostnames",
-			cluster: labcluster.Options{AutoHostnames: true, LabOptions: emulator.LabOptions{TimeScale: hastyScale}},
+			knob:     "InstallStall: 12 min, LabOptions.AutoHostnames",
+			cluster:  labcluster.Options{AutoHostnames: true, LabOptions: emulator.LabOptions{TimeScale: hastyScale}},
 			inject:   set(func(f *emulator.Faults) { f.InstallStall = 12 * time.Minute }),
 			settings: unhurried,
 			seen:     "port refused: installing or booting", node: cp1,

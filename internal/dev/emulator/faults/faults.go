@@ -1,4 +1,5 @@
-package machine
+// Package faults is what can go wrong with a machine and with the calls that it gets, and the record of these calls.
+package faults
 
 import (
 	"net/netip"
@@ -207,13 +208,10 @@ func (f CallFault) concerns(call *Call) bool {
 		(f.Resource == "" || f.Resource == call.Resource) && (call.Mutating || !f.Mutating)
 }
 
-// TakeFault finds the fault for a call and counts it down.
-func (r *recorder) TakeFault(call *Call, when When) (CallFault, bool) {
-	r.node.mu.Lock()
-	defer r.node.mu.Unlock()
-
-	for i := range r.node.faults.Calls {
-		fault := &r.node.faults.Calls[i]
+// Take finds the fault for a call and counts it down.
+func (f *Faults) Take(call *Call, when When) (CallFault, bool) {
+	for i := range f.Calls {
+		fault := &f.Calls[i]
 		if fault.When != when || fault.Times < 0 || !fault.concerns(call) {
 			continue
 		}

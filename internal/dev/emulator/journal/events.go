@@ -1,4 +1,5 @@
-package machine
+// Package journal is what a boot tells of itself while it lasts: its events and its logs.
+package journal
 
 import (
 	"encoding/base32"
@@ -26,28 +27,30 @@ const (
 // eventTypePrefix is what event type URLs begin with.
 const eventTypePrefix = "talos/runtime/"
 
-// event is one entry of a node's event ring.
-type event struct {
+// Event is one entry of a node's event ring.
+type Event struct {
 	id    string
 	Actor string
 	at    time.Time // node time
 	data  *anypb.Any
 }
 
-func (e event) Message() *machineapi.Event {
+// Message is the event as the API sends it.
+func (e Event) Message() *machineapi.Event {
 	return &machineapi.Event{Metadata: &common.Metadata{}, Data: e.data, Id: e.id, ActorId: e.Actor}
 }
 
-// eventRing is the history of a boot's events. It is lost at reboot.
-type eventRing struct {
+// Events is the history of a boot's events. It is lost at reboot.
+type Events struct {
 	Changed signal.Signal
 
 	mu     sync.Mutex
-	events []event
+	events []Event
 	first  int // position of events[0] since the boot began
 }
 
-func (r *eventRing) publish(at time.Time, actor string, payload proto.Message) {
+// Publish adds an event, which an actor may have caused.
+func (r *Events) Publish(at time.Time, actor string, payload proto.Message) {
 	body, err := proto.Marshal(payload)
 	if err != nil {
 		return // generated messages always marshal
@@ -56,7 +59,7 @@ func (r *eventRing) publish(at time.Time, actor string, payload proto.Message) {
 	data := &anypb.Any{TypeUrl: eventTypePrefix + string(payload.ProtoReflect().Descriptor().FullName()), Value: body}
 
 	r.mu.Lock()
-	r.events = append(r.events, event{id: eventID(at, r.first+len(r.events)), Actor: actor, at: at, data: data})
+	r.events = append(r.events, Event{id: eventID(at, r.first+len(r.events)), Actor: actor, at: at, data: data})
 
 	if over := len(r.events) - eventCapacity; over > 0 {
 		r.events = r.events[over:]
@@ -69,7 +72,7 @@ func (r *eventRing) publish(at time.Time, actor string, payload proto.Message) {
 
 // At returns the event at a position; found is false when there is none yet, and lost is true when the reader was too
 // slow for the ring.
-func (r *eventRing) At(position int) (found event, ok, lost bool) {
+func (r *Events) At(position int) (found Event, ok, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -77,16 +80,16 @@ func (r *eventRing) At(position int) (found event, ok, lost bool) {
 
 	switch {
 	case position == end:
-		return event{}, false, false
+		return Event{}, false, false
 	case end-position >= eventCapacity:
-		return event{}, false, true
+		return Event{}, false, true
 	default:
 		return r.events[position-r.first], true, false
 	}
 }
 
 // Start finds the position at which a reader begins.
-func (r *eventRing) Start(request *machineapi.EventsRequest, now time.Time) (int, error) {
+func (r *Events) Start(request *machineapi.EventsRequest, now time.Time) (int, error) {
 	if err := checkTails(request); err != nil {
 		return 0, err
 	}
@@ -98,7 +101,7 @@ func (r *eventRing) Start(request *machineapi.EventsRequest, now time.Time) (int
 	oldest := max(r.first, end-(eventCapacity-eventGap))
 
 	// from is the first position, of those that readers can begin at, whose event fits.
-	from := func(fits func(event) bool) int {
+	from := func(fits func(Event) bool) int {
 		for position := oldest; position < end; position++ {
 			if fits(r.events[position-r.first]) {
 				return position
@@ -114,11 +117,11 @@ func (r *eventRing) Start(request *machineapi.EventsRequest, now time.Time) (int
 	case request.GetTailEvents() > 0:
 		return max(oldest, end-int(request.GetTailEvents())), nil
 	case request.GetTailId() != "":
-		return from(func(e event) bool { return e.id > request.GetTailId() }), nil
+		return from(func(e Event) bool { return e.id > request.GetTailId() }), nil
 	case request.GetTailSeconds() != 0:
 		since := now.Add(-time.Duration(request.GetTailSeconds()) * time.Second)
 
-		return from(func(e event) bool { return e.at.After(since) }), nil
+		return from(func(e Event) bool { return e.at.After(since) }), nil
 	default:
 		return end, nil
 	}
