@@ -303,7 +303,7 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 
 	if node != nil {
 		config, err = in.Cluster.MachineConfig(node)
-	} else if config, err = machineconfig.Load(path); err != nil {
+	} else if config, err = in.Options.Files.Open(path).Config(); err != nil {
 		in.unreadable = append(in.unreadable, in.loadFinding(path, err)) // with an inventory the cross-check tells it
 	}
 

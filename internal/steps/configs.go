@@ -21,6 +21,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
+// configMode are the permission bits of files with secrets: they are for their owner alone.
+const configMode = 0o600
+
 // Configs renders the machine configs. Files of nodes that have none are added; others are replaced only while every
 // node is in maintenance, or when asked.
 type Configs struct {
@@ -169,17 +172,17 @@ func (m *configsMaker) install(ctx context.Context, rendered []workspace.File, s
 	return m.done(report.Applied, "wrote "+names)
 }
 
-// write writes the files and reads them again. The cluster has a CA from now on, and so another lock.
+// write writes the files and takes them up. The cluster has a CA from now on, and so another lock.
 func (m *configsMaker) write(ctx context.Context, files []workspace.File) error {
 	if err := writeConfigs(m.gate, m.Settings.ClusterConfigDir, files); err != nil {
 		return err
 	}
 
 	for _, file := range files {
-		m.workspace.Files.Renew(m.workspace.PathOf(file))
+		m.workspace.Files.Wrote(m.workspace.PathOf(file), file.Data, configMode)
 	}
 
-	if err := m.workspace.Load(); err != nil {
+	if err := m.workspace.Reload(); err != nil {
 		return err
 	}
 
@@ -215,8 +218,11 @@ func (m *configsMaker) nameStale(rendered []workspace.File) {
 
 	made := namesOf(rendered)
 	for _, path := range present {
-		config, err := machineconfig.Load(path)
-		if !slices.Contains(made, filepath.Base(path)) && err == nil && config.ClusterName() == m.Cluster.Name {
+		if slices.Contains(made, filepath.Base(path)) {
+			continue
+		}
+
+		if config, err := m.workspace.Files.Open(path).Config(); err == nil && config.ClusterName() == m.Cluster.Name {
 			m.Report.Finding(m.step.Name(), diagnosis.Finding{
 				ID:       diagnosis.ConfigsStale,
 				Severity: diagnosis.Warning,
@@ -232,7 +238,7 @@ func (m *configsMaker) showDiffs(writing []workspace.File) {
 	for _, file := range writing {
 		path := m.workspace.PathOf(file)
 
-		present, err := machineconfig.Load(path)
+		present, err := m.workspace.Files.Open(path).Config()
 		if err != nil || file.Name == workspace.TalosconfigName {
 			continue
 		}
@@ -288,7 +294,7 @@ func writeConfigs(gate gate.Gate, folder string, files []workspace.File) error {
 
 	for _, file := range files {
 		path := filepath.Join(folder, file.Name)
-		if err := gate.WriteFile(path, file.Data, 0o600); err != nil {
+		if err := gate.WriteFile(path, file.Data, configMode); err != nil {
 			return unwritable(path, err)
 		}
 	}

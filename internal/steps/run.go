@@ -13,9 +13,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/gate"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
@@ -58,7 +58,7 @@ func New(ctx context.Context, settings *settings.Settings, environ []string, rec
 		Clock:      clk,
 		Report:     recorder,
 		Log:        log,
-		NewSecrets: machineconfig.NewSecrets,
+		NewSecrets: clustersecrets.New,
 		workspace:  files,
 		observer:   observe.New(&files.Contents, clk),
 		gate:       gate.New(settings.DryRun),

@@ -283,8 +283,12 @@ func (m *secretsMaker) writeFile(ctx context.Context, bundle *secrets.Bundle, pa
 		return err
 	}
 
-	m.workspace.Files.Renew(path)
-	return unwritable(path, m.gate.WriteFile(path, text, 0o600))
+	if err := m.gate.WriteFile(path, text, configMode); err != nil {
+		return unwritable(path, err)
+	}
+
+	m.workspace.Files.Wrote(path, text, configMode)
+	return nil
 }
 
 // keepOutOfGit has git ignore a file in the clear, and warns of it.

@@ -116,8 +116,7 @@ func TestATalenvThatCannotBeDecryptedIsAMistakeOnlyWhereAVariableIsMissing(t *te
 	_, err := inventory.Load(options)
 	require.NotContains(t, err.Error(), "talenv.sops.yaml")
 
-	overwrite(t, options.TalosDir, "talconfig.yaml", "clusterName: ${NAME}\n")
-	options.Files.Renew(filepath.Join(options.TalosDir, "talconfig.yaml"))
+	options.Files.Wrote(filepath.Join(options.TalosDir, "talconfig.yaml"), []byte("clusterName: ${NAME}\n"), 0o600)
 
 	_, err = inventory.Load(options)
 	require.ErrorContains(t, err, "talconfig.yaml:1:14: variable NAME is not set")

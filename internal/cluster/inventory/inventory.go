@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
@@ -44,8 +43,6 @@ type Cluster struct {
 
 	// environ are variables, as NAME=value.
 	environ []string
-	// configs are the machine configs that were asked for so far.
-	configs loadedConfigs
 }
 
 // Node is one machine.
@@ -118,7 +115,7 @@ func (c *Cluster) Node(name string) *Node {
 // MachineConfig is the machine config of a node as it was when it was first asked for, which Load does: whatever a run
 // checks, compares and sends, it is the same content. Errors are *machineconfig.LoadError.
 func (c *Cluster) MachineConfig(node *Node) (*machineconfig.Config, error) {
-	return c.configs.of(node.ConfigFile, c.load)
+	return c.Files.Open(node.ConfigFile).Config()
 }
 
 // Variables are the values that texts of the cluster's files may use, from the environment and the files of variables.
@@ -132,39 +129,6 @@ func (c *Cluster) Variables() (talconfig.Variables, error) {
 	variables := talconfig.ReadVariables(c.Files, filepath.Dir(c.Source), c.environ, mistakes)
 
 	return variables, diagnosis.Join(variables.Failed, mistakes.Err())
-}
-
-func (c *Cluster) load(path string) (*machineconfig.Config, error) {
-	file := c.Files.Open(path)
-
-	return machineconfig.FromFile(path, file.Data, file.Err)
-}
-
-// loadedConfigs loads each machine config once. The zero value is ready for use.
-type loadedConfigs struct {
-	mu     sync.Mutex
-	byPath map[string]func() (*machineconfig.Config, error)
-}
-
-func (l *loadedConfigs) of(path string, load func(string) (*machineconfig.Config, error)) (*machineconfig.Config,
-	error) {
-	return l.loader(path, load)()
-}
-
-func (l *loadedConfigs) loader(path string,
-	load func(string) (*machineconfig.Config, error)) func() (*machineconfig.Config, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	if l.byPath == nil {
-		l.byPath = map[string]func() (*machineconfig.Config, error){}
-	}
-
-	if l.byPath[path] == nil {
-		l.byPath[path] = sync.OnceValues(func() (*machineconfig.Config, error) { return load(path) })
-	}
-
-	return l.byPath[path]
 }
 
 // HasVIP reports whether the cluster's endpoint is a virtual address of its control planes.

@@ -39,7 +39,7 @@ type Options struct {
 	ConfigDir string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
 	Environ []string
-	// Files are what the run has read so far; nil opens each file anew.
+	// Files are what the run has read so far; nil for nothing yet.
 	Files *reading.Files
 }
 
@@ -58,6 +58,10 @@ func Load(options Options) (*Cluster, error) {
 // Inspect is Load for those who only look: with the error comes as much of the cluster as the files tell all the same,
 // for what can be said about it. It may lack anything, and is nil where nothing can be made out.
 func Inspect(options Options) (*Cluster, error) {
+	if options.Files == nil {
+		options.Files = reading.New("", nil)
+	}
+
 	kind, err := options.kind()
 
 	switch {
@@ -77,7 +81,20 @@ func inspectTalconfig(options Options) (*Cluster, error) {
 		options.ConfigDir = defaultConfigDir(options.TalosDir)
 	}
 
-	read := talconfig.Read(options.Files, options.TalosDir, options.Environ)
+	cluster := clusterOf(talconfig.Read(options.Files, options.TalosDir, options.Environ), options)
+	cluster.Talconfig.NameFields(cluster.Talconfig.Root)
+
+	if len(cluster.Nodes) == 0 {
+		return nil, cluster.Talconfig.Err()
+	}
+
+	cluster.learnFromConfigs()
+
+	return cluster, cluster.Talconfig.Err()
+}
+
+// clusterOf is the cluster that a talconfig.yaml declares.
+func clusterOf(read *talconfig.Reading, options Options) *Cluster {
 	reader := &reader{Reading: read, cluster: &Cluster{
 		Source: filepath.Join(options.TalosDir, TalconfigName), ConfigDir: options.ConfigDir, Files: options.Files,
 		Talconfig: read,
@@ -88,15 +105,24 @@ func inspectTalconfig(options Options) (*Cluster, error) {
 		reader.readNodes(read.Root, read.Config)
 	}
 
-	read.NameFields(read.Root)
+	return reader.cluster
+}
 
-	if len(reader.cluster.Nodes) == 0 {
-		return nil, read.Err()
+// Renewed is the cluster with what machine configs tell that were made since it was loaded. What declares it is not
+// read again.
+func (c *Cluster) Renewed() *Cluster {
+	var renewed *Cluster
+
+	if c.Profile != nil {
+		renewed = clusterOfProfile(c.Profile, c.Source, c.ConfigDir)
+		renewed.Files, renewed.environ = c.Files, c.environ
+	} else {
+		renewed = clusterOf(c.Talconfig, Options{TalosDir: filepath.Dir(c.Source), ConfigDir: c.ConfigDir, Files: c.Files})
 	}
 
-	reader.cluster.learnFromConfigs()
+	renewed.learnFromConfigs()
 
-	return reader.cluster, read.Err()
+	return renewed
 }
 
 // reader turns one talconfig.yaml into a cluster.

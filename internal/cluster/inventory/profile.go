@@ -19,6 +19,22 @@ func loadProfile(options Options) (*Cluster, error) {
 		return nil, err
 	}
 
+	configDir := options.ConfigDir
+
+	// A folder that was not chosen is the profile's.
+	if configDir == "" || filepath.Clean(configDir) == defaultConfigDir(options.TalosDir) {
+		configDir = declared.ConfigDir
+	}
+
+	cluster := clusterOfProfile(declared, path, configDir)
+	cluster.Files, cluster.environ = options.Files, options.Environ
+	cluster.learnFromConfigs()
+
+	return cluster, nil
+}
+
+// clusterOfProfile is the cluster that a profile declares.
+func clusterOfProfile(declared *profile.Profile, path, configDir string) *Cluster {
 	cluster := &Cluster{
 		Name:              declared.Name,
 		Endpoint:          declared.Endpoint,
@@ -29,23 +45,14 @@ func loadProfile(options Options) (*Cluster, error) {
 		ServiceSubnets:    subnetsOr(declared.ServiceSubnet, constants.DefaultIPv4ServiceNet),
 		Source:            path,
 		Profile:           declared,
-		ConfigDir:         options.ConfigDir,
-		Files:             options.Files,
-		environ:           options.Environ,
-	}
-
-	// A folder that was not chosen is the profile's.
-	if options.ConfigDir == "" || filepath.Clean(options.ConfigDir) == defaultConfigDir(options.TalosDir) {
-		cluster.ConfigDir = declared.ConfigDir
+		ConfigDir:         configDir,
 	}
 
 	for _, machine := range declared.Machines {
 		cluster.Nodes = append(cluster.Nodes, profileNode(declared, machine, cluster.ConfigDir))
 	}
 
-	cluster.learnFromConfigs()
-
-	return cluster, nil
+	return cluster
 }
 
 func subnetsOr(declared netip.Prefix, fallback string) []netip.Prefix {

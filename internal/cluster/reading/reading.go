@@ -42,6 +42,7 @@ type File struct {
 	Unwritten bool
 
 	places    func() *machineconfig.Places
+	config    func() (*machineconfig.Config, error)
 	plaintext func() ([]byte, error)
 }
 
@@ -71,25 +72,20 @@ func (f *Files) Pretend(path string, data []byte) {
 	path = filepath.Clean(path)
 	made := f.file(path, data, 0, nil)
 	made.Unwritten = true
-
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	f.byPath[path] = func() *File { return made }
+	f.put(path, made)
 }
 
-// Renew has files opened again when they are next asked for: those that this run has written itself.
-func (f *Files) Renew(paths ...string) {
-	if f == nil {
-		return
-	}
+// Wrote has a file taken for what this run has just written to it.
+func (f *Files) Wrote(path string, data []byte, mode fs.FileMode) {
+	path = filepath.Clean(path)
+	f.put(path, f.file(path, data, mode, nil))
+}
 
+func (f *Files) put(path string, file *File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	for _, path := range paths {
-		delete(f.byPath, filepath.Clean(path))
-	}
+	f.byPath[path] = func() *File { return file }
 }
 
 // Shown is a path as people want to read it: relative to the root when it lies below.
@@ -115,6 +111,9 @@ func (f *Files) read(path string) *File {
 func (f *Files) file(path string, data []byte, mode fs.FileMode, err error) *File {
 	read := &File{Path: path, Shown: f.Shown(path), Data: data, Mode: mode, Err: err}
 	read.places = sync.OnceValue(func() *machineconfig.Places { return machineconfig.NewPlaces(read.Data) })
+	read.config = sync.OnceValues(func() (*machineconfig.Config, error) {
+		return machineconfig.FromFile(path, read.Data, read.Err)
+	})
 	read.plaintext = sync.OnceValues(func() ([]byte, error) { return f.decrypt(path, read.Data) })
 
 	if f.decrypt == nil {
@@ -150,6 +149,9 @@ func (f *File) Decrypted() ([]byte, error) { return f.plaintext() }
 
 // Places finds the lines and columns of what stands in a YAML file.
 func (f *File) Places() *machineconfig.Places { return f.places() }
+
+// Config is the file as a machine config, which it is decoded as once. Errors are *machineconfig.LoadError.
+func (f *File) Config() (*machineconfig.Config, error) { return f.config() }
 
 // Missing reports whether there is no such file.
 func (f *File) Missing() bool { return errors.Is(f.Err, fs.ErrNotExist) }

@@ -32,7 +32,7 @@ func AuditOptions(ctx context.Context, settings *settings.Settings, environ []st
 // CheckOptions are the files that an audit and a preflight look at alike, and how they check them.
 func (w *Workspace) CheckOptions(checks check.Settings) check.Options {
 	return check.Options{
-		TalosDir: w.Settings.TalosDir, ConfigDir: w.Settings.ClusterConfigDir, Root: w.Settings.RootDir,
+		Cluster: w.Cluster, TalosDir: w.Settings.TalosDir, ConfigDir: w.Settings.ClusterConfigDir, Root: w.Settings.RootDir,
 		Talosconfig: w.Settings.Talosconfig, Kubeconfig: w.Settings.Kubeconfig,
 		Files: w.Files, Made: w.Made,
 		Environ: w.Environ, CallsFrom: check.CallsFrom, Checks: checks,
@@ -100,5 +100,5 @@ func (w *Workspace) PretendFiles(files []File, standIn string) error {
 	}
 
 	w.Made.StandIn = standIn
-	return w.Load()
+	return w.Reload()
 }

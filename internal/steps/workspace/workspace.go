@@ -55,17 +55,22 @@ func New(ctx context.Context, settings *settings.Settings, environ []string) *Wo
 	return w
 }
 
-// Load reads the cluster's files; again once some were made, since machine configs say more about a cluster than its
-// talconfig. An error is bad input; a file that a later step may still make is none.
+// Load reads the cluster's files. An error is bad input; a file that a later step may still make is none.
 func (w *Workspace) Load() error {
 	cluster, err := w.Inventory()
 	if err != nil {
 		return err
 	}
 
-	w.Cluster = cluster
 	w.Settings.MoveConfigDir(cluster.ConfigDir)
+	return w.take(cluster)
+}
 
+// Reload takes up what the configs step has made: machine configs say more about a cluster than its talconfig.
+func (w *Workspace) Reload() error { return w.take(w.Cluster.Renewed()) }
+
+func (w *Workspace) take(cluster *inventory.Cluster) error {
+	w.Cluster = cluster
 	w.Configs = make(map[string]*machineconfig.Config)
 	for _, node := range cluster.Nodes {
 		if config, err := cluster.MachineConfig(node); err == nil {

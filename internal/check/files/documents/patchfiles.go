@@ -3,7 +3,6 @@ package documents
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,14 +92,14 @@ func madeFrom(in *check.Input, patch *check.Patch) string {
 
 	shown := in.Shown(templates[0])
 
-	data, err := os.ReadFile(templates[0])
-	if err != nil {
+	template := in.Open(templates[0])
+	if template == nil {
 		return ""
 	}
 
 	number := 0
 
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(string(template.Data)) {
 		number++
 
 		if match := condition.FindStringSubmatch(line); match != nil {
@@ -132,8 +131,8 @@ func undefined(in *check.Input, condition string) string {
 	var names []string
 
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil || strings.Contains(string(data), name) {
+		file := in.Open(path)
+		if file == nil || strings.Contains(string(file.Data), name) {
 			return ""
 		}
 
