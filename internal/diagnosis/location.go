@@ -7,12 +7,20 @@ type Location struct {
 	Line, Column int
 	// Text is the line itself, without anything secret; empty when it is not known or not to be shown.
 	Text string
-	// From is where the text comes from, as path:line:column, when the file was made from another; it may be empty.
-	From string
+	// From is where the text comes from when the file was made from another; it may be nil.
+	From *Location
+	// Unwritten is set for a file that is in memory only.
+	Unwritten bool
 }
 
 // String is path:line:column, with what is unknown left out.
-func (l Location) String() string { return Place(l.Path, l.Line, l.Column) }
+func (l Location) String() string {
+	if l.Unwritten {
+		return Place(l.Path+" (not written yet)", l.Line, l.Column)
+	}
+
+	return Place(l.Path, l.Line, l.Column)
+}
 
 // Need is what a check looks at. A check whose needs are not met is reported as not run, never as passed.
 type Need int
