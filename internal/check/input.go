@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -408,6 +409,8 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 		return in.None("not all machine configs can be read")
 	case needs.Has(diagnosis.NeedsTalosconfig) && in.Credentials == nil:
 		return in.None("there is no talosconfig that can be used")
+	case needs.Has(diagnosis.NeedsOwnSecrets) && in.madeUp(needs):
+		return "needs the cluster's own secrets; throwaway ones were made up to judge the rest: " + in.Options.Made.StandIn
 	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil:
 		return "there is no secrets file"
 	case needs.Has(diagnosis.NeedsCilium):
@@ -421,6 +424,16 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 	default:
 		return ""
 	}
+}
+
+// madeUp reports whether one of the files that are needed was made with throwaway secrets.
+func (in *Input) madeUp(needs diagnosis.Need) bool {
+	unwritten := func(config *Rendered) bool { return config.File.Unwritten }
+
+	return in.Options.Made.StandIn != "" &&
+		(needs.Has(diagnosis.NeedsTalosconfig) && in.TalosconfigFile.Unwritten ||
+			!needs.Has(diagnosis.NeedsTalosconfig) && slices.ContainsFunc(in.Configs, unwritten) ||
+			needs.Has(diagnosis.NeedsConfig) && slices.ContainsFunc(in.Configs, unwritten))
 }
 
 // None is what is missing, or why it can't be made in memory, if that was tried.

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -398,16 +399,13 @@ func (in *Input) Contract() *config.VersionContract {
 		version = machineconfig.DefaultTalosVersion
 	}
 
-	contract, err := config.ParseContractFromVersion(version)
-	if err != nil || contract.Greater(NewestContract) {
+	contract, err := release.Contract(version)
+	if err != nil {
 		return nil
 	}
 
 	return contract
 }
-
-// NewestContract is the newest Talos version that this program's machinery knows.
-var NewestContract = config.TalosVersion1_13
 
 // DocumentID tells documents apart as Talos does: by kind and name.
 func DocumentID(root *yaml.Node) string {

@@ -38,6 +38,8 @@ const (
 	NeedsTalosconfig
 	// NeedsSecrets is the cluster's secrets file.
 	NeedsSecrets
+	// NeedsOwnSecrets is that the files which are needed hold the cluster's own secrets: none that were made up.
+	NeedsOwnSecrets
 	// NeedsNetwork is an answer of a name server, or of who has an address.
 	NeedsNetwork
 	// NeedsFacts is what a node in maintenance tells about itself: the check runs once for each node that answers.
@@ -58,6 +60,7 @@ var needNames = []struct {
 	{NeedsConfigs, "all machine configs"},
 	{NeedsTalosconfig, "the talosconfig"},
 	{NeedsSecrets, "the secrets file"},
+	{NeedsOwnSecrets, "the cluster's own secrets"},
 	{NeedsNetwork, "the network"},
 	{NeedsFacts, "a node's answer"},
 	{NeedsCilium, "Cilium's Helm values"},

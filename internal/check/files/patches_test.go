@@ -135,7 +135,7 @@ func TestPatchesWithoutContent(t *testing.T) {
 			"#% if loki_enabled %#\nmachine: {}\n#% endif %#\n"),
 			cause: `its template writes it only if "loki_enabled" holds (templates/a.yaml.j2:1)`},
 		"operations": {files: inFile("[]\n"), cause: "is empty"},
-		"something": {files: inFile("# all\nmachine:\n\tsysctls: {a: b}\n")},
+		"something":  {files: inFile("# all\nmachine:\n\tsysctls: {a: b}\n")},
 	})
 
 	judge(t, diagnosis.PatchUnusable, map[string]trial{
