@@ -13,6 +13,7 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -113,14 +114,14 @@ func TestALabClosesAtOnceAndLeavesNothing(t *testing.T) { //nolint:paralleltest 
 	defer cancel()
 
 	for _, name := range []string{"worker1", "worker2"} {
-		c := insecure(t, cluster.Node(name))
-		require.NoError(t, safe.StateWatch(ctx, c.COSI, runtimeres.NewMachineStatus().Metadata(),
+		connect := func() *client.Client { return insecure(t, cluster.Node(name)) }
+		require.NoError(t, safe.StateWatch(ctx, connect().COSI, runtimeres.NewMachineStatus().Metadata(),
 			make(chan safe.WrappedStateEvent[*runtimeres.MachineStatus], 100)))
 
 		// Neither is ever answered. One that the machine did not get, since it renewed its certificate just then, is made
-		// again.
-		go callAgain(ctx, c.MachineClient.Memory)
-		go callAgain(ctx, c.MachineClient.LoadAvg)
+		// again. Each has a connection of its own: nothing more arrives on the one that LoadAvg freezes.
+		go callAgain(ctx, connect().MachineClient.Memory)
+		go callAgain(ctx, connect().MachineClient.LoadAvg)
 	}
 
 	for _, method := range []string{"Memory", "LoadAvg"} {

@@ -100,7 +100,7 @@ func (n *NIC) RemoveAddress(address netip.Addr) {
 }
 
 // Listen opens a port on all of the card's addresses, present and future.
-func (n *NIC) Listen(number uint16) (net.Listener, error) {
+func (n *NIC) Listen(number uint16) (*Port, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 

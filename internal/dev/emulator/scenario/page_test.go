@@ -36,13 +36,13 @@ var sections = []struct {
 	{"The file", ".", reflect.TypeFor[scenario.Scenario]()},
 	{"`cluster`", ".", reflect.TypeFor[scenario.Cluster]()},
 	{"`nodes.<name>`", ".", reflect.TypeFor[scenario.Node]()},
-	{"`nodes.<name>.links[]`", "..", reflect.TypeFor[emulator.Link]()},
-	{"`nodes.<name>.disks[]`", "..", reflect.TypeFor[emulator.Disk]()},
-	{"`nodes.<name>.disks[].volumes[]`", "..", reflect.TypeFor[emulator.Volume]()},
-	{"`nodes.<name>.extensions[]`", "..", reflect.TypeFor[emulator.Extension]()},
-	{"`timing`", "..", reflect.TypeFor[emulator.Timing]()},
-	{"`faults`", "..", reflect.TypeFor[emulator.Faults]()},
-	{"`faults.calls[]`", "..", reflect.TypeFor[emulator.CallFault]()},
+	{"`nodes.<name>.links[]`", "../machine", reflect.TypeFor[emulator.Link]()},
+	{"`nodes.<name>.disks[]`", "../machine", reflect.TypeFor[emulator.Disk]()},
+	{"`nodes.<name>.disks[].volumes[]`", "../machine", reflect.TypeFor[emulator.Volume]()},
+	{"`nodes.<name>.extensions[]`", "../machine", reflect.TypeFor[emulator.Extension]()},
+	{"`timing`", "../machine", reflect.TypeFor[emulator.Timing]()},
+	{"`faults`", "../faults", reflect.TypeFor[emulator.Faults]()},
+	{"`faults.calls[]`", "../faults", reflect.TypeFor[emulator.CallFault]()},
 	{"`events[]`", ".", reflect.TypeFor[scenario.Event]()},
 }
 
@@ -136,8 +136,8 @@ func TestEveryValueOfAChoiceHasAWord(t *testing.T) {
 
 	values := map[string]int{}
 
-	for _, file := range []string{"faults.go", "options.go"} {
-		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, 0)
+	for _, file := range []string{"faults/faults.go", "machine/options.go"} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", filepath.FromSlash(file)), nil, 0)
 		require.NoError(t, err)
 
 		ast.Inspect(parsed, func(node ast.Node) bool {

@@ -1,0 +1,104 @@
+package etcd
+
+import (
+	"net/netip"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+)
+
+// Joins reports whether the member has a place in its cluster but never ran.
+func (m *Member) Joins() bool {
+	m.Cluster.clusters.mu.Lock()
+	defer m.Cluster.clusters.mu.Unlock()
+
+	return m.learner && !m.startedOnce
+}
+
+// Learner reports whether the member is not a voter yet.
+func (m *Member) Learner() bool {
+	m.Cluster.clusters.mu.Lock()
+	defer m.Cluster.clusters.mu.Unlock()
+
+	return m.learner
+}
+
+// Votes reports whether the member is a full one of a cluster that works, and runs.
+func (m *Member) Votes() bool {
+	m.Cluster.clusters.mu.Lock()
+	defer m.Cluster.clusters.mu.Unlock()
+
+	return m.host != nil && !m.learner && m.Cluster.quorum()
+}
+
+// VotesOn reports the same, if this host runs the member.
+func (m *Member) VotesOn(host Host) bool {
+	m.Cluster.clusters.mu.Lock()
+	defer m.Cluster.clusters.mu.Unlock()
+
+	return m.host == host && !m.learner && m.Cluster.quorum()
+}
+
+// Start makes the member run on a host. A former cluster gets its CA from the first that does.
+func (m *Member) Start(host Host, address netip.Addr, ca string) {
+	m.Cluster.clusters.mu.Lock()
+	defer m.Cluster.clusters.mu.Unlock()
+
+	m.host, m.startedOnce, m.address = host, true, address
+
+	if m.Cluster.ca == "" {
+		m.Cluster.ca = ca
+	}
+
+	m.Cluster.elect()
+}
+
+// Stop ends the member if this host runs it.
+func (m *Member) Stop(host Host) {
+	m.Cluster.clusters.mu.Lock()
+	defer m.Cluster.clusters.mu.Unlock()
+
+	if m.host == host {
+		m.host = nil
+		m.Cluster.elect()
+	}
+}
+
+// Promote makes a learner a voter, and reports whether the cluster could do it.
+func (m *Member) Promote() bool {
+	m.Cluster.clusters.mu.Lock()
+	defer m.Cluster.clusters.mu.Unlock()
+
+	if !m.Cluster.quorum() {
+		return false
+	}
+
+	m.learner = false
+	m.Cluster.elect()
+
+	return true
+}
+
+// Status is what the member tells of itself.
+func (m *Member) Status() *machineapi.EtcdMemberStatus {
+	m.Cluster.clusters.mu.Lock()
+	defer m.Cluster.clusters.mu.Unlock()
+
+	status := &machineapi.EtcdMemberStatus{
+		StorageVersion:   storage,
+		MemberId:         m.ID,
+		ProtocolVersion:  "3.6.12",
+		DbSize:           20480,
+		DbSizeInUse:      16384,
+		Leader:           m.Cluster.leader,
+		RaftIndex:        42,
+		RaftTerm:         2,
+		RaftAppliedIndex: 42,
+		IsLearner:        m.learner,
+	}
+
+	if m.Cluster.leader == 0 {
+		status.Errors = []string{"etcdserver: no leader"}
+	}
+
+	return status
+}

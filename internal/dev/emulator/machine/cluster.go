@@ -1,0 +1,536 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/trustd"
+)
+
+// kubeletRetry is how long a kubelet waits between two attempts to register its node, in node time.
+const kubeletRetry = time.Second
+
+// membership is what a node knows of the others of its cluster.
+type membership struct{ boot *Boot }
+
+// controlPlaneEndpoints are where the node looks for control planes: the host of the cluster endpoint, what discovery
+// tells, and, once its kubelet has reached the API, Kubernetes' EndpointSlices.
+func (m *membership) controlPlaneEndpoints() []netip.Addr {
+	config := m.boot.Config.Active()
+	if config == nil {
+		return nil
+	}
+
+	var endpoints []netip.Addr
+
+	if address, err := netip.ParseAddr(config.Cluster().Endpoint().Hostname()); err == nil {
+		endpoints = append(endpoints, address)
+	}
+
+	for _, other := range m.knownNodes() {
+		if other != m.boot && other.Config.Role().IsControlPlane() {
+			endpoints = append(endpoints, other.Node.Address())
+		}
+	}
+
+	return endpoints
+}
+
+// knownNodes are the nodes that this one has heard of by another way than the cluster endpoint.
+func (m *membership) knownNodes() []*Boot {
+	if m.boot.Node.Lab.options.Discovery {
+		return slices.DeleteFunc(m.boot.Node.Lab.running(),
+			func(other *Boot) bool { return other.Members.clusterID() != m.clusterID() })
+	}
+
+	m.boot.mu.Lock()
+	registered := m.boot.Kubelet.registered
+	m.boot.mu.Unlock()
+
+	if registered == nil {
+		return nil
+	}
+
+	return m.boot.Node.Lab.serving(registered)
+}
+
+// ErrNoEndpoints is why nothing can be asked of the cluster's etcd.
+var ErrNoEndpoints = errors.New("no controlplane endpoints discovered yet")
+
+// KnowsControlPlanes reports whether the node knows of any place where etcd may be: itself, if it serves Kubernetes, or
+// others.
+func (m *membership) KnowsControlPlanes() bool {
+	return m.boot.controlPlane.serves() || len(m.controlPlaneEndpoints()) > 0
+}
+
+// running are the boots of all machines that are on.
+func (l *Lab) running() []*Boot {
+	var boots []*Boot
+
+	for _, node := range l.Nodes() {
+		node.mu.Lock()
+		if node.boot != nil {
+			boots = append(boots, node.boot)
+		}
+		node.mu.Unlock()
+	}
+
+	return boots
+}
+
+func (m *membership) clusterID() string {
+	config := m.boot.Config.Active()
+	if config == nil {
+		return ""
+	}
+
+	return config.Cluster().ID()
+}
+
+// controlPlane is what a control plane runs besides etcd: trustd, the static pods of Kubernetes, and virtual addresses.
+type controlPlane struct {
+	boot *Boot
+
+	pods podPhase // guarded by boot.mu
+}
+
+// VIPs are the virtual addresses that the node takes part in.
+func (c *controlPlane) vips() []netip.Addr {
+	config := c.boot.Config.Active()
+	if config == nil {
+		return nil
+	}
+
+	var vips []netip.Addr
+
+	for _, document := range config.NetworkVirtualIPConfigs() {
+		vips = append(vips, document.VIP())
+	}
+
+	for _, device := range config.Machine().Network().Devices() {
+		if device.VIPConfig() == nil {
+			continue
+		}
+
+		if address, err := netip.ParseAddr(device.VIPConfig().IP()); err == nil {
+			vips = append(vips, address)
+		}
+	}
+
+	return vips
+}
+
+// claimVIPs takes the virtual addresses that nobody holds, as long as this node's etcd works, and gives them up when it
+// does not.
+func (c *controlPlane) claimVIPs(member *etcd.Member) {
+	if !c.boot.Etcd.healthy(member) {
+		c.releaseVIPs()
+
+		return
+	}
+
+	lab := c.boot.Node.Lab
+
+	for _, vip := range c.vips() {
+		lab.mu.Lock()
+		holder := lab.holders[vip]
+
+		if holder == nil {
+			lab.holders[vip] = c.boot
+		}
+		lab.mu.Unlock()
+
+		if holder == nil {
+			c.boot.Node.NIC.AddAddress(vip)
+			lab.changed.Raise()
+		}
+	}
+}
+
+func (c *controlPlane) releaseVIPs() {
+	lab := c.boot.Node.Lab
+
+	var held []netip.Addr
+
+	lab.mu.Lock()
+	for vip, holder := range lab.holders {
+		if holder == c.boot {
+			held = append(held, vip)
+		}
+	}
+	lab.mu.Unlock()
+
+	for _, vip := range held {
+		c.boot.Node.NIC.RemoveAddress(vip)
+
+		lab.mu.Lock()
+		delete(lab.holders, vip)
+		lab.mu.Unlock()
+	}
+
+	if len(held) > 0 {
+		lab.changed.Raise()
+	}
+}
+
+// runTrustd serves trustd as long as the services of the boot run and no fault keeps it down.
+func (c *controlPlane) runTrustd(ctx context.Context) {
+	c.boot.Services.Set(service.Trustd, service.Starting, "Starting service")
+	c.boot.Services.Set(service.Trustd, service.Waiting, `Waiting for service "containerd" to be "up", time sync, network`)
+
+	if c.boot.changed.Until(ctx, func() bool { return c.boot.Synced() && c.boot.Config.Hostname() != "" }) != nil {
+		return
+	}
+
+	for ctx.Err() == nil {
+		down := func() bool { return c.boot.Node.Faults().TrustdDown }
+
+		if c.boot.Node.changed.Until(ctx, func() bool { return !down() }) != nil {
+			return
+		}
+
+		server, err := c.openTrustd()
+		if err != nil {
+			c.boot.Services.Set(service.Trustd, service.Failed, err.Error())
+
+			return
+		}
+
+		c.boot.Services.Set(service.Trustd, service.Preparing, "Running pre state")
+		c.boot.Services.Set(service.Trustd, service.Preparing, "Creating service runner")
+		c.boot.Services.Set(service.Trustd, service.Running, c.boot.Services.StartedMessage(service.Trustd))
+		c.boot.Services.SetHealth(service.Trustd, true, "")
+
+		c.boot.Node.changed.Until(ctx, down) //nolint:errcheck // either way it closes now
+		c.boot.Node.NIC.Abandon(TrustdPort)
+		server.Close()
+
+		if ctx.Err() == nil {
+			c.boot.Services.Set(service.Trustd, service.Failed, "task \"trustd\" failed: exit code 1")
+		}
+	}
+}
+
+func (c *controlPlane) openTrustd() (*trustd.Server, error) {
+	security := c.boot.Config.Settings().Machine().Security()
+
+	listener, err := c.boot.Node.NIC.Listen(TrustdPort)
+	if err != nil {
+		return nil, err
+	}
+
+	return trustd.Serve(listener, trustd.ServerOptions{
+		IssuingCA: security.IssuingCA(),
+		Token:     security.Token(),
+		Addresses: append(c.boot.Certificates.addresses(), c.endpointAddresses()...),
+		Names:     append([]string{c.boot.Config.Hostname()}, security.CertSANs()...),
+		Now:       c.boot.WallNow,
+	})
+}
+
+// endpointAddresses are the addresses of the cluster endpoint and of the virtual ones, by their declared and their real
+// names.
+func (c *controlPlane) endpointAddresses() []netip.Addr {
+	addresses := c.vips()
+
+	if address, err := netip.ParseAddr(c.boot.Config.Settings().Cluster().Endpoint().Hostname()); err == nil {
+		addresses = append(addresses, address)
+	}
+
+	for _, address := range slices.Clone(addresses) {
+		if at, known := c.boot.Node.Lab.network.Socket(netip.AddrPortFrom(address, APIPort)); known && at.Addr() != address {
+			addresses = append(addresses, at.Addr())
+		}
+	}
+
+	return addresses
+}
+
+func (c *controlPlane) options() kubernetes.Options {
+	config := c.boot.Config.Settings()
+	version := ""
+
+	if image := config.Machine().Kubelet().Image(); strings.Contains(image, ":") {
+		version = image[strings.LastIndexByte(image, ':')+1:]
+	}
+
+	return kubernetes.Options{Version: version, CNI: config.Cluster().Network().CNI().Name(), Now: c.boot.WallNow,
+		NoProxy: !config.Cluster().Proxy().Enabled(), NoDNS: !config.Cluster().CoreDNS().Enabled(),
+		Changed: c.boot.Node.Lab.changed.Raise,
+	}
+}
+
+// run serves the Kubernetes API while the node's etcd runs.
+func (c *controlPlane) run(ctx context.Context, cluster *etcd.Cluster) {
+	healthy := func() bool { return c.boot.Services.Passes(service.Etcd) }
+	if c.boot.changed.Until(ctx, healthy) != nil || c.startStaticPods(ctx) != nil {
+		return
+	}
+
+	for ctx.Err() == nil {
+		down := func() bool { return c.boot.Node.Faults().KubernetesDown }
+
+		if c.boot.Node.changed.Until(ctx, func() bool { return !down() }) != nil {
+			return
+		}
+
+		server, err := c.open(cluster)
+		if err != nil {
+			c.boot.Log("kube-apiserver failed: %s", err)
+
+			return
+		}
+
+		c.setServing(cluster)
+		c.boot.Node.changed.Until(ctx, down) //nolint:errcheck // either way it closes now
+		c.setServing(nil)
+		c.boot.Node.NIC.Abandon(KubernetesPort)
+		server.Close()
+	}
+}
+
+func (c *controlPlane) open(cluster *etcd.Cluster) (*kubernetes.Server, error) {
+	config := c.boot.Config.Settings().Cluster()
+
+	listener, err := c.boot.Node.NIC.Listen(KubernetesPort)
+	if err != nil {
+		return nil, err
+	}
+
+	pems := [][]byte{config.IssuingCA().Crt}
+	for _, ca := range config.AcceptedCAs() {
+		pems = append(pems, ca.Crt)
+	}
+
+	return cluster.Kubernetes.Serve(listener, kubernetes.ServerOptions{
+		IssuingCA:   config.IssuingCA(),
+		AcceptedCAs: bytes.Join(pems, []byte("\n")),
+		Addresses:   append(c.boot.Certificates.addresses(), c.endpointAddresses()...),
+		Names:       append([]string{c.boot.Config.Hostname(), config.Endpoint().Hostname()}, config.CertSANs()...),
+		Advertise:   c.boot.Node.Address(),
+	})
+}
+
+// setServing notes whose API the node serves; nil for none.
+func (c *controlPlane) setServing(cluster *etcd.Cluster) {
+	lab := c.boot.Node.Lab
+
+	lab.mu.Lock()
+	if cluster == nil {
+		delete(lab.kubernetes, c.boot)
+	} else {
+		lab.kubernetes[c.boot] = cluster
+	}
+	lab.mu.Unlock()
+
+	c.showStaticPods()
+	lab.changed.Raise()
+	c.boot.status.refresh()
+}
+
+// serves reports whether the node's kube-apiserver answers.
+func (c *controlPlane) serves() bool {
+	c.boot.Node.Lab.mu.Lock()
+	defer c.boot.Node.Lab.mu.Unlock()
+
+	return c.boot.Node.Lab.kubernetes[c.boot] != nil
+}
+
+// serving are the nodes that serve a cluster's Kubernetes API; nil stands for any cluster.
+func (l *Lab) serving(cluster *etcd.Cluster) []*Boot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	var serving []*Boot
+
+	for b, served := range l.kubernetes {
+		if cluster == nil || served == cluster {
+			serving = append(serving, b)
+		}
+	}
+
+	slices.SortFunc(serving, func(a, b *Boot) int { return a.Node.options.Address.Compare(b.Node.options.Address) })
+
+	return serving
+}
+
+// kubernetesAt is the cluster whose API answers at an address; nil if none does.
+func (l *Lab) kubernetesAt(address netip.Addr) *etcd.Cluster {
+	for _, b := range l.serving(nil) {
+		if b.Node.Faults().Silence || !l.leads(address, KubernetesPort, b) {
+			continue
+		}
+
+		l.mu.Lock()
+		cluster := l.kubernetes[b]
+		l.mu.Unlock()
+
+		if cluster != nil {
+			return cluster
+		}
+	}
+
+	return nil
+}
+
+// join registers the node once the cluster's API answers at the endpoint, and follows what becomes of it.
+func (k *kubelet) join(ctx context.Context) {
+	var cluster *etcd.Cluster
+
+	for cluster == nil {
+		for _, endpoint := range k.endpoints() {
+			if cluster = k.boot.Node.Lab.kubernetesAt(endpoint); cluster != nil {
+				break
+			}
+		}
+
+		if cluster == nil && k.boot.Sleep(ctx, kubeletRetry) != nil {
+			return
+		}
+	}
+
+	k.boot.mu.Lock()
+	k.registered = cluster
+	k.boot.mu.Unlock()
+
+	k.postStatus(cluster)
+	k.boot.Node.EditDrive(func(d *Drive) { d.registered = true })
+	cluster.Kubernetes.Restore(k.boot.Config.Hostname())
+	k.boot.Node.Lab.changed.Raise()
+
+	for {
+		changed := k.boot.Node.Lab.changed.Wait()
+
+		k.boot.Resources.showNodeStatus()
+		k.boot.status.refresh()
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// postStatus is a kubelet that makes its node, or tells that it lives.
+func (k *kubelet) postStatus(cluster *etcd.Cluster) {
+	cluster.Kubernetes.Register(kubernetes.Node{
+		Name:         k.boot.Config.Hostname(),
+		Address:      k.boot.Node.Address(),
+		ControlPlane: k.boot.Config.Role() != machine.TypeWorker,
+		TalosVersion: k.boot.Version,
+	})
+}
+
+// endpoints are where the node's kubelet looks for the API: the endpoint, and on a control plane its own.
+func (k *kubelet) endpoints() []netip.Addr {
+	var endpoints []netip.Addr
+
+	if k.boot.Config.Role().IsControlPlane() {
+		endpoints = append(endpoints, k.boot.Node.Address())
+	}
+
+	if address, err := netip.ParseAddr(k.boot.Config.Settings().Cluster().Endpoint().Hostname()); err == nil {
+		endpoints = append(endpoints, address)
+	}
+
+	return endpoints
+}
+
+func (k *kubelet) leave() {
+	k.boot.mu.Lock()
+	cluster := k.registered
+	k.registered = nil
+	k.boot.mu.Unlock()
+
+	if cluster == nil {
+		return
+	}
+
+	name := k.boot.Config.Hostname()
+	cluster.Kubernetes.Silence(name)
+
+	// A kubelet posts its status every few seconds, also one whose node another machine of the same name had taken.
+	for _, other := range k.boot.Node.Lab.running() {
+		if other != k.boot && other.Config.Hostname() == name && other.Kubelet.registeredWith(cluster) {
+			other.Kubelet.postStatus(cluster)
+		}
+	}
+}
+
+func (k *kubelet) registeredWith(cluster *etcd.Cluster) bool {
+	k.boot.mu.Lock()
+	defer k.boot.mu.Unlock()
+
+	return k.registered == cluster
+}
+
+// nodeReady reports whether the node's Kubernetes object exists, and is Ready.
+func (k *kubelet) nodeReady() (known, ready bool) {
+	k.boot.mu.Lock()
+	cluster := k.registered
+	k.boot.mu.Unlock()
+
+	if cluster == nil {
+		return false, false
+	}
+
+	return true, cluster.HasCNI()
+}
+
+// cordoned reports whether the node's Kubernetes object takes no new pods.
+func (k *kubelet) cordoned() bool {
+	k.boot.mu.Lock()
+	cluster := k.registered
+	k.boot.mu.Unlock()
+
+	return cluster != nil && cluster.Kubernetes.Cordoned(k.boot.Config.Hostname())
+}
+
+// nodeProblem is the reason of the unmet condition "nodeReady"; empty when there is none.
+func (k *kubelet) nodeProblem() string {
+	name := k.boot.Config.Hostname()
+	if name == "" || !k.registers() {
+		return "" // without a node name nothing is asked for
+	}
+
+	known, ready := k.nodeReady()
+
+	switch {
+	case !known:
+		return `node "` + name + `" status is not available yet`
+	case !ready:
+		return `node "` + name + `" is not ready`
+	default:
+		return ""
+	}
+}
+
+// InstallCNI gives every Kubernetes cluster of the lab a CNI, as a user does after a bring-up with CNI "none".
+func (l *Lab) InstallCNI() {
+	l.etcd.InstallCNI()
+	l.changed.Raise()
+}
+
+// ClusterNodes are the running machines of the node's cluster.
+func (m *membership) ClusterNodes() []*Boot {
+	var nodes []*Boot
+
+	for _, other := range m.boot.Node.Lab.running() {
+		if other == m.boot || (other.Members.clusterID() != "" && other.Members.clusterID() == m.clusterID()) {
+			nodes = append(nodes, other)
+		}
+	}
+
+	return nodes
+}

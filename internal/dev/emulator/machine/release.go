@@ -1,0 +1,91 @@
+package machine
+
+import (
+	"crypto/tls"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/cosi-project/runtime/pkg/state"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/cosi"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
+)
+
+// release is what the machines of one line of Talos, such as v1.12.x, do in their own way. What it does not tell, all
+// lines do alike.
+type release struct {
+	// Line is how the names of its releases begin: "v1.13.".
+	Line string
+	// OldestTLS is the oldest version of TLS that the API speaks.
+	OldestTLS uint16
+	// apidFirst reports whether one apid serves the API without and with a machine config, from the first sequence of a
+	// boot on. Otherwise maintenance mode has a service of its own, whose end the machine waits for before it does
+	// anything else, and apid starts with the boot sequence: a machine has no API while it installs.
+	apidFirst bool
+	// OneApply reports whether a machine handles one ApplyConfiguration at a time, and none once it is about to reboot for
+	// one.
+	OneApply bool
+
+	// Load reads a machine config, or says why it can't in the words of these releases.
+	Load func([]byte) (talosconfig.Provider, error)
+	// waitEnded is the last entry in the history of an etcd that a Bootstrap replaces while it waits for a cluster to
+	// join.
+	waitEnded serviceEntry
+	// definitions is the namespace "meta": the resource types and namespaces that there are.
+	definitions func() (state.CoreState, error)
+}
+
+// serviceEntry is an entry in the history of a service.
+type serviceEntry struct {
+	state   service.State
+	message string
+}
+
+// The releases that can be played, newest first.
+var releases = []*release{
+	{
+		Line:        "v1.13.",
+		OldestTLS:   tls.VersionTLS13,
+		apidFirst:   true,
+		OneApply:    true,
+		Load:        func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
+		waitEnded:   serviceEntry{service.Finished, "Service finished successfully"},
+		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
+	},
+	{
+		Line:      "v1.12.",
+		OldestTLS: tls.VersionTLS12,
+		Load:      load112,
+		waitEnded: serviceEntry{service.Failed,
+			"Failed to run pre stage: failed to build initial etcd cluster: failed to build cluster arguments: " +
+				"1 error(s) occurred:\n\terror getting etcd member list: context canceled"},
+		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces112(), cosi.ResourceSpecs112),
+	},
+}
+
+var fullVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+
+// releaseOf finds the line that plays a Talos version, as in "v1.12.4".
+func releaseOf(version string) (*release, error) {
+	var lines []string
+
+	for _, candidate := range releases {
+		if fullVersion.MatchString(version) && strings.HasPrefix(version, candidate.Line) {
+			return candidate, nil
+		}
+
+		lines = append(lines, candidate.Line+"x")
+	}
+
+	return nil, fmt.Errorf("TalosVersion %q can't be played, only %s can", version, strings.Join(lines, " and "))
+}
+
+// CanPlay says why nodes of a Talos version can't be played; nil if they can.
+func CanPlay(version string) error {
+	_, err := releaseOf(version)
+
+	return err
+}

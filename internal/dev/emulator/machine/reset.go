@@ -1,0 +1,169 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
+)
+
+// CheckReset finds fault with a request, in the words of a node: none of these errors has a code.
+func (p *phases) CheckReset(ctx context.Context, request *machineapi.ResetRequest) error {
+	if len(request.GetUserDisksToWipe()) > 0 && request.GetMode() == machineapi.ResetRequest_SYSTEM_DISK {
+		return errors.New("reset failed: invalid input, wipe mode SYSTEM_DISK doesn't support UserDisksToWipe parameter")
+	}
+
+	for _, device := range request.GetUserDisksToWipe() {
+		i := slices.IndexFunc(p.boot.Node.options.Disks, func(d Disk) bool { return "/dev/"+d.Name == device })
+
+		switch {
+		case i < 0:
+			return fmt.Errorf("reset user disk failed: device %s wasn't found", device)
+		case p.boot.Node.options.Disks[i].Readonly:
+			return fmt.Errorf("reset user disk failed: device %s is readonly", device)
+		case p.boot.Node.options.Disks[i].Name == p.boot.Node.ReadDrive().SystemDisk:
+			return fmt.Errorf("reset user disk failed: device %s is the system disk", device)
+		}
+	}
+
+	if len(request.GetSystemPartitionsToWipe()) > 0 && request.GetMode() == machineapi.ResetRequest_USER_DISKS {
+		return errors.New("reset failed: invalid input, wipe mode USER_DISKS doesn't support SystemPartitionsToWipe " +
+			"parameter")
+	}
+
+	for _, partition := range request.GetSystemPartitionsToWipe() {
+		volume, err := safe.StateGetByID[*block.VolumeStatus](ctx, p.boot.Resources.Own, partition.GetLabel())
+		if err != nil {
+			return fmt.Errorf("failed to get volume status with label %q: %w", partition.GetLabel(), err)
+		}
+
+		if volume.TypedSpec().Location == "" {
+			return fmt.Errorf("failed to reset: volume %q is not located", partition.GetLabel())
+		}
+	}
+
+	return nil
+}
+
+// Reset leave the cluster in order if that is asked for, stop everything, wipe, and reboot or switch the machine
+// off.
+func (p *phases) Reset(request *machineapi.ResetRequest) []sequence.Phase {
+	var phases []sequence.Phase
+
+	partitions := slices.DeleteFunc(slices.Clone(request.GetSystemPartitionsToWipe()),
+		func(spec *machineapi.ResetPartitionSpec) bool { return !spec.GetWipe() })
+	boots := slices.ContainsFunc(partitions,
+		func(spec *machineapi.ResetPartitionSpec) bool { return spec.GetLabel() == constants.BootPartitionLabel })
+	kexec := len(partitions) > 0 && !boots
+
+	cleanup := sequence.Single("cleanup", "stopAllPods", p.stopAllPods)
+
+	if request.GetGraceful() {
+		if p.boot.Kubelet.registers() {
+			drain := sequence.Single("drain", "cordonAndDrainNode", p.boot.Kubelet.cordonAndDrain)
+			phases = append(phases, p.boot.Sequences.Warned(drain)...)
+		}
+
+		cleanup = sequence.Single("cleanup", "removeAllPods", p.stopAllPods)
+	}
+
+	phases = append(append(phases, p.boot.Sequences.Warned(cleanup)...), sequence.Idle("dbus", "stopDBus"))
+
+	if request.GetGraceful() && p.boot.Config.Role().IsControlPlane() {
+		phases = append(phases, sequence.Single("leave", "leaveEtcd", p.boot.Etcd.leave))
+	}
+
+	phases = append(phases, sequence.Single("preReset", "sendResetSignal", func(context.Context) error {
+		p.boot.Resources.put(runtimeres.NewMachineResetSignal())
+
+		return nil
+	}))
+	phases = append(phases, p.boot.Sequences.Warned(p.stop(kexec)...)...)
+	phases = append(phases, sequence.Idle("forceCleanup", "forceCleanup"))
+	phases = append(phases, p.wipe(request, partitions)...)
+
+	command := int64(commandRestart)
+	if kexec && p.kexecs() {
+		command = commandKexec
+	}
+
+	if request.GetReboot() {
+		return append(phases, p.restart(command))
+	}
+
+	return append(phases, p.powerOff())
+}
+
+// wipe wipe the named partitions, or without any the whole system disk, and the named other disks.
+func (p *phases) wipe(request *machineapi.ResetRequest, partitions []*machineapi.ResetPartitionSpec) []sequence.Phase {
+	var phases []sequence.Phase
+
+	if request.GetMode() != machineapi.ResetRequest_USER_DISKS {
+		phases = append(phases, p.wipeSystem(request, partitions))
+	}
+
+	if len(request.GetUserDisksToWipe()) > 0 && request.GetMode() != machineapi.ResetRequest_SYSTEM_DISK {
+		phases = append(phases, sequence.Single("resetUserDisks", "resetUserDisks", func(context.Context) error {
+			for _, device := range request.GetUserDisksToWipe() {
+				p.boot.Log("wiping user disk %s", device)
+				p.boot.Node.EditDrive(func(d *Drive) { d.WipeDisk(device) })
+			}
+
+			return nil
+		}))
+	}
+
+	return phases
+}
+
+func (p *phases) wipeSystem(request *machineapi.ResetRequest,
+	partitions []*machineapi.ResetPartitionSpec) sequence.Phase {
+	if len(partitions) > 0 {
+		return sequence.Single("resetSpec", "resetSystemDiskSpec", func(context.Context) error {
+			for _, partition := range partitions {
+				p.boot.Log("wiping volume %q", partition.GetLabel())
+				p.boot.Node.EditDrive(func(d *Drive) { d.wipePartition(partition.GetLabel()) })
+			}
+
+			p.boot.Log("successfully reset system disk by the spec")
+
+			return nil
+		})
+	}
+
+	return sequence.Single("reset", "resetSystemDisk", func(context.Context) error {
+		// Partitions that were named only to be spared spare the disk as well: Talos finds nothing to wipe then.
+		if len(request.GetSystemPartitionsToWipe()) == 0 {
+			p.boot.Node.EditDrive((*Drive).wipeSystemDisk)
+		}
+
+		return nil
+	})
+}
+
+// wipeSystemDisk clears the whole disk that Talos is on, its boot loader included.
+func (d *Drive) wipeSystemDisk() { *d = Drive{Meta: map[uint8]string{}, wiped: d.wiped} }
+
+// WipeDisk clears a disk, named as in "/dev/vdb".
+func (d *Drive) WipeDisk(device string) { d.wiped = append(slices.Clone(d.wiped), device) }
+
+// wipePartition clears a system partition and drops it.
+func (d *Drive) wipePartition(label string) {
+	switch label {
+	case constants.StatePartitionLabel:
+		d.config, d.identity = nil, ""
+	case constants.EphemeralPartitionLabel:
+		d.Etcd, d.Recovery, d.registered, d.images = nil, nil, false, nil
+	case constants.MetaPartitionLabel:
+		// By this partition a machine knows that it is installed.
+		d.Meta, d.Installed, d.SystemDisk = map[uint8]string{}, false, ""
+	}
+}
