@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/talos-mage/talos-mage/internal/check/files/versions"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 )
 
 // version is one line: the program's version and commit, as far as Go wrote them into it, and the Talos releases it
@@ -26,7 +26,7 @@ func version(name string, info *debug.BuildInfo) string {
 		line += " with changes"
 	}
 
-	return line + ", Talos " + versions.KnownTalos()
+	return line + ", Talos " + release.Tabled()
 }
 
 // buildInfo is what Go wrote into this program; nothing where it wrote nothing.

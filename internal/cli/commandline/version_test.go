@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/check/files/versions"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 )
 
 func TestTheVersionSaysWhatIsKnown(t *testing.T) {
@@ -30,7 +30,7 @@ func TestTheVersionSaysWhatIsKnown(t *testing.T) {
 			t.Parallel()
 
 			info := &debug.BuildInfo{Main: debug.Module{Version: test.version}, Settings: test.settings}
-			require.Equal(t, test.want+", Talos "+versions.KnownTalos(), version("talos-mage", info))
+			require.Equal(t, test.want+", Talos "+release.Tabled(), version("talos-mage", info))
 		})
 	}
 }
