@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -30,7 +31,7 @@ func TestLoadSaysHowToMakeAMissingConfig(t *testing.T) {
 func TestLoadReadsWhatWasGenerated(t *testing.T) {
 	t.Parallel()
 
-	generated, err := machineconfig.GenerateCluster(demoOptions(t))
+	generated, err := clusterfiles.Make(demoOptions())
 	require.NoError(t, err)
 
 	path := filepath.Join(t.TempDir(), "cp1.yaml")
@@ -49,7 +50,7 @@ func TestLoadReadsWhatWasGenerated(t *testing.T) {
 func TestLoadErrors(t *testing.T) {
 	t.Parallel()
 
-	generated, err := machineconfig.GenerateCluster(demoOptions(t))
+	generated, err := clusterfiles.Make(demoOptions())
 	require.NoError(t, err)
 
 	good := string(generated.Configs[0].Bytes)
@@ -98,7 +99,7 @@ func TestLoadErrors(t *testing.T) {
 func TestValidationErrors(t *testing.T) {
 	t.Parallel()
 
-	generated, err := machineconfig.GenerateCluster(demoOptions(t))
+	generated, err := clusterfiles.Make(demoOptions())
 	require.NoError(t, err)
 
 	good := string(generated.Configs[0].Bytes)
@@ -119,8 +120,8 @@ func TestValidationErrors(t *testing.T) {
 		{"disk type unknown", strings.Replace(good, "disk: /dev/vda", "diskSelector: {type: floppy}", 1), metal, true},
 		{"disk selected by name", strings.Replace(good, "disk: /dev/vda", "diskSelector: {name: vda}", 1), metal, true},
 		{"extra kernel arguments with UKI",
-			strings.Replace(good, "disk: /dev/vda", "disk: /dev/vda\n        extraKernelArgs: [a=b]", 1), metal, true},
-		{"hostname in two places", strings.Replace(good, "certSANs: []", "certSANs: []\n    network: {hostname: cp1}", 1),
+			strings.Replace(good, "disk: /dev/vda", "disk: /dev/vda\n    extraKernelArgs: [a=b]", 1), metal, true},
+		{"hostname in two places", strings.Replace(good, "certSANs: []", "certSANs: []\n  network: {hostname: cp1}", 1),
 			metal, true},
 		{"hostname and auto", strings.Replace(good, "auto: \"off\"", "auto: stable", 1), metal, true},
 	}

@@ -4,6 +4,10 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 )
 
+// DefaultTalosVersion is the Talos release that configs are for where none is declared: the one that machinery's types
+// come from.
+const DefaultTalosVersion = "v1.13.9"
+
 // kindSince is the first Talos 1.x release that knows a kind of document, as the registries of its machinery list them.
 var kindSince = map[string]int{
 	"EventSinkConfig": 5, "KmsgLogConfig": 5, "SideroLinkConfig": 5,

@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -46,7 +47,7 @@ func labDisks(t *testing.T) state.State {
 func configWith(t *testing.T, install string) *machineconfig.Config {
 	t.Helper()
 
-	generated, err := machineconfig.GenerateCluster(demoOptions(t))
+	generated, err := clusterfiles.Make(demoOptions())
 	require.NoError(t, err)
 
 	return mustConfig(t, []byte(strings.Replace(string(generated.Configs[0].Bytes), "disk: /dev/vda", install, 1)))

@@ -8,6 +8,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
@@ -37,10 +38,10 @@ func TestFactsOfGeneratedConfigs(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 
-			options := demoOptions(t)
+			options := demoOptions()
 			options.TalosVersion = version
 
-			generated, err := machineconfig.GenerateCluster(options)
+			generated, err := clusterfiles.Make(options)
 			require.NoError(t, err)
 
 			bundle := generated.Options.Secrets
@@ -59,7 +60,7 @@ func TestFactsOfGeneratedConfigs(t *testing.T) {
 			require.Equal(t, "none", cp1.CNI())
 			require.Equal(t, prefixes("10.244.0.0/16"), cp1.PodSubnets())
 			require.Equal(t, prefixes("10.96.0.0/12"), cp1.ServiceSubnets())
-			require.Equal(t, machineconfig.DefaultImage+":"+version, cp1.InstallImage())
+			require.Equal(t, clusterfiles.DefaultImage+":"+version, cp1.InstallImage())
 			require.Equal(t, version, cp1.InstallerVersion())
 			require.Equal(t, "/dev/vda", cp1.InstallDisk())
 			require.False(t, cp1.SecureBootImage())
@@ -310,12 +311,12 @@ func TestNoInstallSection(t *testing.T) {
 func TestDifferentSecretsNamesTheFields(t *testing.T) {
 	t.Parallel()
 
-	generated, err := machineconfig.GenerateCluster(demoOptions(t))
+	generated, err := clusterfiles.Make(demoOptions())
 	require.NoError(t, err)
 
 	text := string(generated.Configs[0].Bytes)
 	config := mustConfig(t, []byte(text))
-	other := mustConfig(t, []byte(strings.Replace(text, "    token: ", "    token: x", 1)))
+	other := mustConfig(t, []byte(strings.Replace(text, "  token: ", "  token: x", 1)))
 
 	require.Equal(t, []string{"machine.token"}, config.SharedSecrets().Differing(other.SharedSecrets()))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
 )
@@ -16,13 +17,9 @@ import (
 func configs(f *testing.F) [][]byte {
 	f.Helper()
 
-	secrets, err := sharedSecrets()
-	require.NoError(f, err)
-
-	generated, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
+	generated, err := clusterfiles.Make(clusterfiles.Options{
 		ClusterName: "demo", Endpoint: "https://192.0.2.10:6443", VIP: netip.MustParseAddr("192.0.2.10"), CNI: "none",
-		Secrets: secrets,
-		Nodes: []machineconfig.NodeSpec{
+		Nodes: []clusterfiles.Node{
 			{Name: "cp1", Role: machine.TypeControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24"),
 				MAC: "02:00:00:00:00:01"},
 			{Name: "worker1", Role: machine.TypeWorker, Address: netip.MustParsePrefix("192.0.2.12/24"),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
@@ -222,7 +223,7 @@ func TestMaskShowsNoSecret(t *testing.T) {
 func TestMaskOfGeneratedConfigs(t *testing.T) {
 	t.Parallel()
 
-	generated, err := machineconfig.GenerateCluster(demoOptions(t))
+	generated, err := clusterfiles.Make(demoOptions())
 	require.NoError(t, err)
 
 	bundle := generated.Options.Secrets
@@ -296,7 +297,7 @@ func TestDiffShowsWhatChangedAndNoSecret(t *testing.T) {
 func TestDiffOfUnchangedSecretsSaysMasked(t *testing.T) {
 	t.Parallel()
 
-	generated, err := machineconfig.GenerateCluster(demoOptions(t))
+	generated, err := clusterfiles.Make(demoOptions())
 	require.NoError(t, err)
 
 	running := mustConfig(t, generated.Configs[0].Bytes)
@@ -313,7 +314,7 @@ func TestDiffOfUnchangedSecretsSaysMasked(t *testing.T) {
 func TestSameComparesMeaning(t *testing.T) {
 	t.Parallel()
 
-	generated, err := machineconfig.GenerateCluster(demoOptions(t))
+	generated, err := clusterfiles.Make(demoOptions())
 	require.NoError(t, err)
 
 	text := string(generated.Configs[0].Bytes)

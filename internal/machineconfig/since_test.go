@@ -9,8 +9,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
 // newer lists "line: name (version)" of what a text has that a version does not know.
@@ -72,13 +72,10 @@ table: 1
 func TestConfigsAreKnownToTheVersionThatTheyAreGeneratedFor(t *testing.T) {
 	t.Parallel()
 
-	bundle, err := quicksecrets.New()
-	require.NoError(t, err)
-
 	for _, version := range []string{"v1.6.0", "v1.8.0", "v1.11.6", "v1.12.1", "v1.13.9"} {
-		made, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
-			ClusterName: "lab", Endpoint: "https://192.0.2.10:6443", TalosVersion: version, Secrets: bundle,
-			Nodes: []machineconfig.NodeSpec{{Name: "n1", Role: machine.TypeControlPlane, Declared: "192.0.2.11"}},
+		made, err := clusterfiles.Make(clusterfiles.Options{
+			ClusterName: "lab", Endpoint: "https://192.0.2.10:6443", TalosVersion: version,
+			Nodes: []clusterfiles.Node{{Name: "n1", Role: machine.TypeControlPlane, Declared: "192.0.2.11"}},
 		})
 		require.NoError(t, err, version)
 

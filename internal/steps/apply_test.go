@@ -461,8 +461,8 @@ func TestADriftedNode(t *testing.T) {
 				l.up(t)
 				l.tuned(t, "cp1")
 
-				// The dry run that comes first goes well.
-				fault(l.Node("cp1"), emulator.CallFault{Method: applyMethod, When: when, Do: emulator.Cut, After: 1, Times: 1})
+				fault(l.Node("cp1"),
+					emulator.CallFault{Method: applyMethod, Mutating: true, When: when, Do: emulator.Cut, Times: 1})
 				l.session(t, "-update=true").succeeds(t, steps.Apply{})
 				require.Contains(t, string(l.Node("cp1").Config()), tunedSetting)
 			})
@@ -475,7 +475,7 @@ func (l *lab) needsReboot(t *testing.T, name string) {
 	t.Helper()
 
 	l.changeFile(t, name, "machine:\n",
-		"machine:\n    udev:\n        rules:\n            - SUBSYSTEM==\"example\", MODE=\"0660\"\n")
+		"machine:\n  udev:\n    rules:\n      - SUBSYSTEM==\"example\", MODE=\"0660\"\n")
 }
 
 func TestAMachineThatRunsAnothersConfigIsNamedWithBoth(t *testing.T) {

@@ -18,10 +18,10 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/base/syncbuffer"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 	"github.com/talos-mage/talos-mage/internal/test/labtest"
@@ -138,7 +138,7 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 	s.Run, err = steps.New(tb.Context(), loaded, environ, s.Recorder, console.Logger(), timepiece)
 	require.NoError(tb, err)
 
-	s.NewSecrets = func(string) (*secrets.Bundle, error) { return quicksecrets.New() }
+	s.NewSecrets = func(string) (*secrets.Bundle, error) { return clusterfiles.NewSecrets() }
 
 	return s
 }
@@ -315,7 +315,7 @@ const tunedSetting = "net.core.somaxconn"
 func (l *lab) tuned(t *testing.T, name string) {
 	t.Helper()
 
-	l.changeFile(t, name, "machine:\n", "machine:\n    sysctls:\n        "+tunedSetting+": \"65535\"\n")
+	l.changeFile(t, name, "machine:\n", "machine:\n  sysctls:\n    "+tunedSetting+": \"65535\"\n")
 }
 
 // fault makes calls of a machine go wrong.

@@ -79,7 +79,7 @@ func TestNoOutputHoldsASecret(t *testing.T) {
 
 			// A config that the node complains about in its own words, and a machine that it does not fit.
 			l.changeFile(t, "worker1", "machine:\n",
-				"machine:\n    install:\n        diskSelector:\n            model: NOPE*\n        extraKernelArgs: [a=b]\n    "+
+				"machine:\n  install:\n    diskSelector:\n      model: NOPE*\n    extraKernelArgs: [a=b]\n  "+
 					"previousInstall:\n")
 			l.untilMaintenance(t)
 

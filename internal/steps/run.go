@@ -13,6 +13,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
@@ -53,7 +54,7 @@ func New(ctx context.Context, settings *settings.Settings, environ []string, rec
 		Environ:    environ,
 		Report:     recorder,
 		Log:        log,
-		NewSecrets: machineconfig.NewSecrets,
+		NewSecrets: clustersecrets.New,
 	}
 	run.observer = observe.New(&run.Subject)
 	run.files = run.newFiles(ctx)

@@ -13,9 +13,9 @@ import (
 
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -64,7 +64,7 @@ func TestWhoMakesSecretsIsToldWhatLosingThemMeans(t *testing.T) {
 	w.untilMaintenance(t)
 
 	s := w.session(t)
-	s.NewSecrets = machineconfig.NewSecrets
+	s.NewSecrets = clustersecrets.New
 	s.succeeds(t, steps.Secrets{Asked: true})
 	require.Equal(t, report.Applied, s.status("secrets", ""))
 	require.Contains(t, s.out.String(), "if it is lost, no node can be added to the cluster")
@@ -216,7 +216,7 @@ func TestWhatIsNoConfigOfTheClusterIsNotRecoveredFrom(t *testing.T) {
 		"another cluster's": {func(t *testing.T, _ *workshop) string {
 			t.Helper()
 
-			foreign, err := labcluster.ForeignSecrets()
+			foreign, err := clusterfiles.ForeignSecrets()
 			require.NoError(t, err)
 
 			return filepath.Join(newWorkshop(t, 1, 0,

@@ -31,7 +31,7 @@ func text(replacement string) func(string) string { return func(string) string {
 
 // underMachine puts a line into the machine section.
 func underMachine(line string) func(string) string {
-	return replace("machine:\n", "machine:\n    "+line+"\n")
+	return replace("machine:\n", "machine:\n  "+line+"\n")
 }
 
 var installDisk = regexp.MustCompile(`(?m)^( +)disk: /dev/vda.*$`)
@@ -42,7 +42,7 @@ func installWith(line string) func(string) string {
 
 // withoutInstall leaves the install section out.
 func withoutInstall(config string) string {
-	return regexp.MustCompile(`(?m)^    install:\n(?:     .*\n)+`).ReplaceAllString(config, "")
+	return regexp.MustCompile(`(?m)^  install:\n(?:   .*\n)+`).ReplaceAllString(config, "")
 }
 
 // What a node in maintenance refuses is final, told line by line, and changes nothing.
@@ -78,7 +78,7 @@ func TestAnInvalidConfigIsFinal(t *testing.T) {
 		{"selector on name", installWith("diskSelector: {name: sda}"), "selector on name is not supported"},
 		{"no install section", withoutInstall, `install instructions are required in "metal" mode`},
 		{
-			"kernel arguments beside those of a UKI", installWith("disk: /dev/vda\n        extraKernelArgs: [quiet]"),
+			"kernel arguments beside those of a UKI", installWith("disk: /dev/vda\n    extraKernelArgs: [quiet]"),
 			"install.extraKernelArgs and install.grubUseUKICmdline can't be used together",
 		},
 		{"kubelet from long ago", func(c string) string {

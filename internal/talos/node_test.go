@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -199,7 +200,7 @@ func probeALife(t *testing.T, l *lab) {
 
 	require.Equal(t, talos.UnknownCA, (&talos.Dialer{Timeout: timeout}).Probe(t.Context(), address).State)
 
-	foreign, err := labcluster.ForeignSecrets()
+	foreign, err := clusterfiles.ForeignSecrets()
 	require.NoError(t, err)
 
 	other := &talos.Dialer{Credentials: authorityOf(t, foreign.Certs.OS).credentials(t), Timeout: timeout}

@@ -17,29 +17,28 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
 // othersSecrets are another cluster's.
-var othersSecrets = sync.OnceValues(quicksecrets.New)
+var othersSecrets = sync.OnceValues(clusterfiles.NewSecrets)
 
 // demoOptions is a cluster of two control planes and a worker, one control plane with DHCP.
-func demoOptions(t *testing.T) machineconfig.GenerateOptions {
+func demoOptions(t *testing.T) clusterfiles.Options {
 	t.Helper()
 
 	bundle, err := ourSecrets()
 	require.NoError(t, err)
 
-	return machineconfig.GenerateOptions{
+	return clusterfiles.Options{
 		ClusterName: "demo",
 		Endpoint:    "https://192.0.2.10:6443",
 		VIP:         netip.MustParseAddr("192.0.2.10"),
 		CNI:         "none",
 		Secrets:     bundle,
-		Nodes: []machineconfig.NodeSpec{
+		Nodes: []clusterfiles.Node{
 			{
 				Name: "cp1", Role: inventory.ControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24"),
 				MAC: "02:00:00:00:00:11", Gateway: netip.MustParseAddr("192.0.2.1"),
@@ -51,14 +50,14 @@ func demoOptions(t *testing.T) machineconfig.GenerateOptions {
 }
 
 // writeDemo writes the demo cluster's files into a folder of its own.
-func writeDemo(t *testing.T, options machineconfig.GenerateOptions) string {
+func writeDemo(t *testing.T, options clusterfiles.Options) string {
 	t.Helper()
 
-	generated, err := machineconfig.GenerateCluster(options)
+	generated, err := clusterfiles.Make(options)
 	require.NoError(t, err)
 
 	dir := t.TempDir()
-	require.NoError(t, generated.WriteLayout(dir))
+	require.NoError(t, generated.Write(dir))
 
 	return dir
 }
@@ -196,15 +195,15 @@ func TestFilesThatDoNotBelongTogether(t *testing.T) {
 		},
 		"another token": {
 			func(t *testing.T, dir string) {
-				edit(t, dir, "clusterconfig/demo-w1.yaml", "    token: ", "    token: x")
+				edit(t, dir, "clusterconfig/demo-w1.yaml", "  token: ", "  token: x")
 			},
 			[]diagnosis.ID{diagnosis.ConfigSecrets},
 		},
 		"placeholders": {
 			func(t *testing.T, dir string) {
-				edit(t, dir, "clusterconfig/demo-w1.yaml", "    token: ", "    token: op://vault/item/field #")
-				edit(t, dir, "clusterconfig/demo-cp2.yaml", "    secret: ", "    secret: ref+sops://file.yaml#/x #")
-				edit(t, dir, "clusterconfig/demo-cp1.yaml", "        crt: ", "        crt: ENC[AES256_GCM,data:s3cr3t] #")
+				edit(t, dir, "clusterconfig/demo-w1.yaml", "  token: ", "  token: op://vault/item/field #")
+				edit(t, dir, "clusterconfig/demo-cp2.yaml", "  secret: ", "  secret: ref+sops://file.yaml#/x #")
+				edit(t, dir, "clusterconfig/demo-cp1.yaml", "    crt: ", "    crt: ENC[AES256_GCM,data:s3cr3t] #")
 			},
 			[]diagnosis.ID{diagnosis.ConfigPlaceholder, diagnosis.ConfigPlaceholder, diagnosis.ConfigPlaceholder},
 		},
@@ -340,8 +339,8 @@ func TestBelongingAcceptsBothAuthoritiesOfARotation(t *testing.T) {
 	require.NoError(t, err)
 
 	for _, name := range []string{"cp1", "cp2", "w1"} {
-		edit(t, dir, "clusterconfig/demo-"+name+".yaml", "    certSANs: []", "    acceptedCAs:\n        - crt: "+
-			base64.StdEncoding.EncodeToString(other.Certs.OS.Crt)+"\n    certSANs: []")
+		edit(t, dir, "clusterconfig/demo-"+name+".yaml", "  certSANs: []", "  acceptedCAs:\n    - crt: "+
+			base64.StdEncoding.EncodeToString(other.Certs.OS.Crt)+"\n  certSANs: []")
 	}
 
 	for _, finding := range belonging(t, dir) {

@@ -13,19 +13,19 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
 // generated writes a whole cluster, as a user of talhelper has it, with so many nodes, the first three of them control
 // planes.
-func generated(t testing.TB, nodes int, change func(*machineconfig.GenerateOptions)) string {
+func generated(t testing.TB, nodes int, change func(*clusterfiles.Options)) string {
 	t.Helper()
 
 	bundle, err := ourSecrets()
 	require.NoError(t, err)
 
-	options := machineconfig.GenerateOptions{
+	options := clusterfiles.Options{
 		ClusterName: "lab", Endpoint: "https://198.18.0.10:6443", VIP: netip.MustParseAddr("198.18.0.10"), Secrets: bundle,
 	}
 
@@ -36,7 +36,7 @@ func generated(t testing.TB, nodes int, change func(*machineconfig.GenerateOptio
 		}
 
 		address := netip.AddrFrom4([4]byte{198, 18, byte((i + 11) / 250), byte((i+11)%250 + 1)})
-		options.Nodes = append(options.Nodes, machineconfig.NodeSpec{
+		options.Nodes = append(options.Nodes, clusterfiles.Node{
 			Name: fmt.Sprintf("n%d", i+1), Role: role, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i/256, i%256),
 			Address: netip.PrefixFrom(address, 16), Gateway: netip.MustParseAddr("198.18.255.254"),
 		})
@@ -46,11 +46,11 @@ func generated(t testing.TB, nodes int, change func(*machineconfig.GenerateOptio
 		change(&options)
 	}
 
-	made, err := machineconfig.GenerateCluster(options)
+	made, err := clusterfiles.Make(options)
 	require.NoError(t, err)
 
 	folder := t.TempDir()
-	require.NoError(t, made.WriteLayout(folder))
+	require.NoError(t, made.Write(folder))
 
 	return folder
 }
@@ -63,14 +63,14 @@ func readFolder(folder string) *check.Input {
 func TestAGeneratedClusterIsClean(t *testing.T) {
 	t.Parallel()
 
-	for name, change := range map[string]func(*machineconfig.GenerateOptions){
+	for name, change := range map[string]func(*clusterfiles.Options){
 		"documents":  nil,
-		"old fields": func(options *machineconfig.GenerateOptions) { options.TalosVersion = "v1.11.6" },
-		"without a VIP": func(options *machineconfig.GenerateOptions) {
+		"old fields": func(options *clusterfiles.Options) { options.TalosVersion = "v1.11.6" },
+		"without a VIP": func(options *clusterfiles.Options) {
 			options.VIP = netip.Addr{}
 			options.Endpoint = "https://198.18.0.13:6443"
 		},
-		"DHCP": func(options *machineconfig.GenerateOptions) {
+		"DHCP": func(options *clusterfiles.Options) {
 			for i := range options.Nodes {
 				node := &options.Nodes[i]
 				node.Declared, node.Address, node.Gateway = node.Address.Addr().String(), netip.Prefix{}, netip.Addr{}

@@ -20,8 +20,8 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
 // generatedFiles are the files of a whole cluster of three control planes and a worker.
@@ -65,7 +65,7 @@ const (
 func foreignSecrets(t *testing.T) *secrets.Bundle {
 	t.Helper()
 
-	bundle, err := quicksecrets.New()
+	bundle, err := clusterfiles.NewSecrets()
 	require.NoError(t, err)
 
 	return bundle
@@ -80,8 +80,8 @@ func TestKeysOfMachineConfigs(t *testing.T) {
 	etcd, aggregator := other.Certs.Etcd, other.Certs.K8sAggregator
 
 	etcdOf := func(name string) files {
-		return right.spoilt(t, name, `(?s)(etcd:\n[^\n]*ca:\n\s+)crt: \S+\n\s+key: \S+\n`,
-			"${1}crt: "+encoded(etcd.Crt)+"\n            key: "+encoded(etcd.Key)+"\n")
+		return right.spoilt(t, name, `(?s)(etcd:\n[^\n]*ca:\n\s+)crt: \S+(\n\s+)key: \S+\n`,
+			"${1}crt: "+encoded(etcd.Crt)+"${2}key: "+encoded(etcd.Key)+"\n")
 	}
 
 	judge(t, diagnosis.ControlPlaneSecrets, map[string]trial{
@@ -194,7 +194,7 @@ func TestTheTalosconfigsCertificate(t *testing.T) {
 	free := maps.Clone(right)
 
 	for name := range free {
-		free = free.replaced(name, "    features:\n", "    features:\n        rbac: false\n")
+		free = free.replaced(name, "  features:\n", "  features:\n    rbac: false\n")
 	}
 
 	judge(t, diagnosis.ClientRoleWeak, map[string]trial{

@@ -17,13 +17,12 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
 // ourSecrets are those of every test's cluster.
-var ourSecrets = sync.OnceValues(quicksecrets.New)
+var ourSecrets = sync.OnceValues(clusterfiles.NewSecrets)
 
 // files are a cluster's files by their path in TALOS_DIR.
 type files map[string]string
@@ -211,9 +210,9 @@ var ourTalosconfig = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 
-	made, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
+	made, err := clusterfiles.Make(clusterfiles.Options{
 		ClusterName: "lab", Endpoint: "https://192.0.2.10:6443", Secrets: bundle,
-		Nodes: []machineconfig.NodeSpec{{Name: "n1", Role: machine.TypeControlPlane,
+		Nodes: []clusterfiles.Node{{Name: "n1", Role: machine.TypeControlPlane,
 			Address: netip.MustParsePrefix("192.0.2.11/24")}},
 	})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/proxmox"
 	"github.com/talos-mage/talos-mage/internal/check/table"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
@@ -688,16 +688,16 @@ func TestSuggestionsAreInEveryFormat(t *testing.T) {
 func TestTheProfileOfAGeneratedClusterHasOnlySuggestions(t *testing.T) {
 	t.Parallel()
 
-	for name, change := range map[string]func(*machineconfig.GenerateOptions){
+	for name, change := range map[string]func(*clusterfiles.Options){
 		"documents":  nil,
-		"old fields": func(options *machineconfig.GenerateOptions) { options.TalosVersion = "v1.11.6" },
-		"DHCP": func(options *machineconfig.GenerateOptions) {
+		"old fields": func(options *clusterfiles.Options) { options.TalosVersion = "v1.11.6" },
+		"DHCP": func(options *clusterfiles.Options) {
 			for i := range options.Nodes {
 				node := &options.Nodes[i]
 				node.Declared, node.Address, node.Gateway = node.Address.Addr().String(), netip.Prefix{}, netip.Addr{}
 			}
 		},
-		"for Cilium": func(options *machineconfig.GenerateOptions) { options.CNI = "none" },
+		"for Cilium": func(options *clusterfiles.Options) { options.CNI = "none" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -103,7 +103,7 @@ func TestNoFormatShowsASecret(t *testing.T) {
 	for name, spoil := range map[string]func(string) string{
 		"as it is":    func(text string) string { return text },
 		"cut off":     func(text string) string { return text[:len(text)/2] + "\n\t{" },
-		"unknown key": func(text string) string { return strings.ReplaceAll(text, "    token:", "    tokne:") },
+		"unknown key": func(text string) string { return strings.ReplaceAll(text, "  token:", "  tokne:") },
 		"no role":     func(text string) string { return strings.ReplaceAll(text, "type: controlplane", "type: master") },
 	} {
 		folder := generated(t, 3, nil)

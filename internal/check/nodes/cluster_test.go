@@ -21,14 +21,14 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // ourSecrets is one bundle for the whole test process.
-var ourSecrets = sync.OnceValues(quicksecrets.New)
+var ourSecrets = sync.OnceValues(clusterfiles.NewSecrets)
 
 // fixture is a cluster whose files and machines fit each other, to be spoiled in one way by each test.
 type fixture struct {
@@ -36,17 +36,17 @@ type fixture struct {
 	configs     map[string]*machineconfig.Config
 	talosconfig []byte
 	options     check.Settings
-	generated   *machineconfig.Generated
+	generated   *clusterfiles.Files
 }
 
 // newFixture makes three control planes and a worker, with a VIP as endpoint; change may alter what is generated.
-func newFixture(t *testing.T, change ...func(*machineconfig.GenerateOptions)) *fixture {
+func newFixture(t *testing.T, change ...func(*clusterfiles.Options)) *fixture {
 	t.Helper()
 
 	bundle, err := ourSecrets()
 	require.NoError(t, err)
 
-	options := machineconfig.GenerateOptions{
+	options := clusterfiles.Options{
 		ClusterName: "demo",
 		Endpoint:    "https://192.0.2.10:6443",
 		VIP:         netip.MustParseAddr("192.0.2.10"),
@@ -63,7 +63,7 @@ func newFixture(t *testing.T, change ...func(*machineconfig.GenerateOptions)) *f
 
 		host := byte(11 + i)
 
-		options.Nodes = append(options.Nodes, machineconfig.NodeSpec{
+		options.Nodes = append(options.Nodes, clusterfiles.Node{
 			Name: name, Role: role, Link: "eth0",
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, host}), 24),
 			Gateway: netip.MustParseAddr("192.0.2.1"),
@@ -112,19 +112,19 @@ func newFixture(t *testing.T, change ...func(*machineconfig.GenerateOptions)) *f
 }
 
 // generate makes the files, those of the unchanged fixture only once.
-func generate(options machineconfig.GenerateOptions, unchanged bool) (*machineconfig.Generated, error) {
+func generate(options clusterfiles.Options, unchanged bool) (*clusterfiles.Files, error) {
 	if !unchanged {
-		return machineconfig.GenerateCluster(options)
+		return clusterfiles.Make(options)
 	}
 
-	usual.once.Do(func() { usual.generated, usual.err = machineconfig.GenerateCluster(options) })
+	usual.once.Do(func() { usual.generated, usual.err = clusterfiles.Make(options) })
 
 	return usual.generated, usual.err
 }
 
 var usual struct {
 	once      sync.Once
-	generated *machineconfig.Generated
+	generated *clusterfiles.Files
 	err       error
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -170,7 +170,7 @@ func TestLiveMachinesOfTalos112AreJudged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			f := newFixture(t, func(options *machineconfig.GenerateOptions) { options.TalosVersion = "v1.12.1" })
+			f := newFixture(t, func(options *clusterfiles.Options) { options.TalosVersion = "v1.12.1" })
 			f.cluster.TalosVersion = "v1.12.1"
 
 			if test.change != nil {

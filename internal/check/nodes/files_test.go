@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -212,7 +212,7 @@ func TestVIP(t *testing.T) {
 func TestVIPOutsideTheSubnetOfItsInterface(t *testing.T) {
 	t.Parallel()
 
-	f := newFixture(t, func(options *machineconfig.GenerateOptions) { options.TalosVersion = "v1.11.6" })
+	f := newFixture(t, func(options *clusterfiles.Options) { options.TalosVersion = "v1.11.6" })
 	f.replace(t, "cp3", "192.0.2.13/24", "198.51.100.13/24")
 	f.cluster.Node("cp3").Address = "198.51.100.13"
 
@@ -220,7 +220,7 @@ func TestVIPOutsideTheSubnetOfItsInterface(t *testing.T) {
 	require.Equal(t, diagnosis.Failure, finding.Severity)
 	require.Equal(t, "cp3", finding.Node)
 
-	f.replace(t, "cp3", "- interface: eth0", "- interface: eth0\n              dhcp: true")
+	f.replace(t, "cp3", "- interface: eth0", "- interface: eth0\n        dhcp: true")
 	require.Equal(t, diagnosis.OK, the(t, f.checkCluster(t), diagnosis.VIPOutsideSubnet).Severity,
 		"it may get an address in the VIP's subnet")
 }
@@ -240,7 +240,7 @@ func TestVIPThatIsANodesAddress(t *testing.T) {
 func TestVIPIsJudgedByLiveAddressesWithDHCP(t *testing.T) {
 	t.Parallel()
 
-	f := newFixture(t, func(options *machineconfig.GenerateOptions) {
+	f := newFixture(t, func(options *clusterfiles.Options) {
 		options.Nodes[0].Address, options.Nodes[0].Declared = netip.Prefix{}, "192.0.2.11"
 	})
 

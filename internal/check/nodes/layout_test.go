@@ -18,7 +18,7 @@ func TestGeneratedLayoutPasses(t *testing.T) {
 
 	f := newFixture(t)
 	dir := t.TempDir()
-	require.NoError(t, f.generated.WriteLayout(dir))
+	require.NoError(t, f.generated.Write(dir))
 
 	cluster, err := inventory.Load(inventory.Options{TalosDir: dir, ConfigDir: filepath.Join(dir, "clusterconfig")})
 	require.NoError(t, err)

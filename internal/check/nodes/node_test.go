@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -66,7 +66,7 @@ func TestVersions(t *testing.T) {
 			spoil: func(t *testing.T, f *fixture, _ *check.Facts) {
 				f.cluster.TalosVersion = "v1.12.1"
 				f.patch(t, "cp1", func(config *v1alpha1.Config) {
-					config.MachineConfig.MachineInstall.InstallImage = machineconfig.DefaultImage + ":v1.12.1"
+					config.MachineConfig.MachineInstall.InstallImage = clusterfiles.DefaultImage + ":v1.12.1"
 				})
 			},
 			id: diagnosis.TalosVersionMismatch, severity: diagnosis.Warning, cause: "made for the older v1.12",
@@ -76,7 +76,7 @@ func TestVersions(t *testing.T) {
 			spoil: func(t *testing.T, f *fixture, _ *check.Facts) {
 				f.cluster.TalosVersion = ""
 				f.patch(t, "cp1", func(config *v1alpha1.Config) {
-					config.MachineConfig.MachineInstall.InstallImage = machineconfig.DefaultImage + ":v1.12.1"
+					config.MachineConfig.MachineInstall.InstallImage = clusterfiles.DefaultImage + ":v1.12.1"
 				})
 			},
 			id: diagnosis.TalosVersionMismatch, severity: diagnosis.Warning, cause: "installer image v1.12.1",
@@ -154,7 +154,7 @@ func TestSecureBoot(t *testing.T) {
 		t.Helper()
 
 		f.patch(t, "cp1", func(config *v1alpha1.Config) {
-			config.MachineConfig.MachineInstall.InstallImage = strings.Replace(machineconfig.DefaultImage, "metal-installer",
+			config.MachineConfig.MachineInstall.InstallImage = strings.Replace(clusterfiles.DefaultImage, "metal-installer",
 				"metal-installer-secureboot", 1) + ":v1.13.9"
 		})
 	}

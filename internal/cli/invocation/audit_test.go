@@ -18,8 +18,8 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
 // audited runs an audit over a repository with this talconfig.
@@ -85,7 +85,7 @@ func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
 		"      - interface: eth0\n        addresses: [192.0.2.11/24]\n        routes:\n          - network: 0.0.0.0/0\n   " +
 		"         gateway: GATEWAY\n"
 
-	bundle, err := quicksecrets.New()
+	bundle, err := clusterfiles.NewSecrets()
 	require.NoError(t, err)
 
 	plain, err := secrets.Encode(bundle)
@@ -335,7 +335,7 @@ func TestAuditOfPublicClones(t *testing.T) {
 			folder := t.TempDir()
 			require.NoError(t, os.CopyFS(folder, os.DirFS(example)))
 
-			bundle, err := quicksecrets.New()
+			bundle, err := clusterfiles.NewSecrets()
 			require.NoError(t, err)
 
 			plain, err := secrets.Encode(bundle)

@@ -12,27 +12,27 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
 // sharedSecrets is one bundle for the whole test process.
-var sharedSecrets = sync.OnceValues(quicksecrets.New)
+var sharedSecrets = sync.OnceValues(clusterfiles.NewSecrets)
 
 // demoOptions is a cluster of two control planes and a worker, one control plane with DHCP.
-func demoOptions(t *testing.T) machineconfig.GenerateOptions {
+func demoOptions(t *testing.T) clusterfiles.Options {
 	t.Helper()
 
 	bundle, err := sharedSecrets()
 	require.NoError(t, err)
 
-	return machineconfig.GenerateOptions{
+	return clusterfiles.Options{
 		ClusterName: "demo",
 		Endpoint:    "https://192.0.2.10:6443",
 		VIP:         netip.MustParseAddr("192.0.2.10"),
 		CNI:         "none",
 		Secrets:     bundle,
-		Nodes: []machineconfig.NodeSpec{
+		Nodes: []clusterfiles.Node{
 			{
 				Name: "cp1", Role: inventory.ControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24"),
 				MAC: "02:00:00:00:00:11", Gateway: netip.MustParseAddr("192.0.2.1"),
@@ -44,14 +44,14 @@ func demoOptions(t *testing.T) machineconfig.GenerateOptions {
 }
 
 // writeDemo writes the demo cluster's files into a folder of its own.
-func writeDemo(t *testing.T, options machineconfig.GenerateOptions) string {
+func writeDemo(t *testing.T, options clusterfiles.Options) string {
 	t.Helper()
 
-	generated, err := machineconfig.GenerateCluster(options)
+	generated, err := clusterfiles.Make(options)
 	require.NoError(t, err)
 
 	dir := t.TempDir()
-	require.NoError(t, generated.WriteLayout(dir))
+	require.NoError(t, generated.Write(dir))
 
 	return dir
 }
@@ -93,7 +93,7 @@ func TestLoadReadsWhatGenerateWrote(t *testing.T) {
 	require.Equal(t, []string{"02:00:00:00:00:11"}, cp1.MACs)
 	require.Equal(t, []netip.Addr{netip.MustParseAddr("192.0.2.10")}, cp1.VIPs)
 	require.Equal(t, "/dev/vda", cp1.InstallDisk)
-	require.Equal(t, machineconfig.DefaultImage, cp1.ImageURL)
+	require.Equal(t, clusterfiles.DefaultImage, cp1.ImageURL)
 	require.Equal(t, filepath.Join(dir, "clusterconfig", "demo-cp1.yaml"), cp1.ConfigFile)
 	require.FileExists(t, cp1.ConfigFile)
 	require.Empty(t, cluster.Node("w1").VIPs)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"go.yaml.in/yaml/v4"
@@ -14,6 +15,21 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
+
+// New makes the bundle of a cluster that is born with a Talos release, valid from now on.
+func New(talosVersion string) (*secrets.Bundle, error) {
+	contract, err := config.ParseContractFromVersion(talosVersion)
+	if err != nil {
+		return nil, fmt.Errorf("read Talos version: %w", err)
+	}
+
+	bundle, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), contract)
+	if err != nil {
+		return nil, fmt.Errorf("make secrets: %w", err)
+	}
+
+	return bundle, nil
+}
 
 // Encode is the text of a bundle as talhelper writes it, unencrypted. A dollar sign in a secret is doubled, since
 // whoever reads the file replaces variables.

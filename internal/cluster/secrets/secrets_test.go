@@ -19,15 +19,15 @@ import (
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
 var now = time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
 
 // made is the one bundle of this process.
-var made = sync.OnceValues(quicksecrets.New)
+var made = sync.OnceValues(clusterfiles.NewSecrets)
 
 func bundle(tb testing.TB) *secrets.Bundle {
 	tb.Helper()
@@ -238,9 +238,9 @@ func TestWhatWasBlackedOutIsNotRecovered(t *testing.T) {
 func configs(t *testing.T, version string) (controlPlane, worker *machineconfig.Config) {
 	t.Helper()
 
-	generated, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
+	generated, err := clusterfiles.Make(clusterfiles.Options{
 		ClusterName: "demo", Endpoint: "https://192.0.2.10:6443", TalosVersion: version, Secrets: bundle(t),
-		Nodes: []machineconfig.NodeSpec{
+		Nodes: []clusterfiles.Node{
 			{Name: "cp1", Role: machine.TypeControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24")},
 			{Name: "w1", Role: machine.TypeWorker, Address: netip.MustParsePrefix("192.0.2.21/24")},
 		},

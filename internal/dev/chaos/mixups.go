@@ -7,9 +7,8 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
-	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
 // mixup is a kind of trouble with machines and addresses that are not what the inventory says.
@@ -124,11 +123,11 @@ func drawUndeclared(_ *rand.Rand, plan *Plan, node string) ([]Incident, bool) {
 const undeclaredMAC = "52:54:00:ff:ff:ff"
 
 // drawForeign is a machine that runs in another cluster.
-func drawForeign(_ *rand.Rand, plan *Plan, node string) ([]Incident, bool) {
+func drawForeign(_ *rand.Rand, _ *Plan, node string) ([]Incident, bool) {
 	return []Incident{{
 		Node: node, Words: "is another cluster's node", Class: foreignNode, At: Moment{Anchor: Before},
 		equip: func(w *world, options *emulator.NodeOptions) error {
-			config, err := foreignConfig(w, options.Address, plan.machine(node).ControlPlane)
+			config, err := foreignConfig(w, options.Address)
 			options.Config = config
 
 			return err
@@ -136,21 +135,19 @@ func drawForeign(_ *rand.Rand, plan *Plan, node string) ([]Incident, bool) {
 	}}, true
 }
 
-func foreignConfig(w *world, address netip.Addr, controlPlane bool) ([]byte, error) {
-	secrets, err := labcluster.ForeignSecrets()
+// foreignConfig is another cluster's control plane's: a worker of that cluster would have no API without one.
+func foreignConfig(w *world, address netip.Addr) ([]byte, error) {
+	secrets, err := clusterfiles.ForeignSecrets()
 	if err != nil {
 		return nil, err
 	}
 
-	// A worker of that cluster would have no API without its control planes.
-	_ = controlPlane
-
-	generated, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
+	generated, err := clusterfiles.Make(clusterfiles.Options{
 		ClusterName: "other",
 		Endpoint:    "https://" + netip.AddrPortFrom(address, emulator.KubernetesPort).String(),
 		CNI:         "none",
 		Secrets:     secrets,
-		Nodes: []machineconfig.NodeSpec{{Name: "theirs", Role: machine.TypeControlPlane,
+		Nodes: []clusterfiles.Node{{Name: "theirs", Role: machine.TypeControlPlane,
 			Address: netip.PrefixFrom(address, w.lab.Prefix().Bits())}},
 	})
 	if err != nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
-	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
 // endpointHost is the host part of a VIP's or balancer's address; the machines' are the lab's to give.
@@ -27,7 +26,7 @@ type world struct {
 	lab  *emulator.Lab
 	// folder is the first operator's; others have one beside it.
 	folder    string
-	generated *machineconfig.Generated
+	generated *clusterfiles.Files
 	scale     float64
 
 	mu sync.Mutex
@@ -59,13 +58,8 @@ func newWorld(plan *Plan, folder string, scale float64) (*world, error) {
 func (w *world) close() { w.lab.Close() } //nolint:errcheck // a lab always closes
 
 func (w *world) build() error {
-	secrets, err := labcluster.Secrets()
-	if err != nil {
-		return err
-	}
-
-	options := machineconfig.GenerateOptions{
-		ClusterName: "chaos", CNI: constants.NoneCNI, Secrets: secrets,
+	options := clusterfiles.Options{
+		ClusterName: "chaos", CNI: constants.NoneCNI,
 		TalosVersion: w.plan.oldestTalos(), // a newer Talos takes the config too
 	}
 
@@ -88,11 +82,12 @@ func (w *world) build() error {
 		options.Nodes = append(options.Nodes, w.spec(planned))
 	}
 
-	if w.generated, err = machineconfig.GenerateCluster(options); err != nil {
+	var err error
+	if w.generated, err = clusterfiles.Make(options); err != nil {
 		return err
 	}
 
-	if err := w.generated.WriteLayout(w.talosDir()); err != nil {
+	if err := w.generated.Write(w.talosDir()); err != nil {
 		return fmt.Errorf("write cluster files: %w", err)
 	}
 
@@ -115,9 +110,9 @@ func (w *world) build() error {
 		controlPlanes...)
 }
 
-func (w *world) spec(planned Machine) machineconfig.NodeSpec {
+func (w *world) spec(planned Machine) clusterfiles.Node {
 	address := w.address(planned.Name)
-	spec := machineconfig.NodeSpec{Name: planned.Name, Role: machine.TypeWorker, Declared: address.String()}
+	spec := clusterfiles.Node{Name: planned.Name, Role: machine.TypeWorker, Declared: address.String()}
 
 	if planned.ControlPlane {
 		spec.Role = machine.TypeControlPlane

@@ -29,7 +29,7 @@ func TestAMachineAnswersAtEveryStaticAddressOfItsConfig(t *testing.T) {
 	own := "- address: " + netip.PrefixFrom(first, cluster.Lab.Prefix().Bits()).String()
 	require.Equal(t, 1, strings.Count(string(data), own))
 
-	both := strings.Replace(string(data), own, own+"\n    - address: "+second.String()+"/24", 1)
+	both := strings.Replace(string(data), own, own+"\n  - address: "+second.String()+"/24", 1)
 	_, err = apply(t, insecure(t, node), []byte(both), machineapi.ApplyConfigurationRequest_AUTO)
 	require.NoError(t, err)
 	installed(t, node)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
@@ -94,7 +95,7 @@ func withTLS(t *testing.T, node *emulator.Node, config *tls.Config) *client.Clie
 func foreignSecrets(t *testing.T) *secrets.Bundle {
 	t.Helper()
 
-	bundle, err := labcluster.ForeignSecrets()
+	bundle, err := clusterfiles.ForeignSecrets()
 	require.NoError(t, err)
 
 	return bundle

@@ -15,8 +15,8 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
@@ -24,7 +24,7 @@ import (
 var now = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 
 // bundle is made once: keys take time.
-var bundle = sync.OnceValues(quicksecrets.New)
+var bundle = sync.OnceValues(clusterfiles.NewSecrets)
 
 // folderOf writes files to a folder, the talconfig.yaml among them.
 func folderOf(t testing.TB, files map[string]string) string {

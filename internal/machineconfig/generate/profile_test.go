@@ -25,13 +25,13 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
 )
 
-var profileSecrets = sync.OnceValues(quicksecrets.New)
+var profileSecrets = sync.OnceValues(clusterfiles.NewSecrets)
 
 const testSchematic = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
 

@@ -75,12 +75,14 @@ var mayImport = map[string][]string{
 	"internal/talos":                  {},
 
 	// Apart from what ships.
-	"internal/dev/chaos":      {"internal/cli", "internal/dev/emulator", "internal/machineconfig", "internal/steps"},
-	"internal/dev/devtargets": {"internal/dev/chaos"},
-	"internal/dev/rehearsal":  {"internal/cli", "internal/cli/settings", "internal/dev/emulator", "internal/steps"},
+	"internal/dev/chaos":        {"internal/cli", "internal/dev/clusterfiles", "internal/dev/emulator", "internal/steps"},
+	"internal/dev/clusterfiles": {"internal/cluster", "internal/machineconfig", "internal/machineconfig/generate"},
+	"internal/dev/devtargets":   {"internal/dev/chaos"},
+	"internal/dev/rehearsal":    {"internal/cli", "internal/cli/settings", "internal/dev/emulator", "internal/steps"},
 	// Its machines know nothing of the API that is served for them, and nobody else sees either.
 	"internal/dev/emulator": {
-		"internal/cluster", "internal/dev/emulator/api", "internal/dev/emulator/machine", "internal/machineconfig",
+		"internal/cluster", "internal/dev/clusterfiles", "internal/dev/emulator/api", "internal/dev/emulator/machine",
+		"internal/machineconfig",
 	},
 	"internal/dev/emulator/api":     {"internal/dev/emulator", "internal/dev/emulator/machine"},
 	"internal/dev/emulator/machine": {"internal/dev/emulator"},

@@ -161,6 +161,8 @@ type CallFault struct {
 	Method string
 	// Resource, if given, is the type of resource that the call reads, as in "MachineStatuses.runtime.talos.dev".
 	Resource string
+	// Mutating spares the calls that change nothing, as dry runs.
+	Mutating bool
 	// When reports whether the call takes effect first.
 	When When
 	// What happens to it.
@@ -203,7 +205,7 @@ const (
 // concerns reports whether the fault is one of this call.
 func (f CallFault) concerns(call *Call) bool {
 	return (f.Method == call.Name() || f.Method == call.Method || f.Method == "*") &&
-		(f.Resource == "" || f.Resource == call.Resource)
+		(f.Resource == "" || f.Resource == call.Resource) && (call.Mutating || !f.Mutating)
 }
 
 // Take finds the fault for a call and counts it down.

@@ -3,7 +3,6 @@
 package labcluster
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -18,8 +17,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
 // Time scales that suit the default timing: a whole bring-up of six nodes takes about 90 s of node time.
@@ -88,7 +87,7 @@ type Cluster struct {
 	// Nodes are the machines, control planes first.
 	Nodes []*emulator.Node
 	// Generated is what the files were made from.
-	Generated *machineconfig.Generated
+	Generated *clusterfiles.Files
 	// VIP is the cluster's virtual address; invalid without one.
 	VIP netip.Addr
 	// Scale is how many times faster than the wall clock time passes for the machines.
@@ -165,23 +164,15 @@ func count(asked int) int {
 func (c *Cluster) make(options Options) error {
 	specs, endpoint := c.plan(options)
 
-	if options.Secrets == nil {
-		bundle, err := Secrets()
-		if err != nil {
-			return err
-		}
-
-		options.Secrets = bundle
-	}
-
-	generated, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
-		ClusterName:  options.Name,
-		Endpoint:     "https://" + netip.AddrPortFrom(endpoint, emulator.KubernetesPort).String(),
-		VIP:          c.VIP,
-		CNI:          options.CNI,
-		TalosVersion: options.TalosVersion,
-		Secrets:      options.Secrets,
-		Nodes:        specs,
+	generated, err := clusterfiles.Make(clusterfiles.Options{
+		ClusterName:   options.Name,
+		Endpoint:      "https://" + netip.AddrPortFrom(endpoint, emulator.KubernetesPort).String(),
+		VIP:           c.VIP,
+		CNI:           options.CNI,
+		TalosVersion:  options.TalosVersion,
+		AutoHostnames: options.AutoHostnames,
+		Secrets:       options.Secrets,
+		Nodes:         specs,
 	})
 	if err != nil {
 		return err
@@ -189,13 +180,7 @@ func (c *Cluster) make(options Options) error {
 
 	c.Generated = generated
 
-	if options.AutoHostnames {
-		if err := forgetHostnames(generated); err != nil {
-			return err
-		}
-	}
-
-	if err := generated.WriteLayout(c.Dir); err != nil {
+	if err := generated.Write(c.Dir); err != nil {
 		return fmt.Errorf("write cluster files: %w", err)
 	}
 
@@ -231,7 +216,7 @@ func (c *Cluster) make(options Options) error {
 
 // Links are the network links of a spec's machine: one with the declared address, or, where none is declared, what a
 // machine has by itself.
-func Links(spec machineconfig.NodeSpec) []emulator.Link {
+func Links(spec clusterfiles.Node) []emulator.Link {
 	if spec.MAC == "" {
 		return nil
 	}
@@ -239,31 +224,15 @@ func Links(spec machineconfig.NodeSpec) []emulator.Link {
 	return []emulator.Link{{Name: "eth0", MAC: spec.MAC}}
 }
 
-// forgetHostnames makes the machine configs leave the names to the machines.
-func forgetHostnames(generated *machineconfig.Generated) error {
-	for i := range generated.Configs {
-		config := &generated.Configs[i]
-		static := fmt.Sprintf("auto: \"off\"\nhostname: %s\n", config.Node.Name)
-
-		if !bytes.Contains(config.Bytes, []byte(static)) {
-			return fmt.Errorf("leave the hostname of %s to the machine: its config has no static one", config.Node.Name)
-		}
-
-		config.Bytes = bytes.Replace(config.Bytes, []byte(static), []byte("auto: stable\n"), 1)
-	}
-
-	return nil
-}
-
 // plan gives every machine a name, an address and a MAC.
-func (c *Cluster) plan(options Options) ([]machineconfig.NodeSpec, netip.Addr) {
-	var specs []machineconfig.NodeSpec
+func (c *Cluster) plan(options Options) ([]clusterfiles.Node, netip.Addr) {
+	var specs []clusterfiles.Node
 
 	add := func(role machine.Type, prefix string, number int) {
 		address := c.Lab.MachineAddress(len(specs))
 		last := address.As4()
 
-		spec := machineconfig.NodeSpec{
+		spec := clusterfiles.Node{
 			Name:     fmt.Sprintf("%s%d", prefix, number),
 			Role:     role,
 			Declared: address.String(),

@@ -14,9 +14,9 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
 func wait(t *testing.T, node *emulator.Node, condition func(*emulator.Node) bool) {
@@ -65,40 +65,20 @@ func TestFilesAreLaidOutAsTalhelperDoes(t *testing.T) {
 	require.Empty(t, cluster.Nodes)
 }
 
-func TestClustersOfAProcessShareTheirCAsAndNothingElse(t *testing.T) {
-	t.Parallel()
-
-	one, err := labcluster.Secrets()
-	require.NoError(t, err)
-	two, err := labcluster.Secrets()
-	require.NoError(t, err)
-	foreign, err := labcluster.ForeignSecrets()
-	require.NoError(t, err)
-
-	require.Equal(t, one.Certs.OS.Crt, two.Certs.OS.Crt)
-	require.NotEqual(t, one.Certs.OS.Crt, foreign.Certs.OS.Crt)
-	require.NotEqual(t, one.Cluster.ID, two.Cluster.ID)
-	require.NotEqual(t, one.TrustdInfo.Token, two.TrustdInfo.Token)
-}
-
 func TestMachinesOfADirectoryAnswerInTheLab(t *testing.T) {
 	t.Parallel()
 
 	dir := t.TempDir()
-	secrets, err := labcluster.Secrets()
-	require.NoError(t, err)
-
-	generated, err := machineconfig.GenerateCluster(machineconfig.GenerateOptions{
+	generated, err := clusterfiles.Make(clusterfiles.Options{
 		ClusterName: "declared", Endpoint: "https://192.0.2.10:6443", VIP: netip.MustParseAddr("192.0.2.10"), CNI: "none",
-		Secrets:     secrets,
 		InstallDisk: "/dev/nvme0n1",
-		Nodes: []machineconfig.NodeSpec{
+		Nodes: []clusterfiles.Node{
 			{Name: "cp1", Role: machine.TypeControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24"),
 				MAC: "02:00:00:00:00:01"},
 		},
 	})
 	require.NoError(t, err)
-	require.NoError(t, generated.WriteLayout(dir))
+	require.NoError(t, generated.Write(dir))
 
 	cluster, err := labcluster.FromDirectory(dir, nil, labcluster.Options{})
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -227,7 +228,7 @@ func (w *world) configure(t *testing.T, name string) {
 func (w *world) otherFiles(t *testing.T) *labcluster.Cluster {
 	t.Helper()
 
-	bundle, err := labcluster.ForeignSecrets()
+	bundle, err := clusterfiles.ForeignSecrets()
 	require.NoError(t, err)
 
 	other, err := labcluster.New(filepath.Join(w.root, "other"), labcluster.Options{

@@ -3,7 +3,6 @@ package faults_test
 import (
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -125,7 +124,7 @@ func installFaults() []fault {
 				api := w.client(t, cp1)
 
 				eventually(t, func() bool { _, err := api.Version(t.Context()); return err == nil })
-				w.edit(t, cp1, "machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"1\"\n")
+				w.edit(t, cp1, "machine:\n", "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n")
 			},
 			during: func(t *testing.T, w *world) { t.Helper(); w.installsUnder(t, cp1) },
 			id:     diagnosis.ConfigDrifted, node: cp1, says: "its config differs from", seen: "waiting for the install to end",
@@ -144,13 +143,9 @@ func installFaults() []fault {
 		},
 		{
 			title: "an install that is silent for 12 minutes", class: "connection refused",
-			knob:    "InstallStall: 12 min, LabOptions.AutoHostnames",
-			cluster: labcluster.Options{AutoHostnames: true, LabOptions: emulator.LabOptions{TimeScale: hastyScale}},
-			inject: func(t *testing.T, w *world) {
-				t.Helper()
-				w.namesItself(t)
-				w.Node(cp1).Set(func(f *emulator.Faults) { f.InstallStall = 12 * time.Minute })
-			},
+			knob:     "InstallStall: 12 min, LabOptions.AutoHostnames",
+			cluster:  labcluster.Options{AutoHostnames: true, LabOptions: emulator.LabOptions{TimeScale: hastyScale}},
+			inject:   set(func(f *emulator.Faults) { f.InstallStall = 12 * time.Minute }),
 			settings: unhurried,
 			seen:     "port refused: installing or booting", node: cp1,
 			nextSettings: unhurried,
@@ -249,21 +244,6 @@ func (w *world) count(name, method string) int {
 	return count
 }
 
-// namesItself has the talconfig say that the control plane's name is its own business.
-func (w *world) namesItself(t *testing.T) {
-	t.Helper()
-
-	path := filepath.Join(w.Dir, "talconfig.yaml")
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-
-	const line = "  - hostname: cp1\n"
-
-	require.Contains(t, string(data), line)
-	require.NoError(t, os.WriteFile(path,
-		[]byte(strings.Replace(string(data), line, line+"    ignoreHostname: true\n", 1)), 0o600))
-}
-
 // edit changes a node's machine config.
 func (w *world) edit(t *testing.T, name, before, after string) {
 	t.Helper()
@@ -327,8 +307,8 @@ func bootFaults() []fault {
 				t.Helper()
 				w.Node(cp1).Set(func(f *emulator.Faults) { f.Lost = emulator.LostDisk })
 				w.edit(t, cp1, "machine:\n",
-					"machine:\n    systemDiskEncryption:\n        state:\n            provider: luks2\n            keys:\n         "+
-						"       - slot: 0\n                  tpm: {}\n")
+					"machine:\n  systemDiskEncryption:\n    state:\n      provider: luks2\n      keys:\n        - slot: 0\n"+
+						"          tpm: {}\n")
 			},
 			settings: []string{"NODE_WAIT=20s"},
 			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: cp1,
@@ -400,7 +380,7 @@ func bootFaults() []fault {
 				t.Helper()
 
 				own := netip.PrefixFrom(w.Node(cp1).Options().Address, w.Lab.Prefix().Bits()).String()
-				w.edit(t, cp1, "- address: "+own, "- address: "+w.Lab.Address(98).String()+"/24\n    - address: "+own)
+				w.edit(t, cp1, "- address: "+own, "- address: "+w.Lab.Address(98).String()+"/24\n  - address: "+own)
 			},
 			seen: "config sent", node: cp1,
 			also: func(t *testing.T, w *world, _ outcome) {
@@ -415,8 +395,8 @@ func bootFaults() []fault {
 func (w *world) callLink(t *testing.T, name string) {
 	t.Helper()
 
-	w.edit(t, cp1, "name: net0\naddresses:", "name: "+name+"\naddresses:")
-	w.edit(t, cp1, "link: net0", "link: "+name)
+	w.edit(t, cp1, "name: ethSel0\naddresses:", "name: "+name+"\naddresses:")
+	w.edit(t, cp1, "link: ethSel0", "link: "+name)
 }
 
 // restore makes a node's machine config what it was.

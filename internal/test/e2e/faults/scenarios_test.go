@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -62,7 +63,7 @@ func scenarios() []fault {
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 
-				secrets, err := labcluster.ForeignSecrets()
+				secrets, err := clusterfiles.ForeignSecrets()
 				require.NoError(t, err)
 
 				former, err := labcluster.New(t.TempDir(),
@@ -84,7 +85,7 @@ func scenarios() []fault {
 			knob: "machine config",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
-				w.edit(t, cp1, "machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"1\"\n")
+				w.edit(t, cp1, "machine:\n", "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n")
 				w.installed(t)
 				w.restore(t, cp1)
 			},

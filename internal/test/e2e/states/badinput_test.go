@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
@@ -78,7 +79,7 @@ func mistakes() map[string]mistake {
 		}),
 		"machine config that fails validation": config(func(t *testing.T, w *world) {
 			edit(t, w.ConfigFile("worker1"),
-				func(text string) string { return strings.Replace(text, "    install:\n", "    unused:\n", 1) })
+				func(text string) string { return strings.Replace(text, "  install:\n", "  unused:\n", 1) })
 		}),
 		"machine config that is no YAML": config(func(t *testing.T, w *world) {
 			edit(t, w.ConfigFile("worker1"),
@@ -88,7 +89,7 @@ func mistakes() map[string]mistake {
 		"talosconfig of another cluster": {kinship: true, make: func(t *testing.T, w *world) {
 			t.Helper()
 
-			bundle, err := labcluster.ForeignSecrets()
+			bundle, err := clusterfiles.ForeignSecrets()
 			require.NoError(t, err)
 
 			other, err := labcluster.New(t.TempDir(), labcluster.Options{Name: "other", Lab: w.Lab, Off: true, Secrets: bundle})

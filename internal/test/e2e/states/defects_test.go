@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/test/e2e/program"
@@ -252,7 +253,7 @@ func TestDefect10PermanentErrorsEndBootstrapAndKubeconfig(t *testing.T) {
 	}
 
 	// A certificate that the cluster does not know: the files alone tell.
-	bundle, err := labcluster.ForeignSecrets()
+	bundle, err := clusterfiles.ForeignSecrets()
 	require.NoError(t, err)
 
 	other, err := labcluster.New(t.TempDir(), labcluster.Options{Name: "other", Lab: w.Lab, Off: true, Secrets: bundle})

@@ -183,11 +183,11 @@ func TestAFailedControlPlaneDoesNotEndTheRecipeOfAClusterThatHasAnEtcd(t *testin
 
 // sysctls is a change of a config that takes effect at once, environ one that needs a reboot.
 func sysctls(text string) string {
-	return strings.Replace(text, "machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"10\"\n", 1)
+	return strings.Replace(text, "machine:\n", "machine:\n  sysctls:\n    vm.swappiness: \"10\"\n", 1)
 }
 
 func environ(text string) string {
-	return strings.Replace(text, "machine:\n", "machine:\n    env:\n        GRPC_GO_LOG_VERBOSITY_LEVEL: \"99\"\n", 1)
+	return strings.Replace(text, "machine:\n", "machine:\n  env:\n    GRPC_GO_LOG_VERBOSITY_LEVEL: \"99\"\n", 1)
 }
 
 func TestDriftOfAClusterThatIsUp(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -268,14 +269,14 @@ func drifted(t *testing.T, w *world, machine *emulator.NodeOptions) {
 	configured(t, w, machine)
 
 	machine.Config = []byte(strings.Replace(string(machine.Config), "machine:\n",
-		"machine:\n    sysctls:\n        vm.swappiness: \"10\"\n", 1))
+		"machine:\n  sysctls:\n    vm.swappiness: \"10\"\n", 1))
 }
 
 // ofAnotherCluster machines run with the config of another cluster's control plane.
 func ofAnotherCluster(t *testing.T, w *world, machine *emulator.NodeOptions) {
 	t.Helper()
 
-	bundle, err := labcluster.ForeignSecrets()
+	bundle, err := clusterfiles.ForeignSecrets()
 	require.NoError(t, err)
 
 	other, err := labcluster.New(otherDir(w), labcluster.Options{

@@ -1,4 +1,4 @@
-package labcluster
+package clusterfiles
 
 import (
 	"crypto/rand"
@@ -9,14 +9,22 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
-	"github.com/talos-mage/talos-mage/internal/machineconfig/quicksecrets"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 )
 
-// A process makes two and no more: what clusters need of their own is put into a copy.
+// A process makes two bundles and no more: what clusters need of their own is put into a copy.
 var (
-	ours    = sync.OnceValues(quicksecrets.New)
-	foreign = sync.OnceValues(quicksecrets.New)
+	ours    = sync.OnceValues(NewSecrets)
+	foreign = sync.OnceValues(NewSecrets)
 )
+
+// lastWithoutRSA is a release whose clusters sign service accounts with an elliptic curve; since then it is an RSA key
+// of 4096 bits, which takes a processor seconds to find (siderolabs/talos, pkg/machinery/config/contract.go).
+const lastWithoutRSA = "v1.6.0"
+
+// NewSecrets is a bundle of its own, CAs included, of a cluster that was born with a release that needs no RSA key.
+// Nothing else in it differs from a new cluster's.
+func NewSecrets() (*secrets.Bundle, error) { return clustersecrets.New(lastWithoutRSA) }
 
 // Secrets is the bundle of a new cluster: its CAs are those of every cluster of this process, its id, secret and token
 // are its own.
