@@ -92,6 +92,13 @@ func (c Check) Except(unknown func(*Input) []NotRun) Check {
 	return c
 }
 
+// OfSecrets leaves the check out where throwaway secrets stand in for the cluster's own, which it is about.
+func (c Check) OfSecrets() Check {
+	c.Needs |= diagnosis.NeedsOwnSecrets
+
+	return c
+}
+
 // Within makes the check part of an area of the interoperability profile.
 func (c Check) Within(area Area) Check {
 	c.Area = area

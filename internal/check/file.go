@@ -19,6 +19,8 @@ type File struct {
 	FromLine int
 	// Mode are the permission bits.
 	Mode uint32
+	// Unwritten is set for what is only in memory yet.
+	Unwritten bool
 
 	// Places finds fields in it.
 	Places *machineconfig.Places
@@ -39,16 +41,17 @@ func (f *File) Location(line, column int) diagnosis.Location {
 		return diagnosis.Location{Path: shown, Line: f.FromLine + line - 1, Text: f.Places.Line(line)}
 	}
 
-	return diagnosis.Location{Path: f.Shown, Line: line, Column: column, Text: f.Places.Line(line)}
+	return diagnosis.Location{Path: f.Shown, Line: line, Column: column, Text: f.Places.Line(line), Unwritten: f.Unwritten}
 }
 
 // entryPlace is where the entry of a config's node stands, or what the cluster is read from.
-func (in *Input) entryPlace(config *Rendered) string {
-	if len(config.Nodes) > 0 && config.Nodes[0].Line > 0 {
-		return diagnosis.Place(in.Shown(in.Cluster.Source), config.Nodes[0].Line, config.Nodes[0].Column)
+func (in *Input) entryPlace(config *Rendered) *diagnosis.Location {
+	place := &diagnosis.Location{Path: in.Shown(in.Cluster.Source)}
+	if len(config.Nodes) > 0 {
+		place.Line, place.Column = config.Nodes[0].Line, config.Nodes[0].Column
 	}
 
-	return in.Shown(in.Cluster.Source)
+	return place
 }
 
 // configAt is the machine config that a file is; other, if the file is none.

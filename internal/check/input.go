@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -133,6 +134,7 @@ func Read(options Options) *Input {
 	}
 
 	in.readInventory()
+	in.adoptTalconfig()
 
 	if options.Made.WhyNot != nil {
 		in.ungenerated(options.Made.WhyNot)
@@ -166,12 +168,8 @@ func (in *Input) Open(path string) *File {
 		return nil
 	}
 
-	shown := read.Shown
-	if read.Unwritten {
-		shown += NotWritten
-	}
-
-	return &File{Path: path, Shown: shown, Data: read.Data, Mode: uint32(read.Mode), Places: read.Places()}
+	return &File{Path: path, Shown: read.Shown, Data: read.Data, Mode: uint32(read.Mode), Unwritten: read.Unwritten,
+		Places: read.Places()}
 }
 
 func (in *Input) readInventory() {
@@ -189,6 +187,13 @@ func (in *Input) readInventory() {
 	in.Cluster = cluster
 	in.unreadable = append(in.unreadable, in.mistakes(err)...)
 	in.moveConfigDir()
+}
+
+// adoptTalconfig takes the talconfig as the inventory has read it: with the values of its variables.
+func (in *Input) adoptTalconfig() {
+	if in.Talconfig != nil && in.Cluster != nil && in.Cluster.Talconfig != nil {
+		in.Talconfig.Places = machineconfig.PlacesOf(in.Talconfig.Data, in.Cluster.Talconfig.Root)
+	}
 }
 
 // moveConfigDir goes where a profile puts its machine configs, unless the talosconfig was chosen by itself.
@@ -223,8 +228,6 @@ func (in *Input) mistakes(err error) []diagnosis.Finding {
 
 	for _, mistake := range inventory.FileErrors(err) {
 		finding := mistake.Finding()
-		finding.At = diagnosis.Location{Path: mistake.Path, Line: mistake.Line, Column: mistake.Column}
-		finding.Cause = mistake.Cause()
 
 		if entry, known := diagnosis.Lookup(finding.ID); known && finding.Next == "" {
 			finding.Next = entry.Remedy
@@ -291,9 +294,6 @@ func (in *Input) readConfigs() {
 
 // talosconfigName is the name of the talosconfig in the folder of machine configs.
 const talosconfigName = "talosconfig"
-
-// NotWritten marks the path of a machine config that exists in memory only.
-const NotWritten = " (not written yet)"
 
 func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 	var (
@@ -409,6 +409,8 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 		return in.None("not all machine configs can be read")
 	case needs.Has(diagnosis.NeedsTalosconfig) && in.Credentials == nil:
 		return in.None("there is no talosconfig that can be used")
+	case needs.Has(diagnosis.NeedsOwnSecrets) && in.madeUp(needs):
+		return "needs the cluster's own secrets; throwaway ones were made up to judge the rest: " + in.Options.Made.StandIn
 	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil:
 		return "there is no secrets file"
 	case needs.Has(diagnosis.NeedsCilium):
@@ -422,6 +424,16 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 	default:
 		return ""
 	}
+}
+
+// madeUp reports whether one of the files that are needed was made with throwaway secrets.
+func (in *Input) madeUp(needs diagnosis.Need) bool {
+	unwritten := func(config *Rendered) bool { return config.File.Unwritten }
+
+	return in.Options.Made.StandIn != "" &&
+		(needs.Has(diagnosis.NeedsTalosconfig) && in.TalosconfigFile.Unwritten ||
+			!needs.Has(diagnosis.NeedsTalosconfig) && slices.ContainsFunc(in.Configs, unwritten) ||
+			needs.Has(diagnosis.NeedsConfig) && slices.ContainsFunc(in.Configs, unwritten))
 }
 
 // None is what is missing, or why it can't be made in memory, if that was tried.

@@ -3,6 +3,8 @@ package check
 import (
 	"slices"
 	"strconv"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
 // origins are where the values of generated configs may come from: the talconfig's own values and those of its patches.
@@ -71,9 +73,9 @@ func talconfigOrigin(file *File, value scalar) origin {
 	return from
 }
 
-// originOf is where the value on a line of a machine config comes from, as path:line:column; empty if that is not known
-// for certain enough: the same key has the same value there, and no other node's entry is nearer.
-func (in *Input) originOf(config *Rendered, line int) string {
+// originOf is where the value on a line of a machine config comes from; nil if that is not known for certain enough: the
+// same key has the same value there, and no other node's entry is nearer.
+func (in *Input) originOf(config *Rendered, line int) *diagnosis.Location {
 	all := Once(in, findOrigins)
 	entry := in.entryOf(config)
 	role := "worker"
@@ -103,12 +105,13 @@ func (in *Input) originOf(config *Rendered, line int) string {
 	}
 
 	if rank == 0 {
-		return ""
+		return nil
 	}
 
 	found := best.file.Location(best.line, best.column)
+	found.Text = "" // what the line of the config shows may be masked
 
-	return found.String()
+	return &found
 }
 
 // rank tells how well an origin fits a node: its own entry before its role's, before everybody's; 0 for what is not for

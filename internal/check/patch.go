@@ -2,8 +2,6 @@ package check
 
 import (
 	"bytes"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,9 +10,11 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
@@ -35,8 +35,10 @@ type Patch struct {
 	again []PatchUse
 	// templated is set for a text with {{ }}: only what comes out of it can be judged.
 	templated bool
-	// unresolved is set when the file's name has a variable in it.
-	unresolved bool
+	// Unset is set when a variable in it has no value.
+	Unset bool
+	// Text is what Talos is to read: the variables are replaced.
+	Text []byte
 }
 
 // PatchUse is an item of one of the talconfig's lists of patches.
@@ -110,7 +112,7 @@ func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named Place, 
 			continue
 		}
 
-		patch := &Patch{Named: named.Item(i), Group: group, Node: node}
+		patch := &Patch{Named: named.Item(i), Group: group, Node: node, Unset: in.lacksVariable(item)}
 
 		if name, isFile := FileReference(item.Value); isFile {
 			path := name
@@ -135,7 +137,7 @@ func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named Place, 
 				patch.File.FromLine++ // the text begins below the sign of its style
 			}
 
-			patch.adopt()
+			patch.adopt(patch.File.Data)
 		}
 
 		patches = append(patches, patch)
@@ -155,13 +157,17 @@ func FileReference(item string) (string, bool) {
 		!strings.HasPrefix(item, "{")
 }
 
+// lacksVariable reports whether an item of a list of patches has a variable without a value.
+func (in *Input) lacksVariable(item *yaml.Node) bool {
+	return in.Cluster != nil && in.Cluster.Talconfig != nil &&
+		slices.ContainsFunc(in.Cluster.Talconfig.Refused.List, func(mistake *inventory.FileError) bool {
+			return mistake.ID == diagnosis.FileVariable && mistake.Line == item.Line && mistake.Column == item.Column
+		})
+}
+
 // openPatch reads a patch's file.
 func (in *Input) openPatch(patch *Patch, path string) {
-	if strings.Contains(path, "$") {
-		patch.unresolved = true
-	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		patch.Missing = true
-	}
+	patch.Missing = !patch.Unset && in.Options.Files.Open(path).Missing()
 
 	if patch.File = in.Open(path); patch.File == nil {
 		patch.File = newFile(path, in.Shown(path), nil)
@@ -169,9 +175,36 @@ func (in *Input) openPatch(patch *Patch, path string) {
 		return
 	}
 
-	if patch.adopt(); !patch.templated { // a template need not be YAML before it is filled in, which generation does
-		in.readSyntax(patch.File)
+	patch.adopt(patch.File.Data)
+
+	if patch.templated {
+		return // it need not be YAML before it is filled in, which generation does
 	}
+
+	in.readSyntax(patch.File)
+
+	if in.Cluster != nil && in.Cluster.Talconfig != nil && bytes.Contains(patch.File.Data, []byte("$")) {
+		patch.substitute(in.Cluster.Talconfig.Variables)
+	}
+}
+
+// substitute replaces the variables in a patch's file, as it is done before Talos reads it.
+func (p *Patch) substitute(variables talconfig.Variables) {
+	mistakes := &yamlfile.Mistakes{}
+	source := yamlfile.Source{Mistakes: mistakes}
+
+	text, err := variables.SubstituteText(source, string(p.File.Data))
+	if err != nil {
+		return // it is not YAML, which was told
+	}
+
+	roots := machineconfig.NewPlaces(p.File.Data).Roots()
+	for _, root := range roots {
+		variables.SubstituteForeign(source, root)
+	}
+
+	p.Text, p.Unset = []byte(text), len(mistakes.List) > 0
+	p.File.Places = machineconfig.PlacesOf(p.File.Data, roots...)
 }
 
 // readFolder reads the patches of a profile, which are for those that their files are called after.
@@ -227,21 +260,8 @@ func NamesIn(folder string) []string {
 	return names
 }
 
-// Variable is a variable in a patch, which gets its value before the patch is read as YAML.
-var Variable = pattern.New(`\$\{[^}\n]*\}|\$[A-Z_][A-Z0-9_]*`)
-
-// adopt notes what in a patch's text can't be judged, and finds the places of what can: variables count as nothing.
-func (p *Patch) adopt() {
-	p.templated = bytes.Contains(p.File.Data, []byte("{{"))
-
-	if Variable.Match(p.File.Data) {
-		blank := machineconfig.NewPlaces(Variable.ReplaceAll(p.File.Data, nil))
-
-		if _, _, message := p.File.Places.SyntaxError(); message != "" {
-			p.File.Places = blank
-		}
-	}
-}
+// adopt takes a text for the patch's, and notes whether it can be judged.
+func (p *Patch) adopt(text []byte) { p.Text, p.templated = text, bytes.Contains(text, []byte("{{")) }
 
 // Form is what kind of patch a text is.
 type Form int
@@ -260,9 +280,9 @@ func (p *Patch) Form() Form {
 	roots := p.File.Places.Roots()
 
 	switch {
-	case p.Missing, p.unresolved, p.templated, p.File.Data == nil:
+	case p.Missing, p.templated, p.File.Data == nil:
 		return UnknownPatch
-	case isEmptyPatch(p.File.Data):
+	case talconfig.SaysNothing(string(p.Text)):
 		return EmptyPatch
 	case len(roots) == 0:
 		return UnusablePatch
@@ -286,17 +306,6 @@ func areOperations(list *yaml.Node) bool {
 	return len(list.Content) > 0 && !slices.ContainsFunc(list.Content, func(item *yaml.Node) bool {
 		return machineconfig.Field(item, "op") == nil || machineconfig.Field(item, "path") == nil
 	})
-}
-
-// isEmptyPatch reports whether a text has nothing but comments and document marks.
-func isEmptyPatch(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && !bytes.Equal(line, []byte("---")) && line[0] != '#' {
-			return false
-		}
-	}
-
-	return true
 }
 
 // Name is how people are told of a patch.
@@ -390,16 +399,13 @@ func (in *Input) Contract() *config.VersionContract {
 		version = machineconfig.DefaultTalosVersion
 	}
 
-	contract, err := config.ParseContractFromVersion(version)
-	if err != nil || contract.Greater(NewestContract) {
+	contract, err := release.Contract(version)
+	if err != nil {
 		return nil
 	}
 
 	return contract
 }
-
-// NewestContract is the newest Talos version that this program's machinery knows.
-var NewestContract = config.TalosVersion1_13
 
 // DocumentID tells documents apart as Talos does: by kind and name.
 func DocumentID(root *yaml.Node) string {

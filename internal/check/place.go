@@ -105,7 +105,7 @@ func (in *Input) Locate(place Place) diagnosis.Location {
 	case place.file == nil:
 		return diagnosis.Location{}
 	case place.whole:
-		return diagnosis.Location{Path: place.file.Shown}
+		return diagnosis.Location{Path: place.file.Shown, Unwritten: place.file.Unwritten}
 	}
 
 	line, column := place.Position()
@@ -119,7 +119,7 @@ func (in *Input) Locate(place Place) diagnosis.Location {
 		found.From = in.originOf(config, line)
 
 		// A file that is not written yet has nothing else that could be looked at.
-		if found.From == "" && strings.HasSuffix(place.file.Shown, NotWritten) {
+		if found.From == nil && place.file.Unwritten {
 			found.From = in.entryPlace(config)
 		}
 	}

@@ -88,7 +88,7 @@ func runTable(ctx context.Context, table []Check, in *Input) Result {
 	failed := map[diagnosis.ID]bool{}
 
 	for _, check := range table {
-		if why := cmp.Or(in.unmet(check.Needs), in.ofThrowaway(check.ID)); why != "" {
+		if why := in.unmet(check.Needs); why != "" {
 			result.NotRun = append(result.NotRun,
 				NotRun{ID: check.ID, Why: why, asksNodes: check.Needs.Has(diagnosis.NeedsFacts)})
 
@@ -99,7 +99,7 @@ func runTable(ctx context.Context, table []Check, in *Input) Result {
 			ran[check.look] = true
 			report := &Report{In: in, id: check.ID}
 			check.look.files(ctx, report, in)
-			report.findings = in.judgeable(report.findings)
+			report.findings = slices.DeleteFunc(report.findings, in.unmetFindings(table, check.look))
 
 			for _, finding := range report.findings {
 				failed[finding.ID] = failed[finding.ID] || finding.Severity != diagnosis.OK
@@ -132,6 +132,16 @@ func runTable(ctx context.Context, table []Check, in *Input) Result {
 	}
 
 	return result
+}
+
+// unmetFindings reports whether a finding is of a row that is not run: a function that several rows share finds for
+// all of them.
+func (in *Input) unmetFindings(table []Check, shared *look) func(diagnosis.Finding) bool {
+	return func(finding diagnosis.Finding) bool {
+		return slices.ContainsFunc(table, func(check Check) bool {
+			return check.look == shared && check.ID == finding.ID && in.unmet(check.Needs) != ""
+		})
+	}
 }
 
 // notJudged is what a check that was run could not look at, for some nodes or for all.

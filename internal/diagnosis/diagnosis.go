@@ -109,6 +109,22 @@ func (f Finding) Headline() string {
 	return headline
 }
 
+// Placed is the headline with the place that it is about, which goes first unless a node is named.
+func (f Finding) Placed() string {
+	headline, place := f.Headline(), f.At.String()
+
+	switch {
+	case f.At.Path == "" || strings.Contains(headline, place):
+		return headline
+	case f.Node == "":
+		return place + ": " + headline
+	case f.At.Line > 0:
+		return fmt.Sprintf("%s (%s)", headline, place)
+	default:
+		return headline
+	}
+}
+
 // Problem is a finding that ended a step for a node: the error form that people read.
 type Problem struct {
 	Finding
@@ -122,8 +138,8 @@ type Problem struct {
 func (p *Problem) Error() string {
 	var text strings.Builder
 
-	// "cluster: bootstrap: ..." would say no more than "bootstrap: ...".
-	if p.Node != "" || p.Step == "" {
+	// "cluster: bootstrap: ..." would say no more than "bootstrap: ...", and a place in a file says more than both.
+	if p.Node != "" || p.Step == "" && p.At.Path == "" {
 		text.WriteString(p.Subject() + ": ")
 	}
 
@@ -131,11 +147,7 @@ func (p *Problem) Error() string {
 		text.WriteString(p.Step + ": ")
 	}
 
-	text.WriteString(p.Headline())
-
-	if place := p.At.String(); p.At.Line > 0 && !strings.Contains(p.Headline(), place) {
-		fmt.Fprintf(&text, " (%s)", place)
-	}
+	text.WriteString(p.Placed())
 
 	if p.ID != "" {
 		fmt.Fprintf(&text, " [%s]", p.ID)

@@ -7,12 +7,20 @@ type Location struct {
 	Line, Column int
 	// Text is the line itself, without anything secret; empty when it is not known or not to be shown.
 	Text string
-	// From is where the text comes from, as path:line:column, when the file was made from another; it may be empty.
-	From string
+	// From is where the text comes from when the file was made from another; it may be nil.
+	From *Location
+	// Unwritten is set for a file that is in memory only.
+	Unwritten bool
 }
 
 // String is path:line:column, with what is unknown left out.
-func (l Location) String() string { return Place(l.Path, l.Line, l.Column) }
+func (l Location) String() string {
+	if l.Unwritten {
+		return Place(l.Path+" (not written yet)", l.Line, l.Column)
+	}
+
+	return Place(l.Path, l.Line, l.Column)
+}
 
 // Need is what a check looks at. A check whose needs are not met is reported as not run, never as passed.
 type Need int
@@ -30,6 +38,8 @@ const (
 	NeedsTalosconfig
 	// NeedsSecrets is the cluster's secrets file.
 	NeedsSecrets
+	// NeedsOwnSecrets is that the files which are needed hold the cluster's own secrets: none that were made up.
+	NeedsOwnSecrets
 	// NeedsNetwork is an answer of a name server, or of who has an address.
 	NeedsNetwork
 	// NeedsFacts is what a node in maintenance tells about itself: the check runs once for each node that answers.
@@ -50,6 +60,7 @@ var needNames = []struct {
 	{NeedsConfigs, "all machine configs"},
 	{NeedsTalosconfig, "the talosconfig"},
 	{NeedsSecrets, "the secrets file"},
+	{NeedsOwnSecrets, "the cluster's own secrets"},
 	{NeedsNetwork, "the network"},
 	{NeedsFacts, "a node's answer"},
 	{NeedsCilium, "Cilium's Helm values"},

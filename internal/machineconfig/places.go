@@ -43,6 +43,14 @@ func NewPlaces(data []byte) *Places {
 	return places
 }
 
+// PlacesOf is for a text of which what was read is known, as with the values of its variables.
+func PlacesOf(data []byte, roots ...*yaml.Node) *Places {
+	places := NewPlaces(data)
+	places.parse = func() ([]*yaml.Node, error) { return roots, nil }
+
+	return places
+}
+
 // Roots are the documents of the text, with aliases replaced by what they stand for; none if it is not YAML.
 func (p *Places) Roots() []*yaml.Node {
 	roots, err := p.parse()
@@ -114,15 +122,6 @@ func (p *Places) document(document string) *yaml.Node {
 	}
 
 	return nil
-}
-
-// Field is the value of a mapping's key; nil if it has none, or the node is no mapping.
-func Field(node *yaml.Node, key string) *yaml.Node {
-	if node == nil || node.Kind != yaml.MappingNode {
-		return nil
-	}
-
-	return fieldValue(node, key)
 }
 
 // pathSteps takes "a.b[0].c" apart into a, b, [0] and c.

@@ -315,8 +315,8 @@ func (c *Console) findingLine(finding diagnosis.Finding) string {
 			cause += ": " + text
 		}
 
-		if finding.At.From != "" {
-			cause += ", from " + finding.At.From
+		if finding.At.From != nil {
+			cause += ", from " + finding.At.From.String()
 		}
 	}
 

@@ -135,7 +135,7 @@ func failure(err error) bool {
 // explain is an error as people get it: of a problem the first line of its cause with its id, and the next command.
 func explain(err error) (cause, next string) {
 	if problem, ok := diagnosis.AsProblem(err); ok {
-		cause = problem.Headline()
+		cause = problem.Placed()
 
 		if problem.ID != "" {
 			cause += " [" + string(problem.ID) + "]"

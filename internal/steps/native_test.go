@@ -182,7 +182,7 @@ func TestSecretsThatCannotBeReadEndTheStep(t *testing.T) {
 			require.NoError(t, os.WriteFile(w.secrets(), sealedText(tt.text), 0o600))
 
 			problem := w.session(t).fails(t, diagnosis.ExitBadInput, tt.id, steps.Secrets{}, steps.Configs{Replace: true})
-			require.Contains(t, problem.Cause, tt.want)
+			require.Contains(t, problem.Error(), tt.want)
 			require.NoFileExists(t, w.Talosconfig())
 		})
 	}

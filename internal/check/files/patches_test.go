@@ -38,6 +38,41 @@ func talosVersion(made files, version string) files {
 		"v1.36.0", "v1.33.0")
 }
 
+// Patches are judged as they are rendered: with the variables' values, and one dollar sign for two.
+func TestPatchesAreJudgedAsTheyAreRendered(t *testing.T) {
+	t.Parallel()
+
+	const (
+		key      = "machine:\n\tsysctls:\n\t\t$$patch: delete\n"
+		label    = "machine:\n\tnodeLabels:\n\t\tnode.kubernetes.io/exclude:\n\t\t\t$$patch: delete\n"
+		document = "apiVersion: v1alpha1\nkind: HostnameConfig\n$$patch: delete\n"
+		number   = "machine:\n\tnetwork:\n\t\tinterfaces:\n\t\t\t- interface: eth0\n\t\t\t\tmtu: ${MTU}\n"
+	)
+
+	for name, patch := range map[string]string{
+		"a key": key, "a label": label, "a document": document, "a variable": number, "no operation": "[]",
+	} {
+		for way, made := range map[string]files{
+			"in a file": inFile(patch), "inline": inline(strings.ReplaceAll(patch, "\t", "  ")),
+		} {
+			t.Run(name+" "+way, func(t *testing.T) {
+				t.Parallel()
+
+				result := table.Run(context.Background(), made.with("talenv.yaml", "MTU: 1450\n").read(t))
+
+				for _, id := range []diagnosis.ID{
+					diagnosis.PatchUnusable, diagnosis.PatchUnknownKey, diagnosis.PatchDeletesNone, diagnosis.FileVariable,
+				} {
+					require.Empty(t, findingsOf(result, id), "%s", id)
+				}
+			})
+		}
+	}
+
+	wrong := table.Run(context.Background(), inFile(number).with("talenv.yaml", "MTU: large\n").read(t))
+	require.Len(t, findingsOf(wrong, diagnosis.PatchUnusable), 1, "what a variable brings is judged too")
+}
+
 func TestDocumentsThatAPatchHasTwice(t *testing.T) {
 	t.Parallel()
 
@@ -99,7 +134,8 @@ func TestPatchesWithoutContent(t *testing.T) {
 		"by a template": {files: inFile("\n").with("templates/a.yaml.j2",
 			"#% if loki_enabled %#\nmachine: {}\n#% endif %#\n"),
 			cause: `its template writes it only if "loki_enabled" holds (templates/a.yaml.j2:1)`},
-		"something": {files: inFile("# all\nmachine:\n\tsysctls: {a: b}\n")},
+		"operations": {files: inFile("[]\n"), cause: "is empty"},
+		"something":  {files: inFile("# all\nmachine:\n\tsysctls: {a: b}\n")},
 	})
 
 	judge(t, diagnosis.PatchUnusable, map[string]trial{

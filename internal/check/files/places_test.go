@@ -88,7 +88,7 @@ func TestWhereGeneratedTextComesFrom(t *testing.T) {
 
 			found := findingsOf(table.Run(context.Background(), test.files.read(t)), diagnosis.GatewayOutside)
 			require.Len(t, found, 1)
-			require.Equal(t, test.from, found[0].At.From)
+			require.Equal(t, test.from, origin(found[0]))
 		})
 	}
 }
@@ -158,6 +158,15 @@ func TestMachinesThatShareAFile(t *testing.T) {
 	require.Len(t, findingsOf(table.Run(context.Background(), made.read(t)), diagnosis.GatewayOutside), 1)
 }
 
+// origin is where a finding's text comes from; empty if that is not known.
+func origin(finding diagnosis.Finding) string {
+	if finding.At.From == nil {
+		return ""
+	}
+
+	return finding.At.From.String()
+}
+
 // A machine config that is not written yet is judged as it would be, with where its text comes from.
 func TestMachineConfigsThatAreMadeInMemory(t *testing.T) {
 	t.Parallel()
@@ -176,8 +185,9 @@ func TestMachineConfigsThatAreMadeInMemory(t *testing.T) {
 
 	found := findingsOf(result, diagnosis.GatewayOutside)
 	require.Len(t, found, 1)
-	require.Equal(t, "clusterconfig/lab-n1.yaml (not written yet)", found[0].At.Path)
-	require.Equal(t, "talconfig.yaml:13:22", found[0].At.From)
+	require.Equal(t, "clusterconfig/lab-n1.yaml", found[0].At.Path)
+	require.True(t, found[0].At.Unwritten)
+	require.Equal(t, "talconfig.yaml:13:22", origin(found[0]))
 	require.Empty(t, findingsOf(result, diagnosis.ConfigMissing), "it will be written")
 	require.NotEmpty(t, findingsOf(result, diagnosis.TalosconfigMissing), "none was made")
 }

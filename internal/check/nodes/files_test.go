@@ -455,7 +455,7 @@ func TestClientCertificateDates(t *testing.T) {
 		},
 		"not yet valid": {
 			spoil: at(func(c *talos.Credentials) time.Time { return c.NotBefore().Add(-time.Hour) }),
-			id:    diagnosis.ClientCertificate, severity: diagnosis.Failure, cause: "clock", next: "set this machine's clock",
+			id:    diagnosis.ClientCertificate, severity: diagnosis.Failure, cause: "clock", next: "set this computer's clock",
 		},
 	})
 }

@@ -78,10 +78,10 @@ func checkKubernetesVersion(_ context.Context, s subject) {
 			continue // validation refuses such an image reference
 		}
 
-		switch err := versions.Supported(tag, s.Facts.Version); {
+		switch err := release.Fit(tag, s.Facts.Version); {
 		case err == nil:
 			kubelet = cmp.Or(kubelet, tag)
-		case errors.Is(err, versions.ErrUnknownTalos):
+		case errors.Is(err, release.ErrNotTabled):
 			s.warn(diagnosis.KubernetesUnsupported, "compare with the support matrix of Talos "+s.Facts.Version,
 				"Talos %s is newer than this program knows, or a development build: it can't tell whether Kubernetes %s goes "+
 					"with it", s.Facts.Version, tag)

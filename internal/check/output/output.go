@@ -87,7 +87,7 @@ func writeFinding(text *strings.Builder, finding diagnosis.Finding) {
 		fmt.Fprintf(text, "          %s\n", strings.TrimSpace(finding.At.Text))
 	}
 
-	if finding.At.From != "" {
+	if finding.At.From != nil {
 		fmt.Fprintf(text, "    from  %s\n", finding.At.From)
 	}
 
@@ -161,8 +161,10 @@ type jsonFinding struct {
 	Path     string       `json:"path,omitempty"`
 	Line     int          `json:"line,omitempty"`
 	Column   int          `json:"column,omitempty"`
-	Text     string       `json:"text,omitempty"`
-	From     string       `json:"from,omitempty"`
+	// Unwritten is set for a file that is only in memory yet.
+	Unwritten bool   `json:"unwritten,omitempty"`
+	Text      string `json:"text,omitempty"`
+	From      string `json:"from,omitempty"`
 }
 
 type jsonNotRun struct {
@@ -186,10 +188,15 @@ func asDocument(r check.Result) document {
 			severity = check.Suggestion
 		}
 
+		from := ""
+		if finding.At.From != nil {
+			from = finding.At.From.String()
+		}
+
 		made.Findings = append(made.Findings, jsonFinding{
 			ID: finding.ID, Severity: severity, Skipped: finding.Skipped, Title: entry.Title, Node: finding.Node,
 			Cause: finding.Cause, Next: finding.Next, Path: finding.At.Path, Line: finding.At.Line, Column: finding.At.Column,
-			Text: finding.At.Text, From: finding.At.From,
+			Unwritten: finding.At.Unwritten, Text: finding.At.Text, From: from,
 		})
 	}
 

@@ -3,8 +3,6 @@ package output
 import (
 	"net/url"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
@@ -190,10 +188,10 @@ func sarifOf(finding diagnosis.Finding, rule int) sarifResult {
 	}
 
 	at := sarifPlace(finding.At)
-	if from := finding.At.From; from != "" {
+	if from := finding.At.From; from != nil {
 		// What is to be corrected is what the file was made from, and it is that which git has.
-		result.Locations = []sarifLocation{sarifPlace(locationOf(from))}
-		if !strings.HasSuffix(finding.At.Path, check.NotWritten) {
+		result.Locations = []sarifLocation{sarifPlace(*from)}
+		if !finding.At.Unwritten {
 			result.RelatedLocations = []sarifLocation{at}
 		}
 	} else {
@@ -219,28 +217,10 @@ func sarifPlace(at diagnosis.Location) sarifLocation {
 
 // sarifURI is a path as a URI: relative to the repository's root if the path is.
 func sarifURI(path string) string {
-	address := url.URL{Path: strings.TrimSuffix(path, check.NotWritten)}
+	address := url.URL{Path: path}
 	if filepath.IsAbs(path) {
 		address.Scheme = "file"
 	}
 
 	return address.String()
-}
-
-// locationOf takes path:line:column apart; a path may have colons of its own.
-func locationOf(text string) diagnosis.Location {
-	at := diagnosis.Location{Path: text}
-
-	for range 2 {
-		colon := strings.LastIndex(at.Path, ":")
-
-		number, err := strconv.Atoi(at.Path[colon+1:])
-		if colon < 0 || err != nil {
-			break
-		}
-
-		at.Path, at.Line, at.Column = at.Path[:colon], number, at.Line
-	}
-
-	return at
 }

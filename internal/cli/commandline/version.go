@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"github.com/talos-mage/talos-mage/internal/check/files/versions"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 )
 
 // version is one line: the program's version and commit, as Go wrote them into it, and the Talos releases it knows.
@@ -30,5 +30,5 @@ func version(name string) string {
 		}
 	}
 
-	return fmt.Sprintf("%s %s, commit %s, Talos %s", name, number, commit, versions.KnownTalos())
+	return fmt.Sprintf("%s %s, commit %s, Talos %s", name, number, commit, release.Tabled())
 }

@@ -15,10 +15,12 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
-// Oldest and newest Talos that machine configs can be made for: talhelper's own limit, and what machinery knows.
+// Oldest and newest Talos that machine configs can be made for: talhelper's own limit, and what machinery knows. Its
+// tables of what goes together begin later.
 var (
-	oldest = config.TalosVersion1_2
-	newest = config.TalosVersion1_13
+	oldest       = config.TalosVersion1_2
+	oldestTabled = config.TalosVersion1_5
+	newest       = config.TalosVersion1_13
 )
 
 var (
@@ -53,14 +55,24 @@ func WithV(text string) string {
 	return "v" + text
 }
 
-// ErrTooNew is of a Talos that is newer than this program.
-var ErrTooNew = errors.New("a newer Talos")
+// Kinds of reasons.
+var (
+	// ErrTooNew is of a Talos that is newer than this program.
+	ErrTooNew = errors.New("a newer Talos")
+	// ErrNotTabled is of a Talos that machinery's tables say nothing about.
+	ErrNotTabled = errors.New("a Talos that no table has")
+	// ErrNoVersion is of a text that is no version.
+	ErrNoVersion = errors.New("no version")
+)
 
-// tooNew is an ErrTooNew that says which.
-type tooNew string
+// reason is an error of a kind, with a text of its own.
+type reason struct {
+	kind error
+	text string
+}
 
-func (e tooNew) Error() string        { return string(e) }
-func (e tooNew) Is(target error) bool { return target == ErrTooNew }
+func (r reason) Error() string { return r.text }
+func (r reason) Unwrap() error { return r.kind }
 
 // Contract is what machine configs of a Talos version may hold. An error is the reason that none can be made here;
 // ErrTooNew is one of them.
@@ -71,8 +83,8 @@ func Contract(talos string) (*config.VersionContract, error) {
 	case !version.MatchString(talos), err != nil:
 		return nil, fmt.Errorf("%q is no version of Talos, as v1.13.9", talos)
 	case contract.Greater(newest):
-		return nil, tooNew(fmt.Sprintf("Talos %s is newer than what configs can be made for here: up to %s", contract,
-			newest))
+		return nil, reason{ErrTooNew, fmt.Sprintf("Talos %s is newer than what configs can be made for here: up to %s",
+			contract, newest)}
 	case oldest.Greater(contract):
 		return nil, fmt.Errorf("Talos %s is older than what configs can be made for: %s to %s", contract, oldest, newest) //nolint:staticcheck // a name
 	default:
@@ -83,17 +95,57 @@ func Contract(talos string) (*config.VersionContract, error) {
 // Newest is the newest Talos that machine configs can be made for.
 func Newest() *config.VersionContract { return newest }
 
+// Tabled names the Talos releases that machinery's tables have.
+func Tabled() string { return oldestTabled.String() + " to " + newest.String() }
+
+// IsTabled reports whether machinery's tables have a Talos version, or it is none.
+func IsTabled(talos string) bool {
+	contract, err := config.ParseContractFromVersion(talos)
+
+	return err != nil || !contract.Greater(newest) && !oldestTabled.Greater(contract)
+}
+
 // Fit says why a Kubernetes version does not run on a Talos version, by the latter's support matrix; nil if it does.
+// ErrNoVersion and ErrNotTabled are among the reasons.
 func Fit(kubernetes, talos string) error {
 	asked, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(kubernetes, "v"))
 	if err != nil {
-		return fmt.Errorf("%q is no version of Kubernetes, as v1.36.3", kubernetes)
+		return reason{ErrNoVersion, fmt.Sprintf("%q is no version of Kubernetes, as v1.36.3", kubernetes)}
 	}
 
-	on, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: WithV(talos)})
+	on, err := parseTalos(talos)
 	if err != nil {
-		return err
+		return reason{ErrNotTabled, err.Error()}
 	}
 
-	return asked.SupportedWith(on)
+	return orNotTabled(asked.SupportedWith(on), "compatibility with version")
+}
+
+// Upgrade says why the installer of one Talos refuses to take over another; nil if it does not. ErrNotTabled is among
+// the reasons.
+func Upgrade(from, to string) error {
+	host, err := parseTalos(from)
+	if err != nil {
+		return reason{ErrNotTabled, err.Error()}
+	}
+
+	target, err := parseTalos(to)
+	if err != nil {
+		return reason{ErrNotTabled, err.Error()}
+	}
+
+	return orNotTabled(target.UpgradeableFrom(host), "upgrades to version")
+}
+
+func parseTalos(version string) (*compatibility.TalosVersion, error) {
+	return compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: WithV(version)})
+}
+
+// orNotTabled tells a version that a table lacks by how machinery's message begins: it has no other sign.
+func orNotTabled(err error, beginning string) error {
+	if err != nil && strings.HasPrefix(err.Error(), beginning) {
+		return reason{ErrNotTabled, err.Error()}
+	}
+
+	return err
 }

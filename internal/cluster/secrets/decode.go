@@ -61,6 +61,9 @@ var required = []string{
 // bootstrapToken is the form that Kubernetes gives its bootstrap tokens.
 var bootstrapToken = pattern.New(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
+// IsBootstrapToken reports whether a text has that form.
+func IsBootstrapToken(text string) bool { return bootstrapToken.MatchString(text) }
+
 // Decode reads the plain text of a bundle. Variables in its values are replaced, as talhelper does. The error lists
 // every mistake with its place, never with a value: it is that of yamlfile.Mistakes. Certificates of the bundle's own
 // are valid from now on.
@@ -168,7 +171,7 @@ func (r reader) bundle() *secrets.Bundle {
 		return &secrets.Bundle{}
 	}
 
-	if _, node := r.value("secrets.bootstraptoken"); !bootstrapToken.MatchString(strings.TrimSpace(node.Value)) {
+	if _, node := r.value("secrets.bootstraptoken"); !IsBootstrapToken(strings.TrimSpace(node.Value)) {
 		r.At(node, diagnosis.FileValue,
 			"\"secrets.bootstraptoken\" is no bootstrap token: six letters or digits, a dot, and sixteen more")
 	}

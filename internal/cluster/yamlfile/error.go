@@ -59,8 +59,8 @@ func (e *Error) ExitCode() diagnosis.ExitCode { return diagnosis.ExitBadInput }
 
 // Finding is the error as a finding about the whole cluster.
 func (e *Error) Finding() diagnosis.Finding {
-	return diagnosis.Finding{ID: e.ID, Severity: diagnosis.Failure, Cause: e.Error(), Next: e.Next,
-		Exit: diagnosis.ExitBadInput}
+	return diagnosis.Finding{ID: e.ID, Severity: diagnosis.Failure, Cause: e.Cause(), Next: e.Next,
+		Exit: diagnosis.ExitBadInput, At: diagnosis.Location{Path: e.Path, Line: e.Line, Column: e.Column}}
 }
 
 // Errors lists the mistakes in an error that Mistakes.Err made, in the order of files and lines.

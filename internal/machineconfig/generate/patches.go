@@ -1,10 +1,8 @@
 package generate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -14,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -205,7 +204,7 @@ func (e *entry) loadPatch(one patch, text string) (configpatcher.Patch, error) {
 	loaded, known := e.patches[key]
 	if !known {
 		if one.file != nil && strings.Contains(text, "$") {
-			text, loaded.err = e.substituted(one.file, text)
+			text, loaded.err = e.variables.SubstituteText(one.file.Source, text)
 		}
 
 		if loaded.err == nil {
@@ -220,7 +219,7 @@ func (e *entry) loadPatch(one patch, text string) (configpatcher.Patch, error) {
 
 // parsePatch reads a patch. Its errors are *machineconfig.LoadError, which hold no values, or errEmptyPatch.
 func parsePatch(one patch, text string) (patch configpatcher.Patch, err error) {
-	if isEmpty(text) {
+	if talconfig.SaysNothing(text) {
 		return nil, errEmptyPatch
 	}
 
@@ -242,56 +241,6 @@ func parsePatch(one patch, text string) (patch configpatcher.Patch, err error) {
 	}
 
 	return patch, nil
-}
-
-// isEmpty reports whether a text has nothing but comments and document marks.
-func isEmpty(text string) bool {
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && line != "---" && !strings.HasPrefix(line, "#") {
-			return false
-		}
-	}
-
-	return true
-}
-
-// substituted replaces the variables in the values of a YAML text, whose comments are left out.
-func (e *entry) substituted(opened *file, text string) (string, error) {
-	decoder := yaml.NewDecoder(strings.NewReader(text))
-
-	var out bytes.Buffer
-
-	encoder := yaml.NewEncoder(&out)
-
-	for {
-		var document yaml.Node
-
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-
-		if err != nil {
-			return "", err
-		}
-
-		withoutComments(&document)
-		e.variables.SubstituteForeign(opened.Source, &document)
-
-		if err := encoder.Encode(&document); err != nil {
-			return "", err
-		}
-	}
-
-	return out.String(), encoder.Close()
-}
-
-func withoutComments(node *yaml.Node) {
-	node.HeadComment, node.LineComment, node.FootComment = "", "", ""
-
-	for _, child := range node.Content {
-		withoutComments(child)
-	}
 }
 
 // readManifests reads the files of extraManifests.
@@ -327,7 +276,7 @@ func (e *entry) addManifests(provider talosconfig.Provider) talosconfig.Provider
 
 	for _, one := range e.extraManifests {
 		text, err := e.templates.render(one.text, data)
-		if err == nil && isEmpty(text) {
+		if err == nil && talconfig.SaysNothing(text) {
 			continue
 		}
 

@@ -40,7 +40,6 @@ var mayImport = map[string][]string{
 	"targets":   {"internal/cli", "internal/cli/settings", "internal/steps"},
 	"internal/cli": {
 		"internal/check",
-		"internal/check/files",
 		"internal/check/output",
 		"internal/check/proxmox",
 		"internal/check/table",

@@ -29,7 +29,7 @@ func checkManifests(r *check.Report, in *check.Input) {
 				id := check.DocumentID(root)
 				key := manifest.File.Path + "\x00" + id
 
-				if root.Kind != yaml.MappingNode || strings.HasPrefix(id, "/") || check.Variable.MatchString(id) {
+				if root.Kind != yaml.MappingNode || strings.HasPrefix(id, "/") {
 					continue
 				}
 

@@ -18,7 +18,7 @@ import (
 // checkDocumentTwice looks for documents of one kind and name in one text.
 func checkDocumentTwice(r *check.Report, in *check.Input) {
 	for _, patch := range in.Patches {
-		if patch.Form() != check.StrategicPatch {
+		if patch.Form() != check.StrategicPatch || patch.Unset {
 			continue
 		}
 
@@ -125,7 +125,7 @@ func checkUnusablePatches(r *check.Report, in *check.Input) {
 			checkUnusableText(r, patch)
 		case check.StrategicPatch:
 			if refused := refusal(in, patch); refused != nil && !isUnknownKey(refused) && !isDuplicate(refused) &&
-				!check.Variable.Match(patch.File.Data) {
+				!patch.Unset {
 				message := strings.Replace(refused.Message, "the machine config is empty", "says nothing", 1)
 				r.Found(patch.File.Line(refused.Line, refused.Column), "correct the patch", "%s %s", patch.Name(), message)
 			}
@@ -160,23 +160,37 @@ func checkUnusableText(r *check.Report, patch *check.Patch) {
 // refusals are what Talos says about patches, by their text; nil for those that it can read.
 type refusals map[string]*machineconfig.LoadError
 
-// refusal is why Talos can't read a patch; nil if it can. Variables in it count as empty. Patches that are alike are
-// read once.
+// refusal is why Talos can't read a patch; nil if it can. Variables without a value count as empty. Patches that are
+// alike are read once.
 func refusal(in *check.Input, patch *check.Patch) *machineconfig.LoadError {
-	text := check.Variable.ReplaceAll(patch.File.Data, nil)
-
 	refusals := check.Once(in, func(*check.Input) refusals { return refusals{} })
 
-	refused, known := refusals[string(text)]
+	refused, known := refusals[string(patch.Text)]
 	if !known {
-		if err := loadPatch(text); err != nil {
-			refused = machineconfig.ExplainPatch(patch.File.Shown, text, err)
-		}
-
-		refusals[string(text)] = refused
+		refused = explained(patch)
+		refusals[string(patch.Text)] = refused
 	}
 
 	return refused
+}
+
+// explained is what is wrong with a patch, in the line where it stands in the file where that can be told.
+func explained(patch *check.Patch) *machineconfig.LoadError {
+	err := loadPatch(patch.Text)
+	if err == nil {
+		return nil
+	}
+
+	if asItStands := loadPatch(patch.File.Data); asItStands != nil {
+		if told := machineconfig.ExplainPatch(patch.File.Shown, patch.File.Data, asItStands); told.Line > 0 {
+			return told
+		}
+	}
+
+	told := machineconfig.ExplainPatch(patch.File.Shown, patch.Text, err)
+	told.Line, told.Column = 0, 0
+
+	return told
 }
 
 // loadPatch turns a panic of the decoder, which hostile input can cause, into an error.

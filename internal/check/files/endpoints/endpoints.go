@@ -22,8 +22,8 @@ func Checks() []check.Check {
 		},
 		check.Several(check.Endpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkVIP, diagnosis.VIPOutsideSubnet,
 			diagnosis.VIPTaken),
-		check.Several(check.Endpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsNetwork, checkVIPAnswers,
-			diagnosis.VIPForeign),
+		check.Several(check.Endpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsNetwork|diagnosis.NeedsOwnSecrets,
+			checkVIPAnswers, diagnosis.VIPForeign),
 		check.Several(check.Endpoints, diagnosis.NeedsTalconfig, checkEndpoint, diagnosis.EndpointUnusable,
 			diagnosis.EndpointElsewhere),
 	)

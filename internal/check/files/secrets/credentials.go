@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
 
 	pki "github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/role"
@@ -110,9 +110,6 @@ func checkSharedKeys(r *check.Report, in *check.Input) {
 	}
 }
 
-// soon is how long before its end an authority is called to attention.
-const soon = 30 * 24 * time.Hour
-
 // checkAuthorityDates looks at each authority once, however many files have it.
 func checkAuthorityDates(r *check.Report, in *check.Input) {
 	seen := map[string]bool{}
@@ -125,22 +122,20 @@ func checkAuthorityDates(r *check.Report, in *check.Input) {
 
 		seen[string(certificate.Raw)] = true
 		r.Config = config
-		place, now := config.File.At(path), in.Options.Checks.Now
+		place := config.File.At(path)
 
 		severity := diagnosis.Failure
 		if accepted {
 			severity = diagnosis.Warning
 		}
 
-		switch {
-		case now.After(certificate.NotAfter):
-			r.Add(severity, place, "talosctl rotate-ca, or new secrets before the cluster exists", "%s expired on %s", path,
-				day(certificate.NotAfter))
-		case now.Before(certificate.NotBefore):
-			r.Warn(place, "set this computer's clock", "%s is valid from %s on, and this computer's clock says %s",
-				path, certificate.NotBefore.UTC().Format(time.DateTime), now.UTC().Format(time.DateTime))
-		case now.Add(soon).After(certificate.NotAfter):
-			r.Warn(place, "talosctl rotate-ca", "%s expires on %s", path, day(certificate.NotAfter))
+		switch when, text := judgeDates(in, certificate.NotBefore, certificate.NotAfter); when {
+		case ended:
+			r.Add(severity, place, "talosctl rotate-ca, or new secrets before the cluster exists", "%s %s", path, text)
+		case notYet:
+			r.Warn(place, "set this computer's clock", "%s %s", path, text)
+		case endsSoon:
+			r.Warn(place, "talosctl rotate-ca", "%s %s", path, text)
 		}
 	}
 
@@ -199,9 +194,6 @@ func isForeignKey(pair *pki.PEMEncodedCertificateAndKey) bool {
 	return signs && compares && !public.Equal(private.Public())
 }
 
-// bootstrapToken is the form that Kubernetes takes.
-var bootstrapToken = pattern.New(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
-
 // secretForm is what a secret must be.
 type secretForm struct {
 	path, value string
@@ -231,9 +223,9 @@ func secretForms(c *check.Rendered) []secretForm {
 	raw := c.Provider.RawV1Alpha1()
 
 	forms := []secretForm{
-		{"machine.token", raw.MachineConfig.MachineToken, bootstrapToken.MatchString,
+		{"machine.token", raw.MachineConfig.MachineToken, secrets.IsBootstrapToken,
 			"a token of 6 and 16 letters and digits, as abcdef.0123456789abcdef", diagnosis.Warning},
-		{"cluster.token", raw.ClusterConfig.BootstrapToken, bootstrapToken.MatchString,
+		{"cluster.token", raw.ClusterConfig.BootstrapToken, secrets.IsBootstrapToken,
 			"a token of 6 and 16 letters and digits, as abcdef.0123456789abcdef", diagnosis.Failure},
 		{"cluster.secret", raw.ClusterConfig.ClusterSecret, base64Of(16, 24, 32), "32 bytes in base64", diagnosis.Warning},
 	}

@@ -17,7 +17,7 @@ import (
 
 // kubeconfigCheck judges the kubeconfig.
 func kubeconfigCheck() check.Check {
-	return check.Whole(diagnosis.KubeconfigOutOfDate, check.Secrets, diagnosis.NeedsConfig, checkKubeconfigDates).
+	return check.Whole(diagnosis.KubeconfigOutOfDate, check.Secrets, diagnosis.NeedsConfig, checkKubeconfigDates).OfSecrets().
 		IdleIf(func(in *check.Input) string {
 			if in.KubeconfigFile == nil {
 				return "there is no kubeconfig"
@@ -49,17 +49,18 @@ func checkKubeconfigDates(r *check.Report, in *check.Input) {
 			continue
 		}
 
-		place, now := in.KubeconfigFile.At(fmt.Sprintf("users[%d].user.client-certificate-data", i)), in.Options.Checks.Now
-
-		switch {
-		case now.After(certificate.NotAfter):
-			r.Found(place, "mage kubeconfig", "the certificate of %s expired on %s", name, day(certificate.NotAfter))
-		case now.Before(certificate.NotBefore):
-			r.Found(place, "set this computer's clock", "the certificate of %s is valid from %s on", name,
-				day(certificate.NotBefore))
-		case now.Add(soon).After(certificate.NotAfter):
-			r.Found(place, "mage kubeconfig", "the certificate of %s expires on %s", name, day(certificate.NotAfter))
+		when, text := judgeDates(in, certificate.NotBefore, certificate.NotAfter)
+		if when == good {
+			continue
 		}
+
+		next := "mage kubeconfig"
+		if when == notYet {
+			next = "set this computer's clock"
+		}
+
+		r.Found(in.KubeconfigFile.At(fmt.Sprintf("users[%d].user.client-certificate-data", i)), next,
+			"the certificate of %s %s", name, text)
 	}
 }
 

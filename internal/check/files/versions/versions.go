@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
@@ -305,27 +303,9 @@ func checkKubernetesPath(r *check.Report, in *check.Input) {
 	})
 }
 
-// ErrUnknownTalos is for Talos versions that machinery's table has no row for.
-var ErrUnknownTalos = errors.New("this Talos version is not known")
-
-// Supported asks machinery's table of the Kubernetes versions that a Talos version runs.
-func Supported(kubernetes, talos string) error {
-	version, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: talos})
-	if err != nil {
-		return ErrUnknownTalos
-	}
-
-	declared, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(kubernetes, "v"))
-	if err != nil {
-		return nil //nolint:nilerr // whoever declares it refuses what is no version
-	}
-
-	err = declared.SupportedWith(version)
-	if err != nil && strings.HasPrefix(err.Error(), "compatibility with version") {
-		return ErrUnknownTalos
-	}
-
-	return err
+// contradicts reports whether a reason is that versions don't go together, and not that one is unknown.
+func contradicts(err error) bool {
+	return err != nil && !errors.Is(err, release.ErrNotTabled) && !errors.Is(err, release.ErrNoVersion)
 }
 
 // checkDeclaredPair finds a pair of declared versions that no machine could run.
@@ -335,7 +315,7 @@ func checkDeclaredPair(r *check.Report, in *check.Input) {
 		return
 	}
 
-	if err := Supported(kubernetes, talos); err != nil && !errors.Is(err, ErrUnknownTalos) {
+	if err := release.Fit(kubernetes, talos); contradicts(err) {
 		r.Fail(in.Declared("kubernetesVersion"), in.Regenerate("change kubernetesVersion or talosVersion"),
 			"talosVersion %s and kubernetesVersion %s don't go together: %s", talos, kubernetes, err)
 		r.Last().Exit = diagnosis.ExitBadInput // no node's answer was needed
@@ -357,7 +337,7 @@ func checkConfigKubernetes(r *check.Report, rendered *check.Rendered) {
 			continue
 		}
 
-		if err := Supported(tag, talos); err != nil && !errors.Is(err, ErrUnknownTalos) {
+		if err := release.Fit(tag, talos); contradicts(err) {
 			r.Found(rendered.File.At(part.field), "change kubernetesVersion, or the installer", "the %s is %s, and %s: %s",
 				part.name, tag, why, err)
 
@@ -368,21 +348,11 @@ func checkConfigKubernetes(r *check.Report, rendered *check.Rendered) {
 
 // Upgrade says what is wrong with going from one Talos version to another; empty if nothing is, or it is not known.
 func Upgrade(from, to string) string {
-	host, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: from})
-	if err != nil {
-		return ""
-	}
-
-	target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: to})
-	if err != nil {
-		return ""
-	}
-
 	first, known := release.Numbers(from)
 	last, alsoKnown := release.Numbers(to)
 
-	switch err := target.UpgradeableFrom(host); {
-	case !known || !alsoKnown, err != nil && strings.HasPrefix(err.Error(), "upgrades to version"):
+	switch err := release.Upgrade(from, to); {
+	case !known || !alsoKnown, errors.Is(err, release.ErrNotTabled):
 		return ""
 	case err != nil:
 		return "the installer refuses that: " + err.Error()
@@ -412,19 +382,12 @@ func checkUpgradePath(r *check.Report, in *check.Input) {
 	}
 }
 
-// KnownTalos names the Talos releases that the tables here know.
-func KnownTalos() string {
-	return config.TalosVersion1_5.String() + " to " + check.NewestContract.String()
-}
-
 // checkKnownTalos looks for versions that the tables here say nothing about.
 func checkKnownTalos(r *check.Report, in *check.Input) {
-	declared, err := config.ParseContractFromVersion(in.Cluster.TalosVersion)
-	if err == nil && (declared.Greater(check.NewestContract) || config.TalosVersion1_5.Greater(declared)) {
+	if declared := in.Cluster.TalosVersion; declared != "" && !release.IsTabled(declared) {
 		r.Found(in.Declared("talosVersion"),
-			"use a Talos from "+KnownTalos()+", or a program that knows it",
-			"talosVersion %s is not known here: whether keys, extensions and Kubernetes go with it is not judged",
-			in.Cluster.TalosVersion)
+			"use a Talos from "+release.Tabled()+", or a program that knows it",
+			"talosVersion %s is not known here: whether keys, extensions and Kubernetes go with it is not judged", declared)
 	}
 }
 
