@@ -179,7 +179,8 @@ func (m *secretsMaker) mayBelongToCluster(ctx context.Context) error {
 		var cause string
 
 		switch {
-		case seen.State == talos.Maintenance, seen.State == talos.NotTalos, seen.Silent() && (m.wanted.Asked || m.wanted.ByName):
+		case seen.State == talos.Maintenance, seen.State == talos.NotTalos,
+			seen.Silent() && (m.wanted.Asked || m.wanted.ByName):
 			continue
 		case seen.Silence == talos.Refused:
 			cause = "'s port is closed: it is on, and may be installing or booting with a cluster's config"

@@ -9,14 +9,14 @@ import (
 	"github.com/talos-mage/talos-mage/internal/report"
 )
 
-// CalledAs is the variable in which the program and the Taskfiles say what people typed: talos-mage or task. Without it,
-// that was mage.
+// CalledAs is the variable in which the program and the Taskfiles say what people typed: talos-mage or task. Without
+// it, that was mage.
 const CalledAs = "TALOS_MAGE_CALLED_AS"
 
 // Targets are the names behind mage in the commands of hints.
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
-	"config:schema", "config:schematic", "config:secrets", "explain", "generateConfig", "kubeconfig", "preflight", "status",
-	"talos", "verify", "verifyNodes"}
+	"config:schema", "config:schematic", "config:secrets", "explain", "generateConfig", "kubeconfig", "preflight",
+	"status", "talos", "verify", "verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.
 var tasks = map[string]string{

@@ -330,7 +330,8 @@ func nothingDone(results []report.Result) bool {
 
 func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {
 	if code, reason := interruption(ctx); code != diagnosis.ExitOK {
-		return i.fail(code, fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target))
+		return i.fail(code,
+			fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target))
 	}
 
 	if err == nil {

@@ -92,8 +92,8 @@ func (o *Observer) APIAnswers(ctx context.Context) bool {
 // may.
 var errNotOurs = errors.New("what answers is not this cluster's API")
 
-// VIPAnswers reports whether anything answers on the Kubernetes API's port of an address, and whether this cluster's API
-// does. It asks again while something else does.
+// VIPAnswers reports whether anything answers on the Kubernetes API's port of an address, and whether this cluster's
+// API does. It asks again while something else does.
 func (o *Observer) VIPAnswers(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
 	//nolint:errcheck // what the last attempt saw is given
 	retry.Do(ctx, o.Clock, Evenly(o.Settings, o.Settings.ReachabilityRetries), func(ctx context.Context, _ int) error {
