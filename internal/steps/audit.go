@@ -44,7 +44,7 @@ func (r *Run) auditOptions(checks check.Settings) check.Options {
 		Cluster: r.Cluster, TalosDir: r.Settings.TalosDir, ConfigDir: r.Settings.ClusterConfigDir, Root: r.Settings.RootDir,
 		Talosconfig: r.Settings.Talosconfig, Kubeconfig: r.Settings.Kubeconfig,
 		Files: r.files, Made: r.made,
-		Environ: r.Environ, CallsFrom: check.CallsFrom, Checks: checks,
+		Environ: r.Environ, Checks: checks,
 	}
 }
 

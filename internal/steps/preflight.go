@@ -89,7 +89,7 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 // fileFindings are what the files tell, also about each other; of nodes that -node= leaves out nothing is told.
 func (r *Run) fileFindings(ctx context.Context, options check.Settings) []diagnosis.Finding {
 	files := r.auditOptions(options)
-	files.AsTheyAre = true
+	files.AsTheyAre, files.CallsFrom = true, check.CallsFrom
 
 	result := table.Run(ctx, check.Read(files))
 	findings := append(result.Findings, result.NotRunOfFiles()...)

@@ -103,3 +103,17 @@ func TestDatesOfTheKubeconfig(t *testing.T) {
 	require.NotContains(t, table.Run(t.Context(), generatedFiles(t).read(t)).Passed, diagnosis.KubeconfigOutOfDate,
 		"there is none")
 }
+
+func TestTheSecretsFileOfAProfile(t *testing.T) {
+	t.Parallel()
+
+	made := declaredProfile("1.13.9", nil).with("configs/secrets.yaml", "cluster: {}\n").with("clusterconfig/secrets.yaml",
+		"cluster: {}\n")
+
+	require.NotEmpty(t, findingsOf(table.Run(t.Context(), made.read(t)), diagnosis.SecretsFileBroken), "it is found")
+
+	broken := made.replaced("cluster.yaml", "name: demo", "nam: demo")
+	result := table.Run(t.Context(), broken.read(t))
+	require.NotEmpty(t, findingsOf(result, diagnosis.FileKey))
+	require.Empty(t, findingsOf(result, diagnosis.ConfigUnreadable), "the secrets file is no machine config")
+}
