@@ -256,6 +256,7 @@ func (in *Input) textOf(mistake *inventory.FileError) string {
 	}
 
 	if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax ||
+		secrets.IsName(filepath.Base(file.Path)) ||
 		strings.HasPrefix(filepath.Base(file.Path), "tal") && file != in.Talconfig {
 		return file.Places.Key(mistake.Line)
 	}
