@@ -55,5 +55,6 @@ func TestOnlyTheReadingOpensFilesOfACluster(t *testing.T) {
 	}
 
 	slices.Sort(found)
-	require.Equal(t, slices.Sorted(maps.Keys(mayOpen)), found, "whoever opens files has a reason here, and no reason is idle")
+	require.Equal(t, slices.Sorted(maps.Keys(mayOpen)), found,
+		"whoever opens files has a reason here, and no reason is idle")
 }

@@ -347,8 +347,8 @@ func checkClusters(r *check.Report, in *check.Input) {
 		})
 }
 
-// endpointIsDeclared reports whether a node has an endpoint of its own on purpose: a patch sets it, or its config is what
-// would be rendered.
+// endpointIsDeclared reports whether a node has an endpoint of its own on purpose: a patch sets it, or its config is
+// what would be rendered.
 func endpointIsDeclared(in *check.Input, node *inventory.Node, config *check.Rendered) bool {
 	return config.File.Unwritten || slices.ContainsFunc(in.Patches, func(patch *check.Patch) bool {
 		reaches := func(use check.PatchUse) bool { return slices.Contains(in.NodesOf(use), node) }
