@@ -17,8 +17,8 @@ type Config mg.Namespace
 //
 // -from takes them out of a control plane's machine config instead. New ones are refused while a machine config or a
 // talosconfig exists, or a node answers that is configured already.
-func (Config) Secrets(ctx context.Context, from *string, newSecrets, dryRun *bool) error {
-	return execute(ctx, "config:secrets", overrides{"from": from, "newSecrets": newSecrets, "dryRun": dryRun},
+func (Config) Secrets(ctx context.Context, from *string, dryRun *bool) error {
+	return execute(ctx, "config:secrets", overrides{"from": from, "dryRun": dryRun},
 		func(s *settings.Settings) []steps.Step {
 			return []steps.Step{steps.Secrets{Asked: true, From: s.SecretsFrom}}
 		})
@@ -27,8 +27,8 @@ func (Config) Secrets(ctx context.Context, from *string, newSecrets, dryRun *boo
 // Generate renders the machine configs and the talosconfig into clusterconfig/, and replaces those that changed.
 //
 // -dryRun shows what would change, with secrets masked, and exits 8 if anything would.
-func (Config) Generate(ctx context.Context, newSecrets, dryRun *bool) error {
-	return execute(ctx, "config:generate", overrides{"newSecrets": newSecrets, "dryRun": dryRun},
+func (Config) Generate(ctx context.Context, dryRun *bool) error {
+	return execute(ctx, "config:generate", overrides{"dryRun": dryRun},
 		only(steps.Secrets{ByName: true}, steps.Configs{Replace: true}))
 }
 

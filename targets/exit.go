@@ -17,7 +17,6 @@ type overrides map[string]any
 // set leaves out the flags that were not given.
 func (o overrides) set() settings.Overrides {
 	given := make(settings.Overrides)
-
 	for name, value := range o {
 		switch value := value.(type) {
 		case *string:

@@ -81,7 +81,6 @@ func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks, certFi
 // -mode is auto (the default; it may reboot, and says so first), no-reboot, reboot, staged or try.
 func ApplyNode(ctx context.Context, address string, mode, certFingerprints *string, dryRun *bool) error {
 	yes := true
-
 	return execute(ctx, "applyNode", overrides{
 		"node": &address, "mode": mode, "certFingerprints": certFingerprints, "dryRun": dryRun, "update": &yes,
 		"reboot": &yes,
@@ -106,8 +105,8 @@ func Kubeconfig(ctx context.Context, force, dryRun *bool) error {
 }
 
 // GenerateConfig is config:generate under its older name.
-func GenerateConfig(ctx context.Context, newSecrets, dryRun *bool) error {
-	return Config{}.Generate(ctx, newSecrets, dryRun)
+func GenerateConfig(ctx context.Context, dryRun *bool) error {
+	return Config{}.Generate(ctx, dryRun)
 }
 
 // Status shows every node's state, stage, version, config and etcd at once, and the next command. It works at every

@@ -7,10 +7,18 @@ import (
 	"os"
 
 	"github.com/talos-mage/talos-mage/internal/cli/commandline"
+	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 )
 
+const name = "talos-mage"
+
 func main() {
-	program := commandline.Program{Name: "talos-mage", Targets: allTargets()}
+	// A Taskfile has said already what people typed.
+	if os.Getenv(invocation.CalledAs) == "" {
+		_ = os.Setenv(invocation.CalledAs, name) // a good name
+	}
+
+	program := commandline.Program{Name: name, Targets: allTargets()}
 	code := program.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)
 
 	os.Exit(code) //nolint:forbidigo // it is what all else hands its code to

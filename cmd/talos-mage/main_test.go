@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cli/commandline"
+	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -30,6 +31,17 @@ func call(t *testing.T, words ...string) string {
 func TestTheProgramListsItsTargets(t *testing.T) {
 	t.Parallel()
 	golden.Assert(t, filepath.Join("testdata", "list.txt"), call(t, "-l"))
+}
+
+// A hint that names a target names the program as it was called.
+func TestHintsKnowEveryTarget(t *testing.T) {
+	t.Parallel()
+
+	for _, target := range allTargets() {
+		if target.Name != "demo" && !strings.HasPrefix(target.Name, "emulator:") {
+			require.Contains(t, invocation.Targets, target.Name)
+		}
+	}
 }
 
 func TestEveryTargetExplainsItself(t *testing.T) {

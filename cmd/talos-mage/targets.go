@@ -96,11 +96,10 @@ func allTargets() []commandline.Target {
 			Summary: "renders the machine configs and the talosconfig into clusterconfig/, and replaces those that changed.",
 			More:    "-dryRun shows what would change, with secrets masked, and exits 8 if anything would.",
 			Flags: []commandline.Flag{
-				{Name: "newSecrets", Kind: commandline.Switch},
 				{Name: "dryRun", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Config{}.Generate(ctx, given.Switch("newSecrets"), given.Switch("dryRun"))
+				return targets.Config{}.Generate(ctx, given.Switch("dryRun"))
 			},
 		},
 		{
@@ -127,11 +126,10 @@ func allTargets() []commandline.Target {
 			More:    "-from takes them out of a control plane's machine config instead. New ones are refused while a machine config or a talosconfig exists, or a node answers that is configured already.",
 			Flags: []commandline.Flag{
 				{Name: "from", Kind: commandline.Text},
-				{Name: "newSecrets", Kind: commandline.Switch},
 				{Name: "dryRun", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Config{}.Secrets(ctx, given.Text("from"), given.Switch("newSecrets"), given.Switch("dryRun"))
+				return targets.Config{}.Secrets(ctx, given.Text("from"), given.Switch("dryRun"))
 			},
 		},
 		{
@@ -166,11 +164,10 @@ func allTargets() []commandline.Target {
 			Name:    "generateConfig",
 			Summary: "is config:generate under its older name.",
 			Flags: []commandline.Flag{
-				{Name: "newSecrets", Kind: commandline.Switch},
 				{Name: "dryRun", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.GenerateConfig(ctx, given.Switch("newSecrets"), given.Switch("dryRun"))
+				return targets.GenerateConfig(ctx, given.Switch("dryRun"))
 			},
 		},
 		{

@@ -95,7 +95,7 @@ var bringUpEntries = []Entry{
 	{
 		ID: StageStuck, Title: "A node does not get any further", Severity: Failure, Exit: ExitVerify,
 		Cause: "The node answers, and nothing changes: a service does not become healthy, time or network is missing. Or " +
-			"it reboots again and again.",
+			"it keeps rebooting.",
 		Remedy: "Read its log: talosctl -n <node> -e <node> dmesg.",
 		Source: sourceStages,
 	},

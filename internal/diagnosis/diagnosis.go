@@ -134,6 +134,29 @@ type Problem struct {
 	Err error
 }
 
+// NewProblem is a failure with what happened and what to do next. The code that it ends the run with is the
+// catalogue's.
+func NewProblem(id ID, cause, next string) *Problem {
+	return Finding{ID: id, Severity: Failure, Cause: cause, Next: next}.Problem("", nil)
+}
+
+// Problem is the finding as what ended a step; err is the underlying error, or nil.
+func (f Finding) Problem(step string, err error) *Problem {
+	return &Problem{Finding: f, Step: step, Err: err}
+}
+
+// From names the underlying error.
+func (p *Problem) From(err error) *Problem {
+	p.Err = err
+	return p
+}
+
+// In names the step.
+func (p *Problem) In(step string) *Problem {
+	p.Step = step
+	return p
+}
+
 // Error names the node, the step, the cause and the next command, on one line.
 func (p *Problem) Error() string {
 	var text strings.Builder

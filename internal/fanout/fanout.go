@@ -20,7 +20,6 @@ func Collect[T, R any](
 ) []R {
 	results := make([]R, len(items))
 	workers := pool.New().WithMaxGoroutines(max(1, limit))
-
 	for i, item := range items {
 		workers.Go(func() {
 			if err := try(func() { results[i] = do(ctx, item) }); err != nil {
@@ -50,7 +49,6 @@ func (e *PanicError) Error() string {
 // Unwrap gives the error that the code panicked with, if it was one.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
-
 	return err
 }
 

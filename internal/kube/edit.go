@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -31,11 +32,12 @@ func isEmpty(data []byte) bool {
 // edit puts our entry into a kubeconfig's text and makes it the current context. It works on the YAML tree and not on
 // the parsed config, so that comments and keys that this version of client-go does not know survive.
 func edit(path string, data []byte, config *clientcmdapi.Config, ours entry) ([]byte, error) {
-	root, err := parse(data)
+	document, err := parse(data)
 	if err != nil {
 		return nil, err
 	}
 
+	root := document.Content[0]
 	clusterName := placeCluster(config, ours)
 	userName := placeUser(config, ours, clusterName)
 
@@ -82,7 +84,7 @@ func edit(path string, data []byte, config *clientcmdapi.Config, ours entry) ([]
 	setDefault(root, "kind", "Config")
 	set(root, "current-context", ours.name)
 
-	merged, err := encode(root)
+	merged, err := encode(document)
 	if err != nil {
 		return nil, err
 	}
@@ -93,70 +95,53 @@ func edit(path string, data []byte, config *clientcmdapi.Config, ours entry) ([]
 // placeCluster chooses the name of our cluster's entry: its own if that is free, already ours, or used by nobody but
 // the context that is replaced.
 func placeCluster(config *clientcmdapi.Config, ours entry) string {
-	usable := func(name string) bool {
-		present := config.Clusters[name]
-
-		return present == nil || isOurs(present, ours) ||
-			onlyOurs(config, ours.name, func(c *clientcmdapi.Context) bool { return c.Cluster == name })
-	}
-
 	// The context may already refer to it by another name.
-	if present := config.Contexts[ours.name]; present != nil && present.Cluster != "" && usable(present.Cluster) {
-		return present.Cluster
-	}
+	present := presentContext(config, ours)
 
-	return firstUsable(ours.context.Cluster, usable)
+	return firstUsable(present.Cluster, ours.context.Cluster, func(name string) bool {
+		uses := func(c *clientcmdapi.Context) bool { return c.Cluster == name }
+		cluster := config.Clusters[name]
+
+		return cluster == nil || isOurs(cluster, ours) || uses(present) && !anyOther(config, ours.name, uses)
+	})
 }
 
 // placeUser chooses the name of our user's entry: one that other contexts use is taken only if all of them lead to our
 // cluster, whose user it then is.
 func placeUser(config *clientcmdapi.Config, ours entry, clusterName string) string {
-	usable := func(name string) bool {
-		if config.AuthInfos[name] == nil {
+	present := presentContext(config, ours)
+
+	return firstUsable(present.AuthInfo, ours.context.AuthInfo, func(name string) bool {
+		uses := func(c *clientcmdapi.Context) bool { return c.AuthInfo == name }
+		elsewhere := func(c *clientcmdapi.Context) bool { return uses(c) && c.Cluster != clusterName }
+
+		return config.AuthInfos[name] == nil ||
+			(uses(present) || anyOther(config, ours.name, uses)) && !anyOther(config, ours.name, elsewhere)
+	})
+}
+
+// presentContext is the context of our name; an empty one if there is none.
+func presentContext(config *clientcmdapi.Config, ours entry) *clientcmdapi.Context {
+	return cmp.Or(config.Contexts[ours.name], &clientcmdapi.Context{})
+}
+
+// anyOther reports whether something holds for a context besides the named one.
+func anyOther(config *clientcmdapi.Config, name string, holds func(*clientcmdapi.Context) bool) bool {
+	for other, context := range config.Contexts {
+		if other != name && holds(context) {
 			return true
 		}
-
-		used := false
-
-		for contextName, context := range config.Contexts {
-			if context.AuthInfo != name {
-				continue
-			}
-
-			used = true
-
-			if contextName != ours.name && context.Cluster != clusterName {
-				return false
-			}
-		}
-
-		return used
 	}
 
-	if present := config.Contexts[ours.name]; present != nil && present.AuthInfo != "" && usable(present.AuthInfo) {
-		return present.AuthInfo
-	}
-
-	return firstUsable(ours.context.AuthInfo, usable)
+	return false
 }
 
-// onlyOurs reports whether our context uses something and no other does.
-func onlyOurs(config *clientcmdapi.Config, name string, uses func(*clientcmdapi.Context) bool) bool {
-	present := config.Contexts[name]
-	if present == nil || !uses(present) {
-		return false
+// firstUsable is the name in use, if there is one, or else ours, with a number where that is needed.
+func firstUsable(present, name string, usable func(string) bool) string {
+	if present != "" && usable(present) {
+		return present
 	}
 
-	for other, context := range config.Contexts {
-		if other != name && uses(context) {
-			return false
-		}
-	}
-
-	return true
-}
-
-func firstUsable(name string, usable func(string) bool) string {
 	candidate := name
 	for n := 2; !usable(candidate); n++ {
 		candidate = fmt.Sprintf("%s-%d", name, n)
@@ -249,11 +234,11 @@ func sameBut[V any](before, after map[string]V, name string) bool {
 }
 
 // namedItem finds or makes the mapping below an item's kind in one of the kubeconfig's lists: {name: X, cluster: {…}}.
-func namedItem(document *yaml.Node, list, name, kind string) (*yaml.Node, error) {
-	items := get(document, list)
+func namedItem(root *yaml.Node, list, name, kind string) (*yaml.Node, error) {
+	items := get(root, list)
 	if items == nil || isNull(items) {
 		items = &yaml.Node{Kind: yaml.SequenceNode}
-		setNode(document, list, items)
+		setNode(root, list, items)
 	}
 
 	if items.Kind != yaml.SequenceNode {
@@ -287,18 +272,8 @@ func namedItem(document *yaml.Node, list, name, kind string) (*yaml.Node, error)
 
 func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }
 
-// mapping is the node itself, or the top level of a document.
-func mapping(node *yaml.Node) *yaml.Node {
-	if node.Kind == yaml.DocumentNode {
-		return node.Content[0]
-	}
-
-	return node
-}
-
 // position is the index of a key's value among a mapping's nodes; -1 if there is none.
 func position(node *yaml.Node, key string) int {
-	node = mapping(node)
 	if node.Kind != yaml.MappingNode {
 		return -1
 	}
@@ -314,7 +289,7 @@ func position(node *yaml.Node, key string) int {
 
 func get(node *yaml.Node, key string) *yaml.Node {
 	if i := position(node, key); i >= 0 {
-		return mapping(node).Content[i]
+		return node.Content[i]
 	}
 
 	return nil
@@ -322,12 +297,11 @@ func get(node *yaml.Node, key string) *yaml.Node {
 
 func setNode(node *yaml.Node, key string, value *yaml.Node) {
 	if i := position(node, key); i >= 0 {
-		mapping(node).Content[i] = value
+		node.Content[i] = value
 
 		return
 	}
 
-	node = mapping(node)
 	node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}, value)
 }
 
@@ -355,7 +329,6 @@ func setDefault(node *yaml.Node, key, text string) {
 
 func unset(node *yaml.Node, key string) {
 	if i := position(node, key); i >= 0 {
-		within := mapping(node)
-		within.Content = slices.Delete(within.Content, i-1, i+1)
+		node.Content = slices.Delete(node.Content, i-1, i+1)
 	}
 }

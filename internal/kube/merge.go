@@ -336,8 +336,7 @@ func (e entry) good(ours entry, options MergeOptions) (good bool, until time.Tim
 }
 
 func problem(id diagnosis.ID, err error, cause, next string) *diagnosis.Problem {
-	return &diagnosis.Problem{Err: err,
-		Finding: diagnosis.Finding{ID: id, Severity: diagnosis.Failure, Cause: cause, Next: next}}
+	return diagnosis.NewProblem(id, cause, next).From(err)
 }
 
 func conflict(path string, present, ours entry) error {

@@ -97,11 +97,15 @@ func encodeNodes(roots []*yaml.Node) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// fieldValue is the value of a mapping's key; nil if it has none.
-func fieldValue(mapping *yaml.Node, name string) *yaml.Node {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == name {
-			return mapping.Content[i+1]
+// Field is the value of a mapping's key; nil if it has none, or the node is no mapping.
+func Field(node *yaml.Node, key string) *yaml.Node {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return nil
+	}
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			return node.Content[i+1]
 		}
 	}
 
@@ -109,7 +113,7 @@ func fieldValue(mapping *yaml.Node, name string) *yaml.Node {
 }
 
 func fieldText(mapping *yaml.Node, name string) string {
-	if value := fieldValue(mapping, name); value != nil && value.Kind == yaml.ScalarNode {
+	if value := Field(mapping, name); value != nil && value.Kind == yaml.ScalarNode {
 		return value.Value
 	}
 

@@ -124,15 +124,6 @@ func (p *Places) document(document string) *yaml.Node {
 	return nil
 }
 
-// Field is the value of a mapping's key; nil if it has none, or the node is no mapping.
-func Field(node *yaml.Node, key string) *yaml.Node {
-	if node == nil || node.Kind != yaml.MappingNode {
-		return nil
-	}
-
-	return fieldValue(node, key)
-}
-
 // pathSteps takes "a.b[0].c" apart into a, b, [0] and c.
 func pathSteps(path string) []string {
 	return strings.FieldsFunc(strings.ReplaceAll(path, "[", ".["), func(r rune) bool { return r == '.' })

@@ -29,7 +29,6 @@ func AppendJSONLines(path string) (*JSONLines, error) {
 // finishLastLine cuts off the beginning of an event, and ends any other line.
 func finishLastLine(path string) error {
 	info, err := os.Stat(path)
-
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -54,7 +53,6 @@ func finishLine(file *os.File, size int64) error {
 	}
 
 	last := end[bytes.LastIndexByte(end, '\n')+1:]
-
 	switch {
 	case len(last) == 0:
 		return nil
@@ -62,7 +60,6 @@ func finishLine(file *os.File, size int64) error {
 		return file.Truncate(size - int64(len(last)))
 	default:
 		_, err := file.WriteAt([]byte{'\n'}, size)
-
 		return err //nolint:wrapcheck // it names the file
 	}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +42,6 @@ type ConsoleOptions struct {
 // a terminal. Without colours if noColor is set.
 func Terminals(out, err *os.File, noColor bool) ConsoleOptions {
 	capable := func(file *os.File) bool { return term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" }
-
 	return ConsoleOptions{
 		Out: out, Err: err,
 		Color:    capable(out) && !noColor,
@@ -83,7 +83,6 @@ func NewConsole(options ConsoleOptions) *Console {
 	c := &Console{options: options, stop: make(chan struct{})}
 	c.log = NewLogger(c.LogWriter(), options.LogFormat, options.LogLevel, options.ErrColor)
 	c.still = newStillLines(options.Now)
-
 	if !c.showsLive() {
 		c.idle.Go(c.saySigns)
 	}
@@ -116,7 +115,6 @@ func (w consoleLines) Write(lines []byte) (int, error) {
 
 func (c *Console) showsLive() bool {
 	file, isFile := c.options.Err.(*os.File)
-
 	return c.options.Terminal && c.options.LogFormat != "json" && isFile && term.IsTerminal(int(file.Fd()))
 }
 
@@ -179,7 +177,6 @@ func (c *Console) Handle(event Event) {
 func (c *Console) start(step string, nodes []string) {
 	c.settle()
 	c.nodes = nodes
-
 	for _, node := range nodes {
 		if !slices.Contains(c.order, node) {
 			c.order = append(c.order, node)
@@ -239,14 +236,17 @@ func (c *Console) finish(step string, finished Finished) {
 	c.settle()
 	c.flush()
 
-	line := step + ": " + c.counts(finished)
-	c.findings, c.results = nil, nil
+	// What a step came to for the cluster as a whole, its result has said.
+	if counts := c.counts(); counts != "" || len(c.results) == 0 {
+		line := fmt.Sprintf("%s: %s (%s)", step, cmp.Or(counts, ending(finished.Err)), short(finished.Duration))
+		if failure(finished.Err) {
+			line = paint(c.options.Color, red, line)
+		}
 
-	if failure(finished.Err) {
-		line = paint(c.options.Color, red, line)
+		c.print(line)
 	}
 
-	c.print(line)
+	c.findings, c.results = nil, nil
 }
 
 // flush writes the step's findings and results: those of the nodes in order, then those of the cluster.
@@ -286,7 +286,6 @@ func told(earlier []diagnosis.Finding, finding diagnosis.Finding) bool {
 // notRunLine stands for all checks that the same reason kept from being run.
 func (c *Console) notRunLine(finding diagnosis.Finding) string {
 	var ids []diagnosis.ID
-
 	for _, other := range c.findings {
 		if sameReason(other, finding) {
 			ids = append(ids, other.ID)
@@ -343,46 +342,30 @@ func (c *Console) resultLine(result Result) (line, next string) {
 	return fmt.Sprintf("%s  %s  %s%s  (%s)", status, result.Step, result.Subject(), text, took), next
 }
 
-// counts sums a step up: "5 of 6 nodes applied, 1 failed (12s)".
-func (c *Console) counts(finished Finished) string {
-	var parts []string
-
-	if text := countResults(c.results); text != "" {
-		parts = append(parts, text)
-	}
-
-	if text := countFindings(c.findings); text != "" {
-		parts = append(parts, text)
-	}
-
-	if len(parts) == 0 {
-		switch cause, _ := explainAny(finished.Err); {
-		case cause == "":
-			parts = []string{"done"}
-		case failure(finished.Err):
-			parts = []string{"failed: " + cause}
-		default:
-			parts = []string{cause}
-		}
-	}
-
-	return strings.Join(parts, "; ") + " (" + short(finished.Duration) + ")"
+// counts sums up what a step did for nodes, and found: "5 of 6 nodes applied, 1 failed; 2 warnings".
+func (c *Console) counts() string {
+	parts := []string{countResults(c.results), countFindings(c.findings)}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
 }
 
-// explainAny is explain for an error that may be nil.
-func explainAny(err error) (cause, next string) {
+// ending is how a step ended that had nothing to count.
+func ending(err error) string {
 	if err == nil {
-		return "", ""
+		return "done"
 	}
 
-	return explain(err)
+	cause, _ := explain(err)
+	if failure(err) {
+		return "failed: " + cause
+	}
+
+	return cause
 }
 
 // countResults is "5 of 6 nodes applied, 1 failed"; the cluster's own results don't count.
 func countResults(results []Result) string {
 	counts := map[Status]int{}
 	total := 0
-
 	for _, result := range results {
 		if result.Node != "" {
 			counts[result.Status]++
@@ -391,7 +374,6 @@ func countResults(results []Result) string {
 	}
 
 	var parts []string
-
 	for _, status := range []Status{Applied, OK, Planned, Skipped, Warned, Drifted, Joining, Failed} {
 		switch count := counts[status]; {
 		case count == 0:
@@ -408,7 +390,6 @@ func countResults(results []Result) string {
 // countFindings is "24 checks ok, 2 warnings, 1 failure".
 func countFindings(findings []diagnosis.Finding) string {
 	counts := map[diagnosis.Severity]int{}
-
 	for _, finding := range findings {
 		counts[finding.Severity]++
 	}

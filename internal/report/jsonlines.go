@@ -49,7 +49,6 @@ type jsonEvent struct {
 // Handle writes the event.
 func (j *JSONLines) Handle(event Event) {
 	line := jsonEvent{Time: event.Time.UTC(), Step: event.Step}
-
 	switch {
 	case event.Started != nil:
 		line.Event, line.Nodes = "started", event.Started.Nodes

@@ -70,7 +70,6 @@ func newLiveLines(out io.Writer, step string, nodes []string, now func() time.Ti
 func (l *liveLines) add(priority int, text func() string) *mpb.Bar {
 	fill := mpb.BarFillerFunc(func(w io.Writer, stat decor.Statistics) error {
 		_, err := io.WriteString(w, cut(strings.ReplaceAll(text(), "\n", " "), stat.AvailableWidth-1))
-
 		return err
 	})
 

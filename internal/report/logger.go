@@ -77,7 +77,6 @@ func parseLine(line []byte) ([]field, error) {
 	}
 
 	var fields []field
-
 	for decoder.More() {
 		name, err := decoder.Token()
 		if err != nil {
@@ -116,7 +115,6 @@ func scrubbed(value any) any {
 // textLine is the scripts' form of a line.
 func textLine(fields []field, color bool) []byte {
 	var stamp, level, message, rest string
-
 	for _, field := range fields {
 		switch field.name {
 		case zerolog.TimestampFieldName:

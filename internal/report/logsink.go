@@ -128,7 +128,6 @@ func (s *LogSink) finished(step string, finished Finished) {
 // failure reports whether a step's error is one: the answer of a dry run, "changes would be made", isn't.
 func failure(err error) bool {
 	problem, ok := diagnosis.AsProblem(err)
-
 	return err != nil && (!ok || problem.ExitCode() != diagnosis.ExitDryRun)
 }
 

@@ -9,6 +9,9 @@ import (
 
 // Recorder takes in what happens during a run, passes it to the sinks and keeps the results. Safe for concurrent use.
 type Recorder struct {
+	// Reword, if set, is applied to what people read: it names the program as they called it.
+	Reword func(string) string
+
 	mu       sync.Mutex
 	now      func() time.Time
 	sinks    []Sink
@@ -26,7 +29,6 @@ func (r *Recorder) emit(event Event) {
 	defer r.mu.Unlock()
 
 	event.Time = r.now()
-
 	if event.Result != nil {
 		r.results = append(r.results, *event.Result)
 	}
@@ -45,6 +47,28 @@ func (r *Recorder) Start(step string, nodes ...string) {
 	r.emit(Event{Step: step, Started: &Started{Nodes: nodes}})
 }
 
+// reworded is a text, or several, as people read it.
+func (r *Recorder) reworded(texts ...*string) {
+	for _, text := range texts {
+		if r.Reword != nil {
+			*text = r.Reword(*text)
+		}
+	}
+}
+
+// rewordedError is an error as people read it: a problem's cause and next command are.
+func (r *Recorder) rewordedError(err error) error {
+	problem, ok := diagnosis.AsProblem(err)
+	if !ok || r.Reword == nil {
+		return err
+	}
+
+	shown := *problem
+	r.reworded(&shown.Cause, &shown.Next)
+
+	return &shown
+}
+
 // Progress says what a node is doing within a step.
 func (r *Recorder) Progress(step string, progress Progress) {
 	r.emit(Event{Step: step, Progress: &progress})
@@ -52,17 +76,20 @@ func (r *Recorder) Progress(step string, progress Progress) {
 
 // Finding records a finding of a step.
 func (r *Recorder) Finding(step string, finding diagnosis.Finding) {
+	r.reworded(&finding.Cause, &finding.Next)
 	r.emit(Event{Step: step, Finding: &finding})
 }
 
 // Result records how the step ended for a node.
 func (r *Recorder) Result(result Result) {
+	r.reworded(&result.Detail)
+	result.Err = r.rewordedError(result.Err)
 	r.emit(Event{Step: result.Step, Result: &result})
 }
 
 // Finish closes a step.
 func (r *Recorder) Finish(step string, duration time.Duration, err error) {
-	r.emit(Event{Step: step, Finished: &Finished{Duration: duration, Err: err}})
+	r.emit(Event{Step: step, Finished: &Finished{Duration: duration, Err: r.rewordedError(err)}})
 }
 
 // Results are the results so far, in the order they came.
@@ -87,7 +114,6 @@ func (r *Recorder) Close() error {
 	defer r.mu.Unlock()
 
 	var first error
-
 	for _, sink := range r.sinks {
 		if err := sink.Close(); err != nil && first == nil {
 			first = err

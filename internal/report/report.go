@@ -1,4 +1,5 @@
-// Package report is what happened: events of a run, the sinks that show or store them, and the final table.
+// Package report shows what happens in a run: its events, the sinks that print or store them, and the closing table of
+// steps. What `status` prints is not made here, but in package steps.
 package report
 
 import (

@@ -52,7 +52,6 @@ func (s *stillLines) clear() { clear(s.nodes) }
 // due are the nodes of which nothing was said for stillEvery, in the order of their names; they now count as said.
 func (s *stillLines) due(wall time.Time) []sign {
 	var signs []sign
-
 	for name, node := range s.nodes {
 		if wall.Sub(node.said) < stillEvery {
 			continue

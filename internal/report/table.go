@@ -20,16 +20,13 @@ func writeTable(w io.Writer, results []Result, order []string, color bool) error
 	nodes, steps := axes(results)
 	slices.SortStableFunc(nodes, func(a, b string) int { return place(a, order) - place(b, order) })
 	cells := map[[2]string]Result{}
-
 	for _, result := range results {
 		cells[[2]string{result.Node, result.Step}] = result
 	}
 
 	rows := [][]string{append([]string{"node"}, steps...)}
-
 	for _, node := range nodes {
 		row := []string{Result{Node: node}.Subject()}
-
 		for _, step := range steps {
 			result, ran := cells[[2]string{node, step}]
 			row = append(row, cellText(result, ran))
@@ -39,7 +36,6 @@ func writeTable(w io.Writer, results []Result, order []string, color bool) error
 	}
 
 	widths := make([]int, len(steps)+1)
-
 	for _, row := range rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
@@ -47,10 +43,8 @@ func writeTable(w io.Writer, results []Result, order []string, color bool) error
 	}
 
 	var text strings.Builder
-
 	for y, row := range rows {
 		var line strings.Builder
-
 		for x, cell := range row {
 			padding := strings.Repeat(" ", widths[x]-utf8.RuneCountInString(cell)+2)
 
@@ -76,7 +70,6 @@ func writeTable(w io.Writer, results []Result, order []string, color bool) error
 // axes are the nodes and steps of results in the order of their first appearance; the cluster comes after the nodes.
 func axes(results []Result) (nodes, steps []string) {
 	seenNode, seenStep := map[string]bool{}, map[string]bool{}
-
 	for _, result := range results {
 		if !seenNode[result.Node] {
 			seenNode[result.Node] = true

@@ -1,6 +1,6 @@
 // Package retry tries something again after growing pauses: up to a number of attempts, stopped at once by its
-// context, and never without keeping the last real cause. What is worth another attempt is the caller's to say; an
-// error is final by default.
+// context, and never without keeping the last real cause. What is worth another attempt is the caller's to say, for
+// calls to Talos package talos (Classify); an error is final by default.
 package retry
 
 import (
@@ -100,7 +100,6 @@ func (p Policy) pauses() func() time.Duration {
 
 	return func() time.Duration {
 		pause := min(exponential.NextBackOff(), exponential.MaxInterval)
-
 		return pause + time.Duration(rand.Float64()*p.Jitter*float64(pause)) //nolint:gosec // spreads load, guards nothing
 	}
 }
@@ -140,7 +139,6 @@ func (c *causes) exhausted(attempts int) error {
 // stopped is the error when the context ended the attempts.
 func (c *causes) stopped(why error, attempts int) error {
 	last := c.last()
-
 	switch {
 	case last == nil:
 		return why

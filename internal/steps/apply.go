@@ -46,7 +46,7 @@ func (s Apply) Name() string {
 }
 
 // Nodes are those that the run works on and no earlier step left out.
-func (Apply) Nodes(run *Run) []*inventory.Node { return run.present(run.Nodes()) }
+func (Apply) Nodes(run *Run) []*inventory.Node { return run.present() }
 
 // Mutates marks the step as one that needs the cluster's lock.
 func (Apply) Mutates() {}
@@ -54,22 +54,23 @@ func (Apply) Mutates() {}
 // Exit is the code for a node that got no config.
 func (Apply) Exit() diagnosis.ExitCode { return diagnosis.ExitApply }
 
-// Skip leaves the late turn out where nobody is to be served in it.
-func (s Apply) Skip(run *Run) *Skip {
+// LeftOut leaves the late turn out where nobody is to be served in it.
+func (s Apply) LeftOut(run *Run) string {
 	if s.Late && len(run.joining()) == 0 {
-		return &Skip{Reason: "no worker was left for after bootstrap"}
+		return "no worker had to wait for bootstrap"
 	}
 
-	return nil
+	return ""
 }
 
 // Run serves every node that answers, control planes first, and after that waits for the silent ones together.
 func (s Apply) Run(ctx context.Context, run *Run) error {
-	if err := run.checkFiles(ctx, s.Name()); err != nil {
+	work := begin(run, s)
+	if err := work.checkFiles(ctx); err != nil {
 		return err
 	}
 
-	nodes := run.present(run.Nodes())
+	nodes := run.present()
 	if s.Late {
 		nodes = run.joining()
 	}
@@ -87,14 +88,13 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 		limit = 1
 	}
 
-	applier := &applier{work: work{run, s}, late: s.Late, turn: make(chan struct{}, limit)}
+	applier := &applier{work: work, late: s.Late, turn: make(chan struct{}, limit)}
 
 	outcomes := fanout.Collect(ctx, limit, ordered, applier.serve, applier.broken)
 
 	var silent []*inventory.Node
 
 	served := outcomes[:0]
-
 	for _, outcome := range outcomes {
 		if outcome.status == "" {
 			silent = append(silent, outcome.node)
@@ -104,14 +104,12 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 	}
 
 	served = append(served, fanout.Collect(ctx, observe.Limit, silent, applier.waitAndServe, applier.broken)...)
-
-	return diagnosis.Join(run.conclude(served), dryRunOutcome(s, served))
+	return diagnosis.Join(work.conclude(served), work.dryRunOutcome(served))
 }
 
 // dryRunOutcome turns "would change" into the exit code that says so.
-func dryRunOutcome(step Step, outcomes []outcome) error {
+func (w *work) dryRunOutcome(outcomes []outcome) error {
 	var changing []string
-
 	for _, outcome := range outcomes {
 		if outcome.status == report.Planned {
 			changing = append(changing, outcome.node.Name)
@@ -122,27 +120,27 @@ func dryRunOutcome(step Step, outcomes []outcome) error {
 		return nil
 	}
 
-	return wouldChange(step.Name(), text.List(changing)+" would change", command(step.Name(), nil))
+	return w.wouldChange(text.List(changing)+" would change", w.command(nil))
 }
 
 // applier is one run of the apply step.
 type applier struct {
-	work
+	*work
 	late bool
 	// turn bounds how many nodes are changed at once, also among those that were waited for.
 	turn chan struct{}
-	// brokenBy is a node of a running cluster that did not come back well from its change: the others are left alone then.
+	// brokenBy is a node of a running cluster that did not come back healthy from its own change: then the others are
+	// left alone.
 	brokenBy atomic.Pointer[inventory.Node]
 }
 
 // serve applies to a node that answers; the outcome of a silent one is left open.
 func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
-	started := a.Clock.Now()
+	started := time.Now()
 
 	seen := a.observer.Contact(ctx, node)
 	if seen.Silent() && !a.Settings.DryRun {
-		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "silent: served at the end", Since: seen.At})
-
+		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "no answer: served last", Since: seen.At})
 		return outcome{node: node}
 	}
 
@@ -157,8 +155,7 @@ func (a *applier) serve(ctx context.Context, node *inventory.Node) outcome {
 // waitAndServe waits for a silent node within its clock, and then applies; again if it falls silent meanwhile, but not
 // for ever.
 func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcome {
-	started := a.Clock.Now()
-
+	started := time.Now()
 	for range a.Settings.MaxRetries + 1 {
 		if result := a.waitAndServeOnce(ctx, node); result.status != "" {
 			return a.finish(result, started)
@@ -166,8 +163,7 @@ func (a *applier) waitAndServe(ctx context.Context, node *inventory.Node) outcom
 	}
 
 	seen := observe.Observation{Node: node, Probed: talos.Probed{Address: a.observer.Addresses(node)[0]}}
-	gaveUp := a.problem(seen, diagnosis.ApplyGaveUp, "it answers and falls silent again and again", a.command(node))
-
+	gaveUp := a.problem(seen, diagnosis.ApplyGaveUp, "it keeps answering and falling silent", a.command(node))
 	return a.finish(outcome{node: node, address: seen.Address, status: report.Failed, problem: gaveUp}, started)
 }
 
@@ -175,13 +171,11 @@ func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) ou
 	seen, problem := a.await(ctx, node, func(ctx context.Context, seen observe.Observation) verdict {
 		return verdict{done: !seen.Silent() || a.joins(ctx, seen)}
 	})
-
 	switch {
 	case problem != nil:
 		return outcome{node: node, status: report.Failed, address: seen.Address, problem: problem}
 	case seen.Silent():
 		a.observer.Note(node, func(facts *observe.Facts) { facts.Joining = true })
-
 		return outcome{node: node, status: report.Joining, address: seen.Address,
 			detail: "port refused: " + joiningText(seen)}
 	default:
@@ -198,28 +192,7 @@ func (a *applier) joins(ctx context.Context, seen observe.Observation) bool {
 	}
 
 	silent := a.Clock.Now().Sub(a.observer.Facts(seen.Node).SilentSince)
-
 	return (silent >= reachable(a.Settings) || a.Settings.NoWait) && !a.observer.TrustdAnswers(ctx)
-}
-
-// broken is the outcome for a node whose handling broke off for a reason that lies in this program.
-func (a *applier) broken(node *inventory.Node, err error) outcome {
-	return a.finish(outcome{node: node, status: report.Failed, problem: a.unexpected(node, err)}, a.Clock.Now())
-}
-
-func (a *applier) finish(result outcome, started time.Time) outcome {
-	a.Report.Result(report.Result{
-		Node:     result.node.Name,
-		Address:  result.address,
-		Step:     a.step.Name(),
-		Status:   result.status,
-		Attempts: result.tries,
-		Duration: a.Clock.Now().Sub(started),
-		Detail:   result.detail,
-		Err:      asError(result.problem),
-	})
-
-	return result
 }
 
 // applyTo does what the node's state asks for, with retries; every attempt observes anew. The outcome of a
@@ -231,7 +204,7 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 	case a.turn <- struct{}{}:
 	default:
 		a.Report.Progress(a.step.Name(),
-			report.Progress{Node: node.Name, Text: "answers, and waits for its turn", Since: seen.At})
+			report.Progress{Node: node.Name, Text: "answers, waiting for its turn", Since: seen.At})
 		a.turn <- struct{}{}
 	}
 
@@ -261,13 +234,11 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 		return a.attempt(ctx, seen, &result)
 	}, func(err error) bool {
 		var again *againError
-
 		return errors.As(err, &again)
 	})
 
 	result.tries = tries
 	result.address = seen.Address
-
 	switch {
 	case err == nil:
 		return result
@@ -277,7 +248,6 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 
 	result.status = report.Failed
 	result.problem = a.applyProblem(ctx, seen, tries, err)
-
 	return result
 }
 
@@ -329,7 +299,6 @@ func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tr
 	problem := a.problem(seen, diagnosis.ApplyRejected, "the node refused the config: "+talos.Explain(err),
 		"correct the config (task talos:generate-config), then "+a.command(seen.Node))
 	problem.Err = err
-
 	return problem
 }
 
@@ -338,7 +307,6 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 	switch {
 	case a.unjudged(seen):
 		result.status, result.detail = report.Skipped, notJudged
-
 		return nil
 	case seen.NotOurs():
 		return a.notOurs(seen)
@@ -349,8 +317,7 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 	case seen.State == talos.Ours:
 		return a.reconcile(ctx, seen, result)
 	case a.Settings.DryRun:
-		result.status, result.detail = report.Planned, "silent: would be waited for"
-
+		result.status, result.detail = report.Planned, "no answer: would be waited for"
 		return nil
 	default:
 		return errFellSilent
@@ -360,11 +327,9 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 // send gives a node in maintenance its config. Checks and identity are read on the very connection that sends it.
 func (a *applier) send(ctx context.Context, seen observe.Observation, result *outcome) error {
 	config, err := a.config(seen)
-
 	switch {
-	case err != nil && a.Settings.DryRun && a.made.WhyNot != nil:
+	case err != nil && a.Settings.DryRun && a.workspace.Made.WhyNot != nil:
 		result.status, result.detail = report.Planned, "in maintenance: would get its config, once it is made"
-
 		return nil
 	case err != nil:
 		return err
@@ -386,12 +351,10 @@ func (a *applier) send(ctx context.Context, seen observe.Observation, result *ou
 
 	if a.Settings.DryRun {
 		result.status, result.detail = report.Planned, "in maintenance: would get its config"
-
 		return nil
 	}
 
 	applied, err := a.apply(ctx, conn, seen, config, "auto")
-
 	switch {
 	case err == nil:
 		a.warn(seen.Node, applied.Warnings)
@@ -420,15 +383,13 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 	// Another certificate than the one that preflight saw, or no preflight: the checks are made here.
 	facts := check.ReadFacts(ctx, conn)
 	facts.State = seen.State
-
 	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.Node) {
 		return &againError{fmt.Errorf("read the machine's facts: %w", unread), identityUnread}
 	}
 
 	var refusals []*diagnosis.Problem
-
 	for _, finding := range table.Node(ctx, &check.Node{
-		Node: seen.Node, Cluster: a.Cluster, Config: config, Facts: facts, Settings: a.preflightOptions(),
+		Node: seen.Node, Cluster: a.Cluster, Config: config, Facts: facts, Settings: a.checkSettings(),
 	}) {
 		if finding.Severity != diagnosis.OK {
 			a.Report.Finding(a.step.Name(), finding)
@@ -446,12 +407,11 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 	return nil
 }
 
-const identityUnread = "it could not be read whether it is the declared machine"
+const identityUnread = "could not read whether it is the declared machine"
 
 // admitMachine refuses a machine that is not the declared one.
 func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen observe.Observation) error {
 	finding, err := a.observer.WrongMachine(ctx, seen.Node, conn)
-
 	switch {
 	case err != nil && declaresMachine(seen.Node):
 		return &againError{err, identityUnread}
@@ -470,8 +430,7 @@ func (a *applier) findingProblem(seen observe.Observation, finding diagnosis.Fin
 	}
 
 	finding.Node, finding.Address = seen.Node.Name, seen.Address
-
-	return &diagnosis.Problem{Finding: finding, Step: a.step.Name()}
+	return finding.Problem(a.step.Name(), nil)
 }
 
 // apply makes the call and remembers that it was made: from here on the node's clocks count from now.
@@ -485,7 +444,7 @@ func (a *applier) apply(ctx context.Context, conn *talos.Conn, seen observe.Obse
 		facts.Unsure, facts.LeftMaintenance = false, false
 	})
 
-	applied, err := a.gate().Apply(calling, conn, config.Bytes, mode)
+	applied, err := a.gate.Apply(calling, conn, config.Bytes, mode)
 	switch {
 	case err == nil:
 	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
@@ -518,10 +477,7 @@ func (a *applier) config(seen observe.Observation) (*machineconfig.Config, error
 		cause = err.Error()
 	}
 
-	problem := a.problem(seen, diagnosis.ConfigUnusable, cause, "task talos:generate-config")
-	problem.Exit = diagnosis.ExitBadInput
-
-	return nil, problem
+	return nil, a.about(seen, diagnosis.NewProblem(diagnosis.ConfigUnusable, cause, "task talos:generate-config"))
 }
 
 func (a *applier) warn(node *inventory.Node, warnings []string) {

@@ -47,13 +47,10 @@ func (Bootstrap) EndsRecipe(err error) bool {
 
 // Run surveys every control plane's etcd before, and after, anything is started.
 func (s Bootstrap) Run(ctx context.Context, run *Run) error {
-	if err := run.checkKinship(ctx, s.Name()); err != nil {
+	bootstrapper := &bootstrapper{work: begin(run, s), clocks: make(map[string]*clocks), since: make(waits)}
+	if err := bootstrapper.checkKinship(ctx); err != nil {
 		return err
 	}
-
-	started := run.Clock.Now()
-	bootstrapper := &bootstrapper{work: work{run, s}, started: started, clocks: make(map[string]*clocks),
-		since: make(waits)}
 
 	survey, problem := bootstrapper.bringUp(ctx)
 	problems := collected(problem)
@@ -64,7 +61,7 @@ func (s Bootstrap) Run(ctx context.Context, run *Run) error {
 
 	bootstrapper.reportMembers(survey, problem)
 
-	return diagnosis.Join(joined(problems), dryRunOutcome(s, bootstrapper.planned))
+	return diagnosis.Join(joined(problems), bootstrapper.dryRunOutcome(bootstrapper.planned))
 }
 
 func collected(problem *diagnosis.Problem) []*diagnosis.Problem {
@@ -77,8 +74,7 @@ func collected(problem *diagnosis.Problem) []*diagnosis.Problem {
 
 // bootstrapper is one run of the bootstrap step.
 type bootstrapper struct {
-	work
-	started time.Time
+	*work
 	// absent are the control planes that have no part in this run: they are reported, and not waited for.
 	absent []*inventory.Node
 	// sent is the Bootstrap that this run sent, if it did; planned what a dry run would have done.
@@ -120,24 +116,21 @@ func (b *bootstrapper) bringUp(ctx context.Context) (observe.EtcdSurvey, *diagno
 func (b *bootstrapper) decide(ctx context.Context) (survey observe.EtcdSurvey, failed *diagnosis.Problem) {
 	failed = b.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		survey = b.observer.SurveyEtcd(ctx)
-
 		switch {
 		case ctx.Err() != nil:
 			return wait.State{}
 		case b.Settings.DryRun:
 			b.plan(survey)
-
 			return wait.State{Done: true}
 		case survey.Present():
 			b.noteAbsent(survey)
-			b.Log.Info().Str("etcd", survey.Describe()).Msg("etcd exists: bootstrap is not called")
+			b.Log.Info().Str("etcd", survey.Describe()).Msg("etcd exists, so Bootstrap is not called")
 
 			return wait.State{Done: true, Problem: b.refuseAssumption(survey)}
 		default:
 			return b.advance(ctx, survey)
 		}
 	})
-
 	return survey, failed
 }
 
@@ -146,11 +139,10 @@ func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) w
 	for _, node := range survey {
 		if b.sent != nil && node.Node == b.sent.to && node.Silent() {
 			gone := wait.State{
-				Limit: wait.Limit{For: "no answer since Bootstrap was sent: nobody knows whether it took effect",
+				Limit: wait.Limit{For: "no answer since Bootstrap was sent: it may or may not have taken effect",
 					Since: b.sent.at, Limit: b.Settings.EtcdTimeout},
 				Asked: node.Asked, Node: node.Node.Name, Pause: etcdPause,
 			}
-
 			if gone.Left(node.Asked) > 0 {
 				return gone
 			}
@@ -195,7 +187,7 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) 
 			return b.problem(node.Observation, diagnosis.BootstrapBlocked,
 				"it failed in an earlier step, and there is no etcd yet: a cluster is not started without one of its "+
 					"control planes",
-				"mend that first, then mage talos")
+				"fix that first, then mage talos")
 		case node.Silent() && !b.assumedEmpty(node.Node):
 			return b.silentProblem(survey, node)
 		case node.Silent() && b.observer.APIAnswers(ctx):
@@ -216,7 +208,6 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) 
 // silentProblem names a silent control plane, and in the command to go on without them all of those.
 func (b *bootstrapper) silentProblem(survey observe.EtcdSurvey, first observe.EtcdObservation) *diagnosis.Problem {
 	empty := slices.Clone(b.Settings.AssumeEmpty)
-
 	for _, node := range survey {
 		if node.Silent() && !b.assumedEmpty(node.Node) {
 			empty = append(empty, node.Node.Name)
@@ -224,8 +215,8 @@ func (b *bootstrapper) silentProblem(survey observe.EtcdSurvey, first observe.Et
 	}
 
 	return b.problem(first.Observation, diagnosis.BootstrapBlocked,
-		"it does not answer, so nobody knows whether it holds etcd data; a second etcd must never start",
-		fmt.Sprintf("bring it up (mage status), or if it is sure to be empty: mage bootstrap -assumeEmpty=%s",
+		"it does not answer, so it may hold etcd data, and a second etcd must never start",
+		fmt.Sprintf("bring it up (mage status), or, if you are sure that it is empty, mage bootstrap -assumeEmpty=%s",
 			strings.Join(empty, ",")))
 }
 
@@ -238,7 +229,7 @@ func (b *bootstrapper) refuseAssumption(survey observe.EtcdSurvey) *diagnosis.Pr
 	for _, node := range survey {
 		if node.Silent() && b.assumedEmpty(node.Node) && survey.Lists(node.Node) {
 			return b.problem(node.Observation, diagnosis.AssumeEmptyRefused,
-				"it can't be assumed empty: it is a member of the etcd that runs",
+				"it can't be assumed empty: it is a member of the running etcd",
 				"bring it up, then mage bootstrap without -assumeEmpty")
 		}
 	}
@@ -249,7 +240,6 @@ func (b *bootstrapper) refuseAssumption(survey observe.EtcdSurvey) *diagnosis.Pr
 // undecided waits for a control plane that can't say yet whether it holds etcd data.
 func (b *bootstrapper) undecided(node observe.EtcdObservation) wait.State {
 	clock, id, next := b.clockOf(node)
-
 	return wait.State{
 		Limit: clock.Limit, Asked: node.Asked, Node: node.Node.Name, Pause: etcdPause,
 		TimeUp: func(waited time.Duration) *diagnosis.Problem {
@@ -261,20 +251,17 @@ func (b *bootstrapper) undecided(node observe.EtcdObservation) wait.State {
 // clockOf is the clock that counts for such a control plane, what its end is called and what to do then.
 func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diagnosis.ID, string) {
 	name := node.Node.Name
-
 	if b.clocks[name] == nil {
 		b.clocks[name] = &clocks{}
 	}
 
 	clock := b.clocks[name].tick(b.observer, node.Observation)
-
 	switch {
 	case node.State == talos.Maintenance:
 		return clock, diagnosis.BootstrapBlocked, command("applySequential", node.Node)
 	case node.Unsynced():
 		clock.For = "its clock is not synced, and etcd waits for that"
 		clock.Since, clock.Limit.Limit = b.since.of("time of "+name, b.Clock.Now()), b.Settings.TimeSyncTimeout
-
 		return clock, diagnosis.TimeNotSynced, timeCommand(node.Node)
 	case node.Status == nil && node.ReadErr != nil:
 		id, known := talos.Diagnose(node.ReadErr)
@@ -285,7 +272,6 @@ func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diag
 		return clock, id, command("status", nil)
 	default:
 		clock.For = "waiting for its etcd service: " + observe.OrUnknown(node.Etcd.State) + text.Because(node.LastEvent())
-
 		return clock, diagnosis.BootstrapBlocked, talosctl(node.Node, "service etcd")
 	}
 }
@@ -303,10 +289,9 @@ func (b *bootstrapper) reportMembers(survey observe.EtcdSurvey, problem *diagnos
 			Address:  node.Address,
 			Step:     bootstrapName,
 			Status:   report.OK,
-			Duration: b.Clock.Now().Sub(b.started),
+			Duration: time.Since(b.started),
 			Detail:   fmt.Sprintf("etcd member %016x", node.MemberID),
 		}
-
 		switch {
 		case b.Settings.DryRun && len(b.planned) > 0 && b.planned[0].node == node.Node:
 			result.Status, result.Detail = report.Planned, "etcd would be bootstrapped here"

@@ -321,7 +321,7 @@ func TestABootstrapOfAnEarlierRunIsNotRepeated(t *testing.T) {
 		defer close(healed)
 
 		// The run has looked at it.
-		for !strings.Contains(s.out.String(), "etcd is starting there already") && t.Context().Err() == nil {
+		for !strings.Contains(s.out.String(), "etcd is already starting there") && t.Context().Err() == nil {
 			clock.Scaled(1).Sleep(t.Context(), time.Millisecond) //nolint:errcheck // the loop looks
 		}
 

@@ -31,7 +31,7 @@ type sentBootstrap struct {
 	boot time.Time
 	// earlier is set for one that was not this run's.
 	earlier bool
-	// toldUndone is set once it was said that the Bootstrap came to nothing.
+	// toldUndone is set once it was said that the Bootstrap has had no effect.
 	toldUndone bool
 }
 
@@ -39,7 +39,6 @@ type sentBootstrap struct {
 // nothing.
 func (s *sentBootstrap) undone(survey observe.EtcdSurvey) bool {
 	rebooted := false
-
 	for _, node := range survey {
 		if !node.Empty() {
 			return false
@@ -68,8 +67,7 @@ func (b *bootstrapper) target(survey observe.EtcdSurvey) (observe.EtcdObservatio
 func (b *bootstrapper) earlierBootstrap(survey observe.EtcdSurvey) *sentBootstrap {
 	for _, node := range survey {
 		if node.Starting() {
-			b.Log.Info().Str("node", node.Node.Name).Msg("etcd is starting there already: bootstrap is not called")
-
+			b.Log.Info().Str("node", node.Node.Name).Msg("etcd is already starting there, so Bootstrap is not called")
 			return &sentBootstrap{at: b.Clock.Now(), to: node.Node, boot: node.Booted(), earlier: true}
 		}
 	}
@@ -103,7 +101,7 @@ func (b *bootstrapper) call(ctx context.Context, survey observe.EtcdSurvey) wait
 			return wait.State{Problem: problem}
 		}
 
-		looking := wait.Limit{For: "looking whether the first Bootstrap took effect", Since: b.sent.at, Limit: resendAfter}
+		looking := wait.Limit{For: "checking whether the first Bootstrap took effect", Since: b.sent.at, Limit: resendAfter}
 		if now := b.Clock.Now(); looking.Left(now) > 0 {
 			return wait.State{Limit: looking, Asked: now, Node: b.sent.to.Name, Pause: etcdPause}
 		}
@@ -123,7 +121,7 @@ func (b *bootstrapper) beyondResending(target observe.EtcdObservation) *diagnosi
 	}
 
 	return b.problem(target.Observation, diagnosis.BootstrapFailed,
-		fmt.Sprintf("Bootstrap came to nothing for %s: no reply said that it worked, and no control plane holds etcd data",
+		fmt.Sprintf("Bootstrap has had no effect for %s: no reply said that it worked, and no control plane holds etcd data",
 			b.Clock.Now().Sub(since).Round(time.Second)), command("status", nil))
 }
 
@@ -145,7 +143,7 @@ func (b *bootstrapper) send(ctx context.Context, target observe.EtcdObservation)
 	calling, stop := context.WithTimeout(ctx, b.Settings.AttemptTimeout)
 	defer stop()
 
-	return b.gate().Bootstrap(calling, conn)
+	return b.gate.Bootstrap(calling, conn)
 }
 
 func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObservation, err error) wait.State {
@@ -163,7 +161,7 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObserv
 		return wait.State{Done: true}
 	case class == talos.Done, class == talos.UnknownOutcome:
 		// Done means that data appeared meanwhile. Either way: look at etcd before anything else.
-		b.Log.Warn().Str("node", target.Node.Name).Msg("looking at etcd: " + talos.Explain(err))
+		b.Log.Warn().Str("node", target.Node.Name).Msg("checking etcd: " + talos.Explain(err))
 		b.sent = sent
 
 		return wait.State{}
@@ -173,7 +171,6 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObserv
 		refused := b.problem(target.Observation, diagnosis.BootstrapFailed,
 			"the node refused to bootstrap: "+talos.Explain(err), command("status", nil))
 		refused.Err = err
-
 		return wait.State{Problem: refused}
 	}
 }
@@ -194,7 +191,6 @@ func (b *bootstrapper) retryLater(target observe.EtcdObservation, cause error) w
 		TimeUp: func(waited time.Duration) *diagnosis.Problem {
 			refused := b.problem(target.Observation, id, fmt.Sprintf("%s, for %s", talos.Explain(cause), waited), next)
 			refused.Err = cause
-
 			return refused
 		},
 	}

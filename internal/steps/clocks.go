@@ -59,10 +59,9 @@ func (c *clocks) tick(observer *observe.Observer, seen observe.Observation) runn
 
 	switch {
 	case c.reboots >= maxReboots:
-		return runningClock{wait.Limit{For: "reboots again and again", Since: seen.At}, rebootClock}
+		return runningClock{wait.Limit{For: "keeps rebooting", Since: seen.At}, rebootClock}
 	case seen.Silent():
 		c.stage = ""
-
 		return silenceClock(facts, seen.Silence, limits)
 	case seen.State == talos.Maintenance:
 		if c.maintenanceSince.IsZero() {
@@ -98,7 +97,6 @@ func reachable(limits *settings.Settings) time.Duration {
 // Only of a node that does not say it every silence counts.
 func (c *clocks) countReboots(seen observe.Observation, boot time.Time) {
 	ours := seen.State == talos.Ours
-
 	switch {
 	case boot.IsZero():
 		if c.answered && seen.Silent() {
@@ -153,7 +151,7 @@ func stageText(seen observe.Observation) string {
 
 func orUnread(stage string) string {
 	if stage == "" {
-		return "answers, status not readable yet"
+		return "answers, its status can't be read yet"
 	}
 
 	return stage
@@ -174,7 +172,7 @@ func (w *work) stuck(seen observe.Observation, clock runningClock, waited time.D
 		}
 	case refusedClock:
 		stuck.ID, stuck.Next = diagnosis.NodeRefused, "look at the machine's console; then "+command("status", nil)
-		stuck.Cause = fmt.Sprintf("port 50000 refused for %s: the install or the boot does not end", waited)
+		stuck.Cause = fmt.Sprintf("port 50000 refused for %s: the install or the boot is stuck", waited)
 
 		// Something accepts connections, and closes them.
 		if !errors.Is(seen.Err, syscall.ECONNREFUSED) {

@@ -3,35 +3,26 @@ package steps
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/gate"
-	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-const configsName = "configs"
-
 // configMode are the permission bits of files with secrets: they are for their owner alone.
 const configMode = 0o600
-
-// unwritable is the problem of a step that could not write a file.
-func unwritable(step, path string, err error) error {
-	problem := diagnosis.Unwritable(path, err)
-	problem.Step = step
-
-	return problem
-}
 
 // Configs renders the machine configs. Files of nodes that have none are added; others are replaced only while every
 // node is in maintenance, or when asked.
@@ -41,7 +32,7 @@ type Configs struct {
 }
 
 // Name is the step's name.
-func (Configs) Name() string { return configsName }
+func (Configs) Name() string { return "configs" }
 
 // Exit is the code for configs that could not be made.
 func (Configs) Exit() diagnosis.ExitCode { return diagnosis.ExitUnexpected }
@@ -54,13 +45,14 @@ func (Configs) EndsRecipe(err error) bool { return CodeOf(err) != diagnosis.Exit
 
 // Run renders in memory, or in a temporary folder, and compares.
 func (s Configs) Run(ctx context.Context, run *Run) error {
-	if run.Settings.ConfigGenerator == noGenerator {
-		return s.asTheyAre(run, "CONFIG_GENERATOR=none", "leave CONFIG_GENERATOR at native, or make them your way")
+	maker := &configsMaker{begin(run, s), s.Replace}
+	if run.Settings.ConfigGenerator == workspace.NoGenerator {
+		return maker.asTheyAre(ctx, "CONFIG_GENERATOR=none", "leave CONFIG_GENERATOR at native, or make them your way")
 	}
 
-	path := run.secretsPath()
-	if path == "" && (!run.Settings.DryRun || len(run.generatedFiles()) > 0) {
-		return s.withoutSecrets(run)
+	path := run.Cluster.SecretsPath()
+	if path == "" && (!run.Settings.DryRun || len(run.workspace.Written()) > 0) {
+		return maker.withoutSecrets(ctx)
 	}
 
 	if s.Replace { // in a recipe it is preflight that says it
@@ -69,143 +61,147 @@ func (s Configs) Run(ctx context.Context, run *Run) error {
 		}
 	}
 
-	if program, missing := run.missingProgram(path); missing && !s.Replace && run.complete() {
-		return s.asTheyAre(run, program+" is not installed", "")
+	if program, missing := run.workspace.MissingProgram(path); missing && !s.Replace && run.workspace.Complete() {
+		return maker.asTheyAre(ctx, program+" is not installed", "")
 	}
 
+	return maker.render(ctx, path)
+}
+
+// configsMaker is one run of the configs step.
+type configsMaker struct {
+	*work
+	replace bool
+}
+
+// render makes the files, and takes them over. A dry run only judges them.
+func (m *configsMaker) render(ctx context.Context, secretsPath string) error {
 	var (
-		rendered []renderedFile
+		rendered []workspace.File
 		standIn  string
 		err      error
 	)
 
-	switch native := run.Settings.ConfigGenerator != talhelperGenerator; {
-	case run.Settings.DryRun && native:
-		rendered, standIn, err = run.rehearse(ctx, s.Name())
-	case path == "": // talhelper reads secrets from a file, where none that are made up may be
-		run.made.WhyNot = errByTalhelper
-		run.plan(s.Name(), "talhelper would render")
-
-		return wouldMake(s.Name(), "the machine configs")
+	switch native := m.Settings.ConfigGenerator != workspace.Talhelper; {
+	case m.Settings.DryRun && native:
+		rendered, standIn, err = m.workspace.Rehearse()
+	case secretsPath == "": // talhelper reads secrets from a file, where none that are made up may be
+		m.workspace.Made.WhyNot = workspace.ErrByTalhelper
+		return m.wouldWrite("the machine configs", "talhelper would render them")
 	default:
-		rendered, err = run.render(ctx, s.Name(), path)
+		rendered, err = m.workspace.Render(ctx, secretsPath)
 	}
 
 	if err != nil {
-		return run.done(s.Name(), report.Failed, "", err)
+		return m.failed(ctx, err)
 	}
 
-	return s.install(ctx, run, rendered, standIn)
+	return m.install(ctx, rendered, standIn)
 }
 
 // asTheyAre renders nothing, for a reason; where files are missing that is a failure.
-func (s Configs) asTheyAre(run *Run, reason, next string) error {
-	if run.complete() {
-		return run.done(s.Name(), report.Skipped,
-			reason+": the files in "+run.Settings.ClusterConfigDir+" are used as they are", nil)
+func (m *configsMaker) asTheyAre(ctx context.Context, reason, next string) error {
+	folder := m.Settings.ClusterConfigDir
+	if m.workspace.Complete() {
+		return m.done(report.Skipped, reason+": the files in "+folder+" are used as they are")
 	}
 
-	return run.done(s.Name(), report.Failed, "", &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
-		ID:       diagnosis.ConfigMissing,
-		Severity: diagnosis.Failure,
-		Cause: reason + ": nothing renders machine configs, and not every node has one in " +
-			run.Settings.ClusterConfigDir,
-		Next: next,
-		Exit: diagnosis.ExitBadInput,
-	}})
+	return m.failed(ctx, diagnosis.NewProblem(diagnosis.ConfigMissing,
+		reason+": nothing renders machine configs, and not every node has one in "+folder, next))
 }
 
 // withoutSecrets uses the files that are there; there is no way to make any.
-func (s Configs) withoutSecrets(run *Run) error {
-	if run.complete() && !s.Replace {
-		return s.asTheyAre(run, "there are no secrets", "")
+func (m *configsMaker) withoutSecrets(ctx context.Context) error {
+	if m.workspace.Complete() && !m.replace {
+		return m.asTheyAre(ctx, "there are no secrets", "")
 	}
 
-	if problem := misnamed(run); problem != nil {
-		return run.done(s.Name(), report.Failed, "", problem)
+	if problem := misnamed(m.Run); problem != nil {
+		return m.failed(ctx, problem)
 	}
 
-	return run.done(s.Name(), report.Failed, "", &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
-		ID:       diagnosis.SecretsMissing,
-		Severity: diagnosis.Failure,
-		Cause: fmt.Sprintf("there is no %s, so machine configs can't be rendered",
-			run.Cluster.NewSecretsPath(run.sops().Rules() != "")),
-		Next: "restore the file, or recover it from a control plane's config: mage config:secrets -from=<file>",
-		Exit: diagnosis.ExitBadInput,
-	}})
+	path, _ := m.workspace.NewSecretsPath()
+	return m.failed(ctx, diagnosis.NewProblem(diagnosis.SecretsMissing,
+		fmt.Sprintf("there is no %s, so machine configs can't be rendered", path),
+		"restore the file, or recover it from a control plane's config: mage config:secrets -from=<file>"))
 }
 
 // install takes over what was rendered, file by file. With throwaway secrets standing in, files that are there can't be
 // compared.
-func (s Configs) install(ctx context.Context, run *Run, rendered []renderedFile, standIn string) error {
-	added, changed := s.difference(run, rendered)
+func (m *configsMaker) install(ctx context.Context, rendered []workspace.File, standIn string) error {
+	added, changed := m.difference(rendered)
 	judged := ""
-
 	if standIn != "" {
 		changed, judged = nil, "; judged with throwaway secrets, made up since "+standIn
 	}
-	s.nameStale(run, rendered)
+
+	m.nameStale(rendered)
 
 	writing := added
-
 	switch {
 	case len(changed) == 0:
-	case s.Replace || run.allInMaintenance(ctx):
+	case m.replace || m.observer.AllInMaintenance(ctx):
 		writing = slices.Concat(added, changed)
 	default:
-		run.Report.Finding(s.Name(), diagnosis.Finding{
+		m.Report.Finding(m.step.Name(), diagnosis.Finding{
 			ID:       diagnosis.RenderedDiffers,
 			Severity: diagnosis.Warning,
-			Cause: fmt.Sprintf("%s would change, and are left alone since nodes are configured: %s",
-				run.Settings.ClusterConfigDir, text.List(namesOf(changed))),
+			Cause: fmt.Sprintf("%s would change, but is left alone, since nodes are configured: %s",
+				m.Settings.ClusterConfigDir, text.List(namesOf(changed))),
 			Next: "task talos:generate-config",
 		})
 	}
 
-	if len(writing) == 0 {
-		return run.done(s.Name(), report.Skipped, "nothing to write"+judged, nil)
-	}
-
 	names := text.List(namesOf(writing))
-
-	if run.Settings.DryRun {
-		s.showDiffs(run, writing)
-		run.plan(s.Name(), "would write "+names+judged)
-
-		if err := run.pretendFiles(writing, standIn); err != nil {
+	switch {
+	case len(writing) == 0:
+		return m.done(report.Skipped, "nothing to write"+judged)
+	case m.Settings.DryRun:
+		m.showDiffs(writing)
+		if err := m.workspace.PretendFiles(writing, standIn); err != nil {
 			return err
 		}
 
-		return wouldMake(s.Name(), names)
+		return m.wouldWrite(names, "would write "+names+judged)
 	}
 
-	if err := writeConfigs(run.gate(), run.Settings.ClusterConfigDir, writing); err != nil {
-		return run.done(s.Name(), report.Failed, "", err)
+	if err := m.write(ctx, writing); err != nil {
+		return m.failed(ctx, err)
 	}
 
-	for _, file := range writing {
-		run.files.Wrote(run.pathOf(file), file.data, configMode)
-	}
+	return m.done(report.Applied, "wrote "+names)
+}
 
-	if err := run.reload(); err != nil {
+// write writes the files and takes them up. The cluster has a CA from now on, and so another lock.
+func (m *configsMaker) write(ctx context.Context, files []workspace.File) error {
+	if err := writeConfigs(m.gate, m.Settings.ClusterConfigDir, files); err != nil {
 		return err
 	}
 
-	return run.done(s.Name(), report.Applied, "wrote "+names, run.acquireLock(ctx))
+	for _, file := range files {
+		m.workspace.Files.Wrote(m.workspace.PathOf(file), file.Data, configMode)
+	}
+
+	if err := m.workspace.Reload(); err != nil {
+		return err
+	}
+
+	return m.lock.take(ctx)
 }
 
 // difference compares what was rendered with what is there. A talosconfig is new each time it is rendered, so an
 // existing one of the same CA stays, as long as its certificate is valid; so does every config with the same meaning.
-func (s Configs) difference(run *Run, rendered []renderedFile) (added, changed []renderedFile) {
+func (m *configsMaker) difference(rendered []workspace.File) (added, changed []workspace.File) {
 	for _, file := range rendered {
-		present := run.files.Open(run.pathOf(file))
+		same := sameConfig
+		if file.Name == workspace.TalosconfigName {
+			same = sameAccess
+		}
 
-		switch {
+		switch present := m.workspace.Files.Open(m.workspace.PathOf(file)); {
 		case present.Missing() || present.Unwritten:
 			added = append(added, file)
-		case present.Err == nil && file.name == talosconfigName && run.sameAccess(present.Data, file.data):
-		case present.Err == nil && file.name != talosconfigName && sameConfig(present.Data, file.data):
-		default:
+		case present.Err != nil || !same(present.Data, file.Data):
 			changed = append(changed, file)
 		}
 	}
@@ -214,46 +210,45 @@ func (s Configs) difference(run *Run, rendered []renderedFile) (added, changed [
 }
 
 // nameStale names the machine configs that no node has any more. They are never removed: a machine may still run one.
-func (s Configs) nameStale(run *Run, rendered []renderedFile) {
-	present, err := filepath.Glob(filepath.Join(run.Settings.ClusterConfigDir, "*.y*ml"))
+func (m *configsMaker) nameStale(rendered []workspace.File) {
+	present, err := filepath.Glob(filepath.Join(m.Settings.ClusterConfigDir, "*.y*ml"))
 	if err != nil {
 		return
 	}
 
 	made := namesOf(rendered)
-
 	for _, path := range present {
 		if slices.Contains(made, filepath.Base(path)) {
 			continue
 		}
 
-		if config, err := run.files.Open(path).Config(); err == nil && config.ClusterName() == run.Cluster.Name {
-			run.Report.Finding(s.Name(), diagnosis.Finding{
+		if config, err := m.workspace.Files.Open(path).Config(); err == nil && config.ClusterName() == m.Cluster.Name {
+			m.Report.Finding(m.step.Name(), diagnosis.Finding{
 				ID:       diagnosis.ConfigsStale,
 				Severity: diagnosis.Warning,
-				Cause:    path + " is the machine config of no node",
-				Next:     "remove it, once you have seen that no machine is in need of it",
+				Cause:    "no node uses " + path,
+				Next:     "remove it, once you are sure that no machine needs it",
 			})
 		}
 	}
 }
 
 // showDiffs shows how files that are there would change, with secrets masked.
-func (s Configs) showDiffs(run *Run, writing []renderedFile) {
+func (m *configsMaker) showDiffs(writing []workspace.File) {
 	for _, file := range writing {
-		path := run.pathOf(file)
+		path := m.workspace.PathOf(file)
 
-		present, err := run.files.Open(path).Config()
-		if err != nil || file.name == talosconfigName {
+		present, err := m.workspace.Files.Open(path).Config()
+		if err != nil || file.Name == workspace.TalosconfigName {
 			continue
 		}
 
-		wanted, err := machineconfig.FromBytes(file.name, file.data)
+		wanted, err := machineconfig.FromBytes(file.Name, file.Data)
 		if err != nil {
 			continue
 		}
 
-		run.Report.Finding(s.Name(), diagnosis.Finding{
+		m.Report.Finding(m.step.Name(), diagnosis.Finding{
 			ID:       diagnosis.RenderedDiffers,
 			Severity: diagnosis.Warning,
 			Cause:    path + " would change:\n" + machineconfig.Diff(present, wanted),
@@ -264,15 +259,14 @@ func (s Configs) showDiffs(run *Run, writing []renderedFile) {
 
 // sameAccess reports whether a talosconfig that is there gives what a new one would: of the same certificate authority,
 // and not expired.
-func (r *Run) sameAccess(present, rendered []byte) bool {
+func sameAccess(present, rendered []byte) bool {
 	first, err := talos.ParseCredentials(present)
 	if err != nil {
 		return false
 	}
 
 	second, err := talos.ParseCredentials(rendered)
-
-	return err == nil && bytes.Equal(first.CA(), second.CA()) && certificateTime().Before(first.NotAfter())
+	return err == nil && bytes.Equal(first.CA(), second.CA()) && workspace.CertificateTime().Before(first.NotAfter())
 }
 
 func sameConfig(present, rendered []byte) bool {
@@ -282,28 +276,26 @@ func sameConfig(present, rendered []byte) bool {
 	}
 
 	second, err := machineconfig.FromBytes("", rendered)
-
 	return err == nil && machineconfig.Same(first, second)
 }
 
 // writeConfigs puts rendered files into a folder. Git is told of them first: a run that ends in between must not leave
 // secrets for the next commit.
-func writeConfigs(gate gate.Gate, folder string, files []renderedFile) error {
+func writeConfigs(gate gate.Gate, folder string, files []workspace.File) error {
 	for _, file := range files {
-		if file.throwaway || throwaway.Made(file.data) {
-			return fmt.Errorf("write %s: %w", file.name, throwaway.ErrMarked)
+		if file.Throwaway || throwaway.Made(file.Data) {
+			return fmt.Errorf("write %s: %w", file.Name, throwaway.ErrMarked)
 		}
 	}
 
-	if err := ignoreInGit(gate, configsName, folder, namesOf(files)); err != nil {
+	if err := ignoreInGit(gate, folder, namesOf(files)); err != nil {
 		return err
 	}
 
 	for _, file := range files {
-		path := filepath.Join(folder, file.name)
-
-		if err := gate.WriteFile(path, file.data, configMode); err != nil {
-			return unwritable(configsName, path, err)
+		path := filepath.Join(folder, file.Name)
+		if err := gate.WriteFile(path, file.Data, configMode); err != nil {
+			return unwritable(path, err)
 		}
 	}
 
@@ -311,17 +303,16 @@ func writeConfigs(gate gate.Gate, folder string, files []renderedFile) error {
 }
 
 // ignoreInGit keeps files with secrets out of commits, and what else the .gitignore says in it.
-func ignoreInGit(gate gate.Gate, step, folder string, names []string) error {
+func ignoreInGit(gate gate.Gate, folder string, names []string) error {
 	path := filepath.Join(folder, ".gitignore")
 
 	present, err := os.ReadFile(path)
-	if err != nil && !isNotExist(err) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read list of ignored files: %w", err)
 	}
 
 	text := string(present)
 	ignored := strings.Fields(text)
-
 	for _, name := range names {
 		if slices.Contains(ignored, name) || slices.Contains(ignored, "*") {
 			continue
@@ -338,65 +329,14 @@ func ignoreInGit(gate gate.Gate, step, folder string, names []string) error {
 		return nil
 	}
 
-	if err := gate.WriteFile(path, []byte(text), 0o644); err != nil {
-		return unwritable(step, path, err)
+	return unwritable(path, gate.WriteFile(path, []byte(text), 0o644))
+}
+
+func namesOf(files []workspace.File) []string {
+	names := make([]string, 0, len(files))
+	for _, file := range files {
+		names = append(names, file.Name)
 	}
 
-	return nil
-}
-
-func wouldMake(step, what string) error {
-	return wouldChange(step, what+" would be written", "the same command without -dryRun")
-}
-
-// generatedFiles are the machine configs and the talosconfig that exist.
-func (r *Run) generatedFiles() []string {
-	var made []string
-
-	for _, node := range r.Cluster.Nodes {
-		if fileExists(node.ConfigFile) {
-			made = append(made, node.ConfigFile)
-		}
-	}
-
-	if fileExists(r.Settings.Talosconfig) {
-		made = append(made, r.Settings.Talosconfig)
-	}
-
-	return made
-}
-
-// complete reports whether every node has a machine config, and there is a talosconfig.
-func (r *Run) complete() bool {
-	return !r.files.Open(r.Settings.Talosconfig).Missing() &&
-		!slices.ContainsFunc(r.Cluster.Nodes, func(node *inventory.Node) bool {
-			return r.files.Open(node.ConfigFile).Missing()
-		})
-}
-
-func (r *Run) allInMaintenance(ctx context.Context) bool {
-	return !slices.ContainsFunc(r.observer.All(ctx, r.Cluster.Nodes),
-		func(seen observe.Observation) bool { return seen.State != talos.Maintenance })
-}
-
-// done records the result of a step that concerns the cluster as a whole.
-func (r *Run) done(step string, status report.Status, detail string, err error) error {
-	if err != nil {
-		status = report.Failed
-	}
-
-	r.Report.Result(report.Result{Step: step, Status: status, Detail: detail, Err: err})
-
-	return err
-}
-
-// plan records what a step would do if this were no dry run.
-func (r *Run) plan(step, detail string) {
-	r.Report.Result(report.Result{Step: step, Status: report.Planned, Detail: detail})
-}
-
-func fileExists(path string) bool {
-	_, err := os.Stat(path)
-
-	return err == nil
+	return names
 }

@@ -42,7 +42,6 @@ func (a *applier) reconcile(ctx context.Context, seen observe.Observation, resul
 // reconcileDrift gives a node its new config, unless the cluster has an etcd and nobody asked for it.
 func (a *applier) reconcileDrift(ctx context.Context, seen observe.Observation, result *outcome) error {
 	etcd := a.observer.SurveyEtcd(ctx)
-
 	switch {
 	case !a.Settings.Update && etcd.MayExist() && (a.Settings.DryRun || !etcd.MayTurnOutEmpty()):
 		return a.leaveDrifted(seen, result)
@@ -64,10 +63,9 @@ func (a *applier) reconcileDrift(ctx context.Context, seen observe.Observation, 
 
 		return verdict{
 			done:  a.Settings.Update || !etcd.MayExist() || !etcd.MayTurnOutEmpty(),
-			doing: "waiting for the control planes to tell whether there is an etcd",
+			doing: "waiting for the control planes to say whether etcd exists",
 		}
 	})
-
 	switch {
 	case problem != nil && settled.Up() && ctx.Err() == nil:
 		return a.leaveDrifted(settled, result)
@@ -139,7 +137,7 @@ func (a *applier) rehearse(ctx context.Context, seen observe.Observation) (conn 
 	if err = a.admitMachine(ctx, conn, seen); err == nil {
 		var planned talos.Applied
 
-		planned, err = a.gate().Rehearse(ctx, conn, config.Bytes, a.Settings.Mode)
+		planned, err = a.gate.Rehearse(ctx, conn, config.Bytes, a.Settings.Mode)
 		if err == nil {
 			return conn, planned.Mode, nil
 		}
@@ -170,7 +168,6 @@ func (a *applier) change(ctx context.Context, seen observe.Observation, etcd obs
 	a.Log.Info().Str("node", seen.Node.Name).Str("mode", mode).Msg("applying the changed config")
 
 	applied, err := a.apply(ctx, conn, seen, a.Configs[seen.Node.Name], a.Settings.Mode)
-
 	switch {
 	case err == nil:
 		a.warn(seen.Node, applied.Warnings)
@@ -196,8 +193,8 @@ func (a *applier) change(ctx context.Context, seen observe.Observation, etcd obs
 func (a *applier) mayChange(seen observe.Observation, etcd observe.EtcdSurvey, mode string) error {
 	if broken := a.brokenBy.Load(); broken != nil {
 		return a.problem(seen, diagnosis.ChangeHeldBack,
-			fmt.Sprintf("it is left as it is, since %s did not come back well from its change", broken.Name),
-			"mend "+broken.Name+" first: mage status")
+			fmt.Sprintf("it is left unchanged, since %s did not come back healthy from its own change", broken.Name),
+			"fix "+broken.Name+" first: mage status")
 	}
 
 	// A control plane whose own etcd is ill may be changed: that may be its cure.
@@ -234,12 +231,10 @@ func (a *applier) healthyAgain(ctx context.Context, changed observe.Observation)
 		}
 
 		unhealthy := a.observer.SurveyEtcd(ctx).Unhealthy()
-
 		return verdict{done: len(unhealthy) == 0, doing: "waiting for etcd: " + text.List(unhealthy)}
 	})
 	if problem != nil {
 		a.brokenBy.Store(changed.Node)
-
 		return problem
 	}
 

@@ -41,7 +41,7 @@ func (c *etcdClock) tick(limits *settings.Settings, healthy bool, at time.Time) 
 }
 
 // awaitWhole waits until etcd is healthy, and then until the other control planes have joined; with again, also until
-// it turns out that the Bootstrap came to nothing.
+// it turns out that the Bootstrap has had no effect.
 func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (survey observe.EtcdSurvey,
 	failed *diagnosis.Problem) {
 	var clock etcdClock
@@ -53,7 +53,6 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (survey obser
 		// they were asked.
 		asked := b.Clock.Now()
 		survey = b.observer.SurveyEtcd(ctx)
-
 		if problem := b.beyondWaiting(survey, began); problem != nil {
 			return wait.State{Problem: problem}
 		}
@@ -80,7 +79,6 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (survey obser
 		}
 
 		state.Silent = state.Silent && len(state.Lines) > 0
-
 		return state
 	})
 
@@ -114,7 +112,7 @@ func (b *bootstrapper) beyondWaiting(survey observe.EtcdSurvey, began time.Time)
 func waitingText(e observe.EtcdObservation) string {
 	switch {
 	case e.Silent():
-		return "etcd: its node gives " + e.Text()
+		return "etcd: no answer from its node"
 	case e.Etcd.State == "Preparing":
 		return "etcd waits to join"
 	case e.Running() && e.Etcd.HealthUnknown:
@@ -133,10 +131,8 @@ func waitingText(e observe.EtcdObservation) string {
 // later is waited for.
 func (b *bootstrapper) noteAbsent(survey observe.EtcdSurvey) {
 	b.absent = nil
-
 	for _, node := range survey {
 		facts := b.observer.Facts(node.Node)
-
 		if facts.Failed != nil && !node.Healthy() || facts.Sent == nil && node.State != talos.Ours {
 			b.absent = append(b.absent, node.Node)
 		}
@@ -146,7 +142,6 @@ func (b *bootstrapper) noteAbsent(survey observe.EtcdSurvey) {
 // expected are the control planes whose etcd is waited for.
 func (b *bootstrapper) expected(survey observe.EtcdSurvey) []*inventory.Node {
 	var expected []*inventory.Node
-
 	for _, node := range survey {
 		if !slices.Contains(b.absent, node.Node) {
 			expected = append(expected, node.Node)

@@ -24,7 +24,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
-	"github.com/talos-mage/talos-mage/internal/test/labtest"
+	"github.com/talos-mage/talos-mage/internal/test/emulatortest"
 )
 
 // atOnce is how many tests run at the same time: they wait most of the time, so more of them than there are processors.
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(serveLab(folder))
 	}
 
-	os.Exit(labtest.Run(m, atOnce))
+	os.Exit(emulatortest.Run(m, atOnce))
 }
 
 // scale is how many times faster than the wall clock the machines live and the steps wait.
@@ -124,7 +124,7 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 		"NODE_REACHABILITY_RETRIES=1",
 	}, environ...)
 
-	environ, flags := labtest.Given(environ)
+	environ, flags := emulatortest.Settings(environ)
 
 	loaded, err := settings.Load(environ, flags, l.folder)
 	require.NoError(tb, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 	"github.com/talos-mage/talos-mage/internal/talos"
 	"github.com/talos-mage/talos-mage/internal/talos/talosconfig"
 )
@@ -38,123 +40,94 @@ func (Kubeconfig) Mutates() {}
 
 // Run leaves both files alone when they are good.
 func (s Kubeconfig) Run(ctx context.Context, run *Run) error {
-	if err := run.checkKinship(ctx, s.Name()); err != nil {
+	merger := &kubeconfigMerger{begin(run, s)}
+	if err := merger.checkKinship(ctx); err != nil {
 		return err
 	}
 
-	started := run.Clock.Now()
-	problem := s.merge(ctx, run, started)
-
-	return diagnosis.Join(problem, s.completeTalosconfig(run))
+	return diagnosis.Join(merger.merge(ctx), merger.completeTalosconfig(ctx))
 }
 
-func (s Kubeconfig) merge(ctx context.Context, run *Run, started time.Time) error {
-	result := report.Result{Step: s.Name(), Status: report.Failed}
-	finish := func(err error) error {
-		result.Duration, result.Err = run.Clock.Now().Sub(started), err
-		run.Report.Result(result)
+// kubeconfigMerger is one run of the kubeconfig step.
+type kubeconfigMerger struct{ *work }
 
-		return err
-	}
+func (m *kubeconfigMerger) merge(ctx context.Context) error {
+	path := m.Settings.Kubeconfig
 
-	data, err := awaitKubeconfig(ctx, run)
-
+	data, err := awaitKubeconfig(ctx, m.Run)
 	switch {
-	case ctx.Err() != nil:
-		return finish(interrupted(ctx, s.Name()))
-	case err != nil && run.Settings.DryRun:
-		run.plan(s.Name(), "would be fetched once a control plane is up")
-
-		return wouldMake(s.Name(), run.Settings.Kubeconfig)
-	case err != nil:
-		return finish(s.unavailable(talos.Explain(err), command("status", nil), err))
+	case err != nil && m.Settings.DryRun && ctx.Err() == nil:
+		return m.wouldWrite(path, "would be fetched once a control plane is up")
+	case err != nil || ctx.Err() != nil:
+		return m.failed(ctx, m.unavailable(talos.Explain(err), command("status", nil), err))
 	}
 
-	merged, err := run.gate().MergeKubeconfig(run.Settings.Kubeconfig, data, kube.MergeOptions{
-		Force:       run.Settings.Force,
+	merged, err := m.gate.MergeKubeconfig(path, data, kube.MergeOptions{
+		Force:       m.Settings.Force,
 		MinValidity: kubeconfigValidity,
-		Now:         time.Now, // certificates live in the world's time, not in the run's
-		LockFolder:  run.temporaryFolder(),
+		Now:         workspace.CertificateTime,
+		LockFolder:  m.workspace.TemporaryFolder(),
 	})
 
-	var refused *diagnosis.Problem
-
+	_, refused := diagnosis.AsProblem(err)
 	switch {
-	case errors.As(err, &refused):
-		refused.Step = s.Name()
-
-		return finish(refused)
+	case refused:
+		return m.failed(ctx, err)
 	case err != nil:
-		return finish(s.unavailable(err.Error(), "make the file writable, then "+command("kubeconfig", nil), err))
-	}
-
-	result.Status, result.Detail = report.Skipped, run.Settings.Kubeconfig+" is good"
-
-	if merged.Changed {
-		result.Status, result.Detail = report.Applied, run.Settings.Kubeconfig+", context "+merged.Context
-	}
-
-	if merged.Changed && run.Settings.DryRun {
-		result.Status = report.Planned
-		finish(nil) //nolint:errcheck // gives back what it got
-
-		return wouldMake(s.Name(), run.Settings.Kubeconfig)
+		return m.failed(ctx, m.unavailable(err.Error(), "make the file writable, then "+m.command(nil), err))
+	case !merged.Changed:
+		return m.done(report.Skipped, path+" is good")
+	case m.Settings.DryRun:
+		return m.wouldWrite(path, path+", context "+merged.Context)
 	}
 
 	if merged.Backup != "" {
-		run.Log.Info().Str("backup", merged.Backup).Msg("kept the old kubeconfig")
+		m.Log.Info().Str("backup", merged.Backup).Msg("kept the old kubeconfig")
 	}
 
-	return finish(nil)
+	return m.done(report.Applied, path+", context "+merged.Context)
 }
 
-func (s Kubeconfig) unavailable(cause, next string, err error) *diagnosis.Problem {
-	failed := problem(s.Name(), s.Exit(), diagnosis.KubeconfigUnavailable, cause, next)
-	failed.Err = err
-
-	return failed
+func (m *kubeconfigMerger) unavailable(cause, next string, err error) *diagnosis.Problem {
+	return m.clusterProblem(diagnosis.KubeconfigUnavailable, cause, next).From(err)
 }
 
 // completeTalosconfig gives the cluster's context of the talosconfig the control planes as endpoints and all nodes as
 // nodes, if it lacks them. Everything else in the file stays.
-func (s Kubeconfig) completeTalosconfig(run *Run) error {
-	path := run.Settings.Talosconfig
+func (m *kubeconfigMerger) completeTalosconfig(ctx context.Context) error {
+	path := m.Settings.Talosconfig
 
 	// Not config.Open: it would make an empty file where there is none.
 	data, err := os.ReadFile(path)
-
 	switch {
-	case isNotExist(err):
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return badInput(fmt.Errorf("read talosconfig: %w", err))
+		return workspace.BadInput(fmt.Errorf("read talosconfig: %w", err))
 	}
 
 	parsed, err := talosconfig.Parse(data)
 	if err != nil {
-		return badInput(fmt.Errorf("read talosconfig %s: %w", path, err))
+		return workspace.BadInput(fmt.Errorf("read talosconfig %s: %w", path, err))
 	}
 
-	if !fillContext(parsed.Contexts[parsed.Context], run.Cluster) {
+	if !fillContext(parsed.Contexts[parsed.Context], m.Cluster) {
 		return nil
 	}
 
-	if run.Settings.DryRun {
-		run.plan(s.Name(), path+" would get its endpoints and nodes")
-
-		return wouldMake(s.Name(), path)
+	if m.Settings.DryRun {
+		return m.wouldWrite(path, path+" would get its endpoints and nodes")
 	}
 
 	if data, err = parsed.Bytes(); err != nil {
 		return fmt.Errorf("encode talosconfig: %w", err)
 	}
 
-	if err := run.gate().WriteFile(path, data, 0o600); err != nil {
-		return unwritable(s.Name(), path, err)
+	if err := unwritable(path, m.gate.WriteFile(path, data, 0o600)); err != nil {
+		return m.ofStep(ctx, err)
 	}
 
-	run.Log.Info().Str("file", path).Msg("talosconfig got its endpoints and nodes")
-
+	m.Log.Info().Str("file", path).Msg("talosconfig got its endpoints and nodes")
 	return nil
 }
 

@@ -34,7 +34,6 @@ func awaitKubeconfig(ctx context.Context, run *Run) (kubeconfig []byte, err erro
 	//nolint:errcheck // the last attempt's own error says more
 	retry.Do(ctx, run.Clock, policy, func(ctx context.Context, _ int) error {
 		kubeconfig, err = run.observer.Kubeconfig(ctx)
-
 		return err
 	}, func(err error) bool {
 		return errors.Is(err, observe.ErrNoControlPlane) && !run.Settings.NoWait ||
@@ -47,10 +46,8 @@ func awaitKubeconfig(ctx context.Context, run *Run) (kubeconfig []byte, err erro
 // awaitAPI waits until the endpoint's Kubernetes API is ready.
 func (b *bootstrapper) awaitAPI(ctx context.Context) *diagnosis.Problem {
 	access, since := &observe.Kubernetes{Observer: b.observer}, b.Clock.Now()
-
 	return b.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		err := access.Ready(ctx, "")
-
 		return wait.State{
 			Done: err == nil,
 			Limit: wait.Limit{For: "waiting for the Kubernetes API: " + kube.Explain(err), Since: since,
@@ -69,8 +66,7 @@ func (b *bootstrapper) apiProblem(ctx context.Context, access *observe.Kubernete
 		fmt.Sprintf("the Kubernetes API at %s is not ready after %s: %s", b.Cluster.Endpoint.Host, waited,
 			kube.Explain(cause)),
 		talosctl(first, "logs kubelet")+"; then mage bootstrap")
-	failed.Exit = diagnosis.ExitKubernetes
-	failed.Err = cause
+	failed.Exit, failed.Err = diagnosis.ExitKubernetes, cause
 
 	if own := access.ReadyControlPlane(ctx); own != "" {
 		failed.ID = diagnosis.EndpointSilent
@@ -86,11 +82,10 @@ func (b *bootstrapper) apiProblem(ctx context.Context, access *observe.Kubernete
 func (w *work) awaitRegistered(ctx context.Context) error {
 	var seen observe.Registration
 
-	access, since, wanted := &observe.Kubernetes{Observer: w.observer}, w.Clock.Now(), w.present(w.Nodes())
+	access, since, wanted := &observe.Kubernetes{Observer: w.observer}, w.Clock.Now(), w.present()
 
 	failed := w.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		seen = access.Registered(ctx, wanted)
-
 		return wait.State{
 			Done:   seen.Complete(w.Cluster.CNI),
 			Limit:  wait.Limit{For: registrationText(seen), Since: since, Limit: w.Settings.APITimeout},
@@ -142,24 +137,22 @@ func (w *work) noteNotReady(notReady []kube.Node) {
 }
 
 func (w *work) registrationProblem(seen observe.Registration, waited time.Duration) *diagnosis.Problem {
-	step := w.step.Name()
+	var problem *diagnosis.Problem
 
 	switch {
 	case seen.Err != nil:
-		failed := problem(step, diagnosis.ExitKubernetes, diagnosis.APINotReady,
+		problem = diagnosis.NewProblem(diagnosis.APINotReady,
 			fmt.Sprintf("Kubernetes did not list its nodes for %s: %s", waited, kube.Explain(seen.Err)), command("status", nil))
-		failed.Err = seen.Err
-
-		return failed
 	case len(seen.Missing) > 0:
-		return problem(step, diagnosis.ExitKubernetes, diagnosis.NotRegistered,
+		problem = diagnosis.NewProblem(diagnosis.NotRegistered,
 			fmt.Sprintf("not registered in Kubernetes after %s: %s", waited, text.List(seen.Missing)),
 			"talosctl -n <node> -e <control plane> logs kubelet; then mage verify")
 	default:
 		first := seen.NotReady[0]
-
-		return problem(step, diagnosis.ExitKubernetes, diagnosis.NodesNotReady,
+		problem = diagnosis.NewProblem(diagnosis.NodesNotReady,
 			fmt.Sprintf("not Ready after %s: %s (%s)", waited, text.List(kubeNames(seen.NotReady)), first.Reason),
 			"kubectl describe node "+first.Name)
 	}
+
+	return problem.In(w.step.Name()).From(seen.Err)
 }

@@ -142,7 +142,7 @@ func TestMachineConfigsOfNoNodeAreNamedAndLeftAlone(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(w.ConfigDir(), "notes.yaml"), []byte("ours: true\n"), 0o600))
 
 	s := w.session(t).succeeds(t, steps.Configs{Replace: true})
-	require.Contains(t, s.out.String(), stale+" is the machine config of no node")
+	require.Contains(t, s.out.String(), "no node uses "+stale)
 	require.NotContains(t, s.out.String(), "notes.yaml")
 	require.FileExists(t, stale)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )
 
 // opens counts how often the kernel opened each file of some folders.
@@ -116,7 +117,7 @@ func TestEachFileOfAClusterIsOpenedOnceARun(t *testing.T) {
 			loaded, err := settings.Load(environ, nil, w.folder)
 			require.NoError(t, err)
 
-			result := table.Run(t.Context(), check.Read(steps.AuditOptions(t.Context(), loaded, environ)))
+			result := table.Run(t.Context(), check.Read(workspace.AuditOptions(t.Context(), loaded, environ)))
 			require.Greater(t, len(result.Passed), 100)
 		}, nil},
 		{"preflight", func(t *testing.T) { w.session(t).do(t, steps.Preflight{}) }, nil},

@@ -4,26 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
-	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/retry"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
-
-const preflightName = "preflight"
 
 // Preflight finds, before anything is sent, what would make the bring-up fail: in the files, and on each node.
 type Preflight struct {
@@ -32,7 +26,7 @@ type Preflight struct {
 }
 
 // Name is the step's name.
-func (Preflight) Name() string { return preflightName }
+func (Preflight) Name() string { return "preflight" }
 
 // Exit is the code for a node or a cluster that can't proceed.
 func (Preflight) Exit() diagnosis.ExitCode { return diagnosis.ExitPreflight }
@@ -46,12 +40,11 @@ func (Preflight) EndsRecipe(error) bool { return true }
 // Run checks the cluster's files, and all nodes at once.
 func (s Preflight) Run(ctx context.Context, run *Run) error {
 	if !s.InRecipe { // there it is the configs step that makes them
-		run.pretend(ctx, s.Name())
+		run.workspace.Pretend()
 	}
 
-	checker := &checker{work: work{run, s}, inRecipe: s.InRecipe}
-
-	problems := checker.judge(run.fileFindings(ctx, run.preflightOptions()))
+	checker := &checker{begin(run, s)}
+	problems := checker.judge(checker.fileFindings(ctx, checker.checkSettings()))
 	run.filesChecked = true
 
 	nodes := run.Nodes()
@@ -65,7 +58,6 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	}
 
 	answered := false
-
 	for _, node := range checked {
 		answered = answered || !node.seen.Silent()
 		problems = append(problems, checker.judge(node.findings)...)
@@ -73,144 +65,17 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	}
 
 	if len(problems) == 0 && !answered && !s.InRecipe {
-		problems = append(problems, &diagnosis.Problem{Step: s.Name(), Finding: diagnosis.Finding{
-			ID:       diagnosis.NobodyAnswers,
-			Severity: diagnosis.Failure,
-			Cause:    fmt.Sprintf("none of %d nodes answers", len(nodes)),
-			Next: "boot the machines, or say where they answer: NODE_ADDRESSES=" + nodes[0].Name +
-				"=<address>; then mage preflight",
-			Exit: diagnosis.ExitPreflight,
-		}})
+		problems = append(problems, diagnosis.NewProblem(diagnosis.NobodyAnswers,
+			fmt.Sprintf("none of %d nodes answers", len(nodes)),
+			"boot the machines, or say where they answer: NODE_ADDRESSES="+nodes[0].Name+"=<address>; then mage preflight").
+			In(s.Name()))
 	}
 
 	return joined(problems)
-}
-
-// fileFindings are what the files tell, also about each other; of nodes that -node= leaves out nothing is told.
-func (r *Run) fileFindings(ctx context.Context, options check.Settings) []diagnosis.Finding {
-	files := r.auditOptions(options)
-	files.AsTheyAre, files.CallsFrom = true, check.CallsFrom
-
-	result := table.Run(ctx, check.Read(files))
-	findings := append(result.Findings, result.NotRunOfFiles()...)
-
-	return slices.DeleteFunc(findings, func(finding diagnosis.Finding) bool {
-		node := r.Cluster.Node(finding.Node)
-
-		return node != nil && !r.selected(node)
-	})
-}
-
-// checkFiles finds what settings and files alone decide, for a step that preflight did not go before: with bad input
-// nothing is sent to anybody.
-func (r *Run) checkFiles(ctx context.Context, step string) error {
-	if r.filesChecked {
-		return nil
-	}
-
-	r.filesChecked = true
-
-	return r.refuseFiles(ctx, step, func(diagnosis.Finding) bool { return true })
-}
-
-// checkKinship finds only files of different clusters. Steps that send no config leave it at that: a recovery must not
-// end at a file that it does not need.
-func (r *Run) checkKinship(ctx context.Context, step string) error {
-	if r.filesChecked {
-		return nil
-	}
-
-	return r.refuseFiles(ctx, step, func(finding diagnosis.Finding) bool {
-		return finding.ID == diagnosis.TalosconfigForeign || finding.ID == diagnosis.ConfigCA
-	})
-}
-
-// refuseFiles gives the failures that the files alone decide, of those that matter.
-func (r *Run) refuseFiles(ctx context.Context, step string, matters func(diagnosis.Finding) bool) error {
-	options := r.preflightOptions()
-	options.LookupHost, options.VIPAnswers = nil, nil
-
-	var problems []*diagnosis.Problem
-
-	for _, finding := range r.fileFindings(ctx, options) {
-		if finding.Severity == diagnosis.Failure && finding.ExitCode() == diagnosis.ExitBadInput && matters(finding) {
-			r.Report.Finding(step, finding)
-			problems = append(problems, &diagnosis.Problem{Finding: finding, Step: step})
-		}
-	}
-
-	return joined(problems)
-}
-
-// preflightOptions are the settings that the checks take.
-func (r *Run) preflightOptions() check.Settings {
-	return check.Settings{
-		AllowAmbiguousDisk: r.Settings.AllowAmbiguousDisk,
-		SkipChecks:         r.skipChecks(),
-		Now:                time.Now(), // certificates live in the world's time, not in the run's
-		LookupHost: func(ctx context.Context, host string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		},
-		VIPAnswers: func(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
-			//nolint:errcheck // what the last attempt saw is given
-			retry.Do(ctx, r.Clock, r.evenly(r.Settings.ReachabilityRetries), func(ctx context.Context, _ int) error {
-				answered, ours, err = r.whoServes(ctx, address)
-				if err == nil && answered && !ours {
-					return errNotOurs
-				}
-
-				return nil
-			}, func(error) bool { return true })
-
-			return answered, ours, err
-		},
-	}
-}
-
-// errNotOurs is of an API that may be another cluster's, or this one's while it goes down: that hangs up, as anything
-// may.
-var errNotOurs = errors.New("what answers is not this cluster's API")
-
-// evenly tries so many times in all, with the same pause between.
-func (r *Run) evenly(tries int) retry.Policy {
-	return retry.Policy{Retries: tries - 1, Initial: r.Settings.ReachabilityDelay, Max: r.Settings.ReachabilityDelay,
-		Multiplier: 1}
-}
-
-// whoServes reports whether anything answers on the Kubernetes API's port of an address, and whether this cluster's API
-// does.
-func (r *Run) whoServes(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
-	asking, stop := context.WithTimeout(ctx, r.Settings.DialTimeout)
-	defer stop()
-
-	return kube.ServesCA(asking, net.JoinHostPort(address.String(), observe.KubernetesPort), r.kubernetesCA())
-}
-
-func (r *Run) skipChecks() []diagnosis.ID {
-	ids := make([]diagnosis.ID, 0, len(r.Settings.SkipChecks))
-	for _, id := range r.Settings.SkipChecks {
-		ids = append(ids, diagnosis.ID(id))
-	}
-
-	return ids
-}
-
-// kubernetesCA is the CA that the machine configs declare for the Kubernetes API.
-func (r *Run) kubernetesCA() []byte {
-	for _, node := range r.Cluster.ControlPlanes() {
-		if config := r.Configs[node.Name]; config != nil && !throwaway.Made(config.Bytes) {
-			return config.KubernetesCA()
-		}
-	}
-
-	return nil
 }
 
 // checker is one run of the preflight step.
-type checker struct {
-	work
-	inRecipe bool
-}
+type checker struct{ *work }
 
 // checkedNode is a node with everything that was found about it.
 type checkedNode struct {
@@ -224,12 +89,11 @@ type checkedNode struct {
 // judge shows findings, with those that SKIP_CHECKS names as warnings, and gives the failures as problems.
 func (c *checker) judge(findings []diagnosis.Finding) []*diagnosis.Problem {
 	var problems []*diagnosis.Problem
-
 	for _, finding := range findings {
-		c.Report.Finding(preflightName, finding)
+		c.Report.Finding(c.step.Name(), finding)
 
 		if finding.Severity == diagnosis.Failure {
-			problems = append(problems, &diagnosis.Problem{Finding: finding, Step: preflightName})
+			problems = append(problems, finding.Problem(c.step.Name(), nil))
 		}
 	}
 
@@ -238,7 +102,7 @@ func (c *checker) judge(findings []diagnosis.Finding) []*diagnosis.Problem {
 
 func (c *checker) result(checked checkedNode) {
 	result := report.Result{
-		Node: checked.node.Name, Address: checked.seen.Address, Step: preflightName, Status: report.OK,
+		Node: checked.node.Name, Address: checked.seen.Address, Step: c.step.Name(), Status: report.OK,
 		Attempts: checked.tries, Duration: checked.took, Detail: stateText(checked.seen),
 	}
 
@@ -249,7 +113,7 @@ func (c *checker) result(checked checkedNode) {
 	for _, finding := range checked.findings {
 		switch {
 		case finding.Severity == diagnosis.Failure && result.Err == nil:
-			result.Status, result.Err = report.Failed, &diagnosis.Problem{Finding: finding, Step: preflightName}
+			result.Status, result.Err = report.Failed, finding.Problem(c.step.Name(), nil)
 		case finding.Severity == diagnosis.Warning && result.Status == report.OK:
 			result.Status = report.Warned
 		}
@@ -272,9 +136,9 @@ func stateText(seen observe.Observation) string {
 
 // check looks at one node, again if it does not answer, and runs the checks that its state allows.
 func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
-	started := c.Clock.Now()
+	started := time.Now()
 
-	c.Report.Progress(preflightName, report.Progress{Node: node.Name, Text: "checking", Since: started})
+	c.Report.Progress(c.step.Name(), report.Progress{Node: node.Name, Text: "checking", Since: c.Clock.Now()})
 
 	checked := checkedNode{node: node}
 	tries := c.Settings.ReachabilityRetries
@@ -283,9 +147,8 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 		tries = 1
 	}
 
-	checked.tries, _ = retry.Do(ctx, c.Clock, c.evenly(tries), func(ctx context.Context, _ int) error {
+	checked.tries, _ = retry.Do(ctx, c.Clock, observe.Evenly(c.Settings, tries), func(ctx context.Context, _ int) error {
 		checked.seen = c.observer.Observe(ctx, node)
-
 		if checked.seen.Silent() {
 			return fmt.Errorf("reach node: %w", checked.seen.Err)
 		}
@@ -294,23 +157,19 @@ func (c *checker) check(ctx context.Context, node *inventory.Node) checkedNode {
 	}, func(error) bool { return true })
 
 	checked.findings = c.stateFindings(ctx, checked.seen, c.Configs[node.Name])
-	checked.took = c.Clock.Now().Sub(started)
-
+	checked.took = time.Since(started)
 	return checked
 }
 
 func (c *checker) stateFindings(ctx context.Context, seen observe.Observation,
 	config *machineconfig.Config) []diagnosis.Finding {
 	finding := diagnosis.Finding{Node: seen.Node.Name, Address: seen.Address, Severity: diagnosis.OK}
-
 	switch {
 	case seen.State == talos.Maintenance:
 		finding.ID, finding.Cause = diagnosis.NodeState, "in maintenance, ready for its config"
-
 		return append([]diagnosis.Finding{finding}, c.nodeChecks(ctx, seen, config)...)
 	case c.unjudged(seen):
 		finding.ID, finding.Severity, finding.Cause = diagnosis.NodeState, diagnosis.NotRun, notJudged
-
 		return []diagnosis.Finding{finding}
 	case seen.NotOurs():
 		return []diagnosis.Finding{c.notOurs(seen).Finding}
@@ -346,7 +205,7 @@ func (c *checker) configuredFinding(seen observe.Observation, finding diagnosis.
 func (c *checker) silentFinding(seen observe.Observation, finding diagnosis.Finding) diagnosis.Finding {
 	finding.Severity = diagnosis.Warning
 	finding.ID, finding.Cause = diagnosis.NodeSilent, "no answer: in its self-test, rebooting, off, or at another address"
-	finding.Next = fmt.Sprintf("nothing, if it is booting: apply waits for it; else NODE_ADDRESSES=%s=<address>",
+	finding.Next = fmt.Sprintf("nothing if it is booting (apply waits for it); otherwise NODE_ADDRESSES=%s=<address>",
 		seen.Node.Name)
 
 	if seen.Silence == talos.Refused {
@@ -375,7 +234,6 @@ func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation,
 	// A node that fell silent in the middle is a silent one; apply reads its identity again.
 	if err != nil && talos.Classify(talos.OpRead, err) == talos.Retry {
 		seen.Err = err
-
 		return []diagnosis.Finding{c.silentFinding(seen, diagnosis.Finding{Node: seen.Node.Name, Address: seen.Address})}
 	} else if err != nil {
 		return []diagnosis.Finding{c.unreadable(seen, err)}
@@ -383,9 +241,8 @@ func (c *checker) nodeChecks(ctx context.Context, seen observe.Observation,
 
 	facts.State = seen.State
 	findings := table.Node(ctx, &check.Node{
-		Node: seen.Node, Cluster: c.Cluster, Config: config, Facts: facts, Settings: c.preflightOptions(),
+		Node: seen.Node, Cluster: c.Cluster, Config: config, Facts: facts, Settings: c.checkSettings(),
 	})
-
 	if config != nil && !hasFailure(findings) {
 		c.observer.Note(seen.Node, func(known *observe.Facts) { known.CheckedFingerprint = fingerprint })
 	}
@@ -415,7 +272,7 @@ const factTries = 3
 // on the next.
 func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (facts check.Facts,
 	fingerprint string, err error) {
-	_, err = retry.Do(ctx, c.Clock, c.evenly(factTries), func(ctx context.Context, attempt int) error {
+	_, err = retry.Do(ctx, c.Clock, observe.Evenly(c.Settings, factTries), func(ctx context.Context, attempt int) error {
 		conn, err := c.observer.Dialer().Maintenance(ctx, seen.Address)
 		if err != nil {
 			return err
@@ -423,7 +280,6 @@ func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (fact
 		defer conn.Close()
 
 		facts, fingerprint = check.ReadFacts(ctx, conn), conn.Fingerprint()
-
 		if facts.Interrupted() && attempt < factTries {
 			return errInterrupted
 		}
@@ -432,7 +288,6 @@ func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (fact
 	}, func(err error) bool {
 		return errors.Is(err, errInterrupted) || talos.Classify(talos.OpDial, err) == talos.Retry
 	})
-
 	return facts, fingerprint, err
 }
 
@@ -440,11 +295,7 @@ func (c *checker) readFacts(ctx context.Context, seen observe.Observation) (fact
 var errInterrupted = errors.New("the connection broke before all was read")
 
 func hasFailure(findings []diagnosis.Finding) bool {
-	for _, finding := range findings {
-		if finding.Severity == diagnosis.Failure {
-			return true
-		}
-	}
-
-	return false
+	return slices.ContainsFunc(findings, func(finding diagnosis.Finding) bool {
+		return finding.Severity == diagnosis.Failure
+	})
 }

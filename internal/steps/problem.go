@@ -4,64 +4,69 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/wait"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// problem is a failure in a step for a reason of the catalogue, with the code that the run ends with.
-func problem(step string, exit diagnosis.ExitCode, id diagnosis.ID, cause, next string) *diagnosis.Problem {
-	return &diagnosis.Problem{Step: step, Finding: diagnosis.Finding{
-		ID: id, Severity: diagnosis.Failure, Cause: cause, Next: next, Exit: exit,
-	}}
-}
-
 // interrupted is the problem of a step that a signal ended.
 func interrupted(ctx context.Context, step string) *diagnosis.Problem {
-	ended := problem(step, diagnosis.ExitInterrupt, diagnosis.Interrupted, "stopped before it was done",
-		"run the same command again: it looks at the nodes first and goes on where it stopped")
-	ended.Err = context.Cause(ctx)
-
-	return ended
-}
-
-// wouldChange is the outcome of a dry run that found something to do.
-func wouldChange(step, what, next string) *diagnosis.Problem {
-	planned := problem(step, diagnosis.ExitDryRun, diagnosis.WouldChange, "dry run: "+what, next)
-	planned.Severity = diagnosis.Warning
-
-	return planned
+	return diagnosis.NewProblem(diagnosis.Interrupted, "stopped before it was done",
+		"run the same command again: it looks at the nodes first and continues where it stopped").
+		In(step).From(context.Cause(ctx))
 }
 
 // work is one step of a run at work.
 type work struct {
 	*Run
 	step Step
+	// started is the wall's time: what people are shown is how long they waited, also in a rehearsal.
+	started time.Time
 }
 
-// problem is the step's failure for one node; the code is the step's.
+func begin(run *Run, step Step) *work { return &work{run, step, time.Now()} }
+
+// problem is the step's failure for one node, with the step's exit code.
 func (w *work) problem(seen observe.Observation, id diagnosis.ID, cause, next string) *diagnosis.Problem {
-	failed := w.clusterProblem(id, cause, next)
-	failed.Node, failed.Address, failed.Err = seen.Node.Name, seen.Address, cmp.Or(seen.Err, seen.ReadErr)
+	failed := w.about(seen, diagnosis.NewProblem(id, cause, next))
+	failed.Exit = w.step.Exit()
 
 	return failed
 }
 
-// clusterProblem is the step's failure for the cluster as a whole.
+// about says of which node a problem is. The exit code stays the catalogue's.
+func (w *work) about(seen observe.Observation, problem *diagnosis.Problem) *diagnosis.Problem {
+	problem.Step, problem.Err = w.step.Name(), cmp.Or(seen.Err, seen.ReadErr)
+	problem.Node, problem.Address = seen.Node.Name, seen.Address
+
+	return problem
+}
+
+// clusterProblem is the step's failure for the cluster as a whole, with the step's exit code.
 func (w *work) clusterProblem(id diagnosis.ID, cause, next string) *diagnosis.Problem {
-	return problem(w.step.Name(), w.step.Exit(), id, cause, next)
+	failed := diagnosis.NewProblem(id, cause, next).In(w.step.Name())
+	failed.Exit = w.step.Exit()
+
+	return failed
+}
+
+// wouldChange is the outcome of a dry run that found something to do.
+func (w *work) wouldChange(what, next string) *diagnosis.Problem {
+	planned := diagnosis.NewProblem(diagnosis.WouldChange, "dry run: "+what, next).In(w.step.Name())
+	planned.Severity = diagnosis.Warning
+
+	return planned
 }
 
 // unexpected is the problem for what is a fault of this program.
 func (w *work) unexpected(node *inventory.Node, err error) *diagnosis.Problem {
-	failed := w.problem(observe.Unobserved(node, err), diagnosis.Unexpected, "unexpected error: "+err.Error(),
-		"run the same command again with LOG_LEVEL=debug, and report it")
-	failed.Exit = diagnosis.ExitUnexpected
-
-	return failed
+	return w.about(observe.Unobserved(node, err), diagnosis.NewProblem(diagnosis.Unexpected,
+		"unexpected error: "+err.Error(), "run the same command again with LOG_LEVEL=debug, and report it"))
 }
 
 // interrupted is the problem of a node whose step a signal ended.
@@ -70,6 +75,75 @@ func (w *work) interrupted(ctx context.Context, node *inventory.Node) *diagnosis
 	ended.Node = node.Name
 
 	return ended
+}
+
+// ofStep is an error as this step's; that of something which a signal ended is the signal's.
+func (w *work) ofStep(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return interrupted(ctx, w.step.Name())
+	}
+
+	if problem, ok := diagnosis.AsProblem(err); ok {
+		problem.Step = w.step.Name()
+	}
+
+	return err
+}
+
+// done records the result of a step that concerns the cluster as a whole.
+func (w *work) done(status report.Status, detail string) error {
+	w.record(report.Result{Status: status, Detail: detail})
+	return nil
+}
+
+// failed records that such a step failed, and why.
+func (w *work) failed(ctx context.Context, err error) error {
+	err = w.ofStep(ctx, err)
+	w.record(report.Result{Status: report.Failed, Err: err})
+
+	return err
+}
+
+// record is for a result of this step, which took as long as the step so far.
+func (w *work) record(result report.Result) {
+	result.Step, result.Duration = w.step.Name(), time.Since(w.started)
+	w.Report.Result(result)
+}
+
+// finish records how the step went for a node since it began with that.
+func (w *work) finish(of outcome, started time.Time) outcome {
+	w.Report.Result(report.Result{
+		Node: of.node.Name, Address: of.address, Step: w.step.Name(), Status: of.status, Attempts: of.tries,
+		Duration: time.Since(started), Detail: of.detail, Err: asError(of.problem),
+	})
+
+	return of
+}
+
+// broken is the outcome for a node whose handling broke off for a reason that lies in this program.
+func (w *work) broken(node *inventory.Node, err error) outcome {
+	return w.finish(outcome{node: node, status: report.Failed, problem: w.unexpected(node, err)}, time.Now())
+}
+
+// wouldWrite records what a dry run found that this step would write.
+func (w *work) wouldWrite(file, detail string) error {
+	w.record(report.Result{Status: report.Planned, Detail: detail})
+	return w.wouldChange(file+" would be written", "the same command without -dryRun")
+}
+
+// conclude joins the errors of outcomes, in the inventory's order. Nodes that failed are left out of later steps.
+func (w *work) conclude(outcomes []outcome) error {
+	var problems []*diagnosis.Problem
+	for _, node := range w.Cluster.Nodes {
+		for _, result := range outcomes {
+			if result.node == node && result.failed() {
+				problems = append(problems, result.problem)
+				w.observer.Note(node, func(facts *observe.Facts) { facts.Failed = result.problem })
+			}
+		}
+	}
+
+	return joined(problems)
 }
 
 // waiter waits on the step's behalf.
@@ -84,7 +158,6 @@ func (w *work) command(node *inventory.Node) string { return command(w.step.Name
 // readFailure is for a node that no waiting makes readable.
 func (w *work) readFailure(seen observe.Observation) *diagnosis.Problem {
 	id, remedy, _ := diagnosed(seen.ReadErr)
-
 	return w.problem(seen, id, talos.Explain(seen.ReadErr), remedy)
 }
 
@@ -101,36 +174,30 @@ func (w *work) notOurs(seen observe.Observation) *diagnosis.Problem {
 				"own cluster's talosconfig")
 	case seen.State == talos.UnknownCA:
 		unknown := w.problem(seen, diagnosis.UnknownNodeCA,
-			fmt.Sprintf("it is configured already, and without a talosconfig (%s) nobody can tell for which cluster",
+			fmt.Sprintf("it is configured already, and without a talosconfig (%s) there is no telling for which cluster",
 				w.Settings.Talosconfig),
 			"task talos:generate-config, or set TALOSCONFIG")
 		unknown.Exit = diagnosis.ExitBadInput
-
 		return unknown
 	default:
 		return w.problem(seen, diagnosis.NotTalos,
-			"something else than Talos answers there: "+talos.Explain(seen.Err), "check the address: mage status")
+			"something other than Talos answers there: "+talos.Explain(seen.Err), "check the address: mage status")
 	}
 }
 
 // swapped is for a machine that runs another node's config.
 func (w *work) swapped(seen observe.Observation) *diagnosis.Problem {
-	failed := w.problem(seen, diagnosis.NodesSwapped,
+	return w.about(seen, diagnosis.NewProblem(diagnosis.NodesSwapped,
 		fmt.Sprintf("the machine at %s's address runs the config of %s", seen.Node.Name, seen.Owner),
 		fmt.Sprintf("compare the addresses and MACs of %s and %s in the talconfig; then reset the machine and apply again",
-			seen.Node.Name, seen.Owner))
-	failed.Exit = diagnosis.ExitVerify
-
-	return failed
+			seen.Node.Name, seen.Owner)))
 }
 
 // unsent is for a machine that runs a config which this run did not send it.
 func (w *work) unsent(seen observe.Observation) *diagnosis.Problem {
-	failed := w.problem(seen, diagnosis.ConfigUnsent,
-		"it runs a config that this run did not send: somebody else configures the same machine", command("status", nil))
-	failed.Exit = diagnosis.ExitVerify
-
-	return failed
+	return w.about(seen, diagnosis.NewProblem(diagnosis.ConfigUnsent,
+		"it runs a config that this run did not send: somebody else is configuring the same machine",
+		command("status", nil)))
 }
 
 // diagnosed is the kind of trouble that an error tells by itself, such as a proxy that leads nowhere or a wrong clock,
@@ -141,7 +208,6 @@ func diagnosed(err error) (id diagnosis.ID, remedy string, known bool) {
 	}
 
 	entry, _ := diagnosis.Lookup(id)
-
 	return id, entry.Remedy, true
 }
 
@@ -171,4 +237,13 @@ func asError(problem *diagnosis.Problem) error {
 	}
 
 	return problem
+}
+
+// unwritable is the problem of a file that could not be written; nil if it could.
+func unwritable(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+
+	return diagnosis.Unwritable(path, err)
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,8 +43,8 @@ func TestAStepThatIsLeftOutSaysWhy(t *testing.T) {
 	s.succeeds(t, steps.Apply{Late: true})
 
 	require.Equal(t, report.Skipped, s.status("applySequential", ""))
-	require.Equal(t, "no worker was left for after bootstrap", s.detail("applySequential", ""))
-	require.Contains(t, s.out.String(), "no worker was left for after bootstrap")
+	require.Equal(t, "no worker had to wait for bootstrap", s.detail("applySequential", ""))
+	require.Contains(t, s.out.String(), "no worker had to wait for bootstrap")
 }
 
 func TestTheRecipeBringsAClusterUpOnceAndThenDoesNothing(t *testing.T) {
@@ -190,4 +191,21 @@ func TestAVIPWhoseHolderHangsUpForAMomentIsNotTakenForForeign(t *testing.T) {
 
 	s := l.session(t, "NODE_REACHABILITY_RETRIES=3")
 	s.succeeds(t, s.recipe()...)
+}
+
+// What people are shown is how long they waited: the nodes of a rehearsal live faster than they do.
+func TestARehearsalShowsTheWallsTime(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	began := time.Now()
+	l.installed(t)
+	s := l.session(t).succeeds(t, steps.Preflight{}, steps.Bootstrap{})
+	waited := time.Since(began)
+
+	for _, result := range s.Results() {
+		require.LessOrEqual(t, result.Duration, waited, result.Step)
+	}
+
+	require.Contains(t, s.out.String(), "bootstrap: ")
 }

@@ -6,7 +6,6 @@ import "github.com/talos-mage/talos-mage/internal/cli/settings"
 // out and named.
 func Talos(settings *settings.Settings) []Step {
 	parallel := settings.ApplyMode == "parallel"
-
 	return []Step{
 		Secrets{},                             // only if there are none, and no node may belong to a cluster already
 		Configs{},                             // files of nodes that have none

@@ -125,7 +125,7 @@ func TestAConfiguredNodeIsNotJudgedWithThrowawaySecrets(t *testing.T) {
 
 	judged := w.session(t).succeeds(t, steps.Preflight{})
 	require.Equal(t, report.Skipped, judged.status("preflight", "cp1"))
-	require.Contains(t, judged.out.String(), "whose it is and whether it has drifted is not judged")
+	require.Contains(t, judged.out.String(), "throwaway secrets can't tell whose it is, or whether it has drifted")
 
 	dry := w.session(t, "DRY_RUN=true")
 	dry.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, dry.recipe()...)

@@ -1,45 +1,45 @@
 package steps
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
-	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
+	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/gate"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// Run is what a step is given: the cluster, the settings, a way to the nodes, a clock and a recorder. Nothing is
+// Run is what a step is given: what was read of the cluster, a way to the nodes, a clock and a recorder. Nothing is
 // global.
 type Run struct {
-	observe.Subject
+	*workspace.Contents
 
-	// Environ is the environment, as "NAME=value", in which the user's programs are found and run.
-	Environ []string
-	Report  *report.Recorder
-	Log     zerolog.Logger
+	Clock  clock.Clock
+	Report *report.Recorder
+	Log    zerolog.Logger
 	// NewSecrets makes the secrets of a cluster that is born with a Talos release.
 	NewSecrets func(talosVersion string) (*secrets.Bundle, error)
 
-	files    *reading.Files
-	observer *observe.Observer
-	lock     *clusterLock
-	// made says what became of making files in memory.
-	made check.Made
+	workspace *workspace.Workspace
+	observer  *observe.Observer
+	// gate is the way of every change to a node or a file.
+	gate gate.Gate
+	lock clusterLock
 	// filesChecked is set once the files were judged, which no step of a run does again.
 	filesChecked bool
 }
@@ -47,113 +47,42 @@ type Run struct {
 // New starts a run: it reads the inventory, the machine configs and the talosconfig.
 // Bad input is an error with exit code 2; a file that a later step may still make is not.
 func New(ctx context.Context, settings *settings.Settings, environ []string, recorder *report.Recorder,
-	log zerolog.Logger,
-	clk clock.Clock) (*Run, error) {
+	log zerolog.Logger, clk clock.Clock) (*Run, error) {
+	files := workspace.New(ctx, settings, environ)
+	if err := files.Load(); err != nil {
+		return nil, err
+	}
+
 	run := &Run{
-		Subject:    observe.Subject{Settings: settings, Clock: clk},
-		Environ:    environ,
+		Contents:   &files.Contents,
+		Clock:      clk,
 		Report:     recorder,
 		Log:        log,
 		NewSecrets: clustersecrets.New,
-	}
-	run.observer = observe.New(&run.Subject)
-	run.files = run.newFiles(ctx)
-
-	if err := run.load(); err != nil {
-		return nil, err
+		workspace:  files,
+		observer:   observe.New(&files.Contents, clk),
+		gate:       gate.New(settings.DryRun),
+		lock:       clusterLock{workspace: files, clock: clk, log: log},
 	}
 
 	return run, run.checkNames()
 }
 
-// load reads the cluster's files.
-func (r *Run) load() error {
-	cluster, err := inventory.Load(r.inventoryOptions())
-	if err != nil {
-		return badInput(err)
-	}
-
-	r.Settings.MoveConfigDir(cluster.ConfigDir)
-
-	return r.take(cluster)
-}
-
-// reload takes up what the configs step has made: machine configs say more about a cluster than its talconfig.
-func (r *Run) reload() error { return r.take(r.Cluster.Renewed()) }
-
-func (r *Run) take(cluster *inventory.Cluster) error {
-	r.Cluster = cluster
-	r.loadConfigs()
-
-	return r.loadCredentials()
-}
-
-// newFiles are what the run reads, each file once. A context that ends stops the programs that decrypt.
-func (r *Run) newFiles(ctx context.Context) *reading.Files {
-	shown := reading.New(r.Settings.RootDir, nil).Shown
-
-	return reading.New(r.Settings.RootDir, func(path string, data []byte) ([]byte, error) {
-		return r.sops().Decrypt(ctx, shown(path), data)
-	})
-}
-
-func (r *Run) inventoryOptions() inventory.Options {
-	return inventory.Options{
-		TalosDir:  r.Settings.TalosDir,
-		Source:    inventory.Kind(r.Settings.ClusterSource),
-		ConfigDir: r.Settings.ClusterConfigDir,
-		Environ:   r.Environ,
-		Files:     r.files,
-	}
-}
-
-func (r *Run) loadConfigs() {
-	r.Configs = make(map[string]*machineconfig.Config)
-
-	for _, node := range r.Cluster.Nodes {
-		config, err := r.Cluster.MachineConfig(node)
-		if err == nil {
-			r.Configs[node.Name] = config
-		}
-	}
-}
-
-func (r *Run) loadCredentials() error {
-	file := r.files.Open(r.Settings.Talosconfig)
-	if file.Missing() || file.Unwritten && r.made.StandIn != "" {
-		r.Credentials = nil
-
-		return nil
-	}
-
-	credentials, err := talos.ParseCredentials(file.Data)
-	if err = cmp.Or(file.Err, err); err != nil {
-		return badInput(fmt.Errorf("read talosconfig %s: %w", r.Settings.Talosconfig, err))
-	}
-
-	r.Credentials = credentials
-
-	return nil
-}
-
 // checkNames refuses settings that name nodes which the inventory does not have.
 func (r *Run) checkNames() error {
-	named := map[string][]string{
-		"NODE":         r.Settings.Node,
-		"-assumeEmpty": r.Settings.AssumeEmpty,
+	named := []struct {
+		setting string
+		names   []string
+	}{
+		{"NODE", r.Settings.Node},
+		{"-assumeEmpty", r.Settings.AssumeEmpty},
+		{bootstrapNode, strings.Fields(r.Settings.BootstrapNode)},
+		{"NODE_ADDRESSES", slices.Sorted(maps.Keys(r.Settings.NodeAddresses))},
 	}
 
-	if r.Settings.BootstrapNode != "" {
-		named["BOOTSTRAP_NODE"] = []string{r.Settings.BootstrapNode}
-	}
-
-	for name := range r.Settings.NodeAddresses {
-		named["NODE_ADDRESSES"] = append(named["NODE_ADDRESSES"], name)
-	}
-
-	for _, variable := range []string{"NODE", "-assumeEmpty", "BOOTSTRAP_NODE", "NODE_ADDRESSES"} {
-		for _, name := range named[variable] {
-			if err := r.checkName(variable, name); err != nil {
+	for _, named := range named {
+		for _, name := range named.names {
+			if err := r.checkName(named.setting, name); err != nil {
 				return err
 			}
 		}
@@ -162,106 +91,65 @@ func (r *Run) checkNames() error {
 	return nil
 }
 
-func (r *Run) checkName(variable, name string) error {
-	node := r.Cluster.Node(name)
-	if node == nil {
-		names := make([]string, 0, len(r.Cluster.Nodes))
-		for _, node := range r.Cluster.Nodes {
-			names = append(names, node.Name)
-		}
+// bootstrapNode is the setting that names a control plane.
+const bootstrapNode = "BOOTSTRAP_NODE"
 
-		return &diagnosis.Problem{Finding: diagnosis.Finding{
-			ID:       diagnosis.UnknownNode,
-			Severity: diagnosis.Failure,
-			Cause: fmt.Sprintf("%s names %q, which is not a node of %s; it takes %s", variable, name, r.Cluster.Source,
-				text.List(names)),
-			Next: "correct " + variable,
-		}}
+func (r *Run) checkName(setting, name string) error {
+	switch node := r.Cluster.Node(name); {
+	case node == nil:
+		return diagnosis.NewProblem(diagnosis.UnknownNode,
+			fmt.Sprintf("%s names %q, which is not a node of %s; its nodes are %s", setting, name, r.Cluster.Source,
+				text.List(names(r.Cluster.Nodes))), "correct "+setting)
+	case setting == bootstrapNode && node.Role != inventory.ControlPlane:
+		worker := diagnosis.NewProblem(diagnosis.UnknownNode,
+			bootstrapNode+" names a worker: etcd runs on control planes only", "name a control plane")
+		worker.Node = node.Name
+
+		return worker
+	default:
+		return nil
 	}
-
-	if variable == "BOOTSTRAP_NODE" && node.Role != inventory.ControlPlane {
-		return &diagnosis.Problem{Finding: diagnosis.Finding{
-			ID:       diagnosis.UnknownNode,
-			Severity: diagnosis.Failure,
-			Node:     node.Name,
-			Cause:    "BOOTSTRAP_NODE names a worker: etcd runs on control planes only",
-			Next:     "name a control plane",
-		}}
-	}
-
-	return nil
 }
-
-// gate is the way of every change to a node or a file.
-func (r *Run) gate() gate.Gate { return gate.New(r.Settings.DryRun) }
 
 // Nodes are the nodes that this run works on: all, or those that -node= names.
-func (r *Run) Nodes() []*inventory.Node {
-	if len(r.Settings.Node) == 0 {
-		return r.Cluster.Nodes
-	}
-
-	var nodes []*inventory.Node
-
-	for _, node := range r.Cluster.Nodes {
-		if r.selected(node) {
-			nodes = append(nodes, node)
-		}
-	}
-
-	return nodes
-}
+func (r *Run) Nodes() []*inventory.Node { return filtered(r.Cluster.Nodes, r.selected) }
 
 func (r *Run) selected(node *inventory.Node) bool {
 	return len(r.Settings.Node) == 0 || namesNode(r.Settings.Node, node)
 }
 
 func namesNode(names []string, node *inventory.Node) bool {
-	for _, name := range names {
-		if name == node.Name || name == node.Address {
-			return true
-		}
-	}
-
-	return false
+	return slices.Contains(names, node.Name) || slices.Contains(names, node.Address)
 }
 
 // present are the nodes of the run that no earlier step had to leave out.
-func (r *Run) present(nodes []*inventory.Node) []*inventory.Node {
-	var present []*inventory.Node
-
-	for _, node := range nodes {
-		if r.observer.Facts(node).Failed == nil {
-			present = append(present, node)
-		}
-	}
-
-	return present
+func (r *Run) present() []*inventory.Node {
+	return filtered(r.Nodes(), func(node *inventory.Node) bool { return r.observer.Facts(node).Failed == nil })
 }
 
 // joining are the workers that apply left for later, and no step has had to leave out.
 func (r *Run) joining() []*inventory.Node {
-	var joining []*inventory.Node
+	return filtered(r.present(), func(node *inventory.Node) bool { return r.observer.Facts(node).Joining })
+}
 
-	for _, node := range r.present(r.Nodes()) {
-		if r.observer.Facts(node).Joining {
-			joining = append(joining, node)
-		}
-	}
+// unjudged reports whether what answers can't be told to be ours or to be as declared, since throwaway secrets stand
+// in for the cluster's own.
+func (r *Run) unjudged(seen observe.Observation) bool {
+	config := r.Configs[seen.Node.Name]
 
-	return joining
+	return seen.Wrong == nil && (seen.State == talos.UnknownCA && r.workspace.Made.StandIn != "" ||
+		seen.State == talos.Ours && config != nil && throwaway.Made(config.Bytes))
+}
+
+// notJudged is what is said of such a node.
+const notJudged = "configured, but not judged: throwaway secrets can't tell whose it is, or whether it has drifted"
+
+func filtered[T any](all []T, wanted func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !wanted(one) })
 }
 
 func ofRole(nodes []*inventory.Node, role inventory.Role) []*inventory.Node {
-	var matching []*inventory.Node
-
-	for _, node := range nodes {
-		if node.Role == role {
-			matching = append(matching, node)
-		}
-	}
-
-	return matching
+	return filtered(nodes, func(node *inventory.Node) bool { return node.Role == role })
 }
 
 func names(nodes []*inventory.Node) []string {

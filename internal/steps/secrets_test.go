@@ -67,7 +67,7 @@ func TestWhoMakesSecretsIsToldWhatLosingThemMeans(t *testing.T) {
 	s.NewSecrets = clustersecrets.New
 	s.succeeds(t, steps.Secrets{Asked: true})
 	require.Equal(t, report.Applied, s.status("secrets", ""))
-	require.Contains(t, s.out.String(), "if it is lost, no node can be added to the cluster")
+	require.Contains(t, s.out.String(), "without it no node can ever be added to the cluster")
 	require.NoError(t, w.unseal(t).Validate())
 }
 

@@ -30,7 +30,6 @@ func (a *applier) settle(ctx context.Context, before observe.Observation, lost e
 
 	failed := waiter.Until(ctx, func(ctx context.Context) wait.State {
 		now := a.observer.Observe(ctx, before.Node)
-
 		switch {
 		case now.Silence != talos.Refused:
 			closed = time.Time{}
@@ -40,21 +39,20 @@ func (a *applier) settle(ctx context.Context, before observe.Observation, lost e
 
 		if arrived := a.arrival(before, now, closed); arrived != "" {
 			result.status, result.detail = report.Applied, arrived
-
 			return wait.State{Done: true}
 		}
 
 		if a.notArrived(before, now, now.Asked.Sub(since)) {
 			a.observer.Note(now.Node, func(facts *observe.Facts) { facts.Sent = nil })
 			again = &againError{fmt.Errorf("apply config: %w", lost),
-				"the config was sent, no reply came, and the node is as before"}
+				"the config was sent, but no reply came and the node is unchanged"}
 
 			return wait.State{Done: true}
 		}
 
 		return wait.State{
 			Problem: a.replaced(before, now),
-			Limit: wait.Limit{For: "reply lost: looking whether the config arrived", Since: since,
+			Limit: wait.Limit{For: "reply lost: checking whether the config arrived", Since: since,
 				Limit: a.Settings.NodeWait},
 			Asked: now.Asked, Node: before.Node.Name, Pause: observeAgain,
 			TimeUp: func(time.Duration) *diagnosis.Problem {

@@ -37,20 +37,17 @@ func ReadStatus(ctx context.Context, run *Run) Status {
 		node *inventory.Node) nodeObservation {
 		if node.Role == inventory.ControlPlane {
 			etcd := run.observer.ObserveEtcd(ctx, node)
-
 			return nodeObservation{Observation: etcd.Observation, etcd: &etcd,
 				version: run.observer.Version(ctx, etcd.Observation)}
 		}
 
 		worker := run.observer.Observe(ctx, node)
-
 		return nodeObservation{Observation: worker, version: run.observer.Version(ctx, worker)}
 	}, func(node *inventory.Node, err error) nodeObservation {
 		return nodeObservation{Observation: observe.Unobserved(node, err)}
 	})
 
 	status := Status{Next: nextCommand(ctx, run, seen)}
-
 	for _, node := range seen {
 		status.Nodes = append(status.Nodes, node.line())
 	}
@@ -73,7 +70,6 @@ func (s nodeObservation) line() NodeStatus {
 		Stage:   s.Stage(),
 		Version: s.version,
 	}
-
 	switch {
 	case s.Silent():
 		line.State = s.Silence.String()
@@ -135,7 +131,6 @@ func etcdText(e observe.EtcdObservation) string {
 // nextCommand is the one line that says how to go on.
 func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation) string {
 	var survey observe.EtcdSurvey
-
 	for _, node := range nodes {
 		if node.etcd != nil {
 			survey = append(survey, *node.etcd)
@@ -148,7 +143,6 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation) string 
 		return node.NotOurs() || node.Relation == observe.ConfigSwapped
 	})
 	drifted := filter(nodes, func(node nodeObservation) bool { return node.Relation == observe.ConfigDrifted })
-
 	switch {
 	case len(others) > 0:
 		return fmt.Sprintf("mage preflight -node=%s (%s)", others[0].Node.Name, stateText(others[0].Observation))
@@ -169,7 +163,7 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation) string 
 	case len(drifted) > 0:
 		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].Node.Name,
 			len(drifted), len(nodes), run.Cluster.ConfigDir)
-	case !fileExists(run.Settings.Kubeconfig):
+	case isMissing(run.Settings.Kubeconfig):
 		return "mage kubeconfig"
 	default:
 		return "nothing: all nodes are up with their configs"
@@ -183,7 +177,6 @@ func allUp(survey observe.EtcdSurvey) bool {
 
 func filter(nodes []nodeObservation, matches func(nodeObservation) bool) []nodeObservation {
 	var matching []nodeObservation
-
 	for _, node := range nodes {
 		if matches(node) {
 			matching = append(matching, node)
@@ -240,7 +233,6 @@ func yesNo(yes bool) string {
 // Drifted counts the nodes that differ from the inventory.
 func Drifted(results []report.Result) (drifted int) {
 	seen := make(map[string]bool)
-
 	for _, result := range results {
 		if result.Status == report.Drifted && !seen[result.Node] {
 			seen[result.Node] = true

@@ -3,17 +3,19 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/steps/observe"
 )
 
 // Step is one thing to do for a cluster.
@@ -38,7 +40,6 @@ type perNode interface {
 func Mutates(steps []Step) bool {
 	return slices.ContainsFunc(steps, func(step Step) bool {
 		_, changes := step.(mutating)
-
 		return changes
 	})
 }
@@ -46,24 +47,23 @@ func Mutates(steps []Step) bool {
 // essential steps say which of their failures end a recipe; after any other it goes on with the nodes that are left.
 type essential interface{ EndsRecipe(err error) bool }
 
-// conditional steps may have nothing to do, and say why; nil if they have.
-type conditional interface{ Skip(run *Run) *Skip }
-
-// Skip is why a step of a recipe is left out.
-type Skip struct{ Reason string }
+// conditional steps say why they are left out of a recipe; nothing if they aren't.
+type conditional interface {
+	Step
+	LeftOut(run *Run) (reason string)
+}
 
 // Execute runs steps in order. The error is a *Failure: everything that failed, with the exit code of the earliest
 // failure. Recording, timing and locking wrap every step here, once.
 func Execute(ctx context.Context, run *Run, steps ...Step) error {
-	defer run.unlock()
+	defer run.lock.release()
 
 	var failures []*Failure
-
 	for _, step := range steps {
-		if conditional, ok := step.(conditional); ok {
-			if skip := conditional.Skip(run); skip != nil {
+		if step, ok := step.(conditional); ok {
+			if reason := step.LeftOut(run); reason != "" {
 				run.Report.Start(step.Name())
-				run.Report.Result(report.Result{Step: step.Name(), Status: report.Skipped, Detail: skip.Reason})
+				run.Report.Result(report.Result{Step: step.Name(), Status: report.Skipped, Detail: reason})
 				run.Report.Finish(step.Name(), 0, nil)
 
 				continue
@@ -94,7 +94,6 @@ func earliest(failures []*Failure) error {
 
 	first := failures[0]
 	errs := make([]error, 0, len(failures))
-
 	for _, failure := range failures {
 		if first.Code == diagnosis.ExitDryRun {
 			first = failure
@@ -108,17 +107,17 @@ func earliest(failures []*Failure) error {
 
 func execute(ctx context.Context, run *Run, step Step) error {
 	if _, changes := step.(mutating); changes && !run.Settings.DryRun {
-		if err := run.acquireLock(ctx); err != nil {
+		if err := run.lock.take(ctx); err != nil {
 			return err
 		}
 	}
 
-	started := run.Clock.Now()
+	started := time.Now()
 	run.Report.Start(step.Name(), nodesOf(step, run)...)
 
 	err := step.Run(ctx, run)
 
-	run.Report.Finish(step.Name(), run.Clock.Now().Sub(started), err)
+	run.Report.Finish(step.Name(), time.Since(started), err)
 
 	return err
 }
@@ -155,23 +154,16 @@ func CodeOf(err error) diagnosis.ExitCode {
 	}
 
 	first := diagnosis.ExitOK
-
 	for _, problem := range problemsIn(err) {
 		code := problem.ExitCode()
 		if code == diagnosis.ExitBadInput {
 			return code
 		}
 
-		if first == diagnosis.ExitOK {
-			first = code
-		}
+		first = cmp.Or(first, code)
 	}
 
-	if first == diagnosis.ExitOK {
-		return diagnosis.ExitUnexpected
-	}
-
-	return first
+	return cmp.Or(first, diagnosis.ExitUnexpected)
 }
 
 // problemsIn finds all problems in an error, in order.
@@ -192,7 +184,6 @@ func problemsIn(err error) []*diagnosis.Problem {
 
 func problemsInAll(errs []error) []*diagnosis.Problem {
 	var problems []*diagnosis.Problem
-
 	for _, err := range errs {
 		problems = append(problems, problemsIn(err)...)
 	}
@@ -212,23 +203,7 @@ type outcome struct {
 
 func (o outcome) failed() bool { return o.problem != nil }
 
-// conclude reports the outcomes of a step and joins the errors, in the inventory's order. Nodes that failed are left
-// out of later steps.
-func (r *Run) conclude(outcomes []outcome) error {
-	var problems []*diagnosis.Problem
-
-	for _, node := range r.Cluster.Nodes {
-		for _, result := range outcomes {
-			if result.node == node && result.failed() {
-				problems = append(problems, result.problem)
-				r.observer.Note(node, func(facts *observe.Facts) { facts.Failed = result.problem })
-			}
-		}
-	}
-
-	return joined(problems)
-}
-
+// joined makes one error of problems.
 func joined(problems []*diagnosis.Problem) error {
 	errs := make([]error, 0, len(problems))
 	for _, problem := range problems {
@@ -238,30 +213,7 @@ func joined(problems []*diagnosis.Problem) error {
 	return diagnosis.Join(errs...)
 }
 
-// badInput is an error that settings and files alone decide.
-func badInput(err error) error {
-	if _, ok := diagnosis.AsProblem(err); ok {
-		return err
-	}
-
-	if mistakes := inventory.FileErrors(err); len(mistakes) > 0 {
-		problems := make([]*diagnosis.Problem, 0, len(mistakes))
-		for _, mistake := range mistakes {
-			problems = append(problems, &diagnosis.Problem{Finding: mistake.Finding(), Err: mistake})
-		}
-
-		return joined(problems)
-	}
-
-	return &diagnosis.Problem{
-		Finding: diagnosis.Finding{
-			ID:       diagnosis.BadInput,
-			Severity: diagnosis.Failure,
-			Cause:    err.Error(),
-			Exit:     diagnosis.ExitBadInput,
-		},
-		Err: err,
-	}
+func isMissing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
-
-func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }

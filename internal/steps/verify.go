@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -31,18 +32,18 @@ func (Verify) Name() string { return verifyName }
 func (Verify) Exit() diagnosis.ExitCode { return diagnosis.ExitVerify }
 
 // Nodes are those that the run works on and no earlier step left out.
-func (Verify) Nodes(run *Run) []*inventory.Node { return run.present(run.Nodes()) }
+func (Verify) Nodes(run *Run) []*inventory.Node { return run.present() }
 
 // Run verifies the control planes, and the workers as far as they can be by now.
 func (s Verify) Run(ctx context.Context, run *Run) error {
-	if err := run.checkKinship(ctx, s.Name()); err != nil {
+	work := begin(run, s)
+	if err := work.checkKinship(ctx); err != nil {
 		return err
 	}
 
 	// A cluster that is up already is verified whole.
 	whole := !run.Settings.DryRun && run.observer.SurveyEtcd(ctx).Running()
-
-	return verifyNodes(ctx, work{run, s}, run.present(run.Nodes()), whole)
+	return verifyNodes(ctx, work, run.present(), whole)
 }
 
 // VerifyWorkers waits, after bootstrap, until every worker answers with its own config and runs, and until the control
@@ -58,32 +59,33 @@ func (VerifyWorkers) Exit() diagnosis.ExitCode { return diagnosis.ExitVerify }
 
 // Nodes are the workers that no earlier step left out.
 func (VerifyWorkers) Nodes(run *Run) []*inventory.Node {
-	return ofRole(run.present(run.Nodes()), inventory.Worker)
+	return ofRole(run.present(), inventory.Worker)
 }
 
 // Run verifies the workers, that the control planes lack nothing, and that all nodes are registered in Kubernetes.
 func (s VerifyWorkers) Run(ctx context.Context, run *Run) error {
-	workers := ofRole(run.present(run.Nodes()), inventory.Worker)
+	workers := ofRole(run.present(), inventory.Worker)
 	forgiveRefusals(run, workers)
 
-	verified := verifyNodes(ctx, work{run, s}, workers, true)
+	work := begin(run, s)
+	verified := verifyNodes(ctx, work, workers, true)
 
 	if ctx.Err() != nil || run.Settings.DryRun {
 		return verified
 	}
 
-	started := awaitControlPlanes(ctx, work{run, s})
+	started := awaitControlPlanes(ctx, work)
 	if ctx.Err() != nil {
 		return diagnosis.Join(verified, started)
 	}
 
-	return diagnosis.Join(verified, started, (&work{run, s}).awaitRegistered(ctx))
+	return diagnosis.Join(verified, started, work.awaitRegistered(ctx))
 }
 
 // awaitControlPlanes waits until the control planes have all that they wait for, but for those that bootstrap found
 // missing from etcd. Only those are reported that do not come so far: they are no workers.
-func awaitControlPlanes(ctx context.Context, run work) error {
-	controlPlanes := slices.DeleteFunc(ofRole(run.present(run.Nodes()), inventory.ControlPlane),
+func awaitControlPlanes(ctx context.Context, run *work) error {
+	controlPlanes := slices.DeleteFunc(ofRole(run.present(), inventory.ControlPlane),
 		func(node *inventory.Node) bool {
 			return slices.ContainsFunc(run.Report.Results(), func(result report.Result) bool {
 				return result.Step == bootstrapName && result.Node == node.Name && result.Status == report.Failed
@@ -91,20 +93,16 @@ func awaitControlPlanes(ctx context.Context, run work) error {
 		})
 
 	outcomes := fanout.Collect(ctx, observe.Limit, controlPlanes, func(ctx context.Context, node *inventory.Node) outcome {
+		started := time.Now()
 		verifier := &verifier{work: run, etcdWhole: true}
 
-		return verifier.verify(ctx, node)
-	}, func(node *inventory.Node, err error) outcome {
-		return outcome{node: node, problem: run.unexpected(node, err)}
-	})
-
-	for _, outcome := range outcomes {
-		if outcome.failed() {
-			run.Report.Result(report.Result{Node: outcome.node.Name, Address: outcome.address, Step: run.step.Name(),
-				Status: report.Failed,
-				Err:    outcome.problem})
+		result := verifier.verify(ctx, node)
+		if result.failed() {
+			run.finish(result, started)
 		}
-	}
+
+		return result
+	}, run.broken)
 
 	return run.conclude(outcomes)
 }
@@ -121,41 +119,21 @@ func forgiveRefusals(run *Run, workers []*inventory.Node) {
 	}
 }
 
-func verifyNodes(ctx context.Context, run work, nodes []*inventory.Node, workersUp bool) error {
-	step := run.step.Name()
-
+func verifyNodes(ctx context.Context, run *work, nodes []*inventory.Node, workersUp bool) error {
 	if run.Settings.DryRun {
-		return run.done(step, report.Skipped, "dry run: nothing to wait for", nil)
+		return run.done(report.Skipped, "dry run: nothing to wait for")
 	}
 
-	outcomes := fanout.Collect(ctx, observe.Limit, nodes, func(ctx context.Context, node *inventory.Node) outcome {
-		started := run.Clock.Now()
+	return run.conclude(fanout.Collect(ctx, observe.Limit, nodes, func(ctx context.Context, node *inventory.Node) outcome {
+		started := time.Now()
 		verifier := &verifier{work: run, workersUp: workersUp}
 
-		result := verifier.verify(ctx, node)
-		run.Report.Result(report.Result{
-			Node:     node.Name,
-			Address:  result.address,
-			Step:     step,
-			Status:   result.status,
-			Duration: run.Clock.Now().Sub(started),
-			Detail:   result.detail,
-			Err:      asError(result.problem),
-		})
-
-		return result
-	}, func(node *inventory.Node, err error) outcome {
-		problem := run.unexpected(node, err)
-		run.Report.Result(report.Result{Node: node.Name, Step: step, Status: report.Failed, Err: problem})
-
-		return outcome{node: node, status: report.Failed, problem: problem}
-	})
-
-	return run.conclude(outcomes)
+		return run.finish(verifier.verify(ctx, node), started)
+	}, run.broken))
 }
 
 type verifier struct {
-	work
+	*work
 	// workersUp is set when nothing keeps a worker from being up; etcdWhole when nothing keeps a control plane from it.
 	workersUp, etcdWhole bool
 	// joining is set when the node ended as a worker whose API is not open yet.
@@ -165,7 +143,6 @@ type verifier struct {
 func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 	seen, problem := v.await(ctx, node, v.judge)
 	result := outcome{node: node, address: seen.Address, status: report.OK, detail: seen.Stage()}
-
 	switch {
 	case problem != nil:
 		result.status, result.problem = report.Failed, v.withCause(ctx, node, problem)
@@ -187,13 +164,11 @@ func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 
 func (v *verifier) judge(_ context.Context, seen observe.Observation) verdict {
 	v.joining = false
-
 	switch {
 	case seen.NotOurs():
 		return verdict{problem: v.notOurs(seen)}
 	case seen.Silent():
 		v.joining = v.onItsWay(seen)
-
 		return verdict{done: v.joining}
 	case seen.State == talos.Maintenance:
 		return v.judgeMaintenance(seen)
@@ -204,7 +179,7 @@ func (v *verifier) judge(_ context.Context, seen observe.Observation) verdict {
 
 func joiningText(seen observe.Observation) string {
 	if seen.Silent() {
-		return "its API opens once the endpoint answers for it"
+		return "its API opens once the endpoint can be reached"
 	}
 
 	return orUnread(seen.Stage())
@@ -225,12 +200,10 @@ func (v *verifier) servedLater(node *inventory.Node) bool {
 // leaves no other trace.
 func (v *verifier) judgeMaintenance(seen observe.Observation) verdict {
 	facts := v.observer.Facts(seen.Node)
-
 	switch {
 	case facts.Sent == nil && facts.Joining && v.onItsWay(seen):
 		// Apply found its port closed and left it for after bootstrap: it was only late to boot.
 		v.joining = true
-
 		return verdict{done: true}
 	case facts.Sent == nil && !facts.LeftMaintenance:
 		return verdict{}
@@ -239,7 +212,6 @@ func (v *verifier) judgeMaintenance(seen observe.Observation) verdict {
 	}
 
 	cause := "it accepted its config and came back to maintenance: the install failed"
-
 	switch {
 	case facts.Sent == nil:
 		cause = "it had its config and is back in maintenance: the install failed, or its disk was wiped"
@@ -272,7 +244,6 @@ func (v *verifier) judgeConfigured(seen observe.Observation) verdict {
 		return verdict{done: seen.Stage() == "running" && seen.Complete()}
 	case v.onItsWay(seen):
 		v.joining = !seen.Up()
-
 		return verdict{done: true}
 	default:
 		return verdict{done: seen.Up()}
@@ -289,7 +260,6 @@ func (v *verifier) withCause(ctx context.Context, node *inventory.Node, problem 
 	if elsewhere := v.discoveredAddresses(ctx, node); len(elsewhere) > 0 {
 		problem.Cause += "; other nodes see it at " + text.List(elsewhere)
 		problem.Next = fmt.Sprintf("NODE_ADDRESSES=%s=%s %s", node.Name, elsewhere[0], v.command(node))
-
 		return problem
 	}
 
@@ -337,7 +307,6 @@ func (v *verifier) discoveredAddresses(ctx context.Context, lost *inventory.Node
 		for _, member := range members {
 			if member.Hostname == lost.Hostname && lost.Hostname != "" {
 				var elsewhere []string
-
 				for _, address := range member.Addresses {
 					if address.String() != lost.Address {
 						elsewhere = append(elsewhere, address.String())

@@ -12,7 +12,6 @@ import (
 // The port defaults to DefaultPort.
 func splitAddress(address string) (host, port string, err error) {
 	port = strconv.Itoa(DefaultPort)
-
 	switch _, notIP := netip.ParseAddr(address); {
 	case address == "":
 		return "", "", fmt.Errorf("the address is empty")
@@ -38,6 +37,5 @@ func splitAddress(address string) (host, port string, err error) {
 // isPrivate reports whether a host is an address of a local network.
 func isPrivate(host string) bool {
 	address, err := netip.ParseAddr(host)
-
 	return err == nil && (address.IsPrivate() || address.IsLinkLocalUnicast())
 }

@@ -106,7 +106,6 @@ func (c *Conn) Apply(ctx context.Context, data []byte, options ApplyOptions) (Ap
 
 func readApplied(reply *machine.ApplyConfigurationResponse) Applied {
 	var applied Applied
-
 	for _, message := range reply.GetMessages() {
 		for name, mode := range applyModes {
 			if mode == message.GetMode() {

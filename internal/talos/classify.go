@@ -109,7 +109,6 @@ func Classify(op Operation, err error) Class {
 	}
 
 	code, text := client.StatusCode(failure.Err), failure.Err.Error()
-
 	for _, rule := range rules {
 		if rule.matches(op, code, text, failure.Insecure) {
 			return rule.class
@@ -240,7 +239,6 @@ func isTransport(err error) bool {
 // asError finds this package's error in a chain, or makes one of a gRPC call's own.
 func asError(op Operation, err error) *Error {
 	var failure *Error
-
 	if errors.As(err, &failure) {
 		return failure
 	}

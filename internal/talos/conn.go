@@ -90,7 +90,6 @@ func (c *Conn) await(ctx context.Context) error {
 		shaken := c.Leaf() != nil
 
 		current := transport.GetState()
-
 		switch current {
 		case connectivity.Ready:
 			c.mu.Lock()
@@ -133,11 +132,9 @@ func (c *Conn) admit(leaf *x509.Certificate, refusal error) error {
 		return c.lost()
 	case refusal != nil:
 		c.cause = refusal
-
 		return refusal
 	default:
 		c.leaf, c.fingerprint = leaf, fingerprintOf(leaf)
-
 		return nil
 	}
 }
@@ -268,7 +265,6 @@ type requestKey struct{}
 
 func trace(ctx context.Context) (context.Context, *request) {
 	r := new(request)
-
 	return context.WithValue(ctx, requestKey{}, r), r
 }
 

@@ -55,7 +55,6 @@ func ParseCredentials(data []byte) (*Credentials, error) {
 	}
 
 	current, ok := config.Contexts[config.Context]
-
 	switch {
 	case len(config.Contexts) == 0:
 		return nil, errors.New("it has no contexts")
@@ -71,7 +70,6 @@ func ParseCredentials(data []byte) (*Credentials, error) {
 		nodes:       slices.Clone(current.Nodes),
 		pool:        x509.NewCertPool(),
 	}
-
 	if credentials.caPEM, err = base64.StdEncoding.DecodeString(current.CA); err != nil {
 		return nil, fmt.Errorf("ca of context %q is not base64", config.Context)
 	}
@@ -115,7 +113,6 @@ func (c *Credentials) loadClient(current *clientconfig.Context) error {
 
 func parseCertificates(data []byte) ([]*x509.Certificate, error) {
 	var certificates []*x509.Certificate
-
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -145,7 +142,6 @@ func (c *Credentials) NotAfter() time.Time { return c.leaf.NotAfter }
 // dates.
 func (c *Credentials) SignedBy(ca []byte) bool {
 	authorities, err := parseCertificates(ca)
-
 	return err == nil && slices.ContainsFunc(authorities,
 		func(authority *x509.Certificate) bool { return c.leaf.CheckSignatureFrom(authority) == nil })
 }
@@ -165,7 +161,6 @@ func (c *Credentials) ContextName() string { return c.contextName }
 // ClusterHash identifies the cluster: the hex SHA-256 of its (first) machine CA certificate.
 func (c *Credentials) ClusterHash() string {
 	sum := sha256.Sum256(c.cas[0].Raw)
-
 	return hex.EncodeToString(sum[:])
 }
 

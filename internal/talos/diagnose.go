@@ -20,7 +20,6 @@ func Diagnose(err error) (diagnosis.ID, bool) {
 	}
 
 	var failure *Error
-
 	switch {
 	case errors.As(err, new(*ClockError)):
 		return diagnosis.NodeClock, true

@@ -83,7 +83,6 @@ func (d *Dialer) tlsConfig(host string, insecure bool, admit func(*x509.Certific
 		InsecureSkipVerify: true,             //nolint:gosec // verified below
 		VerifyConnection: func(state tls.ConnectionState) error {
 			leaf := state.PeerCertificates[0]
-
 			return admit(leaf, d.verify(leaf, host, insecure))
 		},
 	}
@@ -98,7 +97,6 @@ func (d *Dialer) tlsConfig(host string, insecure bool, admit func(*x509.Certific
 func (d *Dialer) verify(leaf *x509.Certificate, host string, insecure bool) error {
 	if insecure {
 		fingerprint := fingerprintOf(leaf)
-
 		switch {
 		case leaf.Subject.CommonName != constants.MaintenanceServiceCommonName:
 			return ErrNotMaintenance

@@ -90,7 +90,6 @@ func (e *Error) Error() string {
 // Unwrap gives the connection's and the call's errors.
 func (e *Error) Unwrap() []error {
 	var errs []error
-
 	for _, err := range []error{e.Cause, e.Err} {
 		if err != nil {
 			errs = append(errs, err)
@@ -105,7 +104,6 @@ func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrNotAllowed:
 		code := client.StatusCode(e.Err)
-
 		return code == codes.PermissionDenied || code == codes.Unimplemented
 	case ErrNotFound:
 		return isNotFound(e.Err)

@@ -137,7 +137,6 @@ func (c *Conn) InstallFailure(ctx context.Context) (string, error) {
 	defer cancel()
 
 	installing := false
-
 	for update := range c.Events(ctx, 0) {
 		switch event := update.Event; {
 		case update.Err != nil:

@@ -20,13 +20,11 @@ func Explain(err error) string {
 	}
 
 	var rejected *RejectedError
-
 	if errors.As(err, &rejected) {
 		return rejected.Error()
 	}
 
 	failure := asError(OpRead, err)
-
 	if text := explainConnection(failure, err); text != "" {
 		return text + inForce(failure.Address, err) + localNetworkHint(runtime.GOOS, failure.Address, err)
 	}
@@ -136,7 +134,6 @@ func inForce(address string, err error) string {
 // this.
 func localNetworkHint(goos, address string, err error) string {
 	host, _, splitErr := splitAddress(address)
-
 	if goos != "darwin" || splitErr != nil || !errors.Is(err, syscall.EHOSTUNREACH) || !isPrivate(host) {
 		return ""
 	}

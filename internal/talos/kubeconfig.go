@@ -27,7 +27,6 @@ func (c *Conn) Kubeconfig(ctx context.Context) ([]byte, error) {
 		}
 
 		kubeconfig, err = unpackKubeconfig(archive)
-
 		return err
 	})
 
@@ -42,7 +41,6 @@ func (c *Conn) kubeconfigArchive(ctx context.Context) ([]byte, error) {
 	}
 
 	var archive bytes.Buffer
-
 	for {
 		data, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -74,7 +72,6 @@ func unpackKubeconfig(archive []byte) ([]byte, error) {
 	}
 
 	files := tar.NewReader(io.LimitReader(unzipped, maxKubeconfig))
-
 	for {
 		file, err := files.Next()
 		if errors.Is(err, io.EOF) {

@@ -8,7 +8,6 @@ import (
 // certificateNames are the addresses and names that a certificate is valid for, joined by commas.
 func certificateNames(leaf *x509.Certificate) string {
 	var names []string
-
 	for _, address := range leaf.IPAddresses {
 		names = append(names, address.String())
 	}

@@ -125,7 +125,6 @@ func (d *Dialer) Probe(ctx context.Context, address string) Probed {
 	probed := d.probe(ctx, address)
 	probed.Address = address
 	probed.Took = time.Since(started)
-
 	if probed.Err != nil {
 		probed.Err = &Error{Op: OpDial, Address: address, Err: probed.Err}
 	}
@@ -142,7 +141,6 @@ func (d *Dialer) probe(ctx context.Context, address string) Probed {
 	raw, err := d.open(ctx, net.JoinHostPort(host, port))
 	if err != nil {
 		silence, err := d.silence(address, err)
-
 		return Probed{Silence: silence, Err: err}
 	}
 
@@ -184,19 +182,16 @@ func handshake(ctx context.Context, raw net.Conn) seen {
 		},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			s.asked = true
-
 			return new(tls.Certificate), nil // none
 		},
 	})
 
 	s.err = conn.HandshakeContext(ctx)
-
 	return s
 }
 
 func (d *Dialer) judge(host string, s seen) Probed {
 	probed := Probed{Leaf: s.leaf, Fingerprint: fingerprintOf(s.leaf), ClockSkew: clockSkew(s.leaf, d.now())}
-
 	switch {
 	case !s.h2:
 		probed.State, probed.Err = NotTalos, notTalos("a TLS server that doesn't speak HTTP/2")

@@ -46,7 +46,6 @@ func ProxyFor(address string) *Proxy {
 // about the node; a SOCKS proxy reports what happened there.
 func (p *Proxy) silence(err error) Silence {
 	reply, fromSocks := strings.CutPrefix(err.Error(), "socks connect ")
-
 	switch {
 	case fromSocks && strings.HasSuffix(reply, "connection refused"):
 		return Refused

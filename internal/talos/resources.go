@@ -34,7 +34,6 @@ func get[T resource.Resource](ctx context.Context, c *Conn, pointer resource.Poi
 	err := c.read(ctx, OpRead, func(ctx context.Context) error {
 		var err error
 		found, err = safe.StateGet[T](ctx, c.api.COSI, pointer)
-
 		return err
 	})
 
@@ -103,7 +102,6 @@ func (c *Conn) MachineStatus(ctx context.Context) (Status, error) {
 func readStatus(machineStatus *runtime.MachineStatus) Status {
 	spec := machineStatus.TypedSpec()
 	status := Status{Stage: spec.Stage.String(), Ready: spec.Status.Ready}
-
 	for _, condition := range spec.Status.UnmetConditions {
 		status.Unmet = append(status.Unmet, Condition{Name: condition.Name, Reason: condition.Reason})
 	}
@@ -129,7 +127,6 @@ func (c *Conn) DisksState(ctx context.Context) (state.State, error) {
 // StateOf holds the given disks in memory.
 func StateOf(ctx context.Context, disks []*block.Disk) (state.State, error) {
 	held := state.WrapCore(namespaced.NewState(inmem.Build))
-
 	for _, disk := range disks {
 		fresh := block.NewDisk(block.NamespaceName, disk.Metadata().ID())
 		*fresh.TypedSpec() = *disk.TypedSpec()
@@ -145,7 +142,6 @@ func StateOf(ctx context.Context, disks []*block.Disk) (state.State, error) {
 // SystemDisk reports whether Talos is installed, and on which device ("/dev/sda").
 func (c *Conn) SystemDisk(ctx context.Context) (devPath string, installed bool, err error) {
 	disk, err := get[*block.SystemDisk](ctx, c, block.NewSystemDisk(block.NamespaceName, block.SystemDiskID).Metadata())
-
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return "", false, nil
@@ -177,7 +173,6 @@ func (c *Conn) DiscoveredVolumes(ctx context.Context) ([]Volume, error) {
 	}
 
 	volumes := make([]Volume, 0, len(found))
-
 	for _, volume := range found {
 		spec := volume.TypedSpec()
 		whole := spec.Type == "disk"
@@ -220,7 +215,6 @@ func (c *Conn) Links(ctx context.Context) ([]Link, error) {
 	}
 
 	links := make([]Link, 0, len(found))
-
 	for _, link := range found {
 		spec := link.TypedSpec()
 
@@ -366,7 +360,6 @@ func (c *Conn) MachineConfig(ctx context.Context) ([]byte, error) {
 
 		return active.Unmarshal(&text)
 	})
-
 	if errors.Is(err, ErrNotFound) {
 		return nil, &Error{Op: OpRead, Address: c.address, Insecure: c.insecure, Cause: ErrNoConfig, Err: err}
 	}
@@ -404,7 +397,6 @@ func (c *Conn) Members(ctx context.Context) ([]Member, error) {
 	}
 
 	members := make([]Member, 0, len(found))
-
 	for _, member := range found {
 		spec := member.TypedSpec()
 		members = append(members, Member{Hostname: spec.Hostname, Addresses: spec.Addresses, Role: spec.MachineType})

@@ -58,7 +58,6 @@ func scrub(text string) string {
 
 		return -1
 	}, text)
-
 	if runes := []rune(text); len(runes) > maxText {
 		text = string(runes[:maxText]) + "…"
 	}
@@ -87,10 +86,8 @@ func problems(text string) []string {
 	}
 
 	var lines []string
-
 	for line := range strings.Lines(scrub(text)) {
 		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "* "))
-
 		if line != "" && !countLine.MatchString(line) {
 			lines = append(lines, line)
 		}
@@ -114,7 +111,6 @@ func keyNames(snippet string) []string {
 		}
 
 		depth := len(line) - len(strings.TrimLeft(line, " "))
-
 		for len(indent) > 0 && indent[len(indent)-1] >= depth {
 			path, indent = path[:len(path)-1], indent[:len(indent)-1]
 		}

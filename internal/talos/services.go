@@ -101,7 +101,6 @@ func (c *Conn) ListDir(ctx context.Context, path string) ([]string, error) {
 			// The directory itself comes first, as ".".
 			if name := entry.GetRelativeName(); name != "" && name != "." {
 				names = append(names, name)
-
 				continue
 			}
 

@@ -66,7 +66,6 @@ func (c *Conn) watchStatus(ctx context.Context, updates chan<- StatusUpdate) err
 	// Machinery's own adapter would silently retry a broken watch for a quarter of an hour.
 	watcher := state.WrapCore(client.NewAdapter(cosiv1alpha1.NewStateClient(c.api.Conn()), client.WithDisableWatchRetry()))
 	events := make(chan safe.WrappedStateEvent[*runtime.MachineStatus])
-
 	if err := safe.StateWatch(ctx, watcher, runtime.NewMachineStatus().Metadata(), events); err != nil {
 		return fmt.Errorf("watch machine status: %w", err)
 	}

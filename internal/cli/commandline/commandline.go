@@ -94,14 +94,12 @@ func parsed[T any](v Values, name string, parse func(string) (T, error)) *T {
 // to the first that fails; none is run if any word is wrong.
 func (p Program) Main(ctx context.Context, words []string, out, errs io.Writer) int {
 	asked, err := p.read(words)
-
 	switch {
 	case err != nil:
 		fmt.Fprintf(errs, "Error: %v\nNothing was run.\n", err)
-
 		return int(diagnosis.ExitBadInput)
 	case asked.version:
-		fmt.Fprintln(out, version(p.Name))
+		fmt.Fprintln(out, version(p.Name, buildInfo()))
 	case asked.help:
 		p.help(out, asked.calls)
 	case asked.list || len(asked.calls) == 0:
@@ -126,7 +124,6 @@ func (p Program) run(ctx context.Context, asked request, errs io.Writer) int {
 
 		if err := call.run(ctx); err != nil {
 			fmt.Fprintf(errs, "Error: %v\n", err)
-
 			return exitCode(err)
 		}
 	}

@@ -200,7 +200,7 @@ func TestTheVersionIsOneLine(t *testing.T) {
 		require.Empty(t, ran)
 		require.Zero(t, code)
 		require.Empty(t, errs)
-		require.Regexp(t, `^talos-mage \S+, commit \S+( and changes)?, Talos v1\.\d+ to v1\.\d+\n$`, out)
+		require.Regexp(t, `^talos-mage \S+(, commit [0-9a-f]+( with changes)?)?, Talos v1\.\d+ to v1\.\d+\n$`, out)
 	}
 }
 

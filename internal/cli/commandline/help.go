@@ -35,7 +35,6 @@ func (p Program) list(out io.Writer) {
 	fmt.Fprintln(out, "Targets:")
 
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-
 	for _, target := range p.Targets {
 		fmt.Fprintf(table, "  %s\t%s\n", target.Name, target.Summary)
 	}
@@ -72,7 +71,6 @@ func (f Flag) meaning() string {
 	}
 
 	text := knob.Doc
-
 	switch {
 	case f.Kind == Switch:
 	case knob.Default != "":
@@ -94,7 +92,6 @@ const width = 100
 // wrap writes a text in lines that begin with the indent.
 func wrap(out io.Writer, indent, text string) {
 	line := indent
-
 	for word := range strings.FieldsSeq(text) {
 		if len(line) > len(indent) && len(line)+1+len(word) > width {
 			fmt.Fprintln(out, line)

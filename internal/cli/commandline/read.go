@@ -24,7 +24,6 @@ type call struct {
 // read understands all words, or says what is wrong with the first that it does not.
 func (p Program) read(words []string) (request, error) {
 	var asked request
-
 	for _, word := range words {
 		if err := p.take(&asked, word); err != nil {
 			return request{}, err
@@ -52,10 +51,8 @@ func (p Program) take(asked *request, word string) error {
 
 	if len(asked.calls) > 0 {
 		last := asked.calls[len(asked.calls)-1]
-
 		if missing := last.missing(); missing != "" {
 			last.given.arguments[missing] = word
-
 			return nil
 		}
 	}
@@ -73,7 +70,6 @@ func (p Program) take(asked *request, word string) error {
 // target finds a target by its name, in any case.
 func (p Program) target(word string) (Target, error) {
 	var names []string
-
 	for _, target := range p.Targets {
 		if strings.EqualFold(target.Name, word) {
 			return target, nil
@@ -100,7 +96,6 @@ func (p Program) takeFlag(asked *request, word string) error {
 
 	if option, found := general[strings.ToLower(name)]; found && !hasValue {
 		*option = true
-
 		return nil
 	}
 
@@ -130,7 +125,6 @@ func (p Program) takeFlag(asked *request, word string) error {
 // flag finds one of a target's flags, in any case.
 func (p Program) flag(t Target, name string) (Flag, error) {
 	var names []string
-
 	for _, flag := range t.Flags {
 		if strings.EqualFold(flag.Name, name) {
 			return flag, nil
@@ -164,7 +158,6 @@ func (p Program) judge(c call) error {
 	}
 
 	ours := settings.Overrides{}
-
 	for _, flag := range c.target.Flags {
 		value, given := c.given.flags[flag.Name]
 		if !given {
@@ -187,14 +180,12 @@ func (p Program) judge(c call) error {
 	}
 
 	_, err := settings.Load(nil, ours, ".")
-
 	return err
 }
 
 // usage is how the target is typed.
 func (t Target) usage() string {
 	words := []string{t.Name}
-
 	for _, argument := range t.Arguments {
 		words = append(words, "<"+argument+">")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -15,36 +16,45 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )
 
 // Audit judges the cluster's files, without a node and without the network.
 func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failure {
+	ctx, stop := withSignals(ctx)
+	defer stop()
+
 	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
 	if err != nil {
-		return badInput(err)
+		return i.badInput(err)
 	}
 
-	options := steps.AuditOptions(ctx, loaded, i.Environ)
+	options := workspace.AuditOptions(ctx, loaded, i.Environ)
 
 	if loaded.AuditProfile == string(check.InteropProfile) {
 		options.Profile, options.VMs = check.InteropProfile, i.virtualMachines(ctx, loaded)
-
 		if options.CiliumValues = loaded.CiliumValues; options.CiliumValues != "" && !filepath.IsAbs(options.CiliumValues) {
 			options.CiliumValues = filepath.Join(i.Workdir, options.CiliumValues)
 		}
 	}
 
 	result := table.Run(ctx, check.Read(options))
+	if ctx.Err() != nil {
+		return i.failure(ctx, "audit", context.Cause(ctx))
+	}
 
-	if err := output.Write(result, i.Out, loaded.AuditFormat, loaded.Detailed()); err != nil {
-		return badInput(diagnosis.Unwritable("the output", err))
+	var text strings.Builder
+	err = output.Write(result, &text, loaded.AuditFormat, loaded.Detailed())
+	if err == nil {
+		_, err = io.WriteString(i.Out, i.hint(text.String()))
+	}
+
+	if err != nil {
+		return i.badInput(diagnosis.Unwritable("the output", err))
 	}
 
 	if code := result.ExitCode(); code != diagnosis.ExitOK {
-		return &Failure{Code: code,
-			Message: report.Scrub("audit: the files can't work as they are. Next: correct what is listed, then mage audit")}
+		return i.fail(code, "audit: the files can't work as they are. Next: correct what is listed, then mage audit")
 	}
 
 	return nil
@@ -60,7 +70,6 @@ func (i Invocation) virtualMachines(ctx context.Context,
 
 		if loaded.ProxmoxEndpoint != "" {
 			api := proxmox.API{Endpoint: loaded.ProxmoxEndpoint, Token: loaded.ProxmoxToken, Insecure: loaded.ProxmoxInsecure}
-
 			return api.VMs(ctx, wanted)
 		}
 
@@ -71,7 +80,6 @@ func (i Invocation) virtualMachines(ctx context.Context,
 
 			return path
 		})
-
 		if errors.Is(err, fs.ErrNotExist) || err == nil && len(machines) == 0 {
 			return nil, proxmox.ErrNone
 		}
@@ -84,8 +92,7 @@ func (i Invocation) virtualMachines(ctx context.Context,
 func (i Invocation) Explain(id string) *Failure {
 	entry, known := diagnosis.Lookup(diagnosis.ID(strings.ToUpper(strings.TrimSpace(id))))
 	if known {
-		fmt.Fprint(i.Out, output.Explain(entry))
-
+		fmt.Fprint(i.Out, i.hint(output.Explain(entry)))
 		return nil
 	}
 
@@ -99,5 +106,5 @@ func (i Invocation) Explain(id string) *Failure {
 		message += fmt.Sprintf(", did you mean %s?", near)
 	}
 
-	return &Failure{Code: diagnosis.ExitBadInput, Message: message}
+	return i.fail(diagnosis.ExitBadInput, message)
 }

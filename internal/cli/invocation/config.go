@@ -1,20 +1,21 @@
 package invocation
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/profile"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )
 
 // Schema prints the JSON schema of one of the files that a cluster is declared in.
 func (i Invocation) Schema(flags settings.Overrides) *Failure {
 	loaded, err := settings.Load(nil, flags, i.Workdir)
 	if err != nil {
-		return badInput(err)
+		return i.badInput(err)
 	}
 
 	schema := talconfig.JSONSchema
@@ -28,7 +29,7 @@ func (i Invocation) Schema(flags settings.Overrides) *Failure {
 	}
 
 	if err != nil {
-		return &Failure{Code: diagnosis.ExitUnexpected, Message: err.Error()}
+		return i.fail(diagnosis.ExitUnexpected, err.Error())
 	}
 
 	return nil
@@ -39,30 +40,27 @@ func (i Invocation) Images(ctx context.Context, flags settings.Overrides) *Failu
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	run, _, failure := i.start(ctx, "config:schematic", flags, func(*settings.Settings) []steps.Step { return nil })
-	if failure != nil {
-		return failure
+	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	if err != nil {
+		return i.badInput(err)
 	}
 
-	images, err := steps.Images(run)
-	closing := run.Report.Close()
+	files := workspace.New(ctx, loaded, i.Environ)
+	if err := files.Load(); err != nil {
+		return i.failure(ctx, "config:schematic", err)
+	}
 
+	images, err := files.Images()
 	if err != nil {
-		return i.failure(ctx, "config:schematic", err).and(unwrittenReport(run, closing))
+		return i.failure(ctx, "config:schematic", err)
 	}
 
 	rows := [][]string{{"node", "schematic", "installer", "boot image"}}
-
 	for _, image := range images {
-		schematic := image.Schematic
-		if schematic == "" {
-			schematic = "-"
-		}
-
-		rows = append(rows, []string{image.Node, schematic, image.Installer, image.Boot})
+		rows = append(rows, []string{image.Node, cmp.Or(image.Schematic, "-"), image.Installer, image.Boot})
 	}
 
 	i.columns(rows)
 
-	return unwrittenReport(run, closing)
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"golang.org/x/term"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )
 
 // Invocation is where a call gets its settings from and where it writes.
@@ -72,27 +74,26 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 
 	i.conclude(ctx, run, planned, err)
 
-	return i.failure(ctx, target, err).and(unwrittenReport(run, closing))
+	return i.failure(ctx, target, err).and(i.unwrittenReport(run, closing))
 }
 
 // unwrittenReport is the failure of a run that did all that it should, and could not tell it to REPORT_FILE; nil if it
 // could.
-func unwrittenReport(run *steps.Run, err error) *Failure {
+func (i Invocation) unwrittenReport(run *steps.Run, err error) *Failure {
 	if err == nil {
 		return nil
 	}
 
 	if run.Settings.ReportFile == "" {
-		return badInput(diagnosis.Unwritable("the output", err))
+		return i.badInput(diagnosis.Unwritable("the output", err))
 	}
 
-	return badInput(unwritableReport(run.Settings.ReportFile, err))
+	return i.badInput(unwritableReport(run.Settings.ReportFile, err))
 }
 
 func unwritableReport(path string, err error) *diagnosis.Problem {
 	problem := diagnosis.Unwritable(path, err)
 	problem.Next += ", or point REPORT_FILE elsewhere"
-
 	return problem
 }
 
@@ -126,9 +127,9 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	}
 
 	i.columns(status.Rows())
-	fmt.Fprintf(i.Out, "\nnext: %s\n", status.Next)
+	fmt.Fprintf(i.Out, "\nnext: %s\n", i.hint(status.Next))
 
-	return unwrittenReport(run, closing)
+	return i.unwrittenReport(run, closing)
 }
 
 // VerifyNodes shows whether the machines of nodes.yaml answer; without that file those of the inventory.
@@ -138,12 +139,12 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 
 	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
 	if err != nil {
-		return badInput(err)
+		return i.badInput(err)
 	}
 
-	machines, err := i.machines(loaded)
+	machines, err := i.machines(ctx, loaded)
 	if err != nil {
-		return badInput(err)
+		return i.failure(ctx, "verifyNodes", err)
 	}
 
 	rows, silent := steps.ProbeMachines(ctx, loaded, machines)
@@ -157,22 +158,24 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 		return nil
 	}
 
-	return &Failure{Code: diagnosis.ExitPreflight,
-		Message: fmt.Sprintf("%d of %d machines do not answer as Talos nodes: %s. Next: boot them, or check their addresses",
-			len(silent), len(machines), strings.Join(silent, ", "))}
+	return i.fail(diagnosis.ExitPreflight,
+		fmt.Sprintf("%d of %d machines do not answer as Talos nodes: %s. Next: boot them, or check their addresses",
+			len(silent), len(machines), strings.Join(silent, ", ")))
 }
 
 // machines are names and addresses from nodes.yaml beside or below the root folder, else from the inventory.
-func (i Invocation) machines(loaded *settings.Settings) ([]inventory.Machine, error) {
+func (i Invocation) machines(ctx context.Context, loaded *settings.Settings) ([]inventory.Machine, error) {
 	path := filepath.Join(loaded.RootDir, "nodes.yaml")
 	if _, err := os.Stat(path); err == nil {
-		return inventory.ReadNodesFile(nil, path)
+		machines, err := inventory.ReadNodesFile(nil, path)
+		if err != nil {
+			return nil, workspace.BadInput(err)
+		}
+
+		return machines, nil
 	}
 
-	cluster, err := inventory.Load(inventory.Options{
-		TalosDir: loaded.TalosDir, Source: inventory.Kind(loaded.ClusterSource), ConfigDir: loaded.ClusterConfigDir,
-		Environ: i.Environ,
-	})
+	cluster, err := workspace.New(ctx, loaded, i.Environ).Inventory()
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +193,7 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 	list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
 	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
 	if err != nil {
-		return nil, nil, badInput(err)
+		return nil, nil, i.badInput(err)
 	}
 
 	timepiece := clock.Scaled(loaded.ClockScale)
@@ -204,10 +207,13 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 	if err != nil {
 		_ = console.Close()
 
-		return nil, nil, badInput(err)
+		return nil, nil, i.badInput(err)
 	}
 
-	run, err := steps.New(ctx, loaded, i.Environ, report.NewRecorder(timepiece.Now, sinks...), console.Logger(), timepiece)
+	recorder := report.NewRecorder(time.Now, sinks...)
+	recorder.Reword = i.hint
+
+	run, err := steps.New(ctx, loaded, i.Environ, recorder, console.Logger(), timepiece)
 	if err != nil {
 		_ = console.Close()
 
@@ -215,7 +221,7 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 			return nil, nil, i.failure(ctx, target, err)
 		}
 
-		return nil, nil, badInput(err)
+		return nil, nil, i.badInput(err)
 	}
 
 	return run, planned, nil
@@ -254,7 +260,6 @@ func (i Invocation) watched(loaded *settings.Settings) bool {
 
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
-
 	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor fits
 }
 
@@ -263,14 +268,12 @@ func (i Invocation) consoleOptions(loaded *settings.Settings, timepiece clock.Cl
 
 	out, outIsFile := i.Out.(*os.File)
 	errs, errIsFile := i.Err.(*os.File)
-
 	if outIsFile && errIsFile {
 		options = report.Terminals(out, errs, loaded.NoColor)
 	}
 
 	options.LogFormat, options.LogLevel, options.Now = loaded.LogFormat, loaded.LogLevel, timepiece.Now
 	options.Verbose = loaded.Detailed()
-
 	return options
 }
 
@@ -327,31 +330,29 @@ func nothingDone(results []report.Result) bool {
 
 func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {
 	if code, reason := interruption(ctx); code != diagnosis.ExitOK {
-		return &Failure{Code: code,
-			Message: fmt.Sprintf("%s; what was done is told above. Next: mage %s goes on from here", reason, target)}
+		return i.fail(code, fmt.Sprintf("%s; what was done is shown above. Next: mage %s continues from here", reason, target))
 	}
 
 	if err == nil {
 		return nil
 	}
 
-	return &Failure{Code: steps.CodeOf(err), Message: report.Scrub(err.Error())}
+	return i.fail(steps.CodeOf(err), err.Error())
 }
 
-func badInput(err error) *Failure {
+func (i Invocation) badInput(err error) *Failure {
 	code := diagnosis.ExitBadInput
 
 	if problem, ok := diagnosis.AsProblem(err); ok {
 		code = problem.ExitCode()
 	}
 
-	return &Failure{Code: code, Message: report.Scrub(err.Error())}
+	return i.fail(code, err.Error())
 }
 
 // columns writes rows with aligned columns.
 func (i Invocation) columns(rows [][]string) {
 	table := tabwriter.NewWriter(i.Out, 0, 0, 2, ' ', 0)
-
 	for _, row := range rows {
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}

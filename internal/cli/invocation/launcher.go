@@ -32,7 +32,6 @@ func findLaunchers() launchers {
 	program, _ := os.Executable() //nolint:errcheck // a program without a name is not known to be mage's
 
 	fromCache := cached.MatchString(filepath.Base(program))
-
 	switch {
 	case fromCache && adopted(parent, name):
 		return launchers{dead: true}
@@ -83,7 +82,6 @@ func look(pid int) (parent int, name string) {
 
 	number, path, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
 	parent, _ = strconv.Atoi(number) //nolint:errcheck // 0 says that it isn't known
-
 	return parent, filepath.Base(strings.TrimSpace(path))
 }
 

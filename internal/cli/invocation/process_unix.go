@@ -10,6 +10,5 @@ func lives(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH } //noli
 // sameGroup reports whether a process is in this one's process group.
 func sameGroup(pid int) bool {
 	group, err := syscall.Getpgid(pid)
-
 	return err != nil || group == syscall.Getpgrp()
 }

@@ -54,7 +54,6 @@ func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 			case <-ticker.C:
 				if launchers.gone() {
 					cancel(errOrphaned)
-
 					return
 				}
 			}

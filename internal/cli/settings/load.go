@@ -58,7 +58,6 @@ func Load(environ []string, overrides Overrides, workdir string) (*Settings, err
 // merge gives the values of our variables: the environment's, and over them the overrides.
 func merge(environ []string, overrides Overrides) (map[string]string, error) {
 	values := map[string]string{}
-
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 
@@ -69,7 +68,6 @@ func merge(environ []string, overrides Overrides) (map[string]string, error) {
 
 		if value = strings.TrimSpace(value); value == "" {
 			delete(values, name)
-
 			continue
 		}
 
@@ -89,7 +87,6 @@ func merge(environ []string, overrides Overrides) (map[string]string, error) {
 
 		if value = strings.TrimSpace(value); value == "" {
 			delete(values, knob.Name)
-
 			continue
 		}
 
@@ -102,15 +99,13 @@ func merge(environ []string, overrides Overrides) (map[string]string, error) {
 // Retired says of each variable in the environment that permitted loss once, and is not obeyed any more, what does now.
 func Retired(environ []string) []string {
 	var warnings []string
-
 	for _, knob := range Table() {
 		if knob.Retired != "" && slices.ContainsFunc(environ, func(variable string) bool {
 			name, value, _ := strings.Cut(variable, "=")
-
 			return name == knob.Retired && strings.TrimSpace(value) != ""
 		}) {
 			warnings = append(warnings, fmt.Sprintf(
-				"%s is set and not obeyed: what permits loss comes from the command line alone, as -%s", knob.Retired, knob.Flag))
+				"%s is set but ignored: what permits loss is given on the command line alone, as -%s", knob.Retired, knob.Flag))
 		}
 	}
 
@@ -120,19 +115,15 @@ func Retired(environ []string) []string {
 // parseProblems turns the errors of the environment's parser into problems that name the variable or flag.
 func parseProblems(err error, values map[string]string, overrides Overrides) []error {
 	var all env.AggregateError
-
 	if !errors.As(err, &all) {
 		return []error{fmt.Errorf("read settings: %w", err)}
 	}
 
 	var problems []error
-
 	for _, err := range all.Errors {
 		var parse env.ParseError
-
 		if !errors.As(err, &parse) {
 			problems = append(problems, fmt.Errorf("read settings: %w", err))
-
 			continue
 		}
 
@@ -147,10 +138,8 @@ func parseProblems(err error, values map[string]string, overrides Overrides) []e
 // checkValues holds each value against what its field's tags allow.
 func checkValues(s *Settings, values map[string]string, overrides Overrides) []error {
 	var problems []error
-
 	for field, value := range reflect.ValueOf(s).Elem().Fields() {
 		knob := knobOf(field)
-
 		switch guess, err := knob.refuse(value); {
 		case err != nil:
 			problems = append(problems, badValue(knob, values[knob.Name], overrides, err, guess))
@@ -178,22 +167,16 @@ func checkSkips(s *Settings, overrides Overrides) []error {
 		s.SkipChecks[i] = strings.ToUpper(id)
 
 		entry, found := diagnosis.Lookup(diagnosis.ID(s.SkipChecks[i]))
-
 		switch {
 		case !found:
 			knob, _ := Lookup("SKIP_CHECKS")
 			problems = append(problems,
 				badValue(knob, id, overrides, errors.New("there is no check of this id"), suggest.Word(id, known)))
 		case entry.Unskippable:
-			problems = append(problems, &diagnosis.Problem{
-				Step: stepName,
-				Finding: diagnosis.Finding{
-					ID: diagnosis.UnskippableCheck, Severity: diagnosis.Failure,
-					Cause: fmt.Sprintf("SKIP_CHECKS names %s (%s), which protects the cluster's secrets and can't be skipped",
-						entry.ID, entry.Title),
-					Next: "take " + string(entry.ID) + " out of SKIP_CHECKS",
-				},
-			})
+			problems = append(problems, diagnosis.NewProblem(diagnosis.UnskippableCheck,
+				fmt.Sprintf("SKIP_CHECKS names %s (%s), which protects the cluster's secrets and can't be skipped",
+					entry.ID, entry.Title),
+				"take "+string(entry.ID)+" out of SKIP_CHECKS").In(stepName))
 		}
 	}
 
@@ -224,18 +207,13 @@ func badValue(knob Knob, value string, overrides Overrides, reason error, guess 
 		next = name + "=" + guess
 	}
 
-	return &diagnosis.Problem{
-		Step:    stepName,
-		Finding: diagnosis.Finding{ID: diagnosis.BadSetting, Severity: diagnosis.Failure, Cause: cause, Next: next},
-		Err:     reason,
-	}
+	return diagnosis.NewProblem(diagnosis.BadSetting, cause, next).In(stepName).From(reason)
 }
 
 // resolvePaths fills in the paths that were not given and makes all of them absolute. A default builds on paths of
 // fields above it.
 func (s *Settings) resolvePaths(workdir string) {
 	resolved := map[string]string{}
-
 	for field, value := range reflect.ValueOf(s).Elem().Fields() {
 		byDefault, isPath := field.Tag.Lookup("path")
 		if !isPath {

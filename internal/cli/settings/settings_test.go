@@ -268,7 +268,7 @@ func TestWhatPermitsLossComesFromTheCommandLineAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEqual(t, byDefault, got, flag)
 
-		require.Equal(t, []string{variable + " is set and not obeyed: what permits loss comes from the command line " +
+		require.Equal(t, []string{variable + " is set but ignored: what permits loss is given on the command line " +
 			"alone, as -" +
 			flag}, settings.Retired([]string{variable + "=true"}))
 	}

@@ -37,7 +37,6 @@ type Knob struct {
 // Table lists every setting in the order of the struct's fields.
 func Table() []Knob {
 	var knobs []Knob
-
 	for field := range reflect.TypeFor[Settings]().Fields() {
 		knobs = append(knobs, knobOf(field))
 	}
@@ -89,7 +88,6 @@ func knobOf(field reflect.StructField) Knob {
 		Group:   field.Tag.Get("group"),
 		minimum: field.Tag.Get("min"),
 	}
-
 	if flag, alone := strings.CutPrefix(knob.Name, "-"); alone {
 		knob.Flag = flag
 	}
@@ -99,7 +97,6 @@ func knobOf(field reflect.StructField) Knob {
 	}
 
 	path, isPath := field.Tag.Lookup("path")
-
 	switch {
 	case path != "":
 		knob.Default = path
@@ -108,7 +105,6 @@ func knobOf(field reflect.StructField) Knob {
 	}
 
 	knob.Type = typeName(field.Type, isPath, knob.words)
-
 	return knob
 }
 
@@ -146,7 +142,6 @@ func (k Knob) Takes() string {
 	switch k.Type {
 	case "word":
 		last := len(k.words) - 1
-
 		return strings.Join(k.words[:last], ", ") + " or " + k.words[last]
 	case "duration":
 		if k.minimum != "" {
@@ -205,7 +200,6 @@ func (k Knob) refuseWord(word string) (guess string, err error) {
 func refuseFingerprints(list reflect.Value) error {
 	for i := range list.Len() {
 		fingerprint := list.Index(i).String()
-
 		if sum, err := base64.StdEncoding.DecodeString(fingerprint); err != nil || len(sum) != sha256.Size {
 			return fmt.Errorf("%q is no fingerprint", fingerprint)
 		}
@@ -220,15 +214,12 @@ func (k Knob) tooSmall(value reflect.Value) bool {
 	switch of := value.Interface().(type) {
 	case time.Duration:
 		least, err := time.ParseDuration(k.minimum)
-
 		return err != nil || of < least
 	case int:
 		least, err := strconv.Atoi(k.minimum)
-
 		return err != nil || of < least
 	case float64:
 		least, err := strconv.ParseFloat(k.minimum, 64)
-
 		return err != nil || of < least
 	default:
 		return true

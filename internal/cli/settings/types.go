@@ -86,7 +86,6 @@ func parseFloat(text string) (float64, error) {
 // parseList reads comma separated words; spaces around them and empty ones don't count.
 func parseList(text string) []string {
 	var list []string
-
 	for word := range strings.SplitSeq(text, ",") {
 		if word = strings.TrimSpace(word); word != "" {
 			list = append(list, word)
@@ -148,11 +147,9 @@ type Addresses map[string]string
 // ("cp[192.0.2.11]").
 func (a *Addresses) UnmarshalText(text []byte) error {
 	addresses := Addresses{}
-
 	for _, entry := range parseList(string(text)) {
 		name, address, found := strings.Cut(entry, "=")
 		name, address = strings.TrimSpace(name), strings.TrimSpace(address)
-
 		if !found || name == "" || address == "" {
 			return fmt.Errorf("%q is not name=address", entry)
 		}
@@ -193,7 +190,6 @@ func parseAddress(text string) (string, error) {
 
 	if strings.Contains(text, ":") {
 		var err error
-
 		if host, port, err = net.SplitHostPort(text); err != nil {
 			return "", errors.New("not host:port (IPv6 with a port needs brackets)")
 		}

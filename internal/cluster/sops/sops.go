@@ -141,18 +141,12 @@ func (s Sops) Encrypt(ctx context.Context, path string, plain []byte) ([]byte, e
 }
 
 func missing(why string, err error) *diagnosis.Problem {
-	return &diagnosis.Problem{Err: err, Finding: diagnosis.Finding{
-		ID: diagnosis.ProgramMissing, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
-		Cause: "sops is not on the PATH, and " + why,
-		Next:  "install sops (https://getsops.io), then run the same command again",
-	}}
+	return diagnosis.NewProblem(diagnosis.ProgramMissing, "sops is not on the PATH, and "+why,
+		"install sops (https://getsops.io), then run the same command again").From(err)
 }
 
 func unencryptable(path, why, next string, err error) *diagnosis.Problem {
-	return &diagnosis.Problem{Err: err, Finding: diagnosis.Finding{
-		ID: diagnosis.SecretsNotEncryptable, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
-		Cause: path + " was not written: " + why, Next: next,
-	}}
+	return diagnosis.NewProblem(diagnosis.SecretsNotEncryptable, path+" was not written: "+why, next).From(err)
 }
 
 func (s Sops) undecryptable(path string, data []byte, failure *program.Failure) *diagnosis.Problem {
@@ -164,10 +158,7 @@ func (s Sops) undecryptable(path string, data []byte, failure *program.Failure) 
 		next = "SOPS_AGE_KEY holds no key; if it is the path of one, it belongs into SOPS_AGE_KEY_FILE"
 	}
 
-	return &diagnosis.Problem{Err: failure, Finding: diagnosis.Finding{
-		ID: diagnosis.SecretsUndecryptable, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput, Cause: cause,
-		Next: next,
-	}}
+	return diagnosis.NewProblem(diagnosis.SecretsUndecryptable, cause, next).From(failure)
 }
 
 func orNobody(recipients []string) []string {

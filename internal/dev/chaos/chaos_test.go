@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/dev/chaos"
-	"github.com/talos-mage/talos-mage/internal/test/labtest"
+	"github.com/talos-mage/talos-mage/internal/test/emulatortest"
 )
 
-func TestMain(m *testing.M) { os.Exit(labtest.Run(m, 1)) }
+func TestMain(m *testing.M) { os.Exit(emulatortest.Run(m, 1)) }
 
 // keptFile holds the seeds that once failed, a line each: the seed, and what it found.
 var keptFile = filepath.Join("testdata", "seeds.txt")

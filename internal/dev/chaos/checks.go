@@ -276,6 +276,10 @@ func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 		return true
 	}
 
+	if h.MeetInKubernetes && h.isControlPlane(strike.Node) && slices.Contains(strike.Class.Unmet, problem.ID) {
+		return named || h.indispensable(strike.Node, run)
+	}
+
 	if !h.isControlPlane(strike.Node) || !slices.Contains(strike.Class.Around, problem.ID) {
 		return false
 	}

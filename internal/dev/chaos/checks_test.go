@@ -78,6 +78,18 @@ func silence(node string) chaos.Strike {
 	}
 }
 
+// apart is an etcd that lacks members while a control plane's Kubernetes API is down, which may be where they meet.
+func apart(node string, meet bool) *chaos.History {
+	h := failed(diagnosis.ExitBootstrap, incomplete, chaos.Strike{
+		Incident: chaos.Incident{Kind: "Kubernetes API down", Node: node,
+			Class: chaos.Class{Unmet: []diagnosis.ID{diagnosis.EtcdIncomplete}}},
+		Time: struck,
+	})
+	h.MeetInKubernetes = meet
+
+	return h
+}
+
 const (
 	silentWorker = "worker1 (192.0.2.14): verifyWorkers: no answer at 192.0.2.14 for 5m [TM091]. Next: power it on"
 	silentCP2    = "cp2 (192.0.2.12): verify: no answer at 192.0.2.12 for 5m [TM091]. Next: power it on"
@@ -95,6 +107,7 @@ func TestWhatHoldsIsNoViolation(t *testing.T) {
 		"the right node, its class":  failed(diagnosis.ExitVerify, silentWorker, silence("worker1")),
 		"what follows from it":       failed(diagnosis.ExitBootstrap, incomplete, silence("cp2")),
 		"who needs the bootstrapped": failed(diagnosis.ExitVerify, joining, silence("cp1")),
+		"members that can't meet":    apart("cp1", true),
 		"a swap that is told": failed(diagnosis.ExitVerify, swappedNode,
 			chaos.Strike{Incident: chaos.Incident{Node: "cp2", Class: chaos.Class{Here: []diagnosis.ID{diagnosis.NodesSwapped}}},
 				Time: struck}),
@@ -178,6 +191,8 @@ func TestEveryCheckCanFail(t *testing.T) {
 			failed(diagnosis.ExitVerify, silentWorker),                      // nothing happened
 			failed(diagnosis.ExitVerify, silentWorker, silence("cp2")),      // another node
 			failed(diagnosis.ExitBootstrap, incomplete, silence("worker1")), // no member
+			apart("cp1", false), // they meet elsewhere
+			apart("cp3", true),  // they meet at the one that was bootstrapped
 			// the others sign certificates
 			failed(diagnosis.ExitVerify, joining, silence("cp2")),
 			failed(diagnosis.ExitVerify, swappedNode, silence("cp2")),                                   // another class

@@ -14,6 +14,8 @@ type Class struct {
 	Here []diagnosis.ID
 	// Around are those that are right for the cluster, and for nodes that need the one that has it: a control plane.
 	Around []diagnosis.ID
+	// Unmet are right besides, for both, where control planes meet through the Kubernetes API alone.
+	Unmet []diagnosis.ID
 }
 
 // What follows from a control plane that is not there.
@@ -116,10 +118,11 @@ var (
 	etcdStuck = Class{Name: "etcd does not run",
 		Here: []diagnosis.ID{diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked}, Around: withoutControlPlane}
 	// apiDown: the Kubernetes API of a control plane does not come up.
-	apiDown = Class{Name: "Kubernetes API down", Here: []diagnosis.ID{diagnosis.StageStuck}, Around: withoutCluster}
+	apiDown = Class{Name: "Kubernetes API down", Here: []diagnosis.ID{diagnosis.StageStuck}, Around: withoutCluster,
+		Unmet: withoutMember}
 	// kubeletIll: the node does not get Kubernetes running.
 	kubeletIll = Class{Name: "kubelet down",
-		Here: []diagnosis.ID{diagnosis.StageStuck, diagnosis.NotRegistered, diagnosis.NodesNotReady}}
+		Here: []diagnosis.ID{diagnosis.StageStuck, diagnosis.NotRegistered, diagnosis.NodesNotReady}, Unmet: withoutMember}
 	// brokenCalls: calls break off, or are never answered.
 	brokenCalls = Class{
 		Name: "calls break off",

@@ -18,6 +18,9 @@ type History struct {
 	DeclaredMACs bool
 	// Endpoint is the node whose address is the cluster's endpoint; empty for a virtual one and a balancer's.
 	Endpoint string
+	// MeetInKubernetes reports whether control planes find each other's etcd through the Kubernetes API alone: there is no
+	// discovery, and the endpoint is a balancer's address, where no etcd answers.
+	MeetInKubernetes bool
 	// Nodes are those of the inventory, with what is declared for each.
 	Nodes []Declared
 	// Machines are all machines that ever stood in the lab.

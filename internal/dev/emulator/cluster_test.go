@@ -287,6 +287,8 @@ func TestClaim_7_01_EventsBeginWithAHelloAndTellTheHistory(t *testing.T) {
 	hello, err := stream.Recv()
 	require.NoError(t, err)
 	require.Empty(t, hello.GetData().GetTypeUrl())
+	require.Len(t, hello.GetId(), 20)
+	require.Nil(t, hello.GetMetadata())
 
 	first, err := stream.Recv()
 	require.NoError(t, err)

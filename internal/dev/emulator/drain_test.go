@@ -312,7 +312,7 @@ func TestClaim_2_34_WhatAnInstallingNodeAnswers(t *testing.T) {
 	} {
 		err := call()
 		if err != nil && sequence == "reset" {
-			require.ErrorContains(t, err, "failed to get volume status", "nothing is there to wipe")
+			require.ErrorContains(t, err, `volume "STATE" is not located`, "nothing is there to wipe")
 
 			continue
 		}

@@ -421,12 +421,12 @@ func TestClaim_4_22_ServicesAreListedByNameWithTheirHistory(t *testing.T) {
 			require.Equal(t, "Running", events[len(events)-1].GetState())
 
 			health := service.GetHealth()
-			unchecked := slices.Contains([]string{"auditd", "dashboard"}, service.GetId())
+			unchecked := service.GetId() == "dashboard"
 			require.Equal(t, unchecked, health.GetUnknown(), service.GetId())
 			require.Equal(t, !unchecked, health.GetHealthy(), service.GetId())
 
 			if unchecked {
-				require.Equal(t, "Unknown", health.GetLastMessage())
+				require.Empty(t, health.GetLastMessage())
 				require.Equal(t, 1, health.GetLastChange().AsTime().Year())
 			} else {
 				require.Equal(t, "Health check successful", events[len(events)-1].GetMsg())
@@ -483,4 +483,80 @@ func TestClaim_1_04_EtcdCallsAreUnimplementedInMaintenance(t *testing.T) {
 
 	_, err = c.MachineClient.EtcdAlarmList(deadline(t), &emptypb.Empty{})
 	requireStatus(t, err, codes.Unimplemented, "etcd alarm list is only available on control plane nodes")
+}
+
+func TestClaim_4_24_AHealthHasNoMessageBeforeTheFirstCheck(t *testing.T) {
+	t.Parallel()
+
+	cluster := newCluster(t, labcluster.Options{ControlPlanes: 1, Workers: -1, Endpoint: labcluster.FirstControlPlane,
+		Timing: emulator.Timing{EtcdStart: 1000 * time.Hour}})
+	bringUp(t, cluster)
+
+	c := secure(t, cluster.Talosconfig(), cluster.Node("cp1"))
+	require.Empty(t, serviceInfo(t, c, "etcd").GetHealth().GetLastMessage())
+
+	eventually(t, func() error { return bootstrap(t, c) })
+	eventually(t, func() error { return until(serviceInfo(t, c, "etcd").GetState() == "Running") })
+
+	health := serviceInfo(t, c, "etcd").GetHealth()
+	require.True(t, health.GetUnknown())
+	require.Empty(t, health.GetLastMessage())
+}
+
+func TestClaim_4_25_LearnersJoinOneAtATimeAndFailTheirHealthCheck(t *testing.T) {
+	t.Parallel()
+
+	cluster := newCluster(t, labcluster.Options{ControlPlanes: 3, Workers: -1, Endpoint: labcluster.FirstControlPlane,
+		Edit: func(o *emulator.NodeOptions) { o.Faults.EtcdJoin = 1000 * time.Hour }})
+	bringUp(t, cluster)
+
+	clock := cluster.Lab.Clock()
+	c := secure(t, cluster.Talosconfig(), cluster.Node("cp1"))
+	eventually(t, func() error { return bootstrap(t, c) })
+
+	var learner *emulator.Node
+
+	eventually(t, func() error {
+		members, err := c.EtcdMemberList(deadline(t), &machineapi.EtcdMemberListRequest{})
+		if err != nil {
+			return err
+		}
+
+		for _, member := range members.GetMessages()[0].GetMembers() {
+			if member.GetIsLearner() && member.GetHostname() != "" {
+				learner = cluster.Node(member.GetHostname())
+			}
+		}
+
+		return until(learner != nil)
+	})
+
+	api := secure(t, cluster.Talosconfig(), learner)
+	eventually(t, func() error { return until(!serviceInfo(t, api, "etcd").GetHealth().GetUnknown()) })
+
+	health := serviceInfo(t, api, "etcd").GetHealth()
+	require.False(t, health.GetHealthy())
+	require.Equal(t, "etcdserver: rpc not supported for learner", health.GetLastMessage())
+
+	// The other one waits for its turn: there is one learner, however long it takes.
+	members, err := c.EtcdMemberList(deadline(t), &machineapi.EtcdMemberListRequest{})
+	require.NoError(t, err)
+	require.Len(t, members.GetMessages()[0].GetMembers(), 2)
+
+	caughtUp := clock.Now()
+
+	for _, node := range cluster.Nodes {
+		node.Set(func(f *emulator.Faults) { f.EtcdJoin = 0 })
+	}
+
+	for _, node := range cluster.Nodes {
+		require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+	}
+
+	require.GreaterOrEqual(t, clock.Now().Sub(caughtUp), 15*time.Second, "the second needs an attempt of its own")
+	eventually(t, func() error {
+		health := serviceInfo(t, api, "etcd").GetHealth()
+
+		return until(health.GetHealthy() && health.GetLastMessage() == "")
+	})
 }

@@ -37,7 +37,7 @@ func listen(t *testing.T, c *client.Client, request *machineapi.EventsRequest) m
 	hello, err := stream.Recv()
 	require.NoError(t, err)
 	require.Empty(t, hello.GetData().GetTypeUrl())
-	require.Empty(t, hello.GetId())
+	require.Len(t, hello.GetId(), 20)
 	require.Equal(t, request.GetWithActorId(), hello.GetActorId())
 
 	return stream

@@ -11,11 +11,16 @@ import (
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
 // sensitiveTypes are for administrators, and so is every type of the group secrets.
@@ -211,11 +216,16 @@ func TestClaim_1_22_WhatAClientNeedsToKnowIsReadable(t *testing.T) {
 	}
 }
 
-func TestClaim_1_23_OfARunningNodeTheActiveAndThePersistentConfigAreThere(t *testing.T) {
+func TestClaim_1_23_TheActiveConfigIsThereAndThePersistentOneAfterAnApply(t *testing.T) {
 	t.Parallel()
 
-	cluster, node := waiting(t)
-	c := secure(t, cluster.Talosconfig(), node)
+	cluster, _, c := ready(t, labcluster.Options{Endpoint: labcluster.FirstControlPlane})
+
+	_, err := safe.StateGetByID[*config.MachineConfig](deadline(t), c.COSI, "persistent")
+	require.True(t, state.IsNotFoundError(err), "a boot from the disk does not show it")
+
+	_, err = apply(t, c, edited(t, cluster, "cp1", patchedSysctl("1")), modeNoReboot)
+	require.NoError(t, err)
 
 	for _, id := range []string{"v1alpha1", "persistent"} {
 		found, err := safe.StateGetByID[*config.MachineConfig](deadline(t), c.COSI, id)
@@ -223,7 +233,7 @@ func TestClaim_1_23_OfARunningNodeTheActiveAndThePersistentConfigAreThere(t *tes
 		require.Equal(t, "controlplane", found.Config().Machine().Type().String())
 	}
 
-	_, err := safe.StateGetByID[*config.MachineConfig](deadline(t), c.COSI, "maintenance")
+	_, err = safe.StateGetByID[*config.MachineConfig](deadline(t), c.COSI, "maintenance")
 	require.True(t, state.IsNotFoundError(err))
 }
 
@@ -256,4 +266,47 @@ func TestClaim_4_11_OnlyRunningServicesAreResources(t *testing.T) {
 
 	slices.Sort(resources)
 	require.Equal(t, running, resources)
+}
+
+func TestClaim_1_30_VolumesAreMissingBeforeAnInstall(t *testing.T) {
+	t.Parallel()
+
+	_, node := idle(t)
+	c := insecure(t, node)
+
+	for _, id := range []string{"META", "STATE"} {
+		volume, err := safe.StateGetByID[*block.VolumeStatus](deadline(t), c.COSI, id)
+		require.NoError(t, err)
+		require.Equal(t, block.VolumePhaseMissing, volume.TypedSpec().Phase, id)
+	}
+
+	_, err := safe.StateGetByID[*block.VolumeStatus](deadline(t), c.COSI, "EPHEMERAL")
+	require.True(t, state.IsNotFoundError(err))
+}
+
+func TestClaim_1_31_TheResourcesOfAControlPlaneAreFilled(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := waiting(t)
+	c := secure(t, cluster.Talosconfig(), node)
+
+	name, err := safe.StateGetByID[*k8s.Nodename](deadline(t), c.COSI, k8s.NodenameID)
+	require.NoError(t, err)
+	require.NotEmpty(t, name.TypedSpec().HostnameVersion)
+
+	manifests, err := safe.StateGetByID[*k8s.BootstrapManifestsConfig](deadline(t), c.COSI, k8s.BootstrapManifestsConfigID)
+	require.NoError(t, err)
+	require.Equal(t, "https://127.0.0.1:7445", manifests.TypedSpec().Server)
+	require.Equal(t, "cluster.local", manifests.TypedSpec().ClusterDomain)
+	require.Equal(t, []string{"10.244.0.0/16"}, manifests.TypedSpec().PodCIDRs)
+	require.Equal(t, "10.96.0.10", manifests.TypedSpec().DNSServiceIP)
+	require.True(t, manifests.TypedSpec().ProxyEnabled)
+	require.Contains(t, manifests.TypedSpec().ProxyImage, "kube-proxy:v")
+	require.True(t, manifests.TypedSpec().CoreDNSEnabled)
+	require.Contains(t, manifests.TypedSpec().CoreDNSImage, "coredns:")
+	require.False(t, manifests.TypedSpec().FlannelEnabled)
+	require.Equal(t, "none", manifests.TypedSpec().CNIName)
+
+	_, err = safe.StateGetByID[*runtimeres.UniqueMachineToken](deadline(t), c.COSI, runtimeres.UniqueMachineTokenID)
+	require.NoError(t, err)
 }

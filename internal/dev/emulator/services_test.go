@@ -301,6 +301,22 @@ func TestClaim_7_04_ABootBeginsInAnUnknownStageAndReady(t *testing.T) {
 	require.Equal(t, machineapi.MachineStatusEvent_UNKNOWN, first.GetStage())
 	require.True(t, first.GetStatus().GetReady())
 
-	require.Equal(t, 1, serviceInfo(t, c, "auditd").GetHealth().GetLastChange().AsTime().Year(),
+	require.Equal(t, 1, serviceInfo(t, c, "dashboard").GetHealth().GetLastChange().AsTime().Year(),
 		"a service without a check has never changed")
+}
+
+func TestClaim_8_23_UnknownLogsAreRefusedByNamespace(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := waiting(t)
+	api := secure(t, cluster.Talosconfig(), node).MachineClient
+
+	for namespace, text := range map[string]string{
+		"":       "namespace can't be empty",
+		"system": `log "nope" was not registered`,
+		"k8s.io": `container "nope" not found`,
+	} {
+		require.ErrorContains(t, firstFrame(api.Logs(deadline(t),
+			&machineapi.LogsRequest{Namespace: namespace, Id: "nope"})), text)
+	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
-	"github.com/talos-mage/talos-mage/internal/test/labtest"
+	"github.com/talos-mage/talos-mage/internal/test/emulatortest"
 )
 
 // TestMain takes the standing labs down when all tests are over.
@@ -19,7 +19,7 @@ import (
 const atOnce = 6
 
 func TestMain(m *testing.M) {
-	code := labtest.Run(m, atOnce)
+	code := emulatortest.Run(m, atOnce)
 
 	if err := closeStanding(); err != nil && code == 0 {
 		code = 1

@@ -36,7 +36,6 @@ func (g Gate) Apply(ctx context.Context, conn *talos.Conn, config []byte, mode s
 	err error) {
 	return applied, g.pass(func() error {
 		applied, err = conn.Apply(ctx, config, talos.ApplyOptions{Mode: mode})
-
 		return err //nolint:wrapcheck // its class is the caller's to judge
 	})
 }
@@ -55,7 +54,6 @@ func (g Gate) Bootstrap(ctx context.Context, conn *talos.Conn) error {
 // MergeKubeconfig merges a kubeconfig into the user's; through a shut gate it tells what would change.
 func (g Gate) MergeKubeconfig(path string, fetched []byte, options kube.MergeOptions) (kube.MergeResult, error) {
 	options.DryRun = options.DryRun || g.shut
-
 	return kube.Merge(path, fetched, options) //nolint:wrapcheck // it names the file
 }
 

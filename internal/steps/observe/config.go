@@ -28,16 +28,13 @@ func (o *Observer) readConfig(ctx context.Context, seen *Observation, conn *talo
 	declared := o.declared(seen.Node)
 	facts := o.Facts(seen.Node)
 	last := facts.compared
-
 	switch {
 	case declared != nil && bytes.Equal(declared.Bytes, data): // as most often
 		seen.Config, seen.Relation = declared, ConfigSame
-
 		return nil
 	case last.running != nil && bytes.Equal(last.running.Bytes, data) && last.declared == declared &&
 		last.sent == facts.Sent:
 		seen.Config, seen.Relation, seen.Owner = last.running, last.relation, last.owner
-
 		return nil
 	}
 

@@ -111,7 +111,7 @@ func (e EtcdObservation) Text() string {
 	case e.Healthy():
 		return "etcd runs and is healthy, " + text.Counted(len(e.Members), "member")
 	case e.Running() && e.MemberID != 0 && e.Leader == 0:
-		return "etcd runs and sees no leader"
+		return "etcd runs, but has no leader"
 	case e.Running() && e.MemberID != 0 && !e.IsVoter():
 		return "etcd runs, is a learner or not in its own list yet"
 	case e.Running():
@@ -233,7 +233,6 @@ func (s EtcdSurvey) Running() bool { return slices.ContainsFunc(s, EtcdObservati
 // HealthyCount is how many members are healthy voters.
 func (s EtcdSurvey) HealthyCount() int {
 	count := 0
-
 	for _, node := range s {
 		if node.Healthy() {
 			count++
@@ -246,7 +245,6 @@ func (s EtcdSurvey) HealthyCount() int {
 // Unhealthy describes the control planes whose etcd is not a healthy voter.
 func (s EtcdSurvey) Unhealthy() []string {
 	var unhealthy []string
-
 	for _, node := range s {
 		if !node.Healthy() {
 			unhealthy = append(unhealthy, node.Describe())
@@ -279,7 +277,6 @@ func (s EtcdSurvey) memberCount() int {
 // LosesQuorumWithout reports whether etcd would stop working while the given control plane is away.
 func (s EtcdSurvey) LosesQuorumWithout(away *inventory.Node) bool {
 	left, member := s.HealthyCount(), false
-
 	for _, node := range s {
 		if node.Node == away {
 			member = node.Running()
@@ -297,7 +294,6 @@ func (s EtcdSurvey) LosesQuorumWithout(away *inventory.Node) bool {
 // call carries a cluster id, so that is the proof that they are one etcd.
 func (s EtcdSurvey) Agree(expected []*inventory.Node) bool {
 	var ids []uint64
-
 	for _, node := range s {
 		if !slices.Contains(expected, node.Node) {
 			continue
@@ -341,7 +337,6 @@ func (s EtcdSurvey) Lists(node *inventory.Node) bool {
 // Split reports whether there are two clusters that do not know each other.
 func (s EtcdSurvey) Split() bool {
 	var first []uint64
-
 	for _, node := range s {
 		if !node.Healthy() {
 			continue
@@ -363,7 +358,6 @@ func (s EtcdSurvey) Split() bool {
 // UnknownMembers are members that the inventory does not name.
 func (s EtcdSurvey) UnknownMembers(cluster *inventory.Cluster) []string {
 	var unknown []string
-
 	for _, node := range s {
 		for _, member := range node.Members {
 			if member.Hostname != "" && !knownMember(cluster, s, member) {
@@ -394,7 +388,6 @@ func knownMember(cluster *inventory.Cluster, survey EtcdSurvey, member talos.Etc
 // Stale are listed members whose node is in maintenance: they hold nothing any more.
 func (s EtcdSurvey) Stale() []string {
 	var stale []string
-
 	for _, node := range s {
 		if node.State == talos.Maintenance && s.Lists(node.Node) {
 			stale = append(stale, node.Node.Name)
@@ -407,13 +400,12 @@ func (s EtcdSurvey) Stale() []string {
 // CauseText says why etcd is not healthy, as far as its members tell.
 func (s EtcdSurvey) CauseText() string {
 	var causes []string
-
 	for _, node := range s {
 		switch {
 		case node.State == talos.Ours && node.Unsynced():
 			causes = append(causes, node.Node.Name+"'s clock is not synced")
 		case node.Running() && node.MemberID != 0 && node.Leader == 0:
-			causes = text.AppendNew(causes, "quorum is lost: a member runs and sees no leader")
+			causes = text.AppendNew(causes, "quorum is lost: a member runs without a leader")
 		case node.HasData && !node.Running():
 			causes = append(causes, node.Node.Name+" has data and its etcd does not run")
 		}
@@ -429,7 +421,6 @@ func (s EtcdSurvey) CauseText() string {
 // MemberText lists the members that the control planes know of.
 func (s EtcdSurvey) MemberText() string {
 	var members []string
-
 	for _, node := range s {
 		for _, member := range node.Members {
 			members = text.AppendNew(members, memberName(member))
@@ -457,7 +448,6 @@ func memberName(member talos.EtcdMember) string {
 // LoneData is the only control plane that holds data, when all others were asked and are empty.
 func (s EtcdSurvey) LoneData() *inventory.Node {
 	var lone *inventory.Node
-
 	for _, node := range s {
 		switch {
 		case node.HasData && lone == nil:

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/kube"
+	"github.com/talos-mage/talos-mage/internal/retry"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -33,7 +35,6 @@ var ErrNoControlPlane = errors.New("no control plane answers with this cluster's
 // says nothing about the cluster's health.
 func (o *Observer) Kubeconfig(ctx context.Context) ([]byte, error) {
 	err := ErrNoControlPlane
-
 	for _, node := range o.Cluster.ControlPlanes() {
 		probed := o.Probe(ctx, node)
 		if probed.State != talos.Ours {
@@ -43,7 +44,6 @@ func (o *Observer) Kubeconfig(ctx context.Context) ([]byte, error) {
 		conn, dialErr := o.Dialer().Secure(ctx, probed.Address)
 		if dialErr != nil {
 			err = dialErr
-
 			continue
 		}
 
@@ -77,7 +77,6 @@ func (o *Observer) TrustdAnswers(ctx context.Context) bool {
 // APIAnswers reports whether a Kubernetes API is there at the endpoint, ready or not.
 func (o *Observer) APIAnswers(ctx context.Context) bool {
 	host := o.Cluster.Endpoint.Host
-
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host = net.JoinHostPort(strings.Trim(host, "[]"), "443")
 	}
@@ -86,8 +85,47 @@ func (o *Observer) APIAnswers(ctx context.Context) bool {
 	defer stop()
 
 	answered, _, err := kube.ServesCA(asking, host, nil)
-
 	return err == nil && answered
+}
+
+// errNotOurs is of an API that may be another cluster's, or this one's while it goes down: that hangs up, as anything
+// may.
+var errNotOurs = errors.New("what answers is not this cluster's API")
+
+// VIPAnswers reports whether anything answers on the Kubernetes API's port of an address, and whether this cluster's API
+// does. It asks again while something else does.
+func (o *Observer) VIPAnswers(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
+	//nolint:errcheck // what the last attempt saw is given
+	retry.Do(ctx, o.Clock, Evenly(o.Settings, o.Settings.ReachabilityRetries), func(ctx context.Context, _ int) error {
+		asking, stop := context.WithTimeout(ctx, o.Settings.DialTimeout)
+		defer stop()
+
+		answered, ours, err = kube.ServesCA(asking, net.JoinHostPort(address.String(), KubernetesPort), o.kubernetesCA())
+		if err == nil && answered && !ours {
+			return errNotOurs
+		}
+
+		return nil
+	}, func(error) bool { return true })
+
+	return answered, ours, err
+}
+
+// Evenly tries so many times in all, with the same pause between.
+func Evenly(limits *settings.Settings, tries int) retry.Policy {
+	return retry.Policy{Retries: tries - 1, Initial: limits.ReachabilityDelay, Max: limits.ReachabilityDelay,
+		Multiplier: 1}
+}
+
+// kubernetesCA is the CA that the machine configs declare for the Kubernetes API.
+func (o *Observer) kubernetesCA() []byte {
+	for _, node := range o.Cluster.ControlPlanes() {
+		if config := o.declared(node); config != nil {
+			return config.KubernetesCA()
+		}
+	}
+
+	return nil
 }
 
 // Kubernetes asks the cluster's Kubernetes API as an administrator.
@@ -159,7 +197,6 @@ func (k *Kubernetes) Registered(ctx context.Context, wanted []*inventory.Node) R
 	}
 
 	var seen Registration
-
 	for _, node := range wanted {
 		index := slices.IndexFunc(nodes, func(registered kube.Node) bool {
 			return !node.IgnoreHostname && strings.EqualFold(node.Hostname, registered.Name)
@@ -183,7 +220,6 @@ func (k *Kubernetes) Registered(ctx context.Context, wanted []*inventory.Node) R
 
 func (o *Observer) hasAddress(node *inventory.Node, registered kube.Node) bool {
 	addresses := o.Addresses(node)
-
 	return slices.ContainsFunc(registered.InternalIPs, func(theirs netip.Addr) bool {
 		return slices.Contains(addresses, theirs.String())
 	})

@@ -57,7 +57,6 @@ func (s Observation) Stage() string {
 func (s Observation) Installed() bool {
 	_, kubelet := s.Service("kubelet")
 	_, etcd := s.Service("etcd")
-
 	return kubelet && (etcd || s.Node.Role != inventory.ControlPlane)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -25,6 +26,12 @@ func (o *Observer) All(ctx context.Context, nodes []*inventory.Node) []Observati
 	return fanout.Collect(ctx, Limit, nodes, o.Observe, Unobserved)
 }
 
+// AllInMaintenance reports whether every node of the cluster answers in maintenance.
+func (o *Observer) AllInMaintenance(ctx context.Context) bool {
+	return !slices.ContainsFunc(o.All(ctx, o.Cluster.Nodes),
+		func(seen Observation) bool { return seen.State != talos.Maintenance })
+}
+
 // Contact observes, but reads nothing of a node in maintenance: whoever sends it its config reads what that takes on
 // the connection that sends it.
 func (o *Observer) Contact(ctx context.Context, node *inventory.Node) Observation {
@@ -40,7 +47,6 @@ func (o *Observer) observe(ctx context.Context, node *inventory.Node, more readi
 	conn, err := o.Dialer().Maintenance(ctx, seen.Address)
 	if err != nil {
 		seen.ReadErr = err
-
 		return seen
 	}
 	defer conn.Close()
@@ -86,7 +92,6 @@ func (o *Observer) readConfigured(ctx context.Context, seen *Observation, conn *
 	if conn == nil {
 		if conn, err = o.Dialer().Secure(ctx, seen.Address); err != nil {
 			seen.ReadErr = err
-
 			return
 		}
 	}

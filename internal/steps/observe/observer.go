@@ -7,37 +7,26 @@ import (
 	"sync"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
-	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // Limit bounds how many nodes are observed or waited for at once; it is about sockets, not about load on the nodes.
 const Limit = 32
 
-// Subject is the cluster that is observed, and with what.
-type Subject struct {
-	Settings *settings.Settings
-	Cluster  *inventory.Cluster
-	// Configs are the loaded machine configs by node name; a node whose file is missing or broken has none.
-	Configs map[string]*machineconfig.Config
-	// Credentials come from the talosconfig; nil without one.
-	Credentials *talos.Credentials
-	Clock       clock.Clock
-}
-
-// Observer observes the nodes of one run. Safe for concurrent use while the subject stays as it is.
+// Observer observes the nodes of one run. Safe for concurrent use while the contents stay as they are.
 type Observer struct {
-	*Subject
+	*workspace.Contents
+	Clock clock.Clock
 
 	mu    sync.Mutex
 	facts map[string]Facts
 }
 
-// New observes a subject that may still change between two steps.
-func New(subject *Subject) *Observer {
-	return &Observer{Subject: subject, facts: make(map[string]Facts)}
+// New observes the nodes of a cluster, whose files may still change between two steps.
+func New(contents *workspace.Contents, clk clock.Clock) *Observer {
+	return &Observer{Contents: contents, Clock: clk, facts: make(map[string]Facts)}
 }
 
 // Dialer reaches nodes with the run's credentials. Made fresh, so that nothing outlives a step.

@@ -47,7 +47,6 @@ func (o *Observer) Addresses(node *inventory.Node) []string {
 func (o *Observer) isAnothers(node *inventory.Node, address string) bool {
 	return slices.ContainsFunc(o.Cluster.Nodes, func(other *inventory.Node) bool {
 		now, given := o.addressNow(other)
-
 		return other != node && given && now == address
 	})
 }
@@ -60,7 +59,6 @@ func (o *Observer) addressNow(node *inventory.Node) (string, bool) {
 	}
 
 	now, given := o.Settings.NodeAddresses[node.Address]
-
 	return now, given
 }
 
@@ -73,13 +71,11 @@ func (o *Observer) Probe(ctx context.Context, node *inventory.Node) talos.Probed
 	defer stop()
 
 	answers := make(chan talos.Probed, len(addresses))
-
 	for _, address := range addresses {
 		go func() { answers <- dialer.Probe(probing, address) }()
 	}
 
 	best := <-answers
-
 	for range len(addresses) - 1 {
 		grace := graceAfter(best)
 

@@ -66,7 +66,6 @@ func (w *Waiter) Until(ctx context.Context, look func(context.Context) State) *d
 	for {
 		asked := w.Clock.Now()
 		state := look(ctx)
-
 		if !state.Asked.IsZero() {
 			asked = state.Asked
 		}

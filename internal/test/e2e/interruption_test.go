@@ -31,11 +31,11 @@ func TestWhatIsStoppedGoesOn(t *testing.T) {
 		next  string
 	}{
 		"Ctrl-C in Task's terminal": {
-			[]string{lookForTask(t), "-x", "bootstrap:talos"}, syscall.SIGINT, true, 130, "mage talos goes on from here",
+			[]string{lookForTask(t), "-x", "bootstrap:talos"}, syscall.SIGINT, true, 130, "task bootstrap:talos continues from here",
 		},
 		"SIGTERM to a script": {
 			[]string{"bash", "scripts/bootstrap-talos-apply.sh", "talos/clusterconfig"}, syscall.SIGTERM, false, 143,
-			"mage applySequential goes on from here",
+			"talos-mage applySequential continues from here",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

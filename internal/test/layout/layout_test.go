@@ -2,12 +2,14 @@ package layout_test
 
 import (
 	"cmp"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,6 +161,33 @@ func ownerOf(pkg string) string {
 	return owner
 }
 
+// The page that tells newcomers where to look names only what is there.
+func TestTheArchitecturePageNamesWhatIsThere(t *testing.T) {
+	t.Parallel()
+
+	root := filepath.Join("..", "..", "..")
+
+	page, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	require.NoError(t, err)
+
+	_, places, found := strings.Cut(string(page), "## Where do I change")
+	require.True(t, found)
+
+	places, _, _ = strings.Cut(places, "\n## ")
+	named := regexp.MustCompile("`([a-z/]+(?:/|\\.go))`").FindAllStringSubmatch(places, -1)
+	require.NotEmpty(t, named)
+
+	for _, path := range named {
+		below := filepath.Join(root, "internal", path[1])
+		if path[1] == "targets/" {
+			below = filepath.Join(root, path[1])
+		}
+
+		_, err := os.Stat(below)
+		require.NoError(t, err, path[1])
+	}
+}
+
 // At most fourteen folders, each with one idea, so that a newcomer finds the right one.
 func TestInternalHasFewFolders(t *testing.T) {
 	t.Parallel()
@@ -166,6 +195,34 @@ func TestInternalHasFewFolders(t *testing.T) {
 	folders, err := os.ReadDir(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(folders), 14)
+}
+
+// A problem is made by the catalogue's own constructors, so that none lacks what people are told of it.
+func TestProblemsHaveOneConstructor(t *testing.T) {
+	t.Parallel()
+
+	root := filepath.Join("..", "..", "..")
+	for file := range importsOf(t, root) {
+		if path.Dir(file) == "internal/diagnosis" {
+			continue
+		}
+
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, 0)
+		require.NoError(t, err)
+
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			literal, isLiteral := node.(*ast.CompositeLit)
+			if !isLiteral {
+				return true
+			}
+
+			of, _ := literal.Type.(*ast.SelectorExpr)
+			require.False(t, of != nil && of.Sel.Name == "Problem",
+				"%s makes a Problem by hand: diagnosis.NewProblem, or the Finding's Problem, is the way", file)
+
+			return true
+		})
+	}
 }
 
 // importsOf gives the imports of every Go file of this module that is no test, by the file's path from root.

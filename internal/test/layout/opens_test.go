@@ -26,7 +26,7 @@ var mayOpen = map[string]string{
 	"internal/machineconfig/config.go":       "a machine config that belongs to no run's cluster",
 	"internal/report/append.go":              "the report, which it writes",
 	"internal/steps/configs.go":              "the .gitignore that it adds to",
-	"internal/steps/generators.go":           "what talhelper has just rendered, in a folder of its own",
+	"internal/steps/workspace/render.go":     "what talhelper has just rendered, in a folder of its own",
 	"internal/steps/kubeconfig.go":           "the talosconfig that it changes, as it is by then",
 	"internal/steps/lock.go":                 "the cluster's lock",
 	"internal/steps/machines.go":             "a talosconfig without a cluster's other files",

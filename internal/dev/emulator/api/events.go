@@ -3,19 +3,16 @@ package api
 import (
 	"context"
 
-	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Events streams the ring: an empty hello, the asked-for history, and what follows. It ends cleanly when the node stops
+// Events streams the ring: a hello, the asked-for history, and what follows. It ends cleanly when the node stops
 // its services.
 func (s *logAPI) Events(request *machineapi.EventsRequest,
 	stream machineapi.MachineService_EventsServer) error {
 	b := s.boot
 
-	if err := stream.Send(&machineapi.Event{Metadata: &common.Metadata{}, Data: &anypb.Any{},
-		ActorId: request.GetWithActorId()}); err != nil {
+	if err := stream.Send(b.Events.Hello(b.Now(), request.GetWithActorId())); err != nil {
 		return err
 	}
 

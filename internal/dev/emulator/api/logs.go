@@ -6,6 +6,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,6 +28,10 @@ func (s *logAPI) Logs(request *machineapi.LogsRequest, stream machineapi.Machine
 	id := request.GetId()
 
 	if !s.boot.Services.Known(id) && id != "kernel" {
+		if request.GetNamespace() == constants.SystemContainerdNamespace {
+			return fmt.Errorf("log %q was not registered", id)
+		}
+
 		return fmt.Errorf("container %q not found", id)
 	}
 

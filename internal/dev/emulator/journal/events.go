@@ -49,6 +49,14 @@ type Events struct {
 	first  int // position of events[0] since the boot began
 }
 
+// Hello is what every stream begins with: no event, but an id.
+func (r *Events) Hello(at time.Time, actor string) *machineapi.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return &machineapi.Event{Data: &anypb.Any{}, Id: eventID(at, r.first+len(r.events)), ActorId: actor}
+}
+
 // Publish adds an event, which an actor may have caused.
 func (r *Events) Publish(at time.Time, actor string, payload proto.Message) {
 	body, err := proto.Marshal(payload)

@@ -76,7 +76,10 @@ func (m *machineConfig) load(data []byte) error {
 		return fmt.Errorf("failed to validate on-disk config: %w", err)
 	}
 
-	m.persist(provider)
+	m.boot.mu.Lock()
+	m.persistent = provider
+	m.boot.mu.Unlock()
+
 	m.activate(provider)
 
 	return nil

@@ -18,6 +18,8 @@ import (
 const (
 	etcdJoinInterval = 3 * time.Second  // between two attempts to join
 	etcdNagInterval  = 30 * time.Second // between two lines that ask for a bootstrap
+	// etcdPromoteInterval is between two attempts to make a learner a voter; the first comes too early for any.
+	etcdPromoteInterval = 15 * time.Second
 )
 
 // EtcdClusters counts the distinct etcd clusters that were ever made in this lab.
@@ -146,12 +148,9 @@ func (e *etcdService) live(ctx context.Context, start EtcdStart) error {
 	}
 
 	e.up(member)
+	e.boot.Tasks.Go(func() { e.promote(ctx, member) })
 
 	if err := e.boot.Sleep(ctx, e.boot.Node.options.Timing.EtcdStart); err != nil {
-		return err
-	}
-
-	if err := e.promote(ctx, member); err != nil {
 		return err
 	}
 
@@ -285,17 +284,20 @@ func (e *etcdService) down() {
 	}
 }
 
-// promote makes a learner a voter, after the time it takes to catch up.
-func (e *etcdService) promote(ctx context.Context, member *etcd.Member) error {
-	if !member.Learner() {
-		return nil
-	}
+// promote tries to make a learner a voter, again and again: it works once the learner has caught up.
+func (e *etcdService) promote(ctx context.Context, member *etcd.Member) {
+	started := e.boot.Now()
 
-	if err := e.boot.Sleep(ctx, e.boot.Node.options.Timing.EtcdJoin+e.boot.Node.Faults().EtcdJoin); err != nil {
-		return err
-	}
+	for member.Learner() {
+		if e.boot.Sleep(ctx, etcdPromoteInterval) != nil {
+			return
+		}
 
-	return e.boot.Node.Lab.changed.Until(ctx, member.Promote)
+		lag := e.boot.Node.options.Timing.EtcdJoin + e.boot.Node.Faults().EtcdJoin
+		if e.boot.Now().Sub(started) >= lag && member.Promote() {
+			e.boot.Node.Lab.changed.Raise()
+		}
+	}
 }
 
 // watch keeps the service's health what the cluster's quorum makes it.
@@ -308,9 +310,12 @@ func (e *etcdService) watch(ctx context.Context, member *etcd.Member) error {
 	for {
 		changed := lab.changed.Wait()
 
-		if e.healthy(member) {
+		switch {
+		case e.healthy(member):
 			e.boot.Services.SetHealth(service.Etcd, true, "")
-		} else {
+		case member.Learner():
+			e.boot.Services.SetHealth(service.Etcd, false, "etcdserver: rpc not supported for learner")
+		default:
 			e.boot.Services.SetHealth(service.Etcd, false, "context deadline exceeded")
 		}
 

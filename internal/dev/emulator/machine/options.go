@@ -159,7 +159,8 @@ type Timing struct {
 	// EtcdStart is from an etcd start to its first successful health check, at least the 5 s of Talos' health check.
 	// Default 6 s.
 	EtcdStart time.Duration
-	// EtcdJoin is how long a new member stays a learner. Default 5 s.
+	// EtcdJoin is how long a new member takes to catch up. It stays a learner until the next attempt to promote it, of
+	// which there is one every 15 s. Default 5 s.
 	EtcdJoin time.Duration
 	// ControlPlane is from a healthy etcd to an answering kube-apiserver. Default 10 s.
 	ControlPlane time.Duration

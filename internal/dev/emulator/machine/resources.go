@@ -14,6 +14,7 @@ import (
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	metakeys "github.com/siderolabs/talos/pkg/machinery/meta"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
@@ -109,6 +110,10 @@ func (r *resources) prepare() error {
 	for key, value := range r.boot.Node.ReadDrive().Meta {
 		r.ShowMeta(key, value)
 	}
+
+	token := runtimeres.NewUniqueMachineToken()
+	token.TypedSpec().Token = r.boot.Node.ReadDrive().Meta[metakeys.UniqueMachineToken]
+	r.put(token)
 
 	return nil
 }
@@ -242,6 +247,8 @@ func PartitionName(disk string, number int) string {
 func (r *resources) showSystemDisk() {
 	drive := r.boot.Node.ReadDrive()
 	if !drive.Installed {
+		r.showMissingVolumes()
+
 		return
 	}
 
@@ -264,6 +271,15 @@ func (r *resources) showSystemDisk() {
 		partitions[len(partitions)-1].Size = rest
 		r.showVolumes(disk, partitions)
 		r.showVolumeStatuses(disk, partitions)
+	}
+}
+
+// showMissingVolumes shows the volumes that Talos looks for on every machine, and does not find before an install.
+func (r *resources) showMissingVolumes() {
+	for _, label := range []string{constants.MetaPartitionLabel, constants.StatePartitionLabel} {
+		status := block.NewVolumeStatus(block.NamespaceName, label)
+		status.TypedSpec().Phase, status.TypedSpec().Type = block.VolumePhaseMissing, block.VolumeTypePartition
+		r.put(status)
 	}
 }
 
@@ -389,19 +405,56 @@ func (r *resources) showEtcdMember(id uint64) {
 	r.put(member)
 }
 
-// showNodename shows the name that the node has in Kubernetes.
+// showNodename shows the name that the node has in Kubernetes, and which version of its host name it was made from.
 func (r *resources) showNodename() {
 	name := k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID)
 	name.TypedSpec().Nodename = r.boot.Config.Hostname()
 	name.TypedSpec().SkipNodeRegistration = !r.boot.Kubelet.registers()
-	r.put(name)
 
-	if !r.boot.Config.Role().IsControlPlane() {
-		return
+	if hostname, err := safe.StateGetByID[*network.HostnameStatus](r.boot.Context, r.Own, network.HostnameID); err == nil {
+		name.TypedSpec().HostnameVersion = hostname.Metadata().Version().String()
 	}
 
+	r.put(name)
+
+	if r.boot.Config.Role().IsControlPlane() {
+		r.showBootstrapManifests()
+	}
+}
+
+// showBootstrapManifests shows what the manifests are made from that a bootstrap applies. Source: Talos
+// internal/app/machined/pkg/controllers/k8s/control_plane.go.
+func (r *resources) showBootstrapManifests() {
+	settings := r.boot.Config.Settings()
+	cluster := settings.Cluster()
+
 	manifests := k8s.NewBootstrapManifestsConfig()
-	manifests.TypedSpec().CNIName = r.boot.Config.Settings().Cluster().Network().CNI().Name()
+	*manifests.TypedSpec() = k8s.BootstrapManifestsConfigSpec{
+		Server:                 cluster.Endpoint().String(),
+		ClusterDomain:          cluster.Network().DNSDomain(),
+		PodCIDRs:               cluster.Network().PodCIDRs(),
+		ProxyEnabled:           cluster.Proxy().Enabled(),
+		ProxyImage:             cluster.Proxy().Image(),
+		CoreDNSEnabled:         cluster.CoreDNS().Enabled(),
+		CoreDNSImage:           cluster.CoreDNS().Image(),
+		FlannelEnabled:         cluster.Network().CNI().Name() == constants.FlannelCNI,
+		TalosAPIServiceEnabled: settings.Machine().Features().KubernetesTalosAPIAccess().Enabled(),
+		CNIName:                cluster.Network().CNI().Name(),
+	}
+
+	if prism := settings.Machine().Features().KubePrism(); prism.Enabled() {
+		manifests.TypedSpec().Server = fmt.Sprintf("https://127.0.0.1:%d", prism.Port())
+	}
+
+	addresses, _ := cluster.Network().DNSServiceIPs() //nolint:errcheck // a config that was accepted has readable ones
+	for _, address := range addresses {
+		if address.Is4() {
+			manifests.TypedSpec().DNSServiceIP = address.String()
+		} else {
+			manifests.TypedSpec().DNSServiceIPv6 = address.String()
+		}
+	}
+
 	r.put(manifests)
 }
 

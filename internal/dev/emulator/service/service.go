@@ -70,9 +70,6 @@ const (
 	Udevd      = "udevd"
 )
 
-// unchecked have no health check; their health stays unknown.
-var unchecked = []string{Auditd, Dashboard}
-
 // service is one entry of ServiceList. Its fields are guarded by services.mu.
 type service struct {
 	id     string
@@ -91,7 +88,7 @@ func (s *service) up() bool {
 	case Skipped, Finished:
 		return true
 	case Running:
-		return slices.Contains(unchecked, s.id) || (s.checked && s.healthy)
+		return s.id == Dashboard || (s.checked && s.healthy)
 	default:
 		return false
 	}
@@ -153,7 +150,7 @@ func (s *Table) Reset(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	s.byID[id] = &service{id: id, state: "Initialized", message: "Unknown"}
+	s.byID[id] = &service{id: id, state: "Initialized"}
 }
 
 // Set moves a service to a state.
@@ -162,14 +159,14 @@ func (s *Table) Set(id string, state State, message string) {
 
 	svc := s.byID[id]
 	if svc == nil {
-		svc = &service{id: id, message: "Unknown"}
+		svc = &service{id: id}
 		s.byID[id] = svc
 	}
 
 	svc.state = state
 
 	if state == Starting { // its health is that of another run
-		svc.checked, svc.healthy, svc.message = false, false, "Unknown"
+		svc.checked, svc.healthy, svc.message = false, false, ""
 	}
 
 	s.addEvent(svc, message)
@@ -178,12 +175,19 @@ func (s *Table) Set(id string, state State, message string) {
 	s.show(id)
 }
 
-// SetHealth records the result of a health check.
+// SetHealth records the result of a health check; the message says why it failed.
 func (s *Table) SetHealth(id string, healthy bool, message string) {
 	s.mu.Lock()
 
 	svc := s.byID[id]
-	if svc == nil || svc.state != Running || (svc.checked && svc.healthy == healthy) {
+	if svc == nil || svc.state != Running {
+		s.mu.Unlock()
+
+		return
+	}
+
+	if svc.checked && svc.healthy == healthy {
+		svc.message = message
 		s.mu.Unlock()
 
 		return
@@ -192,9 +196,7 @@ func (s *Table) SetHealth(id string, healthy bool, message string) {
 	svc.checked, svc.healthy, svc.message, svc.lastChange = true, healthy, message, s.Now()
 	text := "Health check successful"
 
-	if healthy {
-		svc.message = ""
-	} else {
+	if !healthy {
 		text = "Health check failed: " + message
 	}
 
@@ -252,7 +254,7 @@ func (s *Table) Run(ctx context.Context, id string, takes time.Duration) error {
 
 	s.Set(id, Running, s.StartedMessage(id))
 
-	if !slices.Contains(unchecked, id) {
+	if id != Dashboard {
 		s.SetHealth(id, true, "")
 	}
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
-	"github.com/talos-mage/talos-mage/internal/test/labtest"
+	"github.com/talos-mage/talos-mage/internal/test/emulatortest"
 )
 
 // The cluster that all tests share; they change nothing on it.
@@ -55,7 +55,7 @@ func runTests(m *testing.M) (code int, err error) {
 	}
 	defer os.RemoveAll(sharedDir)
 
-	code = labtest.Run(m, atOnce)
+	code = emulatortest.Run(m, atOnce)
 
 	if _, statErr := os.Stat(filepath.Join(sharedDir, "clusterconfig")); statErr == nil {
 		if c, err := shared(); err == nil {

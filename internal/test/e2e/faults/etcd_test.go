@@ -54,7 +54,7 @@ func bootstrapFaults() []fault {
 		return fault{
 			title: title, class: "Bootstrap without a reply", knob: "Calls",
 			inject: func(_ *testing.T, w *world) { w.fault(cp1, call) },
-			seen:   "looking at etcd", node: cp1,
+			seen:   "checking etcd", node: cp1,
 			also: func(t *testing.T, w *world, _ outcome) { t.Helper(); require.Equal(t, sent, w.count(cp1, "Bootstrap")) },
 		}
 	}
@@ -91,8 +91,8 @@ func bootstrapFaults() []fault {
 					Text: "etcd data directory is not empty"})
 			},
 			settings: []string{"ETCD_TIMEOUT=60s"},
-			code:     diagnosis.ExitBootstrap, id: diagnosis.BootstrapFailed, node: cp1, says: "Bootstrap came to nothing",
-			seen: "looking at etcd",
+			code:     diagnosis.ExitBootstrap, id: diagnosis.BootstrapFailed, node: cp1, says: "Bootstrap has had no effect",
+			seen: "checking etcd",
 			heal: calm,
 		},
 		{
@@ -153,7 +153,7 @@ func bootstrapFaults() []fault {
 				eventually(t, func() bool { return w.count(cp2, "ServiceList") >= looks+3 })
 				w.Node(cp1).PowerOn()
 			},
-			seen: "etcd: its node gives no answer", node: cp1,
+			seen: "etcd: no answer from its node", node: cp1,
 			also: func(t *testing.T, w *world, _ outcome) { t.Helper(); require.Equal(t, 1, w.count(cp1, "Bootstrap")) },
 		},
 		{
@@ -161,7 +161,7 @@ func bootstrapFaults() []fault {
 			during:   func(t *testing.T, w *world) { t.Helper(); w.cutOnceItHasData(t) },
 			settings: []string{"ETCD_TIMEOUT=400s"},
 			code:     diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "cp1: no answer; cp2: ",
-			seen: "etcd: its node gives no answer",
+			seen: "etcd: no answer from its node",
 			also: func(t *testing.T, _ *world, got outcome) {
 				t.Helper()
 				require.NotContains(t, got.message, " reset ", "the data on cp1 is the cluster's")
@@ -182,7 +182,7 @@ func bootstrapFaults() []fault {
 				eventually(t, func() bool { return etcdIs(t, api, "Running") })
 				require.Error(t, api.Bootstrap(t.Context(), &machine.BootstrapRequest{}))
 			},
-			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdStopped, node: cp1, seen: "etcd exists: bootstrap is not called",
+			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdStopped, node: cp1, seen: "etcd exists, so Bootstrap is not called",
 			repeats: true,
 			heal: func(t *testing.T, w *world) {
 				t.Helper()
@@ -199,7 +199,7 @@ func bootstrapFaults() []fault {
 				w.bootstrap(t, cp1)
 				eventually(t, func() bool { return w.Node(cp1).EtcdClusterID() != 0 })
 			},
-			seen: "etcd exists: bootstrap is not called",
+			seen: "etcd exists, so Bootstrap is not called",
 			also: func(t *testing.T, w *world, _ outcome) { t.Helper(); require.Equal(t, 1, w.count(cp1, "Bootstrap")) },
 		},
 		{
@@ -221,7 +221,7 @@ func bootstrapFaults() []fault {
 				}
 			},
 			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdSplit, says: "two etcd clusters exist that do not know each other",
-			seen:    "etcd exists: bootstrap is not called",
+			seen:    "etcd exists, so Bootstrap is not called",
 			repeats: true,
 			heal: func(t *testing.T, w *world) {
 				t.Helper()
@@ -309,7 +309,7 @@ func joinFaults() []fault {
 			},
 			run: "bootstrap", code: diagnosis.ExitBootstrap, id: diagnosis.EtcdIncomplete,
 			says: "etcd works with 2 of 3: cp3 missing",
-			seen: "etcd exists: bootstrap is not called", repeats: true,
+			seen: "etcd exists, so Bootstrap is not called", repeats: true,
 			heal: func(_ *testing.T, w *world) { w.Node(cp3).PowerOn() },
 		},
 		{
@@ -327,7 +327,7 @@ func joinFaults() []fault {
 				w.inMaintenance(t, cp3)
 			},
 			run: "bootstrap", code: diagnosis.ExitBootstrap, id: diagnosis.EtcdIncomplete,
-			says: "stale members, whose nodes are in maintenance: cp3", seen: "etcd exists: bootstrap is not called",
+			says: "stale members, whose nodes are in maintenance: cp3", seen: "etcd exists, so Bootstrap is not called",
 		},
 		{
 			title: "etcd has a member that the inventory no longer names", class: "an unknown member", knob: "talconfig.yaml",
@@ -344,7 +344,7 @@ func joinFaults() []fault {
 				require.True(t, found)
 				require.NoError(t, os.WriteFile(path, []byte(before), 0o600))
 			},
-			id: diagnosis.UnknownMembers, says: "etcd has members that", seen: "etcd exists: bootstrap is not called",
+			id: diagnosis.UnknownMembers, says: "etcd has members that", seen: "etcd exists, so Bootstrap is not called",
 		},
 	}
 }
@@ -381,7 +381,7 @@ func dataFaults() []fault {
 			cluster: three, edit: holds(emulator.LostEtcdData, cp2), settings: []string{"ETCD_TIMEOUT=60s"},
 			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy,
 			says: "only cp2 holds data, left from an earlier install or a broken bootstrap",
-			seen: "etcd exists: bootstrap is not called",
+			seen: "etcd exists, so Bootstrap is not called",
 			also: func(t *testing.T, w *world, got outcome) {
 				t.Helper()
 				require.Contains(t, got.message, "this may be the only copy of a cluster: snapshot or copy /var/lib/etcd first")
@@ -407,7 +407,7 @@ func dataFaults() []fault {
 			cluster: three, edit: holds(emulator.LostEtcdData, cp1, cp3), settings: []string{"ETCD_TIMEOUT=60s"},
 			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy,
 			says: "members: not readable, etcd does not answer without quorum",
-			seen: "etcd exists: bootstrap is not called",
+			seen: "etcd exists, so Bootstrap is not called",
 			also: func(t *testing.T, w *world, got outcome) {
 				t.Helper()
 				require.NotContains(t, got.message, " reset ", "nobody knows which of the two is worth something")

@@ -450,7 +450,7 @@ func serviceFaults() []fault {
 				until(t, w.Node(cp1), (*emulator.Node).EtcdVoter)
 				w.heal(cp1)
 			},
-			seen: "its API opens once the endpoint answers for it", node: worker1,
+			seen: "its API opens once the endpoint can be reached", node: worker1,
 		},
 		{
 			title: "trustd never answers", class: "connection refused", knob: "TrustdDown", cluster: withWorker,
@@ -458,7 +458,7 @@ func serviceFaults() []fault {
 			settings: []string{"INSTALL_TIMEOUT=4m", "STAGE_TIMEOUT=4m"},
 			code:     diagnosis.ExitVerify, id: diagnosis.WorkerJoining, node: worker1,
 			says: "a worker opens its API when a control plane signs its certificate",
-			seen: "its API opens once the endpoint answers for it", heal: calm,
+			seen: "its API opens once the endpoint can be reached", heal: calm,
 		},
 		{
 			title: "a worker's kubelet never gets healthy", class: "booting, kubelet not healthy", knob: "KubeletDown",
@@ -490,7 +490,7 @@ func serviceFaults() []fault {
 			settings: []string{"NODE_WAIT=4m"},
 			code:     diagnosis.ExitVerify, id: diagnosis.NodeSilent, node: worker1,
 			says: "powered off, still in its self-test, or at another address",
-			seen: "its API opens once the endpoint answers for it",
+			seen: "its API opens once the endpoint can be reached",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
 				require.True(t, w.Node(cp1).EtcdVoter(), "a worker never holds up the cluster")

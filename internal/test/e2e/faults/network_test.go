@@ -114,7 +114,7 @@ func networkFaults() []fault {
 			},
 			settings: impatient,
 			code:     diagnosis.ExitApply, id: diagnosis.ApplyGaveUp, node: cp1,
-			seen: "the config was sent, no reply came, and the node is as before",
+			seen: "the config was sent, but no reply came and the node is unchanged",
 			heal: calm,
 		},
 	}

@@ -136,7 +136,7 @@ func scenarios() []fault {
 			},
 			run: "bootstrap", settings: []string{"ETCD_TIMEOUT=150s"},
 			code: diagnosis.ExitBootstrap, id: diagnosis.EtcdNotHealthy, says: "cp2: no answer; cp3: no answer",
-			seen: "etcd exists: bootstrap is not called",
+			seen: "etcd exists, so Bootstrap is not called",
 			also: func(t *testing.T, _ *world, got outcome) {
 				t.Helper()
 				require.NotContains(t, got.message, " reset ")

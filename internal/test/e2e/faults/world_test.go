@@ -21,7 +21,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/steps"
-	"github.com/talos-mage/talos-mage/internal/test/labtest"
+	"github.com/talos-mage/talos-mage/internal/test/emulatortest"
 )
 
 const (
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 
-	os.Exit(labtest.Run(m, atOnce))
+	os.Exit(emulatortest.Run(m, atOnce))
 }
 
 // world is a cluster of emulated machines and the folder that an operator works in.
@@ -178,7 +178,7 @@ func (w *world) run(t *testing.T, target string, overrides ...string) outcome {
 
 	var out, errs syncbuffer.Buffer
 
-	environ, flags := labtest.Given(append(append([]string{"REPORT_FILE=" + reports}, w.settings...), overrides...))
+	environ, flags := emulatortest.Settings(append(append([]string{"REPORT_FILE=" + reports}, w.settings...), overrides...))
 	call := invocation.Invocation{Environ: environ, Workdir: w.root, Out: &out, Err: &errs}
 	failure := call.Execute(ctx, target, flags, targets[target])
 

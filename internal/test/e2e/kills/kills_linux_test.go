@@ -163,7 +163,7 @@ func (w *world) judge(t *testing.T, k kill, p *process) leftovers {
 	case code == 0:
 		return noLeftovers
 	case k.reachesTool() && code == k.code():
-		require.Contains(t, p.stderr.String(), "Next: mage talos goes on from here")
+		require.Contains(t, p.stderr.String(), "mage talos continues from here")
 
 		return olderLeftovers
 	case strings.Contains(p.stderr.String(), "\nError: exit forced\n"):

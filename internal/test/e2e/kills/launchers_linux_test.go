@@ -40,7 +40,7 @@ func TestAProgramWhoseMageIsDeadAlreadyChangesNothing(t *testing.T) {
 	p.wait(t)
 
 	require.Contains(t, p.stderr.String(), "died")
-	require.Contains(t, p.stderr.String(), "Next: mage talos goes on from here")
+	require.Contains(t, p.stderr.String(), "mage talos continues from here")
 	require.Empty(t, w.settled(t))
 	w.requireFiles(t, noLeftovers)
 }
@@ -63,7 +63,7 @@ func TestTheProgramEndsWithTheGoAboveItsMage(t *testing.T) {
 	p.wait(t)
 	w.Nodes[0].Refuse(false)
 
-	require.Contains(t, p.stderr.String(), "Next: mage talos goes on from here")
+	require.Contains(t, p.stderr.String(), "mage talos continues from here")
 	require.Equal(t, changes, w.settled(t))
 	w.converges(t, false)
 }

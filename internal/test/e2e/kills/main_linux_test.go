@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/talos-mage/talos-mage/internal/test/e2e/program"
-	"github.com/talos-mage/talos-mage/internal/test/labtest"
+	"github.com/talos-mage/talos-mage/internal/test/emulatortest"
 )
 
 // atOnce is how many bring-ups run at the same time: most of the time they wait.
@@ -45,5 +45,5 @@ func runTests(m *testing.M) (code int, err error) {
 	}
 	defer os.RemoveAll(filepath.Dir(talosMage))
 
-	return labtest.Run(m, atOnce), nil
+	return emulatortest.Run(m, atOnce), nil
 }

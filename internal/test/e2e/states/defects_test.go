@@ -307,7 +307,7 @@ func TestDefect12TheCommandsThatAreAdvisedWork(t *testing.T) {
 	advised := 0
 
 	for line := range strings.Lines(got.Stdout) {
-		if advice, found := strings.CutPrefix(strings.TrimSpace(line), "next: mage "); found {
+		if advice, found := strings.CutPrefix(strings.TrimSpace(line), "next: talos-mage "); found {
 			w.ends(t, 0, nil, strings.Fields(advice)...)
 
 			advised++

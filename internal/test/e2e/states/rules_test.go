@@ -111,7 +111,7 @@ func TestAWorkerBehindAVIPIsNotWaitedForBeforeBootstrap(t *testing.T) {
 	// told so.
 	for _, command := range [][]string{{"applySequential"}, {"applyParallel"}, {"applySequential", "-noWait"}} {
 		got := w.ends(t, 0, nil, command...)
-		require.Regexp(t, `joining\s+`+command[0]+`\s+worker1 .*port refused: its API opens once the endpoint answers for it`,
+		require.Regexp(t, `joining\s+`+command[0]+`\s+worker1 .*port refused: its API opens once the endpoint can be reached`,
 			got.Stdout)
 	}
 
@@ -205,7 +205,7 @@ func TestDriftOfAClusterThatIsUp(t *testing.T) {
 			got := w.ends(t, 0, nil, command)
 			require.Contains(t, got.Stdout, "3 nodes differ from")
 			require.Contains(t, got.Stdout, "vm.swappiness")
-			require.Contains(t, got.Stdout, "next: mage applySequential -node=worker1 -update")
+			require.Contains(t, got.Stdout, "next: talos-mage applySequential -node=worker1 -update")
 		}
 
 		w.tells(t, w.ends(t, 0, nil, "applySequential"))

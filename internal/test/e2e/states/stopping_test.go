@@ -107,7 +107,7 @@ func TestAStoppedCommandTellsHowToGoOnAndTheNextRunDoes(t *testing.T) {
 
 				got := ended(t, process)
 				require.Equal(t, code, got.Code, got.Stdout+got.Stderr)
-				require.Contains(t, got.Stderr, "Next: mage "+command+" goes on from here")
+				require.Contains(t, got.Stderr, "Next: talos-mage "+command+" continues from here")
 				require.Equal(t, files, w.files(t))
 
 				stop.heal(w)
@@ -146,7 +146,7 @@ func TestAStoppedBringUpGoesOn(t *testing.T) {
 
 				got := ended(t, process)
 				require.Equal(t, code, got.Code, got.Stdout+got.Stderr)
-				require.Contains(t, got.Stderr, "Next: mage talos goes on from here")
+				require.Contains(t, got.Stderr, "Next: talos-mage talos continues from here")
 
 				w.ends(t, 0, nil, "talos")
 				require.ElementsMatch(t, eachOnce("cp1", "cp2", "cp3", "worker1"), w.changes())

@@ -20,8 +20,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/test/e2e/program"
+	"github.com/talos-mage/talos-mage/internal/test/emulatortest"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
-	"github.com/talos-mage/talos-mage/internal/test/labtest"
 )
 
 const (
@@ -49,7 +49,7 @@ func compileAndRun(m *testing.M) int {
 
 	talosMage = path
 
-	return labtest.Run(m, atOnce)
+	return emulatortest.Run(m, atOnce)
 }
 
 // world is a cluster of emulated machines and the folder that an operator works in.

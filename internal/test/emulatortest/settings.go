@@ -1,4 +1,4 @@
-package labtest
+package emulatortest
 
 import (
 	"strings"
@@ -6,8 +6,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 )
 
-// Given parts what a test gives a run, "NODE=cp1" and "-update=true" alike, into environment and flags.
-func Given(entries []string) (environ []string, flags settings.Overrides) {
+// Settings parts what a test gives a run, "NODE=cp1" and "-update=true" alike, into environment and flags.
+func Settings(entries []string) (environ []string, flags settings.Overrides) {
 	flags = settings.Overrides{}
 
 	for _, entry := range entries {

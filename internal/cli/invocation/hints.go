@@ -1,0 +1,59 @@
+package invocation
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/base/program"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
+)
+
+// CalledAs is the variable in which the program and the Taskfiles say what people typed: talos-mage or task. Without it,
+// that was mage.
+const CalledAs = "TALOS_MAGE_CALLED_AS"
+
+// Targets are the names behind mage in the commands of hints.
+var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
+	"config:schema", "config:schematic", "config:secrets", "explain", "generateConfig", "kubeconfig", "preflight", "status",
+	"talos", "verify", "verifyNodes"}
+
+// tasks are the targets that the Taskfiles have too.
+var tasks = map[string]string{
+	"applyParallel":   "bootstrap:apply-parallel",
+	"applySequential": "bootstrap:apply-sequential",
+	"config:generate": "talos:generate-config",
+	"preflight":       "bootstrap:preflight",
+	"talos":           "bootstrap:talos",
+	"verify":          "bootstrap:verify",
+}
+
+// command is one to type: mage, a target, and perhaps flags.
+var command = regexp.MustCompile(`\bmage (` + strings.Join(Targets, "|") + `)\b((?: -\w+(?:=[^\s;,)]+)?)*)`)
+
+// hint has the commands in a text begin with what this program was called as.
+func (i Invocation) hint(text string) string {
+	called := program.Runner{Environ: i.Environ}.Variable(CalledAs)
+	if called == "" || called == "mage" {
+		return text
+	}
+
+	return command.ReplaceAllStringFunc(text, func(typed string) string {
+		parts := command.FindStringSubmatch(typed)
+		task, known := tasks[parts[1]]
+
+		switch {
+		case called != "task" || !known:
+			return "talos-mage " + parts[1] + parts[2]
+		case parts[2] == "":
+			return "task " + task
+		default:
+			return "task " + task + " --" + parts[2]
+		}
+	})
+}
+
+// fail is how a call ends that did not go well.
+func (i Invocation) fail(code diagnosis.ExitCode, message string) *Failure {
+	return &Failure{Code: code, Message: i.hint(report.Scrub(message))}
+}
