@@ -46,7 +46,7 @@ type Options struct {
 	// VMs lists the virtual machines that the nodes run on; those that wanted says no to may be left out. Nil for none.
 	VMs func(wanted func(name string) bool) ([]proxmox.VM, error)
 	// CallsFrom is the address that this computer calls another from; invalid if it is not known. Nil leaves that
-	// unjudged.
+	// unjudged: where no node is called, as in a pipeline, it says nothing.
 	CallsFrom func(netip.Addr) netip.Addr
 	// AsTheyAre is set for a run that takes the machine configs that are there as they are: what making them again would
 	// fail for does not stop it.
@@ -256,6 +256,7 @@ func (in *Input) textOf(mistake *inventory.FileError) string {
 	}
 
 	if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax ||
+		secrets.IsName(filepath.Base(file.Path)) ||
 		strings.HasPrefix(filepath.Base(file.Path), "tal") && file != in.Talconfig {
 		return file.Places.Key(mistake.Line)
 	}
@@ -269,7 +270,9 @@ func (in *Input) readConfigs() {
 	if in.Cluster == nil {
 		paths, _ := filepath.Glob(filepath.Join(in.Options.ConfigDir, "*.yaml")) // the pattern is well-formed
 		for _, path := range paths {
-			in.addConfig(path, strings.TrimSuffix(filepath.Base(path), ".yaml"), nil)
+			if name := filepath.Base(path); !secrets.IsName(name) {
+				in.addConfig(path, strings.TrimSuffix(name, ".yaml"), nil)
+			}
 		}
 
 		return
@@ -387,8 +390,18 @@ func (in *Input) readTalosconfig() {
 }
 
 func (in *Input) readSecrets() {
-	for _, name := range secrets.Names() {
-		if in.SecretsFile = in.Open(filepath.Join(in.Options.TalosDir, name)); in.SecretsFile != nil {
+	var paths []string
+
+	if in.Cluster != nil {
+		paths = in.Cluster.SecretsPaths()
+	} else {
+		for _, name := range secrets.Names() {
+			paths = append(paths, filepath.Join(in.Options.TalosDir, name))
+		}
+	}
+
+	for _, path := range paths {
+		if in.SecretsFile = in.Open(path); in.SecretsFile != nil {
 			return
 		}
 	}

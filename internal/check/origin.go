@@ -73,8 +73,8 @@ func talconfigOrigin(file *File, value scalar) origin {
 	return from
 }
 
-// originOf is where the value on a line of a machine config comes from; nil if that is not known for certain enough: the
-// same key has the same value there, and no other node's entry is nearer.
+// originOf is where the value on a line of a machine config comes from; nil if that is not known for certain enough:
+// the same key has the same value there, and no other node's entry is nearer.
 func (in *Input) originOf(config *Rendered, line int) *diagnosis.Location {
 	all := Once(in, findOrigins)
 	entry := in.entryOf(config)

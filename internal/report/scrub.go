@@ -21,6 +21,9 @@ var (
 	// sentence.
 	namedSecret = pattern.New(`(?i)\b(\w*(?:secret|token|passphrase|password|key)["']?\s*[:=]\s*["']?)[A-Za-z0-9+/_.-]{24,}={0,2}`)
 
+	// A private key of age, as people paste it where the path of its file belongs.
+	ageKey = pattern.New(`(?i)AGE-SECRET-KEY-[0-9A-Z-]+`)
+
 	base64Run = pattern.New(`[A-Za-z0-9+/]{48,}={0,2}`)
 )
 
@@ -29,6 +32,7 @@ var (
 // of it in the first place.
 func Scrub(text string) string {
 	text = privateKey.ReplaceAllString(text, masked)
+	text = ageKey.ReplaceAllString(text, masked)
 	text = base64Run.ReplaceAllStringFunc(text, maskEncodedKey)
 	text = namedSecret.ReplaceAllString(text, "${1}"+masked)
 

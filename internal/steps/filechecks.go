@@ -15,7 +15,7 @@ import (
 // fileFindings are what the files tell, also about each other; of nodes that -node= leaves out nothing is told.
 func (w *work) fileFindings(ctx context.Context, checks check.Settings) []diagnosis.Finding {
 	files := w.workspace.CheckOptions(checks)
-	files.AsTheyAre = true
+	files.AsTheyAre, files.CallsFrom = true, check.CallsFrom
 
 	result := table.Run(ctx, check.Read(files))
 	findings := append(result.Findings, result.NotRunOfFiles()...)

@@ -214,6 +214,14 @@ func TestFilesThatDoNotBelongTogether(t *testing.T) {
 			},
 			[]diagnosis.ID{diagnosis.ConfigCluster, diagnosis.ConfigCluster},
 		},
+		"an endpoint of its own, by a patch": {
+			func(t *testing.T, dir string) {
+				edit(t, dir, "talconfig.yaml", "nodes:\n",
+					"patches: ['cluster: {controlPlane: {endpoint: \"https://192.0.2.9:6443\"}}']\nnodes:\n")
+				edit(t, dir, "clusterconfig/demo-cp2.yaml", "https://192.0.2.10:6443", "https://192.0.2.9:6443")
+			},
+			nil,
+		},
 		"a shared config with a hostname and an address": {
 			func(t *testing.T, dir string) {
 				edit(t, dir, "talconfig.yaml", `hostname: w1

@@ -172,3 +172,24 @@ func TestVolumesOnTheNode(t *testing.T) {
 		require.Empty(t, lived(t, on("system_disk"), facts, id), "the system disk holds Talos")
 	}
 }
+
+// Before Talos is on a disk, the system disk is the one that the install will take.
+func TestTheSystemDiskOfAMachineInMaintenance(t *testing.T) {
+	t.Parallel()
+
+	linked := disk("/dev/nvme0n1", "nvme", 1e12)
+	linked.TypedSpec().Symlinks = []string{"/dev/disk/by-id/nvme-one"}
+	facts := check.Facts{Disks: []*block.Disk{disk("/dev/sda", "sata", 40e9), linked}}
+
+	for name, install := range map[string]string{
+		"by its path":   "disk: /dev/sda",
+		"by a link":     "disk: /dev/disk/by-id/nvme-one",
+		"by a selector": "diskSelector:\n\t\tsize: '>= 500GB'",
+		"by nothing":    "diskSelector:\n\t\tsize: '>= 900TB'",
+	} {
+		made := documents("kind: VolumeConfig\nname: EPHEMERAL\nprovisioning:\n\tdiskSelector:\n\t\tmatch: system_disk")
+		made.machine = "install:\n\t" + install
+
+		require.Empty(t, lived(t, made, facts, diagnosis.VolumeNoDisk), name)
+	}
+}

@@ -80,6 +80,8 @@ func TestEndpointWithoutAPort(t *testing.T) {
 		"name": {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "https://api.example.net"),
 			cause: "has no port"},
 		"with port": {files: lab(config{})},
-		"443":       {files: lab(config{}).replaced("talconfig.yaml", ":6443", ":443")},
+		"served there": {files: lab(config{cluster: "\tlocalAPIServerPort: 443"}).replaced("talconfig.yaml",
+			"https://192.0.2.10:6443", "https://192.0.2.10")},
+		"443": {files: lab(config{}).replaced("talconfig.yaml", ":6443", ":443")},
 	})
 }

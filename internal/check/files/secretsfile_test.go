@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"bytes"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/output"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -32,7 +34,7 @@ func TestSecretsFiles(t *testing.T) {
 		"placeholder": {files: right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: changeme"), at: file,
 			line: "bootstraptoken: (masked)", cause: "secrets.bootstraptoken", severity: diagnosis.Warning},
 		"missing": {files: right.spoilt(t, file, `(?m)^  id: \S+\n  secret: \S+\n`, "  id: example\n"), at: file,
-			line: "id: example", cause: "cluster.secret"},
+			line: "id: (masked)", cause: "cluster.secret"},
 		"cut off": {files: right.spoilt(t, file, `(?s)certs:.*`, "certs:\n  etcd: {\n"), at: file,
 			cause: "not valid YAML"},
 		"empty":     {files: right.spoilt(t, file, `(?s).*`, ""), at: file, cause: "empty"},
@@ -102,4 +104,50 @@ func TestDatesOfTheKubeconfig(t *testing.T) {
 	require.Empty(t, judged("", 61*day))
 	require.NotContains(t, table.Run(t.Context(), generatedFiles(t).read(t)).Passed, diagnosis.KubeconfigOutOfDate,
 		"there is none")
+}
+
+func TestTheSecretsFileOfAProfile(t *testing.T) {
+	t.Parallel()
+
+	made := declaredProfile("1.13.9", nil).with("configs/secrets.yaml", "cluster: {}\n").with("clusterconfig/secrets.yaml",
+		"cluster: {}\n")
+
+	require.NotEmpty(t, findingsOf(table.Run(t.Context(), made.read(t)), diagnosis.SecretsFileBroken), "it is found")
+
+	broken := made.replaced("cluster.yaml", "name: demo", "nam: demo")
+	result := table.Run(t.Context(), broken.read(t))
+	require.NotEmpty(t, findingsOf(result, diagnosis.FileKey))
+	require.Empty(t, findingsOf(result, diagnosis.ConfigUnreadable), "the secrets file is no machine config")
+}
+
+// Whatever a key of the secrets file is called by mistake, its value is a secret.
+func TestNoValueOfTheSecretsFileIsShown(t *testing.T) {
+	t.Parallel()
+
+	const file, planted = "talsecret.yaml", "abcdef.planted0planted0"
+
+	ours, err := ourSecrets()
+	require.NoError(t, err)
+
+	text, err := secrets.Encode(ours)
+	require.NoError(t, err)
+
+	right := generatedFiles(t).with(file, string(text))
+
+	for name, made := range map[string]files{
+		"a misspelt key":  right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptokn: "+planted),
+		"a broken line":   right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: ["+planted),
+		"a wrong form":    right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: x"+planted),
+		"a secret's list": right.spoilt(t, file, `bootstraptoken: \S+`, "bootstraptoken: ["+planted+"]"),
+	} {
+		result := table.Run(t.Context(), made.read(t))
+		require.NotEmpty(t, result.Trouble(), name)
+
+		for _, format := range []string{"table", "json", "sarif"} {
+			var shown bytes.Buffer
+
+			require.NoError(t, output.Write(result, &shown, format, true))
+			require.NotContains(t, shown.String(), "planted", "%s as %s", name, format)
+		}
+	}
 }

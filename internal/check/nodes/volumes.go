@@ -1,8 +1,8 @@
 package nodes
 
 import (
-	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	blockpb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/block"
@@ -11,20 +11,59 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/check/files/disks"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // checkLiveVolumes evaluates the selectors of volumes on the node's disks.
-func checkLiveVolumes(_ context.Context, s subject) {
+func checkLiveVolumes(ctx context.Context, s subject) {
+	system := s.systemDisk(ctx)
+
 	for _, volume := range disks.VolumesOf(nil, s.Config) {
-		if !volume.Match.IsZero() && len(s.Facts.Disks) > 0 {
-			s.judgeVolume(volume)
+		// Which disk will be the system's is another finding where it can't be told.
+		unknown := system == "" && strings.Contains(disks.OneLine(volume.Match), "system_disk")
+
+		if !volume.Match.IsZero() && len(s.Facts.Disks) > 0 && !unknown {
+			s.judgeVolume(volume, system)
 		}
 	}
 }
 
-// judgeVolume compares one volume with the node's disks. The disk that will be the system's is known once Talos is on
-// it.
-func (s subject) judgeVolume(volume disks.Volume) {
+// systemDisk is the disk that Talos is on, or that the install will take; empty if there is none.
+func (s subject) systemDisk(ctx context.Context) string {
+	if s.Facts.SystemDisk != "" {
+		return s.Facts.SystemDisk
+	}
+
+	if s.Config.DiskSelector() == "" {
+		if disk := findDisk(s.Facts.Disks, s.Config.InstallDisk()); disk != nil {
+			return devPath(disk)
+		}
+
+		return ""
+	}
+
+	if matching, err := s.matchingDisks(ctx); err == nil && len(matching) > 0 {
+		return devPath(matching[0].Disk)
+	}
+
+	return ""
+}
+
+// matchingDisks are those that the install's selector matches, in the order in which Talos takes them.
+func (s subject) matchingDisks(ctx context.Context) ([]machineconfig.DiskMatch, error) {
+	known, err := talos.StateOf(ctx, s.Facts.Disks)
+	if err != nil {
+		return nil, err
+	}
+
+	judged, err := s.Config.MatchDisks(ctx, known)
+
+	return slices.DeleteFunc(judged, func(match machineconfig.DiskMatch) bool { return !match.Matches() }), err
+}
+
+// judgeVolume compares one volume with the node's disks.
+func (s subject) judgeVolume(volume disks.Volume, systemDisk string) {
 	var matching []string
 
 	holding := ""
@@ -36,7 +75,7 @@ func (s subject) judgeVolume(volume disks.Volume) {
 		}
 
 		path := devPath(disk)
-		system := path == cmp.Or(s.Facts.SystemDisk, s.Config.InstallDisk())
+		system := path == systemDisk
 
 		matched, err := volume.Match.EvalBool(celenv.DiskLocator(), map[string]any{"disk": &spec, "system_disk": system})
 		if err != nil {

@@ -26,6 +26,11 @@ func Names() []string {
 // that of a known template once.
 var otherNames = []string{"secrets.yaml", "secrets.sops.yaml", "talhelper.sops.yaml", "talsecret", "talsecret.sops"}
 
+// IsName reports whether a file of this name holds a bundle, as one program or another calls it.
+func IsName(name string) bool {
+	return slices.Contains(Names(), name) || slices.Contains(otherNames, name)
+}
+
 // Find are the paths of all files in a folder that may be the bundle by their names; the first is the one that counts.
 func Find(folder string) []string {
 	var found []string

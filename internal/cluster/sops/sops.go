@@ -198,9 +198,16 @@ func (s Sops) set(variable string) string {
 	return "set"
 }
 
+// holdsKey reports whether a setting's value is a key itself, which is not to be shown.
+func holdsKey(value string) bool { return strings.Contains(strings.ToUpper(value), "AGE-SECRET-KEY-") }
+
 func file(path string) string {
 	if path == "" {
 		return "not set"
+	}
+
+	if holdsKey(path) {
+		return "set to a key, not to the path of its file"
 	}
 
 	if _, err := os.Stat(path); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
 )
 
 const plain = "cluster:\n    id: 0123456789abcdef\n    secret: fedcba9876543210\n"
@@ -199,6 +200,23 @@ func TestTextThatIsNotReallyEncryptedIsRefused(t *testing.T) {
 	got, err := u.Encrypt(t.Context(), "talsecret.sops.yaml", []byte(plain))
 	require.Contains(t, problem(t, err, diagnosis.SecretsNotEncryptable).Cause, "leaves its values in the clear")
 	require.Nil(t, got)
+}
+
+// Someone who pastes a key where its file's path belongs is not shown it again, by us or by sops.
+func TestAPastedKeyIsNotShown(t *testing.T) {
+	t.Parallel()
+
+	const key = "AGE-SECRET-KEY-1QQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQ"
+
+	u := newUser(t)
+	u.KeyFile = filepath.Join("/r", key)
+	u.program(t, "sops", "echo \"open /r/"+key+": no such file or directory\" >&2; exit 128")
+
+	_, err := u.Decrypt(t.Context(), "x.yaml", []byte(encrypted))
+	cause := problem(t, err, diagnosis.SecretsUndecryptable).Cause
+	require.Contains(t, cause, "SOPS_AGE_KEY_FILE (set to a key, not to the path of its file)")
+	require.NotContains(t, cause, "QQQ")
+	require.NotContains(t, report.Scrub("x "+key+" y"), "QQQ")
 }
 
 func TestPlaintextReachesSopsThroughAPipeOnly(t *testing.T) {

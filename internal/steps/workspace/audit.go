@@ -35,7 +35,7 @@ func (w *Workspace) CheckOptions(checks check.Settings) check.Options {
 		Cluster: w.Cluster, TalosDir: w.Settings.TalosDir, ConfigDir: w.Settings.ClusterConfigDir, Root: w.Settings.RootDir,
 		Talosconfig: w.Settings.Talosconfig, Kubeconfig: w.Settings.Kubeconfig,
 		Files: w.Files, Made: w.Made,
-		Environ: w.Environ, CallsFrom: check.CallsFrom, Checks: checks,
+		Environ: w.Environ, Checks: checks,
 	}
 }
 

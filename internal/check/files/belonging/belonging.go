@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -339,11 +340,29 @@ func checkClusters(r *check.Report, in *check.Input) {
 			}
 
 			if endpoint := config.Endpoint(); endpoint != nil && in.Cluster.Endpoint != nil &&
-				endpoint.String() != in.Cluster.Endpoint.String() {
+				endpoint.String() != in.Cluster.Endpoint.String() && !endpointIsDeclared(in, node, config) {
 				r.Found(config.File.At("cluster.controlPlane.endpoint"), machineconfig.HowToGenerate,
 					"%s has the endpoint %s, and the inventory %s", shown, endpoint.Redacted(), in.Cluster.Endpoint.Redacted())
 			}
 		})
+}
+
+// endpointIsDeclared reports whether a node has an endpoint of its own on purpose: a patch sets it, or its config is
+// what would be rendered.
+func endpointIsDeclared(in *check.Input, node *inventory.Node, config *check.Rendered) bool {
+	return config.File.Unwritten || slices.ContainsFunc(in.Patches, func(patch *check.Patch) bool {
+		reaches := func(use check.PatchUse) bool { return slices.Contains(in.NodesOf(use), node) }
+
+		return slices.ContainsFunc(patch.Uses(), reaches) && setsEndpoint(patch, config.Endpoint().String())
+	})
+}
+
+func setsEndpoint(patch *check.Patch, endpoint string) bool {
+	return slices.ContainsFunc(patch.File.Places.Roots(), func(root *yaml.Node) bool {
+		set := check.Follow(root, "cluster", "controlPlane", "endpoint")
+
+		return set != nil && set.Value == endpoint
+	})
 }
 
 // checkSharedConfigs looks for what only one machine can have in a config that several get.

@@ -14,6 +14,9 @@ import (
 // defaultAPIServerPort is where a control plane serves the Kubernetes API unless its machine config says otherwise.
 const defaultAPIServerPort = 6443
 
+// httpsPort is what clients use for a URL without a port.
+const httpsPort = 443
+
 // checkEndpoint judges the URL through which every node will reach the Kubernetes API.
 func checkEndpoint(ctx context.Context, r *check.Report, in *check.Input) {
 	r.As(diagnosis.EndpointUnusable)
@@ -58,19 +61,22 @@ func checkEndpoint(ctx context.Context, r *check.Report, in *check.Input) {
 	}
 }
 
-// checkPort compares the endpoint's port with the one that control planes serve, where no balancer translates it.
-func checkPort(r *check.Report, in *check.Input, what string) {
-	endpoint, serves := in.Cluster.Endpoint, defaultAPIServerPort
-
+// servedPort is where the control planes serve the Kubernetes API, as far as is known.
+func servedPort(in *check.Input) int {
 	for _, node := range in.Cluster.ControlPlanes() {
 		if config := in.ConfigOf(node); config != nil {
-			serves = config.Provider.Cluster().LocalAPIServerPort()
-
-			break
+			return config.Provider.Cluster().LocalAPIServerPort()
 		}
 	}
 
-	if port := cmp.Or(endpoint.Port(), "443"); port != strconv.Itoa(serves) {
+	return defaultAPIServerPort
+}
+
+// checkPort compares the endpoint's port with the one that control planes serve, where no balancer translates it.
+func checkPort(r *check.Report, in *check.Input, what string) {
+	endpoint, serves := in.Cluster.Endpoint, servedPort(in)
+
+	if port := cmp.Or(endpoint.Port(), strconv.Itoa(httpsPort)); port != strconv.Itoa(serves) {
 		r.Found(in.Declared("endpoint"), in.Regenerate("correct the endpoint's port"),
 			"the endpoint %s is %s, where the Kubernetes API has port %d, not %s", endpoint.Redacted(), what, serves, port)
 

@@ -123,7 +123,7 @@ func checkWorkerVIP(r *check.Report, config *check.Rendered) {
 // checkEndpoint says more.
 func checkEndpointPort(r *check.Report, in *check.Input) {
 	if endpoint := in.Cluster.Endpoint; endpoint != nil && endpoint.Hostname() != "" && endpoint.Port() == "" &&
-		in.Talconfig != nil {
+		in.Talconfig != nil && servedPort(in) != httpsPort {
 		host := endpoint.Hostname()
 		if strings.Contains(host, ":") {
 			host = "[" + host + "]"

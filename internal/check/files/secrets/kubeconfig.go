@@ -17,7 +17,8 @@ import (
 
 // kubeconfigCheck judges the kubeconfig.
 func kubeconfigCheck() check.Check {
-	return check.Whole(diagnosis.KubeconfigOutOfDate, check.Secrets, diagnosis.NeedsConfig, checkKubeconfigDates).OfSecrets().
+	return check.Whole(diagnosis.KubeconfigOutOfDate, check.Secrets, diagnosis.NeedsConfig, checkKubeconfigDates).
+		OfSecrets().
 		IdleIf(func(in *check.Input) string {
 			if in.KubeconfigFile == nil {
 				return "there is no kubeconfig"

@@ -55,7 +55,7 @@ func checkBundle(r *check.Report, in *check.Input) {
 			next = "restore the secrets file from your backup"
 		}
 
-		r.Found(in.SecretsFile.Line(mistake.Line, 0), next, "%s", mistake.Message)
+		r.Found(in.SecretsFile.Line(mistake.Line, 0).Masked(), next, "%s", mistake.Message)
 	}
 }
 
