@@ -494,7 +494,7 @@ func checkTalosconfigAuthority(r *check.Report, in *check.Input) {
 	}
 
 	r.Found(in.OfContext("ca").Masked(), "set TALOSCONFIG to this cluster's file, or "+machineconfig.HowToGenerate,
-		"%s trusts another certificate authority (%s) than the machine configs (%s): it is another cluster's", shown,
+		"the talosconfig trusts another certificate authority (%s) than the machine configs (%s): it is another cluster's",
 		shortSum(ours), shortSum(common))
 }
 
