@@ -12,7 +12,7 @@ func NewLab(options LabOptions) (*Lab, error) { return machine.NewLab(options, a
 // CanPlay says why nodes of a Talos version can't be played; nil if they can.
 func CanPlay(version string) error { return machine.CanPlay(version) }
 
-// The parts of a lab.
+// Lab and its parts.
 type (
 	Lab         = machine.Lab
 	LabOptions  = machine.LabOptions
@@ -27,7 +27,7 @@ type (
 	Call        = faults.Call
 )
 
-// What can be wrong with a node.
+// Faults and the kinds of what can be wrong with a node.
 type (
 	Faults         = faults.Faults
 	Impostor       = faults.Impostor

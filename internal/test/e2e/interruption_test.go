@@ -31,7 +31,8 @@ func TestWhatIsStoppedGoesOn(t *testing.T) {
 		next  string
 	}{
 		"Ctrl-C in Task's terminal": {
-			[]string{lookForTask(t), "-x", "bootstrap:talos"}, syscall.SIGINT, true, 130, "task bootstrap:talos continues from here",
+			[]string{lookForTask(t), "-x", "bootstrap:talos"}, syscall.SIGINT, true, 130,
+			"task bootstrap:talos continues from here",
 		},
 		"SIGTERM to a script": {
 			[]string{"bash", "scripts/bootstrap-talos-apply.sh", "talos/clusterconfig"}, syscall.SIGTERM, false, 143,

@@ -1,5 +1,5 @@
-// Package emulatortest runs the tests of a package that plays many emulated nodes. Such tests wait most of the time, and
-// what they do then is handshakes and garbage: they run many at once, and with cheaper ones of both.
+// Package emulatortest runs the tests of a package that plays many emulated nodes. Such tests wait most of the time,
+// and what they do then is handshakes and garbage: they run many at once, and with cheaper ones of both.
 package emulatortest
 
 import (

@@ -1,3 +1,4 @@
+// Package api answers the calls of a Talos node's API, as the stage and the release of its machine would.
 package api
 
 import (

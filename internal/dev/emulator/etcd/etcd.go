@@ -1,5 +1,5 @@
-// Package etcd is the etcd clusters of a lab: who is a member, who runs, and who decides. It knows no machines: a member
-// runs on some host.
+// Package etcd is the etcd clusters of a lab: who is a member, who runs, and who decides. It knows no machines: a
+// member runs on some host.
 package etcd
 
 import (

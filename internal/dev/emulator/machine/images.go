@@ -111,8 +111,8 @@ func (i *images) Change(store imageStore, change func(map[string]StoredImage)) {
 	})
 }
 
-// imageName is a parsed image reference.
-type imageName struct {
+// ImageName is a parsed image reference.
+type ImageName struct {
 	name   string // "ghcr.io/siderolabs/installer"
 	tag    string // "v1.13.9"
 	digest string // "sha256:…"
@@ -124,16 +124,16 @@ var imageReference = regexp.MustCompile(
 
 // ParseImage reads an image reference as Docker does: what names no registry is at Docker's, what names nothing more is
 // the latest.
-func ParseImage(reference string) (imageName, error) {
+func ParseImage(reference string) (ImageName, error) {
 	found := imageReference.FindStringSubmatch(reference)
 	if shouted := shoutedName(reference); found == nil && shouted != "" {
-		return imageName{}, fmt.Errorf("failed to parse image reference %q: invalid reference format: repository name "+
+		return ImageName{}, fmt.Errorf("failed to parse image reference %q: invalid reference format: repository name "+
 			"(%s) must be lowercase", reference, shouted)
 	} else if found == nil {
-		return imageName{}, fmt.Errorf("failed to parse image reference %q: invalid reference format", reference)
+		return ImageName{}, fmt.Errorf("failed to parse image reference %q: invalid reference format", reference)
 	}
 
-	parsed := imageName{found[1], found[2], found[3]}
+	parsed := ImageName{found[1], found[2], found[3]}
 
 	first, _, nested := strings.Cut(parsed.name, "/")
 
@@ -170,7 +170,7 @@ func shoutedName(reference string) string {
 }
 
 // String is the reference in full.
-func (n imageName) String() string {
+func (n ImageName) String() string {
 	if n.digest != "" {
 		return n.name + "@" + n.digest
 	}
@@ -179,12 +179,12 @@ func (n imageName) String() string {
 }
 
 // Pinned is the reference by digest.
-func (n imageName) Pinned(digest string) string { return n.name + "@" + digest }
+func (n ImageName) Pinned(digest string) string { return n.name + "@" + digest }
 
 // Pull fetches an image into a store, under all its names. Every image exists, but while a fault says that installers
 // do not.
 func (i *images) Pull(ctx context.Context, store imageStore, reference string,
-	progress func(machineapi.ImageServicePullLayerProgress_Status)) (imageName, string, error) {
+	progress func(machineapi.ImageServicePullLayerProgress_Status)) (ImageName, string, error) {
 	parsed, err := ParseImage(reference)
 	if err != nil {
 		return parsed, "", err

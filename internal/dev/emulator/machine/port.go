@@ -13,6 +13,7 @@ import (
 // APIKind is how the API port is served.
 type APIKind int
 
+// The API is closed, or serves maintenance, configured nodes, or something that is no Talos.
 const (
 	ClosedAPI APIKind = iota
 	MaintenanceAPI

@@ -34,21 +34,22 @@ func (i *installer) EtcdAllowsUpgrade(ctx context.Context) error {
 			"upgrade commences", minority)
 	}
 
-	for _, member := range down {
-		if !member.Started {
-			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be "+
-				"running to perform an upgrade", member.ID)
-		}
-
-		if err := i.boot.Sleep(ctx, quorumCheck); err != nil {
-			return err
-		}
-
-		return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be "+
-			"healthy to perform an upgrade: %w", member.ID, context.DeadlineExceeded)
+	if len(down) == 0 {
+		return nil
 	}
 
-	return nil
+	member := down[0]
+	if !member.Started {
+		return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be "+
+			"running to perform an upgrade", member.ID)
+	}
+
+	if err := i.boot.Sleep(ctx, quorumCheck); err != nil {
+		return err
+	}
+
+	return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be "+
+		"healthy to perform an upgrade: %w", member.ID, context.DeadlineExceeded)
 }
 
 // Upgrade stop what runs on the system disk, write the new system beside the old one, and reboot into it.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -178,7 +179,7 @@ func (w *world) run(t *testing.T, target string, overrides ...string) outcome {
 
 	var out, errs syncbuffer.Buffer
 
-	environ, flags := emulatortest.Settings(append(append([]string{"REPORT_FILE=" + reports}, w.settings...), overrides...))
+	environ, flags := emulatortest.Settings(slices.Concat([]string{"REPORT_FILE=" + reports}, w.settings, overrides))
 	call := invocation.Invocation{Environ: environ, Workdir: w.root, Out: &out, Err: &errs}
 	failure := call.Execute(ctx, target, flags, targets[target])
 
