@@ -53,12 +53,6 @@ func (p Pattern) ReplaceAllStringFunc(text string, by func(string) string) strin
 	return p.compiled().ReplaceAllStringFunc(text, by)
 }
 
-// Match reports whether the text contains a match.
-func (p Pattern) Match(text []byte) bool { return p.compiled().Match(text) }
-
-// ReplaceAll replaces the matches; $1 is a group.
-func (p Pattern) ReplaceAll(text, by []byte) []byte { return p.compiled().ReplaceAll(text, by) }
-
 // FindAllSubmatch are the matches with their groups.
 func (p Pattern) FindAllSubmatch(text []byte, n int) [][][]byte {
 	return p.compiled().FindAllSubmatch(text, n)

@@ -12,31 +12,48 @@ func NewLab(options LabOptions) (*Lab, error) { return machine.NewLab(options, a
 // CanPlay says why nodes of a Talos version can't be played; nil if they can.
 func CanPlay(version string) error { return machine.CanPlay(version) }
 
-// Lab and its parts.
 type (
-	Lab         = machine.Lab
-	LabOptions  = machine.LabOptions
-	Node        = machine.Node
+	// Lab is a set of emulated machines on loopback, with the networks between them.
+	Lab = machine.Lab
+	// LabOptions say which machines a lab has, and what they share.
+	LabOptions = machine.LabOptions
+	// Node is one emulated machine.
+	Node = machine.Node
+	// NodeOptions describe a machine: its hardware, its release of Talos, its faults.
 	NodeOptions = machine.NodeOptions
-	Link        = machine.Link
-	Disk        = machine.Disk
-	Volume      = machine.Volume
-	Extension   = machine.Extension
-	EtcdData    = machine.EtcdData
-	Timing      = machine.Timing
-	Call        = faults.Call
+	// Link is a network card.
+	Link = machine.Link
+	// Disk is a disk, as a machine's firmware finds it.
+	Disk = machine.Disk
+	// Volume is a partition, or a file system on the whole disk.
+	Volume = machine.Volume
+	// Extension is a system extension of a machine's image.
+	Extension = machine.Extension
+	// EtcdData is what a control plane's etcd directory holds from an earlier life.
+	EtcdData = machine.EtcdData
+	// Timing says how long machines take for what they do.
+	Timing = machine.Timing
+	// Call is one RPC that a machine received, whatever became of it.
+	Call = faults.Call
 )
 
-// Faults and the kinds of what can be wrong with a node.
 type (
-	Faults         = faults.Faults
-	Impostor       = faults.Impostor
-	InstallFault   = faults.InstallFault
-	Loss           = faults.Loss
+	// Faults are what is wrong with a node.
+	Faults = faults.Faults
+	// Impostor is what answers at a node's port in place of Talos.
+	Impostor = faults.Impostor
+	// InstallFault is why an install fails.
+	InstallFault = faults.InstallFault
+	// Loss is why a machine that has its config does not come back.
+	Loss = faults.Loss
+	// BootstrapFault is why a Bootstrap fails.
 	BootstrapFault = faults.BootstrapFault
-	CallFault      = faults.CallFault
-	When           = faults.When
-	Mishap         = faults.Mishap
+	// CallFault is what goes wrong with calls of the API.
+	CallFault = faults.CallFault
+	// When is the moment of a call at which it goes wrong.
+	When = faults.When
+	// Mishap is what happens to a call.
+	Mishap = faults.Mishap
 )
 
 // Their values.
