@@ -82,6 +82,8 @@ type Link struct {
 	Virtual bool
 	// Down links have no carrier.
 	Down bool
+	// Driver, BusPath and PCIID are the hardware's; the first two default to those of a virtual machine.
+	Driver, BusPath, PCIID string
 }
 
 // Extension is a system extension of an image.
