@@ -82,8 +82,12 @@ type Link struct {
 	Virtual bool
 	// Down links have no carrier.
 	Down bool
-	// Driver, BusPath and PCIID are the hardware's; the first two default to those of a virtual machine.
-	Driver, BusPath, PCIID string
+	// Driver is the kernel's, "ixgbe". Default: "virtio_net".
+	Driver string
+	// BusPath is where the hardware is, "0000:03:00.0". Default: a place of its own.
+	BusPath string
+	// PCIID is what the hardware is, "8086:1572".
+	PCIID string
 }
 
 // Extension is a system extension of an image.
