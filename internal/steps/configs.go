@@ -144,7 +144,7 @@ func (m *configsMaker) install(ctx context.Context, rendered []workspace.File, s
 			Severity: diagnosis.Warning,
 			Cause: fmt.Sprintf("%s would change, but is left alone, since nodes are configured: %s",
 				m.Settings.ClusterConfigDir, text.List(namesOf(changed))),
-			Next: "task talos:generate-config",
+			Next: "mage config:generate",
 		})
 	}
 
