@@ -78,7 +78,7 @@ func TestLinkSelectorsOnTheNode(t *testing.T) {
 		"an alias of none": {config: documents(alias("net0", none), link("net0")), cause: "the selector of net0 (" + none +
 			") matches no link: what is set for net0 reaches no link; the node has eth0"},
 		"an alias of two": {config: documents(alias("net0", "link.type == 1"), link("net0")), cause: "the selector of net0 " +
-			"(link.type == 1) matches 2 links (eth0 02:00:00:00:00:11, eth1 02:00:00:00:01:11), "+
+			"(link.type == 1) matches 2 links (eth0 02:00:00:00:00:11, eth1 02:00:00:00:01:11), " +
 			"so Talos gives the name to none"},
 		"an alias by driver": {config: documents(alias("net0", `glob("ixgbe", link.driver)`), link("net0")),
 			cause: "matches 2 links"},

@@ -17,11 +17,13 @@ import (
 // judged as they would be, where this program makes them. No node and no network is asked.
 func AuditOptions(ctx context.Context, settings *settings.Settings, environ []string) check.Options {
 	w := New(ctx, settings, environ)
-	if err := w.Load(); err != nil {
+	switch err := w.Load(); {
+	case err != nil:
 		w.Made.WhyNot = errors.New("the inventory has mistakes")
-	} else {
-		w.Pretend()
+	case w.Complete():
 		w.rehearseAgain()
+	default:
+		w.Pretend()
 	}
 
 	options := w.CheckOptions(check.Settings{AllowAmbiguousDisk: settings.AllowAmbiguousDisk,
@@ -51,9 +53,6 @@ func (w *Workspace) SkipChecks() []diagnosis.ID {
 	return ids
 }
 
-// ErrByTalhelper is why files that talhelper makes are not made in memory.
-var ErrByTalhelper = errors.New("CONFIG_GENERATOR=talhelper: mage config:generate makes them")
-
 // Pretend has files that the configs step would write taken for written, so that they can be judged; nothing is
 // written. Where they can't be made, Made says why.
 func (w *Workspace) Pretend() {
@@ -66,11 +65,6 @@ func (w *Workspace) Pretend() {
 		return
 	}
 
-	if w.Settings.ConfigGenerator == Talhelper {
-		w.Made.WhyNot = ErrByTalhelper
-		return
-	}
-
 	rendered, standIn, err := w.Rehearse()
 	if err == nil {
 		missing := slices.DeleteFunc(rendered, func(file File) bool { return !w.Files.Open(w.PathOf(file)).Missing() })
@@ -78,13 +72,17 @@ func (w *Workspace) Pretend() {
 	}
 
 	w.Made.WhyNot = scrubbed(err)
+
+	if w.Settings.ConfigGenerator == Talhelper && errors.Is(err, release.ErrTooNew) {
+		w.Made.WhyNot = errors.New("talhelper is to make them, as of what is newer than this program") // and may know it
+	}
 }
 
 // rehearseAgain tells what the next generation would fail for where all files are there. A Talos that is newer than
 // this program keeps nobody from using them.
 func (w *Workspace) rehearseAgain() {
 	generator := w.Settings.ConfigGenerator
-	if generator == NoGenerator || generator == Talhelper || !w.Complete() || w.Cluster.SecretsPath() == "" {
+	if generator == NoGenerator || generator == Talhelper || w.Cluster.SecretsPath() == "" {
 		return
 	}
 
