@@ -74,7 +74,7 @@ func (w *Workspace) Pretend() {
 	w.Made.WhyNot = scrubbed(err)
 
 	if w.Settings.ConfigGenerator == Talhelper && errors.Is(err, release.ErrTooNew) {
-		w.Made.WhyNot = errors.New("talhelper is to make them, as of what is newer than this program") // and may know it
+		w.Made.WhyNot = errors.New("CONFIG_GENERATOR=talhelper: that may know a Talos that is newer than this program")
 	}
 }
 
