@@ -310,8 +310,8 @@ func (in *Input) readConfigs() {
 	}
 }
 
-// mayBeConfig reports whether a file in the folder of machine configs is one, where no inventory says so: other files lie
-// there too. One that is no YAML may be.
+// mayBeConfig reports whether a file in the folder of machine configs is one, where no inventory says so: other files
+// lie there too. One that is no YAML may be.
 func (in *Input) mayBeConfig(path string) bool {
 	file := in.Open(path)
 	if file == nil || len(file.Places.Roots()) == 0 {

@@ -94,7 +94,8 @@ func (s Source) Needed(file *reading.File, what, nextIfMissing, nextIfEmpty stri
 }
 
 // Parse reads the first document of a YAML text into a tree without comments, aliases and merge keys; the places of the
-// nodes are those in the file, and what something refers to has its anchor. Nil if there is no document, or it is broken, which is added to the mistakes.
+// nodes are those in the file, and what something refers to has its anchor. Nil if there is no document, or it is
+// broken, which is added to the mistakes.
 func (s Source) Parse(data []byte) *yaml.Node {
 	var document yaml.Node
 

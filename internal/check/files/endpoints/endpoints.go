@@ -125,7 +125,8 @@ func checkWorkerVIP(r *check.Report, config *check.Rendered) {
 func checkEndpointPort(r *check.Report, in *check.Input) {
 	endpoint, serves := in.Cluster.Endpoint, servedPort(in)
 
-	if endpoint != nil && endpoint.Hostname() != "" && endpoint.Port() == "" && in.Talconfig != nil && serves != httpsPort {
+	if endpoint != nil && endpoint.Hostname() != "" && endpoint.Port() == "" && in.Talconfig != nil &&
+		serves != httpsPort {
 		r.Found(in.Talconfig.At("endpoint"), "write https://"+net.JoinHostPort(endpoint.Hostname(), strconv.Itoa(serves)),
 			"the endpoint %s has no port: clients use 443", endpoint.Redacted())
 	}
