@@ -44,7 +44,7 @@ var makingEntries = []Entry{
 		ID: RenderedDiffers, Title: "Rendered configs would replace existing ones", Severity: Warning,
 		Cause: "The talconfig, a patch or the generator changed since the configs were made, and nodes run with the " +
 			"old ones.",
-		Remedy: "Render them on purpose: task talos:generate-config; then look at the difference on each node before it " +
+		Remedy: "Render them on purpose: mage config:generate; then look at the difference on each node before it " +
 			"is applied.",
 		Source: sourceOurs,
 	},

@@ -82,13 +82,9 @@ func (m *configsMaker) render(ctx context.Context, secretsPath string) error {
 		err      error
 	)
 
-	switch native := m.Settings.ConfigGenerator != workspace.Talhelper; {
-	case m.Settings.DryRun && native:
+	if m.Settings.DryRun {
 		rendered, standIn, err = m.workspace.Rehearse()
-	case secretsPath == "": // talhelper reads secrets from a file, where none that are made up may be
-		m.workspace.Made.WhyNot = workspace.ErrByTalhelper
-		return m.wouldWrite("the machine configs", "talhelper would render them")
-	default:
+	} else {
 		rendered, err = m.workspace.Render(ctx, secretsPath)
 	}
 
@@ -148,7 +144,7 @@ func (m *configsMaker) install(ctx context.Context, rendered []workspace.File, s
 			Severity: diagnosis.Warning,
 			Cause: fmt.Sprintf("%s would change, but is left alone, since nodes are configured: %s",
 				m.Settings.ClusterConfigDir, text.List(namesOf(changed))),
-			Next: "task talos:generate-config",
+			Next: "mage config:generate",
 		})
 	}
 

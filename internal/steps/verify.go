@@ -228,7 +228,7 @@ func (v *verifier) judgeMaintenance(seen observe.Observation) verdict {
 	}
 
 	return verdict{problem: v.problem(seen, diagnosis.InstallFailed, cause,
-		"correct the install disk or image (task talos:generate-config), then "+command("applySequential", seen.Node))}
+		"correct the install disk or image (mage config:generate), then "+command("applySequential", seen.Node))}
 }
 
 func (v *verifier) judgeConfigured(seen observe.Observation) verdict {
