@@ -221,6 +221,8 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 		Waiting: func(attempt int, pause time.Duration, cause error) {
 			a.Log.Warn().Str("node", node.Name).Str("again in", pause.Round(time.Second).String()).
 				Msg(fmt.Sprintf("attempt %d failed: %s", attempt, explainAttempt(cause)))
+			a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name,
+				Text: fmt.Sprintf("waits after failed attempt %d", attempt), Since: a.Clock.Now(), Left: pause})
 		},
 	}
 

@@ -24,9 +24,10 @@ type EtcdObservation struct {
 	// the directory was listed.
 	Certain bool
 	HasData bool
-	// Of a running etcd: its own member id, the leader's (0 without one), what it complains about, and its own list of
-	// members.
+	// Of a running etcd: its own member id, the leader's (0 without one), whether it does not vote yet, what it complains
+	// about, and its own list of members.
 	MemberID, Leader uint64
+	Learner          bool
 	complaints       []string
 	Members          []talos.EtcdMember
 }
@@ -112,8 +113,12 @@ func (e EtcdObservation) Text() string {
 		return "etcd runs and is healthy, " + text.Counted(len(e.Members), "member")
 	case e.Running() && e.MemberID != 0 && e.Leader == 0:
 		return "etcd runs, but has no leader"
+	case e.Learner:
+		return "etcd is a learner, catching up"
+	case e.Running() && e.Etcd.HealthUnknown:
+		return "etcd runs, its first health check is due"
 	case e.Running() && e.MemberID != 0 && !e.IsVoter():
-		return "etcd runs, is a learner or not in its own list yet"
+		return "etcd runs, not in its own list of members yet"
 	case e.Running():
 		return "etcd runs, not healthy" + text.Because(strings.Join(e.allComplaints(), ", "))
 	case e.Empty() && e.Etcd.State == "Failed":
@@ -188,7 +193,7 @@ func (e *EtcdObservation) readMembership(ctx context.Context, conn *talos.Conn) 
 		return
 	}
 
-	e.MemberID, e.Leader, e.complaints = status.MemberID, status.Leader, status.Errors
+	e.MemberID, e.Leader, e.Learner, e.complaints = status.MemberID, status.Leader, status.Learner, status.Errors
 
 	if status.Leader != 0 {
 		e.Members, _ = conn.EtcdMembers(ctx, true) //nolint:errcheck // no list is no proof of anything, which is what an empty one says
@@ -252,6 +257,23 @@ func (s EtcdSurvey) Unhealthy() []string {
 	}
 
 	return unhealthy
+}
+
+// UnhealthyOf are those of some control planes whose etcd is not a healthy voter.
+func (s EtcdSurvey) UnhealthyOf(nodes []*inventory.Node) EtcdSurvey {
+	return slices.DeleteFunc(slices.Clone(s), func(node EtcdObservation) bool {
+		return node.Healthy() || !slices.Contains(nodes, node.Node)
+	})
+}
+
+// Names are the control planes' names.
+func (s EtcdSurvey) Names() []string {
+	names := make([]string, 0, len(s))
+	for _, node := range s {
+		names = append(names, node.Node.Name)
+	}
+
+	return names
 }
 
 // Describe says in a few words how etcd is on each node.
