@@ -84,9 +84,8 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (survey obser
 // beyondWaiting is what no waiting can heal: two clusters, or an etcd that is stopped for good.
 func (b *bootstrapper) beyondWaiting(survey observe.EtcdSurvey, began time.Time) *diagnosis.Problem {
 	if survey.Split() {
-		return b.clusterProblem(diagnosis.EtcdSplit,
-			"two etcd clusters exist that do not know each other: "+survey.Describe(),
-			"keep the one with your data; reset the other's nodes: docs/recovery.md")
+		split := splitFinding(survey)
+		return b.clusterProblem(split.ID, split.Cause, split.Next)
 	}
 
 	// A Bootstrap that works goes through the same state for a moment.
@@ -103,6 +102,21 @@ func (b *bootstrapper) beyondWaiting(survey observe.EtcdSurvey, began time.Time)
 	}
 
 	return nil
+}
+
+// splitFinding tells of etcd clusters that do not know each other, each healthy by itself.
+func splitFinding(survey observe.EtcdSurvey) diagnosis.Finding {
+	var sides []string
+	for _, cluster := range survey.Clusters() {
+		sides = append(sides, "that of "+text.List(cluster.Names()))
+	}
+
+	return diagnosis.Finding{
+		ID:       diagnosis.EtcdSplit,
+		Severity: diagnosis.Failure,
+		Cause:    fmt.Sprintf("%d etcd clusters exist that do not know each other: %s", len(sides), text.List(sides)),
+		Next:     "keep the one with your data, and reset the other's nodes: docs/recovery.md",
+	}
 }
 
 // membershipLines say of each expected control plane how its etcd is, and of one that is well whom it waits for.

@@ -127,6 +127,15 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	}
 
 	i.columns(status.Rows())
+
+	for _, finding := range status.Findings {
+		fmt.Fprintf(i.Out, "\n%s  %s  %s\n", finding.Severity, finding.ID, finding.Cause)
+
+		if finding.Next != status.Next {
+			fmt.Fprintf(i.Out, "    next: %s\n", i.hint(finding.Next))
+		}
+	}
+
 	fmt.Fprintf(i.Out, "\nnext: %s\n", i.hint(status.Next))
 
 	return i.unwrittenReport(run, closing)
@@ -289,7 +298,10 @@ func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []step
 		fmt.Fprintf(i.Out, "\n%s from %s\n", differ(drifted), run.Settings.ClusterConfigDir)
 	}
 
-	if err == nil && ctx.Err() == nil && steps.Mutates(planned) && nothingDone(results) {
+	switch {
+	case run.Outdated != nil && ctx.Err() == nil:
+		fmt.Fprintf(i.Out, "\n%s\nnext: %s\n", run.Outdated.Cause, i.hint(run.Outdated.Next))
+	case err == nil && ctx.Err() == nil && steps.Mutates(planned) && nothingDone(results):
 		fmt.Fprintln(i.Out, "\nnothing to do")
 	}
 }

@@ -35,6 +35,9 @@ type EtcdObservation struct {
 // Running reports whether the etcd process runs, healthy or not.
 func (e EtcdObservation) Running() bool { return e.Etcd.State == "Running" }
 
+// unchecked reports whether etcd has just begun to run.
+func (e EtcdObservation) unchecked() bool { return e.Running() && e.Etcd.HealthUnknown }
+
 // Healthy reports whether etcd runs, is healthy and a voter.
 func (e EtcdObservation) Healthy() bool {
 	return e.Running() && !e.Etcd.HealthUnknown && e.Etcd.Healthy && e.MemberID != 0 && e.IsVoter()
@@ -115,7 +118,7 @@ func (e EtcdObservation) Text() string {
 		return "etcd runs, but has no leader"
 	case e.Learner:
 		return "etcd is a learner, catching up"
-	case e.Running() && e.Etcd.HealthUnknown:
+	case e.unchecked():
 		return "etcd runs, its first health check is due"
 	case e.Running() && e.MemberID != 0 && !e.IsVoter():
 		return "etcd runs, not in its own list of members yet"
@@ -259,6 +262,11 @@ func (s EtcdSurvey) Unhealthy() []string {
 	return unhealthy
 }
 
+// Unchecked reports whether nothing but a first health check keeps etcd from being known to be healthy everywhere.
+func (s EtcdSurvey) Unchecked() bool {
+	return !slices.ContainsFunc(s, func(node EtcdObservation) bool { return !node.Healthy() && !node.unchecked() })
+}
+
 // UnhealthyOf are those of some control planes whose etcd is not a healthy voter.
 func (s EtcdSurvey) UnhealthyOf(nodes []*inventory.Node) EtcdSurvey {
 	return slices.DeleteFunc(slices.Clone(s), func(node EtcdObservation) bool {
@@ -356,26 +364,33 @@ func (s EtcdSurvey) Lists(node *inventory.Node) bool {
 	})
 }
 
-// Split reports whether there are two clusters that do not know each other.
-func (s EtcdSurvey) Split() bool {
-	var first []uint64
+// Clusters are the healthy members, by the etcd cluster that they belong to: those of one know a common member.
+func (s EtcdSurvey) Clusters() []EtcdSurvey {
+	var clusters []EtcdSurvey
 	for _, node := range s {
 		if !node.Healthy() {
 			continue
 		}
 
-		own := memberIDs(node.Members)
-		if first != nil && !slices.ContainsFunc(own, func(id uint64) bool { return slices.Contains(first, id) }) {
-			return true
-		}
-
-		if first == nil {
-			first = own
+		own := slices.IndexFunc(clusters, func(others EtcdSurvey) bool { return others[0].sharesMembers(node) })
+		if own < 0 {
+			clusters = append(clusters, EtcdSurvey{node})
+		} else {
+			clusters[own] = append(clusters[own], node)
 		}
 	}
 
-	return false
+	return clusters
 }
+
+// sharesMembers reports whether two lists of members have one in common.
+func (e EtcdObservation) sharesMembers(other EtcdObservation) bool {
+	own := memberIDs(e.Members)
+	return slices.ContainsFunc(memberIDs(other.Members), func(id uint64) bool { return slices.Contains(own, id) })
+}
+
+// Split reports whether there are several clusters that do not know each other.
+func (s EtcdSurvey) Split() bool { return len(s.Clusters()) > 1 }
 
 // UnknownMembers are members that the inventory does not name.
 func (s EtcdSurvey) UnknownMembers(cluster *inventory.Cluster) []string {
