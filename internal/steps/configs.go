@@ -133,6 +133,7 @@ func (m *configsMaker) install(ctx context.Context, rendered []workspace.File, s
 		changed, judged = nil, "; judged with throwaway secrets, made up since "+standIn
 	}
 
+	m.workspace.Made.Compared = standIn == "" // told here
 	m.nameStale(rendered)
 
 	writing := added

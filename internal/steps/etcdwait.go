@@ -114,7 +114,7 @@ func splitFinding(survey observe.EtcdSurvey) diagnosis.Finding {
 	return diagnosis.Finding{
 		ID:       diagnosis.EtcdSplit,
 		Severity: diagnosis.Failure,
-		Cause:    fmt.Sprintf("%d etcd clusters exist that do not know each other: %s", len(sides), text.List(sides)),
+		Cause:    "two etcd clusters exist that do not know each other: " + text.List(sides),
 		Next:     "keep the one with your data, and reset the other's nodes: docs/recovery.md",
 	}
 }
@@ -139,6 +139,8 @@ func membershipText(node observe.EtcdObservation, awaited []string) string {
 		return "etcd is healthy, its list of members is not yet that of the others"
 	case node.Healthy():
 		return "etcd is healthy, waits for " + text.List(awaited)
+	case node.Silent():
+		return "etcd: no answer from its node"
 	case node.Empty() && node.Etcd.State == "Preparing" && !node.Starting():
 		return "etcd waits to join"
 	default:
