@@ -17,7 +17,7 @@ case $mode in
   *) echo "bootstrap-talos-apply.sh: the mode is sequential or parallel, not \"$mode\"" >&2 && exit 2 ;;
 esac
 CLUSTERCONFIG_DIR=$(cd -- "$out_dir" 2>/dev/null && pwd) ||
-  { echo "bootstrap-talos-apply.sh: $out_dir is not a directory: task talos:generate-config makes it" >&2 && exit 2; }
+  { echo "bootstrap-talos-apply.sh: $out_dir is not a directory: config:generate makes it" >&2 && exit 2; }
 export CLUSTERCONFIG_DIR
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

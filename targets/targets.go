@@ -83,7 +83,7 @@ func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks, certFi
 func ApplyNode(ctx context.Context, address string, mode, certFingerprints *string, dryRun *bool) error {
 	yes := true
 	return execute(ctx, "applyNode", overrides{
-		"node": &address, "mode": mode, "certFingerprints": certFingerprints, "dryRun": dryRun, "update": &yes,
+		"<address>": &address, "mode": mode, "certFingerprints": certFingerprints, "dryRun": dryRun, "update": &yes,
 		"reboot": &yes,
 	}, only(steps.Apply{}))
 }

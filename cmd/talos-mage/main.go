@@ -10,15 +10,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 )
 
-const name = "talos-mage"
-
 func main() {
-	// A Taskfile has said already what people typed.
-	if os.Getenv(invocation.CalledAs) == "" {
-		_ = os.Setenv(invocation.CalledAs, name) // a good name
-	}
-
-	program := commandline.Program{Name: name, Targets: allTargets()}
+	program := commandline.Program{Name: invocation.Called(), Targets: allTargets()}
 	code := program.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)
 
 	os.Exit(code) //nolint:forbidigo // it is what all else hands its code to

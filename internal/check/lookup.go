@@ -123,12 +123,25 @@ func (in *Input) VIPs() []netip.Addr {
 // IsVIP reports whether an address is one of them.
 func (in *Input) IsVIP(addr netip.Addr) bool { return slices.Contains(in.VIPs(), addr) }
 
+// TheVIP stands for a node's name where an address is that of several.
+const TheVIP = "VIP"
+
+// owner is whose a name or an address is. It has no node where it is the VIP's, or a machine config's alone.
+type owner struct {
+	name string
+	node *inventory.Node
+}
+
+// owners are those of all addresses, hostnames and virtual addresses, in lower case.
+type owners map[string]owner
+
+// NodeAt is the name of the node that is called so or is there; empty for none.
+func (in *Input) NodeAt(host string) string { return Once(in, findOwners)[strings.ToLower(host)].name }
+
 // OwnerOf finds the node that one of these names or addresses belongs to; nil for none.
 func (in *Input) OwnerOf(hosts []string) *inventory.Node {
-	for _, node := range in.Cluster.Nodes {
-		own := append(Texts(AddressesOf(node, in.ConfigOf(node))), node.Address, node.Hostname)
-
-		if slices.ContainsFunc(hosts, func(host string) bool { return host != "" && slices.Contains(own, host) }) {
+	for _, host := range hosts {
+		if node := Once(in, findOwners)[strings.ToLower(host)].node; node != nil {
 			return node
 		}
 	}
@@ -136,47 +149,45 @@ func (in *Input) OwnerOf(hosts []string) *inventory.Node {
 	return nil
 }
 
-// TheVIP stands for a node's name where an address is that of several.
-const TheVIP = "VIP"
-
-// hosts are the names of nodes by their addresses, hostnames and virtual addresses, in lower case.
-type hosts map[string]string
-
-// NodeAt is the name of the node that is called so or is there; empty for none.
-func (in *Input) NodeAt(host string) string { return Once(in, findHosts)[strings.ToLower(host)] }
-
-func findHosts(in *Input) hosts {
-	hosts := hosts{}
+func findOwners(in *Input) owners {
+	owners := owners{}
 
 	for _, config := range in.Configs {
+		own := owner{name: config.Name}
+		if len(config.Nodes) > 0 {
+			own.node = config.Nodes[0]
+		}
+
 		for _, addr := range config.Addresses() {
-			hosts[addr.Addr().String()] = config.Name
+			owners[addr.Addr().Unmap().String()] = own
 		}
 
 		for _, vip := range config.VIPs() {
-			hosts[vip.String()] = TheVIP
+			owners[vip.String()] = owner{name: TheVIP}
 		}
 	}
 
 	if in.Cluster == nil {
-		return hosts
+		return owners
 	}
 
 	for _, node := range in.Cluster.Nodes {
+		own := owner{name: node.Name, node: node}
+
 		for _, addr := range AddressesOf(node, nil) {
-			hosts[addr.String()] = node.Name
+			owners[addr.String()] = own
 		}
 
-		hosts[strings.ToLower(node.Address)] = node.Name
+		owners[strings.ToLower(node.Address)] = own
 
 		if node.Hostname != "" && !node.IgnoreHostname {
-			hosts[strings.ToLower(node.Hostname)] = node.Name
+			owners[strings.ToLower(node.Hostname)] = own
 		}
 	}
 
-	delete(hosts, "")
+	delete(owners, "")
 
-	return hosts
+	return owners
 }
 
 // EndpointHost takes the port and the brackets off an endpoint.

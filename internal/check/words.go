@@ -10,7 +10,7 @@ import (
 )
 
 // GenerateCommand renders the machine configs again from the inventory.
-const GenerateCommand = "task talos:generate-config"
+const GenerateCommand = "mage config:generate"
 
 // Regenerate is what to do about a machine config: it is never edited by hand, as the next generation would undo that.
 func (in *Input) Regenerate(change string) string {

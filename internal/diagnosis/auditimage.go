@@ -46,7 +46,7 @@ var imageEntries = []Entry{
 		Cause: "A schematic's id is the hash of its text. The machine config has another one than the inventory's " +
 			"schematic or talosImageURL: it was made before the last change, and the node gets other extensions or kernel " +
 			"arguments.",
-		Remedy: "Make the machine configs again: task talos:generate-config.",
+		Remedy: "Make the machine configs again: mage config:generate.",
 		Source: factorySource + "; pkg/schematic",
 	},
 	{

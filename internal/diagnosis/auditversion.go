@@ -29,13 +29,13 @@ var versionEntries = []Entry{
 		Cause: "Talos refuses a config with a key or a document that it does not know. This one was made for a " +
 			"later version than its installer's, or than talosVersion, often by a program that assumed its own " +
 			"version.",
-		Remedy: "Make talosVersion, the installer and the config agree: task talos:generate-config.",
+		Remedy: "Make talosVersion, the installer and the config agree: mage config:generate.",
 		Source: "cozystack/talm#132; siderolabs/terraform-provider-talos#304; machinery config/types, v1.5.0 to v1.13.9",
 	},
 	{
 		ID: InstallerVersionsDiffer, Title: "The nodes' installers are of different Talos versions", Severity: Warning,
 		Cause:  "Some machine configs were not made again when the version changed, or a node has an image of its own.",
-		Remedy: "Make all machine configs again: task talos:generate-config.",
+		Remedy: "Make all machine configs again: mage config:generate.",
 		Source: "Talos documentation, Upgrading Talos Linux",
 	},
 	{
@@ -50,7 +50,7 @@ var versionEntries = []Entry{
 		Severity: Warning,
 		Cause: "The config was made before kubernetesVersion was changed, or a patch names an image. The node " +
 			"will run what its config says.",
-		Remedy: "Make the machine configs again: task talos:generate-config. A running cluster is upgraded with talosctl " +
+		Remedy: "Make the machine configs again: mage config:generate. A running cluster is upgraded with talosctl " +
 			"upgrade-k8s.",
 		Source: "Talos documentation, Upgrading Kubernetes",
 	},
@@ -103,7 +103,7 @@ var versionEntries = []Entry{
 		ID: ConfigOlder, Title: "A machine config was made for an older Talos than the declared one", Severity: Warning,
 		Cause: "It has what configs up to 1.11 have, and lacks what later ones get by default, such as " +
 			"HostnameConfig and grubUseUKICmdline. Newer Talos accepts it, with the older defaults.",
-		Remedy: "Make the machine configs again: task talos:generate-config.",
+		Remedy: "Make the machine configs again: mage config:generate.",
 		Source: "machinery config/contract.go",
 	},
 }

@@ -132,7 +132,7 @@ var bringUpEntries = []Entry{
 	{
 		ID: ConfigUnusable, Title: "A machine config can't be used", Severity: Failure, Exit: ExitBadInput,
 		Cause:  "The file is missing or can't be read.",
-		Remedy: "task talos:generate-config",
+		Remedy: "mage config:generate",
 		Source: sourceOurs,
 	},
 	{

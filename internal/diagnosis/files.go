@@ -38,7 +38,7 @@ const (
 
 const (
 	talhelperSource = "talhelper v3.1.16, pkg/config/schemas/talconfig.json"
-	regenerate      = "Make the machine configs again from one set of secrets: `task talos:generate-config`."
+	regenerate      = "Make the machine configs again from one set of secrets: `mage config:generate`."
 )
 
 var fileEntries = []Entry{
@@ -125,14 +125,14 @@ var fileEntries = []Entry{
 		ID: ConfigMissing, Title: "A node's machine config does not exist", Severity: Failure, Exit: ExitBadInput,
 		Cause: "The configs were not generated since the node was added to talconfig.yaml, or CLUSTERCONFIG_DIR points " +
 			"elsewhere.",
-		Remedy: "Make them: `task talos:generate-config`.",
+		Remedy: "Make them: `mage config:generate`.",
 		Source: "talhelper v3.1.16, pkg/config/outputfilename.go",
 	},
 	{
 		ID: ConfigUnreadable, Title: "A machine config can't be decoded", Severity: Failure, Exit: ExitBadInput,
 		Cause: "It is empty, not YAML, has keys or documents that Talos does not know, or lacks the main document.",
-		Remedy: "Correct what the message names, in talconfig.yaml or in a patch, and generate again: `task " +
-			"talos:generate-config`.",
+		Remedy: "Correct what the message names, in talconfig.yaml or in a patch, and generate again: " +
+			"`mage config:generate`.",
 		Source: "siderolabs/talos, pkg/machinery/config/configloader",
 	},
 	{
@@ -140,13 +140,13 @@ var fileEntries = []Entry{
 		Cause: "talconfig.yaml and machine.type disagree on whether the node is a control plane. The role decides where " +
 			"etcd is bootstrapped, so " +
 			"nothing is done with either.",
-		Remedy: "Correct `controlPlane` in talconfig.yaml, or generate the configs again: `task talos:generate-config`.",
+		Remedy: "Correct `controlPlane` in talconfig.yaml, or generate the configs again: `mage config:generate`.",
 		Source: "siderolabs/talos#8134; cozystack/talos-bootstrap#14",
 	},
 	{
 		ID: ConfigHostname, Title: "A machine config has another hostname", Severity: Failure, Exit: ExitBadInput,
 		Cause:  "The static hostname in the config is not the one of talconfig.yaml: the file is old, or another node's.",
-		Remedy: "Generate the configs again: `task talos:generate-config`.",
+		Remedy: "Generate the configs again: `mage config:generate`.",
 		Source: "siderolabs/talos, HostnameConfig document and machine.network.hostname",
 	},
 	{
@@ -185,13 +185,13 @@ var fileEntries = []Entry{
 	{
 		ID: TalosconfigMissing, Title: "There is no talosconfig", Severity: Failure, Exit: ExitBadInput,
 		Cause:  "Without it nobody can talk to a node once it is configured.",
-		Remedy: "Make it with the machine configs: `task talos:generate-config`, or set TALOSCONFIG to where it is.",
+		Remedy: "Make it with the machine configs: `mage config:generate`, or set TALOSCONFIG to where it is.",
 		Source: "siderolabs/talos, pkg/machinery/client/config",
 	},
 	{
 		ID: TalosconfigBroken, Title: "The talosconfig can't be used", Severity: Failure, Exit: ExitBadInput,
 		Cause:  "It can't be parsed, has no current context, or its certificates can't be decoded.",
-		Remedy: "Make it again: `task talos:generate-config`.",
+		Remedy: "Make it again: `mage config:generate`.",
 		Source: "siderolabs/talos, pkg/machinery/client/config",
 	},
 	{
@@ -200,7 +200,7 @@ var fileEntries = []Entry{
 		Cause: "Its certificate authority is not the one in the machine configs: every node would refuse it as soon as " +
 			"it is configured.",
 		Remedy: "Set TALOSCONFIG to this cluster's file, or " +
-			"make the configs and the talosconfig again from one set of secrets: `task talos:generate-config`.",
+			"make the configs and the talosconfig again from one set of secrets: `mage config:generate`.",
 		Source: "siderolabs/talos#12575; budimanjojo/talhelper#436",
 	},
 	{
@@ -215,7 +215,7 @@ var fileEntries = []Entry{
 		Exit: ExitBadInput,
 		Cause: "The cluster's name or endpoint in the config is not the one of talconfig.yaml: the file is old, or " +
 			"another cluster's.",
-		Remedy: "Generate the configs again: `task talos:generate-config`.",
+		Remedy: "Generate the configs again: `mage config:generate`.",
 		Source: "siderolabs/talos, cluster.clusterName and cluster.controlPlane.endpoint",
 	},
 	{

@@ -39,8 +39,8 @@ var nodeEntries = []Entry{
 		Title: "The node is configured, and without a talosconfig its cluster is unknown",
 		Cause: "The node asks for a client certificate, so it has a machine config; without a talosconfig its " +
 			"cluster is unknown.",
-		Remedy: "Point TALOSCONFIG to the cluster's talosconfig, or make it again from the cluster's secrets: task " +
-			"talos:generate-config.",
+		Remedy: "Point TALOSCONFIG to the cluster's talosconfig, or make it again from the cluster's secrets: " +
+			"mage config:generate.",
 		Source: "siderolabs/talos: internal/app/apid, TLS of a configured node",
 	},
 	{
@@ -88,7 +88,7 @@ var nodeEntries = []Entry{
 		ID: TalosconfigExpired, Severity: Failure, Exit: ExitBadInput,
 		Title:  "The talosconfig's client certificate has expired",
 		Cause:  "A talosconfig is good for a year from when it was made.",
-		Remedy: "Make a new one from the cluster's secrets: task talos:generate-config.",
+		Remedy: "Make a new one from the cluster's secrets: mage config:generate.",
 		Source: "siderolabs/talos: pkg/machinery/constants, TalosAPIDefaultCertificateValidityDuration",
 	},
 	{

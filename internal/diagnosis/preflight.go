@@ -388,8 +388,8 @@ var preflightEntries = []Entry{
 		Cause: "The node's certificate is this cluster's, and it hangs up as soon as it has seen ours: the client " +
 			"certificate was signed by another CA, or the " +
 			"node's clock says that it is not valid now. A node whose API is just restarting looks the same for a moment.",
-		Remedy: "Compare the node's clock with this computer's; make a new talosconfig from the cluster's secrets: task " +
-			"talos:generate-config.",
+		Remedy: "Compare the node's clock with this computer's; make a new talosconfig from the cluster's secrets: " +
+			"mage config:generate.",
 		Source: "siderolabs/talos: internal/app/apid; internal/integration/api/apid.go, TestPKIMismatch",
 	},
 }

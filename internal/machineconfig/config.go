@@ -16,7 +16,7 @@ import (
 )
 
 // HowToGenerate is the command that makes the machine configs.
-const HowToGenerate = "task talos:generate-config"
+const HowToGenerate = "mage config:generate"
 
 // Config is one loaded machine config.
 type Config struct {

@@ -24,7 +24,7 @@ func TestLoadSaysHowToMakeAMissingConfig(t *testing.T) {
 	var loadError *machineconfig.LoadError
 
 	require.ErrorAs(t, err, &loadError)
-	require.Equal(t, "task talos:generate-config", loadError.Next)
+	require.Equal(t, "mage config:generate", loadError.Next)
 	require.Contains(t, err.Error(), "demo-cp1.yaml: the machine config does not exist")
 }
 

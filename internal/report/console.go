@@ -318,7 +318,7 @@ func (c *Console) findingLine(finding diagnosis.Finding) string {
 	cause := finding.Cause
 
 	if finding.Skipped {
-		cause += " (a failure, were it not in SKIP_CHECKS)"
+		cause += " (a failure, were it not skipped)"
 	}
 
 	if finding.At.Line > 0 {
@@ -429,7 +429,7 @@ func countFindings(findings []diagnosis.Finding) string {
 
 // print writes a result with secrets masked.
 func (c *Console) print(line string) {
-	if _, err := io.WriteString(c.options.Out, Scrub(line)+"\n"); err != nil && c.err == nil {
+	if _, err := io.WriteString(c.options.Out, scrubPainted(line, c.options.Color)+"\n"); err != nil && c.err == nil {
 		c.err = fmt.Errorf("write results: %w", err)
 	}
 }

@@ -70,6 +70,30 @@ func TestScrubMasksSecrets(t *testing.T) {
 	}
 }
 
+// A terminal obeys none of what a text holds.
+func TestScrubShowsWhatATerminalWouldObey(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]string{
+		"a\x1b[2Jb":            `a\x1b[2Jb`,
+		"\x1b]0;title\a":       `\x1b]0;title\a`,
+		"\x1b[31mred\x1b[0m":   `\x1b[31mred\x1b[0m`,
+		"over\rwritten\b":      `over\rwritten\b`,
+		"\x9b2J, no UTF-8":     `\x9b2J, no UTF-8`,
+		"\u009b2J":             `\u009b2J`,
+		"\u202etxt.exe":        `\u202etxt.exe`,
+		"null\x00":             `null\x00`,
+		"Käse → 東京 ✓\nnext\tx": "Käse → 東京 ✓\nnext\tx",
+	} {
+		require.Equal(t, want, Scrub(text))
+		require.Equal(t, want, Scrub(want), "once more changes nothing")
+	}
+
+	painted := paint(true, red, "fail\x1b[2Jed") + " " + paint(true, green, "ok")
+	require.Equal(t, "\x1b[31mfail\\x1b[2Jed\x1b[0m \x1b[32mok\x1b[0m", scrubPainted(painted, true))
+	require.Equal(t, `\x1b[31mfail\x1b[2Jed\x1b[0m \x1b[32mok\x1b[0m`, scrubPainted(painted, false))
+}
+
 func TestScrubLeavesOtherTextAlone(t *testing.T) {
 	t.Parallel()
 

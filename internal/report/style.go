@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -17,6 +18,9 @@ const (
 	yellow color = "33"
 	cyan   color = "36"
 )
+
+// painting finds what paint adds.
+var painting = pattern.New(`\x1b\[(?:0|31|32|33|36)m`)
 
 // paint colours text if colours are wanted.
 func paint(wanted bool, in color, text string) string {

@@ -60,7 +60,7 @@ func writeTable(w io.Writer, results []Result, order []string, color bool) error
 		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 
-	if _, err := io.WriteString(w, Scrub(text.String())); err != nil {
+	if _, err := io.WriteString(w, scrubPainted(text.String(), color)); err != nil {
 		return fmt.Errorf("write table of results: %w", err)
 	}
 

@@ -314,7 +314,7 @@ func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tr
 	}
 
 	problem := a.problem(seen, diagnosis.ApplyRejected, "the node refused the config: "+talos.Explain(err),
-		"correct the config (task talos:generate-config), then "+a.command(seen.Node))
+		"correct the config (mage config:generate), then "+a.command(seen.Node))
 	problem.Err = err
 	return problem
 }
@@ -494,7 +494,7 @@ func (a *applier) config(seen observe.Observation) (*machineconfig.Config, error
 		cause = err.Error()
 	}
 
-	return nil, a.about(seen, diagnosis.NewProblem(diagnosis.ConfigUnusable, cause, "task talos:generate-config"))
+	return nil, a.about(seen, diagnosis.NewProblem(diagnosis.ConfigUnusable, cause, "mage config:generate"))
 }
 
 func (a *applier) warn(node *inventory.Node, warnings []string) {

@@ -80,13 +80,9 @@ func (m *configsMaker) render(ctx context.Context, secretsPath string) error {
 		err      error
 	)
 
-	switch native := m.Settings.ConfigGenerator != workspace.Talhelper; {
-	case m.Settings.DryRun && native:
+	if m.Settings.DryRun {
 		rendered, standIn, err = m.workspace.Rehearse()
-	case secretsPath == "": // talhelper reads secrets from a file, where none that are made up may be
-		m.workspace.Made.WhyNot = workspace.ErrByTalhelper
-		return m.wouldWrite("the machine configs", "talhelper would render them")
-	default:
+	} else {
 		rendered, err = m.workspace.Render(ctx, secretsPath)
 	}
 

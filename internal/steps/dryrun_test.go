@@ -215,7 +215,7 @@ var changing = map[string][]string{
 
 // ungated are the functions that write something else than the user's files: the lock, and the temporary folder of a
 // program that gives its output in files.
-var ungated = []string{"take", "cleanUp", "newFolder", "renderByTalhelper", "RemoveRendered"}
+var ungated = []string{"take", "cleanUp", "renderByTalhelper", "RemoveRendered"}
 
 func TestEveryChangeGoesThroughTheGate(t *testing.T) {
 	t.Parallel()

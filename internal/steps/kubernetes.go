@@ -132,7 +132,7 @@ func (w *work) noteNotReady(notReady []kube.Node) {
 		Severity: diagnosis.OK,
 		Cause: fmt.Sprintf("%s NotReady: expected until a CNI is installed (CNI %s)", text.Counted(len(notReady), "node"),
 			w.Cluster.CNI),
-		Next: "install your CNI, for example: task bootstrap:apps",
+		Next: "install your CNI",
 	})
 }
 

@@ -64,7 +64,8 @@ func TestLinesSayWhatIsSoNow(t *testing.T) {
 	s := l.session(t, seconds("API_TIMEOUT", 20))
 	s.fails(t, diagnosis.ExitKubernetes, diagnosis.APINotReady, steps.Bootstrap{})
 
-	require.Contains(t, s.lines.past, []string{"cp1: etcd is healthy, waits for cp2", "cp2: etcd is a learner, catching up"})
+	require.Contains(t, s.lines.past,
+		[]string{"cp1: etcd is healthy, waits for cp2", "cp2: etcd is a learner, catching up"})
 	require.NotContains(t, s.out.String(), "not supported for learner")
 
 	waiting := s.lines.with(": waiting for the Kubernetes API")

@@ -176,7 +176,7 @@ func (w *work) notOurs(seen observe.Observation) *diagnosis.Problem {
 		unknown := w.problem(seen, diagnosis.UnknownNodeCA,
 			fmt.Sprintf("it is configured already, and without a talosconfig (%s) there is no telling for which cluster",
 				w.Settings.Talosconfig),
-			"task talos:generate-config, or set TALOSCONFIG")
+			"mage config:generate, or set TALOSCONFIG")
 		unknown.Exit = diagnosis.ExitBadInput
 		return unknown
 	default:

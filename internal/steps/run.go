@@ -97,14 +97,16 @@ func (r *Run) checkNames() error {
 const bootstrapNode = "BOOTSTRAP_NODE"
 
 func (r *Run) checkName(setting, name string) error {
+	given := r.Settings.NameOf(setting)
+
 	switch node := r.Cluster.Node(name); {
 	case node == nil:
 		return diagnosis.NewProblem(diagnosis.UnknownNode,
-			fmt.Sprintf("%s names %q, which is not a node of %s; its nodes are %s", setting, name, r.Cluster.Source,
-				text.List(names(r.Cluster.Nodes))), "correct "+setting)
+			fmt.Sprintf("%s names %q, which is not a node of %s; its nodes are %s", given, name, r.Cluster.Source,
+				text.List(names(r.Cluster.Nodes))), "correct "+given)
 	case setting == bootstrapNode && node.Role != inventory.ControlPlane:
 		worker := diagnosis.NewProblem(diagnosis.UnknownNode,
-			bootstrapNode+" names a worker: etcd runs on control planes only", "name a control plane")
+			given+" names a worker: etcd runs on control planes only", "name a control plane")
 		worker.Node = node.Name
 
 		return worker

@@ -220,7 +220,7 @@ func (v *verifier) judgeMaintenance(seen observe.Observation) verdict {
 	}
 
 	return verdict{problem: v.problem(seen, diagnosis.InstallFailed, cause,
-		"correct the install disk or image, if it was that (task talos:generate-config), then "+
+		"correct the install disk or image, if it was that (mage config:generate), then "+
 			command("applySequential", seen.Node))}
 }
 

@@ -58,4 +58,5 @@ binary=$(cd -- "$root" && printf '%s/bin/talos-mage-%s' "$root" "$(sources_sum)"
 if [[ ! -x $binary ]]; then
   (cd -- "$root" && compile "$binary")
 fi
-exec "$binary" "$@"
+# Hints name the program as it was called.
+exec -a "$0" "$binary" "$@"

@@ -77,8 +77,11 @@ func TestHostnames(t *testing.T) {
 		"own names": {files: lab(called("n1"), calledDocument("n2.example.net"))},
 	})
 
+	long := func() files { return lab(called(strings.Repeat("a", 65))) }
+
 	judge(t, diagnosis.HostnameTooLong, map[string]trial{
-		"name": {files: lab(called(strings.Repeat("a", 65))), cause: "65 characters"},
+		"name of no node": {files: long().without("talconfig.yaml"), cause: "65 characters"},
+		"name of a node":  {files: long()}, // TM067 tells
 		"domain": {files: lab(calledDocument("n1." + strings.Repeat("abcdefghi.", 26) + "net")),
 			cause: "2 of them before the domain"},
 		"fits": {files: lab(called(strings.Repeat("a", 63)), calledDocument("n2.example.net"))},

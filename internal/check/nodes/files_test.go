@@ -74,7 +74,7 @@ func TestInvalidFiles(t *testing.T) {
 				f.patch(t, "w1", func(config *v1alpha1.Config) { config.MachineConfig.MachineType = "master" })
 			},
 			id: diagnosis.ConfigInvalid, severity: diagnosis.Failure, node: "w1", cause: "unknown machine type",
-			next: "talos:generate-config",
+			next: "config:generate",
 		},
 		"versions that don't go together": {
 			spoil: func(_ *testing.T, f *fixture) { f.cluster.KubernetesVersion = "v1.10.0" },

@@ -246,7 +246,7 @@ func TestConfigThatOnlyThisMachineRefuses(t *testing.T) {
 		"a bare machine": {
 			spoil: func(t *testing.T, f *fixture, _ *check.Facts) { clash(t, f) },
 			id:    diagnosis.ConfigRefusedHere, severity: diagnosis.Failure, cause: "can't be used together",
-			next: "talos:generate-config",
+			next: "config:generate",
 		},
 		"an installed machine": {
 			spoil: func(t *testing.T, f *fixture, facts *check.Facts) {

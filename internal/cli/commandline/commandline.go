@@ -12,11 +12,12 @@ import (
 	"strconv"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
 )
 
 // Program is what a command line is read for.
 type Program struct {
-	// Name is what people type.
+	// Name is what people type in front of a target.
 	Name string
 	// Targets are what the program does, in the order in which they are listed.
 	Targets []Target
@@ -96,10 +97,10 @@ func (p Program) Main(ctx context.Context, words []string, out, errs io.Writer) 
 	asked, err := p.read(words)
 	switch {
 	case err != nil:
-		fmt.Fprintf(errs, "Error: %v\nNothing was run.\n", err)
+		fmt.Fprintf(errs, "Error: %s\nNothing was run.\n", report.Scrub(err.Error()))
 		return int(diagnosis.ExitBadInput)
 	case asked.version:
-		fmt.Fprintln(out, version(p.Name, buildInfo()))
+		fmt.Fprintln(out, version("talos-mage", buildInfo()))
 	case asked.help:
 		p.help(out, asked.calls)
 	case asked.list || len(asked.calls) == 0:
@@ -123,7 +124,7 @@ func (p Program) run(ctx context.Context, asked request, errs io.Writer) int {
 		}
 
 		if err := call.run(ctx); err != nil {
-			fmt.Fprintf(errs, "Error: %v\n", err)
+			fmt.Fprintf(errs, "Error: %s\n", report.Scrub(err.Error()))
 			return exitCode(err)
 		}
 	}

@@ -111,6 +111,12 @@ func TestNothingRunsIfAnyWordIsWrong(t *testing.T) {
 
 	for line, want := range map[string]string{
 		"nosuch":                  `there is no target "nosuch". Next: talos-mage -l lists them`,
+		"tatus:statsu":            `there is no target "tatus:statsu"; did you mean status? Next: talos-mage status`,
+		"apply":                   `there is no target "apply"; did you mean applyNode? Next: talos-mage applyNode`,
+		"s":                       `there is no target "s". Next: talos-mage -l lists them`,
+		"ST":                      `there is no target "ST"; did you mean status or stuck? Next: talos-mage -l lists them`,
+		"stat\x1b[2Js":            "there is no target \"stat\\x1b[2Js\"",
+		"status -no\x1b[2J":       `status takes no flag -no\x1b[2J`,
 		"statsu":                  `there is no target "statsu"; did you mean status? Next: talos-mage status`,
 		"config:secrtes":          `there is no target "config:secrtes"; did you mean config:secrets? Next: talos-mage config:secrets`,
 		"applyNode":               `applyNode lacks its <address>. Next: talos-mage applyNode <address> [-flag=value]...`,
@@ -128,6 +134,7 @@ func TestNothingRunsIfAnyWordIsWrong(t *testing.T) {
 		"applyNode cp1 -mode=tyr": `-mode="tyr": -mode takes auto, no-reboot, reboot, staged or try; did you mean "try"? [TM036]. Next: -mode=try`,
 		"emulator:up -scale=fast": `-scale="fast": -scale takes a number. Next: correct it`,
 		"status -h=x":             `status takes no flag -h. Next: `,
+		"status version":          `there is no target "version". Next: `,
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -174,7 +181,8 @@ func TestHelpIsGivenAndNothingRun(t *testing.T) {
 		"-h applyNode": "applyNode", "applyNode -h": "applyNode", "applyNode --help": "applyNode",
 		"applyNode cp1 -mode=try -h": "applyNode", "-h APPLYNODE": "applyNode",
 		"emulator:up -h": "emulator", "status -h config:secrets": "two",
-		"": "list", "-l": "list", "-list": "list", "-v": "list",
+		"": "list", "-l": "list", "-list": "list", "-v": "list", "list": "list",
+		"help": "program", "help applyNode": "applyNode", "-v help": "program",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +203,7 @@ func TestHelpIsGivenAndNothingRun(t *testing.T) {
 func TestTheVersionIsOneLine(t *testing.T) {
 	t.Parallel()
 
-	for _, words := range [][]string{{"-version"}, {"--version"}, {"--version", "status"}} {
+	for _, words := range [][]string{{"-version"}, {"--version"}, {"--version", "status"}, {"version"}} {
 		ran, code, out, errs := call(words...)
 		require.Empty(t, ran)
 		require.Zero(t, code)

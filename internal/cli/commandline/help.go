@@ -73,6 +73,7 @@ func (f Flag) meaning() string {
 	text := knob.Doc
 	switch {
 	case f.Kind == Switch:
+		text += " Off by default."
 	case knob.Default != "":
 		text += " It takes " + knob.Takes() + "; by default " + knob.Default + "."
 	default:

@@ -1,6 +1,7 @@
 package commandline
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -57,6 +58,11 @@ func (p Program) take(asked *request, word string) error {
 		}
 	}
 
+	if option := asked.named(word); option != nil && len(asked.calls) == 0 {
+		*option = true
+		return nil
+	}
+
 	target, err := p.target(word)
 	if err != nil {
 		return err
@@ -69,32 +75,49 @@ func (p Program) take(asked *request, word string) error {
 
 // target finds a target by its name, in any case.
 func (p Program) target(word string) (Target, error) {
-	var names []string
 	for _, target := range p.Targets {
 		if strings.EqualFold(target.Name, word) {
 			return target, nil
 		}
+	}
 
+	switch near := p.near(word); len(near) {
+	case 0:
+		return Target{}, fmt.Errorf("there is no target %q. Next: %s -l lists them", word, p.Name)
+	case 1:
+		return Target{}, fmt.Errorf("there is no target %q; did you mean %s? Next: %s %s", word, near[0], p.Name, near[0])
+	default:
+		last := len(near) - 1
+		return Target{}, fmt.Errorf("there is no target %q; did you mean %s or %s? Next: %s -l lists them", word,
+			strings.Join(near[:last], ", "), near[last], p.Name)
+	}
+}
+
+// near are the targets that a word may stand for: the one it is a slip of, by itself or as the name of a task; else
+// those with the word in their name.
+func (p Program) near(word string) []string {
+	var names, with []string
+	for _, target := range p.Targets {
 		names = append(names, target.Name)
+
+		if len(word) > 1 && strings.Contains(strings.ToLower(target.Name), strings.ToLower(word)) {
+			with = append(with, target.Name)
+		}
 	}
 
-	if near := suggest.Word(word, names); near != "" {
-		return Target{}, fmt.Errorf("there is no target %q; did you mean %s? Next: %s %s", word, near, p.Name, near)
+	_, task, _ := strings.Cut(word, ":")
+	if near := cmp.Or(suggest.Word(word, names), suggest.Word(task, names)); near != "" {
+		return []string{near}
 	}
 
-	return Target{}, fmt.Errorf("there is no target %q. Next: %s -l lists them", word, p.Name)
+	return with
 }
 
 // takeFlag reads a flag, with one dash or two. Help can be asked for anywhere.
 func (p Program) takeFlag(asked *request, word string) error {
 	name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
 
-	general := map[string]*bool{"h": &asked.help, "help": &asked.help, "v": &asked.verbose, "verbose": &asked.verbose}
-	if len(asked.calls) == 0 {
-		general["l"], general["list"], general["version"] = &asked.list, &asked.list, &asked.version
-	}
-
-	if option, found := general[strings.ToLower(name)]; found && !hasValue {
+	if option := asked.option(name); option != nil && !hasValue {
 		*option = true
 		return nil
 	}
@@ -120,6 +143,38 @@ func (p Program) takeFlag(asked *request, word string) error {
 	last.given.flags[flag.Name] = value
 
 	return nil
+}
+
+// option is what a flag of the program itself sets; nil if it is none.
+func (r *request) option(name string) *bool {
+	switch strings.ToLower(name) {
+	case "h":
+		return &r.help
+	case "v", "verbose":
+		return &r.verbose
+	case "l":
+		name = "list"
+	}
+
+	if named := r.named(name); named == &r.help || len(r.calls) == 0 {
+		return named
+	}
+
+	return nil
+}
+
+// named is what the name of an option sets, which is understood without a dash too where no target has it.
+func (r *request) named(name string) *bool {
+	switch strings.ToLower(name) {
+	case "help":
+		return &r.help
+	case "list":
+		return &r.list
+	case "version":
+		return &r.version
+	default:
+		return nil
+	}
 }
 
 // flag finds one of a target's flags, in any case.

@@ -16,6 +16,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )
 
@@ -46,7 +47,7 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 	var text strings.Builder
 	err = output.Write(result, &text, loaded.AuditFormat, loaded.Detailed())
 	if err == nil {
-		_, err = io.WriteString(i.Out, i.hint(text.String()))
+		_, err = io.WriteString(i.Out, i.hint(report.Scrub(text.String())))
 	}
 
 	if err != nil {

@@ -1,6 +1,7 @@
 package invocation
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -8,10 +9,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 )
-
-// CalledAs is the variable in which the program and the Taskfiles say what people typed: talos-mage or task. Without
-// it, that was mage.
-const CalledAs = "TALOS_MAGE_CALLED_AS"
 
 // Targets are the names behind mage in the commands of hints.
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
@@ -31,20 +28,18 @@ var tasks = map[string]string{
 // command is one to type: mage, a target, and perhaps flags.
 var command = regexp.MustCompile(`\bmage (` + strings.Join(Targets, "|") + `)\b((?: -\w+(?:=[^\s;,)]+)?)*)`)
 
-// hint has the commands in a text begin with what this program was called as.
+// hint has the commands in a text begin with what this program was called as. A target without a task is called
+// without Task.
 func (i Invocation) hint(text string) string {
-	called := program.Runner{Environ: i.Environ}.Variable(CalledAs)
-	if called == "" || called == "mage" {
-		return text
-	}
+	throughTask := program.Runner{Environ: i.Environ}.Variable(CalledAs) == "task"
 
 	return command.ReplaceAllStringFunc(text, func(typed string) string {
 		parts := command.FindStringSubmatch(typed)
 		task, known := tasks[parts[1]]
 
 		switch {
-		case called != "task" || !known:
-			return "talos-mage " + parts[1] + parts[2]
+		case !throughTask || !known:
+			return cmp.Or(i.Called, "mage") + " " + parts[1] + parts[2]
 		case parts[2] == "":
 			return "task " + task
 		default:
@@ -53,7 +48,10 @@ func (i Invocation) hint(text string) string {
 	})
 }
 
+// told is a text as people read it: without secrets, and with commands as they type them.
+func (i Invocation) told(text string) string { return i.hint(report.Scrub(text)) }
+
 // fail is how a call ends that did not go well.
 func (i Invocation) fail(code diagnosis.ExitCode, message string) *Failure {
-	return &Failure{Code: code, Message: i.hint(report.Scrub(message))}
+	return &Failure{Code: code, Message: i.told(message)}
 }

@@ -10,46 +10,75 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
+// calls are the ways in which people call the program.
+var calls = map[string]invocation.Invocation{
+	"mage":    {},
+	"go":      {Called: "go tool mage"},
+	"by name": {Called: "talos-mage"},
+	"by path": {Called: "./bin/talos-mage"},
+	"task":    {Called: "/opt/talos-mage", Environ: []string{"TALOS_MAGE_CALLED_AS=task"}},
+}
+
 // Commands to copy are those of the program that people called.
 func TestHintsNameTheProgramAsItWasCalled(t *testing.T) {
 	t.Parallel()
 
-	for called, want := range map[string]struct{ ran, failed string }{
-		"":           {"next: nothing if it is booting", "then mage preflight"},
-		"talos-mage": {"next: nothing if it is booting", "then talos-mage preflight"},
-		"task":       {"next: nothing if it is booting", "then task bootstrap:preflight"},
+	for name, want := range map[string]string{
+		"mage":    "then mage preflight",
+		"go":      "then go tool mage preflight",
+		"by name": "then talos-mage preflight",
+		"by path": "then ./bin/talos-mage preflight",
+		"task":    "then task bootstrap:preflight",
 	} {
-		t.Run(called, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			made, out, errs := call(t, "TALOS_MAGE_CALLED_AS="+called)
+			made, out, errs := call(t, calls[name].Environ...)
+			made.Called = calls[name].Called
 			failure := made.Execute(t.Context(), "preflight", nil, preflight)
 			require.Equal(t, diagnosis.ExitPreflight, failure.Code)
-			require.Contains(t, out.String(), want.ran)
-			require.Contains(t, failure.Message, want.failed)
+			require.Contains(t, out.String(), "next: nothing if it is booting")
+			require.Contains(t, failure.Message, want)
 
-			if called != "" {
+			if name != "mage" && name != "go" {
 				require.NotRegexp(t, `(^|[^-])\bmage `, out.String()+errs.String()+failure.Message)
 			}
 		})
 	}
 }
 
+// With Task, a target without a task is called as the Taskfile calls it.
 func TestHintsKeepTheirFlags(t *testing.T) {
 	t.Parallel()
 
-	for called, want := range map[string]string{
-		"":           "then mage applySequential -node=<node> -update.",
-		"talos-mage": "then talos-mage applySequential -node=<node> -update.",
-		"task":       "then task bootstrap:apply-sequential -- -node=<node> -update.",
+	for name, want := range map[string][2]string{
+		"mage":    {"then mage applySequential -node=<node> -update.", "then mage bootstrap."},
+		"go":      {"then go tool mage applySequential -node=<node> -update.", "then go tool mage bootstrap."},
+		"by name": {"then talos-mage applySequential -node=<node> -update.", "then talos-mage bootstrap."},
+		"by path": {"then ./bin/talos-mage applySequential -node=<node> -update.", "then ./bin/talos-mage bootstrap."},
+		"task":    {"then task bootstrap:apply-sequential -- -node=<node> -update.", "then /opt/talos-mage bootstrap."},
 	} {
-		t.Run(called, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			var out bytes.Buffer
-			require.Nil(t, invocation.Invocation{Environ: []string{invocation.CalledAs + "=" + called}, Out: &out}.
-				Explain("TM100"))
-			require.Contains(t, out.String(), want)
+
+			made := calls[name]
+			made.Out = &out
+
+			require.Nil(t, made.Explain("TM100"))
+			require.Contains(t, out.String(), want[0])
+			require.Nil(t, made.Explain(string(diagnosis.EtcdStopped)))
+			require.Contains(t, out.String(), want[1])
 		})
+	}
+}
+
+// No text names a command as only some computers have it: hints are made of what mage calls a target.
+func TestTextsNameNoTasks(t *testing.T) {
+	t.Parallel()
+
+	for _, entry := range diagnosis.Catalogue() {
+		require.NotRegexp(t, `\btask \w+:`, entry.Title+entry.Cause+entry.Remedy, entry.ID)
 	}
 }

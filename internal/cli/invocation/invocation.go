@@ -28,6 +28,8 @@ import (
 type Invocation struct {
 	Environ []string
 	Workdir string
+	// Called is what people type in front of a target: mage if it is empty.
+	Called string
 	// Out gets results alone, Err logs and progress. Where they are terminals there is colour, and live lines.
 	Out, Err io.Writer
 }
@@ -49,6 +51,7 @@ func FromProcess() Invocation {
 	return Invocation{
 		Environ: os.Environ(),
 		Workdir: workdir,
+		Called:  Called(),
 		Out:     os.Stdout,
 		Err:     os.Stderr,
 	}
@@ -129,14 +132,14 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	i.columns(status.Rows())
 
 	for _, finding := range status.Findings {
-		fmt.Fprintf(i.Out, "\n%s  %s  %s\n", finding.Severity, finding.ID, finding.Cause)
+		fmt.Fprintf(i.Out, "\n%s  %s  %s\n", finding.Severity, finding.ID, i.told(finding.Cause))
 
 		if finding.Next != status.Next {
-			fmt.Fprintf(i.Out, "    next: %s\n", i.hint(finding.Next))
+			fmt.Fprintf(i.Out, "    next: %s\n", i.told(finding.Next))
 		}
 	}
 
-	fmt.Fprintf(i.Out, "\nnext: %s\n", i.hint(status.Next))
+	fmt.Fprintf(i.Out, "\nnext: %s\n", i.told(status.Next))
 
 	return i.unwrittenReport(run, closing)
 }
@@ -295,12 +298,12 @@ func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []step
 	}
 
 	if drifted := steps.Drifted(results); drifted > 0 {
-		fmt.Fprintf(i.Out, "\n%s from %s\n", differ(drifted), run.Settings.ClusterConfigDir)
+		fmt.Fprintf(i.Out, "\n%s from %s\n", differ(drifted), report.Scrub(run.Settings.ClusterConfigDir))
 	}
 
 	switch {
 	case run.Outdated != nil && ctx.Err() == nil:
-		fmt.Fprintf(i.Out, "\n%s\nnext: %s\n", run.Outdated.Cause, i.hint(run.Outdated.Next))
+		fmt.Fprintf(i.Out, "\n%s\nnext: %s\n", i.told(run.Outdated.Cause), i.told(run.Outdated.Next))
 	case err == nil && ctx.Err() == nil && steps.Mutates(planned) && nothingDone(results):
 		fmt.Fprintln(i.Out, "\nnothing to do")
 	}
@@ -322,7 +325,7 @@ func (i Invocation) overview(ctx context.Context, run *steps.Run, planned []step
 			fmt.Fprintln(i.Out)
 			i.columns(steps.EtcdMembers(ctx, run))
 		case steps.Kubeconfig:
-			fmt.Fprintf(i.Out, "\nkubeconfig: %s\n", run.Settings.Kubeconfig)
+			fmt.Fprintf(i.Out, "\nkubeconfig: %s\n", report.Scrub(run.Settings.Kubeconfig))
 		}
 	}
 }
@@ -367,7 +370,7 @@ func (i Invocation) badInput(err error) *Failure {
 func (i Invocation) columns(rows [][]string) {
 	table := tabwriter.NewWriter(i.Out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(table, strings.Join(row, "\t"))
+		fmt.Fprintln(table, report.Scrub(strings.Join(row, "\t")))
 	}
 
 	_ = table.Flush()

@@ -50,6 +50,7 @@ func Load(environ []string, overrides Overrides, workdir string) (*Settings, err
 		return nil, diagnosis.Join(problems...)
 	}
 
+	loaded.given = overrides
 	loaded.resolvePaths(workdir)
 
 	return &loaded, nil
@@ -163,20 +164,22 @@ func checkSkips(s *Settings, overrides Overrides) []error {
 		known = append(known, string(entry.ID))
 	}
 
+	knob, _ := Lookup("SKIP_CHECKS")
+	name := knob.givenAs(overrides)
+
 	for i, id := range s.SkipChecks {
 		s.SkipChecks[i] = strings.ToUpper(id)
 
 		entry, found := diagnosis.Lookup(diagnosis.ID(s.SkipChecks[i]))
 		switch {
 		case !found:
-			knob, _ := Lookup("SKIP_CHECKS")
 			problems = append(problems,
 				badValue(knob, id, overrides, errors.New("there is no check of this id"), suggest.Word(id, known)))
 		case entry.Unskippable:
 			problems = append(problems, diagnosis.NewProblem(diagnosis.UnskippableCheck,
-				fmt.Sprintf("SKIP_CHECKS names %s (%s), which protects the cluster's secrets and can't be skipped",
-					entry.ID, entry.Title),
-				"take "+string(entry.ID)+" out of SKIP_CHECKS").In(stepName))
+				fmt.Sprintf("%s names %s (%s), which protects the cluster's secrets and can't be skipped",
+					name, entry.ID, entry.Title),
+				"take "+string(entry.ID)+" out of "+name).In(stepName))
 		}
 	}
 
@@ -188,11 +191,7 @@ const stepName = "settings"
 
 // badValue says which variable, or flag, has a value that it doesn't take, and what it takes.
 func badValue(knob Knob, value string, overrides Overrides, reason error, guess string) *diagnosis.Problem {
-	name := knob.Name
-	if _, overridden := overrides[knob.Flag]; overridden {
-		name = "-" + knob.Flag
-	}
-
+	name := knob.givenAs(overrides)
 	cause := fmt.Sprintf("%s=%q: ", name, value)
 
 	if reason != nil && !errors.Is(reason, errShape) {

@@ -10,7 +10,7 @@ import (
 // Settings are the knobs of one run, with defaults filled in and paths made absolute.
 //
 // The tags of a field are the whole truth about it: env (the variable's name), flag (that of a target's flag, if one
-// takes it), envDefault or path (the default; a path may build on settings above it), oneof (the words it takes), min
+// takes it), argument (a target's argument that sets it), envDefault or path (the default; a path may build on settings above it), oneof (the words it takes), min
 // (its smallest value), group and doc (the documentation's table). Where env is a flag's name, with its dash, the
 // setting comes from the command line alone, as all do that permit loss; retired is the variable that it had once.
 type Settings struct {
@@ -33,7 +33,7 @@ type Settings struct {
 	ReportFile string `env:"REPORT_FILE" group:"Logs" doc:"File to append every event of a run to, one JSON object a line; relative to the working directory. None when empty."`
 	NoColor    bool   `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
 
-	Node               []string  `env:"NODE" flag:"node" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
+	Node               []string  `env:"NODE" flag:"node" argument:"<address>" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
 	NodeAddresses      Addresses `env:"NODE_ADDRESSES" group:"Nodes" doc:"Where nodes answer now if it isn't their declared address (DHCP in maintenance mode): name=host or name=host:port, comma separated, IPv6 with a port in brackets."`
 	CertFingerprints   []string  `env:"CERT_FINGERPRINTS" flag:"certFingerprints" group:"Nodes" doc:"Certificates that nodes in maintenance mode may show: base64 of the SHA-256 of the public key, comma separated, as the node's screen prints them. Any when empty."`
 	SkipChecks         []string  `env:"SKIP_CHECKS" flag:"skipChecks" group:"Nodes" doc:"Ids of checks whose failures become warnings, comma separated. Identity and certificate authority can't be skipped."`
@@ -81,6 +81,9 @@ type Settings struct {
 	APITimeout          time.Duration `env:"API_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long the Kubernetes API may take to become ready, and then the nodes to register."`
 
 	ClockScale float64 `env:"CLOCK_SCALE" envDefault:"1" min:"1" group:"Rehearsals" doc:"Divisor of all waits and time limits, for runs against the emulator, whose nodes are that many times faster."`
+
+	// given are the overrides that it was loaded with.
+	given Overrides
 }
 
 // MoveConfigDir makes another folder that of the machine configs, and the talosconfig's with it where that was left to
@@ -91,6 +94,13 @@ func (s *Settings) MoveConfigDir(folder string) {
 	}
 
 	s.ClusterConfigDir = folder
+}
+
+// NameOf is how people gave a setting, to name it by: its variable, or the flag or argument that goes over that.
+func (s *Settings) NameOf(variable string) string {
+	knob, _ := Lookup(variable)
+
+	return knob.givenAs(s.given)
 }
 
 // Detailed reports whether a person asked for everything that there is to tell.

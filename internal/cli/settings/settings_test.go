@@ -177,8 +177,29 @@ func TestChecksOfIdentityCannotBeSkipped(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, diagnosis.UnskippableCheck, problem.ID)
 		require.Equal(t, diagnosis.ExitBadInput, problem.ExitCode())
-		require.ErrorContains(t, err, string(entry.ID))
+		require.ErrorContains(t, err, "SKIP_CHECKS names "+string(entry.ID))
+
+		_, err = settings.Load(nil, settings.Overrides{"skipChecks": string(entry.ID)}, t.TempDir())
+		require.ErrorContains(t, err, "-skipChecks names "+string(entry.ID))
+		require.NotContains(t, err.Error(), "SKIP_CHECKS")
 	}
+}
+
+// Messages name a setting as people gave it.
+func TestASettingIsNamedAsItWasGiven(t *testing.T) {
+	t.Parallel()
+
+	given, err := settings.Load([]string{"NODE=cp1", "MODE=try"}, settings.Overrides{"node": "cp2"}, t.TempDir())
+	require.NoError(t, err)
+	require.Equal(t, "-node", given.NameOf("NODE"))
+	require.Equal(t, "MODE", given.NameOf("MODE"))
+	require.Equal(t, "SOPS_AGE_KEY_FILE", given.NameOf("SOPS_AGE_KEY_FILE"), "no flag has it")
+	require.Equal(t, "-assumeEmpty", given.NameOf("-assumeEmpty"), "it is a flag alone")
+
+	given, err = settings.Load([]string{"NODE=cp1"}, settings.Overrides{"<address>": "cp2"}, t.TempDir())
+	require.NoError(t, err)
+	require.Equal(t, []string{"cp2"}, given.Node)
+	require.Equal(t, "<address>", given.NameOf("NODE"))
 }
 
 func TestAllBadValuesAreToldAtOnce(t *testing.T) {
@@ -362,7 +383,10 @@ func TestEveryKnobIsDescribed(t *testing.T) {
 	t.Parallel()
 
 	table := settings.Table()
-	require.Len(t, table, reflect.TypeFor[settings.Settings]().NumField())
+
+	for field := range reflect.TypeFor[settings.Settings]().Fields() {
+		require.Equal(t, field.IsExported(), field.Tag != "", field.Name)
+	}
 
 	names, flags := map[string]bool{}, map[string]bool{}
 

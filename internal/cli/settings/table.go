@@ -19,6 +19,8 @@ type Knob struct {
 	Name string
 	// Flag is the flag's name without its dash; empty when no target takes one.
 	Flag string
+	// Argument is what a target takes instead of the flag; mostly empty.
+	Argument string
 	// Retired is a variable that meant the same and is not obeyed any more.
 	Retired string
 	// Type is a word or two: "duration", "path", "list".
@@ -38,7 +40,9 @@ type Knob struct {
 func Table() []Knob {
 	var knobs []Knob
 	for field := range reflect.TypeFor[Settings]().Fields() {
-		knobs = append(knobs, knobOf(field))
+		if field.IsExported() {
+			knobs = append(knobs, knobOf(field))
+		}
 	}
 
 	return knobs
@@ -54,15 +58,30 @@ func Lookup(name string) (Knob, bool) {
 	return knobOf(field), true
 }
 
-// OfFlag finds a setting by the name of its flag, without the dash.
+// OfFlag finds a setting by the name of its flag, without the dash, or by its argument.
 func OfFlag(name string) (Knob, bool) {
 	for _, knob := range Table() {
-		if name != "" && knob.Flag == name {
+		if name != "" && (knob.Flag == name || knob.Argument == name) {
 			return knob, true
 		}
 	}
 
 	return Knob{}, false
+}
+
+// givenAs is the setting's name as the overrides have it, else its variable's.
+func (k Knob) givenAs(given Overrides) string {
+	_, byFlag := given[k.Flag]
+	_, byArgument := given[k.Argument]
+
+	switch {
+	case byFlag && k.Flag != "":
+		return "-" + k.Flag
+	case byArgument && k.Argument != "":
+		return k.Argument
+	default:
+		return k.Name
+	}
 }
 
 // FlagAlone reports whether no variable sets it.
@@ -80,13 +99,14 @@ func fieldOf(name string) (reflect.StructField, bool) {
 
 func knobOf(field reflect.StructField) Knob {
 	knob := Knob{
-		Name:    field.Tag.Get("env"),
-		Flag:    field.Tag.Get("flag"),
-		Retired: field.Tag.Get("retired"),
-		Default: field.Tag.Get("envDefault"),
-		Doc:     field.Tag.Get("doc"),
-		Group:   field.Tag.Get("group"),
-		minimum: field.Tag.Get("min"),
+		Name:     field.Tag.Get("env"),
+		Flag:     field.Tag.Get("flag"),
+		Argument: field.Tag.Get("argument"),
+		Retired:  field.Tag.Get("retired"),
+		Default:  field.Tag.Get("envDefault"),
+		Doc:      field.Tag.Get("doc"),
+		Group:    field.Tag.Get("group"),
+		minimum:  field.Tag.Get("min"),
 	}
 	if flag, alone := strings.CutPrefix(knob.Name, "-"); alone {
 		knob.Flag = flag

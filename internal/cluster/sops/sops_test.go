@@ -17,6 +17,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 const plain = "cluster:\n    id: 0123456789abcdef\n    secret: fedcba9876543210\n"
@@ -67,20 +68,11 @@ func (u user) program(t *testing.T, name, script string) {
 	require.NoError(t, os.WriteFile(filepath.Join(u.home, "bin", name), []byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script+"\n"), 0o755)) //nolint:gosec // a program
 }
 
-// withRealSops gives the user the machine's own sops and a key. The test is skipped where there is none.
+// withRealSops gives the user the real sops and a key. The test is skipped where there is none.
 func (u *user) withRealSops(t *testing.T) (recipient string) {
 	t.Helper()
 
-	program, err := exec.LookPath("sops")
-	if err != nil {
-		t.Skip("SKIP: no sops: go build -C tools/sops -o ../../bin/ github.com/getsops/sops/v3/cmd/sops " +
-			"filippo.io/age/cmd/age-keygen")
-	}
-
-	keygen, err := exec.LookPath("age-keygen")
-	if err != nil {
-		t.Skip("SKIP: no age-keygen: it is built together with sops")
-	}
+	program, keygen := tool.Find(t, "sops"), tool.Find(t, "age-keygen")
 
 	key, err := exec.Command(keygen).Output()
 	require.NoError(t, err)

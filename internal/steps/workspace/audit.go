@@ -50,9 +50,6 @@ func (w *Workspace) SkipChecks() []diagnosis.ID {
 	return ids
 }
 
-// ErrByTalhelper is why files that talhelper makes are not made in memory.
-var ErrByTalhelper = errors.New("CONFIG_GENERATOR=talhelper: mage config:generate makes them")
-
 // Pretend has files that the configs step would write taken for written, so that they can be judged; nothing is
 // written. Where they can't be made, Made says why.
 func (w *Workspace) Pretend() {
@@ -62,11 +59,6 @@ func (w *Workspace) Pretend() {
 
 	// New secrets would belong to another cluster than the files that are there, so nothing would be made.
 	if w.Cluster.SecretsPath() == "" && len(w.Written()) > 0 {
-		return
-	}
-
-	if w.Settings.ConfigGenerator == Talhelper {
-		w.Made.WhyNot = ErrByTalhelper
 		return
 	}
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
@@ -52,15 +51,19 @@ func (w *Workspace) Render(ctx context.Context, secretsPath string) ([]File, err
 		return w.renderByTalhelper(ctx, secretsPath)
 	}
 
-	return w.renderNatively(func(variables talconfig.Variables) (*secrets.Bundle, error) {
+	return w.render(func(variables talconfig.Variables) (*secrets.Bundle, error) {
 		return w.readSecrets(secretsPath, variables)
 	})
 }
 
 // Rehearse renders what is only judged: throwaway secrets stand in where the cluster's own are not here or can't be
-// decrypted, for the reason that is told.
+// decrypted, for the reason that is told. What talhelper is to render is rendered here too: it means the same.
 func (w *Workspace) Rehearse() (files []File, standIn string, err error) {
-	files, err = w.renderNatively(func(variables talconfig.Variables) (*secrets.Bundle, error) {
+	if err := w.checkGenerator(); err != nil {
+		return nil, "", err
+	}
+
+	files, err = w.render(func(variables talconfig.Variables) (*secrets.Bundle, error) {
 		path, _ := w.NewSecretsPath()
 		standIn = "there is no " + w.Files.Shown(path)
 
@@ -91,8 +94,19 @@ func (w *Workspace) MissingProgram(secretsPath string) (name string, missing boo
 	return "sops", sops.Encrypted(w.Files.Open(secretsPath).Data) && !w.Sops().Installed()
 }
 
-// renderNatively makes them in memory.
-func (w *Workspace) renderNatively(secretsFor func(talconfig.Variables) (*secrets.Bundle, error)) ([]File, error) {
+// checkGenerator refuses talhelper where it can't read the inventory.
+func (w *Workspace) checkGenerator() error {
+	if w.Settings.ConfigGenerator != Talhelper || w.Cluster.Profile == nil {
+		return nil
+	}
+
+	return diagnosis.NewProblem(diagnosis.BadSetting,
+		"CONFIG_GENERATOR=talhelper: talhelper can't read "+filepath.Base(w.Cluster.Source),
+		"leave CONFIG_GENERATOR at native")
+}
+
+// render makes them in memory.
+func (w *Workspace) render(secretsFor func(talconfig.Variables) (*secrets.Bundle, error)) ([]File, error) {
 	variables, err := w.Cluster.Variables()
 	if err != nil {
 		return nil, BadInput(err)
@@ -151,20 +165,18 @@ func (w *Workspace) readSecrets(path string, variables talconfig.Variables) (*se
 
 // renderByTalhelper has talhelper render into a temporary folder, which only this user can read.
 func (w *Workspace) renderByTalhelper(ctx context.Context, secretsPath string) ([]File, error) {
-	if w.Cluster.Profile != nil {
-		return nil, diagnosis.NewProblem(diagnosis.BadSetting,
-			"CONFIG_GENERATOR=talhelper: talhelper can't read "+filepath.Base(w.Cluster.Source),
-			"leave CONFIG_GENERATOR at native")
+	if err := w.checkGenerator(); err != nil {
+		return nil, err
 	}
 
-	folder, err := w.newFolder()
-	if err != nil {
+	folder := w.rendered()
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("make folder for rendered configs: %w", err)
 	}
 
 	defer os.RemoveAll(folder) // or a later run does it
 
-	err = w.talhelper(ctx, "genconfig", "--no-gitignore", "--config-file", w.Cluster.Source, "--secret-file",
+	err := w.talhelper(ctx, "genconfig", "--no-gitignore", "--config-file", w.Cluster.Source, "--secret-file",
 		secretsPath, "--out-dir", folder)
 	if err != nil {
 		return nil, err
@@ -198,30 +210,7 @@ func (w *Workspace) rendered() string {
 	return filepath.Join(w.TemporaryFolder(), "talos-mage-configs-"+hex.EncodeToString(sum[:8]))
 }
 
-// dryRuns ends the names of the folders of dry runs: they hold no lock, and so each has one of its own.
-const dryRuns = "-dry-*"
-
-func (w *Workspace) newFolder() (string, error) {
-	folder := w.rendered()
-	if w.Settings.DryRun {
-		return os.MkdirTemp(filepath.Dir(folder), filepath.Base(folder)+dryRuns)
-	}
-
-	return folder, os.Mkdir(folder, 0o700)
-}
-
-// renderingTakes is longer than talhelper ever needs.
-const renderingTakes = 10 * time.Minute
-
-// RemoveRendered removes, for who holds the lock, what runs that were killed left behind of rendered configs. A young
-// folder of a dry run may still be in use.
+// RemoveRendered removes, for who holds the lock, what a run that was killed left behind of rendered configs.
 func (w *Workspace) RemoveRendered() {
 	_ = os.RemoveAll(w.rendered()) // whoever needs it says so
-
-	folders, _ := filepath.Glob(w.rendered() + dryRuns) // the pattern is well-formed
-	for _, folder := range folders {
-		if made, err := os.Stat(folder); err == nil && time.Since(made.ModTime()) > renderingTakes {
-			_ = os.RemoveAll(folder)
-		}
-	}
 }

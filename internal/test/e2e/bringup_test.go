@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // place is a repository that commands are typed in.
@@ -39,7 +41,7 @@ func TestTheRecipeBringsAClusterUpAndThenHasNothingToDo(t *testing.T) {
 			c := newCluster(t, at.talosDir, 3, 1)
 			typed := command{
 				dir: at.root, env: c.environment("TALOS_MAGE=" + launcher(t)),
-				args: []string{taskProgram(t), "-x", "bootstrap:talos"},
+				args: []string{tool.Find(t, "task"), "-x", "bootstrap:talos"},
 			}
 
 			got := run(t, typed)
@@ -79,7 +81,7 @@ func TestTheStepsByHand(t *testing.T) {
 		t.Run(from, func(t *testing.T) {
 			t.Parallel()
 
-			at, task := at[from], taskProgram(t)
+			at, task := at[from], tool.Find(t, "task")
 			c := newCluster(t, at.talosDir, 3, 1)
 			program := launcher(t)
 
@@ -117,7 +119,7 @@ func TestTheStepsByHand(t *testing.T) {
 func TestANodesFileNamesTheMachinesToLookAt(t *testing.T) {
 	t.Parallel()
 
-	task, root := taskProgram(t), userRepository(t)
+	task, root := tool.Find(t, "task"), userRepository(t)
 	c := newCluster(t, filepath.Join(root, "talos"), 1, 1)
 
 	write(t, filepath.Join(root, "nodes.yaml"), "nodes:\n  - name: first\n    address: "+c.Nodes[0].Address().String()+
@@ -137,7 +139,7 @@ func TestANodesFileNamesTheMachinesToLookAt(t *testing.T) {
 func TestBadFilesEndEveryWayInWithCode2(t *testing.T) {
 	t.Parallel()
 
-	task := taskProgram(t)
+	task := tool.Find(t, "task")
 
 	for name, spoil := range map[string]func(t *testing.T, talosDir string){
 		"no talconfig": func(t *testing.T,

@@ -90,35 +90,6 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// taskProgram is the path of Task, from the PATH or the repository's bin folder. The test is skipped where there is
-// none.
-func taskProgram(t *testing.T) string {
-	t.Helper()
-
-	task := lookForTask(t)
-	if task == "" {
-		t.Skip("there is no task on the PATH and none in bin/: `.ci/run tools` builds it")
-	}
-
-	return task
-}
-
-// lookForTask is the path of Task, or nothing.
-func lookForTask(t *testing.T) string {
-	t.Helper()
-
-	if path, err := exec.LookPath("task"); err == nil {
-		return path
-	}
-
-	built := filepath.Join(repository(t), "bin", "task")
-	if _, err := os.Stat(built); err == nil {
-		return built
-	}
-
-	return ""
-}
-
 // userRepository makes a repository laid out as the users' are, with our Taskfiles and scripts copied in and no Go, and
 // returns its root.
 func userRepository(t *testing.T) string {

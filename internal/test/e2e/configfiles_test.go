@@ -14,6 +14,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/test/e2e/agekey"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // desk is where somebody makes a cluster's files: a talconfig, machines in maintenance mode, and nothing that was made
@@ -73,7 +74,7 @@ func (d desk) requirePrivate(t *testing.T, names ...string) {
 func TestTheLifeOfAClustersFiles(t *testing.T) {
 	t.Parallel()
 
-	d, task := newDesk(t), taskProgram(t)
+	d, task := newDesk(t), tool.Find(t, "task")
 
 	said := d.types(t, 0, "config:secrets")
 	require.Contains(t, said, "keep a copy: without it no node can ever be added")
@@ -229,7 +230,7 @@ nodes: {controlplane: {assignments: [{name: cp1, ip: 192.0.2.11}]}}
 
 	d.env = append(d.env, "CLUSTER_SOURCE=profile")
 	require.NotContains(t, d.types(t, 0, "config:schematic"), "worker1")
-	require.Contains(t, d.types(t, 2, "config:generate"), "talos-mage config:secrets")
+	require.Contains(t, d.types(t, 2, "config:generate"), "scripts/lib/talos-mage.sh config:secrets")
 	d.types(t, 0, "config:secrets")
 	d.types(t, 0, "config:generate")
 	d.requirePrivate(t, "clusterconfig/secrets.yaml", "clusterconfig/lab-cp1.yaml", "clusterconfig/talosconfig")

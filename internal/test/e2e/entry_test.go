@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // echo stands for talos-mage: it tells how it was called, on stdout, and exits with $CODE.
@@ -39,7 +41,7 @@ func onlyBash(t *testing.T) string {
 func TestTasksHandOverToTheirTargets(t *testing.T) {
 	t.Parallel()
 
-	task, root := taskProgram(t), userRepository(t)
+	task, root := tool.Find(t, "task"), userRepository(t)
 	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	for call, want := range map[string]string{
@@ -74,7 +76,7 @@ func TestTasksHandOverToTheirTargets(t *testing.T) {
 func TestATaskKeepsTheExitCode(t *testing.T) {
 	t.Parallel()
 
-	task, root := taskProgram(t), userRepository(t)
+	task, root := tool.Find(t, "task"), userRepository(t)
 	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	got := run(t, command{dir: root, env: []string{"TALOS_MAGE=" + fake, "CODE=5"},
@@ -85,7 +87,7 @@ func TestATaskKeepsTheExitCode(t *testing.T) {
 func TestTheCallersTalosDirReachesTheProgram(t *testing.T) {
 	t.Parallel()
 
-	task, elsewhere := taskProgram(t), t.TempDir()
+	task, elsewhere := tool.Find(t, "task"), t.TempDir()
 	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	for name, root := range map[string]string{"from this repository": repository(t),
@@ -106,7 +108,7 @@ func TestTheCallersTalosDirReachesTheProgram(t *testing.T) {
 func TestApplyNodeAsksForAnAddress(t *testing.T) {
 	t.Parallel()
 
-	task, root := taskProgram(t), userRepository(t)
+	task, root := tool.Find(t, "task"), userRepository(t)
 	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 
 	for name, tt := range map[string]struct {
@@ -178,7 +180,7 @@ func TestTheApplyScriptRefusesWhatItCannotRead(t *testing.T) {
 		message string
 	}{
 		"a mode that is none": {[]string{".", "both"}, `the mode is sequential or parallel, not "both"`},
-		"a missing directory": {[]string{"nowhere"}, "nowhere is not a directory: task talos:generate-config makes it"},
+		"a missing directory": {[]string{"nowhere"}, "nowhere is not a directory: config:generate makes it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -198,7 +200,7 @@ func entries(t *testing.T) map[string][]string {
 	t.Helper()
 
 	return map[string][]string{
-		"task":   {taskProgram(t), "-x", "bootstrap:preflight"},
+		"task":   {tool.Find(t, "task"), "-x", "bootstrap:preflight"},
 		"script": {"bash", "scripts/bootstrap-talos-preflight.sh"},
 	}
 }
@@ -335,7 +337,7 @@ func TestInItsOwnModuleTheProgramCompilesInSeveralRunsAtOnce(t *testing.T) {
 func TestAnIncludedTaskfileCompilesTheModuleItLiesIn(t *testing.T) {
 	t.Parallel()
 
-	task, module, user := taskProgram(t), smallModule(t), t.TempDir()
+	task, module, user := tool.Find(t, "task"), smallModule(t), t.TempDir()
 	write(t, filepath.Join(user, "Taskfile.yaml"),
 		"version: \"3\"\nincludes:\n  bootstrap: "+module+"/.taskfiles/bootstrap\n")
 

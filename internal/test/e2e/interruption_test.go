@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/test/e2e/program"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // A signal reaches the program through Task and the scripts; it says how to go on, and the same command then does the
@@ -31,24 +33,23 @@ func TestWhatIsStoppedGoesOn(t *testing.T) {
 		next  string
 	}{
 		"Ctrl-C in Task's terminal": {
-			[]string{lookForTask(t), "-x", "bootstrap:talos"}, syscall.SIGINT, true, 130,
+			[]string{"task", "-x", "bootstrap:talos"}, syscall.SIGINT, true, 130,
 			"task bootstrap:talos continues from here",
 		},
 		"SIGTERM to a script": {
 			[]string{"bash", "scripts/bootstrap-talos-apply.sh", "talos/clusterconfig"}, syscall.SIGTERM, false, 143,
-			"talos-mage applySequential continues from here",
+			"scripts/lib/talos-mage.sh applySequential continues from here",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			if tt.args[0] == "" {
-				taskProgram(t)
-			}
+			args := slices.Clone(tt.args)
+			args[0] = tool.Find(t, args[0])
 
 			root := userRepository(t)
 			c := newCluster(t, filepath.Join(root, "talos"), 3, 1)
-			typed := command{dir: root, env: c.environment("TALOS_MAGE=" + launcher(t)), args: tt.args}
+			typed := command{dir: root, env: c.environment("TALOS_MAGE=" + launcher(t)), args: args}
 
 			// A machine that still boots would be served at the end, and might have to wait for the next one.
 			for _, node := range c.Nodes {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // recorders are programs that write down how they were called, one line a call, and answer the least that their callers
@@ -28,7 +30,7 @@ esac`,
 func TestTasksThatAreNotOursYetRunTheOriginalCommands(t *testing.T) {
 	t.Parallel()
 
-	task := taskProgram(t)
+	task := tool.Find(t, "task")
 
 	bin := t.TempDir()
 	for name, text := range recorders {
@@ -106,7 +108,7 @@ func TestTasksThatAreNotOursYetRunTheOriginalCommands(t *testing.T) {
 func TestPreconditionsSayWhatIsMissing(t *testing.T) {
 	t.Parallel()
 
-	task := taskProgram(t)
+	task := tool.Find(t, "task")
 
 	for call, message := range map[string]string{
 		"talos:upgrade-node IP=192.0.2.11": "an upgrade needs talhelper, talosctl and yq on the PATH",
@@ -139,7 +141,7 @@ func TestPreconditionsSayWhatIsMissing(t *testing.T) {
 func TestWhatDestroysAsksFirst(t *testing.T) {
 	t.Parallel()
 
-	task := taskProgram(t)
+	task := tool.Find(t, "task")
 
 	bin := t.TempDir()
 	for name, text := range recorders {

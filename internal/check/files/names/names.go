@@ -130,12 +130,12 @@ const (
 	maxLabel = 63
 )
 
-// checkHostnameLength looks for names that are cut off.
+// checkHostnameLength looks for names that are cut off. A node's short name is judged with its other faults.
 func checkHostnameLength(r *check.Report, config *check.Rendered) {
 	for name, place := range config.Hostnames() {
 		short, _, _ := strings.Cut(name, ".")
 
-		if len(name) > maxFQDN || len(short) > maxLabel {
+		if len(name) > maxFQDN || len(short) > maxLabel && len(config.Nodes) == 0 {
 			r.Found(place, "use a shorter name", "the hostname has %d characters, %d of them before the domain", len(name),
 				len(short))
 		}

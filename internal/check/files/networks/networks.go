@@ -344,7 +344,7 @@ func checkSubnetsAgree(r *check.Report, in *check.Input) {
 			}
 
 			r.Add(severity, config.File.At("cluster.network"),
-				"generate the machine configs again: `task talos:generate-config`",
+				"generate the machine configs again: `mage config:generate`",
 				"%s has %s, and most others have %s", config.Name, mine, common)
 		}
 	}

@@ -1,7 +1,9 @@
 package etcd
 
 import (
+	"context"
 	"net/netip"
+	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 )
@@ -63,19 +65,36 @@ func (m *Member) Stop(host Host) {
 	}
 }
 
-// Promote makes a learner a voter, and reports whether the cluster could do it.
-func (m *Member) Promote() bool {
+// promoteInterval is between two attempts to make a learner a voter; the first comes too early for any.
+const promoteInterval = 15 * time.Second
+
+// Clock is the time of a member's host.
+type Clock interface {
+	Now() time.Time
+	Sleep(ctx context.Context, duration time.Duration) error
+}
+
+// AwaitPromotion tries to make a learner a voter until it is one or the context ends: it works once the learner has
+// caught up, and while the cluster has quorum. Lag is how long catching up takes, in the host's time.
+func (m *Member) AwaitPromotion(ctx context.Context, clock Clock, lag func() time.Duration) {
+	started := clock.Now()
+
+	for m.Learner() && clock.Sleep(ctx, promoteInterval) == nil {
+		if clock.Now().Sub(started) >= lag() {
+			m.promote()
+		}
+	}
+}
+
+// promote makes a learner a voter if the cluster can do it.
+func (m *Member) promote() {
 	m.Cluster.clusters.mu.Lock()
 	defer m.Cluster.clusters.mu.Unlock()
 
-	if !m.Cluster.quorum() {
-		return false
+	if m.Cluster.quorum() {
+		m.learner = false
+		m.Cluster.elect()
 	}
-
-	m.learner = false
-	m.Cluster.elect()
-
-	return true
 }
 
 // Status is what the member tells of itself.

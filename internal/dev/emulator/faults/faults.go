@@ -71,7 +71,7 @@ type Faults struct {
 	// KubeletDown keeps kubelet from getting healthy.
 	KubeletDown bool
 
-	// Calls go wrong one by one; the first that fits a call acts on it.
+	// Calls are those that go wrong, one by one; the first that fits a call acts on it.
 	Calls []CallFault
 }
 

@@ -18,8 +18,6 @@ import (
 const (
 	etcdJoinInterval = 3 * time.Second  // between two attempts to join
 	etcdNagInterval  = 30 * time.Second // between two lines that ask for a bootstrap
-	// etcdPromoteInterval is between two attempts to make a learner a voter; the first comes too early for any.
-	etcdPromoteInterval = 15 * time.Second
 )
 
 // EtcdClusters counts the distinct etcd clusters that were ever made in this lab.
@@ -284,20 +282,13 @@ func (e *etcdService) down() {
 	}
 }
 
-// promote tries to make a learner a voter, again and again: it works once the learner has caught up.
+// promote makes a learner a voter once it has caught up.
 func (e *etcdService) promote(ctx context.Context, member *etcd.Member) {
-	started := e.boot.Now()
+	member.AwaitPromotion(ctx, e.boot, func() time.Duration {
+		return e.boot.Node.options.Timing.EtcdJoin + e.boot.Node.Faults().EtcdJoin
+	})
 
-	for member.Learner() {
-		if e.boot.Sleep(ctx, etcdPromoteInterval) != nil {
-			return
-		}
-
-		lag := e.boot.Node.options.Timing.EtcdJoin + e.boot.Node.Faults().EtcdJoin
-		if e.boot.Now().Sub(started) >= lag && member.Promote() {
-			e.boot.Node.Lab.changed.Raise()
-		}
-	}
+	e.boot.Node.Lab.changed.Raise()
 }
 
 // watch keeps the service's health what the cluster's quorum makes it.

@@ -78,9 +78,9 @@ type Link struct {
 	Name string // "eth0"
 	// MAC is the permanent hardware address.
 	MAC string
-	// Virtual links, such as bonds and bridges, are no physical ones.
+	// Virtual reports whether it is no physical link, as bonds and bridges are.
 	Virtual bool
-	// Down links have no carrier.
+	// Down reports whether it has no carrier.
 	Down bool
 }
 

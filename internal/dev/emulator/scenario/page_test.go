@@ -59,11 +59,25 @@ func TestThePageListsEveryField(t *testing.T) {
 		comments := commentsOf(t, section.folder, section.of.Name())
 		for i, name := range scenario.Fields(section.of) {
 			field := section.of.Field(i)
-			fmt.Fprintf(&page, "| `%s` | %s | %s |\n", name, taken(field.Type), comments[field.Name])
+			fmt.Fprintf(&page, "| `%s` | %s | %s |\n", name, taken(field.Type), meaning(field.Name, comments[field.Name]))
 		}
 	}
 
 	golden.Assert(t, filepath.Join("..", "..", "..", "..", "docs", "emulator.md"), page.String())
+}
+
+// meaning is a field's comment as a table says it: without the field's name, with which comments of Go begin.
+func meaning(field, comment string) string {
+	text, named := strings.CutPrefix(comment, field+" ")
+	if !named {
+		return comment
+	}
+
+	for _, verb := range []string{"is ", "are ", "reports "} {
+		text = strings.TrimPrefix(text, verb)
+	}
+
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // taken says what a field holds.

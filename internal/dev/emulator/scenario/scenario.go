@@ -20,13 +20,14 @@ type Scenario struct {
 	Scale float64
 	// Discovery makes the nodes find each other without the cluster's endpoint.
 	Discovery bool
-	Cluster   Cluster
+	// Cluster is what the cluster's files declare.
+	Cluster Cluster
 	// Timing is that of every node that has no timing of its own.
 	Timing emulator.Timing
 	// Nodes are those that differ from a sound one, by name: control planes are cp1, cp2 and so on, workers worker1 and so
 	// on.
 	Nodes map[string]Node
-	// Events happen while the nodes run.
+	// Events are what happens while the nodes run.
 	Events []Event
 }
 
@@ -73,7 +74,7 @@ type Node struct {
 	Extensions []emulator.Extension
 	// Schematic is the image factory's id of that image.
 	Schematic string
-	// Installed nodes have Talos on their first disk, and need no install.
+	// Installed reports whether Talos is on its first disk already, so that it needs no install.
 	Installed bool
 	// EtcdData is what a control plane's etcd directory holds from an earlier life.
 	EtcdData emulator.EtcdData

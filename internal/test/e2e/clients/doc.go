@@ -1,2 +1,2 @@
-// Package clients tests emulated nodes with other people's clients: machinery's, client-go and kubectl.
+// Package clients tests emulated nodes with other people's clients: machinery's, talosctl, client-go and kubectl.
 package clients

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // Kubernetes' own client takes the kubeconfig that a control plane gave, and finds the cluster behind its endpoint, the
@@ -13,11 +15,7 @@ import (
 func TestKubectlAgainstTheWholeCluster(t *testing.T) {
 	t.Parallel()
 
-	program, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Skip("SKIP: no kubectl")
-	}
-
+	program := tool.Find(t, "kubectl")
 	c := sharedCluster(t)
 	home, path := t.TempDir(), kubeconfig(t, c)
 

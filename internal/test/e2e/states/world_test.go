@@ -93,6 +93,7 @@ func newWorld(t *testing.T, options labcluster.Options, edit func(w *world, mach
 		"CLOCK_SCALE=" + strconv.Itoa(timeScale),
 		// Clusters of one test process share a certificate authority, by which the lock's file is named.
 		"TMPDIR=" + t.TempDir(),
+		"PATH=" + filepath.Dir(talosMage) + string(filepath.ListSeparator) + os.Getenv("PATH"),
 	}
 
 	for _, spec := range made.Generated.Options.Nodes {

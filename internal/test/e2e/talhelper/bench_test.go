@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // BenchmarkHundredNodesWithTenPatchesEach also reports how many times as long the real talhelper takes for the same
@@ -20,9 +22,9 @@ func BenchmarkHundredNodesWithTenPatchesEach(b *testing.B) {
 		require.NoError(b, err)
 	}
 
-	program := findTalhelper(b)
+	program := tool.Look(b, "talhelper")
 	if program == "" {
-		b.Log(noTalhelper)
+		b.Log("SKIP: no talhelper")
 
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // Each talconfig of the corpus is one that talhelper accepts, and both programs make the same of it, but for the known
@@ -21,7 +22,7 @@ import (
 func TestMachineConfigsMeanTheSameAsTalhelpers(t *testing.T) {
 	t.Parallel()
 
-	program := talhelper(t)
+	program := tool.Find(t, "talhelper")
 
 	var (
 		turn sync.Mutex
@@ -78,7 +79,7 @@ func TestMachineConfigsMeanTheSameAsTalhelpers(t *testing.T) {
 func TestMistakesThatTalhelperAcceptsAreRefused(t *testing.T) {
 	t.Parallel()
 
-	program := talhelper(t)
+	program := tool.Find(t, "talhelper")
 	examples := folders(t, filepath.Join("testdata", "refused"))
 	require.Len(t, refusals, len(examples))
 

@@ -19,6 +19,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 	"github.com/talos-mage/talos-mage/internal/test/e2e/agekey"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 const sealedTalconfig = `clusterName: orchard
@@ -34,7 +35,7 @@ nodes:
 func TestEncryptedFilesMeanTheSameAsToTalhelper(t *testing.T) {
 	t.Parallel()
 
-	talhelper, key, home := talhelper(t), agekey.New(t), t.TempDir()
+	talhelper, key, home := tool.Find(t, "talhelper"), agekey.New(t), t.TempDir()
 	environ := []string{"PATH=" + key.Programs, "HOME=" + home, "SOPS_AGE_KEY_FILE=" + key.WriteTo(t, home),
 		"SOPS_AGE_RECIPIENTS=" + key.Recipient}
 
@@ -92,7 +93,7 @@ func filesOf(output *generate.Output) map[string][]byte {
 func TestSecretsMadeByTalhelperAreRead(t *testing.T) {
 	t.Parallel()
 
-	program := talhelper(t)
+	program := tool.Find(t, "talhelper")
 	command := exec.CommandContext(t.Context(), program, "gensecret") //nolint:gosec // the program under test
 	command.Dir, command.Env = t.TempDir(), append(environment(), "HOME="+t.TempDir())
 

@@ -20,38 +20,6 @@ import (
 // repository is the path of the repository's root from this package.
 var repository = filepath.Join("..", "..", "..", "..")
 
-// noTalhelper is what a run without the program says.
-const noTalhelper = "SKIP: no talhelper"
-
-// findTalhelper is the path of the real program: in bin/, where `.ci/run tools` builds it, else on the PATH; empty
-// without one.
-func findTalhelper(tb testing.TB) string {
-	tb.Helper()
-
-	built, err := filepath.Abs(filepath.Join(repository, "bin", "talhelper"))
-	require.NoError(tb, err)
-
-	for _, name := range []string{built, "talhelper"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-
-	return ""
-}
-
-// talhelper is the path of the real program; without it the test is skipped.
-func talhelper(tb testing.TB) string {
-	tb.Helper()
-
-	program := findTalhelper(tb)
-	if program == "" {
-		tb.Skip(noTalhelper)
-	}
-
-	return program
-}
-
 // runTalhelper runs the program in a folder and returns what it said if it failed.
 func runTalhelper(program, dir string, args ...string) error {
 	command := exec.Command(program, args...) //nolint:gosec // the program under test

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/talos-mage/talos-mage/internal/test/golden"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 // definition is the part of JSON schema that talhelper's uses.
@@ -76,5 +77,5 @@ const fieldsFile = "testdata/fields.golden"
 func TestSchemaHasTheFieldsThatTheCorpusIsMadeFor(t *testing.T) {
 	t.Parallel()
 
-	golden.Assert(t, fieldsFile, strings.Join(schemaFields(t, talhelper(t)), "\n")+"\n")
+	golden.Assert(t, fieldsFile, strings.Join(schemaFields(t, tool.Find(t, "talhelper")), "\n")+"\n")
 }
