@@ -65,6 +65,9 @@ type Made struct {
 	WhyNot error
 	// StandIn says why throwaway secrets took the place of the cluster's own; empty where they did not.
 	StandIn string
+	// Compared is set where those that are there were made again, Outdated the machine configs that came out otherwise.
+	Compared bool
+	Outdated []string
 }
 
 // Input is everything that the checks look at. It is read once and not changed afterwards.

@@ -20,6 +20,7 @@ func AuditOptions(ctx context.Context, settings *settings.Settings, environ []st
 		w.Made.WhyNot = errors.New("the inventory has mistakes")
 	} else {
 		w.Pretend()
+		w.Compare()
 	}
 
 	options := w.CheckOptions(check.Settings{AllowAmbiguousDisk: settings.AllowAmbiguousDisk,

@@ -45,6 +45,7 @@ func Checks() []check.Check {
 			check.Whole(diagnosis.SecretsFileMisnamed, check.Belonging, inventory, checkSecretsNames),
 			check.Whole(diagnosis.SecretsAmbiguous, check.Belonging, inventory, checkSecretsFiles),
 			check.Whole(diagnosis.ConfigCluster, check.Belonging, configs, checkClusters),
+			check.Whole(diagnosis.RenderedDiffers, check.Belonging, configs, checkOutdated).OfSecrets().IdleIf(notCompared),
 		},
 	)
 }
@@ -78,6 +79,25 @@ func notMade(in *check.Input) string {
 	}
 
 	return ""
+}
+
+// notCompared says that the machine configs that are there were not made again: something else makes them, or files or
+// secrets are missing.
+func notCompared(in *check.Input) string {
+	if in.Options.Made.Compared {
+		return ""
+	}
+
+	return in.None("the machine configs could not be rendered again to be compared")
+}
+
+// checkOutdated tells which machine configs no longer fit what is declared.
+func checkOutdated(r *check.Report, in *check.Input) {
+	if outdated := in.Options.Made.Outdated; len(outdated) > 0 {
+		r.OfCluster().Found(check.Place{}, machineconfig.HowToGenerate+", then mage applySequential -update",
+			"machine configs in %s no longer fit what is declared: %s", in.Shown(in.Options.ConfigDir),
+			strings.Join(outdated, ", "))
+	}
 }
 
 func checkReadable(_ context.Context, r *check.Report, in *check.Input) {
