@@ -88,10 +88,15 @@ func Errors(err error) []*Error {
 // Mistakes collects the mistakes of one run over the files. The zero value is empty and ready.
 type Mistakes struct {
 	List []*Error
+	// Warnings are no mistakes, but may be meant otherwise.
+	Warnings []*Error
 }
 
 // Add takes one more mistake.
 func (m *Mistakes) Add(mistake *Error) { m.List = append(m.List, mistake) }
+
+// Warn takes one more that does no harm.
+func (m *Mistakes) Warn(mistake *Error) { m.Warnings = append(m.Warnings, mistake) }
 
 // Err is a multierror of all mistakes, sorted by place; nil if there are none. What follows from an earlier mistake
 // about the same value is left out, as that a variable without a value is no address.

@@ -24,6 +24,7 @@ func AuditOptions(ctx context.Context, settings *settings.Settings, environ []st
 		w.rehearseAgain()
 	default:
 		w.Pretend()
+		w.Compare()
 	}
 
 	options := w.CheckOptions(check.Settings{AllowAmbiguousDisk: settings.AllowAmbiguousDisk,
