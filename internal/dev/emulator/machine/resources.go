@@ -1,8 +1,8 @@
 package machine
 
 import (
-	"context"
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
