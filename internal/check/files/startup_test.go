@@ -128,7 +128,8 @@ func TestArgumentsThatAComponentRefuses(t *testing.T) {
 		"the same": {files: lab(kubelet("max-pods: '250'\n\textraConfig: {maxPods: 250}"),
 			arguments("network: {podSubnets: [10.9.0.0/16]}\ncontrollerManager", "cluster-cidr: 10.9.0.0/16"),
 			arguments("apiServer", "secure-port: '6443'"))},
-		"another CNI":             {files: lab(arguments("network: {cni: {name: none}}\ncontrollerManager", "allocate-node-cidrs: 'false'"))},
+		"another CNI": {files: lab(arguments("network: {cni: {name: none}}\ncontrollerManager",
+			"allocate-node-cidrs: 'false'"))},
 		"a node IP of the subnet": {files: lab(kubelet("node-ip: 192.0.2.11\n\tnodeIP: {validSubnets: [192.0.2.0/24]}"))},
 	})
 }
