@@ -118,8 +118,7 @@ func TestNodeNetworks(t *testing.T) {
 		"apart, other CNI": {files: lab(config{cluster: "network:\n\tcni:\n\t\tname: none\n\tpodSubnets: " +
 			"['2001:db8:42::/56']"}), cause: "the pod subnets IPv6", severity: diagnosis.Warning},
 		"IPv6 of a router": {files: lab(config{cluster: "network:\n\tpodSubnets: [10.42.0.0/16, " +
-			"'2001:db8:42::/56']\n\tserviceSubnets: [10.43.0.0/16, '2001:db8:96::/112']", documents: []string{addressed}}),
-			cause: "all addresses of n1 are IPv4", severity: diagnosis.Warning},
+			"'2001:db8:42::/56']\n\tserviceSubnets: [10.43.0.0/16, '2001:db8:96::/112']", documents: []string{addressed}})},
 		"IPv6 nodes": {files: lab(config{documents: []string{six}}).replaced("talconfig.yaml", "192.0.2.11",
 			"2001:db8::11"), cause: "all addresses of n1 are IPv6", severity: diagnosis.Failure},
 		"IPv4 nodes": {files: lab(inSubnets("'2001:db8:42::/56'", "2001:db8:96::/112", addressed)),
