@@ -18,6 +18,7 @@ func Checks() []check.Check {
 			check.Whole(diagnosis.VIPsDiffer, check.Endpoints, diagnosis.NeedsConfig, checkVIPsDiffer),
 			check.EachConfig(diagnosis.VIPOnBareLink, check.Endpoints, checkBareVIPLink),
 			check.EachConfig(diagnosis.VIPOnWorker, check.Endpoints, checkWorkerVIP),
+			check.EachConfig(diagnosis.VIPOffLink, check.Endpoints, checkVIPLinks),
 			check.Whole(diagnosis.EndpointWithoutPort, check.Endpoints, diagnosis.NeedsTalconfig, checkEndpointPort),
 			check.Whole(diagnosis.VIPNotShared, check.Endpoints, diagnosis.NeedsConfigs, checkVIPShared),
 		},
