@@ -114,6 +114,12 @@ func madeUpDisks(text string) ([]*blockpb.DiskSpec, bool) {
 		}
 	}
 
+	for field := range values {
+		if textSetters[field] == nil {
+			return nil, false // it can't be made up
+		}
+	}
+
 	rest := text
 	for _, understood := range []pattern.Pattern{equalText, globText, unequal, listText} {
 		rest = understood.ReplaceAllString(rest, "")
