@@ -349,9 +349,8 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 		return nil
 	}
 
-	rendered := &Rendered{Name: name, File: in.Open(path), Config: config}
-
-	rendered.Links = sync.OnceValue(func() []*Link { return linksOf(rendered) })
+	rendered := NewRendered(config)
+	rendered.Name, rendered.File = name, in.Open(path)
 
 	if node != nil {
 		rendered.Nodes = []*inventory.Node{node}

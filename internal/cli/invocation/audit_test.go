@@ -151,6 +151,8 @@ func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
 		"encrypted secrets": {[]string{"PATH="},
 			map[string]string{"talsecret.sops.yaml": "cluster: ENC[AES256_GCM,data:x]\nsops: {}\n"},
 			"sops is not on the PATH, and talos/talsecret.sops.yaml is encrypted"},
+		"secrets in variables": {nil, map[string]string{"talsecret.yaml": "cluster: {id: $CLUSTER_ID, secret: $SECRET}\n"},
+			"talos/talsecret.yaml: variable CLUSTER_ID is not set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -27,7 +27,7 @@ type Error struct {
 	Suggestion string
 	// Next is what to do; it may be empty.
 	Next string
-	// Err is the file system's error, for errors.Is; it may be nil.
+	// Err is what it comes from, for errors.Is; it may be nil.
 	Err error
 }
 
@@ -51,7 +51,7 @@ func (e *Error) Cause() string {
 	return text
 }
 
-// Unwrap gives the file system's error, if it was one.
+// Unwrap gives the error that it comes from, if there is one.
 func (e *Error) Unwrap() error { return e.Err }
 
 // ExitCode is 2: files alone decide it.

@@ -8,6 +8,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 )
@@ -16,9 +17,12 @@ import (
 // judged as they would be, where this program makes them. No node and no network is asked.
 func AuditOptions(ctx context.Context, settings *settings.Settings, environ []string) check.Options {
 	w := New(ctx, settings, environ)
-	if err := w.Load(); err != nil {
+	switch err := w.Load(); {
+	case err != nil:
 		w.Made.WhyNot = errors.New("the inventory has mistakes")
-	} else {
+	case w.Complete():
+		w.rehearseAgain()
+	default:
 		w.Pretend()
 		w.Compare()
 	}
@@ -68,16 +72,38 @@ func (w *Workspace) Pretend() {
 		err = w.PretendFiles(missing, standIn)
 	}
 
+	w.Made.WhyNot = scrubbed(err)
+
+	if w.Settings.ConfigGenerator == Talhelper && errors.Is(err, release.ErrTooNew) {
+		w.Made.WhyNot = errors.New("CONFIG_GENERATOR=talhelper: that may know a Talos that is newer than this program")
+	}
+}
+
+// rehearseAgain tells what the next generation would fail for where all files are there. A Talos that is newer than
+// this program keeps nobody from using them.
+func (w *Workspace) rehearseAgain() {
+	generator := w.Settings.ConfigGenerator
+	if generator == NoGenerator || generator == Talhelper || w.Cluster.SecretsPath() == "" {
+		return
+	}
+
+	if _, _, err := w.Rehearse(); !errors.Is(err, release.ErrTooNew) {
+		w.Made.WhyNot = scrubbed(err)
+	}
+}
+
+// scrubbed is an error of a rehearsal without secrets; mistakes in the files show none.
+func scrubbed(err error) error {
 	switch problem, _ := diagnosis.AsProblem(err); {
-	case err == nil:
-	case len(inventory.FileErrors(err)) > 0:
-		w.Made.WhyNot = err
+	case err == nil, len(inventory.FileErrors(err)) > 0:
+		return err
 	case problem != nil:
 		scrubbed := *problem
 		scrubbed.Cause = report.Scrub(problem.Cause)
-		w.Made.WhyNot = &scrubbed
+
+		return &scrubbed
 	default:
-		w.Made.WhyNot = errors.New(report.Scrub(err.Error()))
+		return errors.New(report.Scrub(err.Error()))
 	}
 }
 

@@ -182,6 +182,8 @@ func (c *Cluster) fit(options emulator.NodeOptions, disk emulator.Disk, data []b
 				c.Lab.Map(prefix.Addr(), actual)
 			}
 		}
+
+		options.Links = selectLinks(options.Links, config)
 	}
 
 	options.Disks = []emulator.Disk{disk}
