@@ -165,10 +165,9 @@ func TestFilesThatDoNotBelongTogether(t *testing.T) {
 			},
 			[]diagnosis.ID{diagnosis.ConfigAddress},
 		},
-		"static addresses of the node's own, and DHCP by default": {
+		"static addresses on a cable alone, and DHCP by default": {
 			func(t *testing.T, dir string) {
 				edit(t, dir, "clusterconfig/demo-w1.yaml", "address: 192.0.2.21/24", "address: 169.254.255.21/32")
-				edit(t, dir, "clusterconfig/demo-w1.yaml", "gateway: 192.0.2.1", "")
 			}, nil,
 		},
 		"an address that routers announce": {

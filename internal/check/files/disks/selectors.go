@@ -115,8 +115,9 @@ func madeUpDisks(text string) ([]*blockpb.DiskSpec, bool) {
 	}
 
 	for field := range values {
-		if textSetters[field] == nil {
-			return nil, false // it can't be made up
+		// A field that disks don't have matches none.
+		if textSetters[field] == nil && textField.MatchString("disk."+field) {
+			return nil, false
 		}
 	}
 
