@@ -132,7 +132,29 @@ func runTable(ctx context.Context, table []Check, in *Input) Result {
 		}
 	}
 
+	result.Findings = withoutConsequences(result.Findings)
+
 	return result
+}
+
+// withoutConsequences leaves out what was found about a line with a variable that has no value: it follows from that.
+func withoutConsequences(findings []diagnosis.Finding) []diagnosis.Finding {
+	type line struct {
+		path   string
+		number int
+	}
+
+	unset := map[line]bool{}
+
+	for _, finding := range findings {
+		if finding.ID == diagnosis.FileVariable {
+			unset[line{finding.At.Path, finding.At.Line}] = true
+		}
+	}
+
+	return slices.DeleteFunc(findings, func(finding diagnosis.Finding) bool {
+		return finding.ID != diagnosis.FileVariable && finding.At.Line > 0 && unset[line{finding.At.Path, finding.At.Line}]
+	})
 }
 
 // unmetFindings reports whether a finding is of a row that is not run: a function that several rows share finds for
