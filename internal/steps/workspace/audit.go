@@ -17,12 +17,9 @@ import (
 // judged as they would be, where this program makes them. No node and no network is asked.
 func AuditOptions(ctx context.Context, settings *settings.Settings, environ []string) check.Options {
 	w := New(ctx, settings, environ)
-	switch err := w.Load(); {
-	case err != nil:
+	if err := w.Load(); err != nil {
 		w.Made.WhyNot = errors.New("the inventory has mistakes")
-	case w.Complete():
-		w.rehearseAgain()
-	default:
+	} else {
 		w.Pretend()
 		w.Compare()
 	}
@@ -76,19 +73,6 @@ func (w *Workspace) Pretend() {
 
 	if w.Settings.ConfigGenerator == Talhelper && errors.Is(err, release.ErrTooNew) {
 		w.Made.WhyNot = errors.New("CONFIG_GENERATOR=talhelper: that may know a Talos that is newer than this program")
-	}
-}
-
-// rehearseAgain tells what the next generation would fail for where all files are there. A Talos that is newer than
-// this program keeps nobody from using them.
-func (w *Workspace) rehearseAgain() {
-	generator := w.Settings.ConfigGenerator
-	if generator == NoGenerator || generator == Talhelper || w.Cluster.SecretsPath() == "" {
-		return
-	}
-
-	if _, _, err := w.Rehearse(); !errors.Is(err, release.ErrTooNew) {
-		w.Made.WhyNot = scrubbed(err)
 	}
 }
 
