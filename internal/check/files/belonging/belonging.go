@@ -327,14 +327,7 @@ func checkAddress(r *check.Report, in *check.Input, node *inventory.Node, config
 		return // a DNS name: what it stands for is for the checks of names to find out
 	}
 
-<<<<<<< HEAD
 	shown, static := in.Shown(node.ConfigFile), reachableAddresses(config)
-=======
-	shown := in.Shown(node.ConfigFile)
-	static := slices.DeleteFunc(config.Addresses(), func(prefix netip.Prefix) bool {
-		return prefix.Addr().IsLinkLocalUnicast() || prefix.Addr().IsLoopback() // no node is reached there
-	})
->>>>>>> main
 
 	if slices.Contains(config.VIPs(), declared) {
 		r.Found(in.Entry(node, "ipAddress"), "declare the machine's own address as ipAddress",
