@@ -208,7 +208,7 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "talos",
 			Summary: "brings the whole cluster up: secrets, configs, preflight, apply, verify, bootstrap, kubeconfig, workers.",
-			More:    "Run again, it does what is missing, and nothing if the cluster is up. -node leaves the other nodes out.",
+			More:    "Run again, it does what is missing, and nothing if the cluster is up: then -update gives changed configs to nodes that have one, and -reboot lets them reboot for it. -node leaves the other nodes out.",
 			Flags: []commandline.Flag{
 				{Name: "node", Kind: commandline.Text},
 				{Name: "parallel", Kind: commandline.Text},
@@ -217,6 +217,8 @@ func allTargets() []commandline.Target {
 				{Name: "assumeEmpty", Kind: commandline.Text},
 				{Name: "skipChecks", Kind: commandline.Text},
 				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "update", Kind: commandline.Switch},
+				{Name: "reboot", Kind: commandline.Switch},
 				{Name: "allowAmbiguousDisk", Kind: commandline.Switch},
 				{Name: "newSecrets", Kind: commandline.Switch},
 				{Name: "noWait", Kind: commandline.Switch},
@@ -224,7 +226,7 @@ func allTargets() []commandline.Target {
 				{Name: "force", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Talos(ctx, given.Text("node"), given.Text("parallel"), given.Text("applyMode"), given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("allowAmbiguousDisk"), given.Switch("newSecrets"), given.Switch("noWait"), given.Switch("dryRun"), given.Switch("force"))
+				return targets.Talos(ctx, given.Text("node"), given.Text("parallel"), given.Text("applyMode"), given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("newSecrets"), given.Switch("noWait"), given.Switch("dryRun"), given.Switch("force"))
 			},
 		},
 		{

@@ -6,12 +6,15 @@ import (
 	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/check/proxmox"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 )
 
 // machines are the virtual machines of the nodes, or why there are none.
 type machines struct {
 	vms []proxmox.VM
 	why string
+	// unread says what may make more of them.
+	unread string
 }
 
 // Machines are the virtual machines of the nodes, or why there are none to look at.
@@ -21,31 +24,44 @@ func (in *Input) Machines() ([]proxmox.VM, string) {
 	return found.vms, found.why
 }
 
-// readVMs finds the virtual machines of the nodes, or says why there are none to look at.
-func readVMs(in *Input) machines {
-	found, why := in.findVMs()
+// UnreadVMs says why VMs of nodes may be missing among the machines; empty when each node has one.
+func (in *Input) UnreadVMs() string {
+	found := Once(in, readVMs)
 
-	return machines{found, why}
-}
-
-func (in *Input) findVMs() ([]proxmox.VM, string) {
-	if in.Options.VMs == nil {
-		return nil, "there is nothing about VMs: set TOFU_DIR, or PROXMOX_VE_ENDPOINT and PROXMOX_VE_API_TOKEN"
+	hasVM := func(node *inventory.Node) bool {
+		return slices.ContainsFunc(found.vms, func(vm proxmox.VM) bool { return in.NodeOfVM(vm) == node.Name })
 	}
 
-	machines, err := in.Options.VMs(func(name string) bool {
+	if in.Cluster == nil || !slices.ContainsFunc(in.Cluster.Nodes, func(node *inventory.Node) bool { return !hasVM(node) }) {
+		return ""
+	}
+
+	return found.unread
+}
+
+// readVMs finds the virtual machines of the nodes, or says why there are none to look at.
+func readVMs(in *Input) machines {
+	if in.Options.VMs == nil {
+		return machines{why: "there is nothing about VMs: set TOFU_DIR, or PROXMOX_VE_ENDPOINT and PROXMOX_VE_API_TOKEN"}
+	}
+
+	found, err := in.Options.VMs(func(name string) bool {
 		return in.Cluster == nil || in.Cluster.Node(in.NodeOfVM(proxmox.VM{Name: name})) != nil
 	})
 
+	var unread proxmox.UnreadError
+
 	switch {
+	case errors.As(err, &unread) && len(found) > 0:
+		return machines{vms: in.nodesAmong(found), unread: err.Error()}
 	case errors.Is(err, proxmox.ErrNone):
-		return nil, err.Error()
+		return machines{why: err.Error()}
 	case err != nil:
-		return nil, "the VMs can't be read: " + err.Error()
-	case len(machines) == 0:
-		return nil, "no VM is called like a node"
+		return machines{why: "the VMs can't be read: " + err.Error()}
+	case len(found) == 0:
+		return machines{why: "no VM is called like a node"}
 	default:
-		return in.nodesAmong(machines), ""
+		return machines{vms: in.nodesAmong(found)}
 	}
 }
 

@@ -86,8 +86,9 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: InstallFailed, Title: "The install failed", Severity: Failure, Exit: ExitVerify,
-		Cause: "The node took its config, tried to install and came back to maintenance. Nothing was written, " +
-			"so the node keeps no trace of the reason.",
+		Cause: "The node took its config, tried to install and came back to maintenance: the install disk does not " +
+			"exist, the installer image can't be pulled, or the power was cut. Nothing was written, so the node keeps no " +
+			"trace of the reason.",
 		Remedy: "Check the install disk and the installer image in the machine config, then apply again. The machine's " +
 			"console shows the reason during the ten seconds before it reboots.",
 		Source: sourceSequencer,

@@ -41,11 +41,11 @@ var makingEntries = []Entry{
 		Source: "budimanjojo/talhelper#671; getsops/sops#1402",
 	},
 	{
-		ID: RenderedDiffers, Title: "Rendered configs would replace existing ones", Severity: Warning,
-		Cause: "The talconfig, a patch or the generator changed since the configs were made, and nodes run with the " +
-			"old ones.",
-		Remedy: "Render them on purpose: mage config:generate; then look at the difference on each node before it " +
-			"is applied.",
+		ID: RenderedDiffers, Title: "Machine configs no longer fit what is declared", Severity: Warning,
+		Cause: "The talconfig, a patch or the generator changed since the configs were made. They are not replaced unasked " +
+			"while nodes are configured.",
+		Remedy: "Render them: mage config:generate (with -dryRun it shows the differences), then mage applySequential " +
+			"-update.",
 		Source: sourceOurs,
 	},
 	{

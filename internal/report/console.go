@@ -62,7 +62,7 @@ type Console struct {
 	live  *liveLines
 	still *stillLines
 	stop  chan struct{}
-	idle  sync.WaitGroup
+	signs sync.WaitGroup
 
 	// The rest is only used by Handle and Close, which come one at a time.
 	nodes    []string // of the step, in order
@@ -84,7 +84,7 @@ func NewConsole(options ConsoleOptions) *Console {
 	c.log = NewLogger(c.LogWriter(), options.LogFormat, options.LogLevel, options.ErrColor)
 	c.still = newStillLines(options.Now)
 	if !c.showsLive() {
-		c.idle.Go(c.saySigns)
+		c.signs.Go(c.saySigns)
 	}
 
 	return c
@@ -197,11 +197,25 @@ func (c *Console) progress(step string, progress Progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
+	if progress.Text == "" {
+		c.idle(progress.Node)
+		return
+	}
+
 	progress.Text = Scrub(progress.Text)
 	c.still.update(step, progress, time.Now())
 
 	if c.live != nil {
 		c.live.update(progress)
+	}
+}
+
+// idle takes a node's line away.
+func (c *Console) idle(node string) {
+	c.still.done(node)
+
+	if c.live != nil {
+		c.live.idle(node)
 	}
 }
 
@@ -212,7 +226,7 @@ func (c *Console) result(result Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	c.still.done(result.Node)
+	c.idle(result.Node)
 
 	if c.live != nil {
 		c.live.done(result.Node)
@@ -436,7 +450,7 @@ func (c *Console) Close() error {
 
 	c.settle()
 	close(c.stop)
-	c.idle.Wait()
+	c.signs.Wait()
 	c.flush()
 
 	_, steps := axes(c.all)

@@ -52,6 +52,8 @@ func (j *JSONLines) Handle(event Event) {
 	switch {
 	case event.Started != nil:
 		line.Event, line.Nodes = "started", event.Started.Nodes
+	case event.Progress != nil && event.Progress.Text == "":
+		return
 	case event.Progress != nil:
 		line.Event, line.Node, line.Text = "progress", event.Progress.Node, Scrub(event.Progress.Text)
 		line.Since, line.Left = event.Progress.Since.UTC(), event.Progress.Left.Seconds()

@@ -113,12 +113,15 @@ func (l *liveLines) text(state *liveState) string {
 	return text
 }
 
-// done takes a node's line away.
+// done counts a node that has come to an end.
 func (l *liveLines) done(node string) {
 	if slices.Contains(l.nodes, node) {
 		l.ended.Add(1)
 	}
+}
 
+// idle takes a node's line away.
+func (l *liveLines) idle(node string) {
 	if line, known := l.lines[node]; known {
 		drop(line.bar)
 		delete(l.lines, node)

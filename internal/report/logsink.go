@@ -24,9 +24,9 @@ func (s *LogSink) Handle(event Event) {
 		clear(s.doing)
 		s.started(event.Step, len(event.Started.Nodes))
 	case event.Progress != nil:
-		if s.doing[event.Progress.Node] != event.Progress.Text {
-			s.doing[event.Progress.Node] = event.Progress.Text
-			s.line(zerolog.DebugLevel, event.Step, event.Progress.Node, "").Msg(event.Progress.Text)
+		if text := event.Progress.Text; text != "" && text != s.doing[event.Progress.Node] {
+			s.doing[event.Progress.Node] = text
+			s.line(zerolog.DebugLevel, event.Step, event.Progress.Node, "").Msg(text)
 		}
 	case event.Finding != nil:
 		s.finding(event.Step, *event.Finding)

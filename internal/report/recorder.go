@@ -74,6 +74,9 @@ func (r *Recorder) Progress(step string, progress Progress) {
 	r.emit(Event{Step: step, Progress: &progress})
 }
 
+// Idle takes back what a node was said to be doing.
+func (r *Recorder) Idle(step, node string) { r.Progress(step, Progress{Node: node}) }
+
 // Finding records a finding of a step.
 func (r *Recorder) Finding(step string, finding diagnosis.Finding) {
 	r.reworded(&finding.Cause, &finding.Next)

@@ -54,7 +54,8 @@ type Started struct{ Nodes []string }
 // Progress is a sign of life: what a node does now, since when, and how long it may still take.
 type Progress struct {
 	Node string
-	// Text is a few words: "installing", "no answer", "waiting for trustd".
+	// Text is a few words: "installing", "no answer", "waiting for trustd". Without any there is nothing to say of the
+	// node at the moment.
 	Text string
 	// Since is when this began; Left how long it may still last (0: no limit known).
 	Since time.Time

@@ -107,20 +107,35 @@ func (s Apply) Run(ctx context.Context, run *Run) error {
 	return diagnosis.Join(work.conclude(served), work.dryRunOutcome(served))
 }
 
-// dryRunOutcome turns "would change" into the exit code that says so.
+// dryRunOutcome turns "would change" into the exit code that says so. What has drifted would change if asked for.
 func (w *work) dryRunOutcome(outcomes []outcome) error {
-	var changing []string
-	for _, outcome := range outcomes {
-		if outcome.status == report.Planned {
-			changing = append(changing, outcome.node.Name)
-		}
-	}
-
-	if len(changing) == 0 {
+	if !w.Settings.DryRun {
 		return nil
 	}
 
-	return w.wouldChange(text.List(changing)+" would change", w.command(nil))
+	changing, drifted := nodesWith(report.Planned, outcomes), nodesWith(report.Drifted, outcomes)
+	left := text.List(drifted) + " drifted from what is declared; -update would change that"
+	switch {
+	case len(changing) == 0 && len(drifted) == 0:
+		return nil
+	case len(changing) == 0:
+		return w.wouldChange(left, w.command(nil)+" -update")
+	case len(drifted) == 0:
+		return w.wouldChange(text.List(changing)+" would change", w.command(nil))
+	default:
+		return w.wouldChange(text.List(changing)+" would change; "+left, w.command(nil)+", or with -update")
+	}
+}
+
+func nodesWith(status report.Status, outcomes []outcome) []string {
+	var nodes []string
+	for _, outcome := range outcomes {
+		if outcome.status == status {
+			nodes = append(nodes, outcome.node.Name)
+		}
+	}
+
+	return nodes
 }
 
 // applier is one run of the apply step.
@@ -221,6 +236,8 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 		Waiting: func(attempt int, pause time.Duration, cause error) {
 			a.Log.Warn().Str("node", node.Name).Str("again in", pause.Round(time.Second).String()).
 				Msg(fmt.Sprintf("attempt %d failed: %s", attempt, explainAttempt(cause)))
+			a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name,
+				Text: fmt.Sprintf("waits after failed attempt %d", attempt), Since: a.Clock.Now(), Left: pause})
 		},
 	}
 

@@ -1,7 +1,6 @@
 package steps
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps/gate"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/steps/workspace"
-	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // configMode are the permission bits of files with secrets: they are for their owner alone.
@@ -125,12 +123,13 @@ func (m *configsMaker) withoutSecrets(ctx context.Context) error {
 // install takes over what was rendered, file by file. With throwaway secrets standing in, files that are there can't be
 // compared.
 func (m *configsMaker) install(ctx context.Context, rendered []workspace.File, standIn string) error {
-	added, changed := m.difference(rendered)
+	added, changed := m.workspace.Difference(rendered)
 	judged := ""
 	if standIn != "" {
 		changed, judged = nil, "; judged with throwaway secrets, made up since "+standIn
 	}
 
+	m.workspace.Made.Compared = standIn == "" // told here
 	m.nameStale(rendered)
 
 	writing := added
@@ -139,16 +138,11 @@ func (m *configsMaker) install(ctx context.Context, rendered []workspace.File, s
 	case m.replace || m.observer.AllInMaintenance(ctx):
 		writing = slices.Concat(added, changed)
 	default:
-		m.Report.Finding(m.step.Name(), diagnosis.Finding{
-			ID:       diagnosis.RenderedDiffers,
-			Severity: diagnosis.Warning,
-			Cause: fmt.Sprintf("%s would change, but is left alone, since nodes are configured: %s",
-				m.Settings.ClusterConfigDir, text.List(namesOf(changed))),
-			Next: "mage config:generate",
-		})
+		m.Outdated = outdated(m.Run, workspace.Names(changed))
+		m.Report.Finding(m.step.Name(), *m.Outdated)
 	}
 
-	names := text.List(namesOf(writing))
+	names := text.List(workspace.Names(writing))
 	switch {
 	case len(writing) == 0:
 		return m.done(report.Skipped, "nothing to write"+judged)
@@ -168,6 +162,17 @@ func (m *configsMaker) install(ctx context.Context, rendered []workspace.File, s
 	return m.done(report.Applied, "wrote "+names)
 }
 
+// outdated tells of machine configs that are left alone though they would be rendered otherwise by now.
+func outdated(run *Run, names []string) *diagnosis.Finding {
+	return &diagnosis.Finding{
+		ID:       diagnosis.RenderedDiffers,
+		Severity: diagnosis.Warning,
+		Cause: fmt.Sprintf("machine configs in %s no longer fit what is declared, and are left alone while nodes are "+
+			"configured: %s", run.Settings.ClusterConfigDir, text.List(names)),
+		Next: "mage config:generate, then mage applySequential -update",
+	}
+}
+
 // write writes the files and takes them up. The cluster has a CA from now on, and so another lock.
 func (m *configsMaker) write(ctx context.Context, files []workspace.File) error {
 	if err := writeConfigs(m.gate, m.Settings.ClusterConfigDir, files); err != nil {
@@ -185,26 +190,6 @@ func (m *configsMaker) write(ctx context.Context, files []workspace.File) error 
 	return m.lock.take(ctx)
 }
 
-// difference compares what was rendered with what is there. A talosconfig is new each time it is rendered, so an
-// existing one of the same CA stays, as long as its certificate is valid; so does every config with the same meaning.
-func (m *configsMaker) difference(rendered []workspace.File) (added, changed []workspace.File) {
-	for _, file := range rendered {
-		same := sameConfig
-		if file.Name == workspace.TalosconfigName {
-			same = sameAccess
-		}
-
-		switch present := m.workspace.Files.Open(m.workspace.PathOf(file)); {
-		case present.Missing() || present.Unwritten:
-			added = append(added, file)
-		case present.Err != nil || !same(present.Data, file.Data):
-			changed = append(changed, file)
-		}
-	}
-
-	return added, changed
-}
-
 // nameStale names the machine configs that no node has any more. They are never removed: a machine may still run one.
 func (m *configsMaker) nameStale(rendered []workspace.File) {
 	present, err := filepath.Glob(filepath.Join(m.Settings.ClusterConfigDir, "*.y*ml"))
@@ -212,7 +197,7 @@ func (m *configsMaker) nameStale(rendered []workspace.File) {
 		return
 	}
 
-	made := namesOf(rendered)
+	made := workspace.Names(rendered)
 	for _, path := range present {
 		if slices.Contains(made, filepath.Base(path)) {
 			continue
@@ -253,28 +238,6 @@ func (m *configsMaker) showDiffs(writing []workspace.File) {
 	}
 }
 
-// sameAccess reports whether a talosconfig that is there gives what a new one would: of the same certificate authority,
-// and not expired.
-func sameAccess(present, rendered []byte) bool {
-	first, err := talos.ParseCredentials(present)
-	if err != nil {
-		return false
-	}
-
-	second, err := talos.ParseCredentials(rendered)
-	return err == nil && bytes.Equal(first.CA(), second.CA()) && workspace.CertificateTime().Before(first.NotAfter())
-}
-
-func sameConfig(present, rendered []byte) bool {
-	first, err := machineconfig.FromBytes("", present)
-	if err != nil {
-		return false
-	}
-
-	second, err := machineconfig.FromBytes("", rendered)
-	return err == nil && machineconfig.Same(first, second)
-}
-
 // writeConfigs puts rendered files into a folder. Git is told of them first: a run that ends in between must not leave
 // secrets for the next commit.
 func writeConfigs(gate gate.Gate, folder string, files []workspace.File) error {
@@ -284,7 +247,7 @@ func writeConfigs(gate gate.Gate, folder string, files []workspace.File) error {
 		}
 	}
 
-	if err := ignoreInGit(gate, folder, namesOf(files)); err != nil {
+	if err := ignoreInGit(gate, folder, workspace.Names(files)); err != nil {
 		return err
 	}
 
@@ -326,13 +289,4 @@ func ignoreInGit(gate gate.Gate, folder string, names []string) error {
 	}
 
 	return unwritable(path, gate.WriteFile(path, []byte(text), 0o644))
-}
-
-func namesOf(files []workspace.File) []string {
-	names := make([]string, 0, len(files))
-	for _, file := range files {
-		names = append(names, file.Name)
-	}
-
-	return names
 }

@@ -86,7 +86,7 @@ func (a *applier) leaveDrifted(seen observe.Observation, result *outcome) error 
 	result.detail = "differs from " + seen.Node.ConfigFile
 
 	if a.Settings.DryRun {
-		result.status = report.Planned
+		result.detail += ", only -update would change it"
 	}
 
 	a.showDiff(seen)
@@ -198,9 +198,15 @@ func (a *applier) mayChange(seen observe.Observation, etcd observe.EtcdSurvey, m
 	}
 
 	// A control plane whose own etcd is ill may be changed: that may be its cure.
-	if unhealthy := etcd.Without(seen.Node).Unhealthy(); len(unhealthy) > 0 {
-		return a.problem(seen, diagnosis.EtcdNotHealthy,
+	others := etcd.Without(seen.Node)
+	if unhealthy := others.Unhealthy(); len(unhealthy) > 0 {
+		problem := a.problem(seen, diagnosis.EtcdNotHealthy,
 			"etcd is not healthy, so nothing is changed: "+text.List(unhealthy), command("status", nil))
+		if others.Unchecked() {
+			return &againError{error: problem}
+		}
+
+		return problem
 	}
 
 	if mode != talos.ModeReboot {

@@ -66,20 +66,16 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (survey obser
 			return wait.State{Done: true, Problem: b.incomplete(survey)}
 		}
 
-		state := wait.State{
-			Limit: clock.tick(b.Settings, survey.HealthyCount() > 0, asked), Asked: asked, Silent: true, Pause: etcdPause,
+		awaited := survey.UnhealthyOf(expected)
+		silent := len(awaited) > 0 && !slices.ContainsFunc(awaited, func(node observe.EtcdObservation) bool {
+			return !b.observer.SilentByItself(node.Observation)
+		})
+
+		return wait.State{
+			Limit: clock.tick(b.Settings, survey.HealthyCount() > 0, asked), Asked: asked, Silent: silent, Pause: etcdPause,
+			Lines:  membershipLines(survey, expected),
 			TimeUp: func(waited time.Duration) *diagnosis.Problem { return b.notWhole(ctx, survey, waited) },
 		}
-
-		for _, node := range survey {
-			if !node.Healthy() && slices.Contains(expected, node.Node) {
-				state.Lines = append(state.Lines, wait.Line{Node: node.Node.Name, Text: waitingText(node)})
-				state.Silent = state.Silent && b.observer.SilentByItself(node.Observation)
-			}
-		}
-
-		state.Silent = state.Silent && len(state.Lines) > 0
-		return state
 	})
 
 	return survey, failed
@@ -88,9 +84,8 @@ func (b *bootstrapper) awaitWhole(ctx context.Context, again bool) (survey obser
 // beyondWaiting is what no waiting can heal: two clusters, or an etcd that is stopped for good.
 func (b *bootstrapper) beyondWaiting(survey observe.EtcdSurvey, began time.Time) *diagnosis.Problem {
 	if survey.Split() {
-		return b.clusterProblem(diagnosis.EtcdSplit,
-			"two etcd clusters exist that do not know each other: "+survey.Describe(),
-			"keep the one with your data; reset the other's nodes: docs/recovery.md")
+		split := splitFinding(survey)
+		return b.clusterProblem(split.ID, split.Cause, split.Next)
 	}
 
 	// A Bootstrap that works goes through the same state for a moment.
@@ -109,21 +104,48 @@ func (b *bootstrapper) beyondWaiting(survey observe.EtcdSurvey, began time.Time)
 	return nil
 }
 
-func waitingText(e observe.EtcdObservation) string {
-	switch {
-	case e.Silent():
-		return "etcd: no answer from its node"
-	case e.Etcd.State == "Preparing":
-		return "etcd waits to join"
-	case e.Running() && e.Etcd.HealthUnknown:
-		return "etcd runs, its first health check is due"
-	case e.Running() && e.Etcd.Healthy:
-		return "etcd runs, not a voter yet"
-	case e.Etcd.LastMessage == "":
-		return "etcd: " + observe.OrUnknown(e.Etcd.State) + text.Because(e.LastEvent())
+// splitFinding tells of etcd clusters that do not know each other, each healthy by itself.
+func splitFinding(survey observe.EtcdSurvey) diagnosis.Finding {
+	var sides []string
+	for _, cluster := range survey.Clusters() {
+		sides = append(sides, "that of "+text.List(cluster.Names()))
 	}
 
-	return "etcd: " + observe.OrUnknown(e.Etcd.State) + text.Because(e.Etcd.LastMessage)
+	return diagnosis.Finding{
+		ID:       diagnosis.EtcdSplit,
+		Severity: diagnosis.Failure,
+		Cause:    "two etcd clusters exist that do not know each other: " + text.List(sides),
+		Next:     "keep the one with your data, and reset the other's nodes: docs/recovery.md",
+	}
+}
+
+// membershipLines say of each expected control plane how its etcd is, and of one that is well whom it waits for.
+func membershipLines(survey observe.EtcdSurvey, expected []*inventory.Node) []wait.Line {
+	awaited := survey.UnhealthyOf(expected).Names()
+
+	var lines []wait.Line
+	for _, node := range survey {
+		if slices.Contains(expected, node.Node) {
+			lines = append(lines, wait.Line{Node: node.Node.Name, Text: membershipText(node, awaited)})
+		}
+	}
+
+	return lines
+}
+
+func membershipText(node observe.EtcdObservation, awaited []string) string {
+	switch {
+	case node.Healthy() && len(awaited) == 0:
+		return "etcd is healthy, its list of members is not yet that of the others"
+	case node.Healthy():
+		return "etcd is healthy, waits for " + text.List(awaited)
+	case node.Silent():
+		return "etcd: no answer from its node"
+	case node.Empty() && node.Etcd.State == "Preparing" && !node.Starting():
+		return "etcd waits to join"
+	default:
+		return node.Text()
+	}
 }
 
 // noteAbsent decides which control planes are not waited for: those that are silent or in maintenance without this run

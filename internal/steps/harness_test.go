@@ -104,8 +104,9 @@ const applyTimeout = "APPLY_TIMEOUT=10s"
 type session struct {
 	*steps.Run
 	*report.Recorder
-	out *syncbuffer.Buffer
-	err error
+	out   *syncbuffer.Buffer
+	lines *board
+	err   error
 }
 
 // session reads the files as the program does, with these settings over the ones that suit a test.
@@ -129,11 +130,11 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 	loaded, err := settings.Load(environ, flags, l.folder)
 	require.NoError(tb, err)
 
-	s := &session{out: &syncbuffer.Buffer{}}
+	s := &session{out: &syncbuffer.Buffer{}, lines: &board{}}
 	timepiece := clock.Scaled(l.Scale)
 	console := report.NewConsole(report.ConsoleOptions{Out: s.out, Err: s.out, LogFormat: loaded.LogFormat,
 		LogLevel: loaded.LogLevel, Now: timepiece.Now})
-	s.Recorder = report.NewRecorder(timepiece.Now, console, report.NewLogSink(console.Logger()))
+	s.Recorder = report.NewRecorder(timepiece.Now, console, report.NewLogSink(console.Logger()), s.lines)
 
 	s.Run, err = steps.New(tb.Context(), loaded, environ, s.Recorder, console.Logger(), timepiece)
 	require.NoError(tb, err)

@@ -41,6 +41,7 @@ func (Preflight) EndsRecipe(error) bool { return true }
 func (s Preflight) Run(ctx context.Context, run *Run) error {
 	if !s.InRecipe { // there it is the configs step that makes them
 		run.workspace.Pretend()
+		run.workspace.Compare()
 	}
 
 	checker := &checker{begin(run, s)}

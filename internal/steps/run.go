@@ -35,6 +35,8 @@ type Run struct {
 	Log    zerolog.Logger
 	// NewSecrets makes the secrets of a cluster that is born with a Talos release.
 	NewSecrets func(talosVersion string) (*secrets.Bundle, error)
+	// Outdated is set once the run found machine configs that no longer fit what is declared, and left them alone.
+	Outdated *diagnosis.Finding
 
 	workspace *workspace.Workspace
 	observer  *observe.Observer

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
@@ -25,10 +26,11 @@ type NodeStatus struct {
 	Etcd    string
 }
 
-// Status is what all nodes say at once, and the next command.
+// Status is what all nodes say at once, what is wrong with the cluster as a whole, and the next command.
 type Status struct {
-	Nodes []NodeStatus
-	Next  string
+	Nodes    []NodeStatus
+	Findings []diagnosis.Finding
+	Next     string
 }
 
 // ReadStatus probes all nodes once and changes nothing. It works at every stage of a bring-up.
@@ -47,12 +49,45 @@ func ReadStatus(ctx context.Context, run *Run) Status {
 		return nodeObservation{Observation: observe.Unobserved(node, err)}
 	})
 
-	status := Status{Next: nextCommand(ctx, run, seen)}
+	status := Status{Findings: clusterFindings(run, seen)}
+	status.Next = nextCommand(ctx, run, seen, status.Findings)
+	split := surveyOf(seen).Split()
 	for _, node := range seen {
-		status.Nodes = append(status.Nodes, node.line())
+		line := node.line()
+		if split && node.etcd != nil && node.etcd.Healthy() {
+			line.Etcd += ", split"
+		}
+
+		status.Nodes = append(status.Nodes, line)
 	}
 
 	return status
+}
+
+// clusterFindings are what no node's line says: two etcd clusters, and machine configs that are out of date.
+func clusterFindings(run *Run, nodes []nodeObservation) []diagnosis.Finding {
+	var findings []diagnosis.Finding
+	if survey := surveyOf(nodes); survey.Split() {
+		findings = append(findings, splitFinding(survey))
+	}
+
+	if names, _ := run.workspace.Outdated(); len(names) > 0 {
+		findings = append(findings, *outdated(run, names))
+	}
+
+	return findings
+}
+
+// surveyOf is what the control planes among some nodes say of their etcd.
+func surveyOf(nodes []nodeObservation) observe.EtcdSurvey {
+	var survey observe.EtcdSurvey
+	for _, node := range nodes {
+		if node.etcd != nil {
+			survey = append(survey, *node.etcd)
+		}
+	}
+
+	return survey
 }
 
 type nodeObservation struct {
@@ -129,14 +164,8 @@ func etcdText(e observe.EtcdObservation) string {
 }
 
 // nextCommand is the one line that says how to go on.
-func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation) string {
-	var survey observe.EtcdSurvey
-	for _, node := range nodes {
-		if node.etcd != nil {
-			survey = append(survey, *node.etcd)
-		}
-	}
-
+func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation, findings []diagnosis.Finding) string {
+	survey := surveyOf(nodes)
 	silent := filter(nodes, func(node nodeObservation) bool { return node.Silent() })
 	maintenance := filter(nodes, func(node nodeObservation) bool { return node.State == talos.Maintenance })
 	others := filter(nodes, func(node nodeObservation) bool {
@@ -144,6 +173,8 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation) string 
 	})
 	drifted := filter(nodes, func(node nodeObservation) bool { return node.Relation == observe.ConfigDrifted })
 	switch {
+	case survey.Split():
+		return nextOf(findings, diagnosis.EtcdSplit)
 	case len(others) > 0:
 		return fmt.Sprintf("mage preflight -node=%s (%s)", others[0].Node.Name, stateText(others[0].Observation))
 	case len(silent) == len(nodes):
@@ -160,6 +191,8 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation) string 
 		return "mage verify -node=" + silent[0].Node.Name
 	case !run.observer.APIAnswers(ctx):
 		return "mage bootstrap (etcd is healthy, the Kubernetes API does not answer yet)"
+	case nextOf(findings, diagnosis.RenderedDiffers) != "":
+		return nextOf(findings, diagnosis.RenderedDiffers)
 	case len(drifted) > 0:
 		return fmt.Sprintf("mage applySequential -node=%s -update (%d of %d nodes differ from %s)", drifted[0].Node.Name,
 			len(drifted), len(nodes), run.Cluster.ConfigDir)
@@ -168,6 +201,17 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation) string 
 	default:
 		return "nothing: all nodes are up with their configs"
 	}
+}
+
+// nextOf is what a finding of a kind advises; empty without one.
+func nextOf(findings []diagnosis.Finding, id diagnosis.ID) string {
+	for _, finding := range findings {
+		if finding.ID == id {
+			return finding.Next
+		}
+	}
+
+	return ""
 }
 
 // allUp reports whether every control plane boots or runs with its install finished.

@@ -205,30 +205,39 @@ func (v *verifier) judgeMaintenance(seen observe.Observation) verdict {
 		// Apply found its port closed and left it for after bootstrap: it was only late to boot.
 		v.joining = true
 		return verdict{done: true}
-	case facts.Sent == nil && !facts.LeftMaintenance:
+	case facts.Sent == nil && !facts.LeftMaintenance && !facts.Reopened():
 		return verdict{}
 	case facts.Sent != nil && facts.InSameBoot():
 		return verdict{doing: facts.Receipt() + ", still in maintenance"}
 	}
 
-	cause := "it accepted its config and came back to maintenance: the install failed"
-	switch {
-	case facts.Sent == nil:
-		cause = "it had its config and is back in maintenance: the install failed, or its disk was wiped"
-	case facts.Unsure:
-		cause = "the reply to its config was lost and it is back in maintenance: the config did not arrive, or the " +
-			"install failed"
-	}
-
+	cause := returnText(facts)
 	if facts.InstallFailure != "" {
 		cause += ": " + facts.InstallFailure
 	} else {
-		cause += "; the node keeps no trace of why: the usual causes are an install disk that does not exist, or an " +
-			"installer image that can't be pulled"
+		cause += "; the node keeps no trace of why: the usual causes are an install disk that does not exist, an " +
+			"installer image that can't be pulled, or a power cut"
 	}
 
 	return verdict{problem: v.problem(seen, diagnosis.InstallFailed, cause,
-		"correct the install disk or image (mage config:generate), then "+command("applySequential", seen.Node))}
+		"correct the install disk or image, if it was that (mage config:generate), then "+
+			command("applySequential", seen.Node))}
+}
+
+// returnText says of a node that is back in maintenance what it had before.
+func returnText(facts observe.Facts) string {
+	switch {
+	case facts.Sent == nil && facts.LeftMaintenance:
+		return "it had its config and is back in maintenance: the install failed, or its disk was wiped"
+	case facts.Sent == nil:
+		return "its port was closed, as while a node installs, and now it is in maintenance: the install failed, or it " +
+			"has only booted and never had a config"
+	case facts.Unsure:
+		return "the reply to its config was lost and it is back in maintenance: the config did not arrive, or the " +
+			"install failed"
+	default:
+		return "it accepted its config and came back to maintenance: the install failed"
+	}
 }
 
 func (v *verifier) judgeConfigured(seen observe.Observation) verdict {

@@ -3,6 +3,7 @@ package steps_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -94,6 +95,63 @@ func TestAnInstallThatFailsIsToldWithItsReasonIfTheNodeGaveOne(t *testing.T) {
 			// Healed, the same command ends well.
 			l.untilMaintenance(t)
 			l.session(t).succeeds(t, steps.Apply{}, steps.Verify{})
+		})
+	}
+}
+
+// A run that sent no config goes by a port that was closed, as while a node installs.
+func TestAClosedPortAndThenMaintenanceAreAFailedInstall(t *testing.T) {
+	t.Parallel()
+
+	install := func(t *testing.T, l *lab) {
+		l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = time.Hour })
+		l.session(t).succeeds(t, steps.Apply{})
+		wait(t, l.Node("cp1"), inStage("installing"))
+	}
+	cutPower := func(l *lab) {
+		l.Node("cp1").PowerOff()
+		l.Node("cp1").PowerOn()
+	}
+
+	for name, tt := range map[string]struct {
+		before []steps.Step
+		spoil  func(*testing.T, *lab)
+		heal   func(*lab)
+		want   diagnosis.ID
+	}{
+		"of which this run saw the end": {nil, install, cutPower, diagnosis.InstallFailed},
+		"of which this run saw all":     {[]steps.Step{steps.Preflight{}}, install, cutPower, diagnosis.InstallFailed},
+		"but not in one boot": {[]steps.Step{steps.Preflight{}},
+			func(_ *testing.T, l *lab) { l.Node("cp1").Refuse(true) }, func(l *lab) { l.Node("cp1").Refuse(false) },
+			diagnosis.StillMaintenance},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 0, func(options *labcluster.Options) { options.AutoHostnames = true })
+			l.untilMaintenance(t)
+
+			s := l.session(t, seconds("VERIFICATION_TIMEOUT", 20))
+			healed := make(chan struct{})
+
+			go func() {
+				defer close(healed)
+
+				for !strings.Contains(s.out.String(), "port refused") {
+					time.Sleep(time.Millisecond)
+				}
+
+				tt.heal(l)
+			}()
+
+			list := append(tt.before, meanwhile{func() { tt.spoil(t, l) }}, steps.Verify{})
+			problem := s.fails(t, diagnosis.ExitVerify, tt.want, list...)
+			<-healed
+
+			if tt.want == diagnosis.InstallFailed {
+				require.Contains(t, problem.Cause, "its port was closed")
+				require.Contains(t, problem.Cause, "a power cut")
+			}
 		})
 	}
 }

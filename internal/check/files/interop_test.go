@@ -646,6 +646,14 @@ func TestWhichMachinesAreJudged(t *testing.T) {
 		check.NotRun{ID: diagnosis.VMFirmware, Why: "no VM's bios is known: var.bios is not declared (main.tf:23)"})
 	require.NotContains(t, result.Passed, diagnosis.VMFirmware)
 
+	// A node without a VM may be made by a module that is not read; when each has one, the module makes something else.
+	module := "module \"more\" {\n  source = \"acme/vms/proxmox\"\n}\n"
+	unread := check.NotRun{ID: diagnosis.VMFirmware,
+		Why: "modules that come from elsewhere are not read, and may make VMs: module more (main.tf:1)"}
+
+	require.Contains(t, judged(module+rightVM(`"n1"`)).NotRun, unread)
+	require.NotContains(t, judged(module+rightVM(`"n1"`)+rightVM(`"n2"`)).NotRun, unread)
+
 	result = judged("resource \"x\" {\n")
 	require.Equal(t, check.AreaResult{Area: check.ProxmoxArea, Status: "Not Run",
 		Finding: "the VMs can't be read: main.tf:1:14: Unclosed configuration block: There is no closing brace for this " +

@@ -271,7 +271,7 @@ func TestASettingHasItsPlace(t *testing.T) {
 		[]byte("module \"vms\" {\n  source = \"acme/vms/proxmox\"\n}\n"), 0o600))
 
 	_, err = proxmox.FromTofu(folder, filepath.Base)
-	require.ErrorContains(t, err, "module vms (main.tf:1)", "a module from elsewhere may make them")
+	require.Equal(t, proxmox.UnreadError{Modules: []string{"module vms (main.tf:1)"}}, err, "it may make them")
 
 	_, err = proxmox.FromTofu(filepath.Join(folder, "absent"), filepath.Base)
 	require.ErrorIs(t, err, os.ErrNotExist)

@@ -11,7 +11,7 @@ import (
 
 // FromTofu reads the machines that OpenTofu files make: proxmox_virtual_environment_vm of the bpg provider and
 // proxmox_vm_qemu of Telmate's. shown is how people are told a path. Machines that are templates for others are left
-// out.
+// out. With an UnreadError come those that could be read.
 func FromTofu(folder string, shown func(path string) string) ([]VM, error) {
 	module, err := tofu.Read(folder, shown)
 	if err != nil {
@@ -40,11 +40,21 @@ func FromTofu(folder string, shown func(path string) string) ([]VM, error) {
 		machines = append(machines, fromTelmate(resource))
 	}
 
-	if unread := module.Unread(); len(machines) == 0 && len(unread) > 0 {
-		return nil, fmt.Errorf("what makes them may come from elsewhere, and is not read: %s", strings.Join(unread, ", "))
+	if unread := module.Unread(); len(unread) > 0 {
+		return machines, UnreadError{unread}
 	}
 
 	return machines, nil
+}
+
+// UnreadError says that VMs may be missing: modules that come from elsewhere may make more, and are not read.
+type UnreadError struct {
+	// Modules are their names, with their places.
+	Modules []string
+}
+
+func (e UnreadError) Error() string {
+	return "modules that come from elsewhere are not read, and may make VMs: " + strings.Join(e.Modules, ", ")
 }
 
 // source is a block that settings are taken out of.

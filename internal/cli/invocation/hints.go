@@ -48,7 +48,10 @@ func (i Invocation) hint(text string) string {
 	})
 }
 
+// told is a text as people read it: without secrets, and with commands as they type them.
+func (i Invocation) told(text string) string { return i.hint(report.Scrub(text)) }
+
 // fail is how a call ends that did not go well.
 func (i Invocation) fail(code diagnosis.ExitCode, message string) *Failure {
-	return &Failure{Code: code, Message: i.hint(report.Scrub(message))}
+	return &Failure{Code: code, Message: i.told(message)}
 }

@@ -130,7 +130,16 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	}
 
 	i.columns(status.Rows())
-	fmt.Fprintf(i.Out, "\nnext: %s\n", i.hint(report.Scrub(status.Next)))
+
+	for _, finding := range status.Findings {
+		fmt.Fprintf(i.Out, "\n%s  %s  %s\n", finding.Severity, finding.ID, i.told(finding.Cause))
+
+		if finding.Next != status.Next {
+			fmt.Fprintf(i.Out, "    next: %s\n", i.told(finding.Next))
+		}
+	}
+
+	fmt.Fprintf(i.Out, "\nnext: %s\n", i.told(status.Next))
 
 	return i.unwrittenReport(run, closing)
 }
@@ -292,7 +301,10 @@ func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []step
 		fmt.Fprintf(i.Out, "\n%s from %s\n", differ(drifted), report.Scrub(run.Settings.ClusterConfigDir))
 	}
 
-	if err == nil && ctx.Err() == nil && steps.Mutates(planned) && nothingDone(results) {
+	switch {
+	case run.Outdated != nil && ctx.Err() == nil:
+		fmt.Fprintf(i.Out, "\n%s\nnext: %s\n", i.told(run.Outdated.Cause), i.told(run.Outdated.Next))
+	case err == nil && ctx.Err() == nil && steps.Mutates(planned) && nothingDone(results):
 		fmt.Fprintln(i.Out, "\nnothing to do")
 	}
 }

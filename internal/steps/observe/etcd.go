@@ -24,15 +24,19 @@ type EtcdObservation struct {
 	// the directory was listed.
 	Certain bool
 	HasData bool
-	// Of a running etcd: its own member id, the leader's (0 without one), what it complains about, and its own list of
-	// members.
+	// Of a running etcd: its own member id, the leader's (0 without one), whether it does not vote yet, what it complains
+	// about, and its own list of members.
 	MemberID, Leader uint64
+	Learner          bool
 	complaints       []string
 	Members          []talos.EtcdMember
 }
 
 // Running reports whether the etcd process runs, healthy or not.
 func (e EtcdObservation) Running() bool { return e.Etcd.State == "Running" }
+
+// unchecked reports whether etcd has just begun to run.
+func (e EtcdObservation) unchecked() bool { return e.Running() && e.Etcd.HealthUnknown }
 
 // Healthy reports whether etcd runs, is healthy and a voter.
 func (e EtcdObservation) Healthy() bool {
@@ -112,8 +116,12 @@ func (e EtcdObservation) Text() string {
 		return "etcd runs and is healthy, " + text.Counted(len(e.Members), "member")
 	case e.Running() && e.MemberID != 0 && e.Leader == 0:
 		return "etcd runs, but has no leader"
+	case e.Learner:
+		return "etcd is a learner, catching up"
+	case e.unchecked():
+		return "etcd runs, its first health check is due"
 	case e.Running() && e.MemberID != 0 && !e.IsVoter():
-		return "etcd runs, is a learner or not in its own list yet"
+		return "etcd runs, not in its own list of members yet"
 	case e.Running():
 		return "etcd runs, not healthy" + text.Because(strings.Join(e.allComplaints(), ", "))
 	case e.Empty() && e.Etcd.State == "Failed":
@@ -188,7 +196,7 @@ func (e *EtcdObservation) readMembership(ctx context.Context, conn *talos.Conn) 
 		return
 	}
 
-	e.MemberID, e.Leader, e.complaints = status.MemberID, status.Leader, status.Errors
+	e.MemberID, e.Leader, e.Learner, e.complaints = status.MemberID, status.Leader, status.Learner, status.Errors
 
 	if status.Leader != 0 {
 		e.Members, _ = conn.EtcdMembers(ctx, true) //nolint:errcheck // no list is no proof of anything, which is what an empty one says
@@ -252,6 +260,28 @@ func (s EtcdSurvey) Unhealthy() []string {
 	}
 
 	return unhealthy
+}
+
+// Unchecked reports whether nothing but a first health check keeps etcd from being known to be healthy everywhere.
+func (s EtcdSurvey) Unchecked() bool {
+	return !slices.ContainsFunc(s, func(node EtcdObservation) bool { return !node.Healthy() && !node.unchecked() })
+}
+
+// UnhealthyOf are those of some control planes whose etcd is not a healthy voter.
+func (s EtcdSurvey) UnhealthyOf(nodes []*inventory.Node) EtcdSurvey {
+	return slices.DeleteFunc(slices.Clone(s), func(node EtcdObservation) bool {
+		return node.Healthy() || !slices.Contains(nodes, node.Node)
+	})
+}
+
+// Names are the control planes' names.
+func (s EtcdSurvey) Names() []string {
+	names := make([]string, 0, len(s))
+	for _, node := range s {
+		names = append(names, node.Node.Name)
+	}
+
+	return names
 }
 
 // Describe says in a few words how etcd is on each node.
@@ -334,26 +364,33 @@ func (s EtcdSurvey) Lists(node *inventory.Node) bool {
 	})
 }
 
-// Split reports whether there are two clusters that do not know each other.
-func (s EtcdSurvey) Split() bool {
-	var first []uint64
+// Clusters are the healthy members, by the etcd cluster that they belong to: those of one know a common member.
+func (s EtcdSurvey) Clusters() []EtcdSurvey {
+	var clusters []EtcdSurvey
 	for _, node := range s {
 		if !node.Healthy() {
 			continue
 		}
 
-		own := memberIDs(node.Members)
-		if first != nil && !slices.ContainsFunc(own, func(id uint64) bool { return slices.Contains(first, id) }) {
-			return true
-		}
-
-		if first == nil {
-			first = own
+		own := slices.IndexFunc(clusters, func(others EtcdSurvey) bool { return others[0].sharesMembers(node) })
+		if own < 0 {
+			clusters = append(clusters, EtcdSurvey{node})
+		} else {
+			clusters[own] = append(clusters[own], node)
 		}
 	}
 
-	return false
+	return clusters
 }
+
+// sharesMembers reports whether two lists of members have one in common.
+func (e EtcdObservation) sharesMembers(other EtcdObservation) bool {
+	own := memberIDs(e.Members)
+	return slices.ContainsFunc(memberIDs(other.Members), func(id uint64) bool { return slices.Contains(own, id) })
+}
+
+// Split reports whether there are several clusters that do not know each other.
+func (s EtcdSurvey) Split() bool { return len(s.Clusters()) > 1 }
 
 // UnknownMembers are members that the inventory does not name.
 func (s EtcdSurvey) UnknownMembers(cluster *inventory.Cluster) []string {

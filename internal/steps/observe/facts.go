@@ -11,8 +11,9 @@ import (
 type Facts struct {
 	// SilentSince is when the node was first found not answering; zero while it answers.
 	SilentSince time.Time
-	// RefusedAt is when its port was last found closed.
+	// RefusedAt is when its port was last found closed, RefusedIn the boot that was known of it then.
 	RefusedAt time.Time
+	RefusedIn time.Time
 	// Boot tells the machine's boots apart; zero if it could not be read.
 	Boot time.Time
 	// Sent is the config that this run sent; SentAt and SentTo say when, and to which boot of the machine.
@@ -58,6 +59,12 @@ func (f *Facts) NotDelivered() bool {
 	return f.Sent != nil && f.Unsure && f.LeftMaintenance && f.InSameBoot()
 }
 
+// Reopened reports whether the node answers in another boot than the one in which its port was found closed, as far as
+// that one is known.
+func (f *Facts) Reopened() bool {
+	return !f.RefusedAt.IsZero() && (f.RefusedIn.IsZero() || !f.RefusedIn.Equal(f.Boot))
+}
+
 // Receipt says what became of the config that was sent.
 func (f *Facts) Receipt() string {
 	if f.Unsure {
@@ -77,7 +84,7 @@ func (f *Facts) noteAnswer(seen Observation) {
 	}
 
 	if seen.Silence == talos.Refused {
-		f.RefusedAt = seen.At
+		f.RefusedAt, f.RefusedIn = seen.At, f.Boot
 	}
 
 	if f.Sent != nil && seen.State != talos.Maintenance {

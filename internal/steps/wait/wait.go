@@ -5,6 +5,7 @@ package wait
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
@@ -61,8 +62,11 @@ type Waiter struct {
 	Interrupted func(ctx context.Context) *diagnosis.Problem
 }
 
-// Until looks until a state ends the wait; nil if it ends well.
+// Until looks until a state ends the wait; nil if it ends well. What it said of nodes is taken back when it is over.
 func (w *Waiter) Until(ctx context.Context, look func(context.Context) State) *diagnosis.Problem {
+	var said lines
+	defer func() { w.takeBack(said) }()
+
 	for {
 		asked := w.Clock.Now()
 		state := look(ctx)
@@ -78,7 +82,7 @@ func (w *Waiter) Until(ctx context.Context, look func(context.Context) State) *d
 		case state.TimeUp != nil && (left <= 0 || w.NoWait && state.Silent):
 			return state.TimeUp(w.Clock.Now().Sub(state.Since).Round(time.Second))
 		default:
-			w.tell(state, left)
+			said = w.tell(state, left, said)
 
 			pause := state.Pause
 			if left > 0 {
@@ -92,15 +96,33 @@ func (w *Waiter) Until(ctx context.Context, look func(context.Context) State) *d
 	}
 }
 
-// tell says what is waited for, and what is left of the time.
-func (w *Waiter) tell(state State, left time.Duration) {
-	lines := state.Lines
-	if len(lines) == 0 && state.For != "" {
-		lines = []Line{{state.Node, state.For}}
+// lines are what was said last, of whom.
+type lines []Line
+
+// tell says what is waited for, and what is left of the time. What was said of others before is no longer so.
+func (w *Waiter) tell(state State, left time.Duration, before lines) lines {
+	now := lines(state.Lines)
+	if len(now) == 0 && state.For != "" {
+		now = lines{{state.Node, state.For}}
 	}
 
-	for _, line := range lines {
+	w.takeBack(slices.DeleteFunc(before, now.name))
+
+	for _, line := range now {
 		w.Report.Progress(w.Step, report.Progress{Node: line.Node, Text: line.Text, Since: state.Since, Left: left})
+	}
+
+	return now
+}
+
+// name reports whether the lines say something of the node that another one is about.
+func (l lines) name(other Line) bool {
+	return slices.ContainsFunc(l, func(line Line) bool { return line.Node == other.Node })
+}
+
+func (w *Waiter) takeBack(said lines) {
+	for _, line := range said {
+		w.Report.Idle(w.Step, line.Node)
 	}
 }
 

@@ -44,6 +44,10 @@ func eachVM(id diagnosis.ID, needs diagnosis.Need, run func(*vmReport)) check.Ch
 			gaps = []check.NotRun{{ID: id, Why: "no VM's " + what + " is known: " + why}}
 		}
 
+		if unread := in.UnreadVMs(); unread != "" {
+			gaps = append(gaps, check.NotRun{ID: id, Why: unread})
+		}
+
 		return gaps
 	}
 

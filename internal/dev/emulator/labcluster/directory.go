@@ -149,6 +149,8 @@ func (c *Cluster) describe(node *inventory.Node, actual netip.Addr, rendered map
 		}
 	}
 
+	options.Links = selectLinks(options.Links, config)
+
 	return options
 }
 

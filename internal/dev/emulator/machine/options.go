@@ -82,6 +82,12 @@ type Link struct {
 	Virtual bool
 	// Down reports whether it has no carrier.
 	Down bool
+	// Driver is the kernel's, "ixgbe". Default: "virtio_net".
+	Driver string
+	// BusPath is where the hardware is, "0000:03:00.0". Default: a place of its own.
+	BusPath string
+	// PCIID is what the hardware is, "8086:1572".
+	PCIID string
 }
 
 // Extension is a system extension of an image.

@@ -317,6 +317,9 @@ func (r *resources) showLinks() {
 
 		if link.Virtual {
 			spec.Kind = "dummy"
+		} else {
+			spec.Driver, spec.PCIID = cmp.Or(link.Driver, "virtio_net"), link.PCIID
+			spec.BusPath = cmp.Or(link.BusPath, fmt.Sprintf("0000:00:%02x.0", i+3))
 		}
 
 		if mac, err := net.ParseMAC(link.MAC); err == nil {

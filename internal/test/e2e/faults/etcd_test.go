@@ -240,7 +240,7 @@ func joinFaults() []fault {
 			title: "a control plane takes a minute to catch up with etcd", class: "etcd learner", knob: "EtcdJoin: 1 min",
 			cluster: three,
 			inject:  func(_ *testing.T, w *world) { w.Node(cp3).Set(func(f *emulator.Faults) { f.EtcdJoin = time.Minute }) },
-			seen:    "etcd", node: cp3,
+			seen:    "etcd is a learner, catching up", node: cp3,
 		},
 		{
 			title: "control planes wait for minutes before they join etcd", class: "etcd Preparing", knob: "EtcdNever",
@@ -276,7 +276,7 @@ func joinFaults() []fault {
 			settings: []string{"ETCD_JOIN_TIMEOUT=4m"},
 			code:     diagnosis.ExitBootstrap, id: diagnosis.EtcdIncomplete,
 			says: "cp3: no etcd data, service Failed (Failed to run pre stage: failed to build initial etcd cluster",
-			seen: "etcd: Failed",
+			seen: "no etcd data, service Failed",
 			heal: func(_ *testing.T, w *world) {
 				w.heal(cp3)
 				w.Node(cp3).PowerOff()

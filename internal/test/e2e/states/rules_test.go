@@ -2,12 +2,14 @@ package states_test
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
@@ -235,6 +237,46 @@ func TestDriftOfAClusterThatIsUp(t *testing.T) {
 		got := w.ends(t, 0, nil, "applySequential")
 		require.Contains(t, got.Stdout, "nothing to do")
 	})
+}
+
+// Whoever edits what is declared, and renders nothing, is told so wherever the cluster looks done.
+func TestMachineConfigsThatNoLongerFitWhatIsDeclared(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, labcluster.Options{ControlPlanes: 1, Workers: 1}, nil)
+
+	plain, err := secrets.Encode(w.Generated.Options.Secrets)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "talsecret.yaml"), plain, 0o600))
+
+	w.ends(t, 0, nil, "config:generate")
+	w.ends(t, 0, nil, "talos")
+
+	for _, command := range []string{"audit", "status", "talos"} {
+		require.NotContains(t, w.ends(t, 0, nil, command).Stdout, "TM015")
+	}
+
+	edit(t, filepath.Join(w.Dir, "talconfig.yaml"), func(text string) string {
+		return text + "controlPlane:\n  nodeLabels:\n    rack: a\n"
+	})
+
+	start := w.changes()
+
+	for _, command := range []string{"audit", "status", "talos"} {
+		t.Run(command, func(t *testing.T) {
+			got := w.ends(t, 0, nil, command)
+			require.NotContains(t, got.Stdout, "nothing to do")
+			w.tells(t, got)
+		})
+	}
+
+	require.Empty(t, w.since(start))
+
+	w.ends(t, 0, nil, "config:generate")
+	require.Contains(t, w.ends(t, 8, nil, "talos", "-dryRun").Stderr, "Next: talos-mage applySequential -update")
+	w.ends(t, 0, nil, "talos", "-update")
+	require.Equal(t, []string{"cp1 ApplyConfiguration"}, w.since(start))
+	require.Contains(t, w.ends(t, 0, nil, "talos").Stdout, "nothing to do")
 }
 
 // inOrder are the changes in the order in which they came, over all machines.
