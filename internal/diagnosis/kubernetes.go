@@ -101,6 +101,6 @@ var kubernetesEntries = []Entry{
 			"ignore it, so the next `git add` publishes it.",
 		Remedy: "List it, and the copies that are kept beside it, in .gitignore; or point KUBECONFIG outside of the " +
 			"repository.",
-		Source: "git-check-ignore(1)",
+		Source: "https://git-scm.com/docs/git-check-ignore",
 	},
 }

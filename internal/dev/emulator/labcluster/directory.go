@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -133,7 +132,7 @@ func (c *Cluster) describe(node *inventory.Node, actual netip.Addr, rendered map
 		options.Links = append(options.Links, emulator.Link{Name: fmt.Sprintf("eth%d", i), MAC: mac})
 	}
 
-	config := c.configOf(node, rendered)
+	config := configOf(node, rendered)
 	if config == nil {
 		// What is wrong with the files is for the tool to find, not for its rehearsal.
 		options.Disks = []emulator.Disk{installDisk(node.InstallDisk)}
@@ -154,14 +153,13 @@ func (c *Cluster) describe(node *inventory.Node, actual netip.Addr, rendered map
 	return options
 }
 
-// configOf is a node's machine config, rendered, or as it lies there; nil if neither can be had.
-func (c *Cluster) configOf(node *inventory.Node, rendered map[string][]byte) *machineconfig.Config {
-	data, made := rendered[filepath.Base(node.ConfigFile)]
-	if !made {
-		data, _ = os.ReadFile(node.ConfigFile) //nolint:errcheck // as if it were not there
+// configOf is a node's machine config as it lies there, else as it would be rendered; nil if neither can be had.
+func configOf(node *inventory.Node, rendered map[string][]byte) *machineconfig.Config {
+	if config, err := machineconfig.Load(node.ConfigFile); err == nil {
+		return config
 	}
 
-	config, err := machineconfig.FromBytes(node.ConfigFile, data)
+	config, err := machineconfig.FromBytes(node.ConfigFile, rendered[filepath.Base(node.ConfigFile)])
 	if err != nil {
 		return nil
 	}
