@@ -79,6 +79,8 @@ func TestDiskSelectors(t *testing.T) {
 			"disk.size <= 2u * TB"), selector("model: WDC*\n\t\tsize: '>= 4TB'\n\t\ttype: nvme"))},
 		"several values": {files: lab(matching("disk.model == 'A' && disk.serial == 'B' && glob('C*', disk.wwid)"),
 			matching("disk.transport in ['nvme', 'sata']"))},
+		"a size in words": {files: lab(matching("disk.pretty_size == '250 GB'"),
+			matching("disk.transport == 'nvme' && disk.pretty_size != '1.0 TB'"))},
 		"links":      {files: lab(matching("'/dev/disk/by-id/a' in disk.symlinks"))},
 		"rotational": {files: lab(matching("disk.rotational && disk.transport != 'usb'"))},
 	})

@@ -103,6 +103,9 @@ type Disk struct {
 	Model      string
 	Serial     string
 	WWID       string
+	UUID       string
+	Modalias   string
+	BusPath    string // as "/pci0000:00/0000:00:1f.2/ata1"; empty for one that the name makes
 	Transport  string // "virtio", "nvme", "sata"; empty for virtual devices
 	Rotational bool
 	Readonly   bool

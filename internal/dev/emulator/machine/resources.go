@@ -197,7 +197,8 @@ func diskResource(disk Disk) *block.Disk {
 	spec.Model, spec.Serial, spec.WWID, spec.Transport = disk.Model, disk.Serial, disk.WWID, disk.Transport
 	spec.Rotational, spec.Readonly, spec.CDROM = disk.Rotational, disk.Readonly, disk.CDROM
 	spec.Symlinks = disk.Symlinks
-	spec.BusPath = "/pci0000:00/0000:00:01.0/" + disk.Name
+	spec.UUID, spec.Modalias = disk.UUID, disk.Modalias
+	spec.BusPath = cmp.Or(disk.BusPath, "/pci0000:00/0000:00:01.0/"+disk.Name)
 	spec.SubSystem = "/sys/class/block"
 
 	return shown
