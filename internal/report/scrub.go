@@ -14,11 +14,12 @@ import (
 const masked = "(masked)"
 
 var (
-	// A key that was cut off is masked up to the next quote, as is one whose line breaks are escaped.
-	privateKey = pattern.New(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[^-"\\]|\\[nrt]|-[^-])*(?:-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
+	// A key that was cut off is masked up to the next quote, as is one whose line breaks are escaped, once or twice.
+	privateKey = pattern.New(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[^-"\\]|\\+[nrt]|-[^-])*(?:-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
 
-	// Talos' and Kubernetes' bootstrap tokens: six characters, a dot, sixteen characters, standing alone.
-	bearerToken = pattern.New(`(^|[^\w.-])[a-z0-9]{6}\.[a-z0-9]{16}(\.?(?:[^\w.-]|$))`)
+	// Talos' and Kubernetes' bootstrap tokens: six characters, a dot, sixteen characters, standing alone, or behind the v
+	// that versions are shown with.
+	bearerToken = pattern.New(`(^v?|[^\w.-]v?)[a-z0-9]{6}\.[a-z0-9]{16}(\.?(?:[^\w.-]|$))`)
 
 	// A value that a machine config's field names a secret, whatever it looks like, as long as it is no word of a
 	// sentence.
