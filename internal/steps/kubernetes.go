@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
+	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/retry"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
@@ -93,13 +96,27 @@ func (w *work) awaitRegistered(ctx context.Context) error {
 			TimeUp: func(waited time.Duration) *diagnosis.Problem { return w.registrationProblem(seen, waited) },
 		}
 	})
-	if failed != nil {
+	switch {
+	case ctx.Err() != nil:
+		return failed
+	case failed != nil:
+		w.failUnregistered(wanted, seen, failed)
 		return failed
 	}
 
 	w.noteNotReady(seen.NotReady)
 
 	return nil
+}
+
+// failUnregistered records of nodes that run that they are not what Kubernetes needs.
+func (w *work) failUnregistered(wanted []*inventory.Node, seen observe.Registration, failed *diagnosis.Problem) {
+	notReady := kubeNames(seen.NotReady)
+	for _, node := range wanted {
+		if slices.Contains(seen.Missing, node.Name) || slices.Contains(notReady, node.Hostname) {
+			w.record(report.Result{Node: node.Name, Address: node.Address, Status: report.Failed, Err: failed})
+		}
+	}
 }
 
 func registrationText(seen observe.Registration) string {

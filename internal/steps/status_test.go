@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
@@ -31,6 +32,11 @@ func (l *lab) status(t *testing.T, environ ...string) string {
 	}
 
 	require.NoError(t, table.Flush())
+
+	for _, finding := range status.Findings {
+		page.WriteString("\n" + string(finding.ID) + " " + finding.Cause + "\n")
+	}
+
 	page.WriteString("\nnext: " + status.Next + "\n")
 
 	block := strings.TrimSuffix(l.Lab.Prefix().Addr().String(), "0")
@@ -113,6 +119,28 @@ func TestStatusShowsEveryStageAndTheNextCommand(t *testing.T) {
 		l.installed(t)
 		shows(t, l, "no-talosconfig", "TALOSCONFIG="+filepath.Join(l.folder, "missing"))
 	})
+}
+
+func TestStatusNamesTwoEtcdsThatEachLookHealthy(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 2, 0)
+	l.installed(t)
+
+	for _, name := range []string{"cp1", "cp2"} {
+		require.NoError(t, l.client(t, name).Bootstrap(t.Context(), &machine.BootstrapRequest{}))
+	}
+
+	for _, name := range []string{"cp1", "cp2"} {
+		wait(t, l.Node(name), (*emulator.Node).EtcdVoter)
+	}
+
+	require.Eventually(t, func() bool {
+		page := l.status(t)
+
+		return strings.Count(page, "healthy, 1 member") == 2 && strings.Count(page, `" is not ready`) == 2
+	}, labcluster.Deadline, 10*time.Millisecond)
+	golden.Assert(t, filepath.Join("testdata", "status", "split.txt"), l.status(t))
 }
 
 // waitForEtcdToAsk waits until the first control plane lacks nothing but a Bootstrap.

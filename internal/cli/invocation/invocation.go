@@ -77,7 +77,7 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 
 	i.conclude(ctx, run, planned, err)
 
-	return i.failure(ctx, target, err).and(i.unwrittenReport(run, closing))
+	return i.failure(ctx, target, steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
 }
 
 // unwrittenReport is the failure of a run that did all that it should, and could not tell it to REPORT_FILE; nil if it
@@ -299,6 +299,10 @@ func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []step
 
 	if drifted := steps.Drifted(results); drifted > 0 {
 		fmt.Fprintf(i.Out, "\n%s from %s\n", differ(drifted), report.Scrub(run.Settings.ClusterConfigDir))
+	}
+
+	if joining := steps.Joining(results); len(joining) > 0 {
+		fmt.Fprintf(i.Out, "\nstill joining: %s\n", i.told(strings.Join(joining, ", ")+"; mage verify shows when they are up, after bootstrap"))
 	}
 
 	switch {
