@@ -71,9 +71,17 @@ func (b *bootstrapper) apiProblem(ctx context.Context, access *observe.Kubernete
 		talosctl(first, "logs kubelet")+"; then mage bootstrap")
 	failed.Exit, failed.Err = diagnosis.ExitKubernetes, cause
 
-	if own := access.ReadyControlPlane(ctx); own != "" {
+	own, ready := access.ControlPlaneAPI(ctx)
+
+	var notReady *kube.NotReadyError
+	if own != "" && (ready || !errors.As(cause, &notReady)) {
+		state := "is ready"
+		if !ready {
+			state = "answers, though it is not ready,"
+		}
+
 		failed.ID = diagnosis.EndpointSilent
-		failed.Cause = fmt.Sprintf("the Kubernetes API is ready at %s, but the endpoint %s does not lead to it: %s", own,
+		failed.Cause = fmt.Sprintf("the Kubernetes API %s at %s, but the endpoint %s does not lead to it: %s", state, own,
 			b.Cluster.Endpoint.Host, kube.Explain(cause))
 		failed.Next = "check the VIP's interface, the balancer's backends or the DNS record; then mage bootstrap"
 	}
