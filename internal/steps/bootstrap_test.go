@@ -225,6 +225,25 @@ func TestARefusalThatMayPassIsRetried(t *testing.T) {
 	}
 }
 
+func TestARefusalToBootstrapIsToldWithWhatTheNodeWaitsFor(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.installed(t)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.KubeletDown = true })
+	l.Node("cp1").PowerOff()
+	l.Node("cp1").PowerOn()
+	eventuallyAnswers(t, l, "cp1")
+	fault(l.Node("cp1"), emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.FailedPrecondition,
+		Text: "bootstrap is not available yet"})
+
+	s := l.session(t, seconds("STAGE_TIMEOUT", 20))
+	problem := s.fails(t, diagnosis.ExitBootstrap, diagnosis.BootstrapFailed, steps.Bootstrap{})
+	require.Regexp(t, "bootstrap is not available yet; the node is booting, waiting for .*; its kubelet is not healthy",
+		problem.Cause)
+	require.NotEmpty(t, s.lines.with("cp1: bootstrap is not available yet; the node is booting"))
+}
+
 func TestAClockThatIsNeverSyncedEndsTheWaitInItsOwnTime(t *testing.T) {
 	t.Parallel()
 

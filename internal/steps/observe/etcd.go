@@ -88,13 +88,7 @@ func (e EtcdObservation) Booted() time.Time {
 }
 
 // LastEvent is what last happened to the service, in Talos' words.
-func (e EtcdObservation) LastEvent() string {
-	if len(e.Etcd.Events) == 0 {
-		return ""
-	}
-
-	return e.Etcd.Events[len(e.Etcd.Events)-1].Message
-}
+func (e EtcdObservation) LastEvent() string { return e.Etcd.LastEvent() }
 
 // Describe says in a few words how etcd is on this node, and names it.
 func (e EtcdObservation) Describe() string { return e.Node.Name + ": " + e.Text() }
