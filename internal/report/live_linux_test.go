@@ -191,3 +191,31 @@ func TestNoLiveLinesBetweenJSONLines(t *testing.T) {
 	require.NotContains(t, shown.now(), "installing")
 	require.NotContains(t, shown.now(), "\x1b")
 }
+
+func TestTheLastTableFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+
+	terminal, shown := openTerminal(t)
+	options := report.Terminals(terminal, terminal, true)
+	options.Err = io.Discard
+
+	recorder := report.NewRecorder(time.Now, report.NewConsole(options))
+
+	for _, step := range []string{"secrets", "configs", "preflight", "applySequential", "verify", "bootstrap", "kubeconfig",
+		"verifyWorkers"} {
+		recorder.Start(step, "a-control-plane")
+		recorder.Result(report.Result{Node: "a-control-plane", Step: step, Status: report.Applied})
+		recorder.Finish(step, time.Second, nil)
+	}
+
+	require.NoError(t, recorder.Close())
+	require.Eventually(t, func() bool { return strings.Contains(shown.now(), "verifyWorkers\n") }, patience,
+		5*time.Millisecond)
+
+	_, table, _ := strings.Cut(shown.now(), "\nnode ")
+	require.NotEmpty(t, table)
+
+	for line := range strings.Lines(table) {
+		require.LessOrEqual(t, len(line), 81, line)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -24,14 +24,7 @@ func (l *lab) status(t *testing.T, environ ...string) string {
 
 	var page strings.Builder
 
-	table := tabwriter.NewWriter(&page, 0, 0, 2, ' ', 0)
-
-	for _, row := range status.Rows() {
-		_, err := table.Write([]byte(strings.Join(row, "\t") + "\n"))
-		require.NoError(t, err)
-	}
-
-	require.NoError(t, table.Flush())
+	page.WriteString(report.Columns(status.Rows(), 0, nil))
 
 	for _, finding := range status.Findings {
 		page.WriteString("\n" + string(finding.ID) + " " + finding.Cause + "\n")

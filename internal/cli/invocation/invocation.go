@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/term"
@@ -372,10 +371,5 @@ func (i Invocation) badInput(err error) *Failure {
 
 // columns writes rows with aligned columns.
 func (i Invocation) columns(rows [][]string) {
-	table := tabwriter.NewWriter(i.Out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(table, report.Scrub(strings.Join(row, "\t")))
-	}
-
-	_ = table.Flush()
+	fmt.Fprint(i.Out, report.Scrub(report.Columns(rows, report.Width(i.Out), nil)))
 }
