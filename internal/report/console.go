@@ -84,7 +84,7 @@ func NewConsole(options ConsoleOptions) *Console {
 	c := &Console{options: options, stop: make(chan struct{}), said: told{}}
 	c.log = NewLogger(c.LogWriter(), options.LogFormat, options.LogLevel, options.ErrColor)
 	c.still = newStillLines(options.Now)
-	if !c.showsLive() {
+	if c.liveTerminal() == nil {
 		c.signs.Go(c.saySigns)
 	}
 
@@ -114,9 +114,14 @@ func (w consoleLines) Write(lines []byte) (int, error) {
 	return c.options.Err.Write(lines)
 }
 
-func (c *Console) showsLive() bool {
+// liveTerminal is where live lines are shown; nil for nowhere.
+func (c *Console) liveTerminal() *os.File {
 	file, isFile := c.options.Err.(*os.File)
-	return c.options.Terminal && c.options.LogFormat != "json" && isFile && term.IsTerminal(int(file.Fd()))
+	if !c.options.Terminal || c.options.LogFormat == "json" || !isFile || !term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+
+	return file
 }
 
 // saySigns looks at what waits once a second until the console closes.
@@ -189,8 +194,8 @@ func (c *Console) start(step string, nodes []string) {
 
 	c.still.clear()
 
-	if c.showsLive() {
-		c.live = newLiveLines(c.options.Err, step, nodes, c.options.Now)
+	if terminal := c.liveTerminal(); terminal != nil {
+		c.live = newLiveLines(terminal, step, nodes, c.options.Now)
 	}
 }
 
