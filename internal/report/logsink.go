@@ -17,7 +17,9 @@ type LogSink struct {
 }
 
 // NewLogSink logs to log.
-func NewLogSink(log zerolog.Logger) *LogSink { return &LogSink{log: log, doing: map[string]string{}, said: told{}} }
+func NewLogSink(log zerolog.Logger) *LogSink {
+	return &LogSink{log: log, doing: map[string]string{}, said: told{}}
+}
 
 // Handle logs the event.
 func (s *LogSink) Handle(event Event) {
