@@ -33,6 +33,7 @@ const (
 	Secrets    Kind = "Secrets"
 	Firewall   Kind = "Firewall"
 	Roles      Kind = "Roles and quorum"
+	Startup    Kind = "What nodes start with"
 	Machines   Kind = "Machines that answer"
 	Interop    Kind = "Interoperability"
 )
@@ -41,7 +42,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Reading, Belonging, Addresses, Endpoints, Networks, Names, Interfaces, Disks, Documents, Images, Versions, Secrets,
-		Firewall, Roles, Machines, Interop,
+		Firewall, Roles, Startup, Machines, Interop,
 	}
 }
 

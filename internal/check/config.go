@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 
@@ -205,6 +206,14 @@ type Rendered struct {
 	*machineconfig.Config
 
 	Links func() []*Link
+}
+
+// NewRendered is a machine config by itself; Links are found when they are first asked for.
+func NewRendered(config *machineconfig.Config) *Rendered {
+	rendered := &Rendered{Config: config}
+	rendered.Links = sync.OnceValue(func() []*Link { return linksOf(rendered) })
+
+	return rendered
 }
 
 // AddressesOf are the addresses that the files give a node, without their prefix lengths.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/talos-mage/talos-mage/internal/check/proxmox"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
@@ -138,6 +140,7 @@ func Read(options Options) *Input {
 
 	in.readInventory()
 	in.adoptTalconfig()
+	in.readWarnings()
 
 	if options.Made.WhyNot != nil {
 		in.ungenerated(options.Made.WhyNot)
@@ -188,7 +191,7 @@ func (in *Input) readInventory() {
 	})
 
 	in.Cluster = cluster
-	in.unreadable = append(in.unreadable, in.mistakes(err)...)
+	in.unreadable = append(in.unreadable, in.findingsOf(inventory.FileErrors(err))...)
 	in.moveConfigDir()
 }
 
@@ -214,7 +217,7 @@ func (in *Input) moveConfigDir() {
 
 // ungenerated keeps why no machine configs can be made in memory. Mistakes in the files become findings.
 func (in *Input) ungenerated(err error) {
-	in.ungenerable, in.whyNot = in.mistakes(err), err.Error()
+	in.ungenerable, in.whyNot = in.findingsOf(inventory.FileErrors(err)), err.Error()
 
 	if problem, ok := diagnosis.AsProblem(err); ok && len(in.ungenerable) == 0 {
 		in.ungenerable = []diagnosis.Finding{problem.Finding}
@@ -225,11 +228,23 @@ func (in *Input) ungenerated(err error) {
 	}
 }
 
-// mistakes are those in the user's files, as findings.
-func (in *Input) mistakes(err error) []diagnosis.Finding {
+// readWarnings tells of what reading the talconfig passed over.
+func (in *Input) readWarnings() {
+	if in.Cluster == nil || in.Cluster.Talconfig == nil {
+		return
+	}
+
+	for _, finding := range in.findingsOf(in.Cluster.Talconfig.Warnings) {
+		finding.Severity = diagnosis.Warning
+		in.unreadable = append(in.unreadable, finding)
+	}
+}
+
+// findingsOf are mistakes in the user's files, as findings.
+func (in *Input) findingsOf(mistakes []*inventory.FileError) []diagnosis.Finding {
 	var findings []diagnosis.Finding
 
-	for _, mistake := range inventory.FileErrors(err) {
+	for _, mistake := range mistakes {
 		finding := mistake.Finding()
 
 		if entry, known := diagnosis.Lookup(finding.ID); known && finding.Next == "" {
@@ -273,7 +288,7 @@ func (in *Input) readConfigs() {
 	if in.Cluster == nil {
 		paths, _ := filepath.Glob(filepath.Join(in.Options.ConfigDir, "*.yaml")) // the pattern is well-formed
 		for _, path := range paths {
-			if name := filepath.Base(path); !secrets.IsName(name) {
+			if name := filepath.Base(path); !secrets.IsName(name) && in.mayBeConfig(path) {
 				in.addConfig(path, strings.TrimSuffix(name, ".yaml"), nil)
 			}
 		}
@@ -298,6 +313,21 @@ func (in *Input) readConfigs() {
 	}
 }
 
+// mayBeConfig reports whether a file in the folder of machine configs is one, where no inventory says so: other files
+// lie there too. One that is no YAML may be.
+func (in *Input) mayBeConfig(path string) bool {
+	file := in.Open(path)
+	if file == nil || len(file.Places.Roots()) == 0 {
+		return true
+	}
+
+	return slices.ContainsFunc(file.Places.Roots(), func(root *yaml.Node) bool {
+		version := machineconfig.Field(root, "apiVersion")
+
+		return machineconfig.Field(root, "machine") != nil || version != nil && version.Value == "v1alpha1"
+	})
+}
+
 // talosconfigName is the name of the talosconfig in the folder of machine configs.
 const talosconfigName = "talosconfig"
 
@@ -319,9 +349,8 @@ func (in *Input) addConfig(path, name string, node *inventory.Node) *Rendered {
 		return nil
 	}
 
-	rendered := &Rendered{Name: name, File: in.Open(path), Config: config}
-
-	rendered.Links = sync.OnceValue(func() []*Link { return linksOf(rendered) })
+	rendered := NewRendered(config)
+	rendered.Name, rendered.File = name, in.Open(path)
 
 	if node != nil {
 		rendered.Nodes = []*inventory.Node{node}
@@ -427,6 +456,8 @@ func (in *Input) unmet(needs diagnosis.Need) string {
 		return in.None("there is no talosconfig that can be used")
 	case needs.Has(diagnosis.NeedsOwnSecrets) && in.madeUp(needs):
 		return "needs the cluster's own secrets; throwaway ones were made up to judge the rest: " + in.Options.Made.StandIn
+	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil && in.Cluster == nil:
+		return "the inventory can't be read"
 	case needs.Has(diagnosis.NeedsSecrets) && in.SecretsFile == nil:
 		return "there is no secrets file"
 	case needs.Has(diagnosis.NeedsCilium):

@@ -27,9 +27,12 @@ type Link struct {
 	Parent   string
 	ParentAt Place
 	Members  []member
-	MTU      int
-	DHCP     bool
-	Ignored  bool
+	// memberSelectors pick the members of a bond in machine.network.
+	memberSelectors []v1alpha1.NetworkDeviceSelector
+
+	MTU     int
+	DHCP    bool
+	Ignored bool
 
 	Addresses []Address
 	Routes    []Route
@@ -75,11 +78,11 @@ type VIP struct {
 
 // linksOf makes the links of a machine config.
 func linksOf(config *Rendered) []*Link {
-	return slices.Concat(InterfaceLinks(config), documentLinks(config))
+	return slices.Concat(interfaceLinks(config), documentLinks(config))
 }
 
-// InterfaceLinks are those of machine.network.interfaces.
-func InterfaceLinks(config *Rendered) []*Link {
+// interfaceLinks are those of machine.network.interfaces.
+func interfaceLinks(config *Rendered) []*Link {
 	network := config.Provider.RawV1Alpha1().MachineConfig.MachineNetwork //nolint:staticcheck // old files have it
 	if network == nil {
 		return nil
@@ -124,6 +127,7 @@ func interfaceLink(device *v1alpha1.Device, place Place) *Link {
 
 	if device.DeviceBond != nil {
 		made.Members = members(device.DeviceBond.BondInterfaces, place.Field("bond.interfaces"))
+		made.memberSelectors = device.DeviceBond.BondDeviceSelectors
 	}
 
 	if device.DeviceBridge != nil {

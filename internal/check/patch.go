@@ -317,6 +317,30 @@ func (p *Patch) Name() string {
 	return "the patch " + p.File.Shown
 }
 
+// Declares reports whether a machine config has a value because the files that it is made from say so: it is as they
+// make it, or a patch of its nodes has the value. Making it again would change nothing.
+func (in *Input) Declares(config *Rendered, value string) bool {
+	return config.File.Unwritten || slices.ContainsFunc(in.Patches, func(patch *Patch) bool {
+		reaches := func(use PatchUse) bool {
+			return slices.ContainsFunc(in.NodesOf(use),
+				func(node *inventory.Node) bool { return slices.Contains(config.Nodes, node) })
+		}
+
+		return patch.has(value) && slices.ContainsFunc(patch.Uses(), reaches)
+	})
+}
+
+// has reports whether the patch has a value, at whichever place.
+func (p *Patch) has(value string) bool {
+	found := false
+
+	for _, root := range p.File.Places.Roots() {
+		scalars(root, "", nil, func(scalar scalar) { found = found || scalar.value == value })
+	}
+
+	return found
+}
+
 // Used reports whether any node gets the patch; an inventory without nodes of a role has patches for nobody.
 func (in *Input) Used(patch *Patch) bool {
 	return slices.ContainsFunc(patch.Uses(), func(use PatchUse) bool { return len(in.NodesOf(use)) > 0 })

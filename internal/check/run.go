@@ -39,8 +39,6 @@ func Run(ctx context.Context, table []Check, in *Input) Result {
 		result.Areas = areaResults(table, result)
 	}
 
-	result.Findings = skip(result.Findings, in.Options.Checks.SkipChecks)
-
 	return result
 }
 
@@ -111,8 +109,11 @@ func runTable(ctx context.Context, table []Check, in *Input) Result {
 		result.NotRun = append(result.NotRun, check.notJudged(in, failed[check.ID])...)
 	}
 
-	for _, finding := range in.ungenerable {
-		if !slices.ContainsFunc(result.Findings, sameLine(finding)) {
+	// What the user lets pass may keep machine configs from being made all the same.
+	result.Findings = skip(result.Findings, in.Options.Checks.SkipChecks)
+
+	for _, finding := range skip(slices.Clone(in.ungenerable), in.Options.Checks.SkipChecks) {
+		if !slices.ContainsFunc(result.Findings, tellsOf(finding)) {
 			result.Findings = append(result.Findings, finding)
 			failed[finding.ID] = true
 		}
@@ -131,7 +132,29 @@ func runTable(ctx context.Context, table []Check, in *Input) Result {
 		}
 	}
 
+	result.Findings = withoutConsequences(result.Findings)
+
 	return result
+}
+
+// withoutConsequences leaves out what was found about a line with a variable that has no value: it follows from that.
+func withoutConsequences(findings []diagnosis.Finding) []diagnosis.Finding {
+	type line struct {
+		path   string
+		number int
+	}
+
+	unset := map[line]bool{}
+
+	for _, finding := range findings {
+		if finding.ID == diagnosis.FileVariable {
+			unset[line{finding.At.Path, finding.At.Line}] = true
+		}
+	}
+
+	return slices.DeleteFunc(findings, func(finding diagnosis.Finding) bool {
+		return finding.ID != diagnosis.FileVariable && finding.At.Line > 0 && unset[line{finding.At.Path, finding.At.Line}]
+	})
 }
 
 // unmetFindings reports whether a finding is of a row that is not run: a function that several rows share finds for
@@ -167,10 +190,10 @@ func (c Check) notJudged(in *Input, failed bool) []NotRun {
 	return rows
 }
 
-// sameLine reports whether trouble stands where a finding does, of which a check then has told already.
-func sameLine(finding diagnosis.Finding) func(diagnosis.Finding) bool {
+// tellsOf reports whether a check has told of a mistake already: it found something as bad on the same line.
+func tellsOf(mistake diagnosis.Finding) func(diagnosis.Finding) bool {
 	return func(other diagnosis.Finding) bool {
-		return other.Severity != diagnosis.OK && other.At.Path == finding.At.Path && other.At.Line == finding.At.Line
+		return other.Severity >= mistake.Severity && other.At.Path == mistake.At.Path && other.At.Line == mistake.At.Line
 	}
 }
 

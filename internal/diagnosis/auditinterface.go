@@ -16,7 +16,7 @@ const (
 )
 
 const (
-	deviceSource = "siderolabs/talos internal/app/machined/pkg/controllers/network/device_config.go"
+	deviceSource = "siderolabs/talos internal/app/machined/pkg/controllers/network/device_config.go, link_alias_config.go"
 	bondSource   = "Linux kernel documentation, bonding; machinery config/types/network/bond.go"
 )
 
@@ -59,15 +59,16 @@ var interfaceEntries = []Entry{
 	},
 	{
 		ID: LinkSelectorWide, Title: "A link selector matches more than one link", Severity: Warning,
-		Cause: "An empty selector, or one that names only a kernel driver or asks for any physical link, configures " +
-			"every link that fits: with a static address, all of them get it.",
-		Remedy: "Select the link by its MAC address.",
+		Cause: "A selector that asks for any physical link, or names only a kernel driver or the bus that all links are " +
+			"on, picks every link that fits. In machine.network each of them gets the settings, a static address too. The " +
+			"alias of a LinkAliasConfig goes to none of several, and the node may stay off the network.",
+		Remedy: "Select the link by its MAC address; machines that share an entry, by a busPath that is the same in all.",
 		Source: deviceSource,
 	},
 	{
 		ID: LinkSelectorNever, Title: "A link selector can never match", Severity: Failure, Exit: ExitBadInput,
 		Cause: "MAC addresses are compared as text in lower case with colons. Capital letters, hyphens or a " +
-			"wrong length match nothing, silently. It is a failure if no other link has addresses.",
+			"wrong length match nothing, silently. It is a failure if no link is left that has addresses or asks for them.",
 		Remedy: "Write the address in lower case, with colons.",
 		Source: deviceSource,
 	},
@@ -75,7 +76,8 @@ var interfaceEntries = []Entry{
 		ID: LinkSelectorUnmatched, Title: "A link selector does not match exactly one of the node's links", Severity: Failure,
 		Exit: ExitPreflight,
 		Cause: "Without a match the settings are left out and the node may stay off the network; with several, each of " +
-			"the links gets them.",
+			"the links gets them. The alias of a LinkAliasConfig goes to none of several, unless its name counts, as " +
+			"net%d. A bond that has other members is a warning.",
 		Remedy: "Select one of the links that the message lists by its MAC address.",
 		Source: deviceSource,
 	},

@@ -9,6 +9,7 @@ const (
 	KubeconfigUnusable   ID = "TM124"
 	APIForeign           ID = "TM125"
 	APIRefusesClient     ID = "TM126"
+	KubeconfigNotIgnored ID = "TM127"
 )
 
 var kubernetesEntries = []Entry{
@@ -91,5 +92,15 @@ var kubernetesEntries = []Entry{
 			"Anonymous requests get 401 too, even at /readyz: Talos runs it with --anonymous-auth=false.",
 		Remedy: "Fetch a new kubeconfig (mage kubeconfig), and compare the control planes' clocks with this machine's.",
 		Source: "Talos v1.13.9: internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go",
+	},
+	{
+		ID:       KubeconfigNotIgnored,
+		Title:    "Git does not ignore the kubeconfig",
+		Severity: Warning,
+		Cause: "The kubeconfig holds an administrator's key of the cluster. It lies in a git repository that does not " +
+			"ignore it, so the next `git add` publishes it.",
+		Remedy: "List it, and the copies that are kept beside it, in .gitignore; or point KUBECONFIG outside of the " +
+			"repository.",
+		Source: "https://git-scm.com/docs/git-check-ignore",
 	},
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
+	"github.com/talos-mage/talos-mage/internal/base/lockfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -42,7 +43,7 @@ func newFileLock(path, folder string) fileLock {
 	sum := sha256.Sum256([]byte(absolute(target)))
 	held := filepath.Join(absolute(cmp.Or(folder, os.TempDir())), "talos-mage-"+hex.EncodeToString(sum[:8])+".lock")
 
-	return fileLock{name: path + ".lock", held: flock.New(held, flock.SetPermissions(0o600))}
+	return fileLock{name: path + ".lock", held: lockfile.New(held)}
 }
 
 // absolute is the path as it is, where the working directory can't be told.
@@ -56,6 +57,10 @@ func absolute(path string) string {
 
 // take waits a moment for the lock.
 func (l fileLock) take(path string) error {
+	if err := lockfile.Make(l.held.Path()); err != nil {
+		return unwritable(l.held.Path(), err)
+	}
+
 	for attempt := range lockAttempts {
 		if attempt > 0 {
 			<-time.After(lockPause)
@@ -111,7 +116,7 @@ func (l fileLock) release() {
 
 // removeAbandoned takes away the lock file of a process of this program that was killed.
 func (l fileLock) removeAbandoned() {
-	if !l.isLink() {
+	if !l.isLink() || lockfile.Make(l.held.Path()) != nil {
 		return
 	}
 

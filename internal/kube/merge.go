@@ -19,6 +19,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
+	"github.com/talos-mage/talos-mage/internal/base/plainfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -180,7 +181,7 @@ func dataOrFile(data []byte, path string) []byte {
 		return data
 	}
 
-	content, err := os.ReadFile(path)
+	content, _, err := plainfile.Read(path)
 	if err != nil {
 		return nil
 	}
@@ -217,7 +218,7 @@ func readFetched(fetched []byte, now time.Time) (entry, error) {
 
 // readFile reads the user's file. A missing or an empty one is an empty kubeconfig.
 func readFile(path string) ([]byte, *clientcmdapi.Config, error) {
-	data, err := os.ReadFile(path)
+	data, _, err := plainfile.Read(path)
 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/state"
@@ -13,6 +12,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
+
+	"github.com/talos-mage/talos-mage/internal/base/plainfile"
 )
 
 // HowToGenerate is the command that makes the machine configs.
@@ -32,7 +33,7 @@ type Config struct {
 
 // Load reads and parses the machine config at path. Errors are *LoadError.
 func Load(path string) (*Config, error) {
-	data, err := os.ReadFile(path)
+	data, _, err := plainfile.Read(path)
 
 	return FromFile(path, data, err)
 }

@@ -350,8 +350,11 @@ func hasTPMKey(volume encryptedVolume) bool {
 // UsesDHCP reports whether a link may get an address by DHCP: one asks for it, or none is configured by a document, so
 // that Talos runs DHCP on the links that nothing configures.
 func (c *Config) UsesDHCP() bool {
+	asks := func(dhcp *bool) bool { return dhcp != nil && *dhcp }
+
 	for _, device := range c.devices() {
-		if device.DeviceDHCP != nil && *device.DeviceDHCP {
+		if asks(device.DeviceDHCP) ||
+			slices.ContainsFunc(vlans(device), func(vlan *v1alpha1.Vlan) bool { return asks(vlan.VlanDHCP) }) {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // longestLine is how much of a report's end is looked at for the beginning of its last line, in bytes.
@@ -18,7 +19,8 @@ func AppendJSONLines(path string) (*JSONLines, error) {
 		return nil, fmt.Errorf("finish the last line: %w", err)
 	}
 
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the user names it
+	// A pipe that nobody reads from is refused, instead of waited for.
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o600) //nolint:gosec // the user names it
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
 	}

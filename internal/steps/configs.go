@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/base/plainfile"
 	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -265,7 +265,7 @@ func writeConfigs(gate gate.Gate, folder string, files []workspace.File) error {
 func ignoreInGit(gate gate.Gate, folder string, names []string) error {
 	path := filepath.Join(folder, ".gitignore")
 
-	present, err := os.ReadFile(path)
+	present, _, err := plainfile.Read(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read list of ignored files: %w", err)
 	}

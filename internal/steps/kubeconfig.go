@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/client/config"
 
+	"github.com/talos-mage/talos-mage/internal/base/plainfile"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -84,11 +85,27 @@ func (m *kubeconfigMerger) merge(ctx context.Context) error {
 		return m.wouldWrite(path, path+", context "+merged.Context)
 	}
 
+	m.warnUnlessIgnored(ctx, path)
+
 	if merged.Backup != "" {
 		m.Log.Info().Str("backup", merged.Backup).Msg("kept the old kubeconfig")
 	}
 
 	return m.done(report.Applied, path+", context "+merged.Context)
+}
+
+// warnUnlessIgnored says so if git would take the file into a commit.
+func (m *kubeconfigMerger) warnUnlessIgnored(ctx context.Context, path string) {
+	if !m.workspace.Unignored(ctx, path) {
+		return
+	}
+
+	m.Report.Finding(m.step.Name(), diagnosis.Finding{
+		ID:       diagnosis.KubeconfigNotIgnored,
+		Severity: diagnosis.Warning,
+		Cause:    "git does not ignore " + path + ", which holds an administrator's key of the cluster",
+		Next:     "list " + filepath.Base(path) + "* in " + filepath.Join(filepath.Dir(path), ".gitignore"),
+	})
 }
 
 func (m *kubeconfigMerger) unavailable(cause, next string, err error) *diagnosis.Problem {
@@ -101,7 +118,7 @@ func (m *kubeconfigMerger) completeTalosconfig(ctx context.Context) error {
 	path := m.Settings.Talosconfig
 
 	// Not config.Open: it would make an empty file where there is none.
-	data, err := os.ReadFile(path)
+	data, _, err := plainfile.Read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

@@ -2,6 +2,8 @@ package steps_test
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/siderolabs/talos/pkg/machinery/client/config"
@@ -61,7 +63,8 @@ func TestTheTalosconfigLosesTheAddressOfAMachineThatWasReplaced(t *testing.T) {
 	for name, tt := range map[string]struct{ before, after []string }{
 		"one that was replaced":     {[]string{address("cp1"), gone}, []string{address("cp1"), address("cp2")}},
 		"chosen ones":               {[]string{address("cp2")}, []string{address("cp2")}},
-		"a name and a VIP":          {[]string{"talos.example.org", l.VIP.String()}, []string{"talos.example.org", l.VIP.String()}},
+		"a name":                    {[]string{"talos.example.org"}, []string{"talos.example.org"}},
+		"the VIP":                   {[]string{l.VIP.String()}, []string{l.VIP.String()}},
 		"none that is left but all": {[]string{gone}, []string{address("cp1"), address("cp2")}},
 	} {
 		talosconfig, err := config.Open(l.Talosconfig())
@@ -77,6 +80,45 @@ func TestTheTalosconfigLosesTheAddressOfAMachineThatWasReplaced(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, tt.after, renewed.Contexts[renewed.Context].Endpoints, name)
 		require.Equal(t, tt.after, renewed.Contexts[renewed.Context].Nodes, name)
+	}
+}
+
+// The kubeconfig is an administrator's, and a repository's root is where it goes by default.
+func TestAKubeconfigThatGitDoesNotIgnoreIsWarnedOf(t *testing.T) {
+	t.Parallel()
+
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("there is no git")
+	}
+
+	for name, tt := range map[string]struct {
+		ignored string
+		warned  bool
+	}{
+		"not ignored": {"age.key\n", true},
+		"ignored":     {"/kubeconfig*\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 0)
+			l.installed(t)
+
+			s := l.session(t, "PATH="+filepath.Dir(git), "GIT_DIR=/nowhere")
+			root := filepath.Dir(s.Settings.Kubeconfig)
+			require.NoError(t, exec.CommandContext(t.Context(), git, "init", root).Run())
+			require.NoError(t, os.WriteFile(filepath.Join(root, ".gitignore"), []byte(tt.ignored), 0o600))
+
+			s.succeeds(t, steps.Kubeconfig{})
+
+			if tt.warned {
+				require.Contains(t, s.out.String(), string(diagnosis.KubeconfigNotIgnored))
+				require.Contains(t, s.out.String(), "next: list kubeconfig* in "+filepath.Join(root, ".gitignore"))
+			} else {
+				require.NotContains(t, s.out.String(), string(diagnosis.KubeconfigNotIgnored))
+			}
+		})
 	}
 }
 

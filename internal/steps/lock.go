@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/atomicfile"
 	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/base/lockfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )
@@ -51,7 +51,11 @@ func (l *clusterLock) take(ctx context.Context) error {
 	}
 
 	path := filepath.Join(l.workspace.TemporaryFolder(), "talos-mage-"+key[:16]+".lock")
-	file := flock.New(path, flock.SetPermissions(0o600))
+	if err := lockfile.Make(path); err != nil {
+		return unwritableLock(path, err)
+	}
+
+	file := lockfile.New(path)
 
 	waiting, stop := l.clock.WithTimeout(ctx, lockPatience)
 	defer stop()
@@ -68,7 +72,7 @@ func (l *clusterLock) take(ctx context.Context) error {
 	}
 
 	// For whoever finds the lock taken. It holds without that too, as on a full disk.
-	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+	if err := lockfile.NameHolder(path); err != nil {
 		l.log.Debug().Str("lock", path).Msg("the lock does not name its holder: " + err.Error())
 	}
 
@@ -104,6 +108,11 @@ func unwritableLock(path string, err error) error {
 	problem := diagnosis.Unwritable(path, err).In("lock")
 	problem.Next = "point TMPDIR to a folder that can be written to, the same in every run, then run the same " +
 		"command again"
+
+	// Another folder would be another lock, which the owner of this one does not mind.
+	if _, there := os.Stat(path); there == nil {
+		problem.Next = "while nobody runs this program, have its owner remove " + path + "; then run the same command again"
+	}
 
 	return problem
 }

@@ -9,12 +9,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 
+	"github.com/talos-mage/talos-mage/internal/base/plainfile"
 	"github.com/talos-mage/talos-mage/internal/talos/talosconfig"
 )
 
@@ -34,7 +34,7 @@ type Credentials struct {
 // LoadCredentials reads the current context of a talosconfig. A missing file is an fs.ErrNotExist; the file is never
 // created. Errors never quote the file's content.
 func LoadCredentials(path string) (*Credentials, error) {
-	data, err := os.ReadFile(path)
+	data, _, err := plainfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("read talosconfig: %w", err)
 	}

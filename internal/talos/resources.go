@@ -205,6 +205,8 @@ type Link struct {
 	Up       bool
 	// Aliases are other names that the link goes by.
 	Aliases []string
+	// Status is all that the node tells of it.
+	Status *network.LinkStatus
 }
 
 // Links reads the network interfaces.
@@ -230,7 +232,7 @@ func (c *Conn) Links(ctx context.Context) ([]Link, error) {
 
 		links = append(links, Link{
 			Name: link.Metadata().ID(), MAC: strings.ToLower(mac), Physical: spec.Physical(), Up: spec.LinkState,
-			Aliases: aliases,
+			Aliases: aliases, Status: link,
 		})
 	}
 

@@ -1,5 +1,5 @@
 // Talos' own client, which tests run against emulated nodes. It needs a newer machinery than the targets, hence a
-// module of its own. The two excluded versions are not to be had from every module proxy; the next lower ones do.
+// module of its own. The excluded versions are not to be had from every module proxy.
 module github.com/talos-mage/talos-mage/tools/talosctl
 
 go 1.26.8
@@ -135,7 +135,7 @@ require (
 	github.com/insomniacslk/dhcp v0.0.0-20260728151720-c308df0fdcef // indirect
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/josharian/native v1.1.0 // indirect
-	github.com/jsimonetti/rtnetlink/v2 v2.2.0 // indirect
+	github.com/jsimonetti/rtnetlink/v2 v2.3.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/k-sone/critbitgo v1.4.0 // indirect
 	github.com/klauspost/compress v1.19.2 // indirect
@@ -257,8 +257,8 @@ require (
 	golang.org/x/mod v0.40.0 // indirect
 	golang.org/x/net v0.58.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
-	golang.org/x/sync v0.22.0 // indirect
-	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.45.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect

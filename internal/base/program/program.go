@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,6 +25,17 @@ type Runner struct {
 	Environ []string
 	// Dir is their working directory.
 	Dir string
+}
+
+// Git runs git about a folder: what points it at another repository, as in a hook, is left out.
+func Git(environ []string, folder string) Runner {
+	environ = slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+
+		return slices.Contains([]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}, name)
+	})
+
+	return Runner{Environ: environ, Dir: folder}
 }
 
 // Failure is a program that ended with an error.

@@ -156,8 +156,19 @@ func TestFilesThatDoNotBelongTogether(t *testing.T) {
 			func(t *testing.T, dir string) {
 				edit(t, dir, "talconfig.yaml", `ipAddress: "192.0.2.11"`, `ipAddress: "198.51.100.11"`)
 				appendTo(t, dir, "clusterconfig/demo-cp1.yaml", "---\napiVersion: v1alpha1\nkind: DHCPv4Config\nname: eth1\n")
+			}, nil,
+		},
+		"another subnet and DHCP beside the static address": {
+			func(t *testing.T, dir string) {
+				edit(t, dir, "talconfig.yaml", `ipAddress: "192.0.2.11"`, `ipAddress: "198.51.100.11"`)
+				appendTo(t, dir, "clusterconfig/demo-cp1.yaml", "---\napiVersion: v1alpha1\nkind: DHCPv4Config\nname: ethSel0\n")
 			},
 			[]diagnosis.ID{diagnosis.ConfigAddress},
+		},
+		"an address that routers announce": {
+			func(t *testing.T, dir string) {
+				edit(t, dir, "talconfig.yaml", `ipAddress: "192.0.2.11"`, `ipAddress: "2001:db8::11"`)
+			}, nil,
 		},
 		"the VIP as an address": {
 			func(t *testing.T, dir string) {
@@ -221,6 +232,31 @@ func TestFilesThatDoNotBelongTogether(t *testing.T) {
 				edit(t, dir, "clusterconfig/demo-cp2.yaml", "https://192.0.2.10:6443", "https://192.0.2.9:6443")
 			},
 			nil,
+		},
+		"an endpoint of its own, by a list of operations and a variable": {
+			func(t *testing.T, dir string) {
+				appendTo(t, dir, "talenv.yaml", "ENDPOINT: https://192.0.2.9:6443\n")
+				overwrite(t, dir, "endpoint.yaml",
+					"- {op: replace, path: /cluster/controlPlane/endpoint, value: \"${ENDPOINT}\"}\n")
+				edit(t, dir, "talconfig.yaml", "nodes:\n", "patches: ['@endpoint.yaml']\nnodes:\n")
+				edit(t, dir, "clusterconfig/demo-cp2.yaml", "https://192.0.2.10:6443", "https://192.0.2.9:6443")
+			},
+			nil,
+		},
+		"an endpoint of its own, by a patch for another node": {
+			func(t *testing.T, dir string) {
+				edit(t, dir, "talconfig.yaml", "nodes:\n",
+					"worker: {patches: ['cluster: {controlPlane: {endpoint: \"https://192.0.2.9:6443\"}}']}\nnodes:\n")
+				edit(t, dir, "clusterconfig/demo-cp2.yaml", "https://192.0.2.10:6443", "https://192.0.2.9:6443")
+			},
+			[]diagnosis.ID{diagnosis.ConfigCluster},
+		},
+		"another hostname, by a patch": {
+			func(t *testing.T, dir string) {
+				edit(t, dir, "talconfig.yaml", "nodes:\n", "patches: ['machine: {network: {hostname: cp9}}']\nnodes:\n")
+				edit(t, dir, "clusterconfig/demo-cp1.yaml", "hostname: cp1", "hostname: cp9")
+			},
+			[]diagnosis.ID{diagnosis.ConfigHostname},
 		},
 		"a shared config with a hostname and an address": {
 			func(t *testing.T, dir string) {

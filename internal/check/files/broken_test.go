@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/check/table"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -108,5 +109,56 @@ func TestAFolderInThePlaceOfAFile(t *testing.T) {
 		require.Len(t, found, 1, name)
 		require.Equal(t, name, found[0].At.Path)
 		require.Len(t, findingsOf(result, diagnosis.GatewayOutside), 1, "the other files are judged")
+	}
+}
+
+// talhelper passes over a key that it does not know, and many files keep anchors under one. As long as something refers
+// to them there is only a warning, and the machine configs are made.
+func TestKeysThatHoldAnchors(t *testing.T) {
+	t.Parallel()
+
+	const nodes = "clusterName: lab\nendpoint: https://192.0.2.11:6443\ntalosVersion: v1.13.4\nkubernetesVersion: v1.35.2\n" +
+		"nodes:\n  - hostname: n1\n    ipAddress: 192.0.2.11\n    controlPlane: true\n    installDisk: /dev/vda\n" +
+		"    nameservers: &servers [192.0.2.53]\n"
+
+	for name, test := range map[string]struct {
+		keys string
+		// severity is that of the finding about the first line; OK for none.
+		severity diagnosis.Severity
+	}{
+		"a value":            {"dns: &dns [192.0.2.53]\nworker: {nameservers: *dns}\n", diagnosis.Warning},
+		"a mapping to merge": {"defaults: &defaults {nameservers: [192.0.2.53]}\nworker: {<<: *defaults}\n", diagnosis.Warning},
+		"several below it": {"shared: {dns: &dns [192.0.2.53], lists: [&labels {a: b}]}\n" +
+			"worker: {nameservers: *dns, nodeLabels: *labels}\n", diagnosis.Warning},
+		"like a key that there is": {"node: &node {nameservers: [192.0.2.53]}\nworker: {<<: *node}\n", diagnosis.Warning},
+		"known to hold some":       {"x-dns: &dns [192.0.2.53]\nworker: {nameservers: *dns}\n", diagnosis.OK},
+		"nothing refers to it":     {"dns: &dns [192.0.2.53]\n", diagnosis.Failure},
+		"it refers to others":      {"dns: *servers\n", diagnosis.Failure},
+		"no anchor":                {"dns: [192.0.2.53]\n", diagnosis.Failure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			text := test.keys + nodes
+			if name == "it refers to others" {
+				text = nodes + test.keys
+			}
+
+			folder := files{"talconfig.yaml": text}.write(t)
+			found := findingsOf(table.Run(context.Background(), readFolder(folder)), diagnosis.FileKey)
+
+			if test.severity == diagnosis.OK {
+				require.Empty(t, found)
+
+				return
+			}
+
+			require.Len(t, found, 1)
+			require.Equal(t, test.severity, found[0].Severity)
+			require.Contains(t, found[0].Next, "may start with x-")
+
+			_, err := inventory.Load(inventory.Options{TalosDir: folder})
+			require.Equal(t, test.severity == diagnosis.Failure, err != nil)
+		})
 	}
 }

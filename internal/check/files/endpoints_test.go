@@ -3,6 +3,9 @@ package files_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -84,4 +87,12 @@ func TestEndpointWithoutAPort(t *testing.T) {
 			"https://192.0.2.10:6443", "https://192.0.2.10")},
 		"443": {files: lab(config{}).replaced("talconfig.yaml", ":6443", ":443")},
 	})
+
+	for port, cluster := range map[string]string{"6443": "", "8443": "\tlocalAPIServerPort: 8443"} {
+		made := lab(config{cluster: cluster}).replaced("talconfig.yaml", "https://192.0.2.10:6443",
+			"'https://[2001:db8::10]'")
+		found := findingsOf(table.Run(t.Context(), made.read(t)), diagnosis.EndpointWithoutPort)
+		require.Len(t, found, 1)
+		require.Equal(t, "write https://[2001:db8::10]:"+port, found[0].Next, "it is the port that control planes serve")
+	}
 }

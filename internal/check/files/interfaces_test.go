@@ -11,7 +11,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
-	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
 // interfaces is a control plane with these items of machine.network.interfaces.
@@ -143,6 +142,12 @@ func TestLinkSelectors(t *testing.T) {
 	alias := func(match string) config {
 		return documents("kind: LinkAliasConfig\nname: net0\nselector:\n\tmatch: " + match)
 	}
+	never := func(name, mac string) string {
+		return "kind: LinkAliasConfig\nname: " + name + "\nselector:\n\tmatch: mac(link.permanent_addr) == \"" + mac + "\""
+	}
+	address := func(kind, name, fields string) string {
+		return "kind: " + kind + "\nname: " + name + "\n" + fields + "\naddresses:\n\t- address: 192.0.2.11/24"
+	}
 
 	judge(t, diagnosis.LinkSelectorWide, map[string]trial{
 		"driver": {files: lab(selecting("driver: virtio_net")), line: "- deviceSelector:",
@@ -150,8 +155,17 @@ func TestLinkSelectors(t *testing.T) {
 		"physical": {files: lab(selecting("physical: true")), cause: "physical true"},
 		"any MAC":  {files: lab(selecting("hardwareAddr: '*'")), cause: "hardwareAddr *"},
 		"alias":    {files: lab(alias("'true'")), line: "match: 'true'", cause: "the selector of net0 (true)"},
-		"MAC": {files: lab(selecting("hardwareAddr: '02:00:00:*'"), selecting("busPath: '0*'"),
-			alias("mac(link.permanent_addr) == \"02:00:00:00:00:11\""))},
+		"bus":      {files: lab(selecting("busPath: '0*'")), cause: "(busPath 0*) leaves open"},
+		"MAC": {files: lab(selecting("hardwareAddr: '02:00:00:*'"), selecting("busPath: '0000:01*'"),
+			selecting("pciID: '8086:*'"), alias("mac(link.permanent_addr) == \"02:00:00:00:00:11\""))},
+		"alias of any Ethernet link": {files: lab(alias("link.type == 1")), cause: "(link.type == 1) leaves open"},
+		"alias by driver":            {files: lab(alias("glob(\"mlx*\", link.driver)")), cause: "leaves open"},
+		"alias by bus":               {files: lab(alias("glob(\"0*\", link.bus_path)")), cause: "leaves open"},
+		"alias by driver and bus": {files: lab(alias("glob(\"0*\", link.bus_path) && link.driver == 'ixgbe'")),
+			cause: "leaves open"},
+		"alias of one port": {files: lab(alias("link.bus_path == '0000:03:00.1'"),
+			alias("link.driver == 'ixgbe' && glob(\"*:01\", mac(link.hardware_addr))"))},
+		"numbered aliases": {files: lab(documents("kind: LinkAliasConfig\nname: net%d\nselector:\n\tmatch: 'true'"))},
 	})
 
 	judge(t, diagnosis.LinkSelectorNever, map[string]trial{
@@ -161,7 +175,28 @@ func TestLinkSelectors(t *testing.T) {
 			cause: "compared in lower case", severity: diagnosis.Failure},
 		"hyphens":   {files: lab(selecting("permanentAddr: 02-00-00-00-00-11")), cause: "hexadecimal digits and colons"},
 		"too short": {files: lab(selecting("hardwareAddr: '02:00:00:00:00'")), cause: "six parts"},
-		"alias":     {files: lab(alias("mac(link.permanent_addr) == \"02:00:00:00:AB:11\"")), cause: "lower case"},
+		"alias": {files: lab(alias("mac(link.permanent_addr) == \"02:00:00:00:AB:11\"")), cause: "lower case",
+			severity: diagnosis.Warning},
+		"only alias": {files: lab(documents(never("net0", "02:00:00:00:AB:11"), address("LinkConfig", "net0", ""))),
+			cause: "lower case", severity: diagnosis.Failure},
+		"only alias asks by DHCP": {files: lab(documents(never("net0", "02:00:00:00:AB:11"),
+			"kind: DHCPv4Config\nname: net0")), cause: "lower case", severity: diagnosis.Failure},
+		"all of two": {files: lab(documents(never("net0", "02:00:00:00:AB:11"), never("net1", "02:00:00:00:AB:12"),
+			address("LinkConfig", "net0", ""), address("LinkConfig", "net1", ""))), cause: "lower case",
+			severity: diagnosis.Failure},
+		"one of two": {files: lab(documents(never("net0", "02:00:00:00:AB:11"), address("LinkConfig", "net0", ""),
+			address("LinkConfig", "eth1", ""))), cause: "lower case", severity: diagnosis.Warning},
+		"a bond's members": {files: lab(documents(never("net0", "02:00:00:00:AB:11"), never("net1", "02:00:00:00:AB:12"),
+			address("BondConfig", "bond0", "links: [net0, net1]\nbondMode: active-backup"))), cause: "lower case",
+			severity: diagnosis.Failure},
+		"one of a bond's members": {files: lab(documents(never("net0", "02:00:00:00:AB:11"),
+			address("BondConfig", "bond0", "links: [net0, eth1]\nbondMode: active-backup"))), cause: "lower case",
+			severity: diagnosis.Warning},
+		"a VLAN's parent": {files: lab(documents(never("net0", "02:00:00:00:AB:11"),
+			address("VLANConfig", "storage", "vlanID: 7\nparent: net0"))), cause: "lower case", severity: diagnosis.Failure},
+		"an old bond's members": {files: lab(interfaces("interface: bond0\n\t\t\taddresses: [192.0.2.11/24]\n\t\t\tbond:" +
+			"\n\t\t\t\tdeviceSelectors:\n\t\t\t\t\t- hardwareAddr: 02:00:00:00:AB:11")), cause: "lower case",
+			severity: diagnosis.Failure},
 		"right": {files: lab(selecting("hardwareAddr: '02:00:00:00:ab:11'"), selecting("hardwareAddr: '*:ab:11'"),
 			alias("glob(\"02:*\", mac(link.permanent_addr))"))},
 	})
@@ -191,21 +226,4 @@ func lived(t *testing.T, made config, facts check.Facts, id diagnosis.ID) []diag
 	}
 
 	return found
-}
-
-func TestLinkSelectorsOnTheNode(t *testing.T) {
-	t.Parallel()
-
-	facts := check.Facts{Links: []talos.Link{
-		{Name: "eth0", MAC: "02:00:00:00:00:11", Physical: true}, {Name: "eth1", MAC: "02:00:00:00:01:11", Physical: true},
-		{Name: "bond0", MAC: "02:00:00:00:00:11"},
-	}}
-	selecting := func(mac string) config { return interfaces("deviceSelector:\n\t\t\t\thardwareAddr: '" + mac + "'") }
-
-	found := lived(t, selecting("02:00:00:00:*"), facts, diagnosis.LinkSelectorUnmatched)
-	require.Len(t, found, 1)
-	require.Contains(t, found[0].Cause, `2 links match "02:00:00:00:*" (eth0 02:00:00:00:00:11, eth1 02:00:00:00:01:11)`)
-
-	require.Contains(t, lived(t, selecting("06:*"), facts, diagnosis.LinkSelectorUnmatched)[0].Cause, "0 links match")
-	require.Empty(t, lived(t, selecting("*:01:11"), facts, diagnosis.LinkSelectorUnmatched))
 }

@@ -181,7 +181,7 @@ func kinds(t *testing.T) map[string]map[string]mistake {
 				documents: []string{"kind: VLANConfig\nname: eth0.7\nvlanID: 7\nparent: eth0"}}), id: diagnosis.LinkDeclaredTwice,
 				at: "clusterconfig/lab-n1.yaml:15:1"},
 			"an alias of many links": {files: lab(documents(
-				"kind: LinkAliasConfig\nname: net0\nselector:\n\tmatch: link.physical")), id: diagnosis.LinkSelectorWide,
+				"kind: LinkAliasConfig\nname: net0\nselector:\n\tmatch: link.type == 1")), id: diagnosis.LinkSelectorWide,
 				at: "clusterconfig/lab-n1.yaml:12:3"},
 			"an alias of no link": {files: lab(documents(
 				"kind: LinkAliasConfig\nname: net0\nselector:\n\tmatch: mac(link.permanent_addr) == '02-00-00-00-00-01'")),

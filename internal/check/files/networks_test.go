@@ -110,6 +110,16 @@ func TestNodeNetworks(t *testing.T) {
 		"DHCP":     {files: lab(etcd("advertisedSubnets", "198.51.100.0/24"))},
 	})
 
+	validSubnets := func(documents ...string) files {
+		return lab(config{machine: "kubelet:\n\tnodeIP:\n\t\tvalidSubnets: [198.51.100.0/24]", documents: documents})
+	}
+
+	judge(t, diagnosis.NodeIPExcluded, map[string]trial{
+		"static":             {files: validSubnets(addressed), cause: "192.0.2.12, all that the files give"},
+		"perhaps translated": {files: validSubnets(), cause: "by which the node is declared", severity: diagnosis.Warning},
+		"in it":              {files: validSubnets(addressed, "kind: LinkConfig\nname: eth1\naddresses:\n\t- address: 198.51.100.11/24")},
+	})
+
 	judge(t, diagnosis.SubnetFamilies, map[string]trial{
 		"pods of both": {files: lab(inSubnets("10.42.0.0/16, '2001:db8:42::/56'", "10.43.0.0/16")), line: "network:",
 			cause: "the service subnets are IPv4, the pod subnets IPv4 and IPv6", severity: diagnosis.Warning},
@@ -118,8 +128,7 @@ func TestNodeNetworks(t *testing.T) {
 		"apart, other CNI": {files: lab(config{cluster: "network:\n\tcni:\n\t\tname: none\n\tpodSubnets: " +
 			"['2001:db8:42::/56']"}), cause: "the pod subnets IPv6", severity: diagnosis.Warning},
 		"IPv6 of a router": {files: lab(config{cluster: "network:\n\tpodSubnets: [10.42.0.0/16, " +
-			"'2001:db8:42::/56']\n\tserviceSubnets: [10.43.0.0/16, '2001:db8:96::/112']", documents: []string{addressed}}),
-			cause: "all addresses of n1 are IPv4", severity: diagnosis.Warning},
+			"'2001:db8:42::/56']\n\tserviceSubnets: [10.43.0.0/16, '2001:db8:96::/112']", documents: []string{addressed}})},
 		"IPv6 nodes": {files: lab(config{documents: []string{six}}).replaced("talconfig.yaml", "192.0.2.11",
 			"2001:db8::11"), cause: "all addresses of n1 are IPv6", severity: diagnosis.Failure},
 		"IPv4 nodes": {files: lab(inSubnets("'2001:db8:42::/56'", "2001:db8:96::/112", addressed)),

@@ -51,6 +51,7 @@ func TestPatchesAreJudgedAsTheyAreRendered(t *testing.T) {
 
 	for name, patch := range map[string]string{
 		"a key": key, "a label": label, "a document": document, "a variable": number, "no operation": "[]",
+		"no operation in lines": "[\n\n]\n",
 	} {
 		for way, made := range map[string]files{
 			"in a file": inFile(patch), "inline": inline(strings.ReplaceAll(patch, "\t", "  ")),
@@ -134,8 +135,9 @@ func TestPatchesWithoutContent(t *testing.T) {
 		"by a template": {files: inFile("\n").with("templates/a.yaml.j2",
 			"#% if loki_enabled %#\nmachine: {}\n#% endif %#\n"),
 			cause: `its template writes it only if "loki_enabled" holds (templates/a.yaml.j2:1)`},
-		"operations": {files: inFile("[]\n"), cause: "is empty"},
-		"something":  {files: inFile("# all\nmachine:\n\tsysctls: {a: b}\n")},
+		"operations":                           {files: inFile("[]\n"), cause: "is empty"},
+		"no operations, on lines of their own": {files: inFile("---\n[\n\n]\n"), cause: "is empty"},
+		"something":                            {files: inFile("# all\nmachine:\n\tsysctls: {a: b}\n")},
 	})
 
 	judge(t, diagnosis.PatchUnusable, map[string]trial{

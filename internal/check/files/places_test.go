@@ -147,6 +147,7 @@ func TestAPlaintextSecretsFileThatOthersCanRead(t *testing.T) {
 
 	require.Empty(t, judged("cluster:\n  id: a\n", 0o600))
 	require.Empty(t, judged("cluster:\n  id: ENC[AES256_GCM,data:x]\n", 0o644))
+	require.Empty(t, judged("cluster:\n  id: ${CLUSTER_ID}\n", 0o644), "the secrets are in the environment")
 }
 
 // A config that shares its file with other machines is judged once.

@@ -118,6 +118,21 @@ func TestTheSecretsFileOfAProfile(t *testing.T) {
 	result := table.Run(t.Context(), broken.read(t))
 	require.NotEmpty(t, findingsOf(result, diagnosis.FileKey))
 	require.Empty(t, findingsOf(result, diagnosis.ConfigUnreadable), "the secrets file is no machine config")
+
+	elsewhere := declaredProfile("1.13.9", nil).replaced("cluster.yaml", "config_dir: configs",
+		"secrets_file: bundle.yaml").with("clusterconfig/bundle.yaml", "cluster: {}\n")
+	require.NotEmpty(t, findingsOf(table.Run(t.Context(), elsewhere.read(t)), diagnosis.SecretsFileBroken), "it is found")
+
+	broken = elsewhere.replaced("cluster.yaml", "version: 1.13.9", "version: newest")
+	result = table.Run(t.Context(), broken.read(t))
+	require.NotEmpty(t, findingsOf(result, diagnosis.FileValue))
+	require.Empty(t, findingsOf(result, diagnosis.ConfigUnreadable), "whatever it is called")
+
+	for _, check := range result.NotRun {
+		if check.ID == diagnosis.SecretsFileOpen {
+			require.Equal(t, "the inventory can't be read", check.Why, "it says where the secrets are")
+		}
+	}
 }
 
 // Whatever a key of the secrets file is called by mistake, its value is a secret.

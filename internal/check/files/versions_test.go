@@ -106,7 +106,10 @@ func TestVersionsOfNodes(t *testing.T) {
 	judge(t, diagnosis.KubernetesNotDeclared, map[string]trial{
 		"older": {files: lab(tagged("", "v1.35.2")), line: "image: ghcr.io/siderolabs/kubelet:v1.35.2",
 			cause: "the kubelet of n1 is v1.35.2, and kubernetesVersion is v1.36.0"},
-		"newer":    {files: lab(tagged("", "v1.36.1")), cause: "v1.36.1"},
+		"newer": {files: lab(tagged("", "v1.36.1")), cause: "v1.36.1"},
+		"by a patch of its own": {files: lab(tagged("", "v1.36.1")).with("kubelet.yaml",
+			"machine: {kubelet: {image: \"ghcr.io/siderolabs/kubelet:v1.36.1\"}}\n").replaced("talconfig.yaml", "nodes:",
+			"patches: ['@kubelet.yaml']\nnodes:")},
 		"the same": {files: lab(tagged("", "v1.36.0"), config{})},
 	})
 

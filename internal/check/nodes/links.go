@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -148,37 +147,4 @@ func namingText(args map[string]string) string {
 	}
 
 	return strings.Join(texts, " ")
-}
-
-// checkLiveSelectors compares selectors by MAC with the node's links. Other properties are not read in maintenance.
-func checkLiveSelectors(_ context.Context, s subject) {
-	if len(s.Facts.Links) == 0 {
-		return
-	}
-
-	for _, link := range check.InterfaceLinks(&check.Rendered{Config: s.Config}) {
-		if link.Selector == nil || link.VLAN {
-			continue
-		}
-
-		pattern := cmp.Or(link.Selector.NetworkDeviceHardwareAddress, link.Selector.NetworkDevicePermanentAddress)
-
-		// A complete address is compared where the machine's identity is.
-		if !strings.Contains(pattern, "*") {
-			continue
-		}
-
-		matching := slices.DeleteFunc(slices.Clone(s.Facts.Links),
-			func(link talos.Link) bool { return !link.Physical || !matchesMAC(pattern, strings.ToLower(link.MAC)) })
-
-		if len(matching) != 1 {
-			found := ""
-			if len(matching) > 0 {
-				found = linkList(matching)
-			}
-
-			s.found(diagnosis.LinkSelectorUnmatched, "select one of the node's links by its MAC address",
-				"%d links match %q (%s); the node has %s", len(matching), pattern, found, linkList(s.Facts.Links))
-		}
-	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check/files/networks"
 	"github.com/talos-mage/talos-mage/internal/check/files/roles"
 	"github.com/talos-mage/talos-mage/internal/check/files/secrets"
+	"github.com/talos-mage/talos-mage/internal/check/files/startup"
 	"github.com/talos-mage/talos-mage/internal/check/files/versions"
 	"github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -33,7 +34,7 @@ var sorted = sync.OnceValue(func() []check.Check {
 	rows := slices.Concat(
 		belonging.Checks(), addresses.Checks(), endpoints.Checks(), networks.Checks(), names.Checks(), interfaces.Checks(),
 		disks.Checks(), documents.Checks(), images.Checks(), versions.Checks(), secrets.Checks(), firewall.Checks(),
-		roles.Checks(), interop.Checks(), nodes.Checks(),
+		roles.Checks(), startup.Checks(), interop.Checks(), nodes.Checks(),
 	)
 
 	slices.SortStableFunc(rows, func(a, b check.Check) int {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -36,6 +37,11 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 		options.Profile, options.VMs = check.InteropProfile, i.virtualMachines(ctx, loaded)
 		if options.CiliumValues = loaded.CiliumValues; options.CiliumValues != "" && !filepath.IsAbs(options.CiliumValues) {
 			options.CiliumValues = filepath.Join(i.Workdir, options.CiliumValues)
+		}
+
+		if _, err := os.Stat(options.CiliumValues); options.CiliumValues != "" && err != nil {
+			return i.badInput(diagnosis.NewProblem(diagnosis.BadSetting,
+				"CILIUM_VALUES names "+loaded.CiliumValues+", which can't be read", "correct CILIUM_VALUES").From(err))
 		}
 	}
 

@@ -3,6 +3,7 @@ package invocation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,6 +21,10 @@ var (
 // launcherInterval is how often a child of mage looks whether its launchers still live.
 const launcherInterval = 100 * time.Millisecond
 
+// lastPatience is how long a call that was stopped may take to end by itself, as when it reads from a file system that
+// hangs. Mage ends the process after 5 s, with a code that says nothing.
+const lastPatience = 4 * time.Second
+
 // withSignals gives a context that ends, with the reason as its cause, on SIGINT, SIGTERM, or the death of a launcher:
 // mage does not pass SIGTERM on, and a child that went on changing nodes would surprise everybody.
 func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
@@ -27,6 +32,7 @@ func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 
+	ended := make(chan struct{})
 	launchers := findLaunchers()
 	if launchers.gone() {
 		cancel(errOrphaned)
@@ -50,6 +56,8 @@ func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 					cancel(errTerminated)
 				}
 
+				exitUnless(ctx, ended)
+
 				return
 			case <-ticker.C:
 				if launchers.gone() {
@@ -63,6 +71,18 @@ func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() {
 		signal.Stop(signals)
 		cancel(nil)
+		close(ended)
+	}
+}
+
+// exitUnless ends the process if the call does not end in time.
+func exitUnless(stopped context.Context, ended <-chan struct{}) {
+	select {
+	case <-ended:
+	case <-time.After(lastPatience):
+		code, reason := interruption(stopped)
+		fmt.Fprintf(os.Stderr, "Error: %v, in the middle of something that does not end\n", reason)
+		os.Exit(int(code)) //nolint:forbidigo // whoever would return the code hangs
 	}
 }
 

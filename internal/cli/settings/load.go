@@ -11,6 +11,8 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/talos-mage/talos-mage/internal/base/keylike"
+	"github.com/talos-mage/talos-mage/internal/base/plainfile"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -52,6 +54,10 @@ func Load(environ []string, overrides Overrides, workdir string) (*Settings, err
 
 	loaded.given = overrides
 	loaded.resolvePaths(workdir)
+
+	if err := loaded.checkInputs(workdir); err != nil {
+		return nil, err
+	}
 
 	return &loaded, nil
 }
@@ -141,6 +147,11 @@ func checkValues(s *Settings, values map[string]string, overrides Overrides) []e
 	var problems []error
 	for field, value := range reflect.ValueOf(s).Elem().Fields() {
 		knob := knobOf(field)
+		if knob.Type == "path" && keylike.InPath(value.String()) {
+			problems = append(problems, badValue(knob, keylike.Instead, overrides, nil, ""))
+			continue
+		}
+
 		switch guess, err := knob.refuse(value); {
 		case err != nil:
 			problems = append(problems, badValue(knob, values[knob.Name], overrides, err, guess))
@@ -192,6 +203,10 @@ const stepName = "settings"
 // badValue says which variable, or flag, has a value that it doesn't take, and what it takes.
 func badValue(knob Knob, value string, overrides Overrides, reason error, guess string) *diagnosis.Problem {
 	name := knob.givenAs(overrides)
+	if knob.Type != "path" || keylike.InPath(value) {
+		value = keylike.Shown(value)
+	}
+
 	cause := fmt.Sprintf("%s=%q: ", name, value)
 
 	if reason != nil && !errors.Is(reason, errShape) {
@@ -238,6 +253,28 @@ func (s *Settings) resolvePaths(workdir string) {
 		resolved[field.Tag.Get("env")] = path
 		value.SetString(path)
 	}
+}
+
+// checkInputs refuses files that reading would never come to the end of, so that nobody who reads them has to. Whether
+// they are there is for those to say.
+func (s *Settings) checkInputs(workdir string) error {
+	var problems []error
+	for field, value := range reflect.ValueOf(s).Elem().Fields() {
+		path := value.String()
+		if field.Tag.Get("input") != "file" || path == "" {
+			continue
+		}
+
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(workdir, path)
+		}
+
+		if err := plainfile.Refuse(path); err != nil {
+			problems = append(problems, badValue(knobOf(field), path, s.given, err, ""))
+		}
+	}
+
+	return diagnosis.Join(problems...)
 }
 
 // first is the first path that isn't empty.

@@ -10,27 +10,28 @@ import (
 // Settings are the knobs of one run, with defaults filled in and paths made absolute.
 //
 // The tags of a field are the whole truth about it: env (the variable's name), flag (that of a target's flag, if one
-// takes it), argument (a target's argument that sets it), envDefault or path (the default; a path may build on settings above it), oneof (the words it takes), min
-// (its smallest value), group and doc (the documentation's table). Where env is a flag's name, with its dash, the
-// setting comes from the command line alone, as all do that permit loss; retired is the variable that it had once.
+// takes it), argument (a target's argument that sets it), envDefault or path (the default; a path may build on settings
+// above it), oneof (the words it takes), min (its smallest value), kind (what else its text is to be), input (what it
+// names is read), group and doc (the documentation's table). Where env is a flag's name, with its dash, the setting
+// comes from the command line alone, as all do that permit loss; retired is the variable that it had once.
 type Settings struct {
 	RootDir          string `env:"ROOT_DIR" path:"" default:"the git top level of the working directory, else the working directory" group:"Files" doc:"The repository that the cluster's files lie in."`
 	TalosDir         string `env:"TALOS_DIR" path:"$ROOT_DIR/talos" group:"Files" doc:"Folder with talconfig.yaml, talenv.yaml and the encrypted secrets."`
 	ClusterConfigDir string `env:"CLUSTERCONFIG_DIR" path:"$TALOS_DIR/clusterconfig" group:"Files" doc:"Folder with the generated machine configs."`
-	Talosconfig      string `env:"TALOSCONFIG" path:"$CLUSTERCONFIG_DIR/talosconfig" group:"Files" doc:"Client configuration of the Talos API."`
-	Kubeconfig       string `env:"KUBECONFIG" path:"$ROOT_DIR/kubeconfig" pathlist:"first" group:"Files" doc:"Where the kubeconfig is written; of a list of paths the first."`
-	SopsAgeKeyFile   string `env:"SOPS_AGE_KEY_FILE" path:"$ROOT_DIR/age.key" group:"Files" doc:"Age key that sops decrypts the cluster's secrets with."`
+	Talosconfig      string `env:"TALOSCONFIG" input:"file" path:"$CLUSTERCONFIG_DIR/talosconfig" group:"Files" doc:"Client configuration of the Talos API."`
+	Kubeconfig       string `env:"KUBECONFIG" input:"file" path:"$ROOT_DIR/kubeconfig" pathlist:"first" group:"Files" doc:"Where the kubeconfig is written; of a list of paths the first."`
+	SopsAgeKeyFile   string `env:"SOPS_AGE_KEY_FILE" input:"file" path:"$ROOT_DIR/age.key" group:"Files" doc:"Age key that sops decrypts the cluster's secrets with."`
 
 	ClusterSource   string `env:"CLUSTER_SOURCE" envDefault:"auto" oneof:"auto,talconfig,profile" group:"Files" doc:"What the cluster is read from: talconfig.yaml, or a profile, cluster.yaml. By default the one that exists."`
 	ConfigGenerator string `env:"CONFIG_GENERATOR" envDefault:"native" oneof:"native,talhelper,none" group:"Files" doc:"Who renders machine configs: this program, the talhelper program, or nobody: the files in CLUSTERCONFIG_DIR are then used as they are."`
 
-	SecretsFrom string `env:"-from" group:"Files" doc:"Machine config of a control plane that the cluster's secrets are taken out of, instead of making new ones."`
+	SecretsFrom string `env:"-from" input:"file" kind:"path" group:"Files" doc:"Machine config of a control plane that the cluster's secrets are taken out of, instead of making new ones."`
 	SchemaOf    string `env:"-of" envDefault:"talconfig.yaml" oneof:"talconfig.yaml,cluster.yaml" group:"Files" doc:"File whose JSON schema is printed."`
 
 	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug,info,warn,error" group:"Logs" doc:"Lowest level of the log lines on stderr."`
 	Verbose    bool   `env:"MAGEFILE_VERBOSE" envDefault:"false" group:"Logs" doc:"Name the ids of checks that were not run, too. -v before the target sets it; so does LOG_LEVEL=debug."`
 	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" oneof:"text,json" group:"Logs" doc:"Form of the log lines on stderr: for people, or one JSON object a line."`
-	ReportFile string `env:"REPORT_FILE" group:"Logs" doc:"File to append every event of a run to, one JSON object a line; relative to the working directory. None when empty."`
+	ReportFile string `env:"REPORT_FILE" kind:"path" group:"Logs" doc:"File to append every event of a run to, one JSON object a line; relative to the working directory. None when empty."`
 	NoColor    bool   `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
 
 	Node               []string  `env:"NODE" flag:"node" argument:"<address>" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
@@ -44,9 +45,9 @@ type Settings struct {
 	AuditFormat  string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings are written: for people, as one JSON document, or as SARIF 2.1.0 for code-scanning tools."`
 	AuditProfile string `env:"AUDIT_PROFILE" flag:"profile" envDefault:"files" oneof:"files,interop" group:"Nodes" doc:"Which checks an audit runs: those of the files that a bring-up needs, or those of how Talos, Cilium and the Proxmox VMs are set up for each other."`
 
-	CiliumValues    string `env:"CILIUM_VALUES" group:"Interoperability" doc:"File with Cilium's Helm values, or with its Flux HelmRelease; relative to the working directory. When empty, ROOT_DIR is searched for a HelmRelease."`
+	CiliumValues    string `env:"CILIUM_VALUES" input:"file" kind:"path" group:"Interoperability" doc:"File with Cilium's Helm values, or with its Flux HelmRelease; relative to the working directory. When empty, ROOT_DIR is searched for a HelmRelease."`
 	TofuDir         string `env:"TOFU_DIR" path:"$ROOT_DIR/infrastructure/tofu" group:"Interoperability" doc:"Folder with the OpenTofu files that make the Proxmox VMs."`
-	ProxmoxEndpoint string `env:"PROXMOX_VE_ENDPOINT" group:"Interoperability" doc:"URL of the Proxmox API, such as https://pve.example.net:8006/. When set it is asked for the VMs, and the OpenTofu files are not read."`
+	ProxmoxEndpoint string `env:"PROXMOX_VE_ENDPOINT" kind:"URL" group:"Interoperability" doc:"URL of the Proxmox API, such as https://pve.example.net:8006/. When set it is asked for the VMs, and the OpenTofu files are not read."`
 	ProxmoxToken    string `env:"PROXMOX_VE_API_TOKEN" group:"Interoperability" doc:"API token for it, as user@realm!name=secret; the role PVEAuditor is enough."`
 	ProxmoxInsecure bool   `env:"PROXMOX_VE_INSECURE" envDefault:"false" group:"Interoperability" doc:"Accept any certificate of the Proxmox API."`
 

@@ -1,6 +1,7 @@
 package settings_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/base/plainfile"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
@@ -446,4 +448,77 @@ func FuzzSettings(f *testing.F) {
 			}
 		})
 	})
+}
+
+// What somebody pasted into the wrong place is not told to the whole terminal.
+func TestNoKeyIsEchoed(t *testing.T) {
+	t.Parallel()
+
+	for name, key := range map[string]string{
+		"an age key":      "AGE-SECRET-KEY-1PLANTEDPLANTED",
+		"a token":         "abcdef.planted0planted0",
+		"random bytes":    "PLANTEDplanted0123456789PLANTEDplanted=",
+		"a file's text":   "apiVersion: v1\nplanted: {}\n",
+		"a Proxmox token": "root@pam!lab=planted-0000",
+	} {
+		for _, knob := range settings.Table() {
+			var environ []string
+
+			given := settings.Overrides{}
+			if knob.FlagAlone() {
+				given[knob.Flag] = key
+			} else {
+				environ = append(environ, knob.Name+"="+key)
+			}
+
+			_, err := settings.Load(environ, given, t.TempDir())
+			if err != nil {
+				require.NotContains(t, strings.ToLower(err.Error()), "planted", "%s in %s", name, knob.Name)
+			} else {
+				require.NotEqual(t, "path", knob.Type, "%s as %s", name, knob.Name)
+			}
+		}
+	}
+}
+
+func TestTheProxmoxEndpointIsAURL(t *testing.T) {
+	t.Parallel()
+
+	for _, text := range []string{"", "https://pve.example.net:8006/", "http://[2001:db8::1]:8006/api2/json"} {
+		_, err := settings.Load([]string{"PROXMOX_VE_ENDPOINT=" + text}, nil, t.TempDir())
+		require.NoError(t, err)
+	}
+
+	for _, text := range []string{"notaurl", "pve.example.net:8006", "https://", "ftp://pve.example.net", "https://a b"} {
+		_, err := settings.Load([]string{"PROXMOX_VE_ENDPOINT=" + text}, nil, t.TempDir())
+		require.ErrorContains(t, err, fmt.Sprintf("=%q: PROXMOX_VE_ENDPOINT takes the URL of a server", text))
+	}
+}
+
+// What can't be read to its end is refused before anybody tries, whichever setting names it.
+func TestInputsAreFilesOfASaneSize(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	large := filepath.Join(folder, "large")
+	require.NoError(t, os.WriteFile(large, make([]byte, plainfile.MaxSize+1), 0o600))
+
+	for _, name := range []string{"TALOSCONFIG", "KUBECONFIG", "SOPS_AGE_KEY_FILE", "CILIUM_VALUES"} {
+		for _, path := range []string{large, "large"} {
+			_, err := settings.Load([]string{name + "=" + path}, nil, folder)
+			require.ErrorContains(t, err, fmt.Sprintf("%s=%q: it has 4.0 MB, and at most 4 MB are read; %s takes a path", name,
+				large, name))
+		}
+	}
+
+	_, err := settings.Load(nil, settings.Overrides{"from": large}, folder)
+	require.ErrorContains(t, err, "-from=")
+
+	// A default is judged like any other value, and what is not there is somebody else's to judge.
+	require.NoError(t, os.Symlink(large, filepath.Join(folder, "kubeconfig")))
+	_, err = settings.Load([]string{"ROOT_DIR=" + folder}, nil, folder)
+	require.ErrorContains(t, err, "KUBECONFIG=")
+
+	_, err = settings.Load([]string{"KUBECONFIG=nowhere", "TALOSCONFIG=/dev/null"}, nil, folder)
+	require.NoError(t, err)
 }

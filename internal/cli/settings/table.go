@@ -1,15 +1,18 @@
 package settings
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/url"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/keylike"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 )
 
@@ -124,7 +127,7 @@ func knobOf(field reflect.StructField) Knob {
 		knob.Default = field.Tag.Get("default")
 	}
 
-	knob.Type = typeName(field.Type, isPath, knob.words)
+	knob.Type = cmp.Or(field.Tag.Get("kind"), typeName(field.Type, isPath, knob.words))
 	return knob
 }
 
@@ -183,6 +186,8 @@ func (k Knob) Takes() string {
 		return "a " + k.Type
 	case "list":
 		return "a comma separated list"
+	case "URL":
+		return "the URL of a server, with https:// or http://"
 	default:
 		return "a " + k.Type
 	}
@@ -197,6 +202,10 @@ func (k Knob) refuse(value reflect.Value) (guess string, err error) {
 
 	if k.Name == "CERT_FINGERPRINTS" {
 		return "", refuseFingerprints(value)
+	}
+
+	if k.Type == "URL" {
+		return "", refuseURL(value.String())
 	}
 
 	if k.minimum != "" && k.tooSmall(value) {
@@ -221,8 +230,18 @@ func refuseFingerprints(list reflect.Value) error {
 	for i := range list.Len() {
 		fingerprint := list.Index(i).String()
 		if sum, err := base64.StdEncoding.DecodeString(fingerprint); err != nil || len(sum) != sha256.Size {
-			return fmt.Errorf("%q is no fingerprint", fingerprint)
+			return fmt.Errorf("%q is no fingerprint", keylike.Shown(fingerprint))
 		}
+	}
+
+	return nil
+}
+
+// refuseURL takes the address of a server; none is as well.
+func refuseURL(text string) error {
+	parsed, err := url.Parse(text)
+	if text != "" && (err != nil || parsed.Host == "" || parsed.Scheme != "https" && parsed.Scheme != "http") {
+		return errShape
 	}
 
 	return nil

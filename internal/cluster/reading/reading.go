@@ -3,13 +3,12 @@ package reading
 
 import (
 	"errors"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/talos-mage/talos-mage/internal/base/plainfile"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
@@ -103,7 +102,7 @@ func (f *Files) Shown(path string) string {
 }
 
 func (f *Files) read(path string) *File {
-	data, mode, err := content(path)
+	data, mode, err := plainfile.Read(path)
 
 	return f.file(path, data, mode, err)
 }
@@ -121,24 +120,6 @@ func (f *Files) file(path string, data []byte, mode fs.FileMode, err error) *Fil
 	}
 
 	return read
-}
-
-func content(path string) ([]byte, fs.FileMode, error) {
-	opened, err := os.Open(path) //nolint:gosec // the user names it
-	if err != nil {
-		return nil, 0, err
-	}
-
-	defer opened.Close() //nolint:errcheck // it was only read
-
-	info, err := opened.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-
-	data, err := io.ReadAll(opened)
-
-	return data, info.Mode().Perm(), err
 }
 
 // ErrNoKey is the answer of Decrypted where nothing decrypts.

@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/keylike"
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
@@ -198,15 +199,12 @@ func (s Sops) set(variable string) string {
 	return "set"
 }
 
-// holdsKey reports whether a setting's value is a key itself, which is not to be shown.
-func holdsKey(value string) bool { return strings.Contains(strings.ToUpper(value), "AGE-SECRET-KEY-") }
-
 func file(path string) string {
 	if path == "" {
 		return "not set"
 	}
 
-	if holdsKey(path) {
+	if keylike.InPath(path) {
 		return "set to a key, not to the path of its file"
 	}
 

@@ -13,13 +13,19 @@ import (
 
 // SaysNothing reports whether a patch has nothing but comments and document marks, or is an empty list of operations.
 func SaysNothing(patch string) bool {
+	said := ""
+
 	for line := range strings.Lines(patch) {
-		if line = strings.TrimSpace(line); line != "" && line != "---" && line != "[]" && line[0] != '#' {
+		if line = strings.TrimSpace(line); line != "---" && !strings.HasPrefix(line, "#") {
+			said += line
+		}
+
+		if len(said) > len("[]") {
 			return false
 		}
 	}
 
-	return true
+	return said == "" || said == "[]"
 }
 
 // SubstituteText replaces the variables in the values of a YAML text that belongs to others, as a patch in a file. The

@@ -212,14 +212,25 @@ func (s Source) checkFields(node *yaml.Node, in reflect.Type) {
 			continue
 		}
 
-		if mapping, ok := reflect.Zero(in).Interface().(ForeignKeys); ok && mapping.IsForeign(key.Value) {
+		mapping, mayHoldOthers := reflect.Zero(in).Interface().(ForeignKeys)
+		if mayHoldOthers && mapping.IsForeign(key.Value) {
 			continue
 		}
 
 		mistake := s.Mistake(key, diagnosis.FileKey, "unknown key %q", key.Value)
 		mistake.Suggestion = suggest.Word(key.Value, Keys(in))
-		s.Add(mistake)
+
+		if mayHoldOthers && isReferredTo(value) {
+			s.Warn(mistake)
+		} else {
+			s.Add(mistake)
+		}
 	}
+}
+
+// isReferredTo reports whether aliases elsewhere refer to a part of a tree that Parse made.
+func isReferredTo(node *yaml.Node) bool {
+	return node.Anchor != "" || slices.ContainsFunc(node.Content, isReferredTo)
 }
 
 // yamlFields are the YAML keys of a struct, those of inlined structs included.

@@ -27,7 +27,7 @@ type Error struct {
 	Suggestion string
 	// Next is what to do; it may be empty.
 	Next string
-	// Err is the file system's error, for errors.Is; it may be nil.
+	// Err is what it comes from, for errors.Is; it may be nil.
 	Err error
 }
 
@@ -51,7 +51,7 @@ func (e *Error) Cause() string {
 	return text
 }
 
-// Unwrap gives the file system's error, if it was one.
+// Unwrap gives the error that it comes from, if there is one.
 func (e *Error) Unwrap() error { return e.Err }
 
 // ExitCode is 2: files alone decide it.
@@ -88,10 +88,15 @@ func Errors(err error) []*Error {
 // Mistakes collects the mistakes of one run over the files. The zero value is empty and ready.
 type Mistakes struct {
 	List []*Error
+	// Warnings are no mistakes, but may be meant otherwise.
+	Warnings []*Error
 }
 
 // Add takes one more mistake.
 func (m *Mistakes) Add(mistake *Error) { m.List = append(m.List, mistake) }
+
+// Warn takes one more that does no harm.
+func (m *Mistakes) Warn(mistake *Error) { m.Warnings = append(m.Warnings, mistake) }
 
 // Err is a multierror of all mistakes, sorted by place; nil if there are none. What follows from an earlier mistake
 // about the same value is left out, as that a variable without a value is no address.

@@ -94,7 +94,8 @@ func (s Source) Needed(file *reading.File, what, nextIfMissing, nextIfEmpty stri
 }
 
 // Parse reads the first document of a YAML text into a tree without comments, aliases and merge keys; the places of the
-// nodes are those in the file. Nil if there is no document, or it is broken, which is added to the mistakes.
+// nodes are those in the file, and what something refers to has its anchor. Nil if there is no document, or it is
+// broken, which is added to the mistakes.
 func (s Source) Parse(data []byte) *yaml.Node {
 	var document yaml.Node
 
@@ -114,7 +115,7 @@ func (s Source) Parse(data []byte) *yaml.Node {
 		return nil
 	}
 
-	flattener := flattener{Source: s, budget: maxNodes}
+	flattener := flattener{Source: s, budget: maxNodes, anchored: map[*yaml.Node]*yaml.Node{}}
 
 	return flattener.flatten(document.Content[0], 0)
 }
@@ -147,11 +148,17 @@ type flattener struct {
 	Source
 
 	budget int
+	// anchored are the first copies of nodes with anchors.
+	anchored map[*yaml.Node]*yaml.Node
 }
 
 func (f *flattener) flatten(node *yaml.Node, depth int) *yaml.Node {
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias
+
+		if copied := f.anchored[node]; copied != nil {
+			copied.Anchor = node.Anchor
+		}
 	}
 
 	if f.budget--; f.budget < 0 || depth > maxDepth {
@@ -167,6 +174,10 @@ func (f *flattener) flatten(node *yaml.Node, depth int) *yaml.Node {
 
 	copied := &yaml.Node{Kind: node.Kind, Tag: node.Tag, Value: node.Value, Style: node.Style, Line: node.Line,
 		Column: node.Column}
+
+	if node.Anchor != "" && f.anchored[node] == nil {
+		f.anchored[node] = copied
+	}
 
 	if node.Kind == yaml.MappingNode {
 		f.flattenMapping(node, copied, depth)

@@ -74,6 +74,8 @@ func (c *cluster) checkVersions() {
 
 	if c.contract, err = release.Contract(declared); err != nil {
 		mistake := c.Mistake(yamlfile.PlaceOf(c.root, "talosVersion"), diagnosis.FileValue, "%s", err)
+		mistake.Err = err
+
 		if errors.Is(err, release.ErrTooNew) {
 			mistake.Next = fmt.Sprintf("use a newer talos-mage, or set talosVersion to %s or older; or have a talhelper that "+
 				"knows it render: CONFIG_GENERATOR=talhelper", release.Newest())

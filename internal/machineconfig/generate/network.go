@@ -6,10 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/cel"
-	"github.com/siderolabs/talos/pkg/machinery/cel/celenv"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
@@ -18,6 +15,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
 // checkDevices looks at the network interfaces: as they are needed for newer versions, and as machinery does for
@@ -225,12 +223,12 @@ func (l *links) addDevice() {
 
 // alias names the link that a selector finds.
 func (l *links) alias(rank int, name, key string, selector *v1alpha1.NetworkDeviceSelector) {
-	match := selectorExpression(selector)
+	match := machineconfig.LinkExpression(selector)
 	if match == "" {
 		return
 	}
 
-	expression, err := cel.ParseBooleanExpression(match, celenv.LinkLocator())
+	expression, err := machineconfig.ParseLinkExpression(match)
 	if err != nil {
 		l.bad(key, "no link can be selected by this: %s", oneLine(err))
 
@@ -240,34 +238,6 @@ func (l *links) alias(rank int, name, key string, selector *v1alpha1.NetworkDevi
 	alias := network.NewLinkAliasConfigV1Alpha1(name)
 	alias.Selector.Match = expression
 	l.add(rank, alias)
-}
-
-// selectorExpression says the same as a selector in the language of LinkAliasConfig.
-func selectorExpression(selector *v1alpha1.NetworkDeviceSelector) string {
-	var conditions []string
-
-	for _, field := range []struct{ pattern, of string }{
-		{selector.NetworkDeviceHardwareAddress, "mac(link.hardware_addr)"},
-		{selector.NetworkDevicePermanentAddress, "mac(link.permanent_addr)"},
-		{selector.NetworkDeviceBus, "link.bus_path"},
-		{selector.NetworkDeviceKernelDriver, "link.driver"},
-		{selector.NetworkDevicePCIID, "link.pciid"},
-	} {
-		if field.pattern != "" {
-			conditions = append(conditions, fmt.Sprintf("glob(%q, %s)", field.pattern, field.of))
-		}
-	}
-
-	if physical := selector.NetworkDevicePhysical; physical != nil {
-		condition := "link.type == 1" // Ethernet, by the kernel's numbers
-		if !*physical {
-			condition = "link.type != 1"
-		}
-
-		conditions = append(conditions, condition)
-	}
-
-	return strings.Join(conditions, " && ")
 }
 
 // common are addresses, routes and MTU of the device.

@@ -8,6 +8,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 )
@@ -68,16 +69,25 @@ func (w *Workspace) Pretend() {
 		err = w.PretendFiles(missing, standIn)
 	}
 
+	w.Made.WhyNot = scrubbed(err)
+
+	if w.Settings.ConfigGenerator == Talhelper && errors.Is(err, release.ErrTooNew) {
+		w.Made.WhyNot = errors.New("CONFIG_GENERATOR=talhelper: that may know a Talos that is newer than this program")
+	}
+}
+
+// scrubbed is an error of a rehearsal without secrets; mistakes in the files show none.
+func scrubbed(err error) error {
 	switch problem, _ := diagnosis.AsProblem(err); {
-	case err == nil:
-	case len(inventory.FileErrors(err)) > 0:
-		w.Made.WhyNot = err
+	case err == nil, len(inventory.FileErrors(err)) > 0:
+		return err
 	case problem != nil:
 		scrubbed := *problem
 		scrubbed.Cause = report.Scrub(problem.Cause)
-		w.Made.WhyNot = &scrubbed
+
+		return &scrubbed
 	default:
-		w.Made.WhyNot = errors.New(report.Scrub(err.Error()))
+		return errors.New(report.Scrub(err.Error()))
 	}
 }
 

@@ -2,31 +2,54 @@ package workspace
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// Compare has the checks tell which machine configs are out of date.
-func (w *Workspace) Compare() { w.Made.Outdated, w.Made.Compared = w.Outdated() }
+// Compare has the checks tell which machine configs are out of date, and what keeps them from being made again. A Talos
+// that is newer than this program keeps nobody from using those that are there.
+func (w *Workspace) Compare() {
+	names, err := w.outdated()
+	w.Made.Outdated, w.Made.Compared = names, err == nil
+
+	if err != nil && !errors.Is(err, errNotCompared) && !errors.Is(err, release.ErrTooNew) {
+		w.Made.WhyNot = scrubbed(err)
+	}
+}
 
 // Outdated are the machine configs that would be rendered otherwise by now. It is not known where something else
 // renders them, or not all are there, and without the cluster's own secrets.
 func (w *Workspace) Outdated() (names []string, known bool) {
+	names, err := w.outdated()
+
+	return names, err == nil
+}
+
+// errNotCompared is of machine configs that there is nothing to compare with.
+var errNotCompared = errors.New("not compared")
+
+func (w *Workspace) outdated() ([]string, error) {
 	if w.Settings.ConfigGenerator == NoGenerator || w.Settings.ConfigGenerator == Talhelper || !w.Complete() ||
 		w.Cluster.SecretsPath() == "" {
-		return nil, false
+		return nil, errNotCompared
 	}
 
 	rendered, standIn, err := w.Rehearse()
-	if err != nil || standIn != "" {
-		return nil, false
+	if err != nil {
+		return nil, err
+	}
+
+	if standIn != "" {
+		return nil, errNotCompared
 	}
 
 	_, changed := w.Difference(rendered)
 
-	return slices.DeleteFunc(Names(changed), func(name string) bool { return name == TalosconfigName }), true
+	return slices.DeleteFunc(Names(changed), func(name string) bool { return name == TalosconfigName }), nil
 }
 
 // Difference compares what was rendered with what is there. A talosconfig is new each time it is rendered, so an

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -23,6 +26,25 @@ func (w *Workspace) programs() program.Runner {
 	}
 
 	return program.Runner{Environ: environ, Dir: w.Settings.TalosDir}
+}
+
+// gitPatience is how long git may take to say what it ignores.
+const gitPatience = 10 * time.Second
+
+// notIgnored is how git check-ignore says so; it ends with 128 outside of a repository.
+const notIgnored = 1
+
+// Unignored reports whether a file lies in a git repository that does not ignore it. Without git nothing is.
+func (w *Workspace) Unignored(ctx context.Context, path string) bool {
+	ctx, cancel := context.WithTimeout(ctx, gitPatience)
+	defer cancel()
+
+	git := program.Git(w.Environ, filepath.Dir(path))
+	_, err := git.Run(ctx, nil, "git", "-c", "core.fsmonitor=false", "check-ignore", "--quiet", "--", path)
+
+	var exit *exec.ExitError
+
+	return errors.As(err, &exit) && exit.ExitCode() == notIgnored
 }
 
 // talhelper runs talhelper. Its complaint becomes part of the error, scrubbed.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
-	"github.com/talos-mage/talos-mage/internal/report"
 )
 
 // Words of CONFIG_GENERATOR, besides "native".
@@ -69,13 +67,9 @@ func (w *Workspace) Rehearse() (files []File, standIn string, err error) {
 
 		if path := w.Cluster.SecretsPath(); path != "" {
 			bundle, err := w.readSecrets(path, variables)
-			if !isMissing(err) {
-				standIn = ""
+			if standIn = whyNotHere(err); standIn == "" {
 				return bundle, err
 			}
-
-			problem, _ := diagnosis.AsProblem(err)
-			standIn, _, _ = strings.Cut(report.Scrub(problem.Headline()), ";") // which key, without all that was tried
 		}
 
 		return throwaway.Secrets()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/base/program"
@@ -19,6 +20,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -184,9 +186,21 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// isMissing reports whether an error says that sops, or the key that it needs, is not here.
-func isMissing(err error) bool {
+// whyNotHere is what an error says of secrets that are not here: sops, the key that it needs, or the variables that
+// hold them are missing. It is empty for another error, and for none.
+func whyNotHere(err error) string {
 	var problem *diagnosis.Problem
-	return errors.As(err, &problem) &&
-		(problem.ID == diagnosis.SecretsUndecryptable || problem.ID == diagnosis.ProgramMissing)
+	if errors.As(err, &problem) &&
+		(problem.ID == diagnosis.SecretsUndecryptable || problem.ID == diagnosis.ProgramMissing) {
+		why, _, _ := strings.Cut(report.Scrub(problem.Headline()), ";") // which key, without all that was tried
+		return why
+	}
+
+	mistakes := inventory.FileErrors(err)
+	if len(mistakes) == 0 || slices.ContainsFunc(mistakes,
+		func(mistake *inventory.FileError) bool { return mistake.ID != diagnosis.FileVariable }) {
+		return ""
+	}
+
+	return mistakes[0].Path + ": " + mistakes[0].Message
 }

@@ -83,7 +83,7 @@ var mayImport = map[string][]string{
 	// Its machines know nothing of the API that is served for them, and nobody else sees either.
 	"internal/dev/emulator": {
 		"internal/cluster", "internal/dev/clusterfiles", "internal/dev/emulator/api", "internal/dev/emulator/machine",
-		"internal/machineconfig",
+		"internal/machineconfig", "internal/machineconfig/generate",
 	},
 	"internal/dev/emulator/api":     {"internal/dev/emulator", "internal/dev/emulator/machine"},
 	"internal/dev/emulator/machine": {"internal/dev/emulator"},

@@ -12,12 +12,14 @@ import (
 )
 
 // opening is a call that opens a file.
-var opening = regexp.MustCompile(`\b(os\.(Open|OpenFile|ReadFile)|machineconfig\.Load|talos\.LoadCredentials)\(`)
+var opening = regexp.MustCompile(`\b(os\.(Open|OpenFile|ReadFile)|plainfile\.Read|machineconfig\.Load|talos\.LoadCredentials)\(`)
 
 // mayOpen are the files of code that open files past cluster/reading, which opens those of a cluster once a run, and
 // why they do.
 var mayOpen = map[string]string{
 	"internal/base/atomicfile/atomicfile.go": "writes, and syncs folders",
+	"internal/base/lockfile/lockfile.go":     "makes locks, which are empty",
+	"internal/base/plainfile/plainfile.go":   "it is the one that opens them",
 	"internal/check/proxmox/tofu/module.go":  "OpenTofu files are no part of the cluster's",
 	"internal/cli/invocation/launcher.go":    "asks the system which program called",
 	"internal/cluster/reading/reading.go":    "it is the one that reads",

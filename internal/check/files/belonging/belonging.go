@@ -18,7 +18,6 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -296,6 +295,9 @@ func checkHostnames(r *check.Report, in *check.Input) {
 				r.Warn(config.HostnamePlace(""), machineconfig.HowToGenerate,
 					"%s sets no hostname, so the node will not be called %s; set `ignoreHostname: true` if that is meant", shown,
 					node.Hostname)
+			case in.Declares(config, static):
+				r.Warn(config.HostnamePlace(static), "declare the name as hostname, or take it out of the patch",
+					"a patch calls it %q", static)
 			default:
 				r.Found(config.HostnamePlace(static), machineconfig.HowToGenerate, "%s sets the hostname %q", shown, static)
 			}
@@ -325,7 +327,10 @@ func checkAddress(r *check.Report, in *check.Input, node *inventory.Node, config
 		return // a DNS name: what it stands for is for the checks of names to find out
 	}
 
-	shown, static := in.Shown(node.ConfigFile), config.Addresses()
+	shown := in.Shown(node.ConfigFile)
+	static := slices.DeleteFunc(config.Addresses(), func(prefix netip.Prefix) bool {
+		return prefix.Addr().IsLinkLocalUnicast() || prefix.Addr().IsLoopback() // no node is reached there
+	})
 
 	if slices.Contains(config.VIPs(), declared) {
 		r.Found(in.Entry(node, "ipAddress"), "declare the machine's own address as ipAddress",
@@ -339,14 +344,28 @@ func checkAddress(r *check.Report, in *check.Input, node *inventory.Node, config
 		return
 	}
 
-	// An address that is not in the config can still come from DHCP, on another link than the static ones.
 	severity := diagnosis.Failure
-	if !check.AnyContains(static, declared) && config.UsesDHCP() {
-		severity = diagnosis.Warning
+
+	// An address that is not in the config can still come from the network, on another link than the static ones.
+	if !check.AnyContains(static, declared) {
+		if learnsAddress(config, declared) {
+			return
+		}
+
+		if config.UsesDHCP() {
+			severity = diagnosis.Warning
+		}
 	}
 
 	r.Add(severity, in.Entry(node, "ipAddress"), "correct ipAddress, or "+machineconfig.HowToGenerate,
 		"its declared address is none of the static ones in %s: %s", shown, check.Join(static))
+}
+
+// learnsAddress reports whether a node has a link that gets its addresses of a family from the network alone: by DHCP
+// or, of IPv6, from what routers announce.
+func learnsAddress(config *check.Rendered, addr netip.Addr) bool {
+	return addr.Is6() || slices.ContainsFunc(config.Links(),
+		func(link *check.Link) bool { return link.DHCP && !link.HasFamily(addr) })
 }
 
 func checkClusters(r *check.Report, in *check.Input) {
@@ -354,35 +373,17 @@ func checkClusters(r *check.Report, in *check.Input) {
 		func(node *inventory.Node, config *check.Rendered) {
 			shown := in.Shown(node.ConfigFile)
 
-			if name := config.ClusterName(); name != "" && name != in.Cluster.Name {
+			if name := config.ClusterName(); name != "" && name != in.Cluster.Name && !in.Declares(config, name) {
 				r.Found(config.File.At("cluster.clusterName"), machineconfig.HowToGenerate,
 					"%s is of cluster %q, and the inventory of %q", shown, name, in.Cluster.Name)
 			}
 
 			if endpoint := config.Endpoint(); endpoint != nil && in.Cluster.Endpoint != nil &&
-				endpoint.String() != in.Cluster.Endpoint.String() && !endpointIsDeclared(in, node, config) {
+				endpoint.String() != in.Cluster.Endpoint.String() && !in.Declares(config, endpoint.String()) {
 				r.Found(config.File.At("cluster.controlPlane.endpoint"), machineconfig.HowToGenerate,
 					"%s has the endpoint %s, and the inventory %s", shown, endpoint.Redacted(), in.Cluster.Endpoint.Redacted())
 			}
 		})
-}
-
-// endpointIsDeclared reports whether a node has an endpoint of its own on purpose: a patch sets it, or its config is
-// what would be rendered.
-func endpointIsDeclared(in *check.Input, node *inventory.Node, config *check.Rendered) bool {
-	return config.File.Unwritten || slices.ContainsFunc(in.Patches, func(patch *check.Patch) bool {
-		reaches := func(use check.PatchUse) bool { return slices.Contains(in.NodesOf(use), node) }
-
-		return slices.ContainsFunc(patch.Uses(), reaches) && setsEndpoint(patch, config.Endpoint().String())
-	})
-}
-
-func setsEndpoint(patch *check.Patch, endpoint string) bool {
-	return slices.ContainsFunc(patch.File.Places.Roots(), func(root *yaml.Node) bool {
-		set := check.Follow(root, "cluster", "controlPlane", "endpoint")
-
-		return set != nil && set.Value == endpoint
-	})
 }
 
 // checkSharedConfigs looks for what only one machine can have in a config that several get.

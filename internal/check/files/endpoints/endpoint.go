@@ -57,7 +57,7 @@ func checkEndpoint(ctx context.Context, r *check.Report, in *check.Input) {
 	default:
 		r.As(diagnosis.EndpointElsewhere).Seen(
 			"the endpoint %s is neither the VIP nor a control plane: it is taken for a balancer, which has to forward to "+
-				"port %d of the control planes", endpoint.Redacted(), defaultAPIServerPort)
+				"port %d of the control planes", endpoint.Redacted(), servedPort(in))
 	}
 }
 

@@ -2,9 +2,10 @@
 package endpoints
 
 import (
+	"net"
 	"net/netip"
 	"slices"
-	"strings"
+	"strconv"
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -122,15 +123,12 @@ func checkWorkerVIP(r *check.Report, config *check.Rendered) {
 // checkEndpointPort looks for an endpoint that leaves its port to the scheme. Where it leads to a control plane,
 // checkEndpoint says more.
 func checkEndpointPort(r *check.Report, in *check.Input) {
-	if endpoint := in.Cluster.Endpoint; endpoint != nil && endpoint.Hostname() != "" && endpoint.Port() == "" &&
-		in.Talconfig != nil && servedPort(in) != httpsPort {
-		host := endpoint.Hostname()
-		if strings.Contains(host, ":") {
-			host = "[" + host + "]"
-		}
+	endpoint, serves := in.Cluster.Endpoint, servedPort(in)
 
-		r.Found(in.Talconfig.At("endpoint"), "write https://"+host+":6443", "the endpoint %s has no port: clients use 443",
-			endpoint.Redacted())
+	if endpoint != nil && endpoint.Hostname() != "" && endpoint.Port() == "" && in.Talconfig != nil &&
+		serves != httpsPort {
+		r.Found(in.Talconfig.At("endpoint"), "write https://"+net.JoinHostPort(endpoint.Hostname(), strconv.Itoa(serves)),
+			"the endpoint %s has no port: clients use 443", endpoint.Redacted())
 	}
 }
 

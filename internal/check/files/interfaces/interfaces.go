@@ -4,12 +4,10 @@ package interfaces
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
-	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -244,100 +242,6 @@ func checkSharedMembers(r *check.Report, config *check.Rendered) {
 			r.Add(severity, member.At, "leave "+member.Name+" in one of the two", "%s is a member of %s and of %s", member.Name,
 				first.Label, link.Label)
 		}
-	}
-}
-
-// checkWideSelectors looks for selectors that leave open which link is meant.
-func checkWideSelectors(r *check.Report, config *check.Rendered) {
-	for _, link := range config.Links() {
-		selector := link.Selector
-		if selector == nil || link.VLAN {
-			continue
-		}
-
-		macs := selector.NetworkDeviceHardwareAddress + selector.NetworkDevicePermanentAddress
-
-		if strings.Trim(macs, "*:") == "" && selector.NetworkDeviceBus == "" && selector.NetworkDevicePCIID == "" {
-			r.Found(link.At.Field("deviceSelector"), "select the link by its MAC address",
-				"the selector (%s) leaves open which link is meant", check.SelectorText(selector))
-		}
-	}
-
-	for _, alias := range config.Provider.NetworkLinkAliasConfigs() {
-		selector := alias.LinkSelector()
-		if text := strings.TrimSpace(selector.String()); !alias.IsPatternAlias() &&
-			(text == "true" || text == "link.physical") {
-			r.Found(config.File.In("LinkAliasConfig/"+alias.Name(), "selector.match"), "select the link by its MAC address",
-				"the selector of %s (%s) leaves open which link is meant", alias.Name(), text)
-		}
-	}
-}
-
-var (
-	// macPattern is what a MAC address may be matched with: lower case, colons, wildcards for the rest.
-	macPattern = pattern.New(`^[0-9a-f:*]+$`)
-	// comparedMAC finds MAC addresses in the expression of a link alias.
-	comparedMAC = pattern.New(`mac\(link\.(?:permanent|hardware)_addr\) ?== ?["']([^"']*)["']|glob\(["']([^"']*)["'], ?mac\(`)
-)
-
-// checkImpossibleSelectors looks for MAC addresses in a form that Talos never has.
-func checkImpossibleSelectors(r *check.Report, config *check.Rendered) {
-	for _, link := range config.Links() {
-		if link.Selector == nil || link.VLAN {
-			continue
-		}
-
-		for _, field := range []struct{ name, mac string }{
-			{"hardwareAddr", link.Selector.NetworkDeviceHardwareAddress},
-			{"permanentAddr", link.Selector.NetworkDevicePermanentAddress},
-		} {
-			if why := neverAMAC(field.mac); why != "" {
-				r.Add(without(config, link), link.At.Field("deviceSelector").Field(field.name),
-					"write it in lower case, with colons", "%s %q matches no link: %s", field.name, field.mac, why)
-			}
-		}
-	}
-
-	for _, alias := range config.Provider.NetworkLinkAliasConfigs() {
-		selector := alias.LinkSelector()
-		for _, match := range comparedMAC.FindAllStringSubmatch(selector.String(), -1) {
-			if why := neverAMAC(match[1] + match[2]); why != "" {
-				r.Warn(config.File.In("LinkAliasConfig/"+alias.Name(), "selector.match"), "write it in lower case, with colons",
-					"%q matches no link: %s", match[1]+match[2], why)
-			}
-		}
-	}
-}
-
-// without is how bad it is that a link's settings reach no link: there is no network if no other link has addresses or
-// asks for them.
-func without(c *check.Rendered, link *check.Link) diagnosis.Severity {
-	if len(link.Addresses) == 0 {
-		return diagnosis.Warning
-	}
-
-	for _, other := range c.Links() {
-		if other != link && !other.IsLocal() && (other.DHCP || len(other.Addresses) > 0) {
-			return diagnosis.Warning
-		}
-	}
-
-	return diagnosis.Failure
-}
-
-// neverAMAC says why a pattern matches no MAC address; empty when it may.
-func neverAMAC(pattern string) string {
-	switch {
-	case pattern == "":
-		return ""
-	case pattern != strings.ToLower(pattern):
-		return "MAC addresses are compared in lower case"
-	case !macPattern.MatchString(pattern):
-		return "MAC addresses have hexadecimal digits and colons"
-	case !strings.Contains(pattern, "*") && host.MAC(pattern) == "":
-		return "a MAC address has six parts of two digits"
-	default:
-		return ""
 	}
 }
 

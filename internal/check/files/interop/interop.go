@@ -491,36 +491,11 @@ func checkRefusedLabels(r *check.Report, config *check.Rendered) {
 	}
 
 	for _, label := range slices.Sorted(maps.Keys(config.Provider.Machine().NodeLabels())) {
-		if refusedToKubelets(label) {
+		if check.RefusedToKubelets(label) {
 			r.Found(labelPlace(config, label),
 				"take it out, and run: kubectl label node "+config.Name+" "+label+"="+config.Provider.Machine().NodeLabels()[label],
 				"a worker may not set the label %s itself", label)
 		}
-	}
-}
-
-// kubeletLabels are the labels of Kubernetes' own domains that a kubelet may set.
-var kubeletLabels = []string{
-	"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os",
-	"topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
-	"failure-domain.beta.kubernetes.io/region",
-	"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
-}
-
-// refusedToKubelets reports whether NodeRestriction keeps a label from kubelets.
-func refusedToKubelets(label string) bool {
-	domain, _, qualified := strings.Cut(label, "/")
-	within := func(name string) bool { return domain == name || strings.HasSuffix(domain, "."+name) }
-
-	switch {
-	case !qualified:
-		return false
-	case within("node-restriction.kubernetes.io"):
-		return true
-	case !within("kubernetes.io") && !within("k8s.io"):
-		return false
-	default:
-		return !slices.Contains(kubeletLabels, label) && !within("kubelet.kubernetes.io") && !within("node.kubernetes.io")
 	}
 }
 

@@ -192,7 +192,9 @@ func checkFamilies(r *check.Report, config *check.Rendered) {
 		own.four, own.six = own.four || addr.Is4(), own.six || addr.Is6()
 	}
 
-	if own != (families{}) && !config.UsesDHCP() && services.lacks(own) {
+	mayComeFromRouter := own.four && config.ServiceSubnets()[0].Addr().Is4()
+
+	if own != (families{}) && !config.UsesDHCP() && services.lacks(own) && !mayComeFromRouter {
 		severity := diagnosis.Warning
 		if !own.four && config.ServiceSubnets()[0].Addr().Is4() && len(config.Addresses()) > 0 {
 			severity = diagnosis.Failure

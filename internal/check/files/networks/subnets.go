@@ -81,7 +81,8 @@ func containing(subnets []subnet, addr netip.Addr) (subnet, bool) {
 	return subnets[i], true
 }
 
-// checkNodeIPs finds kubelets that are told to use none of their node's addresses.
+// checkNodeIPs finds kubelets that are told to use none of their node's addresses. A node whose config has none may be
+// declared by an address that a router translates, as in a cloud: then it has others.
 func checkNodeIPs(r *check.Report, in *check.Input) {
 	r.EachNode(func(node *inventory.Node, config *check.Rendered) {
 		valid := config.Provider.Machine().Kubelet().NodeIP().ValidSubnets()
@@ -92,10 +93,14 @@ func checkNodeIPs(r *check.Report, in *check.Input) {
 			return
 		}
 
-		r.Found(config.File.At("machine.kubelet.nodeIP.validSubnets"),
+		severity, all := diagnosis.Failure, "all that the files give the node"
+		if len(config.Addresses()) == 0 {
+			severity, all = diagnosis.Warning, "by which the node is declared"
+		}
+
+		r.Add(severity, config.File.At("machine.kubelet.nodeIP.validSubnets"),
 			in.Regenerate("put the subnet of "+node.Name+" into kubelet.nodeIP.validSubnets"),
-			"kubelet.nodeIP.validSubnets (%s) leaves out %s, all that the node has", strings.Join(valid, ", "),
-			check.Join(addresses))
+			"kubelet.nodeIP.validSubnets (%s) leaves out %s, %s", strings.Join(valid, ", "), check.Join(addresses), all)
 	})
 }
 

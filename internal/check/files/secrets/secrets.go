@@ -2,8 +2,6 @@
 package secrets
 
 import (
-	"bytes"
-
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -29,9 +27,9 @@ func Checks() []check.Check {
 	}
 }
 
-// checkSecretsMode looks for a plaintext secrets file that others can read.
+// checkSecretsMode looks for a plaintext secrets file that others can read. One whose values are variables holds none.
 func checkSecretsMode(r *check.Report, in *check.Input) {
-	if file := in.SecretsFile; !bytes.Contains(file.Data, []byte("ENC[")) && file.Mode&0o077 != 0 {
+	if file := in.SecretsFile; unreadBundle(in) == "" && file.Mode&0o077 != 0 {
 		r.Found(file.Itself(), "sops --encrypt --in-place "+file.Shown+", or chmod 600 "+file.Shown,
 			"the file is not encrypted, and its mode is %04o", file.Mode)
 	}

@@ -65,13 +65,7 @@ func findTracked(in *check.Input) trackedFiles {
 }
 
 func listTracked(in *check.Input, folder string) (paths []string, why string) {
-	// What points git at another repository, as in a hook, is not about this folder.
-	environ := slices.DeleteFunc(slices.Clone(in.Options.Environ), func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-
-		return slices.Contains([]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}, name)
-	})
-	git := program.Runner{Environ: environ, Dir: folder}
+	git := program.Git(in.Options.Environ, folder)
 
 	if _, found := git.Find("git"); !found {
 		return nil, untracked

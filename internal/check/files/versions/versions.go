@@ -263,7 +263,8 @@ func checkDeclaredKubernetes(r *check.Report, in *check.Input) {
 	})
 }
 
-// eachKubelet visits the kubelets that configs name a version of, where one is declared.
+// eachKubelet visits the kubelets that configs name a version of, where one is declared. A kubelet that a patch chooses
+// is not one that kubernetesVersion is for.
 func eachKubelet(in *check.Input, visit func(config *check.Rendered, kubelet Component, tag, declared string)) {
 	declared := in.Cluster.KubernetesVersion
 	if _, known := release.Numbers(declared); !known {
@@ -271,7 +272,8 @@ func eachKubelet(in *check.Input, visit func(config *check.Rendered, kubelet Com
 	}
 
 	for _, config := range in.Configs {
-		if kubelet := Components(config)[0]; kubelet.Tag() != "" && kubelet.declared(config) {
+		if kubelet := Components(config)[0]; kubelet.Tag() != "" && kubelet.declared(config) &&
+			!in.Declares(config, kubelet.Image) {
 			visit(config, kubelet, kubelet.Tag(), declared)
 		}
 	}

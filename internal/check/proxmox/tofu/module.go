@@ -14,6 +14,8 @@ import (
 	"github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/talos-mage/talos-mage/internal/base/plainfile"
 )
 
 // Module is a folder of OpenTofu files, with values for its variables.
@@ -166,7 +168,7 @@ func (r *reader) parse(path string) (*hcl.File, error) {
 		return file, nil
 	}
 
-	data, err := os.ReadFile(path)
+	data, _, err := plainfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("read OpenTofu file: %w", err)
 	}

@@ -4,27 +4,23 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/throwaway"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 )
-
-// usualDiskSize is what a machine's disk holds when its selector asks for nothing else, in bytes.
-const usualDiskSize = 50_000_000_000
 
 // FromDirectory starts a machine, in maintenance mode, for every node that the talconfig.yaml in dir declares.
 // Addresses that are not loopback ones are played on addresses of the lab; Environ tells a client where. The machines
-// have the declared MACs, UUIDs and disks. The machines find the cluster's endpoint in the lab too and never send
-// anything elsewhere. A client has no such map of the endpoint: it looks for Kubernetes at the declared address or
-// name. Of the options Lab, LabOptions, Timing and Edit are heeded.
+// have the declared MACs and UUIDs, and disks that fit the machine configs, rendered or not. They find the cluster's
+// endpoint in the lab too and never send anything elsewhere. A client has no such map of the endpoint: it looks for
+// Kubernetes at the declared address or name. Of the options Lab, LabOptions, Timing and Edit are heeded.
 func FromDirectory(dir string, environ []string, options Options) (*Cluster, error) {
 	declared, err := inventory.Load(inventory.Options{TalosDir: dir, Environ: environ})
 	if err != nil {
@@ -59,12 +55,10 @@ func FromDirectory(dir string, environ []string, options Options) (*Cluster, err
 func (c *Cluster) play(declared *inventory.Cluster, options Options) error {
 	var controlPlanes []*emulator.Node
 
-	for i, node := range declared.Nodes {
-		machine, err := c.describe(node, c.Lab.MachineAddress(i))
-		if err != nil {
-			return err
-		}
+	rendered := render(declared)
 
+	for i, node := range declared.Nodes {
+		machine := c.describe(node, c.Lab.MachineAddress(i), rendered)
 		machine.Timing = options.Timing
 
 		if declared.TalosVersion != "" {
@@ -122,7 +116,7 @@ func (c *Cluster) playEndpoint(declared *inventory.Cluster, controlPlanes []*emu
 }
 
 // describe makes a machine that fits its declaration and is found at an address of the lab.
-func (c *Cluster) describe(node *inventory.Node, actual netip.Addr) (emulator.NodeOptions, error) {
+func (c *Cluster) describe(node *inventory.Node, actual netip.Addr, rendered map[string][]byte) emulator.NodeOptions {
 	options := emulator.NodeOptions{Name: node.Name, Address: actual, UUID: node.UUID, SecureBoot: node.SecureBoot,
 		UKI: node.SecureBoot}
 
@@ -138,95 +132,60 @@ func (c *Cluster) describe(node *inventory.Node, actual netip.Addr) (emulator.No
 		options.Links = append(options.Links, emulator.Link{Name: fmt.Sprintf("eth%d", i), MAC: mac})
 	}
 
-	disk := emulator.Disk{Name: "vda", Size: usualDiskSize, Transport: "virtio"}
+	config := configOf(node, rendered)
+	if config == nil {
+		// What is wrong with the files is for the tool to find, not for its rehearsal.
+		options.Disks = []emulator.Disk{installDisk(node.InstallDisk)}
 
-	if node.InstallDisk != "" {
-		disk.Name = filepath.Base(node.InstallDisk)
+		return options
+	}
 
-		if dir := filepath.Dir(node.InstallDisk); dir != "/dev" {
-			disk.Name, disk.Symlinks = "vda", []string{node.InstallDisk}
+	options.Disks = disksFor(node.InstallDisk, config.Provider)
+
+	for _, prefix := range config.Addresses() {
+		if !prefix.Addr().IsLoopback() {
+			c.Lab.Map(prefix.Addr(), actual)
 		}
 	}
 
-	data, err := os.ReadFile(node.ConfigFile)
-	if os.IsNotExist(err) {
-		options.Disks = []emulator.Disk{disk}
+	options.Links = selectLinks(options.Links, config)
 
-		return options, nil
-	} else if err != nil {
-		return options, fmt.Errorf("read machine config: %w", err)
-	}
-
-	return c.fit(options, disk, data, actual)
+	return options
 }
 
-// fit makes the machine what its machine config expects: a disk that the selector matches, and its static addresses in
-// the lab.
-func (c *Cluster) fit(options emulator.NodeOptions, disk emulator.Disk, data []byte,
-	actual netip.Addr) (emulator.NodeOptions, error) {
-	provider, err := configloader.NewFromBytes(data)
+// configOf is a node's machine config as it lies there, else as it would be rendered; nil if neither can be had.
+func configOf(node *inventory.Node, rendered map[string][]byte) *machineconfig.Config {
+	if config, err := machineconfig.Load(node.ConfigFile); err == nil {
+		return config
+	}
+
+	config, err := machineconfig.FromBytes(node.ConfigFile, rendered[filepath.Base(node.ConfigFile)])
 	if err != nil {
-		// What is wrong with the file is for the tool to find, not for its rehearsal.
-		options.Disks = []emulator.Disk{disk}
-
-		return options, nil //nolint:nilerr // as above
+		return nil
 	}
 
-	if raw := provider.RawV1Alpha1(); raw != nil && raw.MachineConfig != nil && raw.MachineConfig.MachineInstall != nil {
-		selectDisk(&disk, raw.MachineConfig.MachineInstall.InstallDiskSelector)
-	}
-
-	if config, err := machineconfig.FromBytes("", data); err == nil {
-		for _, prefix := range config.Addresses() {
-			if !prefix.Addr().IsLoopback() {
-				c.Lab.Map(prefix.Addr(), actual)
-			}
-		}
-	}
-
-	options.Disks = []emulator.Disk{disk}
-
-	return options, nil
+	return config
 }
 
-// selectDisk makes a disk that a selector matches; patterns lose their stars.
-func selectDisk(disk *emulator.Disk, selector *v1alpha1.InstallDiskSelector) {
-	if selector == nil {
-		return
+// render makes the machine configs with secrets that nobody uses; none if they can't be made.
+func render(declared *inventory.Cluster) map[string][]byte {
+	configs := map[string][]byte{}
+
+	bundle, err := throwaway.Secrets()
+	if err != nil {
+		return configs
 	}
 
-	plain := func(pattern string) string { return strings.ReplaceAll(pattern, "*", "") }
-
-	disk.Model, disk.Serial, disk.WWID = plain(selector.Model), plain(selector.Serial), plain(selector.WWID)
-
-	switch strings.ToLower(string(selector.Type)) {
-	case "nvme":
-		disk.Name, disk.Transport = "nvme0n1", "nvme"
-	case "hdd":
-		disk.Name, disk.Transport, disk.Rotational = "sda", "sata", true
-	case "ssd":
-		disk.Name, disk.Transport = "sda", "sata"
-	case "sd":
-		disk.Name, disk.Transport = "mmcblk0", "mmc"
+	output, err := generate.Configs(generate.Source{Cluster: declared, Secrets: bundle, Now: time.Now()})
+	if err != nil {
+		return configs
 	}
 
-	if selector.Size != nil {
-		disk.Size = fittingSize(selector.Size.MatchData.Op, selector.Size.MatchData.Size)
+	for _, config := range output.Configs {
+		configs[config.File] = config.Bytes
 	}
-}
 
-// fittingSize is a size that passes a comparison.
-func fittingSize(operator string, size uint64) uint64 {
-	const more = 1_000_000_000
-
-	switch operator {
-	case ">", ">=":
-		return size + more
-	case "<", "<=":
-		return size - min(size, 1)
-	default:
-		return size
-	}
+	return configs
 }
 
 // Environ is what a client needs in its environment to talk to the machines: where the files are (the talosconfig too,

@@ -148,3 +148,58 @@ func TestMachinesOnOneAddressDifferByPort(t *testing.T) {
 		return err == nil
 	}, labcluster.Deadline, 10*time.Millisecond, "trustd was reached at its declared address")
 }
+
+// Machines have the disks that the files ask for, before any machine config is rendered.
+func TestMachinesOfADirectoryHaveTheDeclaredDisks(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "talconfig.yaml"), []byte(`clusterName: lab
+endpoint: https://192.0.2.10:6443
+talosVersion: v1.13.9
+kubernetesVersion: v1.36.3
+nodes:
+  - hostname: size
+    ipAddress: 192.0.2.11
+    controlPlane: true
+    installDiskSelector: {size: ">= 600GB", type: nvme}
+  - hostname: model
+    ipAddress: 192.0.2.12
+    installDiskSelector: {model: "QEMU*", serial: "0042", busPath: "/pci0000:00/0000:00:1f.2/*"}
+  - hostname: path
+    ipAddress: 192.0.2.13
+    installDisk: /dev/disk/by-id/ata-example
+  - hostname: volumes
+    ipAddress: 192.0.2.14
+    installDisk: /dev/sda
+    userVolumes:
+      - name: data
+        provisioning: {diskSelector: {match: 'disk.transport == "nvme" && disk.size > 3u * TB'}, minSize: 10GB}
+      - name: local
+        provisioning: {diskSelector: {match: 'disk.serial == "S42"'}, minSize: 1GB}
+      - name: rest
+        provisioning: {diskSelector: {match: system_disk}, minSize: 1GB}
+`), 0o600))
+
+	cluster, err := labcluster.FromDirectory(dir, nil, labcluster.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+
+	disks := func(name string) []emulator.Disk { return cluster.Node(name).Options().Disks }
+
+	require.Len(t, disks("size"), 1)
+	require.Equal(t, "nvme", disks("size")[0].Transport)
+	require.GreaterOrEqual(t, disks("size")[0].Size, uint64(600_000_000_000))
+
+	require.Len(t, disks("model"), 1)
+	require.Equal(t, []string{"QEMU", "0042", "/pci0000:00/0000:00:1f.2/"},
+		[]string{disks("model")[0].Model, disks("model")[0].Serial, disks("model")[0].BusPath})
+
+	require.Equal(t, []string{"/dev/disk/by-id/ata-example"}, disks("path")[0].Symlinks)
+
+	require.Len(t, disks("volumes"), 3)
+	require.Equal(t, "sda", disks("volumes")[0].Name)
+	require.Equal(t, "nvme", disks("volumes")[1].Transport)
+	require.Greater(t, disks("volumes")[1].Size, uint64(3_000_000_000_000))
+	require.Equal(t, "S42", disks("volumes")[2].Serial)
+}

@@ -82,6 +82,12 @@ type Link struct {
 	Virtual bool
 	// Down reports whether it has no carrier.
 	Down bool
+	// Driver is the kernel's, "ixgbe". Default: "virtio_net".
+	Driver string
+	// BusPath is where the hardware is, "0000:03:00.0". Default: a place of its own.
+	BusPath string
+	// PCIID is what the hardware is, "8086:1572".
+	PCIID string
 }
 
 // Extension is a system extension of an image.
@@ -97,6 +103,9 @@ type Disk struct {
 	Model      string
 	Serial     string
 	WWID       string
+	UUID       string
+	Modalias   string
+	BusPath    string // as "/pci0000:00/0000:00:1f.2/ata1"; empty for one that the name makes
 	Transport  string // "virtio", "nvme", "sata"; empty for virtual devices
 	Rotational bool
 	Readonly   bool

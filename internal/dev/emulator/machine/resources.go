@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -196,7 +197,8 @@ func diskResource(disk Disk) *block.Disk {
 	spec.Model, spec.Serial, spec.WWID, spec.Transport = disk.Model, disk.Serial, disk.WWID, disk.Transport
 	spec.Rotational, spec.Readonly, spec.CDROM = disk.Rotational, disk.Readonly, disk.CDROM
 	spec.Symlinks = disk.Symlinks
-	spec.BusPath = "/pci0000:00/0000:00:01.0/" + disk.Name
+	spec.UUID, spec.Modalias = disk.UUID, disk.Modalias
+	spec.BusPath = cmp.Or(disk.BusPath, "/pci0000:00/0000:00:01.0/"+disk.Name)
 	spec.SubSystem = "/sys/class/block"
 
 	return shown
@@ -315,6 +317,9 @@ func (r *resources) showLinks() {
 
 		if link.Virtual {
 			spec.Kind = "dummy"
+		} else {
+			spec.Driver, spec.PCIID = cmp.Or(link.Driver, "virtio_net"), link.PCIID
+			spec.BusPath = cmp.Or(link.BusPath, fmt.Sprintf("0000:00:%02x.0", i+3))
 		}
 
 		if mac, err := net.ParseMAC(link.MAC); err == nil {

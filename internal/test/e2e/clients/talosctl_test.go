@@ -130,22 +130,22 @@ func TestTalosctlIsToldWhyNot(t *testing.T) {
 	ctl := newTalosctl(t, sharedCluster(t))
 
 	for line, why := range map[string]string{
-		"bootstrap" + at("@worker1"):                                         "bootstrap is only available on control plane nodes",
-		"bootstrap" + at("@cp1"):                                             "etcd data directory is not empty",
-		"etcd members" + at("@worker1"):                                      "member list is only available on control plane nodes",
-		"etcd status" + at("@worker1"):                                       "etcd status is only available on control plane nodes",
-		"etcd snapshot db" + at("@worker1"):                                  "etcd snapshot is only available on control plane nodes",
-		"kubeconfig kubeconfig" + at("@worker1"):                             "kubeconfig is only available on control plane nodes",
-		"health" + at("@worker1"):                                            "cluster health check is only available on control plane nodes",
-		"service etcd" + at("@worker1"):                                      `service "etcd" is not registered on any nodes`,
-		"service etcd stop" + at("@cp1"):                                     `service "etcd" doesn't support stop operation via API`,
-		"service gadgetd restart" + at("@cp1"):                               `service "gadgetd" not defined`,
-		"get gadgets" + at("@cp1"):                                           `resource "gadgets" is not registered`,
-		"get disks sdz" + at("@cp1"):                                         "doesn't exist",
-		"logs gadgetd" + at("@cp1"):                                          "was not registered",
-		"version --insecure --nodes @cp1":                                    "Unavailable",
-		"get hostname -e @worker1 --nodes @cp1":                              "no request forwarding",
-		"reset --wait=false --user-disks-to-wipe /dev/nope" + at("@worker2"): "device /dev/nope wasn't found",
+		"bootstrap" + at("@worker1"):                      "bootstrap is only available on control plane nodes",
+		"bootstrap" + at("@cp1"):                          "etcd data directory is not empty",
+		"etcd members" + at("@worker1"):                   "member list is only available on control plane nodes",
+		"etcd status" + at("@worker1"):                    "etcd status is only available on control plane nodes",
+		"etcd snapshot db" + at("@worker1"):               "etcd snapshot is only available on control plane nodes",
+		"kubeconfig kubeconfig" + at("@worker1"):          "kubeconfig is only available on control plane nodes",
+		"health" + at("@worker1"):                         "cluster health check is only available on control plane nodes",
+		"service etcd" + at("@worker1"):                   `service "etcd" is not registered on any nodes`,
+		"service etcd stop" + at("@cp1"):                  `service "etcd" doesn't support stop operation via API`,
+		"service gadgetd restart" + at("@cp1"):            `service "gadgetd" not defined`,
+		"get gadgets" + at("@cp1"):                        `resource "gadgets" is not registered`,
+		"get disks sdz" + at("@cp1"):                      "doesn't exist",
+		"logs gadgetd" + at("@cp1"):                       "was not registered",
+		"version --insecure --nodes @cp1":                 "Unavailable",
+		"get hostname -e @worker1 --nodes @cp1":           "no request forwarding",
+		"reset --user-disks-to-wipe /dev/no" + at("@cp3"): "device /dev/no wasn't found",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -217,7 +217,7 @@ func TestTalosctlBringsAClusterUpAndDown(t *testing.T) {
 	ctl.says(t, "reboot --wait=false"+at("@worker1"))
 	await(t, c.Node("worker1"), func(n *emulator.Node) bool { return n.Boots() == boots+1 && n.Ready() })
 
-	ctl.says(t, "reset --wait=false --reboot --system-labels-to-wipe STATE --system-labels-to-wipe EPHEMERAL"+at("@worker1"))
+	ctl.says(t, "reset --wait=false --reboot --system-labels-to-wipe STATE,EPHEMERAL"+at("@worker1"))
 	await(t, c.Node("worker1"), inMaintenance)
 
 	ctl.says(t, "shutdown --wait=false --force"+at("@cp1"))
@@ -230,7 +230,7 @@ func newCluster(t *testing.T) *labcluster.Cluster {
 
 	c, err := labcluster.New(t.TempDir(), labcluster.Options{
 		ControlPlanes: 1, Workers: 1, Endpoint: labcluster.FirstControlPlane, CNI: "flannel",
-		LabOptions: emulator.LabOptions{TimeScale: 100},
+		LabOptions: emulator.LabOptions{Discovery: true, TimeScale: 100},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -249,4 +249,72 @@ func await(t *testing.T, node *emulator.Node, condition func(*emulator.Node) boo
 	defer cancel()
 
 	require.NoError(t, node.WaitFor(ctx, condition), "%s in stage %s", node.Name(), node.Stage())
+}
+
+// advised finds the commands of talosctl in a page's code, and in the texts of hints.
+var advised = regexp.MustCompile("`talosctl ([^`]+)`|talosctl -n <[a-z ]+> (?:-e <[a-z ]+> )?([a-z-]+)")
+
+// What the pages and the catalogue have people type, talosctl understands.
+func TestTalosctlHasTheCommandsThatPeopleAreAdvised(t *testing.T) {
+	t.Parallel()
+
+	ctl := talosctl{tool.Find(t, "talosctl"), t.TempDir(), &labcluster.Cluster{}}
+
+	pages, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "docs", "*.md"))
+	require.NoError(t, err)
+
+	commands := []string{
+		"config endpoint 192.0.2.11", "etcd members", "etcd remove-member 1", "service etcd", "rotate-ca", "wipe disk sdb",
+		"logs kubelet",
+	}
+
+	for _, page := range pages {
+		if filepath.Base(page) == "migrating.md" {
+			continue // it also tells which commands there are not
+		}
+
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+
+		for _, match := range advised.FindAllStringSubmatch(string(text), -1) {
+			commands = append(commands, match[1]+match[2])
+		}
+	}
+
+	require.Greater(t, len(commands), 15)
+
+	for _, command := range commands {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+
+			words, flags := parted(command)
+			help := ctl.says(t, strings.Join(words, " ")+" --help")
+			require.Contains(t, help, "Usage:\n  talosctl ")
+			require.NotContains(t, help, "Available Commands:", "it is one command, not a group of them")
+
+			for _, flag := range flags {
+				require.Regexp(t, `(?m)^ .*`+flag+`\b`, help)
+			}
+		})
+	}
+}
+
+// parted are the words of a command line, and its flags without their values.
+func parted(line string) (words, flags []string) {
+	fields := strings.Fields(line)
+
+	for i := 0; i < len(fields); i++ {
+		flag, _, _ := strings.Cut(fields[i], "=")
+
+		switch {
+		case flag == "-n" || flag == "-e":
+			i++ // and the node
+		case strings.HasPrefix(flag, "-"):
+			flags = append(flags, flag)
+		case len(flags) == 0:
+			words = append(words, fields[i])
+		}
+	}
+
+	return words, flags
 }

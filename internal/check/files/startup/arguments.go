@@ -1,0 +1,280 @@
+package startup
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
+	"github.com/talos-mage/talos-mage/internal/check"
+)
+
+// component is a program of Kubernetes, or etcd, with the arguments that a machine config adds.
+type component struct {
+	name  string
+	added map[string][]string
+	at    check.Place
+	// own are the arguments that Talos sets and lets nobody change.
+	own []string
+	// gone are arguments that it no longer has, with the minor version of Kubernetes that took them out.
+	gone map[string]int
+}
+
+func (c component) value(argument string) (string, bool) {
+	values, set := c.added[argument]
+
+	return strings.Join(values, ","), set
+}
+
+// Names of the components for people.
+const (
+	kubelet           = "the kubelet"
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+	proxy             = "kube-proxy"
+	etcd              = "etcd"
+)
+
+// components are those that a node runs.
+func components(config *check.Rendered) []component {
+	kubeletGone := map[string]int{"container-runtime": 27, "network-plugin": 24, "cni-bin-dir": 24, "cni-conf-dir": 24,
+		"keep-terminated-pod-volumes": 31}
+
+	list := []component{{kubelet, config.Provider.Machine().Kubelet().ExtraArgs(),
+		config.File.At("machine.kubelet.extraArgs"), kubeletOwn, kubeletGone}}
+
+	if check.IsWorker(config) {
+		return list
+	}
+
+	cluster, raw := config.Provider.Cluster(), config.Provider.RawV1Alpha1().ClusterConfig
+	place := func(section string) check.Place { return config.File.At("cluster." + section + ".extraArgs") }
+
+	if raw.APIServerConfig != nil {
+		list = append(list, component{apiServer, cluster.APIServer().ExtraArgs(), place("apiServer"), apiServerOwn,
+			map[string]int{"insecure-port": 24, "insecure-bind-address": 24, "basic-auth-file": 19}})
+	}
+
+	if raw.ControllerManagerConfig != nil {
+		list = append(list, component{controllerManager, cluster.ControllerManager().ExtraArgs(),
+			place("controllerManager"), controllerManagerOwn, map[string]int{"port": 24, "address": 24,
+				"pod-eviction-timeout": 27, "enable-taint-manager": 27}})
+	}
+
+	if raw.SchedulerConfig != nil {
+		list = append(list, component{scheduler, cluster.Scheduler().ExtraArgs(), place("scheduler"), schedulerOwn,
+			map[string]int{"port": 24, "address": 24, "policy-config-file": 23, "algorithm-provider": 23}})
+	}
+
+	if raw.ProxyConfig != nil && cluster.Proxy().Enabled() {
+		list = append(list, component{proxy, cluster.Proxy().ExtraArgs(), place("proxy"), []string{"kubeconfig"}, nil})
+	}
+
+	if raw.EtcdConfig != nil {
+		list = append(list, component{etcd, cluster.Etcd().ExtraArgs(), place("etcd"), etcdOwn, nil})
+	}
+
+	return list
+}
+
+// The arguments that Talos refuses to have changed: the component is then never started.
+var (
+	kubeletOwn   = []string{"bootstrap-kubeconfig", "kubeconfig", "config", "cert-dir"}
+	apiServerOwn = []string{"etcd-servers", "client-ca-file", "requestheader-client-ca-file", "proxy-client-cert-file",
+		"proxy-client-key-file", "encryption-provider-config", "etcd-cafile", "etcd-certfile", "etcd-keyfile",
+		"kubelet-client-certificate", "kubelet-client-key", "service-account-key-file", "service-account-signing-key-file",
+		"tls-cert-file", "tls-private-key-file"}
+	controllerManagerOwn = []string{"cluster-signing-cert-file", "cluster-signing-key-file", "authentication-kubeconfig",
+		"authorization-kubeconfig", "root-ca-file", "service-account-private-key-file"}
+	schedulerOwn = []string{"authentication-kubeconfig", "authorization-kubeconfig", "config"}
+	etcdOwn      = []string{"name", "auto-tls", "peer-auto-tls", "data-dir", "listen-peer-urls", "listen-client-urls",
+		"client-cert-auth", "cert-file", "key-file", "trusted-ca-file", "peer-client-cert-auth", "peer-cert-file",
+		"peer-key-file", "peer-trusted-ca-file"}
+)
+
+// argumentName is what the arguments of all these programs look like.
+var argumentName = pattern.New(`^[a-z0-9][a-z0-9._-]*$`)
+
+// featureGates is the argument's name.
+const featureGates = "feature-gates"
+
+// checkArguments looks for arguments with which a component does not start.
+func checkArguments(r *check.Report, config *check.Rendered) {
+	minor, minorKnown := config.KubernetesMinor()
+
+	for _, component := range components(config) {
+		for _, name := range slices.Sorted(maps.Keys(component.added)) {
+			place := component.at.Field(name)
+			value, _ := component.value(name)
+			gone, listed := component.gone[name]
+
+			switch {
+			case !argumentName.MatchString(name):
+				r.Found(place, howToWrite(component, name), "%s has no argument --%s", component.name, name)
+			case slices.Contains(component.own, name):
+				r.Found(place, "take it out", "Talos sets --%s of %s itself, and starts it with no other", name, component.name)
+			case listed && minorKnown && minor >= gone:
+				r.Found(place, "take it out", "%s has no --%s since Kubernetes 1.%d", component.name, name, gone)
+			case name == featureGates && component.name != etcd && wrongGate(value) != "":
+				r.Found(place, "write each as <name>=true or <name>=false, with commas between them",
+					"%s refuses --feature-gates: %s is neither on nor off", component.name, wrongGate(value))
+			}
+		}
+	}
+}
+
+// howToWrite is what to do about a name that no argument has.
+func howToWrite(component component, name string) string {
+	plain := strings.TrimLeft(name, "-")
+
+	switch {
+	case argumentName.MatchString(plain):
+		return "write " + plain + ": Talos adds the dashes"
+	case component.name == kubelet:
+		return "write the argument as `kubelet --help` does; fields of its configuration belong into " +
+			"machine.kubelet.extraConfig"
+	default:
+		return "write the argument as `" + component.name + " --help` does: in lower case, with dashes"
+	}
+}
+
+// wrongGate is a feature gate that is not set to true or false; empty if all are.
+func wrongGate(list string) string {
+	for pair := range strings.SplitSeq(list, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		if _, err := strconv.ParseBool(strings.TrimSpace(value)); err != nil && name != "" {
+			return name
+		}
+	}
+
+	return ""
+}
+
+// undone is a setting that an argument takes the place of.
+type undone struct {
+	component, argument string
+	// setting is where it stands, and value is what is set there.
+	setting, value string
+}
+
+// settingsWithArguments are the settings of a machine config that arguments take the place of; those that are not set
+// have no value.
+func settingsWithArguments(config *check.Rendered) []undone {
+	cluster := config.Provider.Cluster()
+	settings := []undone{
+		{kubelet, "cluster-domain", "cluster.network.dnsDomain", cluster.Network().DNSDomain()},
+		{kubelet, "cluster-dns", "machine.kubelet.clusterDNS",
+			strings.Join(config.Provider.Machine().Kubelet().ClusterDNS(), ",")},
+		{kubelet, "node-ip", "machine.kubelet.nodeIP.validSubnets",
+			strings.Join(config.Provider.Machine().Kubelet().NodeIP().ValidSubnets(), ",")},
+		{kubelet, "hostname-override", "the hostname", config.Hostname()},
+		{apiServer, "service-cluster-ip-range", "cluster.network.serviceSubnets",
+			strings.Join(cluster.Network().ServiceCIDRs(), ",")},
+		{controllerManager, "cluster-cidr", "cluster.network.podSubnets", strings.Join(cluster.Network().PodCIDRs(), ",")},
+		{proxy, "cluster-cidr", "cluster.network.podSubnets", strings.Join(cluster.Network().PodCIDRs(), ",")},
+	}
+
+	if cluster.ExternalCloudProvider().Enabled() {
+		settings = append(settings, undone{kubelet, "cloud-provider", "cluster.externalCloudProvider", "external"})
+	}
+
+	if check.IsControlPlane(config) {
+		settings = append(settings, undone{apiServer, "secure-port", "cluster.controlPlane.localAPIServerPort",
+			strconv.Itoa(cluster.LocalAPIServerPort())})
+
+		if declared := config.Provider.RawV1Alpha1().ClusterConfig.ProxyConfig; declared != nil {
+			settings = append(settings, undone{proxy, "proxy-mode", "cluster.proxy.mode", declared.ModeConfig})
+		}
+
+		if cluster.Network().CNI().Name() == constants.FlannelCNI {
+			settings = append(settings, undone{controllerManager, "allocate-node-cidrs",
+				"cluster.network.cni (flannel needs the subnets that it hands out)", "true"})
+		}
+	}
+
+	return settings
+}
+
+// checkUndoneSettings looks for arguments with another value than the setting that they take the place of.
+func checkUndoneSettings(r *check.Report, config *check.Rendered) {
+	running := components(config)
+
+	for _, setting := range settingsWithArguments(config) {
+		for _, component := range running {
+			value, set := component.value(setting.argument)
+			if component.name == setting.component && set && setting.value != "" && !agrees(value, setting.value) {
+				r.Found(component.at.Field(setting.argument), "keep one of the two",
+					"--%s=%s of %s undoes %s, which is %s", setting.argument, value, component.name, setting.setting, setting.value)
+			}
+		}
+	}
+
+	checkExtraConfig(r, config, running[0])
+}
+
+// agrees reports whether an argument says what a setting says: the same, or addresses of its subnets.
+func agrees(value, setting string) bool {
+	if value == setting {
+		return true
+	}
+
+	for item := range strings.SplitSeq(value, ",") {
+		address, err := netip.ParseAddr(strings.TrimSpace(item))
+		if err != nil || !slices.ContainsFunc(strings.Split(setting, ","), func(text string) bool {
+			subnet, err := netip.ParsePrefix(text)
+
+			return err == nil && subnet.Contains(address)
+		}) {
+			return false
+		}
+	}
+
+	return true
+}
+
+// checkExtraConfig compares the kubelet's arguments with the fields of its configuration that are called alike.
+func checkExtraConfig(r *check.Report, config *check.Rendered, kubelet component) {
+	declared := config.Provider.RawV1Alpha1().MachineConfig.MachineKubelet
+	if declared == nil {
+		return
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(kubelet.added)) {
+		field := camelCase(name)
+		value, _ := kubelet.value(name)
+		written, set := declared.KubeletExtraConfig.Object[field]
+
+		if text := fmt.Sprint(written); set && isPlain(written) && text != value {
+			r.Found(kubelet.at.Field(name), "keep one of the two", "--%s=%s undoes machine.kubelet.extraConfig.%s, which is %s",
+				name, value, field, text)
+		}
+	}
+}
+
+// camelCase is how the field is called that does the same as an argument: maxPods of max-pods.
+func camelCase(argument string) string {
+	words := strings.Split(argument, "-")
+	for i := 1; i < len(words); i++ {
+		if words[i] != "" {
+			words[i] = strings.ToUpper(words[i][:1]) + words[i][1:]
+		}
+	}
+
+	return strings.Join(words, "")
+}
+
+// isPlain reports whether a value reads the same as an argument's.
+func isPlain(value any) bool {
+	switch value.(type) {
+	case string, bool, int, int64, uint64, float64:
+		return true
+	default:
+		return false
+	}
+}
