@@ -55,8 +55,8 @@ func leaves(err error) []error {
 // shared is a problem that one node or several have, or an error that is none.
 type shared struct {
 	*diagnosis.Problem
-	nodes []string
-	other error
+	subjects []string
+	other    error
 }
 
 func (s shared) sameAs(problem *diagnosis.Problem) bool {
@@ -81,7 +81,7 @@ func bySubject(errs []error) []shared {
 		}
 
 		if problem.Node != "" {
-			all[index].nodes = text.AppendNew(all[index].nodes, problem.Node)
+			all[index].subjects = text.AppendNew(all[index].subjects, problem.Subject())
 		}
 	}
 
@@ -94,8 +94,8 @@ func (s shared) line(run *Run) string {
 	}
 
 	shown := *s.Problem
-	if len(s.nodes) > 1 {
-		shown.Node, shown.Address = text.List(s.nodes), ""
+	if len(s.subjects) > 1 {
+		shown.Node, shown.Address = text.List(s.subjects), ""
 	}
 
 	if run.Report.Told(s.Problem) {

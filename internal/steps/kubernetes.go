@@ -104,11 +104,8 @@ func (w *work) awaitRegistered(ctx context.Context) error {
 			TimeUp: func(waited time.Duration) *diagnosis.Problem { return w.registrationProblem(seen, waited) },
 		}
 	})
-	switch {
-	case ctx.Err() != nil:
-		return failed
-	case failed != nil:
-		w.failUnregistered(wanted, seen, failed)
+	if failed != nil {
+		w.failUnregistered(wanted, seen)
 		return failed
 	}
 
@@ -117,13 +114,22 @@ func (w *work) awaitRegistered(ctx context.Context) error {
 	return nil
 }
 
-// failUnregistered records of nodes that run that they are not what Kubernetes needs.
-func (w *work) failUnregistered(wanted []*inventory.Node, seen observe.Registration, failed *diagnosis.Problem) {
+// failUnregistered records of nodes that run what Kubernetes lacks of them.
+func (w *work) failUnregistered(wanted []*inventory.Node, seen observe.Registration) {
 	notReady := kubeNames(seen.NotReady)
 	for _, node := range wanted {
-		if slices.Contains(seen.Missing, node.Name) || slices.Contains(notReady, node.Hostname) {
-			w.record(report.Result{Node: node.Name, Address: node.Address, Status: report.Failed, Err: failed})
+		lack := ""
+
+		switch {
+		case slices.Contains(seen.Missing, node.Name):
+			lack = "runs, and is not registered in Kubernetes"
+		case slices.Contains(notReady, node.Hostname):
+			lack = "runs, and is not Ready in Kubernetes"
+		default:
+			continue
 		}
+
+		w.record(report.Result{Node: node.Name, Address: node.Address, Status: report.Failed, Detail: lack})
 	}
 }
 
