@@ -27,8 +27,8 @@ func Width(out io.Writer) int {
 	return width
 }
 
-// Columns lays rows out in aligned columns. Those that find no room in the width (0 is any) continue below, each part with
-// the first column. Cells are as dress makes them, which may add no more than colour; nil leaves them as they are.
+// Columns lays rows out in aligned columns. Those that find no room in the width (0 is any) continue below, each part
+// with the first column. Cells are as dress makes them, which may add no more than colour; nil leaves them as they are.
 func Columns(rows [][]string, width int, dress func(row, column int, cell string) string) string {
 	if len(rows) == 0 {
 		return ""

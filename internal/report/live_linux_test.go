@@ -259,8 +259,8 @@ func TestTheLastTableFitsTheTerminal(t *testing.T) {
 
 	recorder := report.NewRecorder(time.Now, report.NewConsole(options))
 
-	for _, step := range []string{"secrets", "configs", "preflight", "applySequential", "verify", "bootstrap", "kubeconfig",
-		"verifyWorkers"} {
+	for _, step := range []string{"secrets", "configs", "preflight", "applySequential", "verify", "bootstrap",
+		"kubeconfig", "verifyWorkers"} {
 		recorder.Start(step, "a-control-plane")
 		recorder.Result(report.Result{Node: "a-control-plane", Step: step, Status: report.Applied})
 		recorder.Finish(step, time.Second, nil)

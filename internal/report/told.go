@@ -19,8 +19,8 @@ func (t told) add(finding diagnosis.Finding) { t[causeOf(finding)] = true }
 // has reports whether it was.
 func (t told) has(finding diagnosis.Finding) bool { return t[causeOf(finding)] }
 
-// explain is an error as people get it, whose cause is said only if it was not: of a problem the first line of its cause
-// with its id, and the next command.
+// explain is an error as people get it, whose cause is said only if it was not: of a problem the first line of its
+// cause with its id, and the next command.
 func (t told) explain(err error) (text, next string) {
 	problem, ok := diagnosis.AsProblem(err)
 	switch {

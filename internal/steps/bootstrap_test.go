@@ -638,5 +638,6 @@ func TestAnEndpointThatOnlyTheNodesReachIsToldFromAnAPIThatIsDown(t *testing.T) 
 
 	problem := l.session(t, append(cluster.Environ(), seconds("API_TIMEOUT", 300))...).fails(t, diagnosis.ExitKubernetes,
 		diagnosis.EndpointSilent, steps.Bootstrap{})
-	require.Contains(t, problem.Cause, "is ready at "+cluster.Lab.Address(11).String()+":6443, but the endpoint 192.0.2.10")
+	require.Contains(t, problem.Cause,
+		"is ready at "+cluster.Lab.Address(11).String()+":6443, but the endpoint 192.0.2.10")
 }

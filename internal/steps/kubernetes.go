@@ -118,7 +118,7 @@ func (w *work) awaitRegistered(ctx context.Context) error {
 func (w *work) failUnregistered(wanted []*inventory.Node, seen observe.Registration) {
 	notReady := kubeNames(seen.NotReady)
 	for _, node := range wanted {
-		lack := ""
+		var lack string
 
 		switch {
 		case slices.Contains(seen.Missing, node.Name):

@@ -301,7 +301,7 @@ func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []step
 	}
 
 	if joining := steps.Joining(results); len(joining) > 0 {
-		fmt.Fprintf(i.Out, "\nstill joining: %s\n", i.told(strings.Join(joining, ", ")+"; mage verify shows when they are up, after bootstrap"))
+		fmt.Fprintf(i.Out, "\nstill joining: %s\n", i.told(strings.Join(joining, ", ")+"; see mage verify"))
 	}
 
 	switch {
