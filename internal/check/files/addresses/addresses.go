@@ -20,6 +20,8 @@ func Checks() []check.Check {
 		[]check.Check{
 			check.EachConfig(diagnosis.GatewayOutside, check.Addresses, checkGateways),
 			check.EachConfig(diagnosis.GatewayIsOwnAddress, check.Addresses, checkOwnGateway),
+			check.EachConfig(diagnosis.DefaultRoutesEqual, check.Addresses, checkDefaultRoutes),
+			check.EachConfig(diagnosis.DefaultWithoutGateway, check.Addresses, checkDefaultGateways),
 			check.EachConfig(diagnosis.NetworkAddress, check.Addresses, checkNetworkAddress),
 			check.EachConfig(diagnosis.AddressMalformed, check.Addresses, checkAddressTexts),
 			check.Whole(diagnosis.AddressMalformed, check.Addresses, diagnosis.NeedsTalosconfig, checkTalosconfigTexts),
