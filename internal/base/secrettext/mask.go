@@ -20,8 +20,8 @@ var (
 	namedSecret = pattern.New(`(?i)\b(\w*(?:secret|token|passphrase|password|key)["']?\s*[:=]\s*["']?)[A-Za-z0-9+/_.-]{24,}={0,2}`)
 )
 
-// Mask masks private keys (PEM, also in base64, and of age), bootstrap tokens, and values of fields that are named after
-// a secret. It is the last line of defence: whoever writes a text is to leave secrets out of it in the first place.
+// Mask masks private keys (PEM, also in base64, and of age), bootstrap tokens, and values of fields that are named
+// after a secret. It is the last line of defence: whoever writes a text is to leave secrets out of it in the first place.
 func Mask(text string) string {
 	text = wholePrivateKey.ReplaceAllString(text, Masked)
 	text = anyAgeKey.ReplaceAllString(text, Masked)

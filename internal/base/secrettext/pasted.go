@@ -24,7 +24,7 @@ func LooksLikeKey(text string) bool {
 		slices.ContainsFunc(random.FindAllString(text, -1), IsRandom)
 }
 
-// LooksLikeKeyInPath is LooksLikeKey for a text that is to be a path, whose folders may have names of random characters.
+// LooksLikeKeyInPath is LooksLikeKey for a text that is to be a path: folders may have names of random characters.
 func LooksLikeKeyInPath(text string) bool {
 	return marked.MatchString(text) || strings.ContainsRune(text, '\n') ||
 		!strings.ContainsAny(text, `/\`) && LooksLikeKey(text)

@@ -25,8 +25,8 @@ func TestOneCauseIsToldOnce(t *testing.T) {
 		count int
 		not   []diagnosis.ID
 	}{
-		"a hostname with a variable that is not set": {files: inHostname("n1.${DOMAIN}"), id: diagnosis.FileVariable, count: 1,
-			not: []diagnosis.ID{diagnosis.HostnameInvalid, diagnosis.FileValue}},
+		"a hostname with a variable that is not set": {files: inHostname("n1.${DOMAIN}"), id: diagnosis.FileVariable,
+			count: 1, not: []diagnosis.ID{diagnosis.HostnameInvalid, diagnosis.FileValue}},
 		"an endpoint with one": {files: lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10", "https://${VIP}"),
 			id: diagnosis.FileVariable, count: 1, not: []diagnosis.ID{diagnosis.EndpointUnusable, diagnosis.FileValue}},
 		"an address for a resolver of the node itself": {files: lab(config{documents: []string{
