@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 )
 
 // Link is one network link of a machine config, whichever way it is written: an item of machine.network.interfaces, a
@@ -23,6 +25,8 @@ type Link struct {
 	Document bool
 	// made is set for links that Talos creates: bonds, bridges, VLANs and the like.
 	Made, VLAN, dummy bool
+	// Tunnel is set for WireGuard's, on which a route needs no gateway.
+	Tunnel bool
 	// parent is what a VLAN runs on: a name, or the selected link that it stands under.
 	Parent   string
 	ParentAt Place
@@ -57,9 +61,18 @@ type Address struct {
 type Route struct {
 	network string
 	Gateway netip.Addr // invalid if there is none
+	// Metric decides among routes to one network; the least wins.
+	Metric uint32
 	// aside is set for routes of other tables than the main one.
 	aside bool
 	At    Place
+}
+
+// IsIPv4 reports whether it is a route of that family, by its gateway or else by its network.
+func (r Route) IsIPv4() bool {
+	network, err := netip.ParsePrefix(r.network)
+
+	return r.Gateway.Is4() || !r.Gateway.IsValid() && err == nil && network.Addr().Is4()
 }
 
 // IsDefault reports whether a route leads everywhere.
@@ -83,14 +96,14 @@ func linksOf(config *Rendered) []*Link {
 
 // interfaceLinks are those of machine.network.interfaces.
 func interfaceLinks(config *Rendered) []*Link {
-	network := config.Provider.RawV1Alpha1().MachineConfig.MachineNetwork //nolint:staticcheck // old files have it
-	if network == nil {
+	old := config.Provider.RawV1Alpha1().MachineConfig.MachineNetwork //nolint:staticcheck // old files have it
+	if old == nil {
 		return nil
 	}
 
 	var links []*Link
 
-	for i, device := range network.NetworkInterfaces { //nolint:staticcheck // old files have them
+	for i, device := range old.NetworkInterfaces { //nolint:staticcheck // old files have them
 		if device == nil {
 			continue
 		}
@@ -113,7 +126,7 @@ func interfaceLink(device *v1alpha1.Device, place Place) *Link {
 	made := &Link{
 		At: place, Name: device.DeviceInterface, Label: device.DeviceInterface, Selector: device.DeviceSelector,
 		MTU: device.DeviceMTU, DHCP: isSet(device.DeviceDHCP), Ignored: isSet(device.DeviceIgnore),
-		dummy: isSet(device.DeviceDummy),
+		dummy: isSet(device.DeviceDummy), Tunnel: device.DeviceWireguardConfig != nil,
 		Made: device.DeviceBond != nil || device.DeviceBridge != nil || device.DeviceWireguardConfig != nil ||
 			isSet(device.DeviceDummy),
 		Addresses: writtenAddresses(device.Addresses(), place.Field("addresses")),
@@ -192,7 +205,8 @@ func writtenRoutes(routes []*v1alpha1.Route, place Place) []Route {
 		}
 
 		gateway, _ := netip.ParseAddr(declared.RouteGateway) // Talos' validation tells of what is none
-		list = append(list, Route{network: declared.RouteNetwork, Gateway: gateway, At: place.Item(i).Field("gateway")})
+		list = append(list, Route{network: declared.RouteNetwork, Gateway: gateway, At: place.Item(i).Field("gateway"),
+			Metric: cmp.Or(declared.RouteMetric, network.DefaultRouteMetric)})
 	}
 
 	return list
@@ -273,21 +287,23 @@ func documentLink(rendered *Rendered, declared config.NetworkCommonLinkConfig) *
 
 	for i, listed := range declared.Routes() {
 		gateway, _ := listed.Gateway().Get()
-		network := ""
+		to := ""
 
 		if destination, set := listed.Destination().Get(); set && destination.IsValid() {
-			network = destination.String()
+			to = destination.String()
 		}
 
 		table := listed.Table().ValueOr(nethelpers.TableMain)
 
 		made.Routes = append(made.Routes, Route{
-			network: network, Gateway: gateway, aside: table != nethelpers.TableMain && table != nethelpers.TableUnspec,
-			At: rendered.File.In(document, fmt.Sprintf("routes[%d].gateway", i)),
+			network: to, Gateway: gateway, Metric: cmp.Or(listed.Metric().ValueOrZero(), network.DefaultRouteMetric),
+			aside: table != nethelpers.TableMain && table != nethelpers.TableUnspec,
+			At:    rendered.File.In(document, fmt.Sprintf("routes[%d].gateway", i)),
 		})
 	}
 
 	_, made.dummy = declared.(config.NetworkDummyLinkConfig)
+	_, made.Tunnel = declared.(config.NetworkWireguardConfig)
 
 	if vlan, ok := declared.(config.NetworkVLANConfig); ok {
 		made.VLAN, made.Parent, made.ParentAt = true, vlan.ParentLink(), rendered.File.In(document, "parent")

@@ -2,17 +2,19 @@ package diagnosis
 
 // What the audit finds about addresses: TM200 to TM214.
 const (
-	GatewayOutside       ID = "TM200"
-	GatewayIsOwnAddress  ID = "TM201"
-	NetworkAddress       ID = "TM202"
-	AddressMalformed     ID = "TM203"
-	AddressTwice         ID = "TM204"
-	ResolverInCluster    ID = "TM205"
-	TimeServerInCluster  ID = "TM206"
-	TalosconfigNobody    ID = "TM207"
-	AddressWithoutPrefix ID = "TM208"
-	AddressNotOfOneNode  ID = "TM209"
-	EndpointNotCertified ID = "TM210"
+	GatewayOutside        ID = "TM200"
+	GatewayIsOwnAddress   ID = "TM201"
+	NetworkAddress        ID = "TM202"
+	AddressMalformed      ID = "TM203"
+	AddressTwice          ID = "TM204"
+	ResolverInCluster     ID = "TM205"
+	TimeServerInCluster   ID = "TM206"
+	TalosconfigNobody     ID = "TM207"
+	AddressWithoutPrefix  ID = "TM208"
+	AddressNotOfOneNode   ID = "TM209"
+	EndpointNotCertified  ID = "TM210"
+	DefaultRoutesEqual    ID = "TM211"
+	DefaultWithoutGateway ID = "TM212"
 )
 
 var addressEntries = []Entry{
@@ -96,8 +98,24 @@ var addressEntries = []Entry{
 		Severity: Warning,
 		Cause: "A node's certificate holds its own addresses, its hostname and certSANs. Over any other address or name " +
 			"talosctl's calls fail with a certificate error, unless the address is one that is not in the files.",
-		Remedy: "Add the name or address to certSANs of the control planes.",
+		Remedy: "If it is the address of a control plane that was replaced, set the endpoints anew: talosctl config endpoint " +
+			"<control planes>; mage kubeconfig does that too. Otherwise add the name or address to certSANs of the control " +
+			"planes.",
 		Source: "siderolabs/talos internal/app/machined/pkg/controllers/secrets/api.go; Talos documentation, " +
 			"machine.certSANs",
+	},
+	{
+		ID: DefaultRoutesEqual, Title: "Two default routes on two links have the same metric", Severity: Warning,
+		Cause: "The kernel keeps one route to a network for each metric. Which of the two links leads out of the network " +
+			"depends on which came up first, and answers may leave by another link than the calls came in on.",
+		Remedy: "Keep one of the routes, or give the second a higher metric.",
+		Source: "Linux, ip-route(8); machinery resources/network/network.go, DefaultRouteMetric",
+	},
+	{
+		ID: DefaultWithoutGateway, Title: "A default route has no gateway", Severity: Warning,
+		Cause: "Without one the node takes every address for a neighbour of the link, and asks in vain who has it. It " +
+			"works on tunnels, and where a router answers for others. From Talos 1.12 on it is refused.",
+		Remedy: "Add the router's address as gateway.",
+		Source: "Linux, ip-route(8); machinery config/types/network/link.go",
 	},
 }

@@ -12,6 +12,7 @@ const (
 	VolumeDiskHoldsData  ID = "TM267"
 	VolumeDiskAmbiguous  ID = "TM268"
 	VolumeSizes          ID = "TM269"
+	WholeDiskTaken       ID = "TM270"
 )
 
 const (
@@ -88,5 +89,12 @@ var diskEntries = []Entry{
 			"stay below.",
 		Remedy: "Correct minSize, maxSize or the selector.",
 		Source: "machinery config/types/block/volume_config.go; " + volumeSource,
+	},
+	{
+		ID: WholeDiskTaken, Title: "A volume of a whole disk has no disk but the one that Talos is on", Severity: Warning,
+		Cause: "With `volumeType: disk` a volume takes the one disk that its selector matches, if there is nothing on it. " +
+			"The system disk has Talos' partitions: the volume waits forever.",
+		Remedy: "Select another disk: !system_disk.",
+		Source: "siderolabs/talos internal/app/machined/pkg/controllers/block/internal/volumes/locate.go, disk.go",
 	},
 }

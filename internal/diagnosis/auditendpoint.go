@@ -7,6 +7,7 @@ const (
 	VIPOnWorker         ID = "TM217"
 	EndpointWithoutPort ID = "TM218"
 	VIPNotShared        ID = "TM219"
+	VIPOffLink          ID = "TM220"
 )
 
 const vipSource = "Talos documentation, Virtual (shared) IP"
@@ -45,6 +46,13 @@ var endpointEntries = []Entry{
 		Cause: "Other control planes declare the VIP, but this one does not. When they are down the endpoint is " +
 			"gone, although etcd may be up.",
 		Remedy: "Declare the VIP on every control plane.",
+		Source: vipSource,
+	},
+	{
+		ID: VIPOffLink, Title: "The VIP is on another link than its subnet", Severity: Warning,
+		Cause: "The node adds the VIP to the link that declares it, and announces it there. Machines of the VIP's subnet " +
+			"look for it on the other link's network: they find it late or not at all when the owner changes.",
+		Remedy: "Declare the VIP on the link that has an address of its subnet.",
 		Source: vipSource,
 	},
 }

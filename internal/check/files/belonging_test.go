@@ -165,6 +165,11 @@ func TestFilesThatDoNotBelongTogether(t *testing.T) {
 			},
 			[]diagnosis.ID{diagnosis.ConfigAddress},
 		},
+		"static addresses on a cable alone, and DHCP by default": {
+			func(t *testing.T, dir string) {
+				edit(t, dir, "clusterconfig/demo-w1.yaml", "address: 192.0.2.21/24", "address: 169.254.255.21/32")
+			}, nil,
+		},
 		"an address that routers announce": {
 			func(t *testing.T, dir string) {
 				edit(t, dir, "talconfig.yaml", `ipAddress: "192.0.2.11"`, `ipAddress: "2001:db8::11"`)

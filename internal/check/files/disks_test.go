@@ -79,6 +79,8 @@ func TestDiskSelectors(t *testing.T) {
 			"disk.size <= 2u * TB"), selector("model: WDC*\n\t\tsize: '>= 4TB'\n\t\ttype: nvme"))},
 		"several values": {files: lab(matching("disk.model == 'A' && disk.serial == 'B' && glob('C*', disk.wwid)"),
 			matching("disk.transport in ['nvme', 'sata']"))},
+		"a size in words": {files: lab(matching("disk.pretty_size == '250 GB'"),
+			matching("disk.transport == 'nvme' && disk.pretty_size != '1.0 TB'"))},
 		"links":      {files: lab(matching("'/dev/disk/by-id/a' in disk.symlinks"))},
 		"rotational": {files: lab(matching("disk.rotational && disk.transport != 'usb'"))},
 	})
@@ -170,6 +172,44 @@ func TestVolumesOnTheNode(t *testing.T) {
 		diagnosis.VolumeDiskHoldsData} {
 		require.Empty(t, lived(t, fitting, facts, id))
 		require.Empty(t, lived(t, on("system_disk"), facts, id), "the system disk holds Talos")
+	}
+}
+
+// A volume that takes a disk as a whole gets one only if its selector matches just one, and nothing is on it.
+func TestVolumesOfAWholeDiskOnTheNode(t *testing.T) {
+	t.Parallel()
+
+	facts := check.Facts{Disks: []*block.Disk{disk("/dev/sda", "sata", 40e9), disk("/dev/nvme0n1", "nvme", 1e12),
+		disk("/dev/nvme1n1", "nvme", 2e12)}}
+	on := func(kind, match string) config {
+		made := documents("kind: UserVolumeConfig\nname: data\n" + kind +
+			"provisioning:\n\tdiskSelector:\n\t\tmatch: " + match)
+		made.machine = "install:\n\tdisk: /dev/sda"
+
+		return made
+	}
+
+	const whole = "volumeType: disk\n"
+
+	require.Contains(t, lived(t, on(whole, "disk.transport == 'sata'"), facts, diagnosis.VolumeNoDisk)[0].Cause,
+		"takes a disk as a whole, and matches /dev/sda alone, which Talos is on")
+
+	several := lived(t, on(whole, "disk.transport == 'nvme'"), facts, diagnosis.VolumeDiskAmbiguous)
+	require.Contains(t, several[0].Cause, "2 disks match UserVolumeConfig data, which takes one as a whole")
+	require.Equal(t, diagnosis.Failure, several[0].Severity)
+	require.Equal(t, diagnosis.ExitPreflight, several[0].ExitCode())
+
+	require.Contains(t, lived(t, on("", "disk.transport == 'sata'"), facts, diagnosis.VolumeOnSystemDisk)[0].Cause,
+		"UserVolumeConfig data can only be on /dev/sda, which Talos is installed on and EPHEMERAL fills")
+
+	limited := on("", "disk.transport == 'sata'")
+	limited.documents = append(limited.documents, "kind: VolumeConfig\nname: EPHEMERAL\nprovisioning:\n\tmaxSize: 10GiB")
+	require.Empty(t, lived(t, limited, facts, diagnosis.VolumeOnSystemDisk))
+
+	for _, id := range []diagnosis.ID{diagnosis.VolumeNoDisk, diagnosis.VolumeDiskAmbiguous,
+		diagnosis.VolumeOnSystemDisk} {
+		require.Empty(t, lived(t, on(whole, "disk.size > 1500u * GB"), facts, id))
+		require.Empty(t, lived(t, on("", "disk.size > 1500u * GB"), facts, id))
 	}
 }
 

@@ -88,6 +88,11 @@ func TestEndpointWithoutAPort(t *testing.T) {
 		"443": {files: lab(config{}).replaced("talconfig.yaml", ":6443", ":443")},
 	})
 
+	// A patch may say which port it is.
+	unknown := lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "https://api.example.net").without(
+		"clusterconfig/lab-n1.yaml")
+	require.Empty(t, findingsOf(table.Run(t.Context(), unknown.read(t)), diagnosis.EndpointWithoutPort))
+
 	for port, cluster := range map[string]string{"6443": "", "8443": "\tlocalAPIServerPort: 8443"} {
 		made := lab(config{cluster: cluster}).replaced("talconfig.yaml", "https://192.0.2.10:6443",
 			"'https://[2001:db8::10]'")

@@ -39,7 +39,7 @@ func Checks() []check.Check {
 		// and what of the rest that is declared?
 		ofNode(checkLiveSelectors, config, diagnosis.LinkSelectorUnmatched),
 		ofNode(checkLiveVolumes, config, diagnosis.VolumeNoDisk, diagnosis.VolumeDiskHoldsData,
-			diagnosis.VolumeDiskAmbiguous),
+			diagnosis.VolumeDiskAmbiguous, diagnosis.VolumeOnSystemDisk),
 		ofNode(checkLiveUpgrade, config, diagnosis.NodeUpgradePath),
 		ofNode(checkGuestAgent, config, diagnosis.AgentElsewhere),
 	)

@@ -93,11 +93,23 @@ func (s subject) judgeVolume(volume disks.Volume, systemDisk string) {
 		}
 	}
 
+	onSystem := len(matching) == 1 && matching[0] == systemDisk
+
 	switch {
 	case len(matching) == 0:
 		s.found(diagnosis.VolumeNoDisk, "correct the selector of "+volume.Label(), "no disk matches %s: %s", volume.Label(),
 			disks.OneLine(volume.Match))
 	case volume.IsSystem():
+	case volume.IsWhole() && onSystem:
+		s.found(diagnosis.VolumeNoDisk, "select another disk for "+volume.Label()+": !system_disk",
+			"%s takes a disk as a whole, and matches %s alone, which Talos is on", volume.Label(), systemDisk)
+	case volume.IsWhole() && len(matching) > 1:
+		s.fail(diagnosis.VolumeDiskAmbiguous, "make the selector of "+volume.Label()+" match one disk",
+			"%d disks match %s, which takes one as a whole: %s", len(matching), volume.Label(), strings.Join(matching, ", "))
+		s.report.Last().Exit = diagnosis.ExitPreflight
+	case onSystem && !s.installed() && !disks.LeavesRoom(disks.VolumesOf(nil, s.Config)):
+		s.found(diagnosis.VolumeOnSystemDisk, "limit EPHEMERAL with a VolumeConfig (maxSize), or select another disk",
+			"%s can only be on %s, which Talos is installed on and EPHEMERAL fills", volume.Label(), systemDisk)
 	case len(matching) > 1:
 		s.found(diagnosis.VolumeDiskAmbiguous, "make the selector of "+volume.Label()+" match one disk",
 			"%d disks match %s: %s", len(matching), volume.Label(), strings.Join(matching, ", "))

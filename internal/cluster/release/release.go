@@ -25,6 +25,7 @@ var (
 
 var (
 	whole   = pattern.New(`^v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?$`)
+	earlier = pattern.New(`^(alpha|beta|rc)\b`)
 	version = pattern.New(`^v?\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
 
@@ -44,6 +45,18 @@ func Numbers(text string) ([3]int, bool) {
 	}
 
 	return numbers, match != nil
+}
+
+// IsBuildOf reports whether a version is another, or one that somebody built of it for a kind of machine, as
+// v1.13.9-rk3588. Alphas, betas and release candidates come before it.
+func IsBuildOf(text, version string) bool {
+	if text == version {
+		return true
+	}
+
+	suffix, hasSuffix := strings.CutPrefix(text, version+"-")
+
+	return hasSuffix && !earlier.MatchString(suffix)
 }
 
 // WithV is a version with its v; empty for none.

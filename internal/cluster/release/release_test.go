@@ -33,6 +33,18 @@ func TestWholeVersionsHaveThreeNumbers(t *testing.T) {
 		[]string{release.WithV("1.2.3"), release.WithV("v1.2.3"), release.WithV("")})
 }
 
+func TestBuildsOfAVersion(t *testing.T) {
+	t.Parallel()
+
+	for _, build := range []string{"v1.13.9", "v1.13.9-rk3588", "v1.13.9-12-gabc1234"} {
+		require.True(t, release.IsBuildOf(build, "v1.13.9"), build)
+	}
+
+	for _, other := range []string{"v1.13.8", "v1.13.90", "v1.13.9-alpha.1", "v1.13.9-beta.0", "v1.13.9-rc.1", ""} {
+		require.False(t, release.IsBuildOf(other, "v1.13.9"), other)
+	}
+}
+
 func TestConfigsAreMadeForKnownVersions(t *testing.T) {
 	t.Parallel()
 

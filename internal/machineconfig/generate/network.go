@@ -298,8 +298,12 @@ func (l *links) route(i int, declared *v1alpha1.Route) network.RouteConfig {
 
 		// Talos knows the destination of a default route by its gateway, and refuses it when it is written.
 		isDefault := destination.Bits() == 0 && destination.Addr().IsUnspecified()
-		if !isDefault || declared.RouteGateway == "" {
+		if !isDefault {
 			made.RouteDestination = network.Prefix{Prefix: destination}
+		}
+
+		if isDefault && declared.RouteGateway == "" {
+			l.value(yamlfile.PlaceOf(place, "network"), "\"network\": a route to %s needs a gateway", declared.RouteNetwork)
 		}
 	}
 

@@ -327,10 +327,7 @@ func checkAddress(r *check.Report, in *check.Input, node *inventory.Node, config
 		return // a DNS name: what it stands for is for the checks of names to find out
 	}
 
-	shown := in.Shown(node.ConfigFile)
-	static := slices.DeleteFunc(config.Addresses(), func(prefix netip.Prefix) bool {
-		return prefix.Addr().IsLinkLocalUnicast() || prefix.Addr().IsLoopback() // no node is reached there
-	})
+	shown, static := in.Shown(node.ConfigFile), reachableAddresses(config)
 
 	if slices.Contains(config.VIPs(), declared) {
 		r.Found(in.Entry(node, "ipAddress"), "declare the machine's own address as ipAddress",
@@ -346,13 +343,12 @@ func checkAddress(r *check.Report, in *check.Input, node *inventory.Node, config
 
 	severity := diagnosis.Failure
 
-	// An address that is not in the config can still come from the network, on another link than the static ones.
+	// An address that is not in the config can still come from the network, best on another link than the static ones.
 	if !check.AnyContains(static, declared) {
-		if learnsAddress(config, declared) {
+		switch {
+		case learnsAddress(config, declared):
 			return
-		}
-
-		if config.UsesDHCP() {
+		case config.UsesDHCP():
 			severity = diagnosis.Warning
 		}
 	}
@@ -361,8 +357,24 @@ func checkAddress(r *check.Report, in *check.Input, node *inventory.Node, config
 		"its declared address is none of the static ones in %s: %s", shown, check.Join(static))
 }
 
-// learnsAddress reports whether a node has a link that gets its addresses of a family from the network alone: by DHCP
-// or, of IPv6, from what routers announce.
+// reachableAddresses are the static addresses that others may know a node by: neither on a link of its own nor of one
+// cable.
+func reachableAddresses(config *check.Rendered) []netip.Prefix {
+	var addresses []netip.Prefix
+
+	for _, link := range config.Links() {
+		for _, address := range link.Addresses {
+			if address.Prefix.IsValid() && !link.IsLocal() && !address.Prefix.Addr().IsLinkLocalUnicast() {
+				addresses = append(addresses, address.Prefix)
+			}
+		}
+	}
+
+	return addresses
+}
+
+// learnsAddress reports whether a node has a link that gets its addresses of a family from the network
+// alone: by DHCP or, of IPv6, from what routers announce.
 func learnsAddress(config *check.Rendered, addr netip.Addr) bool {
 	return addr.Is6() || slices.ContainsFunc(config.Links(),
 		func(link *check.Link) bool { return link.DHCP && !link.HasFamily(addr) })

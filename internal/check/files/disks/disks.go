@@ -8,7 +8,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/cel"
 	"github.com/siderolabs/talos/pkg/machinery/cel/celenv"
 	blockconfig "github.com/siderolabs/talos/pkg/machinery/config/types/block"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -25,6 +25,7 @@ func Checks() []check.Check {
 		check.EachConfig(diagnosis.VolumesShareDisk, check.Disks, checkSharedDisks),
 		check.EachConfig(diagnosis.MachineDiskIsInstall, check.Disks, checkMachineDisks),
 		check.EachConfig(diagnosis.VolumeSizes, check.Disks, checkVolumeSizes),
+		check.EachConfig(diagnosis.WholeDiskTaken, check.Disks, checkWholeDisks),
 	}
 }
 
@@ -47,6 +48,8 @@ func checkInstallChoice(r *check.Report, config *check.Rendered) {
 type Volume struct {
 	kind, name string
 	Match      cel.Expression
+	// whole volumes take a disk as a whole, and no other than one that is empty.
+	whole bool
 	// unbounded volumes take all that is left of their disk.
 	unbounded bool
 	min, max  uint64      // 0 for none
@@ -81,6 +84,7 @@ func VolumesOf(file *check.File, config *machineconfig.Config) []Volume {
 			add(typed.Kind(), typed.MetaName, typed.ProvisioningSpec)
 		case *blockconfig.UserVolumeConfigV1Alpha1:
 			add(typed.Kind(), typed.MetaName, typed.ProvisioningSpec)
+			volumes[len(volumes)-1].whole = typed.Type().ValueOrZero() == block.VolumeTypeDisk
 		case *blockconfig.RawVolumeConfigV1Alpha1:
 			add(typed.Kind(), typed.MetaName, typed.ProvisioningSpec)
 		case *blockconfig.SwapVolumeConfigV1Alpha1:
@@ -93,6 +97,9 @@ func VolumesOf(file *check.File, config *machineconfig.Config) []Volume {
 
 // IsSystem reports whether a volume is one of Talos' own.
 func (v Volume) IsSystem() bool { return v.kind == "VolumeConfig" }
+
+// IsWhole reports whether a volume takes a disk as a whole.
+func (v Volume) IsWhole() bool { return v.whole }
 
 // severity is how bad it is that a volume is never made: the node waits for Talos' own, and only what uses them for
 // others.
@@ -157,27 +164,6 @@ func checkImpossibleDiskSelectors(r *check.Report, config *check.Rendered) {
 // OneLine is an expression as people write it: CEL breaks long ones.
 func OneLine(expression cel.Expression) string {
 	return strings.Join(strings.Fields(expression.String()), " ")
-}
-
-// checkSystemDiskVolumes looks for volumes that have no place but the system disk, where EPHEMERAL leaves none.
-func checkSystemDiskVolumes(r *check.Report, config *check.Rendered) {
-	volumes := VolumesOf(config.File, config.Config)
-
-	for _, volume := range volumes {
-		// Where Talos' own data is elsewhere, or limited, there is room.
-		if volume.IsSystem() && volume.name == constants.EphemeralPartitionLabel &&
-			(!volume.unbounded || !volume.Match.IsZero()) {
-			return
-		}
-	}
-
-	for _, volume := range volumes {
-		if !volume.IsSystem() && !volume.Match.IsZero() && reachOf(r.In, volume.Match).systemOnly {
-			r.Found(volume.at.Field("diskSelector.match"),
-				"limit EPHEMERAL with a VolumeConfig (maxSize), or select another disk: !system_disk",
-				"%s can only be on the system disk, which EPHEMERAL fills", volume.Label())
-		}
-	}
 }
 
 // checkSharedDisks looks for volumes that leave each other no room.

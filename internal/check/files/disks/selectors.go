@@ -114,6 +114,13 @@ func madeUpDisks(text string) ([]*blockpb.DiskSpec, bool) {
 		}
 	}
 
+	for field := range values {
+		// A field that disks don't have matches none.
+		if textSetters[field] == nil && textField.MatchString("disk."+field) {
+			return nil, false
+		}
+	}
+
 	rest := text
 	for _, understood := range []pattern.Pattern{equalText, globText, unequal, listText} {
 		rest = understood.ReplaceAllString(rest, "")

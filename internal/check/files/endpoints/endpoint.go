@@ -55,28 +55,30 @@ func checkEndpoint(ctx context.Context, r *check.Report, in *check.Input) {
 	case slices.ContainsFunc(addresses, in.IsVIP):
 		checkPort(r, in, "the VIP")
 	default:
+		serves, _ := servedPort(in)
 		r.As(diagnosis.EndpointElsewhere).Seen(
 			"the endpoint %s is neither the VIP nor a control plane: it is taken for a balancer, which has to forward to "+
-				"port %d of the control planes", endpoint.Redacted(), servedPort(in))
+				"port %d of the control planes", endpoint.Redacted(), serves)
 	}
 }
 
-// servedPort is where the control planes serve the Kubernetes API, as far as is known.
-func servedPort(in *check.Input) int {
+// servedPort is where the control planes serve the Kubernetes API; false if none of their machine configs is known.
+func servedPort(in *check.Input) (int, bool) {
 	for _, node := range in.Cluster.ControlPlanes() {
 		if config := in.ConfigOf(node); config != nil {
-			return config.Provider.Cluster().LocalAPIServerPort()
+			return config.Provider.Cluster().LocalAPIServerPort(), true
 		}
 	}
 
-	return defaultAPIServerPort
+	return defaultAPIServerPort, false
 }
 
 // checkPort compares the endpoint's port with the one that control planes serve, where no balancer translates it.
 func checkPort(r *check.Report, in *check.Input, what string) {
-	endpoint, serves := in.Cluster.Endpoint, servedPort(in)
+	endpoint := in.Cluster.Endpoint
+	serves, known := servedPort(in)
 
-	if port := cmp.Or(endpoint.Port(), strconv.Itoa(httpsPort)); port != strconv.Itoa(serves) {
+	if port := cmp.Or(endpoint.Port(), strconv.Itoa(httpsPort)); known && port != strconv.Itoa(serves) {
 		r.Found(in.Declared("endpoint"), in.Regenerate("correct the endpoint's port"),
 			"the endpoint %s is %s, where the Kubernetes API has port %d, not %s", endpoint.Redacted(), what, serves, port)
 

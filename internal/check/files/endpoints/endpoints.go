@@ -18,7 +18,9 @@ func Checks() []check.Check {
 			check.Whole(diagnosis.VIPsDiffer, check.Endpoints, diagnosis.NeedsConfig, checkVIPsDiffer),
 			check.EachConfig(diagnosis.VIPOnBareLink, check.Endpoints, checkBareVIPLink),
 			check.EachConfig(diagnosis.VIPOnWorker, check.Endpoints, checkWorkerVIP),
-			check.Whole(diagnosis.EndpointWithoutPort, check.Endpoints, diagnosis.NeedsTalconfig, checkEndpointPort),
+			check.EachConfig(diagnosis.VIPOffLink, check.Endpoints, checkVIPLinks),
+			check.Whole(diagnosis.EndpointWithoutPort, check.Endpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
+				checkEndpointPort),
 			check.Whole(diagnosis.VIPNotShared, check.Endpoints, diagnosis.NeedsConfigs, checkVIPShared),
 		},
 		check.Several(check.Endpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkVIP, diagnosis.VIPOutsideSubnet,
@@ -123,10 +125,11 @@ func checkWorkerVIP(r *check.Report, config *check.Rendered) {
 // checkEndpointPort looks for an endpoint that leaves its port to the scheme. Where it leads to a control plane,
 // checkEndpoint says more.
 func checkEndpointPort(r *check.Report, in *check.Input) {
-	endpoint, serves := in.Cluster.Endpoint, servedPort(in)
+	endpoint := in.Cluster.Endpoint
+	serves, known := servedPort(in)
 
 	if endpoint != nil && endpoint.Hostname() != "" && endpoint.Port() == "" && in.Talconfig != nil &&
-		serves != httpsPort {
+		known && serves != httpsPort {
 		r.Found(in.Talconfig.At("endpoint"), "write https://"+net.JoinHostPort(endpoint.Hostname(), strconv.Itoa(serves)),
 			"the endpoint %s has no port: clients use 443", endpoint.Redacted())
 	}

@@ -630,7 +630,7 @@ func checkInstallerTags(r *check.Report, in *check.Input) {
 	r.EachNode(func(node *inventory.Node, config *check.Rendered) {
 		tag, declared := schematic.ParseReference(config.InstallImage()).Tag, in.Cluster.TalosVersion
 
-		if declared != "" && release.IsTag(tag) && tag != declared &&
+		if declared != "" && release.IsTag(tag) && !release.IsBuildOf(tag, declared) &&
 			referenceFault(config.InstallImage()) == "" {
 			r.Found(config.InstallPlace("image"), in.Regenerate("bring talosVersion and the image of "+node.Name+" together"),
 				"the installer image is %s, talosVersion is %s: the node will run %s", tag, declared, tag)
