@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/talos-mage/talos-mage/internal/base/keylike"
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 )
 
 // Places finds where the fields of a YAML text stand, and shows its lines without secrets. The text is parsed when it
@@ -223,7 +223,7 @@ func isPlainURL(text string) bool {
 
 	return err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && parsed.Host != "" &&
 		parsed.User == nil && parsed.RawQuery == "" && parsed.Fragment == "" && len(parsed.Path) <= longestPath &&
-		!keylike.Is(parsed.Host)
+		!secrettext.LooksLikeKey(parsed.Host)
 }
 
 // Key is Line with any value masked, for texts in which what a key means is not known.
