@@ -383,7 +383,8 @@ func TestHostnames(t *testing.T) {
 			rename("node-1")(t, f)
 			f.replace(t, "cp1", "hostname: cp1", "hostname: node_1")
 		},
-		id: diagnosis.HostnameNotUnique, severity: diagnosis.Failure, node: "w1", cause: "would both be the Kubernetes node node-1",
+		id: diagnosis.HostnameNotUnique, severity: diagnosis.Failure, node: "w1",
+		cause: "would both be the Kubernetes node node-1",
 	}
 
 	tests["w1.example.net"] = filesTest{spoil: rename("w1.example.net"), id: diagnosis.HostnameInvalid,
