@@ -67,7 +67,8 @@ func TestRemediesFitTheMistakes(t *testing.T) {
 		"a variable in brackets": {files: patched("machine:\n  certSANs: [${ONE}, ${TWO}]\n"),
 			says: []string{"put the variable in quotes"}, once: "did not find expected", not: []string{"TM007"}},
 		"a variable in a profile's patch": {files: map[string]string{"cluster.yaml": soundProfile,
-			"clusterconfig/patches/all.yaml": "machine: {network: {interfaces: [{interface: ens18, addresses: [\"${ADDRESS}\"]}]}}"},
+			"clusterconfig/patches/all.yaml": "machine: {network: {interfaces: [{interface: ens18, addresses: " +
+				"[\"${ADDRESS}\"]}]}}"},
 			says: []string{"TM006", "${ADDRESS} has no value", "write the value itself"}},
 		"a hostname beside auto": {files: patched(
 			"apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\nauto: stable\n"),
