@@ -66,7 +66,8 @@ var fileEntries = []Entry{
 	{
 		ID: FileKey, Title: "A file has a key that nothing reads", Severity: Failure, Exit: ExitBadInput,
 		Cause: "The key is misspelt, stands at the wrong level, or belongs to another version of talhelper. " +
-			"talhelper itself ignores it silently.",
+			"talhelper itself ignores it silently. At the top level it is only a warning while aliases refer to an " +
+			"anchor below it.",
 		Remedy: "Correct the spelling, or move the key to where it is known; keys that only hold anchors may start with x- " +
 			"or a dot at the top level.",
 		Source: talhelperSource,

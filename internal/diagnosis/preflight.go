@@ -289,9 +289,10 @@ var preflightEntries = []Entry{
 		Title:    "The hostname can't be a Kubernetes node name",
 		Severity: Failure,
 		Exit:     ExitBadInput,
-		Cause:    "Node names are RFC 1123 names: lower-case letters, digits and hyphens, at most 63 characters.",
-		Remedy:   "Use the suggested name.",
-		Source:   "siderolabs/talos#7928, #4484, #7615",
+		Cause: "Node names are RFC 1123 names: lower-case letters, digits and hyphens, at most 63 characters. From 1.6 on " +
+			"Talos makes such a name of most other hostnames, and the node has two names then: a warning.",
+		Remedy: "Use the suggested name.",
+		Source: "siderolabs/talos#7928, #4484, #7615",
 	},
 	{
 		ID:       HostnameNotUnique,

@@ -69,6 +69,7 @@ type Console struct {
 	order    []string // of all steps, in order
 	findings []diagnosis.Finding
 	results  []Result
+	said     told
 	all      []Result
 	err      error
 	closed   bool
@@ -80,10 +81,10 @@ func NewConsole(options ConsoleOptions) *Console {
 		options.Now = time.Now
 	}
 
-	c := &Console{options: options, stop: make(chan struct{})}
+	c := &Console{options: options, stop: make(chan struct{}), said: told{}}
 	c.log = NewLogger(c.LogWriter(), options.LogFormat, options.LogLevel, options.ErrColor)
 	c.still = newStillLines(options.Now)
-	if !c.showsLive() {
+	if c.liveTerminal() == nil {
 		c.signs.Go(c.saySigns)
 	}
 
@@ -113,9 +114,14 @@ func (w consoleLines) Write(lines []byte) (int, error) {
 	return c.options.Err.Write(lines)
 }
 
-func (c *Console) showsLive() bool {
+// liveTerminal is where live lines are shown; nil for nowhere.
+func (c *Console) liveTerminal() *os.File {
 	file, isFile := c.options.Err.(*os.File)
-	return c.options.Terminal && c.options.LogFormat != "json" && isFile && term.IsTerminal(int(file.Fd()))
+	if !c.options.Terminal || c.options.LogFormat == "json" || !isFile || !term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+
+	return file
 }
 
 // saySigns looks at what waits once a second until the console closes.
@@ -188,8 +194,8 @@ func (c *Console) start(step string, nodes []string) {
 
 	c.still.clear()
 
-	if c.showsLive() {
-		c.live = newLiveLines(c.options.Err, step, nodes, c.options.Now)
+	if terminal := c.liveTerminal(); terminal != nil {
+		c.live = newLiveLines(terminal, step, nodes, c.options.Now)
 	}
 }
 
@@ -220,6 +226,13 @@ func (c *Console) idle(node string) {
 }
 
 func (c *Console) result(result Result) {
+	// What came out later of a node counts.
+	if i := slices.IndexFunc(c.results, func(earlier Result) bool {
+		return result.Node != "" && earlier.Node == result.Node && earlier.Step == result.Step
+	}); i >= 0 {
+		c.results = slices.Delete(c.results, i, i+1)
+	}
+
 	c.results = append(c.results, result)
 	c.all = append(c.all, result)
 
@@ -260,7 +273,7 @@ func (c *Console) finish(step string, finished Finished) {
 		c.print(line)
 	}
 
-	c.findings, c.results = nil, nil
+	c.findings, c.results, c.said = nil, nil, told{}
 }
 
 // flush writes the step's findings and results: those of the nodes in order, then those of the cluster.
@@ -270,10 +283,11 @@ func (c *Console) flush() {
 
 	for i, finding := range c.findings {
 		// An ok finding with advice is there to be read.
-		if c.options.Brief && finding.Severity <= diagnosis.OK && finding.Next == "" || told(c.findings[:i], finding) {
+		if c.options.Brief && finding.Severity <= diagnosis.OK && finding.Next == "" || saidBefore(c.findings[:i], finding) {
 			continue
 		}
 
+		c.said.add(finding)
 		c.print(c.findingLine(finding))
 		c.printNext(finding.Next)
 	}
@@ -290,11 +304,30 @@ func sameReason(a, b diagnosis.Finding) bool {
 	return a.Severity == diagnosis.NotRun && b.Severity == diagnosis.NotRun && a.Node == b.Node && a.Cause == b.Cause
 }
 
-// told reports whether a check which was not run stands in the line of an earlier one.
-func told(earlier []diagnosis.Finding, finding diagnosis.Finding) bool {
-	// Of many nodes there are many findings, and next to none that was not run.
-	return finding.Severity == diagnosis.NotRun &&
-		slices.ContainsFunc(earlier, func(other diagnosis.Finding) bool { return sameReason(other, finding) })
+// saidBefore reports whether a finding stands in the line of an earlier one: a check that was not run for the same
+// reason, or a cause that several nodes have.
+func saidBefore(earlier []diagnosis.Finding, finding diagnosis.Finding) bool {
+	// Of many nodes there are many findings, and next to all of them are ok.
+	return finding.Severity != diagnosis.OK &&
+		slices.ContainsFunc(earlier, func(other diagnosis.Finding) bool {
+			return sameReason(other, finding) || sharesCause(other, finding)
+		})
+}
+
+// subjects are all that a finding is about.
+func (c *Console) subjects(finding diagnosis.Finding) string {
+	var subjects []string
+	for _, other := range c.findings {
+		if sharesCause(other, finding) {
+			subjects = append(subjects, other.Subject())
+		}
+	}
+
+	if len(subjects) == 0 {
+		return finding.Subject()
+	}
+
+	return strings.Join(subjects, ", ")
 }
 
 // notRunLine stands for all checks that the same reason kept from being run.
@@ -333,7 +366,7 @@ func (c *Console) findingLine(finding diagnosis.Finding) string {
 		}
 	}
 
-	return fmt.Sprintf("%s  %s  %s  %s", severity, finding.ID, finding.Subject(), indented(cause))
+	return fmt.Sprintf("%s  %s  %s  %s", severity, finding.ID, c.subjects(finding), indented(cause))
 }
 
 func (c *Console) resultLine(result Result) (line, next string) {
@@ -341,7 +374,7 @@ func (c *Console) resultLine(result Result) (line, next string) {
 	text := result.Detail
 
 	if result.Err != nil {
-		text, next = explain(result.Err)
+		text, next = c.said.explain(result.Err)
 	}
 
 	if text != "" {

@@ -105,6 +105,60 @@ func TestChecksThatWereNotRunAreOneLineAReason(t *testing.T) {
 	}
 }
 
+// A finding, the result that follows from it, and the other nodes that have it: the cause is said once.
+func TestACauseIsSaidOnce(t *testing.T) {
+	t.Parallel()
+
+	var out, errs syncbuffer.Buffer
+
+	console := report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs})
+	recorder := report.NewRecorder(time.Now, console, report.NewLogSink(console.Logger()))
+	recorder.Start("preflight", "cp1", "cp2", "cp3")
+
+	unknown := diagnosis.Finding{ID: "TM082", Severity: diagnosis.Failure, Cause: "its cluster is not known",
+		Next: "set TALOSCONFIG"}
+
+	for _, node := range []string{"cp1", "cp2", "cp3"} {
+		unknown.Node = node
+		require.Equal(t, node != "cp1", recorder.Told(unknown.Problem("preflight", nil)))
+		recorder.Finding("preflight", unknown)
+	}
+
+	for _, node := range []string{"cp1", "cp2", "cp3"} {
+		unknown.Node = node
+		recorder.Result(report.Result{Node: node, Step: "preflight", Status: report.Failed,
+			Err: unknown.Problem("preflight", nil)})
+	}
+
+	recorder.Finish("preflight", time.Second, errors.New("failed"))
+	require.NoError(t, recorder.Close())
+	require.Equal(t, `failure  TM082  cp1, cp2, cp3  its cluster is not known
+    next: set TALOSCONFIG
+failed   preflight  cp1  told above [TM082]  (0.0s)
+failed   preflight  cp2  told above [TM082]  (0.0s)
+failed   preflight  cp3  told above [TM082]  (0.0s)
+preflight: 3 of 3 nodes failed; 3 failures (1.0s)
+`, out.String())
+	require.Equal(t, 3, strings.Count(errs.String(), "its cluster is not known"), "a log line of each node is whole")
+}
+
+// What came out later of a node counts.
+func TestALaterResultOfANodeTakesThePlaceOfAnEarlierOne(t *testing.T) {
+	t.Parallel()
+
+	var out, errs syncbuffer.Buffer
+
+	recorder := report.NewRecorder(time.Now, report.NewConsole(report.ConsoleOptions{Out: &out, Err: &errs}))
+	recorder.Start("verifyWorkers", "worker1")
+	recorder.Result(report.Result{Node: "worker1", Step: "verifyWorkers", Status: report.OK, Detail: "running"})
+	recorder.Result(report.Result{Node: "worker1", Step: "verifyWorkers", Status: report.Failed,
+		Err: errors.New("not registered")})
+	recorder.Finish("verifyWorkers", time.Second, errors.New("failed"))
+	require.NoError(t, recorder.Close())
+	require.Equal(t, "failed   verifyWorkers  worker1  not registered  (0.0s)\n"+
+		"verifyWorkers: 1 of 1 node failed (1.0s)\n", out.String())
+}
+
 func TestConsoleWritesResultsInTheOrderOfTheNodes(t *testing.T) {
 	t.Parallel()
 

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
+	"github.com/vbauerster/cupwriter"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 )
@@ -40,11 +42,11 @@ type liveState struct {
 	at       time.Time // when it came, on the run's clock
 }
 
-func newLiveLines(out io.Writer, step string, nodes []string, now func() time.Time) *liveLines {
+func newLiveLines(out *os.File, step string, nodes []string, now func() time.Time) *liveLines {
 	l := &liveLines{
 		out: out, now: now, nodes: nodes, lines: map[string]*liveLine{}, ended: new(atomic.Int64),
 		// The queue must hold every bar that is drawn at once.
-		bars: mpb.New(mpb.WithOutput(out), mpb.WithQueueLen(len(nodes)+64)),
+		bars: mpb.New(mpb.WithConsoleWriter(drawnFromTheLeft(out)), mpb.WithQueueLen(len(nodes)+64)),
 	}
 
 	for _, node := range nodes {
@@ -64,6 +66,22 @@ func newLiveLines(out io.Writer, step string, nodes []string, now func() time.Ti
 	})
 
 	return l
+}
+
+// fromTheLeft moves to the left of the line before it writes. A terminal shows a key, such as ^C, where the cursor
+// stands; what is drawn after that would be too long for its line, and so stay behind.
+type fromTheLeft struct{ out io.Writer }
+
+func (w fromTheLeft) Write(drawn []byte) (int, error) {
+	n, err := w.out.Write(append([]byte{'\r'}, drawn...))
+	return max(0, n-1), err
+}
+
+func drawnFromTheLeft(out *os.File) mpb.ConsoleWriter {
+	writer := cupwriter.New(fromTheLeft{out}, false)
+	writer.SetTermFd(int(out.Fd())) //nolint:gosec // a descriptor fits
+
+	return writer
 }
 
 // add opens a line that shows what text gives, cut to the terminal's width; nil if nothing can be shown (any more).

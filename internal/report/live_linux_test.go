@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -16,12 +17,18 @@ import (
 	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
 )
 
-// screen is a terminal of 80 columns: what was written to it, and what stands on it now.
+// columns is the width of the terminal.
+const columns = 80
+
+// screen is a terminal: what was written to it, and what stands on it now.
 type screen struct {
-	mu    sync.Mutex
-	lines []string
-	row   int
-	past  strings.Builder
+	// keyboard is where keys are pressed.
+	keyboard io.Writer
+
+	mu       sync.Mutex
+	lines    []string
+	row, col int
+	past     strings.Builder
 }
 
 // openTerminal opens a pseudo terminal and gives the program's end of it and the screen at the other end.
@@ -41,9 +48,9 @@ func openTerminal(t *testing.T) (*os.File, *screen) {
 
 	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
-	require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}))
+	require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
 
-	shown := &screen{lines: []string{""}}
+	shown := &screen{lines: []string{""}, keyboard: controller}
 	done := make(chan struct{})
 
 	go func() {
@@ -81,16 +88,17 @@ func (s *screen) write(text string) {
 		var up int
 
 		switch {
-		case strings.HasPrefix(text, "\r\n"):
-			text = text[2:]
-			s.row++
-
-			if s.row == len(s.lines) {
-				s.lines = append(s.lines, "")
-			}
+		case text[0] == '\r':
+			text, s.col = text[1:], 0
+		case text[0] == '\n':
+			text = text[1:]
+			s.down()
 		case strings.HasPrefix(text, "\x1b[J"):
 			text = text[3:]
-			s.lines = append(s.lines[:s.row], "")
+			s.lines = s.lines[:s.row+1]
+
+			left := []rune(s.lines[s.row])
+			s.lines[s.row] = string(left[:min(s.col, len(left))])
 		case strings.HasPrefix(text, "\x1b["):
 			if _, err := fmt.Sscanf(text, "\x1b[%dA", &up); err == nil {
 				s.row -= up
@@ -98,9 +106,23 @@ func (s *screen) write(text string) {
 
 			text = text[strings.IndexAny(text, "Am")+1:]
 		default:
-			s.lines[s.row] += text[:1]
-			text = text[1:]
+			if s.col == columns {
+				s.col = 0
+				s.down()
+			}
+
+			shown, size := utf8.DecodeRuneInString(text)
+			line := []rune(fmt.Sprintf("%-*s", s.col+1, s.lines[s.row]))
+			line[s.col] = shown
+			s.lines[s.row] = string(line)
+			text, s.col = text[size:], s.col+1
 		}
+	}
+}
+
+func (s *screen) down() {
+	if s.row++; s.row == len(s.lines) {
+		s.lines = append(s.lines, "")
 	}
 }
 
@@ -110,6 +132,14 @@ func (s *screen) now() string {
 	defer s.mu.Unlock()
 
 	return strings.Join(s.lines, "\n")
+}
+
+// written is all that was ever written to it.
+func (s *screen) written() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.past.String()
 }
 
 // patience is a limit that no terminal comes near, however busy the machine.
@@ -170,6 +200,34 @@ func TestLiveLinesOnATerminal(t *testing.T) {
 	}, patience, 5*time.Millisecond, "live lines are left, or log lines missing")
 }
 
+// The terminal shows ^C where the cursor stands, so that the next line does not begin at its left.
+func TestNoLiveLineStaysBehindAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+
+	terminal, shown := openTerminal(t)
+	options := report.Terminals(terminal, terminal, true)
+	options.Out = io.Discard
+
+	recorder := report.NewRecorder(time.Now, report.NewConsole(options))
+	shows := func(text string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(shown.now(), text) }, patience, time.Millisecond,
+			"%s\n%s", text, shown.now())
+	}
+
+	recorder.Start("verify", "cp1")
+	recorder.Progress("verify", report.Progress{Node: "cp1", Text: strings.Repeat("very", 30)})
+	shows("…\n")
+
+	_, err := shown.keyboard.Write([]byte{3})
+	require.NoError(t, err)
+	shows("^C")
+	recorder.Finish("verify", time.Second, nil)
+	require.NoError(t, recorder.Close())
+	require.Eventually(t, func() bool { return strings.TrimSpace(shown.now()) == "" }, patience, time.Millisecond,
+		"%q is left", shown.now())
+}
+
 func TestNoLiveLinesBetweenJSONLines(t *testing.T) {
 	t.Parallel()
 
@@ -186,8 +244,36 @@ func TestNoLiveLinesBetweenJSONLines(t *testing.T) {
 	recorder.Finish("verify", time.Second, nil)
 	require.NoError(t, recorder.Close())
 
-	require.Eventually(t, func() bool { return strings.Contains(shown.now(), `"message":"verify finished"`) }, patience,
+	require.Eventually(t, func() bool { return strings.Contains(shown.written(), `"message":"verify finished"`) }, patience,
 		5*time.Millisecond)
-	require.NotContains(t, shown.now(), "installing")
-	require.NotContains(t, shown.now(), "\x1b")
+	require.NotContains(t, shown.written(), "installing")
+	require.NotContains(t, shown.written(), "\x1b")
+}
+
+func TestTheLastTableFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+
+	terminal, shown := openTerminal(t)
+	options := report.Terminals(terminal, terminal, true)
+	options.Err = io.Discard
+
+	recorder := report.NewRecorder(time.Now, report.NewConsole(options))
+
+	for _, step := range []string{"secrets", "configs", "preflight", "applySequential", "verify", "bootstrap",
+		"kubeconfig", "verifyWorkers"} {
+		recorder.Start(step, "a-control-plane")
+		recorder.Result(report.Result{Node: "a-control-plane", Step: step, Status: report.Applied})
+		recorder.Finish(step, time.Second, nil)
+	}
+
+	require.NoError(t, recorder.Close())
+	require.Eventually(t, func() bool { return strings.Contains(shown.now(), "verifyWorkers\n") }, patience,
+		5*time.Millisecond)
+
+	_, table, _ := strings.Cut(shown.now(), "\nnode ")
+	require.NotEmpty(t, table)
+
+	for line := range strings.Lines(table) {
+		require.LessOrEqual(t, len(line), 81, line)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
@@ -90,7 +91,7 @@ func TestLogLinesMaskSecrets(t *testing.T) {
 
 		require.NotContains(t, out.String(), "abcdef.0123456789abcdef")
 		require.NotContains(t, out.String(), "BEGIN")
-		require.Contains(t, out.String(), masked)
+		require.Contains(t, out.String(), secrettext.Masked)
 	}
 }
 

@@ -12,16 +12,21 @@ type LogSink struct {
 	log zerolog.Logger
 	// doing is the newest text of each node, so that only changes are logged.
 	doing map[string]string
+	// said are the causes of the step that were logged.
+	said told
 }
 
 // NewLogSink logs to log.
-func NewLogSink(log zerolog.Logger) *LogSink { return &LogSink{log: log, doing: map[string]string{}} }
+func NewLogSink(log zerolog.Logger) *LogSink {
+	return &LogSink{log: log, doing: map[string]string{}, said: told{}}
+}
 
 // Handle logs the event.
 func (s *LogSink) Handle(event Event) {
 	switch {
 	case event.Started != nil:
 		clear(s.doing)
+		clear(s.said)
 		s.started(event.Step, len(event.Started.Nodes))
 	case event.Progress != nil:
 		if text := event.Progress.Text; text != "" && text != s.doing[event.Progress.Node] {
@@ -69,6 +74,8 @@ func (s *LogSink) finding(step string, finding diagnosis.Finding) {
 	level := zerolog.DebugLevel
 	if finding.Severity == diagnosis.Failure {
 		level = zerolog.ErrorLevel
+
+		s.said.add(finding)
 	}
 
 	event := s.line(level, step, finding.Node, finding.Address).Str("id", string(finding.ID))
@@ -104,7 +111,7 @@ func (s *LogSink) result(result Result) {
 	}
 
 	if result.Err != nil {
-		cause, next := explain(result.Err)
+		cause, next := s.said.explain(result.Err)
 		event.Str("cause", cause)
 
 		if next != "" {

@@ -17,11 +17,13 @@ type Recorder struct {
 	sinks    []Sink
 	results  []Result
 	findings []diagnosis.Finding
+	// said are the causes that people were told.
+	said told
 }
 
 // NewRecorder records with the given source of time.
 func NewRecorder(now func() time.Time, sinks ...Sink) *Recorder {
-	return &Recorder{now: now, sinks: sinks}
+	return &Recorder{now: now, sinks: sinks, said: told{}}
 }
 
 func (r *Recorder) emit(event Event) {
@@ -74,17 +76,37 @@ func (r *Recorder) Progress(step string, progress Progress) {
 	r.emit(Event{Step: step, Progress: &progress})
 }
 
+func (r *Recorder) say(finding diagnosis.Finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.said.add(finding)
+}
+
+// Told reports whether people have read a problem's cause.
+func (r *Recorder) Told(problem *diagnosis.Problem) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return r.said.has(problem.Finding)
+}
+
 // Idle takes back what a node was said to be doing.
 func (r *Recorder) Idle(step, node string) { r.Progress(step, Progress{Node: node}) }
 
 // Finding records a finding of a step.
 func (r *Recorder) Finding(step string, finding diagnosis.Finding) {
+	r.say(finding)
 	r.reworded(&finding.Cause, &finding.Next)
 	r.emit(Event{Step: step, Finding: &finding})
 }
 
 // Result records how the step ended for a node.
 func (r *Recorder) Result(result Result) {
+	if problem, ok := diagnosis.AsProblem(result.Err); ok {
+		r.say(problem.Finding)
+	}
+
 	r.reworded(&result.Detail)
 	result.Err = r.rewordedError(result.Err)
 	r.emit(Event{Step: result.Step, Result: &result})

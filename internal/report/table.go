@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
-	"unicode/utf8"
 )
 
 // writeTable writes the final table: a row a node, a column a step, and in each cell how the step ended for the node,
@@ -35,32 +33,16 @@ func writeTable(w io.Writer, results []Result, order []string, color bool) error
 		rows = append(rows, row)
 	}
 
-	widths := make([]int, len(steps)+1)
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-
-	var text strings.Builder
-	for y, row := range rows {
-		var line strings.Builder
-		for x, cell := range row {
-			padding := strings.Repeat(" ", widths[x]-utf8.RuneCountInString(cell)+2)
-
-			if y > 0 && x > 0 {
-				if result, ran := cells[[2]string{nodes[y-1], steps[x-1]}]; ran {
-					cell = paint(color, statusColor(result.Status), cell)
-				}
-			}
-
-			line.WriteString(cell + padding)
+	text := Columns(rows, Width(w), func(y, x int, cell string) string {
+		if y == 0 || x == 0 {
+			return cell
 		}
 
-		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
+		result, ran := cells[[2]string{nodes[y-1], steps[x-1]}]
+		return paint(color && ran, statusColor(result.Status), cell)
+	})
 
-	if _, err := io.WriteString(w, scrubPainted(text.String(), color)); err != nil {
+	if _, err := io.WriteString(w, scrubPainted(text, color)); err != nil {
 		return fmt.Errorf("write table of results: %w", err)
 	}
 

@@ -192,7 +192,7 @@ func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) ou
 	case seen.Silent():
 		a.observer.Note(node, func(facts *observe.Facts) { facts.Joining = true })
 		return outcome{node: node, status: report.Joining, address: seen.Address,
-			detail: "port refused: " + joiningText(seen)}
+			detail: a.joiningText(seen)}
 	default:
 		return a.applyTo(ctx, seen)
 	}

@@ -1,7 +1,9 @@
 package steps_test
 
 import (
+	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -9,10 +11,12 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	config "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -219,6 +223,25 @@ func TestARefusalThatMayPassIsRetried(t *testing.T) {
 			require.Equal(t, []int{3, 1}, []int{sent, effective})
 		})
 	}
+}
+
+func TestARefusalToBootstrapIsToldWithWhatTheNodeWaitsFor(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.installed(t)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.KubeletDown = true })
+	l.Node("cp1").PowerOff()
+	l.Node("cp1").PowerOn()
+	eventuallyAnswers(t, l, "cp1")
+	fault(l.Node("cp1"), emulator.CallFault{Method: "Bootstrap", Do: emulator.Fail, Code: codes.FailedPrecondition,
+		Text: "bootstrap is not available yet"})
+
+	s := l.session(t, seconds("STAGE_TIMEOUT", 20))
+	problem := s.fails(t, diagnosis.ExitBootstrap, diagnosis.BootstrapFailed, steps.Bootstrap{})
+	require.Regexp(t, "bootstrap is not available yet; the node is booting: .*; its kubelet is not healthy",
+		problem.Cause)
+	require.NotEmpty(t, s.lines.with("cp1: bootstrap is not available yet; the node is booting"))
 }
 
 func TestAClockThatIsNeverSyncedEndsTheWaitInItsOwnTime(t *testing.T) {
@@ -587,4 +610,34 @@ func TestAnEndpointThatLeadsNowhereIsToldFromAnAPIThatIsDown(t *testing.T) {
 			require.NotEmpty(t, problem.Next)
 		})
 	}
+}
+
+// The machines of a rehearsal answer elsewhere than declared, and nobody answers at the declared endpoint.
+func TestAnEndpointThatOnlyTheNodesReachIsToldFromAnAPIThatIsDown(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	generated, err := clusterfiles.Make(clusterfiles.Options{
+		ClusterName: "lab", Endpoint: "https://192.0.2.10:6443", VIP: netip.MustParseAddr("192.0.2.10"), CNI: "none",
+		Nodes: []clusterfiles.Node{
+			{Name: "cp1", Role: config.TypeControlPlane, Address: netip.MustParsePrefix("192.0.2.11/24"),
+				MAC: "02:00:00:00:00:01"},
+		},
+	})
+	require.NoError(t, err)
+	require.NoError(t, generated.Write(filepath.Join(folder, "talos")))
+
+	cluster, err := labcluster.FromDirectory(filepath.Join(folder, "talos"), nil,
+		labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: scale}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+
+	l := &lab{cluster, folder}
+	l.untilMaintenance(t)
+	l.session(t, cluster.Environ()...).succeeds(t, steps.Apply{}, steps.Verify{})
+
+	problem := l.session(t, append(cluster.Environ(), seconds("API_TIMEOUT", 300))...).fails(t, diagnosis.ExitKubernetes,
+		diagnosis.EndpointSilent, steps.Bootstrap{})
+	require.Contains(t, problem.Cause,
+		"is ready at "+cluster.Lab.Address(11).String()+":6443, but the endpoint 192.0.2.10")
 }

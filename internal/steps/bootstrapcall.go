@@ -10,6 +10,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/steps/wait"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -183,15 +184,31 @@ func (b *bootstrapper) retryLater(target observe.EtcdObservation, cause error) w
 		id, limit, next = diagnosis.TimeNotSynced, b.Settings.TimeSyncTimeout, timeCommand(target.Node)
 	}
 
-	now := b.Clock.Now()
+	now, refusal := b.Clock.Now(), talos.Explain(cause)+waitedFor(target.Observation)
 
 	return wait.State{
-		Limit: wait.Limit{For: talos.Explain(cause), Since: b.since.of("bootstrap: "+string(id), now), Limit: limit},
+		Limit: wait.Limit{For: refusal, Since: b.since.of("bootstrap: "+string(id), now), Limit: limit},
 		Asked: now, Node: target.Node.Name, Pause: refusalPause,
 		TimeUp: func(waited time.Duration) *diagnosis.Problem {
-			refused := b.problem(target.Observation, id, fmt.Sprintf("%s, for %s", talos.Explain(cause), waited), next)
+			refused := b.problem(target.Observation, id, fmt.Sprintf("%s, for %s", refusal, waited), next)
 			refused.Err = cause
 			return refused
 		},
 	}
+}
+
+// waitedFor is what a node that does not bootstrap yet waits for itself, as far as it says so.
+func waitedFor(seen observe.Observation) string {
+	waits := "; the node is " + stageText(seen)
+	for _, service := range seen.Services {
+		switch {
+		case service.ID == "etcd", service.Running(), service.State == "Finished", service.State == "Skipped":
+		case service.State == "Running":
+			waits += "; its " + service.ID + " is not healthy" + text.Because(service.LastMessage)
+		default:
+			waits += "; its " + service.ID + " is " + service.State + text.Because(service.LastEvent())
+		}
+	}
+
+	return waits
 }

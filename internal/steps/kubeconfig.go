@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"time"
@@ -12,10 +13,12 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client/config"
 
 	"github.com/talos-mage/talos-mage/internal/base/plainfile"
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 	"github.com/talos-mage/talos-mage/internal/talos"
 	"github.com/talos-mage/talos-mage/internal/talos/talosconfig"
@@ -110,7 +113,7 @@ func (m *kubeconfigMerger) unavailable(cause, next string, err error) *diagnosis
 }
 
 // completeTalosconfig gives the cluster's context of the talosconfig the control planes as endpoints and all nodes as
-// nodes, if it lacks them. Everything else in the file stays.
+// nodes, if it lacks them or has addresses of machines that were replaced. Everything else in the file stays.
 func (m *kubeconfigMerger) completeTalosconfig(ctx context.Context) error {
 	path := m.Settings.Talosconfig
 
@@ -128,7 +131,7 @@ func (m *kubeconfigMerger) completeTalosconfig(ctx context.Context) error {
 		return workspace.BadInput(fmt.Errorf("read talosconfig %s: %w", path, err))
 	}
 
-	if !fillContext(parsed.Contexts[parsed.Context], m.Cluster) {
+	if !m.fillContext(parsed.Contexts[parsed.Context]) {
 		return nil
 	}
 
@@ -149,22 +152,50 @@ func (m *kubeconfigMerger) completeTalosconfig(ctx context.Context) error {
 }
 
 // fillContext reports whether the context lacked anything.
-func fillContext(current *config.Context, cluster *inventory.Cluster) bool {
-	if current == nil || len(current.Endpoints) > 0 && len(current.Nodes) > 0 {
+func (m *kubeconfigMerger) fillContext(current *config.Context) bool {
+	if current == nil {
 		return false
 	}
 
-	endpoints := addressesOf(cluster.ControlPlanes())
+	controlPlanes := addressesOf(m.Cluster.ControlPlanes())
+	endpoints := m.renewed(current.Endpoints, controlPlanes)
+	nodes := m.renewed(current.Nodes, slices.Concat(controlPlanes, addressesOf(m.Cluster.Workers())))
+	changed := !slices.Equal(endpoints, current.Endpoints) || !slices.Equal(nodes, current.Nodes)
+	current.Endpoints, current.Nodes = endpoints, nodes
 
-	if len(current.Endpoints) == 0 {
-		current.Endpoints = endpoints
+	return changed
+}
+
+// renewed are the addresses that are there, if they are still somebody's; else those that are, and all wanted ones.
+func (m *kubeconfigMerger) renewed(present, wanted []string) []string {
+	kept := filtered(present, func(address string) bool { return !m.isGone(address) })
+	if len(kept) > 0 && len(kept) == len(present) {
+		return present
 	}
 
-	if len(current.Nodes) == 0 {
-		current.Nodes = slices.Concat(endpoints, addressesOf(cluster.Workers()))
+	for _, address := range wanted {
+		kept = text.AppendNew(kept, address)
 	}
 
-	return true
+	return kept
+}
+
+// isGone reports whether no node has an address, and no certificate is for it: it is that of a machine that was
+// replaced. A name, and an address where nodes learn theirs, may be anybody's.
+func (m *kubeconfigMerger) isGone(endpoint string) bool {
+	host := check.EndpointHost(endpoint)
+
+	address, err := netip.ParseAddr(host)
+	if err != nil || host == m.Cluster.Endpoint.Hostname() {
+		return false
+	}
+
+	return !slices.ContainsFunc(m.Cluster.Nodes, func(node *inventory.Node) bool {
+		config := m.Configs[node.Name]
+		return config == nil || config.UsesDHCP() || len(config.Addresses()) == 0 ||
+			slices.Contains(m.observer.Addresses(node), host) || slices.Contains(config.CertSANs(), host) ||
+			slices.Contains(config.VIPs(), address)
+	})
 }
 
 func addressesOf(nodes []*inventory.Node) []string {

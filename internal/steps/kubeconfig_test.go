@@ -51,6 +51,38 @@ func TestTheTalosconfigIsCompletedAndKeepsWhatElseIsInIt(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
+func TestTheTalosconfigLosesTheAddressOfAMachineThatWasReplaced(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 2, 0)
+	l.installed(t)
+
+	address := func(name string) string { return l.Node(name).Options().Address.String() }
+	gone := l.Lab.Address(99).String()
+
+	for name, tt := range map[string]struct{ before, after []string }{
+		"one that was replaced":     {[]string{address("cp1"), gone}, []string{address("cp1"), address("cp2")}},
+		"chosen ones":               {[]string{address("cp2")}, []string{address("cp2")}},
+		"a name":                    {[]string{"talos.example.org"}, []string{"talos.example.org"}},
+		"the VIP":                   {[]string{l.VIP.String()}, []string{l.VIP.String()}},
+		"none that is left but all": {[]string{gone}, []string{address("cp1"), address("cp2")}},
+	} {
+		talosconfig, err := config.Open(l.Talosconfig())
+		require.NoError(t, err)
+
+		talosconfig.Contexts[talosconfig.Context].Endpoints = tt.before
+		talosconfig.Contexts[talosconfig.Context].Nodes = tt.before
+		require.NoError(t, talosconfig.Save(l.Talosconfig()))
+
+		l.session(t).succeeds(t, steps.Kubeconfig{})
+
+		renewed, err := config.Open(l.Talosconfig())
+		require.NoError(t, err)
+		require.Equal(t, tt.after, renewed.Contexts[renewed.Context].Endpoints, name)
+		require.Equal(t, tt.after, renewed.Contexts[renewed.Context].Nodes, name)
+	}
+}
+
 // The kubeconfig is an administrator's, and a repository's root is where it goes by default.
 func TestAKubeconfigThatGitDoesNotIgnoreIsWarnedOf(t *testing.T) {
 	t.Parallel()

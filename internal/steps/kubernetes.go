@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
+	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/retry"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
@@ -68,9 +71,17 @@ func (b *bootstrapper) apiProblem(ctx context.Context, access *observe.Kubernete
 		talosctl(first, "logs kubelet")+"; then mage bootstrap")
 	failed.Exit, failed.Err = diagnosis.ExitKubernetes, cause
 
-	if own := access.ReadyControlPlane(ctx); own != "" {
+	own, ready := access.ControlPlaneAPI(ctx)
+
+	var notReady *kube.NotReadyError
+	if own != "" && (ready || !errors.As(cause, &notReady)) {
+		state := "is ready"
+		if !ready {
+			state = "answers, though it is not ready,"
+		}
+
 		failed.ID = diagnosis.EndpointSilent
-		failed.Cause = fmt.Sprintf("the Kubernetes API is ready at %s, but the endpoint %s does not lead to it: %s", own,
+		failed.Cause = fmt.Sprintf("the Kubernetes API %s at %s, but the endpoint %s does not lead to it: %s", state, own,
 			b.Cluster.Endpoint.Host, kube.Explain(cause))
 		failed.Next = "check the VIP's interface, the balancer's backends or the DNS record; then mage bootstrap"
 	}
@@ -94,12 +105,32 @@ func (w *work) awaitRegistered(ctx context.Context) error {
 		}
 	})
 	if failed != nil {
+		w.failUnregistered(wanted, seen)
 		return failed
 	}
 
 	w.noteNotReady(seen.NotReady)
 
 	return nil
+}
+
+// failUnregistered records of nodes that run what Kubernetes lacks of them.
+func (w *work) failUnregistered(wanted []*inventory.Node, seen observe.Registration) {
+	notReady := kubeNames(seen.NotReady)
+	for _, node := range wanted {
+		var lack string
+
+		switch {
+		case slices.Contains(seen.Missing, node.Name):
+			lack = "runs, and is not registered in Kubernetes"
+		case slices.Contains(notReady, node.Hostname):
+			lack = "runs, and is not Ready in Kubernetes"
+		default:
+			continue
+		}
+
+		w.record(report.Result{Node: node.Name, Address: node.Address, Status: report.Failed, Detail: lack})
+	}
 }
 
 func registrationText(seen observe.Registration) string {

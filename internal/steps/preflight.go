@@ -45,7 +45,8 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	}
 
 	checker := &checker{begin(run, s)}
-	problems := checker.judge(checker.fileFindings(ctx, checker.checkSettings()))
+	ofFiles := checker.fileFindings(ctx, checker.checkSettings())
+	problems := checker.judge(ofFiles)
 	run.filesChecked = true
 
 	nodes := run.Nodes()
@@ -62,7 +63,7 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	for _, node := range checked {
 		answered = answered || !node.seen.Silent()
 		problems = append(problems, checker.judge(node.findings)...)
-		checker.result(node)
+		checker.result(node, ofFiles)
 	}
 
 	if len(problems) == 0 && !answered && !s.InRecipe {
@@ -101,7 +102,8 @@ func (c *checker) judge(findings []diagnosis.Finding) []*diagnosis.Problem {
 	return problems
 }
 
-func (c *checker) result(checked checkedNode) {
+// result records how a node came off, also in its files.
+func (c *checker) result(checked checkedNode, ofFiles []diagnosis.Finding) {
 	result := report.Result{
 		Node: checked.node.Name, Address: checked.seen.Address, Step: c.step.Name(), Status: report.OK,
 		Attempts: checked.tries, Duration: checked.took, Detail: stateText(checked.seen),
@@ -111,7 +113,8 @@ func (c *checker) result(checked checkedNode) {
 		result.Status, result.Detail = report.Skipped, "configured, not judged"
 	}
 
-	for _, finding := range checked.findings {
+	own := filtered(ofFiles, func(finding diagnosis.Finding) bool { return finding.Node == checked.node.Name })
+	for _, finding := range append(own, checked.findings...) {
 		switch {
 		case finding.Severity == diagnosis.Failure && result.Err == nil:
 			result.Status, result.Err = report.Failed, finding.Problem(c.step.Name(), nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
-	"github.com/talos-mage/talos-mage/internal/base/keylike"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
@@ -103,7 +103,7 @@ func (r *Run) checkName(setting, name string) error {
 	switch node := r.Cluster.Node(name); {
 	case node == nil:
 		return diagnosis.NewProblem(diagnosis.UnknownNode,
-			fmt.Sprintf("%s names %q, which is not a node of %s; its nodes are %s", given, keylike.Shown(name), r.Cluster.Source,
+			fmt.Sprintf("%s names %q, which is not a node of %s; its nodes are %s", given, secrettext.Shown(name), r.Cluster.Source,
 				text.List(names(r.Cluster.Nodes))), "correct "+given)
 	case setting == bootstrapNode && node.Role != inventory.ControlPlane:
 		worker := diagnosis.NewProblem(diagnosis.UnknownNode,

@@ -274,6 +274,22 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
+// Joining are the nodes that a run left on their way.
+func Joining(results []report.Result) (joining []string) {
+	last := make(map[string]report.Status)
+	for _, result := range results {
+		last[result.Node] = result.Status
+	}
+
+	for _, result := range results {
+		if last[result.Node] == report.Joining {
+			joining = text.AppendNew(joining, result.Node)
+		}
+	}
+
+	return joining
+}
+
 // Drifted counts the nodes that differ from the inventory.
 func Drifted(results []report.Result) (drifted int) {
 	seen := make(map[string]bool)

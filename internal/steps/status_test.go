@@ -4,13 +4,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -23,14 +24,12 @@ func (l *lab) status(t *testing.T, environ ...string) string {
 
 	var page strings.Builder
 
-	table := tabwriter.NewWriter(&page, 0, 0, 2, ' ', 0)
+	page.WriteString(report.Columns(status.Rows(), 0, nil))
 
-	for _, row := range status.Rows() {
-		_, err := table.Write([]byte(strings.Join(row, "\t") + "\n"))
-		require.NoError(t, err)
+	for _, finding := range status.Findings {
+		page.WriteString("\n" + string(finding.ID) + " " + finding.Cause + "\n")
 	}
 
-	require.NoError(t, table.Flush())
 	page.WriteString("\nnext: " + status.Next + "\n")
 
 	block := strings.TrimSuffix(l.Lab.Prefix().Addr().String(), "0")
@@ -113,6 +112,28 @@ func TestStatusShowsEveryStageAndTheNextCommand(t *testing.T) {
 		l.installed(t)
 		shows(t, l, "no-talosconfig", "TALOSCONFIG="+filepath.Join(l.folder, "missing"))
 	})
+}
+
+func TestStatusNamesTwoEtcdsThatEachLookHealthy(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 2, 0)
+	l.installed(t)
+
+	for _, name := range []string{"cp1", "cp2"} {
+		require.NoError(t, l.client(t, name).Bootstrap(t.Context(), &machine.BootstrapRequest{}))
+	}
+
+	for _, name := range []string{"cp1", "cp2"} {
+		wait(t, l.Node(name), (*emulator.Node).EtcdVoter)
+	}
+
+	require.Eventually(t, func() bool {
+		page := l.status(t)
+
+		return strings.Count(page, "healthy, 1 member") == 2 && strings.Count(page, `" is not ready`) == 2
+	}, labcluster.Deadline, 10*time.Millisecond)
+	golden.Assert(t, filepath.Join("testdata", "status", "split.txt"), l.status(t))
 }
 
 // waitForEtcdToAsk waits until the first control plane lacks nothing but a Bootstrap.

@@ -148,7 +148,7 @@ func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 		result.status, result.problem = report.Failed, v.withCause(ctx, node, problem)
 		result.detail = ""
 	case v.joining:
-		result.status, result.detail = report.Joining, joiningText(seen)
+		result.status, result.detail = report.Joining, v.joiningText(seen)
 	case seen.Relation == observe.ConfigDrifted:
 		result.status, result.detail = report.Drifted, seen.Stage()+", differs from "+node.ConfigFile
 	case seen.Relation == observe.ConfigUnread:
@@ -177,12 +177,23 @@ func (v *verifier) judge(_ context.Context, seen observe.Observation) verdict {
 	}
 }
 
-func joiningText(seen observe.Observation) string {
-	if seen.Silent() {
-		return "its API opens once the endpoint can be reached"
+// joiningText says of a worker that is on its way how far it is, as far as that is known.
+func (w *work) joiningText(seen observe.Observation) string {
+	const opens = "its API opens once the endpoint can be reached"
+
+	silence := "no answer"
+	if seen.Silence == talos.Refused {
+		silence = "port refused"
 	}
 
-	return orUnread(seen.Stage())
+	switch {
+	case !seen.Silent():
+		return orUnread(seen.Stage())
+	case w.observer.Facts(seen.Node).Sent == nil:
+		return silence + ", and this run sent it no config; if it has one, " + opens
+	default:
+		return silence + ": " + opens
+	}
 }
 
 // onItsWay tells of a worker that it need not be waited for yet: nothing before bootstrap depends on it.

@@ -7,25 +7,23 @@ import (
 	"unicode"
 
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 )
 
 // maxText bounds what is quoted of a node's text.
 const maxText = 2000
 
-const masked = "(masked)"
-
-// secrets are the forms that secrets have in a node's texts: a mark that each of them has, the whole of it, and what is
-// shown instead.
+// secrets are what else may be one in a node's texts: a mark that each of them has, the whole of it, and what is shown
+// instead.
 var secrets = []struct {
 	mark    string
 	pattern *regexp.Regexp
 	mask    string
 }{
-	{"-----BEGIN ", regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(-----END [A-Z0-9 ]+-----|$)`), masked},
-	{"`", regexp.MustCompile("`[^`]*`"), masked},                       // YAML errors quote values like this
-	{".", regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`), masked}, // a token to join with
-	{"@", regexp.MustCompile(`://[^/@\s]+@`), "://" + masked + "@"},
-	{":", regexp.MustCompile(`(?i)\b(\w*(?:token|secret|key|password)): *\S+`), "$1: " + masked},
+	{"-----BEGIN ", regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(-----END [A-Z0-9 ]+-----|$)`), secrettext.Masked},
+	{"`", regexp.MustCompile("`[^`]*`"), secrettext.Masked}, // YAML errors quote values like this
+	{"@", regexp.MustCompile(`://[^/@\s]+@`), "://" + secrettext.Masked + "@"},
+	{":", regexp.MustCompile(`(?i)\b(\w*(?:token|secret|key|password)): *\S+`), "$1: " + secrettext.Masked},
 }
 
 // leastRandom is from how many characters on a word may be encoded random bytes.
@@ -40,6 +38,8 @@ func scrub(text string) string {
 		text = before
 	}
 
+	text = secrettext.Mask(text)
+
 	for _, secret := range secrets {
 		// Most texts hold none, and looking for a mark is much quicker than matching.
 		if strings.Contains(text, secret.mark) {
@@ -48,7 +48,13 @@ func scrub(text string) string {
 	}
 
 	if len(text) >= leastRandom {
-		text = base64Run.ReplaceAllStringFunc(text, maskRandom)
+		text = base64Run.ReplaceAllStringFunc(text, func(run string) string {
+			if secrettext.IsRandom(run) {
+				return secrettext.Masked
+			}
+
+			return run
+		})
 	}
 
 	text = strings.Map(func(r rune) rune {
@@ -63,16 +69,6 @@ func scrub(text string) string {
 	}
 
 	return strings.TrimSpace(text)
-}
-
-// maskRandom masks what looks like encoded random bytes; paths and words lack one of the kinds of characters.
-func maskRandom(run string) string {
-	if strings.ContainsFunc(run, unicode.IsDigit) && strings.ContainsFunc(run, unicode.IsUpper) &&
-		strings.ContainsFunc(run, unicode.IsLower) {
-		return masked
-	}
-
-	return run
 }
 
 var countLine = pattern.New(`^(.*: )?\d+ errors? occurred:$`)

@@ -32,6 +32,15 @@ type Service struct {
 // Running reports whether the service runs and, as far as it is checked, is healthy.
 func (s Service) Running() bool { return s.State == "Running" && (s.HealthUnknown || s.Healthy) }
 
+// LastEvent is what last happened to it, in Talos' words.
+func (s Service) LastEvent() string {
+	if len(s.Events) == 0 {
+		return ""
+	}
+
+	return s.Events[len(s.Events)-1].Message
+}
+
 // ServiceEvent is one change of a service's state.
 type ServiceEvent struct {
 	State, Message string

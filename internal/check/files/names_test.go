@@ -27,11 +27,12 @@ func TestClusterNames(t *testing.T) {
 	}
 
 	judge(t, diagnosis.ClusterNameInvalid, map[string]trial{
-		"capitals": {files: named("Home Lab"), at: "talconfig.yaml", line: "clusterName: 'Home Lab'",
+		"a space": {files: named("Home Lab"), at: "talconfig.yaml", line: "clusterName: 'Home Lab'",
 			cause: `"Home Lab" is no name`, severity: diagnosis.Warning},
 		"underscore": {files: named("home_lab"), cause: "home_lab"},
 		"folder":     {files: named("home/lab"), cause: "can't be part of a file's name", severity: diagnosis.Failure},
 		"plain":      {files: named("home-lab.2")},
+		"capitals":   {files: named("HomeLab")}, // nothing that is called after it minds
 	})
 
 	domain := func(domain string) config { return config{cluster: "network:\n\tdnsDomain: " + domain} }

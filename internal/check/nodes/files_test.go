@@ -350,17 +350,41 @@ func TestHostnames(t *testing.T) {
 
 	tests := make(map[string]filesTest)
 
-	for hostname, next := range map[string]string{
-		"Node_1": "use node-1;",
-		"CP9":    "use cp9;",
-		"-edge-": "use edge;",
-		"кп-1":   "use 1;",
-		"a..b":   "use a.b;",
+	// Talos makes node names of most.
+	for hostname, want := range map[string]struct {
+		next, called string
+		severity     diagnosis.Severity
+	}{
+		"Node_1": {"use node-1;", "the Kubernetes node will be called node-1", diagnosis.Warning},
+		"CP9":    {"use cp9;", "the Kubernetes node will be called cp9", diagnosis.Warning},
+		"-edge-": {"use edge;", "the Kubernetes node will be called edge", diagnosis.Warning},
+		"кп-1":   {"use 1;", "the Kubernetes node will be called 1", diagnosis.Warning},
+		"кп":     {"use a name like cp1;", "hostname кп is no RFC 1123 name", diagnosis.Failure},
+		"a..b":   {"use a.b;", "hostname a..b is no RFC 1123 name", diagnosis.Failure},
 	} {
 		tests[hostname] = filesTest{
-			spoil: rename(hostname), id: diagnosis.HostnameInvalid, severity: diagnosis.Failure, node: "w1", cause: hostname,
-			next: next,
+			spoil: rename(hostname), id: diagnosis.HostnameInvalid, severity: want.severity, node: "w1", cause: want.called,
+			next: want.next,
 		}
+	}
+
+	tests["capitals before Talos 1.6"] = filesTest{
+		spoil: func(t *testing.T, f *fixture) {
+			t.Helper()
+			rename("CP9")(t, f)
+
+			f.cluster.TalosVersion, f.cluster.KubernetesVersion = "v1.5.5", "v1.28.0"
+		},
+		id: diagnosis.HostnameInvalid, severity: diagnosis.Failure, node: "w1", cause: "hostname CP9 is no RFC 1123 name",
+	}
+	tests["taken, but for an underscore"] = filesTest{
+		spoil: func(t *testing.T, f *fixture) {
+			t.Helper()
+			rename("node-1")(t, f)
+			f.replace(t, "cp1", "hostname: cp1", "hostname: node_1")
+		},
+		id: diagnosis.HostnameNotUnique, severity: diagnosis.Failure, node: "w1",
+		cause: "would both be the Kubernetes node node-1",
 	}
 
 	tests["w1.example.net"] = filesTest{spoil: rename("w1.example.net"), id: diagnosis.HostnameInvalid,
@@ -396,7 +420,7 @@ func TestHostnamesAreComparedInLowerCase(t *testing.T) {
 	f := newFixture(t)
 	f.replace(t, "w1", "hostname: w1", "hostname: CP1")
 
-	require.Equal(t, []diagnosis.ID{diagnosis.HostnameInvalid, diagnosis.HostnameNotUnique}, failures(f.checkCluster(t)))
+	require.Equal(t, []diagnosis.ID{diagnosis.HostnameNotUnique}, failures(f.checkCluster(t)))
 }
 
 func TestTalosconfigEndpoints(t *testing.T) {

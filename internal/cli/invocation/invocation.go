@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/term"
@@ -77,7 +76,7 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 
 	i.conclude(ctx, run, planned, err)
 
-	return i.failure(ctx, target, err).and(i.unwrittenReport(run, closing))
+	return i.failure(ctx, target, steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
 }
 
 // unwrittenReport is the failure of a run that did all that it should, and could not tell it to REPORT_FILE; nil if it
@@ -301,6 +300,10 @@ func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []step
 		fmt.Fprintf(i.Out, "\n%s from %s\n", differ(drifted), report.Scrub(run.Settings.ClusterConfigDir))
 	}
 
+	if joining := steps.Joining(results); len(joining) > 0 {
+		fmt.Fprintf(i.Out, "\nstill joining: %s\n", i.told(strings.Join(joining, ", ")+"; see mage verify"))
+	}
+
 	switch {
 	case run.Outdated != nil && ctx.Err() == nil:
 		fmt.Fprintf(i.Out, "\n%s\nnext: %s\n", i.told(run.Outdated.Cause), i.told(run.Outdated.Next))
@@ -368,10 +371,5 @@ func (i Invocation) badInput(err error) *Failure {
 
 // columns writes rows with aligned columns.
 func (i Invocation) columns(rows [][]string) {
-	table := tabwriter.NewWriter(i.Out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(table, report.Scrub(strings.Join(row, "\t")))
-	}
-
-	_ = table.Flush()
+	fmt.Fprint(i.Out, report.Scrub(report.Columns(rows, report.Width(i.Out), nil)))
 }

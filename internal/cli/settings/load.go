@@ -11,8 +11,8 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"github.com/talos-mage/talos-mage/internal/base/keylike"
 	"github.com/talos-mage/talos-mage/internal/base/plainfile"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -147,8 +147,8 @@ func checkValues(s *Settings, values map[string]string, overrides Overrides) []e
 	var problems []error
 	for field, value := range reflect.ValueOf(s).Elem().Fields() {
 		knob := knobOf(field)
-		if knob.Type == "path" && keylike.InPath(value.String()) {
-			problems = append(problems, badValue(knob, keylike.Instead, overrides, nil, ""))
+		if knob.Type == "path" && secrettext.LooksLikeKeyInPath(value.String()) {
+			problems = append(problems, badValue(knob, secrettext.Instead, overrides, nil, ""))
 			continue
 		}
 
@@ -203,8 +203,8 @@ const stepName = "settings"
 // badValue says which variable, or flag, has a value that it doesn't take, and what it takes.
 func badValue(knob Knob, value string, overrides Overrides, reason error, guess string) *diagnosis.Problem {
 	name := knob.givenAs(overrides)
-	if knob.Type != "path" || keylike.InPath(value) {
-		value = keylike.Shown(value)
+	if knob.Type != "path" || secrettext.LooksLikeKeyInPath(value) {
+		value = secrettext.Shown(value)
 	}
 
 	cause := fmt.Sprintf("%s=%q: ", name, value)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/talos-mage/talos-mage/internal/base/keylike"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 )
 
@@ -230,7 +230,7 @@ func refuseFingerprints(list reflect.Value) error {
 	for i := range list.Len() {
 		fingerprint := list.Index(i).String()
 		if sum, err := base64.StdEncoding.DecodeString(fingerprint); err != nil || len(sum) != sha256.Size {
-			return fmt.Errorf("%q is no fingerprint", keylike.Shown(fingerprint))
+			return fmt.Errorf("%q is no fingerprint", secrettext.Shown(fingerprint))
 		}
 	}
 

@@ -14,7 +14,7 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"github.com/talos-mage/talos-mage/internal/base/host"
-	"github.com/talos-mage/talos-mage/internal/base/keylike"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 )
 
 // errShape refuses a value that isn't of its type at all: what the setting takes says everything about it.
@@ -152,16 +152,16 @@ func (a *Addresses) UnmarshalText(text []byte) error {
 		name, address, found := strings.Cut(entry, "=")
 		name, address = strings.TrimSpace(name), strings.TrimSpace(address)
 		if !found || name == "" || address == "" {
-			return fmt.Errorf("%q is not name=address", keylike.Shown(entry))
+			return fmt.Errorf("%q is not name=address", secrettext.Shown(entry))
 		}
 
 		if _, twice := addresses[name]; twice {
-			return fmt.Errorf("node %q has two addresses", keylike.Shown(name))
+			return fmt.Errorf("node %q has two addresses", secrettext.Shown(name))
 		}
 
 		host, err := parseAddress(address)
 		if err != nil {
-			return fmt.Errorf("address %q of node %q: %w", keylike.Shown(address), keylike.Shown(name), err)
+			return fmt.Errorf("address %q of node %q: %w", secrettext.Shown(address), secrettext.Shown(name), err)
 		}
 
 		addresses[name] = host

@@ -12,7 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -57,12 +57,6 @@ var required = []string{
 	"certs.k8saggregator.key",
 	"certs.k8sserviceaccount.key", "certs.os.crt", "certs.os.key",
 }
-
-// bootstrapToken is the form that Kubernetes gives its bootstrap tokens.
-var bootstrapToken = pattern.New(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
-
-// IsBootstrapToken reports whether a text has that form.
-func IsBootstrapToken(text string) bool { return bootstrapToken.MatchString(text) }
 
 // Decode reads the plain text of a bundle. Variables in its values are replaced, as talhelper does. The error lists
 // every mistake with its place, never with a value: it is that of yamlfile.Mistakes. Certificates of the bundle's own
@@ -171,7 +165,7 @@ func (r reader) bundle() *secrets.Bundle {
 		return &secrets.Bundle{}
 	}
 
-	if _, node := r.value("secrets.bootstraptoken"); !IsBootstrapToken(strings.TrimSpace(node.Value)) {
+	if _, node := r.value("secrets.bootstraptoken"); !secrettext.IsBootstrapToken(strings.TrimSpace(node.Value)) {
 		r.At(node, diagnosis.FileValue,
 			"\"secrets.bootstraptoken\" is no bootstrap token: six letters or digits, a dot, and sixteen more")
 	}

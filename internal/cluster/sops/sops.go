@@ -14,8 +14,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/talos-mage/talos-mage/internal/base/keylike"
 	"github.com/talos-mage/talos-mage/internal/base/program"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 )
@@ -204,7 +204,7 @@ func file(path string) string {
 		return "not set"
 	}
 
-	if keylike.InPath(path) {
+	if secrettext.LooksLikeKeyInPath(path) {
 		return "set to a key, not to the path of its file"
 	}
 

@@ -84,8 +84,11 @@ type Problem struct {
 	Line string
 }
 
-// problemLine is "cp1 (192.0.2.11): verify: cause [TM091]. Next: command"; without a node what concerns the cluster.
-var problemLine = regexp.MustCompile(`^(?:([\w.-]+) \([^)]*\): )?(?:(\w+): )?.*\[(TM\d+)\]`)
+// problemLine is "cp1 (192.0.2.11) and cp2 (192.0.2.12): verify: cause [TM091]. Next: command"; without a node what
+// concerns the cluster.
+var problemLine = regexp.MustCompile(`^((?:[\w.-]+ \([^)]*\)(?:, | and )?)*)(?:: )?(?:(\w+): )?.*\[(TM\d+)\]`)
+
+var subject = regexp.MustCompile(`([\w.-]+) \(`)
 
 // Problems are what a run says of its failure, line by line.
 func (r Run) Problems() []Problem {
@@ -97,12 +100,24 @@ func (r Run) Problems() []Problem {
 			continue
 		}
 
-		problem := Problem{Line: line}
+		problem, subjects := Problem{Line: line}, ""
 		if found := problemLine.FindStringSubmatch(line); found != nil {
-			problem.Node, problem.Step, problem.ID = found[1], found[2], diagnosis.ID(found[3])
+			subjects, problem.Step, problem.ID = found[1], found[2], diagnosis.ID(found[3])
 		}
 
-		problems = append(problems, problem)
+		problems = append(problems, problem.ofEach(subjects)...)
+	}
+
+	return problems
+}
+
+// ofEach is the problem of each node that it is about; of the cluster as a whole where no node is named.
+func (p Problem) ofEach(subjects string) []Problem {
+	problems := []Problem{p}
+
+	for i, found := range subject.FindAllStringSubmatch(subjects, -1) {
+		problems = append(problems[:i], p)
+		problems[i].Node = found[1]
 	}
 
 	return problems

@@ -87,20 +87,14 @@ func startRehearsal(talosDir, scenarioFile *string, scale *float64) (*rehearsal,
 	return made, made.start(talosDir, options)
 }
 
-func (r *rehearsal) start(talosDir *string, options labcluster.Options) (err error) {
-	if talosDir != nil {
-		if r.cluster, err = labcluster.FromDirectory(*talosDir, os.Environ(), options); err != nil {
-			return err
-		}
-
-		r.environ = r.cluster.Environ()
-
-		return nil
-	}
-
+func (r *rehearsal) start(talosDir *string, options labcluster.Options) error {
 	root, err := os.MkdirTemp("", "talos-mage-emulator-")
 	if err != nil {
 		return fmt.Errorf("make folder for the cluster: %w", err)
+	}
+
+	if talosDir != nil {
+		return r.startFrom(*talosDir, root, options)
 	}
 
 	if r.cluster, err = labcluster.New(filepath.Join(root, "talos"), options); err != nil {
@@ -108,6 +102,23 @@ func (r *rehearsal) start(talosDir *string, options labcluster.Options) (err err
 	}
 
 	r.environ = environment(r.cluster, root)
+
+	return nil
+}
+
+// startFrom starts the declared nodes. The user's own kubeconfig is left alone: it may know the real cluster by that
+// name.
+func (r *rehearsal) startFrom(talosDir, root string, options labcluster.Options) error {
+	folder, err := filepath.Abs(talosDir)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", talosDir, err)
+	}
+
+	if r.cluster, err = labcluster.FromDirectory(folder, os.Environ(), options); err != nil {
+		return err
+	}
+
+	r.environ = append(r.cluster.Environ(), "KUBECONFIG="+filepath.Join(root, "kubeconfig"))
 
 	return nil
 }

@@ -88,16 +88,13 @@ func (e EtcdObservation) Booted() time.Time {
 }
 
 // LastEvent is what last happened to the service, in Talos' words.
-func (e EtcdObservation) LastEvent() string {
-	if len(e.Etcd.Events) == 0 {
-		return ""
-	}
-
-	return e.Etcd.Events[len(e.Etcd.Events)-1].Message
-}
+func (e EtcdObservation) LastEvent() string { return e.Etcd.LastEvent() }
 
 // Describe says in a few words how etcd is on this node, and names it.
 func (e EtcdObservation) Describe() string { return e.Node.Name + ": " + e.Text() }
+
+// notForLearners is what every health check of a learner ends with.
+const notForLearners = "rpc not supported for learner"
 
 // Text says in a few words how etcd is on this node.
 func (e EtcdObservation) Text() string {
@@ -118,6 +115,8 @@ func (e EtcdObservation) Text() string {
 		return "etcd runs, but has no leader"
 	case e.Learner:
 		return "etcd is a learner, catching up"
+	case e.Running() && strings.Contains(e.Etcd.LastMessage, notForLearners):
+		return "etcd has caught up, its next health check is due"
 	case e.unchecked():
 		return "etcd runs, its first health check is due"
 	case e.Running() && e.MemberID != 0 && !e.IsVoter():

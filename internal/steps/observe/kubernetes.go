@@ -14,6 +14,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/retry"
+	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -159,16 +160,38 @@ func (k *Kubernetes) Ready(ctx context.Context, address string) error {
 	return client.Ready(ctx) //nolint:wrapcheck // it says what was asked
 }
 
-// ReadyControlPlane is where a control plane's own API is ready; empty if none is.
-func (k *Kubernetes) ReadyControlPlane(ctx context.Context) string {
-	for _, node := range k.Cluster.ControlPlanes() {
-		own := net.JoinHostPort(node.Address, KubernetesPort)
-		if own != k.Cluster.Endpoint.Host && k.Ready(ctx, own) == nil {
-			return own
+// ControlPlaneAPI is where a control plane's own API answers, one that is ready if there is any; empty if none answers.
+func (k *Kubernetes) ControlPlaneAPI(ctx context.Context) (answers string, ready bool) {
+	for _, address := range k.apiAddresses() {
+		var notReady *kube.NotReadyError
+
+		switch err := k.Ready(ctx, address); {
+		case err == nil:
+			return address, true
+		case errors.As(err, &notReady):
+			answers = address
 		}
 	}
 
-	return ""
+	return answers, false
+}
+
+// apiAddresses are where the control planes' own APIs may answer, the endpoint aside.
+func (o *Observer) apiAddresses() []string {
+	var addresses []string
+	for _, node := range o.Cluster.ControlPlanes() {
+		for _, address := range o.Addresses(node) {
+			if host, _, err := net.SplitHostPort(address); err == nil {
+				address = host
+			}
+
+			if own := net.JoinHostPort(address, KubernetesPort); own != o.Cluster.Endpoint.Host {
+				addresses = text.AppendNew(addresses, own)
+			}
+		}
+	}
+
+	return addresses
 }
 
 // Registration is what Kubernetes says about nodes.

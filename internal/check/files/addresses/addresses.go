@@ -377,7 +377,12 @@ func checkDialedNames(r *check.Report, in *check.Input) {
 		}
 
 		if !slices.ContainsFunc(covered, func(name string) bool { return check.CoversName(name, host) }) {
-			r.Found(in.TalosconfigEndpoint(endpoint), "add "+host+" to certSANs of the control planes",
+			change := "add " + host + " to certSANs of the control planes"
+			if err == nil {
+				change = "if no control plane has it any more, " + setEndpoints(in) + "; otherwise " + change
+			}
+
+			r.Found(in.TalosconfigEndpoint(endpoint), change,
 				"the talosconfig dials %s, which is no node's address, and in no control plane's hostname or certSANs", host)
 		}
 	}

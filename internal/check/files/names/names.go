@@ -37,7 +37,7 @@ func Checks() []check.Check {
 // checkClusterName looks at the name that files, contexts and certificates share.
 func checkClusterName(r *check.Report, in *check.Input) {
 	name := in.Cluster.Name
-	if name == "" || host.IsLowerName(name) || in.Talconfig == nil {
+	if name == "" || host.IsLowerName(strings.ToLower(name)) || in.Talconfig == nil {
 		return
 	}
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
+
 	"github.com/talos-mage/talos-mage/internal/base/host"
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
@@ -67,13 +69,13 @@ func checkNodeNames(_ context.Context, r *check.Report, in *check.Input) {
 		place := in.Entry(node, "hostname")
 		static := config != nil && config.Hostname() != ""
 
-		if fault := HostnameFault(hostname); fault != "" && (static || !node.IgnoreHostname) {
+		if HostnameFault(hostname) != "" && (static || !node.IgnoreHostname) {
 			named := place
 			if static && hostname != node.Hostname {
 				named = config.HostnamePlace(hostname)
 			}
 
-			r.As(diagnosis.HostnameInvalid).About(node).Found(named, in.Regenerate(BetterHostname(hostname)), "%s", fault)
+			tellHostname(r.As(diagnosis.HostnameInvalid).About(node), in, named, hostname)
 		}
 
 		if node.IgnoreHostname {
@@ -93,6 +95,27 @@ func checkNodeNames(_ context.Context, r *check.Report, in *check.Input) {
 	r.About(nil).Passed(diagnosis.HostnameInvalid, "the hostnames are valid and differ")
 }
 
+// tellHostname tells of a hostname that is no node name. From 1.6 on Talos makes one of most.
+func tellHostname(r *check.Report, in *check.Input, place check.Place, hostname string) {
+	fault, next := HostnameFault(hostname), in.Regenerate(BetterHostname(hostname))
+
+	contract := in.Contract()
+	if name := registeredName(hostname); HostnameFault(name) == "" &&
+		(contract == nil || contract.Greater(config.TalosVersion1_5)) {
+		r.Warn(place, next, "%s; the Kubernetes node will be called %s", fault, name)
+	} else {
+		r.Found(place, next, "%s", fault)
+	}
+}
+
+// registeredName is the node name that Talos makes of a hostname: without capitals, underscores, and what node names
+// can't have. Source: siderolabs/talos internal/app/machined/pkg/controllers/k8s/internal/nodename.
+func registeredName(hostname string) string {
+	name := strings.ReplaceAll(strings.ToLower(hostname), "_", "-")
+
+	return strings.Trim(notInHostname.ReplaceAllString(name, ""), "-.")
+}
+
 // hostnameOf is the static hostname in the machine config, or the declared one where the file has none.
 func hostnameOf(node *inventory.Node, config *check.Rendered) string {
 	if config != nil && config.Hostname() != "" {
@@ -102,10 +125,10 @@ func hostnameOf(node *inventory.Node, config *check.Rendered) string {
 	return node.Hostname
 }
 
-// nodeName is what Kubernetes makes of a hostname: lower case, and without the domain unless the kubelet registers with
-// it.
+// nodeName is what Kubernetes calls a node: what Talos makes of its hostname, without the domain unless the kubelet
+// registers with it.
 func nodeName(hostname string, config *check.Rendered) string {
-	name := strings.ToLower(hostname)
+	name := registeredName(hostname)
 
 	if config == nil || !config.Provider.Machine().Kubelet().RegisterWithFQDN() {
 		name, _, _ = strings.Cut(name, ".")

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 	"github.com/talos-mage/talos-mage/internal/check"
-	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
 
 	pki "github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/role"
@@ -223,9 +223,9 @@ func secretForms(c *check.Rendered) []secretForm {
 	raw := c.Provider.RawV1Alpha1()
 
 	forms := []secretForm{
-		{"machine.token", raw.MachineConfig.MachineToken, secrets.IsBootstrapToken,
+		{"machine.token", raw.MachineConfig.MachineToken, secrettext.IsBootstrapToken,
 			"a token of 6 and 16 letters and digits, as abcdef.0123456789abcdef", diagnosis.Warning},
-		{"cluster.token", raw.ClusterConfig.BootstrapToken, secrets.IsBootstrapToken,
+		{"cluster.token", raw.ClusterConfig.BootstrapToken, secrettext.IsBootstrapToken,
 			"a token of 6 and 16 letters and digits, as abcdef.0123456789abcdef", diagnosis.Failure},
 		{"cluster.secret", raw.ClusterConfig.ClusterSecret, base64Of(16, 24, 32), "32 bytes in base64", diagnosis.Warning},
 	}

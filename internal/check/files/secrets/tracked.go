@@ -3,7 +3,6 @@ package secrets
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/program"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -131,10 +131,6 @@ type plainSecret struct {
 }
 
 var (
-	privateKey = pattern.New(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
-	// encodedKey is a PEM text in base64, and may be a certificate.
-	encodedKey = pattern.New(`LS0tLS1CRUdJTi[A-Za-z0-9+/]{34,}`)
-	ageKey     = pattern.New(`AGE-SECRET-KEY-1[0-9A-Z]{20,}`)
 	tokenValue = pattern.New(`(?i)token"?\s*:\s*["']?[a-z0-9]{6}\.[a-z0-9]{16}["']?\s*(?:#|$)`)
 	bytesValue = pattern.New(`(?i)(?:secret|private_?key|preshared_?key)"?\s*:\s*["']?[A-Za-z0-9+/]{43}=`)
 	// password is one in a YAML file; references, variables and placeholders are none.
@@ -151,7 +147,7 @@ func plainSecrets(data []byte, yaml bool) []plainSecret {
 	for line := range strings.Lines(string(data)) {
 		number++
 
-		if strings.HasPrefix(strings.TrimSpace(line), "#") && !ageKey.MatchString(line) {
+		if strings.HasPrefix(strings.TrimSpace(line), "#") && !secrettext.HoldsAgeKey(line) {
 			continue
 		}
 
@@ -166,8 +162,7 @@ func plainSecrets(data []byte, yaml bool) []plainSecret {
 // secretIn says what secret a line holds; empty for none.
 func secretIn(line string, yaml bool) string {
 	switch {
-	case privateKey.MatchString(line), ageKey.MatchString(line),
-		slices.ContainsFunc(encodedKey.FindAllString(line, -1), holdsKey):
+	case secrettext.HoldsPrivateKey(line):
 		return "a private key"
 	case tokenValue.MatchString(line):
 		return "a token"
@@ -180,12 +175,4 @@ func secretIn(line string, yaml bool) string {
 	}
 
 	return ""
-}
-
-// holdsKey reports whether the beginning of a PEM text in base64 is a private key's.
-func holdsKey(text string) bool {
-	begin, err := base64.StdEncoding.DecodeString(text[:len(text)/4*4])
-	header, _, _ := bytes.Cut(begin, []byte("\n"))
-
-	return err == nil && bytes.Contains(header, []byte("PRIVATE KEY"))
 }

@@ -67,9 +67,9 @@ type said struct {
 	cause string
 }
 
-// lastLine is a line of what a run says last: the node with its address or "cluster", the step, the cause, the id and
-// what to do next. What concerns the cluster in a step begins with the step.
-var lastLine = regexp.MustCompile(`^(?:(\S+ \([^)]*\)|[a-z0-9]+): )?(?:(\w+): )?(.*?) \[(TM\d{3})\](?:\. Next: .*)?$`)
+// lastLine is a line of what a run says last: the nodes with their addresses or "cluster", the step, the cause, the id
+// and what to do next. What concerns the cluster in a step begins with the step.
+var lastLine = regexp.MustCompile(`^(?:((?:\S+ \([^)]*\)(?:, | and )?)+|[a-z0-9]+): )?(?:(\w+): )?(.*?) \[(TM\d{3})\](?:\. Next: .*)?$`)
 
 // failures are what the run gave as the reasons for its end, in that order.
 func (o outcome) failures() []said {
@@ -81,15 +81,32 @@ func (o outcome) failures() []said {
 			continue
 		}
 
-		node, _, _ := strings.Cut(parts[1], " (")
-		if node == "cluster" || slices.Contains(clusterSteps, node) {
-			node = ""
-		}
+		for subject := range strings.SplitSeq(strings.ReplaceAll(parts[1], " and ", ", "), ", ") {
+			node, _, _ := strings.Cut(subject, " (")
+			if node == "cluster" || slices.Contains(clusterSteps, node) {
+				node = ""
+			}
 
-		found = append(found, said{id: diagnosis.ID(parts[4]), node: node, cause: parts[3]})
+			found = append(found, o.inFull(said{id: diagnosis.ID(parts[4]), node: node, cause: parts[3]}))
+		}
 	}
 
 	return found
+}
+
+// inFull has the cause that stands above where the last line leaves it out.
+func (o outcome) inFull(last said) said {
+	if last.cause != "failed, as told above" {
+		return last
+	}
+
+	for _, e := range o.events {
+		if e.ID == last.id && e.Node == last.node && e.Cause != "" {
+			last.cause, _, _ = strings.Cut(e.Cause, "\n")
+		}
+	}
+
+	return last
 }
 
 // clusterSteps are the steps that speak of the cluster as a whole.

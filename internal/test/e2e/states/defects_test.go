@@ -223,7 +223,7 @@ func TestDefect09NodesHaveHostNamesAndIPv6Addresses(t *testing.T) {
 	got = w.script(t, hurried, "bootstrap-talos-preflight.sh")
 	require.Equal(t, 3, got.Code, got.Stdout+got.Stderr)
 	require.Contains(t, got.Stdout, "cp1 (2001:db8::11)")
-	require.Contains(t, got.Stdout, "warning  preflight  worker1")
+	require.Contains(t, got.Stdout, "failed   preflight  worker1")
 	require.Contains(t, got.Stdout, "worker1 does not resolve")
 }
 

@@ -113,7 +113,7 @@ func TestAWorkerBehindAVIPIsNotWaitedForBeforeBootstrap(t *testing.T) {
 	// told so.
 	for _, command := range [][]string{{"applySequential"}, {"applyParallel"}, {"applySequential", "-noWait"}} {
 		got := w.ends(t, 0, nil, command...)
-		require.Regexp(t, `joining\s+`+command[0]+`\s+worker1 .*port refused: its API opens once the endpoint can be reached`,
+		require.Regexp(t, `joining\s+`+command[0]+`\s+worker1 .*port refused, and this run sent it no config`,
 			got.Stdout)
 	}
 

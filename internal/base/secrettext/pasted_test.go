@@ -1,4 +1,4 @@
-package keylike_test
+package secrettext_test
 
 import (
 	"crypto/sha256"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/base/keylike"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 )
 
 func TestKeysAreKnown(t *testing.T) {
@@ -27,9 +27,9 @@ func TestKeysAreKnown(t *testing.T) {
 		"a Proxmox token":   "root@pam!lab=00000000-0000-0000-0000-000000000000",
 		"among others":      "cp1, AGE-SECRET-KEY-1QQQ",
 	} {
-		require.True(t, keylike.Is(text), name)
-		require.True(t, keylike.InPath(text), name)
-		require.Equal(t, keylike.Instead, keylike.Shown(text), name)
+		require.True(t, secrettext.LooksLikeKey(text), name)
+		require.True(t, secrettext.LooksLikeKeyInPath(text), name)
+		require.Equal(t, secrettext.Instead, secrettext.Shown(text), name)
 	}
 }
 
@@ -41,11 +41,11 @@ func TestOtherTextIsShown(t *testing.T) {
 		"https://pve.example.net:8006/api2/json", "TM034", "talos/clusterconfig", "0123456789abcdef0123456789abcdef",
 		"thisIsALongNameOfANodeInCamelCase", "/home/user/lab/talos/clusterconfig/lab-control-plane-1.yaml",
 	} {
-		require.False(t, keylike.Is(text), text)
-		require.False(t, keylike.InPath(text), text)
-		require.Equal(t, text, keylike.Shown(text))
+		require.False(t, secrettext.LooksLikeKey(text), text)
+		require.False(t, secrettext.LooksLikeKeyInPath(text), text)
+		require.Equal(t, text, secrettext.Shown(text))
 	}
 
-	require.False(t, keylike.InPath("/tmp/TestOtherTextIsShown1234567890/001"), "a folder's name")
-	require.True(t, keylike.InPath("apiVersion: v1\nclusters: []\n"), "a file's content")
+	require.False(t, secrettext.LooksLikeKeyInPath("/tmp/TestOtherTextIsShown1234567890/001"), "a folder's name")
+	require.True(t, secrettext.LooksLikeKeyInPath("apiVersion: v1\nclusters: []\n"), "a file's content")
 }
