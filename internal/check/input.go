@@ -258,8 +258,8 @@ func (in *Input) findingsOf(mistakes []*inventory.FileError) []diagnosis.Finding
 	return findings
 }
 
-// textOf is the line of a mistake. Nothing but the key is shown where what it means is not known, and of files of
-// variables.
+// textOf is the line of a mistake. No value is shown of files of secrets and variables, and only one that can be no
+// secret where what its key means is not known.
 func (in *Input) textOf(mistake *inventory.FileError) string {
 	file := in.Talconfig
 	if file == nil || file.Shown != mistake.Path {
@@ -273,13 +273,14 @@ func (in *Input) textOf(mistake *inventory.FileError) string {
 		}
 	}
 
-	if mistake.ID == diagnosis.FileKey || mistake.ID == diagnosis.FileSyntax ||
-		secrets.IsName(filepath.Base(file.Path)) ||
-		strings.HasPrefix(filepath.Base(file.Path), "tal") && file != in.Talconfig {
+	switch name := filepath.Base(file.Path); {
+	case secrets.IsName(name), strings.HasPrefix(name, "tal") && file != in.Talconfig:
 		return file.Places.Key(mistake.Line)
+	case mistake.ID == diagnosis.FileKey, mistake.ID == diagnosis.FileSyntax:
+		return file.Places.Harmless(mistake.Line)
+	default:
+		return file.Places.Line(mistake.Line)
 	}
-
-	return file.Places.Line(mistake.Line)
 }
 
 // readConfigs reads the machine configs of the inventory's nodes, or all that lie in the folder where there is no
@@ -378,7 +379,7 @@ func (in *Input) loadFinding(path string, err error) diagnosis.Finding {
 	}
 
 	if file := in.Open(path); file != nil {
-		finding.At.Text = file.Places.Key(finding.At.Line)
+		finding.At.Text = file.Places.Harmless(finding.At.Line)
 	}
 
 	return finding

@@ -115,17 +115,35 @@ func (m masker) text(value string) string {
 var argumentSecret = pattern.New(
 	`(?i)((?:token|secret|password|passphrase|private-?key|api-?key)[a-z0-9_-]*\s*[=:]\s*)[^\s(]\S*`)
 
-// url hides the user and the query of a URL: tokens travel there (a SideroLink join token, a registry's credentials).
+// locator finds URLs, each up to what ends it in YAML.
+var locator = pattern.New(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"',\]}]*`)
+
+// url hides the user and the query of each URL: tokens travel there (a SideroLink join token, a registry's
+// credentials). Where it can't be told where they end, all of the text is.
 func (m masker) url(text string) string {
 	if !strings.Contains(text, "://") {
 		return text
 	}
 
-	parsed, err := url.Parse(text)
-	if err != nil {
+	broken := strings.Contains(locator.ReplaceAllString(text, ""), "@")
+	shown := locator.ReplaceAllStringFunc(text, func(found string) string {
+		parsed, err := url.Parse(found)
+		if err != nil {
+			broken = true
+			return found
+		}
+
+		return m.parsedURL(found, parsed)
+	})
+
+	if broken {
 		return m.replace(text)
 	}
 
+	return shown
+}
+
+func (m masker) parsedURL(text string, parsed *url.URL) string {
 	if parsed.User == nil && parsed.RawQuery == "" && parsed.Fragment == "" {
 		return text
 	}

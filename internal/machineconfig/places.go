@@ -1,6 +1,8 @@
 package machineconfig
 
 import (
+	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -8,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
+	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 )
 
 // Places finds where the fields of a YAML text stand, and shows its lines without secrets. The text is parsed when it
@@ -172,13 +175,55 @@ func (p *Places) Line(number int) string {
 		return Masked
 	}
 
-	for _, run := range likeKey.FindAllString(line, -1) {
+	key, value := "", line
+	if match != nil {
+		key, value = match[1], match[3]
+	}
+
+	for _, run := range likeKey.FindAllString(value, -1) {
 		if strings.ToLower(run) != run {
-			line = strings.ReplaceAll(line, run, Masked)
+			value = strings.ReplaceAll(value, run, Masked)
 		}
 	}
 
-	return masker{replace: func(string) string { return Masked }}.text(line)
+	return key + masker{replace: func(string) string { return Masked }}.text(value)
+}
+
+// Harmless is Key that shows a value which is no secret whatever its key means: an address, a URL without a user or
+// parameters, a switch, a version.
+func (p *Places) Harmless(number int) string {
+	line := p.Line(number)
+
+	if match := keyValue.FindStringSubmatch(line); match != nil && isHarmless(match[3]) {
+		return line
+	}
+
+	return p.Key(number)
+}
+
+// version is one of Talos or Kubernetes.
+var version = pattern.New(`^v?1\.\d{1,2}(?:\.\d{1,2})?$`)
+
+func isHarmless(value string) bool {
+	value, _, _ = strings.Cut(value, " #")
+	value = strings.Trim(strings.TrimSpace(value), `"'`)
+
+	_, notAddress := netip.ParseAddr(value)
+	_, notPrefix := netip.ParsePrefix(value)
+
+	return notAddress == nil || notPrefix == nil || value == "true" || value == "false" ||
+		version.MatchString(value) || isPlainURL(value)
+}
+
+// isPlainURL reports whether a text is the URL of a server, with a path in which no token can be.
+func isPlainURL(text string) bool {
+	const longestPath = 16
+
+	parsed, err := url.Parse(text)
+
+	return err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && parsed.Host != "" &&
+		parsed.User == nil && parsed.RawQuery == "" && parsed.Fragment == "" && len(parsed.Path) <= longestPath &&
+		!secrettext.LooksLikeKey(parsed.Host)
 }
 
 // Key is Line with any value masked, for texts in which what a key means is not known.

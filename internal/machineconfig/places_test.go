@@ -65,3 +65,49 @@ func TestShownLinesHoldNoSecret(t *testing.T) {
 	require.Equal(t, "  type: (masked)", places.Key(3))
 	require.Equal(t, "machine:", places.Key(2))
 }
+
+// Where a key is misspelt, nobody knows whether its value is a secret: some values are none under any name.
+func TestHarmlessValuesAreShownWhateverTheirKeyMeans(t *testing.T) {
+	t.Parallel()
+
+	shown := []string{
+		"      listen-metric-urls: http://0.0.0.0:2381", `    endpiont: "https://192.0.2.10:6443"`,
+		"endpiont: https://192.0.2.10:6443", "listen-metric-urls: http://0.0.0.0:2381", "ipAdress: 192.0.2.11",
+		"addres: 2001:db8::1/64 # of the node", "alowScheduling: true", `talosVersoin: "v1.13.9"`,
+	}
+	masked := map[string]string{
+		"pasword: hunter2":                                   "pasword: (masked)",
+		"pasword: 123456":                                    "pasword: (masked)",
+		"webhok: https://u:p@example.org":                    "webhok: (masked)",
+		"webhok: https://example.org/?token=x":               "webhok: (masked)",
+		"webhok: https://example.org/T0/B0/abcdef0123456789": "webhok: (masked)",
+		"secret: true":                                       "secret: (masked)",
+		"boottoken: abcdef.0123456789abcdef":                 "boottoken: (masked)",
+	}
+
+	for _, line := range shown {
+		require.Equal(t, line, machineconfig.NewPlaces([]byte(line)).Harmless(1))
+	}
+
+	for line, want := range masked {
+		require.Equal(t, want, machineconfig.NewPlaces([]byte(line)).Harmless(1), line)
+	}
+}
+
+// A line with a URL keeps what is no secret, however deep it stands.
+func TestLinesWithURLsKeepWhatIsNoSecret(t *testing.T) {
+	t.Parallel()
+
+	for line, want := range map[string]string{
+		"    listen-metrics-urls: http://0.0.0.0:2381":        "    listen-metrics-urls: http://0.0.0.0:2381",
+		"  mirrors: [https://a.example.org, \"https://b\"]":   "  mirrors: [https://a.example.org, \"https://b\"]",
+		"  url: https://u:p@example.org/x":                    "  url: https://(masked)@example.org/x",
+		"  url: https://example.org/?token=x # comment":       "  url: https://example.org/?(masked) # comment",
+		"  url: https://user:12 34@example.org":               "  url: (masked)",
+		"  url: https://user:pa ss@example.org":               "  url: (masked)",
+		"  args: [siderolink.api=https://192.0.2.1/?token=x]": "  args: [siderolink.api=https://192.0.2.1/?(masked)]",
+	} {
+		text := "machine:\n" + line + "\n"
+		require.Equal(t, want, machineconfig.NewPlaces([]byte(text)).Line(2), line)
+	}
+}

@@ -239,7 +239,7 @@ func TestARefusalToBootstrapIsToldWithWhatTheNodeWaitsFor(t *testing.T) {
 
 	s := l.session(t, seconds("STAGE_TIMEOUT", 20))
 	problem := s.fails(t, diagnosis.ExitBootstrap, diagnosis.BootstrapFailed, steps.Bootstrap{})
-	require.Regexp(t, "bootstrap is not available yet; the node is booting, waiting for .*; its kubelet is not healthy",
+	require.Regexp(t, "bootstrap is not available yet; the node is booting: .*; its kubelet is not healthy",
 		problem.Cause)
 	require.NotEmpty(t, s.lines.with("cp1: bootstrap is not available yet; the node is booting"))
 }

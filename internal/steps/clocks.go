@@ -139,7 +139,7 @@ func stageText(seen observe.Observation) string {
 	stage := orUnread(seen.Stage())
 
 	if seen.Status != nil && len(seen.Status.Unmet) > 0 {
-		stage += ", waiting for " + seen.Status.Unmet[0].Reason
+		stage += ": " + seen.Status.Unmet[0].Reason
 	}
 
 	if seen.Status == nil && seen.ReadErr != nil {

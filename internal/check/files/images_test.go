@@ -47,7 +47,7 @@ func TestKernelArgumentsOfImages(t *testing.T) {
 	refused := imaged(factory("metal-installer", guestAgentID), "grubUseUKICmdline: true", logging)
 
 	judge(t, diagnosis.KernelArgsRefused, map[string]trial{
-		"both": {files: lab(refused), line: "(masked)",
+		"both": {files: lab(refused), line: logging,
 			cause:    "install.extraKernelArgs (talos.logging.kernel) and install.grubUseUKICmdline can't be used together",
 			severity: diagnosis.Failure},
 		"no image": {files: lab(installing("disk: /dev/vda\n\tgrubUseUKICmdline: true\n\textraKernelArgs: [a]")),
