@@ -75,8 +75,8 @@ func (b *bootstrapper) apiProblem(ctx context.Context, access *observe.Kubernete
 	return failed
 }
 
-// blameEndpoint turns the problem of an API that does not answer at the endpoint into the endpoint's, if it answers on a
-// control plane.
+// blameEndpoint turns the problem of an API that does not answer at the endpoint into the endpoint's, if it answers on
+// a control plane.
 func (w *work) blameEndpoint(ctx context.Context, access *observe.Kubernetes, failed *diagnosis.Problem) {
 	own, ready := access.ControlPlaneAPI(ctx)
 
@@ -105,9 +105,9 @@ func (w *work) awaitRegistered(ctx context.Context) error {
 	failed := w.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		seen = access.Registered(ctx, wanted)
 		return wait.State{
-			Done:   seen.Complete(w.Cluster.CNI),
-			Limit:  wait.Limit{For: registrationText(seen), Since: since, Limit: w.Settings.APITimeout},
-			Pause:  apiPause,
+			Done:  seen.Complete(w.Cluster.CNI),
+			Limit: wait.Limit{For: registrationText(seen), Since: since, Limit: w.Settings.APITimeout},
+			Pause: apiPause,
 			TimeUp: func(waited time.Duration) *diagnosis.Problem {
 				return w.registrationProblem(ctx, access, seen, waited)
 			},
