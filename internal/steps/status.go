@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -113,7 +114,7 @@ func (s nodeObservation) line() NodeStatus {
 	}
 
 	if s.Status != nil && s.State == talos.Ours && !s.Status.Ready && len(s.Status.Unmet) > 0 {
-		line.Stage += ", " + shortened(s.Status.Unmet[0].Reason)
+		line.Stage += ", " + shortened(s.withoutName(s.Status.Unmet[0].Reason))
 	}
 
 	switch s.Relation {
@@ -132,6 +133,11 @@ func (s nodeObservation) line() NodeStatus {
 	}
 
 	return line
+}
+
+// withoutName is a reason in whose place it is said of which node it is.
+func (s nodeObservation) withoutName(reason string) string {
+	return strings.Replace(reason, fmt.Sprintf("node %q ", s.Node.Hostname), "node ", 1)
 }
 
 // reasonWidth keeps the table narrow: a reason can list all static pods of a node.

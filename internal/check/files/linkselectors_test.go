@@ -2,6 +2,7 @@ package files_test
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -178,4 +180,19 @@ func TestACableWithoutTheOtherEnd(t *testing.T) {
 			require.Equal(t, test.severity, found[0].Severity)
 		})
 	}
+}
+
+// Machines that share an entry have no MAC address in common.
+func TestWhatToSelectALinkBy(t *testing.T) {
+	t.Parallel()
+
+	one := lab(interfaces("deviceSelector:\n\t\t\t\tdriver: ixgbe"))
+	require.Contains(t, findingsOf(table.Run(context.Background(), one.read(t)), diagnosis.LinkSelectorWide)[0].Next,
+		"its MAC address")
+
+	three := one.replaced("talconfig.yaml", "    ipAddress: 192.0.2.11",
+		"    ipAddress: 192.0.2.11,192.0.2.12,192.0.2.13\n    ignoreHostname: true")
+	found := findingsOf(table.Run(context.Background(), three.read(t)), diagnosis.LinkSelectorWide)
+	require.Len(t, found, 1)
+	require.Contains(t, found[0].Next, "its busPath, if that is the same in all machines of the entry")
 }

@@ -22,7 +22,7 @@ func checkLinks(_ context.Context, s subject) {
 		return
 	}
 
-	next := s.regenerate("name a link that " + s.Name + " has, or select it by its MAC")
+	next := s.regenerate("name a link that " + s.Name + " has, or select it by " + check.SelectBy(s.sharing()))
 
 	absentMACs := s.absentMACs()
 	unmatched := len(absentMACs) > 0 && anyMAC(s.MACs, physicalMACs(s.Facts.Links))

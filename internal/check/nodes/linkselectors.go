@@ -91,7 +91,20 @@ func (s subject) lacksMAC(selection check.Selection) bool {
 func (s subject) unselected(severity diagnosis.Severity, cause string, args ...any) {
 	s.report.As(diagnosis.LinkSelectorUnmatched).Add(severity,
 		check.Elsewhere(diagnosis.Location{Path: s.Config.Path}),
-		s.regenerate("select one of the node's links by its MAC address"), cause, args...)
+		s.regenerate("select one of the node's links by "+check.SelectBy(s.sharing())), cause, args...)
+}
+
+// sharing is how many machines have the node's machine config.
+func (s subject) sharing() int {
+	machines := 0
+
+	for _, node := range s.Cluster.Nodes {
+		if node.ConfigFile == s.ConfigFile {
+			machines++
+		}
+	}
+
+	return machines
 }
 
 // counted says how many links match, and which.
