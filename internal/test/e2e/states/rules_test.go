@@ -12,6 +12,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/test/e2e/program"
 )
 
 // hurried are the settings of commands that meet machines which do not answer: waits for those end soon, all others are
@@ -471,4 +473,39 @@ func TestAssumeEmptyIsRefusedForAMemberOfEtcd(t *testing.T) {
 
 	w.tells(t, w.ends(t, 6, hurried, "bootstrap", "-assumeEmpty=cp3"))
 	require.Empty(t, w.since(start))
+}
+
+// A command to copy works where it is shown: the program is named as this computer finds it.
+func TestHintsNameTheProgramAsItIsFound(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	require.NoError(t, os.Symlink(talosMage, filepath.Join(folder, "tm")))
+
+	const (
+		offPath = "PATH=/usr/bin:/bin"
+		asTask  = "TALOS_MAGE_CALLED_AS=task"
+	)
+
+	onPath := "PATH=" + filepath.Dir(talosMage)
+
+	for name, tt := range map[string]struct {
+		typed     string
+		env       []string
+		generate  string
+		bootstrap string
+	}{
+		"on the PATH": {talosMage, []string{onPath}, "talos-mage config:generate", "talos-mage bootstrap"},
+		"elsewhere":   {talosMage, []string{offPath}, talosMage + " config:generate", talosMage + " bootstrap"},
+		"here":        {"./tm", []string{offPath}, "./tm config:generate", "./tm bootstrap"},
+		"by Task":     {talosMage, []string{offPath, asTask}, "task talos:generate-config", talosMage + " bootstrap"},
+	} {
+		for id, says := range map[diagnosis.ID]string{
+			diagnosis.ConfigMissing: tt.generate, diagnosis.EtcdStopped: tt.bootstrap,
+		} {
+			process, err := program.Start(folder, program.Environment(tt.env...), tt.typed, "explain", string(id))
+			require.NoError(t, err)
+			require.Contains(t, strings.Join(strings.Fields(ended(t, process).Stdout), " "), says, name)
+		}
+	}
 }
