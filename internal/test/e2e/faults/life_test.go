@@ -272,8 +272,8 @@ func bootFaults() []fault {
 			settings: unhurried, seen: "no answer: self-test, reboot or off", node: cp1, nextSettings: unhurried,
 		},
 		{
-			title: "the config selects a link by a driver that the machine does not have", class: "in maintenance, without that link",
-			knob: "NodeOptions.Links",
+			title: "the config selects a link by a driver that the machine does not have",
+			class: "in maintenance, without that link", knob: "NodeOptions.Links",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.edit(t, cp1, "name: ethSel0\nselector:\n  match: ",
