@@ -72,8 +72,11 @@ func clusterFindings(run *Run, nodes []nodeObservation) []diagnosis.Finding {
 		findings = append(findings, splitFinding(survey))
 	}
 
-	if names, _ := run.workspace.Outdated(); len(names) > 0 {
-		findings = append(findings, *outdated(run, names))
+	// While nobody is configured the recipe renders them anew by itself.
+	if slices.ContainsFunc(nodes, func(node nodeObservation) bool { return node.State == talos.Ours }) {
+		if names, _ := run.workspace.Outdated(); len(names) > 0 {
+			findings = append(findings, *outdated(run, names))
+		}
 	}
 
 	return findings

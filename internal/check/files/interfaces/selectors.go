@@ -18,7 +18,7 @@ import (
 // checkWideSelectors looks for selectors that leave open which link is meant.
 func checkWideSelectors(r *check.Report, config *check.Rendered) {
 	for _, selection := range config.Selections() {
-		if selection.Several || !isWide(selection) {
+		if selection.Several || !isWide(selection) || selection.Link != nil && config.FitsSeveral(selection.Link) {
 			continue
 		}
 

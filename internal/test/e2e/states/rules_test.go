@@ -252,6 +252,11 @@ func TestMachineConfigsThatNoLongerFitWhatIsDeclared(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "talsecret.yaml"), plain, 0o600))
 
 	w.ends(t, 0, nil, "config:generate")
+	edit(t, filepath.Join(w.Dir, "talconfig.yaml"), func(text string) string {
+		return text + "worker:\n  nodeLabels:\n    rack: b\n"
+	})
+	require.Contains(t, w.ends(t, 0, nil, "audit").Stdout, "TM015")
+	require.NotContains(t, w.ends(t, 0, nil, "status").Stdout, "TM015", "the recipe renders them anew by itself")
 	w.ends(t, 0, nil, "talos")
 
 	for _, command := range []string{"audit", "status", "talos"} {
