@@ -28,6 +28,13 @@ func (c *Rendered) Hostnames() map[string]Place {
 	return names
 }
 
+// HasBothHostnames reports whether a config has the old field and the document.
+func (c *Rendered) HasBothHostnames() bool {
+	network := c.Provider.RawV1Alpha1().MachineConfig.MachineNetwork //nolint:staticcheck // old files have it
+
+	return network != nil && network.NetworkHostname != "" && c.HasDocument("HostnameConfig") //nolint:staticcheck // as above
+}
+
 // HostnamePlace is where a config sets a static hostname; the document for it where it sets none.
 func (c *Rendered) HostnamePlace(name string) Place {
 	if place, known := c.Hostnames()[name]; known {

@@ -395,10 +395,20 @@ func (in *Input) readSyntax(file *File) {
 		in.unreadable = append(in.unreadable, diagnosis.Finding{
 			ID: diagnosis.FileSyntax, Severity: diagnosis.Failure, Exit: diagnosis.ExitBadInput,
 			Cause: "is not valid YAML: " + message,
-			Next:  "correct the line", At: file.Location(line, column),
+			Next:  howToCorrect(file, line), At: file.Location(line, column),
 		})
 		in.unreadable[len(in.unreadable)-1].At.Text = file.Places.Key(line)
 	}
+}
+
+// howToCorrect is what to do about a line that is no YAML.
+func howToCorrect(file *File, line int) string {
+	lines := strings.Split(string(file.Data), "\n")
+	if line > 0 && line <= len(lines) && strings.Contains(lines[line-1], "${") {
+		return `put the variable in quotes: within [ ] and { } YAML reads its braces`
+	}
+
+	return "correct the line"
 }
 
 func (in *Input) readTalosconfig() {

@@ -371,6 +371,15 @@ func (l *Link) reaches(addr netip.Addr) bool {
 		})
 }
 
+// FitsSeveral reports whether several links may have what is set for one that a selector of machine.network picks:
+// Talos sets up all that it picks. They ask for DHCP, and neither they nor VLANs on them have anything of their own.
+func (c *Rendered) FitsSeveral(link *Link) bool {
+	return link.DHCP && !slices.ContainsFunc(c.Links(), func(other *Link) bool {
+		return (other == link || other.VLAN && other.ParentAt == link.At) &&
+			len(other.Addresses)+len(other.Routes)+len(other.VIPs) > 0
+	})
+}
+
 // IsLocal tells of links that reach no other machine, whose addresses may be the same on each.
 func (l *Link) IsLocal() bool { return strings.HasPrefix(l.Name, "lo") || l.dummy }
 

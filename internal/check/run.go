@@ -112,8 +112,10 @@ func runTable(ctx context.Context, table []Check, in *Input) Result {
 	// What the user lets pass may keep machine configs from being made all the same.
 	result.Findings = skip(result.Findings, in.Options.Checks.SkipChecks)
 
+	told := slices.Clone(result.Findings)
+
 	for _, finding := range skip(slices.Clone(in.ungenerable), in.Options.Checks.SkipChecks) {
-		if !slices.ContainsFunc(result.Findings, tellsOf(finding)) {
+		if !slices.ContainsFunc(told, tellsOf(finding)) {
 			result.Findings = append(result.Findings, finding)
 			failed[finding.ID] = true
 		}

@@ -26,6 +26,15 @@ func InInventory(source, change, rerun string) string {
 	return fmt.Sprintf("in %s, %s; then `%s` and `%s`", source, change, GenerateCommand, rerun)
 }
 
+// SelectBy is what to select a link by: the MAC address, or where machines share a config what these have in common.
+func SelectBy(machines int) string {
+	if machines > 1 {
+		return "its busPath, if that is the same in all machines of the entry; or give each an entry with its MAC address"
+	}
+
+	return "its MAC address"
+}
+
 // Join lists values for people.
 func Join[T fmt.Stringer](values []T) string { return strings.Join(Texts(values), ", ") }
 

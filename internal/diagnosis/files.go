@@ -68,7 +68,8 @@ var fileEntries = []Entry{
 		Cause: "The key is misspelt, stands at the wrong level, or belongs to another version of talhelper. " +
 			"talhelper itself ignores it silently. At the top level it is only a warning while aliases refer to an " +
 			"anchor below it.",
-		Remedy: "Correct the spelling; keys that only hold anchors may start with x- or a dot at the top level.",
+		Remedy: "Correct the spelling, or move the key to where it is known; keys that only hold anchors may start with x- " +
+			"or a dot at the top level.",
 		Source: talhelperSource,
 	},
 	{
@@ -89,7 +90,7 @@ var fileEntries = []Entry{
 	{
 		ID: FileValue, Title: "A value is missing or not usable", Severity: Failure, Exit: ExitBadInput,
 		Cause:  "clusterName, endpoint, or a node's hostname or ipAddress is missing, or a value is not what its key needs.",
-		Remedy: "Write the value in the form that the message names.",
+		Remedy: "Correct the value as the message says, or add it if it is missing.",
 		Source: talhelperSource,
 	},
 	{

@@ -132,10 +132,17 @@ func explainUnknownKeys(explained *LoadError, data []byte, printed string) {
 	var names []string
 
 	for i, keys := range unknownKeys(unknown[0], documentType(root), nil) {
-		name := strings.ReplaceAll(strings.Join(keys, "."), ".[]", "[]")
+		name := joinKeys(keys)
+		right := ""
+
+		if fieldText(root, "kind") == "" {
+			right = PatchPlace(keys[len(keys)-1])
+		}
 
 		if near := suggest.Word(keys[len(keys)-1], knownKeys(documentType(root), keys[:len(keys)-1])); near != "" {
 			name += " (did you mean " + near + "?)"
+		} else if right != "" {
+			name += " (it belongs to " + right + ")"
 		}
 
 		names = append(names, name)

@@ -3,6 +3,7 @@ package report
 import (
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -28,7 +29,8 @@ func Width(out io.Writer) int {
 }
 
 // Columns lays rows out in aligned columns. Those that find no room in the width (0 is any) continue below, each part
-// with the first column. Cells are as dress makes them, which may add no more than colour; nil leaves them as they are.
+// with the first column, and without the rows that say nothing there. Cells are as dress makes them, which may add no
+// more than colour; nil leaves them as they are.
 func Columns(rows [][]string, width int, dress func(row, column int, cell string) string) string {
 	if len(rows) == 0 {
 		return ""
@@ -42,6 +44,10 @@ func Columns(rows [][]string, width int, dress func(row, column int, cell string
 
 		var part strings.Builder
 		for y, row := range rows {
+			if first > 1 && saysNothing(row[first:last]) {
+				continue
+			}
+
 			part.WriteString(lineOf(row, y, widths, first, last, dress) + "\n")
 		}
 
@@ -49,6 +55,10 @@ func Columns(rows [][]string, width int, dress func(row, column int, cell string
 	}
 
 	return strings.Join(parts, "\n")
+}
+
+func saysNothing(cells []string) bool {
+	return !slices.ContainsFunc(cells, func(cell string) bool { return cell != "-" })
 }
 
 func widthsOf(rows [][]string) []int {

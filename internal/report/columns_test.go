@@ -31,7 +31,6 @@ w1    worker        booting
 
 NODE  ETCD
 cp1   healthy, 3 members
-w1    -
 `,
 		// What does not fit by itself stands by itself.
 		10: `NODE  ROLE
@@ -44,7 +43,6 @@ w1    booting
 
 NODE  ETCD
 cp1   healthy, 3 members
-w1    -
 `,
 	} {
 		require.Equal(t, want, report.Columns(rows, width, nil), width)

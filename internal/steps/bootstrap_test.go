@@ -636,8 +636,10 @@ func TestAnEndpointThatOnlyTheNodesReachIsToldFromAnAPIThatIsDown(t *testing.T) 
 	l.untilMaintenance(t)
 	l.session(t, cluster.Environ()...).succeeds(t, steps.Apply{}, steps.Verify{})
 
-	problem := l.session(t, append(cluster.Environ(), seconds("API_TIMEOUT", 300))...).fails(t, diagnosis.ExitKubernetes,
-		diagnosis.EndpointSilent, steps.Bootstrap{})
-	require.Contains(t, problem.Cause,
-		"is ready at "+cluster.Lab.Address(11).String()+":6443, but the endpoint 192.0.2.10")
+	for _, step := range []steps.Step{steps.Bootstrap{}, steps.VerifyWorkers{}} {
+		problem := l.session(t, append(cluster.Environ(), seconds("API_TIMEOUT", 300))...).fails(t,
+			diagnosis.ExitKubernetes, diagnosis.EndpointSilent, step)
+		require.Contains(t, problem.Cause,
+			"is ready at "+cluster.Lab.Address(11).String()+":6443, but the endpoint 192.0.2.10")
+	}
 }

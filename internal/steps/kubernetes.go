@@ -70,23 +70,30 @@ func (b *bootstrapper) apiProblem(ctx context.Context, access *observe.Kubernete
 			kube.Explain(cause)),
 		talosctl(first, "logs kubelet")+"; then mage bootstrap")
 	failed.Exit, failed.Err = diagnosis.ExitKubernetes, cause
+	b.blameEndpoint(ctx, access, failed)
 
+	return failed
+}
+
+// blameEndpoint turns the problem of an API that does not answer at the endpoint into the endpoint's, if it answers on
+// a control plane.
+func (w *work) blameEndpoint(ctx context.Context, access *observe.Kubernetes, failed *diagnosis.Problem) {
 	own, ready := access.ControlPlaneAPI(ctx)
 
 	var notReady *kube.NotReadyError
-	if own != "" && (ready || !errors.As(cause, &notReady)) {
-		state := "is ready"
-		if !ready {
-			state = "answers, though it is not ready,"
-		}
-
-		failed.ID = diagnosis.EndpointSilent
-		failed.Cause = fmt.Sprintf("the Kubernetes API %s at %s, but the endpoint %s does not lead to it: %s", state, own,
-			b.Cluster.Endpoint.Host, kube.Explain(cause))
-		failed.Next = "check the VIP's interface, the balancer's backends or the DNS record; then mage bootstrap"
+	if failed.ID != diagnosis.APINotReady || own == "" || !ready && errors.As(failed.Err, &notReady) {
+		return
 	}
 
-	return failed
+	state := "is ready"
+	if !ready {
+		state = "answers, though it is not ready,"
+	}
+
+	failed.ID = diagnosis.EndpointSilent
+	failed.Cause = fmt.Sprintf("the Kubernetes API %s at %s, but the endpoint %s does not lead to it: %s", state, own,
+		w.Cluster.Endpoint.Host, kube.Explain(failed.Err))
+	failed.Next = "check the VIP's interface, the balancer's backends or the DNS record; then " + w.command(nil)
 }
 
 // awaitRegistered waits until every node is known to Kubernetes.
@@ -98,10 +105,12 @@ func (w *work) awaitRegistered(ctx context.Context) error {
 	failed := w.waiter().Until(ctx, func(ctx context.Context) wait.State {
 		seen = access.Registered(ctx, wanted)
 		return wait.State{
-			Done:   seen.Complete(w.Cluster.CNI),
-			Limit:  wait.Limit{For: registrationText(seen), Since: since, Limit: w.Settings.APITimeout},
-			Pause:  apiPause,
-			TimeUp: func(waited time.Duration) *diagnosis.Problem { return w.registrationProblem(seen, waited) },
+			Done:  seen.Complete(w.Cluster.CNI),
+			Limit: wait.Limit{For: registrationText(seen), Since: since, Limit: w.Settings.APITimeout},
+			Pause: apiPause,
+			TimeUp: func(waited time.Duration) *diagnosis.Problem {
+				return w.registrationProblem(ctx, access, seen, waited)
+			},
 		}
 	})
 	if failed != nil {
@@ -167,13 +176,15 @@ func (w *work) noteNotReady(notReady []kube.Node) {
 	})
 }
 
-func (w *work) registrationProblem(seen observe.Registration, waited time.Duration) *diagnosis.Problem {
+func (w *work) registrationProblem(ctx context.Context, access *observe.Kubernetes, seen observe.Registration,
+	waited time.Duration) *diagnosis.Problem {
 	var problem *diagnosis.Problem
 
 	switch {
 	case seen.Err != nil:
-		problem = diagnosis.NewProblem(diagnosis.APINotReady,
-			fmt.Sprintf("Kubernetes did not list its nodes for %s: %s", waited, kube.Explain(seen.Err)), command("status", nil))
+		problem = diagnosis.NewProblem(diagnosis.APINotReady, fmt.Sprintf("Kubernetes did not list its nodes for %s: %s",
+			waited, kube.Explain(seen.Err)), command("status", nil)).From(seen.Err)
+		w.blameEndpoint(ctx, access, problem)
 	case len(seen.Missing) > 0:
 		problem = diagnosis.NewProblem(diagnosis.NotRegistered,
 			fmt.Sprintf("not registered in Kubernetes after %s: %s", waited, text.List(seen.Missing)),
@@ -185,5 +196,5 @@ func (w *work) registrationProblem(seen observe.Registration, waited time.Durati
 			"kubectl describe node "+first.Name)
 	}
 
-	return problem.In(w.step.Name()).From(seen.Err)
+	return problem.In(w.step.Name())
 }

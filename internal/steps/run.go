@@ -103,7 +103,8 @@ func (r *Run) checkName(setting, name string) error {
 	switch node := r.Cluster.Node(name); {
 	case node == nil:
 		return diagnosis.NewProblem(diagnosis.UnknownNode,
-			fmt.Sprintf("%s names %q, which is not a node of %s; its nodes are %s", given, secrettext.Shown(name), r.Cluster.Source,
+			fmt.Sprintf("%s names %q, which is not a node of %s; its nodes are %s", given, secrettext.Shown(name),
+				r.Cluster.Source,
 				text.List(names(r.Cluster.Nodes))), "correct "+given)
 	case setting == bootstrapNode && node.Role != inventory.ControlPlane:
 		worker := diagnosis.NewProblem(diagnosis.UnknownNode,

@@ -212,7 +212,8 @@ func (m *secretsMaker) mayBelongToCluster(ctx context.Context) error {
 func (m *secretsMaker) recovered() (*secrets.Bundle, error) {
 	config, err := machineconfig.Load(m.wanted.From)
 	if err != nil {
-		return nil, workspace.BadInput(err)
+		return nil, diagnosis.NewProblem(diagnosis.BadInput, "-from: "+err.Error(),
+			"correct -from: it takes a control plane's machine config").From(err)
 	}
 
 	bundle, err := clustersecrets.Recover(config, workspace.CertificateTime())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -71,8 +72,11 @@ func clusterFindings(run *Run, nodes []nodeObservation) []diagnosis.Finding {
 		findings = append(findings, splitFinding(survey))
 	}
 
-	if names, _ := run.workspace.Outdated(); len(names) > 0 {
-		findings = append(findings, *outdated(run, names))
+	// While nobody is configured the recipe renders them anew by itself.
+	if slices.ContainsFunc(nodes, func(node nodeObservation) bool { return node.State == talos.Ours }) {
+		if names, _ := run.workspace.Outdated(); len(names) > 0 {
+			findings = append(findings, *outdated(run, names))
+		}
 	}
 
 	return findings
@@ -113,7 +117,7 @@ func (s nodeObservation) line() NodeStatus {
 	}
 
 	if s.Status != nil && s.State == talos.Ours && !s.Status.Ready && len(s.Status.Unmet) > 0 {
-		line.Stage += ", " + shortened(s.Status.Unmet[0].Reason)
+		line.Stage += ", " + shortened(s.withoutName(s.Status.Unmet[0].Reason))
 	}
 
 	switch s.Relation {
@@ -132,6 +136,11 @@ func (s nodeObservation) line() NodeStatus {
 	}
 
 	return line
+}
+
+// withoutName is a reason in whose place it is said of which node it is.
+func (s nodeObservation) withoutName(reason string) string {
+	return strings.Replace(reason, fmt.Sprintf("node %q ", s.Node.Hostname), "node ", 1)
 }
 
 // reasonWidth keeps the table narrow: a reason can list all static pods of a node.

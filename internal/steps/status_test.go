@@ -121,7 +121,9 @@ func TestStatusNamesTwoEtcdsThatEachLookHealthy(t *testing.T) {
 	l.installed(t)
 
 	for _, name := range []string{"cp1", "cp2"} {
-		require.NoError(t, l.client(t, name).Bootstrap(t.Context(), &machine.BootstrapRequest{}))
+		api := l.client(t, name)
+		require.Eventually(t, func() bool { return api.Bootstrap(t.Context(), &machine.BootstrapRequest{}) == nil },
+			labcluster.Deadline, 10*time.Millisecond)
 	}
 
 	for _, name := range []string{"cp1", "cp2"} {
@@ -131,7 +133,7 @@ func TestStatusNamesTwoEtcdsThatEachLookHealthy(t *testing.T) {
 	require.Eventually(t, func() bool {
 		page := l.status(t)
 
-		return strings.Count(page, "healthy, 1 member") == 2 && strings.Count(page, `" is not ready`) == 2
+		return strings.Count(page, "healthy, 1 member") == 2 && strings.Count(page, "running, node is not ready") == 2
 	}, labcluster.Deadline, 10*time.Millisecond)
 	golden.Assert(t, filepath.Join("testdata", "status", "split.txt"), l.status(t))
 }

@@ -101,6 +101,8 @@ func TestWhatIsNoAddress(t *testing.T) {
 			cause: "the prefix length 33 is not a number from 0 to 32"},
 		"VIP": {files: lab(onLink("vip:", "\tip: 192.0.2.10-12")), line: "ip: 192.0.2.10-12",
 			cause: "a range"},
+		"VIP with a prefix length": {files: lab(onLink("vip:", "\tip: 192.0.2.10/24")), line: "ip: 192.0.2.10/24",
+			cause: "here it stands without a prefix length"},
 		"certSANs": {files: lab(config{machine: "certSANs:\n\t- 192.0.2.11, 192.0.2.12"}),
 			line: "- 192.0.2.11, 192.0.2.12", cause: "several values", severity: diagnosis.Warning},
 		"apiServer's certSANs": {files: lab(config{cluster: "apiServer:\n\tcertSANs:\n\t\t- 192.0.2"}), line: "- 192.0.2",

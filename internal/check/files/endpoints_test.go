@@ -72,6 +72,18 @@ func TestVIPs(t *testing.T) {
 	})
 }
 
+// One that can't be read is a mistake in the file, and nothing follows from it.
+func TestAnEndpointThatCanNotBeRead(t *testing.T) {
+	t.Parallel()
+
+	result := table.Run(t.Context(),
+		lab(config{}).replaced("talconfig.yaml", "https://192.0.2.10:6443", "'https://:6443'").read(t))
+
+	require.Len(t, findingsOf(result, diagnosis.FileValue), 1)
+	require.Empty(t, findingsOf(result, diagnosis.EndpointUnusable))
+	require.NotContains(t, result.Passed, diagnosis.EndpointUnusable)
+}
+
 func TestEndpointWithoutAPort(t *testing.T) {
 	t.Parallel()
 

@@ -156,6 +156,12 @@ func TestLinkSelectors(t *testing.T) {
 		"any MAC":  {files: lab(selecting("hardwareAddr: '*'")), cause: "hardwareAddr *"},
 		"alias":    {files: lab(alias("'true'")), line: "match: 'true'", cause: "the selector of net0 (true)"},
 		"bus":      {files: lab(selecting("busPath: '0*'")), cause: "(busPath 0*) leaves open"},
+		"physical, by DHCP with a VIP": {files: lab(selecting("physical: true\n\t\t\tdhcp: true\n\t\t\tvip:\n" +
+			"\t\t\t\tip: 192.0.2.10")), cause: "physical true"},
+		"physical, with an address on a VLAN": {files: lab(selecting("physical: true\n\t\t\tdhcp: true\n\t\t\tvlans:\n" +
+			"\t\t\t\t- vlanId: 5\n\t\t\t\t\taddresses: [192.0.2.11/24]")), cause: "physical true"},
+		"all by DHCP": {files: lab(selecting("physical: true\n\t\t\tdhcp: true"),
+			selecting("driver: igc\n\t\t\tdhcp: true\n\t\t\tmtu: 9000"))},
 		"MAC": {files: lab(selecting("hardwareAddr: '02:00:00:*'"), selecting("busPath: '0000:01*'"),
 			selecting("pciID: '8086:*'"), alias("mac(link.permanent_addr) == \"02:00:00:00:00:11\""))},
 		"alias of any Ethernet link": {files: lab(alias("link.type == 1")), cause: "(link.type == 1) leaves open"},

@@ -2,6 +2,7 @@ package files_test
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -45,11 +47,15 @@ func TestLinkSelectorsOnTheNode(t *testing.T) {
 		return "kind: BondConfig\nname: bond0\nlinks: [" + members + "]\nbondMode: active-backup"
 	}
 	selecting := func(fields string) config { return interfaces("deviceSelector:\n\t\t\t\t" + fields) }
+	beside := func(fields string) config {
+		return interfaces("interface: eth0\n\t\t\tdhcp: true\n\t\t- deviceSelector:\n\t\t\t\t" + fields)
+	}
 	members := func(fields string) config {
 		return interfaces("interface: bond0\n\t\t\tbond:\n\t\t\t\tdeviceSelectors:\n\t\t\t\t\t- " + fields)
 	}
 
 	const (
+		vip    = "\t\t\tvip:\n\t\t\t\tip: 192.0.2.10"
 		first  = `mac(link.permanent_addr) == "02:00:00:00:00:11"`
 		second = `glob("*:01:11", mac(link.permanent_addr))`
 		none   = `glob("06:*", mac(link.hardware_addr))`
@@ -63,10 +69,19 @@ func TestLinkSelectorsOnTheNode(t *testing.T) {
 	}{
 		"old: a pattern that two have": {config: selecting("hardwareAddr: '02:00:00:00:*'"), cause: "the selector " +
 			"(hardwareAddr 02:00:00:00:*) matches 2 links (eth0 02:00:00:00:00:11, eth1 02:00:00:00:01:11)"},
-		"old: a pattern that none has":  {config: selecting("hardwareAddr: '06:*'"), cause: "matches no link; the node has"},
-		"old: a pattern that one has":   {config: selecting("hardwareAddr: '*:01:11'")},
-		"old: a driver":                 {config: selecting("driver: ixgbe"), cause: "matches 2 links"},
-		"old: another driver":           {config: selecting("driver: virtio_net"), cause: "matches no link"},
+		"old: a pattern that none has": {config: selecting("hardwareAddr: '06:*'"), cause: "matches no link; the node has"},
+		"old: a pattern that one has":  {config: selecting("hardwareAddr: '*:01:11'")},
+		"old: a driver":                {config: selecting("driver: ixgbe"), cause: "matches 2 links"},
+		"old: another driver":          {config: selecting("driver: virtio_net"), cause: "matches no link"},
+		"old: any by DHCP":             {config: selecting("physical: true\n\t\t\tdhcp: true")},
+		"old: any by DHCP with a VIP":  {config: selecting("physical: true\n\t\t\tdhcp: true\n" + vip), cause: "matches 2 links"},
+		"old: a cable without the other end": {config: beside("driver: thunderbolt-net\n\t\t\taddresses: [169.254.255.11/32]"),
+			cause: "matches no link", severity: diagnosis.Warning},
+		"old: a VIP on a link that is not there":    {config: beside("driver: e1000\n" + vip), cause: "matches no link"},
+		"old: a DHCP link of two that is not there": {config: beside("driver: e1000\n\t\t\tdhcp: true"), cause: "matches no link"},
+		"an alias of a cable without the other end": {config: documents(alias("net0", first), alias("cable", none),
+			"kind: DHCPv4Config\nname: net0", "kind: LinkConfig\nname: cable\naddresses:\n\t- address: 169.254.255.11/32"),
+			cause: "reaches no link", severity: diagnosis.Warning},
 		"old: physical":                 {config: selecting("physical: true"), cause: "matches 2 links"},
 		"old: a bus":                    {config: selecting("busPath: '0000:03:00.1'")},
 		"old: any bus":                  {config: selecting("busPath: '0*'"), cause: "matches 2 links"},
@@ -132,4 +147,52 @@ func TestLinkSelectorsOnTheNode(t *testing.T) {
 		require.Empty(t, lived(t, documents(alias("net0", none), link("net0")), check.Facts{Links: []talos.Link{one}},
 			diagnosis.LinkSelectorUnmatched))
 	})
+}
+
+// A link that comes with the machine at the other end of the cable is not what a node is reached over.
+func TestACableWithoutTheOtherEnd(t *testing.T) {
+	t.Parallel()
+
+	facts := check.Facts{Links: []talos.Link{liveLink(t, "eth0", "02:00:00:00:00:11", "ixgbe", "0000:03:00.0")}}
+	lacking := func(first, cable string) config {
+		return interfaces("interface: eth0\n\t\t\t" + first + "\n\t\t- interface: thunderbolt0\n\t\t\t" + cable)
+	}
+
+	for name, test := range map[string]struct {
+		config   config
+		severity diagnosis.Severity
+	}{
+		"the address is static elsewhere": {lacking("addresses: [192.0.2.11/24]", "dhcp: true"), diagnosis.Warning},
+		"the address comes by DHCP":       {lacking("dhcp: true", "addresses: [169.254.255.11/32]"), diagnosis.Warning},
+		"the address is its own":          {lacking("dhcp: true", "addresses: [192.0.2.11/24]"), diagnosis.Failure},
+		"both ask for DHCP":               {lacking("dhcp: true", "dhcp: true"), diagnosis.Failure},
+		"it has the way out": {lacking("dhcp: true", "addresses: [198.51.100.11/24]\n\t\t\troutes:\n\t\t\t\t- "+
+			"gateway: 198.51.100.1"), diagnosis.Failure},
+		"a VLAN on it has the address": {lacking("dhcp: true", "vlans:\n\t\t\t\t- vlanId: 5\n"+
+			"\t\t\t\t\taddresses: [192.0.2.11/24]"), diagnosis.Failure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			found := lived(t, test.config, facts, diagnosis.LinkAbsent)
+			require.Len(t, found, 1)
+			require.Contains(t, found[0].Cause, "no link thunderbolt0")
+			require.Equal(t, test.severity, found[0].Severity)
+		})
+	}
+}
+
+// Machines that share an entry have no MAC address in common.
+func TestWhatToSelectALinkBy(t *testing.T) {
+	t.Parallel()
+
+	one := lab(interfaces("deviceSelector:\n\t\t\t\tdriver: ixgbe"))
+	require.Contains(t, findingsOf(table.Run(context.Background(), one.read(t)), diagnosis.LinkSelectorWide)[0].Next,
+		"its MAC address")
+
+	three := one.replaced("talconfig.yaml", "    ipAddress: 192.0.2.11",
+		"    ipAddress: 192.0.2.11,192.0.2.12,192.0.2.13\n    ignoreHostname: true")
+	found := findingsOf(table.Run(context.Background(), three.read(t)), diagnosis.LinkSelectorWide)
+	require.Len(t, found, 1)
+	require.Contains(t, found[0].Next, "its busPath, if that is the same in all machines of the entry")
 }

@@ -1,9 +1,13 @@
 package files_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -100,4 +104,16 @@ func TestHostnames(t *testing.T) {
 		"single":  {files: endpoint("n1.example.net", called("n1"))},
 		"another": {files: endpoint("api.example.net", called("n1"), called("n2"))},
 	})
+}
+
+// A hostname in both styles is told of once.
+func TestAHostnameInBothStylesIsOneFinding(t *testing.T) {
+	t.Parallel()
+
+	both := lab(config{machine: "network:\n\thostname: other",
+		documents: []string{"kind: HostnameConfig\nhostname: third\nauto: off"}})
+	result := table.Run(context.Background(), both.read(t))
+
+	require.Len(t, findingsOf(result, diagnosis.HostnameTwice), 1)
+	require.Empty(t, findingsOf(result, diagnosis.ConfigHostname))
 }

@@ -90,6 +90,8 @@ func TestArgumentsThatAComponentRefuses(t *testing.T) {
 	judge(t, diagnosis.ArgumentRefused, map[string]trial{
 		"a field of the configuration": {files: lab(kubelet("maxPods: '250'")), line: "maxPods: '250'",
 			cause: "the kubelet has no argument --maxPods"},
+		"an argument in the configuration": {files: lab(config{machine: "kubelet:\n\textraConfig: {max-pods: 250}"}),
+			cause: "the kubelet's configuration has no field max-pods"},
 		"dashes in front": {files: lab(arguments("apiServer", "--v: '2'")), cause: "kube-apiserver has no argument ----v"},
 		"Talos' own": {files: lab(arguments("etcd", "data-dir: /var/lib/other")),
 			cause: "Talos sets --data-dir of etcd itself"},
@@ -106,7 +108,7 @@ func TestArgumentsThatAComponentRefuses(t *testing.T) {
 			arguments("controllerManager", "bind-address: 0.0.0.0"), arguments("scheduler", "bind-address: 0.0.0.0"),
 			arguments("etcd", "listen-metrics-urls: http://0.0.0.0:2381"),
 			arguments("proxy", "metrics-bind-address: 0.0.0.0:10249"),
-			kubelet("log_dir: /var/log"))},
+			kubelet("log_dir: /var/log\n\textraConfig: {maxPods: 250}"))},
 		"a control plane's on a worker": {files: lab(config{}, config{role: "worker",
 			cluster: arguments("apiServer", "--v: '2'").cluster})},
 	})

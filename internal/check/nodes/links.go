@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -21,7 +22,7 @@ func checkLinks(_ context.Context, s subject) {
 		return
 	}
 
-	next := s.regenerate("name a link that " + s.Name + " has, or select it by its MAC")
+	next := s.regenerate("name a link that " + s.Name + " has, or select it by " + check.SelectBy(s.sharing()))
 
 	absentMACs := s.absentMACs()
 	unmatched := len(absentMACs) > 0 && anyMAC(s.MACs, physicalMACs(s.Facts.Links))
@@ -40,9 +41,67 @@ func checkLinks(_ context.Context, s subject) {
 		s.ok(diagnosis.LinkAbsent, "has %s", strings.Join(s.Config.Links(), ", "))
 	case difference != "":
 		s.warn(diagnosis.LinkAbsent, next, "%s, and its names may change: %s", cause, difference)
+	case s.canDoWithout(absent):
+		s.warn(diagnosis.LinkAbsent, next, "%s", cause)
 	default:
 		s.fail(diagnosis.LinkAbsent, next, "%s: it would not be on the network", cause)
 	}
+}
+
+// canDoWithout reports whether a node is reached without the links of these names.
+func (s subject) canDoWithout(names []string) bool {
+	config := check.NewRendered(s.Config)
+
+	return !slices.ContainsFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(config.Links(), func(link *check.Link) bool {
+			return link.Name == name && s.severityWithout(config, link) != diagnosis.Failure
+		})
+	})
+}
+
+// severityWithout is how bad it is that a node lacks a link. Some come and go with the machine at the other end of the
+// cable, or with a driver that only the installed system has: a warning, where the node gets its address over another.
+func (s subject) severityWithout(config *check.Rendered, link *check.Link) diagnosis.Severity {
+	declared, err := netip.ParseAddr(s.Node.Address)
+	if err != nil {
+		return diagnosis.Failure
+	}
+
+	var asks, ownedElsewhere, askedElsewhere bool
+
+	for _, other := range config.Links() {
+		owns := slices.ContainsFunc(other.Addresses,
+			func(address check.Address) bool { return address.Prefix.IsValid() && address.Prefix.Addr() == declared })
+
+		switch {
+		case !runsOn(other, link):
+			ownedElsewhere, askedElsewhere = ownedElsewhere || owns, askedElsewhere || other.DHCP
+		case owns || len(other.VIPs) > 0 || slices.ContainsFunc(other.Routes, check.Route.IsDefault):
+			return diagnosis.Failure
+		default:
+			asks = asks || other.DHCP
+		}
+	}
+
+	if ownedElsewhere || askedElsewhere && !asks {
+		return diagnosis.Warning
+	}
+
+	return diagnosis.Failure
+}
+
+// runsOn reports whether a link is another, or made on top of it.
+func runsOn(link, other *check.Link) bool {
+	if link == other || link.VLAN && link.ParentAt == other.At {
+		return true
+	}
+
+	parts := []string{link.Parent}
+	for _, member := range link.Members {
+		parts = append(parts, member.Name)
+	}
+
+	return other.Name != "" && slices.Contains(parts, other.Name)
 }
 
 func (s subject) absentLinks() []string {

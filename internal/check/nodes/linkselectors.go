@@ -38,8 +38,14 @@ func checkLiveSelectors(_ context.Context, s subject) {
 			aliases.made = append(aliases.made, alias{selection, matching})
 		case selection.Several:
 			bonds[selection.Link] += len(matching)
+		case len(matching) > 1 && config.FitsSeveral(selection.Link):
 		case len(matching) != 1 && !s.lacksMAC(selection):
-			s.unselected(diagnosis.Failure, "%s matches %s; the node has %s", selection.Label(), counted(matching),
+			severity := diagnosis.Failure
+			if len(matching) == 0 {
+				severity = s.severityWithout(config, selection.Link)
+			}
+
+			s.unselected(severity, "%s matches %s; the node has %s", selection.Label(), counted(matching),
 				linkList(s.Facts.Links))
 		}
 	}
@@ -85,7 +91,20 @@ func (s subject) lacksMAC(selection check.Selection) bool {
 func (s subject) unselected(severity diagnosis.Severity, cause string, args ...any) {
 	s.report.As(diagnosis.LinkSelectorUnmatched).Add(severity,
 		check.Elsewhere(diagnosis.Location{Path: s.Config.Path}),
-		s.regenerate("select one of the node's links by its MAC address"), cause, args...)
+		s.regenerate("select one of the node's links by "+check.SelectBy(s.sharing())), cause, args...)
+}
+
+// sharing is how many machines have the node's machine config.
+func (s subject) sharing() int {
+	machines := 0
+
+	for _, node := range s.Cluster.Nodes {
+		if node.ConfigFile == s.ConfigFile {
+			machines++
+		}
+	}
+
+	return machines
 }
 
 // counted says how many links match, and which.
@@ -199,14 +218,14 @@ func (s subject) judgeAliases(config *check.Rendered, names *aliases) {
 
 	for _, link := range config.Links() {
 		if link.Document && !link.Made {
-			tell(diagnosis.Failure, link.Name, "what is set for "+link.Name+" reaches no link")
+			tell(s.severityWithout(config, link), link.Name, "what is set for "+link.Name+" reaches no link")
 		}
 
 		if link.VLAN {
-			tell(diagnosis.Failure, link.Parent, link.Label+" has no link to run on")
+			tell(s.severityWithout(config, link), link.Parent, link.Label+" has no link to run on")
 		}
 
-		severity := diagnosis.Failure
+		severity := s.severityWithout(config, link)
 
 		for _, member := range link.Members {
 			if !absent(member.Name) {

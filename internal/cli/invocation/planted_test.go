@@ -51,7 +51,9 @@ var soundFiles = sync.OnceValues(func() (map[string]string, error) {
 	text, err := secrets.Encode(bundle)
 	files["talos/talsecret.yaml"] = string(text)
 
-	for _, name := range []string{"talconfig.yaml", "talenv.yaml", "clusterconfig/talosconfig", "clusterconfig/lab-cp1.yaml"} {
+	for _, name := range []string{
+		"talconfig.yaml", "talenv.yaml", "clusterconfig/talosconfig", "clusterconfig/lab-cp1.yaml",
+	} {
 		data, readErr := os.ReadFile(filepath.Join(cluster.Dir, name))
 		if err == nil {
 			err = readErr

@@ -66,7 +66,7 @@ mistake is reported with file, line, column and key before anything is done.
 | ` + "`talos.vip`" + ` | the VIP, on control planes only |
 | always | cluster discovery off |
 
-Up to Talos 1.11 the result means the same as that of these commands. A test compares it with the library that talosctl calls:
+Up to Talos 1.11 the result means the same as that of these commands. A test compares it with what talosctl makes:
 
     talosctl gen config <name> https://<api_endpoint>:6443 --with-secrets <secrets_file> --install-image <installer> \
       --kubernetes-version <kubernetes_version> --with-cluster-discovery=false --config-patch <JSON patch of both subnets>

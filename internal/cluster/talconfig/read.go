@@ -52,11 +52,20 @@ func (r *Reading) decode() {
 	straighten(r.Root)
 	r.Variables.Substitute(r.Source, r.Root)
 
-	if slices.ContainsFunc(r.List, func(mistake *yamlfile.Error) bool { return mistake.ID == diagnosis.FileVariable }) {
+	isVariable := func(mistake *yamlfile.Error) bool { return mistake.ID == diagnosis.FileVariable }
+	if slices.ContainsFunc(r.List, isVariable) {
+		// Those of texts that belong to others are missing too.
+		for _, mistake := range r.Refused.List {
+			if isVariable(mistake) {
+				r.Add(mistake)
+			}
+		}
+
 		r.List = append(r.List, r.Variables.sealed...)
 	}
 
 	r.Check("the file", r.Root, reflect.TypeFor[Config]())
+	adviseOnKeys(r.List)
 
 	if r.Root.Kind != yaml.MappingNode {
 		return

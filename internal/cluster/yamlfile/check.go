@@ -218,7 +218,7 @@ func (s Source) checkFields(node *yaml.Node, in reflect.Type) {
 		}
 
 		mistake := s.Mistake(key, diagnosis.FileKey, "unknown key %q", key.Value)
-		mistake.Suggestion = suggest.Word(key.Value, Keys(in))
+		mistake.Key, mistake.Suggestion = key.Value, suggest.Word(key.Value, Keys(in))
 
 		if mayHoldOthers && isReferredTo(value) {
 			s.Warn(mistake)

@@ -23,6 +23,8 @@ type Error struct {
 	Message      string
 	// Field is the dotted path of what stands there, as in nodes[0].hostname; it may be empty.
 	Field string
+	// Key is one that is not known; empty for other mistakes.
+	Key string
 	// Suggestion is what was probably meant; it may be empty.
 	Suggestion string
 	// Next is what to do; it may be empty.

@@ -3,6 +3,7 @@ package generate
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -79,19 +80,24 @@ func (f *file) decrypted(in yamlfile.Source, place *yaml.Node) string {
 	}
 
 	plain, err := f.read.Decrypted()
-
-	switch {
-	case errors.Is(err, reading.ErrNoKey):
-		in.At(place, diagnosis.FileUnreadable, "file %s %s", f.Shown, err)
-	case err != nil:
-		mistake := in.Mistake(place, diagnosis.FileUnreadable, "file %s can't be decrypted: %s", f.Shown, err)
-		mistake.Err = err
-		in.Add(mistake)
+	if err == nil {
+		return string(plain)
 	}
 
-	f.unusable = err != nil
+	mistake := in.Mistake(place, diagnosis.SecretsUndecryptable, "file %s can't be decrypted: %s", f.Shown, err)
+	mistake.Err = err
 
-	return string(plain)
+	if problem, known := diagnosis.AsProblem(err); known {
+		mistake.Message, mistake.Next = problem.Cause, problem.Next
+	} else if errors.Is(err, reading.ErrNoKey) {
+		mistake.Message = fmt.Sprintf("file %s %s", f.Shown, err)
+	}
+
+	in.Add(mistake)
+
+	f.unusable = true
+
+	return ""
 }
 
 // content is a text that is given as such, or as @file. The variables in a file's text are replaced, but for lines that

@@ -6,6 +6,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
+	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 )
 
 // Images are the images of an entry's machines.
@@ -55,10 +56,29 @@ func (e *entry) images() (Images, error) {
 		return images, err
 	}
 
-	images.BootSchematic, images.Boot, err = e.image(
+	images.BootSchematic, images.Boot, err = e.image(e.bootSpec(),
 		cmp.Or(e.settings.ImageSchematic, e.settings.Schematic), e.config.ImageFactory.ImageURLTmpl, schematic.Image.Boot)
 
 	return images, err
+}
+
+// bootSpec is the machine as its boot image is chosen: of the platform that talosImageURL is for, where nothing else
+// says one. Most clouds start from disk images.
+func (e *entry) bootSpec() talconfig.MachineSpec {
+	spec := e.settings.MachineSpec
+	platform := schematic.ParseReference(e.settings.TalosImageURL).Platform()
+
+	if spec.Mode != "" || platform == "" || platform == schematic.DefaultPlatform {
+		return spec
+	}
+
+	spec.Mode = platform
+
+	if platform != "nocloud" && spec.ImageSuffix == "" {
+		spec.BootMethod = cmp.Or(spec.BootMethod, "disk-image")
+	}
+
+	return spec
 }
 
 // installer gives the schematic's id and the container image: talosImageURL as it is, or what the factory makes of the
@@ -68,13 +88,14 @@ func (e *entry) installer() (id, name string, err error) {
 		return "", declared + ":" + e.talosVersion, nil
 	}
 
-	return e.image(e.settings.Schematic, e.config.ImageFactory.InstallerURLTmpl, schematic.Image.Installer)
+	return e.image(e.settings.MachineSpec, e.settings.Schematic, e.config.ImageFactory.InstallerURLTmpl,
+		schematic.Image.Installer)
 }
 
 // image names one of a schematic's images, by a template or as usual.
-func (e *entry) image(made *schematic.Schematic, pattern string, usual func(schematic.Image) string) (id, name string,
-	err error) {
-	factory, spec := e.config.ImageFactory, e.settings.MachineSpec
+func (e *entry) image(spec talconfig.MachineSpec, made *schematic.Schematic, pattern string,
+	usual func(schematic.Image) string) (id, name string, err error) {
+	factory := e.config.ImageFactory
 
 	image := schematic.Image{
 		RegistryURL: factory.RegistryURL, Protocol: factory.Protocol, Version: e.talosVersion,

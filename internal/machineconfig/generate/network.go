@@ -225,6 +225,8 @@ func (l *links) addDevice() {
 func (l *links) alias(rank int, name, key string, selector *v1alpha1.NetworkDeviceSelector) {
 	match := machineconfig.LinkExpression(selector)
 	if match == "" {
+		l.bad(key, "an empty selector selects no link")
+
 		return
 	}
 

@@ -300,7 +300,7 @@ func (e *entry) validate(data []byte) {
 	}
 
 	if err != nil {
-		e.value(e.place, "Talos refuses the machine config of %s: %s", e.Hostname, err)
+		e.refused(err)
 
 		return
 	}

@@ -204,7 +204,9 @@ func (e *entry) loadPatch(one patch, text string) (configpatcher.Patch, error) {
 	loaded, known := e.patches[key]
 	if !known {
 		if one.file != nil && strings.Contains(text, "$") {
-			text, loaded.err = e.variables.SubstituteText(one.file.Source, text)
+			if text, loaded.err = e.variables.SubstituteText(one.file.Source, text); loaded.err != nil {
+				loaded.err = notYAML(one, loaded.err)
+			}
 		}
 
 		if loaded.err == nil {
@@ -215,6 +217,17 @@ func (e *entry) loadPatch(one patch, text string) (configpatcher.Patch, error) {
 	}
 
 	return loaded.patch, loaded.err
+}
+
+// notYAML is an error of a file's text that can't be parsed, with its place.
+func notYAML(one patch, err error) error {
+	line, column, message := machineconfig.NewPlaces([]byte(one.text)).SyntaxError()
+	if message == "" {
+		return err
+	}
+
+	return &machineconfig.LoadError{Path: one.file.Shown, Line: line, Column: column,
+		Message: "is not valid YAML: " + message}
 }
 
 // parsePatch reads a patch. Its errors are *machineconfig.LoadError, which hold no values, or errEmptyPatch.

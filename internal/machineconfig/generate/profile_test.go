@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -24,11 +25,13 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
 var profileSecrets = sync.OnceValues(clusterfiles.NewSecrets)
@@ -195,40 +198,78 @@ func withoutEmptyLists(tree any) any {
 var oldReleases = map[string]string{"1.2.8": "1.25.3", "1.5.5": "1.28.3", "1.7.7": "1.30.3", "1.8.4": "1.31.5",
 	"1.9.6": "1.32.4", "1.10.9": "1.33.6", "1.11.6": "1.34.3"}
 
+// talosctlMakes are the two machine configs of the commands that the page names, by the program itself.
+func talosctlMakes(t *testing.T, talosVersion, kubernetesVersion string) [][]byte {
+	t.Helper()
+
+	program, dir := tool.Find(t, "talosctl"), t.TempDir()
+
+	shared, err := profileSecrets()
+	require.NoError(t, err)
+
+	bundle, err := clustersecrets.Encode(shared)
+	require.NoError(t, err)
+
+	for name, text := range map[string]string{
+		"secrets.yaml": string(bundle), "subnets.json": subnetPatch,
+		"controlplane.patch": stepPatch("cp1", "ens18", "192.0.2.11", "192.0.2.10"),
+		"worker.patch":       stepPatch("w1", "eth0", "192.0.2.21", ""),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+
+	run := func(arguments ...string) {
+		command := exec.CommandContext(t.Context(), program, arguments...)
+		command.Dir, command.Env = dir, []string{"HOME=" + dir}
+		output, err := command.CombinedOutput()
+		require.NoError(t, err, "%v: %s", arguments, output)
+	}
+
+	run("gen", "config", "demo", "https://192.0.2.10:6443", "--with-secrets", "secrets.yaml", "--install-disk", "/dev/sda",
+		"--install-image", "factory.talos.dev/installer/"+testSchematic+":v"+talosVersion,
+		"--talos-version", "v"+talosVersion,
+		"--kubernetes-version", kubernetesVersion, "--with-cluster-discovery=false", "--config-patch", "@subnets.json",
+		"--output", "made", "--output-types", "controlplane,worker")
+
+	var made [][]byte
+
+	for _, role := range []string{"controlplane", "worker"} {
+		run("machineconfig", "patch", "made/"+role+".yaml", "--patch", "@"+role+".patch", "--output", role+".yaml")
+
+		text, err := os.ReadFile(filepath.Join(dir, role+".yaml"))
+		require.NoError(t, err)
+
+		made = append(made, text)
+	}
+
+	return made
+}
+
 func TestProfileEqualsTheStepsOfTalosctlUpToTalos111(t *testing.T) {
 	t.Parallel()
 
 	for talosVersion, kubernetesVersion := range oldReleases {
-		for name, patches := range map[string]map[string]string{
-			"generated": nil,
-			"with the patches of those steps": {
-				"cp1.yaml": stepPatch("cp1", "ens18", "192.0.2.11", "192.0.2.10"),
-				"w1.yaml":  stepPatch("w1", "eth0", "192.0.2.21", ""),
-			},
-		} {
-			t.Run(talosVersion+" "+name, func(t *testing.T) {
-				t.Parallel()
+		t.Run(talosVersion, func(t *testing.T) {
+			t.Parallel()
 
-				steps, err := talosctlSteps(t, talosVersion, kubernetesVersion, subnetPatch)
-				require.NoError(t, err)
+			wanted := talosctlMakes(t, talosVersion, kubernetesVersion)
 
-				cp1, err := applied(t, steps.ControlPlane(), stepPatch("cp1", "ens18", "192.0.2.11", "192.0.2.10"))
-				require.NoError(t, err)
-
-				w1, err := applied(t, steps.Worker(), stepPatch("w1", "eth0", "192.0.2.21", ""))
-				require.NoError(t, err)
-
+			for name, patches := range map[string]map[string]string{
+				"generated": nil,
+				"with the patches of those steps": {
+					"cp1.yaml": stepPatch("cp1", "ens18", "192.0.2.11", "192.0.2.10"),
+					"w1.yaml":  stepPatch("w1", "eth0", "192.0.2.21", ""),
+				},
+			} {
 				output, err := fromProfile(t, testProfile(talosVersion, kubernetesVersion), patches)
 				require.NoError(t, err)
-				require.Len(t, output.Configs, 2)
+				require.Len(t, output.Configs, len(wanted))
 
-				for i, want := range []talosconfig.Provider{cp1, w1} {
-					text, err := want.EncodeBytes()
-					require.NoError(t, err)
-					require.Equal(t, meaning(t, text), meaning(t, output.Configs[i].Bytes))
+				for i, want := range wanted {
+					require.Equal(t, meaning(t, want), meaning(t, output.Configs[i].Bytes), name)
 				}
-			})
-		}
+			}
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cluster/profile"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
@@ -48,7 +49,12 @@ func (p profilePatch) refused(node profile.Machine, err error) error {
 	mistakes := &yamlfile.Mistakes{}
 	source := yamlfile.Source{Shown: p.shown, Mistakes: mistakes}
 
-	if errors.Is(err, errJSONPatch) {
+	if name := unfilled.FindString(err.Error()); name != "" && strings.Contains(p.text, name) {
+		mistake := source.Mistake(nil, diagnosis.FileVariable, "%s has no value: nothing is put in for the variables of a "+
+			"profile's patches, so that it can't be applied to %s: %s", name, node.Name, oneLine(err))
+		mistake.Next = "write the value itself"
+		source.Add(mistake)
+	} else if errors.Is(err, errJSONPatch) {
 		mistake := source.Mistake(nil, diagnosis.FileValue, "%s", err)
 		mistake.Next = "write it as a strategic merge patch: " + machineconfig.StrategicForm(p.text)
 		source.Add(mistake)
@@ -58,6 +64,9 @@ func (p profilePatch) refused(node profile.Machine, err error) error {
 
 	return mistakes.Err()
 }
+
+// unfilled is a variable that nothing was put in for.
+var unfilled = pattern.New(`\$\{\w+\}`)
 
 // profilePatches are the user's own, by the file's name without its ending.
 type profilePatches map[string]profilePatch

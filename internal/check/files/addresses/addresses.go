@@ -214,6 +214,10 @@ func malformed(text string) string {
 		return why
 	}
 
+	if _, err := netip.ParsePrefix(text); err == nil {
+		return "here it stands without a prefix length"
+	}
+
 	host, length, hasLength := strings.Cut(text, "/")
 	if addr, err := netip.ParseAddr(host); hasLength && err == nil {
 		return fmt.Sprintf("the prefix length %s is not a number from 0 to %d", length, addr.BitLen())

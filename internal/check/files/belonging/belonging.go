@@ -291,6 +291,7 @@ func checkHostnames(r *check.Report, in *check.Input) {
 
 			switch {
 			case node.IgnoreHostname || sameHostname(static, node.Hostname):
+			case config.HasBothHostnames(): // that is another finding
 			case static == "":
 				r.Warn(config.HostnamePlace(""), machineconfig.HowToGenerate,
 					"%s sets no hostname, so the node will not be called %s; set `ignoreHostname: true` if that is meant", shown,

@@ -25,6 +25,10 @@ func checkConfigs(r *check.Report, in *check.Input) {
 		warnings, err := config.Validate(Mildest)
 
 		if err != nil {
+			if advice := machineconfig.AdviceOn(strings.Join(Problems(err), "; ")); advice != "" {
+				next = in.Regenerate(advice)
+			}
+
 			r.Found(place, next, "%s is not valid: %s", shown, strings.Join(Problems(err), "; "))
 
 			return

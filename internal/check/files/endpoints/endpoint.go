@@ -17,6 +17,24 @@ const defaultAPIServerPort = 6443
 // httpsPort is what clients use for a URL without a port.
 const httpsPort = 443
 
+// aboutEndpoint are the rows about the URL of the Kubernetes API.
+func aboutEndpoint() []check.Check {
+	rows := check.Several(check.Endpoints, diagnosis.NeedsTalconfig, checkEndpoint, diagnosis.EndpointUnusable,
+		diagnosis.EndpointElsewhere)
+
+	for i := range rows {
+		rows[i] = rows[i].IdleIf(func(in *check.Input) string {
+			if in.Cluster.Endpoint == nil {
+				return "the inventory has no endpoint that can be read"
+			}
+
+			return ""
+		})
+	}
+
+	return rows
+}
+
 // checkEndpoint judges the URL through which every node will reach the Kubernetes API.
 func checkEndpoint(ctx context.Context, r *check.Report, in *check.Input) {
 	r.As(diagnosis.EndpointUnusable)
@@ -24,7 +42,9 @@ func checkEndpoint(ctx context.Context, r *check.Report, in *check.Input) {
 	endpoint, place, next := in.Cluster.Endpoint, in.Declared("endpoint"), in.Regenerate("correct endpoint")
 
 	switch {
-	case endpoint == nil || endpoint.Hostname() == "":
+	case endpoint == nil:
+		return // whoever reads the file says why
+	case endpoint.Hostname() == "":
 		r.Found(place, next, "the endpoint has no host")
 
 		return

@@ -27,8 +27,7 @@ func Checks() []check.Check {
 			diagnosis.VIPTaken),
 		check.Several(check.Endpoints, diagnosis.NeedsTalconfig|diagnosis.NeedsNetwork|diagnosis.NeedsOwnSecrets,
 			checkVIPAnswers, diagnosis.VIPForeign),
-		check.Several(check.Endpoints, diagnosis.NeedsTalconfig, checkEndpoint, diagnosis.EndpointUnusable,
-			diagnosis.EndpointElsewhere),
+		aboutEndpoint(),
 	)
 }
 

@@ -23,7 +23,7 @@ func checkLinkNames(r *check.Report, config *check.Rendered) {
 	judge := func(name string, place check.Place) {
 		if predictableName.MatchString(name) && !told[name] && !config.IsAlias(name) {
 			told[name] = true
-			r.Found(place, "call it as the node does, as eth0, or select it by its MAC address",
+			r.Found(place, "call it as the node does, as eth0, or select it by "+check.SelectBy(len(config.Nodes)),
 				"%s is a name that %s in %s takes away", name, noNames, where)
 		}
 	}

@@ -18,22 +18,13 @@ import (
 // checkWideSelectors looks for selectors that leave open which link is meant.
 func checkWideSelectors(r *check.Report, config *check.Rendered) {
 	for _, selection := range config.Selections() {
-		if selection.Several || !isWide(selection) {
+		if selection.Several || !isWide(selection) || selection.Link != nil && config.FitsSeveral(selection.Link) {
 			continue
 		}
 
-		r.Found(selection.At, bySomethingOfItsOwn(config), "%s leaves open which link is meant", selection.Label())
+		r.Found(selection.At, "select the link by "+check.SelectBy(len(config.Nodes)),
+			"%s leaves open which link is meant", selection.Label())
 	}
-}
-
-// bySomethingOfItsOwn is what to select a link by: machines that share a config have no MAC address in common.
-func bySomethingOfItsOwn(config *check.Rendered) string {
-	if len(config.Nodes) > 1 {
-		return "select the link by its busPath, if that is the same in all machines of the entry, or give each an entry " +
-			"with its MAC address"
-	}
-
-	return "select the link by its MAC address"
 }
 
 // isWide reports whether a selector picks links that have nothing in common but what kind they are and what drives

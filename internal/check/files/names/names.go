@@ -93,8 +93,7 @@ func checkFileNames(r *check.Report, in *check.Input) {
 
 // checkHostnameTwice looks for a hostname in both styles.
 func checkHostnameTwice(r *check.Report, config *check.Rendered) {
-	network := config.Provider.RawV1Alpha1().MachineConfig.MachineNetwork                         //nolint:staticcheck // old files have it
-	if network == nil || network.NetworkHostname == "" || !config.HasDocument("HostnameConfig") { //nolint:staticcheck // old files have it
+	if !config.HasBothHostnames() {
 		return
 	}
 

@@ -106,6 +106,8 @@ const featureGates = "feature-gates"
 
 // checkArguments looks for arguments with which a component does not start.
 func checkArguments(r *check.Report, config *check.Rendered) {
+	checkKubeletFields(r, config)
+
 	minor, minorKnown := config.KubernetesMinor()
 
 	for _, component := range components(config) {
@@ -125,6 +127,24 @@ func checkArguments(r *check.Report, config *check.Rendered) {
 				r.Found(place, "write each as <name>=true or <name>=false, with commas between them",
 					"%s refuses --feature-gates: %s is neither on nor off", component.name, wrongGate(value))
 			}
+		}
+	}
+}
+
+// fieldName is what the fields of the kubelet's configuration look like.
+var fieldName = pattern.New(`^[a-z][A-Za-z0-9]*$`)
+
+// checkKubeletFields looks for arguments among the fields of the kubelet's configuration.
+func checkKubeletFields(r *check.Report, config *check.Rendered) {
+	kubelet := config.Provider.RawV1Alpha1().MachineConfig.MachineKubelet
+	if kubelet == nil {
+		return
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(kubelet.KubeletExtraConfig.Object)) {
+		if !fieldName.MatchString(name) {
+			r.Found(config.File.At("machine.kubelet.extraConfig").Field(name), "write "+camelCase(strings.TrimLeft(name, "-"))+
+				", or move it to machine.kubelet.extraArgs", "the kubelet's configuration has no field %s", name)
 		}
 	}
 }

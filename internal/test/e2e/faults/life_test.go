@@ -272,6 +272,23 @@ func bootFaults() []fault {
 			settings: unhurried, seen: "no answer: self-test, reboot or off", node: cp1, nextSettings: unhurried,
 		},
 		{
+			title: "the config selects a link by a driver that the machine does not have",
+			class: "in maintenance, without that link", knob: "NodeOptions.Links",
+			inject: func(t *testing.T, w *world) {
+				t.Helper()
+				w.edit(t, cp1, "name: ethSel0\nselector:\n  match: ",
+					"name: ethSel0\nselector:\n  match: link.driver == \"ixgbe\" && ")
+			},
+			code: diagnosis.ExitPreflight, id: diagnosis.LinkSelectorUnmatched, node: cp1,
+			says: "matches no link: what is set for ethSel0 reaches no link", seen: "reaches no link",
+			also: func(t *testing.T, w *world, _ outcome) {
+				t.Helper()
+				require.Zero(t, w.count(cp1, "ApplyConfiguration"))
+			},
+			repeats: true,
+			heal:    func(t *testing.T, w *world) { t.Helper(); w.restore(t, cp1) },
+		},
+		{
 			title: "the config names a link that the machine does not have", class: "in maintenance, without that link",
 			knob:   "NodeOptions.Links",
 			inject: func(t *testing.T, w *world) { t.Helper(); w.callLink(t, "ens18") },

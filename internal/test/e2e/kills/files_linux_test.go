@@ -92,6 +92,10 @@ func (w *world) requireFile(t *testing.T, path string, may leftovers) {
 		w.requireIgnored(t, string(data))
 
 		return
+	case path == w.kubeconfig()+".lock":
+		require.Regexp(t, `^\d*\n?$`, string(data), "what kubectl's lock leads to")
+
+		return
 	case w.isLeftover(path):
 	case path == w.secrets():
 		require.Regexp(t, `^sealed: [\w+/=]{1000,}\n`+regexp.QuoteMeta(sealedWith)+`\n$`, string(data))
@@ -108,7 +112,11 @@ func (w *world) requireFile(t *testing.T, path string, may leftovers) {
 		require.NoError(t, err)
 		require.Equal(t, string(template), string(data), path)
 	default:
+		// A lock is everybody's: it holds the id of a process.
 		require.Regexp(t, `^talos-mage-[0-9a-f]{16}\.lock$`, name, "nobody made %s", path)
+		require.Regexp(t, `^\d*\n?$`, string(data), path)
+
+		return
 	}
 
 	requireMode(t, path, 0o600)

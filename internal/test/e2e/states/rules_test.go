@@ -12,6 +12,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/test/e2e/program"
 )
 
 // hurried are the settings of commands that meet machines which do not answer: waits for those end soon, all others are
@@ -250,6 +252,11 @@ func TestMachineConfigsThatNoLongerFitWhatIsDeclared(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "talsecret.yaml"), plain, 0o600))
 
 	w.ends(t, 0, nil, "config:generate")
+	edit(t, filepath.Join(w.Dir, "talconfig.yaml"), func(text string) string {
+		return text + "worker:\n  nodeLabels:\n    rack: b\n"
+	})
+	require.Contains(t, w.ends(t, 0, nil, "audit").Stdout, "TM015")
+	require.NotContains(t, w.ends(t, 0, nil, "status").Stdout, "TM015", "the recipe renders them anew by itself")
 	w.ends(t, 0, nil, "talos")
 
 	for _, command := range []string{"audit", "status", "talos"} {
@@ -466,4 +473,39 @@ func TestAssumeEmptyIsRefusedForAMemberOfEtcd(t *testing.T) {
 
 	w.tells(t, w.ends(t, 6, hurried, "bootstrap", "-assumeEmpty=cp3"))
 	require.Empty(t, w.since(start))
+}
+
+// A command to copy works where it is shown: the program is named as this computer finds it.
+func TestHintsNameTheProgramAsItIsFound(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	require.NoError(t, os.Symlink(talosMage, filepath.Join(folder, "tm")))
+
+	const (
+		offPath = "PATH=/usr/bin:/bin"
+		asTask  = "TALOS_MAGE_CALLED_AS=task"
+	)
+
+	onPath := "PATH=" + filepath.Dir(talosMage)
+
+	for name, tt := range map[string]struct {
+		typed     string
+		env       []string
+		generate  string
+		bootstrap string
+	}{
+		"on the PATH": {talosMage, []string{onPath}, "talos-mage config:generate", "talos-mage bootstrap"},
+		"elsewhere":   {talosMage, []string{offPath}, talosMage + " config:generate", talosMage + " bootstrap"},
+		"here":        {"./tm", []string{offPath}, "./tm config:generate", "./tm bootstrap"},
+		"by Task":     {talosMage, []string{offPath, asTask}, "task talos:generate-config", talosMage + " bootstrap"},
+	} {
+		for id, says := range map[diagnosis.ID]string{
+			diagnosis.ConfigMissing: tt.generate, diagnosis.EtcdStopped: tt.bootstrap,
+		} {
+			process, err := program.Start(folder, program.Environment(tt.env...), tt.typed, "explain", string(id))
+			require.NoError(t, err)
+			require.Contains(t, strings.Join(strings.Fields(ended(t, process).Stdout), " "), says, name)
+		}
+	}
 }
