@@ -19,8 +19,8 @@ import (
 
 // Talos brings the whole cluster up: secrets, configs, preflight, apply, verify, bootstrap, kubeconfig, workers.
 //
-// Run again, it does what is missing, and nothing if the cluster is up: then -update gives changed configs to nodes that
-// have one, and -reboot lets them reboot for it. -node leaves the other nodes out.
+// Run again, it does what is missing, and nothing if the cluster is up: then -update gives changed configs to nodes
+// that have one, and -reboot lets them reboot for it. -node leaves the other nodes out.
 func Talos(ctx context.Context, node, parallel, applyMode, bootstrapNode, assumeEmpty, skipChecks,
 	certFingerprints *string, update, reboot, allowAmbiguousDisk, newSecrets, noWait, dryRun, force *bool) error {
 	return execute(ctx, "talos", overrides{

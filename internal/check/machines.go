@@ -32,7 +32,8 @@ func (in *Input) UnreadVMs() string {
 		return slices.ContainsFunc(found.vms, func(vm proxmox.VM) bool { return in.NodeOfVM(vm) == node.Name })
 	}
 
-	if in.Cluster == nil || !slices.ContainsFunc(in.Cluster.Nodes, func(node *inventory.Node) bool { return !hasVM(node) }) {
+	if in.Cluster == nil ||
+		!slices.ContainsFunc(in.Cluster.Nodes, func(node *inventory.Node) bool { return !hasVM(node) }) {
 		return ""
 	}
 

@@ -98,9 +98,9 @@ var addressEntries = []Entry{
 		Severity: Warning,
 		Cause: "A node's certificate holds its own addresses, its hostname and certSANs. Over any other address or name " +
 			"talosctl's calls fail with a certificate error, unless the address is one that is not in the files.",
-		Remedy: "If it is the address of a control plane that was replaced, set the endpoints anew: talosctl config endpoint " +
-			"<control planes>; mage kubeconfig does that too. Otherwise add the name or address to certSANs of the control " +
-			"planes.",
+		Remedy: "If it is the address of a control plane that was replaced, set the endpoints anew: " +
+			"talosctl config endpoint <control planes>; mage kubeconfig does that too. Otherwise add the name or " +
+			"address to certSANs of the control planes.",
 		Source: "siderolabs/talos internal/app/machined/pkg/controllers/secrets/api.go; Talos documentation, " +
 			"machine.certSANs",
 	},
