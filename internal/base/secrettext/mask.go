@@ -21,7 +21,7 @@ var (
 )
 
 // Mask masks private keys (PEM, also in base64, and of age), bootstrap tokens, and values of fields that are named
-// after a secret. It is the last line of defence: whoever writes a text is to leave secrets out of it in the first place.
+// after a secret. It is the last line of defence: whoever writes a text is to leave secrets out of it to begin with.
 func Mask(text string) string {
 	text = wholePrivateKey.ReplaceAllString(text, Masked)
 	text = anyAgeKey.ReplaceAllString(text, Masked)

@@ -87,7 +87,7 @@ func TestTheStepsByHand(t *testing.T) {
 
 			for _, do := range []step{
 				{[]string{task, "-x", "infra:verify-nodes"}, 0, "worker1"},
-				{[]string{program, "status"}, 0, "next: talos-mage talos"},
+				{[]string{program, "status"}, 0, "next: " + program + " talos"},
 				{[]string{task, "-x", "bootstrap:preflight"}, 0, "cp1"},
 				{[]string{"bash", "scripts/bootstrap-talos-preflight.sh"}, 0, "cp1"},
 				{[]string{task, "-x", "talos:apply-node", "IP=" + c.Node("cp1").Address().String()}, 0, "cp1"},
