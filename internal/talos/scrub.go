@@ -13,8 +13,8 @@ import (
 // maxText bounds what is quoted of a node's text.
 const maxText = 2000
 
-// secrets are what else may be one in a node's texts: a mark that each of them has, the whole of it, and what is shown
-// instead.
+// secrets are the forms that secrets have in a node's texts: a mark that each of them has, the whole of it, and what is
+// shown instead.
 var secrets = []struct {
 	mark    string
 	pattern *regexp.Regexp
@@ -22,6 +22,7 @@ var secrets = []struct {
 }{
 	{"-----BEGIN ", regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(-----END [A-Z0-9 ]+-----|$)`), secrettext.Masked},
 	{"`", regexp.MustCompile("`[^`]*`"), secrettext.Masked}, // YAML errors quote values like this
+	{".", regexp.MustCompile(`\b` + secrettext.Token + `\b`), secrettext.Masked},
 	{"@", regexp.MustCompile(`://[^/@\s]+@`), "://" + secrettext.Masked + "@"},
 	{":", regexp.MustCompile(`(?i)\b(\w*(?:token|secret|key|password)): *\S+`), "$1: " + secrettext.Masked},
 }
@@ -37,8 +38,6 @@ func scrub(text string) string {
 	if before, _, found := strings.Cut(text, "diff:"); found {
 		text = before
 	}
-
-	text = secrettext.Mask(text)
 
 	for _, secret := range secrets {
 		// Most texts hold none, and looking for a mark is much quicker than matching.

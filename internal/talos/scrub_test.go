@@ -135,3 +135,13 @@ func TestMacOSPermissionIsSuggestedForPrivateAddressesOnly(t *testing.T) {
 	require.Empty(t, talos.LocalNetworkHint("darwin", "192.0.2.11", noRoute))
 	require.Empty(t, talos.LocalNetworkHint("darwin", "192.168.1.11", os.NewSyscallError("connect", syscall.ECONNREFUSED)))
 }
+
+func TestATokenInANodesTextIsMaskedWhateverItStandsBeside(t *testing.T) {
+	t.Parallel()
+
+	const token = "abcdef.0123456789abcdef"
+
+	for _, text := range []string{token, "x-" + token, "(" + token + ")", "join." + token, token + ".", token + "-x"} {
+		require.NotContains(t, talos.Scrub("no way: "+text), token, text)
+	}
+}

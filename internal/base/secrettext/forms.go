@@ -10,11 +10,11 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
-// token is the form of Talos' and Kubernetes' bootstrap tokens.
-const token = `[a-z0-9]{6}\.[a-z0-9]{16}`
+// Token is the form of Talos' and Kubernetes' bootstrap tokens, as a regular expression.
+const Token = `[a-z0-9]{6}\.[a-z0-9]{16}`
 
 var (
-	bootstrapToken = pattern.New(`^` + token + `$`)
+	bootstrapToken = pattern.New(`^` + Token + `$`)
 	pemPrivateKey  = pattern.New(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
 	// ageKey is a private key of age; a shorter text is a placeholder.
 	ageKey = pattern.New(`AGE-SECRET-KEY-1[0-9A-Z]{20,}`)
@@ -39,7 +39,7 @@ func encodesPrivateKey(run string) bool {
 	whole := strings.TrimRight(run, "=")
 	decoded, err := base64.StdEncoding.DecodeString(whole[:len(whole)/4*4])
 
-	return err == nil && strings.Contains(string(decoded), "PRIVATE KEY-----")
+	return err == nil && strings.Contains(string(decoded), "PRIVATE KEY")
 }
 
 // IsRandom tells encoded random bytes from paths and words, which lack one of the kinds of characters.

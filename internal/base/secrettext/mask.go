@@ -12,8 +12,11 @@ var (
 	// A key that was cut off is masked up to the next quote, as is one whose line breaks are escaped, once or twice.
 	wholePrivateKey = pattern.New(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[^-"\\]|\\+[nrt]|-[^-])*(?:-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
 
+	// What is in base64 may hold a key anywhere, also behind a certificate or a line break.
+	base64Run = pattern.New(`[A-Za-z0-9+/]{48,}={0,2}`)
+
 	// A token stands alone, or behind the v that versions are shown with.
-	standingToken = pattern.New(`(^v?|[^\w.-]v?)` + token + `(\.?(?:[^\w.-]|$))`)
+	standingToken = pattern.New(`(^v?|[^\w.-]v?)` + Token + `(\.?(?:[^\w.-]|$))`)
 
 	// A value that a machine config's field names a secret, whatever it looks like, as long as it is no word of a
 	// sentence.
@@ -25,7 +28,7 @@ var (
 func Mask(text string) string {
 	text = wholePrivateKey.ReplaceAllString(text, Masked)
 	text = anyAgeKey.ReplaceAllString(text, Masked)
-	text = encodedPEM.ReplaceAllStringFunc(text, func(run string) string {
+	text = base64Run.ReplaceAllStringFunc(text, func(run string) string {
 		if encodesPrivateKey(run) {
 			return Masked
 		}

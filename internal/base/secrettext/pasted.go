@@ -12,7 +12,7 @@ const Instead = "(masked: it looks like a key)"
 
 var (
 	// marked are private keys of age, PEM texts, bootstrap tokens, and tokens of Proxmox' API.
-	marked = pattern.New(`(?i:AGE-SECRET-KEY-)|-----BEGIN |@\w+![\w.-]+=|(?:^|[^\w.-])` + token + `(?:[^\w.-]|$)`)
+	marked = pattern.New(`(?i:AGE-SECRET-KEY-)|-----BEGIN |@\w+![\w.-]+=|(?:^|[^\w.-])` + Token + `(?:[^\w.-]|$)`)
 	// random is where encoded random bytes may stand; 16 of them make 22 characters of base64.
 	random = pattern.New(`[A-Za-z0-9+]{22,}`)
 )

@@ -131,7 +131,7 @@ type plainSecret struct {
 }
 
 var (
-	tokenValue = pattern.New(`(?i)token"?\s*:\s*["']?[a-z0-9]{6}\.[a-z0-9]{16}["']?\s*(?:#|$)`)
+	tokenValue = pattern.New(`(?i)token"?\s*:\s*["']?` + secrettext.Token + `["']?\s*(?:#|$)`)
 	bytesValue = pattern.New(`(?i)(?:secret|private_?key|preshared_?key)"?\s*:\s*["']?[A-Za-z0-9+/]{43}=`)
 	// password is one in a YAML file; references, variables and placeholders are none.
 	password  = pattern.New(`(?i)(?:^|[\s{,-])["']?(?:password|passphrase)["']?\s*:\s+["']?([^\s"'#}]{4,})`)
