@@ -342,7 +342,7 @@ func codeFits(h *History) []string {
 	return found
 }
 
-// nobodyIsForgotten: a run that came to its end names every node that is not healthy.
+// nobodyIsForgotten: a run that came to its end names every node that is not healthy, or says that it could not ask.
 func nobodyIsForgotten(h *History) []string {
 	var found []string
 
@@ -352,14 +352,25 @@ func nobodyIsForgotten(h *History) []string {
 		}
 
 		for _, node := range h.Nodes {
-			if reason := h.Unhealthy[node.Name]; reason != "" && !strings.Contains(run.Message, node.Name) &&
-				!h.befell(node.Name) {
+			reason := h.Unhealthy[node.Name]
+			told := strings.Contains(run.Message, node.Name) || reason == unregistered && run.wasNotAnswered()
+
+			if reason != "" && !told && !h.befell(node.Name) {
 				found = append(found, fmt.Sprintf("%s is not healthy (%s), and %s was not told", node.Name, reason, run.Operator))
 			}
 		}
 	}
 
 	return found
+}
+
+// wasNotAnswered reports whether a run was told that the Kubernetes API answers nothing about any node.
+func (r Run) wasNotAnswered() bool {
+	return slices.ContainsFunc(r.Problems(), func(problem Problem) bool {
+		silent := []diagnosis.ID{diagnosis.APINotReady, diagnosis.EndpointSilent, diagnosis.APIRefusesClient}
+
+		return problem.Node == "" && slices.Contains(silent, problem.ID)
+	})
 }
 
 // healedIsHealthy: the run after the healing succeeds, and all nodes are healthy.

@@ -91,6 +91,9 @@ func apart(node string, meet bool) *chaos.History {
 }
 
 const (
+	// unregistered is the reason that only Kubernetes can tell of.
+	unregistered = "Kubernetes does not know it"
+	unanswered   = "verifyWorkers: Kubernetes did not list its nodes for 6m: 192.0.2.10:6443 refuses [TM135]. Next: mage status"
 	silentWorker = "worker1 (192.0.2.14): verifyWorkers: no answer at 192.0.2.14 for 5m [TM091]. Next: power it on"
 	silentCP2    = "cp2 (192.0.2.12): verify: no answer at 192.0.2.12 for 5m [TM091]. Next: power it on"
 	incomplete   = "bootstrap: etcd works with 2 of 3: cp2 missing [TM112]. Next: bring them up, then mage talos"
@@ -112,6 +115,9 @@ func TestWhatHoldsIsNoViolation(t *testing.T) {
 			chaos.Strike{Incident: chaos.Incident{Node: "cp2", Class: chaos.Class{Here: []diagnosis.ID{diagnosis.NodesSwapped}}},
 				Time: struck}),
 		"a node that fell ill later": sound(),
+		"nodes nobody could ask for": failed(diagnosis.ExitVerify, unanswered, chaos.Strike{
+			Incident: chaos.Incident{Node: "cp1", Class: chaos.Class{Around: []diagnosis.ID{diagnosis.APINotReady}}},
+			Time:     struck}),
 		"interrupted, with its code": failed(diagnosis.ExitInterrupt, "stopped by SIGINT"),
 		"a lock that another one has": failed(diagnosis.ExitPreflight,
 			"cluster: another run is changing this cluster [TM116]. Next: wait"),
@@ -121,6 +127,7 @@ func TestWhatHoldsIsNoViolation(t *testing.T) {
 	later.Healthy = []string{"worker1"}
 	histories["a node that fell ill later"].Strikes = []chaos.Strike{later}
 	histories["a node that fell ill later"].Unhealthy = map[string]string{"worker1": "it is off"}
+	histories["nodes nobody could ask for"].Unhealthy = map[string]string{"worker1": unregistered}
 	histories["a swap that is told"].Confused = []string{"cp2"}
 	histories["interrupted, with its code"].First[0].Interrupted = true
 	histories["a lock that another one has"].Crowded = true
@@ -210,6 +217,10 @@ func TestEveryCheckCanFail(t *testing.T) {
 			changed(func(h *chaos.History) {
 				*h = *failed(diagnosis.ExitVerify, silentWorker, silence("worker1"))
 				h.Unhealthy = map[string]string{"worker1": "it is off", "cp3": "it is booting"}
+			}),
+			changed(func(h *chaos.History) {
+				*h = *failed(diagnosis.ExitVerify, silentWorker, silence("worker1"))
+				h.Unhealthy = map[string]string{"worker1": "it is off", "cp3": unregistered}
 			}),
 		},
 		"healed is healthy": {

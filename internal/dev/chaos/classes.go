@@ -106,7 +106,9 @@ var (
 	// offClock: the machine's certificate is not valid at this time, or it takes ours for invalid.
 	offClock = Class{Name: "clock wrong",
 		Here: []diagnosis.ID{diagnosis.NodeClock, diagnosis.ClientRefused, diagnosis.StageStuck, diagnosis.BootstrapBlocked,
-			diagnosis.WorkerJoining}, Around: withoutControlPlane}
+			diagnosis.WorkerJoining},
+		// The kubeconfig that it makes is not valid yet, or no longer.
+		Around: append([]diagnosis.ID{diagnosis.APIRefusesClient}, withoutControlPlane...)}
 	// signerDown: no control plane signs workers' certificates.
 	signerDown = Class{Name: "trustd down", Here: []diagnosis.ID{diagnosis.StageStuck},
 		Around: []diagnosis.ID{diagnosis.WorkerJoining}}

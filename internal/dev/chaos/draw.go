@@ -181,11 +181,12 @@ func drawTrouble(seed uint64, slot string, plan *Plan) {
 }
 
 // clashes tells of an incident that does not go with one that is there: the same at the same machine, two mix-ups of
-// one machine, or a power cut that makes a machine forget its etcd.
+// one machine, or a machine that forgets its etcd, by a power cut or before anybody can know of it.
 func (p *Plan) clashes(drawn Incident) bool {
 	return slices.ContainsFunc(p.Incidents, func(there Incident) bool {
 		return there.Node == drawn.Node && (there.Kind == drawn.Kind || there.equip != nil && drawn.equip != nil ||
-			there.forgets != drawn.forgets && (there.cutsPower || drawn.cutsPower))
+			there.forgets != drawn.forgets &&
+				(there.cutsPower || drawn.cutsPower || there.hasEtcd || drawn.hasEtcd))
 	})
 }
 

@@ -5,6 +5,9 @@ import (
 	"fmt"
 )
 
+// unregistered is a healthy machine's reason for being no member of its cluster: only Kubernetes could tell of it.
+const unregistered = "Kubernetes does not know it"
+
 // unhealthy says by the machines' own records what a node lacks for being a healthy member of its cluster; empty for a
 // node that lacks nothing.
 func (w *world) unhealthy(name string) string {
@@ -20,7 +23,7 @@ func (w *world) unhealthy(name string) string {
 	case w.plan.machine(name).ControlPlane && !node.EtcdVoter():
 		return "it is no voter of an etcd with quorum"
 	case !node.Registered():
-		return "Kubernetes does not know it"
+		return unregistered
 	case w.plan.OwnCNI && !node.Ready():
 		return "it is not ready"
 	default:

@@ -25,6 +25,8 @@ type Incident struct {
 	equip func(w *world, options *emulator.NodeOptions) error
 	// forgets is set for one that makes the machine lose its disk when it boots, cutsPower for one that makes it boot.
 	forgets, cutsPower bool
+	// hasEtcd is set for one whose machine holds etcd data from the beginning.
+	hasEtcd bool
 	// on and off turn a knob of the machine; both are nil where there is none to turn.
 	on, off func(*emulator.Faults)
 }

@@ -67,6 +67,24 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 	}
 }
 
+// What the client can't know of is nothing that it can be judged by.
+func TestNoMachineForgetsTheEtcdThatItHoldsFromTheBeginning(t *testing.T) {
+	t.Parallel()
+
+	for _, seed := range chaos.Seeds(0, manyPlans) {
+		former := map[string]bool{}
+		incidents := chaos.NewPlan(seed).Incidents
+
+		for _, incident := range incidents {
+			former[incident.Node] = former[incident.Node] || incident.Kind == "former etcd data"
+		}
+
+		for _, incident := range incidents {
+			require.False(t, incident.Kind == "forgetful" && former[incident.Node], "seed %d", seed)
+		}
+	}
+}
+
 // A knob of the emulator that no plan turns would be a fault that is never tried.
 func TestPlansTurnEveryKnobAndMakeEveryMixUp(t *testing.T) {
 	t.Parallel()
