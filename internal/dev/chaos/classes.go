@@ -111,7 +111,7 @@ var (
 		Around: append([]diagnosis.ID{diagnosis.APIRefusesClient}, withoutControlPlane...)}
 	// signerDown: no control plane signs workers' certificates.
 	signerDown = Class{Name: "trustd down", Here: []diagnosis.ID{diagnosis.StageStuck},
-		Around: []diagnosis.ID{diagnosis.WorkerJoining}}
+		Around: []diagnosis.ID{diagnosis.WorkerJoining, diagnosis.NodeRefused}}
 	// bootstrapFails: the node refuses to bootstrap.
 	bootstrapFails = Class{Name: "Bootstrap refused", Here: []diagnosis.ID{diagnosis.BootstrapFailed}}
 	// etcdApart: etcd runs without this member, or not at all.
