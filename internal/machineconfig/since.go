@@ -61,7 +61,7 @@ var keySince = map[string]int{
 
 	"DHCPv4Config/ignoreRoutes": 14, "ExistingVolumeConfig/scrub": 14, "ExistingVolumeConfig/trim": 14,
 	"RawVolumeConfig/encryption.allowDiscards": 14,
-	"ResolverConfig/hostDNS": 14, "ResolverConfig/nameservers[].protocol": 14,
+	"ResolverConfig/hostDNS":                   14, "ResolverConfig/nameservers[].protocol": 14,
 	"ResolverConfig/nameservers[].tlsServerName": 14, "SwapVolumeConfig/encryption.allowDiscards": 14,
 	"TimeSyncConfig/ntp.useNTS": 14, "UserVolumeConfig/encryption.allowDiscards": 14,
 	"UserVolumeConfig/filesystem.xfs": 14, "UserVolumeConfig/scrub": 14, "UserVolumeConfig/trim": 14,
