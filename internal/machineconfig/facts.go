@@ -161,43 +161,6 @@ func parsePrefixes(texts []string) []netip.Prefix {
 // CNI is "flannel" (Talos' default), "none" or "custom".
 func (c *Config) CNI() string { return c.Provider.Cluster().Network().CNI().Name() }
 
-// InstallImage is the installer image with its tag; empty when Talos picks it.
-func (c *Config) InstallImage() string {
-	if c.raw.MachineConfig.MachineInstall == nil {
-		return ""
-	}
-
-	return c.raw.MachineConfig.MachineInstall.InstallImage
-}
-
-// SecureBootImage reports whether the installer image is made for SecureBoot: its name ends with "-secureboot".
-func (c *Config) SecureBootImage() bool { return IsSecureBootImage(c.InstallImage()) }
-
-// IsSecureBootImage reports whether an image reference, as in factory.talos.dev/metal-installer-secureboot/<id>:v1.13.9
-// or ghcr.io/…/installer-secureboot:v1.13.9, is a SecureBoot installer.
-func IsSecureBootImage(image string) bool {
-	for part := range strings.SplitSeq(image, "/") {
-		name, _, _ := strings.Cut(part, ":")
-		name, _, _ = strings.Cut(name, "@")
-
-		if strings.HasSuffix(name, "-secureboot") {
-			return true
-		}
-	}
-
-	return false
-}
-
-// ExtraKernelArgs are the kernel arguments of the install section.
-func (c *Config) ExtraKernelArgs() []string {
-	if c.raw.MachineConfig.MachineInstall == nil {
-		return nil
-	}
-
-	//nolint:staticcheck // old files have them, and Talos obeys them with GRUB
-	return slices.Clone(c.raw.MachineConfig.MachineInstall.InstallExtraKernelArgs)
-}
-
 // HasTPMKeys reports whether a volume is encrypted with a key that the TPM holds.
 func (c *Config) HasTPMKeys() bool {
 	if encryption := c.raw.MachineConfig.MachineSystemDiskEncryption; encryption != nil { //nolint:staticcheck // old files have it
@@ -215,12 +178,4 @@ func (c *Config) HasTPMKeys() bool {
 	}
 
 	return slices.ContainsFunc(c.volumeEncryptions(), func(volume encryptedVolume) bool { return hasTPMKey(volume) })
-}
-
-// InstallerVersion is the tag of the installer image, as in "v1.13.9"; empty if it has none.
-func (c *Config) InstallerVersion() string {
-	image, _, _ := strings.Cut(c.InstallImage(), "@")
-	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
-
-	return tag
 }

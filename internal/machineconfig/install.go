@@ -6,6 +6,8 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/cel"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // How Talos gets on a disk stands in machine.install, or since Talos 1.14 in an UnattendedInstallConfig, which takes
@@ -34,13 +36,24 @@ func (c *Config) InstallImage() string {
 	return ""
 }
 
+// namedDisk is how an UnattendedInstallConfig names a disk. Links to it are no paths in this sense: Talos compares with
+// the disk's own.
+var namedDisk = pattern.New(`^disk\.dev_path == "(/dev/[^/"]+)"$`)
+
 // InstallDisk is the path of the disk that Talos is installed to; empty where a selector picks it.
 func (c *Config) InstallDisk() string {
-	if install := c.install(); install != nil && install.InstallDiskSelector == nil {
-		return install.InstallDisk
-	}
+	switch install := c.install(); {
+	case c.IsUnattended():
+		if match := namedDisk.FindStringSubmatch(c.diskExpressionText()); match != nil {
+			return match[1]
+		}
 
-	return ""
+		return ""
+	case install != nil && install.InstallDiskSelector == nil:
+		return install.InstallDisk
+	default:
+		return ""
+	}
 }
 
 // DisplacedInstallDisk is the path of a disk that is named beside the selector that counts.
@@ -73,15 +86,24 @@ func (c *Config) DiskExpression() (cel.Expression, bool) {
 	return *expression, true
 }
 
-// DiskSelector is the expression that picks the install disk, on one line; empty if the config has no selector.
-func (c *Config) DiskSelector() string {
+// diskExpressionText is the expression on one line; long ones are broken into several.
+func (c *Config) diskExpressionText() string {
 	expression, has := c.DiskExpression()
 	if !has {
 		return ""
 	}
 
-	// Long expressions are broken into lines.
 	return strings.Join(strings.Fields(expression.String()), " ")
+}
+
+// DiskSelector is the expression that picks the install disk, on one line; empty where the disk is named, or nothing
+// says it.
+func (c *Config) DiskSelector() string {
+	if c.InstallDisk() != "" {
+		return ""
+	}
+
+	return c.diskExpressionText()
 }
 
 // ExtraKernelArgs are the kernel arguments of the install section; a document has none.
