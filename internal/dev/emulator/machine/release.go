@@ -47,6 +47,15 @@ type serviceEntry struct {
 // The releases that can be played, newest first.
 var releases = []*release{
 	{
+		Line:        "v1.14.",
+		OldestTLS:   tls.VersionTLS13,
+		apidFirst:   true,
+		OneApply:    true,
+		Load:        func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
+		waitEnded:   serviceEntry{service.Finished, "Service finished successfully"},
+		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
+	},
+	{
 		Line:        "v1.13.",
 		OldestTLS:   tls.VersionTLS13,
 		apidFirst:   true,
@@ -80,7 +89,7 @@ func releaseOf(version string) (*release, error) {
 		lines = append(lines, candidate.Line+"x")
 	}
 
-	return nil, fmt.Errorf("TalosVersion %q can't be played, only %s can", version, strings.Join(lines, " and "))
+	return nil, fmt.Errorf("TalosVersion %q can't be played, only %s can", version, strings.Join(lines, ", "))
 }
 
 // CanPlay says why nodes of a Talos version can't be played; nil if they can.
