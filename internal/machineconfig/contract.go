@@ -69,3 +69,9 @@ func (c *Config) TalosContract() *config.VersionContract {
 
 	return &config.VersionContract{Major: 1, Minor: minor}
 }
+
+// documentsSince is the Talos release whose configs have documents where those before had fields.
+var documentsSince = config.TalosVersion1_14
+
+// InDocuments reports whether the config has the form that Talos has since 1.14, as any document of that release tells.
+func (c *Config) InDocuments() bool { return !documentsSince.Greater(c.TalosContract()) }

@@ -2,10 +2,8 @@ package machineconfig
 
 import (
 	"bytes"
-	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
@@ -58,29 +56,22 @@ func (c *Config) Trusts(ca []byte) bool {
 	return accepts(c.CA()) || slices.ContainsFunc(c.AcceptedCAs(), accepts)
 }
 
-// KubernetesCA is the PEM certificate of the Kubernetes CA; nil if there is none.
-func (c *Config) KubernetesCA() []byte {
-	if issuing := c.raw.ClusterConfig.ClusterCA; issuing != nil {
-		return bytes.Clone(issuing.Crt)
+// ClusterName is the cluster's name; workers of old Talos versions have none.
+func (c *Config) ClusterName() string {
+	if cluster := c.Provider.K8sClusterConfig(); cluster != nil {
+		return cluster.ClusterName()
 	}
 
-	return nil
+	return c.raw.ClusterConfig.ClusterName // one without an endpoint
 }
-
-// ClusterID is the cluster's public id; empty in configs without discovery.
-func (c *Config) ClusterID() string { return c.raw.ClusterConfig.ClusterID }
-
-// ClusterName is the cluster's name; workers of old Talos versions have none.
-func (c *Config) ClusterName() string { return c.raw.ClusterConfig.ClusterName }
 
 // Endpoint is the Kubernetes API's URL; nil if there is none.
 func (c *Config) Endpoint() *url.URL {
-	controlPlane := c.raw.ClusterConfig.ControlPlane
-	if controlPlane == nil || controlPlane.Endpoint == nil {
-		return nil
+	if cluster := c.Provider.K8sClusterConfig(); cluster != nil {
+		return cluster.ClusterEndpoint()
 	}
 
-	return controlPlane.Endpoint.URL
+	return nil
 }
 
 // SharedSecrets are what all machine configs of a cluster have in common. Two of them are equal, as Go compares values,
@@ -93,10 +84,10 @@ type SharedSecrets struct {
 func (c *Config) SharedSecrets() SharedSecrets {
 	return SharedSecrets{
 		machineCA:     string(c.CA()),
-		machineToken:  c.raw.MachineConfig.MachineToken,
+		machineToken:  c.MachineToken(),
 		clusterID:     c.ClusterID(),
-		clusterSecret: c.raw.ClusterConfig.ClusterSecret,
-		clusterToken:  c.raw.ClusterConfig.BootstrapToken,
+		clusterSecret: c.ClusterSecret(),
+		clusterToken:  c.BootstrapToken(),
 		clusterCA:     string(c.KubernetesCA()),
 	}
 }
@@ -129,37 +120,6 @@ func (s SharedSecrets) Differing(other SharedSecrets) []string {
 
 // CertSANs are the extra names in the certificate of the node's API.
 func (c *Config) CertSANs() []string { return slices.Clone(c.raw.MachineConfig.MachineCertSANs) }
-
-// PodSubnets are the cluster's, or Talos' default.
-func (c *Config) PodSubnets() []netip.Prefix {
-	return parsePrefixes(c.Provider.Cluster().Network().PodCIDRs())
-}
-
-// ServiceSubnets are the cluster's, or Talos' default.
-func (c *Config) ServiceSubnets() []netip.Prefix {
-	return parsePrefixes(c.Provider.Cluster().Network().ServiceCIDRs())
-}
-
-// NodeIPSubnets are kubelet's filter of node addresses; empty means that all are good. Entries that exclude ("!…") are
-// left out.
-func (c *Config) NodeIPSubnets() []netip.Prefix {
-	return parsePrefixes(c.Provider.Machine().Kubelet().NodeIP().ValidSubnets())
-}
-
-func parsePrefixes(texts []string) []netip.Prefix {
-	var prefixes []netip.Prefix
-
-	for _, text := range texts {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			prefixes = append(prefixes, prefix)
-		}
-	}
-
-	return prefixes
-}
-
-// CNI is "flannel" (Talos' default), "none" or "custom".
-func (c *Config) CNI() string { return c.Provider.Cluster().Network().CNI().Name() }
 
 // HasTPMKeys reports whether a volume is encrypted with a key that the TPM holds.
 func (c *Config) HasTPMKeys() bool {

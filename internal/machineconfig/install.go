@@ -65,6 +65,13 @@ func (c *Config) DisplacedInstallDisk() string {
 	return ""
 }
 
+// SaysInstallDisk reports whether a disk is named or a selector given. A document is not valid without one.
+func (c *Config) SaysInstallDisk() bool {
+	install := c.install()
+
+	return c.IsUnattended() || install != nil && (install.InstallDisk != "" || install.InstallDiskSelector != nil)
+}
+
 // DiskExpression is the expression that picks the install disk; false where none does, or it can't be read.
 func (c *Config) DiskExpression() (cel.Expression, bool) {
 	if unattended := c.Provider.UnattendedInstallConfig(); unattended != nil {

@@ -22,7 +22,7 @@ var sameThings = []sameThing{
 	{"machine.network.nameservers", "ResolverConfig",
 		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().Resolvers() != nil }},
 	{"machine.network.searchDomains", "ResolverConfig",
-		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().SearchDomains() != nil }},
+		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().SearchDomains().IsPresent() }},
 	{"machine.network.disableSearchDomain", "ResolverConfig",
 		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().DisableSearchDomain() }},
 	{"machine.time.disabled", "TimeSyncConfig", ofTime(config.NetworkTimeSyncConfig.Disabled)},
@@ -71,7 +71,7 @@ func checkEncryptionConflicts(r *check.Report, config *check.Rendered) {
 	for _, name := range []string{constants.StatePartitionLabel, constants.EphemeralPartitionLabel} {
 		volume, declared := config.Provider.Volumes().ByName(name)
 
-		if declared && volume.Encryption() != nil && config.Provider.Machine().SystemDiskEncryption().Get(name) != nil {
+		if declared && volume.Encryption() != nil && config.OlderEncryption(name) != nil {
 			r.Found(config.File.At("machine.systemDiskEncryption."+strings.ToLower(name)), "take the field out",
 				"the encryption of %s is declared here and in a VolumeConfig, at %s: Talos refuses both", name,
 				r.In.Locate(config.File.In("VolumeConfig/"+name, "encryption")))

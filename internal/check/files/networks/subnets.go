@@ -85,7 +85,7 @@ func containing(subnets []subnet, addr netip.Addr) (subnet, bool) {
 // declared by an address that a router translates, as in a cloud: then it has others.
 func checkNodeIPs(r *check.Report, in *check.Input) {
 	r.EachNode(func(node *inventory.Node, config *check.Rendered) {
-		valid := config.Provider.Machine().Kubelet().NodeIP().ValidSubnets()
+		valid := config.Node().NodeIP().ValidSubnets()
 		addresses := check.AddressesOf(node, config)
 
 		if len(valid) == 0 || len(addresses) == 0 ||
@@ -98,7 +98,7 @@ func checkNodeIPs(r *check.Report, in *check.Input) {
 			severity, all = diagnosis.Warning, "by which the node is declared"
 		}
 
-		r.Add(severity, config.File.At("machine.kubelet.nodeIP.validSubnets"),
+		r.Add(severity, config.At("machine.kubelet.nodeIP.validSubnets"),
 			in.Regenerate("put the subnet of "+node.Name+" into kubelet.nodeIP.validSubnets"),
 			"kubelet.nodeIP.validSubnets (%s) leaves out %s, %s", strings.Join(valid, ", "), check.Join(addresses), all)
 	})
