@@ -99,7 +99,9 @@ func apiServerNames(c talosconfig.Provider) []string {
 }
 
 // proxy reports whether kube-proxy runs.
-func proxy(c talosconfig.Provider) bool { return c.K8sProxyConfig() != nil && c.K8sProxyConfig().Enabled() }
+func proxy(c talosconfig.Provider) bool {
+	return c.K8sProxyConfig() != nil && c.K8sProxyConfig().Enabled()
+}
 
 func proxyImage(c talosconfig.Provider) string {
 	if config := c.K8sProxyConfig(); config != nil {
@@ -110,7 +112,9 @@ func proxyImage(c talosconfig.Provider) string {
 }
 
 // coreDNS reports whether CoreDNS runs.
-func coreDNS(c talosconfig.Provider) bool { return c.K8sCoreDNSConfig() != nil && c.K8sCoreDNSConfig().Enabled() }
+func coreDNS(c talosconfig.Provider) bool {
+	return c.K8sCoreDNSConfig() != nil && c.K8sCoreDNSConfig().Enabled()
+}
 
 func coreDNSImage(c talosconfig.Provider) string {
 	if config := c.K8sCoreDNSConfig(); config != nil {
