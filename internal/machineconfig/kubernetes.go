@@ -142,7 +142,9 @@ func (c *Config) CNIManifests() []string { return c.raw.ClusterConfig.CNI().URLs
 func (c *Config) Etcd() config.Etcd { return c.Provider.Cluster().Etcd() }
 
 // HasExternalCloudProvider reports whether a cloud controller manager is to run.
-func (c *Config) HasExternalCloudProvider() bool { return c.Provider.Cluster().ExternalCloudProvider().Enabled() }
+func (c *Config) HasExternalCloudProvider() bool {
+	return c.Provider.Cluster().ExternalCloudProvider().Enabled()
+}
 
 // InlineManifest is a text with objects of Kubernetes that control planes apply.
 type InlineManifest struct {
