@@ -103,7 +103,7 @@ func interfaceLinks(config *Rendered) []*Link {
 			continue
 		}
 
-		place := config.At("machine.network.interfaces").Item(i)
+		place := config.File.At("machine.network.interfaces").Item(i)
 		made := interfaceLink(device, place)
 		links = append(links, made)
 

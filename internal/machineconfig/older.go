@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 )
 
@@ -77,4 +78,11 @@ func (c *Config) OlderEncryption(label string) config.EncryptionConfig {
 func (c *Config) devices() []*v1alpha1.Device {
 	return slices.DeleteFunc(slices.Clone(c.Interfaces()),
 		func(device *v1alpha1.Device) bool { return device == nil })
+}
+
+// Conflicts reports whether Talos refuses a document beside the fields of the older form that the config has.
+func (c *Config) Conflicts(document config.Document) bool {
+	judge, judges := document.(container.V1Alpha1ConflictValidator)
+
+	return judges && judge.V1Alpha1ConflictValidate(c.raw) != nil
 }

@@ -115,12 +115,12 @@ func TestVersionsOfNodes(t *testing.T) {
 
 	judge(t, diagnosis.ConfigKubernetes, map[string]trial{
 		"too new": {files: lab(tagged("v1.12.1", "v1.36.0")), line: "image: ghcr.io/siderolabs/kubelet:v1.36.0",
-			cause:    "the kubelet is v1.36.0, and its installer is v1.12.1: version of Kubernetes 1.36.0 is too new",
+			cause:    "the kubelet is v1.36.0, and its installer is v1.12.1: Kubernetes v1.36.0 is too new",
 			severity: diagnosis.Failure},
 		"too old":  {files: lab(tagged("v1.13.9", "v1.30.1")), cause: "too old"},
 		"declared": {files: lab(tagged("", "v1.29.0")), cause: "talosVersion is v1.13.9"},
 		"together": {files: lab(tagged("v1.12.1", "v1.35.0"), tagged("", "v1.36.0"))},
-		"unknown":  {files: lab(tagged("v1.14.0", "v1.29.0"))},
+		"unknown":  {files: lab(tagged("v1.99.0", "v1.29.0"))},
 	})
 }
 
@@ -195,8 +195,8 @@ func TestDeclaredVersions(t *testing.T) {
 	t.Parallel()
 
 	judge(t, diagnosis.TalosVersionUnknown, map[string]trial{
-		"newer": {files: declaredVersions("v1.14.0", "v1.36.0", config{}), at: "talconfig.yaml",
-			line: "talosVersion: v1.14.0", cause: "talosVersion v1.14.0 is not known here", severity: diagnosis.Warning},
+		"newer": {files: declaredVersions("v1.15.0", "v1.36.0", config{}), at: "talconfig.yaml",
+			line: "talosVersion: v1.15.0", cause: "talosVersion v1.15.0 is not known here", severity: diagnosis.Warning},
 		"older": {files: declaredVersions("v1.4.8", "v1.27.0", config{}), cause: "v1.4.8"},
 		"known": {files: declaredVersions("v1.5.0", "v1.27.0", config{})},
 	})

@@ -66,12 +66,9 @@ func (s subject) installed() bool {
 	return s.Facts.Installed || s.Facts.State == talos.Ours
 }
 
-// others leaves out what checks of their own explain better: the disk selector of a machine that will install, and the
-// Kubernetes versions, which machinery compares with the Talos version that it belongs to itself instead of the node's.
+// others leaves out what a check of its own explains better: the disk selector of a machine that will install.
 func (s subject) others(err error) []string {
 	return slices.DeleteFunc(documents.Problems(err), func(problem string) bool {
-		return !s.installed() && strings.Contains(problem, "no disks matched the expression") ||
-			strings.Contains(problem, "to be used with Talos") ||
-			strings.Contains(problem, "compatibility with version")
+		return !s.installed() && strings.Contains(problem, "no disks matched the expression")
 	})
 }

@@ -18,6 +18,7 @@ import (
 var (
 	oldest       = config.TalosVersion1_2
 	oldestTabled = config.TalosVersion1_5
+	newestTabled = config.TalosVersion1_14
 	newest       = config.TalosVersion1_13
 )
 
@@ -109,11 +110,11 @@ func Contract(talos string) (*config.VersionContract, error) {
 func Newest() *config.VersionContract { return newest }
 
 // Tabled names the Talos releases that the table has.
-func Tabled() string { return oldestTabled.String() + " to " + newest.String() }
+func Tabled() string { return oldestTabled.String() + " to " + newestTabled.String() }
 
 // IsTabled reports whether the table has a Talos version, or it is none.
 func IsTabled(talos string) bool {
 	contract, err := config.ParseContractFromVersion(talos)
 
-	return err != nil || !contract.Greater(newest) && !oldestTabled.Greater(contract)
+	return err != nil || !contract.Greater(newestTabled) && !oldestTabled.Greater(contract)
 }

@@ -262,7 +262,7 @@ func checkVLANNumbers(r *check.Report, rendered *check.Rendered) {
 					severity = diagnosis.Warning // Linux marks frames with it, for their priority
 				}
 
-				r.Add(severity, rendered.At("machine.network.interfaces").Item(i).Field("vlans").Item(j).Field("vlanId"),
+				r.Add(severity, rendered.File.At("machine.network.interfaces").Item(i).Field("vlans").Item(j).Field("vlanId"),
 					"use a number from 1 to 4094",
 					"the VLAN number %d is out of range", vlan.VlanID)
 			}

@@ -54,6 +54,15 @@ func subnets(c *check.Rendered) []subnet {
 	return list
 }
 
+// networkPlace is where a config declares its pod and service subnets.
+func networkPlace(c *check.Rendered) check.Place {
+	if c.HasDocument("KubeNetworkConfig") {
+		return c.File.In("KubeNetworkConfig", "podSubnets")
+	}
+
+	return c.File.At("cluster.network")
+}
+
 // checkSubnetsOverlap compares the subnets with each other. Kubernetes keeps services' addresses out of a larger pod
 // subnet, and other CNIs than Talos' own may have pod subnets of their own.
 func checkSubnetsOverlap(r *check.Report, config *check.Rendered) {
@@ -181,7 +190,7 @@ func checkFamilies(r *check.Report, config *check.Rendered) {
 			severity = diagnosis.Failure // no service has a pod
 		}
 
-		r.Add(severity, config.At("cluster.network.podSubnets"), "declare pod and service subnets of the same families",
+		r.Add(severity, networkPlace(config), "declare pod and service subnets of the same families",
 			"the service subnets are %s, the pod subnets %s", services, pods)
 
 		return
@@ -200,7 +209,7 @@ func checkFamilies(r *check.Report, config *check.Rendered) {
 			severity = diagnosis.Failure
 		}
 
-		r.Add(severity, config.At("cluster.network.podSubnets"),
+		r.Add(severity, networkPlace(config),
 			"declare subnets of the nodes' families, or give "+config.Name+" an address of each",
 			"the service subnets are %s, and all addresses of %s are %s", services, config.Name, own)
 	}
@@ -341,7 +350,7 @@ func checkSubnetsAgree(r *check.Report, in *check.Input) {
 				severity = diagnosis.Failure
 			}
 
-			r.Add(severity, config.At("cluster.network.podSubnets"),
+			r.Add(severity, networkPlace(config),
 				"generate the machine configs again: `mage config:generate`",
 				"%s has %s, and most others have %s", config.Name, mine, common)
 		}
