@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/configrules"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
 )
 
@@ -62,7 +63,7 @@ const metaWait = 15 * time.Minute
 // Check loads and validates. Whether the machine is installed is known once its META volume is; no caller's
 // deadline cuts that wait short.
 func (m *machineConfig) Check(data []byte, active talosconfig.Provider) (talosconfig.Provider, []string, error) {
-	provider, err := m.boot.Release.Load(data)
+	provider, err := m.boot.Release.Rules.Load(data)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -75,19 +76,20 @@ func (m *machineConfig) Check(data []byte, active talosconfig.Provider) (talosco
 
 	m.awaitMeta()
 
-	mode := ValidationMode{installed: m.boot.Node.Installed()}
-
-	warnings, err := provider.Validate(mode)
+	warnings, err := m.boot.Release.Rules.ValidateAtRuntime(m.boot.Context,
+		m.Judged(ValidationMode{installed: m.boot.Node.Installed()}), provider)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	more, err := m.RuntimeValidate(provider, mode)
-	if err != nil {
-		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
-	}
+	return provider, warnings, nil
+}
 
-	return provider, append(warnings, more...), nil
+// Judged is the machine that a config is validated for.
+func (m *machineConfig) Judged(mode ValidationMode) configrules.Machine {
+	return configrules.Machine{
+		Version: m.boot.Version, Mode: mode, Resources: m.boot.Resources.Own, UKI: m.boot.Node.options.UKI,
+	}
 }
 
 // awaitMeta waits until the state of the META volume is known, or for long enough.
