@@ -27,6 +27,8 @@ type release struct {
 	// OneApply reports whether a machine handles one ApplyConfiguration at a time, and none once it is about to reboot for
 	// one.
 	OneApply bool
+	// NeverReboots reports whether no ApplyConfiguration makes a machine reboot: what needs a reboot waits for the next one.
+	NeverReboots bool
 
 	// Rules are what these releases make of machine configs.
 	Rules *configrules.Rules
@@ -46,13 +48,14 @@ type serviceEntry struct {
 // The releases that can be played, newest first.
 var releases = []*release{
 	{
-		Line:        "v1.14.",
-		OldestTLS:   tls.VersionTLS13,
-		apidFirst:   true,
-		OneApply:    true,
-		Rules:       configrules.Talos114,
-		waitEnded:   serviceEntry{service.Finished, "Service finished successfully"},
-		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces114(), cosi.ResourceSpecs114),
+		Line:         "v1.14.",
+		OldestTLS:    tls.VersionTLS13,
+		apidFirst:    true,
+		OneApply:     true,
+		NeverReboots: true,
+		Rules:        configrules.Talos114,
+		waitEnded:    serviceEntry{service.Finished, "Service finished successfully"},
+		definitions:  cosi.DefinitionsOf(cosi.ResourceNamespaces114(), cosi.ResourceSpecs114),
 	},
 	{
 		Line:        "v1.13.",
