@@ -106,7 +106,8 @@ func (s *machineService) judge(request *machineapi.ApplyConfigurationRequest, ac
 
 // effectiveMode is what an apply in a mode does to this node, with the text that tells so, and with the text of what
 // makes a reboot necessary.
-func (s *machineService) effectiveMode(mode machineapi.ApplyConfigurationRequest_Mode, active, provider talosconfig.Provider) (
+func (s *machineService) effectiveMode(mode machineapi.ApplyConfigurationRequest_Mode,
+	active, provider talosconfig.Provider) (
 	effective machineapi.ApplyConfigurationRequest_Mode, details, obstacle string, err error,
 ) {
 	if s.boot.Release.NeverReboots {

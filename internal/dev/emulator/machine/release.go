@@ -27,7 +27,7 @@ type release struct {
 	// OneApply reports whether a machine handles one ApplyConfiguration at a time, and none once it is about to reboot for
 	// one.
 	OneApply bool
-	// NeverReboots reports whether no ApplyConfiguration makes a machine reboot: what needs a reboot waits for the next one.
+	// NeverReboots reports whether no ApplyConfiguration makes a machine reboot: what needs a reboot waits for the next.
 	NeverReboots bool
 
 	// Rules are what these releases make of machine configs.
