@@ -45,14 +45,14 @@ func alone112(t *testing.T, options labcluster.Options) (*labcluster.Cluster, *e
 	return cluster, node, data
 }
 
-func TestClaim_10_01_TwoLinesOfReleasesCanBePlayed(t *testing.T) {
+func TestClaim_10_01_ThreeLinesOfReleasesCanBePlayed(t *testing.T) {
 	t.Parallel()
 
 	lab, err := emulator.NewLab(emulator.LabOptions{TimeScale: labcluster.TestScale})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, lab.Close()) })
 
-	for _, version := range []string{"v1.12.0", "v1.12.11", "v1.13.0-beta.1", "v1.13.2"} {
+	for _, version := range []string{"v1.12.0", "v1.12.11", "v1.13.0-beta.1", "v1.13.2", "v1.14.1"} {
 		node, err := lab.Start(emulator.NodeOptions{Name: version, TalosVersion: version})
 		require.NoError(t, err)
 		waitStage(t, node, "maintenance")
@@ -62,10 +62,10 @@ func TestClaim_10_01_TwoLinesOfReleasesCanBePlayed(t *testing.T) {
 		require.Equal(t, version, told.TypedSpec().Version)
 	}
 
-	for _, version := range []string{"v1.11.6", "v1.14.0", "v1.120.1", "1.13.9", "v1.13", "latest"} {
+	for _, version := range []string{"v1.11.6", "v1.15.0", "v1.120.1", "1.13.9", "v1.13", "latest"} {
 		_, err := lab.Start(emulator.NodeOptions{Name: "other", TalosVersion: version})
 		require.EqualError(t, err,
-			`start node other: TalosVersion "`+version+`" can't be played, only v1.13.x and v1.12.x can`)
+			`start node other: TalosVersion "`+version+`" can't be played, only v1.14.x, v1.13.x, v1.12.x can`)
 	}
 }
 

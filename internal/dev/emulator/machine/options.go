@@ -39,8 +39,9 @@ type NodeOptions struct {
 	// Address is where the machine answers in maintenance mode. Default: the lab's next free address.
 	// With a static address in its machine config it answers there afterwards.
 	Address netip.Addr
-	// TalosVersion is the Talos release that the machine runs, whatever installer its machine config names: v1.13.x
-	// behaves as v1.13.9 does, and v1.12.x as v1.12.1. Others can't be played. Default DefaultTalosVersion.
+	// TalosVersion is the Talos release that the machine runs, whatever installer its machine config names: v1.14.x
+	// behaves as v1.14.1 does, v1.13.x as v1.13.9, and v1.12.x as v1.12.1. Others can't be played. Default
+	// DefaultTalosVersion.
 	TalosVersion string
 	// UUID is the SMBIOS UUID; default: made from the name.
 	UUID         string

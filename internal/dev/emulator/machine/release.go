@@ -28,6 +28,8 @@ type release struct {
 	// OneApply reports whether a machine handles one ApplyConfiguration at a time, and none once it is about to reboot for
 	// one.
 	OneApply bool
+	// NeverReboots reports whether no ApplyConfiguration makes a machine reboot: what needs a reboot waits for the next.
+	NeverReboots bool
 
 	// Load reads a machine config, or says why it can't in the words of these releases.
 	Load func([]byte) (talosconfig.Provider, error)
@@ -46,6 +48,16 @@ type serviceEntry struct {
 
 // The releases that can be played, newest first.
 var releases = []*release{
+	{
+		Line:         "v1.14.",
+		OldestTLS:    tls.VersionTLS13,
+		apidFirst:    true,
+		OneApply:     true,
+		NeverReboots: true,
+		Load:         func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
+		waitEnded:    serviceEntry{service.Finished, "Service finished successfully"},
+		definitions:  cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
+	},
 	{
 		Line:        "v1.13.",
 		OldestTLS:   tls.VersionTLS13,
@@ -80,7 +92,7 @@ func releaseOf(version string) (*release, error) {
 		lines = append(lines, candidate.Line+"x")
 	}
 
-	return nil, fmt.Errorf("TalosVersion %q can't be played, only %s can", version, strings.Join(lines, " and "))
+	return nil, fmt.Errorf("TalosVersion %q can't be played, only %s can", version, strings.Join(lines, ", "))
 }
 
 // CanPlay says why nodes of a Talos version can't be played; nil if they can.

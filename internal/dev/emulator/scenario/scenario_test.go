@@ -167,7 +167,7 @@ func TestAnImpossibleScenarioIsRefusedWithFieldAndReason(t *testing.T) {
 		"too many workers":    {"cluster: {workers: 1501}\n", `cluster.workers: has to be 0 to 1500`},
 		"a CNI":               {"cluster: {cni: flanel}\n", `takes none, flannel, custom, did you mean "flannel"?`},
 		"a release": {"nodes: {cp1: {talosVersion: v1.11.6}}\n",
-			`nodes.cp1.talosVersion: TalosVersion "v1.11.6" can't be played, only v1.13.x and v1.12.x can`},
+			`nodes.cp1.talosVersion: TalosVersion "v1.11.6" can't be played, only v1.14.x, v1.13.x, v1.12.x can`},
 		"a node that isn't": {"nodes: {wroker1: {uki: true}}\n",
 			`lab.yaml:1:9: nodes.wroker1: there is no node "wroker1"`},
 		"a worker's etcd data": {"nodes: {worker1: {etcdData: whole}}\n",

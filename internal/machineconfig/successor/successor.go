@@ -1,0 +1,134 @@
+// Package successor knows which documents of Talos 1.14 replace which fields of the older form of machine configs, the
+// document without a kind.
+package successor
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Outcome is what Talos makes of a field beside the document that replaces it.
+type Outcome int
+
+const (
+	// Refused: it takes no config with both.
+	Refused Outcome = iota
+	// DocumentWins: it takes both, and where they say different things the document counts.
+	DocumentWins
+	// Both count.
+	Both
+)
+
+// Field is a field of the older form, and what replaces it.
+type Field struct {
+	// Path are its keys with dots between them; "*" is any key.
+	Path string
+	// Kind is that of the document that replaces it; empty if none does.
+	Kind string
+	// Key is where the value belongs in that document; empty if the document itself is the value, or there is one for
+	// each item.
+	Key string
+	// ControlPlane is set for documents that workers must not have.
+	ControlPlane bool
+	// Outcome of having both.
+	Outcome Outcome
+	// Note is what else there is to know of it: what the value turns into, or what to do where nothing replaces it. It
+	// may be empty.
+	Note string
+	// Source is where machinery v1.14.1 says so, below config/types.
+	Source string
+}
+
+// Place is the document and the key that replace the field, as people write them; empty if nothing does.
+func (f Field) Place() string {
+	if f.Key == "" {
+		return f.Kind
+	}
+
+	return f.Key + " of " + f.Kind
+}
+
+// Found is a replaced field that a document of the older form has.
+type Found struct {
+	Field
+
+	// Keys lead to it: those of Path, with the document's own where that has "*".
+	Keys []string
+	// At is its key, and Value what is set.
+	At, Value *yaml.Node
+}
+
+// Name is the field as people write it.
+func (f Found) Name() string { return strings.Join(f.Keys, ".") }
+
+// Deletes reports whether a patch takes the field out instead of setting it.
+func (f Found) Deletes() bool {
+	for i := 0; i+1 < len(f.Value.Content) && f.Value.Kind == yaml.MappingNode; i += 2 {
+		if f.Value.Content[i].Value == "$patch" && f.Value.Content[i+1].Value == "delete" {
+			return true
+		}
+	}
+
+	return false
+}
+
+// Find lists the replaced fields of a machine config's document, or of a patch's, in their order there. Documents with
+// a kind have none.
+func Find(document *yaml.Node) []Found {
+	if document == nil || document.Kind != yaml.MappingNode || has(document, "kind") {
+		return nil
+	}
+
+	return find(document, nil)
+}
+
+func find(mapping *yaml.Node, above []string) []Found {
+	var found []Found
+
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], resolved(mapping.Content[i+1])
+		keys := append(slices.Clone(above), key.Value)
+
+		switch row := lookup(keys); {
+		case row != nil:
+			found = append(found, Found{Field: *row, Keys: keys, At: key, Value: value})
+		case value.Kind == yaml.MappingNode:
+			found = append(found, find(value, keys)...)
+		}
+	}
+
+	return found
+}
+
+func resolved(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+
+	return node
+}
+
+func has(mapping *yaml.Node, key string) bool {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return true
+		}
+	}
+
+	return false
+}
+
+// lookup is the row for exactly these keys; nil if there is none.
+func lookup(keys []string) *Field {
+	for i := range fields {
+		steps := strings.Split(fields[i].Path, ".")
+
+		if slices.EqualFunc(steps, keys, func(step, key string) bool { return step == key || step == "*" }) {
+			return &fields[i]
+		}
+	}
+
+	return nil
+}
