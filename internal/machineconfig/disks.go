@@ -9,13 +9,10 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	blockpb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/block"
-	"github.com/siderolabs/talos/pkg/machinery/cel"
 	"github.com/siderolabs/talos/pkg/machinery/cel/celenv"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/proto"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
-
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // DiskMatch says whether a disk of a node is one that the config would install on.
@@ -32,10 +29,6 @@ func (m DiskMatch) Matches() bool { return len(m.RuledOut) == 0 }
 
 // InstallDisk is the device path to install on; empty when a selector picks the disk, which wins over a path.
 func (c *Config) InstallDisk() string {
-	if unattended := c.Provider.UnattendedInstallConfig(); unattended != nil {
-		return devicePath(unattended.VolumeSelector())
-	}
-
 	if install := c.raw.MachineConfig.MachineInstall; install != nil && install.InstallDiskSelector == nil {
 		return install.InstallDisk
 	}
@@ -46,14 +39,6 @@ func (c *Config) InstallDisk() string {
 // DiskSelector is the expression by which Talos picks the install disk; empty when a path is given, or the selector is
 // invalid.
 func (c *Config) DiskSelector() string {
-	if unattended := c.Provider.UnattendedInstallConfig(); unattended != nil {
-		if selector := unattended.VolumeSelector(); devicePath(selector) == "" && !selector.IsZero() {
-			return oneLine(selector)
-		}
-
-		return ""
-	}
-
 	install := c.raw.MachineConfig.MachineInstall
 	if install == nil || install.InstallDiskSelector == nil {
 		return ""
@@ -64,28 +49,12 @@ func (c *Config) DiskSelector() string {
 		return ""
 	}
 
-	return oneLine(*expression)
-}
-
-// oneLine is an expression without the lines that long ones are broken into.
-func oneLine(expression cel.Expression) string { return strings.Join(strings.Fields(expression.String()), " ") }
-
-var isDevicePath = pattern.New(`^disk\.dev_path == ["']([^"']+)["']$`)
-
-// devicePath is the path that an expression compares a disk's own with, which is how an UnattendedInstallConfig names a
-// disk; empty for any other, and for a link, which no disk's own path is.
-func devicePath(expression cel.Expression) string {
-	match := isDevicePath.FindStringSubmatch(oneLine(expression))
-	if match == nil || strings.HasPrefix(match[1], "/dev/disk/") {
-		return ""
-	}
-
-	return match[1]
+	// Long expressions are broken into lines.
+	return strings.Join(strings.Fields(expression.String()), " ")
 }
 
 // MatchDisks judges all disks of a node, in the order in which Talos looks at them, which is that of their names. disks
-// is a COSI state that holds block.Disk resources. Source: Talos' install task, InstallConfig.DiskMatchExpression and
-the controller runtime/unattended_install.go.
+// is a COSI state that holds block.Disk resources. Source: Talos' install task, and InstallConfig.DiskMatchExpression.
 func (c *Config) MatchDisks(ctx context.Context, disks state.State) ([]DiskMatch, error) {
 	list, err := safe.StateListAll[*block.Disk](ctx, disks)
 	if err != nil {
@@ -115,10 +84,6 @@ func (c *Config) MatchDisks(ctx context.Context, disks state.State) ([]DiskMatch
 
 // ruleOut lists what a disk fails; nothing if Talos would take it.
 func (c *Config) ruleOut(disk *block.Disk) ([]string, error) {
-	if unattended := c.Provider.UnattendedInstallConfig(); unattended != nil {
-		return ruleOutByExpression(unattended.VolumeSelector(), disk.TypedSpec())
-	}
-
 	install := c.raw.MachineConfig.MachineInstall
 	if install == nil {
 		return []string{"the config has no install section"}, nil
@@ -148,65 +113,6 @@ func ruleOutByPath(path string, disk *block.DiskSpec) []string {
 	return []string{"is not " + path}
 }
 
-// ruleOutByExpression tries the parts of an expression that are joined by && one by one. Talos adds no condition of its
-// own to that of an UnattendedInstallConfig.
-func ruleOutByExpression(expression cel.Expression, disk *block.DiskSpec) ([]string, error) {
-	matched, err := matches(expression, disk)
-	if err != nil || matched {
-		return nil, err
-	}
-
-	var reasons []string
-
-	for _, part := range conjuncts(oneLine(expression)) {
-		clause, err := cel.ParseBooleanExpression(part, celenv.DiskLocator())
-		if err != nil {
-			return []string{"does not match"}, nil //nolint:nilerr // the whole was judged, only its parts are not
-		}
-
-		if matched, err := matches(clause, disk); err == nil && !matched {
-			reasons = append(reasons, "not: "+part)
-		}
-	}
-
-	if len(reasons) == 0 {
-		reasons = []string{"does not match"}
-	}
-
-	return reasons, nil
-}
-
-// conjuncts are the parts of an expression that && joins at its top.
-func conjuncts(expression string) []string {
-	var (
-		parts []string
-		quote rune
-		depth int
-		start int
-	)
-
-	for i, char := range expression {
-		switch {
-		case quote != 0:
-			if char == quote {
-				quote = 0
-			}
-		case char == '"' || char == '\'':
-			quote = char
-		case char == '(' || char == '[':
-			depth++
-		case char == ')' || char == ']':
-			depth--
-		case depth == 0 && strings.HasPrefix(expression[i:], "||"):
-			return []string{expression}
-		case depth == 0 && strings.HasPrefix(expression[i:], "&&"):
-			parts, start = append(parts, strings.TrimSpace(expression[start:i])), i+2
-		}
-	}
-
-	return append(parts, strings.TrimSpace(expression[start:]))
-}
-
 // evaluate runs machinery's own expression for a selector on one disk.
 func evaluate(selector v1alpha1.InstallDiskSelector, disk *block.DiskSpec) (bool, error) {
 	install := &v1alpha1.InstallConfig{InstallDiskSelector: &selector}
@@ -216,11 +122,6 @@ func evaluate(selector v1alpha1.InstallDiskSelector, disk *block.DiskSpec) (bool
 		return false, fmt.Errorf("read install disk selector: %w", err)
 	}
 
-	return matches(*expression, disk)
-}
-
-// matches evaluates an expression on one disk, as Talos does when it looks for one to install on.
-func matches(expression cel.Expression, disk *block.DiskSpec) (bool, error) {
 	resource := block.NewDisk(block.NamespaceName, "disk")
 	*resource.TypedSpec() = *disk
 

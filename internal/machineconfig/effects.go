@@ -71,7 +71,8 @@ var fieldEffects = []fieldEffect{
 		"HCloudVIPConfig BlackholeRouteConfig RoutingRuleConfig TCPProbeConfig HTTPProbeConfig BGPInstanceConfig " +
 		"NetworkRuleConfig NetworkDefaultActionConfig TimeSyncConfig", EffectAtOnce, sourceControllers + "network"},
 	{"KubeSpanConfig KubeSpanEndpointsConfig", EffectAtOnce, sourceControllers + "kubespan"},
-	{"RegistryMirrorConfig RegistryAuthConfig RegistryTLSConfig ImageCacheConfig", EffectAtOnce, sourceControllers + "cri"},
+	{"RegistryMirrorConfig RegistryAuthConfig RegistryTLSConfig ImageCacheConfig", EffectAtOnce,
+		sourceControllers + "cri"},
 	{"SysctlConfig SysfsConfig", EffectAtOnce, sourceControllers + "runtime/kernel_param_config.go"},
 	{"KernelModuleConfig", EffectAtOnce, sourceControllers + "runtime/kernel_module_spec.go"},
 	{"EventSinkConfig", EffectAtOnce, sourceControllers + "runtime/events_sink.go"},

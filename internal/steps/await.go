@@ -125,8 +125,8 @@ func (w *work) rest(ctx context.Context, seen observe.Observation, pause time.Du
 }
 
 // installWatch listens to a node while it installs. When an install fails that has a stage of its own, the node's API
-// closes within milliseconds, and after the reboot that follows nothing on the node tells the reason any more; that of an
-// unattended one shows only for a moment before the next try.
+// closes within milliseconds, and after the reboot that follows nothing on the node tells the reason any more; that of
+// an unattended one shows only for a moment before the next try.
 type installWatch struct {
 	observer *observe.Observer
 	cancel   context.CancelFunc

@@ -48,8 +48,8 @@ func (a *applier) reconcile(ctx context.Context, seen observe.Observation, resul
 	}
 }
 
-// reconcileInstall corrects the config of a node whose unattended install fails. Such a node holds nothing yet, so it is
-// given its config as in maintenance, and takes it for its next try; while it may succeed, it is left alone.
+// reconcileInstall corrects the config of a node whose unattended install fails. Such a node holds nothing yet, so it
+// is given its config as in maintenance, and takes it for its next try; while it may succeed, it is left alone.
 func (a *applier) reconcileInstall(ctx context.Context, seen observe.Observation, result *outcome) error {
 	if a.Settings.DryRun && seen.InstallFailure == "" {
 		result.status, result.detail = report.Planned, "installing: would be waited for, as its config differs"

@@ -65,8 +65,8 @@ func ReadStatus(ctx context.Context, run *Run) Status {
 	return status
 }
 
-// clusterFindings are what no node's line says: two etcd clusters, why an install fails, and machine configs that are out
-// of date.
+// clusterFindings are what no node's line says: two etcd clusters, why an install fails, and machine configs that are
+// out of date.
 func clusterFindings(run *Run, nodes []nodeObservation) []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	if survey := surveyOf(nodes); survey.Split() {

@@ -224,8 +224,8 @@ func IsTimeNotSynced(err error) bool {
 		strings.Contains(client.Status(err).Message(), "time is not in sync yet")
 }
 
-// IsEtcdNotConfigured reports whether a Bootstrap was refused for good, as Talos 1.14 does when the node's machine config
-// has no CA for etcd.
+// IsEtcdNotConfigured reports whether a Bootstrap was refused for good, as Talos 1.14 does when the node's machine
+// config has no CA for etcd.
 func IsEtcdNotConfigured(err error) bool {
 	return client.StatusCode(err) == codes.InvalidArgument &&
 		strings.Contains(client.Status(err).Message(), "etcd is not configured")

@@ -86,7 +86,9 @@ func (f *Facts) NoteFailure(reason string, at time.Time) {
 }
 
 // ForgetFailure is for a node whose install begins anew, with another config, or is over.
-func (f *Facts) ForgetFailure() { f.InstallFailure, f.FailingSince, f.FailedAt = "", time.Time{}, time.Time{} }
+func (f *Facts) ForgetFailure() {
+	f.InstallFailure, f.FailingSince, f.FailedAt = "", time.Time{}, time.Time{}
+}
 
 // noteInstall takes in how far an unattended install was seen to be.
 func (f *Facts) noteInstall(seen Observation) {

@@ -133,7 +133,7 @@ func (s *Observation) readStatus(ctx context.Context, conn *talos.Conn) {
 
 // readInstall reads how far the install is that the node's config asks for.
 func (s *Observation) readInstall(ctx context.Context, conn *talos.Conn) error {
-	if s.Config == nil || !s.Config.InstallsUnattended() {
+	if s.Config == nil || s.Config.Provider.UnattendedInstallConfig() == nil {
 		return nil
 	}
 
