@@ -577,6 +577,26 @@ func TestANodeThatFallsSilentBeforeItWasSentAnythingIsWaitedFor(t *testing.T) {
 	require.Equal(t, 1, applied(l.Node("cp1")))
 }
 
+// As when an address goes to another machine in that moment. A web server refuses no config that could be corrected.
+func TestWhatIsNoNodeAnyMoreIsNotSaidToRefuseTheConfig(t *testing.T) {
+	t.Parallel()
+
+	var lists atomic.Int32
+
+	l := newLab(t, 1, 0, func(options *labcluster.Options) {
+		options.LabOptions.Watch = func(node *emulator.Node, call emulator.Call) {
+			if call.Name() == "List" && lists.Add(1) == 1 {
+				node.Set(func(f *emulator.Faults) { f.Impostor = emulator.PlainHTTPImpostor })
+			}
+		}
+	})
+	l.untilMaintenance(t)
+
+	problem := l.session(t).fails(t, diagnosis.ExitApply, diagnosis.NotTalos, steps.Apply{})
+	require.Contains(t, problem.Cause, "a plain HTTP server")
+	require.NotContains(t, problem.Next, "correct the config")
+}
+
 // abandoned is a context that is done before anybody who waits for it is told.
 type abandoned struct{ context.Context }
 
