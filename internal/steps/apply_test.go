@@ -2,6 +2,7 @@ package steps_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -581,20 +582,28 @@ func TestANodeThatFallsSilentBeforeItWasSentAnythingIsWaitedFor(t *testing.T) {
 func TestWhatIsNoNodeAnyMoreIsNotSaidToRefuseTheConfig(t *testing.T) {
 	t.Parallel()
 
-	var lists atomic.Int32
+	for _, call := range []int32{1, 4, 8, 12} {
+		t.Run(fmt.Sprintf("after call %d", call), func(t *testing.T) {
+			t.Parallel()
 
-	l := newLab(t, 1, 0, func(options *labcluster.Options) {
-		options.LabOptions.Watch = func(node *emulator.Node, call emulator.Call) {
-			if call.Name() == "List" && lists.Add(1) == 1 {
-				node.Set(func(f *emulator.Faults) { f.Impostor = emulator.PlainHTTPImpostor })
-			}
-		}
-	})
-	l.untilMaintenance(t)
+			var calls atomic.Int32
 
-	problem := l.session(t).fails(t, diagnosis.ExitApply, diagnosis.NotTalos, steps.Apply{})
-	require.Contains(t, problem.Cause, "a plain HTTP server")
-	require.NotContains(t, problem.Next, "correct the config")
+			l := newLab(t, 1, 0, func(options *labcluster.Options) {
+				options.LabOptions.Watch = func(node *emulator.Node, _ emulator.Call) {
+					if calls.Add(1) == call {
+						node.Refuse(true) // which ends the connections that are open
+						node.Set(func(f *emulator.Faults) { f.Impostor = emulator.PlainHTTPImpostor })
+						node.Refuse(false)
+					}
+				}
+			})
+			l.untilMaintenance(t)
+
+			problem := l.session(t).fails(t, diagnosis.ExitApply, diagnosis.NotTalos, steps.Apply{})
+			require.Contains(t, problem.Cause, "a plain HTTP server")
+			require.NotContains(t, problem.Next, "correct the config")
+		})
+	}
 }
 
 // abandoned is a context that is done before anybody who waits for it is told.
