@@ -112,15 +112,15 @@ func (c *Config) Validate(mode Mode) (warnings []string, err error) {
 		return strings.Contains(warning, " is deprecated; use ")
 	})
 
-	// Talos before 1.14 takes no such config, and later ones fail to install.
-	if mode.RequiresInstall() && !c.HasInstall() && !c.InDocuments() {
+	// Talos before 1.14 takes no such config, and later ones take it and fail to install.
+	if mode.RequiresInstall() && !c.HasInstall() {
 		err = multierror.Append(err, errNoInstall)
 	}
 
 	return c.scrubAll(warnings), c.validationError(err)
 }
 
-var errNoInstall = errors.New("machine.install is missing, and Talos is not on a disk yet")
+var errNoInstall = errors.New("nothing says how Talos is to be installed, and it is on no disk yet")
 
 // RuntimeValidate checks what depends on a node's hardware: the install disk selector against the node's disks, which
 // is a COSI state that holds block.Disk resources. Errors are *ValidationError.
