@@ -230,7 +230,8 @@ func TestClaim_12_08_ACustomCNIReadsAsNone(t *testing.T) {
 	t.Parallel()
 
 	for cni, want := range map[string]string{
-		constants.FlannelCNI: constants.FlannelCNI, constants.CustomCNI: constants.NoneCNI, constants.NoneCNI: constants.NoneCNI,
+		constants.FlannelCNI: constants.FlannelCNI, constants.CustomCNI: constants.NoneCNI,
+		constants.NoneCNI: constants.NoneCNI,
 	} {
 		t.Run(cni, func(t *testing.T) {
 			t.Parallel()

@@ -26,8 +26,8 @@ type protocol struct {
 	// checksNodesWithoutCNI reports whether the cluster's health needs Ready nodes even when the machine config says that
 	// there is no CNI.
 	checksNodesWithoutCNI bool
-	// optionalChecks reports whether the cluster's health leaves out what the machine config leaves out, which is looked up
-	// with the caller's roles.
+	// optionalChecks reports whether the cluster's health leaves out what the machine config leaves out. That is looked
+	// up with the caller's roles.
 	optionalChecks bool
 	// tearsDown reports whether resources have calls to tear them down; nobody may make them.
 	tearsDown bool

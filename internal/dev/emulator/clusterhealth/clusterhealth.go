@@ -91,7 +91,7 @@ type assertion func(ctx context.Context, c *Cluster) error
 func always(assert assertion) assertion { return assert }
 
 // unless skips an assertion about what a cluster leaves out.
-func unless(leftOut func(context.Context, *Cluster) (bool, error)) func(assertion) assertion {
+func unless(leftOut question) func(assertion) assertion {
 	return func(assert assertion) assertion {
 		return func(ctx context.Context, c *Cluster) error {
 			if missing, err := leftOut(ctx, c); err != nil {

@@ -409,8 +409,11 @@ func cniLeftOut(ctx context.Context, c *Cluster) (bool, error) {
 	return manifests.TypedSpec().CNIName == constants.NoneCNI, nil
 }
 
+// question is something that a cluster answers.
+type question func(ctx context.Context, c *Cluster) (bool, error)
+
 // noManifestsOr takes a cluster without bootstrap manifests for one that leaves something out, too.
-func noManifestsOr(leftOut func(context.Context, *Cluster) (bool, error)) func(context.Context, *Cluster) (bool, error) {
+func noManifestsOr(leftOut question) question {
 	return func(ctx context.Context, c *Cluster) (bool, error) {
 		missing, err := leftOut(ctx, c)
 		if state.IsNotFoundError(err) {
