@@ -30,6 +30,14 @@ type release struct {
 	OneApply bool
 	// NeverReboots reports whether no ApplyConfiguration makes a machine reboot: what needs a reboot waits for the next.
 	NeverReboots bool
+	// UnattendedInstall reports whether a document of the machine config can ask for an install beside the boot sequence.
+	UnattendedInstall bool
+	// EarlyCRI reports whether the containers' runtime is loaded with the first services, before there is a machine config,
+	// and whether it can run in a sandbox.
+	EarlyCRI bool
+	// OptionalParts reports whether a machine config can leave out Kubernetes, or etcd alone, and with it what only that
+	// needs.
+	OptionalParts bool
 
 	// Load reads a machine config, or says why it can't in the words of these releases.
 	Load func([]byte) (talosconfig.Provider, error)
@@ -54,9 +62,14 @@ var releases = []*release{
 		apidFirst:    true,
 		OneApply:     true,
 		NeverReboots: true,
-		Load:         func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
-		waitEnded:    serviceEntry{service.Finished, "Service finished successfully"},
-		definitions:  cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
+
+		UnattendedInstall: true,
+		EarlyCRI:          true,
+		OptionalParts:     true,
+
+		Load:        func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
+		waitEnded:   serviceEntry{service.Finished, "Service finished successfully"},
+		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
 	},
 	{
 		Line:        "v1.13.",
