@@ -58,8 +58,11 @@ var mutatingMethods = map[string]bool{
 	"ServiceStart":   true, "ServiceStop": true, "Shutdown": true, "Upgrade": true, "ImagePull": true,
 	"BlockDeviceWipe":                   true,
 	"/machine.LifecycleService/Install": true, "/machine.ImageService/Pull": true, "/machine.ImageService/Import": true,
-	"/machine.ImageService/Remove": true,
-	"/cosi.resource.State/Create":  true, "/cosi.resource.State/Update": true, "/cosi.resource.State/Destroy": true,
+	"/machine.ImageService/Remove":            true,
+	"/machine.LVMService/LogicalVolumeRemove": true, "/machine.LVMService/PhysicalVolumeRemove": true,
+	"/machine.LVMService/VolumeGroupRemove": true, "/machine.MDService/Destroy": true,
+	"/cosi.resource.State/Create": true, "/cosi.resource.State/Update": true, "/cosi.resource.State/Destroy": true,
+	"/cosi.resource.State/Teardown": true, "/cosi.resource.State/TeardownAndDestroy": true,
 }
 
 // NewCall describes a call that has just arrived, for a caller with these roles.

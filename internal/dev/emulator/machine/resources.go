@@ -84,6 +84,10 @@ func (r *resources) prepare() error {
 	version.TypedSpec().Name, version.TypedSpec().Version = "Talos", r.boot.Version
 	r.put(version)
 
+	bootID := runtimeres.NewBootID() // which releases before Talos 1.14 do not let anybody read
+	bootID.TypedSpec().BootID = r.boot.ID
+	r.put(bootID)
+
 	cmdline := runtimeres.NewKernelCmdline()
 	cmdline.TypedSpec().Cmdline = options.Cmdline
 	r.put(cmdline)
