@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"testing"
+	"time"
 
 	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/cosi-project/runtime/pkg/resource/meta"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
@@ -260,7 +262,7 @@ func TestClaim_12_14_WithoutKubernetesThereIsNoKubeconfig(t *testing.T) {
 	requireStatus(t, err, codes.FailedPrecondition, "k8s API server CA config is not set")
 
 	_, err = c.GenerateClientConfiguration(deadline(t), &machineapi.GenerateClientConfigurationRequest{
-		Roles: []string{string(role.Reader)}, CrtTtl: lifetime,
+		Roles: []string{string(role.Reader)}, CrtTtl: durationpb.New(time.Hour),
 	})
 	requireStatus(t, err, codes.FailedPrecondition, unnamed)
 }

@@ -59,7 +59,7 @@ func TestClaim_12_02_BrokenConfigsAreRefusedInOtherWords(t *testing.T) {
 		"empty":  {"", `^config not found$`},
 		"scalar": {"just text", `^expected a YAML document at line 1$`},
 		"broken": {"machine: [a\nb: c",
-			`^decode error: go-yaml load error in parser \(while parsing a flow sequence\) at L1\.C\d+-L2\.C1: ` +
+			`^decode error: go-yaml load error in parser \(while parsing a flow sequence\) at L1\.C\d+-L2\.C\d+: ` +
 				`did not find expected ',' or '\]'$`},
 		"tab": {"machine:\n\ttype: worker",
 			`^decode error: go-yaml load error in scanner \(while scanning for the next token\) at L2\.C1: ` +
@@ -91,13 +91,13 @@ func TestClaim_12_03_NullsAreRefusedWhereTheyWouldHarm(t *testing.T) {
 	good, err := cluster.Config("cp1")
 	require.NoError(t, err)
 
-	withNulls := strings.Replace(string(good), "\nmachine:\n", "\nmachine:\n    sysctls:\n        vm.swappiness: null\n", 1)
+	withNulls := strings.Replace(string(good), "\nmachine:\n", "\nmachine:\n  sysctls: {vm.swappiness: null}\n", 1)
 	require.NotEqual(t, string(good), withNulls)
 	require.Empty(t, refusal(t, c, []byte(withNulls)))
 }
 
-// kubernetes makes a control plane run a version of Kubernetes.
-func kubernetes(version string) func(*v1alpha1.Config) {
+// withKubernetes makes a control plane run a version of Kubernetes.
+func withKubernetes(version string) func(*v1alpha1.Config) {
 	return func(c *v1alpha1.Config) {
 		c.MachineConfig.MachineKubelet.KubeletImage = "ghcr.io/siderolabs/kubelet:v" + version
 		c.ClusterConfig.APIServerConfig.ContainerImage = "registry.k8s.io/kube-apiserver:v" + version
@@ -115,7 +115,7 @@ func TestClaim_12_04_ItTakesKubernetes132To137(t *testing.T) {
 		"1.31.9": "too old to be used with Talos 1.14.1", "1.32.0": "", "1.37.4": "",
 		"1.38.0": "too new to be used with Talos 1.14.1",
 	} {
-		text := refusal(t, c, edited(t, cluster, "cp1", kubernetes(version)))
+		text := refusal(t, c, edited(t, cluster, "cp1", withKubernetes(version)))
 
 		if want == "" {
 			require.Empty(t, text, version)
@@ -196,7 +196,8 @@ func TestClaim_12_07_OlderReleasesDemandWhatItDoesNot(t *testing.T) {
 		"a secret for etcd": {func(c *v1alpha1.Config) { c.ClusterConfig.ClusterSecretboxEncryptionSecret = "" },
 			"", "etcd encryption config is required for control plane machines running kube-apiserver"},
 		"a secret for discovery": {func(c *v1alpha1.Config) { c.ClusterConfig.ClusterSecret = "" },
-			"", "cluster secret (.cluster.secret or DiscoveryIdentityConfig) should be set"},
+			"1 error occurred:\n\t* cluster discovery service requires .cluster.secret\n",
+			"cluster secret (.cluster.secret or DiscoveryIdentityConfig) should be set"},
 	} {
 		data := edited(t, cluster, "cp1", test.change)
 

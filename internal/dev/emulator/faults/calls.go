@@ -10,6 +10,7 @@ import (
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
@@ -31,6 +32,8 @@ type Call struct {
 	Code codes.Code
 	// Roles are those of the caller.
 	Roles string
+	// Metadata came with the call, from the caller or from the node that forwarded it.
+	Metadata metadata.MD
 	// HadEtcd reports whether the machine held etcd data when the call arrived.
 	HadEtcd bool
 	// ConfigSHA256 is the hex digest of the machine config that an ApplyConfiguration carried.
@@ -74,6 +77,8 @@ func NewCall(ctx context.Context, method string, request any, roles string) *Cal
 		Mutating: mutatingMethods[methodName(method)] || mutatingMethods[method],
 		Roles:    roles,
 	}
+
+	call.Metadata, _ = metadata.FromIncomingContext(ctx)
 
 	if p, ok := peer.FromContext(ctx); ok {
 		call.Peer = p.Addr.String()

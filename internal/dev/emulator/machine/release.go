@@ -38,6 +38,9 @@ type release struct {
 	// needs.
 	OptionalParts bool
 
+	// flannelOrNone reports whether a cluster's CNI is told as one of the two, so that a custom one reads as none.
+	flannelOrNone bool
+
 	// Rules are what these releases make of machine configs.
 	Rules *configrules.Rules
 	// waitEnded is the last entry in the history of an etcd that a Bootstrap replaces while it waits for a cluster to
@@ -56,19 +59,18 @@ type serviceEntry struct {
 // The releases that can be played, newest first.
 var releases = []*release{
 	{
-		Line:         "v1.14.",
-		OldestTLS:    tls.VersionTLS13,
-		apidFirst:    true,
-		OneApply:     true,
-		NeverReboots: true,
-
+		Line:              "v1.14.",
+		OldestTLS:         tls.VersionTLS13,
+		apidFirst:         true,
+		OneApply:          true,
+		NeverReboots:      true,
 		UnattendedInstall: true,
 		EarlyCRI:          true,
 		OptionalParts:     true,
-
-		Rules:       configrules.Talos114,
-		waitEnded:   serviceEntry{service.Finished, "Service finished successfully"},
-		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces114(), cosi.ResourceSpecs114),
+		flannelOrNone:     true,
+		Rules:             configrules.Talos114,
+		waitEnded:         serviceEntry{service.Finished, "Service finished successfully"},
+		definitions:       cosi.DefinitionsOf(cosi.ResourceNamespaces114(), cosi.ResourceSpecs114),
 	},
 	{
 		Line:        "v1.13.",

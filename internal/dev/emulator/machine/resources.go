@@ -439,6 +439,11 @@ func (r *resources) showNodename() {
 // internal/app/machined/pkg/controllers/k8s/control_plane.go.
 func (r *resources) showBootstrapManifests() {
 	settings := r.boot.Config.Settings()
+	network := cni(settings)
+
+	if network == constants.CustomCNI && r.boot.Release.flannelOrNone {
+		network = constants.NoneCNI
+	}
 
 	manifests := k8s.NewBootstrapManifestsConfig()
 	*manifests.TypedSpec() = k8s.BootstrapManifestsConfigSpec{
@@ -449,9 +454,9 @@ func (r *resources) showBootstrapManifests() {
 		ProxyImage:             proxyImage(settings),
 		CoreDNSEnabled:         coreDNS(settings),
 		CoreDNSImage:           coreDNSImage(settings),
-		FlannelEnabled:         settings.K8sFlannelCNIConfig() != nil,
+		FlannelEnabled:         network == constants.FlannelCNI,
 		TalosAPIServiceEnabled: settings.K8sTalosAPIAccessConfig() != nil,
-		CNIName:                cni(settings),
+		CNIName:                network,
 	}
 
 	if prism := settings.K8sKubePrismConfig(); prism != nil {
