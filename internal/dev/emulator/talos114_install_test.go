@@ -10,6 +10,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
@@ -45,7 +46,7 @@ func documents(t *testing.T, cluster *labcluster.Cluster, name string, edits ...
 	generated, err := input.Config(kind)
 	require.NoError(t, err)
 
-	data, err := generated.EncodeBytes()
+	data, err := generated.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
 	require.NoError(t, err)
 
 	text := string(data)
@@ -131,8 +132,8 @@ func TestClaim_11_04_AnUnattendedInstallGoesOnBesideTheBoot(t *testing.T) {
 	told := statuses(t, c, func(status *machineapi.MachineStatusEvent) bool {
 		return status.GetStage() == machineapi.MachineStatusEvent_REBOOTING
 	})
-	require.Equal(t, []string{"booting", "rebooting"}, stages(told)[len(stages(told))-2:])
-	require.NotContains(t, stages(told), "installing")
+	require.Equal(t, []string{"BOOTING", "REBOOTING"}, stages(told)[len(stages(told))-2:])
+	require.NotContains(t, stages(told), "INSTALLING")
 
 	installed(t, node)
 	awaitInstall(t, c, "installed")
@@ -146,7 +147,7 @@ func TestClaim_11_05_AMachineTellsOfItsUnattendedInstall(t *testing.T) {
 	t.Parallel()
 
 	options := leisurely(labcluster.Options{})
-	options.Timing.Stop = 1000 * time.Hour
+	options.Timing.Flush = 1000 * time.Hour
 
 	cluster, node := alone(t, on114(options))
 	_, err := installStatus(t, insecure(t, node))
@@ -298,7 +299,7 @@ func TestClaim_11_09_ANodeThatChoosesItsNameIsClosedUntilItsDiskHasOne(t *testin
 		"installed": {options: labcluster.Options{Timing: emulator.Timing{Stop: 1000 * time.Hour}}},
 		"installed, with an early STATE": {
 			labcluster.Options{
-				Timing:     emulator.Timing{Pods: 1000 * time.Hour},
+				Timing:     emulator.Timing{Flush: 1000 * time.Hour},
 				LabOptions: emulator.LabOptions{Unsettled: emulator.Unsettled{StateBeforeReboot: true}},
 			}, true,
 		},
@@ -394,7 +395,7 @@ func TestClaim_11_13_ABootstrapWaitsForTheReboot(t *testing.T) {
 		"pending":    {edits: [][2]string{noDisk}, status: "pending: no disk matched the selector"},
 		"installing": {options: endless, status: "installing"},
 		"waiting": {
-			options: labcluster.Options{Timing: emulator.Timing{Stop: 1000 * time.Hour}}, status: "waiting-for-reboot",
+			options: labcluster.Options{Timing: emulator.Timing{Flush: 1000 * time.Hour}}, status: "waiting-for-reboot",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -214,8 +214,8 @@ func (m *machineConfig) installDisk(ctx context.Context, install configtypes.Ins
 	}
 
 	switch {
-	case expression == nil && install.Disk() == "": // since Talos 1.14 nothing demands one
-		return "", errors.New(`task "upgrade" failed: exit code 1`)
+	case expression == nil && install.Disk() == "":
+		return "", nil // since Talos 1.14 it is the installer that complains
 	case expression == nil:
 		return m.DiskByPath(ctx, install.Disk())
 	}

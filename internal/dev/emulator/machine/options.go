@@ -163,6 +163,8 @@ type Timing struct {
 	Apply time.Duration
 	// Install is the installer's run, at an upgrade as well. Default 30 s.
 	Install time.Duration
+	// Flush is how long a machine writes its META volume between an unattended install and the reboot. Default 200 ms.
+	Flush time.Duration
 	// Pull is how long it takes to fetch an image for an upgrade. Default 2 s.
 	Pull time.Duration
 	// Pods is how long a machine that runs pods waits for their end before it reboots; its API is there meanwhile. Default
@@ -203,6 +205,7 @@ func (t Timing) withDefaults() Timing {
 	for field, fallback := range map[*time.Duration]time.Duration{
 		&t.Boot:          5 * time.Second,
 		&t.Install:       30 * time.Second,
+		&t.Flush:         200 * time.Millisecond,
 		&t.Pull:          2 * time.Second,
 		&t.Stop:          2 * time.Second,
 		&t.Reboot:        10 * time.Second,

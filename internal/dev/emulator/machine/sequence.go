@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func (i *installer) writeDisk(ctx context.Context) error {
 		return err
 	}
 
-	if err := i.run(ctx, install.Disk(), install.Image()); err != nil {
+	if err := i.run(ctx, cmp.Or(install.Disk(), disk), install.Image()); err != nil {
 		return err
 	}
 
@@ -227,6 +228,9 @@ func (n *Node) takeInstallFault(kinds ...faults.InstallFault) faults.InstallFaul
 	return fault
 }
 
+// errInstaller is all that Talos 1.14 knows of an installer that fails; the console shows what it printed.
+var errInstaller = errors.New(`task "upgrade" failed: exit code 1`)
+
 // failure is the reason why this install fails; nil if it does not.
 func (i *installer) failure(disk, image string) error {
 	fault := i.boot.Node.takeInstallFault(faults.InstallDiskMissing, faults.InstallImagePull,
@@ -240,9 +244,20 @@ func (i *installer) failure(disk, image string) error {
 	case faults.InstallImageSlow:
 		return fmt.Errorf("failed to pull image %q: context deadline exceeded", image)
 	case faults.InstallDiskWrite:
-		return errors.New("task \"install\" failed: exit code 1: failed to create partition: write /dev/" +
-			i.boot.Node.options.Disks[0].Name + ": input/output error")
+		problem := "failed to create partition: write /dev/" + i.boot.Node.options.Disks[0].Name + ": input/output error"
+
+		if i.boot.Release.UnattendedInstall {
+			i.boot.Log("%s", problem)
+
+			return errInstaller
+		}
+
+		return errors.New("task \"install\" failed: exit code 1: " + problem)
 	default:
+		if disk == "" {
+			return errInstaller
+		}
+
 		return nil
 	}
 }

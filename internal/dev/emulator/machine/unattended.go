@@ -144,6 +144,11 @@ func (u *unattendedInstall) finish(document configtypes.UnattendedInstallConfig,
 
 	u.boot.Resources.put(runtimeres.NewRebootRequest())
 	u.show(document, runtimeres.UnattendedInstallPhaseWaitingForReboot, nil)
+
+	if err := u.boot.Sleep(u.boot.Stopped, u.boot.Node.options.Timing.Flush); err != nil {
+		return nil //nolint:nilerr // the boot ends in another way
+	}
+
 	u.boot.Sequences.Follow(u.boot.Context, "reboot", sequence.Reboot, false,
 		u.boot.Phases.Reboot(machineapi.RebootRequest_DEFAULT))
 
