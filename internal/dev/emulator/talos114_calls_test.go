@@ -91,13 +91,15 @@ func TestClaim_12_09_VolumesAndArraysCanBeRemoved(t *testing.T) {
 	reader := signed(t, cluster, node, x509.Organization(string(role.Reader)))
 	_, older := idle(t)
 
+	const bothNames = "volume_group and logical_volume must be set"
+
 	for name, test := range map[string]struct {
 		call storageCall
 		code codes.Code
 		text string
 	}{
-		"a volume without a group": {removeVolume("", "data"), codes.InvalidArgument, "volume_group and logical_volume must be set"},
-		"a volume without a name":  {removeVolume("pool", ""), codes.InvalidArgument, "volume_group and logical_volume must be set"},
+		"a volume without a group": {removeVolume("", "data"), codes.InvalidArgument, bothNames},
+		"a volume without a name":  {removeVolume("pool", ""), codes.InvalidArgument, bothNames},
 		"a volume":                 {removeVolume("pool", "data"), codes.NotFound, "lvm: resource not found"},
 		"a group without a name":   {removeGroup(""), codes.InvalidArgument, "volume_group must be set"},
 		"a group":                  {removeGroup("pool"), codes.NotFound, "lvm: resource not found"},
@@ -170,8 +172,9 @@ func TestClaim_12_11_TalosKeepsSomeMetaKeysToItself(t *testing.T) {
 	requireStatus(t, err, codes.InvalidArgument, "key must be a uint8")
 
 	cluster, node := waiting(t)
-	require.NoError(t, secure(t, cluster.Talosconfig(), node).MetaWrite(deadline(t), metakeys.DiskImageBootloader, []byte("x")))
-	require.NoError(t, secure(t, cluster.Talosconfig(), node).MetaDelete(deadline(t), metakeys.DiskImageBootloader))
+	older := secure(t, cluster.Talosconfig(), node)
+	require.NoError(t, older.MetaWrite(deadline(t), metakeys.DiskImageBootloader, []byte("x")))
+	require.NoError(t, older.MetaDelete(deadline(t), metakeys.DiskImageBootloader))
 }
 
 func TestClaim_12_12_ItHasTwoHundredTypesOfResources(t *testing.T) {

@@ -227,8 +227,9 @@ func TestClaim_12_07_OlderReleasesDemandWhatItDoesNot(t *testing.T) {
 func TestClaim_12_08_ACustomCNIReadsAsNone(t *testing.T) {
 	t.Parallel()
 
-	for cni, want := range map[string]string{constants.FlannelCNI: constants.FlannelCNI, constants.CustomCNI: constants.NoneCNI,
-		constants.NoneCNI: constants.NoneCNI} {
+	for cni, want := range map[string]string{
+		constants.FlannelCNI: constants.FlannelCNI, constants.CustomCNI: constants.NoneCNI, constants.NoneCNI: constants.NoneCNI,
+	} {
 		t.Run(cni, func(t *testing.T) {
 			t.Parallel()
 

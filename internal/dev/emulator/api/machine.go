@@ -164,8 +164,9 @@ func (s *machineService) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineS
 	}
 
 	config := s.boot.Config.Settings()
-	admin, cluster, authority := config.Cluster().AdminKubeconfig(), config.K8sClusterConfig(), config.K8sAPIServerCAConfig()
+	admin, cluster := config.Cluster().AdminKubeconfig(), config.K8sClusterConfig()
 
+	authority := config.K8sAPIServerCAConfig()
 	if authority == nil {
 		return status.Error(codes.FailedPrecondition, "k8s API server CA config is not set")
 	}

@@ -1,7 +1,6 @@
 package configrules
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,19 +48,13 @@ var since114 = later{
 
 // refuseLater says what the releases do not know of a machine config that later ones do; nil if there is nothing.
 func (r *Rules) refuseLater(data []byte) error {
-	for decoder := yaml.NewDecoder(bytes.NewReader(data)); ; {
-		var document yaml.Node
-
-		if decoder.Decode(&document) != nil {
-			return nil // the end, or what the loader complains about
-		}
-
-		for _, content := range document.Content {
-			if err := r.refuseDocument(content); err != nil {
-				return err
-			}
+	for _, document := range documentsOf(data) {
+		if err := r.refuseDocument(document); err != nil {
+			return err
 		}
 	}
+
+	return nil
 }
 
 func (r *Rules) refuseDocument(document *yaml.Node) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -31,30 +32,33 @@ func (r *Rules) Load(data []byte) (talosconfig.Provider, error) {
 
 // hasEmptyDocument tells of a document that holds nothing, as after a separator too many; machinery skips those.
 func hasEmptyDocument(data []byte) bool {
+	return slices.ContainsFunc(documentsOf(data), func(document *yaml.Node) bool { return document.Tag == "!!null" })
+}
+
+// documentsOf are the documents of a file, up to where it is no YAML.
+func documentsOf(data []byte) []*yaml.Node {
+	var documents []*yaml.Node
+
 	for decoder := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var document yaml.Node
 
 		if decoder.Decode(&document) != nil {
-			return false // the end, or what the loader complains about
+			return documents // the end, or what the loader complains about
 		}
 
-		for _, content := range document.Content {
-			if content.Tag == "!!null" {
-				return true
-			}
-		}
+		documents = append(documents, document.Content...)
 	}
 }
 
 // olderWords puts what the YAML library has against a config as it did before Talos 1.14.
 func olderWords(err error) error {
 	if wrong, ok := errors.AsType[*yaml.LoadErrors](err); ok {
-		words := "yaml: construct errors:"
+		lines := []string{"yaml: construct errors:"}
 		for _, one := range wrong.Errors {
-			words += fmt.Sprintf("\n  line %d: %s", one.Mark.Line, one.Message)
+			lines = append(lines, fmt.Sprintf("  line %d: %s", one.Mark.Line, one.Message))
 		}
 
-		return errors.New(strings.Replace(err.Error(), wrong.Error(), words, 1))
+		return errors.New(strings.Replace(err.Error(), wrong.Error(), strings.Join(lines, "\n"), 1))
 	}
 
 	if broken, ok := errors.AsType[*yaml.LoadError](err); ok {

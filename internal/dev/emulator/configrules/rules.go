@@ -70,7 +70,8 @@ func (r *Rules) RuntimeValidate(ctx context.Context, machine Machine, provider t
 
 // ValidateAtRuntime does both. Talos 1.14 tells the problems of both at once; older releases those of the second only
 // if the first found none.
-func (r *Rules) ValidateAtRuntime(ctx context.Context, machine Machine, provider talosconfig.Provider) ([]string, error) {
+func (r *Rules) ValidateAtRuntime(ctx context.Context, machine Machine,
+	provider talosconfig.Provider) ([]string, error) {
 	warnings, err := r.Validate(provider, machine.Mode)
 	if err != nil && r.older {
 		return nil, err
