@@ -127,8 +127,7 @@ tool github.com/magefile/mage
 replace github.com/talos-mage/talos-mage => ../..
 
 exclude (
-	// Not served by every module proxy; machinery builds with the release before it.
+	// As in the module that it imports: not every module proxy serves these.
 	github.com/cosi-project/runtime v1.16.3
-	// The same.
 	github.com/jsimonetti/rtnetlink/v2 v2.2.1-0.20260802200809-43bafec815b3
 )
