@@ -15,7 +15,7 @@ import (
 // checkRegistration looks for labels and taints with which a kubelet does not start, or the API server does not take
 // the node: those of its arguments and of its configuration.
 func checkRegistration(r *check.Report, config *check.Rendered) {
-	kubelet := components(config)[0]
+	kubelet := components(r.In, config)[0]
 
 	for _, label := range listed(kubelet, "node-labels") {
 		if why := unusableLabel(label); why != "" {
