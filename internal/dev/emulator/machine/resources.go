@@ -135,6 +135,10 @@ func (r *resources) showExtensions() {
 
 	if schematic != "" {
 		all = append(all, Extension{Name: "schematic", Version: schematic})
+
+		shown := runtimeres.NewImageFactorySchematic(runtimeres.NamespaceName, runtimeres.ImageFactorySchematicID)
+		shown.TypedSpec().SchematicID, shown.TypedSpec().APIURL = schematic, "https://factory.talos.dev"
+		r.put(shown)
 	}
 
 	for i, extension := range all {
