@@ -108,14 +108,14 @@ func TestClaim_11_16_AMachineIsAskedForWhatItsConfigHas(t *testing.T) {
 
 	_, node := alone(t, on114(labcluster.Options{}))
 	told := statuses(t, insecure(t, node), inStage(machineapi.MachineStatusEvent_MAINTENANCE))
-	asked := ""
 
+	var asked []string
 	for _, status := range told {
-		asked += strings.Join(reasons(status), "; ")
+		asked = append(asked, reasons(status)...)
 	}
 
-	require.Contains(t, asked, "apid not running, machined not running")
-	require.NotContains(t, asked, "kubelet")
+	require.Contains(t, strings.Join(asked, "; "), "apid not running, machined not running")
+	require.NotContains(t, strings.Join(asked, "; "), "kubelet")
 }
 
 func TestClaim_11_17_WithoutAnEtcdCAThereIsNoEtcd(t *testing.T) {

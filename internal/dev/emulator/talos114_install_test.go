@@ -237,9 +237,11 @@ func TestClaim_11_07_WithoutARebootTheServicesStart(t *testing.T) {
 		edits [][2]string
 		edit  func(*emulator.NodeOptions)
 	}{
-		"no reboot":                         {edits: [][2]string{noReboot}},
-		"the host name of the disk":         {edits: [][2]string{noReboot, autoHostname}},
-		"the image that it was booted from": {[][2]string{noImage}, func(o *emulator.NodeOptions) { o.Schematic = schematic }},
+		"no reboot":                 {edits: [][2]string{noReboot}},
+		"the host name of the disk": {edits: [][2]string{noReboot, autoHostname}},
+		"the image that it was booted from": {
+			[][2]string{noImage}, func(o *emulator.NodeOptions) { o.Schematic = schematic },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

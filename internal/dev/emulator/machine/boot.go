@@ -278,7 +278,7 @@ func (p *phases) startEverything(ctx context.Context) error {
 	return err
 }
 
-// startServices starts what the machine config asks for, and says which services have to get up for the boot to be over.
+// startServices starts what the machine config asks for, and says which services the boot waits for.
 func (p *phases) startServices(ctx context.Context) (required []string, err error) {
 	runsKubelet := p.boot.runsKubelet()
 

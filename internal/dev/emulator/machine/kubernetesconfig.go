@@ -133,8 +133,8 @@ func subnetTexts(subnets []netip.Prefix) []string {
 	return texts
 }
 
-// hasKubernetes reports whether the machine config declares a Kubernetes cluster. Up to Talos 1.13 every machine is asked
-// for it, even without a config.
+// hasKubernetes reports whether the machine config declares a Kubernetes cluster. Up to Talos 1.13 every machine is
+// asked for it, even without a config.
 func (b *Boot) hasKubernetes() bool {
 	if !b.Release.OptionalParts {
 		return true

@@ -31,8 +31,8 @@ type release struct {
 	NeverReboots bool
 	// UnattendedInstall reports whether a document of the machine config can ask for an install beside the boot sequence.
 	UnattendedInstall bool
-	// EarlyCRI reports whether the containers' runtime is loaded with the first services, before there is a machine config,
-	// and whether it can run in a sandbox.
+	// EarlyCRI reports whether the containers' runtime is loaded with the first services, before there is a machine
+	// config, and whether it can run in a sandbox.
 	EarlyCRI bool
 	// OptionalParts reports whether a machine config can leave out Kubernetes, or etcd alone, and with it what only that
 	// needs.
