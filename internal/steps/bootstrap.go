@@ -173,8 +173,9 @@ func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) w
 }
 
 // rebootingAfterInstall finds a control plane that was seen to install and is silent since: it holds nothing yet, and
-// answers again after its reboot.
-func (b *bootstrapper) rebootingAfterInstall(survey observe.EtcdSurvey) (rebooting observe.EtcdObservation, found bool) {
+// answers again once it has rebooted.
+func (b *bootstrapper) rebootingAfterInstall(survey observe.EtcdSurvey) (rebooting observe.EtcdObservation,
+	found bool) {
 	for _, node := range survey {
 		switch {
 		case node.Silent():

@@ -20,8 +20,8 @@ func (s *Observation) readInstall(ctx context.Context, conn *talos.Conn) error {
 	return err //nolint:wrapcheck // it says what was read where
 }
 
-// TellsFailure reports whether the next thing that a node tells of its install may be why it failed. What an observation
-// has seen need not be listened for.
+// TellsFailure reports whether the next thing that a node tells of its install may be why it failed. What an
+// observation has seen need not be listened for.
 func (s Observation) TellsFailure() bool {
 	return s.State == talos.Ours && s.Installing() && (s.Install == nil || !s.Install.Written() && s.Install.Failure == "")
 }
@@ -44,8 +44,8 @@ func (o *Observer) ListenForFailure(ctx context.Context, seen Observation) {
 	}
 }
 
-// ListenToInstall listens for a moment to a node that installs unattended: a failure shows for less than a second before
-// the next try.
+// ListenToInstall listens for a moment to a node that installs unattended: a failure shows for less than a second
+// before the next try.
 func (o *Observer) ListenToInstall(ctx context.Context, seen Observation) Observation {
 	if seen.Install == nil || !seen.TellsFailure() {
 		return seen
