@@ -72,16 +72,10 @@ func (c *cluster) checkVersions() {
 	c.talosVersion = release.WithV(declared)
 	c.kubernetesVersion = strings.TrimPrefix(c.config.KubernetesVersion, "v")
 
-	if c.contract, err = release.Contract(declared); err != nil {
-		mistake := c.Mistake(yamlfile.PlaceOf(c.root, "talosVersion"), diagnosis.FileValue, "%s", err)
-		mistake.Err = err
+	c.contract = c.source.Cluster.Contract
 
-		if errors.Is(err, release.ErrTooNew) {
-			mistake.Next = fmt.Sprintf("use a newer talos-mage, or set talosVersion to %s or older; or have a talhelper that "+
-				"knows it render: CONFIG_GENERATOR=talhelper", release.Newest())
-		}
-
-		c.Add(mistake)
+	if c.release, err = release.Minor(declared); err != nil {
+		c.value(yamlfile.PlaceOf(c.root, "talosVersion"), "%s", err)
 
 		return
 	}
