@@ -59,7 +59,7 @@ func read(t *testing.T, text string) (*profile.Profile, string, error) {
 	path := filepath.Join(dir, "cluster.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 
-	declared, err := profile.Read(reading.New(dir, nil).Open(path))
+	declared, err := profile.Read(reading.New(dir, nil).Open(path), "")
 
 	return declared, dir, err
 }
@@ -269,7 +269,7 @@ func TestAProfileWithoutControlPlanesSaysSo(t *testing.T) {
 func TestMissingAndEmptyProfilesSaySo(t *testing.T) {
 	t.Parallel()
 
-	_, err := profile.Read(reading.New("", nil).Open(filepath.Join(t.TempDir(), "cluster.yaml")))
+	_, err := profile.Read(reading.New("", nil).Open(filepath.Join(t.TempDir(), "cluster.yaml")), "")
 	require.ErrorContains(t, err, "the profile does not exist")
 	require.True(t, errors.Is(yamlfile.Errors(err)[0], fs.ErrNotExist))
 

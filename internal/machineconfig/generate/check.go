@@ -2,8 +2,6 @@ package generate
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"maps"
 	"path"
 	"path/filepath"
