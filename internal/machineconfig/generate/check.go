@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/labels"
 	"go.yaml.in/yaml/v4"
@@ -17,7 +19,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
-	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -78,7 +79,7 @@ func (c *cluster) checkVersions() {
 		return
 	}
 
-	if c.kubernetesVersion == "" {
+	if c.kubernetesVersion == "" || release.IsNewer(declared) {
 		return
 	}
 
@@ -320,8 +321,8 @@ func (e *entry) checkVolumes() {
 	}
 }
 
-func (e *entry) checkEncryption(place *yaml.Node, declared talconfig.Encryption) {
-	if declared.AllowDiscards != nil {
+func (e *entry) checkEncryption(place *yaml.Node, declared block.EncryptionSpec) {
+	if declared.EncryptionAllowDiscards != nil && talosconfig.TalosVersion1_14.Greater(e.release) {
 		e.value(yamlfile.PlaceOf(yamlfile.PlaceOf(place, "encryption"), "allowDiscards"),
 			"\"allowDiscards\" needs Talos v1.14 or newer")
 	}
