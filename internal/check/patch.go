@@ -1,8 +1,8 @@
 package check
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
