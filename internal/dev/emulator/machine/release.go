@@ -7,9 +7,8 @@ import (
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/state"
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/configrules"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/cosi"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
@@ -30,9 +29,20 @@ type release struct {
 	OneApply bool
 	// NeverReboots reports whether no ApplyConfiguration makes a machine reboot: what needs a reboot waits for the next.
 	NeverReboots bool
+	// UnattendedInstall reports whether a document of the machine config can ask for an install beside the boot sequence.
+	UnattendedInstall bool
+	// EarlyCRI reports whether the containers' runtime is loaded with the first services, before there is a machine
+	// config, and whether it can run in a sandbox.
+	EarlyCRI bool
+	// OptionalParts reports whether a machine config can leave out Kubernetes, or etcd alone, and with it what only that
+	// needs.
+	OptionalParts bool
 
-	// Load reads a machine config, or says why it can't in the words of these releases.
-	Load func([]byte) (talosconfig.Provider, error)
+	// flannelOrNone reports whether a cluster's CNI is told as one of the two, so that a custom one reads as none.
+	flannelOrNone bool
+
+	// Rules are what these releases make of machine configs.
+	Rules *configrules.Rules
 	// waitEnded is the last entry in the history of an etcd that a Bootstrap replaces while it waits for a cluster to
 	// join.
 	waitEnded serviceEntry
@@ -49,28 +59,32 @@ type serviceEntry struct {
 // The releases that can be played, newest first.
 var releases = []*release{
 	{
-		Line:         "v1.14.",
-		OldestTLS:    tls.VersionTLS13,
-		apidFirst:    true,
-		OneApply:     true,
-		NeverReboots: true,
-		Load:         func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
-		waitEnded:    serviceEntry{service.Finished, "Service finished successfully"},
-		definitions:  cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
+		Line:              "v1.14.",
+		OldestTLS:         tls.VersionTLS13,
+		apidFirst:         true,
+		OneApply:          true,
+		NeverReboots:      true,
+		UnattendedInstall: true,
+		EarlyCRI:          true,
+		OptionalParts:     true,
+		flannelOrNone:     true,
+		Rules:             configrules.Talos114,
+		waitEnded:         serviceEntry{service.Finished, "Service finished successfully"},
+		definitions:       cosi.DefinitionsOf(cosi.ResourceNamespaces114(), cosi.ResourceSpecs114),
 	},
 	{
 		Line:        "v1.13.",
 		OldestTLS:   tls.VersionTLS13,
 		apidFirst:   true,
 		OneApply:    true,
-		Load:        func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
+		Rules:       configrules.Talos113,
 		waitEnded:   serviceEntry{service.Finished, "Service finished successfully"},
 		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
 	},
 	{
 		Line:      "v1.12.",
 		OldestTLS: tls.VersionTLS12,
-		Load:      load112,
+		Rules:     configrules.Talos112,
 		waitEnded: serviceEntry{service.Failed,
 			"Failed to run pre stage: failed to build initial etcd cluster: failed to build cluster arguments: " +
 				"1 error(s) occurred:\n\terror getting etcd member list: context canceled"},
