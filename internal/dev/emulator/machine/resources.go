@@ -429,10 +429,24 @@ func (r *resources) showNodename() {
 	}
 
 	r.put(name)
+	r.showKubelet()
 
 	if r.boot.Config.Role().IsControlPlane() {
 		r.showBootstrapManifests()
 	}
+}
+
+// showKubelet shows what kubelet is started with, if it is.
+func (r *resources) showKubelet() {
+	settings := r.boot.Config.Settings()
+	if kubeletImage(settings) == "" {
+		return
+	}
+
+	config := k8s.NewKubeletConfig(k8s.NamespaceName, k8s.KubeletID)
+	config.TypedSpec().Image = kubeletImage(settings)
+	config.TypedSpec().ClusterDomain = clusterNetwork(settings).DNSDomain()
+	r.put(config)
 }
 
 // showBootstrapManifests shows what the manifests are made from that a bootstrap applies. Source: Talos
