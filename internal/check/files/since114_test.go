@@ -99,9 +99,10 @@ func TestInstallersThatAreNoLongerPublished(t *testing.T) {
 			cause: "if it is a copy of ghcr.io/siderolabs/installer, there is nothing to copy", severity: diagnosis.Warning},
 		"declared": {files: on("v1.14.1", declaring("talosImageURL: ghcr.io/siderolabs/installer", config{})).without(
 			"clusterconfig/lab-n1.yaml"), at: "talconfig.yaml", cause: "published up to v1.13"},
-		"of before":   {files: lab(imaged("harbor.example.net/ghcr.io/siderolabs/installer:v1.13.9"))},
-		"one's own":   {files: on("v1.14.1", lab(imaged("registry.example.net/talos/installer:v1.14.1")))},
-		"a factory's": {files: on("v1.14.1", lab(imaged("factory.talos.dev/metal-installer/"+strings.Repeat("a", 64)+":v1.14.1")))},
+		"of before": {files: lab(imaged("harbor.example.net/ghcr.io/siderolabs/installer:v1.13.9"))},
+		"one's own": {files: on("v1.14.1", lab(imaged("registry.example.net/talos/installer:v1.14.1")))},
+		"a factory's": {files: on("v1.14.1", lab(imaged("factory.talos.dev/metal-installer/"+strings.Repeat("a", 64)+
+			":v1.14.1")))},
 	})
 
 	const comment = "# renovate: datasource=docker depName=ghcr.io/siderolabs/installer\n"

@@ -66,7 +66,8 @@ func checkIdleArgs(r *check.Report, in *check.Input) {
 	for _, declared := range check.Once(in, findSchematics) {
 		for i, arg := range declared.Customization.ExtraKernelArgs {
 			if why := idle(arg, declared.settings); why != "" {
-				r.Found(declared.at.Field("customization.extraKernelArgs").Item(i), "take it out of the schematic", "%s %s", arg, why)
+				r.Found(declared.at.Field("customization.extraKernelArgs").Item(i), "take it out of the schematic", "%s %s",
+					arg, why)
 			}
 		}
 	}
@@ -78,7 +79,8 @@ func idle(arg string, settings talconfig.NodeSettings) string {
 	name, value, _ := strings.Cut(arg, "=")
 
 	switch {
-	case name == "-lockdown", name == "-init_on_alloc", name == "-nvme_core.io_timeout" && settings.MachineSpec.Mode != "aws":
+	case name == "-lockdown", name == "-init_on_alloc",
+		name == "-nvme_core.io_timeout" && settings.MachineSpec.Mode != "aws":
 		return "takes out an argument that images of Talos 1.14 do not have"
 	case name == "lockdown" && value == "integrity" && settings.MachineSpec.SecureBoot:
 		return "is what SecureBoot brings by itself since Talos 1.14"

@@ -108,6 +108,8 @@ func hostDNSAddressOnLoopback(config *check.Rendered) bool {
 	})
 }
 
+const hostDNSEnabled = "machine.features.hostDNS.enabled"
+
 // checkHostDNS looks for nodes without a DNS cache.
 func checkHostDNS(r *check.Report, in *check.Input) {
 	off := false
@@ -116,8 +118,7 @@ func checkHostDNS(r *check.Report, in *check.Input) {
 	for _, config := range in.Configs {
 		if dns := config.HostDNS(); !dns.HostDNSEnabled() {
 			off, r.Config = true, config
-			r.Found(config.At("machine.features.hostDNS.enabled"), "set "+config.Called("machine.features.hostDNS.enabled")+" to true",
-				"host DNS is not enabled")
+			r.Found(config.At(hostDNSEnabled), "set "+config.Called(hostDNSEnabled)+" to true", "host DNS is not enabled")
 		}
 	}
 

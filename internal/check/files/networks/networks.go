@@ -66,7 +66,7 @@ func networkPlace(c *check.Rendered) check.Place {
 	return c.File.At("cluster.network")
 }
 
-// checkNetworkGiven looks for configs that say nothing of the cluster's network, for which Talos had defaults up to 1.13.
+// checkNetworkGiven looks for configs that say nothing of the cluster's network; up to 1.13 Talos had defaults.
 func checkNetworkGiven(r *check.Report, config *check.Rendered) {
 	if config.HasNetwork() || !config.RunsKubernetes() ||
 		!versions.WillRunFrom(r.In, config, talosconfig.TalosVersion1_14) {

@@ -122,6 +122,7 @@ func checkWorkerTaints(r *check.Report, config *check.Rendered) {
 
 	for _, key := range slices.Sorted(maps.Keys(config.NodeTaints())) {
 		r.Found(config.At("machine.nodeTaints"), "register the node with it: "+
-			config.Called("machine.kubelet.extraConfig.registerWithTaints")+", a list of key, value and effect", "a worker may not set the taint %s itself", key)
+			config.Called("machine.kubelet.extraConfig.registerWithTaints")+", a list of key, value and effect",
+			"a worker may not set the taint %s itself", key)
 	}
 }
