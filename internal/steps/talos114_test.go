@@ -19,10 +19,9 @@ import (
 // asTheyAre has the machine configs used as they are: no talconfig.yaml renders those of these tests.
 const asTheyAre = "CONFIG_GENERATOR=none"
 
-// on114 is a cluster without a VIP whose machines run Talos 1.14, with files as for 1.13.
+// on114 is a cluster without a VIP whose machines run Talos 1.14, with files for it in the form of 1.13.
 func on114(options *labcluster.Options) {
-	options.Endpoint = labcluster.FirstControlPlane
-	options.Edit = func(node *emulator.NodeOptions) { node.TalosVersion = documents.Talos }
+	options.TalosVersion, options.Endpoint = documents.Talos, labcluster.FirstControlPlane
 }
 
 // inDocuments writes machines' configs in documents.
@@ -55,8 +54,9 @@ func TestARecipeBringsUpNodesOfTalos114(t *testing.T) {
 		"both forms side by side": {inDocuments: []string{"cp2", "worker1"}},
 		"with nodes of older releases": {inDocuments: []string{"cp1"}, change: func(options *labcluster.Options) {
 			options.TalosVersion = "v1.12.1"
+			edit("cp1", func(node *emulator.NodeOptions) { node.TalosVersion = documents.Talos })(options)
 			edit("cp2", func(node *emulator.NodeOptions) { node.TalosVersion = "v1.13.9" })(options)
-			edit("worker1", func(node *emulator.NodeOptions) { node.TalosVersion = "v1.12.1" })(options)
+			edit("cp3", func(node *emulator.NodeOptions) { node.TalosVersion = documents.Talos })(options)
 		}},
 		"kubelet appears after the boot": {inDocuments: []string{"cp1", "cp2", "cp3", "worker1"},
 			change: func(options *labcluster.Options) { options.LabOptions.Unsettled.KubeletAfterBoot = true }},

@@ -117,7 +117,7 @@ func talos114Faults() []fault {
 	}
 
 	for i := range faults {
-		faults[i].cluster = labcluster.Options{Endpoint: labcluster.FirstControlPlane}
+		faults[i].cluster = labcluster.Options{TalosVersion: documents.Talos, Endpoint: labcluster.FirstControlPlane}
 		faults[i].edit = func(_ *testing.T, _ *world, machine *emulator.NodeOptions) { machine.TalosVersion = documents.Talos }
 		faults[i].settings = append(faults[i].settings, asTheyAre)
 		faults[i].nextSettings = []string{asTheyAre}
