@@ -1,6 +1,7 @@
 package steps_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,9 @@ func (l *lab) inDocuments(t *testing.T, names []string, edits ...documents.Edit)
 	t.Helper()
 
 	for _, name := range names {
-		require.NoError(t, documents.Write(l.Cluster, name, edits...))
+		data, err := documents.Config(l.Generated.Options, name, edits...)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(l.ConfigFile(name), data, 0o600))
 	}
 }
 
@@ -106,8 +109,8 @@ func TestAFailingUnattendedInstallIsToldAndCorrected(t *testing.T) {
 		says   string
 		skip   string
 	}{
-		"the installer image can't be pulled": {edit: documents.NoImage, faults: emulator.Faults{Install: emulator.InstallImagePull},
-			says: "failed to pull image"},
+		"the installer image can't be pulled": {edit: documents.NoImage, says: "failed to pull image",
+			faults: emulator.Faults{Install: emulator.InstallImagePull}},
 		"no disk matches": {edit: documents.NoDisk, says: "no disk matched the selector", skip: "SKIP_CHECKS=TM048"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package documents
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -12,7 +11,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
 	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
-	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
 const (
@@ -38,42 +36,40 @@ var (
 		"params:\n    net.core.somaxconn: \"65535\"\n---\napiVersion: v1alpha1\nkind: HostnameConfig"}
 )
 
-// Write writes a machine's config, with a static host name.
-func Write(cluster *labcluster.Cluster, name string, edits ...Edit) error {
+// Config is a machine's config in a cluster that was made like this, with a static host name.
+func Config(made clusterfiles.Options, name string, edits ...Edit) ([]byte, error) {
 	kind := machine.TypeControlPlane
 	if strings.HasPrefix(name, "worker") {
 		kind = machine.TypeWorker
 	}
-
-	made := cluster.Generated.Options
 
 	input, err := generate.NewInput(made.ClusterName, made.Endpoint, strings.TrimPrefix(made.KubernetesVersion, "v"),
 		generate.WithVersionContract(config.TalosVersion1_14), generate.WithSecretsBundle(made.Secrets),
 		generate.WithInstallDisk("/dev/vda"), generate.WithInstallImage(Installer),
 		generate.WithAllowSchedulingOnControlPlanes(true))
 	if err != nil {
-		return fmt.Errorf("generate the config of %s: %w", name, err)
+		return nil, fmt.Errorf("generate the config of %s: %w", name, err)
 	}
 
 	generated, err := input.Config(kind)
 	if err != nil {
-		return fmt.Errorf("generate the config of %s: %w", name, err)
+		return nil, fmt.Errorf("generate the config of %s: %w", name, err)
 	}
 
 	data, err := generated.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
 	if err != nil {
-		return fmt.Errorf("write the config of %s: %w", name, err)
+		return nil, fmt.Errorf("write the config of %s: %w", name, err)
 	}
 
 	text := string(data)
 
 	for _, edit := range append([]Edit{{"auto: stable", "hostname: " + name}}, edits...) {
 		if !strings.Contains(text, edit[0]) {
-			return fmt.Errorf("the config of %s has no %q", name, edit[0])
+			return nil, fmt.Errorf("the config of %s has no %q", name, edit[0])
 		}
 
 		text = strings.Replace(text, edit[0], edit[1], 1)
 	}
 
-	return os.WriteFile(cluster.ConfigFile(name), []byte(text), 0o600)
+	return []byte(text), nil
 }

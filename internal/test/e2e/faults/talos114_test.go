@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,7 +60,7 @@ func talos114Faults() []fault {
 		},
 		{
 			title: "the install fails, and the host name is made from what would be on the disk",
-			class: "connection refused", knob: "Install: InstallImagePull, a config in documents with `auto: stable`",
+			class: "connection refused", knob: "Install: InstallImagePull, a config in documents with auto: stable",
 			inject: inDocuments(func(f *emulator.Faults) { f.Install = emulator.InstallImagePull },
 				documents.AutoHostname),
 			settings: []string{"INSTALL_TIMEOUT=4m"},
@@ -118,7 +119,9 @@ func talos114Faults() []fault {
 
 	for i := range faults {
 		faults[i].cluster = labcluster.Options{TalosVersion: documents.Talos, Endpoint: labcluster.FirstControlPlane}
-		faults[i].edit = func(_ *testing.T, _ *world, machine *emulator.NodeOptions) { machine.TalosVersion = documents.Talos }
+		faults[i].edit = func(_ *testing.T, _ *world, machine *emulator.NodeOptions) {
+			machine.TalosVersion = documents.Talos
+		}
 		faults[i].settings = append(faults[i].settings, asTheyAre)
 		faults[i].nextSettings = []string{asTheyAre}
 	}
@@ -130,7 +133,10 @@ func talos114Faults() []fault {
 func inDocuments(change func(*emulator.Faults), edits ...documents.Edit) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
 		t.Helper()
-		require.NoError(t, documents.Write(w.Cluster, cp1, edits...))
+
+		data, err := documents.Config(w.Generated.Options, cp1, edits...)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(w.ConfigFile(cp1), data, 0o600))
 
 		if change != nil {
 			w.Node(cp1).Set(change)
