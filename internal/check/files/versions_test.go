@@ -199,6 +199,7 @@ func TestDeclaredVersions(t *testing.T) {
 			line: "talosVersion: v1.15.0", cause: "talosVersion v1.15.0 is not known here", severity: diagnosis.Warning},
 		"older": {files: declaredVersions("v1.4.8", "v1.27.0", config{}), cause: "v1.4.8"},
 		"known": {files: declaredVersions("v1.5.0", "v1.27.0", config{})},
+		"1.14":  {files: declaredVersions("v1.14.1", "v1.37.0", config{})},
 	})
 
 	judge(t, diagnosis.VersionIncomplete, map[string]trial{

@@ -296,7 +296,7 @@ func (e *entry) setCluster(raw *v1alpha1.ClusterConfig) {
 func (e *entry) validate(data []byte) {
 	made, err := machineconfig.FromBytes(e.file, data)
 	if err == nil {
-		err = validate(made)
+		err = e.accepted(made)
 	}
 
 	if err != nil {
@@ -306,21 +306,22 @@ func (e *entry) validate(data []byte) {
 	}
 
 	// Of what is older than 1.5 nothing is known, and nothing is asked.
-	if needed := made.TalosContract(); needed.Greater(e.contract) && needed.Greater(talosconfig.TalosVersion1_5) {
+	if needed := made.TalosContract(); needed.Greater(e.release) && needed.Greater(talosconfig.TalosVersion1_5) {
 		e.value(e.place, "the machine config of %s needs Talos %s or newer, and talosVersion is %s", e.Hostname, needed,
 			e.talosVersion)
 	}
 }
 
-// validate turns a panic of a validator, which hostile patches can cause, into an error.
-func validate(config *machineconfig.Config) (err error) {
+// accepted is what Talos says against a config; nil if it takes it. A panic of a validator, which hostile patches can
+// cause, is an error.
+func (e *entry) accepted(config *machineconfig.Config) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			err = errors.New("its structure is unexpected")
 		}
 	}()
 
-	_, err = config.Validate(machineconfig.Mode{Metal: true})
+	_, err = config.Validate(machineconfig.Mode{Metal: true, Release: e.release})
 
 	return err
 }

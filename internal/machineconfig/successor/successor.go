@@ -13,9 +13,9 @@ import (
 type Outcome int
 
 const (
-	// Refused: it takes no config with both.
+	// Refused says that it takes no config with both.
 	Refused Outcome = iota
-	// DocumentWins: it takes both, and where they say different things the document counts.
+	// DocumentWins says that it takes both, and where they differ the document counts.
 	DocumentWins
 	// Both count.
 	Both

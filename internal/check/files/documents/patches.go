@@ -1,12 +1,10 @@
 package documents
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
@@ -193,15 +191,8 @@ func explained(patch *check.Patch) *machineconfig.LoadError {
 	return told
 }
 
-// loadPatch turns a panic of the decoder, which hostile input can cause, into an error.
-func loadPatch(text []byte) (err error) {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			err = errors.New("the patch can't be decoded")
-		}
-	}()
-
-	_, err = configpatcher.LoadPatch(text)
+func loadPatch(text []byte) error {
+	_, err := machineconfig.LoadPatch(text)
 
 	return err
 }
@@ -215,7 +206,7 @@ func isDuplicate(refused *machineconfig.LoadError) bool {
 }
 
 func checkUnknownKeys(r *check.Report, in *check.Input) {
-	if in.Contract() == nil {
+	if in.Release() == nil {
 		return // of a Talos that is newer than this program nothing is known
 	}
 
@@ -257,7 +248,7 @@ func unregisteredKind(patch *check.Patch) string {
 }
 
 func checkNewerKeys(r *check.Report, in *check.Input) {
-	contract := in.Contract()
+	talos := in.Release()
 	if in.Cluster.TalosVersion == "" {
 		return // then configs are made for the newest version that is known
 	}
@@ -272,7 +263,7 @@ func checkNewerKeys(r *check.Report, in *check.Input) {
 				continue
 			}
 
-			for _, key := range machineconfig.NewerKeys(root, contract) {
+			for _, key := range machineconfig.NewerKeys(root, talos) {
 				r.Found(patch.File.Line(key.Line, key.Column),
 					fmt.Sprintf("set talosVersion to %s or newer, or take %s out", key.Since, key.Name),
 					"%s has %s, which Talos knows from %s on, and talosVersion is %s", patch.Name(), key.Name, key.Since,
