@@ -145,7 +145,9 @@ func encryptionOf(t *testing.T, made *secrets.Bundle, contract string) encryptio
 		var said struct {
 			Resources []struct {
 				Resources []string
-				Providers []map[string]struct{ Keys []struct{ Name, Secret string } }
+				Providers []map[string]struct {
+					Keys []struct{ Name, Secret string }
+				}
 			}
 		}
 

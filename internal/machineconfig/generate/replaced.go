@@ -126,7 +126,9 @@ func isReplaced(field successor.Found, kinds map[string]bool) bool {
 	return kinds[field.Kind]
 }
 
-func isEmptyValue(value *yaml.Node) bool { return value.Kind == yaml.ScalarNode && value.Tag == "!!null" }
+func isEmptyValue(value *yaml.Node) bool {
+	return value.Kind == yaml.ScalarNode && value.Tag == "!!null"
+}
 
 // generatedKinds are those of the documents that the entry has without patches.
 func (e *entry) generatedKinds() map[string]bool {
