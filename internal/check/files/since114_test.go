@@ -87,7 +87,7 @@ func TestJSONPatchesOfConfigsInDocuments(t *testing.T) {
 }
 
 // rendered reads files after machine configs were made of them.
-func rendered(made files, t testing.TB) *check.Input {
+func rendered(made files, t testing.TB) *check.Input { //nolint:thelper // as read is called
 	t.Helper()
 
 	folder := made.write(t)
