@@ -55,7 +55,7 @@ func (c *Rendered) ResolverTexts() []string {
 	if resolver := c.Provider.NetworkResolverConfig(); resolver != nil && len(resolver.Resolvers()) > 0 {
 		var texts []string
 		for _, addr := range resolver.Resolvers() {
-			texts = append(texts, addr.String())
+			texts = append(texts, addr.Addr.String())
 		}
 
 		return texts

@@ -132,18 +132,18 @@ func (c *Config) CertSANs() []string { return slices.Clone(c.raw.MachineConfig.M
 
 // PodSubnets are the cluster's, or Talos' default.
 func (c *Config) PodSubnets() []netip.Prefix {
-	return parsePrefixes(c.Provider.Cluster().Network().PodCIDRs())
+	return c.Network().PodCIDRs()
 }
 
 // ServiceSubnets are the cluster's, or Talos' default.
 func (c *Config) ServiceSubnets() []netip.Prefix {
-	return parsePrefixes(c.Provider.Cluster().Network().ServiceCIDRs())
+	return c.Network().ServiceCIDRs()
 }
 
 // NodeIPSubnets are kubelet's filter of node addresses; empty means that all are good. Entries that exclude ("!…") are
 // left out.
 func (c *Config) NodeIPSubnets() []netip.Prefix {
-	return parsePrefixes(c.Provider.Machine().Kubelet().NodeIP().ValidSubnets())
+	return parsePrefixes(c.Node().NodeIP().ValidSubnets())
 }
 
 func parsePrefixes(texts []string) []netip.Prefix {
@@ -157,9 +157,6 @@ func parsePrefixes(texts []string) []netip.Prefix {
 
 	return prefixes
 }
-
-// CNI is "flannel" (Talos' default), "none" or "custom".
-func (c *Config) CNI() string { return c.Provider.Cluster().Network().CNI().Name() }
 
 // InstallImage is the installer image with its tag; empty when Talos picks it.
 func (c *Config) InstallImage() string {

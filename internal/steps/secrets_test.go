@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/require"
 
@@ -68,7 +69,7 @@ func TestWhoMakesSecretsIsToldWhatLosingThemMeans(t *testing.T) {
 	s.succeeds(t, steps.Secrets{Asked: true})
 	require.Equal(t, report.Applied, s.status("secrets", ""))
 	require.Contains(t, s.out.String(), "without it no node can ever be added to the cluster")
-	require.NoError(t, w.unseal(t).Validate())
+	require.NoError(t, w.unseal(t).Validate(talosconfig.TalosVersion1_13))
 }
 
 // Files are often made before there is any machine: only one that answers as configured speaks against new secrets.

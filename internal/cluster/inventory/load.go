@@ -149,8 +149,8 @@ func (r *reader) readCluster(root *yaml.Node, config *talconfig.Config) {
 		cluster.CNI = config.CNI.CNIName
 	}
 
-	cluster.PodSubnets = r.subnets(root, "clusterPodNets", config.PodNets, constants.DefaultIPv4PodNet)
-	cluster.ServiceSubnets = r.subnets(root, "clusterSvcNets", config.ServiceNets, constants.DefaultIPv4ServiceNet)
+	cluster.PodSubnets = r.subnets(root, "clusterPodNets", config.PodNets, constants.DefaultIPv4PodCIDR)
+	cluster.ServiceSubnets = r.subnets(root, "clusterSvcNets", config.ServiceNets, constants.DefaultIPv4ServiceCIDR)
 
 	r.readEndpoint(root, config.Endpoint)
 }

@@ -61,7 +61,10 @@ func Recover(config *machineconfig.Config, now time.Time) (*secrets.Bundle, erro
 		return nil, errors.New("it holds only a part of the secrets")
 	}
 
-	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(now), config.Provider)
+	bundle, err := secrets.NewBundleFromConfig(secrets.NewFixedClock(now), config.Provider)
+	if err != nil {
+		return nil, fmt.Errorf("read secrets: %w", err)
+	}
 
 	text, err := Encode(bundle)
 	if err != nil {
@@ -81,15 +84,23 @@ var noVariables = talconfig.Variables{Lookup: func(string) (string, bool) { retu
 
 // whole reports whether a config has each of the keys; a missing one would be taken for an empty one.
 func whole(config *machineconfig.Config) bool {
-	cluster := config.Provider.Cluster()
+	provider := config.Provider
+
+	kubernetes, aggregator := provider.K8sAPIServerCAConfig(), provider.K8sAggregatorCAConfig()
+	accounts, identity := provider.K8sServiceAccountConfig(), provider.DiscoveryIdentityConfig()
+
+	if kubernetes == nil || aggregator == nil || accounts == nil || identity == nil {
+		return false
+	}
 
 	for _, authority := range []*x509.PEMEncodedCertificateAndKey{
-		cluster.IssuingCA(), cluster.AggregatorCA(), cluster.Etcd().CA(), config.Provider.Machine().Security().IssuingCA(),
+		kubernetes.IssuingCA(), aggregator.IssuingCA(), provider.Cluster().Etcd().CA(),
+		provider.Machine().Security().IssuingCA(),
 	} {
 		if authority == nil || len(authority.Crt) == 0 || len(authority.Key) == 0 {
 			return false
 		}
 	}
 
-	return cluster.ServiceAccount() != nil && cluster.Token() != nil && cluster.ID() != ""
+	return accounts.IssuingKey() != nil && provider.Cluster().Token() != nil && identity.ClusterID() != ""
 }

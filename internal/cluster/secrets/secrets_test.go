@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
@@ -89,7 +90,7 @@ func TestBundlesAreReadInEveryFormThatProgramsWrite(t *testing.T) {
 			got, err := clustersecrets.Decode("talsecret.yaml", []byte(text), with(nil), now)
 			require.NoError(t, err)
 			requireSame(t, bundle(t), got)
-			require.NoError(t, got.Validate())
+			require.NoError(t, got.Validate(talosconfig.TalosVersion1_13))
 			require.Equal(t, now, got.Clock.Now())
 		})
 	}

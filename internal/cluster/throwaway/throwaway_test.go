@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/siderolabs/crypto/x509"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
@@ -15,7 +16,7 @@ func TestSecretsAreValidQuickAndMarked(t *testing.T) {
 
 	bundle, err := throwaway.Secrets()
 	require.NoError(t, err)
-	require.NoError(t, bundle.Validate())
+	require.NoError(t, bundle.Validate(talosconfig.TalosVersion1_13))
 	require.Len(t, "made up to be judged, never used", 32, "as long as a cluster's id")
 
 	key, err := bundle.Certs.K8sServiceAccount.GetKey()

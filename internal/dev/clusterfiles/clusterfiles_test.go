@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/siderolabs/crypto/x509"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
@@ -102,7 +103,7 @@ func TestNoKeyIsRSA(t *testing.T) {
 
 	bundle, err := clusterfiles.NewSecrets()
 	require.NoError(t, err)
-	require.NoError(t, bundle.Validate())
+	require.NoError(t, bundle.Validate(talosconfig.TalosVersion1_13))
 
 	key, err := bundle.Certs.K8sServiceAccount.GetKey()
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/runtime/extensions"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
@@ -29,7 +30,7 @@ func (e *entry) resolverDocument() config.Document {
 	for _, server := range e.settings.Nameservers {
 		if address, err := netip.ParseAddr(server); err == nil { // else it was told
 			document.ResolverNameservers = append(document.ResolverNameservers,
-				network.NameserverConfig{Address: network.Addr{Addr: address}})
+				network.NameserverConfig{Address: meta.Addr{Addr: address}})
 		}
 	}
 

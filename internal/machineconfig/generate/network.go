@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
@@ -301,7 +302,7 @@ func (l *links) route(i int, declared *v1alpha1.Route) network.RouteConfig {
 		// Talos knows the destination of a default route by its gateway, and refuses it when it is written.
 		isDefault := destination.Bits() == 0 && destination.Addr().IsUnspecified()
 		if !isDefault {
-			made.RouteDestination = network.Prefix{Prefix: destination}
+			made.RouteDestination = meta.Prefix{Prefix: destination}
 		}
 
 		if isDefault && declared.RouteGateway == "" {
@@ -315,9 +316,9 @@ func (l *links) route(i int, declared *v1alpha1.Route) network.RouteConfig {
 	return made
 }
 
-func (l *links) address(place *yaml.Node, key, text string) network.Addr {
+func (l *links) address(place *yaml.Node, key, text string) meta.Addr {
 	if text == "" {
-		return network.Addr{}
+		return meta.Addr{}
 	}
 
 	address, err := netip.ParseAddr(text)
@@ -325,7 +326,7 @@ func (l *links) address(place *yaml.Node, key, text string) network.Addr {
 		l.value(yamlfile.PlaceOf(place, key), "%q: %q is no IP address", key, text)
 	}
 
-	return network.Addr{Addr: address}
+	return meta.Addr{Addr: address}
 }
 
 // dhcp adds what asks for addresses; by default only IPv4 is asked for.
@@ -453,7 +454,7 @@ func (l *links) peer(declared *v1alpha1.DeviceWireguardPeer) network.WireguardPe
 			l.bad("wireguard", "\"endpoint\": %q is no IP address with a port, as 192.0.2.1:51820", declared.WireguardEndpoint)
 		}
 
-		peer.WireguardEndpoint = network.AddrPort{AddrPort: endpoint}
+		peer.WireguardEndpoint = meta.AddrPort{AddrPort: endpoint}
 	}
 
 	for _, text := range declared.WireguardAllowedIPs {
@@ -464,7 +465,7 @@ func (l *links) peer(declared *v1alpha1.DeviceWireguardPeer) network.WireguardPe
 			continue
 		}
 
-		peer.WireguardAllowedIPs = append(peer.WireguardAllowedIPs, network.Prefix{Prefix: allowed})
+		peer.WireguardAllowedIPs = append(peer.WireguardAllowedIPs, meta.Prefix{Prefix: allowed})
 	}
 
 	return peer

@@ -41,8 +41,8 @@ func (c *cluster) prepare() error {
 		return fmt.Errorf("prepare generation: %w", err)
 	}
 
-	input.PodNet = c.subnets(c.config.PodNets, constants.DefaultIPv4PodNet)
-	input.ServiceNet = c.subnets(c.config.ServiceNets, constants.DefaultIPv4ServiceNet)
+	input.PodNet = c.subnets(c.config.PodNets, constants.DefaultIPv4PodCIDR)
+	input.ServiceNet = c.subnets(c.config.ServiceNets, constants.DefaultIPv4ServiceCIDR)
 	input.AdditionalMachineCertSANs = c.config.AdditionalMachineCertSANs
 	input.AdditionalSubjectAltNames = c.config.AdditionalAPIServerCertSANs
 	c.input = input

@@ -562,7 +562,7 @@ func TestNameServersStandWhereAPatchHasTheRestOfThem(t *testing.T) {
 
 		var servers []string
 		for _, server := range provider.NetworkResolverConfig().Resolvers() {
-			servers = append(servers, server.String())
+			servers = append(servers, server.Addr.String())
 		}
 
 		require.Equal(t, want, servers, patch)

@@ -10,6 +10,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
@@ -148,7 +149,7 @@ func (n *profileNetwork) addTo(generated talosconfig.Provider, multidoc bool) (t
 	resolver := network.NewResolverConfigV1Alpha1()
 	for _, server := range n.servers {
 		resolver.ResolverNameservers = append(resolver.ResolverNameservers,
-			network.NameserverConfig{Address: network.Addr{Addr: server}})
+			network.NameserverConfig{Address: meta.Addr{Addr: server}})
 	}
 
 	return withDocument(generated, resolver)

@@ -189,7 +189,7 @@ func checkAddressTexts(r *check.Report, config *check.Rendered) {
 	judge(config.ResolverTexts(), config.ResolverPlace)
 
 	if server := raw.ClusterConfig.APIServerConfig; server != nil {
-		judge(server.CertSANs, config.File.At("cluster.apiServer.certSANs").Item)
+		judge(server.ExtraCertSANs, config.File.At("cluster.apiServer.certSANs").Item)
 	}
 }
 

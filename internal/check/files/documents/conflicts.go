@@ -22,7 +22,7 @@ var sameThings = []sameThing{
 	{"machine.network.nameservers", "ResolverConfig",
 		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().Resolvers() != nil }},
 	{"machine.network.searchDomains", "ResolverConfig",
-		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().SearchDomains() != nil }},
+		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().SearchDomains().IsPresent() }},
 	{"machine.network.disableSearchDomain", "ResolverConfig",
 		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().DisableSearchDomain() }},
 	{"machine.time.disabled", "TimeSyncConfig", ofTime(config.NetworkTimeSyncConfig.Disabled)},

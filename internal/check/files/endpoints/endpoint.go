@@ -86,7 +86,7 @@ func checkEndpoint(ctx context.Context, r *check.Report, in *check.Input) {
 func servedPort(in *check.Input) (int, bool) {
 	for _, node := range in.Cluster.ControlPlanes() {
 		if config := in.ConfigOf(node); config != nil {
-			return config.Provider.Cluster().LocalAPIServerPort(), true
+			return config.APIServer().APIPort(), true
 		}
 	}
 

@@ -184,7 +184,7 @@ func tcp(numbers ...uint16) func(*check.Rendered) []port {
 }
 
 func apiServerPort(config *check.Rendered) []port {
-	return []port{{nethelpers.ProtocolTCP, uint16(config.Provider.Cluster().LocalAPIServerPort())}} //nolint:gosec // a port has 16 bits
+	return []port{{nethelpers.ProtocolTCP, uint16(config.APIServer().APIPort())}} //nolint:gosec // a port has 16 bits
 }
 
 // flannelPort is where Talos' Flannel takes packets of other nodes' pods.

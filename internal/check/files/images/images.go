@@ -568,7 +568,7 @@ func checkModules(r *check.Report, in *check.Input) {
 			continue
 		}
 
-		for i, module := range config.Provider.Machine().Kernel().Modules() {
+		for i, module := range config.Provider.KernelModuleConfigs() {
 			extensions := moduleExtensions[module.Name()]
 
 			if len(extensions) > 0 && !slices.ContainsFunc(extensions,

@@ -52,7 +52,7 @@ func checkCiliumCNI(r *check.Report, in *check.Input) {
 		}
 
 		// The manifests of a custom CNI may be Cilium's own.
-		if urls := config.Provider.Cluster().Network().CNI().URLs(); name == constants.CustomCNI &&
+		if urls := config.CNIManifests(); name == constants.CustomCNI &&
 			slices.ContainsFunc(urls, func(url string) bool {
 				return strings.Contains(strings.ToLower(url), "cilium")
 			}) {
@@ -75,7 +75,7 @@ func checkCiliumKubeProxy(r *check.Report, in *check.Input) {
 			continue // the control planes alone run kube-proxy's manifest
 		}
 
-		runs := config.Provider.Cluster().Proxy().Enabled()
+		runs := config.Proxy().Enabled()
 
 		switch {
 		case replaces && runs:
@@ -149,11 +149,11 @@ func checkCiliumAPIServer(r *check.Report, in *check.Input) {
 	}
 
 	for _, config := range in.Configs {
-		prism := config.Provider.Machine().Features().KubePrism()
+		prism := config.Provider.K8sKubePrismConfig()
 		at := in.Locate(config.File.At("machine.features.kubePrism"))
 
 		switch {
-		case !prism.Enabled():
+		case prism == nil:
 			r.Config = config
 			r.Found(values.At("k8sServiceHost"), "set machine.features.kubePrism.enabled to true",
 				"Cilium is to reach the API server at %s:%s, and KubePrism is off (%s)", host.Text, port.Text, at)

@@ -91,9 +91,9 @@ func area(name check.Area, checks ...check.Check) []check.Check {
 
 // forwards reports whether CoreDNS asks the node's DNS cache.
 func forwards(config *check.Rendered) bool {
-	dns := config.Provider.Machine().Features().HostDNS()
+	dns := config.HostDNS()
 
-	return dns.Enabled() && dns.ForwardKubeDNSToHost()
+	return dns.HostDNSEnabled() && dns.ForwardKubeDNSToHost()
 }
 
 // hostDNSAddressOnLoopback reports whether the node has the cache's address on its loopback link, as a way around eBPF
@@ -112,7 +112,7 @@ func checkHostDNS(r *check.Report, in *check.Input) {
 	said := []string{"enabled"}
 
 	for _, config := range in.Configs {
-		if dns := config.Provider.Machine().Features().HostDNS(); !dns.Enabled() {
+		if dns := config.HostDNS(); !dns.HostDNSEnabled() {
 			off, r.Config = true, config
 			r.Found(config.File.At("machine.features.hostDNS.enabled"), "set machine.features.hostDNS.enabled to true",
 				"host DNS is not enabled")
@@ -128,7 +128,7 @@ func checkHostDNS(r *check.Report, in *check.Input) {
 	}
 
 	if all(func(config *check.Rendered) bool {
-		return config.Provider.Machine().Features().HostDNS().ResolveMemberNames()
+		return config.HostDNS().ResolveMemberNames()
 	}) {
 		said = append(said, "resolves member names")
 	}
@@ -150,7 +150,7 @@ func checkForwarding(r *check.Report, in *check.Input) {
 	}
 
 	for _, config := range in.Configs {
-		if dns := config.Provider.Machine().Features().HostDNS(); dns.Enabled() && !dns.ForwardKubeDNSToHost() {
+		if dns := config.HostDNS(); dns.HostDNSEnabled() && !dns.ForwardKubeDNSToHost() {
 			r.Config = config
 			r.Suggest(config.File.At("machine.features.hostDNS.forwardKubeDNSToHost"),
 				"set machine.features.hostDNS.forwardKubeDNSToHost to true",
@@ -450,7 +450,7 @@ func checkLabels(r *check.Report, in *check.Input) {
 	for _, config := range in.Configs {
 		external = external || config.Provider.Cluster().ExternalCloudProvider().Enabled()
 
-		for label := range config.Provider.Machine().NodeLabels() {
+		for label := range config.Node().Labels() {
 			if slices.Contains(topologyLabels, label) {
 				labels = append(labels, label)
 			}
@@ -490,10 +490,10 @@ func checkRefusedLabels(r *check.Report, config *check.Rendered) {
 		return
 	}
 
-	for _, label := range slices.Sorted(maps.Keys(config.Provider.Machine().NodeLabels())) {
+	for _, label := range slices.Sorted(maps.Keys(config.Node().Labels())) {
 		if check.RefusedToKubelets(label) {
 			r.Found(labelPlace(config, label),
-				"take it out, and run: kubectl label node "+config.Name+" "+label+"="+config.Provider.Machine().NodeLabels()[label],
+				"take it out, and run: kubectl label node "+config.Name+" "+label+"="+config.Node().Labels()[label],
 				"a worker may not set the label %s itself", label)
 		}
 	}
@@ -505,9 +505,9 @@ func checkTopology(r *check.Report, in *check.Input) {
 		var with, without []*check.Rendered
 
 		for _, config := range in.Configs {
-			if _, set := config.Provider.Machine().NodeLabels()[label]; set {
+			if _, set := config.Node().Labels()[label]; set {
 				with = append(with, config)
-			} else if !check.IsControlPlane(config) || config.Provider.Cluster().ScheduleOnControlPlanes() {
+			} else if !check.IsControlPlane(config) || config.ControlPlaneTakesPods() {
 				without = append(without, config)
 			}
 		}

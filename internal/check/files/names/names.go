@@ -56,7 +56,7 @@ func checkClusterName(r *check.Report, in *check.Input) {
 
 // checkDNSDomain looks at the end of all services' names.
 func checkDNSDomain(r *check.Report, config *check.Rendered) {
-	domain := config.Provider.Cluster().Network().DNSDomain()
+	domain := config.Network().DNSDomain()
 	place := config.File.At("cluster.network.dnsDomain")
 
 	folded := strings.ToLower(strings.TrimSuffix(domain, "."))
@@ -105,7 +105,7 @@ func checkHostnameTwice(r *check.Report, config *check.Rendered) {
 
 // checkMisleadingHostname looks for names that mean something else already.
 func checkMisleadingHostname(r *check.Report, config *check.Rendered) {
-	domain := config.Provider.Cluster().Network().DNSDomain()
+	domain := config.Network().DNSDomain()
 
 	for name, place := range config.Hostnames() {
 		folded := strings.ToLower(name)

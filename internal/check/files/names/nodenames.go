@@ -130,7 +130,7 @@ func hostnameOf(node *inventory.Node, config *check.Rendered) string {
 func nodeName(hostname string, config *check.Rendered) string {
 	name := registeredName(hostname)
 
-	if config == nil || !config.Provider.Machine().Kubelet().RegisterWithFQDN() {
+	if config == nil || !config.Node().RegisterWithFQDN() {
 		name, _, _ = strings.Cut(name, ".")
 	}
 

@@ -278,7 +278,7 @@ func managerArguments(c *check.Rendered, name string) []string {
 		return nil
 	}
 
-	return c.Provider.Cluster().ControllerManager().ExtraArgs()[name]
+	return c.ControllerManager().ExtraArgs()[name]
 }
 
 // givesNoParts reports whether the controller manager is told to leave pods' addresses to others.

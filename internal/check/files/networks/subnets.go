@@ -85,7 +85,7 @@ func containing(subnets []subnet, addr netip.Addr) (subnet, bool) {
 // declared by an address that a router translates, as in a cloud: then it has others.
 func checkNodeIPs(r *check.Report, in *check.Input) {
 	r.EachNode(func(node *inventory.Node, config *check.Rendered) {
-		valid := config.Provider.Machine().Kubelet().NodeIP().ValidSubnets()
+		valid := config.Node().NodeIP().ValidSubnets()
 		addresses := check.AddressesOf(node, config)
 
 		if len(valid) == 0 || len(addresses) == 0 ||

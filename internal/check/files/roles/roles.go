@@ -51,7 +51,7 @@ func checkNoControlPlane(r *check.Report, in *check.Input) {
 // checkScheduling looks for clusters without a place for pods.
 func checkScheduling(r *check.Report, in *check.Input) {
 	takes := func(config *check.Rendered) bool {
-		return check.IsWorker(config) || config.Provider.Cluster().ScheduleOnControlPlanes()
+		return check.IsWorker(config) || config.ControlPlaneTakesPods()
 	}
 	if slices.ContainsFunc(in.Configs, takes) {
 		return
@@ -67,13 +67,13 @@ func checkSchedulingVaries(r *check.Report, in *check.Input) {
 	var first *check.Rendered
 
 	for _, config := range in.Configs {
-		takes := config.Provider.Cluster().ScheduleOnControlPlanes()
+		takes := config.ControlPlaneTakesPods()
 
 		switch {
 		case check.IsWorker(config):
 		case first == nil:
 			first = config
-		case takes != first.Provider.Cluster().ScheduleOnControlPlanes():
+		case takes != first.ControlPlaneTakesPods():
 			r.Config = config
 			r.Found(config.File.At("cluster.allowSchedulingOnControlPlanes"), "set it for all control planes at once",
 				"%s %s, and %s %s", config.Name, takesPods(takes), first.Name, takesPods(!takes))
@@ -146,7 +146,7 @@ const featureGates = "feature-gates"
 
 // kubeletArgumentGates are those of the kubelet's arguments.
 func kubeletArgumentGates(c *check.Rendered) map[string]gate {
-	return argumentGates(c.Provider.Machine().Kubelet().ExtraArgs()[featureGates],
+	return argumentGates(c.Kubelet().ExtraArgs()[featureGates],
 		c.File.At("machine.kubelet.extraArgs").Field(featureGates))
 }
 
@@ -183,7 +183,7 @@ func serverGates(c *check.Rendered) map[string]gate {
 		return nil
 	}
 
-	return argumentGates(c.Provider.Cluster().APIServer().ExtraArgs()[featureGates],
+	return argumentGates(c.APIServer().ExtraArgs()[featureGates],
 		c.File.At("cluster.apiServer.extraArgs").Field(featureGates))
 }
 

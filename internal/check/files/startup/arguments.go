@@ -46,7 +46,7 @@ func components(config *check.Rendered) []component {
 	kubeletGone := map[string]int{"container-runtime": 27, "network-plugin": 24, "cni-bin-dir": 24, "cni-conf-dir": 24,
 		"keep-terminated-pod-volumes": 31}
 
-	list := []component{{kubelet, config.Provider.Machine().Kubelet().ExtraArgs(),
+	list := []component{{kubelet, config.Kubelet().ExtraArgs(),
 		config.File.At("machine.kubelet.extraArgs"), kubeletOwn, kubeletGone}}
 
 	if check.IsWorker(config) {
@@ -57,23 +57,23 @@ func components(config *check.Rendered) []component {
 	place := func(section string) check.Place { return config.File.At("cluster." + section + ".extraArgs") }
 
 	if raw.APIServerConfig != nil {
-		list = append(list, component{apiServer, cluster.APIServer().ExtraArgs(), place("apiServer"), apiServerOwn,
+		list = append(list, component{apiServer, config.APIServer().ExtraArgs(), place("apiServer"), apiServerOwn,
 			map[string]int{"insecure-port": 24, "insecure-bind-address": 24, "basic-auth-file": 19}})
 	}
 
 	if raw.ControllerManagerConfig != nil {
-		list = append(list, component{controllerManager, cluster.ControllerManager().ExtraArgs(),
+		list = append(list, component{controllerManager, config.ControllerManager().ExtraArgs(),
 			place("controllerManager"), controllerManagerOwn, map[string]int{"port": 24, "address": 24,
 				"pod-eviction-timeout": 27, "enable-taint-manager": 27}})
 	}
 
 	if raw.SchedulerConfig != nil {
-		list = append(list, component{scheduler, cluster.Scheduler().ExtraArgs(), place("scheduler"), schedulerOwn,
+		list = append(list, component{scheduler, config.Scheduler().ExtraArgs(), place("scheduler"), schedulerOwn,
 			map[string]int{"port": 24, "address": 24, "policy-config-file": 23, "algorithm-provider": 23}})
 	}
 
-	if raw.ProxyConfig != nil && cluster.Proxy().Enabled() {
-		list = append(list, component{proxy, cluster.Proxy().ExtraArgs(), place("proxy"), []string{"kubeconfig"}, nil})
+	if raw.ProxyConfig != nil && config.Proxy().Enabled() {
+		list = append(list, component{proxy, config.Proxy().ExtraArgs(), place("proxy"), []string{"kubeconfig"}, nil})
 	}
 
 	if raw.EtcdConfig != nil {
@@ -188,16 +188,16 @@ type undone struct {
 func settingsWithArguments(config *check.Rendered) []undone {
 	cluster := config.Provider.Cluster()
 	settings := []undone{
-		{kubelet, "cluster-domain", "cluster.network.dnsDomain", cluster.Network().DNSDomain()},
+		{kubelet, "cluster-domain", "cluster.network.dnsDomain", config.Network().DNSDomain()},
 		{kubelet, "cluster-dns", "machine.kubelet.clusterDNS",
-			strings.Join(config.Provider.Machine().Kubelet().ClusterDNS(), ",")},
+			strings.Join(config.Kubelet().ClusterDNS(), ",")},
 		{kubelet, "node-ip", "machine.kubelet.nodeIP.validSubnets",
-			strings.Join(config.Provider.Machine().Kubelet().NodeIP().ValidSubnets(), ",")},
+			strings.Join(config.Node().NodeIP().ValidSubnets(), ",")},
 		{kubelet, "hostname-override", "the hostname", config.Hostname()},
 		{apiServer, "service-cluster-ip-range", "cluster.network.serviceSubnets",
-			strings.Join(cluster.Network().ServiceCIDRs(), ",")},
-		{controllerManager, "cluster-cidr", "cluster.network.podSubnets", strings.Join(cluster.Network().PodCIDRs(), ",")},
-		{proxy, "cluster-cidr", "cluster.network.podSubnets", strings.Join(cluster.Network().PodCIDRs(), ",")},
+			joined(config.ServiceSubnets())},
+		{controllerManager, "cluster-cidr", "cluster.network.podSubnets", joined(config.PodSubnets())},
+		{proxy, "cluster-cidr", "cluster.network.podSubnets", joined(config.PodSubnets())},
 	}
 
 	if cluster.ExternalCloudProvider().Enabled() {
@@ -206,19 +206,29 @@ func settingsWithArguments(config *check.Rendered) []undone {
 
 	if check.IsControlPlane(config) {
 		settings = append(settings, undone{apiServer, "secure-port", "cluster.controlPlane.localAPIServerPort",
-			strconv.Itoa(cluster.LocalAPIServerPort())})
+			strconv.Itoa(config.APIServer().APIPort())})
 
 		if declared := config.Provider.RawV1Alpha1().ClusterConfig.ProxyConfig; declared != nil {
 			settings = append(settings, undone{proxy, "proxy-mode", "cluster.proxy.mode", declared.ModeConfig})
 		}
 
-		if cluster.Network().CNI().Name() == constants.FlannelCNI {
+		if config.CNI() == constants.FlannelCNI {
 			settings = append(settings, undone{controllerManager, "allocate-node-cidrs",
 				"cluster.network.cni (flannel needs the subnets that it hands out)", "true"})
 		}
 	}
 
 	return settings
+}
+
+// joined are subnets as an argument lists them.
+func joined(subnets []netip.Prefix) string {
+	texts := make([]string, 0, len(subnets))
+	for _, subnet := range subnets {
+		texts = append(texts, subnet.String())
+	}
+
+	return strings.Join(texts, ",")
 }
 
 // checkUndoneSettings looks for arguments with another value than the setting that they take the place of.

@@ -125,7 +125,7 @@ func checkWorkerTaints(r *check.Report, config *check.Rendered) {
 		return
 	}
 
-	for _, key := range slices.Sorted(maps.Keys(config.Provider.Machine().NodeTaints())) {
+	for _, key := range slices.Sorted(maps.Keys(config.Node().Taints())) {
 		r.Found(config.File.At("machine.nodeTaints"), "register the node with it: machine.kubelet.extraConfig."+
 			"registerWithTaints, a list of key, value and effect", "a worker may not set the taint %s itself", key)
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
@@ -173,14 +173,13 @@ type Component struct {
 
 // Components are those with an image, the kubelet first.
 func Components(rendered *check.Rendered) []Component {
-	all := []Component{{"kubelet", "machine.kubelet.image", rendered.Provider.Machine().Kubelet().Image()}}
+	all := []Component{{"kubelet", "machine.kubelet.image", rendered.Kubelet().Image()}}
 
 	if check.IsControlPlane(rendered) {
-		cluster := rendered.Provider.Cluster()
 		all = append(all,
-			Component{"kube-apiserver", "cluster.apiServer.image", cluster.APIServer().Image()},
-			Component{"kube-controller-manager", "cluster.controllerManager.image", cluster.ControllerManager().Image()},
-			Component{"kube-scheduler", "cluster.scheduler.image", cluster.Scheduler().Image()},
+			Component{"kube-apiserver", "cluster.apiServer.image", rendered.APIServer().Image()},
+			Component{"kube-controller-manager", "cluster.controllerManager.image", rendered.ControllerManager().Image()},
+			Component{"kube-scheduler", "cluster.scheduler.image", rendered.Scheduler().Image()},
 		)
 	}
 
@@ -195,7 +194,7 @@ func (c Component) declared(rendered *check.Rendered) bool {
 
 // Tag is the image's version.
 func (c Component) Tag() string {
-	kubernetes, err := v1alpha1.KubernetesVersionFromImageRef(c.Image)
+	kubernetes, err := compatibility.KubernetesVersionFromImageRef(c.Image)
 	if err != nil {
 		return ""
 	}

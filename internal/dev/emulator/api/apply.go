@@ -39,22 +39,27 @@ func (s *machineService) ApplyConfiguration(ctx context.Context,
 		return nil, errNotAuthorized
 	}
 
-	if request.GetMode() != machine.ModeTry {
+	keepsTry := request.GetMode() == machine.ModeTry
+	if !keepsTry && !b.Release.NeverReboots {
 		b.Config.CancelRollback()
 	}
 
-	provider, warnings, err := b.Config.Check(request.GetData(), active)
+	provider, warnings, mode, err := s.judge(request, active)
 	if err != nil {
 		return nil, err
 	}
 
-	mode, details, obstacle, err := effectiveMode(request.GetMode(), active, provider)
+	mode, details, obstacle, err := s.effectiveMode(mode, active, provider)
 	if err != nil {
 		return nil, err
 	}
 
 	if request.GetDryRun() {
 		return dryRun(active, provider, mode, details)
+	}
+
+	if !keepsTry && b.Release.NeverReboots {
+		b.Config.CancelRollback()
 	}
 
 	b.Log("apply config request: mode %s", mode)
@@ -74,9 +79,64 @@ func (s *machineService) ApplyConfiguration(ctx context.Context,
 	}, nil
 }
 
+// judge loads and validates a machine config, and says in which mode it is to be applied.
+func (s *machineService) judge(request *machineapi.ApplyConfigurationRequest, active talosconfig.Provider) (
+	provider talosconfig.Provider, warnings []string, mode machineapi.ApplyConfigurationRequest_Mode, err error,
+) {
+	mode = request.GetMode()
+
+	provider, err = s.boot.Config.Load(request.GetData(), active)
+	if err != nil {
+		return nil, nil, mode, err
+	}
+
+	if mode == machine.ModeReboot && s.boot.Release.NeverReboots {
+		if active != nil {
+			return nil, nil, mode, status.Error(codes.Unimplemented,
+				"the REBOOT mode is not supported, please use AUTO or NO_REBOOT modes instead")
+		}
+
+		mode = machine.ModeNoReboot
+	}
+
+	warnings, err = s.boot.Config.Validate(provider)
+
+	return provider, warnings, mode, err
+}
+
 // effectiveMode is what an apply in a mode does to this node, with the text that tells so, and with the text of what
 // makes a reboot necessary.
-func effectiveMode(mode machineapi.ApplyConfigurationRequest_Mode, active, provider talosconfig.Provider) (
+func (s *machineService) effectiveMode(mode machineapi.ApplyConfigurationRequest_Mode,
+	active, provider talosconfig.Provider) (
+	effective machineapi.ApplyConfigurationRequest_Mode, details, obstacle string, err error,
+) {
+	if s.boot.Release.NeverReboots {
+		effective, details, err = modeWithoutReboot(mode)
+
+		return effective, details, "", err
+	}
+
+	return modeWithReboot(mode, active, provider)
+}
+
+// modeWithoutReboot is what an apply in a mode does to a node that never reboots for one.
+func modeWithoutReboot(mode machineapi.ApplyConfigurationRequest_Mode) (
+	effective machineapi.ApplyConfigurationRequest_Mode, details string, err error,
+) {
+	switch mode {
+	case machine.ModeAuto:
+		return machine.ModeNoReboot, withoutReboot, nil
+	case machine.ModeNoReboot, machine.ModeTry:
+		return mode, withoutReboot, nil
+	case machine.ModeStaged:
+		return mode, staged, nil
+	default:
+		return mode, "", status.Errorf(codes.InvalidArgument, "incorrect mode '%s' specified for the apply config call", mode)
+	}
+}
+
+// modeWithReboot is what an apply in a mode does to a node that reboots for what it can't take over.
+func modeWithReboot(mode machineapi.ApplyConfigurationRequest_Mode, active, provider talosconfig.Provider) (
 	effective machineapi.ApplyConfigurationRequest_Mode, details, obstacle string, err error,
 ) {
 	if active != nil && (mode == machine.ModeAuto || mode == machine.ModeNoReboot || mode == machine.ModeTry) {
@@ -96,7 +156,7 @@ func effectiveMode(mode machineapi.ApplyConfigurationRequest_Mode, active, provi
 	case mode == machine.ModeReboot:
 		return machine.ModeReboot, withReboot, "", nil
 	case mode == machine.ModeStaged:
-		return machine.ModeStaged, "Staged configuration to be applied after the next reboot", "", nil
+		return machine.ModeStaged, staged, "", nil
 	case mode == machine.ModeAuto && obstacle != "":
 		return machine.ModeReboot, withReboot, ": " + obstacle, nil
 	case mode == machine.ModeAuto:
@@ -113,6 +173,7 @@ func effectiveMode(mode machineapi.ApplyConfigurationRequest_Mode, active, provi
 const (
 	withReboot    = "Applied configuration with a reboot"
 	withoutReboot = "Applied configuration without a reboot"
+	staged        = "Staged configuration to be applied after the next reboot"
 )
 
 // rebootNeeded is the difference that can't take effect in the running system; empty when everything can.

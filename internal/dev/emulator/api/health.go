@@ -155,7 +155,10 @@ const ownCertificate = 10 * time.Minute
 func (s *clusterService) ownAPI(ctx context.Context, roles role.Set) (*client.Client, error) {
 	b := s.boot
 
-	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(b.WallNow()), b.Config.Settings())
+	bundle, err := secrets.NewBundleFromConfig(secrets.NewFixedClock(b.WallNow()), b.Config.Settings())
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the secrets: %w", err)
+	}
 
 	signed, err := bundle.GenerateTalosAPIClientCertificateWithTTL(roles, ownCertificate)
 	if err != nil {

@@ -163,21 +163,23 @@ func (s *machineService) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineS
 		return err
 	}
 
-	cluster := s.boot.Config.Settings().Cluster()
+	config := s.boot.Config.Settings()
+	admin, cluster, authority := config.Cluster().AdminKubeconfig(), config.K8sClusterConfig(), config.K8sAPIServerCAConfig()
 
-	pems := [][]byte{cluster.IssuingCA().Crt}
-	for _, ca := range cluster.AcceptedCAs() {
+	var pems [][]byte
+
+	for _, ca := range authority.AcceptedCAs() {
 		pems = append(pems, ca.Crt)
 	}
 
 	file, err := kubernetes.AdminKubeconfig(kubernetes.AdminOptions{
-		ClusterName:  cluster.Name(),
-		Endpoint:     cluster.Endpoint().String(),
-		IssuingCA:    cluster.IssuingCA(),
+		ClusterName:  cluster.ClusterName(),
+		Endpoint:     cluster.ClusterEndpoint().String(),
+		IssuingCA:    authority.IssuingCA(),
 		AcceptedCAs:  bytes.Join(pems, nil),
-		CommonName:   cluster.AdminKubeconfig().CommonName(),
-		Organization: cluster.AdminKubeconfig().CertOrganization(),
-		Lifetime:     cluster.AdminKubeconfig().CertLifetime(),
+		CommonName:   admin.CommonName(),
+		Organization: admin.CertOrganization(),
+		Lifetime:     admin.CertLifetime(),
 		Now:          s.boot.WallNow,
 	})
 	if err != nil {
@@ -210,14 +212,17 @@ func (s *machineService) GenerateClientConfiguration(_ context.Context,
 	roles, _ := role.Parse(request.GetRoles())
 	config := s.boot.Config.Settings()
 
-	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(s.boot.WallNow()), config)
+	bundle, err := secrets.NewBundleFromConfig(secrets.NewFixedClock(s.boot.WallNow()), config)
+	if err != nil {
+		return nil, err
+	}
 
 	certificate, err := bundle.GenerateTalosAPIClientCertificateWithTTL(roles, lifetime)
 	if err != nil {
 		return nil, err
 	}
 
-	name := config.Cluster().Name()
+	name := config.K8sClusterConfig().ClusterName()
 	if names := roles.Strings(); len(names) == 1 {
 		name = strings.TrimPrefix(names[0], role.Prefix) + "@" + name
 	}

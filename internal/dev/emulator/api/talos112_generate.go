@@ -195,6 +195,11 @@ func (r *generateRequest) generate(base talosconfig.Provider) (config, client []
 		return nil, nil, err
 	}
 
+	if cni := r.cluster.GetClusterNetwork().GetCniConfig(); cni != nil {
+		provider.RawV1Alpha1().ClusterConfig.ClusterNetwork.CNI =
+			&v1alpha1.CNIConfig{CNIName: cni.GetName(), CNIUrls: cni.GetUrls()}
+	}
+
 	if config, err = provider.Bytes(); err != nil {
 		return nil, nil, err
 	}
@@ -224,7 +229,7 @@ func (r *generateRequest) secrets(base talosconfig.Provider) (*secrets.Bundle, e
 
 	clock := secrets.NewFixedClock(now)
 	if base != nil {
-		return secrets.NewBundleFromConfig(clock, base), nil
+		return secrets.NewBundleFromConfig(clock, base)
 	}
 
 	return secrets.NewBundle(clock, talosconfig.TalosVersion1_11)
@@ -250,11 +255,6 @@ func (r *generateRequest) options() []generate.Option {
 
 	if domain := r.cluster.GetClusterNetwork().GetDnsDomain(); domain != "" {
 		options = append(options, generate.WithDNSDomain(domain))
-	}
-
-	if cni := r.cluster.GetClusterNetwork().GetCniConfig(); cni != nil {
-		options = append(options,
-			generate.WithClusterCNIConfig(&v1alpha1.CNIConfig{CNIName: cni.GetName(), CNIUrls: cni.GetUrls()}))
 	}
 
 	return options

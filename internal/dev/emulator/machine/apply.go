@@ -59,35 +59,40 @@ func (m *machineConfig) EnterApply() (leave func(), err error) {
 // metaWait is how long an ApplyConfiguration waits for the META volume, in node time.
 const metaWait = 15 * time.Minute
 
-// Check loads and validates. Whether the machine is installed is known once its META volume is; no caller's
-// deadline cuts that wait short.
-func (m *machineConfig) Check(data []byte, active talosconfig.Provider) (talosconfig.Provider, []string, error) {
+// Load reads a machine config that a node with an active one, or without any, can be sent.
+func (m *machineConfig) Load(data []byte, active talosconfig.Provider) (talosconfig.Provider, error) {
 	provider, err := m.boot.Release.Load(data)
 	if err != nil {
-		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
 	if active != nil && provider.RawV1Alpha1() == nil {
-		return nil, nil, status.Error(codes.InvalidArgument,
+		return nil, status.Error(codes.InvalidArgument,
 			"the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config "+
 				"instead?")
 	}
 
+	return provider, nil
+}
+
+// Validate judges a machine config by itself and on this machine, and warns. Whether the machine is installed is known
+// once its META volume is; no caller's deadline cuts that wait short.
+func (m *machineConfig) Validate(provider talosconfig.Provider) (warnings []string, err error) {
 	m.awaitMeta()
 
 	mode := ValidationMode{installed: m.boot.Node.Installed()}
 
-	warnings, err := provider.Validate(mode)
+	warnings, err = provider.Validate(mode)
 	if err != nil {
-		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
 	more, err := m.RuntimeValidate(provider, mode)
 	if err != nil {
-		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	return provider, append(warnings, more...), nil
+	return append(warnings, more...), nil
 }
 
 // awaitMeta waits until the state of the META volume is known, or for long enough.

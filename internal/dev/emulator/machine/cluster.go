@@ -33,7 +33,7 @@ func (m *membership) controlPlaneEndpoints() []netip.Addr {
 
 	var endpoints []netip.Addr
 
-	if address, err := netip.ParseAddr(config.Cluster().Endpoint().Hostname()); err == nil {
+	if address, err := netip.ParseAddr(endpoint(config).Hostname()); err == nil {
 		endpoints = append(endpoints, address)
 	}
 
@@ -94,7 +94,7 @@ func (m *membership) clusterID() string {
 		return ""
 	}
 
-	return config.Cluster().ID()
+	return clusterID(config)
 }
 
 // controlPlane is what a control plane runs besides etcd: trustd, the static pods of Kubernetes, and virtual addresses.
@@ -243,7 +243,7 @@ func (c *controlPlane) openTrustd() (*trustd.Server, error) {
 func (c *controlPlane) endpointAddresses() []netip.Addr {
 	addresses := c.vips()
 
-	if address, err := netip.ParseAddr(c.boot.Config.Settings().Cluster().Endpoint().Hostname()); err == nil {
+	if address, err := netip.ParseAddr(endpoint(c.boot.Config.Settings()).Hostname()); err == nil {
 		addresses = append(addresses, address)
 	}
 
@@ -260,12 +260,12 @@ func (c *controlPlane) options() kubernetes.Options {
 	config := c.boot.Config.Settings()
 	version := ""
 
-	if image := config.Machine().Kubelet().Image(); strings.Contains(image, ":") {
+	if image := kubeletImage(config); strings.Contains(image, ":") {
 		version = image[strings.LastIndexByte(image, ':')+1:]
 	}
 
-	return kubernetes.Options{Version: version, CNI: config.Cluster().Network().CNI().Name(), Now: c.boot.WallNow,
-		NoProxy: !config.Cluster().Proxy().Enabled(), NoDNS: !config.Cluster().CoreDNS().Enabled(),
+	return kubernetes.Options{Version: version, CNI: cni(config), Now: c.boot.WallNow,
+		NoProxy: !proxy(config), NoDNS: !coreDNS(config),
 		Changed: c.boot.Node.Lab.changed.Raise,
 	}
 }
@@ -300,23 +300,24 @@ func (c *controlPlane) run(ctx context.Context, cluster *etcd.Cluster) {
 }
 
 func (c *controlPlane) open(cluster *etcd.Cluster) (*kubernetes.Server, error) {
-	config := c.boot.Config.Settings().Cluster()
+	config := c.boot.Config.Settings()
 
 	listener, err := c.boot.Node.NIC.Listen(KubernetesPort)
 	if err != nil {
 		return nil, err
 	}
 
-	pems := [][]byte{config.IssuingCA().Crt}
-	for _, ca := range config.AcceptedCAs() {
+	var pems [][]byte
+
+	for _, ca := range config.K8sAPIServerCAConfig().AcceptedCAs() {
 		pems = append(pems, ca.Crt)
 	}
 
 	return cluster.Kubernetes.Serve(listener, kubernetes.ServerOptions{
-		IssuingCA:   config.IssuingCA(),
+		IssuingCA:   issuingCA(config),
 		AcceptedCAs: bytes.Join(pems, []byte("\n")),
 		Addresses:   append(c.boot.Certificates.addresses(), c.endpointAddresses()...),
-		Names:       append([]string{c.boot.Config.Hostname(), config.Endpoint().Hostname()}, config.CertSANs()...),
+		Names:       append([]string{c.boot.Config.Hostname(), endpoint(config).Hostname()}, apiServerNames(config)...),
 		Advertise:   c.boot.Node.Address(),
 	})
 }
@@ -440,7 +441,7 @@ func (k *kubelet) endpoints() []netip.Addr {
 		endpoints = append(endpoints, k.boot.Node.Address())
 	}
 
-	if address, err := netip.ParseAddr(k.boot.Config.Settings().Cluster().Endpoint().Hostname()); err == nil {
+	if address, err := netip.ParseAddr(endpoint(k.boot.Config.Settings()).Hostname()); err == nil {
 		endpoints = append(endpoints, address)
 	}
 

@@ -43,15 +43,13 @@ func kubernetesProblems(config *v1alpha1.Config, talosVersion string) []error {
 		return nil
 	}
 
-	images := []struct{ name, reference string }{{"kubelet", config.Machine().Kubelet().Image()}}
+	images := []struct{ name, reference string }{{"kubelet", config.K8sKubeletConfig().Image()}}
 
 	if config.ClusterConfig != nil && config.Machine().Type().IsControlPlane() {
-		cluster := config.Cluster()
-
 		images = append(images, []struct{ name, reference string }{
-			{"kube-apiserver", cluster.APIServer().Image()},
-			{"kube-controller-manager", cluster.ControllerManager().Image()},
-			{"kube-scheduler", cluster.Scheduler().Image()},
+			{"kube-apiserver", config.K8sAPIServerConfig().Image()},
+			{"kube-controller-manager", config.K8sControllerManagerConfig().Image()},
+			{"kube-scheduler", config.K8sSchedulerConfig().Image()},
 		}...)
 	}
 
@@ -72,7 +70,7 @@ func supported(image, talosVersion string) error {
 		return fmt.Errorf("failed to parse Talos version: %w", err)
 	}
 
-	kubernetes, err := v1alpha1.KubernetesVersionFromImageRef(image)
+	kubernetes, err := compatibility.KubernetesVersionFromImageRef(image)
 	if err != nil {
 		return fmt.Errorf("failed to parse Kubernetes version from image reference %q: %w", image, err)
 	}

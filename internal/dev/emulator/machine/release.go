@@ -28,6 +28,8 @@ type release struct {
 	// OneApply reports whether a machine handles one ApplyConfiguration at a time, and none once it is about to reboot for
 	// one.
 	OneApply bool
+	// NeverReboots reports whether no ApplyConfiguration makes a machine reboot: what needs a reboot waits for the next.
+	NeverReboots bool
 
 	// Load reads a machine config, or says why it can't in the words of these releases.
 	Load func([]byte) (talosconfig.Provider, error)
@@ -47,13 +49,14 @@ type serviceEntry struct {
 // The releases that can be played, newest first.
 var releases = []*release{
 	{
-		Line:        "v1.14.",
-		OldestTLS:   tls.VersionTLS13,
-		apidFirst:   true,
-		OneApply:    true,
-		Load:        func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
-		waitEnded:   serviceEntry{service.Finished, "Service finished successfully"},
-		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
+		Line:         "v1.14.",
+		OldestTLS:    tls.VersionTLS13,
+		apidFirst:    true,
+		OneApply:     true,
+		NeverReboots: true,
+		Load:         func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
+		waitEnded:    serviceEntry{service.Finished, "Service finished successfully"},
+		definitions:  cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
 	},
 	{
 		Line:        "v1.13.",

@@ -431,28 +431,26 @@ func (r *resources) showNodename() {
 // internal/app/machined/pkg/controllers/k8s/control_plane.go.
 func (r *resources) showBootstrapManifests() {
 	settings := r.boot.Config.Settings()
-	cluster := settings.Cluster()
 
 	manifests := k8s.NewBootstrapManifestsConfig()
 	*manifests.TypedSpec() = k8s.BootstrapManifestsConfigSpec{
-		Server:                 cluster.Endpoint().String(),
-		ClusterDomain:          cluster.Network().DNSDomain(),
-		PodCIDRs:               cluster.Network().PodCIDRs(),
-		ProxyEnabled:           cluster.Proxy().Enabled(),
-		ProxyImage:             cluster.Proxy().Image(),
-		CoreDNSEnabled:         cluster.CoreDNS().Enabled(),
-		CoreDNSImage:           cluster.CoreDNS().Image(),
-		FlannelEnabled:         cluster.Network().CNI().Name() == constants.FlannelCNI,
-		TalosAPIServiceEnabled: settings.Machine().Features().KubernetesTalosAPIAccess().Enabled(),
-		CNIName:                cluster.Network().CNI().Name(),
+		Server:                 endpoint(settings).String(),
+		ClusterDomain:          clusterNetwork(settings).DNSDomain(),
+		PodCIDRs:               subnetTexts(clusterNetwork(settings).PodCIDRs()),
+		ProxyEnabled:           proxy(settings),
+		ProxyImage:             proxyImage(settings),
+		CoreDNSEnabled:         coreDNS(settings),
+		CoreDNSImage:           coreDNSImage(settings),
+		FlannelEnabled:         settings.K8sFlannelCNIConfig() != nil,
+		TalosAPIServiceEnabled: settings.K8sTalosAPIAccessConfig() != nil,
+		CNIName:                cni(settings),
 	}
 
-	if prism := settings.Machine().Features().KubePrism(); prism.Enabled() {
+	if prism := settings.K8sKubePrismConfig(); prism != nil {
 		manifests.TypedSpec().Server = fmt.Sprintf("https://127.0.0.1:%d", prism.Port())
 	}
 
-	addresses, _ := cluster.Network().DNSServiceIPs() //nolint:errcheck // a config that was accepted has readable ones
-	for _, address := range addresses {
+	for _, address := range dnsAddresses(settings) {
 		if address.Is4() {
 			manifests.TypedSpec().DNSServiceIP = address.String()
 		} else {

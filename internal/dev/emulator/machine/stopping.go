@@ -272,7 +272,7 @@ func (p *phases) shutServices() {
 func (k *kubelet) registers() bool {
 	config := k.boot.Config.Active()
 
-	return config != nil && !config.Machine().Kubelet().SkipNodeRegistration()
+	return config != nil && !config.K8sNodeConfig().SkipNodeRegistration()
 }
 
 // cordonLimit is how long a node waits until it sees itself cordoned, in node time.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/base/program"
@@ -108,7 +109,7 @@ func TestSecretsMadeByOtherProgramsAreRead(t *testing.T) {
 
 			bundle, err := clustersecrets.Decode("talsecret.yaml", text, talconfig.Variables{}, time.Now())
 			require.NoError(t, err)
-			require.NoError(t, bundle.Validate())
+			require.NoError(t, bundle.Validate(talosconfig.TalosVersion1_13))
 
 			if name == "talhelper" {
 				encoded, err := clustersecrets.Encode(bundle)

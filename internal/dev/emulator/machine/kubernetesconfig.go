@@ -1,0 +1,134 @@
+package machine
+
+import (
+	"net/netip"
+	"net/url"
+
+	"github.com/siderolabs/crypto/x509"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+)
+
+// What a machine config says of Kubernetes, in whichever of its two forms. Machinery's accessors are nil for what a
+// config leaves out.
+
+// endpoint is the cluster's; an empty URL where there is none.
+func endpoint(c talosconfig.Provider) *url.URL {
+	if cluster := c.K8sClusterConfig(); cluster != nil {
+		return cluster.ClusterEndpoint()
+	}
+
+	return &url.URL{}
+}
+
+// clusterID is the one that discovery uses; empty where there is none.
+func clusterID(c talosconfig.Provider) string {
+	if identity := c.DiscoveryIdentityConfig(); identity != nil {
+		return identity.ClusterID()
+	}
+
+	return ""
+}
+
+// kubeletImage is empty for a node without Kubernetes.
+func kubeletImage(c talosconfig.Provider) string {
+	if kubelet := c.K8sKubeletConfig(); kubelet != nil {
+		return kubelet.Image()
+	}
+
+	return ""
+}
+
+// clusterNetwork is the cluster's; Talos' defaults where the config has none, as Talos up to 1.13 takes them.
+func clusterNetwork(c talosconfig.Provider) config.K8sNetworkConfig {
+	if declared := c.K8sNetworkConfig(); declared != nil {
+		return declared
+	}
+
+	return &v1alpha1.ClusterConfig{}
+}
+
+// cni is "flannel", "none" or, of a config in the older form, "custom".
+func cni(c talosconfig.Provider) string {
+	if c.K8sFlannelCNIConfig() != nil {
+		return constants.FlannelCNI
+	}
+
+	raw := c.RawV1Alpha1()
+	if raw == nil || raw.ClusterConfig == nil || raw.ClusterConfig.ClusterNetwork == nil && c.K8sNetworkConfig() != nil {
+		return constants.NoneCNI
+	}
+
+	return raw.ClusterConfig.CNI().Name()
+}
+
+// dnsAddresses are the addresses of the cluster's DNS service: the tenth of each service subnet.
+func dnsAddresses(c talosconfig.Provider) []netip.Addr {
+	var addresses []netip.Addr
+
+	for _, subnet := range clusterNetwork(c).ServiceCIDRs() {
+		address := subnet.Masked().Addr()
+		for range 10 {
+			address = address.Next()
+		}
+
+		addresses = append(addresses, address)
+	}
+
+	return addresses
+}
+
+// issuingCA is nil where the API server's certificates are not made: on workers.
+func issuingCA(c talosconfig.Provider) *x509.PEMEncodedCertificateAndKey {
+	if ca := c.K8sAPIServerCAConfig(); ca != nil {
+		return ca.IssuingCA()
+	}
+
+	return nil
+}
+
+// apiServerNames are the extra names in the API server's certificate.
+func apiServerNames(c talosconfig.Provider) []string {
+	if server := c.K8sAPIServerConfig(); server != nil {
+		return server.CertSANs()
+	}
+
+	return nil
+}
+
+// proxy reports whether kube-proxy runs.
+func proxy(c talosconfig.Provider) bool {
+	return c.K8sProxyConfig() != nil && c.K8sProxyConfig().Enabled()
+}
+
+func proxyImage(c talosconfig.Provider) string {
+	if config := c.K8sProxyConfig(); config != nil {
+		return config.Image()
+	}
+
+	return ""
+}
+
+// coreDNS reports whether CoreDNS runs.
+func coreDNS(c talosconfig.Provider) bool {
+	return c.K8sCoreDNSConfig() != nil && c.K8sCoreDNSConfig().Enabled()
+}
+
+func coreDNSImage(c talosconfig.Provider) string {
+	if config := c.K8sCoreDNSConfig(); config != nil {
+		return config.Image()
+	}
+
+	return ""
+}
+
+func subnetTexts(subnets []netip.Prefix) []string {
+	texts := make([]string, 0, len(subnets))
+	for _, subnet := range subnets {
+		texts = append(texts, subnet.String())
+	}
+
+	return texts
+}
