@@ -1,0 +1,410 @@
+// Package migrate rewrites the files that declare a cluster from the older form of machine configs to the documents of
+// Talos 1.14, and proves that its nodes get equal configs. It works in memory.
+package migrate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/equal"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
+)
+
+// Contracts of the two forms.
+const (
+	OldContract = "v1.13"
+	NewContract = "v1.14"
+)
+
+// Options say what is migrated.
+type Options struct {
+	// Load reads the cluster with files taken for others, and its configs made in the form that a contract names; one
+	// that is empty leaves that to the files.
+	Load func(files map[string][]byte, contract string) (*inventory.Cluster, error)
+	// Secrets are those that both forms are made with.
+	Secrets *secrets.Bundle
+	// Now is what certificates are valid from.
+	Now time.Time
+	// NewDefaults takes what Talos 1.14 does by default, instead of what older releases did.
+	NewDefaults bool
+}
+
+// Plan is what a migration comes to.
+type Plan struct {
+	// Files are those that change, by path.
+	Files map[string][]byte
+	// Moves say what was rewritten, each with its place as the file was.
+	Moves []Note
+	// Decisions are what a person has to decide first; with one nothing is migrated.
+	Decisions []Note
+	// Kept are fields that stay as they are.
+	Kept []Note
+	// Defaults are those of Talos 1.14 that are written out as the old behaviour or, with NewDefaults, taken.
+	Defaults []string
+	// Differences are what nodes' configs would differ in; with one nothing is migrated.
+	Differences []Difference
+}
+
+// Note is about a place in a file.
+type Note struct {
+	Path         string
+	Line, Column int
+	Text         string
+}
+
+// Difference is what nodes' configs differ in.
+type Difference struct {
+	Nodes []string
+	equal.Difference
+}
+
+// Changes reports whether there is anything to do.
+func (p *Plan) Changes() bool { return len(p.Files) > 0 }
+
+// migration is one on its way.
+type migration struct {
+	Options
+
+	plan    *Plan
+	cluster *inventory.Cluster
+	units   []*unit
+	// edited are the files as they will be.
+	edited map[string][]byte
+	before map[string][]byte
+}
+
+// Make plans a migration. An error is of files that can't be read, or that no config can be made of.
+func Make(options Options) (*Plan, error) {
+	m := &migration{Options: options, plan: &Plan{}}
+
+	var err error
+	if m.cluster, err = options.Load(nil, ""); err != nil {
+		return nil, err
+	}
+
+	units, err := m.collect()
+	if err != nil {
+		return nil, err
+	}
+
+	m.units = units
+
+	return m.plan, m.make()
+}
+
+func (m *migration) make() error {
+	done, err := m.rewriteAll()
+	if err != nil || len(m.plan.Decisions) > 0 {
+		return err
+	}
+
+	isNew := m.cluster.Contract != nil && m.cluster.Contract.String() == NewContract
+	if isNew && !slices.ContainsFunc(done, func(one rewritten) bool { return one.Changed() }) {
+		return nil
+	}
+
+	oldContract := OldContract
+	if !isNew && m.cluster.Contract != nil {
+		oldContract = m.cluster.Contract.String()
+	}
+
+	before, err := m.render(m.before, oldContract)
+	if err != nil {
+		return fmt.Errorf("render the configs as they are: %w", err)
+	}
+
+	return m.prove(before, done)
+}
+
+// prove writes the files, with the defaults that the nodes need to stay as they are, and compares the configs.
+func (m *migration) prove(before []generate.Config, done []rewritten) error {
+	if err := m.write(done, nil); err != nil {
+		return err
+	}
+
+	found, err := m.compare(before)
+	if err != nil {
+		return err
+	}
+
+	needed := needs{}
+
+	for i, one := range standards {
+		for node, differences := range found {
+			if slices.ContainsFunc(differences, one.isAbout) {
+				needed[i] = append(needed[i], node)
+			}
+		}
+	}
+
+	if err := m.takeDefaults(before, done, found, needed); err != nil {
+		return err
+	}
+
+	return m.finish()
+}
+
+// needs are the nodes that a default is written out for, by its number among standards.
+type needs map[int][]string
+
+func (m *migration) takeDefaults(before []generate.Config, done []rewritten, found map[string][]equal.Difference,
+	needed needs) error {
+	for _, i := range slices.Sorted(maps.Keys(needed)) {
+		m.plan.Defaults = append(m.plan.Defaults, standards[i].name)
+	}
+
+	if m.NewDefaults {
+		for node, differences := range found {
+			found[node] = slices.DeleteFunc(differences, func(one equal.Difference) bool {
+				return slices.ContainsFunc(standards, func(is standard) bool { return is.isAbout(one) })
+			})
+		}
+
+		m.plan.Differences = gathered(found, m.nodeNames())
+
+		return nil
+	}
+
+	m.plan.Defaults = append(m.plan.Defaults, redirects.name)
+
+	err := m.write(done, needed)
+	if err == nil {
+		found, err = m.compare(before)
+	}
+
+	m.plan.Differences = gathered(found, m.nodeNames())
+
+	return err
+}
+
+// finish keeps the files that differ from what is there, if the configs are equal.
+func (m *migration) finish() error {
+	if len(m.plan.Differences) > 0 {
+		return nil
+	}
+
+	m.plan.Files = map[string][]byte{}
+
+	for path, data := range m.edited {
+		if file := m.cluster.Files.Open(path); file.Missing() || string(file.Data) != string(data) {
+			m.plan.Files[path] = data
+		}
+	}
+
+	return nil
+}
+
+// rewritten is a unit with what became of it.
+type rewritten struct {
+	*unit
+	rewrite.Patch
+}
+
+// rewriteAll rewrites each patch.
+func (m *migration) rewriteAll() ([]rewritten, error) {
+	var done []rewritten
+
+	mistakes := &yamlfile.Mistakes{}
+
+	for _, one := range m.units {
+		text, err := one.text, error(nil)
+
+		options := rewrite.Options{SplitRoles: one.workers(), Schedules: m.schedules()}
+		patch, err := rewrite.Strategic(text, options)
+
+		if err != nil {
+			mistakes.Add(m.broken(one, err))
+
+			continue
+		}
+
+		m.note(one, patch)
+		done = append(done, rewritten{one, patch})
+	}
+
+	return done, mistakes.Err()
+}
+
+// schedules reports whether workloads run on control planes by the talconfig itself.
+func (m *migration) schedules() bool {
+	if m.cluster.Talconfig == nil {
+		return false
+	}
+
+	config := m.cluster.Talconfig.Config
+
+	return config.AllowSchedulingOnControlPlanes || config.AllowSchedulingOnMasters
+}
+
+// broken is a patch that can't be parsed.
+func (m *migration) broken(one *unit, err error) *yamlfile.Error {
+	mistake := &yamlfile.Error{ID: diagnosis.FileSyntax, Path: m.cluster.Files.Shown(one.path),
+		Message: "the patch is not valid YAML: " + err.Error(), Err: err}
+
+	if one.item != nil {
+		mistake.Line, mistake.Column = one.item.Line, one.item.Column
+	}
+
+	return mistake
+}
+
+// note takes up what is told of a patch, with places in the file.
+func (m *migration) note(one *unit, patch rewrite.Patch) {
+	shown := m.cluster.Files.Shown(one.path)
+	at := func(line, column int, text string) Note {
+		if one.item != nil {
+			line, column = m.inItem(one, line, column)
+		}
+
+		return Note{shown, line, column, text}
+	}
+
+	for _, move := range patch.Moved {
+		m.plan.Moves = append(m.plan.Moves, at(move.Line, move.Column, move.String()))
+	}
+
+	for _, decision := range patch.Decisions {
+		m.plan.Decisions = append(m.plan.Decisions, at(decision.Line, decision.Column, decision.Field+": "+decision.Why))
+	}
+
+	for _, kept := range patch.Kept {
+		m.plan.Kept = append(m.plan.Kept, at(kept.Line, kept.Column, kept.Field+": "+kept.Why))
+	}
+}
+
+// inItem is a place of an item's text in the file. Only of literal texts it is known.
+func (m *migration) inItem(one *unit, line, column int) (int, int) {
+	if one.item.Style&yaml.LiteralStyle == 0 {
+		return one.item.Line, one.item.Column
+	}
+
+	indent := 0
+
+	lines := strings.Split(string(m.cluster.Files.Open(one.path).Data), "\n")
+	for _, below := range lines[min(one.item.Line, len(lines)):] {
+		if found := indentOf(below); found >= 0 {
+			indent = found
+
+			break
+		}
+	}
+
+	return one.item.Line + line, indent + column
+}
+
+// render makes the configs of all nodes.
+func (m *migration) render(files map[string][]byte, contract string) ([]generate.Config, error) {
+	cluster, err := m.Load(files, contract)
+	if err != nil {
+		return nil, err
+	}
+
+	output, err := generate.Configs(generate.Source{Cluster: cluster, Secrets: m.Secrets, Now: m.Now})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the files
+	}
+
+	return output.Configs, nil
+}
+
+// compare renders the configs in the new form, and lists what differs by node.
+func (m *migration) compare(before []generate.Config) (map[string][]equal.Difference, error) {
+	after, err := m.render(m.edited, NewContract)
+	if err != nil {
+		return nil, fmt.Errorf("render the configs as they would be: %w", err)
+	}
+
+	if len(after) != len(before) {
+		return nil, errors.New("compare the configs: other nodes would get one")
+	}
+
+	found := map[string][]equal.Difference{}
+
+	for i, one := range before {
+		first, err := configloader.NewFromBytes(one.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("read the config of %s as it is: %w", one.Node, err)
+		}
+
+		second, err := configloader.NewFromBytes(after[i].Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("read the config of %s as it would be: %w", one.Node, err)
+		}
+
+		differences, err := equal.Configs(first, second)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // it says what it compares
+		}
+
+		if len(differences) > 0 {
+			found[one.Node] = differences
+		}
+	}
+
+	return found, nil
+}
+
+// gathered tells equal differences of several nodes once.
+func gathered(found map[string][]equal.Difference, nodes []string) []Difference {
+	var all []Difference
+
+	for _, node := range nodes {
+		for _, one := range found[node] {
+			known := slices.IndexFunc(all, func(other Difference) bool { return other.Difference == one })
+			if known < 0 {
+				all = append(all, Difference{Difference: one})
+				known = len(all) - 1
+			}
+
+			all[known].Nodes = append(all[known].Nodes, node)
+		}
+	}
+
+	slices.SortStableFunc(all, func(a, b Difference) int { return cmp.Compare(a.Accessor, b.Accessor) })
+
+	return all
+}
+
+// nodeNames are the hostnames of the entries, in their order.
+func (m *migration) nodeNames() []string {
+	var names []string
+
+	for _, node := range m.cluster.Nodes {
+		if !slices.Contains(names, node.Hostname) {
+			names = append(names, node.Hostname)
+		}
+	}
+
+	return names
+}
+
+// talenv is the file of variables that names the contract: the first plain one that is there.
+func (m *migration) talenv() string {
+	folder := filepath.Dir(m.cluster.Source)
+
+	for _, name := range []string{"talenv.yaml", "talenv.yml"} {
+		file := m.cluster.Files.Open(filepath.Join(folder, name))
+		if file.Err == nil && !strings.Contains(string(file.Data), "\nsops:") {
+			return file.Path
+		}
+	}
+
+	return filepath.Join(folder, "talenv.yaml")
+}
+
+var _ = talconfig.FileName
