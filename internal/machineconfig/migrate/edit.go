@@ -37,7 +37,9 @@ func newEditor(data []byte) (*editor, error) {
 	return made, nil
 }
 
-func (e *editor) replace(from, to int, lines ...string) { e.edits = append(e.edits, edit{from, to, lines}) }
+func (e *editor) replace(from, to int, lines ...string) {
+	e.edits = append(e.edits, edit{from, to, lines})
+}
 
 // text is what the edits make. Of several at one place the first comes first.
 func (e *editor) text() []byte {

@@ -14,10 +14,10 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/equal"
@@ -85,12 +85,13 @@ type migration struct {
 	units   []*unit
 	// edited are the files as they will be.
 	edited map[string][]byte
-	before map[string][]byte
+	// bases are generated configs of one document, by role.
+	bases map[machine.Type]func() ([]byte, error)
 }
 
 // Make plans a migration. An error is of files that can't be read, or that no config can be made of.
 func Make(options Options) (*Plan, error) {
-	m := &migration{Options: options, plan: &Plan{}}
+	m := &migration{Options: options, plan: &Plan{}, bases: map[machine.Type]func() ([]byte, error){}}
 
 	var err error
 	if m.cluster, err = options.Load(nil, ""); err != nil {
@@ -114,7 +115,7 @@ func (m *migration) make() error {
 	}
 
 	isNew := m.cluster.Contract != nil && m.cluster.Contract.String() == NewContract
-	if isNew && !slices.ContainsFunc(done, func(one rewritten) bool { return one.Changed() }) {
+	if isNew && !slices.ContainsFunc(done, rewritten.changes) {
 		return nil
 	}
 
@@ -123,7 +124,12 @@ func (m *migration) make() error {
 		oldContract = m.cluster.Contract.String()
 	}
 
-	before, err := m.render(m.before, oldContract)
+	files, err := m.asStrategic(done)
+	if err != nil {
+		return err
+	}
+
+	before, err := m.render(files, oldContract)
 	if err != nil {
 		return fmt.Errorf("render the configs as they are: %w", err)
 	}
@@ -213,7 +219,12 @@ func (m *migration) finish() error {
 type rewritten struct {
 	*unit
 	rewrite.Patch
+
+	// strategic is what a JSON patch says as a strategic one; empty for others.
+	strategic string
 }
+
+func (r rewritten) changes() bool { return r.Changed() || r.strategic != "" }
 
 // rewriteAll rewrites each patch.
 func (m *migration) rewriteAll() ([]rewritten, error) {
@@ -222,11 +233,21 @@ func (m *migration) rewriteAll() ([]rewritten, error) {
 	mistakes := &yamlfile.Mistakes{}
 
 	for _, one := range m.units {
-		text, err := one.text, error(nil)
+		text := one.text
 
-		options := rewrite.Options{SplitRoles: one.workers(), Schedules: m.schedules()}
-		patch, err := rewrite.Strategic(text, options)
+		if rewrite.IsOperations(text) {
+			strategic, err := m.strategic(one)
+			if err != nil {
+				m.plan.Decisions = append(m.plan.Decisions, m.at(one, 0, 0, "a JSON patch, which can't be used on several "+
+					"documents: "+err.Error()+"; write it as a strategic merge patch"))
 
+				continue
+			}
+
+			text = strategic
+		}
+
+		patch, err := rewrite.Strategic(text, rewrite.Options{SplitRoles: one.workers(), Schedules: m.schedules()})
 		if err != nil {
 			mistakes.Add(m.broken(one, err))
 
@@ -234,7 +255,13 @@ func (m *migration) rewriteAll() ([]rewritten, error) {
 		}
 
 		m.note(one, patch)
-		done = append(done, rewritten{one, patch})
+		written := rewritten{unit: one, Patch: patch}
+
+		if text != one.text {
+			written.strategic = text
+		}
+
+		done = append(done, written)
 	}
 
 	return done, mistakes.Err()
@@ -265,31 +292,36 @@ func (m *migration) broken(one *unit, err error) *yamlfile.Error {
 
 // note takes up what is told of a patch, with places in the file.
 func (m *migration) note(one *unit, patch rewrite.Patch) {
-	shown := m.cluster.Files.Shown(one.path)
-	at := func(line, column int, text string) Note {
-		if one.item != nil {
-			line, column = m.inItem(one, line, column)
-		}
-
-		return Note{shown, line, column, text}
-	}
-
 	for _, move := range patch.Moved {
-		m.plan.Moves = append(m.plan.Moves, at(move.Line, move.Column, move.String()))
+		m.plan.Moves = append(m.plan.Moves, m.at(one, move.Line, move.Column, move.String()))
 	}
 
 	for _, decision := range patch.Decisions {
-		m.plan.Decisions = append(m.plan.Decisions, at(decision.Line, decision.Column, decision.Field+": "+decision.Why))
+		m.plan.Decisions = append(m.plan.Decisions,
+			m.at(one, decision.Line, decision.Column, decision.Field+": "+decision.Why))
 	}
 
 	for _, kept := range patch.Kept {
-		m.plan.Kept = append(m.plan.Kept, at(kept.Line, kept.Column, kept.Field+": "+kept.Why))
+		m.plan.Kept = append(m.plan.Kept, m.at(one, kept.Line, kept.Column, kept.Field+": "+kept.Why))
 	}
+}
+
+// at is a note about a place of a patch. Of a JSON patch only the whole has one.
+func (m *migration) at(one *unit, line, column int, text string) Note {
+	if rewrite.IsOperations(one.text) {
+		line, column = 0, 0
+	}
+
+	if one.item != nil {
+		line, column = m.inItem(one, line, column)
+	}
+
+	return Note{m.cluster.Files.Shown(one.path), line, column, text}
 }
 
 // inItem is a place of an item's text in the file. Only of literal texts it is known.
 func (m *migration) inItem(one *unit, line, column int) (int, int) {
-	if one.item.Style&yaml.LiteralStyle == 0 {
+	if one.item.Style&yaml.LiteralStyle == 0 || line == 0 {
 		return one.item.Line, one.item.Column
 	}
 
@@ -406,5 +438,3 @@ func (m *migration) talenv() string {
 
 	return filepath.Join(folder, "talenv.yaml")
 }
-
-var _ = talconfig.FileName

@@ -32,8 +32,10 @@ type list struct {
 
 func (u *unit) reaches(of func(*list) bool) bool { return slices.ContainsFunc(u.lists, of) }
 
-func (u *unit) controlPlanes() bool { return u.reaches(func(one *list) bool { return one.controlPlanes }) }
-func (u *unit) workers() bool       { return u.reaches(func(one *list) bool { return one.workers }) }
+func (u *unit) controlPlanes() bool {
+	return u.reaches(func(one *list) bool { return one.controlPlanes })
+}
+func (u *unit) workers() bool { return u.reaches(func(one *list) bool { return one.workers }) }
 
 // talconfigUnits are the patches of a talconfig.yaml, each once.
 func talconfigUnits(cluster *inventory.Cluster, root *yaml.Node) []*unit {

@@ -9,8 +9,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"go.yaml.in/yaml/v4"
-
-	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
 )
 
 // errBrackets is of a list of patches in brackets, which no patch can be added to line by line.
@@ -52,7 +50,7 @@ func (m *migration) writeTalconfig(done []rewritten, needed needs) error {
 	added := additions{}
 
 	for _, one := range done {
-		if !one.Changed() {
+		if !one.changes() {
 			continue
 		}
 
@@ -85,7 +83,7 @@ func (m *migration) put(editor *editor, one rewritten, added *additions) error {
 
 	if one.item == nil {
 		if text == "" {
-			text = "# What stood here is in the patches of the control planes: no worker reads it.\n"
+			text = leftNothing
 		}
 
 		m.edited[one.path] = []byte(text)
@@ -101,6 +99,30 @@ func (m *migration) put(editor *editor, one rewritten, added *additions) error {
 	}
 
 	return nil
+}
+
+// asStrategic are the files with their JSON patches written as strategic ones, which is all that differs.
+func (m *migration) asStrategic(done []rewritten) (map[string][]byte, error) {
+	files := map[string][]byte{}
+
+	editor, err := newEditor(m.cluster.Files.Open(m.cluster.Source).Data)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, one := range done {
+		switch {
+		case one.strategic == "":
+		case one.item == nil:
+			files[one.path] = []byte(one.strategic)
+		case !editor.setItem(itemIn(editor.root, one.item), one.strategic):
+			return nil, errBrackets
+		default:
+			files[one.path] = editor.text()
+		}
+	}
+
+	return files, nil
 }
 
 // itemIn finds a node of one reading in another by its place.
@@ -277,9 +299,3 @@ func (m *migration) setContract() error {
 }
 
 const contractLine = "talosContract: " + NewContract + "\n"
-
-func (m *migration) profileUnits() ([]*unit, error) { return nil, errors.New("not yet") }
-
-func (m *migration) writeProfile([]rewritten, needs) error { return errors.New("not yet") }
-
-var _ = rewrite.Options{}
