@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -416,19 +417,19 @@ func (in *Input) SettingsOf(node *inventory.Node) (talconfig.NodeSettings, bool)
 	return in.Cluster.Talconfig.Settings(*entry), true
 }
 
-// Contract is the Talos version that machine configs are made for; nil if it is newer than what is known here, or none.
-func (in *Input) Contract() *config.VersionContract {
-	version := in.Cluster.TalosVersion
-	if version == "" {
-		version = machineconfig.DefaultTalosVersion
-	}
+// Contract is the form that machine configs are made in; nil if none can be made.
+func (in *Input) Contract() *config.VersionContract { return in.Cluster.Contract }
 
-	contract, err := release.Contract(version)
-	if err != nil {
+// Release is the Talos release that the machines are to run; nil if it is newer than what is known here, or none.
+func (in *Input) Release() *config.VersionContract {
+	version := cmp.Or(in.Cluster.TalosVersion, machineconfig.DefaultTalosVersion)
+
+	minor, err := release.Minor(version)
+	if err != nil || release.IsNewer(version) {
 		return nil
 	}
 
-	return contract
+	return minor
 }
 
 // DocumentID tells documents apart as Talos does: by kind and name.

@@ -195,10 +195,11 @@ func TestDeclaredVersions(t *testing.T) {
 	t.Parallel()
 
 	judge(t, diagnosis.TalosVersionUnknown, map[string]trial{
-		"newer": {files: declaredVersions("v1.14.0", "v1.36.0", config{}), at: "talconfig.yaml",
-			line: "talosVersion: v1.14.0", cause: "talosVersion v1.14.0 is not known here", severity: diagnosis.Warning},
+		"newer": {files: declaredVersions("v1.15.0", "v1.36.0", config{}), at: "talconfig.yaml",
+			line: "talosVersion: v1.15.0", cause: "talosVersion v1.15.0 is not known here", severity: diagnosis.Warning},
 		"older": {files: declaredVersions("v1.4.8", "v1.27.0", config{}), cause: "v1.4.8"},
 		"known": {files: declaredVersions("v1.5.0", "v1.27.0", config{})},
+		"1.14":  {files: declaredVersions("v1.14.1", "v1.37.0", config{})},
 	})
 
 	judge(t, diagnosis.VersionIncomplete, map[string]trial{

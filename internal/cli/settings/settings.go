@@ -25,6 +25,8 @@ type Settings struct {
 	ClusterSource   string `env:"CLUSTER_SOURCE" envDefault:"auto" oneof:"auto,talconfig,profile" group:"Files" doc:"What the cluster is read from: talconfig.yaml, or a profile, cluster.yaml. By default the one that exists."`
 	ConfigGenerator string `env:"CONFIG_GENERATOR" envDefault:"native" oneof:"native,talhelper,none" group:"Files" doc:"Who renders machine configs: this program, the talhelper program, or nobody: the files in CLUSTERCONFIG_DIR are then used as they are."`
 
+	TalosContract string `env:"TALOS_CONTRACT" oneof:"v1.2,v1.3,v1.4,v1.5,v1.6,v1.7,v1.8,v1.9,v1.10,v1.11,v1.12,v1.13,v1.14" group:"Files" doc:"Talos release whose form machine configs are made in, over talosContract in talenv.yaml and talos.contract in a profile. When empty, the lower of talosVersion and v1.13, which later releases take too."`
+
 	SecretsFrom string `env:"-from" input:"file" kind:"path" group:"Files" doc:"Machine config of a control plane that the cluster's secrets are taken out of, instead of making new ones."`
 	SchemaOf    string `env:"-of" envDefault:"talconfig.yaml" oneof:"talconfig.yaml,cluster.yaml" group:"Files" doc:"File whose JSON schema is printed."`
 

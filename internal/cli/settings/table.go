@@ -216,6 +216,10 @@ func (k Knob) refuse(value reflect.Value) (guess string, err error) {
 }
 
 func (k Knob) refuseWord(word string) (guess string, err error) {
+	if word == "" && k.Default == "" {
+		return "", nil
+	}
+
 	for _, taken := range k.words {
 		if strings.EqualFold(taken, word) {
 			return "", nil

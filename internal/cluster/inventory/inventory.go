@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path/filepath"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/profile"
@@ -23,6 +24,9 @@ type Cluster struct {
 	Endpoint          *url.URL
 	TalosVersion      string // "v1.13.9"; empty when not declared
 	KubernetesVersion string // "v1.36.3"; empty when not declared
+	// Contract is the form that machine configs are made in, which may be an older release's than TalosVersion; nil if
+	// none can be made.
+	Contract *config.VersionContract
 	// CNI is the declared CNI's name: "flannel" (Talos' default when nothing is declared), "none" or "custom".
 	CNI            string
 	PodSubnets     []netip.Prefix // the declared ones, or Talos' defaults

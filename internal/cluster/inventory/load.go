@@ -37,6 +37,8 @@ type Options struct {
 	// ConfigDir holds the machine configs and the talosconfig. Default: TalosDir/clusterconfig; with a profile its
 	// config_dir, which also goes before that folder when it is named here.
 	ConfigDir string
+	// Contract names the form of machine configs, over what the files say; empty leaves it to them.
+	Contract string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
 	Environ []string
 	// Files are what the run has read so far; nil for nothing yet.
@@ -82,6 +84,7 @@ func inspectTalconfig(options Options) (*Cluster, error) {
 	}
 
 	cluster := clusterOf(talconfig.Read(options.Files, options.TalosDir, options.Environ), options)
+	cluster.readContract(options.Contract)
 	cluster.Talconfig.NameFields(cluster.Talconfig.Root)
 
 	if len(cluster.Nodes) == 0 {
@@ -120,6 +123,7 @@ func (c *Cluster) Renewed() *Cluster {
 		renewed = clusterOf(c.Talconfig, Options{TalosDir: filepath.Dir(c.Source), ConfigDir: c.ConfigDir, Files: c.Files})
 	}
 
+	renewed.Contract = c.Contract
 	renewed.learnFromConfigs()
 
 	return renewed

@@ -14,7 +14,7 @@ import (
 func loadProfile(options Options) (*Cluster, error) {
 	path := filepath.Join(options.TalosDir, profile.FileName)
 
-	declared, err := profile.Read(options.Files.Open(path))
+	declared, err := profile.Read(options.Files.Open(path), options.Contract)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +40,7 @@ func clusterOfProfile(declared *profile.Profile, path, configDir string) *Cluste
 		Endpoint:          declared.Endpoint,
 		TalosVersion:      declared.TalosVersion,
 		KubernetesVersion: declared.KubernetesVersion,
+		Contract:          declared.Contract,
 		CNI:               constants.FlannelCNI,
 		PodSubnets:        subnetsOr(declared.PodSubnet, constants.DefaultIPv4PodCIDR),
 		ServiceSubnets:    subnetsOr(declared.ServiceSubnet, constants.DefaultIPv4ServiceCIDR),

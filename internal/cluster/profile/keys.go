@@ -35,6 +35,7 @@ type network struct {
 type talos struct {
 	Version           string  `yaml:"version" doc:"The Talos release, with or without a v." required:"true" pattern:"^v?[0-9]+\\.[0-9]+\\.[0-9]+(-.+)?$"`
 	KubernetesVersion string  `yaml:"kubernetes_version" doc:"The Kubernetes release, with or without a v." required:"true" pattern:"^v?[0-9]+\\.[0-9]+\\.[0-9]+(-.+)?$"`
+	Contract          string  `yaml:"contract" doc:"Talos release whose form machine configs are made in, as v1.14. Default: that of version, and v1.13 for later ones, which take that form too." pattern:"^v?1\\.[0-9]+$"`
 	Factory           factory `yaml:"factory" doc:"What the installer image is made of." required:"true"`
 	VIP               vip     `yaml:"vip" doc:"The virtual address that the control planes share. Without it there is none."`
 	PatchesDir        string  `yaml:"patches_dir" doc:"Folder of your own patches, relative to config_dir. Default: patches."`

@@ -106,7 +106,7 @@ func TestPageOfTheProfile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	require.NoError(t, os.WriteFile(path, []byte(example), 0o600))
 
-	_, err := Read(reading.New("", nil).Open(path))
+	_, err := Read(reading.New("", nil).Open(path), "")
 	require.NoError(t, err)
 
 	indented := "    " + strings.ReplaceAll(strings.TrimSuffix(example, "\n"), "\n", "\n    ") + "\n"

@@ -27,7 +27,7 @@ type Profile struct {
 
 	TalosVersion      string // "v1.13.9"
 	KubernetesVersion string // "v1.36.3"
-	// Contract is that of TalosVersion.
+	// Contract is the form that machine configs are made in.
 	Contract *config.VersionContract
 	// Image is the factory's image. Its Mode is empty unless the profile names a platform.
 	Image       schematic.Image

@@ -59,7 +59,7 @@ func read(t *testing.T, text string) (*profile.Profile, string, error) {
 	path := filepath.Join(dir, "cluster.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 
-	declared, err := profile.Read(reading.New(dir, nil).Open(path))
+	declared, err := profile.Read(reading.New(dir, nil).Open(path), "")
 
 	return declared, dir, err
 }
@@ -178,10 +178,12 @@ func TestMistakesOfAProfileHaveAPlaceAndAField(t *testing.T) {
 			`cluster.yaml:1:7: "de/mo" is no name of a cluster: letters, digits and dashes (name)`},
 		"no release": {`"1.11.6"`, `"1.11"`,
 			`cluster.yaml:8:12: "1.11" is no release: it takes all three numbers, as 1.13.9 (talos.version)`},
-		"too new": {`"1.11.6"`, `"1.99.0"`,
-			`cluster.yaml:8:12: Talos v1.99 is newer than what configs can be made for here: up to v1.13 (talos.version)`},
+		"contract of a newer release": {`"1.11.6"`, "\"1.11.6\"\n  contract: v1.14",
+			`cluster.yaml:9:13: Talos v1.11 does not know the contract v1.14 (talos.contract), did you mean "v1.11"?`},
+		"contract of no release": {`"1.11.6"`, "\"1.11.6\"\n  contract: newest",
+			`cluster.yaml:9:13: "newest" is no contract, as v1.14 (talos.contract), did you mean "v1.11"?`},
 		"too old": {`"1.11.6"`, `"1.1.0"`,
-			`cluster.yaml:8:12: Talos v1.1 is older than what configs can be made for: v1.2 to v1.13 (talos.version)`},
+			`cluster.yaml:8:12: Talos v1.1 is older than what configs can be made for: v1.2 to v1.14 (talos.version)`},
 		"Kubernetes too new": {"v1.34.3", "v1.36.0",
 			"cluster.yaml:9:23: version of Kubernetes 1.36.0 is too new to be used with Talos 1.11.6 " +
 				"(talos.kubernetes_version)"},
@@ -269,7 +271,7 @@ func TestAProfileWithoutControlPlanesSaysSo(t *testing.T) {
 func TestMissingAndEmptyProfilesSaySo(t *testing.T) {
 	t.Parallel()
 
-	_, err := profile.Read(reading.New("", nil).Open(filepath.Join(t.TempDir(), "cluster.yaml")))
+	_, err := profile.Read(reading.New("", nil).Open(filepath.Join(t.TempDir(), "cluster.yaml")), "")
 	require.ErrorContains(t, err, "the profile does not exist")
 	require.True(t, errors.Is(yamlfile.Errors(err)[0], fs.ErrNotExist))
 

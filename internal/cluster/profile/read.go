@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/netip"
@@ -37,11 +38,13 @@ const (
 	ipv4Prefix, ipv6Prefix = 24, 64
 )
 
-// Read reads a profile. An error lists every mistake in the file: see yamlfile.Errors.
-func Read(file *reading.File) (*Profile, error) {
+// Read reads a profile. A contract that is not empty goes over the profile's own. An error lists every mistake in the
+// file: see yamlfile.Errors.
+func Read(file *reading.File, contract string) (*Profile, error) {
 	reader := &reader{
 		Source:  yamlfile.Source{Shown: file.Shown, Mistakes: &yamlfile.Mistakes{}},
 		profile: &Profile{},
+		setting: contract,
 	}
 
 	reader.read(file)
@@ -60,6 +63,8 @@ type reader struct {
 	profile *Profile
 	root    *yaml.Node
 	keys    keys
+	// setting is the contract that TALOS_CONTRACT names.
+	setting string
 }
 
 func (r *reader) read(file *reading.File) {
@@ -266,7 +271,8 @@ func (r *reader) readTalos() {
 	profile.TalosVersion = r.release("version", declared.Version)
 	profile.KubernetesVersion = r.release("kubernetes_version", declared.KubernetesVersion)
 
-	if profile.TalosVersion != "" && r.readContract() && profile.KubernetesVersion != "" {
+	if profile.TalosVersion != "" && r.readContract() && profile.KubernetesVersion != "" &&
+		!release.IsNewer(profile.TalosVersion) {
 		if err := release.Fit(profile.KubernetesVersion, profile.TalosVersion); err != nil {
 			r.bad(r.place("talos", "kubernetes_version"), "%s", err)
 		}
@@ -298,19 +304,30 @@ func (r *reader) release(key, text string) string {
 
 // readContract is false if no config can be made for the Talos version.
 func (r *reader) readContract() bool {
-	contract, err := release.Contract(r.profile.TalosVersion)
-	if err != nil {
-		mistake := r.Mistake(r.place("talos", "version"), diagnosis.FileValue, "%s", err)
-		if errors.Is(err, release.ErrTooNew) {
-			mistake.Next = "use a newer talos-mage, or an older Talos"
-		}
+	var err error
 
+	r.profile.Contract, err = release.Contract(r.profile.TalosVersion, cmp.Or(r.setting, r.keys.Talos.Contract))
+
+	var unusable *release.ContractError
+
+	switch {
+	case err == nil:
+		return true
+	case !errors.As(err, &unusable):
+		r.bad(r.place("talos", "version"), "%s", err)
+
+		return false
+	case r.setting != "":
+		mistake := r.Mistake(r.place("talos", "version"), diagnosis.FileValue, "TALOS_CONTRACT=%s: %s", r.setting, err)
+		mistake.Next = "set TALOS_CONTRACT=" + unusable.Nearest + ", or talos.version to " + r.setting + " or newer"
+		r.Add(mistake)
+	default:
+		mistake := r.Mistake(r.place("talos", "contract"), diagnosis.FileValue, "%s", err)
+		mistake.Suggestion = unusable.Nearest
 		r.Add(mistake)
 	}
 
-	r.profile.Contract = contract
-
-	return err == nil
+	return true
 }
 
 // schematicID is the declared one, or that of the declared schematic.

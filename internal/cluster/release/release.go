@@ -16,17 +16,21 @@ import (
 )
 
 // Oldest and newest Talos that machine configs can be made for: talhelper's own limit, and what machinery knows. Its
-// tables of what goes together begin later.
+// tables of what goes together begin later. The usual contract is what configs are made by where nothing names another:
+// every later release takes that form too.
 var (
-	oldest       = config.TalosVersion1_2
-	oldestTabled = config.TalosVersion1_5
-	newest       = config.TalosVersion1_13
+	oldest        = config.TalosVersion1_2
+	oldestTabled  = config.TalosVersion1_5
+	newest        = config.TalosVersion1_14
+	usualContract = config.TalosVersion1_13
 )
 
 var (
 	whole   = pattern.New(`^v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?$`)
 	earlier = pattern.New(`^(alpha|beta|rc)\b`)
-	version = pattern.New(`^v?\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	// contractName is a minor version, of which all patches have one form.
+	contractName = pattern.New(`^v?\d+\.\d+$`)
+	version      = pattern.New(`^v?\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 )
 
 // IsWhole reports whether a version has all three numbers, as the tags of images have.
@@ -70,8 +74,6 @@ func WithV(text string) string {
 
 // Kinds of reasons.
 var (
-	// ErrTooNew is of a Talos that is newer than this program.
-	ErrTooNew = errors.New("a newer Talos")
 	// ErrNotTabled is of a Talos that machinery's tables say nothing about.
 	ErrNotTabled = errors.New("a Talos that no table has")
 	// ErrNoVersion is of a text that is no version.
@@ -87,26 +89,83 @@ type reason struct {
 func (r reason) Error() string { return r.text }
 func (r reason) Unwrap() error { return r.kind }
 
-// Contract is what machine configs of a Talos version may hold. An error is the reason that none can be made here;
-// ErrTooNew is one of them.
-func Contract(talos string) (*config.VersionContract, error) {
-	contract, err := config.ParseContractFromVersion(WithV(talos))
+// Minor is the release that a Talos version belongs to, which may be newer than what is known here. An error is the
+// reason that no machine config can be made for it.
+func Minor(talos string) (*config.VersionContract, error) {
+	minor, err := config.ParseContractFromVersion(WithV(talos))
 
 	switch {
 	case !version.MatchString(talos), err != nil:
-		return nil, fmt.Errorf("%q is no version of Talos, as v1.13.9", talos)
-	case contract.Greater(newest):
-		return nil, reason{ErrTooNew, fmt.Sprintf("Talos %s is newer than what configs can be made for here: up to %s",
-			contract, newest)}
+		return nil, fmt.Errorf("%q is no version of Talos, as v1.14.1", talos)
+	case oldest.Greater(minor):
+		return nil, fmt.Errorf("Talos %s is older than what configs can be made for: %s to %s", minor, oldest, newest) //nolint:staticcheck // a name
+	default:
+		return minor, nil
+	}
+}
+
+// Contract is the form that machine configs for a Talos version are made in: the named one or, if that is empty, the
+// lower of the version's own and 1.13. A *ContractError is about the name.
+func Contract(talos, named string) (*config.VersionContract, error) {
+	minor, err := Minor(talos)
+
+	switch {
+	case err != nil:
+		return nil, err
+	case named != "":
+		return namedContract(minor, named)
+	case minor.Greater(usualContract):
+		return usualContract, nil
+	default:
+		return minor, nil
+	}
+}
+
+// ContractError says why machine configs can't be made in a form.
+type ContractError struct {
+	Reason string
+	// Nearest is the contract that can be used in its place.
+	Nearest string
+}
+
+func (e *ContractError) Error() string { return e.Reason }
+
+func namedContract(minor *config.VersionContract, named string) (*config.VersionContract, error) {
+	contract, err := config.ParseContractFromVersion(WithV(named))
+
+	switch {
+	case err != nil || !contractName.MatchString(named):
+		return nil, &ContractError{fmt.Sprintf("%q is no contract, as %s", named, newest), lower(minor, newest).String()}
 	case oldest.Greater(contract):
-		return nil, fmt.Errorf("Talos %s is older than what configs can be made for: %s to %s", contract, oldest, newest) //nolint:staticcheck // a name
+		return nil, &ContractError{fmt.Sprintf("contract %s is older than what configs can be made by: %s to %s", contract,
+			oldest, newest), oldest.String()}
+	case contract.Greater(newest):
+		return nil, &ContractError{fmt.Sprintf("contract %s is not known here: %s to %s are", contract, oldest, newest),
+			lower(minor, newest).String()}
+	case contract.Greater(minor):
+		return nil, &ContractError{fmt.Sprintf("Talos %s does not know the contract %s", minor, contract), minor.String()}
 	default:
 		return contract, nil
 	}
 }
 
-// Newest is the newest Talos that machine configs can be made for.
+func lower(a, b *config.VersionContract) *config.VersionContract {
+	if a.Greater(b) {
+		return b
+	}
+
+	return a
+}
+
+// Newest is the newest Talos that this program knows.
 func Newest() *config.VersionContract { return newest }
+
+// IsNewer reports whether a Talos version is of a later release than this program knows.
+func IsNewer(talos string) bool {
+	minor, err := Minor(talos)
+
+	return err == nil && minor.Greater(newest)
+}
 
 // Tabled names the Talos releases that machinery's tables have.
 func Tabled() string { return oldestTabled.String() + " to " + newest.String() }

@@ -45,23 +45,56 @@ func TestBuildsOfAVersion(t *testing.T) {
 	}
 }
 
-func TestConfigsAreMadeForKnownVersions(t *testing.T) {
+func TestConfigsAreMadeInTheFormOf113WhereNothingNamesAnother(t *testing.T) {
 	t.Parallel()
 
-	for _, known := range []string{"1.2.0", "v1.13.9", "v1.13"} {
-		contract, err := release.Contract(known)
-		require.NoError(t, err, known)
-		require.NotNil(t, contract)
+	for talos, form := range map[string]string{
+		"1.2.0": "v1.2", "v1.12.1": "v1.12", "v1.13.9": "v1.13", "v1.13": "v1.13", "v1.14.1": "v1.13", "v1.99.0": "v1.13",
+	} {
+		contract, err := release.Contract(talos, "")
+		require.NoError(t, err, talos)
+		require.Equal(t, form, contract.String(), talos)
 	}
-
-	_, err := release.Contract("v1.99.0")
-	require.ErrorIs(t, err, release.ErrTooNew)
 
 	for _, unknown := range []string{"v1.1.0", "latest", "vv1.2.0"} {
-		_, err := release.Contract(unknown)
+		_, err := release.Contract(unknown, "")
 		require.Error(t, err, unknown)
-		require.NotErrorIs(t, err, release.ErrTooNew)
+		require.NotErrorAs(t, err, new(*release.ContractError), unknown)
 	}
+}
+
+func TestAContractCanBeNamed(t *testing.T) {
+	t.Parallel()
+
+	for _, usable := range [][3]string{{"v1.14.1", "v1.14", "v1.14"}, {"v1.14.1", "1.12", "v1.12"},
+		{"v1.15.0", "v1.14", "v1.14"}} {
+		contract, err := release.Contract(usable[0], usable[1])
+		require.NoError(t, err)
+		require.Equal(t, usable[2], contract.String())
+	}
+
+	for named, unusable := range map[string][3]string{
+		"newest":  {"v1.14.1", `"newest" is no contract, as v1.14`, "v1.14"},
+		"v1.14.1": {"v1.13.9", `"v1.14.1" is no contract, as v1.14`, "v1.13"},
+		"v1.14":   {"v1.13.9", "Talos v1.13 does not know the contract v1.14", "v1.13"},
+		"v1.15":   {"v1.15.0", "contract v1.15 is not known here: v1.2 to v1.14 are", "v1.14"},
+		"v1.1":    {"v1.13.9", "contract v1.1 is older than what configs can be made by: v1.2 to v1.14", "v1.2"},
+	} {
+		_, err := release.Contract(unusable[0], named)
+
+		var reason *release.ContractError
+
+		require.ErrorAs(t, err, &reason, named)
+		require.Equal(t, &release.ContractError{Reason: unusable[1], Nearest: unusable[2]}, reason)
+	}
+}
+
+func TestLaterReleasesAreNotKnown(t *testing.T) {
+	t.Parallel()
+
+	require.True(t, release.IsNewer("v1.15.0"))
+	require.False(t, release.IsNewer("v1.14.1"))
+	require.False(t, release.IsNewer("none"))
 }
 
 func TestKubernetesFitsTalosByItsMatrix(t *testing.T) {

@@ -179,15 +179,21 @@ var talosKeys = yamlfile.Descriptions{
 	},
 	reflect.TypeFor[block.DiskSelector](): {"match": "A CEL expression over `disk` and `system_disk`, as " +
 		"disk.transport == \"nvme\"."},
-	reflect.TypeFor[block.FilesystemSpec](): {"type": "The file system: xfs, which is the default, or ext4.",
-		"projectQuotaSupport": "Lets quotas limit folders, with xfs."},
-	reflect.TypeFor[Encryption](): {
-		"provider":  "How it is encrypted: luks2.",
-		"keys":      "What opens it: any one of these.",
-		"cipher":    "The cipher. Default: aes-xts-plain64.",
-		"keySize":   "The key's size in bits. Default: the cipher's.",
-		"blockSize": "The size in bytes of what is encrypted at once. Default: the disk's.",
-		"options":   "cryptsetup's performance options, as no_read_workqueue.",
+	reflect.TypeFor[block.FilesystemSpec](): {
+		"type":                "The file system: xfs, which is the default, or ext4; btrfs from Talos 1.14 on.",
+		"projectQuotaSupport": "Lets quotas limit folders, with xfs.",
+		"xfs":                 "Settings of xfs. From Talos 1.14 on.",
+	},
+	reflect.TypeFor[block.XFSSpec](): {"minAllocationGroupSize": "The least size of an allocation group, as 128GiB; 0 " +
+		"leaves it to mkfs.xfs."},
+	reflect.TypeFor[block.EncryptionSpec](): {
+		"provider":      "How it is encrypted: luks2.",
+		"keys":          "What opens it: any one of these.",
+		"cipher":        "The cipher. Default: aes-xts-plain64.",
+		"keySize":       "The key's size in bits. Default: the cipher's.",
+		"blockSize":     "The size in bytes of what is encrypted at once. Default: the disk's.",
+		"options":       "cryptsetup's performance options, as no_read_workqueue.",
+		"allowDiscards": "Tells the disk which blocks are free. From Talos 1.14 on.",
 	},
 	reflect.TypeFor[block.EncryptionKey](): {
 		"slot":        "The key's place, from 0 on.",

@@ -142,7 +142,7 @@ type ExtensionService struct {
 type Volume struct {
 	Name         string                 `yaml:"name" doc:"The volume's name, as EPHEMERAL."`
 	Provisioning block.ProvisioningSpec `yaml:"provisioning" doc:"Where it is made, and how large."`
-	Encryption   Encryption             `yaml:"encryption" doc:"How it is encrypted."`
+	Encryption   block.EncryptionSpec   `yaml:"encryption" doc:"How it is encrypted; it may hold a passphrase."`
 }
 
 // UserVolume becomes a UserVolumeConfig.
@@ -151,13 +151,5 @@ type UserVolume struct {
 	VolumeType   *block.VolumeType      `yaml:"volumeType" doc:"What it is made of: partition, which is the default, disk or directory."`
 	Provisioning block.ProvisioningSpec `yaml:"provisioning" doc:"Where it is made, and how large."`
 	Filesystem   block.FilesystemSpec   `yaml:"filesystem" doc:"What it is formatted with."`
-	Encryption   Encryption             `yaml:"encryption" doc:"How it is encrypted."`
-}
-
-// Encryption of a volume; it may hold a passphrase.
-type Encryption struct {
-	block.EncryptionSpec `yaml:",inline"`
-
-	// AllowDiscards is known from Talos 1.14 on.
-	AllowDiscards *bool `yaml:"allowDiscards" doc:"Tells the disk which blocks are free. From Talos 1.14 on."`
+	Encryption   block.EncryptionSpec   `yaml:"encryption" doc:"How it is encrypted; it may hold a passphrase."`
 }

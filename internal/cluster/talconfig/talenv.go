@@ -19,7 +19,7 @@ var talenvFiles = []string{"talenv.yaml", "talenv.sops.yaml", "talenv.yml", "tal
 // A file that sops encrypted and that can't be decrypted is no mistake as long as no variable is missing.
 func ReadVariables(files *reading.Files, folder string, environ []string, mistakes *yamlfile.Mistakes) Variables {
 	values := map[string]string{}
-	variables := Variables{Lookup: func(name string) (string, bool) {
+	variables := Variables{declared: map[string]Declaration{}, Lookup: func(name string) (string, bool) {
 		value, set := values[name]
 
 		return value, set
@@ -36,11 +36,11 @@ func ReadVariables(files *reading.Files, folder string, environ []string, mistak
 		source := yamlfile.Source{Shown: file.Shown, Mistakes: mistakes}
 
 		data, err := source.Read(file)
-		if err != nil || readVariables(source, data, values) {
+		if err != nil || variables.read(source, data, values) {
 			continue
 		}
 
-		if data, err = file.Decrypted(); err == nil && readVariables(source, data, values) {
+		if data, err = file.Decrypted(); err == nil && variables.read(source, data, values) {
 			continue
 		}
 
@@ -59,8 +59,8 @@ func ReadVariables(files *reading.Files, folder string, environ []string, mistak
 	return variables
 }
 
-// readVariables adds the variables of a file; false if sops encrypted it.
-func readVariables(source yamlfile.Source, data []byte, values map[string]string) bool {
+// read adds the variables of a file; false if sops encrypted it.
+func (v Variables) read(source yamlfile.Source, data []byte, values map[string]string) bool {
 	root := source.Parse(data)
 
 	switch {
@@ -84,6 +84,7 @@ func readVariables(source yamlfile.Source, data []byte, values map[string]string
 		}
 
 		values[key.Value] = value.Value
+		v.declared[key.Value] = Declaration{source, value}
 
 		if value.Tag == "!!null" {
 			values[key.Value] = ""

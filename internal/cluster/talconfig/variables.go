@@ -20,10 +20,29 @@ type Variables struct {
 	// Failed is why files could not be decrypted; nil if none was tried in vain.
 	Failed error
 
+	// declared are where files of variables have them.
+	declared map[string]Declaration
 	// sealed are those reasons as mistakes, for whom a variable is missing.
 	sealed []*yamlfile.Error
 	// foreign is set for texts that belong to others.
 	foreign bool
+}
+
+// Declaration is a variable of a file.
+type Declaration struct {
+	yamlfile.Source
+	// Value is its node there.
+	Value *yaml.Node
+}
+
+// ContractVariable is the variable of a file that names the contract of machine configs.
+const ContractVariable = "talosContract"
+
+// Declared is where a file of variables has one; false if none has.
+func (v Variables) Declared(name string) (Declaration, bool) {
+	declared, known := v.declared[name]
+
+	return declared, known
 }
 
 // LookupFailure says why a variable has no value.

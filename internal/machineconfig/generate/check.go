@@ -2,14 +2,14 @@ package generate
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"maps"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/labels"
 	"go.yaml.in/yaml/v4"
@@ -19,7 +19,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
-	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -72,21 +71,15 @@ func (c *cluster) checkVersions() {
 	c.talosVersion = release.WithV(declared)
 	c.kubernetesVersion = strings.TrimPrefix(c.config.KubernetesVersion, "v")
 
-	if c.contract, err = release.Contract(declared); err != nil {
-		mistake := c.Mistake(yamlfile.PlaceOf(c.root, "talosVersion"), diagnosis.FileValue, "%s", err)
-		mistake.Err = err
+	c.contract = c.source.Cluster.Contract
 
-		if errors.Is(err, release.ErrTooNew) {
-			mistake.Next = fmt.Sprintf("use a newer talos-mage, or set talosVersion to %s or older; or have a talhelper that "+
-				"knows it render: CONFIG_GENERATOR=talhelper", release.Newest())
-		}
-
-		c.Add(mistake)
+	if c.release, err = release.Minor(declared); err != nil {
+		c.value(yamlfile.PlaceOf(c.root, "talosVersion"), "%s", err)
 
 		return
 	}
 
-	if c.kubernetesVersion == "" {
+	if c.kubernetesVersion == "" || release.IsNewer(declared) {
 		return
 	}
 
@@ -328,8 +321,8 @@ func (e *entry) checkVolumes() {
 	}
 }
 
-func (e *entry) checkEncryption(place *yaml.Node, declared talconfig.Encryption) {
-	if declared.AllowDiscards != nil {
+func (e *entry) checkEncryption(place *yaml.Node, declared block.EncryptionSpec) {
+	if declared.EncryptionAllowDiscards != nil && talosconfig.TalosVersion1_14.Greater(e.release) {
 		e.value(yamlfile.PlaceOf(yamlfile.PlaceOf(place, "encryption"), "allowDiscards"),
 			"\"allowDiscards\" needs Talos v1.14 or newer")
 	}

@@ -75,7 +75,7 @@ func (e *entry) volumeDocuments() []config.Document {
 	for _, declared := range e.settings.Volumes {
 		volume := block.NewVolumeConfigV1Alpha1()
 		volume.MetaName, volume.ProvisioningSpec, volume.EncryptionSpec = declared.Name, declared.Provisioning,
-			declared.Encryption.EncryptionSpec
+			declared.Encryption
 		documents = append(documents, volume)
 	}
 
@@ -83,7 +83,7 @@ func (e *entry) volumeDocuments() []config.Document {
 		volume := block.NewUserVolumeConfigV1Alpha1()
 		volume.MetaName, volume.VolumeType = declared.Name, declared.VolumeType
 		volume.ProvisioningSpec, volume.FilesystemSpec, volume.EncryptionSpec = declared.Provisioning, declared.Filesystem,
-			declared.Encryption.EncryptionSpec
+			declared.Encryption
 		documents = append(documents, volume)
 	}
 

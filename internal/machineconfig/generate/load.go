@@ -28,7 +28,8 @@ type cluster struct {
 	patches   patchCache
 	templates templates
 
-	contract *talosconfig.VersionContract
+	// contract is the form that configs are made in, and release what the machines run.
+	contract, release *talosconfig.VersionContract
 	// talosVersion and kubernetesVersion are as the files want them: v1.13.9, 1.36.3.
 	talosVersion, kubernetesVersion string
 	manifests                       manifests

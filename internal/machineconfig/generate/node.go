@@ -306,7 +306,7 @@ func (e *entry) validate(data []byte) {
 	}
 
 	// Of what is older than 1.5 nothing is known, and nothing is asked.
-	if needed := made.TalosContract(); needed.Greater(e.contract) && needed.Greater(talosconfig.TalosVersion1_5) {
+	if needed := made.TalosContract(); needed.Greater(e.release) && needed.Greater(talosconfig.TalosVersion1_5) {
 		e.value(e.place, "the machine config of %s needs Talos %s or newer, and talosVersion is %s", e.Hostname, needed,
 			e.talosVersion)
 	}

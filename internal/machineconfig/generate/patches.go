@@ -2,11 +2,9 @@ package generate
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
@@ -138,32 +136,7 @@ func patched(provider talosconfig.Provider, loaded configpatcher.Patch) (result 
 		return nil, err
 	}
 
-	if result, err = output.Config(); err != nil {
-		return nil, err
-	}
-
-	return result, leftDeletion(result.Documents())
-}
-
-// leftDeletion tells of a `$patch: delete` of a document that is not there. Machinery adds it to the documents, and
-// panics when it writes them (config/configpatcher/strategic.go).
-func leftDeletion(documents []config.Document) error {
-	for _, document := range documents {
-		if _, deletes := document.(interface {
-			ApplyTo(document config.Document) error
-		}); !deletes {
-			continue
-		}
-
-		name := document.Kind()
-		if named, ok := document.(config.NamedDocument); ok {
-			name += " " + named.Name()
-		}
-
-		return fmt.Errorf("it deletes the document %s, which is not there", name)
-	}
-
-	return nil
+	return output.Config()
 }
 
 // badPatch tells of a patch where it stands: in its file or in the talconfig.

@@ -399,7 +399,7 @@ func TestProfileMeansTheSameFromTalos112On(t *testing.T) {
 				require.Equal(t, []string{"10.21.0.0/16"}, raw.ClusterConfig.ClusterNetwork.ServiceSubnet)
 				require.False(t, config.Provider.Cluster().Discovery().Enabled())
 				require.True(t, strings.HasSuffix(string(output.Configs[0].Bytes),
-					"kind: HostnameConfig\nauto: \"off\"\nhostname: cp1\n"))
+					"kind: HostnameConfig\nauto: 'off'\nhostname: cp1\n"))
 				require.Empty(t, raw.MachineConfig.MachineNetwork.NetworkHostname)
 				require.Equal(t, "factory.talos.dev/installer/"+testSchematic+":v"+talosVersion,
 					raw.MachineConfig.MachineInstall.InstallImage)

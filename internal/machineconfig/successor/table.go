@@ -212,7 +212,7 @@ var fields = []Field{
 	{Path: "cluster.scheduler.config", Kind: "KubeSchedulerConfig", Key: "config", ControlPlane: true,
 		Source: "k8s/scheduler.go"},
 
-	{Path: "cluster.discovery.enabled", Kind: "DiscoveryServiceConfig", Note: "the document switches it on; delete it to " +
+	{Path: "cluster.discovery.enabled", Kind: "DiscoveryServiceConfig", Note: "the document switches it on; delete it " +
 		"switch it off", Source: "cluster/discovery_service.go"},
 	{Path: "cluster.discovery.registries.kubernetes.disabled", Note: "take it out: members are no longer found through " +
 		"Kubernetes", Source: "v1alpha1/v1alpha1_types.go"},

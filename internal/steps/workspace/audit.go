@@ -8,7 +8,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 )
@@ -70,10 +69,6 @@ func (w *Workspace) Pretend() {
 	}
 
 	w.Made.WhyNot = scrubbed(err)
-
-	if w.Settings.ConfigGenerator == Talhelper && errors.Is(err, release.ErrTooNew) {
-		w.Made.WhyNot = errors.New("CONFIG_GENERATOR=talhelper: that may know a Talos that is newer than this program")
-	}
 }
 
 // scrubbed is an error of a rehearsal without secrets; mistakes in the files show none.

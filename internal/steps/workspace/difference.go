@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -16,7 +15,7 @@ func (w *Workspace) Compare() {
 	names, err := w.outdated()
 	w.Made.Outdated, w.Made.Compared = names, err == nil
 
-	if err != nil && !errors.Is(err, errNotCompared) && !errors.Is(err, release.ErrTooNew) {
+	if err != nil && !errors.Is(err, errNotCompared) {
 		w.Made.WhyNot = scrubbed(err)
 	}
 }

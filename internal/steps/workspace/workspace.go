@@ -98,6 +98,7 @@ func (w *Workspace) inventoryOptions() inventory.Options {
 		TalosDir:  w.Settings.TalosDir,
 		Source:    inventory.Kind(w.Settings.ClusterSource),
 		ConfigDir: w.Settings.ClusterConfigDir,
+		Contract:  w.Settings.TalosContract,
 		Environ:   w.Environ,
 		Files:     w.Files,
 	}

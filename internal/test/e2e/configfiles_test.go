@@ -289,10 +289,10 @@ func TestMistakesInATalconfigAreToldByPlace(t *testing.T) {
 	write(t, d.path("talsecret.yaml"), plainSecrets(t, d.cluster))
 
 	for name, tt := range map[string]struct{ text, want string }{
-		"a newer Talos": {
-			"clusterName: lab\ntalosVersion: v1.99.0\nkubernetesVersion: v1.36.3\nendpoint: https://192.0.2.10:6443\nnodes: " +
+		"a Talos that is too old": {
+			"clusterName: lab\ntalosVersion: v1.1.0\nkubernetesVersion: v1.36.3\nendpoint: https://192.0.2.10:6443\nnodes: " +
 				"[{hostname: cp1, ipAddress: 192.0.2.11, controlPlane: true, installDisk: /dev/sda}]\n",
-			`talos/talconfig\.yaml:2:15: Talos v1\.99 is newer than what configs can be made for here: up to v1\.13.*talosVersion`,
+			`talos/talconfig\.yaml:2:15: Talos v1\.1 is older than what configs can be made for: v1\.2 to v1\.14.*talosVersion`,
 		},
 		"a misspelt key": {
 			"clusterName: lab\nkubernetesVersion: v1.36.3\nendpoint: https://192.0.2.10:6443\nnodes:\n  - hostname: cp1\n    " +

@@ -30,7 +30,7 @@ var generatedKinds = []string{
 // checkDeletions looks for deletions that can match nothing: of keys that Talos does not have, and of what neither a
 // talconfig nor another patch makes.
 func checkDeletions(r *check.Report, in *check.Input) {
-	if in.Contract() == nil {
+	if in.Release() == nil {
 		return
 	}
 

@@ -215,7 +215,7 @@ func isDuplicate(refused *machineconfig.LoadError) bool {
 }
 
 func checkUnknownKeys(r *check.Report, in *check.Input) {
-	if in.Contract() == nil {
+	if in.Release() == nil {
 		return // of a Talos that is newer than this program nothing is known
 	}
 
@@ -257,7 +257,7 @@ func unregisteredKind(patch *check.Patch) string {
 }
 
 func checkNewerKeys(r *check.Report, in *check.Input) {
-	contract := in.Contract()
+	talos := in.Release()
 	if in.Cluster.TalosVersion == "" {
 		return // then configs are made for the newest version that is known
 	}
@@ -272,7 +272,7 @@ func checkNewerKeys(r *check.Report, in *check.Input) {
 				continue
 			}
 
-			for _, key := range machineconfig.NewerKeys(root, contract) {
+			for _, key := range machineconfig.NewerKeys(root, talos) {
 				r.Found(patch.File.Line(key.Line, key.Column),
 					fmt.Sprintf("set talosVersion to %s or newer, or take %s out", key.Since, key.Name),
 					"%s has %s, which Talos knows from %s on, and talosVersion is %s", patch.Name(), key.Name, key.Since,

@@ -99,9 +99,9 @@ func checkNodeNames(_ context.Context, r *check.Report, in *check.Input) {
 func tellHostname(r *check.Report, in *check.Input, place check.Place, hostname string) {
 	fault, next := HostnameFault(hostname), in.Regenerate(BetterHostname(hostname))
 
-	contract := in.Contract()
+	talos := in.Release()
 	if name := registeredName(hostname); HostnameFault(name) == "" &&
-		(contract == nil || contract.Greater(config.TalosVersion1_5)) {
+		(talos == nil || talos.Greater(config.TalosVersion1_5)) {
 		r.Warn(place, next, "%s; the Kubernetes node will be called %s", fault, name)
 	} else {
 		r.Found(place, next, "%s", fault)

@@ -109,15 +109,15 @@ func checkConfigNewer(r *check.Report, rendered *check.Rendered) {
 
 // checkConfigOlder looks for configs of before 1.12 where a later version is declared.
 func checkConfigOlder(r *check.Report, rendered *check.Rendered) {
-	if r.In.Cluster == nil {
+	if r.In.Cluster == nil || r.In.Cluster.TalosVersion == "" {
 		return
 	}
 
-	declared, err := config.ParseContractFromVersion(r.In.Cluster.TalosVersion)
+	contract := r.In.Contract()
 	raw := rendered.Provider.RawV1Alpha1().MachineConfig
 
 	// RBAC is what configs say up to 1.11 and not later.
-	if err != nil || !declared.MultidocNetworkConfigSupported() || raw.MachineFeatures == nil ||
+	if contract == nil || !contract.MultidocNetworkConfigSupported() || raw.MachineFeatures == nil ||
 		raw.MachineFeatures.RBAC == nil ||
 		rendered.HasDocument("HostnameConfig") || raw.MachineInstall == nil ||
 		raw.MachineInstall.InstallGrubUseUKICmdline != nil {
