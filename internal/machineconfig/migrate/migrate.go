@@ -12,14 +12,17 @@ import (
 	"strings"
 	"time"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/equal"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
@@ -98,6 +101,10 @@ func Make(options Options) (*Plan, error) {
 		return nil, err
 	}
 
+	if err := m.checkRelease(); err != nil {
+		return nil, err
+	}
+
 	units, err := m.collect()
 	if err != nil {
 		return nil, err
@@ -106,6 +113,32 @@ func Make(options Options) (*Plan, error) {
 	m.units = units
 
 	return m.plan, m.make()
+}
+
+// checkRelease refuses a cluster of a release that does not know the documents.
+func (m *migration) checkRelease() error {
+	declared := cmp.Or(m.cluster.TalosVersion, machineconfig.DefaultTalosVersion)
+
+	minor, err := release.Minor(declared)
+	if err != nil || !talosconfig.TalosVersion1_14.Greater(minor) {
+		return nil //nolint:nilerr // a version that is none was told
+	}
+
+	key, place := "talosVersion", (*yaml.Node)(nil)
+	if m.cluster.Profile != nil {
+		key = "talos.version"
+	} else {
+		place = yamlfile.PlaceOf(m.cluster.Talconfig.Root, key)
+	}
+
+	mistakes := &yamlfile.Mistakes{}
+	source := yamlfile.Source{Shown: m.cluster.Files.Shown(m.cluster.Source), Mistakes: mistakes}
+	mistake := source.Mistake(place, diagnosis.FileValue, "Talos %s does not know the documents of %s", declared,
+		NewContract)
+	mistake.Next = "set " + key + " to a release of " + NewContract + ", and run the same command again"
+	source.Add(mistake)
+
+	return mistakes.Err()
 }
 
 func (m *migration) make() error {
@@ -235,6 +268,12 @@ func (m *migration) rewriteAll() ([]rewritten, error) {
 	for _, one := range m.units {
 		text := one.text
 
+		if why := m.untouchable(one); why != "" {
+			m.plan.Decisions = append(m.plan.Decisions, m.at(one, 0, 0, why))
+
+			continue
+		}
+
 		if rewrite.IsOperations(text) {
 			strategic, err := m.strategic(one)
 			if err != nil {
@@ -265,6 +304,37 @@ func (m *migration) rewriteAll() ([]rewritten, error) {
 	}
 
 	return done, mistakes.Err()
+}
+
+// untouchable says why a patch can't be rewritten as text though it may need it; empty if it can.
+func (m *migration) untouchable(one *unit) string {
+	plain := one.text
+
+	switch {
+	case one.item == nil && strings.Contains(plain, "ENC[AES256_GCM,"):
+		data, err := m.cluster.Files.Open(one.path).Decrypted()
+		if err != nil {
+			return "" // rendering tells
+		}
+
+		patch, err := rewrite.Strategic(string(data), rewrite.Options{SplitRoles: one.workers()})
+		if err == nil && !patch.Changed() {
+			one.text = ""
+
+			return ""
+		}
+
+		return "the file is encrypted by sops, and has fields that documents replace: decrypt it (sops decrypt -i), run " +
+			"the same command again, and encrypt it"
+	case !strings.Contains(plain, "{{"):
+		return ""
+	}
+
+	if _, err := rewrite.Strategic(plain, rewrite.Options{}); err != nil {
+		return "the patch is a template, whose text is no YAML before it is filled: write the documents by hand"
+	}
+
+	return ""
 }
 
 // schedules reports whether workloads run on control planes by the talconfig itself.

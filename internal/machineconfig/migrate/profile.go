@@ -54,7 +54,7 @@ func patchName(file string) (string, bool) {
 // profileList says who gets the patches of a name.
 func (m *migration) profileList(name string) *list {
 	of := &list{owner: name, controlPlanes: name == ofAll || name == ofControlPlanes,
-		workers: (name == ofAll || name == ofWorkers) && len(m.cluster.Workers()) > 0}
+		workers: name == ofAll || name == ofWorkers}
 
 	for _, node := range m.cluster.Profile.Machines {
 		if node.Name == name {

@@ -40,7 +40,6 @@ func (u *unit) workers() bool { return u.reaches(func(one *list) bool { return o
 // talconfigUnits are the patches of a talconfig.yaml, each once.
 func talconfigUnits(cluster *inventory.Cluster, root *yaml.Node) []*unit {
 	config := cluster.Talconfig.Config
-	hasWorkers, hasControlPlanes := len(cluster.Workers()) > 0, len(cluster.ControlPlanes()) > 0
 
 	var units []*unit
 
@@ -50,9 +49,9 @@ func talconfigUnits(cluster *inventory.Cluster, root *yaml.Node) []*unit {
 		}
 	}
 
-	collect(&list{controlPlanes: hasControlPlanes, workers: hasWorkers}, root)
-	collect(&list{owner: "controlPlane", controlPlanes: hasControlPlanes}, value(root, "controlPlane"))
-	collect(&list{owner: "worker", workers: hasWorkers}, value(root, "worker"))
+	collect(&list{controlPlanes: true, workers: true}, root)
+	collect(&list{owner: "controlPlane", controlPlanes: true}, value(root, "controlPlane"))
+	collect(&list{owner: "worker", workers: true}, value(root, "worker"))
 
 	for i, node := range items(value(root, "nodes")) {
 		if i < len(config.Nodes) {

@@ -1,85 +1,153 @@
 package rewrite_test
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/stretchr/testify/require"
+
 	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/successor"
+	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
-func TestShow(t *testing.T) {
-	for _, text := range []string{`# all about the machine
-machine:
-  # kubelet settings
-  kubelet:
-    # metrics need it
-    extraArgs:
-      rotate-server-certificates: "true" # yes
-      feature-gates: ${GATES}
-    nodeIP:
-      validSubnets: [192.0.2.0/24]
-    extraMounts: []
-  nodeLabels:
-    a/b: 'x'
-    node.kubernetes.io/exclude-from-external-load-balancers:
-      $patch: delete
-  # the files
-  files:
-    # cri
-    - op: create
-      path: /etc/cri/conf.d/20-customization.part
-      content: |
-        [plugins]
-          # hello
-          x = 1
+// samples are values of replaced fields, as they stand in patches; other fields get a text.
+var samples = map[string]string{
+	"machine.controlPlane.controllerManager.disabled": "true", "machine.controlPlane.scheduler.disabled": "false",
+	"machine.kubelet.clusterDNS": "[10.96.0.10]", "machine.kubelet.extraArgs": "{v: '4'}",
+	"machine.kubelet.extraMounts":                         "[{source: /a, destination: /a, type: bind}]",
+	"machine.kubelet.extraConfig":                         "{maxPods: 200}",
+	"machine.kubelet.credentialProviderConfig":            "{kind: CredentialProviderConfig}",
+	"machine.kubelet.defaultRuntimeSeccompProfileEnabled": "true", "machine.kubelet.registerWithFQDN": "true",
+	"machine.kubelet.nodeIP": "{validSubnets: [192.0.2.0/24]}", "machine.kubelet.skipNodeRegistration": "true",
+	"machine.kubelet.disableManifestsDirectory": "false",
+	"machine.pods":               "[{apiVersion: v1, kind: Pod, metadata: {name: a}}]",
+	"machine.network.interfaces": "[{interface: eth0, dhcp: true}]", "machine.network.nameservers": "[192.0.2.53]",
+	"machine.network.searchDomains": "[lan]", "machine.network.disableSearchDomain": "true",
+	"machine.network.extraHostEntries": "[{ip: 192.0.2.1, aliases: [a]}]", "machine.network.kubespan.enabled": "true",
+	"machine.network.kubespan.advertiseKubernetesNetworks": "true",
+	"machine.network.kubespan.allowDownPeerBypass":         "true",
+	"machine.network.kubespan.harvestExtraEndpoints":       "true", "machine.network.kubespan.mtu": "1400",
+	"machine.network.kubespan.filters": "{endpoints: [0.0.0.0/0]}",
+	"machine.disks":                    "[{device: /dev/sdb, partitions: [{mountpoint: /var/mnt/a}]}]",
+	"machine.install.diskSelector":     "{size: '>= 100GB', type: ssd}", "machine.install.extraKernelArgs": "[quiet]",
+	"machine.install.extensions": "[{image: a}]", "machine.install.wipe": "true", "machine.install.bootloader": "true",
+	"machine.install.legacyBIOSSupport": "true", "machine.install.grubUseUKICmdline": "true",
+	"machine.files": "[{path: /etc/nfsmount.conf, op: overwrite, permissions: 0o644, content: a}]",
+	"machine.env":   "{GRPC_GO_LOG_VERBOSITY_LEVEL: '99'}", "machine.time.disabled": "true",
+	"machine.time.servers": "[time.example]", "machine.time.bootTimeout": "2m0s",
+	"machine.sysctls": "{a.b: '1'}", "machine.sysfs": "{a.b: '1'}",
+	"machine.registries.mirrors":             "{docker.io: {endpoints: [https://mirror.example]}}",
+	"machine.registries.config.*.tls":        "{insecureSkipVerify: true}",
+	"machine.registries.config.*.auth":       "{username: a}",
+	"machine.systemDiskEncryption.state":     "{provider: luks2, keys: [{slot: 0, nodeID: {}}]}",
+	"machine.systemDiskEncryption.ephemeral": "{provider: luks2, keys: [{slot: 0, nodeID: {}}]}",
+	"machine.features.stableHostname":        "true", "machine.features.kubernetesTalosAPIAccess.enabled": "true",
+	"machine.features.kubernetesTalosAPIAccess.allowedRoles":                "[os:reader]",
+	"machine.features.kubernetesTalosAPIAccess.allowedKubernetesNamespaces": "[kube-system]",
+	"machine.features.kubePrism.enabled":                                    "false", "machine.features.kubePrism.port": "7446",
+	"machine.features.hostDNS.enabled": "true", "machine.features.hostDNS.forwardKubeDNSToHost": "true",
+	"machine.features.hostDNS.resolveMemberNames": "true", "machine.features.imageCache.localEnabled": "true",
+	"machine.udev.rules": "['a']", "machine.kernel.modules": "[{name: nbd, parameters: [nbds_max=4]}]",
+	"machine.baseRuntimeSpecOverrides": "{process: {}}", "machine.nodeLabels": "{a: b}",
+	"machine.nodeAnnotations": "{a: b}", "machine.nodeTaints": "{a: 'b:NoSchedule'}",
+	"cluster.controlPlane.endpoint":           "https://192.0.2.10:6443",
+	"cluster.controlPlane.localAPIServerPort": "6444", "cluster.network.cni.name": "custom",
+	"cluster.network.cni.urls":                               "[https://cni.example/cni.yaml]",
+	"cluster.network.cni.flannel.extraArgs":                  "[--iface=eth0]",
+	"cluster.network.cni.flannel.kubeNetworkPoliciesEnabled": "true",
+	"cluster.network.podSubnets":                             "[10.244.0.0/16]",
+	"cluster.network.serviceSubnets":                         "[10.96.0.0/12]", "cluster.ca": "{crt: '', key: ''}",
+	"cluster.acceptedCAs": "[]", "cluster.serviceAccount.key": "''", "cluster.aggregatorCA": "{crt: '', key: ''}",
+	"cluster.apiServer.extraArgs":    "{v: '4', anonymous-auth: 'true'}",
+	"cluster.apiServer.extraVolumes": "[{hostPath: /a, mountPath: /a}]", "cluster.apiServer.env": "{A: b}",
+	"cluster.apiServer.certSANs":                 "[api.example]",
+	"cluster.apiServer.disablePodSecurityPolicy": "true",
+	"cluster.apiServer.admissionControl":         "[{name: PodSecurity, configuration: {exemptions: {namespaces: [rook]}}}]",
+	"cluster.apiServer.auditPolicy":              "{apiVersion: audit.k8s.io/v1, kind: Policy}",
+	"cluster.apiServer.resources":                "{requests: {cpu: 100m}}",
+	"cluster.apiServer.authorizationConfig":      "[{type: Webhook, name: hook, webhook: {timeout: 3s}}]",
+	"cluster.controllerManager.extraArgs":        "{v: '4'}",
+	"cluster.controllerManager.extraVolumes":     "[]", "cluster.controllerManager.env": "{A: b}",
+	"cluster.controllerManager.resources": "{requests: {cpu: 100m}}", "cluster.proxy.disabled": "true",
+	"cluster.proxy.extraArgs":        "{metrics-bind-address: '0.0.0.0:10249'}",
+	"cluster.scheduler.extraArgs":    "{v: '4'}",
+	"cluster.scheduler.extraVolumes": "[]", "cluster.scheduler.env": "{A: b}",
+	"cluster.scheduler.resources": "{requests: {cpu: 100m}}",
+	"cluster.scheduler.config":    "{profiles: []}", "cluster.discovery.enabled": "false",
+	"cluster.discovery.registries.kubernetes.disabled": "true",
+	"cluster.discovery.registries.service.disabled":    "true",
+	"cluster.discovery.registries.service.endpoint":    "https://discovery.example/",
+	"cluster.coreDNS.disabled":                         "true",
+	"cluster.extraManifests":                           "[https://manifests.example/a.yaml]",
+	"cluster.extraManifestHeaders":                     "{a: b}",
+	"cluster.inlineManifests":                          "[{name: a, contents: 'kind: Namespace'}]",
+	"cluster.allowSchedulingOnMasters":                 "true", "cluster.allowSchedulingOnControlPlanes": "false",
+}
 
-        y = 2
-    - op: overwrite
-      path: /etc/nfsmount.conf
-      permissions: 0o644
-      content: |
-        [ NFSMount ]
-  time:
-    servers:
-    - time.example
-  sysctls:
-    vm.max_map_count: "262144"
-  install:
-    disk: /dev/nvme0n1
-cluster:
-  network:
-    cni:
-      name: none
-  proxy:
-    disabled: true # cilium
-  allowSchedulingOnControlPlanes: true
-  apiServer:
-    extraArgs:
-      anonymous-auth: "true"
-      # level
-      v: "2"
-    admissionControl:
-      # pods
-      - name: PodSecurity
-        configuration:
-          exemptions:
-            namespaces:
-              - rook
-  etcd:
-    advertisedSubnets: [192.0.2.0/24]
----
-apiVersion: v1alpha1
-kind: TCPProbeConfig
-name: x
-`, `{machine: {kubelet: {extraArgs: {a: b}}, type: worker}}`, `machine:
-  kubelet: &k
-    extraArgs: {a: b}
-  sysctls:
-    <<: {a: "1"}
-    b: "2"
-`} {
-		for _, split := range []bool{true} {
-			done, err := rewrite.Strategic(text, rewrite.Options{SplitRoles: split})
-			t.Logf("%v\n%s\n=====CP\n%s\n%v %v %v", err, done.Text, done.ControlPlane, done.Moved, done.Decisions, done.Kept)
-		}
+// patchOf is a patch that sets one field.
+func patchOf(path, value string) string {
+	var lines []string
+
+	keys := strings.Split(strings.ReplaceAll(path, "*", "registry.example"), ".")
+	if strings.Contains(path, "*") {
+		keys = []string{"machine", "registries", "config", "registry.example", keys[len(keys)-1]}
 	}
+
+	for depth, key := range keys {
+		lines = append(lines, strings.Repeat("  ", depth)+key+":")
+	}
+
+	lines[len(lines)-1] += " " + value
+
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// Every field that a document replaces is moved, or it is said what is to be decided, or that it stays; and Talos reads
+// what is made. What becomes of each is in the golden file.
+func TestEveryField(t *testing.T) {
+	var all strings.Builder
+
+	for _, field := range successor.All() {
+		value := samples[field.Path]
+		if value == "" {
+			value = "example"
+		}
+
+		patch := patchOf(field.Path, value)
+
+		done, err := rewrite.Strategic(patch, rewrite.Options{})
+		require.NoError(t, err, field.Path)
+		require.Equal(t, 1, len(done.Moved)+len(done.Decisions)+len(done.Kept), field.Path)
+
+		all.WriteString(patch)
+
+		for _, one := range append(done.Decisions, done.Kept...) {
+			all.WriteString("# " + one.Why + "\n")
+		}
+
+		for _, one := range done.Moved {
+			all.WriteString("# " + one.String() + "\n")
+		}
+
+		if done.Changed() {
+			all.WriteString(done.Text)
+		}
+
+		all.WriteString("\n")
+
+		if strings.TrimSpace(done.Text) == "" {
+			continue
+		}
+
+		_, err = configpatcher.LoadPatch([]byte(done.Text))
+		require.NoError(t, err, "%s\n%s", field.Path, done.Text)
+
+		again, err := rewrite.Strategic(done.Text, rewrite.Options{})
+		require.NoError(t, err)
+		require.False(t, again.Changed(), "%s: rewritten again\n%s", field.Path, done.Text)
+	}
+
+	golden.Assert(t, "testdata/fields.txt", all.String())
 }

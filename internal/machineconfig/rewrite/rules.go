@@ -271,7 +271,7 @@ func holdsVariable(node *yaml.Node) bool {
 func hostname(m *moving) verdict {
 	made := m.document("")
 	made.keys.set(m.Key, m.fragment())
-	made.keys.set("auto", literal("off"))
+	made.keys.set("auto", literal(`"off"`))
 
 	return movedTo(m.Place())
 }

@@ -126,8 +126,8 @@ func withoutEnd(lines []string) []string {
 
 // written is a value that is made up, or that does not stand in lines of its own.
 func written(value *yaml.Node) fragment {
-	if value.Kind == yaml.ScalarNode && value.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
-		return fragment{rest: " " + strings.Join(encoded(value), "\n")}
+	if value.Kind == yaml.ScalarNode && !strings.Contains(value.Value, "\n") {
+		return fragment{rest: " " + strings.Join(encoded(value), " ")}
 	}
 
 	wrapped := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: "v"}, value}}
