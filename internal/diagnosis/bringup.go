@@ -51,7 +51,8 @@ var bringUpEntries = []Entry{
 		Cause: "The machine is there and its Talos API is closed: it is installing, rebooting or booting. The API is on " +
 			"port 50000 in maintenance mode and with a config alike; " +
 			"50001 is trustd, which signs certificates and answers no talosctl. A worker's API stays closed until a control " +
-			"plane has signed its certificate.",
+			"plane has signed its certificate; so does that of a node whose host name is `auto: stable`, until Talos is on " +
+			"its disk.",
 		Remedy: "Wait: a slow install can take half an hour (INSTALL_TIMEOUT). If it never ends, look at the machine's " +
 			"console, and at firewalls in between: 50000 from here to every node, 50001 from workers to control planes.",
 		Source: "siderolabs/talos#12227; " + sourceStages,
@@ -88,10 +89,13 @@ var bringUpEntries = []Entry{
 		ID: InstallFailed, Title: "The install failed", Severity: Failure, Exit: ExitVerify,
 		Cause: "The node took its config, tried to install and came back to maintenance: the install disk does not " +
 			"exist, the installer image can't be pulled, or the power was cut. Nothing was written, so the node keeps no " +
-			"trace of the reason.",
-		Remedy: "Check the install disk and the installer image in the machine config, then apply again. The machine's " +
-			"console shows the reason during the ten seconds before it reboots.",
-		Source: sourceSequencer,
+			"trace of the reason. From Talos 1.14 on, a node with an UnattendedInstallConfig stays where it is instead, " +
+			"says why, and tries again and again.",
+		Remedy: "Check the install disk and the installer image in the machine config, then apply again: a node that " +
+			"tries again by itself takes the corrected config too. The machine's console shows the reason during the ten " +
+			"seconds before it reboots.",
+		Source: sourceSequencer + "; Talos v1.14.1: " +
+			"internal/app/machined/pkg/controllers/runtime/unattended_install.go",
 	},
 	{
 		ID: StageStuck, Title: "A node does not get any further", Severity: Failure, Exit: ExitVerify,
@@ -157,7 +161,8 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: UpdateNeedsReboot, Title: "A change would reboot the node", Severity: Failure, Exit: ExitApply,
-		Cause:  "Talos can't apply this change while it runs.",
+		Cause: "Talos can't apply this change while it runs. Before 1.14 it would reboot for it; since then it would take " +
+			"the config and go on as before until somebody reboots it.",
 		Remedy: "Ask for it: -update -reboot.",
 		Source: sourceApply,
 	},
@@ -176,7 +181,8 @@ var bringUpEntries = []Entry{
 	},
 	{
 		ID: BootstrapFailed, Title: "Bootstrap was refused", Severity: Failure, Exit: ExitBootstrap,
-		Cause:  "The control plane answered with an error that is permanent, or that did not go away in time.",
+		Cause: "The control plane answered with an error that is permanent, such as a machine config without etcd's " +
+			"certificate authority, or that did not go away in time.",
 		Remedy: "mage status shows each control plane's etcd.",
 		Source: sourceBootstrap,
 	},

@@ -4,6 +4,7 @@ package diagnosis
 const (
 	ConfigInvalid          ID = "TM040"
 	ConfigRefusedHere      ID = "TM041"
+	InstallHidden          ID = "TM042"
 	TalosVersionMismatch   ID = "TM044"
 	KubernetesUnsupported  ID = "TM045"
 	InstallDiskNoMatch     ID = "TM046"
@@ -60,6 +61,17 @@ var preflightEntries = []Entry{
 			"install.extraKernelArgs and install.grubUseUKICmdline exclude each other.",
 		Remedy: "Correct the inventory or its patches, generate the configs again and rerun preflight.",
 		Source: "machinery config/types/v1alpha1/v1alpha1_validation.go, RuntimeValidate; siderolabs/talos#10315",
+	},
+	{
+		ID:       InstallHidden,
+		Title:    "A failed install would stay hidden",
+		Severity: Warning,
+		Cause: "A host name of `auto: stable` is made from what Talos keeps on its disk, and without a host name there is no " +
+			"certificate for the API: port 50000 stays closed until the install is done. With an UnattendedInstallConfig a " +
+			"node tries again for ever, and never comes back to maintenance mode: nothing but its console tells why, and a " +
+			"corrected config reaches it only after it was turned off and on.",
+		Remedy: "Give the node a host name of its own for the install; or have an eye on its console.",
+		Source: "Talos v1.14.1: internal/app/machined/pkg/controllers/cluster/node_identity.go",
 	},
 	{
 		ID:       TalosVersionMismatch,

@@ -341,18 +341,24 @@ func (a *applier) attempt(ctx context.Context, seen observe.Observation, result 
 	}
 }
 
-// send gives a node in maintenance its config. Checks and identity are read on the very connection that sends it.
+// send gives a node in maintenance its config, or one whose unattended install fails. Checks and identity are read on
+// the very connection that sends it.
 func (a *applier) send(ctx context.Context, seen observe.Observation, result *outcome) error {
+	state := "in maintenance"
+	if seen.State == talos.Ours {
+		state = "its install fails"
+	}
+
 	config, err := a.config(seen)
 	switch {
 	case err != nil && a.Settings.DryRun && a.workspace.Made.WhyNot != nil:
-		result.status, result.detail = report.Planned, "in maintenance: would get its config, once it is made"
+		result.status, result.detail = report.Planned, state+": would get its config, once it is made"
 		return nil
 	case err != nil:
 		return err
 	}
 
-	conn, err := a.observer.Dialer().Maintenance(ctx, seen.Address)
+	conn, err := a.dial(ctx, seen)
 	if err != nil {
 		if seen.ReadErr = err; seen.FailedForGood() {
 			return a.readFailure(seen)
@@ -367,11 +373,11 @@ func (a *applier) send(ctx context.Context, seen observe.Observation, result *ou
 	}
 
 	if a.Settings.DryRun {
-		result.status, result.detail = report.Planned, "in maintenance: would get its config"
+		result.status, result.detail = report.Planned, state+": would get its config"
 		return nil
 	}
 
-	applied, err := a.apply(ctx, conn, seen, config, "auto")
+	applied, err := a.apply(ctx, conn, seen, config, talos.ModeAuto)
 	switch {
 	case err == nil:
 		a.warn(seen.Node, applied.Warnings)
@@ -383,6 +389,15 @@ func (a *applier) send(ctx context.Context, seen observe.Observation, result *ou
 	default:
 		return a.classified(talos.OpApply, err)
 	}
+}
+
+// dial connects to a node as it answers.
+func (a *applier) dial(ctx context.Context, seen observe.Observation) (*talos.Conn, error) {
+	if seen.State == talos.Maintenance {
+		return a.observer.Dialer().Maintenance(ctx, seen.Address)
+	}
+
+	return a.observer.Dialer().Secure(ctx, seen.Address)
 }
 
 // admit lets a config out only to the declared machine, whose disks, links and version were checked. It reads on the
@@ -399,7 +414,7 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 
 	// Another certificate than the one that preflight saw, or no preflight: the checks are made here.
 	facts := check.ReadFacts(ctx, conn)
-	facts.State = seen.State
+	facts.State = talos.Maintenance // also if it could not be installed so far: all that follows is ahead of it
 	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.Node) {
 		return &againError{fmt.Errorf("read the machine's facts: %w", unread), identityUnread}
 	}
@@ -459,16 +474,21 @@ func (a *applier) apply(ctx context.Context, conn *talos.Conn, seen observe.Obse
 	a.observer.Note(seen.Node, func(facts *observe.Facts) {
 		facts.Sent, facts.SentAt, facts.SentTo = config, a.Clock.Now(), facts.Boot
 		facts.Unsure, facts.LeftMaintenance = false, false
+		facts.ForgetFailure()
 	})
 
 	applied, err := a.gate.Apply(calling, conn, config.Bytes, mode)
-	switch {
-	case err == nil:
-	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
-		a.observer.Note(seen.Node, func(facts *observe.Facts) { facts.Unsure = true })
-	default:
-		a.observer.Note(seen.Node, func(facts *observe.Facts) { facts.Sent = nil })
-	}
+	a.observer.Note(seen.Node, func(facts *observe.Facts) {
+		switch {
+		case mode == talos.ModeStaged: // the node goes on with what it has, whether this arrived or not
+			facts.Sent = nil
+		case err == nil:
+		case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
+			facts.Unsure = true
+		default:
+			facts.Sent = nil
+		}
+	})
 
 	return applied, err
 }

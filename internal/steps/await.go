@@ -88,7 +88,7 @@ func (w *work) pauseWhileAnswering(seen observe.Observation) time.Duration {
 // watched reports whether the node's status is watched between two observations. A watch on a node that is about to
 // reboot would hold up its shutdown, so only a booting one is.
 func watched(seen observe.Observation) bool {
-	return seen.State == talos.Ours && seen.Stage() == "booting"
+	return seen.State == talos.Ours && seen.Stage() == talos.StageBooting
 }
 
 // rest waits until the next observation: a booting node is watched, so that a change of its status ends it at once.
@@ -124,8 +124,9 @@ func (w *work) rest(ctx context.Context, seen observe.Observation, pause time.Du
 	return nil
 }
 
-// installWatch listens to a node while it installs: when the install fails the node's API closes within milliseconds,
-// and after the reboot that follows nothing on the node tells the reason any more.
+// installWatch listens to a node while it installs. When an install fails that has a stage of its own, the node's API
+// closes within milliseconds, and after the reboot that follows nothing on the node tells the reason any more; that of
+// an unattended one shows only for a moment before the next try.
 type installWatch struct {
 	observer *observe.Observer
 	cancel   context.CancelFunc
@@ -135,7 +136,7 @@ type installWatch struct {
 
 // watch starts to listen to a node that installs, unless it does already.
 func (w *installWatch) watch(ctx context.Context, seen observe.Observation) {
-	if seen.State != talos.Ours || seen.Stage() != "installing" || !w.running.CompareAndSwap(false, true) {
+	if !tellsFailure(seen) || !w.running.CompareAndSwap(false, true) {
 		return
 	}
 
@@ -154,10 +155,22 @@ func (w *installWatch) watch(ctx context.Context, seen observe.Observation) {
 		}
 		defer conn.Close()
 
-		if reason, err := conn.InstallFailure(ctx); err == nil && reason != "" {
-			w.observer.Note(seen.Node, func(facts *observe.Facts) { facts.InstallFailure = reason })
+		failure := conn.InstallFailure
+		if seen.Install != nil {
+			failure = conn.UnattendedFailure
+		}
+
+		if reason, err := failure(ctx); err == nil && reason != "" {
+			w.observer.Note(seen.Node, func(facts *observe.Facts) { facts.NoteFailure(reason, w.observer.Clock.Now()) })
 		}
 	})
+}
+
+// tellsFailure reports whether the next thing that a node tells may be why its install failed. What an observation has
+// seen need not be listened for.
+func tellsFailure(seen observe.Observation) bool {
+	return seen.State == talos.Ours && seen.Installing() &&
+		(seen.Install == nil || !seen.Install.Written() && seen.Install.Failure == "")
 }
 
 // stop ends the listening.

@@ -259,6 +259,10 @@ func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diag
 	switch {
 	case node.State == talos.Maintenance:
 		return clock, diagnosis.BootstrapBlocked, command("applySequential", node.Node)
+	case clock.kind == failingClock:
+		return clock, diagnosis.InstallFailed, correctInstall(node.Node)
+	case node.Installing():
+		return clock, diagnosis.BootstrapBlocked, command("verify", node.Node)
 	case node.Unsynced():
 		clock.For = "its clock is not synced, and etcd waits for that"
 		clock.Since, clock.Limit.Limit = b.since.of("time of "+name, b.Clock.Now()), b.Settings.TimeSyncTimeout

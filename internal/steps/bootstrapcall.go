@@ -28,8 +28,8 @@ type sentBootstrap struct {
 	to *inventory.Node
 	// history is when the node's etcd service had begun before the call: an effective Bootstrap replaces the service.
 	history time.Time
-	// boot is when the node's boot had begun: what a Bootstrap started and did not write down ends with it.
-	boot time.Time
+	// boot is the node's boot: what a Bootstrap started and did not write down ends with it.
+	boot string
 	// earlier is set for one that was not this run's.
 	earlier bool
 	// toldUndone is set once it was said that the Bootstrap has had no effect.
@@ -45,7 +45,7 @@ func (s *sentBootstrap) undone(survey observe.EtcdSurvey) bool {
 			return false
 		}
 
-		rebooted = rebooted || node.Node == s.to && !node.Booted().IsZero() && !node.Booted().Equal(s.boot)
+		rebooted = rebooted || node.Node == s.to && s.boot != "" && node.Boot != "" && node.Boot != s.boot
 	}
 
 	return rebooted
@@ -69,7 +69,7 @@ func (b *bootstrapper) earlierBootstrap(survey observe.EtcdSurvey) *sentBootstra
 	for _, node := range survey {
 		if node.Starting() {
 			b.Log.Info().Str("node", node.Node.Name).Msg("etcd is already starting there, so Bootstrap is not called")
-			return &sentBootstrap{at: b.Clock.Now(), to: node.Node, boot: node.Booted(), earlier: true}
+			return &sentBootstrap{at: b.Clock.Now(), to: node.Node, boot: node.Boot, earlier: true}
 		}
 	}
 
@@ -148,7 +148,7 @@ func (b *bootstrapper) send(ctx context.Context, target observe.EtcdObservation)
 }
 
 func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObservation, err error) wait.State {
-	sent := &sentBootstrap{at: b.Clock.Now(), to: target.Node, history: target.Began(), boot: target.Booted()}
+	sent := &sentBootstrap{at: b.Clock.Now(), to: target.Node, history: target.Began(), boot: target.Boot}
 
 	if ctx.Err() != nil {
 		return wait.State{}
@@ -168,6 +168,13 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObserv
 		return wait.State{}
 	case class == talos.Retry:
 		return b.retryLater(target, err)
+	case talos.IsEtcdNotConfigured(err):
+		refused := b.problem(target.Observation, diagnosis.BootstrapFailed,
+			"its machine config has no certificate authority for etcd (cluster.etcd.ca), so it can never bootstrap",
+			"generate its config with the cluster's secrets (mage config:generate), then "+
+				command("applySequential", target.Node)+" -update")
+		refused.Err = err
+		return wait.State{Problem: refused}
 	default:
 		refused := b.problem(target.Observation, diagnosis.BootstrapFailed,
 			"the node refused to bootstrap: "+talos.Explain(err), command("status", nil))

@@ -9,6 +9,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/steps/wait"
@@ -26,7 +27,7 @@ type clocks struct {
 	// reboots counts how often the node has booted since it first answered with its config; boot tells which boot it was
 	// in when it last did.
 	reboots int
-	boot    time.Time
+	boot    string
 	// answered is whether it answered with its config the last time.
 	answered bool
 }
@@ -44,6 +45,7 @@ const (
 	refusedClock
 	noAnswerClock
 	stageClock
+	failingClock
 	rebootClock
 )
 
@@ -62,7 +64,7 @@ func (c *clocks) tick(observer *observe.Observer, seen observe.Observation) runn
 		return runningClock{wait.Limit{For: "keeps rebooting", Since: seen.At}, rebootClock}
 	case seen.Silent():
 		c.stage = ""
-		return silenceClock(facts, seen.Silence, limits)
+		return silenceClock(facts, seen, observer.Configs[seen.Node.Name], limits)
 	case seen.State == talos.Maintenance:
 		if c.maintenanceSince.IsZero() {
 			c.maintenanceSince = seen.At
@@ -75,17 +77,31 @@ func (c *clocks) tick(observer *observe.Observer, seen observe.Observation) runn
 
 		return runningClock{wait.Limit{For: "in maintenance", Since: c.maintenanceSince, Limit: limit}, maintenanceClock}
 	default:
-		if stage := seen.Stage(); stage != c.stage || c.stageSince.IsZero() {
-			c.stage, c.stageSince = stage, seen.At
-		}
-
-		limit := limits.StageTimeout
-		if c.stage == "installing" {
-			limit = limits.InstallTimeout
-		}
-
-		return runningClock{wait.Limit{For: stageText(seen), Since: c.stageSince, Limit: limit}, stageClock}
+		return c.stageClock(facts, seen, limits)
 	}
+}
+
+// stageClock counts from when the node was first seen in its stage. All of an unattended install is one, though the
+// node tells of a failure and the next try in turn: it has the time for a failed install from the first failure to the
+// last.
+func (c *clocks) stageClock(facts observe.Facts, seen observe.Observation, limits *settings.Settings) runningClock {
+	stage, limit := seen.Stage(), limits.StageTimeout
+	if seen.Installing() {
+		stage, limit = talos.StageInstalling, limits.InstallTimeout
+	}
+
+	if stage != c.stage || c.stageSince.IsZero() {
+		c.stage, c.stageSince = stage, seen.At
+	}
+
+	failing := facts.FailedAt.Sub(facts.FailingSince) >= limits.VerificationTimeout ||
+		seen.Install != nil && seen.Install.Failure != ""
+	if seen.InstallFailure != "" && failing {
+		return runningClock{wait.Limit{For: stageText(seen), Since: facts.FailingSince, Limit: limits.VerificationTimeout},
+			failingClock}
+	}
+
+	return runningClock{wait.Limit{For: stageText(seen), Since: c.stageSince, Limit: limit}, stageClock}
 }
 
 // reachable is the time in which a node that is there lets itself be reached, with some tries.
@@ -95,14 +111,14 @@ func reachable(limits *settings.Settings) time.Duration {
 
 // countReboots goes by what the node says of its boot: one that does not answer for a moment may be behind a bad cable.
 // Only of a node that does not say it every silence counts.
-func (c *clocks) countReboots(seen observe.Observation, boot time.Time) {
+func (c *clocks) countReboots(seen observe.Observation, boot string) {
 	ours := seen.State == talos.Ours
 	switch {
-	case boot.IsZero():
+	case boot == "":
 		if c.answered && seen.Silent() {
 			c.reboots++
 		}
-	case ours && !c.boot.IsZero() && !boot.Equal(c.boot):
+	case ours && c.boot != "" && boot != c.boot:
 		c.reboots++
 	}
 
@@ -114,15 +130,20 @@ func (c *clocks) countReboots(seen observe.Observation, boot time.Time) {
 // silenceClock counts from this run's first observation of a silent node, or from its apply. A node that refused in the
 // meantime has a limit for no answer from then on (it installed, and reboots now), but no more time in all than one
 // that refuses.
-func silenceClock(facts observe.Facts, silence talos.Silence, limits *settings.Settings) runningClock {
+func silenceClock(facts observe.Facts, seen observe.Observation, config *machineconfig.Config,
+	limits *settings.Settings) runningClock {
 	since := facts.SilentSince
 	if facts.SentAt.After(since) {
 		since = facts.SentAt
 	}
 
-	if silence == talos.Refused {
-		return runningClock{wait.Limit{For: "port refused: installing or booting", Since: since,
-			Limit: limits.InstallTimeout}, refusedClock}
+	if seen.Silence == talos.Refused {
+		doing := "port refused: installing or booting"
+		if facts.Sent != nil && config != nil && config.HidesInstall() {
+			doing = "port refused until it is installed, however often that fails"
+		}
+
+		return runningClock{wait.Limit{For: doing, Since: since, Limit: limits.InstallTimeout}, refusedClock}
 	}
 
 	limit, end := limits.NodeWait, since.Add(limits.InstallTimeout)
@@ -136,6 +157,10 @@ func silenceClock(facts observe.Facts, silence talos.Silence, limits *settings.S
 }
 
 func stageText(seen observe.Observation) string {
+	if seen.Install != nil && seen.Installing() {
+		return installText(seen)
+	}
+
 	stage := orUnread(seen.Stage())
 
 	if seen.Status != nil && len(seen.Status.Unmet) > 0 {
@@ -147,6 +172,20 @@ func stageText(seen observe.Observation) string {
 	}
 
 	return stage
+}
+
+// installText says how far an unattended install is.
+func installText(seen observe.Observation) string {
+	switch {
+	case seen.Install.Written():
+		return "installed, about to reboot"
+	case seen.Install.Failure != "":
+		return "the install fails, and the node goes on trying: " + seen.InstallFailure
+	case seen.InstallFailure != "":
+		return "installing again, after it failed: " + seen.InstallFailure
+	default:
+		return talos.StageInstalling
+	}
 }
 
 func orUnread(stage string) string {
@@ -174,6 +213,13 @@ func (w *work) stuck(seen observe.Observation, clock runningClock, waited time.D
 		stuck.ID, stuck.Next = diagnosis.NodeRefused, "look at the machine's console; then "+command("status", nil)
 		stuck.Cause = fmt.Sprintf("port 50000 refused for %s: the install or the boot is stuck", waited)
 
+		if config := w.Configs[seen.Node.Name]; facts.Sent != nil && config != nil && config.HidesInstall() {
+			stuck.Cause += "; its host name is `auto: stable`, so its API opens only once Talos is on the disk, and it never " +
+				"comes back to maintenance: nothing but its console tells whether its install fails"
+			stuck.Next = "look at the machine's console; to give it another config, turn it off and on, then " +
+				command("applySequential", seen.Node)
+		}
+
 		// Something accepts connections, and closes them.
 		if !errors.Is(seen.Err, syscall.ECONNREFUSED) {
 			stuck.Cause += text.Because(talos.Explain(seen.Err))
@@ -194,6 +240,9 @@ func (w *work) stuck(seen observe.Observation, clock runningClock, waited time.D
 		stuck.Cause = fmt.Sprintf("it rebooted %d times without getting any further", maxReboots) +
 			text.Because(facts.InstallFailure)
 		stuck.Next = "look at the machine's console; then " + command("status", nil)
+	case failingClock:
+		stuck.ID, stuck.Next = diagnosis.InstallFailed, correctInstall(seen.Node)
+		stuck.Cause = fmt.Sprintf("its install fails again and again, for %s: %s", waited, seen.InstallFailure)
 	case stageClock:
 		stuck.Cause, stuck.Next = fmt.Sprintf("%s unchanged for %s", stageText(seen), waited), talosctl(seen.Node, "dmesg")
 
@@ -213,6 +262,12 @@ func (w *work) stuck(seen observe.Observation, clock runningClock, waited time.D
 	}
 
 	return stuck
+}
+
+// correctInstall is what to do about an install that fails.
+func correctInstall(node *inventory.Node) string {
+	return "correct the install disk or image, if it was that (mage config:generate), then " +
+		command("applySequential", node)
 }
 
 // lossesByConfig are the ways in which its own machine config can keep a node from ever answering again.

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,12 +24,20 @@ func (a *applier) reconcile(ctx context.Context, seen observe.Observation, resul
 			result.status, result.detail = report.Applied, "config is there"
 		}
 
+		if seen.InstallFailure != "" {
+			result.detail += ", but its install fails: " + seen.InstallFailure
+		}
+
 		return nil
 	case observe.ConfigSwapped:
 		return a.swapped(seen)
 	case observe.ConfigUnsent:
 		return a.unsent(seen)
 	case observe.ConfigDrifted:
+		if seen.Install != nil && seen.Installing() {
+			return a.reconcileInstall(ctx, seen, result)
+		}
+
 		return a.reconcileDrift(ctx, seen, result)
 	default:
 		if _, err := a.config(seen); err != nil {
@@ -36,6 +45,30 @@ func (a *applier) reconcile(ctx context.Context, seen observe.Observation, resul
 		}
 
 		return &againError{fmt.Errorf("read the node's config: %w", seen.ReadErr), "its config could not be read"}
+	}
+}
+
+// reconcileInstall corrects the config of a node whose unattended install fails. Such a node holds nothing yet, so it
+// is given its config as in maintenance, and takes it for its next try; while it may succeed, it is left alone.
+func (a *applier) reconcileInstall(ctx context.Context, seen observe.Observation, result *outcome) error {
+	if a.Settings.DryRun && seen.InstallFailure == "" {
+		result.status, result.detail = report.Planned, "installing: would be waited for, as its config differs"
+		return nil
+	}
+
+	settled, problem := a.await(ctx, seen.Node, func(_ context.Context, now observe.Observation) verdict {
+		return verdict{
+			done:  now.State != talos.Ours || !now.Installing() || now.InstallFailure != "",
+			doing: "waiting for the install to end: " + stageText(now),
+		}
+	})
+	switch {
+	case problem != nil:
+		return problem
+	case settled.State == talos.Ours && settled.InstallFailure != "" && settled.Relation == observe.ConfigDrifted:
+		return a.send(ctx, settled, result)
+	default:
+		return &againError{error: errors.New("apply config: the node changed its state meanwhile")}
 	}
 }
 
@@ -108,77 +141,81 @@ func (a *applier) showDiff(seen observe.Observation) {
 
 // planChange shows what a dry run would change.
 func (a *applier) planChange(ctx context.Context, seen observe.Observation, result *outcome) error {
-	conn, mode, err := a.rehearse(ctx, seen)
+	conn, plan, err := a.rehearse(ctx, seen)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 
 	a.showDiff(seen)
+	a.tellWaiting(seen, plan)
 
-	result.status, result.detail = report.Planned, "would be applied with mode "+mode
+	result.status, result.detail = report.Planned, "would be applied with mode "+plan.effect
 
 	return nil
 }
 
-// rehearse has the node check its new config and tell the mode in which it would take it. The connection stays open for
-// the real call.
-func (a *applier) rehearse(ctx context.Context, seen observe.Observation) (conn *talos.Conn, mode string, err error) {
+// rehearse has the node check its new config, and tells how it gets it. The connection stays open for the real call.
+func (a *applier) rehearse(ctx context.Context, seen observe.Observation) (conn *talos.Conn, plan delivery, err error) {
 	config, err := a.config(seen)
 	if err != nil {
-		return nil, "", err
+		return nil, delivery{}, err
 	}
 
 	conn, err = a.observer.Dialer().Secure(ctx, seen.Address)
 	if err != nil {
-		return nil, "", a.classified(talos.OpDial, err)
+		return nil, delivery{}, a.classified(talos.OpDial, err)
 	}
 
-	if err = a.admitMachine(ctx, conn, seen); err == nil {
-		var planned talos.Applied
-
-		planned, err = a.gate.Rehearse(ctx, conn, config.Bytes, a.Settings.Mode)
-		if err == nil {
-			return conn, planned.Mode, nil
-		}
-
-		err = a.classified(talos.OpDryRun, err)
+	if plan, err = a.checkedPlan(ctx, conn, seen, config); err != nil {
+		conn.Close()
+		return nil, delivery{}, err
 	}
 
-	conn.Close()
+	return conn, plan, nil
+}
 
-	return nil, "", err
+// checkedPlan is how the declared machine on a connection gets its new config, once it has checked it.
+func (a *applier) checkedPlan(ctx context.Context, conn *talos.Conn, seen observe.Observation,
+	config *machineconfig.Config) (delivery, error) {
+	if err := a.admitMachine(ctx, conn, seen); err != nil {
+		return delivery{}, err
+	}
+
+	plan, err := a.plan(ctx, conn, seen)
+	if err != nil {
+		return delivery{}, err
+	}
+
+	rehearsed, err := a.gate.Rehearse(ctx, conn, config.Bytes, plan.mode)
+	if err != nil {
+		return delivery{}, a.classified(talos.OpDryRun, err)
+	}
+
+	plan.effect = cmp.Or(plan.effect, rehearsed.Mode)
+
+	return plan, nil
 }
 
 // change sends a configured node its new config over the secure API. With an etcd, it must be healthy before and after.
 func (a *applier) change(ctx context.Context, seen observe.Observation, etcd observe.EtcdSurvey,
 	result *outcome) error {
-	conn, mode, err := a.rehearse(ctx, seen)
+	conn, plan, err := a.rehearse(ctx, seen)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 
 	if etcd.MayExist() {
-		if err := a.mayChange(seen, etcd, mode); err != nil {
+		if err := a.mayChange(seen, etcd, plan); err != nil {
 			return err
 		}
 	}
 
-	a.Log.Info().Str("node", seen.Node.Name).Str("mode", mode).Msg("applying the changed config")
+	a.Log.Info().Str("node", seen.Node.Name).Str("mode", plan.effect).Msg("applying the changed config")
 
-	applied, err := a.apply(ctx, conn, seen, a.Configs[seen.Node.Name], a.Settings.Mode)
-	switch {
-	case err == nil:
-		a.warn(seen.Node, applied.Warnings)
-
-		result.status, result.detail = report.Applied, "changed, mode "+applied.Mode
-	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
-		if err := a.settle(ctx, seen, err, result); err != nil {
-			return err
-		}
-	default:
-		return a.classified(talos.OpApply, err)
+	if err := a.deliver(ctx, conn, seen, plan, result); err != nil {
+		return err
 	}
 
 	if !etcd.MayExist() {
@@ -188,9 +225,35 @@ func (a *applier) change(ctx context.Context, seen observe.Observation, etcd obs
 	return a.healthyAgain(ctx, seen)
 }
 
+// deliver sends the config as planned, and reboots the node if that is part of the plan.
+func (a *applier) deliver(ctx context.Context, conn *talos.Conn, seen observe.Observation, plan delivery,
+	result *outcome) error {
+	applied, err := a.apply(ctx, conn, seen, a.Configs[seen.Node.Name], plan.mode)
+	switch {
+	case err == nil:
+		a.warn(seen.Node, applied.Warnings)
+		a.tellWaiting(seen, plan)
+
+		result.status, result.detail = report.Applied, "changed, mode "+plan.effect
+	case plan.reboot && talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
+		// What is staged shows nowhere, and staging it again does no harm.
+		return &againError{fmt.Errorf("apply config: %w", err), "the config was sent, but no reply came"}
+	case talos.Classify(talos.OpApply, err) == talos.UnknownOutcome:
+		return a.settle(ctx, seen, err, result)
+	default:
+		return a.classified(talos.OpApply, err)
+	}
+
+	if plan.reboot {
+		return a.reboot(ctx, conn, seen)
+	}
+
+	return nil
+}
+
 // mayChange guards a running cluster: etcd healthy, a reboot asked for, quorum kept, and the change before this one
 // gone well.
-func (a *applier) mayChange(seen observe.Observation, etcd observe.EtcdSurvey, mode string) error {
+func (a *applier) mayChange(seen observe.Observation, etcd observe.EtcdSurvey, plan delivery) error {
 	if broken := a.brokenBy.Load(); broken != nil {
 		return a.problem(seen, diagnosis.ChangeHeldBack,
 			fmt.Sprintf("it is left unchanged, since %s did not come back healthy from its own change", broken.Name),
@@ -209,13 +272,13 @@ func (a *applier) mayChange(seen observe.Observation, etcd observe.EtcdSurvey, m
 		return problem
 	}
 
-	if mode != talos.ModeReboot {
+	if plan.effect != talos.ModeReboot {
 		return nil
 	}
 
 	if !a.Settings.Reboot {
 		return a.problem(seen, diagnosis.UpdateNeedsReboot,
-			"this change reboots the node", a.command(seen.Node)+" -update -reboot")
+			plan.why(), a.command(seen.Node)+" -update -reboot")
 	}
 
 	if etcd.LosesQuorumWithout(seen.Node) {

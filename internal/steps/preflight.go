@@ -179,6 +179,8 @@ func (c *checker) stateFindings(ctx context.Context, seen observe.Observation,
 		return []diagnosis.Finding{c.notOurs(seen).Finding}
 	case seen.Silent():
 		return []diagnosis.Finding{c.silentFinding(seen, finding)}
+	case seen.InstallFailure != "":
+		return []diagnosis.Finding{c.configuredFinding(seen, finding), failingInstall(seen)}
 	default:
 		return []diagnosis.Finding{c.configuredFinding(seen, finding)}
 	}

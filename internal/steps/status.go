@@ -65,11 +65,18 @@ func ReadStatus(ctx context.Context, run *Run) Status {
 	return status
 }
 
-// clusterFindings are what no node's line says: two etcd clusters, and machine configs that are out of date.
+// clusterFindings are what no node's line says: two etcd clusters, why an install fails, and machine configs that are
+// out of date.
 func clusterFindings(run *Run, nodes []nodeObservation) []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	if survey := surveyOf(nodes); survey.Split() {
 		findings = append(findings, splitFinding(survey))
+	}
+
+	for _, node := range nodes {
+		if node.InstallFailure != "" {
+			findings = append(findings, failingInstall(node.Observation))
+		}
 	}
 
 	// While nobody is configured the recipe renders them anew by itself.
@@ -80,6 +87,19 @@ func clusterFindings(run *Run, nodes []nodeObservation) []diagnosis.Finding {
 	}
 
 	return findings
+}
+
+// failingInstall is the finding of a node whose unattended install fails so far.
+func failingInstall(seen observe.Observation) diagnosis.Finding {
+	finding := diagnosis.Finding{
+		ID: diagnosis.InstallFailed, Severity: diagnosis.Warning, Node: seen.Node.Name, Address: seen.Address,
+		Cause: "its install fails, and the node goes on trying: " + seen.InstallFailure, Next: correctInstall(seen.Node),
+	}
+	if seen.Relation == observe.ConfigDrifted {
+		finding.Next = command("applySequential", seen.Node) + ", as its config has been changed since"
+	}
+
+	return finding
 }
 
 // surveyOf is what the control planes among some nodes say of their etcd.
@@ -116,7 +136,10 @@ func (s nodeObservation) line() NodeStatus {
 		line.State += " (another machine)"
 	}
 
-	if s.Status != nil && s.State == talos.Ours && !s.Status.Ready && len(s.Status.Unmet) > 0 {
+	switch {
+	case s.Install != nil && s.Installing():
+		line.Stage = shortened(installText(s.Observation))
+	case s.Status != nil && s.State == talos.Ours && !s.Status.Ready && len(s.Status.Unmet) > 0:
 		line.Stage += ", " + shortened(s.withoutName(s.Status.Unmet[0].Reason))
 	}
 
@@ -188,6 +211,8 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation, finding
 		return fmt.Sprintf("mage preflight -node=%s (%s)", others[0].Node.Name, stateText(others[0].Observation))
 	case len(silent) == len(nodes):
 		return "boot the machines, or say where they answer with NODE_ADDRESSES; then mage status"
+	case nextOf(findings, diagnosis.InstallFailed) != "":
+		return nextOf(findings, diagnosis.InstallFailed)
 	case len(maintenance) > 0:
 		return "mage talos"
 	case len(survey) > 0 && !survey.Present() && !allUp(survey):

@@ -230,9 +230,7 @@ func (v *verifier) judgeMaintenance(seen observe.Observation) verdict {
 			"installer image that can't be pulled, or a power cut"
 	}
 
-	return verdict{problem: v.problem(seen, diagnosis.InstallFailed, cause,
-		"correct the install disk or image, if it was that (mage config:generate), then "+
-			command("applySequential", seen.Node))}
+	return verdict{problem: v.problem(seen, diagnosis.InstallFailed, cause, correctInstall(seen.Node))}
 }
 
 // returnText says of a node that is back in maintenance what it had before.
@@ -261,7 +259,7 @@ func (v *verifier) judgeConfigured(seen observe.Observation) verdict {
 
 	switch {
 	case seen.Node.Role == inventory.Worker && v.workersUp, v.etcdWhole:
-		return verdict{done: seen.Stage() == "running" && seen.Complete()}
+		return verdict{done: seen.Stage() == talos.StageRunning && seen.Complete() && seen.Installed()}
 	case v.onItsWay(seen):
 		v.joining = !seen.Up()
 		return verdict{done: true}

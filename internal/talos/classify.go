@@ -173,7 +173,7 @@ var (
 	etcd      = []Operation{OpEtcd}
 )
 
-// rules are the answers of nodes, 1.12 and 1.13, that need more than the default; the first match counts.
+// rules are the answers of nodes, 1.12 to 1.14, that need more than the default; the first match counts.
 // docs/node-behaviour.md has them with their sources.
 var rules = []rule{
 	// Refusals of a client's own making, when the connection isn't a Conn: these texts are no race.
@@ -199,6 +199,8 @@ var rules = []rule{
 		class: Final},
 	{ops: bootstrap, code: codes.FailedPrecondition, class: Retry},
 	{ops: bootstrap, code: codes.Unimplemented, text: "machine type is not set", class: Retry},
+	// Talos 1.14, when an install began after it had been looked whether one runs.
+	{ops: bootstrap, code: codes.Unknown, text: "bootstrap is not allowed during unattended install", class: Retry},
 	// A second Bootstrap found data that a first one had just made, and may have stopped that etcd.
 	{ops: bootstrap, code: codes.Unknown, text: "etcd data directory is not empty", class: UnknownOutcome},
 
@@ -220,6 +222,13 @@ var rules = []rule{
 func IsTimeNotSynced(err error) bool {
 	return client.StatusCode(err) == codes.FailedPrecondition &&
 		strings.Contains(client.Status(err).Message(), "time is not in sync yet")
+}
+
+// IsEtcdNotConfigured reports whether a Bootstrap was refused for good, as Talos 1.14 does when the node's machine
+// config has no CA for etcd.
+func IsEtcdNotConfigured(err error) bool {
+	return client.StatusCode(err) == codes.InvalidArgument &&
+		strings.Contains(client.Status(err).Message(), "etcd is not configured")
 }
 
 // isTransport reports whether an error is the connection's, not the node's answer.

@@ -245,8 +245,9 @@ type SystemInfo struct {
 	UUID string
 	// Serial, Manufacturer and Product as the vendor wrote them.
 	Serial, Manufacturer, Product string
-	// Read is when the node read this, by its own clock: once in each boot. A certificate tells boots apart less well: in
-	// maintenance a node makes itself a new one whenever its clock is set or its addresses change.
+	// Read is when the node read this, by its own clock: once in each boot. That tells boots apart where there is no
+	// BootID. A certificate does so less well: in maintenance a node makes itself a new one whenever its clock is set or
+	// its addresses change.
 	Read time.Time
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	cosiv1alpha1 "github.com/cosi-project/runtime/api/v1alpha1"
+	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/cosi-project/runtime/pkg/state/protobuf/client"
@@ -83,9 +84,9 @@ func (c *Conn) watchStatus(ctx context.Context, updates chan<- StatusUpdate) err
 				return fmt.Errorf("check that the node still answers: %w", err)
 			}
 		case event := <-events:
-			machineStatus, err := statusIn(event)
+			machineStatus, err := seenIn(event)
 			if err != nil {
-				return err
+				return fmt.Errorf("watch machine status: %w", err)
 			}
 
 			if machineStatus == nil {
@@ -104,20 +105,17 @@ func (c *Conn) watchStatus(ctx context.Context, updates chan<- StatusUpdate) err
 	}
 }
 
-// statusIn is the status that a watch's event carries, nil if it carries none.
-func statusIn(event safe.WrappedStateEvent[*runtime.MachineStatus]) (*runtime.MachineStatus, error) {
+// seenIn is the resource that a watch's event carries, nil if it carries none.
+func seenIn[T resource.Resource](event safe.WrappedStateEvent[T]) (T, error) {
+	var none T
+
 	switch event.Type() {
 	case state.Created, state.Updated:
-		machineStatus, err := event.Resource()
-		if err != nil {
-			return nil, fmt.Errorf("read machine status: %w", err)
-		}
-
-		return machineStatus, nil
+		return event.Resource() //nolint:wrapcheck // the caller says what was watched
 	case state.Errored:
-		return nil, fmt.Errorf("watch machine status: %w", event.Error())
+		return none, event.Error() //nolint:wrapcheck // as above
 	default: // absent so far, or a bookmark
-		return nil, nil //nolint:nilnil // nothing to report is no error
+		return none, nil
 	}
 }
 

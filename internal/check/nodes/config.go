@@ -28,7 +28,12 @@ func checkConfigHere(ctx context.Context, s subject) {
 		err = s.runtimeValidate(ctx, mode)
 	}
 
-	if refusals := s.others(err); len(refusals) > 0 {
+	refusals := s.others(err)
+	if s.lacksInstall() {
+		refusals = append(refusals, `install instructions are required in "metal" mode`)
+	}
+
+	if len(refusals) > 0 {
 		s.fail(diagnosis.ConfigRefusedHere, s.regenerate("correct "+s.Name),
 			"the node would refuse %s: %s", s.Config.Path, strings.Join(refusals, "; "))
 
@@ -36,6 +41,15 @@ func checkConfigHere(ctx context.Context, s subject) {
 	}
 
 	s.ok(diagnosis.ConfigRefusedHere, "the node would accept %s", s.Config.Path)
+}
+
+// lacksInstall tells of a machine that is to be installed by a config that does not say where to. Talos before 1.14
+// refuses it; 1.14 takes it, and its installer fails (Talos v1.14.1: pkg/machinery/config/types/v1alpha1/
+// v1alpha1_provider.go, Install).
+func (s subject) lacksInstall() bool {
+	says := s.Config.Provider.UnattendedInstallConfig() != nil ||
+		s.Config.Provider.RawV1Alpha1().MachineConfig.MachineInstall != nil
+	return !says && s.mode().RequiresInstall()
 }
 
 // runtimeValidate is what the node itself does with its own disks right before it accepts a config.

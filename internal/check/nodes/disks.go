@@ -56,6 +56,15 @@ func checkInstalled(_ context.Context, s subject) {
 		"Talos is already on %s: install section ignored%s, no reinstall", disk, ignored)
 }
 
+// checkHiddenInstall warns of an install whose failure nobody would see.
+func checkHiddenInstall(_ context.Context, s subject) {
+	if !s.installed() && s.Config.HidesInstall() {
+		s.warn(diagnosis.InstallHidden, s.regenerate("give "+s.Name+" a host name for its install"),
+			"its host name is `auto: stable`, so its API stays closed until Talos is on its disk: if the install fails, it "+
+				"is tried for ever, and nothing but the console tells why")
+	}
+}
+
 // selectedDisk judges a disk selector by the disks that it matches.
 func (s subject) selectedDisk(ctx context.Context) {
 	next := s.regenerate("correct the disk selector of " + s.Name)
@@ -86,7 +95,13 @@ func (s subject) selectedDisk(ctx context.Context) {
 
 	switch len(matching) {
 	case 0:
-		s.fail(diagnosis.InstallDiskNoMatch, next, "no disk matches %s\n%s", selector, s.diskTable(rowsOf(judged)))
+		consequence := ""
+		if s.Config.Provider.UnattendedInstallConfig() != nil {
+			consequence = ", and the node would wait for one for ever"
+		}
+
+		s.fail(diagnosis.InstallDiskNoMatch, next, "no disk matches %s%s\n%s", selector, consequence,
+			s.diskTable(rowsOf(judged)))
 	case 1:
 		s.chosenDisk(matching[0].Disk, "the selector matches")
 	default:

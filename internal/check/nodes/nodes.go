@@ -27,6 +27,7 @@ func Checks() []check.Check {
 		ofNode(checkInstalled, 0, diagnosis.AlreadyInstalled),
 		ofNode(checkInstallDisk, config, diagnosis.InstallDiskNoMatch, diagnosis.InstallDiskAmbiguous,
 			diagnosis.InstallDiskAbsent, diagnosis.InstallDiskHoldsData),
+		ofNode(checkHiddenInstall, config, diagnosis.InstallHidden),
 		// would it boot again?
 		ofNode(checkSecureBoot, config, diagnosis.InstallerSecureBoot),
 		ofNode(checkTPM, config, diagnosis.TPMUnsealed),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,7 +77,14 @@ func rolesFor(method string) []role.Role {
 	return nil
 }
 
-// allMethods are the full names of all methods of a node's API. Shutdown comes last: it ends whatever the machine does.
+// newIn114 reports whether Talos has a method since 1.14.
+func newIn114(method string) bool {
+	return strings.HasPrefix(method, "/machine.LVMService/") || strings.HasPrefix(method, "/machine.MDService/") ||
+		strings.HasPrefix(method, "/cosi.resource.State/Teardown")
+}
+
+// allMethods are the full names of all methods of a node's API in Talos 1.13. Shutdown comes last: it ends whatever the
+// machine does.
 func allMethods() []string {
 	const last = "/machine.MachineService/Shutdown"
 
@@ -91,7 +99,7 @@ func allMethods() []string {
 		}
 	}
 
-	methods = slices.DeleteFunc(methods, func(method string) bool { return method == last })
+	methods = slices.DeleteFunc(methods, func(method string) bool { return method == last || newIn114(method) })
 
 	return append(methods, last)
 }

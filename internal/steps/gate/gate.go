@@ -51,6 +51,11 @@ func (g Gate) Bootstrap(ctx context.Context, conn *talos.Conn) error {
 	return g.pass(func() error { return conn.Bootstrap(ctx) })
 }
 
+// Reboot reboots a node.
+func (g Gate) Reboot(ctx context.Context, conn *talos.Conn) error {
+	return g.pass(func() error { return conn.Reboot(ctx) })
+}
+
 // MergeKubeconfig merges a kubeconfig into the user's; through a shut gate it tells what would change.
 func (g Gate) MergeKubeconfig(path string, fetched []byte, options kube.MergeOptions) (kube.MergeResult, error) {
 	options.DryRun = options.DryRun || g.shut

@@ -77,16 +77,6 @@ func (e EtcdObservation) Began() time.Time {
 	return e.Etcd.Events[0].Time
 }
 
-// Booted is when the node's present boot began, by the node's clock; zero if it did not say.
-func (e EtcdObservation) Booted() time.Time {
-	machined, _ := e.Service("machined")
-	if len(machined.Events) == 0 {
-		return time.Time{}
-	}
-
-	return machined.Events[0].Time
-}
-
 // LastEvent is what last happened to the service, in Talos' words.
 func (e EtcdObservation) LastEvent() string { return e.Etcd.LastEvent() }
 

@@ -13,13 +13,13 @@ type Facts struct {
 	SilentSince time.Time
 	// RefusedAt is when its port was last found closed, RefusedIn the boot that was known of it then.
 	RefusedAt time.Time
-	RefusedIn time.Time
-	// Boot tells the machine's boots apart; zero if it could not be read.
-	Boot time.Time
+	RefusedIn string
+	// Boot tells the machine's boots apart; empty if it could not be read.
+	Boot string
 	// Sent is the config that this run sent; SentAt and SentTo say when, and to which boot of the machine.
 	Sent   *machineconfig.Config
 	SentAt time.Time
-	SentTo time.Time
+	SentTo string
 	// Unsure is set while the reply to it is missing.
 	Unsure bool
 	// LeftMaintenance is set once the node was seen to be gone from maintenance after the config was sent, or to have a
@@ -27,8 +27,10 @@ type Facts struct {
 	LeftMaintenance bool
 	// CheckedFingerprint is the certificate of the node whose checks passed.
 	CheckedFingerprint string
-	// InstallFailure is the reason of a failed install, as the node's events told it.
-	InstallFailure string
+	// InstallFailure is why an install failed the last time, as the node told it. One that the node tries again by itself
+	// has failed since FailingSince, and last at FailedAt.
+	InstallFailure         string
+	FailingSince, FailedAt time.Time
 	// Joining is set for a worker that apply could not ask, since its API opens after bootstrap only.
 	Joining bool
 	// Failed is why later steps leave the node out.
@@ -46,11 +48,11 @@ type Facts struct {
 // install ends with another boot. Where boots can't be told apart, one that was seen to be gone from maintenance has
 // left it.
 func (f *Facts) InSameBoot() bool {
-	if f.SentTo.IsZero() || f.Boot.IsZero() {
+	if f.SentTo == "" || f.Boot == "" {
 		return !f.LeftMaintenance
 	}
 
-	return f.Boot.Equal(f.SentTo)
+	return f.Boot == f.SentTo
 }
 
 // NotDelivered reports whether the config never arrived: its reply is missing, and the machine is where it was although
@@ -62,7 +64,7 @@ func (f *Facts) NotDelivered() bool {
 // Reopened reports whether the node answers in another boot than the one in which its port was found closed, as far as
 // that one is known.
 func (f *Facts) Reopened() bool {
-	return !f.RefusedAt.IsZero() && (f.RefusedIn.IsZero() || !f.RefusedIn.Equal(f.Boot))
+	return !f.RefusedAt.IsZero() && (f.RefusedIn == "" || f.RefusedIn != f.Boot)
 }
 
 // Receipt says what became of the config that was sent.
@@ -72,6 +74,31 @@ func (f *Facts) Receipt() string {
 	}
 
 	return "it accepted its config"
+}
+
+// NoteFailure takes in why an unattended install failed.
+func (f *Facts) NoteFailure(reason string, at time.Time) {
+	if f.FailingSince.IsZero() {
+		f.FailingSince = at
+	}
+
+	f.InstallFailure, f.FailedAt = reason, at
+}
+
+// ForgetFailure is for a node whose install begins anew, with another config, or is over.
+func (f *Facts) ForgetFailure() {
+	f.InstallFailure, f.FailingSince, f.FailedAt = "", time.Time{}, time.Time{}
+}
+
+// noteInstall takes in how far an unattended install was seen to be.
+func (f *Facts) noteInstall(seen Observation) {
+	switch {
+	case seen.Install == nil:
+	case seen.Install.Written():
+		f.ForgetFailure()
+	case seen.Install.Failure != "":
+		f.NoteFailure(seen.Install.Failure, seen.At)
+	}
 }
 
 // noteAnswer takes in whether and how a node answered.

@@ -32,11 +32,17 @@ type Observation struct {
 
 	// Of a node in maintenance or configured by us:
 	Status *talos.Status
+	// Boot tells the machine's boots apart; empty if it could not be read.
+	Boot string
 	// Of a node configured by us:
 	Config   *machineconfig.Config
 	Relation Relation
 	Owner    string // whose config it is, when swapped
 	Services []talos.Service
+	// Install is how far an unattended install is; nil on a node whose config asks for none.
+	Install *talos.Install
+	// InstallFailure is why such an install has failed so far; empty once it is over.
+	InstallFailure string
 	// Wrong is set when it is not the declared machine.
 	Wrong *diagnosis.Finding
 	// ReadErr is the first read that did not work.
@@ -52,9 +58,19 @@ func (s Observation) Stage() string {
 	return s.Status.Stage
 }
 
+// Installing reports whether an install is not over: in the stage of its own that it had before Talos 1.14, or
+// unattended, beside the boot.
+func (s Observation) Installing() bool {
+	return s.Stage() == talos.StageInstalling || s.Install != nil && !s.Install.Over()
+}
+
 // Installed reports whether Talos has loaded the services of its boot sequence: before that, a stage `booting` is the
-// way into the installer.
+// way into the installer. Talos 1.14 may load kubelet after the boot has ended.
 func (s Observation) Installed() bool {
+	if s.Installing() {
+		return false
+	}
+
 	_, kubelet := s.Service("kubelet")
 	_, etcd := s.Service("etcd")
 	return kubelet && (etcd || s.Node.Role != inventory.ControlPlane)
@@ -94,7 +110,7 @@ func (s Observation) Complete() bool {
 
 // Up reports whether the install is over and the node boots or runs with its config.
 func (s Observation) Up() bool {
-	return s.State == talos.Ours && (s.Stage() == "booting" || s.Stage() == "running") && s.Installed()
+	return s.State == talos.Ours && (s.Stage() == talos.StageBooting || s.Stage() == talos.StageRunning) && s.Installed()
 }
 
 // FailedForGood reports whether reading failed for a reason that no waiting heals.

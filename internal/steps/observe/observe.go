@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -103,6 +104,15 @@ func (o *Observer) readConfigured(ctx context.Context, seen *Observation, conn *
 	seen.Services, err = conn.Services(ctx)
 	seen.failed(err)
 	seen.failed(o.readConfig(ctx, seen, conn))
+	seen.failed(seen.readInstall(ctx, conn))
+
+	o.Note(seen.Node, func(facts *Facts) {
+		facts.noteInstall(*seen)
+
+		if seen.Installing() {
+			seen.InstallFailure = facts.InstallFailure
+		}
+	})
 
 	if more != nil {
 		more(seen, conn)
@@ -121,10 +131,25 @@ func (s *Observation) readStatus(ctx context.Context, conn *talos.Conn) {
 	s.failed(err)
 }
 
+// readInstall reads how far the install is that the node's config asks for.
+func (s *Observation) readInstall(ctx context.Context, conn *talos.Conn) error {
+	if s.Config == nil || s.Config.Provider.UnattendedInstallConfig() == nil {
+		return nil
+	}
+
+	install, err := conn.Install(ctx)
+	if err == nil {
+		s.Install = &install
+	}
+
+	return err //nolint:wrapcheck // it says what was read where
+}
+
 // identify asks once for each certificate whether it is the declared machine: a machine makes itself a new one whenever
 // it boots.
 func (o *Observer) identify(ctx context.Context, seen *Observation, conn *talos.Conn) {
-	if o.Facts(seen.Node).identified == conn.Fingerprint() {
+	if facts := o.Facts(seen.Node); facts.identified == conn.Fingerprint() {
+		seen.Boot = facts.Boot
 		return
 	}
 
@@ -132,7 +157,10 @@ func (o *Observer) identify(ctx context.Context, seen *Observation, conn *talos.
 	seen.failed(err)
 
 	if err == nil && finding == nil {
-		o.Note(seen.Node, func(facts *Facts) { facts.identified = conn.Fingerprint() })
+		o.Note(seen.Node, func(facts *Facts) {
+			facts.identified = conn.Fingerprint()
+			seen.Boot = facts.Boot
+		})
 	}
 
 	seen.Wrong = finding
@@ -152,13 +180,31 @@ func (o *Observer) WrongMachine(ctx context.Context, node *inventory.Node,
 		return nil, fmt.Errorf("read the machine's UUID: %w", err)
 	}
 
+	boot, err := bootOf(ctx, conn, system)
+	if err != nil {
+		return nil, err
+	}
+
 	finding := nodes.Identity(o.Cluster, node, links, system)
 	if finding == nil {
 		// Another machine's boots are not this node's.
-		o.Note(node, func(facts *Facts) { facts.Boot = system.Read })
+		o.Note(node, func(facts *Facts) { facts.Boot = boot })
 	}
 
 	return finding, nil
+}
+
+// bootOf tells a machine's boots apart: by the boot's id, or before Talos 1.14 by when it read its firmware's data.
+func bootOf(ctx context.Context, conn *talos.Conn, system talos.SystemInfo) (string, error) {
+	id, err := conn.BootID(ctx)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read the machine's boot id: %w", err)
+	case id == "" && !system.Read.IsZero():
+		return system.Read.Format(time.RFC3339Nano), nil
+	default:
+		return id, nil
+	}
 }
 
 // Version reads the running Talos of a node that answers; a refusal leaves it empty.

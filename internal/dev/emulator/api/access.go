@@ -63,6 +63,9 @@ func init() { //nolint:gochecknoinits // a table that is easier to read as lists
 	allow(operators, "machine.ImageService", "Pull")
 	allow(role.MakeSet(role.Admin, role.Operator, role.Reader, role.ImageVerifier), "machine.ImageService", "Verify")
 	allow(readers, "storage.StorageService", "BlockDeviceWipe", "Disks")
+	// Like BlockDeviceWipe these are for everybody in maintenance mode alone, which the handlers see to.
+	allow(readers, "machine.LVMService", "LogicalVolumeRemove", "PhysicalVolumeRemove", "VolumeGroupRemove")
+	allow(readers, "machine.MDService", "Destroy")
 	allow(readers, "time.TimeService", "Time", "TimeCheck")
 	allow(readers, "cosi.resource.State", "Get", "List", "Watch")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/meta"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -245,7 +246,7 @@ func (s *fileAPI) Read(request *machineapi.ReadRequest, stream machineapi.Machin
 // MetaWrite writes a key of the META partition.
 func (s *fileAPI) MetaWrite(_ context.Context,
 	request *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
-	key, err := metaKey(request.GetKey())
+	key, err := s.metaKey(request.GetKey())
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +260,7 @@ func (s *fileAPI) MetaWrite(_ context.Context,
 // MetaDelete removes a key of the META partition.
 func (s *fileAPI) MetaDelete(_ context.Context,
 	request *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
-	key, err := metaKey(request.GetKey())
+	key, err := s.metaKey(request.GetKey())
 	if err != nil {
 		return nil, err
 	}
@@ -274,12 +275,19 @@ func (s *fileAPI) MetaDelete(_ context.Context,
 	return &machineapi.MetaDeleteResponse{Messages: []*machineapi.MetaDelete{{}}}, nil
 }
 
-func metaKey(key uint32) (uint8, error) {
+// metaKey is the key that a caller names, if it may be written.
+func (s *fileAPI) metaKey(named uint32) (uint8, error) {
 	const largest = 255
 
-	if key > largest {
+	if named > largest {
 		return 0, status.Error(codes.InvalidArgument, "key must be a uint8")
 	}
 
-	return uint8(key), nil
+	key := uint8(named)
+
+	if protocolOf(s.boot).keepsMetaKeys && !meta.IsAPIWriteable(key) {
+		return 0, status.Error(codes.PermissionDenied, "meta key is not writeable via the API")
+	}
+
+	return key, nil
 }

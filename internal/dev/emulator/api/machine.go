@@ -164,7 +164,16 @@ func (s *machineService) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineS
 	}
 
 	config := s.boot.Config.Settings()
-	admin, cluster, authority := config.Cluster().AdminKubeconfig(), config.K8sClusterConfig(), config.K8sAPIServerCAConfig()
+	admin, cluster := config.Cluster().AdminKubeconfig(), config.K8sClusterConfig()
+
+	authority := config.K8sAPIServerCAConfig()
+	if authority == nil {
+		return status.Error(codes.FailedPrecondition, "k8s API server CA config is not set")
+	}
+
+	if cluster == nil {
+		return errNoCluster
+	}
 
 	var pems [][]byte
 
@@ -194,6 +203,11 @@ func (s *machineService) Kubeconfig(_ *emptypb.Empty, stream machineapi.MachineS
 	return stream.Send(&common.Data{Bytes: archive})
 }
 
+// errNoCluster is the answer to calls that need what a machine config without Kubernetes leaves out. Before Talos 1.14
+// there are no such configs.
+var errNoCluster = status.Error(codes.FailedPrecondition,
+	"cluster name and endpoint are not configured (.cluster.controlPlane.endpoint or KubeClusterConfig document)")
+
 // GenerateClientConfiguration signs a client certificate from the machine config, and makes a talosconfig of it,
 // without endpoints.
 func (s *machineService) GenerateClientConfiguration(_ context.Context,
@@ -222,7 +236,12 @@ func (s *machineService) GenerateClientConfiguration(_ context.Context,
 		return nil, err
 	}
 
-	name := config.K8sClusterConfig().ClusterName()
+	cluster := config.K8sClusterConfig()
+	if cluster == nil {
+		return nil, errNoCluster
+	}
+
+	name := cluster.ClusterName()
 	if names := roles.Strings(); len(names) == 1 {
 		name = strings.TrimPrefix(names[0], role.Prefix) + "@" + name
 	}

@@ -26,6 +26,12 @@ type protocol struct {
 	// checksNodesWithoutCNI reports whether the cluster's health needs Ready nodes even when the machine config says that
 	// there is no CNI.
 	checksNodesWithoutCNI bool
+	// tearsDown reports whether resources have calls to tear them down; nobody may make them.
+	tearsDown bool
+	// keepsMetaKeys reports whether the keys of the META partition that Talos keeps for itself are closed to callers.
+	keepsMetaKeys bool
+	// forwarded are the keys of a caller's metadata that a node forwards with a call; nil for all.
+	forwarded []string
 }
 
 // door is how the API port is served in one way.
@@ -42,10 +48,30 @@ type door struct {
 
 // protocolOf is that of the release that a boot runs.
 func protocolOf(b *machine.Boot) *protocol {
-	if b.Release.Line == "v1.12." {
+	switch b.Release.Line {
+	case "v1.12.":
 		return protocol112()
+	case "v1.13.":
+		return protocol113()
+	default:
+		return protocol114()
+	}
+}
+
+func protocol114() *protocol {
+	everything := door{
+		services: (*server).serveEverything114, messageLimit: constants.GRPCMaxMessageSize, drain: 10 * time.Second,
 	}
 
+	p := protocol113()
+	p.maintenance, p.configured = everything, everything
+	p.tearsDown, p.keepsMetaKeys = true, true
+	p.forwarded = []string{"context", "runtime"}
+
+	return p
+}
+
+func protocol113() *protocol {
 	everything := door{
 		services: (*server).serveEverything, messageLimit: constants.GRPCMaxMessageSize, drain: 10 * time.Second,
 	}

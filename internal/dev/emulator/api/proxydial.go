@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
@@ -24,13 +25,7 @@ func (g *gatekeeper) dialNode(ctx context.Context, target string) (*grpc.ClientC
 		return nil, nil, status.Errorf(codes.Unavailable, "name resolver error: %s", err)
 	}
 
-	md, _ := metadata.FromIncomingContext(ctx)
-	md = md.Copy()
-
-	for _, key := range []string{nodeKey, nodesKey, ":authority"} {
-		delete(md, key)
-	}
-
+	md := g.forwarded(ctx)
 	md.Set(proxyFromKey, g.boot.Node.Address().String())
 	md.Set(constants.APIAuthzRoleMetadataKey, rolesOf(ctx).Strings()...)
 
@@ -53,6 +48,22 @@ func (g *gatekeeper) dialNode(ctx context.Context, target string) (*grpc.ClientC
 	}
 
 	return conn, metadata.NewOutgoingContext(ctx, md), nil
+}
+
+// forwarded is what goes along of a caller's metadata.
+func (g *gatekeeper) forwarded(ctx context.Context) metadata.MD {
+	all, _ := metadata.FromIncomingContext(ctx)
+	kept := protocolOf(g.boot).forwarded
+	md := metadata.MD{}
+
+	for key, values := range all {
+		routing := key == nodeKey || key == nodesKey || key == ":authority"
+		if kept == nil && !routing || slices.Contains(kept, key) {
+			md.Set(key, values...)
+		}
+	}
+
+	return md
 }
 
 // resolveTarget finds the address of a forwarding target: an address, or a name of the cluster.

@@ -4,6 +4,8 @@ package api
 import (
 	"context"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -169,11 +171,23 @@ func (s *server) serveCluster(server *grpc.Server) {
 
 func (s *server) serveMachine(server *grpc.Server) {
 	storageapi.RegisterStorageServiceServer(server, &storageService{boot: s.boot})
-	v1alpha1.RegisterStateServer(server,
+	server.RegisterService(s.stateService(),
 		cosiserver.NewState(state.WrapCore(state.Filter(s.boot.Resources.State,
 			func(ctx context.Context, access state.Access) error {
 				return accessPolicy(ctx, s.boot.Resources.Own, access)
 			}))))
+}
+
+// stateService is the API of resources with the calls that the release has.
+func (s *server) stateService() *grpc.ServiceDesc {
+	description := v1alpha1.State_ServiceDesc
+
+	if !protocolOf(s.boot).tearsDown {
+		description.Methods = slices.DeleteFunc(slices.Clone(description.Methods),
+			func(method grpc.MethodDesc) bool { return strings.HasPrefix(method.MethodName, "Teardown") })
+	}
+
+	return &description
 }
 
 // serveImpostor plays something that is not Talos, until its listener closes.

@@ -79,11 +79,20 @@ func (s *storageService) Disks(context.Context, *emptypb.Empty) (*storageapi.Dis
 	return &storageapi.DisksResponse{Messages: []*storageapi.Disks{{Disks: disks}}}, nil
 }
 
+// mayWipe lets administrators wipe disks, and everybody in maintenance mode.
+func mayWipe(ctx context.Context, b *machine.Boot) error {
+	if b.Config.Active() != nil && !rolesOf(ctx).Includes(role.Admin) {
+		return errNotAuthorized
+	}
+
+	return nil
+}
+
 // BlockDeviceWipe wipes disks; in maintenance mode for everybody.
 func (s *storageService) BlockDeviceWipe(ctx context.Context,
 	request *storageapi.BlockDeviceWipeRequest) (*storageapi.BlockDeviceWipeResponse, error) {
-	if s.boot.Config.Active() != nil && !rolesOf(ctx).Includes(role.Admin) {
-		return nil, errNotAuthorized
+	if err := mayWipe(ctx, s.boot); err != nil {
+		return nil, err
 	}
 
 	for _, device := range request.GetDevices() {

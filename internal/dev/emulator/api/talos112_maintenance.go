@@ -89,17 +89,18 @@ func (s *maintenanceService112) ApplyConfiguration(ctx context.Context, request 
 			strings.ReplaceAll(strings.ToLower(mode.String()), "_", "-"))
 	}
 
-	provider, err := s.boot.Release.Load(request.GetData())
+	provider, err := s.boot.Release.Rules.Load(request.GetData())
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse config: %w", err)
 	}
 
-	warnings, err := provider.Validate(machine.ValidationMode{})
+	warnings, err := s.boot.Release.Rules.Validate(provider, machine.ValidationMode{})
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "configuration validation failed: %s", err)
 	}
 
-	more, err := s.boot.Config.RuntimeValidate(provider, machine.ValidationMode{})
+	more, err := s.boot.Release.Rules.RuntimeValidate(s.boot.Context, s.boot.Config.Judged(machine.ValidationMode{}),
+		provider)
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "runtime configuration validation failed: %s", err)
 	}

@@ -32,7 +32,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 )
 
-// ResourceNamespaces are the namespaces that nodes register, with their descriptions.
+// ResourceNamespaces are the namespaces that nodes of Talos 1.13 register, with their descriptions.
 var ResourceNamespaces = map[resource.Namespace]string{
 	v1alpha1.NamespaceName:        "State of the running system.",
 	cluster.NamespaceName:         "The cluster and its members.",
@@ -52,7 +52,8 @@ var ResourceNamespaces = map[resource.Namespace]string{
 	security.NamespaceName:        "Security.",
 }
 
-// resourceTypes are the types that nodes register: what `talosctl get` can name, and what the access policy knows.
+// resourceTypes are the types that nodes of Talos 1.13 register: what `talosctl get` can name, and what the access policy
+// knows.
 var resourceTypes = []meta.ResourceWithRD{
 	&block.Device{}, &block.DiscoveredVolume{}, &block.DiscoveryRefreshRequest{}, &block.DiscoveryRefreshStatus{},
 	&block.Disk{},
@@ -173,10 +174,22 @@ func DefinitionsOf(namespaces map[resource.Namespace]string,
 	})
 }
 
-// ResourceSpecs are what there is to know of resourceTypes.
+// ResourceSpecs are what there is to know of the resource types of Talos 1.13.
 func ResourceSpecs() []meta.ResourceDefinitionSpec {
-	specs := make([]meta.ResourceDefinitionSpec, 0, len(resourceTypes))
-	for _, kind := range resourceTypes {
+	specs := specsOf(resourceTypes)
+
+	for i := range specs {
+		if specs[i].Type == runtimeres.LoadedKernelModuleType { //nolint:staticcheck // what nodes have
+			specs[i].Aliases = []resource.Type{"module", "modules"} // another type's since Talos 1.14
+		}
+	}
+
+	return specs
+}
+
+func specsOf(types []meta.ResourceWithRD) []meta.ResourceDefinitionSpec {
+	specs := make([]meta.ResourceDefinitionSpec, 0, len(types))
+	for _, kind := range types {
 		specs = append(specs, kind.ResourceDefinition())
 	}
 

@@ -10,6 +10,7 @@ import (
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
@@ -31,6 +32,8 @@ type Call struct {
 	Code codes.Code
 	// Roles are those of the caller.
 	Roles string
+	// Metadata came with the call, from the caller or from the node that forwarded it.
+	Metadata metadata.MD
 	// HadEtcd reports whether the machine held etcd data when the call arrived.
 	HadEtcd bool
 	// ConfigSHA256 is the hex digest of the machine config that an ApplyConfiguration carried.
@@ -58,8 +61,11 @@ var mutatingMethods = map[string]bool{
 	"ServiceStart":   true, "ServiceStop": true, "Shutdown": true, "Upgrade": true, "ImagePull": true,
 	"BlockDeviceWipe":                   true,
 	"/machine.LifecycleService/Install": true, "/machine.ImageService/Pull": true, "/machine.ImageService/Import": true,
-	"/machine.ImageService/Remove": true,
-	"/cosi.resource.State/Create":  true, "/cosi.resource.State/Update": true, "/cosi.resource.State/Destroy": true,
+	"/machine.ImageService/Remove":            true,
+	"/machine.LVMService/LogicalVolumeRemove": true, "/machine.LVMService/PhysicalVolumeRemove": true,
+	"/machine.LVMService/VolumeGroupRemove": true, "/machine.MDService/Destroy": true,
+	"/cosi.resource.State/Create": true, "/cosi.resource.State/Update": true, "/cosi.resource.State/Destroy": true,
+	"/cosi.resource.State/Teardown": true, "/cosi.resource.State/TeardownAndDestroy": true,
 }
 
 // NewCall describes a call that has just arrived, for a caller with these roles.
@@ -71,6 +77,8 @@ func NewCall(ctx context.Context, method string, request any, roles string) *Cal
 		Mutating: mutatingMethods[methodName(method)] || mutatingMethods[method],
 		Roles:    roles,
 	}
+
+	call.Metadata, _ = metadata.FromIncomingContext(ctx)
 
 	if p, ok := peer.FromContext(ctx); ok {
 		call.Peer = p.Addr.String()

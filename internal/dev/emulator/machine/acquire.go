@@ -7,7 +7,6 @@ import (
 
 	"github.com/siderolabs/crypto/x509"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
@@ -67,12 +66,12 @@ func (diskMode) String() string { return "diskConfig" }
 
 // load activates the machine config of the disk.
 func (m *machineConfig) load(data []byte) error {
-	provider, err := configloader.NewFromBytes(data)
+	provider, err := m.boot.Release.Rules.Load(data)
 	if err != nil {
 		return fmt.Errorf("failed to load on-disk config: %w", err)
 	}
 
-	if _, err := provider.Validate(diskMode{ValidationMode{installed: true}}); err != nil {
+	if _, err := m.boot.Release.Rules.Validate(provider, diskMode{ValidationMode{installed: true}}); err != nil {
 		return fmt.Errorf("failed to validate on-disk config: %w", err)
 	}
 

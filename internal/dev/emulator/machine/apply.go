@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/configrules"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
 )
 
@@ -61,7 +62,7 @@ const metaWait = 15 * time.Minute
 
 // Load reads a machine config that a node with an active one, or without any, can be sent.
 func (m *machineConfig) Load(data []byte, active talosconfig.Provider) (talosconfig.Provider, error) {
-	provider, err := m.boot.Release.Load(data)
+	provider, err := m.boot.Release.Rules.Load(data)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -80,19 +81,20 @@ func (m *machineConfig) Load(data []byte, active talosconfig.Provider) (taloscon
 func (m *machineConfig) Validate(provider talosconfig.Provider) (warnings []string, err error) {
 	m.awaitMeta()
 
-	mode := ValidationMode{installed: m.boot.Node.Installed()}
-
-	warnings, err = provider.Validate(mode)
+	warnings, err = m.boot.Release.Rules.ValidateAtRuntime(m.boot.Context,
+		m.Judged(ValidationMode{installed: m.boot.Node.Installed()}), provider)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	more, err := m.RuntimeValidate(provider, mode)
-	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	}
+	return warnings, nil
+}
 
-	return append(warnings, more...), nil
+// Judged is the machine that a config is validated for.
+func (m *machineConfig) Judged(mode ValidationMode) configrules.Machine {
+	return configrules.Machine{
+		Version: m.boot.Version, Mode: mode, Resources: m.boot.Resources.Own, UKI: m.boot.Node.options.UKI,
+	}
 }
 
 // awaitMeta waits until the state of the META volume is known, or for long enough.

@@ -7,9 +7,8 @@ import (
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/state"
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/configrules"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/cosi"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/service"
 )
@@ -31,8 +30,11 @@ type release struct {
 	// NeverReboots reports whether no ApplyConfiguration makes a machine reboot: what needs a reboot waits for the next.
 	NeverReboots bool
 
-	// Load reads a machine config, or says why it can't in the words of these releases.
-	Load func([]byte) (talosconfig.Provider, error)
+	// flannelOrNone reports whether a cluster's CNI is told as one of the two, so that a custom one reads as none.
+	flannelOrNone bool
+
+	// Rules are what these releases make of machine configs.
+	Rules *configrules.Rules
 	// waitEnded is the last entry in the history of an etcd that a Bootstrap replaces while it waits for a cluster to
 	// join.
 	waitEnded serviceEntry
@@ -49,28 +51,29 @@ type serviceEntry struct {
 // The releases that can be played, newest first.
 var releases = []*release{
 	{
-		Line:         "v1.14.",
-		OldestTLS:    tls.VersionTLS13,
-		apidFirst:    true,
-		OneApply:     true,
-		NeverReboots: true,
-		Load:         func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
-		waitEnded:    serviceEntry{service.Finished, "Service finished successfully"},
-		definitions:  cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
+		Line:          "v1.14.",
+		OldestTLS:     tls.VersionTLS13,
+		apidFirst:     true,
+		OneApply:      true,
+		NeverReboots:  true,
+		flannelOrNone: true,
+		Rules:         configrules.Talos114,
+		waitEnded:     serviceEntry{service.Finished, "Service finished successfully"},
+		definitions:   cosi.DefinitionsOf(cosi.ResourceNamespaces114(), cosi.ResourceSpecs114),
 	},
 	{
 		Line:        "v1.13.",
 		OldestTLS:   tls.VersionTLS13,
 		apidFirst:   true,
 		OneApply:    true,
-		Load:        func(data []byte) (talosconfig.Provider, error) { return configloader.NewFromBytes(data) },
+		Rules:       configrules.Talos113,
 		waitEnded:   serviceEntry{service.Finished, "Service finished successfully"},
 		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),
 	},
 	{
 		Line:      "v1.12.",
 		OldestTLS: tls.VersionTLS12,
-		Load:      load112,
+		Rules:     configrules.Talos112,
 		waitEnded: serviceEntry{service.Failed,
 			"Failed to run pre stage: failed to build initial etcd cluster: failed to build cluster arguments: " +
 				"1 error(s) occurred:\n\terror getting etcd member list: context canceled"},

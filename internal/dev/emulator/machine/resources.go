@@ -84,6 +84,10 @@ func (r *resources) prepare() error {
 	version.TypedSpec().Name, version.TypedSpec().Version = "Talos", r.boot.Version
 	r.put(version)
 
+	bootID := runtimeres.NewBootID() // which releases before Talos 1.14 do not let anybody read
+	bootID.TypedSpec().BootID = r.boot.ID
+	r.put(bootID)
+
 	cmdline := runtimeres.NewKernelCmdline()
 	cmdline.TypedSpec().Cmdline = options.Cmdline
 	r.put(cmdline)
@@ -431,6 +435,11 @@ func (r *resources) showNodename() {
 // internal/app/machined/pkg/controllers/k8s/control_plane.go.
 func (r *resources) showBootstrapManifests() {
 	settings := r.boot.Config.Settings()
+	network := cni(settings)
+
+	if network == constants.CustomCNI && r.boot.Release.flannelOrNone {
+		network = constants.NoneCNI
+	}
 
 	manifests := k8s.NewBootstrapManifestsConfig()
 	*manifests.TypedSpec() = k8s.BootstrapManifestsConfigSpec{
@@ -441,9 +450,9 @@ func (r *resources) showBootstrapManifests() {
 		ProxyImage:             proxyImage(settings),
 		CoreDNSEnabled:         coreDNS(settings),
 		CoreDNSImage:           coreDNSImage(settings),
-		FlannelEnabled:         settings.K8sFlannelCNIConfig() != nil,
+		FlannelEnabled:         network == constants.FlannelCNI,
 		TalosAPIServiceEnabled: settings.K8sTalosAPIAccessConfig() != nil,
-		CNIName:                cni(settings),
+		CNIName:                network,
 	}
 
 	if prism := settings.K8sKubePrismConfig(); prism != nil {

@@ -17,7 +17,8 @@ func methods() []string {
 
 	for _, service := range []grpc.ServiceDesc{
 		machineapi.MachineService_ServiceDesc, machineapi.ImageService_ServiceDesc, machineapi.LifecycleService_ServiceDesc,
-		machineapi.DebugService_ServiceDesc, clusterapi.ClusterService_ServiceDesc, inspectapi.InspectService_ServiceDesc,
+		machineapi.DebugService_ServiceDesc, machineapi.LVMService_ServiceDesc, machineapi.MDService_ServiceDesc,
+		clusterapi.ClusterService_ServiceDesc, inspectapi.InspectService_ServiceDesc,
 		storageapi.StorageService_ServiceDesc, timeapi.TimeService_ServiceDesc, v1alpha1.State_ServiceDesc,
 	} {
 		for _, method := range service.Methods {
