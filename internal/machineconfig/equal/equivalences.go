@@ -155,6 +155,36 @@ var Equivalences = []Equivalence{
 		},
 	},
 	{
+		Accessors: []string{"Machine.Env", "Environment.Variables"},
+		Why:       "both are put into the environment of Talos' services, the document's over the section's",
+		Source: "internal/pkg/environment/environment.go; " +
+			"internal/app/machined/pkg/controllers/runtime/environment.go",
+		unify: func(config answers) {
+			all := answers{}
+			maps.Copy(all, under(config, "Machine", "Env"))
+			maps.Copy(all, under(config, "Environment", "Variables"))
+
+			config["Environment"] = answers{"Variables": all}
+
+			delete(under(config, "Machine"), "Env")
+		},
+	},
+	{
+		Accessors: []string{"Machine.SystemDiskEncryption", "Volumes.ByName"},
+		Why:       "a volume without encryption in its document is encrypted as the section says",
+		Source: "internal/app/machined/pkg/controllers/block/volume_config.go; " +
+			"internal/app/machined/pkg/controllers/block/internal/volumes/volumeconfig/system_volumes.go",
+		unify: func(config answers) {
+			for name, encryption := range under(config, "Machine", "SystemDiskEncryption", "Get") {
+				if volume := under(config, "Volumes", "ByName", name, "value"); volume != nil && volume["Encryption"] == nil {
+					volume["Encryption"] = encryption
+				}
+			}
+
+			delete(under(config, "Machine"), "SystemDiskEncryption")
+		},
+	},
+	{
 		Accessors: onlyControlPlanes,
 		Why:       "a worker runs none of the control plane, whatever its config says of it",
 		Source:    "internal/app/machined/pkg/controllers/k8s/control_plane.go, controlplaneMapFunc",

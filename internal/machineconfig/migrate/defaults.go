@@ -15,6 +15,8 @@ type standard struct {
 	accessors []string
 	// controlPlane is set for documents that workers must not have.
 	controlPlane bool
+	// install is set for a document about the installation, which needs each node's disk.
+	install bool
 	// old is the document that keeps the old behaviour, with a comment that has the line for the new one; empty if none
 	// does.
 	old string
@@ -69,7 +71,7 @@ configuration:
 `,
 	},
 	{
-		name: "an unset wipe", accessors: []string{"Machine.Install.Zero"},
+		name: "an unset wipe", accessors: []string{"Machine.Install.Zero"}, install: true,
 		old: `# With this document the disk is wiped at the installation unless told otherwise. The new default is: wipe: true
 apiVersion: v1alpha1
 kind: UnattendedInstallConfig
@@ -79,6 +81,7 @@ provisioning:
 	},
 	{
 		name: "the reboot after an installation without an image", accessors: []string{"Machine.Install.Reboot"},
+		install: true,
 		old: `# Without installer.image Talos 1.14 does not reboot after the installation. The new default is: reboot: false
 apiVersion: v1alpha1
 kind: UnattendedInstallConfig

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -41,9 +42,19 @@ func (e *editor) replace(from, to int, lines ...string) {
 	e.edits = append(e.edits, edit{from, to, lines})
 }
 
-// text is what the edits make. Of several at one place the first comes first.
+// text is what the edits make. Of several at one place what is deeper comes first: it belongs to what ends there.
 func (e *editor) text() []byte {
-	slices.SortStableFunc(e.edits, func(a, b edit) int { return a.from - b.from })
+	depth := func(one edit) int {
+		if one.to > one.from || len(one.lines) == 0 {
+			return -1 // it stands there itself
+		}
+
+		return indentOf(one.lines[0])
+	}
+
+	slices.SortStableFunc(e.edits, func(a, b edit) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(depth(b), depth(a)))
+	})
 
 	var out []string
 
@@ -150,9 +161,10 @@ func indented(text string, by int) []string {
 func (e *editor) step() int {
 	const usual = 2
 
-	for _, line := range e.lines {
-		if indent := indentOf(line); indent > 0 && indent <= 8 && !strings.HasPrefix(strings.TrimSpace(line), "-") {
-			return indent
+	for i := 1; e.root != nil && i < len(e.root.Content); i += 2 {
+		if below := e.root.Content[i]; below.Kind == yaml.MappingNode && below.Style&yaml.FlowStyle == 0 &&
+			below.Column > 1 {
+			return below.Column - 1
 		}
 	}
 

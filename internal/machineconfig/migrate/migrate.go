@@ -86,6 +86,8 @@ type migration struct {
 	plan    *Plan
 	cluster *inventory.Cluster
 	units   []*unit
+	// disks select the disk of each entry, by its name.
+	disks map[string]string
 	// edited are the files as they will be.
 	edited map[string][]byte
 	// bases are generated configs of one document, by role.
@@ -142,32 +144,78 @@ func (m *migration) checkRelease() error {
 }
 
 func (m *migration) make() error {
+	if err := m.readOperations(); err != nil {
+		return err
+	}
+
 	done, err := m.rewriteAll()
-	if err != nil || len(m.plan.Decisions) > 0 {
+	if err != nil || len(m.plan.Decisions) > 0 || m.isNew() && !slices.ContainsFunc(done, rewritten.changes) {
 		return err
 	}
 
-	isNew := m.cluster.Contract != nil && m.cluster.Contract.String() == NewContract
-	if isNew && !slices.ContainsFunc(done, rewritten.changes) {
-		return nil
-	}
-
-	oldContract := OldContract
-	if !isNew && m.cluster.Contract != nil {
-		oldContract = m.cluster.Contract.String()
-	}
-
-	files, err := m.asStrategic(done)
+	before, err := m.renderBefore()
 	if err != nil {
 		return err
 	}
 
-	before, err := m.render(files, oldContract)
-	if err != nil {
-		return fmt.Errorf("render the configs as they are: %w", err)
+	if err := m.learnDisks(before); err != nil {
+		return err
+	}
+
+	if done, err = m.rewriteAll(); err != nil { // with what was learned
+		return err
 	}
 
 	return m.prove(before, done)
+}
+
+// isNew reports whether the files name the new form already.
+func (m *migration) isNew() bool {
+	return m.cluster.Contract != nil && m.cluster.Contract.String() == NewContract
+}
+
+// renderBefore makes the configs in the form that they have now; where the new one is named already, in that before it.
+func (m *migration) renderBefore() ([]generate.Config, error) {
+	contract := OldContract
+	if !m.isNew() && m.cluster.Contract != nil {
+		contract = m.cluster.Contract.String()
+	}
+
+	files, err := m.asStrategic()
+	if err != nil {
+		return nil, err
+	}
+
+	before, err := m.render(files, contract)
+	if err != nil {
+		return nil, fmt.Errorf("render the configs as they are: %w", err)
+	}
+
+	return before, nil
+}
+
+// learnDisks notes which disk each node is installed to.
+func (m *migration) learnDisks(configs []generate.Config) error {
+	m.disks = map[string]string{}
+
+	for _, one := range configs {
+		config, err := configloader.NewFromBytes(one.Bytes)
+		if err != nil {
+			return fmt.Errorf("read the config of %s: %w", one.Node, err)
+		}
+
+		install := config.Machine().Install()
+		selected, err := install.DiskMatchExpression()
+
+		switch {
+		case err == nil && selected != nil:
+			m.disks[one.Node] = selected.String()
+		case install.Disk() != "":
+			m.disks[one.Node] = rewrite.DiskExpression(install.Disk())
+		}
+	}
+
+	return nil
 }
 
 // prove writes the files, with the defaults that the nodes need to stay as they are, and compares the configs.
@@ -214,7 +262,7 @@ func (m *migration) takeDefaults(before []generate.Config, done []rewritten, fou
 			})
 		}
 
-		m.plan.Differences = gathered(found, m.nodeNames())
+		m.plan.Differences = gathered(found, m.entries())
 
 		return nil
 	}
@@ -226,7 +274,7 @@ func (m *migration) takeDefaults(before []generate.Config, done []rewritten, fou
 		found, err = m.compare(before)
 	}
 
-	m.plan.Differences = gathered(found, m.nodeNames())
+	m.plan.Differences = gathered(found, m.entries())
 
 	return err
 }
@@ -252,41 +300,45 @@ func (m *migration) finish() error {
 type rewritten struct {
 	*unit
 	rewrite.Patch
-
-	// strategic is what a JSON patch says as a strategic one; empty for others.
-	strategic string
 }
 
-func (r rewritten) changes() bool { return r.Changed() || r.strategic != "" }
+func (r rewritten) changes() bool { return r.Changed() || r.unit.strategic != "" }
+
+// readOperations writes the JSON patches as strategic ones.
+func (m *migration) readOperations() error {
+	for _, one := range m.units {
+		if !rewrite.IsOperations(one.text) {
+			continue
+		}
+
+		strategic, err := m.strategic(one)
+		if err != nil {
+			m.plan.Decisions = append(m.plan.Decisions, m.at(one, 0, 0, "a JSON patch, which can't be used on several "+
+				"documents: "+err.Error()+"; write it as a strategic merge patch"))
+		}
+
+		one.strategic = strategic
+	}
+
+	return nil
+}
 
 // rewriteAll rewrites each patch.
 func (m *migration) rewriteAll() ([]rewritten, error) {
 	var done []rewritten
 
 	mistakes := &yamlfile.Mistakes{}
+	m.plan.Moves, m.plan.Kept = nil, nil
 
 	for _, one := range m.units {
-		text := one.text
-
 		if why := m.untouchable(one); why != "" {
 			m.plan.Decisions = append(m.plan.Decisions, m.at(one, 0, 0, why))
 
 			continue
 		}
 
-		if rewrite.IsOperations(text) {
-			strategic, err := m.strategic(one)
-			if err != nil {
-				m.plan.Decisions = append(m.plan.Decisions, m.at(one, 0, 0, "a JSON patch, which can't be used on several "+
-					"documents: "+err.Error()+"; write it as a strategic merge patch"))
-
-				continue
-			}
-
-			text = strategic
-		}
-
-		patch, err := rewrite.Strategic(text, rewrite.Options{SplitRoles: one.workers(), Schedules: m.schedules()})
+		patch, err := rewrite.Strategic(cmp.Or(one.strategic, one.text), rewrite.Options{SplitRoles: one.workers(),
+			Disk: m.commonDisk(one), Schedules: m.schedules()})
 		if err != nil {
 			mistakes.Add(m.broken(one, err))
 
@@ -294,16 +346,27 @@ func (m *migration) rewriteAll() ([]rewritten, error) {
 		}
 
 		m.note(one, patch)
-		written := rewritten{unit: one, Patch: patch}
-
-		if text != one.text {
-			written.strategic = text
-		}
-
-		done = append(done, written)
+		done = append(done, rewritten{unit: one, Patch: patch})
 	}
 
 	return done, mistakes.Err()
+}
+
+// commonDisk selects the disk of all nodes that get a patch; empty if they differ.
+func (m *migration) commonDisk(one *unit) string {
+	common := ""
+
+	for i, node := range m.entries() {
+		switch disk := m.disks[node]; {
+		case !one.reaches(func(of *list) bool { return m.gets(i, of) }):
+		case common != "" && disk != common:
+			return ""
+		default:
+			common = disk
+		}
+	}
+
+	return common
 }
 
 // untouchable says why a patch can't be rewritten as text though it may need it; empty if it can.
@@ -482,17 +545,52 @@ func gathered(found map[string][]equal.Difference, nodes []string) []Difference 
 	return all
 }
 
-// nodeNames are the hostnames of the entries, in their order.
-func (m *migration) nodeNames() []string {
+// entries are the names of the entries that configs are made of, in their order.
+func (m *migration) entries() []string {
 	var names []string
 
-	for _, node := range m.cluster.Nodes {
-		if !slices.Contains(names, node.Hostname) {
-			names = append(names, node.Hostname)
+	if m.cluster.Profile != nil {
+		for _, node := range m.cluster.Profile.Machines {
+			names = append(names, node.Name)
 		}
+
+		return names
+	}
+
+	for _, node := range m.cluster.Talconfig.Config.Nodes {
+		names = append(names, node.Hostname)
 	}
 
 	return names
+}
+
+// isControlPlane is of an entry.
+func (m *migration) isControlPlane(entry int) bool {
+	if m.cluster.Profile != nil {
+		return m.cluster.Profile.Machines[entry].Role == machine.TypeControlPlane
+	}
+
+	return m.cluster.Talconfig.Config.Nodes[entry].ControlPlane
+}
+
+// gets reports whether an entry gets the patches of a list.
+func (m *migration) gets(entry int, of *list) bool {
+	if m.cluster.Profile != nil {
+		name := m.cluster.Profile.Machines[entry].Name
+
+		return of.owner == ofAll || of.owner == name || of.owner == ofControlPlanes && m.isControlPlane(entry) ||
+			of.owner == ofWorkers && !m.isControlPlane(entry)
+	}
+
+	switch of.owner {
+	case "":
+		return true
+	case "nodes":
+		return of.node == entry
+	default:
+		return (of.owner == "controlPlane") == m.isControlPlane(entry) &&
+			!m.cluster.Talconfig.Config.Nodes[entry].OverridePatches
+	}
 }
 
 // talenv is the file of variables that names the contract: the first plain one that is there.

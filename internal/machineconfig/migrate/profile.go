@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+
+	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
 )
 
 // Names of a profile's patches that are not one node's.
@@ -77,6 +79,14 @@ func (m *migration) writeProfile(done []rewritten, needed needs) error {
 
 		if one.ControlPlane != "" && one.controlPlanes() {
 			before[ofControlPlanes] = append(before[ofControlPlanes], one.ControlPlane)
+		}
+
+		for _, install := range one.Installs {
+			for i, node := range m.entries() {
+				if one.reaches(func(of *list) bool { return m.gets(i, of) }) {
+					before[node] = append(before[node], rewrite.WithDisk(install, m.disks[node]))
+				}
+			}
 		}
 
 		m.edited[one.path] = []byte(orRemark(one.Text))
@@ -163,11 +173,11 @@ func (m *migration) profileDefaults(after map[string][]string, needed needs) {
 		case len(nodes) == 0 || one.old == "":
 		case one.controlPlane && m.isRole(nodes, machine.TypeControlPlane):
 			add(ofControlPlanes, one.old)
-		case !one.controlPlane && len(nodes) == len(m.nodeNames()):
+		case !one.controlPlane && !one.install && len(nodes) == len(m.entries()):
 			add(ofAll, one.old)
 		default:
 			for _, node := range nodes {
-				add(node, one.old)
+				add(node, m.oldFor(one, node))
 			}
 		}
 	}

@@ -16,6 +16,8 @@ type unit struct {
 	path string
 	item *yaml.Node
 	text string
+	// strategic is what a JSON patch says as a strategic one; empty for others.
+	strategic string
 	// lists are those that name it.
 	lists []*list
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
 )
 
 // errBrackets is of a list of patches in brackets, which no patch can be added to line by line.
@@ -81,6 +83,14 @@ func (m *migration) put(editor *editor, one rewritten, added *additions) error {
 		added.forControlPlanes(m, one)
 	}
 
+	for _, install := range one.Installs {
+		for i, node := range m.entries() {
+			if one.reaches(func(of *list) bool { return m.gets(i, of) }) {
+				added.forNode(i, rewrite.WithDisk(install, m.disks[node]))
+			}
+		}
+	}
+
 	if one.item == nil {
 		if text == "" {
 			text = leftNothing
@@ -102,7 +112,7 @@ func (m *migration) put(editor *editor, one rewritten, added *additions) error {
 }
 
 // asStrategic are the files with their JSON patches written as strategic ones, which is all that differs.
-func (m *migration) asStrategic(done []rewritten) (map[string][]byte, error) {
+func (m *migration) asStrategic() (map[string][]byte, error) {
 	files := map[string][]byte{}
 
 	editor, err := newEditor(m.cluster.Files.Open(m.cluster.Source).Data)
@@ -110,7 +120,7 @@ func (m *migration) asStrategic(done []rewritten) (map[string][]byte, error) {
 		return nil, err
 	}
 
-	for _, one := range done {
+	for _, one := range m.units {
 		switch {
 		case one.strategic == "":
 		case one.item == nil:
@@ -240,7 +250,7 @@ func (m *migration) addDefaults(added *additions, needed needs) {
 		case len(nodes) == 0 || one.old == "":
 		case one.controlPlane && m.isRole(nodes, machine.TypeControlPlane):
 			controlPlane = append(controlPlane, one.old)
-		case !one.controlPlane && len(nodes) == len(m.nodeNames()):
+		case !one.controlPlane && len(nodes) == len(m.entries()):
 			all = append(all, one.old)
 		default:
 			for j, node := range m.cluster.Talconfig.Config.Nodes {
@@ -263,6 +273,15 @@ func (m *migration) addDefaults(added *additions, needed needs) {
 			}
 		}
 	}
+}
+
+// oldFor is a default's document for one node.
+func (m *migration) oldFor(one standard, node string) string {
+	if one.install {
+		return rewrite.WithDisk(one.old, m.disks[node])
+	}
+
+	return one.old
 }
 
 // isRole reports whether these are all nodes of a role.

@@ -58,6 +58,51 @@ func (b *branch) below(key string) *branch {
 	return made
 }
 
+// diskKey selects the disk of an installation.
+const diskKey = "provisioning.diskSelector.match"
+
+// lacksDisk reports whether a document is about an installation and selects no disk.
+func (d *document) lacksDisk() bool {
+	if d.kind != installKind || d.deletes {
+		return false
+	}
+
+	at := &d.keys
+	for key := range strings.SplitSeq(diskKey, ".") {
+		next := slices.IndexFunc(at.branches, func(one *branch) bool { return one.key == key })
+		if next < 0 {
+			return true
+		}
+
+		at = at.branches[next]
+	}
+
+	return false
+}
+
+const installKind = "UnattendedInstallConfig"
+
+// WithDisk is a document about an installation, as Strategic makes them, that selects a disk.
+func WithDisk(installs, expression string) string {
+	text := strings.TrimSuffix(installs, "\n")
+	match := "diskSelector:\n    match:" + strings.Join(append([]string{plain(expression).rest}, nested(plain(expression))...), "\n")
+
+	if before, after, found := strings.Cut(text, "\nprovisioning:\n"); found {
+		return before + "\nprovisioning:\n  " + match + "\n" + after + "\n"
+	}
+
+	return text + "\nprovisioning:\n  " + match + "\n"
+}
+
+func nested(value fragment) []string {
+	var lines []string
+	for _, line := range value.below {
+		lines = append(lines, "    "+line)
+	}
+
+	return lines
+}
+
 // keep puts comments above the document, unless they stand in it already.
 func (d *document) keep(comments []string) {
 	if text := strings.Join(comments, "\n"); text != "" && !strings.Contains(strings.Join(d.lines(), "\n"), text) {

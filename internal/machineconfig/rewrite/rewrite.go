@@ -21,6 +21,8 @@ type Patch struct {
 	Text string
 	// ControlPlane is what only control planes may get of it; empty if there is nothing.
 	ControlPlane string
+	// Installs are documents that need each node's own disk, which goes behind them: see Installs.
+	Installs []string
 	// Moved are the fields that documents say now.
 	Moved []Move
 	// Decisions are what a person has to decide first.
@@ -48,6 +50,10 @@ type Decision struct {
 type Options struct {
 	// SplitRoles puts what only control planes may have into a text of its own.
 	SplitRoles bool
+	// Disk is the expression that selects the disk of every node that gets the patch; empty if they differ. Whatever a
+	// patch says of an installation has to say it, since Talos takes an expression that a patch leaves out for none
+	// (pkg/machinery/cel, Expression.Merge).
+	Disk string
 	// Schedules is set where workloads run on the control planes without the patch.
 	Schedules bool
 }
@@ -83,9 +89,12 @@ func Strategic(patch string, options Options) (Patch, error) {
 		for _, made := range done.documents {
 			text := strings.Join(made.lines(), "\n") + "\n"
 
-			if made.controlPlane && options.SplitRoles && !made.deletes {
+			switch {
+			case made.lacksDisk():
+				result.Installs = append(result.Installs, text)
+			case made.controlPlane && options.SplitRoles && !made.deletes:
 				forControlPlanes = append(forControlPlanes, text)
-			} else {
+			default:
 				forAll = append(forAll, text)
 			}
 		}
@@ -277,6 +286,12 @@ func (b *builder) build() rewritten {
 
 	for _, found := range successor.Find(b.root) {
 		b.translate(found)
+	}
+
+	for _, made := range b.result.documents {
+		if made.lacksDisk() && b.options.Disk != "" {
+			made.keys.set(diskKey, plain(b.options.Disk))
+		}
 	}
 
 	b.result.left = b.without()

@@ -232,13 +232,13 @@ func inBundle(*moving) verdict {
 
 // installDisk writes a path as Talos' own generator does.
 func installDisk(m *moving) verdict {
-	m.document("").keys.set(m.Key, plain(diskExpression(text(m.Value))))
+	m.document("").keys.set(m.Key, plain(DiskExpression(text(m.Value))))
 
 	return movedTo(m.Place())
 }
 
-// diskExpression selects a disk by its path; the links below /dev/disk are no device's own path.
-func diskExpression(device string) string {
+// DiskExpression selects a disk by its path; the links below /dev/disk are no device's own path.
+func DiskExpression(device string) string {
 	if strings.HasPrefix(device, "/dev/disk/") {
 		return `"` + device + `" in disk.symlinks`
 	}
