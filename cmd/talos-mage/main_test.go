@@ -54,7 +54,7 @@ func TestEveryTargetExplainsItself(t *testing.T) {
 }
 
 // ownFlags are those of targets that are no settings.
-var ownFlags = []string{"scale", "scenario", "talosDir"}
+var ownFlags = []string{"scale", "scenario", "talosDir", "talosVersion"}
 
 // The flags that targets take, the table of settings, and what the pages name are the same.
 func TestFlagsSettingsAndPagesAgree(t *testing.T) {

@@ -135,8 +135,11 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "demo",
 			Summary: "brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a second run has nothing to do.",
-			Run: func(ctx context.Context, _ commandline.Values) error {
-				return rehearsal.Demo(ctx)
+			Flags: []commandline.Flag{
+				{Name: "talosVersion", Kind: commandline.Text, Meaning: "Talos release that the nodes run and the files are for; by default v1.13.9."},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return rehearsal.Demo(ctx, given.Text("talosVersion"))
 			},
 		},
 		{
@@ -146,10 +149,11 @@ func allTargets() []commandline.Target {
 			Flags: []commandline.Flag{
 				{Name: "talosDir", Kind: commandline.Text, Meaning: "Folder with the talconfig.yaml whose nodes are played."},
 				{Name: "scenario", Kind: commandline.Text, Meaning: "Scenario file, whose nodes are played with its faults and events (docs/emulator.md)."},
+				{Name: "talosVersion", Kind: commandline.Text, Meaning: "Talos release that the nodes run; by default that of talosDir's files, else v1.13.9."},
 				{Name: "scale", Kind: commandline.Number, Meaning: "How many times as fast as the wall clock time passes on the nodes; by default 20."},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return rehearsal.Emulator{}.Up(ctx, given.Text("talosDir"), given.Text("scenario"), given.Number("scale"))
+				return rehearsal.Emulator{}.Up(ctx, given.Text("talosDir"), given.Text("scenario"), given.Text("talosVersion"), given.Number("scale"))
 			},
 		},
 		{

@@ -17,8 +17,8 @@ import (
 func (c *Rendered) Hostnames() map[string]Place {
 	names := map[string]Place{}
 
-	if network := c.Provider.RawV1Alpha1().MachineConfig.MachineNetwork; network != nil && network.NetworkHostname != "" { //nolint:staticcheck // old files have it
-		names[network.NetworkHostname] = c.File.At("machine.network.hostname") //nolint:staticcheck // old files have it
+	if name := c.OlderHostname(); name != "" {
+		names[name] = c.File.At("machine.network.hostname")
 	}
 
 	if c.HasDocument("HostnameConfig") && c.Hostname() != "" {
@@ -30,9 +30,7 @@ func (c *Rendered) Hostnames() map[string]Place {
 
 // HasBothHostnames reports whether a config has the old field and the document.
 func (c *Rendered) HasBothHostnames() bool {
-	network := c.Provider.RawV1Alpha1().MachineConfig.MachineNetwork //nolint:staticcheck // old files have it
-
-	return network != nil && network.NetworkHostname != "" && c.HasDocument("HostnameConfig") //nolint:staticcheck // as above
+	return c.OlderHostname() != "" && c.HasDocument("HostnameConfig")
 }
 
 // HostnamePlace is where a config sets a static hostname; the document for it where it sets none.
@@ -61,11 +59,7 @@ func (c *Rendered) ResolverTexts() []string {
 		return texts
 	}
 
-	if network := c.Provider.RawV1Alpha1().MachineConfig.MachineNetwork; network != nil { //nolint:staticcheck // old files have it
-		return network.NameServers //nolint:staticcheck // old files have them
-	}
-
-	return nil
+	return c.OlderNameServers()
 }
 
 // ResolverPlace is where a machine config names its i-th name server.
@@ -84,11 +78,7 @@ func (c *Rendered) TimeServerTexts() []string {
 		return sync.Servers()
 	}
 
-	if declared := c.Provider.RawV1Alpha1().MachineConfig.MachineTime; declared != nil { //nolint:staticcheck // old files have it
-		return declared.TimeServers
-	}
-
-	return nil
+	return c.OlderTimeServers()
 }
 
 // TimeServerPlace is where a machine config names its i-th time server.
@@ -143,20 +133,11 @@ func (c *Rendered) OwnAddresses() []netip.Addr {
 
 // KubernetesMinor is the minor version of the API server's image, or the kubelet's; false if no file names one.
 func (c *Rendered) KubernetesMinor() (int, bool) {
-	raw := c.Provider.RawV1Alpha1()
-
-	var images []string
-
-	if server := raw.ClusterConfig.APIServerConfig; server != nil {
-		images = append(images, server.ContainerImage)
-	}
-
-	if kubelet := raw.MachineConfig.MachineKubelet; kubelet != nil {
-		images = append(images, kubelet.KubeletImage)
-	}
-
-	for _, image := range images {
-		if minor, known := MinorOf(image); known {
+	for _, part := range []struct{ field, image string }{
+		{"cluster.apiServer.image", c.APIServer().Image()}, {"machine.kubelet.image", c.Kubelet().Image()},
+	} {
+		// What no file names is the default of the release that machinery is of.
+		if minor, known := MinorOf(part.image); known && c.At(part.field).Exists() {
 			return minor, true
 		}
 	}
@@ -187,7 +168,7 @@ func IsControlPlane(config *Rendered) bool {
 func IsWorker(config *Rendered) bool { return !IsControlPlane(config) }
 
 // InstallPlace is where a machine config names its installer.
-func (c *Rendered) InstallPlace(field string) Place { return c.File.At("machine.install." + field) }
+func (c *Rendered) InstallPlace(field string) Place { return c.At("machine.install." + field) }
 
 // AddressPlace is where a machine config sets a static address.
 func (c *Rendered) AddressPlace(addr netip.Addr) (Place, bool) {

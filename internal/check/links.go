@@ -96,14 +96,9 @@ func linksOf(config *Rendered) []*Link {
 
 // interfaceLinks are those of machine.network.interfaces.
 func interfaceLinks(config *Rendered) []*Link {
-	old := config.Provider.RawV1Alpha1().MachineConfig.MachineNetwork //nolint:staticcheck // old files have it
-	if old == nil {
-		return nil
-	}
-
 	var links []*Link
 
-	for i, device := range old.NetworkInterfaces { //nolint:staticcheck // old files have them
+	for i, device := range config.Interfaces() {
 		if device == nil {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/successor"
 )
 
 // Place is where a field stands, as a check names it: in which file, in which of its documents, at which path. The zero
@@ -35,6 +36,43 @@ func (f *File) At(path string) Place { return Place{file: f, path: path} }
 
 // In is a place in a document of a kind and, if it has one, a name: "LinkConfig/eth0".
 func (f *File) In(document, path string) Place { return Place{file: f, document: document, path: path} }
+
+// At is where a config says what a field of the older form says: there, or in the document that replaces the field.
+func (c *Rendered) At(field string) Place {
+	if document, path := c.successor(field); document != "" && c.HasDocument(document) {
+		return c.File.In(document, path)
+	}
+
+	return c.File.At(field)
+}
+
+// Called is what people call a field of the older form, in the form that the config has.
+func (c *Rendered) Called(field string) string {
+	switch document, path := c.successor(field); {
+	case document == "":
+		return field
+	case path == "":
+		return document
+	default:
+		return path + " of " + document
+	}
+}
+
+// successor is the document that has the place of a field of the older form in the config, with the path there; none
+// where the field stands as it did. Some documents are older than what they replace now.
+func (c *Rendered) successor(field string) (document, path string) {
+	row, below, known := successor.Of(field)
+	if !known || row.Kind == "" || c.File.At(field).Exists() {
+		return "", ""
+	}
+
+	path = strings.TrimPrefix(row.Key+below, ".")
+	if !c.InDocuments() && !c.File.In(row.Kind, path).Exists() {
+		return "", ""
+	}
+
+	return row.Kind, path
+}
 
 // Itself is the place of what is said about the file as a whole.
 func (f *File) Itself() Place { return Place{file: f, whole: true} }

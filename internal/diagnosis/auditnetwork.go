@@ -19,7 +19,7 @@ var networkEntries = []Entry{
 			"subnet, which is a warning. If the services cover all of it, no pod gets an address. A subnet that " +
 			"is not declared has Talos' default: 10.244.0.0/16 for pods, 10.96.0.0/12 for services.",
 		Remedy: "Choose subnets that don't overlap, before the cluster exists.",
-		Source: "machinery constants/constants.go, DefaultIPv4PodNet and DefaultIPv4ServiceNet; kubernetes.io, Cluster " +
+		Source: "machinery constants/constants.go, DefaultIPv4PodCIDR and DefaultIPv4ServiceCIDR; kubernetes.io, Cluster " +
 			"Networking",
 	},
 	{

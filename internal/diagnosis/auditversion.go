@@ -88,7 +88,7 @@ var versionEntries = []Entry{
 	},
 	{
 		ID: TalosVersionUnknown, Title: "This program does not know the declared Talos version", Severity: Warning,
-		Cause: "This program knows Talos from 1.5 to 1.13. It can't judge what a later release added, removed " +
+		Cause: "This program knows Talos from 1.5 to 1.14. It can't judge what a later release added, removed " +
 			"or checks, or which Kubernetes goes with it.",
 		Remedy: "Update this program, or take a version that it knows.",
 		Source: "machinery compatibility; talhelper v3.1.16",

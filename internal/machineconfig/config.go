@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/state"
@@ -103,12 +104,23 @@ func (e *ValidationError) Error() string {
 	return e.Path + ": " + strings.Join(e.Problems, "; ")
 }
 
-// Validate checks the config without a node. Errors are *ValidationError.
+// Validate checks the config without a node. What depends on the Talos that a node runs is left out: which Kubernetes
+// goes with it, and that it calls older fields deprecated. Errors are *ValidationError.
 func (c *Config) Validate(mode Mode) (warnings []string, err error) {
-	warnings, err = c.Provider.Validate(mode, validation.WithLocal())
+	warnings, err = c.Provider.ValidateAsClient(mode, validation.WithLocal())
+	warnings = slices.DeleteFunc(warnings, func(warning string) bool {
+		return strings.Contains(warning, " is deprecated; use ")
+	})
+
+	// Talos before 1.14 takes no such config, and later ones take it and fail to install.
+	if mode.RequiresInstall() && !c.HasInstall() {
+		err = multierror.Append(err, errNoInstall)
+	}
 
 	return c.scrubAll(warnings), c.validationError(err)
 }
+
+var errNoInstall = errors.New("nothing says how Talos is to be installed, and it is on no disk yet")
 
 // RuntimeValidate checks what depends on a node's hardware: the install disk selector against the node's disks, which
 // is a COSI state that holds block.Disk resources. Errors are *ValidationError.

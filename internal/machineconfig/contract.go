@@ -24,6 +24,18 @@ var kindSince = map[string]int{
 	"StaticHostConfig": 12, "TimeSyncConfig": 12, "VLANConfig": 12, "WireguardConfig": 12,
 	"BlackholeRouteConfig": 13, "EnvironmentConfig": 13, "ExternalVolumeConfig": 13, "ImageVerificationConfig": 13,
 	"KubeSpanConfig": 13, "RoutingRuleConfig": 13, "TCPProbeConfig": 13, "VRFConfig": 13,
+	"BGPInstanceConfig": 14, "CRIBaseRuntimeSpecConfig": 14, "CRICustomizationConfig": 14, "ContainerConfig": 14,
+	"DiscoveryIdentityConfig": 14, "DiscoveryServiceConfig": 14, "EtcFileConfig": 14, "FilesystemScrubConfig": 14,
+	"FilesystemTrimConfig": 14, "HTTPProbeConfig": 14, "ImageCacheConfig": 14, "KernelModuleConfig": 14,
+	"KubeAPIServerCAConfig": 14, "KubeAPIServerConfig": 14, "KubeAdmissionControlConfig": 14,
+	"KubeAggregatorCAConfig": 14, "KubeAuditPolicyConfig": 14, "KubeAuthenticationConfig": 14,
+	"KubeAuthorizerConfig": 14, "KubeClusterConfig": 14, "KubeControllerManagerConfig": 14, "KubeCoreDNSConfig": 14,
+	"KubeCredentialProviderConfig": 14, "KubeEtcdEncryptionConfig": 14, "KubeExternalManifestConfig": 14,
+	"KubeFlannelCNIConfig": 14, "KubeInlineManifestConfig": 14, "KubeNetworkConfig": 14, "KubeNodeConfig": 14,
+	"KubePrismConfig": 14, "KubeProxyConfig": 14, "KubeSchedulerConfig": 14, "KubeServiceAccountConfig": 14,
+	"KubeStaticPodConfig": 14, "KubeTalosAPIAccessConfig": 14, "KubeletConfig": 14, "LVMLogicalVolumeConfig": 14,
+	"LVMVolumeGroupConfig": 14, "RAIDArrayConfig": 14, "SecurityProfileConfig": 14, "SysctlConfig": 14,
+	"SysfsConfig": 14, "UdevRulesConfig": 14, "UnattendedInstallConfig": 14, "VethConfig": 14,
 }
 
 // TalosContract is the oldest Talos version, 1.5 at least, that can decode the config, going by the kinds of its
@@ -57,3 +69,9 @@ func (c *Config) TalosContract() *config.VersionContract {
 
 	return &config.VersionContract{Major: 1, Minor: minor}
 }
+
+// documentsSince is the Talos release whose configs have documents where those before had fields.
+var documentsSince = config.TalosVersion1_14
+
+// InDocuments reports whether the config has the form that Talos has since 1.14, as any document of that release tells.
+func (c *Config) InDocuments() bool { return !documentsSince.Greater(c.TalosContract()) }

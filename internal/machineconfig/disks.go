@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	blockpb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/block"
+	"github.com/siderolabs/talos/pkg/machinery/cel"
 	"github.com/siderolabs/talos/pkg/machinery/cel/celenv"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/proto"
@@ -26,32 +26,6 @@ type DiskMatch struct {
 
 // Matches reports whether the disk fits.
 func (m DiskMatch) Matches() bool { return len(m.RuledOut) == 0 }
-
-// InstallDisk is the device path to install on; empty when a selector picks the disk, which wins over a path.
-func (c *Config) InstallDisk() string {
-	if install := c.raw.MachineConfig.MachineInstall; install != nil && install.InstallDiskSelector == nil {
-		return install.InstallDisk
-	}
-
-	return ""
-}
-
-// DiskSelector is the expression by which Talos picks the install disk; empty when a path is given, or the selector is
-// invalid.
-func (c *Config) DiskSelector() string {
-	install := c.raw.MachineConfig.MachineInstall
-	if install == nil || install.InstallDiskSelector == nil {
-		return ""
-	}
-
-	expression, err := install.DiskMatchExpression()
-	if err != nil {
-		return ""
-	}
-
-	// Long expressions are broken into lines.
-	return strings.Join(strings.Fields(expression.String()), " ")
-}
 
 // MatchDisks judges all disks of a node, in the order in which Talos looks at them, which is that of their names. disks
 // is a COSI state that holds block.Disk resources. Source: Talos' install task, and InstallConfig.DiskMatchExpression.
@@ -84,21 +58,36 @@ func (c *Config) MatchDisks(ctx context.Context, disks state.State) ([]DiskMatch
 
 // ruleOut lists what a disk fails; nothing if Talos would take it.
 func (c *Config) ruleOut(disk *block.Disk) ([]string, error) {
-	install := c.raw.MachineConfig.MachineInstall
-	if install == nil {
+	switch install := c.install(); {
+	case c.IsUnattended():
+		return c.ruleOutByDocument(disk.TypedSpec())
+	case install == nil:
 		return []string{"the config has no install section"}, nil
-	}
-
-	if install.InstallDiskSelector == nil {
+	case install.InstallDiskSelector == nil:
 		return ruleOutByPath(install.InstallDisk, disk.TypedSpec()), nil
+	default:
+		matched, err := evaluate(*install.InstallDiskSelector, disk.TypedSpec())
+		if err != nil || matched {
+			return nil, err
+		}
+
+		return explainClauses(*install.InstallDiskSelector, disk.TypedSpec())
+	}
+}
+
+// ruleOutByDocument runs the expression of an UnattendedInstallConfig: no other condition is added to it.
+func (c *Config) ruleOutByDocument(disk *block.DiskSpec) ([]string, error) {
+	expression, has := c.DiskExpression()
+	if !has {
+		return []string{"the config names no install disk"}, nil
 	}
 
-	matched, err := evaluate(*install.InstallDiskSelector, disk.TypedSpec())
+	matched, err := holds(expression, disk)
 	if err != nil || matched {
 		return nil, err
 	}
 
-	return explainClauses(*install.InstallDiskSelector, disk.TypedSpec())
+	return []string{"does not match"}, nil
 }
 
 func ruleOutByPath(path string, disk *block.DiskSpec) []string {
@@ -122,6 +111,11 @@ func evaluate(selector v1alpha1.InstallDiskSelector, disk *block.DiskSpec) (bool
 		return false, fmt.Errorf("read install disk selector: %w", err)
 	}
 
+	return holds(*expression, disk)
+}
+
+// holds reports whether an expression is true of a disk.
+func holds(expression cel.Expression, disk *block.DiskSpec) (bool, error) {
 	resource := block.NewDisk(block.NamespaceName, "disk")
 	*resource.TypedSpec() = *disk
 

@@ -2,10 +2,8 @@ package machineconfig
 
 import (
 	"bytes"
-	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
@@ -58,29 +56,22 @@ func (c *Config) Trusts(ca []byte) bool {
 	return accepts(c.CA()) || slices.ContainsFunc(c.AcceptedCAs(), accepts)
 }
 
-// KubernetesCA is the PEM certificate of the Kubernetes CA; nil if there is none.
-func (c *Config) KubernetesCA() []byte {
-	if issuing := c.raw.ClusterConfig.ClusterCA; issuing != nil {
-		return bytes.Clone(issuing.Crt)
+// ClusterName is the cluster's name; workers of old Talos versions have none.
+func (c *Config) ClusterName() string {
+	if cluster := c.Provider.K8sClusterConfig(); cluster != nil {
+		return cluster.ClusterName()
 	}
 
-	return nil
+	return c.raw.ClusterConfig.ClusterName // one without an endpoint
 }
-
-// ClusterID is the cluster's public id; empty in configs without discovery.
-func (c *Config) ClusterID() string { return c.raw.ClusterConfig.ClusterID }
-
-// ClusterName is the cluster's name; workers of old Talos versions have none.
-func (c *Config) ClusterName() string { return c.raw.ClusterConfig.ClusterName }
 
 // Endpoint is the Kubernetes API's URL; nil if there is none.
 func (c *Config) Endpoint() *url.URL {
-	controlPlane := c.raw.ClusterConfig.ControlPlane
-	if controlPlane == nil || controlPlane.Endpoint == nil {
-		return nil
+	if cluster := c.Provider.K8sClusterConfig(); cluster != nil {
+		return cluster.ClusterEndpoint()
 	}
 
-	return controlPlane.Endpoint.URL
+	return nil
 }
 
 // SharedSecrets are what all machine configs of a cluster have in common. Two of them are equal, as Go compares values,
@@ -93,10 +84,10 @@ type SharedSecrets struct {
 func (c *Config) SharedSecrets() SharedSecrets {
 	return SharedSecrets{
 		machineCA:     string(c.CA()),
-		machineToken:  c.raw.MachineConfig.MachineToken,
+		machineToken:  c.MachineToken(),
 		clusterID:     c.ClusterID(),
-		clusterSecret: c.raw.ClusterConfig.ClusterSecret,
-		clusterToken:  c.raw.ClusterConfig.BootstrapToken,
+		clusterSecret: c.ClusterSecret(),
+		clusterToken:  c.BootstrapToken(),
 		clusterCA:     string(c.KubernetesCA()),
 	}
 }
@@ -130,71 +121,6 @@ func (s SharedSecrets) Differing(other SharedSecrets) []string {
 // CertSANs are the extra names in the certificate of the node's API.
 func (c *Config) CertSANs() []string { return slices.Clone(c.raw.MachineConfig.MachineCertSANs) }
 
-// PodSubnets are the cluster's, or Talos' default.
-func (c *Config) PodSubnets() []netip.Prefix {
-	return c.Network().PodCIDRs()
-}
-
-// ServiceSubnets are the cluster's, or Talos' default.
-func (c *Config) ServiceSubnets() []netip.Prefix {
-	return c.Network().ServiceCIDRs()
-}
-
-// NodeIPSubnets are kubelet's filter of node addresses; empty means that all are good. Entries that exclude ("!…") are
-// left out.
-func (c *Config) NodeIPSubnets() []netip.Prefix {
-	return parsePrefixes(c.Node().NodeIP().ValidSubnets())
-}
-
-func parsePrefixes(texts []string) []netip.Prefix {
-	var prefixes []netip.Prefix
-
-	for _, text := range texts {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			prefixes = append(prefixes, prefix)
-		}
-	}
-
-	return prefixes
-}
-
-// InstallImage is the installer image with its tag; empty when Talos picks it.
-func (c *Config) InstallImage() string {
-	if c.raw.MachineConfig.MachineInstall == nil {
-		return ""
-	}
-
-	return c.raw.MachineConfig.MachineInstall.InstallImage
-}
-
-// SecureBootImage reports whether the installer image is made for SecureBoot: its name ends with "-secureboot".
-func (c *Config) SecureBootImage() bool { return IsSecureBootImage(c.InstallImage()) }
-
-// IsSecureBootImage reports whether an image reference, as in factory.talos.dev/metal-installer-secureboot/<id>:v1.13.9
-// or ghcr.io/…/installer-secureboot:v1.13.9, is a SecureBoot installer.
-func IsSecureBootImage(image string) bool {
-	for part := range strings.SplitSeq(image, "/") {
-		name, _, _ := strings.Cut(part, ":")
-		name, _, _ = strings.Cut(name, "@")
-
-		if strings.HasSuffix(name, "-secureboot") {
-			return true
-		}
-	}
-
-	return false
-}
-
-// ExtraKernelArgs are the kernel arguments of the install section.
-func (c *Config) ExtraKernelArgs() []string {
-	if c.raw.MachineConfig.MachineInstall == nil {
-		return nil
-	}
-
-	//nolint:staticcheck // old files have them, and Talos obeys them with GRUB
-	return slices.Clone(c.raw.MachineConfig.MachineInstall.InstallExtraKernelArgs)
-}
-
 // HasTPMKeys reports whether a volume is encrypted with a key that the TPM holds.
 func (c *Config) HasTPMKeys() bool {
 	if encryption := c.raw.MachineConfig.MachineSystemDiskEncryption; encryption != nil { //nolint:staticcheck // old files have it
@@ -212,12 +138,4 @@ func (c *Config) HasTPMKeys() bool {
 	}
 
 	return slices.ContainsFunc(c.volumeEncryptions(), func(volume encryptedVolume) bool { return hasTPMKey(volume) })
-}
-
-// InstallerVersion is the tag of the installer image, as in "v1.13.9"; empty if it has none.
-func (c *Config) InstallerVersion() string {
-	image, _, _ := strings.Cut(c.InstallImage(), "@")
-	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
-
-	return tag
 }

@@ -122,7 +122,6 @@ func TestFactsOfOldNetworkSettings(t *testing.T) {
         dummy: true
       - deviceSelector: {hardwareAddr: "02:00:00:*", driver: virtio_net}
       - deviceSelector: {hardwareAddr: "02:00:00:00:00:0a"}
-      -
 `, "", ""))
 
 	require.Equal(t, "old", config.Hostname())

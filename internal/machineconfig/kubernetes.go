@@ -1,6 +1,10 @@
 package machineconfig
 
 import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
@@ -51,15 +55,6 @@ func (c *Config) HostDNS() config.NetworkHostDNSConfig {
 	return or[config.NetworkHostDNSConfig](c.Provider.NetworkHostDNSConfig(), &v1alpha1.HostDNSConfig{})
 }
 
-// CNIManifests are the addresses of a custom CNI's manifests.
-func (c *Config) CNIManifests() []string {
-	if c.raw.ClusterConfig == nil {
-		return nil
-	}
-
-	return c.raw.ClusterConfig.CNI().URLs()
-}
-
 // or is what is declared, or else a default.
 func or[T comparable](declared, otherwise T) T {
 	var none T
@@ -71,21 +66,109 @@ func or[T comparable](declared, otherwise T) T {
 	return declared
 }
 
-// ControlPlaneTakesPods reports whether a control plane runs ordinary pods: nothing keeps them off it.
-func (c *Config) ControlPlaneTakesPods() bool {
-	return !strings.HasSuffix(c.Node().Taints()[constants.LabelNodeRoleControlPlane], constants.TaintEffectNoSchedule)
+// HasNetwork reports whether the config says anything of Kubernetes' network. From Talos 1.14 on a node whose config
+// does not starts no kubelet.
+func (c *Config) HasNetwork() bool { return c.Provider.K8sNetworkConfig() != nil }
+
+// RunsKubernetes reports whether the node is to be part of a Kubernetes cluster: it knows whom to trust there.
+func (c *Config) RunsKubernetes() bool { return c.Provider.K8sAPIServerCAConfig() != nil }
+
+// PodSubnets are the cluster's, or Talos' default.
+func (c *Config) PodSubnets() []netip.Prefix { return validPrefixes(c.Network().PodCIDRs()) }
+
+// ServiceSubnets are the cluster's, or Talos' default.
+func (c *Config) ServiceSubnets() []netip.Prefix { return validPrefixes(c.Network().ServiceCIDRs()) }
+
+// validPrefixes leaves out what stands for texts that are no subnets, which Validate refuses.
+func validPrefixes(prefixes []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(prefixes), func(prefix netip.Prefix) bool { return !prefix.IsValid() })
 }
 
-// CNI is "flannel" (Talos' default), "none" or "custom".
+// NodeIPSubnets are kubelet's filter of node addresses; empty means that all are good. Entries that exclude ("!…") are
+// left out.
+func (c *Config) NodeIPSubnets() []netip.Prefix {
+	var prefixes []netip.Prefix
+
+	for _, text := range c.Node().NodeIP().ValidSubnets() {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+
+	return prefixes
+}
+
+// NodeLabels are the labels that the node gives itself, without the one that all control planes have.
+func (c *Config) NodeLabels() map[string]string { return withoutRole(c.Node().Labels()) }
+
+// NodeTaints are the taints that the node gives itself, without the one of control planes.
+func (c *Config) NodeTaints() map[string]string { return withoutRole(c.Node().Taints()) }
+
+func withoutRole(listed map[string]string) map[string]string {
+	listed = maps.Clone(listed)
+	delete(listed, constants.LabelNodeRoleControlPlane)
+
+	return listed
+}
+
+// ControlPlaneTakesPods reports whether a control plane runs ordinary pods: nothing keeps them off it.
+func (c *Config) ControlPlaneTakesPods() bool {
+	taint := c.Node().Taints()[constants.LabelNodeRoleControlPlane]
+
+	return taint != constants.TaintEffectNoSchedule && !strings.HasSuffix(taint, ":"+constants.TaintEffectNoSchedule)
+}
+
+// CNI is "flannel" (Talos' default), "none" or "custom". Where documents say it, they do so on control planes alone:
+// on workers it is empty.
 func (c *Config) CNI() string {
-	if c.Provider.K8sFlannelCNIConfig() != nil {
+	older := c.raw.ClusterConfig.ClusterNetwork
+
+	switch {
+	case c.Provider.K8sFlannelCNIConfig() != nil, older == nil && !c.HasNetwork():
 		return constants.FlannelCNI
-	}
-
-	cluster := c.raw.ClusterConfig
-	if cluster == nil || cluster.ClusterNetwork == nil && c.Provider.K8sNetworkConfig() != nil {
+	case older != nil && older.CNI != nil:
+		return older.CNI.Name()
+	case c.Role().IsControlPlane():
 		return constants.NoneCNI
+	default:
+		return ""
+	}
+}
+
+// CNIManifests are the addresses of a custom CNI's manifests; documents list them among all others.
+func (c *Config) CNIManifests() []string { return c.raw.ClusterConfig.CNI().URLs() }
+
+// Etcd is how a control plane runs etcd. No document replaces that section.
+func (c *Config) Etcd() config.Etcd { return c.Provider.Cluster().Etcd() }
+
+// HasExternalCloudProvider reports whether a cloud controller manager is to run.
+func (c *Config) HasExternalCloudProvider() bool {
+	return c.Provider.Cluster().ExternalCloudProvider().Enabled()
+}
+
+// InlineManifest is a text with objects of Kubernetes that control planes apply.
+type InlineManifest struct {
+	Name, Text string
+	// Document and Key are where it stands.
+	Document, Key string
+}
+
+// InlineManifests are those of documents, and of the older list.
+func (c *Config) InlineManifests() []InlineManifest {
+	const kind = "KubeInlineManifestConfig"
+
+	var list []InlineManifest
+
+	for _, document := range c.Provider.Documents() {
+		if manifest, ok := document.(config.K8sInlineManifestConfig); ok && document.Kind() == kind {
+			list = append(list, InlineManifest{manifest.Name(), manifest.Contents(), kind + "/" + manifest.Name(), "manifest"})
+		}
 	}
 
-	return cluster.CNI().Name()
+	for i, manifest := range c.raw.ClusterConfig.ClusterInlineManifests {
+		list = append(list, InlineManifest{manifest.InlineManifestName, manifest.InlineManifestContents, "",
+			fmt.Sprintf("cluster.inlineManifests[%d].contents", i)})
+	}
+
+	return list
 }

@@ -15,18 +15,6 @@ import (
 // Network settings stand in two places: machine.network.interfaces, as all Talos versions read them, and documents of
 // their own since Talos 1.12. Both count.
 
-// devices are the interfaces of machine.network, the nil entries that YAML allows left out.
-func (c *Config) devices() []*v1alpha1.Device {
-	network := c.raw.MachineConfig.MachineNetwork //nolint:staticcheck // old files have it
-	if network == nil {
-		return nil
-	}
-
-	//nolint:staticcheck // old files have them
-	return slices.DeleteFunc(slices.Clone(network.NetworkInterfaces),
-		func(device *v1alpha1.Device) bool { return device == nil })
-}
-
 func vlans(device *v1alpha1.Device) []*v1alpha1.Vlan {
 	return slices.DeleteFunc(slices.Clone(device.DeviceVlans), func(vlan *v1alpha1.Vlan) bool { return vlan == nil })
 }

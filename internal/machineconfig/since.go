@@ -22,7 +22,7 @@ type NewerKey struct {
 
 // keySince is the first Talos 1.x release that knows a key: of the document without a kind, or of the kind before the
 // slash. What is below a key is as old as the key. From the yaml tags in machinery's config/types: v1.5.0 to v1.10.0,
-// v1.11.6, v1.12.6 and v1.13.9.
+// v1.11.6, v1.12.6, v1.13.9 and v1.14.1.
 var keySince = map[string]int{
 	"/cluster.network.cni.flannel": 6, "/cluster.scheduler.config": 6, "/machine.kubelet.credentialProviderConfig": 6,
 	"/machine.network.kubespan.harvestExtraEndpoints": 6, "/machine.nodeTaints": 6,
@@ -58,6 +58,15 @@ var keySince = map[string]int{
 	"/cluster.network.cni.flannel.kubeNetworkPoliciesEnabled": 13, "ExistingVolumeConfig/mount.disableAccessTime": 13,
 	"ExistingVolumeConfig/mount.secure": 13, "OOMConfig/strictCgroupClassOrdering": 13, "UserVolumeConfig/mount": 13,
 	"VolumeConfig/mount": 13,
+
+	"DHCPv4Config/ignoreRoutes": 14, "ExistingVolumeConfig/scrub": 14, "ExistingVolumeConfig/trim": 14,
+	"RawVolumeConfig/encryption.allowDiscards": 14,
+	"ResolverConfig/hostDNS":                   14, "ResolverConfig/nameservers[].protocol": 14,
+	"ResolverConfig/nameservers[].tlsServerName": 14, "SwapVolumeConfig/encryption.allowDiscards": 14,
+	"TimeSyncConfig/ntp.useNTS": 14, "UserVolumeConfig/encryption.allowDiscards": 14,
+	"UserVolumeConfig/filesystem.xfs": 14, "UserVolumeConfig/scrub": 14, "UserVolumeConfig/trim": 14,
+	"VolumeConfig/encryption.allowDiscards": 14, "VolumeConfig/filesystem": 14,
+	"VolumeConfig/mount.disableAccessTime": 14, "VolumeConfig/scrub": 14, "VolumeConfig/trim": 14,
 }
 
 // keyTree is keySince by steps: a key, "[]" for the items of a list, "*" for any key.

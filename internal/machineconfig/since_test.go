@@ -90,7 +90,10 @@ func TestKindsAreThoseOfMachinery(t *testing.T) {
 
 	for _, kind := range machineconfig.Kinds() {
 		_, err := configloader.NewFromBytes([]byte("apiVersion: v1alpha1\nkind: " + kind + "\n"))
-		require.NoError(t, err, kind)
+
+		if err != nil { // what else is wrong with a document without anything is no matter
+			require.NotContains(t, err.Error(), "not registered", kind)
+		}
 	}
 }
 

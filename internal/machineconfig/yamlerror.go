@@ -20,12 +20,12 @@ func YAMLError(err error) (line, column int, message string) {
 	if stopped := stoppedAt(err); stopped != nil {
 		message = stopped.Message
 
-		switch {
-		case stopped.ContextMsg == "":
-		case stopped.ContextMark.Line == stopped.Mark.Line:
-			message = stopped.ContextMsg + ": " + message
+		switch context := stopped.ContextMsg; {
+		case context == "":
+		case strings.HasPrefix(context, "while parsing"): // it can have begun long before
+			message = fmt.Sprintf("%s begun in line %d: %s", context, stopped.ContextMark.Line, message)
 		default:
-			message = fmt.Sprintf("%s begun in line %d: %s", stopped.ContextMsg, stopped.ContextMark.Line, message)
+			message = context + ": " + message
 		}
 
 		return stopped.Mark.Line, stopped.Mark.Column, oneSpace(message)

@@ -316,6 +316,12 @@ func (a *applier) applyProblem(ctx context.Context, seen observe.Observation, tr
 	problem := a.problem(seen, diagnosis.ApplyRejected, "the node refused the config: "+talos.Explain(err),
 		"correct the config (mage config:generate), then "+a.command(seen.Node))
 	problem.Err = err
+
+	// What answered may be no node that could refuse anything.
+	if id, remedy, known := diagnosed(err); known {
+		problem.ID, problem.Cause, problem.Next = id, talos.Explain(err), remedy
+	}
+
 	return problem
 }
 

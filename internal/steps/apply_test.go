@@ -2,6 +2,7 @@ package steps_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -575,6 +576,34 @@ func TestANodeThatFallsSilentBeforeItWasSentAnythingIsWaitedFor(t *testing.T) {
 	l.session(t, "MAX_RETRIES=1").succeeds(t, steps.Apply{})
 	require.GreaterOrEqual(t, lists.Load(), int32(2))
 	require.Equal(t, 1, applied(l.Node("cp1")))
+}
+
+// As when an address goes to another machine in that moment. A web server refuses no config that could be corrected.
+func TestWhatIsNoNodeAnyMoreIsNotSaidToRefuseTheConfig(t *testing.T) {
+	t.Parallel()
+
+	for _, call := range []int32{1, 4, 8, 12} {
+		t.Run(fmt.Sprintf("after call %d", call), func(t *testing.T) {
+			t.Parallel()
+
+			var calls atomic.Int32
+
+			l := newLab(t, 1, 0, func(options *labcluster.Options) {
+				options.LabOptions.Watch = func(node *emulator.Node, _ emulator.Call) {
+					if calls.Add(1) == call {
+						node.Refuse(true) // which ends the connections that are open
+						node.Set(func(f *emulator.Faults) { f.Impostor = emulator.PlainHTTPImpostor })
+						node.Refuse(false)
+					}
+				}
+			})
+			l.untilMaintenance(t)
+
+			problem := l.session(t).fails(t, diagnosis.ExitApply, diagnosis.NotTalos, steps.Apply{})
+			require.Contains(t, problem.Cause, "a plain HTTP server")
+			require.NotContains(t, problem.Next, "correct the config")
+		})
+	}
 }
 
 // abandoned is a context that is done before anybody who waits for it is told.

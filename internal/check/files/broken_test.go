@@ -28,7 +28,7 @@ func TestEverySortOfFileThatDoesNotParse(t *testing.T) {
 		"talconfig": {name: "talconfig.yaml", text: unclosed, id: diagnosis.FileSyntax,
 			at: "talconfig.yaml:3:1"},
 		"talconfig with a tab": {name: "talconfig.yaml", text: "clusterName: lab\n\tnodes: []\n",
-			id: diagnosis.FileSyntax, at: "talconfig.yaml:2:2"},
+			id: diagnosis.FileSyntax, at: "talconfig.yaml:2:1"},
 		"talconfig that is a list": {name: "talconfig.yaml", text: "- a\n", id: diagnosis.FileType,
 			at: "talconfig.yaml:1:1"},
 		"talconfig of nothing": {name: "talconfig.yaml", text: "# nothing\n", id: diagnosis.FileMissing,

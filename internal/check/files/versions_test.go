@@ -115,12 +115,12 @@ func TestVersionsOfNodes(t *testing.T) {
 
 	judge(t, diagnosis.ConfigKubernetes, map[string]trial{
 		"too new": {files: lab(tagged("v1.12.1", "v1.36.0")), line: "image: ghcr.io/siderolabs/kubelet:v1.36.0",
-			cause:    "the kubelet is v1.36.0, and its installer is v1.12.1: version of Kubernetes 1.36.0 is too new",
+			cause:    "the kubelet is v1.36.0, and its installer is v1.12.1: Kubernetes v1.36.0 is too new",
 			severity: diagnosis.Failure},
 		"too old":  {files: lab(tagged("v1.13.9", "v1.30.1")), cause: "too old"},
 		"declared": {files: lab(tagged("", "v1.29.0")), cause: "talosVersion is v1.13.9"},
 		"together": {files: lab(tagged("v1.12.1", "v1.35.0"), tagged("", "v1.36.0"))},
-		"unknown":  {files: lab(tagged("v1.14.0", "v1.29.0"))},
+		"unknown":  {files: lab(tagged("v1.99.0", "v1.29.0"))},
 	})
 }
 
@@ -133,14 +133,14 @@ func TestWaysFromVersionToVersion(t *testing.T) {
 
 	judge(t, diagnosis.TalosUpgradePath, map[string]trial{
 		"too far": {files: from("v1.9.6", "v1.13.9"), line: "image: ghcr.io/siderolabs/installer:v1.9.6",
-			cause: "from the installer v1.9.6 of n1 to talosVersion v1.13.9: the installer refuses that: host version 1.9.6 " +
-				"is too old"},
+			cause: "from the installer v1.9.6 of n1 to talosVersion v1.13.9: the installer refuses that: Talos " +
+				"v1.9.6 is too old"},
 		"two":       {files: from("v1.11.6", "v1.13.9"), cause: "it is 2 minor versions"},
-		"back":      {files: from("v1.13.9", "v1.10.4"), cause: "host version 1.13.9 is too new to downgrade"},
+		"back":      {files: from("v1.13.9", "v1.10.4"), cause: "Talos v1.13.9 is too new for it"},
 		"next":      {files: from("v1.12.6", "v1.13.9")},
 		"patch":     {files: from("v1.13.2", "v1.13.9")},
 		"back once": {files: from("v1.13.9", "v1.12.6")},
-		"unknown":   {files: from("v1.9.6", "v1.14.0")},
+		"unknown":   {files: from("v1.9.6", "v1.99.0")},
 	})
 
 	judge(t, diagnosis.KubernetesUpgradePath, map[string]trial{
@@ -172,7 +172,7 @@ func TestTheInstallerOfANodeThatRunsAnotherTalos(t *testing.T) {
 		"too old": {running("v1.9.6"), "v1.13.9",
 			"the node runs Talos v1.9.6, and its installer is v1.13.9: the installer refuses that"},
 		"skipped":    {running("v1.11.6"), "v1.13.9", "it is 2 minor versions"},
-		"too new":    {running("v1.13.9"), "v1.9.6", "too new to downgrade"},
+		"too new":    {running("v1.13.9"), "v1.9.6", "too new for it"},
 		"back":       {running("v1.13.9"), "v1.12.6", "an upgrade with it goes back"},
 		"configured": {check.Facts{Version: "v1.13.9", State: talos.Ours}, "v1.13.2", "goes back"},
 		"booted": {check.Facts{Version: "v1.13.2"}, "v1.12.6",

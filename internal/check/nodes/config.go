@@ -28,12 +28,7 @@ func checkConfigHere(ctx context.Context, s subject) {
 		err = s.runtimeValidate(ctx, mode)
 	}
 
-	refusals := s.others(err)
-	if s.lacksInstall() {
-		refusals = append(refusals, `install instructions are required in "metal" mode`)
-	}
-
-	if len(refusals) > 0 {
+	if refusals := s.others(err); len(refusals) > 0 {
 		s.fail(diagnosis.ConfigRefusedHere, s.regenerate("correct "+s.Name),
 			"the node would refuse %s: %s", s.Config.Path, strings.Join(refusals, "; "))
 
@@ -41,15 +36,6 @@ func checkConfigHere(ctx context.Context, s subject) {
 	}
 
 	s.ok(diagnosis.ConfigRefusedHere, "the node would accept %s", s.Config.Path)
-}
-
-// lacksInstall tells of a machine that is to be installed by a config that does not say where to. Talos before 1.14
-// refuses it; 1.14 takes it, and its installer fails (Talos v1.14.1: pkg/machinery/config/types/v1alpha1/
-// v1alpha1_provider.go, Install).
-func (s subject) lacksInstall() bool {
-	says := s.Config.Provider.UnattendedInstallConfig() != nil ||
-		s.Config.Provider.RawV1Alpha1().MachineConfig.MachineInstall != nil
-	return !says && s.mode().RequiresInstall()
 }
 
 // runtimeValidate is what the node itself does with its own disks right before it accepts a config.
@@ -80,12 +66,9 @@ func (s subject) installed() bool {
 	return s.Facts.Installed || s.Facts.State == talos.Ours
 }
 
-// others leaves out what checks of their own explain better: the disk selector of a machine that will install, and the
-// Kubernetes versions, which machinery compares with the Talos version that it belongs to itself instead of the node's.
+// others leaves out what a check of its own explains better: the disk selector of a machine that will install.
 func (s subject) others(err error) []string {
 	return slices.DeleteFunc(documents.Problems(err), func(problem string) bool {
-		return !s.installed() && strings.Contains(problem, "no disks matched the expression") ||
-			strings.Contains(problem, "to be used with Talos") ||
-			strings.Contains(problem, "compatibility with version")
+		return !s.installed() && strings.Contains(problem, "no disks matched the expression")
 	})
 }

@@ -96,7 +96,7 @@ func (s subject) selectedDisk(ctx context.Context) {
 	switch len(matching) {
 	case 0:
 		consequence := ""
-		if s.Config.Provider.UnattendedInstallConfig() != nil {
+		if s.Config.IsUnattended() {
 			consequence = ", and the node would wait for one for ever"
 		}
 

@@ -159,7 +159,7 @@ func TestLiveMachinesOfTalos112AreJudged(t *testing.T) {
 		"installed, no install section": {
 			installed: true, change: func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall = nil },
 			failures: []diagnosis.ID{diagnosis.ConfigRefusedHere}, warnings: []diagnosis.ID{diagnosis.AlreadyInstalled},
-			says: "install instructions are required",
+			says: "nothing says how Talos is to be installed",
 		},
 		"installed, no disk matches": {
 			installed: true, change: selector(v1alpha1.InstallDiskSelector{Model: "NOPE*"}),

@@ -171,13 +171,11 @@ func (s subject) namingDifference() string {
 
 // declaredNaming are the naming arguments that the machine config adds; none where it lets the image decide.
 func (s subject) declaredNaming() map[string]string {
-	install := s.Config.Provider.Machine().Install()
-
-	if install.GrubUseUKICmdline() || (s.Facts.Security != nil && s.Facts.Security.UKI) {
+	if s.Config.UsesUKICmdline() || (s.Facts.Security != nil && s.Facts.Security.UKI) {
 		return nil
 	}
 
-	return namingOf(install.ExtraKernelArgs())
+	return namingOf(s.Config.ExtraKernelArgs())
 }
 
 // namingOf picks the naming arguments; the last of several wins, as it does in the kernel. net.ifnames=1 is Talos'

@@ -260,7 +260,7 @@ func TestConfigThatOnlyThisMachineRefuses(t *testing.T) {
 			spoil: func(t *testing.T, f *fixture, _ *check.Facts) {
 				f.patch(t, "cp1", func(config *v1alpha1.Config) { config.MachineConfig.MachineInstall = nil })
 			},
-			id: diagnosis.ConfigRefusedHere, severity: diagnosis.Failure, cause: "install instructions are required",
+			id: diagnosis.ConfigRefusedHere, severity: diagnosis.Failure, cause: "nothing says how Talos is to be installed",
 		},
 	})
 }

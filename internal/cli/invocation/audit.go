@@ -14,6 +14,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/output"
 	"github.com/talos-mage/talos-mage/internal/check/proxmox"
+	"github.com/talos-mage/talos-mage/internal/check/proxmox/tofu"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -35,6 +36,11 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 
 	if loaded.AuditProfile == string(check.InteropProfile) {
 		options.Profile, options.VMs = check.InteropProfile, i.virtualMachines(ctx, loaded)
+
+		if err := tofu.Refuse(loaded.TofuDir); err != nil && loaded.ProxmoxEndpoint == "" {
+			return i.badInput(diagnosis.NewProblem(diagnosis.BadSetting, "TOFU_DIR: "+err.Error(), "correct TOFU_DIR").From(err))
+		}
+
 		if options.CiliumValues = loaded.CiliumValues; options.CiliumValues != "" && !filepath.IsAbs(options.CiliumValues) {
 			options.CiliumValues = filepath.Join(i.Workdir, options.CiliumValues)
 		}

@@ -28,9 +28,30 @@ var tasks = map[string]string{
 // command is one to type: mage, a target, and perhaps flags.
 var command = regexp.MustCompile(`\bmage (` + strings.Join(Targets, "|") + `)\b((?: -\w+(?:=[^\s;,)]+)?)*)`)
 
+// foreign is a command of another program that hints name.
+var foreign = regexp.MustCompile(`\b(talosctl (?:-n|config|dmesg|etcd|rotate-ca|service|upgrade|wipe)|` +
+	`kubectl (?:apply|config|describe|label|taint))\b`)
+
 // hint has the commands in a text begin with what this program was called as. A target without a task is called
-// without Task.
+// without Task. A program that this computer lacks is to be installed first.
 func (i Invocation) hint(text string) string {
+	missing := map[string]bool{}
+
+	text = foreign.ReplaceAllStringFunc(text, func(typed string) string {
+		name, _, _ := strings.Cut(typed, " ")
+		if _, found := (program.Runner{Environ: i.Environ}).Find(name); found || missing[name] {
+			return typed
+		}
+
+		missing[name] = true
+
+		return "install " + name + ", then " + typed
+	})
+
+	return i.ownCommands(text)
+}
+
+func (i Invocation) ownCommands(text string) string {
 	throughTask := program.Runner{Environ: i.Environ}.Variable(CalledAs) == "task"
 
 	return command.ReplaceAllStringFunc(text, func(typed string) string {

@@ -2,6 +2,8 @@ package invocation_test
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +46,25 @@ func TestHintsNameTheProgramAsItWasCalled(t *testing.T) {
 				require.NotRegexp(t, `(^|[^-])\bmage `, out.String()+errs.String()+failure.Message)
 			}
 		})
+	}
+}
+
+// A computer without talosctl is told to install it first; one that has it is not.
+func TestHintsInstallWhatThisComputerLacks(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "talosctl"), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // it runs
+
+	for path, want := range map[string]string{
+		t.TempDir(): "Read its log: install talosctl, then talosctl -n <node>",
+		folder:      "Read its log: talosctl -n <node>",
+	} {
+		var out bytes.Buffer
+
+		made := invocation.Invocation{Environ: []string{"PATH=" + path}, Out: &out}
+		require.Nil(t, made.Explain(string(diagnosis.StageStuck)))
+		require.Contains(t, out.String(), want)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestReadNodesFile(t *testing.T) {
 			err: "nodes.yaml:3:24: address 192.0.2.1 is another node's already, in line 2"},
 		"not a mapping": {text: "nodes: [a]\n", err: `nodes.yaml:1:9: "address" of node 1 is needed`},
 		"not YAML at all": {text: "nodes: [\n",
-			err: "nodes.yaml:2:1: is not valid YAML: while parsing a flow node: did not find expected node " +
+			err: "nodes.yaml:2:1: is not valid YAML: while parsing a flow node begun in line 2: did not find expected node " +
 				"content"},
 	} {
 		t.Run(name, func(t *testing.T) {

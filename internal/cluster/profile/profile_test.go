@@ -185,7 +185,7 @@ func TestMistakesOfAProfileHaveAPlaceAndAField(t *testing.T) {
 		"too old": {`"1.11.6"`, `"1.1.0"`,
 			`cluster.yaml:8:12: Talos v1.1 is older than what configs can be made for: v1.2 to v1.14 (talos.version)`},
 		"Kubernetes too new": {"v1.34.3", "v1.36.0",
-			"cluster.yaml:9:23: version of Kubernetes 1.36.0 is too new to be used with Talos 1.11.6 " +
+			"cluster.yaml:9:23: Kubernetes v1.36.0 is too new for Talos v1.11.6, which runs 1.29 to 1.34 " +
 				"(talos.kubernetes_version)"},
 		"schematic id": {"ce4c98", "ce4c9",
 			`cluster.yaml:11:19: "ce4c90550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515" is no id of a schematic: 64 hexadecimal digits (talos.factory.schematic_id)`},

@@ -8,15 +8,13 @@ import (
 	"strconv"
 	"strings"
 
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
-// Oldest and newest Talos that machine configs can be made for: talhelper's own limit, and what machinery knows. Its
-// tables of what goes together begin later. The usual contract is what configs are made by where nothing names another:
+// Oldest and newest Talos that machine configs can be made for: talhelper's own limit, and what machinery knows. The
+// table of what goes together begins later. The usual contract is what configs are made by where nothing names another:
 // every later release takes that form too.
 var (
 	oldest        = config.TalosVersion1_2
@@ -31,6 +29,8 @@ var (
 	// contractName is a minor version, of which all patches have one form.
 	contractName = pattern.New(`^v?\d+\.\d+$`)
 	version      = pattern.New(`^v?\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+	twoNumbers = pattern.New(`^v?(\d+)\.(\d+)(?:\.\d+)?(?:[-+].*)?$`)
 )
 
 // IsWhole reports whether a version has all three numbers, as the tags of images have.
@@ -74,7 +74,7 @@ func WithV(text string) string {
 
 // Kinds of reasons.
 var (
-	// ErrNotTabled is of a Talos that machinery's tables say nothing about.
+	// ErrNotTabled is of a Talos that the table says nothing about.
 	ErrNotTabled = errors.New("a Talos that no table has")
 	// ErrNoVersion is of a text that is no version.
 	ErrNoVersion = errors.New("no version")
@@ -167,57 +167,12 @@ func IsNewer(talos string) bool {
 	return err == nil && minor.Greater(newest)
 }
 
-// Tabled names the Talos releases that machinery's tables have.
+// Tabled names the Talos releases that the table has.
 func Tabled() string { return oldestTabled.String() + " to " + newest.String() }
 
-// IsTabled reports whether machinery's tables have a Talos version, or it is none.
+// IsTabled reports whether the table has a Talos version, or it is none.
 func IsTabled(talos string) bool {
 	contract, err := config.ParseContractFromVersion(talos)
 
 	return err != nil || !contract.Greater(newest) && !oldestTabled.Greater(contract)
-}
-
-// Fit says why a Kubernetes version does not run on a Talos version, by the latter's support matrix; nil if it does.
-// ErrNoVersion and ErrNotTabled are among the reasons.
-func Fit(kubernetes, talos string) error {
-	asked, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(kubernetes, "v"))
-	if err != nil {
-		return reason{ErrNoVersion, fmt.Sprintf("%q is no version of Kubernetes, as v1.36.3", kubernetes)}
-	}
-
-	on, err := parseTalos(talos)
-	if err != nil {
-		return reason{ErrNotTabled, err.Error()}
-	}
-
-	return orNotTabled(asked.SupportedWith(on), "compatibility with version")
-}
-
-// Upgrade says why the installer of one Talos refuses to take over another; nil if it does not. ErrNotTabled is among
-// the reasons.
-func Upgrade(from, to string) error {
-	host, err := parseTalos(from)
-	if err != nil {
-		return reason{ErrNotTabled, err.Error()}
-	}
-
-	target, err := parseTalos(to)
-	if err != nil {
-		return reason{ErrNotTabled, err.Error()}
-	}
-
-	return orNotTabled(target.UpgradeableFrom(host), "upgrades to version")
-}
-
-func parseTalos(version string) (*compatibility.TalosVersion, error) {
-	return compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: WithV(version)})
-}
-
-// orNotTabled tells a version that a table lacks by how machinery's message begins: it has no other sign.
-func orNotTabled(err error, beginning string) error {
-	if err != nil && strings.HasPrefix(err.Error(), beginning) {
-		return reason{ErrNotTabled, err.Error()}
-	}
-
-	return err
 }

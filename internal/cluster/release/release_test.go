@@ -1,8 +1,11 @@
 package release_test
 
 import (
+	"fmt"
 	"testing"
 
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
@@ -100,7 +103,78 @@ func TestLaterReleasesAreNotKnown(t *testing.T) {
 func TestKubernetesFitsTalosByItsMatrix(t *testing.T) {
 	t.Parallel()
 
-	require.NoError(t, release.Fit("v1.36.3", "1.13.9"))
-	require.ErrorContains(t, release.Fit("1.36.3", "v1.8.0"), "too new")
-	require.ErrorContains(t, release.Fit("newest", "v1.8.0"), `"newest" is no version of Kubernetes`)
+	for _, tt := range []struct{ kubernetes, talos, refusal string }{
+		{"v1.36.3", "1.13.9", ""},
+		{"1.36.3", "v1.8.0", "Kubernetes 1.36.3 is too new for Talos v1.8.0, which runs 1.26 to 1.31"},
+		{"newest", "v1.8.0", `"newest" is no version of Kubernetes, as v1.36.3`},
+		{"v1.30.0", "v1.12.1", ""},
+		{"v1.35.9", "v1.12.1", ""},
+		{"v1.36.0", "v1.12.1", "Kubernetes v1.36.0 is too new for Talos v1.12.1, which runs 1.30 to 1.35"},
+		{"v1.30.9", "v1.13.9", "Kubernetes v1.30.9 is too old for Talos v1.13.9, which runs 1.31 to 1.36"},
+		{"v1.31.0", "v1.14.1", "Kubernetes v1.31.0 is too old for Talos v1.14.1, which runs 1.32 to 1.37"},
+		{"v1.32.0", "v1.14.1", ""},
+		{"v1.37.0", "v1.14.1", ""},
+		{"v1.38.0-rc.1", "v1.14.1", "Kubernetes v1.38.0-rc.1 is too new for Talos v1.14.1, which runs 1.32 to 1.37"},
+		{"v1.36.3", "v1.99.0", `what goes with Talos "v1.99.0" is not known here`},
+	} {
+		err := release.Fit(tt.kubernetes, tt.talos)
+		if tt.refusal == "" {
+			require.NoError(t, err, tt)
+		} else {
+			require.EqualError(t, err, tt.refusal)
+		}
+	}
+
+	require.ErrorIs(t, release.Fit("v1.36.3", "v1.99.0"), release.ErrNotTabled)
+	require.ErrorIs(t, release.Fit("newest", "v1.14.1"), release.ErrNoVersion)
+}
+
+func TestUpgradesGoByTheInstallersOwnRange(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct{ from, to, refusal string }{
+		{"v1.12.1", "v1.14.1", ""},
+		{"v1.11.6", "v1.14.1", "Talos v1.11.6 is too old for it: it upgrades from 1.12 on"},
+		{"v1.14.1", "v1.13.9", ""},
+		{"v1.14.1", "v1.12.1", "Talos v1.14.1 is too new for it: it downgrades from below 1.14"},
+	} {
+		err := release.Upgrade(tt.from, tt.to)
+		if tt.refusal == "" {
+			require.NoError(t, err, tt)
+		} else {
+			require.EqualError(t, err, tt.refusal)
+		}
+	}
+
+	require.ErrorIs(t, release.Upgrade("v1.13.9", "v1.99.0"), release.ErrNotTabled)
+}
+
+// What is written here of each release is what machinery has of it.
+func TestTheTableIsMachinerys(t *testing.T) {
+	t.Parallel()
+
+	talosOf := func(version string) *compatibility.TalosVersion {
+		parsed, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: version})
+		require.NoError(t, err)
+
+		return parsed
+	}
+
+	for minor := 5; minor <= 14; minor++ {
+		talos := fmt.Sprintf("v1.%d.3", minor)
+
+		for kubernetes := 20; kubernetes < 45; kubernetes++ {
+			version := fmt.Sprintf("1.%d.2", kubernetes)
+			parsed, err := compatibility.ParseKubernetesVersion(version)
+			require.NoError(t, err)
+			require.Equal(t, parsed.SupportedWith(talosOf(talos)) == nil, release.Fit(version, talos) == nil, "%s on %s",
+				version, talos)
+		}
+
+		for other := range 20 {
+			from := fmt.Sprintf("v1.%d.1", other)
+			require.Equal(t, talosOf(talos).UpgradeableFrom(talosOf(from)) == nil, release.Upgrade(from, talos) == nil,
+				"from %s to %s", from, talos)
+		}
+	}
 }

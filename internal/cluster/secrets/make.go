@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
@@ -49,11 +48,7 @@ func Encode(bundle *secrets.Bundle) ([]byte, error) {
 // Recover takes the bundle of a cluster out of the machine config of one of its control planes, which holds all of it.
 // Errors name what is missing, as in a worker's config or one that was blacked out.
 func Recover(config *machineconfig.Config, now time.Time) (*secrets.Bundle, error) {
-	if config.Provider.Machine() == nil || config.Provider.Cluster() == nil {
-		return nil, errors.New("it is not the config of a node: machine or cluster is missing")
-	}
-
-	if role := config.Provider.Machine().Type(); role != machine.TypeControlPlane && role != machine.TypeInit {
+	if role := config.Role(); role != machine.TypeControlPlane && role != machine.TypeInit {
 		return nil, fmt.Errorf("it is the config of a %s, which holds only a part of the secrets", role)
 	}
 
@@ -84,23 +79,16 @@ var noVariables = talconfig.Variables{Lookup: func(string) (string, bool) { retu
 
 // whole reports whether a config has each of the keys; a missing one would be taken for an empty one.
 func whole(config *machineconfig.Config) bool {
-	provider := config.Provider
+	const signing = 4 // of Talos, of Kubernetes, of its aggregator and of etcd
 
-	kubernetes, aggregator := provider.K8sAPIServerCAConfig(), provider.K8sAggregatorCAConfig()
-	accounts, identity := provider.K8sServiceAccountConfig(), provider.DiscoveryIdentityConfig()
+	authorities := config.Authorities()
 
-	if kubernetes == nil || aggregator == nil || accounts == nil || identity == nil {
-		return false
-	}
-
-	for _, authority := range []*x509.PEMEncodedCertificateAndKey{
-		kubernetes.IssuingCA(), aggregator.IssuingCA(), provider.Cluster().Etcd().CA(),
-		provider.Machine().Security().IssuingCA(),
-	} {
-		if authority == nil || len(authority.Crt) == 0 || len(authority.Key) == 0 {
+	for _, authority := range authorities {
+		if len(authority.Crt) == 0 || len(authority.Key) == 0 {
 			return false
 		}
 	}
 
-	return accounts.IssuingKey() != nil && provider.Cluster().Token() != nil && identity.ClusterID() != ""
+	return len(authorities) == signing && config.Provider.K8sServiceAccountConfig() != nil &&
+		config.BootstrapToken() != "" && config.ClusterID() != ""
 }

@@ -271,7 +271,8 @@ func (h *History) explained(run Run, problem Problem) bool {
 
 // explains reports whether an incident makes a problem right, for its own node or for those that need it.
 func (h *History) explains(strike Strike, run Run, problem Problem) bool {
-	named := problem.Node == strike.Node || problem.Node == "" && strings.Contains(problem.Line, strike.Node)
+	named := problem.Node == strike.Node || problem.Node == "" && strings.Contains(problem.Line, strike.Node) ||
+		h.hasTaken(strike.Node, problem.Node)
 	if named && slices.Contains(strike.Class.Here, problem.ID) {
 		return true
 	}
@@ -285,6 +286,13 @@ func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 	}
 
 	return !slices.Contains(withoutCluster, problem.ID) || h.indispensable(strike.Node, run)
+}
+
+// hasTaken reports whether one node's machine has got another one's address, so that its troubles are seen there.
+func (h *History) hasTaken(machine, other string) bool {
+	return slices.ContainsFunc(h.Strikes, func(strike Strike) bool {
+		return strike.Class.Name == moved.Name && strike.Node == machine && strike.Other == other
+	})
 }
 
 // indispensable tells of a control plane that the cluster can't do without: the endpoint is its address, etcd began

@@ -114,6 +114,9 @@ func TestWhatHoldsIsNoViolation(t *testing.T) {
 		"a swap that is told": failed(diagnosis.ExitVerify, swappedNode,
 			chaos.Strike{Incident: chaos.Incident{Node: "cp2", Class: chaos.Class{Here: []diagnosis.ID{diagnosis.NodesSwapped}}},
 				Time: struck}),
+		"a node whose address an ill one took": failed(diagnosis.ExitVerify, silentWorker, silence("worker2"), chaos.Strike{
+			Incident: chaos.Incident{Node: "worker2", Other: "worker1", Class: chaos.Class{Name: "another node's place"}},
+			Time:     struck}),
 		"a node that fell ill later": sound(),
 		"nodes nobody could ask for": failed(diagnosis.ExitVerify, unanswered, chaos.Strike{
 			Incident: chaos.Incident{Node: "cp1", Class: chaos.Class{Around: []diagnosis.ID{diagnosis.APINotReady}}},

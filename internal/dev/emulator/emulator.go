@@ -17,6 +17,8 @@ type (
 	Lab = machine.Lab
 	// LabOptions say which machines a lab has, and what they share.
 	LabOptions = machine.LabOptions
+	// Unsettled is which way nodes take where Talos' code leaves it to chance, or nobody has seen it.
+	Unsettled = machine.Unsettled
 	// Node is one emulated machine.
 	Node = machine.Node
 	// NodeOptions describe a machine: its hardware, its release of Talos, its faults.

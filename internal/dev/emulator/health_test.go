@@ -83,7 +83,14 @@ func checkedCluster(t *testing.T, options labcluster.Options) (*labcluster.Clust
 
 	options.ControlPlanes, options.Workers, options.Endpoint = 1, 1, labcluster.FirstControlPlane
 	options.LabOptions.Discovery = true
-	options.Edit = func(node *emulator.NodeOptions) { node.Installed = true }
+	edit := options.Edit
+	options.Edit = func(node *emulator.NodeOptions) {
+		node.Installed = true
+
+		if edit != nil {
+			edit(node)
+		}
+	}
 
 	cluster := newCluster(t, options)
 	for _, node := range cluster.Nodes {

@@ -322,3 +322,20 @@ func TestClaim_12_16_ANodeForwardsLittleOfACallersMetadata(t *testing.T) {
 		})
 	}
 }
+
+func TestClaim_12_17_TheHealthChecksOfEtcdAskForTheMachineConfig(t *testing.T) {
+	t.Parallel()
+
+	cluster, admin := checkedCluster(t, labcluster.Options{CNI: "custom", Edit: runs("v1.14.1")})
+	require.NoError(t, cluster.Nodes[1].WaitFor(deadline(t), (*emulator.Node).Ready))
+
+	lines, err := health(t, admin, long, nil)
+	require.NoError(t, err)
+	require.Contains(t, lines, "waiting for kubelet to be healthy: OK")
+	require.Contains(t, lines, "waiting for all k8s nodes to report ready: SKIP", "a custom CNI is somebody else's")
+
+	reader := signed(t, cluster, cluster.Nodes[0], x509.Organization(string(role.Reader)))
+	lines = healthUntil(t, reader, nil,
+		"waiting for etcd to be healthy: rpc error: code = PermissionDenied desc = not authorized")
+	require.Empty(t, ends(lines))
+}

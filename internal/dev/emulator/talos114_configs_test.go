@@ -154,6 +154,7 @@ func TestClaim_12_06_OlderReleasesKnowNeitherItsKindsNorItsFields(t *testing.T) 
 	const (
 		field   = "\n---\napiVersion: v1alpha1\nkind: TimeSyncConfig\nntp:\n  servers: [time.example]\n  useNTS: true\n"
 		listed  = "\n---\napiVersion: v1alpha1\nkind: ResolverConfig\nnameservers:\n  - address: 192.0.2.1\n    protocol: Do53\n"
+		volume  = "\n---\napiVersion: v1alpha1\nkind: VolumeConfig\nname: ETCD\nprovisioning:\n  minSize: 10GiB\n"
 		install = "\n---\napiVersion: v1alpha1\nkind: UnattendedInstallConfig\n"
 	)
 
@@ -166,7 +167,8 @@ func TestClaim_12_06_OlderReleasesKnowNeitherItsKindsNorItsFields(t *testing.T) 
 	for name, test := range map[string]struct{ document, want string }{
 		"a kind": {install, `^error decoding document v1alpha1/UnattendedInstallConfig/ \(line \d+\): ` +
 			`"UnattendedInstallConfig" "v1alpha1": not registered$`},
-		"a field": {field, `unknown keys found during decoding:\nntp:\n    useNTS: true\n$`},
+		"a volume": {volume, `\t\* VolumeConfig/ETCD: only \["STATE" "EPHEMERAL" "IMAGECACHE"\] volumes are supported\n`},
+		"a field":  {field, `unknown keys found during decoding:\nntp:\n    useNTS: true\n$`},
 		"a field in a list": {listed,
 			`unknown keys found during decoding:\nnameservers:\n    - protocol: Do53\n$`},
 	} {
@@ -228,7 +230,8 @@ func TestClaim_12_08_ACustomCNIReadsAsNone(t *testing.T) {
 	t.Parallel()
 
 	for cni, want := range map[string]string{
-		constants.FlannelCNI: constants.FlannelCNI, constants.CustomCNI: constants.NoneCNI, constants.NoneCNI: constants.NoneCNI,
+		constants.FlannelCNI: constants.FlannelCNI, constants.CustomCNI: constants.NoneCNI,
+		constants.NoneCNI: constants.NoneCNI,
 	} {
 		t.Run(cni, func(t *testing.T) {
 			t.Parallel()

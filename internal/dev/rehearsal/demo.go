@@ -21,15 +21,23 @@ import (
 
 // Demo brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a
 // second run has nothing to do.
-func Demo(ctx context.Context) error {
+func Demo(ctx context.Context,
+	talosVersion *string, // Talos release that the nodes run and the files are for; by default v1.13.9.
+) error {
+	version, err := playable(talosVersion)
+	if err != nil {
+		return mg.Fatal(2, err.Error())
+	}
+
 	folder, err := os.MkdirTemp("", "talos-mage-demo-")
 	if err != nil {
 		return fmt.Errorf("make folder for the demo: %w", err)
 	}
 
 	cluster, err := labcluster.New(filepath.Join(folder, "talos"), labcluster.Options{
-		Name:       "demo",
-		LabOptions: emulator.LabOptions{TimeScale: labcluster.DemoScale},
+		Name:         "demo",
+		TalosVersion: version,
+		LabOptions:   emulator.LabOptions{TimeScale: labcluster.DemoScale},
 	})
 	if err != nil {
 		return fmt.Errorf("start emulated nodes: %w", err)
@@ -40,8 +48,8 @@ func Demo(ctx context.Context) error {
 		return err
 	}
 
-	fmt.Printf("%d emulated nodes in maintenance mode on %s, time %d times as fast; files in %s\n\n",
-		len(cluster.Nodes), cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir)
+	fmt.Printf("%d emulated nodes of Talos %s in maintenance mode on %s, time %d times as fast; files in %s\n\n",
+		len(cluster.Nodes), cluster.Nodes[0].Options().TalosVersion, cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir)
 
 	call := invocation.FromProcess()
 	call.Environ = append(withoutSettings(os.Environ()), environment(cluster, folder)...)
@@ -56,6 +64,15 @@ func Demo(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// playable is the Talos release that was asked for; empty for the usual one.
+func playable(version *string) (string, error) {
+	if version == nil {
+		return "", nil
+	}
+
+	return *version, emulator.CanPlay(*version)
 }
 
 // inMaintenance waits until all nodes have booted.

@@ -25,12 +25,13 @@ type Emulator mg.Namespace
 func (Emulator) Up(ctx context.Context,
 	talosDir *string, // Folder with the talconfig.yaml whose nodes are played.
 	scenario *string, // Scenario file, whose nodes are played with its faults and events (docs/emulator.md).
+	talosVersion *string, // Talos release that the nodes run; by default that of talosDir's files, else v1.13.9.
 	scale *float64, // How many times as fast as the wall clock time passes on the nodes; by default 20.
 ) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	rehearsal, err := startRehearsal(talosDir, scenario, scale)
+	rehearsal, err := startRehearsal(talosDir, scenario, talosVersion, scale)
 	if err != nil {
 		return mg.Fatal(2, err.Error())
 	}
@@ -64,15 +65,22 @@ type rehearsal struct {
 }
 
 // startRehearsal starts the nodes of a talconfig.yaml, of a scenario, or six sound ones.
-func startRehearsal(talosDir, scenarioFile *string, scale *float64) (*rehearsal, error) {
-	options := labcluster.Options{Name: "lab", LabOptions: emulator.LabOptions{TimeScale: labcluster.DemoScale}}
+func startRehearsal(talosDir, scenarioFile, talosVersion *string, scale *float64) (*rehearsal, error) {
+	version, err := playable(talosVersion)
+	if err != nil {
+		return nil, err
+	}
+
+	options := labcluster.Options{Name: "lab", TalosVersion: version,
+		LabOptions: emulator.LabOptions{TimeScale: labcluster.DemoScale}}
 	made := &rehearsal{}
 
 	switch {
 	case talosDir != nil && scenarioFile != nil:
 		return nil, errors.New("give -talosDir or -scenario, not both")
+	case talosVersion != nil && scenarioFile != nil:
+		return nil, errors.New("give -talosVersion or -scenario, not both: the scenario says which releases its nodes run")
 	case scenarioFile != nil:
-		var err error
 		if made.scenario, err = scenario.Load(*scenarioFile); err != nil {
 			return nil, err
 		}

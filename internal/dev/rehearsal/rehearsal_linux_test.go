@@ -66,7 +66,7 @@ func TestACopyOnLoopbackIsAFullRehearsal(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "talconfig.yaml"), []byte(copied), 0o600))
 
 	scale := float64(labcluster.TestScale)
-	made, err := startRehearsal(&folder, nil, &scale)
+	made, err := startRehearsal(&folder, nil, nil, &scale)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, made.cluster.Close()) })
 

@@ -204,7 +204,7 @@ func notYAML(one patch, err error) error {
 }
 
 // parsePatch reads a patch. Its errors are *machineconfig.LoadError, which hold no values, or errEmptyPatch.
-func parsePatch(one patch, text string) (patch configpatcher.Patch, err error) {
+func parsePatch(one patch, text string) (configpatcher.Patch, error) {
 	if talconfig.SaysNothing(text) {
 		return nil, errEmptyPatch
 	}
@@ -214,14 +214,7 @@ func parsePatch(one patch, text string) (patch configpatcher.Patch, err error) {
 		path = one.file.Shown
 	}
 
-	// What the decoder does with hostile input.
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			err = &machineconfig.LoadError{Path: path, Message: "can't be decoded"}
-		}
-	}()
-
-	patch, err = configpatcher.LoadPatch([]byte(text))
+	patch, err := machineconfig.LoadPatch([]byte(text))
 	if err != nil {
 		return nil, machineconfig.ExplainPatch(path, []byte(text), err)
 	}
@@ -268,7 +261,7 @@ func (e *entry) addManifests(provider talosconfig.Provider) talosconfig.Provider
 
 		var added talosconfig.Provider
 		if err == nil {
-			added, err = configloader.NewFromBytes([]byte(text))
+			added, err = configloader.NewFromBytes(machineconfig.WithoutMergeKeys([]byte(text)))
 		}
 
 		if err == nil {

@@ -13,9 +13,9 @@ import (
 type Outcome int
 
 const (
-	// Refused: it takes no config with both.
+	// Refused says that it takes no config with both.
 	Refused Outcome = iota
-	// DocumentWins: it takes both, and where they say different things the document counts.
+	// DocumentWins says that it takes both, and where they differ the document counts.
 	DocumentWins
 	// Both count.
 	Both
@@ -82,6 +82,24 @@ func Find(document *yaml.Node) []Found {
 	}
 
 	return find(document, nil)
+}
+
+// Of is the row of a field of the older form, and what its path has below that; a section's is that of its first
+// field. It is false for what no row is about.
+func Of(path string) (row Field, below string, found bool) {
+	for _, field := range fields {
+		if rest, isBelow := strings.CutPrefix(path, field.Path); isBelow && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return field, rest, true
+		}
+	}
+
+	for _, field := range fields {
+		if strings.HasPrefix(field.Path, path+".") {
+			return Field{Path: path, Kind: field.Kind, ControlPlane: field.ControlPlane, Outcome: field.Outcome}, "", true
+		}
+	}
+
+	return Field{}, "", false
 }
 
 func find(mapping *yaml.Node, above []string) []Found {

@@ -213,11 +213,11 @@ var fields = []Field{
 		Source: "k8s/scheduler.go"},
 
 	{Path: "cluster.discovery.enabled", Kind: "DiscoveryServiceConfig", Note: "the document switches it on; delete it " +
-		"switch it off", Source: "cluster/discovery_service.go"},
+		"to switch it off", Source: "cluster/discovery_service.go"},
 	{Path: "cluster.discovery.registries.kubernetes.disabled", Note: "take it out: members are no longer found through " +
 		"Kubernetes", Source: "v1alpha1/v1alpha1_types.go"},
-	{Path: "cluster.discovery.registries.service.disabled", Kind: "DiscoveryServiceConfig", Note: "the document switches " +
-		"it on; delete it to switch it off", Source: "cluster/discovery_service.go"},
+	{Path: "cluster.discovery.registries.service.disabled", Kind: "DiscoveryServiceConfig", Note: "the document " +
+		"switches it on; delete it to switch it off", Source: "cluster/discovery_service.go"},
 	{Path: "cluster.discovery.registries.service.endpoint", Kind: "DiscoveryServiceConfig", Key: "endpoint",
 		Source: "cluster/discovery_service.go"},
 
@@ -234,6 +234,6 @@ var fields = []Field{
 
 	{Path: "cluster.allowSchedulingOnMasters", Kind: "KubeNodeConfig", Key: "taints", Note: "they are used as they are: " +
 		"without node-role.kubernetes.io/control-plane workloads may run there", Source: "k8s/node.go"},
-	{Path: "cluster.allowSchedulingOnControlPlanes", Kind: "KubeNodeConfig", Key: "taints", Note: "they are used as they " +
-		"are: without node-role.kubernetes.io/control-plane workloads may run there", Source: "k8s/node.go"},
+	{Path: "cluster.allowSchedulingOnControlPlanes", Kind: "KubeNodeConfig", Key: "taints", Note: "they are used as " +
+		"they are: without node-role.kubernetes.io/control-plane workloads may run there", Source: "k8s/node.go"},
 }

@@ -174,7 +174,6 @@ func checkAddressTexts(r *check.Report, config *check.Rendered) {
 		}
 	}
 
-	raw := config.Provider.RawV1Alpha1()
 	judge := func(texts []string, place func(int) check.Place) {
 		for i, text := range texts {
 			if why := host.Mistyped(text); why != "" {
@@ -184,13 +183,11 @@ func checkAddressTexts(r *check.Report, config *check.Rendered) {
 		}
 	}
 
-	judge(raw.MachineConfig.MachineCertSANs, config.File.At("machine.certSANs").Item)
+	judge(config.CertSANs(), config.At("machine.certSANs").Item)
 	judge(config.TimeServerTexts(), config.TimeServerPlace)
 	judge(config.ResolverTexts(), config.ResolverPlace)
 
-	if server := raw.ClusterConfig.APIServerConfig; server != nil {
-		judge(server.ExtraCertSANs, config.File.At("cluster.apiServer.certSANs").Item)
-	}
+	judge(config.APIServer().CertSANs(), config.At("cluster.apiServer.certSANs").Item)
 }
 
 // checkTalosconfigTexts reads the endpoints of the talosconfig. They are talosctl's: this program asks each node

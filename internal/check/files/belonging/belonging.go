@@ -278,7 +278,7 @@ func checkRoles(r *check.Report, in *check.Input) {
 			}
 
 			if role != node.Role {
-				r.Found(config.File.At("machine.type"), machineconfig.HowToGenerate,
+				r.Found(config.At("machine.type"), machineconfig.HowToGenerate,
 					"the inventory declares a %s, and machine.type in %s is %s", node.Role, in.Shown(node.ConfigFile), role)
 			}
 		})
@@ -387,13 +387,13 @@ func checkClusters(r *check.Report, in *check.Input) {
 			shown := in.Shown(node.ConfigFile)
 
 			if name := config.ClusterName(); name != "" && name != in.Cluster.Name && !in.Declares(config, name) {
-				r.Found(config.File.At("cluster.clusterName"), machineconfig.HowToGenerate,
+				r.Found(config.At("cluster.clusterName"), machineconfig.HowToGenerate,
 					"%s is of cluster %q, and the inventory of %q", shown, name, in.Cluster.Name)
 			}
 
 			if endpoint := config.Endpoint(); endpoint != nil && in.Cluster.Endpoint != nil &&
 				endpoint.String() != in.Cluster.Endpoint.String() && !in.Declares(config, endpoint.String()) {
-				r.Found(config.File.At("cluster.controlPlane.endpoint"), machineconfig.HowToGenerate,
+				r.Found(config.At("cluster.controlPlane.endpoint"), machineconfig.HowToGenerate,
 					"%s has the endpoint %s, and the inventory %s", shown, endpoint.Redacted(), in.Cluster.Endpoint.Redacted())
 			}
 		})
@@ -465,7 +465,7 @@ func checkAuthorities(r *check.Report, in *check.Input) {
 
 	for _, config := range configs {
 		if !config.Trusts(common) {
-			about(r, config).Found(config.File.At("machine.ca"), machineconfig.HowToGenerate,
+			about(r, config).Found(config.At("machine.ca"), machineconfig.HowToGenerate,
 				"%s trusts another certificate authority (%s) than the other files (%s): they come from two sets of secrets",
 				in.Shown(config.Path), shortSum(config.CA()), shortSum(common))
 		}
@@ -566,7 +566,7 @@ func checkSecrets(r *check.Report, in *check.Input) {
 
 	for _, config := range configs {
 		if different := right.Differing(config.SharedSecrets()); len(different) > 0 {
-			about(r, config).Found(config.File.At(different[0]), machineconfig.HowToGenerate,
+			about(r, config).Found(config.At(different[0]), machineconfig.HowToGenerate,
 				"%s differs from %s in %s: they come from two sets of secrets", in.Shown(config.Path), in.Shown(reference.Path),
 				strings.Join(different, ", "))
 		}

@@ -31,15 +31,12 @@ func Checks() []check.Check {
 
 // checkInstallChoice looks at what says where Talos is installed to.
 func checkInstallChoice(r *check.Report, config *check.Rendered) {
-	install := config.Provider.RawV1Alpha1().MachineConfig.MachineInstall
-
-	switch {
-	case install == nil:
-	case install.InstallDiskSelector != nil && install.InstallDisk != "":
-		r.Warn(config.File.At("machine.install.disk"), "keep one of the two",
-			"install has both a diskSelector, which counts, and the disk %s", install.InstallDisk)
-	case install.InstallDiskSelector == nil && install.InstallDisk == "":
-		r.Found(config.File.At("machine.install"), "set install.disk or install.diskSelector",
+	switch displaced := config.DisplacedInstallDisk(); {
+	case displaced != "":
+		r.Warn(config.At("machine.install.disk"), "keep one of the two",
+			"install has both a diskSelector, which counts, and the disk %s", displaced)
+	case config.HasInstall() && !config.SaysInstallDisk():
+		r.Found(config.At("machine.install"), "set install.disk or install.diskSelector",
 			"install names neither a disk nor a diskSelector")
 	}
 }
@@ -111,25 +108,10 @@ func (v Volume) severity() diagnosis.Severity {
 	return diagnosis.Warning
 }
 
-// installSelector is the expression of the install disk's selector; false if there is none that can be read.
-func installSelector(c *check.Rendered) (cel.Expression, bool) {
-	install := c.Provider.RawV1Alpha1().MachineConfig.MachineInstall
-	if install == nil || install.InstallDiskSelector == nil {
-		return cel.Expression{}, false
-	}
-
-	expression, err := install.DiskMatchExpression()
-	if err != nil || expression == nil {
-		return cel.Expression{}, false // validation tells why
-	}
-
-	return *expression, true
-}
-
 // checkWideDiskSelectors looks for selectors that leave the choice to chance.
 func checkWideDiskSelectors(r *check.Report, config *check.Rendered) {
-	if expression, has := installSelector(config); has && reachOf(r.In, expression).anyDisk {
-		r.Found(config.File.At("machine.install.diskSelector"), "select by serial, wwid or a size that one disk has",
+	if expression, has := config.DiskExpression(); has && reachOf(r.In, expression).anyDisk {
+		r.Found(config.At("machine.install.diskSelector"), "select by serial, wwid or a size that one disk has",
 			"the install disk's selector matches every disk")
 	}
 
@@ -148,8 +130,8 @@ func checkWideDiskSelectors(r *check.Report, config *check.Rendered) {
 
 // checkImpossibleDiskSelectors looks for selectors whose conditions exclude each other.
 func checkImpossibleDiskSelectors(r *check.Report, config *check.Rendered) {
-	if expression, has := installSelector(config); has && reachOf(r.In, expression).never {
-		r.Found(config.File.At("machine.install.diskSelector"), "correct the selector",
+	if expression, has := config.DiskExpression(); has && reachOf(r.In, expression).never {
+		r.Found(config.At("machine.install.diskSelector"), "correct the selector",
 			"the install disk's selector can match no disk: %s", OneLine(expression))
 	}
 
@@ -187,15 +169,14 @@ func checkSharedDisks(r *check.Report, config *check.Rendered) {
 
 // checkMachineDisks looks for the install disk among the disks that are partitioned by hand.
 func checkMachineDisks(r *check.Report, config *check.Rendered) {
-	machine := config.Provider.RawV1Alpha1().MachineConfig
-	if machine.MachineInstall == nil || machine.MachineInstall.InstallDisk == "" ||
-		machine.MachineInstall.InstallDiskSelector != nil {
+	install := config.InstallDisk()
+	if install == "" {
 		return
 	}
 
-	for i, disk := range machine.MachineDisks { //nolint:staticcheck // old files have them
-		if disk != nil && disk.DeviceName == machine.MachineInstall.InstallDisk {
-			r.Found(config.File.At("machine.disks").Item(i).Field("device"), "take the disk out of machine.disks",
+	for i, disk := range config.Disks() {
+		if disk != nil && disk.DeviceName == install {
+			r.Found(config.At("machine.disks").Item(i).Field("device"), "take the disk out of machine.disks",
 				"%s is the install disk", disk.DeviceName)
 		}
 	}

@@ -111,7 +111,7 @@ func withoutPlainGlobs(expression string) string {
 
 // installCondition is what picks the install disk, as an expression and as a function; empty if it is not known.
 func installCondition(config *check.Rendered) (string, func(*blockpb.DiskSpec) bool) {
-	if expression, has := installSelector(config); has {
+	if expression, has := config.DiskExpression(); has {
 		return OneLine(expression), func(disk *blockpb.DiskSpec) bool {
 			picked, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{"disk": disk, "system_disk": false})
 

@@ -1,68 +1,52 @@
 package documents
 
 import (
+	"slices"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/successor"
 )
 
-// sameThing is an older field and the kind of document that has its meaning now.
-type sameThing struct {
-	field, kind string
-	// set reports whether the field says anything, as Talos judges it.
-	set func(*check.Rendered) bool
-}
+// toldElsewhere are kinds of documents whose conflicts with older fields are other checks', or told below.
+var toldElsewhere = []string{"HostnameConfig", "VolumeConfig"}
 
-// sameThings are those that Talos refuses to have both of.
-// Source: machinery config/types/network/resolver.go, time_sync.go, kubespan.go (V1Alpha1ConflictValidate).
-var sameThings = []sameThing{
-	{"machine.network.nameservers", "ResolverConfig",
-		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().Resolvers() != nil }},
-	{"machine.network.searchDomains", "ResolverConfig",
-		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().SearchDomains().IsPresent() }},
-	{"machine.network.disableSearchDomain", "ResolverConfig",
-		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().DisableSearchDomain() }},
-	{"machine.time.disabled", "TimeSyncConfig", ofTime(config.NetworkTimeSyncConfig.Disabled)},
-	{"machine.time.servers", "TimeSyncConfig",
-		ofTime(func(sync config.NetworkTimeSyncConfig) bool { return len(sync.Servers()) > 0 })},
-	{"machine.time.bootTimeout", "TimeSyncConfig",
-		ofTime(func(sync config.NetworkTimeSyncConfig) bool { return sync.BootTimeout() != 0 })},
-	{"machine.network.kubespan", "KubeSpanConfig",
-		func(c *check.Rendered) bool { return c.Provider.RawV1Alpha1().NetworkKubeSpanConfig() != nil }},
-}
-
-func ofTime(set func(config.NetworkTimeSyncConfig) bool) func(*check.Rendered) bool {
-	return func(c *check.Rendered) bool {
-		sync := c.Provider.RawV1Alpha1().NetworkTimeSyncConfig()
-
-		return sync != nil && set(sync)
-	}
-}
-
+// checkDocumentConflicts looks for fields of the older form beside the documents that replace them, where Talos refuses
+// both.
 func checkDocumentConflicts(r *check.Report, config *check.Rendered) {
-	documents := map[string]bool{}
-
 	for _, document := range config.Provider.Documents() {
-		documents[document.Kind()] = true
-	}
-
-	for _, same := range sameThings {
-		if documents[same.kind] && same.set(config) {
-			r.Found(config.File.At(same.field), "take the field out",
-				"%s says what the document %s says, at %s: Talos refuses both",
-				same.field, same.kind, r.In.Locate(config.File.In(same.kind, "")))
+		if config.Conflicts(document) && !slices.Contains(toldElsewhere, document.Kind()) {
+			tellConflict(r, config, document.Kind())
 		}
 	}
 
-	if documents["VolumeConfig"] {
-		checkEncryptionConflicts(r, config)
-	}
+	checkEncryptionConflicts(r, config)
+	checkRegistryConflicts(r, config)
+}
 
-	if documents["RegistryMirrorConfig"] || documents["RegistryAuthConfig"] || documents["RegistryTLSConfig"] {
-		checkRegistryConflicts(r, config)
+// tellConflict names the fields that say what a document of a kind says.
+func tellConflict(r *check.Report, config *check.Rendered, kind string) {
+	for _, root := range config.File.Places.Roots() {
+		for _, field := range successor.Find(root) {
+			if field.Kind == kind && saysSomething(field.Value) {
+				r.Found(config.File.Node(field.At), "take the field out",
+					"%s says what the document %s says, at %s: Talos refuses both",
+					field.Name(), kind, r.In.Locate(config.File.In(kind, "")))
+			}
+		}
+	}
+}
+
+// saysSomething reports whether a value is more than what counts without it.
+func saysSomething(value *yaml.Node) bool {
+	switch value.Kind {
+	case yaml.ScalarNode:
+		return value.Tag != "!!null" && value.Value != "" && value.Value != "false"
+	default:
+		return len(value.Content) > 0
 	}
 }
 
@@ -71,7 +55,7 @@ func checkEncryptionConflicts(r *check.Report, config *check.Rendered) {
 	for _, name := range []string{constants.StatePartitionLabel, constants.EphemeralPartitionLabel} {
 		volume, declared := config.Provider.Volumes().ByName(name)
 
-		if declared && volume.Encryption() != nil && config.Provider.Machine().SystemDiskEncryption().Get(name) != nil {
+		if declared && volume.Encryption() != nil && config.OlderEncryption(name) != nil {
 			r.Found(config.File.At("machine.systemDiskEncryption."+strings.ToLower(name)), "take the field out",
 				"the encryption of %s is declared here and in a VolumeConfig, at %s: Talos refuses both", name,
 				r.In.Locate(config.File.In("VolumeConfig/"+name, "encryption")))
@@ -82,7 +66,7 @@ func checkEncryptionConflicts(r *check.Report, config *check.Rendered) {
 // checkRegistryConflicts looks for registries that are declared twice, of which Talos takes the document without a
 // word.
 func checkRegistryConflicts(r *check.Report, config *check.Rendered) {
-	registries := config.Provider.RawV1Alpha1().MachineConfig.MachineRegistries //nolint:staticcheck // old files have it
+	registries := config.Registries()
 
 	for _, document := range config.Provider.Documents() {
 		name := ""

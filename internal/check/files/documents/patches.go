@@ -1,12 +1,10 @@
 package documents
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
@@ -193,15 +191,8 @@ func explained(patch *check.Patch) *machineconfig.LoadError {
 	return told
 }
 
-// loadPatch turns a panic of the decoder, which hostile input can cause, into an error.
-func loadPatch(text []byte) (err error) {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			err = errors.New("the patch can't be decoded")
-		}
-	}()
-
-	_, err = configpatcher.LoadPatch(text)
+func loadPatch(text []byte) error {
+	_, err := machineconfig.LoadPatch(text)
 
 	return err
 }

@@ -21,7 +21,7 @@ func checkConfigs(r *check.Report, in *check.Input) {
 	r.EachNode(func(node *inventory.Node, config *check.Rendered) {
 		nodes++
 
-		place, next, shown := config.File.At("machine"), in.Regenerate("correct "+node.Name), in.Shown(config.Path)
+		place, next, shown := config.At("machine"), in.Regenerate("correct "+node.Name), in.Shown(config.Path)
 		warnings, err := config.Validate(Mildest)
 
 		if err != nil {

@@ -151,7 +151,7 @@ func checkVIPShared(r *check.Report, in *check.Input) {
 	for _, config := range in.Configs {
 		if check.IsControlPlane(config) && !holders[config] {
 			r.Config = config
-			r.Found(config.File.At("machine"), "declare the VIP "+shared.Text+" on "+config.Name,
+			r.Found(config.At("machine"), "declare the VIP "+shared.Text+" on "+config.Name,
 				"%s declares no VIP, and others do: %s", config.Name, shared.Text)
 		}
 	}

@@ -53,7 +53,7 @@ func Checks() []check.Check {
 // checkKernelArgs looks for arguments in the config of a node that takes them from its image.
 func checkKernelArgs(r *check.Report, config *check.Rendered) {
 	args := config.ExtraKernelArgs()
-	if len(args) == 0 || !config.Provider.Machine().Install().GrubUseUKICmdline() {
+	if len(args) == 0 || !config.UsesUKICmdline() {
 		return
 	}
 
@@ -146,7 +146,7 @@ func setsUKICmdline(patch *check.Patch) bool {
 
 // checkInstallExtensions looks for extensions that are to be added by the installer.
 func checkInstallExtensions(r *check.Report, config *check.Rendered) {
-	if install := config.Provider.Machine().Install(); len(install.Extensions()) > 0 {
+	if config.HasInstallExtensions() {
 		r.Found(config.InstallPlace("extensions"),
 			"put the extensions into the image's schematic, and take install.extensions out",
 			"install.extensions is deprecated, and newer installers don't read it")
@@ -258,7 +258,7 @@ const Siderolabs = "siderolabs/"
 func checkSecureBootArgs(r *check.Report, config *check.Rendered) {
 	args := config.ExtraKernelArgs()
 
-	if len(args) > 0 && config.SecureBootImage() && !config.Provider.Machine().Install().GrubUseUKICmdline() {
+	if len(args) > 0 && config.SecureBootImage() && !config.UsesUKICmdline() {
 		r.Found(config.InstallPlace("extraKernelArgs"), intoSchematic(r.In, config, args),
 			"install.extraKernelArgs (%s) will be ignored: %s is for SecureBoot", argNames(args), config.InstallImage())
 	}
@@ -433,8 +433,8 @@ func enrollCheck(c *check.Rendered) (check.Place, bool) {
 			return c.File.In("VolumeConfig/"+label, "encryption"), true
 		}
 
-		if checked(c.Provider.Machine().SystemDiskEncryption().Get(label)) {
-			return c.File.At("machine.systemDiskEncryption." + strings.ToLower(label)), true
+		if checked(c.OlderEncryption(label)) {
+			return c.At("machine.systemDiskEncryption." + strings.ToLower(label)), true
 		}
 	}
 
@@ -574,7 +574,7 @@ func checkModules(r *check.Report, in *check.Input) {
 			if len(extensions) > 0 && !slices.ContainsFunc(extensions,
 				func(name string) bool { return HasExtension(made, name) }) {
 				r.Config = config
-				r.Found(config.File.At("machine.kernel.modules").Item(i), "add "+Siderolabs+extensions[0]+" to the schematic",
+				r.Found(config.At("machine.kernel.modules").Item(i), "add "+Siderolabs+extensions[0]+" to the schematic",
 					"the module %s is part of the extension %s, which the installer image is without", module.Name(),
 					Siderolabs+extensions[0])
 			}

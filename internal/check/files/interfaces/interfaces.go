@@ -250,25 +250,21 @@ const maxVLAN = 4094
 
 // checkVLANNumbers looks for numbers that no VLAN has.
 func checkVLANNumbers(r *check.Report, rendered *check.Rendered) {
-	network := rendered.Provider.RawV1Alpha1().MachineConfig.MachineNetwork //nolint:staticcheck // old files have it
+	for i, device := range rendered.Interfaces() {
+		if device == nil {
+			continue
+		}
 
-	if network != nil {
-		for i, device := range network.NetworkInterfaces { //nolint:staticcheck // old files have them
-			if device == nil {
-				continue
-			}
-
-			for j, vlan := range device.DeviceVlans {
-				if vlan != nil && (vlan.VlanID == 0 || vlan.VlanID > maxVLAN) {
-					severity := diagnosis.Failure
-					if vlan.VlanID == 0 {
-						severity = diagnosis.Warning // Linux marks frames with it, for their priority
-					}
-
-					r.Add(severity, rendered.File.At("machine.network.interfaces").Item(i).Field("vlans").Item(j).Field("vlanId"),
-						"use a number from 1 to 4094",
-						"the VLAN number %d is out of range", vlan.VlanID)
+		for j, vlan := range device.DeviceVlans {
+			if vlan != nil && (vlan.VlanID == 0 || vlan.VlanID > maxVLAN) {
+				severity := diagnosis.Failure
+				if vlan.VlanID == 0 {
+					severity = diagnosis.Warning // Linux marks frames with it, for their priority
 				}
+
+				r.Add(severity, rendered.File.At("machine.network.interfaces").Item(i).Field("vlans").Item(j).Field("vlanId"),
+					"use a number from 1 to 4094",
+					"the VLAN number %d is out of range", vlan.VlanID)
 			}
 		}
 	}

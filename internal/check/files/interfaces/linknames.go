@@ -48,8 +48,7 @@ const noNames = "net.ifnames=0"
 
 // numbersLinks says where a node's kernel is told to number its links; empty if it is not.
 func numbersLinks(in *check.Input, config *check.Rendered) string {
-	if install := config.Provider.Machine().Install(); !install.GrubUseUKICmdline() &&
-		lastNaming(install.ExtraKernelArgs()) == noNames {
+	if !config.UsesUKICmdline() && lastNaming(config.ExtraKernelArgs()) == noNames {
 		return "install.extraKernelArgs"
 	}
 

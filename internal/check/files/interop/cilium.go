@@ -36,9 +36,10 @@ func checkCiliumMasquerade(r *check.Report, in *check.Input) {
 		if forwards(config) && !hostDNSAddressOnLoopback(config) {
 			r.Config = config
 			r.Found(values.At("bpf.masquerade"),
-				"set bpf.hostLegacyRouting to true in Cilium's values, or machine.features.hostDNS.forwardKubeDNSToHost to false",
+				"set bpf.hostLegacyRouting to true in Cilium's values, or "+
+					config.Called("machine.features.hostDNS.forwardKubeDNSToHost")+" to false",
 				"CoreDNS forwards to the node's DNS cache (%s), which Cilium's bpf.masquerade cuts off",
-				r.In.Locate(config.File.At("machine.features.hostDNS.forwardKubeDNSToHost")))
+				r.In.Locate(config.At("machine.features.hostDNS.forwardKubeDNSToHost")))
 		}
 	}
 }
@@ -60,9 +61,36 @@ func checkCiliumCNI(r *check.Report, in *check.Input) {
 		}
 
 		r.Config = config
-		r.Found(config.File.At("cluster.network.cni.name"), "set cluster.network.cni.name to none",
+		r.Found(config.At("cluster.network.cni.name"), withoutCNI(config),
 			"Talos installs the CNI %s, and Cilium is to be installed", name)
 	}
+}
+
+// withoutCNI says how to have Talos install none.
+func withoutCNI(config *check.Rendered) string {
+	if config.InDocuments() {
+		return "take the KubeFlannelCNIConfig out"
+	}
+
+	return "set cluster.network.cni.name to none"
+}
+
+// withoutKubeProxy says how to have Talos run no kube-proxy.
+func withoutKubeProxy(config *check.Rendered) string {
+	if config.InDocuments() {
+		return "set enabled of KubeProxyConfig to false"
+	}
+
+	return "set cluster.proxy.disabled to true"
+}
+
+// withKubePrism says how to have Talos balance the Kubernetes API on each node.
+func withKubePrism(config *check.Rendered) string {
+	if config.InDocuments() {
+		return "add a KubePrismConfig"
+	}
+
+	return "set machine.features.kubePrism.enabled to true"
 }
 
 // checkCiliumKubeProxy looks for two that serve Services, or none.
@@ -80,13 +108,13 @@ func checkCiliumKubeProxy(r *check.Report, in *check.Input) {
 		switch {
 		case replaces && runs:
 			r.Config = config
-			r.Found(values.At("kubeProxyReplacement"), "set cluster.proxy.disabled to true",
-				"Cilium replaces kube-proxy, and Talos runs it (%s)", in.Locate(config.File.At("cluster.proxy")))
+			r.Found(values.At("kubeProxyReplacement"), withoutKubeProxy(config),
+				"Cilium replaces kube-proxy, and Talos runs it (%s)", in.Locate(config.At("cluster.proxy")))
 		case leaves && !runs:
 			r.Config = config
 			r.Found(values.At("kubeProxyReplacement"), "set kubeProxyReplacement to true",
 				"Cilium does not replace kube-proxy, and Talos does not run it (%s)",
-				in.Locate(config.File.At("cluster.proxy.disabled")))
+				in.Locate(config.At("cluster.proxy.disabled")))
 		}
 	}
 }
@@ -150,12 +178,12 @@ func checkCiliumAPIServer(r *check.Report, in *check.Input) {
 
 	for _, config := range in.Configs {
 		prism := config.Provider.K8sKubePrismConfig()
-		at := in.Locate(config.File.At("machine.features.kubePrism"))
+		at := in.Locate(config.At("machine.features.kubePrism"))
 
 		switch {
 		case prism == nil:
 			r.Config = config
-			r.Found(values.At("k8sServiceHost"), "set machine.features.kubePrism.enabled to true",
+			r.Found(values.At("k8sServiceHost"), withKubePrism(config),
 				"Cilium is to reach the API server at %s:%s, and KubePrism is off (%s)", host.Text, port.Text, at)
 		case port.Text != strconv.Itoa(prism.Port()):
 			r.Config = config

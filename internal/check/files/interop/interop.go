@@ -114,7 +114,7 @@ func checkHostDNS(r *check.Report, in *check.Input) {
 	for _, config := range in.Configs {
 		if dns := config.HostDNS(); !dns.HostDNSEnabled() {
 			off, r.Config = true, config
-			r.Found(config.File.At("machine.features.hostDNS.enabled"), "set machine.features.hostDNS.enabled to true",
+			r.Found(config.At("machine.features.hostDNS.enabled"), "set "+config.Called("machine.features.hostDNS.enabled")+" to true",
 				"host DNS is not enabled")
 		}
 	}
@@ -152,8 +152,8 @@ func checkForwarding(r *check.Report, in *check.Input) {
 	for _, config := range in.Configs {
 		if dns := config.HostDNS(); dns.HostDNSEnabled() && !dns.ForwardKubeDNSToHost() {
 			r.Config = config
-			r.Suggest(config.File.At("machine.features.hostDNS.forwardKubeDNSToHost"),
-				"set machine.features.hostDNS.forwardKubeDNSToHost to true",
+			r.Suggest(config.At("machine.features.hostDNS.forwardKubeDNSToHost"),
+				"set "+config.Called("machine.features.hostDNS.forwardKubeDNSToHost")+" to true",
 				"CoreDNS does not ask the node's DNS cache")
 		}
 	}
@@ -171,7 +171,7 @@ func checkResolversGiven(r *check.Report, in *check.Input) {
 		}
 
 		r.Config = config
-		r.Suggest(config.File.At("machine.network"),
+		r.Suggest(config.At("machine.network"),
 			"name the servers in machine.network.nameservers or a ResolverConfig document", "no name servers are configured")
 	}
 
@@ -239,7 +239,7 @@ func checkTimeSync(r *check.Report, config *check.Rendered) {
 		return
 	}
 
-	place := config.File.At("machine.time.disabled")
+	place := config.At("machine.time.disabled")
 	if config.HasDocument("TimeSyncConfig") {
 		place = config.File.In("TimeSyncConfig", "enabled")
 	}
@@ -268,7 +268,7 @@ func checkTimeServersGiven(r *check.Report, in *check.Input) {
 			servers = append(servers, "a PTP device")
 		case len(texts) == 0:
 			r.Config = config
-			r.Suggest(config.File.At("machine.time"), "name servers in machine.time.servers or a TimeSyncConfig document",
+			r.Suggest(config.At("machine.time"), "name servers in machine.time.servers or a TimeSyncConfig document",
 				"no time servers are configured, so %s is asked", constants.DefaultNTPServer)
 		default:
 			servers = append(servers, texts...)
@@ -309,7 +309,7 @@ func metricsURLs(config *check.Rendered) []string {
 
 	var urls []string
 
-	for _, value := range config.Provider.Cluster().Etcd().ExtraArgs()[metricsArgument] {
+	for _, value := range config.Etcd().ExtraArgs()[metricsArgument] {
 		for text := range strings.SplitSeq(value, ",") {
 			urls = append(urls, strings.TrimSpace(text))
 		}
@@ -319,7 +319,7 @@ func metricsURLs(config *check.Rendered) []string {
 }
 
 func metricsPlace(config *check.Rendered) check.Place {
-	return config.File.At("cluster.etcd.extraArgs." + metricsArgument)
+	return config.At("cluster.etcd.extraArgs." + metricsArgument)
 }
 
 // checkMetrics suggests to serve etcd's metrics where no control plane does.
@@ -448,9 +448,9 @@ func checkLabels(r *check.Report, in *check.Input) {
 	external := false
 
 	for _, config := range in.Configs {
-		external = external || config.Provider.Cluster().ExternalCloudProvider().Enabled()
+		external = external || config.HasExternalCloudProvider()
 
-		for label := range config.Node().Labels() {
+		for label := range config.NodeLabels() {
 			if slices.Contains(topologyLabels, label) {
 				labels = append(labels, label)
 			}
@@ -476,12 +476,14 @@ func checkLabels(r *check.Report, in *check.Input) {
 // labelPlace is where a label is set.
 func labelPlace(c *check.Rendered, label string) check.Place {
 	for _, root := range c.File.Places.Roots() {
-		if value := check.Follow(root, "machine", "nodeLabels", label); value != nil {
-			return c.File.Node(value)
+		for _, path := range [][]string{{"machine", "nodeLabels", label}, {"labels", label}} {
+			if value := check.Follow(root, path...); value != nil {
+				return c.File.Node(value)
+			}
 		}
 	}
 
-	return c.File.At("machine.nodeLabels")
+	return c.At("machine.nodeLabels")
 }
 
 // checkRefusedLabels looks for labels that a kubelet may not give its own node.
@@ -490,10 +492,10 @@ func checkRefusedLabels(r *check.Report, config *check.Rendered) {
 		return
 	}
 
-	for _, label := range slices.Sorted(maps.Keys(config.Node().Labels())) {
+	for _, label := range slices.Sorted(maps.Keys(config.NodeLabels())) {
 		if check.RefusedToKubelets(label) {
 			r.Found(labelPlace(config, label),
-				"take it out, and run: kubectl label node "+config.Name+" "+label+"="+config.Node().Labels()[label],
+				"take it out, and run: kubectl label node "+config.Name+" "+label+"="+config.NodeLabels()[label],
 				"a worker may not set the label %s itself", label)
 		}
 	}
@@ -505,7 +507,7 @@ func checkTopology(r *check.Report, in *check.Input) {
 		var with, without []*check.Rendered
 
 		for _, config := range in.Configs {
-			if _, set := config.Node().Labels()[label]; set {
+			if _, set := config.NodeLabels()[label]; set {
 				with = append(with, config)
 			} else if !check.IsControlPlane(config) || config.ControlPlaneTakesPods() {
 				without = append(without, config)
@@ -518,7 +520,7 @@ func checkTopology(r *check.Report, in *check.Input) {
 
 		for _, config := range without {
 			r.Config = config
-			r.Found(config.File.At("machine.nodeLabels"), "set "+label+" on every node",
+			r.Found(config.At("machine.nodeLabels"), "set "+label+" on every node",
 				"the label %s is not set, and on %s it is", label, with[0].Name)
 		}
 	}

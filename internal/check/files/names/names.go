@@ -57,7 +57,7 @@ func checkClusterName(r *check.Report, in *check.Input) {
 // checkDNSDomain looks at the end of all services' names.
 func checkDNSDomain(r *check.Report, config *check.Rendered) {
 	domain := config.Network().DNSDomain()
-	place := config.File.At("cluster.network.dnsDomain")
+	place := config.At("cluster.network.dnsDomain")
 
 	folded := strings.ToLower(strings.TrimSuffix(domain, "."))
 

@@ -44,14 +44,23 @@ func subnets(c *check.Rendered) []subnet {
 	var list []subnet
 
 	for i, prefix := range c.PodSubnets() {
-		list = append(list, subnet{prefix, "pod", c.File.At("cluster.network.podSubnets").Item(i)})
+		list = append(list, subnet{prefix, "pod", c.At("cluster.network.podSubnets").Item(i)})
 	}
 
 	for i, prefix := range c.ServiceSubnets() {
-		list = append(list, subnet{prefix, "service", c.File.At("cluster.network.serviceSubnets").Item(i)})
+		list = append(list, subnet{prefix, "service", c.At("cluster.network.serviceSubnets").Item(i)})
 	}
 
 	return list
+}
+
+// networkPlace is where a config declares its pod and service subnets.
+func networkPlace(c *check.Rendered) check.Place {
+	if c.HasDocument("KubeNetworkConfig") {
+		return c.File.In("KubeNetworkConfig", "podSubnets")
+	}
+
+	return c.File.At("cluster.network")
 }
 
 // checkSubnetsOverlap compares the subnets with each other. Kubernetes keeps services' addresses out of a larger pod
@@ -98,10 +107,9 @@ func checkEtcdSubnets(r *check.Report, config *check.Rendered) {
 		return
 	}
 
-	etcd := config.Provider.RawV1Alpha1().ClusterConfig.EtcdConfig
-	addresses := config.OwnAddresses()
+	etcd, addresses := config.Etcd(), config.OwnAddresses()
 
-	if etcd == nil || len(addresses) == 0 || config.UsesDHCP() {
+	if len(addresses) == 0 || config.UsesDHCP() {
 		return
 	}
 
@@ -109,10 +117,11 @@ func checkEtcdSubnets(r *check.Report, config *check.Rendered) {
 		path    string
 		filters []string
 	}{
-		{"cluster.etcd.advertisedSubnets", etcd.EtcdAdvertisedSubnets},
-		{"cluster.etcd.listenSubnets", etcd.EtcdListenSubnets},
+		{"cluster.etcd.advertisedSubnets", etcd.AdvertisedSubnets()},
+		{"cluster.etcd.listenSubnets", etcd.ListenSubnets()},
 	} {
-		if len(list.filters) == 0 || slices.ContainsFunc(addresses,
+		// Where they don't say what to listen on, Talos takes what they advertise.
+		if len(list.filters) == 0 || !config.At(list.path).Exists() || slices.ContainsFunc(addresses,
 			func(addr netip.Addr) bool { return selects(list.filters, addr) }) {
 			continue
 		}
@@ -123,7 +132,7 @@ func checkEtcdSubnets(r *check.Report, config *check.Rendered) {
 			severity = diagnosis.Warning
 		}
 
-		r.Add(severity, config.File.At(list.path), "put the subnet of "+config.Name+" into "+list.path,
+		r.Add(severity, config.At(list.path), "put the subnet of "+config.Name+" into "+list.path,
 			"%s (%s) leaves out %s, all that the files give the node", list.path, strings.Join(list.filters, ", "),
 			check.Join(addresses))
 	}
@@ -181,7 +190,7 @@ func checkFamilies(r *check.Report, config *check.Rendered) {
 			severity = diagnosis.Failure // no service has a pod
 		}
 
-		r.Add(severity, config.File.At("cluster.network"), "declare pod and service subnets of the same families",
+		r.Add(severity, networkPlace(config), "declare pod and service subnets of the same families",
 			"the service subnets are %s, the pod subnets %s", services, pods)
 
 		return
@@ -200,7 +209,7 @@ func checkFamilies(r *check.Report, config *check.Rendered) {
 			severity = diagnosis.Failure
 		}
 
-		r.Add(severity, config.File.At("cluster.network"),
+		r.Add(severity, networkPlace(config),
 			"declare subnets of the nodes' families, or give "+config.Name+" an address of each",
 			"the service subnets are %s, and all addresses of %s are %s", services, config.Name, own)
 	}
@@ -274,10 +283,6 @@ func checkPodSize(r *check.Report, in *check.Input) {
 
 // managerArguments are the controller manager's extra arguments by name.
 func managerArguments(c *check.Rendered, name string) []string {
-	if c.Provider.RawV1Alpha1().ClusterConfig.ControllerManagerConfig == nil {
-		return nil
-	}
-
 	return c.ControllerManager().ExtraArgs()[name]
 }
 
@@ -345,7 +350,7 @@ func checkSubnetsAgree(r *check.Report, in *check.Input) {
 				severity = diagnosis.Failure
 			}
 
-			r.Add(severity, config.File.At("cluster.network"),
+			r.Add(severity, networkPlace(config),
 				"generate the machine configs again: `mage config:generate`",
 				"%s has %s, and most others have %s", config.Name, mine, common)
 		}

@@ -98,7 +98,7 @@ func checkNodeIPs(r *check.Report, in *check.Input) {
 			severity, all = diagnosis.Warning, "by which the node is declared"
 		}
 
-		r.Add(severity, config.File.At("machine.kubelet.nodeIP.validSubnets"),
+		r.Add(severity, config.At("machine.kubelet.nodeIP.validSubnets"),
 			in.Regenerate("put the subnet of "+node.Name+" into kubelet.nodeIP.validSubnets"),
 			"kubelet.nodeIP.validSubnets (%s) leaves out %s, %s", strings.Join(valid, ", "), check.Join(addresses), all)
 	})

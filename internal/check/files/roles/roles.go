@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -58,8 +59,19 @@ func checkScheduling(r *check.Report, in *check.Input) {
 	}
 
 	r.Config = in.Configs[0]
-	r.Found(r.Config.File.At("cluster.allowSchedulingOnControlPlanes"), "set `allowSchedulingOnControlPlanes: true`",
+	r.Found(r.Config.At("cluster.allowSchedulingOnControlPlanes"), letsPods(r.Config),
 		"there is no worker, and none of %d control planes takes pods", len(in.Cluster.Nodes))
+}
+
+// letsPods says how to let pods on control planes.
+func letsPods(config *check.Rendered) string {
+	const field = "cluster.allowSchedulingOnControlPlanes"
+
+	if config.Called(field) != field {
+		return "take " + constants.LabelNodeRoleControlPlane + " out of " + config.Called(field)
+	}
+
+	return "set `allowSchedulingOnControlPlanes: true`"
 }
 
 // checkSchedulingVaries looks for control planes that say both.
@@ -75,7 +87,7 @@ func checkSchedulingVaries(r *check.Report, in *check.Input) {
 			first = config
 		case takes != first.ControlPlaneTakesPods():
 			r.Config = config
-			r.Found(config.File.At("cluster.allowSchedulingOnControlPlanes"), "set it for all control planes at once",
+			r.Found(config.At("cluster.allowSchedulingOnControlPlanes"), "set it for all control planes at once",
 				"%s %s, and %s %s", config.Name, takesPods(takes), first.Name, takesPods(!takes))
 		}
 	}
@@ -106,7 +118,7 @@ func checkInitType(r *check.Report, in *check.Input) {
 		}
 
 		r.Config = config
-		r.Add(severity, config.File.At("machine.type"), "write `type: controlplane`", "%s starts etcd by itself (type: init)",
+		r.Add(severity, config.At("machine.type"), "write `type: controlplane`", "%s starts etcd by itself (type: init)",
 			config.Name)
 	}
 }
@@ -147,22 +159,17 @@ const featureGates = "feature-gates"
 // kubeletArgumentGates are those of the kubelet's arguments.
 func kubeletArgumentGates(c *check.Rendered) map[string]gate {
 	return argumentGates(c.Kubelet().ExtraArgs()[featureGates],
-		c.File.At("machine.kubelet.extraArgs").Field(featureGates))
+		c.At("machine.kubelet.extraArgs").Field(featureGates))
 }
 
 // kubeletConfigGates are those of its configuration.
 func kubeletConfigGates(c *check.Rendered) map[string]gate {
 	gates := map[string]gate{}
 
-	kubelet := c.Provider.RawV1Alpha1().MachineConfig.MachineKubelet
-	if kubelet == nil {
-		return gates
-	}
-
-	listed, _ := kubelet.KubeletExtraConfig.Object["featureGates"].(map[string]any)
+	listed, _ := c.Kubelet().ExtraConfig()["featureGates"].(map[string]any)
 	for name, value := range listed {
 		if on, ok := value.(bool); ok {
-			gates[name] = gate{on: on, at: c.File.At("machine.kubelet.extraConfig.featureGates").Field(name)}
+			gates[name] = gate{on: on, at: c.At("machine.kubelet.extraConfig.featureGates").Field(name)}
 		}
 	}
 
@@ -179,12 +186,12 @@ func kubeletGates(c *check.Rendered) map[string]gate {
 
 // serverGates are the API server's.
 func serverGates(c *check.Rendered) map[string]gate {
-	if check.IsWorker(c) || c.Provider.RawV1Alpha1().ClusterConfig.APIServerConfig == nil {
+	if check.IsWorker(c) {
 		return nil
 	}
 
 	return argumentGates(c.APIServer().ExtraArgs()[featureGates],
-		c.File.At("cluster.apiServer.extraArgs").Field(featureGates))
+		c.At("cluster.apiServer.extraArgs").Field(featureGates))
 }
 
 // sharedGates are gates of features that have a field in the API which the kubelet acts on, with the minor version of
@@ -236,7 +243,7 @@ func checkGatesAgree(r *check.Report, in *check.Input) {
 			case !set && own[name].on && needsBoth(in, server, name):
 				told[name] = true
 				r.Config = config
-				r.Found(own[name].at, "add "+name+"=true to cluster.apiServer.extraArgs."+featureGates,
+				r.Found(own[name].at, "add "+name+"=true to "+server.Called("cluster.apiServer.extraArgs."+featureGates),
 					"%s is enabled in the kubelet of %s, and the API server of %s does not set it", name, config.Name, server.Name)
 			}
 		}
@@ -262,7 +269,7 @@ func checkGatesOfServer(r *check.Report, in *check.Input, server *check.Rendered
 
 		if len(without) > 0 {
 			r.Config = server
-			r.Found(gates[name].at, fmt.Sprintf("set machine.kubelet.extraConfig.featureGates.%s: true on all nodes", name),
+			r.Found(gates[name].at, "set "+server.Called("machine.kubelet.extraConfig.featureGates."+name)+" to true on all nodes",
 				"%s is enabled in the API server of %s, and the kubelets of %s do not set it", name, server.Name,
 				check.Some(without))
 		}
@@ -310,7 +317,7 @@ func checkGatesVary(r *check.Report, in *check.Input) {
 		for _, name := range slices.Sorted(maps.Keys(common)) {
 			if _, set := mine[name]; !set {
 				r.Config = config
-				r.Found(config.File.At("cluster.apiServer"), "set "+featureGates+" in a patch of all control planes",
+				r.Found(config.At("cluster.apiServer"), "set "+featureGates+" in a patch of all control planes",
 					"%s is not set on %s, and %s on %s",
 					name, config.Name, common[name], first.Name)
 			}

@@ -21,28 +21,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
-// authority is a certificate authority in a machine config.
-type authority struct {
-	path string
-	*pki.PEMEncodedCertificateAndKey
-}
-
-// authorities are those whose keys control planes sign with; workers have the certificates of some.
-func authorities(c *check.Rendered) []authority {
-	raw := c.Provider.RawV1Alpha1()
-
-	list := []authority{
-		{"machine.ca", raw.MachineConfig.MachineCA}, {"cluster.ca", raw.ClusterConfig.ClusterCA},
-		{"cluster.aggregatorCA", raw.ClusterConfig.ClusterAggregatorCA},
-	}
-
-	if etcd := raw.ClusterConfig.EtcdConfig; etcd != nil {
-		list = append(list, authority{"cluster.etcd.ca", etcd.RootCA})
-	}
-
-	return slices.DeleteFunc(list, func(a authority) bool { return a.PEMEncodedCertificateAndKey == nil })
-}
-
 // sharedKey is a secret that all control planes have in common, besides those that all nodes have.
 type sharedKey struct {
 	path     string
@@ -54,28 +32,19 @@ var sharedKeys = []sharedKey{
 	{"cluster.etcd.ca", authorityKey("cluster.etcd.ca"), diagnosis.Failure},
 	{"cluster.aggregatorCA", authorityKey("cluster.aggregatorCA"), diagnosis.Warning},
 	{"cluster.serviceAccount", func(c *check.Rendered) string {
-		if account := c.Provider.RawV1Alpha1().ClusterConfig.ClusterServiceAccount; account != nil {
-			return string(bytes.TrimSpace(account.Key))
-		}
-
-		return ""
+		return string(bytes.TrimSpace(c.ServiceAccountKey()))
 	}, diagnosis.Failure},
-	{"cluster.secretboxEncryptionSecret", func(c *check.Rendered) string {
-		return c.Provider.RawV1Alpha1().ClusterConfig.ClusterSecretboxEncryptionSecret
-	}, diagnosis.Failure},
-	{"cluster.aescbcEncryptionSecret",
-		func(c *check.Rendered) string {
-			return c.Provider.RawV1Alpha1().ClusterConfig.ClusterAESCBCEncryptionSecret
-		},
+	{"cluster.secretboxEncryptionSecret", func(c *check.Rendered) string { return c.SecretboxSecret() },
 		diagnosis.Failure},
+	{"cluster.aescbcEncryptionSecret", func(c *check.Rendered) string { return c.AESCBCSecret() }, diagnosis.Failure},
 }
 
 // authorityKey gives the public key of an authority: its certificate may be renewed. It is empty where there is none
 // that can be read.
 func authorityKey(path string) func(*check.Rendered) string {
 	return func(c *check.Rendered) string {
-		for _, authority := range authorities(c) {
-			if certificate, err := authority.GetCert(); authority.path == path && err == nil {
+		for _, authority := range c.Authorities() {
+			if certificate, err := authority.GetCert(); authority.Field == path && err == nil {
 				return string(certificate.RawSubjectPublicKeyInfo)
 			}
 		}
@@ -103,7 +72,7 @@ func checkSharedKeys(r *check.Report, in *check.Input) {
 		for _, config := range controlPlanes {
 			if value := key.of(config); value != "" && value != common {
 				r.Config = config
-				r.Add(key.severity, config.File.At(key.path), machineconfig.HowToGenerate,
+				r.Add(key.severity, config.At(key.path), machineconfig.HowToGenerate,
 					"%s of %s is another one than the other control planes'", key.path, config.Name)
 			}
 		}
@@ -122,7 +91,7 @@ func checkAuthorityDates(r *check.Report, in *check.Input) {
 
 		seen[string(certificate.Raw)] = true
 		r.Config = config
-		place := config.File.At(path)
+		place := config.At(path)
 
 		severity := diagnosis.Failure
 		if accepted {
@@ -140,8 +109,8 @@ func checkAuthorityDates(r *check.Report, in *check.Input) {
 	}
 
 	for _, config := range in.Configs {
-		for _, authority := range authorities(config) {
-			judge(config, authority.path+".crt", authority.Crt, false)
+		for _, authority := range config.Authorities() {
+			judge(config, authority.Field+".crt", authority.Crt, false)
 		}
 
 		for i, accepted := range config.AcceptedCAs() {
@@ -157,7 +126,7 @@ func checkAuthorityKeys(r *check.Report, in *check.Input) {
 	judged := map[string]bool{}
 
 	for _, config := range in.Configs {
-		for _, authority := range authorities(config) {
+		for _, authority := range config.Authorities() {
 			pair := string(authority.Crt) + "\x00" + string(authority.Key)
 			foreign, known := judged[pair]
 
@@ -168,8 +137,8 @@ func checkAuthorityKeys(r *check.Report, in *check.Input) {
 
 			if foreign {
 				r.Config = config
-				r.Found(config.File.At(authority.path+".key"), machineconfig.HowToGenerate,
-					"the key of %s does not belong to its certificate", authority.path)
+				r.Found(config.At(authority.Field+".key"), machineconfig.HowToGenerate,
+					"the key of %s does not belong to its certificate", authority.Field)
 			}
 		}
 	}
@@ -212,7 +181,7 @@ func checkSecretForms(r *check.Report, config *check.Rendered) {
 		refers := slices.ContainsFunc(machineconfig.Placeholders(config.Bytes),
 			func(found machineconfig.Placeholder) bool { return found.Field == form.path })
 		if !refers {
-			r.Add(form.severity, config.File.At(form.path),
+			r.Add(form.severity, config.At(form.path),
 				"take it from the cluster's secrets file, or "+machineconfig.HowToGenerate, "%s is not %s", form.path, form.want)
 		}
 	}
@@ -220,36 +189,32 @@ func checkSecretForms(r *check.Report, config *check.Rendered) {
 
 // secretForms are the secrets that a node uses.
 func secretForms(c *check.Rendered) []secretForm {
-	raw := c.Provider.RawV1Alpha1()
-
 	forms := []secretForm{
-		{"machine.token", raw.MachineConfig.MachineToken, secrettext.IsBootstrapToken,
+		{"machine.token", c.MachineToken(), secrettext.IsBootstrapToken,
 			"a token of 6 and 16 letters and digits, as abcdef.0123456789abcdef", diagnosis.Warning},
-		{"cluster.token", raw.ClusterConfig.BootstrapToken, secrettext.IsBootstrapToken,
+		{"cluster.token", c.BootstrapToken(), secrettext.IsBootstrapToken,
 			"a token of 6 and 16 letters and digits, as abcdef.0123456789abcdef", diagnosis.Failure},
-		{"cluster.secret", raw.ClusterConfig.ClusterSecret, base64Of(16, 24, 32), "32 bytes in base64", diagnosis.Warning},
+		{"cluster.secret", c.ClusterSecret(), base64Of(16, 24, 32), "32 bytes in base64", diagnosis.Warning},
 	}
 
 	if check.IsControlPlane(c) {
 		forms = append(forms,
-			secretForm{"cluster.secretboxEncryptionSecret", raw.ClusterConfig.ClusterSecretboxEncryptionSecret, base64Of(32),
+			secretForm{"cluster.secretboxEncryptionSecret", c.SecretboxSecret(), base64Of(32),
 				"32 bytes in base64", diagnosis.Failure},
-			secretForm{"cluster.aescbcEncryptionSecret", raw.ClusterConfig.ClusterAESCBCEncryptionSecret, base64Of(16, 24, 32),
+			secretForm{"cluster.aescbcEncryptionSecret", c.AESCBCSecret(), base64Of(16, 24, 32),
 				"32 bytes in base64", diagnosis.Failure},
 		)
 
-		if account := raw.ClusterConfig.ClusterServiceAccount; account != nil {
-			forms = append(forms, secretForm{"cluster.serviceAccount.key", string(account.Key), isKey, "a private key",
-				diagnosis.Failure})
-		}
+		forms = append(forms, secretForm{"cluster.serviceAccount.key", string(c.ServiceAccountKey()), isKey, "a private key",
+			diagnosis.Failure})
 	}
 
-	for _, authority := range authorities(c) {
-		forms = append(forms, secretForm{authority.path + ".crt", string(authority.Crt), isCertificate, "a certificate",
+	for _, authority := range c.Authorities() {
+		forms = append(forms, secretForm{authority.Field + ".crt", string(authority.Crt), isCertificate, "a certificate",
 			diagnosis.Failure})
 
 		if check.IsControlPlane(c) {
-			forms = append(forms, secretForm{authority.path + ".key", string(authority.Key), isKey, "a private key",
+			forms = append(forms, secretForm{authority.Field + ".key", string(authority.Key), isKey, "a private key",
 				diagnosis.Failure})
 		}
 	}
@@ -297,9 +262,7 @@ func checkClientRole(r *check.Report, in *check.Input) {
 // ignoresRoles reports whether a node's config asks for what older versions of Talos do: to let every client do
 // everything.
 func ignoresRoles(c *check.Rendered) bool {
-	features := c.Provider.RawV1Alpha1().MachineConfig.MachineFeatures
-
-	return features != nil && features.RBAC != nil && !*features.RBAC
+	return c.RBAC() != nil && !*c.RBAC()
 }
 
 // checkClientIssuer looks for a client certificate that no node would believe.

@@ -89,7 +89,7 @@ func checkBundleOfConfigs(r *check.Report, in *check.Input) {
 
 			told[secret.path] = true
 			r.Config = config
-			r.Found(config.File.At(secret.path),
+			r.Found(config.At(secret.path),
 				machineconfig.HowToGenerate+", before the cluster exists; afterwards restore "+in.SecretsFile.Shown,
 				"%s of %s is another one than in %s", secret.path, config.Name, in.SecretsFile.Shown)
 		}
@@ -100,11 +100,9 @@ func checkBundleOfConfigs(r *check.Report, in *check.Input) {
 type bundleSecret struct{ path, value string }
 
 func bundleSecrets(c *check.Rendered) []bundleSecret {
-	raw := c.Provider.RawV1Alpha1()
-
 	found := []bundleSecret{
-		{"machine.token", raw.MachineConfig.MachineToken}, {"cluster.token", raw.ClusterConfig.BootstrapToken},
-		{"cluster.id", raw.ClusterConfig.ClusterID}, {"cluster.secret", raw.ClusterConfig.ClusterSecret},
+		{"machine.token", c.MachineToken()}, {"cluster.token", c.BootstrapToken()},
+		{"cluster.id", c.ClusterID()}, {"cluster.secret", c.ClusterSecret()},
 	}
 
 	for _, key := range sharedKeys {

@@ -47,37 +47,26 @@ func components(config *check.Rendered) []component {
 		"keep-terminated-pod-volumes": 31}
 
 	list := []component{{kubelet, config.Kubelet().ExtraArgs(),
-		config.File.At("machine.kubelet.extraArgs"), kubeletOwn, kubeletGone}}
+		config.At("machine.kubelet.extraArgs"), kubeletOwn, kubeletGone}}
 
 	if check.IsWorker(config) {
 		return list
 	}
 
-	cluster, raw := config.Provider.Cluster(), config.Provider.RawV1Alpha1().ClusterConfig
-	place := func(section string) check.Place { return config.File.At("cluster." + section + ".extraArgs") }
+	place := func(section string) check.Place { return config.At("cluster." + section + ".extraArgs") }
 
-	if raw.APIServerConfig != nil {
-		list = append(list, component{apiServer, config.APIServer().ExtraArgs(), place("apiServer"), apiServerOwn,
-			map[string]int{"insecure-port": 24, "insecure-bind-address": 24, "basic-auth-file": 19}})
-	}
+	list = append(list,
+		component{apiServer, config.APIServer().ExtraArgs(), place("apiServer"), apiServerOwn,
+			map[string]int{"insecure-port": 24, "insecure-bind-address": 24, "basic-auth-file": 19}},
+		component{controllerManager, config.ControllerManager().ExtraArgs(), place("controllerManager"),
+			controllerManagerOwn, map[string]int{"port": 24, "address": 24, "pod-eviction-timeout": 27,
+				"enable-taint-manager": 27}},
+		component{scheduler, config.Scheduler().ExtraArgs(), place("scheduler"), schedulerOwn,
+			map[string]int{"port": 24, "address": 24, "policy-config-file": 23, "algorithm-provider": 23}},
+		component{etcd, config.Etcd().ExtraArgs(), place("etcd"), etcdOwn, nil})
 
-	if raw.ControllerManagerConfig != nil {
-		list = append(list, component{controllerManager, config.ControllerManager().ExtraArgs(),
-			place("controllerManager"), controllerManagerOwn, map[string]int{"port": 24, "address": 24,
-				"pod-eviction-timeout": 27, "enable-taint-manager": 27}})
-	}
-
-	if raw.SchedulerConfig != nil {
-		list = append(list, component{scheduler, config.Scheduler().ExtraArgs(), place("scheduler"), schedulerOwn,
-			map[string]int{"port": 24, "address": 24, "policy-config-file": 23, "algorithm-provider": 23}})
-	}
-
-	if raw.ProxyConfig != nil && config.Proxy().Enabled() {
+	if config.Proxy().Enabled() {
 		list = append(list, component{proxy, config.Proxy().ExtraArgs(), place("proxy"), []string{"kubeconfig"}, nil})
-	}
-
-	if raw.EtcdConfig != nil {
-		list = append(list, component{etcd, cluster.Etcd().ExtraArgs(), place("etcd"), etcdOwn, nil})
 	}
 
 	return list
@@ -118,7 +107,7 @@ func checkArguments(r *check.Report, config *check.Rendered) {
 
 			switch {
 			case !argumentName.MatchString(name):
-				r.Found(place, howToWrite(component, name), "%s has no argument --%s", component.name, name)
+				r.Found(place, howToWrite(config, component, name), "%s has no argument --%s", component.name, name)
 			case slices.Contains(component.own, name):
 				r.Found(place, "take it out", "Talos sets --%s of %s itself, and starts it with no other", name, component.name)
 			case listed && minorKnown && minor >= gone:
@@ -136,21 +125,16 @@ var fieldName = pattern.New(`^[a-z][A-Za-z0-9]*$`)
 
 // checkKubeletFields looks for arguments among the fields of the kubelet's configuration.
 func checkKubeletFields(r *check.Report, config *check.Rendered) {
-	kubelet := config.Provider.RawV1Alpha1().MachineConfig.MachineKubelet
-	if kubelet == nil {
-		return
-	}
-
-	for _, name := range slices.Sorted(maps.Keys(kubelet.KubeletExtraConfig.Object)) {
+	for _, name := range slices.Sorted(maps.Keys(config.Kubelet().ExtraConfig())) {
 		if !fieldName.MatchString(name) {
-			r.Found(config.File.At("machine.kubelet.extraConfig").Field(name), "write "+camelCase(strings.TrimLeft(name, "-"))+
-				", or move it to machine.kubelet.extraArgs", "the kubelet's configuration has no field %s", name)
+			r.Found(config.At("machine.kubelet.extraConfig").Field(name), "write "+camelCase(strings.TrimLeft(name, "-"))+
+				", or move it to "+config.Called("machine.kubelet.extraArgs"), "the kubelet's configuration has no field %s", name)
 		}
 	}
 }
 
 // howToWrite is what to do about a name that no argument has.
-func howToWrite(component component, name string) string {
+func howToWrite(config *check.Rendered, component component, name string) string {
 	plain := strings.TrimLeft(name, "-")
 
 	switch {
@@ -158,7 +142,7 @@ func howToWrite(component component, name string) string {
 		return "write " + plain + ": Talos adds the dashes"
 	case component.name == kubelet:
 		return "write the argument as `kubelet --help` does; fields of its configuration belong into " +
-			"machine.kubelet.extraConfig"
+			config.Called("machine.kubelet.extraConfig")
 	default:
 		return "write the argument as `" + component.name + " --help` does: in lower case, with dashes"
 	}
@@ -186,7 +170,6 @@ type undone struct {
 // settingsWithArguments are the settings of a machine config that arguments take the place of; those that are not set
 // have no value.
 func settingsWithArguments(config *check.Rendered) []undone {
-	cluster := config.Provider.Cluster()
 	settings := []undone{
 		{kubelet, "cluster-domain", "cluster.network.dnsDomain", config.Network().DNSDomain()},
 		{kubelet, "cluster-dns", "machine.kubelet.clusterDNS",
@@ -200,7 +183,7 @@ func settingsWithArguments(config *check.Rendered) []undone {
 		{proxy, "cluster-cidr", "cluster.network.podSubnets", joined(config.PodSubnets())},
 	}
 
-	if cluster.ExternalCloudProvider().Enabled() {
+	if config.HasExternalCloudProvider() {
 		settings = append(settings, undone{kubelet, "cloud-provider", "cluster.externalCloudProvider", "external"})
 	}
 
@@ -208,8 +191,8 @@ func settingsWithArguments(config *check.Rendered) []undone {
 		settings = append(settings, undone{apiServer, "secure-port", "cluster.controlPlane.localAPIServerPort",
 			strconv.Itoa(config.APIServer().APIPort())})
 
-		if declared := config.Provider.RawV1Alpha1().ClusterConfig.ProxyConfig; declared != nil {
-			settings = append(settings, undone{proxy, "proxy-mode", "cluster.proxy.mode", declared.ModeConfig})
+		if mode := "cluster.proxy.mode"; config.At(mode).Exists() {
+			settings = append(settings, undone{proxy, "proxy-mode", mode, config.Proxy().Mode()})
 		}
 
 		if config.CNI() == constants.FlannelCNI {
@@ -240,7 +223,8 @@ func checkUndoneSettings(r *check.Report, config *check.Rendered) {
 			value, set := component.value(setting.argument)
 			if component.name == setting.component && set && setting.value != "" && !agrees(value, setting.value) {
 				r.Found(component.at.Field(setting.argument), "keep one of the two",
-					"--%s=%s of %s undoes %s, which is %s", setting.argument, value, component.name, setting.setting, setting.value)
+					"--%s=%s of %s undoes %s, which is %s", setting.argument, value, component.name,
+					config.Called(setting.setting), setting.value)
 			}
 		}
 	}
@@ -270,19 +254,14 @@ func agrees(value, setting string) bool {
 
 // checkExtraConfig compares the kubelet's arguments with the fields of its configuration that are called alike.
 func checkExtraConfig(r *check.Report, config *check.Rendered, kubelet component) {
-	declared := config.Provider.RawV1Alpha1().MachineConfig.MachineKubelet
-	if declared == nil {
-		return
-	}
-
 	for _, name := range slices.Sorted(maps.Keys(kubelet.added)) {
 		field := camelCase(name)
 		value, _ := kubelet.value(name)
-		written, set := declared.KubeletExtraConfig.Object[field]
+		written, set := config.Kubelet().ExtraConfig()[field]
 
 		if text := fmt.Sprint(written); set && isPlain(written) && text != value {
-			r.Found(kubelet.at.Field(name), "keep one of the two", "--%s=%s undoes machine.kubelet.extraConfig.%s, which is %s",
-				name, value, field, text)
+			r.Found(kubelet.at.Field(name), "keep one of the two", "--%s=%s undoes %s, which is %s", name, value,
+				config.Called("machine.kubelet.extraConfig."+field), text)
 		}
 	}
 }

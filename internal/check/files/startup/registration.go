@@ -30,13 +30,8 @@ func checkRegistration(r *check.Report, config *check.Rendered) {
 		}
 	}
 
-	declared := config.Provider.RawV1Alpha1().MachineConfig.MachineKubelet
-	if declared == nil {
-		return
-	}
-
-	taints, _ := declared.KubeletExtraConfig.Object["registerWithTaints"].([]any)
-	place := config.File.At("machine.kubelet.extraConfig.registerWithTaints")
+	taints, _ := config.Kubelet().ExtraConfig()["registerWithTaints"].([]any)
+	place := config.At("machine.kubelet.extraConfig.registerWithTaints")
 
 	for i, taint := range taints {
 		if why := unusableTaint(writtenTaint(taint)); why != "" {
@@ -125,8 +120,8 @@ func checkWorkerTaints(r *check.Report, config *check.Rendered) {
 		return
 	}
 
-	for _, key := range slices.Sorted(maps.Keys(config.Node().Taints())) {
-		r.Found(config.File.At("machine.nodeTaints"), "register the node with it: machine.kubelet.extraConfig."+
-			"registerWithTaints, a list of key, value and effect", "a worker may not set the taint %s itself", key)
+	for _, key := range slices.Sorted(maps.Keys(config.NodeTaints())) {
+		r.Found(config.At("machine.nodeTaints"), "register the node with it: "+
+			config.Called("machine.kubelet.extraConfig.registerWithTaints")+", a list of key, value and effect", "a worker may not set the taint %s itself", key)
 	}
 }

@@ -32,13 +32,13 @@ func Checks() []check.Check {
 // checkCreatedFiles looks for files that Talos can't create. Static pods and containerd's configuration have places of
 // their own.
 func checkCreatedFiles(r *check.Report, config *check.Rendered) {
-	for i, file := range config.Provider.RawV1Alpha1().MachineConfig.MachineFiles {
+	for i, file := range config.Files() {
 		if file == nil || file.FileOp != "create" || file.FilePath == "/etc/"+constants.CRICustomizationConfigPart ||
 			path.Dir(file.FilePath) == constants.ManifestsDirectory || isIn(file.FilePath, "var") {
 			continue
 		}
 
-		r.Found(config.File.At("machine.files").Item(i).Field("path"),
+		r.Found(config.At("machine.files").Item(i).Field("path"),
 			"put it below /var, or write `op: overwrite` for a file that Talos has",
 			"%s is to be created, and that is possible below /var only", file.FilePath)
 	}
@@ -54,12 +54,7 @@ func isIn(file string, folders ...string) bool {
 // checkMounts looks for mounts into the kubelet whose source is not there and can't be made: Talos makes missing
 // folders, and can do so in few places.
 func checkMounts(r *check.Report, config *check.Rendered) {
-	kubelet := config.Provider.RawV1Alpha1().MachineConfig.MachineKubelet
-	if kubelet == nil {
-		return
-	}
-
-	for i, mount := range kubelet.KubeletExtraMounts {
+	for i, mount := range config.Kubelet().ExtraMounts() {
 		source := path.Clean(mount.Source)
 
 		// What an image or an extension has at other places is not known.
@@ -69,7 +64,7 @@ func checkMounts(r *check.Report, config *check.Rendered) {
 			continue
 		}
 
-		r.Found(config.File.At("machine.kubelet.extraMounts").Item(i).Field("source"),
+		r.Found(config.At("machine.kubelet.extraMounts").Item(i).Field("source"),
 			"take a folder below /var; a user volume is mounted at "+constants.UserVolumeMountPoint+"/<name>",
 			"the source %s does not exist, and can't be made: nothing outside of /var is writable", source)
 	}
@@ -86,15 +81,15 @@ func checkInlineManifests(r *check.Report, in *check.Input) {
 
 		r.Config = config
 
-		for i, manifest := range config.Provider.RawV1Alpha1().ClusterConfig.ClusterInlineManifests {
-			why := unusableManifest(manifest.InlineManifestContents)
-			if why == "" || told[manifest.InlineManifestName+why] {
+		for _, manifest := range config.InlineManifests() {
+			why := unusableManifest(manifest.Text)
+			if why == "" || told[manifest.Name+why] {
 				continue
 			}
 
-			told[manifest.InlineManifestName+why] = true
-			r.Found(config.File.At("cluster.inlineManifests").Item(i).Field("contents").Masked(), "correct the manifest",
-				"the inline manifest %s %s", manifest.InlineManifestName, why)
+			told[manifest.Name+why] = true
+			r.Found(config.File.In(manifest.Document, manifest.Key).Masked(), "correct the manifest",
+				"the inline manifest %s %s", manifest.Name, why)
 		}
 	}
 }

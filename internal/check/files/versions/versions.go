@@ -114,17 +114,14 @@ func checkConfigOlder(r *check.Report, rendered *check.Rendered) {
 	}
 
 	contract := r.In.Contract()
-	raw := rendered.Provider.RawV1Alpha1().MachineConfig
 
 	// RBAC is what configs say up to 1.11 and not later.
-	if contract == nil || !contract.MultidocNetworkConfigSupported() || raw.MachineFeatures == nil ||
-		raw.MachineFeatures.RBAC == nil ||
-		rendered.HasDocument("HostnameConfig") || raw.MachineInstall == nil ||
-		raw.MachineInstall.InstallGrubUseUKICmdline != nil {
+	if contract == nil || !contract.MultidocNetworkConfigSupported() || rendered.RBAC() == nil ||
+		rendered.HasDocument("HostnameConfig") || !rendered.HasInstall() || rendered.DecidesUKICmdline() {
 		return
 	}
 
-	r.Found(rendered.File.At("machine.features.rbac"), machineconfig.HowToGenerate,
+	r.Found(rendered.At("machine.features.rbac"), machineconfig.HowToGenerate,
 		"the config is made for Talos 1.11 or older, and talosVersion is %s", r.In.Cluster.TalosVersion)
 }
 
@@ -189,7 +186,7 @@ func Components(rendered *check.Rendered) []Component {
 // declared reports whether the config itself names the image; else it is the default of this program's machinery, and
 // tells nothing.
 func (c Component) declared(rendered *check.Rendered) bool {
-	return rendered.File.Places.Has("", c.field)
+	return rendered.At(c.field).Exists()
 }
 
 // Tag is the image's version.
@@ -241,10 +238,10 @@ func checkSkew(r *check.Report, in *check.Input) {
 
 			switch {
 			case slices.Compare(own[:2], first[:2]) > 0:
-				r.Found(config.File.At(part.field), "upgrade the API servers first",
+				r.Found(config.At(part.field), "upgrade the API servers first",
 					"the %s of %s is %s, and newer than an API server, which is %s", part.name, config.Name, tag, oldest)
 			case own[0] == last[0] && last[1]-own[1] > mostBehind[part.name]:
-				r.Found(config.File.At(part.field), "use the API servers' version",
+				r.Found(config.At(part.field), "use the API servers' version",
 					"the %s of %s is %s, and too old for API servers of %s", part.name, config.Name, tag, newest)
 			}
 		}
@@ -256,7 +253,7 @@ func checkDeclaredKubernetes(r *check.Report, in *check.Input) {
 	eachKubelet(in, func(config *check.Rendered, kubelet Component, tag, declared string) {
 		if tag != declared {
 			r.Config = config
-			r.Found(config.File.At(kubelet.field), machineconfig.HowToGenerate,
+			r.Found(config.At(kubelet.field), machineconfig.HowToGenerate,
 				"the kubelet of %s is %s, and kubernetesVersion is %s", config.Name, tag, declared)
 		}
 	})
@@ -294,10 +291,10 @@ func checkKubernetesPath(r *check.Report, in *check.Input) {
 		told[tag], r.Config = true, config
 
 		if steps < 0 {
-			r.Found(config.File.At(kubelet.field), "declare "+tag+" or newer",
+			r.Found(config.At(kubelet.field), "declare "+tag+" or newer",
 				"kubernetesVersion %s is older than the %s of %s: Kubernetes does not go back", declared, tag, config.Name)
 		} else {
-			r.Found(config.File.At(kubelet.field), fmt.Sprintf("upgrade to v%d.%d first", from[0], from[1]+1),
+			r.Found(config.At(kubelet.field), fmt.Sprintf("upgrade to v%d.%d first", from[0], from[1]+1),
 				"from the %s of %s to kubernetesVersion %s it is %d minor versions, and Kubernetes goes one at a time", tag,
 				config.Name, declared, steps)
 		}
@@ -339,7 +336,7 @@ func checkConfigKubernetes(r *check.Report, rendered *check.Rendered) {
 		}
 
 		if err := release.Fit(tag, talos); contradicts(err) {
-			r.Found(rendered.File.At(part.field), "change kubernetesVersion, or the installer", "the %s is %s, and %s: %s",
+			r.Found(rendered.At(part.field), "change kubernetesVersion, or the installer", "the %s is %s, and %s: %s",
 				part.name, tag, why, err)
 
 			return

@@ -84,6 +84,24 @@ var topLevel = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 	{Type: "locals"},
 }}
 
+// Refuse says which file of a folder can't be one of OpenTofu's, such as a pipe: it would not come to its end.
+func Refuse(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil //nolint:nilerr // Read says so
+	}
+
+	for _, entry := range entries {
+		path := filepath.Join(folder, entry.Name())
+
+		if err := plainfile.Refuse(path); err != nil && isConfig(entry.Name(), entries) {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+	}
+
+	return nil
+}
+
 // module reads a folder's blocks; its variables come as they are declared.
 func (r *reader) module(folder string) (*Module, hcl.Blocks, error) {
 	entries, err := os.ReadDir(folder)

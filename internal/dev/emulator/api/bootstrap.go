@@ -19,6 +19,15 @@ const (
 	bootstrapTimeWait = 5 * time.Second
 )
 
+// bootstrapAllowed reports whether the node has what a Bootstrap needs, and is not about to reboot into what an
+// unattended install has written.
+func (s *etcdAPI) bootstrapAllowed(ctx context.Context) bool {
+	b := s.boot
+	up := func() bool { return b.Services.Up(service.CRI) }
+
+	return b.Etcd.Within(ctx, bootstrapCRIWait, up) && !b.Unattended.Unfinished()
+}
+
 // Bootstrap makes this node's etcd the first of a new cluster. It looks at this node alone: nothing stops a second
 // control plane from making a second cluster.
 func (s *etcdAPI) Bootstrap(ctx context.Context,
@@ -27,7 +36,7 @@ func (s *etcdAPI) Bootstrap(ctx context.Context,
 
 	b.Log("bootstrap request received")
 
-	if !b.Etcd.Within(ctx, bootstrapCRIWait, func() bool { return b.Services.Up(service.CRI) }) {
+	if !s.bootstrapAllowed(ctx) {
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	}
 
@@ -37,6 +46,10 @@ func (s *etcdAPI) Bootstrap(ctx context.Context,
 
 	if err := onlyOnControlPlane(b, "bootstrap"); err != nil {
 		return nil, err
+	}
+
+	if !b.Etcd.Wanted() {
+		return nil, status.Error(codes.InvalidArgument, "etcd is not configured, bootstrap is not possible")
 	}
 
 	if !b.Etcd.Within(ctx, bootstrapTimeWait, b.Synced) {

@@ -57,6 +57,9 @@ type Options struct {
 	Limit func(ctx context.Context, check string) (context.Context, context.CancelFunc)
 	// NeedsCNI makes a cluster wait for Ready nodes even if its machine configs leave the CNI to somebody else.
 	NeedsCNI bool
+	// Optional makes the checks of etcd and kubelet first look whether these are declared, which administrators alone can,
+	// and a cluster without bootstrap manifests one whose CNI is somebody else's.
+	Optional bool
 }
 
 // Names of checks that some releases treat in their own way.
@@ -68,7 +71,7 @@ const (
 // check is something that has to be true of a cluster.
 type check struct {
 	name   string
-	assert func(ctx context.Context, c *Cluster) error
+	assert assertion
 	// attempt is how long one attempt may take, in wall time.
 	attempt time.Duration
 }
@@ -82,14 +85,16 @@ const (
 	firstKube    = 30 * time.Second // the first one that needs Kubernetes
 )
 
-func checks(options Options) []check {
-	withCNI := func(assert func(context.Context, *Cluster) error) func(context.Context, *Cluster) error {
-		if options.NeedsCNI {
-			return assert
-		}
+// assertion is an error while something is not true of a cluster.
+type assertion func(ctx context.Context, c *Cluster) error
 
+func always(assert assertion) assertion { return assert }
+
+// unless skips an assertion about what a cluster leaves out.
+func unless(leftOut question) func(assertion) assertion {
+	return func(assert assertion) assertion {
 		return func(ctx context.Context, c *Cluster) error {
-			if missing, err := cniLeftOut(ctx, c); err != nil {
+			if missing, err := leftOut(ctx, c); err != nil {
 				return err
 			} else if missing {
 				return errSkip
@@ -98,16 +103,28 @@ func checks(options Options) []check {
 			return assert(ctx, c)
 		}
 	}
+}
+
+func checks(options Options) []check {
+	withEtcd, withKubelet, withCNI := always, always, unless(cniLeftOut)
+
+	if options.Optional {
+		withEtcd, withKubelet, withCNI = unless(etcdLeftOut), unless(kubeletLeftOut), unless(noManifestsOr(cniLeftOut))
+	}
+
+	if options.NeedsCNI {
+		withCNI = always
+	}
 
 	return []check{
-		{"etcd to be healthy", serviceHealthy("etcd"), usualAttempt},
-		{"etcd members to be consistent across nodes", etcdConsistent, usualAttempt},
-		{"etcd members to be control plane nodes", etcdOnControlPlanes, usualAttempt},
+		{"etcd to be healthy", withEtcd(serviceHealthy("etcd")), usualAttempt},
+		{"etcd members to be consistent across nodes", withEtcd(etcdConsistent), usualAttempt},
+		{"etcd members to be control plane nodes", withEtcd(etcdOnControlPlanes), usualAttempt},
 		{"apid to be ready", apidReady, usualAttempt},
 		{"all nodes memory sizes", memorySizes, usualAttempt},
 		{"all nodes disk sizes", diskSizes, usualAttempt},
 		{NoDiagnostics, diagnostics, usualAttempt},
-		{"kubelet to be healthy", serviceHealthy("kubelet"), usualAttempt},
+		{"kubelet to be healthy", withKubelet(serviceHealthy("kubelet")), usualAttempt},
 		{"all nodes to finish boot sequence", booted, usualAttempt},
 		{"all k8s nodes to report", nodesReported, firstKube},
 		{"all control plane static pods to be running", staticPods, usualAttempt},

@@ -19,6 +19,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/imager/quirks"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc/codes"
@@ -406,6 +407,43 @@ func cniLeftOut(ctx context.Context, c *Cluster) (bool, error) {
 	}
 
 	return manifests.TypedSpec().CNIName == constants.NoneCNI, nil
+}
+
+// question is something that a cluster answers.
+type question func(ctx context.Context, c *Cluster) (bool, error)
+
+// noManifestsOr takes a cluster without bootstrap manifests for one that leaves something out, too.
+func noManifestsOr(leftOut question) question {
+	return func(ctx context.Context, c *Cluster) (bool, error) {
+		missing, err := leftOut(ctx, c)
+		if state.IsNotFoundError(err) {
+			return true, nil
+		}
+
+		return missing, err
+	}
+}
+
+// etcdLeftOut reports whether the control plane declares no etcd.
+func etcdLeftOut(ctx context.Context, c *Cluster) (bool, error) {
+	found, err := safe.StateGetByID[*config.MachineConfig](ctx, c.Talos.COSI, config.ActiveID)
+	if err != nil {
+		return false, err
+	}
+
+	cluster := found.Config().Cluster()
+
+	return cluster == nil || cluster.Etcd() == nil || cluster.Etcd().CA() == nil, nil
+}
+
+// kubeletLeftOut reports whether the control plane runs no kubelet.
+func kubeletLeftOut(ctx context.Context, c *Cluster) (bool, error) {
+	_, err := safe.StateGetByID[*k8s.KubeletConfig](ctx, c.Talos.COSI, k8s.KubeletID)
+	if state.IsNotFoundError(err) {
+		return true, nil
+	}
+
+	return false, err
 }
 
 func staticPods(ctx context.Context, c *Cluster) error {

@@ -49,7 +49,7 @@ func (r *Rules) Validate(provider talosconfig.Provider, mode validation.RuntimeM
 
 	warnings, err := provider.ValidateAsClient(mode, validation.WithLocal())
 
-	return withoutLaterWarnings(warnings), olderProblems(err, provider.RawV1Alpha1(), mode)
+	return withoutLaterWarnings(warnings), olderProblems(err, provider, mode)
 }
 
 // RuntimeValidate checks a machine config against a machine.

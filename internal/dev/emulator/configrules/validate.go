@@ -7,8 +7,12 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
 
 // What only Talos 1.14 has against a machine config, and what it only warns of, by how the texts begin.
@@ -36,37 +40,55 @@ func isIn(beginnings []string) func(string) bool {
 }
 
 // olderProblems makes of what Talos 1.14 has against a machine config what releases before it had.
-func olderProblems(found error, config *v1alpha1.Config, mode validation.RuntimeMode) error {
+func olderProblems(found error, provider talosconfig.Provider, mode validation.RuntimeMode) error {
 	ofMain, ofOthers := split(found)
 
 	isLater := func(problem error) bool { return isIn(laterProblems)(problem.Error()) }
 	ofMain, ofOthers = slices.DeleteFunc(ofMain, isLater), slices.DeleteFunc(ofOthers, isLater)
 
-	return join(append(droppedProblems(config, mode), ofMain...), ofOthers)
+	return join(append(droppedProblems(provider.RawV1Alpha1(), mode), ofMain...),
+		append(volumeProblems(provider.Documents()), ofOthers...))
+}
+
+// volumeProblems refuses the system volumes that Talos 1.14 made settings of.
+func volumeProblems(documents []config.Document) []error {
+	var problems []error
+
+	for _, document := range documents {
+		volume, ok := document.(*block.VolumeConfigV1Alpha1)
+		if ok && slices.Contains(config.PromotableSystemVolumeNames, volume.MetaName) {
+			known := []string{
+				constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.ImageCachePartitionLabel,
+			}
+			problems = append(problems, fmt.Errorf("VolumeConfig/%s: only %q volumes are supported", volume.MetaName, known))
+		}
+	}
+
+	return problems
 }
 
 // droppedProblems is what Talos 1.14 no longer has against a main document.
-func droppedProblems(config *v1alpha1.Config, mode validation.RuntimeMode) []error {
-	if config == nil || config.MachineConfig == nil {
+func droppedProblems(main *v1alpha1.Config, mode validation.RuntimeMode) []error {
+	if main == nil || main.MachineConfig == nil {
 		return nil
 	}
 
 	var problems []error
 
-	if cluster := config.ClusterConfig; cluster != nil && cluster.Endpoint() == nil {
+	if cluster := main.ClusterConfig; cluster != nil && cluster.Endpoint() == nil {
 		problems = append(problems, errors.New("cluster controlplane endpoint is required"))
 	}
 
-	if mode.RequiresInstall() && config.MachineConfig.MachineInstall == nil { //nolint:staticcheck // of these releases
+	if mode.RequiresInstall() && main.MachineConfig.MachineInstall == nil { //nolint:staticcheck // of these releases
 		problems = append(problems, fmt.Errorf("install instructions are required in %q mode", mode))
 	}
 
-	return append(problems, kubeSpanProblems(config)...)
+	return append(problems, kubeSpanProblems(main)...)
 }
 
 // kubeSpanProblems is what a main document that turns KubeSpan on lacks.
-func kubeSpanProblems(config *v1alpha1.Config) []error {
-	if kubeSpan := config.NetworkKubeSpanConfig(); kubeSpan == nil || !kubeSpan.Enabled() || config.ClusterConfig == nil {
+func kubeSpanProblems(main *v1alpha1.Config) []error {
+	if kubeSpan := main.NetworkKubeSpanConfig(); kubeSpan == nil || !kubeSpan.Enabled() || main.ClusterConfig == nil {
 		return nil
 	}
 
@@ -76,9 +98,9 @@ func kubeSpanProblems(config *v1alpha1.Config) []error {
 		missing bool
 		text    string
 	}{
-		{len(config.DiscoveryServiceConfigs()) == 0, "discovery should be enabled"},
-		{config.ClusterConfig.ClusterID == "", "id should be set"},
-		{config.ClusterConfig.ClusterSecret == "", "secret should be set"},
+		{len(main.DiscoveryServiceConfigs()) == 0, "discovery should be enabled"},
+		{main.ClusterConfig.ClusterID == "", "id should be set"},
+		{main.ClusterConfig.ClusterSecret == "", "secret should be set"},
 	} {
 		if need.missing {
 			problems = append(problems, fmt.Errorf(".cluster.%s when .machine.network.kubespan is enabled", need.text))

@@ -1,6 +1,7 @@
 package labcluster
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,13 +21,15 @@ import (
 // Addresses that are not loopback ones are played on addresses of the lab; Environ tells a client where. The machines
 // have the declared MACs and UUIDs, and disks that fit the machine configs, rendered or not. They find the cluster's
 // endpoint in the lab too and never send anything elsewhere. A client has no such map of the endpoint: it looks for
-// Kubernetes at the declared address or name. Of the options Lab, LabOptions, Timing and Edit are heeded.
+// Kubernetes at the declared address or name. Of the options TalosVersion,
+// Lab, LabOptions, Timing and Edit are heeded; by default the machines run what is declared.
 func FromDirectory(dir string, environ []string, options Options) (*Cluster, error) {
 	declared, err := inventory.Load(inventory.Options{TalosDir: dir, Environ: environ})
 	if err != nil {
 		return nil, fmt.Errorf("read inventory: %w", err)
 	}
 
+	options.TalosVersion = cmp.Or(options.TalosVersion, declared.TalosVersion)
 	options = options.withDefaults()
 	options.LabOptions.Machines = max(options.LabOptions.Machines, len(declared.Nodes))
 
@@ -61,9 +64,7 @@ func (c *Cluster) play(declared *inventory.Cluster, options Options) error {
 		machine := c.describe(node, c.Lab.MachineAddress(i), rendered)
 		machine.Timing = options.Timing
 
-		if declared.TalosVersion != "" {
-			machine.TalosVersion = declared.TalosVersion
-		}
+		machine.TalosVersion = options.TalosVersion
 
 		if options.Edit != nil {
 			options.Edit(&machine)

@@ -63,12 +63,14 @@ type Boot struct {
 	Sequences    sequencer
 	Phases       phases
 	Installer    installer
+	Unattended   unattendedInstall
 	status       machineStatus
 	Resources    resources
 	Config       machineConfig
 	Certificates certificates
 	api          apiPort
 	Services     *service.Table
+	cri          containerRuntime
 	Etcd         etcdService
 	Kubelet      kubelet
 	controlPlane controlPlane
@@ -104,7 +106,7 @@ func newBoot(node *Node) *Boot {
 	b.Sequences = sequencer{boot: b, Runner: &sequence.Runner{Options: sequence.Options{
 		Events: b.Events, Log: b.Log, Now: b.Now, Stage: b.status.setStage,
 	}}}
-	b.Phases.boot, b.Installer.boot = b, b
+	b.Phases.boot, b.Installer.boot, b.Unattended.boot, b.cri.boot = b, b, b, b
 	b.status.boot, b.Resources.boot, b.Config.boot = b, b, b
 	b.Certificates.boot, b.api.boot, b.Etcd.boot = b, b, b
 	b.controlPlane.boot, b.Members.boot, b.Images.boot = b, b, b
@@ -142,6 +144,10 @@ func (b *Boot) run() end {
 	b.Tasks.Go(b.syncTime)
 	b.Tasks.Go(b.main)
 
+	if b.Release.UnattendedInstall {
+		b.Tasks.Go(b.Unattended.follow)
+	}
+
 	select {
 	case how = <-b.ended:
 	case <-b.Context.Done():
@@ -176,7 +182,7 @@ func (b *Boot) main() {
 		return
 	}
 
-	if !b.Node.Installed() || b.Node.ReadDrive().Staged != "" {
+	if b.installsFirst() {
 		b.Sequences.settle(sequence.Install, b.Sequences.Run(b.Context, sequence.Install, false, b.Phases.install()))
 
 		return
@@ -191,6 +197,16 @@ func (b *Boot) main() {
 	b.Sequences.settle(sequence.Boot, b.Sequences.Run(b.Context, sequence.Boot, false, b.Phases.bootUp()))
 }
 
+// installsFirst reports whether the boot only installs or upgrades. With a document that asks for an unattended install
+// no boot does; an upgrade that was left to it is then not done either.
+func (b *Boot) installsFirst() bool {
+	if b.Unattended.document() != nil {
+		return false
+	}
+
+	return !b.Node.Installed() || b.Node.ReadDrive().Staged != ""
+}
+
 // powerOn is the time from power-on to the first service.
 func (p *phases) powerOn(ctx context.Context) error {
 	return p.boot.Sleep(ctx, p.boot.Node.options.Timing.Boot)
@@ -201,6 +217,11 @@ func (p *phases) starts(name, service string) sequence.Task {
 	return sequence.Task{Name: name, Run: func(ctx context.Context) error { return p.boot.Services.Run(ctx, service, 0) }}
 }
 
+// awaitDisk waits until Talos is on a disk. A machine that is about to reboot from that goes no further.
+func (p *phases) awaitDisk(ctx context.Context) error {
+	return p.boot.changed.Until(ctx, func() bool { return p.boot.Node.Installed() && !p.boot.Unattended.Unfinished() })
+}
+
 // mountEphemeral mounts the partition that Kubernetes and etcd keep their data on.
 func (p *phases) mountEphemeral(ctx context.Context) error {
 	if err := p.boot.holdWhile(ctx, faults.LostLink); err != nil {
@@ -208,6 +229,12 @@ func (p *phases) mountEphemeral(ctx context.Context) error {
 	}
 
 	if !p.boot.Node.Faults().BootLoop {
+		p.boot.mu.Lock()
+		p.boot.cri.mounted = true
+		p.boot.mu.Unlock()
+
+		p.boot.status.notify()
+
 		return nil
 	}
 
@@ -221,27 +248,12 @@ func (p *phases) mountEphemeral(ctx context.Context) error {
 // startEverything starts Kubernetes' services and waits until every service is up.
 func (p *phases) startEverything(ctx context.Context) error {
 	timing := p.boot.Node.options.Timing
-	role := p.boot.Config.Role()
-
-	p.boot.Services.Set(service.Kubelet, service.Starting, "Starting service")
-	p.boot.Services.Set(service.Kubelet, service.Waiting, `Waiting for service "cri" to be "up", time sync, network`)
-
-	if role.IsControlPlane() {
-		p.boot.Tasks.Go(func() { p.boot.controlPlane.runTrustd(p.boot.workload) })
-		p.boot.Etcd.start(EtcdStart{})
-	}
-
-	if err := p.boot.Services.Run(ctx, service.CRI, timing.Containers); err != nil {
+	required, err := p.startServices(ctx)
+	if err != nil {
 		return err
 	}
 
-	p.boot.Kubelet.start()
 	p.boot.Tasks.Go(func() { p.boot.Members.follow(p.boot.Stopped) })
-
-	required := []string{service.Kubelet}
-	if role.IsControlPlane() {
-		required = append(required, service.Etcd, service.Trustd)
-	}
 
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if timing.BootLimit > 0 {
@@ -249,7 +261,7 @@ func (p *phases) startEverything(ctx context.Context) error {
 	}
 	defer cancel()
 
-	err := p.boot.changed.Until(limited, func() bool {
+	err = p.boot.changed.Until(limited, func() bool {
 		for _, id := range required {
 			if !p.boot.Services.WasUp(id) {
 				return false
@@ -264,6 +276,57 @@ func (p *phases) startEverything(ctx context.Context) error {
 	}
 
 	return err
+}
+
+// startServices starts what the machine config asks for, and says which services the boot waits for.
+func (p *phases) startServices(ctx context.Context) (required []string, err error) {
+	runsKubelet := p.boot.runsKubelet()
+
+	if runsKubelet {
+		p.boot.Services.Set(service.Kubelet, service.Starting, "Starting service")
+		p.boot.Services.Set(service.Kubelet, service.Waiting, `Waiting for service "cri" to be "up", time sync, network`)
+
+		if !p.boot.Node.Lab.options.Unsettled.KubeletAfterBoot {
+			required = append(required, service.Kubelet)
+		}
+	}
+
+	if p.boot.Config.Role().IsControlPlane() {
+		p.boot.Tasks.Go(func() { p.boot.controlPlane.runTrustd(p.boot.workload) })
+
+		required = append(required, service.Trustd)
+
+		if p.boot.Etcd.Wanted() {
+			p.boot.Etcd.start(EtcdStart{})
+
+			required = append(required, service.Etcd)
+		}
+	}
+
+	if err := p.startContainers(ctx); err != nil {
+		return nil, err
+	}
+
+	if runsKubelet {
+		p.boot.Kubelet.start()
+	}
+
+	return required, nil
+}
+
+// startContainers starts the containers' runtime, or what it waits for where it was loaded before.
+func (p *phases) startContainers(ctx context.Context) error {
+	if !p.boot.Release.EarlyCRI {
+		return p.boot.Services.Run(ctx, service.CRI, p.boot.Node.options.Timing.Containers)
+	}
+
+	if p.boot.Config.isolates() {
+		if err := p.boot.Services.Run(ctx, service.Sandboxd, 0); err != nil {
+			return err
+		}
+	}
+
+	return p.boot.changed.Until(ctx, func() bool { return p.boot.Services.Up(service.CRI) })
 }
 
 // holdWhile holds the boot, off the network, while its machine is lost for this reason.

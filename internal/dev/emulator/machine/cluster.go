@@ -186,7 +186,13 @@ func (c *controlPlane) releaseVIPs() {
 // runTrustd serves trustd as long as the services of the boot run and no fault keeps it down.
 func (c *controlPlane) runTrustd(ctx context.Context) {
 	c.boot.Services.Set(service.Trustd, service.Starting, "Starting service")
-	c.boot.Services.Set(service.Trustd, service.Waiting, `Waiting for service "containerd" to be "up", time sync, network`)
+
+	waiting := `Waiting for service "containerd" to be "up", time sync, network`
+	if c.boot.Unattended.document() != nil {
+		waiting += ", unattended install"
+	}
+
+	c.boot.Services.Set(service.Trustd, service.Waiting, waiting)
 
 	if c.boot.changed.Until(ctx, func() bool { return c.boot.Synced() && c.boot.Config.Hostname() != "" }) != nil {
 		return
@@ -272,6 +278,10 @@ func (c *controlPlane) options() kubernetes.Options {
 
 // run serves the Kubernetes API while the node's etcd runs.
 func (c *controlPlane) run(ctx context.Context, cluster *etcd.Cluster) {
+	if c.boot.Release.OptionalParts && c.boot.Config.Settings().K8sNetworkConfig() == nil {
+		return // and so there are no static pods
+	}
+
 	healthy := func() bool { return c.boot.Services.Passes(service.Etcd) }
 	if c.boot.changed.Until(ctx, healthy) != nil || c.startStaticPods(ctx) != nil {
 		return

@@ -132,6 +132,16 @@ func (m *machineConfig) moveAddresses(provider talosconfig.Provider) {
 	}
 }
 
+// showNames shows the names that the machine got from its disk.
+func (m *machineConfig) showNames() {
+	m.boot.Resources.showNetwork()
+
+	if m.Active() != nil && m.Hostname() != "" {
+		m.boot.Resources.showNodename()
+		m.boot.Resources.showIdentity()
+	}
+}
+
 // has reports whether a machine of the lab can have the address.
 func (l *Lab) has(address netip.Addr) bool {
 	return l.prefix.Contains(address) || l.network.Leads(address)
@@ -203,7 +213,10 @@ func (m *machineConfig) installDisk(ctx context.Context, install configtypes.Ins
 		return "", fmt.Errorf("install disk selector is invalid: %w", err)
 	}
 
-	if expression == nil {
+	switch {
+	case expression == nil && install.Disk() == "":
+		return "", nil // since Talos 1.14 it is the installer that complains
+	case expression == nil:
 		return m.DiskByPath(ctx, install.Disk())
 	}
 

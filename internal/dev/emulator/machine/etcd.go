@@ -86,6 +86,9 @@ type etcdService struct {
 	run           etcdRun // guarded by boot.mu
 }
 
+// Wanted reports whether the machine config has what etcd needs. Up to Talos 1.13 it always runs on control planes.
+func (e *etcdService) Wanted() bool { return !e.boot.Release.OptionalParts || e.ca() != "" }
+
 // start starts the service in a goroutine.
 func (e *etcdService) start(start EtcdStart) {
 	ctx, cancel := context.WithCancelCause(e.boot.Stopped)

@@ -132,3 +132,27 @@ func subnetTexts(subnets []netip.Prefix) []string {
 
 	return texts
 }
+
+// hasKubernetes reports whether the machine config declares a Kubernetes cluster. Up to Talos 1.13 every machine is
+// asked for it, even without a config.
+func (b *Boot) hasKubernetes() bool {
+	if !b.Release.OptionalParts {
+		return true
+	}
+
+	config := b.Config.Active()
+
+	return config != nil && config.K8sAPIServerConfig() != nil && config.K8sClusterConfig() != nil
+}
+
+// runsKubelet reports whether the machine config has all that kubelet needs.
+func (b *Boot) runsKubelet() bool {
+	if !b.Release.OptionalParts {
+		return true
+	}
+
+	config := b.Config.Active()
+
+	return b.hasKubernetes() && config.K8sNetworkConfig() != nil && config.K8sNodeConfig() != nil &&
+		config.K8sKubeletConfig() != nil
+}

@@ -25,11 +25,26 @@ type LabOptions struct {
 	// SingleAddress puts all nodes on 127.0.0.1, differing by port: for systems without the rest of 127.0.0.0/8.
 	// A node's real place is then Node.Endpoint.
 	SingleAddress bool
+	// Unsettled is which way nodes take where Talos' code leaves it to chance, or nobody has seen it.
+	Unsettled Unsettled
 	// Logger gets the console of every node; none by default.
 	Logger zerolog.Logger
 	// Watch is told of every call to a node when it arrives. The call waits until Watch returns, before anything is done
 	// with it.
 	Watch func(node *Node, call faults.Call)
+}
+
+// Unsettled is which way nodes of Talos 1.14 take where their code leaves it to chance, or where nobody has seen it on
+// real machines. The zero value is the likelier way.
+type Unsettled struct {
+	// StateBeforeReboot gives a machine its STATE partition, and with it the name and the API of a node that chooses its
+	// own host name, as soon as an unattended install is done; otherwise after the reboot.
+	StateBeforeReboot bool
+	// CRIKnowsConfig makes the wait of the containers' runtime begin again with the machine config, so that the history of
+	// the service names the sandbox and the unattended install that it waits for.
+	CRIKnowsConfig bool
+	// KubeletAfterBoot lets a boot end before kubelet is known, so that it does not wait for it.
+	KubeletAfterBoot bool
 }
 
 // NodeOptions describe one machine. The zero value of every field but Name is usable.
@@ -148,6 +163,8 @@ type Timing struct {
 	Apply time.Duration
 	// Install is the installer's run, at an upgrade as well. Default 30 s.
 	Install time.Duration
+	// Flush is how long a machine writes its META volume between an unattended install and the reboot. Default 200 ms.
+	Flush time.Duration
 	// Pull is how long it takes to fetch an image for an upgrade. Default 2 s.
 	Pull time.Duration
 	// Pods is how long a machine that runs pods waits for their end before it reboots; its API is there meanwhile. Default
@@ -188,6 +205,7 @@ func (t Timing) withDefaults() Timing {
 	for field, fallback := range map[*time.Duration]time.Duration{
 		&t.Boot:          5 * time.Second,
 		&t.Install:       30 * time.Second,
+		&t.Flush:         200 * time.Millisecond,
 		&t.Pull:          2 * time.Second,
 		&t.Stop:          2 * time.Second,
 		&t.Reboot:        10 * time.Second,

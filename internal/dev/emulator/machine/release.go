@@ -29,6 +29,14 @@ type release struct {
 	OneApply bool
 	// NeverReboots reports whether no ApplyConfiguration makes a machine reboot: what needs a reboot waits for the next.
 	NeverReboots bool
+	// UnattendedInstall reports whether a document of the machine config can ask for an install beside the boot sequence.
+	UnattendedInstall bool
+	// EarlyCRI reports whether the containers' runtime is loaded with the first services, before there is a machine
+	// config, and whether it can run in a sandbox.
+	EarlyCRI bool
+	// OptionalParts reports whether a machine config can leave out Kubernetes, or etcd alone, and with it what only that
+	// needs.
+	OptionalParts bool
 
 	// flannelOrNone reports whether a cluster's CNI is told as one of the two, so that a custom one reads as none.
 	flannelOrNone bool
@@ -51,15 +59,18 @@ type serviceEntry struct {
 // The releases that can be played, newest first.
 var releases = []*release{
 	{
-		Line:          "v1.14.",
-		OldestTLS:     tls.VersionTLS13,
-		apidFirst:     true,
-		OneApply:      true,
-		NeverReboots:  true,
-		flannelOrNone: true,
-		Rules:         configrules.Talos114,
-		waitEnded:     serviceEntry{service.Finished, "Service finished successfully"},
-		definitions:   cosi.DefinitionsOf(cosi.ResourceNamespaces114(), cosi.ResourceSpecs114),
+		Line:              "v1.14.",
+		OldestTLS:         tls.VersionTLS13,
+		apidFirst:         true,
+		OneApply:          true,
+		NeverReboots:      true,
+		UnattendedInstall: true,
+		EarlyCRI:          true,
+		OptionalParts:     true,
+		flannelOrNone:     true,
+		Rules:             configrules.Talos114,
+		waitEnded:         serviceEntry{service.Finished, "Service finished successfully"},
+		definitions:       cosi.DefinitionsOf(cosi.ResourceNamespaces114(), cosi.ResourceSpecs114),
 	},
 	{
 		Line:        "v1.13.",

@@ -135,6 +135,10 @@ func (r *resources) showExtensions() {
 
 	if schematic != "" {
 		all = append(all, Extension{Name: "schematic", Version: schematic})
+
+		shown := runtimeres.NewImageFactorySchematic(runtimeres.NamespaceName, runtimeres.ImageFactorySchematicID)
+		shown.TypedSpec().SchematicID, shown.TypedSpec().APIURL = schematic, "https://factory.talos.dev"
+		r.put(shown)
 	}
 
 	for i, extension := range all {
@@ -425,10 +429,24 @@ func (r *resources) showNodename() {
 	}
 
 	r.put(name)
+	r.showKubelet()
 
 	if r.boot.Config.Role().IsControlPlane() {
 		r.showBootstrapManifests()
 	}
+}
+
+// showKubelet shows what kubelet is started with, if it is.
+func (r *resources) showKubelet() {
+	settings := r.boot.Config.Settings()
+	if kubeletImage(settings) == "" {
+		return
+	}
+
+	config := k8s.NewKubeletConfig(k8s.NamespaceName, k8s.KubeletID)
+	config.TypedSpec().Image = kubeletImage(settings)
+	config.TypedSpec().ClusterDomain = clusterNetwork(settings).DNSDomain()
+	r.put(config)
 }
 
 // showBootstrapManifests shows what the manifests are made from that a bootstrap applies. Source: Talos

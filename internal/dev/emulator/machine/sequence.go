@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	configtypes "github.com/siderolabs/talos/pkg/machinery/config/config"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
@@ -26,6 +26,10 @@ type phases struct {
 
 // initialize bring the early services up and load the machine config, in maintenance mode if need be.
 func (p *phases) initialize() []sequence.Phase {
+	if p.boot.Release.EarlyCRI {
+		return p.initialize114()
+	}
+
 	apid := sequence.Task{Name: "startApid"}
 	if p.boot.Release.apidFirst {
 		apid.Run = p.boot.api.start
@@ -72,7 +76,7 @@ func (p *phases) install() []sequence.Phase {
 func (p *phases) bootUp() []sequence.Phase {
 	return []sequence.Phase{
 		sequence.Idle("memorySizeCheck", "memorySizeCheck"),
-		sequence.Idle("diskSizeCheck", "diskSizeCheck"),
+		sequence.Single("diskSizeCheck", "diskSizeCheck", p.awaitDisk),
 		sequence.Idle("env", "setUserEnvVars", "waitForCARoots"),
 		sequence.Idle("dbus", "startDBus"),
 		sequence.Single("ephemeral", "mountEphemeralPartition", p.mountEphemeral),
@@ -98,8 +102,29 @@ func (i *installer) writeDisk(ctx context.Context) error {
 		return errors.New("failed to install: there is no machine config")
 	}
 
+	install := config.Machine().Install()
+
+	disk, err := i.boot.Config.installDisk(ctx, install)
+	if err != nil {
+		return err
+	}
+
+	if err := i.run(ctx, cmp.Or(install.Disk(), disk), install.Image()); err != nil {
+		return err
+	}
+
+	if err := i.WriteSystem(disk, install.Image()); err != nil {
+		return err
+	}
+
+	i.boot.Log("install successful")
+
+	return nil
+}
+
+// run runs the installer of an image, up to the moment at which it has written to a disk.
+func (i *installer) run(ctx context.Context, disk, image string) error {
 	stall := i.boot.Node.Faults().InstallStall
-	image := config.Machine().Install().Image()
 
 	i.boot.Log("installing Talos to disk with %q", image)
 
@@ -111,7 +136,7 @@ func (i *installer) writeDisk(ctx context.Context) error {
 		return err
 	}
 
-	if failure := i.failure(config.Machine().Install()); failure != nil {
+	if failure := i.failure(disk, image); failure != nil {
 		if err := i.boot.Sleep(ctx, i.boot.Node.options.Timing.Install/2); err != nil {
 			return err
 		}
@@ -119,26 +144,19 @@ func (i *installer) writeDisk(ctx context.Context) error {
 		return failure
 	}
 
-	disk, err := i.boot.Config.installDisk(ctx, config.Machine().Install())
-	if err != nil {
-		return err
-	}
-
-	if err := i.boot.Sleep(ctx, i.boot.Node.options.Timing.Install); err != nil {
-		return err
-	}
-
-	if err := i.WriteSystem(disk, image); err != nil {
-		return err
-	}
-
-	i.boot.Log("install successful")
-
-	return nil
+	return i.boot.Sleep(ctx, i.boot.Node.options.Timing.Install)
 }
 
-// WriteSystem makes a disk the one that Talos is on, and saves the machine config there.
+// WriteSystem makes a disk the one that Talos is on, and saves the machine config and a new node id there.
 func (i *installer) WriteSystem(disk, image string) error {
+	return i.write(disk, image, i.newIdentity())
+}
+
+// newIdentity is a node id as the STATE partition gets it.
+func (i *installer) newIdentity() string { return identityOf(i.boot.Node.options.UUID + i.boot.ID) }
+
+// write makes a disk the one that Talos is on, and saves the machine config and a node id there.
+func (i *installer) write(disk, image, identity string) error {
 	i.boot.mu.Lock()
 	persistent := i.boot.Config.persistent
 	i.boot.mu.Unlock()
@@ -155,7 +173,7 @@ func (i *installer) WriteSystem(disk, image string) error {
 
 	i.boot.Node.EditDrive(func(d *Drive) {
 		d.Installed, d.SystemDisk, d.config = true, disk, data
-		d.identity = identityOf(i.boot.Node.options.UUID + i.boot.ID)
+		d.identity = identity
 		d.Schematic = schematicOf(image)
 	})
 
@@ -210,24 +228,36 @@ func (n *Node) takeInstallFault(kinds ...faults.InstallFault) faults.InstallFaul
 	return fault
 }
 
+// errInstaller is all that Talos 1.14 knows of an installer that fails; the console shows what it printed.
+var errInstaller = errors.New(`task "upgrade" failed: exit code 1`)
+
 // failure is the reason why this install fails; nil if it does not.
-func (i *installer) failure(install configtypes.Install) error {
+func (i *installer) failure(disk, image string) error {
 	fault := i.boot.Node.takeInstallFault(faults.InstallDiskMissing, faults.InstallImagePull,
 		faults.InstallImageSlow, faults.InstallDiskWrite)
 
 	switch fault {
 	case faults.InstallDiskMissing:
-		return fmt.Errorf("lstat %s: no such file or directory", install.Disk())
+		return fmt.Errorf("lstat %s: no such file or directory", disk)
 	case faults.InstallImagePull:
-		image := install.Image()
-
 		return fmt.Errorf("failed to pull image %q: failed to resolve reference %q: %s: not found", image, image, image)
 	case faults.InstallImageSlow:
-		return fmt.Errorf("failed to pull image %q: context deadline exceeded", install.Image())
+		return fmt.Errorf("failed to pull image %q: context deadline exceeded", image)
 	case faults.InstallDiskWrite:
-		return errors.New("task \"install\" failed: exit code 1: failed to create partition: write /dev/" +
-			i.boot.Node.options.Disks[0].Name + ": input/output error")
+		problem := "failed to create partition: write /dev/" + i.boot.Node.options.Disks[0].Name + ": input/output error"
+
+		if i.boot.Release.UnattendedInstall {
+			i.boot.Log("%s", problem)
+
+			return errInstaller
+		}
+
+		return errors.New("task \"install\" failed: exit code 1: " + problem)
 	default:
+		if disk == "" {
+			return errInstaller
+		}
+
 		return nil
 	}
 }

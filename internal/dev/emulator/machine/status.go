@@ -106,16 +106,34 @@ func (m *machineStatus) unmet() []runtimeres.UnmetCondition {
 		add("network", "waiting on: "+strings.Join(waiting, ", "))
 	}
 
-	required := []string{service.APId, service.Machined, service.Kubelet}
-	if m.boot.Config.Role().IsControlPlane() {
-		required = append(required, service.Etcd, service.Trustd)
+	add("services", m.boot.Services.Problems(m.required()))
+	add("staticPods", m.boot.controlPlane.staticPodProblems())
+
+	if m.boot.hasKubernetes() {
+		add("nodeReady", m.boot.Kubelet.nodeProblem())
 	}
 
-	add("services", m.boot.Services.Problems(required))
-	add("staticPods", m.boot.controlPlane.staticPodProblems())
-	add("nodeReady", m.boot.Kubelet.nodeProblem())
-
 	return unmet
+}
+
+// required are the services that a ready machine runs.
+func (m *machineStatus) required() []string {
+	required := []string{service.APId, service.Machined}
+	kubernetes, controlPlane := m.boot.hasKubernetes(), m.boot.Config.Role().IsControlPlane()
+
+	if kubernetes {
+		required = append(required, service.Kubelet)
+	}
+
+	if kubernetes && controlPlane {
+		required = append(required, service.Etcd)
+	}
+
+	if controlPlane {
+		required = append(required, service.Trustd)
+	}
+
+	return required
 }
 
 func (m *machineStatus) networkProblems(addressed bool) []string {

@@ -65,6 +65,7 @@ const (
 	Etcd       = "etcd"
 	Kubelet    = "kubelet"
 	Machined   = "machined"
+	Sandboxd   = "sandboxd"
 	Syslogd    = "syslogd"
 	Trustd     = "trustd"
 	Udevd      = "udevd"

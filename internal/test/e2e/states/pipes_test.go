@@ -66,6 +66,20 @@ func TestPipesDevicesAndHugeFilesAreNoInput(t *testing.T) {
 	require.Empty(t, w.changes())
 }
 
+func TestAPipeAmongOpenTofuFilesIsNoInput(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, labcluster.Options{ControlPlanes: 1}, nil)
+	folder := filepath.Join(w.root, "tofu")
+	require.NoError(t, os.Mkdir(folder, 0o700))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(folder, "vm.tf"), 0o600))
+	// What OpenTofu keeps beside its files may be as large as it likes.
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "terraform.tfstate"), make([]byte, 10<<20), 0o600))
+
+	got := w.ends(t, 2, []string{"TOFU_DIR=" + folder, "AUDIT_PROFILE=interop"}, "audit")
+	require.Contains(t, got.Stdout+got.Stderr, "vm.tf: it is a pipe, not a file")
+}
+
 // Ctrl-C is heard even where a reader of the report keeps the program waiting for ever.
 func TestCtrlCIsHeardInTheMiddleOfAWrite(t *testing.T) {
 	t.Parallel()

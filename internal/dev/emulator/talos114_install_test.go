@@ -1,0 +1,413 @@
+package emulator_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/cosi-project/runtime/pkg/state"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate"
+	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+)
+
+// installer114 is the installer that documents names.
+const installer114 = clusterfiles.DefaultImage + ":" + talos114
+
+// documents is a machine's config as Talos 1.14 generates it, in documents, but for its static host name. Each edit
+// replaces a text by another.
+func documents(t *testing.T, cluster *labcluster.Cluster, name string, edits ...[2]string) []byte {
+	t.Helper()
+
+	kind := configmachine.TypeControlPlane
+	if strings.HasPrefix(name, "worker") {
+		kind = configmachine.TypeWorker
+	}
+
+	made := cluster.Generated.Options
+
+	input, err := generate.NewInput(made.ClusterName, made.Endpoint, "1.36.3",
+		generate.WithVersionContract(config.TalosVersion1_14), generate.WithSecretsBundle(made.Secrets),
+		generate.WithInstallDisk("/dev/vda"), generate.WithInstallImage(installer114))
+	require.NoError(t, err)
+
+	generated, err := input.Config(kind)
+	require.NoError(t, err)
+
+	data, err := generated.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
+	require.NoError(t, err)
+
+	text := string(data)
+
+	for _, edit := range append([][2]string{{"auto: stable", "hostname: " + name}}, edits...) {
+		require.Contains(t, text, edit[0])
+		text = strings.Replace(text, edit[0], edit[1], 1)
+	}
+
+	return []byte(text)
+}
+
+// Edits of documents.
+var (
+	autoHostname = [2]string{"hostname: cp1", "auto: stable"}
+	noReboot     = [2]string{"kind: UnattendedInstallConfig\n", "kind: UnattendedInstallConfig\nreboot: false\n"}
+	noImage      = [2]string{"    image: " + installer114 + "\n", "    image: \"\"\n"}
+	noDisk       = [2]string{"/dev/vda", "/dev/nvme7n1"}
+)
+
+// unattended is a control plane in the middle of an unattended install, and an administrator's client.
+func unattended(t *testing.T, options labcluster.Options, edits ...[2]string) (
+	*labcluster.Cluster, *emulator.Node, *client.Client,
+) {
+	t.Helper()
+
+	cluster, node := alone(t, on114(options))
+
+	_, err := apply(t, insecure(t, node), documents(t, cluster, "cp1", edits...), modeAuto)
+	require.NoError(t, err)
+
+	return cluster, node, secure(t, cluster.Talosconfig(), node)
+}
+
+// installStatus is what a machine tells of its unattended install: "installed", or "failed: …".
+func installStatus(t *testing.T, c *client.Client) (string, error) {
+	t.Helper()
+
+	status, err := safe.StateGetByID[*runtimeres.UnattendedInstallStatus](deadline(t), c.COSI,
+		runtimeres.UnattendedInstallStatusID)
+	if err != nil {
+		return "", err
+	}
+
+	text := status.TypedSpec().Phase.String()
+	if problem := status.TypedSpec().Error; problem != "" {
+		text += ": " + problem
+	}
+
+	return text, nil
+}
+
+// awaitInstall waits until a machine tells this of its unattended install.
+func awaitInstall(t *testing.T, c *client.Client, want string) {
+	t.Helper()
+
+	eventually(t, func() error {
+		text, err := installStatus(t, c)
+		if err != nil {
+			return err
+		}
+
+		return until(text == want)
+	})
+}
+
+// endless is an install that no test waits for.
+var endless = labcluster.Options{
+	LabOptions: emulator.LabOptions{TimeScale: 100}, Timing: emulator.Timing{Install: 1000 * time.Hour},
+}
+
+func TestClaim_11_04_AnUnattendedInstallGoesOnBesideTheBoot(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, on114(leisurely(labcluster.Options{})))
+	_, err := apply(t, insecure(t, node), documents(t, cluster, "cp1"), modeAuto)
+	require.NoError(t, err)
+
+	c := secure(t, cluster.Talosconfig(), node)
+	awaitInstall(t, c, "installing")
+	require.Equal(t, "booting", node.Stage(), "never installing")
+
+	told := statuses(t, c, func(status *machineapi.MachineStatusEvent) bool {
+		return status.GetStage() == machineapi.MachineStatusEvent_REBOOTING
+	})
+	require.Equal(t, []string{"BOOTING", "REBOOTING"}, stages(told)[len(stages(told))-2:])
+	require.NotContains(t, stages(told), "INSTALLING")
+
+	installed(t, node)
+	awaitInstall(t, c, "installed")
+	eventually(t, func() error { return c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{}) })
+	waitStage(t, node, "running")
+	require.Equal(t, 2, node.Boots())
+	require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+}
+
+func TestClaim_11_05_AMachineTellsOfItsUnattendedInstall(t *testing.T) {
+	t.Parallel()
+
+	options := leisurely(labcluster.Options{})
+	options.Timing.Flush = 1000 * time.Hour
+
+	cluster, node := alone(t, on114(options))
+	_, err := installStatus(t, insecure(t, node))
+	require.True(t, state.IsNotFoundError(err), "%v", err)
+
+	_, err = apply(t, insecure(t, node), documents(t, cluster, "cp1", noDisk), modeAuto)
+	require.NoError(t, err, "a selector that matches nothing is accepted")
+
+	c := secure(t, cluster.Talosconfig(), node)
+	awaitInstall(t, c, "pending: no disk matched the selector")
+	require.Equal(t, "booting", node.Stage())
+
+	_, err = apply(t, c, documents(t, cluster, "cp1"), modeAuto)
+	require.NoError(t, err)
+	awaitInstall(t, c, "installing")
+
+	requests := func() error {
+		_, err := safe.StateGetByID[*runtimeres.RebootRequest](deadline(t), c.COSI, runtimeres.RebootRequestID)
+
+		return err
+	}
+	require.True(t, state.IsNotFoundError(requests()))
+
+	eventually(t, requests)
+	awaitInstall(t, c, "waiting-for-reboot")
+
+	status, err := safe.StateGetByID[*runtimeres.UnattendedInstallStatus](deadline(t), c.COSI,
+		runtimeres.UnattendedInstallStatusID)
+	require.NoError(t, err)
+	require.Equal(t, installer114, status.TypedSpec().Image)
+}
+
+func TestClaim_11_06_AnInstallThatFailsIsTriedAgain(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		fault emulator.InstallFault
+		want  string
+	}{
+		"disk":  {emulator.InstallDiskMissing, "pending: no disk matched the selector"},
+		"image": {emulator.InstallImagePull, `failed: failed to pull image "` + installer114 + `": failed to resolve reference`},
+		"slow":  {emulator.InstallImageSlow, `failed: failed to pull image "` + installer114 + `": context deadline exceeded`},
+		"write": {emulator.InstallDiskWrite, `failed: task "upgrade" failed: exit code 1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			cluster, node, c := unattended(t, labcluster.Options{
+				LabOptions: emulator.LabOptions{TimeScale: 20}, Timing: emulator.Timing{Install: time.Second},
+				Edit: func(o *emulator.NodeOptions) { o.Faults.Install = test.fault },
+			})
+
+			for range 2 {
+				eventually(t, func() error {
+					text, err := installStatus(t, c)
+					if err != nil {
+						return err
+					}
+
+					return until(strings.HasPrefix(text, test.want))
+				})
+
+				if test.fault != emulator.InstallDiskMissing {
+					awaitInstall(t, c, "installing")
+				}
+			}
+
+			require.Equal(t, "booting", node.Stage())
+			require.Equal(t, 1, node.Boots())
+
+			_, err := apply(t, c, documents(t, cluster, "cp1"), modeAuto)
+			require.NoError(t, err, "a config is taken meanwhile")
+
+			node.Set(func(f *emulator.Faults) { f.Install = emulator.InstallWorks })
+			installed(t, node)
+			awaitInstall(t, c, "installed")
+		})
+	}
+}
+
+func TestClaim_11_07_WithoutARebootTheServicesStart(t *testing.T) {
+	t.Parallel()
+
+	schematic := strings.Repeat("ab", 32)
+
+	for name, test := range map[string]struct {
+		edits [][2]string
+		edit  func(*emulator.NodeOptions)
+	}{
+		"no reboot":                 {edits: [][2]string{noReboot}},
+		"the host name of the disk": {edits: [][2]string{noReboot, autoHostname}},
+		"the image that it was booted from": {
+			[][2]string{noImage}, func(o *emulator.NodeOptions) { o.Schematic = schematic },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, node, c := unattended(t, labcluster.Options{Edit: test.edit}, test.edits...)
+			awaitInstall(t, c, "installed")
+			eventually(t, func() error { return c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{}) })
+			waitStage(t, node, "running")
+			require.Equal(t, 1, node.Boots())
+			require.True(t, node.Installed())
+
+			if test.edit != nil {
+				require.Contains(t, console(node), "factory.talos.dev/metal-installer/"+schematic+":v1.14.1")
+			}
+		})
+	}
+}
+
+func TestClaim_11_08_WithoutAnImageAnInstallNeedsASchematic(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, on114(labcluster.Options{}))
+
+	reply, err := apply(t, insecure(t, node), documents(t, cluster, "cp1", noImage), modeAuto)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(reply.GetWarnings(), "\n"),
+		"installer.image is not set, if Talos is not booted from asset built by Image Factory, installation will fail")
+
+	c := secure(t, cluster.Talosconfig(), node)
+	eventually(t, func() error {
+		text, err := installStatus(t, c)
+		if err != nil {
+			return err
+		}
+
+		return until(strings.HasPrefix(text,
+			"failed: failed to determine installer image: failed to get image factory schematic: "))
+	})
+	require.Equal(t, "booting", node.Stage())
+
+	_, err = apply(t, c, documents(t, cluster, "cp1"), modeAuto)
+	require.NoError(t, err)
+	installed(t, node)
+}
+
+func TestClaim_11_09_ANodeThatChoosesItsNameIsClosedUntilItsDiskHasOne(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		options labcluster.Options
+		opens   bool
+	}{
+		"installing": {options: endless},
+		"failing": {options: labcluster.Options{Edit: func(o *emulator.NodeOptions) {
+			o.Faults.Install = emulator.InstallImagePull
+		}}},
+		"installed": {options: labcluster.Options{Timing: emulator.Timing{Stop: 1000 * time.Hour}}},
+		"installed, with an early STATE": {
+			labcluster.Options{
+				Timing:     emulator.Timing{Flush: 1000 * time.Hour},
+				LabOptions: emulator.LabOptions{Unsettled: emulator.Unsettled{StateBeforeReboot: true}},
+			}, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, node, c := unattended(t, test.options, autoHostname)
+			refused(t, node)
+
+			if test.opens {
+				awaitInstall(t, c, "waiting-for-reboot")
+
+				return
+			}
+
+			if name == "installed" {
+				waitStage(t, node, "rebooting")
+			} else {
+				waitStage(t, node, "booting")
+			}
+
+			refused(t, node)
+		})
+	}
+}
+
+func TestClaim_11_10_AWorkerIsClosedUntilAControlPlaneIsInstalled(t *testing.T) {
+	t.Parallel()
+
+	options := endless
+	options.ControlPlanes, options.Workers, options.Endpoint = 1, 1, labcluster.FirstControlPlane
+	options.Edit = func(o *emulator.NodeOptions) {
+		if o.Name == "worker1" {
+			o.Timing.Install = time.Second
+		}
+	}
+
+	cluster := newCluster(t, on114(options))
+
+	for _, node := range cluster.Nodes {
+		waitStage(t, node, "maintenance")
+
+		_, err := apply(t, insecure(t, node), documents(t, cluster, node.Name()), modeAuto)
+		require.NoError(t, err)
+	}
+
+	worker, controlPlane := cluster.Node("worker1"), cluster.Node("cp1")
+	installed(t, worker)
+	refused(t, worker)
+	awaitInstall(t, secure(t, cluster.Talosconfig(), controlPlane), "installing")
+	refused(t, worker)
+}
+
+func TestClaim_11_11_WithoutAnInstallAConfigIsTakenAndFails(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, on114(labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 100}}))
+
+	_, err := apply(t, insecure(t, node),
+		edited(t, cluster, "cp1", func(c *v1alpha1.Config) { c.MachineConfig.MachineInstall = nil }), modeAuto)
+	require.NoError(t, err)
+	waitStage(t, node, "installing")
+	eventually(t, func() error { return until(strings.Contains(console(node), `task "upgrade" failed: exit code 1`)) })
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+}
+
+func TestClaim_11_12_AnInstallSectionInstallsAsBefore(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, on114(labcluster.Options{LabOptions: emulator.LabOptions{TimeScale: 100}}))
+	applyOwn(t, cluster, "cp1")
+	waitStage(t, node, "installing")
+	installed(t, node)
+
+	c := secure(t, cluster.Talosconfig(), node)
+	eventually(t, func() error { return c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{}) })
+	waitStage(t, node, "running")
+
+	_, err := installStatus(t, c)
+	require.True(t, state.IsNotFoundError(err), "%v", err)
+}
+
+func TestClaim_11_13_ABootstrapWaitsForTheReboot(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		options labcluster.Options
+		edits   [][2]string
+		status  string
+	}{
+		"pending":    {edits: [][2]string{noDisk}, status: "pending: no disk matched the selector"},
+		"installing": {options: endless, status: "installing"},
+		"waiting": {
+			options: labcluster.Options{Timing: emulator.Timing{Flush: 1000 * time.Hour}}, status: "waiting-for-reboot",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			cluster, node, c := unattended(t, test.options, test.edits...)
+			awaitInstall(t, c, test.status)
+			requireStatus(t, bootstrap(t, c), codes.FailedPrecondition, "bootstrap is not available yet")
+			require.Zero(t, cluster.Lab.EtcdClusters())
+			require.Equal(t, 1, node.Boots())
+		})
+	}
+}
