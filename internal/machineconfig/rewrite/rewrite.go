@@ -206,8 +206,13 @@ type rewritten struct {
 }
 
 func (p part) rewrite(options Options) rewritten {
-	if p.root == nil || len(successor.Find(p.root)) == 0 {
+	if p.root == nil || field(p.root, "kind") != nil {
 		return rewritten{left: p.lines}
+	}
+
+	removed := p.removedSections(expanded(p.root), nil)
+	if len(removed) > 0 || len(successor.Find(expanded(p.root))) == 0 {
+		return rewritten{left: p.lines, decisions: removed}
 	}
 
 	places := placesOf(successor.Find(expanded(p.root)))
@@ -219,6 +224,31 @@ func (p part) rewrite(options Options) rewritten {
 	builder := &builder{part: p, options: options, places: places}
 
 	return builder.build()
+}
+
+// removedSections are whole sections that a patch takes out, of fields that documents replace.
+func (p part) removedSections(mapping *yaml.Node, above []string) []Decision {
+	var found []Decision
+
+	for i := 0; i+1 < len(mapping.Content) && mapping.Kind == yaml.MappingNode; i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		keys := append(slices.Clone(above), key.Value)
+		name := strings.Join(keys, ".")
+
+		isSection := slices.ContainsFunc(successor.All(),
+			func(field successor.Field) bool { return strings.HasPrefix(field.Path, name+".") })
+
+		switch {
+		case !isSection || value.Kind != yaml.MappingNode:
+		case deletes(value):
+			found = append(found, Decision{name, "it takes out all that is set there, which several documents say now: take out " +
+				"what you mean by name", key.Line + p.first, key.Column})
+		default:
+			found = append(found, p.removedSections(value, keys)...)
+		}
+	}
+
+	return found
 }
 
 // inBlocks is the part with its references put in, and with its mappings in lines of their own.

@@ -368,7 +368,7 @@ func staticPods(m *moving) verdict {
 
 func inlineManifests(m *moving) verdict {
 	valid := func(item *yaml.Node) bool {
-		return labels.ValidateDNS1123Subdomain(text(field(item, "name"))) == nil && field(item, "$patch") == nil
+		return labels.ValidateDNS1123Subdomain(text(field(item, "name"))) == nil && !deletes(item)
 	}
 	if !m.eachItem(valid) {
 		return keep(stays)
@@ -575,7 +575,7 @@ func owner(argument string) string {
 
 // admission makes a document of each plugin.
 func admission(m *moving) verdict {
-	if m.Deletes() {
+	if deletes(m.Value) {
 		return m.deleted(m.Kind, "PodSecurity")
 	}
 
@@ -585,7 +585,7 @@ func admission(m *moving) verdict {
 
 	m.eachItem(func(item *yaml.Node) bool {
 		name := text(field(item, "name"))
-		if field(item, "$patch") != nil {
+		if deletes(item) {
 			m.deleted(m.Kind, name)
 
 			return true
@@ -603,7 +603,7 @@ func admission(m *moving) verdict {
 
 // authorizers makes a document of each; those of the types Node and RBAC are there already, under these names.
 func authorizers(m *moving) verdict {
-	if !m.eachItem(func(item *yaml.Node) bool { return text(field(item, "name")) != "" && field(item, "$patch") == nil }) {
+	if !m.eachItem(func(item *yaml.Node) bool { return text(field(item, "name")) != "" && !deletes(item) }) {
 		return decide("each authorizer needs a name")
 	}
 
@@ -621,7 +621,7 @@ func authorizers(m *moving) verdict {
 
 // proxyArguments are keys of kube-proxy's configuration now, which the arguments have no effect beside.
 func proxyArguments(m *moving) verdict {
-	if m.Value.Kind != yaml.MappingNode || m.Deletes() {
+	if m.Value.Kind != yaml.MappingNode || deletes(m.Value) {
 		return decide("write what it sets as the keys of kube-proxy's configuration, under config of " + m.Kind)
 	}
 

@@ -225,6 +225,12 @@ func field(mapping *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
+// deletes reports whether a mapping takes out what it stands for. Where variables are put in, a dollar sign may be
+// written twice.
+func deletes(mapping *yaml.Node) bool {
+	return field(mapping, "$patch") != nil || field(mapping, "$$patch") != nil
+}
+
 func text(node *yaml.Node) string {
 	if node == nil || node.Kind != yaml.ScalarNode {
 		return ""
