@@ -1,6 +1,9 @@
 package rewrite_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -117,7 +120,7 @@ func TestEveryField(t *testing.T) {
 
 		patch := patchOf(field.Path, value)
 
-		done, err := rewrite.Strategic(patch, rewrite.Options{})
+		done, err := rewrite.Strategic(patch, rewrite.Options{Disk: `disk.dev_path == "/dev/sda"`})
 		require.NoError(t, err, field.Path)
 		require.Equal(t, 1, len(done.Moved)+len(done.Decisions)+len(done.Kept), field.Path)
 
@@ -150,4 +153,89 @@ func TestEveryField(t *testing.T) {
 	}
 
 	golden.Assert(t, "testdata/fields.txt", all.String())
+}
+
+// Comments, quotes, the order of keys, variables, and what no document replaces stay as they are written.
+func TestText(t *testing.T) {
+	for name, options := range map[string]rewrite.Options{
+		"comments":  {SplitRoles: true},
+		"anchors":   {},
+		"documents": {Disk: `disk.dev_path == "/dev/sda"`},
+	} {
+		data, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
+		require.NoError(t, err)
+
+		done, err := rewrite.Strategic(string(data), options)
+		require.NoError(t, err)
+
+		var text strings.Builder
+
+		text.WriteString(done.Text + "=== for control planes\n" + done.ControlPlane)
+
+		for _, one := range done.Moved {
+			fmt.Fprintf(&text, "=== %d:%d %s\n", one.Line, one.Column, one)
+		}
+
+		for _, one := range append(done.Decisions, done.Kept...) {
+			fmt.Fprintf(&text, "=== %d:%d %s: %s\n", one.Line, one.Column, one.Field, one.Why)
+		}
+
+		golden.Assert(t, filepath.Join("testdata", name+".golden"), text.String())
+	}
+}
+
+func TestUndecided(t *testing.T) {
+	for patch, field := range map[string]string{
+		"machine:\n  kubelet:\n    $patch: delete\n":                                            "machine.kubelet",
+		"cluster:\n  apiServer:\n    $$patch: delete\n":                                         "cluster.apiServer",
+		"cluster:\n  apiServer:\n    extraArgs:\n      oidc-issuer-url: https://id.example\n":   "cluster.apiServer.extraArgs",
+		"cluster:\n  apiServer:\n    extraArgs:\n      authorization-mode: Webhook\n":           "cluster.apiServer.extraArgs",
+		"cluster:\n  proxy:\n    extraArgs:\n      v: '4'\n":                                    "cluster.proxy.extraArgs",
+		"machine:\n  install:\n    grubUseUKICmdline: false\n":                                  "machine.install.grubUseUKICmdline",
+		"machine:\n  install:\n    diskSelector:\n      model: ${MODEL}\n":                      "machine.install.diskSelector",
+		"machine:\n  kubelet:\n    extraMounts:\n      - source: /var/a\n":                      "machine.kubelet.extraMounts",
+		"cluster:\n  network:\n    cni:\n      name: calico\n":                                  "cluster.network.cni.name",
+		"cluster:\n  discovery:\n    registries:\n      kubernetes:\n        disabled: false\n": "cluster.discovery.registries.kubernetes.disabled",
+		"cluster:\n  allowSchedulingOnControlPlanes: ${SCHEDULE}\n":                             "cluster.allowSchedulingOnControlPlanes",
+	} {
+		done, err := rewrite.Strategic(patch, rewrite.Options{})
+		require.NoError(t, err)
+		require.Len(t, done.Decisions, 1, patch)
+		require.Equal(t, field, done.Decisions[0].Field)
+		require.Positive(t, done.Decisions[0].Line)
+	}
+}
+
+func TestBrokenPatch(t *testing.T) {
+	_, err := rewrite.Strategic("machine:\n  sysctls: {a: 1\n", rewrite.Options{})
+	require.Error(t, err)
+}
+
+func TestOperations(t *testing.T) {
+	for patch, expected := range map[string]string{
+		`[{"op": "add", "path": "/machine/kubelet/extraArgs/v", "value": "4"}]`: "machine:\n  kubelet:\n    extraArgs:\n      v: \"4\"\n",
+		"- op: remove\n  path: /cluster/apiServer/admissionControl\n":           "cluster:\n  apiServer:\n    admissionControl:\n      $patch: delete\n",
+		"- op: add\n  path: /machine/certSANs/-\n  value: a.example\n":          "machine:\n  certSANs:\n    - a.example\n",
+		"- op: replace\n  path: /machine/sysctls/net~1a~0b\n  value: '1'\n":     "machine:\n  sysctls:\n    net/a~b: '1'\n",
+	} {
+		require.True(t, rewrite.IsOperations(patch))
+
+		text, err := rewrite.Operations(patch)
+		require.NoError(t, err)
+		require.Equal(t, expected, text)
+	}
+
+	for _, patch := range []string{
+		`[{"op": "test", "path": "/machine/type", "value": "worker"}]`,
+		`[{"op": "remove", "path": "/machine/disks/0"}]`,
+		`[{"op": "add", "path": "/machine/disks/-/device", "value": "/dev/sda"}]`,
+		`[{"op": "replace", "path": "", "value": {}}]`,
+		`[{"op": "add", "path": "/a", "value": 1}, {"op": "remove", "path": "/a"}]`,
+		`[{"op": "move", "from": "/a", "path": "/b"}]`,
+	} {
+		_, err := rewrite.Operations(patch)
+		require.Error(t, err, patch)
+	}
+
+	require.False(t, rewrite.IsOperations("machine: {}\n"))
 }
