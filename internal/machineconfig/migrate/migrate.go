@@ -88,6 +88,8 @@ type migration struct {
 	units   []*unit
 	// disks select the disk of each entry, by its name.
 	disks map[string]string
+	// eachNode is set if what only control planes may have goes to each of them, instead of to their group.
+	eachNode bool
 	// edited are the files as they will be.
 	edited map[string][]byte
 	// bases are generated configs of one document, by role.
@@ -218,8 +220,31 @@ func (m *migration) learnDisks(configs []generate.Config) error {
 	return nil
 }
 
-// prove writes the files, with the defaults that the nodes need to stay as they are, and compares the configs.
+// prove writes the files, with the defaults that the nodes need to stay as they are, and compares the configs. What only
+// control planes may have of a patch for all nodes goes to their group; where a node's own patch would then go over it,
+// to each control plane.
 func (m *migration) prove(before []generate.Config, done []rewritten) error {
+	splits := m.cluster.Profile == nil &&
+		slices.ContainsFunc(done, func(one rewritten) bool { return one.ControlPlane != "" })
+
+	if err := m.attempt(before, done); err != nil {
+		return err
+	}
+
+	if len(m.plan.Differences) > 0 && splits {
+		m.eachNode = true
+
+		if err := m.attempt(before, done); err != nil {
+			return err
+		}
+	}
+
+	return m.finish()
+}
+
+func (m *migration) attempt(before []generate.Config, done []rewritten) error {
+	m.plan.Defaults, m.plan.Differences = nil, nil
+
 	if err := m.write(done, nil); err != nil {
 		return err
 	}
@@ -239,11 +264,7 @@ func (m *migration) prove(before []generate.Config, done []rewritten) error {
 		}
 	}
 
-	if err := m.takeDefaults(before, done, found, needed); err != nil {
-		return err
-	}
-
-	return m.finish()
+	return m.takeDefaults(before, done, found, needed)
 }
 
 // needs are the nodes that a default is written out for, by its number among standards.

@@ -187,10 +187,12 @@ func (a *additions) forControlPlanes(m *migration, one rewritten) {
 		return
 	}
 
-	a.controlPlane = append(a.controlPlane, text)
+	if !m.eachNode {
+		a.controlPlane = append(a.controlPlane, text)
+	}
 
 	for i, node := range m.cluster.Talconfig.Config.Nodes {
-		if node.ControlPlane && node.OverridePatches {
+		if node.ControlPlane && (m.eachNode || node.OverridePatches) {
 			a.forNode(i, text)
 		}
 	}
