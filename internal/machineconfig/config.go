@@ -117,7 +117,7 @@ func (c *Config) Validate(mode Mode) (warnings []string, err error) {
 		err = multierror.Append(err, errNoInstall)
 	}
 
-	return c.scrubAll(warnings), c.validationError(err)
+	return c.scrubAll(warnings), c.validationError(mode, err)
 }
 
 var errNoInstall = errors.New("nothing says how Talos is to be installed, and it is on no disk yet")
@@ -128,15 +128,20 @@ func (c *Config) RuntimeValidate(ctx context.Context, disks state.State, mode Mo
 	// The warnings are left out: machinery takes them from the boot variables of the machine that this program runs on.
 	_, err := c.Provider.RuntimeValidate(ctx, disks, mode)
 
-	return c.validationError(err)
+	return c.validationError(mode, err)
 }
 
-func (c *Config) validationError(err error) error {
+func (c *Config) validationError(mode Mode, err error) error {
 	if err == nil {
 		return nil
 	}
 
-	return &ValidationError{Path: c.Path, Problems: c.scrubAll(flatten("", err))}
+	problems := mode.itsOwn(flatten("", err))
+	if len(problems) == 0 {
+		return nil
+	}
+
+	return &ValidationError{Path: c.Path, Problems: c.scrubAll(problems)}
 }
 
 // scrubAll takes the config's secrets out of what machinery says about it. Most often it says nothing, and then the

@@ -123,7 +123,7 @@ func TestValidationErrors(t *testing.T) {
 			strings.Replace(good, "disk: /dev/vda", "disk: /dev/vda\n    extraKernelArgs: [a=b]", 1), metal, true},
 		{"hostname in two places", strings.Replace(good, "certSANs: []", "certSANs: []\n  network: {hostname: cp1}", 1),
 			metal, true},
-		{"hostname and auto", strings.Replace(good, "auto: \"off\"", "auto: stable", 1), metal, true},
+		{"hostname and auto", strings.Replace(good, "auto: 'off'", "auto: stable", 1), metal, true},
 	}
 
 	var messages strings.Builder

@@ -1,6 +1,12 @@
 package machineconfig
 
-import "github.com/siderolabs/talos/pkg/machinery/config/validation"
+import (
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/validation"
+)
 
 var _ validation.RuntimeMode = Mode{}
 
@@ -10,6 +16,8 @@ type Mode struct {
 	Installed bool
 	// Metal machines install Talos on a disk; clouds boot an image that holds it already.
 	Metal bool
+	// Release is the Talos that judges; nil for the newest that is known here.
+	Release *config.VersionContract
 }
 
 // String is the platform mode's name as Talos puts it in its messages.
@@ -26,3 +34,21 @@ func (m Mode) RequiresInstall() bool { return m.Metal && !m.Installed }
 
 // InContainer is always false: containers can't be brought up over the network.
 func (m Mode) InContainer() bool { return false }
+
+// newRules are what Talos says from 1.14 on of configs that it took before.
+var newRules = []string{
+	"etcd encryption config is required for control plane machines running kube-apiserver",
+	"cluster name and endpoint are required when Kubernetes is configured",
+	".cluster.serviceAccount requires the cluster endpoint",
+}
+
+// itsOwn leaves of a validation's problems those that the release that judges would find, too.
+func (m Mode) itsOwn(problems []string) []string {
+	if m.Release == nil || m.Release.Greater(config.TalosVersion1_13) {
+		return problems
+	}
+
+	return slices.DeleteFunc(problems, func(problem string) bool {
+		return slices.ContainsFunc(newRules, func(rule string) bool { return strings.Contains(problem, rule) })
+	})
+}

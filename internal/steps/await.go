@@ -136,7 +136,7 @@ type installWatch struct {
 
 // watch starts to listen to a node that installs, unless it does already.
 func (w *installWatch) watch(ctx context.Context, seen observe.Observation) {
-	if !tellsFailure(seen) || !w.running.CompareAndSwap(false, true) {
+	if !seen.TellsFailure() || !w.running.CompareAndSwap(false, true) {
 		return
 	}
 
@@ -149,28 +149,8 @@ func (w *installWatch) watch(ctx context.Context, seen observe.Observation) {
 	w.waiting.Go(func() {
 		defer w.running.Store(false)
 
-		conn, err := w.observer.Dialer().Secure(ctx, seen.Address)
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-
-		failure := conn.InstallFailure
-		if seen.Install != nil {
-			failure = conn.UnattendedFailure
-		}
-
-		if reason, err := failure(ctx); err == nil && reason != "" {
-			w.observer.Note(seen.Node, func(facts *observe.Facts) { facts.NoteFailure(reason, w.observer.Clock.Now()) })
-		}
+		w.observer.ListenForFailure(ctx, seen)
 	})
-}
-
-// tellsFailure reports whether the next thing that a node tells may be why its install failed. What an observation has
-// seen need not be listened for.
-func tellsFailure(seen observe.Observation) bool {
-	return seen.State == talos.Ours && seen.Installing() &&
-		(seen.Install == nil || !seen.Install.Written() && seen.Install.Failure == "")
 }
 
 // stop ends the listening.

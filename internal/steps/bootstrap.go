@@ -47,7 +47,8 @@ func (Bootstrap) EndsRecipe(err error) bool {
 
 // Run surveys every control plane's etcd before, and after, anything is started.
 func (s Bootstrap) Run(ctx context.Context, run *Run) error {
-	bootstrapper := &bootstrapper{work: begin(run, s), clocks: make(map[string]*clocks), since: make(waits)}
+	bootstrapper := &bootstrapper{work: begin(run, s), clocks: make(map[string]*clocks), since: make(waits),
+		installs: make(map[string]bool)}
 	if err := bootstrapper.checkKinship(ctx); err != nil {
 		return err
 	}
@@ -83,6 +84,8 @@ type bootstrapper struct {
 	// clocks and since measure how long a control plane that can't say yet whether it holds data has been waited for.
 	clocks map[string]*clocks
 	since  waits
+	// installs are the control planes that were seen to install, until they are through with it: in between they reboot.
+	installs map[string]bool
 }
 
 // waits remembers since when something has been waited for.
@@ -149,6 +152,10 @@ func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) w
 		}
 	}
 
+	if rebooting, found := b.rebootingAfterInstall(survey); found {
+		return b.undecided(rebooting)
+	}
+
 	if obstacle := b.obstacle(ctx, survey); obstacle != nil {
 		return wait.State{Problem: obstacle}
 	}
@@ -163,6 +170,24 @@ func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) w
 	b.noteAbsent(survey)
 
 	return b.call(ctx, survey)
+}
+
+// rebootingAfterInstall finds a control plane that was seen to install and is silent since: it holds nothing yet, and
+// answers again once it has rebooted.
+func (b *bootstrapper) rebootingAfterInstall(survey observe.EtcdSurvey) (rebooting observe.EtcdObservation,
+	found bool) {
+	for _, node := range survey {
+		switch {
+		case node.Silent():
+			if b.installs[node.Node.Name] {
+				rebooting, found = node, true
+			}
+		default:
+			b.installs[node.Node.Name] = node.Installing() || b.installs[node.Node.Name] && !node.Up()
+		}
+	}
+
+	return rebooting, found
 }
 
 // plan says where a dry run would bootstrap, if nothing holds etcd data yet.
@@ -259,6 +284,8 @@ func (b *bootstrapper) clockOf(node observe.EtcdObservation) (runningClock, diag
 	switch {
 	case node.State == talos.Maintenance:
 		return clock, diagnosis.BootstrapBlocked, command("applySequential", node.Node)
+	case node.Silent():
+		return clock, diagnosis.BootstrapBlocked, command("status", nil)
 	case clock.kind == failingClock:
 		return clock, diagnosis.InstallFailed, correctInstall(node.Node)
 	case node.Installing():

@@ -43,6 +43,16 @@ func (b *board) Handle(event report.Event) {
 
 func (*board) Close() error { return nil }
 
+// all is everything that was ever on the board.
+func (b *board) all() string {
+	var text strings.Builder
+	for _, lines := range b.past {
+		text.WriteString(strings.Join(lines, "\n") + "\n")
+	}
+
+	return text.String()
+}
+
 // with are the boards with a line that begins like this.
 func (b *board) with(start string) [][]string {
 	return slices.DeleteFunc(slices.Clone(b.past), func(lines []string) bool {

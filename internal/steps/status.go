@@ -40,11 +40,13 @@ func ReadStatus(ctx context.Context, run *Run) Status {
 		node *inventory.Node) nodeObservation {
 		if node.Role == inventory.ControlPlane {
 			etcd := run.observer.ObserveEtcd(ctx, node)
+			etcd.Observation = run.observer.ListenToInstall(ctx, etcd.Observation)
+
 			return nodeObservation{Observation: etcd.Observation, etcd: &etcd,
 				version: run.observer.Version(ctx, etcd.Observation)}
 		}
 
-		worker := run.observer.Observe(ctx, node)
+		worker := run.observer.ListenToInstall(ctx, run.observer.Observe(ctx, node))
 		return nodeObservation{Observation: worker, version: run.observer.Version(ctx, worker)}
 	}, func(node *inventory.Node, err error) nodeObservation {
 		return nodeObservation{Observation: observe.Unobserved(node, err)}

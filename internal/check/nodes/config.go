@@ -50,7 +50,13 @@ func (s subject) runtimeValidate(ctx context.Context, mode machineconfig.Mode) e
 
 // mode is what the node validates its config as. Machines here are bare metal or virtual ones booted from metal images.
 func (s subject) mode() machineconfig.Mode {
-	return machineconfig.Mode{Metal: true, Installed: s.installed() && !s.alwaysAsksForInstall()}
+	mode := machineconfig.Mode{Metal: true, Installed: s.installed() && !s.alwaysAsksForInstall()}
+
+	if running, err := talosconfig.ParseContractFromVersion(s.Facts.Version); err == nil {
+		mode.Release = running
+	}
+
+	return mode
 }
 
 // alwaysAsksForInstall tells of Talos before 1.13 in maintenance mode: it judges an install section that it then

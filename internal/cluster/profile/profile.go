@@ -69,6 +69,16 @@ func (p *Profile) Installer() string {
 	return p.Image.Installer()
 }
 
+// Release is the one that TalosVersion belongs to.
+func (p *Profile) Release() *config.VersionContract {
+	minor, err := config.ParseContractFromVersion(p.TalosVersion)
+	if err != nil {
+		return nil // it was refused when it was read
+	}
+
+	return minor
+}
+
 // ControlPlanes are the addresses of the control planes.
 func (p *Profile) ControlPlanes() []string {
 	var addresses []string

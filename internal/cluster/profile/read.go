@@ -271,9 +271,9 @@ func (r *reader) readTalos() {
 	profile.TalosVersion = r.release("version", declared.Version)
 	profile.KubernetesVersion = r.release("kubernetes_version", declared.KubernetesVersion)
 
-	if profile.TalosVersion != "" && r.readContract() && profile.KubernetesVersion != "" &&
-		!release.IsNewer(profile.TalosVersion) {
-		if err := release.Fit(profile.KubernetesVersion, profile.TalosVersion); err != nil {
+	if profile.TalosVersion != "" && r.readContract() && profile.KubernetesVersion != "" {
+		err := release.Fit(profile.KubernetesVersion, profile.TalosVersion)
+		if err != nil && !errors.Is(err, release.ErrNotTabled) {
 			r.bad(r.place("talos", "kubernetes_version"), "%s", err)
 		}
 	}

@@ -29,6 +29,7 @@ func NewPlan(seed uint64) *Plan {
 	}
 
 	drawMachines(source(seed, "machines"), plan)
+	drawNewest(source(seed, "newest release"), plan)
 	drawOperators(source(seed, "operators"), plan)
 
 	for number := range pick(source(seed, "incidents"), 0, 1, 1, 1, 1, 2, 2, 2, 3, 4) {
@@ -63,8 +64,9 @@ func drawOperators(random *rand.Rand, plan *Plan) {
 
 // The Talos releases that machines run.
 const (
-	newerTalos = emulator.DefaultTalosVersion
-	olderTalos = "v1.12.1"
+	newestTalos = "v1.14.1"
+	newerTalos  = "v1.13.9"
+	olderTalos  = "v1.12.1"
 )
 
 // drawMachines makes small clusters most of the time, since a run's cost grows with its machines, and a mixed one now
@@ -97,6 +99,17 @@ func drawMachines(random *rand.Rand, plan *Plan) {
 
 	for number := range workers {
 		add("worker", number+1, false)
+	}
+}
+
+// drawNewest lets machines run the newest release instead of the one before it: none, all of them, or some.
+func drawNewest(random *rand.Rand, plan *Plan) {
+	percent := pick(random, 0, 0, 100, 100, 50)
+
+	for i := range plan.Machines {
+		if machine := &plan.Machines[i]; machine.TalosVersion == newerTalos && random.IntN(100) < percent {
+			machine.TalosVersion = newestTalos
+		}
 	}
 }
 

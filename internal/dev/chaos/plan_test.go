@@ -61,7 +61,7 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 
 	for _, value := range []any{
 		1, 2, 3, 4, 5, chaos.VIP, chaos.Balancer, chaos.NodeAddress, chaos.NoSecond, chaos.SameMachine, chaos.Elsewhere,
-		"v1.12.1", emulator.DefaultTalosVersion, "interrupted", "mixed",
+		"v1.12.1", "v1.13.9", "v1.14.1", "interrupted", "mixed",
 	} {
 		require.NotZero(t, seen[value], "%v", value)
 	}

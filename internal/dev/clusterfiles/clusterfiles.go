@@ -182,25 +182,30 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// newestKubernetes is machinery's default where a Talos version takes it, and otherwise the first release of the newest
-// minor version that it takes.
-func newestKubernetes(talosVersion string) string {
-	var minor int
+// defaultKubernetes are the defaults of the latest releases of Talos, newest first.
+var defaultKubernetes = []string{constants.DefaultKubernetesVersion, "1.36.3"}
 
+// oldDefaults is the newest minor version of Kubernetes that none of them is of.
+const oldDefaults = 35
+
+// newestKubernetes is the newest of these defaults that a Talos version takes. For older releases it is the first release
+// of the newest minor version that they take.
+func newestKubernetes(talosVersion string) string {
 	talos, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: talosVersion})
-	if err == nil {
-		_, err = fmt.Sscanf(constants.DefaultKubernetesVersion, "1.%d.", &minor)
+	if err != nil {
+		return constants.DefaultKubernetesVersion
 	}
 
-	candidate := constants.DefaultKubernetesVersion
+	candidates := slices.Clone(defaultKubernetes)
+	for minor := oldDefaults; minor > 0; minor-- {
+		candidates = append(candidates, fmt.Sprintf("1.%d.0", minor))
+	}
 
-	for ; err == nil && minor > 0; candidate = fmt.Sprintf("1.%d.0", minor) {
+	for _, candidate := range candidates {
 		if version, err := compatibility.ParseKubernetesVersion(candidate); err == nil &&
 			version.SupportedWith(talos) == nil {
 			return candidate
 		}
-
-		minor--
 	}
 
 	return constants.DefaultKubernetesVersion

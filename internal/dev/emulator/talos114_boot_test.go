@@ -186,3 +186,35 @@ func TestClaim_11_19_ABootMayNotWaitForKubelet(t *testing.T) {
 		})
 	}
 }
+
+func TestClaim_11_20_SequencesHaveOtherPhases(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, on114(leisurely(labcluster.Options{})))
+	applyOwn(t, cluster, "cp1")
+	installed(t, node)
+
+	c := secure(t, cluster.Talosconfig(), node)
+	eventually(t, func() error { _, err := c.Version(deadline(t)); return err })
+	eventually(t, func() error { return until(strings.Contains(console(node), "phase startEverything (9/9)")) })
+
+	events := follow(t, c)
+
+	reply, err := c.RebootWithResponse(deadline(t))
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"cleanup", "preShutdown", "dbus", "denyNewServices", "stopContainers", "stopServices", "umount", "unmountBind",
+		"unmountPromotable", "unmountSystem", "volumeFinalize", "stopEverything",
+	}, phasesIn(events.of(t, reply.GetMessages()[0].GetActorId())))
+
+	rebooted(t, node, 3)
+	eventually(t, func() error { return until(strings.Contains(console(node), "phase startEverything (9/9)")) })
+
+	text := console(node)
+	for _, phase := range []string{
+		"systemRequirements (1/5)", "earlyServices (2/5)", "meta (3/5)", "dashboard (4/5)", "config (5/5)",
+		"ephemeral (5/9)", "promotableVolumes (6/9)", "userDisks (7/9)", "userSetup (8/9)",
+	} {
+		require.Contains(t, text, "phase "+phase)
+	}
+}

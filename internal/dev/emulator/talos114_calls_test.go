@@ -31,7 +31,7 @@ func atOnce114(t *testing.T, change func(*v1alpha1.Config)) (*labcluster.Cluster
 	t.Helper()
 
 	cluster, node := alone(t, labcluster.Options{Edit: func(o *emulator.NodeOptions) {
-		o.TalosVersion, o.Installed = "v1.14.1", true
+		o.TalosVersion, o.Installed = talos114, true
 	}})
 
 	_, err := apply(t, insecure(t, node), edited(t, cluster, "cp1", change), modeAuto)
@@ -222,7 +222,7 @@ func TestClaim_12_12_ItHasTwoHundredTypesOfResources(t *testing.T) {
 func TestClaim_12_13_EverybodyReadsTheBootsID(t *testing.T) {
 	t.Parallel()
 
-	cluster, node := alone(t, labcluster.Options{Edit: runs("v1.14.1")})
+	cluster, node := alone(t, on114(labcluster.Options{}))
 
 	bootID := func(c *client.Client) (string, error) {
 		found, err := safe.StateGetByID[*runtimeres.BootID](deadline(t), c.COSI, runtimeres.BootIDID)
@@ -289,7 +289,7 @@ func TestClaim_12_15_AKubeconfigNamesTheIssuingCAFirst(t *testing.T) {
 func TestClaim_12_16_ANodeForwardsLittleOfACallersMetadata(t *testing.T) {
 	t.Parallel()
 
-	for version, want := range map[string][]string{"v1.14.1": nil, emulator.DefaultTalosVersion: {"anything"}} {
+	for version, want := range map[string][]string{talos114: nil, emulator.DefaultTalosVersion: {"anything"}} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 
@@ -326,7 +326,7 @@ func TestClaim_12_16_ANodeForwardsLittleOfACallersMetadata(t *testing.T) {
 func TestClaim_12_17_TheHealthChecksOfEtcdAskForTheMachineConfig(t *testing.T) {
 	t.Parallel()
 
-	cluster, admin := checkedCluster(t, labcluster.Options{CNI: "custom", Edit: runs("v1.14.1")})
+	cluster, admin := checkedCluster(t, on114(labcluster.Options{CNI: "custom"}))
 	require.NoError(t, cluster.Nodes[1].WaitFor(deadline(t), (*emulator.Node).Ready))
 
 	lines, err := health(t, admin, long, nil)

@@ -15,16 +15,11 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
-// runs makes the machines of a lab run a Talos version, whatever release its files are for.
-func runs(version string) func(*emulator.NodeOptions) {
-	return func(o *emulator.NodeOptions) { o.TalosVersion = version }
-}
-
 // alone114 is a control plane of Talos 1.14 in maintenance mode.
 func alone114(t *testing.T) (*labcluster.Cluster, *client.Client) {
 	t.Helper()
 
-	cluster, node := alone(t, labcluster.Options{Edit: runs("v1.14.1")})
+	cluster, node := alone(t, on114(labcluster.Options{}))
 
 	return cluster, insecure(t, node)
 }
@@ -137,7 +132,7 @@ const (
 func TestClaim_12_05_WorkersRefuseDocumentsOfControlPlanes(t *testing.T) {
 	t.Parallel()
 
-	cluster := newCluster(t, labcluster.Options{ControlPlanes: 1, Workers: 1, Edit: runs("v1.14.1")})
+	cluster := newCluster(t, on114(labcluster.Options{ControlPlanes: 1, Workers: 1}))
 	node := cluster.Node("worker1")
 	waitStage(t, node, "maintenance")
 
@@ -237,7 +232,7 @@ func TestClaim_12_08_ACustomCNIReadsAsNone(t *testing.T) {
 			t.Parallel()
 
 			cluster, node := alone(t, labcluster.Options{CNI: cni, Edit: func(o *emulator.NodeOptions) {
-				o.TalosVersion, o.Installed = "v1.14.1", true
+				o.TalosVersion, o.Installed = talos114, true
 			}})
 			applyOwn(t, cluster, "cp1")
 

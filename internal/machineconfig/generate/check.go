@@ -2,6 +2,7 @@ package generate
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"path"
 	"path/filepath"
@@ -79,11 +80,12 @@ func (c *cluster) checkVersions() {
 		return
 	}
 
-	if c.kubernetesVersion == "" || release.IsNewer(declared) {
+	if c.kubernetesVersion == "" {
 		return
 	}
 
-	if err := release.Fit(c.config.KubernetesVersion, c.talosVersion); err != nil {
+	err = release.Fit(c.config.KubernetesVersion, c.talosVersion)
+	if err != nil && !errors.Is(err, release.ErrNotTabled) {
 		c.value(yamlfile.PlaceOf(c.root, "kubernetesVersion"), "%s", err)
 	}
 }

@@ -296,7 +296,7 @@ func (e *entry) setCluster(raw *v1alpha1.ClusterConfig) {
 func (e *entry) validate(data []byte) {
 	made, err := machineconfig.FromBytes(e.file, data)
 	if err == nil {
-		err = validate(made)
+		err = e.accepted(made)
 	}
 
 	if err != nil {
@@ -312,15 +312,16 @@ func (e *entry) validate(data []byte) {
 	}
 }
 
-// validate turns a panic of a validator, which hostile patches can cause, into an error.
-func validate(config *machineconfig.Config) (err error) {
+// accepted is what Talos says against a config; nil if it takes it. A panic of a validator, which hostile patches can
+// cause, is an error.
+func (e *entry) accepted(config *machineconfig.Config) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			err = errors.New("its structure is unexpected")
 		}
 	}()
 
-	_, err = config.Validate(machineconfig.Mode{Metal: true})
+	_, err = config.Validate(machineconfig.Mode{Metal: true, Release: e.release})
 
 	return err
 }

@@ -115,7 +115,7 @@ func profileConfig(input *generate.Input, declared *profile.Profile, node profil
 func refusal(text []byte, declared *profile.Profile, node profile.Machine) error {
 	made, err := machineconfig.FromBytes(declared.ConfigFile(node), text)
 	if err == nil {
-		_, err = made.Validate(machineconfig.Mode{Metal: true})
+		_, err = made.Validate(machineconfig.Mode{Metal: true, Release: declared.Release()})
 	}
 
 	if err != nil {
@@ -123,7 +123,7 @@ func refusal(text []byte, declared *profile.Profile, node profile.Machine) error
 	}
 
 	// Of what is older than 1.5 nothing is known, and nothing is asked.
-	if needed := made.TalosContract(); needed.Greater(declared.Contract) && needed.Greater(talosconfig.TalosVersion1_5) {
+	if needed := made.TalosContract(); needed.Greater(declared.Release()) && needed.Greater(talosconfig.TalosVersion1_5) {
 		return fmt.Errorf("the machine config of %s needs Talos %s or newer, and talos.version is %s", node.Name, needed,
 			declared.TalosVersion)
 	}

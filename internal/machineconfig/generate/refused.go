@@ -90,7 +90,7 @@ func (e *entry) objections(provider talosconfig.Provider) []string {
 
 	made, err := machineconfig.FromBytes(e.file, data)
 	if err == nil {
-		err = validate(made)
+		err = e.accepted(made)
 	}
 
 	if err != nil {

@@ -131,20 +131,6 @@ func (s *Observation) readStatus(ctx context.Context, conn *talos.Conn) {
 	s.failed(err)
 }
 
-// readInstall reads how far the install is that the node's config asks for.
-func (s *Observation) readInstall(ctx context.Context, conn *talos.Conn) error {
-	if s.Config == nil || s.Config.Provider.UnattendedInstallConfig() == nil {
-		return nil
-	}
-
-	install, err := conn.Install(ctx)
-	if err == nil {
-		s.Install = &install
-	}
-
-	return err //nolint:wrapcheck // it says what was read where
-}
-
 // identify asks once for each certificate whether it is the declared machine: a machine makes itself a new one whenever
 // it boots.
 func (o *Observer) identify(ctx context.Context, seen *Observation, conn *talos.Conn) {

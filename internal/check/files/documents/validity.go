@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
+
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -12,17 +14,20 @@ import (
 )
 
 // Mildest is the kind of machine that refuses least: what it refuses, every machine refuses.
-var Mildest = machineconfig.Mode{Metal: true, Installed: true}
+var Mildest = machineconfig.Mode{Metal: true, Installed: true, Release: config.TalosVersion1_13}
 
 // checkConfigs validates each machine config as far as the file alone decides.
 func checkConfigs(r *check.Report, in *check.Input) {
-	nodes := 0
+	nodes, mode := 0, Mildest
+	if in.Cluster != nil {
+		mode.Release = in.Release()
+	}
 
 	r.EachNode(func(node *inventory.Node, config *check.Rendered) {
 		nodes++
 
 		place, next, shown := config.At("machine"), in.Regenerate("correct "+node.Name), in.Shown(config.Path)
-		warnings, err := config.Validate(Mildest)
+		warnings, err := config.Validate(mode)
 
 		if err != nil {
 			if advice := machineconfig.AdviceOn(strings.Join(Problems(err), "; ")); advice != "" {

@@ -80,7 +80,7 @@ func (s *clusterService) HealthCheck(request *clusterapi.HealthCheckRequest,
 		Interval: func(ctx context.Context) error { return b.Sleep(ctx, checkInterval) },
 		Limit:    s.checkLimit,
 		NeedsCNI: protocolOf(b).checksNodesWithoutCNI,
-		Optional: protocolOf(b).optionalChecks,
+		Optional: b.Release.OptionalParts,
 	}, tell)
 }
 

@@ -26,9 +26,6 @@ type protocol struct {
 	// checksNodesWithoutCNI reports whether the cluster's health needs Ready nodes even when the machine config says that
 	// there is no CNI.
 	checksNodesWithoutCNI bool
-	// optionalChecks reports whether the cluster's health leaves out what the machine config leaves out. That is looked
-	// up with the caller's roles.
-	optionalChecks bool
 	// tearsDown reports whether resources have calls to tear them down; nobody may make them.
 	tearsDown bool
 	// keepsMetaKeys reports whether the keys of the META partition that Talos keeps for itself are closed to callers.
@@ -68,7 +65,7 @@ func protocol114() *protocol {
 
 	p := protocol113()
 	p.maintenance, p.configured = everything, everything
-	p.tearsDown, p.keepsMetaKeys, p.optionalChecks = true, true, true
+	p.tearsDown, p.keepsMetaKeys = true, true
 	p.forwarded = []string{"context", "runtime"}
 
 	return p

@@ -32,6 +32,11 @@ func clusterID(c talosconfig.Provider) string {
 	return ""
 }
 
+// discovers reports whether the machine looks for the other members of its cluster.
+func discovers(c talosconfig.Provider) bool {
+	return c.Cluster().Discovery().Enabled() || len(c.DiscoveryServiceConfigs()) > 0
+}
+
 // kubeletImage is empty for a node without Kubernetes.
 func kubeletImage(c talosconfig.Provider) string {
 	if kubelet := c.K8sKubeletConfig(); kubelet != nil {

@@ -37,6 +37,8 @@ type release struct {
 	// OptionalParts reports whether a machine config can leave out Kubernetes, or etcd alone, and with it what only that
 	// needs.
 	OptionalParts bool
+	// laterPhases reports whether the sequences have the phases of Talos 1.14.
+	laterPhases bool
 
 	// flannelOrNone reports whether a cluster's CNI is told as one of the two, so that a custom one reads as none.
 	flannelOrNone bool
@@ -67,6 +69,7 @@ var releases = []*release{
 		UnattendedInstall: true,
 		EarlyCRI:          true,
 		OptionalParts:     true,
+		laterPhases:       true,
 		flannelOrNone:     true,
 		Rules:             configrules.Talos114,
 		waitEnded:         serviceEntry{service.Finished, "Service finished successfully"},

@@ -75,7 +75,7 @@ func (p *phases) Reset(request *machineapi.ResetRequest) []sequence.Phase {
 		cleanup = sequence.Single("cleanup", "removeAllPods", p.stopAllPods)
 	}
 
-	phases = append(append(phases, p.boot.Sequences.Warned(cleanup)...), sequence.Idle("dbus", "stopDBus"))
+	phases = append(append(phases, p.boot.Sequences.Warned(cleanup)...), p.stopDBus()...)
 
 	if request.GetGraceful() && p.boot.Config.Role().IsControlPlane() {
 		phases = append(phases, sequence.Single("leave", "leaveEtcd", p.boot.Etcd.leave))
@@ -86,7 +86,7 @@ func (p *phases) Reset(request *machineapi.ResetRequest) []sequence.Phase {
 
 		return nil
 	}))
-	phases = append(phases, p.boot.Sequences.Warned(p.stop(kexec)...)...)
+	phases = append(phases, p.boot.Sequences.Warned(p.stopAll(kexec)...)...)
 	phases = append(phases, sequence.Idle("forceCleanup", "forceCleanup"))
 	phases = append(phases, p.wipe(request, partitions)...)
 

@@ -438,10 +438,11 @@ func (r *resources) showNodename() {
 
 // showKubelet shows what kubelet is started with, if it is.
 func (r *resources) showKubelet() {
-	settings := r.boot.Config.Settings()
-	if kubeletImage(settings) == "" {
+	if !r.boot.runsKubelet() {
 		return
 	}
+
+	settings := r.boot.Config.Settings()
 
 	config := k8s.NewKubeletConfig(k8s.NamespaceName, k8s.KubeletID)
 	config.TypedSpec().Image = kubeletImage(settings)
@@ -534,7 +535,7 @@ func (m *membership) follow(ctx context.Context) {
 
 // show shows the cluster's members; a node whose config wants no discovery does not even know itself.
 func (m *membership) show() {
-	if !m.boot.Config.Settings().Cluster().Discovery().Enabled() {
+	if !discovers(m.boot.Config.Settings()) {
 		return
 	}
 

@@ -26,7 +26,7 @@ type phases struct {
 
 // initialize bring the early services up and load the machine config, in maintenance mode if need be.
 func (p *phases) initialize() []sequence.Phase {
-	if p.boot.Release.EarlyCRI {
+	if p.boot.Release.laterPhases {
 		return p.initialize114()
 	}
 
@@ -52,7 +52,7 @@ func (p *phases) initialize() []sequence.Phase {
 // install write Talos to the disk that the machine config names, or do an upgrade that was left to this boot, and
 // reboot from it.
 func (p *phases) install() []sequence.Phase {
-	return []sequence.Phase{
+	phases := []sequence.Phase{
 		sequence.Idle("env", "setUserEnvVars"),
 		sequence.Single("install", "install", func(ctx context.Context) error {
 			p.boot.status.setStage(runtimeres.MachineStageInstalling)
@@ -65,18 +65,27 @@ func (p *phases) install() []sequence.Phase {
 		}),
 		sequence.Idle("meta", "reloadMeta"),
 		sequence.Idle("saveMeta", "flushMeta"),
+	}
+
+	phases = append(phases, p.since114(denyNewServices, stopContainers)...)
+
+	return append(phases,
 		sequence.Idle("volumeFinalize", "teardownLifecycle"),
 		p.stopEverything(),
 		sequence.Idle("kexec", "kexecPrepare"),
 		p.restart(commandKexec),
-	}
+	)
 }
 
 // bootUp start what the machine config asks for.
 func (p *phases) bootUp() []sequence.Phase {
+	if p.boot.Release.laterPhases {
+		return p.bootUp114()
+	}
+
 	return []sequence.Phase{
 		sequence.Idle("memorySizeCheck", "memorySizeCheck"),
-		sequence.Single("diskSizeCheck", "diskSizeCheck", p.awaitDisk),
+		sequence.Idle("diskSizeCheck", "diskSizeCheck"),
 		sequence.Idle("env", "setUserEnvVars", "waitForCARoots"),
 		sequence.Idle("dbus", "startDBus"),
 		sequence.Single("ephemeral", "mountEphemeralPartition", p.mountEphemeral),

@@ -122,7 +122,7 @@ func (p *phases) Reboot(mode machineapi.RebootRequest_Mode) []sequence.Phase {
 	var phases []sequence.Phase
 
 	if mode != machineapi.RebootRequest_FORCE {
-		phases = append(phases, sequence.Single("cleanup", "stopAllPods", p.stopAllPods), sequence.Idle("dbus", "stopDBus"))
+		phases = append(phases, sequence.Single("cleanup", "stopAllPods", p.stopAllPods))
 		phases = append(phases, p.stop(true)...)
 	}
 
@@ -142,31 +142,52 @@ func (p *phases) Shutdown(force bool) []sequence.Phase {
 		phases = append(phases, sequence.Single("drain", "cordonAndDrainNode", p.boot.Kubelet.cordonAndDrain))
 	}
 
-	phases = append(phases, sequence.Single("cleanup", "stopAllPods", p.stopAllPods), sequence.Idle("dbus", "stopDBus"))
+	phases = append(phases, sequence.Single("cleanup", "stopAllPods", p.stopAllPods))
 	phases = append(phases, p.stop(false)...)
 
 	return append(phases, p.powerOff())
 }
 
 // stop end all services in order.
-func (p *phases) stop(kexec bool) []sequence.Phase {
-	phases := []sequence.Phase{sequence.Single("stopServices", "stopServicesForUpgrade", p.stopWorkload)}
-	phases = append(phases, unmountPhases()...)
+func (p *phases) stop(kexec bool) []sequence.Phase { return append(p.stopDBus(), p.stopAll(kexec)...) }
 
-	if kexec {
-		phases = append(phases, sequence.Single("kexec", "kexecPrepare", p.kexecPrepare))
-	}
-
-	return append(phases, p.stopEverything())
+// stopDBus come before a sequence stops any service.
+func (p *phases) stopDBus() []sequence.Phase {
+	return append(p.since114(sequence.Idle("preShutdown", "preShutdownServices")), sequence.Idle("dbus", "stopDBus"))
 }
 
-func unmountPhases() []sequence.Phase {
-	return []sequence.Phase{
-		sequence.Idle("umount", "unmountPodMounts"),
+// stopAll end all services. Only Talos 1.14 prepares the next kernel after that.
+func (p *phases) stopAll(kexec bool) []sequence.Phase {
+	phases := p.since114(denyNewServices, stopContainers)
+	phases = append(phases, sequence.Single("stopServices", "stopServicesForUpgrade", p.stopWorkload))
+	phases = append(phases, p.unmount("umount")...)
+	ending := []sequence.Phase{p.stopEverything()}
+
+	if kexec {
+		prepare := sequence.Single("kexec", "kexecPrepare", p.kexecPrepare)
+		ending = append([]sequence.Phase{prepare}, ending...)
+
+		if p.boot.Release.laterPhases {
+			slices.Reverse(ending)
+		}
+	}
+
+	return append(phases, ending...)
+}
+
+// unmount end what is mounted; sequences have a name of their own for the first of these phases.
+func (p *phases) unmount(pods string) []sequence.Phase {
+	phases := []sequence.Phase{
+		sequence.Idle(pods, "unmountPodMounts"),
 		sequence.Idle("unmountBind", "unmountSystemDiskBindMounts"),
+	}
+
+	phases = append(phases, p.since114(sequence.Idle("unmountPromotable", "unmountPromotableSystemPartitions"))...)
+
+	return append(phases,
 		sequence.Idle("unmountSystem", "unmountEphemeralPartition"),
 		sequence.Idle("volumeFinalize", "teardownLifecycle"),
-	}
+	)
 }
 
 func (p *phases) stopEverything() sequence.Phase {

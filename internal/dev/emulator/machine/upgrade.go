@@ -54,20 +54,18 @@ func (i *installer) EtcdAllowsUpgrade(ctx context.Context) error {
 
 // Upgrade stop what runs on the system disk, write the new system beside the old one, and reboot into it.
 func (p *phases) Upgrade(request *machineapi.UpgradeRequest) []sequence.Phase {
-	var phases []sequence.Phase
+	phases := p.since114(denyNewServices)
 
 	if p.boot.Kubelet.registers() {
 		phases = append(phases, sequence.Single("drain", "cordonAndDrainNode", p.boot.Kubelet.cordonAndDrain))
 	}
 
+	phases = append(phases, sequence.Single("cleanup", "stopAllPods", p.stopAllPods))
+	phases = append(phases, p.stopDBus()...)
+	phases = append(phases, p.since114(stopContainers)...)
+	phases = append(phases, sequence.Single("stopServices", "stopServicesForUpgrade", p.stopWorkload))
+	phases = append(phases, p.unmount("unmount")...)
 	phases = append(phases,
-		sequence.Single("cleanup", "stopAllPods", p.stopAllPods),
-		sequence.Idle("dbus", "stopDBus"),
-		sequence.Single("stopServices", "stopServicesForUpgrade", p.stopWorkload),
-		sequence.Idle("unmount", "unmountPodMounts"),
-		sequence.Idle("unmountBind", "unmountSystemDiskBindMounts"),
-		sequence.Idle("unmountSystem", "unmountEphemeralPartition"),
-		sequence.Idle("volumeFinalize", "teardownLifecycle"),
 		sequence.Single("upgrade", "upgrade", func(ctx context.Context) error {
 			return p.boot.Installer.upgradeTo(ctx, request.GetImage())
 		}),
@@ -83,7 +81,7 @@ func (p *phases) Upgrade(request *machineapi.UpgradeRequest) []sequence.Phase {
 
 // StageUpgrade are those of a reboot into an upgrade that the next boot does.
 func (p *phases) StageUpgrade(mode machineapi.UpgradeRequest_RebootMode) []sequence.Phase {
-	phases := []sequence.Phase{sequence.Single("cleanup", "stopAllPods", p.stopAllPods), sequence.Idle("dbus", "stopDBus")}
+	phases := []sequence.Phase{sequence.Single("cleanup", "stopAllPods", p.stopAllPods)}
 	phases = append(phases, p.stop(mode == machineapi.UpgradeRequest_DEFAULT)...)
 
 	return append(phases, p.restart(p.boot.Installer.commandAfterUpgrade(mode)))
