@@ -32,8 +32,8 @@ func (Config) Generate(ctx context.Context, dryRun *bool) error {
 		only(steps.Secrets{ByName: true}, steps.Configs{Replace: true}))
 }
 
-// Migrate rewrites talconfig.yaml or cluster.yaml, and their patches, to the documents of Talos 1.14; the nodes' configs
-// stay equal.
+// Migrate rewrites talconfig.yaml or cluster.yaml, and their patches, to the documents of Talos 1.14; the nodes'
+// configs stay equal.
 //
 // Both forms are rendered and compared in everything that Talos reads. If they differ, or a person has to decide
 // something, nothing is changed and it is said what. What Talos 1.14 does otherwise by default is written out as it

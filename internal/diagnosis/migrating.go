@@ -35,8 +35,8 @@ var migratingEntries = []Entry{
 	},
 	{
 		ID: MigrationOlderNodes, Title: "Nodes run a release that does not know the new documents", Severity: Warning,
-		Cause: "A node with Talos 1.13 or older refuses a config with documents of 1.14 (\"not registered\"). The files may " +
-			"be rewritten before the nodes are upgraded, but the configs can't be applied yet.",
+		Cause: "A node with Talos 1.13 or older refuses a config with documents of 1.14 (\"not registered\"). The files " +
+			"may be rewritten before the nodes are upgraded, but the configs can't be applied yet.",
 		Remedy: "Upgrade the nodes, then apply.",
 		Source: "siderolabs/talos, pkg/machinery/config/configloader at v1.13.9",
 	},

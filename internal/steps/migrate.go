@@ -183,8 +183,9 @@ func (m *migrator) shown(paths []string) []string {
 func (m *migrator) showDiff(path string) {
 	shown := m.workspace.Files.Shown(path)
 
-	diff, err := textdiff.DiffWithCustomPaths(maskedText(m.workspace.Files.Open(path).Data), maskedText(m.plan.Files[path]),
-		shown, shown)
+	before, after := maskedText(m.workspace.Files.Open(path).Data), maskedText(m.plan.Files[path])
+
+	diff, err := textdiff.DiffWithCustomPaths(before, after, shown, shown)
 	if err != nil {
 		return
 	}

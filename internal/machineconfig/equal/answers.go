@@ -16,8 +16,8 @@ import (
 // arguments are what accessors are asked with that take a name: all that Talos asks them with.
 var arguments = map[string][]string{
 	"SystemDiskEncryption.Get": {constants.StatePartitionLabel, constants.EphemeralPartitionLabel},
-	"VolumesConfig.ByName": {constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.MetaPartitionLabel,
-		constants.ImageCachePartitionLabel, constants.EtcdDataVolumeID, constants.CRIContainerdVolumeID,
+	"VolumesConfig.ByName": {constants.StatePartitionLabel, constants.EphemeralPartitionLabel,
+		constants.MetaPartitionLabel, constants.ImageCachePartitionLabel, constants.EtcdDataVolumeID, constants.CRIContainerdVolumeID,
 		constants.KubeletDataVolumeID, constants.LogVolumeID},
 }
 

@@ -95,7 +95,8 @@ func TestDifferences(t *testing.T) {
 		{"cluster: {apiServer: {extraArgs: {anonymous-auth: 'true'}}}", "",
 			"K8sAuthenticationConfig.Configuration.anonymous.conditions"},
 		{"cluster: {network: {cni: {name: none}}}", "", "K8sFlannelCNIConfig"},
-		{"machine: {files: [{path: /etc/nfsmount.conf, op: overwrite, permissions: 0o600, content: a}]}", "", "EtcFileConfigs"},
+		{"machine: {files: [{path: /etc/nfsmount.conf, op: overwrite, permissions: 0o600, content: a}]}", "",
+			"EtcFileConfigs"},
 		{"machine: {files: [{path: /var/x, op: create, permissions: 0o600, content: a}]}", "", "Machine.Files"},
 		{"", "apiVersion: v1alpha1\nkind: BondConfig\nname: bond0\nlinks: [eth0]\nbondMode: 802.3ad", "NetworkCommonLinkConfigs"},
 	} {

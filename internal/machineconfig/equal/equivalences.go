@@ -1,11 +1,12 @@
 package equal
 
 import (
-	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"maps"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
 // Equivalence is what two forms say differently and Talos takes alike.
@@ -65,9 +66,10 @@ var Equivalences = []Equivalence{
 	},
 	{
 		Accessors: []string{"DiscoveryServiceConfigs.Name", "Cluster.Discovery"},
-		Why:       "the name of the only discovery service means nothing, and nodes ask Kubernetes only if both switches are on",
-		Source:    "internal/app/machined/pkg/controllers/cluster/config.go",
-		unify:     unifyDiscovery,
+		Why: "the name of the only discovery service means nothing, and nodes ask Kubernetes only if both switches are " +
+			"on",
+		Source: "internal/app/machined/pkg/controllers/cluster/config.go",
+		unify:  unifyDiscovery,
 	},
 	{
 		Accessors: []string{"K8sExternalManifestConfigs.Name"},
@@ -87,7 +89,8 @@ var Equivalences = []Equivalence{
 	},
 	{
 		Accessors: []string{"Machine.Files", "EtcFileConfigs", "CRICustomizationConfigs.Name"},
-		Why:       "a file that replaces one below /etc is what EtcFileConfig writes, and the CRI's part is read as a document",
+		Why: "a file that replaces one below /etc is what EtcFileConfig writes, and the CRI's part is read as a " +
+			"document",
 		Source: "internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_sequencer_tasks.go, WriteUserFiles; " +
 			"pkg/machinery/config/types/v1alpha1/v1alpha1_cri_bridge.go",
 		unify: unifyFiles,
@@ -128,9 +131,10 @@ var Equivalences = []Equivalence{
 		},
 	},
 	{
-		Accessors: []string{"SysctlConfig.net.ipv4.conf.all.send_redirects", "SysctlConfig.net.ipv4.conf.default.send_redirects"},
-		Why:       "the kernel sends ICMP redirects, unless told not to, as Talos does since 1.14",
-		Source:    "internal/app/machined/pkg/controllers/runtime/kernel_param_defaults.go",
+		Accessors: []string{"SysctlConfig.net.ipv4.conf.all.send_redirects",
+			"SysctlConfig.net.ipv4.conf.default.send_redirects"},
+		Why:    "the kernel sends ICMP redirects, unless told not to, as Talos does since 1.14",
+		Source: "internal/app/machined/pkg/controllers/runtime/kernel_param_defaults.go",
 		unify: func(config answers) {
 			maps.DeleteFunc(under(config, "SysctlConfig"), func(key string, value any) bool {
 				return slices.Contains(Redirects, key) && value == "1"

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ func TestRandomClusters(t *testing.T) {
 			return
 		}
 
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			folder := t.TempDir()
 			drawn := &draw{Rand: rand.New(rand.NewPCG(seed, 14)), folder: folder}
 			drawn.write(t)
@@ -86,7 +87,8 @@ var fields = []field{
 		"{feature-gates: [A=true, B=false]}")},
 	{"machine.kubelet.clusterDNS", false, values("[10.96.0.10]", "[169.254.2.53, 10.96.0.10]")},
 	{"machine.kubelet.nodeIP", false, values("{validSubnets: [192.0.2.0/24]}", "{validSubnets: ['!192.0.2.9/32']}")},
-	{"machine.kubelet.extraConfig", false, values("{maxPods: 200}", "{serverTLSBootstrap: true, imageGCHighThresholdPercent: 70}")},
+	{"machine.kubelet.extraConfig", false, values("{maxPods: 200}",
+		"{serverTLSBootstrap: true, imageGCHighThresholdPercent: 70}")},
 	{"machine.kubelet.defaultRuntimeSeccompProfileEnabled", false, values("true", "false")},
 	{"machine.kubelet.disableManifestsDirectory", false, values("true")},
 	{"machine.kubelet.extraMounts", false, values("[]")},
@@ -97,14 +99,16 @@ var fields = []field{
 	{"machine.sysctls", false, values("{net.core.somaxconn: '65535'}", "{vm.nr_hugepages: \"1024\", vm.swappiness: '1'}")},
 	{"machine.sysfs", false, values("{devices.system.cpu.cpu0.cpufreq.scaling_governor: performance}")},
 	{"machine.udev.rules", false, values("['SUBSYSTEM==\"drm\", MODE=\"0660\"']")},
-	{"machine.kernel.modules", false, values("[{name: nbd}]", "[{name: zfs, parameters: [a=1, b=2]}, {name: br_netfilter}]")},
+	{"machine.kernel.modules", false, values("[{name: nbd}]",
+		"[{name: zfs, parameters: [a=1, b=2]}, {name: br_netfilter}]")},
 	{"machine.env", false, values("{http_proxy: 'http://proxy.example:3128'}")},
 	{"machine.time.servers", false, values("[time.example, 192.0.2.123]")},
 	{"machine.network.nameservers", false, values("[192.0.2.53]", "[192.0.2.53, '2001:db8::53']")},
 	{"machine.features.hostDNS.resolveMemberNames", false, values("true")},
 	{"machine.features.kubePrism.port", false, values("7446")},
 	{"machine.features.imageCache.localEnabled", false, values("true")},
-	{"machine.baseRuntimeSpecOverrides", false, values("{process: {rlimits: [{type: RLIMIT_NOFILE, hard: 1024, soft: 1024}]}}")},
+	{"machine.baseRuntimeSpecOverrides", false, values(
+		"{process: {rlimits: [{type: RLIMIT_NOFILE, hard: 1024, soft: 1024}]}}")},
 	{"machine.files", false, values("[{path: /etc/nfsmount.conf, op: overwrite, permissions: 0o644, content: \"[a]\\n\"}]",
 		"[{path: /etc/cri/conf.d/20-customization.part, op: create, content: \"[plugins]\\n  a = 1\\n\"}]",
 		"[{path: /var/lib/a, op: create, permissions: 0o600, content: a}]")},
@@ -119,8 +123,8 @@ var fields = []field{
 	{"cluster.discovery.enabled", false, values("true", "false")},
 	{"cluster.clusterName", false, values("other")},
 	{"cluster.controlPlane.localAPIServerPort", true, values("6444")},
-	{"cluster.apiServer.extraArgs", true, values("{v: '4'}", "{anonymous-auth: 'true'}", "{anonymous-auth: 'false', v: '2'}",
-		"{feature-gates: 'A=true'}")},
+	{"cluster.apiServer.extraArgs", true, values("{v: '4'}", "{anonymous-auth: 'true'}",
+		"{anonymous-auth: 'false', v: '2'}", "{feature-gates: 'A=true'}")},
 	{"cluster.apiServer.certSANs", true, values("[api.example]", "[api.example, 192.0.2.99]")},
 	{"cluster.apiServer.env", true, values("{GOGC: '50'}")},
 	{"cluster.apiServer.resources", true, values("{requests: {cpu: 100m, memory: 512Mi}}", "{limits: {memory: 2Gi}}")},

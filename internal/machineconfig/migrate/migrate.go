@@ -220,9 +220,9 @@ func (m *migration) learnDisks(configs []generate.Config) error {
 	return nil
 }
 
-// prove writes the files, with the defaults that the nodes need to stay as they are, and compares the configs. What only
-// control planes may have of a patch for all nodes goes to their group; where a node's own patch would then go over it,
-// to each control plane.
+// prove writes the files, with the defaults that the nodes need to stay as they are, and compares the configs. What
+// only control planes may have of a patch for all nodes goes to their group; where a node's own patch would then go
+// over it, to each control plane.
 func (m *migration) prove(before []generate.Config, done []rewritten) error {
 	splits := m.cluster.Profile == nil &&
 		slices.ContainsFunc(done, func(one rewritten) bool { return one.ControlPlane != "" })

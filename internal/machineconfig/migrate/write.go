@@ -234,8 +234,9 @@ func (a *additions) write(editor *editor) error {
 }
 
 // defaultsHead stands above the patch of defaults.
-const defaultsHead = "# What Talos 1.14 does otherwise, written out as it was before (config:migrate). Remove a document, or write the\n" +
-	"# line that its comment names, to take the new default.\n"
+const defaultsHead = `# What Talos 1.14 does otherwise, written out as it was before (config:migrate). To take a new default, write the
+# line that a comment here names, or remove the document.
+`
 
 // addDefaults adds the documents that keep the old behaviour: to all nodes where all need them, else to those that do.
 func (m *migration) addDefaults(added *additions, needed needs) {

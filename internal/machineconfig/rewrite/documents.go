@@ -85,7 +85,8 @@ const installKind = "UnattendedInstallConfig"
 // WithDisk is a document about an installation, as Strategic makes them, that selects a disk.
 func WithDisk(installs, expression string) string {
 	text := strings.TrimSuffix(installs, "\n")
-	match := "diskSelector:\n    match:" + strings.Join(append([]string{plain(expression).rest}, nested(plain(expression))...), "\n")
+	selects := plain(expression)
+	match := strings.Join(append([]string{"diskSelector:\n    match:" + selects.rest}, nested(selects)...), "\n")
 
 	if before, after, found := strings.Cut(text, "\nprovisioning:\n"); found {
 		return before + "\nprovisioning:\n  " + match + "\n" + after + "\n"

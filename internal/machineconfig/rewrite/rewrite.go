@@ -241,8 +241,8 @@ func (p part) removedSections(mapping *yaml.Node, above []string) []Decision {
 		switch {
 		case !isSection || value.Kind != yaml.MappingNode:
 		case deletes(value):
-			found = append(found, Decision{name, "it takes out all that is set there, which several documents say now: take out " +
-				"what you mean by name", key.Line + p.first, key.Column})
+			found = append(found, Decision{name, "it takes out all that is set there, which several documents say now: take " +
+				"out what you mean by name", key.Line + p.first, key.Column})
 		default:
 			found = append(found, p.removedSections(value, keys)...)
 		}

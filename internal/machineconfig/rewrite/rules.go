@@ -116,8 +116,8 @@ var rules = map[string]rule{
 	"cluster.proxy.disabled":                          opposite,
 	"cluster.coreDNS.disabled":                        opposite,
 
-	"machine.kubelet.disableManifestsDirectory": onlyIf(true, "the kubelet reads no directory of manifests any more: move "+
-		"its pods to KubeStaticPodConfig documents, then take it out"),
+	"machine.kubelet.disableManifestsDirectory": onlyIf(true, "the kubelet reads no directory of manifests any more: "+
+		"move its pods to KubeStaticPodConfig documents, then take it out"),
 	"machine.install.grubUseUKICmdline": onlyIf(true, "the command line is always that of the image now: put what it has "+
 		"to hold into the schematic, then take it out"),
 	"machine.install.legacyBIOSSupport":          onlyIf(false, "nothing replaces it: such machines keep the older form"),
@@ -172,10 +172,11 @@ var rules = map[string]rule{
 	"cluster.apiServer.authorizationConfig": authorizers,
 	"cluster.proxy.extraArgs":               proxyArguments,
 
-	"cluster.discovery.enabled":                        discovery,
-	"cluster.discovery.registries.kubernetes.disabled": onlyIf(true, "members are no longer found through Kubernetes: take it out once they are found by the discovery service"),
-	"cluster.discovery.registries.service.disabled":    discovery,
-	"cluster.discovery.registries.service.endpoint":    func(m *moving) verdict { return m.as("default") },
+	"cluster.discovery.enabled": discovery,
+	"cluster.discovery.registries.kubernetes.disabled": onlyIf(true, "members are no longer found through "+
+		"Kubernetes: take it out once they are found by the discovery service"),
+	"cluster.discovery.registries.service.disabled": discovery,
+	"cluster.discovery.registries.service.endpoint": func(m *moving) verdict { return m.as("default") },
 
 	"cluster.extraManifests":                 manifestURLs,
 	"cluster.extraManifestHeaders":           manifestHeaders,

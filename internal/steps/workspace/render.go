@@ -71,7 +71,8 @@ func (w *Workspace) Rehearse() (files []File, standIn string, err error) {
 }
 
 // secretsOrStandIn are the cluster's own secrets or, for the reason that is told, throwaway ones.
-func (w *Workspace) secretsOrStandIn(variables talconfig.Variables) (bundle *secrets.Bundle, standIn string, err error) {
+func (w *Workspace) secretsOrStandIn(variables talconfig.Variables) (bundle *secrets.Bundle, standIn string,
+	err error) {
 	path, _ := w.NewSecretsPath()
 	standIn = "there is no " + w.Files.Shown(path)
 
