@@ -121,6 +121,18 @@ var Equivalences = []Equivalence{
 		},
 	},
 	{
+		Accessors: []string{"NetworkKubeSpanConfig.Filters"},
+		Why:       "filters that are empty filter nothing, as none do",
+		Source:    "internal/app/machined/pkg/controllers/kubespan/config.go",
+		unify: func(config answers) {
+			kubeSpan := under(config, "NetworkKubeSpanConfig")
+			if filters := under(kubeSpan, "Filters"); filters["Endpoints"] == nil &&
+				filters["ExcludeAdvertisedNetworks"] == nil {
+				delete(kubeSpan, "Filters")
+			}
+		},
+	},
+	{
 		Accessors: []string{"Machine.Sysctls", "Machine.Sysfs", "Machine.Udev"},
 		Why:       "Talos reads SysctlConfig, SysfsConfig and UdevRulesConfig, which contain these",
 		Source:    "pkg/machinery/config/container/container.go",

@@ -180,6 +180,22 @@ func patchItem(text string, dash int) []string {
 	return append([]string{strings.Repeat(" ", dash) + "- |-"}, indented(text, dash+2)...)
 }
 
+// isShared reports whether a mapping's list of patches is another's too, by an alias: what is added to it reaches both.
+func (e *editor) isShared(owner *yaml.Node) bool {
+	for i := 0; owner != nil && i+1 < len(owner.Content); i += 2 {
+		if list := owner.Content[i+1]; owner.Content[i].Value == "patches" {
+			return list.Kind == yaml.AliasNode || list.Anchor != "" && refersTo(e.root, list)
+		}
+	}
+
+	return false
+}
+
+func refersTo(node, anchored *yaml.Node) bool {
+	return node.Alias == anchored ||
+		slices.ContainsFunc(node.Content, func(child *yaml.Node) bool { return refersTo(child, anchored) })
+}
+
 // addPatches adds patches to the list of a mapping: all nodes' that is the root, a group's, or a node's. False if the
 // list stands in brackets.
 func (e *editor) addPatches(owner *yaml.Node, ownerKey string, texts []string) bool {
@@ -199,6 +215,8 @@ func (e *editor) addPatches(owner *yaml.Node, ownerKey string, texts []string) b
 	key, list := keyNode(owner, "patches"), value(owner, "patches")
 
 	switch {
+	case e.isShared(owner):
+		return false
 	case key == nil:
 		return e.addList(owner, texts)
 	case len(items(list)) > 0:

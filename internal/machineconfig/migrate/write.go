@@ -13,8 +13,9 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
 )
 
-// errBrackets is of a list of patches in brackets, which no patch can be added to line by line.
-var errBrackets = errors.New("a list of patches stands in brackets: write it with dashes, an item a line")
+// errBrackets is of a list of patches that no patch can be added to line by line.
+var errBrackets = errors.New("a list of patches stands in brackets, or is another's by an alias: write it with dashes, " +
+	"an item a line")
 
 // collect finds the patches.
 func (m *migration) collect() ([]*unit, error) {
@@ -50,6 +51,7 @@ func (m *migration) writeTalconfig(done []rewritten, needed needs) error {
 	}
 
 	added := additions{}
+	m.eachNode = m.eachNode || editor.isShared(value(editor.root, "controlPlane"))
 
 	for _, one := range done {
 		if !one.changes() {
@@ -187,6 +189,11 @@ func (a *additions) forControlPlanes(m *migration, one rewritten) {
 		return
 	}
 
+	a.toControlPlanes(m, text)
+}
+
+// toControlPlanes adds a patch to the list of the control planes' group, and to the nodes that do not take that.
+func (a *additions) toControlPlanes(m *migration, text string) {
 	if !m.eachNode {
 		a.controlPlane = append(a.controlPlane, text)
 	}
@@ -267,14 +274,7 @@ func (m *migration) addDefaults(added *additions, needed needs) {
 	added.all = append(added.all, defaultsHead+strings.Join(all, "---\n"))
 
 	if len(controlPlane) > 0 {
-		text := defaultsHead + strings.Join(controlPlane, "---\n")
-		added.controlPlane = append(added.controlPlane, text)
-
-		for i, node := range m.cluster.Talconfig.Config.Nodes {
-			if node.ControlPlane && node.OverridePatches {
-				added.forNode(i, text)
-			}
-		}
+		added.toControlPlanes(m, defaultsHead+strings.Join(controlPlane, "---\n"))
 	}
 }
 
