@@ -121,6 +121,13 @@ var Equivalences = []Equivalence{
 		},
 	},
 	{
+		Accessors: []string{"Machine.Network.Devices", "NetworkCommonLinkConfigs", "NetworkVirtualIPConfigs"},
+		Why:       "a link with addresses, routes and a VIP is the same in the section and in documents",
+		Source: "internal/app/machined/pkg/controllers/network: link_config.go, address_config.go, route_config.go, " +
+			"operator_config.go",
+		unify: unifyDevices,
+	},
+	{
 		Accessors: []string{"NetworkKubeSpanConfig.Filters"},
 		Why:       "filters that are empty filter nothing, as none do",
 		Source:    "internal/app/machined/pkg/controllers/kubespan/config.go",

@@ -89,6 +89,7 @@ kind: UnattendedInstallConfig
 reboot: true
 `,
 	},
+	{name: "no DHCP on links that nothing configures", accessors: []string{"RunDefaultDHCPOperators"}},
 	{name: "the command line of the image", accessors: []string{"Machine.Install.GrubUseUKICmdline"}},
 }
 
