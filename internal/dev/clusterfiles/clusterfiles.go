@@ -188,8 +188,8 @@ var defaultKubernetes = []string{constants.DefaultKubernetesVersion, "1.36.3"}
 // oldDefaults is the newest minor version of Kubernetes that none of them is of.
 const oldDefaults = 35
 
-// newestKubernetes is the newest of these defaults that a Talos version takes. For older releases it is the first release
-// of the newest minor version that they take.
+// newestKubernetes is the newest of these defaults that a Talos version takes. For older releases it is the first
+// release of the newest minor version that they take.
 func newestKubernetes(talosVersion string) string {
 	talos, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: talosVersion})
 	if err != nil {

@@ -606,41 +606,51 @@ func (s *sick) members(t *testing.T) []*machineapi.EtcdMember {
 func TestEveryFaultShowsAndHeals(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range faultTests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+	for _, version := range []string{emulator.DefaultTalosVersion, talos114} {
+		for name, test := range faultTests {
+			t.Run(version+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				test.run(t, version)
+			})
+		}
+	}
+}
 
-			count, patient := 1, "cp1"
-			if test.second {
-				count, patient = 2, "cp2"
-			}
+// run shows the fault and its healing on machines that run a Talos version.
+func (f faultTest) run(t *testing.T, version string) {
+	t.Helper()
 
-			cluster := newCluster(t, labcluster.Options{ControlPlanes: count, Workers: -1, Edit: func(o *emulator.NodeOptions) {
-				if o.Name == patient {
-					o.Faults = test.faults
-				}
-			}})
-			s := &sick{Cluster: cluster, node: cluster.Node(patient)}
+	count, patient := 1, "cp1"
+	if f.second {
+		count, patient = 2, "cp2"
+	}
 
-			for _, node := range cluster.Nodes {
-				waitStage(t, node, "maintenance")
-			}
+	cluster := newCluster(t, labcluster.Options{ControlPlanes: count, Workers: -1, Edit: func(o *emulator.NodeOptions) {
+		o.TalosVersion = version
 
-			if test.second {
-				first := &sick{Cluster: cluster, node: cluster.Node("cp1")}
-				first.install(t)
-				first.bootstrap(t)
-				require.NoError(t, first.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
-				s.install(t)
-			}
+		if o.Name == patient {
+			o.Faults = f.faults
+		}
+	}})
+	s := &sick{Cluster: cluster, node: cluster.Node(patient)}
 
-			test.shows(t, s)
+	for _, node := range cluster.Nodes {
+		waitStage(t, node, "maintenance")
+	}
 
-			if test.healed != nil {
-				s.heal()
-				test.healed(t, s)
-			}
-		})
+	if f.second {
+		first := &sick{Cluster: cluster, node: cluster.Node("cp1")}
+		first.install(t)
+		first.bootstrap(t)
+		require.NoError(t, first.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+		s.install(t)
+	}
+
+	f.shows(t, s)
+
+	if f.healed != nil {
+		s.heal()
+		f.healed(t, s)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/require"
@@ -217,4 +218,52 @@ func TestClaim_11_20_SequencesHaveOtherPhases(t *testing.T) {
 	} {
 		require.Contains(t, text, "phase "+phase)
 	}
+}
+
+// withoutKubernetes is what remains of documents if all that are about Kubernetes are left out, and etcd with them.
+func withoutKubernetes(t *testing.T, data []byte) []byte {
+	t.Helper()
+
+	var kept []string
+
+	for _, document := range strings.Split(string(data), "\n---\n") {
+		if !strings.Contains(document, "\nkind: Kube") {
+			kept = append(kept, document)
+		}
+	}
+
+	provider, err := configloader.NewFromBytes([]byte(strings.Join(kept, "\n---\n")))
+	require.NoError(t, err)
+
+	less, err := provider.PatchV1Alpha1(func(c *v1alpha1.Config) error {
+		c.ClusterConfig.EtcdConfig = nil
+
+		return nil
+	})
+	require.NoError(t, err)
+
+	text, err := less.Bytes()
+	require.NoError(t, err)
+
+	return text
+}
+
+func TestClaim_11_21_AMachineNeedsNoKubernetes(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, on114(labcluster.Options{}))
+	_, err := apply(t, insecure(t, node), withoutKubernetes(t, documents(t, cluster, "cp1")), modeAuto)
+	require.NoError(t, err)
+	installed(t, node)
+
+	c := secure(t, cluster.Talosconfig(), node)
+	waitStage(t, node, "running")
+	require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).Ready))
+	require.Empty(t, unready(t, c))
+
+	for _, id := range []string{"etcd", "kubelet"} {
+		require.NotContains(t, serviceNames(t, c), id)
+	}
+
+	requireStatus(t, bootstrap(t, c), codes.InvalidArgument, "etcd is not configured, bootstrap is not possible")
 }

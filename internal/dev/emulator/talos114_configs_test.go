@@ -174,6 +174,14 @@ func TestClaim_12_06_OlderReleasesKnowNeitherItsKindsNorItsFields(t *testing.T) 
 	}
 }
 
+// kubeSpanAlone turns KubeSpan on, and off what it needs.
+func kubeSpanAlone(c *v1alpha1.Config) {
+	c.MachineConfig.MachineNetwork = &v1alpha1.NetworkConfig{ //nolint:staticcheck // the old form
+		NetworkKubeSpan: &v1alpha1.NetworkKubeSpan{KubeSpanEnabled: new(true)}, //nolint:staticcheck // as above
+	}
+	c.ClusterConfig.ClusterDiscoveryConfig = nil //nolint:staticcheck // as above
+}
+
 func TestClaim_12_07_OlderReleasesDemandWhatItDoesNot(t *testing.T) {
 	t.Parallel()
 
@@ -195,6 +203,9 @@ func TestClaim_12_07_OlderReleasesDemandWhatItDoesNot(t *testing.T) {
 		"a secret for discovery": {func(c *v1alpha1.Config) { c.ClusterConfig.ClusterSecret = "" },
 			"1 error occurred:\n\t* cluster discovery service requires .cluster.secret\n",
 			"cluster secret (.cluster.secret or DiscoveryIdentityConfig) should be set"},
+		"discovery for KubeSpan": {kubeSpanAlone,
+			"* .cluster.discovery should be enabled when .machine.network.kubespan is enabled\n",
+			"* KubeSpan requires cluster discovery to be enabled\n"},
 	} {
 		data := edited(t, cluster, "cp1", test.change)
 

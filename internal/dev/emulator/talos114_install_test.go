@@ -1,6 +1,9 @@
 package emulator_test
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -410,4 +413,153 @@ func TestClaim_11_13_ABootstrapWaitsForTheReboot(t *testing.T) {
 			require.Equal(t, 1, node.Boots())
 		})
 	}
+}
+
+// Every fault that an install can meet shows in an unattended one too, and taking it back heals the machine.
+func TestFaultsOfUnattendedInstalls(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		faults emulator.Faults
+		shows  func(t *testing.T, s *sick)
+	}{
+		"InstallTimes": {emulator.Faults{Install: emulator.InstallImagePull, InstallTimes: 2},
+			func(t *testing.T, s *sick) {
+				t.Helper()
+				installed(t, s.node)
+				require.Equal(t, 2, s.node.Boots(), "the third try of one boot works by itself")
+			}},
+		"InstallTimes of a missing disk": {emulator.Faults{Install: emulator.InstallDiskMissing, InstallTimes: 2},
+			func(t *testing.T, s *sick) { t.Helper(); installed(t, s.node) }},
+		"InstallStall": {emulator.Faults{InstallStall: 1000 * time.Hour}, func(t *testing.T, s *sick) {
+			t.Helper()
+			awaitInstall(t, s.api(t), "installing")
+			require.False(t, s.node.Installed())
+		}},
+		"Forgets": {emulator.Faults{Forgets: true}, func(t *testing.T, s *sick) {
+			t.Helper()
+			require.NoError(t, s.node.WaitFor(deadline(t),
+				func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+			require.False(t, s.node.Installed())
+			s.heal()
+
+			_, err := apply(t, insecure(t, s.node), documents(t, s.Cluster, "cp1"), modeAuto)
+			require.NoError(t, err)
+		}},
+		"Lingers": {emulator.Faults{Lingers: 1000 * time.Hour}, func(t *testing.T, s *sick) {
+			t.Helper()
+			require.Equal(t, "maintenance", s.node.Stage())
+		}},
+		"Lost: link": {emulator.Faults{Lost: emulator.LostLink}, func(t *testing.T, s *sick) {
+			t.Helper()
+			s.says(t, emulator.LostLink.String())
+			eventually(t, func() error { return until(errors.Is(s.dial(emulator.APIPort, silence), os.ErrDeadlineExceeded)) })
+			require.False(t, s.node.Installed())
+		}},
+		"Lost: disk": {emulator.Faults{Lost: emulator.LostDisk}, func(t *testing.T, s *sick) {
+			t.Helper()
+			s.says(t, emulator.LostDisk.String())
+		}},
+		"BootLoop": {emulator.Faults{BootLoop: true}, func(t *testing.T, s *sick) {
+			t.Helper()
+			require.NoError(t, s.node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() >= 4 }))
+		}},
+		"TimeUnsynced": {emulator.Faults{TimeUnsynced: true}, func(t *testing.T, s *sick) {
+			t.Helper()
+			installed(t, s.node)
+			eventually(t, func() error {
+				return until(strings.Contains(fmt.Sprint(bootstrap(t, s.api(t))), "time is not in sync yet"))
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			cluster, node, _ := unattended(t, labcluster.Options{
+				LabOptions: emulator.LabOptions{TimeScale: 100},
+				Edit:       func(o *emulator.NodeOptions) { o.Faults = test.faults },
+			})
+			s := &sick{Cluster: cluster, node: node}
+
+			test.shows(t, s)
+			s.heal()
+			s.bootstrap(t)
+			require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+		})
+	}
+}
+
+// A power cut in the middle of an install leaves the machine as it was; after it, the machine has what was installed.
+func TestAPowerCutDuringAnUnattendedInstall(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		timing emulator.Timing
+		status string
+		stage  string
+	}{
+		"installing": {emulator.Timing{Install: 1000 * time.Hour}, "installing", "maintenance"},
+		"installed":  {emulator.Timing{Flush: 1000 * time.Hour}, "waiting-for-reboot", "booting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, node, c := unattended(t, labcluster.Options{Timing: test.timing})
+			awaitInstall(t, c, test.status)
+			node.PowerOff()
+			node.PowerOn()
+			require.NoError(t, node.WaitFor(deadline(t),
+				func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == test.stage }))
+
+			if test.stage == "booting" {
+				awaitInstall(t, c, "installed")
+			}
+		})
+	}
+}
+
+func TestClaim_11_22_AStagedUpgradeIsNotDoneBesideTheDocument(t *testing.T) {
+	t.Parallel()
+
+	_, node, c := unattended(t, labcluster.Options{})
+	installed(t, node)
+	eventually(t, func() error { return c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{}) })
+	waitStage(t, node, "running")
+
+	_, err := upgrade(t, c, client.WithUpgradeImage(clusterfiles.DefaultImage+":v1.14.2"),
+		client.WithUpgradeForce(true), client.WithUpgradeStage(true))
+	require.NoError(t, err)
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 3 && n.Stage() == "running" }))
+	require.Equal(t, talos114, versionOf(t, c))
+}
+
+func TestClaim_11_23_TheDocumentAloneInstallsInMaintenance(t *testing.T) {
+	t.Parallel()
+
+	cluster, node := alone(t, on114(labcluster.Options{}))
+
+	var document string
+
+	for _, text := range strings.Split(string(documents(t, cluster, "cp1")), "\n---\n") {
+		if strings.Contains(text, "kind: UnattendedInstallConfig\n") {
+			document = text
+		}
+	}
+
+	_, err := apply(t, insecure(t, node), []byte(document), modeAuto)
+	require.NoError(t, err)
+	require.NoError(t, node.WaitFor(deadline(t),
+		func(n *emulator.Node) bool { return n.Boots() == 2 && n.Stage() == "maintenance" }))
+	require.True(t, node.Installed())
+
+	eventually(t, func() error {
+		_, err := apply(t, insecure(t, node), documents(t, cluster, "cp1"), modeAuto)
+
+		return err
+	})
+
+	c := secure(t, cluster.Talosconfig(), node)
+	awaitInstall(t, c, "installed")
+	require.Equal(t, 2, node.Boots())
 }

@@ -98,7 +98,7 @@ func kubeSpanProblems(main *v1alpha1.Config) []error {
 		missing bool
 		text    string
 	}{
-		{len(main.DiscoveryServiceConfigs()) == 0, "discovery should be enabled"},
+		{!main.ClusterConfig.Discovery().Enabled(), "discovery should be enabled"},
 		{main.ClusterConfig.ClusterID == "", "id should be set"},
 		{main.ClusterConfig.ClusterSecret == "", "secret should be set"},
 	} {
@@ -116,8 +116,12 @@ const mainPrefix = "v1alpha1.Config: "
 // split takes what a validation found apart: what it has against the main document, and all else.
 func split(found error) (ofMain, ofOthers []error) {
 	all, ok := errors.AsType[*multierror.Error](found)
-	if !ok {
+
+	switch {
+	case found == nil:
 		return nil, nil
+	case !ok:
+		return nil, []error{found}
 	}
 
 	for _, problem := range all.Errors {
