@@ -17,7 +17,8 @@ import (
 var arguments = map[string][]string{
 	"SystemDiskEncryption.Get": {constants.StatePartitionLabel, constants.EphemeralPartitionLabel},
 	"VolumesConfig.ByName": {constants.StatePartitionLabel, constants.EphemeralPartitionLabel,
-		constants.MetaPartitionLabel, constants.ImageCachePartitionLabel, constants.EtcdDataVolumeID, constants.CRIContainerdVolumeID,
+		constants.MetaPartitionLabel, constants.ImageCachePartitionLabel, constants.EtcdDataVolumeID,
+		constants.CRIContainerdVolumeID,
 		constants.KubeletDataVolumeID, constants.LogVolumeID},
 }
 

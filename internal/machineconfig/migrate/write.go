@@ -14,8 +14,8 @@ import (
 )
 
 // errBrackets is of a list of patches that no patch can be added to line by line.
-var errBrackets = errors.New("a list of patches stands in brackets, or is another's by an alias: write it with dashes, " +
-	"an item a line")
+var errBrackets = errors.New("a list of patches stands in brackets, or is another's by an alias: write it with " +
+	"dashes, an item a line")
 
 // collect finds the patches.
 func (m *migration) collect() ([]*unit, error) {
