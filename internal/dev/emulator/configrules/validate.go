@@ -15,8 +15,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
 
-// What only Talos 1.14 has against a machine config, and what only it warns of, by parts of the texts. Talos 1.13 has its
-// own words for some.
+// What only Talos 1.14 has against a machine config, and what only it warns of, by parts of the texts. Talos 1.13 has
+// its own words for some.
 var (
 	laterProblems = []string{
 		".cluster.serviceAccount requires the cluster endpoint",
