@@ -95,11 +95,13 @@ func (p *Plan) machine(name string) *Machine {
 
 // oldestTalos is the oldest release among the machines.
 func (p *Plan) oldestTalos() string {
-	if slices.ContainsFunc(p.Machines, func(machine Machine) bool { return machine.TalosVersion == olderTalos }) {
-		return olderTalos
+	for _, release := range []string{olderTalos, newerTalos} {
+		if slices.ContainsFunc(p.Machines, func(machine Machine) bool { return machine.TalosVersion == release }) {
+			return release
+		}
 	}
 
-	return newerTalos
+	return newestTalos
 }
 
 // String is the plan in plain words.

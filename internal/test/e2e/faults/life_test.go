@@ -73,7 +73,7 @@ func installFaults() []fault {
 		failing("the installer image's pull takes too long, once", "Install: InstallImageSlow, InstallTimes: 1",
 			emulator.InstallImageSlow, "context deadline exceeded"),
 		failing("the install disk can't be written to", "Install: InstallDiskWrite", emulator.InstallDiskWrite,
-			"input/output error"),
+			"failed: exit code 1"),
 		{
 			title: "the install fails while the API is closed", class: "maintenance again, without a reason",
 			knob:    "Install, LabOptions.AutoHostnames",
