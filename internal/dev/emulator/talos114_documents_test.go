@@ -42,7 +42,8 @@ func TestMachinesWithDocumentsBecomeACluster(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, len(cluster.Nodes), members.Len())
 
-	manifests, err := safe.StateGetByID[*k8s.BootstrapManifestsConfig](deadline(t), api.COSI, k8s.BootstrapManifestsConfigID)
+	manifests, err := safe.StateGetByID[*k8s.BootstrapManifestsConfig](deadline(t), api.COSI,
+		k8s.BootstrapManifestsConfigID)
 	require.NoError(t, err)
 	require.Equal(t, "flannel", manifests.TypedSpec().CNIName)
 	require.Equal(t, "https://127.0.0.1:7445", manifests.TypedSpec().Server)

@@ -141,7 +141,7 @@ func TestAnImpossibleScenarioIsRefusedWithFieldAndReason(t *testing.T) {
 
 	for name, test := range map[string]struct{ text, want string }{
 		"nothing in it": {"", "lab.yaml: the scenario is empty"},
-		"no YAML":       {"nodes: [\n", "lab.yaml:2: is not valid YAML: "},
+		"no YAML":       {"nodes: [\n", "lab.yaml:2:1: is not valid YAML: "},
 		"a list":        {"- cp1\n", `lab.yaml:1:1: the file: takes fields, not a list`},
 		"a field that is misspelt": {"clutser: {}\n",
 			`lab.yaml:1:1: clutser: there is no such field, did you mean "cluster"?`},
