@@ -114,7 +114,8 @@ func installFaults() []fault {
 			},
 		},
 		{
-			title: "its file is edited while a node installs", later: true, class: "configured, installing", knob: "InstallStall",
+			title: "its file is edited while a node installs", later: true,
+			class: "configured, installing", knob: "InstallStall",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.Node(cp1).Set(func(f *emulator.Faults) { f.InstallStall = forEver })
@@ -158,7 +159,8 @@ func installFaults() []fault {
 			heal: calm,
 		},
 		{
-			title: "the node's META volume is slow to get ready", later: true, class: "no reply to the apply, then FailedPrecondition",
+			title: "the node's META volume is slow to get ready", later: true,
+			class:   "no reply to the apply, then FailedPrecondition",
 			knob:    "MetaNotReady",
 			cluster: slow,
 			inject:  set(func(f *emulator.Faults) { f.MetaNotReady = true }),
@@ -170,7 +172,8 @@ func installFaults() []fault {
 			seen: "another apply configuration is already in progress", node: cp1,
 		},
 		{
-			title: "the node's META volume never gets ready", later: true, class: "no reply to the apply, then FailedPrecondition",
+			title: "the node's META volume never gets ready", later: true,
+			class:   "no reply to the apply, then FailedPrecondition",
 			knob:    "MetaNotReady",
 			cluster: slow,
 			inject:  set(func(f *emulator.Faults) { f.MetaNotReady = true }), settings: []string{"MAX_RETRIES=2"},
@@ -349,10 +352,11 @@ func bootFaults() []fault {
 			},
 		},
 		{
-			title: "the config is newer than the Talos that the node booted", later: true, class: "in maintenance, another Talos version",
-			knob: "NodeOptions.TalosVersion",
-			edit: func(_ *testing.T, _ *world, machine *emulator.NodeOptions) { machine.TalosVersion = "v1.12.1" },
-			code: diagnosis.ExitPreflight, id: diagnosis.TalosVersionMismatch, node: cp1,
+			title: "the config is newer than the Talos that the node booted", later: true,
+			class: "in maintenance, another Talos version",
+			knob:  "NodeOptions.TalosVersion",
+			edit:  func(_ *testing.T, _ *world, machine *emulator.NodeOptions) { machine.TalosVersion = "v1.12.1" },
+			code:  diagnosis.ExitPreflight, id: diagnosis.TalosVersionMismatch, node: cp1,
 			seen: "it would refuse what it does not know",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
