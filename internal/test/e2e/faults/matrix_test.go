@@ -86,6 +86,7 @@ func sections() []section {
 		{"Machines and addresses", identityFaults()},
 		{"Certificates", certificateFaults()},
 		{"A node's life", lifeFaults()},
+		{"Nodes that install unattended", talos114Faults()},
 		{"etcd", etcdFaults()},
 		{"Two operators", secondOperatorFaults()},
 		{"The operator's side", operatorFaults()},
