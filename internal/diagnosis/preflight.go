@@ -148,10 +148,11 @@ var preflightEntries = []Entry{
 		Severity: Failure,
 		Exit:     ExitBadInput,
 		Cause: "An image factory reference needs a schematic id of 64 hexadecimal digits and a tag like v1.13.9. The " +
-			"apply would " +
-			"succeed, and the node would fail much later, while pulling.",
+			"installer of ghcr.io/siderolabs is published up to Talos 1.13; a mirror's copy of a newer one is a warning. The " +
+			"apply would succeed, and the node would fail much later, while pulling.",
 		Remedy: "Correct talosImageURL, or the schematic that it comes from, and generate the configs again.",
-		Source: "onedr0p/cluster-template#1398, siderolabs/talos#7170",
+		Source: "onedr0p/cluster-template#1398, siderolabs/talos#7170; Talos documentation, what's new in 1.14, Default " +
+			"Installer Image",
 	},
 	{
 		ID:       InstallerVersion,
