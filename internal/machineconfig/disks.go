@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
@@ -87,7 +88,55 @@ func (c *Config) ruleOutByDocument(disk *block.DiskSpec) ([]string, error) {
 		return nil, err
 	}
 
-	return []string{"does not match"}, nil
+	var reasons []string
+
+	for _, part := range conjuncts(c.diskExpressionText()) {
+		clause, err := cel.ParseBooleanExpression(part, celenv.DiskLocator())
+		if err != nil {
+			continue // the whole was judged, only its parts can't be
+		}
+
+		if matched, err := holds(clause, disk); err == nil && !matched {
+			reasons = append(reasons, "not "+part)
+		}
+	}
+
+	if len(reasons) == 0 {
+		reasons = []string{"does not match"}
+	}
+
+	return reasons, nil
+}
+
+// conjuncts are the parts of an expression that && joins at its top; the whole, if || does.
+func conjuncts(expression string) []string {
+	var (
+		parts []string
+		quote rune
+		depth int
+		start int
+	)
+
+	for i, char := range expression {
+		switch {
+		case quote != 0:
+			if char == quote {
+				quote = 0
+			}
+		case char == '"' || char == '\'':
+			quote = char
+		case char == '(' || char == '[':
+			depth++
+		case char == ')' || char == ']':
+			depth--
+		case depth == 0 && strings.HasPrefix(expression[i:], "||"):
+			return []string{expression}
+		case depth == 0 && strings.HasPrefix(expression[i:], "&&"):
+			parts, start = append(parts, strings.TrimSpace(expression[start:i])), i+2
+		}
+	}
+
+	return append(parts, strings.TrimSpace(expression[start:]))
 }
 
 func ruleOutByPath(path string, disk *block.DiskSpec) []string {

@@ -7,6 +7,5 @@ import "github.com/siderolabs/talos/pkg/machinery/nethelpers"
 // waits for it. Source: Talos' controllers cluster/node_identity.go and secrets/api.go.
 func (c *Config) HidesInstall() bool {
 	hostname := c.Provider.NetworkHostnameConfig()
-	return c.Provider.UnattendedInstallConfig() != nil && hostname != nil &&
-		hostname.AutoHostname() == nethelpers.AutoHostnameKindStable
+	return c.IsUnattended() && hostname != nil && hostname.AutoHostname() == nethelpers.AutoHostnameKindStable
 }

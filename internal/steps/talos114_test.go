@@ -6,74 +6,35 @@ import (
 	"testing"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate"
-	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
-	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/test/documents"
 )
 
-const (
-	talos114 = "v1.14.1"
-	// asTheyAre has the machine configs used as they are: no talconfig.yaml renders those of these tests.
-	asTheyAre = "CONFIG_GENERATOR=none"
-	// installer114 is the installer that documents name.
-	installer114 = clusterfiles.DefaultImage + ":" + talos114
-)
+// asTheyAre has the machine configs used as they are: no talconfig.yaml renders those of these tests.
+const asTheyAre = "CONFIG_GENERATOR=none"
 
-// on114 is a cluster without a VIP whose machines run Talos 1.14, with files as for 1.13.
+// on114 is a cluster without a VIP whose machines run Talos 1.14, with files for it in the form of 1.13.
 func on114(options *labcluster.Options) {
-	options.Endpoint = labcluster.FirstControlPlane
-	options.Edit = func(node *emulator.NodeOptions) { node.TalosVersion = talos114 }
+	options.TalosVersion, options.Endpoint = documents.Talos, labcluster.FirstControlPlane
 }
 
-// inDocuments writes machines' configs in documents, as Talos 1.14 generates them, but for the host name. Each edit
-// replaces a text by another.
-func (l *lab) inDocuments(t *testing.T, names []string, edits ...[2]string) {
+// inDocuments writes machines' configs in documents.
+func (l *lab) inDocuments(t *testing.T, names []string, edits ...documents.Edit) {
 	t.Helper()
 
 	for _, name := range names {
-		kind := configmachine.TypeControlPlane
-		if strings.HasPrefix(name, "worker") {
-			kind = configmachine.TypeWorker
-		}
-
-		made := l.Generated.Options
-		input, err := generate.NewInput(made.ClusterName, made.Endpoint, strings.TrimPrefix(made.KubernetesVersion, "v"),
-			generate.WithVersionContract(config.TalosVersion1_14), generate.WithSecretsBundle(made.Secrets),
-			generate.WithInstallDisk("/dev/vda"), generate.WithInstallImage(installer114))
+		data, err := documents.Config(l.Generated.Options, name, edits...)
 		require.NoError(t, err)
-
-		generated, err := input.Config(kind)
-		require.NoError(t, err)
-
-		data, err := generated.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
-		require.NoError(t, err)
-
-		text := string(data)
-		for _, edit := range append([][2]string{{"auto: stable", "hostname: " + name}}, edits...) {
-			require.Contains(t, text, edit[0])
-			text = strings.Replace(text, edit[0], edit[1], 1)
-		}
-
-		require.NoError(t, os.WriteFile(l.ConfigFile(name), []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(l.ConfigFile(name), data, 0o600))
 	}
 }
-
-// Edits of documents.
-var (
-	noDisk    = [2]string{"/dev/vda", "/dev/nvme7n1"}
-	nowhere   = [2]string{installer114, "registry.example.org/installer:v1.14.1"}
-	isolation = [2]string{"workloadIsolation: true", "workloadIsolation: false"}
-)
 
 func names(l *lab) []string {
 	var all []string
@@ -88,18 +49,19 @@ func TestARecipeBringsUpNodesOfTalos114(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		documents []string
-		change    func(*labcluster.Options)
+		inDocuments []string
+		change      func(*labcluster.Options)
 	}{
 		"configs as for 1.13":     {},
-		"configs in documents":    {documents: []string{"cp1", "cp2", "cp3", "worker1"}},
-		"both forms side by side": {documents: []string{"cp2", "worker1"}},
-		"with nodes of older releases": {documents: []string{"cp1"}, change: func(options *labcluster.Options) {
+		"configs in documents":    {inDocuments: []string{"cp1", "cp2", "cp3", "worker1"}},
+		"both forms side by side": {inDocuments: []string{"cp2", "worker1"}},
+		"with nodes of older releases": {inDocuments: []string{"cp1"}, change: func(options *labcluster.Options) {
 			options.TalosVersion = "v1.12.1"
+			edit("cp1", func(node *emulator.NodeOptions) { node.TalosVersion = documents.Talos })(options)
 			edit("cp2", func(node *emulator.NodeOptions) { node.TalosVersion = "v1.13.9" })(options)
-			edit("worker1", func(node *emulator.NodeOptions) { node.TalosVersion = "v1.12.1" })(options)
+			edit("cp3", func(node *emulator.NodeOptions) { node.TalosVersion = documents.Talos })(options)
 		}},
-		"kubelet appears after the boot": {documents: []string{"cp1", "cp2", "cp3", "worker1"},
+		"kubelet appears after the boot": {inDocuments: []string{"cp1", "cp2", "cp3", "worker1"},
 			change: func(options *labcluster.Options) { options.LabOptions.Unsettled.KubeletAfterBoot = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +73,7 @@ func TestARecipeBringsUpNodesOfTalos114(t *testing.T) {
 			}
 
 			l := newLab(t, 3, 1, changes...)
-			l.inDocuments(t, test.documents)
+			l.inDocuments(t, test.inDocuments)
 			l.untilMaintenance(t)
 
 			s := l.session(t, asTheyAre, "MAX_PARALLEL=100%")
@@ -142,14 +104,14 @@ func TestAFailingUnattendedInstallIsToldAndCorrected(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		edit   [2]string
+		edit   documents.Edit
 		faults emulator.Faults
 		says   string
 		skip   string
 	}{
-		"the installer image can't be pulled": {edit: nowhere, faults: emulator.Faults{Install: emulator.InstallImagePull},
-			says: "failed to pull image"},
-		"no disk matches": {edit: noDisk, says: "no disk matched the selector", skip: "SKIP_CHECKS=TM048"},
+		"the installer image can't be pulled": {edit: documents.NoImage, says: "failed to pull image",
+			faults: emulator.Faults{Install: emulator.InstallImagePull}},
+		"no disk matches": {edit: documents.NoDisk, says: "no disk matched the selector", skip: "SKIP_CHECKS=TM048"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +156,7 @@ func TestAnInstallThatNobodySeesFailIsSaidToBeOne(t *testing.T) {
 	l := newLab(t, 1, 0, on114)
 	node := l.Node("cp1")
 	node.Set(func(f *emulator.Faults) { f.Install = emulator.InstallImagePull })
-	l.inDocuments(t, []string{"cp1"}, [2]string{"hostname: cp1", "auto: stable"})
+	l.inDocuments(t, []string{"cp1"}, documents.AutoHostname)
 	l.untilMaintenance(t)
 
 	s := l.session(t, asTheyAre, seconds("INSTALL_TIMEOUT", 30))
@@ -206,6 +168,19 @@ func TestAnInstallThatNobodySeesFailIsSaidToBeOne(t *testing.T) {
 	require.Contains(t, s.lines.all(), "port refused until it is installed, however often that fails")
 }
 
+func TestASelectorWithoutAMatchIsFoundBeforeANodeWaitsForItForEver(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, on114)
+	l.inDocuments(t, []string{"cp1"}, documents.Edit{`disk.dev_path == "/dev/vda"`, `disk.transport == "nvme" && disk.size > 1u * GB`})
+	l.untilMaintenance(t)
+
+	problem := l.session(t, asTheyAre).fails(t, diagnosis.ExitPreflight, diagnosis.InstallDiskNoMatch, steps.Preflight{})
+	require.Contains(t, problem.Cause, `no disk matches disk.transport == "nvme" && disk.size > 1u * GB, and the node would wait for one for ever`)
+	require.Regexp(t, `/dev/vda .* not disk.transport == "nvme"\n`, problem.Cause+"\n")
+	require.Zero(t, applied(l.Node("cp1")))
+}
+
 func TestAChangeThatWaitsForARebootIsNamedAndRebootedForWhenAsked(t *testing.T) {
 	t.Parallel()
 
@@ -213,7 +188,7 @@ func TestAChangeThatWaitsForARebootIsNamedAndRebootedForWhenAsked(t *testing.T) 
 	l.inDocuments(t, names(l))
 	l.upAsTheyAre(t)
 
-	l.inDocuments(t, []string{"cp2"}, isolation)
+	l.inDocuments(t, []string{"cp2"}, documents.NoIsolation)
 
 	node := l.Node("cp2")
 	boots := node.Boots()
@@ -244,7 +219,7 @@ func TestOnlyWhatIsKnownToWaitForARebootGetsOne(t *testing.T) {
 	node := l.Node("cp1")
 	boots := node.Boots()
 
-	l.inDocuments(t, []string{"cp1"}, [2]string{"kind: VolumeConfig\nname: EPHEMERAL\n",
+	l.inDocuments(t, []string{"cp1"}, documents.Edit{"kind: VolumeConfig\nname: EPHEMERAL\n",
 		"kind: VolumeConfig\nname: EPHEMERAL\nprovisioning: {grow: true}\n"})
 
 	s := l.session(t, asTheyAre, "-update=true", "-reboot=true").succeeds(t, steps.Apply{})
@@ -260,9 +235,7 @@ func TestModeRebootIsNeverSentToTalos114(t *testing.T) {
 	l := newLab(t, 1, 0, on114)
 	l.inDocuments(t, []string{"cp1"})
 	l.upAsTheyAre(t)
-	l.inDocuments(t, []string{"cp1"}, [2]string{"apiVersion: v1alpha1\nkind: HostnameConfig",
-		"apiVersion: v1alpha1\nkind: SysctlConfig\nparams:\n    net.core.somaxconn: \"65535\"\n---\n" +
-			"apiVersion: v1alpha1\nkind: HostnameConfig"})
+	l.inDocuments(t, []string{"cp1"}, documents.Tuned)
 
 	boots := l.Node("cp1").Boots()
 

@@ -95,12 +95,7 @@ func (s subject) selectedDisk(ctx context.Context) {
 
 	switch len(matching) {
 	case 0:
-		consequence := ""
-		if s.Config.IsUnattended() {
-			consequence = ", and the node would wait for one for ever"
-		}
-
-		s.fail(diagnosis.InstallDiskNoMatch, next, "no disk matches %s%s\n%s", selector, consequence,
+		s.fail(diagnosis.InstallDiskNoMatch, next, "no disk matches %s%s\n%s", selector, s.waitsForDisk(),
 			s.diskTable(rowsOf(judged)))
 	case 1:
 		s.chosenDisk(matching[0].Disk, "the selector matches")
@@ -155,8 +150,17 @@ func (s subject) namedDisk(named string) {
 		hint = fmt.Sprintf("; %s exists, %s", devPath(likely), size(likely.TypedSpec().Size))
 	}
 
-	s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s does not exist%s\n%s", named, hint,
+	s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s does not exist%s%s\n%s", named, s.waitsForDisk(), hint,
 		s.diskTable(usability(s.Facts.Disks)))
+}
+
+// waitsForDisk says what a node does whose UnattendedInstallConfig finds no disk: it takes the config.
+func (s subject) waitsForDisk() string {
+	if s.Config.IsUnattended() {
+		return ", and the node would wait for one for ever"
+	}
+
+	return ""
 }
 
 // chosenDisk passes the one disk that Talos would take, with a warning when it is not empty.

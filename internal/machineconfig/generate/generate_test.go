@@ -3,6 +3,7 @@ package generate_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -112,7 +113,7 @@ func shown(t *testing.T, data []byte) string {
 
 	for line := range strings.Lines(text) {
 		key, _, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if key == "crt" || key == "id" {
+		if key == "crt" || key == "id" || key == "clusterID" {
 			line, _, _ = strings.Cut(line, ":")
 			line += ": ...\n"
 		}
@@ -120,8 +121,10 @@ func shown(t *testing.T, data []byte) string {
 		lines = append(lines, line)
 	}
 
-	return strings.Join(lines, "")
+	return pemBlock.ReplaceAllString(strings.Join(lines, ""), "...")
 }
+
+var pemBlock = regexp.MustCompile(`(?s)-----BEGIN.*?-----END [A-Z ]+-----`)
 
 // TestConfigs keeps what is made of every talconfig in testdata/configs: one golden file each, without secrets.
 func TestConfigs(t *testing.T) {

@@ -50,6 +50,10 @@ type entry struct {
 	file string
 
 	machineFiles []*v1alpha1.MachineFile
+	// olderForm is what older made.
+	olderForm *v1alpha1.Config
+	// kinds are what generatedKinds found.
+	kinds map[string]bool
 	// patchRounds are applied one after the other; the templates of one see what the one before made.
 	patchRounds    [][]patch
 	extraManifests []patch

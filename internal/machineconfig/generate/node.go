@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
@@ -14,6 +15,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config/merge"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -68,7 +70,7 @@ func (e *entry) generate() ([]byte, error) {
 
 	before := len(e.List)
 
-	if provider == nil {
+	if provider == nil || e.sayReplaced() {
 		return nil, nil
 	}
 
@@ -120,33 +122,77 @@ func narrow(data []byte) ([]byte, error) {
 	}
 }
 
-// base is the config without patches; nil if there are mistakes.
-func (e *entry) base() (talosconfig.Provider, error) {
-	role := machine.TypeWorker
+func (e *entry) role() machine.Type {
 	if e.ControlPlane {
-		role = machine.TypeControlPlane
+		return machine.TypeControlPlane
 	}
 
-	provider, err := e.input.Config(role)
+	return machine.TypeWorker
+}
+
+// base is the config without patches; nil if there are mistakes.
+func (e *entry) base() (talosconfig.Provider, error) {
+	provider, err := e.input.Config(e.role())
 	if err != nil {
 		return nil, err
 	}
 
-	before := len(e.List)
-	raw := provider.RawV1Alpha1()
+	before, raw, documents := len(e.List), provider.RawV1Alpha1(), provider.Documents()
 
+	if e.contract.MultidocKubernetesConfigSupported() {
+		e.setRest(raw)
+		documents = e.setDocuments(documents)
+	} else {
+		e.setOlder(raw)
+	}
+
+	documents, err = e.newDocuments(documents)
+	if err != nil || len(e.List) > before {
+		return nil, err
+	}
+
+	return container.New(documents...)
+}
+
+// setOlder puts what the entry declares into the form up to contract 1.13, which has one document for most of it.
+func (e *entry) setOlder(raw *v1alpha1.Config) {
 	e.setSecrets(raw)
 	e.setMachine(raw.MachineConfig)
 	e.setInstall(raw.MachineConfig)
 	e.setTemplated(raw)
 	e.setCluster(raw.ClusterConfig)
+}
 
-	documents := e.newDocuments(provider.Documents())
-	if len(e.List) > before {
-		return nil, nil
+// setRest sets what no document replaces.
+func (e *entry) setRest(raw *v1alpha1.Config) {
+	raw.MachineConfig.MachineCertSANs = slices.Concat(raw.MachineConfig.MachineCertSANs, e.settings.CertSANs)
+	raw.MachineConfig.MachineDisks = e.settings.MachineDisks //nolint:staticcheck // a user volume is mounted elsewhere
+	raw.MachineConfig.MachineFiles = e.olderFiles()          //nolint:staticcheck // those that no document is for
+
+	if e.ControlPlane {
+		raw.ClusterConfig.ClusterInlineManifests = e.olderManifests() //nolint:staticcheck // as above
+	}
+}
+
+// older is the entry's config without patches as it is up to contract 1.13: templates name its fields, and mean the
+// same in either form.
+func (e *entry) older() *v1alpha1.Config {
+	if e.olderForm != nil {
+		return e.olderForm
 	}
 
-	return container.New(documents...)
+	input := *e.input
+	input.Options.VersionContract = talosconfig.TalosVersion1_13
+	e.olderForm = &v1alpha1.Config{MachineConfig: &v1alpha1.MachineConfig{}, ClusterConfig: &v1alpha1.ClusterConfig{}}
+
+	if provider, err := input.Config(e.role()); err == nil { // else it fails in the newer form, too
+		e.olderForm = provider.RawV1Alpha1()
+		mistakes := e.List
+		e.setOlder(e.olderForm)
+		e.List = mistakes // they are told in the newer form
+	}
+
+	return e.olderForm
 }
 
 // setSecrets keeps the older key of encryption at rest, so that Kubernetes can read what was written with it.
@@ -208,7 +254,7 @@ func (e *entry) setInstall(raw *v1alpha1.MachineConfig) {
 
 	_, image, err := e.installer()
 	if err != nil {
-		e.value(yamlfile.PlaceOf(yamlfile.PlaceOf(e.root, "imageFactory"), "installerURLTmpl"), "%s", err)
+		e.badInstaller(err)
 
 		return
 	}
@@ -223,6 +269,10 @@ func (e *entry) setInstall(raw *v1alpha1.MachineConfig) {
 	}
 }
 
+func (e *entry) badInstaller(err error) {
+	e.value(yamlfile.PlaceOf(yamlfile.PlaceOf(e.root, "imageFactory"), "installerURLTmpl"), "%s", err)
+}
+
 // setTemplated sets labels and annotations. Each template sees the config as it is without any templated value.
 func (e *entry) setTemplated(raw *v1alpha1.Config) {
 	settings := raw.MachineConfig
@@ -235,29 +285,35 @@ func (e *entry) setTemplated(raw *v1alpha1.Config) {
 		settings.MachineNodeAnnotations = plainValues(e.settings.NodeAnnotations)
 	}
 
-	if !anyTemplate(e.settings.NodeLabels) && !anyTemplate(e.settings.NodeAnnotations) {
-		return
+	unchanged := sync.OnceValue(raw.DeepCopy)
+
+	if e.settings.NodeLabels != nil {
+		settings.MachineNodeLabels = e.filled("nodeLabels", e.settings.NodeLabels, unchanged)
 	}
 
-	unchanged := raw.DeepCopy()
-
-	e.fill(settings.MachineNodeLabels, "nodeLabels", e.settings.NodeLabels, unchanged)
-	e.fill(settings.MachineNodeAnnotations, "nodeAnnotations", e.settings.NodeAnnotations, unchanged)
+	if e.settings.NodeAnnotations != nil {
+		settings.MachineNodeAnnotations = e.filled("nodeAnnotations", e.settings.NodeAnnotations, unchanged)
+	}
 }
 
-func (e *entry) fill(into map[string]string, key string, declared map[string]string, data *v1alpha1.Config) {
+// filled are declared texts with their templates filled.
+func (e *entry) filled(key string, declared map[string]string, data func() *v1alpha1.Config) map[string]string {
+	filled := plainValues(declared)
+
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		if !isTemplate(declared[name]) {
 			continue
 		}
 
-		text, err := e.templates.render(declared[name], data)
+		text, err := e.templates.render(declared[name], data())
 		if err != nil {
 			e.value(e.placeOf(key, name), "%q: %s", name, err)
 		}
 
-		into[name] = text
+		filled[name] = text
 	}
+
+	return filled
 }
 
 func plainValues(declared map[string]string) map[string]string {
@@ -270,16 +326,6 @@ func plainValues(declared map[string]string) map[string]string {
 	}
 
 	return plain
-}
-
-func anyTemplate(declared map[string]string) bool {
-	for _, text := range declared {
-		if isTemplate(text) {
-			return true
-		}
-	}
-
-	return false
 }
 
 func (e *entry) setCluster(raw *v1alpha1.ClusterConfig) {
@@ -327,27 +373,52 @@ func (e *entry) accepted(config *machineconfig.Config) (err error) {
 }
 
 // newDocuments are the generated documents, and those for the entry's settings.
-func (e *entry) newDocuments(generated []config.Document) []config.Document {
+func (e *entry) newDocuments(generated []config.Document) ([]config.Document, error) {
 	// The generated hostname is one that Talos makes up.
 	documents := slices.DeleteFunc(slices.Clone(generated), func(document config.Document) bool {
 		return document.Kind() == network.HostnameKind
 	})
 
+	var own []config.Document
+
 	if e.contract.MultidocNetworkConfigSupported() {
-		documents = append(documents, e.hostnameDocument())
+		own = append(own, e.hostnameDocument())
 
 		if len(e.settings.Nameservers) > 0 || e.settings.DisableSearchDomain {
-			documents = append(documents, e.resolverDocument())
+			own = append(own, e.resolverDocument())
 		}
 	}
 
-	documents = append(documents, e.firewallDocuments()...)
-	documents = append(documents, e.serviceDocuments()...)
-	documents = append(documents, e.volumeDocuments()...)
+	own = slices.Concat(own, e.firewallDocuments(), e.serviceDocuments(), e.volumeDocuments())
 
 	if e.contract.MultidocNetworkConfigSupported() {
-		documents = append(documents, e.linkDocuments()...)
+		own = append(own, e.linkDocuments()...)
 	}
 
-	return documents
+	return merged(documents, own)
+}
+
+// merged adds documents to others, as a patch does: of one kind and name there is one.
+func merged(documents, own []config.Document) ([]config.Document, error) {
+	for _, document := range own {
+		same := slices.IndexFunc(documents, func(other config.Document) bool {
+			return documentID(other) == documentID(document)
+		})
+
+		if same < 0 {
+			documents = append(documents, document)
+		} else if err := merge.Merge(documents[same], document); err != nil {
+			return nil, fmt.Errorf("merge %s: %w", document.Kind(), err)
+		}
+	}
+
+	return documents, nil
+}
+
+func documentID(document config.Document) string {
+	if named, ok := document.(config.NamedDocument); ok {
+		return document.Kind() + "/" + named.Name()
+	}
+
+	return document.Kind()
 }

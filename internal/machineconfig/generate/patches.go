@@ -8,6 +8,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
@@ -89,10 +90,10 @@ func fileReference(text string) (string, bool) {
 // apply applies patches one after the other. Their templates all see the config as it is before the first of them. Nil
 // if one is a mistake.
 func (e *entry) apply(provider talosconfig.Provider, patches []patch) talosconfig.Provider {
-	before := provider.RawV1Alpha1()
+	before := e.templateData(provider)
 
 	for _, one := range patches {
-		text, err := e.templates.render(one.text, before)
+		text, err := e.templates.render(one.text, before())
 		if err != nil {
 			e.badPatch(one, err)
 
@@ -116,6 +117,15 @@ func (e *entry) apply(provider talosconfig.Provider, patches []patch) talosconfi
 	}
 
 	return provider
+}
+
+// templateData is what the templates of patches name fields of.
+func (e *entry) templateData(provider talosconfig.Provider) func() *v1alpha1.Config {
+	if e.contract.MultidocKubernetesConfigSupported() {
+		return e.older
+	}
+
+	return provider.RawV1Alpha1
 }
 
 // patched turns a panic, which a hostile patch can cause, into an error.
@@ -152,6 +162,11 @@ func (e *entry) badPatch(one patch, err error) {
 	case errors.Is(err, errJSONPatch):
 		mistake := e.Mistake(one.place, diagnosis.FileValue, "%s of %s %s", name, e.Hostname, err)
 		mistake.Next = "write it as a strategic merge patch: " + machineconfig.StrategicForm(one.text)
+
+		if e.contract.MultidocKubernetesConfigSupported() {
+			mistake.Next = howToMigrate
+		}
+
 		e.Add(mistake)
 	case errors.As(err, &broken) && one.file != nil:
 		// A patch that several nodes share is told of once.
@@ -251,10 +266,10 @@ func (e *entry) addManifests(provider talosconfig.Provider) talosconfig.Provider
 	}
 
 	documents := provider.Documents()
-	data := provider.RawV1Alpha1()
+	data := e.templateData(provider)
 
 	for _, one := range e.extraManifests {
-		text, err := e.templates.render(one.text, data)
+		text, err := e.templates.render(one.text, data())
 		if err == nil && talconfig.SaysNothing(text) {
 			continue
 		}

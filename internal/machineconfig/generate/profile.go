@@ -138,6 +138,10 @@ func patchedConfig(input *generate.Input, declared *profile.Profile, node profil
 		return nil, fmt.Errorf("generate machine config of %s: %w", node.Name, err)
 	}
 
+	if declared.Contract.MultidocKubernetesConfigSupported() {
+		return configInDocuments(config, declared, node, patches, input.Options.SecretsBundle)
+	}
+
 	own := nodeNetwork(declared, node)
 	own.leaveTo(patches)
 
@@ -159,6 +163,10 @@ func patchedConfig(input *generate.Input, declared *profile.Profile, node profil
 		}
 	}
 
+	return encoded(config, node)
+}
+
+func encoded(config talosconfig.Provider, node profile.Machine) ([]byte, error) {
 	text, err := config.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
 	if err != nil {
 		return nil, fmt.Errorf("write machine config of %s: %w", node.Name, err)

@@ -8,7 +8,7 @@ import (
 
 // readInstall reads how far the install is that the node's config asks for.
 func (s *Observation) readInstall(ctx context.Context, conn *talos.Conn) error {
-	if s.Config == nil || s.Config.Provider.UnattendedInstallConfig() == nil {
+	if s.Config == nil || !s.Config.IsUnattended() {
 		return nil
 	}
 

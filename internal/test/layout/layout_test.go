@@ -88,6 +88,7 @@ var mayImport = map[string][]string{
 	"internal/dev/emulator/api":     {"internal/dev/emulator", "internal/dev/emulator/machine"},
 	"internal/dev/emulator/machine": {"internal/dev/emulator"},
 	"internal/test":                 {"internal/cli/settings"},
+	"internal/test/documents":       {"internal/dev/clusterfiles"},
 }
 
 // knowMage are the packages that may import Mage.
