@@ -13,6 +13,8 @@ const (
 	PatchDeletesNone  ID = "TM283"
 	PatchListedTwice  ID = "TM284"
 	ManifestDuplicate ID = "TM285"
+	ControlPlaneKind  ID = "TM286"
+	FieldReplaced     ID = "TM287"
 )
 
 const (
@@ -22,9 +24,10 @@ const (
 
 var documentEntries = []Entry{
 	{
-		ID: DocumentTwice, Title: "A patch has a document twice", Severity: Failure, Exit: ExitBadInput,
-		Cause: "In one text Talos accepts one document of a kind and name, and one without a kind. Two parts " +
-			"with `machine:`, separated by `---`, are refused as duplicates.",
+		ID: DocumentTwice, Title: "A patch has a document twice", Severity: Warning,
+		Cause: "Up to Talos 1.13 talosctl, and talhelper, take one document of a kind and name in one text, and one " +
+			"without a kind: two parts with `machine:`, separated by `---`, are refused as duplicates. Later ones merge both, one " +
+			"after the other.",
 		Remedy: "Put the two into one document, or make two patches of them.",
 		Source: loaderSource + "; budimanjojo/talhelper#1538",
 	},
@@ -104,5 +107,21 @@ var documentEntries = []Entry{
 			"that kind and name, it is refused as a duplicate.",
 		Remedy: "Make it a patch, which is merged, or drop one of the two.",
 		Source: "machinery config/container/container.go; talhelper v3.1.16, pkg/generate",
+	},
+	{
+		ID: ControlPlaneKind, Title: "A worker has a document that only control planes may have", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "Since Talos 1.14 the API server, the controller manager, the scheduler, kube-proxy, CoreDNS, flannel and " +
+			"the cluster's keys have documents of their own. Only control planes run these: Talos refuses a worker's config " +
+			"with such a document, where it ignored the fields that they replace.",
+		Remedy: "Put the patch among those of control planes alone.",
+		Source: "machinery config/container/validate.go, ControlplaneOnlyDocument of config/types/k8s",
+	},
+	{
+		ID: FieldReplaced, Title: "A patch sets a field that a document has replaced", Severity: Failure, Exit: ExitBadInput,
+		Cause: "With the contract v1.14 machine configs have documents where they had fields before. A patch that still " +
+			"sets the field gives a config with both, which Talos refuses. What Talos takes beside the document is a warning.",
+		Remedy: "mage config:migrate rewrites the patches, and proves that the configs stay equal.",
+		Source: "machinery v1.14.1 config/types, V1Alpha1ConflictValidate; Talos documentation, what's new in 1.14",
 	},
 }

@@ -10,6 +10,7 @@ const (
 	FirewallTalos      ID = "TM335"
 	FirewallTunnel     ID = "TM336"
 	FirewallRuleEmpty  ID = "TM337"
+	FirewallEtcdHTTP   ID = "TM338"
 )
 
 const firewallSource = "Talos documentation, Ingress Firewall; siderolabs/talos " +
@@ -78,5 +79,15 @@ var firewallEntries = []Entry{
 			"with exceptions that cover them, opens nothing.",
 		Remedy: "Add the subnets that are meant, or take the rule out.",
 		Source: firewallSource,
+	},
+	{
+		ID: FirewallEtcdHTTP, Title: "A firewall rule for etcd's port does not have the one that its metrics moved to",
+		Severity: Warning,
+		Cause: "Since Talos 1.14 etcd serves /metrics and /health on port 2383, and no longer on 2379. Where the default " +
+			"is to block, whoever was let in at 2379 to read metrics is shut out at 2383. Where it is to accept, and a rule " +
+			"guards 2379, port 2383 is open to everybody.",
+		Remedy: "Add port 2383 to the rule, or to one of its own.",
+		Source: "Talos documentation, what's new in 1.14, etcd; siderolabs/talos v1.14.1 " +
+			"internal/app/machined/pkg/system/services/etcd.go",
 	},
 }

@@ -10,6 +10,7 @@ const (
 	PodSubnetSize         ID = "TM230"
 	ClusterSubnetsDiffer  ID = "TM231"
 	SubnetHasHostBits     ID = "TM232"
+	NoClusterNetwork      ID = "TM233"
 )
 
 var networkEntries = []Entry{
@@ -78,5 +79,15 @@ var networkEntries = []Entry{
 			"subnet may be another one.",
 		Remedy: "Write the subnet's first address.",
 		Source: "RFC 4632, 3.1",
+	},
+	{
+		ID: NoClusterNetwork, Title: "A config for Talos 1.14 says nothing of the cluster's network", Severity: Failure,
+		Exit: ExitBadInput,
+		Cause: "Up to 1.13 Talos had defaults for the pod and service subnets. Since 1.14 a config without cluster.network " +
+			"and without a KubeNetworkConfig is valid, and the node then starts no kubelet and no API server, without an " +
+			"error.",
+		Remedy: "Write the subnets into cluster.network, or into a KubeNetworkConfig.",
+		Source: "machinery config/types/v1alpha1/v1alpha1_k8s_bridge.go, K8sNetworkConfig; siderolabs/talos " +
+			"internal/app/machined/pkg/controllers/k8s/kubelet_config.go",
 	},
 }

@@ -80,10 +80,10 @@ var preflightEntries = []Entry{
 		Exit:     ExitPreflight,
 		Cause: "A machine config made for a newer minor version has keys and documents that the running Talos does not " +
 			"know, so it " +
-			"refuses the whole file. One made for an older minor version is accepted, but new defaults are missing: a " +
-			"warning. Patch levels don't matter.",
-		Remedy: "Boot the node from an image of the version that the config is made for, or lower talosVersion and " +
-			"generate the configs again.",
+			"refuses the whole file; so does a machine that was booted from an older image, whatever its installer is. One " +
+			"made for an older minor version is accepted, but new defaults are missing: a warning. Patch levels don't matter.",
+		Remedy: "Boot the node from an image of the version that the config is made for; or lower talosVersion, or the " +
+			"contract alone (TALOS_CONTRACT), and generate the configs again.",
 		Source: "cozystack/talm#132, siderolabs/terraform-provider-talos#304",
 	},
 	{
@@ -148,10 +148,11 @@ var preflightEntries = []Entry{
 		Severity: Failure,
 		Exit:     ExitBadInput,
 		Cause: "An image factory reference needs a schematic id of 64 hexadecimal digits and a tag like v1.13.9. The " +
-			"apply would " +
-			"succeed, and the node would fail much later, while pulling.",
+			"installer of ghcr.io/siderolabs is published up to Talos 1.13; a mirror's copy of a newer one is a warning. The " +
+			"apply would succeed, and the node would fail much later, while pulling.",
 		Remedy: "Correct talosImageURL, or the schematic that it comes from, and generate the configs again.",
-		Source: "onedr0p/cluster-template#1398, siderolabs/talos#7170",
+		Source: "onedr0p/cluster-template#1398, siderolabs/talos#7170; Talos documentation, what's new in 1.14, Default " +
+			"Installer Image",
 	},
 	{
 		ID:       InstallerVersion,

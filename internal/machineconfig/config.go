@@ -126,7 +126,7 @@ var errNoInstall = errors.New("nothing says how Talos is to be installed, and it
 // is a COSI state that holds block.Disk resources. Errors are *ValidationError.
 func (c *Config) RuntimeValidate(ctx context.Context, disks state.State, mode Mode) error {
 	// The warnings are left out: machinery takes them from the boot variables of the machine that this program runs on.
-	_, err := c.Provider.RuntimeValidate(ctx, disks, mode)
+	_, err := c.Provider.ValidateAtRuntime(ctx, disks, mode, validation.WithLocal())
 
 	return c.validationError(mode, err)
 }

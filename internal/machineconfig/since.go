@@ -2,12 +2,16 @@ package machineconfig
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	documentconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -161,6 +165,24 @@ func NewerKeys(document *yaml.Node, version *config.VersionContract) []NewerKey 
 	slices.SortStableFunc(newer, func(a, b NewerKey) int { return cmp.Compare(a.Line, b.Line) })
 
 	return newer
+}
+
+// IsForControlPlanes reports whether Talos takes a kind of document on control planes alone.
+func IsForControlPlanes(kind string) bool {
+	if kindSince[kind] == 0 {
+		return false
+	}
+
+	loaded, err := configloader.NewFromBytes(fmt.Appendf(nil, "apiVersion: v1alpha1\nkind: %s\n", kind))
+	if err != nil {
+		return false
+	}
+
+	return slices.ContainsFunc(loaded.Documents(), func(document documentconfig.Document) bool {
+		_, isForControlPlanes := document.(container.ControlplaneOnlyConfig)
+
+		return isForControlPlanes
+	})
 }
 
 // Kinds are the kinds of documents that machinery knows, in alphabetical order.

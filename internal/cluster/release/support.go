@@ -64,7 +64,7 @@ func Fit(kubernetes, talos string) error {
 		return err
 	}
 
-	word := ""
+	var word string
 
 	switch {
 	case numbers[0] == 1 && numbers[1] < row.oldestKubernetes:

@@ -11,6 +11,8 @@ func Checks() []check.Check {
 	return []check.Check{
 		check.EachConfig(diagnosis.DocumentConflict, check.Documents, checkDocumentConflicts),
 		check.Whole(diagnosis.ConfigInvalid, check.Documents, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkConfigs),
+		check.EachConfig(diagnosis.ControlPlaneKind, check.Documents, checkControlPlaneKinds),
+		ofPatches(diagnosis.ControlPlaneKind, checkControlPlaneKindsOfPatches),
 		ofPatches(diagnosis.DocumentTwice, checkDocumentTwice),
 		ofPatches(diagnosis.JSONPatchRefused, checkJSONPatches),
 		ofPatches(diagnosis.PatchEmpty, checkEmptyPatches),

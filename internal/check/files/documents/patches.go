@@ -20,7 +20,7 @@ func checkDocumentTwice(r *check.Report, in *check.Input) {
 			continue
 		}
 
-		if refused := refusal(in, patch); refused == nil || !isDuplicate(refused) {
+		if refusal(in, patch) != nil {
 			continue
 		}
 
@@ -122,7 +122,7 @@ func checkUnusablePatches(r *check.Report, in *check.Input) {
 		case check.UnusablePatch:
 			checkUnusableText(r, patch)
 		case check.StrategicPatch:
-			if refused := refusal(in, patch); refused != nil && !isUnknownKey(refused) && !isDuplicate(refused) &&
+			if refused := refusal(in, patch); refused != nil && !isUnknownKey(refused) &&
 				!patch.Unset {
 				message := strings.Replace(refused.Message, "the machine config is empty", "says nothing", 1)
 				r.Found(patch.File.Line(refused.Line, refused.Column), "correct the patch", "%s %s", patch.Name(), message)
@@ -199,10 +199,6 @@ func loadPatch(text []byte) error {
 
 func isUnknownKey(refused *machineconfig.LoadError) bool {
 	return strings.Contains(refused.Message, "unknown keys") || strings.Contains(refused.Message, "not registered")
-}
-
-func isDuplicate(refused *machineconfig.LoadError) bool {
-	return strings.Contains(refused.Message, "duplicate document") || strings.Contains(refused.Message, "second document")
 }
 
 func checkUnknownKeys(r *check.Report, in *check.Input) {

@@ -7,11 +7,13 @@ import (
 	"net/netip"
 	"slices"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/files/versions"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -38,6 +40,7 @@ func Checks() []check.Check {
 		check.Whole(diagnosis.FirewallTunnel, check.Firewall, diagnosis.NeedsConfig, passage{
 			what: "the tunnel", ports: tunnelPorts, to: anyNode, from: anyNode, tunnel: true,
 		}.check),
+		check.EachConfig(diagnosis.FirewallEtcdHTTP, check.Firewall, checkEtcdHTTP),
 		check.EachConfig(diagnosis.FirewallRuleEmpty, check.Firewall, checkEmptyRules),
 	}
 }
@@ -161,6 +164,49 @@ func lastAddress(subnet netip.Prefix) netip.Addr {
 	last, _ := netip.AddrFromSlice(bytes) // it is as long as it was
 
 	return last
+}
+
+// checkEtcdHTTP looks for rules about etcd's port that do not follow its metrics to their new one. Whoever serves them
+// at a port of their own has nothing to move.
+func checkEtcdHTTP(r *check.Report, rendered *check.Rendered) {
+	wall, guards := walls(rendered)
+	before := port{nethelpers.ProtocolTCP, constants.EtcdClientPort}
+	after := port{nethelpers.ProtocolTCP, constants.EtcdClientHTTPPort}
+
+	if !guards || check.IsWorker(rendered) || len(wall.about(before)) == 0 || len(wall.about(after)) > 0 ||
+		len(rendered.Etcd().ExtraArgs()["listen-metrics-urls"]) > 0 ||
+		!versions.WillRunFrom(r.In, rendered, talosconfig.TalosVersion1_14) {
+		return
+	}
+
+	next := fmt.Sprintf("add port %d to the rule", after.number)
+
+	switch {
+	case !wall.blocks:
+		r.Found(rulePlace(rendered, wall, before), next,
+			"the rule guards etcd's port %d, and Talos 1.14 opens port %d beside it, to everybody", before.number, after.number)
+	case slices.ContainsFunc(wall.about(before), admitsMoreThan(r.In, check.IsControlPlane)):
+		r.Found(rulePlace(rendered, wall, before), next,
+			"the rule lets others than control planes in at etcd's port %d, whose metrics moved to %d in Talos 1.14",
+			before.number, after.number)
+	}
+}
+
+// admitsMoreThan tells of rules with a subnet in which none of these nodes is.
+func admitsMoreThan(in *check.Input, these func(*check.Rendered) bool) func(config.NetworkRule) bool {
+	var addresses []netip.Addr
+
+	for _, rendered := range in.Configs {
+		if these(rendered) {
+			addresses = append(addresses, rendered.OwnAddresses()...)
+		}
+	}
+
+	return func(rule config.NetworkRule) bool {
+		return slices.ContainsFunc(rule.Subnets(), func(subnet netip.Prefix) bool {
+			return !slices.ContainsFunc(addresses, subnet.Contains)
+		})
+	}
 }
 
 // rulePlace is where it is decided who may call a port: the rule for it, or the default.

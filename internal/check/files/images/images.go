@@ -45,6 +45,8 @@ func Checks() []check.Check {
 		check.Whole(diagnosis.SchematicTooNew, check.Images, diagnosis.NeedsTalconfig, checkSchematicVersions),
 		check.Whole(diagnosis.ModuleWithoutImage, check.Images, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkModules),
 		check.EachConfig(diagnosis.InstallExtensions, check.Images, checkInstallExtensions),
+		check.Whole(diagnosis.RenovateInstaller, check.Images, diagnosis.NeedsTalconfig, checkRenovate),
+		check.Whole(diagnosis.KernelArgsIdle, check.Images, diagnosis.NeedsTalconfig, checkIdleArgs),
 		check.Whole(diagnosis.InstallerVersion, check.Versions, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig,
 			checkInstallerTags),
 	}
@@ -202,7 +204,7 @@ func MadeOf(in *check.Input, config *check.Rendered) *schematic.Schematic {
 
 func schematicOf(in *check.Input, image string) *schematic.Schematic {
 	switch reference := schematic.ParseReference(image); {
-	case reference.Repository == "siderolabs/installer":
+	case reference.Repository == officialInstaller:
 		return &schematic.Schematic{}
 	case reference.Schematic == "":
 		return nil
@@ -600,7 +602,7 @@ func referenceFault(text string) string {
 		return "the tag is missing"
 	case image.Tag != "" && image.Official() && !release.IsTag(image.Tag):
 		return "the tag " + image.Tag + " is not a version like v1.13.9"
-	case image.Registry == "ghcr.io" && image.Repository == "siderolabs/installer" && err == nil &&
+	case image.Registry == "ghcr.io" && image.Repository == officialInstaller && err == nil &&
 		tagged.Greater(lastOnGHCR):
 		return "it is published up to " + lastOnGHCR.String() + " only: newer ones come from the image factory"
 	default:
@@ -619,6 +621,10 @@ func checkReferences(r *check.Report, in *check.Input) {
 		if fault := referenceFault(reference); fault != "" {
 			r.Found(config.InstallPlace("image"), in.Regenerate("correct the image of "+node.Name), "installer image %s: %s",
 				reference, fault)
+		} else if isCopyOfUnpublished(reference) {
+			r.Warn(config.InstallPlace("image"), in.Regenerate("name an installer of the image factory for "+node.Name),
+				"installer image %s: if it is a copy of ghcr.io/%s, there is nothing to copy: that is published up to %s only",
+				reference, officialInstaller, lastOnGHCR)
 		}
 	})
 

@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/files/versions"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -106,6 +108,8 @@ func hostDNSAddressOnLoopback(config *check.Rendered) bool {
 	})
 }
 
+const hostDNSEnabled = "machine.features.hostDNS.enabled"
+
 // checkHostDNS looks for nodes without a DNS cache.
 func checkHostDNS(r *check.Report, in *check.Input) {
 	off := false
@@ -114,8 +118,7 @@ func checkHostDNS(r *check.Report, in *check.Input) {
 	for _, config := range in.Configs {
 		if dns := config.HostDNS(); !dns.HostDNSEnabled() {
 			off, r.Config = true, config
-			r.Found(config.At("machine.features.hostDNS.enabled"), "set "+config.Called("machine.features.hostDNS.enabled")+" to true",
-				"host DNS is not enabled")
+			r.Found(config.At(hostDNSEnabled), "set "+config.Called(hostDNSEnabled)+" to true", "host DNS is not enabled")
 		}
 	}
 
@@ -354,13 +357,24 @@ func checkMetrics(r *check.Report, in *check.Input) {
 // checkMetricsURLs looks for URLs that etcd refuses to start with.
 func checkMetricsURLs(r *check.Report, config *check.Rendered) {
 	for _, text := range metricsURLs(config) {
-		if why := badMetricsURL(text); why != "" {
+		if why := badMetricsURL(text, etcdPorts(r.In, config)); why != "" {
 			r.Found(metricsPlace(config), "write it as http://0.0.0.0:2381", "etcd can't listen at %q: %s", text, why)
 		}
 	}
 }
 
-func badMetricsURL(text string) string {
+// etcdPorts are those at which etcd listens whatever its metrics do.
+func etcdPorts(in *check.Input, config *check.Rendered) []string {
+	ports := []string{strconv.Itoa(constants.EtcdClientPort), strconv.Itoa(constants.EtcdPeerPort)}
+
+	if versions.WillRunFrom(in, config, talosconfig.TalosVersion1_14) {
+		ports = append(ports, strconv.Itoa(constants.EtcdClientHTTPPort))
+	}
+
+	return ports
+}
+
+func badMetricsURL(text string, taken []string) string {
 	parsed, err := url.Parse(text)
 
 	switch {
@@ -374,7 +388,7 @@ func badMetricsURL(text string) string {
 		return "it has no port"
 	case parsed.Path != "":
 		return "it must not have a path"
-	case parsed.Port() == "2379" || parsed.Port() == "2380":
+	case slices.Contains(taken, parsed.Port()):
 		return "port " + parsed.Port() + " is etcd's own"
 	case parsed.Hostname() == "localhost":
 		return ""
@@ -396,7 +410,7 @@ func checkMetricsOpen(r *check.Report, in *check.Input) {
 
 		for _, text := range metricsURLs(config) {
 			parsed, err := url.Parse(text)
-			if err != nil || badMetricsURL(text) != "" {
+			if err != nil || badMetricsURL(text, etcdPorts(in, config)) != "" {
 				continue
 			}
 

@@ -8,9 +8,11 @@ import (
 	"strconv"
 	"strings"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/files/versions"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -24,6 +26,7 @@ func Checks() []check.Check {
 		check.EachConfig(diagnosis.ServiceSubnetSize, check.Networks, checkServiceSize),
 		check.Whole(diagnosis.PodSubnetSize, check.Networks, diagnosis.NeedsConfig, checkPodSize),
 		check.Whole(diagnosis.ClusterSubnetsDiffer, check.Networks, diagnosis.NeedsConfig, checkSubnetsAgree),
+		check.EachConfig(diagnosis.NoClusterNetwork, check.Networks, checkNetworkGiven),
 		check.EachConfig(diagnosis.SubnetHasHostBits, check.Networks, checkHostBits),
 		check.Whole(diagnosis.AddressInClusterSubnet, check.Networks, diagnosis.NeedsTalconfig, checkClusterSubnets),
 		check.Whole(diagnosis.NodeIPExcluded, check.Networks, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkNodeIPs),
@@ -61,6 +64,23 @@ func networkPlace(c *check.Rendered) check.Place {
 	}
 
 	return c.File.At("cluster.network")
+}
+
+// checkNetworkGiven looks for configs that say nothing of the cluster's network; up to 1.13 Talos had defaults.
+func checkNetworkGiven(r *check.Report, config *check.Rendered) {
+	if config.HasNetwork() || !config.RunsKubernetes() ||
+		!versions.WillRunFrom(r.In, config, talosconfig.TalosVersion1_14) {
+		return
+	}
+
+	next := fmt.Sprintf("write the defaults of before: podSubnets: [%s] and serviceSubnets: [%s] in cluster.network",
+		constants.DefaultIPv4PodCIDR, constants.DefaultIPv4ServiceCIDR)
+	if config.InDocuments() {
+		next = "add a KubeNetworkConfig"
+	}
+
+	r.Found(config.File.At("cluster"), next,
+		"the config says nothing of the cluster's network: without that Talos 1.14 starts no kubelet on %s", config.Name)
 }
 
 // checkSubnetsOverlap compares the subnets with each other. Kubernetes keeps services' addresses out of a larger pod

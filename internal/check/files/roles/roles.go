@@ -269,7 +269,8 @@ func checkGatesOfServer(r *check.Report, in *check.Input, server *check.Rendered
 
 		if len(without) > 0 {
 			r.Config = server
-			r.Found(gates[name].at, "set "+server.Called("machine.kubelet.extraConfig.featureGates."+name)+" to true on all nodes",
+			r.Found(gates[name].at,
+				"set "+server.Called("machine.kubelet.extraConfig.featureGates."+name)+" to true on all nodes",
 				"%s is enabled in the API server of %s, and the kubelets of %s do not set it", name, server.Name,
 				check.Some(without))
 		}

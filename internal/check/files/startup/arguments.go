@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/files/versions"
 )
 
 // component is a program of Kubernetes, or etcd, with the arguments that a machine config adds.
@@ -42,7 +44,7 @@ const (
 )
 
 // components are those that a node runs.
-func components(config *check.Rendered) []component {
+func components(in *check.Input, config *check.Rendered) []component {
 	kubeletGone := map[string]int{"container-runtime": 27, "network-plugin": 24, "cni-bin-dir": 24, "cni-conf-dir": 24,
 		"keep-terminated-pod-volumes": 31}
 
@@ -63,7 +65,7 @@ func components(config *check.Rendered) []component {
 				"enable-taint-manager": 27}},
 		component{scheduler, config.Scheduler().ExtraArgs(), place("scheduler"), schedulerOwn,
 			map[string]int{"port": 24, "address": 24, "policy-config-file": 23, "algorithm-provider": 23}},
-		component{etcd, config.Etcd().ExtraArgs(), place("etcd"), etcdOwn, nil})
+		component{etcd, config.Etcd().ExtraArgs(), place("etcd"), ownOfEtcd(in, config), nil})
 
 	if config.Proxy().Enabled() {
 		list = append(list, component{proxy, config.Proxy().ExtraArgs(), place("proxy"), []string{"kubeconfig"}, nil})
@@ -85,7 +87,18 @@ var (
 	etcdOwn      = []string{"name", "auto-tls", "peer-auto-tls", "data-dir", "listen-peer-urls", "listen-client-urls",
 		"client-cert-auth", "cert-file", "key-file", "trusted-ca-file", "peer-client-cert-auth", "peer-cert-file",
 		"peer-key-file", "peer-trusted-ca-file"}
+	// etcdOwnSince114 are those that Talos sets since 1.14.
+	etcdOwnSince114 = []string{"listen-client-http-urls", "tls-min-version", "watch-progress-notify-interval"}
 )
+
+// ownOfEtcd are the arguments of etcd that the Talos of a node sets itself.
+func ownOfEtcd(in *check.Input, config *check.Rendered) []string {
+	if versions.WillRunFrom(in, config, talosconfig.TalosVersion1_14) {
+		return slices.Concat(etcdOwn, etcdOwnSince114)
+	}
+
+	return etcdOwn
+}
 
 // argumentName is what the arguments of all these programs look like.
 var argumentName = pattern.New(`^[a-z0-9][a-z0-9._-]*$`)
@@ -99,7 +112,7 @@ func checkArguments(r *check.Report, config *check.Rendered) {
 
 	minor, minorKnown := config.KubernetesMinor()
 
-	for _, component := range components(config) {
+	for _, component := range components(r.In, config) {
 		for _, name := range slices.Sorted(maps.Keys(component.added)) {
 			place := component.at.Field(name)
 			value, _ := component.value(name)
@@ -216,7 +229,7 @@ func joined(subnets []netip.Prefix) string {
 
 // checkUndoneSettings looks for arguments with another value than the setting that they take the place of.
 func checkUndoneSettings(r *check.Report, config *check.Rendered) {
-	running := components(config)
+	running := components(r.In, config)
 
 	for _, setting := range settingsWithArguments(config) {
 		for _, component := range running {

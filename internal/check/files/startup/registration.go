@@ -15,7 +15,7 @@ import (
 // checkRegistration looks for labels and taints with which a kubelet does not start, or the API server does not take
 // the node: those of its arguments and of its configuration.
 func checkRegistration(r *check.Report, config *check.Rendered) {
-	kubelet := components(config)[0]
+	kubelet := components(r.In, config)[0]
 
 	for _, label := range listed(kubelet, "node-labels") {
 		if why := unusableLabel(label); why != "" {
@@ -122,6 +122,7 @@ func checkWorkerTaints(r *check.Report, config *check.Rendered) {
 
 	for _, key := range slices.Sorted(maps.Keys(config.NodeTaints())) {
 		r.Found(config.At("machine.nodeTaints"), "register the node with it: "+
-			config.Called("machine.kubelet.extraConfig.registerWithTaints")+", a list of key, value and effect", "a worker may not set the taint %s itself", key)
+			config.Called("machine.kubelet.extraConfig.registerWithTaints")+", a list of key, value and effect",
+			"a worker may not set the taint %s itself", key)
 	}
 }

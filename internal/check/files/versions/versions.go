@@ -49,6 +49,14 @@ func InstallerTag(config *machineconfig.Config) string {
 	return image.Tag
 }
 
+// WillRunFrom reports whether a node with this config will run a release of Talos, or a newer one.
+func WillRunFrom(in *check.Input, rendered *check.Rendered, release *config.VersionContract) bool {
+	version, _ := willRun(in, rendered)
+	running, err := config.ParseContractFromVersion(version)
+
+	return err == nil && !release.Greater(running)
+}
+
 // willRun is the Talos version that a node with this config runs once it is installed, and who says so; empty if nobody
 // does.
 func willRun(in *check.Input, config *check.Rendered) (version, why string) {
