@@ -69,6 +69,9 @@ const (
 	olderTalos  = "v1.12.1"
 )
 
+// newestForm is the contract of the newest release: machine configs in documents, with an unattended install.
+const newestForm = "v1.14"
+
 // drawMachines makes small clusters most of the time, since a run's cost grows with its machines, and a mixed one now
 // and then.
 func drawMachines(random *rand.Rand, plan *Plan) {
@@ -111,6 +114,8 @@ func drawNewest(random *rand.Rand, plan *Plan) {
 			machine.TalosVersion = newestTalos
 		}
 	}
+
+	plan.Documents = plan.oldestTalos() == newestTalos && random.IntN(3) > 0
 }
 
 // drawTiming makes machines that differ; slow ones have a long self-test now and then, and think about an apply.

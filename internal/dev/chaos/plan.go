@@ -27,6 +27,8 @@ type Plan struct {
 	Machines []Machine
 	// Settled reports whether the operator starts when all machines that can have booted.
 	Settled bool
+	// Documents makes machine configs in the form of the newest release.
+	Documents bool
 	// Interrupted is when the operator presses Ctrl-C; 0 for never.
 	Interrupted time.Duration
 	Second      SecondOperator
@@ -95,11 +97,13 @@ func (p *Plan) machine(name string) *Machine {
 
 // oldestTalos is the oldest release among the machines.
 func (p *Plan) oldestTalos() string {
-	if slices.ContainsFunc(p.Machines, func(machine Machine) bool { return machine.TalosVersion == olderTalos }) {
-		return olderTalos
+	for _, release := range []string{olderTalos, newerTalos} {
+		if slices.ContainsFunc(p.Machines, func(machine Machine) bool { return machine.TalosVersion == release }) {
+			return release
+		}
 	}
 
-	return newerTalos
+	return newestTalos
 }
 
 // String is the plan in plain words.
@@ -111,6 +115,10 @@ func (p *Plan) String() string {
 	fmt.Fprintf(&text, "discovery: %s; MACs declared: %s; addresses by DHCP: %s; Talos' own CNI: %s; applied %s\n",
 		yes(p.Discovery), yes(p.DeclaredMACs), yes(p.DHCP), yes(p.OwnCNI),
 		map[bool]string{true: "to several at once", false: "one by one"}[p.Parallel])
+
+	if p.Documents {
+		text.WriteString("machine configs in the form of " + newestForm + "\n")
+	}
 
 	for _, machine := range p.Machines {
 		fmt.Fprintf(&text, "%s: Talos %s, %s\n", machine.Name, machine.TalosVersion, timingWords(machine.Timing))

@@ -47,6 +47,10 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 			macs++
 		}
 
+		if plan.Documents {
+			seen["documents"]++
+		}
+
 		if plan.Interrupted > 0 {
 			seen["interrupted"]++
 		}
@@ -61,7 +65,7 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 
 	for _, value := range []any{
 		1, 2, 3, 4, 5, chaos.VIP, chaos.Balancer, chaos.NodeAddress, chaos.NoSecond, chaos.SameMachine, chaos.Elsewhere,
-		"v1.12.1", "v1.13.9", "v1.14.1", "interrupted", "mixed",
+		"v1.12.1", "v1.13.9", "v1.14.1", "documents", "interrupted", "mixed",
 	} {
 		require.NotZero(t, seen[value], "%v", value)
 	}

@@ -63,6 +63,10 @@ func (w *world) build() error {
 		TalosVersion: w.plan.oldestTalos(), // a newer Talos takes the config too
 	}
 
+	if w.plan.Documents {
+		options.Contract = newestForm
+	}
+
 	if w.plan.OwnCNI {
 		options.CNI = constants.FlannelCNI
 	}

@@ -70,6 +70,9 @@ type Options struct {
 	CNI string
 	// TalosVersion that the files are for. Default machineconfig.DefaultTalosVersion.
 	TalosVersion string
+	// Contract is the Talos release whose form the machine configs have, as in "v1.14". Default that of TalosVersion, at
+	// the most v1.13.
+	Contract string
 	// KubernetesVersion without "v"; default: the newest minor version that TalosVersion takes.
 	KubernetesVersion string
 	// Image is the installer image without its tag. Default DefaultImage.
@@ -122,6 +125,10 @@ func Make(options Options) (*Files, error) {
 
 	made := &Files{Options: options, Talenv: fmt.Appendf(nil, "TALOS_VERSION: %s\nKUBERNETES_VERSION: v%s\n",
 		options.TalosVersion, options.KubernetesVersion)}
+
+	if options.Contract != "" {
+		made.Talenv = fmt.Appendf(made.Talenv, "talosContract: %s\n", options.Contract)
+	}
 
 	var text bytes.Buffer
 	if err := talconfig.Execute(&text, options); err != nil {

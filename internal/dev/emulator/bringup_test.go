@@ -128,7 +128,26 @@ func eventually(t *testing.T, call func() error) {
 func TestSixMachinesBecomeACluster(t *testing.T) {
 	t.Parallel()
 
-	cluster := newCluster(t, labcluster.Options{})
+	for name, options := range map[string]labcluster.Options{
+		"Talos 1.12":             {TalosVersion: talos112},
+		"Talos 1.13":             {},
+		"Talos 1.14, older form": {TalosVersion: talos114},
+		"Talos 1.14, documents":  {TalosVersion: talos114, Contract: "v1.14"},
+		"Talos 1.14, documents, names of the disk": {TalosVersion: talos114, Contract: "v1.14", AutoHostnames: true},
+		"Talos 1.14, flannel":                      {TalosVersion: talos114, Contract: "v1.14", CNI: "flannel"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			becomeACluster(t, options)
+		})
+	}
+}
+
+// becomeACluster brings six machines up by themselves.
+func becomeACluster(t *testing.T, options labcluster.Options) {
+	t.Helper()
+
+	cluster := newCluster(t, options)
 
 	for _, node := range cluster.Nodes {
 		applyOwn(t, cluster, node.Name())

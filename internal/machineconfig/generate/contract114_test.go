@@ -96,7 +96,10 @@ func encoded(t *testing.T, document config.Document) string {
 func TestSecretsStayReadableInTheNewForm(t *testing.T) {
 	t.Parallel()
 
-	const secretbox, aescbc = "c2VjcmV0Ym94LXNlY3JldC1vZi0zMi1ieXRlcyEhISE=", "YWVzY2JjLXNlY3JldC13aXRoLTMyLWJ5dGVzISEhISE="
+	const (
+		secretbox = "c2VjcmV0Ym94LXNlY3JldC1vZi0zMi1ieXRlcyEhISE="
+		aescbc    = "YWVzY2JjLXNlY3JldC13aXRoLTMyLWJ5dGVzISEhISE="
+	)
 
 	for name, secrets := range map[string][2]string{
 		"new cluster": {secretbox, ""}, "cluster since Talos 1.2": {"", aescbc}, "moved cluster": {secretbox, aescbc},

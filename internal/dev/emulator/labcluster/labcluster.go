@@ -56,6 +56,9 @@ type Options struct {
 	// TalosVersion is what the machines run and the files are for, Kubernetes' version included. Default
 	// emulator.DefaultTalosVersion. Edit can give a machine another one.
 	TalosVersion string
+	// Contract is the release whose form the machine configs have, as in "v1.14". Default that of TalosVersion, at the
+	// most v1.13.
+	Contract string
 	// CNI is "none" (the default), "flannel" or "custom".
 	CNI string
 	// AutoHostnames leaves the host names to the machines, as Talos' own generated configs do.
@@ -170,6 +173,7 @@ func (c *Cluster) make(options Options) error {
 		VIP:           c.VIP,
 		CNI:           options.CNI,
 		TalosVersion:  options.TalosVersion,
+		Contract:      options.Contract,
 		AutoHostnames: options.AutoHostnames,
 		Secrets:       options.Secrets,
 		Nodes:         specs,

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 )
 
@@ -61,6 +63,13 @@ func (s *Scenario) checkCluster(at *places) {
 	}
 
 	checkVersion(at, "cluster.talosVersion", s.Cluster.TalosVersion)
+
+	var unusable *release.ContractError
+
+	version := cmp.Or(s.Cluster.TalosVersion, emulator.DefaultTalosVersion)
+	if _, err := release.Contract(version, s.Cluster.Contract); errors.As(err, &unusable) {
+		at.wrong("cluster.contract", unusable.Nearest, "%s", err)
+	}
 }
 
 func checkVersion(at *places, field, version string) {

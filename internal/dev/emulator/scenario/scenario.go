@@ -45,6 +45,9 @@ type Cluster struct {
 	CNI string
 	// TalosVersion is what the nodes run and the files are for. Default v1.13.9.
 	TalosVersion string
+	// Contract is the release whose form the machine configs have, as in v1.14. Default that of talosVersion, at the most
+	// v1.13.
+	Contract string
 	// AutoHostnames leaves the host names to the nodes.
 	AutoHostnames bool
 	// DHCP leaves the addresses out of the machine configs.
@@ -166,6 +169,7 @@ func (s *Scenario) Options() labcluster.Options {
 		Endpoint:      s.Cluster.Endpoint,
 		CNI:           s.Cluster.CNI,
 		TalosVersion:  s.Cluster.TalosVersion,
+		Contract:      s.Cluster.Contract,
 		AutoHostnames: s.Cluster.AutoHostnames,
 		DHCP:          s.Cluster.DHCP,
 		Timing:        s.Timing,

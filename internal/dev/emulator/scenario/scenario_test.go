@@ -166,6 +166,8 @@ func TestAnImpossibleScenarioIsRefusedWithFieldAndReason(t *testing.T) {
 		"no control plane":    {"cluster: {controlPlanes: 0}\n", `cluster.controlPlanes: has to be 1 to 50`},
 		"too many workers":    {"cluster: {workers: 1501}\n", `cluster.workers: has to be 0 to 1500`},
 		"a CNI":               {"cluster: {cni: flanel}\n", `takes none, flannel, custom, did you mean "flannel"?`},
+		"a contract": {"cluster: {contract: v1.14}\n",
+			`cluster.contract: Talos v1.13 does not know the contract v1.14`},
 		"a release": {"nodes: {cp1: {talosVersion: v1.11.6}}\n",
 			`nodes.cp1.talosVersion: TalosVersion "v1.11.6" can't be played, only v1.14.x, v1.13.x, v1.12.x can`},
 		"a node that isn't": {"nodes: {wroker1: {uki: true}}\n",

@@ -53,7 +53,7 @@ func afterBoot(faults []fault) []fault {
 func installFaults() []fault {
 	failing := func(title, knob string, reason emulator.InstallFault, words string) fault {
 		return fault{
-			title: title, class: "maintenance again, with a reason", knob: knob,
+			title: title, class: "maintenance again, with a reason", knob: knob, later: true,
 			inject: set(func(f *emulator.Faults) { f.Install, f.InstallTimes, f.InstallStall = reason, 1, forEver }),
 			// The install fails once somebody listens.
 			during: func(t *testing.T, w *world) {
@@ -73,7 +73,7 @@ func installFaults() []fault {
 		failing("the installer image's pull takes too long, once", "Install: InstallImageSlow, InstallTimes: 1",
 			emulator.InstallImageSlow, "context deadline exceeded"),
 		failing("the install disk can't be written to", "Install: InstallDiskWrite", emulator.InstallDiskWrite,
-			"input/output error"),
+			"failed: exit code 1"),
 		{
 			title: "the install fails while the API is closed", class: "maintenance again, without a reason",
 			knob:    "Install, LabOptions.AutoHostnames",
@@ -83,7 +83,7 @@ func installFaults() []fault {
 			repeats: true, heal: calm,
 		},
 		{
-			title: "maintenance, then configured, then maintenance again: the disk keeps nothing",
+			title: "maintenance, then configured, then maintenance again: the disk keeps nothing", later: true,
 			class: "maintenance again, without a reason", knob: "Forgets",
 			inject: set(func(f *emulator.Faults) { f.Forgets, f.InstallStall = true, forEver }),
 			during: func(t *testing.T, w *world) { t.Helper(); w.installsUnder(t, cp1) },
@@ -114,7 +114,8 @@ func installFaults() []fault {
 			},
 		},
 		{
-			title: "its file is edited while a node installs", class: "configured, installing", knob: "InstallStall",
+			title: "its file is edited while a node installs", later: true,
+			class: "configured, installing", knob: "InstallStall",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.Node(cp1).Set(func(f *emulator.Faults) { f.InstallStall = forEver })
@@ -158,7 +159,8 @@ func installFaults() []fault {
 			heal: calm,
 		},
 		{
-			title: "the node's META volume is slow to get ready", class: "no reply to the apply, then FailedPrecondition",
+			title: "the node's META volume is slow to get ready", later: true,
+			class:   "no reply to the apply, then FailedPrecondition",
 			knob:    "MetaNotReady",
 			cluster: slow,
 			inject:  set(func(f *emulator.Faults) { f.MetaNotReady = true }),
@@ -170,7 +172,8 @@ func installFaults() []fault {
 			seen: "another apply configuration is already in progress", node: cp1,
 		},
 		{
-			title: "the node's META volume never gets ready", class: "no reply to the apply, then FailedPrecondition",
+			title: "the node's META volume never gets ready", later: true,
+			class:   "no reply to the apply, then FailedPrecondition",
 			knob:    "MetaNotReady",
 			cluster: slow,
 			inject:  set(func(f *emulator.Faults) { f.MetaNotReady = true }), settings: []string{"MAX_RETRIES=2"},
@@ -349,10 +352,11 @@ func bootFaults() []fault {
 			},
 		},
 		{
-			title: "the config is newer than the Talos that the node booted", class: "in maintenance, another Talos version",
-			knob: "NodeOptions.TalosVersion",
-			edit: func(_ *testing.T, _ *world, machine *emulator.NodeOptions) { machine.TalosVersion = "v1.12.1" },
-			code: diagnosis.ExitPreflight, id: diagnosis.TalosVersionMismatch, node: cp1,
+			title: "the config is newer than the Talos that the node booted", later: true,
+			class: "in maintenance, another Talos version",
+			knob:  "NodeOptions.TalosVersion",
+			edit:  func(_ *testing.T, _ *world, machine *emulator.NodeOptions) { machine.TalosVersion = "v1.12.1" },
+			code:  diagnosis.ExitPreflight, id: diagnosis.TalosVersionMismatch, node: cp1,
 			seen: "it would refuse what it does not know",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()

@@ -28,6 +28,9 @@ type fault struct {
 	// knob is what makes it, as people find it in the emulator or in the settings.
 	knob string
 
+	// later faults can't be made on Talos 1.12, whose API is closed while it installs and takes any number of applies.
+	later bool
+
 	// cluster is the cluster's shape; edit changes its machines before they are switched on.
 	cluster labcluster.Options
 	edit    func(t *testing.T, w *world, machine *emulator.NodeOptions)
@@ -101,7 +104,7 @@ func TestFaults(t *testing.T) {
 
 		for _, section := range sections() {
 			for _, f := range section.faults {
-				if oneOfEach && played[f.class] {
+				if oneOfEach && played[f.class] || f.later && strings.HasPrefix(playedTalos(), "v1.12.") {
 					continue
 				}
 

@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -43,6 +44,10 @@ func TestMain(m *testing.M) {
 	os.Exit(emulatortest.Run(m, atOnce))
 }
 
+// playedTalos is the release that machines run, and files are for, where a fault does not say: the one that
+// FAULTS_TALOS names, as in FAULTS_TALOS=v1.14.1.
+func playedTalos() string { return cmp.Or(os.Getenv("FAULTS_TALOS"), emulator.DefaultTalosVersion) }
+
 // world is a cluster of emulated machines and the folder that an operator works in.
 type world struct {
 	*labcluster.Cluster
@@ -70,6 +75,7 @@ func newWorld(t *testing.T, options labcluster.Options,
 		options.Workers = -1
 	}
 
+	options.TalosVersion = cmp.Or(options.TalosVersion, playedTalos())
 	options.Off = true
 	if options.LabOptions.TimeScale == 0 {
 		options.LabOptions.TimeScale = timeScale
@@ -108,6 +114,7 @@ func newWorld(t *testing.T, options labcluster.Options,
 	for _, spec := range made.Generated.Options.Nodes {
 		machine := emulator.NodeOptions{
 			Name: spec.Name, Address: netip.MustParseAddr(spec.Declared), Links: labcluster.Links(spec), Timing: options.Timing,
+			TalosVersion: options.TalosVersion,
 		}
 
 		if edit != nil {
