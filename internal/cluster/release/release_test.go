@@ -3,7 +3,6 @@ package release_test
 import (
 	"fmt"
 	"strings"
-	"fmt"
 	"testing"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
