@@ -80,10 +80,10 @@ var preflightEntries = []Entry{
 		Exit:     ExitPreflight,
 		Cause: "A machine config made for a newer minor version has keys and documents that the running Talos does not " +
 			"know, so it " +
-			"refuses the whole file. One made for an older minor version is accepted, but new defaults are missing: a " +
-			"warning. Patch levels don't matter.",
-		Remedy: "Boot the node from an image of the version that the config is made for, or lower talosVersion and " +
-			"generate the configs again.",
+			"refuses the whole file; so does a machine that was booted from an older image, whatever its installer is. One " +
+			"made for an older minor version is accepted, but new defaults are missing: a warning. Patch levels don't matter.",
+		Remedy: "Boot the node from an image of the version that the config is made for; or lower talosVersion, or the " +
+			"contract alone (TALOS_CONTRACT), and generate the configs again.",
 		Source: "cozystack/talm#132, siderolabs/terraform-provider-talos#304",
 	},
 	{

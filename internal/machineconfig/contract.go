@@ -1,6 +1,8 @@
 package machineconfig
 
 import (
+	"slices"
+
 	"github.com/siderolabs/talos/pkg/machinery/config"
 )
 
@@ -75,3 +77,18 @@ var documentsSince = config.TalosVersion1_14
 
 // InDocuments reports whether the config has the form that Talos has since 1.14, as any document of that release tells.
 func (c *Config) InDocuments() bool { return !documentsSince.Greater(c.TalosContract()) }
+
+// KindsSince are the kinds of documents that the config has and a Talos release does not know, in alphabetical order.
+func (c *Config) KindsSince(release *config.VersionContract) []string {
+	var kinds []string
+
+	for _, document := range c.Provider.Documents() {
+		if (&config.VersionContract{Major: 1, Minor: kindSince[document.Kind()]}).Greater(release) {
+			kinds = append(kinds, document.Kind())
+		}
+	}
+
+	slices.Sort(kinds)
+
+	return slices.Compact(kinds)
+}

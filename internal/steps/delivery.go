@@ -34,6 +34,10 @@ func (a *applier) plan(ctx context.Context, conn *talos.Conn, seen observe.Obser
 		return delivery{}, a.classified(talos.OpRead, err)
 	}
 
+	if err := a.admitForm(seen, version); err != nil {
+		return delivery{}, err
+	}
+
 	if numbers, known := release.Numbers(version); known && numbers[0] == 1 && numbers[1] < firstWithoutReboot {
 		return delivery{mode: a.Settings.Mode}, nil
 	}

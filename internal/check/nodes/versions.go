@@ -5,63 +5,11 @@ import (
 	"context"
 	"errors"
 
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/files/versions"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
-
-// checkTalosVersion compares what the node runs with what its machine config is made for. Only the minor version
-// counts.
-func checkTalosVersion(_ context.Context, s subject) {
-	running, err := talosconfig.ParseContractFromVersion(s.Facts.Version)
-	if err != nil {
-		return // unread, or a development build without a version
-	}
-
-	madeFor, why := s.contract()
-
-	if s.Config != nil {
-		if needed := s.Config.TalosContract(); needed.Greater(running) && (madeFor == nil || needed.Greater(madeFor)) {
-			madeFor, why = needed, "by its fields"
-		}
-	}
-
-	switch {
-	case madeFor == nil:
-		s.ok(diagnosis.TalosVersionMismatch, "runs Talos %s", s.Facts.Version)
-	case madeFor.Greater(running):
-		s.fail(diagnosis.TalosVersionMismatch,
-			"boot the node from a "+madeFor.String()+" image, or "+s.regenerate("set talosVersion to "+running.String()),
-			"the node runs Talos %s, its machine config is made for %s (%s): it would refuse what it does not know",
-			s.Facts.Version, madeFor, why)
-	case running.Greater(madeFor):
-		s.warn(diagnosis.TalosVersionMismatch, s.regenerate("set talosVersion to "+running.String()),
-			"the node runs Talos %s, its machine config is made for the older %s (%s)", s.Facts.Version, madeFor, why)
-	default:
-		s.ok(diagnosis.TalosVersionMismatch, "runs Talos %s, machine config for %s", s.Facts.Version, madeFor)
-	}
-}
-
-// contract is the Talos minor version that the node's machine config is made for, and where that is said; nil when
-// nothing says it.
-func (s subject) contract() (contract *talosconfig.VersionContract, why string) {
-	if declared, err := talosconfig.ParseContractFromVersion(s.Cluster.TalosVersion); err == nil {
-		return declared, "talosVersion " + s.Cluster.TalosVersion
-	}
-
-	if s.Config == nil {
-		return nil, ""
-	}
-
-	if tagged, err := talosconfig.ParseContractFromVersion(s.Config.InstallerVersion()); err == nil {
-		return tagged, "installer image " + s.Config.InstallerVersion()
-	}
-
-	return nil, ""
-}
 
 // checkKubernetesVersion asks machinery whether the node's Talos version runs the Kubernetes version of its machine
 // config.

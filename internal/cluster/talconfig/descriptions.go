@@ -146,7 +146,7 @@ var talosKeys = yamlfile.Descriptions{
 		"size":       "Its size, as 100GB. Without one the last partition takes what is left.",
 		"mountpoint": "Where it is mounted, below /var.",
 	},
-	reflect.TypeFor[v1alpha1.KernelModuleConfig](): {
+	reflect.TypeFor[v1alpha1.KernelModuleConfig](): { //nolint:staticcheck // talconfig.yaml has its keys
 		"name":       "The module, as nvidia.",
 		"parameters": "Its parameters, as name=value.",
 	},

@@ -63,7 +63,7 @@ type NodeSettings struct {
 	MachineDisks        []*v1alpha1.MachineDisk        `yaml:"machineDisks" doc:"More disks, with partitions to make and mount."`
 	MachineFiles        []MachineFile                  `yaml:"machineFiles" doc:"Files to write on the node."`
 	DisableSearchDomain bool                           `yaml:"disableSearchDomain" doc:"Leaves the node's domain out of the search list for names."`
-	KernelModules       []*v1alpha1.KernelModuleConfig `yaml:"kernelModules" doc:"Kernel modules to load."`
+	KernelModules       []*v1alpha1.KernelModuleConfig `yaml:"kernelModules" doc:"Kernel modules to load."` //nolint:staticcheck // it has its keys
 	Nameservers         []string                       `yaml:"nameservers" doc:"DNS servers."`
 	NetworkInterfaces   []*v1alpha1.Device             `yaml:"networkInterfaces" doc:"The network links."`
 	ExtraManifests      []string                       `yaml:"extraManifests" doc:"Files with more documents for the machine config."`

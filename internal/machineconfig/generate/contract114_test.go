@@ -96,7 +96,10 @@ func encoded(t *testing.T, document config.Document) string {
 func TestSecretsStayReadableInTheNewForm(t *testing.T) {
 	t.Parallel()
 
-	const secretbox, aescbc = "c2VjcmV0Ym94LXNlY3JldC1vZi0zMi1ieXRlcyEhISE=", "YWVzY2JjLXNlY3JldC13aXRoLTMyLWJ5dGVzISEhISE="
+	const (
+		secretbox = "c2VjcmV0Ym94LXNlY3JldC1vZi0zMi1ieXRlcyEhISE="
+		aescbc    = "YWVzY2JjLXNlY3JldC13aXRoLTMyLWJ5dGVzISEhISE="
+	)
 
 	for name, secrets := range map[string][2]string{
 		"new cluster": {secretbox, ""}, "cluster since Talos 1.2": {"", aescbc}, "moved cluster": {secretbox, aescbc},
@@ -104,12 +107,14 @@ func TestSecretsStayReadableInTheNewForm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			made, err := bundle()
+			shared, err := bundle()
 			require.NoError(t, err)
 
-			made.Secrets.SecretboxEncryptionSecret, made.Secrets.AESCBCEncryptionSecret = secrets[0], secrets[1]
+			made, own := *shared, *shared.Secrets
+			own.SecretboxEncryptionSecret, own.AESCBCEncryptionSecret = secrets[0], secrets[1]
+			made.Secrets = &own
 
-			older, newer := encryptionOf(t, made, "v1.13"), encryptionOf(t, made, "v1.14")
+			older, newer := encryptionOf(t, &made, "v1.13"), encryptionOf(t, &made, "v1.14")
 			require.Equal(t, older, newer)
 
 			for _, provider := range older {

@@ -401,7 +401,9 @@ func (e *entry) newDocuments(generated []config.Document) ([]config.Document, er
 // merged adds documents to others, as a patch does: of one kind and name there is one.
 func merged(documents, own []config.Document) ([]config.Document, error) {
 	for _, document := range own {
-		same := slices.IndexFunc(documents, func(other config.Document) bool { return documentID(other) == documentID(document) })
+		same := slices.IndexFunc(documents, func(other config.Document) bool {
+			return documentID(other) == documentID(document)
+		})
 
 		if same < 0 {
 			documents = append(documents, document)

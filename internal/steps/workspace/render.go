@@ -11,6 +11,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
@@ -61,21 +62,31 @@ func (w *Workspace) Rehearse() (files []File, standIn string, err error) {
 		return nil, "", err
 	}
 
-	files, err = w.render(func(variables talconfig.Variables) (*secrets.Bundle, error) {
-		path, _ := w.NewSecretsPath()
-		standIn = "there is no " + w.Files.Shown(path)
+	files, err = w.render(func(variables talconfig.Variables) (bundle *secrets.Bundle, err error) {
+		bundle, standIn, err = w.secretsOrStandIn(variables)
 
-		if path := w.Cluster.SecretsPath(); path != "" {
-			bundle, err := w.readSecrets(path, variables)
-			if standIn = whyNotHere(err); standIn == "" {
-				return bundle, err
-			}
-		}
-
-		return throwaway.Secrets()
+		return bundle, err
 	})
 
 	return files, standIn, err
+}
+
+// secretsOrStandIn are the cluster's own secrets or, for the reason that is told, throwaway ones.
+func (w *Workspace) secretsOrStandIn(variables talconfig.Variables) (bundle *secrets.Bundle, standIn string,
+	err error) {
+	path, _ := w.NewSecretsPath()
+	standIn = "there is no " + w.Files.Shown(path)
+
+	if path := w.Cluster.SecretsPath(); path != "" {
+		bundle, err = w.readSecrets(path, variables)
+		if standIn = whyNotHere(err); standIn == "" {
+			return bundle, "", err
+		}
+	}
+
+	bundle, err = throwaway.Secrets()
+
+	return bundle, standIn, err
 }
 
 // MissingProgram names the program that rendering needs and that is not there.
@@ -90,13 +101,29 @@ func (w *Workspace) MissingProgram(secretsPath string) (name string, missing boo
 
 // checkGenerator refuses talhelper where it can't read the inventory.
 func (w *Workspace) checkGenerator() error {
-	if w.Settings.ConfigGenerator != Talhelper || w.Cluster.Profile == nil {
+	switch {
+	case w.Settings.ConfigGenerator != Talhelper:
 		return nil
+	case w.Cluster.Profile == nil:
+		return w.refuseTalhelper()
 	}
 
 	return diagnosis.NewProblem(diagnosis.BadSetting,
 		"CONFIG_GENERATOR=talhelper: talhelper can't read "+filepath.Base(w.Cluster.Source),
 		"leave CONFIG_GENERATOR at native")
+}
+
+// refuseTalhelper keeps talhelper from Talos 1.14 and newer: it makes a draft of their form that names the key of
+// encrypted Secrets otherwise than nodes do, so that an existing cluster could not read them any more.
+func (w *Workspace) refuseTalhelper() error {
+	minor, err := release.Minor(w.TalosVersion())
+	if err != nil || !minor.MultidocKubernetesConfigSupported() {
+		return nil //nolint:nilerr // talhelper says it
+	}
+
+	return diagnosis.NewProblem(diagnosis.BadSetting,
+		"CONFIG_GENERATOR=talhelper: for Talos "+minor.String()+" talhelper makes configs by which an existing cluster can't "+
+			"read its Secrets", "leave CONFIG_GENERATOR at native")
 }
 
 // render makes them in memory.

@@ -50,12 +50,16 @@ func documentsOf(data []byte) []*yaml.Node {
 	}
 }
 
+// olderTypes names types of fields as they were called before Talos 1.14.
+var olderTypes = strings.NewReplacer("meta.Addr", "network.Addr", "meta.Args", "v1alpha1.Args", "meta.Prefix",
+	"network.Prefix", "meta.Unstructured", "v1alpha1.Unstructured", "network.SearchDomainList", "[]string")
+
 // olderWords puts what the YAML library has against a config as it did before Talos 1.14.
 func olderWords(err error) error {
 	if wrong, ok := errors.AsType[*yaml.LoadErrors](err); ok {
 		lines := []string{"yaml: construct errors:"}
 		for _, one := range wrong.Errors {
-			lines = append(lines, fmt.Sprintf("  line %d: %s", one.Mark.Line, one.Message))
+			lines = append(lines, fmt.Sprintf("  line %d: %s", one.Mark.Line, olderTypes.Replace(one.Message)))
 		}
 
 		return errors.New(strings.Replace(err.Error(), wrong.Error(), strings.Join(lines, "\n"), 1))

@@ -15,75 +15,81 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
 
-// What only Talos 1.14 has against a machine config, and what it only warns of, by how the texts begin.
+// What only Talos 1.14 has against a machine config, and what only it warns of, by parts of the texts. Talos 1.13 has
+// its own words for some.
 var (
 	laterProblems = []string{
-		"cluster controlplane endpoint is required (", // Talos 1.13 says so in fewer words
 		".cluster.serviceAccount requires the cluster endpoint",
 		"etcd encryption config is required",
 		"cluster name and endpoint are required",
 		"cluster ID (",
 		"cluster secret (",
 		"KubeSpan requires cluster discovery",
+		"ResolverConfig: ",
+		" volumes are supported",
 	}
-	laterWarnings = []string{".machine.files is deprecated", ".machine.baseRuntimeSpecOverrides is deprecated"}
+	laterWarnings = []string{
+		".machine.files is deprecated", ".machine.baseRuntimeSpecOverrides is deprecated", " cannot match any image: ",
+	}
 )
 
 func withoutLaterWarnings(warnings []string) []string {
-	return slices.DeleteFunc(warnings, isIn(laterWarnings))
+	return slices.DeleteFunc(warnings, func(warning string) bool { return hasAny(warning, laterWarnings) })
 }
 
-func isIn(beginnings []string) func(string) bool {
-	return func(text string) bool {
-		return slices.ContainsFunc(beginnings, func(begin string) bool { return strings.HasPrefix(text, begin) })
-	}
+func hasAny(text string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // olderProblems makes of what Talos 1.14 has against a machine config what releases before it had.
 func olderProblems(found error, provider talosconfig.Provider, mode validation.RuntimeMode) error {
 	ofMain, ofOthers := split(found)
+	isLater := func(problem error) bool { return hasAny(problem.Error(), laterProblems) }
 
-	isLater := func(problem error) bool { return isIn(laterProblems)(problem.Error()) }
-	ofMain, ofOthers = slices.DeleteFunc(ofMain, isLater), slices.DeleteFunc(ofOthers, isLater)
-
-	return join(append(droppedProblems(provider.RawV1Alpha1(), mode), ofMain...),
-		append(volumeProblems(provider.Documents()), ofOthers...))
-}
-
-// volumeProblems refuses the system volumes that Talos 1.14 made settings of.
-func volumeProblems(documents []config.Document) []error {
-	var problems []error
-
-	for _, document := range documents {
-		volume, ok := document.(*block.VolumeConfigV1Alpha1)
-		if ok && slices.Contains(config.PromotableSystemVolumeNames, volume.MetaName) {
-			known := []string{
-				constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.ImageCachePartitionLabel,
-			}
-			problems = append(problems, fmt.Errorf("VolumeConfig/%s: only %q volumes are supported", volume.MetaName, known))
-		}
+	if main := provider.RawV1Alpha1(); main != nil && main.MachineConfig != nil {
+		ofMain = olderMainProblems(ofMain, main, mode)
 	}
 
-	return problems
+	return join(slices.DeleteFunc(ofMain, isLater),
+		append(volumeProblems(provider.Documents()), slices.DeleteFunc(ofOthers, isLater)...))
 }
 
-// droppedProblems is what Talos 1.14 no longer has against a main document.
-func droppedProblems(main *v1alpha1.Config, mode validation.RuntimeMode) []error {
-	if main == nil || main.MachineConfig == nil {
-		return nil
-	}
+// olderMainProblems adds what Talos 1.14 no longer has against a main document, in its place: after what is wrong with
+// the cluster, of which a missing endpoint hid all else.
+func olderMainProblems(found []error, main *v1alpha1.Config, mode validation.RuntimeMode) []error {
+	ofCluster := multierror.Append(nil, main.ClusterConfig.Validate(main.Machine().Type().IsControlPlane())).Errors
+	count := min(len(ofCluster), len(found))
+	problems, rest := slices.Clone(found[:count]), found[count:]
 
-	var problems []error
-
-	if cluster := main.ClusterConfig; cluster != nil && cluster.Endpoint() == nil {
-		problems = append(problems, errors.New("cluster controlplane endpoint is required"))
+	if main.ClusterConfig != nil && main.ClusterConfig.Endpoint() == nil {
+		problems = []error{errors.New("cluster controlplane endpoint is required")}
 	}
 
 	if mode.RequiresInstall() && main.MachineConfig.MachineInstall == nil { //nolint:staticcheck // of these releases
 		problems = append(problems, fmt.Errorf("install instructions are required in %q mode", mode))
 	}
 
-	return append(problems, kubeSpanProblems(main)...)
+	return slices.Concat(problems, kubeSpanProblems(main), rest)
+}
+
+// olderVolumes are the system volumes that releases before Talos 1.14 have settings for.
+var olderVolumes = []string{
+	constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.ImageCachePartitionLabel,
+}
+
+// volumeProblems refuses settings for others.
+func volumeProblems(documents []config.Document) []error {
+	var problems []error
+
+	for _, document := range documents {
+		volume, ok := document.(*block.VolumeConfigV1Alpha1)
+		if ok && !slices.Contains(olderVolumes, volume.MetaName) {
+			problems = append(problems, fmt.Errorf("VolumeConfig/%s: only %q volumes are supported", volume.MetaName,
+				olderVolumes))
+		}
+	}
+
+	return problems
 }
 
 // kubeSpanProblems is what a main document that turns KubeSpan on lacks.

@@ -16,7 +16,7 @@ type example struct {
 	name string
 	// files are by their path from the talconfig's folder.
 	files map[string]string
-	// newest says that Talos is newer than what machine configs are made for here, see generation.
+	// newest says that talhelper makes a draft of a newer form, see generation.
 	newest bool
 }
 

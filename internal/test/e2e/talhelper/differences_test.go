@@ -192,12 +192,6 @@ var refusals = []refusal{
 			"known key.",
 	},
 	{
-		folder: "newer-talos", says: "newer",
-		title: "a `talosVersion` that is newer than this version knows, such as v1.14.0",
-		reason: "This version does not know which documents that release needs. An older config could mean something " +
-			"else there.",
-	},
-	{
 		folder: "field-of-newer-talos", says: "v1.14", title: "`encryption.allowDiscards` for Talos 1.13 and older",
 		reason: "These releases do not know the field and refuse the whole config.",
 	},

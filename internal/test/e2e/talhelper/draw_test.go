@@ -23,7 +23,7 @@ type generation struct {
 	releases []release
 	// links says that links, addresses and hostname are documents of their own.
 	links bool
-	// newest says that the releases are newer than the Talos whose configs are made here.
+	// newest says that talhelper makes its own draft of these releases' form, and there is nothing to compare.
 	newest bool
 }
 
@@ -46,7 +46,7 @@ var generations = []generation{
 		{13, "v1.13.4", []string{"1.35.0", "v1.36.0"}},
 		{13, "", []string{"v1.36.0"}},
 	}},
-	{name: "newer than known", links: true, newest: true, releases: []release{
+	{name: "newer than talhelper", links: true, newest: true, releases: []release{
 		{14, "v1.14.0", []string{"v1.36.0"}},
 	}},
 }
