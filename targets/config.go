@@ -32,6 +32,18 @@ func (Config) Generate(ctx context.Context, dryRun *bool) error {
 		only(steps.Secrets{ByName: true}, steps.Configs{Replace: true}))
 }
 
+// Migrate rewrites talconfig.yaml or cluster.yaml, and their patches, to the documents of Talos 1.14; the nodes'
+// configs stay equal.
+//
+// Both forms are rendered and compared in everything that Talos reads. If they differ, or a person has to decide
+// something, nothing is changed and it is said what. What Talos 1.14 does otherwise by default is written out as it
+// was; -newDefaults takes it. -dryRun shows the diff. Files are replaced only if git has them as they are, or with
+// -dirty. No node is changed.
+func (Config) Migrate(ctx context.Context, to *string, newDefaults, dryRun, dirty *bool) error {
+	return execute(ctx, "config:migrate",
+		overrides{"to": to, "newDefaults": newDefaults, "dryRun": dryRun, "dirty": dirty}, only(steps.Migrate{}))
+}
+
 // Schema prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you
 // type.
 func (Config) Schema(of *string) error {

@@ -103,6 +103,20 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "config:migrate",
+			Summary: "rewrites talconfig.yaml or cluster.yaml, and their patches, to the documents of Talos 1.14; the nodes' configs stay equal.",
+			More:    "Both forms are rendered and compared in everything that Talos reads. If they differ, or a person has to decide something, nothing is changed and it is said what. What Talos 1.14 does otherwise by default is written out as it was; -newDefaults takes it. -dryRun shows the diff. Files are replaced only if git has them as they are, or with -dirty. No node is changed.",
+			Flags: []commandline.Flag{
+				{Name: "to", Kind: commandline.Text},
+				{Name: "newDefaults", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+				{Name: "dirty", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Config{}.Migrate(ctx, given.Text("to"), given.Switch("newDefaults"), given.Switch("dryRun"), given.Switch("dirty"))
+			},
+		},
+		{
 			Name:    "config:schema",
 			Summary: "prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you type.",
 			Flags: []commandline.Flag{

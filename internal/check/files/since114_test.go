@@ -3,8 +3,16 @@ package files_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/check"
+	"github.com/talos-mage/talos-mage/internal/check/table"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 )
 
 // on declares another Talos for a cluster, with a Kubernetes that it runs.
@@ -63,6 +71,57 @@ func TestDocumentsThatOnlyControlPlanesMayHave(t *testing.T) {
 		"taken out": {files: on("v1.14.1", withList("patches: ['@patches/a.yaml']")).with("patches/a.yaml",
 			"apiVersion: v1alpha1\nkind: KubeFlannelCNIConfig\n$patch: delete\n")},
 	})
+}
+
+func TestJSONPatchesOfConfigsInDocuments(t *testing.T) {
+	t.Parallel()
+
+	const operations = "- op: remove\n  path: /machine/kubelet\n"
+
+	for contract, next := range map[string]string{"v1.14": "mage config:migrate", "v1.13": "strategic merge patch"} {
+		made := on("v1.14.1", inFile(operations)).with("talenv.yaml", "talosContract: "+contract+"\n")
+		found := findingsOf(table.Run(t.Context(), made.read(t)), diagnosis.JSONPatchRefused)
+		require.Len(t, found, 1, contract)
+		require.Contains(t, found[0].Next, next, contract)
+	}
+}
+
+// rendered reads files after machine configs were made of them.
+func rendered(made files, t testing.TB) *check.Input { //nolint:thelper // as read is called
+	t.Helper()
+
+	folder := made.write(t)
+	read := reading.New(folder, nil)
+
+	cluster, err := inventory.Load(inventory.Options{TalosDir: folder, Files: read})
+	require.NoError(t, err)
+
+	bundle, err := ourSecrets()
+	require.NoError(t, err)
+
+	_, err = generate.Configs(generate.Source{Cluster: cluster, Secrets: bundle, Now: time.Now()})
+
+	return check.Read(check.Options{TalosDir: folder, Root: folder, Files: read, Made: check.Made{WhyNot: err}})
+}
+
+func TestPatchesWithFieldsThatDocumentsReplaced(t *testing.T) {
+	t.Parallel()
+
+	patched := func(contract, patch string) files {
+		return on("v1.14.1", inFile(patch)).with("talenv.yaml", "talosContract: "+contract+"\n")
+	}
+
+	judgeRead(t, diagnosis.FieldReplaced, map[string]trial{
+		"refused": {files: patched("v1.14", "machine:\n\tkubelet:\n\t\tclusterDNS: [192.0.2.53]\n"),
+			at: "patches/a.yaml", line: "clusterDNS: [192.0.2.53]",
+			cause: "sets machine.kubelet.clusterDNS, which clusterDNS of KubeletConfig replaces with contract v1.14"},
+		"without a successor": {files: patched("v1.14", "machine:\n\tkubelet:\n\t\tdisableManifestsDirectory: true\n"),
+			at: "patches/a.yaml", cause: "machine.kubelet.disableManifestsDirectory, which nothing replaces"},
+		"both are taken": {files: patched("v1.14", "machine:\n\tsysctls: {a.b: c}\n")},
+		"a document": {files: patched("v1.14",
+			"apiVersion: v1alpha1\nkind: KubeletConfig\nclusterDNS: [192.0.2.53]\n")},
+		"the older form": {files: patched("v1.13", "machine:\n\tkubelet:\n\t\tclusterDNS: [192.0.2.53]\n")},
+	}, rendered)
 }
 
 func TestDocumentsThatAnOlderTalosDoesNotKnow(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 
 // Targets are the names behind mage in the commands of hints.
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
-	"config:schema", "config:schematic", "config:secrets", "explain", "generateConfig", "kubeconfig", "preflight",
+	"config:migrate", "config:schema", "config:schematic", "config:secrets", "explain", "generateConfig", "kubeconfig",
+	"preflight",
 	"status", "talos", "verify", "verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.

@@ -30,6 +30,9 @@ type Settings struct {
 	SecretsFrom string `env:"-from" input:"file" kind:"path" group:"Files" doc:"Machine config of a control plane that the cluster's secrets are taken out of, instead of making new ones."`
 	SchemaOf    string `env:"-of" envDefault:"talconfig.yaml" oneof:"talconfig.yaml,cluster.yaml" group:"Files" doc:"File whose JSON schema is printed."`
 
+	MigrateTo   string `env:"-to" envDefault:"v1.14" oneof:"v1.14" group:"Files" doc:"Talos release whose form the cluster's files are rewritten to."`
+	NewDefaults bool   `env:"-newDefaults" envDefault:"false" group:"Files" doc:"Take what that release does by default, instead of writing out what older ones did."`
+
 	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug,info,warn,error" group:"Logs" doc:"Lowest level of the log lines on stderr."`
 	Verbose    bool   `env:"MAGEFILE_VERBOSE" envDefault:"false" group:"Logs" doc:"Name the ids of checks that were not run, too. -v before the target sets it; so does LOG_LEVEL=debug."`
 	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" oneof:"text,json" group:"Logs" doc:"Form of the log lines on stderr: for people, or one JSON object a line."`
@@ -59,6 +62,7 @@ type Settings struct {
 	Mode       string `env:"MODE" flag:"mode" envDefault:"auto" oneof:"auto,no-reboot,reboot,staged,try" group:"What is allowed" doc:"How a changed config is applied to a configured node."`
 	NoWait     bool   `env:"NO_WAIT" flag:"noWait" envDefault:"false" group:"What is allowed" doc:"Do not wait for nodes that are silent."`
 	NewSecrets bool   `env:"-newSecrets" retired:"NEW_SECRETS" envDefault:"false" group:"What is allowed" doc:"Make new cluster secrets although silent nodes may already belong to a cluster."`
+	Dirty      bool   `env:"-dirty" envDefault:"false" group:"What is allowed" doc:"Rewrite files that git does not know as they are."`
 	Force      bool   `env:"-force" retired:"FORCE" envDefault:"false" group:"What is allowed" doc:"Replace a kubeconfig context of the same name that belongs to another cluster."`
 
 	ApplyMode   string   `env:"APPLY_MODE" flag:"applyMode" envDefault:"sequential" oneof:"sequential,parallel" group:"Concurrency" doc:"How the recipe applies configs: node after node, or several at once."`

@@ -165,6 +165,10 @@ func (k Knob) Takes() string {
 	switch k.Type {
 	case "word":
 		last := len(k.words) - 1
+		if last == 0 {
+			return k.words[0]
+		}
+
 		return strings.Join(k.words[:last], ", ") + " or " + k.words[last]
 	case "duration":
 		if k.minimum != "" {

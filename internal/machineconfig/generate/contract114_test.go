@@ -107,12 +107,14 @@ func TestSecretsStayReadableInTheNewForm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			made, err := bundle()
+			shared, err := bundle()
 			require.NoError(t, err)
 
-			made.Secrets.SecretboxEncryptionSecret, made.Secrets.AESCBCEncryptionSecret = secrets[0], secrets[1]
+			made, own := *shared, *shared.Secrets
+			own.SecretboxEncryptionSecret, own.AESCBCEncryptionSecret = secrets[0], secrets[1]
+			made.Secrets = &own
 
-			older, newer := encryptionOf(t, made, "v1.13"), encryptionOf(t, made, "v1.14")
+			older, newer := encryptionOf(t, &made, "v1.13"), encryptionOf(t, &made, "v1.14")
 			require.Equal(t, older, newer)
 
 			for _, provider := range older {

@@ -121,8 +121,9 @@ func (p profilePatch) replaced(generated talosconfig.Provider, declared *profile
 	mistakes := &yamlfile.Mistakes{}
 
 	for _, field := range replacedFields(machineconfig.NewPlaces([]byte(p.text)).Roots(), kindsOf(generated.Documents())) {
-		mistakes.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: p.shown, Line: field.At.Line, Column: field.At.Column,
-			Message: "as a patch: it " + replacedCause(field, declared.Contract), Next: replacedNext(field)})
+		mistakes.Add(&yamlfile.Error{ID: diagnosis.FieldReplaced, Path: p.shown, Line: field.At.Line,
+			Column: field.At.Column, Message: "as a patch: it " + replacedCause(field, declared.Contract),
+			Next: replacedNext(field)})
 	}
 
 	return mistakes.Err()

@@ -109,14 +109,13 @@ func readProfilePatches(declared *profile.Profile, files *reading.Files) (profil
 
 	patches := profilePatches{}
 
-	for _, entry := range entries {
-		name, isYAML := withoutEnding(entry.Name())
-		if !isYAML || entry.IsDir() {
+	for _, file := range patchFiles(declared.PatchesDir, entries, known, files) {
+		name, isYAML := withoutEnding(file)
+		if !isYAML {
 			continue
 		}
 
-		path := filepath.Join(declared.PatchesDir, entry.Name())
-		opened := newFile(yamlfile.Source{Mistakes: mistakes}, files.Open(path))
+		opened := newFile(yamlfile.Source{Mistakes: mistakes}, files.Open(filepath.Join(declared.PatchesDir, file)))
 
 		if !slices.Contains(known, name) {
 			mistake := opened.Mistake(nil, diagnosis.FileValue, "no node has this name, so nothing would read the patch")
@@ -133,6 +132,25 @@ func readProfilePatches(declared *profile.Profile, files *reading.Files) (profil
 	}
 
 	return patches, mistakes.Err()
+}
+
+// patchFiles are the names of the files in the folder of patches, and of those that are only to be written there.
+func patchFiles(folder string, entries []fs.DirEntry, known []string, files *reading.Files) []string {
+	var names []string
+
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+
+	for _, name := range known {
+		if file := name + ".yaml"; files.Open(filepath.Join(folder, file)).Unwritten && !slices.Contains(names, file) {
+			names = append(names, file)
+		}
+	}
+
+	return names
 }
 
 func withoutEnding(name string) (string, bool) {

@@ -52,11 +52,11 @@ func (e *entry) sayReplaced() bool {
 
 // replacedIn is the mistake about a field in a patch, where it stands in its file or in the talconfig.
 func (e *entry) replacedIn(one patch, field successor.Found) *yamlfile.Error {
-	mistake := e.Mistake(one.place, diagnosis.FileValue, "the patch %s", replacedCause(field, e.contract))
+	mistake := e.Mistake(one.place, diagnosis.FieldReplaced, "the patch %s", replacedCause(field, e.contract))
 
 	switch {
 	case one.file != nil:
-		mistake = &yamlfile.Error{ID: diagnosis.FileValue, Path: one.file.Shown, Line: field.At.Line,
+		mistake = &yamlfile.Error{ID: diagnosis.FieldReplaced, Path: one.file.Shown, Line: field.At.Line,
 			Column: field.At.Column, Message: "as a patch: it " + replacedCause(field, e.contract)}
 	case one.place.Style&yaml.LiteralStyle != 0:
 		mistake.Line, mistake.Column = one.place.Line+field.At.Line, 0

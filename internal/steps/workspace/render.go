@@ -62,21 +62,31 @@ func (w *Workspace) Rehearse() (files []File, standIn string, err error) {
 		return nil, "", err
 	}
 
-	files, err = w.render(func(variables talconfig.Variables) (*secrets.Bundle, error) {
-		path, _ := w.NewSecretsPath()
-		standIn = "there is no " + w.Files.Shown(path)
+	files, err = w.render(func(variables talconfig.Variables) (bundle *secrets.Bundle, err error) {
+		bundle, standIn, err = w.secretsOrStandIn(variables)
 
-		if path := w.Cluster.SecretsPath(); path != "" {
-			bundle, err := w.readSecrets(path, variables)
-			if standIn = whyNotHere(err); standIn == "" {
-				return bundle, err
-			}
-		}
-
-		return throwaway.Secrets()
+		return bundle, err
 	})
 
 	return files, standIn, err
+}
+
+// secretsOrStandIn are the cluster's own secrets or, for the reason that is told, throwaway ones.
+func (w *Workspace) secretsOrStandIn(variables talconfig.Variables) (bundle *secrets.Bundle, standIn string,
+	err error) {
+	path, _ := w.NewSecretsPath()
+	standIn = "there is no " + w.Files.Shown(path)
+
+	if path := w.Cluster.SecretsPath(); path != "" {
+		bundle, err = w.readSecrets(path, variables)
+		if standIn = whyNotHere(err); standIn == "" {
+			return bundle, "", err
+		}
+	}
+
+	bundle, err = throwaway.Secrets()
+
+	return bundle, standIn, err
 }
 
 // MissingProgram names the program that rendering needs and that is not there.

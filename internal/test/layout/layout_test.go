@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 		"internal/check", "internal/check/nodes", "internal/check/table",
 		"internal/cli/settings", "internal/cluster", "internal/cluster/sops", "internal/kube",
 		"internal/machineconfig",
-		"internal/machineconfig/generate", "internal/report", "internal/talos",
+		"internal/machineconfig/generate", "internal/machineconfig/migrate", "internal/report", "internal/talos",
 	},
 	"internal/check": {"internal/check/proxmox", "internal/cluster", "internal/machineconfig", "internal/talos"},
 	"internal/check/files": {
@@ -72,8 +72,11 @@ var mayImport = map[string][]string{
 	"internal/kube":                   {},
 	"internal/machineconfig":          {},
 	"internal/machineconfig/generate": {"internal/cluster", "internal/machineconfig"},
-	"internal/report":                 {},
-	"internal/talos":                  {},
+	"internal/machineconfig/migrate": {
+		"internal/cluster", "internal/machineconfig", "internal/machineconfig/generate",
+	},
+	"internal/report": {},
+	"internal/talos":  {},
 
 	// Apart from what ships.
 	"internal/dev/chaos":        {"internal/cli", "internal/dev/clusterfiles", "internal/dev/emulator", "internal/steps"},

@@ -13,6 +13,7 @@ func Checks() []check.Check {
 		check.Whole(diagnosis.ConfigInvalid, check.Documents, diagnosis.NeedsTalconfig|diagnosis.NeedsConfig, checkConfigs),
 		check.EachConfig(diagnosis.ControlPlaneKind, check.Documents, checkControlPlaneKinds),
 		ofPatches(diagnosis.ControlPlaneKind, checkControlPlaneKindsOfPatches),
+		check.Whole(diagnosis.FieldReplaced, check.Documents, diagnosis.NeedsTalconfig, toldByMaking),
 		ofPatches(diagnosis.DocumentTwice, checkDocumentTwice),
 		ofPatches(diagnosis.JSONPatchRefused, checkJSONPatches),
 		ofPatches(diagnosis.PatchEmpty, checkEmptyPatches),
@@ -25,6 +26,9 @@ func Checks() []check.Check {
 		ofPatches(diagnosis.ManifestDuplicate, checkManifests),
 	}
 }
+
+// toldByMaking is for what making machine configs finds, since it depends on the documents that each of them has.
+func toldByMaking(*check.Report, *check.Input) {}
 
 func ofPatches(id diagnosis.ID, run func(*check.Report, *check.Input)) check.Check {
 	return check.Whole(id, check.Documents, diagnosis.NeedsTalconfig, check.Milder(run))

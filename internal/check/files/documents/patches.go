@@ -78,11 +78,20 @@ func checkJSONPatches(r *check.Report, in *check.Input) {
 		}
 
 		if len(names) > 0 {
-			r.Found(patch.Named, "write it as a strategic merge patch: "+machineconfig.StrategicForm(string(patch.File.Data)),
+			r.Found(patch.Named, instead(in, patch),
 				"%s is a list of operations (RFC 6902), which Talos refuses for configs of several documents, and %s of %s",
 				patch.Name(), why, check.NodeList(names))
 		}
 	}
+}
+
+// instead is what to write in the place of a list of operations: fields, or the documents that replace them.
+func instead(in *check.Input, patch *check.Patch) string {
+	if contract := in.Contract(); contract != nil && contract.MultidocKubernetesConfigSupported() {
+		return "mage config:migrate rewrites it, or names what it can't"
+	}
+
+	return "write it as a strategic merge patch: " + machineconfig.StrategicForm(string(patch.File.Data))
 }
 
 // severalDocuments says why a node's config has several documents before it is patched; empty if it has one, or that is
