@@ -234,6 +234,8 @@ func TestClaim_10_05_TheLoaderRefusesMore(t *testing.T) {
 		"unknown kind":       {base + "apiVersion: v1alpha1\nkind: FooConfig\n", `"FooConfig" "v1alpha1": not registered`},
 		"later kind": {base + "apiVersion: v1alpha1\nkind: VRFConfig\nname: a\n",
 			`"VRFConfig" "v1alpha1": not registered`},
+		"later key": {base + "apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nmount: {secure: false}\n",
+			"config: unknown keys found during decoding:\nmount: {secure: false}\n"},
 	} {
 		_, err := apply(t, c, []byte(test.data), modeAuto)
 		require.Equal(t, codes.Unknown, client.StatusCode(err), name)

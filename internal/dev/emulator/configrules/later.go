@@ -1,6 +1,7 @@
 package configrules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,14 +12,23 @@ import (
 // later are the kinds of documents, and the fields of older kinds, that a release brought.
 type later struct {
 	kinds []string
-	// fields are paths such as "filesystem.xfs", by kind; they lead through lists.
+	// fields are paths such as "filesystem.xfs", by kind, which is empty for the main document; they lead through lists.
 	fields map[string][]string
 }
 
-var since113 = later{kinds: []string{
-	"BlackholeRouteConfig", "EnvironmentConfig", "ExternalVolumeConfig", "ImageVerificationConfig", "KubeSpanConfig",
-	"RoutingRuleConfig", "TCPProbeConfig", "VRFConfig",
-}}
+var since113 = later{
+	kinds: []string{
+		"BlackholeRouteConfig", "EnvironmentConfig", "ExternalVolumeConfig", "ImageVerificationConfig", "KubeSpanConfig",
+		"RoutingRuleConfig", "TCPProbeConfig", "VRFConfig",
+	},
+	fields: map[string][]string{
+		"":                     {"cluster.network.cni.flannel.kubeNetworkPoliciesEnabled"},
+		"ExistingVolumeConfig": {"mount.disableAccessTime", "mount.secure"},
+		"OOMConfig":            {"strictCgroupClassOrdering"},
+		"UserVolumeConfig":     {"mount"},
+		"VolumeConfig":         {"mount"},
+	},
+}
 
 var since114 = later{
 	kinds: []string{
@@ -59,15 +69,15 @@ func (r *Rules) refuseLater(data []byte) error {
 
 func (r *Rules) refuseDocument(document *yaml.Node) error {
 	kind, version := valueOf(document, "kind"), valueOf(document, "apiVersion")
-	name := fmt.Sprintf("error decoding document %s/%s/%s (line %d): ", version, kind, valueOf(document, "name"),
-		document.Line)
+	name := fmt.Sprintf("error decoding document %s/%s/%s (line %d): ", version, cmp.Or(kind, "v1alpha1"),
+		valueOf(document, "name"), document.Line)
+
+	if r.bareRefusals {
+		name = ""
+	}
 
 	for _, release := range r.unknown {
 		if slices.Contains(release.kinds, kind) {
-			if r.bareKinds {
-				name = ""
-			}
-
 			return fmt.Errorf("%s%q %q: not registered", name, kind, version)
 		}
 

@@ -17,15 +17,15 @@ type Rules struct {
 	unknown []later
 	// emptyDocumentsFail reports whether a document without content is an error; otherwise it is skipped.
 	emptyDocumentsFail bool
-	// bareKinds reports whether an unknown kind is refused without naming its document.
-	bareKinds bool
+	// bareRefusals reports whether what is unknown is refused without naming its document.
+	bareRefusals bool
 	// older reports whether these are the rules before Talos 1.14, whose loader and validation machinery has no more.
 	older bool
 }
 
 // The rules of the lines that can be played.
 var (
-	Talos112 = &Rules{unknown: []later{since113, since114}, emptyDocumentsFail: true, bareKinds: true, older: true}
+	Talos112 = &Rules{unknown: []later{since113, since114}, emptyDocumentsFail: true, bareRefusals: true, older: true}
 	Talos113 = &Rules{unknown: []later{since114}, older: true}
 	Talos114 = &Rules{}
 )
