@@ -53,7 +53,7 @@ func afterBoot(faults []fault) []fault {
 func installFaults() []fault {
 	failing := func(title, knob string, reason emulator.InstallFault, words string) fault {
 		return fault{
-			title: title, class: "maintenance again, with a reason", knob: knob, later: true,
+			title: title, class: "maintenance again, with a reason", knob: knob, only: showsInstalling,
 			inject: set(func(f *emulator.Faults) { f.Install, f.InstallTimes, f.InstallStall = reason, 1, forEver }),
 			// The install fails once somebody listens.
 			during: func(t *testing.T, w *world) {
@@ -75,7 +75,8 @@ func installFaults() []fault {
 		failing("the install disk can't be written to", "Install: InstallDiskWrite", emulator.InstallDiskWrite,
 			"failed: exit code 1"),
 		{
-			title: "the install fails while the API is closed", class: "maintenance again, without a reason",
+			title: "the install fails while the API is closed", only: olderForm,
+			class:   "maintenance again, without a reason",
 			knob:    "Install, LabOptions.AutoHostnames",
 			cluster: labcluster.Options{AutoHostnames: true},
 			inject:  set(func(f *emulator.Faults) { f.Install = emulator.InstallImagePull }),
@@ -83,7 +84,7 @@ func installFaults() []fault {
 			repeats: true, heal: calm,
 		},
 		{
-			title: "maintenance, then configured, then maintenance again: the disk keeps nothing", later: true,
+			title: "maintenance, then configured, then maintenance again: the disk keeps nothing", only: showsInstalling,
 			class: "maintenance again, without a reason", knob: "Forgets",
 			inject: set(func(f *emulator.Faults) { f.Forgets, f.InstallStall = true, forEver }),
 			during: func(t *testing.T, w *world) { t.Helper(); w.installsUnder(t, cp1) },
@@ -114,7 +115,7 @@ func installFaults() []fault {
 			},
 		},
 		{
-			title: "its file is edited while a node installs", later: true,
+			title: "its file is edited while a node installs", only: showsInstalling,
 			class: "configured, installing", knob: "InstallStall",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
@@ -143,7 +144,7 @@ func installFaults() []fault {
 			settings: unhurried, seen: "installing", node: cp1, nextSettings: unhurried,
 		},
 		{
-			title: "an install that is silent for 12 minutes", class: "connection refused",
+			title: "an install that is silent for 12 minutes", only: olderForm, class: "connection refused",
 			knob:     "InstallStall: 12 min, LabOptions.AutoHostnames",
 			cluster:  labcluster.Options{AutoHostnames: true, LabOptions: emulator.LabOptions{TimeScale: hastyScale}},
 			inject:   set(func(f *emulator.Faults) { f.InstallStall = 12 * time.Minute }),
@@ -152,14 +153,15 @@ func installFaults() []fault {
 			nextSettings: unhurried,
 		},
 		{
-			title: "an install that never ends", class: "connection refused", knob: "InstallStall, LabOptions.AutoHostnames",
+			title: "an install that never ends", only: olderForm,
+			class: "connection refused", knob: "InstallStall, LabOptions.AutoHostnames",
 			cluster: labcluster.Options{AutoHostnames: true},
 			inject:  set(func(f *emulator.Faults) { f.InstallStall = forEver }), settings: []string{"INSTALL_TIMEOUT=4m"},
 			code: diagnosis.ExitVerify, id: diagnosis.NodeRefused, node: cp1, seen: "port refused: installing or booting",
 			heal: calm,
 		},
 		{
-			title: "the node's META volume is slow to get ready", later: true,
+			title: "the node's META volume is slow to get ready", only: newerThan112,
 			class:   "no reply to the apply, then FailedPrecondition",
 			knob:    "MetaNotReady",
 			cluster: slow,
@@ -172,7 +174,7 @@ func installFaults() []fault {
 			seen: "another apply configuration is already in progress", node: cp1,
 		},
 		{
-			title: "the node's META volume never gets ready", later: true,
+			title: "the node's META volume never gets ready", only: newerThan112,
 			class:   "no reply to the apply, then FailedPrecondition",
 			knob:    "MetaNotReady",
 			cluster: slow,
@@ -352,7 +354,7 @@ func bootFaults() []fault {
 			},
 		},
 		{
-			title: "the config is newer than the Talos that the node booted", later: true,
+			title: "the config is newer than the Talos that the node booted", only: newerThan112,
 			class: "in maintenance, another Talos version",
 			knob:  "NodeOptions.TalosVersion",
 			edit:  func(_ *testing.T, _ *world, machine *emulator.NodeOptions) { machine.TalosVersion = "v1.12.1" },
@@ -498,7 +500,8 @@ func serviceFaults() []fault {
 			heal: calm,
 		},
 		{
-			title: "a worker is switched off once it has its config", class: "no answer", knob: "PowerOff", cluster: withWorker,
+			title: "a worker is switched off once it has its config", only: olderForm,
+			class: "no answer", knob: "PowerOff", cluster: withWorker,
 			inject: func(_ *testing.T, w *world) {
 				w.Node(worker1).Set(func(f *emulator.Faults) { f.InstallStall = forEver })
 			},
@@ -532,7 +535,8 @@ func serviceFaults() []fault {
 			seen:    "expected until a CNI is installed",
 		},
 		{
-			title: "no network in spite of Talos' own CNI", class: "NotReady", knob: "machine config: CNI flannel",
+			title: "no network in spite of Talos' own CNI", only: olderForm,
+			class: "NotReady", knob: "machine config: CNI flannel",
 			cluster: withWorker,
 			inject: func(t *testing.T, w *world) {
 				t.Helper()

@@ -32,7 +32,7 @@ func scenarios() []fault {
 			id: diagnosis.NodeSilent, node: worker1, seen: "no answer: in its self-test, rebooting, off, or at another address",
 		},
 		{
-			title: "the controller calls the disk otherwise than its declaration does",
+			title: "the controller calls the disk otherwise than its declaration does", only: olderForm,
 			class: "in maintenance, without that disk", knob: "NodeOptions.Disks",
 			edit: func(_ *testing.T, _ *world, machine *emulator.NodeOptions) {
 				machine.Disks = []emulator.Disk{{Name: "sda", Size: 64_000_000_000, Transport: "sata"}}
@@ -46,7 +46,8 @@ func scenarios() []fault {
 			heal:    func(t *testing.T, w *world) { t.Helper(); w.edit(t, cp1, "disk: /dev/vda", "disk: /dev/sda") },
 		},
 		{
-			title: "a machine loses its power while it installs", class: "maintenance again, without a reason",
+			title: "a machine loses its power while it installs", only: olderForm,
+			class:  "maintenance again, without a reason",
 			knob:   "InstallStall, PowerOff",
 			inject: set(func(f *emulator.Faults) { f.InstallStall = forEver }),
 			during: func(t *testing.T, w *world) {

@@ -48,6 +48,18 @@ func TestMain(m *testing.M) {
 // FAULTS_TALOS names, as in FAULTS_TALOS=v1.14.1.
 func playedTalos() string { return cmp.Or(os.Getenv("FAULTS_TALOS"), emulator.DefaultTalosVersion) }
 
+// playedContract is the form of its machine configs: FAULTS_CONTRACT=v1.14 has them made in documents.
+func playedContract() string { return os.Getenv("FAULTS_CONTRACT") }
+
+// newerThan112 reports whether the machines run a Talos that takes one apply at a time.
+func newerThan112() bool { return !strings.HasPrefix(playedTalos(), "v1.12.") }
+
+// olderForm reports whether machine configs are in the form up to Talos 1.13, with an install section.
+func olderForm() bool { return playedContract() == "" }
+
+// showsInstalling reports whether machines have an API, and a stage of their own, while they install.
+func showsInstalling() bool { return newerThan112() && olderForm() }
+
 // world is a cluster of emulated machines and the folder that an operator works in.
 type world struct {
 	*labcluster.Cluster
@@ -75,7 +87,10 @@ func newWorld(t *testing.T, options labcluster.Options,
 		options.Workers = -1
 	}
 
-	options.TalosVersion = cmp.Or(options.TalosVersion, playedTalos())
+	if options.TalosVersion == "" {
+		options.TalosVersion, options.Contract = playedTalos(), playedContract()
+	}
+
 	options.Off = true
 	if options.LabOptions.TimeScale == 0 {
 		options.LabOptions.TimeScale = timeScale
