@@ -54,7 +54,7 @@ func (s Configs) Run(ctx context.Context, run *Run) error {
 	}
 
 	if s.Replace { // in a recipe it is preflight that says it
-		for _, finding := range run.Cluster.AmbiguousSecrets() {
+		for _, finding := range slices.Concat(run.Cluster.AmbiguousSecrets(), run.Cluster.UnknownRelease()) {
 			run.Report.Finding(s.Name(), finding)
 		}
 	}

@@ -50,3 +50,23 @@ func refuseContract(source yamlfile.Source, place *yaml.Node, setting string, un
 
 	source.Add(mistake)
 }
+
+// UnknownRelease warns of a Talos release about which this program knows too little: what is not judged, and the form
+// that machine configs have all the same.
+func (c *Cluster) UnknownRelease() []diagnosis.Finding {
+	if c.TalosVersion == "" || release.IsTabled(c.TalosVersion) {
+		return nil
+	}
+
+	cause := "talosVersion " + c.TalosVersion +
+		" is not known here: whether keys, extensions and Kubernetes go with it is not judged"
+	if c.Contract != nil {
+		cause += ", and machine configs have the form of " + c.Contract.String()
+	}
+
+	return []diagnosis.Finding{{
+		ID: diagnosis.TalosVersionUnknown, Severity: diagnosis.Warning, Cause: cause,
+		Next: "use a Talos from " + release.Tabled() + ", or a program that knows it",
+		At:   diagnosis.Location{Path: c.Files.Shown(c.Source)},
+	}}
+}

@@ -22,8 +22,9 @@ network:
   service_cidr: 10.96.0.0/12
   gateway: 192.0.2.1
 talos:
-  version: 1.13.9
-  kubernetes_version: 1.36.3
+  version: 1.14.1
+  contract: v1.14
+  kubernetes_version: 1.37.0
   factory:
     schematic_id: ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515
   vip: {interface: ens18, ip: 192.0.2.10}
@@ -75,6 +76,9 @@ Up to Talos 1.11 the result means the same as that of these commands. A test com
 From 1.12 on Talos refuses both. The first fails with ` + "`JSON6902 patches are not supported for multi-document machine configuration`" + `, the second with
 ` + "`static hostname is already set in v1alpha1 config`" + `. Here the hostname is then in a document of its own, HostnameConfig with ` + "`auto: off`" + `. The
 rest means the same.
+
+With ` + "`contract: v1.14`" + ` all of it is in the documents that Talos has since 1.14: ` + "`UnattendedInstallConfig`, `LinkConfig`, `Layer2VIPConfig`,\n`ResolverConfig`" + ` and so on. Without a contract a profile keeps the form of 1.13, which later releases take too, so that an upgrade
+changes nothing by itself. Nodes have to run 1.14 already when they get a config of that form.
 
 ## Your own patches
 

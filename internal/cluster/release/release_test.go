@@ -2,12 +2,14 @@ package release_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
 )
 
@@ -177,4 +179,19 @@ func TestTheTableIsMachinerys(t *testing.T) {
 				"from %s to %s", from, talos)
 		}
 	}
+}
+
+// The setting TALOS_CONTRACT takes the contracts that configs can be made by.
+func TestTheSettingTakesEveryContract(t *testing.T) {
+	t.Parallel()
+
+	knob, found := settings.Lookup("TALOS_CONTRACT")
+	require.True(t, found)
+
+	for minor := 2; minor <= release.Newest().Minor; minor++ {
+		require.Contains(t, strings.FieldsFunc(knob.Takes(), func(r rune) bool { return r == ',' || r == ' ' }),
+			fmt.Sprintf("v1.%d", minor))
+	}
+
+	require.True(t, strings.HasSuffix(knob.Takes(), "or "+release.Newest().String()))
 }

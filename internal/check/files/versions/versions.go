@@ -390,10 +390,8 @@ func checkUpgradePath(r *check.Report, in *check.Input) {
 
 // checkKnownTalos looks for versions that the tables here say nothing about.
 func checkKnownTalos(r *check.Report, in *check.Input) {
-	if declared := in.Cluster.TalosVersion; declared != "" && !release.IsTabled(declared) {
-		r.Found(in.Declared("talosVersion"),
-			"use a Talos from "+release.Tabled()+", or a program that knows it",
-			"talosVersion %s is not known here: whether keys, extensions and Kubernetes go with it is not judged", declared)
+	for _, finding := range in.Cluster.UnknownRelease() {
+		r.Found(in.Declared("talosVersion"), finding.Next, "%s", finding.Cause)
 	}
 }
 
