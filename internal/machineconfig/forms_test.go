@@ -256,7 +256,7 @@ func TestAccessorsAnswerAlikeInBothForms(t *testing.T) {
 		require.Empty(t, differing, role)
 
 		require.Equal(t, "true", older["HasInstall"])
-		require.Equal(t, "[192.0.2.0/24]", older["NodeIPSubnets"])
+		require.Equal(t, "[192.0.2.0/24 !192.0.2.9/32]", older["Node.NodeIP.ValidSubnets"])
 		require.Equal(t, "map[topology.kubernetes.io/zone:a]", newer["NodeLabels"])
 		require.Equal(t, "map[dedicated:gpu:NoSchedule]", newer["NodeTaints"])
 	}

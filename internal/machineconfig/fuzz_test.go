@@ -110,7 +110,6 @@ func requireReadable(t *testing.T, data []byte) {
 	config.CNI()
 	config.PodSubnets()
 	config.ServiceSubnets()
-	config.NodeIPSubnets()
 	config.HasTPMKeys()
 	config.TalosContract()
 	config.DiskSelector()

@@ -84,20 +84,6 @@ func validPrefixes(prefixes []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(prefixes), func(prefix netip.Prefix) bool { return !prefix.IsValid() })
 }
 
-// NodeIPSubnets are kubelet's filter of node addresses; empty means that all are good. Entries that exclude ("!…") are
-// left out.
-func (c *Config) NodeIPSubnets() []netip.Prefix {
-	var prefixes []netip.Prefix
-
-	for _, text := range c.Node().NodeIP().ValidSubnets() {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			prefixes = append(prefixes, prefix)
-		}
-	}
-
-	return prefixes
-}
-
 // NodeLabels are the labels that the node gives itself, without the one that all control planes have.
 func (c *Config) NodeLabels() map[string]string { return withoutRole(c.Node().Labels()) }
 

@@ -22,8 +22,7 @@ func TestTheNewestReleaseIsKnownEverywhere(t *testing.T) {
 
 	newest, err := config.ParseContractFromVersion(strings.TrimSpace(gendata.VersionTag))
 	require.NoError(t, err)
-	require.Equal(t, newest, release.Newest())
-	require.True(t, release.IsTabled(gendata.VersionTag))
+	require.True(t, strings.HasSuffix(release.Tabled(), " to "+newest.String()), release.Tabled())
 
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
 	require.NoError(t, err)
