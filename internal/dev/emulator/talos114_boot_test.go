@@ -79,8 +79,8 @@ func TestClaim_11_15_ContainersCanRunInASandbox(t *testing.T) {
 	}{
 		"wanted":               {present: true},
 		"wanted, and named":    {present: true, knows: true},
-		"not wanted":           {edits: []documents.Edit{{"workloadIsolation: true", "workloadIsolation: false"}}, knows: true},
-		"not wanted, silently": {edits: []documents.Edit{{"workloadIsolation: true", "workloadIsolation: false"}}},
+		"not wanted":           {edits: []documents.Edit{documents.NoIsolation}, knows: true},
+		"not wanted, silently": {edits: []documents.Edit{documents.NoIsolation}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
