@@ -150,7 +150,7 @@ func allTargets() []commandline.Target {
 			Name:    "demo",
 			Summary: "brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a second run has nothing to do.",
 			Flags: []commandline.Flag{
-				{Name: "talosVersion", Kind: commandline.Text, Meaning: "Talos release that the nodes run and the files are for; by default v1.13.9."},
+				{Name: "talosVersion", Kind: commandline.Text, Meaning: "Talos release that the nodes run and the files are for; by default v1.14.1."},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return rehearsal.Demo(ctx, given.Text("talosVersion"))
@@ -163,7 +163,7 @@ func allTargets() []commandline.Target {
 			Flags: []commandline.Flag{
 				{Name: "talosDir", Kind: commandline.Text, Meaning: "Folder with the talconfig.yaml whose nodes are played."},
 				{Name: "scenario", Kind: commandline.Text, Meaning: "Scenario file, whose nodes are played with its faults and events (docs/emulator.md)."},
-				{Name: "talosVersion", Kind: commandline.Text, Meaning: "Talos release that the nodes run; by default that of talosDir's files, else v1.13.9."},
+				{Name: "talosVersion", Kind: commandline.Text, Meaning: "Talos release that the nodes run; by default that of talosDir's files, else v1.14.1."},
 				{Name: "scale", Kind: commandline.Number, Meaning: "How many times as fast as the wall clock time passes on the nodes; by default 20."},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {

@@ -2,11 +2,18 @@ package machineconfig_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
@@ -93,6 +100,46 @@ func TestKindsAreThoseOfMachinery(t *testing.T) {
 
 		if err != nil { // what else is wrong with a document without anything is no matter
 			require.NotContains(t, err.Error(), "not registered", kind)
+		}
+	}
+}
+
+// The kinds are those that machinery registers, each with the release that brought it.
+func TestEveryKindOfMachineryIsKnown(t *testing.T) {
+	t.Parallel()
+
+	folder, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}",
+		reflect.TypeFor[v1alpha1.Config]().PkgPath()).Output()
+	require.NoError(t, err)
+
+	types := filepath.Dir(strings.TrimSpace(string(folder)))
+	registered := regexp.MustCompile(`registry\.Register\((\w+),`)
+	named := regexp.MustCompile(`(?m)^(?:const |\t)(\w+)\s+= "(\w+)"`)
+
+	kinds, constants := map[string]bool{}, map[string]string{}
+
+	require.NoError(t, filepath.WalkDir(types, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+
+		text, err := os.ReadFile(path)
+		for _, match := range registered.FindAllStringSubmatch(string(text), -1) {
+			kinds[match[1]] = true
+		}
+
+		for _, match := range named.FindAllStringSubmatch(string(text), -1) {
+			constants[match[1]] = match[2]
+		}
+
+		return err
+	}))
+
+	require.Greater(t, len(kinds), len(machineconfig.Kinds())/2)
+
+	for constant := range kinds {
+		if kind := constants[constant]; kind != "v1alpha1" {
+			require.Contains(t, machineconfig.Kinds(), kind, constant)
 		}
 	}
 }

@@ -25,6 +25,7 @@ func (a *applier) reconcile(ctx context.Context, seen observe.Observation, resul
 		}
 
 		if seen.InstallFailure != "" {
+			result.status = report.Warned
 			result.detail += ", but its install fails: " + seen.InstallFailure
 		}
 

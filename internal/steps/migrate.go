@@ -119,6 +119,11 @@ func (m *migrator) write(ctx context.Context) error {
 
 	m.tellOlderNodes(ctx)
 
+	if named := m.Settings.TalosContract; named != "" && named != migrate.NewContract {
+		m.Log.Warn().Msg("TALOS_CONTRACT=" + named + " goes over what the files say: unset it, or " + migrate.NewContract +
+			" is not what configs are made in")
+	}
+
 	for _, note := range m.plan.Moves {
 		m.Log.Info().Msg(place(note) + ": " + note.Text)
 	}

@@ -196,7 +196,11 @@ func (c *checker) configuredFinding(seen observe.Observation, finding diagnosis.
 		finding.ID, finding.Severity = diagnosis.ConfigDrifted, diagnosis.Warning
 		finding.Cause = "its config differs from " + seen.Node.ConfigFile + ":\n" +
 			machineconfig.Diff(seen.Config, c.Configs[seen.Node.Name])
-		finding.Next = command("applySequential", seen.Node) + " (-update once the cluster has an etcd)"
+		finding.Next = command("applySequential", seen.Node)
+
+		if seen.InstallFailure == "" {
+			finding.Next += " (-update once the cluster has an etcd)"
+		}
 	case observe.ConfigUnread:
 		finding.Severity, finding.Cause = diagnosis.Warning,
 			"configured by this cluster, but its config could not be compared"

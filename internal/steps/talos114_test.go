@@ -100,6 +100,27 @@ func TestARecipeBringsUpNodesOfTalos114(t *testing.T) {
 	}
 }
 
+func TestARecipeRendersDocumentsAndBringsUpNodesWithThem(t *testing.T) {
+	t.Parallel()
+
+	w := withoutTalhelper(t, newWorkshop(t, 1, 1, on114))
+	w.untilMaintenance(t)
+
+	const contract = "TALOS_CONTRACT=v1.14"
+
+	s := w.session(t, contract)
+	s.succeeds(t, s.recipe()...)
+	require.Contains(t, readFile(t, w.ConfigFile("cp1")), "kind: UnattendedInstallConfig")
+
+	again := w.session(t, contract)
+	again.succeeds(t, again.recipe()...)
+
+	for _, node := range w.Nodes {
+		require.Equal(t, 1, applied(node), node.Name())
+		require.Equal(t, 2, node.Boots(), node.Name())
+	}
+}
+
 func TestAFailingUnattendedInstallIsToldAndCorrected(t *testing.T) {
 	t.Parallel()
 
@@ -206,6 +227,33 @@ func TestAChangeThatWaitsForARebootIsNamedAndRebootedForWhenAsked(t *testing.T) 
 
 	for _, other := range []string{"cp1", "cp3"} {
 		require.Zero(t, calls(l.Node(other), "Reboot"))
+	}
+}
+
+func TestARebootWhoseReplyIsLostIsNotTakenForDone(t *testing.T) {
+	t.Parallel()
+
+	for name, lost := range map[string]emulator.CallFault{
+		"it did nothing":        {Method: "Reboot", Do: emulator.Cut, When: emulator.BeforeEffect, Times: 1},
+		"the node is rebooting": {Method: "Reboot", Do: emulator.Cut, When: emulator.AfterEffect, Times: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 0, on114)
+			l.inDocuments(t, []string{"cp1"})
+			l.upAsTheyAre(t)
+			l.inDocuments(t, []string{"cp1"}, documents.NoIsolation)
+
+			node := l.Node("cp1")
+			boots := node.Boots()
+
+			fault(node, lost)
+
+			l.session(t, asTheyAre, "-update=true", "-reboot=true").succeeds(t, steps.Apply{})
+			require.Equal(t, boots+1, node.Boots())
+			require.Contains(t, string(node.Config()), "workloadIsolation: false")
+		})
 	}
 }
 

@@ -187,6 +187,8 @@ func (w *work) joiningText(seen observe.Observation) string {
 	}
 
 	switch {
+	case seen.InstallFailure != "":
+		return installText(seen)
 	case !seen.Silent():
 		return orUnread(seen.Stage())
 	case w.observer.Facts(seen.Node).Sent == nil:

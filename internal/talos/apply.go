@@ -31,7 +31,7 @@ const (
 var applyModes = map[string]machine.ApplyConfigurationRequest_Mode{
 	ModeAuto:     machine.ApplyConfigurationRequest_AUTO,
 	ModeNoReboot: machine.ApplyConfigurationRequest_NO_REBOOT,
-	ModeReboot:   machine.ApplyConfigurationRequest_REBOOT,
+	ModeReboot:   machine.ApplyConfigurationRequest_REBOOT, //nolint:staticcheck // nodes up to 1.13 know it
 	ModeStaged:   machine.ApplyConfigurationRequest_STAGED,
 	ModeTry:      machine.ApplyConfigurationRequest_TRY,
 }

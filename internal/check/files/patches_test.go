@@ -252,6 +252,7 @@ func TestDeletionsThatMatchNothing(t *testing.T) {
 			"machine:\n  time:\n    servers: [time.example.net]\n").with("b.yaml",
 			"machine:\n  time:\n    servers:\n      $patch: delete\n")},
 		"generated":   {files: inFile("apiVersion: v1alpha1\nkind: HostnameConfig\n$patch: delete\n")},
+		"by itself":   {files: inFile("apiVersion: v1alpha1\nkind: FilesystemTrimConfig\n$patch: delete\n")},
 		"free text":   {files: inFile("machine:\n\tkubelet:\n\t\textraConfig:\n\t\t\tserializeImagePulls:\n\t\t\t\t$patch: delete\n")},
 		"the section": {files: inFile("machine:\n\ttime:\n\t\t$patch: delete\n")},
 		"unreadable": {files: withList("patches: ['@a.yaml', '@b.yaml']").with("a.yaml", "{{ .X }}\n").with("b.yaml",

@@ -81,8 +81,8 @@ func UnknownForm(cluster *inventory.Cluster, config *machineconfig.Config, versi
 
 	next = "boot the node from a " + config.TalosContract().String() + " image, or " + change
 
-	return fmt.Sprintf("the node runs Talos %s, which does not know these documents of its machine config and would refuse "+
-		"all of it: %s", version, kinds), next
+	return fmt.Sprintf("the node runs Talos %s, which does not know these documents of its machine config and would "+
+		"refuse all of it: %s", version, kinds), next
 }
 
 // formOf is the Talos release whose form the machine config has, and where that is said; nil when nothing says it.

@@ -43,7 +43,8 @@ auto: stable
 `))
 	require.NoError(t, err)
 
-	cluster := &inventory.Cluster{Source: "talconfig.yaml", TalosVersion: "v1.14.1", Contract: talosconfig.TalosVersion1_14}
+	cluster := &inventory.Cluster{Source: "talconfig.yaml", TalosVersion: "v1.14.1",
+		Contract: talosconfig.TalosVersion1_14}
 
 	cause, next := nodes.UnknownForm(cluster, config, "v1.13.9", "mage preflight")
 	require.Equal(t, "the node runs Talos v1.13.9, which does not know these documents of its machine config and would "+

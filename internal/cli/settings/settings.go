@@ -58,7 +58,7 @@ type Settings struct {
 
 	DryRun     bool   `env:"DRY_RUN" flag:"dryRun" envDefault:"false" group:"What is allowed" doc:"Show what would be done: no node is changed and no file written. Ends with exit code 8 if anything would change."`
 	Update     bool   `env:"-update" retired:"UPDATE" envDefault:"false" group:"What is allowed" doc:"Apply changed configs to nodes of a cluster that already has an etcd, one node at a time."`
-	Reboot     bool   `env:"-reboot" retired:"REBOOT" envDefault:"false" group:"What is allowed" doc:"With -update, apply changes that reboot a node too."`
+	Reboot     bool   `env:"-reboot" retired:"REBOOT" envDefault:"false" group:"What is allowed" doc:"With -update, apply changes that need a reboot too, and reboot for them."`
 	Mode       string `env:"MODE" flag:"mode" envDefault:"auto" oneof:"auto,no-reboot,reboot,staged,try" group:"What is allowed" doc:"How a changed config is applied to a configured node."`
 	NoWait     bool   `env:"NO_WAIT" flag:"noWait" envDefault:"false" group:"What is allowed" doc:"Do not wait for nodes that are silent."`
 	NewSecrets bool   `env:"-newSecrets" retired:"NEW_SECRETS" envDefault:"false" group:"What is allowed" doc:"Make new cluster secrets although silent nodes may already belong to a cluster."`
@@ -77,7 +77,7 @@ type Settings struct {
 	AttemptTimeout      time.Duration `env:"APPLY_TIMEOUT" envDefault:"60s" min:"1ms" group:"Retries" doc:"Longest time of one attempt of a call that changes a node."`
 	DialTimeout         time.Duration `env:"DIAL_TIMEOUT" envDefault:"5s" min:"1ms" group:"Retries" doc:"Longest time to connect to a node, and of one read from it."`
 
-	VerificationTimeout time.Duration `env:"VERIFICATION_TIMEOUT" envDefault:"300s" group:"Waits" doc:"How long a node may still be in maintenance mode after its config was applied."`
+	VerificationTimeout time.Duration `env:"VERIFICATION_TIMEOUT" envDefault:"300s" group:"Waits" doc:"How long a node may still be in maintenance mode after its config was applied, or go on with an install that fails."`
 	CheckInterval       time.Duration `env:"CHECK_INTERVAL" envDefault:"5s" min:"1ms" group:"Waits" doc:"Longest pause between two checks of a node that can be neither watched nor redialled."`
 	InstallTimeout      time.Duration `env:"INSTALL_TIMEOUT" envDefault:"30m" group:"Waits" doc:"How long a node may refuse connections or be installing."`
 	NodeWait            time.Duration `env:"NODE_WAIT" envDefault:"15m" group:"Waits" doc:"How long a node may give no answer at all."`

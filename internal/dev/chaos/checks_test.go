@@ -93,7 +93,7 @@ func apart(node string, meet bool) *chaos.History {
 const (
 	// unregistered is the reason that only Kubernetes can tell of.
 	unregistered = "Kubernetes does not know it"
-	unanswered   = "verifyWorkers: Kubernetes did not list its nodes for 6m: 192.0.2.10:6443 refuses [TM135]. Next: mage status"
+	unanswered   = "verifyWorkers: Kubernetes did not list its nodes for 6m: it refuses connections [TM135]. Next: x"
 	silentWorker = "worker1 (192.0.2.14): verifyWorkers: no answer at 192.0.2.14 for 5m [TM091]. Next: power it on"
 	silentCP2    = "cp2 (192.0.2.12): verify: no answer at 192.0.2.12 for 5m [TM091]. Next: power it on"
 	incomplete   = "bootstrap: etcd works with 2 of 3: cp2 missing [TM112]. Next: bring them up, then mage talos"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/test/documents"
 )
 
 const criVolumes = "volumes /var/lib, /var/lib/cni, CRI, /var/run, /var/run/lock, /opt to be mounted"
@@ -72,14 +73,14 @@ func TestClaim_11_15_ContainersCanRunInASandbox(t *testing.T) {
 	sandbox := `Waiting: Waiting for ` + criVolumes + `, service "sandboxd" to be "up"`
 
 	for name, test := range map[string]struct {
-		edits   [][2]string
+		edits   []documents.Edit
 		knows   bool
 		present bool
 	}{
 		"wanted":               {present: true},
 		"wanted, and named":    {present: true, knows: true},
-		"not wanted":           {edits: [][2]string{{"workloadIsolation: true", "workloadIsolation: false"}}, knows: true},
-		"not wanted, silently": {edits: [][2]string{{"workloadIsolation: true", "workloadIsolation: false"}}},
+		"not wanted":           {edits: []documents.Edit{documents.NoIsolation}, knows: true},
+		"not wanted, silently": {edits: []documents.Edit{documents.NoIsolation}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -252,7 +253,7 @@ func TestClaim_11_21_AMachineNeedsNoKubernetes(t *testing.T) {
 	t.Parallel()
 
 	cluster, node := alone(t, on114(labcluster.Options{}))
-	_, err := apply(t, insecure(t, node), withoutKubernetes(t, documents(t, cluster, "cp1")), modeAuto)
+	_, err := apply(t, insecure(t, node), withoutKubernetes(t, inDocuments(t, cluster, "cp1")), modeAuto)
 	require.NoError(t, err)
 	installed(t, node)
 

@@ -24,7 +24,7 @@ func TestMachinesWithDocumentsBecomeACluster(t *testing.T) {
 	for _, node := range cluster.Nodes {
 		waitStage(t, node, "maintenance")
 
-		_, err := apply(t, insecure(t, node), documents(t, cluster, node.Name()), modeAuto)
+		_, err := apply(t, insecure(t, node), inDocuments(t, cluster, node.Name()), modeAuto)
 		require.NoError(t, err)
 	}
 

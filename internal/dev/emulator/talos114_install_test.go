@@ -12,10 +12,6 @@ import (
 	"github.com/cosi-project/runtime/pkg/state"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
-	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate"
-	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/require"
@@ -24,61 +20,34 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/test/documents"
 )
 
-// installer114 is the installer that documents names.
-const installer114 = clusterfiles.DefaultImage + ":" + talos114
-
-// documents is a machine's config as Talos 1.14 generates it, in documents, but for its static host name. Each edit
-// replaces a text by another.
-func documents(t *testing.T, cluster *labcluster.Cluster, name string, edits ...[2]string) []byte {
+// inDocuments is a machine's config as Talos 1.14 generates it, but for its static host name.
+func inDocuments(t *testing.T, cluster *labcluster.Cluster, name string, edits ...documents.Edit) []byte {
 	t.Helper()
 
-	kind := configmachine.TypeControlPlane
-	if strings.HasPrefix(name, "worker") {
-		kind = configmachine.TypeWorker
-	}
-
-	made := cluster.Generated.Options
-
-	input, err := generate.NewInput(made.ClusterName, made.Endpoint, "1.36.3",
-		generate.WithVersionContract(config.TalosVersion1_14), generate.WithSecretsBundle(made.Secrets),
-		generate.WithInstallDisk("/dev/vda"), generate.WithInstallImage(installer114))
+	data, err := documents.Config(cluster.Generated.Options, name, edits...)
 	require.NoError(t, err)
 
-	generated, err := input.Config(kind)
-	require.NoError(t, err)
-
-	data, err := generated.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
-	require.NoError(t, err)
-
-	text := string(data)
-
-	for _, edit := range append([][2]string{{"auto: stable", "hostname: " + name}}, edits...) {
-		require.Contains(t, text, edit[0])
-		text = strings.Replace(text, edit[0], edit[1], 1)
-	}
-
-	return []byte(text)
+	return data
 }
 
 // Edits of documents.
 var (
-	autoHostname = [2]string{"hostname: cp1", "auto: stable"}
-	noReboot     = [2]string{"kind: UnattendedInstallConfig\n", "kind: UnattendedInstallConfig\nreboot: false\n"}
-	noImage      = [2]string{"    image: " + installer114 + "\n", "    image: \"\"\n"}
-	noDisk       = [2]string{"/dev/vda", "/dev/nvme7n1"}
+	noReboot = documents.Edit{"kind: UnattendedInstallConfig\n", "kind: UnattendedInstallConfig\nreboot: false\n"}
+	noImage  = documents.Edit{"    image: " + documents.Installer + "\n", "    image: \"\"\n"}
 )
 
 // unattended is a control plane in the middle of an unattended install, and an administrator's client.
-func unattended(t *testing.T, options labcluster.Options, edits ...[2]string) (
+func unattended(t *testing.T, options labcluster.Options, edits ...documents.Edit) (
 	*labcluster.Cluster, *emulator.Node, *client.Client,
 ) {
 	t.Helper()
 
 	cluster, node := alone(t, on114(options))
 
-	_, err := apply(t, insecure(t, node), documents(t, cluster, "cp1", edits...), modeAuto)
+	_, err := apply(t, insecure(t, node), inDocuments(t, cluster, "cp1", edits...), modeAuto)
 	require.NoError(t, err)
 
 	return cluster, node, secure(t, cluster.Talosconfig(), node)
@@ -125,7 +94,7 @@ func TestClaim_11_04_AnUnattendedInstallGoesOnBesideTheBoot(t *testing.T) {
 	t.Parallel()
 
 	cluster, node := alone(t, on114(leisurely(labcluster.Options{})))
-	_, err := apply(t, insecure(t, node), documents(t, cluster, "cp1"), modeAuto)
+	_, err := apply(t, insecure(t, node), inDocuments(t, cluster, "cp1"), modeAuto)
 	require.NoError(t, err)
 
 	c := secure(t, cluster.Talosconfig(), node)
@@ -156,14 +125,14 @@ func TestClaim_11_05_AMachineTellsOfItsUnattendedInstall(t *testing.T) {
 	_, err := installStatus(t, insecure(t, node))
 	require.True(t, state.IsNotFoundError(err), "%v", err)
 
-	_, err = apply(t, insecure(t, node), documents(t, cluster, "cp1", noDisk), modeAuto)
+	_, err = apply(t, insecure(t, node), inDocuments(t, cluster, "cp1", documents.NoDisk), modeAuto)
 	require.NoError(t, err, "a selector that matches nothing is accepted")
 
 	c := secure(t, cluster.Talosconfig(), node)
 	awaitInstall(t, c, "pending: no disk matched the selector")
 	require.Equal(t, "booting", node.Stage())
 
-	_, err = apply(t, c, documents(t, cluster, "cp1"), modeAuto)
+	_, err = apply(t, c, inDocuments(t, cluster, "cp1"), modeAuto)
 	require.NoError(t, err)
 	awaitInstall(t, c, "installing")
 
@@ -180,7 +149,7 @@ func TestClaim_11_05_AMachineTellsOfItsUnattendedInstall(t *testing.T) {
 	status, err := safe.StateGetByID[*runtimeres.UnattendedInstallStatus](deadline(t), c.COSI,
 		runtimeres.UnattendedInstallStatusID)
 	require.NoError(t, err)
-	require.Equal(t, installer114, status.TypedSpec().Image)
+	require.Equal(t, documents.Installer, status.TypedSpec().Image)
 }
 
 func TestClaim_11_06_AnInstallThatFailsIsTriedAgain(t *testing.T) {
@@ -191,8 +160,8 @@ func TestClaim_11_06_AnInstallThatFailsIsTriedAgain(t *testing.T) {
 		want  string
 	}{
 		"disk":  {emulator.InstallDiskMissing, "pending: no disk matched the selector"},
-		"image": {emulator.InstallImagePull, `failed: failed to pull image "` + installer114 + `": failed to resolve reference`},
-		"slow":  {emulator.InstallImageSlow, `failed: failed to pull image "` + installer114 + `": context deadline exceeded`},
+		"image": {emulator.InstallImagePull, `failed: failed to pull image "` + documents.Installer + `": failed to resolve reference`},
+		"slow":  {emulator.InstallImageSlow, `failed: failed to pull image "` + documents.Installer + `": context deadline exceeded`},
 		"write": {emulator.InstallDiskWrite, `failed: task "upgrade" failed: exit code 1`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +190,7 @@ func TestClaim_11_06_AnInstallThatFailsIsTriedAgain(t *testing.T) {
 			require.Equal(t, "booting", node.Stage())
 			require.Equal(t, 1, node.Boots())
 
-			_, err := apply(t, c, documents(t, cluster, "cp1"), modeAuto)
+			_, err := apply(t, c, inDocuments(t, cluster, "cp1"), modeAuto)
 			require.NoError(t, err, "a config is taken meanwhile")
 
 			node.Set(func(f *emulator.Faults) { f.Install = emulator.InstallWorks })
@@ -237,13 +206,13 @@ func TestClaim_11_07_WithoutARebootTheServicesStart(t *testing.T) {
 	schematic := strings.Repeat("ab", 32)
 
 	for name, test := range map[string]struct {
-		edits [][2]string
+		edits []documents.Edit
 		edit  func(*emulator.NodeOptions)
 	}{
-		"no reboot":                 {edits: [][2]string{noReboot}},
-		"the host name of the disk": {edits: [][2]string{noReboot, autoHostname}},
+		"no reboot":                 {edits: []documents.Edit{noReboot}},
+		"the host name of the disk": {edits: []documents.Edit{noReboot, documents.AutoHostname}},
 		"the image that it was booted from": {
-			[][2]string{noImage}, func(o *emulator.NodeOptions) { o.Schematic = schematic },
+			[]documents.Edit{noImage}, func(o *emulator.NodeOptions) { o.Schematic = schematic },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -268,7 +237,7 @@ func TestClaim_11_08_WithoutAnImageAnInstallNeedsASchematic(t *testing.T) {
 
 	cluster, node := alone(t, on114(labcluster.Options{}))
 
-	reply, err := apply(t, insecure(t, node), documents(t, cluster, "cp1", noImage), modeAuto)
+	reply, err := apply(t, insecure(t, node), inDocuments(t, cluster, "cp1", noImage), modeAuto)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(reply.GetWarnings(), "\n"),
 		"installer.image is not set, if Talos is not booted from asset built by Image Factory, installation will fail")
@@ -285,7 +254,7 @@ func TestClaim_11_08_WithoutAnImageAnInstallNeedsASchematic(t *testing.T) {
 	})
 	require.Equal(t, "booting", node.Stage())
 
-	_, err = apply(t, c, documents(t, cluster, "cp1"), modeAuto)
+	_, err = apply(t, c, inDocuments(t, cluster, "cp1"), modeAuto)
 	require.NoError(t, err)
 	installed(t, node)
 }
@@ -312,7 +281,7 @@ func TestClaim_11_09_ANodeThatChoosesItsNameIsClosedUntilItsDiskHasOne(t *testin
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			_, node, c := unattended(t, test.options, autoHostname)
+			_, node, c := unattended(t, test.options, documents.AutoHostname)
 			refused(t, node)
 
 			if test.opens {
@@ -348,7 +317,7 @@ func TestClaim_11_10_AWorkerIsClosedUntilAControlPlaneIsInstalled(t *testing.T) 
 	for _, node := range cluster.Nodes {
 		waitStage(t, node, "maintenance")
 
-		_, err := apply(t, insecure(t, node), documents(t, cluster, node.Name()), modeAuto)
+		_, err := apply(t, insecure(t, node), inDocuments(t, cluster, node.Name()), modeAuto)
 		require.NoError(t, err)
 	}
 
@@ -394,10 +363,10 @@ func TestClaim_11_13_ABootstrapWaitsForTheReboot(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		options labcluster.Options
-		edits   [][2]string
+		edits   []documents.Edit
 		status  string
 	}{
-		"pending":    {edits: [][2]string{noDisk}, status: "pending: no disk matched the selector"},
+		"pending":    {edits: []documents.Edit{documents.NoDisk}, status: "pending: no disk matched the selector"},
 		"installing": {options: endless, status: "installing"},
 		"waiting": {
 			options: labcluster.Options{Timing: emulator.Timing{Flush: 1000 * time.Hour}}, status: "waiting-for-reboot",
@@ -443,7 +412,7 @@ func TestFaultsOfUnattendedInstalls(t *testing.T) {
 			require.False(t, s.node.Installed())
 			s.heal()
 
-			_, err := apply(t, insecure(t, s.node), documents(t, s.Cluster, "cp1"), modeAuto)
+			_, err := apply(t, insecure(t, s.node), inDocuments(t, s.Cluster, "cp1"), modeAuto)
 			require.NoError(t, err)
 		}},
 		"Lingers": {emulator.Faults{Lingers: 1000 * time.Hour}, func(t *testing.T, s *sick) {
@@ -541,7 +510,7 @@ func TestClaim_11_23_TheDocumentAloneInstallsInMaintenance(t *testing.T) {
 
 	var document string
 
-	for _, text := range strings.Split(string(documents(t, cluster, "cp1")), "\n---\n") {
+	for _, text := range strings.Split(string(inDocuments(t, cluster, "cp1")), "\n---\n") {
 		if strings.Contains(text, "kind: UnattendedInstallConfig\n") {
 			document = text
 		}
@@ -554,7 +523,7 @@ func TestClaim_11_23_TheDocumentAloneInstallsInMaintenance(t *testing.T) {
 	require.True(t, node.Installed())
 
 	eventually(t, func() error {
-		_, err := apply(t, insecure(t, node), documents(t, cluster, "cp1"), modeAuto)
+		_, err := apply(t, insecure(t, node), inDocuments(t, cluster, "cp1"), modeAuto)
 
 		return err
 	})

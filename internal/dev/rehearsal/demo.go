@@ -22,9 +22,9 @@ import (
 // Demo brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a
 // second run has nothing to do.
 func Demo(ctx context.Context,
-	talosVersion *string, // Talos release that the nodes run and the files are for; by default v1.13.9.
+	talosVersion *string, // Talos release that the nodes run and the files are for; by default v1.14.1.
 ) error {
-	version, err := playable(talosVersion)
+	version, err := playable(talosVersion, newestTalos)
 	if err != nil {
 		return mg.Fatal(2, err.Error())
 	}
@@ -66,10 +66,13 @@ func Demo(ctx context.Context,
 	return nil
 }
 
-// playable is the Talos release that was asked for; empty for the usual one.
-func playable(version *string) (string, error) {
+// newestTalos is what nodes run whose files are made for a rehearsal.
+const newestTalos = "v1.14.1"
+
+// playable is the Talos release that was asked for, or the usual one.
+func playable(version *string, usual string) (string, error) {
 	if version == nil {
-		return "", nil
+		return usual, nil
 	}
 
 	return *version, emulator.CanPlay(*version)

@@ -25,7 +25,7 @@ type Emulator mg.Namespace
 func (Emulator) Up(ctx context.Context,
 	talosDir *string, // Folder with the talconfig.yaml whose nodes are played.
 	scenario *string, // Scenario file, whose nodes are played with its faults and events (docs/emulator.md).
-	talosVersion *string, // Talos release that the nodes run; by default that of talosDir's files, else v1.13.9.
+	talosVersion *string, // Talos release that the nodes run; by default that of talosDir's files, else v1.14.1.
 	scale *float64, // How many times as fast as the wall clock time passes on the nodes; by default 20.
 ) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -66,7 +66,12 @@ type rehearsal struct {
 
 // startRehearsal starts the nodes of a talconfig.yaml, of a scenario, or six sound ones.
 func startRehearsal(talosDir, scenarioFile, talosVersion *string, scale *float64) (*rehearsal, error) {
-	version, err := playable(talosVersion)
+	usual := newestTalos
+	if talosDir != nil || scenarioFile != nil {
+		usual = "" // what the files say
+	}
+
+	version, err := playable(talosVersion, usual)
 	if err != nil {
 		return nil, err
 	}

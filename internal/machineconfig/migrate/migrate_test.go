@@ -123,6 +123,8 @@ patches:
 		// A file that all nodes share is split, and the second half named by the control planes.
 		"shared-file": {"talconfig.yaml": head + "patches:\n  - \"@./patches/all.yaml\"\n",
 			"patches/all.yaml": "cluster:\n  apiServer:\n    extraArgs:\n      v: \"4\"\nmachine:\n  sysctls:\n    a.b: \"1\"\n"},
+		"file-for-control-planes": {"talconfig.yaml": head + "patches:\n  - \"@./patches/all.yaml\"\n",
+			"patches/all.yaml": "cluster:\n  apiServer:\n    extraArgs:\n      v: \"4\"\n"},
 		// The group's list is the workers' too, so that each control plane gets its part.
 		"shared-list": {"talconfig.yaml": head + "controlPlane:\n  patches: &both\n    - |-\n      machine:\n        sysctls:\n" +
 			"          a.b: \"1\"\n      cluster:\n        proxy:\n          disabled: true\nworker:\n  patches: *both\n"},
@@ -218,6 +220,27 @@ func TestNewDefaults(t *testing.T) {
 	require.Contains(t, plan.Defaults, "workload isolation")
 	require.Equal(t, "talosContract: v1.14\n", string(plan.Files[filepath.Join(folder, "talenv.yaml")]))
 	require.NotContains(t, plan.Files, filepath.Join(folder, "talconfig.yaml"))
+}
+
+// A file that sops encrypted is not rewritten: its values would have to be encrypted anew.
+func TestEncryptedPatch(t *testing.T) {
+	const plain = "machine:\n  kubelet:\n    extraArgs:\n      v: \"4\"\n"
+
+	folder := written(t, map[string]string{"talconfig.yaml": head + "patches:\n  - \"@./secret.yaml\"\n",
+		"secret.yaml": "machine: ENC[AES256_GCM,data:x]\nsops: {}\n"})
+
+	bundle, err := sameSecrets()
+	require.NoError(t, err)
+
+	plan, err := migrate.Make(migrate.Options{Secrets: bundle, Now: time.Now(),
+		Load: func(_ map[string][]byte, contract string) (*inventory.Cluster, error) {
+			return inventory.Load(inventory.Options{TalosDir: folder, Contract: contract, Files: reading.New(folder,
+				func(string, []byte) ([]byte, error) { return []byte(plain), nil })})
+		}})
+	require.NoError(t, err)
+	require.Len(t, plan.Decisions, 1)
+	require.Contains(t, plan.Decisions[0].Text, "encrypted by sops")
+	require.False(t, plan.Changes())
 }
 
 func TestOlderRelease(t *testing.T) {

@@ -18,8 +18,9 @@ type unit struct {
 	text string
 	// strategic is what a JSON patch says as a strategic one; empty for others.
 	strategic string
-	// lists are those that name it.
+	// lists are those that name it, and named the items that do, if it is a file.
 	lists []*list
+	named []*yaml.Node
 }
 
 // list is a list of patches of a talconfig.yaml, or a file of a profile's patches, and who gets them.
@@ -73,7 +74,7 @@ func addUnit(units []*unit, one *unit, of *list) []*unit {
 
 	for _, known := range units {
 		if known.path == one.path && known.item == one.item {
-			known.lists = append(known.lists, of)
+			known.lists, known.named = append(known.lists, of), append(known.named, one.named...)
 
 			return units
 		}
@@ -106,7 +107,7 @@ func unitOf(cluster *inventory.Cluster, item *yaml.Node) *unit {
 		return nil
 	}
 
-	return &unit{path: path, text: strings.TrimPrefix(string(file.Data), "\xef\xbb\xbf")}
+	return &unit{path: path, named: []*yaml.Node{item}, text: strings.TrimPrefix(string(file.Data), "\xef\xbb\xbf")}
 }
 
 // value is that of a mapping's key, what it refers to if it is an alias; nil if there is none.

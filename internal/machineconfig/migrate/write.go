@@ -94,11 +94,13 @@ func (m *migration) put(editor *editor, one rewritten, added *additions) error {
 	}
 
 	if one.item == nil {
-		if text == "" {
-			text = leftNothing
-		}
+		m.edited[one.path] = []byte(orRemark(text))
 
-		m.edited[one.path] = []byte(text)
+		for _, item := range one.named { // it says nothing any more
+			if node := itemIn(editor.root, item); text == "" && (node == nil || !editor.dropItem(node)) {
+				return errBrackets
+			}
+		}
 
 		return nil
 	}

@@ -217,7 +217,7 @@ func (p part) rewrite(options Options) rewritten {
 
 	places := placesOf(successor.Find(expanded(p.root)))
 
-	if refers(p.root) || hasFlow(p.root) {
+	if referencesCross(p.root) || hasFlow(p.root) {
 		p = p.inBlocks()
 	}
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/machineconfig/successor"
 )
 
 // entry is a key of a block mapping with its value, as it stands in the text.
@@ -239,7 +241,36 @@ func text(node *yaml.Node) string {
 	return node.Value
 }
 
-// refers reports whether a tree has aliases or merge keys.
-func refers(node *yaml.Node) bool {
-	return node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, refers)
+// referencesCross reports whether an alias and what it refers to come to stand in different documents: they do not if
+// one value that moves has both.
+func referencesCross(root *yaml.Node) bool {
+	inside := map[*yaml.Node]*yaml.Node{}
+
+	var mark func(node, value *yaml.Node)
+
+	mark = func(node, value *yaml.Node) {
+		inside[node] = value
+
+		for _, child := range node.Content {
+			mark(child, value)
+		}
+	}
+
+	for _, found := range successor.Find(root) {
+		if rules[found.Path] == nil { // others may take the value apart
+			mark(found.Value, found.Value)
+		}
+	}
+
+	var crosses func(node *yaml.Node) bool
+
+	crosses = func(node *yaml.Node) bool {
+		if node.Kind == yaml.AliasNode && (inside[node] == nil || inside[node] != inside[node.Alias]) {
+			return true
+		}
+
+		return slices.ContainsFunc(node.Content, crosses)
+	}
+
+	return crosses(root)
 }

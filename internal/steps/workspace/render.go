@@ -122,8 +122,8 @@ func (w *Workspace) refuseTalhelper() error {
 	}
 
 	return diagnosis.NewProblem(diagnosis.BadSetting,
-		"CONFIG_GENERATOR=talhelper: for Talos "+minor.String()+" talhelper makes configs by which an existing cluster can't "+
-			"read its Secrets", "leave CONFIG_GENERATOR at native")
+		"CONFIG_GENERATOR=talhelper: for Talos "+minor.String()+" talhelper makes configs by which an existing cluster "+
+			"can't read its Secrets", "leave CONFIG_GENERATOR at native")
 }
 
 // render makes them in memory.

@@ -18,13 +18,22 @@ var neverGenerated = [][]string{
 	{"machine", "sysfs"}, {"cluster", "externalCloudProvider"}, {"cluster", "adminKubeconfig"},
 }
 
-// generatedKinds are the kinds of documents that a talconfig's own settings make.
+// generatedKinds are the kinds of documents that a talconfig's own settings make, and those that Talos' generator makes
+// by itself from contract 1.14 on.
 var generatedKinds = []string{
 	"BondConfig", "BridgeConfig", "DHCPv4Config", "DHCPv6Config", "DummyLinkConfig", "ExtensionServiceConfig",
 	"HCloudVIPConfig", "HostnameConfig",
 	"KubeSpanConfig", "Layer2VIPConfig", "LinkAliasConfig", "LinkConfig", "NetworkDefaultActionConfig",
 	"NetworkRuleConfig", "ResolverConfig",
 	"UserVolumeConfig", "VLANConfig", "VRFConfig", "VolumeConfig", "WireguardConfig",
+
+	"DiscoveryIdentityConfig", "DiscoveryServiceConfig", "FilesystemTrimConfig", "SecurityProfileConfig",
+	"UnattendedInstallConfig",
+	"KubeAPIServerCAConfig", "KubeAPIServerConfig", "KubeAdmissionControlConfig", "KubeAggregatorCAConfig",
+	"KubeAuditPolicyConfig", "KubeAuthenticationConfig", "KubeAuthorizerConfig", "KubeClusterConfig",
+	"KubeControllerManagerConfig", "KubeCoreDNSConfig", "KubeEtcdEncryptionConfig", "KubeFlannelCNIConfig",
+	"KubeNetworkConfig", "KubeNodeConfig", "KubePrismConfig", "KubeProxyConfig", "KubeSchedulerConfig",
+	"KubeServiceAccountConfig", "KubeletConfig",
 }
 
 // checkDeletions looks for deletions that can match nothing: of keys that Talos does not have, and of what neither a

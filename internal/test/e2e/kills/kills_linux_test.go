@@ -90,10 +90,21 @@ func TestKilledAtEveryChangeOfAFile(t *testing.T) {
 }
 
 func drawShape(random *rand.Rand) shape {
-	return shape{
+	drawn := shape{
 		controlPlanes: 1 + 2*random.IntN(2), workers: random.IntN(3) / 2,
 		parallel: random.IntN(2) == 0, rendered: random.IntN(4) == 0, otherCluster: random.IntN(2) == 0,
 	}
+
+	switch random.IntN(4) {
+	case 0:
+		drawn.talos = "v1.12.1"
+	case 1:
+		drawn.talos, drawn.rendered = "v1.14.1", true // talhelper is refused for it
+	case 2:
+		drawn.talos, drawn.contract, drawn.rendered = "v1.14.1", "v1.14", true
+	}
+
+	return drawn
 }
 
 // killUntilHit kills one run of the recipe. A process that has ended before its moment was none of them: the cluster is

@@ -42,7 +42,9 @@ var patient = []string{
 // shape is how a cluster and its operator's folders look at the beginning.
 type shape struct {
 	controlPlanes, workers int
-	parallel               bool
+	// talos is the release that the machines run, and contract the form of their configs; empty for the usual ones.
+	talos, contract string
+	parallel        bool
 	// rendered is set when the machine configs exist already, and no program is needed to make any.
 	rendered bool
 	// otherCluster is set when the operator's kubeconfig has another cluster in it.
@@ -68,6 +70,7 @@ func newWorld(t *testing.T, shape shape) *world {
 	w := &world{root: t.TempDir(), temporary: t.TempDir(), shape: shape}
 	options := labcluster.Options{
 		ControlPlanes: shape.controlPlanes, Workers: shape.workers, Timing: quick,
+		TalosVersion: shape.talos, Contract: shape.contract,
 		LabOptions: emulator.LabOptions{TimeScale: timeScale,
 			Watch: func(*emulator.Node, emulator.Call) { w.happened(call) }},
 	}

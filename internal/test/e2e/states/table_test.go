@@ -13,6 +13,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/test/documents"
 )
 
 // subjectOf is the machine whose state is the row's, by role: a third control plane beside two sound ones, or a worker
@@ -105,6 +106,27 @@ func rows(role string) map[string]state {
 			talos:  "v1.12.1",
 			cells:  []cell{{"preflight", ok, none}, {"verify", verify, none}, refused, {"apply", ok, sent}},
 			healed: unwanted(bootstrapped),
+		},
+		"in maintenance, Talos 1.14": {
+			talos:  documents.Talos,
+			cells:  []cell{{"preflight", ok, none}, {"verify", verify, none}, refused, {"apply", ok, sent}},
+			healed: unwanted(bootstrapped),
+		},
+		"its install finds no disk": {
+			talos:  documents.Talos,
+			spoil:  withoutItsDisk,
+			cells:  []cell{{"preflight", ok, none}, silent, refused, {"apply", ok, none}},
+			heal:   corrected,
+			healed: afterwards,
+		},
+		"its install finds no disk, its file is corrected": {
+			talos: documents.Talos,
+			spoil: func(t *testing.T, w *world, subject *emulator.Node) {
+				withoutItsDisk(t, w, subject)
+				corrected(t, w, subject)
+			},
+			cells:  []cell{{"preflight", ok, none}, {"apply in parallel", ok, sent}},
+			healed: bootstrapped,
 		},
 		"in maintenance, in parallel": {
 			cells:  []cell{{"apply in parallel", ok, sent}},
@@ -270,6 +292,33 @@ func drifted(t *testing.T, w *world, machine *emulator.NodeOptions) {
 
 	machine.Config = []byte(strings.Replace(string(machine.Config), "machine:\n",
 		"machine:\n  sysctls:\n    vm.swappiness: \"10\"\n", 1))
+}
+
+// withoutItsDisk machines have a config that installs them unattended, on a disk that they don't have.
+func withoutItsDisk(t *testing.T, w *world, subject *emulator.Node) {
+	t.Helper()
+
+	w.settings = append(w.settings, "CONFIG_GENERATOR=none")
+
+	inDocuments(t, w, subject.Name(), documents.NoDisk)
+	w.ends(t, 0, []string{"SKIP_CHECKS=" + string(diagnosis.InstallDiskAbsent)}, "applySequential",
+		"-node="+subject.Name())
+	until(t, subject, inStage("booting"))
+}
+
+// corrected names the disk that a machine has.
+func corrected(t *testing.T, w *world, subject *emulator.Node) {
+	t.Helper()
+	inDocuments(t, w, subject.Name())
+}
+
+// inDocuments writes a machine's config in documents.
+func inDocuments(t *testing.T, w *world, name string, edits ...documents.Edit) {
+	t.Helper()
+
+	config, err := documents.Config(w.Generated.Options, name, edits...)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(w.ConfigFile(name), config, 0o600))
 }
 
 // ofAnotherCluster machines run with the config of another cluster's control plane.
