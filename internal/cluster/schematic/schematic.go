@@ -105,12 +105,14 @@ func (s *Schematic) Canonical() ([]byte, error) {
 }
 
 // olderMeaning is of texts that YAML 1.1 takes for something else: a switch, a number to the base 60, a merge.
-var olderMeaning = pattern.New(`^([yYnN]|[yY]es|YES|[nN]o|NO|[oO]n|ON|[oO]ff|OFF|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?|<<)$`)
+var olderMeaning = pattern.New(`^([yYnN]|[yY]es|YES|[nN]o|NO|[oO]n|ON|[oO]ff|OFF|<<|` +
+	`[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)$`)
 
-// quoteAsFactory gives such texts the quotes that the Image Factory (v1.4.0) writes, whose encoder is an older one; false
-// if there are none. Another text has another id, and no image has that.
+// quoteAsFactory gives such texts the quotes that the Image Factory (v1.4.0) writes, whose encoder is an older one;
+// false if there are none. Another text has another id, and no image has that.
 func quoteAsFactory(node *yaml.Node) bool {
-	quoted := node.Kind == yaml.ScalarNode && node.Style&yaml.SingleQuotedStyle != 0 && olderMeaning.MatchString(node.Value)
+	quoted := node.Kind == yaml.ScalarNode && node.Style&yaml.SingleQuotedStyle != 0 &&
+		olderMeaning.MatchString(node.Value)
 	if quoted {
 		node.Style = yaml.DoubleQuotedStyle
 	}
