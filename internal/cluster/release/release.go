@@ -157,9 +157,6 @@ func lower(a, b *config.VersionContract) *config.VersionContract {
 	return a
 }
 
-// Newest is the newest Talos that this program knows.
-func Newest() *config.VersionContract { return newest }
-
 // IsNewer reports whether a Talos version is of a later release than this program knows.
 func IsNewer(talos string) bool {
 	minor, err := Minor(talos)
