@@ -88,7 +88,40 @@ func (s *Schematic) Canonical() ([]byte, error) {
 		return nil, fmt.Errorf("write schematic: %w", err)
 	}
 
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("read schematic: %w", err)
+	}
+
+	if !quoteAsFactory(&document) {
+		return text, nil
+	}
+
+	if text, err = yaml.Marshal(&document); err != nil {
+		return nil, fmt.Errorf("write schematic: %w", err)
+	}
+
 	return text, nil
+}
+
+// olderMeaning is of texts that YAML 1.1 takes for something else: a switch, a number to the base 60, a merge.
+var olderMeaning = pattern.New(`^([yYnN]|[yY]es|YES|[nN]o|NO|[oO]n|ON|[oO]ff|OFF|<<|` +
+	`[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)$`)
+
+// quoteAsFactory gives such texts the quotes that the Image Factory (v1.4.0) writes, whose encoder is an older one;
+// false if there are none. Another text has another id, and no image has that.
+func quoteAsFactory(node *yaml.Node) bool {
+	quoted := node.Kind == yaml.ScalarNode && node.Style&yaml.SingleQuotedStyle != 0 &&
+		olderMeaning.MatchString(node.Value)
+	if quoted {
+		node.Style = yaml.DoubleQuotedStyle
+	}
+
+	for _, child := range node.Content {
+		quoted = quoteAsFactory(child) || quoted
+	}
+
+	return quoted
 }
 
 // ID is the schematic's name in the factory: 64 hexadecimal digits, the SHA-256 of its canonical text.
