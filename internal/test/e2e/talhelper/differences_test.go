@@ -130,7 +130,8 @@ func sameImage(e example, d difference) bool {
 	theirs, isText := d.talhelpers.(string)
 	ours, both := d.ours.(string)
 
-	if strings.Contains(e.files["talconfig.yaml"], `enrollKeys: "off"`) {
+	if strings.Contains(e.files["talconfig.yaml"], `enrollKeys: "off"`) ||
+		strings.Contains(e.files["talconfig.yaml"], `enrollKeys: 'off'`) {
 		theirs, ours = schematicID.ReplaceAllString(theirs, "/id:"), schematicID.ReplaceAllString(ours, "/id:")
 	}
 
