@@ -359,7 +359,7 @@ func bootFaults() []fault {
 			knob:  "NodeOptions.TalosVersion",
 			edit:  func(_ *testing.T, _ *world, machine *emulator.NodeOptions) { machine.TalosVersion = "v1.12.1" },
 			code:  diagnosis.ExitPreflight, id: diagnosis.TalosVersionMismatch, node: cp1,
-			seen: "it would refuse what it does not know",
+			seen: "would refuse",
 			also: func(t *testing.T, w *world, _ outcome) {
 				t.Helper()
 				require.Zero(t, w.count(cp1, "ApplyConfiguration"))
