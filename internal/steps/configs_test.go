@@ -147,6 +147,19 @@ func TestARecipeMakesSecretsAndConfigsFromNothing(t *testing.T) {
 	require.Equal(t, made.Cluster, w.unseal(t).Cluster)
 }
 
+// What talhelper makes for Talos 1.14 names the key of encrypted Secrets otherwise than nodes do.
+func TestTalhelperMakesNoConfigsForTalos114(t *testing.T) {
+	t.Parallel()
+
+	w := newWorkshop(t, 1, 0, on114)
+	w.untilMaintenance(t)
+
+	s := w.session(t, byTalhelper)
+	problem := s.fails(t, diagnosis.ExitBadInput, diagnosis.BadSetting, s.recipe()...)
+	require.Contains(t, problem.Cause, "can't read its Secrets")
+	require.NotContains(t, w.called(t), "talhelper")
+}
+
 func TestADryRunMakesNeitherSecretsNorConfigs(t *testing.T) {
 	t.Parallel()
 

@@ -14,5 +14,5 @@ func (a *applier) admitForm(seen observe.Observation, version string) error {
 		return nil
 	}
 
-	return a.about(seen, diagnosis.NewProblem(diagnosis.TalosVersionMismatch, cause, next))
+	return a.problem(seen, diagnosis.TalosVersionMismatch, cause, next)
 }

@@ -292,6 +292,23 @@ func TestModeRebootIsNeverSentToTalos114(t *testing.T) {
 	require.Equal(t, 1, calls(l.Node("cp1"), "Reboot"))
 }
 
+// Documents are for the release that a node will run; until then it would refuse all of its config.
+func TestDocumentsAreNotSentToANodeWhoseTalosDoesNotKnowThem(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, func(options *labcluster.Options) { options.Endpoint = labcluster.FirstControlPlane })
+	l.upAsTheyAre(t)
+	l.inDocuments(t, []string{"cp1"})
+
+	applies := applied(l.Node("cp1"))
+
+	problem := l.session(t, asTheyAre, "-update=true").
+		fails(t, diagnosis.ExitApply, diagnosis.TalosVersionMismatch, steps.Apply{})
+	require.Equal(t, "cp1", problem.Node)
+	require.Contains(t, problem.Cause, "the node runs Talos v1.13.9, which does not know these documents")
+	require.Equal(t, applies, applied(l.Node("cp1")))
+}
+
 func TestBootstrapWaitsForAnUnattendedInstall(t *testing.T) {
 	t.Parallel()
 
