@@ -180,6 +180,7 @@ func TestClaim_8_05_ARebootGoesThroughItsPhasesInTheNameOfItsActor(t *testing.T)
 			require.Regexp(t, `^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, actor)
 
 			texts := events.of(t, actor)
+			require.NotEmpty(t, texts)
 			require.Equal(t, "sequence reboot START", texts[0])
 			require.Equal(t, test.phases, phasesIn(texts))
 
