@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
 )
 
 // editor changes a YAML text in place: all lines that are not changed stay as they are.
@@ -49,7 +51,7 @@ func (e *editor) text() []byte {
 			return -1 // it stands there itself
 		}
 
-		return indentOf(one.lines[0])
+		return rewrite.Indentation(one.lines[0])
 	}
 
 	slices.SortStableFunc(e.edits, func(a, b edit) int {
@@ -69,21 +71,13 @@ func (e *editor) text() []byte {
 	return []byte(strings.Join(append(out, e.lines[at:]...), "\n") + "\n")
 }
 
-func indentOf(line string) int {
-	if strings.TrimSpace(line) == "" {
-		return -1
-	}
-
-	return len(line) - len(strings.TrimLeft(line, " "))
-}
-
 // blockEnd is the line behind a block that begins in a line and is indented more than a column. Blank lines and
 // comments at its end belong to what follows.
 func (e *editor) blockEnd(start, column int) int {
 	end := start + 1
 
 	for at := end; at < len(e.lines); at++ {
-		switch indent := indentOf(e.lines[at]); {
+		switch indent := rewrite.Indentation(e.lines[at]); {
 		case indent < 0, indent <= column && strings.HasPrefix(strings.TrimSpace(e.lines[at]), "#"):
 		case indent > column:
 			end = at + 1
@@ -98,7 +92,7 @@ func (e *editor) blockEnd(start, column int) int {
 // item is the span of an item of a block list, and the column of its dash; false if it stands in brackets.
 func (e *editor) item(node *yaml.Node) (from, to, dash int, ok bool) {
 	line := node.Line - 1
-	dash = indentOf(e.lines[line])
+	dash = rewrite.Indentation(e.lines[line])
 
 	if dash < 0 || !strings.HasPrefix(e.lines[line][dash:], "-") {
 		return 0, 0, 0, false
@@ -120,7 +114,7 @@ func (e *editor) setItem(node *yaml.Node, text string) bool {
 		head = e.lines[from]
 
 		for _, line := range e.lines[from+1 : to] {
-			if found := indentOf(line); found >= 0 {
+			if found := rewrite.Indentation(line); found >= 0 {
 				indent = found
 
 				break

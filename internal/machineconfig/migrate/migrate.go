@@ -483,7 +483,7 @@ func (m *migration) inItem(one *unit, line, column int) (int, int) {
 
 	lines := strings.Split(string(m.cluster.Files.Open(one.path).Data), "\n")
 	for _, below := range lines[min(one.item.Line, len(lines)):] {
-		if found := indentOf(below); found >= 0 {
+		if found := rewrite.Indentation(below); found >= 0 {
 			indent = found
 
 			break

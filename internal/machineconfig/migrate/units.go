@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 )
 
 // unit is one patch: a text in the talconfig.yaml, or a file.
@@ -112,17 +113,7 @@ func unitOf(cluster *inventory.Cluster, item *yaml.Node) *unit {
 
 // value is that of a mapping's key, what it refers to if it is an alias; nil if there is none.
 func value(mapping *yaml.Node, key string) *yaml.Node {
-	if mapping = referred(mapping); mapping == nil || mapping.Kind != yaml.MappingNode {
-		return nil
-	}
-
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
-			return referred(mapping.Content[i+1])
-		}
-	}
-
-	return nil
+	return referred(yamlfile.Field(referred(mapping), key))
 }
 
 func keyNode(mapping *yaml.Node, key string) *yaml.Node {

@@ -18,8 +18,8 @@ type entry struct {
 	head, start, end int
 }
 
-// indentation is the column of a line's first character; -1 for a blank line.
-func indentation(line string) int {
+// Indentation is the column of a line's first character; -1 for a blank line.
+func Indentation(line string) int {
 	if trimmed := strings.TrimLeft(line, " "); strings.TrimSpace(trimmed) != "" {
 		return len(line) - len(trimmed)
 	}
@@ -34,7 +34,7 @@ func entryOf(lines []string, key, value *yaml.Node) entry {
 	found := entry{key: key, value: value, start: key.Line - 1, head: key.Line - 1}
 	column := key.Column - 1
 
-	for found.head > 0 && isComment(lines[found.head-1]) && indentation(lines[found.head-1]) == column {
+	for found.head > 0 && isComment(lines[found.head-1]) && Indentation(lines[found.head-1]) == column {
 		found.head--
 	}
 
@@ -45,7 +45,7 @@ func entryOf(lines []string, key, value *yaml.Node) entry {
 	found.end = found.start + 1
 
 	for at := found.end; at < len(lines); at++ {
-		switch indent := indentation(lines[at]); {
+		switch indent := Indentation(lines[at]); {
 		case indent < 0, isComment(lines[at]) && indent <= column:
 			continue // it belongs to what follows, which may be this value
 		case indent > column, indent == column && isItem(lines[at]) && isListOf(value, column):
@@ -106,7 +106,7 @@ func dedented(lines []string, column int) []string {
 	var out []string
 
 	for _, line := range lines {
-		if indent := indentation(line); indent >= column {
+		if indent := Indentation(line); indent >= column {
 			line = line[column:]
 		} else {
 			line = strings.TrimLeft(line, " ")
