@@ -203,6 +203,8 @@ func TestClaim_1_11_MaintenanceIsReadyAndHasTheEarlyServices(t *testing.T) {
 	t.Parallel()
 
 	_, node := alone(t, labcluster.Options{})
+	require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).Ready))
+
 	c := insecure(t, node)
 
 	status, err := safe.StateGetByID[*runtimeres.MachineStatus](deadline(t), c.COSI, runtimeres.MachineStatusID)

@@ -435,6 +435,19 @@ func (n *Node) Registered() bool {
 	return known
 }
 
+// Impostor is what listens on the API port in Talos' place right now.
+func (n *Node) Impostor() faults.Impostor {
+	n.mu.Lock()
+	b := n.boot
+	n.mu.Unlock()
+
+	if b == nil {
+		return faults.NoImpostor
+	}
+
+	return b.api.impostor()
+}
+
 // Config is the machine config the machine runs with, or has on its disk while it is down; nil if there is none.
 func (n *Node) Config() []byte {
 	n.mu.Lock()

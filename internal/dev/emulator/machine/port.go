@@ -177,6 +177,18 @@ func (a *apiPort) inMaintenance() bool {
 		(a.draining != nil && a.draining.wish.Kind == MaintenanceAPI)
 }
 
+// impostor is what listens in Talos' place.
+func (a *apiPort) impostor() faults.Impostor {
+	a.boot.mu.Lock()
+	defer a.boot.mu.Unlock()
+
+	if a.current == nil {
+		return faults.NoImpostor
+	}
+
+	return a.current.wish.Impostor
+}
+
 func (a *apiPort) isOpen() bool {
 	a.boot.mu.Lock()
 	defer a.boot.mu.Unlock()

@@ -38,9 +38,7 @@ func networkFaults() []fault {
 				w.inMaintenance(t, cp1)
 				w.Node(cp1).Set(change)
 
-				if w.Node(cp1).Faults().Impostor != emulator.NoImpostor {
-					w.listens(t, cp1)
-				}
+				w.isTaken(t, cp1, w.Node(cp1).Faults().Impostor)
 			},
 			settings: soon,
 			code:     diagnosis.ExitApply, id: id, node: cp1, seen: seen,
@@ -54,7 +52,7 @@ func networkFaults() []fault {
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.Node(cp1).Set(func(f *emulator.Faults) { f.Impostor = kind })
-				w.listens(t, cp1)
+				w.isTaken(t, cp1, kind)
 			},
 			code: diagnosis.ExitPreflight, id: diagnosis.NotTalos, node: cp1, seen: seen,
 			heal: func(t *testing.T, w *world) {
@@ -118,6 +116,13 @@ func networkFaults() []fault {
 			heal: calm,
 		},
 	}
+}
+
+// isTaken waits until something listens at a machine's API port in Talos' place. A connection does not tell who took
+// it: while the port changes hands that may still be Talos.
+func (w *world) isTaken(t *testing.T, name string, by emulator.Impostor) {
+	t.Helper()
+	until(t, w.Node(name), func(node *emulator.Node) bool { return node.Impostor() == by })
 }
 
 // listens waits until something answers at a machine's API port.
