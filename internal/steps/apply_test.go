@@ -191,6 +191,39 @@ func TestApplyServesControlPlanesFirstAndSilentNodesLast(t *testing.T) {
 	}
 }
 
+func TestAMachineThatNobodyWatchedMeanwhileIsNotStuck(t *testing.T) {
+	t.Parallel()
+
+	for name, change := range map[string]func(*emulator.Node, bool){
+		"refused": (*emulator.Node).Refuse, "no answer": (*emulator.Node).Silence,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 2, 0)
+			l.untilMaintenance(t)
+
+			node, clock := l.Node("cp1"), l.Lab.Clock()
+			change(node, true)
+
+			s := l.session(t, "NODE_WAIT=4m", "INSTALL_TIMEOUT=4m")
+			s.succeeds(t, steps.Preflight{})
+			require.NoError(t, clock.Sleep(t.Context(), 5*time.Minute)) // the turn of the others
+
+			var later sync.WaitGroup
+
+			later.Go(func() {
+				if clock.Sleep(t.Context(), time.Minute) == nil {
+					change(node, false)
+				}
+			})
+			s.succeeds(t, steps.Apply{})
+			later.Wait()
+			require.Equal(t, 1, applied(node))
+		})
+	}
+}
+
 func TestMaxParallelBoundsHowManyNodesAreChangedAtOnce(t *testing.T) {
 	t.Parallel()
 

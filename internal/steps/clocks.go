@@ -21,6 +21,7 @@ const maxReboots = 3
 
 // clocks are the three limits of a wait for one node; each starts anew when what it measures ends.
 type clocks struct {
+	began            time.Time
 	maintenanceSince time.Time
 	stage            string
 	stageSince       time.Time
@@ -55,6 +56,10 @@ func (c *clocks) tick(observer *observe.Observer, seen observe.Observation) runn
 
 	c.countReboots(seen, facts.Boot)
 
+	if c.began.IsZero() {
+		c.began = seen.At
+	}
+
 	if seen.State != talos.Maintenance {
 		c.maintenanceSince = time.Time{}
 	}
@@ -64,7 +69,10 @@ func (c *clocks) tick(observer *observe.Observer, seen observe.Observation) runn
 		return runningClock{wait.Limit{For: "keeps rebooting", Since: seen.At}, rebootClock}
 	case seen.Silent():
 		c.stage = ""
-		return silenceClock(facts, seen, observer.Configs[seen.Node.Name], limits)
+		clock := silenceClock(facts, seen, observer.Configs[seen.Node.Name], limits)
+		clock.Limit.Limit = max(clock.Limit.Limit, c.watched(clock.Limit.Limit, limits).Sub(clock.Since))
+
+		return clock
 	case seen.State == talos.Maintenance:
 		if c.maintenanceSince.IsZero() {
 			c.maintenanceSince = seen.At
@@ -102,6 +110,12 @@ func (c *clocks) stageClock(facts observe.Facts, seen observe.Observation, limit
 	}
 
 	return runningClock{wait.Limit{For: stageText(seen), Since: c.stageSince, Limit: limit}, stageClock}
+}
+
+// watched is until when a silent node is watched at least, whatever was seen of it before this wait: while others had
+// their turn it may have been switched on, or been given its config by somebody else.
+func (c *clocks) watched(limit time.Duration, limits *settings.Settings) time.Time {
+	return c.began.Add(min(limit, limits.VerificationTimeout))
 }
 
 // reachable is the time in which a node that is there lets itself be reached, with some tries.

@@ -203,14 +203,18 @@ func TestClaim_1_11_MaintenanceIsReadyAndHasTheEarlyServices(t *testing.T) {
 	t.Parallel()
 
 	_, node := alone(t, labcluster.Options{})
-	require.NoError(t, node.WaitFor(deadline(t), (*emulator.Node).Ready))
-
 	c := insecure(t, node)
 
-	status, err := safe.StateGetByID[*runtimeres.MachineStatus](deadline(t), c.COSI, runtimeres.MachineStatusID)
-	require.NoError(t, err)
-	require.Equal(t, runtimeres.MachineStageMaintenance, status.TypedSpec().Stage)
-	require.True(t, status.TypedSpec().Status.Ready)
+	eventually(t, func() error {
+		status, err := safe.StateGetByID[*runtimeres.MachineStatus](deadline(t), c.COSI, runtimeres.MachineStatusID)
+		if err != nil {
+			return err
+		}
+
+		require.Equal(t, runtimeres.MachineStageMaintenance, status.TypedSpec().Stage)
+
+		return until(status.TypedSpec().Status.Ready)
+	})
 
 	list, err := c.ServiceList(deadline(t))
 	require.NoError(t, err)

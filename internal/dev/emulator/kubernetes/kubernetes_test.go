@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -338,6 +339,39 @@ func TestDiscoveryDocuments(t *testing.T) {
 		"/readyz/none"} {
 		code, _ := lab.get(t, lab.kubeconfig, path)
 		require.Equal(t, http.StatusNotFound, code, path)
+	}
+}
+
+func TestTheCertificateIsMadeAgainWhenTheNodesClockIsSet(t *testing.T) {
+	t.Parallel()
+
+	var offset atomic.Int64
+
+	l := &lab{cluster: emulated.NewCluster(emulated.Options{}), ca: newCA(t)}
+	l.serve(t, emulated.ServerOptions{IssuingCA: l.ca, Addresses: []netip.Addr{loopback}, Now: func() time.Time {
+		return time.Now().Add(time.Duration(offset.Load()))
+	}})
+
+	served := func() *stdx509.Certificate {
+		conn, err := tls.Dial("tcp", l.address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is looked at
+		require.NoError(t, err)
+
+		defer conn.Close()
+
+		return conn.ConnectionState().PeerCertificates[0]
+	}
+
+	first := served()
+	require.Equal(t, first.SerialNumber, served().SerialNumber, "it is kept")
+
+	const year = 365 * 24 * time.Hour
+
+	for _, set := range []time.Duration{-400 * 24 * time.Hour, 0, 3 * year / 5} {
+		offset.Store(int64(set))
+
+		again := served()
+		require.WithinDuration(t, time.Now().Add(set), again.NotBefore, time.Minute)
+		require.Equal(t, again.SerialNumber, served().SerialNumber)
 	}
 }
 

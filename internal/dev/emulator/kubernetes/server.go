@@ -17,6 +17,8 @@ import (
 
 	"github.com/siderolabs/crypto/x509"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/certs"
 )
 
 const (
@@ -38,6 +40,8 @@ type ServerOptions struct {
 	// cluster.apiServer.certSANs. localhost, 127.0.0.1 and the names of the service "kubernetes" are added.
 	Addresses []netip.Addr
 	Names     []string
+	// Now is the node's clock; nil for the cluster's.
+	Now func() time.Time
 	// Advertise is the node's address in the EndpointSlice while it is served; leave it out for a VIP, which is nobody's.
 	Advertise netip.Addr
 }
@@ -46,6 +50,7 @@ type ServerOptions struct {
 type Server struct {
 	cluster *Cluster
 	clients *stdx509.CertPool
+	now     func() time.Time
 	http    http.Server
 	stop    context.CancelFunc
 	served  sync.WaitGroup
@@ -66,20 +71,24 @@ func (c *Cluster) Serve(listener net.Listener, options ServerOptions) (*Server, 
 		return nil, errors.New("read accepted Kubernetes CAs: no certificate in PEM form")
 	}
 
-	certificate, err := options.certificate(c.now())
+	if options.Now == nil {
+		options.Now = c.now
+	}
+
+	certificate, err := certs.Keep(options.Now, options.certificate)
 	if err != nil {
 		return nil, fmt.Errorf("make API server's certificate: %w", err)
 	}
 
 	ctx, stop := context.WithCancel(context.Background())
-	server := &Server{cluster: c, clients: clients, stop: stop}
+	server := &Server{cluster: c, clients: clients, now: options.Now, stop: stop}
 
 	server.http = http.Server{
 		Handler: http.HandlerFunc(server.handle),
 		// A certificate is asked for, and judged by the handler: a client without a good one gets 401, not a failed
 		// handshake.
 		TLSConfig: &tls.Config{
-			Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequestClientCert, ClientCAs: clients,
+			GetCertificate: certificate.Current, ClientAuth: tls.RequestClientCert, ClientCAs: clients,
 			MinVersion: tls.VersionTLS13,
 		},
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -107,12 +116,13 @@ func (s *Server) Close() {
 	s.cluster.advertise(s, netip.AddrPort{})
 }
 
-func (o ServerOptions) certificate(now time.Time) (tls.Certificate, error) {
+func (o ServerOptions) certificate() (tls.Certificate, error) {
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(o.IssuingCA)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("read issuing CA: %w", err)
 	}
 
+	now := o.Now()
 	names := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc.cluster.local", "localhost"}, o.Names...)
 	addresses := []net.IP{net.IPv4(127, 0, 0, 1)}
@@ -158,7 +168,7 @@ func (s *Server) authenticate(request *http.Request) (user, bool) {
 	}
 
 	if _, err := certificates[0].Verify(stdx509.VerifyOptions{
-		Roots: s.clients, Intermediates: intermediates, CurrentTime: s.cluster.now(),
+		Roots: s.clients, Intermediates: intermediates, CurrentTime: s.now(),
 		KeyUsages: []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth},
 	}); err != nil {
 		return user{}, false

@@ -328,6 +328,7 @@ func (c *controlPlane) open(cluster *etcd.Cluster) (*kubernetes.Server, error) {
 		AcceptedCAs: bytes.Join(pems, []byte("\n")),
 		Addresses:   append(c.boot.Certificates.addresses(), c.endpointAddresses()...),
 		Names:       append([]string{c.boot.Config.Hostname(), endpoint(config).Hostname()}, apiServerNames(config)...),
+		Now:         c.boot.WallNow,
 		Advertise:   c.boot.Node.Address(),
 	})
 }

@@ -25,6 +25,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/certs"
 )
 
 // tokenKey is the metadata key that carries the machine token.
@@ -66,13 +68,13 @@ func Serve(listener net.Listener, options ServerOptions) (*Server, error) {
 		options.Now = time.Now
 	}
 
-	certificate, err := options.certificate()
+	certificate, err := certs.Keep(options.Now, options.certificate)
 	if err != nil {
 		return nil, fmt.Errorf("make trustd's certificate: %w", err)
 	}
 
 	server := &Server{grpc: grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate},
+		grpc.Creds(credentials.NewTLS(&tls.Config{GetCertificate: certificate.Current,
 			MinVersion: tls.VersionTLS13})),
 		grpc.UnaryInterceptor(options.authenticate),
 	)}
