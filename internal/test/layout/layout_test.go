@@ -69,6 +69,7 @@ var mayImport = map[string][]string{
 	"internal/cli/settings":           {},
 	"internal/cluster":                {"internal/machineconfig"},
 	"internal/cluster/sops":           {"internal/report"},
+	"internal/discover":               {"internal/talos"},
 	"internal/kube":                   {},
 	"internal/machineconfig":          {},
 	"internal/machineconfig/generate": {"internal/cluster", "internal/machineconfig"},
