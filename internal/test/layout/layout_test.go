@@ -30,7 +30,6 @@ var leaves = []string{
 	"internal/cluster/throwaway",
 	"internal/diagnosis",
 	"internal/fanout",
-	"internal/retry",
 	"internal/talos/talosconfig",
 }
 
