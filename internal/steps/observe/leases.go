@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/discover"
 	"github.com/talos-mage/talos-mage/internal/discover/leases"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -145,4 +148,81 @@ func (o *Observer) otherThanFound(node *inventory.Node, address string, links []
 		cmp.Or(lease.MAC, "UUID "+lease.UUID))
 
 	return &finding
+}
+
+// Recognize gives the one machine among those that a search found which is the node's: the declared one, or the one that
+// was found to be it before. None if nothing tells, or if several might be.
+func (o *Observer) Recognize(node *inventory.Node, machines []discover.Machine) (discover.Machine, bool) {
+	lease := o.Facts(node).Found
+	if lease.Address == "" {
+		lease, _ = o.Leases.Of(node.Name)
+	}
+
+	if !node.DeclaresMachine() && lease.MAC == "" && lease.UUID == "" {
+		return discover.Machine{}, false
+	}
+
+	var fitting []discover.Machine
+	for _, machine := range machines {
+		if o.isFound(node, lease, machine.Links, talos.SystemInfo{UUID: machine.UUID}) {
+			fitting = append(fitting, machine)
+		}
+	}
+
+	if len(fitting) != 1 {
+		return discover.Machine{}, false
+	}
+
+	return fitting[0], true
+}
+
+// FoundAt takes in where a search found a node's machine, and reports whether the node was not addressed there before.
+func (o *Observer) FoundAt(node *inventory.Node, machine discover.Machine) (lease leases.Entry, moved bool) {
+	before, was := o.Addresses(node), o.Addresses(node)[0]
+	if kept, known := o.Leases.Of(node.Name); known && o.Facts(node).StaleLease != "" {
+		was = kept.Address
+	}
+
+	lease = LeaseOf(node, machine)
+	for _, address := range machine.Addresses {
+		if slices.Contains(before, address.String()) {
+			lease.Address = address.String()
+		}
+	}
+
+	moved = !slices.Contains(before, lease.Address)
+
+	o.Note(node, func(facts *Facts) {
+		if was != lease.Address && (facts.Found.Address != "" || facts.Sent != nil || facts.StaleLease != "") {
+			facts.MovedFrom = was
+		}
+
+		facts.Found, facts.StaleLease, facts.oursAt = lease, "", ""
+	})
+
+	return lease, moved
+}
+
+// MovedFrom is where a node's machine was found that answers elsewhere by now; empty if it does not.
+func (o *Observer) MovedFrom(seen Observation) string {
+	lease, _ := o.usedLease(seen.Node)
+	for _, was := range []string{o.Facts(seen.Node).MovedFrom, lease.Address} {
+		if was != "" && was != seen.Address {
+			return was
+		}
+	}
+
+	return ""
+}
+
+// LeaseOf is what there is to keep of a machine that a search found to be a node's.
+func LeaseOf(node *inventory.Node, machine discover.Machine) leases.Entry {
+	lease := leases.Entry{Node: node.Name, Address: machine.Address().String(), UUID: machine.UUID,
+		Fingerprint: machine.Fingerprint, At: time.Now().UTC().Truncate(time.Second)}
+
+	if len(machine.MACs) > 0 {
+		lease.MAC = machine.MACs[0]
+	}
+
+	return lease
 }

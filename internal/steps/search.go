@@ -1,0 +1,24 @@
+package steps
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/talos-mage/talos-mage/internal/discover"
+)
+
+func (r *Run) search(ctx context.Context, progress func(discover.Progress)) ([]discover.Machine, error) {
+	var texts []string
+	for _, node := range r.Cluster.Nodes {
+		if address, err := netip.ParseAddr(node.Address); err == nil {
+			texts = append(texts, netip.PrefixFrom(address, 24).Masked().String())
+		}
+	}
+
+	networks, err := discover.ParseNetworks(texts, false)
+	if err != nil {
+		return nil, err
+	}
+
+	return discover.Search{Networks: networks, Dialer: r.observer.Dialer(), Progress: progress}.Machines(ctx)
+}
