@@ -23,12 +23,14 @@ import (
 // that have one, and -reboot lets them reboot for it. -node leaves the other nodes out. -discover searches the nodes'
 // networks for their machines first, wherever DHCP has put them.
 func Talos(ctx context.Context, node, parallel, applyMode, bootstrapNode, assumeEmpty, skipChecks,
-	certFingerprints *string, discover, update, reboot, allowAmbiguousDisk, newSecrets, noWait, dryRun, force *bool) error {
+	certFingerprints *string, discover, update, reboot, allowAmbiguousDisk, newSecrets, noWait, dryRun,
+	force *bool) error {
 	return execute(ctx, "talos", overrides{
 		"node": node, "parallel": parallel, "applyMode": applyMode, "bootstrapNode": bootstrapNode,
 		"assumeEmpty": assumeEmpty, "skipChecks": skipChecks, "certFingerprints": certFingerprints,
-		"discover": discover, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk, "newSecrets": newSecrets,
-		"noWait": noWait, "dryRun": dryRun, "force": force,
+		"discover": discover, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk,
+		"newSecrets": newSecrets,
+		"noWait":     noWait, "dryRun": dryRun, "force": force,
 	}, steps.Talos)
 }
 
@@ -63,18 +65,20 @@ func ApplySequential(ctx context.Context, node, mode, skipChecks, certFingerprin
 	allowAmbiguousDisk, noWait, dryRun *bool) error {
 	return execute(ctx, "applySequential", overrides{
 		"node": node, "mode": mode, "skipChecks": skipChecks,
-		"certFingerprints": certFingerprints, "discover": discover, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk,
-		"noWait": noWait, "dryRun": dryRun,
+		"certFingerprints": certFingerprints, "discover": discover, "update": update, "reboot": reboot,
+		"allowAmbiguousDisk": allowAmbiguousDisk,
+		"noWait":             noWait, "dryRun": dryRun,
 	}, steps.Located(steps.Apply{}))
 }
 
 // ApplyParallel sends the machine configs to several nodes at once (-parallel=N or N%, 2 by default).
-func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks, certFingerprints *string, discover, update, reboot,
-	allowAmbiguousDisk, noWait, dryRun *bool) error {
+func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks, certFingerprints *string, discover, update,
+	reboot, allowAmbiguousDisk, noWait, dryRun *bool) error {
 	return execute(ctx, "applyParallel", overrides{
 		"node": node, "parallel": parallel, "mode": mode, "skipChecks": skipChecks,
-		"certFingerprints": certFingerprints, "discover": discover, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk,
-		"noWait": noWait, "dryRun": dryRun,
+		"certFingerprints": certFingerprints, "discover": discover, "update": update, "reboot": reboot,
+		"allowAmbiguousDisk": allowAmbiguousDisk,
+		"noWait":             noWait, "dryRun": dryRun,
 	}, steps.Located(steps.Apply{Parallel: true}))
 }
 

@@ -42,8 +42,8 @@ func (f *finder) find(ctx context.Context, run *Run, node *inventory.Node) bool 
 		f.machines, f.searched = machines, run.Clock.Now()
 	}
 
-	machine, recognized := run.observer.Recognize(node, f.machines)
-	if !recognized {
+	machine, identified := run.observer.Identify(node, f.machines)
+	if !identified {
 		return false
 	}
 

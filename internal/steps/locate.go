@@ -93,7 +93,7 @@ func (w *work) locate(machines []discover.Machine) located {
 	var located located
 
 	for _, node := range w.Nodes() {
-		machine, found := w.observer.Recognize(node, machines)
+		machine, found := w.observer.Identify(node, machines)
 		if !found {
 			located.missing = append(located.missing, node)
 			continue
@@ -114,7 +114,8 @@ func (w *work) take(located located) error {
 	}
 
 	for _, node := range located.missing {
-		w.record(report.Result{Node: node.Name, Status: report.Warned, Detail: "its machine was not found: it is looked for again"})
+		w.record(report.Result{Node: node.Name, Status: report.Warned,
+			Detail: "its machine was not found: it is looked for again"})
 	}
 
 	return nil

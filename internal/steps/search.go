@@ -7,6 +7,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/discover"
 )
 
+// search finds the machines that answer in the networks of the inventory's addresses.
 func (r *Run) search(ctx context.Context, progress func(discover.Progress)) ([]discover.Machine, error) {
 	var texts []string
 	for _, node := range r.Cluster.Nodes {
@@ -17,8 +18,9 @@ func (r *Run) search(ctx context.Context, progress func(discover.Progress)) ([]d
 
 	networks, err := discover.ParseNetworks(texts, false)
 	if err != nil {
-		return nil, err
+		return nil, err //nolint:wrapcheck // it names the network
 	}
 
+	//nolint:wrapcheck // it says what was asked
 	return discover.Search{Networks: networks, Dialer: r.observer.Dialer(), Progress: progress}.Machines(ctx)
 }

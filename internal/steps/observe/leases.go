@@ -150,9 +150,9 @@ func (o *Observer) otherThanFound(node *inventory.Node, address string, links []
 	return &finding
 }
 
-// Recognize gives the one machine among those that a search found which is the node's: the declared one, or the one that
+// Identify gives the one machine among those that a search found which is the node's: the declared one, or the one that
 // was found to be it before. None if nothing tells, or if several might be.
-func (o *Observer) Recognize(node *inventory.Node, machines []discover.Machine) (discover.Machine, bool) {
+func (o *Observer) Identify(node *inventory.Node, machines []discover.Machine) (discover.Machine, bool) {
 	lease := o.Facts(node).Found
 	if lease.Address == "" {
 		lease, _ = o.Leases.Of(node.Name)
