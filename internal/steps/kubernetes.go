@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/retry"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/retry"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/steps/wait"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/retry"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -14,7 +15,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/retry"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )

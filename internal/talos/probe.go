@@ -156,6 +156,27 @@ func (d *Dialer) probe(ctx context.Context, address string) Probed {
 	return d.judge(host, seen)
 }
 
+// Knock finds out by a connection alone whether an address can be asked at all, and else in which way it is silent.
+// Nothing is sent.
+func (d *Dialer) Knock(ctx context.Context, address string) (Silence, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.timeout(), errNoAnswer)
+	defer cancel()
+
+	host, port, err := splitAddress(address)
+	if err != nil {
+		return Broken, err
+	}
+
+	raw, err := d.open(ctx, net.JoinHostPort(host, port))
+	if err != nil {
+		return d.silence(address, err)
+	}
+
+	raw.Close() //nolint:errcheck // nothing was written that could be lost
+
+	return Answered, nil
+}
+
 // seen is what a handshake showed, whether it was completed or not.
 type seen struct {
 	leaf  *x509.Certificate

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/retry"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/kube"
-	"github.com/talos-mage/talos-mage/internal/retry"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )

@@ -30,7 +30,6 @@ var leaves = []string{
 	"internal/cluster/throwaway",
 	"internal/diagnosis",
 	"internal/fanout",
-	"internal/retry",
 	"internal/talos/talosconfig",
 }
 
@@ -68,6 +67,7 @@ var mayImport = map[string][]string{
 	"internal/cli/settings":           {},
 	"internal/cluster":                {"internal/machineconfig"},
 	"internal/cluster/sops":           {"internal/report"},
+	"internal/discover":               {"internal/talos"},
 	"internal/kube":                   {},
 	"internal/machineconfig":          {},
 	"internal/machineconfig/generate": {"internal/cluster", "internal/machineconfig"},

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
-	"github.com/talos-mage/talos-mage/internal/retry"
+	"github.com/talos-mage/talos-mage/internal/base/retry"
 	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
 )
 
