@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/talos-mage/talos-mage/internal/check/proxmox"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/proxmox"
 )
 
 // machines are the virtual machines of the nodes, or why there are none.

@@ -13,11 +13,11 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/check/output"
+	"github.com/talos-mage/talos-mage/internal/check/proxmox"
+	"github.com/talos-mage/talos-mage/internal/check/proxmox/tofu"
 	"github.com/talos-mage/talos-mage/internal/check/table"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/proxmox"
-	"github.com/talos-mage/talos-mage/internal/proxmox/tofu"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 )

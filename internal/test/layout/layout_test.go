@@ -42,27 +42,28 @@ var mayImport = map[string][]string{
 	"internal/cli": {
 		"internal/check",
 		"internal/check/output",
+		"internal/check/proxmox",
 		"internal/check/table",
 		"internal/cli/settings",
 		"internal/cluster",
-		"internal/proxmox",
 		"internal/report",
 		"internal/steps",
 	},
 	"internal/steps": {
-		"internal/check", "internal/check/nodes", "internal/check/table",
+		"internal/check", "internal/check/nodes", "internal/check/proxmox", "internal/check/table",
 		"internal/cli/settings", "internal/cluster", "internal/cluster/sops", "internal/kube",
 		"internal/machineconfig",
 		"internal/machineconfig/generate", "internal/machineconfig/migrate", "internal/report", "internal/talos",
 	},
-	"internal/check": {"internal/cluster", "internal/machineconfig", "internal/proxmox", "internal/talos"},
+	"internal/check": {"internal/check/proxmox", "internal/cluster", "internal/machineconfig", "internal/talos"},
 	"internal/check/files": {
-		"internal/check", "internal/cluster", "internal/machineconfig", "internal/proxmox", "internal/talos",
+		"internal/check", "internal/check/proxmox", "internal/cluster", "internal/machineconfig", "internal/talos",
 	},
 	"internal/check/nodes": {
 		"internal/check", "internal/check/files", "internal/cluster", "internal/machineconfig", "internal/talos",
 	},
 	"internal/check/output":           {"internal/check", "internal/check/table"},
+	"internal/check/proxmox":          {},
 	"internal/check/table":            {"internal/check", "internal/check/files", "internal/check/nodes"},
 	"internal/cli/settings":           {},
 	"internal/cluster":                {"internal/machineconfig"},
@@ -74,9 +75,8 @@ var mayImport = map[string][]string{
 	"internal/machineconfig/migrate": {
 		"internal/cluster", "internal/machineconfig", "internal/machineconfig/generate",
 	},
-	"internal/proxmox": {},
-	"internal/report":  {},
-	"internal/talos":   {},
+	"internal/report": {},
+	"internal/talos":  {},
 
 	// Apart from what ships.
 	"internal/dev/chaos":        {"internal/cli", "internal/dev/clusterfiles", "internal/dev/emulator", "internal/steps"},

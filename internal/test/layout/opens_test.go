@@ -20,7 +20,7 @@ var mayOpen = map[string]string{
 	"internal/base/atomicfile/atomicfile.go": "writes, and syncs folders",
 	"internal/base/lockfile/lockfile.go":     "makes locks, which are empty",
 	"internal/base/plainfile/plainfile.go":   "it is the one that opens them",
-	"internal/proxmox/tofu/module.go":        "OpenTofu files are no part of the cluster's",
+	"internal/check/proxmox/tofu/module.go":  "OpenTofu files are no part of the cluster's",
 	"internal/cli/invocation/launcher.go":    "asks the system which program called",
 	"internal/cluster/reading/reading.go":    "it is the one that reads",
 	"internal/kube/lock.go":                  "the lock that kubectl takes",

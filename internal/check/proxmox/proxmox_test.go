@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/proxmox"
+	"github.com/talos-mage/talos-mage/internal/check/proxmox"
 )
 
 const token = "audit@pve!mage=00000000-0000-4000-8000-000000000001"
@@ -90,7 +90,8 @@ func TestMachinesOfTheAPI(t *testing.T) {
 	require.Equal(t, []proxmox.VM{
 		{
 			Name: "cp1", Where: "101 on pve1", MACs: []string{"02:00:00:00:00:01", "02:00:00:00:00:0a"},
-			UUID: "00000000-0000-4000-8000-00000000000a", BIOS: set("ovmf"), Machine: set("pc-q35-9.0"), CPU: set("host"), Cores: set("8"), Memory: set("8192"),
+			UUID: "00000000-0000-4000-8000-00000000000a", BIOS: set("ovmf"), Machine: set("pc-q35-9.0"), CPU: set("host"),
+			Cores: set("8"), Memory: set("8192"),
 			Balloon: set("0"),
 			SCSI:    set("virtio-scsi-pci"), Networks: []proxmox.Setting{set("virtio"), set("e1000")},
 			PreEnrolledKeys: set("true"),
@@ -98,8 +99,8 @@ func TestMachinesOfTheAPI(t *testing.T) {
 			Hotplug:         set("disk,memory"),
 		},
 		{ // Proxmox' own defaults: a balloon among them
-			Name: "w1", Where: "102 on pve1", BIOS: set("seabios"), Machine: set("pc"), CPU: set("kvm64"), CPUArguments: true, Cores: set("1"),
-			Memory:  set("512"),
+			Name: "w1", Where: "102 on pve1", BIOS: set("seabios"), Machine: set("pc"), CPU: set("kvm64"), CPUArguments: true,
+			Cores: set("1"), Memory: set("512"),
 			Balloon: set("512"), SCSI: set("lsi"), PreEnrolledKeys: set("false"), Agent: set("0"),
 			Hotplug: set("network,disk,usb"),
 		},

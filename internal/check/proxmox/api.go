@@ -181,7 +181,7 @@ func meaning(status int) string {
 	case http.StatusUnauthorized:
 		return ": it does not know the token, or the token has expired"
 	case http.StatusForbidden:
-		return ": the token lacks the role PVEAuditor, which it needs itself where its privileges are separate from its user's"
+		return ": the token lacks the role PVEAuditor; with privileges separate from its user's it needs it itself"
 	case http.StatusInternalServerError:
 		return ": it failed by itself, as its own log says"
 	case statusNoConnection, statusBrokenConnection:

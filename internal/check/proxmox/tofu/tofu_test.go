@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/talos-mage/talos-mage/internal/proxmox/tofu"
+	"github.com/talos-mage/talos-mage/internal/check/proxmox/tofu"
 )
 
 // read writes files and reads them as a module; paths are shown from there.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/talos-mage/talos-mage/internal/proxmox/tofu"
+	"github.com/talos-mage/talos-mage/internal/check/proxmox/tofu"
 )
 
 // FromTofu reads the machines that OpenTofu files make: proxmox_virtual_environment_vm of the bpg provider and
