@@ -181,6 +181,7 @@ func TestLinkSelectors(t *testing.T) {
 			cause: "compared in lower case", severity: diagnosis.Failure},
 		"hyphens":   {files: lab(selecting("permanentAddr: 02-00-00-00-00-11")), cause: "hexadecimal digits and colons"},
 		"too short": {files: lab(selecting("hardwareAddr: '02:00:00:00:00'")), cause: "six parts"},
+		"bare digits": {files: lab(selecting("hardwareAddr: '020000000001'")), cause: "six parts"},
 		"alias": {files: lab(alias("mac(link.permanent_addr) == \"02:00:00:00:AB:11\"")), cause: "lower case",
 			severity: diagnosis.Warning},
 		"only alias": {files: lab(documents(never("net0", "02:00:00:00:AB:11"), address("LinkConfig", "net0", ""))),
