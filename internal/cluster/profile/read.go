@@ -194,6 +194,7 @@ func (r *reader) readNetwork() {
 
 	r.profile.PodSubnet = r.subnet("pod_cidr", declared.PodCIDR)
 	r.profile.ServiceSubnet = r.subnet("service_cidr", declared.ServiceCIDR)
+	r.profile.DHCPElsewhere = declared.DHCPElsewhere
 
 	if pods, services := r.profile.PodSubnet, r.profile.ServiceSubnet; pods.IsValid() && services.IsValid() &&
 		pods.Overlaps(services) {

@@ -2,6 +2,7 @@ package equal
 
 import (
 	"maps"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -94,6 +95,22 @@ var Equivalences = []Equivalence{
 		Source: "internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_sequencer_tasks.go, WriteUserFiles; " +
 			"pkg/machinery/config/types/v1alpha1/v1alpha1_cri_bridge.go",
 		unify: unifyFiles,
+	},
+	{
+		Accessors: []string{"NetworkHostnameConfig.AutoHostname"},
+		Why:       "a name that is made up goes below one that the config says",
+		Source:    "internal/app/machined/pkg/controllers/network/hostname_config.go",
+		unify: func(config answers) {
+			if hostname := under(config, "NetworkHostnameConfig"); hostname["Hostname"] != "" {
+				delete(hostname, "AutoHostname")
+			}
+		},
+	},
+	{
+		Accessors: []string{"K8sAPIServerConfig.CertSANs"},
+		Why:       "the host of the cluster's endpoint is in the certificate anyway",
+		Source:    "internal/app/machined/pkg/controllers/secrets/kubernetes_cert_sans.go",
+		unify:     unifyCertificate,
 	},
 	{
 		Accessors: []string{"SecurityProfileConfig"},
@@ -279,6 +296,21 @@ func unifyInstall(config answers) {
 
 	if section["DiskMatchExpression"] != nil {
 		section["Disk"] = "" // the selector goes first
+	}
+}
+
+func unifyCertificate(config answers) {
+	endpoint, err := url.Parse(text(under(config, "K8sClusterConfig")["ClusterEndpoint"]))
+	if err != nil {
+		return
+	}
+
+	server := under(config, "K8sAPIServerConfig")
+	names, _ := server["CertSANs"].([]any)
+
+	if server != nil {
+		server["CertSANs"] = orNothing(slices.DeleteFunc(slices.Clone(names),
+			func(name any) bool { return name == endpoint.Hostname() }))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
 )
 
@@ -139,6 +140,10 @@ func (e *editor) dropItem(node *yaml.Node) bool {
 
 func indented(text string, by int) []string {
 	var lines []string
+
+	if text == "" {
+		return nil
+	}
 
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		if line != "" {
@@ -289,4 +294,42 @@ func (e *editor) setLine(key, value string) {
 	}
 
 	e.replace(len(e.lines), len(e.lines), line)
+}
+
+// setKey gives a key of a mapping a value, or adds it: behind another key, or as the last. Comments may stand in the
+// lines above it.
+func (e *editor) setKey(mapping *yaml.Node, behind string, lines ...string) {
+	last := len(lines) - 1
+	name, text, _ := strings.Cut(lines[last], ": ")
+
+	switch set := value(mapping, name); {
+	case set != nil:
+		e.setScalar(set, text)
+	case mapping.Style&yaml.FlowStyle != 0:
+		line := e.lines[mapping.Line-1]
+		inside := line[:mapping.Column] + lines[last] + ", " + line[mapping.Column:]
+		comments := indented(strings.Join(lines[:last], "\n"), rewrite.Indentation(line))
+
+		e.replace(mapping.Line-1, mapping.Line, append(comments, inside)...)
+	default:
+		key := keyNode(mapping, behind)
+		if key == nil {
+			key = mapping.Content[len(mapping.Content)-2]
+		}
+
+		at := e.entryEnd(key, yamlfile.Field(mapping, key.Value))
+		e.replace(at, at, indented(strings.Join(lines, "\n"), key.Column-1)...)
+	}
+}
+
+// setScalar replaces a value that stands in one line.
+func (e *editor) setScalar(node *yaml.Node, text string) {
+	line, from := e.lines[node.Line-1], node.Column-1
+	width := len(node.Value)
+
+	if node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+		width += 2
+	}
+
+	e.replace(node.Line-1, node.Line, line[:from]+text+line[from+width:])
 }

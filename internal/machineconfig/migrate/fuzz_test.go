@@ -2,6 +2,7 @@ package migrate_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -26,25 +27,43 @@ func TestRandomClusters(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 
-			folder := t.TempDir()
-			drawn := &draw{Rand: rand.New(rand.NewPCG(seed, 14)), folder: folder}
+			drawn := &draw{Rand: rand.New(rand.NewPCG(seed, 14)), folder: t.TempDir()}
 			drawn.write(t)
-
-			plan, err := planned(t, folder, seed%5 == 0)
-			require.NoError(t, err, drawn.text)
-			require.Empty(t, plan.Decisions, drawn.text)
-			require.Empty(t, plan.Differences, "%s\n%s", drawn.text, after(plan.Files))
-			require.NotEmpty(t, plan.Files)
-
-			for path, data := range plan.Files {
-				require.NoError(t, os.WriteFile(path, data, 0o600))
-			}
-
-			again, err := planned(t, folder, false)
-			require.NoError(t, err)
-			require.False(t, again.Changes(), "there is more to do after\n%s", after(plan.Files))
+			drawn.migrate(t, seed%5 == 0)
 		})
 	}
+}
+
+// TestRandomProfiles does the same with profiles and their files of patches.
+func TestRandomProfiles(t *testing.T) {
+	t.Parallel()
+
+	for seed := range uint64(draws / 5) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+
+			drawn := &draw{Rand: rand.New(rand.NewPCG(seed, 15)), folder: t.TempDir()}
+			drawn.writeProfile(t)
+			drawn.migrate(t, seed%5 == 0)
+		})
+	}
+}
+
+// migrate does it to what was drawn.
+func (d *draw) migrate(t *testing.T, newDefaults bool) {
+	t.Helper()
+
+	plan, err := planned(t, d.folder, newDefaults)
+	require.NoError(t, err, d.text)
+	require.Empty(t, plan.Decisions, d.text)
+	require.Empty(t, plan.Differences, "%s\n%s", d.text, after(plan.Files))
+	require.NotEmpty(t, plan.Files)
+
+	take(t, plan)
+
+	again, err := planned(t, d.folder, false)
+	require.NoError(t, err)
+	require.False(t, again.Changes(), "there is more to do after\n%s", after(plan.Files))
 }
 
 func after(files map[string][]byte) string {
@@ -367,4 +386,40 @@ func (d *draw) node(name string, host int, controlPlane bool, shared map[string]
 	}
 
 	return text + d.list("    ", controlPlane, false, used)
+}
+
+// writeProfile draws a profile. What its patches set twice could mean other things by their order.
+func (d *draw) writeProfile(t *testing.T) {
+	t.Helper()
+
+	text := profileText
+	if d.chance(50) {
+		text = strings.Replace(text, "  vip: {interface: eth0, ip: 192.0.2.10}\n", "", 1)
+	}
+
+	if d.chance(30) {
+		text = strings.Replace(text, "api_endpoint: 192.0.2.10", "api_endpoint: 192.0.2.10\n  nameservers: [192.0.2.53]", 1)
+	}
+
+	shared := map[string]bool{"machine.network.nameservers": true, "cluster.clusterName": true}
+	patches := filepath.Join(d.folder, "out", "patches")
+	require.NoError(t, os.MkdirAll(patches, 0o755))
+
+	write := func(name string, onlyControlPlanes, forAll bool, used map[string]bool) {
+		if patch := d.patch(onlyControlPlanes, forAll, used); patch != "" && d.chance(70) {
+			d.text += "# " + name + "\n" + patch
+			require.NoError(t, os.WriteFile(filepath.Join(patches, name+".yaml"), []byte(patch), 0o600))
+		}
+	}
+
+	write("all", false, true, shared)
+
+	workers := maps.Clone(shared)
+	write("worker", false, false, workers)
+	write("w1", false, false, workers)
+	write("controlplane", true, false, shared)
+	write("cp1", true, false, shared)
+
+	d.text += text
+	require.NoError(t, os.WriteFile(filepath.Join(d.folder, "cluster.yaml"), []byte(text), 0o600))
 }

@@ -56,6 +56,8 @@ type Options struct {
 	Disk string
 	// Schedules is set where workloads run on the control planes without the patch.
 	Schedules bool
+	// Discovers is set where nodes ask the discovery service without the patch.
+	Discovers bool
 }
 
 // Strategic rewrites a strategic merge patch. Text that is no YAML is an error of the parser.

@@ -126,7 +126,7 @@ func TestEveryField(t *testing.T) {
 
 		patch := patchOf(field.Path, value)
 
-		done, err := rewrite.Strategic(patch, rewrite.Options{Disk: `disk.dev_path == "/dev/sda"`})
+		done, err := rewrite.Strategic(patch, rewrite.Options{Disk: `disk.dev_path == "/dev/sda"`, Discovers: true})
 		require.NoError(t, err, field.Path)
 		require.Equal(t, 1, len(done.Moved)+len(done.Decisions)+len(done.Kept), field.Path)
 
@@ -209,6 +209,20 @@ func TestUndecided(t *testing.T) {
 		require.Len(t, done.Decisions, 1, patch)
 		require.Equal(t, field, done.Decisions[0].Field)
 		require.Positive(t, done.Decisions[0].Line)
+	}
+}
+
+// Where discovery is off without the patch, as in a profile, the document switches it on.
+func TestDiscoveryThatIsOff(t *testing.T) {
+	for section, expected := range map[string]string{
+		"{enabled: true}": "endpoint: https://discovery.talos.dev/\n",
+		"{enabled: true, registries: {service: {endpoint: https://own.example/}}}": "endpoint: https://own.example/\n",
+		"{enabled: true, registries: {service: {disabled: true}}}":                 "$patch: delete\n",
+		"{enabled: false}": "$patch: delete\n",
+	} {
+		done, err := rewrite.Strategic("cluster:\n  discovery: "+section+"\n", rewrite.Options{})
+		require.NoError(t, err)
+		require.Equal(t, "apiVersion: v1alpha1\nkind: DiscoveryServiceConfig\nname: default\n"+expected, done.Text)
 	}
 }
 

@@ -92,9 +92,12 @@ func (m *moving) piece(key, value *yaml.Node) fragment {
 	return written(value)
 }
 
-// isTrue reports whether the value is a switch that is on; false for one that is off, and for what is none.
-func (m *moving) isTrue() (value, isSwitch bool) {
-	switch strings.ToLower(text(m.Value)) {
+// isTrue is of the value.
+func (m *moving) isTrue() (value, isSwitch bool) { return isTrue(m.Value) }
+
+// isTrue reports whether a value is a switch that is on; false for one that is off, and for what is none.
+func isTrue(of *yaml.Node) (value, isSwitch bool) {
+	switch strings.ToLower(text(of)) {
 	case "true", "yes", "on":
 		return true, true
 	case "false", "no", "off":
@@ -467,7 +470,7 @@ func manifestHeaders(m *moving) verdict {
 func apiAccess(m *moving) verdict {
 	access := siblings(m)
 
-	if value, _ := (&moving{Found: successor.Found{Value: orNone(field(access, "enabled"))}}).isTrue(); !value {
+	if value, _ := isTrue(field(access, "enabled")); !value {
 		return taken("the access is off")
 	}
 
@@ -479,8 +482,6 @@ func apiAccess(m *moving) verdict {
 
 	return m.as("")
 }
-
-func orNone(node *yaml.Node) *yaml.Node { return cmp.Or(node, &yaml.Node{}) }
 
 // siblings is the mapping that a field stands in.
 func siblings(m *moving) *yaml.Node {
@@ -496,7 +497,7 @@ func kubePrism(m *moving) verdict {
 	prism := siblings(m)
 	enabled := field(prism, "enabled")
 
-	switch value, isSwitch := (&moving{Found: successor.Found{Value: orNone(enabled)}}).isTrue(); {
+	switch value, isSwitch := isTrue(enabled); {
 	case enabled != nil && !isSwitch:
 		return decide(errNoSwitch)
 	case enabled != nil && !value && m.Key != "":
@@ -650,11 +651,28 @@ func discovery(m *moving) verdict {
 	switch {
 	case !isSwitch:
 		return decide(errNoSwitch)
-	case on:
+	case !on:
+		return m.deleted(m.Kind, "default")
+	case m.builder.options.Discovers || m.Path != "cluster.discovery.enabled":
 		return taken("the discovery service is on")
 	default:
-		return m.deleted(m.Kind, "default")
+		return m.discovers()
 	}
+}
+
+// discovers switches on the discovery service that no node asks yet.
+func (m *moving) discovers() verdict {
+	service := field(field(siblings(m), "registries"), "service")
+	if value, _ := isTrue(field(service, "disabled")); value {
+		return taken("the discovery service is off")
+	}
+
+	made := m.document("default")
+	if field(service, "endpoint") == nil {
+		made.keys.set("endpoint", plain(constants.DefaultDiscoveryServiceEndpoint))
+	}
+
+	return movedTo(m.Kind)
 }
 
 const controlPlaneTaint = constants.LabelNodeRoleControlPlane
