@@ -19,7 +19,8 @@ const introduction = `# Cluster profiles
 
 A ` + "`cluster.yaml`" + ` in TALOS_DIR describes a cluster in one file. It replaces calls of ` + "`talosctl gen config`" + `, and of ` + "`talosctl apply-config`" + ` with
 a patch for each node. ` + "`mage config:generate`" + ` makes the configs, and the recipe does the rest. If the folder also has a talconfig.yaml, that
-one is read, unless CLUSTER_SOURCE=profile. This one is [in the examples](../examples/profile/cluster.yaml), with its patches:
+one is read, unless CLUSTER_SOURCE=profile. This one is [in the examples](../examples/profile/cluster.yaml), with
+its patches:
 
 `
 

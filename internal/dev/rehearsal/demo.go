@@ -14,7 +14,6 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
-	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/steps"
@@ -38,7 +37,7 @@ func Demo(ctx context.Context,
 	cluster, err := labcluster.New(filepath.Join(folder, "talos"), labcluster.Options{
 		Name:         "demo",
 		TalosVersion: version,
-		Contract:     ownForm(version),
+		Contract:     labcluster.OwnForm(version),
 		LabOptions:   emulator.LabOptions{TimeScale: labcluster.DemoScale},
 	})
 	if err != nil {
@@ -78,17 +77,6 @@ func playable(version *string, usual string) (string, error) {
 	}
 
 	return *version, emulator.CanPlay(*version)
-}
-
-// ownForm is the form that a release of Talos brought, which the files of a new cluster name in plain sight; empty for
-// none.
-func ownForm(talosVersion string) string {
-	form, err := release.Minor(talosVersion)
-	if err != nil {
-		return ""
-	}
-
-	return form.String()
 }
 
 // inMaintenance waits until all nodes have booted.
