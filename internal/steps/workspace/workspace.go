@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -99,6 +100,7 @@ func (w *Workspace) inventoryOptions() inventory.Options {
 		Source:    inventory.Kind(w.Settings.ClusterSource),
 		ConfigDir: w.Settings.ClusterConfigDir,
 		Contract:  w.Settings.TalosContract,
+		NodesFile: filepath.Join(w.Settings.RootDir, "nodes.yaml"),
 		Environ:   w.Environ,
 		Files:     w.Files,
 	}
