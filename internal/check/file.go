@@ -5,6 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
@@ -14,9 +15,9 @@ type File struct {
 	// Path is where it lies; Shown is how people are told it.
 	Path, Shown string
 	Data        []byte
-	// From and FromLine say where the first line of a text stands that is part of another file, as an inline patch is.
+	// From and FromNode say where a text stands that is part of another file, as an inline patch is.
 	From     *File
-	FromLine int
+	FromNode *yaml.Node
 	// Mode are the permission bits.
 	Mode uint32
 	// Unwritten is set for what is only in memory yet.
@@ -33,12 +34,9 @@ func newFile(path, shown string, data []byte) *File {
 // Location resolves a line and a column, into the file that the text is part of, if it is.
 func (f *File) Location(line, column int) diagnosis.Location {
 	if f.From != nil {
-		shown := f.From.Shown
-		if line == 0 {
-			return diagnosis.Location{Path: shown, Line: f.FromLine}
-		}
+		inLine, inColumn := yamlfile.Inside(f.From.Data, f.FromNode, string(f.Data), line, column)
 
-		return diagnosis.Location{Path: shown, Line: f.FromLine + line - 1, Text: f.Places.Line(line)}
+		return diagnosis.Location{Path: f.From.Shown, Line: inLine, Column: inColumn, Text: f.Places.Line(line)}
 	}
 
 	return diagnosis.Location{Path: f.Shown, Line: line, Column: column, Text: f.Places.Line(line), Unwritten: f.Unwritten}

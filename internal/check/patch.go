@@ -132,12 +132,7 @@ func (in *Input) readList(seen map[string]*Patch, list *yaml.Node, named Place, 
 		} else {
 			patch.Inline = true
 			patch.File = newFile(in.Talconfig.Path, in.Talconfig.Shown, []byte(item.Value))
-			patch.File.From, patch.File.FromLine = in.Talconfig, item.Line
-
-			if item.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-				patch.File.FromLine++ // the text begins below the sign of its style
-			}
-
+			patch.File.From, patch.File.FromNode = in.Talconfig, item
 			patch.adopt(patch.File.Data)
 		}
 

@@ -166,20 +166,14 @@ func (in *Input) Locate(place Place) diagnosis.Location {
 }
 
 // completeColumns adds the column to places of which only the line is known: where the line's text begins.
-func (in *Input) completeColumns(findings []diagnosis.Finding) {
+func completeColumns(findings []diagnosis.Finding) {
 	for i := range findings {
 		at := &findings[i].At
 		if at.Line == 0 || at.Column > 0 {
 			continue
 		}
 
-		text := at.Text
-		// the text of a patch in the talconfig begins further left than it stands
-		if in.Talconfig != nil && in.Talconfig.Shown == at.Path {
-			text = in.Talconfig.Places.Line(at.Line)
-		}
-
-		at.Column = len(text) - len(strings.TrimLeft(text, " \t")) + 1
+		at.Column = len(at.Text) - len(strings.TrimLeft(at.Text, " \t")) + 1
 	}
 }
 

@@ -121,7 +121,7 @@ func runTable(ctx context.Context, table []Check, in *Input) Result {
 		}
 	}
 
-	in.completeColumns(result.Findings)
+	completeColumns(result.Findings)
 
 	notRun := map[diagnosis.ID]bool{}
 	for _, check := range result.NotRun {

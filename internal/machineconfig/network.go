@@ -272,7 +272,7 @@ func (c *Config) MACs() []string {
 		}
 
 		for _, match := range selectorMAC.FindAllStringSubmatch(text, -1) {
-			macs = append(macs, host.MAC(match[1]+match[2]))
+			macs = append(macs, host.MAC(match[1]+match[2]+match[3]))
 		}
 	}
 
@@ -308,9 +308,15 @@ func distinct(texts []string) []string {
 	return slices.DeleteFunc(slices.Compact(texts), func(text string) bool { return text == "" })
 }
 
-// selectorMAC finds an address compared with a link's: mac(link.permanent_addr) == "…" or glob("…",
-// mac(link.hardware_addr)).
-var selectorMAC = pattern.New(`mac\(link\.(?:permanent|hardware)_addr\) == "([^"]*)"|glob\("([^"]*)", mac\(link\.(?:permanent|hardware)_addr\)\)`)
+// selectorMAC finds an address compared with a link's, in whichever of these ways and quotes:
+// mac(link.permanent_addr) == "…", "…" == mac(link.permanent_addr), glob("…", mac(link.hardware_addr)).
+var selectorMAC = pattern.New(selectedAddr + `\s*==\s*` + quotedText + `|` + quotedText + `\s*==\s*` + selectedAddr +
+	`|glob\(\s*` + quotedText + `\s*,\s*` + selectedAddr)
+
+const (
+	selectedAddr = `mac\(\s*link\.(?:permanent|hardware)_addr\s*\)`
+	quotedText   = `["']([^"']*)["']`
+)
 
 func selectorMACs(selector *v1alpha1.NetworkDeviceSelector) []string {
 	if selector == nil {

@@ -82,8 +82,7 @@ func (m *migrator) refused() error {
 	for _, one := range m.plan.Differences {
 		problems = append(problems, diagnosis.NewProblem(diagnosis.MigrationUnequal,
 			fmt.Sprintf("the configs of %s would differ in %s: now %s, then %s", text.List(one.Nodes), one.Accessor,
-				shownAnswer(one.Accessor, one.Before), shownAnswer(one.Accessor, one.After)),
-			"write what the patches say of it by hand, and run the same command again"))
+				shownAnswer(one.Accessor, one.Before), shownAnswer(one.Accessor, one.After)), one.Next))
 	}
 
 	return diagnosis.Join(problems...)

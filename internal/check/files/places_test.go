@@ -41,6 +41,12 @@ func TestFindingsOfOtherPackagesHavePlaces(t *testing.T) {
 			diagnosis.InstallerReference, "clusterconfig/lab-n1.yaml:6:5", "image: factory.talos.dev/installer/:v1.13.9"},
 		"placeholder": {lab(config{machine: "token: op://vault/item"}), diagnosis.ConfigPlaceholder,
 			"clusterconfig/lab-n1.yaml:4:10", "token: (masked)"},
+		"inline patch": {inline("machine:\n  kubelet: {extraArg: {a: b}}"), diagnosis.PatchUnknownKey,
+			"talconfig.yaml:17:17", "kubelet: {extraArg: {a: b}}"},
+		"quoted patch": {withList("patches:\n\t- \"machine:\\n  kubelet: {extraArg: {a: b}}\""),
+			diagnosis.PatchUnknownKey, "talconfig.yaml:15:28", "kubelet: {extraArg: {a: b}}"},
+		"folded patch": {withList("patches:\n\t- >-\n\t\t{machine:\n\t\t{kubelet: {extraArg: {a: b}}}}"),
+			diagnosis.PatchUnknownKey, "talconfig.yaml:17:16", "{machine: {kubelet: {extraArg: {a: b}}}}"},
 		"talosconfig": {lab(config{}), diagnosis.TalosconfigMissing, "clusterconfig/talosconfig", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +83,7 @@ func TestWhereGeneratedTextComesFrom(t *testing.T) {
 		"another role's": {spoilt(nodes + "worker:\n" + strings.ReplaceAll(network[2:], "\n  ", "\n")), ""},
 		"an inline patch": {spoilt(nodes +
 			"    patches:\n      - |-\n        machine:\n          network:\n            interfaces:\n              - " +
-			"interface: eth0\n                routes:\n                  - gateway: 198.51.100.1\n"), "talconfig.yaml:21"},
+			"interface: eth0\n                routes:\n                  - gateway: 198.51.100.1\n"), "talconfig.yaml:21:30"},
 		"a patch for all": {spoilt(nodes+"patches: ['@patches/net.yaml']\n").with("patches/net.yaml",
 			"machine:\n  network:\n    interfaces:\n      - routes:\n          - gateway: 198.51.100.1\n"),
 			"patches/net.yaml:5:22"},

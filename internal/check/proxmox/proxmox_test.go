@@ -53,6 +53,16 @@ func set(value string) proxmox.Setting { return proxmox.Setting{Value: value, Kn
 
 func all(string) bool { return true }
 
+// ask asks hosts with the token that they know.
+func ask(t *testing.T, wanted func(string) bool, endpoints ...string) ([]proxmox.VM, error) {
+	t.Helper()
+
+	apis, err := proxmox.APIs(endpoints, []string{token}, true)
+	require.NoError(t, err)
+
+	return proxmox.VMs(context.Background(), apis, wanted)
+}
+
 func TestMachinesOfTheAPI(t *testing.T) {
 	t.Parallel()
 
@@ -67,20 +77,21 @@ func TestMachinesOfTheAPI(t *testing.T) {
 			"bios": "ovmf", "machine": "pc-q35-9.0,viommu=virtio", "cpu": "host,flags=+aes", "cores": 4, "sockets": 2,
 			"memory": "8192", "balloon": 0,
 			"agent": "enabled=1,fstrim_cloned_disks=1", "hotplug": "disk,memory",
-			"scsihw": "virtio-scsi-pci", "net1": "model=e1000,macaddr=02:00:00:00:00:02",
+			"scsihw": "virtio-scsi-pci", "net1": "model=e1000,macaddr=02:00:00:00:00:0A",
 			"net0":     "virtio=02:00:00:00:00:01,bridge=vmbr0",
+			"smbios1":  "uuid=00000000-0000-4000-8000-00000000000A,base64=1",
 			"efidisk0": "local:vm-101-disk-0,efitype=4m,pre-enrolled-keys=1,size=4M",
 		},
 		"102": {"cpu": "cputype=kvm64", "args": "-cpu kvm64,+cx16", "efidisk0": "local:vm-102-disk-0,size=4M"},
 	})
 
-	api := proxmox.API{Endpoint: server.URL + "/", Token: token, Insecure: true}
-
-	machines, err := api.VMs(context.Background(), func(name string) bool { return name != "nas" })
+	machines, err := ask(t, func(name string) bool { return name != "nas" }, server.URL+"/", server.URL+"/api2/json/")
 	require.NoError(t, err)
 	require.Equal(t, []proxmox.VM{
 		{
-			Name: "cp1", BIOS: set("ovmf"), Machine: set("pc-q35-9.0"), CPU: set("host"), Cores: set("8"), Memory: set("8192"),
+			Name: "cp1", Where: "101 on pve1", MACs: []string{"02:00:00:00:00:01", "02:00:00:00:00:0a"},
+			UUID: "00000000-0000-4000-8000-00000000000a", BIOS: set("ovmf"), Machine: set("pc-q35-9.0"), CPU: set("host"),
+			Cores: set("8"), Memory: set("8192"),
 			Balloon: set("0"),
 			SCSI:    set("virtio-scsi-pci"), Networks: []proxmox.Setting{set("virtio"), set("e1000")},
 			PreEnrolledKeys: set("true"),
@@ -88,8 +99,8 @@ func TestMachinesOfTheAPI(t *testing.T) {
 			Hotplug:         set("disk,memory"),
 		},
 		{ // Proxmox' own defaults: a balloon among them
-			Name: "w1", BIOS: set("seabios"), Machine: set("pc"), CPU: set("kvm64"), CPUArguments: true, Cores: set("1"),
-			Memory:  set("512"),
+			Name: "w1", Where: "102 on pve1", BIOS: set("seabios"), Machine: set("pc"), CPU: set("kvm64"), CPUArguments: true,
+			Cores: set("1"), Memory: set("512"),
 			Balloon: set("512"), SCSI: set("lsi"), PreEnrolledKeys: set("false"), Agent: set("0"),
 			Hotplug: set("network,disk,usb"),
 		},
@@ -115,23 +126,92 @@ func TestWhatTheAPIRefusesHasNoToken(t *testing.T) {
 		want string
 	}{
 		"wrong token": {proxmox.API{Endpoint: server.URL, Token: "s3cr3t", Insecure: true},
-			"it answers 401 to cluster/resources?type=vm"},
+			"answers 401 to cluster/resources?type=vm: it does not know the token"},
 		"unknown certificate": {proxmox.API{Endpoint: server.URL, Token: token}, "certificate"},
 		"no configuration": {proxmox.API{Endpoint: server.URL, Token: token, Insecure: true},
-			"it answers 500 to nodes/pve1/qemu/1/config"},
+			"VM cp1: ask Proxmox: " + strings.TrimPrefix(server.URL, "https://") + " answers 500 to nodes/pve1/qemu/1/config"},
 		"no URL": {proxmox.API{Endpoint: "http://a b:1", Token: token}, "is no URL"},
 		"not Proxmox": {proxmox.API{Endpoint: odd.URL, Token: token},
 			"read Proxmox' answer to cluster/resources?type=vm"},
-		"a redirect": {proxmox.API{Endpoint: moved.URL, Token: token}, "it answers 302"},
+		"a redirect": {proxmox.API{Endpoint: moved.URL, Token: token}, "answers 302"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			_, err := test.api.VMs(context.Background(), all)
+			_, err := proxmox.VMs(context.Background(), []proxmox.API{test.api}, all)
 			require.ErrorContains(t, err, test.want)
 			require.NotContains(t, err.Error(), test.api.Token)
 		})
 	}
+}
+
+// The machines of hosts that answer are known although others fail.
+func TestWhatAHostRefusesIsNamedBesideTheMachinesOfTheOthers(t *testing.T) {
+	t.Parallel()
+
+	host := func(name, mac string) *httptest.Server {
+		return pve(t, []map[string]any{{"vmid": 101, "name": name, "node": "pve1", "type": "qemu"}},
+			map[string]map[string]any{"101": {"net0": "virtio=" + mac}})
+	}
+
+	first, second := host("cp1", "02:00:00:00:00:01"), host("cp2", "02:00:00:00:00:02")
+
+	for status, want := range map[int]string{
+		401: "answers 401 to cluster/resources?type=vm: it does not know the token, or the token has expired",
+		403: "answers 403 to cluster/resources?type=vm: the token lacks the role PVEAuditor",
+		500: "answers 500 to cluster/resources?type=vm: it failed by itself",
+		595: "answers 595 to cluster/resources?type=vm: it can't reach the host that has the VM",
+		596: "answers 596 to cluster/resources?type=vm: it can't reach the host that has the VM",
+	} {
+		refusing := httptest.NewServer(http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		t.Cleanup(refusing.Close)
+
+		machines, err := ask(t, all, first.URL, refusing.URL, second.URL)
+		require.ErrorAs(t, err, &proxmox.UnreadError{})
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), token)
+		require.Len(t, machines, 2)
+		require.Equal(t, []string{"02:00:00:00:00:01"}, machines[0].MACs)
+		require.Equal(t, []string{"02:00:00:00:00:02"}, machines[1].MACs)
+	}
+}
+
+// A host of the cluster that is off hides its own machines alone.
+func TestAVMOnAHostThatIsOffIsNamedBesideTheOthers(t *testing.T) {
+	t.Parallel()
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api2/json/cluster/resources":
+			_, _ = w.Write([]byte(`{"data":[{"vmid":1,"name":"cp1","node":"pve1","type":"qemu"},` +
+				`{"vmid":2,"name":"cp2","node":"pve2","type":"qemu"}]}`))
+		case "/api2/json/nodes/pve1/qemu/1/config":
+			w.WriteHeader(596)
+		default:
+			_, _ = w.Write([]byte(`{"data":{"net10":"virtio=02:00:00:00:00:10","net2":"virtio=02:00:00:00:00:02",` +
+				`"net3":"virtio"}}`))
+		}
+	}))
+	t.Cleanup(server.Close)
+
+	machines, err := ask(t, all, server.URL)
+	require.ErrorContains(t, err, "VM cp1: ask Proxmox: ")
+	require.ErrorContains(t, err, "answers 596 to nodes/pve1/qemu/1/config: it can't reach the host that has the VM")
+	require.Len(t, machines, 1)
+	require.Equal(t, "cp2", machines[0].Name)
+	require.Equal(t, []string{"02:00:00:00:00:02", "02:00:00:00:00:10"}, machines[0].MACs, "by the cards' numbers")
+}
+
+func TestHostsHaveOneTokenOrOneEach(t *testing.T) {
+	t.Parallel()
+
+	apis, err := proxmox.APIs([]string{"https://a", "https://b"}, []string{"one", "two"}, false)
+	require.NoError(t, err)
+	require.Equal(t, []proxmox.API{{Endpoint: "https://a", Token: "one"}, {Endpoint: "https://b", Token: "two"}}, apis)
+
+	_, err = proxmox.APIs([]string{"https://a"}, nil, false)
+	require.ErrorContains(t, err, "PROXMOX_VE_API_TOKEN is not")
 }
 
 // told is a machine in short, with a question mark for what can't be told.
@@ -271,7 +351,8 @@ func TestASettingHasItsPlace(t *testing.T) {
 		[]byte("module \"vms\" {\n  source = \"acme/vms/proxmox\"\n}\n"), 0o600))
 
 	_, err = proxmox.FromTofu(folder, filepath.Base)
-	require.Equal(t, proxmox.UnreadError{Modules: []string{"module vms (main.tf:1)"}}, err, "it may make them")
+	require.ErrorAs(t, err, &proxmox.UnreadError{}, "it may make them")
+	require.ErrorContains(t, err, "are not read, and may make VMs: module vms (main.tf:1)")
 
 	_, err = proxmox.FromTofu(filepath.Join(folder, "absent"), filepath.Base)
 	require.ErrorIs(t, err, os.ErrNotExist)

@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -41,20 +42,11 @@ func FromTofu(folder string, shown func(path string) string) ([]VM, error) {
 	}
 
 	if unread := module.Unread(); len(unread) > 0 {
-		return machines, UnreadError{unread}
+		return machines, UnreadError{errors.New(
+			"modules that come from elsewhere are not read, and may make VMs: " + strings.Join(unread, ", "))}
 	}
 
 	return machines, nil
-}
-
-// UnreadError says that VMs may be missing: modules that come from elsewhere may make more, and are not read.
-type UnreadError struct {
-	// Modules are their names, with their places.
-	Modules []string
-}
-
-func (e UnreadError) Error() string {
-	return "modules that come from elsewhere are not read, and may make VMs: " + strings.Join(e.Modules, ", ")
 }
 
 // source is a block that settings are taken out of.

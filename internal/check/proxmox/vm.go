@@ -13,6 +13,12 @@ import "errors"
 type VM struct {
 	// Name is the machine's name; empty when it can't be told.
 	Name string
+	// Where is its id and host, as "101 on pve1"; empty in OpenTofu files.
+	Where string
+	// MACs are the addresses of its network cards, lower case with colons, and UUID is its firmware's: as far as
+	// Proxmox' API tells them.
+	MACs []string
+	UUID string
 	// BIOS is "ovmf" or "seabios".
 	BIOS Setting
 	// Machine is the machine type, as "q35" or "pc-q35-9.0".
@@ -72,3 +78,10 @@ func (s Setting) Is(values ...string) bool {
 // ErrNone says that there is nothing that describes machines.
 var ErrNone = errors.New("no OpenTofu files describe VMs: set TOFU_DIR, or PROXMOX_VE_ENDPOINT and " +
 	"PROXMOX_VE_API_TOKEN")
+
+// UnreadError says that machines may be missing: with it come those that could be read.
+type UnreadError struct{ Err error }
+
+func (e UnreadError) Error() string { return e.Err.Error() }
+
+func (e UnreadError) Unwrap() error { return e.Err }

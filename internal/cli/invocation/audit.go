@@ -37,7 +37,7 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 	if loaded.AuditProfile == string(check.InteropProfile) {
 		options.Profile, options.VMs = check.InteropProfile, i.virtualMachines(ctx, loaded)
 
-		if err := tofu.Refuse(loaded.TofuDir); err != nil && loaded.ProxmoxEndpoint == "" {
+		if err := tofu.Refuse(loaded.TofuDir); err != nil && len(loaded.ProxmoxEndpoints) == 0 {
 			return i.badInput(diagnosis.NewProblem(diagnosis.BadSetting, "TOFU_DIR: "+err.Error(), "correct TOFU_DIR").From(err))
 		}
 
@@ -77,13 +77,13 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 func (i Invocation) virtualMachines(ctx context.Context,
 	loaded *settings.Settings) func(func(string) bool) ([]proxmox.VM, error) {
 	return func(wanted func(string) bool) ([]proxmox.VM, error) {
-		if loaded.ProxmoxEndpoint != "" && loaded.ProxmoxToken == "" {
-			return nil, errors.New("PROXMOX_VE_ENDPOINT is set, and PROXMOX_VE_API_TOKEN is not")
-		}
+		if len(loaded.ProxmoxEndpoints) > 0 {
+			apis, err := proxmox.APIs(loaded.ProxmoxEndpoints, loaded.ProxmoxTokens, loaded.ProxmoxInsecure)
+			if err != nil {
+				return nil, err
+			}
 
-		if loaded.ProxmoxEndpoint != "" {
-			api := proxmox.API{Endpoint: loaded.ProxmoxEndpoint, Token: loaded.ProxmoxToken, Insecure: loaded.ProxmoxInsecure}
-			return api.VMs(ctx, wanted)
+			return proxmox.VMs(ctx, apis, wanted)
 		}
 
 		machines, err := proxmox.FromTofu(loaded.TofuDir, func(path string) string {

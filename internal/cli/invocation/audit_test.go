@@ -222,6 +222,8 @@ func TestAuditOfAFolderWithoutMachineConfigs(t *testing.T) {
 func TestTheInteroperabilityProfile(t *testing.T) {
 	t.Parallel()
 
+	const proxmoxSecret = "00000000-0000-4000-8000-000000000001"
+
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text := `{"data":[{"vmid":1,"name":"n1","node":"pve1","type":"qemu"}]}`
 		if strings.HasSuffix(r.URL.Path, "/config") {
@@ -256,10 +258,10 @@ func TestTheInteroperabilityProfile(t *testing.T) {
 			"at    kubernetes/cilium/helmrelease.yaml:3:30", "ipam.mode is from-release"}},
 		"named": {[]string{"CILIUM_VALUES=values.yaml", "TOFU_DIR=elsewhere"},
 			[]string{"ipam.mode is from-values", "no OpenTofu files describe VMs"}},
-		"API": {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL, "PROXMOX_VE_API_TOKEN=a@b!c=d"},
+		"API": {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL, "PROXMOX_VE_API_TOKEN=a@b!c=" + proxmoxSecret},
 			[]string{"the BIOS is seabios, not ovmf"}},
 		"API, no token": {[]string{"PROXMOX_VE_ENDPOINT=" + api.URL}, []string{"PROXMOX_VE_API_TOKEN is not"}},
-		"API that is off": {[]string{"PROXMOX_VE_ENDPOINT=http://127.0.0.1:1", "PROXMOX_VE_API_TOKEN=a@b!c=s3cr3t"},
+		"API that is off": {[]string{"PROXMOX_VE_ENDPOINT=http://127.0.0.1:1", "PROXMOX_VE_API_TOKEN=a@b!c=" + proxmoxSecret},
 			[]string{"the VMs can't be read: ask Proxmox"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -275,7 +277,7 @@ func TestTheInteroperabilityProfile(t *testing.T) {
 				require.Contains(t, out.String(), want)
 			}
 
-			require.NotContains(t, out.String(), "s3cr3t")
+			require.NotContains(t, out.String(), proxmoxSecret)
 			require.NotNil(t, failure, "SYS_MODULE is among the chart's defaults")
 		})
 	}

@@ -160,7 +160,19 @@ func checkValues(s *Settings, values map[string]string, overrides Overrides) []e
 		}
 	}
 
-	return append(problems, checkSkips(s, overrides)...)
+	return append(append(problems, checkSkips(s, overrides)...), checkTokens(s)...)
+}
+
+// checkTokens refuses numbers of hosts and tokens that leave open which is whose.
+func checkTokens(s *Settings) []error {
+	hosts, tokens := len(s.ProxmoxEndpoints), len(s.ProxmoxTokens)
+	if hosts == 0 || tokens < 2 || tokens == hosts {
+		return nil
+	}
+
+	return []error{diagnosis.NewProblem(diagnosis.BadSetting,
+		fmt.Sprintf("PROXMOX_VE_ENDPOINT names %d hosts, PROXMOX_VE_API_TOKEN has %d tokens", hosts, tokens),
+		"give one token for all hosts, or one for each, in their order").In(stepName)}
 }
 
 // checkSkips refuses ids that the catalogue doesn't have and those that nobody may skip. It leaves the ids in the
@@ -203,7 +215,10 @@ const stepName = "settings"
 // badValue says which variable, or flag, has a value that it doesn't take, and what it takes.
 func badValue(knob Knob, value string, overrides Overrides, reason error, guess string) *diagnosis.Problem {
 	name := knob.givenAs(overrides)
-	if knob.Type != "path" || secrettext.LooksLikeKeyInPath(value) {
+	switch {
+	case knob.Type == tokenKind:
+		value = secrettext.Masked
+	case knob.Type != "path" || secrettext.LooksLikeKeyInPath(value):
 		value = secrettext.Shown(value)
 	}
 

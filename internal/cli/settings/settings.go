@@ -53,11 +53,11 @@ type Settings struct {
 	AuditFormat  string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings, or the machines that discover finds, are written: for people, as one JSON document, or, of an audit, as SARIF 2.1.0 for code-scanning tools."`
 	AuditProfile string `env:"AUDIT_PROFILE" flag:"profile" envDefault:"files" oneof:"files,interop" group:"Nodes" doc:"Which checks an audit runs: those of the files that a bring-up needs, or those of how Talos, Cilium and the Proxmox VMs are set up for each other."`
 
-	CiliumValues    string `env:"CILIUM_VALUES" input:"file" kind:"path" group:"Interoperability" doc:"File with Cilium's Helm values, or with its Flux HelmRelease; relative to the working directory. When empty, ROOT_DIR is searched for a HelmRelease."`
-	TofuDir         string `env:"TOFU_DIR" path:"$ROOT_DIR/infrastructure/tofu" group:"Interoperability" doc:"Folder with the OpenTofu files that make the Proxmox VMs."`
-	ProxmoxEndpoint string `env:"PROXMOX_VE_ENDPOINT" kind:"URL" group:"Interoperability" doc:"URL of the Proxmox API, such as https://pve.example.net:8006/. When set it is asked for the VMs, and the OpenTofu files are not read."`
-	ProxmoxToken    string `env:"PROXMOX_VE_API_TOKEN" group:"Interoperability" doc:"API token for it, as user@realm!name=secret; the role PVEAuditor is enough."`
-	ProxmoxInsecure bool   `env:"PROXMOX_VE_INSECURE" envDefault:"false" group:"Interoperability" doc:"Accept any certificate of the Proxmox API."`
+	CiliumValues     string   `env:"CILIUM_VALUES" input:"file" kind:"path" group:"Interoperability" doc:"File with Cilium's Helm values, or with its Flux HelmRelease; relative to the working directory. When empty, ROOT_DIR is searched for a HelmRelease."`
+	TofuDir          string   `env:"TOFU_DIR" path:"$ROOT_DIR/infrastructure/tofu" group:"Interoperability" doc:"Folder with the OpenTofu files that make the Proxmox VMs."`
+	ProxmoxEndpoints []string `env:"PROXMOX_VE_ENDPOINT" kind:"URLs" group:"Interoperability" doc:"URL of the Proxmox API, such as https://pve.example.net:8006/; of several hosts, comma separated. When set it is asked for the VMs, and the OpenTofu files are not read."`
+	ProxmoxTokens    []string `env:"PROXMOX_VE_API_TOKEN" kind:"Proxmox tokens" group:"Interoperability" doc:"API token for it, as user@realm!name=uuid; the role PVEAuditor is enough. One for all hosts, or one for each, comma separated."`
+	ProxmoxInsecure  bool     `env:"PROXMOX_VE_INSECURE" envDefault:"false" group:"Interoperability" doc:"Accept any certificate of the Proxmox API."`
 
 	DryRun     bool   `env:"DRY_RUN" flag:"dryRun" envDefault:"false" group:"What is allowed" doc:"Show what would be done: no node is changed and no file written. Ends with exit code 8 if anything would change."`
 	Update     bool   `env:"-update" retired:"UPDATE" envDefault:"false" group:"What is allowed" doc:"Apply changed configs to nodes of a cluster that already has an etcd, one node at a time."`

@@ -484,7 +484,8 @@ func TestNoKeyIsEchoed(t *testing.T) {
 func TestTheProxmoxEndpointIsAURL(t *testing.T) {
 	t.Parallel()
 
-	for _, text := range []string{"", "https://pve.example.net:8006/", "http://[2001:db8::1]:8006/api2/json"} {
+	for _, text := range []string{"", "https://pve.example.net:8006/", "http://[2001:db8::1]:8006/api2/json",
+		"https://pve1.example.net:8006, https://pve2.example.net:8006"} {
 		_, err := settings.Load([]string{"PROXMOX_VE_ENDPOINT=" + text}, nil, t.TempDir())
 		require.NoError(t, err)
 	}
@@ -493,6 +494,40 @@ func TestTheProxmoxEndpointIsAURL(t *testing.T) {
 		_, err := settings.Load([]string{"PROXMOX_VE_ENDPOINT=" + text}, nil, t.TempDir())
 		require.ErrorContains(t, err, fmt.Sprintf("=%q: PROXMOX_VE_ENDPOINT takes the URL of a server", text))
 	}
+}
+
+func TestAProxmoxTokenInTheWrongFormIsNeverShown(t *testing.T) {
+	t.Parallel()
+
+	const random = "0a1b2c3d-0000-4000-8000-00000000abcd"
+
+	load := func(endpoints, tokens string) error {
+		_, err := settings.Load([]string{"PROXMOX_VE_ENDPOINT=" + endpoints, "PROXMOX_VE_API_TOKEN=" + tokens}, nil,
+			t.TempDir())
+
+		return err
+	}
+
+	good := "audit@pve!mage=" + random
+	for _, text := range []string{"", good, "root@pam!a-b.c=" + strings.ToUpper(random)} {
+		require.NoError(t, load("https://a", text))
+	}
+
+	require.NoError(t, load("https://a,https://b", good+", "+good))
+	require.NoError(t, load("https://a,https://b", good))
+
+	for _, text := range []string{
+		random, "audit@pve=" + random, "audit!mage=" + random, "audit@pve!mage:" + random, "audit@pve!mage",
+		"PVEAPIToken=" + good, "audit@pve!mage=0a1b2c3d", "audit@pve!mage=" + random + random, good + "," + random,
+	} {
+		err := load("https://a", text)
+		require.ErrorContains(t, err, "PROXMOX_VE_API_TOKEN takes user@realm!name=uuid", text)
+		require.NotContains(t, err.Error(), "0a1b2c3d", text)
+		require.NotContains(t, err.Error(), "audit", text)
+	}
+
+	require.ErrorContains(t, load("https://a", good+","+good),
+		"PROXMOX_VE_ENDPOINT names 1 hosts, PROXMOX_VE_API_TOKEN has 2 tokens")
 }
 
 // What can't be read to its end is refused before anybody tries, whichever setting names it.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/secrettext"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 )
@@ -192,8 +193,10 @@ func (k Knob) Takes() string {
 		return "networks, ranges and addresses, comma separated (192.168.1.0/24,10.0.0.10-10.0.0.99)"
 	case "list":
 		return "a comma separated list"
-	case "URL":
-		return "the URL of a server, with https:// or http://"
+	case "URLs":
+		return "the URL of a server, with https:// or http://, or several, comma separated"
+	case tokenKind:
+		return "user@realm!name=uuid, as Proxmox shows it when it makes the token; of several hosts, comma separated"
 	default:
 		return "a " + k.Type
 	}
@@ -210,8 +213,11 @@ func (k Knob) refuse(value reflect.Value) (guess string, err error) {
 		return "", refuseFingerprints(value)
 	}
 
-	if k.Type == "URL" {
-		return "", refuseURL(value.String())
+	switch k.Type {
+	case "URLs":
+		return "", refuseAny(value, isURL)
+	case tokenKind:
+		return "", refuseAny(value, proxmoxToken.MatchString)
 	}
 
 	if k.minimum != "" && k.tooSmall(value) {
@@ -247,15 +253,29 @@ func refuseFingerprints(list reflect.Value) error {
 	return nil
 }
 
-// refuseURL takes the address of a server; none is as well.
-func refuseURL(text string) error {
-	parsed, err := url.Parse(text)
-	if text != "" && (err != nil || parsed.Host == "" || parsed.Scheme != "https" && parsed.Scheme != "http") {
-		return errShape
+// refuseAny takes a list of which each is one of a kind.
+func refuseAny(list reflect.Value, taken func(text string) bool) error {
+	for i := range list.Len() {
+		if !taken(list.Index(i).String()) {
+			return errShape
+		}
 	}
 
 	return nil
 }
+
+// isURL reports whether a text is the address of a server.
+func isURL(text string) bool {
+	parsed, err := url.Parse(text)
+
+	return err == nil && parsed.Host != "" && (parsed.Scheme == "https" || parsed.Scheme == "http")
+}
+
+// tokenKind is the type of a setting whose value nobody may see.
+const tokenKind = "Proxmox tokens"
+
+// proxmoxToken is what Proxmox makes: a user, its realm, the token's name and a random UUID.
+var proxmoxToken = pattern.New(`(?i)^[^@!=\s]+@[^@!=\s]+![^@!=\s]+=[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // tooSmall compares a value with the minimum of its tag; a minimum that can't be read lets nothing pass, so that a test
 // sees it.

@@ -45,6 +45,8 @@ type Cluster struct {
 	// Files are those that it was read from, and others that a run asks for.
 	Files *reading.Files
 
+	// nodesFile may name hardware addresses too.
+	nodesFile string
 	// environ are variables, as NAME=value.
 	environ []string
 }

@@ -39,6 +39,8 @@ type Options struct {
 	ConfigDir string
 	// Contract names the form of machine configs, over what the files say; empty leaves it to them.
 	Contract string
+	// NodesFile is the path of a nodes.yaml, which may name the machines' hardware addresses; empty for none.
+	NodesFile string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
 	Environ []string
 	// Files are what the run has read so far; nil for nothing yet.
@@ -93,14 +95,14 @@ func inspectTalconfig(options Options) (*Cluster, error) {
 
 	cluster.learnFromConfigs()
 
-	return cluster, cluster.Talconfig.Err()
+	return cluster, diagnosis.Join(cluster.Talconfig.Err(), cluster.learnFromNodesFile())
 }
 
 // clusterOf is the cluster that a talconfig.yaml declares.
 func clusterOf(read *talconfig.Reading, options Options) *Cluster {
 	reader := &reader{Reading: read, cluster: &Cluster{
 		Source: filepath.Join(options.TalosDir, TalconfigName), ConfigDir: options.ConfigDir, Files: options.Files,
-		Talconfig: read,
+		Talconfig: read, nodesFile: options.NodesFile,
 	}}
 
 	if read.Config != nil {
@@ -118,13 +120,15 @@ func (c *Cluster) Renewed() *Cluster {
 
 	if c.Profile != nil {
 		renewed = clusterOfProfile(c.Profile, c.Source, c.ConfigDir)
-		renewed.Files, renewed.environ = c.Files, c.environ
+		renewed.Files, renewed.nodesFile, renewed.environ = c.Files, c.nodesFile, c.environ
 	} else {
-		renewed = clusterOf(c.Talconfig, Options{TalosDir: filepath.Dir(c.Source), ConfigDir: c.ConfigDir, Files: c.Files})
+		renewed = clusterOf(c.Talconfig, Options{TalosDir: filepath.Dir(c.Source), ConfigDir: c.ConfigDir,
+			NodesFile: c.nodesFile, Files: c.Files})
 	}
 
 	renewed.Contract = c.Contract
 	renewed.learnFromConfigs()
+	_ = renewed.learnFromNodesFile() // the same file was read without a mistake
 
 	return renewed
 }

@@ -27,10 +27,10 @@ func loadProfile(options Options) (*Cluster, error) {
 	}
 
 	cluster := clusterOfProfile(declared, path, configDir)
-	cluster.Files, cluster.environ = options.Files, options.Environ
+	cluster.Files, cluster.nodesFile, cluster.environ = options.Files, options.NodesFile, options.Environ
 	cluster.learnFromConfigs()
 
-	return cluster, nil
+	return cluster, cluster.learnFromNodesFile()
 }
 
 // clusterOfProfile is the cluster that a profile declares.

@@ -23,13 +23,14 @@ type keys struct {
 }
 
 type network struct {
-	APIEndpoint string   `yaml:"api_endpoint" doc:"Address or DNS name of the Kubernetes API; its port is 6443. The VIP's, if there is one." required:"true"`
-	PodCIDR     string   `yaml:"pod_cidr" doc:"The pods' subnet. Default: Talos' own, 10.244.0.0/16."`
-	ServiceCIDR string   `yaml:"service_cidr" doc:"The services' subnet. Default: Talos' own, 10.96.0.0/12."`
-	Prefix      int      `yaml:"prefix" doc:"Length of the nodes' network prefix. Default: 24, for IPv6 64." minimum:"1" maximum:"128"`
-	Gateway     string   `yaml:"gateway" doc:"Gateway of the default route. Default: the first address of the node's network."`
-	Interface   string   `yaml:"interface" doc:"The nodes' network interface. Default: that of the VIP for control planes, eth0 for workers."`
-	Nameservers []string `yaml:"nameservers" doc:"DNS servers. Default: 1.1.1.1 and 8.8.8.8."`
+	APIEndpoint   string   `yaml:"api_endpoint" doc:"Address or DNS name of the Kubernetes API; its port is 6443. The VIP's, if there is one." required:"true"`
+	PodCIDR       string   `yaml:"pod_cidr" doc:"The pods' subnet. Default: Talos' own, 10.244.0.0/16."`
+	ServiceCIDR   string   `yaml:"service_cidr" doc:"The services' subnet. Default: Talos' own, 10.96.0.0/12."`
+	Prefix        int      `yaml:"prefix" doc:"Length of the nodes' network prefix. Default: 24, for IPv6 64." minimum:"1" maximum:"128"`
+	Gateway       string   `yaml:"gateway" doc:"Gateway of the default route. Default: the first address of the node's network."`
+	Interface     string   `yaml:"interface" doc:"The nodes' network interface. Default: that of the VIP for control planes, eth0 for workers."`
+	Nameservers   []string `yaml:"nameservers" doc:"DNS servers. Default: 1.1.1.1 and 8.8.8.8."`
+	DHCPElsewhere bool     `yaml:"dhcp_elsewhere" doc:"Links that nothing configures ask for DHCP. Always so up to contract v1.13. Default: false."`
 }
 
 type talos struct {

@@ -24,6 +24,8 @@ type Profile struct {
 	// PodSubnet and ServiceSubnet are the zero value where Talos' own apply.
 	PodSubnet, ServiceSubnet netip.Prefix
 	Nameservers              []netip.Addr
+	// DHCPElsewhere has links that nothing configures ask for DHCP. Up to contract 1.13 they always do.
+	DHCPElsewhere bool
 
 	TalosVersion      string // "v1.13.9"
 	KubernetesVersion string // "v1.36.3"

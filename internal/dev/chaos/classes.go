@@ -114,11 +114,12 @@ var (
 		Around: []diagnosis.ID{diagnosis.WorkerJoining, diagnosis.NodeRefused}}
 	// bootstrapFails: the node refuses to bootstrap.
 	bootstrapFails = Class{Name: "Bootstrap refused", Here: []diagnosis.ID{diagnosis.BootstrapFailed}}
-	// etcdApart: etcd runs without this member, or not at all.
-	etcdApart = Class{Name: "etcd not whole", Around: withoutControlPlane}
+	// etcdApart: etcd runs without this member, or not at all, so the node never becomes ready.
+	etcdApart = Class{Name: "etcd not whole", Here: []diagnosis.ID{diagnosis.StageStuck}, Around: withoutControlPlane}
 	// etcdStuck: etcd does not get as far as running.
 	etcdStuck = Class{Name: "etcd does not run",
-		Here: []diagnosis.ID{diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked}, Around: withoutControlPlane}
+		Here:   []diagnosis.ID{diagnosis.BootstrapFailed, diagnosis.BootstrapBlocked, diagnosis.StageStuck},
+		Around: withoutControlPlane}
 	// apiDown: the Kubernetes API of a control plane does not come up.
 	apiDown = Class{Name: "Kubernetes API down", Here: []diagnosis.ID{diagnosis.StageStuck}, Around: withoutCluster,
 		Unmet: withoutMember}

@@ -113,6 +113,8 @@ func TestEquivalences(t *testing.T) {
 		"machine: {files: [{path: /etc/nfsmount.conf, op: overwrite, permissions: 0o600, content: a}]}":                 "apiVersion: v1alpha1\nkind: EtcFileConfig\nname: nfsmount.conf\nmode: 0o600\ncontents: a",
 		"machine: {files: [{path: /etc/cri/conf.d/20-customization.part, op: create, permissions: 0o600, content: a}]}": "apiVersion: v1alpha1\nkind: CRICustomizationConfig\nname: other\ncontent: a",
 		"cluster: {proxy: {extraArgs: {metrics-bind-address: '0.0.0.0:10249', ipvs-strict-arp: 'true'}}}":               "apiVersion: v1alpha1\nkind: KubeProxyConfig\nconfig: {metricsBindAddress: '0.0.0.0:10249', ipvs: {strictARP: true}}",
+		"cluster: {apiServer: {certSANs: [192.0.2.10]}}":                                                                "apiVersion: v1alpha1\nkind: KubeAPIServerConfig\ncertExtraSANs: [192.0.2.10]",
+		"cluster: {apiServer: {certSANs: [192.0.2.10, 192.0.2.9]}}":                                                     "apiVersion: v1alpha1\nkind: KubeAPIServerConfig\ncertExtraSANs: [192.0.2.9]",
 		"cluster: {extraManifests: [https://example.com/a.yaml]}":                                                       "apiVersion: v1alpha1\nkind: KubeExternalManifestConfig\nname: a\nurl: https://example.com/a.yaml",
 		"cluster: {apiServer: {authorizationConfig: [{type: Webhook, name: w, webhook: {timeout: 3s}}]}}":               "apiVersion: v1alpha1\nkind: KubeAuthorizerConfig\nname: w\ntype: Webhook\nwebhook: {timeout: 3s}",
 		"machine: {install: {disk: /dev/disk/by-id/x}}":                                                                 "apiVersion: v1alpha1\nkind: UnattendedInstallConfig\nprovisioning: {diskSelector: {match: '\"/dev/disk/by-id/x\" in disk.symlinks'}}",

@@ -95,7 +95,7 @@ func (e *entry) apply(provider talosconfig.Provider, patches []patch) talosconfi
 	for _, one := range patches {
 		text, err := e.templates.render(one.text, before())
 		if err != nil {
-			e.badPatch(one, err)
+			e.badPatch(one, text, err)
 
 			return nil
 		}
@@ -110,7 +110,7 @@ func (e *entry) apply(provider talosconfig.Provider, patches []patch) talosconfi
 		}
 
 		if err != nil {
-			e.badPatch(one, err)
+			e.badPatch(one, text, err)
 
 			return nil
 		}
@@ -149,8 +149,26 @@ func patched(provider talosconfig.Provider, loaded configpatcher.Patch) (result 
 	return output.Config()
 }
 
-// badPatch tells of a patch where it stands: in its file or in the talconfig.
-func (e *entry) badPatch(one patch, err error) {
+// mistakeIn is one at a line and a column of the text that came of a patch, where they stand in its file or in the
+// talconfig.
+func (e *entry) mistakeIn(one patch, text string, line, column int) *yamlfile.Error {
+	mistake := &yamlfile.Error{Path: e.Shown, Field: yamlfile.FieldAt(e.root, one.place.Line, one.place.Column)}
+
+	if one.file != nil {
+		mistake.Path, mistake.Field = one.file.Shown, ""
+		mistake.Line, mistake.Column = yamlfile.Unfilled(one.text, text, line, column)
+
+		return mistake
+	}
+
+	talconfig := e.source.Cluster.Files.Open(e.source.Cluster.Source)
+	mistake.Line, mistake.Column = yamlfile.Inside(talconfig.Data, one.place, text, line, column)
+
+	return mistake
+}
+
+// badPatch tells of a patch where it stands, in its file or in the talconfig, by the text that came of it.
+func (e *entry) badPatch(one patch, text string, err error) {
 	name := "the patch"
 	if one.file != nil {
 		name = "the patch " + one.file.Shown
@@ -173,7 +191,9 @@ func (e *entry) badPatch(one patch, err error) {
 		e.Add(&yamlfile.Error{ID: diagnosis.FileValue, Path: broken.Path, Line: broken.Line, Column: broken.Column,
 			Message: "as a patch: " + broken.Message})
 	case errors.As(err, &broken) && broken.Line > 0:
-		e.value(one.place, "the patch, in its line %d: %s", broken.Line, broken.Message)
+		mistake := e.mistakeIn(one, text, broken.Line, broken.Column)
+		mistake.ID, mistake.Message = diagnosis.FileValue, "the patch: "+broken.Message
+		e.Add(mistake)
 	case errors.As(err, &broken):
 		e.value(one.place, "the patch: %s", broken.Message)
 	default:

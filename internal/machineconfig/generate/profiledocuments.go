@@ -50,13 +50,16 @@ func configInDocuments(generated talosconfig.Provider, declared *profile.Profile
 	own := nodeNetwork(declared, node)
 	own.leaveTo(patches)
 
-	if own.device.DeviceInterface == "" { // a patch selects it: what is left goes with that
+	// A patch may select the link: what is left goes with that. And beside a document of a link Talos asks for DHCP on no
+	// other, which it does beside the older form of one.
+	inSection := own.device.DeviceInterface == "" || declared.DHCPElsewhere
+	if inSection {
 		generated.RawV1Alpha1().MachineConfig.MachineNetwork = &v1alpha1.NetworkConfig{ //nolint:staticcheck // as the patch
 			NetworkInterfaces: v1alpha1.NetworkDeviceList{own.device},
 		}
 	}
 
-	if documents, err = merged(documents, append(own.documents(), install)); err != nil {
+	if documents, err = merged(documents, append(own.documents(inSection), install)); err != nil {
 		return nil, fmt.Errorf("set network of %s: %w", node.Name, err)
 	}
 
@@ -76,8 +79,8 @@ func configInDocuments(generated talosconfig.Provider, declared *profile.Profile
 	return encoded(config, node)
 }
 
-// documents are the network in the documents of the newer form.
-func (n *profileNetwork) documents() []config.Document {
+// documents are the network in the documents of the newer form. The link may stand in the older one, beside them.
+func (n *profileNetwork) documents(linkInSection bool) []config.Document {
 	hostname := network.NewHostnameConfigV1Alpha1()
 	hostname.ConfigHostname, hostname.ConfigAuto = n.hostname, new(nethelpers.AutoHostnameKindOff)
 
@@ -88,7 +91,7 @@ func (n *profileNetwork) documents() []config.Document {
 	}
 
 	documents := []config.Document{hostname, resolver}
-	if n.device.DeviceInterface == "" {
+	if linkInSection {
 		return documents
 	}
 

@@ -37,32 +37,29 @@ func (e *entry) sayReplaced() bool {
 		if len(roots) == 1 && roots[0].Kind == yaml.SequenceNode {
 			told = true
 
-			e.badPatch(one, errJSONPatch)
+			e.badPatch(one, text, errJSONPatch)
 		}
 
 		for _, field := range replacedFields(roots, e.generatedKinds()) {
 			told = true
 
-			e.Add(e.replacedIn(one, field))
+			e.Add(e.replacedIn(one, text, field))
 		}
 	}
 
 	return told
 }
 
-// replacedIn is the mistake about a field in a patch, where it stands in its file or in the talconfig.
-func (e *entry) replacedIn(one patch, field successor.Found) *yamlfile.Error {
-	mistake := e.Mistake(one.place, diagnosis.FieldReplaced, "the patch %s", replacedCause(field, e.contract))
+// replacedIn is the mistake about a field in the text that came of a patch, where it stands in its file or in the
+// talconfig.
+func (e *entry) replacedIn(one patch, text string, field successor.Found) *yamlfile.Error {
+	mistake := e.mistakeIn(one, text, field.At.Line, field.At.Column)
+	mistake.ID, mistake.Next = diagnosis.FieldReplaced, replacedNext(field)
+	mistake.Message = "the patch " + replacedCause(field, e.contract)
 
-	switch {
-	case one.file != nil:
-		mistake = &yamlfile.Error{ID: diagnosis.FieldReplaced, Path: one.file.Shown, Line: field.At.Line,
-			Column: field.At.Column, Message: "as a patch: it " + replacedCause(field, e.contract)}
-	case one.place.Style&yaml.LiteralStyle != 0:
-		mistake.Line, mistake.Column = one.place.Line+field.At.Line, 0
+	if one.file != nil {
+		mistake.Message = "as a patch: it " + replacedCause(field, e.contract)
 	}
-
-	mistake.Next = replacedNext(field)
 
 	return mistake
 }

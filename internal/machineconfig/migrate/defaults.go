@@ -20,9 +20,14 @@ type standard struct {
 	// old is the document that keeps the old behaviour, with a comment that has the line for the new one; empty if none
 	// does.
 	old string
+	// inProfile does the same in the network of a profile; empty if no key does.
+	inProfile string
+	// decision is what a person has to do before it is taken, where nothing keeps the old behaviour.
+	decision string
 }
 
-// standards are all of them. What they do is told in the release notes of Talos 1.14.0.
+// standards are all of them. What they do is told in the release notes of Talos 1.14.0; of DHCP, in
+// RunDefaultDHCPOperators of pkg/machinery/config/container/container.go.
 var standards = []standard{
 	{
 		name: "workload isolation", accessors: []string{"SecurityProfileConfig"},
@@ -60,8 +65,8 @@ startupProbes: false
 `,
 	},
 	{
-		name: "anonymous calls of the API server's health", accessors: []string{"K8sAuthenticationConfig"},
-		controlPlane: true,
+		name: "anonymous calls of the API server's health", accessors: []string{
+			"K8sAuthenticationConfig.Configuration.anonymous"}, controlPlane: true,
 		old: `# Talos 1.14 lets anybody ask for the API server's health. The new default is enabled: true, and beside it:
 # conditions: [{path: /livez}, {path: /readyz}, {path: /healthz}]
 apiVersion: v1alpha1
@@ -89,8 +94,19 @@ kind: UnattendedInstallConfig
 reboot: true
 `,
 	},
-	{name: "no DHCP on links that nothing configures", accessors: []string{"RunDefaultDHCPOperators"}},
-	{name: "the command line of the image", accessors: []string{"Machine.Install.GrubUseUKICmdline"}},
+	{
+		name: "no DHCP on links that nothing configures", accessors: []string{"RunDefaultDHCPOperators"},
+		inProfile: `# Beside documents of links Talos asks for DHCP on no other link. The new default is: dhcp_elsewhere: false
+dhcp_elsewhere: true
+`,
+		decision: "name each link that is to ask for DHCP in networkInterfaces of its node (- interface: eth1, and below " +
+			"that dhcp: true); then the same command with -newDefaults",
+	},
+	{
+		name: "the command line of the image", accessors: []string{"Machine.Install.GrubUseUKICmdline"},
+		decision: "put the kernel arguments that the nodes need into the schematic's customization.extraKernelArgs; then " +
+			"the same command with -newDefaults",
+	},
 }
 
 // redirects is the one default that no config shows: the kernel's own.

@@ -8,6 +8,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
+	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
 )
 
@@ -122,6 +124,8 @@ func (e *editor) setItem(node *yaml.Node, text string) bool {
 		}
 	}
 
+	head = strings.Replace(head, "|-", literalHead(text), 1)
+
 	e.replace(from, to, append([]string{head}, indented(text, indent)...)...)
 
 	return true
@@ -139,6 +143,10 @@ func (e *editor) dropItem(node *yaml.Node) bool {
 
 func indented(text string, by int) []string {
 	var lines []string
+
+	if text == "" {
+		return nil
+	}
 
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		if line != "" {
@@ -171,7 +179,19 @@ func patchItem(text string, dash int) []string {
 		return []string{strings.Repeat(" ", dash) + `- "` + text + `"`}
 	}
 
-	return append([]string{strings.Repeat(" ", dash) + "- |-"}, indented(text, dash+2)...)
+	return append([]string{strings.Repeat(" ", dash) + "- " + literalHead(text)}, indented(text, dash+2)...)
+}
+
+// blockScalar is the head of a text in lines of their own.
+var blockScalar = pattern.New(`(?m)[:-] [|>][0-9+]*([ \t]+#.*)?$`)
+
+// literalHead is that of a text that stands in another. Its last newline may be that of a value that ends there.
+func literalHead(text string) string {
+	if blockScalar.MatchString(text) {
+		return "|"
+	}
+
+	return "|-"
 }
 
 // isShared reports whether a mapping's list of patches is another's too, by an alias: what is added to it reaches both.
@@ -289,4 +309,42 @@ func (e *editor) setLine(key, value string) {
 	}
 
 	e.replace(len(e.lines), len(e.lines), line)
+}
+
+// setKey gives a key of a mapping a value, or adds it: behind another key, or as the last. Comments may stand in the
+// lines above it.
+func (e *editor) setKey(mapping *yaml.Node, behind string, lines ...string) {
+	last := len(lines) - 1
+	name, text, _ := strings.Cut(lines[last], ": ")
+
+	switch set := value(mapping, name); {
+	case set != nil:
+		e.setScalar(set, text)
+	case mapping.Style&yaml.FlowStyle != 0:
+		line := e.lines[mapping.Line-1]
+		inside := line[:mapping.Column] + lines[last] + ", " + line[mapping.Column:]
+		comments := indented(strings.Join(lines[:last], "\n"), rewrite.Indentation(line))
+
+		e.replace(mapping.Line-1, mapping.Line, append(comments, inside)...)
+	default:
+		key := keyNode(mapping, behind)
+		if key == nil {
+			key = mapping.Content[len(mapping.Content)-2]
+		}
+
+		at := e.entryEnd(key, yamlfile.Field(mapping, key.Value))
+		e.replace(at, at, indented(strings.Join(lines, "\n"), key.Column-1)...)
+	}
+}
+
+// setScalar replaces a value that stands in one line.
+func (e *editor) setScalar(node *yaml.Node, text string) {
+	line, from := e.lines[node.Line-1], node.Column-1
+	width := len(node.Value)
+
+	if node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+		width += 2
+	}
+
+	e.replace(node.Line-1, node.Line, line[:from]+text+line[from+width:])
 }

@@ -1,7 +1,9 @@
 package migrate_test
 
 import (
+	"encoding/base64"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -26,25 +28,43 @@ func TestRandomClusters(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 
-			folder := t.TempDir()
-			drawn := &draw{Rand: rand.New(rand.NewPCG(seed, 14)), folder: folder}
+			drawn := &draw{Rand: rand.New(rand.NewPCG(seed, 14)), folder: t.TempDir()}
 			drawn.write(t)
-
-			plan, err := planned(t, folder, seed%5 == 0)
-			require.NoError(t, err, drawn.text)
-			require.Empty(t, plan.Decisions, drawn.text)
-			require.Empty(t, plan.Differences, "%s\n%s", drawn.text, after(plan.Files))
-			require.NotEmpty(t, plan.Files)
-
-			for path, data := range plan.Files {
-				require.NoError(t, os.WriteFile(path, data, 0o600))
-			}
-
-			again, err := planned(t, folder, false)
-			require.NoError(t, err)
-			require.False(t, again.Changes(), "there is more to do after\n%s", after(plan.Files))
+			drawn.migrate(t, seed%5 == 0)
 		})
 	}
+}
+
+// TestRandomProfiles does the same with profiles and their files of patches.
+func TestRandomProfiles(t *testing.T) {
+	t.Parallel()
+
+	for seed := range uint64(draws / 5) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+
+			drawn := &draw{Rand: rand.New(rand.NewPCG(seed, 15)), folder: t.TempDir()}
+			drawn.writeProfile(t)
+			drawn.migrate(t, seed%5 == 0)
+		})
+	}
+}
+
+// migrate does it to what was drawn.
+func (d *draw) migrate(t *testing.T, newDefaults bool) {
+	t.Helper()
+
+	plan, err := planned(t, d.folder, newDefaults)
+	require.NoError(t, err, d.text)
+	require.Empty(t, plan.Decisions, d.text)
+	require.Empty(t, plan.Differences, "%s\n%s", d.text, after(plan.Files))
+	require.NotEmpty(t, plan.Files)
+
+	take(t, plan)
+
+	again, err := planned(t, d.folder, false)
+	require.NoError(t, err)
+	require.False(t, again.Changes(), "there is more to do after\n%s", after(plan.Files))
 }
 
 func after(files map[string][]byte) string {
@@ -81,6 +101,8 @@ type field struct {
 func values(words ...string) func(*draw) string {
 	return func(d *draw) string { return d.oneOf(words...) }
 }
+
+const certificate = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 
 var fields = []field{
 	{"machine.kubelet.extraArgs", false, values("{v: '4'}", "{rotate-server-certificates: 'true', v: '2'}",
@@ -124,7 +146,11 @@ var fields = []field{
 	{"cluster.clusterName", false, values("other")},
 	{"cluster.controlPlane.localAPIServerPort", true, values("6444")},
 	{"cluster.apiServer.extraArgs", true, values("{v: '4'}", "{anonymous-auth: 'true'}",
-		"{anonymous-auth: 'false', v: '2'}", "{feature-gates: 'A=true'}")},
+		"{anonymous-auth: 'false', v: '2'}", "{feature-gates: 'A=true'}", "{authorization-mode: 'Node,RBAC', v: '2'}",
+		"{oidc-issuer-url: 'https://id.example', oidc-client-id: kubernetes}",
+		"{oidc-client-id: a, oidc-issuer-url: 'https://id.example', oidc-username-claim: email, oidc-groups-claim: groups, "+
+			"oidc-groups-prefix: 'o:', oidc-required-claim: [a=b, c=d=e], anonymous-auth: 'true'}",
+		"{oidc-issuer-url: 'https://id.example', oidc-client-id: a, oidc-username-claim: name, oidc-username-prefix: '-'}")},
 	{"cluster.apiServer.certSANs", true, values("[api.example]", "[api.example, 192.0.2.99]")},
 	{"cluster.apiServer.env", true, values("{GOGC: '50'}")},
 	{"cluster.apiServer.resources", true, values("{requests: {cpu: 100m, memory: 512Mi}}", "{limits: {memory: 2Gi}}")},
@@ -140,13 +166,19 @@ var fields = []field{
 	{"cluster.scheduler.config", true, values("{profiles: [{schedulerName: other}]}")},
 	{"cluster.proxy.disabled", true, values("true", "false")},
 	{"cluster.proxy.mode", true, values("iptables", "nftables")},
-	{"cluster.proxy.extraArgs", true, values("{metrics-bind-address: '0.0.0.0:10249'}", "{ipvs-strict-arp: 'true'}")},
+	{"cluster.proxy.extraArgs", true, values("{metrics-bind-address: '0.0.0.0:10249'}", "{ipvs-strict-arp: 'true'}",
+		"{nodeport-addresses: '192.0.2.0/24,2001:db8::/64', v: '4'}",
+		"{conntrack-tcp-be-liberal: 'true', kube-api-qps: '5.5'}")},
 	{"cluster.coreDNS.disabled", true, values("true", "false")},
 	{"cluster.extraManifests", true, values("[https://manifests.example/a.yaml, https://manifests.example/b.yaml]")},
 	{"cluster.inlineManifests", true, values("[{name: ns, contents: \"apiVersion: v1\\nkind: Namespace\\n\"}]")},
 	{"cluster.allowSchedulingOnControlPlanes", true, values("true", "false")},
 	{"cluster.etcd.advertisedSubnets", true, values("[192.0.2.0/24]")},
 	{"cluster.adminKubeconfig.certLifetime", true, values("24h0m0s")},
+	{"cluster.acceptedCAs", false, values("[{crt: " + base64.StdEncoding.EncodeToString([]byte(certificate)) + "}]")},
+	{"cluster.discovery", false, values("{$patch: delete}")},
+	{"machine.features.kubePrism", false, values("{$patch: delete}")},
+	{"machine.features.hostDNS", false, values("{$patch: delete}")},
 }
 
 // patch is the text of a strategic merge patch with some fields, of which none is in used.
@@ -156,7 +188,7 @@ func (d *draw) patch(onlyControlPlanes, forAll bool, used map[string]bool) strin
 	for range 1 + d.IntN(5) {
 		one := fields[d.IntN(len(fields))]
 
-		if used[one.path] || one.controlPlane && !onlyControlPlanes && !forAll ||
+		if isUsed(used, one.path) || one.controlPlane && !onlyControlPlanes && !forAll ||
 			forAll && strings.HasPrefix(one.path, "cluster.etcd") {
 			continue
 		}
@@ -181,6 +213,20 @@ func (d *draw) patch(onlyControlPlanes, forAll bool, used map[string]bool) strin
 	}
 
 	return string(text)
+}
+
+// isUsed reports whether a field is, or what it is below or has below, or what Talos refuses beside it.
+func isUsed(used map[string]bool, path string) bool {
+	either := []string{"cluster.apiServer.extraArgs", "cluster.apiServer.authorizationConfig"}
+
+	for other := range used {
+		if slices.Contains(either, path) && slices.Contains(either, other) || strings.HasPrefix(path+".", other+".") ||
+			strings.HasPrefix(other+".", path+".") {
+			return true
+		}
+	}
+
+	return false
 }
 
 // set puts a value below keys, in blocks or in braces, with comments.
@@ -367,4 +413,40 @@ func (d *draw) node(name string, host int, controlPlane bool, shared map[string]
 	}
 
 	return text + d.list("    ", controlPlane, false, used)
+}
+
+// writeProfile draws a profile. What its patches set twice could mean other things by their order.
+func (d *draw) writeProfile(t *testing.T) {
+	t.Helper()
+
+	text := profileText
+	if d.chance(50) {
+		text = strings.Replace(text, "  vip: {interface: eth0, ip: 192.0.2.10}\n", "", 1)
+	}
+
+	if d.chance(30) {
+		text = strings.Replace(text, "api_endpoint: 192.0.2.10", "api_endpoint: 192.0.2.10\n  nameservers: [192.0.2.53]", 1)
+	}
+
+	shared := map[string]bool{"machine.network.nameservers": true, "cluster.clusterName": true}
+	patches := filepath.Join(d.folder, "out", "patches")
+	require.NoError(t, os.MkdirAll(patches, 0o755))
+
+	write := func(name string, onlyControlPlanes, forAll bool, used map[string]bool) {
+		if patch := d.patch(onlyControlPlanes, forAll, used); patch != "" && d.chance(70) {
+			d.text += "# " + name + "\n" + patch
+			require.NoError(t, os.WriteFile(filepath.Join(patches, name+".yaml"), []byte(patch), 0o600))
+		}
+	}
+
+	write("all", false, true, shared)
+
+	workers := maps.Clone(shared)
+	write("worker", false, false, workers)
+	write("w1", false, false, workers)
+	write("controlplane", true, false, shared)
+	write("cp1", true, false, shared)
+
+	d.text += text
+	require.NoError(t, os.WriteFile(filepath.Join(d.folder, "cluster.yaml"), []byte(text), 0o600))
 }

@@ -74,6 +74,9 @@ type Note struct {
 type Difference struct {
 	Nodes []string
 	equal.Difference
+
+	// Next is what to do about it.
+	Next string
 }
 
 // Changes reports whether there is anything to do.
@@ -359,7 +362,8 @@ func (m *migration) rewriteAll() ([]rewritten, error) {
 		}
 
 		patch, err := rewrite.Strategic(cmp.Or(one.strategic, one.text), rewrite.Options{SplitRoles: one.workers(),
-			Disk: m.commonDisk(one), Schedules: m.schedules()})
+			Disk: m.commonDisk(one), Schedules: m.schedules(), Discovers: m.cluster.Profile == nil,
+			NewDefaults: m.NewDefaults})
 		if err != nil {
 			mistakes.Add(m.broken(one, err))
 
@@ -553,7 +557,7 @@ func gathered(found map[string][]equal.Difference, nodes []string) []Difference 
 		for _, one := range found[node] {
 			known := slices.IndexFunc(all, func(other Difference) bool { return other.Difference == one })
 			if known < 0 {
-				all = append(all, Difference{Difference: one})
+				all = append(all, Difference{Difference: one, Next: nextOf(one)})
 				known = len(all) - 1
 			}
 
@@ -564,6 +568,17 @@ func gathered(found map[string][]equal.Difference, nodes []string) []Difference 
 	slices.SortStableFunc(all, func(a, b Difference) int { return cmp.Compare(a.Accessor, b.Accessor) })
 
 	return all
+}
+
+// nextOf is what to do about a difference.
+func nextOf(one equal.Difference) string {
+	for _, is := range standards {
+		if is.decision != "" && is.isAbout(one) {
+			return is.decision
+		}
+	}
+
+	return "write what the patches say of it by hand, and run the same command again"
 }
 
 // entries are the names of the entries that configs are made of, in their order.

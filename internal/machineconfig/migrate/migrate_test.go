@@ -61,6 +61,16 @@ func written(t *testing.T, files map[string]string) string {
 	return folder
 }
 
+// take writes a plan's files.
+func take(t *testing.T, plan *migrate.Plan) {
+	t.Helper()
+
+	for path, data := range plan.Files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+	}
+}
+
 // told is a plan as a text: what is said, and the files as they will be.
 func told(folder string, plan *migrate.Plan) string {
 	var text strings.Builder
@@ -153,6 +163,9 @@ patches:
 			"          $patch: delete\n"},
 		// The older form of a profile has Talos ask for DHCP on links that nothing configures.
 		"profile": {"cluster.yaml": profileText},
+		"profile-in-braces": {"cluster.yaml": strings.NewReplacer("network:\n  api_endpoint: 192.0.2.10", "# ours\nnetwork: "+
+			"{api_endpoint: 192.0.2.10}", "  kubernetes_version", "  contract: 'v1.13' # as we have it\n  kubernetes_version").
+			Replace(profileText)},
 		"profile-with-new-defaults": {"cluster.yaml": profileText, "out/patches/all.yaml": `# all nodes
 machine:
   kubelet:
@@ -179,9 +192,7 @@ cluster:
 
 			require.NotEmpty(t, plan.Files)
 
-			for path, data := range plan.Files {
-				require.NoError(t, os.WriteFile(path, data, 0o600))
-			}
+			take(t, plan)
 
 			again, err := planned(t, folder, false)
 			require.NoError(t, err)
@@ -209,6 +220,28 @@ nodes:
     assignments:
       - {name: w1, ip: 192.0.2.21}
 `
+
+// A talconfig has no key for links that it does not name: a person names them.
+func TestOtherLinksOfATalconfig(t *testing.T) {
+	folder := written(t, map[string]string{"talenv.yaml": "talosContract: v1.11\n", "talconfig.yaml": strings.Replace(head,
+		"    installDisk: /dev/nvme0n1\n", "    installDisk: /dev/nvme0n1\n    networkInterfaces:\n      - interface: eth0\n"+
+			"        addresses: [192.0.2.21/24]\n", 1)})
+
+	plan, err := planned(t, folder, false)
+	require.NoError(t, err)
+	require.Empty(t, plan.Files)
+
+	next := map[string]string{}
+	for _, one := range plan.Differences {
+		next[one.Accessor] = one.Next
+	}
+
+	require.Contains(t, next["RunDefaultDHCPOperators"], "networkInterfaces")
+
+	plan, err = planned(t, folder, true)
+	require.NoError(t, err)
+	require.Empty(t, plan.Differences)
+}
 
 // With the new defaults nothing is written out, and what differs is only what they bring.
 func TestNewDefaults(t *testing.T) {

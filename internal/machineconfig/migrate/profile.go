@@ -92,7 +92,7 @@ func (m *migration) writeProfile(done []rewritten, needed needs) error {
 		m.edited[one.path] = []byte(orRemark(one.Text))
 	}
 
-	m.profileDefaults(after, needed)
+	network := m.profileDefaults(after, needed)
 
 	for name, texts := range before {
 		path := m.patchPath(name)
@@ -104,7 +104,7 @@ func (m *migration) writeProfile(done []rewritten, needed needs) error {
 		m.edited[path] = []byte(joined(append([]string{string(m.current(path))}, texts...)...))
 	}
 
-	return m.setProfileContract()
+	return m.setProfileKeys(network)
 }
 
 // orRemark is a patch's text, or a remark where nothing is left of it.
@@ -151,9 +151,11 @@ func joined(texts ...string) string {
 	return strings.Join(parts, "---\n")
 }
 
-func (m *migration) profileDefaults(after map[string][]string, needed needs) {
+// profileDefaults adds the documents that keep the old behaviour to their files, and gives what does in the profile's
+// network.
+func (m *migration) profileDefaults(after map[string][]string, needed needs) (network []string) {
 	if needed == nil {
-		return
+		return nil
 	}
 
 	add := func(name, text string) {
@@ -170,6 +172,8 @@ func (m *migration) profileDefaults(after map[string][]string, needed needs) {
 		nodes := needed[i]
 
 		switch {
+		case len(nodes) > 0 && one.inProfile != "":
+			network = append(network, one.inProfile)
 		case len(nodes) == 0 || one.old == "":
 		case one.controlPlane && m.isRole(nodes, machine.TypeControlPlane):
 			add(ofControlPlanes, one.old)
@@ -181,29 +185,32 @@ func (m *migration) profileDefaults(after map[string][]string, needed needs) {
 			}
 		}
 	}
+	return network
 }
 
-// setProfileContract names the new form in the profile, behind the version.
-func (m *migration) setProfileContract() error {
-	data := m.cluster.Files.Open(m.cluster.Source).Data
+// setProfileKeys names the new form in the profile, behind the version, and adds to its network.
+func (m *migration) setProfileKeys(network []string) error {
+	data, err := withKey(m.cluster.Files.Open(m.cluster.Source).Data, "talos", "version", "contract: "+NewContract)
 
+	for _, lines := range network {
+		if err == nil {
+			data, err = withKey(data, "network", "", strings.Split(strings.TrimSpace(lines), "\n")...)
+		}
+	}
+
+	m.edited[m.cluster.Source] = data
+
+	return err
+}
+
+// withKey is a text with a key of a mapping below its root set: see editor.setKey.
+func withKey(data []byte, mapping, behind string, lines ...string) ([]byte, error) {
 	editor, err := newEditor(data)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	talos := value(editor.root, "talos")
-	line := "contract: " + NewContract
+	editor.setKey(value(editor.root, mapping), behind, lines...)
 
-	if key := keyNode(talos, "contract"); key != nil {
-		editor.replace(key.Line-1, key.Line, strings.Repeat(" ", key.Column-1)+line)
-	} else if key := keyNode(talos, "version"); key != nil {
-		editor.replace(key.Line, key.Line, strings.Repeat(" ", key.Column-1)+line)
-	} else {
-		return errBrackets
-	}
-
-	m.edited[m.cluster.Source] = editor.text()
-
-	return nil
+	return editor.text(), nil
 }

@@ -74,9 +74,7 @@ func TestShapes(t *testing.T) {
 			fmt.Fprintf(&told, "  kept %s:%d:%d %s\n", relative(folder, note.Path), note.Line, note.Column, note.Text)
 		}
 
-		for path, data := range plan.Files {
-			require.NoError(t, os.WriteFile(path, data, 0o600))
-		}
+		take(t, plan)
 
 		again, err := planned(t, folder, false)
 		require.NoError(t, err, from)

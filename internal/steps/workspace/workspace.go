@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -110,6 +111,7 @@ func (w *Workspace) inventoryOptions() inventory.Options {
 		Source:    inventory.Kind(w.Settings.ClusterSource),
 		ConfigDir: w.Settings.ClusterConfigDir,
 		Contract:  w.Settings.TalosContract,
+		NodesFile: filepath.Join(w.Settings.RootDir, "nodes.yaml"),
 		Environ:   w.Environ,
 		Files:     w.Files,
 	}

@@ -45,9 +45,6 @@ const (
 
 // components are those that a node runs.
 func components(in *check.Input, config *check.Rendered) []component {
-	kubeletGone := map[string]int{"container-runtime": 27, "network-plugin": 24, "cni-bin-dir": 24, "cni-conf-dir": 24,
-		"keep-terminated-pod-volumes": 31}
-
 	list := []component{{kubelet, config.Kubelet().ExtraArgs(),
 		config.At("machine.kubelet.extraArgs"), kubeletOwn, kubeletGone}}
 
@@ -58,17 +55,14 @@ func components(in *check.Input, config *check.Rendered) []component {
 	place := func(section string) check.Place { return config.At("cluster." + section + ".extraArgs") }
 
 	list = append(list,
-		component{apiServer, config.APIServer().ExtraArgs(), place("apiServer"), apiServerOwn,
-			map[string]int{"insecure-port": 24, "insecure-bind-address": 24, "basic-auth-file": 19}},
+		component{apiServer, config.APIServer().ExtraArgs(), place("apiServer"), apiServerOwn, apiServerGone},
 		component{controllerManager, config.ControllerManager().ExtraArgs(), place("controllerManager"),
-			controllerManagerOwn, map[string]int{"port": 24, "address": 24, "pod-eviction-timeout": 27,
-				"enable-taint-manager": 27}},
-		component{scheduler, config.Scheduler().ExtraArgs(), place("scheduler"), schedulerOwn,
-			map[string]int{"port": 24, "address": 24, "policy-config-file": 23, "algorithm-provider": 23}},
+			controllerManagerOwn, controllerManagerGone},
+		component{scheduler, config.Scheduler().ExtraArgs(), place("scheduler"), schedulerOwn, schedulerGone},
 		component{etcd, config.Etcd().ExtraArgs(), place("etcd"), ownOfEtcd(in, config), nil})
 
 	if config.Proxy().Enabled() {
-		list = append(list, component{proxy, config.Proxy().ExtraArgs(), place("proxy"), []string{"kubeconfig"}, nil})
+		list = append(list, component{proxy, config.Proxy().ExtraArgs(), place("proxy"), []string{"kubeconfig"}, proxyGone})
 	}
 
 	return list
@@ -89,6 +83,28 @@ var (
 		"peer-key-file", "peer-trusted-ca-file"}
 	// etcdOwnSince114 are those that Talos sets since 1.14.
 	etcdOwnSince114 = []string{"listen-client-http-urls", "tls-min-version", "watch-progress-notify-interval"}
+)
+
+// The arguments that components lost, up to Kubernetes 1.37, which lost none: those that the options of one release
+// register and the next one's do not (cmd/*/app/options, pkg/kubelet/config and pkg/kubeapiserver/options of
+// k8s.io/kubernetes, and the modules beside it).
+var (
+	kubeletGone = map[string]int{"network-plugin": 24, "cni-bin-dir": 24, "cni-conf-dir": 24,
+		"experimental-kernel-memcg-notification": 25, "container-runtime": 27, "master-service-namespace": 27,
+		"iptables-drop-bit": 31, "iptables-masquerade-bit": 31, "keep-terminated-pod-volumes": 31, "cloud-config": 34,
+		"register-schedulable": 34, "pod-infra-container-image": 35}
+	apiServerGone = map[string]int{"basic-auth-file": 19, "insecure-port": 24, "insecure-bind-address": 24,
+		"service-account-api-audiences": 25, "identity-lease-duration-seconds": 26,
+		"identity-lease-renew-interval-seconds": 26, "master-service-namespace": 27, "cloud-config": 33,
+		"cloud-provider": 33}
+	controllerManagerGone = map[string]int{"port": 24, "address": 24, "deleting-pods-burst": 25, "deleting-pods-qps": 25,
+		"experimental-cluster-signing-duration": 25, "register-retry-count": 25, "pod-eviction-timeout": 27,
+		"enable-taint-manager": 27, "horizontal-pod-autoscaler-downscale-delay": 31,
+		"horizontal-pod-autoscaler-upscale-delay": 31, "volume-host-allow-local-loopback": 31,
+		"volume-host-cidr-denylist": 31}
+	schedulerGone = map[string]int{"policy-config-file": 23, "algorithm-provider": 23, "port": 24, "address": 24,
+		"lock-object-name": 28, "lock-object-namespace": 28}
+	proxyGone = map[string]int{"udp-timeout": 26, "proxy-port-range": 31}
 )
 
 // ownOfEtcd are the arguments of etcd that the Talos of a node sets itself.
