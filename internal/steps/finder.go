@@ -30,7 +30,7 @@ func (f *finder) find(ctx context.Context, run *Run, node *inventory.Node) bool 
 	defer f.mu.Unlock()
 
 	if f.searched.IsZero() || run.Clock.Now().Sub(f.searched) >= searchAgain {
-		machines, err := run.search(ctx, nil)
+		found, err := run.search(ctx)
 		if ctx.Err() != nil {
 			return false
 		}
@@ -39,7 +39,7 @@ func (f *finder) find(ctx context.Context, run *Run, node *inventory.Node) bool 
 			run.Log.Warn().Msg("the machines can't be looked for: " + talos.Explain(err))
 		}
 
-		f.machines, f.searched = machines, run.Clock.Now()
+		f.machines, f.searched = found.Machines, run.Clock.Now()
 	}
 
 	machine, identified := run.observer.Identify(node, f.machines)

@@ -3,17 +3,17 @@ package steps
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/talos-mage/talos-mage/internal/base/retry"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/discover"
+	"github.com/talos-mage/talos-mage/internal/discover/match"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 )
-
-const discoverName = "discover"
 
 // Locate finds the nodes' machines on their networks, for the steps that follow. Nothing is sent where it is not clear
 // which machine is whose; a node without a machine is waited for as any other that is silent.
@@ -54,16 +54,16 @@ func (s Locate) Run(ctx context.Context, run *Run) error {
 		tries = 1
 	}
 
-	var located located
+	var matched match.Result
 
 	_, err := retry.Do(ctx, run.Clock, observe.Evenly(run.Settings, tries), func(ctx context.Context, _ int) error {
-		machines, err := run.search(ctx, nil)
+		found, err := run.search(ctx)
 		if err != nil {
 			return err
 		}
 
-		located = work.locate(machines)
-		if len(located.missing) > 0 {
+		matched = work.assign(found.Machines)
+		if len(matched.Missing) > 0 {
 			return errMissing
 		}
 
@@ -73,50 +73,73 @@ func (s Locate) Run(ctx context.Context, run *Run) error {
 		return work.failed(ctx, err)
 	}
 
-	return work.take(located)
+	return work.take(matched)
 }
 
-// located is what came of matching machines with nodes.
-type located struct {
-	pairs   []pair
-	missing []*inventory.Node
-}
+// byLease is how a machine is matched that was found to be a node's before.
+const byLease = "what was found before"
 
-// pair is a node and its machine.
-type pair struct {
-	node    *inventory.Node
-	machine discover.Machine
-	by      string
-}
+// assign finds the machine of each node of the cluster, so that none is taken for another node's: of those that declare
+// no machine first the one that was found to be theirs before.
+func (w *work) assign(machines []discover.Machine) match.Result {
+	var before match.Result
 
-func (w *work) locate(machines []discover.Machine) located {
-	var located located
-
-	for _, node := range w.Nodes() {
-		machine, found := w.observer.Identify(node, machines)
-		if !found {
-			located.missing = append(located.missing, node)
+	nodes := slices.Clone(w.Cluster.Nodes)
+	for _, node := range w.Cluster.Nodes {
+		machine, known := w.observer.Identify(node, machines)
+		if node.DeclaresMachine() || !known {
 			continue
 		}
 
-		located.pairs = append(located.pairs, pair{node, machine, "its MAC address or UUID"})
+		before.Pairs = append(before.Pairs, match.Pair{Node: node, Machine: machine, By: byLease})
+		nodes = filtered(nodes, func(other *inventory.Node) bool { return other != node })
+		machines = filtered(machines, func(other discover.Machine) bool { return other.Address() != machine.Address() })
 	}
 
-	return located
+	matched := match.Match(nodes, machines, match.Options{})
+	matched.Pairs = append(before.Pairs, matched.Pairs...)
+
+	return matched
 }
 
 // take has the steps that follow address the nodes where their machines were found.
-func (w *work) take(located located) error {
-	for _, pair := range located.pairs {
-		lease, _ := w.observer.FoundAt(pair.node, pair.machine)
-		w.record(report.Result{Node: pair.node.Name, Address: lease.Address, Status: report.OK,
-			Detail: "found by " + pair.by})
+func (w *work) take(matched match.Result) error {
+	problems := w.conflicts(matched.Ambiguous)
+	if len(problems) > 0 {
+		return joined(problems)
 	}
 
-	for _, node := range located.missing {
-		w.record(report.Result{Node: node.Name, Status: report.Warned,
-			Detail: "its machine was not found: it is looked for again"})
+	for _, pair := range matched.Pairs {
+		if !w.selected(pair.Node) {
+			continue
+		}
+
+		lease, _ := w.observer.FoundAt(pair.Node, pair.Machine)
+		w.record(report.Result{Node: pair.Node.Name, Address: lease.Address, Status: report.OK,
+			Detail: "found by " + pair.By})
+	}
+
+	for _, node := range filtered(matched.Missing, w.selected) {
+		w.record(report.Result{Node: node.Name, Address: node.Address, Status: report.Warned,
+			Detail: "its machine was not found"})
 	}
 
 	return nil
+}
+
+// conflicts are the problems of the run's nodes whose machines can't be told.
+func (w *work) conflicts(ambiguous []match.Conflict) []*diagnosis.Problem {
+	var problems []*diagnosis.Problem
+
+	for _, conflict := range ambiguous {
+		for _, node := range filtered(conflict.Nodes, w.selected) {
+			problem := w.problem(observe.Unobserved(node, nil), diagnosis.WrongMachine,
+				"its machine can't be told: "+conflict.Why, "declare the machine's MAC address or UUID, then mage discover")
+			problem.Address = conflict.Machines[0].Address().String()
+			w.record(report.Result{Node: node.Name, Address: problem.Address, Status: report.Failed, Err: problem})
+			problems = append(problems, problem)
+		}
+	}
+
+	return problems
 }

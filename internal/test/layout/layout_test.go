@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/steps": {
 		"internal/check", "internal/check/nodes", "internal/check/table",
 		"internal/cli/settings", "internal/cluster", "internal/cluster/sops", "internal/discover",
-		"internal/discover/leases", "internal/kube", "internal/machineconfig",
+		"internal/discover/leases", "internal/discover/match", "internal/kube", "internal/machineconfig",
 		"internal/machineconfig/generate", "internal/machineconfig/migrate", "internal/report", "internal/talos",
 	},
 	"internal/check": {"internal/check/proxmox", "internal/cluster", "internal/machineconfig", "internal/talos"},
