@@ -69,7 +69,7 @@ func TestMachinesOfTwoClustersAreToldApart(t *testing.T) {
 	cluster, err := labcluster.New(filepath.Join(l.folder, "other"), labcluster.Options{Name: "other", ControlPlanes: 1,
 		Workers: -1, Secrets: foreign, Lab: l.Lab, Endpoint: labcluster.FirstControlPlane, DHCP: true,
 		LabOptions: emulator.LabOptions{TimeScale: scale},
-		Edit: func(node *emulator.NodeOptions) { node.Name, node.Address = "other1", l.Lab.Address(77) }})
+		Edit:       func(node *emulator.NodeOptions) { node.Name, node.Address = "other1", l.Lab.Address(77) }})
 	require.NoError(t, err)
 
 	other := &lab{cluster, l.folder}
