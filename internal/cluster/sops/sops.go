@@ -142,7 +142,7 @@ func (s Sops) Encrypt(ctx context.Context, path string, plain []byte) ([]byte, e
 }
 
 // EncryptAgain gives the ciphertext of a YAML text for the recipients of a file that it takes the place of, whatever
-// the rules say of others. Only a file whose values are all encrypted, for age and PGP keys alone, has such a successor.
+// the rules say of others. Only a file whose values are all encrypted, for age and PGP keys, has such a successor.
 func (s Sops) EncryptAgain(ctx context.Context, path string, plain, former []byte) ([]byte, error) {
 	var age, pgp []string
 

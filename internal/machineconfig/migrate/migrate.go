@@ -19,8 +19,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
-	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -406,7 +406,7 @@ func (m *migration) commonDisk(one *unit) string {
 
 // untouchable says why a patch can't be rewritten as text though it may need it; empty if it can.
 func (m *migration) untouchable(one *unit) string {
-	if one.item == nil && m.cluster.Profile == nil && sops.Encrypted([]byte(one.text)) {
+	if one.item == nil && m.cluster.Profile == nil && reading.Sealed([]byte(one.text)) {
 		m.unseal(one)
 	}
 
