@@ -151,9 +151,10 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "demo",
 			Summary: "brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a second run has nothing to do.",
+			More:    "With -discover the nodes have other addresses than the declared ones, as from DHCP.",
 			Flags: []commandline.Flag{
 				{Name: "talosVersion", Kind: commandline.Text, Meaning: "Talos release that the nodes run and the files are for; by default v1.14.1."},
-				{Name: "discover", Kind: commandline.Switch, Meaning: "Give the nodes other addresses than the declared ones, as DHCP does, and have them found."},
+				{Name: "discover", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return rehearsal.Demo(ctx, given.Text("talosVersion"), given.Switch("discover"))

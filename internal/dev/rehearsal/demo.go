@@ -21,10 +21,10 @@ import (
 )
 
 // Demo brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a
-// second run has nothing to do.
+// second run has nothing to do. With -discover the nodes have other addresses than the declared ones, as from DHCP.
 func Demo(ctx context.Context,
 	talosVersion *string, // Talos release that the nodes run and the files are for; by default v1.14.1.
-	discover *bool, // Give the nodes other addresses than the declared ones, as DHCP does, and have them found.
+	discover *bool,
 ) error {
 	version, err := playable(talosVersion, newestTalos)
 	if err != nil {
