@@ -58,6 +58,12 @@ func (d *Discover) Run(ctx context.Context, run *Run) error {
 	found.Next = found.next()
 	d.Found = &found
 
+	if run.Settings.SaveFound {
+		if err := run.keep(begin(run, d).assign(found.Machines).Pairs); err != nil {
+			return err
+		}
+	}
+
 	run.Report.Result(report.Result{Step: discoverName, Status: report.OK, Detail: found.summary(),
 		Duration: time.Since(began)})
 
