@@ -253,5 +253,6 @@ func (d Discovery) next() string {
 		return "boot machines from a Talos image: none of these waits for a config; then mage discover"
 	}
 
-	return "say which node is where with NODE_ADDRESSES=<name>=" + waiting[0].Address().String() + ",…; then mage preflight"
+	return "say which node is where with NODE_ADDRESSES=<name>=" + waiting[0].Address().String() +
+		",…; then mage preflight"
 }
