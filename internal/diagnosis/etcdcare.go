@@ -2,11 +2,11 @@ package diagnosis
 
 // What looking after a cluster's etcd finds.
 const (
-	SnapshotImpossible ID = "TM160"
-	SnapshotFailed     ID = "TM161"
-	DefragHeldBack     ID = "TM162"
-	DefragFailed       ID = "TM163"
-	SnapshotNotIgnored ID = "TM164"
+	SnapshotImpossible ID = "TM170"
+	SnapshotFailed     ID = "TM171"
+	DefragHeldBack     ID = "TM172"
+	DefragFailed       ID = "TM173"
+	SnapshotNotIgnored ID = "TM174"
 )
 
 var etcdCareEntries = []Entry{

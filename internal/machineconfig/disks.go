@@ -67,7 +67,7 @@ func (c *Config) ruleOut(disk *block.Disk) ([]string, error) {
 	case install.InstallDiskSelector == nil:
 		return ruleOutByPath(install.InstallDisk, disk.TypedSpec()), nil
 	default:
-		matched, err := evaluate(*install.InstallDiskSelector, disk.TypedSpec())
+		matched, err := SelectsDisk(*install.InstallDiskSelector, disk.TypedSpec())
 		if err != nil || matched {
 			return nil, err
 		}
@@ -151,8 +151,8 @@ func ruleOutByPath(path string, disk *block.DiskSpec) []string {
 	return []string{"is not " + path}
 }
 
-// evaluate runs machinery's own expression for a selector on one disk.
-func evaluate(selector v1alpha1.InstallDiskSelector, disk *block.DiskSpec) (bool, error) {
+// SelectsDisk reports whether Talos would install on a disk by a selector.
+func SelectsDisk(selector v1alpha1.InstallDiskSelector, disk *block.DiskSpec) (bool, error) {
 	install := &v1alpha1.InstallConfig{InstallDiskSelector: &selector}
 
 	expression, err := install.DiskMatchExpression()
@@ -207,7 +207,7 @@ func explainClauses(selector v1alpha1.InstallDiskSelector, disk *block.DiskSpec)
 	}
 
 	for _, clause := range clauses(selector, disk) {
-		matched, err := evaluate(clause.selector, &passable)
+		matched, err := SelectsDisk(clause.selector, &passable)
 		if err != nil {
 			return nil, err
 		}

@@ -344,3 +344,18 @@ func TestPlaceholdersAreNamedNotShown(t *testing.T) {
 	require.Len(t, machineconfig.Placeholders(base("  nodeLabels: {a: 'ENC[AES256_GCM,data:x]'}\n", "", "")), 1,
 		"SOPS encrypts everything")
 }
+
+// However an alias is written, its machine is known by the address in it.
+func TestAnAliasNamesAMachineInAnySpelling(t *testing.T) {
+	t.Parallel()
+
+	for _, match := range []string{
+		`mac(link.permanent_addr) == "02:00:00:00:00:0A"`, `mac(link.hardware_addr)=='02:00:00:00:00:0a'`,
+		`"02:00:00:00:00:0a" == mac(link.permanent_addr)`, `glob('02:00:00:00:00:0a',mac(link.permanent_addr))`,
+		"link.type == 1 &&\n  mac( link.permanent_addr ) ==\n  \"02:00:00:00:00:0a\"",
+	} {
+		config := mustConfig(t, base("", "", "---\napiVersion: v1alpha1\nkind: LinkAliasConfig\nname: net0\nselector:\n"+
+			"  match: |-\n    "+strings.ReplaceAll(match, "\n", "\n    ")+"\n"))
+		require.Equal(t, []string{"02:00:00:00:00:0a"}, config.MACs(), match)
+	}
+}

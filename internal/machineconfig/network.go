@@ -22,6 +22,21 @@ func vlans(device *v1alpha1.Device) []*v1alpha1.Vlan {
 // Addresses are the static addresses of all links, without virtual ones. An address without a prefix length is a whole
 // one.
 func (c *Config) Addresses() []netip.Prefix {
+	addresses := DeviceAddresses(c.devices())
+
+	for _, link := range c.Provider.NetworkCommonLinkConfigs() {
+		for _, address := range link.Addresses() {
+			if address.Address().IsValid() {
+				addresses = append(addresses, address.Address())
+			}
+		}
+	}
+
+	return addresses
+}
+
+// DeviceAddresses are the static addresses of devices, as Addresses has them.
+func DeviceAddresses(devices []*v1alpha1.Device) []netip.Prefix {
 	var addresses []netip.Prefix
 
 	add := func(text string) {
@@ -32,7 +47,11 @@ func (c *Config) Addresses() []netip.Prefix {
 		}
 	}
 
-	for _, device := range c.devices() {
+	for _, device := range devices {
+		if device == nil {
+			continue
+		}
+
 		for _, address := range device.Addresses() {
 			add(address)
 		}
@@ -40,14 +59,6 @@ func (c *Config) Addresses() []netip.Prefix {
 		for _, vlan := range vlans(device) {
 			for _, address := range vlan.Addresses() {
 				add(address)
-			}
-		}
-	}
-
-	for _, link := range c.Provider.NetworkCommonLinkConfigs() {
-		for _, address := range link.Addresses() {
-			if address.Address().IsValid() {
-				addresses = append(addresses, address.Address())
 			}
 		}
 	}
@@ -261,7 +272,7 @@ func (c *Config) MACs() []string {
 		}
 
 		for _, match := range selectorMAC.FindAllStringSubmatch(text, -1) {
-			macs = append(macs, host.MAC(match[1]+match[2]))
+			macs = append(macs, host.MAC(match[1]+match[2]+match[3]))
 		}
 	}
 
@@ -297,9 +308,15 @@ func distinct(texts []string) []string {
 	return slices.DeleteFunc(slices.Compact(texts), func(text string) bool { return text == "" })
 }
 
-// selectorMAC finds an address compared with a link's: mac(link.permanent_addr) == "…" or glob("…",
-// mac(link.hardware_addr)).
-var selectorMAC = pattern.New(`mac\(link\.(?:permanent|hardware)_addr\) == "([^"]*)"|glob\("([^"]*)", mac\(link\.(?:permanent|hardware)_addr\)\)`)
+// selectorMAC finds an address compared with a link's, in whichever of these ways and quotes:
+// mac(link.permanent_addr) == "…", "…" == mac(link.permanent_addr), glob("…", mac(link.hardware_addr)).
+var selectorMAC = pattern.New(selectedAddr + `\s*==\s*` + quotedText + `|` + quotedText + `\s*==\s*` + selectedAddr +
+	`|glob\(\s*` + quotedText + `\s*,\s*` + selectedAddr)
+
+const (
+	selectedAddr = `mac\(\s*link\.(?:permanent|hardware)_addr\s*\)`
+	quotedText   = `["']([^"']*)["']`
+)
 
 func selectorMACs(selector *v1alpha1.NetworkDeviceSelector) []string {
 	if selector == nil {

@@ -40,6 +40,7 @@ type Run struct {
 
 	workspace *workspace.Workspace
 	observer  *observe.Observer
+	finder    finder
 	// gate is the way of every change to a node or a file.
 	gate gate.Gate
 	lock clusterLock
@@ -52,7 +53,21 @@ type Run struct {
 func New(ctx context.Context, settings *settings.Settings, environ []string, recorder *report.Recorder,
 	log zerolog.Logger, clk clock.Clock) (*Run, error) {
 	files := workspace.New(ctx, settings, environ)
-	if err := files.Load(); err != nil {
+
+	return newRun(files, files.Load, recorder, log, clk)
+}
+
+// NewAnywhere starts a run that may do without a cluster: where no file declares one, it has no nodes.
+func NewAnywhere(ctx context.Context, settings *settings.Settings, environ []string, recorder *report.Recorder,
+	log zerolog.Logger, clk clock.Clock) (*Run, error) {
+	files := workspace.New(ctx, settings, environ)
+
+	return newRun(files, files.LoadAny, recorder, log, clk)
+}
+
+func newRun(files *workspace.Workspace, load func() error, recorder *report.Recorder, log zerolog.Logger,
+	clk clock.Clock) (*Run, error) {
+	if err := load(); err != nil {
 		return nil, err
 	}
 
@@ -63,10 +78,11 @@ func New(ctx context.Context, settings *settings.Settings, environ []string, rec
 		Log:        log,
 		NewSecrets: clustersecrets.New,
 		workspace:  files,
-		observer:   observe.New(&files.Contents, clk),
-		gate:       gate.New(settings.DryRun),
+		gate:       gate.New(files.Settings.DryRun),
 		lock:       clusterLock{workspace: files, clock: clk, log: log},
 	}
+
+	run.observer = observe.New(&files.Contents, clk, run.lookFor)
 
 	return run, run.checkNames()
 }

@@ -125,8 +125,16 @@ func Key(text string) string {
 	return strings.ToLower(strings.TrimSuffix(text, "."))
 }
 
-// MAC is a hardware address of six octets, in lower case with colons; empty for anything else.
+// bareMAC is a hardware address without anything between its digits.
+var bareMAC = pattern.New(`^[0-9A-Fa-f]{12}$`)
+
+// MAC is a hardware address of six octets, in lower case with colons, however it is written: with colons, dashes or
+// Cisco's dots, or nothing but digits. Empty for anything else.
 func MAC(text string) string {
+	if bareMAC.MatchString(text) {
+		text = text[:4] + "." + text[4:8] + "." + text[8:]
+	}
+
 	mac, err := net.ParseMAC(text)
 	if err != nil || len(mac) != 6 {
 		return ""

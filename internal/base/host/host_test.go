@@ -103,6 +103,10 @@ func TestMAC(t *testing.T) {
 	t.Parallel()
 
 	require.Equal(t, "02:00:5e:10:00:01", host.MAC("02-00-5E-10-00-01"))
+	require.Equal(t, "02:00:5e:10:00:01", host.MAC("0200.5E10.0001"))
+	require.Equal(t, "02:00:5e:10:00:01", host.MAC("02005E100001"))
+	require.Empty(t, host.MAC("02005E10000"))
+	require.Empty(t, host.MAC("02005E10000g"))
 	require.Empty(t, host.MAC("02:00:5e:*"))
 	require.Empty(t, host.MAC("02:00:5e:10:00:01:02:03"))
 }

@@ -20,12 +20,14 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig/generate"
 )
 
-// examples are this repository's clusters of different shapes.
+// examples are this repository's clusters of different shapes, and the profile that people are shown.
 func examples(t *testing.T) []string {
 	t.Helper()
 
 	folders, err := filepath.Glob(filepath.Join("..", "..", "..", "testdata", "clusters", "*"))
 	require.NoError(t, err)
+
+	folders = append(folders, filepath.Join("..", "..", "..", "examples", "profile"))
 	require.Len(t, folders, len(sizes))
 
 	return folders
@@ -146,6 +148,7 @@ var sizes = map[string]int{
 	"small-boards":  16,
 	"remote-worker": 5, "full-names": 4, "patches-that-delete": 5, "anchors": 5, "bonds-by-selector": 5, "one-alone": 1,
 	"sixteen-boards": 16, "all-by-patch": 4, "ipv6-routed": 4, "variables": 4,
+	"profile": 4,
 }
 
 func expectations(t *testing.T, name string) []expected {

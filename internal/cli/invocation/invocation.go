@@ -12,12 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/term"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/discover/leases"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 	"github.com/talos-mage/talos-mage/internal/steps/workspace"
@@ -202,7 +204,12 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 		return i.failure(ctx, "verifyNodes", err)
 	}
 
-	rows, silent := steps.ProbeMachines(ctx, loaded, machines)
+	found, err := leases.Read(nil, leases.Path(loaded.TalosDir))
+	if err != nil {
+		return i.failure(ctx, "verifyNodes", workspace.BadInput(err))
+	}
+
+	rows, silent := steps.ProbeMachines(ctx, loaded, found, machines)
 	if ctx.Err() != nil {
 		return i.failure(ctx, "verifyNodes", context.Cause(ctx))
 	}
@@ -251,35 +258,47 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 		return nil, nil, i.badInput(err)
 	}
 
-	timepiece := clock.Scaled(loaded.ClockScale)
 	planned := list(loaded)
+	run, failure := i.open(ctx, target, loaded, len(planned) > 1, steps.New)
+
+	return run, planned, failure
+}
+
+// opener starts a run.
+type opener func(context.Context, *settings.Settings, []string, *report.Recorder, zerolog.Logger,
+	clock.Clock) (*steps.Run, error)
+
+// open opens the report of a run, and starts the run with it.
+func (i Invocation) open(ctx context.Context, target string, loaded *settings.Settings, brief bool,
+	open opener) (*steps.Run, *Failure) {
+	timepiece := clock.Scaled(loaded.ClockScale)
 
 	options := i.consoleOptions(loaded, timepiece)
-	options.Brief = len(planned) > 1
+	options.Brief = brief
 	console := report.NewConsole(options)
 
 	sinks, err := i.sinks(loaded, console)
 	if err != nil {
 		_ = console.Close()
 
-		return nil, nil, i.badInput(err)
+		return nil, i.badInput(err)
 	}
 
 	recorder := report.NewRecorder(time.Now, sinks...)
 	recorder.Reword = i.hint
 
-	run, err := steps.New(ctx, loaded, i.Environ, recorder, console.Logger(), timepiece)
+	run, err := open(ctx, loaded, i.Environ, recorder, console.Logger(), timepiece)
 	if err != nil {
 		_ = console.Close()
 
 		if ctx.Err() != nil {
-			return nil, nil, i.failure(ctx, target, err)
+			return nil, i.failure(ctx, target, err)
 		}
 
-		return nil, nil, i.badInput(err)
+		return nil, i.badInput(err)
 	}
 
-	return run, planned, nil
+	return run, nil
 }
 
 // sinks are what receives the run's events: the console, the log, and the file that was asked for.

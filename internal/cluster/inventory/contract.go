@@ -20,6 +20,13 @@ func (c *Cluster) readContract(setting string) {
 		return
 	}
 
+	if locked, ok := c.Talconfig.Variables.Locked(talconfig.ContractVariable); ok && setting == "" {
+		c.Talconfig.RefuseLocked(talconfig.ContractVariable, locked,
+			"set TALOS_CONTRACT, or have talosContract in a talenv.yaml that is not encrypted")
+
+		return
+	}
+
 	named, source, place := setting, c.Talconfig.Source, yamlfile.PlaceOf(c.Talconfig.Root, "talosVersion")
 
 	if declared, ok := c.Talconfig.Variables.Declared(talconfig.ContractVariable); ok && setting == "" {

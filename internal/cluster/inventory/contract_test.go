@@ -10,6 +10,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
 // The form of machine configs is the setting's, else that of talenv.yaml, else the usual one; nothing is inferred.
@@ -58,6 +59,65 @@ func TestContract(t *testing.T) {
 			require.Len(t, mistakes, 1, err)
 			require.Equal(t, test.mistake, mistakes[0].Error())
 			require.Equal(t, test.next, mistakes[0].Next)
+		})
+	}
+}
+
+// A contract that can't be read is not taken for none: the form would be another than the one that is declared.
+func TestAContractThatIsEncrypted(t *testing.T) {
+	t.Parallel()
+
+	const (
+		encrypted = "talosContract: ENC[AES256_GCM,data:x]\nsops: {mac: x}\n"
+		plain     = "talosContract: v1.14\n"
+		unread    = "variable talosContract is encrypted and was not read"
+	)
+
+	problem := diagnosis.NewProblem(diagnosis.ProgramMissing, "sops is missing", "install sops")
+
+	for name, test := range map[string]struct {
+		talenv, sopsTalenv, setting string
+		decrypt                     func(string, []byte) ([]byte, error)
+		contract                    string
+		mistakes                    []string
+	}{
+		"without a key": {talenv: encrypted, mistakes: []string{"talenv.yaml:1:16: " + unread}},
+		"without sops": {talenv: encrypted, decrypt: func(string, []byte) ([]byte, error) { return nil, problem },
+			mistakes: []string{"talenv.yaml: sops is missing", "talenv.yaml:1:16: " + unread}},
+		"decrypted": {talenv: encrypted, contract: "v1.14",
+			decrypt: func(string, []byte) ([]byte, error) { return []byte(plain), nil }},
+		"told by the setting": {talenv: encrypted, setting: "v1.13", contract: "v1.13"},
+		"told in a file before it": {talenv: plain, sopsTalenv: encrypted,
+			mistakes: []string{"talenv.sops.yaml:1:16: " + unread}},
+		"told in a file after it": {talenv: encrypted, sopsTalenv: plain, contract: "v1.14"},
+		"another variable":        {talenv: "TOKEN: ENC[AES256_GCM,data:x]\nsops: {mac: x}\n", contract: "v1.13"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			dir := t.TempDir()
+			for file, text := range map[string]string{"talenv.yaml": test.talenv, "talenv.sops.yaml": test.sopsTalenv,
+				"talconfig.yaml": "clusterName: lab\ntalosVersion: v1.14.1\nkubernetesVersion: v1.36.0\n" +
+					"endpoint: https://192.0.2.11:6443\nnodes:\n" +
+					"  - {hostname: cp1, ipAddress: 192.0.2.11, controlPlane: true, installDisk: /dev/vda}\n"} {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+			}
+
+			cluster, err := inventory.Load(inventory.Options{TalosDir: dir, Contract: test.setting,
+				Files: reading.New(dir, test.decrypt)})
+			if test.mistakes == nil {
+				require.NoError(t, err)
+				require.Equal(t, test.contract, cluster.Contract.String())
+
+				return
+			}
+
+			var told []string
+			for _, mistake := range yamlfile.Errors(err) {
+				told = append(told, mistake.Error())
+			}
+
+			require.Equal(t, test.mistakes, told)
 		})
 	}
 }

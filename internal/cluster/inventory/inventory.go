@@ -45,6 +45,8 @@ type Cluster struct {
 	// Files are those that it was read from, and others that a run asks for.
 	Files *reading.Files
 
+	// nodesFile may name hardware addresses too.
+	nodesFile string
 	// environ are variables, as NAME=value.
 	environ []string
 }
@@ -59,6 +61,8 @@ type Node struct {
 	Role           Role
 	// Address is the declared address: an IP or a DNS name, never with a port.
 	Address string
+	// Network is Address with the length of its network's prefix; invalid where no file tells it.
+	Network netip.Prefix
 	// ConfigFile is the path of the machine config that this node gets.
 	ConfigFile string
 	// InstallDisk is the declared device path; DiskSelector the declared selector, as text for people.
@@ -77,6 +81,9 @@ type Node struct {
 	// Position of the node's entry in Source.
 	Line, Column int
 }
+
+// DeclaresMachine reports whether the files say which machine the node is.
+func (n *Node) DeclaresMachine() bool { return len(n.MACs) > 0 || n.UUID != "" }
 
 // Role is the machine type as the inventory declares it.
 type Role = machine.Type

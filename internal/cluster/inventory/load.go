@@ -39,6 +39,8 @@ type Options struct {
 	ConfigDir string
 	// Contract names the form of machine configs, over what the files say; empty leaves it to them.
 	Contract string
+	// NodesFile is the path of a nodes.yaml, which may name the machines' hardware addresses; empty for none.
+	NodesFile string
 	// Environ are NAME=value pairs for variables, as os.Environ gives them.
 	Environ []string
 	// Files are what the run has read so far; nil for nothing yet.
@@ -93,14 +95,14 @@ func inspectTalconfig(options Options) (*Cluster, error) {
 
 	cluster.learnFromConfigs()
 
-	return cluster, cluster.Talconfig.Err()
+	return cluster, diagnosis.Join(cluster.Talconfig.Err(), cluster.learnFromNodesFile())
 }
 
 // clusterOf is the cluster that a talconfig.yaml declares.
 func clusterOf(read *talconfig.Reading, options Options) *Cluster {
 	reader := &reader{Reading: read, cluster: &Cluster{
 		Source: filepath.Join(options.TalosDir, TalconfigName), ConfigDir: options.ConfigDir, Files: options.Files,
-		Talconfig: read,
+		Talconfig: read, nodesFile: options.NodesFile,
 	}}
 
 	if read.Config != nil {
@@ -118,13 +120,15 @@ func (c *Cluster) Renewed() *Cluster {
 
 	if c.Profile != nil {
 		renewed = clusterOfProfile(c.Profile, c.Source, c.ConfigDir)
-		renewed.Files, renewed.environ = c.Files, c.environ
+		renewed.Files, renewed.nodesFile, renewed.environ = c.Files, c.nodesFile, c.environ
 	} else {
-		renewed = clusterOf(c.Talconfig, Options{TalosDir: filepath.Dir(c.Source), ConfigDir: c.ConfigDir, Files: c.Files})
+		renewed = clusterOf(c.Talconfig, Options{TalosDir: filepath.Dir(c.Source), ConfigDir: c.ConfigDir,
+			NodesFile: c.nodesFile, Files: c.Files})
 	}
 
 	renewed.Contract = c.Contract
 	renewed.learnFromConfigs()
+	_ = renewed.learnFromNodesFile() // the same file was read without a mistake
 
 	return renewed
 }
@@ -291,6 +295,7 @@ func (r *reader) readNode(place *yaml.Node, config *talconfig.Config, declared t
 		node := shared
 		node.Address = address
 		node.Name = declared.Hostname
+		node.Network = networkAmong(machineconfig.DeviceAddresses(interfaces), address)
 
 		if len(addresses) > 1 {
 			node.Name += "[" + address + "]"
@@ -334,6 +339,19 @@ func (r *reader) readAddresses(place *yaml.Node, declared talconfig.Node) []stri
 	}
 
 	return addresses
+}
+
+// networkAmong is the one of a machine's addresses that it is known by, with its prefix length; invalid if that is not
+// told.
+func networkAmong(static []netip.Prefix, address string) netip.Prefix {
+	at := slices.IndexFunc(static, func(prefix netip.Prefix) bool {
+		return prefix.Addr().String() == host.Key(address) && !prefix.IsSingleIP()
+	})
+	if at < 0 {
+		return netip.Prefix{}
+	}
+
+	return static[at]
 }
 
 func nodeLabel(declared talconfig.Node) string {
@@ -446,6 +464,10 @@ func (c *Cluster) learnFromConfigs() {
 
 		if len(node.MACs) == 0 {
 			node.MACs = config.MACs()
+		}
+
+		if !node.Network.IsValid() {
+			node.Network = networkAmong(config.Addresses(), node.Address)
 		}
 
 		if len(node.VIPs) == 0 {

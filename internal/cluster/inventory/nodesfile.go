@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -79,4 +80,69 @@ func readMachines(s yamlfile.Source, root *yaml.Node) []Machine {
 	}
 
 	return machines
+}
+
+// learnFromNodesFile takes hardware addresses from nodes.yaml, `.nodes[].mac_addr`, for nodes of which nothing else
+// names any, by name or address. All else in that file belongs to whatever made the machines, and is passed over.
+func (c *Cluster) learnFromNodesFile() error {
+	if c.nodesFile == "" {
+		return nil
+	}
+
+	file := c.Files.Open(c.nodesFile)
+	if file.Err != nil {
+		return nil //nolint:nilerr // who asks for the file itself is told
+	}
+
+	broken := yamlfile.Source{Shown: file.Shown, Mistakes: &yamlfile.Mistakes{}} // for who reads all of the file
+	source := nodesSource{yamlfile.Source{Shown: file.Shown, Mistakes: &yamlfile.Mistakes{}}}
+
+	list := yamlfile.Field(broken.Parse(file.Data), "nodes")
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return nil
+	}
+
+	for _, entry := range list.Content {
+		mac := source.mac(entry)
+		if mac == "" {
+			continue
+		}
+
+		for _, node := range c.Nodes {
+			if len(node.MACs) == 0 && isEntryOf(node, entry) {
+				node.MACs = []string{mac}
+			}
+		}
+	}
+
+	return source.Err()
+}
+
+// nodesSource is a nodes.yaml whose hardware addresses are read.
+type nodesSource struct{ yamlfile.Source }
+
+// mac is an entry's hardware address; empty if it has none, or one that is none.
+func (s nodesSource) mac(entry *yaml.Node) string {
+	value := yamlfile.Field(entry, "mac_addr")
+	if value == nil || value.Kind == yaml.ScalarNode && value.Value == "" {
+		return ""
+	}
+
+	mac := host.MAC(value.Value)
+	if mac == "" {
+		s.At(value, diagnosis.FileValue, "\"mac_addr\": %q is no MAC address, as 02:00:5e:10:00:01", value.Value)
+	}
+
+	return mac
+}
+
+// isEntryOf reports whether an entry of nodes.yaml is about a node: it has its name or, without one, its address.
+func isEntryOf(node *Node, entry *yaml.Node) bool {
+	if name := yamlfile.Field(entry, "name"); name != nil && name.Value != "" {
+		return strings.EqualFold(name.Value, node.Name) || strings.EqualFold(name.Value, node.Hostname)
+	}
+
+	address := yamlfile.Field(entry, "address")
+
+	return address != nil && address.Value != "" && host.Key(address.Value) == host.Key(node.Address)
 }

@@ -27,10 +27,10 @@ func loadProfile(options Options) (*Cluster, error) {
 	}
 
 	cluster := clusterOfProfile(declared, path, configDir)
-	cluster.Files, cluster.environ = options.Files, options.Environ
+	cluster.Files, cluster.nodesFile, cluster.environ = options.Files, options.NodesFile, options.Environ
 	cluster.learnFromConfigs()
 
-	return cluster, nil
+	return cluster, cluster.learnFromNodesFile()
 }
 
 // clusterOfProfile is the cluster that a profile declares.
@@ -70,6 +70,7 @@ func profileNode(declared *profile.Profile, machine profile.Machine, dir string)
 		Hostname:    machine.Name,
 		Role:        machine.Role,
 		Address:     machine.Address.Addr().String(),
+		Network:     machine.Address,
 		ConfigFile:  filepath.Join(dir, declared.ConfigFile(machine)),
 		InstallDisk: declared.InstallDisk,
 		UUID:        machine.UUID,

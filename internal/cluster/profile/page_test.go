@@ -2,7 +2,6 @@ package profile
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -14,42 +13,14 @@ import (
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
-const example = `# yaml-language-server: $schema=https://raw.githubusercontent.com/talos-mage/talos-mage/main/docs/schemas/cluster.schema.json
-name: lab
-network:
-  api_endpoint: 192.0.2.10
-  pod_cidr: 10.244.0.0/16
-  service_cidr: 10.96.0.0/12
-  gateway: 192.0.2.1
-talos:
-  version: 1.14.1
-  contract: v1.14
-  kubernetes_version: 1.37.0
-  factory:
-    schematic_id: ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515
-  vip: {interface: ens18, ip: 192.0.2.10}
-  config_dir: clusterconfig
-  patches_dir: patches
-  secrets_file: secrets.yaml
-nodes:
-  controlplane:
-    assignments:
-      - {name: cp1, ip: 192.0.2.11, mac: "02:00:5e:10:00:01", vmid: 101}
-      - {name: cp2, ip: 192.0.2.12, mac: "02:00:5e:10:00:02", vmid: 102}
-      - {name: cp3, ip: 192.0.2.13, mac: "02:00:5e:10:00:03", vmid: 103}
-  workers:
-    assignments:
-      - {name: w1, ip: 192.0.2.21, interface: ens18, vmid: 111}
-regenerate_secrets: false
-`
-
 const introduction = `# Cluster profiles
 
 <!-- Made from internal/cluster/profile: go test ./internal/cluster/profile -update -->
 
 A ` + "`cluster.yaml`" + ` in TALOS_DIR describes a cluster in one file. It replaces calls of ` + "`talosctl gen config`" + `, and of ` + "`talosctl apply-config`" + ` with
 a patch for each node. ` + "`mage config:generate`" + ` makes the configs, and the recipe does the rest. If the folder also has a talconfig.yaml, that
-one is read, unless CLUSTER_SOURCE=profile.
+one is read, unless CLUSTER_SOURCE=profile. This one is [in the examples](../examples/profile/cluster.yaml), with
+its patches:
 
 `
 
@@ -107,11 +78,11 @@ assignment, unless it looks like a misspelt one. Elsewhere every unknown key is 
 func TestPageOfTheProfile(t *testing.T) {
 	t.Parallel()
 
-	path := filepath.Join(t.TempDir(), FileName)
-	require.NoError(t, os.WriteFile(path, []byte(example), 0o600))
-
-	_, err := Read(reading.New("", nil).Open(path), "")
+	file := reading.New("", nil).Open(filepath.Join("..", "..", "..", "examples", "profile", FileName))
+	_, err := Read(file, "")
 	require.NoError(t, err)
+
+	example := string(file.Data)
 
 	indented := "    " + strings.ReplaceAll(strings.TrimSuffix(example, "\n"), "\n", "\n    ") + "\n"
 	table := "| key | needed | meaning |\n|---|---|---|\n" + strings.Join(rows("", reflect.TypeFor[keys]()), "")

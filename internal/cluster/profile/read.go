@@ -411,7 +411,7 @@ func (r *reader) readMachine(used map[string]*yaml.Node, role machine.Type, plac
 
 	if declared.MAC != "" {
 		if node.MAC = host.MAC(declared.MAC); node.MAC == "" {
-			r.bad(at("mac"), "%q is no MAC address, as 02:00:5e:10:00:01", declared.MAC)
+			r.bad(at("mac"), "%q is no MAC address, as 02:00:5e:10:00:01 or 0200.5e10.0001", declared.MAC)
 		}
 
 		r.claim(used, at("mac"), "MAC address", node.MAC)

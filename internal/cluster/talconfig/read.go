@@ -61,7 +61,7 @@ func (r *Reading) decode() {
 			}
 		}
 
-		r.List = append(r.List, r.Variables.sealed...)
+		r.addSealed()
 	}
 
 	r.Check("the file", r.Root, reflect.TypeFor[Config]())
@@ -78,4 +78,21 @@ func (r *Reading) decode() {
 
 	r.Config = &Config{}
 	into.Decode(r.Root, r.Config)
+}
+
+// RefuseLocked adds the mistake of a variable that could not be decrypted, and why.
+func (r *Reading) RefuseLocked(name string, locked Declaration, next string) {
+	mistake := locked.Mistake(locked.Value, diagnosis.FileVariable, "variable %s is encrypted and was not read", name)
+	mistake.Next = next
+	r.Add(mistake)
+	r.addSealed()
+}
+
+// addSealed adds why files of variables could not be decrypted.
+func (r *Reading) addSealed() {
+	for _, mistake := range r.Variables.sealed {
+		if !slices.Contains(r.List, mistake) {
+			r.Add(mistake)
+		}
+	}
 }

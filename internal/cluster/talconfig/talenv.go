@@ -19,11 +19,14 @@ var talenvFiles = []string{"talenv.yaml", "talenv.sops.yaml", "talenv.yml", "tal
 // A file that sops encrypted and that can't be decrypted is no mistake as long as no variable is missing.
 func ReadVariables(files *reading.Files, folder string, environ []string, mistakes *yamlfile.Mistakes) Variables {
 	values := map[string]string{}
-	variables := Variables{declared: map[string]Declaration{}, Lookup: func(name string) (string, bool) {
-		value, set := values[name]
+	variables := Variables{
+		declared: map[string]Declaration{}, locked: map[string]Declaration{},
+		Lookup: func(name string) (string, bool) {
+			value, set := values[name]
 
-		return value, set
-	}}
+			return value, set
+		},
+	}
 
 	for _, entry := range environ {
 		if name, value, found := strings.Cut(entry, "="); found {
@@ -71,6 +74,8 @@ func (v Variables) read(source yamlfile.Source, data []byte, values map[string]s
 
 		return true
 	case yamlfile.Field(root, "sops") != nil:
+		v.lock(source, root)
+
 		return false
 	}
 
@@ -85,6 +90,7 @@ func (v Variables) read(source yamlfile.Source, data []byte, values map[string]s
 
 		values[key.Value] = value.Value
 		v.declared[key.Value] = Declaration{source, value}
+		delete(v.locked, key.Value)
 
 		if value.Tag == "!!null" {
 			values[key.Value] = ""
@@ -92,4 +98,11 @@ func (v Variables) read(source yamlfile.Source, data []byte, values map[string]s
 	}
 
 	return true
+}
+
+// lock notes the variables of an encrypted file: sops leaves their names readable.
+func (v Variables) lock(source yamlfile.Source, root *yaml.Node) {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		v.locked[root.Content[i].Value] = Declaration{source, root.Content[i+1]}
+	}
 }

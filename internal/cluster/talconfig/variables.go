@@ -22,6 +22,8 @@ type Variables struct {
 
 	// declared are where files of variables have them.
 	declared map[string]Declaration
+	// locked are where files that could not be decrypted have them.
+	locked map[string]Declaration
 	// sealed are those reasons as mistakes, for whom a variable is missing.
 	sealed []*yamlfile.Error
 	// foreign is set for texts that belong to others.
@@ -43,6 +45,13 @@ func (v Variables) Declared(name string) (Declaration, bool) {
 	declared, known := v.declared[name]
 
 	return declared, known
+}
+
+// Locked is a variable of a file that could not be decrypted; false if none of those has it, or a later file tells it.
+func (v Variables) Locked(name string) (Declaration, bool) {
+	locked, known := v.locked[name]
+
+	return locked, known
 }
 
 // LookupFailure says why a variable has no value.

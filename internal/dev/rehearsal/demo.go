@@ -37,6 +37,7 @@ func Demo(ctx context.Context,
 	cluster, err := labcluster.New(filepath.Join(folder, "talos"), labcluster.Options{
 		Name:         "demo",
 		TalosVersion: version,
+		Contract:     labcluster.OwnForm(version),
 		LabOptions:   emulator.LabOptions{TimeScale: labcluster.DemoScale},
 	})
 	if err != nil {

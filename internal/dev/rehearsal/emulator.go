@@ -76,7 +76,7 @@ func startRehearsal(talosDir, scenarioFile, talosVersion *string, scale *float64
 		return nil, err
 	}
 
-	options := labcluster.Options{Name: "lab", TalosVersion: version,
+	options := labcluster.Options{Name: "lab", TalosVersion: version, Contract: labcluster.OwnForm(version),
 		LabOptions: emulator.LabOptions{TimeScale: labcluster.DemoScale}}
 	made := &rehearsal{}
 

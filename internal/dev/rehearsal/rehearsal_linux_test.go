@@ -56,14 +56,54 @@ func TestACopyOnLoopbackIsAFullRehearsal(t *testing.T) {
 	sed := substitution.FindSubmatch(page)
 	require.NotNil(t, sed, "the page does not say how")
 
-	// Several runs of this test may share the computer.
-	network := fmt.Sprintf("127.%d.%d.", 1+os.Getpid()/250%250, 1+os.Getpid()%250)
 	require.Regexp(t, `^127\.\d+\.\d+\.$`, string(sed[2]))
 
 	folder := t.TempDir()
-	copied := regexp.MustCompile(string(sed[1])).ReplaceAllString(ownNetwork, network)
+	copied := regexp.MustCompile(string(sed[1])).ReplaceAllString(ownNetwork, loopback(1))
 	require.NotContains(t, copied, "192.168")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "talconfig.yaml"), []byte(copied), 0o600))
+
+	environ := rehearse(t, folder)
+
+	for _, pair := range environ {
+		if name, path, _ := strings.Cut(pair, "="); name == "KUBECONFIG" {
+			require.FileExists(t, path)
+			require.NotContains(t, path, folder, "it is not the user's own")
+		}
+	}
+
+	require.Contains(t, environ, "TALOS_DIR="+folder)
+}
+
+// The profile that people are shown makes a healthy cluster of Talos 1.14, with configs in its documents.
+func TestTheExampleProfileIsBroughtUp(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	require.NoError(t, os.CopyFS(folder, os.DirFS(filepath.Join("..", "..", "..", "examples", "profile"))))
+
+	path := filepath.Join(folder, "cluster.yaml")
+	profile, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(profile), "contract: v1.14")
+	require.NoError(t, os.WriteFile(path, bytes.ReplaceAll(profile, []byte("192.0.2."), []byte(loopback(2))), 0o600))
+
+	rehearse(t, folder)
+
+	worker, err := os.ReadFile(filepath.Join(folder, "clusterconfig", "lab-w1.yaml"))
+	require.NoError(t, err)
+	require.Contains(t, string(worker), "kind: KubeletConfig")
+	require.Contains(t, string(worker), "topology.kubernetes.io/zone: rack-1")
+}
+
+// loopback is a network of one of this file's tests, as several runs of them may share the computer.
+func loopback(test int) string {
+	return fmt.Sprintf("127.%d.%d.", 1+(os.Getpid()*2+test)/250%250, 1+(os.Getpid()*2+test)%250)
+}
+
+// rehearse brings up the cluster of a folder, and returns the environment that led to its nodes.
+func rehearse(t *testing.T, folder string) []string {
+	t.Helper()
 
 	scale := float64(labcluster.TestScale)
 	made, err := startRehearsal(&folder, nil, nil, &scale)
@@ -82,12 +122,5 @@ func TestACopyOnLoopbackIsAFullRehearsal(t *testing.T) {
 	failure := call.Execute(ctx, "talos", nil, steps.Talos)
 	require.Nil(t, failure, "%s", &output)
 
-	for _, pair := range made.environ {
-		if name, path, _ := strings.Cut(pair, "="); name == "KUBECONFIG" {
-			require.FileExists(t, path)
-			require.NotContains(t, path, folder, "it is not the user's own")
-		}
-	}
-
-	require.Contains(t, made.environ, "TALOS_DIR="+folder)
+	return made.environ
 }

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/discover/leases"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -32,6 +35,8 @@ type Contents struct {
 	Configs map[string]*machineconfig.Config
 	// Credentials come from the talosconfig; nil without one.
 	Credentials *talos.Credentials
+	// Leases are where earlier searches found machines, as far as that was kept.
+	Leases leases.Leases
 }
 
 // Workspace is a cluster's files, each opened once, and what was read of them.
@@ -64,8 +69,22 @@ func (w *Workspace) Load() error {
 		return err
 	}
 
+	if w.Leases, err = leases.Read(w.Files, leases.Path(w.Settings.TalosDir)); err != nil {
+		return BadInput(err)
+	}
+
 	w.Settings.MoveConfigDir(cluster.ConfigDir)
 	return w.take(cluster)
+}
+
+// LoadAny is Load for who can do without nodes: where no file declares a cluster, it has none.
+func (w *Workspace) LoadAny() error {
+	err := w.Load()
+	if errors.Is(err, fs.ErrNotExist) {
+		return w.take(&inventory.Cluster{ConfigDir: w.Settings.ClusterConfigDir, Files: w.Files})
+	}
+
+	return err
 }
 
 // Reload takes up what the configs step has made: machine configs say more about a cluster than its talconfig.
@@ -99,6 +118,7 @@ func (w *Workspace) inventoryOptions() inventory.Options {
 		Source:    inventory.Kind(w.Settings.ClusterSource),
 		ConfigDir: w.Settings.ClusterConfigDir,
 		Contract:  w.Settings.TalosContract,
+		NodesFile: filepath.Join(w.Settings.RootDir, "nodes.yaml"),
 		Environ:   w.Environ,
 		Files:     w.Files,
 	}

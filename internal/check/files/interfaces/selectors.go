@@ -202,7 +202,7 @@ func neverAMAC(pattern string) string {
 		return "MAC addresses are compared in lower case"
 	case !macPattern.MatchString(pattern):
 		return "MAC addresses have hexadecimal digits and colons"
-	case !strings.Contains(pattern, "*") && host.MAC(pattern) == "":
+	case !strings.Contains(pattern, "*") && host.MAC(pattern) != pattern:
 		return "a MAC address has six parts of two digits"
 	default:
 		return ""

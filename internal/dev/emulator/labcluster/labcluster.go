@@ -17,6 +17,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
+	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/dev/clusterfiles"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 )
@@ -149,6 +150,17 @@ func (o Options) withDefaults() Options {
 	}
 
 	return o
+}
+
+// OwnForm is the form that a release of Talos brought, which the files of a new cluster name in plain sight; empty for
+// no release.
+func OwnForm(talosVersion string) string {
+	form, err := release.Minor(talosVersion)
+	if err != nil {
+		return ""
+	}
+
+	return form.String()
 }
 
 func count(asked int) int {
