@@ -27,14 +27,14 @@ func (d Discovery) Table(width int) string {
 
 // rows are the table's cells, header first.
 func (d Discovery) rows() [][]string {
-	rows := [][]string{{"ADDRESS", "STATE", "VERSION", "MAC", "HOSTNAME", "UUID", "SERIAL", "BOOT", "DISKS", "ALSO AT",
+	rows := [][]string{{"ADDRESS", "STATE", "VERSION", "HOSTNAME", "MAC", "ALSO AT", "UUID", "SERIAL", "BOOT", "DISKS",
 		"FINGERPRINT", "CERTIFICATE", "WHY NO MORE"}}
 
 	for _, machine := range d.Machines {
 		rows = append(rows, []string{machine.Address().String(), stateOf(machine), dash(machine.Version),
-			dash(strings.Join(machine.MACs, " ")), dash(machine.Hostname), dash(machine.UUID), dash(machine.Serial),
-			dash(bootText(machine)), dash(strings.Join(diskTexts(machine.Disks), ", ")),
-			dash(strings.Join(addressTexts(machine.Addresses[1:]), " ")), dash(machine.Fingerprint),
+			dash(machine.Hostname), dash(strings.Join(machine.MACs, " ")),
+			dash(strings.Join(addressTexts(machine.Addresses[1:]), " ")), dash(machine.UUID), dash(machine.Serial),
+			dash(bootText(machine)), dash(strings.Join(diskTexts(machine.Disks), ", ")), dash(machine.Fingerprint),
 			dash(strings.Join(machine.CertificateNames, " ")), dash(talos.Explain(machine.Err))})
 	}
 
