@@ -116,6 +116,15 @@ func Status(ctx context.Context, node *string) error {
 	return exit(invocation.FromProcess().Status(ctx, overrides{"node": node}.set()))
 }
 
+// Discover finds the machines of some networks that answer as Talos does, and shows what each tells of itself.
+//
+// -cidr names the networks; without it, it is those of the inventory's addresses. -wide asks public ones and large ones
+// too. -format is table or json. docs/discover.md says more.
+func Discover(ctx context.Context, cidr, node, format *string, wide *bool) error {
+	return exit(invocation.FromProcess().Discover(ctx,
+		overrides{"cidr": cidr, "node": node, "format": format, "wide": wide}.set()))
+}
+
 // VerifyNodes shows whether the machines of nodes.yaml, or of the inventory where there is none, answer as Talos nodes.
 func VerifyNodes(ctx context.Context) error {
 	return exit(invocation.FromProcess().VerifyNodes(ctx, overrides{}.set()))

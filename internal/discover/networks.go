@@ -159,6 +159,37 @@ func joined(ranges []Range) Networks {
 	return networks
 }
 
+// String names them, the first few of many.
+func (n Networks) String() string {
+	const most = 3
+
+	var names []string
+	for _, one := range n[:min(len(n), most)] {
+		names = append(names, one.String())
+	}
+
+	if len(n) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), len(n)-most)
+	}
+
+	return strings.Join(names, ", ")
+}
+
+// String is the range as people write it: a network if it is one.
+func (r Range) String() string {
+	if r.First == r.Last {
+		return r.First.String()
+	}
+
+	for bits := range r.First.BitLen() {
+		if network := netip.PrefixFrom(r.First, bits); rangeOf(network) == r {
+			return network.Masked().String()
+		}
+	}
+
+	return r.First.String() + "-" + r.Last.String()
+}
+
 // Size is how many addresses there are.
 func (n Networks) Size() int {
 	total := 0

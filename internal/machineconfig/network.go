@@ -22,6 +22,21 @@ func vlans(device *v1alpha1.Device) []*v1alpha1.Vlan {
 // Addresses are the static addresses of all links, without virtual ones. An address without a prefix length is a whole
 // one.
 func (c *Config) Addresses() []netip.Prefix {
+	addresses := DeviceAddresses(c.devices())
+
+	for _, link := range c.Provider.NetworkCommonLinkConfigs() {
+		for _, address := range link.Addresses() {
+			if address.Address().IsValid() {
+				addresses = append(addresses, address.Address())
+			}
+		}
+	}
+
+	return addresses
+}
+
+// DeviceAddresses are the static addresses of devices, as Addresses has them.
+func DeviceAddresses(devices []*v1alpha1.Device) []netip.Prefix {
 	var addresses []netip.Prefix
 
 	add := func(text string) {
@@ -32,7 +47,11 @@ func (c *Config) Addresses() []netip.Prefix {
 		}
 	}
 
-	for _, device := range c.devices() {
+	for _, device := range devices {
+		if device == nil {
+			continue
+		}
+
 		for _, address := range device.Addresses() {
 			add(address)
 		}
@@ -40,14 +59,6 @@ func (c *Config) Addresses() []netip.Prefix {
 		for _, vlan := range vlans(device) {
 			for _, address := range vlan.Addresses() {
 				add(address)
-			}
-		}
-	}
-
-	for _, link := range c.Provider.NetworkCommonLinkConfigs() {
-		for _, address := range link.Addresses() {
-			if address.Address().IsValid() {
-				addresses = append(addresses, address.Address())
 			}
 		}
 	}

@@ -147,6 +147,34 @@ func TestMachineConfigsOfNoNodeAreNamedAndLeftAlone(t *testing.T) {
 	require.FileExists(t, stale)
 }
 
+// A release that is newer than this program is made configs for, in a form that is known, and it is said what nobody
+// judges.
+func TestConfigsForATalosThatIsNotKnownComeWithAWarning(t *testing.T) {
+	t.Parallel()
+
+	w := withoutTalhelper(t, desk(t))
+	w.seal(t)
+	w.changeTalconfig(t, "talosVersion: ${TALOS_VERSION}", "talosVersion: v1.15.2")
+
+	for setting, form := range map[string]string{"TALOS_CONTRACT=": "v1.13", "TALOS_CONTRACT=v1.14": "v1.14"} {
+		s := w.session(t, setting).succeeds(t, steps.Configs{Replace: true})
+
+		shown := s.out.String()
+		require.Regexp(t, `warning\s+TM310`, shown)
+		require.Contains(t, shown, "talosVersion v1.15.2 is not known here")
+		require.Contains(t, shown, "machine configs have the form of "+form)
+		require.Contains(t, shown, "next: use a Talos from v1.5 to v1.14")
+
+		text := readFile(t, w.ConfigFile("cp1"))
+		require.Equal(t, form == "v1.14", strings.Contains(text, "kind: KubeletConfig"))
+	}
+
+	w.changeTalconfig(t, "talosVersion: v1.15.2", "talosVersion: v1.14.1")
+
+	known := w.session(t).succeeds(t, steps.Configs{Replace: true})
+	require.NotContains(t, known.out.String(), "TM310")
+}
+
 func TestEncryptedVariablesAreReadForInventoryAndConfigs(t *testing.T) {
 	t.Parallel()
 

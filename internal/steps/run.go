@@ -52,7 +52,21 @@ type Run struct {
 func New(ctx context.Context, settings *settings.Settings, environ []string, recorder *report.Recorder,
 	log zerolog.Logger, clk clock.Clock) (*Run, error) {
 	files := workspace.New(ctx, settings, environ)
-	if err := files.Load(); err != nil {
+
+	return newRun(files, files.Load, recorder, log, clk)
+}
+
+// NewAnywhere starts a run that may do without a cluster: where no file declares one, it has no nodes.
+func NewAnywhere(ctx context.Context, settings *settings.Settings, environ []string, recorder *report.Recorder,
+	log zerolog.Logger, clk clock.Clock) (*Run, error) {
+	files := workspace.New(ctx, settings, environ)
+
+	return newRun(files, files.LoadAny, recorder, log, clk)
+}
+
+func newRun(files *workspace.Workspace, load func() error, recorder *report.Recorder, log zerolog.Logger,
+	clk clock.Clock) (*Run, error) {
+	if err := load(); err != nil {
 		return nil, err
 	}
 
@@ -64,7 +78,7 @@ func New(ctx context.Context, settings *settings.Settings, environ []string, rec
 		NewSecrets: clustersecrets.New,
 		workspace:  files,
 		observer:   observe.New(&files.Contents, clk),
-		gate:       gate.New(settings.DryRun),
+		gate:       gate.New(files.Settings.DryRun),
 		lock:       clusterLock{workspace: files, clock: clk, log: log},
 	}
 

@@ -147,7 +147,7 @@ func (s subject) namedDisk(named string) {
 	hint := ""
 
 	if likely := likelyDisk(s.Facts.Disks, named); likely != nil {
-		hint = fmt.Sprintf("; %s exists, %s", devPath(likely), size(likely.TypedSpec().Size))
+		hint = fmt.Sprintf("; %s exists, %s", devPath(likely), Size(likely.TypedSpec().Size))
 	}
 
 	s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s does not exist%s%s\n%s", named, s.waitsForDisk(), hint,

@@ -74,7 +74,7 @@ func (s subject) diskTable(rows []diskRow) string {
 			mark = "* "
 		}
 
-		fmt.Fprintf(writer, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", mark, devPath(row.disk), size(spec.Size),
+		fmt.Fprintf(writer, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", mark, devPath(row.disk), Size(spec.Size),
 			dash(spec.Transport), dash(spec.Model), dash(spec.Serial), dash(s.holds(row.disk)), row.verdict)
 	}
 
@@ -127,7 +127,7 @@ func describeVolume(volume talos.Volume) string {
 
 func describe(disk *block.Disk) string {
 	spec := disk.TypedSpec()
-	parts := []string{size(spec.Size)}
+	parts := []string{Size(spec.Size)}
 
 	for _, part := range []string{spec.Transport, spec.Model, spec.Serial} {
 		if part != "" {
@@ -143,8 +143,8 @@ func devPath(disk *block.Disk) string {
 	return cmp.Or(disk.TypedSpec().DevPath, "/dev/"+disk.Metadata().ID())
 }
 
-// size shows bytes the way disks are sold, in powers of 1000: "40 GB", "1.9 TB".
-func size(bytes uint64) string {
+// Size shows bytes the way disks are sold, in powers of 1000: "40 GB", "1.9 TB".
+func Size(bytes uint64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
 	value, unit := float64(bytes), 0
 

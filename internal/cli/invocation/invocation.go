@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/term"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
@@ -207,35 +208,47 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 		return nil, nil, i.badInput(err)
 	}
 
-	timepiece := clock.Scaled(loaded.ClockScale)
 	planned := list(loaded)
+	run, failure := i.open(ctx, target, loaded, len(planned) > 1, steps.New)
+
+	return run, planned, failure
+}
+
+// opener starts a run.
+type opener func(context.Context, *settings.Settings, []string, *report.Recorder, zerolog.Logger,
+	clock.Clock) (*steps.Run, error)
+
+// open opens the report of a run, and starts the run with it.
+func (i Invocation) open(ctx context.Context, target string, loaded *settings.Settings, brief bool,
+	open opener) (*steps.Run, *Failure) {
+	timepiece := clock.Scaled(loaded.ClockScale)
 
 	options := i.consoleOptions(loaded, timepiece)
-	options.Brief = len(planned) > 1
+	options.Brief = brief
 	console := report.NewConsole(options)
 
 	sinks, err := i.sinks(loaded, console)
 	if err != nil {
 		_ = console.Close()
 
-		return nil, nil, i.badInput(err)
+		return nil, i.badInput(err)
 	}
 
 	recorder := report.NewRecorder(time.Now, sinks...)
 	recorder.Reword = i.hint
 
-	run, err := steps.New(ctx, loaded, i.Environ, recorder, console.Logger(), timepiece)
+	run, err := open(ctx, loaded, i.Environ, recorder, console.Logger(), timepiece)
 	if err != nil {
 		_ = console.Close()
 
 		if ctx.Err() != nil {
-			return nil, nil, i.failure(ctx, target, err)
+			return nil, i.failure(ctx, target, err)
 		}
 
-		return nil, nil, i.badInput(err)
+		return nil, i.badInput(err)
 	}
 
-	return run, planned, nil
+	return run, nil
 }
 
 // sinks are what receives the run's events: the console, the log, and the file that was asked for.

@@ -47,7 +47,10 @@ type Settings struct {
 	BootstrapNode      string    `env:"BOOTSTRAP_NODE" flag:"bootstrapNode" group:"Nodes" doc:"Control plane that etcd is bootstrapped on; the first of the inventory when empty."`
 	AllowAmbiguousDisk bool      `env:"-allowAmbiguousDisk" retired:"ALLOW_AMBIGUOUS_DISK" envDefault:"false" group:"Nodes" doc:"Continue when an install disk selector matches several disks of a node: Talos wipes the first of them."`
 
-	AuditFormat  string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings are written: for people, as one JSON document, or as SARIF 2.1.0 for code-scanning tools."`
+	DiscoverCIDR []string `env:"DISCOVER_CIDR" flag:"cidr" kind:"networks" group:"Nodes" doc:"Where machines are looked for: networks, ranges and addresses, comma separated. When empty, in the networks of the inventory's addresses."`
+	Wide         bool     `env:"-wide" envDefault:"false" group:"Nodes" doc:"Look in networks that are public or larger than a /20, too."`
+
+	AuditFormat  string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings, or the machines that discover finds, are written: for people, as one JSON document, or, of an audit, as SARIF 2.1.0 for code-scanning tools."`
 	AuditProfile string `env:"AUDIT_PROFILE" flag:"profile" envDefault:"files" oneof:"files,interop" group:"Nodes" doc:"Which checks an audit runs: those of the files that a bring-up needs, or those of how Talos, Cilium and the Proxmox VMs are set up for each other."`
 
 	CiliumValues     string   `env:"CILIUM_VALUES" input:"file" kind:"path" group:"Interoperability" doc:"File with Cilium's Helm values, or with its Flux HelmRelease; relative to the working directory. When empty, ROOT_DIR is searched for a HelmRelease."`

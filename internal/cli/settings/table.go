@@ -189,6 +189,8 @@ func (k Knob) Takes() string {
 		}
 
 		return "a " + k.Type
+	case "networks":
+		return "networks, ranges and addresses, comma separated (192.168.1.0/24,10.0.0.10-10.0.0.99)"
 	case "list":
 		return "a comma separated list"
 	case "URLs":

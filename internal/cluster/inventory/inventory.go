@@ -61,6 +61,8 @@ type Node struct {
 	Role           Role
 	// Address is the declared address: an IP or a DNS name, never with a port.
 	Address string
+	// Network is Address with the length of its network's prefix; invalid where no file tells it.
+	Network netip.Prefix
 	// ConfigFile is the path of the machine config that this node gets.
 	ConfigFile string
 	// InstallDisk is the declared device path; DiskSelector the declared selector, as text for people.

@@ -295,6 +295,7 @@ func (r *reader) readNode(place *yaml.Node, config *talconfig.Config, declared t
 		node := shared
 		node.Address = address
 		node.Name = declared.Hostname
+		node.Network = networkAmong(machineconfig.DeviceAddresses(interfaces), address)
 
 		if len(addresses) > 1 {
 			node.Name += "[" + address + "]"
@@ -338,6 +339,19 @@ func (r *reader) readAddresses(place *yaml.Node, declared talconfig.Node) []stri
 	}
 
 	return addresses
+}
+
+// networkAmong is the one of a machine's addresses that it is known by, with its prefix length; invalid if that is not
+// told.
+func networkAmong(static []netip.Prefix, address string) netip.Prefix {
+	at := slices.IndexFunc(static, func(prefix netip.Prefix) bool {
+		return prefix.Addr().String() == host.Key(address) && !prefix.IsSingleIP()
+	})
+	if at < 0 {
+		return netip.Prefix{}
+	}
+
+	return static[at]
 }
 
 func nodeLabel(declared talconfig.Node) string {
@@ -450,6 +464,10 @@ func (c *Cluster) learnFromConfigs() {
 
 		if len(node.MACs) == 0 {
 			node.MACs = config.MACs()
+		}
+
+		if !node.Network.IsValid() {
+			node.Network = networkAmong(config.Addresses(), node.Address)
 		}
 
 		if len(node.VIPs) == 0 {

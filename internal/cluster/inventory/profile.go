@@ -70,6 +70,7 @@ func profileNode(declared *profile.Profile, machine profile.Machine, dir string)
 		Hostname:    machine.Name,
 		Role:        machine.Role,
 		Address:     machine.Address.Addr().String(),
+		Network:     machine.Address,
 		ConfigFile:  filepath.Join(dir, declared.ConfigFile(machine)),
 		InstallDisk: declared.InstallDisk,
 		UUID:        machine.UUID,

@@ -19,11 +19,14 @@ var talenvFiles = []string{"talenv.yaml", "talenv.sops.yaml", "talenv.yml", "tal
 // A file that sops encrypted and that can't be decrypted is no mistake as long as no variable is missing.
 func ReadVariables(files *reading.Files, folder string, environ []string, mistakes *yamlfile.Mistakes) Variables {
 	values := map[string]string{}
-	variables := Variables{declared: map[string]Declaration{}, locked: map[string]Declaration{}, Lookup: func(name string) (string, bool) {
-		value, set := values[name]
+	variables := Variables{
+		declared: map[string]Declaration{}, locked: map[string]Declaration{},
+		Lookup: func(name string) (string, bool) {
+			value, set := values[name]
 
-		return value, set
-	}}
+			return value, set
+		},
+	}
 
 	for _, entry := range environ {
 		if name, value, found := strings.Cut(entry, "="); found {

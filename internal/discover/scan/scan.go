@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -42,10 +43,36 @@ type Progress struct {
 // Addresses asks so many addresses and passes those on that take the connection, from any goroutine. It ends early, with
 // the reason, when the context does.
 func (s Scan) Addresses(ctx context.Context, addresses iter.Seq[netip.Addr], total int, found func(netip.Addr)) error {
+	tally := tally{scan: s, started: time.Now(), progress: Progress{Total: total}}
+
+	err := s.each(ctx, addresses, total, func(address netip.Addr, silence talos.Silence, err error) {
+		tally.add(address, silence, err)
+
+		if silence == talos.Answered {
+			found(address)
+		}
+	})
+	if err != nil {
+		return err
+	}
+
+	// A machine that was still booting may have opened the port since.
+	refused := tally.refused
+
+	return s.each(ctx, slices.Values(refused), len(refused), func(address netip.Addr, silence talos.Silence, _ error) {
+		if silence == talos.Answered {
+			tally.opened()
+			found(address)
+		}
+	})
+}
+
+// each asks every address, and passes on what came of it.
+func (s Scan) each(ctx context.Context, addresses iter.Seq[netip.Addr], total int,
+	told func(netip.Addr, talos.Silence, error)) error {
 	var (
 		queue   = make(chan netip.Addr)
 		workers sync.WaitGroup
-		tally   = tally{scan: s, started: time.Now(), progress: Progress{Total: total}}
 	)
 
 	for range min(s.Width, total) {
@@ -56,11 +83,7 @@ func (s Scan) Addresses(ctx context.Context, addresses iter.Seq[netip.Addr], tot
 					return
 				}
 
-				tally.add(silence, err)
-
-				if silence == talos.Answered {
-					found(address)
-				}
+				told(address, silence, err)
 			}
 		})
 	}
@@ -135,9 +158,10 @@ type tally struct {
 
 	mu       sync.Mutex
 	progress Progress
+	refused  []netip.Addr
 }
 
-func (t *tally) add(silence talos.Silence, err error) {
+func (t *tally) add(address netip.Addr, silence talos.Silence, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -149,6 +173,7 @@ func (t *tally) add(silence talos.Silence, err error) {
 		p.Answers++
 	case talos.Refused:
 		p.Refused++
+		t.refused = append(t.refused, address)
 	case talos.Broken:
 		p.Unasked++
 
@@ -159,8 +184,21 @@ func (t *tally) add(silence talos.Silence, err error) {
 	}
 
 	p.Left = time.Since(t.started) / time.Duration(p.Asked) * time.Duration(p.Total-p.Asked)
+	t.tell()
+}
 
+// opened counts an address that refused and now answers.
+func (t *tally) opened() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	t.progress.Refused--
+	t.progress.Answers++
+	t.tell()
+}
+
+func (t *tally) tell() {
 	if t.scan.Progress != nil {
-		t.scan.Progress(*p)
+		t.scan.Progress(t.progress)
 	}
 }

@@ -39,15 +39,19 @@ var Equivalences = []Equivalence{
 	},
 	{
 		Accessors: []string{"K8sAPIServerConfig.InjectDefaultAuthorizers", "K8sAuthorizerConfigs"},
-		Why:       "what the API server adds to the section's authorizers, Node and RBAC, are documents",
-		Source:    "internal/app/machined/pkg/controllers/k8s/control_plane.go, NewControlPlaneAuthorizationController",
-		unify:     unifyAuthorizers,
+		Why: "what the API server adds to the section's authorizers, Node and RBAC, are documents; an authorization-mode, " +
+			"which Talos takes instead, has these two in any case",
+		Source: "internal/app/machined/pkg/controllers/k8s/control_plane.go, NewControlPlaneAuthorizationController; " +
+			"control_plane_final.go, handleKubeAPIServerAuthorizationFlags",
+		unify: unifyAuthorizers,
 	},
 	{
 		Accessors: []string{"K8sAPIServerConfig.UseAuthenticationConfig", "K8sAuthenticationConfig"},
-		Why:       "`anonymous-auth` is false with the section, which the document's `anonymous.enabled` says",
-		Source:    "internal/app/machined/pkg/controllers/k8s/control_plane_final.go",
-		unify:     unifyAuthentication,
+		Why: "`anonymous-auth` is false with the section, which the document's `anonymous.enabled` says; and of its oidc- " +
+			"arguments the API server itself makes what the document says, with the issuer's keys, whatever the algorithm",
+		Source: "internal/app/machined/pkg/controllers/k8s/control_plane_final.go; pkg/machinery/config/types/k8s/" +
+			"authentication.go; of Kubernetes: pkg/kubeapiserver/options/authentication.go, ToAuthenticationConfig",
+		unify: unifyAuthentication,
 	},
 	{
 		Accessors: []string{"K8sAPIServerConfig.ExtraVolumes"},
@@ -350,83 +354,6 @@ func unifyEncryption(config answers) {
 			"resources": []any{answers{"resources": []any{"secrets"}, "providers": providers}},
 		}}
 	}
-}
-
-func unifyAuthorizers(config answers) {
-	server := under(config, "K8sAPIServerConfig")
-	if server["InjectDefaultAuthorizers"] == "true" {
-		list, _ := config["K8sAuthorizerConfigs"].([]any)
-
-		for i, one := range []answers{{"Type": "Node", "Name": "node"}, {"Type": "RBAC", "Name": "rbac"}} {
-			if !slices.ContainsFunc(list, func(item any) bool { return item.(answers)["Type"] == one["Type"] }) { //nolint:forcetypeassert // all are
-				one["Webhook"] = nil
-				list = slices.Insert(list, min(i, len(list)), any(one))
-			}
-		}
-
-		config["K8sAuthorizerConfigs"] = list
-	}
-
-	delete(server, "InjectDefaultAuthorizers")
-}
-
-func unifyAuthentication(config answers) {
-	server := under(config, "K8sAPIServerConfig")
-
-	if server["UseAuthenticationConfig"] == "false" {
-		enabled := "false"
-
-		arguments := under(server, "ExtraArgs")
-		if value, ok := arguments["anonymous-auth"].([]any); ok && len(value) == 1 {
-			enabled, _ = value[0].(string)
-			dropKey(server, "ExtraArgs", "anonymous-auth")
-		}
-
-		config["K8sAuthenticationConfig"] = answers{"Configuration": answers{"anonymous": answers{"enabled": enabled}}}
-	}
-
-	dropNothing(under(config, "K8sAuthenticationConfig", "Configuration"))
-	delete(server, "UseAuthenticationConfig")
-}
-
-// ProxySettings are the keys of kube-proxy's configuration that its arguments set.
-var ProxySettings = map[string]string{
-	"proxy-mode": "mode", "cluster-cidr": "clusterCIDR", "bind-address": "bindAddress",
-	"metrics-bind-address": "metricsBindAddress", "healthz-bind-address": "healthzBindAddress",
-	"ipvs-strict-arp": "ipvs.strictARP", "ipvs-scheduler": "ipvs.scheduler",
-	"conntrack-max-per-core": "conntrack.maxPerCore", "conntrack-min": "conntrack.min",
-	"config-sync-period": "configSyncPeriod", "oom-score-adj": "oomScoreAdj",
-}
-
-// unifyProxy puts the arguments of a kube-proxy without a configuration file where that file has them. What the file
-// says of a mode goes over the document's own key.
-func unifyProxy(config answers) {
-	proxy := under(config, "K8sProxyConfig")
-	if proxy == nil {
-		return
-	}
-
-	if proxy["UseConfigFile"] == "false" {
-		settings := answers{}
-
-		for name, value := range under(proxy, "ExtraArgs") {
-			if list, ok := value.([]any); ok && len(list) == 1 && ProxySettings[name] != "" {
-				place(settings, ProxySettings[name], list[0])
-				dropKey(proxy, "ExtraArgs", name)
-			}
-		}
-
-		if len(settings) > 0 {
-			proxy["Config"] = settings
-		}
-	}
-
-	if mode, ok := under(proxy, "Config")["mode"]; ok {
-		proxy["Mode"] = mode
-		dropKey(proxy, "Config", "mode")
-	}
-
-	delete(proxy, "UseConfigFile")
 }
 
 func unifyDiscovery(config answers) {

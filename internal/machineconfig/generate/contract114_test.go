@@ -3,6 +3,7 @@ package generate_test
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/rand"
 	"encoding/base64"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
+	"golang.org/x/crypto/nacl/secretbox"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -97,12 +99,12 @@ func TestSecretsStayReadableInTheNewForm(t *testing.T) {
 	t.Parallel()
 
 	const (
-		secretbox = "c2VjcmV0Ym94LXNlY3JldC1vZi0zMi1ieXRlcyEhISE="
-		aescbc    = "YWVzY2JjLXNlY3JldC13aXRoLTMyLWJ5dGVzISEhISE="
+		boxSecret = "c2VjcmV0Ym94LXNlY3JldC1vZi0zMi1ieXRlcyEhISE="
+		cbcSecret = "YWVzY2JjLXNlY3JldC13aXRoLTMyLWJ5dGVzISEhISE="
 	)
 
 	for name, secrets := range map[string][2]string{
-		"new cluster": {secretbox, ""}, "cluster since Talos 1.2": {"", aescbc}, "moved cluster": {secretbox, aescbc},
+		"new cluster": {boxSecret, ""}, "cluster since Talos 1.2": {"", cbcSecret}, "moved cluster": {boxSecret, cbcSecret},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -190,30 +192,66 @@ func encryptionOf(t *testing.T, made *secrets.Bundle, contract string) encryptio
 // prefix is what Kubernetes writes before a value, to find the key that reads it.
 func (k encryptionKey) prefix() string { return "k8s:enc:" + k.cipher + ":v1:" + k.name + ":" }
 
-// encrypt is AES-GCM whatever the cipher is called: which key reads a value is what counts here.
+// encrypt is what the API server does. Source: k8s.io/apiserver pkg/storage/value/encrypt, secretbox and aes.
 func (k encryptionKey) encrypt(t *testing.T, text string) string {
 	t.Helper()
 
-	if k.cipher == "identity" {
+	switch k.cipher {
+	case "secretbox":
+		var nonce [24]byte
+
+		_, err := rand.Read(nonce[:])
+		require.NoError(t, err)
+
+		return k.prefix() + string(secretbox.Seal(nonce[:], []byte(text), &nonce, k.key(t)))
+	case "aescbc":
+		block, err := aes.NewCipher(k.key(t)[:])
+		require.NoError(t, err)
+
+		padding := aes.BlockSize - len(text)%aes.BlockSize
+		sealed := make([]byte, aes.BlockSize+len(text)+padding)
+		_, err = rand.Read(sealed[:aes.BlockSize])
+		require.NoError(t, err)
+
+		padded := text + strings.Repeat(string(rune(padding)), padding)
+		cipher.NewCBCEncrypter(block, sealed[:aes.BlockSize]).CryptBlocks(sealed[aes.BlockSize:], []byte(padded))
+
+		return k.prefix() + string(sealed)
+	default:
+		require.Equal(t, "identity", k.cipher)
+
 		return text
 	}
-
-	return k.prefix() + string(k.aead(t).Seal(nil, make([]byte, 12), []byte(text), nil))
 }
 
-func (k encryptionKey) aead(t *testing.T) cipher.AEAD {
+// open reads what encrypt made.
+func (k encryptionKey) open(t *testing.T, sealed []byte) string {
 	t.Helper()
 
-	secret, err := base64.StdEncoding.DecodeString(k.secret)
+	if k.cipher == "secretbox" {
+		text, authentic := secretbox.Open(nil, sealed[24:], (*[24]byte)(sealed), k.key(t))
+		require.True(t, authentic)
+
+		return string(text)
+	}
+
+	block, err := aes.NewCipher(k.key(t)[:])
 	require.NoError(t, err)
 
-	block, err := aes.NewCipher(secret)
-	require.NoError(t, err)
+	text := make([]byte, len(sealed)-aes.BlockSize)
+	cipher.NewCBCDecrypter(block, sealed[:aes.BlockSize]).CryptBlocks(text, sealed[aes.BlockSize:])
 
-	aead, err := cipher.NewGCM(block)
-	require.NoError(t, err)
+	return string(text[:len(text)-int(text[len(text)-1])])
+}
 
-	return aead
+func (k encryptionKey) key(t *testing.T) *[32]byte {
+	t.Helper()
+
+	key, err := base64.StdEncoding.DecodeString(k.secret)
+	require.NoError(t, err)
+	require.Len(t, key, 32)
+
+	return (*[32]byte)(key)
 }
 
 func (k encryptionKeys) decrypt(t *testing.T, stored string) string {
@@ -225,10 +263,7 @@ func (k encryptionKeys) decrypt(t *testing.T, stored string) string {
 			continue
 		}
 
-		text, err := key.aead(t).Open(nil, make([]byte, 12), []byte(sealed), nil)
-		require.NoError(t, err)
-
-		return string(text)
+		return key.open(t, []byte(sealed))
 	}
 
 	require.Contains(t, k, encryptionKey{cipher: "identity"})

@@ -65,8 +65,8 @@ startupProbes: false
 `,
 	},
 	{
-		name: "anonymous calls of the API server's health", accessors: []string{"K8sAuthenticationConfig"},
-		controlPlane: true,
+		name: "anonymous calls of the API server's health", accessors: []string{
+			"K8sAuthenticationConfig.Configuration.anonymous"}, controlPlane: true,
 		old: `# Talos 1.14 lets anybody ask for the API server's health. The new default is enabled: true, and beside it:
 # conditions: [{path: /livez}, {path: /readyz}, {path: /healthz}]
 apiVersion: v1alpha1

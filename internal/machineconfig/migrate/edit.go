@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
 )
@@ -123,6 +124,8 @@ func (e *editor) setItem(node *yaml.Node, text string) bool {
 		}
 	}
 
+	head = strings.Replace(head, "|-", literalHead(text), 1)
+
 	e.replace(from, to, append([]string{head}, indented(text, indent)...)...)
 
 	return true
@@ -176,7 +179,19 @@ func patchItem(text string, dash int) []string {
 		return []string{strings.Repeat(" ", dash) + `- "` + text + `"`}
 	}
 
-	return append([]string{strings.Repeat(" ", dash) + "- |-"}, indented(text, dash+2)...)
+	return append([]string{strings.Repeat(" ", dash) + "- " + literalHead(text)}, indented(text, dash+2)...)
+}
+
+// blockScalar is the head of a text in lines of their own.
+var blockScalar = pattern.New(`(?m)[:-] [|>][0-9+]*([ \t]+#.*)?$`)
+
+// literalHead is that of a text that stands in another. Its last newline may be that of a value that ends there.
+func literalHead(text string) string {
+	if blockScalar.MatchString(text) {
+		return "|"
+	}
+
+	return "|-"
 }
 
 // isShared reports whether a mapping's list of patches is another's too, by an alias: what is added to it reaches both.

@@ -1,6 +1,7 @@
 package migrate_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -101,6 +102,8 @@ func values(words ...string) func(*draw) string {
 	return func(d *draw) string { return d.oneOf(words...) }
 }
 
+const certificate = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+
 var fields = []field{
 	{"machine.kubelet.extraArgs", false, values("{v: '4'}", "{rotate-server-certificates: 'true', v: '2'}",
 		"{feature-gates: [A=true, B=false]}")},
@@ -143,7 +146,11 @@ var fields = []field{
 	{"cluster.clusterName", false, values("other")},
 	{"cluster.controlPlane.localAPIServerPort", true, values("6444")},
 	{"cluster.apiServer.extraArgs", true, values("{v: '4'}", "{anonymous-auth: 'true'}",
-		"{anonymous-auth: 'false', v: '2'}", "{feature-gates: 'A=true'}")},
+		"{anonymous-auth: 'false', v: '2'}", "{feature-gates: 'A=true'}", "{authorization-mode: 'Node,RBAC', v: '2'}",
+		"{oidc-issuer-url: 'https://id.example', oidc-client-id: kubernetes}",
+		"{oidc-client-id: a, oidc-issuer-url: 'https://id.example', oidc-username-claim: email, oidc-groups-claim: groups, "+
+			"oidc-groups-prefix: 'o:', oidc-required-claim: [a=b, c=d=e], anonymous-auth: 'true'}",
+		"{oidc-issuer-url: 'https://id.example', oidc-client-id: a, oidc-username-claim: name, oidc-username-prefix: '-'}")},
 	{"cluster.apiServer.certSANs", true, values("[api.example]", "[api.example, 192.0.2.99]")},
 	{"cluster.apiServer.env", true, values("{GOGC: '50'}")},
 	{"cluster.apiServer.resources", true, values("{requests: {cpu: 100m, memory: 512Mi}}", "{limits: {memory: 2Gi}}")},
@@ -159,13 +166,19 @@ var fields = []field{
 	{"cluster.scheduler.config", true, values("{profiles: [{schedulerName: other}]}")},
 	{"cluster.proxy.disabled", true, values("true", "false")},
 	{"cluster.proxy.mode", true, values("iptables", "nftables")},
-	{"cluster.proxy.extraArgs", true, values("{metrics-bind-address: '0.0.0.0:10249'}", "{ipvs-strict-arp: 'true'}")},
+	{"cluster.proxy.extraArgs", true, values("{metrics-bind-address: '0.0.0.0:10249'}", "{ipvs-strict-arp: 'true'}",
+		"{nodeport-addresses: '192.0.2.0/24,2001:db8::/64', v: '4'}",
+		"{conntrack-tcp-be-liberal: 'true', kube-api-qps: '5.5'}")},
 	{"cluster.coreDNS.disabled", true, values("true", "false")},
 	{"cluster.extraManifests", true, values("[https://manifests.example/a.yaml, https://manifests.example/b.yaml]")},
 	{"cluster.inlineManifests", true, values("[{name: ns, contents: \"apiVersion: v1\\nkind: Namespace\\n\"}]")},
 	{"cluster.allowSchedulingOnControlPlanes", true, values("true", "false")},
 	{"cluster.etcd.advertisedSubnets", true, values("[192.0.2.0/24]")},
 	{"cluster.adminKubeconfig.certLifetime", true, values("24h0m0s")},
+	{"cluster.acceptedCAs", false, values("[{crt: " + base64.StdEncoding.EncodeToString([]byte(certificate)) + "}]")},
+	{"cluster.discovery", false, values("{$patch: delete}")},
+	{"machine.features.kubePrism", false, values("{$patch: delete}")},
+	{"machine.features.hostDNS", false, values("{$patch: delete}")},
 }
 
 // patch is the text of a strategic merge patch with some fields, of which none is in used.
@@ -175,7 +188,7 @@ func (d *draw) patch(onlyControlPlanes, forAll bool, used map[string]bool) strin
 	for range 1 + d.IntN(5) {
 		one := fields[d.IntN(len(fields))]
 
-		if used[one.path] || one.controlPlane && !onlyControlPlanes && !forAll ||
+		if isUsed(used, one.path) || one.controlPlane && !onlyControlPlanes && !forAll ||
 			forAll && strings.HasPrefix(one.path, "cluster.etcd") {
 			continue
 		}
@@ -200,6 +213,20 @@ func (d *draw) patch(onlyControlPlanes, forAll bool, used map[string]bool) strin
 	}
 
 	return string(text)
+}
+
+// isUsed reports whether a field is, or what it is below or has below, or what Talos refuses beside it.
+func isUsed(used map[string]bool, path string) bool {
+	either := []string{"cluster.apiServer.extraArgs", "cluster.apiServer.authorizationConfig"}
+
+	for other := range used {
+		if slices.Contains(either, path) && slices.Contains(either, other) || strings.HasPrefix(path+".", other+".") ||
+			strings.HasPrefix(other+".", path+".") {
+			return true
+		}
+	}
+
+	return false
 }
 
 // set puts a value below keys, in blocks or in braces, with comments.

@@ -362,7 +362,8 @@ func (m *migration) rewriteAll() ([]rewritten, error) {
 		}
 
 		patch, err := rewrite.Strategic(cmp.Or(one.strategic, one.text), rewrite.Options{SplitRoles: one.workers(),
-			Disk: m.commonDisk(one), Schedules: m.schedules(), Discovers: m.cluster.Profile == nil})
+			Disk: m.commonDisk(one), Schedules: m.schedules(), Discovers: m.cluster.Profile == nil,
+			NewDefaults: m.NewDefaults})
 		if err != nil {
 			mistakes.Add(m.broken(one, err))
 

@@ -58,6 +58,8 @@ type Options struct {
 	Schedules bool
 	// Discovers is set where nodes ask the discovery service without the patch.
 	Discovers bool
+	// NewDefaults is set where nodes are to do what Talos 1.14 does by default.
+	NewDefaults bool
 }
 
 // Strategic rewrites a strategic merge patch. Text that is no YAML is an error of the parser.
@@ -212,12 +214,12 @@ func (p part) rewrite(options Options) rewritten {
 		return rewritten{left: p.lines}
 	}
 
-	removed := p.removedSections(expanded(p.root), nil)
-	if len(removed) > 0 || len(successor.Find(expanded(p.root))) == 0 {
-		return rewritten{left: p.lines, decisions: removed}
+	removed := removedSections(expanded(p.root), nil)
+	if undecided := p.undecided(removed); len(undecided) > 0 || len(removed)+len(successor.Find(expanded(p.root))) == 0 {
+		return rewritten{left: p.lines, decisions: undecided}
 	}
 
-	places := placesOf(successor.Find(expanded(p.root)))
+	places := placesOf(successor.Find(expanded(p.root)), removed)
 
 	if referencesCross(p.root) || hasFlow(p.root) {
 		p = p.inBlocks()
@@ -226,31 +228,6 @@ func (p part) rewrite(options Options) rewritten {
 	builder := &builder{part: p, options: options, places: places}
 
 	return builder.build()
-}
-
-// removedSections are whole sections that a patch takes out, of fields that documents replace.
-func (p part) removedSections(mapping *yaml.Node, above []string) []Decision {
-	var found []Decision
-
-	for i := 0; i+1 < len(mapping.Content) && mapping.Kind == yaml.MappingNode; i += 2 {
-		key, value := mapping.Content[i], mapping.Content[i+1]
-		keys := append(slices.Clone(above), key.Value)
-		name := strings.Join(keys, ".")
-
-		isSection := slices.ContainsFunc(successor.All(),
-			func(field successor.Field) bool { return strings.HasPrefix(field.Path, name+".") })
-
-		switch {
-		case !isSection || value.Kind != yaml.MappingNode:
-		case deletes(value):
-			found = append(found, Decision{name, "it takes out all that is set there, which several documents say now: take " +
-				"out what you mean by name", key.Line + p.first, key.Column})
-		default:
-			found = append(found, p.removedSections(value, keys)...)
-		}
-	}
-
-	return found
 }
 
 // inBlocks is the part with its references put in, and with its mappings in lines of their own.
@@ -290,9 +267,13 @@ func hasFlow(root *yaml.Node) bool {
 	return inFlow(root, deepest)
 }
 
-// placesOf are the lines and columns of fields, by their names.
-func placesOf(found []successor.Found) map[string][2]int {
+// placesOf are the lines and columns of fields and sections, by their names.
+func placesOf(found []successor.Found, sections []section) map[string][2]int {
 	places := map[string][2]int{}
+	for _, one := range sections {
+		places[one.name] = [2]int{one.key.Line, one.key.Column}
+	}
+
 	for _, one := range found {
 		places[one.Name()] = [2]int{one.At.Line, one.At.Column}
 	}
@@ -315,6 +296,10 @@ type builder struct {
 
 func (b *builder) build() rewritten {
 	b.first = map[int]*document{}
+
+	for _, section := range removedSections(b.root, nil) {
+		b.remove(section)
+	}
 
 	for _, found := range successor.Find(b.root) {
 		b.translate(found)

@@ -196,7 +196,9 @@ func TestUndecided(t *testing.T) {
 		"cluster:\n  apiServer:\n    $$patch: delete\n":                                         "cluster.apiServer",
 		"cluster:\n  apiServer:\n    extraArgs:\n      oidc-issuer-url: https://id.example\n":   "cluster.apiServer.extraArgs",
 		"cluster:\n  apiServer:\n    extraArgs:\n      authorization-mode: Webhook\n":           "cluster.apiServer.extraArgs",
-		"cluster:\n  proxy:\n    extraArgs:\n      v: '4'\n":                                    "cluster.proxy.extraArgs",
+		"cluster:\n  apiServer:\n    extraArgs:\n      authorization-webhook-config-file: /a\n": "cluster.apiServer.extraArgs",
+		"cluster:\n  acceptedCAs:\n    - crt: ${CA}\n":                                          "cluster.acceptedCAs",
+		"cluster:\n  proxy:\n    extraArgs:\n      masquerade-all: 'true'\n":                    "cluster.proxy.extraArgs",
 		"machine:\n  install:\n    grubUseUKICmdline: false\n":                                  "machine.install.grubUseUKICmdline",
 		"machine:\n  install:\n    diskSelector:\n      model: ${MODEL}\n":                      "machine.install.diskSelector",
 		"machine:\n  kubelet:\n    extraMounts:\n      - source: /var/a\n":                      "machine.kubelet.extraMounts",
@@ -223,6 +225,87 @@ func TestDiscoveryThatIsOff(t *testing.T) {
 		done, err := rewrite.Strategic("cluster:\n  discovery: "+section+"\n", rewrite.Options{})
 		require.NoError(t, err)
 		require.Equal(t, "apiVersion: v1alpha1\nkind: DiscoveryServiceConfig\nname: default\n"+expected, done.Text)
+	}
+}
+
+// Arguments that other documents own, certificates, and sections that are taken out, as the golden file has them.
+func TestWhatWasUndecided(t *testing.T) {
+	var all strings.Builder
+
+	for _, patch := range []string{
+		`cluster:
+  apiServer:
+    extraArgs:
+      v: "4"
+      oidc-issuer-url: https://id.example # ours
+      oidc-client-id: kubernetes
+`, `cluster:
+  apiServer:
+    extraArgs:
+      # who may log in
+      oidc-issuer-url: ${ISSUER}
+      oidc-client-id: "kubernetes" # the app
+      oidc-username-claim: email
+      oidc-groups-claim: groups # of the IdP
+      oidc-groups-prefix: "oidc:"
+      oidc-required-claim: [hd=example.org, aud=a=b]
+      anonymous-auth: "true"
+`, `cluster:
+  apiServer:
+    extraArgs: {oidc-issuer-url: https://id.example, oidc-client-id: a, oidc-username-claim: name, oidc-username-prefix: "-"}
+`, `cluster:
+  apiServer:
+    extraArgs:
+      authorization-mode: Node,RBAC
+`, `cluster:
+  acceptedCAs:
+    - crt: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=
+`, `cluster:
+  proxy:
+    extraArgs:
+      nodeport-addresses: 192.0.2.0/24,2001:db8::/64
+      profiling: "true" # for now
+      v: "4"
+`, `cluster:
+  # nobody is to know of us
+  discovery:
+    $patch: delete
+machine:
+  registries:
+    $patch: delete
+  systemDiskEncryption:
+    $$patch: delete
+`,
+	} {
+		done, err := rewrite.Strategic(patch, rewrite.Options{})
+		require.NoError(t, err)
+		require.Empty(t, done.Decisions, patch)
+
+		_, err = configpatcher.LoadPatch([]byte(strings.ReplaceAll(done.Text, "$$", "$")))
+		require.NoError(t, err, done.Text)
+
+		all.WriteString(patch + "=>\n" + done.Text)
+
+		for _, one := range done.Moved {
+			fmt.Fprintf(&all, "# %d:%d %s\n", one.Line, one.Column, one)
+		}
+
+		all.WriteString("\n")
+	}
+
+	golden.Assert(t, "testdata/arguments.txt", all.String())
+}
+
+// With the defaults of Talos 1.14 the API server is probed, which needs anonymous calls.
+func TestAnonymousCallsWithNewDefaults(t *testing.T) {
+	for arguments, expected := range map[string]string{
+		`{anonymous-auth: "false"}`:                                "startupProbes: false",
+		`{oidc-issuer-url: https://id.example, oidc-client-id: a}`: "- path: /livez",
+	} {
+		done, err := rewrite.Strategic("cluster:\n  apiServer:\n    extraArgs: "+arguments+"\n",
+			rewrite.Options{NewDefaults: true})
+		require.NoError(t, err)
+		require.Contains(t, done.Text, expected)
 	}
 }
 

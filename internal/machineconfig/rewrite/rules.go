@@ -2,6 +2,8 @@ package rewrite
 
 import (
 	"cmp"
+	"encoding/base64"
+	"encoding/pem"
 	"net/url"
 	"path"
 	"slices"
@@ -12,7 +14,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/labels"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/talos-mage/talos-mage/internal/machineconfig/equal"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/successor"
 )
 
@@ -161,7 +162,7 @@ var rules = map[string]rule{
 	"machine.features.kubePrism.port":                                       kubePrism,
 
 	"cluster.ca":                        inBundle,
-	"cluster.acceptedCAs":               inBundle,
+	"cluster.acceptedCAs":               acceptedCAs,
 	"cluster.aggregatorCA":              inBundle,
 	"cluster.serviceAccount.key":        inBundle,
 	"cluster.aescbcEncryptionSecret":    inBundle,
@@ -232,6 +233,36 @@ func unlessEmpty(m *moving) verdict {
 // inBundle is for secrets that belong into the cluster's bundle.
 func inBundle(*moving) verdict {
 	return decide("it belongs into the cluster's secrets, which every node gets its part of: take it out of the patch")
+}
+
+// acceptedCAs are PEM texts now.
+func acceptedCAs(m *moving) verdict {
+	list := fragment{comments: m.fragment().comments}
+
+	areCertificates := m.eachItem(func(item *yaml.Node) bool {
+		certificate, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text(field(item, "crt"))), ""))
+		if block, _ := pem.Decode(certificate); err != nil || block == nil || block.Type != "CERTIFICATE" {
+			return false
+		}
+
+		list.below = append(list.below, "  - |")
+		for line := range strings.Lines(strings.TrimSpace(string(certificate))) {
+			list.below = append(list.below, "    "+strings.TrimSpace(line))
+		}
+
+		return true
+	})
+
+	switch {
+	case !areCertificates:
+		return decide("write each certificate as PEM text, without base64, under " + m.Place() + ", and take the field out")
+	case len(list.below) == 0:
+		return taken("it is empty")
+	default:
+		m.document("").keys.set(m.Key, list)
+
+		return movedTo(m.Place())
+	}
 }
 
 // installDisk writes a path as Talos' own generator does.
@@ -523,58 +554,6 @@ func cni(m *moving) verdict {
 	}
 }
 
-// apiServerArguments moves the arguments, but those that other documents own.
-func apiServerArguments(m *moving) verdict {
-	for i := 0; i+1 < len(m.Value.Content) && m.Value.Kind == yaml.MappingNode; i += 2 {
-		if key := m.Value.Content[i].Value; owned(key) && key != "anonymous-auth" {
-			return decide("the argument " + key + " belongs to " + owner(key) + ": write it there, then take it out")
-		}
-	}
-
-	if m.Value.Kind != yaml.MappingNode || field(m.Value, "anonymous-auth") == nil {
-		return m.as("")
-	}
-
-	return m.eachArgument(func(key, value *yaml.Node) {
-		if key.Value == "anonymous-auth" {
-			m.other("KubeAuthenticationConfig").keys.set("configuration.anonymous.enabled", m.unquoted(key, value))
-		} else {
-			m.document("").keys.setKey(m.Key, key.Value, m.piece(key, value))
-		}
-	})
-}
-
-// unquoted is a value whose text is a switch or a number where it goes.
-func (m *moving) unquoted(key, value *yaml.Node) fragment {
-	moved := m.piece(key, value)
-	moved.rest = strings.NewReplacer(`"`, "", `'`, "").Replace(moved.rest)
-
-	return moved
-}
-
-func (m *moving) eachArgument(do func(key, value *yaml.Node)) verdict {
-	for i := 0; i+1 < len(m.Value.Content); i += 2 {
-		do(m.Value.Content[i], m.Value.Content[i+1])
-	}
-
-	return movedTo(m.Place())
-}
-
-// owned reports whether an argument of the API server belongs to another document.
-func owned(argument string) bool { return owner(argument) != "" }
-
-func owner(argument string) string {
-	switch {
-	case argument == "anonymous-auth", argument == "authentication-config", strings.HasPrefix(argument, "oidc-"):
-		return "KubeAuthenticationConfig"
-	case argument == "authorization-config", argument == "authorization-mode",
-		strings.HasPrefix(argument, "authorization-webhook-"):
-		return "KubeAuthorizerConfig"
-	default:
-		return ""
-	}
-}
-
 // admission makes a document of each plugin.
 func admission(m *moving) verdict {
 	if deletes(m.Value) {
@@ -619,29 +598,6 @@ func authorizers(m *moving) verdict {
 	})
 
 	return movedTo(m.Kind)
-}
-
-// proxyArguments are keys of kube-proxy's configuration now, which the arguments have no effect beside.
-func proxyArguments(m *moving) verdict {
-	if m.Value.Kind != yaml.MappingNode || deletes(m.Value) {
-		return decide("write what it sets as the keys of kube-proxy's configuration, under config of " + m.Kind)
-	}
-
-	for i := 0; i+1 < len(m.Value.Content); i += 2 {
-		if key := m.Value.Content[i].Value; equal.ProxySettings[key] == "" {
-			return decide("the argument " + key + " has no effect beside a configuration: write it as a key of that, under " +
-				"config of " + m.Kind)
-		}
-	}
-
-	return m.eachArgument(func(key, value *yaml.Node) {
-		setting := equal.ProxySettings[key.Value]
-		if setting == "mode" {
-			m.document("").keys.set("mode", m.piece(key, value))
-		} else {
-			m.document("").keys.set("config."+setting, m.unquoted(key, value))
-		}
-	})
 }
 
 func discovery(m *moving) verdict {

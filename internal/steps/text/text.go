@@ -28,6 +28,15 @@ func Counted(count int, what string) string {
 	return fmt.Sprintf("%d %ss", count, what)
 }
 
+// CountedOf is Counted for words with a plural of their own.
+func CountedOf(count int, one, many string) string {
+	if count == 1 {
+		return "1 " + one
+	}
+
+	return fmt.Sprintf("%d %s", count, many)
+}
+
 // Because is a reason to put behind a statement; empty without one.
 func Because(reason string) string {
 	if reason == "" {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +68,16 @@ func (w *Workspace) Load() error {
 
 	w.Settings.MoveConfigDir(cluster.ConfigDir)
 	return w.take(cluster)
+}
+
+// LoadAny is Load for who can do without nodes: where no file declares a cluster, it has none.
+func (w *Workspace) LoadAny() error {
+	err := w.Load()
+	if errors.Is(err, fs.ErrNotExist) {
+		return w.take(&inventory.Cluster{ConfigDir: w.Settings.ClusterConfigDir, Files: w.Files})
+	}
+
+	return err
 }
 
 // Reload takes up what the configs step has made: machine configs say more about a cluster than its talconfig.

@@ -1,0 +1,62 @@
+package invocation
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// Discover shows the machines that some networks have, whether or not a cluster is declared.
+func (i Invocation) Discover(ctx context.Context, flags settings.Overrides) *Failure {
+	ctx, stop := withSignals(ctx)
+	defer stop()
+
+	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	if err != nil {
+		return i.badInput(err)
+	}
+
+	const sarif, asJSON = "sarif", "json"
+
+	if loaded.AuditFormat == sarif {
+		return i.badInput(diagnosis.NewProblem(diagnosis.BadSetting,
+			loaded.NameOf("AUDIT_FORMAT")+"="+sarif+" is for audits: discover takes table or json", "take -format=json"))
+	}
+
+	// The document is to be alone.
+	beside := i
+	if loaded.AuditFormat == asJSON {
+		beside.Out = i.Err
+	}
+
+	run, failure := beside.open(ctx, "discover", loaded, false, steps.NewAnywhere)
+	if failure != nil {
+		return failure
+	}
+
+	step := &steps.Discover{}
+	err = steps.Execute(ctx, run, step)
+	closing := run.Report.Close()
+
+	if step.Found != nil {
+		i.show(*step.Found, loaded.AuditFormat == asJSON)
+	}
+
+	return i.failure(ctx, "discover", steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
+}
+
+// show writes what was found.
+func (i Invocation) show(found steps.Discovery, asJSON bool) {
+	if asJSON {
+		fmt.Fprint(i.Out, i.told(found.JSON()))
+		return
+	}
+
+	fmt.Fprintln(i.Out)
+	fmt.Fprint(i.Out, report.Scrub(found.Table(report.Width(i.Out))))
+	fmt.Fprintf(i.Out, "\nnext: %s\n", i.told(found.Next))
+}
