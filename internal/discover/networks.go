@@ -31,8 +31,12 @@ func ParseNetworks(texts []string, wide bool) (Networks, error) {
 
 	for _, text := range texts {
 		parsed, err := parseRange(text)
-		if err != nil {
+
+		switch {
+		case err != nil:
 			return nil, err
+		case parsed.First.Is4In6():
+			return nil, fmt.Errorf("%q is IPv4 in the form of IPv6: write it as 192.168.1.0/24", text)
 		}
 
 		if err := parsed.refuse(text, wide); err != nil {
