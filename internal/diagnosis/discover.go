@@ -24,7 +24,7 @@ var discoverEntries = []Entry{
 			"the machine says: by its MAC address it is one node's and by its UUID another's, or the declared address is " +
 			"another machine's by now. Clones of a VM, and boards without a UUID of their own, say the same of themselves.",
 		Remedy: "Correct the MAC addresses, the UUID or the address that the files declare, rename the VM, or switch the " +
-			"machine off that is not meant. Then mage discover. Nothing is sent to a machine that is ambiguous.",
+			"machine off that is not meant. Then mage discover. Until then it takes none of them for the node's.",
 		Source: "siderolabs/talos: pkg/machinery/resources/network LinkStatus and resources/hardware SystemInformation",
 	},
 	{

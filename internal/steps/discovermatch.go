@@ -69,7 +69,8 @@ func (d Discovery) unmatched(run *Run) error {
 		}
 
 		problem := diagnosis.NewProblem(diagnosis.MachineAmbiguous, conflict.Why,
-			"correct what is declared for "+text.List(names(conflict.Nodes))+", or switch the other machine off; then mage discover")
+			"correct what is declared for "+text.List(names(conflict.Nodes))+
+				", or switch the other machine off; then mage discover")
 		problem.Node, problem.Address = conflict.Nodes[0].Name, conflict.Machines[0].Address().String()
 		problems = append(problems, problem.In(discoverName))
 	}

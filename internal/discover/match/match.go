@@ -60,9 +60,6 @@ type Pair struct {
 	By string
 }
 
-// Weak reports whether nothing of the machine itself says that it is the node's.
-func (p Pair) Weak() bool { return p.By == ByAddress || p.By == ByCount }
-
 // Conflict is what can't be matched, for what is known goes against each other.
 type Conflict struct {
 	Nodes    []*inventory.Node
