@@ -20,23 +20,27 @@ import (
 // Talos brings the whole cluster up: secrets, configs, preflight, apply, verify, bootstrap, kubeconfig, workers.
 //
 // Run again, it does what is missing, and nothing if the cluster is up: then -update gives changed configs to nodes
-// that have one, and -reboot lets them reboot for it. -node leaves the other nodes out.
+// that have one, and -reboot lets them reboot for it. -node leaves the other nodes out. -discover searches the nodes'
+// networks for their machines first, wherever DHCP has put them.
 func Talos(ctx context.Context, node, parallel, applyMode, bootstrapNode, assumeEmpty, skipChecks,
-	certFingerprints *string, update, reboot, allowAmbiguousDisk, newSecrets, noWait, dryRun, force *bool) error {
+	certFingerprints *string, discover, update, reboot, allowAmbiguousDisk, newSecrets, noWait, dryRun,
+	force *bool) error {
 	return execute(ctx, "talos", overrides{
 		"node": node, "parallel": parallel, "applyMode": applyMode, "bootstrapNode": bootstrapNode,
 		"assumeEmpty": assumeEmpty, "skipChecks": skipChecks, "certFingerprints": certFingerprints,
-		"update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk, "newSecrets": newSecrets,
-		"noWait": noWait, "dryRun": dryRun, "force": force,
+		"discover": discover, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk,
+		"newSecrets": newSecrets,
+		"noWait":     noWait, "dryRun": dryRun, "force": force,
 	}, steps.Talos)
 }
 
 // Preflight finds what would make the bring-up fail, in the files and on each node, before anything is sent.
-func Preflight(ctx context.Context, node, skipChecks, certFingerprints *string, allowAmbiguousDisk *bool) error {
+func Preflight(ctx context.Context, node, skipChecks, certFingerprints *string, discover,
+	allowAmbiguousDisk *bool) error {
 	return execute(ctx, "preflight", overrides{
-		"node": node, "skipChecks": skipChecks, "certFingerprints": certFingerprints,
+		"node": node, "skipChecks": skipChecks, "certFingerprints": certFingerprints, "discover": discover,
 		"allowAmbiguousDisk": allowAmbiguousDisk,
-	}, only(steps.Preflight{}))
+	}, steps.Located(steps.Preflight{}))
 }
 
 // Audit finds what is wrong in the files alone, without a node or the network, and says what to change.
@@ -57,23 +61,25 @@ func Explain(id string) error {
 //
 // Nodes that have their config are skipped. On a cluster that is up nothing changes without -update, and nothing
 // reboots without -reboot.
-func ApplySequential(ctx context.Context, node, mode, skipChecks, certFingerprints *string, update, reboot,
+func ApplySequential(ctx context.Context, node, mode, skipChecks, certFingerprints *string, discover, update, reboot,
 	allowAmbiguousDisk, noWait, dryRun *bool) error {
 	return execute(ctx, "applySequential", overrides{
 		"node": node, "mode": mode, "skipChecks": skipChecks,
-		"certFingerprints": certFingerprints, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk,
-		"noWait": noWait, "dryRun": dryRun,
-	}, only(steps.Apply{}))
+		"certFingerprints": certFingerprints, "discover": discover, "update": update, "reboot": reboot,
+		"allowAmbiguousDisk": allowAmbiguousDisk,
+		"noWait":             noWait, "dryRun": dryRun,
+	}, steps.Located(steps.Apply{}))
 }
 
 // ApplyParallel sends the machine configs to several nodes at once (-parallel=N or N%, 2 by default).
-func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks, certFingerprints *string, update, reboot,
-	allowAmbiguousDisk, noWait, dryRun *bool) error {
+func ApplyParallel(ctx context.Context, node, parallel, mode, skipChecks, certFingerprints *string, discover, update,
+	reboot, allowAmbiguousDisk, noWait, dryRun *bool) error {
 	return execute(ctx, "applyParallel", overrides{
 		"node": node, "parallel": parallel, "mode": mode, "skipChecks": skipChecks,
-		"certFingerprints": certFingerprints, "update": update, "reboot": reboot, "allowAmbiguousDisk": allowAmbiguousDisk,
-		"noWait": noWait, "dryRun": dryRun,
-	}, only(steps.Apply{Parallel: true}))
+		"certFingerprints": certFingerprints, "discover": discover, "update": update, "reboot": reboot,
+		"allowAmbiguousDisk": allowAmbiguousDisk,
+		"noWait":             noWait, "dryRun": dryRun,
+	}, steps.Located(steps.Apply{Parallel: true}))
 }
 
 // ApplyNode sends one node its machine config, by address or name, also on a cluster that is up: naming a node is
@@ -89,8 +95,9 @@ func ApplyNode(ctx context.Context, address string, mode, certFingerprints *stri
 }
 
 // Verify waits until the nodes have left maintenance with their own config; once etcd runs, the workers must be up too.
-func Verify(ctx context.Context, node *string, noWait *bool) error {
-	return execute(ctx, "verify", overrides{"node": node, "noWait": noWait}, only(steps.Verify{}))
+func Verify(ctx context.Context, node *string, discover, noWait *bool) error {
+	return execute(ctx, "verify", overrides{"node": node, "discover": discover, "noWait": noWait},
+		steps.Located(steps.Verify{}))
 }
 
 // Bootstrap starts etcd on one control plane, exactly once, and waits until it is whole and the Kubernetes API answers.

@@ -36,6 +36,7 @@ func allTargets() []commandline.Target {
 				{Name: "mode", Kind: commandline.Text},
 				{Name: "skipChecks", Kind: commandline.Text},
 				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "discover", Kind: commandline.Switch},
 				{Name: "update", Kind: commandline.Switch},
 				{Name: "reboot", Kind: commandline.Switch},
 				{Name: "allowAmbiguousDisk", Kind: commandline.Switch},
@@ -43,7 +44,7 @@ func allTargets() []commandline.Target {
 				{Name: "dryRun", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.ApplyParallel(ctx, given.Text("node"), given.Text("parallel"), given.Text("mode"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("noWait"), given.Switch("dryRun"))
+				return targets.ApplyParallel(ctx, given.Text("node"), given.Text("parallel"), given.Text("mode"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("noWait"), given.Switch("dryRun"))
 			},
 		},
 		{
@@ -55,6 +56,7 @@ func allTargets() []commandline.Target {
 				{Name: "mode", Kind: commandline.Text},
 				{Name: "skipChecks", Kind: commandline.Text},
 				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "discover", Kind: commandline.Switch},
 				{Name: "update", Kind: commandline.Switch},
 				{Name: "reboot", Kind: commandline.Switch},
 				{Name: "allowAmbiguousDisk", Kind: commandline.Switch},
@@ -62,7 +64,7 @@ func allTargets() []commandline.Target {
 				{Name: "dryRun", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.ApplySequential(ctx, given.Text("node"), given.Text("mode"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("noWait"), given.Switch("dryRun"))
+				return targets.ApplySequential(ctx, given.Text("node"), given.Text("mode"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("noWait"), given.Switch("dryRun"))
 			},
 		},
 		{
@@ -221,10 +223,11 @@ func allTargets() []commandline.Target {
 				{Name: "node", Kind: commandline.Text},
 				{Name: "skipChecks", Kind: commandline.Text},
 				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "discover", Kind: commandline.Switch},
 				{Name: "allowAmbiguousDisk", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Preflight(ctx, given.Text("node"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("allowAmbiguousDisk"))
+				return targets.Preflight(ctx, given.Text("node"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("allowAmbiguousDisk"))
 			},
 		},
 		{
@@ -241,7 +244,7 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "talos",
 			Summary: "brings the whole cluster up: secrets, configs, preflight, apply, verify, bootstrap, kubeconfig, workers.",
-			More:    "Run again, it does what is missing, and nothing if the cluster is up: then -update gives changed configs to nodes that have one, and -reboot lets them reboot for it. -node leaves the other nodes out.",
+			More:    "Run again, it does what is missing, and nothing if the cluster is up: then -update gives changed configs to nodes that have one, and -reboot lets them reboot for it. -node leaves the other nodes out. -discover searches the nodes' networks for their machines first, wherever DHCP has put them.",
 			Flags: []commandline.Flag{
 				{Name: "node", Kind: commandline.Text},
 				{Name: "parallel", Kind: commandline.Text},
@@ -250,6 +253,7 @@ func allTargets() []commandline.Target {
 				{Name: "assumeEmpty", Kind: commandline.Text},
 				{Name: "skipChecks", Kind: commandline.Text},
 				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "discover", Kind: commandline.Switch},
 				{Name: "update", Kind: commandline.Switch},
 				{Name: "reboot", Kind: commandline.Switch},
 				{Name: "allowAmbiguousDisk", Kind: commandline.Switch},
@@ -259,7 +263,7 @@ func allTargets() []commandline.Target {
 				{Name: "force", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Talos(ctx, given.Text("node"), given.Text("parallel"), given.Text("applyMode"), given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("newSecrets"), given.Switch("noWait"), given.Switch("dryRun"), given.Switch("force"))
+				return targets.Talos(ctx, given.Text("node"), given.Text("parallel"), given.Text("applyMode"), given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("newSecrets"), given.Switch("noWait"), given.Switch("dryRun"), given.Switch("force"))
 			},
 		},
 		{
@@ -267,10 +271,11 @@ func allTargets() []commandline.Target {
 			Summary: "waits until the nodes have left maintenance with their own config; once etcd runs, the workers must be up too.",
 			Flags: []commandline.Flag{
 				{Name: "node", Kind: commandline.Text},
+				{Name: "discover", Kind: commandline.Switch},
 				{Name: "noWait", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Verify(ctx, given.Text("node"), given.Switch("noWait"))
+				return targets.Verify(ctx, given.Text("node"), given.Switch("discover"), given.Switch("noWait"))
 			},
 		},
 		{

@@ -9,8 +9,8 @@ const (
 var releaseEntries = []Entry{
 	{
 		ID: RenovateInstaller, Title: "Renovate watches an image that gets no more tags", Severity: Warning,
-		Cause: "ghcr.io/siderolabs/installer is published up to Talos 1.13. A comment for Renovate that names it proposes " +
-			"no newer release, ever, and nothing tells.",
+		Cause: "ghcr.io/siderolabs/installer is published up to Talos 1.13. With a comment that names it Renovate proposes " +
+			"releases of up to 1.13, never a newer one, and nothing tells.",
 		Remedy: "Let it watch the releases: datasource=github-releases depName=siderolabs/talos.",
 		Source: "Talos documentation, what's new in 1.14, Default Installer Image; docs.renovatebot.com, regex manager",
 	},

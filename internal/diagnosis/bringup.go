@@ -61,8 +61,8 @@ var bringUpEntries = []Entry{
 		ID: NodeSilent, Title: "A node gives no answer", Severity: Warning, Exit: ExitVerify,
 		Cause: "The machine is off, in its self-test, or at another address: a DHCP lease can change when the machine " +
 			"reboots with its config.",
-		Remedy: "Power it on, or say where it answers with NODE_ADDRESSES. Some machines need minutes for their self-test " +
-			"(NODE_WAIT).",
+		Remedy: "Power it on, or have it looked for with -discover; NODE_ADDRESSES says where it answers. Some machines need " +
+			"minutes for their self-test (NODE_WAIT). What mage discover -save kept of it may be out of date: run that again.",
 		Source: "siderolabs/talos#7872, #4626",
 	},
 	{
@@ -75,7 +75,7 @@ var bringUpEntries = []Entry{
 		ID: NobodyAnswers, Title: "No node answers", Severity: Failure, Exit: ExitPreflight,
 		Cause: "Not one of the inventory's machines could be reached: they are off, the operator is in another network, " +
 			"or a proxy or firewall is in the way.",
-		Remedy: "Boot the machines; check the route to them; say where they answer with NODE_ADDRESSES.",
+		Remedy: "Boot the machines; check the route to them; with -discover they are looked for at other addresses.",
 		Source: "siderolabs/talos#10880, #12684",
 	},
 	{

@@ -19,7 +19,7 @@ var nodeEntries = []Entry{
 		ID: NotTalos, Severity: Failure, Exit: ExitPreflight,
 		Title:  "Something other than a Talos node answers at the node's address",
 		Cause:  "Another machine or program has this address and port: an SSH or web server, a balancer, the Kubernetes API.",
-		Remedy: "Check the address in talconfig.yaml, or say where the node answers now with NODE_ADDRESSES.",
+		Remedy: "Check the address in talconfig.yaml, or have the node's machine looked for: mage discover -save.",
 		Source: "Talos' API speaks HTTP/2 over TLS on port 50000 and either asks for a client certificate or presents the " +
 			"certificate of maintenance mode: siderolabs/talos internal/app/apid",
 	},

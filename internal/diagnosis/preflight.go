@@ -217,9 +217,10 @@ var preflightEntries = []Entry{
 		Title:    "Another machine answers at the node's address",
 		Severity: Failure,
 		Exit:     ExitPreflight,
-		Cause: "The MAC addresses or the UUID that the files declare for the node are not those of the machine that " +
-			"answers: often DHCP gave the address away.",
-		Remedy:      "Find out where the node answers and pass NODE_ADDRESSES, or correct the declared MAC addresses.",
+		Cause: "The MAC addresses or the UUID that the files declare for the node, or that a search found for it, are not " +
+			"those of the machine that answers: often DHCP gave the address away.",
+		Remedy: "Have the node's machine looked for: mage discover -save. Or pass NODE_ADDRESSES, or correct the declared MAC " +
+			"addresses.",
 		Source:      "siderolabs/talos#7872, #8714",
 		Unskippable: true,
 	},

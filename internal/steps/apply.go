@@ -421,7 +421,7 @@ func (a *applier) admit(ctx context.Context, conn *talos.Conn, seen observe.Obse
 	// Another certificate than the one that preflight saw, or no preflight: the checks are made here.
 	facts := check.ReadFacts(ctx, conn)
 	facts.State = talos.Maintenance // also if it could not be installed so far: all that follows is ahead of it
-	if unread := facts.IdentityUnread(); unread != nil && declaresMachine(seen.Node) {
+	if unread := facts.IdentityUnread(); unread != nil && seen.Node.DeclaresMachine() {
 		return &againError{fmt.Errorf("read the machine's facts: %w", unread), identityUnread}
 	}
 
@@ -451,7 +451,7 @@ const identityUnread = "could not read whether it is the declared machine"
 func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen observe.Observation) error {
 	finding, err := a.observer.WrongMachine(ctx, seen.Node, conn)
 	switch {
-	case err != nil && declaresMachine(seen.Node):
+	case err != nil && seen.Node.DeclaresMachine():
 		return &againError{err, identityUnread}
 	case finding != nil:
 		return a.findingProblem(seen, *finding)
@@ -459,8 +459,6 @@ func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen obser
 		return nil
 	}
 }
-
-func declaresMachine(node *inventory.Node) bool { return len(node.MACs) > 0 || node.UUID != "" }
 
 func (a *applier) findingProblem(seen observe.Observation, finding diagnosis.Finding) *diagnosis.Problem {
 	if finding.ExitCode() != diagnosis.ExitBadInput {

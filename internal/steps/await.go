@@ -44,6 +44,10 @@ func (w *work) await(ctx context.Context, node *inventory.Node,
 
 	failed = waiter.Until(ctx, func(ctx context.Context) wait.State {
 		seen = w.observer.Observe(ctx, node)
+		if w.follow(ctx, seen) {
+			seen = w.observer.Observe(ctx, node)
+		}
+
 		verdict := judge(ctx, seen)
 		switch {
 		case verdict.problem != nil || verdict.done:

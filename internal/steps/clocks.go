@@ -243,8 +243,7 @@ func (w *work) stuck(seen observe.Observation, clock runningClock, waited time.D
 		stuck.Cause = fmt.Sprintf("no answer at %s for %s: powered off, still in its self-test, or at another "+
 			"address%s (%s)", text.List(w.observer.Addresses(seen.Node)), waited, w.lossesByConfig(seen.Node),
 			talos.Explain(seen.Err))
-		stuck.Next = fmt.Sprintf("power it on, or say where it answers: NODE_ADDRESSES=%s=<address> %s", seen.Node.Name,
-			w.command(seen.Node))
+		stuck.Next = "power it on, or " + w.elsewhere(seen.Node)
 
 		if id, remedy, known := diagnosed(seen.Err); known {
 			stuck.ID, stuck.Next = id, remedy
@@ -266,6 +265,11 @@ func (w *work) stuck(seen observe.Observation, clock runningClock, waited time.D
 		}
 	}
 
+	if facts.StaleLease != "" && seen.Silent() {
+		stuck.Cause += "; " + facts.StaleLease
+		stuck.Next = w.elsewhere(seen.Node)
+	}
+
 	// Nobody waited for it: so long it has not been silent.
 	if w.Settings.NoWait && w.observer.SilentByItself(seen) && clock.kind != rebootClock {
 		stuck.Cause = clock.For
@@ -276,6 +280,19 @@ func (w *work) stuck(seen observe.Observation, clock runningClock, waited time.D
 	}
 
 	return stuck
+}
+
+// elsewhere is what to do about a node whose machine may answer at another address.
+func (w *work) elsewhere(node *inventory.Node) string {
+	switch {
+	case w.observer.Facts(node).StaleLease != "":
+		return "mage discover -save, then " + w.command(node)
+	case w.Settings.Discover:
+		return fmt.Sprintf("say where it answers: NODE_ADDRESSES=%s=<address> %s", node.Name, w.command(node))
+	default:
+		return fmt.Sprintf("have it looked for: %s -discover, or say where it answers: NODE_ADDRESSES=%s=<address>",
+			w.command(node), node.Name)
+	}
 }
 
 // correctInstall is what to do about an install that fails.

@@ -48,31 +48,13 @@ func (*Discover) Exit() diagnosis.ExitCode { return diagnosis.ExitPreflight }
 
 // Run asks every address.
 func (d *Discover) Run(ctx context.Context, run *Run) error {
-	networks, err := networksOf(ctx, run)
-	if err != nil {
-		return err
-	}
-
 	began := time.Now()
-	found := Discovery{Networks: networks}
-	signs := searchSigns{run: run, since: run.Clock.Now()}
 
-	found.Machines, err = discover.Search{
-		Networks: networks,
-		Dialer: &talos.Dialer{Credentials: run.Credentials, Timeout: run.Settings.DialTimeout,
-			Fingerprints: run.Settings.CertFingerprints},
-		Progress: func(progress discover.Progress) {
-			found.Progress = progress
-			signs.tell(progress)
-		},
-	}.Machines(ctx)
+	found, err := run.search(ctx)
 
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case err != nil:
-		return diagnosis.NewProblem(diagnosis.NothingAnswers, fmt.Sprintf("%s: no address can be asked from here: %s",
-			networks, talos.Explain(errors.Unwrap(err))), "look at this computer's network, then mage discover").From(err)
+		return err
 	case len(found.Machines) == 0:
 		return nobodyAnswers(found)
 	}
@@ -88,6 +70,38 @@ func (d *Discover) Run(ctx context.Context, run *Run) error {
 		Duration: time.Since(began)})
 
 	return found.unmatched(run)
+}
+
+// search asks every address of the networks to look in.
+func (r *Run) search(ctx context.Context) (Discovery, error) {
+	networks, err := networksOf(ctx, r)
+	if err != nil {
+		return Discovery{}, err
+	}
+
+	found := Discovery{Networks: networks}
+	signs := searchSigns{run: r, since: r.Clock.Now()}
+
+	found.Machines, err = discover.Search{
+		Networks: networks,
+		Dialer:   r.observer.Dialer(),
+		Progress: func(progress discover.Progress) {
+			found.Progress = progress
+			signs.tell(progress)
+		},
+	}.Machines(ctx)
+
+	r.Report.Idle(discoverName, "")
+
+	switch {
+	case ctx.Err() != nil:
+		return found, context.Cause(ctx)
+	case err != nil:
+		return found, diagnosis.NewProblem(diagnosis.NothingAnswers, fmt.Sprintf("%s: no address can be asked from here: %s",
+			networks, talos.Explain(errors.Unwrap(err))), "look at this computer's network, then mage discover").From(err)
+	default:
+		return found, nil
+	}
 }
 
 // networksOf is where to look.

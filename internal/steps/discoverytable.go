@@ -27,9 +27,8 @@ func (d Discovery) Table(width int) string {
 
 // rows are the table's cells, header first.
 func (d Discovery) rows() [][]string {
-	rows := [][]string{{"ADDRESS", "NODE", "BY", "STATE", "VERSION", "MAC", "HOSTNAME", "UUID", "SERIAL", "BOOT",
-		"DISKS", "ALSO AT",
-		"FINGERPRINT", "CERTIFICATE", "WHY NO MORE"}}
+	rows := [][]string{{"ADDRESS", "NODE", "BY", "STATE", "VERSION", "HOSTNAME", "MAC", "ALSO AT", "UUID", "SERIAL",
+		"BOOT", "DISKS", "FINGERPRINT", "CERTIFICATE", "WHY NO MORE"}}
 
 	for _, machine := range d.Machines {
 		pair, _ := d.pairOf(machine)
@@ -40,10 +39,9 @@ func (d Discovery) rows() [][]string {
 		}
 
 		rows = append(rows, []string{machine.Address().String(), dash(node), dash(pair.By), stateOf(machine),
-			dash(machine.Version),
-			dash(strings.Join(machine.MACs, " ")), dash(machine.Hostname), dash(machine.UUID), dash(machine.Serial),
-			dash(bootText(machine)), dash(strings.Join(diskTexts(machine.Disks), ", ")),
-			dash(strings.Join(addressTexts(machine.Addresses[1:]), " ")), dash(machine.Fingerprint),
+			dash(machine.Version), dash(machine.Hostname), dash(strings.Join(machine.MACs, " ")),
+			dash(strings.Join(addressTexts(machine.Addresses[1:]), " ")), dash(machine.UUID), dash(machine.Serial),
+			dash(bootText(machine)), dash(strings.Join(diskTexts(machine.Disks), ", ")), dash(machine.Fingerprint),
 			dash(strings.Join(machine.CertificateNames, " ")), dash(talos.Explain(machine.Err))})
 	}
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/discover/leases"
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -12,8 +13,8 @@ import (
 
 // ProbeMachines asks machines by address alone whether they answer as Talos nodes. It gives a table, header first, and
 // the names of those that do not.
-func ProbeMachines(ctx context.Context, settings *settings.Settings, machines []inventory.Machine) (rows [][]string,
-	failing []string) {
+func ProbeMachines(ctx context.Context, settings *settings.Settings, found leases.Leases,
+	machines []inventory.Machine) (rows [][]string, failing []string) {
 	credentials, err := talos.LoadCredentials(settings.Talosconfig)
 	if err != nil {
 		credentials = nil
@@ -24,9 +25,10 @@ func ProbeMachines(ctx context.Context, settings *settings.Settings, machines []
 
 	probed := fanout.Collect(ctx, observe.Limit, machines, func(ctx context.Context,
 		machine inventory.Machine) talos.Probed {
-		address := machine.Address
-		if now, given := settings.NodeAddresses[machine.Name]; given {
-			address = now
+		lease, _ := found.Of(machine.Name)
+		address, said := observe.AddressNow(settings.NodeAddresses, lease, machine.Name, machine.Address)
+		if !said {
+			address = machine.Address
 		}
 
 		return dialer.Probe(ctx, address)

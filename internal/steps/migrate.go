@@ -13,6 +13,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
+	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/migrate"
@@ -39,7 +40,7 @@ func (Migrate) Mutates() {}
 func (s Migrate) Run(ctx context.Context, run *Run) error {
 	migrator := &migrator{work: begin(run, s)}
 
-	plan, standIn, err := migrator.workspace.Migration(run.Settings.NewDefaults)
+	plan, standIn, err := migrator.workspace.Migration(ctx, run.Settings.NewDefaults)
 	if err != nil {
 		return migrator.failed(ctx, migrator.unchanged(err))
 	}
@@ -82,15 +83,19 @@ func (m *migrator) refused() error {
 	for _, one := range m.plan.Differences {
 		problems = append(problems, diagnosis.NewProblem(diagnosis.MigrationUnequal,
 			fmt.Sprintf("the configs of %s would differ in %s: now %s, then %s", text.List(one.Nodes), one.Accessor,
-				shownAnswer(one.Accessor, one.Before), shownAnswer(one.Accessor, one.After)), one.Next))
+				m.shownAnswer(one.Accessor, one.Before), m.shownAnswer(one.Accessor, one.After)), one.Next))
 	}
 
 	return diagnosis.Join(problems...)
 }
 
 // shownAnswer is what an accessor says, if no secret can be in it.
-func shownAnswer(accessor, said string) string {
+func (m *migrator) shownAnswer(accessor, said string) string {
 	const longest = 200
+
+	if m.plan.Sealed {
+		return machineconfig.Masked
+	}
 
 	for _, secretive := range []string{"Key", "Secret", "Token", "CA", "Encryption", "Auth", "Password", "Content", "Env",
 		"Wireguard", "Static", "Config.Config"} {
@@ -186,6 +191,15 @@ func (m *migrator) shown(paths []string) []string {
 // showDiff shows how a file would change, with secrets masked.
 func (m *migrator) showDiff(path string) {
 	shown := m.workspace.Files.Shown(path)
+
+	if sops.Encrypted(m.plan.Files[path]) {
+		m.Report.Finding(m.step.Name(), diagnosis.Finding{
+			ID: diagnosis.MigrationPlanned, Severity: diagnosis.Warning, Next: "the same command without -dryRun",
+			Cause: shown + " would be rewritten, and encrypted for the recipients that it has; its lines are secret",
+		})
+
+		return
+	}
 
 	before, after := maskedText(m.workspace.Files.Open(path).Data), maskedText(m.plan.Files[path])
 

@@ -69,7 +69,7 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	if len(problems) == 0 && !answered && !s.InRecipe {
 		problems = append(problems, diagnosis.NewProblem(diagnosis.NobodyAnswers,
 			fmt.Sprintf("none of %d nodes answers", len(nodes)),
-			"boot the machines, or say where they answer: NODE_ADDRESSES="+nodes[0].Name+"=<address>; then mage preflight").
+			"boot the machines, then mage preflight; where they have other addresses: mage preflight -discover").
 			In(s.Name()))
 	}
 
@@ -215,8 +215,7 @@ func (c *checker) configuredFinding(seen observe.Observation, finding diagnosis.
 func (c *checker) silentFinding(seen observe.Observation, finding diagnosis.Finding) diagnosis.Finding {
 	finding.Severity = diagnosis.Warning
 	finding.ID, finding.Cause = diagnosis.NodeSilent, "no answer: in its self-test, rebooting, off, or at another address"
-	finding.Next = fmt.Sprintf("nothing if it is booting (apply waits for it); otherwise NODE_ADDRESSES=%s=<address>",
-		seen.Node.Name)
+	finding.Next = "nothing if it is booting (apply waits for it); otherwise " + c.elsewhere(seen.Node)
 
 	if seen.Silence == talos.Refused {
 		finding.ID, finding.Cause = diagnosis.NodeRefused, "port 50000 refused: installing or booting"
@@ -228,6 +227,10 @@ func (c *checker) silentFinding(seen observe.Observation, finding diagnosis.Find
 
 	if seen.Err != nil {
 		finding.Cause += " (" + talos.Explain(seen.Err) + ")"
+	}
+
+	if stale := c.observer.Facts(seen.Node).StaleLease; stale != "" {
+		finding.Cause += "; " + stale
 	}
 
 	return finding

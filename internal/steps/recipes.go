@@ -6,7 +6,7 @@ import "github.com/talos-mage/talos-mage/internal/cli/settings"
 // out and named.
 func Talos(settings *settings.Settings) []Step {
 	parallel := settings.ApplyMode == "parallel"
-	return []Step{
+	return Located( // with -discover: first of all the machines are searched for
 		Secrets{},                             // only if there are none, and no node may belong to a cluster already
 		Configs{},                             // files of nodes that have none
 		Preflight{InRecipe: true},             // ends the recipe before anything is sent
@@ -16,5 +16,5 @@ func Talos(settings *settings.Settings) []Step {
 		Kubeconfig{},                          // and the talosconfig's endpoints
 		Apply{Parallel: parallel, Late: true}, // workers that could not answer before bootstrap
 		VerifyWorkers{},                       // up, and registered in Kubernetes
-	}
+	)(settings)
 }

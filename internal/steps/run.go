@@ -40,6 +40,7 @@ type Run struct {
 
 	workspace *workspace.Workspace
 	observer  *observe.Observer
+	finder    finder
 	// gate is the way of every change to a node or a file.
 	gate gate.Gate
 	lock clusterLock
@@ -77,10 +78,11 @@ func newRun(files *workspace.Workspace, load func() error, recorder *report.Reco
 		Log:        log,
 		NewSecrets: clustersecrets.New,
 		workspace:  files,
-		observer:   observe.New(&files.Contents, clk),
 		gate:       gate.New(files.Settings.DryRun),
 		lock:       clusterLock{workspace: files, clock: clk, log: log},
 	}
+
+	run.observer = observe.New(&files.Contents, clk, run.lookFor)
 
 	return run, run.checkNames()
 }

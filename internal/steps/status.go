@@ -212,7 +212,7 @@ func nextCommand(ctx context.Context, run *Run, nodes []nodeObservation, finding
 	case len(others) > 0:
 		return fmt.Sprintf("mage preflight -node=%s (%s)", others[0].Node.Name, stateText(others[0].Observation))
 	case len(silent) == len(nodes):
-		return "boot the machines, or say where they answer with NODE_ADDRESSES; then mage status"
+		return "boot the machines, then mage status; where they have other addresses: mage discover -save"
 	case nextOf(findings, diagnosis.InstallFailed) != "":
 		return nextOf(findings, diagnosis.InstallFailed)
 	case len(maintenance) > 0:

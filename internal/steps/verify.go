@@ -155,7 +155,11 @@ func (v *verifier) verify(ctx context.Context, node *inventory.Node) outcome {
 		result.status, result.detail = report.Warned, seen.Stage()+", its config could not be compared"
 	}
 
-	if problem == nil && seen.Address != "" && seen.Address != v.observer.Addresses(node)[0] {
+	switch was := v.observer.MovedFrom(seen); {
+	case problem != nil || seen.Address == "":
+	case was != "":
+		result.detail += fmt.Sprintf(", was %s, now %s", was, seen.Address)
+	case seen.Address != v.observer.Addresses(node)[0]:
 		result.detail += ", at " + seen.Address
 	}
 

@@ -172,10 +172,12 @@ func TestInstallersThatAreNoLongerPublished(t *testing.T) {
 
 	judge(t, diagnosis.RenovateInstaller, map[string]trial{
 		"1.14": {files: watched("v1.14.1", comment), at: "talconfig.yaml", line: strings.TrimSpace(comment),
-			cause: "Renovate is to watch ghcr.io/siderolabs/installer"},
+			cause: "published up to v1.13 only: it proposes nothing any more"},
 		"variables": {files: on("v1.14.1", lab(config{})).with("talenv.yaml", comment+"talosVersion: v1.14.1\n"),
 			at: "talenv.yaml", cause: "up to v1.13 only"},
-		"1.13": {files: watched("v1.13.9", comment)},
+		"1.13": {files: watched("v1.13.9", comment), at: "talconfig.yaml", line: strings.TrimSpace(comment),
+			cause:    "it proposes releases of up to v1.13, and never a newer one",
+			severity: diagnosis.Warning},
 		"releases": {files: watched("v1.14.1",
 			"# renovate: datasource=github-releases depName=siderolabs/talos\n")},
 		"the kubelet": {files: watched("v1.14.1", "# renovate: datasource=docker depName=ghcr.io/siderolabs/kubelet\n")},

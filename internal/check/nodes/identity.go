@@ -20,7 +20,7 @@ import (
 func Identity(
 	cluster *inventory.Cluster, node *inventory.Node, links []talos.Link, system talos.SystemInfo,
 ) *diagnosis.Finding {
-	macs := physicalMACs(links)
+	macs := PhysicalMACs(links)
 	uuidDiffers := node.UUID != "" && !strings.EqualFold(node.UUID, system.UUID)
 	macsDiffer := len(node.MACs) > 0 && !anyMAC(node.MACs, macs)
 	declared := node.UUID != "" || len(node.MACs) > 0
@@ -34,28 +34,33 @@ func Identity(
 		return nil
 	}
 
-	finding := diagnosis.Finding{
-		ID:       diagnosis.WrongMachine,
-		Severity: diagnosis.Failure,
-		Node:     node.Name,
-		Next: "find where " + node.Name + " answers (its console shows it) and pass NODE_ADDRESSES=" + node.Name +
-			"=<address>, or correct the declared machine",
-	}
+	var cause string
 
 	switch {
 	case macsDiffer:
-		finding.Cause = fmt.Sprintf("the machine has %s, declared is %s", macList(macs), strings.Join(node.MACs, ", "))
+		cause = fmt.Sprintf("the machine has %s, declared is %s", macList(macs), strings.Join(node.MACs, ", "))
 	case uuidDiffers:
-		finding.Cause = fmt.Sprintf("the machine's UUID is %s, declared is %s", orNone(system.UUID), node.UUID)
+		cause = fmt.Sprintf("the machine's UUID is %s, declared is %s", orNone(system.UUID), node.UUID)
 	default:
-		finding.Cause = "its MAC address or UUID is declared there"
+		cause = "its MAC address or UUID is declared there"
 	}
 
 	if owner != nil {
-		finding.Cause = fmt.Sprintf("this is %s's machine: %s", owner.Name, finding.Cause)
+		cause = fmt.Sprintf("this is %s's machine: %s", owner.Name, cause)
 	}
 
+	finding := WrongMachine(node, cause)
+
 	return &finding
+}
+
+// WrongMachine is the finding of a machine that is not the node's.
+func WrongMachine(node *inventory.Node, cause string) diagnosis.Finding {
+	return diagnosis.Finding{
+		ID: diagnosis.WrongMachine, Severity: diagnosis.Failure, Node: node.Name, Cause: cause,
+		Next: "have " + node.Name + "'s machine looked for: mage discover -save; or pass NODE_ADDRESSES=" + node.Name +
+			"=<address> (its console shows it), or correct the declared machine",
+	}
 }
 
 // ownerOf finds the other node of the inventory that declares this machine; nil if there is none.
@@ -91,7 +96,8 @@ func matchesMAC(pattern, mac string) bool {
 	return err == nil && matched
 }
 
-func physicalMACs(links []talos.Link) []string {
+// PhysicalMACs are those of links that are hardware, in lower case.
+func PhysicalMACs(links []talos.Link) []string {
 	var macs []string
 
 	for _, link := range links {

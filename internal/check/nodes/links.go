@@ -25,7 +25,7 @@ func checkLinks(_ context.Context, s subject) {
 	next := s.regenerate("name a link that " + s.Name + " has, or select it by " + check.SelectBy(s.sharing()))
 
 	absentMACs := s.absentMACs()
-	unmatched := len(absentMACs) > 0 && anyMAC(s.MACs, physicalMACs(s.Facts.Links))
+	unmatched := len(absentMACs) > 0 && anyMAC(s.MACs, PhysicalMACs(s.Facts.Links))
 
 	if unmatched {
 		s.fail(diagnosis.LinkAbsent, next, "no physical link has the MAC address %s; the node has %s",
@@ -112,7 +112,7 @@ func (s subject) absentLinks() []string {
 
 func (s subject) absentMACs() []string {
 	return slices.DeleteFunc(slices.Clone(s.MACs),
-		func(mac string) bool { return anyMAC([]string{mac}, physicalMACs(s.Facts.Links)) })
+		func(mac string) bool { return anyMAC([]string{mac}, PhysicalMACs(s.Facts.Links)) })
 }
 
 // called reports whether a link goes by a name.

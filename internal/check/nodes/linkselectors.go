@@ -84,7 +84,7 @@ func (s subject) lacksMAC(selection check.Selection) bool {
 	return slices.ContainsFunc(selection.MACs, func(mac check.SelectedMAC) bool {
 		whole := host.MAC(mac.Text)
 
-		return whole != "" && !slices.Contains(physicalMACs(s.Facts.Links), whole)
+		return whole != "" && !slices.Contains(PhysicalMACs(s.Facts.Links), whole)
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/discover/leases"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 	"github.com/talos-mage/talos-mage/internal/steps/workspace"
@@ -159,7 +160,12 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 		return i.failure(ctx, "verifyNodes", err)
 	}
 
-	rows, silent := steps.ProbeMachines(ctx, loaded, machines)
+	found, err := leases.Read(nil, leases.Path(loaded.TalosDir))
+	if err != nil {
+		return i.failure(ctx, "verifyNodes", workspace.BadInput(err))
+	}
+
+	rows, silent := steps.ProbeMachines(ctx, loaded, found, machines)
 	if ctx.Err() != nil {
 		return i.failure(ctx, "verifyNodes", context.Cause(ctx))
 	}

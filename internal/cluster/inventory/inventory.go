@@ -82,6 +82,9 @@ type Node struct {
 	Line, Column int
 }
 
+// DeclaresMachine reports whether the files say which machine the node is.
+func (n *Node) DeclaresMachine() bool { return len(n.MACs) > 0 || n.UUID != "" }
+
 // Role is the machine type as the inventory declares it.
 type Role = machine.Type
 

@@ -2,6 +2,7 @@
 package reading
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -121,6 +122,9 @@ func (f *Files) file(path string, data []byte, mode fs.FileMode, err error) *Fil
 
 	return read
 }
+
+// Sealed reports whether sops encrypted values of a text.
+func Sealed(data []byte) bool { return bytes.Contains(data, []byte("ENC[AES256_GCM,")) }
 
 // ErrNoKey is the answer of Decrypted where nothing decrypts.
 var ErrNoKey = errors.New("is encrypted by sops, and can't be decrypted here")

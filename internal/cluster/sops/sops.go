@@ -141,6 +141,66 @@ func (s Sops) Encrypt(ctx context.Context, path string, plain []byte) ([]byte, e
 	}
 }
 
+// EncryptAgain gives the ciphertext of a YAML text for the recipients of a file that it takes the place of, whatever
+// the rules say of others. Only a file whose values are all encrypted, for age and PGP keys, has such a successor.
+func (s Sops) EncryptAgain(ctx context.Context, path string, plain, former []byte) ([]byte, error) {
+	var age, pgp []string
+
+	metadata := metadataOf(former)
+	if key := unusual(metadata); key != "" {
+		return nil, unencryptable(path, "its part `sops` has "+key+", and its values can't be encrypted anew as they are",
+			"sops decrypt -i "+path+", then the same command with -dirty, then sops encrypt -i "+path, nil)
+	}
+
+	collect(metadata, "recipient", &age)
+	collect(metadata, "fp", &pgp)
+
+	encrypted, err := s.Programs.Run(ctx, plain, name, "--config", os.DevNull, "encrypt", "--age", strings.Join(age, ","),
+		"--pgp", strings.Join(pgp, ","), "--filename-override", path, "--input-type", "yaml", "--output-type", "yaml",
+		"/dev/stdin")
+
+	var failure *program.Failure
+
+	switch {
+	case err == nil && leaks(plain, encrypted):
+		return nil, unencryptable(path, "sops leaves values in the clear", "encrypt it by hand", nil)
+	case err == nil:
+		return encrypted, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.As(err, &failure):
+		return nil, unencryptable(path, "sops says: "+plainly(failure), "bring the keys of its recipients", err)
+	default:
+		return nil, fmt.Errorf("encrypt %s: %w", path, err)
+	}
+}
+
+// unusual is a key of a file's metadata that is more than recipients, age and PGP keys; empty if there is none.
+func unusual(metadata *yaml.Node) string {
+	if metadata == nil {
+		return "nothing"
+	}
+
+	for i := 0; i+1 < len(metadata.Content); i += 2 {
+		key, value := metadata.Content[i].Value, metadata.Content[i+1]
+		isEmpty := len(value.Content) == 0 && value.Value == ""
+
+		switch key {
+		case "age", "pgp", "lastmodified", "mac", "version":
+		case "unencrypted_suffix":
+			if value.Value != "_unencrypted" {
+				return key
+			}
+		default:
+			if !isEmpty {
+				return key
+			}
+		}
+	}
+
+	return ""
+}
+
 func missing(why string, err error) *diagnosis.Problem {
 	return diagnosis.NewProblem(diagnosis.ProgramMissing, "sops is not on the PATH, and "+why,
 		"install sops (https://getsops.io), then run the same command again").From(err)

@@ -269,4 +269,18 @@ func TestTheRealSops(t *testing.T) {
 	opened, err := u.Decrypt(t.Context(), path, sealed)
 	require.NoError(t, err)
 	require.Equal(t, plain, string(opened))
+
+	// What takes its place has its recipients, whatever the rules say.
+	u.rules(t, rule("", "    encrypted_regex: ^(data|stringData)$\n"))
+
+	again, err := u.EncryptAgain(t.Context(), path, []byte("other: fedcba9876543210\n---\nmore: 0123456789abcdef\n"), sealed)
+	require.NoError(t, err)
+	require.Equal(t, []string{recipient}, sops.Recipients(again))
+
+	opened, err = u.Decrypt(t.Context(), path, again)
+	require.NoError(t, err)
+	require.Equal(t, "other: fedcba9876543210\n---\nmore: 0123456789abcdef\n", string(opened))
+
+	_, err = u.EncryptAgain(t.Context(), path, []byte(plain), []byte(encrypted))
+	require.Contains(t, problem(t, err, diagnosis.SecretsNotEncryptable).Cause, "its part `sops` has kms")
 }

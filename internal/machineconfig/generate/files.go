@@ -75,7 +75,7 @@ func (c *cluster) open(place *yaml.Node, reference string) *file {
 
 // decrypted is the text of a file that sops may have encrypted. A mistake is told of a place in the file that names it.
 func (f *file) decrypted(in yamlfile.Source, place *yaml.Node) string {
-	if !bytes.Contains(f.read.Data, []byte("ENC[AES256_GCM,")) {
+	if !reading.Sealed(f.read.Data) {
 		return string(bytes.TrimPrefix(f.read.Data, []byte("\xef\xbb\xbf")))
 	}
 

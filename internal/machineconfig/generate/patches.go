@@ -178,7 +178,11 @@ func (e *entry) badPatch(one patch, text string, err error) {
 
 	switch {
 	case errors.Is(err, errJSONPatch):
-		mistake := e.Mistake(one.place, diagnosis.FileValue, "%s of %s %s", name, e.Hostname, err)
+		if !e.contract.MultidocNetworkConfigSupported() { // later forms are of several documents for every node
+			name += " of " + e.Hostname
+		}
+
+		mistake := e.Mistake(one.place, diagnosis.FileValue, "%s %s", name, err)
 		mistake.Next = "write it as a strategic merge patch: " + machineconfig.StrategicForm(one.text)
 
 		if e.contract.MultidocKubernetesConfigSupported() {

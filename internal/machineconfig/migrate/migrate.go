@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -43,6 +44,8 @@ type Options struct {
 	Secrets *secrets.Bundle
 	// Now is what certificates are valid from.
 	Now time.Time
+	// Encrypt encrypts what takes the place of a file that sops encrypted, for the same recipients.
+	Encrypt func(path string, plain, former []byte) ([]byte, error)
 	// NewDefaults takes what Talos 1.14 does by default, instead of what older releases did.
 	NewDefaults bool
 }
@@ -61,6 +64,8 @@ type Plan struct {
 	Defaults []string
 	// Differences are what nodes' configs would differ in; with one nothing is migrated.
 	Differences []Difference
+	// Sealed is set where an encrypted patch is part of the configs: what they say may be secret.
+	Sealed bool
 }
 
 // Note is about a place in a file.
@@ -372,6 +377,11 @@ func (m *migration) rewriteAll() ([]rewritten, error) {
 
 		m.note(one, patch)
 		done = append(done, rewritten{unit: one, Patch: patch})
+
+		if one.sealed && len(patch.Installs) > 0 { // they would stand in the talconfig
+			m.plan.Decisions = append(m.plan.Decisions, m.at(one, 0, 0, "the file is encrypted, and what it says of the "+
+				"installation needs each node's disk: move machine.install into a file that is not"))
+		}
 	}
 
 	return done, mistakes.Err()
@@ -396,33 +406,29 @@ func (m *migration) commonDisk(one *unit) string {
 
 // untouchable says why a patch can't be rewritten as text though it may need it; empty if it can.
 func (m *migration) untouchable(one *unit) string {
-	plain := one.text
+	if one.item == nil && m.cluster.Profile == nil && reading.Sealed([]byte(one.text)) {
+		m.unseal(one)
+	}
 
-	switch {
-	case one.item == nil && strings.Contains(plain, "ENC[AES256_GCM,"):
-		data, err := m.cluster.Files.Open(one.path).Decrypted()
-		if err != nil {
-			return "" // rendering tells
-		}
-
-		patch, err := rewrite.Strategic(string(data), rewrite.Options{SplitRoles: one.workers()})
-		if err == nil && !patch.Changed() {
-			one.text = ""
-
-			return ""
-		}
-
-		return "the file is encrypted by sops, and has fields that documents replace: decrypt it (sops decrypt -i), run " +
-			"the same command again, and encrypt it"
-	case !strings.Contains(plain, "{{"):
+	if !strings.Contains(one.text, "{{") {
 		return ""
 	}
 
-	if _, err := rewrite.Strategic(plain, rewrite.Options{}); err != nil {
+	if _, err := rewrite.Strategic(one.text, rewrite.Options{}); err != nil {
 		return "the patch is a template, whose text is no YAML before it is filled: write the documents by hand"
 	}
 
 	return ""
+}
+
+// unseal takes an encrypted patch as its plaintext, which stays in memory. That it can't be decrypted rendering tells.
+func (m *migration) unseal(one *unit) {
+	data, err := m.cluster.Files.Open(one.path).Decrypted()
+	if err != nil {
+		data = nil
+	}
+
+	one.text, one.sealed, m.plan.Sealed = string(data), true, true
 }
 
 // schedules reports whether workloads run on control planes by the talconfig itself.
@@ -464,9 +470,9 @@ func (m *migration) note(one *unit, patch rewrite.Patch) {
 	}
 }
 
-// at is a note about a place of a patch. Of a JSON patch only the whole has one.
+// at is a note about a place of a patch. Of a JSON patch, and of one that is encrypted, only the whole has one.
 func (m *migration) at(one *unit, line, column int, text string) Note {
-	if rewrite.IsOperations(one.text) {
+	if one.sealed || rewrite.IsOperations(one.text) {
 		line, column = 0, 0
 	}
 

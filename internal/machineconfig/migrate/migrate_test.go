@@ -255,24 +255,77 @@ func TestNewDefaults(t *testing.T) {
 	require.NotContains(t, plan.Files, filepath.Join(folder, "talconfig.yaml"))
 }
 
-// A file that sops encrypted is not rewritten: its values would have to be encrypted anew.
-func TestEncryptedPatch(t *testing.T) {
-	const plain = "machine:\n  kubelet:\n    extraArgs:\n      v: \"4\"\n"
+// sealer stands in for sops: what it encrypts cannot be read, but by itself.
+type sealer map[string]string
 
-	folder := written(t, map[string]string{"talconfig.yaml": head + "patches:\n  - \"@./secret.yaml\"\n",
-		"secret.yaml": "machine: ENC[AES256_GCM,data:x]\nsops: {}\n"})
+func (s sealer) encrypt(_ string, plain, _ []byte) ([]byte, error) {
+	sealed := fmt.Sprintf("machine: ENC[AES256_GCM,data:%d]\nsops: {mac: x}\n", len(s))
+	s[sealed] = string(plain)
+
+	return []byte(sealed), nil
+}
+
+func (s sealer) decrypt(_ string, sealed []byte) ([]byte, error) {
+	return []byte(s[string(sealed)]), nil
+}
+
+// plan is the plan for a folder with a file that is encrypted.
+func (s sealer) plan(t *testing.T, folder string) *migrate.Plan {
+	t.Helper()
 
 	bundle, err := sameSecrets()
 	require.NoError(t, err)
 
-	plan, err := migrate.Make(migrate.Options{Secrets: bundle, Now: time.Now(),
-		Load: func(_ map[string][]byte, contract string) (*inventory.Cluster, error) {
-			return inventory.Load(inventory.Options{TalosDir: folder, Contract: contract, Files: reading.New(folder,
-				func(string, []byte) ([]byte, error) { return []byte(plain), nil })})
+	plan, err := migrate.Make(migrate.Options{Secrets: bundle, Now: time.Now(), Encrypt: s.encrypt,
+		Load: func(files map[string][]byte, contract string) (*inventory.Cluster, error) {
+			opened := reading.New(folder, s.decrypt)
+			for path, data := range files {
+				opened.Pretend(path, data)
+			}
+
+			return inventory.Load(inventory.Options{TalosDir: folder, Contract: contract, Files: opened})
 		}})
 	require.NoError(t, err)
-	require.Len(t, plan.Decisions, 1)
-	require.Contains(t, plan.Decisions[0].Text, "encrypted by sops")
+
+	return plan
+}
+
+// What takes the place of an encrypted file is encrypted, and so is the part of it that only control planes get.
+func TestEncryptedPatch(t *testing.T) {
+	made := sealer{}
+	sealed, err := made.encrypt("", []byte("machine:\n  kubelet:\n    extraArgs:\n      v: \"4\"\ncluster:\n  apiServer:\n"+
+		"    env:\n      A: s3cret\n"), nil)
+	require.NoError(t, err)
+
+	folder := written(t, map[string]string{"talconfig.yaml": head + "patches:\n  - \"@./secret.sops.yaml\"\n",
+		"secret.sops.yaml": string(sealed)})
+
+	plan := made.plan(t, folder)
+	require.Empty(t, plan.Decisions)
+	require.Empty(t, plan.Differences)
+	require.True(t, plan.Sealed)
+
+	for name, expected := range map[string]string{
+		"secret.sops.yaml":              "apiVersion: v1alpha1\nkind: KubeletConfig\nextraArgs:\n  v: \"4\"\n",
+		"secret-controlplane.sops.yaml": "apiVersion: v1alpha1\nkind: KubeAPIServerConfig\nenv:\n  A: s3cret\n",
+	} {
+		require.Equal(t, expected, made[string(plan.Files[filepath.Join(folder, name)])])
+	}
+
+	take(t, plan)
+	require.False(t, made.plan(t, folder).Changes())
+}
+
+// What would stand in the talconfig, which is not encrypted, is a person's to move.
+func TestEncryptedPatchOfAnInstallation(t *testing.T) {
+	made := sealer{}
+	sealed, err := made.encrypt("", []byte("machine:\n  install:\n    wipe: true\n"), nil)
+	require.NoError(t, err)
+
+	plan := made.plan(t, written(t, map[string]string{"talconfig.yaml": head + "patches:\n  - \"@./secret.yaml\"\n",
+		"secret.yaml": string(sealed)}))
+	require.NotEmpty(t, plan.Decisions)
+	require.Contains(t, plan.Decisions[0].Text, "the file is encrypted")
 	require.False(t, plan.Changes())
 }
 

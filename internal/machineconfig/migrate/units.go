@@ -17,6 +17,8 @@ type unit struct {
 	path string
 	item *yaml.Node
 	text string
+	// sealed is set if sops encrypted the file; text is its plaintext then.
+	sealed bool
 	// strategic is what a JSON patch says as a strategic one; empty for others.
 	strategic string
 	// lists are those that name it, and named the items that do, if it is a file.

@@ -82,7 +82,9 @@ func (m *migration) put(editor *editor, one rewritten, added *additions) error {
 	}
 
 	if one.ControlPlane != "" && one.controlPlanes() {
-		added.forControlPlanes(m, one)
+		if err := added.forControlPlanes(m, one); err != nil {
+			return err
+		}
 	}
 
 	for _, install := range one.Installs {
@@ -94,7 +96,9 @@ func (m *migration) put(editor *editor, one rewritten, added *additions) error {
 	}
 
 	if one.item == nil {
-		m.edited[one.path] = []byte(orRemark(text))
+		if err := m.set(one.unit, one.path, orRemark(text)); err != nil {
+			return err
+		}
 
 		for _, item := range one.named { // it says nothing any more
 			if node := itemIn(editor.root, item); text == "" && (node == nil || !editor.dropItem(node)) {
@@ -111,6 +115,22 @@ func (m *migration) put(editor *editor, one rewritten, added *additions) error {
 	if !ok {
 		return errBrackets
 	}
+
+	return nil
+}
+
+// set makes the text of a file that a unit is, or a part of one. Where the unit is encrypted this is, too.
+func (m *migration) set(one *unit, path, text string) error {
+	data := []byte(text)
+
+	if one.sealed {
+		var err error
+		if data, err = m.Encrypt(path, data, m.cluster.Files.Open(one.path).Data); err != nil {
+			return err
+		}
+	}
+
+	m.edited[path] = data
 
 	return nil
 }
@@ -162,13 +182,17 @@ type additions struct {
 
 // forControlPlanes adds what only control planes may have: to their group's list, and to those of nodes that do not
 // take that.
-func (a *additions) forControlPlanes(m *migration, one rewritten) {
+func (a *additions) forControlPlanes(m *migration, one rewritten) error {
 	text := one.ControlPlane
 
 	if one.item == nil { // a file of its own, beside it
-		ending := filepath.Ext(one.path)
-		path := strings.TrimSuffix(one.path, ending) + "-controlplane" + ending
-		m.edited[path] = []byte(text)
+		folder, name := filepath.Split(one.path)
+		dot := strings.Index(name+".", ".") // before all endings: rules may ask for .sops.yaml
+		path := filepath.Join(folder, name[:dot]+"-controlplane"+name[dot:])
+
+		if err := m.set(one.unit, path, text); err != nil {
+			return err
+		}
 
 		relative, err := filepath.Rel(filepath.Dir(m.cluster.Source), path)
 		if err != nil {
@@ -188,10 +212,12 @@ func (a *additions) forControlPlanes(m *migration, one rewritten) {
 			}
 		}
 
-		return
+		return nil
 	}
 
 	a.toControlPlanes(m, text)
+
+	return nil
 }
 
 // toControlPlanes adds a patch to the list of the control planes' group, and to the nodes that do not take that.

@@ -98,7 +98,7 @@ func undecided(one argument, all arguments) string {
 		return ""
 	case name == "oidc-ca-file":
 		return byHand + "no file of the machine is read any more. Write the document by hand, with the PEM text of " +
-			one.text() + " as configuration.jwt[0].issuer.certificateAuthority, then take the oidc- arguments out"
+			"that one as configuration.jwt[0].issuer.certificateAuthority, then take the oidc- arguments out"
 	case name == "oidc-signing-algs":
 		return byHand + "no key says it, and tokens may be signed by any asymmetric algorithm. Take it out if they may"
 	case strings.HasPrefix(name, "oidc-") && (all.named("oidc-issuer-url").text() == "" ||

@@ -232,6 +232,8 @@ func (p part) rewrite(options Options) rewritten {
 
 // inBlocks is the part with its references put in, and with its mappings in lines of their own.
 func (p part) inBlocks() part {
+	p.liftComments(p.root)
+
 	spread := part{lines: encoded(expanded(p.root)), first: p.first}
 	if err := spread.parse(); err != nil || spread.root == nil {
 		return p
@@ -336,6 +338,11 @@ func (b *builder) translate(found successor.Found) {
 
 		if len(b.result.documents) > before {
 			b.first[at.start] = b.result.documents[before]
+
+			if rest := strings.TrimSpace(fragmentOf(b.lines, at).rest); strings.HasPrefix(rest, "#") {
+				b.result.documents[before].keep([]string{rest})
+			}
+
 			b.result.documents[before].keep(dedented(b.lines[at.head:at.start], found.At.Column-1))
 		}
 	}

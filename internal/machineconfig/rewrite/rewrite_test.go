@@ -166,6 +166,7 @@ func TestText(t *testing.T) {
 	for name, options := range map[string]rewrite.Options{
 		"comments":  {SplitRoles: true},
 		"anchors":   {},
+		"braces":    {SplitRoles: true},
 		"documents": {Disk: `disk.dev_path == "/dev/sda"`},
 	} {
 		data, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))

@@ -3,6 +3,7 @@ package observe
 import (
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/discover/leases"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -31,11 +32,19 @@ type Facts struct {
 	// has failed since FailingSince, and last at FailedAt.
 	InstallFailure         string
 	FailingSince, FailedAt time.Time
+	// Found is where a search of this run found its machine; MovedFrom is where it had been found before.
+	Found     leases.Entry
+	MovedFrom string
+	// StaleLease says that its machine is not where an earlier search found it; empty if it is, or was not found.
+	StaleLease string
 	// Joining is set for a worker that apply could not ask, since its API opens after bootstrap only.
 	Joining bool
 	// Failed is why later steps leave the node out.
 	Failed error
 
+	// leaseChecked is set once it is known whether the machine is where an earlier search found it, anothersLease if
+	// another one is there.
+	leaseChecked, anothersLease bool
 	// oursAt is where the node last answered, if it was ours and could be read.
 	oursAt string
 	// compared is what came of comparing its config the last time.

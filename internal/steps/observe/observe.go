@@ -173,6 +173,10 @@ func (o *Observer) WrongMachine(ctx context.Context, node *inventory.Node,
 
 	finding := nodes.Identity(o.Cluster, node, links, system)
 	if finding == nil {
+		finding = o.otherThanFound(node, conn.Address(), links, system)
+	}
+
+	if finding == nil {
 		// Another machine's boots are not this node's.
 		o.Note(node, func(facts *Facts) { facts.Boot = boot })
 	}

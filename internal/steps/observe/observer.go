@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"context"
 	"sync"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
@@ -19,14 +20,18 @@ const Limit = 32
 type Observer struct {
 	*workspace.Contents
 	Clock clock.Clock
+	// LookFor has the machine of a node looked for that is not where it was found, and says why. It reports whether it
+	// answers elsewhere.
+	LookFor func(ctx context.Context, node *inventory.Node, why string) bool
 
 	mu    sync.Mutex
 	facts map[string]Facts
 }
 
 // New observes the nodes of a cluster, whose files may still change between two steps.
-func New(contents *workspace.Contents, clk clock.Clock) *Observer {
-	return &Observer{Contents: contents, Clock: clk, facts: make(map[string]Facts)}
+func New(contents *workspace.Contents, clk clock.Clock,
+	lookFor func(ctx context.Context, node *inventory.Node, why string) bool) *Observer {
+	return &Observer{Contents: contents, Clock: clk, LookFor: lookFor, facts: make(map[string]Facts)}
 }
 
 // Dialer reaches nodes with the run's credentials. Made fresh, so that nothing outlives a step.

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"time"
@@ -43,7 +44,7 @@ func (o *Observer) Addresses(node *inventory.Node) []string {
 	return addresses
 }
 
-// isAnothers reports whether the settings say of another node that it answers at this address now.
+// isAnothers reports whether it is said of another node that it answers at this address now.
 func (o *Observer) isAnothers(node *inventory.Node, address string) bool {
 	return slices.ContainsFunc(o.Cluster.Nodes, func(other *inventory.Node) bool {
 		now, given := o.addressNow(other)
@@ -51,19 +52,24 @@ func (o *Observer) isAnothers(node *inventory.Node, address string) bool {
 	})
 }
 
-// addressNow is where the settings say that a node answers now; they may call it by its name or by its declared
-// address.
+// addressNow is where a node is said to answer now.
 func (o *Observer) addressNow(node *inventory.Node) (string, bool) {
-	if now, given := o.Settings.NodeAddresses[node.Name]; given {
-		return now, true
-	}
-
-	now, given := o.Settings.NodeAddresses[node.Address]
-	return now, given
+	lease, _ := o.Lease(node)
+	return AddressNow(o.Settings.NodeAddresses, lease, node.Name, node.Address)
 }
 
-// Probe asks all the node's addresses at once and prefers the most telling answer.
+// Probe asks all the node's addresses at once and prefers the most telling answer. The first time it finds out whether
+// the node's machine still is where an earlier search found it; if not, it is looked for.
 func (o *Observer) Probe(ctx context.Context, node *inventory.Node) talos.Probed {
+	probed := o.probe(ctx, node)
+	if !o.findsStale(ctx, node, probed) {
+		return probed
+	}
+
+	return o.probe(ctx, node)
+}
+
+func (o *Observer) probe(ctx context.Context, node *inventory.Node) talos.Probed {
 	addresses := o.Addresses(node)
 	dialer := o.Dialer()
 
@@ -75,19 +81,32 @@ func (o *Observer) Probe(ctx context.Context, node *inventory.Node) talos.Probed
 		go func() { answers <- dialer.Probe(probing, address) }()
 	}
 
-	best := <-answers
+	best := o.ofNode(node, <-answers)
 	for range len(addresses) - 1 {
 		grace := graceAfter(best)
 
 		select {
 		case answer := <-answers:
-			best = moreTelling(best, answer, addresses)
+			best = moreTelling(best, o.ofNode(node, answer), addresses)
 		case <-grace:
 			return best
 		}
 	}
 
 	return best
+}
+
+// errAnothers is what a machine without a config comes to, where another node's is said to be.
+var errAnothers = errors.New("the machine in maintenance there is said to be another node's")
+
+// ofNode takes an answer in maintenance for none where another node's machine is said to be: a config has an address
+// that somebody else may hold until then.
+func (o *Observer) ofNode(node *inventory.Node, answer talos.Probed) talos.Probed {
+	if answer.State != talos.Maintenance || !o.isAnothers(node, answer.Address) {
+		return answer
+	}
+
+	return talos.Probed{Silence: talos.NoAnswer, Address: answer.Address, Err: errAnothers}
 }
 
 // graceAfter is when it is time to be content with an answer; never (nil) without one.

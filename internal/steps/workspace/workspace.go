@@ -21,6 +21,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/cluster/sops"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/discover/leases"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -34,6 +35,8 @@ type Contents struct {
 	Configs map[string]*machineconfig.Config
 	// Credentials come from the talosconfig; nil without one.
 	Credentials *talos.Credentials
+	// Leases are where earlier searches found machines, as far as that was kept.
+	Leases leases.Leases
 }
 
 // Workspace is a cluster's files, each opened once, and what was read of them.
@@ -64,6 +67,10 @@ func (w *Workspace) Load() error {
 	cluster, err := w.Inventory()
 	if err != nil {
 		return err
+	}
+
+	if w.Leases, err = leases.Read(w.Files, leases.Path(w.Settings.TalosDir)); err != nil {
+		return BadInput(err)
 	}
 
 	w.Settings.MoveConfigDir(cluster.ConfigDir)

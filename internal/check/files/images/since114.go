@@ -1,6 +1,7 @@
 package images
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -35,10 +36,11 @@ func declaresSince114(in *check.Input) bool {
 // watchesInstaller is a comment that tells Renovate to watch the tags of the installer.
 var watchesInstaller = pattern.New(`#\s*renovate:.*\bghcr\.io/siderolabs/installer(?:\s|$)`)
 
-// checkRenovate looks for comments that tell Renovate to watch an image that gets no more tags.
+// checkRenovate looks for comments that tell Renovate to watch an image that gets no tags of newer minor releases.
 func checkRenovate(r *check.Report, in *check.Input) {
-	if !declaresSince114(in) {
-		return // patches of the release that is declared are still published there
+	proposed := fmt.Sprintf("it proposes releases of up to %s, and never a newer one", lastOnGHCR)
+	if declaresSince114(in) {
+		proposed = "it proposes nothing any more"
 	}
 
 	for _, name := range []string{"talconfig.yaml", "talenv.yaml", "talenv.yml", filepath.Base(in.Cluster.Source)} {
@@ -51,7 +53,7 @@ func checkRenovate(r *check.Report, in *check.Input) {
 			if watchesInstaller.MatchString(line) {
 				r.Found(file.Line(i+1, strings.Index(line, "#")+1),
 					"write `# renovate: datasource=github-releases depName=siderolabs/talos`",
-					"Renovate is to watch ghcr.io/siderolabs/installer, which is published up to %s only", lastOnGHCR)
+					"Renovate is to watch ghcr.io/siderolabs/installer, which is published up to %s only: %s", lastOnGHCR, proposed)
 			}
 		}
 	}
