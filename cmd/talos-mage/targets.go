@@ -151,26 +151,29 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "demo",
 			Summary: "brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a second run has nothing to do.",
+			More:    "With -discover the nodes have other addresses than the declared ones, as from DHCP.",
 			Flags: []commandline.Flag{
 				{Name: "talosVersion", Kind: commandline.Text, Meaning: "Talos release that the nodes run and the files are for; by default v1.14.1."},
+				{Name: "discover", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return rehearsal.Demo(ctx, given.Text("talosVersion"))
+				return rehearsal.Demo(ctx, given.Text("talosVersion"), given.Switch("discover"))
 			},
 		},
 		{
 			Name:    "discover",
 			Summary: "finds the machines of some networks that answer as Talos does, and shows what each tells of itself.",
-			More:    "-cidr names the networks; without it, it is those of the inventory's addresses. -wide asks public ones and large ones too. -matchByCount matches what nothing tells of by order, if the numbers are equal. -format is table or json. docs/discover.md says more.",
+			More:    "-cidr names the networks; without it, it is those of the inventory's addresses. -wide asks public ones and large ones too. -matchByCount matches what nothing tells of by order, if the numbers are equal. -format is table or json. -save keeps where the nodes' machines are. docs/discover.md says more.",
 			Flags: []commandline.Flag{
 				{Name: "cidr", Kind: commandline.Text},
 				{Name: "node", Kind: commandline.Text},
 				{Name: "format", Kind: commandline.Text},
 				{Name: "wide", Kind: commandline.Switch},
 				{Name: "matchByCount", Kind: commandline.Switch},
+				{Name: "save", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Discover(ctx, given.Text("cidr"), given.Text("node"), given.Text("format"), given.Switch("wide"), given.Switch("matchByCount"))
+				return targets.Discover(ctx, given.Text("cidr"), given.Text("node"), given.Text("format"), given.Switch("wide"), given.Switch("matchByCount"), given.Switch("save"))
 			},
 		},
 		{

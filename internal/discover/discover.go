@@ -41,8 +41,8 @@ const (
 // readers is how many machines are read at once.
 const readers = 16
 
-// Machines asks all addresses of the networks, and gives the machines that answer, each once, by address. It ends early,
-// with the reason, when the context does.
+// Machines asks all addresses of the networks, and gives the machines that answer, each once, by address. It ends
+// early, with the reason, when the context does.
 func (s Search) Machines(ctx context.Context) ([]Machine, error) {
 	var (
 		answers = make(chan netip.Addr)

@@ -61,7 +61,7 @@ func TestNetworksThatAreRefused(t *testing.T) {
 		"10.0.0.0-10.0.255.255":   "has 65536 addresses, more than a /20: -wide",
 		"8.8.8.0/24":              "8.8.8.0/24 is a public network: if it is yours to scan, -wide asks it all the same",
 		"9.255.255.250-10.0.0.10": "is a public network: if it is yours to scan, -wide asks",
-		"fd00::/115":              "fd00::/115 has more than 4096 addresses, which nobody can ask one by one: name a part, such as a /116",
+		"fd00::/115":              "fd00::/115 has more than 4096 addresses, which nobody can ask one by one: name a part",
 		"::ffff:10.0.0.0/120":     `"::ffff:10.0.0.0/120" is IPv4 in the form of IPv6`,
 	} {
 		t.Run(text, func(t *testing.T) {

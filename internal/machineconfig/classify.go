@@ -7,6 +7,8 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 )
 
 // class says how a scalar of a machine config is treated by its place alone.
@@ -170,7 +172,7 @@ func isSecretName(word string) bool {
 // isKnownKind reports whether machinery can decode the document's kind; the document without a kind is the v1alpha1
 // config.
 func isKnownKind(root *yaml.Node) bool {
-	kind, version := fieldText(root, "kind"), fieldText(root, "apiVersion")
+	kind, version := yamltree.FieldText(root, "kind"), yamltree.FieldText(root, "apiVersion")
 	if kind == "" {
 		return true
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -135,7 +136,7 @@ func explainUnknownKeys(explained *LoadError, data []byte, printed string) {
 		name := joinKeys(keys)
 		right := ""
 
-		if fieldText(root, "kind") == "" {
+		if yamltree.FieldText(root, "kind") == "" {
 			right = PatchPlace(keys[len(keys)-1])
 		}
 
@@ -176,7 +177,7 @@ func documentAt(data []byte, line int) *yaml.Node {
 
 // documentType is the Go type that a document is decoded into; nil if its kind is unknown.
 func documentType(root *yaml.Node) reflect.Type {
-	kind, version := fieldText(root, "kind"), fieldText(root, "apiVersion")
+	kind, version := yamltree.FieldText(root, "kind"), yamltree.FieldText(root, "apiVersion")
 	if kind == "" {
 		return reflect.TypeFor[v1alpha1.Config]()
 	}

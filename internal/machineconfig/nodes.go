@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 )
 
 // Limits of a document after its aliases were resolved: more is an attack, not a config.
@@ -54,9 +56,7 @@ func parseNodes(data []byte) (roots []*yaml.Node, err error) {
 
 // resolve copies a node without comments, anchors and aliases.
 func resolve(node *yaml.Node, budget *int, depth int) (*yaml.Node, error) {
-	for node.Kind == yaml.AliasNode {
-		node = node.Alias
-	}
+	node = yamltree.Referred(node)
 
 	if *budget--; *budget < 0 || depth > maxDepth {
 		return nil, errUnreadable
@@ -98,24 +98,4 @@ func encodeNodes(roots []*yaml.Node) ([]byte, error) {
 }
 
 // Field is the value of a mapping's key; nil if it has none, or the node is no mapping.
-func Field(node *yaml.Node, key string) *yaml.Node {
-	if node == nil || node.Kind != yaml.MappingNode {
-		return nil
-	}
-
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == key {
-			return node.Content[i+1]
-		}
-	}
-
-	return nil
-}
-
-func fieldText(mapping *yaml.Node, name string) string {
-	if value := Field(mapping, name); value != nil && value.Kind == yaml.ScalarNode {
-		return value.Value
-	}
-
-	return ""
-}
+func Field(node *yaml.Node, key string) *yaml.Node { return yamltree.Field(node, key) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 	"github.com/talos-mage/talos-mage/internal/base/secrettext"
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 )
 
 // Places finds where the fields of a YAML text stand, and shows its lines without secrets. The text is parsed when it
@@ -119,7 +120,7 @@ func (p *Places) document(document string) *yaml.Node {
 	kind, name, named := strings.Cut(document, "/")
 
 	for _, root := range p.Roots() {
-		if root.Kind == yaml.MappingNode && fieldText(root, "kind") == kind && (!named || fieldText(root, "name") == name) {
+		if root.Kind == yaml.MappingNode && yamltree.FieldText(root, "kind") == kind && (!named || yamltree.FieldText(root, "name") == name) {
 			return root
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 )
 
 // NewerKey is a key, or a kind of document, that a Talos version does not know yet.
@@ -117,7 +119,7 @@ func NewerKeys(document *yaml.Node, version *config.VersionContract) []NewerKey 
 
 	known := func(minor int) bool { return !(&config.VersionContract{Major: 1, Minor: minor}).Greater(version) }
 
-	kind := fieldText(document, "kind")
+	kind := yamltree.FieldText(document, "kind")
 	if since := kindSince[kind]; !known(since) {
 		key, _ := child(document, "kind")
 

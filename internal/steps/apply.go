@@ -453,6 +453,8 @@ func (a *applier) admitMachine(ctx context.Context, conn *talos.Conn, seen obser
 	switch {
 	case err != nil && seen.Node.DeclaresMachine():
 		return &againError{err, identityUnread}
+	case finding != nil && a.follow(ctx, seen):
+		return errFellSilent
 	case finding != nil:
 		return a.findingProblem(seen, *finding)
 	default:

@@ -44,7 +44,7 @@ func (w *work) await(ctx context.Context, node *inventory.Node,
 
 	failed = waiter.Until(ctx, func(ctx context.Context) wait.State {
 		seen = w.observer.Observe(ctx, node)
-		if w.follow(ctx, seen) {
+		if (seen.Silent() || seen.Wrong != nil) && w.follow(ctx, seen) {
 			seen = w.observer.Observe(ctx, node)
 		}
 

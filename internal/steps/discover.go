@@ -66,6 +66,12 @@ func (d *Discover) Run(ctx context.Context, run *Run) error {
 	found.Next = found.next()
 	d.Found = &found
 
+	if run.Settings.SaveFound {
+		if err := run.keep(begin(run, d).assign(found.Machines).Pairs); err != nil {
+			return err
+		}
+	}
+
 	run.Report.Result(report.Result{Step: discoverName, Status: report.OK, Detail: found.summary(),
 		Duration: time.Since(began)})
 
@@ -259,5 +265,6 @@ func (d Discovery) next() string {
 		return "boot machines from a Talos image: none of these waits for a config; then mage discover"
 	}
 
-	return "say which node is where with NODE_ADDRESSES=<name>=" + waiting[0].Address().String() + ",…; then mage preflight"
+	return "say which node is where with NODE_ADDRESSES=<name>=" + waiting[0].Address().String() +
+		",…; then mage preflight"
 }

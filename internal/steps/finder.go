@@ -63,8 +63,8 @@ func (r *Run) lookFor(ctx context.Context, node *inventory.Node, why string) boo
 	return r.finder.find(ctx, r, node)
 }
 
-// follow looks for the machine of a silent node, as one gets when a DHCP server gives it another lease, if that was
-// asked for.
+// follow looks for the machine of a node that does not answer where it was, or in whose place another one does, as
+// when a DHCP server gives it another lease; if that was asked for. It reports whether it answers elsewhere.
 func (w *work) follow(ctx context.Context, seen observe.Observation) bool {
-	return w.Settings.Discover && seen.Silent() && w.finder.find(ctx, w.Run, seen.Node)
+	return w.Settings.Discover && w.finder.find(ctx, w.Run, seen.Node)
 }

@@ -65,7 +65,7 @@ func TestLinesSayWhatIsSoNow(t *testing.T) {
 
 	l := newLab(t, 2, 0)
 	l.installed(t)
-	l.Node("cp2").Set(func(f *emulator.Faults) { f.EtcdJoin = time.Minute })
+	l.Node("cp2").Set(func(f *emulator.Faults) { f.EtcdJoin = 10 * time.Minute }) // a look takes its time under load
 
 	for _, name := range []string{"cp1", "cp2"} {
 		l.Node(name).Set(func(f *emulator.Faults) { f.KubernetesDown = true })

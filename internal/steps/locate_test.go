@@ -151,3 +151,94 @@ func TestStaleAddressesAreFoundOut(t *testing.T) {
 		})
 	}
 }
+
+// A lease that moves between the search and the apply never leads to a config on another machine.
+func TestALeaseThatMovesBeforeTheApplyIsFollowed(t *testing.T) {
+	t.Parallel()
+
+	for name, change := range map[string]func(*labcluster.Options){"MACs are declared": byDHCP, "none is": unnamed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 0, leased, change)
+			l.untilMaintenance(t)
+
+			s := l.session(t, "DISCOVER=1")
+			if name == "none is" {
+				l.keep(t, l.lease("cp1", l.addressOf("cp1")))
+				s = l.session(t, "DISCOVER=1")
+			}
+
+			s.do(t, steps.Locate{})
+			require.NoError(t, s.err)
+
+			// Another machine has its address by now, and it has the next one.
+			options := l.Node("cp1").Options()
+			l.Lab.Remove(l.Node("cp1"))
+
+			before := options.Address
+			options.Address = before.Next()
+			moved, err := l.Lab.Start(options)
+			require.NoError(t, err)
+
+			other, err := l.Lab.Start(emulator.NodeOptions{Name: "other", Address: before})
+			require.NoError(t, err)
+			wait(t, moved, inStage("maintenance"))
+			wait(t, other, inStage("maintenance"))
+
+			s.succeeds(t, steps.Apply{})
+			require.Equal(t, 1, applied(moved))
+			require.Zero(t, applied(other))
+		})
+	}
+}
+
+func TestWhatWasFoundIsKept(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1, leased)
+	l.untilMaintenance(t)
+
+	elsewhere := leases.Entry{Node: "worker9", Address: "192.0.2.9", At: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}
+	l.keep(t, elsewhere)
+
+	l.session(t, "-save=true", "DRY_RUN=1").do(t, &steps.Discover{})
+
+	kept, err := leases.Read(nil, leases.Path(l.Dir))
+	require.NoError(t, err)
+	require.Equal(t, leases.Leases{elsewhere}, kept)
+
+	l.session(t, "-save=true").succeeds(t, &steps.Discover{})
+
+	kept, err = leases.Read(nil, leases.Path(l.Dir))
+	require.NoError(t, err)
+	require.Len(t, kept, 3)
+	require.Contains(t, kept, elsewhere, "of a node that was not found")
+
+	for _, node := range l.Nodes {
+		lease, known := kept.Of(node.Name())
+		require.True(t, known)
+		require.Equal(t, node.Address().String(), lease.Address)
+		require.Equal(t, node.Options().Links[0].MAC, lease.MAC)
+	}
+
+	info, err := os.Stat(leases.Path(l.Dir))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	s := l.session(t)
+	s.succeeds(t, steps.Preflight{})
+}
+
+func TestAFolderThatCannotBeWrittenToIsAnError(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0)
+	l.untilMaintenance(t)
+	// A folder stands where a file is to be.
+	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(leases.Path(l.Dir)), ".gitignore"), 0o700))
+
+	s := l.session(t, "-save=true").do(t, &steps.Discover{})
+	require.ErrorContains(t, s.err, ".talos-mage")
+	require.Equal(t, diagnosis.ExitBadInput, steps.CodeOf(s.err))
+}

@@ -76,11 +76,12 @@ func TestStatusShowsEveryStageAndTheNextCommand(t *testing.T) {
 		l.untilMaintenance(t)
 		shows(t, l, "maintenance")
 
-		l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = 2 * time.Minute })
+		l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = 24 * time.Hour })
 		l.session(t).succeeds(t, steps.Apply{})
 		wait(t, l.Node("cp1"), inStage("installing"))
 		wait(t, l.Node("worker1"), func(node *emulator.Node) bool { return node.Stage() != "maintenance" })
 		shows(t, l, "installing")
+		l.Node("cp1").Set(func(f *emulator.Faults) { f.InstallStall = 0 })
 
 		eventuallyAnswers(t, l, "cp1")
 		wait(t, l.Node("cp1"), inStage("booting"))

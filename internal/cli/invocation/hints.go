@@ -12,7 +12,8 @@ import (
 
 // Targets are the names behind mage in the commands of hints.
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
-	"config:migrate", "config:schema", "config:schematic", "config:secrets", "discover", "explain", "generateConfig", "kubeconfig",
+	"config:migrate", "config:schema", "config:schematic", "config:secrets", "discover", "explain",
+	"generateConfig", "kubeconfig",
 	"preflight",
 	"status", "talos", "verify", "verifyNodes"}
 

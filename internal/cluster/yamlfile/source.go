@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 	"github.com/talos-mage/talos-mage/internal/cluster/reading"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -271,19 +272,7 @@ func (f *flattener) merge(copied *yaml.Node, seen map[string]*yaml.Node, value *
 }
 
 // Field is the value of a mapping's key; nil if it has none.
-func Field(mapping *yaml.Node, name string) *yaml.Node {
-	if mapping == nil || mapping.Kind != yaml.MappingNode {
-		return nil
-	}
-
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == name {
-			return mapping.Content[i+1]
-		}
-	}
-
-	return nil
-}
+func Field(mapping *yaml.Node, name string) *yaml.Node { return yamltree.Field(mapping, name) }
 
 // PlaceOf is the value of a key, or the mapping itself if it lacks the key: where to point at.
 func PlaceOf(mapping *yaml.Node, name string) *yaml.Node {

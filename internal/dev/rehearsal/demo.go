@@ -5,6 +5,7 @@ package rehearsal
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,9 +21,10 @@ import (
 )
 
 // Demo brings six emulated nodes up to a Kubernetes cluster, over real gRPC and TLS on loopback, and then shows that a
-// second run has nothing to do.
+// second run has nothing to do. With -discover the nodes have other addresses than the declared ones, as from DHCP.
 func Demo(ctx context.Context,
 	talosVersion *string, // Talos release that the nodes run and the files are for; by default v1.14.1.
+	discover *bool,
 ) error {
 	version, err := playable(talosVersion, newestTalos)
 	if err != nil {
@@ -34,12 +36,20 @@ func Demo(ctx context.Context,
 		return fmt.Errorf("make folder for the demo: %w", err)
 	}
 
-	cluster, err := labcluster.New(filepath.Join(folder, "talos"), labcluster.Options{
+	options := labcluster.Options{
 		Name:         "demo",
 		TalosVersion: version,
 		Contract:     labcluster.OwnForm(version),
 		LabOptions:   emulator.LabOptions{TimeScale: labcluster.DemoScale},
-	})
+	}
+
+	var nobodySays []string
+
+	if discover != nil && *discover {
+		options.Edit, nobodySays = withLease, []string{"NODE_ADDRESSES=", "DISCOVER=true"}
+	}
+
+	cluster, err := labcluster.New(filepath.Join(folder, "talos"), options)
 	if err != nil {
 		return fmt.Errorf("start emulated nodes: %w", err)
 	}
@@ -53,7 +63,7 @@ func Demo(ctx context.Context,
 		len(cluster.Nodes), cluster.Nodes[0].Options().TalosVersion, cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir)
 
 	call := invocation.FromProcess()
-	call.Environ = append(withoutSettings(os.Environ()), environment(cluster, folder)...)
+	call.Environ = slices.Concat(withoutSettings(os.Environ()), environment(cluster, folder), nobodySays)
 	call.Workdir = folder
 
 	for _, title := range []string{"", "\nThe same command again, on the same nodes:\n"} {
@@ -65,6 +75,15 @@ func Demo(ctx context.Context,
 	}
 
 	return nil
+}
+
+// withLease puts a machine where no file says that it is.
+func withLease(machine *emulator.NodeOptions) {
+	const beyond = 100
+
+	address := machine.Address.As4()
+	address[3] += beyond
+	machine.Address = netip.AddrFrom4(address)
 }
 
 // newestTalos is what nodes run whose files are made for a rehearsal.

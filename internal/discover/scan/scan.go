@@ -40,8 +40,8 @@ type Progress struct {
 	Left time.Duration
 }
 
-// Addresses asks so many addresses and passes those on that take the connection, from any goroutine. It ends early, with
-// the reason, when the context does.
+// Addresses asks so many addresses and passes those on that take the connection, from any goroutine. It ends early,
+// with the reason, when the context does.
 func (s Scan) Addresses(ctx context.Context, addresses iter.Seq[netip.Addr], total int, found func(netip.Addr)) error {
 	tally := tally{scan: s, started: time.Now(), progress: Progress{Total: total}}
 

@@ -22,8 +22,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/machineconfig/migrate"
 )
 
-// asTheyAre are the example clusters that can be rendered in documents as they are: no patch of theirs sets a field that
-// a document replaced.
+// asTheyAre are the example clusters that can be rendered in documents as they are: no patch of theirs sets a field
+// that a document replaced.
 var asTheyAre = []string{"secureboot", "single-node", "volumes"}
 
 // change is one of a file of a cluster: a pattern, and what is to be there instead.

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
-	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/rewrite"
 )
 
@@ -332,7 +332,7 @@ func (e *editor) setKey(mapping *yaml.Node, behind string, lines ...string) {
 			key = mapping.Content[len(mapping.Content)-2]
 		}
 
-		at := e.entryEnd(key, yamlfile.Field(mapping, key.Value))
+		at := e.entryEnd(key, yamltree.Field(mapping, key.Value))
 		e.replace(at, at, indented(strings.Join(lines, "\n"), key.Column-1)...)
 	}
 }

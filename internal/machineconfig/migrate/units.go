@@ -7,8 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
-	"github.com/talos-mage/talos-mage/internal/cluster/yamlfile"
 )
 
 // unit is one patch: a text in the talconfig.yaml, or a file.
@@ -115,7 +115,7 @@ func unitOf(cluster *inventory.Cluster, item *yaml.Node) *unit {
 
 // value is that of a mapping's key, what it refers to if it is an alias; nil if there is none.
 func value(mapping *yaml.Node, key string) *yaml.Node {
-	return referred(yamlfile.Field(referred(mapping), key))
+	return yamltree.Referred(yamltree.Field(yamltree.Referred(mapping), key))
 }
 
 func keyNode(mapping *yaml.Node, key string) *yaml.Node {
@@ -135,16 +135,8 @@ func items(sequence *yaml.Node) []*yaml.Node {
 
 	all := make([]*yaml.Node, len(sequence.Content))
 	for i, item := range sequence.Content {
-		all[i] = referred(item)
+		all[i] = yamltree.Referred(item)
 	}
 
 	return all
-}
-
-func referred(node *yaml.Node) *yaml.Node {
-	for node != nil && node.Kind == yaml.AliasNode {
-		node = node.Alias
-	}
-
-	return node
 }

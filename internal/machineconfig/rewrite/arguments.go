@@ -5,7 +5,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/equal"
+	"github.com/talos-mage/talos-mage/internal/machineconfig/successor"
 )
 
 // argument is one of a component, as it stands in a mapping of them.
@@ -35,7 +37,7 @@ func (a arguments) named(name string) argument {
 	return argument{}
 }
 
-func (a argument) text() string { return text(a.value) }
+func (a argument) text() string { return yamltree.Text(a.value) }
 
 // apiServerArguments moves the arguments: those that other documents own to these.
 func apiServerArguments(m *moving) verdict {
@@ -205,7 +207,7 @@ func requiredClaims(value *yaml.Node) [][2]string {
 	var claims [][2]string
 
 	for _, node := range nodes {
-		claim, required, isPair := strings.Cut(text(node), "=")
+		claim, required, isPair := strings.Cut(yamltree.Text(node), "=")
 		if !isPair {
 			return nil
 		}
@@ -236,7 +238,7 @@ func (m *moving) unquoted(key, value *yaml.Node) fragment {
 // proxyArguments are keys of kube-proxy's configuration now, which the arguments have no effect beside, but for those
 // of its log.
 func proxyArguments(m *moving) verdict {
-	if m.Value.Kind != yaml.MappingNode || deletes(m.Value) {
+	if m.Value.Kind != yaml.MappingNode || successor.Deletes(m.Value) {
 		return decide("write what it sets as the keys of kube-proxy's configuration, under config of " + m.Kind)
 	}
 

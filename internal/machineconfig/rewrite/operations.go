@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 )
 
 // IsOperations reports whether a patch is a JSON patch (RFC 6902): a list of operations.
@@ -28,7 +30,7 @@ func Operations(patch string) (string, error) {
 
 	for _, operation := range root.Content[0].Content {
 		if err := apply(made, operation); err != nil {
-			return "", fmt.Errorf("%s %s: %w", text(field(operation, "op")), text(field(operation, "path")), err)
+			return "", fmt.Errorf("%s %s: %w", yamltree.FieldText(operation, "op"), yamltree.FieldText(operation, "path"), err)
 		}
 	}
 
@@ -37,7 +39,7 @@ func Operations(patch string) (string, error) {
 
 // apply adds what an operation does to a strategic merge patch.
 func apply(made, operation *yaml.Node) error {
-	path, isAbsolute := strings.CutPrefix(text(field(operation, "path")), "/")
+	path, isAbsolute := strings.CutPrefix(yamltree.FieldText(operation, "path"), "/")
 	keys := strings.Split(path, "/")
 
 	for i, key := range keys {
@@ -45,9 +47,9 @@ func apply(made, operation *yaml.Node) error {
 	}
 
 	last := keys[len(keys)-1]
-	value := field(operation, "value")
+	value := yamltree.Field(operation, "value")
 
-	switch op := text(field(operation, "op")); {
+	switch op := yamltree.FieldText(operation, "op"); {
 	case !isAbsolute || path == "":
 		return errors.New("it has no path below the root")
 	case slices.ContainsFunc(keys, isIndex):
@@ -93,7 +95,7 @@ func word(text string) *yaml.Node {
 
 // put sets a value below keys. A list that is there gets more items.
 func put(mapping *yaml.Node, keys []string, value *yaml.Node) error {
-	present := field(mapping, keys[0])
+	present := yamltree.Field(mapping, keys[0])
 
 	switch {
 	case len(keys) == 1 && present == nil:

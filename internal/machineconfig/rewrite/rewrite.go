@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/successor"
 )
 
@@ -210,7 +211,7 @@ type rewritten struct {
 }
 
 func (p part) rewrite(options Options) rewritten {
-	if p.root == nil || field(p.root, "kind") != nil {
+	if p.root == nil || yamltree.Field(p.root, "kind") != nil {
 		return rewritten{left: p.lines}
 	}
 

@@ -14,6 +14,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/labels"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/successor"
 )
 
@@ -98,7 +99,7 @@ func (m *moving) isTrue() (value, isSwitch bool) { return isTrue(m.Value) }
 
 // isTrue reports whether a value is a switch that is on; false for one that is off, and for what is none.
 func isTrue(of *yaml.Node) (value, isSwitch bool) {
-	switch strings.ToLower(text(of)) {
+	switch strings.ToLower(yamltree.Text(of)) {
 	case "true", "yes", "on":
 		return true, true
 	case "false", "no", "off":
@@ -240,7 +241,7 @@ func acceptedCAs(m *moving) verdict {
 	list := fragment{comments: m.fragment().comments}
 
 	areCertificates := m.eachItem(func(item *yaml.Node) bool {
-		certificate, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text(field(item, "crt"))), ""))
+		certificate, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(yamltree.FieldText(item, "crt")), ""))
 		if block, _ := pem.Decode(certificate); err != nil || block == nil || block.Type != "CERTIFICATE" {
 			return false
 		}
@@ -267,7 +268,7 @@ func acceptedCAs(m *moving) verdict {
 
 // installDisk writes a path as Talos' own generator does.
 func installDisk(m *moving) verdict {
-	m.document("").keys.set(m.Key, plain(DiskExpression(text(m.Value))))
+	m.document("").keys.set(m.Key, plain(DiskExpression(yamltree.Text(m.Value))))
 
 	return movedTo(m.Place())
 }
@@ -366,12 +367,12 @@ func (m *moving) commentsOf(item *yaml.Node) []string {
 }
 
 func modules(m *moving) verdict {
-	if !m.eachItem(func(item *yaml.Node) bool { return text(field(item, "name")) != "" }) {
+	if !m.eachItem(func(item *yaml.Node) bool { return yamltree.FieldText(item, "name") != "" }) {
 		return decide("each module needs a name")
 	}
 
 	m.eachItem(func(item *yaml.Node) bool {
-		made := m.document(text(field(item, "name")))
+		made := m.document(yamltree.FieldText(item, "name"))
 		made.comments = m.commentsOf(item)
 		m.copyKey(item, "parameters", made, "parameters")
 
@@ -383,9 +384,9 @@ func modules(m *moving) verdict {
 
 func staticPods(m *moving) verdict {
 	name := func(item *yaml.Node) string {
-		metadata := field(item, "metadata")
+		metadata := yamltree.Field(item, "metadata")
 
-		return cmp.Or(text(field(metadata, "namespace")), "default") + "-" + text(field(metadata, "name"))
+		return cmp.Or(yamltree.FieldText(metadata, "namespace"), "default") + "-" + yamltree.FieldText(metadata, "name")
 	}
 
 	if !m.eachItem(func(item *yaml.Node) bool { return labels.ValidateDNS1123Subdomain(name(item)) == nil }) {
@@ -403,14 +404,14 @@ func staticPods(m *moving) verdict {
 
 func inlineManifests(m *moving) verdict {
 	valid := func(item *yaml.Node) bool {
-		return labels.ValidateDNS1123Subdomain(text(field(item, "name"))) == nil && !deletes(item)
+		return labels.ValidateDNS1123Subdomain(yamltree.FieldText(item, "name")) == nil && !successor.Deletes(item)
 	}
 	if !m.eachItem(valid) {
 		return keep(stays)
 	}
 
 	m.eachItem(func(item *yaml.Node) bool {
-		made := m.document(text(field(item, "name")))
+		made := m.document(yamltree.FieldText(item, "name"))
 		made.comments = m.commentsOf(item)
 		m.copyKey(item, "contents", made, "manifest")
 
@@ -427,7 +428,7 @@ func manifestURLs(m *moving) verdict {
 	}
 
 	for _, item := range m.Value.Content {
-		if manifestName(text(item)) == "" {
+		if manifestName(yamltree.Text(item)) == "" {
 			if strings.HasPrefix(m.Path, "cluster.network") {
 				return decide("write a KubeExternalManifestConfig with this URL")
 			}
@@ -437,7 +438,7 @@ func manifestURLs(m *moving) verdict {
 	}
 
 	for _, item := range m.Value.Content {
-		m.document(m.free(manifestName(text(item)))).keys.set("url", written(item))
+		m.document(m.free(manifestName(yamltree.Text(item)))).keys.set("url", written(item))
 	}
 
 	return movedTo(m.Kind)
@@ -501,7 +502,7 @@ func manifestHeaders(m *moving) verdict {
 func apiAccess(m *moving) verdict {
 	access := siblings(m)
 
-	if value, _ := isTrue(field(access, "enabled")); !value {
+	if value, _ := isTrue(yamltree.Field(access, "enabled")); !value {
 		return taken("the access is off")
 	}
 
@@ -518,7 +519,7 @@ func apiAccess(m *moving) verdict {
 func siblings(m *moving) *yaml.Node {
 	at := m.builder.root
 	for _, key := range m.Keys[:len(m.Keys)-1] {
-		at = field(at, key)
+		at = yamltree.Field(at, key)
 	}
 
 	return at
@@ -526,7 +527,7 @@ func siblings(m *moving) *yaml.Node {
 
 func kubePrism(m *moving) verdict {
 	prism := siblings(m)
-	enabled := field(prism, "enabled")
+	enabled := yamltree.Field(prism, "enabled")
 
 	switch value, isSwitch := isTrue(enabled); {
 	case enabled != nil && !isSwitch:
@@ -544,7 +545,7 @@ func kubePrism(m *moving) verdict {
 
 // cni takes flannel out for other CNIs: without its document there is none.
 func cni(m *moving) verdict {
-	switch text(m.Value) {
+	switch yamltree.Text(m.Value) {
 	case constants.FlannelCNI:
 		return taken("flannel is the default")
 	case constants.NoneCNI, constants.CustomCNI:
@@ -556,17 +557,17 @@ func cni(m *moving) verdict {
 
 // admission makes a document of each plugin.
 func admission(m *moving) verdict {
-	if deletes(m.Value) {
+	if successor.Deletes(m.Value) {
 		return m.deleted(m.Kind, "PodSecurity")
 	}
 
-	if !m.eachItem(func(item *yaml.Node) bool { return text(field(item, "name")) != "" }) {
+	if !m.eachItem(func(item *yaml.Node) bool { return yamltree.FieldText(item, "name") != "" }) {
 		return decide("each plugin needs a name")
 	}
 
 	m.eachItem(func(item *yaml.Node) bool {
-		name := text(field(item, "name"))
-		if deletes(item) {
+		name := yamltree.FieldText(item, "name")
+		if successor.Deletes(item) {
 			m.deleted(m.Kind, name)
 
 			return true
@@ -584,12 +585,14 @@ func admission(m *moving) verdict {
 
 // authorizers makes a document of each; those of the types Node and RBAC are there already, under these names.
 func authorizers(m *moving) verdict {
-	if !m.eachItem(func(item *yaml.Node) bool { return text(field(item, "name")) != "" && !deletes(item) }) {
+	if !m.eachItem(func(item *yaml.Node) bool {
+		return yamltree.FieldText(item, "name") != "" && !successor.Deletes(item)
+	}) {
 		return decide("each authorizer needs a name")
 	}
 
 	m.eachItem(func(item *yaml.Node) bool {
-		made := m.document(text(field(item, "name")))
+		made := m.document(yamltree.FieldText(item, "name"))
 		made.comments = m.commentsOf(item)
 		m.copyKey(item, "type", made, "type")
 		m.copyKey(item, "webhook", made, "webhook")
@@ -618,13 +621,13 @@ func discovery(m *moving) verdict {
 
 // discovers switches on the discovery service that no node asks yet.
 func (m *moving) discovers() verdict {
-	service := field(field(siblings(m), "registries"), "service")
-	if value, _ := isTrue(field(service, "disabled")); value {
+	service := yamltree.Field(yamltree.Field(siblings(m), "registries"), "service")
+	if value, _ := isTrue(yamltree.Field(service, "disabled")); value {
 		return taken("the discovery service is off")
 	}
 
 	made := m.document("default")
-	if field(service, "endpoint") == nil {
+	if yamltree.Field(service, "endpoint") == nil {
 		made.keys.set("endpoint", plain(constants.DefaultDiscoveryServiceEndpoint))
 	}
 
@@ -682,13 +685,15 @@ func files(m *moving) verdict {
 const criName = "machine-files"
 
 func isCRIPart(item *yaml.Node) bool {
-	return text(field(item, "path")) == "/etc/"+constants.CRICustomizationConfigPart && text(field(item, "op")) != "append"
+	return yamltree.FieldText(item, "path") == "/etc/"+constants.CRICustomizationConfigPart &&
+		yamltree.FieldText(item, "op") != "append"
 }
 
 // etcName is the name of the document for a file that replaces one below /etc; empty if there is none.
 func etcName(item *yaml.Node) string {
-	name, isBelow := strings.CutPrefix(text(field(item, "path")), "/etc/")
-	if !isBelow || text(field(item, "op")) != "overwrite" || path.Clean(name) != name || strings.HasPrefix(name, "cri/") {
+	name, isBelow := strings.CutPrefix(yamltree.FieldText(item, "path"), "/etc/")
+	if !isBelow || yamltree.FieldText(item, "op") != "overwrite" || path.Clean(name) != name ||
+		strings.HasPrefix(name, "cri/") {
 		return ""
 	}
 

@@ -46,7 +46,7 @@ func removedSections(mapping *yaml.Node, above []string) []section {
 
 		switch {
 		case value.Kind != yaml.MappingNode || !slices.ContainsFunc(successor.All(), isBelow(name)):
-		case !deletes(value):
+		case !successor.Deletes(value):
 			found = append(found, removedSections(value, keys)...)
 		case slices.ContainsFunc(successor.All(), func(field successor.Field) bool {
 			return isBelow(name)(field) && field.Outcome == successor.Refused

@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 	"github.com/talos-mage/talos-mage/internal/machineconfig/successor"
 )
 
@@ -161,9 +162,7 @@ func encoded(node *yaml.Node) []string {
 
 // expanded is a tree without aliases and merge keys, whose mappings on the way to keys are blocks.
 func expanded(node *yaml.Node) *yaml.Node {
-	for node.Kind == yaml.AliasNode {
-		node = node.Alias
-	}
+	node = yamltree.Referred(node)
 
 	copied := *node
 	copied.Anchor, copied.Content = "", nil
@@ -206,39 +205,10 @@ func mergeInto(mapping, from *yaml.Node) {
 	}
 
 	for i := 0; i+1 < len(from.Content); i += 2 {
-		if field(mapping, from.Content[i].Value) == nil {
+		if yamltree.Field(mapping, from.Content[i].Value) == nil {
 			mapping.Content = append(mapping.Content, from.Content[i], from.Content[i+1])
 		}
 	}
-}
-
-// field is a mapping's value; nil if it has none.
-func field(mapping *yaml.Node, name string) *yaml.Node {
-	if mapping == nil || mapping.Kind != yaml.MappingNode {
-		return nil
-	}
-
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == name {
-			return mapping.Content[i+1]
-		}
-	}
-
-	return nil
-}
-
-// deletes reports whether a mapping takes out what it stands for. Where variables are put in, a dollar sign may be
-// written twice.
-func deletes(mapping *yaml.Node) bool {
-	return field(mapping, "$patch") != nil || field(mapping, "$$patch") != nil
-}
-
-func text(node *yaml.Node) string {
-	if node == nil || node.Kind != yaml.ScalarNode {
-		return ""
-	}
-
-	return node.Value
 }
 
 // referencesCross reports whether an alias and what it refers to come to stand in different documents: they do not if

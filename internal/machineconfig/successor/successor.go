@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-mage/talos-mage/internal/base/yamltree"
 )
 
 // Outcome is what Talos makes of a field beside the document that replaces it.
@@ -64,20 +66,19 @@ type Found struct {
 func (f Found) Name() string { return strings.Join(f.Keys, ".") }
 
 // Deletes reports whether a patch takes the field out instead of setting it.
-func (f Found) Deletes() bool {
-	for i := 0; i+1 < len(f.Value.Content) && f.Value.Kind == yaml.MappingNode; i += 2 {
-		if f.Value.Content[i].Value == "$patch" && f.Value.Content[i+1].Value == "delete" {
-			return true
-		}
-	}
+func (f Found) Deletes() bool { return Deletes(f.Value) }
 
-	return false
+// Deletes reports whether a mapping of a patch takes out what it stands for. As people write a patch, before variables
+// are put in, a dollar sign may stand there twice.
+func Deletes(mapping *yaml.Node) bool {
+	return yamltree.FieldText(mapping, "$patch") == "delete" ||
+		yamltree.FieldText(mapping, "$$patch") == "delete"
 }
 
 // Find lists the replaced fields of a machine config's document, or of a patch's, in their order there. Documents with
 // a kind have none.
 func Find(document *yaml.Node) []Found {
-	if document == nil || document.Kind != yaml.MappingNode || has(document, "kind") {
+	if document == nil || document.Kind != yaml.MappingNode || yamltree.Field(document, "kind") != nil {
 		return nil
 	}
 
@@ -106,7 +107,7 @@ func find(mapping *yaml.Node, above []string) []Found {
 	var found []Found
 
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		key, value := mapping.Content[i], resolved(mapping.Content[i+1])
+		key, value := mapping.Content[i], yamltree.Referred(mapping.Content[i+1])
 		keys := append(slices.Clone(above), key.Value)
 
 		switch row := lookup(keys); {
@@ -118,24 +119,6 @@ func find(mapping *yaml.Node, above []string) []Found {
 	}
 
 	return found
-}
-
-func resolved(node *yaml.Node) *yaml.Node {
-	if node.Kind == yaml.AliasNode {
-		return node.Alias
-	}
-
-	return node
-}
-
-func has(mapping *yaml.Node, key string) bool {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
-			return true
-		}
-	}
-
-	return false
 }
 
 // lookup is the row for exactly these keys; nil if there is none.

@@ -220,6 +220,14 @@ func LeaseOf(node *inventory.Node, machine discover.Machine) leases.Entry {
 	lease := leases.Entry{Node: node.Name, Address: machine.Address().String(), UUID: machine.UUID,
 		Fingerprint: machine.Fingerprint, At: time.Now().UTC().Truncate(time.Second)}
 
+	// A virtual address may be another control plane's in a moment.
+	for _, address := range machine.Addresses {
+		if !slices.Contains(node.VIPs, address) {
+			lease.Address = address.String()
+			break
+		}
+	}
+
 	if len(machine.MACs) > 0 {
 		lease.MAC = machine.MACs[0]
 	}
