@@ -36,7 +36,16 @@ func NewPlan(seed uint64) *Plan {
 		drawTrouble(seed, fmt.Sprint("incident ", number), plan)
 	}
 
+	plan.Leases = source(seed, "leases").IntN(4) == 0 && plan.identifiable()
+
 	return plan
+}
+
+// identifiable reports whether every machine is the declared one, is declared by its MAC, and has an address of its own
+// in its config: then it can be found wherever it is, and answers where it belongs afterwards.
+func (p *Plan) identifiable() bool {
+	return p.DeclaredMACs && !p.DHCP &&
+		!slices.ContainsFunc(p.Incidents, func(incident Incident) bool { return incident.equip != nil })
 }
 
 // source is the chance of one part of a plan.

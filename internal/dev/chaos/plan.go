@@ -19,6 +19,8 @@ type Plan struct {
 	DeclaredMACs bool
 	// DHCP leaves the addresses out of the machine configs.
 	DHCP bool
+	// Leases has machines answer at drawn addresses in maintenance, and the operators look for them (-discover).
+	Leases bool
 	// OwnCNI is Talos' own; without it nodes stay NotReady.
 	OwnCNI bool
 	// Parallel is APPLY_MODE=parallel.
@@ -115,6 +117,10 @@ func (p *Plan) String() string {
 	fmt.Fprintf(&text, "discovery: %s; MACs declared: %s; addresses by DHCP: %s; Talos' own CNI: %s; applied %s\n",
 		yes(p.Discovery), yes(p.DeclaredMACs), yes(p.DHCP), yes(p.OwnCNI),
 		map[bool]string{true: "to several at once", false: "one by one"}[p.Parallel])
+
+	if p.Leases {
+		text.WriteString("in maintenance machines have other addresses, and are looked for\n")
+	}
 
 	if p.Documents {
 		text.WriteString("machine configs in the form of " + newestForm + "\n")

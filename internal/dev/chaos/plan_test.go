@@ -51,6 +51,10 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 			seen["documents"]++
 		}
 
+		if plan.Leases {
+			seen["leases"]++
+		}
+
 		if plan.Interrupted > 0 {
 			seen["interrupted"]++
 		}
@@ -66,6 +70,7 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 	for _, value := range []any{
 		1, 2, 3, 4, 5, chaos.VIP, chaos.Balancer, chaos.NodeAddress, chaos.NoSecond, chaos.SameMachine, chaos.Elsewhere,
 		"v1.12.1", "v1.13.9", "v1.14.1", "documents", "interrupted", "mixed",
+		"leases",
 	} {
 		require.NotZero(t, seen[value], "%v", value)
 	}

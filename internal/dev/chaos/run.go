@@ -100,7 +100,7 @@ func play(ctx context.Context, plan *Plan, options Options) (*History, error) {
 		w.settle(ctx)
 	}
 
-	again, err := w.operator("first").runRecipe(ctx)
+	again, err := w.operator("first").runRecipe(ctx, w.search()...)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (w *world) work(ctx context.Context, operator operator, first bool) (*Run, 
 		mode = "APPLY_MODE=parallel"
 	}
 
-	return operator.runRecipe(ctx, mode)
+	return operator.runRecipe(ctx, append(w.search(), mode)...)
 }
 
 func (w *world) operator(name string) operator {

@@ -138,6 +138,26 @@ func (w *world) talosDir() string { return filepath.Join(w.folder, "talos") }
 // address is where the inventory says that a node answers.
 func (w *world) address(name string) netip.Addr { return w.lab.MachineAddress(w.plan.number(name)) }
 
+// firstLease is the number of the first address that a lease can be for, after those of all machines.
+const firstLease = 40
+
+// lease is the address that a machine has in maintenance: the seed shifts them against each other.
+func (w *world) lease(name string) netip.Addr {
+	shifted := (uint64(w.plan.number(name)) + w.plan.Seed) % uint64(len(w.plan.Machines)) //nolint:gosec // never negative
+
+	return w.lab.MachineAddress(firstLease + int(shifted)) //nolint:gosec // a small number
+}
+
+// search are the settings with which operators look for the machines.
+func (w *world) search() []string {
+	if !w.plan.Leases {
+		return nil
+	}
+
+	return []string{"DISCOVER=true", fmt.Sprintf("DISCOVER_CIDR=%s-%s", w.lab.MachineAddress(0),
+		w.lab.MachineAddress(firstLease+len(w.plan.Machines)-1))}
+}
+
 // links are those of the machine that a node's declaration is about.
 func (w *world) links(name string) []emulator.Link {
 	last := w.address(name).As4()
@@ -153,6 +173,10 @@ func (w *world) start(planned Machine, troubled bool) error {
 	options := emulator.NodeOptions{
 		Name: planned.Name, Address: w.address(planned.Name), TalosVersion: planned.TalosVersion, Timing: planned.Timing,
 		Links: w.links(planned.Name),
+	}
+
+	if w.plan.Leases {
+		options.Address = w.lease(planned.Name)
 	}
 
 	var begin []Incident

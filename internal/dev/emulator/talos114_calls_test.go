@@ -339,3 +339,31 @@ func TestClaim_12_17_TheHealthChecksOfEtcdAskForTheMachineConfig(t *testing.T) {
 		"waiting for etcd to be healthy: rpc error: code = PermissionDenied desc = not authorized")
 	require.Empty(t, ends(lines))
 }
+
+func TestClaim_12_18_ADirectoryOfEphemeralIsWipedWithThat(t *testing.T) {
+	t.Parallel()
+
+	_, node, c := atOnce114(t, unchanged)
+
+	reset := func(labels ...string) error {
+		request := &machineapi.ResetRequest{Reboot: true}
+		for _, label := range labels {
+			request.SystemPartitionsToWipe = append(request.SystemPartitionsToWipe,
+				&machineapi.ResetPartitionSpec{Label: label, Wipe: true})
+		}
+
+		return c.ResetGeneric(deadline(t), request)
+	}
+
+	for _, label := range []string{"ETCD", "KUBELET", "CRI", "LOG"} {
+		err := reset(label)
+		require.Equal(t, codes.Unknown, client.StatusCode(err), label)
+		require.ErrorContains(t, err, `failed to reset: volume "`+label+`" resides on volume "EPHEMERAL", and therefore "`+
+			label+`" cannot be wiped without wiping "EPHEMERAL"`)
+	}
+
+	boots := node.Boots()
+
+	require.NoError(t, reset("ETCD", "EPHEMERAL"))
+	require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool { return n.Boots() > boots }))
+}

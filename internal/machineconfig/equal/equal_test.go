@@ -95,6 +95,9 @@ func TestDifferences(t *testing.T) {
 		{"cluster: {apiServer: {extraArgs: {anonymous-auth: 'true'}}}", "",
 			"K8sAuthenticationConfig.Configuration.anonymous.conditions"},
 		{"cluster: {network: {cni: {name: none}}}", "", "K8sFlannelCNIConfig"},
+		{"", "apiVersion: v1alpha1\nkind: KubeEtcdEncryptionConfig\n$patch: delete\n---\n" +
+			"apiVersion: v1alpha1\nkind: KubeEtcdEncryptionConfig\nconfig: {resources: [{resources: [secrets], providers: " +
+			"[{identity: {}}, {aescbc: {keys: []}}]}]}", "K8sEtcdEncryptionConfig.EtcdEncryptionConfig.resources[0].providers"},
 		{"machine: {files: [{path: /etc/nfsmount.conf, op: overwrite, permissions: 0o600, content: a}]}", "",
 			"EtcFileConfigs"},
 		{"machine: {files: [{path: /var/x, op: create, permissions: 0o600, content: a}]}", "", "Machine.Files"},

@@ -32,8 +32,8 @@ var Equivalences = []Equivalence{
 	},
 	{
 		Accessors: []string{"K8sEtcdEncryptionConfig", "Cluster.SecretboxEncryptionSecret", "Cluster.AESCBCEncryptionSecret"},
-		Why: "a node makes the document's content of the two secrets; that it adds `identity` at the end only reads what " +
-			"was never encrypted, and Talos encrypts from the first day",
+		Why: "a node makes the document's content of the two secrets; `identity` at the end, which it adds, only reads " +
+			"what was never encrypted, and Talos encrypts from the first day",
 		Source: "internal/app/machined/pkg/controllers/k8s/internal/k8stemplates/apiserver.go",
 		unify:  unifyEncryption,
 	},
@@ -78,8 +78,10 @@ var Equivalences = []Equivalence{
 	},
 	{
 		Accessors: []string{"K8sExternalManifestConfigs.Name"},
-		Why:       "the name of an external manifest only tells it from others",
-		Source:    "internal/app/machined/pkg/controllers/k8s/control_plane.go, NewControlPlaneExtraManifestsController",
+		Why: "the name of an external manifest only tells it from others: namespaces and CRDs are applied first, whatever " +
+			"manifest has them",
+		Source: "internal/app/machined/pkg/controllers/k8s/control_plane.go, NewControlPlaneExtraManifestsController; " +
+			"manifest_apply.go",
 		unify: func(config answers) {
 			eachItem(config, "K8sExternalManifestConfigs", func(manifest answers) { delete(manifest, "Name") })
 		},
@@ -145,7 +147,7 @@ var Equivalences = []Equivalence{
 		Accessors: []string{"Machine.Network.Devices", "NetworkCommonLinkConfigs", "NetworkVirtualIPConfigs"},
 		Why:       "a link with addresses, routes and a VIP is the same in the section and in documents",
 		Source: "internal/app/machined/pkg/controllers/network: link_config.go, address_config.go, route_config.go, " +
-			"operator_config.go",
+			"operator_vip_config.go",
 		unify: unifyDevices,
 	},
 	{
@@ -326,13 +328,7 @@ func unifyEncryption(config answers) {
 	delete(cluster, "AESCBCEncryptionSecret")
 
 	if document := under(config, "K8sEtcdEncryptionConfig", "EtcdEncryptionConfig"); document != nil {
-		eachItem(document, "resources", func(resource answers) {
-			dropItems(resource, "providers", func(provider answers) bool {
-				_, identity := provider["identity"]
-
-				return identity
-			})
-		})
+		eachItem(document, "resources", dropLastIdentity)
 
 		return
 	}
@@ -413,6 +409,23 @@ func text(said any) string {
 	text, _ := said.(string)
 
 	return text
+}
+
+// dropLastIdentity takes out the provider that encrypts nothing, behind others: the first is what secrets are written
+// by.
+func dropLastIdentity(resource answers) {
+	providers, _ := resource["providers"].([]any)
+
+	last := len(providers) - 1
+	if last < 1 {
+		return
+	}
+
+	if provider, isMapping := providers[last].(answers); isMapping {
+		if _, isIdentity := provider["identity"]; isIdentity {
+			resource["providers"] = providers[:last]
+		}
+	}
 }
 
 // under are the answers at the end of a way; nil if there are none.

@@ -37,6 +37,8 @@ type release struct {
 	// OptionalParts reports whether a machine config can leave out Kubernetes, or etcd alone, and with it what only that
 	// needs.
 	OptionalParts bool
+	// NestedVolumes reports whether a Reset takes a volume that is a directory of another, if that is wiped too.
+	NestedVolumes bool
 	// laterPhases reports whether the sequences have the phases of Talos 1.14.
 	laterPhases bool
 
@@ -69,6 +71,7 @@ var releases = []*release{
 		UnattendedInstall: true,
 		EarlyCRI:          true,
 		OptionalParts:     true,
+		NestedVolumes:     true,
 		laterPhases:       true,
 		flannelOrNone:     true,
 		Rules:             configrules.Talos114,

@@ -39,13 +39,25 @@ func (p *phases) CheckReset(ctx context.Context, request *machineapi.ResetReques
 			"parameter")
 	}
 
+	wiped := map[string]bool{}
+	for _, partition := range request.GetSystemPartitionsToWipe() {
+		wiped[partition.GetLabel()] = wiped[partition.GetLabel()] || partition.GetWipe()
+	}
+
 	for _, partition := range request.GetSystemPartitionsToWipe() {
 		volume, err := safe.StateGetByID[*block.VolumeStatus](ctx, p.boot.Resources.Own, partition.GetLabel())
 		if err != nil {
 			return fmt.Errorf("failed to get volume status with label %q: %w", partition.GetLabel(), err)
 		}
 
-		if volume.TypedSpec().Location == "" {
+		parent := volume.TypedSpec().MountSpec.ParentID
+
+		switch {
+		case volume.TypedSpec().Location != "", p.boot.Release.NestedVolumes && wiped[parent]:
+		case p.boot.Release.NestedVolumes && parent != "":
+			return fmt.Errorf("failed to reset: volume %q resides on volume %q, and therefore %q cannot be wiped without "+
+				"wiping %q", partition.GetLabel(), parent, partition.GetLabel(), parent)
+		default:
 			return fmt.Errorf("failed to reset: volume %q is not located", partition.GetLabel())
 		}
 	}

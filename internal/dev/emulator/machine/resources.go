@@ -282,6 +282,21 @@ func (r *resources) showSystemDisk() {
 		r.showVolumes(disk, partitions)
 		r.showVolumeStatuses(disk, partitions)
 	}
+
+	if r.boot.Release.NestedVolumes {
+		r.showDirectories()
+	}
+}
+
+// showDirectories shows the volumes that are directories of EPHEMERAL, as long as no document makes partitions of them.
+func (r *resources) showDirectories() {
+	for _, name := range []string{constants.EtcdDataVolumeID, constants.KubeletDataVolumeID,
+		constants.CRIContainerdVolumeID, constants.LogVolumeID} {
+		status := block.NewVolumeStatus(block.NamespaceName, name)
+		status.TypedSpec().Phase, status.TypedSpec().Type = block.VolumePhaseReady, block.VolumeTypeDirectory
+		status.TypedSpec().MountSpec.ParentID = constants.EphemeralPartitionLabel
+		r.put(status)
+	}
 }
 
 // showMissingVolumes shows the volumes that Talos looks for on every machine, and does not find before an install.
