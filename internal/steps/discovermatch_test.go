@@ -118,7 +118,7 @@ func TestSwappedMachinesAreMatchedBesideOthersOnTheirSubnet(t *testing.T) {
 	foreign, err := lab.Lab.Start(emulator.NodeOptions{Name: "theirs", Address: theirs, Config: other.Configs[0].Bytes})
 	require.NoError(t, err)
 
-	lab.ready(t)
+	lab.untilMaintenance(t)
 	wait(t, extra, inStage("maintenance"))
 	require.Eventually(t, func() bool {
 		return new(talos.Dialer).Probe(t.Context(), foreign.Endpoint()).Configured()
@@ -172,7 +172,7 @@ func TestMachinesThatNothingIdentifiesAreMatchedByAddressOrCount(t *testing.T) {
 	noMACs := func(options *labcluster.Options) { options.NoMACs = true }
 
 	lab := newLab(t, 1, 1, noMACs)
-	lab.ready(t)
+	lab.untilMaintenance(t)
 
 	found := lab.discovered(t)
 	require.Equal(t, map[string]string{"cp1": "cp1 by address", "worker1": "worker1 by address"}, lab.byNode(found))
@@ -183,7 +183,7 @@ func TestMachinesThatNothingIdentifiesAreMatchedByAddressOrCount(t *testing.T) {
 		address[3] += 20
 		node.Address = netip.AddrFrom4(address)
 	}))
-	moved.ready(t)
+	moved.untilMaintenance(t)
 
 	moved.session(t).fails(t, diagnosis.ExitPreflight, diagnosis.MachineMissing, &steps.Discover{})
 
