@@ -191,6 +191,47 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "etcd:defrag",
+			Summary: "has every member give back the space that it no longer needs, one at a time, the leader last.",
+			More:    "All members have to be healthy, before and after each.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Etcd{}.Defrag(ctx, given.Text("node"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "etcd:members",
+			Summary: "shows the members that etcd itself lists, and which nodes they are.",
+			More:    "It changes nothing.",
+			Run: func(ctx context.Context, _ commandline.Values) error {
+				return targets.Etcd{}.Members(ctx)
+			},
+		},
+		{
+			Name:    "etcd:snapshot",
+			Summary: "copies etcd's data to a file, verifies it by its hash, and leaves nothing that is not whole.",
+			More:    "It is copied from a control plane that has a leader, or from the one that -node names, whatever state that is in. The file, for you alone, holds all Secrets: by default it is a new one in the folder snapshots, which git ignores.",
+			Flags: []commandline.Flag{
+				{Name: "file", Kind: commandline.Text},
+				{Name: "node", Kind: commandline.Text},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Etcd{}.Snapshot(ctx, given.Text("file"), given.Text("node"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "etcd:status",
+			Summary: "shows how etcd is on every control plane: its member, its role, the size of its database.",
+			More:    "It changes nothing.",
+			Run: func(ctx context.Context, _ commandline.Values) error {
+				return targets.Etcd{}.Status(ctx)
+			},
+		},
+		{
 			Name:      "explain",
 			Summary:   "tells what a finding's id, such as TM065, stands for: its cause, remedy and source.",
 			Arguments: []string{"id"},

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
-	"github.com/talos-mage/talos-mage/internal/check/nodes"
 	"github.com/talos-mage/talos-mage/internal/discover"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -101,7 +101,7 @@ func diskTexts(disks []*block.Disk) []string {
 	var texts []string
 	for _, disk := range disks {
 		if spec := disk.TypedSpec(); !spec.Readonly && !spec.CDROM && spec.Transport != "" {
-			texts = append(texts, disk.Metadata().ID()+" "+nodes.Size(spec.Size))
+			texts = append(texts, disk.Metadata().ID()+" "+humanize.Bytes(spec.Size))
 		}
 	}
 
