@@ -237,7 +237,11 @@ func (d Discovery) summary() string {
 func (d Discovery) besides() string {
 	var line string
 
-	if refused := d.Progress.Refused; refused > 0 {
+	switch refused := d.Progress.Refused; {
+	case refused == 0:
+	case refused > 1 && refused*10 >= d.Progress.Total*9: // so many machines without Talos are rare
+		line += fmt.Sprintf("; %d refused: a router or firewall may do so for them", refused)
+	default:
 		line += fmt.Sprintf("; %d refused: up, without Talos or still installing it", refused)
 	}
 
