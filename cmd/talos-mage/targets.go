@@ -163,16 +163,17 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "discover",
 			Summary: "finds the machines of some networks that answer as Talos does, and shows what each tells of itself.",
-			More:    "-cidr names the networks; without it, it is those of the inventory's addresses. -wide asks public ones and large ones too. -format is table or json. -save keeps where the nodes' machines are. docs/discover.md says more.",
+			More:    "-cidr names the networks; without it, it is those of the inventory's addresses. -wide asks public ones and large ones too. -matchByCount matches what nothing tells of by order, if the numbers are equal. -format is table or json. -save keeps where the nodes' machines are. docs/discover.md says more.",
 			Flags: []commandline.Flag{
 				{Name: "cidr", Kind: commandline.Text},
 				{Name: "node", Kind: commandline.Text},
 				{Name: "format", Kind: commandline.Text},
 				{Name: "wide", Kind: commandline.Switch},
+				{Name: "matchByCount", Kind: commandline.Switch},
 				{Name: "save", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Discover(ctx, given.Text("cidr"), given.Text("node"), given.Text("format"), given.Switch("wide"), given.Switch("save"))
+				return targets.Discover(ctx, given.Text("cidr"), given.Text("node"), given.Text("format"), given.Switch("wide"), given.Switch("matchByCount"), given.Switch("save"))
 			},
 		},
 		{
@@ -187,6 +188,47 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return rehearsal.Emulator{}.Up(ctx, given.Text("talosDir"), given.Text("scenario"), given.Text("talosVersion"), given.Number("scale"))
+			},
+		},
+		{
+			Name:    "etcd:defrag",
+			Summary: "has every member give back the space that it no longer needs, one at a time, the leader last.",
+			More:    "All members have to be healthy, before and after each.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Etcd{}.Defrag(ctx, given.Text("node"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "etcd:members",
+			Summary: "shows the members that etcd itself lists, and which nodes they are.",
+			More:    "It changes nothing.",
+			Run: func(ctx context.Context, _ commandline.Values) error {
+				return targets.Etcd{}.Members(ctx)
+			},
+		},
+		{
+			Name:    "etcd:snapshot",
+			Summary: "copies etcd's data to a file, verifies it by its hash, and leaves nothing that is not whole.",
+			More:    "It is copied from a control plane that has a leader, or from the one that -node names, whatever state that is in. The file, for you alone, holds all Secrets: by default it is a new one in the folder snapshots, which git ignores.",
+			Flags: []commandline.Flag{
+				{Name: "file", Kind: commandline.Text},
+				{Name: "node", Kind: commandline.Text},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Etcd{}.Snapshot(ctx, given.Text("file"), given.Text("node"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "etcd:status",
+			Summary: "shows how etcd is on every control plane: its member, its role, the size of its database.",
+			More:    "It changes nothing.",
+			Run: func(ctx context.Context, _ commandline.Values) error {
+				return targets.Etcd{}.Status(ctx)
 			},
 		},
 		{

@@ -161,7 +161,10 @@ func (b *bootstrapper) advance(ctx context.Context, survey observe.EtcdSurvey) w
 	}
 
 	for _, node := range survey {
-		if !node.Empty() && !node.Silent() {
+		switch {
+		case node.Silent() && !b.assumedEmpty(node.Node):
+			return b.lookAgain(survey, node)
+		case !node.Empty() && !node.Silent():
 			return b.undecided(node)
 		}
 	}
@@ -213,7 +216,7 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) 
 				"it failed in an earlier step, and there is no etcd yet: a cluster is not started without one of its "+
 					"control planes",
 				"fix that first, then mage talos")
-		case node.Silent() && !b.assumedEmpty(node.Node):
+		case node.Silent() && !b.assumedEmpty(node.Node) && b.silence(node).Left(node.Asked) <= 0:
 			return b.silentProblem(survey, node)
 		case node.Silent() && b.observer.APIAnswers(ctx):
 			return b.problem(node.Observation, diagnosis.AssumeEmptyRefused,
@@ -228,6 +231,20 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) 
 	}
 
 	return nil
+}
+
+// silence is how long a control plane may be silent that is there: a connection can break at any moment.
+func (b *bootstrapper) silence(node observe.EtcdObservation) wait.Limit {
+	return wait.Limit{For: "no answer, asked again", Since: b.observer.Facts(node.Node).SilentSince,
+		Limit: reachable(b.Settings)}
+}
+
+// lookAgain waits for a control plane that has just fallen silent.
+func (b *bootstrapper) lookAgain(survey observe.EtcdSurvey, node observe.EtcdObservation) wait.State {
+	return wait.State{
+		Limit: b.silence(node), Asked: node.Asked, Node: node.Node.Name, Silent: true, Pause: etcdPause,
+		TimeUp: func(time.Duration) *diagnosis.Problem { return b.silentProblem(survey, node) },
+	}
 }
 
 // silentProblem names a silent control plane, and in the command to go on without them all of those.

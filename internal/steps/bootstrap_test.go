@@ -530,6 +530,25 @@ func TestASilentControlPlane(t *testing.T) {
 	}
 }
 
+func TestAControlPlaneThatIsSilentForAMomentIsAskedAgain(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 2, 0)
+	l.installed(t)
+	l.Node("cp2").Refuse(true)
+
+	var later sync.WaitGroup
+
+	later.Go(func() {
+		if l.Lab.Clock().Sleep(t.Context(), 20*time.Second) == nil {
+			l.Node("cp2").Refuse(false)
+		}
+	})
+	l.session(t, "NODE_REACHABILITY_RETRIES=60").succeeds(t, steps.Bootstrap{})
+	later.Wait()
+	l.requireOneEtcd(t)
+}
+
 func TestAControlPlaneThatJoinsLateIsWaitedFor(t *testing.T) {
 	t.Parallel()
 

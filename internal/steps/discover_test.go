@@ -104,6 +104,7 @@ func TestWhereNothingAnswersWhatToDoIsNamed(t *testing.T) {
 
 	problem := l.session(t).fails(t, diagnosis.ExitPreflight, diagnosis.NothingAnswers, &steps.Discover{})
 	require.Contains(t, problem.Cause, "none of 254 addresses in "+l.Lab.Prefix().String()+" answers on port 50000")
+	require.Contains(t, problem.Cause, "253 refused: a router or firewall may do so for them", "as loopback does")
 	require.Contains(t, problem.Next, "mage discover -cidr=")
 
 	l.Nodes[0].PowerOn()

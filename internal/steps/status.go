@@ -295,7 +295,7 @@ func EtcdMembers(ctx context.Context, run *Run) [][]string {
 			continue
 		}
 
-		rows = append(rows, []string{fmt.Sprintf("%016x", node.MemberID), node.Node.Name, yesNo(node.IsVoter()),
+		rows = append(rows, []string{memberName(node.MemberID), node.Node.Name, yesNo(node.IsVoter()),
 			yesNo(node.Healthy())})
 	}
 

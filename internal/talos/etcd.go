@@ -48,6 +48,8 @@ type EtcdStatus struct {
 	// Leader is the leader's member id, 0 without one.
 	Leader  uint64
 	Learner bool
+	// Size is that of the database in bytes, InUse the part of it that is not free.
+	Size, InUse int64
 	// Errors are what etcd itself complains about: alarms, a missing leader.
 	Errors []string
 }
@@ -66,6 +68,7 @@ func (c *Conn) EtcdStatus(ctx context.Context) (EtcdStatus, error) {
 			member := message.GetMemberStatus()
 			status = EtcdStatus{
 				MemberID: member.GetMemberId(), Leader: member.GetLeader(), Learner: member.GetIsLearner(),
+				Size: member.GetDbSize(), InUse: member.GetDbSizeInUse(),
 				Errors: slices.Clone(member.GetErrors()),
 			}
 		}

@@ -28,7 +28,18 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 		return err
 	}
 
-	return place(target, data, perm, target)
+	return place(target, perm, target, writes(data))
+}
+
+// Create makes a file that does not exist yet, with exactly the mode perm, and has it written. It gets its name when
+// all of it is on the disk: after an error, the writer's own too, there is none. Who calls it holds a lock that keeps
+// other writers of the file away.
+func Create(path string, perm fs.FileMode, write func(*os.File) error) error {
+	if exists(path) {
+		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
+	}
+
+	return place(path, perm, path, write)
 }
 
 // suffix is what a file's temporary file is called beside the file's name.
@@ -57,8 +68,8 @@ func Clean(path string) {
 	}
 }
 
-// place writes the data beside the target and gives the whole file its name.
-func place(target string, data []byte, perm fs.FileMode, name string) (err error) {
+// place writes a file beside the target and gives the whole of it its name.
+func place(target string, perm fs.FileMode, name string, write func(*os.File) error) (err error) {
 	temporary := temporaryName(target)
 
 	// What a killed process left is no start: it may be a link, or may have been opened by somebody.
@@ -66,12 +77,12 @@ func place(target string, data []byte, perm fs.FileMode, name string) (err error
 		return fmt.Errorf("remove old temporary file: %w", err)
 	}
 
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("create temporary file: %w", err)
 	}
 
-	if err = fill(file, data, perm); err == nil {
+	if err = fill(file, perm, write); err == nil {
 		err = os.Rename(temporary, name)
 	}
 
@@ -104,7 +115,7 @@ func Backup(path string, now time.Time) (string, error) {
 		name = fmt.Sprintf("%s-%d", base, n)
 	}
 
-	if err := place(path, data, 0o600, name); err != nil {
+	if err := place(path, 0o600, name, writes(data)); err != nil {
 		return "", fmt.Errorf("write backup: %w", err)
 	}
 
@@ -155,8 +166,24 @@ func Target(path string) (string, error) {
 	return "", &fs.PathError{Op: "follow", Path: path, Err: errors.New("too many symbolic links")}
 }
 
-// fill writes, syncs and closes the file.
-func fill(file *os.File, data []byte, perm fs.FileMode) (err error) {
+// writes is the writing of data that is there.
+func writes(data []byte) func(*os.File) error {
+	return func(file *os.File) error {
+		_, err := file.Write(data)
+		if errors.Is(err, io.ErrShortWrite) {
+			err = fmt.Errorf("%w (is the disk full?)", err)
+		}
+
+		if err != nil {
+			return fmt.Errorf("write file: %w", err)
+		}
+
+		return nil
+	}
+}
+
+// fill has the file written, syncs and closes it.
+func fill(file *os.File, perm fs.FileMode, write func(*os.File) error) (err error) {
 	defer func() {
 		if closing := file.Close(); err == nil && closing != nil {
 			err = fmt.Errorf("close file: %w", closing)
@@ -168,12 +195,8 @@ func fill(file *os.File, data []byte, perm fs.FileMode) (err error) {
 		return fmt.Errorf("set file mode: %w", err)
 	}
 
-	if _, err = file.Write(data); err != nil {
-		if errors.Is(err, io.ErrShortWrite) {
-			err = fmt.Errorf("%w (is the disk full?)", err)
-		}
-
-		return fmt.Errorf("write file: %w", err)
+	if err = write(file); err != nil {
+		return err
 	}
 
 	if err = file.Sync(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
@@ -147,7 +148,7 @@ func (s subject) namedDisk(named string) {
 	hint := ""
 
 	if likely := likelyDisk(s.Facts.Disks, named); likely != nil {
-		hint = fmt.Sprintf("; %s exists, %s", devPath(likely), Size(likely.TypedSpec().Size))
+		hint = fmt.Sprintf("; %s exists, %s", devPath(likely), humanize.Bytes(likely.TypedSpec().Size))
 	}
 
 	s.fail(diagnosis.InstallDiskAbsent, next, "install disk %s does not exist%s%s\n%s", named, s.waitsForDisk(), hint,

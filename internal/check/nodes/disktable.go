@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/dustin/go-humanize"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
 	"github.com/talos-mage/talos-mage/internal/machineconfig"
@@ -74,7 +75,7 @@ func (s subject) diskTable(rows []diskRow) string {
 			mark = "* "
 		}
 
-		fmt.Fprintf(writer, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", mark, devPath(row.disk), Size(spec.Size),
+		fmt.Fprintf(writer, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", mark, devPath(row.disk), humanize.Bytes(spec.Size),
 			dash(spec.Transport), dash(spec.Model), dash(spec.Serial), dash(s.holds(row.disk)), row.verdict)
 	}
 
@@ -127,7 +128,7 @@ func describeVolume(volume talos.Volume) string {
 
 func describe(disk *block.Disk) string {
 	spec := disk.TypedSpec()
-	parts := []string{Size(spec.Size)}
+	parts := []string{humanize.Bytes(spec.Size)}
 
 	for _, part := range []string{spec.Transport, spec.Model, spec.Serial} {
 		if part != "" {
@@ -141,23 +142,6 @@ func describe(disk *block.Disk) string {
 // devPath is a disk's device path; a node that does not tell it names the disk after it.
 func devPath(disk *block.Disk) string {
 	return cmp.Or(disk.TypedSpec().DevPath, "/dev/"+disk.Metadata().ID())
-}
-
-// Size shows bytes the way disks are sold, in powers of 1000: "40 GB", "1.9 TB".
-func Size(bytes uint64) string {
-	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
-	value, unit := float64(bytes), 0
-
-	for value >= 999.5 && unit < len(units)-1 {
-		value /= 1000
-		unit++
-	}
-
-	if value < 9.95 && unit > 0 {
-		return fmt.Sprintf("%.1f %s", value, units[unit])
-	}
-
-	return fmt.Sprintf("%.0f %s", value, units[unit])
 }
 
 func dash(text string) string { return cmp.Or(text, "-") }

@@ -145,6 +145,50 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	return i.unwrittenReport(run, closing)
 }
 
+// EtcdStatus shows how etcd is on all control planes.
+func (i Invocation) EtcdStatus(ctx context.Context, flags settings.Overrides) *Failure {
+	return i.table(ctx, "etcd:status", flags, func(ctx context.Context, run *steps.Run) ([][]string, error) {
+		rows, findings := steps.EtcdStatus(ctx, run)
+		for _, finding := range findings {
+			run.Report.Finding("etcd:status", finding)
+		}
+
+		return rows, nil
+	})
+}
+
+// EtcdMembers shows the members that etcd lists.
+func (i Invocation) EtcdMembers(ctx context.Context, flags settings.Overrides) *Failure {
+	return i.table(ctx, "etcd:members", flags, steps.EtcdList)
+}
+
+// table shows what was asked of the nodes.
+func (i Invocation) table(ctx context.Context, target string, flags settings.Overrides,
+	ask func(context.Context, *steps.Run) ([][]string, error)) *Failure {
+	ctx, stop := withSignals(ctx)
+	defer stop()
+
+	run, _, failure := i.start(ctx, target, flags, func(*settings.Settings) []steps.Step { return nil })
+	if failure != nil {
+		return failure
+	}
+
+	rows, err := ask(ctx, run)
+	closing := run.Report.Close()
+
+	if ctx.Err() != nil {
+		return i.failure(ctx, target, context.Cause(ctx))
+	}
+
+	if err != nil {
+		return i.failure(ctx, target, err)
+	}
+
+	i.columns(rows)
+
+	return i.unwrittenReport(run, closing)
+}
+
 // VerifyNodes shows whether the machines of nodes.yaml answer; without that file those of the inventory.
 func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *Failure {
 	ctx, stop := withSignals(ctx)

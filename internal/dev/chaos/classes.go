@@ -23,10 +23,10 @@ var (
 	// withoutMember: etcd lacks it.
 	withoutMember = []diagnosis.ID{diagnosis.EtcdIncomplete}
 	// withoutCluster: etcd lacks its quorum, or the endpoint leads nowhere, so that workers lack trustd and everybody the
-	// Kubernetes API. One control plane of several has no such consequences, unless the endpoint is its address.
+	// Kubernetes API, and control planes are never ready. One control plane of several has no such consequences, unless the endpoint is its address.
 	withoutCluster = []diagnosis.ID{
 		diagnosis.EtcdNotHealthy, diagnosis.WorkerJoining, diagnosis.NodeRefused, diagnosis.APINotReady,
-		diagnosis.EndpointSilent,
+		diagnosis.EndpointSilent, diagnosis.StageStuck,
 		diagnosis.KubeconfigUnavailable, diagnosis.NotRegistered,
 	}
 	withoutControlPlane = slices.Concat(withoutMember, withoutCluster)
@@ -67,7 +67,8 @@ var (
 	stalled = Class{Name: "an apply never ends",
 		Here: []diagnosis.ID{diagnosis.ApplyGaveUp, diagnosis.ApplyOutcomeUnknown}, Around: withoutControlPlane}
 	// notTalos: something else answers.
-	notTalos = Class{Name: "not Talos", Here: []diagnosis.ID{diagnosis.NotTalos}, Around: withoutControlPlane}
+	notTalos = Class{Name: "not Talos", Here: []diagnosis.ID{diagnosis.NotTalos, diagnosis.BootstrapBlocked},
+		Around: withoutControlPlane}
 	// wrongMachine: what answers is a Talos machine, and not the declared one.
 	wrongMachine = Class{Name: "another machine", Here: []diagnosis.ID{diagnosis.WrongMachine},
 		Around: withoutControlPlane}

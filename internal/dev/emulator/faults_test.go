@@ -2,8 +2,10 @@ package emulator_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -487,6 +489,20 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
 		},
 	},
+	"SnapshotEnd": {
+		faults: emulator.Faults{SnapshotEnd: 1000},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.bootstrap(t)
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+			require.Len(t, s.snapshot(t), 1000)
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.Equal(t, sha256.Size, len(s.snapshot(t))%512)
+		},
+	},
 	"EtcdUnhealthy": {
 		faults: emulator.Faults{EtcdUnhealthy: true},
 		shows: func(t *testing.T, s *sick) {
@@ -590,6 +606,19 @@ func failingBootstrap(fault emulator.BootstrapFault, code codes.Code, text strin
 			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
 		},
 	}
+}
+
+// snapshot is what the machine's etcd hands out.
+func (s *sick) snapshot(t *testing.T) []byte {
+	t.Helper()
+
+	stream, err := s.api(t).EtcdSnapshot(deadline(t), &machineapi.EtcdSnapshotRequest{})
+	require.NoError(t, err)
+
+	data, err := io.ReadAll(stream)
+	require.NoError(t, err)
+
+	return data
 }
 
 // members are what the first control plane's etcd tells.

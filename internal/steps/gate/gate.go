@@ -51,6 +51,11 @@ func (g Gate) Bootstrap(ctx context.Context, conn *talos.Conn) error {
 	return g.pass(func() error { return conn.Bootstrap(ctx) })
 }
 
+// Defragment has a node's etcd give back the space that it no longer needs.
+func (g Gate) Defragment(ctx context.Context, conn *talos.Conn) error {
+	return g.pass(func() error { return conn.EtcdDefragment(ctx) })
+}
+
 // Reboot reboots a node.
 func (g Gate) Reboot(ctx context.Context, conn *talos.Conn) error {
 	return g.pass(func() error { return conn.Reboot(ctx) })
@@ -60,6 +65,17 @@ func (g Gate) Reboot(ctx context.Context, conn *talos.Conn) error {
 func (g Gate) MergeKubeconfig(path string, fetched []byte, options kube.MergeOptions) (kube.MergeResult, error) {
 	options.DryRun = options.DryRun || g.shut
 	return kube.Merge(path, fetched, options) //nolint:wrapcheck // it names the file
+}
+
+// CreateFile makes a file that does not exist yet, for the owner alone, and has it written; it is whole or not there.
+func (g Gate) CreateFile(path string, write func(*os.File) error) error {
+	return g.pass(func() error {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err //nolint:wrapcheck // it names the folder
+		}
+
+		return atomicfile.Create(path, 0o600, write) //nolint:wrapcheck // it names the file
+	})
 }
 
 // WriteFile replaces a file whole, and makes its folder, for the owner alone, if there is none.

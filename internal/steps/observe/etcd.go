@@ -28,6 +28,7 @@ type EtcdObservation struct {
 	// about, and its own list of members.
 	MemberID, Leader uint64
 	Learner          bool
+	Size, InUse      int64 // of its database, in bytes
 	complaints       []string
 	Members          []talos.EtcdMember
 }
@@ -186,6 +187,7 @@ func (e *EtcdObservation) readMembership(ctx context.Context, conn *talos.Conn) 
 	}
 
 	e.MemberID, e.Leader, e.Learner, e.complaints = status.MemberID, status.Leader, status.Learner, status.Errors
+	e.Size, e.InUse = status.Size, status.InUse
 
 	if status.Leader != 0 {
 		e.Members, _ = conn.EtcdMembers(ctx, true) //nolint:errcheck // no list is no proof of anything, which is what an empty one says

@@ -41,6 +41,10 @@ func (s *etcdAPI) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest,
 		return err
 	}
 
+	if end := b.Node.Faults().SnapshotEnd; end > 0 {
+		snapshot = snapshot[:min(end, len(snapshot))]
+	}
+
 	for chunk := range slices.Chunk(snapshot, snapshotFrame) {
 		if err := stream.Send(&common.Data{Bytes: chunk}); err != nil {
 			return err

@@ -66,6 +66,9 @@ type Faults struct {
 	EtcdJoin time.Duration
 	// EtcdUnhealthy lets etcd run without ever passing a health check.
 	EtcdUnhealthy bool
+	// SnapshotEnd is after how many bytes a snapshot of etcd ends as if it were whole: a node whose disk can't be read
+	// says no more.
+	SnapshotEnd int
 	// KubernetesDown keeps the control plane's kube-apiserver from starting.
 	KubernetesDown bool
 	// KubeletDown keeps kubelet from getting healthy.

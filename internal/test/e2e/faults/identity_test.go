@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"crypto/tls"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/discover/leases"
 )
 
 // two control planes that get their addresses from DHCP.
@@ -163,7 +165,81 @@ func identityFaults() []fault {
 			},
 			also: applied(1),
 		},
+		{
+			title: "a machine is at another address than the kept one", class: "connection refused, then another address",
+			knob: "NodeOptions.Address, discover -save",
+			edit: leased,
+			inject: func(t *testing.T, w *world) {
+				t.Helper()
+				w.inMaintenance(t, cp1)
+				w.keeps(t, cp1, w.Lab.Address(99))
+			},
+			seen: "it does not answer at", also: applied(1),
+		},
+		{
+			title: "another machine is at the kept address", class: "another machine's hardware addresses",
+			knob: "NodeOptions.Address, discover -save",
+			edit: leased,
+			inject: func(t *testing.T, w *world) {
+				t.Helper()
+				w.inMaintenance(t, cp1)
+				w.stranger(t, emulator.NodeOptions{Address: w.Lab.Address(99)})
+				w.keeps(t, cp1, w.Lab.Address(99))
+			},
+			seen: "another machine answers at", also: applied(1),
+		},
+		{
+			title: "two machines have the MAC address of one node", class: "another machine's hardware addresses",
+			knob: "NodeOptions.Links, DISCOVER",
+			inject: func(t *testing.T, w *world) {
+				t.Helper()
+				w.inMaintenance(t, cp1)
+				w.stranger(t, emulator.NodeOptions{Address: w.Lab.Address(99), Links: w.Node(cp1).Options().Links})
+			},
+			settings: []string{"DISCOVER=true"},
+			code:     diagnosis.ExitPreflight, id: diagnosis.WrongMachine, node: cp1, says: "its machine can't be told",
+			seen: "its machine can't be told", also: applied(0),
+			heal: func(_ *testing.T, w *world) { w.Lab.Remove(w.Node(stranger)) },
+		},
+		{
+			title: "no machine is found", class: "no answer", knob: "PowerOff, DISCOVER",
+			inject:   func(_ *testing.T, w *world) { w.Node(cp1).PowerOff() },
+			settings: []string{"DISCOVER=true", "NODE_WAIT=30s"},
+			code:     diagnosis.ExitApply, id: diagnosis.NodeSilent, node: cp1, seen: "its machine was not found",
+			heal: func(_ *testing.T, w *world) { w.Node(cp1).PowerOn() },
+		},
 	}
+}
+
+// leased machines have another address than the declared one until they have their config.
+func leased(_ *testing.T, w *world, machine *emulator.NodeOptions) {
+	machine.Address = w.Lab.Address(78)
+}
+
+// keeps writes what discover -save would have, if a node's machine had been at an address.
+func (w *world) keeps(t *testing.T, name string, address netip.Addr) {
+	t.Helper()
+
+	text, err := leases.Leases{{Node: name, Address: address.String(), MAC: w.Node(name).Options().Links[0].MAC,
+		At: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}}.Encode()
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(leases.Path(w.Dir)), 0o700))
+	require.NoError(t, os.WriteFile(leases.Path(w.Dir), text, 0o600))
+}
+
+// stranger is the name of a machine that is no node's.
+const stranger = "stranger"
+
+// stranger switches a machine on that the inventory does not know.
+func (w *world) stranger(t *testing.T, options emulator.NodeOptions) {
+	t.Helper()
+
+	options.Name = stranger
+	w.others = append(w.others, stranger)
+
+	_, err := w.Lab.Start(options)
+	require.NoError(t, err)
+	w.inMaintenance(t, stranger)
 }
 
 // exchanged machines stand where the other one belongs.

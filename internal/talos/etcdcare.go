@@ -1,0 +1,44 @@
+package talos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+)
+
+// Limits of calls that move or rewrite all of an etcd's data.
+const (
+	snapshotTimeout = 15 * time.Minute
+	defragTimeout   = 5 * time.Minute
+)
+
+// EtcdSnapshot copies a snapshot of the node's etcd: a database, and its hash after it. A node that stops in the middle
+// can look as if it were done (pkg/chunker/stream of the server, and the client's stream reader), so what was copied is
+// worth nothing before it was verified.
+func (c *Conn) EtcdSnapshot(ctx context.Context, to io.Writer) error {
+	return c.call(ctx, OpEtcd, snapshotTimeout, func(ctx context.Context) (err error) {
+		stream, err := c.api.EtcdSnapshot(ctx, &machine.EtcdSnapshotRequest{})
+		if err != nil {
+			return err
+		}
+
+		defer stream.Close() //nolint:errcheck // it was only read
+
+		if _, err := io.Copy(to, stream); err != nil {
+			return fmt.Errorf("copy snapshot: %w", err)
+		}
+
+		return nil
+	})
+}
+
+// EtcdDefragment has the node's etcd give back the space that it no longer needs. Meanwhile that member answers nobody.
+func (c *Conn) EtcdDefragment(ctx context.Context) error {
+	return c.call(ctx, OpEtcd, defragTimeout, func(ctx context.Context) error {
+		_, err := c.api.EtcdDefragment(ctx)
+		return err
+	})
+}

@@ -1,0 +1,39 @@
+package targets
+
+import (
+	"context"
+
+	"github.com/magefile/mage/mg"
+
+	"github.com/talos-mage/talos-mage/internal/cli/invocation"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+// Etcd are the targets that look after the cluster's etcd.
+type Etcd mg.Namespace
+
+// Status shows how etcd is on every control plane: its member, its role, the size of its database. It changes nothing.
+func (Etcd) Status(ctx context.Context) error {
+	return exit(invocation.FromProcess().EtcdStatus(ctx, overrides{}.set()))
+}
+
+// Members shows the members that etcd itself lists, and which nodes they are. It changes nothing.
+func (Etcd) Members(ctx context.Context) error {
+	return exit(invocation.FromProcess().EtcdMembers(ctx, overrides{}.set()))
+}
+
+// Snapshot copies etcd's data to a file, verifies it by its hash, and leaves nothing that is not whole.
+//
+// It is copied from a control plane that has a leader, or from the one that -node names, whatever state that is in.
+// The file, for you alone, holds all Secrets: by default it is a new one in the folder snapshots, which git ignores.
+func (Etcd) Snapshot(ctx context.Context, file, node *string, dryRun *bool) error {
+	return execute(ctx, "etcd:snapshot", overrides{"file": file, "node": node, "dryRun": dryRun},
+		only(steps.EtcdSnapshot{}))
+}
+
+// Defrag has every member give back the space that it no longer needs, one at a time, the leader last.
+//
+// All members have to be healthy, before and after each.
+func (Etcd) Defrag(ctx context.Context, node *string, dryRun *bool) error {
+	return execute(ctx, "etcd:defrag", overrides{"node": node, "dryRun": dryRun}, only(steps.EtcdDefrag{}))
+}
