@@ -126,10 +126,11 @@ func Status(ctx context.Context, node *string) error {
 // Discover finds the machines of some networks that answer as Talos does, and shows what each tells of itself.
 //
 // -cidr names the networks; without it, it is those of the inventory's addresses. -wide asks public ones and large ones
-// too. -format is table or json. -save keeps where the nodes' machines are. docs/discover.md says more.
-func Discover(ctx context.Context, cidr, node, format *string, wide, save *bool) error {
-	return exit(invocation.FromProcess().Discover(ctx,
-		overrides{"cidr": cidr, "node": node, "format": format, "wide": wide, "save": save}.set()))
+// too. -matchByCount matches what nothing tells of by order, if the numbers are equal. -format is table or json. -save
+// keeps where the nodes' machines are. docs/discover.md says more.
+func Discover(ctx context.Context, cidr, node, format *string, wide, matchByCount, save *bool) error {
+	return exit(invocation.FromProcess().Discover(ctx, overrides{"cidr": cidr, "node": node, "format": format,
+		"wide": wide, "matchByCount": matchByCount, "save": save}.set()))
 }
 
 // VerifyNodes shows whether the machines of nodes.yaml, or of the inventory where there is none, answer as Talos nodes.

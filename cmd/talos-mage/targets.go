@@ -163,16 +163,17 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "discover",
 			Summary: "finds the machines of some networks that answer as Talos does, and shows what each tells of itself.",
-			More:    "-cidr names the networks; without it, it is those of the inventory's addresses. -wide asks public ones and large ones too. -format is table or json. -save keeps where the nodes' machines are. docs/discover.md says more.",
+			More:    "-cidr names the networks; without it, it is those of the inventory's addresses. -wide asks public ones and large ones too. -matchByCount matches what nothing tells of by order, if the numbers are equal. -format is table or json. -save keeps where the nodes' machines are. docs/discover.md says more.",
 			Flags: []commandline.Flag{
 				{Name: "cidr", Kind: commandline.Text},
 				{Name: "node", Kind: commandline.Text},
 				{Name: "format", Kind: commandline.Text},
 				{Name: "wide", Kind: commandline.Switch},
+				{Name: "matchByCount", Kind: commandline.Switch},
 				{Name: "save", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Discover(ctx, given.Text("cidr"), given.Text("node"), given.Text("format"), given.Switch("wide"), given.Switch("save"))
+				return targets.Discover(ctx, given.Text("cidr"), given.Text("node"), given.Text("format"), given.Switch("wide"), given.Switch("matchByCount"), given.Switch("save"))
 			},
 		},
 		{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/discover"
+	"github.com/talos-mage/talos-mage/internal/discover/match"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -32,6 +33,9 @@ type Discovery struct {
 	Networks discover.Networks
 	Progress discover.Progress
 	Machines []discover.Machine
+	// Matched says which machine is which node's, Proposals what to add to the files for those that nothing says it of.
+	Matched   match.Result
+	Proposals []match.Proposal
 	// Next is how to go on.
 	Next string
 }
@@ -39,7 +43,7 @@ type Discovery struct {
 // Name is the step's name.
 func (*Discover) Name() string { return discoverName }
 
-// Exit is the code where no machine is found.
+// Exit is the code where a node's machine is not found, or not told from another.
 func (*Discover) Exit() diagnosis.ExitCode { return diagnosis.ExitPreflight }
 
 // Run asks every address.
@@ -55,6 +59,10 @@ func (d *Discover) Run(ctx context.Context, run *Run) error {
 		return nobodyAnswers(found)
 	}
 
+	if found.Matched, found.Proposals, err = run.match(ctx, found.Machines); err != nil {
+		return err
+	}
+
 	found.Next = found.next()
 	d.Found = &found
 
@@ -67,7 +75,7 @@ func (d *Discover) Run(ctx context.Context, run *Run) error {
 	run.Report.Result(report.Result{Step: discoverName, Status: report.OK, Detail: found.summary(),
 		Duration: time.Since(began)})
 
-	return nil
+	return found.unmatched(run)
 }
 
 // search asks every address of the networks to look in.
@@ -252,6 +260,10 @@ func nobodyAnswers(found Discovery) *diagnosis.Problem {
 
 // next is how to go on.
 func (d Discovery) next() string {
+	if len(d.Matched.Pairs) > 0 {
+		return d.matchedNext()
+	}
+
 	waiting := filtered(d.Machines, func(machine discover.Machine) bool { return machine.State == talos.Maintenance })
 	if len(waiting) == 0 {
 		return "boot machines from a Talos image: none of these waits for a config; then mage discover"

@@ -27,12 +27,19 @@ func (d Discovery) Table(width int) string {
 
 // rows are the table's cells, header first.
 func (d Discovery) rows() [][]string {
-	rows := [][]string{{"ADDRESS", "STATE", "VERSION", "HOSTNAME", "MAC", "ALSO AT", "UUID", "SERIAL", "BOOT", "DISKS",
-		"FINGERPRINT", "CERTIFICATE", "WHY NO MORE"}}
+	rows := [][]string{{"ADDRESS", "NODE", "BY", "STATE", "VERSION", "HOSTNAME", "MAC", "ALSO AT", "UUID", "SERIAL",
+		"BOOT", "DISKS", "FINGERPRINT", "CERTIFICATE", "WHY NO MORE"}}
 
 	for _, machine := range d.Machines {
-		rows = append(rows, []string{machine.Address().String(), stateOf(machine), dash(machine.Version),
-			dash(machine.Hostname), dash(strings.Join(machine.MACs, " ")),
+		pair, _ := d.pairOf(machine)
+		node := ""
+
+		if pair.Node != nil {
+			node = pair.Node.Name
+		}
+
+		rows = append(rows, []string{machine.Address().String(), dash(node), dash(pair.By), stateOf(machine),
+			dash(machine.Version), dash(machine.Hostname), dash(strings.Join(machine.MACs, " ")),
 			dash(strings.Join(addressTexts(machine.Addresses[1:]), " ")), dash(machine.UUID), dash(machine.Serial),
 			dash(bootText(machine)), dash(strings.Join(diskTexts(machine.Disks), ", ")), dash(machine.Fingerprint),
 			dash(strings.Join(machine.CertificateNames, " ")), dash(talos.Explain(machine.Err))})
@@ -118,10 +125,13 @@ type discoveryDocument struct {
 	Refused  int               `json:"refused"`
 	Unasked  int               `json:"unasked"`
 	Machines []machineDocument `json:"machines"`
+	Matching matchDocument     `json:"matching"`
 	Next     string            `json:"next"`
 }
 
 type machineDocument struct {
+	Node             string         `json:"node,omitempty"`
+	MatchedBy        string         `json:"matchedBy,omitempty"`
 	Addresses        []string       `json:"addresses"`
 	State            string         `json:"state"`
 	Version          string         `json:"version,omitempty"`
@@ -156,14 +166,20 @@ var stateWords = map[talos.State]string{
 // JSON is the machines for programs.
 func (d Discovery) JSON() string {
 	document := discoveryDocument{Networks: []string{}, Asked: d.Progress.Total, Answered: d.Progress.Answers,
-		Refused: d.Progress.Refused, Unasked: d.Progress.Unasked, Machines: []machineDocument{}, Next: d.Next}
+		Refused: d.Progress.Refused, Unasked: d.Progress.Unasked, Machines: []machineDocument{}, Matching: d.matchDocument(),
+		Next: d.Next}
 
 	for _, network := range d.Networks {
 		document.Networks = append(document.Networks, network.String())
 	}
 
 	for _, machine := range d.Machines {
-		document.Machines = append(document.Machines, documentOf(machine))
+		shown := documentOf(machine)
+		if pair, matched := d.pairOf(machine); matched {
+			shown.Node, shown.MatchedBy = pair.Node.Name, pair.By
+		}
+
+		document.Machines = append(document.Machines, shown)
 	}
 
 	// Of such a document there is nothing that could go wrong.

@@ -58,5 +58,10 @@ func (i Invocation) show(found steps.Discovery, asJSON bool) {
 
 	fmt.Fprintln(i.Out)
 	fmt.Fprint(i.Out, report.Scrub(found.Table(report.Width(i.Out))))
+
+	if remarks := found.Remarks(); remarks != "" {
+		fmt.Fprint(i.Out, "\n"+i.told(remarks))
+	}
+
 	fmt.Fprintf(i.Out, "\nnext: %s\n", i.told(found.Next))
 }

@@ -52,6 +52,7 @@ type Settings struct {
 	AllowAmbiguousDisk bool      `env:"-allowAmbiguousDisk" retired:"ALLOW_AMBIGUOUS_DISK" envDefault:"false" group:"Nodes" doc:"Continue when an install disk selector matches several disks of a node: Talos wipes the first of them."`
 
 	DiscoverCIDR []string `env:"DISCOVER_CIDR" flag:"cidr" kind:"networks" group:"Nodes" doc:"Where machines are looked for: networks, ranges and addresses, comma separated. When empty, in the networks of the inventory's addresses."`
+	MatchByCount bool     `env:"-matchByCount" envDefault:"false" group:"Nodes" doc:"Match the machines in maintenance that nothing tells of with the nodes of which nothing is declared, in the order of their addresses, if there are as many."`
 	Wide         bool     `env:"-wide" envDefault:"false" group:"Nodes" doc:"Look in networks that are public or larger than a /20, too."`
 
 	AuditFormat  string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings, or the machines that discover finds, are written: for people, as one JSON document, or, of an audit, as SARIF 2.1.0 for code-scanning tools."`

@@ -60,9 +60,6 @@ type Pair struct {
 	By string
 }
 
-// Weak reports whether nothing of the machine itself says that it is the node's.
-func (p Pair) Weak() bool { return p.By == ByAddress || p.By == ByCount }
-
 // Conflict is what can't be matched, for what is known goes against each other.
 type Conflict struct {
 	Nodes    []*inventory.Node
@@ -341,7 +338,7 @@ func (m *matcher) identity(node *inventory.Node, machine discover.Machine) []evi
 	}
 
 	for _, vm := range m.options.VMs {
-		if !calledLike(vm.Name, node) {
+		if !CalledLike(vm.Name, node) {
 			continue
 		}
 
@@ -352,14 +349,15 @@ func (m *matcher) identity(node *inventory.Node, machine discover.Machine) []evi
 		}
 	}
 
-	if machine.State == talos.Ours && !node.IgnoreHostname && calledLike(machine.Hostname, node) {
+	if machine.State == talos.Ours && !node.IgnoreHostname && CalledLike(machine.Hostname, node) {
 		found = append(found, evidence{ByHostname, "host name " + machine.Hostname})
 	}
 
 	return found
 }
 
-func calledLike(name string, node *inventory.Node) bool {
+// CalledLike reports whether a name is a node's.
+func CalledLike(name string, node *inventory.Node) bool {
 	return name != "" && (strings.EqualFold(name, node.Name) || strings.EqualFold(name, node.Hostname))
 }
 

@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 		"internal/steps",
 	},
 	"internal/steps": {
-		"internal/check", "internal/check/nodes", "internal/check/table",
+		"internal/check", "internal/check/nodes", "internal/check/proxmox", "internal/check/table",
 		"internal/cli/settings", "internal/cluster", "internal/cluster/sops", "internal/discover",
 		"internal/discover/leases", "internal/discover/match", "internal/kube", "internal/machineconfig",
 		"internal/machineconfig/generate", "internal/machineconfig/migrate", "internal/report", "internal/talos",
