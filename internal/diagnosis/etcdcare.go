@@ -14,9 +14,9 @@ var etcdCareEntries = []Entry{
 		ID: SnapshotImpossible, Title: "No control plane can give a snapshot", Severity: Failure, Exit: ExitBootstrap,
 		Cause: "A snapshot is copied from a control plane whose etcd runs and has a leader. None of those that were asked " +
 			"does; the message says how each is.",
-		Remedy: "mage status shows what is wrong with each. An etcd without a leader can still be copied off one member: name " +
-			"it with -node=.",
-		Source: "siderolabs/talos, internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go (EtcdSnapshot) at v1.14.1",
+		Remedy: "mage status shows what is wrong with each. An etcd without a leader can still be copied off one member: " +
+			"name it with -node=.",
+		Source: "siderolabs/talos, internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go at v1.14.1",
 	},
 	{
 		ID: SnapshotFailed, Title: "The snapshot is not whole", Severity: Failure, Exit: ExitBootstrap,

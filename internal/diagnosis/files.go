@@ -157,7 +157,8 @@ var fileEntries = []Entry{
 		Cause: "The config sets static addresses, and ipAddress of talconfig.yaml is none of them: after the apply the " +
 			"node would answer elsewhere, " +
 			"or the config is another node's.",
-		Remedy: "Make ipAddress one of the node's static addresses; where the machine answers now, mage discover -save finds out.",
+		Remedy: "Make ipAddress one of the node's static addresses; where the machine answers now, mage discover -save " +
+			"finds out.",
 		Source: "siderolabs/talos#7872, #11645",
 	},
 	{

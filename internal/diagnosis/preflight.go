@@ -219,7 +219,7 @@ var preflightEntries = []Entry{
 		Exit:     ExitPreflight,
 		Cause: "The MAC addresses or the UUID that the files declare for the node, or that a search found for it, are not " +
 			"those of the machine that answers: often DHCP gave the address away.",
-		Remedy: "Have the node's machine looked for: mage discover -save. Or pass NODE_ADDRESSES, or correct the declared MAC " +
+		Remedy: "Have the node's machine looked for: mage discover -save. Or pass NODE_ADDRESSES, or correct the declared " +
 			"addresses.",
 		Source:      "siderolabs/talos#7872, #8714",
 		Unskippable: true,

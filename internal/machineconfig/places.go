@@ -120,7 +120,8 @@ func (p *Places) document(document string) *yaml.Node {
 	kind, name, named := strings.Cut(document, "/")
 
 	for _, root := range p.Roots() {
-		if root.Kind == yaml.MappingNode && yamltree.FieldText(root, "kind") == kind && (!named || yamltree.FieldText(root, "name") == name) {
+		if root.Kind == yaml.MappingNode && yamltree.FieldText(root, "kind") == kind &&
+			(!named || yamltree.FieldText(root, "name") == name) {
 			return root
 		}
 	}

@@ -51,8 +51,8 @@ func etcdRole(node observe.EtcdObservation) string {
 // memberName is how etcd's own programs write the id of a member.
 func memberName(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// EtcdList is the list of members that etcd itself has, a row each, header first; of two lists the longer one. The error
-// is that nobody has any.
+// EtcdList is the list of members that etcd itself has, a row each, header first; of two lists the longer one. The
+// error is that nobody has any.
 func EtcdList(ctx context.Context, run *Run) ([][]string, error) {
 	survey := run.observer.SurveyEtcd(ctx)
 
