@@ -67,7 +67,7 @@ func (d *Discover) Run(ctx context.Context, run *Run) error {
 	d.Found = &found
 
 	if run.Settings.SaveFound {
-		if err := run.keep(begin(run, d).assign(found.Machines).Pairs); err != nil {
+		if err := run.keep(found.Matched.Pairs); err != nil {
 			return err
 		}
 	}
