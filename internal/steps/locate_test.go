@@ -1,6 +1,7 @@
 package steps_test
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -241,4 +242,22 @@ func TestAFolderThatCannotBeWrittenToIsAnError(t *testing.T) {
 	s := l.session(t, "-save=true").do(t, &steps.Discover{})
 	require.ErrorContains(t, s.err, ".talos-mage")
 	require.Equal(t, diagnosis.ExitBadInput, steps.CodeOf(s.err))
+}
+
+func TestASearchThatIsInterruptedKeepsNothing(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, leased)
+	l.untilMaintenance(t)
+
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+
+	s := l.session(t, "-save=true")
+	require.Error(t, steps.Execute(ctx, s.Run, &steps.Discover{}))
+	require.NoFileExists(t, leases.Path(l.Dir))
+
+	err := steps.Execute(ctx, s.Run, steps.Locate{}, steps.Apply{})
+	require.Equal(t, diagnosis.ExitInterrupt, steps.CodeOf(err))
+	require.Zero(t, applied(l.Node("cp1")))
 }

@@ -218,7 +218,7 @@ func TestMistakesOfAProfileHaveAPlaceAndAField(t *testing.T) {
 		"vmid twice": {"vmid: 111", "vmid: 101",
 			`cluster.yaml:28:26: vmid 101 is another node's already, in line 24 (nodes.workers.assignments[0].vmid)`},
 		"MAC": {"02:00:5E:10:00:01", "02:00:5E:10:00",
-			`cluster.yaml:24:65: "02:00:5E:10:00" is no MAC address, as 02:00:5e:10:00:01 (nodes.controlplane.assignments[0].mac)`},
+			`cluster.yaml:24:65: "02:00:5E:10:00" is no MAC address, as 02:00:5e:10:00:01 or 0200.5e10.0001 (nodes.controlplane.assignments[0].mac)`},
 		"UUID": {"4C4C4544-", "4C4C4544",
 			`cluster.yaml:24:92: "4C4C45440042-4B10-8053-B3C04F4D3532" is no UUID, as 4c4c4544-0042-4b10-8053-b3c04f4d3532 (nodes.controlplane.assignments[0].uuid)`},
 		"count": {"count: 1", "count: 3",

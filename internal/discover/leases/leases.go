@@ -1,5 +1,5 @@
 // Package leases keeps what a search for machines found: which machine is which node's, and where it answered, as with
-// an address of a DHCP server. Such an address is a hint: whoever uses it looks again at the machine that answers there.
+// an address of a DHCP server. Such an address is a hint: whoever uses it looks at the machine that answers there.
 package leases
 
 import (
