@@ -59,8 +59,14 @@ func (d *Discover) Run(ctx context.Context, run *Run) error {
 		return nobodyAnswers(found)
 	}
 
-	if found.Matched, found.Proposals, err = run.match(ctx, found.Machines); err != nil {
+	options, err := run.matchOptions(ctx)
+	if err != nil {
 		return err
+	}
+
+	if len(run.Cluster.Nodes) > 0 {
+		found.Matched = begin(run, d).assign(found.Machines, options)
+		found.Proposals = match.Propose(run.Cluster, found.Matched)
 	}
 
 	found.Next = found.next()
