@@ -91,7 +91,7 @@ func declaredAs(node *inventory.Node) string {
 
 // untilFound is how a node's machine comes to be found.
 func (d Discovery) untilFound(node *inventory.Node) string {
-	if !match.Identified(node) && len(d.Proposals) > 0 {
+	if !node.DeclaresMachine() && len(d.Proposals) > 0 {
 		return "add what is proposed for its machine to the files; then mage discover"
 	}
 
