@@ -59,15 +59,21 @@ func (d *Discover) Run(ctx context.Context, run *Run) error {
 		return nobodyAnswers(found)
 	}
 
-	if found.Matched, found.Proposals, err = run.match(ctx, found.Machines); err != nil {
+	options, err := run.matchOptions(ctx)
+	if err != nil {
 		return err
+	}
+
+	if len(run.Cluster.Nodes) > 0 {
+		found.Matched = begin(run, d).assign(found.Machines, options)
+		found.Proposals = match.Propose(run.Cluster, found.Matched)
 	}
 
 	found.Next = found.next()
 	d.Found = &found
 
 	if run.Settings.SaveFound {
-		if err := run.keep(begin(run, d).assign(found.Machines).Pairs); err != nil {
+		if err := run.keep(found.Matched.Pairs); err != nil {
 			return err
 		}
 	}

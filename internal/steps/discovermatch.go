@@ -16,22 +16,12 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
-// match says which machine is which node's, by the files and by Proxmox, and what to add to the files so that they say
-// it the next time.
-func (r *Run) match(ctx context.Context, machines []discover.Machine) (match.Result, []match.Proposal, error) {
-	if len(r.Cluster.Nodes) == 0 {
-		return match.Result{}, nil, nil
-	}
-
+// matchOptions are what there is to match machines by besides the files.
+func (r *Run) matchOptions(ctx context.Context) (match.Options, error) {
 	vms, err := r.virtualMachines(ctx)
-	if err != nil {
-		return match.Result{}, nil, err
-	}
 
-	result := match.Match(r.Cluster.Nodes, machines, match.Options{VMs: vms, ByCount: r.Settings.MatchByCount,
-		Resolve: func(name string) []netip.Addr { return resolved(ctx, name) }})
-
-	return result, match.Propose(r.Cluster, result), nil
+	return match.Options{VMs: vms, ByCount: r.Settings.MatchByCount,
+		Resolve: func(name string) []netip.Addr { return resolved(ctx, name) }}, err
 }
 
 // virtualMachines are those of Proxmox that are called like nodes; none without its API. What can't be read of it is
@@ -101,7 +91,7 @@ func declaredAs(node *inventory.Node) string {
 
 // untilFound is how a node's machine comes to be found.
 func (d Discovery) untilFound(node *inventory.Node) string {
-	if !match.Identified(node) && len(d.Proposals) > 0 {
+	if !node.DeclaresMachine() && len(d.Proposals) > 0 {
 		return "add what is proposed for its machine to the files; then mage discover"
 	}
 

@@ -54,15 +54,20 @@ func (s Locate) Run(ctx context.Context, run *Run) error {
 		tries = 1
 	}
 
+	options, err := run.matchOptions(ctx)
+	if err != nil {
+		return work.failed(ctx, err)
+	}
+
 	var matched match.Result
 
-	_, err := retry.Do(ctx, run.Clock, observe.Evenly(run.Settings, tries), func(ctx context.Context, _ int) error {
+	_, err = retry.Do(ctx, run.Clock, observe.Evenly(run.Settings, tries), func(ctx context.Context, _ int) error {
 		found, err := run.search(ctx)
 		if err != nil {
 			return err
 		}
 
-		matched = work.assign(found.Machines)
+		matched = work.assign(found.Machines, options)
 		if len(matched.Missing) > 0 {
 			return errMissing
 		}
@@ -81,7 +86,7 @@ const byLease = "what was found before"
 
 // assign finds the machine of each node of the cluster, so that none is taken for another node's: of those that declare
 // no machine first the one that was found to be theirs before.
-func (w *work) assign(machines []discover.Machine) match.Result {
+func (w *work) assign(machines []discover.Machine, options match.Options) match.Result {
 	var before match.Result
 
 	nodes := slices.Clone(w.Cluster.Nodes)
@@ -91,12 +96,13 @@ func (w *work) assign(machines []discover.Machine) match.Result {
 			continue
 		}
 
-		before.Pairs = append(before.Pairs, match.Pair{Node: node, Machine: machine, By: byLease})
+		before.Pairs = append(before.Pairs, match.Pair{Node: node, Machine: machine, Address: machine.Address(),
+			By: byLease})
 		nodes = filtered(nodes, func(other *inventory.Node) bool { return other != node })
 		machines = filtered(machines, func(other discover.Machine) bool { return other.Address() != machine.Address() })
 	}
 
-	matched := match.Match(nodes, machines, match.Options{})
+	matched := match.Match(nodes, machines, options)
 	matched.Pairs = append(before.Pairs, matched.Pairs...)
 
 	return matched
@@ -133,7 +139,7 @@ func (w *work) conflicts(ambiguous []match.Conflict) []*diagnosis.Problem {
 
 	for _, conflict := range ambiguous {
 		for _, node := range filtered(conflict.Nodes, w.selected) {
-			problem := w.problem(observe.Unobserved(node, nil), diagnosis.WrongMachine,
+			problem := w.problem(observe.Unobserved(node, nil), diagnosis.MachineAmbiguous,
 				"its machine can't be told: "+conflict.Why, "declare the machine's MAC address or UUID, then mage discover")
 			problem.Address = conflict.Machines[0].Address().String()
 			w.record(report.Result{Node: node.Name, Address: problem.Address, Status: report.Failed, Err: problem})

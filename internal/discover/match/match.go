@@ -232,7 +232,7 @@ func (m *matcher) pair(one link) {
 // refusal is why a machine is not the declared one; empty if it is, or nothing is declared.
 func (m *matcher) refusal(node *inventory.Node, machine discover.Machine) string {
 	if len(machine.MACs) == 0 && machine.UUID == "" {
-		if machine.State == talos.Ours || !Identified(node) {
+		if machine.State == talos.Ours || !node.DeclaresMachine() {
 			return ""
 		}
 
@@ -251,9 +251,6 @@ func (m *matcher) refusal(node *inventory.Node, machine discover.Machine) string
 
 	return finding.Cause
 }
-
-// Identified reports whether the files say by what a node's machine is known.
-func Identified(node *inventory.Node) bool { return len(node.MACs) > 0 || node.UUID != "" }
 
 // answersAt is where to reach a node's machine.
 func (m *matcher) answersAt(node *inventory.Node, machine discover.Machine) netip.Addr {
@@ -456,7 +453,7 @@ func (m *matcher) count() {
 
 // uncountable is why nodes and machines can't be matched by their number; empty if they can, or there are none.
 func (m *matcher) uncountable(left []*inventory.Node, machines int) string {
-	at := slices.IndexFunc(left, Identified)
+	at := slices.IndexFunc(left, (*inventory.Node).DeclaresMachine)
 
 	switch {
 	case len(left) == 0 && machines == 0:

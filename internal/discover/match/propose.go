@@ -38,12 +38,12 @@ func Propose(cluster *inventory.Cluster, result Result) []Proposal {
 	}
 
 	for _, pair := range result.Pairs {
-		if !Identified(pair.Node) {
+		if !pair.Node.DeclaresMachine() {
 			propose(pair.Node, pair.Machine)
 		}
 	}
 
-	if slices.ContainsFunc(result.Missing, func(node *inventory.Node) bool { return !Identified(node) }) {
+	if slices.ContainsFunc(result.Missing, func(node *inventory.Node) bool { return !node.DeclaresMachine() }) {
 		for _, machine := range result.Extra {
 			propose(nil, machine)
 		}

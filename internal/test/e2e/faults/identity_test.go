@@ -197,7 +197,7 @@ func identityFaults() []fault {
 				w.stranger(t, emulator.NodeOptions{Address: w.Lab.Address(99), Links: w.Node(cp1).Options().Links})
 			},
 			settings: []string{"DISCOVER=true"},
-			code:     diagnosis.ExitPreflight, id: diagnosis.WrongMachine, node: cp1, says: "its machine can't be told",
+			code:     diagnosis.ExitPreflight, id: diagnosis.MachineAmbiguous, node: cp1, says: "its machine can't be told",
 			seen: "its machine can't be told", also: applied(0),
 			heal: func(_ *testing.T, w *world) { w.Lab.Remove(w.Node(stranger)) },
 		},
