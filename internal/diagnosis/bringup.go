@@ -61,8 +61,9 @@ var bringUpEntries = []Entry{
 		ID: NodeSilent, Title: "A node gives no answer", Severity: Warning, Exit: ExitVerify,
 		Cause: "The machine is off, in its self-test, or at another address: a DHCP lease can change when the machine " +
 			"reboots with its config.",
-		Remedy: "Power it on, or have it looked for with -discover; NODE_ADDRESSES says where it answers. Some machines need " +
-			"minutes for their self-test (NODE_WAIT). What mage discover -save kept of it may be out of date: run that again.",
+		Remedy: "Power it on, or have it looked for with -discover; NODE_ADDRESSES says where it answers. Some machines " +
+			"need minutes for their self-test (NODE_WAIT). What mage discover -save kept of it may be out of " +
+			"date: run that again.",
 		Source: "siderolabs/talos#7872, #4626",
 	},
 	{

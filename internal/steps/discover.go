@@ -69,7 +69,7 @@ func (d *Discover) Run(ctx context.Context, run *Run) error {
 		found.Proposals = match.Propose(run.Cluster, found.Matched)
 	}
 
-	found.Next = found.next()
+	found.Next = found.next(run.Settings.SaveFound)
 	d.Found = &found
 
 	if run.Settings.SaveFound {
@@ -264,10 +264,10 @@ func nobodyAnswers(found Discovery) *diagnosis.Problem {
 		"boot the machines from a Talos image, or name their network; then mage discover -cidr=<network>")
 }
 
-// next is how to go on.
-func (d Discovery) next() string {
+// next is how to go on, with where the machines are kept or not.
+func (d Discovery) next(kept bool) string {
 	if len(d.Matched.Pairs) > 0 {
-		return d.matchedNext()
+		return d.matchedNext(kept)
 	}
 
 	waiting := filtered(d.Machines, func(machine discover.Machine) bool { return machine.State == talos.Maintenance })

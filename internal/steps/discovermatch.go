@@ -172,26 +172,21 @@ func firstAddresses(machines []discover.Machine) []string {
 	return list
 }
 
-// matchedNext is how to go on with machines that are matched.
-func (d Discovery) matchedNext() string {
-	var (
-		moved   []string
-		waiting bool
-	)
+// matchedNext is how to go on with machines that are matched. Those that wait at other addresses than the declared ones
+// are found again by what is kept of them.
+func (d Discovery) matchedNext(kept bool) string {
+	var moved, waiting bool
 
 	for _, pair := range d.Matched.Pairs {
 		waiting = waiting || pair.Machine.State == talos.Maintenance
-
-		if pair.Address.String() != pair.Node.Address {
-			moved = append(moved, pair.Node.Name+"="+pair.Address.String())
-		}
+		moved = moved || pair.Address.String() != pair.Node.Address
 	}
 
 	switch {
 	case !waiting:
 		return "mage status"
-	case len(moved) > 0:
-		return "NODE_ADDRESSES=" + strings.Join(moved, ",") + " mage preflight"
+	case moved && !kept:
+		return "the same command with -save; then mage preflight"
 	default:
 		return "mage preflight"
 	}

@@ -23,7 +23,8 @@ var (
 	// withoutMember: etcd lacks it.
 	withoutMember = []diagnosis.ID{diagnosis.EtcdIncomplete}
 	// withoutCluster: etcd lacks its quorum, or the endpoint leads nowhere, so that workers lack trustd and everybody the
-	// Kubernetes API, and control planes are never ready. One control plane of several has no such consequences, unless the endpoint is its address.
+	// Kubernetes API, and control planes are never ready. One control plane of several has no such consequences, unless
+	// the endpoint is its address.
 	withoutCluster = []diagnosis.ID{
 		diagnosis.EtcdNotHealthy, diagnosis.WorkerJoining, diagnosis.NodeRefused, diagnosis.APINotReady,
 		diagnosis.EndpointSilent, diagnosis.StageStuck,
