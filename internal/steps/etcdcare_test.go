@@ -79,7 +79,7 @@ func TestASnapshotIsWholeOrLeavesNothing(t *testing.T) {
 	// Nothing that exists is replaced.
 	problem = l.session(t, "-file="+files[0]).fails(t, diagnosis.ExitBootstrap, diagnosis.SnapshotFailed,
 		steps.EtcdSnapshot{})
-	require.Contains(t, problem.Cause, "file exists")
+	require.Contains(t, problem.Cause, "file already exists")
 	require.Len(t, snapshots(t, folder), 1)
 
 	other := filepath.Join(t.TempDir(), "new", "etcd.db")
