@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,6 +116,40 @@ func TestKeptAddressesAreUsed(t *testing.T) {
 	s := l.session(t)
 	s.succeeds(t, s.recipe()...)
 	require.NotContains(t, s.out.String(), "looking for its machine")
+}
+
+func TestAnAddressThatIsGivenGoesOverAKeptOne(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, leased)
+	l.untilMaintenance(t)
+	l.keep(t, l.lease("cp1", l.Lab.Address(99).String()))
+
+	s := l.session(t, "NODE_ADDRESSES=cp1="+l.addressOf("cp1"))
+	s.succeeds(t, s.recipe()...)
+	require.NotContains(t, s.out.String(), "where it was found on")
+}
+
+func TestAMachineThatAppearsLateIsFoundWhileItIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 2, 0, leased, throughFirst)
+	l.untilMaintenance(t)
+	l.Node("cp2").PowerOff()
+
+	var later sync.WaitGroup
+
+	later.Go(func() {
+		if l.Lab.Clock().Sleep(t.Context(), 3*time.Minute) == nil {
+			l.Node("cp2").PowerOn()
+		}
+	})
+
+	s := l.session(t, "DISCOVER=1")
+	s.succeeds(t, s.recipe()...)
+	later.Wait()
+	require.Equal(t, report.Warned, s.status("discover", "cp2"))
+	require.Equal(t, report.Applied, s.status("applySequential", "cp2"))
 }
 
 func TestStaleAddressesAreFoundOut(t *testing.T) {
