@@ -27,9 +27,19 @@ import (
 // swapped is a lab whose machines stand anywhere: each has the MAC address of a node drawn at random, or of none.
 type swapped struct {
 	*lab
-	random *rand.Rand
+
+	drawing sync.Mutex
+	random  *rand.Rand
 	// owner is the node that declares a machine, by the machine's name.
 	owner map[string]string
+}
+
+// draw is a number below n. Connections draw at the same time.
+func (s *swapped) draw(n int) int {
+	s.drawing.Lock()
+	defer s.drawing.Unlock()
+
+	return s.random.IntN(n)
 }
 
 func newSwapped(t *testing.T, seed uint64) *swapped {
@@ -155,7 +165,7 @@ func TestNoMachineGetsAnotherNodesConfigWhenLeasesMove(t *testing.T) {
 		var addresses []string
 		for i, pair := range result.Pairs {
 			taken := pair.Address
-			if s.random.IntN(2) == 0 {
+			if s.draw(2) == 0 {
 				taken = result.Pairs[(i+1)%len(result.Pairs)].Address
 			}
 
@@ -178,29 +188,19 @@ func (s *swapped) flapping(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 
-	var (
-		drawing sync.Mutex
-		copies  sync.WaitGroup
-	)
-
-	draw := func(n int) int {
-		drawing.Lock()
-		defer drawing.Unlock()
-
-		return s.random.IntN(n)
-	}
+	var copies sync.WaitGroup
 
 	forward := func(from net.Conn) {
 		defer from.Close() //nolint:errcheck // a broken one is meant to be
 
-		to, err := net.Dial("tcp", s.Nodes[draw(len(s.Nodes))].Endpoint())
+		to, err := net.Dial("tcp", s.Nodes[s.draw(len(s.Nodes))].Endpoint())
 		if err != nil {
 			return
 		}
 		defer to.Close() //nolint:errcheck // as above
 
-		if draw(3) == 0 {
-			cut := time.AfterFunc(time.Duration(draw(60))*time.Millisecond, func() {
+		if s.draw(3) == 0 {
+			cut := time.AfterFunc(time.Duration(s.draw(60))*time.Millisecond, func() {
 				from.Close() //nolint:errcheck,gosec // as above
 				to.Close()   //nolint:errcheck,gosec // as above
 			})
