@@ -273,7 +273,7 @@ func (h *History) explained(run Run, problem Problem) bool {
 func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 	named := problem.Node == strike.Node || problem.Node == "" && strings.Contains(problem.Line, strike.Node) ||
 		h.hasTaken(strike.Node, problem.Node)
-	if named && slices.Contains(strike.Class.Here, problem.ID) {
+	if named && (slices.Contains(strike.Class.Here, problem.ID) || h.refusesForNobody(strike, problem)) {
 		return true
 	}
 
@@ -286,6 +286,12 @@ func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 	}
 
 	return !slices.Contains(withoutCluster, problem.ID) || h.indispensable(strike.Node, run)
+}
+
+// refusesForNobody reports whether a closed port is the silence of a machine that has a lease: the address in its config,
+// which is asked too, is nobody's yet, and on loopback such an address refuses.
+func (h *History) refusesForNobody(strike Strike, problem Problem) bool {
+	return h.Leases && problem.ID == diagnosis.NodeRefused && slices.Contains(strike.Class.Here, diagnosis.NodeSilent)
 }
 
 // hasTaken reports whether one node's machine has got another one's address, so that its troubles are seen there.

@@ -21,6 +21,8 @@ type History struct {
 	// MeetInKubernetes reports whether control planes find each other's etcd through the Kubernetes API alone: there is no
 	// discovery, and the endpoint is a balancer's address, where no etcd answers.
 	MeetInKubernetes bool
+	// Leases is set where machines in maintenance have other addresses than those in their configs.
+	Leases bool
 	// Nodes are those of the inventory, with what is declared for each.
 	Nodes []Declared
 	// Machines are all machines that ever stood in the lab.

@@ -204,7 +204,8 @@ func (w *world) secondOperator() (operator, error) {
 // newHistory has what is known before anything happens.
 func (w *world) newHistory() *History {
 	history := &History{DeclaredMACs: w.plan.DeclaredMACs, Crowded: w.plan.Second != NoSecond,
-		MeetInKubernetes: w.plan.Endpoint == Balancer && !w.plan.Discovery, Former: w.lab.EtcdClusters()}
+		MeetInKubernetes: w.plan.Endpoint == Balancer && !w.plan.Discovery, Leases: w.plan.Leases,
+		Former: w.lab.EtcdClusters()}
 
 	if w.plan.Endpoint == NodeAddress {
 		history.Endpoint = w.plan.Machines[0].Name
