@@ -1,9 +1,15 @@
 package steps_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,4 +194,51 @@ func TestMachinesThatNothingIdentifiesAreMatchedByAddressOrCount(t *testing.T) {
 
 	found = moved.discovered(t, "-matchByCount=true")
 	require.Equal(t, map[string]string{"cp1": "cp1 by count", "worker1": "worker1 by address"}, moved.byNode(found))
+}
+
+// Where the files say no MAC, those of the VMs that Proxmox has under the nodes' names do; two VMs here have each
+// other's address.
+func TestMachinesAreMatchedByTheirVMsOnProxmox(t *testing.T) {
+	t.Parallel()
+
+	lab := newLab(t, 1, 2, func(options *labcluster.Options) { options.NoMACs = true })
+	lab.untilMaintenance(t)
+
+	machineOf := map[string]string{"cp1": "worker1", "worker1": "cp1", "worker2": "worker2"}
+	names := slices.Sorted(maps.Keys(machineOf))
+
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		var data any
+
+		switch path := strings.TrimPrefix(request.URL.Path, "/api2/json/"); path {
+		case "cluster/resources":
+			vms := []map[string]any{{"vmid": 99, "name": "unrelated", "node": "pve1", "type": "qemu"}}
+			for i, name := range names {
+				vms = append(vms, map[string]any{"vmid": 100 + i, "name": name, "node": "pve1", "type": "qemu"})
+			}
+
+			data = vms
+		default:
+			var id int
+
+			_, err := fmt.Sscanf(path, "nodes/pve1/qemu/%d/config", &id)
+			if err != nil || id < 100 {
+				http.Error(w, path, http.StatusNotFound)
+
+				return
+			}
+
+			mac := lab.Node(machineOf[names[id-100]]).Options().Links[0].MAC
+			data = map[string]any{"net1": "virtio=BC:24:11:00:00:01,bridge=vmbr1",
+				"net0": "virtio=" + strings.ToUpper(mac) + ",bridge=vmbr0"}
+		}
+
+		_ = json.NewEncoder(w).Encode(map[string]any{"data": data})
+	}))
+	t.Cleanup(host.Close)
+
+	found := lab.discovered(t, "PROXMOX_VE_ENDPOINT="+host.URL,
+		"PROXMOX_VE_API_TOKEN=root@pam!discover=00000000-0000-4000-8000-000000000001")
+	require.Equal(t, map[string]string{"cp1": "worker1 by Proxmox", "worker1": "cp1 by Proxmox",
+		"worker2": "worker2 by Proxmox"}, lab.byNode(found))
 }
