@@ -288,8 +288,8 @@ func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 	return !slices.Contains(withoutCluster, problem.ID) || h.indispensable(strike.Node, run)
 }
 
-// refusesForNobody reports whether a closed port is the silence of a machine that has a lease: the address in its config,
-// which is asked too, is nobody's yet, and on loopback such an address refuses.
+// refusesForNobody reports whether a closed port is the silence of a machine that has a lease: the address in its
+// config, which is asked too, is nobody's yet, and on loopback such an address refuses.
 func (h *History) refusesForNobody(strike Strike, problem Problem) bool {
 	return h.Leases && problem.ID == diagnosis.NodeRefused && slices.Contains(strike.Class.Here, diagnosis.NodeSilent)
 }
