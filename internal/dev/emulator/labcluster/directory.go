@@ -208,7 +208,7 @@ func (c *Cluster) Environ() []string {
 		}
 
 		if at := node.Endpoint(); at != net.JoinHostPort(declared, strconv.Itoa(emulator.APIPort)) {
-			elsewhere = append(elsewhere, node.Name()+"="+at)
+			elsewhere = append(elsewhere, node.Name()+"="+wayIn(at, declared))
 		}
 	}
 
@@ -217,4 +217,15 @@ func (c *Cluster) Environ() []string {
 	}
 
 	return environ
+}
+
+// wayIn is where operators are told to find a machine. With its port it is the only address that they try: a machine of
+// somebody's files has one there, on the real network. One that moves to its declared address on loopback is followed.
+func wayIn(endpoint, declared string) string {
+	address, err := netip.ParseAddr(declared)
+	if err != nil || !address.IsLoopback() {
+		return endpoint
+	}
+
+	return strings.TrimSuffix(endpoint, ":"+strconv.Itoa(emulator.APIPort))
 }

@@ -250,7 +250,7 @@ func TestANodeThatAnswersElsewhereIsFoundThere(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
 
-	require.Contains(t, cluster.Environ(), "NODE_ADDRESSES=cp1="+cluster.Lab.Address(77).String()+":50000")
+	require.Contains(t, cluster.Environ(), "NODE_ADDRESSES=cp1="+cluster.Lab.Address(77).String())
 }
 
 func TestTheExampleCanBePlayed(t *testing.T) {
