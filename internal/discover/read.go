@@ -12,31 +12,14 @@ import (
 // read finds out what answers at an address, and what it tells.
 func read(ctx context.Context, dialer *talos.Dialer, address netip.Addr) Machine {
 	probed := dialer.Probe(ctx, address.String())
-	machine := Machine{Addresses: []netip.Addr{address}, State: probed.State, Fingerprint: probed.Fingerprint,
-		Err: probed.Err}
-
-	var (
-		conn *talos.Conn
-		err  error
-	)
-
-	switch probed.State {
-	case talos.Maintenance:
-		conn, err = dialer.Maintenance(ctx, address.String())
-	case talos.Ours:
-		conn, err = dialer.Secure(ctx, address.String())
-	case talos.Foreign, talos.UnknownCA, talos.NotTalos, talos.Unreachable:
-	}
+	machine := Machine{Addresses: []netip.Addr{address}, State: probed.State, Fingerprint: probed.Fingerprint}
 
 	if probed.Configured() {
 		machine.takeCertificate(probed.Leaf)
 	}
 
-	if err != nil {
-		machine.Err = err
-	}
-
-	if conn != nil {
+	conn, err := dialer.Open(ctx, probed)
+	if machine.Err = err; conn != nil {
 		defer conn.Close()
 
 		machine.Err = machine.take(ctx, conn)

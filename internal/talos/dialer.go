@@ -76,6 +76,19 @@ func (d *Dialer) Secure(ctx context.Context, address string) (*Conn, error) {
 	return d.connect(ctx, address, false)
 }
 
+// Open connects to what a probe found, in the way that it takes. What is neither in maintenance nor ours can't be read:
+// then there is no connection, and the error is what the probe said of it, if anything.
+func (d *Dialer) Open(ctx context.Context, probed Probed) (*Conn, error) {
+	switch probed.State {
+	case Maintenance:
+		return d.Maintenance(ctx, probed.Address)
+	case Ours:
+		return d.Secure(ctx, probed.Address)
+	default:
+		return nil, probed.Err
+	}
+}
+
 // tlsConfig is that of a Conn. The standard verification is replaced by verify, so that each refusal has its own error.
 func (d *Dialer) tlsConfig(host string, insecure bool, admit func(*x509.Certificate, error) error) *tls.Config {
 	config := &tls.Config{

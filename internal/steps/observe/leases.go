@@ -100,21 +100,8 @@ func (o *Observer) staleness(ctx context.Context, node *inventory.Node, lease le
 // isStillThere reports whether the machine that answers is the one of a lease, as far as that can be read.
 func (o *Observer) isStillThere(ctx context.Context, node *inventory.Node, lease leases.Entry,
 	probed talos.Probed) bool {
-	var (
-		conn *talos.Conn
-		err  error
-	)
-
-	switch probed.State {
-	case talos.Maintenance:
-		conn, err = o.Dialer().Maintenance(ctx, probed.Address)
-	case talos.Ours:
-		conn, err = o.Dialer().Secure(ctx, probed.Address)
-	default:
-		return true
-	}
-
-	if err != nil {
+	conn, err := o.Dialer().Open(ctx, probed)
+	if err != nil || conn == nil {
 		return true
 	}
 	defer conn.Close()

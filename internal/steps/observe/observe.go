@@ -199,21 +199,8 @@ func bootOf(ctx context.Context, conn *talos.Conn, system talos.SystemInfo) (str
 
 // Version reads the running Talos of a node that answers; a refusal leaves it empty.
 func (o *Observer) Version(ctx context.Context, seen Observation) string {
-	var (
-		conn *talos.Conn
-		err  error
-	)
-
-	switch seen.State {
-	case talos.Maintenance:
-		conn, err = o.Dialer().Maintenance(ctx, seen.Address)
-	case talos.Ours:
-		conn, err = o.Dialer().Secure(ctx, seen.Address)
-	default:
-		return ""
-	}
-
-	if err != nil {
+	conn, err := o.Dialer().Open(ctx, seen.Probed)
+	if err != nil || conn == nil {
 		return ""
 	}
 	defer conn.Close()
