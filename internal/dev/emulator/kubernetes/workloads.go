@@ -58,6 +58,9 @@ type Workload struct {
 	// Budget is a PodDisruptionBudget's minAvailable for it; 0 for no budget.
 	Budget int
 
+	// Orphaned pods of a DaemonSet outlived it: nothing puts them back.
+	Orphaned bool
+
 	tolerates bool // control planes
 }
 
