@@ -73,6 +73,8 @@ type Settings struct {
 	Dirty      bool   `env:"-dirty" envDefault:"false" group:"What is allowed" doc:"Rewrite files that git does not know as they are."`
 	Force      bool   `env:"-force" retired:"FORCE" envDefault:"false" group:"What is allowed" doc:"Replace a kubeconfig context of the same name that belongs to another cluster."`
 
+	AllowDowngrade bool `env:"-allowDowngrade" envDefault:"false" group:"What is allowed" doc:"Upgrade nodes to an older Talos than they run, where that brings no older etcd."`
+
 	ApplyMode   string   `env:"APPLY_MODE" flag:"applyMode" envDefault:"sequential" oneof:"sequential,parallel" group:"Concurrency" doc:"How the recipe applies configs: node after node, or several at once."`
 	MaxParallel Parallel `env:"MAX_PARALLEL" flag:"parallel" envDefault:"2" group:"Concurrency" doc:"Nodes that get their config at once in parallel mode: a number, or a share of the nodes such as 50%."`
 
