@@ -12,7 +12,7 @@ import (
 
 // Targets are the names behind mage in the commands of hints.
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
-	"config:migrate", "config:schema", "config:schematic", "config:secrets", "discover", "etcd:defrag", "etcd:members",
+	"config:migrate", "config:schema", "config:schematic", "config:secrets", "diagnose", "discover", "etcd:defrag", "etcd:members",
 	"etcd:snapshot", "etcd:status", "explain", "generateConfig", "kubeconfig", "preflight", "status", "talos", "verify",
 	"verifyNodes"}
 
