@@ -132,7 +132,9 @@ var rules = []rule{
 }
 
 // fits reports whether the rule is about a line.
-func (r rule) fits(line Line) bool { return slices.Contains(r.In, line.Kind) && r.Pattern.MatchString(line.Text) }
+func (r rule) fits(line Line) bool {
+	return slices.Contains(r.In, line.Kind) && r.Pattern.MatchString(line.Text)
+}
 
 // judge is the cause that lines prove, nil if they prove none, and the lines that are left.
 func (r rule) judge(of Subject, lines []Line) (found *Cause, left []Line) {
