@@ -249,9 +249,12 @@ var (
 	}
 )
 
-func drawCalls(random *rand.Rand, _ *Plan, _ string) knob {
+func drawCalls(random *rand.Rand, _ *Plan, _ string) knob { return drawCallsOf(random, calls) }
+
+// drawCallsOf breaks one of these calls.
+func drawCallsOf(random *rand.Rand, methods []string) knob {
 	call := emulator.CallFault{
-		Method: calls[random.IntN(len(calls))],
+		Method: methods[random.IntN(len(methods))],
 		When:   pick(random, emulator.BeforeEffect, emulator.AfterEffect),
 		Do:     pick(random, emulator.Cut, emulator.Hang, emulator.Fail, emulator.Freeze),
 		After:  random.IntN(3),

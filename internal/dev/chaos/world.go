@@ -35,16 +35,20 @@ type world struct {
 	machines map[string]*emulator.Node
 	removed  []*emulator.Node
 	strikes  []Strike
+	// care gets the calls that take nodes down; nil while nobody looks after the cluster.
+	care *Care
 }
 
 // newWorld makes the files and switches the machines on.
 func newWorld(plan *Plan, folder string, scale float64) (*world, error) {
-	lab, err := emulator.NewLab(emulator.LabOptions{TimeScale: scale, Discovery: plan.Discovery})
+	w := &world{plan: plan, folder: folder, scale: scale, machines: map[string]*emulator.Node{}}
+
+	var err error
+
+	w.lab, err = emulator.NewLab(emulator.LabOptions{TimeScale: scale, Discovery: plan.Discovery, Watch: w.watch})
 	if err != nil {
 		return nil, err
 	}
-
-	w := &world{plan: plan, lab: lab, folder: folder, scale: scale, machines: map[string]*emulator.Node{}}
 
 	if err := w.build(); err != nil {
 		w.close()
