@@ -38,6 +38,8 @@ const (
 	OpKubeconfig
 	// OpReboot reboots the node.
 	OpReboot
+	// OpHealth has the node check its cluster.
+	OpHealth
 )
 
 // changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
@@ -65,6 +67,8 @@ func (o Operation) verb() string {
 		return "get the kubeconfig from"
 	case OpReboot:
 		return "reboot"
+	case OpHealth:
+		return "have the cluster checked by"
 	default:
 		return fmt.Sprintf("do operation %d on", int(o))
 	}

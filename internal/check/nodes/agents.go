@@ -6,9 +6,11 @@ import (
 	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/check/files/images"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/machineconfig"
 )
 
 // agents are the guest agents, with what the firmware of machines says on which they have nobody to talk to. QEMU's
@@ -48,11 +50,13 @@ func checkGuestAgent(_ context.Context, s subject) {
 }
 
 // madeOf is what the node's installer is made of; nil if its id is none of the inventory's and none that is known.
-func (s subject) madeOf() *schematic.Schematic {
-	id := schematic.ParseReference(s.Config.InstallImage()).Schematic
+func (s subject) madeOf() *schematic.Schematic { return madeOf(s.Cluster, s.Node.Node, s.Config) }
 
-	if declared := s.Cluster.Talconfig; declared != nil {
-		i := slices.IndexFunc(declared.Nodes, func(node talconfig.Node) bool { return node.Hostname == s.Hostname })
+func madeOf(cluster *inventory.Cluster, node *inventory.Node, config *machineconfig.Config) *schematic.Schematic {
+	id := schematic.ParseReference(config.InstallImage()).Schematic
+
+	if declared := cluster.Talconfig; declared != nil {
+		i := slices.IndexFunc(declared.Nodes, func(entry talconfig.Node) bool { return entry.Hostname == node.Hostname })
 		if i >= 0 {
 			if made := declared.Settings(declared.Nodes[i]).Schematic; made != nil {
 				if known, err := made.ID(); err == nil && known == id {
@@ -63,4 +67,17 @@ func (s subject) madeOf() *schematic.Schematic {
 	}
 
 	return images.CommonSchematics()[id]
+}
+
+// LackedExtensions are the extensions of the installer in a node's config that a node with the given ones does not
+// have, as far as it is known what that installer is made of.
+func LackedExtensions(cluster *inventory.Cluster, node *inventory.Node, config *machineconfig.Config,
+	present []string) []string {
+	made := madeOf(cluster, node, config)
+	if made == nil {
+		return nil
+	}
+
+	return slices.DeleteFunc(slices.Clone(made.Customization.SystemExtensions.OfficialExtensions),
+		func(name string) bool { return slices.Contains(present, strings.TrimPrefix(name, images.Siderolabs)) })
 }

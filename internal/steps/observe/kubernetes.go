@@ -150,6 +150,9 @@ func (k *Kubernetes) open(ctx context.Context, address string) (*kube.Client, er
 	return kube.Open(k.kubeconfig, kube.Options{Address: address, Timeout: requestTimeout}) //nolint:wrapcheck // one layer
 }
 
+// Client is one for the API at the endpoint.
+func (k *Kubernetes) Client(ctx context.Context) (*kube.Client, error) { return k.open(ctx, "") }
+
 // Ready asks the API at an address, or at the endpoint, whether it is ready.
 func (k *Kubernetes) Ready(ctx context.Context, address string) error {
 	client, err := k.open(ctx, address)
