@@ -38,10 +38,18 @@ const (
 	OpKubeconfig
 	// OpReboot reboots the node.
 	OpReboot
+	// OpRemoveMember takes a member out of etcd.
+	OpRemoveMember
+	// OpEtcdUpload sends a snapshot for a later bootstrap.
+	OpEtcdUpload
+	// OpReset wipes partitions of the node.
+	OpReset
 )
 
 // changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
-func (o Operation) changes() bool { return o == OpApply || o == OpBootstrap || o == OpReboot }
+func (o Operation) changes() bool {
+	return slices.Contains([]Operation{OpApply, OpBootstrap, OpReboot, OpRemoveMember, OpReset}, o)
+}
 
 func (o Operation) verb() string {
 	switch o {
@@ -65,6 +73,12 @@ func (o Operation) verb() string {
 		return "get the kubeconfig from"
 	case OpReboot:
 		return "reboot"
+	case OpRemoveMember:
+		return "remove an etcd member through"
+	case OpEtcdUpload:
+		return "upload etcd's snapshot to"
+	case OpReset:
+		return "reset"
 	default:
 		return fmt.Sprintf("do operation %d on", int(o))
 	}
@@ -170,7 +184,7 @@ func (r rule) matches(op Operation, code codes.Code, text string, insecure bool)
 var (
 	apply     = []Operation{OpApply, OpDryRun}
 	bootstrap = []Operation{OpBootstrap}
-	etcd      = []Operation{OpEtcd}
+	etcd      = []Operation{OpEtcd, OpRemoveMember}
 )
 
 // rules are the answers of nodes, 1.12 to 1.14, that need more than the default; the first match counts.
@@ -191,7 +205,7 @@ var rules = []rule{
 	{ops: []Operation{OpApply}, code: codes.PermissionDenied, text: "not authorized", insecure: true,
 		class: UnknownOutcome},
 	// A handler that panicked, or a stream that broke, may have got as far as storing the config.
-	{ops: []Operation{OpApply, OpBootstrap, OpReboot}, code: codes.Internal, class: UnknownOutcome},
+	{ops: []Operation{OpApply, OpBootstrap, OpReboot, OpReset}, code: codes.Internal, class: UnknownOutcome},
 
 	{ops: bootstrap, code: codes.AlreadyExists, class: Done},
 	// 1.12 answers a worker like this; every other FailedPrecondition passes with time.
@@ -213,6 +227,14 @@ var rules = []rule{
 	{ops: etcd, code: codes.Unknown, text: "etcdserver: request timed out", class: Retry},
 	{ops: etcd, code: codes.Unknown, text: "etcdserver: server stopped", class: Retry},
 	{ops: etcd, code: codes.Unknown, text: "context deadline exceeded", class: Retry},
+
+	// It has gone already.
+	{ops: []Operation{OpRemoveMember}, code: codes.NotFound, class: Done},
+	// etcd looks back over five seconds, in which a member may have come or gone.
+	{ops: []Operation{OpRemoveMember}, code: codes.Unknown, text: "etcdserver: unhealthy cluster", class: Retry},
+
+	// The volume that the upload goes to is not mounted yet.
+	{ops: []Operation{OpEtcdUpload}, code: codes.FailedPrecondition, class: Retry},
 
 	// The node's resources started afresh: list again, watch again.
 	{ops: []Operation{OpWatch}, code: codes.FailedPrecondition, class: Retry},
