@@ -38,18 +38,18 @@ const (
 	OpKubeconfig
 	// OpReboot reboots the node.
 	OpReboot
+	// OpReset wipes the node.
+	OpReset
 	// OpRemoveMember takes a member out of etcd.
 	OpRemoveMember
 	// OpEtcdUpload sends a snapshot for a later bootstrap.
 	OpEtcdUpload
-	// OpReset wipes partitions of the node.
-	OpReset
 )
 
+var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset, OpRemoveMember}
+
 // changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
-func (o Operation) changes() bool {
-	return slices.Contains([]Operation{OpApply, OpBootstrap, OpReboot, OpRemoveMember, OpReset}, o)
-}
+func (o Operation) changes() bool { return slices.Contains(changing, o) }
 
 func (o Operation) verb() string {
 	switch o {
@@ -205,7 +205,7 @@ var rules = []rule{
 	{ops: []Operation{OpApply}, code: codes.PermissionDenied, text: "not authorized", insecure: true,
 		class: UnknownOutcome},
 	// A handler that panicked, or a stream that broke, may have got as far as storing the config.
-	{ops: []Operation{OpApply, OpBootstrap, OpReboot, OpReset}, code: codes.Internal, class: UnknownOutcome},
+	{ops: changing, code: codes.Internal, class: UnknownOutcome},
 
 	{ops: bootstrap, code: codes.AlreadyExists, class: Done},
 	// 1.12 answers a worker like this; every other FailedPrecondition passes with time.

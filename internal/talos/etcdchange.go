@@ -12,7 +12,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 )
 
 // uploadTimeout bounds the upload of all of an etcd's data.
@@ -80,32 +79,6 @@ func extractFile(archive io.Reader, to io.Writer) error {
 	_, err = io.Copy(io.Discard, unzipped) //nolint:gosec // the rest of the archive
 
 	return err
-}
-
-// EtcdVolume is the label of the partition that etcd's data is on: since Talos 1.14 it may have one of its own.
-func (c *Conn) EtcdVolume(ctx context.Context) (label string, err error) {
-	volume, err := get[*block.VolumeStatus](ctx, c,
-		block.NewVolumeStatus(block.NamespaceName, constants.EtcdDataVolumeID).Metadata())
-
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return constants.EphemeralPartitionLabel, nil
-	case err != nil:
-		return "", err
-	case volume.TypedSpec().Location != "":
-		return constants.EtcdDataVolumeID, nil
-	default:
-		return constants.EphemeralPartitionLabel, nil
-	}
-}
-
-// WipeVolume wipes one of the node's system partitions and reboots into the machine config that it has. The reply comes
-// before the node does anything.
-func (c *Conn) WipeVolume(ctx context.Context, label string) error {
-	return c.call(ctx, OpReset, changeTimeout, func(ctx context.Context) error {
-		return c.api.ResetGeneric(ctx, &machine.ResetRequest{Reboot: true,
-			SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: label, Wipe: true}}})
-	})
 }
 
 // restoreLogged is what a node logs before it restores (internal/app/machined/pkg/system/services/etcd.go of the server).

@@ -18,11 +18,6 @@ func (g Gate) DeleteNode(ctx context.Context, client *kube.Client, name string) 
 	return g.pass(func() error { return client.DeleteNode(ctx, name) })
 }
 
-// WipeVolume wipes one of a node's system partitions, and reboots it.
-func (g Gate) WipeVolume(ctx context.Context, conn *talos.Conn, label string) error {
-	return g.pass(func() error { return conn.WipeVolume(ctx, label) })
-}
-
 // UploadSnapshot sends a node the snapshot that its etcd is restored from.
 func (g Gate) UploadSnapshot(ctx context.Context, conn *talos.Conn, snapshot io.Reader) error {
 	return g.pass(func() error { return conn.EtcdUpload(ctx, snapshot) })
