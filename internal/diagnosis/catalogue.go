@@ -22,7 +22,7 @@ func Catalogue() []Entry {
 		etcdMemberEntries, etcdRecoverEntries,
 		addressEntries, endpointEntries, networkEntries, nameEntries, interfaceEntries, diskEntries, secretEntries,
 		credentialEntries, firewallEntries, roleEntries, documentEntries, imageEntries, versionEntries, interopEntries,
-		linkNameEntries, startupEntries, releaseEntries, diagnosingEntries)
+		linkNameEntries, startupEntries, releaseEntries, upgradePlanEntries, diagnosingEntries)
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
 
 	return entries
