@@ -165,7 +165,7 @@ func TestAMachineIsReplaced(t *testing.T) {
 	require.Equal(t, report.Skipped, s.status("replaceNode", "cp3"))
 
 	// Another machine is declared, and the former one answers.
-	l.declare(t, "cp3", "02:00:00:00:00:99")
+	l.declareMachine(t, "cp3", "02:00:00:00:00:99")
 
 	s = l.session(t, "NODE=cp3")
 	problem := s.fails(t, diagnosis.ExitBootstrap, diagnosis.FormerMachineAnswers, s.replacing()...)
@@ -196,8 +196,8 @@ func TestAMachineThatNoFileNamesReplacesNone(t *testing.T) {
 // replacing are the steps of a replacement.
 func (s *session) replacing() []steps.Step { return steps.ReplaceNode(s.Settings) }
 
-// declare has the files declare another machine for a node.
-func (l *lab) declare(t *testing.T, name, mac string) {
+// declareMachine has the files declare another machine for a node.
+func (l *lab) declareMachine(t *testing.T, name, mac string) {
 	t.Helper()
 
 	for _, spec := range l.Generated.Options.Nodes {
