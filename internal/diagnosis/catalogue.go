@@ -12,7 +12,7 @@ import (
 // TM170 to TM179 looking after etcd, TM200 to TM399 what the audit of the files adds.
 func Catalogue() []Entry {
 	entries := slices.Concat(fileEntries, makingEntries, settingEntries, preflightEntries, nodeEntries, bringUpEntries,
-		kubernetesEntries, apiEntries, updatingEntries, migratingEntries, discoverEntries, etcdCareEntries,
+		kubernetesEntries, apiEntries, updatingEntries, migratingEntries, discoverEntries, etcdCareEntries, upgradeEntries,
 		addressEntries, endpointEntries, networkEntries, nameEntries, interfaceEntries, diskEntries, secretEntries,
 		credentialEntries, firewallEntries, roleEntries, documentEntries, imageEntries, versionEntries, interopEntries,
 		linkNameEntries, startupEntries, releaseEntries)

@@ -38,10 +38,16 @@ const (
 	OpKubeconfig
 	// OpReboot reboots the node.
 	OpReboot
+	// OpPull has the node fetch an image.
+	OpPull
+	// OpUpgrade has the node install another release.
+	OpUpgrade
 )
 
 // changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
-func (o Operation) changes() bool { return o == OpApply || o == OpBootstrap || o == OpReboot }
+func (o Operation) changes() bool {
+	return o == OpApply || o == OpBootstrap || o == OpReboot || o == OpUpgrade
+}
 
 func (o Operation) verb() string {
 	switch o {
@@ -65,6 +71,10 @@ func (o Operation) verb() string {
 		return "get the kubeconfig from"
 	case OpReboot:
 		return "reboot"
+	case OpPull:
+		return "pull an image on"
+	case OpUpgrade:
+		return "upgrade"
 	default:
 		return fmt.Sprintf("do operation %d on", int(o))
 	}
@@ -141,6 +151,7 @@ var connectionClasses = []struct {
 	{errRejected, Retry},
 	{errHungUp, Retry},
 	{errNoAnswer, Retry},
+	{errNoExitCode, UnknownOutcome},
 }
 
 // unlessSent is the class of a broken connection: of a call that changes the node and may have reached it, the outcome
@@ -171,6 +182,7 @@ var (
 	apply     = []Operation{OpApply, OpDryRun}
 	bootstrap = []Operation{OpBootstrap}
 	etcd      = []Operation{OpEtcd}
+	pull      = []Operation{OpPull, OpUpgrade}
 )
 
 // rules are the answers of nodes, 1.12 to 1.14, that need more than the default; the first match counts.
@@ -191,7 +203,7 @@ var rules = []rule{
 	{ops: []Operation{OpApply}, code: codes.PermissionDenied, text: "not authorized", insecure: true,
 		class: UnknownOutcome},
 	// A handler that panicked, or a stream that broke, may have got as far as storing the config.
-	{ops: []Operation{OpApply, OpBootstrap, OpReboot}, code: codes.Internal, class: UnknownOutcome},
+	{ops: []Operation{OpApply, OpBootstrap, OpReboot, OpUpgrade}, code: codes.Internal, class: UnknownOutcome},
 
 	{ops: bootstrap, code: codes.AlreadyExists, class: Done},
 	// 1.12 answers a worker like this; every other FailedPrecondition passes with time.
@@ -213,6 +225,21 @@ var rules = []rule{
 	{ops: etcd, code: codes.Unknown, text: "etcdserver: request timed out", class: Retry},
 	{ops: etcd, code: codes.Unknown, text: "etcdserver: server stopped", class: Retry},
 	{ops: etcd, code: codes.Unknown, text: "context deadline exceeded", class: Retry},
+
+	// An earlier upgrade, maybe ours, whose installer still runs.
+	{ops: []Operation{OpUpgrade}, code: codes.FailedPrecondition, text: installerBusy, class: Retry},
+	// A registry that is slow or busy, as the image factory is while it makes an image: the node itself pulls once. What it
+	// does not find is final.
+	{ops: pull, code: codes.DeadlineExceeded, text: pullFailed, class: Retry},
+	{ops: pull, code: codes.Unknown, text: "context deadline exceeded", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "i/o timeout", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "TLS handshake timeout", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "connection reset by peer", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "unexpected EOF", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "429 Too Many Requests", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "502 Bad Gateway", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "503 Service Unavailable", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "504 Gateway Time", class: Retry},
 
 	// The node's resources started afresh: list again, watch again.
 	{ops: []Operation{OpWatch}, code: codes.FailedPrecondition, class: Retry},
