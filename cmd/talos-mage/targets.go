@@ -275,6 +275,23 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "reset",
+			Summary: "wipes nodes and takes them back to maintenance mode: those that -node names, or with -cluster=<its name> all.",
+			More:    "It lists what is lost, and goes on once the name of the node or cluster was typed, or with -yes. Their config goes, and all that a life in the cluster left behind. -systemDisk wipes all of the disk that Talos is on, -disk other disks. Workers first, then control planes, one by one; a node that leaves a cluster must not cost etcd its quorum. A node in maintenance is skipped, so that it can be run again.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "cluster", Kind: commandline.Text},
+				{Name: "disk", Kind: commandline.Text},
+				{Name: "systemDisk", Kind: commandline.Switch},
+				{Name: "discover", Kind: commandline.Switch},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Reset(ctx, given.Text("node"), given.Text("cluster"), given.Text("disk"), given.Switch("systemDisk"), given.Switch("discover"), given.Switch("yes"), given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "status",
 			Summary: "shows every node's state, stage, version, config and etcd at once, and the next command.",
 			More:    "It works at every stage.",

@@ -38,16 +38,18 @@ const (
 	OpKubeconfig
 	// OpReboot reboots the node.
 	OpReboot
+	// OpReset wipes the node.
+	OpReset
 	// OpPull has the node fetch an image.
 	OpPull
 	// OpUpgrade has the node install another release.
 	OpUpgrade
 )
 
+var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset, OpUpgrade}
+
 // changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
-func (o Operation) changes() bool {
-	return o == OpApply || o == OpBootstrap || o == OpReboot || o == OpUpgrade
-}
+func (o Operation) changes() bool { return slices.Contains(changing, o) }
 
 func (o Operation) verb() string {
 	switch o {
@@ -71,6 +73,8 @@ func (o Operation) verb() string {
 		return "get the kubeconfig from"
 	case OpReboot:
 		return "reboot"
+	case OpReset:
+		return "reset"
 	case OpPull:
 		return "pull an image on"
 	case OpUpgrade:
@@ -203,7 +207,7 @@ var rules = []rule{
 	{ops: []Operation{OpApply}, code: codes.PermissionDenied, text: "not authorized", insecure: true,
 		class: UnknownOutcome},
 	// A handler that panicked, or a stream that broke, may have got as far as storing the config.
-	{ops: []Operation{OpApply, OpBootstrap, OpReboot, OpUpgrade}, code: codes.Internal, class: UnknownOutcome},
+	{ops: changing, code: codes.Internal, class: UnknownOutcome},
 
 	{ops: bootstrap, code: codes.AlreadyExists, class: Done},
 	// 1.12 answers a worker like this; every other FailedPrecondition passes with time.

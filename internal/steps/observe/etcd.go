@@ -311,6 +311,28 @@ func (s EtcdSurvey) LosesQuorumWithout(away *inventory.Node) bool {
 	return member && s.memberCount() > 1 && left < s.memberCount()/2+1
 }
 
+// QuorumWithout reports whether etcd works, and would still work once some control planes have left it for good. Only a
+// healthy member can leave it.
+func (s EtcdSurvey) QuorumWithout(leaving []*inventory.Node) bool {
+	return s.HealthyCount() > 0 && s.healthyWithout(leaving) > s.MembersWithout(leaving)/2
+}
+
+// MembersWithout is how many members etcd has once some control planes have left it.
+func (s EtcdSurvey) MembersWithout(leaving []*inventory.Node) int {
+	return s.memberCount() - (s.HealthyCount() - s.healthyWithout(leaving))
+}
+
+func (s EtcdSurvey) healthyWithout(leaving []*inventory.Node) int {
+	count := 0
+	for _, node := range s {
+		if node.Healthy() && !slices.Contains(leaving, node.Node) {
+			count++
+		}
+	}
+
+	return count
+}
+
 // Agree reports whether all given control planes are healthy voters whose own lists hold the same members. No Talos
 // call carries a cluster id, so that is the proof that they are one etcd.
 func (s EtcdSurvey) Agree(expected []*inventory.Node) bool {
