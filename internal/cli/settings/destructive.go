@@ -30,7 +30,7 @@ func (s *Settings) RefuseUnasked(target string, terminal bool) error {
 		return diagnosis.NewProblem(diagnosis.ObjectMissing, target+" has -node and -cluster, which is all nodes",
 			"leave one of them out").In(stepName)
 	case needsObject && !nodes && !cluster:
-		return diagnosis.NewProblem(diagnosis.ObjectMissing, target+" changes much, and was not told which nodes it is for",
+		return diagnosis.NewProblem(diagnosis.ObjectMissing, target+" has to be told which nodes it is for",
 			"mage "+target+" -node=<node>, or -cluster=<its name> for all of them").In(stepName)
 	case !terminal && !s.Yes && !s.DryRun && !seldomAsks[target]:
 		return diagnosis.NewProblem(diagnosis.NotAgreed,

@@ -27,6 +27,9 @@ func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
 		"reset -node=cp1 -YES":                     {},
 		"reset -node=cp1 -yes talos":               {},
 		"reset -cluster=lab -dryRun":               {},
+		"upgrade":                                  {"TM190", "TM190"},
+		"upgrade -cluster=lab":                     {},
+		"upgradeNode cp1":                          {},
 		"reset -cluster=lab -yes reset -node=cp1 ": {"TM191", ""},
 	} {
 		for terminal, id := range map[bool]string{false: want.without, true: want.with} {
