@@ -272,7 +272,8 @@ func (c *controlPlane) options() kubernetes.Options {
 
 	return kubernetes.Options{Version: version, CNI: cni(config), Now: c.boot.WallNow,
 		NoProxy: !proxy(config), NoDNS: !coreDNS(config),
-		Changed: c.boot.Node.Lab.changed.Raise,
+		Workloads: c.boot.Node.Lab.options.Workloads,
+		Changed:   c.boot.Node.Lab.changed.Raise,
 	}
 }
 
