@@ -258,6 +258,14 @@ func (s EtcdSurvey) Unchecked() bool {
 	return !slices.ContainsFunc(s, func(node EtcdObservation) bool { return !node.Healthy() && !node.unchecked() })
 }
 
+// Settling reports whether nothing but the boot of their nodes, or a first health check, keeps members from being
+// healthy.
+func (s EtcdSurvey) Settling() bool {
+	return !slices.ContainsFunc(s, func(node EtcdObservation) bool {
+		return !node.Healthy() && !node.unchecked() && node.Stage() != talos.StageBooting
+	})
+}
+
 // UnhealthyOf are those of some control planes whose etcd is not a healthy voter.
 func (s EtcdSurvey) UnhealthyOf(nodes []*inventory.Node) EtcdSurvey {
 	return slices.DeleteFunc(slices.Clone(s), func(node EtcdObservation) bool {
@@ -285,8 +293,8 @@ func (s EtcdSurvey) Describe() string {
 	return strings.Join(words, "; ")
 }
 
-// memberCount is the largest list that a member gives.
-func (s EtcdSurvey) memberCount() int {
+// MemberCount is the largest list that a member gives.
+func (s EtcdSurvey) MemberCount() int {
 	count := 0
 	for _, node := range s {
 		count = max(count, len(node.Members))
@@ -308,7 +316,7 @@ func (s EtcdSurvey) LosesQuorumWithout(away *inventory.Node) bool {
 		}
 	}
 
-	return member && s.memberCount() > 1 && left < s.memberCount()/2+1
+	return member && s.MemberCount() > 1 && left < s.MemberCount()/2+1
 }
 
 // QuorumWithout reports whether etcd works, and would still work once some control planes have left it for good. Only a
