@@ -14,7 +14,7 @@ import (
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
 	"config:migrate", "config:schema", "config:schematic", "config:secrets", "discover", "etcd:defrag", "etcd:members",
 	"etcd:snapshot", "etcd:status", "explain", "generateConfig", "kubeconfig", "preflight", "reset", "status", "talos",
-	"verify", "verifyNodes"}
+	"upgrade", "upgradeNode", "verify", "verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.
 var tasks = map[string]string{

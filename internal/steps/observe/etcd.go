@@ -327,7 +327,7 @@ func (s EtcdSurvey) QuorumWithout(leaving []*inventory.Node) bool {
 
 // MembersWithout is how many members etcd has once some control planes have left it.
 func (s EtcdSurvey) MembersWithout(leaving []*inventory.Node) int {
-	return s.memberCount() - (s.HealthyCount() - s.healthyWithout(leaving))
+	return s.MemberCount() - (s.HealthyCount() - s.healthyWithout(leaving))
 }
 
 func (s EtcdSurvey) healthyWithout(leaving []*inventory.Node) int {
