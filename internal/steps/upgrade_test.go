@@ -204,7 +204,7 @@ func TestANodeThatGoesBackToItsOldSystemIsNoSuccess(t *testing.T) {
 			l := toUpgrade(t, 1, 2, test.after, func(options *labcluster.Options) { options.TalosVersion = test.before })
 			l.Node("worker1").Set(func(f *emulator.Faults) { f.NewSystemFails = true })
 
-			problem := l.session(t, "-yes=true").fails(t, diagnosis.ExitApply, diagnosis.UpgradeRolledBack, steps.Upgrade{})
+			problem := l.session(t, "-yes=true", "MAX_PARALLEL=1").fails(t, diagnosis.ExitApply, diagnosis.UpgradeRolledBack, steps.Upgrade{})
 			require.Equal(t, "worker1", problem.Node)
 			require.Contains(t, problem.Cause, "it rebooted and runs "+test.before+" again, not "+test.after)
 			require.Contains(t, problem.Cause, test.says)
