@@ -11,13 +11,15 @@ import (
 // TM140 to TM149 changes of a running cluster, TM150 to TM154 rewriting its files, TM160 to TM169 finding machines,
 // TM170 to TM179 looking after etcd, TM180 to TM183 draining nodes, TM190 to TM199 resets, TM200 to TM399 what the audit
 // of the files adds.
+//
+// TM415 to TM424 are of nodes that are stuck.
 func Catalogue() []Entry {
 	entries := slices.Concat(fileEntries, makingEntries, settingEntries, preflightEntries, nodeEntries, bringUpEntries,
 		kubernetesEntries, apiEntries, updatingEntries, migratingEntries, discoverEntries, etcdCareEntries,
 		drainEntries, upgradeEntries, resetEntries,
 		addressEntries, endpointEntries, networkEntries, nameEntries, interfaceEntries, diskEntries, secretEntries,
 		credentialEntries, firewallEntries, roleEntries, documentEntries, imageEntries, versionEntries, interopEntries,
-		linkNameEntries, startupEntries, releaseEntries, upgradePlanEntries)
+		linkNameEntries, startupEntries, releaseEntries, upgradePlanEntries, diagnosingEntries)
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
 
 	return entries

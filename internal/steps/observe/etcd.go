@@ -229,6 +229,18 @@ func (s EtcdSurvey) Present() bool {
 // Running reports whether etcd runs on some control plane.
 func (s EtcdSurvey) Running() bool { return slices.ContainsFunc(s, EtcdObservation.Running) }
 
+// Configured reports whether some control plane has a config of this cluster.
+func (s EtcdSurvey) Configured() bool {
+	return slices.ContainsFunc(s, func(node EtcdObservation) bool { return node.State == talos.Ours })
+}
+
+// AwaitsBootstrap reports whether all control planes are up with their configs, and hold no etcd for sure.
+func (s EtcdSurvey) AwaitsBootstrap() bool {
+	return len(s) > 0 && !slices.ContainsFunc(s, func(node EtcdObservation) bool {
+		return !node.Up() || !node.Empty() || node.Starting()
+	})
+}
+
 // HealthyCount is how many members are healthy voters.
 func (s EtcdSurvey) HealthyCount() int {
 	count := 0
