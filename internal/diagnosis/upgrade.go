@@ -25,8 +25,8 @@ var upgradeEntries = []Entry{
 		Exit: ExitApply,
 		Cause: "The node runs the new Talos, but the Kubernetes API does not answer, does not have the node Ready, or its " +
 			"cordon could not be taken back in time. The nodes after it were left alone.",
-		Remedy: "Look at the node with kubectl describe node, then run the upgrade again: it takes the cordon back and goes " +
-			"on with the rest.",
+		Remedy: "Look at the node with kubectl describe node, then run the upgrade again: it takes the cordon back and " +
+			"goes on with the rest.",
 		Source: sourceOurs,
 	},
 	{
@@ -39,15 +39,15 @@ var upgradeEntries = []Entry{
 	},
 	{
 		ID: UpgradeImageMissing, Title: "No registry has the installer image", Severity: Failure, Exit: ExitApply,
-		Cause: "The node asked its registries for the installer image, and it is not there: a version that does not exist, a " +
-			"schematic that the factory was never given, or a mirror that lacks it. Nothing was changed on the node.",
+		Cause: "The node asked its registries for the installer image, and it is not there: a version that does not exist, " +
+			"a schematic that the factory was never given, or a mirror that lacks it. Nothing was changed on the node.",
 		Remedy: "Correct the version or the schematic; a schematic of your own has to be given to the factory once.",
 		Source: "siderolabs/talos, internal/app/images/images.go at v1.14.1",
 	},
 	{
 		ID: UpgradePullFailed, Title: "The installer image can't be pulled", Severity: Failure, Exit: ExitApply,
-		Cause: "The node could not fetch the installer image, also when it was asked again: no way to the registry, a proxy " +
-			"or mirror that is missing in its config, or a factory that takes longer to make an image than the node waits. " +
+		Cause: "The node could not fetch the installer image, also when it was asked again: no way to the registry, a " +
+			"proxy or mirror that is missing in its config, or a factory that takes longer to make an image than the node waits. " +
 			"Nothing was changed on the node.",
 		Remedy: "Run it again: an image that the factory has made by then comes at once. Else look at the node's DNS, " +
 			"proxy and registry mirrors.",

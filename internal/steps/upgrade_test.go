@@ -204,7 +204,8 @@ func TestANodeThatGoesBackToItsOldSystemIsNoSuccess(t *testing.T) {
 			l := toUpgrade(t, 1, 2, test.after, func(options *labcluster.Options) { options.TalosVersion = test.before })
 			l.Node("worker1").Set(func(f *emulator.Faults) { f.NewSystemFails = true })
 
-			problem := l.session(t, "-yes=true", "MAX_PARALLEL=1").fails(t, diagnosis.ExitApply, diagnosis.UpgradeRolledBack, steps.Upgrade{})
+			s := l.session(t, "-yes=true", "MAX_PARALLEL=1")
+			problem := s.fails(t, diagnosis.ExitApply, diagnosis.UpgradeRolledBack, steps.Upgrade{})
 			require.Equal(t, "worker1", problem.Node)
 			require.Contains(t, problem.Cause, "it rebooted and runs "+test.before+" again, not "+test.after)
 			require.Contains(t, problem.Cause, test.says)
@@ -259,7 +260,8 @@ func TestLostRepliesLeadToAskingTheNode(t *testing.T) {
 	}{
 		"the pull's":                {fault: emulator.CallFault{Method: pullCall, Do: emulator.Cut}, upgrades: 1},
 		"the installer's, before":   {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Cut}, upgrades: 2},
-		"the installer's, after it": {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Cut, When: emulator.AfterEffect}},
+		"the installer's, after it": {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Cut,
+			When: emulator.AfterEffect}},
 		"the installer's, a panic": {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Fail,
 			Code: codes.Internal, Text: "panic"}, upgrades: 2},
 		"the reboot's, before": {fault: emulator.CallFault{Method: rebootCall, Do: emulator.Cut}, upgrades: 1},

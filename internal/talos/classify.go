@@ -232,8 +232,8 @@ var rules = []rule{
 
 	// An earlier upgrade, maybe ours, whose installer still runs.
 	{ops: []Operation{OpUpgrade}, code: codes.FailedPrecondition, text: installerBusy, class: Retry},
-	// A registry that is slow or busy, as the image factory is while it makes an image: the node itself pulls once. What it
-	// does not find is final.
+	// A registry that is slow or busy, as the image factory is while it makes an image: the node itself pulls once. What
+	// it does not find is final.
 	{ops: pull, code: codes.DeadlineExceeded, text: pullFailed, class: Retry},
 	{ops: pull, code: codes.Unknown, text: "context deadline exceeded", class: Retry},
 	{ops: pull, code: codes.Unknown, text: "i/o timeout", class: Retry},

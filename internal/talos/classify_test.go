@@ -161,7 +161,7 @@ func TestClassify(t *testing.T) {
 		// An installer image, pulled for the LifecycleService and by the older call.
 		{append(pull, upgrade...), codes.DeadlineExceeded, "1 error(s) occurred:\n\tfailed to pull image \"x\": context " +
 			"deadline exceeded", talos.Retry},
-		{pull, codes.Unknown, "1 error(s) occurred:\n\tfailed to pull image \"factory.talos.dev/metal-installer/1:v1.14.1\": " +
+		{pull, codes.Unknown, "1 error(s) occurred:\n\tfailed to pull image \"factory.talos.dev/installer/1:v1.14.1\": " +
 			"context deadline exceeded", talos.Retry},
 		{pull, codes.Unknown, "failed to pull image \"x\": failed to resolve reference \"x\": failed to do request: Head " +
 			"\"https://factory.talos.dev/v2/\": net/http: TLS handshake timeout", talos.Retry},
