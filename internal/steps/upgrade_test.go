@@ -258,8 +258,8 @@ func TestLostRepliesLeadToAskingTheNode(t *testing.T) {
 		fault    emulator.CallFault
 		upgrades int
 	}{
-		"the pull's":                {fault: emulator.CallFault{Method: pullCall, Do: emulator.Cut}, upgrades: 1},
-		"the installer's, before":   {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Cut}, upgrades: 2},
+		"the pull's":              {fault: emulator.CallFault{Method: pullCall, Do: emulator.Cut}, upgrades: 1},
+		"the installer's, before": {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Cut}, upgrades: 2},
 		"the installer's, after it": {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Cut,
 			When: emulator.AfterEffect}},
 		"the installer's, a panic": {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Fail,
