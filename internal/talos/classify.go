@@ -40,13 +40,17 @@ const (
 	OpReboot
 	// OpReset wipes the node.
 	OpReset
+	// OpRemoveMember takes a member out of etcd.
+	OpRemoveMember
+	// OpEtcdUpload sends a snapshot for a later bootstrap.
+	OpEtcdUpload
 	// OpPull has the node fetch an image.
 	OpPull
 	// OpUpgrade has the node install another release.
 	OpUpgrade
 )
 
-var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset, OpUpgrade}
+var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset, OpRemoveMember, OpUpgrade}
 
 // changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
 func (o Operation) changes() bool { return slices.Contains(changing, o) }
@@ -73,6 +77,10 @@ func (o Operation) verb() string {
 		return "get the kubeconfig from"
 	case OpReboot:
 		return "reboot"
+	case OpRemoveMember:
+		return "remove an etcd member through"
+	case OpEtcdUpload:
+		return "upload etcd's snapshot to"
 	case OpReset:
 		return "reset"
 	case OpPull:
@@ -185,7 +193,7 @@ func (r rule) matches(op Operation, code codes.Code, text string, insecure bool)
 var (
 	apply     = []Operation{OpApply, OpDryRun}
 	bootstrap = []Operation{OpBootstrap}
-	etcd      = []Operation{OpEtcd}
+	etcd      = []Operation{OpEtcd, OpRemoveMember}
 	pull      = []Operation{OpPull, OpUpgrade}
 )
 
@@ -229,6 +237,14 @@ var rules = []rule{
 	{ops: etcd, code: codes.Unknown, text: "etcdserver: request timed out", class: Retry},
 	{ops: etcd, code: codes.Unknown, text: "etcdserver: server stopped", class: Retry},
 	{ops: etcd, code: codes.Unknown, text: "context deadline exceeded", class: Retry},
+
+	// It has gone already.
+	{ops: []Operation{OpRemoveMember}, code: codes.NotFound, class: Done},
+	// etcd looks back over five seconds, in which a member may have come or gone.
+	{ops: []Operation{OpRemoveMember}, code: codes.Unknown, text: "etcdserver: unhealthy cluster", class: Retry},
+
+	// The volume that the upload goes to is not mounted yet.
+	{ops: []Operation{OpEtcdUpload}, code: codes.FailedPrecondition, class: Retry},
 
 	// An earlier upgrade, maybe ours, whose installer still runs.
 	{ops: []Operation{OpUpgrade}, code: codes.FailedPrecondition, text: installerBusy, class: Retry},

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,24 +163,15 @@ func (k *Kubernetes) open(ctx context.Context, address string) (*kube.Client, er
 	return kube.Open(k.kubeconfig, kube.Options{Address: address, Timeout: requestTimeout}) //nolint:wrapcheck // one layer
 }
 
-// Client is a client for an API that is ready: the endpoint's, or else a control plane's.
+// Client asks the API at the endpoint, or, while that leads nowhere, at a control plane.
 func (k *Kubernetes) Client(ctx context.Context) (*kube.Client, error) {
-	var first error
-
-	for _, address := range append([]string{""}, k.apiAddresses()...) {
-		client, err := k.open(ctx, address)
-		if err != nil {
-			return nil, err
+	if err := k.Ready(ctx, ""); err != nil {
+		if own, ready := k.ControlPlaneAPI(ctx); ready {
+			return k.open(ctx, own)
 		}
-
-		if err = client.Ready(ctx); err == nil {
-			return client, nil
-		}
-
-		first = cmp.Or(first, err)
 	}
 
-	return nil, first //nolint:wrapcheck // it says what was asked
+	return k.open(ctx, "")
 }
 
 // Find is a node as Kubernetes knows it, by its hostname or address; nil if it does not.
