@@ -161,6 +161,19 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "diagnose",
+			Summary: "says why nodes are stuck: the likely causes of each, best first, with what points to them.",
+			More:    "It looks once at every node, in whatever state that is, with or without a talosconfig, and changes nothing. -discover looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "format", Kind: commandline.Text},
+				{Name: "discover", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Diagnose(ctx, given.Text("node"), given.Text("format"), given.Switch("discover"))
+			},
+		},
+		{
 			Name:    "discover",
 			Summary: "finds the machines of some networks that answer as Talos does, and shows what each tells of itself.",
 			More:    "-cidr names the networks; without it, it is those of the inventory's addresses. -wide asks public ones and large ones too. -matchByCount matches what nothing tells of by order, if the numbers are equal. -format is table or json. -save keeps where the nodes' machines are. docs/discover.md says more.",

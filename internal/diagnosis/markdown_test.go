@@ -89,7 +89,7 @@ func ExitCodes() []ExitMeaning {
 		{ExitPreflight, "preflight found a node or a cluster that can't proceed (it needed a node's answer), or another " +
 			"run holds the lock"},
 		{ExitApply, "apply, or a reset, failed on at least one node"},
-		{ExitVerify, "verify: a node is stuck, or its install failed"},
+		{ExitVerify, "verify: a node is stuck, or its install failed; diagnose: something is found wrong"},
 		{ExitBootstrap, "bootstrap or etcd failed, or bootstrap was refused"},
 		{ExitKubernetes, "the Kubernetes API or the cluster's health did not come up"},
 		{ExitDryRun, "dry run: changes would be made"},

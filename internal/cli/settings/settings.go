@@ -75,6 +75,8 @@ type Settings struct {
 	Dirty      bool   `env:"-dirty" envDefault:"false" group:"What is allowed" doc:"Rewrite files that git does not know as they are."`
 	Force      bool   `env:"-force" retired:"FORCE" envDefault:"false" group:"What is allowed" doc:"Replace a kubeconfig context of the same name that belongs to another cluster."`
 
+	AllowDowngrade bool `env:"-allowDowngrade" envDefault:"false" group:"What is allowed" doc:"Upgrade nodes to an older Talos than they run, where that brings no older etcd."`
+
 	SystemDisk bool     `env:"-systemDisk" envDefault:"false" group:"What is allowed" doc:"Have a reset wipe the whole system disk, with Talos and its boot loader: the machine then boots from other media, or not at all."`
 	Disks      []string `env:"-disk" group:"What is allowed" doc:"Other disks that a reset wipes too, by device path such as /dev/sdb, comma separated; none when empty."`
 

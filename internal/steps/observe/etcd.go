@@ -236,6 +236,18 @@ func (s EtcdSurvey) Present() bool {
 // Running reports whether etcd runs on some control plane.
 func (s EtcdSurvey) Running() bool { return slices.ContainsFunc(s, EtcdObservation.Running) }
 
+// Configured reports whether some control plane has a config of this cluster.
+func (s EtcdSurvey) Configured() bool {
+	return slices.ContainsFunc(s, func(node EtcdObservation) bool { return node.State == talos.Ours })
+}
+
+// AwaitsBootstrap reports whether all control planes are up with their configs, and hold no etcd for sure.
+func (s EtcdSurvey) AwaitsBootstrap() bool {
+	return len(s) > 0 && !slices.ContainsFunc(s, func(node EtcdObservation) bool {
+		return !node.Up() || !node.Empty() || node.Starting()
+	})
+}
+
 // HealthyCount is how many members are healthy voters.
 func (s EtcdSurvey) HealthyCount() int {
 	count := 0
@@ -265,6 +277,14 @@ func (s EtcdSurvey) Unchecked() bool {
 	return !slices.ContainsFunc(s, func(node EtcdObservation) bool { return !node.Healthy() && !node.unchecked() })
 }
 
+// Settling reports whether nothing but the boot of their nodes, or a first health check, keeps members from being
+// healthy.
+func (s EtcdSurvey) Settling() bool {
+	return !slices.ContainsFunc(s, func(node EtcdObservation) bool {
+		return !node.Healthy() && !node.unchecked() && node.Stage() != talos.StageBooting
+	})
+}
+
 // UnhealthyOf are those of some control planes whose etcd is not a healthy voter.
 func (s EtcdSurvey) UnhealthyOf(nodes []*inventory.Node) EtcdSurvey {
 	return slices.DeleteFunc(slices.Clone(s), func(node EtcdObservation) bool {
@@ -292,8 +312,8 @@ func (s EtcdSurvey) Describe() string {
 	return strings.Join(words, "; ")
 }
 
-// memberCount is how many members the lists of all name.
-func (s EtcdSurvey) memberCount() int {
+// MemberCount is how many members the lists of all name.
+func (s EtcdSurvey) MemberCount() int {
 	known := map[uint64]bool{}
 	for _, node := range s {
 		for _, member := range node.Members {
@@ -317,7 +337,7 @@ func (s EtcdSurvey) LosesQuorumWithout(away *inventory.Node) bool {
 		}
 	}
 
-	return member && s.memberCount() > 1 && left < s.memberCount()/2+1
+	return member && s.MemberCount() > 1 && left < s.MemberCount()/2+1
 }
 
 // QuorumWithout reports whether etcd works, and would still work once some control planes have left it for good. Only a
@@ -328,7 +348,7 @@ func (s EtcdSurvey) QuorumWithout(leaving []*inventory.Node) bool {
 
 // MembersWithout is how many members etcd has once some control planes have left it.
 func (s EtcdSurvey) MembersWithout(leaving []*inventory.Node) int {
-	return s.memberCount() - (s.HealthyCount() - s.healthyWithout(leaving))
+	return s.MemberCount() - (s.HealthyCount() - s.healthyWithout(leaving))
 }
 
 func (s EtcdSurvey) healthyWithout(leaving []*inventory.Node) int {

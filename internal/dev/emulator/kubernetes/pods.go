@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,79 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// dnsReplicas is how many pods CoreDNS has.
-const dnsReplicas = 2
-
-// dnsPod is where a CoreDNS pod runs. They alone are placed by the scheduler, and go elsewhere when they are evicted.
-type dnsPod struct {
-	node       string // empty while no node takes it
-	generation int
-	revision   uint64
-}
-
-// placeDNS gives every CoreDNS pod whose node does not work a node that does and takes pods. Needs c.mu.
-func (c *Cluster) placeDNS() {
-	works := func(name string) bool {
-		node, known := c.nodes[name]
-
-		return known && node.alive && c.networkReady
-	}
-
-	var free []string
-
-	for name, node := range c.nodes {
-		if works(name) && !node.cordoned {
-			free = append(free, name)
-		}
-	}
-
-	slices.Sort(free)
-
-	for n := range c.dns {
-		pod := &c.dns[n]
-		if works(pod.node) {
-			continue
-		}
-
-		node := ""
-		if len(free) > 0 {
-			node = free[n%len(free)]
-		}
-
-		if node != pod.node {
-			pod.node, pod.revision = node, c.revision
-		}
-	}
-}
-
-// evict replaces CoreDNS pods by others elsewhere.
-func (c *Cluster) evict(which func(n int, pod dnsPod) bool) {
-	c.change(func(revision uint64) {
-		for n, pod := range c.dns {
-			if which(n, pod) {
-				c.dns[n] = dnsPod{generation: pod.generation + 1, revision: revision}
-			}
-		}
-	})
-}
-
-// name is the pod's name, another one in each generation.
-func (p dnsPod) name(n int) string { return "coredns-" + suffix(fmt.Sprintf("%d/%d", n, p.generation)) }
-
 // listPods are the pods of a fresh cluster: the control plane's static ones, kube-proxy, CoreDNS and, if it is Talos'
 // own, the CNI.
 func (s snapshot) listPods() []item {
 	var items []item
 
-	for n, pod := range s.dns {
-		items = append(items, s.dnsPod(n, pod))
+	for _, pod := range s.pods {
+		items = append(items, s.placedPod(pod))
 	}
 
 	for _, node := range s.nodes {
 		for _, set := range s.daemonSets() {
-			pod := s.hostPod(set.name+"-"+suffix(node.Name), set.app, node)
-			pod.OwnerReferences = owner(appsv1.SchemeGroupVersion.String(), "DaemonSet", set.name)
-			items = append(items, s.podItem(pod, true))
+			pod := s.hostPod(set.Name+"-"+suffix(node.Name), set.app(), set.Namespace, node)
+			pod.OwnerReferences = owner(appsv1.SchemeGroupVersion.String(), DaemonSet.String(), set.Name)
+			items = append(items, s.podItem(pod))
 		}
 
 		if !node.ControlPlane {
@@ -92,10 +32,10 @@ func (s snapshot) listPods() []item {
 		}
 
 		for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-			pod := s.hostPod(component+"-"+node.Name, component, node)
+			pod := s.hostPod(component+"-"+node.Name, component, kubeSystem, node)
 			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: string(pod.UID)}
 			pod.OwnerReferences = owner("v1", "Node", node.Name)
-			items = append(items, s.podItem(pod, true))
+			items = append(items, s.podItem(pod))
 		}
 	}
 
@@ -110,25 +50,47 @@ func owner(apiVersion, kind, name string) []metav1.OwnerReference {
 }
 
 // hostPod is a pod on its node's own network: it runs without a CNI. It stops being ready with its node.
-func (s snapshot) hostPod(name, app string, node nodeState) *corev1.Pod {
-	pod := s.pod(name, app, node.created, node.revision)
+func (s snapshot) hostPod(name, app, namespace string, node nodeState) *corev1.Pod {
+	pod := s.pod(name, app, namespace, node.created, node.revision)
 	pod.Spec.NodeName = node.Name
 	pod.Spec.HostNetwork = true
 	pod.Status.PodIP = node.Address.String()
 	pod.Status.HostIP = node.Address.String()
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
-		LastTransitionTime: pod.CreationTimestamp}}
-
-	if !node.alive {
-		pod.Status.Conditions[0].Status = corev1.ConditionFalse
-	}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{readyCondition(pod, node.alive)}
 
 	return pod
 }
 
-func (s snapshot) dnsPod(n int, placed dnsPod) item {
-	pod := s.pod(placed.name(n), "kube-dns", s.created, max(1, placed.revision))
-	pod.OwnerReferences = owner(appsv1.SchemeGroupVersion.String(), "ReplicaSet", "coredns")
+func readyCondition(pod *corev1.Pod, ready bool) corev1.PodCondition {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+
+	return corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: pod.CreationTimestamp}
+}
+
+// placedPod is a pod of a workload that the scheduler places.
+func (s snapshot) placedPod(placed podState) item {
+	work := placed.work
+	pod := s.pod(placed.name(), work.app(), work.Namespace, placed.created, placed.revision)
+	pod.UID = stableUID("pod", fmt.Sprintf("%s/%s/%d", work.Namespace, pod.Name, placed.generation))
+	pod.Status.Phase = placed.phase()
+
+	if work.EmptyDir {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch",
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	}
+
+	if kind, name := work.controller(); kind != "" {
+		pod.OwnerReferences = owner(controllerGroups[kind], kind, name)
+	}
+
+	if !placed.ends.IsZero() {
+		ends, grace := metav1.NewTime(placed.ends.UTC()), int64(work.Ending/time.Second)
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &ends, &grace
+	}
 
 	i := slices.IndexFunc(s.nodes, func(node nodeState) bool { return node.Name == placed.node })
 	if i < 0 {
@@ -137,40 +99,41 @@ func (s snapshot) dnsPod(n int, placed dnsPod) item {
 			LastTransitionTime: pod.CreationTimestamp,
 		}}
 
-		return s.podItem(pod, false)
+		return s.podItem(pod)
 	}
 
 	node := s.nodes[i]
 	pod.Spec.NodeName = node.Name
 	pod.Status.HostIP = node.Address.String()
-	pod.Status.PodIP = fmt.Sprintf("10.244.%d.%d", node.index, n+2)
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
-		LastTransitionTime: pod.CreationTimestamp}}
+	pod.Status.PodIP = fmt.Sprintf("10.244.%d.%d", node.index, placed.n+2)
+	pod.Status.Conditions = []corev1.PodCondition{readyCondition(pod, s.isReady(placed))}
 
-	return s.podItem(pod, true)
+	return s.podItem(pod)
 }
 
-func (s snapshot) pod(name, app string, created time.Time, revision uint64) *corev1.Pod {
+func (s snapshot) pod(name, app, namespace string, created time.Time, revision uint64) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: meta(name, kubeSystem, created, revision, stableUID("pod", name)),
+		ObjectMeta: meta(name, namespace, created, max(1, revision), stableUID("pod", name)),
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: app,
 			Image: "registry.example/" + app + ":" + s.version}}},
 	}
 
-	pod.Labels = map[string]string{"k8s-app": app}
+	pod.Labels = map[string]string{appLabel: app}
 
 	return pod
 }
 
-// podItem is a pod that runs, or one that waits for a node.
-func (s snapshot) podItem(pod *corev1.Pod, running bool) item {
+// podItem is a pod that runs, waits for a node, or has ended.
+func (s snapshot) podItem(pod *corev1.Pod) item {
 	ready := "0/1"
-	pod.Status.Phase = corev1.PodPending
+	running := pod.Status.Phase == corev1.PodRunning
+
+	if running && pod.Status.Conditions[0].Status == corev1.ConditionTrue {
+		ready = "1/1"
+	}
 
 	if running {
-		ready = "1/1"
-		pod.Status.Phase = corev1.PodRunning
 		started := true
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Ready: true, Started: &started,
@@ -178,10 +141,19 @@ func (s snapshot) podItem(pod *corev1.Pod, running bool) item {
 		}}
 	}
 
+	shown := string(pod.Status.Phase)
+
+	switch {
+	case pod.DeletionTimestamp != nil:
+		shown = "Terminating"
+	case pod.Status.Phase == corev1.PodSucceeded:
+		shown = "Completed"
+	}
+
 	return item{
 		object: pod,
 		cells: []any{
-			pod.Name, ready, string(pod.Status.Phase), 0, s.age(pod.CreationTimestamp.Time),
+			pod.Name, ready, shown, 0, s.age(pod.CreationTimestamp.Time),
 			orNone(pod.Status.PodIP), orNone(pod.Spec.NodeName), none, none,
 		},
 		fields: fields.Set{"spec.nodeName": pod.Spec.NodeName, "status.phase": string(pod.Status.Phase),
@@ -189,19 +161,22 @@ func (s snapshot) podItem(pod *corev1.Pod, running bool) item {
 	}
 }
 
-// workload is something that owns pods.
-type workload struct{ name, app string }
-
-// daemonSets are those of a fresh cluster.
-func (s snapshot) daemonSets() []workload {
-	var sets []workload
+// daemonSets are Talos' own, and others that run on the cluster.
+func (s snapshot) daemonSets() []Workload {
+	var sets []Workload
 
 	if s.cni == "flannel" {
-		sets = append(sets, workload{"kube-flannel", "flannel"})
+		sets = append(sets, Workload{Namespace: kubeSystem, Name: "kube-flannel", Kind: DaemonSet, App: "flannel"})
 	}
 
 	if s.proxy {
-		sets = append(sets, workload{"kube-proxy", "kube-proxy"})
+		sets = append(sets, Workload{Namespace: kubeSystem, Name: "kube-proxy", Kind: DaemonSet})
+	}
+
+	for _, work := range s.work {
+		if work.Kind == DaemonSet {
+			sets = append(sets, *work)
+		}
 	}
 
 	return sets
@@ -221,53 +196,69 @@ func (s snapshot) listDaemonSets() []item {
 	}
 
 	for _, one := range s.daemonSets() {
+		if one.Orphaned {
+			continue
+		}
+
 		set := &appsv1.DaemonSet{
 			TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
-			ObjectMeta: meta(one.name, kubeSystem, s.created, revision, stableUID("DaemonSet", one.name)),
+			ObjectMeta: meta(one.Name, one.Namespace, s.created, revision, stableUID("DaemonSet", one.Name)),
 			Status: appsv1.DaemonSetStatus{
 				DesiredNumberScheduled: int32(wanted), CurrentNumberScheduled: int32(wanted), UpdatedNumberScheduled: int32(wanted), //nolint:gosec // a few
 				NumberReady: int32(ready), NumberAvailable: int32(ready), NumberUnavailable: int32(wanted - ready), //nolint:gosec // a few
 			},
 		}
 
-		set.Labels = map[string]string{"k8s-app": one.app}
+		set.Labels = map[string]string{appLabel: one.app()}
 		items = append(items, item{object: set,
-			cells: []any{one.name, wanted, wanted, ready, wanted, ready, none, s.age(s.created)}})
+			cells: []any{one.Name, wanted, wanted, ready, wanted, ready, none, s.age(s.created)}})
 	}
 
 	return items
 }
 
 func (s snapshot) listDeployments() []item {
-	if len(s.dns) == 0 {
-		return nil
+	var items []item
+
+	for _, work := range s.work {
+		if work.Kind == Deployment {
+			items = append(items, s.deployment(work))
+		}
 	}
 
-	wanted, ready, revision := int32(dnsReplicas), int32(0), uint64(1)
+	return items
+}
 
-	for _, pod := range s.dns {
+func (s snapshot) deployment(work *Workload) item {
+	wanted, ready, revision := int32(work.Replicas), int32(0), uint64(1) //nolint:gosec // a few
+
+	for _, pod := range s.pods {
+		if pod.work != work {
+			continue
+		}
+
 		revision = max(revision, pod.revision)
 
-		if pod.node != "" {
+		if s.isReady(pod) {
 			ready++
 		}
 	}
 
 	deployment := &appsv1.Deployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
-		ObjectMeta: meta("coredns", kubeSystem, s.created, revision, stableUID("Deployment", "coredns")),
-		Spec:       appsv1.DeploymentSpec{Replicas: &wanted},
+		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
+		ObjectMeta: meta(work.Name, work.Namespace, s.created, revision,
+			stableUID("Deployment", work.Namespace+"/"+work.Name)),
+		Spec: appsv1.DeploymentSpec{Replicas: &wanted},
 		Status: appsv1.DeploymentStatus{
 			Replicas: wanted, UpdatedReplicas: wanted, ReadyReplicas: ready, AvailableReplicas: ready,
 			UnavailableReplicas: wanted - ready,
 		},
 	}
 
-	deployment.Labels = map[string]string{"k8s-app": "kube-dns"}
+	deployment.Labels = map[string]string{appLabel: work.app()}
 
-	return []item{{
+	return item{
 		object: deployment,
-		cells: []any{"coredns", strconv.Itoa(int(ready)) + "/" + strconv.Itoa(dnsReplicas), dnsReplicas, int(ready),
-			s.age(s.created)},
-	}}
+		cells:  []any{work.Name, fmt.Sprintf("%d/%d", ready, wanted), int(wanted), int(ready), s.age(s.created)},
+	}
 }
