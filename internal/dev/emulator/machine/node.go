@@ -74,6 +74,8 @@ type Drive struct {
 	fallback bool
 	// Staged is the installer image of an upgrade that the next boot is to do.
 	Staged string
+	// own are the volumes that have a partition of their own beside EPHEMERAL.
+	own []string
 	// registered reports whether kubelet has been in its Kubernetes cluster.
 	registered bool
 	// images are those that were pulled onto the disk.

@@ -177,9 +177,11 @@ func (i *installer) write(disk, image, identity string) error {
 		}
 	}
 
+	own := i.ownPartitions()
+
 	i.boot.Node.EditDrive(func(d *Drive) {
 		d.Installed, d.SystemDisk, d.config = true, disk, data
-		d.identity = identity
+		d.identity, d.own = identity, own
 		d.Schematic = schematicOf(image)
 	})
 
