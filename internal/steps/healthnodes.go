@@ -110,9 +110,11 @@ func (h *healthChecker) judge(ctx context.Context, look *nodeLook) {
 
 	look.Version, _ = conn.Version(ctx) //nolint:errcheck // a role that may not read it is no trouble of the node
 
-	content, err := conn.ImageContent(ctx)
-	if err == nil {
-		look.Schematic, look.Extensions = content.Schematic, content.Extensions
+	schematic, err := conn.Schematic(ctx)
+	extensions, unread := conn.Extensions(ctx)
+
+	if err == nil && unread == nil {
+		look.Schematic, look.Extensions = schematic, extensions
 		look.findings = append(look.findings, h.imageFindings(*look)...)
 	}
 }
@@ -177,8 +179,8 @@ func (h *healthChecker) schematicDifference(look nodeLook, declared schematic.Re
 		difference = fmt.Sprintf("its image has no schematic, and %s is declared", shortID(declared.Schematic))
 	}
 
-	lacking := nodes.LackedExtensions(h.Cluster, look.node, h.Configs[look.node.Name], look.Extensions)
-	if len(lacking) > 0 {
+	image := h.Configs[look.node.Name].InstallImage()
+	if lacking := nodes.MissingExtensions(h.Cluster, look.node, image, look.Extensions); len(lacking) > 0 {
 		difference += ", with extensions that it lacks: " + text.List(lacking)
 	}
 

@@ -10,39 +10,41 @@ import (
 // the id.
 const schematicExtension = "schematic"
 
-// ImageContent is what the image holds that the node booted from, beyond Talos itself.
-type ImageContent struct {
-	// Schematic is the image factory's id of it; empty when the image came from elsewhere.
-	Schematic string
-	// Extensions are the names of its system extensions.
-	Extensions []string
-}
+// modulesExtension is what an imager makes of the kernel modules of all extensions.
+const modulesExtension = "modules.dep"
 
-// ImageContent reads what the node's image holds.
-func (c *Conn) ImageContent(ctx context.Context) (ImageContent, error) {
+// Extensions reads the names of the system extensions that the node booted with.
+func (c *Conn) Extensions(ctx context.Context) ([]string, error) {
 	extensions, err := list[*runtime.ExtensionStatus](ctx, c,
 		runtime.NewExtensionStatus(runtime.NamespaceName, "").Metadata())
 	if err != nil {
-		return ImageContent{}, err
+		return nil, err
 	}
 
-	var content ImageContent
-
+	var names []string
 	for _, extension := range extensions {
-		metadata := extension.TypedSpec().Metadata
-		if metadata.Name == schematicExtension {
-			content.Schematic = metadata.Version
-		} else {
-			content.Extensions = append(content.Extensions, metadata.Name)
+		if name := extension.TypedSpec().Metadata.Name; name != schematicExtension && name != modulesExtension {
+			names = append(names, name)
 		}
 	}
 
-	return content, nil
+	return names, nil
 }
 
 // Schematic reads the id of the image factory schematic that the node booted from; empty when its image came from
 // elsewhere.
 func (c *Conn) Schematic(ctx context.Context) (string, error) {
-	content, err := c.ImageContent(ctx)
-	return content.Schematic, err
+	extensions, err := list[*runtime.ExtensionStatus](ctx, c,
+		runtime.NewExtensionStatus(runtime.NamespaceName, "").Metadata())
+	if err != nil {
+		return "", err
+	}
+
+	for _, extension := range extensions {
+		if extension.TypedSpec().Metadata.Name == schematicExtension {
+			return extension.TypedSpec().Metadata.Version, nil
+		}
+	}
+
+	return "", nil
 }
