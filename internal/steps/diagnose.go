@@ -33,6 +33,8 @@ type Diagnosis struct {
 	Cluster []evidence.Cause
 	// Next is how to go on.
 	Next string
+	// Bundle is the file that was written; empty if none was asked for.
+	Bundle string
 }
 
 // NodeDiagnosis is what was seen of one node, and why it is stuck, best first.
@@ -63,9 +65,10 @@ func (s *Diagnose) Run(ctx context.Context, run *Run) error {
 
 	doctor := &doctor{&checker{begin(run, s)}}
 
-	nodes := fanout.Collect(ctx, observe.Limit, run.Nodes(), doctor.look, func(node *inventory.Node, err error) NodeDiagnosis {
-		return NodeDiagnosis{Seen: observe.Unobserved(node, err), told: told{unexpected: err}}
-	})
+	nodes := fanout.Collect(ctx, observe.Limit, run.Nodes(), doctor.look,
+		func(node *inventory.Node, err error) NodeDiagnosis {
+			return NodeDiagnosis{Seen: observe.Unobserved(node, err), told: told{unexpected: err}}
+		})
 
 	run.Report.Idle(diagnoseName, "")
 
@@ -80,9 +83,17 @@ func (s *Diagnose) Run(ctx context.Context, run *Run) error {
 		found.Nodes[i].Causes = doctor.explain(ctx, found.Nodes[i], survey)
 	}
 
-	found.Cluster = evidence.Explain(evidence.Subject{}, doctor.clusterFindings(ctx, found.Nodes, survey), linesOfAll(nodes))
+	found.Cluster = evidence.Explain(evidence.Subject{Well: true}, doctor.clusterFindings(ctx, nodes, survey), nil)
 	found.Next = doctor.next(ctx, found)
 	s.Found = &found
+
+	if !run.Settings.Bundle {
+		return doctor.outcome(found)
+	}
+
+	if err := doctor.bundle(&found); err != nil {
+		return diagnosis.Join(err, doctor.outcome(found))
+	}
 
 	return doctor.outcome(found)
 }
@@ -210,7 +221,8 @@ func (d *doctor) leftBehind(seen observe.Observation, survey observe.EtcdSurvey)
 	}
 
 	return []diagnosis.Finding{d.problem(seen, diagnosis.StillMaintenance,
-		"it is in maintenance, while other nodes have their configs: it was sent none, or its install failed and left no trace",
+		"it is in maintenance, while other nodes have their configs: it was sent none, or its install failed and left no "+
+			"trace",
 		command("applySequential", seen.Node)).Finding}
 }
 
@@ -287,8 +299,8 @@ func (d *doctor) outcome(found Diagnosis) error {
 		}
 	}
 
-	first, any := found.first()
-	if !any {
+	first, wrong := found.first()
+	if !wrong {
 		return nil
 	}
 
@@ -317,7 +329,7 @@ func (f Diagnosis) first() (evidence.Cause, bool) {
 
 // next is how to go on: as the most likely cause says, else as status would.
 func (d *doctor) next(ctx context.Context, found Diagnosis) string {
-	if first, any := found.first(); any {
+	if first, wrong := found.first(); wrong {
 		return first.Next
 	}
 
@@ -363,18 +375,6 @@ func offText(by time.Duration) string {
 	}
 
 	return by.Abs().Round(time.Second).String() + " behind"
-}
-
-// linesOfAll are the lines of all nodes, each with its node's name.
-func linesOfAll(nodes []NodeDiagnosis) []evidence.Line {
-	var all []evidence.Line
-	for _, node := range nodes {
-		for _, line := range node.lines() {
-			all = append(all, evidence.Line{Kind: line.Kind, Text: node.Seen.Node.Name + ": " + line.Text})
-		}
-	}
-
-	return all
 }
 
 // describeService says of a service that does not run how it is, with what last happened to it.
