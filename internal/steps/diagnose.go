@@ -83,7 +83,7 @@ func (s *Diagnose) Run(ctx context.Context, run *Run) error {
 		found.Nodes[i].Causes = doctor.explain(ctx, found.Nodes[i], survey)
 	}
 
-	found.Cluster = evidence.Explain(evidence.Subject{Well: true}, doctor.clusterFindings(ctx, nodes, survey), nil)
+	found.Cluster = evidence.Supported(doctor.clusterFindings(ctx, nodes, survey), linesOfAll(nodes))
 	found.Next = doctor.next(ctx, found)
 	s.Found = &found
 
@@ -184,8 +184,11 @@ func (d *doctor) nodeFindings(ctx context.Context, node NodeDiagnosis,
 		return findings
 	case seen.State == talos.Maintenance:
 		return append(findings, d.leftBehind(seen, survey)...)
-	case seen.FailedForGood():
-		findings = append(findings, d.readFailure(seen).Finding)
+	}
+
+	// What keeps it from being read is the cause, and not that it could not be compared.
+	if _, _, known := diagnosed(seen.ReadErr); known {
+		return []diagnosis.Finding{d.readFailure(seen).Finding}
 	}
 
 	if seen.Unsynced() {
@@ -312,19 +315,14 @@ func (d *doctor) outcome(found Diagnosis) error {
 	return d.clusterProblem(first.ID, fmt.Sprintf("something is wrong with %s, as listed", who), found.Next)
 }
 
-// first is the most likely cause of all: the cluster's, else that of the first node that has one.
+// first is the most likely cause of all.
 func (f Diagnosis) first() (evidence.Cause, bool) {
 	all := slices.Clone(f.Cluster)
 	for _, node := range f.Nodes {
 		all = append(all, node.Causes...)
 	}
 
-	index := slices.IndexFunc(all, isFailure)
-	if index < 0 {
-		return evidence.Cause{}, false
-	}
-
-	return all[index], true
+	return evidence.Best(all)
 }
 
 // next is how to go on: as the most likely cause says, else as status would.
@@ -375,6 +373,18 @@ func offText(by time.Duration) string {
 	}
 
 	return by.Abs().Round(time.Second).String() + " behind"
+}
+
+// linesOfAll are the lines of all nodes, each with its node's name.
+func linesOfAll(nodes []NodeDiagnosis) []evidence.Line {
+	var all []evidence.Line
+	for _, node := range nodes {
+		for _, line := range node.lines() {
+			all = append(all, evidence.Line{Kind: line.Kind, Text: node.Seen.Node.Name + ": " + line.Text})
+		}
+	}
+
+	return all
 }
 
 // describeService says of a service that does not run how it is, with what last happened to it.
