@@ -199,6 +199,13 @@ func pastWaiting(state string) bool {
 	return !slices.Contains([]string{"", "Initialized", "Starting", "Waiting"}, state)
 }
 
+// CanLeave reports whether a control plane can leave etcd in order: it is healthy, and there are other members.
+func (s EtcdSurvey) CanLeave(leaving *inventory.Node) bool {
+	return slices.ContainsFunc(s, func(node EtcdObservation) bool {
+		return node.Node == leaving && node.Healthy() && len(node.Members) > 1
+	})
+}
+
 // MayExist is false only if the cluster has no etcd for sure: every control plane is in maintenance or was asked and is
 // empty, with no etcd starting. One that did not answer counts as having etcd.
 func (s EtcdSurvey) MayExist() bool {
@@ -270,6 +277,14 @@ func (s EtcdSurvey) Unchecked() bool {
 	return !slices.ContainsFunc(s, func(node EtcdObservation) bool { return !node.Healthy() && !node.unchecked() })
 }
 
+// Settling reports whether nothing but the boot of their nodes, or a first health check, keeps members from being
+// healthy.
+func (s EtcdSurvey) Settling() bool {
+	return !slices.ContainsFunc(s, func(node EtcdObservation) bool {
+		return !node.Healthy() && !node.unchecked() && node.Stage() != talos.StageBooting
+	})
+}
+
 // UnhealthyOf are those of some control planes whose etcd is not a healthy voter.
 func (s EtcdSurvey) UnhealthyOf(nodes []*inventory.Node) EtcdSurvey {
 	return slices.DeleteFunc(slices.Clone(s), func(node EtcdObservation) bool {
@@ -297,14 +312,16 @@ func (s EtcdSurvey) Describe() string {
 	return strings.Join(words, "; ")
 }
 
-// memberCount is the largest list that a member gives.
-func (s EtcdSurvey) memberCount() int {
-	count := 0
+// MemberCount is how many members the lists of all name.
+func (s EtcdSurvey) MemberCount() int {
+	known := map[uint64]bool{}
 	for _, node := range s {
-		count = max(count, len(node.Members))
+		for _, member := range node.Members {
+			known[member.ID] = true
+		}
 	}
 
-	return count
+	return len(known)
 }
 
 // LosesQuorumWithout reports whether etcd would stop working while the given control plane is away.
@@ -320,7 +337,7 @@ func (s EtcdSurvey) LosesQuorumWithout(away *inventory.Node) bool {
 		}
 	}
 
-	return member && s.memberCount() > 1 && left < s.memberCount()/2+1
+	return member && s.MemberCount() > 1 && left < s.MemberCount()/2+1
 }
 
 // QuorumWithout reports whether etcd works, and would still work once some control planes have left it for good. Only a
@@ -331,7 +348,7 @@ func (s EtcdSurvey) QuorumWithout(leaving []*inventory.Node) bool {
 
 // MembersWithout is how many members etcd has once some control planes have left it.
 func (s EtcdSurvey) MembersWithout(leaving []*inventory.Node) int {
-	return s.memberCount() - (s.HealthyCount() - s.healthyWithout(leaving))
+	return s.MemberCount() - (s.HealthyCount() - s.healthyWithout(leaving))
 }
 
 func (s EtcdSurvey) healthyWithout(leaving []*inventory.Node) int {
