@@ -203,6 +203,8 @@ func (f fault) playIn(t *testing.T, w *world) record {
 		f.also(t, w, got)
 	}
 
+	f.isDiagnosed(t, w)
+
 	if f.repeats {
 		f.repeat(t, w)
 	}
