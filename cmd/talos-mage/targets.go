@@ -119,6 +119,17 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "config:rotate",
+			Summary: "renews the talosconfig's client certificate from the cluster's secrets, if it has expired or soon will.",
+			More:    "No node is asked. The context keeps its name, endpoints, nodes and roles; other contexts of the file stay as they are. It is refused if the secrets are another cluster's.",
+			Flags: []commandline.Flag{
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Config{}.Rotate(ctx, given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "config:schema",
 			Summary: "prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you type.",
 			Flags: []commandline.Flag{
@@ -163,14 +174,16 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "diagnose",
 			Summary: "says why nodes are stuck: the likely causes of each, best first, with what points to them.",
-			More:    "It looks once at every node, in whatever state that is, with or without a talosconfig, and changes nothing. -discover looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong.",
+			More:    "It looks once at every node, in whatever state that is, with or without a talosconfig, and changes nothing. -discover looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong. -bundle writes all that was read, without secrets, into an archive for a bug report, at -file or beside the cluster.",
 			Flags: []commandline.Flag{
 				{Name: "node", Kind: commandline.Text},
 				{Name: "format", Kind: commandline.Text},
+				{Name: "file", Kind: commandline.Text},
 				{Name: "discover", Kind: commandline.Switch},
+				{Name: "bundle", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Diagnose(ctx, given.Text("node"), given.Text("format"), given.Switch("discover"))
+				return targets.Diagnose(ctx, given.Text("node"), given.Text("format"), given.Text("file"), given.Switch("discover"), given.Switch("bundle"))
 			},
 		},
 		{
@@ -224,6 +237,18 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:      "etcd:removeMember",
+			Summary:   "takes a member out of etcd whose node is gone for good, by its id in hex, and its node out of Kubernetes.",
+			More:      "It is refused while that node answers at any known address, or if etcd would lose its quorum without it. mage etcd:members shows the ids.",
+			Arguments: []string{"id"},
+			Flags: []commandline.Flag{
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Etcd{}.RemoveMember(ctx, given.Argument("id"), given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "etcd:snapshot",
 			Summary: "copies etcd's data to a file, verifies it by its hash, and leaves nothing that is not whole.",
 			More:    "It is copied from a control plane that has a leader, or from the one that -node names, whatever state that is in. The file, for you alone, holds all Secrets: by default it is a new one in the folder snapshots, which git ignores.",
@@ -263,6 +288,19 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "health",
+			Summary: "checks a cluster that is up: its nodes, etcd and Kubernetes, images against the files, and certificates.",
+			More:    "A control plane makes the check of the cluster, another one if it can't. It ends with code 7 if anything fails. -profile=interop also asks the nodes and Kubernetes what docs/interop.md says. -format is table or json. -node names the nodes to look at. It changes nothing.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "format", Kind: commandline.Text},
+				{Name: "profile", Kind: commandline.Text},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Health(ctx, given.Text("node"), given.Text("format"), given.Text("profile"))
+			},
+		},
+		{
 			Name:    "kubeconfig",
 			Summary: "merges the cluster's admin kubeconfig into the user's file; the file is kept if it is good.",
 			Flags: []commandline.Flag{
@@ -285,6 +323,21 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.Preflight(ctx, given.Text("node"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("allowAmbiguousDisk"))
+			},
+		},
+		{
+			Name:      "replaceNode",
+			Summary:   "puts the machine that the files declare in the place of one that is gone for good, by the node's name.",
+			More:      "The former machine's member of etcd and its Kubernetes node go, once the new machine answers and etcd can do without the former one; then the new one gets its config, and joins as a voter. The new machine's MAC address has to be in the files. The former one is refused if it comes back.",
+			Arguments: []string{"node"},
+			Flags: []commandline.Flag{
+				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "discover", Kind: commandline.Switch},
+				{Name: "noWait", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.ReplaceNode(ctx, given.Argument("node"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("noWait"), given.Switch("dryRun"))
 			},
 		},
 		{
@@ -338,6 +391,36 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.Talos(ctx, given.Text("node"), given.Text("parallel"), given.Text("applyMode"), given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("newSecrets"), given.Switch("noWait"), given.Switch("dryRun"), given.Switch("force"))
+			},
+		},
+		{
+			Name:    "upgrade",
+			Summary: "brings nodes to the Talos version and the schematic that the files declare, and stops at the first that does not come back whole.",
+			More:    "-cluster=<its name> is all of them, -node some: control planes first, one by one, then workers, -parallel of them at once (1 by default). Before the first control plane a snapshot of etcd is taken and verified. Each node pulls the image, is drained, installs and reboots; believed is what it runs then. Run again, it goes on with the rest. -dryRun shows the plan.",
+			Flags: []commandline.Flag{
+				{Name: "cluster", Kind: commandline.Text},
+				{Name: "node", Kind: commandline.Text},
+				{Name: "parallel", Kind: commandline.Text},
+				{Name: "allowDowngrade", Kind: commandline.Switch},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Upgrade(ctx, given.Text("cluster"), given.Text("node"), given.Text("parallel"), given.Switch("allowDowngrade"), given.Switch("yes"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:      "upgradeNode",
+			Summary:   "brings one node, by address or name, to the Talos version and the schematic that the files declare.",
+			More:      "It is upgrade for that node alone: with a snapshot first, if it is a control plane.",
+			Arguments: []string{"address"},
+			Flags: []commandline.Flag{
+				{Name: "allowDowngrade", Kind: commandline.Switch},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.UpgradeNode(ctx, given.Argument("address"), given.Switch("allowDowngrade"), given.Switch("yes"), given.Switch("dryRun"))
 			},
 		},
 		{

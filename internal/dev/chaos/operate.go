@@ -2,6 +2,8 @@ package chaos
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cluster/snapshot"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/kube/drain"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
@@ -23,7 +26,7 @@ type Care struct {
 	First, Again, Rejoin *Run
 	// Blows are the calls that took a node down, as they arrived.
 	Blows []Blow
-	// Cordons are the nodes that took no pods after each call, but for those that others had cordoned.
+	// Cordons are the nodes that had a cordon of ours after each call.
 	FirstCordons, AgainCordons []string
 	// Uncordoned is set if somebody else's cordon was taken back.
 	Uncordoned bool
@@ -74,6 +77,10 @@ func (w *world) operate(ctx context.Context, history *History) error {
 		return err
 	}
 
+	if err := w.declare(operation.Version); err != nil {
+		return err
+	}
+
 	w.watchBlows(care)
 	defer w.watchBlows(nil)
 
@@ -82,7 +89,8 @@ func (w *world) operate(ctx context.Context, history *History) error {
 		return err
 	}
 
-	care.FirstCordons, care.FirstSnapshots = w.cordons(operation), w.copies()
+	_, care.FirstCordons = w.cordons()
+	care.FirstSnapshots = w.copies()
 
 	if err := w.heal(); err != nil {
 		return err
@@ -106,9 +114,39 @@ func (w *world) operate(ctx context.Context, history *History) error {
 
 	w.recover(ctx, "")
 
-	care.AgainCordons, care.Snapshots, care.Unhealthy = w.cordons(operation), w.copies(), w.unhealthyNodes()
+	var cordoned []string
+
+	cordoned, care.AgainCordons = w.cordons()
+	care.Snapshots, care.Unhealthy = w.copies(), w.unhealthyNodes()
 	care.Uncordoned = operation.Cordoned != "" && operation.Cordoned != operation.Node &&
-		!w.node(operation.Cordoned).Cordoned()
+		!slices.Contains(cordoned, operation.Cordoned)
+
+	for _, planned := range w.plan.Machines {
+		if runs := w.node(planned.Name).TalosVersion(); operation.Version != "" && runs != operation.Version {
+			care.Unhealthy[planned.Name] = "it runs " + runs
+		}
+	}
+
+	return nil
+}
+
+// declare has the operator's files name another release of Talos; none leaves them as they are.
+func (w *world) declare(version string) error {
+	if version == "" {
+		return nil
+	}
+
+	path := filepath.Join(w.talosDir(), "talenv.yaml")
+
+	data, err := os.ReadFile(path) //nolint:gosec // ours
+	if err != nil {
+		return fmt.Errorf("read the release: %w", err)
+	}
+
+	changed := strings.Replace(string(data), w.plan.oldestTalos(), version, 1)
+	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+		return fmt.Errorf("write the release: %w", err)
+	}
 
 	return nil
 }
@@ -162,27 +200,37 @@ func (w *world) call(ctx context.Context, operation Operation, number int) (*Run
 		func(*settings.Settings) []steps.Step { return []steps.Step{kind.step} }, w.search()...)
 }
 
-// cordons are the nodes that take no pods, but for the one that somebody else has cordoned.
-func (w *world) cordons(operation Operation) []string {
-	var cordoned []string
+// cordons are the nodes that Kubernetes puts no pods on, and those of them whose cordon is marked as ours.
+func (w *world) cordons() (all, ours []string) {
+	for _, node := range w.lab.Nodes() {
+		cordons := node.Cordons()
 
-	for _, planned := range w.plan.Machines {
-		if planned.Name != operation.Cordoned && w.node(planned.Name).Cordoned() {
-			cordoned = append(cordoned, planned.Name)
+		for _, name := range slices.Sorted(maps.Keys(cordons)) {
+			all = append(all, name)
+
+			if cordons[name][drain.Annotation] != "" {
+				ours = append(ours, name)
+			}
+		}
+
+		if cordons != nil {
+			break // they all have the same
 		}
 	}
 
-	return cordoned
+	return all, ours
 }
 
 // copies are the snapshots that there are.
 func (w *world) copies() []Snapshot {
 	var found []Snapshot
 
-	files, _ := filepath.Glob(filepath.Join(w.snapshots(), "*")) // the pattern is right
-	for _, path := range files {
-		if filepath.Base(path) != ".gitignore" {
-			found = append(found, Snapshot{Name: filepath.Base(path), Whole: whole(path)})
+	for _, folder := range []string{w.snapshots(), filepath.Join(w.talosDir(), "snapshots")} {
+		files, _ := filepath.Glob(filepath.Join(folder, "*")) // the pattern is right
+		for _, path := range files {
+			if filepath.Base(path) != ".gitignore" {
+				found = append(found, Snapshot{Name: filepath.Base(path), Whole: whole(path)})
+			}
 		}
 	}
 

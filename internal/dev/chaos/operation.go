@@ -10,6 +10,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
@@ -24,6 +25,8 @@ type Operation struct {
 	Incident *Incident
 	// Interrupted is when the operator presses Ctrl-C; 0 for never.
 	Interrupted time.Duration
+	// Version is the release of Talos that the files declare from then on; empty for none.
+	Version string
 	// Cordoned is a node that somebody else keeps pods off all the time; empty for none.
 	Cordoned string
 }
@@ -61,8 +64,49 @@ var operationKinds = []operationKind{
 		whom: oneOfSeveral, flags: func(_ *world, operation Operation, _ int) settings.Overrides {
 			return settings.Overrides{"node": operation.Node, "yes": "true"}
 		},
+		own:     drawResetFault,
 		rejoins: true,
 	},
+	{
+		name: "upgrade", step: steps.Upgrade{},
+		calls: []string{"Upgrade", "Reboot", "Version", "/machine.ImageService/Pull", "EtcdSnapshot", "EtcdStatus"},
+		whom:  upgradable, flags: func(*world, Operation, int) settings.Overrides {
+			return settings.Overrides{"cluster": clusterName, "yes": "true", "parallel": "1"}
+		},
+	},
+}
+
+// upgradable is for the release after those that all machines run.
+func upgradable(_ *rand.Rand, plan *Plan) (string, bool) { return "", plan.nextTalos() != "" }
+
+// nextTalos is the release that all machines can be brought to, without leaving one out; empty for none.
+func (p *Plan) nextTalos() string {
+	older := slices.ContainsFunc(p.Machines, func(machine Machine) bool { return machine.TalosVersion == olderTalos })
+	newest := slices.ContainsFunc(p.Machines, func(machine Machine) bool { return machine.TalosVersion == newestTalos })
+
+	switch {
+	case older && newest, p.oldestTalos() == newestTalos:
+		return ""
+	case older:
+		return newerTalos
+	default:
+		return newestTalos
+	}
+}
+
+// workloads are what runs on the cluster while it is looked after: they can be moved, one pod at a time.
+func (p *Plan) workloads() []kubernetes.Workload {
+	const enough = 2
+
+	if p.Operation.Kind == "" || len(p.Workers()) < enough {
+		return nil
+	}
+
+	return []kubernetes.Workload{
+		{Name: "web", Replicas: 2, Budget: 1, Starting: 10 * time.Second, EmptyDir: true},
+		{Name: "data", Kind: kubernetes.StatefulSet, Ending: 20 * time.Second},
+		{Name: "agent", Kind: kubernetes.DaemonSet},
+	}
 }
 
 // everyNode is for operations that are for the cluster.
@@ -103,6 +147,9 @@ func drawOperation(random *rand.Rand, plan *Plan) {
 	}
 
 	plan.Operation = Operation{Kind: kind.name, Node: node}
+	if kind.name == "upgrade" {
+		plan.Operation.Version = plan.nextTalos()
+	}
 
 	if random.IntN(3) > 0 {
 		plan.Operation.Incident = kind.incident(random, plan)
@@ -163,6 +210,19 @@ func drawCutOff(random *rand.Rand) knob {
 	}
 }
 
+// drawResetFault has a reset end otherwise than asked.
+func drawResetFault(random *rand.Rand) knob {
+	fault := pick(random, emulator.ResetWipeFails, emulator.ResetPowersOff)
+	words := map[emulator.ResetFault]string{emulator.ResetWipeFails: "can't wipe its disk",
+		emulator.ResetPowersOff: "is off after a reset"}
+
+	return knob{
+		words: words[fault], class: poweredOff,
+		on:  func(f *emulator.Faults) { f.Reset = fault },
+		off: func(f *emulator.Faults) { f.Reset = emulator.ResetWorks },
+	}
+}
+
 // kind is that of a drawn operation.
 func (o Operation) kind() operationKind {
 	i := slices.IndexFunc(operationKinds, func(kind operationKind) bool { return kind.name == o.Kind })
@@ -176,6 +236,10 @@ func (o Operation) String() string {
 
 	if o.Node != "" {
 		text += " of " + o.Node
+	}
+
+	if o.Version != "" {
+		text += " to " + o.Version
 	}
 
 	if o.Cordoned != "" {

@@ -20,6 +20,8 @@ import (
 // endpointHost is the host part of a VIP's or balancer's address; the machines' are the lab's to give.
 const endpointHost = 10
 
+const clusterName = "chaos"
+
 // world is the machines of a plan and the files of its operators.
 type world struct {
 	plan *Plan
@@ -45,7 +47,8 @@ func newWorld(plan *Plan, folder string, scale float64) (*world, error) {
 
 	var err error
 
-	w.lab, err = emulator.NewLab(emulator.LabOptions{TimeScale: scale, Discovery: plan.Discovery, Watch: w.watch})
+	w.lab, err = emulator.NewLab(emulator.LabOptions{TimeScale: scale, Discovery: plan.Discovery, Watch: w.watch,
+		Workloads: plan.workloads()})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +66,7 @@ func (w *world) close() { w.lab.Close() } //nolint:errcheck // a lab always clos
 
 func (w *world) build() error {
 	options := clusterfiles.Options{
-		ClusterName: "chaos", CNI: constants.NoneCNI,
+		ClusterName: clusterName, CNI: constants.NoneCNI,
 		TalosVersion: w.plan.oldestTalos(), // a newer Talos takes the config too
 	}
 

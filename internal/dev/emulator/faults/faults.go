@@ -45,6 +45,9 @@ type Faults struct {
 	Forgets bool
 	// BootLoop makes every boot from disk end in another reboot.
 	BootLoop bool
+	// NewSystemFails makes the boots fail of a system that an upgrade wrote and that never came up whole, so that the
+	// machine goes back to the one before.
+	NewSystemFails bool
 	// MetaNotReady keeps the META volume from getting ready: an ApplyConfiguration waits for it, even when its caller has
 	// given up, and keeps others out.
 	MetaNotReady bool
@@ -69,13 +72,40 @@ type Faults struct {
 	// SnapshotEnd is after how many bytes a snapshot of etcd ends as if it were whole: a node whose disk can't be read
 	// says no more.
 	SnapshotEnd int
+	// Reset makes resets end otherwise than asked.
+	Reset ResetFault
 	// KubernetesDown keeps the control plane's kube-apiserver from starting.
 	KubernetesDown bool
 	// KubeletDown keeps kubelet from getting healthy.
 	KubeletDown bool
 
+	// Says are lines that the machine says besides, each once in a boot.
+	Says []Saying
+	// Diagnostics are what the machine finds by itself to be wrong with it.
+	Diagnostics []Diagnostic
+
 	// Calls are those that go wrong, one by one; the first that fits a call acts on it.
 	Calls []CallFault
+}
+
+// Saying is a line that a machine says.
+type Saying struct {
+	// Service is the one whose log has the line; without one the console has it.
+	Service string
+	// History puts the line into the history of the service instead, and so among the machine's events.
+	History bool
+	// Line is what is said.
+	Line string
+}
+
+// Diagnostic is something that a machine finds to be wrong with it.
+type Diagnostic struct {
+	// ID is the name of its kind, as in "address-overlap".
+	ID string
+	// Message is what it says.
+	Message string
+	// Details are the values that it is about.
+	Details []string
 }
 
 // Impostor is what answers on the API port in the place of Talos.
@@ -155,6 +185,19 @@ const (
 	// BootstrapEtcdStartFails is an etcd that stops and does not start again. Another Bootstrap works once the fault is
 	// gone.
 	BootstrapEtcdStartFails
+)
+
+// ResetFault is how a reset ends that goes wrong.
+type ResetFault int
+
+// Ends of a reset.
+const (
+	// ResetWorks is no fault.
+	ResetWorks ResetFault = iota
+	// ResetWipeFails is a partition that can't be opened: nothing is wiped, and the machine reboots as it was.
+	ResetWipeFails
+	// ResetPowersOff is a machine that is off after it was wiped, though it was to reboot.
+	ResetPowersOff
 )
 
 // CallFault makes a call go wrong.

@@ -158,7 +158,7 @@ func (c *Cluster) works(name string) bool {
 // settle ends the pods whose time has come, and places those that have no node that works. It reports whether anything
 // changed. Needs c.mu.
 func (c *Cluster) settle() bool {
-	now, changed := c.now(), false
+	now, changed := c.passed(), false
 
 	var replacements []podState
 
@@ -168,7 +168,7 @@ func (c *Cluster) settle() bool {
 		}
 
 		if pod.work.Kind == StatefulSet {
-			replacements = append(replacements, pod.successor(now, c.revision))
+			replacements = append(replacements, pod.successor(c.now(), c.revision))
 		}
 
 		changed = true
@@ -236,7 +236,7 @@ func (p podState) successor(now time.Time, revision uint64) podState {
 // evict ends pods, and has what owns them make others.
 func (c *Cluster) evict(which func(podState) bool) {
 	c.change(func(revision uint64) {
-		now := c.now()
+		now := c.passed()
 
 		for i := range c.pods {
 			pod := &c.pods[i]
@@ -251,7 +251,7 @@ func (c *Cluster) evict(which func(podState) bool) {
 			}
 
 			if pod.work.Kind == Deployment {
-				c.pods = append(c.pods, pod.successor(now, revision))
+				c.pods = append(c.pods, pod.successor(c.now(), revision))
 			}
 		}
 	})
@@ -262,5 +262,5 @@ func (s snapshot) isReady(pod podState) bool {
 	i := slices.IndexFunc(s.nodes, func(node nodeState) bool { return node.Name == pod.node })
 
 	return i >= 0 && s.nodes[i].alive && pod.phase() == corev1.PodRunning &&
-		!s.now.Before(pod.placed.Add(pod.work.Starting))
+		!s.passed.Before(pod.placed.Add(pod.work.Starting))
 }

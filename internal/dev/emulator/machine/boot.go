@@ -142,6 +142,7 @@ func (b *Boot) run() end {
 
 	b.Tasks.Go(b.api.serve)
 	b.Tasks.Go(b.syncTime)
+	b.Tasks.Go(b.sayWhatItIsToSay)
 	b.Tasks.Go(b.main)
 
 	if b.Release.UnattendedInstall {
@@ -228,7 +229,7 @@ func (p *phases) mountEphemeral(ctx context.Context) error {
 		return err
 	}
 
-	if !p.boot.Node.Faults().BootLoop {
+	if !p.failsToMount() {
 		p.boot.mu.Lock()
 		p.boot.cri.mounted = true
 		p.boot.mu.Unlock()
@@ -243,6 +244,13 @@ func (p *phases) mountEphemeral(ctx context.Context) error {
 	}
 
 	return errors.New("failed to wait for EPHEMERAL to be mounted: structure needs cleaning")
+}
+
+// failsToMount reports whether this is a boot that is to fail.
+func (p *phases) failsToMount() bool {
+	wrong := p.boot.Node.Faults()
+
+	return wrong.BootLoop || wrong.NewSystemFails && p.boot.Node.ReadDrive().fallback
 }
 
 // startEverything starts Kubernetes' services and waits until every service is up.
@@ -470,6 +478,11 @@ func (b *Boot) syncTime() {
 	}
 
 	synced := false
+
+	if b.Node.Faults().TimeUnsynced {
+		b.Log(`time query error {"component": "controller-runtime", "controller": "time.SyncController", ` +
+			`"server": "time.example", "error": "read udp: i/o timeout"}`)
+	}
 
 	for {
 		changed := b.Node.changed.Wait()

@@ -272,8 +272,8 @@ func (c *controlPlane) options() kubernetes.Options {
 
 	return kubernetes.Options{Version: version, CNI: cni(config), Now: c.boot.WallNow,
 		NoProxy: !proxy(config), NoDNS: !coreDNS(config),
-		Workloads: c.boot.Node.Lab.options.Workloads,
-		Changed:   c.boot.Node.Lab.changed.Raise,
+		Workloads: c.boot.Node.Lab.options.Workloads, Passed: c.boot.Node.Lab.clock.Now,
+		Changed: c.boot.Node.Lab.changed.Raise,
 	}
 }
 

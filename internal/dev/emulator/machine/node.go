@@ -69,8 +69,13 @@ type Drive struct {
 	Version, Previous string
 	// PreviousSchematic is that of the replaced system.
 	PreviousSchematic string
+	// fallback is set after an upgrade until the new system was once up and ready: if a boot fails before, the machine
+	// goes back to the replaced one.
+	fallback bool
 	// Staged is the installer image of an upgrade that the next boot is to do.
 	Staged string
+	// own are the volumes that have a partition of their own beside EPHEMERAL.
+	own []string
 	// registered reports whether kubelet has been in its Kubernetes cluster.
 	registered bool
 	// images are those that were pulled onto the disk.
@@ -171,6 +176,13 @@ func (n *Node) bootedRelease() (string, *release) {
 	}
 
 	return version, found
+}
+
+// TalosVersion is the Talos release that the machine boots.
+func (n *Node) TalosVersion() string {
+	version, _ := n.bootedRelease()
+
+	return version
 }
 
 // identityOf makes the node id that the STATE partition keeps.
@@ -439,11 +451,15 @@ func (n *Node) Cordon(cordoned bool) {
 	}
 }
 
-// Cordoned reports whether the machine's Kubernetes node takes no new pods.
-func (n *Node) Cordoned() bool {
+// Cordons are the nodes of the machine's Kubernetes that take no new pods, each with its annotations; nil while the
+// machine is not registered there.
+func (n *Node) Cordons() map[string]map[string]string {
 	k := n.kubelet()
+	if k == nil || k.cluster() == nil {
+		return nil
+	}
 
-	return k != nil && k.cordoned()
+	return k.cluster().Kubernetes.Cordons()
 }
 
 // kubelet is that of the running boot; nil for a machine that is off.

@@ -44,6 +44,8 @@ var sections = []struct {
 	{"`workloads[]`", "../kubernetes", reflect.TypeFor[kubernetes.Workload]()},
 	{"`timing`", "../machine", reflect.TypeFor[emulator.Timing]()},
 	{"`faults`", "../faults", reflect.TypeFor[emulator.Faults]()},
+	{"`faults.says[]`", "../faults", reflect.TypeFor[emulator.Saying]()},
+	{"`faults.diagnostics[]`", "../faults", reflect.TypeFor[emulator.Diagnostic]()},
 	{"`faults.calls[]`", "../faults", reflect.TypeFor[emulator.CallFault]()},
 	{"`events[]`", ".", reflect.TypeFor[scenario.Event]()},
 }
@@ -172,7 +174,7 @@ func TestEveryValueOfAChoiceHasAWord(t *testing.T) {
 
 	for _, choice := range []reflect.Type{
 		reflect.TypeFor[emulator.Impostor](), reflect.TypeFor[emulator.InstallFault](), reflect.TypeFor[emulator.Loss](),
-		reflect.TypeFor[emulator.BootstrapFault](),
+		reflect.TypeFor[emulator.BootstrapFault](), reflect.TypeFor[emulator.ResetFault](),
 		reflect.TypeFor[emulator.When](), reflect.TypeFor[emulator.Mishap](), reflect.TypeFor[emulator.EtcdData](),
 	} {
 		require.Len(t, scenario.Words(choice), values[choice.Name()], choice.Name())
