@@ -69,6 +69,8 @@ type world struct {
 	settings []string
 	// secrets must not be in any output.
 	secrets []string
+	// resets is set once nodes are meant to be reset.
+	resets bool
 	// others are machines of the lab that are not the inventory's.
 	others []string
 }
@@ -166,6 +168,7 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	"verify":          only(steps.Verify{}),
 	"bootstrap":       only(steps.Bootstrap{}),
 	"kubeconfig":      only(steps.Kubeconfig{}),
+	"reset":           only(steps.Reset{}),
 }
 
 func only(step steps.Step) func(*settings.Settings) []steps.Step {
