@@ -45,6 +45,9 @@ type Faults struct {
 	Forgets bool
 	// BootLoop makes every boot from disk end in another reboot.
 	BootLoop bool
+	// NewSystemFails makes the boots fail of a system that an upgrade wrote and that never came up whole, so that the
+	// machine goes back to the one before.
+	NewSystemFails bool
 	// MetaNotReady keeps the META volume from getting ready: an ApplyConfiguration waits for it, even when its caller has
 	// given up, and keeps others out.
 	MetaNotReady bool
