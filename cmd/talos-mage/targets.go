@@ -235,6 +235,18 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:      "etcd:removeMember",
+			Summary:   "takes a member out of etcd whose node is gone for good, by its id in hex, and its node out of Kubernetes.",
+			More:      "It is refused while that node answers at any known address, or if etcd would lose its quorum without it. mage etcd:members shows the ids.",
+			Arguments: []string{"id"},
+			Flags: []commandline.Flag{
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Etcd{}.RemoveMember(ctx, given.Argument("id"), given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "etcd:snapshot",
 			Summary: "copies etcd's data to a file, verifies it by its hash, and leaves nothing that is not whole.",
 			More:    "It is copied from a control plane that has a leader, or from the one that -node names, whatever state that is in. The file, for you alone, holds all Secrets: by default it is a new one in the folder snapshots, which git ignores.",
@@ -299,6 +311,21 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:      "replaceNode",
+			Summary:   "puts the machine that the files declare in the place of one that is gone for good, by the node's name.",
+			More:      "The former machine's member of etcd and its Kubernetes node go, once the new machine answers and etcd can do without the former one; then the new one gets its config, and joins as a voter. The new machine's MAC address has to be in the files. The former one is refused if it comes back.",
+			Arguments: []string{"node"},
+			Flags: []commandline.Flag{
+				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "discover", Kind: commandline.Switch},
+				{Name: "noWait", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.ReplaceNode(ctx, given.Argument("node"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("noWait"), given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "reset",
 			Summary: "wipes nodes and takes them back to maintenance mode: those that -node names, or with -cluster=<its name> all.",
 			More:    "It lists what is lost, and goes on once the name of the node or cluster was typed, or with -yes. Their config goes, and all that a life in the cluster left behind. -systemDisk wipes all of the disk that Talos is on, -disk other disks. Workers first, then control planes, one by one; a node that leaves a cluster must not cost etcd its quorum. A node in maintenance is skipped, so that it can be run again.",
@@ -349,6 +376,36 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.Talos(ctx, given.Text("node"), given.Text("parallel"), given.Text("applyMode"), given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("newSecrets"), given.Switch("noWait"), given.Switch("dryRun"), given.Switch("force"))
+			},
+		},
+		{
+			Name:    "upgrade",
+			Summary: "brings nodes to the Talos version and the schematic that the files declare, and stops at the first that does not come back whole.",
+			More:    "-cluster=<its name> is all of them, -node some: control planes first, one by one, then workers, -parallel of them at once (1 by default). Before the first control plane a snapshot of etcd is taken and verified. Each node pulls the image, is drained, installs and reboots; believed is what it runs then. Run again, it goes on with the rest. -dryRun shows the plan.",
+			Flags: []commandline.Flag{
+				{Name: "cluster", Kind: commandline.Text},
+				{Name: "node", Kind: commandline.Text},
+				{Name: "parallel", Kind: commandline.Text},
+				{Name: "allowDowngrade", Kind: commandline.Switch},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Upgrade(ctx, given.Text("cluster"), given.Text("node"), given.Text("parallel"), given.Switch("allowDowngrade"), given.Switch("yes"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:      "upgradeNode",
+			Summary:   "brings one node, by address or name, to the Talos version and the schematic that the files declare.",
+			More:      "It is upgrade for that node alone: with a snapshot first, if it is a control plane.",
+			Arguments: []string{"address"},
+			Flags: []commandline.Flag{
+				{Name: "allowDowngrade", Kind: commandline.Switch},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.UpgradeNode(ctx, given.Argument("address"), given.Switch("allowDowngrade"), given.Switch("yes"), given.Switch("dryRun"))
 			},
 		},
 		{

@@ -200,7 +200,7 @@ func (b *bootstrapper) warnOfUnknownMembers(survey observe.EtcdSurvey) {
 		ID:       diagnosis.UnknownMembers,
 		Severity: diagnosis.Warning,
 		Cause:    fmt.Sprintf("etcd has members that %s does not name: %s", b.Cluster.Source, text.List(unknown)),
-		Next:     "talosctl etcd members; remove the ones that are gone with talosctl etcd remove-member",
+		Next:     "mage etcd:members; remove the ones that are gone with mage etcd:removeMember",
 	})
 }
 
@@ -224,8 +224,7 @@ func (b *bootstrapper) notWhole(ctx context.Context, survey observe.EtcdSurvey,
 	if lone := survey.LoneData(); lone != nil && !b.observer.APIAnswers(ctx) {
 		problem.Cause += fmt.Sprintf("; only %s holds data, left from an earlier install or a broken bootstrap", lone.Name)
 		problem.Next = fmt.Sprintf("this may be the only copy of a cluster: snapshot or copy %s first; then %s, and mage "+
-			"bootstrap",
-			observe.EtcdDirectory, talosctl(lone, "reset --system-labels-to-wipe EPHEMERAL --reboot --graceful=false"))
+			"talos", observe.EtcdDirectory, command("reset", lone))
 	}
 
 	return problem

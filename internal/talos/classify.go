@@ -40,9 +40,17 @@ const (
 	OpReboot
 	// OpReset wipes the node.
 	OpReset
+	// OpRemoveMember takes a member out of etcd.
+	OpRemoveMember
+	// OpEtcdUpload sends a snapshot for a later bootstrap.
+	OpEtcdUpload
+	// OpPull has the node fetch an image.
+	OpPull
+	// OpUpgrade has the node install another release.
+	OpUpgrade
 )
 
-var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset}
+var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset, OpRemoveMember, OpUpgrade}
 
 // changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
 func (o Operation) changes() bool { return slices.Contains(changing, o) }
@@ -69,8 +77,16 @@ func (o Operation) verb() string {
 		return "get the kubeconfig from"
 	case OpReboot:
 		return "reboot"
+	case OpRemoveMember:
+		return "remove an etcd member through"
+	case OpEtcdUpload:
+		return "upload etcd's snapshot to"
 	case OpReset:
 		return "reset"
+	case OpPull:
+		return "pull an image on"
+	case OpUpgrade:
+		return "upgrade"
 	default:
 		return fmt.Sprintf("do operation %d on", int(o))
 	}
@@ -147,6 +163,7 @@ var connectionClasses = []struct {
 	{errRejected, Retry},
 	{errHungUp, Retry},
 	{errNoAnswer, Retry},
+	{errNoExitCode, UnknownOutcome},
 }
 
 // unlessSent is the class of a broken connection: of a call that changes the node and may have reached it, the outcome
@@ -176,7 +193,8 @@ func (r rule) matches(op Operation, code codes.Code, text string, insecure bool)
 var (
 	apply     = []Operation{OpApply, OpDryRun}
 	bootstrap = []Operation{OpBootstrap}
-	etcd      = []Operation{OpEtcd}
+	etcd      = []Operation{OpEtcd, OpRemoveMember}
+	pull      = []Operation{OpPull, OpUpgrade}
 )
 
 // rules are the answers of nodes, 1.12 to 1.14, that need more than the default; the first match counts.
@@ -219,6 +237,29 @@ var rules = []rule{
 	{ops: etcd, code: codes.Unknown, text: "etcdserver: request timed out", class: Retry},
 	{ops: etcd, code: codes.Unknown, text: "etcdserver: server stopped", class: Retry},
 	{ops: etcd, code: codes.Unknown, text: "context deadline exceeded", class: Retry},
+
+	// It has gone already.
+	{ops: []Operation{OpRemoveMember}, code: codes.NotFound, class: Done},
+	// etcd looks back over five seconds, in which a member may have come or gone.
+	{ops: []Operation{OpRemoveMember}, code: codes.Unknown, text: "etcdserver: unhealthy cluster", class: Retry},
+
+	// The volume that the upload goes to is not mounted yet.
+	{ops: []Operation{OpEtcdUpload}, code: codes.FailedPrecondition, class: Retry},
+
+	// An earlier upgrade, maybe ours, whose installer still runs.
+	{ops: []Operation{OpUpgrade}, code: codes.FailedPrecondition, text: installerBusy, class: Retry},
+	// A registry that is slow or busy, as the image factory is while it makes an image: the node itself pulls once. What
+	// it does not find is final.
+	{ops: pull, code: codes.DeadlineExceeded, text: pullFailed, class: Retry},
+	{ops: pull, code: codes.Unknown, text: "context deadline exceeded", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "i/o timeout", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "TLS handshake timeout", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "connection reset by peer", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "unexpected EOF", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "429 Too Many Requests", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "502 Bad Gateway", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "503 Service Unavailable", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "504 Gateway Time", class: Retry},
 
 	// The node's resources started afresh: list again, watch again.
 	{ops: []Operation{OpWatch}, code: codes.FailedPrecondition, class: Retry},

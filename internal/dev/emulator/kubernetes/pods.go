@@ -196,6 +196,10 @@ func (s snapshot) listDaemonSets() []item {
 	}
 
 	for _, one := range s.daemonSets() {
+		if one.Orphaned {
+			continue
+		}
+
 		set := &appsv1.DaemonSet{
 			TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
 			ObjectMeta: meta(one.Name, one.Namespace, s.created, revision, stableUID("DaemonSet", one.Name)),

@@ -69,8 +69,13 @@ type Drive struct {
 	Version, Previous string
 	// PreviousSchematic is that of the replaced system.
 	PreviousSchematic string
+	// fallback is set after an upgrade until the new system was once up and ready: if a boot fails before, the machine
+	// goes back to the replaced one.
+	fallback bool
 	// Staged is the installer image of an upgrade that the next boot is to do.
 	Staged string
+	// own are the volumes that have a partition of their own beside EPHEMERAL.
+	own []string
 	// registered reports whether kubelet has been in its Kubernetes cluster.
 	registered bool
 	// images are those that were pulled onto the disk.
@@ -171,6 +176,13 @@ func (n *Node) bootedRelease() (string, *release) {
 	}
 
 	return version, found
+}
+
+// TalosVersion is the Talos release that the machine boots.
+func (n *Node) TalosVersion() string {
+	version, _ := n.bootedRelease()
+
+	return version
 }
 
 // identityOf makes the node id that the STATE partition keeps.
@@ -422,17 +434,40 @@ func (n *Node) Ready() bool {
 
 // Registered reports whether the machine has registered itself in Kubernetes in its running boot.
 func (n *Node) Registered() bool {
-	n.mu.Lock()
-	b := n.boot
-	n.mu.Unlock()
-
-	if b == nil {
+	k := n.kubelet()
+	if k == nil {
 		return false
 	}
 
-	known, _ := b.Kubelet.nodeReady()
+	known, _ := k.nodeReady()
 
 	return known
+}
+
+// Cordon is an administrator who keeps new pods off the machine's Kubernetes node, or lets them on it again.
+func (n *Node) Cordon(cordoned bool) {
+	if k := n.kubelet(); k != nil {
+		k.cordon(cordoned)
+	}
+}
+
+// Cordoned reports whether the machine's Kubernetes node takes no new pods.
+func (n *Node) Cordoned() bool {
+	k := n.kubelet()
+
+	return k != nil && k.cordoned()
+}
+
+// kubelet is that of the running boot; nil for a machine that is off.
+func (n *Node) kubelet() *kubelet {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.boot == nil {
+		return nil
+	}
+
+	return &n.boot.Kubelet
 }
 
 // Impostor is what listens on the API port in Talos' place right now.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/scenario"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -40,6 +41,7 @@ var sections = []struct {
 	{"`nodes.<name>.disks[]`", "../machine", reflect.TypeFor[emulator.Disk]()},
 	{"`nodes.<name>.disks[].volumes[]`", "../machine", reflect.TypeFor[emulator.Volume]()},
 	{"`nodes.<name>.extensions[]`", "../machine", reflect.TypeFor[emulator.Extension]()},
+	{"`workloads[]`", "../kubernetes", reflect.TypeFor[kubernetes.Workload]()},
 	{"`timing`", "../machine", reflect.TypeFor[emulator.Timing]()},
 	{"`faults`", "../faults", reflect.TypeFor[emulator.Faults]()},
 	{"`faults.calls[]`", "../faults", reflect.TypeFor[emulator.CallFault]()},
@@ -170,7 +172,7 @@ func TestEveryValueOfAChoiceHasAWord(t *testing.T) {
 
 	for _, choice := range []reflect.Type{
 		reflect.TypeFor[emulator.Impostor](), reflect.TypeFor[emulator.InstallFault](), reflect.TypeFor[emulator.Loss](),
-		reflect.TypeFor[emulator.BootstrapFault](),
+		reflect.TypeFor[emulator.BootstrapFault](), reflect.TypeFor[emulator.ResetFault](),
 		reflect.TypeFor[emulator.When](), reflect.TypeFor[emulator.Mishap](), reflect.TypeFor[emulator.EtcdData](),
 	} {
 		require.Len(t, scenario.Words(choice), values[choice.Name()], choice.Name())
