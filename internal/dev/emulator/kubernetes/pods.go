@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,18 +83,16 @@ func (s snapshot) listPods() []item {
 
 	for _, node := range s.nodes {
 		for _, set := range s.daemonSets() {
-			pod := s.hostPod(set.name+"-"+suffix(node.Name), set.app, node)
+			pod := s.hostPod(set.name+"-"+suffix(node.Name), set.app, set.image, node)
+			pod.ResourceVersion = strconv.FormatUint(max(node.revision, set.revision), 10)
 			pod.OwnerReferences = owner(appsv1.SchemeGroupVersion.String(), "DaemonSet", set.name)
 			items = append(items, s.podItem(pod, true))
 		}
 
-		if !node.ControlPlane {
-			continue
-		}
-
-		for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-			pod := s.hostPod(component+"-"+node.Name, component, node)
-			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: string(pod.UID)}
+		for _, running := range node.StaticPods {
+			pod := s.hostPod(running.Name+"-"+node.Name, running.Name, running.Image, node)
+			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: string(pod.UID),
+				constants.AnnotationStaticPodConfigVersion: running.ConfigVersion}
 			pod.OwnerReferences = owner("v1", "Node", node.Name)
 			items = append(items, s.podItem(pod, true))
 		}
@@ -110,8 +109,8 @@ func owner(apiVersion, kind, name string) []metav1.OwnerReference {
 }
 
 // hostPod is a pod on its node's own network: it runs without a CNI. It stops being ready with its node.
-func (s snapshot) hostPod(name, app string, node nodeState) *corev1.Pod {
-	pod := s.pod(name, app, node.created, node.revision)
+func (s snapshot) hostPod(name, app, image string, node nodeState) *corev1.Pod {
+	pod := s.pod(name, app, image, node.created, node.revision)
 	pod.Spec.NodeName = node.Name
 	pod.Spec.HostNetwork = true
 	pod.Status.PodIP = node.Address.String()
@@ -127,7 +126,7 @@ func (s snapshot) hostPod(name, app string, node nodeState) *corev1.Pod {
 }
 
 func (s snapshot) dnsPod(n int, placed dnsPod) item {
-	pod := s.pod(placed.name(n), "kube-dns", s.created, max(1, placed.revision))
+	pod := s.pod(placed.name(n), "kube-dns", s.dnsImage(), s.created, max(1, placed.revision))
 	pod.OwnerReferences = owner(appsv1.SchemeGroupVersion.String(), "ReplicaSet", "coredns")
 
 	i := slices.IndexFunc(s.nodes, func(node nodeState) bool { return node.Name == placed.node })
@@ -150,12 +149,11 @@ func (s snapshot) dnsPod(n int, placed dnsPod) item {
 	return s.podItem(pod, true)
 }
 
-func (s snapshot) pod(name, app string, created time.Time, revision uint64) *corev1.Pod {
+func (s snapshot) pod(name, app, image string, created time.Time, revision uint64) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: meta(name, kubeSystem, created, revision, stableUID("pod", name)),
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: app,
-			Image: "registry.example/" + app + ":" + s.version}}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: app, Image: image}}},
 	}
 
 	pod.Labels = map[string]string{"k8s-app": app}
@@ -189,24 +187,45 @@ func (s snapshot) podItem(pod *corev1.Pod, running bool) item {
 	}
 }
 
-// workload is something that owns pods.
-type workload struct{ name, app string }
+// workload is something that owns pods with one container.
+type workload struct {
+	name, app, image string
+	revision         uint64
+}
 
-// daemonSets are those of a fresh cluster.
+// daemonSets are those that run a pod on every node.
 func (s snapshot) daemonSets() []workload {
 	var sets []workload
 
-	if s.cni == "flannel" {
-		sets = append(sets, workload{"kube-flannel", "flannel"})
-	}
+	for _, stored := range s.ofKind(appsGroup, "DaemonSet") {
+		var set appsv1.DaemonSet
 
-	if s.proxy {
-		sets = append(sets, workload{"kube-proxy", "kube-proxy"})
+		stored.into(&set)
+
+		for _, container := range set.Spec.Template.Spec.Containers {
+			sets = append(sets, workload{stored.key.name, container.Name, container.Image, stored.revision})
+		}
 	}
 
 	return sets
 }
 
+// dnsImage is what the CoreDNS pods run.
+func (s snapshot) dnsImage() string {
+	for _, stored := range s.ofKind(appsGroup, "Deployment") {
+		var deployment appsv1.Deployment
+
+		stored.into(&deployment)
+
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			return container.Image
+		}
+	}
+
+	return ""
+}
+
+// listDaemonSets shows each as rolled out at once.
 func (s snapshot) listDaemonSets() []item {
 	var items []item
 
@@ -220,28 +239,36 @@ func (s snapshot) listDaemonSets() []item {
 		}
 	}
 
-	for _, one := range s.daemonSets() {
-		set := &appsv1.DaemonSet{
-			TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
-			ObjectMeta: meta(one.name, kubeSystem, s.created, revision, stableUID("DaemonSet", one.name)),
-			Status: appsv1.DaemonSetStatus{
-				DesiredNumberScheduled: int32(wanted), CurrentNumberScheduled: int32(wanted), UpdatedNumberScheduled: int32(wanted), //nolint:gosec // a few
-				NumberReady: int32(ready), NumberAvailable: int32(ready), NumberUnavailable: int32(wanted - ready), //nolint:gosec // a few
-			},
+	for _, stored := range s.ofKind(appsGroup, "DaemonSet") {
+		set := &appsv1.DaemonSet{}
+		stored.into(set)
+
+		set.TypeMeta = metav1.TypeMeta{APIVersion: appsGroup, Kind: "DaemonSet"}
+		set.ResourceVersion = later(set.ResourceVersion, max(revision, stored.revision))
+		set.Status = appsv1.DaemonSetStatus{
+			ObservedGeneration:     stored.generation,
+			DesiredNumberScheduled: int32(wanted), CurrentNumberScheduled: int32(wanted), UpdatedNumberScheduled: int32(wanted), //nolint:gosec // a few
+			NumberReady: int32(ready), NumberAvailable: int32(ready), NumberUnavailable: int32(wanted - ready), //nolint:gosec // a few
 		}
 
-		set.Labels = map[string]string{"k8s-app": one.app}
 		items = append(items, item{object: set,
-			cells: []any{one.name, wanted, wanted, ready, wanted, ready, none, s.age(s.created)}})
+			cells: []any{set.Name, wanted, wanted, ready, wanted, ready, none, s.age(stored.created)}})
 	}
 
 	return items
 }
 
-func (s snapshot) listDeployments() []item {
-	if len(s.dns) == 0 {
-		return nil
+// later is the version of an object that exists, after what is derived from others has changed.
+func later(version string, revision uint64) string {
+	if version == "" {
+		return ""
 	}
+
+	return strconv.FormatUint(revision, 10)
+}
+
+func (s snapshot) listDeployments() []item {
+	var items []item
 
 	wanted, ready, revision := int32(dnsReplicas), int32(0), uint64(1)
 
@@ -253,21 +280,33 @@ func (s snapshot) listDeployments() []item {
 		}
 	}
 
-	deployment := &appsv1.Deployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
-		ObjectMeta: meta("coredns", kubeSystem, s.created, revision, stableUID("Deployment", "coredns")),
-		Spec:       appsv1.DeploymentSpec{Replicas: &wanted},
-		Status: appsv1.DeploymentStatus{
-			Replicas: wanted, UpdatedReplicas: wanted, ReadyReplicas: ready, AvailableReplicas: ready,
+	for _, stored := range s.ofKind(appsGroup, "Deployment") {
+		deployment := &appsv1.Deployment{}
+		stored.into(deployment)
+
+		deployment.TypeMeta = metav1.TypeMeta{APIVersion: appsGroup, Kind: "Deployment"}
+		deployment.ResourceVersion = later(deployment.ResourceVersion, max(revision, stored.revision))
+		deployment.Status = appsv1.DeploymentStatus{
+			ObservedGeneration: stored.generation,
+			Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: ready, AvailableReplicas: ready,
 			UnavailableReplicas: wanted - ready,
-		},
+			Conditions:          []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: available(ready)}},
+		}
+
+		items = append(items, item{
+			object: deployment,
+			cells: []any{deployment.Name, strconv.Itoa(int(ready)) + "/" + strconv.Itoa(dnsReplicas), dnsReplicas, int(ready),
+				s.age(stored.created)},
+		})
 	}
 
-	deployment.Labels = map[string]string{"k8s-app": "kube-dns"}
+	return items
+}
 
-	return []item{{
-		object: deployment,
-		cells: []any{"coredns", strconv.Itoa(int(ready)) + "/" + strconv.Itoa(dnsReplicas), dnsReplicas, int(ready),
-			s.age(s.created)},
-	}}
+func available(ready int32) corev1.ConditionStatus {
+	if ready > 0 {
+		return corev1.ConditionTrue
+	}
+
+	return corev1.ConditionFalse
 }
