@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	program := commandline.Program{Name: invocation.Called(), Targets: allTargets()}
+	program := commandline.Program{Name: invocation.Called(), Targets: allTargets(), Terminal: invocation.Terminal()}
 	code := program.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)
 
 	os.Exit(code) //nolint:forbidigo // it is what all else hands its code to

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/commandline"
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
 
@@ -126,4 +128,49 @@ func flagsIn(page string) []string {
 	}
 
 	return found
+}
+
+// A target that may lose data takes -yes, and one that takes -cluster has no object by itself. None of a command line's
+// targets runs if one of them was not told what it is for, or nobody can agree.
+func TestNothingRunsIfALossWasNotAskedFor(t *testing.T) {
+	t.Parallel()
+
+	refused := func(terminal bool, words ...string) string {
+		var out, errs bytes.Buffer
+
+		program := commandline.Program{Name: "talos-mage", Targets: allTargets(), Terminal: terminal}
+		for i := range program.Targets {
+			program.Targets[i].Run = func(context.Context, commandline.Values) error {
+				t.Error("it ran")
+
+				return nil
+			}
+		}
+
+		require.Equal(t, int(diagnosis.ExitBadInput), program.Main(t.Context(), words, &out, &errs), words)
+		require.Empty(t, out.String())
+
+		return errs.String()
+	}
+
+	for _, target := range allTargets() {
+		takes := func(name string) bool {
+			return slices.ContainsFunc(target.Flags, func(flag commandline.Flag) bool { return flag.Name == name })
+		}
+
+		words := append([]string{"talos", target.Name}, target.Arguments...)
+
+		if takes("cluster") {
+			require.Contains(t, refused(true, append(words, "-yes")...), "TM190", target.Name)
+			require.Contains(t, refused(true, append(words, "-yes", "-node=")...), "TM190", target.Name)
+			require.Contains(t, refused(true, append(words, "-yes", "-node=cp1", "-cluster=lab")...), "TM190", target.Name)
+
+			words = append(words, "-node=cp1")
+		}
+
+		if takes("yes") {
+			require.Contains(t, refused(false, words...), "TM191", target.Name)
+			require.Contains(t, refused(false, append(words, "-yes=false", "status")...), "TM191", target.Name)
+		}
+	}
 }

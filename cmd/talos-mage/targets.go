@@ -161,6 +161,19 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "diagnose",
+			Summary: "says why nodes are stuck: the likely causes of each, best first, with what points to them.",
+			More:    "It looks once at every node, in whatever state that is, with or without a talosconfig, and changes nothing. -discover looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "format", Kind: commandline.Text},
+				{Name: "discover", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Diagnose(ctx, given.Text("node"), given.Text("format"), given.Switch("discover"))
+			},
+		},
+		{
 			Name:    "discover",
 			Summary: "finds the machines of some networks that answer as Talos does, and shows what each tells of itself.",
 			More:    "-cidr names the networks; without it, it is those of the inventory's addresses. -wide asks public ones and large ones too. -matchByCount matches what nothing tells of by order, if the numbers are equal. -format is table or json. -save keeps where the nodes' machines are. docs/discover.md says more.",
@@ -275,6 +288,23 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "reset",
+			Summary: "wipes nodes and takes them back to maintenance mode: those that -node names, or with -cluster=<its name> all.",
+			More:    "It lists what is lost, and goes on once the name of the node or cluster was typed, or with -yes. Their config goes, and all that a life in the cluster left behind. -systemDisk wipes all of the disk that Talos is on, -disk other disks. Workers first, then control planes, one by one; a node that leaves a cluster must not cost etcd its quorum. A node in maintenance is skipped, so that it can be run again.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "cluster", Kind: commandline.Text},
+				{Name: "disk", Kind: commandline.Text},
+				{Name: "systemDisk", Kind: commandline.Switch},
+				{Name: "discover", Kind: commandline.Switch},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Reset(ctx, given.Text("node"), given.Text("cluster"), given.Text("disk"), given.Switch("systemDisk"), given.Switch("discover"), given.Switch("yes"), given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "status",
 			Summary: "shows every node's state, stage, version, config and etcd at once, and the next command.",
 			More:    "It works at every stage.",
@@ -308,6 +338,18 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.Talos(ctx, given.Text("node"), given.Text("parallel"), given.Text("applyMode"), given.Text("bootstrapNode"), given.Text("assumeEmpty"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("update"), given.Switch("reboot"), given.Switch("allowAmbiguousDisk"), given.Switch("newSecrets"), given.Switch("noWait"), given.Switch("dryRun"), given.Switch("force"))
+			},
+		},
+		{
+			Name:    "upgradeK8s",
+			Summary: "brings Kubernetes to the version that talenv.yaml or the profile declares, on every node, with talosctl.",
+			More:    "The way there, the nodes' Talos, deprecated APIs in use and talosctl's own version are looked at first, and a dry run is shown. Run again, it goes on where it stopped. docs/targets.md says more.",
+			Flags: []commandline.Flag{
+				{Name: "skipChecks", Kind: commandline.Text},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.UpgradeK8s(ctx, given.Text("skipChecks"), given.Switch("dryRun"))
 			},
 		},
 		{

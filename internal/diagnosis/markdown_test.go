@@ -88,8 +88,8 @@ func ExitCodes() []ExitMeaning {
 		{ExitBadInput, "bad input: decided by settings and files alone, whichever step finds it"},
 		{ExitPreflight, "preflight found a node or a cluster that can't proceed (it needed a node's answer), or another " +
 			"run holds the lock"},
-		{ExitApply, "apply failed on at least one node"},
-		{ExitVerify, "verify: a node is stuck, or its install failed"},
+		{ExitApply, "apply, or a reset, failed on at least one node"},
+		{ExitVerify, "verify: a node is stuck, or its install failed; diagnose: something is found wrong"},
 		{ExitBootstrap, "bootstrap or etcd failed, or bootstrap was refused"},
 		{ExitKubernetes, "the Kubernetes API or the cluster's health did not come up"},
 		{ExitDryRun, "dry run: changes would be made"},

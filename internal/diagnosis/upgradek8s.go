@@ -38,8 +38,8 @@ var upgradeK8sEntries = []Entry{
 		ID: DeprecatedAPIsUsed, Title: "Deprecated APIs are in use", Severity: Warning,
 		Cause: "Since the API servers started, somebody has asked them for an API that a later release of Kubernetes does " +
 			"not serve: a controller, a chart, or a person. If the version to upgrade to no longer has it, nothing is begun.",
-		Remedy: "Find who uses it (the audit log names the user agent), and move it to the newer API. What no longer uses it " +
-			"is still counted until the API servers restart. -skipChecks with the id upgrades all the same.",
+		Remedy: "Find who uses it (the audit log names the user agent), and move it to the newer API. What no longer uses " +
+			"it is still counted until the API servers restart. -skipChecks with the id upgrades all the same.",
 		Source: "https://kubernetes.io/docs/reference/using-api/deprecation-guide/",
 	},
 	{
@@ -60,8 +60,8 @@ var upgradeK8sEntries = []Entry{
 	{
 		ID: K8sUpgradeNotSeen, Title: "A component does not run the version after the upgrade", Severity: Failure,
 		Exit: ExitKubernetes,
-		Cause: "talosctl ended well, but Kubernetes shows another version of a component, or it is not ready: an image that " +
-			"can't be pulled, a kubelet that does not come back, or somebody who changes it back.",
+		Cause: "talosctl ended well, but Kubernetes shows another version of a component, or it is not ready: an image " +
+			"that can't be pulled, a kubelet that does not come back, or somebody who changes it back.",
 		Remedy: "Look at the component on that node, and run it again.",
 		Source: sourceOurs,
 	},

@@ -251,29 +251,27 @@ func TestServesCA(t *testing.T) {
 	t.Cleanup(plain.Close)
 
 	for _, test := range []struct {
-		name     string
-		address  string
-		ca       []byte
-		answered bool
-		ours     bool
+		name    string
+		address string
+		ca      []byte
+		want    kube.Server
 	}{
-		{name: "ours", address: api.address, ca: api.ca.Crt, answered: true, ours: true},
+		{name: "ours", address: api.address, ca: api.ca.Crt, want: kube.OwnServer},
 		{name: "ours, after a CA rotation", address: api.address,
-			ca: append(append([]byte{}, foreign.ca.Crt...), api.ca.Crt...), answered: true, ours: true},
-		{name: "ours, expired", address: expired.address, ca: expired.ca.Crt, answered: true, ours: true},
-		{name: "another cluster's", address: foreign.address, ca: api.ca.Crt, answered: true},
-		{name: "no CA given", address: api.address, answered: true},
-		{name: "no TLS", address: plain.Listener.Addr().String(), ca: api.ca.Crt, answered: true},
-		{name: "refused", address: closedPort(t), ca: api.ca.Crt},
-		{name: "unresolved", address: "vip.invalid:6443", ca: api.ca.Crt},
+			ca: append(append([]byte{}, foreign.ca.Crt...), api.ca.Crt...), want: kube.OwnServer},
+		{name: "ours, expired", address: expired.address, ca: expired.ca.Crt, want: kube.OwnServer},
+		{name: "another cluster's", address: foreign.address, ca: api.ca.Crt, want: kube.OtherServer},
+		{name: "no CA given", address: api.address, want: kube.OtherServer},
+		{name: "no TLS", address: plain.Listener.Addr().String(), ca: api.ca.Crt, want: kube.NotTLS},
+		{name: "refused", address: closedPort(t), ca: api.ca.Crt, want: kube.NoServer},
+		{name: "unresolved", address: "vip.invalid:6443", ca: api.ca.Crt, want: kube.NoServer},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 
-			answered, ours, err := kube.ServesCA(t.Context(), test.address, test.ca)
+			server, err := kube.ServesCA(t.Context(), test.address, test.ca)
 			require.NoError(t, err)
-			require.Equal(t, test.answered, answered)
-			require.Equal(t, test.ours, ours)
+			require.Equal(t, test.want, server)
 		})
 	}
 }
@@ -281,29 +279,27 @@ func TestServesCA(t *testing.T) {
 func TestServesCAEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 
-	// It accepts the connection, so something answers; it never says what.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 
-	answered, ours, err := kube.ServesCA(ctx, silent(t), nil)
+	server, err := kube.ServesCA(ctx, silent(t), nil)
 	require.NoError(t, err)
-	require.True(t, answered)
-	require.False(t, ours)
+	require.Equal(t, kube.MuteServer, server)
 
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
 
-	_, _, err = kube.ServesCA(ctx, silent(t), nil)
+	_, err = kube.ServesCA(ctx, silent(t), nil)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestServesCARefusesBrokenArguments(t *testing.T) {
 	t.Parallel()
 
-	_, _, err := kube.ServesCA(t.Context(), "192.0.2.10", nil)
+	_, err := kube.ServesCA(t.Context(), "192.0.2.10", nil)
 	require.ErrorContains(t, err, "read address")
 
-	_, _, err = kube.ServesCA(t.Context(), "192.0.2.10:6443",
+	_, err = kube.ServesCA(t.Context(), "192.0.2.10:6443",
 		[]byte("-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n"))
 	require.ErrorContains(t, err, "parse CA certificate")
 }

@@ -10,39 +10,66 @@ import (
 	"net"
 )
 
-// ServesCA tells who is behind an address ("192.0.2.10:6443"): answered, whether anything accepts a connection there;
-// ours, whether it then proves in a TLS handshake to hold a certificate that one of the PEM certificates signed.
-// Without certificates nothing is ours.
+// Server is what is behind an address.
+type Server int
+
+// Servers, the more like a cluster's own API the later.
+const (
+	// NoServer accepts no connection.
+	NoServer Server = iota
+	// NotTLS accepts connections and hangs up, or speaks something else, as a balancer does with nothing behind it.
+	NotTLS
+	// MuteServer accepts connections, and says nothing in time.
+	MuteServer
+	// OtherServer shows a certificate of another authority.
+	OtherServer
+	// OwnServer shows one that an authority asked for has signed.
+	OwnServer
+)
+
+// ServesCA tells who is behind an address ("192.0.2.10:6443"), by the certificate that it shows in a TLS handshake and
+// proves to hold. Without PEM certificates of authorities nothing is the cluster's own.
 //
 // Neither the certificate's names nor its dates matter: the question is whose API it is, not whether it is in order.
-// The context bounds the call, and nothing that answers before its deadline is an answer of no. The error is about the
-// arguments and the context alone: certificates that can't be read, an address without a port, a cancelled context.
-func ServesCA(ctx context.Context, address string, caPEM []byte) (answered, ours bool, err error) {
+// The context bounds the call. The error is about the arguments and the context alone: certificates that can't be read,
+// an address without a port, a cancelled context.
+func ServesCA(ctx context.Context, address string, caPEM []byte) (Server, error) {
 	authorities, err := parseCertificates(caPEM)
 	if err != nil {
-		return false, false, err
+		return NoServer, err
 	}
 
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return false, false, fmt.Errorf("read address: %w", err)
+		return NoServer, fmt.Errorf("read address: %w", err)
 	}
 
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return false, false, cancellation(ctx)
+		return NoServer, cancellation(ctx)
 	}
 
 	// Nothing was written that could get lost.
 	defer func() { _ = conn.Close() }()
 
 	client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is verified below, against one CA and nothing else
-	if client.HandshakeContext(ctx) != nil {
-		return true, false, cancellation(ctx)
+	if err := client.HandshakeContext(ctx); err != nil {
+		return unproven(ctx), cancellation(ctx)
 	}
 
-	leaf := client.ConnectionState().PeerCertificates[0]
+	if signedBy(client.ConnectionState().PeerCertificates[0], authorities) {
+		return OwnServer, nil
+	}
 
-	return true, signedBy(leaf, authorities), nil
+	return OtherServer, nil
+}
+
+// unproven is a server with which no handshake came about.
+func unproven(ctx context.Context) Server {
+	if ctx.Err() != nil {
+		return MuteServer
+	}
+
+	return NotTLS
 }
 
 // cancellation is the error of a caller who lost interest; a deadline that passed is none.

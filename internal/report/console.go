@@ -65,6 +65,7 @@ type Console struct {
 	signs sync.WaitGroup
 
 	// The rest is only used by Handle and Close, which come one at a time.
+	step     string
 	nodes    []string // of the step, in order
 	order    []string // of all steps, in order
 	findings []diagnosis.Finding
@@ -194,8 +195,14 @@ func (c *Console) start(step string, nodes []string) {
 
 	c.still.clear()
 
+	c.step = step
+	c.goLive()
+}
+
+// goLive shows live lines for the step, where they can be shown.
+func (c *Console) goLive() {
 	if terminal := c.liveTerminal(); terminal != nil {
-		c.live = newLiveLines(terminal, step, nodes, c.options.Now)
+		c.live = newLiveLines(terminal, c.step, c.nodes, c.options.Now)
 	}
 }
 

@@ -188,6 +188,10 @@ func (a *applier) waitAndServeOnce(ctx context.Context, node *inventory.Node) ou
 	})
 	switch {
 	case problem != nil:
+		if a.late {
+			a.unsigned(node, problem)
+		}
+
 		return outcome{node: node, status: report.Failed, address: seen.Address, problem: problem}
 	case seen.Silent():
 		a.observer.Note(node, func(facts *observe.Facts) { facts.Joining = true })

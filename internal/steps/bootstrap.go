@@ -218,7 +218,7 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) 
 				"fix that first, then mage talos")
 		case node.Silent() && !b.assumedEmpty(node.Node) && b.silence(node).Left(node.Asked) <= 0:
 			return b.silentProblem(survey, node)
-		case node.Silent() && b.observer.APIAnswers(ctx):
+		case node.Silent() && b.assumedEmpty(node.Node) && b.observer.APIAnswers(ctx):
 			return b.problem(node.Observation, diagnosis.AssumeEmptyRefused,
 				fmt.Sprintf("it can't be assumed empty: a Kubernetes API answers at %s, so an etcd exists somewhere",
 					b.Cluster.Endpoint.Host),

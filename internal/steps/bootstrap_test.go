@@ -530,12 +530,30 @@ func TestASilentControlPlane(t *testing.T) {
 	}
 }
 
+// A balancer accepts connections before there is anything behind it.
+func TestABalancerWithNothingBehindItIsNoKubernetesAPI(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0)
+	l.installed(t)
+	l.Node("cp3").PowerOff()
+	require.NoError(t, l.Lab.Balance(l.VIP, []uint16{emulator.KubernetesPort}, l.Node("cp1"), l.Node("cp2")))
+
+	problem := l.session(t).fails(t, diagnosis.ExitBootstrap, diagnosis.BootstrapBlocked, steps.Bootstrap{})
+	require.Contains(t, problem.Next, "-assumeEmpty=cp3")
+
+	problem = l.session(t, "-assumeEmpty=cp3").fails(t, diagnosis.ExitBootstrap, diagnosis.EtcdIncomplete,
+		steps.Bootstrap{})
+	require.Contains(t, problem.Cause, "etcd works with 2 of 3")
+}
+
 func TestAControlPlaneThatIsSilentForAMomentIsAskedAgain(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t, 2, 0)
 	l.installed(t)
 	l.Node("cp2").Refuse(true)
+	require.NoError(t, l.Lab.Balance(l.VIP, []uint16{emulator.KubernetesPort}, l.Node("cp1"), l.Node("cp2")))
 
 	var later sync.WaitGroup
 

@@ -182,19 +182,29 @@ func (w *work) registrationProblem(ctx context.Context, access *observe.Kubernet
 
 	switch {
 	case seen.Err != nil:
-		problem = diagnosis.NewProblem(diagnosis.APINotReady, fmt.Sprintf("Kubernetes did not list its nodes for %s: %s",
-			waited, kube.Explain(seen.Err)), command("status", nil)).From(seen.Err)
+		problem = diagnosis.NewProblem(diagnosis.APINotReady, fmt.Sprintf("Kubernetes did not list its nodes%s: %s",
+			lasting(" for ", waited), kube.Explain(seen.Err)), command("status", nil)).From(seen.Err)
 		w.blameEndpoint(ctx, access, problem)
 	case len(seen.Missing) > 0:
 		problem = diagnosis.NewProblem(diagnosis.NotRegistered,
-			fmt.Sprintf("not registered in Kubernetes after %s: %s", waited, text.List(seen.Missing)),
+			fmt.Sprintf("not registered in Kubernetes%s: %s", lasting(" after ", waited), text.List(seen.Missing)),
 			"talosctl -n <node> -e <control plane> logs kubelet; then mage verify")
 	default:
 		first := seen.NotReady[0]
 		problem = diagnosis.NewProblem(diagnosis.NodesNotReady,
-			fmt.Sprintf("not Ready after %s: %s (%s)", waited, text.List(kubeNames(seen.NotReady)), first.Reason),
+			fmt.Sprintf("not Ready%s: %s (%s)", lasting(" after ", waited), text.List(kubeNames(seen.NotReady)),
+				first.Reason),
 			"kubectl describe node "+first.Name)
 	}
 
 	return problem.In(w.step.Name())
+}
+
+// lasting is how long something was waited for; nothing where nobody waited.
+func lasting(word string, waited time.Duration) string {
+	if waited == 0 {
+		return ""
+	}
+
+	return word + waited.String()
 }

@@ -43,9 +43,9 @@ func Located(steps ...Step) func(*settings.Settings) []Step {
 }
 
 // errMissing is a search that did not find every node's machine.
-var errMissing = errors.New("not every node's machine was found")
+var errMissing = errors.New("not every node's machine was found and read")
 
-// Run searches until every node's machine is found, as often as preflight asks a silent node.
+// Run searches until every node's machine is found and read, as often as preflight asks a silent node.
 func (s Locate) Run(ctx context.Context, run *Run) error {
 	work := begin(run, s)
 	tries := run.Settings.ReachabilityRetries
@@ -68,7 +68,7 @@ func (s Locate) Run(ctx context.Context, run *Run) error {
 		}
 
 		matched = work.assign(found.Machines, options)
-		if len(matched.Missing) > 0 {
+		if len(matched.Missing) > 0 || slices.ContainsFunc(matched.Ambiguous, unread) {
 			return errMissing
 		}
 
@@ -79,6 +79,11 @@ func (s Locate) Run(ctx context.Context, run *Run) error {
 	}
 
 	return work.take(matched)
+}
+
+// unread reports whether a conflict may be over once its machines tell all that they are.
+func unread(conflict match.Conflict) bool {
+	return slices.ContainsFunc(conflict.Machines, func(machine discover.Machine) bool { return machine.Err != nil })
 }
 
 // byLease is how a machine is matched that was found to be a node's before.

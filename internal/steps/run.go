@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/base/secrettext"
+	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
@@ -33,6 +35,8 @@ type Run struct {
 	Clock  clock.Clock
 	Report *report.Recorder
 	Log    zerolog.Logger
+	// Ask has a person answer a question; nil where there is none.
+	Ask func(ctx context.Context, question string) (answer string, err error)
 	// NewSecrets makes the secrets of a cluster that is born with a Talos release.
 	NewSecrets func(talosVersion string) (*secrets.Bundle, error)
 	// Outdated is set once the run found machine configs that no longer fit what is declared, and left them alone.
@@ -107,7 +111,20 @@ func (r *Run) checkNames() error {
 		}
 	}
 
-	return nil
+	return r.checkCluster()
+}
+
+// checkCluster refuses a command that is for all nodes of another cluster.
+func (r *Run) checkCluster() error {
+	asked := r.Settings.OfCluster
+	if asked == "" || asked == r.Cluster.Name {
+		return nil
+	}
+
+	return diagnosis.NewProblem(diagnosis.UnknownCluster,
+		fmt.Sprintf("-cluster names %q, and %s declares the cluster %s", secrettext.Shown(asked), r.Cluster.Source,
+			r.Cluster.Name),
+		"-cluster="+r.Cluster.Name+", if that is the cluster you mean")
 }
 
 // bootstrapNode is the setting that names a control plane.
@@ -119,9 +136,8 @@ func (r *Run) checkName(setting, name string) error {
 	switch node := r.Cluster.Node(name); {
 	case node == nil:
 		return diagnosis.NewProblem(diagnosis.UnknownNode,
-			fmt.Sprintf("%s names %q, which is not a node of %s; its nodes are %s", given, secrettext.Shown(name),
-				r.Cluster.Source,
-				text.List(names(r.Cluster.Nodes))), "correct "+given)
+			fmt.Sprintf("%s names %q, which is not a node of %s; %s", given, secrettext.Shown(name), r.Cluster.Source,
+				r.nodesNear(name)), "correct "+given)
 	case setting == bootstrapNode && node.Role != inventory.ControlPlane:
 		worker := diagnosis.NewProblem(diagnosis.UnknownNode,
 			given+" names a worker: etcd runs on control planes only", "name a control plane")
@@ -133,11 +149,36 @@ func (r *Run) checkName(setting, name string) error {
 	}
 }
 
+// fewNodes are so many that all of them can be named.
+const fewNodes = 8
+
+// nodesNear names the nodes that somebody may have meant, by name or address.
+func (r *Run) nodesNear(typed string) string {
+	all := names(r.Cluster.Nodes)
+	if len(all) <= fewNodes {
+		meant := ""
+		if near := suggest.Word(typed, all); near != "" {
+			meant = fmt.Sprintf("did you mean %s? ", near)
+		}
+
+		return meant + "its nodes are " + text.List(all)
+	}
+
+	if _, err := netip.ParseAddr(typed); err == nil {
+		all = nil
+		for _, node := range r.Cluster.Nodes {
+			all = append(all, node.Address)
+		}
+	}
+
+	return fmt.Sprintf("the nearest of its %d nodes are %s", len(all), text.List(suggest.Nearest(typed, all, fewNodes)))
+}
+
 // Nodes are the nodes that this run works on: all, or those that -node= names.
 func (r *Run) Nodes() []*inventory.Node { return filtered(r.Cluster.Nodes, r.selected) }
 
 func (r *Run) selected(node *inventory.Node) bool {
-	return len(r.Settings.Node) == 0 || namesNode(r.Settings.Node, node)
+	return len(r.Settings.Node) == 0 || r.Settings.OfCluster != "" || namesNode(r.Settings.Node, node)
 }
 
 func namesNode(names []string, node *inventory.Node) bool {

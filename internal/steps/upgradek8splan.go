@@ -293,9 +293,12 @@ func (u *kubernetesUpgrader) admitDeprecated(ctx context.Context) error {
 		return nil
 	}
 
-	return u.clusterProblem(diagnosis.DeprecatedAPIsUsed, fmt.Sprintf("%s would take away an API that is in use: %s",
+	problem := u.clusterProblem(diagnosis.DeprecatedAPIsUsed, fmt.Sprintf("%s would take away an API that is in use: %s",
 		u.to, text.List(removed)), "move what uses it to the newer API; "+u.command(nil)+" -skipChecks="+
 		string(diagnosis.DeprecatedAPIsUsed)+" upgrades all the same")
+	problem.Severity = diagnosis.Failure
+
+	return problem
 }
 
 func removal(api kube.DeprecatedAPI) string {

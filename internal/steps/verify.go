@@ -287,14 +287,22 @@ func (v *verifier) withCause(ctx context.Context, node *inventory.Node, problem 
 		return problem
 	}
 
-	if node.Role == inventory.Worker && v.workersUp && problem.ID == diagnosis.NodeRefused {
-		problem.ID = diagnosis.WorkerJoining
-		problem.Cause += fmt.Sprintf("; a worker opens its API when a control plane signs its certificate: can it reach "+
-			"%s and the control planes' port 50001, and is its clock right?",
-			v.Cluster.Endpoint.Host)
+	if v.workersUp {
+		v.unsigned(node, problem)
 	}
 
 	return problem
+}
+
+// unsigned says of a worker whose port stays closed, though control planes are up, what else that may come from.
+func (w *work) unsigned(node *inventory.Node, problem *diagnosis.Problem) {
+	if node.Role != inventory.Worker || problem.ID != diagnosis.NodeRefused {
+		return
+	}
+
+	problem.ID = diagnosis.WorkerJoining
+	problem.Cause += fmt.Sprintf("; a worker opens its API when a control plane signs its certificate: can it reach "+
+		"%s and the control planes' port 50001, and is its clock right?", w.Cluster.Endpoint.Host)
 }
 
 // discoveredAddresses asks the control planes where discovery has seen the node.

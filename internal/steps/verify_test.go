@@ -428,6 +428,18 @@ func TestAWorkerThatIsLateToBootGetsItsConfigAfterBootstrap(t *testing.T) {
 	require.Equal(t, report.OK, s.status("verifyWorkers", "worker1"))
 }
 
+func TestAWorkerThatNeverOpensItsAPIIsToldOfBesideWhatItNeeds(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1, edit("worker1", func(node *emulator.NodeOptions) { node.Timing.Boot = time.Hour }))
+	wait(t, l.Node("cp1"), inStage("maintenance"))
+
+	s := l.session(t, seconds("NODE_WAIT", 60), seconds("INSTALL_TIMEOUT", 60))
+	problem := s.fails(t, diagnosis.ExitApply, diagnosis.WorkerJoining, s.recipe()...)
+	require.Equal(t, "worker1", problem.Node)
+	require.Contains(t, problem.Cause, "is its clock right?")
+}
+
 // The node of a machine that had the address before is still listed, and not Ready.
 func TestANodeIsKnownInKubernetesByItsNameBeforeItsAddress(t *testing.T) {
 	t.Parallel()

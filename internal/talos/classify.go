@@ -38,10 +38,14 @@ const (
 	OpKubeconfig
 	// OpReboot reboots the node.
 	OpReboot
+	// OpReset wipes the node.
+	OpReset
 )
 
+var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset}
+
 // changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
-func (o Operation) changes() bool { return o == OpApply || o == OpBootstrap || o == OpReboot }
+func (o Operation) changes() bool { return slices.Contains(changing, o) }
 
 func (o Operation) verb() string {
 	switch o {
@@ -65,6 +69,8 @@ func (o Operation) verb() string {
 		return "get the kubeconfig from"
 	case OpReboot:
 		return "reboot"
+	case OpReset:
+		return "reset"
 	default:
 		return fmt.Sprintf("do operation %d on", int(o))
 	}
@@ -191,7 +197,7 @@ var rules = []rule{
 	{ops: []Operation{OpApply}, code: codes.PermissionDenied, text: "not authorized", insecure: true,
 		class: UnknownOutcome},
 	// A handler that panicked, or a stream that broke, may have got as far as storing the config.
-	{ops: []Operation{OpApply, OpBootstrap, OpReboot}, code: codes.Internal, class: UnknownOutcome},
+	{ops: changing, code: codes.Internal, class: UnknownOutcome},
 
 	{ops: bootstrap, code: codes.AlreadyExists, class: Done},
 	// 1.12 answers a worker like this; every other FailedPrecondition passes with time.

@@ -1,7 +1,11 @@
 // Package suggest finds the word that somebody most likely meant to type.
 package suggest
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // Word is the candidate closest to word by edit distance, ignoring case; the first of several equally close ones.
 // It is empty when none is close enough to be a slip of the fingers: more than a third of the longer word differs.
@@ -21,6 +25,17 @@ func Word(word string, candidates []string) string {
 	}
 
 	return best
+}
+
+// Nearest are at most so many candidates, the closest to word first; they need not be close.
+func Nearest(word string, candidates []string, atMost int) []string {
+	nearest := slices.Clone(candidates)
+	slices.SortStableFunc(nearest, func(a, b string) int {
+		return cmp.Compare(distance(strings.ToLower(word), strings.ToLower(a)),
+			distance(strings.ToLower(word), strings.ToLower(b)))
+	})
+
+	return nearest[:min(atMost, len(nearest))]
 }
 
 // distance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b

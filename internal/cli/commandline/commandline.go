@@ -21,6 +21,8 @@ type Program struct {
 	Name string
 	// Targets are what the program does, in the order in which they are listed.
 	Targets []Target
+	// Terminal is set when a person can be asked.
+	Terminal bool
 }
 
 // Target is one thing that the program does.

@@ -3,6 +3,7 @@ package commandline
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -234,8 +235,13 @@ func (p Program) judge(c call) error {
 		}
 	}
 
-	_, err := settings.Load(nil, ours, ".")
-	return err
+	// The only variable that permits more than the flags do.
+	loaded, err := settings.Load([]string{"DRY_RUN=" + os.Getenv("DRY_RUN")}, ours, ".")
+	if err != nil {
+		return err
+	}
+
+	return loaded.RefuseUnasked(c.target.Name, p.Terminal)
 }
 
 // usage is how the target is typed.

@@ -51,3 +51,15 @@ func leadsTo(name, path string) bool {
 
 	return err == nil && os.SameFile(byName, byPath)
 }
+
+// mageWords are what mage was called with; none if this program was called by itself.
+func mageWords() []string {
+	if !cached.MatchString(filepath.Base(os.Args[0])) {
+		return nil
+	}
+
+	return os.Args[1:]
+}
+
+// Terminal reports whether a person can be asked: what is asked is read on a terminal, and answered on one.
+func Terminal() bool { return isTerminal(os.Stdin) && isTerminal(os.Stderr) }

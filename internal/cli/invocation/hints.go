@@ -12,9 +12,9 @@ import (
 
 // Targets are the names behind mage in the commands of hints.
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
-	"config:migrate", "config:schema", "config:schematic", "config:secrets", "discover", "etcd:defrag", "etcd:members",
-	"etcd:snapshot", "etcd:status", "explain", "generateConfig", "kubeconfig", "preflight", "status", "talos", "verify",
-	"verifyNodes"}
+	"config:migrate", "config:schema", "config:schematic", "config:secrets", "diagnose", "discover", "etcd:defrag",
+	"etcd:members", "etcd:snapshot", "etcd:status", "explain", "generateConfig", "kubeconfig", "preflight", "reset",
+	"status", "talos", "upgradeK8s", "verify", "verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.
 var tasks = map[string]string{
@@ -22,6 +22,7 @@ var tasks = map[string]string{
 	"applySequential": "bootstrap:apply-sequential",
 	"config:generate": "talos:generate-config",
 	"preflight":       "bootstrap:preflight",
+	"reset":           "talos:reset",
 	"talos":           "bootstrap:talos",
 	"verify":          "bootstrap:verify",
 }

@@ -31,6 +31,10 @@ type Invocation struct {
 	Workdir string
 	// Called is what people type in front of a target: mage if it is empty.
 	Called string
+	// Words are all that mage was called with; this call is for one target of them.
+	Words []string
+	// In is where a person answers; nil if there is none.
+	In io.Reader
 	// Out gets results alone, Err logs and progress. Where they are terminals there is colour, and live lines.
 	Out, Err io.Writer
 }
@@ -49,13 +53,20 @@ func FromProcess() Invocation {
 		workdir = "."
 	}
 
-	return Invocation{
+	made := Invocation{
 		Environ: os.Environ(),
 		Workdir: workdir,
 		Called:  Called(),
+		Words:   mageWords(),
 		Out:     os.Stdout,
 		Err:     os.Stderr,
 	}
+
+	if Terminal() {
+		made.In = os.Stdin
+	}
+
+	return made
 }
 
 // Execute runs the steps that a target consists of.
@@ -253,8 +264,17 @@ func (i Invocation) machines(ctx context.Context, loaded *settings.Settings) ([]
 // start reads the settings and the cluster's files, and opens the report.
 func (i Invocation) start(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
+	// Mage's own parser knows nothing of what may be lost, and runs the targets one after the other.
+	if err := settings.RefuseUnaskedIn(i.Words, i.Environ, i.In != nil); err != nil {
+		return nil, nil, i.badInput(err)
+	}
+
 	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
 	if err != nil {
+		return nil, nil, i.badInput(err)
+	}
+
+	if err := loaded.RefuseUnasked(target, i.In != nil); err != nil {
 		return nil, nil, i.badInput(err)
 	}
 
@@ -298,6 +318,12 @@ func (i Invocation) open(ctx context.Context, target string, loaded *settings.Se
 		return nil, i.badInput(err)
 	}
 
+	if i.In != nil {
+		run.Ask = func(ctx context.Context, question string) (string, error) {
+			return console.Ask(ctx, i.In, i.told(question))
+		}
+	}
+
 	return run, nil
 }
 
@@ -332,8 +358,8 @@ func (i Invocation) watched(loaded *settings.Settings) bool {
 	return isTerminal(i.Out) && isTerminal(i.Err) && loaded.LogFormat == "text" && loaded.LogLevel != "debug"
 }
 
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor fits
 }
 

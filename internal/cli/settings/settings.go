@@ -42,6 +42,7 @@ type Settings struct {
 	NoColor    bool   `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
 
 	Node               []string  `env:"NODE" flag:"node" argument:"<address>" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
+	OfCluster          string    `env:"-cluster" group:"Nodes" doc:"All nodes, said by the name of their cluster, for a target that may lose data and is told else by -node= which nodes it is for."`
 	NodeAddresses      Addresses `env:"NODE_ADDRESSES" group:"Nodes" doc:"Where nodes answer now if it isn't their declared address (DHCP in maintenance mode): name=host or name=host:port, comma separated, IPv6 with a port in brackets."`
 	Discover           bool      `env:"DISCOVER" flag:"discover" envDefault:"false" group:"Nodes" doc:"Search the nodes' networks for their machines first, and again for one that falls silent, as with another DHCP lease."`
 	SaveFound          bool      `env:"-save" envDefault:"false" group:"Nodes" doc:"Keep where the nodes' machines were found, for all commands to come: a hint, which NODE_ADDRESSES goes over."`
@@ -70,8 +71,12 @@ type Settings struct {
 	Mode       string `env:"MODE" flag:"mode" envDefault:"auto" oneof:"auto,no-reboot,reboot,staged,try" group:"What is allowed" doc:"How a changed config is applied to a configured node."`
 	NoWait     bool   `env:"NO_WAIT" flag:"noWait" envDefault:"false" group:"What is allowed" doc:"Do not wait for nodes that are silent."`
 	NewSecrets bool   `env:"-newSecrets" retired:"NEW_SECRETS" envDefault:"false" group:"What is allowed" doc:"Make new cluster secrets although silent nodes may already belong to a cluster."`
+	Yes        bool   `env:"-yes" envDefault:"false" group:"What is allowed" doc:"Agree to what will be lost. Without it a person is asked, on a terminal."`
 	Dirty      bool   `env:"-dirty" envDefault:"false" group:"What is allowed" doc:"Rewrite files that git does not know as they are."`
 	Force      bool   `env:"-force" retired:"FORCE" envDefault:"false" group:"What is allowed" doc:"Replace a kubeconfig context of the same name that belongs to another cluster."`
+
+	SystemDisk bool     `env:"-systemDisk" envDefault:"false" group:"What is allowed" doc:"Have a reset wipe the whole system disk, with Talos and its boot loader: the machine then boots from other media, or not at all."`
+	Disks      []string `env:"-disk" group:"What is allowed" doc:"Other disks that a reset wipes too, by device path such as /dev/sdb, comma separated; none when empty."`
 
 	ApplyMode   string   `env:"APPLY_MODE" flag:"applyMode" envDefault:"sequential" oneof:"sequential,parallel" group:"Concurrency" doc:"How the recipe applies configs: node after node, or several at once."`
 	MaxParallel Parallel `env:"MAX_PARALLEL" flag:"parallel" envDefault:"2" group:"Concurrency" doc:"Nodes that get their config at once in parallel mode: a number, or a share of the nodes such as 50%."`

@@ -291,7 +291,9 @@ func (h *History) explains(strike Strike, run Run, problem Problem) bool {
 // refusesForNobody reports whether a closed port is the silence of a machine that has a lease: the address in its
 // config, which is asked too, is nobody's yet, and on loopback such an address refuses.
 func (h *History) refusesForNobody(strike Strike, problem Problem) bool {
-	return h.Leases && problem.ID == diagnosis.NodeRefused && slices.Contains(strike.Class.Here, diagnosis.NodeSilent)
+	closed := problem.ID == diagnosis.NodeRefused || problem.ID == diagnosis.WorkerJoining
+
+	return h.Leases && closed && slices.Contains(strike.Class.Here, diagnosis.NodeSilent)
 }
 
 // hasTaken reports whether one node's machine has got another one's address, so that its troubles are seen there.

@@ -380,7 +380,8 @@ func (m *matcher) address(node *inventory.Node, machine discover.Machine) []evid
 	return nil
 }
 
-// nameOccupied finds nodes without a machine whose address, MAC or UUID something else has that can't be one.
+// nameOccupied finds nodes without a machine whose address, MAC or UUID something else has that can't be one. What took
+// a connection and then said nothing is nothing yet: a machine that opens its API, or closes it.
 func (m *matcher) nameOccupied() {
 	for _, node := range m.cluster.Nodes {
 		if m.placed[node] {
@@ -388,7 +389,7 @@ func (m *matcher) nameOccupied() {
 		}
 
 		for i, machine := range m.machines {
-			if m.settled[i] || usable(machine) {
+			if m.settled[i] || usable(machine) || machine.State == talos.Unreachable {
 				continue
 			}
 
@@ -414,8 +415,6 @@ func otherwise(machine discover.Machine) string {
 		return "it is configured, and without a talosconfig nobody can tell for which cluster"
 	case talos.NotTalos:
 		return "what answers there is no Talos node"
-	case talos.Unreachable, talos.Maintenance, talos.Ours:
-		return "it does not say what it is"
 	default:
 		return "it is " + machine.State.String()
 	}

@@ -169,6 +169,13 @@ func TestMachinesAreMatchedByWhatTheyAre(t *testing.T) {
 			machines{configured(talos.Foreign, "cp1", machine(11))}, match.Options{},
 			[]string{"ambiguous: 192.0.2.11 is cp1's machine by its declared address 192.0.2.11, but it is configured, as a " +
 				"node of another cluster"}},
+		"something that says nothing at the declared address": {nodes{node(1, macA)},
+			machines{configured(talos.Unreachable, "", machine(11))}, match.Options{},
+			[]string{"missing: cp1", "extra: 192.0.2.11"}},
+		"something else at the declared address": {nodes{node(1, macA)},
+			machines{configured(talos.NotTalos, "", machine(11))}, match.Options{},
+			[]string{"ambiguous: 192.0.2.11 is cp1's machine by its declared address 192.0.2.11, but what answers there is no " +
+				"Talos node"}},
 		"another cluster's elsewhere": {nodes{node(1, macA)},
 			machines{configured(talos.Foreign, "cp1", machine(50)), machine(51, macA)}, match.Options{},
 			[]string{"cp1 at 192.0.2.51 by MAC", "extra: 192.0.2.50"}},

@@ -229,6 +229,18 @@ func (s EtcdSurvey) Present() bool {
 // Running reports whether etcd runs on some control plane.
 func (s EtcdSurvey) Running() bool { return slices.ContainsFunc(s, EtcdObservation.Running) }
 
+// Configured reports whether some control plane has a config of this cluster.
+func (s EtcdSurvey) Configured() bool {
+	return slices.ContainsFunc(s, func(node EtcdObservation) bool { return node.State == talos.Ours })
+}
+
+// AwaitsBootstrap reports whether all control planes are up with their configs, and hold no etcd for sure.
+func (s EtcdSurvey) AwaitsBootstrap() bool {
+	return len(s) > 0 && !slices.ContainsFunc(s, func(node EtcdObservation) bool {
+		return !node.Up() || !node.Empty() || node.Starting()
+	})
+}
+
 // HealthyCount is how many members are healthy voters.
 func (s EtcdSurvey) HealthyCount() int {
 	count := 0
@@ -309,6 +321,28 @@ func (s EtcdSurvey) LosesQuorumWithout(away *inventory.Node) bool {
 	}
 
 	return member && s.memberCount() > 1 && left < s.memberCount()/2+1
+}
+
+// QuorumWithout reports whether etcd works, and would still work once some control planes have left it for good. Only a
+// healthy member can leave it.
+func (s EtcdSurvey) QuorumWithout(leaving []*inventory.Node) bool {
+	return s.HealthyCount() > 0 && s.healthyWithout(leaving) > s.MembersWithout(leaving)/2
+}
+
+// MembersWithout is how many members etcd has once some control planes have left it.
+func (s EtcdSurvey) MembersWithout(leaving []*inventory.Node) int {
+	return s.memberCount() - (s.HealthyCount() - s.healthyWithout(leaving))
+}
+
+func (s EtcdSurvey) healthyWithout(leaving []*inventory.Node) int {
+	count := 0
+	for _, node := range s {
+		if node.Healthy() && !slices.Contains(leaving, node.Node) {
+			count++
+		}
+	}
+
+	return count
 }
 
 // Agree reports whether all given control planes are healthy voters whose own lists hold the same members. No Talos

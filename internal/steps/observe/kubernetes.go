@@ -75,41 +75,48 @@ func (o *Observer) TrustdAnswers(ctx context.Context) bool {
 	return true
 }
 
-// APIAnswers reports whether a Kubernetes API is there at the endpoint, ready or not.
+// APIAnswers reports whether a Kubernetes API is there at the endpoint, ready or not. What hangs up is asked again: it
+// may be one that goes down, or a balancer with nothing behind it.
 func (o *Observer) APIAnswers(ctx context.Context) bool {
 	host := o.Cluster.Endpoint.Host
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host = net.JoinHostPort(strings.Trim(host, "[]"), "443")
 	}
 
-	asking, stop := context.WithTimeout(ctx, o.Settings.DialTimeout)
-	defer stop()
+	server, err := o.serves(ctx, host, nil, func(server kube.Server) bool { return server == kube.NotTLS })
 
-	answered, _, err := kube.ServesCA(asking, host, nil)
-	return err == nil && answered
+	return err == nil && server > kube.NotTLS
 }
 
-// errNotOurs is of an API that may be another cluster's, or this one's while it goes down: that hangs up, as anything
-// may.
-var errNotOurs = errors.New("what answers is not this cluster's API")
-
 // VIPAnswers reports whether anything answers on the Kubernetes API's port of an address, and whether this cluster's
-// API does. It asks again while something else does.
+// API does. It asks again while something else does: it may be this cluster's API while it goes down, which hangs up.
 func (o *Observer) VIPAnswers(ctx context.Context, address netip.Addr) (answered, ours bool, err error) {
+	server, err := o.serves(ctx, net.JoinHostPort(address.String(), KubernetesPort), o.kubernetesCA(),
+		func(server kube.Server) bool { return server != kube.NoServer && server != kube.OwnServer })
+
+	return server != kube.NoServer, server == kube.OwnServer, err
+}
+
+// errDoubtful is of what may turn out to be something else.
+var errDoubtful = errors.New("what answers may not be what it seems")
+
+// serves asks who is behind an address, and again while that is doubtful.
+func (o *Observer) serves(ctx context.Context, address string, authority []byte,
+	doubtful func(kube.Server) bool) (server kube.Server, err error) {
 	//nolint:errcheck // what the last attempt saw is given
 	retry.Do(ctx, o.Clock, Evenly(o.Settings, o.Settings.ReachabilityRetries), func(ctx context.Context, _ int) error {
 		asking, stop := context.WithTimeout(ctx, o.Settings.DialTimeout)
 		defer stop()
 
-		answered, ours, err = kube.ServesCA(asking, net.JoinHostPort(address.String(), KubernetesPort), o.kubernetesCA())
-		if err == nil && answered && !ours {
-			return errNotOurs
+		server, err = kube.ServesCA(asking, address, authority)
+		if err == nil && doubtful(server) {
+			return errDoubtful
 		}
 
 		return nil
 	}, func(error) bool { return true })
 
-	return answered, ours, err
+	return server, err
 }
 
 // Evenly tries so many times in all, with the same pause between.

@@ -19,8 +19,8 @@ func (k *Kubernetes) Components(ctx context.Context) ([]kube.Component, error) {
 	return client.Components(ctx) //nolint:wrapcheck // it says what was asked
 }
 
-// DeprecatedAPIs asks the API servers for the deprecated APIs that are in use: each knows only what it was asked itself.
-// The one at the endpoint has to answer; of the addresses of the others some may not be in use.
+// DeprecatedAPIs asks the API servers for the deprecated APIs that are in use: each knows only what it was asked
+// itself. The one at the endpoint has to answer; of the addresses of the others some may not be in use.
 func (k *Kubernetes) DeprecatedAPIs(ctx context.Context) ([]kube.DeprecatedAPI, error) {
 	found, err := k.deprecatedAt(ctx, "")
 	if err != nil {

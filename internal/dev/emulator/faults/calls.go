@@ -38,6 +38,8 @@ type Call struct {
 	HadEtcd bool
 	// ConfigSHA256 is the hex digest of the machine config that an ApplyConfiguration carried.
 	ConfigSHA256 string
+	// Reset is what a Reset asked for; nil for any other call.
+	Reset *machineapi.ResetRequest
 
 	kept bool // the result is recorded already, the reply was lost
 }
@@ -89,6 +91,8 @@ func NewCall(ctx context.Context, method string, request any, roles string) *Cal
 		call.ConfigSHA256 = hex.EncodeToString(digest[:])
 		call.Mutating = !apply.GetDryRun()
 	}
+
+	call.Reset, _ = request.(*machineapi.ResetRequest)
 
 	return call
 }

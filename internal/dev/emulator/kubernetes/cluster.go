@@ -3,8 +3,8 @@
 //
 // It knows what a bring-up looks at: versions, health checks, nodes with their conditions, the cluster's own pods and
 // what owns them, the endpoints of the API itself. All of it comes from what the emulated nodes report, and can only be
-// read; but nodes can be cordoned and drained, as before a reboot, and what Talos applies at an upgrade of Kubernetes can
-// be written.
+// read; but nodes can be cordoned and drained, as before a reboot, workloads with disruption budgets run on them, and
+// what Talos applies at an upgrade of Kubernetes can be written.
 package kubernetes
 
 import (
@@ -38,6 +38,8 @@ type Options struct {
 	Inventory bool
 	// Now is the control planes' clock; nil for the real one.
 	Now func() time.Time
+	// Workloads are what runs beside the cluster's own pods.
+	Workloads []Workload
 	// Changed is called when somebody has cordoned a node, or taken that back; nil for nobody to tell.
 	Changed func()
 }
@@ -58,7 +60,8 @@ type Cluster struct {
 	nodes        map[string]nodeState
 	endpoints    map[*Server]netip.AddrPort
 	endpointsRev uint64
-	dns          []dnsPod
+	work         []*Workload
+	pods         []podState // those that the scheduler places
 	objects      map[objectKey]storedObject
 	deprecated   []DeprecatedAPI
 }
@@ -100,9 +103,10 @@ type nodeState struct {
 	created time.Time
 	alive   bool
 	since   time.Time // of the last change of the Ready condition
-	// cordoned nodes get no new pods; drained ones were cordoned by their own Talos, which takes that back.
-	cordoned, drained bool
-	revision          uint64
+	// cordoned nodes get no new pods; annotations tell whose doing that was.
+	cordoned    bool
+	annotations map[string]string
+	revision    uint64
 }
 
 // NewCluster makes an empty cluster that has quorum: nothing is registered and no API server runs.
@@ -137,7 +141,11 @@ func NewCluster(options Options) *Cluster {
 	cluster.bootstrapObjects(Manifests(options.manifestOptions()), options.Inventory)
 
 	if !options.NoDNS {
-		cluster.dns = make([]dnsPod, dnsReplicas)
+		cluster.Run(coreDNS)
+	}
+
+	for _, work := range options.Workloads {
+		cluster.Run(work)
 	}
 
 	return cluster
@@ -191,21 +199,60 @@ func (c *Cluster) Silence(name string) {
 	})
 }
 
-// Drain is a node that leaves service for a while: its Talos cordons it and evicts its pods.
-func (c *Cluster) Drain(name string) {
-	c.cordon(name, true, true)
-	c.evict(func(_ int, pod dnsPod) bool { return pod.node == name })
+// Drain is a node that leaves service for a while: its Talos cordons it, marks that as its own, and evicts the pods
+// that something would replace, within their budgets. It reports whether they are gone.
+func (c *Cluster) Drain(name string) bool {
+	c.changeNode(name, func(node *nodeState) bool {
+		if node.cordoned {
+			return false
+		}
+
+		node.cordoned = true
+		node.annotate(constants.AnnotationCordonedKey, constants.AnnotationCordonedValue)
+
+		return true
+	})
+
+	for _, pod := range c.ownedOn(name) {
+		if c.snapshot().refuses(pod) == nil {
+			c.evict(pod.same)
+		}
+	}
+
+	return len(c.ownedOn(name)) == 0
+}
+
+// ownedOn are the pods of a node that something would replace.
+func (c *Cluster) ownedOn(node string) []podState {
+	return slices.DeleteFunc(c.snapshot().pods, func(pod podState) bool {
+		owner, _ := pod.work.controller()
+
+		return pod.node != node || owner == ""
+	})
 }
 
 // Restore is a node whose Talos is back: it takes back its own cordon, and nobody else's.
 func (c *Cluster) Restore(name string) {
-	c.mu.Lock()
-	mine := c.nodes[name].drained
-	c.mu.Unlock()
+	c.changeNode(name, func(node *nodeState) bool {
+		if _, own := node.annotations[constants.AnnotationCordonedKey]; !own {
+			return false
+		}
 
-	if mine {
-		c.cordon(name, false, false)
-	}
+		node.cordoned = false
+		node.annotate(constants.AnnotationCordonedKey, "")
+
+		return true
+	})
+}
+
+// Cordon is an administrator who keeps new pods off a node, or lets them on it again.
+func (c *Cluster) Cordon(name string, cordoned bool) {
+	c.changeNode(name, func(node *nodeState) bool {
+		changes := node.cordoned != cordoned
+		node.cordoned = cordoned
+
+		return changes
+	})
 }
 
 // Cordoned reports whether a node takes no new pods.
@@ -216,10 +263,25 @@ func (c *Cluster) Cordoned(name string) bool {
 	return c.nodes[name].cordoned
 }
 
-func (c *Cluster) cordon(name string, cordoned, drained bool) {
+// annotate sets an annotation; an empty value takes it away.
+func (n *nodeState) annotate(key, value string) {
+	changed := maps.Clone(n.annotations)
+	if changed == nil {
+		changed = map[string]string{}
+	}
+
+	if changed[key] = value; value == "" {
+		delete(changed, key)
+	}
+
+	n.annotations = changed
+}
+
+// changeNode changes a node that is registered; update reports whether it did.
+func (c *Cluster) changeNode(name string, update func(*nodeState) bool) {
 	c.change(func(revision uint64) {
-		if state, ok := c.nodes[name]; ok {
-			state.cordoned, state.drained, state.revision = cordoned, drained, revision
+		if state, ok := c.nodes[name]; ok && update(&state) {
+			state.revision = revision
 			c.nodes[name] = state
 		}
 	})
@@ -265,7 +327,12 @@ func (c *Cluster) change(update func(revision uint64)) {
 
 	c.revision++
 	update(c.revision)
-	c.placeDNS()
+	c.settle()
+	c.wake()
+}
+
+// wake tells the watches that something changed. Needs c.mu.
+func (c *Cluster) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
@@ -301,7 +368,8 @@ type snapshot struct {
 	nodes        []nodeState
 	endpoints    []netip.AddrPort
 	endpointsRev uint64
-	dns          []dnsPod
+	work         []*Workload
+	pods         []podState
 	objects      map[objectKey]storedObject
 	deprecated   []DeprecatedAPI
 	// changed is closed when the snapshot is out of date.
@@ -312,6 +380,14 @@ func (c *Cluster) snapshot() snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
+	// Pods end as time passes. A watch learns of it when somebody looks, or something else changes.
+	c.revision++
+	if c.settle() {
+		c.wake()
+	} else {
+		c.revision--
+	}
+
 	return c.look()
 }
 
@@ -321,7 +397,8 @@ func (c *Cluster) look() snapshot {
 		version: c.version, now: c.now(), created: c.created,
 		revision: c.revision, quorum: c.quorum, networkReady: c.networkReady, endpointsRev: c.endpointsRev,
 		changed: c.changed,
-		dns:     slices.Clone(c.dns), objects: maps.Clone(c.objects), deprecated: c.deprecated,
+		work:    slices.Clone(c.work), pods: slices.Clone(c.pods),
+		objects: maps.Clone(c.objects), deprecated: c.deprecated,
 	}
 
 	for _, node := range c.nodes {

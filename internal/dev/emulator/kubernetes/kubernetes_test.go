@@ -328,7 +328,8 @@ func TestDiscoveryDocuments(t *testing.T) {
 	}
 
 	require.ElementsMatch(t, []string{"v1 namespaces", "v1 nodes", "v1 pods", "v1 pods/eviction", "v1 configmaps",
-		"apps/v1 daemonsets", "apps/v1 replicasets", "apps/v1 deployments", "discovery.k8s.io/v1 endpointslices"}, found)
+		"apps/v1 daemonsets", "apps/v1 replicasets", "apps/v1 deployments", "policy/v1 poddisruptionbudgets",
+		"discovery.k8s.io/v1 endpointslices"}, found)
 
 	for _, path := range []string{"/apis/discovery.k8s.io", "/apis/discovery.k8s.io/v1", "/apis/"} {
 		code, _ := lab.get(t, lab.kubeconfig, path)

@@ -31,12 +31,12 @@ func Manifests(options ManifestOptions) []Manifest {
 
 	if options.ProxyImage != "" {
 		manifests = append(manifests, Manifest{"10-kube-proxy",
-			[]map[string]any{workloadObject("DaemonSet", "kube-proxy", "kube-proxy", options.ProxyImage)}})
+			[]map[string]any{workloadObject("DaemonSet", kubeSystem, "kube-proxy", "kube-proxy", options.ProxyImage)}})
 	}
 
 	if options.DNSImage != "" {
-		deployment := workloadObject("Deployment", "coredns", "kube-dns", options.DNSImage)
-		deployment["spec"].(map[string]any)["replicas"] = int64(dnsReplicas) //nolint:forcetypeassert,errcheck // made so
+		deployment := workloadObject("Deployment", kubeSystem, "coredns", "kube-dns", options.DNSImage)
+		deployment["spec"].(map[string]any)["replicas"] = int64(coreDNS.Replicas) //nolint:forcetypeassert,errcheck // made so
 
 		manifests = append(manifests, Manifest{"11-core-dns",
 			[]map[string]any{configMap("coredns", map[string]any{"Corefile": ".:53 {}"}), deployment}})
@@ -45,7 +45,7 @@ func Manifests(options ManifestOptions) []Manifest {
 	if options.Flannel {
 		image := "ghcr.io/siderolabs/flannel:v" + constants.FlannelVersion
 		manifests = append(manifests, Manifest{"05-flannel",
-			[]map[string]any{workloadObject("DaemonSet", "kube-flannel", "flannel", image)}})
+			[]map[string]any{workloadObject("DaemonSet", kubeSystem, "kube-flannel", "flannel", image)}})
 	}
 
 	return manifests
@@ -67,11 +67,12 @@ func (o Options) manifestOptions() ManifestOptions {
 }
 
 func configMap(name string, data map[string]any) map[string]any {
-	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name, nil), "data": data}
+	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(kubeSystem, name, nil),
+		"data": data}
 }
 
-func metadata(name string, labels map[string]any) map[string]any {
-	made := map[string]any{"name": name, "namespace": kubeSystem}
+func metadata(namespace, name string, labels map[string]any) map[string]any {
+	made := map[string]any{"name": name, "namespace": namespace}
 	if labels != nil {
 		made["labels"] = labels
 	}
@@ -80,14 +81,14 @@ func metadata(name string, labels map[string]any) map[string]any {
 }
 
 // workloadObject runs pods with one container, whose name is that of the app.
-func workloadObject(kind, name, app, image string) map[string]any {
+func workloadObject(kind, namespace, name, app, image string) map[string]any {
 	return map[string]any{
 		"apiVersion": appsv1.SchemeGroupVersion.String(), "kind": kind,
-		"metadata": metadata(name, map[string]any{"k8s-app": app}),
+		"metadata": metadata(namespace, name, map[string]any{appLabel: app}),
 		"spec": map[string]any{
-			"selector": map[string]any{"matchLabels": map[string]any{"k8s-app": app}},
+			"selector": map[string]any{"matchLabels": map[string]any{appLabel: app}},
 			"template": map[string]any{
-				"metadata": map[string]any{"labels": map[string]any{"k8s-app": app}},
+				"metadata": map[string]any{"labels": map[string]any{appLabel: app}},
 				"spec":     map[string]any{"containers": []any{map[string]any{"name": app, "image": image}}},
 			},
 		},

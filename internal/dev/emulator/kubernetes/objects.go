@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -116,6 +117,7 @@ func (s snapshot) node(state nodeState) item {
 	node.Labels = map[string]string{"kubernetes.io/hostname": state.Name, "kubernetes.io/os": "linux",
 		"kubernetes.io/arch": "amd64"}
 
+	node.Annotations = state.annotations
 	role := none
 
 	if state.ControlPlane {
@@ -167,7 +169,15 @@ func (s snapshot) condition(state nodeState, kind corev1.NodeConditionType, reas
 func (s snapshot) listNamespaces() []item {
 	var items []item
 
-	for _, name := range []string{"default", "kube-node-lease", "kube-public", kubeSystem} {
+	names := []string{"default", "kube-node-lease", "kube-public", kubeSystem}
+
+	for _, work := range s.work {
+		if !slices.Contains(names, work.Namespace) {
+			names = append(names, work.Namespace)
+		}
+	}
+
+	for _, name := range names {
 		namespace := &corev1.Namespace{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 			ObjectMeta: meta(name, "", s.created, 1, stableUID("namespace", name)),

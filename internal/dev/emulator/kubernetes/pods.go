@@ -13,88 +13,29 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// dnsReplicas is how many pods CoreDNS has.
-const dnsReplicas = 2
-
-// dnsPod is where a CoreDNS pod runs. They alone are placed by the scheduler, and go elsewhere when they are evicted.
-type dnsPod struct {
-	node       string // empty while no node takes it
-	generation int
-	revision   uint64
-}
-
-// placeDNS gives every CoreDNS pod whose node does not work a node that does and takes pods. Needs c.mu.
-func (c *Cluster) placeDNS() {
-	works := func(name string) bool {
-		node, known := c.nodes[name]
-
-		return known && node.alive && c.networkReady
-	}
-
-	var free []string
-
-	for name, node := range c.nodes {
-		if works(name) && !node.cordoned {
-			free = append(free, name)
-		}
-	}
-
-	slices.Sort(free)
-
-	for n := range c.dns {
-		pod := &c.dns[n]
-		if works(pod.node) {
-			continue
-		}
-
-		node := ""
-		if len(free) > 0 {
-			node = free[n%len(free)]
-		}
-
-		if node != pod.node {
-			pod.node, pod.revision = node, c.revision
-		}
-	}
-}
-
-// evict replaces CoreDNS pods by others elsewhere.
-func (c *Cluster) evict(which func(n int, pod dnsPod) bool) {
-	c.change(func(revision uint64) {
-		for n, pod := range c.dns {
-			if which(n, pod) {
-				c.dns[n] = dnsPod{generation: pod.generation + 1, revision: revision}
-			}
-		}
-	})
-}
-
-// name is the pod's name, another one in each generation.
-func (p dnsPod) name(n int) string { return "coredns-" + suffix(fmt.Sprintf("%d/%d", n, p.generation)) }
-
 // listPods are the pods of a fresh cluster: the control plane's static ones, kube-proxy, CoreDNS and, if it is Talos'
 // own, the CNI.
 func (s snapshot) listPods() []item {
 	var items []item
 
-	for n, pod := range s.dns {
-		items = append(items, s.dnsPod(n, pod))
+	for _, pod := range s.pods {
+		items = append(items, s.placedPod(pod))
 	}
 
 	for _, node := range s.nodes {
 		for _, set := range s.daemonSets() {
-			pod := s.hostPod(set.name+"-"+suffix(node.Name), set.app, set.image, node)
+			pod := s.hostPod(set.Name+"-"+suffix(node.Name), set.app(), set.image, set.Namespace, node)
 			pod.ResourceVersion = strconv.FormatUint(max(node.revision, set.revision), 10)
-			pod.OwnerReferences = owner(appsv1.SchemeGroupVersion.String(), "DaemonSet", set.name)
-			items = append(items, s.podItem(pod, true))
+			pod.OwnerReferences = owner(appsv1.SchemeGroupVersion.String(), DaemonSet.String(), set.Name)
+			items = append(items, s.podItem(pod))
 		}
 
 		for _, running := range node.StaticPods {
-			pod := s.hostPod(running.Name+"-"+node.Name, running.Name, running.Image, node)
+			pod := s.hostPod(running.Name+"-"+node.Name, running.Name, running.Image, kubeSystem, node)
 			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: string(pod.UID),
 				constants.AnnotationStaticPodConfigVersion: running.ConfigVersion}
 			pod.OwnerReferences = owner("v1", "Node", node.Name)
-			items = append(items, s.podItem(pod, true))
+			items = append(items, s.podItem(pod))
 		}
 	}
 
@@ -109,25 +50,47 @@ func owner(apiVersion, kind, name string) []metav1.OwnerReference {
 }
 
 // hostPod is a pod on its node's own network: it runs without a CNI. It stops being ready with its node.
-func (s snapshot) hostPod(name, app, image string, node nodeState) *corev1.Pod {
-	pod := s.pod(name, app, image, node.created, node.revision)
+func (s snapshot) hostPod(name, app, image, namespace string, node nodeState) *corev1.Pod {
+	pod := s.pod(name, app, image, namespace, node.created, node.revision)
 	pod.Spec.NodeName = node.Name
 	pod.Spec.HostNetwork = true
 	pod.Status.PodIP = node.Address.String()
 	pod.Status.HostIP = node.Address.String()
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
-		LastTransitionTime: pod.CreationTimestamp}}
-
-	if !node.alive {
-		pod.Status.Conditions[0].Status = corev1.ConditionFalse
-	}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{readyCondition(pod, node.alive)}
 
 	return pod
 }
 
-func (s snapshot) dnsPod(n int, placed dnsPod) item {
-	pod := s.pod(placed.name(n), "kube-dns", s.dnsImage(), s.created, max(1, placed.revision))
-	pod.OwnerReferences = owner(appsv1.SchemeGroupVersion.String(), "ReplicaSet", "coredns")
+func readyCondition(pod *corev1.Pod, ready bool) corev1.PodCondition {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+
+	return corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: pod.CreationTimestamp}
+}
+
+// placedPod is a pod of a workload that the scheduler places.
+func (s snapshot) placedPod(placed podState) item {
+	work := placed.work
+	pod := s.pod(placed.name(), work.app(), s.imageOf(work), work.Namespace, placed.created, placed.revision)
+	pod.UID = stableUID("pod", fmt.Sprintf("%s/%s/%d", work.Namespace, pod.Name, placed.generation))
+	pod.Status.Phase = placed.phase()
+
+	if work.EmptyDir {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch",
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	}
+
+	if kind, name := work.controller(); kind != "" {
+		pod.OwnerReferences = owner(controllerGroups[kind], kind, name)
+	}
+
+	if !placed.ends.IsZero() {
+		ends, grace := metav1.NewTime(placed.ends.UTC()), int64(work.Ending/time.Second)
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &ends, &grace
+	}
 
 	i := slices.IndexFunc(s.nodes, func(node nodeState) bool { return node.Name == placed.node })
 	if i < 0 {
@@ -136,39 +99,40 @@ func (s snapshot) dnsPod(n int, placed dnsPod) item {
 			LastTransitionTime: pod.CreationTimestamp,
 		}}
 
-		return s.podItem(pod, false)
+		return s.podItem(pod)
 	}
 
 	node := s.nodes[i]
 	pod.Spec.NodeName = node.Name
 	pod.Status.HostIP = node.Address.String()
-	pod.Status.PodIP = fmt.Sprintf("10.244.%d.%d", node.index, n+2)
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
-		LastTransitionTime: pod.CreationTimestamp}}
+	pod.Status.PodIP = fmt.Sprintf("10.244.%d.%d", node.index, placed.n+2)
+	pod.Status.Conditions = []corev1.PodCondition{readyCondition(pod, s.isReady(placed))}
 
-	return s.podItem(pod, true)
+	return s.podItem(pod)
 }
 
-func (s snapshot) pod(name, app, image string, created time.Time, revision uint64) *corev1.Pod {
+func (s snapshot) pod(name, app, image, namespace string, created time.Time, revision uint64) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: meta(name, kubeSystem, created, revision, stableUID("pod", name)),
+		ObjectMeta: meta(name, namespace, created, max(1, revision), stableUID("pod", name)),
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: app, Image: image}}},
 	}
 
-	pod.Labels = map[string]string{"k8s-app": app}
+	pod.Labels = map[string]string{appLabel: app}
 
 	return pod
 }
 
-// podItem is a pod that runs, or one that waits for a node.
-func (s snapshot) podItem(pod *corev1.Pod, running bool) item {
+// podItem is a pod that runs, waits for a node, or has ended.
+func (s snapshot) podItem(pod *corev1.Pod) item {
 	ready := "0/1"
-	pod.Status.Phase = corev1.PodPending
+	running := pod.Status.Phase == corev1.PodRunning
+
+	if running && pod.Status.Conditions[0].Status == corev1.ConditionTrue {
+		ready = "1/1"
+	}
 
 	if running {
-		ready = "1/1"
-		pod.Status.Phase = corev1.PodRunning
 		started := true
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image, Ready: true, Started: &started,
@@ -176,10 +140,19 @@ func (s snapshot) podItem(pod *corev1.Pod, running bool) item {
 		}}
 	}
 
+	shown := string(pod.Status.Phase)
+
+	switch {
+	case pod.DeletionTimestamp != nil:
+		shown = "Terminating"
+	case pod.Status.Phase == corev1.PodSucceeded:
+		shown = "Completed"
+	}
+
 	return item{
 		object: pod,
 		cells: []any{
-			pod.Name, ready, string(pod.Status.Phase), 0, s.age(pod.CreationTimestamp.Time),
+			pod.Name, ready, shown, 0, s.age(pod.CreationTimestamp.Time),
 			orNone(pod.Status.PodIP), orNone(pod.Spec.NodeName), none, none,
 		},
 		fields: fields.Set{"spec.nodeName": pod.Spec.NodeName, "status.phase": string(pod.Status.Phase),
@@ -187,42 +160,44 @@ func (s snapshot) podItem(pod *corev1.Pod, running bool) item {
 	}
 }
 
-// workload is something that owns pods with one container.
-type workload struct {
-	name, app, image string
-	revision         uint64
+// daemonSet is one as it is stored, with the image of its one container.
+type daemonSet struct {
+	Workload
+
+	image    string
+	revision uint64
 }
 
-// daemonSets are those that run a pod on every node.
-func (s snapshot) daemonSets() []workload {
-	var sets []workload
+// daemonSets are Talos' own, and others that run on the cluster.
+func (s snapshot) daemonSets() []daemonSet {
+	var sets []daemonSet
 
-	for _, stored := range s.ofKind(appsGroup, "DaemonSet") {
+	for _, stored := range s.ofKind(appsGroup, DaemonSet.String()) {
 		var set appsv1.DaemonSet
 
 		stored.into(&set)
 
 		for _, container := range set.Spec.Template.Spec.Containers {
-			sets = append(sets, workload{stored.key.name, container.Name, container.Image, stored.revision})
+			sets = append(sets, daemonSet{
+				Workload{Namespace: set.Namespace, Name: set.Name, Kind: DaemonSet, App: container.Name},
+				container.Image, stored.revision})
 		}
 	}
 
 	return sets
 }
 
-// dnsImage is what the CoreDNS pods run.
-func (s snapshot) dnsImage() string {
-	for _, stored := range s.ofKind(appsGroup, "Deployment") {
-		var deployment appsv1.Deployment
+// imageOf is what the pods of a workload run.
+func (s snapshot) imageOf(work *Workload) string {
+	var deployment appsv1.Deployment
 
-		stored.into(&deployment)
+	s.objects[work.key()].into(&deployment)
 
-		for _, container := range deployment.Spec.Template.Spec.Containers {
-			return container.Image
-		}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		return container.Image
 	}
 
-	return ""
+	return work.image(s.version)
 }
 
 // listDaemonSets shows each as rolled out at once.
@@ -239,11 +214,10 @@ func (s snapshot) listDaemonSets() []item {
 		}
 	}
 
-	for _, stored := range s.ofKind(appsGroup, "DaemonSet") {
+	for _, stored := range s.ofKind(appsGroup, DaemonSet.String()) {
 		set := &appsv1.DaemonSet{}
 		stored.into(set)
 
-		set.TypeMeta = metav1.TypeMeta{APIVersion: appsGroup, Kind: "DaemonSet"}
 		set.ResourceVersion = later(set.ResourceVersion, max(revision, stored.revision))
 		set.Status = appsv1.DaemonSetStatus{
 			ObservedGeneration:     stored.generation,
@@ -270,37 +244,46 @@ func later(version string, revision uint64) string {
 func (s snapshot) listDeployments() []item {
 	var items []item
 
-	wanted, ready, revision := int32(dnsReplicas), int32(0), uint64(1)
+	for _, work := range s.work {
+		if stored, known := s.objects[work.key()]; known && work.Kind == Deployment {
+			items = append(items, s.deployment(work, stored))
+		}
+	}
 
-	for _, pod := range s.dns {
+	return items
+}
+
+func (s snapshot) deployment(work *Workload, stored storedObject) item {
+	wanted, ready, revision := int32(work.Replicas), int32(0), stored.revision //nolint:gosec // a few
+
+	for _, pod := range s.pods {
+		if pod.work != work {
+			continue
+		}
+
 		revision = max(revision, pod.revision)
 
-		if pod.node != "" {
+		if s.isReady(pod) {
 			ready++
 		}
 	}
 
-	for _, stored := range s.ofKind(appsGroup, "Deployment") {
-		deployment := &appsv1.Deployment{}
-		stored.into(deployment)
+	deployment := &appsv1.Deployment{}
+	stored.into(deployment)
 
-		deployment.TypeMeta = metav1.TypeMeta{APIVersion: appsGroup, Kind: "Deployment"}
-		deployment.ResourceVersion = later(deployment.ResourceVersion, max(revision, stored.revision))
-		deployment.Status = appsv1.DeploymentStatus{
-			ObservedGeneration: stored.generation,
-			Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: ready, AvailableReplicas: ready,
-			UnavailableReplicas: wanted - ready,
-			Conditions:          []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: available(ready)}},
-		}
-
-		items = append(items, item{
-			object: deployment,
-			cells: []any{deployment.Name, strconv.Itoa(int(ready)) + "/" + strconv.Itoa(dnsReplicas), dnsReplicas, int(ready),
-				s.age(stored.created)},
-		})
+	deployment.ResourceVersion = later(deployment.ResourceVersion, revision)
+	deployment.Spec.Replicas = &wanted
+	deployment.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: stored.generation,
+		Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: ready, AvailableReplicas: ready,
+		UnavailableReplicas: wanted - ready,
+		Conditions:          []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: available(ready)}},
 	}
 
-	return items
+	return item{
+		object: deployment,
+		cells:  []any{work.Name, fmt.Sprintf("%d/%d", ready, wanted), int(wanted), int(ready), s.age(s.created)},
+	}
 }
 
 func available(ready int32) corev1.ConditionStatus {

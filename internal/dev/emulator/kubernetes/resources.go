@@ -70,6 +70,12 @@ var resources = []served{
 		columns: columns("Name", "Ready", "Up-to-date", "Available", "Age"), items: snapshot.listDeployments,
 	},
 	{
+		groupVersion: "policy/v1", name: "poddisruptionbudgets", singular: "poddisruptionbudget",
+		kind: "PodDisruptionBudget", short: []string{"pdb"}, namespaced: true,
+		columns: columns("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"),
+		items:   snapshot.listBudgets,
+	},
+	{
 		groupVersion: "discovery.k8s.io/v1", name: "endpointslices", singular: "endpointslice", kind: "EndpointSlice",
 		namespaced: true,
 		columns:    columns("Name", "AddressType", "Ports", "Endpoints", "Age"), items: snapshot.listEndpointSlices,

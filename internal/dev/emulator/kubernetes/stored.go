@@ -1,10 +1,10 @@
 package kubernetes
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,7 +135,7 @@ func (o storedObject) shown() *unstructured.Unstructured {
 	object.SetResourceVersion("")
 
 	if o.revision > 0 {
-		object.SetResourceVersion(fmt.Sprint(o.revision))
+		object.SetResourceVersion(strconv.FormatUint(o.revision, 10))
 	}
 
 	return object

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -19,8 +20,9 @@ func (s *Server) serveWrite(w http.ResponseWriter, request *http.Request, c call
 		writeStatus(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "etcdserver: request timed out")
 	case request.Method == http.MethodPatch && c.resource.name == "nodes" && c.name != "" && c.subresource == "":
 		s.patchNode(w, request, c)
-	case request.Method == http.MethodPost && c.resource.name == "pods" && c.subresource == evictionName,
-		request.Method == http.MethodDelete && c.resource.name == "pods" && c.name != "" && c.subresource == "":
+	case request.Method == http.MethodPost && c.resource.name == "pods" && c.subresource == evictionName:
+		s.evictPod(w, c, state)
+	case request.Method == http.MethodDelete && c.resource.name == "pods" && c.name != "" && c.subresource == "":
 		s.deletePod(w, c, state)
 	case c.writes(request):
 		s.writeObject(w, request, c)
@@ -30,16 +32,22 @@ func (s *Server) serveWrite(w http.ResponseWriter, request *http.Request, c call
 	}
 }
 
-// patchNode takes over what a patch says of the node being schedulable; there is nothing else to change on a node here.
+// nodePatch is what of a node can be changed here.
+type nodePatch struct {
+	Metadata struct {
+		ResourceVersion string             `json:"resourceVersion"`
+		Annotations     map[string]*string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		Unschedulable json.RawMessage `json:"unschedulable"`
+	} `json:"spec"`
+}
+
+// patchNode takes over what a patch says of the node's cordon and its annotations.
 func (s *Server) patchNode(w http.ResponseWriter, request *http.Request, c call) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, largestBody))
 
-	var patch struct {
-		Spec struct {
-			Unschedulable json.RawMessage `json:"unschedulable"`
-		} `json:"spec"`
-	}
-
+	var patch nodePatch
 	if err == nil {
 		err = json.Unmarshal(body, &patch)
 	}
@@ -50,19 +58,47 @@ func (s *Server) patchNode(w http.ResponseWriter, request *http.Request, c call)
 		return
 	}
 
-	// A null takes it back.
-	if wanted := string(patch.Spec.Unschedulable); wanted != "" {
-		s.cluster.cordon(c.name, wanted == "true", false)
+	current := true
+
+	s.cluster.changeNode(c.name, func(node *nodeState) bool {
+		version := patch.Metadata.ResourceVersion
+		if current = version == "" || version == strconv.FormatUint(node.revision, 10); current {
+			patch.apply(node)
+		}
+
+		return current
+	})
+
+	if !current {
+		writeStatus(w, http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("Operation cannot be fulfilled on "+
+			"nodes %q: the object has been modified; please apply your changes to the latest version and try again", c.name))
+
+		return
 	}
 
 	s.serveResource(w, request, c, s.cluster.snapshot())
 }
 
+// apply changes a node; a null takes a field back.
+func (p nodePatch) apply(node *nodeState) {
+	if wanted := string(p.Spec.Unschedulable); wanted != "" {
+		node.cordoned = wanted == "true"
+	}
+
+	for key, value := range p.Metadata.Annotations {
+		if value == nil {
+			node.annotate(key, "")
+		} else {
+			node.annotate(key, *value)
+		}
+	}
+}
+
 // deletePod replaces a pod that the scheduler has placed; the others come back as they were, under the same name.
 func (s *Server) deletePod(w http.ResponseWriter, c call, state snapshot) {
-	for n, pod := range state.dns {
-		if pod.name(n) == c.name {
-			s.cluster.evict(func(other int, _ dnsPod) bool { return other == n })
+	for _, pod := range state.pods {
+		if pod.name() == c.name && pod.work.Namespace == c.namespace {
+			s.cluster.evict(pod.same)
 			writeJSON(w, http.StatusCreated,
 				metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 

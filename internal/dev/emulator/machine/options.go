@@ -8,6 +8,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/network"
 )
 
@@ -27,6 +28,8 @@ type LabOptions struct {
 	SingleAddress bool
 	// Unsettled is which way nodes take where Talos' code leaves it to chance, or nobody has seen it.
 	Unsettled Unsettled
+	// Workloads are what runs on the lab's clusters beside their own pods.
+	Workloads []kubernetes.Workload
 	// Logger gets the console of every node; none by default.
 	Logger zerolog.Logger
 	// Watch is told of every call to a node when it arrives. The call waits until Watch returns, before anything is done

@@ -299,6 +299,13 @@ func (k *kubelet) registers() bool {
 // cordonLimit is how long a node waits until it sees itself cordoned, in node time.
 const cordonLimit = time.Minute
 
+// drainLimit is how long a node drains itself, evictionRetry how long it waits for a pod before it looks again.
+// Source: siderolabs/talos, pkg/kubernetes/kubernetes.go at v1.14.1.
+const (
+	drainLimit    = 5 * time.Minute
+	evictionRetry = 5 * time.Second
+)
+
 // cordonAndDrain takes the pods off the node. There is nothing to do for one whose kubelet never got into its cluster;
 // else it needs Kubernetes' API, and fails without.
 func (k *kubelet) cordonAndDrain(ctx context.Context) error {
@@ -311,15 +318,12 @@ func (k *kubelet) cordonAndDrain(ctx context.Context) error {
 	limited, cancel := k.boot.Node.Lab.clock.WithTimeout(ctx, cordonLimit)
 	defer cancel()
 
+	var cluster *etcd.Cluster
+
 	err := k.boot.Node.Lab.changed.Until(limited, func() bool {
-		cluster := k.reachable()
-		if cluster == nil {
-			return false
-		}
+		cluster = k.reachable()
 
-		cluster.Kubernetes.Drain(k.boot.Config.Hostname())
-
-		return true
+		return cluster != nil
 	})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -329,9 +333,27 @@ func (k *kubelet) cordonAndDrain(ctx context.Context) error {
 		return context.DeadlineExceeded
 	}
 
-	k.boot.Resources.showNodeStatus()
+	k.drain(ctx, cluster)
 
-	return nil
+	return context.Cause(ctx)
+}
+
+// drain evicts the node's pods. What does not go within the limit stays until the machine stops.
+func (k *kubelet) drain(ctx context.Context, cluster *etcd.Cluster) {
+	ctx, cancel := k.boot.Node.Lab.clock.WithTimeout(ctx, drainLimit)
+	defer cancel()
+
+	for !cluster.Kubernetes.Drain(k.boot.Config.Hostname()) {
+		k.boot.Resources.showNodeStatus()
+
+		if k.boot.Sleep(ctx, evictionRetry) != nil {
+			k.boot.Log("WARNING: failed to evict pod: %s", context.DeadlineExceeded)
+
+			return
+		}
+	}
+
+	k.boot.Resources.showNodeStatus()
 }
 
 // reachable is the cluster whose API the node reaches; nil if there is none.

@@ -1,0 +1,41 @@
+package settings_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
+)
+
+// Mage's own parser runs one target after the other: a later one that may lose data is judged before the first.
+func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
+	t.Parallel()
+
+	for line, want := range map[string]struct{ without, with string }{
+		"talos status":                             {},
+		"reset":                                    {"TM190", "TM190"},
+		"talos RESET -yes":                         {"TM190", "TM190"},
+		"reset -yes -node=cp1 -cluster=lab":        {"TM190", "TM190"},
+		"reset -yes -node=":                        {"TM190", "TM190"},
+		"reset -yes -node= -cluster=lab":           {},
+		"status -node=cp1 reset -yes":              {"TM190", "TM190"},
+		"reset -node=cp1 status":                   {"TM191", ""},
+		"talos -node=cp1 reset --cluster=lab":      {"TM191", ""},
+		"reset -node=cp1 -yes=false":               {"TM191", ""},
+		"reset -node=cp1 -YES":                     {},
+		"reset -node=cp1 -yes talos":               {},
+		"reset -cluster=lab -dryRun":               {},
+		"reset -cluster=lab -yes reset -node=cp1 ": {"TM191", ""},
+	} {
+		for terminal, id := range map[bool]string{false: want.without, true: want.with} {
+			err := settings.RefuseUnaskedIn(strings.Fields(line), []string{"NODE=cp1", "YES=true"}, terminal)
+			if id == "" {
+				require.NoError(t, err, line)
+			} else {
+				require.ErrorContains(t, err, id, line)
+			}
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/talos-mage/talos-mage/internal/steps/evidence"
+	"github.com/talos-mage/talos-mage/internal/steps/observe"
+	"github.com/talos-mage/talos-mage/internal/talos"
+)
+
+// How much is read of a node's logs.
+const (
+	kernelLines = 300
+	eventCount  = 60
+)
+
+// talosPort stands for any: nothing is sent there.
+const talosPort = "50000"
+
+// told is what a node told of itself beside what every step observes. What could not be read is missing, and named.
+type told struct {
+	version     string
+	kernel      []string
+	events      []talos.Event
+	diagnostics []talos.Diagnostic
+	volumes     []talos.VolumeState
+	time        *talos.TimeCheck
+	// way is how this computer reaches the node.
+	way string
+	// unread says why something could not be read, by its name.
+	unread map[string]string
+	// unexpected is a fault of this program.
+	unexpected error
+}
+
+// gather reads all there is to read of a node that answers, at once. Of a machine that is not ours nothing is read.
+func (d *doctor) gather(ctx context.Context, seen observe.Observation) told {
+	gathered := told{way: wayTo(ctx, d.observer.Addresses(seen.Node)[0]), unread: map[string]string{}}
+
+	if seen.NotOurs() || seen.Silent() {
+		return gathered
+	}
+
+	conn, err := d.observer.Dialer().Open(ctx, seen.Probed)
+	if err != nil || conn == nil {
+		gathered.unread["everything"] = talos.Explain(err)
+		return gathered
+	}
+	defer conn.Close()
+
+	var (
+		reading sync.WaitGroup
+		mu      sync.Mutex
+	)
+
+	read := func(what string, from func() error) {
+		reading.Go(func() {
+			if err := from(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+
+				gathered.unread[what] = talos.Explain(err)
+			}
+		})
+	}
+
+	read("version", func() (err error) { gathered.version, err = conn.Version(ctx); return err })
+	read("dmesg", func() (err error) { gathered.kernel, err = conn.KernelLog(ctx, kernelLines); return err })
+	read("events", func() (err error) { gathered.events, err = conn.PastEvents(ctx, eventCount); return err })
+	read("diagnostics", func() (err error) { gathered.diagnostics, err = conn.Diagnostics(ctx); return err })
+	read("volumes", func() (err error) { gathered.volumes, err = conn.VolumeStates(ctx); return err })
+	read("time", func() error {
+		check, err := conn.CheckTime(ctx)
+		if err == nil {
+			gathered.time = &check
+		}
+
+		return err
+	})
+
+	reading.Wait()
+
+	return gathered
+}
+
+// lines are all that was seen of a node, as evidence.
+func (n NodeDiagnosis) lines() []evidence.Line {
+	var lines []evidence.Line
+
+	add := func(kind evidence.Kind, format string, values ...any) {
+		lines = append(lines, evidence.Line{Kind: kind, Text: fmt.Sprintf(format, values...)})
+	}
+
+	if n.Seen.Status != nil {
+		for _, condition := range n.Seen.Status.Unmet {
+			add(evidence.Status, "%s: %s", condition.Name, condition.Reason)
+		}
+	}
+
+	if n.Seen.ReadErr != nil {
+		add(evidence.Status, "not all could be read: %s", talos.Explain(n.Seen.ReadErr))
+	}
+
+	for _, service := range n.Seen.Services {
+		for _, text := range describeService(service) {
+			add(evidence.Service, "%s", text)
+		}
+	}
+
+	if n.etcd != nil && n.Seen.State == talos.Ours {
+		add(evidence.Etcd, "%s", n.etcd.Text())
+	}
+
+	return append(lines, n.told.lines()...)
+}
+
+func (t told) lines() []evidence.Line {
+	var lines []evidence.Line
+
+	add := func(kind evidence.Kind, text string) { lines = append(lines, evidence.Line{Kind: kind, Text: text}) }
+
+	for _, diagnostic := range t.diagnostics {
+		add(evidence.Diagnostic, strings.Join(append([]string{diagnostic.ID + ": " + diagnostic.Message},
+			diagnostic.Details...), "; "))
+	}
+
+	for _, volume := range t.volumes {
+		if volume.Failure != "" {
+			add(evidence.Volume, volume.ID+" "+volume.Phase+": "+volume.Failure)
+		}
+	}
+
+	for _, event := range t.events {
+		if event.Failure != "" {
+			add(evidence.Event, event.Text())
+		}
+	}
+
+	for _, line := range t.kernel {
+		add(evidence.Kernel, line)
+	}
+
+	if t.time != nil {
+		add(evidence.Clock, fmt.Sprintf("node %s, its time server %s %s, this computer %s", clockText(t.time.Node),
+			t.time.Server, clockText(t.time.Right), clockText(t.time.Asked)))
+	} else if why := t.unread["time"]; why != "" {
+		add(evidence.Clock, why)
+	}
+
+	add(evidence.Way, t.way)
+
+	return lines
+}
+
+// wayTo says from which of this computer's addresses packets to a node go, and through what. Nothing is sent for it.
+func wayTo(ctx context.Context, address string) string {
+	if proxy := talos.ProxyFor(address); proxy != nil {
+		return fmt.Sprintf("this computer reaches %s through the proxy %s", address, proxy)
+	}
+
+	host := address
+	if only, _, err := net.SplitHostPort(address); err == nil {
+		host = only
+	}
+
+	conn, err := new(net.Dialer).DialContext(ctx, "udp", net.JoinHostPort(host, talosPort))
+	if err != nil {
+		var lookup *net.DNSError
+		if errors.As(err, &lookup) {
+			return fmt.Sprintf("the name %s does not resolve here", host)
+		}
+
+		return "this computer has no route to " + host
+	}
+
+	defer conn.Close() //nolint:errcheck // nothing was written
+
+	own, _ := netip.ParseAddrPort(conn.LocalAddr().String())
+	link, near := linkOf(own.Addr(), conn.RemoteAddr().String())
+
+	if near {
+		return fmt.Sprintf("this computer asks %s from %s%s, in the same network", host, own.Addr(), link)
+	}
+
+	return fmt.Sprintf("this computer asks %s from %s%s, through a router", host, own.Addr(), link)
+}
+
+// linkOf names the link that has an address of this computer, and tells whether the remote one is in its network.
+func linkOf(own netip.Addr, remote string) (name string, near bool) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return "", false
+	}
+
+	there, _ := netip.ParseAddrPort(remote)
+
+	for _, link := range links {
+		addresses, err := link.Addrs()
+		if err != nil {
+			continue
+		}
+
+		for _, address := range addresses {
+			prefix, err := netip.ParsePrefix(address.String())
+			if err == nil && prefix.Addr() == own {
+				return " (" + link.Name + ")", prefix.Contains(there.Addr())
+			}
+		}
+	}
+
+	return "", false
+}

@@ -1,0 +1,16 @@
+package targets
+
+import (
+	"context"
+
+	"github.com/talos-mage/talos-mage/internal/cli/invocation"
+)
+
+// Diagnose says why nodes are stuck: the likely causes of each, best first, with what points to them.
+//
+// It looks once at every node, in whatever state that is, with or without a talosconfig, and changes nothing. -discover
+// looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong.
+func Diagnose(ctx context.Context, node, format *string, discover *bool) error {
+	return exit(invocation.FromProcess().Diagnose(ctx,
+		overrides{"node": node, "format": format, "discover": discover}.set()))
+}
