@@ -37,3 +37,11 @@ func (Etcd) Snapshot(ctx context.Context, file, node *string, dryRun *bool) erro
 func (Etcd) Defrag(ctx context.Context, node *string, dryRun *bool) error {
 	return execute(ctx, "etcd:defrag", overrides{"node": node, "dryRun": dryRun}, only(steps.EtcdDefrag{}))
 }
+
+// RemoveMember takes a member out of etcd whose node is gone for good, by its id in hex, and its node out of Kubernetes.
+//
+// It is refused while that node answers at any known address, or if etcd would lose its quorum without it.
+// mage etcd:members shows the ids.
+func (Etcd) RemoveMember(ctx context.Context, id string, dryRun *bool) error {
+	return execute(ctx, "etcd:removeMember", overrides{"<id>": &id, "dryRun": dryRun}, only(steps.EtcdRemoveMember{}))
+}

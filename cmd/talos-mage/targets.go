@@ -224,6 +224,18 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:      "etcd:removeMember",
+			Summary:   "takes a member out of etcd whose node is gone for good, by its id in hex, and its node out of Kubernetes.",
+			More:      "It is refused while that node answers at any known address, or if etcd would lose its quorum without it. mage etcd:members shows the ids.",
+			Arguments: []string{"id"},
+			Flags: []commandline.Flag{
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Etcd{}.RemoveMember(ctx, given.Argument("id"), given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "etcd:snapshot",
 			Summary: "copies etcd's data to a file, verifies it by its hash, and leaves nothing that is not whole.",
 			More:    "It is copied from a control plane that has a leader, or from the one that -node names, whatever state that is in. The file, for you alone, holds all Secrets: by default it is a new one in the folder snapshots, which git ignores.",
@@ -285,6 +297,21 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.Preflight(ctx, given.Text("node"), given.Text("skipChecks"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("allowAmbiguousDisk"))
+			},
+		},
+		{
+			Name:      "replaceNode",
+			Summary:   "puts the machine that the files declare in the place of one that is gone for good, by the node's name.",
+			More:      "The former machine's member of etcd and its Kubernetes node go, once the new machine answers and etcd can do without the former one; then the new one gets its config, and joins as a voter. The new machine's MAC address has to be in the files. The former one is refused if it comes back.",
+			Arguments: []string{"node"},
+			Flags: []commandline.Flag{
+				{Name: "certFingerprints", Kind: commandline.Text},
+				{Name: "discover", Kind: commandline.Switch},
+				{Name: "noWait", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.ReplaceNode(ctx, given.Argument("node"), given.Text("certFingerprints"), given.Switch("discover"), given.Switch("noWait"), given.Switch("dryRun"))
 			},
 		},
 		{

@@ -231,7 +231,7 @@ var bringUpEntries = []Entry{
 	{
 		ID: UnknownMembers, Title: "etcd has members that the inventory does not name", Severity: Warning,
 		Cause:  "A control plane was removed from the talconfig, or renamed, and is still a member.",
-		Remedy: "Remove members that are gone: talosctl etcd remove-member.",
+		Remedy: "Remove members that are gone with mage etcd:removeMember.",
 		Source: sourceEtcd,
 	},
 	{

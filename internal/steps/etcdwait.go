@@ -200,7 +200,7 @@ func (b *bootstrapper) warnOfUnknownMembers(survey observe.EtcdSurvey) {
 		ID:       diagnosis.UnknownMembers,
 		Severity: diagnosis.Warning,
 		Cause:    fmt.Sprintf("etcd has members that %s does not name: %s", b.Cluster.Source, text.List(unknown)),
-		Next:     "talosctl etcd members; remove the ones that are gone with talosctl etcd remove-member",
+		Next:     "mage etcd:members; remove the ones that are gone with mage etcd:removeMember",
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // fileFindings are what the files tell, also about each other; of nodes that -node= leaves out nothing is told.
-func (w *work) fileFindings(ctx context.Context, checks check.Settings) []diagnosis.Finding {
-	files := w.workspace.CheckOptions(checks)
+func (w *work) fileFindings(ctx context.Context, of *workspace.Workspace, checks check.Settings) []diagnosis.Finding {
+	files := of.CheckOptions(checks)
 	files.AsTheyAre, files.CallsFrom = true, check.CallsFrom
 
 	result := table.Run(ctx, check.Read(files))
@@ -49,11 +49,16 @@ func (w *work) refuseFiles(ctx context.Context, matters func(diagnosis.Finding) 
 		return nil
 	}
 
+	return w.refuse(ctx, w.workspace, matters)
+}
+
+// refuse gives those failures of some files, and shows them.
+func (w *work) refuse(ctx context.Context, of *workspace.Workspace, matters func(diagnosis.Finding) bool) error {
 	offline := w.checkSettings()
 	offline.LookupHost, offline.VIPAnswers = nil, nil
 
 	var problems []error
-	for _, finding := range w.fileFindings(ctx, offline) {
+	for _, finding := range w.fileFindings(ctx, of, offline) {
 		if finding.Severity == diagnosis.Failure && finding.ExitCode() == diagnosis.ExitBadInput && matters(finding) {
 			w.Report.Finding(w.step.Name(), finding)
 			problems = append(problems, finding.Problem(w.step.Name(), nil))

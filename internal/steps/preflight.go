@@ -45,7 +45,7 @@ func (s Preflight) Run(ctx context.Context, run *Run) error {
 	}
 
 	checker := &checker{begin(run, s)}
-	ofFiles := checker.fileFindings(ctx, checker.checkSettings())
+	ofFiles := checker.fileFindings(ctx, checker.workspace, checker.checkSettings())
 	problems := checker.judge(ofFiles)
 	run.filesChecked = true
 

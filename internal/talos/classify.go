@@ -40,9 +40,13 @@ const (
 	OpReboot
 	// OpReset wipes the node.
 	OpReset
+	// OpRemoveMember takes a member out of etcd.
+	OpRemoveMember
+	// OpEtcdUpload sends a snapshot for a later bootstrap.
+	OpEtcdUpload
 )
 
-var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset}
+var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset, OpRemoveMember}
 
 // changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
 func (o Operation) changes() bool { return slices.Contains(changing, o) }
@@ -69,6 +73,10 @@ func (o Operation) verb() string {
 		return "get the kubeconfig from"
 	case OpReboot:
 		return "reboot"
+	case OpRemoveMember:
+		return "remove an etcd member through"
+	case OpEtcdUpload:
+		return "upload etcd's snapshot to"
 	case OpReset:
 		return "reset"
 	default:
@@ -176,7 +184,7 @@ func (r rule) matches(op Operation, code codes.Code, text string, insecure bool)
 var (
 	apply     = []Operation{OpApply, OpDryRun}
 	bootstrap = []Operation{OpBootstrap}
-	etcd      = []Operation{OpEtcd}
+	etcd      = []Operation{OpEtcd, OpRemoveMember}
 )
 
 // rules are the answers of nodes, 1.12 to 1.14, that need more than the default; the first match counts.
@@ -219,6 +227,14 @@ var rules = []rule{
 	{ops: etcd, code: codes.Unknown, text: "etcdserver: request timed out", class: Retry},
 	{ops: etcd, code: codes.Unknown, text: "etcdserver: server stopped", class: Retry},
 	{ops: etcd, code: codes.Unknown, text: "context deadline exceeded", class: Retry},
+
+	// It has gone already.
+	{ops: []Operation{OpRemoveMember}, code: codes.NotFound, class: Done},
+	// etcd looks back over five seconds, in which a member may have come or gone.
+	{ops: []Operation{OpRemoveMember}, code: codes.Unknown, text: "etcdserver: unhealthy cluster", class: Retry},
+
+	// The volume that the upload goes to is not mounted yet.
+	{ops: []Operation{OpEtcdUpload}, code: codes.FailedPrecondition, class: Retry},
 
 	// The node's resources started afresh: list again, watch again.
 	{ops: []Operation{OpWatch}, code: codes.FailedPrecondition, class: Retry},

@@ -80,7 +80,7 @@ func (f Flag) meaning() string {
 		text += " It takes " + knob.Takes() + "."
 	}
 
-	if !knob.FlagAlone() {
+	if !knob.TypedAlone() {
 		text += " Variable: " + knob.Name + "."
 	}
 

@@ -13,8 +13,9 @@ import (
 // Targets are the names behind mage in the commands of hints.
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
 	"config:migrate", "config:schema", "config:schematic", "config:secrets", "diagnose", "discover", "etcd:defrag",
-	"etcd:members", "etcd:snapshot", "etcd:status", "explain", "generateConfig", "kubeconfig", "preflight", "reset",
-	"status", "talos", "upgradeK8s", "verify", "verifyNodes"}
+	"etcd:members", "etcd:removeMember", "etcd:snapshot", "etcd:status", "explain", "generateConfig", "kubeconfig",
+	"preflight", "replaceNode", "reset", "status", "talos", "upgradeK8s",
+	"verify", "verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.
 var tasks = map[string]string{
@@ -32,7 +33,7 @@ var command = regexp.MustCompile(`\bmage (` + strings.Join(Targets, "|") + `)\b(
 
 // foreign is a command of another program that hints name.
 var foreign = regexp.MustCompile(`\b(talosctl (?:-n|config|dmesg|etcd|rotate-ca|service|upgrade|wipe)|` +
-	`kubectl (?:apply|config|describe|label|taint))\b`)
+	`kubectl (?:apply|config|delete|describe|label|taint))\b`)
 
 // hint has the commands in a text begin with what this program was called as. A target without a task is called
 // without Task. A program that this computer lacks is to be installed first.

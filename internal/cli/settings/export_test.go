@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -30,13 +31,13 @@ func Markdown() string {
 		// The forms of a duration stand above the tables.
 		takes, _, _ := strings.Cut(knob.Takes(), ": seconds")
 
-		variable := knob.Name
-		if knob.FlagAlone() {
-			variable = ""
+		variable, typed := knob.Name, ""
+		if knob.TypedAlone() {
+			variable, typed = "", knob.Argument
 		}
 
 		fmt.Fprintf(&page, "| %s | %s | %s | %s | %s |\n",
-			code("", variable), code("-", knob.Flag), cell(takes), code("", knob.Default), cell(knob.Doc))
+			code("", variable), cmp.Or(code("-", knob.Flag), code("", typed)), cell(takes), code("", knob.Default), cell(knob.Doc))
 	}
 
 	return page.String()

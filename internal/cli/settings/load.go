@@ -69,7 +69,7 @@ func merge(environ []string, overrides Overrides) (map[string]string, error) {
 		name, value, _ := strings.Cut(variable, "=")
 
 		// What comes from the command line alone has a name that no variable can have in a shell.
-		if strings.HasPrefix(name, "-") {
+		if strings.HasPrefix(name, "-") || strings.HasPrefix(name, "<") {
 			continue
 		}
 

@@ -13,7 +13,8 @@ import (
 // takes it), argument (a target's argument that sets it), envDefault or path (the default; a path may build on settings
 // above it), oneof (the words it takes), min (its smallest value), kind (what else its text is to be), input (what it
 // names is read), group and doc (the documentation's table). Where env is a flag's name, with its dash, the setting
-// comes from the command line alone, as all do that permit loss; retired is the variable that it had once.
+// comes from the command line alone, as all do that permit loss, and so it does where env is a target's argument, with
+// its brackets; retired is the variable that it had once.
 type Settings struct {
 	RootDir          string `env:"ROOT_DIR" path:"" default:"the git top level of the working directory, else the working directory" group:"Files" doc:"The repository that the cluster's files lie in."`
 	TalosDir         string `env:"TALOS_DIR" path:"$ROOT_DIR/talos" group:"Files" doc:"Folder with talconfig.yaml, talenv.yaml and the encrypted secrets."`
@@ -49,6 +50,7 @@ type Settings struct {
 	CertFingerprints   []string  `env:"CERT_FINGERPRINTS" flag:"certFingerprints" group:"Nodes" doc:"Certificates that nodes in maintenance mode may show: base64 of the SHA-256 of the public key, comma separated, as the node's screen prints them. Any when empty."`
 	SkipChecks         []string  `env:"SKIP_CHECKS" flag:"skipChecks" group:"Nodes" doc:"Ids of checks whose failures become warnings, comma separated. Identity and certificate authority can't be skipped."`
 	AssumeEmpty        []string  `env:"-assumeEmpty" retired:"ASSUME_EMPTY" group:"Nodes" doc:"Control planes that do not answer and are known to hold no etcd data, comma separated; bootstrap then continues without them."`
+	Member             string    `env:"<id>" group:"Nodes" doc:"Member of etcd that is removed, by its id in hex."`
 	BootstrapNode      string    `env:"BOOTSTRAP_NODE" flag:"bootstrapNode" group:"Nodes" doc:"Control plane that etcd is bootstrapped on; the first of the inventory when empty."`
 	AllowAmbiguousDisk bool      `env:"-allowAmbiguousDisk" retired:"ALLOW_AMBIGUOUS_DISK" envDefault:"false" group:"Nodes" doc:"Continue when an install disk selector matches several disks of a node: Talos wipes the first of them."`
 
@@ -74,6 +76,8 @@ type Settings struct {
 	Yes        bool   `env:"-yes" envDefault:"false" group:"What is allowed" doc:"Agree to what will be lost. Without it a person is asked, on a terminal."`
 	Dirty      bool   `env:"-dirty" envDefault:"false" group:"What is allowed" doc:"Rewrite files that git does not know as they are."`
 	Force      bool   `env:"-force" retired:"FORCE" envDefault:"false" group:"What is allowed" doc:"Replace a kubeconfig context of the same name that belongs to another cluster."`
+
+	AllowDowngrade bool `env:"-allowDowngrade" envDefault:"false" group:"What is allowed" doc:"Upgrade nodes to an older Talos than they run, where that brings no older etcd."`
 
 	SystemDisk bool     `env:"-systemDisk" envDefault:"false" group:"What is allowed" doc:"Have a reset wipe the whole system disk, with Talos and its boot loader: the machine then boots from other media, or not at all."`
 	Disks      []string `env:"-disk" group:"What is allowed" doc:"Other disks that a reset wipes too, by device path such as /dev/sdb, comma separated; none when empty."`

@@ -1,6 +1,7 @@
 package settings_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -465,8 +466,8 @@ func TestNoKeyIsEchoed(t *testing.T) {
 			var environ []string
 
 			given := settings.Overrides{}
-			if knob.FlagAlone() {
-				given[knob.Flag] = key
+			if knob.TypedAlone() {
+				given[cmp.Or(knob.Flag, knob.Argument)] = key
 			} else {
 				environ = append(environ, knob.Name+"="+key)
 			}

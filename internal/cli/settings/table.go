@@ -88,8 +88,8 @@ func (k Knob) givenAs(given Overrides) string {
 	}
 }
 
-// FlagAlone reports whether no variable sets it.
-func (k Knob) FlagAlone() bool { return k.Name == "-"+k.Flag }
+// TypedAlone reports whether no variable sets it: a flag or an argument of the command line does.
+func (k Knob) TypedAlone() bool { return k.Name == "-"+k.Flag || k.Name == k.Argument }
 
 func fieldOf(name string) (reflect.StructField, bool) {
 	for field := range reflect.TypeFor[Settings]().Fields() {
@@ -114,6 +114,8 @@ func knobOf(field reflect.StructField) Knob {
 	}
 	if flag, alone := strings.CutPrefix(knob.Name, "-"); alone {
 		knob.Flag = flag
+	} else if strings.HasPrefix(knob.Name, "<") {
+		knob.Argument = knob.Name
 	}
 
 	if words := field.Tag.Get("oneof"); words != "" {

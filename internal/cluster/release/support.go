@@ -11,21 +11,24 @@ type support struct {
 	oldestKubernetes, newestKubernetes int
 	// upgradesFrom is the oldest Talos that its installer takes over, downgradesBelow the first that is too new for it.
 	upgradesFrom, downgradesBelow int
+	// etcd is the minor version of the etcd 3 that it brings.
+	etcd int
 }
 
 // supports has a row for each minor release that this program knows. A node judges by its own release, so these are
-// not asked of machinery, which is of one release itself. Source: machinery compatibility/talos1*/.
+// not asked of machinery, which is of one release itself. Source: machinery compatibility/talos1*/, and
+// constants.DefaultEtcdVersion of each release.
 var supports = map[int]support{
-	5:  {26, 28, 2, 7},
-	6:  {24, 29, 3, 8},
-	7:  {25, 30, 4, 9},
-	8:  {26, 31, 5, 10},
-	9:  {27, 32, 8, 11},
-	10: {28, 33, 8, 12},
-	11: {29, 34, 9, 13},
-	12: {30, 35, 10, 14},
-	13: {31, 36, 11, 15},
-	14: {32, 37, 12, 16},
+	5:  {26, 28, 2, 7, 5},
+	6:  {24, 29, 3, 8, 5},
+	7:  {25, 30, 4, 9, 5},
+	8:  {26, 31, 5, 10, 5},
+	9:  {27, 32, 8, 11, 5},
+	10: {28, 33, 8, 12, 5},
+	11: {29, 34, 9, 13, 6},
+	12: {30, 35, 10, 14, 6},
+	13: {31, 36, 11, 15, 6},
+	14: {32, 37, 12, 16, 7},
 }
 
 // supportOf is the row of a version of Talos; an error if there is none.
@@ -99,4 +102,20 @@ func Upgrade(from, to string) error {
 	default:
 		return nil
 	}
+}
+
+// SameEtcd reports whether two versions of Talos bring the same minor version of etcd. Of one that is not known here it
+// is not certain, and so false.
+func SameEtcd(talos, other string) bool {
+	row, err := supportOf(talos)
+	otherRow, otherErr := supportOf(other)
+
+	return err == nil && otherErr == nil && row.etcd == otherRow.etcd
+}
+
+// HasLifecycle reports whether a version of Talos has the LifecycleService, which came with 1.13.
+func HasLifecycle(talos string) bool {
+	numbers, known := lenient(talos)
+
+	return known && (numbers[0] > 1 || numbers[1] >= 13)
 }

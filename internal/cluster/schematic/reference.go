@@ -3,6 +3,8 @@ package schematic
 import (
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
+
 	"github.com/talos-mage/talos-mage/internal/base/pattern"
 )
 
@@ -71,6 +73,15 @@ func (r Reference) Platform() string {
 	default:
 		return match[1]
 	}
+}
+
+// PlatformIn is Platform as far as it counts for a version of Talos: before 1.10 one installer was for all of them.
+func (r Reference) PlatformIn(version string) string {
+	if minor, err := config.ParseContractFromVersion(version); err != nil || !minor.Greater(config.TalosVersion1_9) {
+		return ""
+	}
+
+	return r.Platform()
 }
 
 // SecureBoot reports whether the image is made for SecureBoot.

@@ -225,6 +225,8 @@ type lab struct {
 	cluster *kubernetes.Cluster
 	clock   *fakeclock.Clock
 	drainer drain.Drainer
+	// kubeconfig is an administrator's.
+	kubeconfig []byte
 }
 
 func newLab(t *testing.T, work ...kubernetes.Workload) *lab {
@@ -251,11 +253,11 @@ func newLab(t *testing.T, work ...kubernetes.Workload) *lab {
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
 
-	kubeconfig, err := kubernetes.AdminKubeconfig(kubernetes.AdminOptions{ClusterName: "lab", IssuingCA: ca,
+	l.kubeconfig, err = kubernetes.AdminKubeconfig(kubernetes.AdminOptions{ClusterName: "lab", IssuingCA: ca,
 		AcceptedCAs: ca.Crt, Endpoint: "https://" + listener.Addr().String()})
 	require.NoError(t, err)
 
-	client, err := kube.Open(kubeconfig, kube.Options{})
+	client, err := kube.Open(l.kubeconfig, kube.Options{})
 	require.NoError(t, err)
 
 	l.drainer = drain.Drainer{Client: client, Clock: clock, Limit: time.Minute}

@@ -270,6 +270,14 @@ func (s EtcdSurvey) Unchecked() bool {
 	return !slices.ContainsFunc(s, func(node EtcdObservation) bool { return !node.Healthy() && !node.unchecked() })
 }
 
+// Settling reports whether nothing but the boot of their nodes, or a first health check, keeps members from being
+// healthy.
+func (s EtcdSurvey) Settling() bool {
+	return !slices.ContainsFunc(s, func(node EtcdObservation) bool {
+		return !node.Healthy() && !node.unchecked() && node.Stage() != talos.StageBooting
+	})
+}
+
 // UnhealthyOf are those of some control planes whose etcd is not a healthy voter.
 func (s EtcdSurvey) UnhealthyOf(nodes []*inventory.Node) EtcdSurvey {
 	return slices.DeleteFunc(slices.Clone(s), func(node EtcdObservation) bool {
@@ -297,8 +305,8 @@ func (s EtcdSurvey) Describe() string {
 	return strings.Join(words, "; ")
 }
 
-// memberCount is the largest list that a member gives.
-func (s EtcdSurvey) memberCount() int {
+// MemberCount is the largest list that a member gives.
+func (s EtcdSurvey) MemberCount() int {
 	count := 0
 	for _, node := range s {
 		count = max(count, len(node.Members))
@@ -320,7 +328,7 @@ func (s EtcdSurvey) LosesQuorumWithout(away *inventory.Node) bool {
 		}
 	}
 
-	return member && s.memberCount() > 1 && left < s.memberCount()/2+1
+	return member && s.MemberCount() > 1 && left < s.MemberCount()/2+1
 }
 
 // QuorumWithout reports whether etcd works, and would still work once some control planes have left it for good. Only a
@@ -331,7 +339,7 @@ func (s EtcdSurvey) QuorumWithout(leaving []*inventory.Node) bool {
 
 // MembersWithout is how many members etcd has once some control planes have left it.
 func (s EtcdSurvey) MembersWithout(leaving []*inventory.Node) int {
-	return s.memberCount() - (s.HealthyCount() - s.healthyWithout(leaving))
+	return s.MemberCount() - (s.HealthyCount() - s.healthyWithout(leaving))
 }
 
 func (s EtcdSurvey) healthyWithout(leaving []*inventory.Node) int {

@@ -157,6 +157,17 @@ func (k *Kubernetes) open(ctx context.Context, address string) (*kube.Client, er
 	return kube.Open(k.kubeconfig, kube.Options{Address: address, Timeout: requestTimeout}) //nolint:wrapcheck // one layer
 }
 
+// Client asks the API at the endpoint, or, while that leads nowhere, at a control plane.
+func (k *Kubernetes) Client(ctx context.Context) (*kube.Client, error) {
+	if err := k.Ready(ctx, ""); err != nil {
+		if own, ready := k.ControlPlaneAPI(ctx); ready {
+			return k.open(ctx, own)
+		}
+	}
+
+	return k.open(ctx, "")
+}
+
 // Ready asks the API at an address, or at the endpoint, whether it is ready.
 func (k *Kubernetes) Ready(ctx context.Context, address string) error {
 	client, err := k.open(ctx, address)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
@@ -69,6 +70,29 @@ func (w *Workspace) Rehearse() (files []File, standIn string, err error) {
 	})
 
 	return files, standIn, err
+}
+
+// Anew is a workspace of the same files, opened again, in which the machine configs are as they would be rendered now:
+// so a change of what is declared can be judged before a file is written. Where nothing renders them they are as they
+// are.
+func (w *Workspace) Anew(ctx context.Context) (*Workspace, error) {
+	own := *w.Settings
+	anew := New(ctx, &own, w.Environ)
+
+	if err := anew.Load(); err != nil || own.ConfigGenerator == NoGenerator {
+		return anew, err
+	}
+
+	rendered, standIn, err := anew.Rehearse()
+	if err != nil {
+		return nil, err
+	}
+
+	if standIn == "" { // otherwise it is of another cluster than what was rendered
+		rendered = slices.DeleteFunc(rendered, func(file File) bool { return file.Name == TalosconfigName })
+	}
+
+	return anew, anew.PretendFiles(rendered, standIn)
 }
 
 // secretsOrStandIn are the cluster's own secrets or, for the reason that is told, throwaway ones.

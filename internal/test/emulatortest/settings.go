@@ -15,6 +15,8 @@ func Settings(entries []string) (environ []string, flags settings.Overrides) {
 
 		if flag, ok := strings.CutPrefix(name, "-"); ok {
 			flags[flag] = value
+		} else if strings.HasPrefix(name, "<") {
+			flags[name] = value
 		} else {
 			environ = append(environ, entry)
 		}

@@ -495,12 +495,8 @@ func checkUnusedSchematics(r *check.Report, in *check.Input) {
 // checkPlatforms compares machineSpec with the installer's platform, and boards with their processor.
 func checkPlatforms(r *check.Report, in *check.Input) {
 	eachInstaller(r, in, func(its installer) {
-		version, err := talosconfig.ParseContractFromVersion(cmp.Or(its.image.Tag, in.Cluster.TalosVersion))
-
-		switch platform, mode := its.image.Platform(), its.settings.MachineSpec.Mode; {
-		case platform == "" || mode == "" || platform == mode:
-		case err != nil || !version.Greater(talosconfig.TalosVersion1_9): // one installer for all
-		default:
+		platform, mode := its.image.PlatformIn(cmp.Or(its.image.Tag, in.Cluster.TalosVersion)), its.settings.MachineSpec.Mode
+		if platform != "" && mode != "" && platform != mode {
 			r.Found(its.place, "use "+mode+"-installer", "the installer %s is for platform %s, and machineSpec.mode of %s is %s",
 				its.text, platform, its.node.Name, mode)
 		}

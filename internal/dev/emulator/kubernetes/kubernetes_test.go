@@ -92,7 +92,7 @@ func TestOnlyReadingIsServed(t *testing.T) {
 	t.Parallel()
 
 	lab := newLab(t, emulated.Options{})
-	err := lab.client(t).CoreV1().Nodes().Delete(t.Context(), "cp1", metav1.DeleteOptions{})
+	err := lab.client(t).CoreV1().Namespaces().Delete(t.Context(), "default", metav1.DeleteOptions{})
 	require.ErrorContains(t, err, "does not allow this method")
 }
 

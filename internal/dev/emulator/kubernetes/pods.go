@@ -184,6 +184,12 @@ func (s snapshot) daemonSets() []daemonSet {
 		}
 	}
 
+	for _, work := range s.work {
+		if work.Kind == DaemonSet && work.Orphaned {
+			sets = append(sets, daemonSet{Workload: *work, image: work.image(s.version)})
+		}
+	}
+
 	return sets
 }
 

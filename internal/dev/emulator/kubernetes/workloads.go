@@ -39,26 +39,30 @@ const appLabel = "k8s-app"
 
 // Workload is what somebody runs on the cluster.
 type Workload struct {
-	// Namespace is where it is; by default "default".
+	// Namespace is where it is. Default "default".
 	Namespace string
 	// Name is the workload's.
 	Name string
-	// Kind is what it is.
+	// Kind is what it is. Default deployment.
 	Kind Kind
-	// App is the label of its pods; by default the name.
+	// App is the label k8s-app of its pods, which budgets select. Default the name.
 	App string
-	// Replicas is how many pods there are; by default one.
+	// Replicas is how many pods there are. Default 1.
 	Replicas int
-	// Node is where its pods have to run, also if it is a control plane; by default they run on the workers.
+	// Node is where its pods have to run, also if it is a control plane. Default any worker.
 	Node string
 	// EmptyDir gives its pods a volume that is lost with them.
 	EmptyDir bool
-	// Starting is how long a new pod takes until it is ready, Ending how long one takes to end.
-	Starting, Ending time.Duration
-	// Budget is a PodDisruptionBudget's minAvailable for it; 0 for no budget.
+	// Starting is how long a new pod takes until it is ready.
+	Starting time.Duration
+	// Ending is how long an evicted pod takes to end.
+	Ending time.Duration
+	// Budget is how many pods its PodDisruptionBudget wants to be left (minAvailable): with as many as there are no pod can
+	// be evicted. Default 0: it has none.
 	Budget int
 
-	tolerates bool // control planes
+	// Orphaned makes the pods of a daemonSet outlive it: nothing puts them back.
+	Orphaned bool
 }
 
 func (w *Workload) app() string { return cmp.Or(w.App, w.Name) }
@@ -68,6 +72,9 @@ func (w *Workload) image(version string) string { return "registry.example/" + w
 
 // key is the object's that it is written as.
 func (w *Workload) key() objectKey { return objectKey{appsGroup, w.Kind.String(), w.Namespace, w.Name} }
+
+// tolerates reports whether its pods run on control planes too, as the cluster's own do.
+func (w *Workload) tolerates() bool { return w.Namespace == kubeSystem }
 
 // controller is what its pods name as their owner; nothing for bare pods.
 func (w *Workload) controller() (kind, name string) {
@@ -82,7 +89,7 @@ func (w *Workload) controller() (kind, name string) {
 }
 
 // coreDNS is the one workload of a fresh cluster that can run anywhere.
-var coreDNS = Workload{Namespace: kubeSystem, Name: "coredns", App: "kube-dns", Replicas: 2, tolerates: true}
+var coreDNS = Workload{Namespace: kubeSystem, Name: "coredns", App: "kube-dns", Replicas: 2}
 
 // podState is a pod that the scheduler places.
 type podState struct {
@@ -137,7 +144,7 @@ func (c *Cluster) Run(work Workload) {
 		work.Replicas = max(1, work.Replicas)
 		c.work = append(c.work, &work)
 
-		if _, stored := c.objects[work.key()]; !stored && (work.Kind == Deployment || work.Kind == DaemonSet) {
+		if _, stored := c.objects[work.key()]; !stored && !work.Orphaned && (work.Kind == Deployment || work.Kind == DaemonSet) {
 			c.store(workloadObject(work.Kind.String(), work.Namespace, work.Name, work.app(), work.image(c.version)), revision)
 		}
 
@@ -209,7 +216,7 @@ func (c *Cluster) place(pod *podState, now time.Time) bool {
 	var free []string
 
 	for name, node := range c.nodes {
-		fits := pod.work.Node == name || pod.work.Node == "" && (pod.work.tolerates || !node.ControlPlane)
+		fits := pod.work.Node == name || pod.work.Node == "" && (pod.work.tolerates() || !node.ControlPlane)
 
 		if fits && c.works(name) && !node.cordoned {
 			free = append(free, name)

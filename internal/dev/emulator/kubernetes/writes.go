@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,13 +14,15 @@ import (
 // largestBody is how much of a request's body is read, in bytes.
 const largestBody = 1 << 20
 
-// serveWrite does the two things that a drain does: it cordons nodes, and evicts or deletes pods.
+// serveWrite does what a drain does, which cordons nodes and evicts or deletes pods, and deletes nodes.
 func (s *Server) serveWrite(w http.ResponseWriter, request *http.Request, c call, state snapshot) {
 	switch {
 	case !state.quorum:
 		writeStatus(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "etcdserver: request timed out")
 	case request.Method == http.MethodPatch && c.resource.name == "nodes" && c.name != "" && c.subresource == "":
 		s.patchNode(w, request, c)
+	case request.Method == http.MethodDelete && c.resource.name == "nodes" && c.name != "" && c.subresource == "":
+		s.deleteNode(w, c)
 	case request.Method == http.MethodPost && c.resource.name == "pods" && c.subresource == evictionName:
 		s.evictPod(w, c, state)
 	case request.Method == http.MethodDelete && c.resource.name == "pods" && c.name != "" && c.subresource == "":
@@ -77,6 +80,19 @@ func (s *Server) patchNode(w http.ResponseWriter, request *http.Request, c call)
 	}
 
 	s.serveResource(w, request, c, s.cluster.snapshot())
+}
+
+// deleteNode takes a node out. A kubelet that runs registers it again only when it starts anew.
+func (s *Server) deleteNode(w http.ResponseWriter, c call) {
+	if !slices.Contains(s.cluster.Nodes(), c.name) {
+		writeStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("nodes %q not found", c.name))
+
+		return
+	}
+
+	s.cluster.Remove(c.name)
+	writeJSON(w, http.StatusOK,
+		metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 }
 
 // apply changes a node; a null takes a field back.

@@ -520,11 +520,24 @@ func (k *kubelet) nodeReady() (known, ready bool) {
 	return true, cluster.HasCNI()
 }
 
+// cordon is an administrator's; there is nothing to cordon before the node is registered.
+func (k *kubelet) cordon(cordoned bool) {
+	if cluster := k.cluster(); cluster != nil {
+		cluster.Kubernetes.Cordon(k.boot.Config.Hostname(), cordoned)
+	}
+}
+
+// cluster is the one that the kubelet has registered with; nil before.
+func (k *kubelet) cluster() *etcd.Cluster {
+	k.boot.mu.Lock()
+	defer k.boot.mu.Unlock()
+
+	return k.registered
+}
+
 // cordoned reports whether the node's Kubernetes object takes no new pods.
 func (k *kubelet) cordoned() bool {
-	k.boot.mu.Lock()
-	cluster := k.registered
-	k.boot.mu.Unlock()
+	cluster := k.cluster()
 
 	return cluster != nil && cluster.Kubernetes.Cordoned(k.boot.Config.Hostname())
 }

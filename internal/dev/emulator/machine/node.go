@@ -422,17 +422,40 @@ func (n *Node) Ready() bool {
 
 // Registered reports whether the machine has registered itself in Kubernetes in its running boot.
 func (n *Node) Registered() bool {
-	n.mu.Lock()
-	b := n.boot
-	n.mu.Unlock()
-
-	if b == nil {
+	k := n.kubelet()
+	if k == nil {
 		return false
 	}
 
-	known, _ := b.Kubelet.nodeReady()
+	known, _ := k.nodeReady()
 
 	return known
+}
+
+// Cordon is an administrator who keeps new pods off the machine's Kubernetes node, or lets them on it again.
+func (n *Node) Cordon(cordoned bool) {
+	if k := n.kubelet(); k != nil {
+		k.cordon(cordoned)
+	}
+}
+
+// Cordoned reports whether the machine's Kubernetes node takes no new pods.
+func (n *Node) Cordoned() bool {
+	k := n.kubelet()
+
+	return k != nil && k.cordoned()
+}
+
+// kubelet is that of the running boot; nil for a machine that is off.
+func (n *Node) kubelet() *kubelet {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.boot == nil {
+		return nil
+	}
+
+	return &n.boot.Kubelet
 }
 
 // Impostor is what listens on the API port in Talos' place right now.

@@ -12,10 +12,12 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/codes"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cluster/release"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 )
 
 // More has no use.
@@ -35,6 +37,10 @@ func (s *Scenario) check(at *places) error {
 
 	for _, name := range s.named() {
 		s.checkNode(at, inside("nodes", name), name)
+	}
+
+	for i, work := range s.Workloads {
+		s.checkWorkload(at, inside("workloads", strconv.Itoa(i+1)), work)
 	}
 
 	for i, event := range s.Events {
@@ -129,6 +135,29 @@ func checkTiming(at *places, field string, timing emulator.Timing) {
 		if value.Field(i).Int() < 0 {
 			at.wrong(inside(field, name), "", "can't be less than 0")
 		}
+	}
+}
+
+// mostReplicas is more than any lab has room for.
+const mostReplicas = 100
+
+func (s *Scenario) checkWorkload(at *places, field string, work kubernetes.Workload) {
+	if errs := validation.IsDNS1123Label(work.Name); len(errs) > 0 {
+		at.wrong(inside(field, "name"), "", "%q: takes a name of small letters, digits and hyphens", work.Name)
+	}
+
+	if work.Node != "" {
+		s.exists(at, inside(field, "node"), work.Node)
+	}
+
+	for name, value := range map[string]int{"replicas": work.Replicas, "budget": work.Budget} {
+		if value < 0 || value > mostReplicas {
+			at.wrong(inside(field, name), "", "has to be 0 to %d", mostReplicas)
+		}
+	}
+
+	if work.Starting < 0 || work.Ending < 0 {
+		at.wrong(field, "", "starting and ending can't be less than 0")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/scenario"
 	"github.com/talos-mage/talos-mage/internal/test/golden"
 )
@@ -40,6 +41,7 @@ var sections = []struct {
 	{"`nodes.<name>.disks[]`", "../machine", reflect.TypeFor[emulator.Disk]()},
 	{"`nodes.<name>.disks[].volumes[]`", "../machine", reflect.TypeFor[emulator.Volume]()},
 	{"`nodes.<name>.extensions[]`", "../machine", reflect.TypeFor[emulator.Extension]()},
+	{"`workloads[]`", "../kubernetes", reflect.TypeFor[kubernetes.Workload]()},
 	{"`timing`", "../machine", reflect.TypeFor[emulator.Timing]()},
 	{"`faults`", "../faults", reflect.TypeFor[emulator.Faults]()},
 	{"`faults.calls[]`", "../faults", reflect.TypeFor[emulator.CallFault]()},

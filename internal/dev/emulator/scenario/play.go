@@ -35,6 +35,8 @@ func (e Event) happen(node *emulator.Node) {
 		node.PowerOff()
 	case PowerOn:
 		node.PowerOn()
+	case Cordon, Uncordon:
+		node.Cordon(e.Do == Cordon)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
@@ -27,6 +28,8 @@ type Scenario struct {
 	// Nodes are those that differ from a sound one, by name: control planes are cp1, cp2 and so on, workers worker1 and so
 	// on.
 	Nodes map[string]Node
+	// Workloads are what runs on the cluster beside its own pods.
+	Workloads []kubernetes.Workload
 	// Events are what happens while the nodes run.
 	Events []Event
 }
@@ -100,6 +103,10 @@ const (
 	PowerOff
 	// PowerOn switches a node on.
 	PowerOn
+	// Cordon is an administrator who keeps new pods off a node.
+	Cordon
+	// Uncordon is one who lets them on it again.
+	Uncordon
 )
 
 // Event is something that happens to a node.
@@ -173,7 +180,7 @@ func (s *Scenario) Options() labcluster.Options {
 		AutoHostnames: s.Cluster.AutoHostnames,
 		DHCP:          s.Cluster.DHCP,
 		Timing:        s.Timing,
-		LabOptions:    emulator.LabOptions{TimeScale: s.Scale, Discovery: s.Discovery},
+		LabOptions:    emulator.LabOptions{TimeScale: s.Scale, Discovery: s.Discovery, Workloads: s.Workloads},
 		Edit:          s.edit,
 	}
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/scenario"
 	"github.com/talos-mage/talos-mage/internal/test/fuzztest"
@@ -34,6 +35,9 @@ cluster:
   cni: flannel
   talosVersion: v1.13.9
 timing: {boot: 3s}
+workloads:
+  - {name: web, replicas: 2, budget: 2, ending: 30s}
+  - {namespace: data, name: db, kind: statefulSet, node: cp1, emptyDir: true}
 nodes:
   cp2:
     talosVersion: v1.12.1
@@ -72,6 +76,10 @@ func TestAScenarioDescribesALab(t *testing.T) {
 	require.True(t, options.LabOptions.Discovery)
 	require.InDelta(t, 200, options.LabOptions.TimeScale, 0)
 	require.Equal(t, 3*time.Second, options.Timing.Boot)
+	require.Equal(t, []kubernetes.Workload{
+		{Name: "web", Replicas: 2, Budget: 2, Ending: 30 * time.Second},
+		{Namespace: "data", Name: "db", Kind: kubernetes.StatefulSet, Node: "cp1", EmptyDir: true},
+	}, options.LabOptions.Workloads)
 
 	machine := emulator.NodeOptions{Name: "cp2", Address: netip.MustParseAddr("127.4.5.12"), Timing: options.Timing}
 	options.Edit(&machine)
@@ -182,6 +190,11 @@ func TestAnImpossibleScenarioIsRefusedWithFieldAndReason(t *testing.T) {
 			`nothing answers on a port that is refused or silent`},
 		"no reason to fail": {"nodes: {cp1: {faults: {installTimes: 2}}}\n",
 			`no install fails without a reason: give install too`},
+		"a workload without a name":   {"workloads: [{kind: job}]\n", "workloads.1.name: \"\": takes a name"},
+		"a workload of another kind":  {"workloads: [{name: a, kind: cronJob}]\n", "workloads.1.kind"},
+		"a workload where no node is": {"workloads: [{name: a, node: cp9}]\n", "workloads.1.node: there is no node \"cp9\""},
+		"too much work":               {"workloads: [{name: a, replicas: 900}]\n", "workloads.1.replicas: has to be 0 to 100"},
+		"an end before its beginning": {"workloads: [{name: a, ending: -1s}]\n", "workloads.1: starting and ending can't be"},
 		"late for ever": {"nodes: {cp1: {faults: {etcdNever: true, etcdJoin: 3m}}}\n",
 			`an etcd that never joins is not late`},
 		"a call without a name": {"nodes: {cp1: {faults: {calls: [{do: cut}]}}}\n",

@@ -10,13 +10,17 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 )
 
 // words are what an enumeration's values are called in a scenario, by value.
 var words = map[reflect.Type][]string{
 	reflect.TypeFor[labcluster.EndpointKind](): {labcluster.VIP: "vip", labcluster.FirstControlPlane: "firstControlPlane"},
-	reflect.TypeFor[Action]():                  {Set: "set", Heal: "heal", PowerOff: "powerOff", PowerOn: "powerOn"},
+	reflect.TypeFor[Action](): {Set: "set", Heal: "heal", PowerOff: "powerOff", PowerOn: "powerOn",
+		Cordon: "cordon", Uncordon: "uncordon"},
+	reflect.TypeFor[kubernetes.Kind](): {kubernetes.Deployment: "deployment", kubernetes.StatefulSet: "statefulSet",
+		kubernetes.DaemonSet: "daemonSet", kubernetes.Job: "job", kubernetes.Bare: "pod"},
 	reflect.TypeFor[emulator.EtcdData](): {emulator.NoEtcdData: "none", emulator.LostEtcdData: "lost",
 		emulator.WholeEtcdData: "whole"},
 	reflect.TypeFor[emulator.Loss](): {emulator.NotLost: "none", emulator.LostLink: "link",

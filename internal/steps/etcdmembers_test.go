@@ -1,0 +1,214 @@
+package steps_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/kube"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+const removeCall = "EtcdRemoveMemberByID"
+
+// memberID is a machine's id in etcd, as people type it.
+func memberID(node *emulator.Node) string { return fmt.Sprintf("<id>=%016x", node.EtcdMemberID()) }
+
+// kubernetesNodes are the nodes that Kubernetes lists.
+func (l *lab) kubernetesNodes(t *testing.T) []string {
+	t.Helper()
+
+	s := l.session(t)
+	s.succeeds(t, steps.Kubeconfig{})
+
+	kubeconfig, err := os.ReadFile(s.Settings.Kubeconfig)
+	require.NoError(t, err)
+
+	client, err := kube.Open(kubeconfig, kube.Options{})
+	require.NoError(t, err)
+
+	nodes, err := client.Nodes(t.Context())
+	require.NoError(t, err)
+
+	var names []string
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+
+	return names
+}
+
+// members are the names of the members that etcd lists.
+func (l *lab) members(t *testing.T) []string {
+	t.Helper()
+
+	rows, err := steps.EtcdList(t.Context(), l.session(t).Run)
+	require.NoError(t, err)
+
+	var names []string
+	for _, row := range rows[1:] {
+		names = append(names, row[1])
+	}
+
+	return names
+}
+
+func TestAMemberIsRemovedOnceItsNodeIsGone(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0)
+	l.up(t)
+
+	cp3 := memberID(l.Node("cp3"))
+
+	// It is there.
+	problem := l.session(t, cp3).fails(t, diagnosis.ExitBootstrap, diagnosis.MemberAnswers, steps.EtcdRemoveMember{})
+	require.Equal(t, "cp3", problem.Node)
+
+	// Nobody is called so.
+	problem = l.session(t, cp3[:len(cp3)-1]+"z").fails(t, diagnosis.ExitBadInput, diagnosis.UnknownMember, steps.EtcdRemoveMember{})
+	require.Contains(t, problem.Cause, "which is no member of etcd; its members are ")
+	require.Contains(t, problem.Cause, strings.TrimPrefix(cp3, "<id>=")+" (cp3)")
+
+	// Its API is closed for the moment, and two of three are needed.
+	l.Node("cp2").PowerOff()
+	l.Node("cp3").PowerOff()
+
+	problem = l.session(t, cp3).fails(t, diagnosis.ExitBootstrap, diagnosis.RemovalHeldBack, steps.EtcdRemoveMember{})
+	require.Contains(t, problem.Cause, "no member of etcd is healthy")
+
+	l.Node("cp2").PowerOn()
+	wait(t, l.Node("cp2"), (*emulator.Node).EtcdVoter)
+	l.session(t).do(t, steps.Bootstrap{}) // which waits until it is healthy
+
+	s := l.session(t, cp3, "DRY_RUN=true")
+	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.EtcdRemoveMember{})
+	require.Equal(t, report.Planned, s.status("etcd:removeMember", ""))
+
+	for _, name := range []string{"cp1", "cp2"} {
+		require.Zero(t, calls(l.Node(name), removeCall))
+	}
+
+	require.Contains(t, l.kubernetesNodes(t), "cp3")
+
+	// A reply is lost, and another is a refusal that passes.
+	fault(l.Node("cp1"), emulator.CallFault{Method: removeCall, Do: emulator.Fail, Code: codes.Unknown,
+		Text: "failed to remove member: etcdserver: unhealthy cluster", Times: 1},
+		emulator.CallFault{Method: removeCall, Do: emulator.Cut, When: emulator.AfterEffect, Times: 1})
+
+	s = l.session(t, cp3)
+	s.succeeds(t, steps.EtcdRemoveMember{})
+	require.Contains(t, s.detail("etcd:removeMember", ""), "(cp3) removed, and the Kubernetes node cp3")
+	require.NotContains(t, l.members(t), "cp3")
+	require.NotContains(t, l.kubernetesNodes(t), "cp3")
+
+	l.session(t, cp3).fails(t, diagnosis.ExitBadInput, diagnosis.UnknownMember, steps.EtcdRemoveMember{})
+}
+
+func TestTheLastOfTwoMembersStays(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 2, 0)
+	l.up(t)
+	l.Node("cp2").PowerOff()
+
+	problem := l.session(t, memberID(l.Node("cp2"))).fails(t, diagnosis.ExitBootstrap, diagnosis.RemovalHeldBack,
+		steps.EtcdRemoveMember{})
+	require.Contains(t, problem.Cause, "no member of etcd is healthy")
+	require.Zero(t, calls(l.Node("cp1"), removeCall))
+}
+
+func TestAMachineIsReplaced(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 1)
+	l.up(t)
+
+	clusters := l.Lab.EtcdClusters()
+	former := l.Node("cp3").EtcdMemberID()
+
+	l.Node("cp3").PowerOff()
+
+	s := l.session(t, "NODE=cp3", seconds("NODE_WAIT", 5))
+	s.fails(t, diagnosis.ExitBootstrap, diagnosis.NodeSilent, s.replacing()...)
+	require.Contains(t, l.members(t), "cp3", "the new machine is not there yet")
+
+	l.Node("cp3").Wipe()
+	l.Node("cp3").PowerOn()
+	wait(t, l.Node("cp3"), inStage("maintenance"))
+
+	s = l.session(t, "NODE=cp3", "DRY_RUN=true")
+	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, s.replacing()...)
+	require.Contains(t, s.detail("replaceNode", "cp3"), "and the Kubernetes node cp3 of the former machine")
+	require.Contains(t, l.members(t), "cp3")
+
+	s = l.session(t, "NODE=cp3")
+	s.succeeds(t, s.replacing()...)
+	require.NotEqual(t, former, l.Node("cp3").EtcdMemberID())
+	require.True(t, l.Node("cp3").EtcdVoter())
+	require.Len(t, l.members(t), 3)
+	require.Contains(t, l.kubernetesNodes(t), "cp3")
+	require.Equal(t, clusters, l.Lab.EtcdClusters())
+
+	// Again: it is in.
+	s = l.session(t, "NODE=cp3")
+	s.succeeds(t, s.replacing()...)
+	require.Equal(t, report.Skipped, s.status("replaceNode", "cp3"))
+
+	// Another machine is declared, and the former one answers.
+	l.declareMachine(t, "cp3", "02:00:00:00:00:99")
+
+	s = l.session(t, "NODE=cp3")
+	problem := s.fails(t, diagnosis.ExitBootstrap, diagnosis.FormerMachineAnswers, s.replacing()...)
+	require.Equal(t, "cp3", problem.Node)
+	require.Contains(t, problem.Cause, "the machine that cp3 is to replace answers at")
+
+	// A worker has no part in etcd.
+	l.Node("worker1").PowerOff()
+	l.Node("worker1").Wipe()
+	l.Node("worker1").PowerOn()
+	wait(t, l.Node("worker1"), inStage("maintenance"))
+
+	s = l.session(t, "NODE=worker1")
+	s.succeeds(t, s.replacing()...)
+	require.Equal(t, report.Applied, s.status("replaceNode", "worker1"))
+	require.Contains(t, l.kubernetesNodes(t), "worker1")
+}
+
+func TestAMachineThatNoFileNamesReplacesNone(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0, func(options *labcluster.Options) { options.NoMACs = true })
+	s := l.session(t, "NODE=cp3")
+	s.fails(t, diagnosis.ExitBadInput, diagnosis.ReplacementUnnamed, s.replacing()...)
+	require.Zero(t, len(l.Node("cp1").Calls()))
+}
+
+// replacing are the steps of a replacement.
+func (s *session) replacing() []steps.Step { return steps.ReplaceNode(s.Settings) }
+
+// declareMachine has the files declare another machine for a node.
+func (l *lab) declareMachine(t *testing.T, name, mac string) {
+	t.Helper()
+
+	for _, spec := range l.Generated.Options.Nodes {
+		if spec.Name != name {
+			continue
+		}
+
+		for _, path := range []string{filepath.Join(l.Dir, "talconfig.yaml"), l.ConfigFile(name)} {
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(data), spec.MAC, mac)), 0o600))
+		}
+	}
+}

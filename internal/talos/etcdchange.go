@@ -1,0 +1,110 @@
+package talos
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+)
+
+// uploadTimeout bounds the upload of all of an etcd's data.
+const uploadTimeout = 15 * time.Minute
+
+// EtcdRemoveMember takes a member out of the etcd that the node belongs to. Ids are never given again, so that it can
+// be repeated.
+func (c *Conn) EtcdRemoveMember(ctx context.Context, id uint64) error {
+	return c.call(ctx, OpRemoveMember, changeTimeout, func(ctx context.Context) error {
+		return c.api.EtcdRemoveMemberByID(ctx, &machine.EtcdRemoveMemberByIDRequest{MemberId: id})
+	})
+}
+
+// EtcdUpload sends the node a snapshot for a later Bootstrap. It changes nothing before that, and can be repeated.
+func (c *Conn) EtcdUpload(ctx context.Context, snapshot io.Reader) error {
+	return c.call(ctx, OpEtcdUpload, uploadTimeout, func(ctx context.Context) error {
+		_, err := c.api.EtcdRecover(ctx, snapshot)
+		return err
+	})
+}
+
+// BootstrapFromUpload starts an etcd of one member from what was uploaded. The reply comes before anybody has looked
+// at the upload. A database that was copied off a disk has no hash to check.
+func (c *Conn) BootstrapFromUpload(ctx context.Context, skipHash bool) error {
+	return c.call(ctx, OpBootstrap, changeTimeout, func(ctx context.Context) error {
+		return c.api.Bootstrap(ctx, &machine.BootstrapRequest{RecoverEtcd: true, RecoverSkipHashCheck: skipHash})
+	})
+}
+
+// EtcdDatabase copies the database off the node's disk, whatever etcd does. It comes in an archive, whose end and
+// checksum tell that it is whole.
+func (c *Conn) EtcdDatabase(ctx context.Context, to io.Writer) error {
+	return c.call(ctx, OpEtcd, snapshotTimeout, func(ctx context.Context) error {
+		stream, err := c.api.Copy(ctx, constants.EtcdDataPath+"/member/snap/db")
+		if err != nil {
+			return err
+		}
+
+		defer stream.Close() //nolint:errcheck // it was only read
+
+		if err := extractFile(stream, to); err != nil {
+			return fmt.Errorf("copy etcd's database: %w", err)
+		}
+
+		return nil
+	})
+}
+
+// extractFile writes the one file of an archive, and reads the archive to its end.
+func extractFile(archive io.Reader, to io.Writer) error {
+	unzipped, err := gzip.NewReader(archive)
+	if err != nil {
+		return err
+	}
+
+	files := tar.NewReader(unzipped)
+	if _, err := files.Next(); err != nil {
+		return err
+	}
+
+	if _, err := io.Copy(to, files); err != nil { //nolint:gosec // as large as the node's database is
+		return err
+	}
+
+	_, err = io.Copy(io.Discard, unzipped) //nolint:gosec // the rest of the archive
+
+	return err
+}
+
+// restoreLogged is what a node logs before it restores (internal/app/machined/pkg/system/services/etcd.go of the server).
+var restoreLogged = []byte("recovering etcd from snapshot: hash")
+
+// EtcdRestored reports whether the node's kernel log tells that its etcd was restored from a snapshot in this boot.
+func (c *Conn) EtcdRestored(ctx context.Context) (restored bool, err error) {
+	err = c.call(ctx, OpRead, c.timeout, func(ctx context.Context) error {
+		stream, err := c.api.Dmesg(ctx, false, false)
+		if err != nil {
+			return err
+		}
+
+		for {
+			message, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+
+			if err != nil {
+				return err
+			}
+
+			restored = restored || bytes.Contains(message.GetBytes(), restoreLogged)
+		}
+	})
+
+	return restored, err
+}
