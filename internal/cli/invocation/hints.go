@@ -14,7 +14,7 @@ import (
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
 	"config:migrate", "config:schema", "config:schematic", "config:secrets", "diagnose", "discover", "etcd:defrag",
 	"etcd:members", "etcd:removeMember", "etcd:snapshot", "etcd:status", "explain", "generateConfig", "kubeconfig",
-	"preflight", "replaceNode", "reset", "status", "talos", "upgradeK8s",
+	"preflight", "replaceNode", "reset", "status", "talos", "upgrade", "upgradeK8s", "upgradeNode",
 	"verify", "verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.

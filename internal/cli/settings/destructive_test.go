@@ -27,6 +27,10 @@ func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
 		"reset -node=cp1 -YES":                     {},
 		"reset -node=cp1 -yes talos":               {},
 		"reset -cluster=lab -dryRun":               {},
+		"upgrade":                                  {"TM190", "TM190"},
+		"upgrade -cluster=lab":                     {"TM191", ""},
+		"upgradeNode cp1":                          {"TM191", ""},
+		"upgradeNode cp1 -yes":                     {},
 		"reset -cluster=lab -yes reset -node=cp1 ": {"TM191", ""},
 	} {
 		for terminal, id := range map[bool]string{false: want.without, true: want.with} {
