@@ -166,7 +166,7 @@ func (s *machineService) ImagePull(ctx context.Context,
 	}
 
 	_, _, err = s.boot.Images.Pull(ctx, store, request.GetReference(),
-		func(machineapi.ImageServicePullLayerProgress_Status) {})
+		func(machineapi.ImageServicePullLayerProgress_Status, float64) {})
 	if errors.As(err, &machine.NotFoundError{}) {
 		return nil, status.Errorf(codes.NotFound, "error pulling image: %s", err)
 	} else if err != nil {
