@@ -17,10 +17,10 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/steps/wait"
-	ctl "github.com/talos-mage/talos-mage/internal/talosctl"
+	ctl "github.com/talos-mage/talos-mage/internal/talos/talosctl"
 )
 
-// UpgradeK8s brings Kubernetes to the version that the files declare, on all nodes, by way of the user's ctl.
+// UpgradeK8s brings Kubernetes to the version that the files declare, on all nodes, by way of the user's talosctl.
 type UpgradeK8s struct{}
 
 // Name is the step's name.

@@ -16,7 +16,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/talos"
-	ctl "github.com/talos-mage/talos-mage/internal/talosctl"
+	ctl "github.com/talos-mage/talos-mage/internal/talos/talosctl"
 )
 
 // mostKubeletsBehind is by how many minors a kubelet may be older than the API servers.

@@ -3,7 +3,7 @@ package gate
 import (
 	"context"
 
-	"github.com/talos-mage/talos-mage/internal/talosctl"
+	"github.com/talos-mage/talos-mage/internal/talos/talosctl"
 )
 
 // UpgradeKubernetes has talosctl upgrade Kubernetes.

@@ -13,7 +13,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
-	"github.com/talos-mage/talos-mage/internal/talosctl"
+	"github.com/talos-mage/talos-mage/internal/talos/talosctl"
 )
 
 // programs run in the talos folder, with the paths that the settings give. An age key that is not there is left out:

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/talos-mage/talos-mage/internal/base/program"
-	"github.com/talos-mage/talos-mage/internal/talosctl"
+	"github.com/talos-mage/talos-mage/internal/talos/talosctl"
 )
 
 // pretender is a talosctl that is a shell script.
