@@ -13,8 +13,8 @@ import (
 // Targets are the names behind mage in the commands of hints.
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
 	"config:migrate", "config:schema", "config:schematic", "config:secrets", "diagnose", "discover", "etcd:defrag",
-	"etcd:members", "etcd:removeMember", "etcd:snapshot", "etcd:status", "explain", "generateConfig", "kubeconfig",
-	"preflight", "replaceNode", "reset", "status", "talos", "verify", "verifyNodes"}
+	"etcd:members", "etcd:recover", "etcd:removeMember", "etcd:snapshot", "etcd:status", "explain", "generateConfig",
+	"kubeconfig", "preflight", "replaceNode", "reset", "status", "talos", "verify", "verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.
 var tasks = map[string]string{

@@ -9,8 +9,12 @@ import (
 // destructive are the targets that may lose data. All of them take -yes: somebody has to agree. Where it is true, the
 // command line has to say which nodes the target is for as well: -node= or -cluster=.
 var destructive = map[string]bool{
-	"reset": true,
+	"reset":        true,
+	"etcd:recover": false,
 }
+
+// withArgument are those of them whose flags come after an argument.
+var withArgument = map[string]bool{"etcd:recover": true}
 
 // RefuseUnasked refuses a target that may lose data, unless the command line says what it is for and somebody can agree
 // to the loss: a person at a terminal, or -yes. In a dry run nothing is lost.
@@ -46,7 +50,12 @@ func RefuseUnaskedIn(words, environ []string, terminal bool) error {
 			continue
 		}
 
-		loaded, err := Load(environ, flagsAfter(words[i+1:]), ".")
+		after := words[i+1:]
+		if withArgument[target] && len(after) > 0 {
+			after = after[1:]
+		}
+
+		loaded, err := Load(environ, flagsAfter(after), ".")
 		if err != nil {
 			return err
 		}
