@@ -384,6 +384,36 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "upgrade",
+			Summary: "brings nodes to the Talos version and the schematic that the files declare, and stops at the first that does not come back whole.",
+			More:    "-cluster=<its name> is all of them, -node some: control planes first, one by one, then workers, -parallel of them at once (1 by default). Before the first control plane a snapshot of etcd is taken and verified. Each node pulls the image, is drained, installs and reboots; believed is what it runs then. Run again, it goes on with the rest. -dryRun shows the plan.",
+			Flags: []commandline.Flag{
+				{Name: "cluster", Kind: commandline.Text},
+				{Name: "node", Kind: commandline.Text},
+				{Name: "parallel", Kind: commandline.Text},
+				{Name: "allowDowngrade", Kind: commandline.Switch},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Upgrade(ctx, given.Text("cluster"), given.Text("node"), given.Text("parallel"), given.Switch("allowDowngrade"), given.Switch("yes"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:      "upgradeNode",
+			Summary:   "brings one node, by address or name, to the Talos version and the schematic that the files declare.",
+			More:      "It is upgrade for that node alone: with a snapshot first, if it is a control plane.",
+			Arguments: []string{"address"},
+			Flags: []commandline.Flag{
+				{Name: "allowDowngrade", Kind: commandline.Switch},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.UpgradeNode(ctx, given.Argument("address"), given.Switch("allowDowngrade"), given.Switch("yes"), given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "verify",
 			Summary: "waits until the nodes have left maintenance with their own config; once etcd runs, the workers must be up too.",
 			Flags: []commandline.Flag{

@@ -118,7 +118,7 @@ var bringUpEntries = []Entry{
 		ID: NodesSwapped, Title: "A machine runs another node's config", Severity: Failure, Exit: ExitVerify,
 		Cause: "The inventory has two machines' addresses swapped, and no MAC or UUID is declared that would " +
 			"have stopped it.",
-		Remedy: "Correct the addresses, declare the MACs in the talconfig, reset the machine and apply again.",
+		Remedy: "Correct the addresses, declare the MACs in the talconfig, mage reset -node=<node> and apply again.",
 		Source: sourceOurs,
 	},
 	{
@@ -204,7 +204,7 @@ var bringUpEntries = []Entry{
 		Cause: "There is etcd data, but etcd is not healthy: quorum is lost, a clock or a disk is bad, or the " +
 			"data is left from an earlier install.",
 		Remedy: "Bring all members up; read the etcd service's log. If only one control plane holds data, and " +
-			"nobody needs it, reset that node's EPHEMERAL partition.",
+			"nobody needs it, mage reset -node=<node>, then mage talos.",
 		Source: sourceEtcd,
 	},
 	{
@@ -225,7 +225,7 @@ var bringUpEntries = []Entry{
 	{
 		ID: EtcdSplit, Title: "Two etcd clusters exist", Severity: Failure, Exit: ExitBootstrap,
 		Cause:  "Two control planes were bootstrapped. They do not know each other, and neither will join the other.",
-		Remedy: "Decide which one holds your data, reset the nodes of the other and let them join.",
+		Remedy: "Decide which one holds your data, reset the nodes of the other (mage reset -node=) and let them join.",
 		Source: "siderolabs/talos#5500",
 	},
 	{

@@ -73,6 +73,9 @@ func (c *Config) HasNetwork() bool { return c.Provider.K8sNetworkConfig() != nil
 // RunsKubernetes reports whether the node is to be part of a Kubernetes cluster: it knows whom to trust there.
 func (c *Config) RunsKubernetes() bool { return c.Provider.K8sAPIServerCAConfig() != nil }
 
+// RegistersNode reports whether the node becomes one of Kubernetes'.
+func (c *Config) RegistersNode() bool { return c.RunsKubernetes() && !c.Node().SkipNodeRegistration() }
+
 // PodSubnets are the cluster's, or Talos' default.
 func (c *Config) PodSubnets() []netip.Prefix { return validPrefixes(c.Network().PodCIDRs()) }
 

@@ -231,21 +231,7 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 
 	result := outcome{node: node, address: seen.Address}
 
-	policy := retry.Policy{
-		Retries:    a.Settings.MaxRetries,
-		Initial:    a.Settings.InitialDelay,
-		Max:        a.Settings.MaxDelay,
-		Multiplier: a.Settings.BackoffMultiplier,
-		Jitter:     retryJitter,
-		Waiting: func(attempt int, pause time.Duration, cause error) {
-			a.Log.Warn().Str("node", node.Name).Str("again in", pause.Round(time.Second).String()).
-				Msg(fmt.Sprintf("attempt %d failed: %s", attempt, explainAttempt(cause)))
-			a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name,
-				Text: fmt.Sprintf("waits after failed attempt %d", attempt), Since: a.Clock.Now(), Left: pause})
-		},
-	}
-
-	tries, err := retry.Do(ctx, a.Clock, policy, func(ctx context.Context, attempt int) error {
+	tries, err := retry.Do(ctx, a.Clock, a.retries(node), func(ctx context.Context, attempt int) error {
 		if attempt > 1 {
 			seen = a.observer.Contact(ctx, node)
 		}
@@ -253,10 +239,7 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 		a.Report.Progress(a.step.Name(), report.Progress{Node: node.Name, Text: "applying", Since: a.Clock.Now()})
 
 		return a.attempt(ctx, seen, &result)
-	}, func(err error) bool {
-		var again *againError
-		return errors.As(err, &again)
-	})
+	}, isAgain)
 
 	result.tries = tries
 	result.address = seen.Address
@@ -272,6 +255,23 @@ func (a *applier) applyTo(ctx context.Context, seen observe.Observation) outcome
 	return result
 }
 
+// retries is how often, and with which pauses, something is tried again for a node.
+func (w *work) retries(node *inventory.Node) retry.Policy {
+	return retry.Policy{
+		Retries:    w.Settings.MaxRetries,
+		Initial:    w.Settings.InitialDelay,
+		Max:        w.Settings.MaxDelay,
+		Multiplier: w.Settings.BackoffMultiplier,
+		Jitter:     retryJitter,
+		Waiting: func(attempt int, pause time.Duration, cause error) {
+			w.Log.Warn().Str("node", node.Name).Str("again in", pause.Round(time.Second).String()).
+				Msg(fmt.Sprintf("attempt %d failed: %s", attempt, explainAttempt(cause)))
+			w.Report.Progress(w.step.Name(), report.Progress{Node: node.Name,
+				Text: fmt.Sprintf("waits after failed attempt %d", attempt), Since: w.Clock.Now(), Left: pause})
+		},
+	}
+}
+
 // errFellSilent is of a node that answered a moment ago, as when somebody else has just configured it: it is waited for
 // like one that was silent from the beginning.
 var errFellSilent = errors.New("the node fell silent")
@@ -284,6 +284,8 @@ type againError struct {
 }
 
 func (e *againError) Unwrap() error { return e.error }
+
+func isAgain(err error) bool { return errors.As(err, new(*againError)) }
 
 // explainAttempt says in plain words why an attempt failed.
 func explainAttempt(err error) string {

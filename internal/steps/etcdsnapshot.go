@@ -21,11 +21,13 @@ import (
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
+const snapshotName = "etcd:snapshot"
+
 // EtcdSnapshot copies the data of etcd into a file, and believes the copy by its hash alone.
 type EtcdSnapshot struct{}
 
 // Name is the step's name.
-func (EtcdSnapshot) Name() string { return "etcd:snapshot" }
+func (EtcdSnapshot) Name() string { return snapshotName }
 
 // Exit is the code for a snapshot that could not be had.
 func (EtcdSnapshot) Exit() diagnosis.ExitCode { return diagnosis.ExitBootstrap }
@@ -37,7 +39,10 @@ func (EtcdSnapshot) Mutates() {}
 func (s EtcdSnapshot) Run(ctx context.Context, run *Run) error {
 	snapshotter := &snapshotter{begin(run, s)}
 
-	sources, err := snapshotter.sources(ctx)
+	asked := slices.DeleteFunc(run.observer.SurveyEtcd(ctx),
+		func(node observe.EtcdObservation) bool { return !run.selected(node.Node) })
+
+	sources, err := snapshotter.sources(asked, len(run.Settings.Node) > 0)
 	if err != nil {
 		return snapshotter.failed(ctx, err)
 	}
@@ -54,17 +59,14 @@ func (s *snapshotter) path(now time.Time) string {
 		s.Cluster.Name+"-"+now.UTC().Format("20060102T150405Z")+".db"))
 }
 
-// sources are the control planes whose etcd can be copied, voters first. Without a leader what a member holds may be
-// old, so it is copied from one that was named alone.
-func (s *snapshotter) sources(ctx context.Context) (observe.EtcdSurvey, error) {
-	asked := slices.DeleteFunc(s.observer.SurveyEtcd(ctx),
-		func(node observe.EtcdObservation) bool { return !s.selected(node.Node) })
+// sources are those of some control planes whose etcd can be copied, voters first. Without a leader what a member holds
+// may be old, so it is copied from one that was named alone.
+func (s *snapshotter) sources(asked observe.EtcdSurvey, named bool) (observe.EtcdSurvey, error) {
 	if len(asked) == 0 {
 		return nil, s.clusterProblem(diagnosis.SnapshotImpossible,
 			text.List(s.Settings.Node)+": etcd runs on control planes only", "name a control plane")
 	}
 
-	named := len(s.Settings.Node) > 0
 	sources := slices.DeleteFunc(slices.Clone(asked), func(node observe.EtcdObservation) bool {
 		return !node.Running() || node.Wrong != nil || node.Leader == 0 && !named
 	})
@@ -123,10 +125,10 @@ func (s *snapshotter) take(ctx context.Context, sources observe.EtcdSurvey, path
 func (s *snapshotter) again(sources observe.EtcdSurvey, failed observe.EtcdObservation) string {
 	others := sources.Without(failed.Node)
 	if len(others) == 0 {
-		return s.command(nil)
+		return command(snapshotName, nil)
 	}
 
-	return s.command(others[0].Node)
+	return command(snapshotName, others[0].Node)
 }
 
 // copy makes the file of one member's snapshot.

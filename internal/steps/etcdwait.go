@@ -224,8 +224,7 @@ func (b *bootstrapper) notWhole(ctx context.Context, survey observe.EtcdSurvey,
 	if lone := survey.LoneData(); lone != nil && !b.observer.APIAnswers(ctx) {
 		problem.Cause += fmt.Sprintf("; only %s holds data, left from an earlier install or a broken bootstrap", lone.Name)
 		problem.Next = fmt.Sprintf("this may be the only copy of a cluster: snapshot or copy %s first; then %s, and mage "+
-			"bootstrap",
-			observe.EtcdDirectory, talosctl(lone, "reset --system-labels-to-wipe EPHEMERAL --reboot --graceful=false"))
+			"talos", observe.EtcdDirectory, command("reset", lone))
 	}
 
 	return problem

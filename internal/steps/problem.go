@@ -189,8 +189,8 @@ func (w *work) notOurs(seen observe.Observation) *diagnosis.Problem {
 func (w *work) swapped(seen observe.Observation) *diagnosis.Problem {
 	return w.about(seen, diagnosis.NewProblem(diagnosis.NodesSwapped,
 		fmt.Sprintf("the machine at %s's address runs the config of %s", seen.Node.Name, seen.Owner),
-		fmt.Sprintf("compare the addresses and MACs of %s and %s in the talconfig; then reset the machine and apply again",
-			seen.Node.Name, seen.Owner)))
+		fmt.Sprintf("compare the addresses and MACs of %s and %s in the talconfig; then %s and apply again",
+			seen.Node.Name, seen.Owner, command("reset", seen.Node))))
 }
 
 // unsent is for a machine that runs a config which this run did not send it.

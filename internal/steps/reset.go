@@ -329,8 +329,8 @@ func (r *resetter) noReturn(planned nodeReset, now observe.Observation, waited t
 			talosctl(now.Node, "dmesg"))
 	}
 
-	cause := fmt.Sprintf("it has been silent for %s since its reset: off, at another address, since its own went with its "+
-		"config, or ", waited)
+	cause := fmt.Sprintf("it has been silent for %s since its reset: off, at another address, since its own went with "+
+		"its config, or ", waited)
 	if len(planned.request.Partitions) == 0 && !planned.underway {
 		cause += "without anything to boot from: Talos is no longer on its disk"
 	} else {

@@ -2,10 +2,14 @@ package steps_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -95,4 +99,164 @@ func TestAClusterIsResetWorkersFirstAndItsLastControlPlaneNotGracefully(t *testi
 		require.Len(t, requests, 1, name)
 		require.Equal(t, name != "cp3", requests[0].GetGraceful(), name)
 	}
+}
+
+// A node is asked again only if it did not begin: what was lost of the call or of its reply is looked for on the node.
+func TestAResetThatBreaksOffIsMadeOnce(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		fault emulator.CallFault
+		sent  int
+	}{
+		"the call is lost":           {emulator.CallFault{Do: emulator.Cut, When: emulator.BeforeEffect}, 2},
+		"the reply is lost":          {emulator.CallFault{Do: emulator.Cut, When: emulator.AfterEffect}, 1},
+		"the node breaks in between": {emulator.CallFault{Do: emulator.Fail, Code: codes.Internal, Text: "panic"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 1)
+			l.up(t)
+
+			test.fault.Method, test.fault.Times = "Reset", 1
+			fault(l.Node("worker1"), test.fault)
+
+			l.session(t, "NODE=worker1", "-yes=true").succeeds(t, steps.Reset{})
+			require.Len(t, resets(l.Node("worker1")), test.sent)
+			require.Equal(t, "maintenance", l.Node("worker1").Stage())
+		})
+	}
+}
+
+func TestANodeThatDoesNotComeBackFromItsResetIsExplained(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*emulator.Faults)
+		with   string
+		id     diagnosis.ID
+		says   string
+	}{
+		"it is off": {func(f *emulator.Faults) { f.Reset = emulator.ResetPowersOff }, "NODE=worker1",
+			diagnosis.ResetNoReturn, "stopped by an ISO or PXE that comes before its disk"},
+		"it is off, with nothing on its disk": {func(f *emulator.Faults) { f.Reset = emulator.ResetPowersOff },
+			"-systemDisk=true", diagnosis.ResetNoReturn, "without anything to boot from"},
+		"its wipe failed": {func(f *emulator.Faults) { f.Reset = emulator.ResetWipeFails }, "NODE=worker1",
+			diagnosis.ResetWithoutEffect, "it rebooted and came back with its config"},
+		"it refuses": {func(f *emulator.Faults) {
+			f.Calls = []emulator.CallFault{{Method: "Reset", Do: emulator.Fail, Code: codes.Unknown, Text: "no such volume"}}
+		}, "NODE=worker1", diagnosis.ResetFailed, "no such volume"},
+		"it never begins": {func(f *emulator.Faults) {
+			f.Calls = []emulator.CallFault{{Method: "Reset", Do: emulator.Cut, When: emulator.BeforeEffect}}
+		}, "MAX_RETRIES=2", diagnosis.ResetFailed, "asked 3 times, it has not begun"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 2)
+			l.up(t)
+			l.Node("worker1").Set(test.change)
+
+			settings := []string{"NODE=worker1,worker2", "MAX_PARALLEL=1", "-yes=true", "NODE_WAIT=60s", test.with}
+			problem := l.session(t, settings...).fails(t, diagnosis.ExitApply, test.id, steps.Reset{})
+			require.Contains(t, problem.Cause, test.says)
+			require.Equal(t, "worker1", problem.Node)
+
+			// The others are left alone, until it is run again.
+			require.Equal(t, "running", l.Node("worker2").Stage())
+
+			l.Node("worker1").Set(func(f *emulator.Faults) { *f = emulator.Faults{} })
+			l.Node("worker1").PowerOn()
+			l.session(t, "NODE=worker1,worker2", "-yes=true").succeeds(t, steps.Reset{})
+
+			for _, name := range []string{"worker1", "worker2"} {
+				require.Equal(t, "maintenance", l.Node(name).Stage())
+			}
+		})
+	}
+}
+
+func TestNoResetCostsEtcdItsQuorum(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0)
+	l.up(t)
+	l.Node("cp3").PowerOff()
+
+	for _, nodes := range []string{"cp1", "cp1,cp2"} {
+		problem := l.session(t, "NODE="+nodes, "-yes=true").fails(t, diagnosis.ExitBootstrap, diagnosis.ResetHeldBack,
+			steps.Reset{})
+		require.Contains(t, problem.Cause, "etcd would lose its quorum: cp1: etcd runs and is healthy, 3 members")
+	}
+
+	require.Empty(t, resets(l.Node("cp1")))
+
+	// A silent one keeps what it has.
+	problem := l.session(t, "NODE=cp3", "-yes=true").fails(t, diagnosis.ExitApply, diagnosis.NotReset, steps.Reset{})
+	require.Contains(t, problem.Cause, "it does not answer, and keeps what it has")
+
+	l.Node("cp3").PowerOn()
+	require.NoError(t, l.Node("cp3").WaitFor(t.Context(), (*emulator.Node).EtcdVoter))
+
+	// One of three can be spared, and leaves in order.
+	s := l.session(t, "NODE=cp2")
+	asked := s.answers("cp2")
+	s.succeeds(t, steps.Reset{})
+	require.Contains(t, *asked, "etcd goes on with 2 members, and stops when it loses one more")
+	require.True(t, resets(l.Node("cp2"))[0].GetGraceful())
+	require.Equal(t, report.Skipped, l.session(t, "NODE=cp2").succeeds(t, steps.Reset{}).status("reset", "cp2"))
+
+	// Of the last one the cluster's name is typed.
+	l.session(t, "NODE=cp1", "-yes=true").succeeds(t, steps.Reset{})
+
+	s = l.session(t, "NODE=cp3")
+	asked = s.answers("lab")
+	s.succeeds(t, steps.Reset{})
+	require.Contains(t, *asked, "No member of etcd is left")
+	require.False(t, resets(l.Node("cp3"))[0].GetGraceful())
+}
+
+func TestOnlyTheDeclaredMachineAndItsDisksAreWiped(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1, edit("worker1", func(node *emulator.NodeOptions) {
+		node.Disks = []emulator.Disk{
+			{Name: "vda", Size: 50_000_000_000, Transport: "virtio"},
+			{Name: "vdb", Size: 10_000_000_000, Transport: "virtio",
+				Volumes: []emulator.Volume{{Partition: "data", Filesystem: "xfs", Size: 1 << 30}}},
+			{Name: "vdc", Size: 10_000_000_000, Transport: "virtio", Readonly: true},
+		}
+	}))
+	l.up(t)
+
+	for disk, says := range map[string]string{
+		"/dev/vda": "which Talos is on: -systemDisk wipes that",
+		"/dev/vdc": "which can't be written to",
+		"/dev/sdb": "which it does not have; its other disks are /dev/vdb",
+	} {
+		problem := l.session(t, "NODE=worker1", "-yes=true", "-disk=/dev/vdb,"+disk).fails(t, diagnosis.ExitBadInput,
+			diagnosis.DiskNotWipeable, steps.Reset{})
+		require.Contains(t, problem.Cause, says)
+	}
+
+	// Another machine at the node's address.
+	path := filepath.Join(l.Dir, "talconfig.yaml")
+	talconfig, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	swapped := strings.Replace(string(talconfig), l.Generated.Options.Nodes[1].MAC, "02:00:5e:99:99:99", 1)
+	require.NotEqual(t, string(talconfig), swapped)
+	require.NoError(t, os.WriteFile(path, []byte(swapped), 0o600))
+	l.session(t, "NODE=worker1", "-yes=true").fails(t, diagnosis.ExitApply, diagnosis.WrongMachine, steps.Reset{})
+	require.NoError(t, os.WriteFile(path, talconfig, 0o600))
+	require.Empty(t, resets(l.Node("worker1")))
+
+	s := l.session(t, "NODE=worker1", "-systemDisk=true", "-disk=/dev/vdb")
+	asked := s.answers("worker1")
+	s.succeeds(t, steps.Reset{})
+	require.Contains(t, *asked, "worker1 loses all of /dev/vda, with Talos and its boot loader (EFI, META, STATE, "+
+		"EPHEMERAL); all of /dev/vdb (data)")
+	require.False(t, l.Node("worker1").Installed())
+	require.Equal(t, []string{"/dev/vdb"}, resets(l.Node("worker1"))[0].GetUserDisksToWipe())
 }

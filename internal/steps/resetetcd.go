@@ -27,7 +27,7 @@ func (r *resetter) weigh(ctx context.Context, planned []nodeReset) error {
 		return nil
 	}
 
-	r.survey = r.observer.SurveyEtcd(ctx)
+	r.survey = r.surveyed(ctx)
 
 	switch {
 	case ctx.Err() != nil:
@@ -37,6 +37,24 @@ func (r *resetter) weigh(ctx context.Context, planned []nodeReset) error {
 	default:
 		return r.heldBack(r.survey, leaving)
 	}
+}
+
+// surveyed asks about etcd, and waits where nothing but a first health check is missing.
+func (r *resetter) surveyed(ctx context.Context) (survey observe.EtcdSurvey) {
+	since := r.Clock.Now()
+
+	_ = r.waiter().Until(ctx, func(ctx context.Context) wait.State {
+		survey = r.observer.SurveyEtcd(ctx)
+
+		return wait.State{
+			Done:   !survey.Unchecked() || survey.HealthyCount() == len(survey),
+			Limit:  wait.Limit{For: "until etcd has had its first health checks", Since: since, Limit: r.Settings.EtcdTimeout},
+			Pause:  etcdPause,
+			TimeUp: func(time.Duration) *diagnosis.Problem { return nil }, // it is judged as it is
+		}
+	})
+
+	return survey
 }
 
 // hasQuorum reports whether etcd worked before anything was reset.
@@ -92,7 +110,7 @@ func (r *resetter) leaves(ctx context.Context, node *inventory.Node) (graceful b
 		now := r.observer.SurveyEtcd(ctx)
 		last := now.QuorumWithout(nil) && now.MembersWithout(leaving) == 0
 		spared := now.QuorumWithout(leaving)
-		graceful = spared && len(now.UnhealthyOf(leaving)) == 0
+		graceful = spared && now.CanLeave(node)
 
 		return wait.State{
 			Done: spared || last || r.Settings.OfCluster != "", Node: node.Name, Pause: etcdPause,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
@@ -14,6 +15,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/fanout"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
+	"github.com/talos-mage/talos-mage/internal/steps/wait"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
 
@@ -64,11 +66,7 @@ func (r *resetter) plan(ctx context.Context) ([]nodeReset, error) {
 }
 
 func (r *resetter) planNode(ctx context.Context, node *inventory.Node) nodeReset {
-	seen := r.observer.Observe(ctx, node)
-	if (seen.Silent() || seen.Wrong != nil) && r.follow(ctx, seen) {
-		seen = r.observer.Observe(ctx, node)
-	}
-
+	seen := r.lookAt(ctx, node)
 	planned := nodeReset{seen: seen}
 
 	switch {
@@ -88,6 +86,32 @@ func (r *resetter) planNode(ctx context.Context, node *inventory.Node) nodeReset
 	}
 
 	return planned
+}
+
+// lookAt observes a node. One that is silent may be on its way back, as from a reset that an interrupted run asked for:
+// that is waited for as long as a closed port shows that something is there.
+func (r *resetter) lookAt(ctx context.Context, node *inventory.Node) (seen observe.Observation) {
+	since := r.Clock.Now()
+
+	_ = r.waiter().Until(ctx, func(ctx context.Context) wait.State {
+		seen = r.observer.Observe(ctx, node)
+		if (seen.Silent() || seen.Wrong != nil) && r.follow(ctx, seen) {
+			seen = r.observer.Observe(ctx, node)
+		}
+
+		limit := reachable(r.Settings)
+		if seen.Silence == talos.Refused {
+			limit = r.Settings.VerificationTimeout
+		}
+
+		return wait.State{
+			Done: !seen.Silent() || r.Settings.DryRun, Asked: seen.Asked, Node: node.Name, Silent: true, Pause: redialLast,
+			Limit:  wait.Limit{For: "until it answers", Since: since, Limit: limit},
+			TimeUp: func(time.Duration) *diagnosis.Problem { return nil }, // its silence is reported
+		}
+	})
+
+	return seen
 }
 
 // leaving reports whether a node is on its way into a reboot.

@@ -44,9 +44,13 @@ const (
 	OpRemoveMember
 	// OpEtcdUpload sends a snapshot for a later bootstrap.
 	OpEtcdUpload
+	// OpPull has the node fetch an image.
+	OpPull
+	// OpUpgrade has the node install another release.
+	OpUpgrade
 )
 
-var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset, OpRemoveMember}
+var changing = []Operation{OpApply, OpBootstrap, OpReboot, OpReset, OpRemoveMember, OpUpgrade}
 
 // changes reports whether a call may change the node, so that a lost reply leaves its outcome unknown.
 func (o Operation) changes() bool { return slices.Contains(changing, o) }
@@ -79,6 +83,10 @@ func (o Operation) verb() string {
 		return "upload etcd's snapshot to"
 	case OpReset:
 		return "reset"
+	case OpPull:
+		return "pull an image on"
+	case OpUpgrade:
+		return "upgrade"
 	default:
 		return fmt.Sprintf("do operation %d on", int(o))
 	}
@@ -155,6 +163,7 @@ var connectionClasses = []struct {
 	{errRejected, Retry},
 	{errHungUp, Retry},
 	{errNoAnswer, Retry},
+	{errNoExitCode, UnknownOutcome},
 }
 
 // unlessSent is the class of a broken connection: of a call that changes the node and may have reached it, the outcome
@@ -185,6 +194,7 @@ var (
 	apply     = []Operation{OpApply, OpDryRun}
 	bootstrap = []Operation{OpBootstrap}
 	etcd      = []Operation{OpEtcd, OpRemoveMember}
+	pull      = []Operation{OpPull, OpUpgrade}
 )
 
 // rules are the answers of nodes, 1.12 to 1.14, that need more than the default; the first match counts.
@@ -235,6 +245,21 @@ var rules = []rule{
 
 	// The volume that the upload goes to is not mounted yet.
 	{ops: []Operation{OpEtcdUpload}, code: codes.FailedPrecondition, class: Retry},
+
+	// An earlier upgrade, maybe ours, whose installer still runs.
+	{ops: []Operation{OpUpgrade}, code: codes.FailedPrecondition, text: installerBusy, class: Retry},
+	// A registry that is slow or busy, as the image factory is while it makes an image: the node itself pulls once. What
+	// it does not find is final.
+	{ops: pull, code: codes.DeadlineExceeded, text: pullFailed, class: Retry},
+	{ops: pull, code: codes.Unknown, text: "context deadline exceeded", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "i/o timeout", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "TLS handshake timeout", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "connection reset by peer", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "unexpected EOF", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "429 Too Many Requests", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "502 Bad Gateway", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "503 Service Unavailable", class: Retry},
+	{ops: pull, code: codes.Unknown, text: "504 Gateway Time", class: Retry},
 
 	// The node's resources started afresh: list again, watch again.
 	{ops: []Operation{OpWatch}, code: codes.FailedPrecondition, class: Retry},

@@ -29,14 +29,17 @@ func TestClassify(t *testing.T) {
 
 	everything := []talos.Operation{
 		talos.OpDial, talos.OpRead, talos.OpList, talos.OpWatch, talos.OpApply, talos.OpDryRun, talos.OpBootstrap,
-		talos.OpEtcd, talos.OpKubeconfig, talos.OpReboot,
+		talos.OpEtcd, talos.OpKubeconfig, talos.OpReboot, talos.OpPull, talos.OpUpgrade,
 	}
-	reads := []talos.Operation{talos.OpRead, talos.OpList, talos.OpWatch, talos.OpDryRun, talos.OpEtcd, talos.OpKubeconfig}
-	changes := []talos.Operation{talos.OpApply, talos.OpBootstrap, talos.OpReboot}
+	reads := []talos.Operation{talos.OpRead, talos.OpList, talos.OpWatch, talos.OpDryRun, talos.OpEtcd,
+		talos.OpKubeconfig, talos.OpPull}
+	changes := []talos.Operation{talos.OpApply, talos.OpBootstrap, talos.OpReboot, talos.OpUpgrade}
 
 	apply := []talos.Operation{talos.OpApply}
 	bootstrap := []talos.Operation{talos.OpBootstrap}
 	etcd := []talos.Operation{talos.OpEtcd}
+	pull := []talos.Operation{talos.OpPull}
+	upgrade := []talos.Operation{talos.OpUpgrade}
 
 	for _, test := range []struct {
 		ops   []talos.Operation
@@ -155,6 +158,29 @@ func TestClassify(t *testing.T) {
 		},
 		{everything, codes.Unavailable, handshake + `certificate is valid for 192.0.2.5, not 192.0.2.11"`, talos.Final},
 
+		// An installer image, pulled for the LifecycleService and by the older call.
+		{append(pull, upgrade...), codes.DeadlineExceeded, "1 error(s) occurred:\n\tfailed to pull image \"x\": context " +
+			"deadline exceeded", talos.Retry},
+		{pull, codes.Unknown, "1 error(s) occurred:\n\tfailed to pull image \"factory.talos.dev/installer/1:v1.14.1\": " +
+			"context deadline exceeded", talos.Retry},
+		{pull, codes.Unknown, "failed to pull image \"x\": failed to resolve reference \"x\": failed to do request: Head " +
+			"\"https://factory.talos.dev/v2/\": net/http: TLS handshake timeout", talos.Retry},
+		{pull, codes.Unknown, "failed to pull image \"x\": unexpected status from GET request to " +
+			"https://factory.talos.dev/v2/: 502 Bad Gateway", talos.Retry},
+		{pull, codes.Unknown, "failed to pull image \"x\": dial tcp 192.0.2.1:443: i/o timeout", talos.Retry},
+		{pull, codes.NotFound, "error pulling image: 1 error(s) occurred:\n\tfailed to pull image \"x\": x: not found",
+			talos.Final},
+		{pull, codes.Unimplemented, "unknown service machine.ImageService", talos.Final},
+		{pull, codes.Unavailable, `error connecting to containerd: failed to dial "/run/containerd/containerd.sock": ` +
+			"context deadline exceeded", talos.Retry},
+		{upgrade, codes.Unknown, "error validating installer image \"x\": 1 error(s) occurred:\n\tfailed to pull image " +
+			"\"x\": context deadline exceeded", talos.Retry},
+		{upgrade, codes.Unknown, "error validating installer image \"x\": 1 error(s) occurred:\n\tfailed to pull image " +
+			"\"x\": x: not found", talos.Final},
+		{upgrade, codes.FailedPrecondition, "another installation/upgrade is already in progress", talos.Retry},
+		{upgrade, codes.FailedPrecondition, "machine is not installed", talos.Final},
+		{upgrade, codes.Internal, "upgrade failed: failed to send exit code: EOF", talos.UnknownOutcome},
+
 		// Anything else.
 		{everything, codes.DataLoss, "something new", talos.Final},
 		{reads, codes.Unknown, "something new", talos.Final},
@@ -184,6 +210,8 @@ func TestClassifyOfErrorsWithoutAStatus(t *testing.T) {
 	require.Equal(t, talos.Retry, talos.Classify(talos.OpRead, context.DeadlineExceeded))
 	// What a kubeconfig stream ends in when its deadline passes.
 	require.Equal(t, talos.Retry, talos.Classify(talos.OpKubeconfig, io.EOF))
+	// An installer's failure is the node's last word.
+	require.Equal(t, talos.Final, talos.Classify(talos.OpUpgrade, &talos.InstallerError{Code: 1}))
 }
 
 func TestIsTimeNotSynced(t *testing.T) {
@@ -219,6 +247,8 @@ func TestExplainIsForPeople(t *testing.T) {
 		},
 		{"cut off", status.Error(codes.Canceled, "context canceled"), "the call was cut off: the node's API is restarting"},
 		{"plain", status.Error(codes.FailedPrecondition, "time is not in sync yet"), "time is not in sync yet"},
+		{"a registry's deadline", status.Error(codes.DeadlineExceeded, "1 error(s) occurred:\n\tfailed to pull image \"x\": "+
+			"context deadline exceeded"), "1 error(s) occurred: failed to pull image \"x\": context deadline exceeded"},
 		{"stopped", context.Canceled, "stopped before the node answered"},
 		{"clock", &talos.ClockError{Skew: 90 * 60e9},
 			"the node's certificate becomes valid only in 1h30m0s: its clock or this computer's is wrong"},

@@ -93,6 +93,10 @@ func explainStatus(failure *Error, code codes.Code, message string) string {
 	case codes.PermissionDenied, codes.Unimplemented:
 		return fmt.Sprintf("%v (%s)", ErrNotAllowed, message)
 	case codes.DeadlineExceeded:
+		if strings.Contains(message, pullFailed) {
+			return message // the deadline was the registry's
+		}
+
 		if failure.Op == OpEtcd {
 			return "etcd did not answer in time: it is not up yet"
 		}

@@ -98,7 +98,7 @@ func (c *Conn) watchStatus(ctx context.Context, updates chan<- StatusUpdate) err
 				return context.Cause(ctx)
 			}
 
-			if goesDown(status.Stage) {
+			if GoesDown(status.Stage) {
 				return nil
 			}
 		}
@@ -119,8 +119,8 @@ func seenIn[T resource.Resource](event safe.WrappedStateEvent[T]) (T, error) {
 	}
 }
 
-// goesDown reports whether a node in this stage is about to stop answering.
-func goesDown(stage string) bool {
+// GoesDown reports whether a node in this stage is about to stop answering.
+func GoesDown(stage string) bool {
 	switch stage {
 	case StageRebooting, StageShutdown, StageResetting, StageUpgrading:
 		return true

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/talos-mage/talos-mage/internal/check/files/images"
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/schematic"
 	"github.com/talos-mage/talos-mage/internal/cluster/talconfig"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -49,10 +50,25 @@ func checkGuestAgent(_ context.Context, s subject) {
 
 // madeOf is what the node's installer is made of; nil if its id is none of the inventory's and none that is known.
 func (s subject) madeOf() *schematic.Schematic {
-	id := schematic.ParseReference(s.Config.InstallImage()).Schematic
+	return madeOf(s.Cluster, s.Node.Node, s.Config.InstallImage())
+}
 
-	if declared := s.Cluster.Talconfig; declared != nil {
-		i := slices.IndexFunc(declared.Nodes, func(node talconfig.Node) bool { return node.Hostname == s.Hostname })
+// LackingExtensions are those of some extensions that an installer image does not have, as far as it is known what it
+// is made of.
+func LackingExtensions(cluster *inventory.Cluster, node *inventory.Node, image string, wanted []string) []string {
+	made := madeOf(cluster, node, image)
+	if made == nil {
+		return nil
+	}
+
+	return slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return images.HasExtension(made, name) })
+}
+
+func madeOf(cluster *inventory.Cluster, node *inventory.Node, image string) *schematic.Schematic {
+	id := schematic.ParseReference(image).Schematic
+
+	if declared := cluster.Talconfig; declared != nil {
+		i := slices.IndexFunc(declared.Nodes, func(one talconfig.Node) bool { return one.Hostname == node.Hostname })
 		if i >= 0 {
 			if made := declared.Settings(declared.Nodes[i]).Schematic; made != nil {
 				if known, err := made.ID(); err == nil && known == id {

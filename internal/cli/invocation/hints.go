@@ -14,7 +14,8 @@ import (
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
 	"config:migrate", "config:schema", "config:schematic", "config:secrets", "diagnose", "discover", "etcd:defrag",
 	"etcd:members", "etcd:recover", "etcd:removeMember", "etcd:snapshot", "etcd:status", "explain", "generateConfig",
-	"kubeconfig", "preflight", "replaceNode", "reset", "status", "talos", "verify", "verifyNodes"}
+	"kubeconfig", "preflight", "replaceNode", "reset", "status", "talos", "upgrade", "upgradeNode", "verify",
+	"verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.
 var tasks = map[string]string{

@@ -10,11 +10,13 @@ import (
 // command line has to say which nodes the target is for as well: -node= or -cluster=.
 var destructive = map[string]bool{
 	"reset":        true,
+	"upgrade":      true,
+	"upgradeNode":  false,
 	"etcd:recover": false,
 }
 
 // withArgument are those of them whose flags come after an argument.
-var withArgument = map[string]bool{"etcd:recover": true}
+var withArgument = map[string]bool{"upgradeNode": true, "etcd:recover": true}
 
 // RefuseUnasked refuses a target that may lose data, unless the command line says what it is for and somebody can agree
 // to the loss: a person at a terminal, or -yes. In a dry run nothing is lost.
@@ -30,7 +32,7 @@ func (s *Settings) RefuseUnasked(target string, terminal bool) error {
 		return diagnosis.NewProblem(diagnosis.ObjectMissing, target+" has -node and -cluster, which is all nodes",
 			"leave one of them out").In(stepName)
 	case needsObject && !nodes && !cluster:
-		return diagnosis.NewProblem(diagnosis.ObjectMissing, target+" may lose data, and was not told which nodes it is for",
+		return diagnosis.NewProblem(diagnosis.ObjectMissing, target+" has to be told which nodes it is for",
 			"mage "+target+" -node=<node>, or -cluster=<its name> for all of them").In(stepName)
 	case !terminal && !s.Yes && !s.DryRun:
 		return diagnosis.NewProblem(diagnosis.NotAgreed,

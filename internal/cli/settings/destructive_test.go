@@ -29,6 +29,10 @@ func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
 		"reset -cluster=lab -dryRun":               {},
 		"etcd:recover a.db":                        {"TM191", ""},
 		"etcd:recover a.db -destroyed=cp2 -yes":    {},
+		"upgrade":                                  {"TM190", "TM190"},
+		"upgrade -cluster=lab":                     {"TM191", ""},
+		"upgradeNode cp1":                          {"TM191", ""},
+		"upgradeNode cp1 -yes":                     {},
 		"reset -cluster=lab -yes reset -node=cp1 ": {"TM191", ""},
 	} {
 		for terminal, id := range map[bool]string{false: want.without, true: want.with} {

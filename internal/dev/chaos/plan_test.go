@@ -123,6 +123,7 @@ func TestPlansTurnEveryKnobAndMakeEveryMixUp(t *testing.T) {
 	elsewhere := map[string]string{
 		"AddressAfter": "a lease that changes depends on the lab; the mix-ups are about it",
 		"SnapshotEnd":  "the recipe takes no snapshot of etcd",
+		"Reset":        "the recipe resets nothing",
 	}
 
 	for field := range reflect.TypeFor[emulator.Faults]().Fields() {

@@ -50,6 +50,8 @@ type (
 	Loss = faults.Loss
 	// BootstrapFault is why a Bootstrap fails.
 	BootstrapFault = faults.BootstrapFault
+	// ResetFault is how a reset ends that goes wrong.
+	ResetFault = faults.ResetFault
 	// CallFault is what goes wrong with calls of the API.
 	CallFault = faults.CallFault
 	// When is the moment of a call at which it goes wrong.
@@ -91,6 +93,10 @@ const (
 	BootstrapTypeUnset      = faults.BootstrapTypeUnset
 	BootstrapEtcdStuck      = faults.BootstrapEtcdStuck
 	BootstrapEtcdStartFails = faults.BootstrapEtcdStartFails
+
+	ResetWorks     = faults.ResetWorks
+	ResetWipeFails = faults.ResetWipeFails
+	ResetPowersOff = faults.ResetPowersOff
 
 	BeforeEffect = faults.BeforeEffect
 	AfterEffect  = faults.AfterEffect

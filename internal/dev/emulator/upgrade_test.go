@@ -441,3 +441,71 @@ func TestClaim_8_22_AMachineIsUpgradedFromOneLineOfReleasesToTheNext(t *testing.
 	_, err = pull(t, c, here(), newer)
 	require.NoError(t, err)
 }
+
+func TestClaim_8_24_ANewSystemThatDoesNotComeUpIsReplacedByTheOneBefore(t *testing.T) {
+	t.Parallel()
+
+	for before, after := range map[string]string{"v1.12.1": "v1.13.9", "v1.13.9": "v1.14.1", "v1.14.1": "v1.14.2"} {
+		t.Run(before, func(t *testing.T) {
+			t.Parallel()
+
+			_, node, c := configuredOnDisk(t, labcluster.Options{TalosVersion: before})
+			node.Set(func(f *emulator.Faults) { f.NewSystemFails = true })
+
+			image := "factory.talos.dev/metal-installer/" + schematic + ":" + after
+
+			if before == "v1.12.1" {
+				_, err := upgrade(t, c, client.WithUpgradeImage(image), client.WithUpgradePreserve(true))
+				require.NoError(t, err)
+			} else {
+				_, err := pull(t, c, here(), image)
+				require.NoError(t, err)
+
+				said, err := lifecycleUpgrade(t, c, image)
+				require.NoError(t, err)
+				require.Zero(t, said[len(said)-1].GetProgress().GetExitCode())
+				require.NoError(t, c.Reboot(deadline(t)))
+			}
+
+			require.NoError(t, node.WaitFor(deadline(t), func(n *emulator.Node) bool {
+				return n.Boots() == 2 && strings.Contains(console(n), "reverting failed upgrade, switching to")
+			}))
+			rebooted(t, node, 3)
+			require.Equal(t, before, versionOf(t, c))
+			require.Empty(t, extensions(t, c)["schematic"])
+
+			// Only the boot of a new system fails.
+			require.NoError(t, c.Reboot(deadline(t)))
+			rebooted(t, node, 4)
+		})
+	}
+}
+
+func TestClaim_8_25_APullThatTakesTooLongFailsAndTheNextOneMayNot(t *testing.T) {
+	t.Parallel()
+
+	_, node, c := configuredOnDisk(t, labcluster.Options{})
+	node.Set(func(f *emulator.Faults) { f.Install, f.InstallTimes = emulator.InstallImageSlow, 2 })
+
+	said, err := pull(t, c, here(), newer)
+	require.NotEmpty(t, said)
+	require.Equal(t, codes.DeadlineExceeded, client.StatusCode(err))
+	require.ErrorContains(t, err, `failed to pull image "`+newer+`": context deadline exceeded`)
+
+	_, err = upgrade(t, c, client.WithUpgradeImage(newer), client.WithUpgradePreserve(true))
+	require.Equal(t, codes.DeadlineExceeded, client.StatusCode(err))
+	require.ErrorContains(t, err, `error validating installer image "`+newer+`": `)
+	require.ErrorContains(t, err, "context deadline exceeded")
+
+	said, err = pull(t, c, here(), newer)
+	require.NoError(t, err)
+
+	var offsets []int64
+	for _, one := range said {
+		if progress := one.GetPullProgress().GetProgress(); progress != nil {
+			offsets = append(offsets, progress.GetOffset())
+		}
+	}
+
+	require.IsIncreasing(t, offsets[:5])
+}

@@ -199,6 +199,13 @@ func pastWaiting(state string) bool {
 	return !slices.Contains([]string{"", "Initialized", "Starting", "Waiting"}, state)
 }
 
+// CanLeave reports whether a control plane can leave etcd in order: it is healthy, and there are other members.
+func (s EtcdSurvey) CanLeave(leaving *inventory.Node) bool {
+	return slices.ContainsFunc(s, func(node EtcdObservation) bool {
+		return node.Node == leaving && node.Healthy() && len(node.Members) > 1
+	})
+}
+
 // MayExist is false only if the cluster has no etcd for sure: every control plane is in maintenance or was asked and is
 // empty, with no etcd starting. One that did not answer counts as having etcd.
 func (s EtcdSurvey) MayExist() bool {
@@ -305,14 +312,16 @@ func (s EtcdSurvey) Describe() string {
 	return strings.Join(words, "; ")
 }
 
-// MemberCount is the largest list that a member gives.
+// MemberCount is how many members the lists of all name.
 func (s EtcdSurvey) MemberCount() int {
-	count := 0
+	known := map[uint64]bool{}
 	for _, node := range s {
-		count = max(count, len(node.Members))
+		for _, member := range node.Members {
+			known[member.ID] = true
+		}
 	}
 
-	return count
+	return len(known)
 }
 
 // LosesQuorumWithout reports whether etcd would stop working while the given control plane is away.

@@ -37,6 +37,8 @@ type Facts struct {
 	MovedFrom string
 	// StaleLease says that its machine is not where an earlier search found it; empty if it is, or was not found.
 	StaleLease string
+	// Rebooting is set once this run had the node reboot.
+	Rebooting bool
 	// Joining is set for a worker that apply could not ask, since its API opens after bootstrap only.
 	Joining bool
 	// Failed is why later steps leave the node out.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/base/retry"
@@ -139,12 +140,17 @@ func (o *Observer) kubernetesCA() []byte {
 // Kubernetes asks the cluster's Kubernetes API as an administrator.
 type Kubernetes struct {
 	*Observer
+
+	mu sync.Mutex
 	// kubeconfig is fetched once: each time a control plane makes a new client certificate.
 	kubeconfig []byte
 }
 
 // open is a client for the API at an address, or at the endpoint.
 func (k *Kubernetes) open(ctx context.Context, address string) (*kube.Client, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
 	if k.kubeconfig == nil {
 		kubeconfig, err := k.Kubeconfig(ctx)
 		if err != nil {
@@ -166,6 +172,33 @@ func (k *Kubernetes) Client(ctx context.Context) (*kube.Client, error) {
 	}
 
 	return k.open(ctx, "")
+}
+
+// Find is a node as Kubernetes knows it, by its hostname or address; nil if it does not.
+func (k *Kubernetes) Find(ctx context.Context, client *kube.Client, node *inventory.Node) (*kube.Node, error) {
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what was asked
+	}
+
+	if index := k.find(nodes, node); index >= 0 {
+		return &nodes[index], nil
+	}
+
+	return nil, nil //nolint:nilnil // as documented
+}
+
+// find is where a node is in a list of Kubernetes'; less than 0 if it is not in it.
+func (k *Kubernetes) find(nodes []kube.Node, node *inventory.Node) int {
+	index := slices.IndexFunc(nodes, func(registered kube.Node) bool {
+		return !node.IgnoreHostname && strings.EqualFold(node.Hostname, registered.Name)
+	})
+	if index >= 0 {
+		return index
+	}
+
+	// By its address only where no name fits: the node of a machine that had it before may still be listed.
+	return slices.IndexFunc(nodes, func(registered kube.Node) bool { return k.hasAddress(node, registered) })
 }
 
 // Ready asks the API at an address, or at the endpoint, whether it is ready.
@@ -239,14 +272,7 @@ func (k *Kubernetes) Registered(ctx context.Context, wanted []*inventory.Node) R
 
 	var seen Registration
 	for _, node := range wanted {
-		index := slices.IndexFunc(nodes, func(registered kube.Node) bool {
-			return !node.IgnoreHostname && strings.EqualFold(node.Hostname, registered.Name)
-		})
-
-		// By its address only where no name fits: the node of a machine that had it before may still be listed.
-		if index < 0 {
-			index = slices.IndexFunc(nodes, func(registered kube.Node) bool { return k.hasAddress(node, registered) })
-		}
+		index := k.find(nodes, node)
 
 		switch {
 		case index < 0:

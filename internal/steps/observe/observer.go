@@ -61,8 +61,10 @@ func (o *Observer) Note(node *inventory.Node, change func(*Facts)) {
 	o.facts[node.Name] = facts
 }
 
-// SilentByItself reports whether a node is silent that this run has sent nothing. One that was sent its config is
-// silent while it installs and reboots.
+// SilentByItself reports whether a node is silent that this run has sent nothing. One that was sent its config, or
+// another system, is silent while it installs and reboots.
 func (o *Observer) SilentByItself(seen Observation) bool {
-	return seen.Silent() && o.Facts(seen.Node).Sent == nil
+	facts := o.Facts(seen.Node)
+
+	return seen.Silent() && facts.Sent == nil && !facts.Rebooting
 }

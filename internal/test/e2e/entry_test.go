@@ -43,6 +43,7 @@ func TestTasksHandOverToTheirTargets(t *testing.T) {
 
 	task, root := tool.Find(t, "task"), userRepository(t)
 	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
+	write(t, filepath.Join(root, "talos", "talconfig.yaml"), "clusterName: \"lab\" # ours\n")
 
 	for call, want := range map[string]string{
 		"bootstrap:talos":                          "talos",
@@ -55,6 +56,10 @@ func TestTasksHandOverToTheirTargets(t *testing.T) {
 		"talos:apply-node IP=192.0.2.11":           "applyNode 192.0.2.11 -mode=auto",
 		"talos:apply-node IP=2001:db8::1 MODE=try": "applyNode 2001:db8::1 -mode=try",
 		"infra:verify-nodes":                       "verifyNodes",
+		"talos:reset":                              "reset -cluster=lab",
+		"talos:reset --yes --force":                "reset -cluster=lab -systemDisk -yes",
+		"talos:reset NODE=cp1 -- -disk=/dev/sdb":   "reset -node=cp1 -disk=/dev/sdb",
+		"talos:reset -- -node=cp1 -yes":            "reset -node=cp1 -yes",
 	} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()

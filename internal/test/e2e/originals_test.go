@@ -47,15 +47,6 @@ func TestTasksThatAreNotOursYetRunTheOriginalCommands(t *testing.T) {
 			"talhelper gencommand upgrade-k8s --extra-flags --to 'v1.36.2'",
 			"talosctl from-talhelper",
 		},
-		"talos:reset --yes": {
-			"talhelper gencommand reset --extra-flags=--reboot --system-labels-to-wipe STATE --system-labels-to-wipe " +
-				"EPHEMERAL --graceful=false --wait=false",
-			"talosctl from-talhelper",
-		},
-		"talos:reset --yes --force": {
-			"talhelper gencommand reset --extra-flags=--reboot --graceful=false --wait=false",
-			"talosctl from-talhelper",
-		},
 		"bootstrap:apps":                       {"apps"},
 		"infra:init -- -upgrade":               {"tofu init -upgrade"},
 		"infra:plan":                           {"tofu plan -out=tfplan"},
@@ -114,7 +105,6 @@ func TestPreconditionsSayWhatIsMissing(t *testing.T) {
 		"talos:upgrade-node IP=192.0.2.11": "an upgrade needs talhelper, talosctl and yq on the PATH",
 		"talos:upgrade-node":               "missing required variables: IP",
 		"talos:upgrade-k8s":                "an upgrade needs talhelper, talosctl and yq on the PATH",
-		"talos:reset --yes":                "a reset needs talhelper and talosctl on the PATH",
 		"bootstrap:apps":                   "scripts/bootstrap-apps.sh is missing",
 		"infra:plan":                       "this task needs tofu, sops and yq on the PATH",
 		"infra:apply":                      "this task needs tofu, sops and yq on the PATH",
@@ -148,7 +138,7 @@ func TestWhatDestroysAsksFirst(t *testing.T) {
 		script(t, filepath.Join(bin, name), `echo "`+name+` $*" >>"$RECORD"`+"\n"+text+"\n")
 	}
 
-	for _, call := range []string{"talos:reset", "infra:destroy", "infra:apply-auto", "infra:force-unlock LOCK_ID=abc"} {
+	for _, call := range []string{"infra:destroy", "infra:apply-auto", "infra:force-unlock LOCK_ID=abc"} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 

@@ -61,12 +61,9 @@ func (s *imageService) Pull(request *machineapi.ImageServicePullRequest,
 	start := s.boot.Now()
 
 	name, digest, err := s.boot.Images.Pull(stream.Context(), store, request.GetImageRef(),
-		func(now machineapi.ImageServicePullLayerProgress_Status) {
+		func(now machineapi.ImageServicePullLayerProgress_Status, part float64) {
 			progress := &machineapi.ImageServicePullLayerProgress{Status: now, Elapsed: durationpb.New(s.boot.Now().Sub(start)),
-				Total: imageSize}
-			if now != machineapi.ImageServicePullLayerProgress_DOWNLOADING {
-				progress.Offset = imageSize
-			}
+				Offset: int64(part * imageSize), Total: imageSize}
 
 			// A caller that has gone is told so by what comes next.
 			_ = stream.Send(&machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_PullProgress{

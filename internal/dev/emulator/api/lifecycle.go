@@ -125,6 +125,10 @@ func (s *lifecycleService) run(where *common.ContainerdInstance, image string,
 		return fmt.Errorf("installer image %q not found in containerd store: image %q: not found", image, image)
 	}
 
+	if err := s.boot.Installer.Stall(s.boot.Context); err != nil {
+		return err
+	}
+
 	lines := []string{"running Talos installer " + machine.VersionOf(image, s.boot.Version), "creating new disk layout",
 		"copying boot assets", "installing the boot loader"}
 

@@ -72,10 +72,7 @@ func (s *sequenceAPI) Rollback(context.Context, *machineapi.RollbackRequest) (*m
 		return nil, fmt.Errorf("cannot rollback to %q, label does not exist", "")
 	}
 
-	b.Node.EditDrive(func(d *machine.Drive) {
-		d.Previous, d.Version = d.Version, d.Previous
-		d.PreviousSchematic, d.Schematic = d.Schematic, d.PreviousSchematic
-	})
+	b.Node.RollBack()
 
 	b.Sequences.Follow(b.Context, "rollback", sequence.Reboot, true, b.Phases.Reboot(machineapi.RebootRequest_DEFAULT))
 

@@ -45,6 +45,9 @@ type Faults struct {
 	Forgets bool
 	// BootLoop makes every boot from disk end in another reboot.
 	BootLoop bool
+	// NewSystemFails makes the boots fail of a system that an upgrade wrote and that never came up whole, so that the
+	// machine goes back to the one before.
+	NewSystemFails bool
 	// MetaNotReady keeps the META volume from getting ready: an ApplyConfiguration waits for it, even when its caller has
 	// given up, and keeps others out.
 	MetaNotReady bool
@@ -69,6 +72,8 @@ type Faults struct {
 	// SnapshotEnd is after how many bytes a snapshot of etcd ends as if it were whole: a node whose disk can't be read
 	// says no more.
 	SnapshotEnd int
+	// Reset makes resets end otherwise than asked.
+	Reset ResetFault
 	// KubernetesDown keeps the control plane's kube-apiserver from starting.
 	KubernetesDown bool
 	// KubeletDown keeps kubelet from getting healthy.
@@ -155,6 +160,19 @@ const (
 	// BootstrapEtcdStartFails is an etcd that stops and does not start again. Another Bootstrap works once the fault is
 	// gone.
 	BootstrapEtcdStartFails
+)
+
+// ResetFault is how a reset ends that goes wrong.
+type ResetFault int
+
+// Ends of a reset.
+const (
+	// ResetWorks is no fault.
+	ResetWorks ResetFault = iota
+	// ResetWipeFails is a partition that can't be opened: nothing is wiped, and the machine reboots as it was.
+	ResetWipeFails
+	// ResetPowersOff is a machine that is off after it was wiped, though it was to reboot.
+	ResetPowersOff
 )
 
 // CallFault makes a call go wrong.

@@ -228,7 +228,7 @@ func (p *phases) mountEphemeral(ctx context.Context) error {
 		return err
 	}
 
-	if !p.boot.Node.Faults().BootLoop {
+	if !p.failsToMount() {
 		p.boot.mu.Lock()
 		p.boot.cri.mounted = true
 		p.boot.mu.Unlock()
@@ -243,6 +243,13 @@ func (p *phases) mountEphemeral(ctx context.Context) error {
 	}
 
 	return errors.New("failed to wait for EPHEMERAL to be mounted: structure needs cleaning")
+}
+
+// failsToMount reports whether this is a boot that is to fail.
+func (p *phases) failsToMount() bool {
+	wrong := p.boot.Node.Faults()
+
+	return wrong.BootLoop || wrong.NewSystemFails && p.boot.Node.ReadDrive().fallback
 }
 
 // startEverything starts Kubernetes' services and waits until every service is up.

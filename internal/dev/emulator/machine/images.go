@@ -181,10 +181,13 @@ func (n ImageName) String() string {
 // Pinned is the reference by digest.
 func (n ImageName) Pinned(digest string) string { return n.name + "@" + digest }
 
+// pullParts is how often a pull tells how far it is.
+const pullParts = 4
+
 // Pull fetches an image into a store, under all its names. Every image exists, but while a fault says that installers
-// do not.
+// do not, or come too slowly.
 func (i *images) Pull(ctx context.Context, store imageStore, reference string,
-	progress func(machineapi.ImageServicePullLayerProgress_Status)) (ImageName, string, error) {
+	progress func(now machineapi.ImageServicePullLayerProgress_Status, part float64)) (ImageName, string, error) {
 	parsed, err := ParseImage(reference)
 	if err != nil {
 		return parsed, "", err
@@ -194,21 +197,29 @@ func (i *images) Pull(ctx context.Context, store imageStore, reference string,
 		return parsed, held.Digest, nil
 	}
 
-	if i.boot.Node.takeInstallFault(faults.InstallImagePull) == faults.InstallImagePull {
+	fault := i.boot.Node.takeInstallFault(faults.InstallImagePull, faults.InstallImageSlow)
+	if fault == faults.InstallImagePull {
 		return parsed, "", NotFoundError{fmt.Sprintf(
 			"1 error(s) occurred:\n\tfailed to pull image %q: failed to resolve reference %q: %s: not found",
 			parsed, parsed, parsed)}
 	}
 
-	progress(machineapi.ImageServicePullLayerProgress_DOWNLOADING)
+	for part := range pullParts {
+		progress(machineapi.ImageServicePullLayerProgress_DOWNLOADING, float64(part)/pullParts)
 
-	if err := i.boot.Sleep(ctx, i.boot.Node.options.Timing.Pull); err != nil {
-		return parsed, "", err
+		if err := i.boot.Sleep(ctx, i.boot.Node.options.Timing.Pull/pullParts); err != nil {
+			return parsed, "", err
+		}
+
+		if fault == faults.InstallImageSlow && part > 0 {
+			return parsed, "", fmt.Errorf("1 error(s) occurred:\n\tfailed to pull image %q: %w", parsed,
+				context.DeadlineExceeded)
+		}
 	}
 
-	progress(machineapi.ImageServicePullLayerProgress_DOWNLOAD_COMPLETE)
-	progress(machineapi.ImageServicePullLayerProgress_EXTRACTING)
-	progress(machineapi.ImageServicePullLayerProgress_EXTRACT_COMPLETE)
+	progress(machineapi.ImageServicePullLayerProgress_DOWNLOAD_COMPLETE, 1)
+	progress(machineapi.ImageServicePullLayerProgress_EXTRACTING, 1)
+	progress(machineapi.ImageServicePullLayerProgress_EXTRACT_COMPLETE, 1)
 
 	held := StoredImage{parsed.digest, i.boot.Now()}
 

@@ -69,8 +69,13 @@ type Drive struct {
 	Version, Previous string
 	// PreviousSchematic is that of the replaced system.
 	PreviousSchematic string
+	// fallback is set after an upgrade until the new system was once up and ready: if a boot fails before, the machine
+	// goes back to the replaced one.
+	fallback bool
 	// Staged is the installer image of an upgrade that the next boot is to do.
 	Staged string
+	// own are the volumes that have a partition of their own beside EPHEMERAL.
+	own []string
 	// registered reports whether kubelet has been in its Kubernetes cluster.
 	registered bool
 	// images are those that were pulled onto the disk.
@@ -171,6 +176,13 @@ func (n *Node) bootedRelease() (string, *release) {
 	}
 
 	return version, found
+}
+
+// TalosVersion is the Talos release that the machine boots.
+func (n *Node) TalosVersion() string {
+	version, _ := n.bootedRelease()
+
+	return version
 }
 
 // identityOf makes the node id that the STATE partition keeps.

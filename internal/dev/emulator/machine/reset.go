@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/sequence"
 )
 
@@ -99,7 +100,7 @@ func (p *phases) Reset(request *machineapi.ResetRequest) []sequence.Phase {
 		return nil
 	}))
 	phases = append(phases, p.boot.Sequences.Warned(p.stopAll(kexec)...)...)
-	phases = append(phases, sequence.Idle("forceCleanup", "forceCleanup"))
+	phases = append(phases, sequence.Single("forceCleanup", "forceCleanup", p.failToWipe))
 	phases = append(phases, p.wipe(request, partitions)...)
 
 	command := int64(commandRestart)
@@ -107,11 +108,20 @@ func (p *phases) Reset(request *machineapi.ResetRequest) []sequence.Phase {
 		command = commandKexec
 	}
 
-	if request.GetReboot() {
+	if request.GetReboot() && p.boot.Node.Faults().Reset != faults.ResetPowersOff {
 		return append(phases, p.restart(command))
 	}
 
 	return append(phases, p.powerOff())
+}
+
+// failToWipe fails where nothing can be wiped: a reset that fails ends in a reboot.
+func (p *phases) failToWipe(context.Context) error {
+	if p.boot.Node.Faults().Reset != faults.ResetWipeFails {
+		return nil
+	}
+
+	return errors.New("failed wiping partition STATE: failed to open device: device or resource busy")
 }
 
 // wipe wipe the named partitions, or without any the whole system disk, and the named other disks.
@@ -167,13 +177,25 @@ func (d *Drive) wipeSystemDisk() { *d = Drive{Meta: map[uint8]string{}, wiped: d
 // WipeDisk clears a disk, named as in "/dev/vdb".
 func (d *Drive) WipeDisk(device string) { d.wiped = append(slices.Clone(d.wiped), device) }
 
-// wipePartition clears a system partition and drops it.
+// wipePartition clears a system partition and drops it. What has a partition of its own is not in EPHEMERAL.
 func (d *Drive) wipePartition(label string) {
+	d.own = slices.DeleteFunc(slices.Clone(d.own), func(own string) bool { return own == label })
+
 	switch label {
 	case constants.StatePartitionLabel:
 		d.config, d.identity = nil, ""
 	case constants.EphemeralPartitionLabel:
-		d.Etcd, d.Recovery, d.registered, d.images = nil, nil, false, nil
+		for _, volume := range promotable {
+			if !slices.Contains(d.own, volume) {
+				d.wipePartition(volume)
+			}
+		}
+	case constants.EtcdDataVolumeID:
+		d.Etcd, d.Recovery = nil, nil
+	case constants.KubeletDataVolumeID:
+		d.registered = false
+	case constants.CRIContainerdVolumeID:
+		d.images = nil
 	case constants.MetaPartitionLabel:
 		// By this partition a machine knows that it is installed.
 		d.Meta, d.Installed, d.SystemDisk = map[uint8]string{}, false, ""

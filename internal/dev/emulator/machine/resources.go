@@ -14,6 +14,7 @@ import (
 	"github.com/cosi-project/runtime/pkg/state"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	blockconfig "github.com/siderolabs/talos/pkg/machinery/config/types/block"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	metakeys "github.com/siderolabs/talos/pkg/machinery/meta"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
@@ -272,6 +273,10 @@ func (r *resources) showSystemDisk() {
 		}
 
 		partitions := append([]Volume(nil), SystemPartitions...)
+		for _, label := range drive.own {
+			partitions = slices.Insert(partitions, len(partitions)-1, Volume{Partition: label, Filesystem: "xfs", Size: 1 << 30})
+		}
+
 		rest := disk.Size
 
 		for _, partition := range partitions {
@@ -288,10 +293,36 @@ func (r *resources) showSystemDisk() {
 	}
 }
 
-// showDirectories shows the volumes that are directories of EPHEMERAL, as long as no document makes partitions of them.
+// promotable are the volumes that are directories of EPHEMERAL, as long as no document makes partitions of them.
+var promotable = []string{constants.EtcdDataVolumeID, constants.KubeletDataVolumeID, constants.CRIContainerdVolumeID,
+	constants.LogVolumeID}
+
+// ownPartitions are those of them that a document of the machine config makes partitions of.
+func (i *installer) ownPartitions() []string {
+	active := i.boot.Config.Active()
+	if active == nil || !i.boot.Release.NestedVolumes {
+		return nil
+	}
+
+	var own []string
+	for _, name := range promotable {
+		if volume, declared := active.Volumes().ByName(name); declared &&
+			blockconfig.ProvisioningRequested(volume.Provisioning()) {
+			own = append(own, name)
+		}
+	}
+
+	return own
+}
+
 func (r *resources) showDirectories() {
-	for _, name := range []string{constants.EtcdDataVolumeID, constants.KubeletDataVolumeID,
-		constants.CRIContainerdVolumeID, constants.LogVolumeID} {
+	own := r.boot.Node.ReadDrive().own
+
+	for _, name := range promotable {
+		if slices.Contains(own, name) {
+			continue
+		}
+
 		status := block.NewVolumeStatus(block.NamespaceName, name)
 		status.TypedSpec().Phase, status.TypedSpec().Type = block.VolumePhaseReady, block.VolumeTypeDirectory
 		status.TypedSpec().MountSpec.ParentID = constants.EphemeralPartitionLabel

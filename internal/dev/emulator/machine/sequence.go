@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"sync"
-	"time"
 
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
@@ -133,15 +132,13 @@ func (i *installer) writeDisk(ctx context.Context) error {
 
 // run runs the installer of an image, up to the moment at which it has written to a disk.
 func (i *installer) run(ctx context.Context, disk, image string) error {
-	stall := i.boot.Node.Faults().InstallStall
-
 	i.boot.Log("installing Talos to disk with %q", image)
 
 	if err := i.boot.holdWhile(ctx, faults.LostLink); err != nil {
 		return err
 	}
 
-	if err := i.stall(ctx, stall); err != nil {
+	if err := i.Stall(ctx); err != nil {
 		return err
 	}
 
@@ -180,9 +177,11 @@ func (i *installer) write(disk, image, identity string) error {
 		}
 	}
 
+	own := i.ownPartitions()
+
 	i.boot.Node.EditDrive(func(d *Drive) {
 		d.Installed, d.SystemDisk, d.config = true, disk, data
-		d.identity = identity
+		d.identity, d.own = identity, own
 		d.Schematic = schematicOf(image)
 	})
 
@@ -191,8 +190,9 @@ func (i *installer) write(disk, image, identity string) error {
 	return nil
 }
 
-// stall waits, at the most until the fault that asks for it is taken back.
-func (i *installer) stall(ctx context.Context, limit time.Duration) error {
+// Stall waits as long as a fault asks for it, at the most until that is taken back.
+func (i *installer) Stall(ctx context.Context) error {
+	limit := i.boot.Node.Faults().InstallStall
 	if limit <= 0 {
 		return nil
 	}

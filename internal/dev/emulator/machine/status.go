@@ -71,6 +71,10 @@ func (m *machineStatus) refresh() {
 	m.boot.Events.Publish(m.boot.Now(), "", notice)
 	m.boot.mu.Unlock()
 
+	if now.stage == runtimeres.MachineStageRunning && now.ready {
+		m.boot.Node.EditDrive(func(d *Drive) { d.fallback = false })
+	}
+
 	m.notify()
 }
 

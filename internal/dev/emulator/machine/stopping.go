@@ -90,6 +90,7 @@ func (s *sequencer) fail(name string, err error) {
 	s.boot.Phases.shutServices()
 	s.boot.Log("running emergency volume cleanup")
 	s.boot.Log("%s", err)
+	s.boot.Installer.revert()
 
 	if name == sequence.Shutdown {
 		s.boot.finish(endPowerOff)

@@ -99,6 +99,10 @@ func (i *installer) commandAfterUpgrade(mode machineapi.UpgradeRequest_RebootMod
 func (i *installer) upgradeTo(ctx context.Context, image string) error {
 	i.boot.Log("performing upgrade via %q", image)
 
+	if err := i.Stall(ctx); err != nil {
+		return err
+	}
+
 	if err := i.boot.Sleep(ctx, i.boot.Node.options.Timing.Install); err != nil {
 		return err
 	}
@@ -118,8 +122,25 @@ func (i *installer) WriteUpgrade(image string) {
 	i.boot.Node.EditDrive(func(d *Drive) {
 		d.Previous, d.Version = i.boot.Version, VersionOf(image, i.boot.Version)
 		d.PreviousSchematic, d.Schematic = d.Schematic, schematicOf(image)
-		d.Staged = ""
+		d.Staged, d.fallback = "", true
 	})
+}
+
+// RollBack makes the system that the last upgrade replaced the one that the machine boots.
+func (n *Node) RollBack() {
+	n.EditDrive(func(d *Drive) {
+		d.Previous, d.Version = d.Version, d.Previous
+		d.PreviousSchematic, d.Schematic = d.Schematic, d.PreviousSchematic
+		d.fallback = false
+	})
+}
+
+// revert goes back to the system before an upgrade, if the new one has never been up.
+func (i *installer) revert() {
+	if drive := i.boot.Node.ReadDrive(); drive.fallback {
+		i.boot.Log("reverting failed upgrade, switching to %q", drive.Previous)
+		i.boot.Node.RollBack()
+	}
 }
 
 var versionTag = regexp.MustCompile(`:(v\d+\.\d+\.\d+[^@/:]*)(@sha256:[0-9a-f]+)?$`)
@@ -145,7 +166,8 @@ func (i *installer) ExitCode() int32 {
 
 // Pull fetches an installer into memory for an upgrade.
 func (i *installer) Pull(ctx context.Context, reference string) error {
-	_, _, err := i.boot.Images.Pull(ctx, systemImages, reference, func(machineapi.ImageServicePullLayerProgress_Status) {})
+	_, _, err := i.boot.Images.Pull(ctx, systemImages, reference,
+		func(machineapi.ImageServicePullLayerProgress_Status, float64) {})
 
 	return err
 }

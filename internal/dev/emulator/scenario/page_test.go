@@ -172,7 +172,7 @@ func TestEveryValueOfAChoiceHasAWord(t *testing.T) {
 
 	for _, choice := range []reflect.Type{
 		reflect.TypeFor[emulator.Impostor](), reflect.TypeFor[emulator.InstallFault](), reflect.TypeFor[emulator.Loss](),
-		reflect.TypeFor[emulator.BootstrapFault](),
+		reflect.TypeFor[emulator.BootstrapFault](), reflect.TypeFor[emulator.ResetFault](),
 		reflect.TypeFor[emulator.When](), reflect.TypeFor[emulator.Mishap](), reflect.TypeFor[emulator.EtcdData](),
 	} {
 		require.Len(t, scenario.Words(choice), values[choice.Name()], choice.Name())

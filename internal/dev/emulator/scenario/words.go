@@ -32,6 +32,8 @@ var words = map[reflect.Type][]string{
 		emulator.BootstrapWorks: "none", emulator.BootstrapTypeUnset: "typeUnset", emulator.BootstrapEtcdStuck: "etcdStuck",
 		emulator.BootstrapEtcdStartFails: "etcdStartFails",
 	},
+	reflect.TypeFor[emulator.ResetFault](): {emulator.ResetWorks: "none", emulator.ResetWipeFails: "wipeFails",
+		emulator.ResetPowersOff: "powersOff"},
 	reflect.TypeFor[emulator.InstallFault](): {
 		emulator.InstallWorks: "none", emulator.InstallDiskMissing: "diskMissing", emulator.InstallImagePull: "imagePull",
 		emulator.InstallDiskWrite: "diskWrite", emulator.InstallImageSlow: "imageSlow",

@@ -1,0 +1,377 @@
+package steps_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/kube"
+	"github.com/talos-mage/talos-mage/internal/kube/drain"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/test/documents"
+)
+
+const (
+	upgradeStep   = "upgrade"
+	pullCall      = "/machine.ImageService/Pull"
+	lifecycleCall = "/machine.LifecycleService/Upgrade"
+	atOnceCall    = "/machine.MachineService/Upgrade"
+	rebootCall    = "Reboot"
+)
+
+// toUpgrade is a cluster that is up, and whose files declare another release by now.
+func toUpgrade(t *testing.T, controlPlanes, workers int, to string, change ...func(*labcluster.Options)) *lab {
+	t.Helper()
+
+	l := newLab(t, controlPlanes, workers, change...)
+	l.up(t)
+	l.declares(t, l.Generated.Options.TalosVersion, to)
+
+	return l
+}
+
+// declares has the files declare another release of Talos.
+func (l *lab) declares(t *testing.T, before, after string) {
+	t.Helper()
+
+	path := filepath.Join(l.Dir, "talenv.yaml")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(data), before)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(data), before, after, 1)), 0o600))
+}
+
+// versions are what the machines run, in order.
+func (l *lab) versions() string {
+	var versions []string
+	for _, node := range l.Nodes {
+		versions = append(versions, node.TalosVersion())
+	}
+
+	return strings.Join(versions, " ")
+}
+
+// cordons says whose the cordons of the nodes are.
+func (l *lab) cordons(t *testing.T) map[string]drain.Owner {
+	t.Helper()
+
+	kubeconfig, err := os.ReadFile(filepath.Join(l.folder, "kubeconfig"))
+	require.NoError(t, err)
+
+	client, err := kube.Open(kubeconfig, kube.Options{})
+	require.NoError(t, err)
+
+	nodes, err := client.Nodes(t.Context())
+	require.NoError(t, err)
+
+	cordons := map[string]drain.Owner{}
+
+	for _, node := range nodes {
+		owner, err := drain.Drainer{Client: client}.Cordoned(t.Context(), node.Name)
+		require.NoError(t, err)
+
+		if owner != drain.Nobody {
+			cordons[node.Name] = owner
+		}
+	}
+
+	return cordons
+}
+
+// isUpgraded runs the step once more, after whatever stopped it, and looks whether all came out well.
+func (l *lab) isUpgraded(t *testing.T, version string) {
+	t.Helper()
+
+	l.session(t).succeeds(t, steps.Upgrade{})
+	require.Equal(t, strings.TrimSpace(strings.Repeat(version+" ", len(l.Nodes))), l.versions())
+	require.Empty(t, l.cordons(t))
+	require.Equal(t, 1, l.Lab.EtcdClusters())
+}
+
+func TestAClusterIsUpgradedNodeByNodeControlPlanesFirst(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 3, 2, documents.Talos)
+
+	s := l.session(t, "DRY_RUN=true")
+	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Upgrade{})
+	require.Contains(t, s.detail(upgradeStep, "cp1"), "from Talos v1.13.9 to v1.14.1")
+	require.Empty(t, snapshots(t, filepath.Join(l.Dir, "snapshots")))
+
+	s = l.session(t, "MAX_PARALLEL=1")
+	s.succeeds(t, steps.Upgrade{})
+	require.Equal(t, "v1.14.1 v1.14.1 v1.14.1 v1.14.1 v1.14.1", l.versions())
+	require.Len(t, snapshots(t, filepath.Join(l.Dir, "snapshots")), 1)
+	require.Regexp(t, `lab-.*\.db, .*copied from cp\d and verified$`, s.detail(upgradeStep, ""))
+	require.Empty(t, l.cordons(t))
+
+	// One is done before the next is begun.
+	var last time.Time
+
+	for _, node := range l.Nodes {
+		require.Equal(t, []string{"Pull", "Upgrade", "Reboot"}, changesOf(node)[len(changesOf(node))-3:], node.Name())
+		require.True(t, l.times(node.Name(), pullCall[strings.LastIndex(pullCall, "/")+1:])[0].After(last), node.Name())
+
+		last = l.times(node.Name(), rebootCall)[0]
+
+		require.Equal(t, report.Applied, s.status(upgradeStep, node.Name()))
+	}
+
+	// Done is done.
+	boots := l.Nodes[0].Boots()
+	s = l.session(t)
+	s.succeeds(t, steps.Upgrade{})
+	require.Equal(t, report.OK, s.status(upgradeStep, "cp1"))
+	require.Equal(t, boots, l.Nodes[0].Boots())
+	require.Len(t, snapshots(t, filepath.Join(l.Dir, "snapshots")), 1)
+}
+
+func TestNodesBeforeTalos113AreUpgradedByTheOlderCall(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 3, 1, emulator.DefaultTalosVersion,
+		func(options *labcluster.Options) { options.TalosVersion = "v1.12.1" })
+	l.session(t).succeeds(t, steps.Upgrade{})
+
+	for _, node := range l.Nodes {
+		require.Equal(t, "Upgrade", changesOf(node)[len(changesOf(node))-1], node.Name())
+	}
+
+	l.isUpgraded(t, emulator.DefaultTalosVersion)
+}
+
+func TestASlowPullIsTriedAgainAndAMissingImageIsNot(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 3, 0, documents.Talos)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.Install, f.InstallTimes = emulator.InstallImageSlow, 2 })
+	l.Node("cp2").Set(func(f *emulator.Faults) { f.Install = emulator.InstallImagePull })
+
+	s := l.session(t)
+	problem := s.fails(t, diagnosis.ExitApply, diagnosis.UpgradeImageMissing, steps.Upgrade{})
+	require.Equal(t, "cp2", problem.Node)
+	require.Contains(t, problem.Cause, "not found")
+	require.Contains(t, s.out.String(), "still pulling the installer")
+	require.Equal(t, report.Skipped, s.status(upgradeStep, "cp3"))
+	require.Equal(t, "left alone, since cp2 did not come through", s.detail(upgradeStep, "cp3"))
+	require.Equal(t, "v1.14.1 v1.13.9 v1.13.9", l.versions())
+	require.Equal(t, 1, calls(l.Node("cp2"), "Pull"), "what does not exist is not asked for again")
+	require.Empty(t, l.cordons(t))
+
+	l.Node("cp2").Set(func(f *emulator.Faults) { f.Install = emulator.InstallWorks })
+	l.isUpgraded(t, documents.Talos)
+}
+
+func TestAnInstallerThatFailsLeavesTheNodeAsItWas(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 3, 0, documents.Talos)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.Install = emulator.InstallDiskWrite })
+
+	problem := l.session(t).fails(t, diagnosis.ExitApply, diagnosis.UpgradeFailed, steps.Upgrade{})
+	require.Equal(t, "cp1", problem.Node)
+	require.Contains(t, problem.Cause, "the installer ended with code 1: error: failed to write partition")
+	require.Equal(t, "v1.13.9 v1.13.9 v1.13.9", l.versions())
+	require.Empty(t, l.cordons(t))
+	require.Equal(t, 1, calls(l.Node("cp1"), "Upgrade"))
+
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.Install = emulator.InstallWorks })
+	l.isUpgraded(t, documents.Talos)
+}
+
+func TestANodeThatGoesBackToItsOldSystemIsNoSuccess(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct{ before, after, says string }{
+		"with the LifecycleService": {"v1.13.9", "v1.14.1", "the installer ended well, but the new system did not come up"},
+		"by the older call":         {"v1.12.1", "v1.13.9", "the installer failed, or the new system did not come up"},
+		"to another patch":          {"v1.14.0", "v1.14.1", "the installer ended well"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := toUpgrade(t, 1, 2, test.after, func(options *labcluster.Options) { options.TalosVersion = test.before })
+			l.Node("worker1").Set(func(f *emulator.Faults) { f.NewSystemFails = true })
+
+			s := l.session(t, "-yes=true", "MAX_PARALLEL=1")
+			problem := s.fails(t, diagnosis.ExitApply, diagnosis.UpgradeRolledBack, steps.Upgrade{})
+			require.Equal(t, "worker1", problem.Node)
+			require.Contains(t, problem.Cause, "it rebooted and runs "+test.before+" again, not "+test.after)
+			require.Contains(t, problem.Cause, test.says)
+			require.Equal(t, test.after+" "+test.before+" "+test.before, l.versions())
+			require.Empty(t, l.cordons(t))
+
+			l.Node("worker1").Set(func(f *emulator.Faults) { f.NewSystemFails = false })
+			l.isUpgraded(t, test.after)
+		})
+	}
+}
+
+func TestANodeThatNeverComesBackEndsTheUpgrade(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 3, 1, documents.Talos)
+	lost := l.Node("cp2")
+
+	off := make(chan struct{})
+
+	go func() {
+		defer close(off)
+
+		for lost.Boots() < 3 && t.Context().Err() == nil && lost.Stage() != "rebooting" {
+			time.Sleep(5 * time.Millisecond)
+		}
+
+		lost.PowerOff()
+	}()
+
+	s := l.session(t, seconds("NODE_WAIT", 300), seconds("INSTALL_TIMEOUT", 300))
+	problem := s.fails(t, diagnosis.ExitApply, diagnosis.NodeSilent, steps.Upgrade{})
+	<-off
+
+	require.Equal(t, "cp2", problem.Node)
+	require.Contains(t, problem.Cause, "it did not come back from the reboot into v1.14.1: ")
+	require.Contains(t, s.out.String(), "it stays cordoned")
+	require.Equal(t, report.Skipped, s.status(upgradeStep, "cp3"))
+	require.Equal(t, report.Skipped, s.status(upgradeStep, "worker1"))
+	require.Equal(t, map[string]drain.Owner{"cp2": drain.Ours}, l.cordons(t))
+
+	lost.PowerOn()
+	l.isUpgraded(t, documents.Talos)
+}
+
+func TestLostRepliesLeadToAskingTheNode(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		fault    emulator.CallFault
+		upgrades int
+	}{
+		"the pull's":              {fault: emulator.CallFault{Method: pullCall, Do: emulator.Cut}, upgrades: 1},
+		"the installer's, before": {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Cut}, upgrades: 2},
+		"the installer's, after it": {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Cut,
+			When: emulator.AfterEffect}},
+		"the installer's, a panic": {fault: emulator.CallFault{Method: lifecycleCall, Do: emulator.Fail,
+			Code: codes.Internal, Text: "panic"}, upgrades: 2},
+		"the reboot's, before": {fault: emulator.CallFault{Method: rebootCall, Do: emulator.Cut}, upgrades: 1},
+		"the reboot's, after": {fault: emulator.CallFault{Method: rebootCall, Do: emulator.Cut, When: emulator.AfterEffect},
+			upgrades: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := toUpgrade(t, 1, 1, documents.Talos)
+			test.fault.Times = 1
+			fault(l.Node("worker1"), test.fault)
+
+			l.session(t, "NODE=worker1").succeeds(t, steps.Upgrade{})
+			require.Equal(t, "v1.13.9 v1.14.1", l.versions())
+			require.Empty(t, l.cordons(t))
+
+			if test.upgrades > 0 {
+				require.Equal(t, test.upgrades, calls(l.Node("worker1"), "Upgrade"))
+			}
+		})
+	}
+}
+
+func TestALostReplyOfTheOlderCallLeadsToAskingTheNode(t *testing.T) {
+	t.Parallel()
+
+	for name, when := range map[string]emulator.When{"before": emulator.BeforeEffect, "after": emulator.AfterEffect} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := toUpgrade(t, 1, 1, emulator.DefaultTalosVersion,
+				func(options *labcluster.Options) { options.TalosVersion = "v1.12.1" })
+			fault(l.Node("worker1"), emulator.CallFault{Method: atOnceCall, Do: emulator.Cut, When: when, Times: 1})
+
+			l.session(t, "NODE=worker1").succeeds(t, steps.Upgrade{})
+			require.Equal(t, "v1.12.1 v1.13.9", l.versions())
+			require.Empty(t, l.cordons(t))
+		})
+	}
+}
+
+func TestARunThatIsStoppedIsContinuedByTheNext(t *testing.T) {
+	t.Parallel()
+
+	for _, at := range []string{"EtcdSnapshot", "Pull", "Upgrade", "Reboot"} {
+		t.Run("at "+at, func(t *testing.T) {
+			t.Parallel()
+
+			stopped, stop := context.WithCancel(t.Context())
+			defer stop()
+
+			armed := make(chan struct{})
+			l := toUpgrade(t, 3, 1, documents.Talos, func(options *labcluster.Options) {
+				options.LabOptions.Watch = func(node *emulator.Node, call emulator.Call) {
+					select {
+					case <-armed:
+						if call.Name() == at && node.Name() != "cp1" {
+							stop()
+						}
+					default:
+					}
+				}
+			})
+			close(armed)
+
+			s := l.session(t)
+			err := steps.Execute(stopped, s.Run, steps.Upgrade{})
+
+			if at != "EtcdSnapshot" {
+				require.Error(t, err)
+				require.Error(t, stopped.Err())
+			}
+
+			l.isUpgraded(t, documents.Talos)
+		})
+	}
+}
+
+func TestOneOrTwoControlPlanesAreUpgradedOnceThatIsAgreedTo(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 1, 0, documents.Talos)
+
+	s := l.session(t)
+	problem := s.fails(t, diagnosis.ExitBadInput, diagnosis.NotAgreed, steps.Upgrade{})
+	require.Contains(t, problem.Cause, "nothing was changed")
+	require.Equal(t, "v1.13.9", l.versions())
+	require.Len(t, snapshots(t, filepath.Join(l.Dir, "snapshots")), 1)
+
+	l.session(t, "-yes=true").succeeds(t, steps.Upgrade{})
+	require.Equal(t, "v1.14.1", l.versions())
+}
+
+func TestASnapshotThatIsCutOffEndsTheUpgradeBeforeItBegins(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 3, 0, documents.Talos)
+	for _, node := range l.Nodes {
+		node.Set(func(f *emulator.Faults) { f.SnapshotEnd = 2000 })
+	}
+
+	l.session(t).fails(t, diagnosis.ExitApply, diagnosis.SnapshotFailed, steps.Upgrade{})
+	require.Empty(t, snapshots(t, filepath.Join(l.Dir, "snapshots")))
+	require.Equal(t, "v1.13.9 v1.13.9 v1.13.9", l.versions())
+
+	for _, node := range l.Nodes {
+		require.False(t, slices.Contains(changesOf(node), "Pull"), node.Name())
+		node.Set(func(f *emulator.Faults) { f.SnapshotEnd = 0 })
+	}
+
+	l.isUpgraded(t, documents.Talos)
+}

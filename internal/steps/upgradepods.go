@@ -1,0 +1,171 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/kube"
+	"github.com/talos-mage/talos-mage/internal/kube/drain"
+	"github.com/talos-mage/talos-mage/internal/steps/wait"
+	"github.com/talos-mage/talos-mage/internal/talos"
+)
+
+// giveBackLimit bounds what is still done for a node whose upgrade failed or was interrupted, by the wall's clock.
+const giveBackLimit = 30 * time.Second
+
+// podsBack is how a node stands with Kubernetes after its upgrade.
+type podsBack struct {
+	// returned is set if a cordon of ours was taken back, othersCordon if the node has one of somebody else.
+	returned, othersCordon bool
+}
+
+// kubeNode is a node as Kubernetes knows it, and a way to change it there.
+type kubeNode struct {
+	kube.Node
+	drainer drain.Drainer
+}
+
+// inKubernetes finds the node in Kubernetes; nil if it is none of Kubernetes'.
+func (u *upgrader) inKubernetes(ctx context.Context, node *inventory.Node) (*kubeNode, error) {
+	if config := u.Configs[node.Name]; config != nil && !config.RegistersNode() {
+		return nil, nil //nolint:nilnil // as documented
+	}
+
+	client, err := u.kubernetes.Client(ctx)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what was asked
+	}
+
+	found, err := u.kubernetes.Find(ctx, client, node)
+	if err != nil || found == nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+
+	return &kubeNode{*found, drain.Drainer{Client: client, Clock: u.Clock}}, nil
+}
+
+// someReady reports whether any node is Ready in Kubernetes.
+func (u *upgrader) someReady(ctx context.Context) bool {
+	client, err := u.kubernetes.Client(ctx)
+	if err != nil {
+		return false
+	}
+
+	nodes, err := client.Nodes(ctx)
+
+	return err == nil && slices.ContainsFunc(nodes, func(node kube.Node) bool { return node.Ready })
+}
+
+// drain takes the pods off the node, within their budgets.
+func (t *turn) drain(ctx context.Context, _ *talos.Conn) error {
+	if t.drained {
+		return nil
+	}
+
+	t.tell(t.node, "draining")
+
+	there, err := t.inKubernetes(ctx, t.node)
+	if err == nil && there != nil {
+		err = t.gate.Drain(ctx, there.drainer, there.Name, func(now drain.Progress) { t.tell(t.node, drainText(now)) })
+		t.drained = err == nil
+	}
+
+	if err == nil {
+		return nil
+	}
+
+	if ctx.Err() != nil {
+		return t.interrupted(ctx, t.node)
+	}
+
+	return t.about(t.seen, drain.Problem(err, t.command(t.node))).From(err)
+}
+
+func drainText(now drain.Progress) string {
+	doing := fmt.Sprintf("draining, %d of %d pods gone", now.Gone, now.Pods)
+	if len(now.Held) > 0 {
+		doing += fmt.Sprintf("; held up by %s", now.Held[0])
+	}
+
+	return doing
+}
+
+// awaitPods waits until Kubernetes has the node back, and takes back the cordon that is ours, also that of an earlier
+// run. One that somebody else has made stays.
+func (t *turn) awaitPods(ctx context.Context) *diagnosis.Problem {
+	since, waiter := t.Clock.Now(), t.waiter()
+	waiter.Interrupted = func(ctx context.Context) *diagnosis.Problem { return t.interrupted(ctx, t.node) }
+
+	return waiter.Until(ctx, func(ctx context.Context) wait.State {
+		done, doing := t.returnPods(ctx)
+
+		return wait.State{
+			Done: done, Node: t.node.Name, Pause: apiPause,
+			Limit: wait.Limit{For: doing, Since: since, Limit: t.Settings.APITimeout},
+			TimeUp: func(waited time.Duration) *diagnosis.Problem {
+				return t.problem(t.seen, diagnosis.UpgradeNotInKubernetes,
+					fmt.Sprintf("it runs %s, but Kubernetes does not have it back after %s: %s", t.plan.Version, waited, doing),
+					t.command(t.node)+" continues")
+			},
+		}
+	})
+}
+
+// returnPods looks once; it says what it waits for.
+func (t *turn) returnPods(ctx context.Context) (done bool, waitsFor string) {
+	there, err := t.inKubernetes(ctx, t.node)
+
+	switch {
+	case err != nil:
+		return false, "the Kubernetes API: " + kube.Explain(err)
+	case there == nil:
+		return true, ""
+	case !there.Ready && t.becomesReady:
+		return false, "not Ready in Kubernetes: " + there.Reason
+	}
+
+	owner, err := there.drainer.Cordoned(ctx, there.Name)
+	if err == nil && owner == drain.Ours {
+		_, err = t.gate.Uncordon(ctx, there.drainer, there.Name)
+		t.pods.returned = err == nil
+	}
+
+	if err != nil {
+		return false, "cordoned: " + kube.Explain(err)
+	}
+
+	t.pods.othersCordon = owner == drain.Others
+
+	return true, ""
+}
+
+// giveBack ends the turn of a node that did not come through. A cordon of ours is taken back as long as the node takes
+// part, in its old system; else it is said that it stays.
+func (t *turn) giveBack(ctx context.Context, problem *diagnosis.Problem) *diagnosis.Problem {
+	if !t.drained {
+		return problem
+	}
+
+	if !t.leaving || problem.ID == diagnosis.UpgradeRolledBack {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), giveBackLimit)
+		defer stop()
+
+		if there, err := t.inKubernetes(ctx, t.node); err == nil && there != nil {
+			if _, err := t.gate.Uncordon(ctx, there.drainer, there.Name); err == nil {
+				return problem
+			}
+		}
+	}
+
+	t.Report.Finding(t.step.Name(), diagnosis.Finding{
+		ID: diagnosis.CordonLeft, Severity: diagnosis.Warning, Node: t.node.Name, Address: t.seen.Address,
+		Cause: "it stays cordoned, so that no pods are placed on it",
+		Next:  t.command(t.node) + " takes the cordon back once the node is whole",
+	})
+
+	return problem
+}
