@@ -119,6 +119,17 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "config:rotate",
+			Summary: "renews the talosconfig's client certificate from the cluster's secrets, if it has expired or soon will.",
+			More:    "No node is asked. The context keeps its name, endpoints, nodes and roles; other contexts of the file stay as they are. It is refused if the secrets are another cluster's.",
+			Flags: []commandline.Flag{
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Config{}.Rotate(ctx, given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "config:schema",
 			Summary: "prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you type.",
 			Flags: []commandline.Flag{
@@ -163,14 +174,16 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "diagnose",
 			Summary: "says why nodes are stuck: the likely causes of each, best first, with what points to them.",
-			More:    "It looks once at every node, in whatever state that is, with or without a talosconfig, and changes nothing. -discover looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong.",
+			More:    "It looks once at every node, in whatever state that is, with or without a talosconfig, and changes nothing. -discover looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong. -bundle writes all that was read, without secrets, into an archive for a bug report, at -file or beside the cluster.",
 			Flags: []commandline.Flag{
 				{Name: "node", Kind: commandline.Text},
 				{Name: "format", Kind: commandline.Text},
+				{Name: "file", Kind: commandline.Text},
 				{Name: "discover", Kind: commandline.Switch},
+				{Name: "bundle", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Diagnose(ctx, given.Text("node"), given.Text("format"), given.Switch("discover"))
+				return targets.Diagnose(ctx, given.Text("node"), given.Text("format"), given.Text("file"), given.Switch("discover"), given.Switch("bundle"))
 			},
 		},
 		{
@@ -288,6 +301,19 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.GenerateConfig(ctx, given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "health",
+			Summary: "checks a cluster that is up: its nodes, etcd and Kubernetes, images against the files, and certificates.",
+			More:    "A control plane makes the check of the cluster, another one if it can't. It ends with code 7 if anything fails. -profile=interop also asks the nodes and Kubernetes what docs/interop.md says. -format is table or json. -node names the nodes to look at. It changes nothing.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "format", Kind: commandline.Text},
+				{Name: "profile", Kind: commandline.Text},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Health(ctx, given.Text("node"), given.Text("format"), given.Text("profile"))
 			},
 		},
 		{

@@ -32,6 +32,7 @@ var mayOpen = map[string]string{
 	"internal/steps/kubeconfig.go":           "the talosconfig that it changes, as it is by then",
 	"internal/steps/lock.go":                 "the cluster's lock",
 	"internal/steps/machines.go":             "a talosconfig without a cluster's other files",
+	"internal/steps/rotate.go":               "the talosconfig that it changes, as it is by then",
 	"internal/steps/secrets.go":              "a machine config that the user names, of elsewhere",
 	"internal/talos/credentials.go":          "a talosconfig without a cluster's other files",
 }

@@ -88,6 +88,7 @@ func sections() []section {
 		{"A node's life", lifeFaults()},
 		{"Nodes that install unattended", talos114Faults()},
 		{"etcd", etcdFaults()},
+		{"The health of a cluster", healthFaults()},
 		{"Two operators", secondOperatorFaults()},
 		{"The operator's side", operatorFaults()},
 		{"Bring-ups that once went wrong", scenarios()},
@@ -201,6 +202,8 @@ func (f fault) playIn(t *testing.T, w *world) record {
 	if f.also != nil {
 		f.also(t, w, got)
 	}
+
+	f.isDiagnosed(t, w)
 
 	if f.repeats {
 		f.repeat(t, w)
