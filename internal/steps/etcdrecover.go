@@ -2,8 +2,9 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -81,36 +82,26 @@ type recoverer struct {
 func (r *recoverer) prepare(ctx context.Context) error {
 	r.file, r.saved = r.Settings.SnapshotToRestore, map[string]string{}
 
-	if err := r.inspectFile(); err != nil {
+	file, copied, err := snapshot.Open(r.file)
+	if err != nil {
 		return diagnosis.NewProblem(diagnosis.SnapshotUnusable, fmt.Sprintf("%s is no snapshot of etcd: %s", r.file,
 			plainCause(err)), "name a file that mage etcd:snapshot made").In(recoverName).From(err)
+	}
+
+	r.copied = copied
+
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("close snapshot: %w", err)
 	}
 
 	return r.checkKinship(ctx)
 }
 
-func (r *recoverer) inspectFile() error {
-	file, err := os.Open(r.file)
-	if err != nil {
-		return err //nolint:wrapcheck // the file is named
-	}
-	defer file.Close() //nolint:errcheck // it was only read
-
-	info, err := file.Stat()
-	if err != nil {
-		return err //nolint:wrapcheck // as above
-	}
-
-	r.copied, err = snapshot.Identify(file, info.Size())
-
-	return err //nolint:wrapcheck // it says what is wrong
-}
-
-// plainCause is an error without the name of the file, which is said already.
+// plainCause is what is wrong with a file, without its name, which is said already.
 func plainCause(err error) string {
-	_, cause, found := strings.Cut(err.Error(), ": ")
-	if _, isPath := err.(*os.PathError); isPath && found { //nolint:errorlint // as os gives it
-		return cause
+	var ofPath *fs.PathError
+	if errors.As(err, &ofPath) {
+		err = ofPath.Err
 	}
 
 	return err.Error()

@@ -327,9 +327,9 @@ func (r *recoverer) upload(ctx context.Context, conn *talos.Conn, node *inventor
 		Multiplier: r.Settings.BackoffMultiplier, Jitter: retryJitter}
 
 	_, err := retry.Do(ctx, r.Clock, policy, func(ctx context.Context, _ int) error {
-		file, err := os.Open(r.file)
+		file, _, err := snapshot.Open(r.file)
 		if err != nil {
-			return err //nolint:wrapcheck // the file is named
+			return err //nolint:wrapcheck // it names the file
 		}
 		defer file.Close() //nolint:errcheck // it was only read
 

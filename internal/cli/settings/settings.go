@@ -34,7 +34,7 @@ type Settings struct {
 	SnapshotFile string `env:"-file" kind:"path" group:"Files" doc:"File that a snapshot of etcd is copied to, or the bundle of diagnose; relative to the working directory. When empty, a new one in TALOS_DIR/snapshots, or in ROOT_DIR."`
 	Bundle       bool   `env:"-bundle" envDefault:"false" group:"Files" doc:"Write all that diagnose has read into one archive for a bug report, without secrets."`
 
-	SnapshotToRestore string `env:"<file>" input:"file" kind:"path" group:"Files" doc:"Snapshot of etcd, or copied database, that etcd is restored from; relative to the working directory."`
+	SnapshotToRestore string `env:"<file>" kind:"path" group:"Files" doc:"Snapshot of etcd, or copied database, that etcd is restored from; relative to the working directory."`
 
 	MigrateTo   string `env:"-to" envDefault:"v1.14" oneof:"v1.14" group:"Files" doc:"Talos release whose form the cluster's files are rewritten to."`
 	NewDefaults bool   `env:"-newDefaults" envDefault:"false" group:"Files" doc:"Take what that release does by default, instead of writing out what older ones did."`

@@ -6,10 +6,42 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"io/fs"
+	"os"
 )
 
 // ErrNoDatabase is a file that is nothing which etcd could be restored from.
 var ErrNoDatabase = errors.New("it is no database of etcd")
+
+// Open opens a file that etcd can be restored from, of any size. Copied is set where it is a database that was copied
+// off a member's disk.
+func Open(path string) (file *os.File, copied bool, err error) {
+	// A pipe must not be opened: that waits until somebody writes to it.
+	info, err := os.Stat(path)
+
+	switch {
+	case err != nil:
+		return nil, false, err //nolint:wrapcheck // it names the file
+	case !info.Mode().IsRegular():
+		return nil, false, &fs.PathError{Op: "read", Path: path, Err: ErrNoDatabase}
+	}
+
+	file, err = os.Open(path) //nolint:gosec // the user names it
+	if err != nil {
+		return nil, false, err //nolint:wrapcheck // it names the file
+	}
+
+	if copied, err = Identify(file, info.Size()); err == nil {
+		_, err = file.Seek(0, io.SeekStart) // it is read anew
+	}
+
+	if err != nil {
+		file.Close() //nolint:errcheck // it was only read
+		return nil, false, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+
+	return file, copied, nil
+}
 
 // Identify tells what etcd could be restored from a file of so many bytes: a snapshot, whole by its own hash, or, when
 // copied, a database that was copied off a member's disk, which has none.
