@@ -68,6 +68,17 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "apps",
+			Summary: "installs the cluster's first applications: it waits for the nodes, then applies namespaces, secrets, CRDs and releases.",
+			More:    "Namespaces are the folders of kubernetes/apps/. Secrets are decrypted with sops and applied from memory. CRDs and releases come from bootstrap/helmfile.d/00-crds.yaml and 01-apps.yaml, with helmfile. Run again, it does what is missing. A repository with a scripts/bootstrap-apps.sh of its own keeps running that.",
+			Flags: []commandline.Flag{
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Apps(ctx, given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "audit",
 			Summary: "finds what is wrong in the files alone, without a node or the network, and says what to change.",
 			More:    "-format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks. -profile=interop judges instead how Talos, Cilium and the Proxmox VMs are set up for each other (docs/interop.md).",

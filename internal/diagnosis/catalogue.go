@@ -20,7 +20,7 @@ func Catalogue() []Entry {
 		drainEntries, upgradeEntries, resetEntries, etcdMemberEntries, etcdRecoverEntries,
 		addressEntries, endpointEntries, networkEntries, nameEntries, interfaceEntries, diskEntries, secretEntries,
 		credentialEntries, firewallEntries, roleEntries, documentEntries, imageEntries, versionEntries, interopEntries,
-		linkNameEntries, startupEntries, releaseEntries, upgradePlanEntries, diagnosingEntries,
+		linkNameEntries, startupEntries, releaseEntries, upgradePlanEntries, appsEntries, diagnosingEntries,
 		healthEntries)
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
 
