@@ -92,7 +92,7 @@ type kubernetesPlan struct {
 // empty reports whether there is nothing to do.
 func (p kubernetesPlan) empty() bool { return len(p.outdated) == 0 && len(p.changes) == 0 }
 
-// request is what is asked of ctl.
+// request is what is asked of talosctl.
 func (u *kubernetesUpgrader) request() ctl.KubernetesUpgrade {
 	host := u.asked.Address
 	if alone, _, err := net.SplitHostPort(host); err == nil {
