@@ -135,14 +135,14 @@ func (d Diagnosis) JSON() string {
 		})
 	}
 
-	var text strings.Builder
+	var written strings.Builder
 
-	encoder := json.NewEncoder(&text)
+	encoder := json.NewEncoder(&written)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	encoder.Encode(document) //nolint:errcheck,errchkjson // it is made of strings
 
-	return text.String()
+	return written.String()
 }
 
 func causeDocuments(causes []evidence.Cause) []causeDocument {
