@@ -88,6 +88,7 @@ func sections() []section {
 		{"A node's life", lifeFaults()},
 		{"Nodes that install unattended", talos114Faults()},
 		{"etcd", etcdFaults()},
+		{"The health of a cluster", healthFaults()},
 		{"Two operators", secondOperatorFaults()},
 		{"The operator's side", operatorFaults()},
 		{"Bring-ups that once went wrong", scenarios()},

@@ -166,6 +166,8 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	"verify":          only(steps.Verify{}),
 	"bootstrap":       only(steps.Bootstrap{}),
 	"kubeconfig":      only(steps.Kubeconfig{}),
+	"health":          func(*settings.Settings) []steps.Step { return []steps.Step{&steps.Health{}} },
+	"config:rotate":   only(steps.Rotate{}),
 }
 
 func only(step steps.Step) func(*settings.Settings) []steps.Step {
