@@ -248,6 +248,22 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:      "etcd:recover",
+			Summary:   "restores an etcd that has lost its quorum for good, from a snapshot or a copied database.",
+			More:      "It proves first that no quorum can be had: every control plane is asked, and those that do not answer have to be named with -destroyed. What the others hold is saved beside the cluster's files. Once the cluster's name was typed, or with -yes, their etcd is wiped, and restored on one; the others join it. Interrupted, run it again.",
+			Arguments: []string{"file"},
+			Flags: []commandline.Flag{
+				{Name: "destroyed", Kind: commandline.Text},
+				{Name: "bootstrapNode", Kind: commandline.Text},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "noWait", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Etcd{}.Recover(ctx, given.Argument("file"), given.Text("destroyed"), given.Text("bootstrapNode"), given.Switch("yes"), given.Switch("noWait"), given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:      "etcd:removeMember",
 			Summary:   "takes a member out of etcd whose node is gone for good, by its id in hex, and its node out of Kubernetes.",
 			More:      "It is refused while that node answers at any known address, or if etcd would lose its quorum without it. mage etcd:members shows the ids.",
@@ -418,6 +434,18 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.Upgrade(ctx, given.Text("cluster"), given.Text("node"), given.Text("parallel"), given.Switch("allowDowngrade"), given.Switch("yes"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "upgradeK8s",
+			Summary: "brings Kubernetes to the version that talenv.yaml or the profile declares, on every node, with talosctl.",
+			More:    "The way there, the nodes' Talos, deprecated APIs in use and talosctl's own version are looked at first, and a dry run is shown. Run again, it goes on where it stopped. docs/targets.md says more.",
+			Flags: []commandline.Flag{
+				{Name: "skipChecks", Kind: commandline.Text},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.UpgradeK8s(ctx, given.Text("skipChecks"), given.Switch("dryRun"))
 			},
 		},
 		{
