@@ -33,6 +33,8 @@ type Diagnosis struct {
 	Cluster []evidence.Cause
 	// Next is how to go on.
 	Next string
+	// Bundle is the file that was written; empty if none was asked for.
+	Bundle string
 }
 
 // NodeDiagnosis is what was seen of one node, and why it is stuck, best first.
@@ -43,6 +45,8 @@ type NodeDiagnosis struct {
 
 	etcd *observe.EtcdObservation // of a control plane
 	told told
+	// state is what preflight would make of it.
+	state []diagnosis.Finding
 }
 
 // Name is the step's name.
@@ -63,9 +67,10 @@ func (s *Diagnose) Run(ctx context.Context, run *Run) error {
 
 	doctor := &doctor{&checker{begin(run, s)}}
 
-	nodes := fanout.Collect(ctx, observe.Limit, run.Nodes(), doctor.look, func(node *inventory.Node, err error) NodeDiagnosis {
-		return NodeDiagnosis{Seen: observe.Unobserved(node, err), told: told{unexpected: err}}
-	})
+	nodes := fanout.Collect(ctx, observe.Limit, run.Nodes(), doctor.look,
+		func(node *inventory.Node, err error) NodeDiagnosis {
+			return NodeDiagnosis{Seen: observe.Unobserved(node, err), told: told{unexpected: err}}
+		})
 
 	run.Report.Idle(diagnoseName, "")
 
@@ -73,16 +78,27 @@ func (s *Diagnose) Run(ctx context.Context, run *Run) error {
 		return interrupted(ctx, diagnoseName)
 	}
 
-	found := Diagnosis{Nodes: nodes}
 	survey := doctor.survey(ctx, nodes)
+	found := Diagnosis{Nodes: fanout.Collect(ctx, observe.Limit, nodes,
+		func(ctx context.Context, node NodeDiagnosis) NodeDiagnosis {
+			node.Causes = doctor.explain(ctx, node, survey)
+			return node
+		}, func(node NodeDiagnosis, err error) NodeDiagnosis {
+			node.Causes = []evidence.Cause{{Finding: doctor.unexpected(node.Seen.Node, err).Finding}}
+			return node
+		})}
 
-	for i := range found.Nodes {
-		found.Nodes[i].Causes = doctor.explain(ctx, found.Nodes[i], survey)
-	}
-
-	found.Cluster = evidence.Explain(evidence.Subject{}, doctor.clusterFindings(ctx, found.Nodes, survey), linesOfAll(nodes))
+	found.Cluster = evidence.Supported(doctor.clusterFindings(ctx, nodes, survey), linesOfAll(nodes))
 	found.Next = doctor.next(ctx, found)
 	s.Found = &found
+
+	if !run.Settings.Bundle {
+		return doctor.outcome(found)
+	}
+
+	if err := doctor.bundle(&found); err != nil {
+		return diagnosis.Join(err, doctor.outcome(found))
+	}
 
 	return doctor.outcome(found)
 }
@@ -110,6 +126,7 @@ func (d *doctor) look(ctx context.Context, node *inventory.Node) NodeDiagnosis {
 	seen.Seen = d.observer.ListenToInstall(ctx, seen.Seen)
 	seen.told = d.gather(ctx, seen.Seen)
 	seen.Version = seen.told.version
+	seen.state = d.stateFindings(ctx, seen.Seen, d.Configs[node.Name])
 
 	return seen
 }
@@ -153,9 +170,20 @@ func (d *doctor) explain(ctx context.Context, node NodeDiagnosis, survey observe
 	}
 
 	// Nothing says why: then it is at least known how far it is.
-	stuck := d.problem(seen, diagnosis.StageStuck, stageText(seen), talosctl(seen.Node, "dmesg")).Finding
+	stuck := d.problem(seen, diagnosis.StageStuck, stageText(seen), talosctl(seen.Node, logToRead(seen))).Finding
 
 	return evidence.Explain(subject, append(judged, stuck), lines)
+}
+
+// logToRead is where a node says why it goes no further: the log of the first service that does not, else the kernel's.
+func logToRead(seen observe.Observation) string {
+	for _, service := range seen.Services {
+		if service.State == "Failed" || service.State == "Running" && !service.Running() {
+			return "logs " + service.ID
+		}
+	}
+
+	return "dmesg"
 }
 
 func isFailure(cause evidence.Cause) bool { return cause.Severity == diagnosis.Failure }
@@ -164,17 +192,22 @@ func isFailure(cause evidence.Cause) bool { return cause.Severity == diagnosis.F
 func (d *doctor) nodeFindings(ctx context.Context, node NodeDiagnosis,
 	survey observe.EtcdSurvey) []diagnosis.Finding {
 	seen := node.Seen
-	findings := d.stateFindings(ctx, seen, d.Configs[seen.Node.Name])
+	findings := slices.Clone(node.state)
 
 	switch {
 	case seen.Silent():
 		return []diagnosis.Finding{d.silent(ctx, seen, findings[0], survey)}
 	case seen.NotOurs():
 		return findings
+	case seen.State == talos.Maintenance && fellSilent(findings):
+		return []diagnosis.Finding{d.hanging(seen)}
 	case seen.State == talos.Maintenance:
 		return append(findings, d.leftBehind(seen, survey)...)
-	case seen.FailedForGood():
-		findings = append(findings, d.readFailure(seen).Finding)
+	}
+
+	// What keeps it from being read is the cause, and not that it could not be compared.
+	if _, _, known := diagnosed(seen.ReadErr); known {
+		return []diagnosis.Finding{d.readFailure(seen).Finding}
 	}
 
 	if seen.Unsynced() {
@@ -203,6 +236,20 @@ func (d *doctor) silent(ctx context.Context, seen observe.Observation, finding d
 	return verifier.withCause(ctx, seen.Node, finding.Problem(diagnoseName, seen.Err)).Finding
 }
 
+// fellSilent reports whether a node that had answered did not let itself be read.
+func fellSilent(findings []diagnosis.Finding) bool {
+	return slices.ContainsFunc(findings, func(finding diagnosis.Finding) bool {
+		return finding.ID == diagnosis.NodeSilent || finding.ID == diagnosis.NodeRefused
+	})
+}
+
+// hanging is a node that takes connections, and then says nothing on them.
+func (d *doctor) hanging(seen observe.Observation) diagnosis.Finding {
+	return d.problem(seen, diagnosis.NodeSilent,
+		"it accepts connections, and then no answer to any call comes: it hangs, or large packets get lost on the way",
+		"compare the MTUs on the way to it, and look at the machine's console").Finding
+}
+
 // leftBehind tells of a node in maintenance while others have their configs.
 func (d *doctor) leftBehind(seen observe.Observation, survey observe.EtcdSurvey) []diagnosis.Finding {
 	if !survey.Configured() {
@@ -210,7 +257,8 @@ func (d *doctor) leftBehind(seen observe.Observation, survey observe.EtcdSurvey)
 	}
 
 	return []diagnosis.Finding{d.problem(seen, diagnosis.StillMaintenance,
-		"it is in maintenance, while other nodes have their configs: it was sent none, or its install failed and left no trace",
+		"it is in maintenance, while other nodes have their configs: it was sent none, or its install failed and left no "+
+			"trace",
 		command("applySequential", seen.Node)).Finding}
 }
 
@@ -256,6 +304,9 @@ func (d *doctor) clusterFindings(ctx context.Context, nodes []NodeDiagnosis,
 		return nil
 	}
 
+	ctx, stop := context.WithTimeout(ctx, gatherLimit*d.Settings.DialTimeout)
+	defer stop()
+
 	access := &observe.Kubernetes{Observer: d.observer}
 
 	seen := access.Registered(ctx, configured(nodes))
@@ -287,8 +338,8 @@ func (d *doctor) outcome(found Diagnosis) error {
 		}
 	}
 
-	first, any := found.first()
-	if !any {
+	first, wrong := found.first()
+	if !wrong {
 		return nil
 	}
 
@@ -300,24 +351,19 @@ func (d *doctor) outcome(found Diagnosis) error {
 	return d.clusterProblem(first.ID, fmt.Sprintf("something is wrong with %s, as listed", who), found.Next)
 }
 
-// first is the most likely cause of all: the cluster's, else that of the first node that has one.
+// first is the most likely cause of all.
 func (f Diagnosis) first() (evidence.Cause, bool) {
 	all := slices.Clone(f.Cluster)
 	for _, node := range f.Nodes {
 		all = append(all, node.Causes...)
 	}
 
-	index := slices.IndexFunc(all, isFailure)
-	if index < 0 {
-		return evidence.Cause{}, false
-	}
-
-	return all[index], true
+	return evidence.Best(all)
 }
 
 // next is how to go on: as the most likely cause says, else as status would.
 func (d *doctor) next(ctx context.Context, found Diagnosis) string {
-	if first, any := found.first(); any {
+	if first, wrong := found.first(); wrong {
 		return first.Next
 	}
 

@@ -26,6 +26,7 @@ func CheckNames(given *settings.Settings, cluster *inventory.Cluster) error {
 	}{
 		{"NODE", given.Node},
 		{"-assumeEmpty", given.AssumeEmpty},
+		{"-destroyed", given.Destroyed},
 		{bootstrapNode, strings.Fields(given.BootstrapNode)},
 		{"NODE_ADDRESSES", slices.Sorted(maps.Keys(given.NodeAddresses))},
 	}

@@ -9,13 +9,14 @@ import (
 // destructive are the targets that may lose data. All of them take -yes: somebody has to agree. Where it is true, the
 // command line has to say which nodes the target is for as well: -node= or -cluster=.
 var destructive = map[string]bool{
-	"reset":       true,
-	"upgrade":     true,
-	"upgradeNode": false,
+	"reset":        true,
+	"upgrade":      true,
+	"upgradeNode":  false,
+	"etcd:recover": false,
 }
 
 // withArgument are those of them whose flags come after an argument.
-var withArgument = map[string]bool{"upgradeNode": true}
+var withArgument = map[string]bool{"upgradeNode": true, "etcd:recover": true}
 
 // MayLoseData reports whether a target may.
 func MayLoseData(target string) bool {

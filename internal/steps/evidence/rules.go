@@ -18,7 +18,7 @@ type rule struct {
 	Proves bool
 	// Always is set of what is wrong whether or not the node waits for anything.
 	Always bool
-	// Next is the command to type; the catalogue's remedy if it is empty. {talosctl} asks the node.
+	// Next is the command to type; the catalogue's remedy if it is empty. {talosctl} asks the node, {node} is its name.
 	Next string
 	// Source is where the text that is looked for comes from, and what it means.
 	Source string
@@ -47,15 +47,15 @@ var anyLog = []Kind{Kernel, Service, Log, Event}
 // ranked is a cause that others judge.
 func ranked(id diagnosis.ID, source string) rule { return rule{ID: id, Source: source} }
 
-// rules is the table. What comes first explains what comes later: who answers at all, then the clock, the disks, the
-// configuration, images, etcd, Kubernetes, and at the end what only says that it goes no further.
+// rules is the table. What comes first explains what comes later: who it is that answers, then the clock, the disks,
+// the configuration, images, nodes that are away, etcd, Kubernetes, and last what only says that it goes no further.
 var rules = []rule{
 	ranked(diagnosis.WrongMachine, "talos-mage: internal/check/nodes/identity.go"),
 	ranked(diagnosis.NotTalos, sourceProbe),
 	ranked(diagnosis.ForeignNode, sourceProbe),
 	ranked(diagnosis.UnknownNodeCA, sourceProbe),
 	ranked(diagnosis.NodesSwapped, "talos-mage: internal/steps/observe/config.go"),
-	ranked(diagnosis.TalosconfigExpired, sourceProbe),
+	{ID: diagnosis.TalosconfigExpired, In: []Kind{Certificate}, Pattern: pattern.New(`talosconfig`), Source: sourceProbe},
 	ranked(diagnosis.ClientRefused, sourceProbe),
 	ranked(diagnosis.FingerprintMismatch, sourceProbe),
 	ranked(diagnosis.CertificateName, sourceProbe),
@@ -66,7 +66,7 @@ var rules = []rule{
 
 	{ID: diagnosis.NodeClock, In: anyLog, Pattern: pattern.New(`x509: certificate has expired or is not yet valid`),
 		Proves: true, Source: sourceTLS},
-	ranked(diagnosis.NodeClock, sourceProbe),
+	{ID: diagnosis.NodeClock, In: []Kind{Clock, Certificate}, Pattern: pattern.New(`node ` + "|node's"), Source: sourceProbe},
 	{ID: diagnosis.TimeNotSynced, In: []Kind{Kernel, Clock, Status},
 		Pattern: pattern.New(`time query error|error querying NTP server|error validating NTP response|` +
 			`failed looking up server|time is not synced|^time: `), Source: sourceNTP},
@@ -91,17 +91,24 @@ var rules = []rule{
 		Source: sourceNodeIP},
 	{ID: diagnosis.HostnameInvalid, In: anyLog, Pattern: pattern.New(`a lowercase RFC 1123 subdomain must consist of`),
 		Proves: true, Source: sourceKubernetes},
+	{ID: diagnosis.ConfigRefusedHere, In: []Kind{Event}, Pattern: pattern.New(`^Config(?:Load|Validation)ErrorEvent`),
+		Proves: true, Source: "internal/app/machined/pkg/controllers/config/acquire.go; talm#132"},
+	{ID: diagnosis.ConfigSecrets, In: []Kind{Log, Kernel},
+		Pattern: pattern.New(`etcd: .*(?:tls: bad certificate|certificate signed by unknown authority)`), Proves: true,
+		Source: "etcd server/etcdserver/api/rafthttp; talos#5942"},
 	{ID: diagnosis.InstallDiskNoMatch, In: anyLog, Pattern: pattern.New(`no disks matched the expression`),
 		Proves: true, Source: sourceInstall},
 	{ID: diagnosis.InstallDiskAbsent, In: anyLog, Pattern: pattern.New(`specified install disk does not exist`),
 		Proves: true, Source: sourceInstall},
 	ranked(diagnosis.AddressInClusterSubnet, sourceNodeIP),
-	{ID: diagnosis.InstallFailed, In: []Kind{Kernel, Event},
-		Pattern: pattern.New(`failed to run installer|install sequence: .*failed|unattended install.*fail`),
-		Source:  sourceInstall},
-
 	{ID: diagnosis.ImagePullFails, In: anyLog, Pattern: pattern.New(`failed to pull image|[Ee]rrImagePull|` +
 		`ImagePullBackOff|failed to resolve reference`), Proves: true, Source: sourcePull},
+	{ID: diagnosis.InstallFailed, In: []Kind{Kernel, Event}, Pattern: pattern.New(`failed to run installer`), Proves: true,
+		Next:   "correct the install disk or image (mage config:generate), then mage applySequential -node={node}",
+		Source: "internal/app/machined/pkg/controllers/runtime/unattended_install.go"},
+
+	{ID: diagnosis.NodeRefused, In: []Kind{Way}, Pattern: pattern.New(`.`), Source: sourceProbe},
+	{ID: diagnosis.NodeSilent, In: []Kind{Way}, Pattern: pattern.New(`.`), Source: sourceProbe},
 
 	ranked(diagnosis.EtcdSplit, "talos#5500"),
 	ranked(diagnosis.EtcdStopped, sourceEtcd),
@@ -126,8 +133,6 @@ var rules = []rule{
 		Source: sourceStage},
 	ranked(diagnosis.WorkerJoining, "internal/app/machined/pkg/controllers/secrets/api.go"),
 	ranked(diagnosis.StillMaintenance, "talos#9241"),
-	{ID: diagnosis.NodeRefused, In: []Kind{Way}, Pattern: pattern.New(`.`), Source: sourceProbe},
-	{ID: diagnosis.NodeSilent, In: []Kind{Way}, Pattern: pattern.New(`.`), Source: sourceProbe},
 	ranked(diagnosis.ConfigDrifted, "talos-mage: internal/steps/observe/config.go"),
 }
 
@@ -163,7 +168,28 @@ func (r rule) judge(of Subject, lines []Line) (found *Cause, left []Line) {
 	}
 
 	return &Cause{diagnosis.Finding{
-		ID: r.ID, Severity: entry.Severity, Node: of.Name, Address: of.Address, Cause: entry.Title,
-		Next: strings.ReplaceAll(next, "{talosctl}", "talosctl -n "+of.Address+" -e "+of.Address),
+		ID: r.ID, Severity: entry.Severity, Node: of.Name, Address: of.Address,
+		Cause: entry.Title + ": " + r.core(fitting[len(fitting)-1].Text),
+		Next:  of.fill(next),
 	}, last(fitting)}, left
+}
+
+// fill puts the node into a command.
+func (s Subject) fill(command string) string {
+	return strings.NewReplacer("{talosctl}", "talosctl -n "+s.Address+" -e "+s.Address, "{node}", s.Name).Replace(command)
+}
+
+// mostCore is how much of a line is quoted in a cause.
+const mostCore = 120
+
+// core is the part of a line that says it.
+func (r rule) core(line string) string {
+	begins := r.Pattern.FindAllStringIndex(line, 1)[0][0]
+
+	core := []rune(line[begins:])
+	if len(core) > mostCore {
+		core = append(core[:mostCore-1], '…')
+	}
+
+	return string(core)
 }

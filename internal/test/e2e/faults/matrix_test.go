@@ -89,6 +89,7 @@ func sections() []section {
 		{"Nodes that install unattended", talos114Faults()},
 		{"etcd", etcdFaults()},
 		{"Resets", resetFaults()},
+		{"The health of a cluster", healthFaults()},
 		{"Two operators", secondOperatorFaults()},
 		{"The operator's side", operatorFaults()},
 		{"Bring-ups that once went wrong", scenarios()},
@@ -202,6 +203,8 @@ func (f fault) playIn(t *testing.T, w *world) record {
 	if f.also != nil {
 		f.also(t, w, got)
 	}
+
+	f.isDiagnosed(t, w)
 
 	if f.repeats {
 		f.repeat(t, w)

@@ -169,6 +169,8 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	"bootstrap":       only(steps.Bootstrap{}),
 	"kubeconfig":      only(steps.Kubeconfig{}),
 	"reset":           only(steps.Reset{}),
+	"health":          func(*settings.Settings) []steps.Step { return []steps.Step{&steps.Health{}} },
+	"config:rotate":   only(steps.Rotate{}),
 }
 
 func only(step steps.Step) func(*settings.Settings) []steps.Step {
