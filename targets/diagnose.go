@@ -10,7 +10,9 @@ import (
 //
 // It looks once at every node, in whatever state that is, with or without a talosconfig, and changes nothing. -discover
 // looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong.
-func Diagnose(ctx context.Context, node, format *string, discover *bool) error {
+// -bundle writes all that was read, without secrets, into an archive for a bug report, at -file or beside the cluster.
+func Diagnose(ctx context.Context, node, format, file *string, discover, bundle *bool) error {
 	return exit(invocation.FromProcess().Diagnose(ctx,
-		overrides{"node": node, "format": format, "discover": discover}.set()))
+		overrides{"node": node, "format": format, "file": file, "discover": discover,
+			"bundle": bundle}.set()))
 }

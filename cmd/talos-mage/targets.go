@@ -163,14 +163,16 @@ func allTargets() []commandline.Target {
 		{
 			Name:    "diagnose",
 			Summary: "says why nodes are stuck: the likely causes of each, best first, with what points to them.",
-			More:    "It looks once at every node, in whatever state that is, with or without a talosconfig, and changes nothing. -discover looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong.",
+			More:    "It looks once at every node, in whatever state that is, with or without a talosconfig, and changes nothing. -discover looks for machines that are not where they should be. -format is table or json. It ends with 5 if anything is wrong. -bundle writes all that was read, without secrets, into an archive for a bug report, at -file or beside the cluster.",
 			Flags: []commandline.Flag{
 				{Name: "node", Kind: commandline.Text},
 				{Name: "format", Kind: commandline.Text},
+				{Name: "file", Kind: commandline.Text},
 				{Name: "discover", Kind: commandline.Switch},
+				{Name: "bundle", Kind: commandline.Switch},
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
-				return targets.Diagnose(ctx, given.Text("node"), given.Text("format"), given.Switch("discover"))
+				return targets.Diagnose(ctx, given.Text("node"), given.Text("format"), given.Text("file"), given.Switch("discover"), given.Switch("bundle"))
 			},
 		},
 		{

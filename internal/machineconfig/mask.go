@@ -26,6 +26,20 @@ const (
 	unreadable = "(masked: not readable as YAML)\n"
 )
 
+// Mask returns the YAML documents without comments and with every secret replaced by Masked. Public certificates are
+// shown as fingerprints. Of text that is not YAML nothing is shown.
+func Mask(data []byte) []byte {
+	masked, err := maskWith(data, func(string) string { return Masked })
+	if err != nil {
+		return []byte(unreadable)
+	}
+
+	return masked
+}
+
+// Secrets are the secrets in YAML documents, and what may be one. Of text that is not YAML every long word is.
+func Secrets(data []byte) []string { return newScrubber(data).secrets }
+
 // maskWith replaces each secret by what replace makes of it.
 func maskWith(data []byte, replace func(secret string) string) ([]byte, error) {
 	roots, err := parseNodes(data)

@@ -33,6 +33,8 @@ type Diagnosis struct {
 	Cluster []evidence.Cause
 	// Next is how to go on.
 	Next string
+	// Bundle is the file that was written; empty if none was asked for.
+	Bundle string
 }
 
 // NodeDiagnosis is what was seen of one node, and why it is stuck, best first.
@@ -63,9 +65,10 @@ func (s *Diagnose) Run(ctx context.Context, run *Run) error {
 
 	doctor := &doctor{&checker{begin(run, s)}}
 
-	nodes := fanout.Collect(ctx, observe.Limit, run.Nodes(), doctor.look, func(node *inventory.Node, err error) NodeDiagnosis {
-		return NodeDiagnosis{Seen: observe.Unobserved(node, err), told: told{unexpected: err}}
-	})
+	nodes := fanout.Collect(ctx, observe.Limit, run.Nodes(), doctor.look,
+		func(node *inventory.Node, err error) NodeDiagnosis {
+			return NodeDiagnosis{Seen: observe.Unobserved(node, err), told: told{unexpected: err}}
+		})
 
 	run.Report.Idle(diagnoseName, "")
 
@@ -80,9 +83,17 @@ func (s *Diagnose) Run(ctx context.Context, run *Run) error {
 		found.Nodes[i].Causes = doctor.explain(ctx, found.Nodes[i], survey)
 	}
 
-	found.Cluster = evidence.Explain(evidence.Subject{}, doctor.clusterFindings(ctx, found.Nodes, survey), linesOfAll(nodes))
+	found.Cluster = evidence.Supported(doctor.clusterFindings(ctx, nodes, survey), linesOfAll(nodes))
 	found.Next = doctor.next(ctx, found)
 	s.Found = &found
+
+	if !run.Settings.Bundle {
+		return doctor.outcome(found)
+	}
+
+	if err := doctor.bundle(&found); err != nil {
+		return diagnosis.Join(err, doctor.outcome(found))
+	}
 
 	return doctor.outcome(found)
 }
@@ -173,8 +184,11 @@ func (d *doctor) nodeFindings(ctx context.Context, node NodeDiagnosis,
 		return findings
 	case seen.State == talos.Maintenance:
 		return append(findings, d.leftBehind(seen, survey)...)
-	case seen.FailedForGood():
-		findings = append(findings, d.readFailure(seen).Finding)
+	}
+
+	// What keeps it from being read is the cause, and not that it could not be compared.
+	if _, _, known := diagnosed(seen.ReadErr); known {
+		return []diagnosis.Finding{d.readFailure(seen).Finding}
 	}
 
 	if seen.Unsynced() {
@@ -210,7 +224,8 @@ func (d *doctor) leftBehind(seen observe.Observation, survey observe.EtcdSurvey)
 	}
 
 	return []diagnosis.Finding{d.problem(seen, diagnosis.StillMaintenance,
-		"it is in maintenance, while other nodes have their configs: it was sent none, or its install failed and left no trace",
+		"it is in maintenance, while other nodes have their configs: it was sent none, or its install failed and left no "+
+			"trace",
 		command("applySequential", seen.Node)).Finding}
 }
 
@@ -287,8 +302,8 @@ func (d *doctor) outcome(found Diagnosis) error {
 		}
 	}
 
-	first, any := found.first()
-	if !any {
+	first, wrong := found.first()
+	if !wrong {
 		return nil
 	}
 
@@ -300,24 +315,19 @@ func (d *doctor) outcome(found Diagnosis) error {
 	return d.clusterProblem(first.ID, fmt.Sprintf("something is wrong with %s, as listed", who), found.Next)
 }
 
-// first is the most likely cause of all: the cluster's, else that of the first node that has one.
+// first is the most likely cause of all.
 func (f Diagnosis) first() (evidence.Cause, bool) {
 	all := slices.Clone(f.Cluster)
 	for _, node := range f.Nodes {
 		all = append(all, node.Causes...)
 	}
 
-	index := slices.IndexFunc(all, isFailure)
-	if index < 0 {
-		return evidence.Cause{}, false
-	}
-
-	return all[index], true
+	return evidence.Best(all)
 }
 
 // next is how to go on: as the most likely cause says, else as status would.
 func (d *doctor) next(ctx context.Context, found Diagnosis) string {
-	if first, any := found.first(); any {
+	if first, wrong := found.first(); wrong {
 		return first.Next
 	}
 

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/steps/evidence"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/talos"
@@ -18,6 +21,7 @@ import (
 const (
 	kernelLines = 300
 	eventCount  = 60
+	logLines    = 100
 )
 
 // talosPort stands for any: nothing is sent there.
@@ -31,6 +35,10 @@ type told struct {
 	diagnostics []talos.Diagnostic
 	volumes     []talos.VolumeState
 	time        *talos.TimeCheck
+	// logs are those of services that do not run, by the service; for a bundle those of all.
+	logs map[string][]string
+	// facts are the machine's disks, links and addresses, for a bundle.
+	facts []string
 	// way is how this computer reaches the node.
 	way string
 	// unread says why something could not be read, by its name.
@@ -41,7 +49,8 @@ type told struct {
 
 // gather reads all there is to read of a node that answers, at once. Of a machine that is not ours nothing is read.
 func (d *doctor) gather(ctx context.Context, seen observe.Observation) told {
-	gathered := told{way: wayTo(ctx, d.observer.Addresses(seen.Node)[0]), unread: map[string]string{}}
+	gathered := told{unread: map[string]string{}, logs: map[string][]string{}}
+	gathered.way = wayTo(ctx, d.observer.Addresses(seen.Node)[0])
 
 	if seen.NotOurs() || seen.Silent() {
 		return gathered
@@ -84,9 +93,55 @@ func (d *doctor) gather(ctx context.Context, seen observe.Observation) told {
 		return err
 	})
 
+	for _, service := range seen.Services {
+		if service.Running() && !d.Settings.Bundle {
+			continue
+		}
+
+		read("log of "+service.ID, func() error {
+			lines, err := conn.ServiceLog(ctx, service.ID, logLines)
+
+			mu.Lock()
+			defer mu.Unlock()
+
+			gathered.logs[service.ID] = lines
+
+			return err
+		})
+	}
+
+	if d.Settings.Bundle {
+		read("facts", func() error { gathered.facts = factLines(check.ReadFacts(ctx, conn)); return nil })
+	}
+
 	reading.Wait()
 
 	return gathered
+}
+
+// factLines are what a machine consists of.
+func factLines(facts check.Facts) []string {
+	lines := []string{"hostname " + facts.Hostname, "schematic " + facts.Schematic, "system disk " + facts.SystemDisk}
+	for _, address := range facts.Addresses {
+		lines = append(lines, "address "+address.String())
+	}
+
+	for _, link := range facts.Links {
+		lines = append(lines, fmt.Sprintf("link %s %s up=%v", link.Name, link.MAC, link.Up))
+	}
+
+	for _, disk := range facts.Disks {
+		spec := disk.TypedSpec()
+		lines = append(lines, fmt.Sprintf("disk %s %s %s %s", disk.Metadata().ID(), sizeText(int64(spec.Size)), //nolint:gosec // it fits
+			spec.Transport, spec.Model))
+	}
+
+	for _, volume := range facts.Volumes {
+		lines = append(lines, fmt.Sprintf("volume %s on %s: %s %s %s", volume.ID, volume.Disk, volume.Name, volume.Label,
+			sizeText(int64(volume.Size)))) //nolint:gosec // it fits
+	}
+
+	return lines
 }
 
 // lines are all that was seen of a node, as evidence.
@@ -144,6 +199,12 @@ func (t told) lines() []evidence.Line {
 
 	for _, line := range t.kernel {
 		add(evidence.Kernel, line)
+	}
+
+	for _, service := range slices.Sorted(maps.Keys(t.logs)) {
+		for _, line := range t.logs[service] {
+			add(evidence.Log, service+": "+line)
+		}
 	}
 
 	if t.time != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
@@ -43,6 +44,10 @@ func (i Invocation) Diagnose(ctx context.Context, flags settings.Overrides) *Fai
 
 	if step.Found != nil {
 		i.tell(*step.Found, loaded.AuditFormat == asJSON)
+	}
+
+	if step.Found != nil && step.Found.Bundle != "" {
+		fmt.Fprintf(beside.Out, "\nbundle: %s; look through it before you pass it on\n", report.Scrub(step.Found.Bundle))
 	}
 
 	return i.failure(ctx, "diagnose", steps.Closing(run, err)).and(i.unwrittenReport(run, closing))

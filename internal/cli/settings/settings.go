@@ -31,7 +31,8 @@ type Settings struct {
 	SecretsFrom string `env:"-from" input:"file" kind:"path" group:"Files" doc:"Machine config of a control plane that the cluster's secrets are taken out of, instead of making new ones."`
 	SchemaOf    string `env:"-of" envDefault:"talconfig.yaml" oneof:"talconfig.yaml,cluster.yaml" group:"Files" doc:"File whose JSON schema is printed."`
 
-	SnapshotFile string `env:"-file" kind:"path" group:"Files" doc:"File that a snapshot of etcd is copied to; relative to the working directory. A new one in TALOS_DIR/snapshots when empty."`
+	SnapshotFile string `env:"-file" kind:"path" group:"Files" doc:"File that a snapshot of etcd is copied to, or the bundle of diagnose; relative to the working directory. When empty, a new one in TALOS_DIR/snapshots, or in ROOT_DIR."`
+	Bundle       bool   `env:"-bundle" envDefault:"false" group:"Files" doc:"Write all that diagnose has read into one archive for a bug report, without secrets."`
 
 	MigrateTo   string `env:"-to" envDefault:"v1.14" oneof:"v1.14" group:"Files" doc:"Talos release whose form the cluster's files are rewritten to."`
 	NewDefaults bool   `env:"-newDefaults" envDefault:"false" group:"Files" doc:"Take what that release does by default, instead of writing out what older ones did."`

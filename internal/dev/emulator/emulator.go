@@ -50,6 +50,10 @@ type (
 	Loss = faults.Loss
 	// BootstrapFault is why a Bootstrap fails.
 	BootstrapFault = faults.BootstrapFault
+	// Saying is a line that a node says besides.
+	Saying = faults.Saying
+	// Diagnostic is what a node finds to be wrong with it.
+	Diagnostic = faults.Diagnostic
 	// ResetFault is how a reset ends that goes wrong.
 	ResetFault = faults.ResetFault
 	// CallFault is what goes wrong with calls of the API.

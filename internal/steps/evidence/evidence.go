@@ -53,14 +53,7 @@ type Subject struct {
 // Explain gives the likely causes, best first: those that others have judged, with the lines that speak for them, and
 // those that lines point to by themselves.
 func Explain(of Subject, judged []diagnosis.Finding, lines []Line) []Cause {
-	var causes []Cause
-	for _, finding := range judged {
-		if finding.Severity < diagnosis.Warning {
-			continue
-		}
-
-		causes = append(causes, Cause{finding, supporting(finding.ID, lines)})
-	}
+	causes := Supported(judged, lines)
 
 	left := lines // a line proves one cause at most: that of the first rule that it fits
 	for _, rule := range rules {
@@ -73,6 +66,18 @@ func Explain(of Subject, judged []diagnosis.Finding, lines []Line) []Cause {
 	}
 
 	slices.SortStableFunc(causes, func(a, b Cause) int { return cmp.Compare(rank(a.ID), rank(b.ID)) })
+
+	return causes
+}
+
+// Supported are causes that others have judged, with the lines that speak for each. What is well is none.
+func Supported(judged []diagnosis.Finding, lines []Line) []Cause {
+	var causes []Cause
+	for _, finding := range judged {
+		if finding.Severity >= diagnosis.Warning {
+			causes = append(causes, Cause{finding, supporting(finding.ID, lines)})
+		}
+	}
 
 	return causes
 }
@@ -117,6 +122,16 @@ func withoutTime(text string) string {
 	}
 
 	return text
+}
+
+// Best is the most likely of the causes of several nodes that are no mere warnings.
+func Best(causes []Cause) (Cause, bool) {
+	failures := slices.DeleteFunc(slices.Clone(causes), func(cause Cause) bool { return cause.Severity < diagnosis.Failure })
+	if len(failures) == 0 {
+		return Cause{}, false
+	}
+
+	return slices.MinFunc(failures, func(a, b Cause) int { return cmp.Compare(rank(a.ID), rank(b.ID)) }), true
 }
 
 // rank puts causes before what follows from them: the order of the table. What it does not know is a detail.

@@ -18,7 +18,7 @@ type rule struct {
 	Proves bool
 	// Always is set of what is wrong whether or not the node waits for anything.
 	Always bool
-	// Next is the command to type; the catalogue's remedy if it is empty. {talosctl} asks the node.
+	// Next is the command to type; the catalogue's remedy if it is empty. {talosctl} asks the node, {node} is its name.
 	Next string
 	// Source is where the text that is looked for comes from, and what it means.
 	Source string
@@ -47,8 +47,8 @@ var anyLog = []Kind{Kernel, Service, Log, Event}
 // ranked is a cause that others judge.
 func ranked(id diagnosis.ID, source string) rule { return rule{ID: id, Source: source} }
 
-// rules is the table. What comes first explains what comes later: who answers at all, then the clock, the disks, the
-// configuration, images, etcd, Kubernetes, and at the end what only says that it goes no further.
+// rules is the table. What comes first explains what comes later: who it is that answers, then the clock, the disks, the
+// configuration, images, nodes that are away, etcd, Kubernetes, and at the end what only says that it goes no further.
 var rules = []rule{
 	ranked(diagnosis.WrongMachine, "talos-mage: internal/check/nodes/identity.go"),
 	ranked(diagnosis.NotTalos, sourceProbe),
@@ -96,12 +96,14 @@ var rules = []rule{
 	{ID: diagnosis.InstallDiskAbsent, In: anyLog, Pattern: pattern.New(`specified install disk does not exist`),
 		Proves: true, Source: sourceInstall},
 	ranked(diagnosis.AddressInClusterSubnet, sourceNodeIP),
-	{ID: diagnosis.InstallFailed, In: []Kind{Kernel, Event},
-		Pattern: pattern.New(`failed to run installer|install sequence: .*failed|unattended install.*fail`),
-		Source:  sourceInstall},
-
 	{ID: diagnosis.ImagePullFails, In: anyLog, Pattern: pattern.New(`failed to pull image|[Ee]rrImagePull|` +
 		`ImagePullBackOff|failed to resolve reference`), Proves: true, Source: sourcePull},
+	{ID: diagnosis.InstallFailed, In: []Kind{Kernel, Event}, Pattern: pattern.New(`failed to run installer`), Proves: true,
+		Next:   "correct the install disk or image (mage config:generate), then mage applySequential -node={node}",
+		Source: "internal/app/machined/pkg/controllers/runtime/unattended_install.go"},
+
+	{ID: diagnosis.NodeRefused, In: []Kind{Way}, Pattern: pattern.New(`.`), Source: sourceProbe},
+	{ID: diagnosis.NodeSilent, In: []Kind{Way}, Pattern: pattern.New(`.`), Source: sourceProbe},
 
 	ranked(diagnosis.EtcdSplit, "talos#5500"),
 	ranked(diagnosis.EtcdStopped, sourceEtcd),
@@ -126,8 +128,6 @@ var rules = []rule{
 		Source: sourceStage},
 	ranked(diagnosis.WorkerJoining, "internal/app/machined/pkg/controllers/secrets/api.go"),
 	ranked(diagnosis.StillMaintenance, "talos#9241"),
-	{ID: diagnosis.NodeRefused, In: []Kind{Way}, Pattern: pattern.New(`.`), Source: sourceProbe},
-	{ID: diagnosis.NodeSilent, In: []Kind{Way}, Pattern: pattern.New(`.`), Source: sourceProbe},
 	ranked(diagnosis.ConfigDrifted, "talos-mage: internal/steps/observe/config.go"),
 }
 
@@ -163,7 +163,23 @@ func (r rule) judge(of Subject, lines []Line) (found *Cause, left []Line) {
 	}
 
 	return &Cause{diagnosis.Finding{
-		ID: r.ID, Severity: entry.Severity, Node: of.Name, Address: of.Address, Cause: entry.Title,
-		Next: strings.ReplaceAll(next, "{talosctl}", "talosctl -n "+of.Address+" -e "+of.Address),
+		ID: r.ID, Severity: entry.Severity, Node: of.Name, Address: of.Address,
+		Cause: entry.Title + ": " + r.core(fitting[len(fitting)-1].Text),
+		Next:  strings.NewReplacer("{talosctl}", "talosctl -n "+of.Address+" -e "+of.Address, "{node}", of.Name).Replace(next),
 	}, last(fitting)}, left
+}
+
+// mostCore is how much of a line is quoted in a cause.
+const mostCore = 120
+
+// core is the part of a line that says it.
+func (r rule) core(line string) string {
+	begins := r.Pattern.FindAllStringIndex(line, 1)[0][0]
+
+	core := []rune(line[begins:])
+	if len(core) > mostCore {
+		core = append(core[:mostCore-1], '…')
+	}
+
+	return string(core)
 }

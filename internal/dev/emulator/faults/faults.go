@@ -79,8 +79,33 @@ type Faults struct {
 	// KubeletDown keeps kubelet from getting healthy.
 	KubeletDown bool
 
+	// Says are lines that the machine says besides, each once in a boot.
+	Says []Saying
+	// Diagnostics are what the machine finds by itself to be wrong with it.
+	Diagnostics []Diagnostic
+
 	// Calls are those that go wrong, one by one; the first that fits a call acts on it.
 	Calls []CallFault
+}
+
+// Saying is a line that a machine says.
+type Saying struct {
+	// Service is the one whose log has the line; without one the console has it.
+	Service string
+	// History puts the line into the history of the service instead, and so among the machine's events.
+	History bool
+	// Line is what is said.
+	Line string
+}
+
+// Diagnostic is something that a machine finds to be wrong with it.
+type Diagnostic struct {
+	// ID is the name of its kind, as in "address-overlap".
+	ID string
+	// Message is what it says.
+	Message string
+	// Details are the values that it is about.
+	Details []string
 }
 
 // Impostor is what answers on the API port in the place of Talos.

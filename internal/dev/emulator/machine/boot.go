@@ -142,6 +142,7 @@ func (b *Boot) run() end {
 
 	b.Tasks.Go(b.api.serve)
 	b.Tasks.Go(b.syncTime)
+	b.Tasks.Go(b.sayWhatItIsToSay)
 	b.Tasks.Go(b.main)
 
 	if b.Release.UnattendedInstall {
@@ -477,6 +478,11 @@ func (b *Boot) syncTime() {
 	}
 
 	synced := false
+
+	if b.Node.Faults().TimeUnsynced {
+		b.Log(`time query error {"component": "controller-runtime", "controller": "time.SyncController", ` +
+			`"server": "time.example", "error": "read udp: i/o timeout"}`)
+	}
 
 	for {
 		changed := b.Node.changed.Wait()

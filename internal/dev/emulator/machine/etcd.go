@@ -121,6 +121,10 @@ func (e *etcdService) live(ctx context.Context, start EtcdStart) error {
 
 	e.boot.Services.Set(service.Etcd, service.Preparing, "Running pre state")
 
+	if e.boot.Node.Faults().EtcdImage {
+		e.boot.Log("retrying error: failed to pull image %q: failed to resolve reference: not found", "registry.k8s.io/etcd")
+	}
+
 	if err := e.boot.Node.changed.Until(ctx, func() bool { return !e.boot.Node.Faults().EtcdImage }); err != nil {
 		return err
 	}

@@ -1,6 +1,13 @@
 package machine
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
+)
 
 // Log writes a line to the kernel log, as everything that machined says.
 func (b *Boot) Log(format string, values ...any) {
@@ -13,4 +20,46 @@ func (b *Boot) printLine(facility, text string) {
 
 	b.KernelLog.Add(line)
 	b.Node.Lab.options.Logger.Debug().Str("node", b.Node.options.Name).Msg(text)
+}
+
+// sayWhatItIsToSay says what faults make the machine say, and shows what they have it find.
+func (b *Boot) sayWhatItIsToSay() {
+	var said []faults.Saying
+
+	for {
+		changed := b.Node.changed.Wait()
+		now := b.Node.Faults()
+
+		for _, saying := range now.Says {
+			if !slices.Contains(said, saying) && b.say(saying) {
+				said = append(said, saying)
+			}
+		}
+
+		for _, found := range now.Diagnostics {
+			diagnostic := runtimeres.NewDiagnostic(runtimeres.NamespaceName, found.ID)
+			diagnostic.TypedSpec().Message, diagnostic.TypedSpec().Details = found.Message, found.Details
+			b.Resources.put(diagnostic)
+		}
+
+		select {
+		case <-b.Context.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// say says a line, unless it is about a service that is not there yet.
+func (b *Boot) say(saying faults.Saying) bool {
+	switch {
+	case saying.Service == "":
+		b.printLine("kern: err", saying.Line)
+	case saying.History:
+		return b.Services.Remark(saying.Service, saying.Line)
+	default:
+		b.Services.LogOf(saying.Service).Add(saying.Line)
+	}
+
+	return true
 }

@@ -44,6 +44,8 @@ var sections = []struct {
 	{"`workloads[]`", "../kubernetes", reflect.TypeFor[kubernetes.Workload]()},
 	{"`timing`", "../machine", reflect.TypeFor[emulator.Timing]()},
 	{"`faults`", "../faults", reflect.TypeFor[emulator.Faults]()},
+	{"`faults.says[]`", "../faults", reflect.TypeFor[emulator.Saying]()},
+	{"`faults.diagnostics[]`", "../faults", reflect.TypeFor[emulator.Diagnostic]()},
 	{"`faults.calls[]`", "../faults", reflect.TypeFor[emulator.CallFault]()},
 	{"`events[]`", ".", reflect.TypeFor[scenario.Event]()},
 }

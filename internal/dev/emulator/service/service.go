@@ -207,6 +207,19 @@ func (s *Table) SetHealth(id string, healthy bool, message string) {
 	s.show(id)
 }
 
+// Remark adds a line to the history of a service, and reports whether there is such a service.
+func (s *Table) Remark(id, message string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	svc := s.byID[id]
+	if svc != nil {
+		s.addEvent(svc, message)
+	}
+
+	return svc != nil
+}
+
 // addEvent needs mu.
 func (s *Table) addEvent(svc *service, message string) {
 	now := s.Now()

@@ -202,6 +202,8 @@ func (f fault) playIn(t *testing.T, w *world) record {
 		f.also(t, w, got)
 	}
 
+	f.isDiagnosed(t, w)
+
 	if f.repeats {
 		f.repeat(t, w)
 	}
