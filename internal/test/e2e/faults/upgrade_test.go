@@ -151,7 +151,8 @@ func systemFaults() []fault {
 				w.Node(cp2).PowerOff()
 			},
 			settings: []string{"NODE_WAIT=300s", "INSTALL_TIMEOUT=300s"},
-			code:     diagnosis.ExitApply, id: diagnosis.NodeSilent, node: cp2, says: "it did not come back from the reboot into",
+			code:     diagnosis.ExitApply, id: diagnosis.NodeSilent, node: cp2,
+			says: "it did not come back from the reboot into",
 			seen: "left alone, since cp2 did not come through",
 			heal: func(_ *testing.T, w *world) { w.Node(cp2).PowerOn() },
 		},
@@ -170,15 +171,17 @@ func interruptions() []fault {
 		}
 	}
 
-	const unknown = "attempt 1 failed: "
+	const arrived = "the call may not have arrived"
+
+	unknown := whetherAtOnce(arrived, "it is not known whether the new system was installed")
 
 	return []fault{
 		lost("the reply to the upgrade is lost before it took effect", "Upgrade", emulator.BeforeEffect, unknown),
 		lost("the reply to the upgrade is lost after it took effect", "Upgrade", emulator.AfterEffect, ""),
 		lost("the reply to the reboot is lost before it took effect", "Reboot", emulator.BeforeEffect,
-			whetherAtOnce("", unknown)),
+			whetherAtOnce("", arrived)),
 		lost("the reply to the reboot is lost after it took effect", "Reboot", emulator.AfterEffect,
-			whetherAtOnce("", unknown)),
+			whetherAtOnce("", arrived)),
 		{
 			title: "the node panics in the upgrade", class: "an answer that tells nothing", knob: "Calls: Fail with Internal",
 			inject: func(_ *testing.T, w *world) {
@@ -274,7 +277,8 @@ func (w *world) upgradeByHand(t *testing.T, name string) {
 		return
 	}
 
-	where := &common.ContainerdInstance{Driver: common.ContainerDriver_CRI, Namespace: common.ContainerdNamespace_NS_SYSTEM}
+	where := &common.ContainerdInstance{Driver: common.ContainerDriver_CRI,
+		Namespace: common.ContainerdNamespace_NS_SYSTEM}
 
 	pulling, err := api.ImageClient.Pull(t.Context(), &machine.ImageServicePullRequest{Containerd: where, ImageRef: image})
 	require.NoError(t, err)
