@@ -44,6 +44,14 @@ func (Config) Migrate(ctx context.Context, to *string, newDefaults, dryRun, dirt
 		overrides{"to": to, "newDefaults": newDefaults, "dryRun": dryRun, "dirty": dirty}, only(steps.Migrate{}))
 }
 
+// Rotate renews the talosconfig's client certificate from the cluster's secrets, if it has expired or soon will.
+//
+// No node is asked. The context keeps its name, endpoints, nodes and roles; other contexts of the file stay as they
+// are. It is refused if the secrets are another cluster's.
+func (Config) Rotate(ctx context.Context, dryRun *bool) error {
+	return execute(ctx, "config:rotate", overrides{"dryRun": dryRun}, only(steps.Rotate{}))
+}
+
 // Schema prints the JSON schema of talconfig.yaml, or of -of=cluster.yaml, for editors that complete and check as you
 // type.
 func (Config) Schema(of *string) error {

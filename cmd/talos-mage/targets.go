@@ -68,6 +68,17 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "apps",
+			Summary: "installs the cluster's first applications: it waits for the nodes, then applies namespaces, secrets, CRDs and releases.",
+			More:    "Namespaces are the folders of kubernetes/apps/. Secrets are decrypted with sops and applied from memory. CRDs and releases come from bootstrap/helmfile.d/00-crds.yaml and 01-apps.yaml, with helmfile. Run again, it does what is missing. A repository with a scripts/bootstrap-apps.sh of its own keeps running that.",
+			Flags: []commandline.Flag{
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Apps(ctx, given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "audit",
 			Summary: "finds what is wrong in the files alone, without a node or the network, and says what to change.",
 			More:    "-format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks. -profile=interop judges instead how Talos, Cilium and the Proxmox VMs are set up for each other (docs/interop.md).",
@@ -116,6 +127,17 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.Config{}.Migrate(ctx, given.Text("to"), given.Switch("newDefaults"), given.Switch("dryRun"), given.Switch("dirty"))
+			},
+		},
+		{
+			Name:    "config:rotate",
+			Summary: "renews the talosconfig's client certificate from the cluster's secrets, if it has expired or soon will.",
+			More:    "No node is asked. The context keeps its name, endpoints, nodes and roles; other contexts of the file stay as they are. It is refused if the secrets are another cluster's.",
+			Flags: []commandline.Flag{
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Config{}.Rotate(ctx, given.Switch("dryRun"))
 			},
 		},
 		{
@@ -226,6 +248,22 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:      "etcd:recover",
+			Summary:   "restores an etcd that has lost its quorum for good, from a snapshot or a copied database.",
+			More:      "It proves first that no quorum can be had: every control plane is asked, and those that do not answer have to be named with -destroyed. What the others hold is saved beside the cluster's files. Once the cluster's name was typed, or with -yes, their etcd is wiped, and restored on one; the others join it. Interrupted, run it again.",
+			Arguments: []string{"file"},
+			Flags: []commandline.Flag{
+				{Name: "destroyed", Kind: commandline.Text},
+				{Name: "bootstrapNode", Kind: commandline.Text},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "noWait", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Etcd{}.Recover(ctx, given.Argument("file"), given.Text("destroyed"), given.Text("bootstrapNode"), given.Switch("yes"), given.Switch("noWait"), given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:      "etcd:removeMember",
 			Summary:   "takes a member out of etcd whose node is gone for good, by its id in hex, and its node out of Kubernetes.",
 			More:      "It is refused while that node answers at any known address, or if etcd would lose its quorum without it. mage etcd:members shows the ids.",
@@ -274,6 +312,19 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.GenerateConfig(ctx, given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "health",
+			Summary: "checks a cluster that is up: its nodes, etcd and Kubernetes, images against the files, and certificates.",
+			More:    "A control plane makes the check of the cluster, another one if it can't. It ends with code 7 if anything fails. -profile=interop also asks the nodes and Kubernetes what docs/interop.md says. -format is table or json. -node names the nodes to look at. It changes nothing.",
+			Flags: []commandline.Flag{
+				{Name: "node", Kind: commandline.Text},
+				{Name: "format", Kind: commandline.Text},
+				{Name: "profile", Kind: commandline.Text},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Health(ctx, given.Text("node"), given.Text("format"), given.Text("profile"))
 			},
 		},
 		{

@@ -88,7 +88,7 @@ var nodeEntries = []Entry{
 		ID: TalosconfigExpired, Severity: Failure, Exit: ExitBadInput,
 		Title:  "The talosconfig's client certificate has expired",
 		Cause:  "A talosconfig is good for a year from when it was made.",
-		Remedy: "Make a new one from the cluster's secrets: mage config:generate.",
+		Remedy: "Renew it from the cluster's secrets, without asking a node: mage config:rotate.",
 		Source: "siderolabs/talos: pkg/machinery/constants, TalosAPIDefaultCertificateValidityDuration",
 	},
 	{

@@ -333,7 +333,7 @@ var preflightEntries = []Entry{
 		Severity: Failure,
 		Exit:     ExitBadInput,
 		Cause:    "Client certificates last a year by default. With one that is out of date, no configured node answers.",
-		Remedy:   "Generate a new talosconfig from the secrets file, or with `talosctl config new` while the old one works.",
+		Remedy:   "Renew it from the secrets file: mage config:rotate; or with `talosctl config new` while the old one works.",
 		Source:   "Talos documentation, How to manage PKI and certificate lifetimes",
 	},
 	{
@@ -403,8 +403,8 @@ var preflightEntries = []Entry{
 		Cause: "The node's certificate is this cluster's, and it hangs up as soon as it has seen ours: the client " +
 			"certificate was signed by another CA, or the " +
 			"node's clock says that it is not valid now. A node whose API is just restarting looks the same for a moment.",
-		Remedy: "Compare the node's clock with this computer's; make a new talosconfig from the cluster's secrets: " +
-			"mage config:generate.",
+		Remedy: "Compare the node's clock with this computer's; renew the talosconfig from the cluster's secrets: " +
+			"mage config:rotate.",
 		Source: "siderolabs/talos: internal/app/apid; internal/integration/api/apid.go, TestPKIMismatch",
 	},
 }

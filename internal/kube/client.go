@@ -190,7 +190,14 @@ type Node struct {
 	InternalIPs     []netip.Addr
 	// KubeletVersion is like "v1.36.3".
 	KubeletVersion string
+	Labels         map[string]string
+	// ProviderID is set by a cloud controller manager; Uninitialized nodes wait for one.
+	ProviderID    string
+	Uninitialized bool
 }
+
+// taintUninitialized is on nodes whose kubelet was told that a cloud controller manager will look after them.
+const taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
 // Nodes lists the registered nodes in the order of their names.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
@@ -211,7 +218,8 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 }
 
 func newNode(from *corev1.Node) Node {
-	node := Node{Name: from.Name, KubeletVersion: from.Status.NodeInfo.KubeletVersion}
+	node := Node{Name: from.Name, KubeletVersion: from.Status.NodeInfo.KubeletVersion, Labels: from.Labels,
+		ProviderID: from.Spec.ProviderID}
 	_, node.ControlPlane = from.Labels[labelControlPlane]
 
 	for _, condition := range from.Status.Conditions {
@@ -219,6 +227,10 @@ func newNode(from *corev1.Node) Node {
 			node.Ready = condition.Status == corev1.ConditionTrue
 			node.Reason, node.Message = condition.Reason, condition.Message
 		}
+	}
+
+	for _, taint := range from.Spec.Taints {
+		node.Uninitialized = node.Uninitialized || taint.Key == taintUninitialized
 	}
 
 	for _, address := range from.Status.Addresses {

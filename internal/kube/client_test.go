@@ -47,9 +47,12 @@ func TestClientReadsACluster(t *testing.T) {
 		"plugin returns error: cni plugin not initialized"
 	require.Equal(t, []kube.Node{
 		{Name: "cp1", ControlPlane: true, Reason: "KubeletNotReady", Message: noNetwork,
-			InternalIPs: []netip.Addr{cp1.Address}, KubeletVersion: "v1.36.1"},
+			InternalIPs: []netip.Addr{cp1.Address}, KubeletVersion: "v1.36.1",
+			Labels: map[string]string{"kubernetes.io/arch": "amd64", "kubernetes.io/hostname": "cp1",
+				"kubernetes.io/os": "linux", "node-role.kubernetes.io/control-plane": ""}},
 		{Name: "worker1", Reason: "KubeletNotReady", Message: noNetwork, InternalIPs: []netip.Addr{worker1.Address},
-			KubeletVersion: "v1.36.1"},
+			KubeletVersion: "v1.36.1", Labels: map[string]string{"kubernetes.io/arch": "amd64",
+				"kubernetes.io/hostname": "worker1", "kubernetes.io/os": "linux"}},
 	}, nodes)
 
 	api.cluster.InstallCNI()

@@ -99,6 +99,7 @@ func (r *Run) checkNames() error {
 	}{
 		{"NODE", r.Settings.Node},
 		{"-assumeEmpty", r.Settings.AssumeEmpty},
+		{"-destroyed", r.Settings.Destroyed},
 		{bootstrapNode, strings.Fields(r.Settings.BootstrapNode)},
 		{"NODE_ADDRESSES", slices.Sorted(maps.Keys(r.Settings.NodeAddresses))},
 	}

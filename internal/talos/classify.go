@@ -38,6 +38,8 @@ const (
 	OpKubeconfig
 	// OpReboot reboots the node.
 	OpReboot
+	// OpHealth has the node check its cluster.
+	OpHealth
 	// OpReset wipes the node.
 	OpReset
 	// OpRemoveMember takes a member out of etcd.
@@ -77,6 +79,8 @@ func (o Operation) verb() string {
 		return "get the kubeconfig from"
 	case OpReboot:
 		return "reboot"
+	case OpHealth:
+		return "have the cluster checked by"
 	case OpRemoveMember:
 		return "remove an etcd member through"
 	case OpEtcdUpload:

@@ -64,6 +64,18 @@ func LackingExtensions(cluster *inventory.Cluster, node *inventory.Node, image s
 	return slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return images.HasExtension(made, name) })
 }
 
+// MissingExtensions are those of an installer image that a node with the given ones does not have, as far as it is known
+// what the image is made of.
+func MissingExtensions(cluster *inventory.Cluster, node *inventory.Node, image string, present []string) []string {
+	made := madeOf(cluster, node, image)
+	if made == nil {
+		return nil
+	}
+
+	return slices.DeleteFunc(slices.Clone(made.Customization.SystemExtensions.OfficialExtensions),
+		func(name string) bool { return slices.Contains(present, strings.TrimPrefix(name, images.Siderolabs)) })
+}
+
 func madeOf(cluster *inventory.Cluster, node *inventory.Node, image string) *schematic.Schematic {
 	id := schematic.ParseReference(image).Schematic
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
-	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
@@ -20,16 +19,13 @@ func (i Invocation) Discover(ctx context.Context, flags settings.Overrides) *Fai
 		return i.badInput(err)
 	}
 
-	const sarif, asJSON = "sarif", "json"
-
-	if loaded.AuditFormat == sarif {
-		return i.badInput(diagnosis.NewProblem(diagnosis.BadSetting,
-			loaded.NameOf("AUDIT_FORMAT")+"="+sarif+" is for audits: discover takes table or json", "take -format=json"))
+	if err := refuseSARIF(loaded, "discover"); err != nil {
+		return i.badInput(err)
 	}
 
 	// The document is to be alone.
 	beside := i
-	if loaded.AuditFormat == asJSON {
+	if loaded.AuditFormat == formatJSON {
 		beside.Out = i.Err
 	}
 
@@ -43,7 +39,7 @@ func (i Invocation) Discover(ctx context.Context, flags settings.Overrides) *Fai
 	closing := run.Report.Close()
 
 	if step.Found != nil {
-		i.show(*step.Found, loaded.AuditFormat == asJSON)
+		i.show(*step.Found, loaded.AuditFormat == formatJSON)
 	}
 
 	return i.failure(ctx, "discover", steps.Closing(run, err)).and(i.unwrittenReport(run, closing))

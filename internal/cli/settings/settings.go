@@ -34,6 +34,8 @@ type Settings struct {
 	SnapshotFile string `env:"-file" kind:"path" group:"Files" doc:"File that a snapshot of etcd is copied to, or the bundle of diagnose; relative to the working directory. When empty, a new one in TALOS_DIR/snapshots, or in ROOT_DIR."`
 	Bundle       bool   `env:"-bundle" envDefault:"false" group:"Files" doc:"Write all that diagnose has read into one archive for a bug report, without secrets."`
 
+	SnapshotToRestore string `env:"<file>" kind:"path" group:"Files" doc:"Snapshot of etcd, or copied database, that etcd is restored from; relative to the working directory."`
+
 	MigrateTo   string `env:"-to" envDefault:"v1.14" oneof:"v1.14" group:"Files" doc:"Talos release whose form the cluster's files are rewritten to."`
 	NewDefaults bool   `env:"-newDefaults" envDefault:"false" group:"Files" doc:"Take what that release does by default, instead of writing out what older ones did."`
 
@@ -52,6 +54,7 @@ type Settings struct {
 	SkipChecks         []string  `env:"SKIP_CHECKS" flag:"skipChecks" group:"Nodes" doc:"Ids of checks whose failures become warnings, comma separated. Identity and certificate authority can't be skipped."`
 	AssumeEmpty        []string  `env:"-assumeEmpty" retired:"ASSUME_EMPTY" group:"Nodes" doc:"Control planes that do not answer and are known to hold no etcd data, comma separated; bootstrap then continues without them."`
 	Member             string    `env:"<id>" group:"Nodes" doc:"Member of etcd that is removed, by its id in hex."`
+	Destroyed          []string  `env:"-destroyed" group:"Nodes" doc:"Control planes whose etcd is gone for good, comma separated: etcd is restored without what they hold."`
 	BootstrapNode      string    `env:"BOOTSTRAP_NODE" flag:"bootstrapNode" group:"Nodes" doc:"Control plane that etcd is bootstrapped on; the first of the inventory when empty."`
 	AllowAmbiguousDisk bool      `env:"-allowAmbiguousDisk" retired:"ALLOW_AMBIGUOUS_DISK" envDefault:"false" group:"Nodes" doc:"Continue when an install disk selector matches several disks of a node: Talos wipes the first of them."`
 
@@ -59,8 +62,8 @@ type Settings struct {
 	MatchByCount bool     `env:"-matchByCount" envDefault:"false" group:"Nodes" doc:"Match the machines in maintenance that nothing tells of with the nodes of which nothing is declared, in the order of their addresses, if there are as many."`
 	Wide         bool     `env:"-wide" envDefault:"false" group:"Nodes" doc:"Look in networks that are public or larger than a /20, too."`
 
-	AuditFormat  string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings, or the machines that discover finds, are written: for people, as one JSON document, or, of an audit, as SARIF 2.1.0 for code-scanning tools."`
-	AuditProfile string `env:"AUDIT_PROFILE" flag:"profile" envDefault:"files" oneof:"files,interop" group:"Nodes" doc:"Which checks an audit runs: those of the files that a bring-up needs, or those of how Talos, Cilium and the Proxmox VMs are set up for each other."`
+	AuditFormat  string `env:"AUDIT_FORMAT" flag:"format" envDefault:"table" oneof:"table,json,sarif" group:"Nodes" doc:"How an audit's findings, the machines that discover finds, or a cluster's health are written: for people, as one JSON document, or, of an audit, as SARIF 2.1.0 for code-scanning tools."`
+	AuditProfile string `env:"AUDIT_PROFILE" flag:"profile" envDefault:"files" oneof:"files,interop" group:"Nodes" doc:"Which checks an audit runs: those of the files that a bring-up needs, or those of how Talos, Cilium and the Proxmox VMs are set up for each other. For mage health, whether it also asks the nodes and Kubernetes about the latter."`
 
 	CiliumValues     string   `env:"CILIUM_VALUES" input:"file" kind:"path" group:"Interoperability" doc:"File with Cilium's Helm values, or with its Flux HelmRelease; relative to the working directory. When empty, ROOT_DIR is searched for a HelmRelease."`
 	TofuDir          string   `env:"TOFU_DIR" path:"$ROOT_DIR/infrastructure/tofu" group:"Interoperability" doc:"Folder with the OpenTofu files that make the Proxmox VMs."`
@@ -104,6 +107,7 @@ type Settings struct {
 	EtcdJoinTimeout     time.Duration `env:"ETCD_JOIN_TIMEOUT" envDefault:"30m" group:"Waits" doc:"How long the other control planes may take to join etcd as voters."`
 	TimeSyncTimeout     time.Duration `env:"TIME_SYNC_TIMEOUT" envDefault:"2m" group:"Waits" doc:"How long bootstrap waits for a node whose clock is not in sync."`
 	APITimeout          time.Duration `env:"API_TIMEOUT" envDefault:"15m" group:"Waits" doc:"How long the Kubernetes API may take to become ready, and then the nodes to register."`
+	HealthTimeout       time.Duration `env:"HEALTH_TIMEOUT" envDefault:"5m" min:"1s" group:"Waits" doc:"How long a cluster may take to pass the checks of its health."`
 
 	ClockScale float64 `env:"CLOCK_SCALE" envDefault:"1" min:"1" group:"Rehearsals" doc:"Divisor of all waits and time limits, for runs against the emulator, whose nodes are that many times faster."`
 

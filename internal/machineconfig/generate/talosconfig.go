@@ -34,7 +34,7 @@ func (c *cluster) talosconfig() ([]byte, error) {
 
 // talosconfig has one context, which has the cluster's name.
 func (s Source) talosconfig(cluster string, endpoints, nodes []string) ([]byte, error) {
-	certificate, err := s.clientCertificate(cluster)
+	certificate, err := s.ClientCertificate(cluster, role.MakeSet(role.Admin))
 	if err != nil {
 		return nil, fmt.Errorf("make client certificate: %w", err)
 	}
@@ -50,10 +50,10 @@ func (s Source) talosconfig(cluster string, endpoints, nodes []string) ([]byte, 
 	return data, nil
 }
 
-// clientCertificate is an administrator's, as machinery makes them, but that key and serial number follow from the
+// ClientCertificate is one of these roles, as machinery makes them, but that key and serial number follow from the
 // cluster's CA and the time: the same source gives the same talosconfig. Who knows the CA's key can sign any
 // certificate anyway.
-func (s Source) clientCertificate(cluster string) (*x509.PEMEncodedCertificateAndKey, error) {
+func (s Source) ClientCertificate(cluster string, roles role.Set) (*x509.PEMEncodedCertificateAndKey, error) {
 	authority, err := x509.NewCertificateAuthorityFromCertificateAndKey(s.Secrets.Certs.OS)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s Source) clientCertificate(cluster string) (*x509.PEMEncodedCertificateAn
 
 	template := &stdx509.Certificate{
 		SerialNumber:          new(big.Int).SetBytes(derived[ed25519.SeedSize:]),
-		Subject:               pkix.Name{Organization: role.MakeSet(role.Admin).Strings()},
+		Subject:               pkix.Name{Organization: roles.Strings()},
 		NotBefore:             from,
 		NotAfter:              from.Add(constants.TalosAPIDefaultCertificateValidityDuration),
 		KeyUsage:              stdx509.KeyUsageDigitalSignature,

@@ -113,6 +113,25 @@ func (w *Workspace) secretsOrStandIn(variables talconfig.Variables) (bundle *sec
 	return bundle, standIn, err
 }
 
+// Secrets are the cluster's own secrets. Where they are not here, or can't be decrypted here, there are none, and it is
+// said why.
+func (w *Workspace) Secrets() (bundle *secrets.Bundle, whyNot string, err error) {
+	variables, err := w.Cluster.Variables()
+	if err != nil {
+		return nil, "", BadInput(err)
+	}
+
+	if bundle, whyNot, err = w.secretsOrStandIn(variables); err != nil {
+		return nil, "", BadInput(err)
+	}
+
+	if throwaway.Made([]byte(bundle.Cluster.ID)) {
+		return nil, cmp.Or(whyNot, "they are throwaway secrets"), nil
+	}
+
+	return bundle, "", nil
+}
+
 // MissingProgram names the program that rendering needs and that is not there.
 func (w *Workspace) MissingProgram(secretsPath string) (name string, missing bool) {
 	if w.Settings.ConfigGenerator == Talhelper {

@@ -105,7 +105,7 @@ func TestPreconditionsSayWhatIsMissing(t *testing.T) {
 		"talos:upgrade-node IP=192.0.2.11": "an upgrade needs talhelper, talosctl and yq on the PATH",
 		"talos:upgrade-node":               "missing required variables: IP",
 		"talos:upgrade-k8s":                "an upgrade needs talhelper, talosctl and yq on the PATH",
-		"bootstrap:apps":                   "scripts/bootstrap-apps.sh is missing",
+		"bootstrap:apps":                   "there is no kubeconfig at",
 		"infra:plan":                       "this task needs tofu, sops and yq on the PATH",
 		"infra:apply":                      "this task needs tofu, sops and yq on the PATH",
 		"infra:fmt":                        "this task needs tofu on the PATH",

@@ -9,7 +9,7 @@ import (
 // checkClientCertificate judges the dates of the talosconfig's client certificate.
 func checkClientCertificate(r *check.Report, in *check.Input) {
 	place := in.OfContext("crt").Masked()
-	renew := "make a new talosconfig from the secrets file (`" + check.GenerateCommand + "`)"
+	renew := "renew it from the secrets file: mage config:rotate"
 
 	switch when, text := judgeDates(in, in.Credentials.NotBefore(), in.Credentials.NotAfter()); when {
 	case ended:

@@ -71,6 +71,7 @@ func (m *machineConfig) activate(provider talosconfig.Provider) {
 	m.boot.Resources.showConfig(config.ActiveID, provider)
 	m.boot.Resources.showMachineType()
 	m.boot.Resources.showNetwork()
+	m.boot.Resources.showNetworkServices(provider)
 
 	switch {
 	case !provider.CompleteForBoot():

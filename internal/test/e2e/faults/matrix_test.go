@@ -91,6 +91,7 @@ func sections() []section {
 		{"Nodes that install unattended", talos114Faults()},
 		{"etcd", etcdFaults()},
 		{"Upgrades", upgradeFaults()},
+		{"The health of a cluster", healthFaults()},
 		{"Two operators", secondOperatorFaults()},
 		{"The operator's side", operatorFaults()},
 		{"Bring-ups that once went wrong", scenarios()},

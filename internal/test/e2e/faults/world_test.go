@@ -167,6 +167,8 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	"bootstrap":       only(steps.Bootstrap{}),
 	"kubeconfig":      only(steps.Kubeconfig{}),
 	upgradeTarget:     only(steps.Upgrade{}),
+	"health":          func(*settings.Settings) []steps.Step { return []steps.Step{&steps.Health{}} },
+	"config:rotate":   only(steps.Rotate{}),
 }
 
 func only(step steps.Step) func(*settings.Settings) []steps.Step {

@@ -1,0 +1,282 @@
+package steps_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/test/documents"
+)
+
+const healthCall = "HealthCheck"
+
+// patientHealth is a limit that no check of a healthy cluster comes near.
+const patientHealth = "HEALTH_TIMEOUT=4h"
+
+// withFlannel gives the cluster Talos' own CNI, and a Talos release.
+func withFlannel(version string) func(*labcluster.Options) {
+	return func(options *labcluster.Options) {
+		options.CNI, options.TalosVersion, options.Endpoint = "flannel", version, labcluster.FirstControlPlane
+		options.LabOptions.Discovery = true
+	}
+}
+
+// allReady waits until Kubernetes has all machines Ready.
+func (l *lab) allReady(t *testing.T) {
+	t.Helper()
+
+	for _, node := range l.Nodes {
+		wait(t, node, (*emulator.Node).Ready)
+	}
+}
+
+// health looks at the cluster.
+func (s *session) health(t *testing.T, live bool) steps.Healthiness {
+	t.Helper()
+
+	step := &steps.Health{Live: live}
+	s.do(t, step)
+	require.NotNil(t, step.Found, s.out)
+
+	return *step.Found
+}
+
+// finding is what was found of a kind, of a node or of the cluster.
+func finding(found steps.Healthiness, id diagnosis.ID, node string) (diagnosis.Finding, bool) {
+	for _, finding := range found.Findings {
+		if finding.ID == id && finding.Node == node {
+			return finding, true
+		}
+	}
+
+	return diagnosis.Finding{}, false
+}
+
+func TestAHealthyClusterPassesInEveryRelease(t *testing.T) {
+	t.Parallel()
+
+	for _, version := range []string{"v1.12.1", "v1.13.9", documents.Talos} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 1, withFlannel(version))
+			l.up(t)
+			l.allReady(t)
+
+			s := l.session(t, patientHealth)
+			found := s.health(t, false)
+			require.NoError(t, s.err, s.out)
+			require.True(t, found.Healthy)
+			require.Empty(t, found.Findings)
+			require.Equal(t, "nothing: the cluster is healthy", found.Next)
+			require.Equal(t, report.OK, s.status("health", ""))
+			require.Equal(t, report.OK, s.status("health", "worker1"))
+			require.Contains(t, s.out.String(), "passed")
+			require.Equal(t, "cp1", found.AskedOf)
+			require.Len(t, found.Checks, 16)
+
+			for _, check := range found.Checks {
+				require.True(t, check.Over(), check)
+			}
+
+			tables := found.Tables()
+			require.Len(t, tables, 2)
+			require.Equal(t, version, tables[0][1][4])
+
+			var names []string
+			for _, row := range tables[1][1:] {
+				names = append(names, row[0])
+			}
+
+			require.Equal(t, []string{"talosconfig, context lab", "kubeconfig, context admin@lab", "CA of Talos",
+				"CA of Kubernetes", "CA of Kubernetes' aggregator", "CA of etcd", "API of cp1", "API of worker1"}, names)
+
+			var document map[string]any
+
+			require.NoError(t, json.Unmarshal([]byte(found.JSON()), &document))
+			require.Equal(t, true, document["healthy"])
+			require.Len(t, document["checks"], 16)
+			require.Len(t, document["certificates"], 8)
+		})
+	}
+}
+
+func TestNodesThatWaitForACNIAreToldAsSuch(t *testing.T) {
+	t.Parallel()
+
+	for _, version := range []string{"v1.12.1", "v1.13.9"} { // the older one would wait for it
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 1, withFlannel(version), func(options *labcluster.Options) { options.CNI = "none" })
+			l.up(t)
+
+			s := l.session(t, patientHealth)
+			found := s.health(t, false)
+			require.NoError(t, s.err, s.out)
+			require.True(t, found.Healthy)
+
+			waits, told := finding(found, diagnosis.NotReadyExpected, "")
+			require.True(t, told, s.out)
+			require.Equal(t, diagnosis.Warning, waits.Severity)
+			require.Contains(t, waits.Cause, `no CNI is installed yet (declared is "none"), so no node is Ready`)
+			require.Contains(t, found.Next, "install your CNI")
+			require.Equal(t, report.Warned, s.status("health", ""))
+		})
+	}
+}
+
+func TestACheckThatFailsNamesNodeCheckAndNextCommand(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1, withFlannel("v1.13.9"))
+	l.up(t)
+	l.allReady(t)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.EtcdUnhealthy = true })
+
+	s := l.session(t, seconds("HEALTH_TIMEOUT", 240))
+	found := s.health(t, false)
+	require.Equal(t, diagnosis.ExitKubernetes, steps.CodeOf(s.err), s.out)
+
+	failing, told := finding(found, diagnosis.HealthFails, "cp1")
+	require.True(t, told, s.out)
+	require.Contains(t, failing.Cause, "etcd is not healthy on every control plane, for 4m")
+	require.Contains(t, failing.Cause, `(check "etcd to be healthy", made by cp1)`)
+	require.Equal(t, "mage etcd:status", failing.Next)
+}
+
+func TestHealthIsToldOfThePartThatAnswers(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 2, withFlannel("v1.13.9"))
+	l.up(t)
+	l.allReady(t)
+	l.Node("worker2").PowerOff()
+
+	s := l.session(t, patientHealth)
+	found := s.health(t, false)
+	require.Equal(t, diagnosis.ExitKubernetes, steps.CodeOf(s.err), s.out)
+	require.False(t, found.Healthy)
+
+	silent, told := finding(found, diagnosis.NodeSilent, "worker2")
+	require.True(t, told, s.out)
+	require.Contains(t, silent.Next, "power it on")
+	require.Equal(t, report.OK, s.status("health", "cp1"))
+	require.Equal(t, report.OK, s.status("health", "worker1"))
+	require.Equal(t, report.Failed, s.status("health", "worker2"))
+
+	// Talos' check would wait for it; that it does not answer is known.
+	failing, told := finding(found, diagnosis.HealthFails, "worker2")
+	require.True(t, told, s.out)
+	require.Contains(t, failing.Cause, "it waits for a node that does not answer")
+}
+
+func TestAControlPlaneThatCantCheckIsLeftForTheNext(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0, withFlannel("v1.13.9"))
+	l.up(t)
+	l.allReady(t)
+	fault(l.Node("cp1"), emulator.CallFault{Method: healthCall, Do: emulator.Cut})
+	fault(l.Node("cp2"), emulator.CallFault{Method: healthCall, Do: emulator.Freeze})
+
+	s := l.session(t, patientHealth)
+	found := s.health(t, false)
+	require.NoError(t, s.err, s.out)
+	require.Equal(t, "cp3", found.AskedOf)
+	require.Contains(t, s.out.String(), "can't check the cluster")
+
+	fault(l.Node("cp3"), emulator.CallFault{Method: healthCall, Do: emulator.Fail, Code: codes.Unknown, Text: "no room"})
+
+	s = l.session(t, patientHealth)
+	found = s.health(t, false)
+	require.Equal(t, diagnosis.ExitKubernetes, steps.CodeOf(s.err), s.out)
+
+	unasked, told := finding(found, diagnosis.HealthUnasked, "")
+	require.True(t, told, s.out)
+	require.Contains(t, unasked.Cause, "cp1: ")
+	require.Contains(t, unasked.Cause, "cp3: no room")
+	require.Equal(t, "mage status", unasked.Next)
+}
+
+func TestAnotherImageThanDeclaredIsTold(t *testing.T) {
+	t.Parallel()
+
+	const other = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
+
+	l := newLab(t, 1, 0, withFlannel("v1.13.9"))
+	l.up(t)
+	l.allReady(t)
+	l.changeInstaller(t, "cp1", "factory.talos.dev/metal-installer/"+other+":v1.13.10")
+
+	s := l.session(t, patientHealth)
+	found := s.health(t, false)
+	require.NoError(t, s.err, s.out)
+
+	differs, told := finding(found, diagnosis.ImageDiffers, "cp1")
+	require.True(t, told, s.out)
+	require.Contains(t, differs.Cause, "it runs v1.13.9, and v1.13.10 is declared")
+	require.Contains(t, differs.Cause, "and ce4c9805 is declared, with extensions that it lacks: siderolabs/")
+	require.Equal(t, "mage upgradeNode cp1", differs.Next)
+	require.Equal(t, report.Warned, s.status("health", "cp1"))
+}
+
+// changeInstaller declares another installer image.
+func (l *lab) changeInstaller(t *testing.T, name, image string) {
+	t.Helper()
+
+	text := readFile(t, l.ConfigFile(name))
+	_, rest, found := strings.Cut(text, " image: factory.talos.dev/")
+	if !found {
+		_, rest, found = strings.Cut(text, " image: ghcr.io/siderolabs/installer")
+		require.True(t, found)
+		l.changeFile(t, name, " image: ghcr.io/siderolabs/installer"+strings.SplitN(rest, "\n", 2)[0], " image: "+image)
+
+		return
+	}
+
+	l.changeFile(t, name, " image: factory.talos.dev/"+strings.SplitN(rest, "\n", 2)[0], " image: "+image)
+}
+
+func TestCertificatesThatEndAreTold(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, withFlannel("v1.13.9"))
+	l.up(t)
+	l.allReady(t)
+	l.signClient(t, role.MakeSet(role.Admin), year-10*24*time.Hour, year)
+
+	s := l.session(t, patientHealth)
+	found := s.health(t, false)
+	require.NoError(t, s.err, s.out)
+
+	ends, told := finding(found, diagnosis.CertificateEnds, "")
+	require.True(t, told, s.out)
+	require.Contains(t, ends.Cause, "the certificate of talosconfig, context lab ends on")
+	require.Contains(t, ends.Cause, "in 9 days")
+	require.Equal(t, "mage config:rotate", ends.Next)
+
+	l.signClient(t, role.MakeSet(role.Admin), 48*time.Hour, time.Hour)
+
+	s = l.session(t, patientHealth)
+	found = s.health(t, false)
+	require.Equal(t, diagnosis.ExitKubernetes, steps.CodeOf(s.err), s.out)
+	require.Equal(t, "mage config:rotate", found.Next)
+	require.Empty(t, found.Nodes, "nobody was asked")
+	require.NotEmpty(t, found.Certificates)
+
+	// Whoever meets it elsewhere is told the same.
+	problem, ok := diagnosis.AsProblem(l.session(t).do(t, steps.Verify{}).err)
+	require.True(t, ok)
+	require.Contains(t, problem.Next, "mage config:rotate")
+}

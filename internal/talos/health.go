@@ -1,0 +1,141 @@
+package talos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/base/pattern"
+)
+
+// HealthCheck is one of the checks that a control plane makes of its cluster, and what it came to so far.
+type HealthCheck struct {
+	// Name is Talos' own: "etcd to be healthy".
+	Name string
+	// Passed and LeftOut are how it can be over; until then Reason is why it does not pass, empty before it is known.
+	Passed, LeftOut bool
+	Reason          string
+}
+
+// Over reports whether nothing more is to come of the check.
+func (c HealthCheck) Over() bool { return c.Passed || c.LeftOut }
+
+// ErrHealthCutOff is a stream that ended as if all were well, before all was checked.
+var ErrHealthCutOff = errors.New("it stopped before it had checked everything")
+
+// CheckHealth has the node, a control plane, check the cluster that it knows, and gives what it tells. It goes on until
+// every check passes, or the limit is over, which is the node's time. A node that no longer answers ends it.
+func (c *Conn) CheckHealth(ctx context.Context, limit time.Duration, tell func(HealthCheck)) error {
+	checking, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+
+	go c.watchOver(checking, stop)
+
+	last := HealthCheck{}
+
+	err := c.checkHealth(checking, limit, func(check HealthCheck) {
+		last = check
+		tell(check)
+	})
+
+	switch {
+	case err == nil && last.Over():
+		return nil
+	case err == nil:
+		err = ErrHealthCutOff
+	case ctx.Err() == nil && checking.Err() != nil:
+		err = context.Cause(checking)
+	}
+
+	return c.failure(OpHealth, nil, err)
+}
+
+func (c *Conn) checkHealth(ctx context.Context, limit time.Duration, tell func(HealthCheck)) error {
+	stream, err := c.api.ClusterHealthCheck(ctx, limit, &clusterapi.ClusterInfo{})
+	if err != nil {
+		return err //nolint:wrapcheck // its class is the caller's to judge
+	}
+
+	for {
+		progress, err := stream.Recv()
+
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err //nolint:wrapcheck // as above
+		}
+
+		if check, told := parseHealth(progress.GetMessage()); told {
+			tell(check)
+		}
+	}
+}
+
+// watchOver ends a call once the node does not answer any more: a check that fails in the same way is silent for as
+// long as it may go on, and so is a node that hangs.
+func (c *Conn) watchOver(ctx context.Context, stop context.CancelCauseFunc) {
+	look := time.NewTicker(c.timeout)
+	defer look.Stop()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			if _, err := c.MachineStatus(ctx); err != nil && ctx.Err() == nil {
+				stop(fmt.Errorf("see whether the node still answers: %w", err))
+			}
+		}
+	}
+}
+
+// IsTimeUp reports whether a check of the cluster's health ended since its time was over.
+func IsTimeUp(err error) bool {
+	return err != nil && (errors.Is(err, context.DeadlineExceeded) || client.StatusCode(err) == codes.DeadlineExceeded)
+}
+
+// parseHealth reads a line: "waiting for etcd to be healthy: OK". Others, as the list of nodes, are no checks.
+func parseHealth(line string) (check HealthCheck, told bool) {
+	rest, told := strings.CutPrefix(line, "waiting for ")
+	if !told {
+		return HealthCheck{}, false
+	}
+
+	name, state, _ := strings.Cut(rest, ": ")
+	check.Name = strings.TrimSpace(name)
+
+	switch state = strings.TrimSpace(state); state {
+	case "OK":
+		check.Passed = true
+	case "SKIP":
+		check.LeftOut = true
+	case "", "...":
+	default:
+		check.Reason = plainReason(state)
+	}
+
+	return check, true
+}
+
+// Parts of reasons that say nothing to people: how machinery joins several errors, and how gRPC begins one.
+var (
+	listing  = pattern.New(`\d+ errors? occurred:\s*`)
+	answered = pattern.New(`rpc error: code = \w+ desc = `)
+	noReply  = pattern.New(`context deadline exceeded|stream terminated by RST_STREAM with error code: CANCEL`)
+)
+
+// plainReason is a reason on one line, without secrets, in plain words where they are known.
+func plainReason(text string) string {
+	text = strings.ReplaceAll(listing.ReplaceAllString(text, ""), "\n\t* ", "; ")
+	text = noReply.ReplaceAllString(answered.ReplaceAllString(text, ""), errNoAnswer.Error())
+
+	return strings.TrimPrefix(oneLine(scrub(text)), "* ")
+}
