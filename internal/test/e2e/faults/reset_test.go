@@ -90,10 +90,9 @@ func resetFaults() []fault {
 	})
 }
 
-// runs brings the cluster up; from then on resets are asked for.
+// runs brings the cluster up.
 func (w *world) runs(t *testing.T) {
 	t.Helper()
 
 	w.ends(t, diagnosis.ExitOK, "talos")
-	w.resets = true
 }
