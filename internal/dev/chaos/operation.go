@@ -73,6 +73,7 @@ var operationKinds = []operationKind{
 		whom:  upgradable, flags: func(*world, Operation, int) settings.Overrides {
 			return settings.Overrides{"cluster": clusterName, "yes": "true", "parallel": "1"}
 		},
+		own: drawRollback,
 	},
 }
 
@@ -220,6 +221,15 @@ func drawResetFault(random *rand.Rand) knob {
 		words: words[fault], class: poweredOff,
 		on:  func(f *emulator.Faults) { f.Reset = fault },
 		off: func(f *emulator.Faults) { f.Reset = emulator.ResetWorks },
+	}
+}
+
+// drawRollback has a machine fall back to the system that it ran before.
+func drawRollback(*rand.Rand) knob {
+	return knob{
+		words: "does not boot the new system", class: poweredOff,
+		on:  func(f *emulator.Faults) { f.NewSystemFails = true },
+		off: func(f *emulator.Faults) { f.NewSystemFails = false },
 	}
 }
 

@@ -57,8 +57,8 @@ type Workload struct {
 	Starting time.Duration
 	// Ending is how long an evicted pod takes to end.
 	Ending time.Duration
-	// Budget is how many pods its PodDisruptionBudget wants to be left (minAvailable): with as many as there are no pod can
-	// be evicted. Default 0: it has none.
+	// Budget is how many pods its PodDisruptionBudget wants to be left (minAvailable): with as many as there are no pod
+	// can be evicted. Default 0: it has none.
 	Budget int
 
 	// Orphaned makes the pods of a daemonSet outlive it: nothing puts them back.
@@ -66,6 +66,12 @@ type Workload struct {
 }
 
 func (w *Workload) app() string { return cmp.Or(w.App, w.Name) }
+
+// image is what its pods run until somebody writes another one.
+func (w *Workload) image(version string) string { return "registry.example/" + w.app() + ":" + version }
+
+// key is the object's that it is written as.
+func (w *Workload) key() objectKey { return objectKey{appsGroup, w.Kind.String(), w.Namespace, w.Name} }
 
 // tolerates reports whether its pods run on control planes too, as the cluster's own do.
 func (w *Workload) tolerates() bool { return w.Namespace == kubeSystem }
@@ -137,6 +143,11 @@ func (c *Cluster) Run(work Workload) {
 		work.Namespace = cmp.Or(work.Namespace, metav1.NamespaceDefault)
 		work.Replicas = max(1, work.Replicas)
 		c.work = append(c.work, &work)
+
+		shown := !work.Orphaned && (work.Kind == Deployment || work.Kind == DaemonSet)
+		if _, stored := c.objects[work.key()]; shown && !stored {
+			c.store(workloadObject(work.Kind.String(), work.Namespace, work.Name, work.app(), work.image(c.version)), revision)
+		}
 
 		if work.Kind == DaemonSet {
 			return // its pods follow from the nodes
