@@ -143,8 +143,8 @@ func (t *turn) returnPods(ctx context.Context) (done bool, waitsFor string) {
 	return true, ""
 }
 
-// giveBack ends the turn of a node that did not come through. A cordon of ours, also of an earlier run, is taken back as
-// long as the node takes part in its old system; else it is said that it stays.
+// giveBack ends the turn of a node that did not come through. A cordon of ours, also of an earlier run, is taken back
+// as long as the node takes part in its old system; else it is said that it stays.
 func (t *turn) giveBack(ctx context.Context, problem *diagnosis.Problem) *diagnosis.Problem {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), giveBackLimit)
 	defer stop()
