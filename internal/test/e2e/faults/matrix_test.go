@@ -89,6 +89,7 @@ func sections() []section {
 		{"Nodes that install unattended", talos114Faults()},
 		{"etcd", etcdFaults()},
 		{"The health of a cluster", healthFaults()},
+		{"Control planes that are gone for good", memberFaults()},
 		{"Two operators", secondOperatorFaults()},
 		{"The operator's side", operatorFaults()},
 		{"Bring-ups that once went wrong", scenarios()},
