@@ -437,6 +437,18 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "upgradeK8s",
+			Summary: "brings Kubernetes to the version that talenv.yaml or the profile declares, on every node, with talosctl.",
+			More:    "The way there, the nodes' Talos, deprecated APIs in use and talosctl's own version are looked at first, and a dry run is shown. Run again, it goes on where it stopped. docs/targets.md says more.",
+			Flags: []commandline.Flag{
+				{Name: "skipChecks", Kind: commandline.Text},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.UpgradeK8s(ctx, given.Text("skipChecks"), given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:      "upgradeNode",
 			Summary:   "brings one node, by address or name, to the Talos version and the schematic that the files declare.",
 			More:      "It is upgrade for that node alone: with a snapshot first, if it is a control plane.",

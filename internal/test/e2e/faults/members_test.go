@@ -46,7 +46,6 @@ func goneFaults() []fault {
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
 				w.ends(t, 0, "talos")
-				w.allowed = []string{"EtcdRemoveMemberByID"}
 				w.fault(cp1, emulator.CallFault{Method: "EtcdRemoveMemberByID", Do: emulator.Cut, When: emulator.AfterEffect,
 					Times: 1})
 				w.replaced(t, cp3)
@@ -170,7 +169,7 @@ func (w *world) losesQuorum(t *testing.T) {
 	w.off(cp2, cp3)
 
 	w.settings = append(w.settings, "<file>="+path, "-yes=true")
-	w.allowed, w.restores = []string{"Reset", "EtcdRecover"}, 1
+	w.restores = 1
 }
 
 // rebuilt puts empty machines in the place of those that were lost.
