@@ -68,6 +68,17 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "apps",
+			Summary: "installs the cluster's first applications: it waits for the nodes, then applies namespaces, secrets, CRDs and releases.",
+			More:    "Namespaces are the folders of kubernetes/apps/. Secrets are decrypted with sops and applied from memory. CRDs and releases come from bootstrap/helmfile.d/00-crds.yaml and 01-apps.yaml, with helmfile. Run again, it does what is missing. A repository with a scripts/bootstrap-apps.sh of its own keeps running that.",
+			Flags: []commandline.Flag{
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Apps(ctx, given.Switch("dryRun"))
+			},
+		},
+		{
 			Name:    "audit",
 			Summary: "finds what is wrong in the files alone, without a node or the network, and says what to change.",
 			More:    "-format is table, json or sarif. Bad files end with code 2. docs/checks.md lists the checks. -profile=interop judges instead how Talos, Cilium and the Proxmox VMs are set up for each other (docs/interop.md).",
@@ -234,6 +245,22 @@ func allTargets() []commandline.Target {
 			More:    "It changes nothing.",
 			Run: func(ctx context.Context, _ commandline.Values) error {
 				return targets.Etcd{}.Members(ctx)
+			},
+		},
+		{
+			Name:      "etcd:recover",
+			Summary:   "restores an etcd that has lost its quorum for good, from a snapshot or a copied database.",
+			More:      "It proves first that no quorum can be had: every control plane is asked, and those that do not answer have to be named with -destroyed. What the others hold is saved beside the cluster's files. Once the cluster's name was typed, or with -yes, their etcd is wiped, and restored on one; the others join it. Interrupted, run it again.",
+			Arguments: []string{"file"},
+			Flags: []commandline.Flag{
+				{Name: "destroyed", Kind: commandline.Text},
+				{Name: "bootstrapNode", Kind: commandline.Text},
+				{Name: "yes", Kind: commandline.Switch},
+				{Name: "noWait", Kind: commandline.Switch},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Etcd{}.Recover(ctx, given.Argument("file"), given.Text("destroyed"), given.Text("bootstrapNode"), given.Switch("yes"), given.Switch("noWait"), given.Switch("dryRun"))
 			},
 		},
 		{
@@ -407,6 +434,18 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.Upgrade(ctx, given.Text("cluster"), given.Text("node"), given.Text("parallel"), given.Switch("allowDowngrade"), given.Switch("yes"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "upgradeK8s",
+			Summary: "brings Kubernetes to the version that talenv.yaml or the profile declares, on every node, with talosctl.",
+			More:    "The way there, the nodes' Talos, deprecated APIs in use and talosctl's own version are looked at first, and a dry run is shown. Run again, it goes on where it stopped. docs/targets.md says more.",
+			Flags: []commandline.Flag{
+				{Name: "skipChecks", Kind: commandline.Text},
+				{Name: "dryRun", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.UpgradeK8s(ctx, given.Text("skipChecks"), given.Switch("dryRun"))
 			},
 		},
 		{

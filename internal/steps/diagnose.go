@@ -45,6 +45,8 @@ type NodeDiagnosis struct {
 
 	etcd *observe.EtcdObservation // of a control plane
 	told told
+	// state is what preflight would make of it.
+	state []diagnosis.Finding
 }
 
 // Name is the step's name.
@@ -76,12 +78,15 @@ func (s *Diagnose) Run(ctx context.Context, run *Run) error {
 		return interrupted(ctx, diagnoseName)
 	}
 
-	found := Diagnosis{Nodes: nodes}
 	survey := doctor.survey(ctx, nodes)
-
-	for i := range found.Nodes {
-		found.Nodes[i].Causes = doctor.explain(ctx, found.Nodes[i], survey)
-	}
+	found := Diagnosis{Nodes: fanout.Collect(ctx, observe.Limit, nodes,
+		func(ctx context.Context, node NodeDiagnosis) NodeDiagnosis {
+			node.Causes = doctor.explain(ctx, node, survey)
+			return node
+		}, func(node NodeDiagnosis, err error) NodeDiagnosis {
+			node.Causes = []evidence.Cause{{Finding: doctor.unexpected(node.Seen.Node, err).Finding}}
+			return node
+		})}
 
 	found.Cluster = evidence.Supported(doctor.clusterFindings(ctx, nodes, survey), linesOfAll(nodes))
 	found.Next = doctor.next(ctx, found)
@@ -121,6 +126,7 @@ func (d *doctor) look(ctx context.Context, node *inventory.Node) NodeDiagnosis {
 	seen.Seen = d.observer.ListenToInstall(ctx, seen.Seen)
 	seen.told = d.gather(ctx, seen.Seen)
 	seen.Version = seen.told.version
+	seen.state = d.stateFindings(ctx, seen.Seen, d.Configs[node.Name])
 
 	return seen
 }
@@ -164,9 +170,20 @@ func (d *doctor) explain(ctx context.Context, node NodeDiagnosis, survey observe
 	}
 
 	// Nothing says why: then it is at least known how far it is.
-	stuck := d.problem(seen, diagnosis.StageStuck, stageText(seen), talosctl(seen.Node, "dmesg")).Finding
+	stuck := d.problem(seen, diagnosis.StageStuck, stageText(seen), talosctl(seen.Node, logToRead(seen))).Finding
 
 	return evidence.Explain(subject, append(judged, stuck), lines)
+}
+
+// logToRead is where a node says why it goes no further: the log of the first service that does not, else the kernel's.
+func logToRead(seen observe.Observation) string {
+	for _, service := range seen.Services {
+		if service.State == "Failed" || service.State == "Running" && !service.Running() {
+			return "logs " + service.ID
+		}
+	}
+
+	return "dmesg"
 }
 
 func isFailure(cause evidence.Cause) bool { return cause.Severity == diagnosis.Failure }
@@ -175,15 +192,17 @@ func isFailure(cause evidence.Cause) bool { return cause.Severity == diagnosis.F
 func (d *doctor) nodeFindings(ctx context.Context, node NodeDiagnosis,
 	survey observe.EtcdSurvey) []diagnosis.Finding {
 	seen := node.Seen
-	findings := d.stateFindings(ctx, seen, d.Configs[seen.Node.Name])
+	findings := slices.Clone(node.state)
 
 	switch {
 	case seen.Silent():
 		return []diagnosis.Finding{d.silent(ctx, seen, findings[0], survey)}
 	case seen.NotOurs():
 		return findings
+	case seen.State == talos.Maintenance && fellSilent(findings):
+		return []diagnosis.Finding{d.hanging(seen)}
 	case seen.State == talos.Maintenance:
-		return append(findings, d.leftBehind(seen, survey)...)
+		return append(append(findings, node.told.timeFindings(seen)...), d.leftBehind(seen, survey)...)
 	}
 
 	// What keeps it from being read is the cause, and not that it could not be compared.
@@ -208,6 +227,10 @@ func (d *doctor) nodeFindings(ctx context.Context, node NodeDiagnosis,
 func (d *doctor) silent(ctx context.Context, seen observe.Observation, finding diagnosis.Finding,
 	survey observe.EtcdSurvey) diagnosis.Finding {
 	finding.Severity = diagnosis.Failure
+	if _, _, known := diagnosed(seen.Err); !known {
+		finding.Next = "wait if it is booting, else " + d.elsewhere(seen.Node)
+	}
+
 	if seen.Silence == talos.NoAnswer {
 		finding.Cause += d.lossesByConfig(seen.Node)
 	}
@@ -215,6 +238,20 @@ func (d *doctor) silent(ctx context.Context, seen observe.Observation, finding d
 	verifier := &verifier{work: d.work, workersUp: survey.Running()}
 
 	return verifier.withCause(ctx, seen.Node, finding.Problem(diagnoseName, seen.Err)).Finding
+}
+
+// fellSilent reports whether a node that had answered did not let itself be read.
+func fellSilent(findings []diagnosis.Finding) bool {
+	return slices.ContainsFunc(findings, func(finding diagnosis.Finding) bool {
+		return finding.ID == diagnosis.NodeSilent || finding.ID == diagnosis.NodeRefused
+	})
+}
+
+// hanging is a node that takes connections, and then says nothing on them.
+func (d *doctor) hanging(seen observe.Observation) diagnosis.Finding {
+	return d.problem(seen, diagnosis.NodeSilent,
+		"it accepts connections, and then no answer to any call comes: it hangs, or large packets get lost on the way",
+		"compare the MTUs on the way to it, and look at the machine's console").Finding
 }
 
 // leftBehind tells of a node in maintenance while others have their configs.
@@ -235,6 +272,19 @@ func timeNotSynced(seen observe.Observation) diagnosis.Finding {
 
 	return diagnosis.Finding{ID: diagnosis.TimeNotSynced, Severity: diagnosis.Failure, Node: seen.Node.Name,
 		Address: seen.Address, Cause: "its clock is not synced, and Talos starts etcd only once it is", Next: entry.Remedy}
+}
+
+// timeFindings warn of a time server that a node in maintenance does not reach: later it would keep etcd from starting.
+func (t told) timeFindings(seen observe.Observation) []diagnosis.Finding {
+	if !strings.Contains(t.unread["time"], "NTP server") {
+		return nil
+	}
+
+	warning := timeNotSynced(seen)
+	warning.Severity, warning.Cause = diagnosis.Warning,
+		"its time server does not answer, and Talos starts etcd only once its clock is synced"
+
+	return []diagnosis.Finding{warning}
 }
 
 // etcdFindings are what is wrong with the etcd of one control plane.
@@ -270,6 +320,9 @@ func (d *doctor) clusterFindings(ctx context.Context, nodes []NodeDiagnosis,
 	case survey.HealthyCount() == 0:
 		return nil
 	}
+
+	ctx, stop := context.WithTimeout(ctx, gatherLimit*d.Settings.DialTimeout)
+	defer stop()
 
 	access := &observe.Kubernetes{Observer: d.observer}
 

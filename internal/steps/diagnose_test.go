@@ -73,6 +73,9 @@ func TestADiagnosisNamesTheCauseInEveryState(t *testing.T) {
 
 		l.Node("worker1").PowerOff()
 		wait(t, l.Node("cp1"), inStage("maintenance"))
+		require.Eventually(t, func() bool {
+			return strings.Contains(strings.Join(l.Node("cp1").Console(), "\n"), "time query error")
+		}, labcluster.Deadline, labcluster.Deadline/1000)
 		shows(t, l, "off", diagnosis.ExitVerify)
 
 		l.Node("worker1").PowerOn()
@@ -110,4 +113,48 @@ func TestADiagnosisNamesTheCauseInEveryState(t *testing.T) {
 		require.Equal(t, string(diagnosis.UnknownNodeCA), document.Nodes[0].Causes[0].ID)
 		require.Equal(t, document.Next, document.Nodes[0].Causes[0].Next)
 	})
+}
+
+// What nodes say of themselves is read in every release; what one does not let anybody read is named.
+func TestADiagnosisReadsWhatNodesOfEachReleaseSay(t *testing.T) {
+	t.Parallel()
+
+	for _, version := range []string{"v1.12.1", "v1.13.9", "v1.14.1"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 0, func(options *labcluster.Options) { options.TalosVersion = version })
+			l.untilMaintenance(t)
+
+			found, code := l.diagnose(t)
+			require.Equal(t, diagnosis.ExitOK, code, found.Text())
+
+			if strings.HasPrefix(version, "v1.12.") {
+				require.Contains(t, found.Text(), "not read: dmesg, events")
+			} else {
+				require.NotContains(t, found.Text(), "not read")
+			}
+
+			l.up(t)
+			l.Node("cp1").Set(func(f *emulator.Faults) {
+				f.Says = []emulator.Saying{{Line: "I/O error, dev vda, sector 2048 op 0x0:(READ)"}}
+				f.Diagnostics = []emulator.Diagnostic{{ID: "address-overlap",
+					Message: "host and Kubernetes pod/service CIDR addresses overlap", Details: []string{"pods 10.244.0.0/16"}}}
+			})
+
+			require.Eventually(t, func() bool {
+				found, code = l.diagnose(t)
+				return len(found.Nodes[0].Causes) == 2
+			}, labcluster.Deadline, labcluster.Deadline/100)
+
+			require.Equal(t, diagnosis.ExitVerify, code)
+			require.Equal(t, diagnosis.StorageFails, firstOf(found, "cp1"))
+			require.Equal(t, diagnosis.AddressInClusterSubnet, found.Nodes[0].Causes[1].ID)
+			require.Contains(t, l.page(found), `cp1 (192.0.2.11): configured, running, Talos `+version+`
+  1. failure TM418  A disk or a volume of the node can't be used: I/O error, dev vda, sector 2048 op 0x0:(READ)
+       dmesg: kern: err: […]: I/O error, dev vda, sector 2048 op 0x0:(READ)
+     next: replace the disk; talosctl -n 192.0.2.11 -e 192.0.2.11 dmesg
+`)
+		})
+	}
 }

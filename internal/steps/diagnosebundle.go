@@ -128,11 +128,6 @@ func statusText(node NodeDiagnosis) string {
 		}
 	}
 
-	if leaf := node.Seen.Leaf; leaf != nil {
-		lines = append(lines, fmt.Sprintf("certificate: valid from %s to %s", clockText(leaf.NotBefore),
-			clockText(leaf.NotAfter)))
-	}
-
 	for _, line := range node.told.lines() {
 		if !slices.Contains(bulky, line.Kind) {
 			lines = append(lines, string(line.Kind)+": "+line.Text)

@@ -41,6 +41,8 @@ type told struct {
 	facts []string
 	// way is how this computer reaches the node.
 	way string
+	// certificates are how long those of the node and of the talosconfig are good for.
+	certificates []string
 	// unread says why something could not be read, by its name.
 	unread map[string]string
 	// unexpected is a fault of this program.
@@ -51,6 +53,7 @@ type told struct {
 func (d *doctor) gather(ctx context.Context, seen observe.Observation) told {
 	gathered := told{unread: map[string]string{}, logs: map[string][]string{}}
 	gathered.way = wayTo(ctx, d.observer.Addresses(seen.Node)[0])
+	gathered.certificates = d.certificates(seen)
 
 	if seen.NotOurs() || seen.Silent() {
 		return gathered
@@ -98,15 +101,14 @@ func (d *doctor) gather(ctx context.Context, seen observe.Observation) told {
 			continue
 		}
 
-		read("log of "+service.ID, func() error {
-			lines, err := conn.ServiceLog(ctx, service.ID, logLines)
+		reading.Go(func() {
+			// One that has not begun has no log.
+			lines, _ := conn.ServiceLog(ctx, service.ID, logLines) //nolint:errcheck // as above
 
 			mu.Lock()
 			defer mu.Unlock()
 
 			gathered.logs[service.ID] = lines
-
-			return err
 		})
 	}
 
@@ -214,7 +216,27 @@ func (t told) lines() []evidence.Line {
 		add(evidence.Clock, why)
 	}
 
+	for _, certificate := range t.certificates {
+		add(evidence.Certificate, certificate)
+	}
+
 	add(evidence.Way, t.way)
+
+	return lines
+}
+
+// certificates say how long the node's certificate and the talosconfig's are good for.
+func (d *doctor) certificates(seen observe.Observation) []string {
+	var lines []string
+
+	if leaf := seen.Leaf; leaf != nil {
+		lines = append(lines, fmt.Sprintf("the node's is good from %s to %s", clockText(leaf.NotBefore),
+			clockText(leaf.NotAfter)))
+	}
+
+	if d.Credentials != nil {
+		lines = append(lines, "the talosconfig's is good until "+clockText(d.Credentials.NotAfter()))
+	}
 
 	return lines
 }

@@ -135,12 +135,14 @@ func (d Diagnosis) JSON() string {
 		})
 	}
 
-	data, err := json.MarshalIndent(document, "", "  ")
-	if err != nil {
-		return "" // it is made of strings
-	}
+	var written strings.Builder
 
-	return string(data) + "\n"
+	encoder := json.NewEncoder(&written)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	encoder.Encode(document) //nolint:errcheck,errchkjson // it is made of strings
+
+	return written.String()
 }
 
 func causeDocuments(causes []evidence.Cause) []causeDocument {

@@ -131,8 +131,21 @@ func (s *snapshotter) again(sources observe.EtcdSurvey, failed observe.EtcdObser
 	return command(snapshotName, others[0].Node)
 }
 
-// copy makes the file of one member's data; it is whole, or it is not there.
+// copy makes the file of one member's snapshot.
 func (s *snapshotter) copy(ctx context.Context, source observe.EtcdObservation, path string) (size int64, err error) {
+	return s.copyBy(ctx, source, path, (*talos.Conn).EtcdSnapshot, func(file *os.File, size int64) error {
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("read the snapshot again: %w", err)
+		}
+
+		return snapshot.Verify(file, size) //nolint:wrapcheck // it says what is wrong
+	})
+}
+
+// copyBy makes the file of one member's data in one of the ways; it is whole, or it is not there.
+func (s *snapshotter) copyBy(ctx context.Context, source observe.EtcdObservation, path string,
+	fetch func(*talos.Conn, context.Context, io.Writer) error,
+	verify func(file *os.File, size int64) error) (size int64, err error) {
 	conn, err := s.observer.Dialer().Secure(ctx, source.Address)
 	if err != nil {
 		return 0, err //nolint:wrapcheck // its class is the caller's to judge
@@ -141,16 +154,13 @@ func (s *snapshotter) copy(ctx context.Context, source observe.EtcdObservation, 
 
 	err = s.gate.CreateFile(path, func(file *os.File) error {
 		progress := &copied{to: file, tell: func(size int64) { s.tell(source.Node, size) }}
-		if err := conn.EtcdSnapshot(ctx, progress); err != nil {
+		if err := fetch(conn, ctx, progress); err != nil {
 			return err //nolint:wrapcheck // its class is the caller's to judge
 		}
 
 		size = progress.size
-		if _, err := file.Seek(0, io.SeekStart); err != nil {
-			return fmt.Errorf("read the snapshot again: %w", err)
-		}
 
-		return snapshot.Verify(file, size) //nolint:wrapcheck // it says what is wrong
+		return verify(file, size)
 	})
 
 	return size, err //nolint:wrapcheck // it names the file

@@ -129,7 +129,7 @@ func TestAnUpgradeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 
 			for _, dryRun := range []string{"DRY_RUN=true", "DRY_RUN=false"} {
 				s := l.session(t, append(test.environ, dryRun)...)
-				problem := s.fails(t, test.code, test.id, steps.UpgradePlan{})
+				problem := s.fails(t, test.code, test.id, steps.Upgrade{})
 				require.Contains(t, problem.Cause, test.cause)
 			}
 
@@ -150,7 +150,7 @@ func TestAnUpgradeNamesTheNodesThatDoNotRun(t *testing.T) {
 	l.declare(t, "v1.13.9", "v1.14.1")
 
 	s = l.session(t, "NO_WAIT=true", "NODE=worker1,worker2,worker3")
-	problem := s.fails(t, diagnosis.ExitPreflight, diagnosis.UpgradeNodeAway, steps.UpgradePlan{})
+	problem := s.fails(t, diagnosis.ExitPreflight, diagnosis.UpgradeNodeAway, steps.Upgrade{})
 	require.Equal(t, "worker2", problem.Node)
 	require.Contains(t, problem.Cause, "it is in maintenance")
 	require.Contains(t, problem.Next, "mage applySequential -node=worker2")
@@ -159,7 +159,7 @@ func TestAnUpgradeNamesTheNodesThatDoNotRun(t *testing.T) {
 	l.Node("cp3").PowerOff()
 
 	s = l.session(t, "NODE=worker1")
-	problem = s.fails(t, diagnosis.ExitPreflight, diagnosis.UpgradeEtcdUnhealthy, steps.UpgradePlan{})
+	problem = s.fails(t, diagnosis.ExitPreflight, diagnosis.UpgradeEtcdUnhealthy, steps.Upgrade{})
 	require.Contains(t, problem.Cause, "cp3: no answer")
 }
 
@@ -197,7 +197,7 @@ func TestAnUpgradesDryRunTellsThePlanNodeByNode(t *testing.T) {
 			}
 
 			s := l.session(t, environ...)
-			s.do(t, steps.UpgradePlan{})
+			s.do(t, steps.Upgrade{})
 			require.Equal(t, test.code, steps.CodeOf(s.err), s.out)
 
 			var told strings.Builder

@@ -6,14 +6,14 @@ import (
 	"syscall"
 )
 
-// outputOf runs a program, which ends with this process, also when that is killed: it must not go on writing files for
+// runBound runs a program, which ends with this process, also when that is killed: it must not go on writing files for
 // nobody.
-func outputOf(command *exec.Cmd) ([]byte, error) {
+func runBound(command *exec.Cmd) error {
 	// It is the end of the thread that started the program which counts.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
-	return command.Output()
+	return command.Run() //nolint:wrapcheck // its caller wraps it
 }

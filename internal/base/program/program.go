@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -88,19 +89,77 @@ func (r Runner) Run(ctx context.Context, input []byte, name string, arguments ..
 		return nil, fmt.Errorf("run %s: %w", name, ErrMissing)
 	}
 
-	var complaint bytes.Buffer
+	var output, complaint bytes.Buffer
 
-	command := exec.CommandContext(ctx, path, arguments...)
-	command.Dir = r.Dir
-	command.Env = r.Environ
+	command := r.command(ctx, path, arguments)
 	command.Stdin = bytes.NewReader(input)
-	command.Stderr = &complaint
-	command.WaitDelay = patience
+	command.Stdout, command.Stderr = &output, &complaint
 
-	output, err := outputOf(command)
-	if err != nil {
+	if err := runBound(command); err != nil {
 		return nil, &Failure{Name: name, Verb: arguments[0], Complaint: complaint.String(), Err: err}
 	}
 
-	return output, nil
+	return output.Bytes(), nil
+}
+
+// Follow runs a program, and tells each line that it prints as it comes. A context that ends asks the program to stop,
+// as Ctrl-C does. Errors are those of Run.
+func (r Runner) Follow(ctx context.Context, told func(line string), name string, arguments ...string) error {
+	path, found := r.Find(name)
+	if !found {
+		return fmt.Errorf("run %s: %w", name, ErrMissing)
+	}
+
+	var complaint bytes.Buffer
+
+	output := &lineWriter{told: told}
+	command := r.command(ctx, path, arguments)
+	command.Stdout, command.Stderr = output, &complaint
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+
+	err := runBound(command)
+	output.end()
+
+	if err != nil {
+		return &Failure{Name: name, Verb: arguments[0], Complaint: complaint.String(), Err: err}
+	}
+
+	return nil
+}
+
+func (r Runner) command(ctx context.Context, path string, arguments []string) *exec.Cmd {
+	command := exec.CommandContext(ctx, path, arguments...)
+	command.Dir = r.Dir
+	command.Env = r.Environ
+	command.WaitDelay = patience
+
+	return command
+}
+
+// lineWriter tells lines, without what ends them.
+type lineWriter struct {
+	told func(line string)
+	rest []byte
+}
+
+// Write implements io.Writer.
+func (w *lineWriter) Write(data []byte) (int, error) {
+	w.rest = append(w.rest, data...)
+
+	for {
+		line, after, whole := bytes.Cut(w.rest, []byte("\n"))
+		if !whole {
+			return len(data), nil
+		}
+
+		w.told(string(line))
+		w.rest = after
+	}
+}
+
+// end tells a last line that nothing ended.
+func (w *lineWriter) end() {
+	if len(w.rest) > 0 {
+		w.told(string(w.rest))
+	}
 }

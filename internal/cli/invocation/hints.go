@@ -11,20 +11,22 @@ import (
 )
 
 // Targets are the names behind mage in the commands of hints.
-var Targets = []string{"applyNode", "applyParallel", "applySequential", "audit", "bootstrap", "config:generate",
-	"config:migrate", "config:rotate", "config:schema", "config:schematic", "config:secrets", "diagnose", "discover",
-	"etcd:defrag", "etcd:members", "etcd:removeMember", "etcd:snapshot", "etcd:status", "explain", "generateConfig",
-	"health", "kubeconfig", "preflight", "replaceNode", "reset", "status", "talos", "upgrade", "upgradeNode",
-	"verify", "verifyNodes"}
+var Targets = []string{"applyNode", "applyParallel", "applySequential", "apps", "audit", "bootstrap",
+	"config:generate", "config:migrate", "config:rotate", "config:schema", "config:schematic", "config:secrets",
+	"diagnose", "discover", "etcd:defrag", "etcd:members", "etcd:recover", "etcd:removeMember", "etcd:snapshot",
+	"etcd:status", "explain", "generateConfig", "health", "kubeconfig", "preflight", "replaceNode", "reset", "status",
+	"talos", "upgrade", "upgradeK8s", "upgradeNode", "verify", "verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.
 var tasks = map[string]string{
 	"applyParallel":   "bootstrap:apply-parallel",
 	"applySequential": "bootstrap:apply-sequential",
+	"apps":            "bootstrap:apps",
 	"config:generate": "talos:generate-config",
 	"preflight":       "bootstrap:preflight",
 	"reset":           "talos:reset",
 	"talos":           "bootstrap:talos",
+	"upgradeK8s":      "talos:upgrade-k8s",
 	"verify":          "bootstrap:verify",
 }
 

@@ -2,8 +2,12 @@ package invocation_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -164,7 +168,41 @@ func said(t *testing.T, files map[string]string, environ []string) string {
 		}
 	}
 
+	// No node answers there, so it need not be waited for.
+	call.Environ = append(call.Environ, "DIAL_TIMEOUT=100ms", "NODE_REACHABILITY_RETRIES=1")
+
+	for _, format := range []string{"table", "json"} {
+		failure := call.Diagnose(t.Context(), settings.Overrides{"format": format, "bundle": "true",
+			"file": filepath.Join(root, "bundle-"+format)})
+		if failure != nil {
+			fmt.Fprintln(&output, failure.Message)
+		}
+
+		output.WriteString(unpacked(t, filepath.Join(root, "bundle-"+format)))
+	}
+
 	report, _ := os.ReadFile(filepath.Join(root, "report.jsonl")) //nolint:errcheck // there may be none
 
 	return output.String() + string(report)
+}
+
+// unpacked is all that an archive holds; nothing where none was written.
+func unpacked(t *testing.T, path string) string {
+	t.Helper()
+
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+
+	require.NoError(t, err)
+	defer file.Close()
+
+	zipped, err := gzip.NewReader(file)
+	require.NoError(t, err)
+
+	all, err := io.ReadAll(zipped)
+	require.NoError(t, err)
+
+	return string(all)
 }

@@ -9,13 +9,21 @@ import (
 // destructive are the targets that may lose data. All of them take -yes: somebody has to agree. Where it is true, the
 // command line has to say which nodes the target is for as well: -node= or -cluster=.
 var destructive = map[string]bool{
-	"reset":       true,
-	"upgrade":     true,
-	"upgradeNode": false,
+	"reset":        true,
+	"upgrade":      true,
+	"upgradeNode":  false,
+	"etcd:recover": false,
 }
 
 // withArgument are those of them whose flags come after an argument.
-var withArgument = map[string]bool{"upgradeNode": true}
+var withArgument = map[string]bool{"upgradeNode": true, "etcd:recover": true}
+
+// MayLoseData reports whether a target may.
+func MayLoseData(target string) bool {
+	_, known := destructive[target]
+
+	return known
+}
 
 // RefuseUnasked refuses a target that may lose data, unless the command line says what it is for and somebody can agree
 // to the loss: a person at a terminal, or -yes. In a dry run nothing is lost.

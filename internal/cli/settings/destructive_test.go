@@ -27,6 +27,8 @@ func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
 		"reset -node=cp1 -YES":                     {},
 		"reset -node=cp1 -yes talos":               {},
 		"reset -cluster=lab -dryRun":               {},
+		"etcd:recover a.db":                        {"TM191", ""},
+		"etcd:recover a.db -destroyed=cp2 -yes":    {},
 		"upgrade":                                  {"TM190", "TM190"},
 		"upgrade -cluster=lab":                     {"TM191", ""},
 		"upgradeNode cp1":                          {"TM191", ""},

@@ -34,6 +34,8 @@ type Settings struct {
 	SnapshotFile string `env:"-file" kind:"path" group:"Files" doc:"File that a snapshot of etcd is copied to, or the bundle of diagnose; relative to the working directory. When empty, a new one in TALOS_DIR/snapshots, or in ROOT_DIR."`
 	Bundle       bool   `env:"-bundle" envDefault:"false" group:"Files" doc:"Write all that diagnose has read into one archive for a bug report, without secrets."`
 
+	SnapshotToRestore string `env:"<file>" kind:"path" group:"Files" doc:"Snapshot of etcd, or copied database, that etcd is restored from; relative to the working directory."`
+
 	MigrateTo   string `env:"-to" envDefault:"v1.14" oneof:"v1.14" group:"Files" doc:"Talos release whose form the cluster's files are rewritten to."`
 	NewDefaults bool   `env:"-newDefaults" envDefault:"false" group:"Files" doc:"Take what that release does by default, instead of writing out what older ones did."`
 
@@ -52,6 +54,7 @@ type Settings struct {
 	SkipChecks         []string  `env:"SKIP_CHECKS" flag:"skipChecks" group:"Nodes" doc:"Ids of checks whose failures become warnings, comma separated. Identity and certificate authority can't be skipped."`
 	AssumeEmpty        []string  `env:"-assumeEmpty" retired:"ASSUME_EMPTY" group:"Nodes" doc:"Control planes that do not answer and are known to hold no etcd data, comma separated; bootstrap then continues without them."`
 	Member             string    `env:"<id>" group:"Nodes" doc:"Member of etcd that is removed, by its id in hex."`
+	Destroyed          []string  `env:"-destroyed" group:"Nodes" doc:"Control planes whose etcd is gone for good, comma separated: etcd is restored without what they hold."`
 	BootstrapNode      string    `env:"BOOTSTRAP_NODE" flag:"bootstrapNode" group:"Nodes" doc:"Control plane that etcd is bootstrapped on; the first of the inventory when empty."`
 	AllowAmbiguousDisk bool      `env:"-allowAmbiguousDisk" retired:"ALLOW_AMBIGUOUS_DISK" envDefault:"false" group:"Nodes" doc:"Continue when an install disk selector matches several disks of a node: Talos wipes the first of them."`
 

@@ -24,8 +24,9 @@ const (
 	Volume     Kind = "volume"     // a volume that can't be used
 	Clock      Kind = "time"       // the node's clock, its time server's and this computer's
 	Way        Kind = "way"        // how this computer reaches the node
-	Certified  Kind = "certificate"
 	Etcd       Kind = "etcd"
+	// Certificate is how long certificates are good for.
+	Certificate Kind = "certificate"
 )
 
 // Line is one thing that was seen.
@@ -126,7 +127,8 @@ func withoutTime(text string) string {
 
 // Best is the most likely of the causes of several nodes that are no mere warnings.
 func Best(causes []Cause) (Cause, bool) {
-	failures := slices.DeleteFunc(slices.Clone(causes), func(cause Cause) bool { return cause.Severity < diagnosis.Failure })
+	failures := slices.DeleteFunc(slices.Clone(causes),
+		func(cause Cause) bool { return cause.Severity < diagnosis.Failure })
 	if len(failures) == 0 {
 		return Cause{}, false
 	}

@@ -32,6 +32,8 @@ func TestALinePointsToItsCause(t *testing.T) {
 		{evidence.Kernel, `[talos] task install (1/1): failed: no disks matched the expression: disk.size > 1u`}:            diagnosis.InstallDiskNoMatch,
 		{evidence.Event, `SequenceEvent install: specified install disk does not exist: "/dev/sdz"`}:                        diagnosis.InstallDiskAbsent,
 		{evidence.Log, `apid: tls: failed to verify certificate: x509: certificate has expired or is not yet valid: now`}:   diagnosis.NodeClock,
+		{evidence.Event, `ConfigLoadErrorEvent: unknown keys found during decoding: machine.new`}:                           diagnosis.ConfigRefusedHere,
+		{evidence.Log, `etcd: rejected connection on peer endpoint: remote error: tls: bad certificate`}:                    diagnosis.ConfigSecrets,
 	} {
 		causes := evidence.Explain(node, nil, []evidence.Line{{evidence.Kernel, "[talos] nothing to see"}, text})
 		require.Len(t, causes, 1, text)

@@ -47,15 +47,15 @@ var anyLog = []Kind{Kernel, Service, Log, Event}
 // ranked is a cause that others judge.
 func ranked(id diagnosis.ID, source string) rule { return rule{ID: id, Source: source} }
 
-// rules is the table. What comes first explains what comes later: who it is that answers, then the clock, the disks, the
-// configuration, images, nodes that are away, etcd, Kubernetes, and at the end what only says that it goes no further.
+// rules is the table. What comes first explains what comes later: who it is that answers, then the clock, the disks,
+// the configuration, images, nodes that are away, etcd, Kubernetes, and last what only says that it goes no further.
 var rules = []rule{
 	ranked(diagnosis.WrongMachine, "talos-mage: internal/check/nodes/identity.go"),
 	ranked(diagnosis.NotTalos, sourceProbe),
 	ranked(diagnosis.ForeignNode, sourceProbe),
 	ranked(diagnosis.UnknownNodeCA, sourceProbe),
 	ranked(diagnosis.NodesSwapped, "talos-mage: internal/steps/observe/config.go"),
-	ranked(diagnosis.TalosconfigExpired, sourceProbe),
+	{ID: diagnosis.TalosconfigExpired, In: []Kind{Certificate}, Pattern: pattern.New(`talosconfig`), Source: sourceProbe},
 	ranked(diagnosis.ClientRefused, sourceProbe),
 	ranked(diagnosis.FingerprintMismatch, sourceProbe),
 	ranked(diagnosis.CertificateName, sourceProbe),
@@ -66,7 +66,7 @@ var rules = []rule{
 
 	{ID: diagnosis.NodeClock, In: anyLog, Pattern: pattern.New(`x509: certificate has expired or is not yet valid`),
 		Proves: true, Source: sourceTLS},
-	ranked(diagnosis.NodeClock, sourceProbe),
+	{ID: diagnosis.NodeClock, In: []Kind{Clock, Certificate}, Pattern: pattern.New(`node ` + "|node's"), Source: sourceProbe},
 	{ID: diagnosis.TimeNotSynced, In: []Kind{Kernel, Clock, Status},
 		Pattern: pattern.New(`time query error|error querying NTP server|error validating NTP response|` +
 			`failed looking up server|time is not synced|^time: `), Source: sourceNTP},
@@ -91,6 +91,11 @@ var rules = []rule{
 		Source: sourceNodeIP},
 	{ID: diagnosis.HostnameInvalid, In: anyLog, Pattern: pattern.New(`a lowercase RFC 1123 subdomain must consist of`),
 		Proves: true, Source: sourceKubernetes},
+	{ID: diagnosis.ConfigRefusedHere, In: []Kind{Event}, Pattern: pattern.New(`^Config(?:Load|Validation)ErrorEvent`),
+		Proves: true, Source: "internal/app/machined/pkg/controllers/config/acquire.go; talm#132"},
+	{ID: diagnosis.ConfigSecrets, In: []Kind{Log, Kernel},
+		Pattern: pattern.New(`etcd: .*(?:tls: bad certificate|certificate signed by unknown authority)`), Proves: true,
+		Source: "etcd server/etcdserver/api/rafthttp; talos#5942"},
 	{ID: diagnosis.InstallDiskNoMatch, In: anyLog, Pattern: pattern.New(`no disks matched the expression`),
 		Proves: true, Source: sourceInstall},
 	{ID: diagnosis.InstallDiskAbsent, In: anyLog, Pattern: pattern.New(`specified install disk does not exist`),
@@ -165,8 +170,13 @@ func (r rule) judge(of Subject, lines []Line) (found *Cause, left []Line) {
 	return &Cause{diagnosis.Finding{
 		ID: r.ID, Severity: entry.Severity, Node: of.Name, Address: of.Address,
 		Cause: entry.Title + ": " + r.core(fitting[len(fitting)-1].Text),
-		Next:  strings.NewReplacer("{talosctl}", "talosctl -n "+of.Address+" -e "+of.Address, "{node}", of.Name).Replace(next),
+		Next:  of.fill(next),
 	}, last(fitting)}, left
+}
+
+// fill puts the node into a command.
+func (s Subject) fill(command string) string {
+	return strings.NewReplacer("{talosctl}", "talosctl -n "+s.Address+" -e "+s.Address, "{node}", s.Name).Replace(command)
 }
 
 // mostCore is how much of a line is quoted in a cause.

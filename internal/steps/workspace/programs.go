@@ -13,6 +13,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/talos/talosctl"
 )
 
 // programs run in the talos folder, with the paths that the settings give. An age key that is not there is left out:
@@ -45,6 +46,11 @@ func (w *Workspace) Unignored(ctx context.Context, path string) bool {
 	var exit *exec.ExitError
 
 	return errors.As(err, &exit) && exit.ExitCode() == notIgnored
+}
+
+// Talosctl is the user's talosctl, with the talosconfig of the run.
+func (w *Workspace) Talosctl() talosctl.Talosctl {
+	return talosctl.Talosctl{Programs: w.programs(), Talosconfig: w.Settings.Talosconfig}
 }
 
 // talhelper runs talhelper. Its complaint becomes part of the error, scrubbed.

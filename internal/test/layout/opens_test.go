@@ -22,6 +22,7 @@ var mayOpen = map[string]string{
 	"internal/base/plainfile/plainfile.go":   "it is the one that opens them",
 	"internal/check/proxmox/tofu/module.go":  "OpenTofu files are no part of the cluster's",
 	"internal/cli/invocation/launcher.go":    "asks the system which program called",
+	"internal/cluster/snapshot/identify.go":  "a snapshot of etcd, which is of any size",
 	"internal/cluster/reading/reading.go":    "it is the one that reads",
 	"internal/kube/lock.go":                  "the lock that kubectl takes",
 	"internal/kube/merge.go":                 "the user's kubeconfig, which others change meanwhile",

@@ -34,9 +34,23 @@ func (s *fileAPI) read(name string) (string, bool) {
 		return s.boot.ID + "\n", true
 	case "/proc/cmdline":
 		return s.boot.Node.Options().Cmdline + "\n", true
+	case etcdDirectory + "/member/snap/db":
+		return s.etcdDatabase()
 	default:
 		return "", false
 	}
+}
+
+// etcdDatabase is the file that the member on this machine keeps its data in, whether it runs or not.
+func (s *fileAPI) etcdDatabase() (string, bool) {
+	member := s.boot.Node.ReadDrive().Etcd
+	if member == nil || !s.boot.Services.Up(service.CRI) {
+		return "", false
+	}
+
+	database, err := member.Cluster.Database()
+
+	return string(database), err == nil
 }
 
 // Copy streams a file, or a directory with all that is in it, as a tar.gz.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -153,4 +154,24 @@ func (s *imageService) Verify(_ context.Context,
 	}
 
 	return &machineapi.ImageServiceVerifyResponse{Message: "no matched rule"}, nil
+}
+
+// ImagePull is Pull by its older name, from the registry straight into one of the stores on the disk.
+func (s *machineService) ImagePull(ctx context.Context,
+	request *machineapi.ImagePullRequest) (*machineapi.ImagePullResponse, error) {
+	store, err := s.boot.Images.Store(&common.ContainerdInstance{Driver: common.ContainerDriver_CRI,
+		Namespace: request.GetNamespace()})
+	if err != nil {
+		return nil, err
+	}
+
+	_, _, err = s.boot.Images.Pull(ctx, store, request.GetReference(),
+		func(machineapi.ImageServicePullLayerProgress_Status, float64) {})
+	if errors.As(err, &machine.NotFoundError{}) {
+		return nil, status.Errorf(codes.NotFound, "error pulling image: %s", err)
+	} else if err != nil {
+		return nil, err
+	}
+
+	return &machineapi.ImagePullResponse{Messages: []*machineapi.ImagePull{{}}}, nil
 }

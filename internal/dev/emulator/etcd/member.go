@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -38,6 +39,14 @@ func (m *Member) VotesOn(host Host) bool {
 	defer m.Cluster.clusters.mu.Unlock()
 
 	return m.host == host && !m.learner && m.Cluster.quorum()
+}
+
+// Removed reports whether the cluster has let the member go. Its data remains, and is of no use to it.
+func (m *Member) Removed() bool {
+	m.Cluster.clusters.mu.Lock()
+	defer m.Cluster.clusters.mu.Unlock()
+
+	return !slices.Contains(m.Cluster.members, m)
 }
 
 // Start makes the member run on a host. A former cluster gets its CA from the first that does.

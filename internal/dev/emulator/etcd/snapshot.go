@@ -57,6 +57,18 @@ func (c *Cluster) Snapshot() ([]byte, error) {
 	return append(database, digest[:]...), nil
 }
 
+// Database is the cluster's data as a member has it on its disk: what a snapshot has before its hash.
+func (c *Cluster) Database() ([]byte, error) {
+	snapshot, err := c.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+
+	database, _ := splitSnapshot(snapshot)
+
+	return database, nil
+}
+
 // Restore makes a cluster of one member from a snapshot. What Kubernetes kept in it is there again.
 func (c *Clusters) Restore(snapshot []byte, ca, name string, address netip.Addr, options kubernetes.Options) *Member {
 	member := c.New(ca, name, address, options)

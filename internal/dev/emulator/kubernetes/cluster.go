@@ -3,10 +3,12 @@
 //
 // It knows what a bring-up looks at: versions, health checks, nodes with their conditions, the cluster's own pods and
 // what owns them, the endpoints of the API itself. All of it comes from what the emulated nodes report, and can only be
-// read; but nodes can be cordoned and drained, as before a reboot, and workloads with disruption budgets run on them.
+// read; but nodes can be cordoned and drained, as before a reboot, workloads with disruption budgets run on them, and
+// what Talos applies at an upgrade of Kubernetes can be written.
 package kubernetes
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -28,6 +30,12 @@ type Options struct {
 	CNI string
 	// NoProxy and NoDNS leave kube-proxy and CoreDNS out, as machine configs can.
 	NoProxy, NoDNS bool
+	// ProxyImage and DNSImage are what these two run; by default what Talos takes for them.
+	ProxyImage, DNSImage string
+	// Server is the API server's address for pods.
+	Server string
+	// Inventory has Talos keep a list of the objects that it made.
+	Inventory bool
 	// Now is the control planes' clock; nil for the real one.
 	Now func() time.Time
 	// Workloads are what runs beside the cluster's own pods.
@@ -40,8 +48,6 @@ type Options struct {
 // Safe for concurrent use.
 type Cluster struct {
 	version string
-	cni     string
-	proxy   bool
 	now     func() time.Time
 	told    func()
 	created time.Time
@@ -56,7 +62,20 @@ type Cluster struct {
 	endpointsRev uint64
 	work         []*Workload
 	pods         []podState // those that the scheduler places
+	objects      map[objectKey]storedObject
+	deprecated   []DeprecatedAPI
 }
+
+// StaticPod is one of a control plane's own pods.
+type StaticPod struct {
+	// Name is the component's, as in "kube-apiserver".
+	Name, Image string
+	// ConfigVersion is that of the resource which Talos made the pod from.
+	ConfigVersion string
+}
+
+// components are what runs in static pods.
+var components = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
 // Node is a kubelet as it registers itself.
 type Node struct {
@@ -68,6 +87,11 @@ type Node struct {
 	ControlPlane bool
 	// TalosVersion is shown as the operating system: "v1.13.9".
 	TalosVersion string
+	// KubeletVersion is by default the cluster's first version.
+	KubeletVersion string
+	// StaticPods are those that run on a control plane: by default all, in the cluster's first version. None of them means
+	// that kubelet has not looked at them yet.
+	StaticPods []StaticPod
 }
 
 // nodeState is what the cluster keeps of a registered node.
@@ -101,8 +125,6 @@ func NewCluster(options Options) *Cluster {
 
 	cluster := &Cluster{
 		version:      options.Version,
-		proxy:        !options.NoProxy,
-		cni:          options.CNI,
 		now:          options.Now,
 		told:         options.Changed,
 		created:      options.Now(),
@@ -113,7 +135,10 @@ func NewCluster(options Options) *Cluster {
 		nodes:        map[string]nodeState{},
 		endpoints:    map[*Server]netip.AddrPort{},
 		endpointsRev: 1,
+		objects:      map[objectKey]storedObject{},
 	}
+
+	cluster.bootstrapObjects(Manifests(options.manifestOptions()), options.Inventory)
 
 	if !options.NoDNS {
 		cluster.Run(coreDNS)
@@ -140,9 +165,27 @@ func (c *Cluster) Register(node Node) {
 			state.since = c.now()
 		}
 
+		node.KubeletVersion = cmp.Or(node.KubeletVersion, c.version)
+
+		switch {
+		case node.ControlPlane && node.StaticPods == nil:
+			node.StaticPods = defaultPods(c.version)
+		case len(node.StaticPods) == 0:
+			node.StaticPods = state.StaticPods
+		}
+
 		state.Node, state.alive, state.revision = node, true, revision
 		c.nodes[node.Name] = state
 	})
+}
+
+func defaultPods(version string) []StaticPod {
+	var pods []StaticPod
+	for _, component := range components {
+		pods = append(pods, StaticPod{component, "registry.k8s.io/" + component + ":" + version, "1"})
+	}
+
+	return pods
 }
 
 // Silence is a kubelet that stopped posting status: its node becomes NotReady with status Unknown until it registers
@@ -294,6 +337,14 @@ func (c *Cluster) wake() {
 	c.changed = make(chan struct{})
 }
 
+// imagine is change for what nobody is to see.
+func (c *Cluster) imagine(update func(revision uint64)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	update(c.revision)
+}
+
 // advertise adds an API server's address to the endpoints of the service "kubernetes"; the zero address takes it out.
 func (c *Cluster) advertise(server *Server, address netip.AddrPort) {
 	c.change(func(revision uint64) {
@@ -309,7 +360,7 @@ func (c *Cluster) advertise(server *Server, address netip.AddrPort) {
 
 // snapshot is the cluster's state at one revision.
 type snapshot struct {
-	version, cni string
+	version      string
 	now, created time.Time
 	revision     uint64
 	quorum       bool
@@ -317,9 +368,10 @@ type snapshot struct {
 	nodes        []nodeState
 	endpoints    []netip.AddrPort
 	endpointsRev uint64
-	proxy        bool
 	work         []*Workload
 	pods         []podState
+	objects      map[objectKey]storedObject
+	deprecated   []DeprecatedAPI
 	// changed is closed when the snapshot is out of date.
 	changed <-chan struct{}
 }
@@ -336,11 +388,17 @@ func (c *Cluster) snapshot() snapshot {
 		c.revision--
 	}
 
+	return c.look()
+}
+
+// look is the snapshot of now. Needs c.mu.
+func (c *Cluster) look() snapshot {
 	state := snapshot{
-		version: c.version, cni: c.cni, now: c.now(), created: c.created,
+		version: c.version, now: c.now(), created: c.created,
 		revision: c.revision, quorum: c.quorum, networkReady: c.networkReady, endpointsRev: c.endpointsRev,
 		changed: c.changed,
-		proxy:   c.proxy, work: slices.Clone(c.work), pods: slices.Clone(c.pods),
+		work:    slices.Clone(c.work), pods: slices.Clone(c.pods),
+		objects: maps.Clone(c.objects), deprecated: c.deprecated,
 	}
 
 	for _, node := range c.nodes {

@@ -92,6 +92,9 @@ func groups() []metav1.APIGroup {
 // verbs are what can be done to objects of a kind.
 func (r served) verbs() []string {
 	reading := []string{"get", "list", "watch"}
+	if r.written {
+		return append(reading, "create", "update", "patch", "delete")
+	}
 
 	switch r.name {
 	case "nodes":

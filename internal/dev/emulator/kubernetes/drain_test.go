@@ -114,7 +114,7 @@ func TestOnlyADrainWritesAnything(t *testing.T) {
 	require.True(t, apierrors.IsNotFound(api.CoreV1().Pods("kube-system").Delete(t.Context(), "none",
 		metav1.DeleteOptions{})))
 	require.True(t, apierrors.IsMethodNotSupported(
-		api.CoreV1().Nodes().Delete(t.Context(), cp1.Name, metav1.DeleteOptions{})))
+		api.CoreV1().Namespaces().Delete(t.Context(), "default", metav1.DeleteOptions{})))
 
 	_, err = api.CoreV1().Nodes().Patch(t.Context(), cp1.Name, types.MergePatchType, []byte(`{`), metav1.PatchOptions{})
 	require.True(t, apierrors.IsBadRequest(err))

@@ -92,7 +92,7 @@ func TestOnlyReadingIsServed(t *testing.T) {
 	t.Parallel()
 
 	lab := newLab(t, emulated.Options{})
-	err := lab.client(t).CoreV1().Nodes().Delete(t.Context(), "cp1", metav1.DeleteOptions{})
+	err := lab.client(t).CoreV1().Namespaces().Delete(t.Context(), "default", metav1.DeleteOptions{})
 	require.ErrorContains(t, err, "does not allow this method")
 }
 
@@ -327,15 +327,16 @@ func TestDiscoveryDocuments(t *testing.T) {
 		}
 	}
 
-	require.ElementsMatch(t, []string{"v1 namespaces", "v1 nodes", "v1 pods", "v1 pods/eviction", "apps/v1 daemonsets",
-		"apps/v1 deployments", "policy/v1 poddisruptionbudgets", "discovery.k8s.io/v1 endpointslices"}, found)
+	require.ElementsMatch(t, []string{"v1 namespaces", "v1 nodes", "v1 pods", "v1 pods/eviction", "v1 configmaps",
+		"apps/v1 daemonsets", "apps/v1 replicasets", "apps/v1 deployments", "policy/v1 poddisruptionbudgets",
+		"discovery.k8s.io/v1 endpointslices"}, found)
 
 	for _, path := range []string{"/apis/discovery.k8s.io", "/apis/discovery.k8s.io/v1", "/apis/"} {
 		code, _ := lab.get(t, lab.kubeconfig, path)
 		require.Equal(t, http.StatusOK, code, path)
 	}
 
-	for _, path := range []string{"/metrics", "/apis/batch/v1/jobs", "/api/v1/secrets", "/api/v1/nodes/cp1/status",
+	for _, path := range []string{"/apis/batch/v1/jobs", "/api/v1/secrets", "/api/v1/nodes/cp1/status",
 		"/readyz/none"} {
 		code, _ := lab.get(t, lab.kubeconfig, path)
 		require.Equal(t, http.StatusNotFound, code, path)

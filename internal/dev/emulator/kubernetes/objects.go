@@ -106,7 +106,7 @@ func (s snapshot) node(state nodeState) item {
 				{Type: corev1.NodeHostName, Address: state.Name},
 			},
 			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion: s.version, OperatingSystem: "linux", Architecture: "amd64",
+				KubeletVersion: state.KubeletVersion, OperatingSystem: "linux", Architecture: "amd64",
 				OSImage: fmt.Sprintf("Talos (%s)", state.TalosVersion), KernelVersion: "6.18.0-talos",
 				ContainerRuntimeVersion: "containerd://2.2.0",
 			},
@@ -145,7 +145,7 @@ func (s snapshot) node(state nodeState) item {
 	return item{
 		object: node,
 		cells: []any{
-			state.Name, shown, role, s.age(state.created), s.version,
+			state.Name, shown, role, s.age(state.created), state.KubeletVersion,
 			state.Address.String(), none, info.OSImage, info.KernelVersion, info.ContainerRuntimeVersion,
 		},
 		fields: fields.Set{"spec.unschedulable": strconv.FormatBool(state.cordoned)},

@@ -3,8 +3,10 @@ package kubernetes
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,18 +24,16 @@ func (s snapshot) listPods() []item {
 
 	for _, node := range s.nodes {
 		for _, set := range s.daemonSets() {
-			pod := s.hostPod(set.Name+"-"+suffix(node.Name), set.app(), set.Namespace, node)
+			pod := s.hostPod(set.Name+"-"+suffix(node.Name), set.app(), set.image, set.Namespace, node)
+			pod.ResourceVersion = strconv.FormatUint(max(node.revision, set.revision), 10)
 			pod.OwnerReferences = owner(appsv1.SchemeGroupVersion.String(), DaemonSet.String(), set.Name)
 			items = append(items, s.podItem(pod))
 		}
 
-		if !node.ControlPlane {
-			continue
-		}
-
-		for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-			pod := s.hostPod(component+"-"+node.Name, component, kubeSystem, node)
-			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: string(pod.UID)}
+		for _, running := range node.StaticPods {
+			pod := s.hostPod(running.Name+"-"+node.Name, running.Name, running.Image, kubeSystem, node)
+			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: string(pod.UID),
+				constants.AnnotationStaticPodConfigVersion: running.ConfigVersion}
 			pod.OwnerReferences = owner("v1", "Node", node.Name)
 			items = append(items, s.podItem(pod))
 		}
@@ -50,8 +50,8 @@ func owner(apiVersion, kind, name string) []metav1.OwnerReference {
 }
 
 // hostPod is a pod on its node's own network: it runs without a CNI. It stops being ready with its node.
-func (s snapshot) hostPod(name, app, namespace string, node nodeState) *corev1.Pod {
-	pod := s.pod(name, app, namespace, node.created, node.revision)
+func (s snapshot) hostPod(name, app, image, namespace string, node nodeState) *corev1.Pod {
+	pod := s.pod(name, app, image, namespace, node.created, node.revision)
 	pod.Spec.NodeName = node.Name
 	pod.Spec.HostNetwork = true
 	pod.Status.PodIP = node.Address.String()
@@ -74,7 +74,7 @@ func readyCondition(pod *corev1.Pod, ready bool) corev1.PodCondition {
 // placedPod is a pod of a workload that the scheduler places.
 func (s snapshot) placedPod(placed podState) item {
 	work := placed.work
-	pod := s.pod(placed.name(), work.app(), work.Namespace, placed.created, placed.revision)
+	pod := s.pod(placed.name(), work.app(), s.imageOf(work), work.Namespace, placed.created, placed.revision)
 	pod.UID = stableUID("pod", fmt.Sprintf("%s/%s/%d", work.Namespace, pod.Name, placed.generation))
 	pod.Status.Phase = placed.phase()
 
@@ -111,12 +111,11 @@ func (s snapshot) placedPod(placed podState) item {
 	return s.podItem(pod)
 }
 
-func (s snapshot) pod(name, app, namespace string, created time.Time, revision uint64) *corev1.Pod {
+func (s snapshot) pod(name, app, image, namespace string, created time.Time, revision uint64) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: meta(name, namespace, created, max(1, revision), stableUID("pod", name)),
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: app,
-			Image: "registry.example/" + app + ":" + s.version}}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: app, Image: image}}},
 	}
 
 	pod.Labels = map[string]string{appLabel: app}
@@ -161,27 +160,53 @@ func (s snapshot) podItem(pod *corev1.Pod) item {
 	}
 }
 
+// daemonSet is one as it is stored, with the image of its one container.
+type daemonSet struct {
+	Workload
+
+	image    string
+	revision uint64
+}
+
 // daemonSets are Talos' own, and others that run on the cluster.
-func (s snapshot) daemonSets() []Workload {
-	var sets []Workload
+func (s snapshot) daemonSets() []daemonSet {
+	var sets []daemonSet
 
-	if s.cni == "flannel" {
-		sets = append(sets, Workload{Namespace: kubeSystem, Name: "kube-flannel", Kind: DaemonSet, App: "flannel"})
-	}
+	for _, stored := range s.ofKind(appsGroup, DaemonSet.String()) {
+		var set appsv1.DaemonSet
 
-	if s.proxy {
-		sets = append(sets, Workload{Namespace: kubeSystem, Name: "kube-proxy", Kind: DaemonSet})
+		stored.into(&set)
+
+		for _, container := range set.Spec.Template.Spec.Containers {
+			sets = append(sets, daemonSet{
+				Workload{Namespace: set.Namespace, Name: set.Name, Kind: DaemonSet, App: container.Name},
+				container.Image, stored.revision})
+		}
 	}
 
 	for _, work := range s.work {
-		if work.Kind == DaemonSet {
-			sets = append(sets, *work)
+		if work.Kind == DaemonSet && work.Orphaned {
+			sets = append(sets, daemonSet{Workload: *work, image: work.image(s.version)})
 		}
 	}
 
 	return sets
 }
 
+// imageOf is what the pods of a workload run.
+func (s snapshot) imageOf(work *Workload) string {
+	var deployment appsv1.Deployment
+
+	s.objects[work.key()].into(&deployment)
+
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		return container.Image
+	}
+
+	return work.image(s.version)
+}
+
+// listDaemonSets shows each as rolled out at once.
 func (s snapshot) listDaemonSets() []item {
 	var items []item
 
@@ -195,42 +220,47 @@ func (s snapshot) listDaemonSets() []item {
 		}
 	}
 
-	for _, one := range s.daemonSets() {
-		if one.Orphaned {
-			continue
+	for _, stored := range s.ofKind(appsGroup, DaemonSet.String()) {
+		set := &appsv1.DaemonSet{}
+		stored.into(set)
+
+		set.ResourceVersion = later(set.ResourceVersion, max(revision, stored.revision))
+		set.Status = appsv1.DaemonSetStatus{
+			ObservedGeneration:     stored.generation,
+			DesiredNumberScheduled: int32(wanted), CurrentNumberScheduled: int32(wanted), UpdatedNumberScheduled: int32(wanted), //nolint:gosec // a few
+			NumberReady: int32(ready), NumberAvailable: int32(ready), NumberUnavailable: int32(wanted - ready), //nolint:gosec // a few
 		}
 
-		set := &appsv1.DaemonSet{
-			TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
-			ObjectMeta: meta(one.Name, one.Namespace, s.created, revision, stableUID("DaemonSet", one.Name)),
-			Status: appsv1.DaemonSetStatus{
-				DesiredNumberScheduled: int32(wanted), CurrentNumberScheduled: int32(wanted), UpdatedNumberScheduled: int32(wanted), //nolint:gosec // a few
-				NumberReady: int32(ready), NumberAvailable: int32(ready), NumberUnavailable: int32(wanted - ready), //nolint:gosec // a few
-			},
-		}
-
-		set.Labels = map[string]string{appLabel: one.app()}
 		items = append(items, item{object: set,
-			cells: []any{one.Name, wanted, wanted, ready, wanted, ready, none, s.age(s.created)}})
+			cells: []any{set.Name, wanted, wanted, ready, wanted, ready, none, s.age(stored.created)}})
 	}
 
 	return items
+}
+
+// later is the version of an object that exists, after what is derived from others has changed.
+func later(version string, revision uint64) string {
+	if version == "" {
+		return ""
+	}
+
+	return strconv.FormatUint(revision, 10)
 }
 
 func (s snapshot) listDeployments() []item {
 	var items []item
 
 	for _, work := range s.work {
-		if work.Kind == Deployment {
-			items = append(items, s.deployment(work))
+		if stored, known := s.objects[work.key()]; known && work.Kind == Deployment {
+			items = append(items, s.deployment(work, stored))
 		}
 	}
 
 	return items
 }
 
-func (s snapshot) deployment(work *Workload) item {
-	wanted, ready, revision := int32(work.Replicas), int32(0), uint64(1) //nolint:gosec // a few
+func (s snapshot) deployment(work *Workload, stored storedObject) item {
+	wanted, ready, revision := int32(work.Replicas), int32(0), stored.revision //nolint:gosec // a few
 
 	for _, pod := range s.pods {
 		if pod.work != work {
@@ -244,21 +274,28 @@ func (s snapshot) deployment(work *Workload) item {
 		}
 	}
 
-	deployment := &appsv1.Deployment{
-		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
-		ObjectMeta: meta(work.Name, work.Namespace, s.created, revision,
-			stableUID("Deployment", work.Namespace+"/"+work.Name)),
-		Spec: appsv1.DeploymentSpec{Replicas: &wanted},
-		Status: appsv1.DeploymentStatus{
-			Replicas: wanted, UpdatedReplicas: wanted, ReadyReplicas: ready, AvailableReplicas: ready,
-			UnavailableReplicas: wanted - ready,
-		},
-	}
+	deployment := &appsv1.Deployment{}
+	stored.into(deployment)
 
-	deployment.Labels = map[string]string{appLabel: work.app()}
+	deployment.ResourceVersion = later(deployment.ResourceVersion, revision)
+	deployment.Spec.Replicas = &wanted
+	deployment.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: stored.generation,
+		Replicas:           wanted, UpdatedReplicas: wanted, ReadyReplicas: ready, AvailableReplicas: ready,
+		UnavailableReplicas: wanted - ready,
+		Conditions:          []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: available(ready)}},
+	}
 
 	return item{
 		object: deployment,
 		cells:  []any{work.Name, fmt.Sprintf("%d/%d", ready, wanted), int(wanted), int(ready), s.age(s.created)},
 	}
+}
+
+func available(ready int32) corev1.ConditionStatus {
+	if ready > 0 {
+		return corev1.ConditionTrue
+	}
+
+	return corev1.ConditionFalse
 }

@@ -26,6 +26,7 @@ type served struct {
 	kind         string
 	short        []string
 	namespaced   bool
+	written      bool // kept as clients write it
 	columns      []metav1.TableColumnDefinition
 	items        func(snapshot) []item
 }
@@ -49,15 +50,24 @@ var resources = []served{
 		items:   snapshot.listPods,
 	},
 	{
+		groupVersion: "v1", name: "configmaps", singular: "configmap", kind: "ConfigMap", short: []string{"cm"},
+		namespaced: true, written: true, columns: columns("Name", "Data", "Age"), items: snapshot.listConfigMaps,
+	},
+	{
 		groupVersion: appsGroup, name: "daemonsets", singular: "daemonset", kind: "DaemonSet", short: []string{"ds"},
-		namespaced: true,
-		columns:    columns("Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age"),
-		items:      snapshot.listDaemonSets,
+		namespaced: true, written: true,
+		columns: columns("Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age"),
+		items:   snapshot.listDaemonSets,
+	},
+	{
+		groupVersion: appsGroup, name: "replicasets", singular: "replicaset", kind: "ReplicaSet", short: []string{"rs"},
+		namespaced: true, columns: columns("Name", "Desired", "Current", "Ready", "Age"),
+		items: func(snapshot) []item { return nil },
 	},
 	{
 		groupVersion: appsGroup, name: "deployments", singular: "deployment", kind: "Deployment", short: []string{"deploy"},
-		namespaced: true,
-		columns:    columns("Name", "Ready", "Up-to-date", "Available", "Age"), items: snapshot.listDeployments,
+		namespaced: true, written: true,
+		columns: columns("Name", "Ready", "Up-to-date", "Available", "Age"), items: snapshot.listDeployments,
 	},
 	{
 		groupVersion: "policy/v1", name: "poddisruptionbudgets", singular: "poddisruptionbudget",
@@ -110,6 +120,7 @@ const (
 	unknownCall callKind = iota
 	healthCall
 	documentCall
+	metricsCall
 	resourceCall
 )
 
@@ -135,6 +146,8 @@ func route(path string) (call, callKind) {
 	var groupVersion string
 
 	switch {
+	case len(parts) == 1 && parts[0] == "metrics":
+		return call{}, metricsCall
 	case parts[0] == "api" && len(parts) > 2:
 		groupVersion, parts = parts[1], parts[2:]
 	case parts[0] == "apis" && len(parts) > 3:

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	stdx509 "crypto/x509"
@@ -44,6 +45,8 @@ type ServerOptions struct {
 	Now func() time.Time
 	// Advertise is the node's address in the EndpointSlice while it is served; leave it out for a VIP, which is nobody's.
 	Advertise netip.Addr
+	// Version is that of the API server; by default the cluster's first.
+	Version string
 }
 
 // Server is one running API server on one address.
@@ -51,6 +54,7 @@ type Server struct {
 	cluster *Cluster
 	clients *stdx509.CertPool
 	now     func() time.Time
+	version string
 	http    http.Server
 	stop    context.CancelFunc
 	served  sync.WaitGroup
@@ -81,7 +85,8 @@ func (c *Cluster) Serve(listener net.Listener, options ServerOptions) (*Server, 
 	}
 
 	ctx, stop := context.WithCancel(context.Background())
-	server := &Server{cluster: c, clients: clients, now: options.Now, stop: stop}
+	server := &Server{cluster: c, clients: clients, now: options.Now, stop: stop,
+		version: cmp.Or(options.Version, c.version)}
 
 	server.http = http.Server{
 		Handler: http.HandlerFunc(server.handle),
@@ -188,6 +193,7 @@ func (s *Server) handle(w http.ResponseWriter, request *http.Request) {
 
 	reads := request.Method == http.MethodGet || request.Method == http.MethodHead
 	state := s.cluster.snapshot()
+	state.version = s.version
 
 	switch call, kind := route(request.URL.Path); {
 	case !reads && kind != resourceCall:
@@ -197,19 +203,15 @@ func (s *Server) handle(w http.ResponseWriter, request *http.Request) {
 		serveHealth(w, request, state)
 	case kind == documentCall:
 		serveDocument(w, request.URL.Path, state)
-	case kind == resourceCall:
-		if !slices.Contains(client.groups, superusers) {
-			writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, call.forbidden(client.name))
-
-			return
-		}
-
-		if reads {
-			s.serveResource(w, request, call, state)
-		} else {
-			s.serveWrite(w, request, call, state)
-		}
-	default:
+	case kind != resourceCall && kind != metricsCall:
 		http.NotFound(w, request)
+	case !slices.Contains(client.groups, superusers):
+		writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, call.forbidden(client.name))
+	case kind == metricsCall:
+		serveMetrics(w, state)
+	case reads:
+		s.serveResource(w, request, call, state)
+	default:
+		s.serveWrite(w, request, call, state)
 	}
 }

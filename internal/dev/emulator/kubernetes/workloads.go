@@ -67,6 +67,12 @@ type Workload struct {
 
 func (w *Workload) app() string { return cmp.Or(w.App, w.Name) }
 
+// image is what its pods run until somebody writes another one.
+func (w *Workload) image(version string) string { return "registry.example/" + w.app() + ":" + version }
+
+// key is the object's that it is written as.
+func (w *Workload) key() objectKey { return objectKey{appsGroup, w.Kind.String(), w.Namespace, w.Name} }
+
 // tolerates reports whether its pods run on control planes too, as the cluster's own do.
 func (w *Workload) tolerates() bool { return w.Namespace == kubeSystem }
 
@@ -137,6 +143,10 @@ func (c *Cluster) Run(work Workload) {
 		work.Namespace = cmp.Or(work.Namespace, metav1.NamespaceDefault)
 		work.Replicas = max(1, work.Replicas)
 		c.work = append(c.work, &work)
+
+		if _, stored := c.objects[work.key()]; !stored && !work.Orphaned && (work.Kind == Deployment || work.Kind == DaemonSet) {
+			c.store(workloadObject(work.Kind.String(), work.Namespace, work.Name, work.app(), work.image(c.version)), revision)
+		}
 
 		if work.Kind == DaemonSet {
 			return // its pods follow from the nodes

@@ -27,6 +27,8 @@ func (s *Server) serveWrite(w http.ResponseWriter, request *http.Request, c call
 		s.evictPod(w, c, state)
 	case request.Method == http.MethodDelete && c.resource.name == "pods" && c.name != "" && c.subresource == "":
 		s.deletePod(w, c, state)
+	case c.writes(request):
+		s.writeObject(w, request, c)
 	default:
 		writeStatus(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 			"the server does not allow this method on the requested resource")

@@ -371,6 +371,7 @@ type kubelet struct {
 
 	// What follows is guarded by boot.mu.
 	restart    context.CancelFunc // nil before kubelet is started
+	image      string             // what the run was started with
 	gone       chan struct{}      // closed at kubelet's end; nil before it is started
 	registered *etcd.Cluster      // where the node is registered
 }
@@ -439,8 +440,23 @@ func (k *kubelet) EndRun() {
 	}
 }
 
+// restartForImage has a kubelet that runs another image than the machine config's run that.
+func (k *kubelet) restartForImage() {
+	k.boot.mu.Lock()
+	running := k.image
+	k.boot.mu.Unlock()
+
+	if running != "" && running != kubeletImage(k.boot.Config.Settings()) {
+		k.EndRun()
+	}
+}
+
 // run starts kubelet once what it waits for is there, and registers the node.
 func (k *kubelet) run(ctx context.Context) {
+	k.boot.mu.Lock()
+	k.image = ""
+	k.boot.mu.Unlock()
+
 	if k.boot.changed.Until(ctx, func() bool { return k.boot.Synced() && k.boot.Config.Hostname() != "" }) != nil {
 		return
 	}
@@ -448,11 +464,18 @@ func (k *kubelet) run(ctx context.Context) {
 	k.boot.Services.Set(service.Kubelet, service.Preparing, "Running pre state")
 	k.boot.Services.Set(service.Kubelet, service.Preparing, "Creating service runner")
 
+	image := kubeletImage(k.boot.Config.Settings())
+
+	k.boot.mu.Lock()
+	k.image = image
+	k.boot.mu.Unlock()
+
 	if k.boot.Sleep(ctx, k.boot.Node.options.Timing.Kubelet) != nil {
 		return
 	}
 
 	k.boot.Services.Set(service.Kubelet, service.Running, k.boot.Services.StartedMessage(service.Kubelet))
+	k.report()
 
 	down := func() bool { return k.boot.Node.Faults().KubeletDown }
 	if down() {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
@@ -101,7 +100,9 @@ func (m *membership) clusterID() string {
 type controlPlane struct {
 	boot *Boot
 
-	pods podPhase // guarded by boot.mu
+	// What follows is guarded by boot.mu.
+	pods    podPhase
+	running []kubernetes.StaticPod // as kubelet runs them
 }
 
 // VIPs are the virtual addresses that the node takes part in.
@@ -264,14 +265,10 @@ func (c *controlPlane) endpointAddresses() []netip.Addr {
 
 func (c *controlPlane) options() kubernetes.Options {
 	config := c.boot.Config.Settings()
-	version := ""
 
-	if image := kubeletImage(config); strings.Contains(image, ":") {
-		version = image[strings.LastIndexByte(image, ':')+1:]
-	}
-
-	return kubernetes.Options{Version: version, CNI: cni(config), Now: c.boot.WallNow,
-		NoProxy: !proxy(config), NoDNS: !coreDNS(config),
+	return kubernetes.Options{Version: imageTag(kubeletImage(config)), CNI: cni(config), Now: c.boot.WallNow,
+		NoProxy: !proxy(config), NoDNS: !coreDNS(config), ProxyImage: proxyImage(config), DNSImage: coreDNSImage(config),
+		Server: apiForPods(config), Inventory: c.boot.Release.inventory,
 		Workloads: c.boot.Node.Lab.options.Workloads,
 		Changed:   c.boot.Node.Lab.changed.Raise,
 	}
@@ -288,14 +285,17 @@ func (c *controlPlane) run(ctx context.Context, cluster *etcd.Cluster) {
 		return
 	}
 
+	c.boot.Tasks.Go(func() { c.followStaticPods(ctx) })
+
 	for ctx.Err() == nil {
-		down := func() bool { return c.boot.Node.Faults().KubernetesDown }
+		image := c.apiServerImage()
+		down := func() bool { return c.boot.Node.Faults().KubernetesDown || c.apiServerImage() != image }
 
 		if c.boot.Node.changed.Until(ctx, func() bool { return !down() }) != nil {
 			return
 		}
 
-		server, err := c.open(cluster)
+		server, err := c.open(cluster, imageTag(image))
 		if err != nil {
 			c.boot.Log("kube-apiserver failed: %s", err)
 
@@ -310,7 +310,7 @@ func (c *controlPlane) run(ctx context.Context, cluster *etcd.Cluster) {
 	}
 }
 
-func (c *controlPlane) open(cluster *etcd.Cluster) (*kubernetes.Server, error) {
+func (c *controlPlane) open(cluster *etcd.Cluster, version string) (*kubernetes.Server, error) {
 	config := c.boot.Config.Settings()
 
 	listener, err := c.boot.Node.NIC.Listen(KubernetesPort)
@@ -331,6 +331,7 @@ func (c *controlPlane) open(cluster *etcd.Cluster) (*kubernetes.Server, error) {
 		Names:       append([]string{c.boot.Config.Hostname(), endpoint(config).Hostname()}, apiServerNames(config)...),
 		Now:         c.boot.WallNow,
 		Advertise:   c.boot.Node.Address(),
+		Version:     version,
 	})
 }
 
@@ -437,12 +438,30 @@ func (k *kubelet) join(ctx context.Context) {
 
 // postStatus is a kubelet that makes its node, or tells that it lives.
 func (k *kubelet) postStatus(cluster *etcd.Cluster) {
+	k.boot.mu.Lock()
+	image, pods := k.image, append([]kubernetes.StaticPod{}, k.boot.controlPlane.running...)
+	k.boot.mu.Unlock()
+
 	cluster.Kubernetes.Register(kubernetes.Node{
 		Name:         k.boot.Config.Hostname(),
 		Address:      k.boot.Node.Address(),
 		ControlPlane: k.boot.Config.Role() != machine.TypeWorker,
 		TalosVersion: k.boot.Version,
+
+		KubeletVersion: imageTag(image),
+		StaticPods:     pods,
 	})
+}
+
+// report is a kubelet that tells what has changed, if its node is registered.
+func (k *kubelet) report() {
+	k.boot.mu.Lock()
+	cluster := k.registered
+	k.boot.mu.Unlock()
+
+	if cluster != nil {
+		k.postStatus(cluster)
+	}
 }
 
 // endpoints are where the node's kubelet looks for the API: the endpoint, and on a control plane its own.

@@ -79,6 +79,7 @@ func (m *machineConfig) activate(provider talosconfig.Provider) {
 	case m.Hostname() != "":
 		m.boot.Resources.showNodename()
 		m.boot.Resources.showIdentity()
+		m.boot.Kubelet.restartForImage()
 	}
 
 	m.boot.status.refresh()

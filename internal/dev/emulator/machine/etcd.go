@@ -142,6 +142,10 @@ func (e *etcdService) live(ctx context.Context, start EtcdStart) error {
 
 	e.boot.Services.Set(service.Etcd, service.Running, e.boot.Services.StartedMessage(service.Etcd))
 
+	if member != nil && member.Removed() {
+		return e.exit(ctx)
+	}
+
 	if member == nil || member.Joins() {
 		if err := e.boot.Sleep(ctx, e.boot.Node.options.Timing.EtcdData); err != nil {
 			return err
@@ -160,6 +164,16 @@ func (e *etcdService) live(ctx context.Context, start EtcdStart) error {
 	}
 
 	return e.watch(ctx, member)
+}
+
+// exit is an etcd that finds itself removed from its cluster: it ends, and is started again for ever.
+func (e *etcdService) exit(ctx context.Context) error {
+	e.boot.Services.Set(service.Etcd, service.Waiting, `Error running Containerd(etcd), going to restart forever: task `+
+		`"etcd" failed: exit code 1 (last log "the member has been permanently removed from the cluster")`)
+
+	<-ctx.Done()
+
+	return context.Cause(ctx)
 }
 
 // data is the member whose data etcd starts with: what is on the disk, a snapshot's, or that of a cluster that it
@@ -283,7 +297,7 @@ func (e *etcdService) up(member *etcd.Member) {
 
 // down takes the member out of its cluster's running ones.
 func (e *etcdService) down() {
-	if member := e.boot.Node.ReadDrive().Etcd; member != nil {
+	if member := e.Local(); member != nil { // whatever is left on the disk
 		member.Stop(e.boot)
 		e.boot.Node.Lab.changed.Raise()
 	}

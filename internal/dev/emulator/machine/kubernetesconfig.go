@@ -1,14 +1,17 @@
 package machine
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
+	"strings"
 
 	"github.com/siderolabs/crypto/x509"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 )
 
 // What a machine config says of Kubernetes, in whichever of its two forms. Machinery's accessors are nil for what a
@@ -101,6 +104,47 @@ func apiServerNames(c talosconfig.Provider) []string {
 	}
 
 	return nil
+}
+
+// componentImage is what a static pod of the control plane runs.
+func componentImage(c talosconfig.Provider, component string) string {
+	switch component {
+	case k8s.APIServerID:
+		if server := c.K8sAPIServerConfig(); server != nil {
+			return server.Image()
+		}
+	case k8s.ControllerManagerID:
+		if manager := c.K8sControllerManagerConfig(); manager != nil {
+			return manager.Image()
+		}
+	case k8s.SchedulerID:
+		if scheduler := c.K8sSchedulerConfig(); scheduler != nil {
+			return scheduler.Image()
+		}
+	}
+
+	return ""
+}
+
+// imageTag is the tag of an image, such as "v1.36.3"; empty without one.
+func imageTag(image string) string {
+	name, tag, _ := strings.Cut(image[strings.LastIndexByte(image, '/')+1:], ":")
+	if name == "" {
+		return ""
+	}
+
+	tag, _, _ = strings.Cut(tag, "@")
+
+	return tag
+}
+
+// apiForPods is where pods find the API server.
+func apiForPods(c talosconfig.Provider) string {
+	if prism := c.K8sKubePrismConfig(); prism != nil {
+		return fmt.Sprintf("https://127.0.0.1:%d", prism.Port())
+	}
+
+	return endpoint(c).String()
 }
 
 // proxy reports whether kube-proxy runs.

@@ -39,6 +39,10 @@ type release struct {
 	OptionalParts bool
 	// NestedVolumes reports whether a Reset takes a volume that is a directory of another, if that is wiped too.
 	NestedVolumes bool
+	// finalConfigs reports whether static pods are made from resources of their own, with all defaults filled in.
+	finalConfigs bool
+	// inventory reports whether a cluster's first control plane keeps a list of the objects that it applied.
+	inventory bool
 	// laterPhases reports whether the sequences have the phases of Talos 1.14.
 	laterPhases bool
 
@@ -72,6 +76,8 @@ var releases = []*release{
 		EarlyCRI:          true,
 		OptionalParts:     true,
 		NestedVolumes:     true,
+		finalConfigs:      true,
+		inventory:         true,
 		laterPhases:       true,
 		flannelOrNone:     true,
 		Rules:             configrules.Talos114,
@@ -83,6 +89,7 @@ var releases = []*release{
 		OldestTLS:   tls.VersionTLS13,
 		apidFirst:   true,
 		OneApply:    true,
+		inventory:   true,
 		Rules:       configrules.Talos113,
 		waitEnded:   serviceEntry{service.Finished, "Service finished successfully"},
 		definitions: cosi.DefinitionsOf(cosi.ResourceNamespaces, cosi.ResourceSpecs),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -29,6 +30,7 @@ import (
 	timeres "github.com/siderolabs/talos/pkg/machinery/resources/time"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/cosi"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 )
 
 // SystemPartitions are those of an installed machine, in order, with their sizes in bytes; the last takes the rest.
@@ -61,6 +63,16 @@ func (r *resources) put(item resource.Resource) {
 
 	item.Metadata().SetVersion(current.Metadata().Version())
 	r.Own.Update(r.boot.Context, item) //nolint:errcheck // lost only to a newer update, or to the end of the boot
+}
+
+// putChanged is put for what tells its changes by its version: a resource that is as it should be stays as it is.
+func (r *resources) putChanged(item resource.Resource) {
+	current, err := r.Own.Get(r.boot.Context, item.Metadata())
+	if err == nil && reflect.DeepEqual(current.Spec(), item.Spec()) {
+		return
+	}
+
+	r.put(item)
 }
 
 // remove destroys a resource if it exists.
@@ -494,6 +506,11 @@ func (r *resources) showKubelet() {
 	config.TypedSpec().Image = kubeletImage(settings)
 	config.TypedSpec().ClusterDomain = clusterNetwork(settings).DNSDomain()
 	r.put(config)
+
+	spec := k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID)
+	spec.TypedSpec().Image = kubeletImage(settings)
+	spec.TypedSpec().ExpectedNodename = r.boot.Config.Hostname()
+	r.putChanged(spec)
 }
 
 // showBootstrapManifests shows what the manifests are made from that a bootstrap applies. Source: Talos
@@ -508,7 +525,7 @@ func (r *resources) showBootstrapManifests() {
 
 	manifests := k8s.NewBootstrapManifestsConfig()
 	*manifests.TypedSpec() = k8s.BootstrapManifestsConfigSpec{
-		Server:                 endpoint(settings).String(),
+		Server:                 apiForPods(settings),
 		ClusterDomain:          clusterNetwork(settings).DNSDomain(),
 		PodCIDRs:               subnetTexts(clusterNetwork(settings).PodCIDRs()),
 		ProxyEnabled:           proxy(settings),
@@ -520,10 +537,6 @@ func (r *resources) showBootstrapManifests() {
 		CNIName:                network,
 	}
 
-	if prism := settings.K8sKubePrismConfig(); prism != nil {
-		manifests.TypedSpec().Server = fmt.Sprintf("https://127.0.0.1:%d", prism.Port())
-	}
-
 	for _, address := range dnsAddresses(settings) {
 		if address.Is4() {
 			manifests.TypedSpec().DNSServiceIP = address.String()
@@ -533,6 +546,56 @@ func (r *resources) showBootstrapManifests() {
 	}
 
 	r.put(manifests)
+	r.showManifests(manifests.TypedSpec())
+	r.showStaticPodConfigs()
+}
+
+// showManifests shows the objects that Talos applies.
+func (r *resources) showManifests(from *k8s.BootstrapManifestsConfigSpec) {
+	options := kubernetes.ManifestOptions{Flannel: from.FlannelEnabled, Server: from.Server}
+
+	if from.ProxyEnabled {
+		options.ProxyImage = from.ProxyImage
+	}
+
+	if from.CoreDNSEnabled {
+		options.DNSImage = from.CoreDNSImage
+	}
+
+	for _, manifest := range kubernetes.Manifests(options) {
+		shown := k8s.NewManifest(k8s.ControlPlaneNamespaceName, manifest.Name)
+		for _, object := range manifest.Objects {
+			shown.TypedSpec().Items = append(shown.TypedSpec().Items, k8s.SingleManifest{Object: object})
+		}
+
+		r.putChanged(shown)
+	}
+}
+
+// showStaticPodConfigs shows what the static pods are made from.
+func (r *resources) showStaticPodConfigs() {
+	settings := r.boot.Config.Settings()
+	prefixes := []string{""}
+
+	if r.boot.Release.finalConfigs {
+		prefixes = append(prefixes, k8s.FinalPrefix)
+	}
+
+	for _, prefix := range prefixes {
+		server := k8s.NewAPIServerConfig(prefix + k8s.APIServerID)
+		server.TypedSpec().Image = componentImage(settings, k8s.APIServerID)
+		r.putChanged(server)
+
+		manager := k8s.NewControllerManagerConfig(prefix + k8s.ControllerManagerID)
+		manager.TypedSpec().Enabled = true
+		manager.TypedSpec().Image = componentImage(settings, k8s.ControllerManagerID)
+		r.putChanged(manager)
+
+		scheduler := k8s.NewSchedulerConfig(prefix + k8s.SchedulerID)
+		scheduler.TypedSpec().Enabled = true
+		scheduler.TypedSpec().Image = componentImage(settings, k8s.SchedulerID)
+		r.putChanged(scheduler)
+	}
 }
 
 // showNodeStatus shows what the node's kubelet sees of its own Kubernetes object.

@@ -2,9 +2,13 @@ package machine
 
 import (
 	"context"
+	"slices"
 	"strings"
 
+	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 )
 
 // staticPods are the control plane's own pods. Nothing is known of them before etcd is healthy.
@@ -26,6 +30,7 @@ func (c *controlPlane) startStaticPods(ctx context.Context) error {
 		c.pods = phase
 		c.boot.mu.Unlock()
 
+		c.runStaticPods(c.wantedPods())
 		c.showStaticPods()
 		c.boot.status.refresh()
 
@@ -35,6 +40,73 @@ func (c *controlPlane) startStaticPods(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// wantedPods are the static pods as the resources tell that they are made from.
+func (c *controlPlane) wantedPods() []kubernetes.StaticPod {
+	prefix := ""
+	if c.boot.Release.finalConfigs {
+		prefix = k8s.FinalPrefix
+	}
+
+	var pods []kubernetes.StaticPod
+
+	for _, name := range staticPods {
+		kind := map[string]resource.Type{k8s.APIServerID: k8s.APIServerConfigType,
+			k8s.ControllerManagerID: k8s.ControllerManagerConfigType, k8s.SchedulerID: k8s.SchedulerConfigType}[name]
+
+		made, err := c.boot.Resources.Own.Get(c.boot.Context,
+			resource.NewMetadata(k8s.ControlPlaneNamespaceName, kind, prefix+name, resource.VersionUndefined))
+		if err != nil {
+			continue // the boot is over
+		}
+
+		pods = append(pods, kubernetes.StaticPod{Name: name, Image: componentImage(c.boot.Config.Settings(), name),
+			ConfigVersion: made.Metadata().Version().String()})
+	}
+
+	return pods
+}
+
+func (c *controlPlane) runningPods() []kubernetes.StaticPod {
+	c.boot.mu.Lock()
+	defer c.boot.mu.Unlock()
+
+	return slices.Clone(c.running)
+}
+
+// apiServerImage is what the kube-apiserver runs.
+func (c *controlPlane) apiServerImage() string {
+	for _, pod := range c.runningPods() {
+		if pod.Name == k8s.APIServerID {
+			return pod.Image
+		}
+	}
+
+	return ""
+}
+
+// runStaticPods has kubelet run these pods.
+func (c *controlPlane) runStaticPods(pods []kubernetes.StaticPod) {
+	c.boot.mu.Lock()
+	c.running = pods
+	c.boot.mu.Unlock()
+
+	c.boot.Kubelet.report()
+	c.boot.status.notify()
+}
+
+// followStaticPods replaces the pods whose machine config has changed.
+func (c *controlPlane) followStaticPods(ctx context.Context) {
+	outdated := func() bool { return !slices.Equal(c.runningPods(), c.wantedPods()) }
+
+	for c.boot.changed.Until(ctx, outdated) == nil {
+		if c.boot.Sleep(ctx, c.boot.Node.options.Timing.Containers) != nil {
+			return
+		}
+
+		c.runStaticPods(c.wantedPods())
+	}
 }
 
 // podsState is how far the static pods are, and whether they are ready.

@@ -46,9 +46,10 @@ var diagnosed = map[string]struct {
 	"two of three control planes lose their power":                              {cp2, diagnosis.NodeSilent},
 	"a member's machine was reset":                                              {cp3, diagnosis.StillMaintenance},
 	"the API port is closed":                                                    {cp1, diagnosis.NodeRefused},
-	"nothing answers":                                                           {cp1, diagnosis.NodeSilent},
-	"the port accepts connections and closes them":                              {cp1, diagnosis.NodeRefused},
-	"an SSH server is at the address":                                           {cp1, diagnosis.NotTalos},
+	"every connection goes half open at its first read":                         {cp1, diagnosis.NodeSilent},
+	"nothing answers": {cp1, diagnosis.NodeSilent},
+	"the port accepts connections and closes them": {cp1, diagnosis.NodeRefused},
+	"an SSH server is at the address":              {cp1, diagnosis.NotTalos},
 }
 
 // isDiagnosed has mage diagnose look at the fault, and holds it to what it is to find.

@@ -1,0 +1,16 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/talos-mage/talos-mage/internal/base/program"
+)
+
+// RunProgram has a program of the user's change something, such as what Kubernetes holds.
+func (g Gate) RunProgram(ctx context.Context, programs program.Runner, input []byte, name string,
+	arguments ...string) error {
+	return g.pass(func() error {
+		_, err := programs.Run(ctx, input, name, arguments...)
+		return err //nolint:wrapcheck // what it says is the caller's to judge
+	})
+}

@@ -1,0 +1,165 @@
+package steps_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
+	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/test/tool"
+)
+
+const (
+	talosOfTalosctl  = "v1.14.1"
+	kubernetesBefore = "v1.36.3"
+	kubernetesAfter  = "v1.37.0"
+)
+
+// upgradable is a running cluster of Talos 1.14, whose Kubernetes is a minor behind what the files declare.
+func upgradable(t *testing.T, controlPlanes, workers int, change ...func(*labcluster.Options)) *lab {
+	t.Helper()
+
+	l := newLab(t, controlPlanes, workers, append(change, func(o *labcluster.Options) {
+		o.TalosVersion, o.CNI = talosOfTalosctl, "flannel"
+	})...)
+	l.declareKubernetes(t, kubernetesAfter, kubernetesBefore)
+	l.up(t)
+	l.declareKubernetes(t, kubernetesBefore, kubernetesAfter)
+
+	return l
+}
+
+// declareKubernetes writes another version of Kubernetes into all files of the cluster.
+func (l *lab) declareKubernetes(t *testing.T, before, after string) {
+	t.Helper()
+
+	files := []string{filepath.Join(l.Dir, "talenv.yaml")}
+	for _, node := range l.Nodes {
+		files = append(files, l.ConfigFile(node.Name()))
+	}
+
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Contains(t, string(data), strings.TrimPrefix(before, "v"), file)
+
+		data = []byte(strings.ReplaceAll(string(data), strings.TrimPrefix(before, "v"), strings.TrimPrefix(after, "v")))
+		require.NoError(t, os.WriteFile(file, data, 0o600))
+	}
+}
+
+// hasTalosctl puts the real talosctl on the PATH of the lab's sessions.
+func (l *lab) hasTalosctl(t *testing.T) {
+	t.Helper()
+
+	require.NoError(t, os.MkdirAll(filepath.Join(l.folder, "bin"), 0o700))
+	require.NoError(t, os.Symlink(tool.Find(t, "talosctl"), filepath.Join(l.folder, "bin", "talosctl")))
+}
+
+// pretends puts a program in the place of talosctl that is a shell script.
+func (l *lab) pretends(t *testing.T, script string) {
+	t.Helper()
+
+	require.NoError(t, os.MkdirAll(filepath.Join(l.folder, "bin"), 0o700))
+	//nolint:gosec // it is to be run
+	require.NoError(t, os.WriteFile(filepath.Join(l.folder, "bin", "talosctl"), []byte("#!/bin/sh\n"+script), 0o700))
+}
+
+func TestKubernetesIsUpgradedByTheRealTalosctl(t *testing.T) {
+	t.Parallel()
+
+	l := upgradable(t, 2, 1)
+	l.hasTalosctl(t)
+
+	s := l.session(t, "DRY_RUN=true")
+	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.UpgradeK8s{})
+	require.Contains(t, s.detail("upgradeK8s", "cp1"), "to v1.37.0: kube-apiserver v1.36.3, ")
+	require.Equal(t, "to v1.37.0: kube-proxy v1.36.3, kubelet v1.36.3", s.detail("upgradeK8s", "worker1"))
+	require.Equal(t, 1, applied(l.Node("cp1")), "that of the bring-up")
+
+	// An image that can't be had, and then a node that does not take its config: the others before it have theirs.
+	fault(l.Node("cp2"),
+		emulator.CallFault{Method: "ImagePull", Do: emulator.Fail, Code: codes.NotFound, Text: "no such image", Times: 1})
+
+	problem := l.session(t).fails(t, diagnosis.ExitKubernetes, diagnosis.K8sUpgradeFailed, steps.UpgradeK8s{})
+	require.Equal(t, "cp2", problem.Node)
+	require.Contains(t, problem.Cause, "no such image")
+
+	fault(l.Node("cp2"), emulator.CallFault{Method: "ApplyConfiguration", Do: emulator.Fail, Code: codes.Unavailable,
+		Text: "out of order", Times: 1, After: 1})
+
+	problem = l.session(t).fails(t, diagnosis.ExitKubernetes, diagnosis.K8sUpgradeFailed, steps.UpgradeK8s{})
+	require.Equal(t, "cp2", problem.Node)
+	require.Contains(t, problem.Cause, "talosctl stopped at kube-apiserver: ")
+	require.Contains(t, problem.Cause, "out of order")
+
+	s = l.session(t)
+	s.succeeds(t, steps.UpgradeK8s{})
+	require.Equal(t, report.Applied, s.status("upgradeK8s", "worker1"))
+	require.Empty(t, s.Findings())
+
+	s = l.session(t)
+	s.succeeds(t, steps.UpgradeK8s{})
+	require.Equal(t, report.Skipped, s.status("upgradeK8s", "cp1"))
+	require.Contains(t, s.out.String(), "runs Kubernetes v1.37.0")
+
+	// What somebody else has changed in the files is named.
+	l.tuned(t, "worker1")
+
+	s = l.session(t)
+	s.succeeds(t, steps.UpgradeK8s{})
+	require.Len(t, s.Findings(), 1)
+	require.Equal(t, diagnosis.K8sConfigsDifferent, s.Findings()[0].ID)
+	require.Equal(t, "worker1", s.Findings()[0].Node)
+}
+
+func TestWithoutTheRightTalosctlNothingIsBegun(t *testing.T) {
+	t.Parallel()
+
+	l := upgradable(t, 1, 0)
+
+	problem := l.session(t).fails(t, diagnosis.ExitBadInput, diagnosis.TalosctlUnfit, steps.UpgradeK8s{})
+	require.Contains(t, problem.Cause, "talosctl is not on the PATH")
+	require.Contains(t, problem.Next, "https://github.com/siderolabs/talos/releases/download/v1.14.1/talosctl-")
+
+	l.pretends(t, "echo Client:; echo Talos v1.13.9")
+
+	problem = l.session(t).fails(t, diagnosis.ExitBadInput, diagnosis.TalosctlUnfit, steps.UpgradeK8s{})
+	require.Contains(t, problem.Cause, "talosctl is v1.13.9, and the node runs Talos v1.14.1")
+
+	l.pretends(t, "echo no version")
+	l.session(t).fails(t, diagnosis.ExitBadInput, diagnosis.TalosctlUnfit, steps.UpgradeK8s{})
+}
+
+func TestAWayThatKubernetesDoesNotSupportIsRefused(t *testing.T) {
+	t.Parallel()
+
+	l := upgradable(t, 1, 1)
+	l.pretends(t, "echo Talos v1.14.1")
+
+	for version, want := range map[string]string{
+		"v1.36.2": "runs v1.36.3, and the files declare the older v1.36.2: Kubernetes can't be downgraded",
+		"v1.38.0": "Kubernetes v1.38.0 is too new for Talos v1.14.1, which runs 1.32 to 1.37",
+	} {
+		l.declareKubernetes(t, kubernetesAfter, version)
+
+		problem := l.session(t).fails(t, diagnosis.ExitBadInput, diagnosis.K8sUpgradeRefused, steps.UpgradeK8s{})
+		require.Contains(t, problem.Cause, want)
+		l.declareKubernetes(t, version, kubernetesAfter)
+	}
+
+	require.Equal(t, 1, applied(l.Node("cp1")), "that of the bring-up")
+
+	l.Node("worker1").PowerOff()
+
+	problem := l.session(t).fails(t, diagnosis.ExitKubernetes, diagnosis.K8sUpgradeHeldBack, steps.UpgradeK8s{})
+	require.Equal(t, "worker1", problem.Node)
+}
