@@ -169,6 +169,7 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	upgradeTarget:     only(steps.Upgrade{}),
 	"health":          func(*settings.Settings) []steps.Step { return []steps.Step{&steps.Health{}} },
 	"config:rotate":   only(steps.Rotate{}),
+	appsTarget:        only(steps.Apps{}),
 }
 
 func only(step steps.Step) func(*settings.Settings) []steps.Step {
