@@ -119,6 +119,7 @@ func (w *world) since(before past) map[string][]emulator.Call {
 // permitted are the changes that a target makes; the recipe's for those that it is made of.
 var permitted = map[string][]string{
 	upgradeTarget: {"Pull", "Upgrade", "Reboot"},
+	"reset":       {"Reset"},
 }
 
 // permittedTo are the changes that a run of a target may make.

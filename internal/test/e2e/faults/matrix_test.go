@@ -90,6 +90,7 @@ func sections() []section {
 		{"A node's life", lifeFaults()},
 		{"Nodes that install unattended", talos114Faults()},
 		{"etcd", etcdFaults()},
+		{"Resets", resetFaults()},
 		{"Upgrades", append(upgradeFaults(), refusedUpgrades()...)},
 		{"A cluster's applications", appsFaults()},
 		{"The health of a cluster", healthFaults()},
