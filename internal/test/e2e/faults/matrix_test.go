@@ -89,6 +89,7 @@ func sections() []section {
 		{"Nodes that install unattended", talos114Faults()},
 		{"etcd", etcdFaults()},
 		{"The health of a cluster", healthFaults()},
+		{"Upgrades of Kubernetes", upgradeK8sFaults()},
 		{"Two operators", secondOperatorFaults()},
 		{"The operator's side", operatorFaults()},
 		{"Bring-ups that once went wrong", scenarios()},

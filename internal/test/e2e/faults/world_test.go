@@ -166,6 +166,7 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	"verify":          only(steps.Verify{}),
 	"bootstrap":       only(steps.Bootstrap{}),
 	"kubeconfig":      only(steps.Kubeconfig{}),
+	"upgradeK8s":      only(steps.UpgradeK8s{}),
 	"health":          func(*settings.Settings) []steps.Step { return []steps.Step{&steps.Health{}} },
 	"config:rotate":   only(steps.Rotate{}),
 }
