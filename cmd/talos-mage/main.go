@@ -11,7 +11,8 @@ import (
 )
 
 func main() {
-	program := commandline.Program{Name: invocation.Called(), Targets: allTargets(), Terminal: invocation.Terminal()}
+	program := commandline.Program{Name: invocation.Called(), Targets: allTargets(), Terminal: invocation.Terminal(),
+		Foresee: invocation.FromProcess().Foresee}
 	code := program.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr)
 
 	os.Exit(code) //nolint:forbidigo // it is what all else hands its code to

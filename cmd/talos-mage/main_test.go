@@ -169,6 +169,7 @@ func TestNothingRunsIfALossWasNotAskedFor(t *testing.T) {
 		}
 
 		if takes("yes") {
+			require.True(t, settings.MayLoseData(target.Name), target.Name)
 			require.Contains(t, refused(false, words...), "TM191", target.Name)
 			require.Contains(t, refused(false, append(words, "-yes=false", "status")...), "TM191", target.Name)
 		}

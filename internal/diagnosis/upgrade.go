@@ -47,8 +47,8 @@ var upgradeEntries = []Entry{
 	{
 		ID: UpgradePullFailed, Title: "The installer image can't be pulled", Severity: Failure, Exit: ExitApply,
 		Cause: "The node could not fetch the installer image, also when it was asked again: no way to the registry, a " +
-			"proxy or mirror that is missing in its config, or a factory that takes longer to make an image than the node waits. " +
-			"Nothing was changed on the node.",
+			"proxy or mirror that is missing in its config, or a factory that takes longer to make an image than the node " +
+			"waits. Nothing was changed on the node.",
 		Remedy: "Run it again: an image that the factory has made by then comes at once. Else look at the node's DNS, " +
 			"proxy and registry mirrors.",
 		Source: "siderolabs/image-factory#456; siderolabs/talos#3352",

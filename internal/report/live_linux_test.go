@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -276,4 +277,47 @@ func TestTheLastTableFitsTheTerminal(t *testing.T) {
 	for line := range strings.Lines(table) {
 		require.LessOrEqual(t, len(line), 81, line)
 	}
+}
+
+// A question stands alone on the terminal until it is answered.
+func TestAQuestionTakesTheLiveLinesAway(t *testing.T) {
+	t.Parallel()
+
+	terminal, shown := openTerminal(t)
+	options := report.Terminals(terminal, terminal, true)
+	options.Terminal, options.LogFormat = true, "text"
+
+	console := report.NewConsole(options)
+	recorder := report.NewRecorder(time.Now, console)
+	recorder.Start("reset", "cp1")
+	recorder.Progress("reset", report.Progress{Node: "cp1", Text: "looked at"})
+
+	answered := make(chan string)
+
+	go func() {
+		answer, err := console.Ask(t.Context(), terminal, "Type cp1 to go on: ")
+		if err != nil {
+			answer = err.Error()
+		}
+
+		answered <- answer
+	}()
+
+	require.Eventually(t, func() bool { return strings.Contains(shown.now(), "Type cp1 to go on: ") },
+		10*time.Second, time.Millisecond)
+	require.NotContains(t, shown.now(), "looked at")
+
+	_, err := io.WriteString(shown.keyboard, " cp1\n")
+	require.NoError(t, err)
+	require.Equal(t, "cp1", <-answered)
+	require.NoError(t, console.Close())
+
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+
+	silent, hangUp := io.Pipe()
+	defer hangUp.Close() //nolint:errcheck // nothing was written
+
+	_, err = report.NewConsole(report.ConsoleOptions{Out: io.Discard, Err: io.Discard}).Ask(ctx, silent, "Type cp1: ")
+	require.ErrorIs(t, err, context.Canceled)
 }

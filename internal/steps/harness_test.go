@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 		os.Exit(serveLab(folder))
 	}
 
+	if folder := os.Getenv(victimFolder); folder != "" {
+		os.Exit(upgradeUntilKilled(folder))
+	}
+
 	os.Exit(emulatortest.Run(m, atOnce))
 }
 
@@ -109,11 +113,9 @@ type session struct {
 	err   error
 }
 
-// session reads the files as the program does, with these settings over the ones that suit a test.
-func (l *lab) session(tb testing.TB, environ ...string) *session {
-	tb.Helper()
-
-	environ = append([]string{
+// environ are the settings that suit a test, with these over them.
+func (l *lab) environ(over ...string) []string {
+	return append([]string{
 		"PATH=" + filepath.Join(l.folder, "bin"),
 		"TMPDIR=" + l.folder,
 		"ROOT_DIR=" + l.folder,
@@ -123,9 +125,14 @@ func (l *lab) session(tb testing.TB, environ ...string) *session {
 		dialTimeout,
 		applyTimeout,
 		"NODE_REACHABILITY_RETRIES=1",
-	}, environ...)
+	}, over...)
+}
 
-	environ, flags := emulatortest.Settings(environ)
+// session reads the files as the program does, with these settings over the ones that suit a test.
+func (l *lab) session(tb testing.TB, over ...string) *session {
+	tb.Helper()
+
+	environ, flags := emulatortest.Settings(l.environ(over...))
 
 	loaded, err := settings.Load(environ, flags, l.folder)
 	require.NoError(tb, err)

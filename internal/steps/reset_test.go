@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/require"
@@ -259,4 +260,72 @@ func TestOnlyTheDeclaredMachineAndItsDisksAreWiped(t *testing.T) {
 		"EPHEMERAL); all of /dev/vdb (data)")
 	require.False(t, l.Node("worker1").Installed())
 	require.Equal(t, []string{"/dev/vdb"}, resets(l.Node("worker1"))[0].GetUserDisksToWipe())
+}
+
+// Partitions of their own hold what EPHEMERAL does not, from Talos 1.14 on.
+func TestPartitionsOfTheirOwnAreWipedToo(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, on114)
+
+	path := l.ConfigFile("cp1")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, append(data,
+		"---\napiVersion: v1alpha1\nkind: VolumeConfig\nname: ETCD\nprovisioning: {minSize: 1GiB, maxSize: 1GiB}\n"...), 0o600))
+	l.untilMaintenance(t)
+
+	s := l.session(t, asTheyAre)
+	s.succeeds(t, s.recipe()...)
+	require.NotZero(t, l.Node("cp1").EtcdClusterID())
+
+	s = l.session(t, asTheyAre, "-cluster=lab", "-yes=true").succeeds(t, steps.Reset{})
+	require.Contains(t, s.detail("reset", "cp1"), "ETCD (1.1 GB on /dev/vda)")
+
+	var labels []string
+	for _, partition := range resets(l.Node("cp1"))[0].GetSystemPartitionsToWipe() {
+		labels = append(labels, partition.GetLabel())
+	}
+
+	require.Equal(t, []string{"STATE", "EPHEMERAL", "ETCD"}, labels)
+	require.Zero(t, l.Node("cp1").EtcdClusterID())
+}
+
+// A run that is stopped anywhere leaves nodes that the next one goes on with.
+func TestAResetThatWasStoppedGoesOn(t *testing.T) {
+	t.Parallel()
+
+	for _, stopAt := range []string{"asked to reset", "resetting", "port refused", "no answer", "in maintenance"} {
+		t.Run(stopAt, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 3, 1)
+			l.up(t)
+
+			s := l.session(t, "-cluster=lab", "-yes=true")
+			ctx, stop := context.WithTimeout(t.Context(), patience)
+
+			go func() {
+				for ctx.Err() == nil && !strings.Contains(s.out.String(), stopAt) {
+					time.Sleep(time.Millisecond)
+				}
+
+				stop()
+			}()
+
+			err := steps.Execute(ctx, s.Run, steps.Reset{})
+			stop()
+
+			if err != nil {
+				require.Equal(t, diagnosis.ExitInterrupt, steps.CodeOf(err), "%v\n%s", err, s.out)
+			}
+
+			l.session(t, "-cluster=lab", "-yes=true").succeeds(t, steps.Reset{})
+
+			for _, node := range l.Nodes {
+				require.Equal(t, "maintenance", node.Stage())
+				require.Len(t, resets(node), 1, "%s was reset twice", node.Name())
+			}
+		})
+	}
 }

@@ -2,18 +2,12 @@ package steps
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
 	"github.com/talos-mage/talos-mage/internal/base/clock"
-	"github.com/talos-mage/talos-mage/internal/base/secrettext"
-	"github.com/talos-mage/talos-mage/internal/base/suggest"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	clustersecrets "github.com/talos-mage/talos-mage/internal/cluster/secrets"
@@ -22,7 +16,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/gate"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
-	"github.com/talos-mage/talos-mage/internal/steps/text"
 	"github.com/talos-mage/talos-mage/internal/steps/workspace"
 	"github.com/talos-mage/talos-mage/internal/talos"
 )
@@ -88,91 +81,7 @@ func newRun(files *workspace.Workspace, load func() error, recorder *report.Reco
 
 	run.observer = observe.New(&files.Contents, clk, run.lookFor)
 
-	return run, run.checkNames()
-}
-
-// checkNames refuses settings that name nodes which the inventory does not have.
-func (r *Run) checkNames() error {
-	named := []struct {
-		setting string
-		names   []string
-	}{
-		{"NODE", r.Settings.Node},
-		{"-assumeEmpty", r.Settings.AssumeEmpty},
-		{"-destroyed", r.Settings.Destroyed},
-		{bootstrapNode, strings.Fields(r.Settings.BootstrapNode)},
-		{"NODE_ADDRESSES", slices.Sorted(maps.Keys(r.Settings.NodeAddresses))},
-	}
-
-	for _, named := range named {
-		for _, name := range named.names {
-			if err := r.checkName(named.setting, name); err != nil {
-				return err
-			}
-		}
-	}
-
-	return r.checkCluster()
-}
-
-// checkCluster refuses a command that is for all nodes of another cluster.
-func (r *Run) checkCluster() error {
-	asked := r.Settings.OfCluster
-	if asked == "" || asked == r.Cluster.Name {
-		return nil
-	}
-
-	return diagnosis.NewProblem(diagnosis.UnknownCluster,
-		fmt.Sprintf("-cluster names %q, and %s declares the cluster %s", secrettext.Shown(asked), r.Cluster.Source,
-			r.Cluster.Name),
-		"-cluster="+r.Cluster.Name+", if that is the cluster you mean")
-}
-
-// bootstrapNode is the setting that names a control plane.
-const bootstrapNode = "BOOTSTRAP_NODE"
-
-func (r *Run) checkName(setting, name string) error {
-	given := r.Settings.NameOf(setting)
-
-	switch node := r.Cluster.Node(name); {
-	case node == nil:
-		return diagnosis.NewProblem(diagnosis.UnknownNode,
-			fmt.Sprintf("%s names %q, which is not a node of %s; %s", given, secrettext.Shown(name), r.Cluster.Source,
-				r.nodesNear(name)), "correct "+given)
-	case setting == bootstrapNode && node.Role != inventory.ControlPlane:
-		worker := diagnosis.NewProblem(diagnosis.UnknownNode,
-			given+" names a worker: etcd runs on control planes only", "name a control plane")
-		worker.Node = node.Name
-
-		return worker
-	default:
-		return nil
-	}
-}
-
-// fewNodes are so many that all of them can be named.
-const fewNodes = 8
-
-// nodesNear names the nodes that somebody may have meant, by name or address.
-func (r *Run) nodesNear(typed string) string {
-	all := names(r.Cluster.Nodes)
-	if len(all) <= fewNodes {
-		meant := ""
-		if near := suggest.Word(typed, all); near != "" {
-			meant = fmt.Sprintf("did you mean %s? ", near)
-		}
-
-		return meant + "its nodes are " + text.List(all)
-	}
-
-	if _, err := netip.ParseAddr(typed); err == nil {
-		all = nil
-		for _, node := range r.Cluster.Nodes {
-			all = append(all, node.Address)
-		}
-	}
-
-	return fmt.Sprintf("the nearest of its %d nodes are %s", len(all), text.List(suggest.Nearest(typed, all, fewNodes)))
+	return run, CheckNames(run.Settings, run.Cluster)
 }
 
 // Nodes are the nodes that this run works on: all, or those that -node= names.

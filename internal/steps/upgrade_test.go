@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube"
@@ -36,20 +37,9 @@ func toUpgrade(t *testing.T, controlPlanes, workers int, to string, change ...fu
 
 	l := newLab(t, controlPlanes, workers, change...)
 	l.up(t)
-	l.declares(t, l.Generated.Options.TalosVersion, to)
+	l.declare(t, l.Generated.Options.TalosVersion, to)
 
 	return l
-}
-
-// declares has the files declare another release of Talos.
-func (l *lab) declares(t *testing.T, before, after string) {
-	t.Helper()
-
-	path := filepath.Join(l.Dir, "talenv.yaml")
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Contains(t, string(data), before)
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(data), before, after, 1)), 0o600))
 }
 
 // versions are what the machines run, in order.
@@ -249,6 +239,67 @@ func TestANodeThatNeverComesBackEndsTheUpgrade(t *testing.T) {
 
 	lost.PowerOn()
 	l.isUpgraded(t, documents.Talos)
+}
+
+func TestABudgetThatForbidsItHoldsTheNodeAndIsNamed(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 3, 2, documents.Talos, func(options *labcluster.Options) {
+		options.CNI = "flannel" // without one no pod runs
+		options.LabOptions.Workloads = []kubernetes.Workload{{Name: "db", Node: "worker1", Budget: 1}}
+	})
+
+	problem := l.session(t, "MAX_PARALLEL=1").fails(t, diagnosis.ExitKubernetes, diagnosis.DrainBlocked,
+		steps.Upgrade{})
+	require.Equal(t, "worker1", problem.Node)
+	require.Contains(t, problem.Cause, "pod default/db")
+	require.Contains(t, problem.Cause, "PodDisruptionBudget db needs 1")
+	require.Equal(t, "v1.14.1 v1.14.1 v1.14.1 v1.13.9 v1.13.9", l.versions())
+	require.Empty(t, l.cordons(t), "it goes on as before")
+	require.Zero(t, calls(l.Node("worker1"), "Upgrade"))
+}
+
+func TestARollbackForAnExtensionThatTheNewImageLacksNamesIt(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 1, 1, documents.Talos, edit("worker1", func(node *emulator.NodeOptions) {
+		node.Extensions = []emulator.Extension{{Name: "zfs", Version: "2.4.0"}}
+	}))
+	l.Node("worker1").Set(func(f *emulator.Faults) { f.NewSystemFails = true })
+
+	problem := l.session(t, "NODE=worker1").fails(t, diagnosis.ExitApply, diagnosis.UpgradeRolledBack, steps.Upgrade{})
+	require.Contains(t, problem.Cause, "; the new image lacks what the old one has: zfs")
+}
+
+func TestANodeThatFallsSilentInAPullIsNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 1, 1, documents.Talos)
+	fault(l.Node("worker1"), emulator.CallFault{Method: pullCall, Do: emulator.Freeze, Times: 1})
+
+	l.session(t, "NODE=worker1").succeeds(t, steps.Upgrade{})
+	require.Equal(t, 2, calls(l.Node("worker1"), "Pull"))
+	require.Equal(t, "v1.13.9 v1.14.1", l.versions())
+}
+
+func TestACordonOfSomebodyElseStays(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 1, 1, documents.Talos)
+
+	kubeconfig, err := os.ReadFile(filepath.Join(l.folder, "kubeconfig"))
+	require.NoError(t, err)
+
+	client, err := kube.Open(kubeconfig, kube.Options{})
+	require.NoError(t, err)
+	require.NoError(t, client.Merge(t.Context(), "/api/v1/nodes/worker1",
+		map[string]any{"spec": map[string]any{"unschedulable": true}}))
+
+	s := l.session(t, "NODE=worker1")
+	s.succeeds(t, steps.Upgrade{})
+	require.Equal(t, "v1.13.9 v1.14.1", l.versions())
+	require.Contains(t, s.detail(upgradeStep, "worker1"), "; still cordoned, and not by us")
+	require.Equal(t, map[string]drain.Owner{"worker1": drain.Others}, l.cordons(t))
 }
 
 func TestLostRepliesLeadToAskingTheNode(t *testing.T) {

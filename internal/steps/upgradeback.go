@@ -79,7 +79,8 @@ func (t *turn) disbelieve(ctx context.Context, running check.Facts) *diagnosis.P
 	case release.IsBuildOf(t.plan.Version, running.Version):
 		return t.problem(t.seen, diagnosis.UpgradeOtherSystem,
 			fmt.Sprintf("it runs %s, but made from schematic %s instead of %s", running.Version,
-				cmp.Or(running.Schematic, "none"), t.plan.Schematic), "look at what the installer image "+t.plan.Image+" is made of")
+				cmp.Or(running.Schematic, "none"), t.plan.Schematic),
+			"look at what the installer image "+t.plan.Image+" is made of")
 	case running.Version != t.plan.RunningVersion:
 		return t.problem(t.seen, diagnosis.UpgradeOtherSystem,
 			fmt.Sprintf("it runs %s, neither %s as before nor %s", running.Version, t.plan.RunningVersion, t.plan.Version),

@@ -156,7 +156,10 @@ func (u *kubernetesUpgrader) stopped(err error) *diagnosis.Problem {
 
 	if node := u.nodeAt(stopped.Node); node != nil {
 		problem.Node, problem.Address = node.Name, stopped.Node
-		problem.Next = talosctl(node, "logs kubelet") + "; then " + u.command(nil)
+
+		if stopped.Component != "" {
+			problem.Next = talosctl(node, "logs kubelet") + "; then " + u.command(nil)
+		}
 	}
 
 	problem.Cause = at + ": " + complaintOf(stopped)

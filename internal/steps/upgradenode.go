@@ -45,15 +45,13 @@ func (t *turn) run(ctx context.Context) *diagnosis.Problem {
 		}
 	}
 
-	if problem := t.awaitSystem(ctx); problem != nil {
-		return t.giveBack(ctx, problem)
+	for _, await := range []func(context.Context) *diagnosis.Problem{t.awaitSystem, t.awaitEtcd, t.awaitPods} {
+		if problem := await(ctx); problem != nil {
+			return t.giveBack(ctx, problem)
+		}
 	}
 
-	if problem := t.awaitEtcd(ctx); problem != nil {
-		return t.giveBack(ctx, problem)
-	}
-
-	return t.awaitPods(ctx)
+	return nil
 }
 
 // result is how a turn that ended well is told.
@@ -212,7 +210,7 @@ func (t *turn) install(ctx context.Context, conn *talos.Conn) error {
 			Done: !talos.IsInstallerBusy(failed), Node: t.node.Name, Pause: t.Settings.CheckInterval,
 			Limit: wait.Limit{For: "another installer runs on it", Since: since, Limit: t.Settings.InstallTimeout},
 			TimeUp: func(waited time.Duration) *diagnosis.Problem {
-				return t.problem(t.seen, diagnosis.UpgradeFailed, fmt.Sprintf("another installer runs on it, since more than %s",
+				return t.problem(t.seen, diagnosis.UpgradeFailed, fmt.Sprintf("another installer has been running on it for %s",
 					waited), talosctl(t.node, "dmesg"))
 			},
 		}

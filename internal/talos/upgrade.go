@@ -83,7 +83,7 @@ func (c *Conn) InstallUpgrade(ctx context.Context, image string, tell func(line 
 			return err
 		}
 
-		ended, last := error(errNoExitCode), ""
+		ended, last := errNoExitCode, ""
 
 		err = receive(stream.Recv, func(reply *machine.LifecycleServiceUpgradeResponse) {
 			switch progress := reply.GetProgress().GetResponse().(type) {

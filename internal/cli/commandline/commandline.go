@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 )
@@ -23,6 +24,8 @@ type Program struct {
 	Targets []Target
 	// Terminal is set when a person can be asked.
 	Terminal bool
+	// Foresee, if set, refuses a target that may lose data for what the cluster's files say.
+	Foresee func(ctx context.Context, flags settings.Overrides) error
 }
 
 // Target is one thing that the program does.
@@ -97,6 +100,10 @@ func parsed[T any](v Values, name string, parse func(string) (T, error)) *T {
 // to the first that fails; none is run if any word is wrong.
 func (p Program) Main(ctx context.Context, words []string, out, errs io.Writer) int {
 	asked, err := p.read(words)
+	if err == nil && !asked.tells() {
+		err = p.foresee(ctx, asked.calls)
+	}
+
 	switch {
 	case err != nil:
 		fmt.Fprintf(errs, "Error: %s\nNothing was run.\n", report.Scrub(err.Error()))

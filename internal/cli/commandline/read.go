@@ -2,6 +2,7 @@ package commandline
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -32,7 +33,7 @@ func (p Program) read(words []string) (request, error) {
 		}
 	}
 
-	if asked.help || asked.version || asked.list {
+	if asked.tells() {
 		return asked, nil
 	}
 
@@ -43,6 +44,24 @@ func (p Program) read(words []string) (request, error) {
 	}
 
 	return asked, nil
+}
+
+// tells reports whether something is to be told only, and nothing run.
+func (r *request) tells() bool { return r.help || r.version || r.list }
+
+// foresee looks whether what may lose data names what there is, before anything runs.
+func (p Program) foresee(ctx context.Context, calls []call) error {
+	for _, call := range calls {
+		if p.Foresee == nil || !settings.MayLoseData(call.target.Name) {
+			continue
+		}
+
+		if err := p.Foresee(ctx, call.settings()); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // take reads one word: a flag belongs to the target before it, and so does a word that this still needs.
@@ -213,7 +232,6 @@ func (p Program) judge(c call) error {
 		return fmt.Errorf("%s lacks its <%s>. Next: %s %s", c.target.Name, missing, p.Name, c.target.usage())
 	}
 
-	ours := settings.Overrides{}
 	for _, flag := range c.target.Flags {
 		value, given := c.given.flags[flag.Name]
 		if !given {
@@ -229,19 +247,27 @@ func (p Program) judge(c call) error {
 		if flag.Kind == Number && err != nil {
 			return fmt.Errorf("-%s=%q: -%s takes a number. Next: correct it", flag.Name, value, flag.Name)
 		}
-
-		if _, known := settings.OfFlag(flag.Name); known {
-			ours[flag.Name] = value
-		}
 	}
 
 	// The only variable that permits more than the flags do.
-	loaded, err := settings.Load([]string{"DRY_RUN=" + os.Getenv("DRY_RUN")}, ours, ".")
+	loaded, err := settings.Load([]string{"DRY_RUN=" + os.Getenv("DRY_RUN")}, c.settings(), ".")
 	if err != nil {
 		return err
 	}
 
 	return loaded.RefuseUnasked(c.target.Name, p.Terminal)
+}
+
+// settings are those of a call's flags that are settings.
+func (c call) settings() settings.Overrides {
+	given := settings.Overrides{}
+	for flag, value := range c.given.flags {
+		if _, known := settings.OfFlag(flag); known {
+			given[flag] = value
+		}
+	}
+
+	return given
 }
 
 // usage is how the target is typed.

@@ -26,6 +26,7 @@ var tasks = map[string]string{
 	"preflight":       "bootstrap:preflight",
 	"reset":           "talos:reset",
 	"talos":           "bootstrap:talos",
+	"upgradeK8s":      "talos:upgrade-k8s",
 	"verify":          "bootstrap:verify",
 }
 

@@ -5,6 +5,7 @@ package invocation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -282,6 +283,25 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 	run, failure := i.open(ctx, target, loaded, len(planned) > 1, steps.New)
 
 	return run, planned, failure
+}
+
+// Foresee refuses a target whose flags name nodes that the cluster's files do not declare, or another cluster.
+func (i Invocation) Foresee(ctx context.Context, flags settings.Overrides) error {
+	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the setting
+	}
+
+	cluster, err := workspace.New(ctx, loaded, i.Environ).Inventory()
+	if err == nil {
+		err = steps.CheckNames(loaded, cluster)
+	}
+
+	if err != nil {
+		return errors.New(i.told(err.Error()))
+	}
+
+	return nil
 }
 
 // opener starts a run.

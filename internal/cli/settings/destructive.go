@@ -18,6 +18,13 @@ var destructive = map[string]bool{
 // withArgument are those of them whose flags come after an argument.
 var withArgument = map[string]bool{"upgradeNode": true, "etcd:recover": true}
 
+// MayLoseData reports whether a target may.
+func MayLoseData(target string) bool {
+	_, known := destructive[target]
+
+	return known
+}
+
 // RefuseUnasked refuses a target that may lose data, unless the command line says what it is for and somebody can agree
 // to the loss: a person at a terminal, or -yes. In a dry run nothing is lost.
 func (s *Settings) RefuseUnasked(target string, terminal bool) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
@@ -503,6 +504,30 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			require.Equal(t, sha256.Size, len(s.snapshot(t))%512)
 		},
 	},
+	"Reset: wipe fails": {
+		faults: emulator.Faults{Reset: emulator.ResetWipeFails},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+
+			boots := s.node.Boots()
+			s.reset(t)
+			require.NoError(t, s.node.WaitFor(deadline(t), func(n *emulator.Node) bool {
+				return n.Boots() > boots && n.Stage() == "booting" && n.Config() != nil
+			}))
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.reset(t); waitStage(t, s.node, "maintenance") },
+	},
+	"Reset: powers off": {
+		faults: emulator.Faults{Reset: emulator.ResetPowersOff},
+		shows:  func(t *testing.T, s *sick) { t.Helper(); s.install(t); s.reset(t); waitStage(t, s.node, "off") },
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			require.Nil(t, s.node.Config())
+			s.node.PowerOn()
+			waitStage(t, s.node, "maintenance")
+		},
+	},
 	"EtcdUnhealthy": {
 		faults: emulator.Faults{EtcdUnhealthy: true},
 		shows: func(t *testing.T, s *sick) {
@@ -606,6 +631,16 @@ func failingBootstrap(fault emulator.BootstrapFault, code codes.Code, text strin
 			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
 		},
 	}
+}
+
+// reset asks the machine to go back to maintenance mode.
+func (s *sick) reset(t *testing.T) {
+	t.Helper()
+
+	eventually(t, func() error {
+		return s.api(t).ResetGeneric(deadline(t), &machineapi.ResetRequest{Reboot: true,
+			SystemPartitionsToWipe: partitions(constants.StatePartitionLabel, constants.EphemeralPartitionLabel)})
+	})
 }
 
 // snapshot is what the machine's etcd hands out.

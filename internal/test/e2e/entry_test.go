@@ -44,6 +44,7 @@ func TestTasksHandOverToTheirTargets(t *testing.T) {
 	task, root := tool.Find(t, "task"), userRepository(t)
 	fake := script(t, filepath.Join(t.TempDir(), "talos-mage"), echo)
 	write(t, filepath.Join(root, "talos", "talconfig.yaml"), "clusterName: \"lab\" # ours\n")
+	write(t, filepath.Join(root, "kubeconfig"), "")
 
 	for call, want := range map[string]string{
 		"bootstrap:talos":                          "talos",
@@ -52,9 +53,14 @@ func TestTasksHandOverToTheirTargets(t *testing.T) {
 		"bootstrap:apply-parallel":                 "applyParallel",
 		"bootstrap:verify":                         "verify",
 		"bootstrap:preflight -- -node=cp1 -dryRun": "preflight -node=cp1 -dryRun",
+		"bootstrap:apps -- -dryRun":                "apps -dryRun",
 		"talos:generate-config":                    "config:generate",
 		"talos:apply-node IP=192.0.2.11":           "applyNode 192.0.2.11 -mode=auto",
 		"talos:apply-node IP=2001:db8::1 MODE=try": "applyNode 2001:db8::1 -mode=try",
+		"talos:upgrade-node IP=192.0.2.11":         "upgradeNode 192.0.2.11",
+		"talos:upgrade-node IP=192.0.2.11 --yes":   "upgradeNode 192.0.2.11 -yes",
+		"talos:upgrade-node IP=cp1 -- -dryRun":     "upgradeNode cp1 -dryRun",
+		"talos:upgrade-k8s":                        "upgradeK8s",
 		"infra:verify-nodes":                       "verifyNodes",
 		"talos:reset":                              "reset -cluster=lab",
 		"talos:reset --yes --force":                "reset -cluster=lab -systemDisk -yes",

@@ -110,7 +110,7 @@ func (o outcome) inFull(last said) said {
 }
 
 // clusterSteps are the steps that speak of the cluster as a whole.
-var clusterSteps = []string{"secrets", "configs", "preflight", "bootstrap", "kubeconfig", "verify", "lock"}
+var clusterSteps = []string{"reset", "secrets", "configs", "preflight", "bootstrap", "kubeconfig", "verify", "lock"}
 
 // findings are what the run remarked without failing for it.
 func (o outcome) findings() []said {

@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -63,8 +64,9 @@ type fault struct {
 	repeats bool
 	// heal ends the fault. Without it the next run meets the fault again, if it is still there.
 	heal func(t *testing.T, w *world)
-	// next is the next run's exit code, of the recipe with these settings; nextID is what it then says.
+	// next is the next run's exit code, of the recipe or of nextRun with these settings; nextID is what it then says.
 	next         diagnosis.ExitCode
+	nextRun      string
 	nextID       diagnosis.ID
 	nextSettings []string
 	// nextAlso checks more.
@@ -88,6 +90,8 @@ func sections() []section {
 		{"A node's life", lifeFaults()},
 		{"Nodes that install unattended", talos114Faults()},
 		{"etcd", etcdFaults()},
+		{"Resets", resetFaults()},
+		{"Upgrades", upgradeFaults()},
 		{"The health of a cluster", healthFaults()},
 		{"Upgrades of Kubernetes", upgradeK8sFaults()},
 		{"Two operators", secondOperatorFaults()},
@@ -290,7 +294,7 @@ func (f fault) again(t *testing.T, w *world) string {
 	t.Helper()
 
 	before := w.remember()
-	got := w.ends(t, f.next, "talos", f.nextSettings...)
+	got := w.ends(t, f.next, cmp.Or(f.nextRun, "talos"), f.nextSettings...)
 	w.keepsPromises(t, before, got)
 
 	if f.nextAlso != nil {
@@ -323,6 +327,10 @@ func (w *world) deeds(before past) string {
 				continue
 			case call.Name() == "Bootstrap":
 				word = "bootstraps " + node.Name()
+			case call.Name() == "Upgrade":
+				word = "upgrades " + node.Name()
+			case slices.Contains(permitted[upgradeTarget], call.Name()):
+				continue // they come with the one before
 			}
 
 			if !slices.Contains(words, word) {

@@ -22,16 +22,16 @@ const (
 	talosOfTalosctl  = "v1.14.1"
 	kubernetesBefore = "1.36.3"
 	kubernetesAfter  = "1.37.0"
+
+	upgradeK8sTarget = "upgradeK8s"
 )
 
 // upgradeK8sFaults are what can go wrong while Kubernetes is upgraded by way of the real talosctl.
 func upgradeK8sFaults() []fault {
-	const target = "upgradeK8s"
-
 	shape := labcluster.Options{ControlPlanes: 2, TalosVersion: talosOfTalosctl, CNI: "flannel"}
 	goesOn := func(t *testing.T, w *world) {
 		t.Helper()
-		w.ends(t, diagnosis.ExitOK, target)
+		w.ends(t, diagnosis.ExitOK, upgradeK8sTarget)
 	}
 	untouched := func(t *testing.T, w *world, _ outcome) {
 		t.Helper()
@@ -46,7 +46,7 @@ func upgradeK8sFaults() []fault {
 	return []fault{
 		{
 			title: "talosctl is missing when Kubernetes is to be upgraded", class: "no talosctl", knob: "PATH",
-			cluster: shape, inject: kubernetesBehind, run: target,
+			cluster: shape, inject: kubernetesBehind, run: upgradeK8sTarget,
 			code: diagnosis.ExitBadInput, id: diagnosis.TalosctlUnfit, says: "talosctl is not on the PATH",
 			seen: "talosctl is not on the PATH", also: untouched, repeats: true, heal: real,
 		},
@@ -58,7 +58,7 @@ func upgradeK8sFaults() []fault {
 				kubernetesBehind(t, w)
 				w.hasTalosctl(t, "echo Talos v1.13.9")
 			},
-			run:  target,
+			run:  upgradeK8sTarget,
 			code: diagnosis.ExitBadInput, id: diagnosis.TalosctlUnfit, node: cp1,
 			says: "talosctl is v1.13.9, and the node runs Talos v1.14.1", seen: "talosctl is v1.13.9", also: untouched,
 			heal: real,
@@ -73,7 +73,7 @@ func upgradeK8sFaults() []fault {
 				w.fault(cp2, emulator.CallFault{Method: "ImagePull", Do: emulator.Fail, Code: codes.NotFound,
 					Text: "error pulling image: not found"})
 			},
-			run:  target,
+			run:  upgradeK8sTarget,
 			code: diagnosis.ExitKubernetes, id: diagnosis.K8sUpgradeFailed, node: cp2, says: "error pulling image: not found",
 			seen: "error pulling image: not found", repeats: true,
 			heal: func(t *testing.T, w *world) { t.Helper(); w.heal(cp2); goesOn(t, w) },
@@ -89,7 +89,7 @@ func upgradeK8sFaults() []fault {
 				w.fault(cp2, emulator.CallFault{Method: "ApplyConfiguration", Do: emulator.Fail, Code: codes.Unavailable,
 					Text: "out of order", After: 1, Times: 1})
 			},
-			run:  target,
+			run:  upgradeK8sTarget,
 			code: diagnosis.ExitKubernetes, id: diagnosis.K8sUpgradeFailed, node: cp2, says: "talosctl stopped at kube-apiserver",
 			seen: "out of order", heal: goesOn,
 		},
@@ -101,7 +101,7 @@ func upgradeK8sFaults() []fault {
 				kubernetesBehind(t, w)
 				w.hasTalosctl(t, "echo $$ > \"$0.pid\"; exec \"$REAL\" \"$@\"")
 			},
-			run: target,
+			run: upgradeK8sTarget,
 			during: func(t *testing.T, w *world) {
 				t.Helper()
 				// The first is that of the bring-up, the second that of the dry run.

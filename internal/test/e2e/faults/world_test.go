@@ -167,6 +167,8 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	"bootstrap":       only(steps.Bootstrap{}),
 	"kubeconfig":      only(steps.Kubeconfig{}),
 	"upgradeK8s":      only(steps.UpgradeK8s{}),
+	"reset":           only(steps.Reset{}),
+	upgradeTarget:     only(steps.Upgrade{}),
 	"health":          func(*settings.Settings) []steps.Step { return []steps.Step{&steps.Health{}} },
 	"config:rotate":   only(steps.Rotate{}),
 }
@@ -177,7 +179,8 @@ func only(step steps.Step) func(*settings.Settings) []steps.Step {
 
 // outcome is how a run ended, and everything that a person could have seen of it.
 type outcome struct {
-	code diagnosis.ExitCode
+	target string
+	code   diagnosis.ExitCode
 	// message is what is said last: a line for each thing that failed.
 	message        string
 	stdout, stderr string
@@ -208,7 +211,7 @@ func (w *world) run(t *testing.T, target string, overrides ...string) outcome {
 	call := invocation.Invocation{Environ: environ, Workdir: w.root, Out: &out, Err: &errs}
 	failure := call.Execute(ctx, target, flags, targets[target])
 
-	got := outcome{stdout: out.String(), stderr: errs.String(), events: readEvents(t, reports)}
+	got := outcome{target: target, stdout: out.String(), stderr: errs.String(), events: readEvents(t, reports)}
 	if failure != nil {
 		got.code, got.message = failure.Code, failure.Message
 	}
