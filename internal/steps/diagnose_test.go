@@ -73,6 +73,9 @@ func TestADiagnosisNamesTheCauseInEveryState(t *testing.T) {
 
 		l.Node("worker1").PowerOff()
 		wait(t, l.Node("cp1"), inStage("maintenance"))
+		require.Eventually(t, func() bool {
+			return strings.Contains(strings.Join(l.Node("cp1").Console(), "\n"), "time query error")
+		}, labcluster.Deadline, labcluster.Deadline/1000)
 		shows(t, l, "off", diagnosis.ExitVerify)
 
 		l.Node("worker1").PowerOn()

@@ -118,9 +118,14 @@ func (w *world) since(before past) map[string][]emulator.Call {
 
 // permitted are the changes that a target makes; the recipe's for those that it is made of.
 var permitted = map[string][]string{
-	upgradeTarget:    {"Pull", "Upgrade", "Reboot"},
+	upgradeTarget: {"Pull", "Upgrade", "Reboot"},
+	"reset":       {"Reset"},
+
+	"etcd:removeMember": {"EtcdRemoveMemberByID"},
+	"etcd:recover":      {"Reset", "EtcdRecover", "Bootstrap"},
+	"replaceNode":       {"EtcdRemoveMemberByID", "ApplyConfiguration"},
+
 	upgradeK8sTarget: {"ImagePull", "ApplyConfiguration"},
-	"reset":          {"Reset"},
 }
 
 // permittedTo are the changes that a run of a target may make.
@@ -136,7 +141,7 @@ func permittedTo(target string) []string {
 func (w *world) keepsPromises(t *testing.T, before past, got outcome) {
 	t.Helper()
 
-	allowed := before.etcds
+	allowed := before.etcds + w.restores
 	if !before.data {
 		allowed++
 	}

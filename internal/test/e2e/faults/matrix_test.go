@@ -94,6 +94,7 @@ func sections() []section {
 		{"Upgrades", upgradeFaults()},
 		{"The health of a cluster", healthFaults()},
 		{"Upgrades of Kubernetes", upgradeK8sFaults()},
+		{"Control planes that are gone for good", memberFaults()},
 		{"Two operators", secondOperatorFaults()},
 		{"The operator's side", operatorFaults()},
 		{"Bring-ups that once went wrong", scenarios()},
