@@ -94,6 +94,7 @@ func sections() []section {
 		{"Upgrades", append(upgradeFaults(), refusedUpgrades()...)},
 		{"A cluster's applications", appsFaults()},
 		{"The health of a cluster", healthFaults()},
+		{"Upgrades of Kubernetes", upgradeK8sFaults()},
 		{"Control planes that are gone for good", memberFaults()},
 		{"Two operators", secondOperatorFaults()},
 		{"The operator's side", operatorFaults()},
