@@ -115,6 +115,22 @@ func TestADiagnosisNamesTheCauseInEveryState(t *testing.T) {
 	})
 }
 
+// Behind a VIP no worker opens its API before bootstrap, which is nothing to look for.
+func TestAWorkerThatWaitsForBootstrapIsNotLookedFor(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.TrustdDown = true })
+	l.installed(t)
+	l.waitForEtcdToAsk(t)
+
+	found, code := l.diagnose(t)
+	require.Equal(t, diagnosis.ExitVerify, code)
+	require.Equal(t, diagnosis.WorkerJoining, firstOf(found, "worker1"), found.Text())
+	require.Equal(t, diagnosis.EtcdNotBootstrapped, firstOf(found, ""), found.Text())
+	require.Equal(t, "mage bootstrap", found.Next)
+}
+
 // What nodes say of themselves is read in every release; what one does not let anybody read is named.
 func TestADiagnosisReadsWhatNodesOfEachReleaseSay(t *testing.T) {
 	t.Parallel()
