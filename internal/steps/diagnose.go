@@ -202,7 +202,7 @@ func (d *doctor) nodeFindings(ctx context.Context, node NodeDiagnosis,
 	case seen.State == talos.Maintenance && fellSilent(findings):
 		return []diagnosis.Finding{d.hanging(seen)}
 	case seen.State == talos.Maintenance:
-		return append(findings, d.leftBehind(seen, survey)...)
+		return append(append(findings, node.told.timeFindings(seen)...), d.leftBehind(seen, survey)...)
 	}
 
 	// What keeps it from being read is the cause, and not that it could not be compared.
@@ -226,7 +226,18 @@ func (d *doctor) nodeFindings(ctx context.Context, node NodeDiagnosis,
 // silent is a node that does not answer: where else it may be, and what its own config may have done to it.
 func (d *doctor) silent(ctx context.Context, seen observe.Observation, finding diagnosis.Finding,
 	survey observe.EtcdSurvey) diagnosis.Finding {
+	if seen.Silence == talos.Refused && seen.Node.Role == inventory.Worker && survey.AwaitsBootstrap() {
+		finding.ID, finding.Next = diagnosis.WorkerJoining, "mage bootstrap"
+		finding.Cause = "port 50000 refused: it opens once the endpoint can be reached, which behind a VIP is after bootstrap"
+
+		return finding
+	}
+
 	finding.Severity = diagnosis.Failure
+	if _, _, known := diagnosed(seen.Err); !known {
+		finding.Next = "wait if it is booting, else " + d.elsewhere(seen.Node)
+	}
+
 	if seen.Silence == talos.NoAnswer {
 		finding.Cause += d.lossesByConfig(seen.Node)
 	}
@@ -268,6 +279,19 @@ func timeNotSynced(seen observe.Observation) diagnosis.Finding {
 
 	return diagnosis.Finding{ID: diagnosis.TimeNotSynced, Severity: diagnosis.Failure, Node: seen.Node.Name,
 		Address: seen.Address, Cause: "its clock is not synced, and Talos starts etcd only once it is", Next: entry.Remedy}
+}
+
+// timeFindings warn of a time server that a node in maintenance does not reach: later it would keep etcd from starting.
+func (t told) timeFindings(seen observe.Observation) []diagnosis.Finding {
+	if !strings.Contains(t.unread["time"], "NTP server") {
+		return nil
+	}
+
+	warning := timeNotSynced(seen)
+	warning.Severity, warning.Cause = diagnosis.Warning,
+		"its time server does not answer, and Talos starts etcd only once its clock is synced"
+
+	return []diagnosis.Finding{warning}
 }
 
 // etcdFindings are what is wrong with the etcd of one control plane.

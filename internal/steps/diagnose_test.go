@@ -73,6 +73,9 @@ func TestADiagnosisNamesTheCauseInEveryState(t *testing.T) {
 
 		l.Node("worker1").PowerOff()
 		wait(t, l.Node("cp1"), inStage("maintenance"))
+		require.Eventually(t, func() bool {
+			return strings.Contains(strings.Join(l.Node("cp1").Console(), "\n"), "time query error")
+		}, labcluster.Deadline, labcluster.Deadline/1000)
 		shows(t, l, "off", diagnosis.ExitVerify)
 
 		l.Node("worker1").PowerOn()
@@ -110,6 +113,22 @@ func TestADiagnosisNamesTheCauseInEveryState(t *testing.T) {
 		require.Equal(t, string(diagnosis.UnknownNodeCA), document.Nodes[0].Causes[0].ID)
 		require.Equal(t, document.Next, document.Nodes[0].Causes[0].Next)
 	})
+}
+
+// Behind a VIP no worker opens its API before bootstrap, which is nothing to look for.
+func TestAWorkerThatWaitsForBootstrapIsNotLookedFor(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1)
+	l.Node("cp1").Set(func(f *emulator.Faults) { f.TrustdDown = true })
+	l.installed(t)
+	l.waitForEtcdToAsk(t)
+
+	found, code := l.diagnose(t)
+	require.Equal(t, diagnosis.ExitVerify, code)
+	require.Equal(t, diagnosis.WorkerJoining, firstOf(found, "worker1"), found.Text())
+	require.Equal(t, diagnosis.EtcdNotBootstrapped, firstOf(found, ""), found.Text())
+	require.Equal(t, "mage bootstrap", found.Next)
 }
 
 // What nodes say of themselves is read in every release; what one does not let anybody read is named.

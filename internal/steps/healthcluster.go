@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -93,7 +94,7 @@ func (h *healthChecker) checkBy(ctx context.Context, look nodeLook, since time.T
 
 	h.found.Checks, h.found.AskedOf = nil, look.Node
 
-	err = conn.CheckHealth(checking, left, func(check talos.HealthCheck) {
+	err = conn.CheckHealth(checking, left, h.nodesToName(ctx, conn), func(check talos.HealthCheck) {
 		h.tell(check, since, left)
 
 		switch {
@@ -120,6 +121,41 @@ func (h *healthChecker) checkBy(ctx context.Context, look nodeLook, since time.T
 		h.say(h.failure(failing, fmt.Sprintf("for %s", h.Clock.Now().Sub(since).Round(time.Second))))
 		return nil
 	}
+}
+
+// nodesToName are the declared nodes, for a control plane whose discovery does not know all of them: it would check the
+// others only. Discovery knows more addresses of a node than one, so it goes first. Nobody is named where an address is
+// not known, or there is no discovery: then Kubernetes tells.
+func (h *healthChecker) nodesToName(ctx context.Context, conn *talos.Conn) (named talos.HealthNodes) {
+	members, err := conn.Members(ctx)
+	if err != nil || len(members) == 0 {
+		return named
+	}
+
+	complete := true
+
+	for _, node := range h.Cluster.Nodes {
+		address, err := netip.ParseAddr(node.Address)
+		if err != nil {
+			return talos.HealthNodes{}
+		}
+
+		complete = complete && slices.ContainsFunc(members, func(member talos.Member) bool {
+			return slices.Contains(member.Addresses, address)
+		})
+
+		if node.Role == inventory.ControlPlane {
+			named.ControlPlanes = append(named.ControlPlanes, address.String())
+		} else {
+			named.Workers = append(named.Workers, address.String())
+		}
+	}
+
+	if complete {
+		return talos.HealthNodes{}
+	}
+
+	return named
 }
 
 // silentNow reports whether a node was found not to answer.

@@ -55,6 +55,8 @@ func (s Upgrade) Run(ctx context.Context, run *Run) error {
 	outcomes = append(outcomes, fanout.Collect(ctx, run.Settings.MaxParallel.Of(len(workers)), workers, upgrader.serve,
 		upgrader.brokenUpgrade)...)
 
+	upgrader.tellLeftOut(ctx)
+
 	return upgrader.conclude(outcomes)
 }
 

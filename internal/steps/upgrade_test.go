@@ -237,7 +237,14 @@ func TestANodeThatNeverComesBackEndsTheUpgrade(t *testing.T) {
 	require.Equal(t, report.Skipped, s.status(upgradeStep, "worker1"))
 	require.Equal(t, map[string]drain.Owner{"cp2": drain.Ours}, l.cordons(t))
 
+	// It is named as well by a run that leaves it out.
 	lost.PowerOn()
+	wait(t, lost, (*emulator.Node).EtcdVoter)
+
+	s = l.session(t, "NODE=worker1")
+	s.succeeds(t, steps.Upgrade{})
+	require.Regexp(t, `stays cordoned.*node="cp2"`, s.out.String())
+
 	l.isUpgraded(t, documents.Talos)
 }
 

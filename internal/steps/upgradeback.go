@@ -47,6 +47,10 @@ func (t *turn) judge(ctx context.Context, seen observe.Observation) verdict {
 	switch {
 	case seen.NotOurs():
 		return verdict{problem: t.notOurs(seen)}
+	case t.leaving && seen.Silence == talos.Refused:
+		return verdict{doing: "rebooting into " + t.plan.Version + ", port refused"}
+	case t.leaving && seen.Silent():
+		return verdict{doing: "rebooting into " + t.plan.Version + ", no answer"}
 	case seen.Silent() || seen.State == talos.Maintenance:
 		return verdict{}
 	case t.leaving && (seen.Boot == t.leftBoot || seen.Boot == ""):

@@ -143,29 +143,58 @@ func (t *turn) returnPods(ctx context.Context) (done bool, waitsFor string) {
 	return true, ""
 }
 
-// giveBack ends the turn of a node that did not come through. A cordon of ours is taken back as long as the node takes
-// part, in its old system; else it is said that it stays.
+// giveBack ends the turn of a node that did not come through. A cordon of ours, also of an earlier run, is taken back
+// as long as the node takes part in its old system; else it is said that it stays.
 func (t *turn) giveBack(ctx context.Context, problem *diagnosis.Problem) *diagnosis.Problem {
-	if !t.drained {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), giveBackLimit)
+	defer stop()
+
+	there, ours, err := t.ownCordon(ctx, t.node)
+	if err == nil && !ours || err != nil && !t.drained {
 		return problem
 	}
 
-	if !t.leaving || problem.ID == diagnosis.UpgradeRolledBack {
-		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), giveBackLimit)
-		defer stop()
-
-		if there, err := t.inKubernetes(ctx, t.node); err == nil && there != nil {
-			if _, err := t.gate.Uncordon(ctx, there.drainer, there.Name); err == nil {
-				return problem
-			}
+	takesPart := !t.plan.Done && !t.leaving || problem.ID == diagnosis.UpgradeRolledBack
+	if err == nil && takesPart {
+		if _, err := t.gate.Uncordon(ctx, there.drainer, there.Name); err == nil {
+			return problem
 		}
 	}
 
-	t.Report.Finding(t.step.Name(), diagnosis.Finding{
-		ID: diagnosis.CordonLeft, Severity: diagnosis.Warning, Node: t.node.Name, Address: t.seen.Address,
-		Cause: "it stays cordoned, so that no pods are placed on it",
-		Next:  t.command(t.node) + " takes the cordon back once the node is whole",
-	})
+	t.tellCordon(t.node)
 
 	return problem
+}
+
+// ownCordon finds a node in Kubernetes, and whether it has a cordon of ours.
+func (u *upgrader) ownCordon(ctx context.Context, node *inventory.Node) (there *kubeNode, ours bool, err error) {
+	there, err = u.inKubernetes(ctx, node)
+	if err != nil || there == nil {
+		return there, false, err
+	}
+
+	owner, err := there.drainer.Cordoned(ctx, there.Name)
+
+	return there, owner == drain.Ours, err //nolint:wrapcheck // it says what was asked
+}
+
+func (u *upgrader) tellCordon(node *inventory.Node) {
+	u.Report.Finding(u.step.Name(), diagnosis.Finding{
+		ID: diagnosis.CordonLeft, Severity: diagnosis.Warning, Node: node.Name, Address: node.Address,
+		Cause: "it stays cordoned, so that no pods are placed on it",
+		Next:  u.command(node) + " takes the cordon back once the node is whole",
+	})
+}
+
+// tellLeftOut names the nodes that this run leaves out and that an earlier one has left cordoned.
+func (u *upgrader) tellLeftOut(ctx context.Context) {
+	for _, node := range u.Cluster.Nodes {
+		if u.selected(node) {
+			continue
+		}
+
+		if _, ours, err := u.ownCordon(ctx, node); err == nil && ours {
+			u.tellCordon(node)
+		}
+	}
 }

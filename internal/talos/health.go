@@ -30,9 +30,13 @@ func (c HealthCheck) Over() bool { return c.Passed || c.LeftOut }
 // ErrHealthCutOff is a stream that ended as if all were well, before all was checked.
 var ErrHealthCutOff = errors.New("it stopped before it had checked everything")
 
-// CheckHealth has the node, a control plane, check the cluster that it knows, and gives what it tells. It goes on until
-// every check passes, or the limit is over, which is the node's time. A node that no longer answers ends it.
-func (c *Conn) CheckHealth(ctx context.Context, limit time.Duration, tell func(HealthCheck)) error {
+// HealthNodes are the addresses of the nodes to check; none where the node is to find out by itself: from discovery, or
+// without that from Kubernetes.
+type HealthNodes struct{ ControlPlanes, Workers []string }
+
+// CheckHealth has the node, a control plane, check its cluster, and gives what it tells. It goes on until every check
+// passes, or the limit is over, which is the node's time. A node that no longer answers ends it.
+func (c *Conn) CheckHealth(ctx context.Context, limit time.Duration, nodes HealthNodes, tell func(HealthCheck)) error {
 	checking, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
@@ -40,7 +44,7 @@ func (c *Conn) CheckHealth(ctx context.Context, limit time.Duration, tell func(H
 
 	last := HealthCheck{}
 
-	err := c.checkHealth(checking, limit, func(check HealthCheck) {
+	err := c.checkHealth(checking, limit, nodes, func(check HealthCheck) {
 		last = check
 		tell(check)
 	})
@@ -57,8 +61,10 @@ func (c *Conn) CheckHealth(ctx context.Context, limit time.Duration, tell func(H
 	return c.failure(OpHealth, nil, err)
 }
 
-func (c *Conn) checkHealth(ctx context.Context, limit time.Duration, tell func(HealthCheck)) error {
-	stream, err := c.api.ClusterHealthCheck(ctx, limit, &clusterapi.ClusterInfo{})
+func (c *Conn) checkHealth(ctx context.Context, limit time.Duration, nodes HealthNodes,
+	tell func(HealthCheck)) error {
+	stream, err := c.api.ClusterHealthCheck(ctx, limit, &clusterapi.ClusterInfo{ControlPlaneNodes: nodes.ControlPlanes,
+		WorkerNodes: nodes.Workers})
 	if err != nil {
 		return err //nolint:wrapcheck // its class is the caller's to judge
 	}

@@ -58,7 +58,11 @@ func healthFaults() []fault {
 			cluster: labcluster.Options{ControlPlanes: 1, Workers: 1, CNI: "flannel"},
 			inject:  up(func(w *world) { w.Node(cp1).PowerOff() }),
 			run:     "health", settings: []string{patient},
-			code: diagnosis.ExitKubernetes, id: diagnosis.HealthUnasked, says: "cp1: no answer", seen: "no answer",
+			code: diagnosis.ExitKubernetes, id: diagnosis.NodeSilent, node: cp1, says: "no answer at", seen: "no answer",
+			also: func(t *testing.T, _ *world, got outcome) {
+				t.Helper()
+				require.Contains(t, got.stdout, string(diagnosis.HealthUnasked)+"  cluster  cp1: no answer")
+			},
 			repeats: true, heal: func(_ *testing.T, w *world) { w.Node(cp1).PowerOn() },
 		},
 		{

@@ -93,6 +93,7 @@ func sections() []section {
 		{"Resets", resetFaults()},
 		{"Upgrades", upgradeFaults()},
 		{"The health of a cluster", healthFaults()},
+		{"Control planes that are gone for good", memberFaults()},
 		{"Two operators", secondOperatorFaults()},
 		{"The operator's side", operatorFaults()},
 		{"Bring-ups that once went wrong", scenarios()},
