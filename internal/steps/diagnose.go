@@ -226,6 +226,13 @@ func (d *doctor) nodeFindings(ctx context.Context, node NodeDiagnosis,
 // silent is a node that does not answer: where else it may be, and what its own config may have done to it.
 func (d *doctor) silent(ctx context.Context, seen observe.Observation, finding diagnosis.Finding,
 	survey observe.EtcdSurvey) diagnosis.Finding {
+	if seen.Silence == talos.Refused && seen.Node.Role == inventory.Worker && survey.AwaitsBootstrap() {
+		finding.ID, finding.Next = diagnosis.WorkerJoining, "mage bootstrap"
+		finding.Cause = "port 50000 refused: it opens once the endpoint can be reached, which behind a VIP is after bootstrap"
+
+		return finding
+	}
+
 	finding.Severity = diagnosis.Failure
 	if _, _, known := diagnosed(seen.Err); !known {
 		finding.Next = "wait if it is booting, else " + d.elsewhere(seen.Node)

@@ -140,7 +140,8 @@ func (r *memberRemover) named(survey observe.EtcdSurvey) (talos.EtcdMember, *dia
 	members, asked := listed(survey), r.Settings.Member
 
 	id, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(asked), "0x"), 16, 64)
-	if at := slices.IndexFunc(members, func(member talos.EtcdMember) bool { return member.ID == id }); at >= 0 && err == nil {
+	at := slices.IndexFunc(members, func(member talos.EtcdMember) bool { return member.ID == id })
+	if at >= 0 && err == nil {
 		return members[at], nil
 	}
 

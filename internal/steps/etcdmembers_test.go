@@ -75,7 +75,8 @@ func TestAMemberIsRemovedOnceItsNodeIsGone(t *testing.T) {
 	require.Equal(t, "cp3", problem.Node)
 
 	// Nobody is called so.
-	problem = l.session(t, cp3[:len(cp3)-1]+"z").fails(t, diagnosis.ExitBadInput, diagnosis.UnknownMember, steps.EtcdRemoveMember{})
+	problem = l.session(t, cp3[:len(cp3)-1]+"z").fails(t, diagnosis.ExitBadInput, diagnosis.UnknownMember,
+		steps.EtcdRemoveMember{})
 	require.Contains(t, problem.Cause, "which is no member of etcd; its members are ")
 	require.Contains(t, problem.Cause, strings.TrimPrefix(cp3, "<id>=")+" (cp3)")
 

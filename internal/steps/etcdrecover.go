@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/snapshot"
@@ -111,10 +112,44 @@ func (r *recoverer) destroyed(node *inventory.Node) bool {
 	return namesNode(r.Settings.Destroyed, node)
 }
 
+// askAll asks every control plane, and again while one may yet answer: those that an interrupted run has wiped reboot.
+func (r *recoverer) askAll(ctx context.Context) (survey observe.EtcdSurvey) {
+	since := r.Clock.Now()
+
+	//nolint:errcheck // it has no limit that is a problem: whoever is missing in the survey is judged by that
+	r.waiter().Until(ctx, func(ctx context.Context) wait.State {
+		survey = r.observer.SurveyEtcd(ctx)
+		limit := wait.Limit{For: "asking every control plane: " + survey.Describe(), Since: since, Limit: r.patience(survey)}
+
+		return wait.State{Done: limit.Left(r.Clock.Now()) <= 0, Limit: limit, Pause: etcdPause}
+	})
+
+	return survey
+}
+
+// patience is how long it is waited for those that do not answer, or can't say yet whether they hold data. Whoever
+// names those that are destroyed expects the others to be there.
+func (r *recoverer) patience(survey observe.EtcdSurvey) (longest time.Duration) {
+	for _, node := range survey {
+		switch destroyed := r.destroyed(node.Node); {
+		case node.Leader != 0:
+			return 0 // it works
+		case node.Silent() && (destroyed || len(r.Settings.Destroyed) == 0 || r.Settings.NoWait):
+			longest = max(longest, reachable(r.Settings))
+		case node.Silent():
+			longest = max(longest, r.Settings.NodeWait)
+		case node.State == talos.Ours && (!node.Certain || node.Starting()):
+			longest = max(longest, r.Settings.StageTimeout)
+		}
+	}
+
+	return longest
+}
+
 // restoredBefore is the control plane on which an earlier run has restored etcd, as its kernel log tells; nil if none
 // has.
 func (r *recoverer) restoredBefore(ctx context.Context) (*inventory.Node, *diagnosis.Problem) {
-	survey := r.surveyPatiently(ctx)
+	survey := r.askAll(ctx)
 	if ctx.Err() != nil {
 		return nil, interrupted(ctx, recoverName)
 	}
@@ -129,8 +164,8 @@ func (r *recoverer) restoredBefore(ctx context.Context) (*inventory.Node, *diagn
 	return nil, nil
 }
 
-// lostAgain reports whether a restored etcd has lost its quorum since: while it is restored it has but one member, which
-// needs nobody to lead.
+// lostAgain reports whether a restored etcd has lost its quorum since: while it is restored it has but one member,
+// which needs nobody to lead.
 func (r *recoverer) lostAgain(ctx context.Context, node observe.EtcdObservation) bool {
 	for leaderless(node) {
 		if node.Asked.Sub(node.Began()) > resendAfter || r.Clock.Sleep(ctx, etcdPause) != nil {
@@ -158,7 +193,7 @@ func (r *recoverer) tellsRestore(ctx context.Context, node observe.EtcdObservati
 // restoreEtcd wipes what is left of the former etcd, and restores it on one control plane. In a dry run it is nobody.
 func (r *recoverer) restoreEtcd(ctx context.Context) (*inventory.Node, *diagnosis.Problem) {
 	for {
-		survey := r.surveyPatiently(ctx)
+		survey := r.askAll(ctx)
 		if problem := r.refuse(ctx, survey); problem != nil {
 			return nil, problem
 		}
@@ -181,7 +216,7 @@ func (r *recoverer) restoreEtcd(ctx context.Context) (*inventory.Node, *diagnosi
 		}
 
 		// A person may have thought for an hour.
-		if problem := r.refuse(ctx, r.surveyPatiently(ctx)); problem != nil {
+		if problem := r.refuse(ctx, r.askAll(ctx)); problem != nil {
 			return nil, problem
 		}
 

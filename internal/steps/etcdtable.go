@@ -34,7 +34,19 @@ func EtcdStatus(ctx context.Context, run *Run) (rows [][]string, findings []diag
 		findings = append(findings, splitFinding(survey))
 	}
 
+	for _, node := range outside(survey) {
+		findings = append(findings, formerEtcd(node, "mage etcd:status"))
+	}
+
 	return rows, findings
+}
+
+// outside are silent control planes that an etcd which works does not list: what they hold is another one's, if
+// anything.
+func outside(survey observe.EtcdSurvey) observe.EtcdSurvey {
+	return filtered(survey, func(node observe.EtcdObservation) bool {
+		return node.Silent() && listed(survey) != nil && !survey.Lists(node.Node)
+	})
 }
 
 func etcdRole(node observe.EtcdObservation) string {

@@ -96,10 +96,16 @@ func (w *work) done(status report.Status, detail string) error {
 	return nil
 }
 
-// failed records that such a step failed, and why.
+// failed records that such a step failed, and why; and of which node, if it is about one.
 func (w *work) failed(ctx context.Context, err error) error {
 	err = w.ofStep(ctx, err)
-	w.record(report.Result{Status: report.Failed, Err: err})
+	result := report.Result{Status: report.Failed, Err: err}
+
+	if problem, ok := diagnosis.AsProblem(err); ok {
+		result.Node, result.Address = problem.Node, problem.Address
+	}
+
+	w.record(result)
 
 	return err
 }

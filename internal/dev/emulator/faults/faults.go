@@ -72,6 +72,8 @@ type Faults struct {
 	// SnapshotEnd is after how many bytes a snapshot of etcd ends as if it were whole: a node whose disk can't be read
 	// says no more.
 	SnapshotEnd int
+	// RestoreFails makes the snapshot that etcd is restored from turn out to be damaged, which the call does not tell.
+	RestoreFails bool
 	// Reset makes resets end otherwise than asked.
 	Reset ResetFault
 	// KubernetesDown keeps the control plane's kube-apiserver from starting.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/etcd"
@@ -17,6 +18,10 @@ func (e *etcdService) recoverData(skipHash bool) (*etcd.Member, error) {
 	digest := etcd.Digest(snapshot)
 	e.boot.Log("recovering etcd from snapshot: hash %x, revision 2, total keys 1, total size %d", digest[:4],
 		len(snapshot))
+
+	if e.boot.Node.Faults().RestoreFails {
+		return nil, preStageFailure(errors.New("error recovering from the snapshot: unexpected EOF"))
+	}
 
 	if err := etcd.CheckHash(snapshot); err != nil && !skipHash {
 		return nil, preStageFailure(fmt.Errorf("error recovering from the snapshot: %w", err))

@@ -69,7 +69,7 @@ type said struct {
 
 // lastLine is a line of what a run says last: the nodes with their addresses or "cluster", the step, the cause, the id
 // and what to do next. What concerns the cluster in a step begins with the step.
-var lastLine = regexp.MustCompile(`^(?:((?:\S+ \([^)]*\)(?:, | and )?)+|[a-z0-9]+): )?(?:(\w+): )?(.*?) \[(TM\d{3})\](?:\. Next: .*)?$`)
+var lastLine = regexp.MustCompile(`^(?:((?:\S+ \([^)]*\)(?:, | and )?)+|[a-z0-9]+(?::[a-zA-Z]+)?): )?(?:(\w+(?::\w+)?): )?(.*?) \[(TM\d{3})\](?:\. Next: .*)?$`)
 
 // failures are what the run gave as the reasons for its end, in that order.
 func (o outcome) failures() []said {
@@ -110,7 +110,8 @@ func (o outcome) inFull(last said) said {
 }
 
 // clusterSteps are the steps that speak of the cluster as a whole.
-var clusterSteps = []string{"reset", "secrets", "configs", "preflight", "bootstrap", "kubeconfig", "verify", "lock"}
+var clusterSteps = []string{"reset", "secrets", "configs", "preflight", "bootstrap", "kubeconfig", "verify", "lock",
+	upgradeTarget, appsTarget, "etcd:removeMember", "etcd:recover"}
 
 // findings are what the run remarked without failing for it.
 func (o outcome) findings() []said {

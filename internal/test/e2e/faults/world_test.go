@@ -71,6 +71,8 @@ type world struct {
 	secrets []string
 	// others are machines of the lab that are not the inventory's.
 	others []string
+	// restores is how many etcd clusters the target that is run is to make from snapshots.
+	restores int
 }
 
 // newWorld writes the files of a cluster and switches its machines on, each as edit makes it. No number of control
@@ -166,10 +168,17 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	"verify":          only(steps.Verify{}),
 	"bootstrap":       only(steps.Bootstrap{}),
 	"kubeconfig":      only(steps.Kubeconfig{}),
+	"upgradeK8s":      only(steps.UpgradeK8s{}),
 	"reset":           only(steps.Reset{}),
 	upgradeTarget:     only(steps.Upgrade{}),
 	"health":          func(*settings.Settings) []steps.Step { return []steps.Step{&steps.Health{}} },
 	"config:rotate":   only(steps.Rotate{}),
+	appsTarget:        only(steps.Apps{}),
+
+	"etcd:snapshot":     only(steps.EtcdSnapshot{}),
+	"etcd:removeMember": only(steps.EtcdRemoveMember{}),
+	"etcd:recover":      only(steps.EtcdRecover{}),
+	"replaceNode":       steps.ReplaceNode,
 }
 
 func only(step steps.Step) func(*settings.Settings) []steps.Step {
