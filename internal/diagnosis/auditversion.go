@@ -50,8 +50,8 @@ var versionEntries = []Entry{
 		Severity: Warning,
 		Cause: "The config was made before kubernetesVersion was changed, or a patch names an image. The node " +
 			"will run what its config says.",
-		Remedy: "Make the machine configs again: mage config:generate. A running cluster is upgraded with talosctl " +
-			"upgrade-k8s.",
+		Remedy: "Make the machine configs again: mage config:generate. A running cluster is upgraded with mage " +
+			"upgradeK8s.",
 		Source: "Talos documentation, Upgrading Kubernetes",
 	},
 	{

@@ -47,7 +47,7 @@ func (s UpgradeK8s) Run(ctx context.Context, run *Run) error {
 
 	switch {
 	case err != nil:
-		return u.failed(ctx, err)
+		return u.fails(ctx, err)
 	case plan.empty():
 		u.recordAll(report.Skipped, "runs Kubernetes "+u.to)
 		u.compareConfigs(ctx)
@@ -121,14 +121,22 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context) error {
 		return nil
 	}
 
-	failed := u.stopped(err)
-	if ctx.Err() == nil && failed.Node != "" {
-		u.record(report.Result{Node: failed.Node, Address: failed.Address, Status: report.Failed, Err: failed})
+	return u.fails(ctx, u.stopped(err))
+}
 
-		return u.ofStep(ctx, failed)
+// fails records that the step failed, of each node that it failed at, or of the cluster.
+func (u *kubernetesUpgrader) fails(ctx context.Context, err error) error {
+	problems := problemsIn(err)
+	if ctx.Err() != nil || len(problems) == 0 || slices.ContainsFunc(problems,
+		func(problem *diagnosis.Problem) bool { return problem.Node == "" }) {
+		return u.failed(ctx, err)
 	}
 
-	return u.failed(ctx, failed)
+	for _, problem := range problems {
+		u.record(report.Result{Node: problem.Node, Address: problem.Address, Status: report.Failed, Err: problem})
+	}
+
+	return u.ofStep(ctx, err)
 }
 
 // stopped explains why talosctl gave up, and where.
@@ -148,7 +156,10 @@ func (u *kubernetesUpgrader) stopped(err error) *diagnosis.Problem {
 
 	if node := u.nodeAt(stopped.Node); node != nil {
 		problem.Node, problem.Address = node.Name, stopped.Node
-		problem.Next = talosctl(node, "logs kubelet") + "; then " + u.command(nil)
+
+		if stopped.Component != "" {
+			problem.Next = talosctl(node, "logs kubelet") + "; then " + u.command(nil)
+		}
 	}
 
 	problem.Cause = at + ": " + complaintOf(stopped)

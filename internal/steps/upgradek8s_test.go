@@ -1,10 +1,12 @@
 package steps_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -162,4 +164,59 @@ func TestAWayThatKubernetesDoesNotSupportIsRefused(t *testing.T) {
 
 	problem := l.session(t).fails(t, diagnosis.ExitKubernetes, diagnosis.K8sUpgradeHeldBack, steps.UpgradeK8s{})
 	require.Equal(t, "worker1", problem.Node)
+}
+
+func TestDeprecatedAPIsInUseAreNamed(t *testing.T) {
+	t.Parallel()
+
+	l := upgradable(t, 1, 0)
+	l.pretends(t, "echo Talos v1.14.1")
+	l.Lab.RequestDeprecated(emulator.DeprecatedAPI{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta3",
+		Resource: "flowschemas", Removed: "1.38"})
+
+	s := l.session(t, "DRY_RUN=true")
+	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.UpgradeK8s{})
+	require.Len(t, s.Findings(), 1)
+	require.Equal(t, diagnosis.DeprecatedAPIsUsed, s.Findings()[0].ID)
+	require.Equal(t, "flowschemas.v1beta3.flowcontrol.apiserver.k8s.io is in use (removed in 1.38)",
+		s.Findings()[0].Cause)
+
+	l.Lab.RequestDeprecated(emulator.DeprecatedAPI{Version: "v1beta1", Resource: "things", Removed: "1.37"})
+
+	problem := l.session(t, "DRY_RUN=true").fails(t, diagnosis.ExitKubernetes, diagnosis.DeprecatedAPIsUsed,
+		steps.UpgradeK8s{})
+	require.Contains(t, problem.Cause, "v1.37.0 would take away an API that is in use: things.v1beta1, which 1.37 removed")
+
+	s = l.session(t, "DRY_RUN=true", "SKIP_CHECKS=TM165")
+	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.UpgradeK8s{})
+	require.Len(t, s.Findings(), 2)
+}
+
+func TestAnUpgradeOfKubernetesThatIsStoppedGoesOn(t *testing.T) {
+	t.Parallel()
+
+	l := upgradable(t, 1, 1)
+	l.hasTalosctl(t)
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+
+	go func() {
+		// The first is that of the bring-up, the second that of talosctl's dry run.
+		for applied(l.Node("cp1")) < 3 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+
+		stop()
+	}()
+
+	err := steps.Execute(ctx, l.session(t).Run, steps.UpgradeK8s{})
+	problem, ok := diagnosis.AsProblem(err)
+	require.True(t, ok, err)
+	require.Equal(t, diagnosis.Interrupted, problem.ID)
+
+	s := l.session(t)
+	s.succeeds(t, steps.UpgradeK8s{})
+	require.Equal(t, report.Applied, s.status("upgradeK8s", "worker1"))
+	require.Empty(t, s.Findings())
 }

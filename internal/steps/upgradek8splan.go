@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/talos-mage/talos-mage/internal/base/program"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
@@ -15,6 +16,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
+	"github.com/talos-mage/talos-mage/internal/steps/wait"
 	"github.com/talos-mage/talos-mage/internal/talos"
 	ctl "github.com/talos-mage/talos-mage/internal/talos/talosctl"
 )
@@ -198,34 +200,70 @@ func sameMinor(version, as string) bool {
 	return known && alsoKnown && some[0] == other[0] && some[1] == other[1]
 }
 
-// components asks Kubernetes what runs. Every node that it lists has to be one of ours, and Ready unless there is no
-// CNI to make it so.
-func (u *kubernetesUpgrader) components(ctx context.Context) ([]kube.Component, error) {
-	nodes, err := u.access.Kubelets(ctx)
-	if err != nil {
-		return nil, u.unanswered(err)
+// components asks Kubernetes what runs. An API that does not answer, and nodes that are not Ready, are waited for: an
+// upgrade that was stopped leaves them restarting.
+func (u *kubernetesUpgrader) components(ctx context.Context) (components []kube.Component, failed error) {
+	since := u.Clock.Now()
+
+	problem := u.waiter().Until(ctx, func(ctx context.Context) wait.State {
+		nodes, err := u.access.Kubelets(ctx)
+		if err == nil {
+			components, err = u.access.Components(ctx)
+		}
+
+		if err != nil {
+			return u.awaitAPI(err, since)
+		}
+
+		return u.awaitReady(nodes, since)
+	})
+	if problem != nil {
+		return nil, problem
 	}
 
+	return components, nil
+}
+
+// awaitAPI waits for an API that does not answer, unless it is another cluster's or wants nothing of us.
+func (u *kubernetesUpgrader) awaitAPI(err error, since time.Time) wait.State {
+	state := wait.State{
+		Limit: wait.Limit{For: "waiting for the Kubernetes API: " + kube.Explain(err), Since: since,
+			Limit: u.Settings.APITimeout},
+		Pause: apiPause, Silent: true,
+		TimeUp: func(time.Duration) *diagnosis.Problem { return u.unanswered(err) },
+	}
+
+	if kube.Diagnose(err) != diagnosis.APINotReady {
+		state.Problem = u.unanswered(err)
+	}
+
+	return state
+}
+
+// awaitReady waits until every node that Kubernetes lists is Ready. Each has to be one of ours.
+func (u *kubernetesUpgrader) awaitReady(nodes []kube.Node, since time.Time) wait.State {
 	for _, registered := range nodes {
 		node := u.observer.NodeOf(registered)
 
 		switch {
 		case node == nil:
-			return nil, u.clusterProblem(diagnosis.K8sUpgradeHeldBack, fmt.Sprintf("Kubernetes lists the node %s, which is "+
-				"not in the files: talosctl would upgrade it too, and stop where it can't", registered.Name),
-				"kubectl delete node "+registered.Name+" if the machine is gone; else add it to the files")
+			return wait.State{Problem: u.clusterProblem(diagnosis.K8sUpgradeHeldBack, fmt.Sprintf("Kubernetes lists the node "+
+				"%s, which is not in the files: talosctl would upgrade it too, and stop where it can't", registered.Name),
+				"kubectl delete node "+registered.Name+" if the machine is gone; else add it to the files")}
 		case !registered.Ready:
-			return nil, u.problem(observe.Observation{Node: node}, diagnosis.K8sUpgradeHeldBack,
-				"it is not Ready in Kubernetes: "+registered.Message, "kubectl describe node "+registered.Name)
+			return wait.State{
+				Limit: wait.Limit{For: "not Ready in Kubernetes: " + registered.Message, Since: since,
+					Limit: u.Settings.VerificationTimeout},
+				Node: node.Name, Pause: apiPause,
+				TimeUp: func(waited time.Duration) *diagnosis.Problem {
+					return u.problem(observe.Observation{Node: node}, diagnosis.K8sUpgradeHeldBack, fmt.Sprintf("it is not Ready "+
+						"in Kubernetes, for %s: %s", waited, registered.Message), "kubectl describe node "+registered.Name)
+				},
+			}
 		}
 	}
 
-	components, err := u.access.Components(ctx)
-	if err != nil {
-		return nil, u.unanswered(err)
-	}
-
-	return components, nil
+	return wait.State{Done: true}
 }
 
 func (u *kubernetesUpgrader) unanswered(err error) *diagnosis.Problem {

@@ -3,6 +3,7 @@ package emulator
 import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/api"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/faults"
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/machine"
 )
 
@@ -35,6 +36,8 @@ type (
 	EtcdData = machine.EtcdData
 	// Timing says how long machines take for what they do.
 	Timing = machine.Timing
+	// DeprecatedAPI is one of Kubernetes that clients have used although a later release does not serve it.
+	DeprecatedAPI = kubernetes.DeprecatedAPI
 	// Call is one RPC that a machine received, whatever became of it.
 	Call = faults.Call
 )

@@ -124,6 +124,16 @@ func (c *Clusters) InstallCNI() {
 	}
 }
 
+// RequestDeprecated notes in every cluster that somebody has used a deprecated API of Kubernetes.
+func (c *Clusters) RequestDeprecated(api kubernetes.DeprecatedAPI) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	for _, cluster := range c.all {
+		cluster.Kubernetes.RequestDeprecated(api)
+	}
+}
+
 // errUnreachable is why a node can't join: nobody answers who has a quorum.
 var errUnreachable = errors.New("error getting etcd member list: context deadline exceeded")
 

@@ -567,6 +567,9 @@ func (l *Lab) InstallCNI() {
 	l.changed.Raise()
 }
 
+// RequestDeprecated has somebody use a deprecated API of every Kubernetes cluster of the lab.
+func (l *Lab) RequestDeprecated(api kubernetes.DeprecatedAPI) { l.etcd.RequestDeprecated(api) }
+
 // ClusterNodes are the running machines of the node's cluster.
 func (m *membership) ClusterNodes() []*Boot {
 	var nodes []*Boot

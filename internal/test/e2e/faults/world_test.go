@@ -168,10 +168,12 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	"verify":          only(steps.Verify{}),
 	"bootstrap":       only(steps.Bootstrap{}),
 	"kubeconfig":      only(steps.Kubeconfig{}),
+	"upgradeK8s":      only(steps.UpgradeK8s{}),
 	"reset":           only(steps.Reset{}),
 	upgradeTarget:     only(steps.Upgrade{}),
 	"health":          func(*settings.Settings) []steps.Step { return []steps.Step{&steps.Health{}} },
 	"config:rotate":   only(steps.Rotate{}),
+	appsTarget:        only(steps.Apps{}),
 
 	"etcd:snapshot":     only(steps.EtcdSnapshot{}),
 	"etcd:removeMember": only(steps.EtcdRemoveMember{}),
