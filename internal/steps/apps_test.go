@@ -36,10 +36,15 @@ esac`,
 	"helmfile": `
 case "$*" in
 *template*) /bin/cat "$STATE/rendered.yaml";;
-*sync*) if [[ -e "$STATE/unready" ]]; then echo 'Error: release cilium failed: context deadline exceeded' >&2; exit 1; fi;;
+*sync*)
+	if [[ -e "$STATE/unready" ]]; then
+		echo 'Error: release cilium failed: context deadline exceeded' >&2
+		exit 1
+	fi;;
 esac`,
 	"helm": ``,
-	"sops": `/bin/cat >/dev/null; printf 'apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age}\nstringData: {age.agekey: AGE-SECRET-KEY-1XYZ}\n'`,
+	"sops": `/bin/cat >/dev/null
+printf 'apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age}\nstringData: {age.agekey: AGE-SECRET-KEY-1XYZ}\n'`,
 }
 
 // withApps adds what applications are installed from to the lab's repository, and the programs.
@@ -63,7 +68,8 @@ func (l *lab) withApps(t *testing.T) (state string) {
 	for path, content := range map[string]string{
 		"namespaces": "namespace/default\nnamespace/network\n", "applied": "",
 		"rendered.yaml": "---\n# Source: a chart\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n" +
-			"metadata: {name: gateways.gateway.networking.k8s.io}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: left-out}\n",
+			"metadata: {name: gateways.gateway.networking.k8s.io}\n" +
+			"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: left-out}\n",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(state, path), []byte(content), 0o600))
 	}
@@ -138,7 +144,8 @@ func TestAnApplicationsSecretThatIsRefusedIsNotTold(t *testing.T) {
 
 	s := l.session(t)
 	problem := s.fails(t, diagnosis.ExitKubernetes, diagnosis.AppsApplyRefused, steps.Apps{})
-	require.Contains(t, problem.Cause, "bootstrap/sops-age.sops.yaml: not applied: kubectl says: Error from server (Invalid)")
+	require.Contains(t, problem.Cause,
+		"bootstrap/sops-age.sops.yaml: not applied: kubectl says: Error from server (Invalid)")
 	require.NotContains(t, s.out.String(), "AGE-SECRET-KEY")
 	require.NotContains(t, contentOf(t, state, "calls"), "AGE-SECRET-KEY")
 }
@@ -174,7 +181,7 @@ func TestARepositoryWithItsOwnScriptKeepsRunningThat(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	require.NoError(t, os.MkdirAll(filepath.Join(l.folder, "bin"), 0o700))
 	require.NoError(t, os.Symlink("/bin/bash", filepath.Join(l.folder, "bin", "bash")))
-	require.NoError(t, os.WriteFile(path, []byte("echo \"$ROOT_DIR $KUBECONFIG\" >ran\n[[ -e fine ]]\n"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("echo installing; echo \"$ROOT_DIR $KUBECONFIG\" >ran\n[[ -e fine ]]\n"), 0o600))
 
 	l.session(t, "DRY_RUN=true").fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Apps{})
 	require.NoFileExists(t, filepath.Join(l.folder, "ran"))
@@ -187,4 +194,5 @@ func TestARepositoryWithItsOwnScriptKeepsRunningThat(t *testing.T) {
 	s.succeeds(t, steps.Apps{})
 	require.Equal(t, l.folder+" "+filepath.Join(l.folder, "kubeconfig")+"\n", contentOf(t, l.folder, "ran"))
 	require.Equal(t, report.Applied, s.status("apps", ""))
+	require.Contains(t, s.out.String(), "installing")
 }

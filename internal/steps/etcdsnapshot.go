@@ -55,8 +55,21 @@ type snapshotter struct{ *work }
 
 // path is the file that was asked for, or a new one in a folder beside the cluster's files.
 func (s *snapshotter) path(now time.Time) string {
-	return cmp.Or(s.Settings.SnapshotFile, filepath.Join(s.Settings.TalosDir, "snapshots",
-		s.Cluster.Name+"-"+now.UTC().Format("20060102T150405Z")+".db"))
+	if s.Settings.SnapshotFile != "" {
+		return s.Settings.SnapshotFile
+	}
+
+	base := filepath.Join(s.Settings.TalosDir, "snapshots", s.Cluster.Name+"-"+now.UTC().Format("20060102T150405Z"))
+	path := base + ".db"
+
+	// There can be one of the same second.
+	for number := 2; ; number++ {
+		if _, err := os.Lstat(path); err != nil {
+			return path
+		}
+
+		path = fmt.Sprintf("%s-%d.db", base, number)
+	}
 }
 
 // sources are those of some control planes whose etcd can be copied, voters first. Without a leader what a member holds

@@ -25,8 +25,8 @@ import (
 // upgradePlan is what becomes of the nodes, control planes first.
 type upgradePlan struct {
 	Nodes []nodeUpgrade
-	// Members is how many members etcd has. NoQuorumToSpare is set where it stands still while a control plane of the plan
-	// reboots.
+	// Members is how many members etcd has. NoQuorumToSpare is set where it stands still while a control plane of the
+	// plan reboots.
 	Members         int
 	NoQuorumToSpare bool
 }
@@ -44,8 +44,8 @@ type nodeUpgrade struct {
 	Legacy bool
 }
 
-// planUpgrade finds out what the nodes run and what they are to run, and refuses, before anything is touched, what would
-// fail or lose data. What it refuses it has recorded, node by node.
+// planUpgrade finds out what the nodes run and what they are to run, and refuses, before anything is touched, what
+// would fail or lose data. What it refuses it has recorded, node by node.
 func (w *work) planUpgrade(ctx context.Context, nodes []*inventory.Node) (upgradePlan, error) {
 	anew, err := w.workspace.Anew(ctx)
 	if err == nil {
@@ -318,8 +318,8 @@ func (p *upgradePlanner) judgeEtcd(ctx context.Context, plan *upgradePlan) error
 	return nil
 }
 
-// awaitEtcd surveys etcd until it is whole. It waits only for members whose nodes have just booted; of others it takes a
-// second look, since a reply may have been lost.
+// awaitEtcd surveys etcd until it is whole. It waits only for members whose nodes have just booted; of others it takes
+// a second look, since a reply may have been lost.
 func (p *upgradePlanner) awaitEtcd(ctx context.Context) (survey observe.EtcdSurvey, failed *diagnosis.Problem) {
 	since, looks := p.Clock.Now(), 0
 
@@ -385,8 +385,8 @@ func (p upgradePlan) takesDown() bool {
 
 // noQuorumText says what an upgrade of a control plane means for an etcd of one or two members.
 func (p upgradePlan) noQuorumText() string {
-	return "etcd has " + text.Counted(p.Members, "member") + " and can spare none: while a control plane reboots there is " +
-		"no etcd and no Kubernetes API"
+	return "etcd has " + text.Counted(p.Members, "member") + " and can spare none: while a control plane reboots there " +
+		"is no etcd and no Kubernetes API"
 }
 
 // text says in one line what becomes of the node.

@@ -32,7 +32,7 @@ func replaceIn(t *testing.T, path string, texts ...string) {
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
-// declare changes the versions that the files declare, as a person does: the machine configs stay as they were rendered.
+// declare changes the versions that the files declare, as a person does: the machine configs stay as they were.
 func (l *lab) declare(t *testing.T, texts ...string) {
 	t.Helper()
 	replaceIn(t, filepath.Join(l.Dir, "talenv.yaml"), texts...)

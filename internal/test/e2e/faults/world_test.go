@@ -173,6 +173,7 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	upgradeTarget:     only(steps.Upgrade{}),
 	"health":          func(*settings.Settings) []steps.Step { return []steps.Step{&steps.Health{}} },
 	"config:rotate":   only(steps.Rotate{}),
+	appsTarget:        only(steps.Apps{}),
 
 	"etcd:snapshot":     only(steps.EtcdSnapshot{}),
 	"etcd:removeMember": only(steps.EtcdRemoveMember{}),
