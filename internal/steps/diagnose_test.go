@@ -32,7 +32,12 @@ var instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\d+h\d+m\d+s|\b\d+m\
 
 // page is a diagnosis as people read it, with the lab's addresses as documentation addresses.
 func (l *lab) page(found steps.Diagnosis) string {
-	text := strings.ReplaceAll(found.Text()+"next: "+found.Next+"\n", l.folder, "/home/op/lab")
+	return l.plain(found.Text() + "next: " + found.Next + "\n")
+}
+
+// plain is a text without what differs each time.
+func (l *lab) plain(text string) string {
+	text = strings.ReplaceAll(text, l.folder, "/home/op/lab")
 	text = strings.ReplaceAll(text, strings.TrimSuffix(l.Lab.Prefix().Addr().String(), "0"), "192.0.2.")
 
 	return instants.ReplaceAllString(text, "…")
@@ -108,6 +113,7 @@ func TestADiagnosisNamesTheCauseInEveryState(t *testing.T) {
 			Next string
 		}
 
+		golden.Assert(t, filepath.Join("testdata", "diagnose", "no-talosconfig.json"), l.plain(found.JSON()))
 		require.NoError(t, json.Unmarshal([]byte(found.JSON()), &document))
 		require.Len(t, document.Nodes, 2)
 		require.Equal(t, string(diagnosis.UnknownNodeCA), document.Nodes[0].Causes[0].ID)

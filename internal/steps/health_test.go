@@ -2,6 +2,9 @@ package steps_test
 
 import (
 	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/talos-mage/talos-mage/internal/check"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -85,8 +89,8 @@ func TestAHealthyClusterPassesInEveryRelease(t *testing.T) {
 			require.Equal(t, "cp1", found.AskedOf)
 			require.Len(t, found.Checks, 16)
 
-			for _, check := range found.Checks {
-				require.True(t, check.Over(), check)
+			for _, made := range found.Checks {
+				require.True(t, made.Over(), made)
 			}
 
 			tables := found.Tables()
@@ -281,4 +285,80 @@ func TestCertificatesThatEndAreTold(t *testing.T) {
 	problem, ok := diagnosis.AsProblem(l.session(t).do(t, steps.Verify{}).err)
 	require.True(t, ok)
 	require.Contains(t, problem.Next, "mage config:rotate")
+}
+
+// area is what came of one of the profile's areas.
+func area(t *testing.T, found steps.Healthiness, name check.Area) check.AreaResult {
+	t.Helper()
+
+	for _, area := range found.Areas {
+		if area.Area == name {
+			return area
+		}
+	}
+
+	require.Fail(t, "no area "+string(name))
+
+	return check.AreaResult{}
+}
+
+func TestWhatRunsIsComparedWithTheFiles(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 1, withFlannel("v1.13.9"))
+	l.up(t)
+	l.allReady(t)
+
+	s := l.session(t, patientHealth)
+	found := s.health(t, true)
+	require.NoError(t, s.err, s.out)
+	require.Len(t, found.Areas, len(check.Areas()))
+
+	for name, want := range map[check.Area][2]string{
+		check.HostDNSArea:  {check.Compliant, "as declared on 2 nodes, and its name servers answer"},
+		check.ResolverArea: {check.Compliant, "1.1.1.1, 8.8.8.8"},
+		check.CiliumArea:   {check.AreaNotRun, "there is no Cilium"},
+		check.TimeArea:     {check.Compliant, "in sync with time.cloudflare.com"},
+		check.MetricsArea:  {check.Enhancement, "cp1 serves no metrics that can be read from here"},
+		check.LabelsArea:   {check.Enhancement, "no node has a zone (topology.kubernetes.io/zone)"},
+		check.ProxmoxArea:  {check.AreaNotRun, "the machine configs leave the nodes to no cloud controller manager"},
+	} {
+		require.Equal(t, check.AreaResult{Area: name, Status: want[0], Finding: want[1]}, area(t, found, name))
+	}
+
+	// The files say something else by now.
+	l.changeFile(t, "cp1", "machine:\n", "machine:\n  time:\n    servers: [192.0.2.7]\n")
+	l.changeFile(t, "cp1", "  nodeLabels:\n", "  nodeLabels:\n    topology.kubernetes.io/zone: a\n")
+	l.changeFile(t, "cp1", "  etcd:\n", "  etcd:\n    extraArgs:\n      listen-metrics-urls: http://0.0.0.0:2381\n")
+
+	s = l.session(t, patientHealth)
+	found = s.health(t, true)
+	require.NoError(t, s.err, s.out)
+
+	for name, want := range map[check.Area]string{
+		check.TimeArea:    "cp1: its time servers are time.cloudflare.com, and declared are 192.0.2.7",
+		check.LabelsArea:  `cp1: the label topology.kubernetes.io/zone is "", and "a" is declared`,
+		check.MetricsArea: "cp1: http://" + l.Node("cp1").Address().String() + ":2381/metrics can't be read",
+	} {
+		require.Equal(t, check.NotCompliant, area(t, found, name).Status, name)
+		require.Contains(t, area(t, found, name).Finding, want)
+	}
+
+	differs, told := finding(found, diagnosis.LiveDiffers, "")
+	require.True(t, told, s.out)
+	require.Equal(t, diagnosis.Warning, differs.Severity)
+
+	// Somebody serves etcd's metrics there.
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", l.Node("cp1").Address().String()+":2381")
+	require.NoError(t, err)
+
+	metrics := &httptest.Server{Listener: listener, Config: &http.Server{ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("etcd_server_has_leader 1\n"))
+		})}}
+	metrics.Start()
+	t.Cleanup(metrics.Close)
+
+	found = l.session(t, patientHealth).health(t, true)
+	require.Equal(t, check.Compliant, area(t, found, check.MetricsArea).Status)
 }
