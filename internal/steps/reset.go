@@ -74,7 +74,7 @@ func (r *resetter) agree(ctx context.Context, planned []nodeReset) error {
 		switch {
 		case node.pending():
 			pending = append(pending, node.seen.Node)
-			asked.Losses = append(asked.Losses, node.seen.Node.Name+" loses "+node.losses)
+			asked.Losses = append(asked.Losses, node.loss())
 		case node.problem != nil:
 			asked.Losses = append(asked.Losses, node.seen.Node.Name+" does not answer, and keeps what it has")
 		}
@@ -91,6 +91,16 @@ func (r *resetter) agree(ctx context.Context, planned []nodeReset) error {
 	asked.Losses = append(asked.Losses, r.etcdLosses(pending)...)
 
 	return r.consent(ctx, asked)
+}
+
+// loss says what a node loses, and whose config it runs if that is not its own.
+func (n nodeReset) loss() string {
+	loss := n.seen.Node.Name + " loses " + n.losses
+	if n.seen.Relation == observe.ConfigSwapped {
+		loss += "; the machine runs the config of " + n.seen.Owner
+	}
+
+	return loss
 }
 
 // resetAll resets the workers, and then the control planes.
@@ -113,6 +123,9 @@ func (r *resetter) resetOne(ctx context.Context, planned nodeReset) outcome {
 	switch {
 	case planned.problem != nil:
 		result.status, result.problem = report.Failed, planned.problem
+	case planned.kept != "":
+		result.status = report.Warned
+		result.detail = planned.idle + ", where nothing can be reset: it keeps what is on " + planned.kept
 	case planned.idle != "":
 		result.status, result.detail = report.Skipped, planned.idle
 	case r.Settings.DryRun && planned.underway:

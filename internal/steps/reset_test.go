@@ -259,6 +259,13 @@ func TestOnlyTheDeclaredMachineAndItsDisksAreWiped(t *testing.T) {
 	require.Contains(t, *asked, "worker1 loses all of /dev/vda, with Talos and its boot loader (EFI, META, STATE, "+
 		"EPHEMERAL); all of /dev/vdb (data)")
 	require.False(t, l.Node("worker1").Installed())
+
+	// What was not wiped before a node was in maintenance stays, and is named.
+	l.session(t, "-cluster=lab", "-yes=true").succeeds(t, steps.Reset{})
+	s = l.session(t, "-cluster=lab", "-yes=true", "-systemDisk=true").succeeds(t, steps.Reset{})
+	require.Equal(t, report.Skipped, s.status("reset", "worker1"))
+	require.Equal(t, report.Warned, s.status("reset", "cp1"))
+	require.Contains(t, s.detail("reset", "cp1"), "where nothing can be reset: it keeps what is on /dev/vda")
 	require.Equal(t, []string{"/dev/vdb"}, resets(l.Node("worker1"))[0].GetUserDisksToWipe())
 }
 

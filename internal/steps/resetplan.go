@@ -30,8 +30,8 @@ var wiped = []string{
 // nodeReset is what becomes of one node.
 type nodeReset struct {
 	seen observe.Observation
-	// idle says why there is nothing to wipe; empty if there is.
-	idle string
+	// idle says why there is nothing to wipe; empty if there is. What was to be wiped and can't be is kept.
+	idle, kept string
 	// underway is set for a node that an earlier run has asked already.
 	underway bool
 	// request is what the node is asked for; losses say the same in words.
@@ -75,7 +75,9 @@ func (r *resetter) planNode(ctx context.Context, node *inventory.Node) nodeReset
 	case seen.FailedForGood():
 		planned.refusal = r.readFailure(seen)
 	case seen.State == talos.Maintenance:
-		planned.idle = "in maintenance already"
+		planned.idle, planned.kept = "in maintenance already", r.keptInMaintenance(ctx, seen)
+	case r.runsAnotherRole(seen):
+		planned.refusal = r.swapped(seen)
 	case seen.Silent():
 		planned.problem = r.problem(seen, diagnosis.NotReset, "it does not answer, and keeps what it has: "+
 			talos.Explain(seen.Err), "switch it on, or "+r.elsewhere(node)+"; then "+r.command(node))
@@ -86,6 +88,43 @@ func (r *resetter) planNode(ctx context.Context, node *inventory.Node) nodeReset
 	}
 
 	return planned
+}
+
+// keptInMaintenance names the disks that were to be wiped and are not: no node in maintenance can be reset.
+func (r *resetter) keptInMaintenance(ctx context.Context, seen observe.Observation) string {
+	if !r.Settings.SystemDisk && len(r.Settings.Disks) == 0 {
+		return ""
+	}
+
+	disks, err := r.readDisks(ctx, seen)
+	if err != nil {
+		return "its disks"
+	}
+
+	var kept []string
+	if r.Settings.SystemDisk && disks.system != "" {
+		kept = append(kept, disks.system)
+	}
+
+	for _, disk := range r.Settings.Disks {
+		if found := disks.content(disk); found != "" {
+			kept = append(kept, disk+found)
+		}
+	}
+
+	return strings.Join(kept, ", ")
+}
+
+// runsAnotherRole reports whether a machine is a control plane though it is declared a worker, or the other way round:
+// what its reset means for etcd would be judged of the wrong node.
+func (r *resetter) runsAnotherRole(seen observe.Observation) bool {
+	if seen.Relation != observe.ConfigSwapped || r.Settings.OfCluster != "" {
+		return false
+	}
+
+	owner := r.Cluster.Node(seen.Owner)
+
+	return owner == nil || owner.Role != seen.Node.Role
 }
 
 // lookAt observes a node. One that is silent may be on its way back, as from a reset that an interrupted run asked for:
@@ -166,7 +205,7 @@ type nodeDisks struct {
 func (r *resetter) readDisks(ctx context.Context, seen observe.Observation) (nodeDisks, error) {
 	var disks nodeDisks
 
-	conn, err := r.observer.Dialer().Secure(ctx, seen.Address)
+	conn, err := r.observer.Dialer().Open(ctx, seen.Probed)
 	if err != nil {
 		return disks, err //nolint:wrapcheck // its class is the caller's to judge
 	}
