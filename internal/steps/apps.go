@@ -112,7 +112,7 @@ func (i *appsInstaller) runScript(ctx context.Context) error {
 
 	i.tell("running " + shown)
 
-	err := i.gate.RunProgram(ctx, i.programs, nil, "bash", i.apps.Script)
+	err := i.gate.FollowProgram(ctx, i.programs, func(line string) { i.Log.Info().Msg(line) }, "bash", i.apps.Script)
 	if err != nil {
 		return i.programProblem(diagnosis.AppsScriptFailed, shown+" failed", err)
 	}
@@ -234,7 +234,7 @@ func (i *appsInstaller) releases(ctx context.Context) error {
 
 	i.tell("syncing " + shown)
 
-	err := i.gate.RunProgram(ctx, i.programs, nil, helmfile,
+	err := i.gate.FollowProgram(ctx, i.programs, i.tellLine, helmfile,
 		i.helmfileArguments(i.apps.Releases, "sync", "--hide-notes")...)
 	if err != nil {
 		return i.programProblem(diagnosis.AppsReleaseFailed, shown+" were not installed", err)
@@ -311,4 +311,11 @@ func (i *appsInstaller) programProblem(id diagnosis.ID, what string, err error) 
 
 func (i *appsInstaller) tell(doing string) {
 	i.Report.Progress(i.step.Name(), report.Progress{Text: doing, Since: i.Clock.Now()})
+}
+
+// tellLine tells what a program prints, as far as it is more than an empty line.
+func (i *appsInstaller) tellLine(line string) {
+	if line = strings.TrimSpace(line); line != "" {
+		i.tell(line)
+	}
 }

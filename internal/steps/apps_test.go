@@ -181,7 +181,7 @@ func TestARepositoryWithItsOwnScriptKeepsRunningThat(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	require.NoError(t, os.MkdirAll(filepath.Join(l.folder, "bin"), 0o700))
 	require.NoError(t, os.Symlink("/bin/bash", filepath.Join(l.folder, "bin", "bash")))
-	require.NoError(t, os.WriteFile(path, []byte("echo \"$ROOT_DIR $KUBECONFIG\" >ran\n[[ -e fine ]]\n"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("echo installing; echo \"$ROOT_DIR $KUBECONFIG\" >ran\n[[ -e fine ]]\n"), 0o600))
 
 	l.session(t, "DRY_RUN=true").fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Apps{})
 	require.NoFileExists(t, filepath.Join(l.folder, "ran"))
@@ -194,4 +194,5 @@ func TestARepositoryWithItsOwnScriptKeepsRunningThat(t *testing.T) {
 	s.succeeds(t, steps.Apps{})
 	require.Equal(t, l.folder+" "+filepath.Join(l.folder, "kubeconfig")+"\n", contentOf(t, l.folder, "ran"))
 	require.Equal(t, report.Applied, s.status("apps", ""))
+	require.Contains(t, s.out.String(), "installing")
 }

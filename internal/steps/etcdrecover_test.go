@@ -106,6 +106,10 @@ func TestEtcdIsRestoredWhenItsQuorumIsLostForGood(t *testing.T) {
 	require.Contains(t, s.out.String(), string(diagnosis.FormerEtcdAway))
 	require.Equal(t, []string{"cp1", "cp2", "cp3"}, l.kubernetesNodes(t), "what the snapshot has is there again")
 
+	_, findings := steps.EtcdStatus(t.Context(), l.session(t).Run)
+	require.Len(t, findings, 2, "cp2 and cp3 may hold the former etcd")
+	require.Equal(t, diagnosis.FormerEtcdAway, findings[0].ID)
+
 	// Again: it is done. One comes back with the former etcd.
 	l.Node("cp2").PowerOn()
 	wait(t, l.Node("cp2"), inStage("booting"))

@@ -353,7 +353,8 @@ func (r *recoverer) refusedRestore(ctx context.Context, target observe.EtcdObser
 		return problem
 	}
 
-	if talos.Classify(talos.OpBootstrap, err) != talos.Final {
+	class := talos.Classify(talos.OpBootstrap, err)
+	if class != talos.Final {
 		return nil
 	}
 

@@ -35,7 +35,7 @@ func EtcdStatus(ctx context.Context, run *Run) (rows [][]string, findings []diag
 	}
 
 	for _, node := range outside(survey) {
-		findings = append(findings, formerEtcd(node, "mage etcd:status"))
+		findings = append(findings, formerEtcd(node, command("reset", node.Node)))
 	}
 
 	return rows, findings

@@ -30,10 +30,12 @@ func TestClassify(t *testing.T) {
 	everything := []talos.Operation{
 		talos.OpDial, talos.OpRead, talos.OpList, talos.OpWatch, talos.OpApply, talos.OpDryRun, talos.OpBootstrap,
 		talos.OpEtcd, talos.OpKubeconfig, talos.OpReboot, talos.OpPull, talos.OpUpgrade,
+		talos.OpReset, talos.OpRemoveMember, talos.OpEtcdUpload,
 	}
 	reads := []talos.Operation{talos.OpRead, talos.OpList, talos.OpWatch, talos.OpDryRun, talos.OpEtcd,
-		talos.OpKubeconfig, talos.OpPull}
-	changes := []talos.Operation{talos.OpApply, talos.OpBootstrap, talos.OpReboot, talos.OpUpgrade}
+		talos.OpKubeconfig, talos.OpPull, talos.OpEtcdUpload}
+	changes := []talos.Operation{talos.OpApply, talos.OpBootstrap, talos.OpReboot, talos.OpUpgrade, talos.OpReset,
+		talos.OpRemoveMember}
 
 	apply := []talos.Operation{talos.OpApply}
 	bootstrap := []talos.Operation{talos.OpBootstrap}
@@ -47,6 +49,18 @@ func TestClassify(t *testing.T) {
 		text  string
 		class talos.Class
 	}{
+		// EtcdRemoveMemberByID and EtcdRecover, 1.14.
+		{[]talos.Operation{talos.OpRemoveMember}, codes.NotFound, "etcdserver: member not found", talos.Done},
+		{[]talos.Operation{talos.OpRemoveMember}, codes.Unknown, "etcdserver: unhealthy cluster", talos.Retry},
+		{
+			[]talos.Operation{talos.OpRemoveMember}, codes.Unknown,
+			"etcdserver: re-configuration failed due to not enough started members", talos.Final,
+		},
+		{
+			[]talos.Operation{talos.OpEtcdUpload}, codes.FailedPrecondition,
+			"etcd service is not ready for recovery yet", talos.Retry,
+		},
+
 		// ApplyConfiguration, 1.13.
 		{apply, codes.Unimplemented, "API is not implemented in agent mode", talos.Final},
 		{apply, codes.FailedPrecondition, "another apply configuration is already in progress", talos.Retry},

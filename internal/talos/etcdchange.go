@@ -81,7 +81,8 @@ func extractFile(archive io.Reader, to io.Writer) error {
 	return err
 }
 
-// restoreLogged is what a node logs before it restores (internal/app/machined/pkg/system/services/etcd.go of the server).
+// restoreLogged is what a node logs before it restores (internal/app/machined/pkg/system/services/etcd.go of the
+// server).
 var restoreLogged = []byte("recovering etcd from snapshot: hash")
 
 // EtcdRestored reports whether the node's kernel log tells that its etcd was restored from a snapshot in this boot.
