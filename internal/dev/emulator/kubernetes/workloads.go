@@ -144,7 +144,8 @@ func (c *Cluster) Run(work Workload) {
 		work.Replicas = max(1, work.Replicas)
 		c.work = append(c.work, &work)
 
-		if _, stored := c.objects[work.key()]; !stored && !work.Orphaned && (work.Kind == Deployment || work.Kind == DaemonSet) {
+		_, stored := c.objects[work.key()]
+		if !stored && !work.Orphaned && (work.Kind == Deployment || work.Kind == DaemonSet) {
 			c.store(workloadObject(work.Kind.String(), work.Namespace, work.Name, work.app(), work.image(c.version)), revision)
 		}
 

@@ -37,7 +37,7 @@ func upgradeK8sFaults() []fault {
 		t.Helper()
 		require.Equal(t, 1, w.count(cp1, "ApplyConfiguration"), "that of the bring-up")
 	}
-	real := func(t *testing.T, w *world) {
+	installed := func(t *testing.T, w *world) {
 		t.Helper()
 		w.hasTalosctl(t, "exec \"$REAL\" \"$@\"")
 		goesOn(t, w)
@@ -48,7 +48,7 @@ func upgradeK8sFaults() []fault {
 			title: "talosctl is missing when Kubernetes is to be upgraded", class: "no talosctl", knob: "PATH",
 			cluster: shape, inject: kubernetesBehind, run: upgradeK8sTarget,
 			code: diagnosis.ExitBadInput, id: diagnosis.TalosctlUnfit, says: "talosctl is not on the PATH",
-			seen: "talosctl is not on the PATH", also: untouched, repeats: true, heal: real,
+			seen: "talosctl is not on the PATH", also: untouched, repeats: true, heal: installed,
 		},
 		{
 			title: "talosctl is of another minor than the nodes", class: "no talosctl", knob: "PATH",
@@ -61,7 +61,7 @@ func upgradeK8sFaults() []fault {
 			run:  upgradeK8sTarget,
 			code: diagnosis.ExitBadInput, id: diagnosis.TalosctlUnfit, node: cp1,
 			says: "talosctl is v1.13.9, and the node runs Talos v1.14.1", seen: "talosctl is v1.13.9", also: untouched,
-			heal: real,
+			heal: installed,
 		},
 		{
 			title: "a node can't pull an image of Kubernetes", class: "talosctl fails at a node", knob: "Calls: Fail ImagePull",
@@ -90,7 +90,8 @@ func upgradeK8sFaults() []fault {
 					Text: "out of order", After: 1, Times: 1})
 			},
 			run:  upgradeK8sTarget,
-			code: diagnosis.ExitKubernetes, id: diagnosis.K8sUpgradeFailed, node: cp2, says: "talosctl stopped at kube-apiserver",
+			code: diagnosis.ExitKubernetes, id: diagnosis.K8sUpgradeFailed, node: cp2,
+			says: "talosctl stopped at kube-apiserver",
 			seen: "out of order", heal: goesOn,
 		},
 		{
@@ -144,12 +145,12 @@ func (w *world) declareKubernetes(t *testing.T, before, after string) {
 func (w *world) hasTalosctl(t *testing.T, script string) {
 	t.Helper()
 
-	real := tool.Find(t, "talosctl")
+	program := tool.Find(t, "talosctl")
 	path := filepath.Join(w.root, "bin", "talosctl")
 
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	//nolint:gosec // it is to be run
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nREAL='"+real+"'\n"+script+"\n"), 0o700))
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nREAL='"+program+"'\n"+script+"\n"), 0o700))
 }
 
 // killTalosctl kills the one that the script has told of last.
