@@ -44,8 +44,8 @@ var upgradePlanEntries = []Entry{
 		Source: sourceOurs,
 	},
 	{
-		ID: UpgradeConfigRefused, Title: "The new Talos would not start with the config that the node runs", Severity: Failure,
-		Exit: ExitPreflight,
+		ID: UpgradeConfigRefused, Title: "The new Talos would not start with the config that the node runs",
+		Severity: Failure, Exit: ExitPreflight,
 		Cause: "After an upgrade the node boots with the config that it has, and the new release judges it by its own " +
 			"rules. Where it refuses it, or reads nothing of Kubernetes in it, the node does not come back into the cluster.",
 		Remedy: "Correct what is declared, apply it with -update while the old release runs, then upgrade.",
@@ -62,7 +62,8 @@ var upgradePlanEntries = []Entry{
 		ID: NoQuorumToSpare, Title: "etcd has no member to spare for an upgrade", Severity: Warning,
 		Cause: "With one or two members every one of them is needed: while a control plane reboots there is no etcd, and " +
 			"no Kubernetes API. What runs on the nodes goes on.",
-		Remedy: "Nothing, if that is agreed to: a snapshot is taken and verified first. Else add control planes, three in all.",
+		Remedy: "Nothing, if that is agreed to: a snapshot is taken and verified first. Else add control planes, three in " +
+			"all.",
 		Source: "siderolabs/talos#9276",
 	},
 	{

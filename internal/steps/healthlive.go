@@ -355,8 +355,8 @@ func (h *healthChecker) readMetrics(ctx context.Context, target string) error {
 	}
 }
 
-// liveLabels compares the labels that machine configs set with those that Kubernetes' nodes have. One without a value is
-// as good as none: Talos sets such by itself.
+// liveLabels compares the labels that machine configs set with those that Kubernetes' nodes have. One without a value
+// is as good as none: Talos sets such by itself.
 func liveLabels(ctx context.Context, client *kube.Client, failed error, told []liveNode) liveArea {
 	nodes, area := kubernetesNodes(ctx, client, failed)
 	if area.whyNot != "" {

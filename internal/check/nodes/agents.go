@@ -64,8 +64,8 @@ func LackingExtensions(cluster *inventory.Cluster, node *inventory.Node, image s
 	return slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return images.HasExtension(made, name) })
 }
 
-// MissingExtensions are those of an installer image that a node with the given ones does not have, as far as it is known
-// what the image is made of.
+// MissingExtensions are those of an installer image that a node with the given ones does not have, as far as it is
+// known what the image is made of.
 func MissingExtensions(cluster *inventory.Cluster, node *inventory.Node, image string, present []string) []string {
 	made := madeOf(cluster, node, image)
 	if made == nil {

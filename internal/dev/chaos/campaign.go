@@ -122,6 +122,14 @@ func (s *Summary) add(outcome Outcome) {
 		s.Incidents["second operator"]++
 	}
 
+	if care := outcome.History.Care; care != nil {
+		s.Incidents[care.Operation.Kind]++
+
+		if care.Operation.Incident != nil {
+			s.Incidents[care.Operation.Incident.Kind]++
+		}
+	}
+
 	if outcome.History.Again != nil {
 		s.Second[int(outcome.History.Again.Code)]++
 	}

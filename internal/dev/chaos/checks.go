@@ -16,7 +16,7 @@ type check struct {
 	violations func(h *History) []string
 }
 
-var checks = []check{
+var checks = append([]check{
 	{"one etcd", oneEtcd},
 	{"one Bootstrap", oneBootstrap},
 	{"own config only", ownConfigOnly},
@@ -29,7 +29,7 @@ var checks = []check{
 	{"nobody is forgotten", nobodyIsForgotten},
 	{"healed is healthy", healedIsHealthy},
 	{"nothing done twice", nothingDoneTwice},
-}
+}, careChecks...)
 
 // Checks are the names of everything that is checked after a plan.
 func Checks() []string {
@@ -177,6 +177,10 @@ func (h *History) runs() []Run {
 	runs := slices.Clone(h.First)
 	if h.Again != nil {
 		runs = append(runs, *h.Again)
+	}
+
+	if h.Care != nil {
+		runs = append(runs, h.Care.runs()...)
 	}
 
 	return runs

@@ -140,6 +140,83 @@ func TestWhatHoldsIsNoViolation(t *testing.T) {
 	}
 }
 
+// cared is a sound history with an operation, changed.
+func cared(change func(*chaos.Care)) *chaos.History {
+	h := sound()
+	copied := []chaos.Snapshot{{Name: "snapshot1.db", Whole: true}}
+	h.Care = &chaos.Care{
+		Operation:      chaos.Operation{Kind: "etcd:snapshot", Cordoned: "cp2"},
+		First:          &chaos.Run{Operator: "first", Secrets: []string{secret}},
+		Again:          &chaos.Run{Operator: "first", Healed: true},
+		Blows:          []chaos.Blow{{Node: "cp1", Method: "Upgrade", ControlPlane: true, Voters: 3, Up: 3}},
+		FirstSnapshots: copied,
+		Snapshots:      append([]chaos.Snapshot{{Name: "snapshot2.db", Whole: true}}, copied...),
+	}
+	change(h.Care)
+
+	return h
+}
+
+// violatedCare is what no operation may come to.
+func violatedCare() map[string][]*chaos.History {
+	return map[string][]*chaos.History{
+		"quorum is kept": {
+			cared(func(c *chaos.Care) { c.Blows[0].Up = 2 }),
+			cared(func(c *chaos.Care) { c.Blows[0].Voters, c.Blows[0].Up = 5, 3 }),
+		},
+		"one node at a time": {
+			cared(func(c *chaos.Care) { c.Blows[0].Down = []string{"cp2"} }),
+		},
+		"no silent cordon": {
+			cared(func(c *chaos.Care) { c.FirstCordons = []string{"cp1"} }),
+			cared(func(c *chaos.Care) { c.AgainCordons = []string{"cp1"} }),
+			cared(func(c *chaos.Care) { c.Uncordoned = true }),
+		},
+		"no snapshot lost": {
+			cared(func(c *chaos.Care) { c.FirstSnapshots, c.Snapshots = nil, nil }),
+			cared(func(c *chaos.Care) { c.Snapshots[0].Whole = false }),
+			cared(func(c *chaos.Care) { c.Snapshots = c.Snapshots[:1] }),
+		},
+		"operations are told": {
+			cared(func(c *chaos.Care) { c.First.Code = diagnosis.ExitBootstrap }),
+			cared(func(c *chaos.Care) { c.First.Code, c.First.Message = diagnosis.ExitUnexpected, "unexpected" }),
+			cared(func(c *chaos.Care) { c.First.Code, c.First.Interrupted = diagnosis.ExitBootstrap, true }),
+		},
+		"operations converge": {
+			cared(func(c *chaos.Care) { c.Again.Code = diagnosis.ExitBootstrap }),
+			cared(func(c *chaos.Care) { c.Rejoin = &chaos.Run{Code: diagnosis.ExitVerify} }),
+			cared(func(c *chaos.Care) { c.Unhealthy = map[string]string{"cp1": "it is booting"} }),
+		},
+		"no secrets": {
+			cared(func(c *chaos.Care) { c.First.Output = secret }),
+		},
+	}
+}
+
+func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
+	t.Parallel()
+
+	for name, history := range map[string]*chaos.History{
+		"all is well": cared(func(*chaos.Care) {}),
+		"two members, of which none can be spared": cared(func(c *chaos.Care) { c.Blows[0].Voters, c.Blows[0].Up = 2, 2 }),
+		"one of five members is ill":               cared(func(c *chaos.Care) { c.Blows[0].Voters, c.Blows[0].Up = 5, 4 }),
+		"a failure that is told": cared(func(c *chaos.Care) {
+			c.First.Code, c.First.Message = diagnosis.ExitBootstrap, incomplete
+			c.FirstSnapshots = nil
+		}),
+		"a cordon that is told": cared(func(c *chaos.Care) {
+			c.First.Code, c.FirstCordons = diagnosis.ExitKubernetes, []string{"cp3"}
+			c.First.Message = "cp3 (192.0.2.13): upgradeNode: node cp3 stays cordoned [TM182]. Next: kubectl uncordon cp3"
+		}),
+		"interrupted": cared(func(c *chaos.Care) {
+			c.First.Code, c.First.Interrupted = diagnosis.ExitInterrupt, true
+			c.FirstSnapshots = nil
+		}),
+	} {
+		require.Empty(t, history.Check(), name)
+	}
+}
+
 // A check that can't fail would say nothing.
 func TestEveryCheckCanFail(t *testing.T) {
 	t.Parallel()
@@ -236,6 +313,10 @@ func TestEveryCheckCanFail(t *testing.T) {
 				h.Machines[3].Calls[1].ConfigSHA256 = "config of worker1"
 			}),
 		},
+	}
+
+	for name, histories := range violatedCare() {
+		violated[name] = append(violated[name], histories...)
 	}
 
 	for _, name := range chaos.Checks() {

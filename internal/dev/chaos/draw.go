@@ -37,6 +37,7 @@ func NewPlan(seed uint64) *Plan {
 	}
 
 	plan.Leases = source(seed, "leases").IntN(4) == 0 && plan.identifiable()
+	drawOperation(source(seed, "operation"), plan)
 
 	return plan
 }

@@ -12,6 +12,16 @@ func Kinds() []string {
 	return names
 }
 
+// Operations are the names of all that is done with a cluster that is up.
+func Operations() []string {
+	var names []string
+	for _, kind := range operationKinds {
+		names = append(names, kind.name)
+	}
+
+	return names
+}
+
 // Turn makes of a machine's faults what they are while the incident lasts, as far as it is a matter of its own knobs.
 func (i Incident) Turn(faults *emulator.Faults) {
 	if i.on != nil {

@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -249,13 +250,24 @@ var (
 	}
 )
 
-func drawCalls(random *rand.Rand, _ *Plan, _ string) knob {
+// longCalls have a node work for minutes.
+var longCalls = []string{"Upgrade", "/machine.ImageService/Pull"}
+
+func drawCalls(random *rand.Rand, _ *Plan, _ string) knob { return drawCallsOf(random, calls) }
+
+// drawCallsOf breaks one of these calls.
+func drawCallsOf(random *rand.Rand, methods []string) knob {
 	call := emulator.CallFault{
-		Method: calls[random.IntN(len(calls))],
+		Method: methods[random.IntN(len(methods))],
 		When:   pick(random, emulator.BeforeEffect, emulator.AfterEffect),
 		Do:     pick(random, emulator.Cut, emulator.Hang, emulator.Fail, emulator.Freeze),
 		After:  random.IntN(3),
 		Times:  random.IntN(4),
+	}
+
+	// What takes minutes is bounded by the wall's clock, for which nobody waits here.
+	if call.Do == emulator.Hang && slices.Contains(longCalls, call.Method) {
+		call.Do = emulator.Cut
 	}
 
 	what := call.Method

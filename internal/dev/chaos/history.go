@@ -39,6 +39,8 @@ type History struct {
 	Confused []string
 	// Crowded reports whether two operators were at work.
 	Crowded bool
+	// Care is what was done once the cluster was up; nil for nothing.
+	Care *Care
 }
 
 // Declared is a node of the inventory.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/base/syncbuffer"
 	"github.com/talos-mage/talos-mage/internal/cli/invocation"
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
@@ -22,7 +23,7 @@ type operator struct {
 	scale         float64
 }
 
-// Run is one call of the recipe, and everything that a person sees of it.
+// Run is one call of the program, and everything that a person sees of it.
 type Run struct {
 	// Operator is who made it, and Healed tells that it came after the healing.
 	Operator string
@@ -75,6 +76,12 @@ func (o operator) report() string { return filepath.Join(o.machine, o.name+".jso
 
 // runRecipe calls the recipe as the program does.
 func (o operator) runRecipe(ctx context.Context, settings ...string) (*Run, error) {
+	return o.run(ctx, "talos", nil, steps.Talos, settings...)
+}
+
+// run calls a target as the program does.
+func (o operator) run(ctx context.Context, target string, flags settings.Overrides,
+	list func(*settings.Settings) []steps.Step, environ ...string) (*Run, error) {
 	if err := makeFolders(o.machine); err != nil {
 		return nil, err
 	}
@@ -84,10 +91,10 @@ func (o operator) runRecipe(ctx context.Context, settings ...string) (*Run, erro
 	}
 
 	output := &syncbuffer.Buffer{}
-	call := invocation.Invocation{Environ: o.environ(settings...), Workdir: o.root, Out: output, Err: output}
+	call := invocation.Invocation{Environ: o.environ(environ...), Workdir: o.root, Out: output, Err: output}
 	run := &Run{Operator: o.name, Began: time.Now()}
 
-	if failure := call.Execute(ctx, "talos", nil, steps.Talos); failure != nil {
+	if failure := call.Execute(ctx, target, flags, list); failure != nil {
 		run.Code, run.Message = failure.Code, failure.Message
 	}
 

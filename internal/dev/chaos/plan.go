@@ -39,6 +39,8 @@ type Plan struct {
 	Incidents   []Incident
 	// SettledAgain is Settled for the run after the healing.
 	SettledAgain bool
+	// Operation is what is done once the cluster is up.
+	Operation Operation
 }
 
 // Machine is one machine of a plan.
@@ -152,6 +154,10 @@ func (p *Plan) String() string {
 		text.WriteString("once everything is healed and the machines have settled, the recipe runs again\n")
 	} else {
 		text.WriteString("everything is healed, and the recipe runs again at once\n")
+	}
+
+	if p.Operation.Kind != "" {
+		text.WriteString(p.Operation.String() + "\n")
 	}
 
 	return text.String()

@@ -51,6 +51,12 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 			seen["documents"]++
 		}
 
+		seen[plan.Operation.Kind]++
+
+		if plan.Operation.Cordoned != "" {
+			seen["cordoned"]++
+		}
+
 		if plan.Leases {
 			seen["leases"]++
 		}
@@ -65,14 +71,19 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 	}
 
 	require.Equal(t, 20, most)
+	require.InDelta(t, 70, 100*seen[""]/manyPlans, 8, "per cent of the plans end when the cluster is up")
 	require.InDelta(t, 80, 100*macs/manyPlans, 3, "per cent of the plans declare MACs")
 
 	for _, value := range []any{
 		1, 2, 3, 4, 5, chaos.VIP, chaos.Balancer, chaos.NodeAddress, chaos.NoSecond, chaos.SameMachine, chaos.Elsewhere,
 		"v1.12.1", "v1.13.9", "v1.14.1", "documents", "interrupted", "mixed",
-		"leases",
+		"leases", "cordoned",
 	} {
 		require.NotZero(t, seen[value], "%v", value)
+	}
+
+	for _, operation := range chaos.Operations() {
+		require.NotZero(t, seen[operation], "%s", operation)
 	}
 }
 
@@ -101,7 +112,14 @@ func TestPlansTurnEveryKnobAndMakeEveryMixUp(t *testing.T) {
 	kinds, turned := map[string]bool{}, map[string]bool{}
 
 	for _, seed := range chaos.Seeds(0, manyPlans) {
-		for _, incident := range chaos.NewPlan(seed).Incidents {
+		plan := chaos.NewPlan(seed)
+		incidents := plan.Incidents
+
+		if plan.Operation.Incident != nil {
+			incidents = append(incidents, *plan.Operation.Incident)
+		}
+
+		for _, incident := range incidents {
 			kinds[incident.Kind] = true
 
 			var faults emulator.Faults
@@ -122,8 +140,9 @@ func TestPlansTurnEveryKnobAndMakeEveryMixUp(t *testing.T) {
 
 	elsewhere := map[string]string{
 		"AddressAfter": "a lease that changes depends on the lab; the mix-ups are about it",
-		"SnapshotEnd":  "the recipe takes no snapshot of etcd",
-		"Reset":        "the recipe resets nothing",
+		"Says":         "nothing goes by what a machine says of itself, but diagnose, which changes nothing",
+		"Diagnostics":  "the same",
+		"RestoreFails": "no plan loses the quorum for good and restores etcd",
 	}
 
 	for field := range reflect.TypeFor[emulator.Faults]().Fields() {

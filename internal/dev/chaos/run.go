@@ -109,12 +109,12 @@ func play(ctx context.Context, plan *Plan, options Options) (*History, error) {
 	history.Again = again
 	w.conclude(history)
 
-	return history, nil
+	return history, w.operate(ctx, history)
 }
 
 // firstRuns are those of the one or two operators, with the plan's incidents.
 func (w *world) firstRuns(ctx context.Context) ([]Run, error) {
-	stop := w.strikeAll(ctx)
+	stop := w.strikeAll(ctx, w.plan.Incidents...)
 	defer stop()
 
 	operators := []operator{w.operator("first")}

@@ -62,13 +62,13 @@ func (w *world) struck() []Strike {
 	return slices.Clone(w.strikes)
 }
 
-// strikeAll makes the plan's incidents happen, each at its moment, until it is stopped.
-func (w *world) strikeAll(ctx context.Context) (stop func()) {
+// strikeAll makes incidents happen, each at its moment, until it is stopped.
+func (w *world) strikeAll(ctx context.Context, incidents ...Incident) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 
 	var playing sync.WaitGroup
 
-	for _, incident := range w.plan.Incidents {
+	for _, incident := range incidents {
 		playing.Go(func() { w.play(ctx, incident) })
 	}
 

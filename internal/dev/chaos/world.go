@@ -20,6 +20,8 @@ import (
 // endpointHost is the host part of a VIP's or balancer's address; the machines' are the lab's to give.
 const endpointHost = 10
 
+const clusterName = "chaos"
+
 // world is the machines of a plan and the files of its operators.
 type world struct {
 	plan *Plan
@@ -35,16 +37,21 @@ type world struct {
 	machines map[string]*emulator.Node
 	removed  []*emulator.Node
 	strikes  []Strike
+	// care gets the calls that take nodes down; nil while nobody looks after the cluster.
+	care *Care
 }
 
 // newWorld makes the files and switches the machines on.
 func newWorld(plan *Plan, folder string, scale float64) (*world, error) {
-	lab, err := emulator.NewLab(emulator.LabOptions{TimeScale: scale, Discovery: plan.Discovery})
+	w := &world{plan: plan, folder: folder, scale: scale, machines: map[string]*emulator.Node{}}
+
+	var err error
+
+	w.lab, err = emulator.NewLab(emulator.LabOptions{TimeScale: scale, Discovery: plan.Discovery, Watch: w.watch,
+		Workloads: plan.workloads()})
 	if err != nil {
 		return nil, err
 	}
-
-	w := &world{plan: plan, lab: lab, folder: folder, scale: scale, machines: map[string]*emulator.Node{}}
 
 	if err := w.build(); err != nil {
 		w.close()
@@ -59,7 +66,7 @@ func (w *world) close() { w.lab.Close() } //nolint:errcheck // a lab always clos
 
 func (w *world) build() error {
 	options := clusterfiles.Options{
-		ClusterName: "chaos", CNI: constants.NoneCNI,
+		ClusterName: clusterName, CNI: constants.NoneCNI,
 		TalosVersion: w.plan.oldestTalos(), // a newer Talos takes the config too
 	}
 

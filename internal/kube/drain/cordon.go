@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// annotation marks a cordon as ours.
-	annotation = "talos-mage/cordoned"
+	// Annotation marks a cordon as ours.
+	Annotation = "talos-mage/cordoned"
 	// giveUpLimit bounds what is tried after a drain failed or was interrupted.
 	giveUpLimit = 20 * time.Second
 )
@@ -55,7 +55,7 @@ func (d Drainer) Uncordon(ctx context.Context, node string) (schedulable bool, e
 		schedulable = ownerOf(found) != Others
 
 		// Who uncordons a node with kubectl leaves our mark, which would make the next cordon look like ours.
-		if _, marked := found.Annotations[annotation]; !marked {
+		if _, marked := found.Annotations[Annotation]; !marked {
 			return nil
 		}
 
@@ -99,7 +99,7 @@ func (d Drainer) giveUp(ctx context.Context, node string, cause error) error {
 
 // ownerOf reads the mark, which says nothing of a node that takes pods.
 func ownerOf(node corev1.Node) Owner {
-	_, marked := node.Annotations[annotation]
+	_, marked := node.Annotations[Annotation]
 
 	switch {
 	case !node.Spec.Unschedulable:
@@ -122,7 +122,7 @@ func (d Drainer) mark(ctx context.Context, node corev1.Node, unschedulable, mark
 	return d.Client.Merge(ctx, nodePath(node.Name), map[string]any{
 		"metadata": map[string]any{
 			"resourceVersion": node.ResourceVersion,
-			"annotations":     map[string]any{annotation: mark},
+			"annotations":     map[string]any{Annotation: mark},
 		},
 		"spec": map[string]any{"unschedulable": unschedulable},
 	})

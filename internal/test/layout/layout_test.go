@@ -85,7 +85,10 @@ var mayImport = map[string][]string{
 	"internal/talos":  {},
 
 	// Apart from what ships.
-	"internal/dev/chaos":        {"internal/cli", "internal/dev/clusterfiles", "internal/dev/emulator", "internal/steps"},
+	"internal/dev/chaos": {
+		"internal/cli", "internal/cli/settings", "internal/cluster", "internal/dev/clusterfiles", "internal/dev/emulator",
+		"internal/kube", "internal/steps",
+	},
 	"internal/dev/clusterfiles": {"internal/cluster", "internal/machineconfig", "internal/machineconfig/generate"},
 	"internal/dev/devtargets":   {"internal/dev/chaos"},
 	"internal/dev/rehearsal":    {"internal/cli", "internal/cli/settings", "internal/dev/emulator", "internal/steps"},

@@ -38,6 +38,8 @@ type Options struct {
 	Inventory bool
 	// Now is the control planes' clock; nil for the real one.
 	Now func() time.Time
+	// Passed is the time by which pods start and end, which may pass faster than that of the clock; nil for the same.
+	Passed func() time.Time
 	// Workloads are what runs beside the cluster's own pods.
 	Workloads []Workload
 	// Changed is called when somebody has cordoned a node, or taken that back; nil for nobody to tell.
@@ -49,6 +51,7 @@ type Options struct {
 type Cluster struct {
 	version string
 	now     func() time.Time
+	passed  func() time.Time
 	told    func()
 	created time.Time
 
@@ -119,6 +122,10 @@ func NewCluster(options Options) *Cluster {
 		options.Now = time.Now
 	}
 
+	if options.Passed == nil {
+		options.Passed = options.Now
+	}
+
 	if options.Changed == nil {
 		options.Changed = func() {}
 	}
@@ -126,6 +133,7 @@ func NewCluster(options Options) *Cluster {
 	cluster := &Cluster{
 		version:      options.Version,
 		now:          options.Now,
+		passed:       options.Passed,
 		told:         options.Changed,
 		created:      options.Now(),
 		revision:     1,
@@ -263,6 +271,22 @@ func (c *Cluster) Cordoned(name string) bool {
 	return c.nodes[name].cordoned
 }
 
+// Cordons are the nodes that take no new pods, each with its annotations.
+func (c *Cluster) Cordons() map[string]map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	cordons := map[string]map[string]string{}
+
+	for name, node := range c.nodes {
+		if node.cordoned {
+			cordons[name] = maps.Clone(node.annotations)
+		}
+	}
+
+	return cordons
+}
+
 // annotate sets an annotation; an empty value takes it away.
 func (n *nodeState) annotate(key, value string) {
 	changed := maps.Clone(n.annotations)
@@ -362,6 +386,7 @@ func (c *Cluster) advertise(server *Server, address netip.AddrPort) {
 type snapshot struct {
 	version      string
 	now, created time.Time
+	passed       time.Time
 	revision     uint64
 	quorum       bool
 	networkReady bool
@@ -394,7 +419,7 @@ func (c *Cluster) snapshot() snapshot {
 // look is the snapshot of now. Needs c.mu.
 func (c *Cluster) look() snapshot {
 	state := snapshot{
-		version: c.version, now: c.now(), created: c.created,
+		version: c.version, now: c.now(), passed: c.passed(), created: c.created,
 		revision: c.revision, quorum: c.quorum, networkReady: c.networkReady, endpointsRev: c.endpointsRev,
 		changed: c.changed,
 		work:    slices.Clone(c.work), pods: slices.Clone(c.pods),

@@ -88,7 +88,7 @@ func (s snapshot) placedPod(placed podState) item {
 	}
 
 	if !placed.ends.IsZero() {
-		ends, grace := metav1.NewTime(placed.ends.UTC()), int64(work.Ending/time.Second)
+		ends, grace := metav1.NewTime(s.now.Add(placed.ends.Sub(s.passed)).UTC()), int64(work.Ending/time.Second)
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &ends, &grace
 	}
 

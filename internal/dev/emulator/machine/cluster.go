@@ -269,8 +269,8 @@ func (c *controlPlane) options() kubernetes.Options {
 	return kubernetes.Options{Version: imageTag(kubeletImage(config)), CNI: cni(config), Now: c.boot.WallNow,
 		NoProxy: !proxy(config), NoDNS: !coreDNS(config), ProxyImage: proxyImage(config), DNSImage: coreDNSImage(config),
 		Server: apiForPods(config), Inventory: c.boot.Release.inventory,
-		Workloads: c.boot.Node.Lab.options.Workloads,
-		Changed:   c.boot.Node.Lab.changed.Raise,
+		Workloads: c.boot.Node.Lab.options.Workloads, Passed: c.boot.Node.Lab.clock.Now,
+		Changed: c.boot.Node.Lab.changed.Raise,
 	}
 }
 

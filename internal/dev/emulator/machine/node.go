@@ -451,11 +451,15 @@ func (n *Node) Cordon(cordoned bool) {
 	}
 }
 
-// Cordoned reports whether the machine's Kubernetes node takes no new pods.
-func (n *Node) Cordoned() bool {
+// Cordons are the nodes of the machine's Kubernetes that take no new pods, each with its annotations; nil while the
+// machine is not registered there.
+func (n *Node) Cordons() map[string]map[string]string {
 	k := n.kubelet()
+	if k == nil || k.cluster() == nil {
+		return nil
+	}
 
-	return k != nil && k.cordoned()
+	return k.cluster().Kubernetes.Cordons()
 }
 
 // kubelet is that of the running boot; nil for a machine that is off.
