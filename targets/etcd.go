@@ -38,7 +38,8 @@ func (Etcd) Defrag(ctx context.Context, node *string, dryRun *bool) error {
 	return execute(ctx, "etcd:defrag", overrides{"node": node, "dryRun": dryRun}, only(steps.EtcdDefrag{}))
 }
 
-// RemoveMember takes a member out of etcd whose node is gone for good, by its id in hex, and its node out of Kubernetes.
+// RemoveMember takes a member out of etcd whose node is gone for good, by its id in hex, and that node out of
+// Kubernetes.
 //
 // It is refused while that node answers at any known address, or if etcd would lose its quorum without it.
 // mage etcd:members shows the ids.
@@ -48,10 +49,11 @@ func (Etcd) RemoveMember(ctx context.Context, id string, dryRun *bool) error {
 
 // Recover restores an etcd that has lost its quorum for good, from a snapshot or a copied database.
 //
-// It proves first that no quorum can be had: every control plane is asked, and those that do not answer have to be named
-// with -destroyed. What the others hold is saved beside the cluster's files. Once the cluster's name was typed, or with
-// -yes, their etcd is wiped, and restored on one; the others join it. Interrupted, run it again.
-func (Etcd) Recover(ctx context.Context, file string, destroyed, bootstrapNode *string, yes, noWait, dryRun *bool) error {
+// It proves first that no quorum can be had: every control plane is asked, and those that do not answer have to be
+// named with -destroyed. What the others hold is saved beside the cluster's files. Once the cluster's name was typed,
+// or with -yes, their etcd is wiped, and restored on one; the others join it. Interrupted, run it again.
+func (Etcd) Recover(ctx context.Context, file string, destroyed, bootstrapNode *string, yes, noWait,
+	dryRun *bool) error {
 	return execute(ctx, "etcd:recover", overrides{"<file>": &file, "destroyed": destroyed,
 		"bootstrapNode": bootstrapNode, "yes": yes, "noWait": noWait, "dryRun": dryRun}, only(steps.EtcdRecover{}))
 }

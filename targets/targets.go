@@ -97,8 +97,8 @@ func ApplyNode(ctx context.Context, address string, mode, certFingerprints *stri
 // ReplaceNode puts the machine that the files declare in the place of one that is gone for good, by the node's name.
 //
 // The former machine's member of etcd and its Kubernetes node go, once the new machine answers and etcd can do without
-// the former one; then the new one gets its config, and joins as a voter. The new machine's MAC address has to be in the
-// files. The former one is refused if it comes back.
+// the former one; then the new one gets its config, and joins as a voter. The new machine's MAC address has to be in
+// the files. The former one is refused if it comes back.
 func ReplaceNode(ctx context.Context, node string, certFingerprints *string, discover, noWait, dryRun *bool) error {
 	return execute(ctx, "replaceNode", overrides{"<address>": &node, "certFingerprints": certFingerprints,
 		"discover": discover, "noWait": noWait, "dryRun": dryRun}, steps.ReplaceNode)

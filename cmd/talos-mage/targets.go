@@ -265,7 +265,7 @@ func allTargets() []commandline.Target {
 		},
 		{
 			Name:      "etcd:removeMember",
-			Summary:   "takes a member out of etcd whose node is gone for good, by its id in hex, and its node out of Kubernetes.",
+			Summary:   "takes a member out of etcd whose node is gone for good, by its id in hex, and that node out of Kubernetes.",
 			More:      "It is refused while that node answers at any known address, or if etcd would lose its quorum without it. mage etcd:members shows the ids.",
 			Arguments: []string{"id"},
 			Flags: []commandline.Flag{

@@ -11,7 +11,8 @@ import (
 // and, from TM128 to TM133, etcd's members, TM140 and TM141 changes of a running cluster, TM142 to TM149 replacing
 // machines and restoring etcd, TM150 to TM154 rewriting its files, TM160 to TM162 finding machines,
 // TM163 to TM169 upgrading Kubernetes, TM170 to TM179 looking after etcd, TM180 to TM183 draining nodes,
-// TM190 to TM199 resets, TM200 to TM399 what the audit of the files adds, TM400 to TM409 the health of a cluster that is up.
+// TM190 to TM199 resets, TM200 to TM399 what the audit of the files adds, TM400 to TM409 the health of a cluster that
+// is up.
 //
 // TM415 to TM424 are of nodes that are stuck.
 func Catalogue() []Entry {

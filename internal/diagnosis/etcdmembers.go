@@ -23,8 +23,8 @@ var etcdMemberEntries = []Entry{
 		ID: MemberAnswers, Title: "The member's node answers", Severity: Failure, Exit: ExitBootstrap,
 		Cause: "Only what is gone for good is removed. A node that answers is a part of the cluster, and its etcd would " +
 			"run on with data that nobody keeps up to date.",
-		Remedy: "To take the node out of the cluster, reset it: it leaves etcd by itself then. To replace its machine, power " +
-			"the machine off first.",
+		Remedy: "To take the node out of the cluster, reset it: it leaves etcd by itself then. To replace its machine, " +
+			"power the machine off first.",
 		Source: sourceOurs,
 	},
 	{
@@ -53,8 +53,8 @@ var etcdMemberEntries = []Entry{
 		Exit: ExitBadInput,
 		Cause: "A machine is replaced by the one that the files declare. Without its MAC address or UUID in them the old " +
 			"machine could not be told from the new one.",
-		Remedy: "Write the new machine's MAC address (hardwareAddr) into the files, then mage config:generate. mage discover " +
-			"shows the machines that wait, with their addresses.",
+		Remedy: "Write the new machine's MAC address (hardwareAddr) into the files, then mage config:generate. " +
+			"mage discover shows the machines that wait, with their addresses.",
 		Source: sourceOurs,
 	},
 	{

@@ -36,8 +36,8 @@ var etcdRecoverEntries = []Entry{
 	},
 	{
 		ID: QuorumPossible, Title: "The quorum may come back", Severity: Failure, Exit: ExitBootstrap,
-		Cause: "As long as a majority of the members may be there, etcd can come back by itself with all its data. A control " +
-			"plane that does not answer counts as one that may hold it, and so does one that boots.",
+		Cause: "As long as a majority of the members may be there, etcd can come back by itself with all its data. A " +
+			"control plane that does not answer counts as one that may hold it, and so does one that boots.",
 		Remedy: "Bring the control planes up; mage bootstrap waits for their etcd. Name those that are gone for good, or " +
 			"whose etcd is beyond repair, with -destroyed=.",
 		Source: "etcd documentation, Disaster recovery",
@@ -60,8 +60,8 @@ var etcdRecoverEntries = []Entry{
 		ID: RecoverFailed, Title: "etcd was not restored", Severity: Failure, Exit: ExitBootstrap,
 		Cause: "The node took the snapshot and the call, which says nothing yet: it looks at the snapshot only afterwards. " +
 			"Its etcd then failed, or was not healthy in time. The message has the node's own words.",
-		Remedy: "Run it again, with another snapshot if the node found fault with this one. What each member held was saved " +
-			"before.",
+		Remedy: "Run it again, with another snapshot if the node found fault with this one. What each member held was " +
+			"saved before.",
 		Source: "siderolabs/talos, internal/app/machined/pkg/system/services/etcd.go at v1.14.1",
 	},
 }

@@ -38,8 +38,8 @@ var resetEntries = []Entry{
 		ID: ResetHeldBack, Title: "A reset would cost etcd its quorum", Severity: Failure, Exit: ExitBootstrap,
 		Cause: "More than half of etcd's members have to be healthy, or Kubernetes stops. Without the nodes that were " +
 			"named, those that are left would not be.",
-		Remedy: "Make the other members healthy first: mage etcd:status shows what is wrong. To wipe the whole cluster, name " +
-			"it with -cluster=.",
+		Remedy: "Make the other members healthy first: mage etcd:status shows what is wrong. To wipe the whole cluster, " +
+			"name it with -cluster=.",
 		Source: "etcd documentation, Failure modes",
 	},
 	{
@@ -61,8 +61,8 @@ var resetEntries = []Entry{
 		Cause: "It was wiped, rebooted, and does not answer. With its config went its static addresses, so it may be where " +
 			"DHCP puts it. It may have nothing to boot from; or it boots from an ISO although Talos is on its disk, " +
 			"which stops it (talos.halt_if_installed); or it is off.",
-		Remedy: "Look at its console. Put its disk first in the boot order, or with -systemDisk boot it from the ISO or PXE. " +
-			"mage discover finds it at another address.",
+		Remedy: "Look at its console. Put its disk first in the boot order, or with -systemDisk boot it from the ISO or " +
+			"PXE. mage discover finds it at another address.",
 		Source: "siderolabs/talos#12053, #7558, #12954",
 	},
 	{

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
@@ -85,6 +86,33 @@ func TestEtcdIsNotRestoredWhileAQuorumMayBeHad(t *testing.T) {
 	l.session(t, file, "-destroyed=cp2,cp3", "DRY_RUN=true").fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange,
 		steps.EtcdRecover{})
 	l.untouched(t)
+}
+
+// With a config they would start the former etcd again.
+func TestEtcdIsNotRestoredWhileMachinesInMaintenanceMayHoldItsData(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0)
+	l.up(t)
+
+	file := l.snapshotOf(t)
+
+	for _, name := range []string{"cp2", "cp3"} {
+		_, err := l.client(t, name).MachineClient.Reset(t.Context(), &machine.ResetRequest{
+			Reboot: true, SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: "STATE", Wipe: true}},
+		})
+		require.NoError(t, err)
+		wait(t, l.Node(name), inStage("maintenance"))
+	}
+
+	clusters := l.Lab.EtcdClusters()
+
+	problem := l.session(t, file, "-yes=true").fails(t, diagnosis.ExitBootstrap, diagnosis.QuorumPossible,
+		steps.EtcdRecover{})
+	require.Contains(t, problem.Cause,
+		"cp2 is in maintenance, and may hold etcd's data: EPHEMERAL on /dev/vda is not wiped")
+	require.Contains(t, problem.Next, "-destroyed=")
+	require.Equal(t, clusters, l.Lab.EtcdClusters())
 }
 
 func TestEtcdIsRestoredWhenItsQuorumIsLostForGood(t *testing.T) {

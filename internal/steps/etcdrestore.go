@@ -223,7 +223,7 @@ func (r *recoverer) restore(ctx context.Context) (*inventory.Node, *diagnosis.Pr
 				survey.Describe(), command("status", nil))}
 		case r.sent == nil || r.Clock.Now().Sub(r.sent.at) >= resendAfter:
 			err := r.ask(ctx, target)
-			if problem := r.refusedRestore(ctx, target, err); problem != nil {
+			if problem := r.refusedRestore(target, err); problem != nil && ctx.Err() == nil {
 				return wait.State{Problem: problem}
 			}
 
@@ -344,20 +344,16 @@ func (r *recoverer) upload(ctx context.Context, conn *talos.Conn, node *inventor
 }
 
 // refusedRestore is the problem of a node that will never do it.
-func (r *recoverer) refusedRestore(ctx context.Context, target observe.EtcdObservation, err error) *diagnosis.Problem {
-	if ctx.Err() != nil || err == nil {
-		return nil
-	}
+func (r *recoverer) refusedRestore(target observe.EtcdObservation, err error) *diagnosis.Problem {
+	problem, told := diagnosis.AsProblem(err)
 
-	if problem, ok := diagnosis.AsProblem(err); ok {
+	switch {
+	case told:
 		return problem
-	}
-
-	class := talos.Classify(talos.OpBootstrap, err)
-	if class != talos.Final {
+	case talos.Classify(talos.OpBootstrap, err) == talos.Final:
+		return r.problem(target.Observation, diagnosis.RecoverFailed, "the node refused to restore etcd: "+
+			talos.Explain(err), command("status", nil)).From(err)
+	default:
 		return nil
 	}
-
-	return r.problem(target.Observation, diagnosis.RecoverFailed, "the node refused to restore etcd: "+talos.Explain(err),
-		command("status", nil)).From(err)
 }

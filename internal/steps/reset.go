@@ -52,7 +52,17 @@ func (s Reset) Run(ctx context.Context, run *Run) error {
 
 	outcomes := resetter.resetAll(ctx, planned)
 
-	return diagnosis.Join(resetter.conclude(outcomes), resetter.dryRunOutcome(outcomes))
+	return diagnosis.Join(resetter.conclude(outcomes), resetter.wouldReset(outcomes))
+}
+
+// wouldReset is the outcome of a dry run.
+func (r *resetter) wouldReset(outcomes []outcome) error {
+	pending := nodesWith(report.Planned, outcomes)
+	if len(pending) == 0 {
+		return nil
+	}
+
+	return r.wouldChange(text.List(pending)+" would be reset", "the same command without -dryRun")
 }
 
 // resetter is one run of the step.

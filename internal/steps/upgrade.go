@@ -77,32 +77,48 @@ type upgrader struct {
 	brokenBy atomic.Pointer[inventory.Node]
 }
 
-// secure keeps a verified snapshot of etcd before a control plane goes down, and has a person agree where etcd goes
-// down with it.
+// secure keeps a verified snapshot of etcd before a control plane goes down, and then has a person agree.
 func (u *upgrader) secure(ctx context.Context, plan upgradePlan) error {
-	if !plan.takesDown() {
+	pending := filtered(plan.Nodes, func(node nodeUpgrade) bool { return !node.Done })
+	if len(pending) == 0 {
 		return nil
 	}
 
+	asked := consent{Name: u.Cluster.Name}
+	if len(pending) == 1 && !plan.NoQuorumToSpare {
+		asked.Name = pending[0].Seen.Node.Name
+	}
+
+	for _, node := range pending {
+		asked.Losses = append(asked.Losses, node.Seen.Node.Name+" is drained and reboots, "+node.text())
+	}
+
+	if plan.takesDown() {
+		path, err := u.keepSnapshot(ctx)
+		if err != nil {
+			return err
+		}
+
+		if plan.NoQuorumToSpare {
+			asked.Losses = append(asked.Losses, plan.noQuorumText(),
+				"a control plane that does not come back takes etcd with it; what it held until now is in "+path)
+		}
+	}
+
+	return u.consent(ctx, asked)
+}
+
+// keepSnapshot takes a snapshot of etcd, and verifies it.
+func (u *upgrader) keepSnapshot(ctx context.Context) (path string, err error) {
 	snapshotter := &snapshotter{u.work}
-	path := snapshotter.path(time.Now())
+	path = snapshotter.path(time.Now())
 
 	sources, err := snapshotter.sources(u.observer.SurveyEtcd(ctx), false)
 	if err != nil {
-		return u.failed(ctx, err)
+		return path, u.failed(ctx, err)
 	}
 
-	if err := snapshotter.take(ctx, sources, path); err != nil || !plan.NoQuorumToSpare {
-		return err
-	}
-
-	return u.consent(ctx, consent{
-		Name: u.Cluster.Name,
-		Losses: []string{
-			plan.noQuorumText(),
-			"a control plane that does not come back takes etcd with it; what it held until now is in " + path,
-		},
-	})
+	return path, snapshotter.take(ctx, sources, path)
 }
 
 // serve has one node upgraded, unless another one has not come through.

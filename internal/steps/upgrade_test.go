@@ -83,7 +83,7 @@ func (l *lab) cordons(t *testing.T) map[string]drain.Owner {
 func (l *lab) isUpgraded(t *testing.T, version string) {
 	t.Helper()
 
-	l.session(t).succeeds(t, steps.Upgrade{})
+	l.session(t, "-yes=true").succeeds(t, steps.Upgrade{})
 	require.Equal(t, strings.TrimSpace(strings.Repeat(version+" ", len(l.Nodes))), l.versions())
 	require.Empty(t, l.cordons(t))
 	require.Equal(t, 1, l.Lab.EtcdClusters())
@@ -99,7 +99,7 @@ func TestAClusterIsUpgradedNodeByNodeControlPlanesFirst(t *testing.T) {
 	require.Contains(t, s.detail(upgradeStep, "cp1"), "from Talos v1.13.9 to v1.14.1")
 	require.Empty(t, snapshots(t, filepath.Join(l.Dir, "snapshots")))
 
-	s = l.session(t, "MAX_PARALLEL=1")
+	s = l.session(t, "-yes=true", "MAX_PARALLEL=1")
 	s.succeeds(t, steps.Upgrade{})
 	require.Equal(t, "v1.14.1 v1.14.1 v1.14.1 v1.14.1 v1.14.1", l.versions())
 	require.Len(t, snapshots(t, filepath.Join(l.Dir, "snapshots")), 1)
@@ -120,7 +120,7 @@ func TestAClusterIsUpgradedNodeByNodeControlPlanesFirst(t *testing.T) {
 
 	// Done is done.
 	boots := l.Nodes[0].Boots()
-	s = l.session(t)
+	s = l.session(t, "-yes=true")
 	s.succeeds(t, steps.Upgrade{})
 	require.Equal(t, report.OK, s.status(upgradeStep, "cp1"))
 	require.Equal(t, boots, l.Nodes[0].Boots())
@@ -132,7 +132,7 @@ func TestNodesBeforeTalos113AreUpgradedByTheOlderCall(t *testing.T) {
 
 	l := toUpgrade(t, 3, 1, emulator.DefaultTalosVersion,
 		func(options *labcluster.Options) { options.TalosVersion = "v1.12.1" })
-	l.session(t).succeeds(t, steps.Upgrade{})
+	l.session(t, "-yes=true").succeeds(t, steps.Upgrade{})
 
 	for _, node := range l.Nodes {
 		require.Equal(t, "Upgrade", changesOf(node)[len(changesOf(node))-1], node.Name())
@@ -148,7 +148,7 @@ func TestASlowPullIsTriedAgainAndAMissingImageIsNot(t *testing.T) {
 	l.Node("cp1").Set(func(f *emulator.Faults) { f.Install, f.InstallTimes = emulator.InstallImageSlow, 2 })
 	l.Node("cp2").Set(func(f *emulator.Faults) { f.Install = emulator.InstallImagePull })
 
-	s := l.session(t)
+	s := l.session(t, "-yes=true")
 	problem := s.fails(t, diagnosis.ExitApply, diagnosis.UpgradeImageMissing, steps.Upgrade{})
 	require.Equal(t, "cp2", problem.Node)
 	require.Contains(t, problem.Cause, "not found")
@@ -169,7 +169,7 @@ func TestAnInstallerThatFailsLeavesTheNodeAsItWas(t *testing.T) {
 	l := toUpgrade(t, 3, 0, documents.Talos)
 	l.Node("cp1").Set(func(f *emulator.Faults) { f.Install = emulator.InstallDiskWrite })
 
-	problem := l.session(t).fails(t, diagnosis.ExitApply, diagnosis.UpgradeFailed, steps.Upgrade{})
+	problem := l.session(t, "-yes=true").fails(t, diagnosis.ExitApply, diagnosis.UpgradeFailed, steps.Upgrade{})
 	require.Equal(t, "cp1", problem.Node)
 	require.Contains(t, problem.Cause, "the installer ended with code 1: error: failed to write partition")
 	require.Equal(t, "v1.13.9 v1.13.9 v1.13.9", l.versions())
@@ -226,7 +226,7 @@ func TestANodeThatNeverComesBackEndsTheUpgrade(t *testing.T) {
 		lost.PowerOff()
 	}()
 
-	s := l.session(t, seconds("NODE_WAIT", 300), seconds("INSTALL_TIMEOUT", 300))
+	s := l.session(t, "-yes=true", seconds("NODE_WAIT", 300), seconds("INSTALL_TIMEOUT", 300))
 	problem := s.fails(t, diagnosis.ExitApply, diagnosis.NodeSilent, steps.Upgrade{})
 	<-off
 
@@ -241,7 +241,7 @@ func TestANodeThatNeverComesBackEndsTheUpgrade(t *testing.T) {
 	lost.PowerOn()
 	wait(t, lost, (*emulator.Node).EtcdVoter)
 
-	s = l.session(t, "NODE=worker1")
+	s = l.session(t, "-yes=true", "NODE=worker1")
 	s.succeeds(t, steps.Upgrade{})
 	require.Regexp(t, `stays cordoned.*node="cp2"`, s.out.String())
 
@@ -256,7 +256,7 @@ func TestABudgetThatForbidsItHoldsTheNodeAndIsNamed(t *testing.T) {
 		options.LabOptions.Workloads = []kubernetes.Workload{{Name: "db", Node: "worker1", Budget: 1}}
 	})
 
-	problem := l.session(t, "MAX_PARALLEL=1").fails(t, diagnosis.ExitKubernetes, diagnosis.DrainBlocked,
+	problem := l.session(t, "-yes=true", "MAX_PARALLEL=1").fails(t, diagnosis.ExitKubernetes, diagnosis.DrainBlocked,
 		steps.Upgrade{})
 	require.Equal(t, "worker1", problem.Node)
 	require.Contains(t, problem.Cause, "pod default/db")
@@ -274,7 +274,8 @@ func TestARollbackForAnExtensionThatTheNewImageLacksNamesIt(t *testing.T) {
 	}))
 	l.Node("worker1").Set(func(f *emulator.Faults) { f.NewSystemFails = true })
 
-	problem := l.session(t, "NODE=worker1").fails(t, diagnosis.ExitApply, diagnosis.UpgradeRolledBack, steps.Upgrade{})
+	problem := l.session(t, "-yes=true", "NODE=worker1").fails(t, diagnosis.ExitApply, diagnosis.UpgradeRolledBack,
+		steps.Upgrade{})
 	require.Contains(t, problem.Cause, "; the new image lacks what the old one has: zfs")
 }
 
@@ -284,7 +285,7 @@ func TestANodeThatFallsSilentInAPullIsNotWaitedForForEver(t *testing.T) {
 	l := toUpgrade(t, 1, 1, documents.Talos)
 	fault(l.Node("worker1"), emulator.CallFault{Method: pullCall, Do: emulator.Freeze, Times: 1})
 
-	l.session(t, "NODE=worker1").succeeds(t, steps.Upgrade{})
+	l.session(t, "-yes=true", "NODE=worker1").succeeds(t, steps.Upgrade{})
 	require.Equal(t, 2, calls(l.Node("worker1"), "Pull"))
 	require.Equal(t, "v1.13.9 v1.14.1", l.versions())
 }
@@ -302,7 +303,7 @@ func TestACordonOfSomebodyElseStays(t *testing.T) {
 	require.NoError(t, client.Merge(t.Context(), "/api/v1/nodes/worker1",
 		map[string]any{"spec": map[string]any{"unschedulable": true}}))
 
-	s := l.session(t, "NODE=worker1")
+	s := l.session(t, "-yes=true", "NODE=worker1")
 	s.succeeds(t, steps.Upgrade{})
 	require.Equal(t, "v1.13.9 v1.14.1", l.versions())
 	require.Contains(t, s.detail(upgradeStep, "worker1"), "; still cordoned, and not by us")
@@ -333,7 +334,7 @@ func TestLostRepliesLeadToAskingTheNode(t *testing.T) {
 			test.fault.Times = 1
 			fault(l.Node("worker1"), test.fault)
 
-			l.session(t, "NODE=worker1").succeeds(t, steps.Upgrade{})
+			l.session(t, "-yes=true", "NODE=worker1").succeeds(t, steps.Upgrade{})
 			require.Equal(t, "v1.13.9 v1.14.1", l.versions())
 			require.Empty(t, l.cordons(t))
 
@@ -355,7 +356,7 @@ func TestALostReplyOfTheOlderCallLeadsToAskingTheNode(t *testing.T) {
 				func(options *labcluster.Options) { options.TalosVersion = "v1.12.1" })
 			fault(l.Node("worker1"), emulator.CallFault{Method: atOnceCall, Do: emulator.Cut, When: when, Times: 1})
 
-			l.session(t, "NODE=worker1").succeeds(t, steps.Upgrade{})
+			l.session(t, "-yes=true", "NODE=worker1").succeeds(t, steps.Upgrade{})
 			require.Equal(t, "v1.12.1 v1.13.9", l.versions())
 			require.Empty(t, l.cordons(t))
 		})
@@ -386,7 +387,7 @@ func TestARunThatIsStoppedIsContinuedByTheNext(t *testing.T) {
 			})
 			close(armed)
 
-			s := l.session(t)
+			s := l.session(t, "-yes=true")
 			err := steps.Execute(stopped, s.Run, steps.Upgrade{})
 
 			if at != "EtcdSnapshot" {
@@ -414,6 +415,39 @@ func TestOneOrTwoControlPlanesAreUpgradedOnceThatIsAgreedTo(t *testing.T) {
 	require.Equal(t, "v1.14.1", l.versions())
 }
 
+func TestAnUpgradeIsAgreedToByName(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 3, 1, documents.Talos)
+
+	for name, test := range map[string]struct {
+		node, asked, answer string
+		told                []string
+	}{
+		"one node, by its name": {"worker1", "Type worker1 to go on", "lab", []string{"worker1 is drained and reboots"}},
+		"several, by the cluster's": {"cp1,worker1", "Type lab to go on", "cp1",
+			[]string{"cp1 is drained", "worker1 is drained"}},
+	} {
+		s := l.session(t, "NODE="+test.node)
+
+		var question string
+
+		s.Run.Ask = func(_ context.Context, text string) (string, error) {
+			question = text
+			return test.answer, nil
+		}
+
+		s.fails(t, diagnosis.ExitBadInput, diagnosis.NotAgreed, steps.Upgrade{})
+		require.Contains(t, question, test.asked, name)
+
+		for _, told := range test.told {
+			require.Contains(t, question, told, name)
+		}
+	}
+
+	require.Equal(t, "v1.13.9 v1.13.9 v1.13.9 v1.13.9", l.versions())
+}
+
 func TestASnapshotThatIsCutOffEndsTheUpgradeBeforeItBegins(t *testing.T) {
 	t.Parallel()
 
@@ -422,7 +456,7 @@ func TestASnapshotThatIsCutOffEndsTheUpgradeBeforeItBegins(t *testing.T) {
 		node.Set(func(f *emulator.Faults) { f.SnapshotEnd = 2000 })
 	}
 
-	l.session(t).fails(t, diagnosis.ExitApply, diagnosis.SnapshotFailed, steps.Upgrade{})
+	l.session(t, "-yes=true").fails(t, diagnosis.ExitApply, diagnosis.SnapshotFailed, steps.Upgrade{})
 	require.Empty(t, snapshots(t, filepath.Join(l.Dir, "snapshots")))
 	require.Equal(t, "v1.13.9 v1.13.9 v1.13.9", l.versions())
 

@@ -37,7 +37,8 @@ func Markdown() string {
 		}
 
 		fmt.Fprintf(&page, "| %s | %s | %s | %s | %s |\n",
-			code("", variable), cmp.Or(code("-", knob.Flag), code("", typed)), cell(takes), code("", knob.Default), cell(knob.Doc))
+			code("", variable), cmp.Or(code("-", knob.Flag), code("", typed)), cell(takes), code("", knob.Default),
+			cell(knob.Doc))
 	}
 
 	return page.String()

@@ -57,8 +57,8 @@ type Workload struct {
 	Starting time.Duration
 	// Ending is how long an evicted pod takes to end.
 	Ending time.Duration
-	// Budget is how many pods its PodDisruptionBudget wants to be left (minAvailable): with as many as there are no pod can
-	// be evicted. Default 0: it has none.
+	// Budget is how many pods its PodDisruptionBudget wants to be left (minAvailable): with as many as there are no pod
+	// can be evicted. Default 0: it has none.
 	Budget int
 
 	// Orphaned makes the pods of a daemonSet outlive it: nothing puts them back.
