@@ -2,6 +2,7 @@ package kubernetes_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	emulated "github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
+	"github.com/talos-mage/talos-mage/internal/test/fakeclock"
 )
 
 // podsOn are the pods of a node as a drain asks for them.
@@ -123,6 +125,35 @@ func TestOnlyADrainWritesAnything(t *testing.T) {
 
 	_, err = api.CoreV1().Nodes().Patch(t.Context(), cp1.Name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
 	require.True(t, apierrors.IsInternalError(err))
+}
+
+func TestPodsStartAndEndInTheNodesTime(t *testing.T) {
+	t.Parallel()
+
+	clock := fakeclock.New(time.Now())
+	work := emulated.Workload{Name: "web", Kind: emulated.StatefulSet, Starting: time.Hour, Ending: time.Hour}
+	lab := newLab(t, emulated.Options{CNI: "flannel", Workloads: []emulated.Workload{work},
+		Passed: clock.Now})
+	lab.cluster.Register(worker1)
+
+	pods := lab.client(t).CoreV1().Pods("default")
+	ready := func() corev1.ConditionStatus {
+		pod, err := pods.Get(t.Context(), "web-0", metav1.GetOptions{})
+		require.NoError(t, err)
+
+		return pod.Status.Conditions[0].Status
+	}
+
+	require.Equal(t, corev1.ConditionFalse, ready())
+
+	clock.Advance(time.Hour)
+	require.Equal(t, corev1.ConditionTrue, ready())
+
+	require.NoError(t, pods.Delete(t.Context(), "web-0", metav1.DeleteOptions{}))
+	require.Equal(t, corev1.ConditionTrue, ready(), "it still runs")
+
+	clock.Advance(time.Hour)
+	require.Equal(t, corev1.ConditionFalse, ready(), "its successor starts")
 }
 
 func TestWorkloadsOfAFreshCluster(t *testing.T) {

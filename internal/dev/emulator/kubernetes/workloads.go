@@ -144,8 +144,8 @@ func (c *Cluster) Run(work Workload) {
 		work.Replicas = max(1, work.Replicas)
 		c.work = append(c.work, &work)
 
-		_, stored := c.objects[work.key()]
-		if !stored && !work.Orphaned && (work.Kind == Deployment || work.Kind == DaemonSet) {
+		shown := !work.Orphaned && (work.Kind == Deployment || work.Kind == DaemonSet)
+		if _, stored := c.objects[work.key()]; shown && !stored {
 			c.store(workloadObject(work.Kind.String(), work.Namespace, work.Name, work.app(), work.image(c.version)), revision)
 		}
 
@@ -169,7 +169,7 @@ func (c *Cluster) works(name string) bool {
 // settle ends the pods whose time has come, and places those that have no node that works. It reports whether anything
 // changed. Needs c.mu.
 func (c *Cluster) settle() bool {
-	now, changed := c.now(), false
+	now, changed := c.passed(), false
 
 	var replacements []podState
 
@@ -179,7 +179,7 @@ func (c *Cluster) settle() bool {
 		}
 
 		if pod.work.Kind == StatefulSet {
-			replacements = append(replacements, pod.successor(now, c.revision))
+			replacements = append(replacements, pod.successor(c.now(), c.revision))
 		}
 
 		changed = true
@@ -247,7 +247,7 @@ func (p podState) successor(now time.Time, revision uint64) podState {
 // evict ends pods, and has what owns them make others.
 func (c *Cluster) evict(which func(podState) bool) {
 	c.change(func(revision uint64) {
-		now := c.now()
+		now := c.passed()
 
 		for i := range c.pods {
 			pod := &c.pods[i]
@@ -262,7 +262,7 @@ func (c *Cluster) evict(which func(podState) bool) {
 			}
 
 			if pod.work.Kind == Deployment {
-				c.pods = append(c.pods, pod.successor(now, revision))
+				c.pods = append(c.pods, pod.successor(c.now(), revision))
 			}
 		}
 	})
@@ -273,5 +273,5 @@ func (s snapshot) isReady(pod podState) bool {
 	i := slices.IndexFunc(s.nodes, func(node nodeState) bool { return node.Name == pod.node })
 
 	return i >= 0 && s.nodes[i].alive && pod.phase() == corev1.PodRunning &&
-		!s.now.Before(pod.placed.Add(pod.work.Starting))
+		!s.passed.Before(pod.placed.Add(pod.work.Starting))
 }
