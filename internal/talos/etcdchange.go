@@ -5,11 +5,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
@@ -93,18 +93,9 @@ func (c *Conn) EtcdRestored(ctx context.Context) (restored bool, err error) {
 			return err
 		}
 
-		for {
-			message, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-
-			if err != nil {
-				return err
-			}
-
+		return receive(stream.Recv, func(message *common.Data) {
 			restored = restored || bytes.Contains(message.GetBytes(), restoreLogged)
-		}
+		})
 	})
 
 	return restored, err

@@ -3,8 +3,6 @@ package talos
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -35,72 +33,30 @@ var ErrHealthCutOff = errors.New("it stopped before it had checked everything")
 type HealthNodes struct{ ControlPlanes, Workers []string }
 
 // CheckHealth has the node, a control plane, check its cluster, and gives what it tells. It goes on until every check
-// passes, or the limit is over, which is the node's time. A node that no longer answers ends it.
+// passes, or the limit is over, which is the node's time. A check that fails in the same way is silent for as long as
+// it may go on; a node that no longer answers ends it.
 func (c *Conn) CheckHealth(ctx context.Context, limit time.Duration, nodes HealthNodes, tell func(HealthCheck)) error {
-	checking, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-
-	go c.watchOver(checking, stop)
-
-	last := HealthCheck{}
-
-	err := c.checkHealth(checking, limit, nodes, func(check HealthCheck) {
-		last = check
-		tell(check)
-	})
-
-	switch {
-	case err == nil && last.Over():
-		return nil
-	case err == nil:
-		err = ErrHealthCutOff
-	case ctx.Err() == nil && checking.Err() != nil:
-		err = context.Cause(checking)
-	}
-
-	return c.failure(OpHealth, nil, err)
-}
-
-func (c *Conn) checkHealth(ctx context.Context, limit time.Duration, nodes HealthNodes,
-	tell func(HealthCheck)) error {
-	stream, err := c.api.ClusterHealthCheck(ctx, limit, &clusterapi.ClusterInfo{ControlPlaneNodes: nodes.ControlPlanes,
-		WorkerNodes: nodes.Workers})
-	if err != nil {
-		return err //nolint:wrapcheck // its class is the caller's to judge
-	}
-
-	for {
-		progress, err := stream.Recv()
-
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err //nolint:wrapcheck // as above
+	return c.work(ctx, OpHealth, func(ctx context.Context) error {
+		stream, err := c.api.ClusterHealthCheck(ctx, limit, &clusterapi.ClusterInfo{ControlPlaneNodes: nodes.ControlPlanes,
+			WorkerNodes: nodes.Workers})
+		if err != nil {
+			return err
 		}
 
-		if check, told := parseHealth(progress.GetMessage()); told {
-			tell(check)
-		}
-	}
-}
+		last := HealthCheck{}
 
-// watchOver ends a call once the node does not answer any more: a check that fails in the same way is silent for as
-// long as it may go on, and so is a node that hangs.
-func (c *Conn) watchOver(ctx context.Context, stop context.CancelCauseFunc) {
-	look := time.NewTicker(c.timeout)
-	defer look.Stop()
-
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-			if _, err := c.MachineStatus(ctx); err != nil && ctx.Err() == nil {
-				stop(fmt.Errorf("see whether the node still answers: %w", err))
+		err = receive(stream.Recv, func(progress *clusterapi.HealthCheckProgress) {
+			if check, told := parseHealth(progress.GetMessage()); told {
+				last = check
+				tell(check)
 			}
+		})
+		if err == nil && !last.Over() {
+			return ErrHealthCutOff
 		}
-	}
+
+		return err
+	})
 }
 
 // IsTimeUp reports whether a check of the cluster's health ended since its time was over.

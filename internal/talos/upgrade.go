@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"google.golang.org/grpc/codes"
 )
-
-// workTimeout bounds a call in which a node fetches or installs something, when its context has no earlier deadline.
-const workTimeout = time.Hour
 
 // InstallerError tells of an installer that ran on the node and failed; to gRPC that is no error.
 type InstallerError struct {
@@ -119,66 +114,6 @@ func (c *Conn) UpgradeAtOnce(ctx context.Context, image string) error {
 
 		return err
 	})
-}
-
-// receive reads a stream to its end.
-func receive[T any](next func() (T, error), each func(T)) error {
-	for {
-		message, err := next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-
-		each(message)
-	}
-}
-
-// work makes a call that takes minutes. One to a node that has gone would never end: Talos closes connections that
-// ping often enough for gRPC to notice. So the node is asked something else meanwhile.
-func (c *Conn) work(ctx context.Context, op Operation, do func(context.Context) error) error {
-	return c.call(ctx, op, workTimeout, func(ctx context.Context) error {
-		working, stop := context.WithCancelCause(ctx)
-		defer stop(nil)
-
-		watched := make(chan struct{})
-
-		go func() {
-			defer close(watched)
-
-			c.stopOnceGone(working, stop)
-		}()
-
-		err := do(working)
-		gone := context.Cause(working)
-		stop(nil)
-		<-watched
-
-		if err != nil && ctx.Err() == nil && gone != nil {
-			return gone
-		}
-
-		return err
-	})
-}
-
-// stopOnceGone ends a call when its node no longer answers another one.
-func (c *Conn) stopOnceGone(ctx context.Context, stop context.CancelCauseFunc) {
-	check := time.NewTicker(c.timeout)
-	defer check.Stop()
-
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-check.C:
-			if _, err := c.MachineStatus(ctx); Classify(OpRead, err) == Retry && ctx.Err() == nil {
-				stop(errNoAnswer)
-				return
-			}
-		}
-	}
 }
 
 // IsInstallerBusy reports whether a node refused to install since it installs something already, as after a reply that
