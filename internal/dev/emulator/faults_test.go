@@ -1,6 +1,7 @@
 package emulator_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/cosi-project/runtime/pkg/state"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -528,6 +530,70 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			waitStage(t, s.node, "maintenance")
 		},
 	},
+	"NewSystemFails": {
+		faults: emulator.Faults{NewSystemFails: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+
+			before := versionOf(t, s.api(t))
+			s.upgrade(t, 2)
+			require.Equal(t, before, versionOf(t, s.api(t)))
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			before := versionOf(t, s.api(t))
+			s.upgrade(t, 1)
+			require.NotEqual(t, before, versionOf(t, s.api(t)))
+		},
+	},
+	"RestoreFails": {
+		faults: emulator.Faults{RestoreFails: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.restore(t)
+
+			api := s.api(t)
+			eventually(t, func() error {
+				etcd := serviceInfo(t, api, "etcd")
+				return until(etcd.GetState() == "Failed" && strings.Contains(history(etcd)[len(history(etcd))-1], "recovering"))
+			})
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.restore(t)
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+		},
+	},
+	"Says": {
+		faults: emulator.Faults{Says: []emulator.Saying{{Line: "I/O error, dev vda"}}},
+		shows:  func(t *testing.T, s *sick) { t.Helper(); s.says(t, "I/O error, dev vda") },
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			s.install(t)
+			require.NotContains(t, console(s.node), "I/O error, dev vda", "of the boot that followed")
+		},
+	},
+	"Diagnostics": {
+		faults: emulator.Faults{Diagnostics: []emulator.Diagnostic{{ID: "address-overlap", Message: "they overlap",
+			Details: []string{"all"}}}},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+
+			api := s.api(t)
+			eventually(t, func() error { return found(deadline(t), api.COSI) })
+		},
+		healed: func(t *testing.T, s *sick) {
+			t.Helper()
+
+			api := s.api(t)
+			eventually(t, func() error { return until(state.IsNotFoundError(found(deadline(t), api.COSI))) })
+		},
+	},
 	"EtcdUnhealthy": {
 		faults: emulator.Faults{EtcdUnhealthy: true},
 		shows: func(t *testing.T, s *sick) {
@@ -656,6 +722,21 @@ func (s *sick) snapshot(t *testing.T) []byte {
 	return data
 }
 
+// restore sends the node another etcd's snapshot, and has it restore that.
+func (s *sick) restore(t *testing.T) {
+	t.Helper()
+
+	whole := wholeLab.use(t)
+	snapshot := snapshotOf(t, secure(t, whole.Talosconfig(), whole.Node("cp1")))
+
+	api := s.api(t)
+	eventually(t, func() error {
+		_, err := api.EtcdRecover(deadline(t), bytes.NewReader(snapshot))
+		return err
+	})
+	require.NoError(t, api.Bootstrap(deadline(t), &machineapi.BootstrapRequest{RecoverEtcd: true}))
+}
+
 // members are what the first control plane's etcd tells.
 func (s *sick) members(t *testing.T) []*machineapi.EtcdMember {
 	t.Helper()
@@ -733,6 +814,17 @@ func TestEveryFaultHasATest(t *testing.T) {
 	}
 
 	require.Len(t, tested, reflect.TypeFor[emulator.Faults]().NumField(), "tests of faults that are no more")
+}
+
+// upgrade has the node upgraded, and waits until it has booted so often for it.
+func (s *sick) upgrade(t *testing.T, boots int) {
+	t.Helper()
+
+	boots += s.node.Boots()
+	_, err := upgrade(t, s.api(t), client.WithUpgradeImage("factory.talos.dev/metal-installer/"+schematic+":v1.14.2"),
+		client.WithUpgradePreserve(true))
+	require.NoError(t, err)
+	rebooted(t, s.node, boots)
 }
 
 // Whoever changes a machine's power or faults meets those who carry out an earlier change.

@@ -24,7 +24,10 @@ func (b *Boot) printLine(facility, text string) {
 
 // sayWhatItIsToSay says what faults make the machine say, and shows what they have it find.
 func (b *Boot) sayWhatItIsToSay() {
-	var said []faults.Saying
+	var (
+		said  []faults.Saying
+		shown []faults.Diagnostic
+	)
 
 	for {
 		changed := b.Node.changed.Wait()
@@ -36,11 +39,17 @@ func (b *Boot) sayWhatItIsToSay() {
 			}
 		}
 
-		for _, found := range now.Diagnostics {
-			diagnostic := runtimeres.NewDiagnostic(runtimeres.NamespaceName, found.ID)
-			diagnostic.TypedSpec().Message, diagnostic.TypedSpec().Details = found.Message, found.Details
-			b.Resources.put(diagnostic)
+		for _, former := range shown {
+			if !slices.ContainsFunc(now.Diagnostics, func(found faults.Diagnostic) bool { return found.ID == former.ID }) {
+				b.Resources.remove(diagnosticOf(former))
+			}
 		}
+
+		for _, found := range now.Diagnostics {
+			b.Resources.put(diagnosticOf(found))
+		}
+
+		shown = now.Diagnostics
 
 		select {
 		case <-b.Context.Done():
@@ -48,6 +57,13 @@ func (b *Boot) sayWhatItIsToSay() {
 		case <-changed:
 		}
 	}
+}
+
+func diagnosticOf(found faults.Diagnostic) *runtimeres.Diagnostic {
+	diagnostic := runtimeres.NewDiagnostic(runtimeres.NamespaceName, found.ID)
+	diagnostic.TypedSpec().Message, diagnostic.TypedSpec().Details = found.Message, found.Details
+
+	return diagnostic
 }
 
 // say says a line, unless it is about a service that is not there yet.
