@@ -1,3 +1,7 @@
+//go:build !race
+
+// Below the race detector the matrix of faults plays the same.
+
 package steps_test
 
 import (

@@ -1,0 +1,81 @@
+package steps_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/kube"
+	"github.com/talos-mage/talos-mage/internal/kube/drain"
+	"github.com/talos-mage/talos-mage/internal/steps"
+)
+
+const (
+	upgradeStep   = "upgrade"
+	pullCall      = "/machine.ImageService/Pull"
+	lifecycleCall = "/machine.LifecycleService/Upgrade"
+	atOnceCall    = "/machine.MachineService/Upgrade"
+	rebootCall    = "Reboot"
+)
+
+// toUpgrade is a cluster that is up, and whose files declare another release by now.
+func toUpgrade(t *testing.T, controlPlanes, workers int, to string, change ...func(*labcluster.Options)) *lab {
+	t.Helper()
+
+	l := newLab(t, controlPlanes, workers, change...)
+	l.up(t)
+	l.declare(t, l.Generated.Options.TalosVersion, to)
+
+	return l
+}
+
+// versions are what the machines run, in order.
+func (l *lab) versions() string {
+	var versions []string
+	for _, node := range l.Nodes {
+		versions = append(versions, node.TalosVersion())
+	}
+
+	return strings.Join(versions, " ")
+}
+
+// cordons says whose the cordons of the nodes are.
+func (l *lab) cordons(t *testing.T) map[string]drain.Owner {
+	t.Helper()
+
+	kubeconfig, err := os.ReadFile(filepath.Join(l.folder, "kubeconfig"))
+	require.NoError(t, err)
+
+	client, err := kube.Open(kubeconfig, kube.Options{})
+	require.NoError(t, err)
+
+	nodes, err := client.Nodes(t.Context())
+	require.NoError(t, err)
+
+	cordons := map[string]drain.Owner{}
+
+	for _, node := range nodes {
+		owner, err := drain.Drainer{Client: client}.Cordoned(t.Context(), node.Name)
+		require.NoError(t, err)
+
+		if owner != drain.Nobody {
+			cordons[node.Name] = owner
+		}
+	}
+
+	return cordons
+}
+
+// isUpgraded runs the step once more, after whatever stopped it, and looks whether all came out well.
+func (l *lab) isUpgraded(t *testing.T, version string) {
+	t.Helper()
+
+	l.session(t, "-yes=true").succeeds(t, steps.Upgrade{})
+	require.Equal(t, strings.TrimSpace(strings.Repeat(version+" ", len(l.Nodes))), l.versions())
+	require.Empty(t, l.cordons(t))
+	require.Equal(t, 1, l.Lab.EtcdClusters())
+}
