@@ -217,7 +217,7 @@ func (b *bootstrapper) obstacle(ctx context.Context, survey observe.EtcdSurvey) 
 					"control planes",
 				"fix that first, then mage talos")
 		case node.Silent() && !b.assumedEmpty(node.Node) && b.silence(node).Left(node.Asked) <= 0:
-			return b.silentProblem(survey, node)
+			return b.silentProblem(survey)
 		case node.Silent() && b.assumedEmpty(node.Node) && b.observer.APIAnswers(ctx):
 			return b.problem(node.Observation, diagnosis.AssumeEmptyRefused,
 				fmt.Sprintf("it can't be assumed empty: a Kubernetes API answers at %s, so an etcd exists somewhere",
@@ -243,20 +243,18 @@ func (b *bootstrapper) silence(node observe.EtcdObservation) wait.Limit {
 func (b *bootstrapper) lookAgain(survey observe.EtcdSurvey, node observe.EtcdObservation) wait.State {
 	return wait.State{
 		Limit: b.silence(node), Asked: node.Asked, Node: node.Node.Name, Silent: true, Pause: etcdPause,
-		TimeUp: func(time.Duration) *diagnosis.Problem { return b.silentProblem(survey, node) },
+		TimeUp: func(time.Duration) *diagnosis.Problem { return b.silentProblem(survey) },
 	}
 }
 
-// silentProblem names a silent control plane, and in the command to go on without them all of those.
-func (b *bootstrapper) silentProblem(survey observe.EtcdSurvey, first observe.EtcdObservation) *diagnosis.Problem {
-	empty := slices.Clone(b.Settings.AssumeEmpty)
-	for _, node := range survey {
-		if node.Silent() && !b.assumedEmpty(node.Node) {
-			empty = append(empty, node.Node.Name)
-		}
-	}
+// silentProblem names the first silent control plane, and in the command to go on without them all of those.
+func (b *bootstrapper) silentProblem(survey observe.EtcdSurvey) *diagnosis.Problem {
+	silent := observe.EtcdSurvey(filtered(survey, func(node observe.EtcdObservation) bool {
+		return node.Silent() && !b.assumedEmpty(node.Node)
+	}))
+	empty := append(slices.Clone(b.Settings.AssumeEmpty), silent.Names()...)
 
-	return b.problem(first.Observation, diagnosis.BootstrapBlocked,
+	return b.problem(silent[0].Observation, diagnosis.BootstrapBlocked,
 		"it does not answer, so it may hold etcd data, and a second etcd must never start",
 		fmt.Sprintf("bring it up (mage status), or, if you are sure that it is empty, mage bootstrap -assumeEmpty=%s",
 			strings.Join(empty, ",")))

@@ -44,6 +44,19 @@ func snapshots(t *testing.T, folder string) []string {
 	return paths
 }
 
+func TestASnapshotThatComesToAStandstillIsGivenUp(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0)
+	l.up(t)
+	fault(l.Node("cp1"), emulator.CallFault{Method: "/machine.MachineService/EtcdSnapshot", When: emulator.BeforeEffect,
+		Do: emulator.Hang})
+
+	s := l.session(t)
+	s.succeeds(t, steps.EtcdSnapshot{})
+	require.Contains(t, s.detail("etcd:snapshot", ""), "copied from cp2")
+}
+
 func TestASnapshotIsWholeOrLeavesNothing(t *testing.T) {
 	t.Parallel()
 
