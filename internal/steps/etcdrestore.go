@@ -323,10 +323,7 @@ func (r *recoverer) ask(ctx context.Context, target observe.EtcdObservation) err
 }
 
 func (r *recoverer) upload(ctx context.Context, conn *talos.Conn, node *inventory.Node) error {
-	policy := retry.Policy{Retries: r.Settings.MaxRetries, Initial: r.Settings.InitialDelay, Max: r.Settings.MaxDelay,
-		Multiplier: r.Settings.BackoffMultiplier, Jitter: retryJitter}
-
-	_, err := retry.Do(ctx, r.Clock, policy, func(ctx context.Context, _ int) error {
+	_, err := retry.Do(ctx, r.Clock, r.retries(node), func(ctx context.Context, _ int) error {
 		file, _, err := snapshot.Open(r.file)
 		if err != nil {
 			return err //nolint:wrapcheck // it names the file

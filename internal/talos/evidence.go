@@ -129,21 +129,16 @@ func (c *Conn) logLines(ctx context.Context, last int,
 
 		text := tail{most: last}
 
-		for {
-			data, err := stream.Recv()
+		err = receive(stream.Recv, func(data *common.Data) { text.add(string(data.GetBytes())) })
 
-			// What came before the node broke off is better than nothing.
-			if errors.Is(err, io.EOF) || err != nil && len(text.lines) > 0 {
-				lines = text.whole()
-				return nil
-			}
-
-			if err != nil {
-				return fmt.Errorf("read log: %w", err)
-			}
-
-			text.add(string(data.GetBytes()))
+		// What came before the node broke off is better than nothing.
+		if err != nil && len(text.lines) == 0 {
+			return fmt.Errorf("read log: %w", err)
 		}
+
+		lines = text.whole()
+
+		return nil
 	})
 
 	return lines, err
