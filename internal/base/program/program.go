@@ -11,11 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // patience is how long a program that was told to stop may go on holding its output open.
 const patience = time.Second
+
+// shellSignal is what shells add to a signal's number for the exit code of what it stopped.
+const shellSignal = 128
 
 // ErrMissing is the error of a program that is not on the PATH.
 var ErrMissing = errors.New("not on the PATH")
@@ -96,6 +100,8 @@ func (r Runner) Run(ctx context.Context, input []byte, name string, arguments ..
 	command.Stdout, command.Stderr = &output, &complaint
 
 	if err := runBound(command); err != nil {
+		awaitOwnSignal(ctx, err)
+
 		return nil, &Failure{Name: name, Verb: arguments[0], Complaint: complaint.String(), Err: err}
 	}
 
@@ -121,10 +127,33 @@ func (r Runner) Follow(ctx context.Context, told func(line string), name string,
 	output.end()
 
 	if err != nil {
+		awaitOwnSignal(ctx, err)
+
 		return &Failure{Name: name, Verb: arguments[0], Complaint: complaint.String(), Err: err}
 	}
 
 	return nil
+}
+
+// awaitOwnSignal waits until the context has ended too, if a signal stopped the program: Ctrl-C goes to both, and the
+// program may have died of it before this process has seen its own. Nobody else's signal ends the context.
+func awaitOwnSignal(ctx context.Context, err error) {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return
+	}
+
+	status, _ := exit.Sys().(syscall.WaitStatus)
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		if status.Signal() != signal && exit.ExitCode() != shellSignal+int(signal) {
+			continue
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(patience):
+		}
+	}
 }
 
 func (r Runner) command(ctx context.Context, path string, arguments []string) *exec.Cmd {
