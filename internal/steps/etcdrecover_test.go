@@ -273,4 +273,23 @@ func TestEtcdIsRestoredWhereItHasAPartitionOfItsOwn(t *testing.T) {
 	}
 
 	require.Equal(t, []string{"ETCD"}, wiped, "images and logs stay")
+
+	// The machine with the former etcd on that partition is no new one.
+	l.Node("cp3").PowerOn()
+	wait(t, l.Node("cp3"), inStage("maintenance"))
+
+	s = l.session(t, asTheyAre, "NODE=cp3")
+	problem = s.fails(t, diagnosis.ExitBootstrap, diagnosis.ReplacementHoldsData, s.replacing()...)
+	require.Equal(t, "it is in maintenance, and may hold etcd's data: ETCD on /dev/vda is not wiped", problem.Cause)
+	require.Contains(t, problem.Next, "talos.experimental.wipe=system")
+	require.Contains(t, l.kubernetesNodes(t), "cp3", "nothing is removed for it")
+
+	l.Node("cp3").PowerOff()
+	l.Node("cp3").Wipe()
+	l.Node("cp3").PowerOn()
+	wait(t, l.Node("cp3"), inStage("maintenance"))
+
+	s = l.session(t, asTheyAre, "NODE=cp3")
+	s.succeeds(t, s.replacing()...)
+	require.Equal(t, l.Node("cp1").EtcdClusterID(), l.Node("cp3").EtcdClusterID())
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -95,6 +97,10 @@ func (r *retirer) retire(ctx context.Context, node *inventory.Node) outcome {
 	case seen.State == talos.Ours:
 		result.status, result.detail = report.Skipped, "the declared machine is in already"
 		return result
+	case node.Role == inventory.ControlPlane:
+		if result.problem = r.unwiped(ctx, seen); result.problem != nil {
+			return result
+		}
 	}
 
 	former, problem := r.former(ctx, node)
@@ -104,6 +110,22 @@ func (r *retirer) retire(ctx context.Context, node *inventory.Node) outcome {
 	}
 
 	return r.take(ctx, former, result)
+}
+
+// unwiped is the problem of a machine whose etcd would start as the member that it was.
+func (r *retirer) unwiped(ctx context.Context, seen observe.Observation) *diagnosis.Problem {
+	if seen.State != talos.Maintenance {
+		return nil
+	}
+
+	kept := r.keptInMaintenance(ctx, seen)
+	if kept == "" {
+		return nil
+	}
+
+	return r.problem(seen, diagnosis.ReplacementHoldsData, "it "+kept, "boot it once with the kernel argument "+
+		constants.KernelParamWipe+"=system, which wipes that; or, if it is the former machine and has lost its config "+
+		"alone, "+command("applySequential", seen.Node))
 }
 
 // take has what is left of the former machine removed.
@@ -344,4 +366,30 @@ func (w *work) awaitVoter(ctx context.Context, node *inventory.Node) outcome {
 	}
 
 	return result
+}
+
+// keptInMaintenance says what a machine without a config may still hold of etcd; empty if that is nothing. With a
+// config that etcd would start again.
+func (w *work) keptInMaintenance(ctx context.Context, seen observe.Observation) string {
+	const mayHold = "is in maintenance, and may hold etcd's data"
+
+	conn, err := w.observer.Dialer().Open(ctx, seen.Probed)
+	if err != nil {
+		return mayHold + ": " + talos.Explain(err)
+	}
+	defer conn.Close()
+
+	volumes, err := conn.DiscoveredVolumes(ctx)
+	if err != nil {
+		return mayHold + ": " + talos.Explain(err)
+	}
+
+	for _, volume := range volumes {
+		holds := volume.Label == constants.EphemeralPartitionLabel || volume.Label == constants.EtcdDataVolumeID
+		if holds && volume.Name != "" {
+			return fmt.Sprintf("%s: %s on %s is not wiped", mayHold, volume.Label, volume.Disk)
+		}
+	}
+
+	return ""
 }
