@@ -11,10 +11,12 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cosi-project/runtime/pkg/resource/protobuf"
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -24,6 +26,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/grpc/codes"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
@@ -389,6 +392,15 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 		},
 		healed: func(t *testing.T, s *sick) { t.Helper(); s.unmet(t, "time", "") },
 	},
+	"NameServersDown": {
+		faults: emulator.Faults{NameServersDown: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.nameServers(t, false)
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.nameServers(t, true) },
+	},
 	"ClockOffset": {
 		faults: emulator.Faults{ClockOffset: 1000 * time.Hour},
 		shows: func(t *testing.T, s *sick) {
@@ -735,6 +747,34 @@ func (s *sick) restore(t *testing.T) {
 		return err
 	})
 	require.NoError(t, api.Bootstrap(deadline(t), &machineapi.BootstrapRequest{RecoverEtcd: true}))
+}
+
+// nameServers waits until the node's name servers answer it, or do not.
+func (s *sick) nameServers(t *testing.T, answer bool) {
+	t.Helper()
+
+	eventually(t, func() error {
+		found, err := safe.StateList[*protobuf.Resource](deadline(t), s.api(t).COSI,
+			network.NewDNSUpstream("").Metadata(), state.WithListUnmarshalOptions(state.WithSkipProtobufUnmarshal()))
+		if err != nil {
+			return err
+		}
+
+		said := 0
+
+		for upstream := range found.All() {
+			shown, err := yaml.Marshal(upstream.Spec())
+			if err != nil {
+				return err
+			}
+
+			if strings.Contains(string(shown), "healthy: "+strconv.Quote(strconv.FormatBool(answer))) {
+				said++
+			}
+		}
+
+		return until(said == 2)
+	})
 }
 
 // members are what the first control plane's etcd tells.

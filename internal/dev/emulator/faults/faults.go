@@ -54,6 +54,8 @@ type Faults struct {
 
 	// TimeUnsynced keeps the machine's time from being synced.
 	TimeUnsynced bool
+	// NameServersDown keeps the machine's name servers from answering it.
+	NameServersDown bool
 	// ClockOffset is how far the machine's clock is off; certificates that it makes and checks go by it.
 	ClockOffset time.Duration
 
