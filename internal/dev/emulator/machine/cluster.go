@@ -425,6 +425,7 @@ func (k *kubelet) join(ctx context.Context) {
 	for {
 		changed := k.boot.Node.Lab.changed.Wait()
 
+		cluster.Kubernetes.Hold(k.boot.Config.Hostname(), k.boot.Node.Faults().BudgetBlocks)
 		k.boot.Resources.showNodeStatus()
 		k.boot.status.refresh()
 
