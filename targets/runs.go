@@ -9,8 +9,8 @@ import (
 // Runs lists the recorded runs, and sums up how their steps ended for nodes, and why.
 //
 // KEEP_RUNS says how many are kept (docs/runs.md).
-func Runs() error {
-	return exit(invocation.FromProcess().Runs(overrides{}.set()))
+func Runs(ctx context.Context) error {
+	return exit(invocation.FromProcess().Runs(ctx, overrides{}.set()))
 }
 
 // Report shows a recorded run: the last one, or the one that -run names.

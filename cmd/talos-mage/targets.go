@@ -299,9 +299,9 @@ func allTargets() []commandline.Target {
 		{
 			Name:      "explain",
 			Summary:   "tells what a finding's id, such as TM065, stands for: its cause, remedy and source.",
-			Arguments: []string{"id"},
+			Arguments: []string{"finding"},
 			Run: func(_ context.Context, given commandline.Values) error {
-				return targets.Explain(given.Argument("id"))
+				return targets.Explain(given.Argument("finding"))
 			},
 		},
 		{
@@ -400,8 +400,8 @@ func allTargets() []commandline.Target {
 			Name:    "runs",
 			Summary: "lists the recorded runs, and sums up how their steps ended for nodes, and why.",
 			More:    "KEEP_RUNS says how many are kept (docs/runs.md).",
-			Run: func(_ context.Context, _ commandline.Values) error {
-				return targets.Runs()
+			Run: func(ctx context.Context, _ commandline.Values) error {
+				return targets.Runs(ctx)
 			},
 		},
 		{

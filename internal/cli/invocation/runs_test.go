@@ -49,7 +49,7 @@ func TestARunIsRecordedAndShownAgain(t *testing.T) {
 	require.Contains(t, out.String(), "page: "+filepath.Join(folder, "report.html"))
 
 	out.Reset()
-	require.Nil(t, made.Runs(nil))
+	require.Nil(t, made.Runs(t.Context(), nil))
 	require.Contains(t, out.String(), filepath.Base(folder)+"  preflight")
 	require.Contains(t, out.String(), "failed, code 3")
 	require.Regexp(t, `preflight +warning +6 +1 +TM090 `, out.String(), "six nodes, in one run, for one cause")
@@ -64,7 +64,7 @@ func TestARunIsRecordedAndShownAgain(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(damaged), 0o600))
 
 	for _, show := range []func() *invocation.Failure{
-		func() *invocation.Failure { return made.Runs(nil) },
+		func() *invocation.Failure { return made.Runs(t.Context(), nil) },
 		func() *invocation.Failure { return made.Report(t.Context(), nil) },
 	} {
 		out.Reset()
@@ -100,7 +100,7 @@ func TestWhatIsNotRecorded(t *testing.T) {
 	made.Execute(t.Context(), "preflight", nil, preflight)
 	require.Empty(t, records(t, made))
 
-	require.Nil(t, made.Runs(nil))
+	require.Nil(t, made.Runs(t.Context(), nil))
 	require.Contains(t, out.String(), "no run is recorded in ")
 
 	failure := made.Report(t.Context(), settings.Overrides{"run": "2026"})
