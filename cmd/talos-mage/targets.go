@@ -299,9 +299,9 @@ func allTargets() []commandline.Target {
 		{
 			Name:      "explain",
 			Summary:   "tells what a finding's id, such as TM065, stands for: its cause, remedy and source.",
-			Arguments: []string{"id"},
+			Arguments: []string{"finding"},
 			Run: func(_ context.Context, given commandline.Values) error {
-				return targets.Explain(given.Argument("id"))
+				return targets.Explain(given.Argument("finding"))
 			},
 		},
 		{

@@ -15,7 +15,7 @@ func (i Invocation) Diagnose(ctx context.Context, flags settings.Overrides) *Fai
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}

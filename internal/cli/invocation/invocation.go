@@ -5,7 +5,6 @@ package invocation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -206,7 +205,7 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -265,12 +264,7 @@ func (i Invocation) machines(ctx context.Context, loaded *settings.Settings) ([]
 // start reads the settings and the cluster's files, and opens the report.
 func (i Invocation) start(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
-	// Mage's own parser knows nothing of what may be lost, and runs the targets one after the other.
-	if err := settings.RefuseUnaskedIn(i.Words, i.Environ, i.In != nil); err != nil {
-		return nil, nil, i.badInput(err)
-	}
-
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return nil, nil, i.badInput(err)
 	}
@@ -283,25 +277,6 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 	run, failure := i.open(ctx, target, loaded, len(planned) > 1, steps.New)
 
 	return run, planned, failure
-}
-
-// Foresee refuses a target whose flags name nodes that the cluster's files do not declare, or another cluster.
-func (i Invocation) Foresee(ctx context.Context, flags settings.Overrides) error {
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
-	if err != nil {
-		return err //nolint:wrapcheck // it names the setting
-	}
-
-	cluster, err := workspace.New(ctx, loaded, i.Environ).Inventory()
-	if err == nil {
-		err = steps.CheckNames(loaded, cluster)
-	}
-
-	if err != nil {
-		return errors.New(i.told(err.Error()))
-	}
-
-	return nil
 }
 
 // opener starts a run.

@@ -10,7 +10,7 @@ import (
 // Settings are the knobs of one run, with defaults filled in and paths made absolute.
 //
 // The tags of a field are the whole truth about it: env (the variable's name), flag (that of a target's flag, if one
-// takes it), argument (a target's argument that sets it), envDefault or path (the default; a path may build on settings
+// takes it), argument (targets' arguments that set it), envDefault or path (the default; a path may build on settings
 // above it), oneof (the words it takes), min (its smallest value), kind (what else its text is to be), input (what it
 // names is read), group and doc (the documentation's table). Where env is a flag's name, with its dash, the setting
 // comes from the command line alone, as all do that permit loss, and so it does where env is a target's argument, with
@@ -45,7 +45,7 @@ type Settings struct {
 	ReportFile string `env:"REPORT_FILE" kind:"path" group:"Logs" doc:"File to append every event of a run to, one JSON object a line; relative to the working directory. None when empty."`
 	NoColor    bool   `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
 
-	Node               []string  `env:"NODE" flag:"node" argument:"<address>" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
+	Node               []string  `env:"NODE" flag:"node" argument:"<address>,<node>" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
 	OfCluster          string    `env:"-cluster" group:"Nodes" doc:"All nodes, said by the name of their cluster, for a target that may lose data and is told else by -node= which nodes it is for."`
 	NodeAddresses      Addresses `env:"NODE_ADDRESSES" group:"Nodes" doc:"Where nodes answer now if it isn't their declared address (DHCP in maintenance mode): name=host or name=host:port, comma separated, IPv6 with a port in brackets."`
 	Discover           bool      `env:"DISCOVER" flag:"discover" envDefault:"false" group:"Nodes" doc:"Search the nodes' networks for their machines first, and again for one that falls silent, as with another DHCP lease."`
