@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
 	"regexp"
 	"slices"
@@ -266,6 +267,12 @@ func TestClaim_4_17_EtcdIsRecoveredFromASnapshot(t *testing.T) {
 	members, err := c.EtcdMemberList(deadline(t), &machineapi.EtcdMemberListRequest{})
 	require.NoError(t, err)
 	require.Len(t, members.GetMessages()[0].GetMembers(), 1, "the cluster begins with one member again")
+
+	// What a restore begins with outlives a reboot, and is in no etcd that was bootstrapped.
+	const begins = "0000000000000001-0000000000000001.snap"
+
+	require.Contains(t, filesIn(t, c, "/var/lib/etcd/member/snap"), begins)
+	require.NotContains(t, filesIn(t, secure(t, whole.Talosconfig(), whole.Node("cp1")), "/var/lib/etcd/member/snap"), begins)
 }
 
 // The same address leads to another etcd's Kubernetes then.
@@ -589,4 +596,23 @@ func TestClaim_4_25_LearnersJoinOneAtATimeAndFailTheirHealthCheck(t *testing.T) 
 
 		return until(health.GetHealthy() && health.GetLastMessage() == "")
 	})
+}
+
+// filesIn are the names in a directory of a node.
+func filesIn(t *testing.T, c *client.Client, directory string) (names []string) {
+	t.Helper()
+
+	stream, err := c.LS(deadline(t), &machineapi.ListRequest{Root: directory})
+	require.NoError(t, err)
+
+	for {
+		entry, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+
+		require.NoError(t, err)
+
+		names = append(names, entry.GetRelativeName())
+	}
 }
