@@ -43,7 +43,11 @@ type Settings struct {
 	Verbose    bool   `env:"MAGEFILE_VERBOSE" envDefault:"false" group:"Logs" doc:"Name the ids of checks that were not run, too. -v before the target sets it; so does LOG_LEVEL=debug."`
 	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" oneof:"text,json" group:"Logs" doc:"Form of the log lines on stderr: for people, or one JSON object a line."`
 	ReportFile string `env:"REPORT_FILE" kind:"path" group:"Logs" doc:"File to append every event of a run to, one JSON object a line; relative to the working directory. None when empty."`
-	NoColor    bool   `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
+
+	GitHubActions   bool   `env:"GITHUB_ACTIONS" envDefault:"false" group:"Logs" doc:"Fold the log by step, and show findings beside the lines of files: GitHub Actions sets it."`
+	GitHubWorkspace string `env:"GITHUB_WORKSPACE" kind:"path" group:"Logs" doc:"Folder with the repository's checkout, which the paths of such findings are relative to: GitHub Actions sets it."`
+
+	NoColor bool `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
 
 	Node               []string  `env:"NODE" flag:"node" argument:"<address>" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
 	OfCluster          string    `env:"-cluster" group:"Nodes" doc:"All nodes, said by the name of their cluster, for a target that may lose data and is told else by -node= which nodes it is for."`
