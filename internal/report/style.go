@@ -85,3 +85,6 @@ func plural(count int, noun string) string {
 func indented(text string) string {
 	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
 }
+
+// Short is a duration as people read it here.
+func Short(d time.Duration) string { return short(d) }

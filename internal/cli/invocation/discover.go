@@ -14,7 +14,7 @@ func (i Invocation) Discover(ctx context.Context, flags settings.Overrides) *Fai
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -29,14 +29,14 @@ func (i Invocation) Discover(ctx context.Context, flags settings.Overrides) *Fai
 		beside.Out = i.Err
 	}
 
-	run, failure := beside.open(ctx, "discover", loaded, false, steps.NewAnywhere)
+	run, failure := beside.open(ctx, opening{target: "discover", settings: loaded, start: steps.NewAnywhere})
 	if failure != nil {
 		return failure
 	}
 
 	step := &steps.Discover{}
 	err = steps.Execute(ctx, run, step)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, "discover", steps.Closing(run, err)))
 
 	if step.Found != nil {
 		i.show(*step.Found, loaded.AuditFormat == formatJSON)

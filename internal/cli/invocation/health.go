@@ -16,7 +16,7 @@ func (i Invocation) Health(ctx context.Context, flags settings.Overrides) *Failu
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -31,14 +31,14 @@ func (i Invocation) Health(ctx context.Context, flags settings.Overrides) *Failu
 		beside.Out = i.Err
 	}
 
-	run, failure := beside.open(ctx, "health", loaded, true, steps.New)
+	run, failure := beside.open(ctx, opening{target: "health", settings: loaded, brief: true, start: steps.New})
 	if failure != nil {
 		return failure
 	}
 
 	step := &steps.Health{Live: loaded.AuditProfile == string(check.InteropProfile)}
 	err = steps.Execute(ctx, run, step)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, "health", steps.Closing(run, err)))
 
 	if step.Found != nil && ctx.Err() == nil {
 		i.showHealth(*step.Found, asJSON)

@@ -5,7 +5,6 @@ package invocation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -86,7 +85,7 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 	}
 
 	err := steps.Execute(ctx, run, planned...)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, target, steps.Closing(run, err)))
 
 	i.conclude(ctx, run, planned, err)
 
@@ -136,7 +135,7 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	}
 
 	status := steps.ReadStatus(ctx, run)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, "status", nil))
 
 	if ctx.Err() != nil {
 		return i.failure(ctx, "status", context.Cause(ctx))
@@ -186,7 +185,7 @@ func (i Invocation) table(ctx context.Context, target string, flags settings.Ove
 	}
 
 	rows, err := ask(ctx, run)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, target, err))
 
 	if ctx.Err() != nil {
 		return i.failure(ctx, target, context.Cause(ctx))
@@ -206,7 +205,7 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -265,12 +264,7 @@ func (i Invocation) machines(ctx context.Context, loaded *settings.Settings) ([]
 // start reads the settings and the cluster's files, and opens the report.
 func (i Invocation) start(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
-	// Mage's own parser knows nothing of what may be lost, and runs the targets one after the other.
-	if err := settings.RefuseUnaskedIn(i.Words, i.Environ, i.In != nil); err != nil {
-		return nil, nil, i.badInput(err)
-	}
-
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return nil, nil, i.badInput(err)
 	}
@@ -280,62 +274,57 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 	}
 
 	planned := list(loaded)
-	run, failure := i.open(ctx, target, loaded, len(planned) > 1, steps.New)
+	run, failure := i.open(ctx, opening{target: target, settings: loaded, brief: len(planned) > 1,
+		unrecorded: len(planned) == 0, start: steps.New})
 
 	return run, planned, failure
 }
 
-// Foresee refuses a target whose flags name nodes that the cluster's files do not declare, or another cluster.
-func (i Invocation) Foresee(ctx context.Context, flags settings.Overrides) error {
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
-	if err != nil {
-		return err //nolint:wrapcheck // it names the setting
-	}
-
-	cluster, err := workspace.New(ctx, loaded, i.Environ).Inventory()
-	if err == nil {
-		err = steps.CheckNames(loaded, cluster)
-	}
-
-	if err != nil {
-		return errors.New(i.told(err.Error()))
-	}
-
-	return nil
+// opening is how a run begins.
+type opening struct {
+	target   string
+	settings *settings.Settings
+	// brief is the console's: there are several steps.
+	brief bool
+	// unrecorded is for what only shows something, in no step.
+	unrecorded bool
+	start      func(context.Context, *settings.Settings, []string, *report.Recorder, zerolog.Logger,
+		clock.Clock) (*steps.Run, error)
 }
 
-// opener starts a run.
-type opener func(context.Context, *settings.Settings, []string, *report.Recorder, zerolog.Logger,
-	clock.Clock) (*steps.Run, error)
-
 // open opens the report of a run, and starts the run with it.
-func (i Invocation) open(ctx context.Context, target string, loaded *settings.Settings, brief bool,
-	open opener) (*steps.Run, *Failure) {
-	timepiece := clock.Scaled(loaded.ClockScale)
+func (i Invocation) open(ctx context.Context, of opening) (*steps.Run, *Failure) {
+	timepiece := clock.Scaled(of.settings.ClockScale)
 
-	options := i.consoleOptions(loaded, timepiece)
-	options.Brief = brief
+	options := i.consoleOptions(of.settings, timepiece)
+	options.Brief = of.brief
 	console := report.NewConsole(options)
 
-	sinks, err := i.sinks(loaded, console)
+	sinks, err := i.sinks(of.settings, console)
 	if err != nil {
 		_ = console.Close()
 
 		return nil, i.badInput(err)
+	}
+
+	if !of.unrecorded {
+		sinks = append(sinks, recording(of.settings, console.Logger())...)
 	}
 
 	recorder := report.NewRecorder(time.Now, sinks...)
 	recorder.Reword = i.hint
+	recorder.Begin(report.Began{Target: of.target, Version: ownVersion(), Settings: shown(of.settings)})
 
-	run, err := open(ctx, loaded, i.Environ, recorder, console.Logger(), timepiece)
+	run, err := of.start(ctx, of.settings, i.Environ, recorder, console.Logger(), timepiece)
 	if err != nil {
-		_ = console.Close()
-
+		failure := i.badInput(err)
 		if ctx.Err() != nil {
-			return nil, i.failure(ctx, target, err)
+			failure = i.failure(ctx, of.target, err)
 		}
 
-		return nil, i.badInput(err)
+		_ = end(&steps.Run{Report: recorder}, failure)
+
+		return nil, failure
 	}
 
 	run.Echo = console.Echo()
@@ -372,6 +361,18 @@ func (i Invocation) sinks(loaded *settings.Settings, console *report.Console) ([
 	}
 
 	return append(sinks, file), nil
+}
+
+// end closes the report of a run that ended so. Its error is that of writing it.
+func end(run *steps.Run, failure *Failure) error {
+	ended := report.Ended{}
+	if failure != nil {
+		ended = report.Ended{Code: failure.Code, Message: failure.Message}
+	}
+
+	run.Report.End(ended)
+
+	return run.Report.Close() //nolint:wrapcheck // it names the file
 }
 
 // watched reports whether a person sees results and live lines on one terminal; log lines of the same events would say

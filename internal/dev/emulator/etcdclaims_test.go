@@ -3,6 +3,7 @@ package emulator_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
 	"regexp"
 	"slices"
@@ -265,6 +266,12 @@ func TestClaim_4_17_EtcdIsRecoveredFromASnapshot(t *testing.T) {
 	members, err := c.EtcdMemberList(deadline(t), &machineapi.EtcdMemberListRequest{})
 	require.NoError(t, err)
 	require.Len(t, members.GetMessages()[0].GetMembers(), 1, "the cluster begins with one member again")
+
+	// What a restore begins with outlives a reboot, and is in no etcd that was bootstrapped.
+	const begins = "0000000000000001-0000000000000001.snap"
+
+	require.Contains(t, filesIn(t, c, "/var/lib/etcd/member/snap"), begins)
+	require.NotContains(t, filesIn(t, secure(t, whole.Talosconfig(), whole.Node("cp1")), "/var/lib/etcd/member/snap"), begins)
 }
 
 func TestClaim_4_18_AnInitNodeBootstrapsItself(t *testing.T) {
@@ -559,4 +566,23 @@ func TestClaim_4_25_LearnersJoinOneAtATimeAndFailTheirHealthCheck(t *testing.T) 
 
 		return until(health.GetHealthy() && health.GetLastMessage() == "")
 	})
+}
+
+// filesIn are the names in a directory of a node.
+func filesIn(t *testing.T, c *client.Client, directory string) (names []string) {
+	t.Helper()
+
+	stream, err := c.LS(deadline(t), &machineapi.ListRequest{Root: directory})
+	require.NoError(t, err)
+
+	for {
+		entry, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+
+		require.NoError(t, err)
+
+		names = append(names, entry.GetRelativeName())
+	}
 }
