@@ -107,7 +107,7 @@ func NewConsole(options ConsoleOptions) *Console {
 	}
 
 	terminal := options.liveTerminal()
-	options.Story = options.Story && terminal != nil
+	options.Story = options.Story && options.LogFormat != "json"
 
 	c := &Console{options: options, stop: make(chan struct{}), said: told{}, view: newView("", nil, time.Time{})}
 	c.log = c.newLogger()

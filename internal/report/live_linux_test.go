@@ -256,7 +256,7 @@ func TestTheLastTableFitsTheTerminal(t *testing.T) {
 
 	terminal, shown := openTerminal(t)
 	options := report.Terminals(terminal, terminal, true)
-	options.Err = io.Discard
+	options.Err, options.Story = io.Discard, false
 
 	recorder := report.NewRecorder(time.Now, report.NewConsole(options))
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -326,10 +325,5 @@ func TestStoriesNeedATerminal(t *testing.T) {
 
 	defer file.Close() //nolint:errcheck // nothing is lost
 
-	options := report.Terminals(file, file, false)
-	require.False(t, options.Story)
-
-	options.Story, options.Out, options.Err = true, io.Discard, io.Discard
-	console := report.NewConsole(options)
-	require.NoError(t, console.Close())
+	require.False(t, report.Terminals(file, file, false).Story)
 }

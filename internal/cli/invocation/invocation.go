@@ -5,6 +5,7 @@ package invocation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
