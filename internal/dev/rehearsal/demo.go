@@ -17,7 +17,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
-	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
@@ -60,10 +59,8 @@ func Demo(ctx context.Context,
 		return err
 	}
 
-	fmt.Println(report.Wrap(fmt.Sprintf(
-		"%d emulated nodes of Talos %s in maintenance mode on %s, time %d times as fast; files in %s\n",
-		len(cluster.Nodes), cluster.Nodes[0].Options().TalosVersion, cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir),
-		report.Width(os.Stdout)))
+	fmt.Printf("%d emulated nodes of Talos %s in maintenance mode on %s,\ntime %d times as fast; files in %s\n\n",
+		len(cluster.Nodes), cluster.Nodes[0].Options().TalosVersion, cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir)
 
 	call := invocation.FromProcess()
 	call.Environ = slices.Concat(withoutSettings(os.Environ()), environment(cluster, folder), nobodySays)
