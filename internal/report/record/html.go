@@ -39,6 +39,7 @@ type page struct {
 	Columns    []string
 	Table      []tableRow
 	Problems   []problem
+	NotRun     []reason
 	Passed     int
 	Given      []report.Setting
 	Default    []report.Setting
@@ -58,11 +59,12 @@ type tick struct {
 // row is a node's part of the timeline.
 type row struct {
 	ID, Name string
-	Worst    string
-	Summary  string
-	Bars     []bar
-	Marks    []mark
-	Events   []happening
+	// Kind is that of a mark that means how the node ended.
+	Kind    string
+	Summary string
+	Bars    []bar
+	Marks   []mark
+	Events  []happening
 }
 
 type bar struct {
@@ -91,6 +93,12 @@ type tableRow struct {
 
 type cell struct{ Status, Text string }
 
+// reason is why checks were not run.
+type reason struct {
+	Text   string
+	Checks []string
+}
+
 // problem is a cause, with all whom it concerns.
 type problem struct {
 	ID, Title, Severity, Step string
@@ -115,7 +123,7 @@ func (r *Run) page() page {
 	made := page{Run: r, Headline: strings.TrimSpace("mage " + r.Target), Outcome: r.Word(), Colour: r.colour(),
 		BeganISO: r.Began.UTC().Format(time.RFC3339), BeganUTC: r.Began.UTC().Format(time.DateTime) + " UTC",
 		Lasted: report.Short(r.Took()), Legend: stages.legend(), MarkLegend: slices.Clone(markKinds), Ticks: r.ticks(),
-		Rows: r.rows(stages), Columns: r.stepNames(), Problems: r.problems()}
+		Rows: r.rows(stages), Columns: r.stepNames(), Problems: r.problems(), NotRun: r.notRun()}
 	made.Table = r.table(made.Columns)
 
 	if r.Outcome != nil {
@@ -170,8 +178,8 @@ func (r *Run) stepNames() []string {
 	return names
 }
 
-// colours are how many the page has for stages.
-const colours = 10
+// colours are how many the page has for stages: ten, and the same ones hatched.
+const colours = 20
 
 // stages are what nodes were doing, in the order in which it was first said.
 type stages []string
@@ -273,7 +281,7 @@ func (r *Run) rows(stages stages) []row {
 		one.Events = append(one.Events, what)
 		one.Marks = append(one.Marks, mark{Left: r.place(happened.At), Kind: happened.kind(),
 			Label: fmt.Sprintf("%s: %s, at %s", what.Step, what.What, what.At)})
-		one.judge(happened)
+		one.end(happened)
 	}
 
 	made = slices.DeleteFunc(made, func(one row) bool { return len(one.Events) == 0 })
@@ -313,10 +321,10 @@ func (m Mark) kind() string {
 	}
 }
 
-// judge keeps the worst of a node's marks; what it was, the events have said.
-func (o *row) judge(happened Mark) {
-	if kind := happened.kind(); slices.Index(markKinds, kind) > slices.Index(markKinds, o.Worst) {
-		o.Worst = kind
+// end has the row say how the node ended: well only if nothing failed.
+func (o *row) end(happened Mark) {
+	if kind := happened.kind(); o.Kind != "failed" && kind != "retry" {
+		o.Kind = kind
 	}
 }
 
@@ -381,14 +389,13 @@ func cellOf(line report.Line) cell {
 		Text: text + " " + report.Short(time.Duration(line.Seconds*float64(time.Second)))}
 }
 
-// problems are all that was found wrong or not looked at, and what ended a step for a node; the same of several nodes
-// is one.
+// problems are all that was found wrong, and what ended a step for a node; the same of several nodes is one.
 func (r *Run) problems() []problem {
 	var made []problem
 
 	for _, line := range slices.Concat(r.Findings, r.Results) {
 		if said(line) == "" || line.Status != "" && line.Status != report.Failed && line.ID == "" ||
-			line.Severity == diagnosis.OK.String() {
+			line.Severity == diagnosis.OK.String() || line.Severity == diagnosis.NotRun.String() {
 			continue
 		}
 
@@ -405,12 +412,38 @@ func (r *Run) problems() []problem {
 		}
 	}
 
-	order := []string{diagnosis.Failure.String(), diagnosis.Warning.String(), diagnosis.NotRun.String()}
+	order := []string{diagnosis.Failure.String(), diagnosis.Warning.String()}
 	slices.SortStableFunc(made, func(a, b problem) int {
 		return slices.Index(order, a.Severity) - slices.Index(order, b.Severity)
 	})
 
 	return made
+}
+
+// notRun are the checks that were not run, by the reason.
+func (r *Run) notRun() []reason {
+	var reasons []reason
+
+	for _, line := range r.Findings {
+		if line.Severity != diagnosis.NotRun.String() {
+			continue
+		}
+
+		index := slices.IndexFunc(reasons, func(one reason) bool { return one.Text == line.Cause })
+		if index < 0 {
+			index = len(reasons)
+			reasons = append(reasons, reason{Text: line.Cause})
+		}
+
+		check := line.ID
+		if line.Node != "" {
+			check += " of " + line.Node
+		}
+
+		reasons[index].Checks = append(reasons[index].Checks, check)
+	}
+
+	return reasons
 }
 
 func problemOf(line report.Line) problem {
