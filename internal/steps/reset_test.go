@@ -275,11 +275,7 @@ func TestPartitionsOfTheirOwnAreWipedToo(t *testing.T) {
 
 	l := newLab(t, 1, 0, on114)
 
-	path := l.ConfigFile("cp1")
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, append(data,
-		"---\napiVersion: v1alpha1\nkind: VolumeConfig\nname: ETCD\nprovisioning: {minSize: 1GiB, maxSize: 1GiB}\n"...), 0o600))
+	l.ownEtcdPartition(t, "cp1")
 	l.untilMaintenance(t)
 
 	s := l.session(t, asTheyAre)
@@ -296,6 +292,19 @@ func TestPartitionsOfTheirOwnAreWipedToo(t *testing.T) {
 
 	require.Equal(t, []string{"STATE", "EPHEMERAL", "ETCD"}, labels)
 	require.Zero(t, l.Node("cp1").EtcdClusterID())
+}
+
+// ownEtcdPartition has machines keep etcd's data on a partition of its own.
+func (l *lab) ownEtcdPartition(t *testing.T, names ...string) {
+	t.Helper()
+
+	for _, name := range names {
+		path := l.ConfigFile(name)
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, append(data, "---\napiVersion: v1alpha1\nkind: VolumeConfig\nname: ETCD\n"+
+			"provisioning: {minSize: 1GiB, maxSize: 1GiB}\n"...), 0o600))
+	}
 }
 
 // A run that is stopped anywhere leaves nodes that the next one goes on with.

@@ -14,8 +14,8 @@ import (
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "apps", "audit", "bootstrap",
 	"config:generate", "config:migrate", "config:rotate", "config:schema", "config:schematic", "config:secrets",
 	"diagnose", "discover", "etcd:defrag", "etcd:members", "etcd:recover", "etcd:removeMember", "etcd:snapshot",
-	"etcd:status", "explain", "generateConfig", "health", "kubeconfig", "preflight", "replaceNode", "reset", "status",
-	"talos", "upgrade", "upgradeK8s", "upgradeNode", "verify", "verifyNodes"}
+	"etcd:status", "explain", "generateConfig", "health", "kubeconfig", "preflight", "replaceNode", "report", "reset",
+	"runs", "status", "talos", "upgrade", "upgradeK8s", "upgradeNode", "verify", "verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.
 var tasks = map[string]string{
