@@ -45,8 +45,8 @@ func (l *lab) versions() string {
 	return strings.Join(versions, " ")
 }
 
-// kubernetes is a client of the cluster's API, with the kubeconfig that the bring-up wrote.
-func (l *lab) kubernetes(t *testing.T) *kube.Client {
+// kubernetesAPI is a client of the cluster's API, with the kubeconfig that the bring-up wrote.
+func (l *lab) kubernetesAPI(t *testing.T) *kube.Client {
 	t.Helper()
 
 	kubeconfig, err := os.ReadFile(filepath.Join(l.folder, "kubeconfig"))
@@ -61,7 +61,7 @@ func (l *lab) kubernetes(t *testing.T) *kube.Client {
 // cordon keeps pods off a node, as somebody else does with kubectl.
 func (l *lab) cordon(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	require.NoError(t, l.kubernetes(t).Merge(ctx, "/api/v1/nodes/"+name,
+	require.NoError(t, l.kubernetesAPI(t).Merge(ctx, "/api/v1/nodes/"+name,
 		map[string]any{"spec": map[string]any{"unschedulable": true}}))
 }
 
@@ -69,7 +69,7 @@ func (l *lab) cordon(ctx context.Context, t *testing.T, name string) {
 func (l *lab) drain(t *testing.T, name string) {
 	t.Helper()
 
-	drainer := drain.Drainer{Client: l.kubernetes(t), Clock: clock.Scaled(l.Scale)}
+	drainer := drain.Drainer{Client: l.kubernetesAPI(t), Clock: clock.Scaled(l.Scale)}
 	require.NoError(t, drainer.Drain(t.Context(), name, func(drain.Progress) {}))
 }
 
@@ -77,7 +77,7 @@ func (l *lab) drain(t *testing.T, name string) {
 func (l *lab) cordons(t *testing.T) map[string]drain.Owner {
 	t.Helper()
 
-	client := l.kubernetes(t)
+	client := l.kubernetesAPI(t)
 
 	nodes, err := client.Nodes(t.Context())
 	require.NoError(t, err)
