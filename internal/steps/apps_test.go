@@ -47,11 +47,19 @@ esac`,
 printf 'apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age}\nstringData: {age.agekey: AGE-SECRET-KEY-1XYZ}\n'`,
 }
 
+// killsCaller has a double kill who calls it, once, with what is in killBefore or killAfter on its command line.
+const killsCaller = `
+dies() { [[ -e "$STATE/$1" && " $2 " == *"$(<"$STATE/$1")"* ]] && /bin/rm "$STATE/$1"; }
+dies killBefore "$*" && kill -KILL $PPID
+dies killAfter "$*" && trap 'kill -KILL $PPID' EXIT
+`
+
 // withApps adds what applications are installed from to the lab's repository, and the programs.
 func (l *lab) withApps(t *testing.T) (state string) {
 	t.Helper()
 
-	state = t.TempDir()
+	state = filepath.Join(l.folder, "state")
+	require.NoError(t, os.Mkdir(state, 0o700))
 
 	files := map[string]string{
 		"kubernetes/apps/flux-system/kustomization.yaml": "",
@@ -78,7 +86,7 @@ func (l *lab) withApps(t *testing.T) (state string) {
 
 	for name, text := range appsDoubles {
 		require.NoError(t, os.WriteFile(filepath.Join(l.folder, "bin", name),
-			[]byte("#!/bin/bash\nSTATE="+state+"\necho \""+name+" $*\" >>\"$STATE/calls\"\n"+text+"\n"), 0o700))
+			[]byte("#!/bin/bash\nSTATE="+state+"\necho \""+name+" $*\" >>\"$STATE/calls\"\n"+killsCaller+text+"\n"), 0o700))
 	}
 
 	return state

@@ -47,9 +47,12 @@ func (s EtcdRecover) Run(ctx context.Context, run *Run) error {
 		return recoverer.failed(ctx, err)
 	}
 
+	by := "by an earlier run"
+
 	restored, problem := recoverer.restoredBefore(ctx)
 	if problem == nil && restored == nil {
 		restored, problem = recoverer.restoreEtcd(ctx)
+		by = "from " + recoverer.file
 	}
 
 	if problem == nil && restored != nil {
@@ -63,8 +66,7 @@ func (s EtcdRecover) Run(ctx context.Context, run *Run) error {
 		recoverer.record(report.Result{Status: report.Planned, Detail: "etcd would be restored from " + recoverer.file})
 		return recoverer.wouldChange("etcd would be restored from "+recoverer.file, "the same command without -dryRun")
 	default:
-		return recoverer.done(report.Applied, fmt.Sprintf("etcd is healthy, restored on %s from %s", restored.Name,
-			recoverer.file))
+		return recoverer.done(report.Applied, fmt.Sprintf("etcd is healthy, restored on %s %s", restored.Name, by))
 	}
 }
 
@@ -146,7 +148,7 @@ func (r *recoverer) patience(survey observe.EtcdSurvey) (longest time.Duration) 
 	return longest
 }
 
-// restoredBefore is the control plane on which an earlier run has restored etcd, as its kernel log tells; nil if none
+// restoredBefore is the control plane on which an earlier run has restored etcd, as the node itself tells; nil if none
 // has.
 func (r *recoverer) restoredBefore(ctx context.Context) (*inventory.Node, *diagnosis.Problem) {
 	survey := r.askAll(ctx)

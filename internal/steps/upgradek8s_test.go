@@ -33,14 +33,17 @@ const (
 func upgradable(t *testing.T, controlPlanes, workers int, change ...func(*labcluster.Options)) *lab {
 	t.Helper()
 
-	l := newLab(t, controlPlanes, workers, append(change, func(o *labcluster.Options) {
-		o.TalosVersion, o.CNI = talosOfTalosctl, "flannel"
-	})...)
+	l := newLab(t, controlPlanes, workers, append(change, withTalosctls)...)
 	l.declareKubernetes(t, kubernetesAfter, kubernetesBefore)
 	l.up(t)
 	l.declareKubernetes(t, kubernetesBefore, kubernetesAfter)
 
 	return l
+}
+
+// withTalosctls has the machines run the release of the talosctl that there is.
+func withTalosctls(options *labcluster.Options) {
+	options.TalosVersion, options.CNI = talosOfTalosctl, "flannel"
 }
 
 // declareKubernetes writes another version of Kubernetes into all files of the cluster.
@@ -125,6 +128,36 @@ func TestKubernetesIsUpgradedByTheRealTalosctl(t *testing.T) {
 	require.Len(t, s.Findings(), 1)
 	require.Equal(t, diagnosis.K8sConfigsDifferent, s.Findings()[0].ID)
 	require.Equal(t, "worker1", s.Findings()[0].Node)
+}
+
+// talosctl ends with the run that started it.
+func TestAKilledUpgradeOfKubernetesIsContinuedByTheNextRun(t *testing.T) {
+	t.Parallel()
+
+	killing{
+		target: "upgradeK8s", controlPlanes: 1, workers: 1,
+		furnish: func(t *testing.T, l *lab) { t.Helper(); l.declareKubernetes(t, kubernetesAfter, kubernetesBefore) },
+		prepare: func(t *testing.T, l *lab) []string {
+			t.Helper()
+			l.declareKubernetes(t, kubernetesBefore, kubernetesAfter)
+			l.hasTalosctl(t)
+
+			return nil
+		},
+		moments: []moment{
+			{node: "cp1", call: "ApplyConfiguration"}, {node: "cp1", call: "ImagePull"},
+			{node: "cp1", call: "ApplyConfiguration", number: 1},
+			{node: "worker1", call: "ApplyConfiguration", after: true},
+		},
+		ends: func(t *testing.T, l *lab) {
+			t.Helper()
+
+			s := l.session(t)
+			s.succeeds(t, steps.UpgradeK8s{})
+			require.Equal(t, report.Skipped, s.status("upgradeK8s", "worker1"))
+			require.Empty(t, s.Findings(), "the nodes' configs are those of their files")
+		},
+	}.play(t, withTalosctls)
 }
 
 func TestWithoutTheRightTalosctlNothingIsBegun(t *testing.T) {

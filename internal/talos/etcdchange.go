@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
@@ -81,12 +82,22 @@ func extractFile(archive io.Reader, to io.Writer) error {
 	return err
 }
 
-// restoreLogged is what a node logs before it restores (internal/app/machined/pkg/system/services/etcd.go of the
-// server).
+// What a restore leaves: a line in the kernel log of that boot (internal/app/machined/pkg/system/services/etcd.go of
+// the server), and, for as long as etcd keeps it, the raft snapshot that a cluster of one member begins with, of term 1
+// and index 1 (etcdutl/snapshot/v3_snapshot.go of etcd). An etcd that was bootstrapped has none so early.
 var restoreLogged = []byte("recovering etcd from snapshot: hash")
 
-// EtcdRestored reports whether the node's kernel log tells that its etcd was restored from a snapshot in this boot.
+const (
+	raftSnapshots = constants.EtcdDataPath + "/member/snap"
+	restoreBegins = "0000000000000001-0000000000000001.snap"
+)
+
+// EtcdRestored reports whether the etcd that the node has was restored from a snapshot, in this boot or not long ago.
 func (c *Conn) EtcdRestored(ctx context.Context) (restored bool, err error) {
+	if kept, err := c.ListDir(ctx, raftSnapshots); err == nil && slices.Contains(kept, restoreBegins) {
+		return true, nil
+	}
+
 	err = c.call(ctx, OpRead, c.timeout, func(ctx context.Context) error {
 		stream, err := c.api.Dmesg(ctx, false, false)
 		if err != nil {

@@ -1,10 +1,16 @@
-// Talos' own client, which tests run against emulated nodes. It needs a newer machinery than the targets, hence a
-// module of its own. The excluded versions are not to be had from every module proxy.
-module github.com/talos-mage/talos-mage/tools/talosctl
+// Programs of Talos and Kubernetes themselves, with which ours is tested: talosctl, and one that says which pods
+// kubectl's drain chooses. In a module of its own, as kubectl's packages are no part of the program. The excluded
+// versions are not to be had from every module proxy.
+module github.com/talos-mage/talos-mage/tools/upstream
 
 go 1.26.8
 
 tool github.com/siderolabs/talos/cmd/talosctl
+
+require (
+	k8s.io/client-go v0.37.0
+	k8s.io/kubectl v0.37.0
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect
@@ -278,11 +284,9 @@ require (
 	k8s.io/api v0.37.0 // indirect
 	k8s.io/apimachinery v0.37.0 // indirect
 	k8s.io/cli-runtime v0.37.0 // indirect
-	k8s.io/client-go v0.37.0 // indirect
 	k8s.io/component-base v0.37.0 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
-	k8s.io/kubectl v0.37.0 // indirect
 	k8s.io/streaming v0.37.0 // indirect
 	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3 // indirect
 	sigs.k8s.io/controller-runtime v0.24.1 // indirect

@@ -1,4 +1,4 @@
-package kills_test
+package folderwatch
 
 import (
 	"path/filepath"
@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchFolders tells of every change of a file in folders, and in those that are made in them, until the test ends.
-func watchFolders(t *testing.T, changed func(name string), folders ...string) {
+// Watch tells of every change of a file in folders, and in those that are made in them, until the test ends.
+func Watch(t *testing.T, changed func(name string), folders ...string) {
 	t.Helper()
 
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -30,10 +30,11 @@ func watchFolders(t *testing.T, changed func(name string), folders ...string) {
 
 	reading.Go(func() { watch.read(wake[0]) })
 	t.Cleanup(func() {
-		unix.Close(wake[1])
+		_ = unix.Close(wake[1])
+
 		reading.Wait()
-		unix.Close(wake[0])
-		unix.Close(fd)
+
+		_, _ = unix.Close(wake[0]), unix.Close(fd)
 	})
 }
 
