@@ -157,6 +157,7 @@ func TestPlansTurnEveryKnobAndMakeEveryMixUp(t *testing.T) {
 		"AddressAfter":    "a lease that changes depends on the lab; the mix-ups are about it",
 		"Says":            "nothing goes by what a machine says of itself, but diagnose, which changes nothing",
 		"Diagnostics":     "the same",
+		"FailedVolumes":   "the same",
 		"NameServersDown": "the same: health tells of it",
 	}
 

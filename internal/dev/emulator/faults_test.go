@@ -611,6 +611,15 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 			eventually(t, func() error { return until(state.IsNotFoundError(found(deadline(t), api.COSI))) })
 		},
 	},
+	"FailedVolumes": {
+		faults: emulator.Faults{FailedVolumes: []emulator.FailedVolume{{ID: "u-data", Message: "no disk matches"}}},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.volumeFails(t, "no disk matches")
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); s.volumeFails(t, "") },
+	},
 	"EtcdUnhealthy": {
 		faults: emulator.Faults{EtcdUnhealthy: true},
 		shows: func(t *testing.T, s *sick) {
@@ -795,6 +804,24 @@ func (s *sick) restore(t *testing.T) {
 		return err
 	})
 	require.NoError(t, api.Bootstrap(deadline(t), &machineapi.BootstrapRequest{RecoverEtcd: true}))
+}
+
+// volumeFails waits until the volume u-data fails for this reason; for none, until there is no such volume.
+func (s *sick) volumeFails(t *testing.T, reason string) {
+	t.Helper()
+
+	eventually(t, func() error {
+		volume, err := safe.StateGetByID[*block.VolumeStatus](deadline(t), s.api(t).COSI, "u-data")
+
+		switch {
+		case state.IsNotFoundError(err):
+			return until(reason == "")
+		case err != nil:
+			return err
+		default:
+			return until(volume.TypedSpec().ErrorMessage == reason && reason != "")
+		}
+	})
 }
 
 // nameServers waits until the node's name servers answer it, or do not.

@@ -47,6 +47,7 @@ var sections = []struct {
 	{"`faults`", "../faults", reflect.TypeFor[emulator.Faults]()},
 	{"`faults.says[]`", "../faults", reflect.TypeFor[emulator.Saying]()},
 	{"`faults.diagnostics[]`", "../faults", reflect.TypeFor[emulator.Diagnostic]()},
+	{"`faults.failedVolumes[]`", "../faults", reflect.TypeFor[emulator.FailedVolume]()},
 	{"`faults.calls[]`", "../faults", reflect.TypeFor[emulator.CallFault]()},
 	{"`events[]`", ".", reflect.TypeFor[scenario.Event]()},
 }
