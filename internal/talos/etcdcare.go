@@ -39,7 +39,10 @@ func (c *Conn) EtcdSnapshot(ctx context.Context, to io.Writer) error {
 
 // EtcdDefragment has the node's etcd give back the space that it no longer needs. Meanwhile that member answers nobody.
 func (c *Conn) EtcdDefragment(ctx context.Context) error {
-	return c.call(ctx, OpEtcd, defragTimeout, func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, defragTimeout, errNoAnswer)
+	defer cancel()
+
+	return c.work(ctx, OpEtcd, func(ctx context.Context, _ func()) error {
 		_, err := c.api.EtcdDefragment(ctx)
 		return err
 	})
