@@ -94,8 +94,8 @@ func (d *defragmenter) defragment(ctx context.Context, member observe.EtcdObserv
 	return result
 }
 
-// change defragments a member, and waits until it is healthy again. Where a reply was lost it is asked once more: nobody
-// can tell whether it did it, and twice does no harm.
+// change defragments a member, and waits until it is healthy again. Where a reply was lost it is asked once more:
+// nobody can tell whether it did it, and twice does no harm.
 func (d *defragmenter) change(ctx context.Context, member observe.EtcdObservation) (observe.EtcdObservation,
 	*diagnosis.Problem) {
 	_, err := retry.Do(ctx, d.Clock, d.retries(member.Node),
