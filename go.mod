@@ -14,13 +14,12 @@ require (
 	github.com/hashicorp/hcl/v2 v2.24.0
 	github.com/jsimonetti/rtnetlink/v2 v2.3.0
 	github.com/magefile/mage v1.17.2
+	github.com/mattn/go-runewidth v0.0.30
 	github.com/rs/zerolog v1.35.1
 	github.com/siderolabs/crypto v0.6.5
 	github.com/siderolabs/talos/pkg/machinery v1.14.1
 	github.com/sourcegraph/conc v0.3.0
 	github.com/stretchr/testify v1.12.1
-	github.com/vbauerster/cupwriter v0.0.5
-	github.com/vbauerster/mpb/v8 v8.16.2
 	github.com/zclconf/go-cty v1.16.3
 	go.etcd.io/bbolt v1.5.0
 	go.opentelemetry.io/otel v1.45.0
@@ -50,8 +49,6 @@ require (
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
 	github.com/ProtonMail/go-crypto v1.4.1 // indirect
 	github.com/ProtonMail/gopenpgp/v3 v3.4.1 // indirect
-	github.com/VividCortex/ewma v1.2.0 // indirect
-	github.com/acarl005/stripansi v0.0.0-20180116102854-5a71ef0e047d // indirect
 	github.com/adrg/xdg v0.5.3 // indirect
 	github.com/agext/levenshtein v1.2.1 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
@@ -95,7 +92,6 @@ require (
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
-	github.com/mattn/go-runewidth v0.0.30 // indirect
 	github.com/mdlayher/ethtool v0.6.1 // indirect
 	github.com/mdlayher/genetlink v1.4.0 // indirect
 	github.com/mdlayher/netlink v1.11.2 // indirect

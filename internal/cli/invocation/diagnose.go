@@ -50,7 +50,7 @@ func (i Invocation) Diagnose(ctx context.Context, flags settings.Overrides) *Fai
 		fmt.Fprintf(beside.Out, "\nbundle: %s; look through it before you pass it on\n", report.Scrub(step.Found.Bundle))
 	}
 
-	return i.failure(ctx, "diagnose", steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
+	return i.ended(ctx, run, "diagnose", err).and(i.unwrittenReport(run, closing))
 }
 
 // tell writes what was found.
@@ -60,5 +60,5 @@ func (i Invocation) tell(found steps.Diagnosis, asJSON bool) {
 		return
 	}
 
-	fmt.Fprintf(i.Out, "\n%snext: %s\n", i.told(found.Text()), i.told(found.Next))
+	i.say("\n%snext: %s\n", found.Text(), found.Next)
 }

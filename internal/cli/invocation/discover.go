@@ -42,7 +42,7 @@ func (i Invocation) Discover(ctx context.Context, flags settings.Overrides) *Fai
 		i.show(*step.Found, loaded.AuditFormat == formatJSON)
 	}
 
-	return i.failure(ctx, "discover", steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
+	return i.ended(ctx, run, "discover", err).and(i.unwrittenReport(run, closing))
 }
 
 // show writes what was found.
@@ -56,8 +56,8 @@ func (i Invocation) show(found steps.Discovery, asJSON bool) {
 	fmt.Fprint(i.Out, report.Scrub(found.Table(report.Width(i.Out))))
 
 	if remarks := found.Remarks(); remarks != "" {
-		fmt.Fprint(i.Out, "\n"+i.told(remarks))
+		i.say("\n%s", remarks)
 	}
 
-	fmt.Fprintf(i.Out, "\nnext: %s\n", i.told(found.Next))
+	i.say("\nnext: %s\n", found.Next)
 }

@@ -44,7 +44,7 @@ func (i Invocation) Health(ctx context.Context, flags settings.Overrides) *Failu
 		i.showHealth(*step.Found, asJSON)
 	}
 
-	return i.failure(ctx, "health", steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
+	return i.ended(ctx, run, "health", err).and(i.unwrittenReport(run, closing))
 }
 
 // Formats of what is found.
@@ -74,5 +74,5 @@ func (i Invocation) showHealth(found steps.Healthiness, asJSON bool) {
 		fmt.Fprint(i.Out, i.told(report.Columns(rows, report.Width(i.Out), nil)))
 	}
 
-	fmt.Fprintf(i.Out, "\nnext: %s\n", i.told(found.Next))
+	i.say("\nnext: %s\n", found.Next)
 }

@@ -48,6 +48,9 @@ type Settings struct {
 	OpenReport bool   `env:"-open" envDefault:"false" group:"Logs" doc:"Open the run's page in a browser."`
 	NoColor    bool   `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
 
+	GitHubActions   bool   `env:"GITHUB_ACTIONS" envDefault:"false" group:"Logs" doc:"Fold the log by step, and show findings beside the lines of files: GitHub Actions sets it."`
+	GitHubWorkspace string `env:"GITHUB_WORKSPACE" kind:"path" group:"Logs" doc:"Folder with the repository's checkout, which the paths of such findings are relative to: GitHub Actions sets it."`
+
 	Node               []string  `env:"NODE" flag:"node" argument:"<address>,<node>" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
 	OfCluster          string    `env:"-cluster" group:"Nodes" doc:"All nodes, said by the name of their cluster, for a target that may lose data and is told else by -node= which nodes it is for."`
 	NodeAddresses      Addresses `env:"NODE_ADDRESSES" group:"Nodes" doc:"Where nodes answer now if it isn't their declared address (DHCP in maintenance mode): name=host or name=host:port, comma separated, IPv6 with a port in brackets."`

@@ -158,9 +158,11 @@ func (w *world) repeat(ctx context.Context, care *Care) error {
 		}
 	}
 
-	if operation.Kind == recoverName {
-		w.settle(ctx) // before etcd is restored nothing can be healthy
-	} else {
+	// A reset that fails late, after an interruption, is no failure of the call that follows.
+	w.settle(ctx)
+
+	// Before etcd is restored nothing can be healthy.
+	if operation.Kind != recoverName {
 		w.recover(ctx, operation.Node)
 	}
 
