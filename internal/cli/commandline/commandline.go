@@ -133,7 +133,7 @@ func (p Program) run(ctx context.Context, asked request, errs io.Writer) int {
 		}
 
 		if err := call.run(ctx); err != nil {
-			fmt.Fprintf(errs, "Error: %s\n", report.Scrub(err.Error()))
+			fmt.Fprintln(errs, report.Wrap("Error: "+report.Scrub(err.Error()), report.Width(errs)))
 			return exitCode(err)
 		}
 	}

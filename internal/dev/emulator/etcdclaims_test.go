@@ -1,6 +1,7 @@
 package emulator_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -274,6 +275,35 @@ func TestClaim_4_17_EtcdIsRecoveredFromASnapshot(t *testing.T) {
 
 	bootstrapped := secure(t, whole.Talosconfig(), whole.Node("cp1"))
 	require.NotContains(t, filesIn(t, bootstrapped, "/var/lib/etcd/member/snap"), begins)
+}
+
+// The same address leads to another etcd's Kubernetes then.
+func TestNodesTakePartInARestoredCluster(t *testing.T) {
+	t.Parallel()
+
+	cluster, c := checkedCluster(t, labcluster.Options{})
+	cp1, worker := cluster.Nodes[0], cluster.Nodes[1]
+	require.NoError(t, worker.WaitFor(deadline(t), (*emulator.Node).Registered))
+
+	snapshot := snapshotOf(t, c)
+
+	cp1.PowerOff()
+	cp1.LoseEtcd()
+	cp1.PowerOn()
+	eventually(t, func() error {
+		_, err := c.EtcdRecover(deadline(t), bytes.NewReader(snapshot))
+		return err
+	})
+	eventually(t, func() error { return c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{RecoverEtcd: true}) })
+	require.NoError(t, cp1.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+	require.Equal(t, 2, cluster.Lab.EtcdClusters())
+
+	require.NoError(t, cp1.WaitFor(deadline(t), (*emulator.Node).Registered))
+	cp1.Cordon(true)
+	eventually(t, func() error {
+		_, known := worker.Cordons()["cp1"]
+		return until(known)
+	})
 }
 
 func TestClaim_4_18_AnInitNodeBootstrapsItself(t *testing.T) {

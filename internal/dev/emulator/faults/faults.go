@@ -80,6 +80,9 @@ type Faults struct {
 	KubernetesDown bool
 	// KubeletDown keeps kubelet from getting healthy.
 	KubeletDown bool
+	// BudgetBlocks has the disruption budgets of what runs on the machine's node want all of its pods, so that none of
+	// them can be evicted.
+	BudgetBlocks bool
 
 	// Says are lines that the machine says besides, each once in a boot.
 	Says []Saying

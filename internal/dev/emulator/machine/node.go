@@ -335,6 +335,11 @@ func (n *Node) Wipe() {
 	n.EditDrive(func(d *Drive) { *d = Drive{Meta: map[uint8]string{}} })
 }
 
+// LoseEtcd empties the machine's etcd directory, as a disk does that is broken. The machine must be off.
+func (n *Node) LoseEtcd() {
+	n.EditDrive(func(d *Drive) { d.Etcd, d.Recovery = nil, nil })
+}
+
 // Name is the name that the machine was started with.
 func (n *Node) Name() string { return n.options.Name }
 
@@ -460,6 +465,16 @@ func (n *Node) Cordons() map[string]map[string]string {
 	}
 
 	return k.cluster().Kubernetes.Cordons()
+}
+
+// KubernetesNodes are the names of the nodes of the machine's Kubernetes; nil while it is not registered there.
+func (n *Node) KubernetesNodes() []string {
+	k := n.kubelet()
+	if k == nil || k.cluster() == nil {
+		return nil
+	}
+
+	return k.cluster().Kubernetes.Nodes()
 }
 
 // kubelet is that of the running boot; nil for a machine that is off.

@@ -119,6 +119,8 @@ func (w *world) kubeconfig() string { return filepath.Join(w.root, "kubeconfig")
 
 func (w *world) report() string { return filepath.Join(w.root, "report.jsonl") }
 
+func (w *world) records() string { return filepath.Join(w.Dir, ".talos-mage", "runs") }
+
 func (w *world) secrets() string { return filepath.Join(w.Dir, "talsecret.sops.yaml") }
 
 const otherContext = `apiVersion: v1
