@@ -304,6 +304,25 @@ func (i Invocation) Foresee(ctx context.Context, flags settings.Overrides) error
 	return nil
 }
 
+// Names are those of the cluster and of its nodes that the files declare; none if they can't be read.
+func (i Invocation) Names(ctx context.Context) (cluster string, nodes []string) {
+	loaded, err := settings.Load(i.Environ, nil, i.Workdir)
+	if err != nil {
+		return "", nil
+	}
+
+	declared, err := workspace.New(ctx, loaded, i.Environ).Inventory()
+	if err != nil {
+		return "", nil
+	}
+
+	for _, node := range declared.Nodes {
+		nodes = append(nodes, node.Name)
+	}
+
+	return declared.Name, nodes
+}
+
 // opener starts a run.
 type opener func(context.Context, *settings.Settings, []string, *report.Recorder, zerolog.Logger,
 	clock.Clock) (*steps.Run, error)
