@@ -65,8 +65,8 @@ func (l *lab) sops(t *testing.T, secret string) {
 		"while read -r; do :; done\necho 'apiVersion: v1\nkind: Secret\n"+secret+"'\n"), 0o700))
 }
 
-// withApps adds what applications are installed from to the lab's repository, and the programs, which answer as the real
-// ones did when testdata/apps/<name>.yaml was recorded.
+// withApps adds what applications are installed from to the lab's repository, and the programs, which answer as the
+// real ones did when testdata/apps/<name>.yaml was recorded.
 func (l *lab) withApps(t *testing.T, recorded string) *recording.Doubles {
 	t.Helper()
 
@@ -155,18 +155,18 @@ type appsFailure struct {
 }
 
 func as(whom string) func(*recording.Real) {
-	return func(real *recording.Real) { real.Connect(whom) }
+	return func(cluster *recording.Real) { cluster.Connect(whom) }
 }
 
 // owned has Flux own what is applied, with another value.
-func owned(real *recording.Real) {
-	real.Run("apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n", "kubectl", "apply", "--filename", "-")
-	real.Run("apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age, namespace: flux-system}\ndata: {age.agekey: b3RoZXI=}\n",
+func owned(cluster *recording.Real) {
+	cluster.Run("apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n", "kubectl", "apply", "--filename", "-")
+	cluster.Run("apiVersion: v1\nkind: Secret\nmetadata: {name: sops-age, namespace: flux-system}\ndata: {age.agekey: b3RoZXI=}\n",
 		"kubectl", "apply", "--server-side", "--field-manager=kustomize-controller", "--filename", "-")
 }
 
-func disowned(real *recording.Real) {
-	real.Run("", "kubectl", "delete", "--namespace", "flux-system", "secret", "sops-age")
+func disowned(cluster *recording.Real) {
+	cluster.Run("", "kubectl", "delete", "--namespace", "flux-system", "secret", "sops-age")
 }
 
 const (

@@ -83,7 +83,8 @@ var appsRemedies = []struct {
 	{pattern.New(`for "--post-renderer" flag`), "Helm 4 takes no program as post-renderer: remove postRenderer from " +
 		"bootstrap/helmfile.d/00-crds.yaml, of which only CRDs are applied anyway; then run the same command again"},
 	{pattern.New(`no such host|failed to fetch|failed to perform`),
-		"look whether this computer reaches the chart's registry, and correct the chart or its version; then run the same command again"},
+		"look whether this computer reaches the chart's registry, and correct the chart or its version; then run the same " +
+			"command again"},
 	{pattern.New(`context deadline exceeded|timed out|not ready`), "kubectl get pods -A shows what does not get ready; then run " +
 		"the same command again"},
 }

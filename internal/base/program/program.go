@@ -110,8 +110,8 @@ func (r Runner) Run(ctx context.Context, input []byte, name string, arguments ..
 	return output.Bytes(), nil
 }
 
-// Follow runs a program, and tells each line of both its streams as it comes. A context that ends asks the program to stop,
-// as Ctrl-C does. Errors are those of Run.
+// Follow runs a program, and tells each line of both its streams as it comes. A context that ends asks the program to
+// stop, as Ctrl-C does. Errors are those of Run.
 func (r Runner) Follow(ctx context.Context, told func(line string), name string, arguments ...string) error {
 	path, found := r.Find(name)
 	if !found {

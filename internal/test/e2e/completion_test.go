@@ -11,8 +11,8 @@ import (
 	"github.com/talos-mage/talos-mage/internal/test/tool"
 )
 
-// inBash completes a line as bash does when Tab is pressed, and prints what the words become. bash parts them at ":" and
-// "=" too.
+// inBash completes a line as bash does when Tab is pressed, and prints what the words become. bash parts them at ":"
+// and "=" too.
 const inBash = `
 source <(talos-mage completion bash)
 compopt() { :; }
@@ -32,7 +32,8 @@ complete -C "$argv[1]" | string replace -r '\t.*' ''
 const inZsh = `
 zmodload zsh/zpty
 zpty typed zsh -f -i
-zpty -w typed 'PS1=; autoload -Uz compinit; compinit -u -d $PWD/compdump; source <(talos-mage completion zsh); print "rea""dy"'
+zpty -w typed 'PS1=; autoload -Uz compinit; compinit -u -d $PWD/compdump'
+zpty -w typed 'source <(talos-mage completion zsh); print "rea""dy"'
 zpty -r typed shown '*ready*'
 zpty -n -w typed "$1"$'\t\x01: \x05; print -r -- "<$_>"\n'
 zpty -r typed shown $'*\n<*>*'
@@ -51,7 +52,7 @@ func TestShellsCompleteTargetsFlagsAndNodeNames(t *testing.T) {
 		{"talos-mage audit -form", "-format="},
 		{"talos-mage audit -format=sa", "-format=sarif"},
 		{"talos-mage status -node=harbour-cp1,harbour-w", "-node=harbour-cp1,harbour-worker"},
-		{"talos-mage upgradeNode harbour-cp", "harbour-cp"},
+		{"talos-mage upgradeNode harbour-w", "harbour-worker"},
 		{"talos-mage reset -cluster=", "-cluster=harbour"},
 		{"talos-mage explain TM41", "TM41"},
 	}

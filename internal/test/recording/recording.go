@@ -59,7 +59,7 @@ func Insert(t testing.TB, folder, tape, root string) *Doubles {
 }
 
 // Prepare changes what is recorded, and does nothing when a recording is played.
-func (d *Doubles) Prepare(t testing.TB, change func(real *Real)) {
+func (d *Doubles) Prepare(t testing.TB, change func(*Real)) {
 	t.Helper()
 
 	if d.real == nil {

@@ -225,7 +225,8 @@ func (s *standIn) serve(w http.ResponseWriter, r *http.Request, kind kind, names
 		delete(s.objects, key)
 		write(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
 	case r.Method == http.MethodPost && there:
-		refuse(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf("%s %q already exists", kind.full(), name))
+		refuse(w, http.StatusConflict, metav1.StatusReasonAlreadyExists,
+			fmt.Sprintf("%s %q already exists", kind.full(), name))
 	default:
 		s.change(w, r, kind, key, live, body)
 	}
@@ -347,14 +348,14 @@ func invalid(object *unstructured.Unstructured) field.ErrorList {
 }
 
 // applied is an object after an apply on the server, which Kubernetes' own code merges.
-func (s *standIn) applied(kind kind, live, wanted *unstructured.Unstructured, r *http.Request) (*unstructured.Unstructured,
-	error) {
+func (s *standIn) applied(kind kind, live, wanted *unstructured.Unstructured,
+	r *http.Request) (*unstructured.Unstructured, error) {
 	gvk := wanted.GroupVersionKind()
 
-	manager, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), same{}, same{}, same{},
-		gvk, gvk.GroupVersion(), "", nil)
+	manager, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), same{}, same{},
+		same{}, gvk, gvk.GroupVersion(), "", nil)
 	if err != nil {
-		panic(err)
+		return nil, err //nolint:wrapcheck // it is told as it is
 	}
 
 	if live == nil {
