@@ -32,7 +32,7 @@ complete -C "$argv[1]" | string replace -r '\t.*' ''
 const inZsh = `
 zmodload zsh/zpty
 zpty typed zsh -f -i
-zpty -w typed 'PS1=; autoload -Uz compinit; compinit -u -d $PWD/compdump'
+zpty -w typed 'PS1=; unsetopt autolist; autoload -Uz compinit; compinit -u -d $PWD/compdump'
 zpty -w typed 'source <(talos-mage completion zsh); print "rea""dy"'
 zpty -r typed shown '*ready*'
 zpty -n -w typed "$1"$'\t\x01: \x05; print -r -- "<$_>"\n'
