@@ -53,8 +53,8 @@ func Audit(ctx context.Context, format, profile, skipChecks *string) error {
 }
 
 // Explain tells what a finding's id, such as TM065, stands for: its cause, remedy and source.
-func Explain(id string) error {
-	return exit(invocation.FromProcess().Explain(id))
+func Explain(finding string) error {
+	return exit(invocation.FromProcess().Explain(finding))
 }
 
 // ApplySequential sends each node its machine config, one node after the other, control planes first.
@@ -100,7 +100,7 @@ func ApplyNode(ctx context.Context, address string, mode, certFingerprints *stri
 // the former one; then the new one gets its config, and joins as a voter. The new machine's MAC address has to be in
 // the files. The former one is refused if it comes back.
 func ReplaceNode(ctx context.Context, node string, certFingerprints *string, discover, noWait, dryRun *bool) error {
-	return execute(ctx, "replaceNode", overrides{"<address>": &node, "certFingerprints": certFingerprints,
+	return execute(ctx, "replaceNode", overrides{"<node>": &node, "certFingerprints": certFingerprints,
 		"discover": discover, "noWait": noWait, "dryRun": dryRun}, steps.ReplaceNode)
 }
 

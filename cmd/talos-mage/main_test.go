@@ -130,6 +130,26 @@ func flagsIn(page string) []string {
 	return found
 }
 
+// Mage's words are understood as Mage understands them: what a target takes is no target, and sets the same setting.
+func TestAnArgumentIsNoTarget(t *testing.T) {
+	t.Parallel()
+
+	for _, target := range allTargets() {
+		words := []string{target.Name}
+		for range target.Arguments {
+			words = append(words, "reset")
+		}
+
+		calls := settings.CallsIn(words, []string{target.Name, "reset"})
+		require.Len(t, calls, 1, target.Name)
+
+		for _, argument := range target.Arguments {
+			_, known := settings.OfFlag("<" + argument + ">")
+			require.Equal(t, known, len(calls[0].Given) == 1, target.Name)
+		}
+	}
+}
+
 // A target that may lose data takes -yes, and one that takes -cluster has no object by itself. None of a command line's
 // targets runs if one of them was not told what it is for, or nobody can agree.
 func TestNothingRunsIfALossWasNotAskedFor(t *testing.T) {

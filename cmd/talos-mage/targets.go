@@ -299,9 +299,9 @@ func allTargets() []commandline.Target {
 		{
 			Name:      "explain",
 			Summary:   "tells what a finding's id, such as TM065, stands for: its cause, remedy and source.",
-			Arguments: []string{"id"},
+			Arguments: []string{"finding"},
 			Run: func(_ context.Context, given commandline.Values) error {
-				return targets.Explain(given.Argument("id"))
+				return targets.Explain(given.Argument("finding"))
 			},
 		},
 		{
@@ -368,6 +368,18 @@ func allTargets() []commandline.Target {
 			},
 		},
 		{
+			Name:    "report",
+			Summary: "shows a recorded run: the last one, or the one that -run names.",
+			More:    "-open shows its page in a browser: a timeline of the nodes, the results, each finding, the settings.",
+			Flags: []commandline.Flag{
+				{Name: "run", Kind: commandline.Text},
+				{Name: "open", Kind: commandline.Switch},
+			},
+			Run: func(ctx context.Context, given commandline.Values) error {
+				return targets.Report(ctx, given.Text("run"), given.Switch("open"))
+			},
+		},
+		{
 			Name:    "reset",
 			Summary: "wipes nodes and takes them back to maintenance mode: those that -node names, or with -cluster=<its name> all.",
 			More:    "It lists what is lost, and goes on once the name of the node or cluster was typed, or with -yes. Their config goes, and all that a life in the cluster left behind. -systemDisk wipes all of the disk that Talos is on, -disk other disks. Workers first, then control planes, one by one; a node that leaves a cluster must not cost etcd its quorum. A node in maintenance is skipped, so that it can be run again.",
@@ -382,6 +394,14 @@ func allTargets() []commandline.Target {
 			},
 			Run: func(ctx context.Context, given commandline.Values) error {
 				return targets.Reset(ctx, given.Text("node"), given.Text("cluster"), given.Text("disk"), given.Switch("systemDisk"), given.Switch("discover"), given.Switch("yes"), given.Switch("dryRun"))
+			},
+		},
+		{
+			Name:    "runs",
+			Summary: "lists the recorded runs, and sums up how their steps ended for nodes, and why.",
+			More:    "KEEP_RUNS says how many are kept (docs/runs.md).",
+			Run: func(ctx context.Context, _ commandline.Values) error {
+				return targets.Runs(ctx)
 			},
 		},
 		{

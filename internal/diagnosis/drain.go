@@ -27,8 +27,8 @@ var drainEntries = []Entry{
 	},
 	{
 		ID: CordonLeft, Title: "The node stays cordoned", Severity: Failure, Exit: ExitKubernetes,
-		Cause: "The node was cordoned for a drain that then failed, and the Kubernetes API did not take the cordon back. " +
-			"Until that is done it gets no new pods.",
+		Cause: "The node was cordoned for a drain, and the cordon was not taken back: it has not come back whole from its " +
+			"upgrade, the Kubernetes API was away, or a run was killed. Until that is done it gets no new pods.",
 		Remedy: "kubectl uncordon <node>, or run it again: a cordon of ours is marked as such, and taken back at the end.",
 		Source: sourceOurs,
 	},

@@ -9,6 +9,7 @@ const (
 	NodeObjectLeft       ID = "TM132"
 	ReplacementUnnamed   ID = "TM133"
 	FormerMachineAnswers ID = "TM142"
+	ReplacementHoldsData ID = "TM157"
 )
 
 var etcdMemberEntries = []Entry{
@@ -63,5 +64,15 @@ var etcdMemberEntries = []Entry{
 			"files declare: it is the one that was, or is to be, replaced.",
 		Remedy: "Power it off for good, or wipe it. It must not come back with its old data.",
 		Source: sourceOurs,
+	},
+	{
+		ID: ReplacementHoldsData, Title: "The new machine may hold etcd's data of an earlier life", Severity: Failure,
+		Exit: ExitBootstrap,
+		Cause: "The machine that is to become a control plane is in maintenance mode, and its EPHEMERAL or ETCD partition " +
+			"is not wiped. With a config its etcd would start as the member that it was, which the cluster would not know " +
+			"any more, and never join. Nothing was removed.",
+		Remedy: "Wipe its disk first. If it is the former machine, whose config alone is lost, give it that again: mage " +
+			"applySequential.",
+		Source: "siderolabs/talos, internal/app/machined/pkg/system/services/etcd.go at v1.14.1",
 	},
 }

@@ -39,8 +39,10 @@ var upgradePlanEntries = []Entry{
 	{
 		ID: UpgradeNodeAway, Title: "A node that is to be upgraded does not run", Severity: Failure, Exit: ExitPreflight,
 		Cause: "Only a node that answers with its own config can be upgraded: one in maintenance has nothing to upgrade, " +
-			"and of a silent one nothing is known.",
-		Remedy: "Bring the node back, or leave it out with -node=.",
+			"and of a silent one nothing is known. One that gives no answer is waited for only if it has a cordon of ours, as " +
+			"after a run that was killed while it rebooted. Without a control plane etcd is not whole, and nothing is upgraded.",
+		Remedy: "Bring the node back; or leave a worker out: -node= names the others. A control plane that is gone for " +
+			"good is replaced first, with mage replaceNode.",
 		Source: sourceOurs,
 	},
 	{

@@ -191,6 +191,9 @@ type Node struct {
 	// KubeletVersion is like "v1.36.3".
 	KubeletVersion string
 	Labels         map[string]string
+	Annotations    map[string]string
+	// Unschedulable nodes are cordoned: they take no new pods.
+	Unschedulable bool
 	// ProviderID is set by a cloud controller manager; Uninitialized nodes wait for one.
 	ProviderID    string
 	Uninitialized bool
@@ -219,7 +222,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 
 func newNode(from *corev1.Node) Node {
 	node := Node{Name: from.Name, KubeletVersion: from.Status.NodeInfo.KubeletVersion, Labels: from.Labels,
-		ProviderID: from.Spec.ProviderID}
+		Annotations: from.Annotations, Unschedulable: from.Spec.Unschedulable, ProviderID: from.Spec.ProviderID}
 	_, node.ControlPlane = from.Labels[labelControlPlane]
 
 	for _, condition := range from.Status.Conditions {

@@ -11,16 +11,14 @@ import (
 // Ask shows a question on Err and reads a line from in. Meanwhile nothing else is shown: live lines are taken away, log
 // lines wait. It gives up when the context is done.
 func (c *Console) Ask(ctx context.Context, in io.Reader, question string) (string, error) {
-	c.settle()
-
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
+	c.settle()
 
 	if _, err := io.WriteString(c.options.Err, question); err != nil {
 		return "", fmt.Errorf("ask: %w", err)
 	}
-
-	defer c.goLive()
 
 	type line struct {
 		text string

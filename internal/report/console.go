@@ -28,14 +28,36 @@ type ConsoleOptions struct {
 	// Terminal shows live lines on Err, one a node; otherwise a log line says every ten seconds what a node that waits is
 	// still doing. It takes effect only if Err is an *os.File that is a terminal.
 	Terminal bool
+	// Story tells each step by a heading with its counts, and only what needs attention under it, for a person who sees
+	// Out and Err on one terminal.
+	Story bool
+	// ASCII is set where the locale has no other characters.
+	ASCII bool
+	// Workflow, if set, puts each step into a group of GitHub Actions' log, and its findings beside the lines of files.
+	Workflow *Workflow
 	// LogFormat and LogLevel are those of NewLogger. JSON lines are for programs, so there are no live lines between them.
 	LogFormat, LogLevel string
 	// Brief leaves out findings that are ok, for runs of many steps; they are still counted.
 	Brief bool
-	// Verbose names the ids of the checks that were not run.
+	// Verbose folds nothing, and names the ids of the checks that were not run.
 	Verbose bool
-	// Now is the source of time for durations that are still running: the run's clock; default time.Now.
-	Now func() time.Time
+	// Now is the run's clock, by which nodes wait, and Wall people's, by which steps last; by default time.Now, and Now.
+	Now, Wall func() time.Time
+	// Emulated is set when the run's clock is faster than people's.
+	Emulated bool
+}
+
+func (o ConsoleOptions) look() look {
+	return look{color: o.Color, ascii: o.ASCII, emulated: o.Emulated}
+}
+
+// width is how wide what goes to Out may be; 0 is any.
+func (o ConsoleOptions) width() int {
+	if !o.Story {
+		return 0
+	}
+
+	return Width(o.Out)
 }
 
 // Terminals completes options for two files, usually os.Stdout and os.Stderr: colours and live lines where the file is
@@ -47,6 +69,8 @@ func Terminals(out, err *os.File, noColor bool) ConsoleOptions {
 		Color:    capable(out) && !noColor,
 		ErrColor: capable(err) && !noColor,
 		Terminal: capable(err),
+		Story:    capable(out) && capable(err),
+		ASCII:    hasOnlyASCII(os.Getenv),
 	}
 }
 
@@ -57,23 +81,19 @@ type Console struct {
 	options ConsoleOptions
 	log     zerolog.Logger
 
-	// mu guards Err and what is shown there: log lines come from any goroutine.
-	mu    sync.Mutex
-	live  *liveLines
-	still *stillLines
+	// mu guards all that follows: log lines come from any goroutine, and live lines are drawn by one of their own.
+	mu     sync.Mutex
+	live   *area // nil where nothing live is shown
+	still  *stillLines
+	view   *view
+	order  []string // the nodes of all steps
+	said   told
+	all    []Result
+	err    error
+	closed bool
+
 	stop  chan struct{}
 	signs sync.WaitGroup
-
-	// The rest is only used by Handle and Close, which come one at a time.
-	step     string
-	nodes    []string // of the step, in order
-	order    []string // of all steps, in order
-	findings []diagnosis.Finding
-	results  []Result
-	said     told
-	all      []Result
-	err      error
-	closed   bool
 }
 
 // NewConsole opens a console. It must be closed, or a terminal may be left with live lines.
@@ -82,18 +102,46 @@ func NewConsole(options ConsoleOptions) *Console {
 		options.Now = time.Now
 	}
 
-	c := &Console{options: options, stop: make(chan struct{}), said: told{}}
-	c.log = NewLogger(c.LogWriter(), options.LogFormat, options.LogLevel, options.ErrColor)
+	if options.Wall == nil {
+		options.Wall = options.Now
+	}
+
+	terminal := options.liveTerminal()
+	options.Story = options.Story && options.LogFormat != "json"
+
+	c := &Console{options: options, stop: make(chan struct{}), said: told{}, view: newView("", nil, time.Time{})}
+	c.log = c.newLogger()
 	c.still = newStillLines(options.Now)
-	if c.liveTerminal() == nil {
-		c.signs.Go(c.saySigns)
+
+	if terminal != nil {
+		c.live = &area{terminal: terminal}
+		c.signs.Go(func() { c.each(drawEvery, func(time.Time) { c.draw() }) })
+	} else {
+		c.signs.Go(func() { c.each(time.Second, c.saySigned) })
 	}
 
 	return c
 }
 
+func (c *Console) newLogger() zerolog.Logger {
+	if c.options.Story && !c.options.Verbose {
+		return lineLogger(c.LogWriter(), c.storyLine, c.options.LogLevel, time.Now)
+	}
+
+	return NewLogger(c.LogWriter(), c.options.LogFormat, c.options.LogLevel, c.options.ErrColor)
+}
+
 // Logger writes log lines to Err, above the live lines if there are any.
 func (c *Console) Logger() zerolog.Logger { return c.log }
+
+// Echo is where log lines go that say what results and live lines say, too: nowhere if a person sees those.
+func (c *Console) Echo() zerolog.Logger {
+	if c.options.Story && !c.options.Verbose {
+		return zerolog.Nop()
+	}
+
+	return c.log
+}
 
 // LogWriter is Err for whole lines of other loggers: it keeps them above the live lines. Safe for concurrent use.
 func (c *Console) LogWriter() io.Writer { return consoleLines{c} }
@@ -108,26 +156,55 @@ func (w consoleLines) Write(lines []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.live != nil {
-		return c.live.Write(lines)
+	if err := c.above(c.options.Err, string(lines)); err != nil {
+		return 0, err
 	}
 
-	return c.options.Err.Write(lines)
+	return len(lines), nil
+}
+
+// above writes whole lines, above the live ones if those are on the same terminal.
+func (c *Console) above(out io.Writer, lines string) error {
+	if c.live != nil && (out == c.options.Err || c.options.Story) {
+		return c.live.above(out, lines)
+	}
+
+	_, err := io.WriteString(out, lines)
+
+	return err //nolint:wrapcheck // the caller says what was written
 }
 
 // liveTerminal is where live lines are shown; nil for nowhere.
-func (c *Console) liveTerminal() *os.File {
-	file, isFile := c.options.Err.(*os.File)
-	if !c.options.Terminal || c.options.LogFormat == "json" || !isFile || !term.IsTerminal(int(file.Fd())) {
+func (o ConsoleOptions) liveTerminal() *os.File {
+	file, isFile := o.Err.(*os.File)
+	if !o.Terminal || o.LogFormat == "json" || !isFile || !term.IsTerminal(int(file.Fd())) {
 		return nil
 	}
 
 	return file
 }
 
-// saySigns looks at what waits once a second until the console closes.
-func (c *Console) saySigns() {
-	ticker := time.NewTicker(time.Second)
+// drawEvery is how often live lines are drawn again.
+const drawEvery = 100 * time.Millisecond
+
+// draw shows what the step's nodes are doing now.
+func (c *Console) draw() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.live == nil || c.view.began.IsZero() {
+		return
+	}
+
+	shown := page{look: c.options.look(), now: c.options.Now(), wall: c.options.Wall()}
+	shown.color = c.options.ErrColor
+	shown.width, shown.height = c.live.size()
+	c.live.draw(shown.lines(c.view))
+}
+
+// each calls a function again and again until the console closes.
+func (c *Console) each(interval time.Duration, do func(now time.Time)) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 
 	for {
@@ -135,7 +212,7 @@ func (c *Console) saySigns() {
 		case <-c.stop:
 			return
 		case now := <-ticker.C:
-			c.saySigned(now)
+			do(now)
 		}
 	}
 }
@@ -154,11 +231,11 @@ func (c *Console) saySigned(now time.Time) {
 		}
 
 		if sign.lasts > 0 {
-			event.Str("for", short(sign.lasts))
+			event.Str("for", short(sign.lasts)+c.options.look().emulatedTime())
 		}
 
 		if sign.left > 0 {
-			event.Str("left", short(sign.left))
+			event.Str("left", short(sign.left)+c.options.look().emulatedTime())
 		}
 
 		event.Msg("still " + sign.text)
@@ -167,130 +244,109 @@ func (c *Console) saySigned(now time.Time) {
 
 // Handle shows the event.
 func (c *Console) Handle(event Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
 	switch {
 	case event.Started != nil:
 		c.start(event.Step, event.Started.Nodes)
 	case event.Progress != nil:
 		c.progress(event.Step, *event.Progress)
 	case event.Finding != nil:
-		c.findings = append(c.findings, *event.Finding)
+		c.view.findings = append(c.view.findings, *event.Finding)
 	case event.Result != nil:
-		c.result(*event.Result)
+		c.still.done(event.Result.Node)
+		c.view.result(*event.Result)
+		c.all = append(c.all, *event.Result)
 	case event.Finished != nil:
-		c.finish(event.Step, *event.Finished)
+		c.finish(*event.Finished)
 	}
 }
 
 func (c *Console) start(step string, nodes []string) {
 	c.settle()
-	c.nodes = nodes
+	c.view = newView(step, nodes, c.options.Wall())
+
 	for _, node := range nodes {
 		if !slices.Contains(c.order, node) {
 			c.order = append(c.order, node)
 		}
 	}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	c.still.clear()
-
-	c.step = step
-	c.goLive()
-}
-
-// goLive shows live lines for the step, where they can be shown.
-func (c *Console) goLive() {
-	if terminal := c.liveTerminal(); terminal != nil {
-		c.live = newLiveLines(terminal, c.step, c.nodes, c.options.Now)
+	if c.options.Workflow != nil {
+		c.print("::group::" + step)
 	}
 }
 
 func (c *Console) progress(step string, progress Progress) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.view.progress(progress, c.options.Now())
 
 	if progress.Text == "" {
-		c.idle(progress.Node)
+		c.still.done(progress.Node)
 		return
 	}
 
 	progress.Text = Scrub(progress.Text)
 	c.still.update(step, progress, time.Now())
-
-	if c.live != nil {
-		c.live.update(progress)
-	}
-}
-
-// idle takes a node's line away.
-func (c *Console) idle(node string) {
-	c.still.done(node)
-
-	if c.live != nil {
-		c.live.idle(node)
-	}
-}
-
-func (c *Console) result(result Result) {
-	// What came out later of a node counts.
-	if i := slices.IndexFunc(c.results, func(earlier Result) bool {
-		return result.Node != "" && earlier.Node == result.Node && earlier.Step == result.Step
-	}); i >= 0 {
-		c.results = slices.Delete(c.results, i, i+1)
-	}
-
-	c.results = append(c.results, result)
-	c.all = append(c.all, result)
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	c.idle(result.Node)
-
-	if c.live != nil {
-		c.live.done(result.Node)
-	}
 }
 
 // settle takes the live lines off the terminal.
 func (c *Console) settle() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
 	c.still.clear()
 
 	if c.live != nil {
-		c.live.close()
-		c.live = nil
+		c.live.clear()
 	}
 }
 
-func (c *Console) finish(step string, finished Finished) {
+func (c *Console) finish(finished Finished) {
 	c.settle()
-	c.flush()
 
-	// What a step came to for the cluster as a whole, its result has said.
-	if counts := c.counts(); counts != "" || len(c.results) == 0 {
-		line := fmt.Sprintf("%s: %s (%s)", step, cmp.Or(counts, ending(finished.Err)), short(finished.Duration))
-		if failure(finished.Err) {
-			line = paint(c.options.Color, red, line)
-		}
-
-		c.print(line)
+	switch {
+	case c.options.Story:
+		c.tellStory(finished)
+	default:
+		c.flush()
+		c.endGroup()
+		c.printCounts(finished)
 	}
 
-	c.findings, c.results, c.said = nil, nil, told{}
+	c.view, c.said = newView("", nil, time.Time{}), told{}
+}
+
+// tellStory writes the step as one who watches it reads it.
+func (c *Console) tellStory(finished Finished) {
+	told := story{look: c.options.look(), view: c.view, said: c.said, brief: c.options.Brief, verbose: c.options.Verbose}
+	for _, line := range told.lines(finished) {
+		c.print(line)
+	}
+}
+
+// printCounts writes what the step came to for nodes, and found. What it came to for the cluster as a whole, its result
+// has said.
+func (c *Console) printCounts(finished Finished) {
+	counts := c.counts()
+	if counts == "" && len(c.view.results) > 0 {
+		return
+	}
+
+	line := fmt.Sprintf("%s: %s (%s)", c.view.step, cmp.Or(counts, ending(finished.Err)), short(finished.Duration))
+	if failure(finished.Err) {
+		line = paint(c.options.Color, red, line)
+	}
+
+	c.print(line)
 }
 
 // flush writes the step's findings and results: those of the nodes in order, then those of the cluster.
 func (c *Console) flush() {
-	slices.SortStableFunc(c.findings,
-		func(a, b diagnosis.Finding) int { return place(a.Node, c.nodes) - place(b.Node, c.nodes) })
+	findings := c.view.findings
+	slices.SortStableFunc(findings,
+		func(a, b diagnosis.Finding) int { return place(a.Node, c.view.nodes) - place(b.Node, c.view.nodes) })
 
-	for i, finding := range c.findings {
+	for i, finding := range findings {
 		// An ok finding with advice is there to be read.
-		if c.options.Brief && finding.Severity <= diagnosis.OK && finding.Next == "" || saidBefore(c.findings[:i], finding) {
+		if c.options.Brief && finding.Severity <= diagnosis.OK && finding.Next == "" || saidBefore(findings[:i], finding) {
 			continue
 		}
 
@@ -299,7 +355,7 @@ func (c *Console) flush() {
 		c.printNext(finding.Next)
 	}
 
-	for _, result := range inOrder(c.results, c.nodes) {
+	for _, result := range inOrder(c.view.results, c.view.nodes) {
 		line, next := c.resultLine(result)
 		c.print(line)
 		c.printNext(next)
@@ -321,10 +377,10 @@ func saidBefore(earlier []diagnosis.Finding, finding diagnosis.Finding) bool {
 		})
 }
 
-// subjects are all that a finding is about.
-func (c *Console) subjects(finding diagnosis.Finding) string {
+// subjects are all that a finding, of those of a step, is about.
+func subjects(findings []diagnosis.Finding, finding diagnosis.Finding) string {
 	var subjects []string
-	for _, other := range c.findings {
+	for _, other := range findings {
 		if sharesCause(other, finding) {
 			subjects = append(subjects, other.Subject())
 		}
@@ -337,43 +393,60 @@ func (c *Console) subjects(finding diagnosis.Finding) string {
 	return strings.Join(subjects, ", ")
 }
 
-// notRunLine stands for all checks that the same reason kept from being run.
-func (c *Console) notRunLine(finding diagnosis.Finding) string {
+// notRunLine stands for all checks, of those of a step, that the same reason kept from being run.
+func notRunLine(findings []diagnosis.Finding, finding diagnosis.Finding, verbose bool) string {
 	var ids []diagnosis.ID
-	for _, other := range c.findings {
+	for _, other := range findings {
 		if sameReason(other, finding) {
 			ids = append(ids, other.ID)
 		}
 	}
 
-	return diagnosis.NotRunLine(ids, finding.Node, finding.Cause, c.options.Verbose)
+	return diagnosis.NotRunLine(ids, finding.Node, finding.Cause, verbose)
 }
 
 func (c *Console) findingLine(finding diagnosis.Finding) string {
 	severity := paint(c.options.Color, severityColor(finding.Severity), fmt.Sprintf("%-7s", finding.Severity))
 	if finding.Severity == diagnosis.NotRun {
-		return severity + "  " + indented(c.notRunLine(finding))
+		return severity + "  " + indented(notRunLine(c.view.findings, finding, c.options.Verbose))
 	}
 
+	return fmt.Sprintf("%s  %s  %s  %s", severity, finding.ID, subjects(c.view.findings, finding),
+		indented(causeText(finding)))
+}
+
+// causeText is a finding's cause with the place in a file that it is about.
+func causeText(finding diagnosis.Finding) string {
 	cause := finding.Cause
 
 	if finding.Skipped {
 		cause += " (a failure, were it not skipped)"
 	}
 
-	if finding.At.Line > 0 {
-		cause += "\nat " + finding.At.String()
-
-		if text := strings.TrimSpace(finding.At.Text); text != "" {
-			cause += ": " + text
-		}
-
-		if finding.At.From != nil {
-			cause += ", from " + finding.At.From.String()
-		}
+	if at := placeText(finding.At); at != "" {
+		cause += "\n" + at
 	}
 
-	return fmt.Sprintf("%s  %s  %s  %s", severity, finding.ID, c.subjects(finding), indented(cause))
+	return cause
+}
+
+// placeText is "at talos/talconfig.yaml:12:5: installDisk: /dev/sda"; nothing if no line is known.
+func placeText(at diagnosis.Location) string {
+	if at.Line <= 0 {
+		return ""
+	}
+
+	text := "at " + at.String()
+
+	if line := strings.TrimSpace(at.Text); line != "" {
+		text += ": " + line
+	}
+
+	if at.From != nil {
+		text += ", from " + at.From.String()
+	}
+
+	return text
 }
 
 func (c *Console) resultLine(result Result) (line, next string) {
@@ -388,17 +461,21 @@ func (c *Console) resultLine(result Result) (line, next string) {
 		text = "  " + indented(text)
 	}
 
-	took := short(result.Duration)
+	return fmt.Sprintf("%s  %s  %s%s  (%s)", status, result.Step, result.Subject(), text, took(result)), next
+}
+
+// took is "6 attempts, 1m33s".
+func took(result Result) string {
 	if result.Attempts > 1 {
-		took = fmt.Sprintf("%d attempts, %s", result.Attempts, took)
+		return fmt.Sprintf("%d attempts, %s", result.Attempts, short(result.Duration))
 	}
 
-	return fmt.Sprintf("%s  %s  %s%s  (%s)", status, result.Step, result.Subject(), text, took), next
+	return short(result.Duration)
 }
 
 // counts sums up what a step did for nodes, and found: "5 of 6 nodes applied, 1 failed; 2 warnings".
 func (c *Console) counts() string {
-	parts := []string{countResults(c.results), countFindings(c.findings)}
+	parts := []string{countResults(c.view.results), countFindings(c.view.findings)}
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
 }
 
@@ -467,9 +544,13 @@ func countFindings(findings []diagnosis.Finding) string {
 	return strings.Join(parts, ", ")
 }
 
+// furtherIn is how much further in a line goes on that had to be broken.
+const furtherIn = 4
+
 // print writes a result with secrets masked.
 func (c *Console) print(line string) {
-	if _, err := io.WriteString(c.options.Out, scrubPainted(line, c.options.Color)+"\n"); err != nil && c.err == nil {
+	text := wrap(scrubPainted(line, c.options.Color), c.options.width(), furtherIn) + "\n"
+	if err := c.above(c.options.Out, text); err != nil && c.err == nil {
 		c.err = fmt.Errorf("write results: %w", err)
 	}
 }
@@ -482,19 +563,27 @@ func (c *Console) printNext(next string) {
 
 // Close takes the live lines away and writes what is pending: results of a step that didn't end, and the final table.
 func (c *Console) Close() error {
-	if c.closed {
+	c.mu.Lock()
+	closed := c.closed
+	c.closed = true
+	c.mu.Unlock()
+
+	if closed {
 		return c.err
 	}
 
-	c.closed = true
-
-	c.settle()
 	close(c.stop)
 	c.signs.Wait()
-	c.flush()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.settle()
+	c.live = nil
+	c.pending()
 
 	_, steps := axes(c.all)
-	if len(steps) > 1 {
+	if len(steps) > 1 && (!c.options.Story || c.options.Verbose) {
 		c.print("")
 
 		if err := writeTable(c.options.Out, c.all, c.order, c.options.Color); err != nil {
@@ -503,4 +592,16 @@ func (c *Console) Close() error {
 	}
 
 	return c.err
+}
+
+// pending writes the results of a step that did not end.
+func (c *Console) pending() {
+	switch {
+	case c.view.began.IsZero():
+	case c.options.Story:
+		c.tellStory(Finished{Duration: c.options.Wall().Sub(c.view.began)})
+	default:
+		c.flush()
+		c.endGroup()
+	}
 }

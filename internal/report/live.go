@@ -1,183 +1,158 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"io"
-	"math"
-	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
-	"unicode/utf8"
-
-	"github.com/vbauerster/cupwriter"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// liveLines are the lines at the bottom of a terminal while a step runs: one for each node that is doing something, and
-// one for the step. They are not safe for concurrent use; drawing happens in goroutines of its own, which see only
-// atomic values.
-type liveLines struct {
-	out   io.Writer
-	bars  *mpb.Progress
-	now   func() time.Time
-	nodes []string
-	width int // of the longest name
-	lines map[string]*liveLine
-	step  *mpb.Bar
-	ended *atomic.Int64 // nodes that are done
+// page is what a terminal shows of a step while it runs.
+type page struct {
+	look
+	width, height int
+	// now is the run's clock, wall people's.
+	now, wall time.Time
 }
 
-// liveLine is a node's line.
-type liveLine struct {
-	bar   *mpb.Bar
-	state atomic.Pointer[liveState]
-}
+// lines are the step's own, then one for each node that has failed or is doing something, as far as there is room; the
+// rest is counted. None is wider than the terminal, whose last column is left free: some break a line there.
+func (p page) lines(v *view) []string {
+	failed, busy := failedOf(v.ended()), v.busy()
+	lines := []string{p.heading(v, len(failed))}
 
-// liveState is what a line shows.
-type liveState struct {
-	progress Progress
-	at       time.Time // when it came, on the run's clock
-}
+	shownFailed, shownBusy := p.share(len(failed), len(busy))
+	names := 0
 
-func newLiveLines(out *os.File, step string, nodes []string, now func() time.Time) *liveLines {
-	l := &liveLines{
-		out: out, now: now, nodes: nodes, lines: map[string]*liveLine{}, ended: new(atomic.Int64),
-		// The queue must hold every bar that is drawn at once.
-		bars: mpb.New(mpb.WithConsoleWriter(drawnFromTheLeft(out)), mpb.WithQueueLen(len(nodes)+64)),
+	for _, result := range failed[:shownFailed] {
+		names = max(names, breadth(result.Subject()))
 	}
 
-	for _, node := range nodes {
-		l.width = max(l.width, utf8.RuneCountInString(node))
+	for _, one := range busy[:shownBusy] {
+		names = max(names, breadth(Result{Node: one.Node}.Subject()))
 	}
 
-	started := now()
-
-	l.step = l.add(math.MaxInt32, func() string {
-		text := step
-
-		if len(nodes) > 0 {
-			text += fmt.Sprintf("  %d of %s done", l.ended.Load(), plural(len(nodes), "node"))
+	for _, result := range failed[:shownFailed] {
+		text := cmp.Or(result.Detail, string(result.Status))
+		if result.Err != nil {
+			text, _ = explain(result.Err)
 		}
 
-		return text + "  " + short(now().Sub(started))
+		lines = append(lines, p.line(p.mark(Failed), result.Subject(), names, text))
+	}
+
+	for _, one := range busy[:shownBusy] {
+		lines = append(lines, p.busyLine(one, names))
+	}
+
+	if rest := uncounted(len(failed)-shownFailed, busy[shownBusy:]); rest != "" {
+		lines = append(lines, "    "+p.glyph("…", "...")+" and "+rest)
+	}
+
+	for i, line := range lines {
+		lines[i] = p.paintedMark(p.cut(oneLine(line), p.width-1))
+	}
+
+	return lines
+}
+
+// heading is "verify  61 of 100 nodes done, 1 failed, 12 busy  1m30s".
+func (p page) heading(v *view, failed int) string {
+	text := p.glyph("▸", ">") + " " + v.step
+
+	if total := len(v.nodes); total > 0 {
+		text += fmt.Sprintf("  %d of %s done", len(v.ended()), plural(total, "node"))
+	}
+
+	if failed > 0 {
+		text += fmt.Sprintf(", %d failed", failed)
+	}
+
+	return text + "  " + short(p.wall.Sub(v.began))
+}
+
+func (p page) line(mark, subject string, width int, text string) string {
+	return fmt.Sprintf("  %s %s%s  %s", mark, subject, strings.Repeat(" ", width-breadth(subject)), text)
+}
+
+// busyLine is "cp1  installing  42s of 30m00s". If there is little room, the text is cut, not the time.
+func (p page) busyLine(one doing, names int) string {
+	time := p.timeOf(one)
+	line := p.line(" ", Result{Node: one.Node}.Subject(), names, oneLine(Scrub(one.Text)))
+
+	return p.cut(line, p.width-1-breadth(time)) + time
+}
+
+// timeOf is how long a node has been doing something, and how long it may.
+func (p page) timeOf(one doing) string {
+	if one.Since.IsZero() {
+		return ""
+	}
+
+	elapsed := lasts(one.Progress, p.now)
+	text := "  " + short(elapsed)
+
+	if more := left(one.Progress, one.at, p.now); more > 0 {
+		text += " of " + short(elapsed+more)
+	}
+
+	return text + p.emulatedTime()
+}
+
+func oneLine(text string) string { return visible(strings.ReplaceAll(text, "\n", " ")) }
+
+// share is how many lines of failed and of busy nodes find room, beside the heading, the line of the rest and the
+// cursor.
+func (p page) share(failed, busy int) (shownFailed, shownBusy int) {
+	room := max(2, p.height-2)
+	if failed+busy <= room {
+		return failed, busy
+	}
+
+	room--
+	shownFailed = min(failed, max(room/2, room-busy))
+
+	return shownFailed, min(busy, room-shownFailed)
+}
+
+// uncounted is "3 more failed, 12 more: 8 installing, 4 no answer".
+func uncounted(failed int, busy []doing) string {
+	var parts []string
+	if failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d more failed", failed))
+	}
+
+	if len(busy) > 0 {
+		parts = append(parts, fmt.Sprintf("%d more: %s", len(busy), countTexts(busy)))
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+// countTexts counts what nodes are doing, the most frequent first.
+func countTexts(busy []doing) string {
+	counts := map[string]int{}
+	for _, one := range busy {
+		counts[Scrub(one.Text)]++
+	}
+
+	var texts []string
+	for text := range counts {
+		texts = append(texts, text)
+	}
+
+	slices.SortFunc(texts, func(a, b string) int {
+		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))
 	})
 
-	return l
-}
-
-// fromTheLeft moves to the left of the line before it writes. A terminal shows a key, such as ^C, where the cursor
-// stands; what is drawn after that would be too long for its line, and so stay behind.
-type fromTheLeft struct{ out io.Writer }
-
-func (w fromTheLeft) Write(drawn []byte) (int, error) {
-	n, err := w.out.Write(append([]byte{'\r'}, drawn...))
-	return max(0, n-1), err
-}
-
-func drawnFromTheLeft(out *os.File) mpb.ConsoleWriter {
-	writer := cupwriter.New(fromTheLeft{out}, false)
-	writer.SetTermFd(int(out.Fd())) //nolint:gosec // a descriptor fits
-
-	return writer
-}
-
-// add opens a line that shows what text gives, cut to the terminal's width; nil if nothing can be shown (any more).
-func (l *liveLines) add(priority int, text func() string) *mpb.Bar {
-	fill := mpb.BarFillerFunc(func(w io.Writer, stat decor.Statistics) error {
-		_, err := io.WriteString(w, cut(strings.ReplaceAll(text(), "\n", " "), stat.AvailableWidth-1))
-		return err
-	})
-
-	bar, err := l.bars.Add(0, fill, mpb.BarPriority(priority), mpb.BarFillerTrim())
-	if err != nil {
-		return nil
+	for i, text := range texts {
+		texts[i] = fmt.Sprintf("%d %s", counts[text], text)
 	}
 
-	return bar
+	return strings.Join(texts, ", ")
 }
 
-// update shows what a node is doing.
-func (l *liveLines) update(progress Progress) {
-	line, known := l.lines[progress.Node]
-	if !known {
-		line = &liveLine{}
-		l.lines[progress.Node] = line
-	}
-
-	line.state.Store(&liveState{progress: progress, at: l.now()})
-
-	if !known {
-		line.bar = l.add(place(progress.Node, l.nodes), func() string { return l.text(line.state.Load()) })
-	}
-}
-
-// text is a node's line: "cp1  installing  42s, up to 29m18s more".
-func (l *liveLines) text(state *liveState) string {
-	now := l.now()
-	progress := state.progress
-	text := fmt.Sprintf("%-*s  %s", l.width, Result{Node: progress.Node}.Subject(), progress.Text)
-
-	if !progress.Since.IsZero() {
-		text += "  " + short(lasts(progress, now))
-	}
-
-	if more := left(progress, state.at, now); more > 0 {
-		text += ", up to " + short(more) + " more"
-	}
-
-	return text
-}
-
-// done counts a node that has come to an end.
-func (l *liveLines) done(node string) {
-	if slices.Contains(l.nodes, node) {
-		l.ended.Add(1)
-	}
-}
-
-// idle takes a node's line away.
-func (l *liveLines) idle(node string) {
-	if line, known := l.lines[node]; known {
-		drop(line.bar)
-		delete(l.lines, node)
-	}
-}
-
-// Write puts lines above the live ones.
-func (l *liveLines) Write(lines []byte) (int, error) {
-	if n, err := l.bars.Write(lines); err == nil {
-		return n, nil
-	}
-
-	// Drawing has ended, as the terminal went away: the lines may still find a reader.
-	return l.out.Write(lines)
-}
-
-// close takes all lines away and waits until the terminal is clean.
-func (l *liveLines) close() {
-	for _, line := range l.lines {
-		drop(line.bar)
-	}
-
-	drop(l.step)
-	l.bars.Wait()
-}
-
-func drop(bar *mpb.Bar) {
-	if bar != nil {
-		bar.Abort(true)
-	}
-}
-
-// cut shortens text to so many runes.
-func cut(text string, width int) string {
-	runes := []rune(text)
-	if len(runes) <= width || width < 1 {
-		return text
-	}
-
-	return string(runes[:width-1]) + "…"
+func failedOf(results []Result) []Result {
+	return slices.DeleteFunc(results, func(result Result) bool { return result.Status != Failed })
 }

@@ -152,7 +152,7 @@ func TestLiveLinesOnATerminal(t *testing.T) {
 	terminal, shown := openTerminal(t)
 	clk := fakeclock.New(start)
 	options := report.Terminals(terminal, terminal, true)
-	options.Now, options.Out = clk.Now, io.Discard
+	options.Now, options.Out, options.Story = clk.Now, io.Discard, false
 	require.True(t, options.Terminal)
 	require.False(t, options.Color, "no colours were asked for")
 
@@ -170,23 +170,23 @@ func TestLiveLinesOnATerminal(t *testing.T) {
 		report.Progress{Node: "worker1", Text: "no answer", Since: clk.Now(), Left: 15 * time.Minute})
 	recorder.Progress("verify",
 		report.Progress{Node: "cp1", Text: "installing\nabcdef.0123456789abcdef", Since: clk.Now()})
-	shows("verify  0 of 2 nodes done  0.0s")
-	shows("cp1      installing (masked)  0.0s\n") // the longest name sets the column
-	shows("worker1  no answer  0.0s, up to 15m00s more\n")
+	shows("▸ verify  0 of 2 nodes done  0.0s\n")
+	shows("    cp1      installing (masked)  0.0s\n") // the longest name sets the column
+	shows("    worker1  no answer  0.0s of 15m00s\n")
 	require.Less(t, strings.Index(shown.now(), "cp1 "), strings.Index(shown.now(), "worker1 "),
 		"the nodes stand in their order")
 
 	clk.Advance(90 * time.Second)
-	shows("worker1  no answer  1m30s, up to 13m30s more\n")
+	shows("worker1  no answer  1m30s of 15m00s\n")
 
 	log.Info().Msg("a line above the live ones")
 	shows("INFO a line above the live ones\n")
 
 	recorder.Progress("verify", report.Progress{Node: "cp1", Text: strings.Repeat("very ", 30) + "long"})
-	shows("very…\n") // cut to the terminal's width
+	shows("…\n") // cut to the terminal's width
 
 	recorder.Result(report.Result{Node: "cp1", Step: "verify", Status: report.OK})
-	shows("verify  1 of 2 nodes done  1m30s")
+	shows("▸ verify  1 of 2 nodes done  1m30s\n")
 	log.Info().Msg("the last line")
 	recorder.Finish("verify", time.Minute, nil)
 	require.NoError(t, recorder.Close())
@@ -256,7 +256,7 @@ func TestTheLastTableFitsTheTerminal(t *testing.T) {
 
 	terminal, shown := openTerminal(t)
 	options := report.Terminals(terminal, terminal, true)
-	options.Err = io.Discard
+	options.Err, options.Story = io.Discard, false
 
 	recorder := report.NewRecorder(time.Now, report.NewConsole(options))
 

@@ -23,14 +23,19 @@ func NewLogger(w io.Writer, format, level string, color bool) zerolog.Logger {
 }
 
 func newLogger(w io.Writer, format, level string, color bool, now func() time.Time) zerolog.Logger {
-	least, err := zerolog.ParseLevel(level)
-	if err != nil || level == "" {
-		least = zerolog.InfoLevel
-	}
-
 	write := jsonLine
 	if format != "json" {
 		write = func(fields []field) []byte { return textLine(fields, color) }
+	}
+
+	return lineLogger(w, write, level, now)
+}
+
+// lineLogger is a logger whose lines are written in a form of their own.
+func lineLogger(w io.Writer, write func([]field) []byte, level string, now func() time.Time) zerolog.Logger {
+	least, err := zerolog.ParseLevel(level)
+	if err != nil || level == "" {
+		least = zerolog.InfoLevel
 	}
 
 	// A hook, as zerolog's own timestamps follow package variables and the local zone.
@@ -172,5 +177,41 @@ func plain(value any) string {
 		}
 
 		return string(text)
+	}
+}
+
+// storyLine is a line as one who watches the run reads it: a mark for its level, the node, the message, the rest.
+func (c *Console) storyLine(fields []field) []byte {
+	look := c.options.look()
+
+	var mark, node, message, rest string
+	for _, field := range fields {
+		text := plain(field.value)
+		switch field.name {
+		case zerolog.TimestampFieldName, "step":
+		case zerolog.LevelFieldName:
+			mark = levelMark(look, text)
+		case "node":
+			node = text + ": "
+		case zerolog.MessageFieldName:
+			message = strings.ReplaceAll(text, "\n", " ")
+		default:
+			rest += ", " + field.name + " " + text
+		}
+	}
+
+	line := visible("  " + mark + " " + node + strings.TrimPrefix(message+rest, ", "))
+
+	return []byte(wrap(look.paintedMark(line), c.options.width(), furtherIn) + "\n")
+}
+
+func levelMark(look look, level string) string {
+	switch level {
+	case zerolog.LevelWarnValue:
+		return look.mark(Warned)
+	case zerolog.LevelErrorValue:
+		return look.mark(Failed)
+	default:
+		return look.mark(Skipped)
 	}
 }

@@ -44,6 +44,12 @@ func (r *Recorder) emit(event Event) {
 	}
 }
 
+// Begin opens the run.
+func (r *Recorder) Begin(began Began) { r.emit(Event{Began: &began}) }
+
+// End closes the run.
+func (r *Recorder) End(ended Ended) { r.emit(Event{Ended: &ended}) }
+
 // Start opens a step.
 func (r *Recorder) Start(step string, nodes ...string) {
 	r.emit(Event{Step: step, Started: &Started{Nodes: nodes}})

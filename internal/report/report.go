@@ -41,11 +41,36 @@ type Result struct {
 type Event struct {
 	Time     time.Time
 	Step     string
+	Began    *Began             // the run begins
 	Started  *Started           // a step begins
 	Progress *Progress          // a node's state within the step
 	Finding  *diagnosis.Finding // preflight and other findings
 	Result   *Result            // a node is done with the step
 	Finished *Finished          // a step ends
+	Ended    *Ended             // the run ends
+}
+
+// Began opens a run.
+type Began struct {
+	Target string
+	// Version is the program's.
+	Version  string
+	Settings []Setting
+}
+
+// Setting is one setting of a run, as people may see it.
+type Setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	// Given tells what somebody set from what is so by default.
+	Given bool `json:"given,omitempty"`
+}
+
+// Ended closes a run.
+type Ended struct {
+	Code diagnosis.ExitCode
+	// Message is what people read last; empty if all went well.
+	Message string
 }
 
 // Started opens a step for the given nodes (none: the cluster as a whole).
@@ -60,6 +85,8 @@ type Progress struct {
 	// Since is when this began; Left how long it may still last (0: no limit known).
 	Since time.Time
 	Left  time.Duration
+	// Failed is why the attempt failed that is now waited to be repeated; mostly empty.
+	Failed string
 }
 
 // Finished closes a step.

@@ -68,21 +68,3 @@ func (s *stillLines) due(wall time.Time) []sign {
 
 	return signs
 }
-
-// lasts is how long a progress has lasted by now.
-func lasts(progress Progress, now time.Time) time.Duration {
-	if progress.Since.IsZero() {
-		return 0
-	}
-
-	return now.Sub(progress.Since)
-}
-
-// left is how long a progress that came at a time may still last by now; 0 when that is unknown or over.
-func left(progress Progress, at, now time.Time) time.Duration {
-	if progress.Left <= 0 {
-		return 0
-	}
-
-	return max(0, progress.Left-now.Sub(at))
-}

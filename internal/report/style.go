@@ -17,10 +17,11 @@ const (
 	green  color = "32"
 	yellow color = "33"
 	cyan   color = "36"
+	bold   color = "1"
 )
 
 // painting finds what paint adds.
-var painting = pattern.New(`\x1b\[(?:0|31|32|33|36)m`)
+var painting = pattern.New(`\x1b\[(?:0|1|31|32|33|36)m`)
 
 // paint colours text if colours are wanted.
 func paint(wanted bool, in color, text string) string {
@@ -84,3 +85,6 @@ func plural(count int, noun string) string {
 func indented(text string) string {
 	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
 }
+
+// Short is a duration as people read it here.
+func Short(d time.Duration) string { return short(d) }

@@ -267,7 +267,8 @@ func (w *work) retries(node *inventory.Node) retry.Policy {
 			w.Log.Warn().Str("node", node.Name).Str("again in", pause.Round(time.Second).String()).
 				Msg(fmt.Sprintf("attempt %d failed: %s", attempt, explainAttempt(cause)))
 			w.Report.Progress(w.step.Name(), report.Progress{Node: node.Name,
-				Text: fmt.Sprintf("waits after failed attempt %d", attempt), Since: w.Clock.Now(), Left: pause})
+				Text: fmt.Sprintf("waits after failed attempt %d", attempt), Since: w.Clock.Now(), Left: pause,
+				Failed: explainAttempt(cause)})
 		},
 	}
 }

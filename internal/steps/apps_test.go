@@ -65,9 +65,9 @@ func (l *lab) sops(t *testing.T, secret string) {
 		"while read -r; do :; done\necho 'apiVersion: v1\nkind: Secret\n"+secret+"'\n"), 0o700))
 }
 
-// withApps adds what applications are installed from to the lab's repository, and the programs, which answer as the
-// real ones did when testdata/apps/<name>.yaml was recorded.
-func (l *lab) withApps(t *testing.T, recorded string) *recording.Doubles {
+// withRecordedApps adds what applications are installed from to the lab's repository, and the programs, which answer
+// as the real ones did when testdata/apps/<name>.yaml was recorded.
+func (l *lab) withRecordedApps(t *testing.T, recorded string) *recording.Doubles {
 	t.Helper()
 
 	for path, content := range appsFiles {
@@ -127,7 +127,7 @@ func TestApplicationsAreInstalledPhaseByPhaseAndRunAgainWhatIsMissing(t *testing
 	problem := l.session(t).fails(t, diagnosis.ExitBadInput, diagnosis.AppsFilesMissing, steps.Apps{})
 	require.Equal(t, "there is no kubernetes/apps", problem.Cause)
 
-	l.withApps(t, "installed")
+	l.withRecordedApps(t, "installed")
 
 	s := l.session(t, "DRY_RUN=true")
 	s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.Apps{})
@@ -213,7 +213,7 @@ func TestWhatKeepsApplicationsFromBeingInstalledIsExplained(t *testing.T) {
 			l := newLab(t, 1, 0)
 			l.up(t)
 
-			doubles := l.withApps(t, failure.name)
+			doubles := l.withRecordedApps(t, failure.name)
 			for path, content := range failure.files {
 				l.write(t, path, content)
 			}
@@ -260,7 +260,7 @@ func TestApplicationsAreInstalledAfterARunWasStoppedAtAnyCall(t *testing.T) {
 			l := newLab(t, 1, 0)
 			l.up(t)
 
-			doubles := l.withApps(t, "stopped-"+strconv.Itoa(number))
+			doubles := l.withRecordedApps(t, "stopped-"+strconv.Itoa(number))
 			doubles.Stop(t, number)
 
 			ctx, stop := context.WithCancel(t.Context())

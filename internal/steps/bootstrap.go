@@ -127,7 +127,7 @@ func (b *bootstrapper) decide(ctx context.Context) (survey observe.EtcdSurvey, f
 			return wait.State{Done: true}
 		case survey.Present():
 			b.noteAbsent(survey)
-			b.Log.Info().Str("etcd", survey.Describe()).Msg("etcd exists, so Bootstrap is not called")
+			b.Echo.Info().Str("etcd", survey.Describe()).Msg("etcd exists, so Bootstrap is not called")
 
 			return wait.State{Done: true, Problem: b.refuseAssumption(survey)}
 		default:

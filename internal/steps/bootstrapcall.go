@@ -68,7 +68,7 @@ func (b *bootstrapper) target(survey observe.EtcdSurvey) (observe.EtcdObservatio
 func (b *bootstrapper) earlierBootstrap(survey observe.EtcdSurvey) *sentBootstrap {
 	for _, node := range survey {
 		if node.Starting() {
-			b.Log.Info().Str("node", node.Node.Name).Msg("etcd is already starting there, so Bootstrap is not called")
+			b.Echo.Info().Str("node", node.Node.Name).Msg("etcd is already starting there, so Bootstrap is not called")
 			return &sentBootstrap{at: b.Clock.Now(), to: node.Node, boot: node.Boot, earlier: true}
 		}
 	}
@@ -156,7 +156,7 @@ func (b *bootstrapper) judgeReply(ctx context.Context, target observe.EtcdObserv
 
 	switch class := talos.Classify(talos.OpBootstrap, err); {
 	case err == nil:
-		b.Log.Info().Str("node", target.Node.Name).Msg("etcd bootstrapped")
+		b.Echo.Info().Str("node", target.Node.Name).Msg("etcd bootstrapped")
 		b.sent = sent
 
 		return wait.State{Done: true}

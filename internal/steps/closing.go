@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
 )
 
@@ -33,6 +34,27 @@ func Closing(run *Run, err error) error {
 	}
 
 	return &toldError{err, strings.Join(lines, "\n")}
+}
+
+// Troubles are what a run failed for, each cause with all nodes that have it. That changes would be made, and that a
+// signal ended the run, is none.
+func Troubles(run *Run, err error) []report.Trouble {
+	if err == nil {
+		return nil
+	}
+
+	var troubles []report.Trouble
+	for _, same := range bySubject(leaves(err)) {
+		switch {
+		case same.Problem == nil:
+			troubles = append(troubles, report.Trouble{Cause: same.other.Error()})
+		case same.ExitCode() == diagnosis.ExitDryRun, same.ID == diagnosis.Interrupted:
+		default:
+			troubles = append(troubles, report.TroubleOf(same.Problem, same.subjects, run.Report.Results()))
+		}
+	}
+
+	return troubles
 }
 
 // leaves are the errors that an error consists of.

@@ -213,7 +213,7 @@ func (a *applier) change(ctx context.Context, seen observe.Observation, etcd obs
 		}
 	}
 
-	a.Log.Info().Str("node", seen.Node.Name).Str("mode", plan.effect).Msg("applying the changed config")
+	a.Echo.Info().Str("node", seen.Node.Name).Str("mode", plan.effect).Msg("applying the changed config")
 
 	if err := a.deliver(ctx, conn, seen, plan, result); err != nil {
 		return err

@@ -345,6 +345,19 @@ func (r *memberRemover) deleteNode(ctx context.Context, name string) *diagnosis.
 		return nil
 	}
 
+	err := r.askKubernetes(ctx, func(ctx context.Context, client *kube.Client) error {
+		return r.gate.DeleteNode(ctx, client, name)
+	})
+	if err == nil {
+		return nil
+	}
+
+	return r.nodeLeft(fmt.Sprintf("the Kubernetes node %s was not deleted: %s", name, kube.Explain(err)),
+		"kubectl delete node "+name, err)
+}
+
+// askKubernetes asks the API for something, again as often as a node is called before it counts as silent.
+func (r *memberRemover) askKubernetes(ctx context.Context, ask func(context.Context, *kube.Client) error) error {
 	_, err := retry.Do(ctx, r.Clock, observe.Evenly(r.Settings, r.Settings.ReachabilityRetries),
 		func(ctx context.Context, _ int) error {
 			client, err := (&observe.Kubernetes{Observer: r.observer}).Client(ctx)
@@ -352,14 +365,15 @@ func (r *memberRemover) deleteNode(ctx context.Context, name string) *diagnosis.
 				return err
 			}
 
-			return r.gate.DeleteNode(ctx, client, name)
+			return ask(ctx, client)
 		}, func(error) bool { return true })
-	if err == nil {
-		return nil
-	}
 
-	left := r.clusterProblem(diagnosis.NodeObjectLeft, fmt.Sprintf("the Kubernetes node %s was not deleted: %s", name,
-		kube.Explain(err)), "kubectl delete node "+name).From(err)
+	return err //nolint:wrapcheck // the caller explains it
+}
+
+// nodeLeft is the problem of a node that Kubernetes lists still.
+func (r *memberRemover) nodeLeft(cause, next string, err error) *diagnosis.Problem {
+	left := r.clusterProblem(diagnosis.NodeObjectLeft, cause, next).From(err)
 	left.Exit = diagnosis.ExitKubernetes
 
 	return left

@@ -2,8 +2,11 @@ package steps_test
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,8 +26,8 @@ const removeCall = "EtcdRemoveMemberByID"
 // memberID is a machine's id in etcd, as people type it.
 func memberID(node *emulator.Node) string { return fmt.Sprintf("<id>=%016x", node.EtcdMemberID()) }
 
-// kubernetesNodes are the nodes that Kubernetes lists.
-func (l *lab) kubernetesNodes(t *testing.T) []string {
+// kubernetes is what the cluster's API lists of nodes.
+func (l *lab) kubernetes(t *testing.T) []kube.Node {
 	t.Helper()
 
 	s := l.session(t)
@@ -39,12 +42,34 @@ func (l *lab) kubernetesNodes(t *testing.T) []string {
 	nodes, err := client.Nodes(t.Context())
 	require.NoError(t, err)
 
+	return nodes
+}
+
+// kubernetesNodes are the names of the nodes that Kubernetes lists.
+func (l *lab) kubernetesNodes(t *testing.T) []string {
+	t.Helper()
+
 	var names []string
-	for _, node := range nodes {
+	for _, node := range l.kubernetes(t) {
 		names = append(names, node.Name)
 	}
 
 	return names
+}
+
+// hostname is what Kubernetes calls a machine.
+func (l *lab) hostname(t *testing.T, name string) string {
+	t.Helper()
+
+	for _, node := range l.kubernetes(t) {
+		if slices.Contains(node.InternalIPs, l.Node(name).Address()) {
+			return node.Name
+		}
+	}
+
+	require.Fail(t, name+" is not registered")
+
+	return ""
 }
 
 // members are the names of the members that etcd lists.
@@ -140,7 +165,8 @@ func TestAMachineIsReplaced(t *testing.T) {
 	l.Node("cp3").PowerOff()
 
 	s := l.session(t, "NODE=cp3", seconds("NODE_WAIT", 5))
-	s.fails(t, diagnosis.ExitBootstrap, diagnosis.NodeSilent, s.replacing()...)
+	silent := s.fails(t, diagnosis.ExitBootstrap, diagnosis.NodeSilent, s.replacing()...)
+	require.Contains(t, silent.Next, "mage replaceNode cp3 -discover")
 	require.Contains(t, l.members(t), "cp3", "the new machine is not there yet")
 
 	l.Node("cp3").Wipe()
@@ -172,6 +198,10 @@ func TestAMachineIsReplaced(t *testing.T) {
 	problem := s.fails(t, diagnosis.ExitBootstrap, diagnosis.FormerMachineAnswers, s.replacing()...)
 	require.Equal(t, "cp3", problem.Node)
 	require.Contains(t, problem.Cause, "the machine that cp3 is to replace answers at")
+	require.Contains(t, problem.Next, "power that machine off for good, then mage replaceNode cp3")
+
+	// No other step takes it for the declared one either.
+	l.session(t, "NODE=cp3").fails(t, diagnosis.ExitVerify, diagnosis.WrongMachine, steps.Verify{})
 
 	// A worker has no part in etcd.
 	l.Node("worker1").PowerOff()
@@ -183,6 +213,65 @@ func TestAMachineIsReplaced(t *testing.T) {
 	s.succeeds(t, s.replacing()...)
 	require.Equal(t, report.Applied, s.status("replaceNode", "worker1"))
 	require.Contains(t, l.kubernetesNodes(t), "worker1")
+}
+
+// Where the files leave the names to the machines, the new one has another than the former.
+func TestTheNodeOfAMachineThatNamedItselfGoesWithIt(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 1, func(options *labcluster.Options) { options.AutoHostnames = true })
+	l.up(t)
+	require.Len(t, l.kubernetesNodes(t), 4)
+
+	for _, name := range []string{"cp3", "worker1"} {
+		node := l.Node(name)
+		former := l.hostname(t, name)
+
+		node.PowerOff()
+		node.Wipe()
+		node.PowerOn()
+		wait(t, node, inStage("maintenance"))
+
+		s := l.session(t, "NODE="+name)
+		s.succeeds(t, s.replacing()...)
+		require.Contains(t, s.detail("replaceNode", name), "the Kubernetes node "+former+" of the former machine")
+		require.NotEqual(t, former, l.hostname(t, name))
+		require.NotContains(t, l.kubernetesNodes(t), former)
+		require.Len(t, l.kubernetesNodes(t), 4)
+	}
+
+	// Nothing tells whose node it was, once another address is declared.
+	former := l.hostname(t, "worker1")
+	l.move(t, "worker1", l.Lab.Address(99))
+
+	s := l.session(t, "NODE=worker1")
+	s.succeeds(t, s.replacing()...)
+	require.Contains(t, s.detail("replaceNode", "worker1"), "removed nothing of the former machine")
+	require.Contains(t, s.out.String(), "Kubernetes lists "+former+", not Ready and at no declared node's address")
+	require.Contains(t, s.out.String(), "kubectl delete node "+former+", if it is the former machine's")
+	require.Len(t, l.kubernetesNodes(t), 5)
+}
+
+// move puts a new machine at another address, which the files declare for it.
+func (l *lab) move(t *testing.T, name string, address netip.Addr) {
+	t.Helper()
+
+	former := l.Node(name)
+	options := former.Options()
+
+	for _, path := range []string{filepath.Join(l.Dir, "talconfig.yaml"), l.ConfigFile(name)} {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, regexp.MustCompile(regexp.QuoteMeta(options.Address.String())+`\b`).
+			ReplaceAll(data, []byte(address.String())), 0o600))
+	}
+
+	l.Lab.Remove(former)
+
+	options.Address = address
+	_, err := l.Lab.Start(options)
+	require.NoError(t, err)
+	wait(t, l.Node(name), inStage("maintenance"))
 }
 
 func TestAMachineThatNoFileNamesReplacesNone(t *testing.T) {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/constants"
-
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/snapshot"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -49,9 +47,12 @@ func (s EtcdRecover) Run(ctx context.Context, run *Run) error {
 		return recoverer.failed(ctx, err)
 	}
 
+	by := "by an earlier run"
+
 	restored, problem := recoverer.restoredBefore(ctx)
 	if problem == nil && restored == nil {
 		restored, problem = recoverer.restoreEtcd(ctx)
+		by = "from " + recoverer.file
 	}
 
 	if problem == nil && restored != nil {
@@ -65,8 +66,7 @@ func (s EtcdRecover) Run(ctx context.Context, run *Run) error {
 		recoverer.record(report.Result{Status: report.Planned, Detail: "etcd would be restored from " + recoverer.file})
 		return recoverer.wouldChange("etcd would be restored from "+recoverer.file, "the same command without -dryRun")
 	default:
-		return recoverer.done(report.Applied, fmt.Sprintf("etcd is healthy, restored on %s from %s", restored.Name,
-			recoverer.file))
+		return recoverer.done(report.Applied, fmt.Sprintf("etcd is healthy, restored on %s %s", restored.Name, by))
 	}
 }
 
@@ -148,7 +148,7 @@ func (r *recoverer) patience(survey observe.EtcdSurvey) (longest time.Duration) 
 	return longest
 }
 
-// restoredBefore is the control plane on which an earlier run has restored etcd, as its kernel log tells; nil if none
+// restoredBefore is the control plane on which an earlier run has restored etcd, as the node itself tells; nil if none
 // has.
 func (r *recoverer) restoredBefore(ctx context.Context) (*inventory.Node, *diagnosis.Problem) {
 	survey := r.askAll(ctx)
@@ -306,7 +306,7 @@ func (r *recoverer) refuse(ctx context.Context, survey observe.EtcdSurvey) *diag
 			return r.swapped(node.Observation)
 		case node.State == talos.Maintenance && destroyed:
 		case node.State == talos.Maintenance:
-			if kept := r.keptInMaintenance(ctx, node); kept != "" {
+			if kept := r.keptInMaintenance(ctx, node.Observation); kept != "" {
 				uncertain = append(uncertain, node.Node.Name+" "+kept)
 			}
 		case !node.Certain || node.Starting():
@@ -320,32 +320,6 @@ func (r *recoverer) refuse(ctx context.Context, survey observe.EtcdSurvey) *diag
 	}
 
 	return r.mayComeBack(survey, silent, uncertain, holding)
-}
-
-// keptInMaintenance says what a machine without a config may still hold of etcd; empty if that is nothing. With a
-// config that etcd would start again.
-func (r *recoverer) keptInMaintenance(ctx context.Context, node observe.EtcdObservation) string {
-	const mayHold = "is in maintenance, and may hold etcd's data"
-
-	conn, err := r.observer.Dialer().Open(ctx, node.Probed)
-	if err != nil {
-		return mayHold + ": " + talos.Explain(err)
-	}
-	defer conn.Close()
-
-	volumes, err := conn.DiscoveredVolumes(ctx)
-	if err != nil {
-		return mayHold + ": " + talos.Explain(err)
-	}
-
-	for _, volume := range volumes {
-		holds := volume.Label == constants.EphemeralPartitionLabel || volume.Label == constants.EtcdDataVolumeID
-		if holds && volume.Name != "" {
-			return fmt.Sprintf("%s: %s on %s is not wiped", mayHold, volume.Label, volume.Disk)
-		}
-	}
-
-	return ""
 }
 
 // leaderless is an etcd that runs and says itself that it has no quorum.

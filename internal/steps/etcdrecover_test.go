@@ -234,3 +234,64 @@ func TestARestoreIsInterruptedAtEveryCall(t *testing.T) {
 		})
 	}
 }
+
+// Since Talos 1.14 etcd can have a partition of its own, which a wipe of EPHEMERAL would leave as it is.
+func TestEtcdIsRestoredWhereItHasAPartitionOfItsOwn(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 3, 0, on114)
+	l.ownEtcdPartition(t, "cp1", "cp2", "cp3")
+	l.untilMaintenance(t)
+
+	s := l.session(t, asTheyAre, "MAX_PARALLEL=100%")
+	s.succeeds(t, s.recipe()...)
+
+	path := filepath.Join(l.folder, "kept.db")
+	l.session(t, asTheyAre, "-file="+path).succeeds(t, steps.EtcdSnapshot{})
+
+	clusters := l.Lab.EtcdClusters()
+
+	// One machine has lost its config alone: with one it would start the former etcd.
+	_, err := l.client(t, "cp3").MachineClient.Reset(t.Context(), &machine.ResetRequest{
+		Reboot:                 true,
+		SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: "STATE", Wipe: true}, {Label: "EPHEMERAL", Wipe: true}},
+	})
+	require.NoError(t, err)
+	wait(t, l.Node("cp3"), inStage("maintenance"))
+	l.silence("cp2")
+
+	problem := l.session(t, asTheyAre, "<file>="+path, "-destroyed=cp2", "-yes=true").fails(t, diagnosis.ExitBootstrap,
+		diagnosis.QuorumPossible, steps.EtcdRecover{})
+	require.Contains(t, problem.Cause, "cp3 is in maintenance, and may hold etcd's data: ETCD on /dev/vda is not wiped")
+
+	l.silence("cp3")
+	l.session(t, asTheyAre, "<file>="+path, "-destroyed=cp2,cp3", "-yes=true").succeeds(t, steps.EtcdRecover{})
+	require.True(t, l.Node("cp1").EtcdVoter())
+	require.Equal(t, clusters+1, l.Lab.EtcdClusters())
+
+	var wiped []string
+	for _, partition := range resets(l.Node("cp1"))[0].GetSystemPartitionsToWipe() {
+		wiped = append(wiped, partition.GetLabel())
+	}
+
+	require.Equal(t, []string{"ETCD"}, wiped, "images and logs stay")
+
+	// The machine with the former etcd on that partition is no new one.
+	l.Node("cp3").PowerOn()
+	wait(t, l.Node("cp3"), inStage("maintenance"))
+
+	s = l.session(t, asTheyAre, "NODE=cp3")
+	problem = s.fails(t, diagnosis.ExitBootstrap, diagnosis.ReplacementHoldsData, s.replacing()...)
+	require.Equal(t, "it is in maintenance, and may hold etcd's data: ETCD on /dev/vda is not wiped", problem.Cause)
+	require.Contains(t, problem.Next, "talos.experimental.wipe=system")
+	require.Contains(t, l.kubernetesNodes(t), "cp3", "nothing is removed for it")
+
+	l.Node("cp3").PowerOff()
+	l.Node("cp3").Wipe()
+	l.Node("cp3").PowerOn()
+	wait(t, l.Node("cp3"), inStage("maintenance"))
+
+	s = l.session(t, asTheyAre, "NODE=cp3")
+	s.succeeds(t, s.replacing()...)
+	require.Equal(t, l.Node("cp1").EtcdClusterID(), l.Node("cp3").EtcdClusterID())
+}

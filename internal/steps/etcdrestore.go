@@ -35,14 +35,17 @@ func (r *recoverer) save(ctx context.Context, holders observe.EtcdSurvey) *diagn
 			continue
 		}
 
-		path := filepath.Join(r.Settings.TalosDir, "snapshots", fmt.Sprintf("%s-%s-before-recovery-%s.db", r.Cluster.Name,
+		path := filepath.Join(snapshotFolder(r.Settings), fmt.Sprintf("%s-%s-before-recovery-%s.db", r.Cluster.Name,
 			node.Node.Name, time.Now().UTC().Format("20060102T150405Z")))
 
 		size, err := r.saveOne(ctx, node, path)
+		unwritten := ofThisComputer(path, err)
 
 		switch {
 		case ctx.Err() != nil:
 			return interrupted(ctx, recoverName)
+		case unwritten != nil:
+			return unwritten.In(recoverName)
 		case err != nil && r.destroyed(node.Node):
 			r.Log.Warn().Str("node", node.Node.Name).Msg("what it holds can't be saved: " + talos.Explain(err))
 			continue
@@ -65,13 +68,13 @@ func (r *recoverer) saveOne(ctx context.Context, node observe.EtcdObservation, p
 
 	if node.Running() {
 		if size, err = snapshotter.copy(ctx, node, path); err == nil {
-			snapshotter.keepOutOfGit(ctx, path)
+			snapshotter.warnOfGit(ctx, path)
 			return size, nil
 		}
 	}
 
 	if size, err = snapshotter.copyBy(ctx, node, path, (*talos.Conn).EtcdDatabase, verifyCopied); err == nil {
-		snapshotter.keepOutOfGit(ctx, path)
+		snapshotter.warnOfGit(ctx, path)
 	}
 
 	return size, err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/cluster/snapshot"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
@@ -53,13 +54,18 @@ func (s EtcdSnapshot) Run(ctx context.Context, run *Run) error {
 // snapshotter is one run of the step.
 type snapshotter struct{ *work }
 
+// snapshotFolder is where snapshots are kept whose file was not named.
+func snapshotFolder(settings *settings.Settings) string {
+	return filepath.Join(settings.TalosDir, "snapshots")
+}
+
 // path is the file that was asked for, or a new one in a folder beside the cluster's files.
 func (s *snapshotter) path(now time.Time) string {
 	if s.Settings.SnapshotFile != "" {
 		return s.Settings.SnapshotFile
 	}
 
-	base := filepath.Join(s.Settings.TalosDir, "snapshots", s.Cluster.Name+"-"+now.UTC().Format("20060102T150405Z"))
+	base := filepath.Join(snapshotFolder(s.Settings), s.Cluster.Name+"-"+now.UTC().Format("20060102T150405Z"))
 	path := base + ".db"
 
 	// There can be one of the same second.
@@ -115,10 +121,14 @@ func (s *snapshotter) take(ctx context.Context, sources observe.EtcdSurvey, path
 	for _, source := range sources {
 		size, err := s.copy(ctx, source, path)
 		if err == nil {
-			s.keepOutOfGit(ctx, path)
+			s.warnOfGit(ctx, path)
 
 			return s.done(report.Applied, fmt.Sprintf("%s, %s, copied from %s and verified", path, sizeText(size),
 				source.Node.Name))
+		}
+
+		if problem := ofThisComputer(path, err); problem != nil {
+			return s.failed(ctx, problem)
 		}
 
 		problems = append(problems, s.problem(source.Observation, diagnosis.SnapshotFailed, talos.Explain(err), s.again(
@@ -132,6 +142,16 @@ func (s *snapshotter) take(ctx context.Context, sources observe.EtcdSurvey, path
 	}
 
 	return s.failed(ctx, joined(problems))
+}
+
+// ofThisComputer is the problem of a file that can't be written here, whatever the node does; nil if it is another.
+func ofThisComputer(path string, err error) *diagnosis.Problem {
+	local := errors.As(err, new(*fs.PathError)) || errors.As(err, new(*os.LinkError))
+	if !local || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+
+	return diagnosis.Unwritable(path, err)
 }
 
 // again is how to try another control plane.
@@ -164,6 +184,8 @@ func (s *snapshotter) copyBy(ctx context.Context, source observe.EtcdObservation
 		return 0, err //nolint:wrapcheck // its class is the caller's to judge
 	}
 	defer conn.Close()
+
+	s.ignoreFolder()
 
 	err = s.gate.CreateFile(path, func(file *os.File) error {
 		progress := &copied{to: file, tell: func(size int64) { s.tell(source.Node, size) }}
@@ -207,23 +229,28 @@ func (c *copied) Write(data []byte) (int, error) {
 	return written, err //nolint:wrapcheck // it names the file
 }
 
-// keepOutOfGit has git ignore the folder of snapshots if it is ours, and says so if it does not: a snapshot holds all
-// Secrets of the cluster.
-func (s *snapshotter) keepOutOfGit(ctx context.Context, path string) {
-	if s.Settings.SnapshotFile == "" {
-		ignore := filepath.Join(filepath.Dir(path), ".gitignore")
-		if isMissing(ignore) {
-			if err := s.gate.WriteFile(ignore, []byte("*\n"), 0o600); err != nil {
-				s.Log.Warn().Err(err).Msg("git is not told to ignore snapshots")
-			}
-		}
+// ignoreFolder has git ignore our folder of snapshots, before there is one in it: a snapshot holds all Secrets of the
+// cluster.
+func (s *snapshotter) ignoreFolder() {
+	ignore := filepath.Join(snapshotFolder(s.Settings), ".gitignore")
+	if s.Settings.SnapshotFile != "" || !isMissing(ignore) {
+		return
 	}
 
-	if s.workspace.Unignored(ctx, path) {
-		s.Report.Finding(s.step.Name(), diagnosis.Finding{
-			ID: diagnosis.SnapshotNotIgnored, Severity: diagnosis.Warning,
-			Cause: "git does not ignore " + path + ", which holds all Secrets of the cluster",
-			Next:  "list " + filepath.Base(path) + " in " + filepath.Join(filepath.Dir(path), ".gitignore"),
-		})
+	if err := s.gate.WriteFile(ignore, []byte("*\n"), 0o600); err != nil {
+		s.Log.Warn().Err(err).Msg("git is not told to ignore snapshots")
 	}
+}
+
+// warnOfGit says so if git does not ignore a snapshot.
+func (s *snapshotter) warnOfGit(ctx context.Context, path string) {
+	if !s.workspace.Unignored(ctx, path) {
+		return
+	}
+
+	s.Report.Finding(s.step.Name(), diagnosis.Finding{
+		ID: diagnosis.SnapshotNotIgnored, Severity: diagnosis.Warning,
+		Cause: "git does not ignore " + path + ", which holds all Secrets of the cluster",
+		Next:  "list " + filepath.Base(path) + " in " + filepath.Join(filepath.Dir(path), ".gitignore"),
+	})
 }

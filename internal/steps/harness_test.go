@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 
 	if folder := os.Getenv(victimFolder); folder != "" {
-		os.Exit(upgradeUntilKilled(folder))
+		os.Exit(runUntilKilled(folder))
 	}
 
 	os.Exit(emulatortest.Run(m, atOnce))

@@ -179,9 +179,9 @@ func (h *healthChecker) tell(check talos.HealthCheck, since time.Time, left time
 
 	switch {
 	case check.Passed:
-		h.Log.Info().Str("check", check.Name).Msg("passed")
+		h.Echo.Info().Str("check", check.Name).Msg("passed")
 	case check.LeftOut:
-		h.Log.Info().Str("check", check.Name).Msg("does not apply here")
+		h.Echo.Info().Str("check", check.Name).Msg("does not apply here")
 	case check.Reason != "":
 		h.Log.Warn().Str("check", check.Name).Msg(h.named(check.Reason))
 	}

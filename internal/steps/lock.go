@@ -98,7 +98,7 @@ func (l *clusterLock) cleanUp() {
 	settings := l.workspace.Settings
 	for _, path := range []string{
 		l.workspace.Cluster.NewSecretsPath(true), filepath.Join(settings.ClusterConfigDir, ".gitignore"),
-		settings.Talosconfig,
+		settings.Talosconfig, filepath.Join(snapshotFolder(settings), ".gitignore"),
 	} {
 		atomicfile.Clean(path)
 	}

@@ -7,9 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/inventory"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
+	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
 	"github.com/talos-mage/talos-mage/internal/steps/text"
@@ -94,6 +97,10 @@ func (r *retirer) retire(ctx context.Context, node *inventory.Node) outcome {
 	case seen.State == talos.Ours:
 		result.status, result.detail = report.Skipped, "the declared machine is in already"
 		return result
+	case node.Role == inventory.ControlPlane:
+		if result.problem = r.unwiped(ctx, seen); result.problem != nil {
+			return result
+		}
 	}
 
 	former, problem := r.former(ctx, node)
@@ -105,6 +112,22 @@ func (r *retirer) retire(ctx context.Context, node *inventory.Node) outcome {
 	return r.take(ctx, former, result)
 }
 
+// unwiped is the problem of a machine whose etcd would start as the member that it was.
+func (r *retirer) unwiped(ctx context.Context, seen observe.Observation) *diagnosis.Problem {
+	if seen.State != talos.Maintenance {
+		return nil
+	}
+
+	kept := r.keptInMaintenance(ctx, seen)
+	if kept == "" {
+		return nil
+	}
+
+	return r.problem(seen, diagnosis.ReplacementHoldsData, "it "+kept, "boot it once with the kernel argument "+
+		constants.KernelParamWipe+"=system, which wipes that; or, if it is the former machine and has lost its config "+
+		"alone, "+command("applySequential", seen.Node))
+}
+
 // take has what is left of the former machine removed.
 func (r *retirer) take(ctx context.Context, former []talos.EtcdMember, result outcome) outcome {
 	var what []string
@@ -112,13 +135,13 @@ func (r *retirer) take(ctx context.Context, former []talos.EtcdMember, result ou
 		what = append(what, "member "+describeMember(member))
 	}
 
-	name := result.node.Hostname
-	if result.node.IgnoreHostname {
-		name = ""
-	}
-
+	name, left := r.formerName(ctx, result.node, former)
 	if name != "" {
 		what = append(what, "the Kubernetes node "+name)
+	}
+
+	if len(what) == 0 {
+		what = []string{"nothing"}
 	}
 
 	result.detail = text.List(what) + " of the former machine"
@@ -130,7 +153,9 @@ func (r *retirer) take(ctx context.Context, former []talos.EtcdMember, result ou
 		return result
 	}
 
-	left := r.deleteNode(ctx, name)
+	if left == nil {
+		left = r.deleteNode(ctx, name)
+	}
 
 	for _, member := range former {
 		if result.problem = r.remove(ctx, member); result.problem != nil {
@@ -145,6 +170,48 @@ func (r *retirer) take(ctx context.Context, former []talos.EtcdMember, result ou
 	result.status, result.detail = report.Applied, "removed "+result.detail
 
 	return result
+}
+
+// formerName is what Kubernetes calls the node of the former machine; empty if it lists none, as far as can be told.
+// Where the files leave the name to the machine, its member of etcd tells it, or its address.
+func (r *retirer) formerName(ctx context.Context, node *inventory.Node,
+	former []talos.EtcdMember) (string, *diagnosis.Problem) {
+	if !node.IgnoreHostname {
+		return node.Hostname, nil
+	}
+
+	var registered []kube.Node
+
+	err := r.askKubernetes(ctx, func(ctx context.Context, client *kube.Client) (err error) {
+		registered, err = client.Nodes(ctx)
+		return err
+	})
+	if err != nil {
+		return "", r.nodeLeft("the Kubernetes node of the former machine can't be looked for: "+kube.Explain(err),
+			"kubectl get nodes; then kubectl delete node with the name of the one that is gone", err)
+	}
+
+	var unknown []string
+
+	for _, candidate := range registered {
+		named := slices.ContainsFunc(former, func(member talos.EtcdMember) bool { return member.Hostname == candidate.Name })
+
+		switch owner := r.observer.NodeOf(candidate); {
+		case named, owner == node && !candidate.Ready:
+			return candidate.Name, nil
+		case owner == nil && !candidate.Ready:
+			unknown = append(unknown, candidate.Name)
+		}
+	}
+
+	if len(unknown) > 0 {
+		r.Report.Finding(r.step.Name(), diagnosis.Finding{ID: diagnosis.NodeObjectLeft, Severity: diagnosis.Warning,
+			Node: node.Name, Cause: fmt.Sprintf("Kubernetes lists %s, not Ready and at no declared node's address: perhaps the "+
+				"former machine's, whose name the files don't tell", text.List(unknown)),
+			Next: "kubectl delete node " + unknown[0] + ", if it is the former machine's"})
+	}
+
+	return "", nil
 }
 
 // failedFor names the node that a problem of the cluster is about.
@@ -172,15 +239,13 @@ func (r *retirer) judgeMachine(seen observe.Observation) verdict {
 	case seen.Wrong != nil && seen.State == talos.Ours:
 		return verdict{problem: r.problem(seen, diagnosis.FormerMachineAnswers, fmt.Sprintf(
 			"the machine that %s is to replace answers at %s: %s", seen.Node.Name, seen.Address, seen.Wrong.Cause),
-			"power that machine off for good, then "+r.typed(seen.Node))}
+			"power that machine off for good, then "+r.command(seen.Node))}
 	case seen.NotOurs():
 		return verdict{problem: r.notOurs(seen)}
 	default:
 		return verdict{done: !seen.Silent(), doing: "waiting for the declared machine"}
 	}
 }
-
-func (*retirer) typed(node *inventory.Node) string { return "mage " + replaceName + " " + node.Name }
 
 // former are the members of etcd that the node's former machine has left behind, if etcd can do without them. The node
 // is a member of no etcd while it waits to be let in.
@@ -299,4 +364,30 @@ func (w *work) awaitVoter(ctx context.Context, node *inventory.Node) outcome {
 	}
 
 	return result
+}
+
+// keptInMaintenance says what a machine without a config may still hold of etcd; empty if that is nothing. With a
+// config that etcd would start again.
+func (w *work) keptInMaintenance(ctx context.Context, seen observe.Observation) string {
+	const mayHold = "is in maintenance, and may hold etcd's data"
+
+	conn, err := w.observer.Dialer().Open(ctx, seen.Probed)
+	if err != nil {
+		return mayHold + ": " + talos.Explain(err)
+	}
+	defer conn.Close()
+
+	volumes, err := conn.DiscoveredVolumes(ctx)
+	if err != nil {
+		return mayHold + ": " + talos.Explain(err)
+	}
+
+	for _, volume := range volumes {
+		holds := volume.Label == constants.EphemeralPartitionLabel || volume.Label == constants.EtcdDataVolumeID
+		if holds && volume.Name != "" {
+			return fmt.Sprintf("%s: %s on %s is not wiped", mayHold, volume.Label, volume.Disk)
+		}
+	}
+
+	return ""
 }

@@ -28,6 +28,8 @@ type Run struct {
 	Clock  clock.Clock
 	Report *report.Recorder
 	Log    zerolog.Logger
+	// Echo is for log lines that say what results and progress say, too.
+	Echo zerolog.Logger
 	// Ask has a person answer a question; nil where there is none.
 	Ask func(ctx context.Context, question string) (answer string, err error)
 	// NewSecrets makes the secrets of a cluster that is born with a Talos release.
@@ -73,6 +75,7 @@ func newRun(files *workspace.Workspace, load func() error, recorder *report.Reco
 		Clock:      clk,
 		Report:     recorder,
 		Log:        log,
+		Echo:       log,
 		NewSecrets: clustersecrets.New,
 		workspace:  files,
 		gate:       gate.New(files.Settings.DryRun),

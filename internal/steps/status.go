@@ -302,6 +302,20 @@ func EtcdMembers(ctx context.Context, run *Run) [][]string {
 	return rows
 }
 
+// WholeMembers are the names in such rows if all of them are voters and healthy; none otherwise.
+func WholeMembers(rows [][]string) []string {
+	var names []string
+	for _, row := range rows[1:] {
+		if row[2] != yesNo(true) || row[3] != yesNo(true) {
+			return nil
+		}
+
+		names = append(names, row[1])
+	}
+
+	return names
+}
+
 func yesNo(yes bool) string {
 	if yes {
 		return "yes"

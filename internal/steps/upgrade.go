@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +36,14 @@ func (Upgrade) Mutates() {}
 func (s Upgrade) Run(ctx context.Context, run *Run) error {
 	upgrader := &upgrader{work: begin(run, s), kubernetes: &observe.Kubernetes{Observer: run.observer}}
 
-	plan, err := upgrader.planUpgrade(ctx, run.Nodes())
+	anew, err := upgrader.renderAnew(ctx)
+	if err != nil {
+		return err
+	}
+
+	defer upgrader.tellCordons(ctx)
+
+	plan, err := upgrader.planUpgrade(ctx, anew)
 	if err != nil {
 		return err
 	}
@@ -55,8 +63,6 @@ func (s Upgrade) Run(ctx context.Context, run *Run) error {
 	outcomes = append(outcomes, fanout.Collect(ctx, run.Settings.MaxParallel.Of(len(workers)), workers, upgrader.serve,
 		upgrader.brokenUpgrade)...)
 
-	upgrader.tellLeftOut(ctx)
-
 	return upgrader.conclude(outcomes)
 }
 
@@ -75,6 +81,8 @@ type upgrader struct {
 	becomesReady bool
 	// brokenBy is the first node that did not come through: then no other is begun.
 	brokenBy atomic.Pointer[inventory.Node]
+	// told are the nodes of which it was said that they stay cordoned.
+	told sync.Map
 }
 
 // secure keeps a verified snapshot of etcd before a control plane goes down, and then has a person agree.

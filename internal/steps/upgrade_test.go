@@ -6,10 +6,10 @@ package steps_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +20,6 @@ import (
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/kubernetes"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
-	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/kube/drain"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps"
@@ -186,6 +185,78 @@ func TestANodeThatNeverComesBackEndsTheUpgrade(t *testing.T) {
 	l.isUpgraded(t, documents.Talos)
 }
 
+// A person at three in the morning is told at once what holds the upgrade up, and how to do without it.
+func TestANodeThatIsOffIsNamedAtOnceAndNothingIsBegun(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 3, 2, documents.Talos)
+	l.drain(t, "worker1")
+	l.Node("worker2").PowerOff()
+
+	s := l.session(t, "DRY_RUN=true")
+	problem := s.fails(t, diagnosis.ExitPreflight, diagnosis.UpgradeNodeAway, steps.Upgrade{})
+	require.Equal(t, "worker2", problem.Node)
+	require.Contains(t, problem.Next, "or leave it out: mage upgrade -node=cp1,cp2,cp3,worker1")
+	require.Equal(t, report.Planned, s.status(upgradeStep, "cp1"), "the rest of the plan is told all the same")
+	require.Equal(t, report.Failed, s.status(upgradeStep, "worker2"))
+
+	s = l.session(t, "-yes=true", "NODE_WAIT=24h", "INSTALL_TIMEOUT=24h")
+	s.fails(t, diagnosis.ExitPreflight, diagnosis.UpgradeNodeAway, steps.Upgrade{})
+	require.Zero(t, calls(l.Node("cp1"), "EtcdSnapshot")+calls(l.Node("cp1"), "Pull")+calls(l.Node("worker1"), "Pull"))
+
+	l.Node("cp3").PowerOff()
+
+	problem = l.session(t, "-yes=true", "NODE=cp1,cp2,cp3").fails(t, diagnosis.ExitPreflight, diagnosis.UpgradeNodeAway,
+		steps.Upgrade{})
+	require.Equal(t, "cp3", problem.Node)
+	require.Contains(t, problem.Cause, "etcd is not whole without it")
+	require.Contains(t, problem.Next, "mage replaceNode cp3")
+}
+
+// Whatever a run ends with, it names a cordon that an earlier one has left, and the command that takes it back.
+func TestACordonOfAnEarlierRunIsNeverLeftInSilence(t *testing.T) {
+	t.Parallel()
+
+	l := toUpgrade(t, 1, 2, documents.Talos)
+	l.drain(t, "worker2")
+	l.Node("worker1").Set(func(f *emulator.Faults) { f.Install = emulator.InstallImagePull })
+
+	for _, test := range []struct {
+		name, settings string
+		change         func()
+		code           diagnosis.ExitCode
+		id             diagnosis.ID
+	}{
+		{name: "a dry run", settings: "DRY_RUN=true", code: diagnosis.ExitDryRun, id: diagnosis.WouldChange},
+		{name: "nobody has agreed", code: diagnosis.ExitBadInput, id: diagnosis.NotAgreed},
+		{name: "it is left out", settings: "-yes=true NODE=worker1", code: diagnosis.ExitApply,
+			id: diagnosis.UpgradeImageMissing},
+		{name: "another node fails before its turn", settings: "-yes=true NODE=worker1,worker2 MAX_PARALLEL=1",
+			code: diagnosis.ExitApply, id: diagnosis.UpgradeImageMissing},
+		{name: "the plan is refused", settings: "-yes=true", code: diagnosis.ExitPreflight, id: diagnosis.UpgradeNodeAway,
+			change: l.Node("worker1").PowerOff},
+	} {
+		if test.change != nil {
+			test.change()
+		}
+
+		s := l.session(t, strings.Fields(test.settings)...)
+		s.fails(t, test.code, test.id, steps.Upgrade{})
+
+		var named []string
+
+		for _, finding := range s.Findings() {
+			if finding.ID == diagnosis.CordonLeft {
+				named = append(named, finding.Node)
+				require.Equal(t, "mage upgrade -node=worker2 takes the cordon back once the node is whole; at once: "+
+					"kubectl uncordon worker2", finding.Next, test.name)
+			}
+		}
+
+		require.Equal(t, []string{"worker2"}, named, test.name)
+	}
+}
+
 func TestABudgetThatForbidsItHoldsTheNodeAndIsNamed(t *testing.T) {
 	t.Parallel()
 
@@ -233,19 +304,71 @@ func TestACordonOfSomebodyElseStays(t *testing.T) {
 
 	l := toUpgrade(t, 1, 1, documents.Talos)
 
-	kubeconfig, err := os.ReadFile(filepath.Join(l.folder, "kubeconfig"))
-	require.NoError(t, err)
-
-	client, err := kube.Open(kubeconfig, kube.Options{})
-	require.NoError(t, err)
-	require.NoError(t, client.Merge(t.Context(), "/api/v1/nodes/worker1",
-		map[string]any{"spec": map[string]any{"unschedulable": true}}))
+	l.cordon(t.Context(), t, "worker1")
 
 	s := l.session(t, "-yes=true", "NODE=worker1")
 	s.succeeds(t, steps.Upgrade{})
 	require.Equal(t, "v1.13.9 v1.14.1", l.versions())
 	require.Contains(t, s.detail(upgradeStep, "worker1"), "; still cordoned, and not by us")
 	require.Equal(t, map[string]drain.Owner{"worker1": drain.Others}, l.cordons(t))
+}
+
+// Workers go down so many at once as was said, after all control planes. Who cordons one meanwhile finds it so.
+func TestWorkersAreUpgradedSoManyAtOnceAndKeepTheCordonsOfOthers(t *testing.T) {
+	t.Parallel()
+
+	var (
+		mu     sync.Mutex
+		l      *lab
+		begun  = map[*emulator.Node]bool{}
+		most   int
+		early  []string
+		cordon = sync.OnceFunc(func() { l.cordon(context.Background(), t, "worker4") })
+		armed  = make(chan struct{})
+	)
+
+	l = toUpgrade(t, 1, 4, documents.Talos, func(options *labcluster.Options) {
+		options.LabOptions.Watch = func(node *emulator.Node, call emulator.Call) {
+			select {
+			case <-armed:
+			default:
+				return
+			}
+
+			if call.Name() != "Pull" || node.Name() == "cp1" {
+				return
+			}
+
+			mu.Lock()
+			defer mu.Unlock()
+
+			cordon()
+
+			begun[node] = true
+			underway := 0
+
+			for one := range begun {
+				if one.TalosVersion() != documents.Talos {
+					underway++
+				}
+			}
+
+			most = max(most, underway)
+
+			if l.Node("cp1").TalosVersion() != documents.Talos {
+				early = append(early, node.Name())
+			}
+		}
+	})
+	close(armed)
+
+	s := l.session(t, "-yes=true", "MAX_PARALLEL=2")
+	s.succeeds(t, steps.Upgrade{})
+	require.Empty(t, early, "the control planes come first")
+	require.Equal(t, 2, most)
+	require.Contains(t, s.detail(upgradeStep, "worker4"), "; still cordoned, and not by us")
+	require.Equal(t, map[string]drain.Owner{"worker4": drain.Others}, l.cordons(t))
+	require.Equal(t, strings.TrimSpace(strings.Repeat(documents.Talos+" ", 5)), l.versions())
 }
 
 func TestLostRepliesLeadToAskingTheNode(t *testing.T) {

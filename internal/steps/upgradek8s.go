@@ -109,10 +109,10 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context) error {
 
 		switch line.Kind {
 		case ctl.Updated:
-			u.Log.Info().Str("node", name).Msgf("%s runs %s", line.Component, u.to)
+			u.Echo.Info().Str("node", name).Msgf("%s runs %s", line.Component, u.to)
 			u.Report.Idle(u.step.Name(), name)
 		case ctl.Planned, ctl.Manifest:
-			u.Log.Info().Str("node", name).Msg(described(line))
+			u.Echo.Info().Str("node", name).Msg(described(line))
 		default:
 			u.Report.Progress(u.step.Name(), report.Progress{Node: name, Text: described(line), Since: u.Clock.Now()})
 		}

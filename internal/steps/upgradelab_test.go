@@ -1,6 +1,7 @@
 package steps_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/base/clock"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
 	"github.com/talos-mage/talos-mage/internal/kube"
 	"github.com/talos-mage/talos-mage/internal/kube/drain"
@@ -43,8 +45,8 @@ func (l *lab) versions() string {
 	return strings.Join(versions, " ")
 }
 
-// cordons says whose the cordons of the nodes are.
-func (l *lab) cordons(t *testing.T) map[string]drain.Owner {
+// kubernetesAPI is a client of the cluster's API, with the kubeconfig that the bring-up wrote.
+func (l *lab) kubernetesAPI(t *testing.T) *kube.Client {
 	t.Helper()
 
 	kubeconfig, err := os.ReadFile(filepath.Join(l.folder, "kubeconfig"))
@@ -52,6 +54,30 @@ func (l *lab) cordons(t *testing.T) map[string]drain.Owner {
 
 	client, err := kube.Open(kubeconfig, kube.Options{})
 	require.NoError(t, err)
+
+	return client
+}
+
+// cordon keeps pods off a node, as somebody else does with kubectl.
+func (l *lab) cordon(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, l.kubernetesAPI(t).Merge(ctx, "/api/v1/nodes/"+name,
+		map[string]any{"spec": map[string]any{"unschedulable": true}}))
+}
+
+// drain leaves a node as a run does that is killed after it drained it.
+func (l *lab) drain(t *testing.T, name string) {
+	t.Helper()
+
+	drainer := drain.Drainer{Client: l.kubernetesAPI(t), Clock: clock.Scaled(l.Scale)}
+	require.NoError(t, drainer.Drain(t.Context(), name, func(drain.Progress) {}))
+}
+
+// cordons says whose the cordons of the nodes are.
+func (l *lab) cordons(t *testing.T) map[string]drain.Owner {
+	t.Helper()
+
+	client := l.kubernetesAPI(t)
 
 	nodes, err := client.Nodes(t.Context())
 	require.NoError(t, err)

@@ -3,6 +3,8 @@ package steps
 import (
 	"context"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/base/retry"
@@ -44,29 +46,36 @@ type nodeUpgrade struct {
 	Legacy bool
 }
 
-// planUpgrade finds out what the nodes run and what they are to run, and refuses, before anything is touched, what
-// would fail or lose data. What it refuses it has recorded, node by node.
-func (w *work) planUpgrade(ctx context.Context, nodes []*inventory.Node) (upgradePlan, error) {
+// renderAnew has the files as they would be rendered now. What is wrong with them it has recorded.
+func (w *work) renderAnew(ctx context.Context) (*workspace.Workspace, error) {
 	anew, err := w.workspace.Anew(ctx)
 	if err == nil {
 		err = w.refuse(ctx, anew, func(diagnosis.Finding) bool { return true })
 	}
 
 	if err != nil {
-		return upgradePlan{}, w.failed(ctx, err)
+		return nil, w.failed(ctx, err)
 	}
 
-	planner := &upgradePlanner{work: w, anew: anew}
-	ordered := append(ofRole(nodes, inventory.ControlPlane), ofRole(nodes, inventory.Worker)...)
+	return anew, nil
+}
+
+// planUpgrade finds out what the nodes run and what they are to run by the files, and refuses, before anything is
+// touched, what would fail or lose data. What it refuses it has recorded, node by node.
+func (u *upgrader) planUpgrade(ctx context.Context, anew *workspace.Workspace) (upgradePlan, error) {
+	planner := &upgradePlanner{upgrader: u, anew: anew,
+		cordoned: sync.OnceValues(func() ([]*inventory.Node, error) { return u.ownCordons(ctx) })}
+	ordered := append(ofRole(u.Nodes(), inventory.ControlPlane), ofRole(u.Nodes(), inventory.Worker)...)
 
 	planned := fanout.Collect(ctx, observe.Limit, ordered, planner.plan,
 		func(node *inventory.Node, err error) plannedUpgrade {
-			return plannedUpgrade{problems: []*diagnosis.Problem{w.unexpected(node, err)}}
+			return plannedUpgrade{nodeUpgrade: nodeUpgrade{Seen: observe.Unobserved(node, err)},
+				problems: []*diagnosis.Problem{u.unexpected(node, err)}}
 		})
 
 	plan, err := planner.gather(planned)
 	if err != nil || ctx.Err() != nil {
-		return plan, w.ofStep(ctx, err)
+		return plan, u.ofStep(ctx, err)
 	}
 
 	err = planner.judgeEtcd(ctx, &plan)
@@ -76,9 +85,11 @@ func (w *work) planUpgrade(ctx context.Context, nodes []*inventory.Node) (upgrad
 
 // upgradePlanner plans by the files as they would be rendered now.
 type upgradePlanner struct {
-	*work
+	*upgrader
 
 	anew *workspace.Workspace
+	// cordoned are the nodes with a cordon of ours; asked for once, where a node is silent.
+	cordoned func() ([]*inventory.Node, error)
 }
 
 // plannedUpgrade is the plan of one node, or why there is none.
@@ -88,24 +99,51 @@ type plannedUpgrade struct {
 	problems []*diagnosis.Problem
 }
 
-// gather makes one plan, and records what is refused.
+// gather makes one plan, and records what is refused. A dry run tells of the other nodes all the same.
 func (p *upgradePlanner) gather(planned []plannedUpgrade) (upgradePlan, error) {
 	var (
 		plan     upgradePlan
 		problems []*diagnosis.Problem
+		refused  []plannedUpgrade
 	)
 
 	for _, one := range planned {
-		plan.Nodes = append(plan.Nodes, one.nodeUpgrade)
-		problems = append(problems, one.problems...)
-
-		if len(one.problems) > 0 {
-			p.record(report.Result{Node: one.problems[0].Node, Address: one.Seen.Address, Status: report.Failed,
-				Err: one.problems[0]})
+		if len(one.problems) == 0 {
+			plan.Nodes = append(plan.Nodes, one.nodeUpgrade)
+			continue
 		}
+
+		refused = append(refused, one)
+		problems = append(problems, one.problems...)
+	}
+
+	p.orLeaveOut(refused, plan)
+
+	if len(refused) > 0 && p.Settings.DryRun {
+		p.showNodes(plan)
+	}
+
+	for _, one := range refused {
+		p.record(report.Result{Node: one.Seen.Node.Name, Address: one.Seen.Address, Status: report.Failed,
+			Err: one.problems[0]})
 	}
 
 	return plan, joined(problems)
+}
+
+// orLeaveOut says how the rest of a plan can be had without the workers that are away.
+func (p *upgradePlanner) orLeaveOut(refused []plannedUpgrade, rest upgradePlan) {
+	var others []string
+	for _, one := range rest.Nodes {
+		others = append(others, one.Seen.Node.Name)
+	}
+
+	for _, one := range refused {
+		away := one.problems[0]
+		if away.ID == diagnosis.UpgradeNodeAway && one.Seen.Node.Role == inventory.Worker && len(others) > 0 {
+			away.Next += "; or leave it out: " + p.command(nil) + " -node=" + strings.Join(others, ",")
+		}
+	}
 }
 
 // plan asks a node what it runs, and compares that with what is declared for it.
@@ -192,7 +230,25 @@ func (p *upgradePlanner) awaitRunning(ctx context.Context, node *inventory.Node)
 		return seen, judged.problem
 	}
 
-	return p.await(ctx, node, p.judge)
+	since := p.Clock.Now()
+
+	return p.await(ctx, node, func(ctx context.Context, seen observe.Observation) verdict {
+		judged := p.judge(ctx, seen)
+		if seen.Silent() && seen.Silence != talos.Refused && p.Clock.Now().Sub(since) > reachable(p.Settings) &&
+			!p.mayComeBack(node) {
+			judged.problem = p.away(seen)
+		}
+
+		return judged
+	})
+}
+
+// mayComeBack reports whether a node that gives no answer may be rebooting into its new system, as after a run that was
+// killed: then it has a cordon of ours. Where Kubernetes does not tell that, a control plane may be what it waits for.
+func (p *upgradePlanner) mayComeBack(node *inventory.Node) bool {
+	cordoned, err := p.cordoned()
+
+	return slices.Contains(cordoned, node) || err != nil && node.Role == inventory.ControlPlane
 }
 
 func (p *upgradePlanner) judge(_ context.Context, seen observe.Observation) verdict {
@@ -226,8 +282,12 @@ func (p *upgradePlanner) away(seen observe.Observation) *diagnosis.Problem {
 	cause, next := "it is "+orUnread(seen.Stage())+", and not up yet", "the same command, once it is up"
 
 	switch {
+	case seen.Silent() && seen.Node.Role == inventory.ControlPlane:
+		cause = "it does not answer: etcd is not whole without it, so nothing is upgraded"
+		next = "switch it on, then the same command; if it is gone for good, mage " + replaceName + " " + seen.Node.Name +
+			" first"
 	case seen.Silent():
-		cause, next = "no answer", command("status", nil)
+		cause, next = "it does not answer, so nothing is begun", "switch it on, then the same command"
 	case seen.State == talos.Maintenance:
 		cause, next = "it is in maintenance: there is nothing to upgrade", command("applySequential", seen.Node)
 	}
@@ -358,6 +418,16 @@ func (w *work) showUpgrade(plan upgradePlan) error {
 		w.record(report.Result{Status: report.Planned, Detail: "etcd would be copied, and the copy verified, first"})
 	}
 
+	changing := nodesWith(report.Planned, w.showNodes(plan))
+	if len(changing) == 0 {
+		return nil
+	}
+
+	return w.wouldChange(text.List(changing)+" would be upgraded", "the same command without -dryRun")
+}
+
+// showNodes records what would become of each node.
+func (w *work) showNodes(plan upgradePlan) []outcome {
 	outcomes := make([]outcome, 0, len(plan.Nodes))
 	for _, one := range plan.Nodes {
 		result := outcome{node: one.Seen.Node, address: one.Seen.Address, status: report.Planned, detail: one.text()}
@@ -368,12 +438,7 @@ func (w *work) showUpgrade(plan upgradePlan) error {
 		outcomes = append(outcomes, w.finish(result, w.started))
 	}
 
-	changing := nodesWith(report.Planned, outcomes)
-	if len(changing) == 0 {
-		return nil
-	}
-
-	return w.wouldChange(text.List(changing)+" would be upgraded", "the same command without -dryRun")
+	return outcomes
 }
 
 // takesDown reports whether a control plane is going to reboot.

@@ -17,6 +17,9 @@ import (
 // giveBackLimit bounds what is still done for a node whose upgrade failed or was interrupted, by the wall's clock.
 const giveBackLimit = 30 * time.Second
 
+// tellLimit bounds the look for cordons that stay, by the wall's clock: who has stopped a run waits for it.
+const tellLimit = 10 * time.Second
+
 // podsBack is how a node stands with Kubernetes after its upgrade.
 type podsBack struct {
 	// returned is set if a cordon of ours was taken back, othersCordon if the node has one of somebody else.
@@ -178,23 +181,49 @@ func (u *upgrader) ownCordon(ctx context.Context, node *inventory.Node) (there *
 	return there, owner == drain.Ours, err //nolint:wrapcheck // it says what was asked
 }
 
+// tellCordon says once of a node that it stays cordoned.
 func (u *upgrader) tellCordon(node *inventory.Node) {
+	if _, told := u.told.LoadOrStore(node, true); told {
+		return
+	}
+
 	u.Report.Finding(u.step.Name(), diagnosis.Finding{
 		ID: diagnosis.CordonLeft, Severity: diagnosis.Warning, Node: node.Name, Address: node.Address,
 		Cause: "it stays cordoned, so that no pods are placed on it",
-		Next:  u.command(node) + " takes the cordon back once the node is whole",
+		Next:  u.command(node) + " takes the cordon back once the node is whole; at once: kubectl uncordon " + node.Hostname,
 	})
 }
 
-// tellLeftOut names the nodes that this run leaves out and that an earlier one has left cordoned.
-func (u *upgrader) tellLeftOut(ctx context.Context) {
-	for _, node := range u.Cluster.Nodes {
-		if u.selected(node) {
-			continue
-		}
+// ownCordons are the nodes with a cordon of ours, as Kubernetes lists them.
+func (u *upgrader) ownCordons(ctx context.Context) ([]*inventory.Node, error) {
+	client, err := u.kubernetes.Client(ctx)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what was asked
+	}
 
-		if _, ours, err := u.ownCordon(ctx, node); err == nil && ours {
-			u.tellCordon(node)
+	listed, err := client.Nodes(ctx)
+
+	var cordoned []*inventory.Node
+	for _, registered := range listed {
+		if node := u.observer.NodeOf(registered); node != nil && drain.OwnerOf(registered) == drain.Ours {
+			cordoned = append(cordoned, node)
 		}
+	}
+
+	return cordoned, err //nolint:wrapcheck // as above
+}
+
+// tellCordons names the nodes that this run or an earlier one leaves cordoned, however this one ends.
+func (u *upgrader) tellCordons(ctx context.Context) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tellLimit)
+	defer stop()
+
+	cordoned, err := u.ownCordons(ctx)
+	if err != nil {
+		return
+	}
+
+	for _, node := range cordoned {
+		u.tellCordon(node)
 	}
 }

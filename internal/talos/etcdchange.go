@@ -7,15 +7,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
+	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
-
-// uploadTimeout bounds the upload of all of an etcd's data.
-const uploadTimeout = 15 * time.Minute
 
 // EtcdRemoveMember takes a member out of the etcd that the node belongs to. Ids are never given again, so that it can
 // be repeated.
@@ -27,8 +24,8 @@ func (c *Conn) EtcdRemoveMember(ctx context.Context, id uint64) error {
 
 // EtcdUpload sends the node a snapshot for a later Bootstrap. It changes nothing before that, and can be repeated.
 func (c *Conn) EtcdUpload(ctx context.Context, snapshot io.Reader) error {
-	return c.call(ctx, OpEtcdUpload, uploadTimeout, func(ctx context.Context) error {
-		_, err := c.api.EtcdRecover(ctx, snapshot)
+	return c.transfer(ctx, OpEtcdUpload, copyTimeout, func(ctx context.Context, moved func()) error {
+		_, err := c.api.EtcdRecover(ctx, movingReader{snapshot, moved})
 		return err
 	})
 }
@@ -44,7 +41,9 @@ func (c *Conn) BootstrapFromUpload(ctx context.Context, skipHash bool) error {
 // EtcdDatabase copies the database off the node's disk, whatever etcd does. It comes in an archive, whose end and
 // checksum tell that it is whole.
 func (c *Conn) EtcdDatabase(ctx context.Context, to io.Writer) error {
-	return c.call(ctx, OpEtcd, snapshotTimeout, func(ctx context.Context) error {
+	return c.transfer(ctx, OpEtcd, copyTimeout, func(ctx context.Context, moved func()) error {
+		moved()
+
 		stream, err := c.api.Copy(ctx, constants.EtcdDataPath+"/member/snap/db")
 		if err != nil {
 			return err
@@ -52,7 +51,7 @@ func (c *Conn) EtcdDatabase(ctx context.Context, to io.Writer) error {
 
 		defer stream.Close() //nolint:errcheck // it was only read
 
-		if err := extractFile(stream, to); err != nil {
+		if err := extractFile(stream, movingWriter{to, moved}); err != nil {
 			return fmt.Errorf("copy etcd's database: %w", err)
 		}
 
@@ -81,12 +80,22 @@ func extractFile(archive io.Reader, to io.Writer) error {
 	return err
 }
 
-// restoreLogged is what a node logs before it restores (internal/app/machined/pkg/system/services/etcd.go of the
-// server).
+// What a restore leaves: a line in the kernel log of that boot (internal/app/machined/pkg/system/services/etcd.go of
+// the server), and, for as long as etcd keeps it, the raft snapshot that a cluster of one member begins with, of term 1
+// and index 1 (etcdutl/snapshot/v3_snapshot.go of etcd). An etcd that was bootstrapped has none so early.
 var restoreLogged = []byte("recovering etcd from snapshot: hash")
 
-// EtcdRestored reports whether the node's kernel log tells that its etcd was restored from a snapshot in this boot.
+const (
+	raftSnapshots = constants.EtcdDataPath + "/member/snap"
+	restoreBegins = "0000000000000001-0000000000000001.snap"
+)
+
+// EtcdRestored reports whether the etcd that the node has was restored from a snapshot, in this boot or not long ago.
 func (c *Conn) EtcdRestored(ctx context.Context) (restored bool, err error) {
+	if kept, err := c.ListDir(ctx, raftSnapshots); err == nil && slices.Contains(kept, restoreBegins) {
+		return true, nil
+	}
+
 	err = c.call(ctx, OpRead, c.timeout, func(ctx context.Context) error {
 		stream, err := c.api.Dmesg(ctx, false, false)
 		if err != nil {

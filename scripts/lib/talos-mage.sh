@@ -40,13 +40,17 @@ compile() {
   trap - EXIT
 }
 
-if [[ -n ${TALOS_MAGE:-} ]]; then
-  program=$(command -v "$TALOS_MAGE") || fail "TALOS_MAGE=$TALOS_MAGE is not a program: correct it or unset it"
-elif program=$(command -v talos-mage); then
-  :
+# A talos-mage that calls this script again is not the program: the two would go round for ever.
+program=
+if [[ ${TALOS_MAGE_FINDER:-} != "$$" && ${TALOS_MAGE_FINDER:-} != "$PPID" ]]; then
+  if [[ -n ${TALOS_MAGE:-} ]]; then
+    program=$(command -v "$TALOS_MAGE") || fail "TALOS_MAGE=$TALOS_MAGE is not a program: correct it or unset it"
+  else
+    program=$(command -v talos-mage) || true
+  fi
 fi
 if [[ -n $program && ! $program -ef ${BASH_SOURCE[0]} ]]; then
-  exec "$program" "$@"
+  TALOS_MAGE_FINDER=$$ exec "$program" "$@"
 fi
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd -P)

@@ -24,8 +24,8 @@ type Program struct {
 	Targets []Target
 	// Terminal is set when a person can be asked.
 	Terminal bool
-	// Foresee, if set, refuses a target that may lose data for what the cluster's files say.
-	Foresee func(ctx context.Context, flags settings.Overrides) error
+	// Foresee, if set, refuses a call for what the environment and the cluster's files say.
+	Foresee func(ctx context.Context, call settings.Call) error
 	// Names, if set, are those that the cluster's files declare, as far as they can be read.
 	Names func(context.Context) (cluster string, nodes []string)
 }
@@ -144,7 +144,7 @@ func (p Program) run(ctx context.Context, asked request, errs io.Writer) int {
 		}
 
 		if err := call.run(ctx); err != nil {
-			fmt.Fprintf(errs, "Error: %s\n", report.Scrub(err.Error()))
+			fmt.Fprintln(errs, report.Wrap("Error: "+report.Scrub(err.Error()), report.Width(errs)))
 			return exitCode(err)
 		}
 	}

@@ -49,14 +49,14 @@ func (p Program) read(words []string) (request, error) {
 // tells reports whether something is to be told only, and nothing run.
 func (r *request) tells() bool { return r.help || r.version || r.list }
 
-// foresee looks whether what may lose data names what there is, before anything runs.
+// foresee judges each call by what there is, before any is made.
 func (p Program) foresee(ctx context.Context, calls []call) error {
-	for _, call := range calls {
-		if p.Foresee == nil || !settings.MayLoseData(call.target.Name) {
-			continue
-		}
+	if p.Foresee == nil {
+		return nil
+	}
 
-		if err := p.Foresee(ctx, call.settings()); err != nil {
+	for _, call := range calls {
+		if err := p.Foresee(ctx, settings.Call{Target: call.target.Name, Given: call.settings()}); err != nil {
 			return err
 		}
 	}
@@ -258,12 +258,18 @@ func (p Program) judge(c call) error {
 	return loaded.RefuseUnasked(c.target.Name, p.Terminal)
 }
 
-// settings are those of a call's flags that are settings.
+// settings are those of a call's flags and arguments that are settings.
 func (c call) settings() settings.Overrides {
 	given := settings.Overrides{}
 	for flag, value := range c.given.flags {
 		if _, known := settings.OfFlag(flag); known {
 			given[flag] = value
+		}
+	}
+
+	for argument, value := range c.given.arguments {
+		if _, known := settings.OfFlag("<" + argument + ">"); known {
+			given["<"+argument+">"] = value
 		}
 	}
 

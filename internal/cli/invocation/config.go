@@ -40,7 +40,7 @@ func (i Invocation) Images(ctx context.Context, flags settings.Overrides) *Failu
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}

@@ -15,7 +15,7 @@ func (i Invocation) Diagnose(ctx context.Context, flags settings.Overrides) *Fai
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -33,14 +33,14 @@ func (i Invocation) Diagnose(ctx context.Context, flags settings.Overrides) *Fai
 		beside.Out = i.Err
 	}
 
-	run, failure := beside.open(ctx, "diagnose", loaded, false, steps.New)
+	run, failure := beside.open(ctx, opening{target: "diagnose", settings: loaded, start: steps.New})
 	if failure != nil {
 		return failure
 	}
 
 	step := &steps.Diagnose{}
 	err = steps.Execute(ctx, run, steps.Located(step)(loaded)...)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, "diagnose", steps.Closing(run, err)))
 
 	if step.Found != nil {
 		i.tell(*step.Found, loaded.AuditFormat == asJSON)
@@ -50,7 +50,7 @@ func (i Invocation) Diagnose(ctx context.Context, flags settings.Overrides) *Fai
 		fmt.Fprintf(beside.Out, "\nbundle: %s; look through it before you pass it on\n", report.Scrub(step.Found.Bundle))
 	}
 
-	return i.failure(ctx, "diagnose", steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
+	return i.ended(ctx, run, "diagnose", err).and(i.unwrittenReport(run, closing))
 }
 
 // tell writes what was found.
@@ -60,5 +60,5 @@ func (i Invocation) tell(found steps.Diagnosis, asJSON bool) {
 		return
 	}
 
-	fmt.Fprintf(i.Out, "\n%snext: %s\n", i.told(found.Text()), i.told(found.Next))
+	i.say("\n%snext: %s\n", found.Text(), found.Next)
 }

@@ -14,7 +14,7 @@ func (i Invocation) Discover(ctx context.Context, flags settings.Overrides) *Fai
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -29,20 +29,20 @@ func (i Invocation) Discover(ctx context.Context, flags settings.Overrides) *Fai
 		beside.Out = i.Err
 	}
 
-	run, failure := beside.open(ctx, "discover", loaded, false, steps.NewAnywhere)
+	run, failure := beside.open(ctx, opening{target: "discover", settings: loaded, start: steps.NewAnywhere})
 	if failure != nil {
 		return failure
 	}
 
 	step := &steps.Discover{}
 	err = steps.Execute(ctx, run, step)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, "discover", steps.Closing(run, err)))
 
 	if step.Found != nil {
 		i.show(*step.Found, loaded.AuditFormat == formatJSON)
 	}
 
-	return i.failure(ctx, "discover", steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
+	return i.ended(ctx, run, "discover", err).and(i.unwrittenReport(run, closing))
 }
 
 // show writes what was found.
@@ -56,8 +56,8 @@ func (i Invocation) show(found steps.Discovery, asJSON bool) {
 	fmt.Fprint(i.Out, report.Scrub(found.Table(report.Width(i.Out))))
 
 	if remarks := found.Remarks(); remarks != "" {
-		fmt.Fprint(i.Out, "\n"+i.told(remarks))
+		i.say("\n%s", remarks)
 	}
 
-	fmt.Fprintf(i.Out, "\nnext: %s\n", i.told(found.Next))
+	i.say("\nnext: %s\n", found.Next)
 }

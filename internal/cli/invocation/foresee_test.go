@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/cli/invocation"
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/steps"
@@ -27,7 +28,7 @@ func TestWhatIsNotDeclaredIsRefusedByName(t *testing.T) {
 		name, value, _ := strings.Cut(flag, "=")
 		given := settings.Overrides{"yes": "true", name: value}
 
-		require.ErrorContains(t, made.Foresee(t.Context(), given), want)
+		require.ErrorContains(t, made.Foresee(t.Context(), settings.Call{Target: "reset", Given: given}), want)
 
 		failure := made.Execute(t.Context(), "reset", given,
 			func(*settings.Settings) []steps.Step { return []steps.Step{steps.Reset{}} })
@@ -35,8 +36,24 @@ func TestWhatIsNotDeclaredIsRefusedByName(t *testing.T) {
 		require.Contains(t, failure.Message, want)
 	}
 
-	require.NoError(t, made.Foresee(t.Context(), settings.Overrides{"node": "cp1"}))
-	require.NoError(t, made.Foresee(t.Context(), settings.Overrides{"cluster": "lab"}))
+	for _, given := range []settings.Overrides{{"node": "cp1"}, {"cluster": "lab"}} {
+		given["yes"] = "true"
+		require.NoError(t, made.Foresee(t.Context(), settings.Call{Target: "reset", Given: given}))
+	}
+}
+
+// What needs no cluster is not held up where none is declared.
+func TestACallIsForeseenWithoutACluster(t *testing.T) {
+	t.Parallel()
+
+	made := invocation.Invocation{Workdir: t.TempDir(), Environ: []string{"LOG_LEVEL=loud"}}
+	require.NoError(t, made.Foresee(t.Context(), settings.Call{Target: "explain"}))
+
+	made.Environ = nil
+	require.NoError(t, made.Foresee(t.Context(), settings.Call{Target: "discover",
+		Given: settings.Overrides{"node": "cp1"}}))
+	require.ErrorContains(t, made.Foresee(t.Context(), settings.Call{Target: "upgradeNode",
+		Given: settings.Overrides{"<address>": "cp1", "yes": "true"}}), "talconfig.yaml")
 }
 
 // Mage runs its targets one by one: the first that is run here judges them all.
@@ -44,10 +61,38 @@ func TestALaterTargetOfMagesIsJudgedBeforeTheFirst(t *testing.T) {
 	t.Parallel()
 
 	made, out, _ := call(t)
-	made.Words = []string{"preflight", "reset", "-node=cp1"}
 
-	failure := made.Execute(t.Context(), "preflight", nil, preflight)
-	require.Equal(t, diagnosis.ExitBadInput, failure.Code)
-	require.Contains(t, failure.Message, "reset may lose data, and nobody can be asked: there is no terminal [TM191]")
+	for line, want := range map[string]string{
+		"preflight reset -node=cp1":                       "nobody can be asked: there is no terminal [TM191]",
+		"preflight reset -node=cp9 -yes":                  `-node names "cp9", which is not a node of `,
+		"preflight reset -cluster=lba -yes":               "[TM192]. Next: -cluster=lab, if that is the cluster you mean",
+		"preflight upgradeNode wroker1 -yes":              `<address> names "wroker1", which is not a node of `,
+		"preflight replaceNode cp9":                       `<node> names "cp9", which is not a node of `,
+		"preflight APPLYNODE cp9 -mode=auto":              `<address> names "cp9", which is not a node of `,
+		"preflight talos -NODE=cp9":                       `-node names "cp9", which is not a node of `,
+		"preflight talos -bootstrapNode=cp9":              `-bootstrapNode names "cp9", which is not a node of `,
+		"preflight talos -assumeEmpty=cp9":                `-assumeEmpty names "cp9", which is not a node of `,
+		"preflight etcd:recover a.db -yes -destroyed=cp9": `-destroyed names "cp9", which is not a node of `,
+		"preflight talos -applyMode=all":                  `-applyMode="all": `,
+	} {
+		made.Words = strings.Fields(line)
+
+		for _, failure := range []*invocation.Failure{
+			made.Execute(t.Context(), "preflight", nil, preflight),
+			made.Status(t.Context(), nil),
+			made.Audit(t.Context(), nil),
+			made.Discover(t.Context(), nil),
+			made.Diagnose(t.Context(), nil),
+			made.Health(t.Context(), nil),
+			made.VerifyNodes(t.Context(), nil),
+			made.EtcdMembers(t.Context(), nil),
+			made.Images(t.Context(), nil),
+		} {
+			require.NotNil(t, failure, line)
+			require.Equal(t, diagnosis.ExitBadInput, failure.Code, line)
+			require.Contains(t, failure.Message, want, line)
+		}
+	}
+
 	require.Empty(t, out.String())
 }

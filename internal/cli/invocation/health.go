@@ -16,7 +16,7 @@ func (i Invocation) Health(ctx context.Context, flags settings.Overrides) *Failu
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -31,24 +31,25 @@ func (i Invocation) Health(ctx context.Context, flags settings.Overrides) *Failu
 		beside.Out = i.Err
 	}
 
-	run, failure := beside.open(ctx, "health", loaded, true, steps.New)
+	run, failure := beside.open(ctx, opening{target: "health", settings: loaded, brief: true, start: steps.New})
 	if failure != nil {
 		return failure
 	}
 
 	step := &steps.Health{Live: loaded.AuditProfile == string(check.InteropProfile)}
 	err = steps.Execute(ctx, run, step)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, "health", steps.Closing(run, err)))
 
 	if step.Found != nil && ctx.Err() == nil {
 		i.showHealth(*step.Found, asJSON)
 	}
 
-	return i.failure(ctx, "health", steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
+	return i.ended(ctx, run, "health", err).and(i.unwrittenReport(run, closing))
 }
 
 // Formats of what is found.
 const (
+	formatTable = "table"
 	formatJSON  = "json"
 	formatSARIF = "sarif"
 )
@@ -74,5 +75,5 @@ func (i Invocation) showHealth(found steps.Healthiness, asJSON bool) {
 		fmt.Fprint(i.Out, i.told(report.Columns(rows, report.Width(i.Out), nil)))
 	}
 
-	fmt.Fprintf(i.Out, "\nnext: %s\n", i.told(found.Next))
+	i.say("\nnext: %s\n", found.Next)
 }

@@ -14,8 +14,8 @@ import (
 var Targets = []string{"applyNode", "applyParallel", "applySequential", "apps", "audit", "bootstrap",
 	"config:generate", "config:migrate", "config:rotate", "config:schema", "config:schematic", "config:secrets",
 	"diagnose", "discover", "etcd:defrag", "etcd:members", "etcd:recover", "etcd:removeMember", "etcd:snapshot",
-	"etcd:status", "explain", "generateConfig", "health", "kubeconfig", "preflight", "replaceNode", "reset", "status",
-	"talos", "upgrade", "upgradeK8s", "upgradeNode", "verify", "verifyNodes"}
+	"etcd:status", "explain", "generateConfig", "health", "kubeconfig", "preflight", "replaceNode", "report", "reset",
+	"runs", "status", "talos", "upgrade", "upgradeK8s", "upgradeNode", "verify", "verifyNodes"}
 
 // tasks are the targets that the Taskfiles have too.
 var tasks = map[string]string{
@@ -35,7 +35,7 @@ var command = regexp.MustCompile(`\bmage (` + strings.Join(Targets, "|") + `)\b(
 
 // foreign is a command of another program that hints name.
 var foreign = regexp.MustCompile(`\b(talosctl (?:-n|config|dmesg|etcd|rotate-ca|service|upgrade|wipe)|` +
-	`kubectl (?:apply|config|delete|describe|label|taint))\b`)
+	`kubectl (?:apply|config|delete|describe|get|label|taint|uncordon))\b`)
 
 // hint has the commands in a text begin with what this program was called as. A target without a task is called
 // without Task. A program that this computer lacks is to be installed first.

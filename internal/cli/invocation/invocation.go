@@ -86,11 +86,11 @@ func (i Invocation) Execute(ctx context.Context, target string, flags settings.O
 	}
 
 	err := steps.Execute(ctx, run, planned...)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, target, steps.Closing(run, err)))
 
 	i.conclude(ctx, run, planned, err)
 
-	return i.failure(ctx, target, steps.Closing(run, err)).and(i.unwrittenReport(run, closing))
+	return i.ended(ctx, run, target, err).and(i.unwrittenReport(run, closing))
 }
 
 // unwrittenReport is the failure of a run that did all that it should, and could not tell it to REPORT_FILE; nil if it
@@ -136,7 +136,7 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	}
 
 	status := steps.ReadStatus(ctx, run)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, "status", nil))
 
 	if ctx.Err() != nil {
 		return i.failure(ctx, "status", context.Cause(ctx))
@@ -145,14 +145,14 @@ func (i Invocation) Status(ctx context.Context, flags settings.Overrides) *Failu
 	i.columns(status.Rows())
 
 	for _, finding := range status.Findings {
-		fmt.Fprintf(i.Out, "\n%s  %s  %s\n", finding.Severity, finding.ID, i.told(finding.Cause))
+		i.say("\n%s  %s  %s\n", finding.Severity, finding.ID, finding.Cause)
 
 		if finding.Next != status.Next {
-			fmt.Fprintf(i.Out, "    next: %s\n", i.told(finding.Next))
+			i.say("    next: %s\n", finding.Next)
 		}
 	}
 
-	fmt.Fprintf(i.Out, "\nnext: %s\n", i.told(status.Next))
+	i.say("\nnext: %s\n", status.Next)
 
 	return i.unwrittenReport(run, closing)
 }
@@ -186,7 +186,7 @@ func (i Invocation) table(ctx context.Context, target string, flags settings.Ove
 	}
 
 	rows, err := ask(ctx, run)
-	closing := run.Report.Close()
+	closing := end(run, i.failure(ctx, target, err))
 
 	if ctx.Err() != nil {
 		return i.failure(ctx, target, context.Cause(ctx))
@@ -206,7 +206,7 @@ func (i Invocation) VerifyNodes(ctx context.Context, flags settings.Overrides) *
 	ctx, stop := withSignals(ctx)
 	defer stop()
 
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return i.badInput(err)
 	}
@@ -265,12 +265,7 @@ func (i Invocation) machines(ctx context.Context, loaded *settings.Settings) ([]
 // start reads the settings and the cluster's files, and opens the report.
 func (i Invocation) start(ctx context.Context, target string, flags settings.Overrides,
 	list func(*settings.Settings) []steps.Step) (*steps.Run, []steps.Step, *Failure) {
-	// Mage's own parser knows nothing of what may be lost, and runs the targets one after the other.
-	if err := settings.RefuseUnaskedIn(i.Words, i.Environ, i.In != nil); err != nil {
-		return nil, nil, i.badInput(err)
-	}
-
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
+	loaded, err := i.load(ctx, flags)
 	if err != nil {
 		return nil, nil, i.badInput(err)
 	}
@@ -280,28 +275,22 @@ func (i Invocation) start(ctx context.Context, target string, flags settings.Ove
 	}
 
 	planned := list(loaded)
-	run, failure := i.open(ctx, target, loaded, len(planned) > 1, steps.New)
+	run, failure := i.open(ctx, opening{target: target, settings: loaded, brief: len(planned) > 1,
+		unrecorded: len(planned) == 0, start: steps.New})
 
 	return run, planned, failure
 }
 
-// Foresee refuses a target whose flags name nodes that the cluster's files do not declare, or another cluster.
-func (i Invocation) Foresee(ctx context.Context, flags settings.Overrides) error {
-	loaded, err := settings.Load(i.Environ, flags, i.Workdir)
-	if err != nil {
-		return err //nolint:wrapcheck // it names the setting
-	}
-
-	cluster, err := workspace.New(ctx, loaded, i.Environ).Inventory()
-	if err == nil {
-		err = steps.CheckNames(loaded, cluster)
-	}
-
-	if err != nil {
-		return errors.New(i.told(err.Error()))
-	}
-
-	return nil
+// opening is how a run begins.
+type opening struct {
+	target   string
+	settings *settings.Settings
+	// brief is the console's: there are several steps.
+	brief bool
+	// unrecorded is for what only shows something, in no step.
+	unrecorded bool
+	start      func(context.Context, *settings.Settings, []string, *report.Recorder, zerolog.Logger,
+		clock.Clock) (*steps.Run, error)
 }
 
 // Names are those of the cluster and of its nodes that the files declare; none if they can't be read.
@@ -323,39 +312,43 @@ func (i Invocation) Names(ctx context.Context) (cluster string, nodes []string) 
 	return declared.Name, nodes
 }
 
-// opener starts a run.
-type opener func(context.Context, *settings.Settings, []string, *report.Recorder, zerolog.Logger,
-	clock.Clock) (*steps.Run, error)
-
 // open opens the report of a run, and starts the run with it.
-func (i Invocation) open(ctx context.Context, target string, loaded *settings.Settings, brief bool,
-	open opener) (*steps.Run, *Failure) {
-	timepiece := clock.Scaled(loaded.ClockScale)
+func (i Invocation) open(ctx context.Context, of opening) (*steps.Run, *Failure) {
+	timepiece := clock.Scaled(of.settings.ClockScale)
 
-	options := i.consoleOptions(loaded, timepiece)
-	options.Brief = brief
+	options := i.consoleOptions(of.settings, timepiece)
+	options.Brief = of.brief
 	console := report.NewConsole(options)
 
-	sinks, err := i.sinks(loaded, console)
+	sinks, err := i.sinks(of.settings, console)
 	if err != nil {
 		_ = console.Close()
 
 		return nil, i.badInput(err)
+	}
+
+	if !of.unrecorded {
+		sinks = append(sinks, recording(of.settings, console.Logger())...)
+		sinks = append(sinks, i.tracing(ctx, console.Logger())...)
 	}
 
 	recorder := report.NewRecorder(time.Now, sinks...)
 	recorder.Reword = i.hint
+	recorder.Begin(report.Began{Target: of.target, Version: ownVersion(), Settings: shown(of.settings)})
 
-	run, err := open(ctx, loaded, i.Environ, recorder, console.Logger(), timepiece)
+	run, err := of.start(ctx, of.settings, i.Environ, recorder, console.Logger(), timepiece)
 	if err != nil {
-		_ = console.Close()
-
+		failure := i.badInput(err)
 		if ctx.Err() != nil {
-			return nil, i.failure(ctx, target, err)
+			failure = i.failure(ctx, of.target, err)
 		}
 
-		return nil, i.badInput(err)
+		_ = end(&steps.Run{Report: recorder}, failure)
+
+		return nil, failure
 	}
+
+	run.Echo = console.Echo()
 
 	if i.In != nil {
 		run.Ask = func(ctx context.Context, question string) (string, error) {
@@ -370,7 +363,7 @@ func (i Invocation) open(ctx context.Context, target string, loaded *settings.Se
 func (i Invocation) sinks(loaded *settings.Settings, console *report.Console) ([]report.Sink, error) {
 	sinks := []report.Sink{console}
 
-	if !i.watched(loaded) {
+	if !i.watched(loaded) || loaded.Detailed() {
 		sinks = append(sinks, report.NewLogSink(console.Logger()))
 	}
 
@@ -391,10 +384,22 @@ func (i Invocation) sinks(loaded *settings.Settings, console *report.Console) ([
 	return append(sinks, file), nil
 }
 
+// end closes the report of a run that ended so. Its error is that of writing it.
+func end(run *steps.Run, failure *Failure) error {
+	ended := report.Ended{}
+	if failure != nil {
+		ended = report.Ended{Code: failure.Code, Message: failure.Message}
+	}
+
+	run.Report.End(ended)
+
+	return run.Report.Close() //nolint:wrapcheck // it names the file
+}
+
 // watched reports whether a person sees results and live lines on one terminal; log lines of the same events would say
 // everything twice.
 func (i Invocation) watched(loaded *settings.Settings) bool {
-	return isTerminal(i.Out) && isTerminal(i.Err) && loaded.LogFormat == "text" && loaded.LogLevel != "debug"
+	return i.consoleOptions(loaded, clock.Scaled(loaded.ClockScale)).Story
 }
 
 func isTerminal(stream any) bool {
@@ -411,9 +416,22 @@ func (i Invocation) consoleOptions(loaded *settings.Settings, timepiece clock.Cl
 		options = report.Terminals(out, errs, loaded.NoColor)
 	}
 
-	options.LogFormat, options.LogLevel, options.Now = loaded.LogFormat, loaded.LogLevel, timepiece.Now
+	options.LogFormat, options.LogLevel = loaded.LogFormat, loaded.LogLevel
+	options.Now, options.Wall, options.Emulated = timepiece.Now, time.Now, loaded.ClockScale != 1
+	options.Story = options.Story && loaded.LogFormat != "json"
 	options.Verbose = loaded.Detailed()
+	options.Workflow = workflow(loaded)
+
 	return options
+}
+
+// workflow is set in a job of GitHub Actions.
+func workflow(loaded *settings.Settings) *report.Workflow {
+	if !loaded.GitHubActions {
+		return nil
+	}
+
+	return &report.Workflow{Root: loaded.RootDir, Checkout: loaded.GitHubWorkspace}
 }
 
 // conclude writes what a person wants to read last.
@@ -425,19 +443,24 @@ func (i Invocation) conclude(ctx context.Context, run *steps.Run, planned []step
 	}
 
 	if drifted := steps.Drifted(results); drifted > 0 {
-		fmt.Fprintf(i.Out, "\n%s from %s\n", differ(drifted), report.Scrub(run.Settings.ClusterConfigDir))
+		i.say("\n%s from %s\n", differ(drifted), run.Settings.ClusterConfigDir)
 	}
 
 	if joining := steps.Joining(results); len(joining) > 0 {
-		fmt.Fprintf(i.Out, "\nstill joining: %s\n", i.told(strings.Join(joining, ", ")+"; see mage verify"))
+		i.say("\nstill joining: %s; see mage verify\n", strings.Join(joining, ", "))
 	}
 
 	switch {
 	case run.Outdated != nil && ctx.Err() == nil:
-		fmt.Fprintf(i.Out, "\n%s\nnext: %s\n", i.told(run.Outdated.Cause), i.told(run.Outdated.Next))
+		i.say("\n%s\nnext: %s\n", run.Outdated.Cause, run.Outdated.Next)
 	case err == nil && ctx.Err() == nil && steps.Mutates(planned) && nothingDone(results):
-		fmt.Fprintln(i.Out, "\nnothing to do")
+		i.say("\nnothing to do\n")
 	}
+}
+
+// say writes what a person reads, broken between words where that is a terminal.
+func (i Invocation) say(format string, args ...any) {
+	fmt.Fprint(i.Out, report.Wrap(i.told(fmt.Sprintf(format, args...)), report.Width(i.Out)))
 }
 
 func differ(nodes int) string {
@@ -448,17 +471,31 @@ func differ(nodes int) string {
 	return fmt.Sprintf("%d nodes differ", nodes)
 }
 
-// overview shows what a bring-up ends with: the etcd members and where the kubeconfig is.
+// overview shows what a bring-up ends with: the etcd members and where the kubeconfig is. One who watches has read the
+// latter, and needs no table of members that are as they should be.
 func (i Invocation) overview(ctx context.Context, run *steps.Run, planned []steps.Step) {
+	folded := i.watched(run.Settings) && !run.Settings.Detailed()
+
 	for _, step := range planned {
 		switch step.(type) {
 		case steps.Bootstrap:
-			fmt.Fprintln(i.Out)
-			i.columns(steps.EtcdMembers(ctx, run))
+			i.members(steps.EtcdMembers(ctx, run), folded)
 		case steps.Kubeconfig:
-			fmt.Fprintf(i.Out, "\nkubeconfig: %s\n", report.Scrub(run.Settings.Kubeconfig))
+			if !folded {
+				i.say("\nkubeconfig: %s\n", run.Settings.Kubeconfig)
+			}
 		}
 	}
+}
+
+func (i Invocation) members(rows [][]string, folded bool) {
+	if names := steps.WholeMembers(rows); folded && len(names) > 0 {
+		i.say("\netcd: %s, healthy voters all\n", strings.Join(names, ", "))
+		return
+	}
+
+	fmt.Fprintln(i.Out)
+	i.columns(rows)
 }
 
 // nothingDone reports whether no step changed anything or would have to.
@@ -472,6 +509,27 @@ func nothingDone(results []report.Result) bool {
 	}
 
 	return len(results) > 0
+}
+
+// ended is how a run's call ends. One who watches has read all that happened, and is told once more, so that it stands
+// out, what the run failed for.
+func (i Invocation) ended(ctx context.Context, run *steps.Run, target string, err error) *Failure {
+	troubles := steps.Troubles(run, err)
+	if len(troubles) == 0 || !i.watched(run.Settings) {
+		return i.failure(ctx, target, steps.Closing(run, err))
+	}
+
+	for n := range troubles {
+		for _, text := range []*string{&troubles[n].Cause, &troubles[n].Evidence, &troubles[n].Next} {
+			*text = i.hint(*text)
+		}
+	}
+
+	report.ShowTroubles(i.Err, i.consoleOptions(run.Settings, run.Clock), troubles)
+
+	told := errors.New(target + " failed, as told above")
+
+	return i.failure(ctx, target, &steps.Failure{Code: steps.CodeOf(err), Err: told})
 }
 
 func (i Invocation) failure(ctx context.Context, target string, err error) *Failure {

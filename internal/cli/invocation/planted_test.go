@@ -183,7 +183,28 @@ func said(t *testing.T, files map[string]string, environ []string) string {
 
 	report, _ := os.ReadFile(filepath.Join(root, "report.jsonl")) //nolint:errcheck // there may be none
 
-	return output.String() + string(report)
+	return output.String() + string(report) + recordsBelow(t, filepath.Join(root, "talos", ".talos-mage", "runs"))
+}
+
+// recordsBelow is all that was recorded of runs.
+func recordsBelow(t *testing.T, folder string) string {
+	t.Helper()
+
+	var all strings.Builder
+
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+
+		data, err := os.ReadFile(path)
+		all.Write(data)
+
+		return err
+	})
+	require.True(t, err == nil || errors.Is(err, fs.ErrNotExist), err)
+
+	return all.String()
 }
 
 // unpacked is all that an archive holds; nothing where none was written.

@@ -1,8 +1,6 @@
 package settings
 
 import (
-	"strings"
-
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
 
@@ -14,9 +12,6 @@ var destructive = map[string]bool{
 	"upgradeNode":  false,
 	"etcd:recover": false,
 }
-
-// withArgument are those of them whose flags come after an argument.
-var withArgument = map[string]bool{"upgradeNode": true, "etcd:recover": true}
 
 // MayLoseData reports whether a target may.
 func MayLoseData(target string) bool {
@@ -50,70 +45,9 @@ func (s *Settings) RefuseUnasked(target string, terminal bool) error {
 	}
 }
 
-// RefuseUnaskedIn is RefuseUnasked for a whole command line of Mage's, before any of its targets runs. Words that mean
-// nothing here are somebody else's to judge.
-func RefuseUnaskedIn(words, environ []string, terminal bool) error {
-	for i, word := range words {
-		target := destructiveTarget(word)
-		if target == "" {
-			continue
-		}
-
-		after := words[i+1:]
-		if withArgument[target] && len(after) > 0 {
-			after = after[1:]
-		}
-
-		loaded, err := Load(environ, flagsAfter(after), ".")
-		if err != nil {
-			return err
-		}
-
-		if err := loaded.RefuseUnasked(target, terminal); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
 // has reports whether a flag was given.
 func (s *Settings) has(flag string) bool {
 	_, given := s.given[flag]
-
-	return given
-}
-
-// destructiveTarget is the target that a word names, in any case, if it may lose data; empty if not.
-func destructiveTarget(word string) string {
-	for target := range destructive {
-		if strings.EqualFold(target, word) {
-			return target
-		}
-	}
-
-	return ""
-}
-
-// flagsAfter are those of a target's flags that say what it may lose.
-func flagsAfter(words []string) Overrides {
-	given := Overrides{}
-	for _, word := range words {
-		if !strings.HasPrefix(word, "-") {
-			break
-		}
-
-		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		if !hasValue {
-			value = "true"
-		}
-
-		for _, flag := range []string{"node", "cluster", "yes", "dryRun"} {
-			if strings.EqualFold(flag, name) {
-				given[flag] = value
-			}
-		}
-	}
 
 	return given
 }

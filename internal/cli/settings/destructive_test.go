@@ -13,6 +13,8 @@ import (
 func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
 	t.Parallel()
 
+	targets := []string{"talos", "status", "reset", "upgrade", "upgradeNode", "explain", "etcd:recover"}
+
 	for line, want := range map[string]struct{ without, with string }{
 		"talos status":                             {},
 		"reset":                                    {"TM190", "TM190"},
@@ -33,10 +35,22 @@ func TestAMageLineIsRefusedForAnyTargetThatMayLoseData(t *testing.T) {
 		"upgrade -cluster=lab":                     {"TM191", ""},
 		"upgradeNode cp1":                          {"TM191", ""},
 		"upgradeNode cp1 -yes":                     {},
+		"explain reset":                            {},
+		"mine reset":                               {"TM190", "TM190"},
 		"reset -cluster=lab -yes reset -node=cp1 ": {"TM191", ""},
 	} {
 		for terminal, id := range map[bool]string{false: want.without, true: want.with} {
-			err := settings.RefuseUnaskedIn(strings.Fields(line), []string{"NODE=cp1", "YES=true"}, terminal)
+			var err error
+
+			for _, call := range settings.CallsIn(strings.Fields(line), targets) {
+				loaded, failed := settings.Load([]string{"NODE=cp1", "YES=true"}, call.Given, t.TempDir())
+				require.NoError(t, failed, line)
+
+				if err == nil {
+					err = loaded.RefuseUnasked(call.Target, terminal)
+				}
+			}
+
 			if id == "" {
 				require.NoError(t, err, line)
 			} else {

@@ -33,7 +33,7 @@ func Markdown() string {
 
 		variable, typed := knob.Name, ""
 		if knob.TypedAlone() {
-			variable, typed = "", knob.Argument
+			variable, typed = "", strings.Join(knob.Arguments, ", ")
 		}
 
 		fmt.Fprintf(&page, "| %s | %s | %s | %s | %s |\n",

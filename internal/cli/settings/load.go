@@ -52,7 +52,13 @@ func Load(environ []string, overrides Overrides, workdir string) (*Settings, err
 		return nil, diagnosis.Join(problems...)
 	}
 
-	loaded.given = overrides
+	loaded.given, loaded.chosen = overrides, map[string]bool{}
+	for _, knob := range Table() {
+		if values[knob.Name] != "" {
+			loaded.chosen[knob.Name] = true
+		}
+	}
+
 	loaded.resolvePaths(workdir)
 
 	if err := loaded.checkInputs(workdir); err != nil {

@@ -10,7 +10,7 @@ import (
 // Settings are the knobs of one run, with defaults filled in and paths made absolute.
 //
 // The tags of a field are the whole truth about it: env (the variable's name), flag (that of a target's flag, if one
-// takes it), argument (a target's argument that sets it), envDefault or path (the default; a path may build on settings
+// takes it), argument (targets' arguments that set it), envDefault or path (the default; a path may build on settings
 // above it), oneof (the words it takes), min (its smallest value), kind (what else its text is to be), input (what it
 // names is read), group and doc (the documentation's table). Where env is a flag's name, with its dash, the setting
 // comes from the command line alone, as all do that permit loss, and so it does where env is a target's argument, with
@@ -40,12 +40,18 @@ type Settings struct {
 	NewDefaults bool   `env:"-newDefaults" envDefault:"false" group:"Files" doc:"Take what that release does by default, instead of writing out what older ones did."`
 
 	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug,info,warn,error" group:"Logs" doc:"Lowest level of the log lines on stderr."`
-	Verbose    bool   `env:"MAGEFILE_VERBOSE" envDefault:"false" group:"Logs" doc:"Name the ids of checks that were not run, too. -v before the target sets it; so does LOG_LEVEL=debug."`
+	Verbose    bool   `env:"MAGEFILE_VERBOSE" envDefault:"false" group:"Logs" doc:"Leave nothing out: on a terminal log lines too, and a line for each node; the ids of checks that were not run. -v before the target sets it; so does LOG_LEVEL=debug."`
 	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" oneof:"text,json" group:"Logs" doc:"Form of the log lines on stderr: for people, or one JSON object a line."`
 	ReportFile string `env:"REPORT_FILE" kind:"path" group:"Logs" doc:"File to append every event of a run to, one JSON object a line; relative to the working directory. None when empty."`
+	KeepRuns   int    `env:"KEEP_RUNS" envDefault:"50" min:"0" group:"Logs" doc:"How many runs are kept in TALOS_DIR/.talos-mage/runs, the oldest of which go when another begins; with 0 none is recorded."`
+	RunName    string `env:"-run" group:"Logs" doc:"Recorded run that is shown, by its name or the beginning of it; the last one when empty."`
+	OpenReport bool   `env:"-open" envDefault:"false" group:"Logs" doc:"Open the run's page in a browser."`
 	NoColor    bool   `env:"NO_COLOR" envDefault:"false" group:"Logs" doc:"No colours, whatever the terminal can do. Any value but an empty one counts as true."`
 
-	Node               []string  `env:"NODE" flag:"node" argument:"<address>" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
+	GitHubActions   bool   `env:"GITHUB_ACTIONS" envDefault:"false" group:"Logs" doc:"Fold the log by step, and show findings beside the lines of files: GitHub Actions sets it."`
+	GitHubWorkspace string `env:"GITHUB_WORKSPACE" kind:"path" group:"Logs" doc:"Folder with the repository's checkout, which the paths of such findings are relative to: GitHub Actions sets it."`
+
+	Node               []string  `env:"NODE" flag:"node" argument:"<address>,<node>" group:"Nodes" doc:"Only these nodes, by name or declared address, comma separated; all of them when empty."`
 	OfCluster          string    `env:"-cluster" group:"Nodes" doc:"All nodes, said by the name of their cluster, for a target that may lose data and is told else by -node= which nodes it is for."`
 	NodeAddresses      Addresses `env:"NODE_ADDRESSES" group:"Nodes" doc:"Where nodes answer now if it isn't their declared address (DHCP in maintenance mode): name=host or name=host:port, comma separated, IPv6 with a port in brackets."`
 	Discover           bool      `env:"DISCOVER" flag:"discover" envDefault:"false" group:"Nodes" doc:"Search the nodes' networks for their machines first, and again for one that falls silent, as with another DHCP lease."`
@@ -71,7 +77,7 @@ type Settings struct {
 	ProxmoxTokens    []string `env:"PROXMOX_VE_API_TOKEN" kind:"Proxmox tokens" group:"Interoperability" doc:"API token for it, as user@realm!name=uuid; the role PVEAuditor is enough. One for all hosts, or one for each, comma separated."`
 	ProxmoxInsecure  bool     `env:"PROXMOX_VE_INSECURE" envDefault:"false" group:"Interoperability" doc:"Accept any certificate of the Proxmox API."`
 
-	DryRun     bool   `env:"DRY_RUN" flag:"dryRun" envDefault:"false" group:"What is allowed" doc:"Show what would be done: no node is changed and no file written. Ends with exit code 8 if anything would change."`
+	DryRun     bool   `env:"DRY_RUN" flag:"dryRun" envDefault:"false" group:"What is allowed" doc:"Show what would be done: no node is changed, and no file but the run's record written. Ends with exit code 8 if anything would change."`
 	Update     bool   `env:"-update" retired:"UPDATE" envDefault:"false" group:"What is allowed" doc:"Apply changed configs to nodes of a cluster that already has an etcd, one node at a time."`
 	Reboot     bool   `env:"-reboot" retired:"REBOOT" envDefault:"false" group:"What is allowed" doc:"With -update, apply changes that need a reboot too, and reboot for them."`
 	Mode       string `env:"MODE" flag:"mode" envDefault:"auto" oneof:"auto,no-reboot,reboot,staged,try" group:"What is allowed" doc:"How a changed config is applied to a configured node."`
@@ -113,6 +119,8 @@ type Settings struct {
 
 	// given are the overrides that it was loaded with.
 	given Overrides
+	// chosen are the names of those that somebody set.
+	chosen map[string]bool
 }
 
 // MoveConfigDir makes another folder that of the machine configs, and the talosconfig's with it where that was left to

@@ -467,7 +467,7 @@ func TestNoKeyIsEchoed(t *testing.T) {
 
 			given := settings.Overrides{}
 			if knob.TypedAlone() {
-				given[cmp.Or(knob.Flag, knob.Argument)] = key
+				given[cmp.Or(knob.Flag, strings.Join(knob.Arguments, ""))] = key
 			} else {
 				environ = append(environ, knob.Name+"="+key)
 			}

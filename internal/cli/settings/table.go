@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,8 +24,8 @@ type Knob struct {
 	Name string
 	// Flag is the flag's name without its dash; empty when no target takes one.
 	Flag string
-	// Argument is what a target takes instead of the flag; mostly empty.
-	Argument string
+	// Arguments are what targets take instead of the flag; mostly none.
+	Arguments []string
 	// Retired is a variable that meant the same and is not obeyed any more.
 	Retired string
 	// Type is a word or two: "duration", "path", "list".
@@ -65,7 +66,7 @@ func Lookup(name string) (Knob, bool) {
 // OfFlag finds a setting by the name of its flag, without the dash, or by its argument.
 func OfFlag(name string) (Knob, bool) {
 	for _, knob := range Table() {
-		if name != "" && (knob.Flag == name || knob.Argument == name) {
+		if name != "" && (knob.Flag == name || slices.Contains(knob.Arguments, name)) {
 			return knob, true
 		}
 	}
@@ -75,21 +76,21 @@ func OfFlag(name string) (Knob, bool) {
 
 // givenAs is the setting's name as the overrides have it, else its variable's.
 func (k Knob) givenAs(given Overrides) string {
-	_, byFlag := given[k.Flag]
-	_, byArgument := given[k.Argument]
-
-	switch {
-	case byFlag && k.Flag != "":
+	if _, byFlag := given[k.Flag]; byFlag && k.Flag != "" {
 		return "-" + k.Flag
-	case byArgument && k.Argument != "":
-		return k.Argument
-	default:
-		return k.Name
 	}
+
+	for _, argument := range k.Arguments {
+		if _, byArgument := given[argument]; byArgument {
+			return argument
+		}
+	}
+
+	return k.Name
 }
 
 // TypedAlone reports whether no variable sets it: a flag or an argument of the command line does.
-func (k Knob) TypedAlone() bool { return k.Name == "-"+k.Flag || k.Name == k.Argument }
+func (k Knob) TypedAlone() bool { return k.Name == "-"+k.Flag || slices.Contains(k.Arguments, k.Name) }
 
 func fieldOf(name string) (reflect.StructField, bool) {
 	for field := range reflect.TypeFor[Settings]().Fields() {
@@ -103,19 +104,22 @@ func fieldOf(name string) (reflect.StructField, bool) {
 
 func knobOf(field reflect.StructField) Knob {
 	knob := Knob{
-		Name:     field.Tag.Get("env"),
-		Flag:     field.Tag.Get("flag"),
-		Argument: field.Tag.Get("argument"),
-		Retired:  field.Tag.Get("retired"),
-		Default:  field.Tag.Get("envDefault"),
-		Doc:      field.Tag.Get("doc"),
-		Group:    field.Tag.Get("group"),
-		minimum:  field.Tag.Get("min"),
+		Name:    field.Tag.Get("env"),
+		Flag:    field.Tag.Get("flag"),
+		Retired: field.Tag.Get("retired"),
+		Default: field.Tag.Get("envDefault"),
+		Doc:     field.Tag.Get("doc"),
+		Group:   field.Tag.Get("group"),
+		minimum: field.Tag.Get("min"),
 	}
 	if flag, alone := strings.CutPrefix(knob.Name, "-"); alone {
 		knob.Flag = flag
 	} else if strings.HasPrefix(knob.Name, "<") {
-		knob.Argument = knob.Name
+		knob.Arguments = []string{knob.Name}
+	}
+
+	if arguments := field.Tag.Get("argument"); arguments != "" {
+		knob.Arguments = strings.Split(arguments, ",")
 	}
 
 	if words := field.Tag.Get("oneof"); words != "" {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sourcegraph/conc/pool"
+
+	"github.com/talos-mage/talos-mage/internal/dev/thrift"
 )
 
 // Campaign is the plans of many seeds.
@@ -41,6 +43,8 @@ func (c Campaign) Run(ctx context.Context) *Summary {
 	if c.Parallel == 0 {
 		c.Parallel = perProcessor * runtime.GOMAXPROCS(0)
 	}
+
+	thrift.Begin()
 
 	summary := &Summary{began: time.Now(), Incidents: map[string]int{}, Codes: map[int]int{}, Second: map[int]int{},
 		Violations: map[string]int{}}

@@ -157,12 +157,78 @@ func cared(change func(*chaos.Care)) *chaos.History {
 	return h
 }
 
+// removing is the removal of cp3's member, recovering a recovery of etcd without cp3.
+func removing(change func(*chaos.Care)) *chaos.History {
+	return cared(func(c *chaos.Care) {
+		c.Operation = chaos.Operation{Kind: "etcd:removeMember", Node: "cp3", Loss: &chaos.Loss{Destroyed: []string{"cp3"}}}
+		c.Blows = []chaos.Blow{{Node: "cp3", Method: "EtcdRemoveMemberByID", ControlPlane: true, Voters: 3, Up: 3}}
+		change(c)
+	})
+}
+
+func recovering(change func(*chaos.Care)) *chaos.History {
+	return cared(func(c *chaos.Care) {
+		c.Operation = chaos.Operation{Kind: "etcd:recover",
+			Loss: &chaos.Loss{Destroyed: []string{"cp3"}, Emptied: []string{"cp2"}}}
+		c.Blows = []chaos.Blow{{Node: "cp1", Method: "Reset", ControlPlane: true, Voters: 3, Up: 1}}
+		c.Made = 1
+		change(c)
+	})
+}
+
+// failing is an operation that fails while something is wrong with a node.
+func failing(code diagnosis.ExitCode, message string, incident *chaos.Incident) func(*chaos.Care) {
+	return func(c *chaos.Care) {
+		c.Operation.Incident, c.Happened = incident, incident != nil
+		c.First.Code, c.First.Message, c.FirstSnapshots = code, message, nil
+	}
+}
+
+// ill is what is wrong with a node.
+func ill(node string) *chaos.Incident {
+	incident := silence(node).Incident
+
+	return &incident
+}
+
+const (
+	memberAnswers = "cp3 (192.0.2.13): etcd:removeMember: failed, as told above [TM129]. Next: power it off"
+	formerAnswers = "cp3 (192.0.2.13): replaceNode: failed, as told above [TM142]. Next: power that machine off"
+	heldBack      = "etcd:removeMember: no member of etcd is healthy: cp2: no answer [TM130]. Next: mage etcd:status"
+	noMember      = "<id> names \"3\", which is no member of etcd [TM128]. Next: mage etcd:members"
+	snapshotFails = "cp2 (192.0.2.12): etcd:snapshot: failed, as told above [TM171]. Next: again"
+	notNeeded     = "cp1 (192.0.2.11): etcd:recover: failed, as told above [TM145]. Next: mage etcd:status"
+)
+
 // violatedCare is what no operation may come to.
 func violatedCare() map[string][]*chaos.History {
 	return map[string][]*chaos.History{
 		"quorum is kept": {
 			cared(func(c *chaos.Care) { c.Blows[0].Up = 2 }),
 			cared(func(c *chaos.Care) { c.Blows[0].Voters, c.Blows[0].Up = 5, 3 }),
+			removing(func(c *chaos.Care) { c.Blows[0].Up = 2 }),
+			recovering(func(c *chaos.Care) { c.Blows[0].Voter = true }),
+		},
+		"one living etcd": {
+			cared(func(c *chaos.Care) { c.Made = 1 }),
+			recovering(func(c *chaos.Care) { c.Beside = []string{"cp1 beside cp2"} }),
+		},
+		"the living keep their members": {
+			cared(func(c *chaos.Care) { c.Displaced = []string{"cp2"} }),
+			removing(func(c *chaos.Care) { c.MemberLeft = true }),
+			removing(func(c *chaos.Care) { c.NodeLeft = true }),
+		},
+		"operations fail rightly": {
+			cared(failing(diagnosis.ExitBootstrap, snapshotFails, nil)),
+			cared(failing(diagnosis.ExitBootstrap, snapshotFails, ill("worker1"))),
+			cared(failing(diagnosis.ExitVerify, snapshotFails, ill("cp2"))), // not its code
+			cared(failing(diagnosis.ExitBootstrap, snapshotFails, &chaos.Incident{Node: "cp2",
+				Class: chaos.Class{Name: "nothing but delay"}})),
+			removing(failing(diagnosis.ExitBootstrap, memberAnswers, nil)),
+			cared(func(c *chaos.Care) {
+				failing(diagnosis.ExitBootstrap, snapshotFails, ill("cp2"))(c)
+				c.Happened = false // it would have come later
+			}),
 		},
 		"one node at a time": {
 			cared(func(c *chaos.Care) { c.Blows[0].Down = []string{"cp2"} }),
@@ -176,6 +242,7 @@ func violatedCare() map[string][]*chaos.History {
 			cared(func(c *chaos.Care) { c.FirstSnapshots, c.Snapshots = nil, nil }),
 			cared(func(c *chaos.Care) { c.Snapshots[0].Whole = false }),
 			cared(func(c *chaos.Care) { c.Snapshots = c.Snapshots[:1] }),
+			recovering(func(c *chaos.Care) { c.Unsaved = []string{"cp1"} }),
 		},
 		"operations are told": {
 			cared(func(c *chaos.Care) { c.First.Code = diagnosis.ExitBootstrap }),
@@ -186,6 +253,10 @@ func violatedCare() map[string][]*chaos.History {
 			cared(func(c *chaos.Care) { c.Again.Code = diagnosis.ExitBootstrap }),
 			cared(func(c *chaos.Care) { c.Rejoin = &chaos.Run{Code: diagnosis.ExitVerify} }),
 			cared(func(c *chaos.Care) { c.Unhealthy = map[string]string{"cp1": "it is booting"} }),
+			removing(func(c *chaos.Care) {
+				c.Again.Code, c.Again.Message, c.MemberLeft = diagnosis.ExitBadInput, noMember, true
+			}),
+			removing(func(c *chaos.Care) { c.Operation.Loss = &chaos.Loss{Living: "cp3"} }), // it did as it was told
 		},
 		"no secrets": {
 			cared(func(c *chaos.Care) { c.First.Output = secret }),
@@ -200,13 +271,30 @@ func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
 		"all is well": cared(func(*chaos.Care) {}),
 		"two members, of which none can be spared": cared(func(c *chaos.Care) { c.Blows[0].Voters, c.Blows[0].Up = 2, 2 }),
 		"one of five members is ill":               cared(func(c *chaos.Care) { c.Blows[0].Voters, c.Blows[0].Up = 5, 4 }),
-		"a failure that is told": cared(func(c *chaos.Care) {
-			c.First.Code, c.First.Message = diagnosis.ExitBootstrap, incomplete
-			c.FirstSnapshots = nil
+		"a failure that is told":                   cared(failing(diagnosis.ExitBootstrap, snapshotFails, ill("cp2"))),
+		"another control plane's trouble":          removing(failing(diagnosis.ExitBootstrap, heldBack, ill("cp2"))),
+		"a member of a node that lives": removing(func(c *chaos.Care) {
+			c.Operation.Loss, c.Blows = &chaos.Loss{Living: "cp3"}, nil
+			c.MemberLeft, c.NodeLeft = true, true
+			failing(diagnosis.ExitBootstrap, memberAnswers, nil)(c)
+			c.Again.Code, c.Again.Message = c.First.Code, c.First.Message
+		}),
+		"a member that is removed already": removing(func(c *chaos.Care) {
+			c.Again.Code, c.Again.Message = diagnosis.ExitBadInput, noMember
+		}),
+		"a former machine that comes back": removing(func(c *chaos.Care) {
+			c.Operation.Kind, c.Operation.Loss.Returns = "replaceNode", true
+			failing(diagnosis.ExitBootstrap, formerAnswers, nil)(c)
+		}),
+		"an etcd without quorum that is wiped": recovering(func(*chaos.Care) {}),
+		"an etcd that is restored already": recovering(func(c *chaos.Care) {
+			c.Again.Code, c.Again.Message = diagnosis.ExitBootstrap, notNeeded
 		}),
 		"a cordon that is told": cared(func(c *chaos.Care) {
 			c.First.Code, c.FirstCordons = diagnosis.ExitKubernetes, []string{"cp3"}
-			c.First.Message = "cp3 (192.0.2.13): upgradeNode: node cp3 stays cordoned [TM182]. Next: kubectl uncordon cp3"
+			c.First.Message = "cp3 (192.0.2.13): upgrade: failed, as told above [TM188]. Next: mage upgrade"
+			c.First.Output = "warning TM182 cp3 (192.0.2.13) it stays cordoned, so that no pods are placed on it"
+			c.Operation.Kind, c.Operation.Incident, c.Happened = "upgrade", ill("cp3"), true
 		}),
 		"interrupted": cared(func(c *chaos.Care) {
 			c.First.Code, c.First.Interrupted = diagnosis.ExitInterrupt, true

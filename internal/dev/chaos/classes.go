@@ -128,6 +128,8 @@ var (
 	// kubeletIll: the node does not get Kubernetes running.
 	kubeletIll = Class{Name: "kubelet down",
 		Here: []diagnosis.ID{diagnosis.StageStuck, diagnosis.NotRegistered, diagnosis.NodesNotReady}, Unmet: withoutMember}
+	// held: the node is whole, and its pods stay on it.
+	held = Class{Name: "an eviction is refused", Here: []diagnosis.ID{diagnosis.DrainBlocked}}
 	// brokenCalls: calls break off, or are never answered.
 	brokenCalls = Class{
 		Name: "calls break off",

@@ -12,32 +12,54 @@ import (
 // config or etcd new machines.
 func (w *world) heal() error {
 	for _, planned := range w.plan.Machines {
-		node := w.node(planned.Name)
+		w.cure(planned.Name)
 
-		node.Set(func(f *emulator.Faults) {
-			address := f.AddressAfter
-			*f = emulator.Faults{}
+		if !w.misplaced(planned.Name) {
+			w.revive(planned.Name)
 
-			// A lease that is given back: the machine is at its address again after it has booted.
-			if address.IsValid() {
-				f.AddressAfter = w.address(planned.Name)
-			}
-		})
+			continue
+		}
 
-		switch {
-		case w.misplaced(planned.Name):
-			if err := w.replace(planned); err != nil {
-				return err
-			}
-		case w.needsBoot(planned.Name):
-			node.PowerOff()
-			node.PowerOn()
-		default:
-			node.PowerOn()
+		w.takeOut(planned.Name)
+
+		if err := w.start(planned, false); err != nil {
+			return err
 		}
 	}
 
 	return nil
+}
+
+// healUp is heal for a cluster that was up: all machines are the declared ones, and what is gone stays so.
+func (w *world) healUp() {
+	for _, planned := range w.plan.Machines {
+		if !w.isGone(planned.Name) {
+			w.cure(planned.Name)
+			w.revive(planned.Name)
+		}
+	}
+}
+
+// cure takes a machine's faults back.
+func (w *world) cure(name string) {
+	w.node(name).Set(func(f *emulator.Faults) {
+		address := f.AddressAfter
+		*f = emulator.Faults{}
+
+		// A lease that is given back: the machine is at its address again after it has booted.
+		if address.IsValid() {
+			f.AddressAfter = w.address(name)
+		}
+	})
+}
+
+// revive switches a machine on, off before if it needs that.
+func (w *world) revive(name string) {
+	if w.needsBoot(name) {
+		w.node(name).PowerOff()
+	}
+
+	w.node(name).PowerOn()
 }
 
 // misplaced tells of a machine that no healing of its faults makes the declared one.
@@ -71,17 +93,4 @@ func (w *world) needsBoot(name string) bool {
 	})
 
 	return node.Faults().AddressAfter != (netip.Addr{}) || wrongTime || node.EtcdClusterID() != 0 && !node.EtcdVoter()
-}
-
-// replace puts the declared machine, new, where another one stood.
-func (w *world) replace(planned Machine) error {
-	node := w.node(planned.Name)
-
-	w.lab.Remove(node)
-
-	w.mu.Lock()
-	w.removed = append(w.removed, node)
-	w.mu.Unlock()
-
-	return w.start(planned, false)
 }

@@ -37,6 +37,10 @@ func (w *world) unhealthyNodes() map[string]string {
 	clusters := map[uint64]bool{}
 
 	for _, planned := range w.plan.Machines {
+		if w.isGone(planned.Name) {
+			continue
+		}
+
 		if reason := w.unhealthy(planned.Name); reason != "" {
 			found[planned.Name] = reason
 		}
@@ -48,7 +52,7 @@ func (w *world) unhealthyNodes() map[string]string {
 
 	if len(clusters) > 1 {
 		for _, name := range w.plan.ControlPlanes() {
-			if found[name] == "" {
+			if found[name] == "" && !w.isGone(name) {
 				found[name] = "its etcd is not that of all control planes"
 			}
 		}

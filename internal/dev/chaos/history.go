@@ -90,7 +90,7 @@ type Problem struct {
 
 // problemLine is "cp1 (192.0.2.11) and cp2 (192.0.2.12): verify: cause [TM091]. Next: command"; without a node what
 // concerns the cluster.
-var problemLine = regexp.MustCompile(`^((?:[\w.-]+ \([^)]*\)(?:, | and )?)*)(?:: )?(?:(\w+): )?.*\[(TM\d+)\]`)
+var problemLine = regexp.MustCompile(`^((?:[\w.-]+ \([^)]*\)(?:, | and )?)*)(?:: )?(?:([\w:]+): )?.*\[(TM\d+)\]`)
 
 var subject = regexp.MustCompile(`([\w.-]+) \(`)
 

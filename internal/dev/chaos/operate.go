@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -10,12 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/talos-mage/talos-mage/internal/cli/settings"
 	"github.com/talos-mage/talos-mage/internal/cluster/snapshot"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/kube/drain"
-	"github.com/talos-mage/talos-mage/internal/steps"
 )
 
 // Care is what was done with a cluster that was up, and what the machines recorded of it.
@@ -24,8 +23,20 @@ type Care struct {
 	// First is the call while something went wrong, Again the one after the healing, Rejoin the recipe that brings a node
 	// back afterwards; nil for what was not called.
 	First, Again, Rejoin *Run
-	// Blows are the calls that took a node down, as they arrived.
+	// Happened is set if the operation's incident did, before the first call was over.
+	Happened bool
+	// Blows are the calls that took a node down, or a member out of etcd, as they arrived.
 	Blows []Blow
+	// Made is how many etcd clusters came to be, and Beside are the nodes that were told to make one while another one
+	// was a voter of an etcd that worked.
+	Made   int
+	Beside []string
+	// Unsaved are the nodes that were told to wipe their etcd before it was saved.
+	Unsaved []string
+	// Displaced are the nodes that lived, and whose member of etcd is another one in the end.
+	Displaced []string
+	// MemberLeft and NodeLeft are set if etcd still has the member, Kubernetes the node, that was to go.
+	MemberLeft, NodeLeft bool
 	// Cordons are the nodes that had a cordon of ours after each call.
 	FirstCordons, AgainCordons []string
 	// Uncordoned is set if somebody else's cordon was taken back.
@@ -34,6 +45,10 @@ type Care struct {
 	FirstSnapshots, Snapshots []Snapshot
 	// Unhealthy is what the nodes lack at the end.
 	Unhealthy map[string]string
+
+	// members and clusters are those of etcd right before the operation.
+	members  map[string]uint64
+	clusters int
 }
 
 // Snapshot is a copy of etcd.
@@ -49,12 +64,18 @@ type Blow struct {
 	// Voters are the members of etcd that vote, Up how many of them there were when it arrived, or had been a moment
 	// before, with this one.
 	Voters, Up int
+	// Voter is set if this one was a voter of an etcd that worked.
+	Voter bool
 	// Down are the other nodes of its role that an earlier blow took down and that were not back.
 	Down []string
 }
 
 // downing are the calls that take a node away.
-var downing = []string{"Upgrade", "Reboot", "Shutdown", "Reset", "Rollback", "EtcdLeaveCluster", "EtcdDefragment"}
+var downing = []string{"Upgrade", "Reboot", "Shutdown", "Reset", "Rollback", "EtcdLeaveCluster", "EtcdDefragment",
+	removal}
+
+// removal is the call that takes another node's member out of etcd.
+const removal = "EtcdRemoveMemberByID"
 
 // knowable is how long something has befallen a machine, in its time, when who does not know can be blamed.
 const knowable = 2 * time.Minute
@@ -81,30 +102,78 @@ func (w *world) operate(ctx context.Context, history *History) error {
 		return err
 	}
 
-	w.watchBlows(care)
+	if err := w.begin(ctx, care); err != nil {
+		return err
+	}
 	defer w.watchBlows(nil)
 
-	var err error
-	if care.First, err = w.operateOnce(ctx, operation); err != nil {
+	if err := w.repeat(ctx, care); err != nil {
 		return err
 	}
 
+	w.recover(ctx, "")
+	w.judge(care)
+
+	return nil
+}
+
+// begin makes what the operation is for, and calls it while something goes wrong.
+func (w *world) begin(ctx context.Context, care *Care) error {
+	kind := care.Operation.kind()
+
+	if kind.before != nil {
+		if err := kind.before(w, ctx, care); err != nil {
+			return fmt.Errorf("before %s: %w", kind.name, err)
+		}
+	}
+
+	care.members, care.clusters = w.members(), w.lab.EtcdClusters()
+
+	w.watchBlows(care)
+
+	struck := len(w.struck())
+
+	var err error
+	if care.First, err = w.operateOnce(ctx, care.Operation); err != nil {
+		return err
+	}
+
+	care.Happened = len(w.struck()) > struck
 	_, care.FirstCordons = w.cordons()
 	care.FirstSnapshots = w.copies()
 
-	if err := w.heal(); err != nil {
-		return err
+	return nil
+}
+
+// repeat heals everything, and calls the operation again, and what has to follow it.
+func (w *world) repeat(ctx context.Context, care *Care) error {
+	operation := care.Operation
+	kind := operation.kind()
+
+	w.healUp()
+
+	if kind.healed != nil {
+		if err := kind.healed(w, care); err != nil {
+			return err
+		}
 	}
 
-	w.recover(ctx, operation.Node)
+	// A reset that fails late, after an interruption, is no failure of the call that follows.
+	w.settle(ctx)
 
+	// Before etcd is restored nothing can be healthy.
+	if operation.Kind != recoverName {
+		w.recover(ctx, operation.Node)
+	}
+
+	var err error
 	if care.Again, err = w.call(ctx, operation, 2); err != nil { //nolint:mnd // the second call
 		return err
 	}
 
 	care.Again.Healed = true
 
-	if operation.kind().rejoins {
+	if kind.rejoins {
 		if care.Rejoin, err = w.operator("first").runRecipe(ctx, w.search()...); err != nil {
 			return err
 		}
@@ -112,12 +181,18 @@ func (w *world) operate(ctx context.Context, history *History) error {
 		care.Rejoin.Healed = true
 	}
 
-	w.recover(ctx, "")
+	return nil
+}
+
+// judge notes how everything ended.
+func (w *world) judge(care *Care) {
+	operation := care.Operation
 
 	var cordoned []string
 
 	cordoned, care.AgainCordons = w.cordons()
 	care.Snapshots, care.Unhealthy = w.copies(), w.unhealthyNodes()
+	care.Made = w.lab.EtcdClusters() - care.clusters
 	care.Uncordoned = operation.Cordoned != "" && operation.Cordoned != operation.Node &&
 		!slices.Contains(cordoned, operation.Cordoned)
 
@@ -127,7 +202,49 @@ func (w *world) operate(ctx context.Context, history *History) error {
 		}
 	}
 
-	return nil
+	members := w.members()
+
+	for name, before := range care.members {
+		if now := members[name]; now != before && operation.keepsMember(name) {
+			care.Displaced = append(care.Displaced, name)
+		}
+	}
+
+	slices.Sort(care.Displaced)
+
+	if operation.Kind == removeName {
+		care.MemberLeft, care.NodeLeft = w.leftOf(operation)
+	}
+}
+
+// keepsMember reports whether an operation leaves a node's member of etcd what it is.
+func (o Operation) keepsMember(name string) bool {
+	return o.Kind != recoverName && (o.Node != name || o.Loss != nil && o.Loss.Living == name)
+}
+
+// members are the members of etcd that the nodes are.
+func (w *world) members() map[string]uint64 {
+	members := map[string]uint64{}
+
+	for _, name := range w.plan.ControlPlanes() {
+		if node := w.node(name); !w.isGone(name) && node.EtcdMemberID() != 0 {
+			members[name] = node.EtcdMemberID()
+		}
+	}
+
+	return members
+}
+
+// leftOf reports whether etcd and Kubernetes still have what an operation was to remove.
+func (w *world) leftOf(operation Operation) (member, node bool) {
+	for _, name := range w.plan.ControlPlanes() {
+		if other := w.node(name); name != operation.Node && other.EtcdVoter() {
+			member = member || slices.Contains(other.EtcdMembers(), operation.Loss.member)
+			node = node || slices.Contains(other.KubernetesNodes(), operation.Node)
+		}
+	}
+
+	return member, node
 }
 
 // declare has the operator's files name another release of Talos; none leaves them as they are.
@@ -190,14 +307,29 @@ func (w *world) operateOnce(ctx context.Context, operation Operation) (*Run, err
 		}()
 	}
 
-	return w.call(calling, operation, 1)
+	meanwhile, stop := context.WithCancel(ctx)
+	arrived := make(chan error, 1)
+
+	go func() {
+		if kind := operation.kind(); kind.meanwhile != nil {
+			arrived <- kind.meanwhile(w, meanwhile, operation)
+		} else {
+			arrived <- nil
+		}
+	}()
+
+	run, err := w.call(calling, operation, 1)
+
+	stop()
+
+	return run, errors.Join(err, <-arrived)
 }
 
 func (w *world) call(ctx context.Context, operation Operation, number int) (*Run, error) {
 	kind := operation.kind()
 
 	return w.operator("first").run(ctx, kind.name, kind.flags(w, operation, number),
-		func(*settings.Settings) []steps.Step { return []steps.Step{kind.step} }, w.search()...)
+		kind.list, w.search()...)
 }
 
 // cordons are the nodes that Kubernetes puts no pods on, and those of them whose cordon is marked as ours.
@@ -246,7 +378,18 @@ func whole(path string) bool {
 
 	info, err := file.Stat()
 
-	return err == nil && snapshot.Verify(file, info.Size()) == nil
+	if err != nil {
+		return false
+	}
+
+	// What is copied off a disk before it is wiped has no hash.
+	if strings.Contains(path, "-before-recovery-") {
+		_, err = snapshot.Identify(file, info.Size())
+
+		return err == nil
+	}
+
+	return snapshot.Verify(file, info.Size()) == nil
 }
 
 // watchBlows has the calls that take nodes down noted for it from now on; nil ends that.
@@ -263,19 +406,74 @@ func (w *world) watch(node *emulator.Node, call emulator.Call) {
 	care := w.care
 	w.mu.Unlock()
 
-	if care == nil || !call.Mutating || !slices.Contains(downing, call.Name()) {
+	if care == nil || !call.Mutating {
 		return
 	}
 
-	blow := w.blow(node.Options().Name, call.Name(), care)
+	name := node.Options().Name
 
+	switch {
+	case call.Name() == removal:
+		blows := w.removalThrough(node, care)
+		w.note(func() { care.Blows = append(care.Blows, blows...) })
+	case slices.Contains(downing, call.Name()):
+		blow := w.blow(name, call.Name(), care)
+		unsaved := care.Operation.Kind == recoverName && call.HadEtcd && !w.saved(name)
+
+		w.note(func() { care.Blows = append(care.Blows, blow) })
+
+		if unsaved {
+			w.note(func() { care.Unsaved = append(care.Unsaved, name) })
+		}
+	case call.Name() == "Bootstrap":
+		for _, other := range w.plan.ControlPlanes() {
+			if other != name && w.node(other).EtcdVoter() {
+				w.note(func() { care.Beside = append(care.Beside, name+" beside "+other) })
+			}
+		}
+	}
+}
+
+// note changes what is known of the operation.
+func (w *world) note(change func()) {
 	w.mu.Lock()
-	care.Blows = append(care.Blows, blow)
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+
+	change()
+}
+
+// saved reports whether what a node's etcd held is on the operator's disk.
+func (w *world) saved(name string) bool {
+	if w.plan.Operation.Loss.gone(name) {
+		return true // who says that it is destroyed can do without
+	}
+
+	return slices.ContainsFunc(w.copies(), func(copied Snapshot) bool {
+		return copied.Whole && strings.Contains(copied.Name, "-"+name+"-before-recovery-")
+	})
+}
+
+// removalThrough is the removal of the operation's member by a node; none if that is no member any more.
+func (w *world) removalThrough(node *emulator.Node, care *Care) []Blow {
+	members := node.EtcdMembers()
+	if !slices.Contains(members, care.Operation.Loss.member) {
+		return nil
+	}
+
+	blow := Blow{Node: care.Operation.Node, Method: removal, ControlPlane: true, Voters: len(members), Up: 1}
+
+	for _, name := range w.plan.ControlPlanes() {
+		if name != blow.Node && (w.node(name).EtcdVoter() || w.justStruck(name)) {
+			blow.Up++
+		}
+	}
+
+	return []Blow{blow}
 }
 
 func (w *world) blow(name, method string, care *Care) Blow {
-	blow := Blow{Node: name, Method: method, ControlPlane: w.plan.machine(name).ControlPlane}
+	blow := Blow{Node: name, Method: method, ControlPlane: w.plan.machine(name).ControlPlane,
+		Voter: w.node(name).EtcdVoter()}
 
 	w.mu.Lock()
 	before := slices.Clone(care.Blows)
@@ -292,7 +490,9 @@ func (w *world) blow(name, method string, care *Care) Blow {
 			}
 		}
 
-		struck := slices.ContainsFunc(before, func(earlier Blow) bool { return earlier.Node == planned.Name })
+		struck := slices.ContainsFunc(before, func(earlier Blow) bool {
+			return earlier.Node == planned.Name && earlier.Method != removal
+		})
 		if planned.Name != name && planned.ControlPlane == blow.ControlPlane && struck && !up &&
 			!w.ill(planned.Name) {
 			blow.Down = append(blow.Down, planned.Name)
@@ -328,7 +528,10 @@ var careChecks = []check{
 	{"one node at a time", ofCare(oneAtATime)},
 	{"no silent cordon", ofCare(noSilentCordon)},
 	{"no snapshot lost", ofCare(noSnapshotLost)},
+	{"one living etcd", ofCare(oneLivingEtcd)},
+	{"the living keep their members", ofCare(membersKept)},
 	{"operations are told", ofCare(operationsAreTold)},
+	{"operations fail rightly", operationsFailRightly},
 	{"operations converge", ofCare(operationsConverge)},
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/talos-mage/talos-mage/internal/cli/settings"
@@ -29,12 +30,14 @@ type Operation struct {
 	Version string
 	// Cordoned is a node that somebody else keeps pods off all the time; empty for none.
 	Cordoned string
+	// Loss is what the cluster has lost before; nil for nothing.
+	Loss *Loss
 }
 
 // operationKind is one target that looks after a cluster.
 type operationKind struct {
 	name string
-	step steps.Step
+	list func(*settings.Settings) []steps.Step
 	// calls are those that it makes, for those that go wrong.
 	calls []string
 	// whom draws the node that it is for; empty for none, and false if the plan has no room for it.
@@ -42,25 +45,44 @@ type operationKind struct {
 	// flags are those of one call, given its number.
 	flags func(w *world, operation Operation, call int) settings.Overrides
 	// own draws a fault that only this operation meets; nil for none.
-	own func(random *rand.Rand) knob
-	// rejoins is set for an operation after which the recipe has to bring the node back.
+	own func(random *rand.Rand, plan *Plan) *Incident
+	// scene is how the cluster comes to need it; the zero value for an operation that any cluster can need.
+	scene
+	// rejoins is set for an operation after which the recipe has to bring nodes back.
 	rejoins bool
+}
+
+// The names that more than the table knows.
+const (
+	snapshotName = "etcd:snapshot"
+	resetName    = "reset"
+	upgradeName  = "upgrade"
+	removeName   = "etcd:removeMember"
+	replaceName  = "replaceNode"
+	recoverName  = "etcd:recover"
+)
+
+// only is the list of a single step.
+func only(step steps.Step) func(*settings.Settings) []steps.Step {
+	return func(*settings.Settings) []steps.Step { return []steps.Step{step} }
 }
 
 var operationKinds = []operationKind{
 	{
-		name: "etcd:snapshot", step: steps.EtcdSnapshot{}, calls: []string{"EtcdSnapshot", "EtcdStatus", "EtcdMemberList"},
-		whom: everyNode, flags: func(w *world, _ Operation, call int) settings.Overrides {
+		name: snapshotName, list: only(steps.EtcdSnapshot{}),
+		calls: []string{"EtcdSnapshot", "EtcdStatus", "EtcdMemberList"},
+		whom:  everyNode, flags: func(w *world, _ Operation, call int) settings.Overrides {
 			return settings.Overrides{"file": w.snapshotFile(call)}
 		},
 		own: drawCutOff,
 	},
 	{
-		name: "etcd:defrag", step: steps.EtcdDefrag{}, calls: []string{"EtcdDefragment", "EtcdStatus", "EtcdMemberList"},
-		whom: everyNode, flags: func(*world, Operation, int) settings.Overrides { return nil },
+		name: "etcd:defrag", list: only(steps.EtcdDefrag{}),
+		calls: []string{"EtcdDefragment", "EtcdStatus", "EtcdMemberList"},
+		whom:  everyNode, flags: func(*world, Operation, int) settings.Overrides { return nil },
 	},
 	{
-		name: "reset", step: steps.Reset{}, calls: []string{"Reset", "EtcdMemberList", "/cosi.resource.State/List"},
+		name: resetName, list: only(steps.Reset{}), calls: []string{"Reset", "EtcdMemberList", "/cosi.resource.State/List"},
 		whom: oneOfSeveral, flags: func(_ *world, operation Operation, _ int) settings.Overrides {
 			return settings.Overrides{"node": operation.Node, "yes": "true"}
 		},
@@ -68,12 +90,46 @@ var operationKinds = []operationKind{
 		rejoins: true,
 	},
 	{
-		name: "upgrade", step: steps.Upgrade{},
+		name: upgradeName, list: only(steps.Upgrade{}),
 		calls: []string{"Upgrade", "Reboot", "Version", "/machine.ImageService/Pull", "EtcdSnapshot", "EtcdStatus"},
 		whom:  upgradable, flags: func(*world, Operation, int) settings.Overrides {
 			return settings.Overrides{"cluster": clusterName, "yes": "true", "parallel": "1"}
 		},
-		own: drawRollback,
+		own: drawUpgradeFault,
+	},
+	{
+		name: removeName, list: only(steps.EtcdRemoveMember{}),
+		calls: []string{"EtcdRemoveMemberByID", "EtcdMemberList", "EtcdStatus"},
+		whom:  spareControlPlane, flags: func(_ *world, operation Operation, _ int) settings.Overrides {
+			return settings.Overrides{"<id>": fmt.Sprintf("%016x", operation.Loss.member)}
+		},
+		scene: scene{draw: drawGone, before: (*world).loseMachine},
+	},
+	{
+		name: replaceName, list: steps.ReplaceNode,
+		calls: []string{"EtcdRemoveMemberByID", "EtcdMemberList", "EtcdStatus", "ApplyConfiguration",
+			"/cosi.resource.State/List"},
+		whom: replaceable, flags: func(_ *world, operation Operation, _ int) settings.Overrides {
+			return settings.Overrides{"<address>": operation.Node}
+		},
+		scene: scene{draw: drawReplacement, before: (*world).makeRoom, meanwhile: (*world).arrive,
+			healed: (*world).putIn},
+	},
+	{
+		name: recoverName, list: only(steps.EtcdRecover{}),
+		calls: []string{"Reset", "EtcdRecover", "Bootstrap", "EtcdStatus", "EtcdMemberList", "EtcdSnapshot",
+			"/cosi.resource.State/List"},
+		whom: severalControlPlanes, flags: func(w *world, operation Operation, _ int) settings.Overrides {
+			flags := settings.Overrides{"<file>": w.snapshotFile(0), "yes": "true"}
+			if destroyed := operation.Loss.Destroyed; len(destroyed) > 0 {
+				flags["destroyed"] = strings.Join(destroyed, ",")
+			}
+
+			return flags
+		},
+		scene:   scene{draw: drawLostQuorum, before: (*world).loseQuorum, healed: (*world).putBack},
+		own:     drawRestoreFault,
+		rejoins: true,
 	},
 }
 
@@ -99,15 +155,21 @@ func (p *Plan) nextTalos() string {
 func (p *Plan) workloads() []kubernetes.Workload {
 	const enough = 2
 
-	if p.Operation.Kind == "" || len(p.Workers()) < enough {
-		return nil
+	var work []kubernetes.Workload
+
+	if p.Operation.Kind != "" && len(p.Workers()) >= enough {
+		work = []kubernetes.Workload{
+			{Name: "web", Replicas: 2, Budget: 1, Starting: 10 * time.Second, EmptyDir: true},
+			{Name: "data", Kind: kubernetes.StatefulSet, Ending: 20 * time.Second},
+			{Name: "agent", Kind: kubernetes.DaemonSet},
+		}
 	}
 
-	return []kubernetes.Workload{
-		{Name: "web", Replicas: 2, Budget: 1, Starting: 10 * time.Second, EmptyDir: true},
-		{Name: "data", Kind: kubernetes.StatefulSet, Ending: 20 * time.Second},
-		{Name: "agent", Kind: kubernetes.DaemonSet},
+	if incident := p.Operation.Incident; incident != nil && incident.Kind == blockingBudget {
+		work = append(work, kubernetes.Workload{Name: "kept", Node: incident.Node})
 	}
+
+	return work
 }
 
 // everyNode is for operations that are for the cluster.
@@ -115,15 +177,43 @@ func everyNode(*rand.Rand, *Plan) (string, bool) { return "", true }
 
 // oneOfSeveral is a node that the cluster can do without for a while.
 func oneOfSeveral(random *rand.Rand, plan *Plan) (string, bool) {
-	candidates := plan.Workers()
-	if spare := plan.ControlPlanes(); len(spare) > 2 {
-		candidates = append(candidates, spare...)
+	return anyOf(random, append(plan.Workers(), plan.spareControlPlanes()...))
+}
+
+// spareControlPlane is a control plane that the cluster can do without for good.
+func spareControlPlane(random *rand.Rand, plan *Plan) (string, bool) {
+	return anyOf(random, plan.spareControlPlanes())
+}
+
+// replaceable is one whose machine can be told from another.
+func replaceable(random *rand.Rand, plan *Plan) (string, bool) {
+	if !plan.DeclaredMACs {
+		return "", false
 	}
 
-	if plan.Endpoint == NodeAddress {
-		candidates = slices.DeleteFunc(candidates, func(name string) bool { return name == plan.Machines[0].Name })
-	}
+	return spareControlPlane(random, plan)
+}
 
+// severalControlPlanes is for an etcd that can lose its quorum.
+func severalControlPlanes(_ *rand.Rand, plan *Plan) (string, bool) {
+	return "", len(plan.ControlPlanes()) > smallEtcd
+}
+
+// spareControlPlanes are those that etcd can do without, and at whose address the endpoint is not.
+func (p *Plan) spareControlPlanes() []string {
+	spare := p.ControlPlanes()
+
+	switch {
+	case len(spare) <= smallEtcd:
+		return nil
+	case p.Endpoint == NodeAddress:
+		return spare[1:]
+	default:
+		return spare
+	}
+}
+
+func anyOf(random *rand.Rand, candidates []string) (string, bool) {
 	if len(candidates) == 0 {
 		return "", false
 	}
@@ -134,33 +224,50 @@ func oneOfSeveral(random *rand.Rand, plan *Plan) (string, bool) {
 // operationShare is one in how many plans has an operation.
 const operationShare = 3
 
-// drawOperation adds what is done once the cluster is up to some plans.
+// drawOperation adds what is done once the cluster is up to some plans. Every kind draws a lot; of those that the plan
+// has room for the highest wins.
 func drawOperation(random *rand.Rand, plan *Plan) {
 	if random.IntN(operationShare) > 0 {
 		return
 	}
 
-	kind := operationKinds[random.IntN(len(operationKinds))]
+	lot := func(kind operationKind) uint64 { return source(plan.Seed, "operation", kind.name).Uint64() }
 
-	node, fits := kind.whom(random, plan)
-	if !fits {
-		return
+	kinds := slices.Clone(operationKinds)
+	slices.SortFunc(kinds, func(a, b operationKind) int { return cmp.Compare(lot(b), lot(a)) })
+
+	for _, kind := range kinds {
+		details := source(plan.Seed, "operation", kind.name, "details")
+
+		if node, fits := kind.whom(details, plan); fits {
+			plan.Operation = Operation{Kind: kind.name, Node: node}
+			kind.details(details, plan)
+
+			return
+		}
 	}
+}
 
-	plan.Operation = Operation{Kind: kind.name, Node: node}
-	if kind.name == "upgrade" {
+// details draws what goes wrong, and what else there is to an operation.
+func (k operationKind) details(random *rand.Rand, plan *Plan) {
+	if k.name == upgradeName {
 		plan.Operation.Version = plan.nextTalos()
 	}
 
+	if k.draw != nil {
+		k.draw(random, plan)
+	}
+
 	if random.IntN(3) > 0 {
-		plan.Operation.Incident = kind.incident(random, plan)
+		plan.Operation.Incident = k.incident(random, plan)
 	}
 
 	if random.IntN(6) == 0 {
 		plan.Operation.Interrupted = between(random, 0, 20*time.Second)
 	}
 
-	if random.IntN(4) == 0 {
+	// An etcd that is restored knows nothing of later cordons.
+	if random.IntN(4) == 0 && k.name != recoverName {
 		plan.Operation.Cordoned = plan.Machines[random.IntN(len(plan.Machines))].Name
 	}
 }
@@ -176,7 +283,7 @@ func (k operationKind) incident(random *rand.Rand, plan *Plan) *Incident {
 	}
 
 	if k.own != nil && random.IntN(2) == 0 {
-		return atOnce(random, plan, "broken "+k.name, k.own(random))
+		return k.own(random, plan)
 	}
 
 	name := pick(random, lateFaults...)
@@ -193,44 +300,75 @@ func (k operationKind) brokenCalls(random *rand.Rand, plan *Plan) *Incident {
 	return atOnce(random, plan, "broken calls of "+k.name, drawCallsOf(random, k.calls))
 }
 
-// atOnce is a fault that the operation's node, else some control plane, has from its start.
+// atOnce is a fault that a node of the operation has from its start.
 func atOnce(random *rand.Rand, plan *Plan, kind string, drawn knob) *Incident {
-	node := cmp.Or(plan.Operation.Node, pick(random, plan.ControlPlanes()...))
+	return &Incident{Kind: kind, Node: plan.Operation.affected(random, plan), Words: drawn.words, Class: drawn.class,
+		At: Moment{Anchor: Started}, on: drawn.on, off: drawn.off}
+}
 
-	return &Incident{Kind: kind, Node: node, Words: drawn.words, Class: drawn.class, At: Moment{Anchor: Started},
-		on: drawn.on, off: drawn.off}
+// affected is the node that an operation asks: its own, or some control plane that is there.
+func (o Operation) affected(random *rand.Rand, plan *Plan) string {
+	others := slices.DeleteFunc(plan.ControlPlanes(), func(name string) bool { return o.Loss.gone(name) })
+	if o.Node != "" && !o.Loss.gone(o.Node) && (o.Loss == nil || random.IntN(2) == 0) {
+		return o.Node
+	}
+
+	return pick(random, others...)
 }
 
 // drawCutOff has a snapshot end too early, as if it were whole.
-func drawCutOff(random *rand.Rand) knob {
+func drawCutOff(random *rand.Rand, plan *Plan) *Incident {
 	end := 1 + random.IntN(30_000) //nolint:mnd // within the first parts
 
-	return knob{
+	return atOnce(random, plan, "broken "+snapshotName, knob{
 		words: fmt.Sprintf("cuts snapshots off after %d bytes", end), class: brokenCalls,
 		on: func(f *emulator.Faults) { f.SnapshotEnd = end }, off: func(f *emulator.Faults) { f.SnapshotEnd = 0 },
-	}
+	})
 }
 
 // drawResetFault has a reset end otherwise than asked.
-func drawResetFault(random *rand.Rand) knob {
+func drawResetFault(random *rand.Rand, plan *Plan) *Incident {
 	fault := pick(random, emulator.ResetWipeFails, emulator.ResetPowersOff)
 	words := map[emulator.ResetFault]string{emulator.ResetWipeFails: "can't wipe its disk",
 		emulator.ResetPowersOff: "is off after a reset"}
 
-	return knob{
+	return atOnce(random, plan, "broken "+resetName, knob{
 		words: words[fault], class: poweredOff,
 		on:  func(f *emulator.Faults) { f.Reset = fault },
 		off: func(f *emulator.Faults) { f.Reset = emulator.ResetWorks },
-	}
+	})
 }
 
-// drawRollback has a machine fall back to the system that it ran before.
-func drawRollback(*rand.Rand) knob {
-	return knob{
+// blockingBudget is a fault by its name.
+const blockingBudget = "blocking budget"
+
+// drawUpgradeFault has a machine fall back to the system that it ran before, or keep its pods.
+func drawUpgradeFault(random *rand.Rand, plan *Plan) *Incident {
+	if random.IntN(2) > 0 && plan.OwnCNI { // without a CNI no pods run
+		drawn := atOnce(random, plan, blockingBudget, knob{
+			words: "has pods that their budget lets nobody evict", class: held,
+			on:  func(f *emulator.Faults) { f.BudgetBlocks = true },
+			off: func(f *emulator.Faults) { f.BudgetBlocks = false },
+		})
+		drawn.Node = plan.Machines[random.IntN(len(plan.Machines))].Name
+
+		return drawn
+	}
+
+	return atOnce(random, plan, "broken "+upgradeName, knob{
 		words: "does not boot the new system", class: poweredOff,
 		on:  func(f *emulator.Faults) { f.NewSystemFails = true },
 		off: func(f *emulator.Faults) { f.NewSystemFails = false },
-	}
+	})
+}
+
+// drawRestoreFault has a snapshot turn out to be damaged on the node.
+func drawRestoreFault(random *rand.Rand, plan *Plan) *Incident {
+	return atOnce(random, plan, "broken recovery", knob{
+		words: "finds the snapshot to be damaged", class: brokenCalls,
+		on:  func(f *emulator.Faults) { f.RestoreFails = true },
+		off: func(f *emulator.Faults) { f.RestoreFails = false },
+	})
 }
 
 // kind is that of a drawn operation.
@@ -250,6 +388,10 @@ func (o Operation) String() string {
 
 	if o.Version != "" {
 		text += " to " + o.Version
+	}
+
+	if o.Loss != nil {
+		text += "; " + o.Loss.String()
 	}
 
 	if o.Cordoned != "" {

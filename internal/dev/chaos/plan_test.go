@@ -57,6 +57,20 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 			seen["cordoned"]++
 		}
 
+		if incident := plan.Operation.Incident; incident != nil {
+			seen[incident.Kind]++
+		}
+
+		if loss := plan.Operation.Loss; loss != nil {
+			for what, is := range map[string]bool{"member of a living node": loss.Living != "", "another MAC": loss.NewMAC,
+				"former machine returns": loss.Returns, "emptied": len(loss.Emptied) > 0,
+				"destroyed": len(loss.Destroyed) > 0} {
+				if is {
+					seen[what]++
+				}
+			}
+		}
+
 		if plan.Leases {
 			seen["leases"]++
 		}
@@ -77,7 +91,8 @@ func TestPlansAreAsWideAsTheyAreSaidToBe(t *testing.T) {
 	for _, value := range []any{
 		1, 2, 3, 4, 5, chaos.VIP, chaos.Balancer, chaos.NodeAddress, chaos.NoSecond, chaos.SameMachine, chaos.Elsewhere,
 		"v1.12.1", "v1.13.9", "v1.14.1", "documents", "interrupted", "mixed",
-		"leases", "cordoned",
+		"leases", "cordoned", "member of a living node", "another MAC", "former machine returns", "destroyed", "emptied",
+		"blocking budget",
 	} {
 		require.NotZero(t, seen[value], "%v", value)
 	}
@@ -142,7 +157,6 @@ func TestPlansTurnEveryKnobAndMakeEveryMixUp(t *testing.T) {
 		"AddressAfter": "a lease that changes depends on the lab; the mix-ups are about it",
 		"Says":         "nothing goes by what a machine says of itself, but diagnose, which changes nothing",
 		"Diagnostics":  "the same",
-		"RestoreFails": "no plan loses the quorum for good and restores etcd",
 	}
 
 	for field := range reflect.TypeFor[emulator.Faults]().Fields() {

@@ -116,7 +116,7 @@ func (w *world) reached(incident Incident) bool {
 	case Bootstrapped:
 		return slices.ContainsFunc(w.lab.Nodes(), func(node *emulator.Node) bool { return accepted(node, "Bootstrap") })
 	default:
-		return true
+		return !w.isGone(incident.Node)
 	}
 }
 

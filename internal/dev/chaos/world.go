@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -39,11 +40,16 @@ type world struct {
 	strikes  []Strike
 	// care gets the calls that take nodes down; nil while nobody looks after the cluster.
 	care *Care
+	// gone are the nodes in whose place nothing stands, for good.
+	gone map[string]bool
+	// macs are those of machines that were declared later, in the place of others.
+	macs map[string]string
 }
 
 // newWorld makes the files and switches the machines on.
 func newWorld(plan *Plan, folder string, scale float64) (*world, error) {
-	w := &world{plan: plan, folder: folder, scale: scale, machines: map[string]*emulator.Node{}}
+	w := &world{plan: plan, folder: folder, scale: scale, machines: map[string]*emulator.Node{},
+		gone: map[string]bool{}, macs: map[string]string{}}
 
 	var err error
 
@@ -168,8 +174,9 @@ func (w *world) search() []string {
 // links are those of the machine that a node's declaration is about.
 func (w *world) links(name string) []emulator.Link {
 	last := w.address(name).As4()
+	mac := cmp.Or(w.macs[name], net.HardwareAddr{0x52, 0x54, 0x00, last[1], last[2], last[3]}.String())
 
-	return []emulator.Link{{Name: "eth0", MAC: net.HardwareAddr{0x52, 0x54, 0x00, last[1], last[2], last[3]}.String()}}
+	return []emulator.Link{{Name: "eth0", MAC: mac}}
 }
 
 // config is a node's machine config.
@@ -239,7 +246,9 @@ func (w *world) settle(ctx context.Context) {
 	defer stop()
 
 	for _, planned := range w.plan.Machines {
-		w.node(planned.Name).WaitFor(waiting, settled) //nolint:errcheck // a machine that has a fault may never
+		if !w.isGone(planned.Name) {
+			w.node(planned.Name).WaitFor(waiting, settled) //nolint:errcheck // a machine that has a fault may never
+		}
 	}
 }
 

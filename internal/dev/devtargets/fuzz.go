@@ -156,6 +156,19 @@ func named(targets []fuzzTarget, names []string) ([]fuzzTarget, error) {
 	return chosen, nil
 }
 
+// guiding has the compiler count what an input reaches, as -fuzz does, but only in what looks at the input: this module
+// and the parsers of YAML, HCL and machine configs. -fuzz counts in every package, so that all of them, most of which
+// serve gRPC or Kubernetes, are compiled once more.
+var guiding = []string{
+	"-gcflags=github.com/talos-mage/talos-mage/...=" + counting,
+	"-gcflags=github.com/siderolabs/talos/pkg/machinery/config/...=" + counting,
+	"-gcflags=go.yaml.in/yaml/v4/...=" + counting,
+	"-gcflags=github.com/hashicorp/hcl/v2/...=" + counting,
+}
+
+// counting is the compiler's flag for that.
+const counting = "-d=libfuzzer"
+
 // fuzzPrograms are the test programs with the fuzz targets, compiled once for each package.
 type fuzzPrograms struct {
 	// root is the repository's, made is where the programs are, cache where go keeps inputs worth keeping.
@@ -189,7 +202,8 @@ func (p *fuzzPrograms) of(ctx context.Context, folder string, out io.Writer) (st
 	}
 
 	path := filepath.Join(p.made, fmt.Sprintf("%d.test", len(p.paths)))
-	command := exec.CommandContext(ctx, "go", "test", "-c", "-fuzz", ".", "-o", path, "./"+folder) //nolint:gosec // made here
+	arguments := append([]string{"test", "-c", "-o", path}, guiding...)
+	command := exec.CommandContext(ctx, "go", append(arguments, "./"+folder)...) //nolint:gosec // made here
 	command.Dir, command.Stdout, command.Stderr = p.root, out, out
 
 	if err := command.Run(); err != nil {

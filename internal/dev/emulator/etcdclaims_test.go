@@ -1,8 +1,10 @@
 package emulator_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
 	"regexp"
 	"slices"
@@ -265,6 +267,43 @@ func TestClaim_4_17_EtcdIsRecoveredFromASnapshot(t *testing.T) {
 	members, err := c.EtcdMemberList(deadline(t), &machineapi.EtcdMemberListRequest{})
 	require.NoError(t, err)
 	require.Len(t, members.GetMessages()[0].GetMembers(), 1, "the cluster begins with one member again")
+
+	// What a restore begins with outlives a reboot, and is in no etcd that was bootstrapped.
+	const begins = "0000000000000001-0000000000000001.snap"
+
+	require.Contains(t, filesIn(t, c, "/var/lib/etcd/member/snap"), begins)
+
+	bootstrapped := secure(t, whole.Talosconfig(), whole.Node("cp1"))
+	require.NotContains(t, filesIn(t, bootstrapped, "/var/lib/etcd/member/snap"), begins)
+}
+
+// The same address leads to another etcd's Kubernetes then.
+func TestNodesTakePartInARestoredCluster(t *testing.T) {
+	t.Parallel()
+
+	cluster, c := checkedCluster(t, labcluster.Options{})
+	cp1, worker := cluster.Nodes[0], cluster.Nodes[1]
+	require.NoError(t, worker.WaitFor(deadline(t), (*emulator.Node).Registered))
+
+	snapshot := snapshotOf(t, c)
+
+	cp1.PowerOff()
+	cp1.LoseEtcd()
+	cp1.PowerOn()
+	eventually(t, func() error {
+		_, err := c.EtcdRecover(deadline(t), bytes.NewReader(snapshot))
+		return err
+	})
+	eventually(t, func() error { return c.Bootstrap(deadline(t), &machineapi.BootstrapRequest{RecoverEtcd: true}) })
+	require.NoError(t, cp1.WaitFor(deadline(t), (*emulator.Node).EtcdVoter))
+	require.Equal(t, 2, cluster.Lab.EtcdClusters())
+
+	require.NoError(t, cp1.WaitFor(deadline(t), (*emulator.Node).Registered))
+	cp1.Cordon(true)
+	eventually(t, func() error {
+		_, known := worker.Cordons()["cp1"]
+		return until(known)
+	})
 }
 
 func TestClaim_4_18_AnInitNodeBootstrapsItself(t *testing.T) {
@@ -559,4 +598,23 @@ func TestClaim_4_25_LearnersJoinOneAtATimeAndFailTheirHealthCheck(t *testing.T) 
 
 		return until(health.GetHealthy() && health.GetLastMessage() == "")
 	})
+}
+
+// filesIn are the names in a directory of a node.
+func filesIn(t *testing.T, c *client.Client, directory string) (names []string) {
+	t.Helper()
+
+	stream, err := c.LS(deadline(t), &machineapi.ListRequest{Root: directory})
+	require.NoError(t, err)
+
+	for {
+		entry, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+
+		require.NoError(t, err)
+
+		names = append(names, entry.GetRelativeName())
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,10 @@ import (
 	runtimeres "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
@@ -635,6 +640,29 @@ var faultTests = map[string]faultTest{ //nolint:gochecknoglobals // a table
 		},
 		healed: func(t *testing.T, s *sick) { t.Helper(); s.unmet(t, "services", "etcd not running") },
 	},
+	"BudgetBlocks": {
+		faults: emulator.Faults{BudgetBlocks: true},
+		shows: func(t *testing.T, s *sick) {
+			t.Helper()
+			s.install(t)
+			s.bootstrap(t)
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).Registered))
+			s.Lab.InstallCNI()
+			require.NoError(t, s.node.WaitFor(deadline(t), (*emulator.Node).Ready))
+			eventually(t, func() error {
+				err := s.evict(t)
+
+				return until(apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause))
+			})
+
+			budgets, err := kubernetesAPI(t, s.Cluster).PolicyV1().PodDisruptionBudgets("kube-system").List(deadline(t),
+				metav1.ListOptions{})
+			require.NoError(t, err)
+			require.Len(t, budgets.Items, 1)
+			require.Equal(t, int32(2), budgets.Items[0].Status.DesiredHealthy, "all that CoreDNS has")
+		},
+		healed: func(t *testing.T, s *sick) { t.Helper(); eventually(t, func() error { return s.evict(t) }) },
+	},
 	"Calls": {
 		faults: emulator.Faults{Calls: []emulator.CallFault{{Method: "Version", Do: emulator.Fail, Code: codes.Aborted,
 			Text: "not now", After: 1, Times: 2}}},
@@ -706,6 +734,26 @@ func (s *sick) reset(t *testing.T) {
 	eventually(t, func() error {
 		return s.api(t).ResetGeneric(deadline(t), &machineapi.ResetRequest{Reboot: true,
 			SystemPartitionsToWipe: partitions(constants.StatePartitionLabel, constants.EphemeralPartitionLabel)})
+	})
+}
+
+// evict has Kubernetes evict a pod of CoreDNS from the machine's node.
+func (s *sick) evict(t *testing.T) error {
+	t.Helper()
+
+	api := kubernetesAPI(t, s.Cluster)
+
+	pods, err := api.CoreV1().Pods("kube-system").List(deadline(t),
+		metav1.ListOptions{FieldSelector: "spec.nodeName=" + s.node.Name()})
+	require.NoError(t, err)
+
+	i := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool { return strings.HasPrefix(pod.Name, "coredns-") })
+	if i < 0 {
+		return errors.New("CoreDNS runs elsewhere")
+	}
+
+	return api.PolicyV1().Evictions("kube-system").Evict(deadline(t), &policyv1.Eviction{ //nolint:wrapcheck // it is judged
+		ObjectMeta: metav1.ObjectMeta{Name: pods.Items[i].Name, Namespace: "kube-system"},
 	})
 }
 

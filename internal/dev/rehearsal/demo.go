@@ -59,7 +59,7 @@ func Demo(ctx context.Context,
 		return err
 	}
 
-	fmt.Printf("%d emulated nodes of Talos %s in maintenance mode on %s, time %d times as fast; files in %s\n\n",
+	fmt.Printf("%d emulated nodes of Talos %s in maintenance mode on %s,\ntime %d times as fast; files in %s\n\n",
 		len(cluster.Nodes), cluster.Nodes[0].Options().TalosVersion, cluster.Lab.Prefix(), labcluster.DemoScale, cluster.Dir)
 
 	call := invocation.FromProcess()

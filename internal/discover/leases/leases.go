@@ -65,12 +65,15 @@ func (l Leases) With(newer ...Entry) Leases {
 // folder holds what is kept of a cluster on this machine alone, and keeps itself out of git.
 const folder = ".talos-mage"
 
+// Folder is where that is, of a cluster whose files are in another folder.
+func Folder(talosDir string) string { return filepath.Join(talosDir, folder) }
+
 // Path is where the leases of a cluster are kept, whose files are in a folder.
-func Path(talosDir string) string { return filepath.Join(talosDir, folder, "leases.yaml") }
+func Path(talosDir string) string { return filepath.Join(Folder(talosDir), "leases.yaml") }
 
 // IgnoreFile keeps the file at Path, and all beside it, out of git.
 func IgnoreFile(talosDir string) (path string, content []byte) {
-	return filepath.Join(talosDir, folder, ".gitignore"), []byte("*\n")
+	return filepath.Join(Folder(talosDir), ".gitignore"), []byte("*\n")
 }
 
 // file is how leases are written.

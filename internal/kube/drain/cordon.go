@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/talos-mage/talos-mage/internal/base/retry"
+	"github.com/talos-mage/talos-mage/internal/kube"
 )
 
 const (
@@ -97,12 +98,17 @@ func (d Drainer) giveUp(ctx context.Context, node string, cause error) error {
 	return cause
 }
 
-// ownerOf reads the mark, which says nothing of a node that takes pods.
-func ownerOf(node corev1.Node) Owner {
-	_, marked := node.Annotations[Annotation]
+// OwnerOf tells whose the cordon of a node is that was listed.
+func OwnerOf(node kube.Node) Owner { return owner(node.Unschedulable, node.Annotations) }
+
+func ownerOf(node corev1.Node) Owner { return owner(node.Spec.Unschedulable, node.Annotations) }
+
+// owner reads the mark, which says nothing of a node that takes pods.
+func owner(cordoned bool, annotations map[string]string) Owner {
+	_, marked := annotations[Annotation]
 
 	switch {
-	case !node.Spec.Unschedulable:
+	case !cordoned:
 		return Nobody
 	case marked:
 		return Ours

@@ -89,7 +89,8 @@ func (c *cluster) eachOnce() []string {
 	return made
 }
 
-// fingerprints are the digests of every file below the cluster's folder and of the kubeconfig.
+// fingerprints are the digests of every file below the cluster's folder, without the records of runs, and of the
+// kubeconfig.
 func (c *cluster) fingerprints(t *testing.T) map[string]string {
 	t.Helper()
 
@@ -103,7 +104,7 @@ func (c *cluster) fingerprints(t *testing.T) map[string]string {
 	}
 
 	require.NoError(t, filepath.WalkDir(c.Dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.Type().IsRegular() {
+		if err == nil && entry.Type().IsRegular() && !strings.Contains(path, ".talos-mage") {
 			add(path)
 		}
 

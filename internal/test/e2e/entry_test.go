@@ -180,6 +180,30 @@ func TestScriptsHandOverWithTheirOldArguments(t *testing.T) {
 	}
 }
 
+// Somebody puts a talos-mage on the PATH that calls the script which looks for talos-mage.
+func TestAWrapperOfTheScriptDoesNotFindItself(t *testing.T) {
+	t.Parallel()
+
+	root := userRepository(t)
+
+	for name, form := range map[string]string{"becomes the script": "exec ", "calls the script": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			wrapper := script(t, filepath.Join(t.TempDir(), "talos-mage"),
+				form+root+`/scripts/lib/talos-mage.sh "$@"`+"\n")
+
+			got := run(t, command{
+				dir:  root,
+				env:  []string{"PATH=" + filepath.Dir(wrapper) + ":" + onlyBash(t)},
+				args: []string{wrapper, "preflight"},
+			})
+			require.Equal(t, 2, got.code)
+			require.Contains(t, got.stderr, "talos-mage: not found: git clone ")
+		})
+	}
+}
+
 func TestTheApplyScriptRefusesWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 

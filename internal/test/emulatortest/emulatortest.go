@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"testing"
-)
 
-// garbage is how much larger than what is in use the heap may get before it is swept, in percent.
-const garbage = 1000
+	"github.com/talos-mage/talos-mage/internal/dev/thrift"
+)
 
 // Run runs the tests, so many at once unless the command line or the number of processors asks for more, and gives the
 // process's exit code. Programs that the tests start inherit what makes them cheaper.
@@ -28,16 +26,7 @@ func Run(m *testing.M, atOnce int) int {
 		}
 	}
 
-	debug.SetGCPercent(garbage)
-
-	// Without the key exchange that withstands quantum computers.
-	for name, value := range map[string]string{"GOGC": strconv.Itoa(garbage), "GODEBUG": "tlsmlkem=0"} {
-		if err := os.Setenv(name, value); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-
-			return 1
-		}
-	}
+	thrift.Begin()
 
 	return m.Run()
 }

@@ -87,11 +87,12 @@ var mayImport = map[string][]string{
 	// Apart from what ships.
 	"internal/dev/chaos": {
 		"internal/cli", "internal/cli/settings", "internal/cluster", "internal/dev/clusterfiles", "internal/dev/emulator",
-		"internal/kube", "internal/steps",
+		"internal/dev/thrift", "internal/kube", "internal/steps",
 	},
 	"internal/dev/clusterfiles": {"internal/cluster", "internal/machineconfig", "internal/machineconfig/generate"},
 	"internal/dev/devtargets":   {"internal/dev/chaos"},
 	"internal/dev/rehearsal":    {"internal/cli", "internal/cli/settings", "internal/dev/emulator", "internal/steps"},
+	"internal/dev/thrift":       {},
 	// Its machines know nothing of the API that is served for them, and nobody else sees either.
 	"internal/dev/emulator": {
 		"internal/cluster", "internal/dev/clusterfiles", "internal/dev/emulator/api", "internal/dev/emulator/machine",
@@ -99,7 +100,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/dev/emulator/api":     {"internal/dev/emulator", "internal/dev/emulator/machine"},
 	"internal/dev/emulator/machine": {"internal/dev/emulator"},
-	"internal/test":                 {"internal/cli/settings"},
+	"internal/test":                 {"internal/cli/settings", "internal/dev/thrift"},
 	"internal/test/documents":       {"internal/dev/clusterfiles"},
 }
 

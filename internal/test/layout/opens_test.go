@@ -28,6 +28,8 @@ var mayOpen = map[string]string{
 	"internal/kube/merge.go":                 "the user's kubeconfig, which others change meanwhile",
 	"internal/machineconfig/config.go":       "a machine config that belongs to no run's cluster",
 	"internal/report/append.go":              "the report, which it writes",
+	"internal/report/record/read.go":         "the record of a run, which is made here",
+	"internal/report/record/writer.go":       "the record of a run, which it writes",
 	"internal/steps/configs.go":              "the .gitignore that it adds to",
 	"internal/steps/workspace/render.go":     "what talhelper has just rendered, in a folder of its own",
 	"internal/steps/kubeconfig.go":           "the talosconfig that it changes, as it is by then",

@@ -202,9 +202,14 @@ func (s *fileAPI) List(request *machineapi.ListRequest, stream machineapi.Machin
 
 	for _, entry := range entries {
 		full := path.Join(root, entry)
+		info := &machineapi.FileInfo{Name: full, RelativeName: entry, Mode: uint32(os.ModeDir | 0o700), IsDir: true,
+			Modified: now}
 
-		if err := stream.Send(&machineapi.FileInfo{Name: full, RelativeName: entry, Mode: uint32(os.ModeDir | 0o700),
-			IsDir: true, Modified: now}); err != nil {
+		if path.Dir(full) == etcdDirectory+"/member/snap" {
+			info.Mode, info.IsDir = 0o600, false
+		}
+
+		if err := stream.Send(info); err != nil {
 			return err
 		}
 	}
@@ -234,7 +239,9 @@ func (s *fileAPI) directory(root string) ([]string, bool) {
 		return []string{"member"}, true
 	case root == etcdDirectory+"/member" && mounted && drive.Etcd != nil:
 		return []string{"snap", "wal"}, true
-	case path.Dir(root) == etcdDirectory+"/member" && mounted && drive.Etcd != nil:
+	case root == etcdDirectory+"/member/snap" && mounted && drive.Etcd != nil:
+		return drive.Etcd.SnapFiles(), true
+	case root == etcdDirectory+"/member/wal" && mounted && drive.Etcd != nil:
 		return nil, true
 	default:
 		return nil, false

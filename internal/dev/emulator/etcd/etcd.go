@@ -51,6 +51,8 @@ type Member struct {
 	host    Host // who runs it; nil while it is down
 	// startedOnce is set when the member ran for the first time: until then the cluster knows no name for it.
 	startedOnce bool
+	// restored is set of the member that a snapshot was restored on.
+	restored bool
 }
 
 // Host stands for a machine that runs a member, from one boot to the next. It can be compared.

@@ -49,6 +49,22 @@ func (m *Member) Removed() bool {
 	return !slices.Contains(m.Cluster.members, m)
 }
 
+// raftSnapshotOfRestore is what a restore of one member begins with, of term 1 and index 1. Source: etcd
+// etcdutl/snapshot/v3_snapshot.go.
+const raftSnapshotOfRestore = "0000000000000001-0000000000000001.snap"
+
+// SnapFiles are the files of the member's directory of snapshots.
+func (m *Member) SnapFiles() []string {
+	m.Cluster.clusters.mu.Lock()
+	defer m.Cluster.clusters.mu.Unlock()
+
+	if m.restored {
+		return []string{raftSnapshotOfRestore, "db"}
+	}
+
+	return []string{"db"}
+}
+
 // Start makes the member run on a host. A former cluster gets its CA from the first that does.
 func (m *Member) Start(host Host, address netip.Addr, ca string) {
 	m.Cluster.clusters.mu.Lock()

@@ -76,6 +76,8 @@ func (c *Clusters) Restore(snapshot []byte, ca, name string, address netip.Addr,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
+	member.restored = true
+
 	if former := c.snapshots[Digest(snapshot)]; former != nil {
 		member.Cluster.Kubernetes, member.Cluster.network = former.Kubernetes, former.network
 	}

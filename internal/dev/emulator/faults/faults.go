@@ -80,6 +80,9 @@ type Faults struct {
 	KubernetesDown bool
 	// KubeletDown keeps kubelet from getting healthy.
 	KubeletDown bool
+	// BudgetBlocks has the disruption budgets of what runs on the machine's node want all of its pods, so that none of
+	// them can be evicted.
+	BudgetBlocks bool
 
 	// Says are lines that the machine says besides, each once in a boot.
 	Says []Saying
@@ -144,6 +147,9 @@ const (
 	InstallDiskWrite
 	// InstallImageSlow is an installer image whose pull takes longer than a machine waits for it.
 	InstallImageSlow
+	// InstallImageStalls is an installer image whose pull, one that a client asks for, stands still halfway: the machine
+	// goes on telling so.
+	InstallImageStalls
 )
 
 // Loss is why a machine that has its machine config is never heard of again.

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -14,16 +15,19 @@ import (
 type budgetState struct {
 	namespace, name, app string
 	needed, healthy, all int
+	wantsAll             bool
 }
 
-// budgets are those of the workloads, and those that somebody added.
+// budgets are those of the workloads, and of what runs on nodes whose pods nobody can evict.
 func (s snapshot) budgets() []budgetState {
 	var budgets []budgetState
 
+	held := s.heldWork()
+
 	for _, work := range s.work {
-		if work.Budget > 0 {
+		if work.Budget > 0 || held[work] {
 			budgets = append(budgets, budgetState{namespace: work.Namespace, name: work.Name, app: work.app(),
-				needed: work.Budget})
+				needed: work.Budget, wantsAll: held[work]})
 		}
 	}
 
@@ -41,9 +45,26 @@ func (s snapshot) budgets() []budgetState {
 				budget.healthy++
 			}
 		}
+
+		if budget.wantsAll {
+			budget.needed = budget.all
+		}
 	}
 
 	return budgets
+}
+
+// heldWork is what has pods on a node whose pods nobody can evict.
+func (s snapshot) heldWork() map[*Workload]bool {
+	held := map[*Workload]bool{}
+
+	for _, pod := range s.pods {
+		if slices.ContainsFunc(s.nodes, func(node nodeState) bool { return node.held && node.Name == pod.node }) {
+			held[pod.work] = true
+		}
+	}
+
+	return held
 }
 
 func (b budgetState) allowed() int { return max(0, b.healthy-b.needed) }

@@ -109,7 +109,9 @@ type nodeState struct {
 	// cordoned nodes get no new pods; annotations tell whose doing that was.
 	cordoned    bool
 	annotations map[string]string
-	revision    uint64
+	// held nodes have pods that their budgets let nobody evict.
+	held     bool
+	revision uint64
 }
 
 // NewCluster makes an empty cluster that has quorum: nothing is registered and no API server runs.
@@ -260,6 +262,23 @@ func (c *Cluster) Cordon(name string, cordoned bool) {
 		node.cordoned = cordoned
 
 		return changes
+	})
+}
+
+// Hold has the budgets of what runs on a node let nobody evict its pods, or takes that back.
+func (c *Cluster) Hold(name string, held bool) {
+	c.mu.Lock()
+	same := c.nodes[name].held == held
+	c.mu.Unlock()
+
+	if same {
+		return // whoever is told of a change looks again
+	}
+
+	c.changeNode(name, func(node *nodeState) bool {
+		node.held = held
+
+		return true
 	})
 }
 

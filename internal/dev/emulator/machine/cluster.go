@@ -399,32 +399,26 @@ func (l *Lab) kubernetesAt(address netip.Addr) *etcd.Cluster {
 
 // join registers the node once the cluster's API answers at the endpoint, and follows what becomes of it.
 func (k *kubelet) join(ctx context.Context) {
-	var cluster *etcd.Cluster
-
+	cluster := k.found()
 	for cluster == nil {
-		for _, endpoint := range k.endpoints() {
-			if cluster = k.boot.Node.Lab.kubernetesAt(endpoint); cluster != nil {
-				break
-			}
-		}
-
-		if cluster == nil && k.boot.Sleep(ctx, kubeletRetry) != nil {
+		if k.boot.Sleep(ctx, kubeletRetry) != nil {
 			return
 		}
+
+		cluster = k.found()
 	}
 
-	k.boot.mu.Lock()
-	k.registered = cluster
-	k.boot.mu.Unlock()
-
-	k.postStatus(cluster)
-	k.boot.Node.EditDrive(func(d *Drive) { d.registered = true })
-	cluster.Kubernetes.Restore(k.boot.Config.Hostname())
-	k.boot.Node.Lab.changed.Raise()
+	k.register(cluster)
 
 	for {
 		changed := k.boot.Node.Lab.changed.Wait()
 
+		if restored := k.successor(cluster); restored != nil {
+			cluster = restored
+			k.register(cluster)
+		}
+
+		cluster.Kubernetes.Hold(k.boot.Config.Hostname(), k.boot.Node.Faults().BudgetBlocks)
 		k.boot.Resources.showNodeStatus()
 		k.boot.status.refresh()
 
@@ -434,6 +428,42 @@ func (k *kubelet) join(ctx context.Context) {
 		case <-changed:
 		}
 	}
+}
+
+// found is the cluster whose API answers where the kubelet looks; nil if none does.
+func (k *kubelet) found() *etcd.Cluster {
+	for _, endpoint := range k.endpoints() {
+		if cluster := k.boot.Node.Lab.kubernetesAt(endpoint); cluster != nil {
+			return cluster
+		}
+	}
+
+	return nil
+}
+
+// successor is the cluster that answers in the place of one that has lost its quorum, as after its etcd was restored;
+// nil if there is none.
+func (k *kubelet) successor(cluster *etcd.Cluster) *etcd.Cluster {
+	if cluster.Works() {
+		return nil
+	}
+
+	if other := k.found(); other != nil && other != cluster && other.Works() {
+		return other
+	}
+
+	return nil
+}
+
+func (k *kubelet) register(cluster *etcd.Cluster) {
+	k.boot.mu.Lock()
+	k.registered = cluster
+	k.boot.mu.Unlock()
+
+	k.postStatus(cluster)
+	k.boot.Node.EditDrive(func(d *Drive) { d.registered = true })
+	cluster.Kubernetes.Restore(k.boot.Config.Hostname())
+	k.boot.Node.Lab.changed.Raise()
 }
 
 // postStatus is a kubelet that makes its node, or tells that it lives.

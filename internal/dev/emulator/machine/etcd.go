@@ -41,6 +41,21 @@ func (n *Node) EtcdMemberID() uint64 {
 	return 0
 }
 
+// EtcdMembers are the ids of all members of the machine's etcd cluster; nil if it has no etcd data.
+func (n *Node) EtcdMembers() []uint64 {
+	member := n.ReadDrive().Etcd
+	if member == nil {
+		return nil
+	}
+
+	var ids []uint64
+	for _, other := range member.Cluster.Members() {
+		ids = append(ids, other.GetId())
+	}
+
+	return ids
+}
+
 // EtcdVoter reports whether the machine is a full member of an etcd cluster with quorum, and runs.
 func (n *Node) EtcdVoter() bool {
 	member := n.ReadDrive().Etcd

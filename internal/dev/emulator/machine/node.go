@@ -76,6 +76,8 @@ type Drive struct {
 	Staged string
 	// own are the volumes that have a partition of their own beside EPHEMERAL.
 	own []string
+	// unallocated is set once a partition is gone in whose place the next boot can make others.
+	unallocated bool
 	// registered reports whether kubelet has been in its Kubernetes cluster.
 	registered bool
 	// images are those that were pulled onto the disk.
@@ -335,6 +337,11 @@ func (n *Node) Wipe() {
 	n.EditDrive(func(d *Drive) { *d = Drive{Meta: map[uint8]string{}} })
 }
 
+// LoseEtcd empties the machine's etcd directory, as a disk does that is broken. The machine must be off.
+func (n *Node) LoseEtcd() {
+	n.EditDrive(func(d *Drive) { d.Etcd, d.Recovery = nil, nil })
+}
+
 // Name is the name that the machine was started with.
 func (n *Node) Name() string { return n.options.Name }
 
@@ -460,6 +467,16 @@ func (n *Node) Cordons() map[string]map[string]string {
 	}
 
 	return k.cluster().Kubernetes.Cordons()
+}
+
+// KubernetesNodes are the names of the nodes of the machine's Kubernetes; nil while it is not registered there.
+func (n *Node) KubernetesNodes() []string {
+	k := n.kubelet()
+	if k == nil || k.cluster() == nil {
+		return nil
+	}
+
+	return k.cluster().Kubernetes.Nodes()
 }
 
 // kubelet is that of the running boot; nil for a machine that is off.

@@ -224,6 +224,8 @@ func checkFaults(at *places, field, node string, faults emulator.Faults) {
 		{"etcdUnhealthy", faults.EtcdUnhealthy && isWorker(node), "a worker has no etcd"},
 		{"etcdUnhealthy", faults.EtcdUnhealthy && (faults.EtcdNever || faults.EtcdImage),
 			"an etcd that never joins or never starts is not even unhealthy"},
+		{"budgetBlocks", faults.BudgetBlocks && faults.Lost != emulator.NotLost,
+			"a lost machine does not come as far as having pods: give one of budgetBlocks and lost"},
 		{"restoreFails", faults.RestoreFails && isWorker(node), "a worker has no etcd"},
 		{"snapshotEnd", faults.SnapshotEnd != 0 && isWorker(node), "a worker has no etcd"},
 		{"kubernetesDown", faults.KubernetesDown && isWorker(node), "a worker has no kube-apiserver"},

@@ -29,6 +29,14 @@ func appsFaults() []fault {
 			seen: "kubectl says", heal: func(t *testing.T, w *world) { t.Helper(); w.double(t, "kubectl", "") },
 		},
 		{
+			title: "the only control plane is off when applications are to be installed", class: "no answer", knob: "PowerOff",
+			settings: []string{"API_TIMEOUT=60s"},
+			inject:   func(t *testing.T, w *world) { t.Helper(); w.withApps(t); w.off(cp1) },
+			code:     diagnosis.ExitKubernetes, id: diagnosis.APINotReady,
+			says: "no control plane answers with this cluster's certificate authority", seen: "did not list its nodes",
+			heal: func(_ *testing.T, w *world) { w.Node(cp1).PowerOn() },
+		},
+		{
 			title: "helm is not installed", class: "a program is missing", knob: "PATH",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()
@@ -73,9 +81,9 @@ func refusedUpgrades() []fault {
 			title: "a node is off when the cluster is to be upgraded", class: "no answer", knob: "PowerOff",
 			cluster: upgradable, only: olderForm, run: upgradeTarget,
 			inject:   toUpgrade(func(_ *testing.T, w *world) { w.Node(worker1).PowerOff() }),
-			settings: []string{"-cluster=lab", "-yes=true", "NODE_WAIT=60s", "INSTALL_TIMEOUT=60s"},
-			code:     diagnosis.ExitApply, id: diagnosis.NodeSilent, node: worker1, seen: "no answer", also: untouched,
-			says:    "no answer",
+			settings: []string{"-cluster=lab", "-yes=true"},
+			code:     diagnosis.ExitPreflight, id: diagnosis.UpgradeNodeAway, node: worker1, seen: "does not answer",
+			also: untouched, says: "it does not answer, so nothing is begun",
 			heal:    func(_ *testing.T, w *world) { w.Node(worker1).PowerOn() },
 			nextRun: upgradeTarget, nextSettings: []string{"-cluster=lab", "-yes=true"},
 		},

@@ -88,6 +88,12 @@ func (w *world) requireFile(t *testing.T, path string, may leftovers) {
 	require.NoError(t, err)
 
 	switch {
+	case strings.HasPrefix(path, w.records()):
+		if name == "events.jsonl" {
+			requireJSONLines(t, data, newLeftovers)
+		}
+	case path == filepath.Join(filepath.Dir(w.records()), ".gitignore"):
+		require.Contains(t, []string{"", "*\n"}, string(data))
 	case name == ".gitignore":
 		w.requireIgnored(t, string(data))
 
@@ -202,7 +208,7 @@ func (w *world) contents(t *testing.T) map[string]string {
 	found := map[string]string{}
 
 	require.NoError(t, filepath.WalkDir(w.root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path == w.report() {
+		if err != nil || entry.IsDir() || path == w.report() || strings.HasPrefix(path, w.records()) {
 			return err
 		}
 

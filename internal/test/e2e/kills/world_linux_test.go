@@ -17,6 +17,7 @@ import (
 
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator/labcluster"
+	"github.com/talos-mage/talos-mage/internal/test/folderwatch"
 )
 
 // timeScale is how many times faster than the wall clock nodes live, and the program waits.
@@ -100,7 +101,7 @@ func newWorld(t *testing.T, shape shape) *world {
 		folders = append(folders, w.ConfigDir())
 	}
 
-	watchFolders(t, func(name string) {
+	folderwatch.Watch(t, func(name string) {
 		// Events are written all the time; the lines on stderr stand for them.
 		if name != filepath.Base(w.report()) {
 			w.happened(file)
@@ -117,6 +118,8 @@ func newWorld(t *testing.T, shape shape) *world {
 func (w *world) kubeconfig() string { return filepath.Join(w.root, "kubeconfig") }
 
 func (w *world) report() string { return filepath.Join(w.root, "report.jsonl") }
+
+func (w *world) records() string { return filepath.Join(w.Dir, ".talos-mage", "runs") }
 
 func (w *world) secrets() string { return filepath.Join(w.Dir, "talsecret.sops.yaml") }
 

@@ -36,9 +36,9 @@ func (n *nodes) tool(tb testing.TB, parallel int) outcome {
 	tb.Helper()
 
 	command := exec.CommandContext(tb.Context(), os.Args[0]) //nolint:gosec // this program
-	command.Env = program.Environment(role+"=tool", "LOG_LEVEL=error", "TMPDIR="+n.folder, "ROOT_DIR="+n.folder,
-		"TALOS_DIR="+filepath.Join(n.folder, "talos"), "KUBECONFIG="+filepath.Join(n.folder, "kubeconfig"),
-		"MAX_PARALLEL="+strconv.Itoa(parallel))
+	command.Env = program.Environment(role+"=tool", "GOGC=100", "LOG_LEVEL=error", "TMPDIR="+n.folder,
+		"ROOT_DIR="+n.folder, "TALOS_DIR="+filepath.Join(n.folder, "talos"),
+		"KUBECONFIG="+filepath.Join(n.folder, "kubeconfig"), "MAX_PARALLEL="+strconv.Itoa(parallel))
 
 	var out, errs bytes.Buffer
 

@@ -1,0 +1,124 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/talos-mage/talos-mage/internal/diagnosis"
+)
+
+// causes are what an operation may fail with while something is wrong, and its exit codes then.
+type causes struct {
+	// Here are right for the node that has the fault, Around for others and the cluster if that is a control plane.
+	Here, Around []diagnosis.ID
+	Codes        []diagnosis.ExitCode
+}
+
+// What operations need of a cluster, and may not get.
+var (
+	withoutSnapshot = []diagnosis.ID{diagnosis.SnapshotImpossible, diagnosis.SnapshotFailed}
+	withoutMembers  = []diagnosis.ID{diagnosis.RemovalHeldBack, diagnosis.RemovalFailed, diagnosis.NodeObjectLeft}
+)
+
+// causesOf are those of each operation, beside those of a fault's class.
+var causesOf = map[string]causes{
+	snapshotName: {
+		Here: withoutSnapshot, Around: withoutSnapshot,
+		Codes: []diagnosis.ExitCode{diagnosis.ExitBootstrap},
+	},
+	"etcd:defrag": {
+		Here:   []diagnosis.ID{diagnosis.DefragHeldBack, diagnosis.DefragFailed},
+		Around: []diagnosis.ID{diagnosis.DefragHeldBack, diagnosis.DefragFailed},
+		Codes:  []diagnosis.ExitCode{diagnosis.ExitBootstrap},
+	},
+	resetName: {
+		Here: []diagnosis.ID{diagnosis.ResetHeldBack, diagnosis.ResetFailed, diagnosis.ResetWithoutEffect,
+			diagnosis.ResetNoReturn, diagnosis.NotReset},
+		Around: []diagnosis.ID{diagnosis.ResetHeldBack},
+		Codes:  []diagnosis.ExitCode{diagnosis.ExitApply, diagnosis.ExitBootstrap},
+	},
+	upgradeName: {
+		Here: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy, diagnosis.UpgradeNodeAway,
+			diagnosis.UpgradeUnread, diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes,
+			diagnosis.UpgradeOtherSystem, diagnosis.UpgradePullFailed, diagnosis.UpgradeFailed, diagnosis.UpgradeRolledBack}),
+		Around: slices.Concat(withoutSnapshot, []diagnosis.ID{diagnosis.UpgradeEtcdUnhealthy,
+			diagnosis.UpgradeEtcdNotBack, diagnosis.UpgradeNotInKubernetes}),
+		Codes: []diagnosis.ExitCode{diagnosis.ExitApply, diagnosis.ExitPreflight, diagnosis.ExitBootstrap,
+			diagnosis.ExitKubernetes},
+	},
+	removeName: {
+		Here: withoutMembers, Around: withoutMembers,
+		Codes: []diagnosis.ExitCode{diagnosis.ExitBootstrap, diagnosis.ExitKubernetes},
+	},
+	replaceName: {
+		Here: withoutMembers, Around: withoutMembers,
+		Codes: []diagnosis.ExitCode{diagnosis.ExitBootstrap, diagnosis.ExitApply, diagnosis.ExitVerify,
+			diagnosis.ExitKubernetes},
+	},
+	recoverName: {
+		Here: []diagnosis.ID{diagnosis.QuorumPossible, diagnosis.MemberUnsaved, diagnosis.MemberUnwiped,
+			diagnosis.RecoverFailed},
+		Around: []diagnosis.ID{diagnosis.QuorumPossible, diagnosis.RecoverFailed},
+		Codes:  []diagnosis.ExitCode{diagnosis.ExitBootstrap, diagnosis.ExitKubernetes},
+	},
+}
+
+// operationsFailRightly: every line of a failed operation is explained by what happened meanwhile, or by what it was
+// called for; and its exit code is one of its own.
+func operationsFailRightly(h *History) []string {
+	c := h.Care
+	if c == nil || c.First.Interrupted || c.First.Code == diagnosis.ExitOK {
+		return nil
+	}
+
+	var found []string
+
+	if own := causesOf[c.Operation.Kind].Codes; !slices.Contains(own, c.First.Code) {
+		found = append(found, fmt.Sprintf("%s ended with code %d", c.Operation.Kind, c.First.Code))
+	}
+
+	for _, problem := range c.First.Problems() {
+		if !c.lossExplains(problem) && !h.incidentExplains(problem) {
+			found = append(found, "nothing that happened explains: "+problem.Line)
+		}
+	}
+
+	return found
+}
+
+// lossExplains reports whether an operation fails for what it was called for.
+func (c *Care) lossExplains(problem Problem) bool {
+	loss := c.Operation.Loss
+
+	switch {
+	case loss == nil || problem.Node != c.Operation.Node:
+		return false
+	case loss.Living != "":
+		return problem.ID == diagnosis.MemberAnswers
+	case loss.Returns && c.Operation.Kind == replaceName:
+		return slices.Contains([]diagnosis.ID{diagnosis.FormerMachineAnswers, diagnosis.NodeSilent}, problem.ID)
+	default:
+		return false
+	}
+}
+
+// incidentExplains reports whether what happened besides makes a problem of an operation right.
+func (h *History) incidentExplains(problem Problem) bool {
+	incident := h.Care.Operation.Incident
+	if incident == nil || !h.Care.Happened {
+		return false
+	}
+
+	own := causesOf[h.Care.Operation.Kind]
+	if incident.Class.Name == harmless.Name || incident.Class.Name == held.Name {
+		own = causes{}
+	}
+
+	if problem.Node == incident.Node || problem.Node == "" && strings.Contains(problem.Line, incident.Node) {
+		return slices.Contains(slices.Concat(incident.Class.Here, own.Here), problem.ID)
+	}
+
+	return h.isControlPlane(incident.Node) &&
+		slices.Contains(slices.Concat(incident.Class.Around, own.Around), problem.ID)
+}

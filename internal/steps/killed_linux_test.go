@@ -1,0 +1,43 @@
+package steps_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"github.com/stretchr/testify/require"
+
+	"github.com/talos-mage/talos-mage/internal/steps"
+	"github.com/talos-mage/talos-mage/internal/test/folderwatch"
+)
+
+// A renewal is nothing but a file that is written: it is killed with each change of a file in its folder, until it ends
+// before that comes.
+func TestARenewalThatIsKilledLeavesTheOldTalosconfigOrTheNewOne(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 1, 0, filesOnly)
+	l.withSecrets(t, l.Generated.Options.Secrets)
+
+	var killer killer
+
+	folderwatch.Watch(t, func(string) { killer.changed() }, filepath.Dir(l.Talosconfig()))
+
+	for number, killed := 0, true; killed; number++ {
+		l.signClient(t, role.MakeSet(role.Admin), 48*time.Hour, time.Hour)
+		require.NoError(t, os.Chmod(l.Talosconfig(), 0o600))
+
+		old := readFile(t, l.Talosconfig())
+
+		killed, _ = killer.mayKill(t, l, "config:rotate", moment{file: true, number: number})
+		require.Equal(t, withoutClient(old), withoutClient(readFile(t, l.Talosconfig())))
+		l.wholeFiles(t)
+
+		l.session(t).succeeds(t, steps.Rotate{})
+		l.isTidy(t)
+		require.Greater(t, time.Until(l.clientCertificate(t).NotAfter), year-time.Hour)
+		require.False(t, number == 0 && !killed, "it was never killed")
+	}
+}

@@ -1,0 +1,2 @@
+// Package folderwatch tells tests of changes of files as they happen, on Linux.
+package folderwatch
