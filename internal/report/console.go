@@ -283,7 +283,10 @@ func (c *Console) start(step string, nodes []string) {
 		c.print("::group::" + step)
 	}
 
-	c.drawNow()
+	// Results that go through a pipe, such as tee's, may still be on their way to the terminal.
+	if c.options.Story {
+		c.drawNow()
+	}
 }
 
 func (c *Console) progress(step string, progress Progress) {
