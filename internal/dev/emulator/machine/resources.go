@@ -139,27 +139,38 @@ func (r *resources) prepare() error {
 // showExtensions shows the system extensions of the running image, and after them its schematic as if it were one, as
 // the image factory does.
 func (r *resources) showExtensions() {
-	all := slices.Clone(r.boot.Node.options.Extensions)
-	schematic := r.boot.Node.options.Schematic
-
-	if drive := r.boot.Node.ReadDrive(); drive.Installed {
-		schematic = drive.Schematic
-	}
-
-	if schematic != "" {
-		all = append(all, Extension{Name: "schematic", Version: schematic})
-
+	if schematic := r.boot.schematic(); schematic != "" {
 		shown := runtimeres.NewImageFactorySchematic(runtimeres.NamespaceName, runtimeres.ImageFactorySchematicID)
 		shown.TypedSpec().SchematicID, shown.TypedSpec().APIURL = schematic, "https://factory.talos.dev"
 		r.put(shown)
 	}
 
-	for i, extension := range all {
+	for i, extension := range r.boot.extensions() {
 		shown := runtimeres.NewExtensionStatus(runtimeres.NamespaceName, strconv.Itoa(i))
 		shown.TypedSpec().Image = fmt.Sprintf("%d.sqsh", i)
 		shown.TypedSpec().Metadata.Name, shown.TypedSpec().Metadata.Version = extension.Name, extension.Version
 		r.put(shown)
 	}
+}
+
+// extensions are those of the running image.
+func (b *Boot) extensions() []Extension {
+	all := slices.Clone(b.Node.options.Extensions)
+
+	if schematic := b.schematic(); schematic != "" {
+		all = append(all, Extension{Name: "schematic", Version: schematic})
+	}
+
+	return all
+}
+
+// schematic is that of the running image.
+func (b *Boot) schematic() string {
+	if drive := b.Node.ReadDrive(); drive.Installed {
+		return drive.Schematic
+	}
+
+	return b.Node.options.Schematic
 }
 
 // ShowMeta shows a key of the META partition.
@@ -300,9 +311,7 @@ func (r *resources) showSystemDisk() {
 		r.showVolumeStatuses(disk, partitions)
 	}
 
-	if r.boot.Release.NestedVolumes {
-		r.showDirectories()
-	}
+	r.showDirectories()
 }
 
 // promotable are the volumes that are directories of EPHEMERAL, as long as no document makes partitions of them.
@@ -327,7 +336,35 @@ func (i *installer) ownPartitions() []string {
 	return own
 }
 
+// provision makes the partitions that the machine config asks for and that a reset has taken away, or never let be.
+func (i *installer) provision() {
+	if !i.boot.Node.ReadDrive().unallocated {
+		i.boot.Resources.showDirectories()
+
+		return
+	}
+
+	own := i.ownPartitions()
+
+	i.boot.Node.EditDrive(func(d *Drive) {
+		for _, name := range own {
+			if !slices.Contains(d.own, name) {
+				d.own = append(slices.Clone(d.own), name)
+			}
+		}
+
+		d.unallocated = false
+	})
+
+	i.boot.Resources.showSystemDisk()
+}
+
+// showDirectories shows those that are no partitions. Without a machine config Talos knows nothing of them.
 func (r *resources) showDirectories() {
+	if !r.boot.Release.NestedVolumes || r.boot.Config.Active() == nil || !r.boot.Node.Installed() {
+		return
+	}
+
 	own := r.boot.Node.ReadDrive().own
 
 	for _, name := range promotable {
