@@ -117,7 +117,7 @@ func (p Program) Main(ctx context.Context, words []string, out, errs io.Writer) 
 
 	switch {
 	case err != nil:
-		fmt.Fprintf(errs, "Error: %s\nNothing was run.\n", report.Scrub(err.Error()))
+		fmt.Fprintln(errs, report.Wrap("Error: "+report.Scrub(err.Error())+"\nNothing was run.", report.Width(errs)))
 		return int(diagnosis.ExitBadInput)
 	case asked.version:
 		fmt.Fprintln(out, version("talos-mage", buildInfo()))
