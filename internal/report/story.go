@@ -226,7 +226,11 @@ func (s story) findingLine(all []diagnosis.Finding, finding diagnosis.Finding) s
 		return line + notRunLine(all, finding, s.verbose)
 	}
 
-	line += string(finding.ID) + "  " + subjects(all, finding) + "  "
+	line += string(finding.ID) + "  "
+	if finding.Node != "" {
+		line += subjects(all, finding) + "  "
+	}
+
 	if finding.Severity == diagnosis.Failure {
 		return line + finding.Placed()
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/talos-mage/talos-mage/internal/base/retry"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/steps/observe"
@@ -93,17 +94,18 @@ func (d *defragmenter) defragment(ctx context.Context, member observe.EtcdObserv
 	return result
 }
 
-// change defragments a member, and waits until it is healthy again.
+// change defragments a member, and waits until it is healthy again. Where a reply was lost it is asked once more:
+// nobody can tell whether it did it, and twice does no harm.
 func (d *defragmenter) change(ctx context.Context, member observe.EtcdObservation) (observe.EtcdObservation,
 	*diagnosis.Problem) {
-	conn, err := d.observer.Dialer().Secure(ctx, member.Address)
-	if err == nil {
-		defer conn.Close()
+	_, err := retry.Do(ctx, d.Clock, d.retries(member.Node),
+		func(ctx context.Context, _ int) error { return d.send(ctx, member) },
+		func(err error) bool { return talos.Classify(talos.OpEtcd, err) == talos.Retry })
 
-		err = d.gate.Defragment(ctx, conn)
-	}
-
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return member, d.interrupted(ctx, member.Node)
+	case err != nil:
 		return member, d.problem(member.Observation, diagnosis.DefragFailed, talos.Explain(err),
 			command("etcd:status", nil)).From(err)
 	}
@@ -124,4 +126,14 @@ func (d *defragmenter) change(ctx context.Context, member observe.EtcdObservatio
 	})
 
 	return after, problem
+}
+
+func (d *defragmenter) send(ctx context.Context, member observe.EtcdObservation) error {
+	conn, err := d.observer.Dialer().Secure(ctx, member.Address)
+	if err != nil {
+		return err //nolint:wrapcheck // its class is the caller's to judge
+	}
+	defer conn.Close()
+
+	return d.gate.Defragment(ctx, conn) //nolint:wrapcheck // as above
 }

@@ -165,7 +165,8 @@ func TestAMachineIsReplaced(t *testing.T) {
 	l.Node("cp3").PowerOff()
 
 	s := l.session(t, "NODE=cp3", seconds("NODE_WAIT", 5))
-	s.fails(t, diagnosis.ExitBootstrap, diagnosis.NodeSilent, s.replacing()...)
+	silent := s.fails(t, diagnosis.ExitBootstrap, diagnosis.NodeSilent, s.replacing()...)
+	require.Contains(t, silent.Next, "mage replaceNode cp3 -discover")
 	require.Contains(t, l.members(t), "cp3", "the new machine is not there yet")
 
 	l.Node("cp3").Wipe()

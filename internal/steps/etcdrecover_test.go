@@ -252,8 +252,10 @@ func TestEtcdIsRestoredWhereItHasAPartitionOfItsOwn(t *testing.T) {
 	clusters := l.Lab.EtcdClusters()
 
 	// One machine has lost its config alone: with one it would start the former etcd.
-	_, err := l.client(t, "cp3").MachineClient.Reset(t.Context(), &machine.ResetRequest{Reboot: true,
-		SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: "STATE", Wipe: true}, {Label: "EPHEMERAL", Wipe: true}}})
+	_, err := l.client(t, "cp3").MachineClient.Reset(t.Context(), &machine.ResetRequest{
+		Reboot:                 true,
+		SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: "STATE", Wipe: true}, {Label: "EPHEMERAL", Wipe: true}},
+	})
 	require.NoError(t, err)
 	wait(t, l.Node("cp3"), inStage("maintenance"))
 	l.silence("cp2")

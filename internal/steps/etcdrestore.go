@@ -39,10 +39,13 @@ func (r *recoverer) save(ctx context.Context, holders observe.EtcdSurvey) *diagn
 			node.Node.Name, time.Now().UTC().Format("20060102T150405Z")))
 
 		size, err := r.saveOne(ctx, node, path)
+		unwritten := ofThisComputer(path, err)
 
 		switch {
 		case ctx.Err() != nil:
 			return interrupted(ctx, recoverName)
+		case unwritten != nil:
+			return unwritten.In(recoverName)
 		case err != nil && r.destroyed(node.Node):
 			r.Log.Warn().Str("node", node.Node.Name).Msg("what it holds can't be saved: " + talos.Explain(err))
 			continue

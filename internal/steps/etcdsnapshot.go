@@ -127,6 +127,10 @@ func (s *snapshotter) take(ctx context.Context, sources observe.EtcdSurvey, path
 				source.Node.Name))
 		}
 
+		if problem := ofThisComputer(path, err); problem != nil {
+			return s.failed(ctx, problem)
+		}
+
 		problems = append(problems, s.problem(source.Observation, diagnosis.SnapshotFailed, talos.Explain(err), s.again(
 			sources, source)).From(err))
 
@@ -138,6 +142,16 @@ func (s *snapshotter) take(ctx context.Context, sources observe.EtcdSurvey, path
 	}
 
 	return s.failed(ctx, joined(problems))
+}
+
+// ofThisComputer is the problem of a file that can't be written here, whatever the node does; nil if it is another.
+func ofThisComputer(path string, err error) *diagnosis.Problem {
+	local := errors.As(err, new(*fs.PathError)) || errors.As(err, new(*os.LinkError))
+	if !local || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+
+	return diagnosis.Unwritable(path, err)
 }
 
 // again is how to try another control plane.

@@ -224,8 +224,11 @@ func command(step string, node *inventory.Node) string {
 		step = verifyName
 	}
 
-	if node == nil {
+	switch {
+	case node == nil:
 		return "mage " + step
+	case step == replaceName: // it names its node without a flag
+		return "mage " + step + " " + node.Name
 	}
 
 	return fmt.Sprintf("mage %s -node=%s", step, node.Name)

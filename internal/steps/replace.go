@@ -239,15 +239,13 @@ func (r *retirer) judgeMachine(seen observe.Observation) verdict {
 	case seen.Wrong != nil && seen.State == talos.Ours:
 		return verdict{problem: r.problem(seen, diagnosis.FormerMachineAnswers, fmt.Sprintf(
 			"the machine that %s is to replace answers at %s: %s", seen.Node.Name, seen.Address, seen.Wrong.Cause),
-			"power that machine off for good, then "+r.typed(seen.Node))}
+			"power that machine off for good, then "+r.command(seen.Node))}
 	case seen.NotOurs():
 		return verdict{problem: r.notOurs(seen)}
 	default:
 		return verdict{done: !seen.Silent(), doing: "waiting for the declared machine"}
 	}
 }
-
-func (*retirer) typed(node *inventory.Node) string { return "mage " + replaceName + " " + node.Name }
 
 // former are the members of etcd that the node's former machine has left behind, if etcd can do without them. The node
 // is a member of no etcd while it waits to be let in.

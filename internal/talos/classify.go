@@ -130,7 +130,7 @@ func Classify(op Operation, err error) Class {
 		}
 	}
 
-	if errors.As(err, new(*ClockError)) {
+	if errors.As(err, new(*ClockError)) || errors.As(err, new(*StandstillError)) {
 		return Retry
 	}
 

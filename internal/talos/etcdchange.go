@@ -8,15 +8,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
-
-// uploadTimeout bounds the upload of all of an etcd's data.
-const uploadTimeout = 15 * time.Minute
 
 // EtcdRemoveMember takes a member out of the etcd that the node belongs to. Ids are never given again, so that it can
 // be repeated.
@@ -28,8 +24,8 @@ func (c *Conn) EtcdRemoveMember(ctx context.Context, id uint64) error {
 
 // EtcdUpload sends the node a snapshot for a later Bootstrap. It changes nothing before that, and can be repeated.
 func (c *Conn) EtcdUpload(ctx context.Context, snapshot io.Reader) error {
-	return c.call(ctx, OpEtcdUpload, uploadTimeout, func(ctx context.Context) error {
-		_, err := c.api.EtcdRecover(ctx, snapshot)
+	return c.transfer(ctx, OpEtcdUpload, copyTimeout, func(ctx context.Context, moved func()) error {
+		_, err := c.api.EtcdRecover(ctx, movingReader{snapshot, moved})
 		return err
 	})
 }
@@ -45,7 +41,9 @@ func (c *Conn) BootstrapFromUpload(ctx context.Context, skipHash bool) error {
 // EtcdDatabase copies the database off the node's disk, whatever etcd does. It comes in an archive, whose end and
 // checksum tell that it is whole.
 func (c *Conn) EtcdDatabase(ctx context.Context, to io.Writer) error {
-	return c.call(ctx, OpEtcd, snapshotTimeout, func(ctx context.Context) error {
+	return c.transfer(ctx, OpEtcd, copyTimeout, func(ctx context.Context, moved func()) error {
+		moved()
+
 		stream, err := c.api.Copy(ctx, constants.EtcdDataPath+"/member/snap/db")
 		if err != nil {
 			return err
@@ -53,7 +51,7 @@ func (c *Conn) EtcdDatabase(ctx context.Context, to io.Writer) error {
 
 		defer stream.Close() //nolint:errcheck // it was only read
 
-		if err := extractFile(stream, to); err != nil {
+		if err := extractFile(stream, movingWriter{to, moved}); err != nil {
 			return fmt.Errorf("copy etcd's database: %w", err)
 		}
 

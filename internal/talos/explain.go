@@ -56,6 +56,7 @@ func explainConnection(failure *Error, err error) string {
 
 	var (
 		clock  *ClockError
+		still  *StandstillError
 		lookup *net.DNSError
 		dial   *net.OpError
 	)
@@ -63,6 +64,8 @@ func explainConnection(failure *Error, err error) string {
 	switch {
 	case errors.As(err, &clock):
 		return clock.Error() + ": its clock or this computer's is wrong"
+	case errors.As(err, &still):
+		return still.Error()
 	case errors.As(err, &lookup):
 		return fmt.Sprintf("the name %s does not resolve", lookup.Name)
 	case errors.Is(err, ErrProxy):

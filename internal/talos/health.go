@@ -36,7 +36,7 @@ type HealthNodes struct{ ControlPlanes, Workers []string }
 // passes, or the limit is over, which is the node's time. A check that fails in the same way is silent for as long as
 // it may go on; a node that no longer answers ends it.
 func (c *Conn) CheckHealth(ctx context.Context, limit time.Duration, nodes HealthNodes, tell func(HealthCheck)) error {
-	return c.work(ctx, OpHealth, func(ctx context.Context) error {
+	return c.work(ctx, OpHealth, func(ctx context.Context, _ func()) error {
 		stream, err := c.api.ClusterHealthCheck(ctx, limit, &clusterapi.ClusterInfo{ControlPlaneNodes: nodes.ControlPlanes,
 			WorkerNodes: nodes.Workers})
 		if err != nil {

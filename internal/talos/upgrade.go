@@ -10,6 +10,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 )
 
 // InstallerError tells of an installer that ran on the node and failed; to gRPC that is no error.
@@ -39,7 +40,7 @@ func systemImages() *common.ContainerdInstance {
 // PullImage has a node (Talos 1.13 or later) fetch an image, unless it has it, and tells how many of how many bytes it
 // has so far. The node itself tries once.
 func (c *Conn) PullImage(ctx context.Context, image string, tell func(done, total int64)) error {
-	return c.work(ctx, OpPull, func(ctx context.Context) error {
+	return c.work(ctx, OpPull, func(ctx context.Context, moved func()) error {
 		stream, err := c.api.ImageClient.Pull(ctx, &machine.ImageServicePullRequest{Containerd: systemImages(),
 			ImageRef: image})
 		if err != nil {
@@ -50,7 +51,14 @@ func (c *Conn) PullImage(ctx context.Context, image string, tell func(done, tota
 
 		return receive(stream.Recv, func(reply *machine.ImageServicePullResponse) {
 			if progress := reply.GetPullProgress(); progress != nil {
-				layers[progress.GetLayerId()] = progress.GetProgress()
+				before, now := layers[progress.GetLayerId()], progress.GetProgress()
+				layers[progress.GetLayerId()] = now
+
+				// The node goes on telling of a download that stands still.
+				if !proto.Equal(before, now) {
+					moved()
+				}
+
 				tell(sum(layers))
 			}
 		})
@@ -70,7 +78,7 @@ func sum(layers map[string]*machine.ImageServicePullLayerProgress) (done, total 
 // the one that it runs, and tells what the installer prints. The next reboot starts the new system. An installer that
 // fails is an *InstallerError; it goes on by itself when the connection breaks.
 func (c *Conn) InstallUpgrade(ctx context.Context, image string, tell func(line string)) error {
-	return c.work(ctx, OpUpgrade, func(ctx context.Context) error {
+	return c.work(ctx, OpUpgrade, func(ctx context.Context, _ func()) error {
 		stream, err := c.api.LifecycleClient.Upgrade(ctx, &machine.LifecycleServiceUpgradeRequest{
 			Containerd: systemImages(), Source: &machine.InstallArtifactsSource{ImageName: image},
 		})
@@ -108,7 +116,7 @@ func (c *Conn) InstallUpgrade(ctx context.Context, image string, tell func(line 
 // UpgradeAtOnce is how a node before Talos 1.13 is upgraded: it pulls the image, replies, and then installs it and
 // reboots by itself. Data is preserved, which also leaves out the node's own look at etcd.
 func (c *Conn) UpgradeAtOnce(ctx context.Context, image string) error {
-	return c.work(ctx, OpUpgrade, func(ctx context.Context) error {
+	return c.work(ctx, OpUpgrade, func(ctx context.Context, _ func()) error {
 		_, err := c.api.UpgradeWithOptions(ctx, //nolint:staticcheck // what these releases know
 			client.WithUpgradeImage(image), client.WithUpgradePreserve(true))
 

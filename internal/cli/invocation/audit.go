@@ -59,7 +59,7 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 	var text strings.Builder
 	err = output.Write(result, &text, loaded.AuditFormat, loaded.Detailed())
 	if err == nil {
-		_, err = io.WriteString(i.Out, i.hint(report.Scrub(text.String())))
+		_, err = io.WriteString(i.Out, i.shown(loaded, result, text.String()))
 	}
 
 	if err != nil {
@@ -71,6 +71,23 @@ func (i Invocation) Audit(ctx context.Context, flags settings.Overrides) *Failur
 	}
 
 	return nil
+}
+
+// shown is an audit's text. In a job of GitHub Actions a table's findings are put beside the lines of files, too.
+func (i Invocation) shown(loaded *settings.Settings, result check.Result, text string) string {
+	if loaded.AuditFormat != formatTable {
+		return i.told(text)
+	}
+
+	text = report.Wrap(i.told(text), report.Width(i.Out))
+
+	if to := workflow(loaded); to != nil {
+		for _, finding := range result.Trouble() {
+			text += i.hint(to.Annotation(finding)) + "\n"
+		}
+	}
+
+	return text
 }
 
 // virtualMachines lists the VMs: the Proxmox API's if it is given, else those of the OpenTofu files.

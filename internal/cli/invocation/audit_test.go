@@ -38,6 +38,26 @@ func audited(t *testing.T, talconfig string, flags map[string]string) (string, *
 	return out.String(), failure
 }
 
+// A job of GitHub Actions shows what an audit finds beside the line that it is about; documents stay as they are.
+func TestAnAuditAnnotatesFilesInAWorkflow(t *testing.T) {
+	t.Parallel()
+
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "talos"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "talos", "talconfig.yaml"),
+		[]byte("clusterName: lab\nnodes: [\n"), 0o600))
+
+	for format, want := range map[string]bool{"table": true, "json": false, "sarif": false} {
+		var out bytes.Buffer
+
+		call := invocation.Invocation{Workdir: root, Out: &out, Err: &out,
+			Environ: []string{"ROOT_DIR=" + root, "GITHUB_ACTIONS=true", "GITHUB_WORKSPACE=" + filepath.Dir(root)}}
+		require.NotNil(t, call.Audit(t.Context(), map[string]string{"format": format}))
+		require.Equal(t, want, strings.Contains(out.String(),
+			"\n::error file="+filepath.Base(root)+"/talos/talconfig.yaml,line="), out.String())
+	}
+}
+
 func TestAuditEndsWithBadInputForBadFiles(t *testing.T) {
 	t.Parallel()
 

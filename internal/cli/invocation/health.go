@@ -49,6 +49,7 @@ func (i Invocation) Health(ctx context.Context, flags settings.Overrides) *Failu
 
 // Formats of what is found.
 const (
+	formatTable = "table"
 	formatJSON  = "json"
 	formatSARIF = "sarif"
 )

@@ -310,6 +310,7 @@ func (i Invocation) open(ctx context.Context, of opening) (*steps.Run, *Failure)
 
 	if !of.unrecorded {
 		sinks = append(sinks, recording(of.settings, console.Logger())...)
+		sinks = append(sinks, i.tracing(ctx, console.Logger())...)
 	}
 
 	recorder := report.NewRecorder(time.Now, sinks...)

@@ -19,6 +19,7 @@ import (
 	"github.com/talos-mage/talos-mage/internal/discover/leases"
 	"github.com/talos-mage/talos-mage/internal/report"
 	"github.com/talos-mage/talos-mage/internal/report/record"
+	"github.com/talos-mage/talos-mage/internal/report/traces"
 )
 
 // runsFolder is where the runs of a cluster are kept.
@@ -63,6 +64,24 @@ func keepOutOfGit(loaded *settings.Settings) error {
 	}
 
 	return os.WriteFile(path, everything, 0o600) //nolint:wrapcheck // it names the file
+}
+
+// tracing tells a collector of the run, if the environment names one.
+func (i Invocation) tracing(ctx context.Context, log zerolog.Logger) []report.Sink {
+	address := program.Runner{Environ: i.Environ}.Variable(traces.Variable)
+	if address == "" {
+		return nil
+	}
+
+	warn := func(err error) { log.Warn().Str("cause", err.Error()).Msg("the run goes on without its trace") }
+
+	sink, err := traces.New(ctx, address, warn)
+	if err != nil {
+		warn(err)
+		return nil
+	}
+
+	return []report.Sink{sink}
 }
 
 // shown are the settings as people may see them.

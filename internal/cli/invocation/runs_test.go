@@ -1,9 +1,12 @@
 package invocation_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -110,6 +113,26 @@ func TestWhatIsNotRecorded(t *testing.T) {
 	made, _, _ = call(t)
 	made.Status(t.Context(), nil)
 	require.Empty(t, records(t, made), "a table is no run")
+}
+
+func TestACollectorGetsARunsTrace(t *testing.T) {
+	t.Parallel()
+
+	var asked atomic.Pointer[string]
+
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		asked.Store(&request.URL.Path)
+	}))
+	t.Cleanup(collector.Close)
+
+	made, _, errs := call(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL)
+	made.Execute(t.Context(), "preflight", nil, preflight)
+	require.NotNil(t, asked.Load(), errs.String())
+	require.Equal(t, "/v1/traces", *asked.Load())
+
+	made, _, errs = call(t, "OTEL_EXPORTER_OTLP_ENDPOINT=nowhere")
+	made.Execute(t.Context(), "preflight", nil, preflight)
+	require.Contains(t, errs.String(), "WARN the run goes on without its trace")
 }
 
 func TestARunWithoutAWritableFolderGoesOn(t *testing.T) {

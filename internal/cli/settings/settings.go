@@ -40,7 +40,7 @@ type Settings struct {
 	NewDefaults bool   `env:"-newDefaults" envDefault:"false" group:"Files" doc:"Take what that release does by default, instead of writing out what older ones did."`
 
 	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug,info,warn,error" group:"Logs" doc:"Lowest level of the log lines on stderr."`
-	Verbose    bool   `env:"MAGEFILE_VERBOSE" envDefault:"false" group:"Logs" doc:"Name the ids of checks that were not run, too. -v before the target sets it; so does LOG_LEVEL=debug."`
+	Verbose    bool   `env:"MAGEFILE_VERBOSE" envDefault:"false" group:"Logs" doc:"Leave nothing out: on a terminal log lines too, and a line for each node; the ids of checks that were not run. -v before the target sets it; so does LOG_LEVEL=debug."`
 	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" oneof:"text,json" group:"Logs" doc:"Form of the log lines on stderr: for people, or one JSON object a line."`
 	ReportFile string `env:"REPORT_FILE" kind:"path" group:"Logs" doc:"File to append every event of a run to, one JSON object a line; relative to the working directory. None when empty."`
 	KeepRuns   int    `env:"KEEP_RUNS" envDefault:"50" min:"0" group:"Logs" doc:"How many runs are kept in TALOS_DIR/.talos-mage/runs, the oldest of which go when another begins; with 0 none is recorded."`

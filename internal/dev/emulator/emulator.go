@@ -91,6 +91,7 @@ const (
 	InstallImagePull   = faults.InstallImagePull
 	InstallDiskWrite   = faults.InstallDiskWrite
 	InstallImageSlow   = faults.InstallImageSlow
+	InstallImageStalls = faults.InstallImageStalls
 
 	NotLost  = faults.NotLost
 	LostLink = faults.LostLink

@@ -63,8 +63,10 @@ func (s *imageService) Pull(request *machineapi.ImageServicePullRequest,
 
 	name, digest, err := s.boot.Images.Pull(stream.Context(), store, request.GetImageRef(),
 		func(now machineapi.ImageServicePullLayerProgress_Status, part float64) {
-			progress := &machineapi.ImageServicePullLayerProgress{Status: now, Elapsed: durationpb.New(s.boot.Now().Sub(start)),
-				Offset: int64(part * imageSize), Total: imageSize}
+			progress := &machineapi.ImageServicePullLayerProgress{Status: now, Offset: int64(part * imageSize), Total: imageSize}
+			if now == machineapi.ImageServicePullLayerProgress_EXTRACTING {
+				progress.Elapsed = durationpb.New(s.boot.Now().Sub(start))
+			}
 
 			// A caller that has gone is told so by what comes next.
 			_ = stream.Send(&machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_PullProgress{

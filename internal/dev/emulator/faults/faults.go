@@ -147,6 +147,9 @@ const (
 	InstallDiskWrite
 	// InstallImageSlow is an installer image whose pull takes longer than a machine waits for it.
 	InstallImageSlow
+	// InstallImageStalls is an installer image whose pull, one that a client asks for, stands still halfway: the machine
+	// goes on telling so.
+	InstallImageStalls
 )
 
 // Loss is why a machine that has its machine config is never heard of again.

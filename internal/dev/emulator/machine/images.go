@@ -184,6 +184,9 @@ func (n ImageName) Pinned(digest string) string { return n.name + "@" + digest }
 // pullParts is how often a pull tells how far it is.
 const pullParts = 4
 
+// pullTells is after how long a pull tells again how far it is. Source: internal/pkg/containers/image/progress.
+const pullTells = 100 * time.Millisecond
+
 // Pull fetches an image into a store, under all its names. Every image exists, but while a fault says that installers
 // do not, or come too slowly.
 func (i *images) Pull(ctx context.Context, store imageStore, reference string,
@@ -197,7 +200,7 @@ func (i *images) Pull(ctx context.Context, store imageStore, reference string,
 		return parsed, held.Digest, nil
 	}
 
-	fault := i.boot.Node.takeInstallFault(faults.InstallImagePull, faults.InstallImageSlow)
+	fault := i.boot.Node.takeInstallFault(faults.InstallImagePull, faults.InstallImageSlow, faults.InstallImageStalls)
 	if fault == faults.InstallImagePull {
 		return parsed, "", NotFoundError{fmt.Sprintf(
 			"1 error(s) occurred:\n\tfailed to pull image %q: failed to resolve reference %q: %s: not found",
@@ -206,6 +209,10 @@ func (i *images) Pull(ctx context.Context, store imageStore, reference string,
 
 	for part := range pullParts {
 		progress(machineapi.ImageServicePullLayerProgress_DOWNLOADING, float64(part)/pullParts)
+
+		for fault == faults.InstallImageStalls && part > 0 && i.boot.Sleep(ctx, pullTells) == nil {
+			progress(machineapi.ImageServicePullLayerProgress_DOWNLOADING, float64(part)/pullParts)
+		}
 
 		if err := i.boot.Sleep(ctx, i.boot.Node.options.Timing.Pull/pullParts); err != nil {
 			return parsed, "", err

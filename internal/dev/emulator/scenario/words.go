@@ -37,6 +37,7 @@ var words = map[reflect.Type][]string{
 	reflect.TypeFor[emulator.InstallFault](): {
 		emulator.InstallWorks: "none", emulator.InstallDiskMissing: "diskMissing", emulator.InstallImagePull: "imagePull",
 		emulator.InstallDiskWrite: "diskWrite", emulator.InstallImageSlow: "imageSlow",
+		emulator.InstallImageStalls: "imageStalls",
 	},
 	reflect.TypeFor[emulator.Impostor](): {
 		emulator.NoImpostor: "none", emulator.HTTPSImpostor: "https", emulator.SSHImpostor: "ssh",

@@ -29,6 +29,14 @@ func appsFaults() []fault {
 			seen: "kubectl says", heal: func(t *testing.T, w *world) { t.Helper(); w.double(t, "kubectl", "") },
 		},
 		{
+			title: "the only control plane is off when applications are to be installed", class: "no answer", knob: "PowerOff",
+			settings: []string{"API_TIMEOUT=60s"},
+			inject:   func(t *testing.T, w *world) { t.Helper(); w.withApps(t); w.off(cp1) },
+			code:     diagnosis.ExitKubernetes, id: diagnosis.APINotReady,
+			says: "no control plane answers with this cluster's certificate authority", seen: "did not list its nodes",
+			heal: func(_ *testing.T, w *world) { w.Node(cp1).PowerOn() },
+		},
+		{
 			title: "helm is not installed", class: "a program is missing", knob: "PATH",
 			inject: func(t *testing.T, w *world) {
 				t.Helper()

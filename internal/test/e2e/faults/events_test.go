@@ -111,7 +111,7 @@ func (o outcome) inFull(last said) said {
 
 // clusterSteps are the steps that speak of the cluster as a whole.
 var clusterSteps = []string{"reset", "secrets", "configs", "preflight", "bootstrap", "kubeconfig", "verify", "lock",
-	upgradeTarget, appsTarget, "etcd:removeMember", "etcd:recover"}
+	upgradeTarget, appsTarget, "etcd:removeMember", "etcd:recover", snapshotTarget, defragTarget, rotateTarget}
 
 // findings are what the run remarked without failing for it.
 func (o outcome) findings() []said {

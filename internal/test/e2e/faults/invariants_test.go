@@ -121,6 +121,11 @@ var permitted = map[string][]string{
 	upgradeTarget: {"Pull", "Upgrade", "Reboot"},
 	"reset":       {"Reset"},
 
+	snapshotTarget: {},
+	defragTarget:   {"EtcdDefragment"},
+	rotateTarget:   {},
+	appsTarget:     {},
+
 	"etcd:removeMember": {"EtcdRemoveMemberByID"},
 	"etcd:recover":      {"Reset", "EtcdRecover", "Bootstrap"},
 	"replaceNode":       {"EtcdRemoveMemberByID", "ApplyConfiguration"},

@@ -90,6 +90,8 @@ func sections() []section {
 		{"A node's life", lifeFaults()},
 		{"Nodes that install unattended", talos114Faults()},
 		{"etcd", etcdFaults()},
+		{"Looking after etcd", etcdCareFaults()},
+		{"Renewing a talosconfig", rotateFaults()},
 		{"Resets", resetFaults()},
 		{"Upgrades", append(upgradeFaults(), refusedUpgrades()...)},
 		{"A cluster's applications", appsFaults()},

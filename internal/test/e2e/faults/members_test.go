@@ -2,11 +2,13 @@ package faults_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/talos-mage/talos-mage/internal/base/atomicfile/baddisk"
 	"github.com/talos-mage/talos-mage/internal/dev/emulator"
 	"github.com/talos-mage/talos-mage/internal/diagnosis"
 )
@@ -73,7 +75,46 @@ func recoveryFaults() []fault {
 	// In the end all machines are members of the restored etcd.
 	rebuilt := func(t *testing.T, w *world) { t.Helper(); w.rebuilt(t, cp2, cp3) }
 
+	readOnly := baddisk.ReadOnly
+
 	return []fault{
+		{
+			title: "a control plane never comes back from having its etcd wiped", class: "no answer",
+			knob: "Reset: ResetPowersOff", cluster: three, run: "etcd:recover", settings: []string{"-destroyed=cp2,cp3", "NODE_WAIT=60s", "STAGE_TIMEOUT=60s"},
+			inject: func(t *testing.T, w *world) {
+				t.Helper()
+				lose(t, w)
+				w.Node(cp1).Set(func(f *emulator.Faults) { f.Reset = emulator.ResetPowersOff })
+			},
+			code: diagnosis.ExitBootstrap, id: diagnosis.MemberUnwiped, node: cp1, says: "its etcd is not wiped",
+			seen: "wiping its etcd",
+			heal: func(t *testing.T, w *world) {
+				t.Helper()
+				w.heal(cp1)
+				w.Node(cp1).PowerOn()
+				w.ends(t, 0, "etcd:recover", "-destroyed=cp2,cp3")
+				rebuilt(t, w)
+			},
+		},
+		{
+			title: "what a member holds can't be saved before it is wiped", class: "read-only file system",
+			knob: "TALOS_DIR/snapshots", disk: &readOnly, cluster: three, run: "etcd:recover",
+			settings: []string{"-destroyed=cp2,cp3"},
+			onDisk: func(t *testing.T, w *world, folder string) {
+				t.Helper()
+				require.NoError(t, os.Symlink(folder, filepath.Join(w.Dir, "snapshots")))
+			},
+			inject: lose,
+			code:   diagnosis.ExitBadInput, id: diagnosis.FileUnwritable, says: "can't be written: read-only file system",
+			seen: "read-only file system",
+			also: func(t *testing.T, w *world, _ outcome) { t.Helper(); require.Zero(t, w.count(cp1, "Reset")) },
+			heal: func(t *testing.T, w *world) {
+				t.Helper()
+				require.NoError(t, os.Remove(filepath.Join(w.Dir, "snapshots")))
+				w.ends(t, 0, "etcd:recover", "-destroyed=cp2,cp3")
+				rebuilt(t, w)
+			},
+		},
 		{
 			title: "etcd's quorum is lost for good", class: "no answer, no quorum", knob: "PowerOff", cluster: three,
 			run: "etcd:recover", inject: lose, settings: []string{"-destroyed=cp2,cp3"},

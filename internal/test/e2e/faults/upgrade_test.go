@@ -70,7 +70,9 @@ func upgradeFaults() []fault {
 		}
 
 		f.inject, f.run, f.nextRun = toUpgrade(f.inject), upgradeTarget, upgradeTarget
-		f.only, f.settings, f.nextSettings = olderForm, append(f.settings, asked...), asked
+		possible := f.only
+		f.only = func() bool { return olderForm() && (possible == nil || possible()) }
+		f.settings, f.nextSettings = append(f.settings, asked...), asked
 		faults = append(faults, f)
 	}
 
@@ -85,6 +87,13 @@ func pullFaults() []fault {
 			knob:   "Install: InstallImageSlow, InstallTimes: 1",
 			inject: on(cp1, func(f *emulator.Faults) { f.Install, f.InstallTimes = emulator.InstallImageSlow, 1 }),
 			seen:   "failed to pull image", node: cp1,
+		},
+		{
+			title: "the pull of an image comes to a standstill", class: "a pull fails, the next one does not",
+			knob:    "Install: InstallImageStalls, InstallTimes: 1",
+			cluster: labcluster.Options{ControlPlanes: 1, CNI: "flannel"}, only: newerThan112,
+			inject: on(cp1, func(f *emulator.Faults) { f.Install, f.InstallTimes = emulator.InstallImageStalls, 1 }),
+			seen:   "it came to a standstill", node: cp1,
 		},
 		{
 			title: "no registry has the installer image", class: "a pull fails", knob: "Install: InstallImagePull",

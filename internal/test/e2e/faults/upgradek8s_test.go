@@ -64,6 +64,25 @@ func upgradeK8sFaults() []fault {
 			heal: installed,
 		},
 		{
+			title: "a node is off when Kubernetes is to be upgraded", class: "no answer", knob: "PowerOff",
+			cluster: labcluster.Options{ControlPlanes: 1, Workers: 1, TalosVersion: talosOfTalosctl, CNI: "flannel"},
+			inject: func(t *testing.T, w *world) {
+				t.Helper()
+				kubernetesBehind(t, w)
+				w.hasTalosctl(t, "exec \"$REAL\" \"$@\"")
+				w.off(worker1)
+			},
+			run:  upgradeK8sTarget,
+			code: diagnosis.ExitKubernetes, id: diagnosis.K8sUpgradeHeldBack, node: worker1, says: "it does not answer",
+			seen: "does not answer", also: untouched,
+			heal: func(t *testing.T, w *world) {
+				t.Helper()
+				w.Node(worker1).PowerOn()
+				until(t, w.Node(worker1), inStage("running"))
+				goesOn(t, w)
+			},
+		},
+		{
 			title: "a node can't pull an image of Kubernetes", class: "talosctl fails at a node", knob: "Calls: Fail ImagePull",
 			cluster: shape,
 			inject: func(t *testing.T, w *world) {

@@ -172,10 +172,11 @@ var targets = map[string]func(*settings.Settings) []steps.Step{
 	"reset":           only(steps.Reset{}),
 	upgradeTarget:     only(steps.Upgrade{}),
 	"health":          func(*settings.Settings) []steps.Step { return []steps.Step{&steps.Health{}} },
-	"config:rotate":   only(steps.Rotate{}),
+	rotateTarget:      only(steps.Rotate{}),
 	appsTarget:        only(steps.Apps{}),
 
-	"etcd:snapshot":     only(steps.EtcdSnapshot{}),
+	snapshotTarget:      only(steps.EtcdSnapshot{}),
+	defragTarget:        only(steps.EtcdDefrag{}),
 	"etcd:removeMember": only(steps.EtcdRemoveMember{}),
 	"etcd:recover":      only(steps.EtcdRecover{}),
 	"replaceNode":       steps.ReplaceNode,
