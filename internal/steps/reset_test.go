@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -292,6 +294,49 @@ func TestPartitionsOfTheirOwnAreWipedToo(t *testing.T) {
 
 	require.Equal(t, []string{"STATE", "EPHEMERAL", "ETCD"}, labels)
 	require.Zero(t, l.Node("cp1").EtcdClusterID())
+
+	// With its config it has them again, and loses them again.
+	s = l.session(t, asTheyAre)
+	s.succeeds(t, s.recipe()...)
+
+	s = l.session(t, asTheyAre, "-cluster=lab", "-yes=true").succeeds(t, steps.Reset{})
+	require.Contains(t, s.detail("reset", "cp1"), "ETCD (1.1 GB on /dev/vda)")
+	require.Zero(t, l.Node("cp1").EtcdClusterID())
+}
+
+// What a reset means for etcd is judged of what a machine is: a declared worker that turns out to be a control plane is
+// left alone.
+func TestAMachineInAnotherRoleThanDeclaredIsNotReset(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t, 2, 1)
+	l.up(t)
+
+	path := filepath.Join(l.Dir, "talconfig.yaml")
+	talconfig, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	for name, says := range map[string]string{
+		"cp2":     "it is declared as worker, and runs as controlplane",
+		"worker1": "it is declared as controlplane, and runs as worker",
+	} {
+		declared := strconv.FormatBool(name == "worker1")
+		changed := regexp.MustCompile(`(?s)(hostname: `+name+`\n.*?controlPlane: )\w+`).
+			ReplaceAll(talconfig, []byte("${1}"+declared))
+		require.NotEqual(t, string(talconfig), string(changed))
+		require.NoError(t, os.WriteFile(path, changed, 0o600))
+
+		require.NoError(t, os.Remove(l.ConfigFile(name))) // it is rendered anew
+
+		for _, dryRun := range []string{"DRY_RUN=true", "DRY_RUN=false"} {
+			problem := l.session(t, "NODE="+name, "-yes=true", dryRun).fails(t, diagnosis.ExitBadInput,
+				diagnosis.ConfigRole, steps.Reset{})
+			require.Equal(t, name, problem.Node)
+			require.Contains(t, problem.Cause, says)
+		}
+
+		require.Empty(t, resets(l.Node(name)))
+	}
 }
 
 // ownEtcdPartition has machines keep etcd's data on a partition of its own.

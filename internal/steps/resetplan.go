@@ -78,6 +78,11 @@ func (r *resetter) planNode(ctx context.Context, node *inventory.Node) nodeReset
 		planned.idle, planned.kept = "in maintenance already", r.keptInMaintenance(ctx, seen)
 	case r.runsAnotherRole(seen):
 		planned.refusal = r.swapped(seen)
+	case r.inAnotherRole(seen):
+		planned.refusal = r.about(seen, diagnosis.NewProblem(diagnosis.ConfigRole,
+			fmt.Sprintf("it is declared as %s, and runs as %s: what its reset means for etcd can't be judged",
+				seen.Node.Role, seen.Config.Role()),
+			"declare it as what it is, or reset all of the cluster with -cluster="+r.Cluster.Name))
 	case seen.Silent():
 		planned.problem = r.problem(seen, diagnosis.NotReset, "it does not answer, and keeps what it has: "+
 			talos.Explain(seen.Err), "switch it on, or "+r.elsewhere(node)+"; then "+r.command(node))
@@ -125,6 +130,12 @@ func (r *resetter) runsAnotherRole(seen observe.Observation) bool {
 	owner := r.Cluster.Node(seen.Owner)
 
 	return owner == nil || owner.Role != seen.Node.Role
+}
+
+// inAnotherRole is runsAnotherRole for a machine that runs its own node's config, whose role the files have changed.
+func (r *resetter) inAnotherRole(seen observe.Observation) bool {
+	return r.Settings.OfCluster == "" && seen.State == talos.Ours && seen.Config != nil &&
+		seen.Config.Role().IsControlPlane() != (seen.Node.Role == inventory.ControlPlane)
 }
 
 // lookAt observes a node. One that is silent may be on its way back, as from a reset that an interrupted run asked for:

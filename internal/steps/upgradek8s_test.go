@@ -33,10 +33,20 @@ const (
 func upgradable(t *testing.T, controlPlanes, workers int, change ...func(*labcluster.Options)) *lab {
 	t.Helper()
 
-	l := newLab(t, controlPlanes, workers, append(change, withTalosctls)...)
-	l.declareKubernetes(t, kubernetesAfter, kubernetesBefore)
-	l.up(t)
+	l := upWithKubernetes(t, kubernetesBefore, controlPlanes, workers, change...)
 	l.declareKubernetes(t, kubernetesBefore, kubernetesAfter)
+
+	return l
+}
+
+// upWithKubernetes is a running cluster of Talos 1.14 with a version of Kubernetes.
+func upWithKubernetes(t *testing.T, version string, controlPlanes, workers int,
+	change ...func(*labcluster.Options)) *lab {
+	t.Helper()
+
+	l := newLab(t, controlPlanes, workers, append(change, withTalosctls)...)
+	l.declareKubernetes(t, kubernetesAfter, version)
+	l.up(t)
 
 	return l
 }
@@ -201,6 +211,84 @@ func TestAWayThatKubernetesDoesNotSupportIsRefused(t *testing.T) {
 
 	problem := l.session(t).fails(t, diagnosis.ExitKubernetes, diagnosis.K8sUpgradeHeldBack, steps.UpgradeK8s{})
 	require.Equal(t, "worker1", problem.Node)
+}
+
+func TestASkippedMinorOfKubernetesIsRefused(t *testing.T) {
+	t.Parallel()
+
+	l := upWithKubernetes(t, "v1.35.0", 1, 0)
+	l.pretends(t, "echo Talos v1.14.1")
+	l.declareKubernetes(t, "v1.35.0", kubernetesAfter)
+
+	problem := l.session(t).fails(t, diagnosis.ExitBadInput, diagnosis.K8sUpgradeRefused, steps.UpgradeK8s{})
+	require.Contains(t, problem.Cause, "kube-apiserver of cp1 runs v1.35.0, and v1.37.0 skips a minor")
+	require.Contains(t, problem.Next, "set kubernetesVersion to a release of v1.36 first")
+	require.Equal(t, 1, applied(l.Node("cp1")), "that of the bring-up")
+}
+
+// A kubelet may be three minors behind the API servers. One that would be left further behind is named.
+func TestAKubeletThatIsTooFarBehindIsNamed(t *testing.T) {
+	t.Parallel()
+
+	for version, allowed := range map[string]bool{"v1.33.0": false, "v1.34.0": true} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t, 1, 1, func(o *labcluster.Options) { o.TalosVersion, o.CNI = talosOfTalosctl, "flannel" })
+			l.declareKubernetes(t, kubernetesAfter, kubernetesBefore)
+			replaceIn(t, l.ConfigFile("worker1"), "kubelet:"+kubernetesBefore, "kubelet:"+version)
+			l.upWithFiles(t)
+			l.declare(t, kubernetesBefore, kubernetesAfter)
+			l.pretends(t, "echo Talos v1.14.1")
+
+			s := l.session(t, asTheyAre, "DRY_RUN=true")
+			if allowed {
+				s.fails(t, diagnosis.ExitDryRun, diagnosis.WouldChange, steps.UpgradeK8s{})
+				require.Contains(t, s.detail("upgradeK8s", "worker1"), "kubelet "+version)
+
+				return
+			}
+
+			problem := s.fails(t, diagnosis.ExitBadInput, diagnosis.K8sUpgradeRefused, steps.UpgradeK8s{})
+			require.Contains(t, problem.Cause, "kubelet of worker1 runs v1.33.0, and a kubelet may be 3 minors behind")
+			require.Contains(t, problem.Next, "set kubernetesVersion to v1.36.3, which the API servers run")
+		})
+	}
+}
+
+// talosctl upgrades every node that Kubernetes lists, and stops at one that it can't ask.
+func TestANodeOfKubernetesThatTheFilesDoNotDeclareIsNamed(t *testing.T) {
+	t.Parallel()
+
+	l := upgradable(t, 1, 2)
+	l.pretends(t, "echo Talos v1.14.1")
+
+	path := filepath.Join(l.Dir, "talconfig.yaml")
+	talconfig, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	before, _, found := strings.Cut(string(talconfig), "  - hostname: worker2\n")
+	require.True(t, found)
+	require.NoError(t, os.WriteFile(path, []byte(before), 0o600))
+	require.NoError(t, os.Remove(l.ConfigFile("worker2")))
+
+	problem := l.session(t).fails(t, diagnosis.ExitKubernetes, diagnosis.K8sUpgradeHeldBack, steps.UpgradeK8s{})
+	require.Contains(t, problem.Cause, "Kubernetes lists the node worker2, which is not in the files")
+	require.Contains(t, problem.Next, "kubectl delete node worker2 if the machine is gone")
+	require.Equal(t, 1, applied(l.Node("cp1")), "that of the bring-up")
+}
+
+// What talosctl says is not believed: each component's version is asked for.
+func TestAnUpgradeOfKubernetesIsBelievedOnlyOnceItIsSeen(t *testing.T) {
+	t.Parallel()
+
+	l := upgradable(t, 1, 1)
+	l.pretends(t, "echo Talos v1.14.1")
+
+	problem := l.session(t, seconds("API_TIMEOUT", 20)).fails(t, diagnosis.ExitKubernetes, diagnosis.K8sUpgradeNotSeen,
+		steps.UpgradeK8s{})
+	require.Contains(t, problem.Cause, "kube-apiserver of cp1 runs v1.36.3")
+	require.Contains(t, problem.Cause, "kubelet of worker1 runs v1.36.3")
 }
 
 func TestDeprecatedAPIsInUseAreNamed(t *testing.T) {

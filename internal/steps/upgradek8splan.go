@@ -23,7 +23,10 @@ import (
 
 // mostKubeletsBehind is by how many minors a kubelet may be older than the API servers.
 // Source: https://kubernetes.io/releases/version-skew-policy/.
-const mostKubeletsBehind = 3
+const (
+	mostKubeletsBehind = 3
+	kubelet            = "kubelet"
+)
 
 // plan finds out what there is to do, and everything that stands against it. In a dry run it goes by what Kubernetes
 // shows alone: talosctl's own dry run sends the control planes their configs once more.
@@ -277,12 +280,7 @@ func (u *kubernetesUpgrader) admitPath(components []kube.Component) error {
 
 	for _, component := range components {
 		from, known := release.Numbers(component.Version)
-		most := 1
-
-		if component.Name == "kubelet" {
-			most = mostKubeletsBehind
-		}
-
+		isKubelet := component.Name == kubelet
 		where := fmt.Sprintf("%s of %s runs %s", component.Name, u.nodeName(component), component.Version)
 
 		switch {
@@ -291,15 +289,28 @@ func (u *kubernetesUpgrader) admitPath(components []kube.Component) error {
 		case older(u.to, component.Version):
 			return u.refused(fmt.Sprintf("%s, and the files declare the older %s: Kubernetes can't be downgraded", where, u.to),
 				"set kubernetesVersion to "+component.Version+" or newer")
-		case from[0] != to[0] || to[1]-from[1] > most:
-			next := fmt.Sprintf("v%d.%d", from[0], from[1]+1)
-
-			return u.refused(fmt.Sprintf("%s, and %s skips a minor: %s may be %s behind", where, u.to, component.Name,
-				text.Counted(most, "minor")), "set kubernetesVersion to a release of "+next+" first")
+		case isKubelet && (from[0] != to[0] || to[1]-from[1] > mostKubeletsBehind):
+			return u.refused(fmt.Sprintf("%s, and a kubelet may be %s behind the API servers: %s would leave it further behind",
+				where, text.Counted(mostKubeletsBehind, "minor"), u.to),
+				"set kubernetesVersion to "+u.servers(components)+", which the API servers run, for an upgrade of the kubelets")
+		case !isKubelet && (from[0] != to[0] || to[1]-from[1] > 1):
+			return u.refused(where+", and "+u.to+" skips a minor",
+				fmt.Sprintf("set kubernetesVersion to a release of v%d.%d first", from[0], from[1]+1))
 		}
 	}
 
 	return nil
+}
+
+// servers is the version of the API servers, which are seen first.
+func (*kubernetesUpgrader) servers(components []kube.Component) string {
+	for _, component := range components {
+		if component.Name == "kube-apiserver" {
+			return component.Version
+		}
+	}
+
+	return "a release of the same minor"
 }
 
 // admitDeprecated tells of deprecated APIs in use, and refuses a version that no longer has one of them.

@@ -115,6 +115,10 @@ func (h *History) incidentExplains(problem Problem) bool {
 		own = causes{}
 	}
 
+	if slices.Contains(incident.Class.Everywhere, problem.ID) {
+		return true
+	}
+
 	if problem.Node == incident.Node || problem.Node == "" && strings.Contains(problem.Line, incident.Node) {
 		return slices.Contains(slices.Concat(incident.Class.Here, own.Here), problem.ID)
 	}

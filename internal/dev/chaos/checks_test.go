@@ -197,6 +197,7 @@ const (
 	heldBack      = "etcd:removeMember: no member of etcd is healthy: cp2: no answer [TM130]. Next: mage etcd:status"
 	noMember      = "<id> names \"3\", which is no member of etcd [TM128]. Next: mage etcd:members"
 	snapshotFails = "cp2 (192.0.2.12): etcd:snapshot: failed, as told above [TM171]. Next: again"
+	drainBlocked  = "cp2 (192.0.2.12): upgrade: failed, as told above [TM180]. Next: again"
 	notNeeded     = "cp1 (192.0.2.11): etcd:recover: failed, as told above [TM145]. Next: mage etcd:status"
 )
 
@@ -286,6 +287,8 @@ func TestAnOperationThatHoldsIsNoViolation(t *testing.T) {
 			c.Operation.Kind, c.Operation.Loss.Returns = "replaceNode", true
 			failing(diagnosis.ExitBootstrap, formerAnswers, nil)(c)
 		}),
+		"pods that a budget keeps on another node": cared(failing(diagnosis.ExitBootstrap, drainBlocked, &chaos.Incident{
+			Node: "cp1", Class: chaos.Class{Everywhere: []diagnosis.ID{diagnosis.DrainBlocked}}})),
 		"an etcd without quorum that is wiped": recovering(func(*chaos.Care) {}),
 		"an etcd that is restored already": recovering(func(c *chaos.Care) {
 			c.Again.Code, c.Again.Message = diagnosis.ExitBootstrap, notNeeded

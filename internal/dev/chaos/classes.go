@@ -14,6 +14,8 @@ type Class struct {
 	Here []diagnosis.ID
 	// Around are those that are right for the cluster, and for nodes that need the one that has it: a control plane.
 	Around []diagnosis.ID
+	// Everywhere are right for any node, whichever has the fault.
+	Everywhere []diagnosis.ID
 	// Unmet are right besides, for both, where control planes meet through the Kubernetes API alone.
 	Unmet []diagnosis.ID
 }
@@ -128,8 +130,8 @@ var (
 	// kubeletIll: the node does not get Kubernetes running.
 	kubeletIll = Class{Name: "kubelet down",
 		Here: []diagnosis.ID{diagnosis.StageStuck, diagnosis.NotRegistered, diagnosis.NodesNotReady}, Unmet: withoutMember}
-	// held: the node is whole, and its pods stay on it.
-	held = Class{Name: "an eviction is refused", Here: []diagnosis.ID{diagnosis.DrainBlocked}}
+	// held: the nodes are whole, and pods stay on them: a budget is for all pods of what runs on one, wherever they are.
+	held = Class{Name: "an eviction is refused", Everywhere: []diagnosis.ID{diagnosis.DrainBlocked}}
 	// brokenCalls: calls break off, or are never answered.
 	brokenCalls = Class{
 		Name: "calls break off",

@@ -344,7 +344,7 @@ const blockingBudget = "blocking budget"
 
 // drawUpgradeFault has a machine fall back to the system that it ran before, or keep its pods.
 func drawUpgradeFault(random *rand.Rand, plan *Plan) *Incident {
-	if random.IntN(2) > 0 && plan.OwnCNI { // without a CNI no pods run
+	if plan.OwnCNI && random.IntN(4) > 0 { // without a CNI no pods run
 		drawn := atOnce(random, plan, blockingBudget, knob{
 			words: "has pods that their budget lets nobody evict", class: held,
 			on:  func(f *emulator.Faults) { f.BudgetBlocks = true },

@@ -230,6 +230,8 @@ func (p *phases) mountEphemeral(ctx context.Context) error {
 	}
 
 	if !p.failsToMount() {
+		p.boot.Installer.provision()
+
 		p.boot.mu.Lock()
 		p.boot.cri.mounted = true
 		p.boot.mu.Unlock()

@@ -76,6 +76,8 @@ type Drive struct {
 	Staged string
 	// own are the volumes that have a partition of their own beside EPHEMERAL.
 	own []string
+	// unallocated is set once a partition is gone in whose place the next boot can make others.
+	unallocated bool
 	// registered reports whether kubelet has been in its Kubernetes cluster.
 	registered bool
 	// images are those that were pulled onto the disk.

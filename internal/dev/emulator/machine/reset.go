@@ -179,6 +179,7 @@ func (d *Drive) WipeDisk(device string) { d.wiped = append(slices.Clone(d.wiped)
 
 // wipePartition clears a system partition and drops it. What has a partition of its own is not in EPHEMERAL.
 func (d *Drive) wipePartition(label string) {
+	d.unallocated = d.unallocated || label == constants.EphemeralPartitionLabel || slices.Contains(d.own, label)
 	d.own = slices.DeleteFunc(slices.Clone(d.own), func(own string) bool { return own == label })
 
 	switch label {

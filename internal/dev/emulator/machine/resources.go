@@ -300,9 +300,7 @@ func (r *resources) showSystemDisk() {
 		r.showVolumeStatuses(disk, partitions)
 	}
 
-	if r.boot.Release.NestedVolumes {
-		r.showDirectories()
-	}
+	r.showDirectories()
 }
 
 // promotable are the volumes that are directories of EPHEMERAL, as long as no document makes partitions of them.
@@ -327,7 +325,35 @@ func (i *installer) ownPartitions() []string {
 	return own
 }
 
+// provision makes the partitions that the machine config asks for and that a reset has taken away, or never let be.
+func (i *installer) provision() {
+	if !i.boot.Node.ReadDrive().unallocated {
+		i.boot.Resources.showDirectories()
+
+		return
+	}
+
+	own := i.ownPartitions()
+
+	i.boot.Node.EditDrive(func(d *Drive) {
+		for _, name := range own {
+			if !slices.Contains(d.own, name) {
+				d.own = append(slices.Clone(d.own), name)
+			}
+		}
+
+		d.unallocated = false
+	})
+
+	i.boot.Resources.showSystemDisk()
+}
+
+// showDirectories shows those that are no partitions. Without a machine config Talos knows nothing of them.
 func (r *resources) showDirectories() {
+	if !r.boot.Release.NestedVolumes || r.boot.Config.Active() == nil || !r.boot.Node.Installed() {
+		return
+	}
+
 	own := r.boot.Node.ReadDrive().own
 
 	for _, name := range promotable {
